@@ -1,5 +1,6 @@
-// Package auth answers one question: whose token is this? It knows issuers, keys and claims. It deliberately knows
-// nothing of a tenant's policy: it says who calls, never what they may do.
+// Package auth answers one question: whose token is this? It knows issuers, keys and
+// claims. It deliberately knows nothing of a tenant's policy: it says who calls, never
+// what they may do.
 //
 //	Verify ──▶ cache: was this very token verified before, and does that still hold?
 //	   │ no
@@ -29,7 +30,8 @@ import (
 	"time"
 )
 
-// MaxLifetime is how long a token may live: from iat, or from now when it does not say, to exp.
+// MaxLifetime is how long a token may live: from iat, or from now when it does not say,
+// to exp.
 const MaxLifetime = 24 * time.Hour
 
 const (
@@ -37,15 +39,16 @@ const (
 	defaultCacheSize = 10_000           // tokens
 )
 
-// Issuer is one source of tokens that is believed. Every field is required unless its comment says otherwise.
+// Issuer is one source of tokens that is believed. Every field is required unless its
+// comment says otherwise.
 type Issuer struct {
 	Issuer     string   // the iss claim of its tokens, compared byte for byte; it has no #
 	Algorithms []string // JWS names that are allowed, such as RS256; of these a key serves only those of its own type
 	Audiences  []string // a token must have at least one of them in its aud claim
 
-	// Who the tenant is: either Tenant for every token of this issuer, or the claim that TenantClaim names. A claim is
-	// believed only if its value is in TenantsAllowed, because an issuer must not be able to speak for tenants of
-	// others.
+	// Who the tenant is: either Tenant for every token of this issuer, or the claim that
+	// TenantClaim names. A claim is believed only if its value is in TenantsAllowed,
+	// because an issuer must not be able to speak for tenants of others.
 	Tenant         string
 	TenantClaim    string
 	TenantsAllowed []string
@@ -57,52 +60,60 @@ type Issuer struct {
 	JWKS    []byte // the text of a key set from a file
 	JWKSURL string // the address of a key set, which is fetched while Run runs, and again when keys change
 
-	// How long a key that the provider at JWKSURL has removed may still verify. KeysRefresh is that bound while the
-	// provider answers: the set is fetched at least that often; zero: 5 minutes. KeysStale is the bound while it does
-	// not: for that long the last set serves, and then tokens are refused as unavailable; zero: 1 hour, or KeysRefresh
-	// if that is longer. CheckKeyTimes has their bounds.
+	// How long a key that the provider at JWKSURL has removed may still verify.
+	// KeysRefresh is that bound while the provider answers: the set is fetched at least
+	// that often; zero: 5 minutes. KeysStale is the bound while it does not: for that
+	// long the last set serves, and then tokens are refused as unavailable; zero: 1 hour,
+	// or KeysRefresh if that is longer. CheckKeyTimes has their bounds.
 	KeysRefresh, KeysStale time.Duration
 }
 
 // Config is what a Verifier needs.
 type Config struct {
 	Issuers []Issuer
-	// Client fetches key sets. It is required if an issuer has a JWKSURL. Redirects are not followed and cookies not
-	// kept, whatever it would do itself.
+	// Client fetches key sets. It is required if an issuer has a JWKSURL. Redirects are
+	// not followed and cookies not kept, whatever it would do itself.
 	Client    *http.Client
 	Now       func() time.Time // nil: time.Now
 	CacheSize int              // how many verified tokens are remembered; zero: 10,000
-	// Logger is told of key sets that could not be fetched, of refused keys in them, and of claims that are named here
-	// and that no token had. Nil: nobody is told.
+	// Logger is told of key sets that could not be fetched, of refused keys in them, and
+	// of claims that are named here and that no token had. Nil: nobody is told.
 	Logger *slog.Logger
-	// Changed is called when an issuer has other keys than before, or none any more, because its set was fetched and is
-	// another, or has become too old to be used. Then Judge may judge otherwise. It is called by goroutines that Run
-	// begins, perhaps by several at once, and must return soon. Nil: nobody is called.
+	// Changed is called when an issuer has other keys than before, or none any more,
+	// because its set was fetched and is another, or has become too old to be used. Then
+	// Judge may judge otherwise. It is called by goroutines that Run begins, perhaps by
+	// several at once, and must return soon. Nil: nobody is called.
 	Changed func()
-	// Store keeps key sets for later starts, and for other replicas that start. Nil: they are kept nowhere.
+	// Store keeps key sets for later starts, and for other replicas that start. Nil: they
+	// are kept nowhere.
 	Store KeySetStore
 }
 
-// Error says why a token was refused. Its text is for operators, not for the caller. The text and the cause hold no
-// part of the token; of the fields, those hold some whose comments say so.
+// Error says why a token was refused. Its text is for operators, not for the caller. The
+// text and the cause hold no part of the token; of the fields, those hold some whose
+// comments say so.
 type Error struct {
-	// Reason is one word for logs and metrics: missing, scheme, malformed, algorithm, key, signature, issuer, audience,
-	// expired, early, lifetime, tenant, claims or unavailable.
+	// Reason is one word for logs and metrics: missing, scheme, malformed, algorithm,
+	// key, signature, issuer, audience, expired, early, lifetime, tenant, claims or
+	// unavailable.
 	Reason string
 	Err    error // the cause; may be nil
 
-	// Issuer is the configured name of the issuer whose key signed the token. It is empty if no signature was verified:
-	// then nothing in the token is known to be true. A caller who is told anything about such a token could learn by
-	// trying what is configured here.
+	// Issuer is the configured name of the issuer whose key signed the token. It is empty
+	// if no signature was verified: then nothing in the token is known to be true. A
+	// caller who is told anything about such a token could learn by trying what is
+	// configured here.
 	Issuer string
-	// Claimed is the issuer that the token names, if Issuer is empty and the token could be read. Anybody may have
-	// written it: it is of any length, has any characters, and serves to find out what was sent, nothing else. An
-	// issuer that is not configured is named only if it has the form of an address. Any other text may be something
-	// that was not meant to be shown, such as a secret in the wrong place.
+	// Claimed is the issuer that the token names, if Issuer is empty and the token could
+	// be read. Anybody may have written it: it is of any length, has any characters, and
+	// serves to find out what was sent, nothing else. An issuer that is not configured is
+	// named only if it has the form of an address. Any other text may be something that
+	// was not meant to be shown, such as a secret in the wrong place.
 	Claimed string
-	// Audience and Expected are set only if Reason is audience. Audience is what the token says that it is for. It is
-	// the issuer's choice, of any length and with any characters. Expected is what is configured for the issuer. Both
-	// are shared: do not modify.
+	// Audience and Expected are set only if Reason is audience. Audience is what the
+	// token says that it is for. It is the issuer's choice, of any length and with any
+	// characters. Expected is what is configured for the issuer. Both are shared: do not
+	// modify.
 	Audience, Expected []string
 }
 
@@ -147,7 +158,8 @@ type Verifier struct {
 	verified *cache
 }
 
-// New returns a verifier of the tokens of the given issuers. It fetches nothing; errors name the issuer and the fault.
+// New returns a verifier of the tokens of the given issuers. It fetches nothing; errors
+// name the issuer and the fault.
 func New(cfg Config) (*Verifier, error) {
 	if cfg.CacheSize < 0 {
 		return nil, errors.New("the cache's size must not be negative")
@@ -176,8 +188,8 @@ func New(cfg Config) (*Verifier, error) {
 	return v, nil
 }
 
-// add adds the issuers of cfg. It returns the faults of all of them at once, so that an operator need not find one
-// after the other.
+// add adds the issuers of cfg. It returns the faults of all of them at once, so that an
+// operator need not find one after the other.
 func (v *Verifier) add(cfg Config) error {
 	var faults []error
 	for i := range cfg.Issuers {
@@ -200,10 +212,11 @@ func (v *Verifier) add(cfg Config) error {
 	return errors.Join(faults...)
 }
 
-// Adopt takes over the key set that from has fetched for the named issuer, so that whoever calls while the first fetch
-// is under way need not wait, and Judge knows the issuer's keys at once. It is called before Run and before anybody else
-// uses v. The caller says thereby that the issuer is the same in both, and that its set may be fetched from the same
-// place; if the address is not the same, nothing is taken over.
+// Adopt takes over the key set that from has fetched for the named issuer, so that
+// whoever calls while the first fetch is under way need not wait, and Judge knows the
+// issuer's keys at once. It is called before Run and before anybody else uses v. The
+// caller says thereby that the issuer is the same in both, and that its set may be
+// fetched from the same place; if the address is not the same, nothing is taken over.
 func (v *Verifier) Adopt(from *Verifier, issuer string) {
 	before, after := from.issuers[issuer], v.issuers[issuer]
 	if before == nil || after == nil {
@@ -226,18 +239,18 @@ func (v *Verifier) HasKeys() bool {
 	return false
 }
 
-// Refresh has all key sets fetched at once that are fetched at all, however short a time ago they were, and returns
-// without waiting for that. It is for the operator alone: unlike what callers can cause, it is not bounded. Without Run
-// it does nothing.
+// Refresh has all key sets fetched at once that are fetched at all, however short a time
+// ago they were, and returns without waiting for that. It is for the operator alone:
+// unlike what callers can cause, it is not bounded. Without Run it does nothing.
 func (v *Verifier) Refresh() {
 	for _, r := range v.remotes {
 		r.wakeUp()
 	}
 }
 
-// Run keeps key sets fresh that are fetched, and looks every hour which claims no token had, until ctx ends. Then it
-// waits for the fetches under way. It is called once. Without it no key set is fetched, and tokens that need one are
-// refused as unavailable.
+// Run keeps key sets fresh that are fetched, and looks every hour which claims no token
+// had, until ctx ends. Then it waits for the fetches under way. It is called once.
+// Without it no key set is fetched, and tokens that need one are refused as unavailable.
 func (v *Verifier) Run(ctx context.Context) error {
 	var fetchers sync.WaitGroup
 	for _, r := range v.remotes {
@@ -256,8 +269,9 @@ func (v *Verifier) Run(ctx context.Context) error {
 	}
 }
 
-// Verify returns whose token it is. The token may come from anyone. Errors are *Error. If the key set of its issuer is
-// being fetched it may wait for that, up to ten seconds and no longer than ctx.
+// Verify returns whose token it is. The token may come from anyone. Errors are *Error. If
+// the key set of its issuer is being fetched it may wait for that, up to ten seconds and
+// no longer than ctx.
 func (v *Verifier) Verify(ctx context.Context, token string) (Principal, error) {
 	if err := fits(token); err != nil {
 		return Principal{}, err
@@ -275,8 +289,9 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Principal, error) 
 	return fresh.principal, nil
 }
 
-// verify verifies a token that is not remembered. The order of its checks is chosen so that somebody who has no key
-// learns least: form, issuer, algorithm, key and signature come before anything is said about the claims.
+// verify verifies a token that is not remembered. The order of its checks is chosen so
+// that somebody who has no key learns least: form, issuer, algorithm, key and signature
+// come before anything is said about the claims.
 func (v *Verifier) verify(ctx context.Context, token string, now time.Time) (*entry, error) {
 	p, err := parse(token)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// digest is the SHA-256 of a whole token, signature included. It stands for the token in the cache, which so holds no
-// token.
+// digest is the SHA-256 of a whole token, signature included. It stands for the token in
+// the cache, which so holds no token.
 type digest = [32]byte
 
 // digestOf returns the digest of a token.
@@ -16,7 +16,8 @@ func digestOf(token string) digest {
 	return sha256.Sum256(append(stack[:0], token...))
 }
 
-// entry is a token that was verified, and what must still be true for it to hold. It is never changed.
+// entry is a token that was verified, and what must still be true for it to hold. It is
+// never changed.
 type entry struct {
 	principal  Principal
 	until      time.Time // when the token expires, leeway included
@@ -24,8 +25,9 @@ type entry struct {
 	generation uint64    // of the key set that verified the token
 }
 
-// holds tells whether the token would be verified again now: it has not expired, and its issuer has the same keys as
-// then. So a key that the issuer takes back stops working here as well, as soon as that is known.
+// holds tells whether the token would be verified again now: it has not expired, and its
+// issuer has the same keys as then. So a key that the issuer takes back stops working
+// here as well, as soon as that is known.
 func (e *entry) holds(now time.Time) bool {
 	if !now.Before(e.until) {
 		return false
@@ -36,23 +38,26 @@ func (e *entry) holds(now time.Time) bool {
 
 const shardCount = 16
 
-// cache remembers verified tokens, because to verify a signature costs much more than to look one up. It is bounded,
-// and forgets first those that were not asked for lately. It is safe for concurrent use.
+// cache remembers verified tokens, because to verify a signature costs much more than to
+// look one up. It is bounded, and forgets first those that were not asked for lately. It
+// is safe for concurrent use.
 type cache struct {
 	shards []shard
 	half   int // entries in each half of a shard
 }
 
-// shard is a part of the cache, with a mutex of its own so that requests seldom wait for each other. It has two halves.
-// A token that is asked for goes into the young one. When that is full it becomes the old one, and the one that was old
-// is forgotten with all that was not asked for since.
+// shard is a part of the cache, with a mutex of its own so that requests seldom wait for
+// each other. It has two halves. A token that is asked for goes into the young one. When
+// that is full it becomes the old one, and the one that was old is forgotten with all
+// that was not asked for since.
 type shard struct {
 	mu         sync.Mutex // guards the fields below
 	young, old map[digest]*entry
 	_          [40]byte // fills a cache line of 64 bytes, or cores at work on neighbouring shards would slow each other
 }
 
-// newCache returns a cache of at most size entries. The least it can hold is two, one in each half.
+// newCache returns a cache of at most size entries. The least it can hold is two, one in
+// each half.
 func newCache(size int) *cache {
 	shards := 1
 	if size >= 1024 {
@@ -70,8 +75,8 @@ func (c *cache) shard(d *digest) *shard {
 	return &c.shards[int(d[0])%len(c.shards)]
 }
 
-// get returns the entry of a token, nil if the token is not remembered. The caller asks the entry whether it still
-// holds.
+// get returns the entry of a token, nil if the token is not remembered. The caller asks
+// the entry whether it still holds.
 func (c *cache) get(d digest) *entry {
 	s := c.shard(&d)
 	s.mu.Lock()

@@ -13,7 +13,8 @@ const (
 	lastDate = 253402300799     // the end of the year 9999, in seconds since 1970
 )
 
-// claims are what a token says. They are of the right types, but nobody has checked yet that they are true.
+// claims are what a token says. They are of the right types, but nobody has checked yet
+// that they are true.
 type claims struct {
 	issuer    string
 	subject   string
@@ -25,8 +26,9 @@ type claims struct {
 	all       []strictjson.Member // every claim, for those that the configuration names
 }
 
-// readClaims reads the claims of a token. It checks types and sizes only, because the signature is not verified yet.
-// Only iss is required already, since without it there is no key to verify with.
+// readClaims reads the claims of a token. It checks types and sizes only, because the
+// signature is not verified yet. Only iss is required already, since without it there is
+// no key to verify with.
 func readClaims(data []byte) (claims, error) {
 	all, err := members(data, "iss", "sub", "aud", "exp", "nbf", "iat", "jti", "azp", "client_id", "scope")
 	if err != nil {
@@ -77,9 +79,10 @@ func (c *claims) complete() error {
 	return nil
 }
 
-// timely checks what the library does not: when the token was issued, and how long it lives. A token that does not say
-// when it was issued is taken as issued now, by a clock that is ahead by the leeway. That is the kindest reading: any
-// earlier time would make its life longer.
+// timely checks what the library does not: when the token was issued, and how long it
+// lives. A token that does not say when it was issued is taken as issued now, by a clock
+// that is ahead by the leeway. That is the kindest reading: any earlier time would make
+// its life longer.
 func (c *claims) timely(now time.Time) error {
 	if c.issued.After(now.Add(maxEarly)) {
 		return refuse("early", "issued in the future")
@@ -94,7 +97,8 @@ func (c *claims) timely(now time.Time) error {
 	return nil
 }
 
-// member returns the JSON value of the claim with exactly that name, nil if there is none.
+// member returns the JSON value of the claim with exactly that name, nil if there is
+// none.
 func (c *claims) member(name string) []byte {
 	for _, m := range c.all {
 		if m.Name == name {
@@ -113,7 +117,8 @@ func text(value []byte) (string, bool) {
 	return s, err == nil
 }
 
-// name returns the text of value, and false if value is not a JSON string or too long to name somebody.
+// name returns the text of value, and false if value is not a JSON string or too long to
+// name somebody.
 func name(value []byte) (string, bool) {
 	s, ok := text(value)
 	return s, ok && len(s) <= maxName
@@ -139,7 +144,8 @@ func texts(value []byte) ([]string, bool) {
 	return list, true
 }
 
-// audience returns the value of aud, which is one string or an array of strings: RFC 7519 section 4.1.3.
+// audience returns the value of aud, which is one string or an array of strings: RFC 7519
+// section 4.1.3.
 func audience(value []byte) ([]string, bool) {
 	if one, ok := text(value); ok {
 		return []string{one}, one != ""
@@ -147,8 +153,9 @@ func audience(value []byte) ([]string, bool) {
 	return texts(value)
 }
 
-// words returns the words of a scope claim, which is a text with blanks between them (RFC 8693 section 4.2) or, as some
-// issuers write it, an array. A claim that is absent has no words.
+// words returns the words of a scope claim, which is a text with blanks between them (RFC
+// 8693 section 4.2) or, as some issuers write it, an array. A claim that is absent has no
+// words.
 func words(value []byte) ([]string, bool) {
 	if value == nil {
 		return nil, true
@@ -159,7 +166,8 @@ func words(value []byte) ([]string, bool) {
 	return texts(value)
 }
 
-// date returns the time of a NumericDate (RFC 7519 section 2), rounded down to whole seconds.
+// date returns the time of a NumericDate (RFC 7519 section 2), rounded down to whole
+// seconds.
 func date(value []byte) (time.Time, bool) {
 	seconds, err := strconv.ParseFloat(string(value), 64)
 	if err != nil || seconds < 0 || seconds > lastDate {

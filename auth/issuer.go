@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// issuer is a configured Issuer whose faults were checked and whose keys are ready. It never changes;
-// its keys and counts may.
+// issuer is a configured Issuer whose faults were checked and whose keys are ready. It
+// never changes; its keys and counts may.
 type issuer struct {
 	name           string
 	algorithms     []string
@@ -25,7 +25,8 @@ type issuer struct {
 	keys           source
 }
 
-// newIssuer makes the issuer cfg ready for use, or returns what is wrong with it. all is the Config that it is part of.
+// newIssuer makes the issuer cfg ready for use, or returns what is wrong with it. all is
+// the Config that it is part of.
 func newIssuer(cfg *Issuer, all *Config) (*issuer, error) {
 	if err := errors.Join(checkNames(cfg), checkTenant(cfg)); err != nil {
 		return nil, err
@@ -59,7 +60,8 @@ func checkNames(cfg *Issuer) error {
 	case cfg.Issuer == "":
 		faults = append(faults, errors.New("an issuer needs a name"))
 	case strings.Contains(cfg.Issuer, "#"):
-		// OpenID Connect allows no fragment in it. With one, issuer#subject would be ambiguous:
+		// OpenID Connect allows no fragment in it. With one, issuer#subject would be
+		// ambiguous:
 		// https://openid.net/specs/openid-connect-core-1_0.html#IssuerIdentifier
 		faults = append(faults, errors.New("an issuer must not have # in its name: rules name users as issuer#subject"))
 	}
@@ -77,7 +79,8 @@ func checkNames(cfg *Issuer) error {
 	return errors.Join(faults...)
 }
 
-// checkTenant returns an error unless it is said in exactly one way which tenant the issuer's tokens are for.
+// checkTenant returns an error unless it is said in exactly one way which tenant the
+// issuer's tokens are for.
 func checkTenant(cfg *Issuer) error {
 	switch {
 	case cfg.Tenant != "" && (cfg.TenantClaim != "" || len(cfg.TenantsAllowed) > 0):
@@ -118,7 +121,8 @@ func newSource(cfg *Issuer, all *Config) (source, error) {
 	return newRemote(cfg, all), nil
 }
 
-// checkAddress returns an error unless the address is one that a key set can be fetched from.
+// checkAddress returns an error unless the address is one that a key set can be fetched
+// from.
 func checkAddress(address string) error {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -130,9 +134,10 @@ func checkAddress(address string) error {
 	return nil
 }
 
-// find returns the keys that may have signed p, and the set that they are from. If the set does not know p's key id,
-// the keys may have changed: it is fetched again, if it can be and the last time is long enough ago. The reason of the
-// error is unavailable if it is not known whether the key exists, because the set could not be fetched.
+// find returns the keys that may have signed p, and the set that they are from. If the
+// set does not know p's key id, the keys may have changed: it is fetched again, if it can
+// be and the last time is long enough ago. The reason of the error is unavailable if it
+// is not known whether the key exists, because the set could not be fetched.
 func (i *issuer) find(ctx context.Context, p *parsed, now func() time.Time) (*keySet, []verifying, error) {
 	if !slices.Contains(i.algorithms, p.algorithm) {
 		return nil, nil, &Error{Reason: "algorithm"}
@@ -156,8 +161,8 @@ func (i *issuer) find(ctx context.Context, p *parsed, now func() time.Time) (*ke
 	return set, keys, nil
 }
 
-// accept returns whom the claims speak for, if they are complete, timely and meant for us. Their signature must have
-// been verified.
+// accept returns whom the claims speak for, if they are complete, timely and meant for
+// us. Their signature must have been verified.
 func (i *issuer) accept(c *claims, now time.Time) (Principal, error) {
 	if err := c.complete(); err != nil {
 		return Principal{}, err
@@ -174,8 +179,8 @@ func (i *issuer) accept(c *claims, now time.Time) (Principal, error) {
 	return i.principal(c)
 }
 
-// attributed returns an error of accept with what the verified signature makes certain: the issuer and, if the audience
-// is the fault, both audiences.
+// attributed returns an error of accept with what the verified signature makes certain:
+// the issuer and, if the audience is the fault, both audiences.
 func (i *issuer) attributed(err error, c *claims) error {
 	refused, ok := errors.AsType[*Error](err)
 	if !ok {
@@ -189,7 +194,8 @@ func (i *issuer) attributed(err error, c *claims) error {
 	return &known
 }
 
-// principal returns whom verified claims speak for. The error names the tenant or the scopes as the fault.
+// principal returns whom verified claims speak for. The error names the tenant or the
+// scopes as the fault.
 func (i *issuer) principal(c *claims) (Principal, error) {
 	tenant := i.tenant
 	if i.tenantClaim != "" {

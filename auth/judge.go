@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// proof is by what a token was accepted. It goes with the Principal, so that Judge can ask later whether all that still
-// holds, when the token itself is not at hand any more. It holds no part of the signature and is never changed.
+// proof is by what a token was accepted. It goes with the Principal, so that Judge can
+// ask later whether all that still holds, when the token itself is not at hand any more.
+// It holds no part of the signature and is never changed.
 type proof struct {
 	key         fingerprint // of the key that made the signature
 	keyID       string      // kid of the token; "" when it has none
@@ -34,18 +35,23 @@ func fingerprintOf(public crypto.PublicKey) fingerprint {
 	return sha256.Sum256(der)
 }
 
-// Judge returns nil if the token from which Verify made p would be accepted now, by this verifier. The verifier may be
-// another than the one that made p: after a reload, the one in force judges the principals of those before it.
+// Judge returns nil if the token from which Verify made p would be accepted now, by this
+// verifier. The verifier may be another than the one that made p: after a reload, the one
+// in force judges the principals of those before it.
 //
-// The token is refused if its issuer is not configured any more, or no longer allows its algorithm, its audience or its
-// tenant; if another claim tells the tenant or the scopes now; if the very key that made its signature is not among the
-// issuer's keys any more, which also holds for a secret that was replaced under the same key id; or if it has expired.
+// The token is refused if its issuer is not configured any more, or no longer allows its
+// algorithm, its audience or its tenant; if another claim tells the tenant or the scopes
+// now; if the very key that made its signature is not among the issuer's keys any more,
+// which also holds for a secret that was replaced under the same key id; or if it has
+// expired.
 //
-// Errors are *Error. The reason unavailable says that the issuer's keys are not known: they were never fetched, or the
-// last ones are too old to be used. A p that no Verify made is refused.
+// Errors are *Error. The reason unavailable says that the issuer's keys are not known:
+// they were never fetched, or the last ones are too old to be used. A p that no Verify
+// made is refused.
 //
-// Judge does not wait and fetches nothing. It is cheap, and safe for concurrent use. Config.Changed tells when it is
-// worth asking again; that a token has expired, which p.Expiry says, is told by nobody.
+// Judge does not wait and fetches nothing. It is cheap, and safe for concurrent use.
+// Config.Changed tells when it is worth asking again; that a token has expired, which
+// p.Expiry says, is told by nobody.
 func (v *Verifier) Judge(p Principal) error {
 	if p.proof == nil {
 		return &Error{Reason: "missing"}

@@ -19,10 +19,12 @@ import (
 // maxSet is the longest text of a key set, in bytes.
 const maxSet = 256 << 10
 
-// errNoSet says that a text is no key set. It is the one error for that, because the reason may quote the text.
+// errNoSet says that a text is no key set. It is the one error for that, because the
+// reason may quote the text.
 var errNoSet = errors.New("not a JWK Set")
 
-// jwk is a key as RFC 7517 section 4 and RFC 7518 section 6 write it. Private parts and certificates are not read.
+// jwk is a key as RFC 7517 section 4 and RFC 7518 section 6 write it. Private parts and
+// certificates are not read.
 type jwk struct {
 	Type       string   `json:"kty"`
 	Use        string   `json:"use"`
@@ -37,9 +39,10 @@ type jwk struct {
 	Secret     string   `json:"k"`
 }
 
-// parseSet reads a key set (JWK Set). Keys that are not for verifying tokens, or not fit for it, are left out, as RFC
-// 7517 section 5 asks. Those that are a danger are refused: they are left out too, and stand in the set's refused.
-// Shared secrets are read only if secrets is true, which it is for a file of our own: from an address, everybody could
+// parseSet reads a key set (JWK Set). Keys that are not for verifying tokens, or not fit
+// for it, are left out, as RFC 7517 section 5 asks. Those that are a danger are refused:
+// they are left out too, and stand in the set's refused. Shared secrets are read only if
+// secrets is true, which it is for a file of our own: from an address, everybody could
 // read them.
 func parseSet(data []byte, secrets bool) (*keySet, error) {
 	elements, err := setElements(data)
@@ -94,14 +97,14 @@ func setElements(data []byte) ([][]byte, error) {
 	return elements, nil
 }
 
-// verifies tells whether the key is declared for verifying signatures and not for something else, and its id is one
-// that a token can name.
+// verifies tells whether the key is declared for verifying signatures and not for
+// something else, and its id is one that a token can name.
 func (k *jwk) verifies() bool {
 	return (k.Use == "" || k.Use == "sig") && (k.Operations == nil || slices.Contains(k.Operations, "verify")) && len(k.ID) <= maxName
 }
 
-// verifying returns the key ready for use, or says why it is not fit for that. A key that names an algorithm serves
-// that one alone.
+// verifying returns the key ready for use, or says why it is not fit for that. A key that
+// names an algorithm serves that one alone.
 func (k *jwk) verifying() (verifying, error) {
 	key, err := newVerifying(k.ID, k.public())
 	if err != nil {
@@ -133,7 +136,8 @@ func (k *jwk) public() crypto.PublicKey {
 	return nil
 }
 
-// rsa returns an RSA key. An exponent that does not fit 31 bits is refused, because an int may have no more.
+// rsa returns an RSA key. An exponent that does not fit 31 bits is refused, because an
+// int may have no more.
 func (k *jwk) rsa() crypto.PublicKey {
 	e := new(big.Int).SetBytes(unbase64(k.Exponent))
 	if e.BitLen() > 31 {
@@ -142,7 +146,8 @@ func (k *jwk) rsa() crypto.PublicKey {
 	return &rsa.PublicKey{N: new(big.Int).SetBytes(unbase64(k.Modulus)), E: int(e.Int64())}
 }
 
-// ecdsa returns an ECDSA key. The coordinates must have their full length: RFC 7518 section 6.2.1.2.
+// ecdsa returns an ECDSA key. The coordinates must have their full length: RFC 7518
+// section 6.2.1.2.
 func (k *jwk) ecdsa() crypto.PublicKey {
 	var curve elliptic.Curve
 	switch k.Curve {
@@ -167,7 +172,8 @@ func (k *jwk) ecdsa() crypto.PublicKey {
 	return public
 }
 
-// unbase64 returns the bytes of base64url text, nil if it is no such text. Whoever uses them finds nil too short.
+// unbase64 returns the bytes of base64url text, nil if it is no such text. Whoever uses
+// them finds nil too short.
 func unbase64(text string) []byte {
 	data, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil {

@@ -20,18 +20,20 @@ const (
 
 // Key verifies the tokens of one issuer and, if Private is set, signs them.
 type Key struct {
-	// ID is the key id, which a token names in its kid. "" is the key of tokens without kid and, if it is the issuer's
-	// only key, of all its tokens.
+	// ID is the key id, which a token names in its kid. "" is the key of tokens without
+	// kid and, if it is the issuer's only key, of all its tokens.
 	ID string
-	// Public is a *rsa.PublicKey, *ecdsa.PublicKey, ed25519.PublicKey or, for HMAC, a shared secret as []byte.
+	// Public is a *rsa.PublicKey, *ecdsa.PublicKey, ed25519.PublicKey or, for HMAC, a
+	// shared secret as []byte.
 	Public crypto.PublicKey
-	// Private is the private part, and of a shared secret the same bytes again. Nil: the key only verifies.
+	// Private is the private part, and of a shared secret the same bytes again. Nil: the
+	// key only verifies.
 	Private crypto.PrivateKey
 }
 
-// algorithms returns the JWS algorithms that a public key or secret serves. The algorithm of a token must be among
-// those of its key: a token that names HS256 must never be verified with a public RSA key as the secret. The error says
-// why the key serves none.
+// algorithms returns the JWS algorithms that a public key or secret serves. The algorithm
+// of a token must be among those of its key: a token that names HS256 must never be
+// verified with a public RSA key as the secret. The error says why the key serves none.
 func algorithms(public crypto.PublicKey) ([]string, error) {
 	switch key := public.(type) {
 	case *rsa.PublicKey:
@@ -57,7 +59,8 @@ func algorithms(public crypto.PublicKey) ([]string, error) {
 // errROCA says that the private part of an RSA key can be computed from the public one.
 var errROCA = errors.New("an RSA key with the weakness CVE-2017-15361 (ROCA): whoever has the public part can compute the private one; make a new key")
 
-// checkRSA returns an error if the key is too weak, too large or impossible: a modulus is odd, and so is the exponent.
+// checkRSA returns an error if the key is too weak, too large or impossible: a modulus is
+// odd, and so is the exponent.
 func checkRSA(key *rsa.PublicKey) error {
 	if key == nil || key.N == nil || key.N.Sign() <= 0 {
 		return errors.New("no RSA key")
@@ -93,7 +96,8 @@ func curveAlgorithms(key *ecdsa.PublicKey) ([]string, error) {
 	return nil, errors.New("an ECDSA key on a curve that signs no tokens")
 }
 
-// secretAlgorithms returns the algorithms whose hash is not longer than the secret, as RFC 7518 section 3.2 asks.
+// secretAlgorithms returns the algorithms whose hash is not longer than the secret, as
+// RFC 7518 section 3.2 asks.
 func secretAlgorithms(secret []byte) ([]string, error) {
 	if err := checkSecret(secret); err != nil {
 		return nil, err
@@ -108,13 +112,15 @@ func secretAlgorithms(secret []byte) ([]string, error) {
 	return served, nil
 }
 
-// ParseKeys reads a PEM file of public keys, private keys or certificates (PKIX, PKCS#1, PKCS#8, SEC 1, X.509). It may
-// hold several; a private key together with its public key or certificate is one key. It does not ask whether a
-// certificate is valid: the operator has put it there. Errors say nothing of what is in the file.
+// ParseKeys reads a PEM file of public keys, private keys or certificates (PKIX, PKCS#1,
+// PKCS#8, SEC 1, X.509). It may hold several; a private key together with its public key
+// or certificate is one key. It does not ask whether a certificate is valid: the operator
+// has put it there. Errors say nothing of what is in the file.
 func ParseKeys(text []byte) ([]Key, error) {
 	var keys []Key
 	begun := bytes.Count(text, []byte("-----BEGIN "))
-	// pem.Decode skips a damaged block without a word. Counting the beginnings shows that it did.
+	// pem.Decode skips a damaged block without a word. Counting the beginnings shows that
+	// it did.
 	for begun > 0 {
 		var block *pem.Block
 		if block, text = pem.Decode(text); block == nil {
@@ -141,7 +147,8 @@ func ParseKeys(text []byte) ([]Key, error) {
 	return keys, nil
 }
 
-// merge adds key to keys. If one of them has the same public part, it only takes over the private part.
+// merge adds key to keys. If one of them has the same public part, it only takes over the
+// private part.
 func merge(keys []Key, key Key) []Key {
 	public, ok := key.Public.(interface{ Equal(crypto.PublicKey) bool })
 	for i := range keys {
@@ -155,7 +162,8 @@ func merge(keys []Key, key Key) []Key {
 	return append(keys, key)
 }
 
-// parseBlock reads one key. Errors of the parsers are not passed on, because they may quote the file.
+// parseBlock reads one key. Errors of the parsers are not passed on, because they may
+// quote the file.
 func parseBlock(block *pem.Block) (Key, error) {
 	var key any
 	var err error

@@ -18,17 +18,20 @@ const (
 	maxNameless = 4  // without a key id; a token that names none is tried with each of them
 )
 
-// source is where the keys of an issuer come from: the config (fixed) or an address (remote). Implementations are safe
-// for concurrent use.
+// source is where the keys of an issuer come from: the config (fixed) or an address
+// (remote). Implementations are safe for concurrent use.
 type source interface {
-	// current returns the keys to use now, nil if there are none, or none that may still be used. It does not wait.
+	// current returns the keys to use now, nil if there are none, or none that may still
+	// be used. It does not wait.
 	current(now time.Time) *keySet
-	// lookFor looks anew for a key with that id, if there is anywhere to look. It may wait. An error means that it
-	// could not look, so that it is not known whether there is such a key.
+	// lookFor looks anew for a key with that id, if there is anywhere to look. It may
+	// wait. An error means that it could not look, so that it is not known whether there
+	// is such a key.
 	lookFor(ctx context.Context, keyID string) error
 }
 
-// keySet is the keys of an issuer at one time. It is never changed once others can see it.
+// keySet is the keys of an issuer at one time. It is never changed once others can see
+// it.
 type keySet struct {
 	keys       []verifying // no two have the same id, unless they have none
 	refused    []string    // of which keys were refused, and why; safe to show to operators
@@ -55,8 +58,8 @@ func newVerifying(id string, public crypto.PublicKey) (verifying, error) {
 	return verifying{id: id, public: public, algorithms: served, fingerprint: fingerprintOf(public)}, nil
 }
 
-// find returns the keys that go by that id and serve the algorithm. known tells whether any key goes by that id,
-// whatever it serves. A nil set has no keys.
+// find returns the keys that go by that id and serve the algorithm. known tells whether
+// any key goes by that id, whatever it serves. A nil set has no keys.
 func (s *keySet) find(id, algorithm string) (keys []verifying, known bool) {
 	if s == nil {
 		return nil, false
@@ -73,8 +76,8 @@ func (s *keySet) find(id, algorithm string) (keys []verifying, known bool) {
 	return keys, known
 }
 
-// holds tells whether find would return the key with that fingerprint. It allocates nothing, because it is asked for
-// every open stream whenever lists have changed.
+// holds tells whether find would return the key with that fingerprint. It allocates
+// nothing, because it is asked for every open stream whenever lists have changed.
 func (s *keySet) holds(of fingerprint, id, algorithm string) bool {
 	for i := range s.keys {
 		key := &s.keys[i]
@@ -85,7 +88,8 @@ func (s *keySet) holds(of fingerprint, id, algorithm string) bool {
 	return false
 }
 
-// names tells whether a key of the set goes by an id. A key without one goes by any if it is the only key.
+// names tells whether a key of the set goes by an id. A key without one goes by any if it
+// is the only key.
 func (s *keySet) names(key *verifying, id string) bool {
 	return key.id == id || key.id == "" && len(s.keys) == 1
 }
@@ -99,10 +103,12 @@ func (s *keySet) refuse(id, why string) {
 	s.refused = append(s.refused, name+": "+why)
 }
 
-// unite makes one key of all that have the same id and are the same key, as issuers write it that name one algorithm in
-// each: it serves all of these. Different keys of one id are refused, every one of them. An id is how a token says
-// which key is meant, and whoever can add a key to a set must not be able to speak for one that is there. RFC 7517
-// section 4.5 allows it for keys of different types; no issuer is known that needs it.
+// unite makes one key of all that have the same id and are the same key, as issuers write
+// it that name one algorithm in each: it serves all of these. Different keys of one id
+// are refused, every one of them. An id is how a token says which key is meant, and
+// whoever can add a key to a set must not be able to speak for one that is there. RFC
+// 7517 section 4.5 allows it for keys of different types; no issuer is known that needs
+// it.
 func (s *keySet) unite() {
 	var united []verifying
 	twice := make(map[string]bool)
@@ -131,9 +137,10 @@ func joined(a, b []string) []string {
 	return slices.Compact(all)
 }
 
-// refuseMixture refuses the shared secrets of a set that also has public keys. A set is either given to others or kept
-// from them, so one of the two is at the wrong place; and a secret where public keys are expected is how an attacker
-// would begin who wants a public key to be taken for one.
+// refuseMixture refuses the shared secrets of a set that also has public keys. A set is
+// either given to others or kept from them, so one of the two is at the wrong place; and
+// a secret where public keys are expected is how an attacker would begin who wants a
+// public key to be taken for one.
 func (s *keySet) refuseMixture() {
 	isSecret := func(k verifying) bool { _, is := k.public.([]byte); return is }
 	isPublic := func(k verifying) bool { return !isSecret(k) }
@@ -165,8 +172,9 @@ func (s *keySet) check() error {
 	return nil
 }
 
-// whole returns an error that names all keys which were refused, nil if none was. The operator's own file is refused as
-// a whole: then it is mended before anything depends on it.
+// whole returns an error that names all keys which were refused, nil if none was. The
+// operator's own file is refused as a whole: then it is mended before anything depends on
+// it.
 func (s *keySet) whole() error {
 	if len(s.refused) == 0 {
 		return nil
@@ -192,8 +200,8 @@ var _ source = fixed{}
 func (f fixed) current(time.Time) *keySet             { return f.set }
 func (f fixed) lookFor(context.Context, string) error { return nil }
 
-// newFixed returns a source of keys. Each of them must serve one of the allowed algorithms, since a key that the
-// operator gives and that is never used is a mistake.
+// newFixed returns a source of keys. Each of them must serve one of the allowed
+// algorithms, since a key that the operator gives and that is never used is a mistake.
 func newFixed(keys []Key, allowed []string) (source, error) {
 	set := &keySet{}
 	for i, key := range keys {
@@ -217,8 +225,9 @@ func newFixed(keys []Key, allowed []string) (source, error) {
 	return fixed{set}, nil
 }
 
-// newFixedSet returns a source of the key set in a file. No key in it may be refused, and at least one must serve one of
-// the allowed algorithms: the set is made by the issuer and may have keys for other purposes.
+// newFixedSet returns a source of the key set in a file. No key in it may be refused, and
+// at least one must serve one of the allowed algorithms: the set is made by the issuer
+// and may have keys for other purposes.
 func newFixedSet(data []byte, allowed []string) (source, error) {
 	set, err := parseSet(data, true)
 	if err == nil {

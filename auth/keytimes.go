@@ -14,8 +14,8 @@ const (
 	defaultStale   = time.Hour
 )
 
-// CheckKeyTimes returns what is wrong with a KeysRefresh and a KeysStale of an Issuer. A zero one is replaced by its
-// default first.
+// CheckKeyTimes returns what is wrong with a KeysRefresh and a KeysStale of an Issuer. A
+// zero one is replaced by its default first.
 func CheckKeyTimes(refresh, stale time.Duration) error {
 	issuer := Issuer{KeysRefresh: refresh, KeysStale: stale}
 	refresh, stale = keysRefresh(&issuer), keysStale(&issuer)
@@ -57,8 +57,8 @@ type KeySet struct {
 	Refused []string  // which keys of the set in use are refused, and why; shared: do not modify
 }
 
-// KeySets tells how it fares to fetch the key sets of all issuers that have an address for it, in the order of
-// Config.Issuers. It is cheap, and safe for concurrent use.
+// KeySets tells how it fares to fetch the key sets of all issuers that have an address
+// for it, in the order of Config.Issuers. It is cheap, and safe for concurrent use.
 func (v *Verifier) KeySets() []KeySet {
 	all := make([]KeySet, 0, len(v.remotes))
 	now := v.now()
@@ -82,8 +82,8 @@ func (r *remote) state(now time.Time) KeySet {
 	return told
 }
 
-// adopt takes over the set that another source has fetched from the same address, and since when it could not be
-// fetched. It is called before anybody uses r.
+// adopt takes over the set that another source has fetched from the same address, and
+// since when it could not be fetched. It is called before anybody uses r.
 func (r *remote) adopt(from *remote) {
 	from.mu.Lock()
 	defer from.mu.Unlock()

@@ -12,10 +12,10 @@ const (
 	fewTokens   = 5         // with fewer in that time nothing is said
 )
 
-// namedClaim counts which tokens of an issuer have a claim that the configuration names. A
-// name that is misspelt, or meant as a path, is in no token: then callers lack scopes, or all
-// are refused, and nothing else says why. The count is per check of a signature, which costs
-// more than the mutex; a token that is remembered does not count again.
+// namedClaim counts which tokens of an issuer have a claim that the configuration names.
+// A name that is misspelt, or meant as a path, is in no token: then callers lack scopes,
+// or all are refused, and nothing else says why. The count is per check of a signature,
+// which costs more than the mutex; a token that is remembered does not count again.
 type namedClaim struct {
 	issuer, name, advice string
 
@@ -25,8 +25,8 @@ type namedClaim struct {
 	missing int        // how many tokens of an hour all lacked it; zero: not so, or one had it since
 }
 
-// newNamedClaims returns the claims that the configuration of an issuer names. A scope claim
-// that it leaves to the default is none of them: many issuers have no scopes.
+// newNamedClaims returns the claims that the configuration of an issuer names. A scope
+// claim that it leaves to the default is none of them: many issuers have no scopes.
 func newNamedClaims(cfg *Issuer) []*namedClaim {
 	var named []*namedClaim
 	add := func(name, setting, use string) {
@@ -51,8 +51,8 @@ func (n *namedClaim) count(c *claims) {
 	}
 }
 
-// begin begins another hour. It tells whether enough tokens of the last one all lacked the
-// claim, and how many, if that was not told already.
+// begin begins another hour. It tells whether enough tokens of the last one all lacked
+// the claim, and how many, if that was not told already.
 func (n *namedClaim) begin() (tokens int, news bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -73,9 +73,9 @@ type MissingClaim struct {
 	Advice        string // what the operator should do
 }
 
-// MissingClaims returns the claims that the configuration names and that no token of the last
-// hour in which there were enough had, nor any since, in the order of Config.Issuers. It is
-// cheap, and safe for concurrent use. Without Run there are none.
+// MissingClaims returns the claims that the configuration names and that no token of the
+// last hour in which there were enough had, nor any since, in the order of
+// Config.Issuers. It is cheap, and safe for concurrent use. Without Run there are none.
 func (v *Verifier) MissingClaims() []MissingClaim {
 	var all []MissingClaim
 	for _, n := range v.named {
@@ -89,8 +89,8 @@ func (v *Verifier) MissingClaims() []MissingClaim {
 	return all
 }
 
-// judgeClaims ends an hour of all claims that the configuration names, and logs which of them
-// no token had.
+// judgeClaims ends an hour of all claims that the configuration names, and logs which of
+// them no token had.
 func (v *Verifier) judgeClaims(ctx context.Context) {
 	for _, n := range v.named {
 		if tokens, news := n.begin(); news {

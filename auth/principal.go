@@ -18,13 +18,14 @@ type Principal struct {
 	proof *proof // by what the token was accepted, for Verifier.Judge; nil: no Verifier made this
 }
 
-// User is the person or program behind a principal, whatever client it uses. Limits are per user: the client id is the
-// client's own choice, so somebody who is counted by it could begin anew by choosing another one. User is comparable.
+// User is the person or program behind a principal, whatever client it uses. Limits are
+// per user: the client id is the client's own choice, so somebody who is counted by it
+// could begin anew by choosing another one. User is comparable.
 type User struct{ TenantID, Issuer, Subject string }
 
-// Owner is a user together with the client that it uses. Whatever is kept for a caller between two requests belongs to
-// one owner: a session, a call that waits for an answer, a task. Another client of the same user cannot reach it. Owner
-// is comparable.
+// Owner is a user together with the client that it uses. Whatever is kept for a caller
+// between two requests belongs to one owner: a session, a call that waits for an answer,
+// a task. Another client of the same user cannot reach it. Owner is comparable.
 type Owner struct {
 	User
 
@@ -37,13 +38,14 @@ func (p *Principal) User() User { return User{p.TenantID, p.Issuer, p.Subject} }
 // Owner returns the owner of what is kept for p.
 func (p *Principal) Owner() Owner { return Owner{p.User(), p.ClientID} }
 
-// Key returns a text that no other user has. Names of tenants and issuers come from the config and hold no NUL. A
-// subject may, but it comes last, so it cannot pass for one of them.
+// Key returns a text that no other user has. Names of tenants and issuers come from the
+// config and hold no NUL. A subject may, but it comes last, so it cannot pass for one of
+// them.
 func (u User) Key() string { return u.TenantID + "\x00" + u.Issuer + "\x00" + u.Subject }
 
-// Digest returns a digest that no other owner has, of the same size however long the names are. It stands in sealed
-// texts that clients bring back later, perhaps to a newer version of the gateway, so it must stay the same in all
-// versions.
+// Digest returns a digest that no other owner has, of the same size however long the
+// names are. It stands in sealed texts that clients bring back later, perhaps to a newer
+// version of the gateway, so it must stay the same in all versions.
 func (o Owner) Digest() [sha256.Size]byte {
 	var buffer [256]byte
 	text := buffer[:0]

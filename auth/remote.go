@@ -22,8 +22,9 @@ const (
 	fetchTimeout = 5 * time.Second  // of one fetch; less than MinRefresh
 	waitTimeout  = 10 * time.Second // how long a request waits for a fetch
 
-	// maxWaiting is how many requests may wait for one set at the same time. It needs no good token to make a request
-	// wait: an unknown key id does. Without a bound a flood of them would fill the gateway with requests that wait.
+	// maxWaiting is how many requests may wait for one set at the same time. It needs no
+	// good token to make a request wait: an unknown key id does. Without a bound a flood
+	// of them would fill the gateway with requests that wait.
 	maxWaiting = 32
 )
 
@@ -33,8 +34,9 @@ var (
 	errCrowded = errors.New("too many wait for the key set")
 )
 
-// remote is a source whose key set is at an address. Its goroutine, run, makes all fetches, so there is never more than
-// one at a time; requests ask for a fetch and wait for it. A fetch that is wanted or under way is a flight:
+// remote is a source whose key set is at an address. Its goroutine, run, makes all
+// fetches, so there is never more than one at a time; requests ask for a fetch and wait
+// for it. A fetch that is wanted or under way is a flight:
 //
 //	         request: join, if minPause has passed
 //	         timer or operator: begin                    land, stop
@@ -42,13 +44,15 @@ var (
 //	                                     │  run fetches              set or failure is new,
 //	                                     └─ further requests join    all who wait go on
 //
-// A set that was asked for at some time serves until that time and stale. The next fetch begins so early that it has
-// ended, well or not, before that time and refresh. So a key that the provider removes is gone here after refresh while
-// the provider answers, and after stale while it does not. Where a fetch fails and no set serves, the one that was saved
-// last does, by this process or another, until its own time and stale.
+// A set that was asked for at some time serves until that time and stale. The next fetch
+// begins so early that it has ended, well or not, before that time and refresh. So a key
+// that the provider removes is gone here after refresh while the provider answers, and
+// after stale while it does not. Where a fetch fails and no set serves, the one that was
+// saved last does, by this process or another, until its own time and stale.
 //
-// Anybody can send a token with an unknown key id, so everything that such a token can cause is bounded: fetches by
-// minPause, those who wait by maxWaiting, and the key ids that are remembered by maxAbsent.
+// Anybody can send a token with an unknown key id, so everything that such a token can
+// cause is bounded: fetches by minPause, those who wait by maxWaiting, and the key ids
+// that are remembered by maxAbsent.
 type remote struct {
 	issuer  string
 	url     string
@@ -79,8 +83,9 @@ type remote struct {
 
 var _ source = (*remote)(nil)
 
-// newRemote returns a source of the key set at the address of cfg. It fetches nothing before run runs. The client is a
-// copy that follows no redirects and keeps no cookies: keys come from the configured address and no other.
+// newRemote returns a source of the key set at the address of cfg. It fetches nothing
+// before run runs. The client is a copy that follows no redirects and keeps no cookies:
+// keys come from the configured address and no other.
 func newRemote(cfg *Issuer, all *Config) *remote {
 	client := *all.Client
 	client.Jar = nil
@@ -109,9 +114,10 @@ func (r *remote) current(now time.Time) *keySet {
 	return set
 }
 
-// lookFor implements source. It asks for a fetch, or joins the one under way, and waits for it. It returns at once if
-// the key was looked for a moment ago, if the last fetch is too recent, if the last fetch failed and an older set
-// serves, or if too many wait already.
+// lookFor implements source. It asks for a fetch, or joins the one under way, and waits
+// for it. It returns at once if the key was looked for a moment ago, if the last fetch is
+// too recent, if the last fetch failed and an older set serves, or if too many wait
+// already.
 func (r *remote) lookFor(ctx context.Context, keyID string) error {
 	flight, err := r.join(keyID)
 	if flight == nil {
@@ -130,9 +136,10 @@ func (r *remote) lookFor(ctx context.Context, keyID string) error {
 	}
 }
 
-// join returns the flight to wait for, and counts the caller among those who wait until it calls leave. If it returns
-// no flight, there is nothing to wait for and nothing to leave. The error then is that of the last fetch, nil if that
-// succeeded, or says that too many wait.
+// join returns the flight to wait for, and counts the caller among those who wait until
+// it calls leave. If it returns no flight, there is nothing to wait for and nothing to
+// leave. The error then is that of the last fetch, nil if that succeeded, or says that
+// too many wait.
 func (r *remote) join(keyID string) (<-chan struct{}, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -182,8 +189,8 @@ func (r *remote) openLocked() {
 	r.tried = r.now()
 }
 
-// outcome returns the error of the flight that has just ended. If the new set does not have the key either, that is
-// remembered for a while.
+// outcome returns the error of the flight that has just ended. If the new set does not
+// have the key either, that is remembered for a while.
 func (r *remote) outcome(keyID string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -199,8 +206,8 @@ func (r *remote) outcome(keyID string) error {
 	return nil
 }
 
-// run is the goroutine of the source. It fetches the set at once, whenever a request asks for it, and every now and
-// then, until ctx ends.
+// run is the goroutine of the source. It fetches the set at once, whenever a request asks
+// for it, and every now and then, until ctx ends.
 func (r *remote) run(ctx context.Context) {
 	defer r.stop()
 	r.start()
@@ -233,8 +240,8 @@ func (r *remote) start() {
 	}
 }
 
-// watchLocked has it told when the set becomes too old to be used. It does not leave that to run, which may be waiting
-// for the provider at that moment.
+// watchLocked has it told when the set becomes too old to be used. It does not leave that
+// to run, which may be waiting for the provider at that moment.
 func (r *remote) watchLocked(set *keySet) {
 	if r.end != nil {
 		r.end.Stop()
@@ -269,8 +276,8 @@ func (r *remote) renew(ctx context.Context) time.Duration {
 	return begun.Add(r.refresh - fetchTimeout - spread(r.refresh)).Sub(r.now())
 }
 
-// begin begins a flight if none is wanted yet, and returns the time. All requests that came until now are served by this
-// one fetch.
+// begin begins a flight if none is wanted yet, and returns the time. All requests that
+// came until now are served by this one fetch.
 func (r *remote) begin() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -293,16 +300,18 @@ func (r *remote) tellFailure(ctx context.Context, err error) {
 	r.logger.WarnContext(ctx, "key set not fetched", "issuer", r.issuer, "error", err)
 }
 
-// land ends a flight: it publishes the set that was asked for at that time, which may have been saved before if there
-// was an error, or keeps the old one if set is nil, and lets all who wait go on. Keys that are not in a new set are no
-// longer used from then on.
+// land ends a flight: it publishes the set that was asked for at that time, which may
+// have been saved before if there was an error, or keeps the old one if set is nil, and
+// lets all who wait go on. Keys that are not in a new set are no longer used from then
+// on.
 func (r *remote) land(set *keySet, err error, asked time.Time) {
 	if r.settle(set, err, asked) {
 		r.change()
 	}
 }
 
-// tellRefused logs which keys of a set were refused, unless the set before had the same text: then it was told already.
+// tellRefused logs which keys of a set were refused, unless the set before had the same
+// text: then it was told already.
 func (r *remote) tellRefused(ctx context.Context, before, set *keySet) {
 	if before != nil && before.digest == set.digest {
 		return
@@ -312,7 +321,8 @@ func (r *remote) tellRefused(ctx context.Context, before, set *keySet) {
 	}
 }
 
-// settle does what land says under the mutex. It tells whether other keys are in use than before.
+// settle does what land says under the mutex. It tells whether other keys are in use than
+// before.
 func (r *remote) settle(set *keySet, err error, asked time.Time) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -330,8 +340,9 @@ func (r *remote) settle(set *keySet, err error, asked time.Time) (changed bool) 
 	return changed
 }
 
-// publishLocked replaces the set, and tells whether other keys are in use than before. The generation changes only if
-// the text has, so that verified tokens are not forgotten at every fetch.
+// publishLocked replaces the set, and tells whether other keys are in use than before.
+// The generation changes only if the text has, so that verified tokens are not forgotten
+// at every fetch.
 func (r *remote) publishLocked(set *keySet, asked time.Time) (changed bool) {
 	set.fetched, set.until = asked, asked.Add(r.stale)
 	set.generation = 1
@@ -368,7 +379,8 @@ func (r *remote) stop() {
 	r.closeLocked()
 }
 
-// fetch gets the set from its address, and returns it with its text. Errors do not repeat the address: the operator knows it, and others need not.
+// fetch gets the set from its address, and returns it with its text. Errors do not repeat
+// the address: the operator knows it, and others need not.
 func (r *remote) fetch(ctx context.Context) (set *keySet, text []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -399,8 +411,8 @@ func (r *remote) fetch(ctx context.Context) (set *keySet, text []byte, err error
 	return set, text, nil
 }
 
-// spread returns up to a fifth of d, at random, by which a fetch is moved, so that replicas which started together do
-// not fetch together.
+// spread returns up to a fifth of d, at random, by which a fetch is moved, so that
+// replicas which started together do not fetch together.
 func spread(d time.Duration) time.Duration {
 	return rand.N(d / 5) //nolint:gosec // spreading needs no secrecy
 }

@@ -13,9 +13,10 @@ const (
 	minDistinct = 8  // different bytes among those
 )
 
-// ParseSecret reads a shared secret from a file. One line break at the end is not part of it. It must have at least 32
-// bytes; well-known and repetitive ones are refused. Who has a token can try out secrets as fast as a machine can, so a
-// secret that can be guessed lets anybody make tokens.
+// ParseSecret reads a shared secret from a file. One line break at the end is not part of
+// it. It must have at least 32 bytes; well-known and repetitive ones are refused. Who has
+// a token can try out secrets as fast as a machine can, so a secret that can be guessed
+// lets anybody make tokens.
 func ParseSecret(data []byte) (Key, error) {
 	secret, cut := bytes.CutSuffix(data, []byte("\n"))
 	if cut {
@@ -28,8 +29,8 @@ func ParseSecret(data []byte) (Key, error) {
 	return Key{Public: secret, Private: secret}, nil
 }
 
-// checkSecret returns why a secret can be guessed, nil if it seems random. The error says nothing of the secret but its
-// length or period.
+// checkSecret returns why a secret can be guessed, nil if it seems random. The error says
+// nothing of the secret but its length or period.
 func checkSecret(secret []byte) error {
 	if len(secret) < minSecret {
 		return fmt.Errorf("a shared secret of %d bytes; at least %d are needed", len(secret), minSecret)
@@ -54,7 +55,8 @@ func period(text []byte) int {
 	return len(text)
 }
 
-// withoutWords returns text in lower case without the words that guides, frameworks and people in a hurry use.
+// withoutWords returns text in lower case without the words that guides, frameworks and
+// people in a hurry use.
 func withoutWords(text string) string {
 	return strings.NewReplacer(
 		"your-256-bit-secret", "", "your-384-bit-secret", "", "your-512-bit-secret", "", "please", "", "replace", "",
@@ -68,7 +70,8 @@ func withoutWords(text string) string {
 	).Replace(strings.ToLower(text))
 }
 
-// withoutRuns returns text without each byte that goes on as the two before it did, as in 0000, 12345 or cba.
+// withoutRuns returns text without each byte that goes on as the two before it did, as in
+// 0000, 12345 or cba.
 func withoutRuns(text string) string {
 	rest := make([]byte, 0, len(text))
 	for i := range len(text) {

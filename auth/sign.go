@@ -18,8 +18,9 @@ type Claims struct {
 	IssuedAt, Expiry          time.Time
 }
 
-// Sign signs claims with key.Private and the named algorithm. It is for trials, such as the command that makes tokens.
-// It does not ask whether a Verifier would accept the token.
+// Sign signs claims with key.Private and the named algorithm. It is for trials, such as
+// the command that makes tokens. It does not ask whether a Verifier would accept the
+// token.
 func Sign(key Key, algorithm string, claims Claims) (string, error) {
 	if key.Private == nil {
 		return "", errors.New("the key has no private part")
@@ -70,7 +71,8 @@ func (c Claims) members() map[string]any {
 	return members
 }
 
-// encode returns the part of a token that holds these members: their JSON text in base64url.
+// encode returns the part of a token that holds these members: their JSON text in
+// base64url.
 func encode(members map[string]any) (string, error) {
 	data, err := strictjson.Marshal(members)
 	if err != nil {

@@ -1,7 +1,9 @@
-// This file is the only one that imports github.com/golang-jwt/jwt/v5. What is dangerous about that library: it ignores
-// crit (RFC 7515 section 4.1.11) and b64 (RFC 7797), takes the last of two members of one name, has no bound on size or
-// depth, skips line breaks in base64url, and accepts any salt length for PS256, PS384 and PS512. So its parser is not
-// used: parse reads tokens and refuses all that, and the library only verifies signatures and registered claims.
+// This file is the only one that imports github.com/golang-jwt/jwt/v5. What is dangerous
+// about that library: it ignores crit (RFC 7515 section 4.1.11) and b64 (RFC 7797), takes
+// the last of two members of one name, has no bound on size or depth, skips line breaks
+// in base64url, and accepts any salt length for PS256, PS384 and PS512. So its parser is
+// not used: parse reads tokens and refuses all that, and the library only verifies
+// signatures and registered claims.
 
 package auth
 
@@ -42,8 +44,9 @@ func fits(token string) error {
 	return nil
 }
 
-// parse takes apart a token that fits. It refuses every form that two parsers could read differently: if two programs
-// disagree about what a token says, one can be played off against the other.
+// parse takes apart a token that fits. It refuses every form that two parsers could read
+// differently: if two programs disagree about what a token says, one can be played off
+// against the other.
 func parse(token string) (*parsed, error) {
 	p, payload, err := takeApart(token)
 	if err != nil {
@@ -75,8 +78,9 @@ func takeApart(token string) (*parsed, []byte, error) {
 	return p, decoded[1], p.readHeader(decoded[0])
 }
 
-// readHeader takes alg and kid from the header. Keys in it and addresses of keys (jwk, jku, x5c, x5u) are ignored,
-// since whoever forges a token could put their own there: keys come from the configuration only.
+// readHeader takes alg and kid from the header. Keys in it and addresses of keys (jwk,
+// jku, x5c, x5u) are ignored, since whoever forges a token could put their own there:
+// keys come from the configuration only.
 func (p *parsed) readHeader(data []byte) error {
 	members, err := members(data, "alg", "kid", "typ", "cty", "crit", "b64", "zip", "enc")
 	if err != nil {
@@ -105,17 +109,19 @@ func (p *parsed) readHeader(data []byte) error {
 	return nil
 }
 
-// isAccessToken tells whether typ allows that the token is an access token. Logout tokens, proofs of possession and the
-// like name a type of their own, so that nobody takes them for one: RFC 8725 section 3.11. Many issuers give access
-// tokens the type JWT or none.
+// isAccessToken tells whether typ allows that the token is an access token. Logout
+// tokens, proofs of possession and the like name a type of their own, so that nobody
+// takes them for one: RFC 8725 section 3.11. Many issuers give access tokens the type JWT
+// or none.
 func isAccessToken(typ []byte) bool {
 	name, ok := text(typ)
 	name = strings.TrimPrefix(strings.ToLower(name), "application/")
 	return ok && (name == "jwt" || name == "at+jwt")
 }
 
-// members returns the members of a JSON object. It refuses two names that are the same once folded, and a name that
-// folds to one of the known names without being it: a lenient parser may take it for that.
+// members returns the members of a JSON object. It refuses two names that are the same
+// once folded, and a name that folds to one of the known names without being it: a
+// lenient parser may take it for that.
 func members(data []byte, known ...string) ([]strictjson.Member, error) {
 	if strictjson.Check(data) != nil { // the error is dropped: its text may name members of the token
 		return nil, refuse("malformed", "not strict JSON")
@@ -153,13 +159,14 @@ func (p *parsed) signed(keys []verifying) (verifying, error) {
 	return verifying{}, &Error{Reason: "signature"}
 }
 
-// sign returns the signature of input. The algorithm must be one that method knows and fit the key.
+// sign returns the signature of input. The algorithm must be one that method knows and
+// fit the key.
 func sign(algorithm, input string, key crypto.PrivateKey) ([]byte, error) {
 	return method(algorithm).Sign(input, key)
 }
 
-// method returns the library's implementation of an algorithm, nil if the algorithm is not known here. There is no
-// "none".
+// method returns the library's implementation of an algorithm, nil if the algorithm is
+// not known here. There is no "none".
 func method(algorithm string) jwt.SigningMethod {
 	switch algorithm {
 	case "HS256":
@@ -192,13 +199,15 @@ func method(algorithm string) jwt.SigningMethod {
 	return nil
 }
 
-// strictPSS returns m with the one salt length that RFC 7518 section 3.5 allows, also when it verifies.
+// strictPSS returns m with the one salt length that RFC 7518 section 3.5 allows, also
+// when it verifies.
 func strictPSS(m *jwt.SigningMethodRSAPSS) *jwt.SigningMethodRSAPSS {
 	salt := &rsa.PSSOptions{SaltLength: rsa.PSSSaltLengthEqualsHash}
 	return &jwt.SigningMethodRSAPSS{SigningMethodRSA: m.SigningMethodRSA, Options: salt, VerifyOptions: salt}
 }
 
-// rules are the checks of the claims of one issuer that the library makes: iss, aud, exp and nbf.
+// rules are the checks of the claims of one issuer that the library makes: iss, aud, exp
+// and nbf.
 type rules struct{ validator *jwt.Validator }
 
 // newRules returns the rules of the issuer cfg, by the clock of all.
@@ -212,7 +221,8 @@ func newRules(cfg *Issuer, all *Config) rules {
 	)}
 }
 
-// check returns an *Error if the claims break a rule. Of several faults it names audience before expired before early.
+// check returns an *Error if the claims break a rule. Of several faults it names audience
+// before expired before early.
 func (r rules) check(c *claims) error {
 	registered := jwt.RegisteredClaims{
 		Issuer:    c.issuer,

@@ -26,16 +26,17 @@ func (m *Metrics) connections(f promauto.Factory) {
 	}, []string{"bound"})
 }
 
-// Connections records how many connections of clients may be open, and sets the function that tells how many are. It is
-// called whenever metrics are read.
+// Connections records how many connections of clients may be open, and sets the function
+// that tells how many are. It is called whenever metrics are read.
 func (m *Metrics) Connections(limit int, open func() int) {
 	m.connsLimit.Set(float64(limit))
 	m.connsOpen.Store(&open)
 }
 
-// ConnectionRefused counts a connection that found no place. bound is the bound that was reached: total or address.
+// ConnectionRefused counts a connection that found no place. bound is the bound that was
+// reached: total or address.
 func (m *Metrics) ConnectionRefused(bound string) { m.connsRefused.WithLabelValues(bound).Inc() }
 
-// ConnectionClosed counts a connection of a stranger, or an idle one, that gave its place to another. bound is as for
-// ConnectionRefused.
+// ConnectionClosed counts a connection of a stranger, or an idle one, that gave its place
+// to another. bound is as for ConnectionRefused.
 func (m *Metrics) ConnectionClosed(bound string) { m.connsClosed.WithLabelValues(bound).Inc() }

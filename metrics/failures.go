@@ -13,12 +13,14 @@ const (
 	sampleSize    = 16   // addresses that are looked at to find one to forget
 )
 
-// failures counts failed logins by the address that they came from. It answers how many addresses fail often, for a
-// gauge that an alert watches; who they are stands in the log and in the audit records.
+// failures counts failed logins by the address that they came from. It answers how many
+// addresses fail often, for a gauge that an alert watches; who they are stands in the log
+// and in the audit records.
 //
-// It counts into windows of failureWindow and keeps two of them, this one and the one before. So what noisy sees
-// reaches back between one and two windows, and failures need no time of their own. Its memory is bounded, although
-// attackers have as many addresses as they like: if too many fail within one window, those with few failures are
+// It counts into windows of failureWindow and keeps two of them, this one and the one
+// before. So what noisy sees reaches back between one and two windows, and failures need
+// no time of their own. Its memory is bounded, although attackers have as many addresses
+// as they like: if too many fail within one window, those with few failures are
 // forgotten.
 type failures struct {
 	mu       sync.Mutex         // guards the fields below
@@ -31,8 +33,9 @@ func newFailures() *failures {
 	return &failures{started: time.Now(), now: make(map[netip.Addr]int)}
 }
 
-// add counts a failure of an address. An IPv6 address counts for its /64 network, because one customer usually has a
-// whole one and could use a new address for every attempt. An address that is not known is not counted.
+// add counts a failure of an address. An IPv6 address counts for its /64 network, because
+// one customer usually has a whole one and could use a new address for every attempt. An
+// address that is not known is not counted.
 func (f *failures) add(addr netip.Addr) {
 	addr = addr.Unmap().WithZone("")
 	if addr.Is6() {
@@ -50,7 +53,8 @@ func (f *failures) add(addr netip.Addr) {
 	f.now[addr]++
 }
 
-// noisy returns how many addresses failed at least noisyFrom times in the two windows together.
+// noisy returns how many addresses failed at least noisyFrom times in the two windows
+// together.
 func (f *failures) noisy() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -69,8 +73,8 @@ func (f *failures) noisy() int {
 	return n
 }
 
-// turnLocked begins a new window if this one is over. If nobody came for longer than two windows, the one before this
-// is too old as well.
+// turnLocked begins a new window if this one is over. If nobody came for longer than two
+// windows, the one before this is too old as well.
 func (f *failures) turnLocked() {
 	past := time.Since(f.started)
 	if past < failureWindow {

@@ -13,7 +13,8 @@ type IssuerKeys struct {
 	Failing time.Time // since when all fetches have failed; zero: the last one succeeded, or none has ended yet
 }
 
-// keys collects how it fares to fetch the keys of issuers. Like loads it keeps no numbers of its own.
+// keys collects how it fares to fetch the keys of issuers. Like loads it keeps no numbers
+// of its own.
 type keys struct {
 	usable, failing *prometheus.Desc
 	read            atomic.Pointer[func() map[string]IssuerKeys] // by issuer; nil: nobody has set it yet
@@ -21,7 +22,8 @@ type keys struct {
 
 var _ prometheus.Collector = (*keys)(nil)
 
-// newKeys returns a collector of two gauges with these names and help texts, each by issuer.
+// newKeys returns a collector of two gauges with these names and help texts, each by
+// issuer.
 func newKeys(usable, failing prometheus.Opts) *keys {
 	return &keys{
 		usable:  prometheus.NewDesc(usable.Name, usable.Help, []string{"issuer"}, nil),
@@ -35,7 +37,8 @@ func (k *keys) Describe(out chan<- *prometheus.Desc) {
 	out <- k.failing
 }
 
-// Collect implements prometheus.Collector. Prometheus may call it from several goroutines at once.
+// Collect implements prometheus.Collector. Prometheus may call it from several goroutines
+// at once.
 func (k *keys) Collect(out chan<- prometheus.Metric) {
 	read := k.read.Load()
 	if read == nil {
@@ -51,6 +54,7 @@ func (k *keys) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// IssuerKeys sets the function that returns how it fares to fetch the keys of each issuer of the config that has an
-// address for them, by its name. It is called whenever metrics are read. Until it is set, there are no such series.
+// IssuerKeys sets the function that returns how it fares to fetch the keys of each issuer
+// of the config that has an address for them, by its name. It is called whenever metrics
+// are read. Until it is set, there are no such series.
 func (m *Metrics) IssuerKeys(read func() map[string]IssuerKeys) { m.issuerKeys.read.Store(&read) }

@@ -12,8 +12,9 @@ type UpstreamLoad struct {
 	Sessions  int // with a server of the legacy era, including the one that only fetches its lists
 }
 
-// loads collects what upstreams cost. It keeps no numbers of its own but asks for them whenever metrics are read. So a
-// server that left the config has no series from then on, and nobody has to delete them.
+// loads collects what upstreams cost. It keeps no numbers of its own but asks for them
+// whenever metrics are read. So a server that left the config has no series from then on,
+// and nobody has to delete them.
 type loads struct {
 	processes, sessions *prometheus.Desc
 	read                atomic.Pointer[func() map[string]UpstreamLoad] // by server; nil: nobody has set it yet
@@ -21,7 +22,8 @@ type loads struct {
 
 var _ prometheus.Collector = (*loads)(nil)
 
-// newLoads returns a collector of two gauges with these names and help texts, each by server.
+// newLoads returns a collector of two gauges with these names and help texts, each by
+// server.
 func newLoads(processes, sessions prometheus.Opts) *loads {
 	describe := func(o prometheus.Opts) *prometheus.Desc {
 		return prometheus.NewDesc(o.Name, o.Help, []string{"server"}, nil)
@@ -35,7 +37,8 @@ func (l *loads) Describe(out chan<- *prometheus.Desc) {
 	out <- l.sessions
 }
 
-// Collect implements prometheus.Collector. Prometheus may call it from several goroutines at once.
+// Collect implements prometheus.Collector. Prometheus may call it from several goroutines
+// at once.
 func (l *loads) Collect(out chan<- prometheus.Metric) {
 	read := l.read.Load()
 	if read == nil {
@@ -47,8 +50,9 @@ func (l *loads) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// UpstreamLoads sets the function that returns the load of each upstream of the config, by its name. It is called
-// whenever metrics are read. Until it is set, these metrics have no series.
+// UpstreamLoads sets the function that returns the load of each upstream of the config,
+// by its name. It is called whenever metrics are read. Until it is set, these metrics
+// have no series.
 func (m *Metrics) UpstreamLoads(read func() map[string]UpstreamLoad) {
 	m.upstreamLoads.read.Store(&read)
 }

@@ -13,8 +13,8 @@ type MemoryUse struct {
 	Tenants map[string]int64 // by those tenants that hold most; their number must have a bound
 }
 
-// memory collects who holds how much memory. Like loads it asks whenever metrics are read, so that a tenant which holds
-// nothing has no series.
+// memory collects who holds how much memory. Like loads it asks whenever metrics are
+// read, so that a tenant which holds nothing has no series.
 type memory struct {
 	held, limit *prometheus.Desc
 	read        atomic.Pointer[func() MemoryUse] // nil: nobody has set it yet
@@ -22,7 +22,8 @@ type memory struct {
 
 var _ prometheus.Collector = (*memory)(nil)
 
-// newMemory returns a collector of two gauges with these names and help texts, the first by tenant.
+// newMemory returns a collector of two gauges with these names and help texts, the first
+// by tenant.
 func newMemory(held, limit prometheus.Opts) *memory {
 	return &memory{
 		held:  prometheus.NewDesc(held.Name, held.Help, []string{"tenant"}, nil),
@@ -36,7 +37,8 @@ func (m *memory) Describe(out chan<- *prometheus.Desc) {
 	out <- m.limit
 }
 
-// Collect implements prometheus.Collector. Prometheus may call it from several goroutines at once.
+// Collect implements prometheus.Collector. Prometheus may call it from several goroutines
+// at once.
 func (m *memory) Collect(out chan<- prometheus.Metric) {
 	read := m.read.Load()
 	if read == nil {
@@ -72,6 +74,6 @@ func (m *Metrics) held() {
 	})
 }
 
-// MemoryUse sets the function that tells how much memory is held, and by whom. It is called whenever metrics are read.
-// Until it is set, these metrics have no series.
+// MemoryUse sets the function that tells how much memory is held, and by whom. It is
+// called whenever metrics are read. Until it is set, these metrics have no series.
 func (m *Metrics) MemoryUse(read func() MemoryUse) { m.memory.read.Store(&read) }

@@ -1,15 +1,17 @@
-// Package metrics answers: how much does the gateway do, and how does it fare? It holds every Prometheus metric of the
-// gateway: its name, its help text, its labels, and the one method that records it, so that whoever records something
-// knows nothing of Prometheus. It decides nothing, and it does not know what tenants, servers or calls are: to it they
-// are values of labels.
+// Package metrics answers: how much does the gateway do, and how does it fare? It holds
+// every Prometheus metric of the gateway: its name, its help text, its labels, and the
+// one method that records it, so that whoever records something knows nothing of
+// Prometheus. It decides nothing, and it does not know what tenants, servers or calls
+// are: to it they are values of labels.
 //
-// Label values come from code and config only, never from a client. Each combination of label values is a series of its
-// own, which costs memory here and in Prometheus until the process ends. If clients could choose one, they could make
-// as many as they like.
+// Label values come from code and config only, never from a client. Each combination of
+// label values is a series of its own, which costs memory here and in Prometheus until
+// the process ends. If clients could choose one, they could make as many as they like.
 //
-// Each file has the metrics of one subject, and the methods that record them. Some are not recorded but asked for when
-// somebody reads them: their method sets the function that is asked. failures.go keeps the one count that is no series, failed
-// logins by address, and resolved.go makes it cheap to record what happens at each call.
+// Each file has the metrics of one subject, and the methods that record them. Some are
+// not recorded but asked for when somebody reads them: their method sets the function
+// that is asked. failures.go keeps the one count that is no series, failed logins by
+// address, and resolved.go makes it cheap to record what happens at each call.
 package metrics
 
 import (
@@ -22,10 +24,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Metrics records. Its methods are named after what has happened, and are safe for concurrent use. AuditWritable,
-// LogLost, MemoryUse, WorkUse, UpstreamLoads, RedisState, RedisClock, Replicas, ReplicaPlaces, LeasedTokens, Draining and
-// IssuerKeys take a function instead, which is called at every reading of the metrics: it must be quick and safe for
-// concurrent use.
+// Metrics records. Its methods are named after what has happened, and are safe for
+// concurrent use. AuditWritable, LogLost, MemoryUse, WorkUse, UpstreamLoads, RedisState,
+// RedisClock, Replicas, ReplicaPlaces, LeasedTokens, Draining and IssuerKeys take a
+// function instead, which is called at every reading of the metrics: it must be quick and
+// safe for concurrent use.
 type Metrics struct {
 	requests        *prometheus.CounterVec
 	requestSeconds  *prometheus.HistogramVec
@@ -83,8 +86,9 @@ type Metrics struct {
 	ofServers  resolved[string, inFlight]
 }
 
-// New registers all metrics with registerer, and with them those of the Go runtime and of the process. It panics if
-// registerer has one of them already, so it can be called once for each registerer.
+// New registers all metrics with registerer, and with them those of the Go runtime and of
+// the process. It panics if registerer has one of them already, so it can be called once
+// for each registerer.
 func New(registerer prometheus.Registerer) *Metrics {
 	registerer.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m := &Metrics{failures: newFailures()}
@@ -101,15 +105,17 @@ func New(registerer prometheus.Registerer) *Metrics {
 	return m
 }
 
-// buckets returns the upper bounds, in seconds, of the buckets of durations. Half a millisecond is a call to a tool
-// that runs in the gateway itself; a minute is a long call to a server elsewhere.
+// buckets returns the upper bounds, in seconds, of the buckets of durations. Half a
+// millisecond is a call to a tool that runs in the gateway itself; a minute is a long
+// call to a server elsewhere.
 func buckets() []float64 {
 	return []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 }
 
-// Handler serves the metrics of gatherer in the text format of Prometheus. If one collector fails, the metrics of the
-// others are served nevertheless. Of concurrent readers it serves four and refuses the rest with 503, because each
-// reading costs time and memory.
+// Handler serves the metrics of gatherer in the text format of Prometheus. If one
+// collector fails, the metrics of the others are served nevertheless. Of concurrent
+// readers it serves four and refuses the rest with 503, because each reading costs time
+// and memory.
 func Handler(gatherer prometheus.Gatherer) http.Handler {
 	return promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4})
 }

@@ -6,14 +6,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Places is how many places for something at once this replica may give out at one moment, and how many of them are taken,
-// of all tenants together. More may be taken than held: a limit was lowered, or Redis is gone and the rest is given back
-// as calls end.
+// Places is how many places for something at once this replica may give out at one
+// moment, and how many of them are taken, of all tenants together. More may be taken than
+// held: a limit was lowered, or Redis is gone and the rest is given back as calls end.
 type Places struct{ Held, Used int }
 
-// ahead collects what this replica holds of what tenants have at all replicas together: places, and tokens that it took
-// ahead of requests. They are sums over tenants, because a replica may have thousands of them, and who holds what is only
-// asked about one at a time. Like loads it asks whenever metrics are read, so that taking a place costs nothing more.
+// ahead collects what this replica holds of what tenants have at all replicas together:
+// places, and tokens that it took ahead of requests. They are sums over tenants, because
+// a replica may have thousands of them, and who holds what is only asked about one at a
+// time. Like loads it asks whenever metrics are read, so that taking a place costs
+// nothing more.
 type ahead struct {
 	places, tokens *prometheus.Desc
 	held           atomic.Pointer[func() map[string]Places] // by kind; nil: there are no other replicas
@@ -43,7 +45,8 @@ func (a *ahead) Describe(out chan<- *prometheus.Desc) {
 	out <- a.tokens
 }
 
-// Collect implements prometheus.Collector. Prometheus may call it from several goroutines at once.
+// Collect implements prometheus.Collector. Prometheus may call it from several goroutines
+// at once.
 func (a *ahead) Collect(out chan<- prometheus.Metric) {
 	if held := a.held.Load(); held != nil {
 		for kind, places := range (*held)() {
@@ -56,10 +59,12 @@ func (a *ahead) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// ReplicaPlaces sets the function that returns, for each kind of places that replicas share, what this one holds of them. It
-// is called whenever metrics are read. Until it is set, there are no such series.
+// ReplicaPlaces sets the function that returns, for each kind of places that replicas
+// share, what this one holds of them. It is called whenever metrics are read. Until it is
+// set, there are no such series.
 func (m *Metrics) ReplicaPlaces(read func() map[string]Places) { m.ahead.held.Store(&read) }
 
-// LeasedTokens sets the function that returns how many tokens of requests this replica has taken ahead and not used yet. It
-// is called whenever metrics are read. Until it is set, there is no such series.
+// LeasedTokens sets the function that returns how many tokens of requests this replica
+// has taken ahead and not used yet. It is called whenever metrics are read. Until it is
+// set, there is no such series.
 func (m *Metrics) LeasedTokens(count func() int) { m.ahead.leased.Store(&count) }

@@ -56,14 +56,15 @@ func (m *Metrics) process(f promauto.Factory) {
 	}, []string{"version", "revision", "goversion"})
 }
 
-// BuildInfo records the version that runs, the commit that it was built from, and the version of Go. Its gauge is always 1, as
-// is usual in Prometheus for a metric whose labels are what it tells.
+// BuildInfo records the version that runs, the commit that it was built from, and the
+// version of Go. Its gauge is always 1, as is usual in Prometheus for a metric whose
+// labels are what it tells.
 func (m *Metrics) BuildInfo(version, revision string) {
 	m.buildInfo.WithLabelValues(version, revision, runtime.Version()).Set(1)
 }
 
-// SealKeys records which keys are in force, by their ids: the one that seals, and those that only open. Those recorded
-// before are forgotten.
+// SealKeys records which keys are in force, by their ids: the one that seals, and those
+// that only open. Those recorded before are forgotten.
 func (m *Metrics) SealKeys(seals string, open []string) {
 	m.sealKeys.Reset()
 	m.sealKeys.WithLabelValues(seals, "seal").Set(1)
@@ -72,7 +73,8 @@ func (m *Metrics) SealKeys(seals string, open []string) {
 	}
 }
 
-// Reloaded records an attempt to load the config. The first one, at the start, counts too.
+// Reloaded records an attempt to load the config. The first one, at the start, counts
+// too.
 func (m *Metrics) Reloaded(ok bool) {
 	m.reloadOK.Set(oneIf(ok))
 	if !ok {
@@ -83,8 +85,8 @@ func (m *Metrics) Reloaded(ok bool) {
 	m.reloadTime.SetToCurrentTime()
 }
 
-// ConfigWarnings records how many warnings with that code the config in use has and does not acknowledge. If there are
-// none, the series is deleted.
+// ConfigWarnings records how many warnings with that code the config in use has and does
+// not acknowledge. If there are none, the series is deleted.
 func (m *Metrics) ConfigWarnings(code string, n int) {
 	if n == 0 {
 		m.configWarnings.DeleteLabelValues(code)
@@ -102,12 +104,13 @@ func (m *Metrics) ValueRefused() { m.valuesRefused.Inc() }
 // AuditDropped counts n audit records that are lost.
 func (m *Metrics) AuditDropped(n int) { m.auditDropped.Add(float64(n)) }
 
-// AuditWritable sets the function that tells whether audit records can be written. It is called whenever metrics are
-// read. Until it is set, the gauge says that they can.
+// AuditWritable sets the function that tells whether audit records can be written. It is
+// called whenever metrics are read. Until it is set, the gauge says that they can.
 func (m *Metrics) AuditWritable(check func() bool) { m.auditWritable.Store(&check) }
 
-// LogLost sets the function that tells how many log lines could not be written since the start; the number never falls.
-// It is called whenever metrics are read. Until it is set, the counter is 0.
+// LogLost sets the function that tells how many log lines could not be written since the
+// start; the number never falls. It is called whenever metrics are read. Until it is set,
+// the counter is 0.
 func (m *Metrics) LogLost(lost func() uint64) { m.logLost.Store(&lost) }
 
 // Panicked counts a panic that was recovered from.

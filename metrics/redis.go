@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// shared collects in which state the server is that replicas share: one series a state, of which one is 1. And it collects
-// how many replicas there are.
+// shared collects in which state the server is that replicas share: one series a state,
+// of which one is 1. And it collects how many replicas there are.
 type shared struct {
 	state, replicas *prometheus.Desc
 	read            atomic.Pointer[func() map[string]bool] // nil: there are no other replicas
@@ -31,7 +31,8 @@ func (s *shared) Describe(out chan<- *prometheus.Desc) {
 	out <- s.replicas
 }
 
-// Collect implements prometheus.Collector. Prometheus may call it from several goroutines at once.
+// Collect implements prometheus.Collector. Prometheus may call it from several goroutines
+// at once.
 func (s *shared) Collect(out chan<- prometheus.Metric) {
 	if read := s.read.Load(); read != nil {
 		for state, is := range (*read)() {
@@ -46,8 +47,8 @@ func (s *shared) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// redis makes the metrics of the server that replicas share. The histogram has few buckets: what takes longer than
-// redis.patience, 500 ms by default, is given up.
+// redis makes the metrics of the server that replicas share. The histogram has few
+// buckets: what takes longer than redis.patience, 500 ms by default, is given up.
 func (m *Metrics) redis(f promauto.Factory) {
 	m.redisState = newShared(prometheus.Opts{
 		Name: "drawbridge_redis_state", Help: "Whether Redis is in that state. There are no series where the config names no Redis.",
@@ -66,8 +67,9 @@ func (m *Metrics) redis(f promauto.Factory) {
 	}, []string{"state"})
 }
 
-// RedisState sets the function that returns all states that Redis may be in, and which it is in. It is called whenever
-// metrics are read. Until it is set, there are no such series.
+// RedisState sets the function that returns all states that Redis may be in, and which it
+// is in. It is called whenever metrics are read. Until it is set, there are no such
+// series.
 func (m *Metrics) RedisState(read func() map[string]bool) { m.redisState.read.Store(&read) }
 
 // Running is how many replicas there are.
@@ -77,12 +79,13 @@ type Running struct {
 	Allowed int // by the config
 }
 
-// Replicas sets the function that returns how many replicas there are. It is called whenever metrics are read. Until it is
-// set, there are no such series.
+// Replicas sets the function that returns how many replicas there are. It is called
+// whenever metrics are read. Until it is set, there are no such series.
 func (m *Metrics) Replicas(count func() Running) { m.redisState.count.Store(&count) }
 
-// RedisCall counts a round trip to Redis, or one that was not made. Kind says what it was for, and is one of few that are named
-// in code. Took is negative for one whose time says nothing.
+// RedisCall counts a round trip to Redis, or one that was not made. Kind says what it was
+// for, and is one of few that are named in code. Took is negative for one whose time says
+// nothing.
 func (m *Metrics) RedisCall(kind, outcome string, took time.Duration) {
 	m.redisCalls.WithLabelValues(kind, outcome).Inc()
 	if took >= 0 {

@@ -26,16 +26,17 @@ func (m *Metrics) refused(f promauto.Factory) {
 	}, func() float64 { return float64(m.failures.noisy()) })
 }
 
-// Refused counts a refusal. kind says what went wrong (unauthenticated, forbidden, limited, unknown, invalid_arguments,
-// …) and reason is a code, or one word for the detail. tenant is "" while it is not known who calls.
+// Refused counts a refusal. kind says what went wrong (unauthenticated, forbidden,
+// limited, unknown, invalid_arguments, …) and reason is a code, or one word for the
+// detail. tenant is "" while it is not known who calls.
 func (m *Metrics) Refused(kind, tenant, reason string) {
 	m.refusals.WithLabelValues(kind, tenant, reason).Inc()
 	m.tidy(tenant)
 }
 
-// LoginFailed counts a refused token by reason. It also counts it for the client's address, for the gauge of noisy
-// addresses; the zero address means that it is not known. An address is never a label: an attacker has as many as they
-// like.
+// LoginFailed counts a refused token by reason. It also counts it for the client's
+// address, for the gauge of noisy addresses; the zero address means that it is not known.
+// An address is never a label: an attacker has as many as they like.
 func (m *Metrics) LoginFailed(reason string, addr netip.Addr) {
 	m.loginFailures.WithLabelValues(reason).Inc()
 	m.failures.add(addr)

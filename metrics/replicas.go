@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// replicas are the metrics of what several replicas have to do with each other. Without Redis in the config all counts stay
-// zero.
+// replicas are the metrics of what several replicas have to do with each other. Without
+// Redis in the config all counts stay zero.
 type replicas struct {
 	losses    prometheus.Counter
 	adopted   prometheus.Counter
@@ -24,7 +24,8 @@ type replicas struct {
 
 var _ prometheus.Collector = (*replicas)(nil)
 
-// newReplicas makes them. Word has few kinds, which are named in the code of those who send it.
+// newReplicas makes them. Word has few kinds, which are named in the code of those who
+// send it.
 func newReplicas(f promauto.Factory) *replicas {
 	r := &replicas{
 		losses: f.NewCounter(prometheus.CounterOpts{
@@ -64,7 +65,8 @@ func newReplicas(f promauto.Factory) *replicas {
 // Describe implements prometheus.Collector, for the one metric that may have no series.
 func (r *replicas) Describe(out chan<- *prometheus.Desc) { out <- r.clockDesc }
 
-// Collect implements prometheus.Collector. Prometheus may call it from several goroutines at once.
+// Collect implements prometheus.Collector. Prometheus may call it from several goroutines
+// at once.
 func (r *replicas) Collect(out chan<- prometheus.Metric) {
 	read := r.clock.Load()
 	if read == nil {
@@ -78,10 +80,12 @@ func (r *replicas) Collect(out chan<- prometheus.Metric) {
 // RedisLost counts that Redis had lost what replicas share.
 func (m *Metrics) RedisLost() { m.replicas.losses.Inc() }
 
-// SessionAdopted counts a session that another replica opened, or that this one had let go of.
+// SessionAdopted counts a session that another replica opened, or that this one had let
+// go of.
 func (m *Metrics) SessionAdopted() { m.replicas.adopted.Inc() }
 
-// WordSent counts word for other replicas. The outcome is one of those that the help text of the metric lists.
+// WordSent counts word for other replicas. The outcome is one of those that the help text
+// of the metric lists.
 func (m *Metrics) WordSent(kind, outcome string) {
 	m.replicas.sent.WithLabelValues(kind, outcome).Inc()
 }
@@ -92,7 +96,8 @@ func (m *Metrics) WordReceived(kind string) { m.replicas.received.WithLabelValue
 // WordMissed counts that word of other replicas may have been lost.
 func (m *Metrics) WordMissed() { m.replicas.missed.Inc() }
 
-// ConfigInForce records the digest of the config in use. The one before is forgotten. A config without files has none, "".
+// ConfigInForce records the digest of the config in use. The one before is forgotten. A
+// config without files has none, "".
 func (m *Metrics) ConfigInForce(digest string) {
 	m.replicas.config.Reset()
 	if digest != "" {
@@ -100,12 +105,13 @@ func (m *Metrics) ConfigInForce(digest string) {
 	}
 }
 
-// Draining sets the function that tells whether the gateway is stopping. It is called whenever metrics are read. Until it is
-// set, the gauge says that it is not.
+// Draining sets the function that tells whether the gateway is stopping. It is called
+// whenever metrics are read. Until it is set, the gauge says that it is not.
 func (m *Metrics) Draining(check func() bool) { m.replicas.draining.Store(&check) }
 
-// RedisClock sets the function that tells how far the clock here is ahead of that of Redis, if that is known. It is called
-// whenever metrics are read. Until it is set, there are no such series.
+// RedisClock sets the function that tells how far the clock here is ahead of that of
+// Redis, if that is known. It is called whenever metrics are read. Until it is set, there
+// are no such series.
 func (m *Metrics) RedisClock(read func() (ahead time.Duration, known bool)) {
 	m.replicas.clock.Store(&read)
 }

@@ -6,15 +6,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// maxResolved bounds how many keys one resolved remembers. It is more than most gateways have in use at a time, and one
-// or two MiB.
+// maxResolved bounds how many keys one resolved remembers. It is more than most gateways
+// have in use at a time, and one or two MiB.
 const maxResolved = 8192
 
-// resolved remembers which series the values of labels lead to, because each call would otherwise find its series anew,
-// label by label. It is safe for concurrent use.
+// resolved remembers which series the values of labels lead to, because each call would
+// otherwise find its series anew, label by label. It is safe for concurrent use.
 //
-// The hazard is a series that is deleted: whoever goes on with it counts what nobody reads. So whoever deletes series
-// calls forget afterwards, and what was found before forget is not remembered after it:
+// The hazard is a series that is deleted: whoever goes on with it counts what nobody
+// reads. So whoever deletes series calls forget afterwards, and what was found before
+// forget is not remembered after it:
 //
 //	one goroutine                      another
 //	find: not known, of age 1
@@ -36,7 +37,8 @@ func (r *resolved[K, V]) find(key K) (found V, age int, ok bool) {
 	return found, r.age, ok
 }
 
-// keep remembers what was made since find returned that age. When too many are known it begins anew.
+// keep remembers what was made since find returned that age. When too many are known it
+// begins anew.
 func (r *resolved[K, V]) keep(key K, made V, age int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,8 +59,8 @@ func (r *resolved[K, V]) forget() {
 	r.age++
 }
 
-// requestLabels lead to the series of a request. Their number is bounded: routes, methods and eras are ours, and
-// statuses are counted by class.
+// requestLabels lead to the series of a request. Their number is bounded: routes, methods
+// and eras are ours, and statuses are counted by class.
 type requestLabels struct{ route, method, class, era string }
 
 // callLabels lead to the series of a call.

@@ -2,9 +2,10 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// ServeTenants says which tenants there are from now on, and drops the series of those that were there before and are
-// not any more. What such a tenant still does, as calls do that end later, leaves no series either. It is called at the
-// start and after each reload, by one goroutine at a time.
+// ServeTenants says which tenants there are from now on, and drops the series of those
+// that were there before and are not any more. What such a tenant still does, as calls do
+// that end later, leaves no series either. It is called at the start and after each
+// reload, by one goroutine at a time.
 func (m *Metrics) ServeTenants(ids []string) {
 	now := make(map[string]bool, len(ids))
 	for _, id := range ids {
@@ -19,9 +20,9 @@ func (m *Metrics) ServeTenants(ids []string) {
 	}
 }
 
-// tidy drops the series of a tenant that is not there, and otherwise returns true. Whoever has added to one of them calls
-// it afterwards: so it makes no difference whether ServeTenants comes before or between. The empty tenant stands for
-// strangers and stays.
+// tidy drops the series of a tenant that is not there, and otherwise returns true.
+// Whoever has added to one of them calls it afterwards: so it makes no difference whether
+// ServeTenants comes before or between. The empty tenant stands for strangers and stays.
 func (m *Metrics) tidy(tenant string) (there bool) {
 	tenants := m.tenants.Load()
 	if tenants == nil || tenant == "" || (*tenants)[tenant] {

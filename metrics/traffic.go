@@ -39,9 +39,11 @@ func (m *Metrics) traffic(f promauto.Factory) {
 	}, []string{"tenant", "limit"})
 }
 
-// Request counts an HTTP request at the client listener. route is the pattern of the router that it matched, "none" if
-// it matched none: the path itself would be the client's choice. era is "legacy", "modern", or "" if it is not known.
-// For the same reason methods that HTTP does not define are counted as "other"; statuses are counted by class.
+// Request counts an HTTP request at the client listener. route is the pattern of the
+// router that it matched, "none" if it matched none: the path itself would be the
+// client's choice. era is "legacy", "modern", or "" if it is not known. For the same
+// reason methods that HTTP does not define are counted as "other"; statuses are counted
+// by class.
 func (m *Metrics) Request(route, method string, status int, era string, took time.Duration) {
 	labels := requestLabels{route, knownMethod(method), statusClass(status), era}
 	series, age, ok := m.ofRequests.find(labels)
@@ -53,8 +55,8 @@ func (m *Metrics) Request(route, method string, status int, era string, took tim
 	series.seconds.Observe(took.Seconds())
 }
 
-// knownMethod returns the method if HTTP defines it. Any other one is a text of the client's choice, which must not
-// become a label.
+// knownMethod returns the method if HTTP defines it. Any other one is a text of the
+// client's choice, which must not become a label.
 func knownMethod(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace:
@@ -78,9 +80,10 @@ func statusClass(status int) string {
 	return "5xx"
 }
 
-// Call counts one call that has passed through the chain of stages. item is the name of a tool, or "prompt:" and the
-// name of a prompt. Where the names have no bound, as those of resources have not, it is only the kind of use. It is ""
-// if the catalogue does not know the item, since then its name is the client's choice.
+// Call counts one call that has passed through the chain of stages. item is the name of a
+// tool, or "prompt:" and the name of a prompt. Where the names have no bound, as those of
+// resources have not, it is only the kind of use. It is "" if the catalogue does not know
+// the item, since then its name is the client's choice.
 func (m *Metrics) Call(tenant, server, item, outcome string, took time.Duration) {
 	labels := callLabels{tenant, server, item, outcome}
 	series, age, ok := m.ofCalls.find(labels)
@@ -94,7 +97,8 @@ func (m *Metrics) Call(tenant, server, item, outcome string, took time.Duration)
 	}
 }
 
-// CallStarted adds a call to the gauge of calls in flight. done takes it off again and must be called once.
+// CallStarted adds a call to the gauge of calls in flight. done takes it off again and
+// must be called once.
 func (m *Metrics) CallStarted(tenant string) (done func()) {
 	calls, age, ok := m.ofTenants.find(tenant)
 	if !ok {
@@ -107,15 +111,15 @@ func (m *Metrics) CallStarted(tenant string) (done func()) {
 	return calls.done
 }
 
-// Repaired counts the n changes of one kind that were made in what a server said: what output cleaning changed, and
-// resources that were left out.
+// Repaired counts the n changes of one kind that were made in what a server said: what
+// output cleaning changed, and resources that were left out.
 func (m *Metrics) Repaired(tenant, server, kind string, n int) {
 	m.repairs.WithLabelValues(tenant, server, kind).Add(float64(n))
 	m.tidy(tenant)
 }
 
-// StreamOpened adds an event stream to the gauge of open ones. kind is get, post, listen or sse. closed takes it off
-// again and must be called once.
+// StreamOpened adds an event stream to the gauge of open ones. kind is get, post, listen
+// or sse. closed takes it off again and must be called once.
 func (m *Metrics) StreamOpened(tenant, kind string) (closed func()) {
 	gauge := m.streams.WithLabelValues(tenant, kind)
 	gauge.Inc()
@@ -123,7 +127,8 @@ func (m *Metrics) StreamOpened(tenant, kind string) (closed func()) {
 	return gauge.Dec
 }
 
-// SessionOpened adds a session to the gauge of open ones. ended takes it off again and must be called once.
+// SessionOpened adds a session to the gauge of open ones. ended takes it off again and
+// must be called once.
 func (m *Metrics) SessionOpened(tenant string) (ended func()) {
 	gauge := m.sessions.WithLabelValues(tenant)
 	gauge.Inc()
@@ -131,8 +136,8 @@ func (m *Metrics) SessionOpened(tenant string) (ended func()) {
 	return gauge.Dec
 }
 
-// SessionEvicted counts a session that was ended so that another could be opened. limit is the setting that would have
-// been exceeded: sessions, user_sessions or memory.
+// SessionEvicted counts a session that was ended so that another could be opened. limit
+// is the setting that would have been exceeded: sessions, user_sessions or memory.
 func (m *Metrics) SessionEvicted(tenant, limit string) {
 	m.evictions.WithLabelValues(tenant, limit).Inc()
 	m.tidy(tenant)

@@ -35,7 +35,8 @@ func (m *Metrics) upstreams(f promauto.Factory) {
 	})
 }
 
-// ServerCall adds a call to the gauge of calls at a server. done takes it off again and must be called once.
+// ServerCall adds a call to the gauge of calls at a server. done takes it off again and
+// must be called once.
 func (m *Metrics) ServerCall(server string) (done func()) {
 	calls, age, ok := m.ofServers.find(server)
 	if !ok {
@@ -46,7 +47,8 @@ func (m *Metrics) ServerCall(server string) (done func()) {
 	return calls.done
 }
 
-// UpstreamUp records whether an upstream answers and how many tools it offers. The series stay until UpstreamRemoved.
+// UpstreamUp records whether an upstream answers and how many tools it offers. The series
+// stay until UpstreamRemoved.
 func (m *Metrics) UpstreamUp(server string, up bool, tools int) {
 	m.upstreamUp.WithLabelValues(server).Set(oneIf(up))
 	m.upstreamTools.WithLabelValues(server).Set(float64(tools))
@@ -55,21 +57,22 @@ func (m *Metrics) UpstreamUp(server string, up bool, tools int) {
 // UpstreamRestarted counts that an upstream was connected to again.
 func (m *Metrics) UpstreamRestarted(server string) { m.restarts.WithLabelValues(server).Inc() }
 
-// UpstreamMisbehaved counts n faults of one kind in what an upstream sent, which were mended or dropped.
+// UpstreamMisbehaved counts n faults of one kind in what an upstream sent, which were
+// mended or dropped.
 func (m *Metrics) UpstreamMisbehaved(server, kind string, n int) {
 	m.anomalies.WithLabelValues(server, kind).Add(float64(n))
 }
 
-// ItemsQuarantined records how many items of a server are quarantined. The series stays, also at zero, until
-// UpstreamRemoved.
+// ItemsQuarantined records how many items of a server are quarantined. The series stays,
+// also at zero, until UpstreamRemoved.
 func (m *Metrics) ItemsQuarantined(server string, n int) {
 	m.quarantined.WithLabelValues(server).Set(float64(n))
 }
 
-// ItemsRefused records how many items of a server are left out for a reason, which is that of a registry.Refusal, or
-// "collision"; those that are quarantined have a metric of their own. If there are none, the series is deleted rather
-// than set to zero: it would outlive a server that is
-// gone.
+// ItemsRefused records how many items of a server are left out for a reason, which is
+// that of a registry.Refusal, or "collision"; those that are quarantined have a metric of
+// their own. If there are none, the series is deleted rather than set to zero: it would
+// outlive a server that is gone.
 func (m *Metrics) ItemsRefused(server, reason string, n int) {
 	if n == 0 {
 		m.upstreamRefused.DeleteLabelValues(server, reason)
@@ -78,8 +81,9 @@ func (m *Metrics) ItemsRefused(server, reason string, n int) {
 	m.upstreamRefused.WithLabelValues(server, reason).Set(float64(n))
 }
 
-// UpstreamRemoved deletes the series of a server that left the config. Otherwise they would keep their last values
-// until the process ends, and an upstream that was down when it was removed would raise an alert for ever.
+// UpstreamRemoved deletes the series of a server that left the config. Otherwise they
+// would keep their last values until the process ends, and an upstream that was down when
+// it was removed would raise an alert for ever.
 func (m *Metrics) UpstreamRemoved(server string) {
 	label := prometheus.Labels{"server": server}
 	m.upstreamUp.DeletePartialMatch(label)

@@ -6,14 +6,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// WorkUse is how many slots there are for work that keeps a processor busy, and who waits for one, at one moment.
+// WorkUse is how many slots there are for work that keeps a processor busy, and who waits
+// for one, at one moment.
 type WorkUse struct {
 	Slots, Busy int
 	Waiting     map[string]int // by tenant; one with nothing that waits need not be there
 }
 
-// work collects who waits for a slot. Like memory it asks whenever metrics are read, so that a tenant with nothing that
-// waits has no series.
+// work collects who waits for a slot. Like memory it asks whenever metrics are read, so
+// that a tenant with nothing that waits has no series.
 type work struct {
 	slots, busy, waiting *prometheus.Desc
 	read                 atomic.Pointer[func() WorkUse] // nil: nobody has set it yet
@@ -21,7 +22,8 @@ type work struct {
 
 var _ prometheus.Collector = (*work)(nil)
 
-// newWork returns a collector of three gauges with these names and help texts, the last by tenant.
+// newWork returns a collector of three gauges with these names and help texts, the last
+// by tenant.
 func newWork(slots, busy, waiting prometheus.Opts) *work {
 	return &work{
 		slots:   prometheus.NewDesc(slots.Name, slots.Help, nil, nil),
@@ -37,7 +39,8 @@ func (w *work) Describe(out chan<- *prometheus.Desc) {
 	out <- w.waiting
 }
 
-// Collect implements prometheus.Collector. Prometheus may call it from several goroutines at once.
+// Collect implements prometheus.Collector. Prometheus may call it from several goroutines
+// at once.
 func (w *work) Collect(out chan<- prometheus.Metric) {
 	read := w.read.Load()
 	if read == nil {
@@ -51,6 +54,6 @@ func (w *work) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// WorkUse sets the function that tells who waits for a slot to work. It is called whenever metrics are read. Until it is
-// set, these metrics have no series.
+// WorkUse sets the function that tells who waits for a slot to work. It is called
+// whenever metrics are read. Until it is set, these metrics have no series.
 func (m *Metrics) WorkUse(read func() WorkUse) { m.work.read.Store(&read) }

@@ -15,7 +15,8 @@ const (
 	emptyMost  = 10 * time.Second       // a bucket that was empty is asked for again after this, however empty it was
 )
 
-// lease is what one replica has taken ahead of one bucket, and what it knows of it. The lock of its Redis guards it.
+// lease is what one replica has taken ahead of one bucket, and what it knows of it. The
+// lock of its Redis guards it.
 type lease struct {
 	bucket   Bucket // without a sharer
 	replicas int
@@ -33,13 +34,15 @@ type lease struct {
 	parts    map[string]*part
 }
 
-// empty says that the bucket had fewer tokens than those, and will have so many at a time. The zero empty says nothing.
+// empty says that the bucket had fewer tokens than those, and will have so many at a
+// time. The zero empty says nothing.
 type empty struct {
 	tokens       int
 	noted, until time.Time
 }
 
-// adapt makes the lease one of the bucket as it is now. After a change nothing is known of it.
+// adapt makes the lease one of the bucket as it is now. After a change nothing is known
+// of it.
 func (l *lease) adapt(b *Bucket) {
 	if l.bucket.Limit != b.Limit || l.bucket.Group != b.Group {
 		l.bucket = Bucket{Key: b.Key, Limit: b.Limit, Group: b.Group}
@@ -55,8 +58,8 @@ func (l *lease) held(now time.Time) int {
 	return l.tokens
 }
 
-// lacks returns how many tokens are missing to a full bucket, as far as is known since the last trip; what is in this
-// lease is not missing.
+// lacks returns how many tokens are missing to a full bucket, as far as is known since
+// the last trip; what is in this lease is not missing.
 func (l *lease) lacks(now time.Time) float64 {
 	has := l.left + max(now.Sub(l.at).Seconds(), 0)*l.bucket.Limit.Rate + float64(l.held(now))
 	return max(float64(l.bucket.Limit.Burst)-has, 0)
@@ -70,8 +73,9 @@ func (l *lease) owes(sharer string, now time.Time) float64 {
 	return 0
 }
 
-// refuse returns the refusal that is known without a trip, nil for none: the bucket was found empty, or the sharer has its
-// share. A quiet sharer is only refused if there are too few tokens for anybody. Before the first trip nobody knows.
+// refuse returns the refusal that is known without a trip, nil for none: the bucket was
+// found empty, or the sharer has its share. A quiet sharer is only refused if there are
+// too few tokens for anybody. Before the first trip nobody knows.
 func (l *lease) refuse(w *want, now time.Time) *ExceededError {
 	e := &l.empty
 	if w.tokens >= e.tokens && now.Before(e.until) && now.Sub(e.noted) < emptyMost && l.held(now) < w.tokens {
@@ -80,8 +84,8 @@ func (l *lease) refuse(w *want, now time.Time) *ExceededError {
 	return l.refusal(w, 0, true, now)
 }
 
-// refusal returns the refusal of a bucket that will have enough after wait, or has, for the reason that holds for longer;
-// nil for none.
+// refusal returns the refusal of a bucket that will have enough after wait, or has, for
+// the reason that holds for longer; nil for none.
 func (l *lease) refusal(w *want, wait time.Duration, enough bool, now time.Time) *ExceededError {
 	if !l.at.IsZero() && !l.isQuiet(w, now) {
 		share, ok := l.waitShare(w, now)
@@ -95,7 +99,8 @@ func (l *lease) refusal(w *want, wait time.Duration, enough bool, now time.Time)
 	return &ExceededError{Bucket: w.index, RetryAfter: max(upToMicros(wait), minRetry)}
 }
 
-// waitShare tells whether the share of the sharer allows what is wanted, and if not, in what time it will.
+// waitShare tells whether the share of the sharer allows what is wanted, and if not, in
+// what time it will.
 func (l *lease) waitShare(w *want, now time.Time) (time.Duration, bool) {
 	p := l.parts[w.Sharer]
 	if p == nil {
@@ -105,7 +110,8 @@ func (l *lease) waitShare(w *want, now time.Time) (time.Duration, bool) {
 	return limit.waitPart(float64(w.tokens), l.lacks(now), limit.quiet(l.replicas), p, now)
 }
 
-// isQuiet tells whether all tokens of the bucket are for the one who wants some, the reserve included.
+// isQuiet tells whether all tokens of the bucket are for the one who wants some, the
+// reserve included.
 func (l *lease) isQuiet(w *want, now time.Time) bool {
 	return w.Sharer == "" || float64(w.tokens)+l.owes(w.Sharer, now) <= l.bucket.Limit.quiet(l.replicas)+slack
 }
@@ -129,8 +135,8 @@ func (l *lease) owe(w *want, now time.Time) {
 	p.owed, p.at = p.owes(l.bucket.Limit, l.lacks(now), now)+float64(w.tokens), now
 }
 
-// tidy forgets sharers: of a sample those that owe nothing any more and, if there are still too many, the one that owes
-// least.
+// tidy forgets sharers: of a sample those that owe nothing any more and, if there are
+// still too many, the one that owes least.
 func (l *lease) tidy(now time.Time) {
 	lacks, looked, victim, least := l.lacks(now), 0, "", math.Inf(1)
 	for sharer, p := range l.parts { // Go goes through maps in random order
@@ -152,7 +158,8 @@ func (l *lease) tidy(now time.Time) {
 // most returns how many tokens the lease may have.
 func (l *lease) most() int { return l.bucket.Limit.Burst / (leasePart * l.replicas) }
 
-// isLow tells whether the lease should be filled: half of it is used, or its time is half over.
+// isLow tells whether the lease should be filled: half of it is used, or its time is half
+// over.
 func (l *lease) isLow(now time.Time) bool {
 	if l.queued || l.trip != nil || l.most() == 0 || l.dry && now.Sub(l.at) < leaseTime {
 		return false
@@ -160,8 +167,9 @@ func (l *lease) isLow(now time.Time) bool {
 	return l.held(now) <= l.size/2 || l.until.Sub(now) < leaseLife/2
 }
 
-// ahead returns how many tokens a trip should bring besides those that are needed: enough for those who wait, and for the
-// size, which grows when the lease is used up fast, and shrinks otherwise.
+// ahead returns how many tokens a trip should bring besides those that are needed: enough
+// for those who wait, and for the size, which grows when the lease is used up fast, and
+// shrinks otherwise.
 func (l *lease) ahead(now time.Time) int {
 	switch since := now.Sub(l.at); {
 	case since < leaseTime:
@@ -180,7 +188,8 @@ func (l *lease) add(g grant, at time.Time) {
 	l.tidy(at)
 }
 
-// lacked returns the refusal that follows from what a trip has found, nil if this bucket has enough, and notes it.
+// lacked returns the refusal that follows from what a trip has found, nil if this bucket
+// has enough, and notes it.
 func (l *lease) lacked(w *want, now time.Time) *ExceededError {
 	wait, enough := l.bucket.Limit.wait(w.tokens-l.held(now), l.left)
 	if !enough {

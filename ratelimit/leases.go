@@ -15,9 +15,10 @@ const (
 	giveTime   = time.Second // in which leases are given back
 )
 
-// leaseLocked returns the lease of a bucket, and makes an empty one if there is none. To make room it forgets leases that
-// are idle, of a sample of all, and if there are too many the one that was not used for longest; what a forgotten lease
-// still has is lost for its time.
+// leaseLocked returns the lease of a bucket, and makes an empty one if there is none. To
+// make room it forgets leases that are idle, of a sample of all, and if there are too
+// many the one that was not used for longest; what a forgotten lease still has is lost
+// for its time.
 func (r *Redis) leaseLocked(b *Bucket, now time.Time) *lease {
 	l := r.leases[b.Key]
 	if l == nil {
@@ -47,7 +48,8 @@ func (r *Redis) forgetLocked(now time.Time) {
 	}
 }
 
-// queueLocked has Run fill the leases of one call that are low, of which there are so many.
+// queueLocked has Run fill the leases of one call that are low, of which there are so
+// many.
 func (r *Redis) queueLocked(wants []want, now time.Time, low int) {
 	leases := make([]*lease, 0, low)
 	for i := range wants {
@@ -64,8 +66,8 @@ func (r *Redis) queueLocked(wants []want, now time.Time, low int) {
 	}
 }
 
-// Run fills leases in the background until ctx ends, and then gives back what is left of them, if the server can be reached:
-// the store must serve until Run has returned.
+// Run fills leases in the background until ctx ends, and then gives back what is left of
+// them, if the server can be reached: the store must serve until Run has returned.
 func (r *Redis) Run(ctx context.Context) error {
 	defer r.giveBack(context.WithoutCancel(ctx))
 	group, ctx := errgroup.WithContext(ctx)
@@ -84,7 +86,8 @@ func (r *Redis) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// fill fills leases in the background. Whoever needs a token next finds out what is wrong if it fails.
+// fill fills leases in the background. Whoever needs a token next finds out what is wrong
+// if it fails.
 func (r *Redis) fill(ctx context.Context, leases []*lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,9 +105,10 @@ func (r *Redis) fill(ctx context.Context, leases []*lease) {
 	}
 }
 
-// giveBack puts into their buckets what no call has used of the leases, for the other replicas: it would otherwise be lost
-// for them until the rate has brought as much again. What cannot be given back within giveTime is lost like that of a
-// replica that was killed.
+// giveBack puts into their buckets what no call has used of the leases, for the other
+// replicas: it would otherwise be lost for them until the rate has brought as much again.
+// What cannot be given back within giveTime is lost like that of a replica that was
+// killed.
 func (r *Redis) giveBack(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, giveTime)
 	defer stop()
@@ -129,9 +133,10 @@ func (r *Redis) all() []*lease {
 	return all
 }
 
-// giveBackOne gives back what is left of one lease. The tokens leave it before the trip, so that nobody uses them meanwhile,
-// and do not return if that fails: nobody knows then whether the bucket has them. The trip of somebody else keeps what there
-// is, because the server would note after that trip what the replica had before.
+// giveBackOne gives back what is left of one lease. The tokens leave it before the trip,
+// so that nobody uses them meanwhile, and do not return if that fails: nobody knows then
+// whether the bucket has them. The trip of somebody else keeps what there is, because the
+// server would note after that trip what the replica had before.
 func (r *Redis) giveBackOne(ctx context.Context, l *lease) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,7 +151,8 @@ func (r *Redis) giveBackOne(ctx context.Context, l *lease) error {
 	return err
 }
 
-// Ahead returns how many tokens are taken ahead of their use now, of all buckets together, for display.
+// Ahead returns how many tokens are taken ahead of their use now, of all buckets
+// together, for display.
 func (r *Redis) Ahead() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

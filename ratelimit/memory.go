@@ -19,10 +19,11 @@ const (
 	maxRetry    = 365 * 24 * time.Hour // the longest RetryAfter: a tiny Rate gives seconds that overflow a Duration
 )
 
-// Memory is a Limiter in the memory of this process, bounded in its number of keys. It is safe for concurrent use.
+// Memory is a Limiter in the memory of this process, bounded in its number of keys. It is
+// safe for concurrent use.
 //
-// The buckets are spread over shards by a hash of their key, so that calls with different keys rarely wait for each
-// other. One Take goes like this:
+// The buckets are spread over shards by a hash of their key, so that calls with different
+// keys rarely wait for each other. One Take goes like this:
 //
 //	lock the shards of all buckets, in ascending order
 //	find or make each bucket, and part  shard.claim, claimPart, which may forget others to make room
@@ -31,9 +32,10 @@ const (
 //	take from all, or from none         takeAll
 //	unlock
 //
-// The locks are held from the look to the taking. The other way, to reserve in each bucket and to cancel if one
-// refuses, would be wrong: a cancelled rate.Reservation gives back too little if others reserved meanwhile, so that
-// calls which are refused would eat the tokens of those which are allowed.
+// The locks are held from the look to the taking. The other way, to reserve in each
+// bucket and to cancel if one refuses, would be wrong: a cancelled rate.Reservation gives
+// back too little if others reserved meanwhile, so that calls which are refused would eat
+// the tokens of those which are allowed.
 type Memory struct {
 	seed     maphash.Seed // random for each process, so that no client can choose keys that all fall into one shard
 	shards   []shard
@@ -42,7 +44,8 @@ type Memory struct {
 
 var _ Limiter = (*Memory)(nil)
 
-// shard is the part of the buckets whose keys have the same hash modulo the number of shards.
+// shard is the part of the buckets whose keys have the same hash modulo the number of
+// shards.
 type shard struct {
 	mu      sync.Mutex // guards the fields below and the buckets in them
 	buckets map[string]*bucket
@@ -56,10 +59,12 @@ type bucket struct {
 	claimed bool  // the Take that holds the lock uses it, so forget must leave it alone
 }
 
-// NewMemory returns a limiter that remembers at most size keys, and as many sharers; zero means 100,000. If there are
-// more, it forgets buckets. A bucket that is forgotten starts full when its key comes back. So full buckets are forgotten first, because
-// for them that changes nothing, and then those that are nearly full. A flood of new keys, which an attacker can cause,
-// therefore hardly refills the bucket of somebody who is at the limit.
+// NewMemory returns a limiter that remembers at most size keys, and as many sharers; zero
+// means 100,000. If there are more, it forgets buckets. A bucket that is forgotten starts
+// full when its key comes back. So full buckets are forgotten first, because for them
+// that changes nothing, and then those that are nearly full. A flood of new keys, which
+// an attacker can cause, therefore hardly refills the bucket of somebody who is at the
+// limit.
 func NewMemory(size int) *Memory {
 	if size <= 0 {
 		size = defaultSize
@@ -72,8 +77,8 @@ func NewMemory(size int) *Memory {
 	return m
 }
 
-// Len returns how many keys are remembered. It locks one shard after the other, so that beside concurrent calls the sum
-// is approximate.
+// Len returns how many keys are remembered. It locks one shard after the other, so that
+// beside concurrent calls the sum is approximate.
 func (m *Memory) Len() int {
 	n := 0
 	for i := range m.shards {
@@ -93,8 +98,8 @@ type claim struct {
 	tokens int     // to take
 }
 
-// Take implements Limiter. It never waits for anything but the locks of shards, so it does not look at the context. Its
-// only errors are *ExceededError.
+// Take implements Limiter. It never waits for anything but the locks of shards, so it
+// does not look at the context. Its only errors are *ExceededError.
 func (m *Memory) Take(_ context.Context, buckets ...Bucket) error {
 	var buffer [8]claim // spares calls with few buckets, which nearly all have, an allocation
 	claims, set := buffer[:0], uint64(0)
@@ -108,8 +113,9 @@ func (m *Memory) Take(_ context.Context, buckets ...Bucket) error {
 	}
 	m.lock(set)
 	defer m.unlock(set)
-	// The time is taken with the locks held. Taken before them, it could be older than the time that another call has
-	// put into a bucket meanwhile, and the bucket would see time go backwards.
+	// The time is taken with the locks held. Taken before them, it could be older than
+	// the time that another call has put into a bucket meanwhile, and the bucket would
+	// see time go backwards.
 	now := time.Now()
 	for i := range claims {
 		c := &claims[i]
@@ -121,8 +127,8 @@ func (m *Memory) Take(_ context.Context, buckets ...Bucket) error {
 	return takeAll(mergeClaims(claims), now)
 }
 
-// lock locks the shards whose bits are in set, in ascending order. All calls lock in the same order, so two of them
-// never hold a shard each and wait for the other's.
+// lock locks the shards whose bits are in set, in ascending order. All calls lock in the
+// same order, so two of them never hold a shard each and wait for the other's.
 func (m *Memory) lock(set uint64) {
 	for ; set != 0; set &= set - 1 {
 		m.shards[bits.TrailingZeros64(set)].mu.Lock()
@@ -136,8 +142,9 @@ func (m *Memory) unlock(set uint64) {
 	}
 }
 
-// mergeClaims adds up claims on the same bucket, in place. Otherwise takeAll would compare each of them alone with the
-// tokens that there are, and together they could take more.
+// mergeClaims adds up claims on the same bucket, in place. Otherwise takeAll would
+// compare each of them alone with the tokens that there are, and together they could take
+// more.
 func mergeClaims(claims []claim) []claim {
 	merged := claims[:0]
 next:
@@ -153,8 +160,9 @@ next:
 	return merged
 }
 
-// takeAll takes the tokens of all claims if every bucket has enough of them, and otherwise returns an *ExceededError for
-// the bucket that takes longest. Either way the buckets are no longer claimed. The shards must be locked.
+// takeAll takes the tokens of all claims if every bucket has enough of them, and
+// otherwise returns an *ExceededError for the bucket that takes longest. Either way the
+// buckets are no longer claimed. The shards must be locked.
 func takeAll(claims []claim, now time.Time) error {
 	var exceeded *ExceededError
 	for i := range claims {
@@ -177,8 +185,9 @@ func takeAll(claims []claim, now time.Time) error {
 	return nil
 }
 
-// wait ends the claim, and tells whether its tokens can be taken now. If not, the duration says when they can be; 0
-// means never. share tells that it is the share of the sharer that takes longest.
+// wait ends the claim, and tells whether its tokens can be taken now. If not, the
+// duration says when they can be; 0 means never. share tells that it is the share of the
+// sharer that takes longest.
 func (c *claim) wait(now time.Time) (wait time.Duration, share, ok bool) {
 	c.bucket.claimed = false
 	if c.part != nil {
@@ -187,8 +196,8 @@ func (c *claim) wait(now time.Time) (wait time.Duration, share, ok bool) {
 	return c.bucket.limit.waitBoth(c.tokens, c.bucket.limiter.TokensAt(now), c.part, now)
 }
 
-// waitBoth is wait for a bucket that may have sharers: p is the one that asks, nil if there are none. share tells that
-// it is the share of the sharer that takes longest.
+// waitBoth is wait for a bucket that may have sharers: p is the one that asks, nil if
+// there are none. share tells that it is the share of the sharer that takes longest.
 func (l Limit) waitBoth(tokens int, has float64, p *part, now time.Time) (wait time.Duration, share, ok bool) {
 	wait, ok = l.wait(tokens, has)
 	if p == nil || !ok && wait == 0 {
@@ -201,8 +210,8 @@ func (l Limit) waitBoth(tokens int, has float64, p *part, now time.Time) (wait t
 	return waitPart, true, false
 }
 
-// wait tells whether a bucket of this limit that has so many tokens has as many as are wanted. If it has not, the
-// duration says when it will; 0 means never.
+// wait tells whether a bucket of this limit that has so many tokens has as many as are
+// wanted. If it has not, the duration says when it will; 0 means never.
 func (l Limit) wait(tokens int, has float64) (time.Duration, bool) {
 	if tokens > l.Burst {
 		return 0, false
@@ -217,9 +226,10 @@ func (l Limit) wait(tokens int, has float64) (time.Duration, bool) {
 	return max(time.Duration(seconds*float64(time.Second)), minRetry), false
 }
 
-// claim returns the bucket that want names. It makes a full one if there is none, and adapts one that has another
-// limit. size is the most keys that the shard may remember; only the buckets of a single Take, which cannot be
-// forgotten while it runs, may exceed it.
+// claim returns the bucket that want names. It makes a full one if there is none, and
+// adapts one that has another limit. size is the most keys that the shard may remember;
+// only the buckets of a single Take, which cannot be forgotten while it runs, may exceed
+// it.
 func (s *shard) claim(want *Bucket, now time.Time, size int) *bucket {
 	limit := rate.Limit(min(want.Limit.Rate, math.MaxFloat64)) // MaxFloat64 is rate.Inf; an infinite Rate becomes that
 	b, known := s.buckets[want.Key]
@@ -238,9 +248,10 @@ func (s *shard) claim(want *Bucket, now time.Time, size int) *bucket {
 	return b
 }
 
-// forget makes room by looking at a random sample of buckets. It drops those that are full or, if none is, the fullest
-// of them. A sample keeps it fast however many buckets there are. It returns false if it could drop none, because all
-// are claimed by the Take that asks.
+// forget makes room by looking at a random sample of buckets. It drops those that are
+// full or, if none is, the fullest of them. A sample keeps it fast however many buckets
+// there are. It returns false if it could drop none, because all are claimed by the Take
+// that asks.
 func (s *shard) forget(now time.Time) bool {
 	victim, most, looked, dropped := "", -1.0, 0, false
 	for key, b := range s.buckets { // Go goes through maps in random order, which makes this a sample

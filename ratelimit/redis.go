@@ -15,15 +15,15 @@ import (
 type RedisConfig struct {
 	Store   *redis.Store
 	Replica string // a name that no other replica has
-	// Replicas is how many replicas there are at most: while the server does not answer, each allows that part of every
-	// limit. Zero: 1.
+	// Replicas is how many replicas there are at most: while the server does not answer,
+	// each allows that part of every limit. Zero: 1.
 	Replicas int
 	Local    func()       // is called for each Take that was decided that way; nil: nobody counts them
 	Logger   *slog.Logger // nil: none
 }
 
-// Redis is a Limiter whose buckets all replicas share. It takes tokens ahead of their use, so that hardly any call waits
-// for a round trip. It is safe for concurrent use.
+// Redis is a Limiter whose buckets all replicas share. It takes tokens ahead of their
+// use, so that hardly any call waits for a round trip. It is safe for concurrent use.
 //
 //	Take ──▶ is a refusal known? ──▶ a token of the lease of each bucket ──▶ few are left: Run fills the leases
 //	                                        │ a lease has none
@@ -33,25 +33,31 @@ type RedisConfig struct {
 //	                                        ▼
 //	                              the part of this replica (Memory)
 //
-// A lease is tokens that the bucket no longer has. The bucket remembers who has how many, and holds no more than what is
-// missing to Burst then: so all replicas together allow never more than Burst at once, and Rate in the long run. What a
-// replica does not use within leaseLife is lost; one that ends gives it back. A lease is as large as what was used lately,
-// and the leases of all replicas together are at most an eighth of Burst. So of a bucket with a Burst below 8 × Replicas
-// none is taken ahead, and each Take is a trip. Nothing is taken ahead of the reserve for the quiet; see part.go.
+// A lease is tokens that the bucket no longer has. The bucket remembers who has how many,
+// and holds no more than what is missing to Burst then: so all replicas together allow
+// never more than Burst at once, and Rate in the long run. What a replica does not use
+// within leaseLife is lost; one that ends gives it back. A lease is as large as what was
+// used lately, and the leases of all replicas together are at most an eighth of Burst. So
+// of a bucket with a Burst below 8 × Replicas none is taken ahead, and each Take is a
+// trip. Nothing is taken ahead of the reserve for the quiet; see part.go.
 //
-// What a sharer owes is counted by each replica for itself, and what the bucket lacks is known as of the last trip. At each
-// replica a sharer counts as quiet that owes 1/Replicas of what it may owe to a bucket of Memory, or two tokens: so the
-// reserve is enough for as many who are quiet as there, or for Burst/(8 × Replicas) if those are fewer. One who is alone
-// and spreads its calls over replicas may take somewhat more than half of Burst at once, but nothing of the reserve.
+// What a sharer owes is counted by each replica for itself, and what the bucket lacks is
+// known as of the last trip. At each replica a sharer counts as quiet that owes
+// 1/Replicas of what it may owe to a bucket of Memory, or two tokens: so the reserve is
+// enough for as many who are quiet as there, or for Burst/(8 × Replicas) if those are
+// fewer. One who is alone and spreads its calls over replicas may take somewhat more than
+// half of Burst at once, but nothing of the reserve.
 //
-// The server's own clock decides, so the clocks of replicas do not matter. Every key there has a time to live. What
-// somebody else has written there counts as an empty bucket. After a failover or a flush, what was lost is full again: at
-// most one burst.
+// The server's own clock decides, so the clocks of replicas do not matter. Every key
+// there has a time to live. What somebody else has written there counts as an empty
+// bucket. After a failover or a flush, what was lost is full again: at most one burst.
 //
-// While the server does not answer, a replica uses up its leases, and then allows Limit/Replicas by itself. The rate is
-// divided exactly, the burst is rounded down, but to no less than one token: less would refuse everything. Those buckets
-// are full at the beginning, and so are those of the server when it comes back after some time, so each of the two changes
-// may allow one burst more than the limit: of all replicas together max(Burst, Replicas).
+// While the server does not answer, a replica uses up its leases, and then allows
+// Limit/Replicas by itself. The rate is divided exactly, the burst is rounded down, but
+// to no less than one token: less would refuse everything. Those buckets are full at the
+// beginning, and so are those of the server when it comes back after some time, so each
+// of the two changes may allow one burst more than the limit: of all replicas together
+// max(Burst, Replicas).
 type Redis struct {
 	config RedisConfig
 	now    func() time.Time
@@ -66,7 +72,8 @@ type Redis struct {
 
 var _ Limiter = (*Redis)(nil)
 
-// NewRedis returns a limiter of buckets on the server. Without Run, tokens are taken only when one is needed.
+// NewRedis returns a limiter of buckets on the server. Without Run, tokens are taken only
+// when one is needed.
 func NewRedis(cfg RedisConfig) *Redis {
 	cfg.Replicas = max(cfg.Replicas, 1)
 	if cfg.Local == nil {
@@ -92,7 +99,8 @@ type want struct {
 	aside  int  // tokens of the lease that are kept for this call during its trip
 }
 
-// ask returns what a trip asks for a lease that has too few tokens, all of which are kept aside.
+// ask returns what a trip asks for a lease that has too few tokens, all of which are kept
+// aside.
 func (w *want) ask(now time.Time) ask {
 	a := ask{lease: w.lease, need: w.tokens - w.aside, owed: -1, ahead: w.lease.ahead(now), held: w.aside}
 	if !w.lease.isQuiet(w, now) {
@@ -101,8 +109,9 @@ func (w *want) ask(now time.Time) ask {
 	return a
 }
 
-// Take implements Limiter, in one round trip or none, beside those of others that it waits for. It returns the error of ctx
-// if that ends meanwhile; all others are *ExceededError.
+// Take implements Limiter, in one round trip or none, beside those of others that it
+// waits for. It returns the error of ctx if that ends meanwhile; all others are
+// *ExceededError.
 func (r *Redis) Take(ctx context.Context, buckets ...Bucket) error {
 	if never := impossible(buckets); never != nil {
 		return never
@@ -146,8 +155,8 @@ func orNil(refused *ExceededError) error {
 	return refused
 }
 
-// merge adds up what goes to the same bucket, as mergeClaims does, and returns the refusal of the first that never has
-// so many, nil for none. buffer spares an allocation.
+// merge adds up what goes to the same bucket, as mergeClaims does, and returns the
+// refusal of the first that never has so many, nil for none. buffer spares an allocation.
 func merge(buckets []Bucket, buffer []want) ([]want, *ExceededError) {
 next:
 	for i := range buckets {
@@ -171,8 +180,8 @@ next:
 	return buffer, nil
 }
 
-// lookLocked finds the lease of each bucket. It returns the refusal that is known to come, of the bucket that takes longest,
-// and tells whether a lease has too few tokens.
+// lookLocked finds the lease of each bucket. It returns the refusal that is known to
+// come, of the bucket that takes longest, and tells whether a lease has too few tokens.
 func (r *Redis) lookLocked(wants []want, now time.Time) (refused *ExceededError, short bool) {
 	for i := range wants {
 		w := &wants[i]
@@ -194,7 +203,8 @@ func longer(a, b *ExceededError) *ExceededError {
 	return a
 }
 
-// takeLocked takes what is wanted from the leases, which have enough, and has Run fill those with few tokens left.
+// takeLocked takes what is wanted from the leases, which have enough, and has Run fill
+// those with few tokens left.
 func (r *Redis) takeLocked(wants []want, now time.Time) {
 	low := 0
 	for i := range wants {
@@ -210,7 +220,8 @@ func (r *Redis) takeLocked(wants []want, now time.Time) {
 	}
 }
 
-// underWay returns a lease with too few tokens for which a trip is under way, nil if there is none.
+// underWay returns a lease with too few tokens for which a trip is under way, nil if
+// there is none.
 func underWay(wants []want) *want {
 	for i := range wants {
 		if w := &wants[i]; w.short && w.lease.trip != nil {
@@ -220,7 +231,8 @@ func underWay(wants []want) *want {
 	return nil
 }
 
-// awaitLocked waits until the trip that is under way for a lease is over, or ctx ends. The lock is not held meanwhile.
+// awaitLocked waits until the trip that is under way for a lease is over, or ctx ends.
+// The lock is not held meanwhile.
 func (r *Redis) awaitLocked(ctx context.Context, w *want) {
 	trip := w.lease.trip
 	w.lease.awaited += w.tokens
@@ -233,8 +245,9 @@ func (r *Redis) awaitLocked(ctx context.Context, w *want) {
 	w.lease.awaited -= w.tokens
 }
 
-// fetchLocked makes the trip for the leases that have too few tokens, and takes what is wanted from all. The tokens that
-// the leases have are kept aside meanwhile. The lock is not held during the trip.
+// fetchLocked makes the trip for the leases that have too few tokens, and takes what is
+// wanted from all. The tokens that the leases have are kept aside meanwhile. The lock is
+// not held during the trip.
 func (r *Redis) fetchLocked(ctx context.Context, wants []want, now time.Time) error {
 	var buffer [8]ask
 	asks := buffer[:0]
@@ -271,8 +284,8 @@ func (r *Redis) fetchLocked(ctx context.Context, wants []want, now time.Time) er
 	return refused
 }
 
-// goLocked makes a round trip, and puts into the leases what it has brought ahead. It tells whether what is needed was
-// taken. The lock is not held during the trip.
+// goLocked makes a round trip, and puts into the leases what it has brought ahead. It
+// tells whether what is needed was taken. The lock is not held during the trip.
 func (r *Redis) goLocked(ctx context.Context, asks []ask, now time.Time) (taken bool, err error) {
 	over := make(chan struct{})
 	for i := range asks {
@@ -319,7 +332,8 @@ func (r *Redis) locally(ctx context.Context, cause error, buckets []Bucket) erro
 	}
 	err := r.memory.Take(ctx, shares...)
 	if exceeded, ok := errors.AsType[*ExceededError](err); ok && exceeded.RetryAfter == 0 {
-		// The whole bucket would do, so this is not for ever: the client comes back when the part has gained so much.
+		// The whole bucket would do, so this is not for ever: the client comes back when
+		// the part has gained so much.
 		b := &shares[exceeded.Bucket]
 		seconds := min(float64(b.tokens())/b.Limit.Rate, maxRetry.Seconds())
 		exceeded.RetryAfter = max(time.Duration(seconds*float64(time.Second)), time.Second)

@@ -67,19 +67,21 @@ func terms(replica string, asks []ask) (keys, args []string) {
 	return keys, args
 }
 
-// keyOf returns the key of a bucket. It is a digest, because what it stands for has names of clients in it, which may be
-// long, and which nobody should be able to read there.
+// keyOf returns the key of a bucket. It is a digest, because what it stands for has names
+// of clients in it, which may be long, and which nobody should be able to read there.
 func keyOf(b *Bucket) string {
 	digest := sha256.Sum256([]byte(b.Key))
 	return redis.Key(b.Group, "rate", base64.RawURLEncoding.EncodeToString(digest[:16]))
 }
 
-// number writes a number for the script. An infinite one becomes the largest that is finite.
+// number writes a number for the script. An infinite one becomes the largest that is
+// finite.
 func number(n float64) string {
 	return strconv.FormatFloat(min(n, math.MaxFloat64), 'g', -1, 64)
 }
 
-// granted reads the answer to those asks: whether what is needed was taken, and what each bucket gave.
+// granted reads the answer to those asks: whether what is needed was taken, and what each
+// bucket gave.
 func granted(reply redis.Reply, asks []ask) (taken bool, grants []grant, err error) {
 	answer, err := reply.List()
 	if err != nil || len(answer) != 1+2*len(asks) {

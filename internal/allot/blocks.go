@@ -27,10 +27,12 @@ type Config struct {
 	Store    *redis.Store
 	Self     string // names this replica among those that share the places
 	Replicas int    // how many there are at most
-	// Present returns since when the other replicas have known without a gap that this one lives; zero: they may take it for
-	// dead now or soon. Blocks that were granted in another presence are nobody's.
+	// Present returns since when the other replicas have known without a gap that this
+	// one lives; zero: they may take it for dead now or soon. Blocks that were granted in
+	// another presence are nobody's.
 	Present func() time.Time
-	// Living returns the replicas that live, as is known here: it may be a few seconds late.
+	// Living returns the replicas that live, as is known here: it may be a few seconds
+	// late.
 	Living func() []string
 	// Used returns how many places of a kind are taken here for the tenant.
 	Used func(kind Kind, tenant string) int
@@ -72,8 +74,8 @@ func NewBlocks(cfg Config) *Blocks {
 	return &Blocks{config: cfg, blocks: make(map[name]*block)}
 }
 
-// Doubt has Run ask for all blocks again, because Redis may have lost what it granted last, as in a failover. It returns at
-// once.
+// Doubt has Run ask for all blocks again, because Redis may have lost what it granted
+// last, as in a failover. It returns at once.
 func (b *Blocks) Doubt() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -108,9 +110,10 @@ func (b *Blocks) blockLocked(n name, limit int, now time.Time) *block {
 	return one
 }
 
-// hereLocked returns how many places of a block may be given out. Until Redis has answered for the first time that is none,
-// and More asks. While Redis is away a block counts for as long as the others may take this replica for alive, and the share
-// counts at once.
+// hereLocked returns how many places of a block may be given out. Until Redis has
+// answered for the first time that is none, and More asks. While Redis is away a block
+// counts for as long as the others may take this replica for alive, and the share counts
+// at once.
 func (b *Blocks) hereLocked(one *block) int {
 	places, away := 0, !one.lost.IsZero() || b.config.Store.Up() != nil
 	if !one.present.IsZero() && one.present.Equal(b.config.Present()) && (one.lost.IsZero() || time.Since(one.lost) < trust) {
@@ -122,7 +125,8 @@ func (b *Blocks) hereLocked(one *block) int {
 	return min(places, one.limit)
 }
 
-// More implements Places. All who want more places of a tenant at the same time wait for the same answer.
+// More implements Places. All who want more places of a tenant at the same time wait for
+// the same answer.
 func (b *Blocks) More(ctx context.Context, kind Kind, tenant string, limit int) bool {
 	now := time.Now()
 	b.mu.Lock()
@@ -168,8 +172,8 @@ type demand struct {
 	wanted int // that it takes if nobody lacks any
 }
 
-// ask asks for a block, and notes what was granted. If there is no answer, what was granted before counts until it cannot be
-// relied on any more.
+// ask asks for a block, and notes what was granted. If there is no answer, what was
+// granted before counts until it cannot be relied on any more.
 func (b *Blocks) ask(ctx context.Context, one *block, want func(*demand)) {
 	one.turn <- struct{}{}
 	defer func() { <-one.turn }()
@@ -196,8 +200,9 @@ func (b *Blocks) ask(ctx context.Context, one *block, want func(*demand)) {
 	}
 }
 
-// Run renews the blocks that need it every second until ctx ends, and then gives them up, if Redis can be reached: the store
-// must serve until Run has returned. Those of which places are taken even then last for a few seconds more.
+// Run renews the blocks that need it every second until ctx ends, and then gives them up,
+// if Redis can be reached: the store must serve until Run has returned. Those of which
+// places are taken even then last for a few seconds more.
 func (b *Blocks) Run(ctx context.Context) error {
 	ticker := time.NewTicker(renewal)
 	defer ticker.Stop()
@@ -234,10 +239,11 @@ func (b *Blocks) all() []*block {
 	return slices.Collect(maps.Values(b.blocks))
 }
 
-// renew asks for a block again if something has changed: it was used, it has more places than are taken, it was granted in
-// another presence, or Redis may have forgotten it. It asks for a quarter less than before, but for twice what is taken at
-// least, so that a block does not come and go with each call. A block that nobody asks for shrinks to what is taken, and one
-// of which nothing is taken for long is given up.
+// renew asks for a block again if something has changed: it was used, it has more places
+// than are taken, it was granted in another presence, or Redis may have forgotten it. It
+// asks for a quarter less than before, but for twice what is taken at least, so that a
+// block does not come and go with each call. A block that nobody asks for shrinks to what
+// is taken, and one of which nothing is taken for long is given up.
 func (b *Blocks) renew(ctx context.Context, one *block) {
 	b.mu.Lock()
 	taken, now := b.config.Used(one.kind, one.tenant), time.Now()

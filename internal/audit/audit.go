@@ -1,9 +1,10 @@
-// Package audit answers: who did what, and was it allowed? It keeps one JSON line for each call or refusal, which is
-// written before the answer is sent. It deliberately does not know who decides what is allowed, nor what becomes of a
-// call that cannot be recorded: it says that this is so, and its callers refuse the call.
+// Package audit answers: who did what, and was it allowed? It keeps one JSON line for
+// each call or refusal, which is written before the answer is sent. It deliberately does
+// not know who decides what is allowed, nor what becomes of a call that cannot be
+// recorded: it says that this is so, and its callers refuse the call.
 //
-// A call reserves room for its line before anything happens, so that a call which was made can be recorded although the
-// disk has filled up meanwhile:
+// A call reserves room for its line before anything happens, so that a call which was
+// made can be recorded although the disk has filled up meanwhile:
 //
 //	caller                          Log                                     writer (one goroutine)
 //	Book ──── room for a line? ───▶ booked++                  ◀── room ──── extends the file ahead
@@ -11,20 +12,21 @@
 //	Keep ──── line ───────────────▶ the batch that gathers ──── batch ────▶ writes, retries what failed
 //	     ◀─── written, or given up: the batch is done ◀───────── done ──────┘
 //
-// Only the writer writes to the file, because a write to a pipe that nobody reads, or to a disk that hangs, cannot be
-// interrupted. Everybody else waits for the writer, and a second goroutine, the watch, ends that waiting when the
-// writer takes too long. A batch, which is the lines of all who come while the writer is busy, goes through these
-// states:
+// Only the writer writes to the file, because a write to a pipe that nobody reads, or to
+// a disk that hangs, cannot be interrupted. Everybody else waits for the writer, and a
+// second goroutine, the watch, ends that waiting when the writer takes too long. A batch,
+// which is the lines of all who come while the writer is busy, goes through these states:
 //
 //	gathers ──begin──▶ in work ──end──▶ done: written, or with the error of the write
 //	   │                  │
 //	   └── giveUpLocked ──┴───────────▶ done with errStalled: nobody waits any more
 //
-// Done means that nobody waits for the batch any more, not that its lines are gone. Those that could not be written
-// stay in memory and are tried again until Close.
+// Done means that nobody waits for the batch any more, not that its lines are gone. Those
+// that could not be written stay in memory and are tried again until Close.
 //
-// record.go makes the line, audit.go has what callers use, writer.go the three goroutines (writer, watch and the
-// periodic sync), sink.go what is known of the open file, and reserve.go how a file gets room ahead on Linux.
+// record.go makes the line, audit.go has what callers use, writer.go the three goroutines
+// (writer, watch and the periodic sync), sink.go what is known of the open file, and
+// reserve.go how a file gets room ahead on Linux.
 package audit
 
 import (
@@ -39,12 +41,12 @@ import (
 const (
 	defaultInterval = time.Second
 
-	// maxWaiting bounds the lines in memory, which are those that came and are not written, together with those that
-	// are booked and may come.
+	// maxWaiting bounds the lines in memory, which are those that came and are not
+	// written, together with those that are booked and may come.
 	maxWaiting = 4096
 
-	// How long a step of the writer may take before those who wait for it get errStalled. With Drop the time is
-	// shorter, because there a record must not hold up a call.
+	// How long a step of the writer may take before those who wait for it get errStalled.
+	// With Drop the time is shorter, because there a record must not hold up a call.
 	writePatience = 5 * time.Second
 	dropPatience  = time.Second
 	// How long Close waits for what is left to be written.
@@ -58,30 +60,35 @@ var (
 
 // Config of a Log.
 type Config struct {
-	// File is appended to, and created with mode 0600 if it is not there. "-" is standard output.
+	// File is appended to, and created with mode 0600 if it is not there. "-" is standard
+	// output.
 	File string
-	// Always says when a line counts as written. If true, once it is on disk; callers who come at the same time share
-	// one sync (group commit). If false, once the operating system has it; it is on disk at most Interval later, so a
-	// crash of the machine loses the last ones.
+	// Always says when a line counts as written. If true, once it is on disk; callers who
+	// come at the same time share one sync (group commit). If false, once the operating
+	// system has it; it is on disk at most Interval later, so a crash of the machine
+	// loses the last ones.
 	Always bool
-	// Drop says what happens while records cannot be written. If false, Book and Keep return errors, for calls to be
-	// refused. If true, calls go on: as many records as fit wait in memory, and the rest are lost and counted.
+	// Drop says what happens while records cannot be written. If false, Book and Keep
+	// return errors, for calls to be refused. If true, calls go on: as many records as
+	// fit wait in memory, and the rest are lost and counted.
 	Drop     bool
 	Interval time.Duration // between two syncs when Always is false; zero: 1 s
-	// Dropped counts n records that are lost. They are those for which there was no room, those of calls that Book
-	// refused, and those that are still not written when Close gives up. Several goroutines call it; may be nil.
+	// Dropped counts n records that are lost. They are those for which there was no room,
+	// those of calls that Book refused, and those that are still not written when Close
+	// gives up. Several goroutines call it; may be nil.
 	Dropped func(n int)
-	// Changed is called with the reason when records can no longer be written, and with nil when they can again. One
-	// goroutine calls it; may be nil.
+	// Changed is called with the reason when records can no longer be written, and with
+	// nil when they can again. One goroutine calls it; may be nil.
 	Changed func(problem error)
-	// Moved is called when the file is no longer at its name: with nil when another was opened there and is written
-	// from now on, with an error when none could be opened, so that the old one is still written. The writer calls it,
-	// so it must not wait; may be nil.
+	// Moved is called when the file is no longer at its name: with nil when another was
+	// opened there and is written from now on, with an error when none could be opened,
+	// so that the old one is still written. The writer calls it, so it must not wait; may
+	// be nil.
 	Moved func(err error)
 }
 
-// Log writes records. It is safe for concurrent use. A nil *Log records nothing, and all of its methods succeed. Close
-// ends its goroutines.
+// Log writes records. It is safe for concurrent use. A nil *Log records nothing, and all
+// of its methods succeed. Close ends its goroutines.
 type Log struct {
 	cfg      Config
 	patience time.Duration // writePatience or dropPatience
@@ -115,8 +122,9 @@ type Log struct {
 	isClosed bool          // Close was called
 }
 
-// batch is the lines of several records, which are written together. All who added one wait for done. Since there is
-// one for every lone record, it is used again when nobody refers to it any more: neither the writer nor who waits.
+// batch is the lines of several records, which are written together. All who added one
+// wait for done. Since there is one for every lone record, it is used again when nobody
+// refers to it any more: neither the writer nor who waits.
 type batch struct {
 	lines []byte         // whole lines, one after the other
 	count int            // of the lines
@@ -138,8 +146,8 @@ func (l *Log) newBatch(buffer []byte) *batch {
 	return b
 }
 
-// release says that one of the users of b is through with it. The last one gives it back, so nobody may touch it after
-// its own release.
+// release says that one of the users of b is through with it. The last one gives it back,
+// so nobody may touch it after its own release.
 func (l *Log) release(b *batch) {
 	if b.users.Add(-1) > 0 {
 		return
@@ -156,16 +164,18 @@ func (l *Log) wait(b *batch) error {
 	return err
 }
 
-// renewed returns a batch of the lines of b with a done of its own. Whoever adds to b after b was given up finds done
-// over and does not wait; whoever adds to the new one waits again. The writer never sees b, so b is not used again.
+// renewed returns a batch of the lines of b with a done of its own. Whoever adds to b
+// after b was given up finds done over and does not wait; whoever adds to the new one
+// waits again. The writer never sees b, so b is not used again.
 func (l *Log) renewed(b *batch) *batch {
 	next := l.newBatch(b.lines)
 	next.count = b.count
 	return next
 }
 
-// Open opens the file of cfg and starts to write. The error is about opening only. If there is no room in the file,
-// that is no error here, because it may come: Problem tells.
+// Open opens the file of cfg and starts to write. The error is about opening only. If
+// there is no room in the file, that is no error here, because it may come: Problem
+// tells.
 func Open(cfg Config) (*Log, error) {
 	f, torn, err := openFile(cfg.File)
 	if err != nil {
@@ -187,8 +197,8 @@ func newLog(cfg Config, f file, torn bool) *Log {
 	if cfg.Drop {
 		l.patience = dropPatience
 	}
-	// The first step runs here, before there is a writer, so that Problem and the first Book know whether there is
-	// room.
+	// The first step runs here, before there is a writer, so that Problem and the first
+	// Book know whether there is room.
 	l.again = true
 	l.step()
 	l.ended.Go(l.write) // Close waits for these three
@@ -197,10 +207,11 @@ func newLog(cfg Config, f file, torn bool) *Log {
 	return l
 }
 
-// Book reserves room for one record. It is called before anything of what the record is about happens, and every Book
-// that succeeds must be followed by one Keep or Unbook, or its room stays reserved. It waits until there is room or until it is
-// known that there is none. An error means that the record could not be kept now, so the call must not be made; the
-// record counts as lost. With Drop there is no error, and nothing is reserved.
+// Book reserves room for one record. It is called before anything of what the record is
+// about happens, and every Book that succeeds must be followed by one Keep or Unbook, or
+// its room stays reserved. It waits until there is room or until it is known that there
+// is none. An error means that the record could not be kept now, so the call must not be
+// made; the record counts as lost. With Drop there is no error, and nothing is reserved.
 func (l *Log) Book() error {
 	if l == nil || l.cfg.Drop {
 		return nil
@@ -212,8 +223,9 @@ func (l *Log) Book() error {
 	return err
 }
 
-// book reserves room for the longest line there may be, since nobody knows yet how long this one gets. It waits for the
-// writer if there is too little room and the writer has not tried to make more.
+// book reserves room for the longest line there may be, since nobody knows yet how long
+// this one gets. It waits for the writer if there is too little room and the writer has
+// not tried to make more.
 func (l *Log) book() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -246,8 +258,8 @@ func (l *Log) book() error {
 	}
 }
 
-// refusalLocked returns why no record can be booked now, nil if one can, or if nobody knows
-// before the writer has tried to make room.
+// refusalLocked returns why no record can be booked now, nil if one can, or if nobody
+// knows before the writer has tried to make room.
 func (l *Log) refusalLocked() error {
 	switch {
 	case l.problem != nil:
@@ -262,14 +274,15 @@ func (l *Log) refusalLocked() error {
 	return nil
 }
 
-// freeLocked returns how many bytes of the room are neither booked nor needed by lines that wait to be written. It may
-// be negative.
+// freeLocked returns how many bytes of the room are neither booked nor needed by lines
+// that wait to be written. It may be negative.
 func (l *Log) freeLocked() int64 { return l.room - l.bytes - int64(l.booked)*maxLine }
 
-// Keep writes a record for which Book has succeeded, and returns when it is in the file, or with Always on disk.
-// Concurrent callers share one write and one sync. An error means that the record is not written yet: it stays in
-// memory and is tried again until Close, which counts it as lost if that fails to the end. With Drop the error is nil;
-// a record for which there is no room in memory is lost and counted at once.
+// Keep writes a record for which Book has succeeded, and returns when it is in the file,
+// or with Always on disk. Concurrent callers share one write and one sync. An error means
+// that the record is not written yet: it stays in memory and is tried again until Close,
+// which counts it as lost if that fails to the end. With Drop the error is nil; a record
+// for which there is no room in memory is lost and counted at once.
 func (l *Log) Keep(r *Record) error {
 	if l == nil {
 		return nil
@@ -291,7 +304,8 @@ func (l *Log) Keep(r *Record) error {
 	return err
 }
 
-// Unbook takes a Book back that has succeeded, in place of Keep, because somebody else has the record.
+// Unbook takes a Book back that has succeeded, in place of Keep, because somebody else
+// has the record.
 func (l *Log) Unbook() {
 	if l == nil || l.cfg.Drop {
 		return
@@ -301,7 +315,8 @@ func (l *Log) Unbook() {
 	l.booked--
 }
 
-// Write is Book and Keep at once. It is for what has happened already, such as a refusal, and for what does no harm.
+// Write is Book and Keep at once. It is for what has happened already, such as a refusal,
+// and for what does no harm.
 func (l *Log) Write(r *Record) error {
 	if err := l.Book(); err != nil {
 		return err
@@ -309,12 +324,13 @@ func (l *Log) Write(r *Record) error {
 	return l.Keep(r)
 }
 
-// lines keeps the memory in which records become lines, before they are copied to a batch.
+// lines keeps the memory in which records become lines, before they are copied to a
+// batch.
 var lines = sync.Pool{New: func() any { return new([]byte) }}
 
-// add adds the record's line to the batch that gathers, and ends its booking. It returns the batch to wait for. The
-// batch is nil if the record was not added, which the error explains, and if with Drop nobody is to wait because
-// records cannot be written anyway.
+// add adds the record's line to the batch that gathers, and ends its booking. It returns
+// the batch to wait for. The batch is nil if the record was not added, which the error
+// explains, and if with Drop nobody is to wait because records cannot be written anyway.
 func (l *Log) add(r *Record) (*batch, error) {
 	line := lines.Get().(*[]byte)
 	defer lines.Put(line)
@@ -361,8 +377,8 @@ func (l *Log) drop(n int) {
 	}
 }
 
-// Problem says why records cannot be written now, and so why Book would refuse the next one.
-// It is nil if they can.
+// Problem says why records cannot be written now, and so why Book would refuse the next
+// one. It is nil if they can.
 func (l *Log) Problem() error {
 	if l == nil {
 		return nil
@@ -372,9 +388,10 @@ func (l *Log) Problem() error {
 	return l.refusalLocked()
 }
 
-// Reopen opens the file anew, for log rotation: what comes from now on goes to the file that has the name then. If it
-// cannot be opened, the error says why and the old file stays in use. If the writer hangs, the error is errStalled, and
-// the writer changes to the new file as soon as it goes on.
+// Reopen opens the file anew, for log rotation: what comes from now on goes to the file
+// that has the name then. If it cannot be opened, the error says why and the old file
+// stays in use. If the writer hangs, the error is errStalled, and the writer changes to
+// the new file as soon as it goes on.
 func (l *Log) Reopen() error {
 	if l == nil || l.cfg.File == standardOutput {
 		return nil
@@ -408,10 +425,11 @@ func (l *Log) Reopen() error {
 	}
 }
 
-// Close writes and syncs what is left, gives back room that was reserved and not needed, and closes the file. Records
-// that come later are os.ErrClosed. If the writer hangs, Close gives up after closePatience and leaves it behind. The
-// error says how many records are lost. There is none if all are written and only a sync goes on: the system writes them
-// to the disk without this process. A second Close does nothing.
+// Close writes and syncs what is left, gives back room that was reserved and not needed,
+// and closes the file. Records that come later are os.ErrClosed. If the writer hangs,
+// Close gives up after closePatience and leaves it behind. The error says how many
+// records are lost. There is none if all are written and only a sync goes on: the system
+// writes them to the disk without this process. A second Close does nothing.
 func (l *Log) Close() error {
 	if l == nil {
 		return nil
@@ -446,7 +464,8 @@ func (l *Log) Close() error {
 	return nil
 }
 
-// lost counts the lines that were not written as lost. It returns an error if there are any.
+// lost counts the lines that were not written as lost. It returns an error if there are
+// any.
 func (l *Log) lost() error {
 	l.mu.Lock()
 	n := l.lines

@@ -19,9 +19,10 @@ const (
 	maxLine = (14+2*maxList)*6*maxString + 640
 )
 
-// Record is one line of the file, as far as its fields are set: those that are zero are left out, except Time. When it
-// is written, each string is cut to 256 bytes and each list to 8 strings, so that nobody who chooses one can fill the
-// disk. It never holds a token, a secret, an argument or a result.
+// Record is one line of the file, as far as its fields are set: those that are zero are
+// left out, except Time. When it is written, each string is cut to 256 bytes and each
+// list to 8 strings, so that nobody who chooses one can fill the disk. It never holds a
+// token, a secret, an argument or a result.
 type Record struct {
 	Time      time.Time
 	RequestID string
@@ -41,17 +42,19 @@ type Record struct {
 	Duration  time.Duration
 	Repairs   int // how many changes output cleaning made in the result
 
-	// Count is how many refusals one record stands for, from Time on for as long as Duration says. Zero: the record is
-	// no such sum and stands for itself.
+	// Count is how many refusals one record stands for, from Time on for as long as
+	// Duration says. Zero: the record is no such sum and stands for itself.
 	Count int
 
-	// Audience is what a refused token says that it is for, and Expected what it should say. Both are nil unless that
-	// is why it was refused, and its signature was verified.
+	// Audience is what a refused token says that it is for, and Expected what it should
+	// say. Both are nil unless that is why it was refused, and its signature was
+	// verified.
 	Audience, Expected []string
 }
 
-// appendLine appends r to dst as one JSON object and a line break. Fields that are zero are left out. The line is made
-// by hand instead of by an encoder, so that its longest length is known and nothing in it is hidden from a reader.
+// appendLine appends r to dst as one JSON object and a line break. Fields that are zero
+// are left out. The line is made by hand instead of by an encoder, so that its longest
+// length is known and nothing in it is hidden from a reader.
 func (r *Record) appendLine(dst []byte) []byte {
 	dst = append(dst, `{"time":"`...)
 	dst = r.Time.UTC().AppendFormat(dst, time.RFC3339Nano)
@@ -87,8 +90,9 @@ func (r *Record) appendLine(dst []byte) []byte {
 	return append(dst, '}', '\n')
 }
 
-// appendTexts appends a member whose value is a list of texts, unless the list is empty. name is everything that stands
-// before the first text: comma, quoted name, colon and bracket.
+// appendTexts appends a member whose value is a list of texts, unless the list is empty.
+// name is everything that stands before the first text: comma, quoted name, colon and
+// bracket.
 func appendTexts(dst []byte, name string, texts []string) []byte {
 	if len(texts) == 0 {
 		return dst
@@ -103,8 +107,8 @@ func appendTexts(dst []byte, name string, texts []string) []byte {
 	return append(dst, ']')
 }
 
-// appendText appends a member whose value is a text, unless the text is empty. name is everything that stands before
-// the text: comma, quoted name, colon and quotation mark.
+// appendText appends a member whose value is a text, unless the text is empty. name is
+// everything that stands before the text: comma, quoted name, colon and quotation mark.
 func appendText(dst []byte, name, text string) []byte {
 	if text == "" {
 		return dst
@@ -112,9 +116,10 @@ func appendText(dst []byte, name, text string) []byte {
 	return appendQuoted(append(dst, name...), text)
 }
 
-// appendQuoted appends text, cut and escaped, and the quotation mark that ends it. The texts come from clients and
-// servers. A line break, a terminal escape or an invisible character in one of them must not be able to start a second
-// line or to show a reader of the file something other than what is there.
+// appendQuoted appends text, cut and escaped, and the quotation mark that ends it. The
+// texts come from clients and servers. A line break, a terminal escape or an invisible
+// character in one of them must not be able to start a second line or to show a reader of
+// the file something other than what is there.
 func appendQuoted(dst []byte, text string) []byte {
 	text = cut(text)
 	for i := 0; i < len(text); {

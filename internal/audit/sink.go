@@ -18,26 +18,29 @@ const (
 	endlessRoom    = math.MaxInt64 / 2 // bytes; half, so that sums with it do not overflow
 )
 
-// file is what a sink needs of an *os.File. Tests put one in its place that fails and hangs.
+// file is what a sink needs of an *os.File. Tests put one in its place that fails and
+// hangs.
 type file interface {
 	io.Writer
 	io.Closer
 	Sync() error
 	Truncate(size int64) error
 	Stat() (os.FileInfo, error)
-	// Reserve makes sure that n bytes can be written behind offset. It does not change the size of the file, so readers
-	// see nothing of it. Room that is reserved and not written stays with the file until the file is truncated. The
-	// error is errors.ErrUnsupported where room cannot be reserved.
+	// Reserve makes sure that n bytes can be written behind offset. It does not change
+	// the size of the file, so readers see nothing of it. Room that is reserved and not
+	// written stays with the file until the file is truncated. The error is
+	// errors.ErrUnsupported where room cannot be reserved.
 	Reserve(offset, n int64) error
 }
 
-// openFile opens a file for appending, and makes it if it is not there. torn is true if it ends within a line, as a
-// crash may leave it.
+// openFile opens a file for appending, and makes it if it is not there. torn is true if
+// it ends within a line, as a crash may leave it.
 func openFile(name string) (f file, torn bool, err error) {
 	if name == standardOutput {
 		return stdout{diskFile{os.Stdout}}, isTorn("/dev/stdout", os.Stdout), nil
 	}
-	// With O_NONBLOCK a named pipe that nobody reads is an error at once. Without it, opening would wait for a reader.
+	// With O_NONBLOCK a named pipe that nobody reads is an error at once. Without it,
+	// opening would wait for a reader.
 	//nolint:gosec // the operator's config names the file
 	opened, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -46,9 +49,9 @@ func openFile(name string) (f file, torn bool, err error) {
 	return diskFile{opened}, isTorn(name, opened), nil
 }
 
-// isTorn tells whether a regular file has text behind its last line break. If that cannot be found out, the file counts
-// as torn: the line break that is then written makes an empty line at worst, which does less harm than two records in
-// one line.
+// isTorn tells whether a regular file has text behind its last line break. If that cannot
+// be found out, the file counts as torn: the line break that is then written makes an
+// empty line at worst, which does less harm than two records in one line.
 func isTorn(name string, f *os.File) bool {
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
@@ -79,8 +82,8 @@ func (stdout) Close() error { return nil }
 // Truncate implements file. It always fails.
 func (stdout) Truncate(int64) error { return errors.ErrUnsupported }
 
-// sink is the open file and what is known of it. The writer calls its methods, one at a time. Only sync and unsynced
-// may run beside them.
+// sink is the open file and what is known of it. The writer calls its methods, one at a
+// time. Only sync and unsynced may run beside them.
 type sink struct {
 	file     file
 	regular  bool   // it is a regular file, which can be synced and cut back
@@ -97,7 +100,8 @@ type sink struct {
 	suspect bool       // the last sync failed
 }
 
-// newSink returns a sink of f. torn says that f ends within a line, unbooked that nobody asks for room.
+// newSink returns a sink of f. torn says that f ends within a line, unbooked that nobody
+// asks for room.
 func newSink(f file, torn, unbooked bool) *sink {
 	s := &sink{unbooked: unbooked}
 	s.use(f, torn)
@@ -122,8 +126,8 @@ func (s *sink) room() int64 {
 	return s.reserved
 }
 
-// look finds out where the file ends if others have written to it or cut it. Then what was reserved may be theirs or
-// gone, so nothing counts as reserved any more.
+// look finds out where the file ends if others have written to it or cut it. Then what
+// was reserved may be theirs or gone, so nothing counts as reserved any more.
 func (s *sink) look() {
 	if s.endless {
 		return
@@ -133,8 +137,8 @@ func (s *sink) look() {
 	}
 }
 
-// moved tells whether the name under which the file was opened belongs to another file by now, or to none. Only a
-// regular file can be moved; standard output has no name.
+// moved tells whether the name under which the file was opened belongs to another file by
+// now, or to none. Only a regular file can be moved; standard output has no name.
 func (s *sink) moved() bool {
 	open, ok := s.file.(diskFile)
 	if !ok || !s.regular {
@@ -148,8 +152,9 @@ func (s *sink) moved() bool {
 	return err == nil && !os.SameFile(here, there)
 }
 
-// reserve makes sure of n bytes behind the end or, if there are not that many, of as many as it finds by asking for
-// half, a quarter and so on. The error says why there are not n.
+// reserve makes sure of n bytes behind the end or, if there are not that many, of as many
+// as it finds by asking for half, a quarter and so on. The error says why there are not
+// n.
 func (s *sink) reserve(n int64) error {
 	if s.endless {
 		return nil
@@ -174,8 +179,9 @@ func (s *sink) reserve(n int64) error {
 	return short
 }
 
-// write writes whole lines, and syncs them if synced asks for it or if the last sync failed. After an error it first
-// cuts what it wrote off the file, as far as possible, and returns those of the lines that must be written again.
+// write writes whole lines, and syncs them if synced asks for it or if the last sync
+// failed. After an error it first cuts what it wrote off the file, as far as possible,
+// and returns those of the lines that must be written again.
 func (s *sink) write(lines []byte, synced bool) (left []byte, err error) {
 	left, err = lines, s.breakLine()
 	n := 0
@@ -195,8 +201,8 @@ func (s *sink) write(lines []byte, synced bool) (left []byte, err error) {
 	return left, err
 }
 
-// breakLine ends a line that is there in half, so that the next record does not go on in it. The half line is lost, but
-// spoils only itself.
+// breakLine ends a line that is there in half, so that the next record does not go on in
+// it. The half line is lost, but spoils only itself.
 func (s *sink) breakLine() error {
 	if !s.torn {
 		return nil
@@ -210,8 +216,8 @@ func (s *sink) breakLine() error {
 	return err
 }
 
-// written notes that the file has something to sync. now is true if the last sync failed: then this write must not
-// count before a sync has succeeded.
+// written notes that the file has something to sync. now is true if the last sync failed:
+// then this write must not count before a sync has succeeded.
 func (s *sink) written() (now bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,7 +225,8 @@ func (s *sink) written() (now bool) {
 	return s.suspect
 }
 
-// takeBack undoes a write that failed after n bytes of lines, and returns what must be written again.
+// takeBack undoes a write that failed after n bytes of lines, and returns what must be
+// written again.
 //
 //	a pipe                      what went in is gone to its reader: go on where it stopped, in the middle of a line
 //	nobody else has written     cut the n bytes off, and write all lines again
@@ -252,11 +259,13 @@ func (s *sink) unsynced() file {
 	return s.dirty
 }
 
-// sync syncs f. It may run beside the other methods. If it fails and nobody looks at the error, the error is not lost:
-// the next write has to sync for itself. If f was closed meanwhile, that is no failure, because closing syncs.
+// sync syncs f. It may run beside the other methods. If it fails and nobody looks at the
+// error, the error is not lost: the next write has to sync for itself. If f was closed
+// meanwhile, that is no failure, because closing syncs.
 func (s *sink) sync(f file) error {
 	s.mu.Lock()
-	// This comes before the sync. After it, a write that came while the sync ran would be forgotten and never synced.
+	// This comes before the sync. After it, a write that came while the sync ran would be
+	// forgotten and never synced.
 	s.dirty = nil
 	s.mu.Unlock()
 	err := f.Sync()
@@ -271,7 +280,8 @@ func (s *sink) sync(f file) error {
 	return err
 }
 
-// replace finishes and closes the file and goes on with f. The error is about the old file; f is in use either way.
+// replace finishes and closes the file and goes on with f. The error is about the old
+// file; f is in use either way.
 func (s *sink) replace(f file, torn bool) error {
 	err := s.finish()
 	s.use(f, torn)
@@ -281,7 +291,8 @@ func (s *sink) replace(f file, torn bool) error {
 // close finishes and closes the file, for good.
 func (s *sink) close() { s.closing = s.finish() }
 
-// finish syncs what waits for it, gives back what was reserved and not written, and closes the file.
+// finish syncs what waits for it, gives back what was reserved and not written, and
+// closes the file.
 func (s *sink) finish() error {
 	var err error
 	if f := s.unsynced(); f != nil {
@@ -300,7 +311,8 @@ func (s *sink) takeSpare() []byte {
 	return spare
 }
 
-// keepSpare keeps the memory of lines that were written for a later batch, unless it is large.
+// keepSpare keeps the memory of lines that were written for a later batch, unless it is
+// large.
 func (s *sink) keepSpare(buffer []byte) {
 	if cap(buffer) <= maxSpare {
 		s.spare = buffer[:0]

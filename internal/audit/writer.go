@@ -11,8 +11,9 @@ const (
 
 	aheadRoom = 4 << 20       // bytes of room that the writer makes at once
 	lowRoom   = aheadRoom / 2 // the writer makes more when fewer bytes than this are free
-	// recoveryRoom is how many bytes must be free again, after there was no room, before records count as writable.
-	// With a lower bound a nearly full disk would let one call through, refuse the next, and so on.
+	// recoveryRoom is how many bytes must be free again, after there was no room, before
+	// records count as writable. With a lower bound a nearly full disk would let one call
+	// through, refuse the next, and so on.
 	recoveryRoom = 16 * maxLine
 )
 
@@ -22,8 +23,8 @@ type kept struct {
 	count int // of lines, including those that are in the file but could not be synced
 }
 
-// with returns what is kept followed by the lines of a batch, which may be nil. The order of the records is that in
-// which they came.
+// with returns what is kept followed by the lines of a batch, which may be nil. The order
+// of the records is that in which they came.
 func (k kept) with(b *batch) kept {
 	switch {
 	case b == nil:
@@ -38,13 +39,15 @@ func (k kept) with(b *batch) kept {
 type replacement struct {
 	file file
 	torn bool // it ends within a line
-	// done gets one value, and has room for it, when the file is in use: what went wrong with the old one, or nil.
+	// done gets one value, and has room for it, when the file is in use: what went wrong
+	// with the old one, or nil.
 	done chan error
 }
 
-// write is the writer: it does what there is to do until Close. It waits on one channel only, and not in a select,
-// because every lone record waits for it to wake. Go runs a goroutine that was woken before all that could run already,
-// so without a step back each of these would find its record too late for this write, and need one of its own.
+// write is the writer: it does what there is to do until Close. It waits on one channel
+// only, and not in a select, because every lone record waits for it to wake. Go runs a
+// goroutine that was woken before all that could run already, so without a step back each
+// of these would find its record too late for this write, and need one of its own.
 func (l *Log) write() {
 	for range l.wake {
 		runtime.Gosched()
@@ -55,10 +58,11 @@ func (l *Log) write() {
 	}
 }
 
-// step does once everything that the writer has to do: it changes to another file, makes room ahead, and writes what
-// has gathered. What failed before is tried again only when the watch says so, about once a second, or at the end: a
-// disk that is full would otherwise be written to for every record that comes. The same holds for room where there was
-// none. last is true if it was the last step.
+// step does once everything that the writer has to do: it changes to another file, makes
+// room ahead, and writes what has gathered. What failed before is tried again only when
+// the watch says so, about once a second, or at the end: a disk that is full would
+// otherwise be written to for every record that comes. The same holds for room where
+// there was none. last is true if it was the last step.
 func (l *Log) step() (last bool) {
 	do := l.begin()
 	if do.next != nil {
@@ -79,9 +83,10 @@ func (l *Log) step() (last bool) {
 	return do.last
 }
 
-// follow opens the file anew if it is no longer at its name. Somebody moved it away or removed it without telling the
-// gateway, as many a log rotation does, and looks for new lines at the name. If no file can be opened there, the old
-// one is still written and follow tries again at the next occasion; Moved hears of that only once.
+// follow opens the file anew if it is no longer at its name. Somebody moved it away or
+// removed it without telling the gateway, as many a log rotation does, and looks for new
+// lines at the name. If no file can be opened there, the old one is still written and
+// follow tries again at the next occasion; Moved hears of that only once.
 func (l *Log) follow() {
 	if !l.sink.moved() {
 		l.adrift = false
@@ -106,8 +111,8 @@ type duties struct {
 	last  bool         // Close was called
 }
 
-// begin takes over what there is to do. It notes the time, by which the watch sees how long the step has taken, and
-// lets a new batch gather.
+// begin takes over what there is to do. It notes the time, by which the watch sees how
+// long the step has taken, and lets a new batch gather.
 func (l *Log) begin() duties {
 	now := time.Now()
 	l.mu.Lock()
@@ -122,8 +127,9 @@ func (l *Log) begin() duties {
 	return do
 }
 
-// end ends a step that was to write todo, the lines of which left could not be written. It keeps those, tells all who
-// wait for b, and finds out whether records can be written now.
+// end ends a step that was to write todo, the lines of which left could not be written.
+// It keeps those, tells all who wait for b, and finds out whether records can be written
+// now.
 func (l *Log) end(b *batch, todo kept, left []byte, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,7 +162,8 @@ func (l *Log) end(b *batch, todo kept, left []byte, err error) {
 	}
 }
 
-// endLocked tells those who wait for b what became of it, unless they were told before. b may be nil.
+// endLocked tells those who wait for b what became of it, unless they were told before. b
+// may be nil.
 func (l *Log) endLocked(b *batch, err error) {
 	if b == nil || b.ended {
 		return
@@ -165,8 +172,9 @@ func (l *Log) endLocked(b *batch, err error) {
 	b.done.Done()
 }
 
-// makeRoom extends the file ahead if little room is free. With looking it first finds out whether others have written
-// to the file or cut it, which takes a look at the file system.
+// makeRoom extends the file ahead if little room is free. With looking it first finds out
+// whether others have written to the file or cut it, which takes a look at the file
+// system.
 func (l *Log) makeRoom(looking bool) {
 	if looking {
 		l.sink.look()
@@ -192,8 +200,9 @@ func (l *Log) triedLocked() {
 	l.wanted, l.tried = false, make(chan struct{})
 }
 
-// watch is the second goroutine. It sees to it that nobody waits for a writer that hangs, wakes the writer for what
-// must be tried again, and tells Changed of problems. It never touches the file, so it cannot hang itself.
+// watch is the second goroutine. It sees to it that nobody waits for a writer that hangs,
+// wakes the writer for what must be tried again, and tells Changed of problems. It never
+// touches the file, so it cannot hang itself.
 func (l *Log) watch() {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
@@ -212,8 +221,9 @@ func (l *Log) watch() {
 	}
 }
 
-// look ends the waiting for a writer whose step has taken longer than patience. It returns why records cannot be
-// written, nil if they can. again lets the writer try again what failed.
+// look ends the waiting for a writer whose step has taken longer than patience. It
+// returns why records cannot be written, nil if they can. again lets the writer try again
+// what failed.
 func (l *Log) look(again bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -228,9 +238,9 @@ func (l *Log) look(again bool) error {
 	return l.problem
 }
 
-// giveUpLocked ends all waiting for a writer that hangs, with errStalled. No line is given up: the writer still has
-// those in work, and the batch that gathers goes on to gather. Until the writer goes on, nobody waits for that batch
-// either.
+// giveUpLocked ends all waiting for a writer that hangs, with errStalled. No line is
+// given up: the writer still has those in work, and the batch that gathers goes on to
+// gather. Until the writer goes on, nobody waits for that batch either.
 func (l *Log) giveUpLocked() {
 	l.problem = errStalled
 	l.endLocked(l.inWork, errStalled)
@@ -238,8 +248,9 @@ func (l *Log) giveUpLocked() {
 	l.triedLocked()
 }
 
-// sync is the third goroutine. It syncs the file at every Interval, beside the writer, so that a slow sync does not
-// hold up writes. If a sync fails, the next write syncs for itself and returns the error if it fails again.
+// sync is the third goroutine. It syncs the file at every Interval, beside the writer, so
+// that a slow sync does not hold up writes. If a sync fails, the next write syncs for
+// itself and returns the error if it fails again.
 func (l *Log) sync() {
 	tick := time.NewTicker(l.cfg.Interval)
 	defer tick.Stop()

@@ -1,7 +1,8 @@
-// Package cgroup answers: how much memory may the process have before the kernel of Linux ends it, or slows it down so
-// much that it might as well? It reads that from the files of the control group that the process runs in, of version 1
-// and 2, and from those above it. It does not know what the answer is used for. Elsewhere than on Linux there are no such
-// files, and so no limit.
+// Package cgroup answers: how much memory may the process have before the kernel of Linux
+// ends it, or slows it down so much that it might as well? It reads that from the files
+// of the control group that the process runs in, of version 1 and 2, and from those above
+// it. It does not know what the answer is used for. Elsewhere than on Linux there are no
+// such files, and so no limit.
 package cgroup
 
 import (
@@ -12,12 +13,14 @@ import (
 	"strings"
 )
 
-// unlimited is where limits of version 1 begin that mean none: the kernel shows the largest number of whole pages.
+// unlimited is where limits of version 1 begin that mean none: the kernel shows the
+// largest number of whole pages.
 const unlimited = 1 << 60
 
-// MemoryLimit returns the lowest limit of memory, in bytes, among the control group of this process and those above it
-// as far as they can be seen; in a container these usually begin with the container's own. Zero means that there is no
-// limit, or that it cannot be read. root is the file system from / on.
+// MemoryLimit returns the lowest limit of memory, in bytes, among the control group of
+// this process and those above it as far as they can be seen; in a container these
+// usually begin with the container's own. Zero means that there is no limit, or that it
+// cannot be read. root is the file system from / on.
 func MemoryLimit(root fs.FS) int64 {
 	groups, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -64,7 +67,8 @@ const (
 	oldFile  = "memory.limit_in_bytes"
 )
 
-// mountOf reads one line of mountinfo. ok is false if the line is not about control groups that may limit memory.
+// mountOf reads one line of mountinfo. ok is false if the line is not about control
+// groups that may limit memory.
 // https://www.kernel.org/doc/html/latest/filesystems/proc.html#proc-pid-mountinfo-information-about-mounts
 func mountOf(line string) (m mount, ok bool) {
 	before, after, found := strings.Cut(line, " - ")
@@ -82,8 +86,9 @@ func mountOf(line string) (m mount, ok bool) {
 	return m, m.files != nil
 }
 
-// groupIn finds the group of the process in the hierarchy of the mount. groups is the content of /proc/self/cgroup, with
-// lines such as "4:memory:/a/b" of version 1 and the line "0::/a/b" of version 2.
+// groupIn finds the group of the process in the hierarchy of the mount. groups is the
+// content of /proc/self/cgroup, with lines such as "4:memory:/a/b" of version 1 and the
+// line "0::/a/b" of version 2.
 func (m *mount) groupIn(groups string) (group string, ok bool) {
 	for line := range strings.Lines(groups) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -98,8 +103,9 @@ func (m *mount) groupIn(groups string) (group string, ok bool) {
 	return "", false
 }
 
-// limit returns the lowest limit of a group and of those above it within the mount. A container may show the group as
-// the host names it, although only the container's own group is mounted; then that one counts.
+// limit returns the lowest limit of a group and of those above it within the mount. A
+// container may show the group as the host names it, although only the container's own
+// group is mounted; then that one counts.
 func (m *mount) limit(root fs.FS, group string) int64 {
 	if m.root != "/" {
 		below, found := strings.CutPrefix(group, m.root)

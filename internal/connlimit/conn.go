@@ -10,8 +10,9 @@ import (
 	"syscall"
 )
 
-// conn is one connection that has a place. Limiter, trusted, from and home never change once it has it; what follows
-// them is guarded by the limiter's mutex, but for stranger and busy, which the HTTP server changes at every request.
+// conn is one connection that has a place. Limiter, trusted, from and home never change
+// once it has it; what follows them is guarded by the limiter's mutex, but for stranger
+// and busy, which the HTTP server changes at every request.
 type conn struct {
 	net.Conn
 	limiter *Limiter
@@ -44,8 +45,9 @@ func (c *conn) Close() error {
 
 var _ syscall.Conn = (*conn)(nil)
 
-// SyscallConn implements syscall.Conn, for whoever takes the connection over from the HTTP server and writes without
-// waiting. The error is errors.ErrUnsupported if what was accepted has no descriptor.
+// SyscallConn implements syscall.Conn, for whoever takes the connection over from the
+// HTTP server and writes without waiting. The error is errors.ErrUnsupported if what was
+// accepted has no descriptor.
 func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	inner, ok := c.Conn.(syscall.Conn)
 	if !ok {
@@ -54,7 +56,8 @@ func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	return inner.SyscallConn()
 }
 
-// CloseWrite tells the client that nothing more comes. The connection stays open, and counted, until Close.
+// CloseWrite tells the client that nothing more comes. The connection stays open, and
+// counted, until Close.
 func (c *conn) CloseWrite() error {
 	inner, ok := c.Conn.(interface{ CloseWrite() error })
 	if !ok {
@@ -63,9 +66,10 @@ func (c *conn) CloseWrite() error {
 	return inner.CloseWrite()
 }
 
-// changed follows what the HTTP server does with the connection. The server says active when the header of a request
-// was read, not when it began, so a request that comes slowly is no protection. A connection in use stays in its queue
-// until somebody looks for one to close, so that a request costs one lock and no memory.
+// changed follows what the HTTP server does with the connection. The server says active
+// when the header of a request was read, not when it began, so a request that comes
+// slowly is no protection. A connection in use stays in its queue until somebody looks
+// for one to close, so that a request costs one lock and no memory.
 func (c *conn) changed(state http.ConnState) {
 	switch state {
 	case http.StateActive:

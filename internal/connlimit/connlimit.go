@@ -1,25 +1,29 @@
-// Package connlimit answers: may this connection stay? It bounds how many connections of clients are open, in all and
-// for each address, and when a bound is reached it closes the one that is the least loss. It knows when a connection was
-// last used and whether who used it was known, because it is told so; it does not know what a token is, and of a
-// request no more than whether its end is certain (framing.go).
+// Package connlimit answers: may this connection stay? It bounds how many connections of
+// clients are open, in all and for each address, and when a bound is reached it closes
+// the one that is the least loss. It knows when a connection was last used and whether
+// who used it was known, because it is told so; it does not know what a token is, and of
+// a request no more than whether its end is certain (framing.go).
 //
-// Every connection costs a descriptor and some memory, and a stranger without a token can open as many as the kernel
-// lets it. To refuse all newcomers at the bound would let that stranger lock everybody out. So a newcomer takes the
-// place of another, of the first that there is:
+// Every connection costs a descriptor and some memory, and a stranger without a token can
+// open as many as the kernel lets it. To refuse all newcomers at the bound would let that
+// stranger lock everybody out. So a newcomer takes the place of another, of the first
+// that there is:
 //
 //  1. the oldest connection of a stranger: one that has not had a request of somebody known, or whose last one was
 //     refused;
 //  2. the connection that has been idle for longest.
 //
-// Everybody is a stranger until its first request has been read, and a flood of connections that were accepted together
-// could push out those beside it before that. So in all, not the oldest goes but, of some of the oldest, the one whose
-// address has the most connections; those of addresses with fewer lose their turn.
+// Everybody is a stranger until its first request has been read, and a flood of
+// connections that were accepted together could push out those beside it before that. So
+// in all, not the oldest goes but, of some of the oldest, the one whose address has the
+// most connections; those of addresses with fewer lose their turn.
 //
-// A connection with a request of somebody known in work is never closed. If there are only such, the newcomer is
-// refused. The same holds among the connections of one address at the bound for addresses, so that an address with too
-// many connections loses its own.
+// A connection with a request of somebody known in work is never closed. If there are
+// only such, the newcomer is refused. The same holds among the connections of one address
+// at the bound for addresses, so that an address with too many connections loses its own.
 //
-// A connection that is taken over from the HTTP server (http.Hijacker) counts as one in work until it is closed.
+// A connection that is taken over from the HTTP server (http.Hijacker) counts as one in
+// work until it is closed.
 //
 //	Limiter.Listener: accept ──▶ stranger ──Known──▶ busy ◀──next request── idle
 //	                                ▲                 │ └────answered────────▶ │
@@ -41,12 +45,14 @@ type Config struct {
 	Total   int // in all; it must be positive
 	Address int // of one address, or one IPv6 network of 64 bits; zero: as many as in all
 
-	// Trusted tells whether many clients may come from the address, as from a load balancer. Then the bound for one
-	// address does not hold, and its connections are nobody's in particular: they count as known from the beginning.
-	// It is called for every connection that is accepted; nil: there is no such address.
+	// Trusted tells whether many clients may come from the address, as from a load
+	// balancer. Then the bound for one address does not hold, and its connections are
+	// nobody's in particular: they count as known from the beginning. It is called for
+	// every connection that is accepted; nil: there is no such address.
 	Trusted func(netip.Addr) bool
-	// Refused is called when a newcomer finds no place, Closed when another gave way to one. Either may be nil. They are
-	// called by the goroutine that accepts, so they must be quick.
+	// Refused is called when a newcomer finds no place, Closed when another gave way to
+	// one. Either may be nil. They are called by the goroutine that accepts, so they must
+	// be quick.
 	Refused func(Cause)
 	Closed  func(Cause)
 }
@@ -76,11 +82,12 @@ type address struct {
 	queues
 }
 
-// queues are connections that may be closed, each in the order in which that would be done.
+// queues are connections that may be closed, each in the order in which that would be
+// done.
 type queues struct{ strangers, idle list.List }
 
-// first returns the connection to close first, nil if there is none. Those in use by somebody known lose their turn;
-// they get another when they are idle.
+// first returns the connection to close first, nil if there is none. Those in use by
+// somebody known lose their turn; they get another when they are idle.
 func (q *queues) first() *conn {
 	for _, l := range []*list.List{&q.strangers, &q.idle} {
 		for front := l.Front(); front != nil; front = l.Front() {
@@ -102,9 +109,11 @@ func (q *queues) first() *conn {
 // compared is how many strangers are looked at to find the one that goes.
 const compared = 16
 
-// crowdedLocked returns, of the strangers that have waited for longest, the first of those whose address has the most
-// connections, nil if there is no stranger. Those of addresses with fewer become the last in the queue, so that the next
-// newcomer meets others: were they to stay in front, as many of them would hide the address with the most.
+// crowdedLocked returns, of the strangers that have waited for longest, the first of
+// those whose address has the most connections, nil if there is no stranger. Those of
+// addresses with fewer become the last in the queue, so that the next newcomer meets
+// others: were they to stay in front, as many of them would hide the address with the
+// most.
 func (l *Limiter) crowdedLocked() *conn {
 	var most *conn
 	looked := make([]*conn, 0, compared)
@@ -147,8 +156,8 @@ func (l *Limiter) Open() int {
 	return l.open
 }
 
-// Unused returns how many open connections have no request in work: those that are idle, and those on which none has come
-// yet. It looks at all of them.
+// Unused returns how many open connections have no request in work: those that are idle,
+// and those on which none has come yet. It looks at all of them.
 func (l *Limiter) Unused() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,8 +171,8 @@ func (l *Limiter) Unused() (n int) {
 	return n
 }
 
-// Attach makes the limiter bound the connections of the server, which must be served with Listener. It sets ConnState
-// and ConnContext, and wraps the handler.
+// Attach makes the limiter bound the connections of the server, which must be served with
+// Listener. It sets ConnState and ConnContext, and wraps the handler.
 func (l *Limiter) Attach(s *http.Server) {
 	s.ConnState = func(c net.Conn, state http.ConnState) {
 		if one, ok := c.(*conn); ok {
@@ -176,11 +185,12 @@ func (l *Limiter) Attach(s *http.Server) {
 
 type connKey struct{}
 
-// Known says that the request that ctx belongs to is of somebody known. Without an attached limiter it does nothing.
+// Known says that the request that ctx belongs to is of somebody known. Without an
+// attached limiter it does nothing.
 func Known(ctx context.Context) { mark(ctx, false) }
 
-// Unknown says that the request that ctx belongs to was refused because it is of nobody known. Without an attached
-// limiter it does nothing.
+// Unknown says that the request that ctx belongs to was refused because it is of nobody
+// known. Without an attached limiter it does nothing.
 func Unknown(ctx context.Context) { mark(ctx, true) }
 
 func mark(ctx context.Context, stranger bool) {

@@ -28,8 +28,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// busyCode is the stable code, and busyBody the body, of what a newcomer reads that finds no place. It has the form of
-// the gateway's other errors.
+// busyCode is the stable code, and busyBody the body, of what a newcomer reads that finds
+// no place. It has the form of the gateway's other errors.
 const (
 	busyCode = "DB-OVERLOAD-CONNECTIONS"
 	busyBody = `{"jsonrpc":"2.0","error":{"code":503,"message":"All connections are taken: try again later","data":{"code":"` + busyCode + `","retryAfterMs":1000}}}`
@@ -38,8 +38,9 @@ const (
 var busyAnswer = []byte("HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Type: application/json\r\nContent-Length: " +
 	strconv.Itoa(len(busyBody)) + "\r\n\r\n" + busyBody)
 
-// turnAway tells a newcomer that there is no place. The answer is sent before the request is read, so the kernel may
-// reset the connection before the client sees the answer; it is short enough never to block.
+// turnAway tells a newcomer that there is no place. The answer is sent before the request
+// is read, so the kernel may reset the connection before the client sees the answer; it
+// is short enough never to block.
 func turnAway(c net.Conn) {
 	_, _ = c.Write(busyAnswer)
 	_ = c.Close()
@@ -69,8 +70,9 @@ func tell(to func(Cause), cause Cause) {
 	}
 }
 
-// placeLocked counts c. If there was no room, out is the connection that lost its place to c, which has to be closed,
-// and cause says why. ok is false if no connection can give way.
+// placeLocked counts c. If there was no room, out is the connection that lost its place
+// to c, which has to be closed, and cause says why. ok is false if no connection can give
+// way.
 func (l *Limiter) placeLocked(c *conn, from netip.Addr) (out *conn, cause Cause, ok bool) {
 	var home *address
 	if !c.trusted {
@@ -112,8 +114,8 @@ func addressOf(c net.Conn) netip.Addr {
 	return tcp.AddrPort().Addr().Unmap().WithZone("")
 }
 
-// network returns what is bounded as one address: of IPv6 the first 64 bits, since whoever has one address there has
-// all with these.
+// network returns what is bounded as one address: of IPv6 the first 64 bits, since
+// whoever has one address there has all with these.
 func network(a netip.Addr) netip.Addr {
 	if !a.Is6() {
 		return a

@@ -12,9 +12,10 @@ const maxAnswer = 1 << 20
 // statusOK begins the response to which parseAnswer says yes.
 const statusOK = "HTTP/1.1 200 "
 
-// parseAnswer reads the header at the beginning of data if it is that of a usual answer: a complete one, with the status
-// 200, with a body of JSON of one known length that is neither empty nor longer than maxAnswer, and with nothing else
-// that says how to read that or what becomes of the connection. header is its size in bytes. Where ok is true,
+// parseAnswer reads the header at the beginning of data if it is that of a usual answer:
+// a complete one, with the status 200, with a body of JSON of one known length that is
+// neither empty nor longer than maxAnswer, and with nothing else that says how to read
+// that or what becomes of the connection. header is its size in bytes. Where ok is true,
 // http.ReadResponse reads the same; where it is false, the header may be good or bad, and http.ReadResponse decides.
 // https://www.rfc-editor.org/rfc/rfc9112#section-6.3
 func parseAnswer(data []byte) (header, length int, ok bool) {
@@ -56,8 +57,9 @@ func parseAnswer(data []byte) (header, length int, ok bool) {
 	}
 }
 
-// nextLine returns the line that begins at an offset, without its end, and the offset of the next one. That is zero if
-// the line is not complete, or has a character that no line of a header may have.
+// nextLine returns the line that begins at an offset, without its end, and the offset of
+// the next one. That is zero if the line is not complete, or has a character that no line
+// of a header may have.
 func nextLine(data []byte, from int) (line []byte, next int) {
 	end := bytes.IndexByte(data[from:], '\n')
 	if end < 1 || data[from+end-1] != '\r' {
@@ -72,8 +74,8 @@ func nextLine(data []byte, from int) (line []byte, next int) {
 	return line, from + end + 1
 }
 
-// cutField splits a line of a header. valid is false if its name is no token, as where a space stands before the colon,
-// or where the line continues the one before.
+// cutField splits a line of a header. valid is false if its name is no token, as where a
+// space stands before the colon, or where the line continues the one before.
 func cutField(line []byte) (name, value []byte, valid bool) {
 	name, value, _ = bytes.Cut(line, []byte(":"))
 	if len(name) == len(line) || len(name) == 0 {
@@ -108,8 +110,8 @@ func isJSON(value []byte) bool {
 	return is(value, "application/json") || is(value, "application/json; charset=utf-8") || is(value, "application/json;charset=utf-8")
 }
 
-// parseLength returns the length of a body that is written as a plain number, and zero for one that is none, or empty,
-// or longer than maxAnswer.
+// parseLength returns the length of a body that is written as a plain number, and zero
+// for one that is none, or empty, or longer than maxAnswer.
 func parseLength(value []byte) (length int) {
 	if len(value) > 7 {
 		return 0
@@ -128,12 +130,13 @@ func parseLength(value []byte) (length int) {
 
 // Room says whether there is memory for an answer.
 type Room interface {
-	// Hold is called before an answer of that many bytes is allocated. After an error it is not read.
+	// Hold is called before an answer of that many bytes is allocated. After an error it
+	// is not read.
 	Hold(bytes int) error
 }
 
-// readAnswer reads the body of an answer, of which the first bytes have come with its header, in memory of its own. It
-// reads nothing behind it.
+// readAnswer reads the body of an answer, of which the first bytes have come with its
+// header, in memory of its own. It reads nothing behind it.
 func (c *conn) readAnswer(length int) (body []byte, err error) {
 	body = make([]byte, length)
 	n := copy(body, c.first)

@@ -7,11 +7,12 @@ import (
 	"strconv"
 )
 
-// firstRead is how much is read of a response at once, in bytes. A usual header, and most answers, fit in.
+// firstRead is how much is read of a response at once, in bytes. A usual header, and most
+// answers, fit in.
 const firstRead = 4 << 10
 
-// errStale is the error for an idle connection that cannot be used again: the server has closed it, or has sent what
-// nobody asked for. Nothing was written to it.
+// errStale is the error for an idle connection that cannot be used again: the server has
+// closed it, or has sent what nobody asked for. Nothing was written to it.
 var errStale = errors.New("idle connection was closed, or has bytes that nobody asked for")
 
 // message is a request as it is written.
@@ -32,8 +33,8 @@ func (m *message) appendTo(b []byte) []byte {
 	return append(append(b, "\r\n"...), m.body...)
 }
 
-// turn is what begin and ask tell each other. ask cannot get it as a parameter, and a closure that knew it would be
-// allocated for each request.
+// turn is what begin and ask tell each other. ask cannot get it as a parameter, and a
+// closure that knew it would be allocated for each request.
 type turn struct {
 	out     []byte // the request; nil: it was written
 	wrote   func() // as of message
@@ -43,9 +44,10 @@ type turn struct {
 	err     error  // why no byte of the response came
 }
 
-// begin sends a request, head and body at once, and waits for the first bytes of the response. It leaves them in first.
-// An idle connection is looked at before: errStale means that nothing was sent, and that the request may be sent over
-// another. sent tells, also beside another error, whether the server may have received the request.
+// begin sends a request, head and body at once, and waits for the first bytes of the
+// response. It leaves them in first. An idle connection is looked at before: errStale
+// means that nothing was sent, and that the request may be sent over another. sent tells,
+// also beside another error, whether the server may have received the request.
 func (c *conn) begin(m *message, idle bool) (sent bool, err error) {
 	c.out = m.appendTo(c.out[:0])
 	if c.memory == nil {
@@ -69,9 +71,11 @@ func (c *conn) begin(m *message, idle bool) (sent bool, err error) {
 	return t.written > 0, t.err
 }
 
-// writeAndRead is begin for a connection at whose socket nobody can look. It is never idle.
+// writeAndRead is begin for a connection at whose socket nobody can look. It is never
+// idle.
 //
-// The response is read although writing failed: a server may refuse a request, and close, before it has read it all.
+// The response is read although writing failed: a server may refuse a request, and close,
+// before it has read it all.
 func (c *conn) writeAndRead() {
 	c.write()
 	c.read()

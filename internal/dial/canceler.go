@@ -9,16 +9,18 @@ import (
 // lookInterval is the time between two looks at the requests that are on their way.
 const lookInterval = 25 * time.Millisecond
 
-// canceler sees to it that the end of a request's context closes the request's connection. To tell a context so
-// (context.AfterFunc) costs several allocations, and most requests are answered before it could matter. So a context is
-// told only when its request has been on its way for one interval at least:
+// canceler sees to it that the end of a request's context closes the request's
+// connection. To tell a context so (context.AfterFunc) costs several allocations, and
+// most requests are answered before it could matter. So a context is told only when its
+// request has been on its way for one interval at least:
 //
 //	add ──▶ young ──at the second look──▶ told: the end of the context closes the connection at once
 //	          │                             │
 //	          └──────────▶ remove ◀─────────┘
 //
-// A context that ends while its request is young is noticed at the second look, so at most two of these intervals later. No timer
-// runs while no request is young. It is safe for concurrent use.
+// A context that ends while its request is young is noticed at the second look, so at
+// most two of these intervals later. No timer runs while no request is young. It is safe
+// for concurrent use.
 type canceler struct {
 	mu    sync.Mutex  // guards the fields below, and those of watched of each connection
 	young []*conn     // their requests have begun since the last look but one
@@ -51,7 +53,8 @@ func (l *canceler) add(ctx context.Context, c *conn) {
 	l.timer.Reset(lookInterval)
 }
 
-// remove ends that. It returns false if the end of the context closes the connection, or has done so.
+// remove ends that. It returns false if the end of the context closes the connection, or
+// has done so.
 func (l *canceler) remove(c *conn) (open bool) {
 	l.mu.Lock()
 	if i := c.watched.index; i >= 0 {
@@ -67,7 +70,8 @@ func (l *canceler) remove(c *conn) (open bool) {
 	return stop == nil || stop()
 }
 
-// look tells the contexts of the requests that were young at the last look too. The timer calls it.
+// look tells the contexts of the requests that were young at the last look too. The timer
+// calls it.
 func (l *canceler) look() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,8 +20,9 @@ var (
 	errSwitched   = errors.New("server switched to a protocol that nobody asked for")
 )
 
-// conn is one connection. Either the pool has it, or one request; only whoever has it uses it, so it needs no mutex.
-// cut alone may be called at any time, and is: when the context of the request ends.
+// conn is one connection. Either the pool has it, or one request; only whoever has it
+// uses it, so it needs no mutex. cut alone may be called at any time, and is: when the
+// context of the request ends.
 type conn struct {
 	net.Conn
 	host    string             // as in the URLs of its requests
@@ -55,10 +56,11 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// release ends a request's use of the connection. keep says that its response was read to the end and that the server
-// lets the connection open. Even then it is closed if the context has cut it, or if bytes are left: they are nothing that
-// anybody asked for, and the next request would take them for its response. With keep, nobody may be reading any more;
-// without it, somebody may, and finds the connection closed.
+// release ends a request's use of the connection. keep says that its response was read to
+// the end and that the server lets the connection open. Even then it is closed if the
+// context has cut it, or if bytes are left: they are nothing that anybody asked for, and
+// the next request would take them for its response. With keep, nobody may be reading any
+// more; without it, somebody may, and finds the connection closed.
 func (c *conn) release(keep bool) {
 	if c.home.canceler.remove(c) && keep && c.reusable() {
 		c.idle.put(c)
@@ -67,12 +69,14 @@ func (c *conn) release(keep bool) {
 	c.cut()
 }
 
-// reusable tells whether the connection can be looked at before its next request, and whether nothing is left in it.
+// reusable tells whether the connection can be looked at before its next request, and
+// whether nothing is left in it.
 func (c *conn) reusable() bool {
 	return c.raw != nil && len(c.first) == 0 && (c.in == nil || c.in.Buffered() == 0) && c.clean()
 }
 
-// respond returns the response of which the first bytes have come. Its body gives the connection back.
+// respond returns the response of which the first bytes have come. Its body gives the
+// connection back.
 func (c *conn) respond(ctx context.Context, r *http.Request) (*http.Response, error) {
 	response, err := c.receive(r)
 	if err != nil {
@@ -91,8 +95,8 @@ func (c *conn) respond(ctx context.Context, r *http.Request) (*http.Response, er
 	return response, nil
 }
 
-// appendHead appends the request line and the header of a request, without the length of its body and without the empty
-// line that ends it. It writes what net/http would write.
+// appendHead appends the request line and the header of a request, without the length of
+// its body and without the empty line that ends it. It writes what net/http would write.
 // https://www.rfc-editor.org/rfc/rfc9112#section-2.1
 func appendHead(b []byte, r *http.Request) []byte {
 	method := cmp.Or(r.Method, http.MethodGet)
@@ -119,8 +123,8 @@ func appendHead(b []byte, r *http.Request) []byte {
 	return b
 }
 
-// receive reads the header of the response. It skips informational responses (1xx), which may come before it in any
-// number; room bounds them all together.
+// receive reads the header of the response. It skips informational responses (1xx), which
+// may come before it in any number; room bounds them all together.
 func (c *conn) receive(r *http.Request) (*http.Response, error) {
 	c.room = maxHeader
 	if c.in == nil {
@@ -141,8 +145,8 @@ func (c *conn) receive(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// body is the body of a response. It gives the connection back, once, as soon as it was read to its end, failed or was
-// closed. Read and Close may be called at the same time.
+// body is the body of a response. It gives the connection back, once, as soon as it was
+// read to its end, failed or was closed. Read and Close may be called at the same time.
 type body struct {
 	in       io.Reader // of net/http: it locks, so that two do not read at once, and never reads beyond the end
 	conn     *conn
@@ -152,7 +156,8 @@ type body struct {
 	returned atomic.Bool     // the connection was given back
 }
 
-// Read implements io.Reader. Its error is that of the context if that has ended, since that is what cut the connection.
+// Read implements io.Reader. Its error is that of the context if that has ended, since
+// that is what cut the connection.
 func (b *body) Read(p []byte) (int, error) {
 	if b.closed.Load() {
 		return 0, http.ErrBodyReadAfterClose
@@ -172,15 +177,17 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer. It closes the connection of a body that was not read to its end, which ends a Read that
-// waits: to read the rest could take for ever, as with an event stream.
+// Close implements io.Closer. It closes the connection of a body that was not read to its
+// end, which ends a Read that waits: to read the rest could take for ever, as with an
+// event stream.
 func (b *body) Close() error {
 	b.closed.Store(true)
 	b.giveBack(false)
 	return nil
 }
 
-// giveBack gives the connection back unless that has happened. Only the first of several calls has an effect.
+// giveBack gives the connection back unless that has happened. Only the first of several
+// calls has an effect.
 func (b *body) giveBack(keep bool) {
 	if !b.returned.Swap(true) {
 		b.conn.release(keep)

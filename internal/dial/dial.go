@@ -1,15 +1,20 @@
-// Package dial answers: may the gateway connect to this address? It makes every connection that a config or an upstream
-// can cause. It checks the address after name resolution, right before it connects there, so that no name leads to a
-// loopback, private or otherwise special address unless that is allowed for this one destination. Without that check a
-// config, or a server's answer, could aim the gateway at services that only it can reach (SSRF). Of what is said over a
-// connection this package knows no more than HTTP: neither MCP nor who calls.
+// Package dial answers: may the gateway connect to this address? It makes every
+// connection that a config or an upstream can cause. It checks the address after name
+// resolution, right before it connects there, so that no name leads to a loopback,
+// private or otherwise special address unless that is allowed for this one destination.
+// Without that check a config, or a server's answer, could aim the gateway at services
+// that only it can reach (SSRF). Of what is said over a connection this package knows no
+// more than HTTP: neither MCP nor who calls.
 //
-// dial.go decides about addresses and makes the client. transport.go sends the requests: plain ones over connections of
-// its own, all others through net/http. conn.go is one such connection, begin.go and step.go send a request over it,
-// pool.go keeps those that are idle, and canceler.go ends requests whose contexts end. post.go sends what was prepared,
-// answer.go reads the usual answer to that, and secure.go does the same over TLS.
+// dial.go decides about addresses and makes the client. transport.go sends the requests:
+// plain ones over connections of its own, all others through net/http. conn.go is one
+// such connection, begin.go and step.go send a request over it, pool.go keeps those that
+// are idle, and canceler.go ends requests whose contexts end. post.go sends what was
+// prepared, answer.go reads the usual answer to that, and secure.go does the same over
+// TLS.
 //
-// It is the only package that imports code.dny.dev/ssrf, and the only one that makes HTTP transports.
+// It is the only package that imports code.dny.dev/ssrf, and the only one that makes HTTP
+// transports.
 package dial
 
 import (
@@ -34,26 +39,29 @@ const (
 	maxHeader        = 64 << 10         // bytes of a response's header, informational responses before it included
 	maxIdle          = 256              // idle connections that are kept for one host
 
-	// receiveBuffer is how much of what was not read yet the kernel keeps for one connection, in bytes; Linux counts twice
-	// as much for its own overhead. By itself Linux lets that grow to 6 MiB for a server that sends fast, which a container
-	// is charged for, and a gateway that waits for room for an answer would hold it there.
+	// receiveBuffer is how much of what was not read yet the kernel keeps for one
+	// connection, in bytes; Linux counts twice as much for its own overhead. By itself
+	// Linux lets that grow to 6 MiB for a server that sends fast, which a container is
+	// charged for, and a gateway that waits for room for an answer would hold it there.
 	receiveBuffer = 128 << 10
 )
 
-// ErrProhibited is wrapped in the error of a request that needed a connection to an address which is not allowed.
+// ErrProhibited is wrapped in the error of a request that needed a connection to an
+// address which is not allowed.
 var ErrProhibited = errors.New("address not allowed")
 
 // Config of a client. The zero Config reaches public addresses only.
 type Config struct {
-	// PrivateAddresses allows loopback and private addresses too. Link-local addresses, those of metadata services and
-	// other special ones are never allowed.
+	// PrivateAddresses allows loopback and private addresses too. Link-local addresses,
+	// those of metadata services and other special ones are never allowed.
 	PrivateAddresses bool
 }
 
-// Client returns an HTTP client that checks every address it connects to. It does not follow redirects: the 3xx
-// response is the response, because its Location is the server's choice. It uses no proxy of the environment, keeps no
-// cookies, does not ask for compression, and connects within 2 s. Otherwise it has no timeout of its own: a request
-// ends with its context. It is safe for concurrent use.
+// Client returns an HTTP client that checks every address it connects to. It does not
+// follow redirects: the 3xx response is the response, because its Location is the
+// server's choice. It uses no proxy of the environment, keeps no cookies, does not ask
+// for compression, and connects within 2 s. Otherwise it has no timeout of its own: a
+// request ends with its context. It is safe for concurrent use.
 func Client(cfg Config) *http.Client {
 	return &http.Client{
 		Transport: newTransport(newDialer(cfg.PrivateAddresses, nil)),
@@ -63,9 +71,9 @@ func Client(cfg Config) *http.Client {
 	}
 }
 
-// Check tells, without connecting, whether a client of that config may connect to the address. If not, the error is
-// ErrProhibited. An IPv4 address that is written as IPv6 (::ffff:10.0.0.1) is judged as IPv4, since the operating
-// system connects to it as IPv4.
+// Check tells, without connecting, whether a client of that config may connect to the
+// address. If not, the error is ErrProhibited. An IPv4 address that is written as IPv6
+// (::ffff:10.0.0.1) is judged as IPv4, since the operating system connects to it as IPv4.
 func (c Config) Check(address netip.Addr) error {
 	address = address.Unmap()
 	network := "tcp4"
@@ -76,8 +84,9 @@ func (c Config) Check(address netip.Addr) error {
 	return check(guardian(c.PrivateAddresses), guardian(true), network, netip.AddrPortFrom(address, 443).String())
 }
 
-// newRest returns the transport of net/http for the requests that are not plain. Every field that it does not set is at
-// its zero value, which among others means that there is no proxy.
+// newRest returns the transport of net/http for the requests that are not plain. Every
+// field that it does not set is at its zero value, which among others means that there is
+// no proxy.
 func newRest(d *dialer) *http.Transport {
 	return &http.Transport{
 		DialContext:            d.DialContext,
@@ -95,9 +104,10 @@ func newRest(d *dialer) *http.Transport {
 // dialer opens connections to addresses that are allowed.
 type dialer struct{ inner net.Dialer }
 
-// newDialer returns a dialer that resolves names with resolver; nil means that of the system. ControlContext is called
-// for each address that a name resolves to, right before the connection to it. A check before that could be deceived by a
-// name that resolves to one address when it is checked and to another when it is connected to (DNS rebinding).
+// newDialer returns a dialer that resolves names with resolver; nil means that of the
+// system. ControlContext is called for each address that a name resolves to, right before
+// the connection to it. A check before that could be deceived by a name that resolves to
+// one address when it is checked and to another when it is connected to (DNS rebinding).
 func newDialer(private bool, resolver *net.Resolver) *dialer {
 	guard, relaxed := guardian(private), guardian(true)
 	return &dialer{inner: net.Dialer{
@@ -118,8 +128,9 @@ func (d *dialer) DialContext(ctx context.Context, network, address string) (net.
 	return c, err
 }
 
-// check returns an error unless guard lets a connection to the address through. relaxed is the guard that allows
-// private addresses: if it would, the error names the setting that is the cure.
+// check returns an error unless guard lets a connection to the address through. relaxed
+// is the guard that allows private addresses: if it would, the error names the setting
+// that is the cure.
 func check(guard, relaxed *ssrf.Guardian, network, address string) error {
 	target, err := netip.ParseAddrPort(address)
 	if err != nil || slices.Contains(metadata(), target.Addr().Unmap()) {
@@ -135,8 +146,9 @@ func check(guard, relaxed *ssrf.Guardian, network, address string) error {
 	return fmt.Errorf("%w: %w", ErrProhibited, err)
 }
 
-// guardian returns a guard that allows every address that anybody on the internet can reach. With private it also
-// allows those of this host and those of private networks (RFC 1918, RFC 4193).
+// guardian returns a guard that allows every address that anybody on the internet can
+// reach. With private it also allows those of this host and those of private networks
+// (RFC 1918, RFC 4193).
 func guardian(private bool) *ssrf.Guardian {
 	options := []ssrf.Option{ssrf.WithAnyPort()}
 	if private {
@@ -155,8 +167,9 @@ func guardian(private bool) *ssrf.Guardian {
 	return ssrf.New(options...)
 }
 
-// metadata lists the services that hand the credentials of a machine to whoever asks from it, and that lie in ranges
-// which are allowed otherwise. All other such services are at link-local or shared addresses, which are never allowed.
+// metadata lists the services that hand the credentials of a machine to whoever asks from
+// it, and that lie in ranges which are allowed otherwise. All other such services are at
+// link-local or shared addresses, which are never allowed.
 func metadata() []netip.Addr {
 	return []netip.Addr{
 		netip.MustParseAddr("168.63.129.16"), // Azure
@@ -165,8 +178,9 @@ func metadata() []netip.Addr {
 	}
 }
 
-// Connect opens a connection to an address, host:port, that the operator has named, or a server that the operator trusts.
-// It may be private. secure is nil for a connection without TLS; an empty ServerName means the host of the address.
+// Connect opens a connection to an address, host:port, that the operator has named, or a
+// server that the operator trusts. It may be private. secure is nil for a connection
+// without TLS; an empty ServerName means the host of the address.
 func Connect(ctx context.Context, address string, secure *tls.Config) (net.Conn, error) {
 	plain, err := newDialer(true, nil).DialContext(ctx, "tcp", address)
 	if err != nil || secure == nil {
@@ -187,8 +201,9 @@ func Connect(ctx context.Context, address string, secure *tls.Config) (net.Conn,
 	return c, nil
 }
 
-// Through returns a transport of plain HTTP/1.1 whose connections, which may be TLS, connect makes: it gets the host of the
-// URL, without a port, which need not be an address. It is for processes of this gateway that talk to each other.
+// Through returns a transport of plain HTTP/1.1 whose connections, which may be TLS,
+// connect makes: it gets the host of the URL, without a port, which need not be an
+// address. It is for processes of this gateway that talk to each other.
 func Through(connect func(ctx context.Context, host string) (net.Conn, error)) http.RoundTripper {
 	return &http.Transport{
 		DialTLSContext: func(ctx context.Context, _, address string) (net.Conn, error) {

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// sweepEvery is the time between two sweeps. So a connection that nobody uses is closed at the latest after idleTimeout
-// and a third.
+// sweepEvery is the time between two sweeps. So a connection that nobody uses is closed
+// at the latest after idleTimeout and a third.
 const sweepEvery = idleTimeout / 3
 
-// pool keeps idle connections. It hands out the one that was used last, so that those which are more than needed stay
-// unused and are closed after idleTimeout. It is safe for concurrent use, and closes connections without holding its
-// mutex.
+// pool keeps idle connections. It hands out the one that was used last, so that those
+// which are more than needed stay unused and are closed after idleTimeout. It is safe for
+// concurrent use, and closes connections without holding its mutex.
 type pool struct {
 	most int // per host
 
@@ -21,8 +21,8 @@ type pool struct {
 	sweeping bool               // a timer will call sweep; none runs while nothing is idle
 }
 
-// take returns an idle connection, nil if there is none. It may be one that the server has closed: begin finds that out.
-// Those that are too old it drops.
+// take returns an idle connection, nil if there is none. It may be one that the server
+// has closed: begin finds that out. Those that are too old it drops.
 func (p *pool) take(host string) *conn {
 	for {
 		c := p.pop(host)
@@ -48,14 +48,16 @@ func (p *pool) pop(host string) *conn {
 	return c
 }
 
-// put keeps a connection that its request is done with. It closes it if there are as many as may be kept.
+// put keeps a connection that its request is done with. It closes it if there are as many
+// as may be kept.
 func (p *pool) put(c *conn) {
 	if !p.push(c) {
 		c.cut()
 	}
 }
 
-// push adds a connection and starts the sweeping if need be. It returns false if there are as many as may be kept.
+// push adds a connection and starts the sweeping if need be. It returns false if there
+// are as many as may be kept.
 func (p *pool) push(c *conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,7 +73,8 @@ func (p *pool) push(c *conn) bool {
 	return true
 }
 
-// sweep closes what has been idle for too long. It is called by a timer, and sets the next one while anything is idle.
+// sweep closes what has been idle for too long. It is called by a timer, and sets the
+// next one while anything is idle.
 func (p *pool) sweep() {
 	p.drop(time.Now().Add(-idleTimeout))
 	p.mu.Lock()
@@ -93,7 +96,8 @@ func (p *pool) remove(then time.Time) []*conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var old []*conn
-	// Those of one host stand in the order in which they became idle, so the old ones are at the front.
+	// Those of one host stand in the order in which they became idle, so the old ones are
+	// at the front.
 	for host, conns := range p.conns {
 		n := 0
 		for n < len(conns) && !conns[n].since.After(then) {

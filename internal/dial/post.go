@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// Post is a POST request without its body, made once and sent as often as needed. It is safe for concurrent use.
+// Post is a POST request without its body, made once and sent as often as needed. It is
+// safe for concurrent use.
 type Post struct {
 	transport *transport
 	request   *http.Request // in whose place it stands; without a body and without a context
@@ -15,8 +16,9 @@ type Post struct {
 	old       *atomic.Bool  // net/http speaks HTTP/1.1 with this server over TLS; nil: the request goes without TLS
 }
 
-// NewPost returns a request that the client sends at less cost than by RoundTrip, which gives the same responses. It is
-// nil if the client is none of this package, or if the request is one that it leaves to net/http.
+// NewPost returns a request that the client sends at less cost than by RoundTrip, which
+// gives the same responses. It is nil if the client is none of this package, or if the
+// request is one that it leaves to net/http.
 func NewPost(client http.RoundTripper, target *url.URL, header http.Header) *Post {
 	t, ok := client.(*transport)
 	if !ok {
@@ -35,13 +37,15 @@ func NewPost(client http.RoundTripper, target *url.URL, header http.Header) *Pos
 	return p
 }
 
-// Send sends the request with a body, and waits for the response. If that is a usual answer, with the status 200 and JSON
-// of a known length up to 1 MiB, answer is its body. Otherwise answer is nil and other is the response, whose body the
-// caller closes. sent tells, beside an error, whether the server may have received the request. An error of room is
-// returned as it is; if ctx has ended, other errors are those of ctx.
+// Send sends the request with a body, and waits for the response. If that is a usual
+// answer, with the status 200 and JSON of a known length up to 1 MiB, answer is its body.
+// Otherwise answer is nil and other is the response, whose body the caller closes. sent
+// tells, beside an error, whether the server may have received the request. An error of
+// room is returned as it is; if ctx has ended, other errors are those of ctx.
 //
-// A body of more than 64 KiB is not sent like this, nor is a request over TLS before net/http has found out that the
-// server speaks HTTP/1.1, and no more than that: answer, other and err are nil, and nothing was sent.
+// A body of more than 64 KiB is not sent like this, nor is a request over TLS before
+// net/http has found out that the server speaks HTTP/1.1, and no more than that: answer,
+// other and err are nil, and nothing was sent.
 func (p *Post) Send(ctx context.Context, body []byte, room Room) (answer []byte, other *http.Response, sent bool, err error) {
 	if len(body) > maxSent || p.old != nil && !p.old.Load() {
 		return nil, nil, false, nil

@@ -10,15 +10,18 @@ import (
 	"sync/atomic"
 )
 
-// Own connections over TLS carry what was prepared (Post), and only to servers with which net/http has agreed on
-// HTTP/1.1: it costs about a third less then. Nothing is lost by that. With a server of HTTP/2 net/http goes on to share
-// one connection among many requests, which matters where hundreds of calls wait at the same time. So the first request
-// to a server always goes by net/http, and its response shows which of the two it is.
+// Own connections over TLS carry what was prepared (Post), and only to servers with which
+// net/http has agreed on HTTP/1.1: it costs about a third less then. Nothing is lost by
+// that. With a server of HTTP/2 net/http goes on to share one connection among many
+// requests, which matters where hundreds of calls wait at the same time. So the first
+// request to a server always goes by net/http, and its response shows which of the two it
+// is.
 
 // errHandshake is the error for a server that lets the handshake of TLS wait.
 var errHandshake = errors.New("TLS handshake took too long")
 
-// version returns whether net/http speaks HTTP/1.1 with a server over TLS, as far as is known, for learn to keep.
+// version returns whether net/http speaks HTTP/1.1 with a server over TLS, as far as is
+// known, for learn to keep.
 func (t *transport) version(host string) *atomic.Bool {
 	old, _ := t.versions.LoadOrStore(host, new(atomic.Bool))
 	return old.(*atomic.Bool)
@@ -31,7 +34,8 @@ func (t *transport) learn(host string, response *http.Response) {
 	}
 }
 
-// secure does the handshake on a new connection. cfg is that of net/http, so the server is verified in the same way.
+// secure does the handshake on a new connection. cfg is that of net/http, so the server
+// is verified in the same way.
 func (c *conn) secure(ctx context.Context, dialed net.Conn, cfg *tls.Config, name string) error {
 	limited, cancel := context.WithTimeoutCause(ctx, handshakeTimeout, errHandshake)
 	defer cancel()
@@ -47,8 +51,8 @@ func (c *conn) secure(ctx context.Context, dialed net.Conn, cfg *tls.Config, nam
 	return err
 }
 
-// bare returns the connection without TLS, for closing. TLS would first send an alert, and wait up to 5 s for a server
-// that reads nothing, beyond the end of the request.
+// bare returns the connection without TLS, for closing. TLS would first send an alert,
+// and wait up to 5 s for a server that reads nothing, beyond the end of the request.
 func (c *conn) bare() net.Conn {
 	if c.under == nil {
 		return c.Conn
@@ -56,8 +60,9 @@ func (c *conn) bare() net.Conn {
 	return c.under
 }
 
-// records is the connection under one of TLS. It knows whether what TLS has read ends with a record, and can keep TLS
-// from reading more: so it can be found out whether TLS has something that nobody asked for.
+// records is the connection under one of TLS. It knows whether what TLS has read ends
+// with a record, and can keep TLS from reading more: so it can be found out whether TLS
+// has something that nobody asked for.
 type records struct {
 	net.Conn
 	header  []byte // of the record that is being read, as far as it has come; it has headerSize bytes
@@ -65,7 +70,8 @@ type records struct {
 	stopped bool   // Read fails, and reads nothing
 }
 
-// headerSize is the size of the header of a record, which ends with the length of the rest.
+// headerSize is the size of the header of a record, which ends with the length of the
+// rest.
 // https://www.rfc-editor.org/rfc/rfc8446#section-5.1
 const headerSize = 5
 
@@ -96,7 +102,8 @@ func (r *records) follow(data []byte) {
 	}
 }
 
-// clean tells whether TLS has used all that it has read. It asks for a byte, and lets it read nothing for that.
+// clean tells whether TLS has used all that it has read. It asks for a byte, and lets it
+// read nothing for that.
 func (c *conn) clean() bool {
 	if c.under == nil {
 		return true

@@ -12,8 +12,8 @@ import (
 // canLook says that ask can look at a socket.
 const canLook = true
 
-// ask is called by RawConn.Read with the socket, and once more whenever it has returned false and there is something to
-// read. The order of what happens is what makes it right:
+// ask is called by RawConn.Read with the socket, and once more whenever it has returned
+// false and there is something to read. The order of what happens is what makes it right:
 //
 //	RawConn.Read  makes the poller forget what it knew of the socket
 //	look          nothing has come: the server has neither closed an idle connection nor sent anything. What it sent while
@@ -22,10 +22,11 @@ const canLook = true
 //	false         RawConn.Read waits. What comes after the look, the poller has noted, also while the request was written
 //	read          the first bytes of the response
 //
-// Without the look, nobody may wait before a read has found nothing: the poller tells of what comes, and not of what is
-// there. So the look costs no call of the system beyond those that every request needs. It cannot be left out either, not
-// even for a connection that was idle for a moment only: a server may close after each response, and a request that was
-// written must not be sent again.
+// Without the look, nobody may wait before a read has found nothing: the poller tells of
+// what comes, and not of what is there. So the look costs no call of the system beyond
+// those that every request needs. It cannot be left out either, not even for a connection
+// that was idle for a moment only: a server may close after each response, and a request
+// that was written must not be sent again.
 func (c *conn) ask(fd uintptr) (done bool) {
 	t := &c.turn
 	if t.out != nil {

@@ -2,7 +2,8 @@
 
 package dial
 
-// canLook says that a socket cannot be looked at here. So no connection is used a second time.
+// canLook says that a socket cannot be looked at here. So no connection is used a second
+// time.
 const canLook = false
 
 // ask is never called here.

@@ -13,9 +13,10 @@ import (
 	"time"
 )
 
-// maxSent is the largest body of a request, in bytes, that is written before the response is read. A server may refuse
-// a larger body before it has read all of it. Whoever is still writing then does not see the refusal; only net/http,
-// which reads at the same time, does.
+// maxSent is the largest body of a request, in bytes, that is written before the response
+// is read. A server may refuse a larger body before it has read all of it. Whoever is
+// still writing then does not see the refusal; only net/http, which reads at the same
+// time, does.
 const maxSent = 64 << 10
 
 // transport is an http.RoundTripper. It sends plain requests over connections of its own:
@@ -28,11 +29,13 @@ const maxSent = 64 << 10
 //	    │  └──── stale ────────────┘                                                        │      │
 //	    └──────────── pool.put ◀──────────────────────────── all was read, nothing is left ─┘      └──▶ closed
 //
-// The goroutine that sends a request writes and reads by itself. net/http keeps two goroutines for every connection
-// instead, and hands each request and response over to them; that time and memory is spared here.
+// The goroutine that sends a request writes and reads by itself. net/http keeps two
+// goroutines for every connection instead, and hands each request and response over to
+// them; that time and memory is spared here.
 //
-// It never sends a request twice, not even if the connection turns out to be dead, because a tool call may have had its
-// effect. So it looks whether an idle connection is alive before it uses one (step.go).
+// It never sends a request twice, not even if the connection turns out to be dead,
+// because a tool call may have had its effect. So it looks whether an idle connection is
+// alive before it uses one (step.go).
 type transport struct {
 	rest     *http.Transport // for requests that are not plain
 	dialer   *dialer         // checks addresses; rest has the same
@@ -67,14 +70,16 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, endedOr(r.Context(), err)
 }
 
-// CloseIdleConnections closes the connections that no request uses now. http.Client looks for a method of this name.
+// CloseIdleConnections closes the connections that no request uses now. http.Client looks
+// for a method of this name.
 func (t *transport) CloseIdleConnections() {
 	t.idle.drop(time.Now())
 	t.secured.drop(time.Now())
 	t.rest.CloseIdleConnections()
 }
 
-// roundTrip sends a plain request. The end of the request's context closes the connection, until the response is read.
+// roundTrip sends a plain request. The end of the request's context closes the
+// connection, until the response is read.
 func (t *transport) roundTrip(r *http.Request) (*http.Response, error) {
 	ctx := r.Context()
 	var body []byte
@@ -86,7 +91,8 @@ func (t *transport) roundTrip(r *http.Request) (*http.Response, error) {
 	}
 	head := appendHead(make([]byte, 0, 512), r)
 	m := message{head: head, method: r.Method, body: body}
-	// Callers learn by the trace whether the server may have received the request: if not, they may send it again.
+	// Callers learn by the trace whether the server may have received the request: if
+	// not, they may send it again.
 	if trace := httptrace.ContextClientTrace(ctx); trace != nil {
 		m.wrote = trace.WroteHeaders
 	}
@@ -97,9 +103,10 @@ func (t *transport) roundTrip(r *http.Request) (*http.Response, error) {
 	return c.respond(ctx, r)
 }
 
-// begin sends a request over an idle connection that is alive, or over a new one, and waits until the first bytes of the
-// response have come. From then on the connection is the caller's, who releases it. sent tells, beside an error, whether
-// the server may have received the request.
+// begin sends a request over an idle connection that is alive, or over a new one, and
+// waits until the first bytes of the response have come. From then on the connection is
+// the caller's, who releases it. sent tells, beside an error, whether the server may have
+// received the request.
 func (t *transport) begin(ctx context.Context, target *url.URL, m *message) (c *conn, sent bool, err error) {
 	if err = ctx.Err(); err != nil {
 		return nil, false, err
@@ -124,8 +131,8 @@ func (t *transport) begin(ctx context.Context, target *url.URL, m *message) (c *
 	}
 }
 
-// endedOr returns err, or in its place that of ctx if it has ended: the end of the context cuts the connection, so
-// whatever broke, this is why.
+// endedOr returns err, or in its place that of ctx if it has ended: the end of the
+// context cuts the connection, so whatever broke, this is why.
 func endedOr(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
@@ -154,8 +161,8 @@ func (t *transport) connect(ctx context.Context, target *url.URL) (*conn, error)
 	dialed, err := t.dialer.DialContext(ctx, "tcp", net.JoinHostPort(target.Hostname(), port))
 	if err != nil {
 		if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
-			// The dialer has a timer of its own for the deadline of ctx. It may fire before that of ctx, with another
-			// error.
+			// The dialer has a timer of its own for the deadline of ctx. It may fire
+			// before that of ctx, with another error.
 			err = context.DeadlineExceeded
 		}
 		return nil, err
@@ -175,16 +182,19 @@ func (t *transport) connect(ctx context.Context, target *url.URL) (*conn, error)
 	return c, nil
 }
 
-// plain tells whether transport may send a request by itself. It may if its body is in memory and not large, and everything in it is a valid part of a request: nothing in it can begin a header or a
-// request of its own. Methods and headers that lead to more than one response, or to something else than one, are not
-// plain either. net/http sends all others, or refuses them if they are not valid.
+// plain tells whether transport may send a request by itself. It may if its body is in
+// memory and not large, and everything in it is a valid part of a request: nothing in it
+// can begin a header or a request of its own. Methods and headers that lead to more than
+// one response, or to something else than one, are not plain either. net/http sends all
+// others, or refuses them if they are not valid.
 func plain(r *http.Request) bool {
 	u := r.URL
 	if u == nil || u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "" || !isHost(u.Host) || r.Host != "" && !isHost(r.Host) || !isText(u.RawQuery) ||
 		strings.ContainsAny(u.RawQuery, " \t") || r.Method != "" && !isToken(r.Method) || r.Method == http.MethodConnect {
 		return false
 	}
-	// A body in memory is known by GetBody, which http.NewRequest sets for the readers of bytes and strings.
+	// A body in memory is known by GetBody, which http.NewRequest sets for the readers of
+	// bytes and strings.
 	if r.Close || r.Trailer != nil || r.TransferEncoding != nil || hasBody(r) && (r.ContentLength <= 0 || r.ContentLength > maxSent || r.GetBody == nil) {
 		return false
 	}
@@ -208,8 +218,8 @@ func plain(r *http.Request) bool {
 // hasBody tells whether r has a body. Requests without one have nil or http.NoBody.
 func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
 
-// isHost tells whether s consists of what names, addresses and ports consist of. What is more unusual is left to
-// net/http.
+// isHost tells whether s consists of what names, addresses and ports consist of. What is
+// more unusual is left to net/http.
 func isHost(s string) bool { return consistsOf(s, "-._:[]") }
 
 // isToken tells whether s may be a method or the name of a header.

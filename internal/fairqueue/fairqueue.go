@@ -1,10 +1,12 @@
-// Package fairqueue answers: whose turn is it to keep a processor busy? Work that takes long, such as to check a large
-// value, needs one of a few slots, fewer than there are processors. So however much of it there is, a processor is left
-// for work that is short, which needs no slot and never waits here. The package does not know what the work is.
+// Package fairqueue answers: whose turn is it to keep a processor busy? Work that takes
+// long, such as to check a large value, needs one of a few slots, fewer than there are
+// processors. So however much of it there is, a processor is left for work that is short,
+// which needs no slot and never waits here. The package does not know what the work is.
 //
-// Those that wait are served by start-time fair queueing, a form of weighted fair queueing: each tenant has a virtual
-// time up to which it has been served, and the next slot goes to the tenant whose time is least. Within a tenant the
-// same decides among its users, and the work of one user is done in the order in which it came.
+// Those that wait are served by start-time fair queueing, a form of weighted fair
+// queueing: each tenant has a virtual time up to which it has been served, and the next
+// slot goes to the tenant whose time is least. Within a tenant the same decides among its
+// users, and the work of one user is done in the order in which it came.
 //
 //	slots     [ acme/ann ] [ globex/bob ]
 //	            ▲ the tenant that was served least
@@ -12,12 +14,13 @@
 //	            ▲ its user served least
 //	users     ann: ■ ■ ■  al: ■   bob: ■ ■       ida: ■
 //
-// What counts is for how long a slot was held, not how often, and not how much work is waiting: a tenant with a thousand
-// pieces of work is served in turn with one that has a single piece. A tenant that was idle has no claim from that time.
-// P. Goyal, H. M. Vin, H. Cheng: Start-time Fair Queueing, SIGCOMM 1996, https://doi.org/10.1145/248156.248171
+// What counts is for how long a slot was held, not how often, and not how much work is
+// waiting: a tenant with a thousand pieces of work is served in turn with one that has a
+// single piece. A tenant that was idle has no claim from that time. P. Goyal, H. M. Vin,
+// H. Cheng: Start-time Fair Queueing, SIGCOMM 1996, https://doi.org/10.1145/248156.248171
 //
-// Whoever holds a slot must not wait for anything, least of all for another slot: with all slots held that way, nobody
-// would ever go on.
+// Whoever holds a slot must not wait for anything, least of all for another slot: with
+// all slots held that way, nobody would ever go on.
 package fairqueue
 
 import (
@@ -33,7 +36,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// Small is the least estimate of work that needs a slot. Below it, waiting would cost more than it protects.
+// Small is the least estimate of work that needs a slot. Below it, waiting would cost
+// more than it protects.
 const Small = 250 * time.Microsecond
 
 const (
@@ -41,7 +45,8 @@ const (
 	maxWait    = 10 * time.Second // of one piece of work
 )
 
-// Errors of Enter. Each names who could make room by itself, as those of package share do.
+// Errors of Enter. Each names who could make room by itself, as those of package share
+// do.
 var (
 	ErrUser   = errors.New("too much work of the user waits")
 	ErrTenant = errors.New("too much work of the tenant waits")
@@ -59,7 +64,8 @@ type Queue struct {
 	tenants group
 }
 
-// New returns a queue with that many slots; zero or less means one for each processor but one, and one at least.
+// New returns a queue with that many slots; zero or less means one for each processor but
+// one, and one at least.
 func New(slots int) *Queue {
 	if slots <= 0 {
 		slots = max(runtime.GOMAXPROCS(0)-1, 1)
@@ -77,12 +83,15 @@ type turn struct {
 	left         bool
 }
 
-// Enter waits until the user has a slot for work that takes about as long as estimate. leave gives the slot back, and
-// must be called as soon as the work is done; further calls do nothing. For work that is small, Enter returns at once
-// and takes nothing. The estimate only bridges the time until leave is called, then the time that the work took counts.
+// Enter waits until the user has a slot for work that takes about as long as estimate.
+// leave gives the slot back, and must be called as soon as the work is done; further
+// calls do nothing. For work that is small, Enter returns at once and takes nothing. The
+// estimate only bridges the time until leave is called, then the time that the work took
+// counts.
 //
-// The error is that of ctx when it ends while there is no slot, ErrUser, ErrTenant or ErrTotal when too much waits
-// already, and ErrTotal when the wait lasted too long. Then leave is nil.
+// The error is that of ctx when it ends while there is no slot, ErrUser, ErrTenant or
+// ErrTotal when too much waits already, and ErrTotal when the wait lasted too long. Then
+// leave is nil.
 func (q *Queue) Enter(ctx context.Context, u share.User, estimate time.Duration) (leave func(), err error) {
 	if estimate < Small {
 		return nothing, nil
@@ -100,9 +109,10 @@ func (q *Queue) Enter(ctx context.Context, u share.User, estimate time.Duration)
 	return q.await(ctx, t)
 }
 
-// Finish is Enter for the rest of something that has begun, of which everything else would be in vain if it were refused
-// now. It takes no place among those that wait, because that something has a place of its own elsewhere, and waits as
-// long as ctx lasts. With a nil Queue it never waits.
+// Finish is Enter for the rest of something that has begun, of which everything else
+// would be in vain if it were refused now. It takes no place among those that wait,
+// because that something has a place of its own elsewhere, and waits as long as ctx
+// lasts. With a nil Queue it never waits.
 func (q *Queue) Finish(ctx context.Context, u share.User, estimate time.Duration) (leave func(), err error) {
 	if q == nil || estimate < Small {
 		return nothing, nil
@@ -131,8 +141,9 @@ func (q *Queue) await(ctx context.Context, t *turn) (leave func(), err error) {
 
 func nothing() {}
 
-// line gives a turn to the user: with a slot if one is free, otherwise in the line. There it takes one of the places,
-// which the caller must give back; with nil there is no bound on them.
+// line gives a turn to the user: with a slot if one is free, otherwise in the line. There
+// it takes one of the places, which the caller must give back; with nil there is no bound
+// on them.
 func (q *Queue) line(u share.User, estimate time.Duration, places *share.Budget) (*turn, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -212,7 +223,8 @@ func (q *Queue) Busy() int {
 	return q.busy
 }
 
-// Waiting returns how many pieces of work wait, by tenant. A tenant without any is not in it.
+// Waiting returns how many pieces of work wait, by tenant. A tenant without any is not in
+// it.
 func (q *Queue) Waiting() map[string]int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// flow is what one tenant, or one user of a tenant, has of the work. Virtual time is a sum of times for which slots were
-// held, and means something only within one group.
+// flow is what one tenant, or one user of a tenant, has of the work. Virtual time is a
+// sum of times for which slots were held, and means something only within one group.
 type flow struct {
 	key     share.User
 	served  time.Duration // the virtual time up to which it has been served
@@ -18,7 +18,8 @@ type flow struct {
 	line    []*turn       // of a user: its turns that wait, the first come first
 }
 
-// finish notes that a turn of the flow has ended that took so much longer than was estimated.
+// finish notes that a turn of the flow has ended that took so much longer than was
+// estimated.
 func (f *flow) finish(beyond time.Duration) {
 	f.serving--
 	f.served += beyond
@@ -46,7 +47,8 @@ func (g *group) isWaiting() bool {
 	return slices.ContainsFunc(g.flows, func(f *flow) bool { return f.waiting > 0 })
 }
 
-// next returns, of the flows that wait, the one whose turn would begin first in virtual time. One of them must wait.
+// next returns, of the flows that wait, the one whose turn would begin first in virtual
+// time. One of them must wait.
 func (g *group) next() *flow {
 	var first *flow
 	for _, f := range g.flows {
@@ -57,7 +59,8 @@ func (g *group) next() *flow {
 	return first
 }
 
-// start returns the virtual time at which a turn of f would begin now. To have been idle earns nothing.
+// start returns the virtual time at which a turn of f would begin now. To have been idle
+// earns nothing.
 func (g *group) start(f *flow) time.Duration { return max(f.served, g.clock) }
 
 // serve notes that a turn of f that waited gets a slot.
@@ -70,7 +73,8 @@ func (g *group) serve(f *flow, estimate time.Duration) {
 	g.flows = append(slices.Delete(g.flows, i, i+1), f)
 }
 
-// forget drops flows that have no turn and nothing to make up for. When nothing is left to do, that is all of them.
+// forget drops flows that have no turn and nothing to make up for. When nothing is left
+// to do, that is all of them.
 func (g *group) forget() {
 	idle := !slices.ContainsFunc(g.flows, func(f *flow) bool { return f.waiting+f.serving > 0 })
 	g.flows = slices.DeleteFunc(g.flows, func(f *flow) bool {

@@ -10,18 +10,19 @@ import (
 // Swift is how many bytes of each message are not held up.
 const Swift = 1 << 20
 
-// How fast large messages go through the gateway, in bytes for each slot. A processor copies many times as many: about a
-// tenth of one is used like this.
+// How fast large messages go through the gateway, in bytes for each slot. A processor
+// copies many times as many: about a tenth of one is used like this.
 const (
 	paceOf  = 256 << 20 // a second, of all large messages together
 	burstOf = 1 << 20   // at once, after a rest
 	piece   = 128 << 10 // of one wait
 )
 
-// Pace waits until so many more bytes of something large may be copied, or ctx ends. Without a pace, whoever reads from
-// a peer that sends faster than it is read is ready to go on at any time. A few of them keep all processors busy, and
-// the Go runtime asks the network who else is ready only when nobody is left who is ready already, or after 10 ms: at
-// each step of a small call, that is. With a nil Queue it never waits.
+// Pace waits until so many more bytes of something large may be copied, or ctx ends.
+// Without a pace, whoever reads from a peer that sends faster than it is read is ready to
+// go on at any time. A few of them keep all processors busy, and the Go runtime asks the
+// network who else is ready only when nobody is left who is ready already, or after 10
+// ms: at each step of a small call, that is. With a nil Queue it never waits.
 func (q *Queue) Pace(ctx context.Context, bytes int) {
 	for q != nil && bytes > 0 {
 		n := min(bytes, piece)
@@ -32,8 +33,8 @@ func (q *Queue) Pace(ctx context.Context, bytes int) {
 	}
 }
 
-// Paced returns body, of which what is large is read at the pace of the queue as long as ctx lasts. It is read by one
-// goroutine at a time. With a nil Queue it is body.
+// Paced returns body, of which what is large is read at the pace of the queue as long as
+// ctx lasts. It is read by one goroutine at a time. With a nil Queue it is body.
 func (q *Queue) Paced(ctx context.Context, body io.ReadCloser) io.ReadCloser {
 	if q == nil {
 		return body

@@ -1,6 +1,6 @@
-// Package lifetime answers: until when may a call go on, and why does it end? Its Context does the work of
-// context.WithCancelCause or context.WithTimeout, but costs a call nothing as long as nobody waits for its end. It knows
-// nothing of calls.
+// Package lifetime answers: until when may a call go on, and why does it end? Its Context
+// does the work of context.WithCancelCause or context.WithTimeout, but costs a call
+// nothing as long as nobody waits for its end. It knows nothing of calls.
 package lifetime
 
 import (
@@ -9,16 +9,17 @@ import (
 	"time"
 )
 
-// Context is a context that ends with its parent, when End is called, or when its time is over. Nearly every call is
-// answered before anybody waits for its end, so what such a wait needs, which is a channel, a timer and an entry with
-// the parent, is made at the first call of Done:
+// Context is a context that ends with its parent, when End is called, or when its time is
+// over. Nearly every call is answered before anybody waits for its end, so what such a
+// wait needs, which is a channel, a timer and an entry with the parent, is made at the
+// first call of Done:
 //
 //	Begin ──▶ bare ──Done, End, or a look after the end──▶ armed: a context of the standard library does everything
 //	            │                                            │
 //	            └───────────────────Close────────────────────┴──▶ over
 //
-// A bare Context is told of its end by nobody, but whoever looks with Err sees it at once. It is safe for concurrent use
-// after Begin. The zero Context is for Begin.
+// A bare Context is told of its end by nobody, but whoever looks with Err sees it at
+// once. It is safe for concurrent use after Begin. The zero Context is for Begin.
 type Context struct {
 	parent   context.Context //nolint:containedctx // the Context is a context itself
 	deadline time.Time       // of its own; zero: none
@@ -32,14 +33,14 @@ type Context struct {
 
 var _ context.Context = (*Context)(nil)
 
-// Begin begins a Context that ends with its parent, and at the deadline unless that is zero. c is new. Whoever calls
-// Begin calls Close in the end.
+// Begin begins a Context that ends with its parent, and at the deadline unless that is
+// zero. c is new. Whoever calls Begin calls Close in the end.
 func (c *Context) Begin(parent context.Context, deadline time.Time) {
 	c.parent, c.deadline = parent, deadline
 }
 
-// End ends the Context. cause is what context.Cause returns from then on, unless it has ended before; nil stands for
-// context.Canceled.
+// End ends the Context. cause is what context.Cause returns from then on, unless it has
+// ended before; nil stands for context.Canceled.
 func (c *Context) End(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,7 +48,8 @@ func (c *Context) End(cause error) {
 	c.end(cause)
 }
 
-// Close ends the Context and gives back what it holds. It is called when the call is over.
+// Close ends the Context and gives back what it holds. It is called when the call is
+// over.
 func (c *Context) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,8 +111,8 @@ func (c *Context) Err() error {
 	return c.armed.Err()
 }
 
-// Value implements context.Context. Package context asks for keys of its own, so that what is made from an armed Context
-// hangs on armed without a goroutine between the two.
+// Value implements context.Context. Package context asks for keys of its own, so that
+// what is made from an armed Context hangs on armed without a goroutine between the two.
 func (c *Context) Value(key any) any {
 	c.mu.Lock()
 	armed := c.armed

@@ -1,8 +1,9 @@
 package mcp
 
-// CapabilitiesOf returns what a client can be asked, out of what it declared in a revision. The result has one
-// canonical form, which is the modern one: elicitation with form and url, sampling with context and tools, roots. All
-// else is left out. So the rest of the gateway need not know what a revision let clients declare, and two clients that
+// CapabilitiesOf returns what a client can be asked, out of what it declared in a
+// revision. The result has one canonical form, which is the modern one: elicitation with
+// form and url, sampling with context and tools, roots. All else is left out. So the rest
+// of the gateway need not know what a revision let clients declare, and two clients that
 // can be asked the same have the same text and can share what is kept by it.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic#capabilities
 func CapabilitiesOf(revision string, declared Object) Object {
@@ -42,8 +43,9 @@ const (
 	asksAll = 1 << iota
 )
 
-// canonical has the form of CapabilitiesOf for each combination of bits. It is made once, because modern clients declare
-// their capabilities with every request. It is never changed.
+// canonical has the form of CapabilitiesOf for each combination of bits. It is made once,
+// because modern clients declare their capabilities with every request. It is never
+// changed.
 var canonical = func() (forms [asksAll]Object) {
 	for asks := range forms {
 		part := func(bit int) RawJSON {
@@ -65,15 +67,17 @@ var canonical = func() (forms [asksAll]Object) {
 	return forms
 }()
 
-// CanBeAsked tells whether a client can be asked the question of a server, which is a request of that method with these
-// params. capabilities are those of the client in canonical form.
+// CanBeAsked tells whether a client can be asked the question of a server, which is a
+// request of that method with these params. capabilities are those of the client in
+// canonical form.
 func CanBeAsked(capabilities Object, method string, params Object) bool {
 	name, part, ok := neededFor(method, params)
 	return ok && capabilities.Has(name) && (part == "" || capabilities.Object(name).Has(part))
 }
 
-// WithNeeded returns capabilities, in canonical form, together with the one that a client needs to be asked the
-// question. ok is false if the protocol has no such question; then capabilities are returned as they are.
+// WithNeeded returns capabilities, in canonical form, together with the one that a client
+// needs to be asked the question. ok is false if the protocol has no such question; then
+// capabilities are returned as they are.
 func WithNeeded(capabilities Object, method string, params Object) (needed Object, ok bool) {
 	name, part, ok := neededFor(method, params)
 	if !ok {
@@ -86,8 +90,8 @@ func WithNeeded(capabilities Object, method string, params Object) (needed Objec
 	return capabilities.With(name, whole.JSON()), true
 }
 
-// neededFor returns the capability that a client needs for a question, and which part of it; part is "" when any client
-// with the capability can be asked.
+// neededFor returns the capability that a client needs for a question, and which part of
+// it; part is "" when any client with the capability can be asked.
 func neededFor(method string, params Object) (name, part string, ok bool) {
 	switch method {
 	case MethodElicit:

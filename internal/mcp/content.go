@@ -10,7 +10,8 @@ func TextResult(text string) Object {
 	return NewObject(Member{"content", Array([]RawJSON{TextBlock(text)})})
 }
 
-// ToolError returns the result of a tool that failed. It is a result and no JSON-RPC error, because the model reads it:
-// the text says what was wrong, and what to do instead.
+// ToolError returns the result of a tool that failed. It is a result and no JSON-RPC
+// error, because the model reads it: the text says what was wrong, and what to do
+// instead.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/tools#error-handling
 func ToolError(text string) Object { return TextResult(text).With("isError", Bool(true)) }

@@ -20,41 +20,45 @@ const (
 	CodeUnsupportedVersion = -32022
 )
 
-// Codes of this gateway. They lie outside -32768 … -32000, which JSON-RPC reserves, and read like the HTTP status that
-// goes with them.
+// Codes of this gateway. They lie outside -32768 … -32000, which JSON-RPC reserves, and
+// read like the HTTP status that goes with them.
 const (
 	CodeForbidden   = 403
 	CodeLimited     = 429
 	CodeUnavailable = 503
 )
 
-// Error is a JSON-RPC error. Everything in it is told to the client, so nothing internal may stand in it. Its methods
-// return changed copies: an Error may be shared and is never changed.
+// Error is a JSON-RPC error. Everything in it is told to the client, so nothing internal
+// may stand in it. Its methods return changed copies: an Error may be shared and is never
+// changed.
 type Error struct {
 	Code    int
 	Message string
 	Data    RawJSON // any JSON value; nil: none
-	// RetryAfter says when the client may try again; zero: not said. After tells it in data.retryAfterMs as well, and
-	// the HTTP server in the header Retry-After.
+	// RetryAfter says when the client may try again; zero: not said. After tells it in
+	// data.retryAfterMs as well, and the HTTP server in the header Retry-After.
 	RetryAfter time.Duration
 }
 
 // Error implements error, for logs.
 func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
-// Errorf returns an error whose whole text is told to the client, so no argument may hold anything internal.
+// Errorf returns an error whose whole text is told to the client, so no argument may hold
+// anything internal.
 func Errorf(code int, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Stable returns an error of this gateway with a stable code such as DB-LIMIT-TENANT in its data. Programs can go by a
-// stable code: messages may change, and one code stands for many reasons.
+// Stable returns an error of this gateway with a stable code such as DB-LIMIT-TENANT in
+// its data. Programs can go by a stable code: messages may change, and one code stands
+// for many reasons.
 func Stable(code int, stable, message string) *Error {
 	return &Error{Code: code, Message: message, Data: NewObject(Member{"code", String(stable)}).JSON()}
 }
 
-// stableCodes are the stable codes of those errors that have a code of the protocol and no finer reason. They stand in
-// this file so that whoever adds a code above also sees them. The map is never changed.
+// stableCodes are the stable codes of those errors that have a code of the protocol and
+// no finer reason. They stand in this file so that whoever adds a code above also sees
+// them. The map is never changed.
 var stableCodes = map[int]string{
 	CodeParse:              "DB-PARSE",
 	CodeInvalidRequest:     "DB-REQUEST",
@@ -64,8 +68,8 @@ var stableCodes = map[int]string{
 	CodeUnsupportedVersion: "DB-REVISION",
 }
 
-// WithStable returns e with the stable code that goes with its code, or DB-INTERNAL if none does. It takes the place of
-// a stable code that e has.
+// WithStable returns e with the stable code that goes with its code, or DB-INTERNAL if
+// none does. It takes the place of a stable code that e has.
 func (e *Error) WithStable() *Error {
 	stable := stableCodes[e.Code]
 	if stable == "" {
@@ -84,8 +88,8 @@ func (e *Error) StableCode() string {
 	return data.Text("code")
 }
 
-// After returns e with the time after which the client may try again. It says at least a millisecond, since zero would
-// mean that nothing is said.
+// After returns e with the time after which the client may try again. It says at least a
+// millisecond, since zero would mean that nothing is said.
 func (e *Error) After(d time.Duration) *Error {
 	d = max(d, time.Millisecond)
 	data, _ := ObjectOf(e.Data)
@@ -95,8 +99,9 @@ func (e *Error) After(d time.Duration) *Error {
 	}
 }
 
-// OfRequest returns e with the id of the HTTP request that it answers, by which an operator finds the request in the
-// records. Data that is no object has no place for the id and stays as it is; only an upstream sends such.
+// OfRequest returns e with the id of the HTTP request that it answers, by which an
+// operator finds the request in the records. Data that is no object has no place for the
+// id and stays as it is; only an upstream sends such.
 func (e *Error) OfRequest(id string) *Error {
 	data, ok := ObjectOf(e.Data)
 	if !ok && e.Data != nil {
@@ -108,7 +113,8 @@ func (e *Error) OfRequest(id string) *Error {
 	}
 }
 
-// Object returns e as the error member of a response. RetryAfter is not part of it: see After.
+// Object returns e as the error member of a response. RetryAfter is not part of it: see
+// After.
 func (e *Error) Object() Object {
 	o := NewObject(Member{"code", Int(int64(e.Code))}, Member{"message", String(e.Message)})
 	if e.Data != nil {

@@ -12,8 +12,9 @@ const (
 	sentinelEnd   = "?="
 )
 
-// EncodeHeader returns text as the value of an Mcp-* header: unchanged if it gets through a header unchanged, otherwise
-// encoded as Base64 between sentinels. Text that looks encoded itself is encoded, or it would be decoded by its reader.
+// EncodeHeader returns text as the value of an Mcp-* header: unchanged if it gets through
+// a header unchanged, otherwise encoded as Base64 between sentinels. Text that looks
+// encoded itself is encoded, or it would be decoded by its reader.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 func EncodeHeader(text string) string {
 	if plainHeader(text) && !isSentinel(text) {
@@ -22,7 +23,8 @@ func EncodeHeader(text string) string {
 	return sentinelStart + base64.StdEncoding.EncodeToString([]byte(text)) + sentinelEnd
 }
 
-// DecodeHeader returns the text that an Mcp-* header carries. ok is false if the value is not valid.
+// DecodeHeader returns the text that an Mcp-* header carries. ok is false if the value is
+// not valid.
 func DecodeHeader(value string) (text string, ok bool) {
 	value = strings.Trim(value, " \t")
 	if !plainHeader(value) {
@@ -41,7 +43,8 @@ func isSentinel(value string) bool {
 		strings.HasPrefix(value, sentinelStart) && strings.HasSuffix(value, sentinelEnd)
 }
 
-// plainHeader tells whether text gets through a header unchanged: visible ASCII, with spaces only inside.
+// plainHeader tells whether text gets through a header unchanged: visible ASCII, with
+// spaces only inside.
 func plainHeader(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c < 0x20 || c > 0x7E {

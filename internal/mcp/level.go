@@ -2,12 +2,13 @@ package mcp
 
 import "slices"
 
-// Level is how grave a log message is; a higher one is graver. The zero Level is no level: a client that asked for none
-// gets no log messages.
+// Level is how grave a log message is; a higher one is graver. The zero Level is no
+// level: a client that asked for none gets no log messages.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging#log-levels
 type Level int
 
-// levels are the names of the levels, beginning with the least grave. It is never changed.
+// levels are the names of the levels, beginning with the least grave. It is never
+// changed.
 var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
 // LevelOf returns the level with that name. ok is false if there is none.
@@ -24,8 +25,8 @@ func (l Level) String() string {
 	return levels[l-1]
 }
 
-// Wants tells whether a client that asked for l gets a message whose level has that name. It gets those of l and all
-// graver ones.
+// Wants tells whether a client that asked for l gets a message whose level has that name.
+// It gets those of l and all graver ones.
 func (l Level) Wants(name string) bool {
 	level, ok := LevelOf(name)
 	return ok && l > 0 && level >= l

@@ -1,19 +1,22 @@
-// Package mcp holds the words of the Model Context Protocol, so that every other package writes them in one way:
-// messages, revisions, methods, headers, codes. It answers: what does this message say, and is it well formed? It
-// deliberately does not know how a message travels, who may send it or what is done with it.
+// Package mcp holds the words of the Model Context Protocol, so that every other package
+// writes them in one way: messages, revisions, methods, headers, codes. It answers: what
+// does this message say, and is it well formed? It deliberately does not know how a
+// message travels, who may send it or what is done with it.
 //
-// mcp.go lists names, and method.go says in one table what each method is. message.go reads and writes JSON-RPC
-// messages, object.go has the JSON objects that they consist of, and error.go errors and their codes. header.go,
-// level.go, content.go, capability.go and task.go have one matter of the protocol each.
+// mcp.go lists names, and method.go says in one table what each method is. message.go
+// reads and writes JSON-RPC messages, object.go has the JSON objects that they consist
+// of, and error.go errors and their codes. header.go, level.go, content.go, capability.go
+// and task.go have one matter of the protocol each.
 //
-// All that is read from outside passes strictjson.Check first, in ParseRaw. Links name the revision that they are
-// about.
+// All that is read from outside passes strictjson.Check first, in ParseRaw. Links name
+// the revision that they are about.
 package mcp
 
 import "slices"
 
-// Era is one of the two halves of the protocol's history. Only the code that talks to clients (server) and to servers
-// (registry/upstream) deals with eras; what is between them is the same for both.
+// Era is one of the two halves of the protocol's history. Only the code that talks to
+// clients (server) and to servers (registry/upstream) deals with eras; what is between
+// them is the same for both.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 type Era int
 
@@ -23,8 +26,8 @@ const (
 	Modern                // every request carries its own metadata: 2026-07-28 …
 )
 
-// Revisions of the protocol are dates as text, so that the order of texts is that of time: code compares them with <
-// and >=.
+// Revisions of the protocol are dates as text, so that the order of texts is that of
+// time: code compares them with < and >=.
 const (
 	Revision2024 = "2024-11-05"
 	Revision2503 = "2025-03-26"
@@ -36,7 +39,8 @@ const (
 	LatestModern = Revision2607
 )
 
-// Revisions returns every revision that the gateway serves, newest first. The slice is the caller's.
+// Revisions returns every revision that the gateway serves, newest first. The slice is
+// the caller's.
 func Revisions() []string {
 	return []string{Revision2607, Revision2511, Revision2506, Revision2503, Revision2024}
 }
@@ -52,7 +56,8 @@ func EraOf(revision string) Era {
 	return 0
 }
 
-// Methods of requests, from clients and then from servers, and of notifications. Those of tasks are in task.go.
+// Methods of requests, from clients and then from servers, and of notifications. Those of
+// tasks are in task.go.
 const (
 	MethodInitialize    = "initialize"
 	MethodPing          = "ping"
@@ -84,7 +89,8 @@ const (
 	NotifyAcknowledged     = "notifications/subscriptions/acknowledged"
 )
 
-// Members of _meta, which are names for what travels beside the params of a request and beside a result.
+// Members of _meta, which are names for what travels beside the params of a request and
+// beside a result.
 const (
 	MetaProgressToken      = "progressToken"
 	MetaProtocolVersion    = "io.modelcontextprotocol/protocolVersion"
@@ -95,7 +101,8 @@ const (
 	MetaSubscriptionID     = "io.modelcontextprotocol/subscriptionId"
 )
 
-// HTTP headers, in the canonical spelling of net/http, so that they can be used as keys of an http.Header.
+// HTTP headers, in the canonical spelling of net/http, so that they can be used as keys
+// of an http.Header.
 const (
 	HeaderProtocolVersion = "Mcp-Protocol-Version"
 	HeaderSessionID       = "Mcp-Session-Id"

@@ -8,16 +8,17 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// MaxID is the longest id of a request, in bytes of its JSON text. The gateway keeps ids and sends them back, so they
-// need a bound.
+// MaxID is the longest id of a request, in bytes of its JSON text. The gateway keeps ids
+// and sends them back, so they need a bound.
 const MaxID = 130
 
-// ID is the id of a request as its exact JSON text: a string with its quotation marks, or an integer. It is sent back
-// byte for byte, so 1 and "1" stay two ids. "" means that there is none: the message is a notification, or its id could
-// not be read.
+// ID is the id of a request as its exact JSON text: a string with its quotation marks, or
+// an integer. It is sent back byte for byte, so 1 and "1" stay two ids. "" means that
+// there is none: the message is a notification, or its id could not be read.
 type ID string
 
-// Message is one JSON-RPC message of either direction. It is exactly one of these three, by which fields are set:
+// Message is one JSON-RPC message of either direction. It is exactly one of these three,
+// by which fields are set:
 //
 //	request       ID and Method
 //	notification  Method
@@ -43,13 +44,14 @@ func (m *Message) IsRequest() bool { return m.Method != "" && m.ID != "" }
 // IsNotification tells whether m is a notification.
 func (m *Message) IsNotification() bool { return m.Method != "" && m.ID == "" }
 
-// IsResponse tells whether m is a response. The message that Decode returns beside an error looks like one, so look at
-// the error first.
+// IsResponse tells whether m is a response. The message that Decode returns beside an
+// error looks like one, so look at the error first.
 func (m *Message) IsResponse() bool { return m.Method == "" }
 
-// Decode reads one message, which may come from anyone. Errors are *Error with CodeParse, CodeInvalidRequest or
-// CodeInvalidParams, and may be told to the sender. The message beside an error holds the id if that could be read, so
-// that the error can be sent as the response to it. The message aliases data.
+// Decode reads one message, which may come from anyone. Errors are *Error with CodeParse,
+// CodeInvalidRequest or CodeInvalidParams, and may be told to the sender. The message
+// beside an error holds the id if that could be read, so that the error can be sent as
+// the response to it. The message aliases data.
 func Decode(data []byte) (*Message, error) {
 	raw, err := ParseRaw(data)
 	if err != nil {
@@ -58,7 +60,8 @@ func Decode(data []byte) (*Message, error) {
 	return DecodeRaw(raw)
 }
 
-// call is a request or notification with room for the members of a usual one, so that it is one piece of memory.
+// call is a request or notification with room for the members of a usual one, so that it
+// is one piece of memory.
 type call struct {
 	Message
 
@@ -110,7 +113,8 @@ func (m *Message) readEnvelope(envelope Object) error {
 	return nil
 }
 
-// read reads a request or a notification. Its Method is set last, so a message with an error has none.
+// read reads a request or a notification. Its Method is set last, so a message with an
+// error has none.
 func (c *call) read(envelope Object, method RawJSON) error {
 	name, ok := methodIn(method)
 	if !ok || name == "" || len(name) > 128 {
@@ -140,8 +144,8 @@ func (c *call) read(envelope Object, method RawJSON) error {
 	return nil
 }
 
-// methodIn returns the text of a method, and false if it is not a string. It copies only names that the protocol does
-// not have.
+// methodIn returns the text of a method, and false if it is not a string. It copies only
+// names that the protocol does not have.
 func methodIn(raw RawJSON) (string, bool) {
 	if len(raw) > 2 {
 		if known, ok := methods[string(raw[1:len(raw)-1])]; ok {
@@ -173,8 +177,9 @@ func (m *Message) readAnswer(envelope Object) error {
 	return nil
 }
 
-// validID tells whether id may name a request: a string, or an integer below 2^53, which every parser reads exactly. A
-// parser that keeps numbers as floats would give two larger ids the same value.
+// validID tells whether id may name a request: a string, or an integer below 2^53, which
+// every parser reads exactly. A parser that keeps numbers as floats would give two larger
+// ids the same value.
 func validID(id RawJSON) bool {
 	if len(id) > MaxID {
 		return false
@@ -186,8 +191,9 @@ func validID(id RawJSON) bool {
 	return ok && n > -1<<53 && n < 1<<53
 }
 
-// spelling returns the right spelling of the name that has this folded form (see strictjson.Fold), if it is one of
-// those that mean something in a message, in params or in _meta. For other names it is "".
+// spelling returns the right spelling of the name that has this folded form (see
+// strictjson.Fold), if it is one of those that mean something in a message, in params or
+// in _meta. For other names it is "".
 func spelling(folded string) string {
 	switch folded {
 	case "jsonrpc", "id", "method", "params", "result", "error",
@@ -217,13 +223,14 @@ func spelling(folded string) string {
 	return ""
 }
 
-// maxTwin is the longest name, in bytes, that can fold to one of those of spelling. The longest of those has 42
-// characters, a character has at most 4 bytes, and no two characters fold to one of ASCII. Longer names need not be
-// folded.
+// maxTwin is the longest name, in bytes, that can fold to one of those of spelling. The
+// longest of those has 42 characters, a character has at most 4 bytes, and no two
+// characters fold to one of ASCII. Longer names need not be folded.
 const maxTwin = 42 * 4
 
-// twin returns the known name that a member of o imitates: spelt differently, but the same to a lenient parser. Such a
-// member could make the server behind the gateway read another method or tool than the gateway has checked.
+// twin returns the known name that a member of o imitates: spelt differently, but the
+// same to a lenient parser. Such a member could make the server behind the gateway read
+// another method or tool than the gateway has checked.
 func twin(o Object) (string, bool) {
 	for i := range o.members {
 		name := o.members[i].Name
@@ -232,7 +239,8 @@ func twin(o Object) (string, bool) {
 			MetaProgressToken, MetaProtocolVersion, MetaClientInfo, MetaClientCapabilities:
 			continue // they are in nearly every message, right as they are, and names are slow to fold
 		}
-		// What follows a NUL does not count, so a long name may still fold to a short one.
+		// What follows a NUL does not count, so a long name may still fold to a short
+		// one.
 		if end := strings.IndexByte(name, 0); len(name) > maxTwin && (end < 0 || end > maxTwin) {
 			continue
 		}
@@ -243,7 +251,8 @@ func twin(o Object) (string, bool) {
 	return "", false
 }
 
-// AppendRequest appends a request to dst or, if id is "", a notification. Empty params are left out.
+// AppendRequest appends a request to dst or, if id is "", a notification. Empty params
+// are left out.
 func AppendRequest(dst []byte, id ID, method string, params Object) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0"`...)
 	if id != "" {
@@ -264,9 +273,9 @@ func AppendResult(dst []byte, id ID, result Object) []byte {
 	return append(dst, '}')
 }
 
-// SplitResult returns the response that AppendResult would append, in three parts: what comes before the value of a
-// member of the result, that value itself, which is not copied, and what follows. If the result has no such member, all
-// is in head.
+// SplitResult returns the response that AppendResult would append, in three parts: what
+// comes before the value of a member of the result, that value itself, which is not
+// copied, and what follows. If the result has no such member, all is in head.
 func SplitResult(id ID, result Object, member string) (head []byte, value RawJSON, tail []byte) {
 	value = result.Value(member)
 	text := make([]byte, 0, len(id)+result.Size()-len(value)+40)
@@ -290,8 +299,8 @@ func SplitResult(id ID, result Object, member string) (head []byte, value RawJSO
 	return text[:cut:cut], value, text[cut:]
 }
 
-// AppendError appends the response with that error to dst. id is that of the request. If it is "", the response has no
-// id: no revision allows null.
+// AppendError appends the response with that error to dst. id is that of the request. If
+// it is "", the response has no id: no revision allows null.
 func AppendError(dst []byte, id ID, e *Error) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0"`...)
 	if id != "" {

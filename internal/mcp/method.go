@@ -1,35 +1,42 @@
 package mcp
 
-// Method is what the protocol says of one request that clients send. All other code looks it up here instead of listing
-// methods itself, so that a new method is one new row. The zero Method is one that the protocol does not have.
+// Method is what the protocol says of one request that clients send. All other code looks
+// it up here instead of listing methods itself, so that a new method is one new row. The
+// zero Method is one that the protocol does not have.
 type Method struct {
 	Name string // as in the message, such as "tools/call"
 	// Only is the one era whose clients send the method; zero: those of both do.
 	Only Era
-	// Tasks is the one form of tasks that has the method; zero: both forms have it, or it has nothing to do with tasks.
+	// Tasks is the one form of tasks that has the method; zero: both forms have it, or it
+	// has nothing to do with tasks.
 	Tasks Tasks
 	// Capability is what a server declares if it has the method; "": every server has it.
 	Capability string
-	// Subject is the member of the params that says what the request is about; "": it is about nothing in particular.
+	// Subject is the member of the params that says what the request is about; "": it is
+	// about nothing in particular.
 	Subject string
 	// Named tells whether clients of the modern era repeat the subject in HeaderName.
 	Named bool
-	// Result is the member of the result that holds what the client asked for; "": the result need not have any member.
+	// Result is the member of the result that holds what the client asked for; "": the
+	// result need not have any member.
 	Result string
-	// Lists tells whether the result is a page of a list of items, which is what Result names then.
+	// Lists tells whether the result is a page of a list of items, which is what Result
+	// names then.
 	Lists bool
-	// Asks tells whether the server may answer with questions to the client instead of a result.
+	// Asks tells whether the server may answer with questions to the client instead of a
+	// result.
 	Asks bool
 }
 
-// MethodOf returns what is known of the method with that name. For a name that the protocol does not have it is the
-// zero Method.
+// MethodOf returns what is known of the method with that name. For a name that the
+// protocol does not have it is the zero Method.
 func MethodOf(name string) Method { return methods[name] }
 
 // OfTasks tells whether the method is about tasks.
 func (m Method) OfTasks() bool { return m.Capability == capabilityTasks }
 
-// The values of Method.Result. The name of a member says which kind of thing a result is about.
+// The values of Method.Result. The name of a member says which kind of thing a result is
+// about.
 const (
 	ResultContent    = "content"  // of a tool
 	ResultMessages   = "messages" // of a prompt
@@ -51,8 +58,9 @@ const (
 	capabilityTasks       = "tasks"
 )
 
-// methods has every method that clients send, by its name. It is never changed. A new method is a row here; what the
-// gateway does with a call of it is a row of another table, in internal/gateway/method.go.
+// methods has every method that clients send, by its name. It is never changed. A new
+// method is a row here; what the gateway does with a call of it is a row of another
+// table, in internal/gateway/method.go.
 var methods = tableOf(
 	Method{Name: MethodInitialize, Only: Legacy},
 	Method{Name: MethodPing, Only: Legacy},

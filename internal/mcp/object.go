@@ -8,9 +8,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// RawJSON is the text of one JSON value that has passed strictjson.Check and holds no line break, so that it fits into
-// one line of an event stream or of stdio. Nil means that there is no value, which differs from null. The bytes are
-// shared: do not modify them.
+// RawJSON is the text of one JSON value that has passed strictjson.Check and holds no
+// line break, so that it fits into one line of an event stream or of stdio. Nil means
+// that there is no value, which differs from null. The bytes are shared: do not modify
+// them.
 type RawJSON []byte
 
 // MarshalJSON implements json.Marshaler. It returns r itself, and "null" for nil.
@@ -21,7 +22,8 @@ func (r RawJSON) MarshalJSON() ([]byte, error) {
 	return r, nil
 }
 
-// UnmarshalJSON implements json.Unmarshaler. It keeps a copy of data, which the decoder has checked.
+// UnmarshalJSON implements json.Unmarshaler. It keeps a copy of data, which the decoder
+// has checked.
 func (r *RawJSON) UnmarshalJSON(data []byte) error {
 	*r = bytes.Clone(data)
 	return nil
@@ -45,7 +47,8 @@ func (r RawJSON) Text() (string, bool) {
 	return text, err == nil
 }
 
-// Says tells whether r is the JSON string with that text. It spares the copy that Text makes.
+// Says tells whether r is the JSON string with that text. It spares the copy that Text
+// makes.
 func (r RawJSON) Says(text string) bool {
 	if len(r) < 2 || r[0] != '"' {
 		return false
@@ -60,23 +63,25 @@ func (r RawJSON) Says(text string) bool {
 // IsText tells whether r is a JSON string.
 func (r RawJSON) IsText() bool { return len(r) > 0 && r[0] == '"' }
 
-// Member returns the value of that member of the object r, nil if there is none or r is not an object. It is for one
-// look into an object that nobody needs besides: it keeps nothing.
+// Member returns the value of that member of the object r, nil if there is none or r is
+// not an object. It is for one look into an object that nobody needs besides: it keeps
+// nothing.
 func (r RawJSON) Member(name string) RawJSON {
 	var few [8]strictjson.Member
 	o, _ := objectIn(few[:0], r)
 	return o.Value(name)
 }
 
-// HasOnly tells whether r is an object with one member, which has that name. Like Member, it keeps nothing.
+// HasOnly tells whether r is an object with one member, which has that name. Like Member,
+// it keeps nothing.
 func (r RawJSON) HasOnly(name string) bool {
 	var few [8]strictjson.Member
 	o, ok := objectIn(few[:0], r)
 	return ok && o.Len() == 1 && o.members[0].Name == name
 }
 
-// Int returns the value of r, and false if r is not an integer, has a fraction or an exponent, or does not fit an
-// int64.
+// Int returns the value of r, and false if r is not an integer, has a fraction or an
+// exponent, or does not fit an int64.
 func (r RawJSON) Int() (int64, bool) {
 	n, err := strconv.ParseInt(string(r), 10, 64)
 	return n, err == nil
@@ -122,9 +127,10 @@ func Array[T ~[]byte](elements []T) RawJSON {
 	return append(out, ']')
 }
 
-// Object is a JSON object, kept as its members in their order with the text of each value. So members that nobody here
-// knows pass through the gateway unchanged. The zero Object is {}. An Object is immutable, and several goroutines may
-// read it at the same time: With and Without return another one.
+// Object is a JSON object, kept as its members in their order with the text of each
+// value. So members that nobody here knows pass through the gateway unchanged. The zero
+// Object is {}. An Object is immutable, and several goroutines may read it at the same
+// time: With and Without return another one.
 type Object struct {
 	members []strictjson.Member
 }
@@ -135,8 +141,8 @@ type Member struct {
 	Value RawJSON
 }
 
-// NewObject returns an object of the given members in their order. Their names must differ. A member whose value is nil
-// is left out.
+// NewObject returns an object of the given members in their order. Their names must
+// differ. A member whose value is nil is left out.
 func NewObject(members ...Member) Object {
 	list := make([]strictjson.Member, 0, len(members))
 	for _, m := range members {
@@ -147,7 +153,8 @@ func NewObject(members ...Member) Object {
 	return Object{list}
 }
 
-// ObjectOf takes raw apart, one level deep. ok is false if raw is not an object. The object aliases raw.
+// ObjectOf takes raw apart, one level deep. ok is false if raw is not an object. The
+// object aliases raw.
 func ObjectOf(raw RawJSON) (o Object, ok bool) {
 	var few [8]strictjson.Member // spares usual objects to grow
 	found, ok := objectIn(few[:0], raw)
@@ -157,7 +164,8 @@ func ObjectOf(raw RawJSON) (o Object, ok bool) {
 	return Object{slices.Clone(found.members)}, ok
 }
 
-// objectIn is ObjectOf with a buffer for the members. If they do not fit, they are elsewhere.
+// objectIn is ObjectOf with a buffer for the members. If they do not fit, they are
+// elsewhere.
 func objectIn(buffer []strictjson.Member, raw RawJSON) (o Object, ok bool) {
 	if !raw.IsObject() {
 		return Object{}, false
@@ -166,8 +174,9 @@ func objectIn(buffer []strictjson.Member, raw RawJSON) (o Object, ok bool) {
 	return Object{members}, err == nil
 }
 
-// ParseObject checks data, which may come from anyone, and takes it apart. The error is a *strictjson.SyntaxError, also
-// if data is not an object. The object aliases data, so data must not change any more.
+// ParseObject checks data, which may come from anyone, and takes it apart. The error is a
+// *strictjson.SyntaxError, also if data is not an object. The object aliases data, so
+// data must not change any more.
 func ParseObject(data []byte) (Object, error) {
 	raw, err := ParseRaw(data)
 	if err != nil {
@@ -180,8 +189,8 @@ func ParseObject(data []byte) (Object, error) {
 	return o, nil
 }
 
-// ParseRaw checks data, which may come from anyone, and brings it into the form of RawJSON. The result may alias data.
-// The error is a *strictjson.SyntaxError.
+// ParseRaw checks data, which may come from anyone, and brings it into the form of
+// RawJSON. The result may alias data. The error is a *strictjson.SyntaxError.
 func ParseRaw(data []byte) (RawJSON, error) {
 	if err := strictjson.Check(data); err != nil {
 		return nil, err
@@ -189,8 +198,8 @@ func ParseRaw(data []byte) (RawJSON, error) {
 	return oneLine(data)
 }
 
-// oneLine returns checked data without line breaks and without space around it. In JSON a line break can only stand
-// between tokens, so data that has none is already in form.
+// oneLine returns checked data without line breaks and without space around it. In JSON a
+// line break can only stand between tokens, so data that has none is already in form.
 func oneLine(data []byte) (RawJSON, error) {
 	data = bytes.TrimSpace(data)
 	if bytes.IndexByte(data, '\n') < 0 && bytes.IndexByte(data, '\r') < 0 {
@@ -211,8 +220,8 @@ func (o Object) Members(yield func(name string, value RawJSON) bool) {
 	}
 }
 
-// Value returns the value of the member with that name, nil if there is none. It goes through the members one by one,
-// of which messages have few.
+// Value returns the value of the member with that name, nil if there is none. It goes
+// through the members one by one, of which messages have few.
 func (o Object) Value(name string) RawJSON {
 	for i := range o.members {
 		if o.members[i].Name == name {
@@ -225,20 +234,22 @@ func (o Object) Value(name string) RawJSON {
 // Has tells whether there is a member with that name.
 func (o Object) Has(name string) bool { return o.Value(name) != nil }
 
-// Text returns the text of the member with that name. It is "" if the member is absent or not a string.
+// Text returns the text of the member with that name. It is "" if the member is absent or
+// not a string.
 func (o Object) Text(name string) string {
 	text, _ := o.Value(name).Text()
 	return text
 }
 
-// Object returns the member with that name. It is {} if the member is absent or not an object.
+// Object returns the member with that name. It is {} if the member is absent or not an
+// object.
 func (o Object) Object(name string) Object {
 	inner, _ := ObjectOf(o.Value(name))
 	return inner
 }
 
-// With returns o with the member set to value. The member keeps its place if o has it, and is added at the end
-// otherwise. A nil value removes the member.
+// With returns o with the member set to value. The member keeps its place if o has it,
+// and is added at the end otherwise. A nil value removes the member.
 func (o Object) With(name string, value RawJSON) Object {
 	if value == nil {
 		return o.Without(name)
@@ -254,8 +265,8 @@ func (o Object) With(name string, value RawJSON) Object {
 	return Object{append(members, strictjson.Member{Name: name, Value: value})}
 }
 
-// WithAll returns o with each of the members set like With, in one copy. None of their values may be nil, and their names
-// must differ.
+// WithAll returns o with each of the members set like With, in one copy. None of their
+// values may be nil, and their names must differ.
 func (o Object) WithAll(set ...Member) Object {
 	members := make([]strictjson.Member, len(o.members), len(o.members)+len(set))
 	copy(members, o.members)
@@ -270,7 +281,8 @@ func (o Object) WithAll(set ...Member) Object {
 	return Object{members}
 }
 
-// Without returns o without the members of these names. It is o itself if o has none of them.
+// Without returns o without the members of these names. It is o itself if o has none of
+// them.
 func (o Object) Without(names ...string) Object {
 	named := func(m strictjson.Member) bool { return slices.Contains(names, m.Name) }
 	if !slices.ContainsFunc(o.members, named) {

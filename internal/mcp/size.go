@@ -2,8 +2,8 @@ package mcp
 
 import "fmt"
 
-// InBytes writes a count of bytes for the words of an error, exactly: in MiB or KiB if it is a whole number of these,
-// as configs have it, otherwise in bytes.
+// InBytes writes a count of bytes for the words of an error, exactly: in MiB or KiB if it
+// is a whole number of these, as configs have it, otherwise in bytes.
 func InBytes(n int64) string {
 	switch {
 	case n >= 1<<20 && n%(1<<20) == 0:

@@ -7,9 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// Characters that begin and end embeddings and isolates, which set the direction of the text between them. The two
-// overrides (U+202D, U+202E) are not among them and are always removed: they can show a text backwards, so that a
-// reader sees another one than the model.
+// Characters that begin and end embeddings and isolates, which set the direction of the
+// text between them. The two overrides (U+202D, U+202E) are not among them and are always
+// removed: they can show a text backwards, so that a reader sees another one than the
+// model.
 // https://www.unicode.org/reports/tr9/#Directional_Formatting_Characters
 const (
 	leftEmbedding  = 0x202A
@@ -25,17 +26,18 @@ func isolation(r rune) bool {
 	return r >= leftEmbedding && r <= endEmbedding || r >= leftIsolate && r <= endIsolate
 }
 
-// rightToLeft tells whether r stands in a block of scripts that are written from right to left. The noncharacters among
-// the forms of Arabic are no letters, and vouch for nothing.
+// rightToLeft tells whether r stands in a block of scripts that are written from right to
+// left. The noncharacters among the forms of Arabic are no letters, and vouch for
+// nothing.
 // https://www.unicode.org/Public/UCD/latest/ucd/extracted/DerivedBidiClass.txt
 func rightToLeft(r rune) bool {
 	return r >= 0x0590 && r <= 0x08FF && r != arabicMark || r >= 0xFB1D && r < 0xFDD0 || r > 0xFDEF && r <= 0xFDFF || r >= 0xFE70 && r <= 0xFEFC ||
 		r >= 0x10800 && r <= 0x10FFF || r >= 0x1E800 && r <= 0x1EFFF
 }
 
-// directions answers for one text where direction marks, embeddings and isolates may stay. Questions must come in the
-// order of their places: it then looks at every paragraph only once, and a text full of marks costs no more than its
-// length.
+// directions answers for one text where direction marks, embeddings and isolates may
+// stay. Questions must come in the order of their places: it then looks at every
+// paragraph only once, and a text full of marks costs no more than its length.
 type directions struct {
 	text []byte
 
@@ -45,16 +47,18 @@ type directions struct {
 	staying    []int  // indexes of the characters that begin or end a useful pair, sorted
 }
 
-// pair is an embedding or isolate: where it begins and ends, and how many characters that are seen stand in the
-// paragraph before either place.
+// pair is an embedding or isolate: where it begins and ends, and how many characters that
+// are seen stand in the paragraph before either place.
 type pair struct {
 	open, end      int
 	before, within int
 }
 
-// isolates tells whether the character at i, which begins or ends an embedding or isolate, may stay. The paragraph must
-// close what it opens, or the order of what follows would change; and the pair must have an effect: it holds something
-// that is seen, is the innermost pair around it, and one of its ends is near letters written from right to left.
+// isolates tells whether the character at i, which begins or ends an embedding or
+// isolate, may stay. The paragraph must close what it opens, or the order of what follows
+// would change; and the pair must have an effect: it holds something that is seen, is the
+// innermost pair around it, and one of its ends is near letters written from right to
+// left.
 func (d *directions) isolates(i int) bool {
 	d.look(i)
 	_, stays := slices.BinarySearch(d.staying, i)
@@ -77,13 +81,15 @@ func (d *directions) keepUseful() {
 	slices.Sort(d.staying)
 }
 
-// maxNear is how far from letters that are written from right to left a mark, embedding or isolate has an effect: so
-// many spaces and characters beyond ASCII, other marks among them, may stand between. One Hebrew letter in a Latin text
-// must not permit marks in all of it. Visible ASCII does not count, because the distance would grow when a secret that
+// maxNear is how far from letters that are written from right to left a mark, embedding
+// or isolate has an effect: so many spaces and characters beyond ASCII, other marks among
+// them, may stand between. One Hebrew letter in a Latin text must not permit marks in all
+// of it. Visible ASCII does not count, because the distance would grow when a secret that
 // stands between is redacted, and cleaning twice would differ from cleaning once.
 const maxNear = 8
 
-// near tells whether letters written from right to left stand near the character at i in its paragraph.
+// near tells whether letters written from right to left stand near the character at i in
+// its paragraph.
 func (d *directions) near(i int) bool {
 	before, after := d.text[d.start:i], d.text[i:d.end]
 	for distance := 0; len(before) > 0 && distance < maxNear; {
@@ -113,9 +119,9 @@ func weight(r rune) int {
 	return 1
 }
 
-// marks tells whether the direction mark at i may stand between before and after. Letters written from right to left
-// must be near. A second mark in a row has no effect, and neither has one within a word of other letters, so both could
-// only carry hidden text.
+// marks tells whether the direction mark at i may stand between before and after. Letters
+// written from right to left must be near. A second mark in a row has no effect, and
+// neither has one within a word of other letters, so both could only carry hidden text.
 func (d *directions) marks(i int, before, after []byte) bool {
 	switch last(before) {
 	case leftMark, rightMark, arabicMark:
@@ -128,14 +134,15 @@ func (d *directions) marks(i int, before, after []byte) bool {
 	return d.near(i)
 }
 
-// turns tells whether the direction of text may change next to r: r has no direction of its own, or is written from
-// right to left.
+// turns tells whether the direction of text may change next to r: r has no direction of
+// its own, or is written from right to left.
 func turns(r rune) bool {
 	return !suspect(r) && (rightToLeft(r) || unicode.IsSpace(r) ||
 		unicode.In(r, unicode.P, unicode.S, unicode.Nd, unicode.Mn))
 }
 
-// look sets the fields for the paragraph around i, unless it is the one that was looked at last.
+// look sets the fields for the paragraph around i, unless it is the one that was looked
+// at last.
 func (d *directions) look(i int) {
 	if i < d.end {
 		return
@@ -151,11 +158,13 @@ func (d *directions) look(i int) {
 	d.keepUseful()
 }
 
-// maxNested is the depth to which the Unicode algorithm follows embeddings and isolates (max_depth).
+// maxNested is the depth to which the Unicode algorithm follows embeddings and isolates
+// (max_depth).
 // https://www.unicode.org/reports/tr9/#BD2
 const maxNested = 125
 
-// findPairs sets pairs: to none when an embedding or isolate is not closed in order, or nested too deep.
+// findPairs sets pairs: to none when an embedding or isolate is not closed in order, or
+// nested too deep.
 func (d *directions) findPairs() {
 	d.pairs = d.pairs[:0]
 	var open []int // the numbers of the pairs that are open

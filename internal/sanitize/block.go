@@ -7,15 +7,15 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// refusedLink is the content block that takes the place of a resource link whose URI would run code when it is
-// followed.
+// refusedLink is the content block that takes the place of a resource link whose URI
+// would run code when it is followed.
 const (
 	refusedText = "[a link with a dangerous scheme was left out by drawbridge]"
 	refusedLink = `{"type":"text","text":"` + refusedText + `"}`
 )
 
-// block cleans the content block that is next. Its type decides at which places its members stand, so the type is
-// looked up first: members come in any order.
+// block cleans the content block that is next. Its type decides at which places its
+// members stand, so the type is looked up first: members come in any order.
 func (w *walker) block(at place) {
 	kind := blockPlace(at, w.cursor)
 	if kind == linkBlock && dangerous(word(find(w.cursor, "uri"))) {
@@ -25,8 +25,8 @@ func (w *walker) block(at place) {
 	w.members(kind)
 }
 
-// blockPlace returns the place of the content block that is next, which stands at content or sampled. c is a copy of
-// the cursor.
+// blockPlace returns the place of the content block that is next, which stands at content
+// or sampled. c is a copy of the cursor.
 func blockPlace(at place, c strictjson.Cursor) place {
 	types := contentBlocks
 	if at == sampled {
@@ -38,7 +38,8 @@ func blockPlace(at place, c strictjson.Cursor) place {
 	return strangeBlock
 }
 
-// refuseLink puts refusedLink in the place of the content block that is next, and moves the cursor behind the block.
+// refuseLink puts refusedLink in the place of the content block that is next, and moves
+// the cursor behind the block.
 func (w *walker) refuseLink() {
 	w.flaggedURI++
 	w.copyUntil(w.cursor.At())
@@ -46,7 +47,8 @@ func (w *walker) refuseLink() {
 	w.out, w.kept = append(w.out, refusedLink...), w.cursor.At()
 }
 
-// address counts a URI once when a rule fires in it or when following it would run code. The URI keeps its bytes.
+// address counts a URI once when a rule fires in it or when following it would run code.
+// The URI keeps its bytes.
 func (w *walker) address(i, end int, s sight) {
 	before := w.flaggedURI
 	w.flag(i, end, s, &w.flaggedURI)
@@ -55,9 +57,9 @@ func (w *walker) address(i, end int, s sight) {
 	}
 }
 
-// dangerous tells whether a browser that follows uri would run code that uri itself contains. Browsers skip control
-// characters and spaces at the beginning, and tabs and line breaks anywhere. So does this function; otherwise
-// "java\tscript:" would pass.
+// dangerous tells whether a browser that follows uri would run code that uri itself
+// contains. Browsers skip control characters and spaces at the beginning, and tabs and
+// line breaks anywhere. So does this function; otherwise "java\tscript:" would pass.
 // https://url.spec.whatwg.org/#concept-basic-url-parser
 func dangerous(uri []byte) bool {
 	uri = bytes.TrimLeftFunc(uri, func(r rune) bool { return r <= ' ' || suspect(r) })

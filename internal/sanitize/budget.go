@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// The marker stands at the end of the first text that was cut. It says how many bytes of this text and of later ones in
-// the same member of the result were left out.
+// The marker stands at the end of the first text that was cut. It says how many bytes of
+// this text and of later ones in the same member of the result were left out.
 const (
 	markerStart = "… [truncated by drawbridge: "
 	markerEnd   = " bytes left out]"
@@ -18,15 +18,17 @@ const (
 type budget struct {
 	room int // bytes of decoded text that still fit
 
-	// The number in a marker is known only when the whole value has been walked, so settle inserts it.
+	// The number in a marker is known only when the whole value has been walked, so
+	// settle inserts it.
 	marker  int // index in walker.out at which the number belongs; zero: no marker was written in this value
 	leftOut int // bytes left out of this value
 }
 
-// counted cleans the text in data[i:end] and counts it against the limit. What is counted is the text after cleaning,
-// as the reader gets it.
+// counted cleans the text in data[i:end] and counts it against the limit. What is counted
+// is the text after cleaning, as the reader gets it.
 func (w *walker) counted(i, end int, s sight) {
-	// Without marks, every escape has two bytes and stands for one: the size is known without decoding.
+	// Without marks, every escape has two bytes and stands for one: the size is known
+	// without decoding.
 	if size := end - i - 2 - s.short; s.marks&(w.watch|escaped|beyond) == 0 && size <= w.room {
 		w.room -= size
 		return
@@ -46,8 +48,8 @@ func (w *walker) counted(i, end int, s sight) {
 	w.truncate(i, end, body)
 }
 
-// truncate puts as much of text as fits in the place of data[i:end]. The first text that is cut gets the marker; texts
-// after it become empty, because no room is left.
+// truncate puts as much of text as fits in the place of data[i:end]. The first text that
+// is cut gets the marker; texts after it become empty, because no room is left.
 func (w *walker) truncate(i, end int, text []byte) {
 	w.truncated++
 	fits := w.cut(text)
@@ -62,9 +64,10 @@ func (w *walker) truncate(i, end int, text []byte) {
 	w.out = append(append(w.out, markerEnd...), '"')
 }
 
-// cut returns the beginning of text that fits, at the boundary of a character. The beginning is cleaned once more,
-// because some characters are allowed only together, as a joiner between two emoji, and the cut may separate them. That
-// does not count as a finding.
+// cut returns the beginning of text that fits, at the boundary of a character. The
+// beginning is cleaned once more, because some characters are allowed only together, as a
+// joiner between two emoji, and the cut may separate them. That does not count as a
+// finding.
 func (w *walker) cut(text []byte) []byte {
 	before := w.counts
 	defer func() { w.counts = before }()
@@ -78,7 +81,8 @@ func (w *walker) cut(text []byte) []byte {
 	return text
 }
 
-// settle inserts the number into the marker, if there is one, and returns the finished value.
+// settle inserts the number into the marker, if there is one, and returns the finished
+// value.
 func (b *budget) settle(out []byte) []byte {
 	if b.marker > 0 {
 		out = slices.Insert(out, b.marker, strconv.AppendInt(nil, int64(b.leftOut), 10)...)
@@ -87,8 +91,9 @@ func (b *budget) settle(out []byte) []byte {
 	return out
 }
 
-// withoutMarker returns text without a marker or notice that this package wrote. They do not count against the limit,
-// so that a result that was cut before is not cut again: cleaning twice must be the same as cleaning once.
+// withoutMarker returns text without a marker or notice that this package wrote. They do
+// not count against the limit, so that a result that was cut before is not cut again:
+// cleaning twice must be the same as cleaning once.
 func withoutMarker(text []byte) []byte {
 	if string(text) == refusedText {
 		return nil

@@ -2,11 +2,12 @@ package sanitize
 
 import "bytes"
 
-// This file decides whether what has the form of a secret is certain enough to be one. Documentation is full of
-// placeholders and examples in that form, and models must be able to quote them.
+// This file decides whether what has the form of a secret is certain enough to be one.
+// Documentation is full of placeholders and examples in that form, and models must be
+// able to quote them.
 
-// varied tells whether body has at least six different bytes. Placeholders such as ghp_xxxx in documentation have
-// fewer.
+// varied tells whether body has at least six different bytes. Placeholders such as
+// ghp_xxxx in documentation have fewer.
 func varied(body []byte) bool { return distinct(body) >= 6 }
 
 // distinct returns how many different bytes body has.
@@ -22,8 +23,8 @@ func distinct(body []byte) int {
 	return n
 }
 
-// placeholder tells whether body holds a word by which documentation says that it is no secret, as in
-// AKIAIOSFODNN7EXAMPLE.
+// placeholder tells whether body holds a word by which documentation says that it is no
+// secret, as in AKIAIOSFODNN7EXAMPLE.
 func placeholder(body []byte) bool {
 	lowered := bytes.ToLower(body)
 	for _, word := range []string{"example", "placeholder", "redacted", "changeme", "your-", "your_"} {
@@ -54,24 +55,26 @@ func caseOf(c byte) int {
 	return noCase
 }
 
-// random tells whether body looks as if chance had chosen it from small letters, capital letters and digits. In words,
-// nearly every letter follows one of the same case, a capital or digit seldom follows a small letter, and digits are
-// rare. Of bodies that chance did choose, it takes less than one in a hundred for words (20 bytes; of 36 bytes, one in
-// two hundred).
+// random tells whether body looks as if chance had chosen it from small letters, capital
+// letters and digits. In words, nearly every letter follows one of the same case, a
+// capital or digit seldom follows a small letter, and digits are rare. Of bodies that
+// chance did choose, it takes less than one in a hundred for words (20 bytes; of 36
+// bytes, one in two hundred).
 func random(body []byte) bool {
 	const long = 32 // of so many bytes, hardly any that chance chose have no digit
 	changes, same := steps(body)
 	return changes >= len(body)/6 && same <= len(body)*3/5 && (len(body) < long || bytes.ContainsAny(body, digits))
 }
 
-// randomLetters is random for bodies that have no digits. Of 34 bytes, it takes one in two thousand for words.
+// randomLetters is random for bodies that have no digits. Of 34 bytes, it takes one in
+// two thousand for words.
 func randomLetters(body []byte) bool {
 	changes, _ := steps(body)
 	return changes > len(body)/10
 }
 
-// steps counts the neighbours in body of which one is a digit or the second a capital, and not the other (changes), and
-// the neighbours that are letters of the same case.
+// steps counts the neighbours in body of which one is a digit or the second a capital,
+// and not the other (changes), and the neighbours that are letters of the same case.
 func steps(body []byte) (changes, same int) {
 	for i := range len(body) - 1 {
 		left, right := caseOf(body[i]), caseOf(body[i+1])

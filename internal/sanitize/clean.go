@@ -2,9 +2,10 @@ package sanitize
 
 import "unicode/utf8"
 
-// cleaner cleans one decoded text after the other. The passes run in this order: control characters and escape
-// sequences, hidden code points, secrets. Each sees what the earlier ones left. In the other order, a zero-width space
-// within a secret would hide the secret from the rules, and removing it later would put the secret together again.
+// cleaner cleans one decoded text after the other. The passes run in this order: control
+// characters and escape sequences, hidden code points, secrets. Each sees what the
+// earlier ones left. In the other order, a zero-width space within a secret would hide
+// the secret from the rules, and removing it later would put the secret together again.
 type cleaner struct {
 	counts
 
@@ -13,17 +14,18 @@ type cleaner struct {
 	strict  bool // for definitions: keep no hidden code point but a variation selector with a base
 	held    bool // a secret was found
 
-	// Two buffers that change roles: a text that was decoded or changed is in current, and the next pass writes to
-	// spare. A cleaned text is therefore only valid until the next one is decoded or repaired.
+	// Two buffers that change roles: a text that was decoded or changed is in current,
+	// and the next pass writes to spare. A cleaned text is therefore only valid until the
+	// next one is decoded or repaired.
 	current, spare []byte
 }
 
-// pass is one step of cleaning. It appends the cleaned text to dst. When changed is false, text needs no change, and
-// out is only a buffer to use again.
+// pass is one step of cleaning. It appends the cleaned text to dst. When changed is
+// false, text needs no change, and out is only a buffer to use again.
 type pass func(dst, text []byte) (out []byte, changed bool)
 
-// decode returns the text of a JSON string, given with its quotation marks. The text may share memory with raw, and is
-// valid until the next call of decode or repair.
+// decode returns the text of a JSON string, given with its quotation marks. The text may
+// share memory with raw, and is valid until the next call of decode or repair.
 func (c *cleaner) decode(raw []byte) []byte {
 	inside := raw[1 : len(raw)-1]
 	text := unescape(c.current[:0], inside)
@@ -33,8 +35,8 @@ func (c *cleaner) decode(raw []byte) []byte {
 	return text
 }
 
-// repair returns text without what rules fire on, or text itself, unchanged, when none fires. The result is valid until
-// the next call of decode or repair.
+// repair returns text without what rules fire on, or text itself, unchanged, when none
+// fires. The result is valid until the next call of decode or repair.
 func (c *cleaner) repair(text []byte) (cleaned []byte, changed bool) {
 	seen := c.inspect(text)
 	if seen&controls != 0 {
@@ -45,7 +47,8 @@ func (c *cleaner) repair(text []byte) (cleaned []byte, changed bool) {
 		text, removed = c.run(c.removeHidden, text)
 		changed = changed || removed
 	}
-	// After a change, inspect's word no longer counts: what was removed may have stood within a secret.
+	// After a change, inspect's word no longer counts: what was removed may have stood
+	// within a secret.
 	if c.redacts && (changed || seen&secretive != 0) {
 		var beside, redacted bool
 		text, beside = c.run(c.redactBeside, text)
@@ -69,7 +72,8 @@ func (c *cleaner) run(step pass, text []byte) ([]byte, bool) {
 // maxScratch is the size up to which a buffer is kept for the next use, in bytes.
 const maxScratch = 64 << 10
 
-// shrink drops large buffers, so that one large result does not occupy memory in the pool for good.
+// shrink drops large buffers, so that one large result does not occupy memory in the pool
+// for good.
 func (c *cleaner) shrink() {
 	if cap(c.current)+cap(c.spare) > 2*maxScratch {
 		c.current, c.spare = nil, nil
@@ -85,8 +89,8 @@ const (
 	secretive                      // redact
 )
 
-// inspect looks once at every byte of a decoded text. It may name a pass that then changes nothing, but misses none
-// that would change the text.
+// inspect looks once at every byte of a decoded text. It may name a pass that then
+// changes nothing, but misses none that would change the text.
 func (c *cleaner) inspect(text []byte) (seen findings) {
 	for i := 0; i < len(text); {
 		b := text[i]

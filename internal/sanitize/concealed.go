@@ -20,14 +20,16 @@ type Finding struct {
 // maxPlace bounds the Place of a Finding, in bytes.
 const maxPlace = 160
 
-// Concealed returns the first of the strings of a definition that hold hidden text although Definition does not edit
-// them, at most limit, and how many there are. Those strings go back to the server, or are compared or looked up by
-// programs: names, keys, URIs, what validates in schemas, and everything that no revision of the protocol knows as a
-// text. In the others, such as descriptions, Definition removes hidden text.
+// Concealed returns the first of the strings of a definition that hold hidden text
+// although Definition does not edit them, at most limit, and how many there are. Those
+// strings go back to the server, or are compared or looked up by programs: names, keys,
+// URIs, what validates in schemas, and everything that no revision of the protocol knows
+// as a text. In the others, such as descriptions, Definition removes hidden text.
 //
-// What scripts and emoji need stays, as it does in results: a choice may be an emoji of a family or a Persian word.
-// A carriage return and a form feed between other characters count as hidden text: on a terminal the first overwrites
-// the line, and the second may clear the screen.
+// What scripts and emoji need stays, as it does in results: a choice may be an emoji of a
+// family or a Persian word. A carriage return and a form feed between other characters
+// count as hidden text: on a terminal the first overwrites the line, and the second may
+// clear the screen.
 func Concealed(definition mcp.Object, limit int) (first []Finding, all int) {
 	s := seeker{cleaner: cleaner{unhides: true}, limit: limit}
 	at := definitionPlace(definition)
@@ -40,8 +42,8 @@ func Concealed(definition mcp.Object, limit int) (first []Finding, all int) {
 	return s.first, s.all
 }
 
-// seeker goes through a definition and looks at the strings that are never edited. Its cleaner repairs copies, and only
-// to see whether they would change.
+// seeker goes through a definition and looks at the strings that are never edited. Its
+// cleaner repairs copies, and only to see whether they would change.
 type seeker struct {
 	cleaner
 
@@ -86,8 +88,8 @@ func (s *seeker) value(at place) {
 	}
 }
 
-// judge notes a finding at the present place if the JSON string raw holds hidden text. Most strings have no character
-// that could be hidden text, and are not even decoded.
+// judge notes a finding at the present place if the JSON string raw holds hidden text.
+// Most strings have no character that could be hidden text, and are not even decoded.
 func (s *seeker) judge(raw []byte) {
 	if _, sight := scan(raw, 0); sight.marks&(escaped|beyond|carriage) == 0 {
 		return
@@ -101,7 +103,8 @@ func (s *seeker) judge(raw []byte) {
 	}
 }
 
-// conceals returns the kind of what is hidden in text, "" if nothing is, and the first character that cleaning removes.
+// conceals returns the kind of what is hidden in text, "" if nothing is, and the first
+// character that cleaning removes.
 func (s *seeker) conceals(text []byte) (Kind, rune) {
 	original := string(text) // repair may use the memory of text
 	s.counts = counts{}
@@ -118,7 +121,8 @@ func (s *seeker) conceals(text []byte) (Kind, rune) {
 	return "", 0
 }
 
-// firstRemoved returns the character of original at which cleaned differs from it, zero if they are the same.
+// firstRemoved returns the character of original at which cleaned differs from it, zero
+// if they are the same.
 func firstRemoved(original string, cleaned []byte) rune {
 	for i, r := range original {
 		if i >= len(cleaned) {
@@ -131,7 +135,8 @@ func firstRemoved(original string, cleaned []byte) rune {
 	return 0
 }
 
-// coversLine tells whether text has a carriage return or form feed between other characters of one line.
+// coversLine tells whether text has a carriage return or form feed between other
+// characters of one line.
 func coversLine(text string) bool {
 	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\r\n", "\n"), "\n") {
 		if strings.ContainsAny(strings.Trim(line, "\r\f"), "\r\f") {
@@ -163,9 +168,9 @@ func (s *seeker) place() string {
 // maxSpelt bounds what Spell returns, in bytes.
 const maxSpelt = 80
 
-// Spell returns text as operators may safely read it in a terminal: every character that cannot be seen, that changes
-// the direction of others or that is a control is written out as in Go, such as \u200b. A long text is cut and ends in
-// "…".
+// Spell returns text as operators may safely read it in a terminal: every character that
+// cannot be seen, that changes the direction of others or that is a control is written
+// out as in Go, such as \u200b. A long text is cut and ends in "…".
 func Spell(text string) string {
 	var out strings.Builder
 	for _, r := range text {

@@ -5,8 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// Characters that begin or end the control functions of ECMA-48, which terminals obey. The last seven have two forms:
-// the 8-bit form here, and a 7-bit form, which is ESC and the character less 0x40 (ESC [ is csi).
+// Characters that begin or end the control functions of ECMA-48, which terminals obey.
+// The last seven have two forms: the 8-bit form here, and a 7-bit form, which is ESC and
+// the character less 0x40 (ESC [ is csi).
 // https://ecma-international.org/publications-and-standards/standards/ecma-48/
 const (
 	bell       = 0x07 // ends a control string on many terminals, beside st
@@ -22,8 +23,9 @@ const (
 	apc        = 0x9F
 )
 
-// isControl tells whether r is a control character that has no place in a text: one of C0 (but tab, line feed, carriage
-// return and form feed, which begins a new page in plain text such as RFCs and old sources), DEL, or one of C1.
+// isControl tells whether r is a control character that has no place in a text: one of C0
+// (but tab, line feed, carriage return and form feed, which begins a new page in plain
+// text such as RFCs and old sources), DEL, or one of C1.
 func isControl(r rune) bool {
 	if r < ' ' {
 		return r != '\t' && r != '\n' && r != '\r' && r != '\f'
@@ -31,14 +33,16 @@ func isControl(r rune) bool {
 	return r >= 0x7F && r <= 0x9F
 }
 
-// overwrites tells whether text[i] can hide on a terminal what stands before it: a carriage return without a line feed
-// behind it, after which the rest overwrites the line, or a form feed, which may clear the screen.
+// overwrites tells whether text[i] can hide on a terminal what stands before it: a
+// carriage return without a line feed behind it, after which the rest overwrites the
+// line, or a form feed, which may clear the screen.
 func overwrites(text []byte, i int) bool {
 	return text[i] == '\f' || text[i] == '\r' && (i+1 == len(text) || text[i+1] != '\n')
 }
 
-// removeControls is the pass that removes control characters, and escape sequences as a whole: if only the escape
-// character went, the rest of the sequence would stay as rubbish in the text.
+// removeControls is the pass that removes control characters, and escape sequences as a
+// whole: if only the escape character went, the rest of the sequence would stay as
+// rubbish in the text.
 func (c *cleaner) removeControls(dst, text []byte) ([]byte, bool) {
 	kept, changed := 0, false
 	for i := 0; i < len(text); {
@@ -64,8 +68,9 @@ func (c *cleaner) removeControls(dst, text []byte) ([]byte, bool) {
 	return append(dst, text[kept:]...), changed
 }
 
-// sequence returns the index after the escape sequence that begins at i, or after the control character at i when no
-// sequence begins there. A broken sequence ends before the first character that cannot belong to it.
+// sequence returns the index after the escape sequence that begins at i, or after the
+// control character at i when no sequence begins there. A broken sequence ends before the
+// first character that cannot belong to it.
 // https://ecma-international.org/publications-and-standards/standards/ecma-48/
 func sequence(text []byte, i int) int {
 	r, size := utf8.DecodeRune(text[i:])
@@ -90,8 +95,8 @@ func sequence(text []byte, i int) int {
 	return i
 }
 
-// final returns the index after any intermediate bytes (0x20 to 0x2F) that begin at i and the final byte behind them,
-// which is one of first to 0x7E.
+// final returns the index after any intermediate bytes (0x20 to 0x2F) that begin at i and
+// the final byte behind them, which is one of first to 0x7E.
 func final(text []byte, i int, first byte) int {
 	for i < len(text) && text[i] >= 0x20 && text[i] <= 0x2F {
 		i++
@@ -102,8 +107,9 @@ func final(text []byte, i int, first byte) int {
 	return i
 }
 
-// afterString returns the index after the control string whose text begins at i. A control string without an end is
-// taken to end with the line, so that a broken one costs the reader no more text than that.
+// afterString returns the index after the control string whose text begins at i. A
+// control string without an end is taken to end with the line, so that a broken one costs
+// the reader no more text than that.
 func afterString(text []byte, i int) int {
 	for ; i < len(text); i++ {
 		switch text[i] {

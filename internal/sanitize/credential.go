@@ -7,11 +7,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// This file finds secrets that only what stands beside them makes certain: keys of clouds behind their names, signatures
-// in addresses, and tokens that say themselves what they are.
+// This file finds secrets that only what stands beside them makes certain: keys of clouds
+// behind their names, signatures in addresses, and tokens that say themselves what they
+// are.
 
-// units returns how many bytes at the start of text write n characters of Base64. Plus and slash may be escaped as in
-// URLs or JSON. It is 0 when there are fewer.
+// units returns how many bytes at the start of text write n characters of Base64. Plus
+// and slash may be escaped as in URLs or JSON. It is 0 when there are fewer.
 func units(text []byte, n int) int {
 	i := 0
 	for range n {
@@ -30,8 +31,8 @@ func units(text []byte, n int) int {
 	return i
 }
 
-// padded returns the size of a value of Base64 at the start of text that has n characters and then the equals signs, 0
-// when there is none.
+// padded returns the size of a value of Base64 at the start of text that has n characters
+// and then the equals signs, 0 when there is none.
 func padded(text []byte, n, equals int) int {
 	size := units(text, n)
 	if size == 0 || !varied(text[:size]) || placeholder(text[:size]) {
@@ -53,7 +54,8 @@ func padded(text []byte, n, equals int) int {
 	return size
 }
 
-// base64Value returns an extent: a value of Base64 directly behind the prefix, which stays.
+// base64Value returns an extent: a value of Base64 directly behind the prefix, which
+// stays.
 func base64Value(n, equals int) func(text []byte, begin, body int) (start, end int) {
 	return func(text []byte, _, body int) (start, end int) {
 		if size := padded(text[body:], n, equals); size > 0 {
@@ -63,8 +65,8 @@ func base64Value(n, equals int) func(text []byte, begin, body int) (start, end i
 	}
 }
 
-// sasSignature is the extent of the rule for signatures of Azure: of SHA-256, in an address that says the version of the
-// service (sv) beside it. The name sig= stays.
+// sasSignature is the extent of the rule for signatures of Azure: of SHA-256, in an
+// address that says the version of the service (sv) beside it. The name sig= stays.
 func sasSignature(text []byte, begin, body int) (start, end int) {
 	const most = 512 // bytes of the address on either side
 	size := padded(text[body:], 43, 1)
@@ -87,8 +89,8 @@ func sasSignature(text []byte, begin, body int) (start, end int) {
 
 const awsSecretSize = 40 // characters of Base64, without equals signs
 
-// awsSecret is the extent of the rules for secret keys of AWS behind their name, which stays. Signs that join names and
-// values in sources, JSON and XML may stand between.
+// awsSecret is the extent of the rules for secret keys of AWS behind their name, which
+// stays. Signs that join names and values in sources, JSON and XML may stand between.
 func awsSecret(text []byte, _, body int) (start, end int) {
 	const most = 12 // bytes of such signs
 	start = body
@@ -101,8 +103,8 @@ func awsSecret(text []byte, _, body int) (start, end int) {
 	return 0, 0
 }
 
-// joinSign returns the size of the sign at the start of text that may stand between a name and its value, 0 when there
-// is none.
+// joinSign returns the size of the sign at the start of text that may stand between a
+// name and its value, 0 when there is none.
 func joinSign(text []byte) int {
 	if len(text) > 0 && bytes.IndexByte([]byte(" \t:=>\"'`\\,|"), text[0]) >= 0 {
 		return 1

@@ -6,11 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// This file decides which invisible code points stay. Removing all of them would break text: Persian needs the
-// non-joiner, emoji families need the joiner, Thai marks word breaks with the zero-width space. Keeping them all would
-// let a server write to the model what no reader sees, above all with tag characters and variation selectors, which can
-// spell any text. So each one stays only next to characters for which it has an effect, and only as many as have one.
-// docs/cleaning.md says what stays, what goes, and how much can still be hidden.
+// This file decides which invisible code points stay. Removing all of them would break
+// text: Persian needs the non-joiner, emoji families need the joiner, Thai marks word
+// breaks with the zero-width space. Keeping them all would let a server write to the
+// model what no reader sees, above all with tag characters and variation selectors, which
+// can spell any text. So each one stays only next to characters for which it has an
+// effect, and only as many as have one. docs/cleaning.md says what stays, what goes, and
+// how much can still be hidden.
 
 // Code points that the rules name.
 const (
@@ -33,10 +35,11 @@ const (
 	lastSpecialPlane = 0xE0FFF
 )
 
-// suspect tells whether r can be invisible, or means nothing that two programs agree on. Rules then decide by its
-// neighbours whether it stays. It is true for every code point with the property Default_Ignorable_Code_Point, for
-// noncharacters, for private use, and for the controls and modifiers of hieroglyphs and the filler of Khitan: those who
-// have no font for them should see a box, but terminals show nothing.
+// suspect tells whether r can be invisible, or means nothing that two programs agree on.
+// Rules then decide by its neighbours whether it stays. It is true for every code point
+// with the property Default_Ignorable_Code_Point, for noncharacters, for private use, and
+// for the controls and modifiers of hieroglyphs and the filler of Khitan: those who have
+// no font for them should see a box, but terminals show nothing.
 // https://www.unicode.org/Public/UCD/latest/ucd/DerivedCoreProperties.txt
 func suspect(r rune) bool {
 	switch {
@@ -61,14 +64,14 @@ func suspect(r rune) bool {
 		arrangesHieroglyphs(r) || r == khitanFiller || r >= 0x1BCA0 && r <= 0x1BCA3 || r >= 0x1D173 && r <= 0x1D17A // shorthand and musical format controls
 }
 
-// arrangesHieroglyphs tells whether r is a control that puts hieroglyphs side by side or one
-// into another, or a modifier that mirrors one or marks a part of it as damaged.
+// arrangesHieroglyphs tells whether r is a control that puts hieroglyphs side by side or
+// one into another, or a modifier that mirrors one or marks a part of it as damaged.
 func arrangesHieroglyphs(r rune) bool {
 	return r >= 0x13430 && r <= 0x13440 || r >= 0x13447 && r <= 0x13455
 }
 
-// behindHieroglyph tells whether text ends in a hieroglyph, with no more than two of their controls behind it: nobody
-// needs four in a row.
+// behindHieroglyph tells whether text ends in a hieroglyph, with no more than two of
+// their controls behind it: nobody needs four in a row.
 func behindHieroglyph(text []byte) bool {
 	r, size := utf8.DecodeLastRune(text)
 	for n := 0; n < 2 && arrangesHieroglyphs(r); n++ {
@@ -78,18 +81,21 @@ func behindHieroglyph(text []byte) bool {
 	return !arrangesHieroglyphs(r) && unicode.Is(unicode.Egyptian_Hieroglyphs, r)
 }
 
-// unwanted tells whether r has no place in a definition, beside what is suspect: a format character (Cf).
+// unwanted tells whether r has no place in a definition, beside what is suspect: a format
+// character (Cf).
 func unwanted(r rune) bool { return unicode.Is(unicode.Cf, r) }
 
-// judge decides about one text which suspect code points stay. Questions must come in the order of their places.
+// judge decides about one text which suspect code points stay. Questions must come in the
+// order of their places.
 type judge struct {
 	directions directions
 	variations variations
 }
 
-// removeHidden is the pass that removes invisible code points that no script or emoji needs where they stand. Whether
-// one stays depends on what is left before it, which is dst: in the original text, a code point that is removed itself
-// could justify the next one.
+// removeHidden is the pass that removes invisible code points that no script or emoji
+// needs where they stand. Whether one stays depends on what is left before it, which is
+// dst: in the original text, a code point that is removed itself could justify the next
+// one.
 func (c *cleaner) removeHidden(dst, text []byte) ([]byte, bool) {
 	kept, changed := 0, false
 	judge := judge{directions{text: text}, variations{text: text}}
@@ -120,9 +126,9 @@ func (c *cleaner) removeHidden(dst, text []byte) ([]byte, bool) {
 	return append(dst, text[kept:]...), changed
 }
 
-// allowed returns how many bytes of the text from i on may stay behind before, the cleaned text so far; r is the code
-// point at i. It is 0 when r must go, the size of r when it may stay, and more for a run of tags that only counts as a
-// whole.
+// allowed returns how many bytes of the text from i on may stay behind before, the
+// cleaned text so far; r is the code point at i. It is 0 when r must go, the size of r
+// when it may stay, and more for a run of tags that only counts as a whole.
 func (j *judge) allowed(before []byte, i int, r rune) int {
 	text, size := j.directions.text, utf8.RuneLen(r)
 	after := text[i+size:]
@@ -153,9 +159,9 @@ func (j *judge) allowed(before []byte, i int, r rune) int {
 	return size
 }
 
-// flagTags returns the size of the run of tags at the start of text when it is that of England, Scotland or Wales, the
-// three flags that Unicode recommends for interchange, and 0 otherwise. Any other run behind a black flag is hidden
-// text.
+// flagTags returns the size of the run of tags at the start of text when it is that of
+// England, Scotland or Wales, the three flags that Unicode recommends for interchange,
+// and 0 otherwise. Any other run behind a black flag is hidden text.
 // https://www.unicode.org/reports/tr51/#def_emoji_tag_sequence
 func flagTags(text []byte) int {
 	for _, tags := range []string{

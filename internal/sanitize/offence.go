@@ -6,27 +6,32 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// HiddenError says that a string hides text and must not be edited, because programs compare it or it goes back to the
-// server. Nothing can be done with a message that has one but leave it out.
+// HiddenError says that a string hides text and must not be edited, because programs
+// compare it or it goes back to the server. Nothing can be done with a message that has
+// one but leave it out.
 type HiddenError struct {
-	// Place is where the string stands in the message, as content[0].uri. Names of members that the protocol does not
-	// have are a star there: a server chose them, so they may be anything.
+	// Place is where the string stands in the message, as content[0].uri. Names of
+	// members that the protocol does not have are a star there: a server chose them, so
+	// they may be anything.
 	Place string
 }
 
 func (e *HiddenError) Error() string { return "hidden text in " + e.Place }
 
-// nameOfMember is the place of a string that is the name of a member of the message itself.
+// nameOfMember is the place of a string that is the name of a member of the message
+// itself.
 const nameOfMember = "the name of a member"
 
-// accuse notes that a string at place offends. Of several the first by name is told, so that it is always the same one.
+// accuse notes that a string at place offends. Of several the first by name is told, so
+// that it is always the same one.
 func (w *walker) accuse(place string) {
 	if w.offends == "" || place < w.offends {
 		w.offends = place
 	}
 }
 
-// refusal returns a *HiddenError when a string of the message hides text and must not be edited, nil otherwise.
+// refusal returns a *HiddenError when a string of the message hides text and must not be
+// edited, nil otherwise.
 func (w *walker) refusal() error {
 	if w.offends == "" {
 		return nil
@@ -42,9 +47,10 @@ func shown(name string, known bool) string {
 	return "*"
 }
 
-// where returns the place of the string that begins at index i of the value that was walked last. root is the name of
-// the value as it may be shown, and at the place of the value. A second walk finds the string, so that a walk in which
-// nothing offends need not keep track.
+// where returns the place of the string that begins at index i of the value that was
+// walked last. root is the name of the value as it may be shown, and at the place of the
+// value. A second walk finds the string, so that a walk in which nothing offends need not
+// keep track.
 func (w *walker) where(root string, at place, i int) string {
 	path := root
 	for c := strictjson.CursorOf(w.data); ; {
@@ -68,8 +74,8 @@ func (w *walker) where(root string, at place, i int) string {
 	}
 }
 
-// enterElement moves the cursor before the element of the array that is next in which index i lies, and returns how many
-// stand before it.
+// enterElement moves the cursor before the element of the array that is next in which
+// index i lies, and returns how many stand before it.
 func enterElement(c *strictjson.Cursor, i int) (n int) {
 	for c.Enter(); c.More(); n++ {
 		element := *c
@@ -81,8 +87,9 @@ func enterElement(c *strictjson.Cursor, i int) (n int) {
 	return n
 }
 
-// enterMember moves the cursor before the value of the object that is next in which index i lies, and returns the name
-// of the value. When i lies in the name itself, isName is true.
+// enterMember moves the cursor before the value of the object that is next in which index
+// i lies, and returns the name of the value. When i lies in the name itself, isName is
+// true.
 func enterMember(c *strictjson.Cursor, i int) (name []byte, isName bool) {
 	for c.Enter(); c.More(); {
 		name = word(c.Next())

@@ -1,15 +1,17 @@
 package sanitize
 
-// place is where a value stands in a message of the protocol. It decides what becomes of the strings in the value, and
-// at which places its members stand.
+// place is where a value stands in a message of the protocol. It decides what becomes of
+// the strings in the value, and at which places its members stand.
 //
-// The first places are for strings. Objects and arrays at them belong to nobody's form: everything in them is treated
-// like a string there. The other places are types of the protocol, and protocol is the table of their members. A member
-// that the table does not have stands where the type says, which is at free in all that a server answers: what nobody
-// knows must not become a way around the rules. So a member is kept from cleaning only where a revision of the protocol
-// has it, never because of its name alone.
+// The first places are for strings. Objects and arrays at them belong to nobody's form:
+// everything in them is treated like a string there. The other places are types of the
+// protocol, and protocol is the table of their members. A member that the table does not
+// have stands where the type says, which is at free in all that a server answers: what
+// nobody knows must not become a way around the rules. So a member is kept from cleaning
+// only where a revision of the protocol has it, never because of its name alone.
 //
-// The names of members are looked up by programs, so they are never edited, whatever the place.
+// The names of members are looked up by programs, so they are never edited, whatever the
+// place.
 type place uint8
 
 const (
@@ -69,8 +71,8 @@ func (at place) member(name []byte) place {
 	return to
 }
 
-// lookup is member, and tells as well whether the protocol has the member there. The name of such a member hides nothing
-// and may be shown to anybody.
+// lookup is member, and tells as well whether the protocol has the member there. The name
+// of such a member hides nothing and may be shown to anybody.
 func (at place) lookup(name []byte) (to place, known bool) {
 	switch at {
 	case free, counted, binary:
@@ -101,8 +103,9 @@ func (at place) text() place {
 	return exact
 }
 
-// Types of content blocks, by the word in their member type: those of messages and results, and those of messages for
-// sampling. A type that its place does not have is a strangeBlock.
+// Types of content blocks, by the word in their member type: those of messages and
+// results, and those of messages for sampling. A type that its place does not have is a
+// strangeBlock.
 var (
 	contentBlocks = map[string]place{
 		"text": textBlock, "image": mediaBlock, "audio": mediaBlock, "resource_link": linkBlock, "resource": resourceBlock,

@@ -2,8 +2,8 @@ package sanitize
 
 import "bytes"
 
-// privateKeyText has the bytes that may stand between the lines BEGIN and END: Base64, headers, and the backslashes of
-// line breaks that are escaped twice.
+// privateKeyText has the bytes that may stand between the lines BEGIN and END: Base64,
+// headers, and the backslashes of line breaks that are escaped twice.
 var privateKeyText = letters(upper, lower, digits, "+/=-:,._()\\ \t\r\n")
 
 const (
@@ -13,8 +13,8 @@ const (
 	minShortLine = 16 // without an END line, a key ends with its last run of that many bytes of Base64
 )
 
-// privateKey is the extent of the rule for private keys in PEM or PGP form, which begin with "-----BEGIN " and end with
-// their END line.
+// privateKey is the extent of the rule for private keys in PEM or PGP form, which begin
+// with "-----BEGIN " and end with their END line.
 // https://www.rfc-editor.org/rfc/rfc7468
 func privateKey(text []byte, begin, body int) (start, end int) {
 	if size := keySize(text[body:]); size > 0 {
@@ -23,9 +23,10 @@ func privateKey(text []byte, begin, body int) (start, end int) {
 	return 0, 0
 }
 
-// keySize returns the size of the private key whose BEGIN line goes on with text, up to the end of its END line. When
-// there is no END line, because the text was cut, the key ends with its last long run of Base64, so that half a key is
-// redacted too. It returns 0 when text is no private key.
+// keySize returns the size of the private key whose BEGIN line goes on with text, up to
+// the end of its END line. When there is no END line, because the text was cut, the key
+// ends with its last long run of Base64, so that half a key is redacted too. It returns 0
+// when text is no private key.
 func keySize(text []byte) int {
 	label := bytes.Index(text[:min(len(text), maxLabel)], []byte(dashes))
 	if label < 0 || !bytes.HasSuffix(bytes.TrimSuffix(text[:label], []byte(" BLOCK")), []byte("PRIVATE KEY")) {
@@ -56,7 +57,8 @@ func keySize(text []byte) int {
 	return keyEnd
 }
 
-// lastLine returns the size of the line "-----END …-----" at the start of text, 0 when there is none.
+// lastLine returns the size of the line "-----END …-----" at the start of text, 0 when
+// there is none.
 func lastLine(text []byte) int {
 	rest, ok := bytes.CutPrefix(text, []byte(dashes+"END "))
 	if !ok {

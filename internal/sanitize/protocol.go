@@ -1,21 +1,25 @@
 package sanitize
 
-// form is a type of the protocol: where its members stand, and where those do that the protocol does not have.
+// form is a type of the protocol: where its members stand, and where those do that the
+// protocol does not have.
 type form struct {
 	members map[string]place
 	others  place
 }
 
-// protocol is the table of what the types of the protocol hold, of all revisions together, each by its place. A test
-// derives every string that a server can say from the official schemas, and fails where the table lacks one, has one
-// that no schema has, or treats one in a way that its type in the schema forbids.
+// protocol is the table of what the types of the protocol hold, of all revisions
+// together, each by its place. A test derives every string that a server can say from the
+// official schemas, and fails where the table lacks one, has one that no schema has, or
+// treats one in a way that its type in the schema forbids.
 //
 // Numbers and truth values are not in it: nothing can hide in them.
 //
-// In results and notifications, texts are what a person or a model reads, and any member that is not listed is one.
-// Definitions are stricter: title and description are texts, and nothing else is ever edited there, because programs
-// compare it and a digest of it is kept. So their other members stand at exact. The same goes for JSON Schemas,
-// wherever they stand: a schema with another text in its enum, const, default or pattern accepts other values.
+// In results and notifications, texts are what a person or a model reads, and any member
+// that is not listed is one. Definitions are stricter: title and description are texts,
+// and nothing else is ever edited there, because programs compare it and a digest of it
+// is kept. So their other members stand at exact. The same goes for JSON Schemas,
+// wherever they stand: a schema with another text in its enum, const, default or pattern
+// accepts other values.
 // https://modelcontextprotocol.io/specification/2026-07-28/schema
 var protocol = [places]form{
 	completed: {members: map[string]place{
@@ -52,7 +56,8 @@ var protocol = [places]form{
 	outcomeBlock: {members: map[string]place{
 		"type": exact, "toolUseId": exact, "content": content, "structuredContent": free, "_meta": free,
 	}},
-	// If its type were cleaned, it could become one of those above, of which nothing was judged as such.
+	// If its type were cleaned, it could become one of those above, of which nothing was
+	// judged as such.
 	strangeBlock: {members: map[string]place{"type": exact, "text": counted, "data": counted, "blob": counted}},
 
 	contents:    {members: map[string]place{"uri": address, "mimeType": exact, "text": counted, "blob": binary, "_meta": free}},
@@ -96,7 +101,8 @@ var protocol = [places]form{
 		"icons": icon, "_meta": exact,
 	}, others: exact},
 
-	// Keywords that hold schemas are those of the drafts 4 to 2020-12; enumNames is MCP's.
+	// Keywords that hold schemas are those of the drafts 4 to 2020-12; enumNames is
+	// MCP's.
 	// https://json-schema.org/draft/2020-12/json-schema-core#section-10
 	schema: {members: map[string]place{
 		"title": free, "description": free, "enumNames": free,
@@ -105,7 +111,8 @@ var protocol = [places]form{
 		"items": schema, "prefixItems": schema, "additionalItems": schema, "unevaluatedItems": schema, "contains": schema,
 		"additionalProperties": schema, "unevaluatedProperties": schema, "propertyNames": schema, "contentSchema": schema,
 		"allOf": schema, "anyOf": schema, "oneOf": schema, "not": schema, "if": schema, "then": schema, "else": schema,
-		// What follows would be treated in this way if it were not listed. It is so that it can be named.
+		// What follows would be treated in this way if it were not listed. It is so that
+		// it can be named.
 		"type": exact, "enum": exact, "const": exact, "default": exact, "required": exact, "pattern": exact, "format": exact,
 		"examples": exact, "$comment": exact, "$id": exact, "$schema": exact, "$ref": exact, "$anchor": exact,
 	}, others: exact},

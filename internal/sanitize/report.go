@@ -26,7 +26,8 @@ func (r Report) Total() int {
 	return n
 }
 
-// counts are the numbers of a Report, without the map: clean results need no memory for one.
+// counts are the numbers of a Report, without the map: clean results need no memory for
+// one.
 type counts struct {
 	hidden, control, escape, secret, truncated, flaggedURI, flaggedKey int
 }

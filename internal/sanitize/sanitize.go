@@ -1,11 +1,14 @@
-// Package sanitize answers whether what a server sent is clean, and repairs it. A server can hide instructions to a
-// model in characters that no human reader sees, can drive the terminal of the reader with escape sequences, and can
-// pass on secrets by accident. The package removes such characters and sequences, redacts known kinds of secrets, and
-// leaves every byte of a value in which no rule fires. Cleaning what was cleaned before changes nothing.
+// Package sanitize answers whether what a server sent is clean, and repairs it. A server
+// can hide instructions to a model in characters that no human reader sees, can drive the
+// terminal of the reader with escape sequences, and can pass on secrets by accident. The
+// package removes such characters and sequences, redacts known kinds of secrets, and
+// leaves every byte of a value in which no rule fires. Cleaning what was cleaned before
+// changes nothing.
 //
-// The package knows where texts stand in results, notifications, errors and definitions of the protocol. It
-// deliberately does not know who sent them or who may read them, does not judge plain language, and leaves Markdown,
-// HTML and links within texts alone: those are content.
+// The package knows where texts stand in results, notifications, errors and definitions
+// of the protocol. It deliberately does not know who sent them or who may read them, does
+// not judge plain language, and leaves Markdown, HTML and links within texts alone: those
+// are content.
 //
 //	Policy.Result, Policy.Notification, Policy.Error, Definition
 //	   |
@@ -18,8 +21,9 @@
 //	cleaner  decodes a string in which a rule may fire, and runs the passes that inspect asks for:
 //	         removeControls --> removeHidden --> redact
 //
-// Reading order: sanitize.go and definition.go (what others call), place.go, protocol.go, walk.go, block.go, budget.go
-// and offence.go (the JSON), scan.go and clean.go (one string), control.go, hidden.go with bidi.go and script.go, and secret.go with
+// Reading order: sanitize.go and definition.go (what others call), place.go, protocol.go,
+// walk.go, block.go, budget.go and offence.go (the JSON), scan.go and clean.go (one
+// string), control.go, hidden.go with bidi.go and script.go, and secret.go with
 // secretrules.go and privatekey.go (the passes), report.go.
 package sanitize
 
@@ -41,8 +45,8 @@ const (
 	Block              // for secrets: the result becomes an error; elsewhere as Repair
 )
 
-// Policy is how one tenant wants its output cleaned. The zero Policy repairs everything. Its methods are safe for
-// concurrent use.
+// Policy is how one tenant wants its output cleaned. The zero Policy repairs everything.
+// Its methods are safe for concurrent use.
 type Policy struct {
 	Secrets    Mode
 	HiddenText Mode // of hidden characters, control characters and escape sequences; Block means Repair here
@@ -59,8 +63,8 @@ const (
 var (
 	// ErrBlocked says that the output holds a secret and Policy.Secrets is Block.
 	ErrBlocked = errors.New("output holds a secret")
-	// ErrTooLarge says that structured content or a Base64 member is over its limit. Unlike text, neither can be cut:
-	// what remained would no longer be valid.
+	// ErrTooLarge says that structured content or a Base64 member is over its limit.
+	// Unlike text, neither can be cut: what remained would no longer be valid.
 	ErrTooLarge = errors.New("output too large")
 )
 
@@ -75,9 +79,10 @@ func (e *SizeError) Error() string { return ErrTooLarge.Error() + ": " + e.Setti
 // Unwrap returns ErrTooLarge.
 func (e *SizeError) Unwrap() error { return ErrTooLarge }
 
-// Result cleans the result of a call: of a tool, a prompt, a resource or a completion, and the questions and tasks that
-// may come in the place of one. Text over the limit is cut and marked. The same Object comes back when no rule fires.
-// Errors are ErrBlocked, *SizeError and *HiddenError; the Report says what was found even beside an error.
+// Result cleans the result of a call: of a tool, a prompt, a resource or a completion,
+// and the questions and tasks that may come in the place of one. Text over the limit is
+// cut and marked. The same Object comes back when no rule fires. Errors are ErrBlocked,
+// *SizeError and *HiddenError; the Report says what was found even beside an error.
 func (p Policy) Result(result mcp.Object) (mcp.Object, Report, error) {
 	at := completed
 	switch result.Text("resultType") {
@@ -92,7 +97,8 @@ func (p Policy) Result(result mcp.Object) (mcp.Object, Report, error) {
 	return p.result(result, at)
 }
 
-// Task cleans what a server says of a task, as in the answer to tasks/get. It is like Result.
+// Task cleans what a server says of a task, as in the answer to tasks/get. It is like
+// Result.
 func (p Policy) Task(state mcp.Object) (mcp.Object, Report, error) { return p.result(state, taskState) }
 
 func (p Policy) result(result mcp.Object, at place) (mcp.Object, Report, error) {
@@ -114,8 +120,9 @@ func (p Policy) result(result mcp.Object, at place) (mcp.Object, Report, error) 
 	return cleaned, w.report(), nil
 }
 
-// Notification cleans the params of a notification. It enforces no limits of size, and secrets are redacted even with
-// Block. The error is a *HiddenError: such a notification must be dropped.
+// Notification cleans the params of a notification. It enforces no limits of size, and
+// secrets are redacted even with Block. The error is a *HiddenError: such a notification
+// must be dropped.
 func (p Policy) Notification(params mcp.Object) (mcp.Object, Report, error) {
 	w := borrow(p)
 	defer giveBack(w)
@@ -126,9 +133,10 @@ func (p Policy) Notification(params mcp.Object) (mcp.Object, Report, error) {
 	return cleaned, w.report(), nil
 }
 
-// Error cleans message and data of an error that a server sent. It enforces no limits of size, and secrets are redacted
-// even with Block. Data that hides text where it must not be edited is left out. The same error comes back when no rule
-// fires; e itself is not modified.
+// Error cleans message and data of an error that a server sent. It enforces no limits of
+// size, and secrets are redacted even with Block. Data that hides text where it must not
+// be edited is left out. The same error comes back when no rule fires; e itself is not
+// modified.
 func (p Policy) Error(e *mcp.Error) (*mcp.Error, Report) {
 	w := borrow(p)
 	defer giveBack(w)

@@ -5,8 +5,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// marks say what scan saw in a JSON string, and so which rules may fire there. A string without marks is clean, and
-// that is nearly every string: scan is what makes cleaning cheap.
+// marks say what scan saw in a JSON string, and so which rules may fire there. A string
+// without marks is clean, and that is nearly every string: scan is what makes cleaning
+// cheap.
 type marks uint8
 
 const (
@@ -35,7 +36,8 @@ const (
 
 var classes = classify()
 
-// classify makes the table once, when the program starts. A byte is an anchor when some rule's hint ends with it.
+// classify makes the table once, when the program starts. A byte is an anchor when some
+// rule's hint ends with it.
 func classify() (table [256]class) {
 	for c := 0x7F; c < 256; c++ {
 		table[c] = high
@@ -49,9 +51,10 @@ func classify() (table [256]class) {
 	return table
 }
 
-// scan looks at the JSON string that begins at i, without decoding it, and returns the index after it. An escape that
-// could stand for something a rule looks for is marked, so that the string is decoded and inspected: otherwise a server
-// could get around every rule by escaping.
+// scan looks at the JSON string that begins at i, without decoding it, and returns the
+// index after it. An escape that could stand for something a rule looks for is marked, so
+// that the string is decoded and inspected: otherwise a server could get around every
+// rule by escaping.
 func scan(data []byte, i int) (end int, s sight) {
 	for i++; ; i++ {
 		switch classes[data[i]] {
@@ -78,8 +81,9 @@ func scan(data []byte, i int) (end int, s sight) {
 	}
 }
 
-// find returns the value of the first member with that name in the object that is next, nil when there is none. c is a
-// copy of the walker's cursor, so the walk goes on where it was.
+// find returns the value of the first member with that name in the object that is next,
+// nil when there is none. c is a copy of the walker's cursor, so the walk goes on where
+// it was.
 func find(c strictjson.Cursor, name string) mcp.RawJSON {
 	for c.Enter(); c.More(); {
 		key, value := c.Next(), c.Next()

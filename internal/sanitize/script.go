@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// joins tells whether r, a zero-width joiner or non-joiner, has an effect between before and after: it joins two emoji,
-// or changes the form of letters.
+// joins tells whether r, a zero-width joiner or non-joiner, has an effect between before
+// and after: it joins two emoji, or changes the form of letters.
 // https://www.unicode.org/reports/tr31/#Layout_and_Format_Control_Characters
 func joins(before, after []byte, r rune) bool {
 	left, right := last(before), first(after)
@@ -16,12 +16,13 @@ func joins(before, after []byte, r rune) bool {
 	if !shaping(left) {
 		return false
 	}
-	// At the end of a word too, a joiner or non-joiner changes the letters before it when it stands behind a virama,
-	// and a joiner when it stands behind an Arabic letter.
+	// At the end of a word too, a joiner or non-joiner changes the letters before it when
+	// it stands behind a virama, and a joiner when it stands behind an Arabic letter.
 	return shaping(right) || isVirama(left) || r == joiner && unicode.Is(unicode.Arabic, left)
 }
 
-// shaping tells whether r belongs to a script in which letters change their form next to other letters.
+// shaping tells whether r belongs to a script in which letters change their form next to
+// other letters.
 func shaping(r rune) bool {
 	return !suspect(r) && (unicode.In(r,
 		unicode.Arabic, unicode.Syriac, unicode.Mandaic, unicode.Nko, unicode.Mongolian, unicode.Phags_Pa, unicode.Adlam,
@@ -33,7 +34,8 @@ func shaping(r rune) bool {
 		r >= 0x064B && r <= 0x0655 || r == 0x0670) // Arabic vowel marks, which several scripts inherit
 }
 
-// isVirama tells whether r is a virama, the sign that takes the vowel from the letter before it.
+// isVirama tells whether r is a virama, the sign that takes the vowel from the letter
+// before it.
 func isVirama(r rune) bool {
 	switch r {
 	case 0x094D, 0x09CD, 0x0A4D, 0x0ACD, 0x0B4D, 0x0BCD, 0x0C4D, 0x0CCD, 0x0D4D, 0x0DCA, 0x1039, 0x17D2:
@@ -42,26 +44,29 @@ func isVirama(r rune) bool {
 	return false
 }
 
-// breaksWords tells whether a zero-width space between these two code points marks where a line may break: in scripts
-// that write no space between words, and in Japanese next to kana.
+// breaksWords tells whether a zero-width space between these two code points marks where
+// a line may break: in scripts that write no space between words, and in Japanese next to
+// kana.
 func breaksWords(left, right rune) bool {
 	return unspaced(left) && unspaced(right) ||
 		kana(left) && (kana(right) || unicode.Is(unicode.Han, right)) || kana(right) && unicode.Is(unicode.Han, left)
 }
 
-// unspaced tells whether r is of a script of South-East Asia that writes no space between words.
+// unspaced tells whether r is of a script of South-East Asia that writes no space between
+// words.
 func unspaced(r rune) bool {
 	return !suspect(r) && unicode.In(r, unicode.Thai, unicode.Khmer, unicode.Lao, unicode.Myanmar,
 		unicode.Tai_Tham, unicode.Tai_Le, unicode.New_Tai_Lue, unicode.Tai_Viet, unicode.Javanese, unicode.Balinese)
 }
 
-// kana tells whether r is Japanese kana, or the mark of a long vowel or an end of phrase that stands among them.
+// kana tells whether r is Japanese kana, or the mark of a long vowel or an end of phrase
+// that stands among them.
 func kana(r rune) bool {
 	return unicode.In(r, unicode.Hiragana, unicode.Katakana) || r == 'ー' || r == '、' || r == '。'
 }
 
-// separatesVowel tells whether the Mongolian vowel separator has an effect between these two: it stands before a or e at
-// the end of a word.
+// separatesVowel tells whether the Mongolian vowel separator has an effect between these
+// two: it stands before a or e at the end of a word.
 func separatesVowel(left, right rune) bool {
 	return mongolianLetter(left) && (right == 0x1820 || right == 0x1821)
 }
@@ -71,7 +76,8 @@ func mongolianLetter(r rune) bool { return unicode.Is(unicode.Mongolian, r) && u
 // keycapBase tells whether r is what a keycap emoji, such as 1 on a key, begins with.
 func keycapBase(r rune) bool { return r >= '0' && r <= '9' || r == '#' || r == '*' }
 
-// emojiEnds tells whether text ends in an emoji, with or without an emoji selector behind it.
+// emojiEnds tells whether text ends in an emoji, with or without an emoji selector behind
+// it.
 func emojiEnds(text []byte) bool {
 	r, size := utf8.DecodeLastRune(text)
 	if r == emojiSelector {
@@ -82,9 +88,9 @@ func emojiEnds(text []byte) bool {
 
 func isEmoji(r rune) bool { return r >= 0xA9 && unicode.Is(emoji, r) }
 
-// emoji holds the code points that may take an emoji selector or be joined: those with the property
-// Extended_Pictographic, some symbols between them, so that the table stays short, and the modifiers for the colour of
-// skin.
+// emoji holds the code points that may take an emoji selector or be joined: those with
+// the property Extended_Pictographic, some symbols between them, so that the table stays
+// short, and the modifiers for the colour of skin.
 // https://www.unicode.org/Public/UCD/latest/ucd/emoji/emoji-data.txt
 var emoji = &unicode.RangeTable{
 	R16: []unicode.Range16{

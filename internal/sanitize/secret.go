@@ -5,17 +5,19 @@ import (
 	"math/bits"
 )
 
-// This file finds secrets in one pass over the text, without regular expressions, whose time a server could drive up.
+// This file finds secrets in one pass over the text, without regular expressions, whose
+// time a server could drive up.
 //
 //	... token = g h p _ 1 6 C 7 e 4 2 F 2 9 2 c 6 9 1 2 E 7 ...
 //	            prefix  body
 //	                  ^ end of the hint: the byte at which the scan stops to compare prefixes
 //
-// A hint is the beginning of a prefix, or all of it. The scan stops at every byte that ends some hint, so a hint ends
-// where a byte is rare in ordinary text: that of AIza is AIz, and the scan need not stop at every a.
+// A hint is the beginning of a prefix, or all of it. The scan stops at every byte that
+// ends some hint, so a hint ends where a byte is rare in ordinary text: that of AIza is
+// AIz, and the scan need not stop at every a.
 
-// rule recognizes one kind of secret, by a fixed text in it or before it (the prefix) and by the form of what follows
-// (the body).
+// rule recognizes one kind of secret, by a fixed text in it or before it (the prefix) and
+// by the form of what follows (the body).
 type rule struct {
 	kind     string // stands in [REDACTED:kind]
 	prefixes []string
@@ -26,22 +28,25 @@ type rule struct {
 	least    int                    // used when exact is zero
 	check    func(body []byte) bool // a further test of the first exact or least bytes of the body; nil: none
 
-	// extent, instead of body to check, returns where the secret begins and ends. begin and body are where the prefix and
-	// what follows it begin in text. end is 0 when there is no secret.
+	// extent, instead of body to check, returns where the secret begins and ends. begin
+	// and body are where the prefix and what follows it begin in text. end is 0 when
+	// there is no secret.
 	extent func(text []byte, begin, body int) (start, end int)
 	within bool // the prefix may stand within a word
 	yields bool // a secret of another kind within this one is redacted instead, since its kind says more
 }
 
-// maxRules is how many rules a set of rules has bits for. The bit of a further rule would be shifted out of the set and
-// the rule never fire, so with more rules this file does not compile.
+// maxRules is how many rules a set of rules has bits for. The bit of a further rule would
+// be shifted out of the set and the rule never fire, so with more rules this file does
+// not compile.
 const maxRules = 64
 
 const _ = uint(maxRules - len(rules))
 
-// hintTable has three sets of rules for every byte: the rules whose hint has the byte as its last one, as the last but
-// one and as the third from the end. A set has one bit for each rule. Only a rule in all three sets for the last three
-// bytes of the text can begin there, so the prefixes of nearly all rules need not be compared.
+// hintTable has three sets of rules for every byte: the rules whose hint has the byte as
+// its last one, as the last but one and as the third from the end. A set has one bit for
+// each rule. Only a rule in all three sets for the last three bytes of the text can begin
+// there, so the prefixes of nearly all rules need not be compared.
 type hintTable struct {
 	last, second, third [256]uint64
 }
@@ -78,8 +83,9 @@ func (r *rule) hinted(prefix string) int {
 	return len(prefix)
 }
 
-// begin returns the index of the secret or of the prefix before it, whose hint ends with text[i], and that of the body
-// behind the prefix; ok is false when the rule has no such prefix there.
+// begin returns the index of the secret or of the prefix before it, whose hint ends with
+// text[i], and that of the body behind the prefix; ok is false when the rule has no such
+// prefix there.
 func (r *rule) begin(text []byte, i int) (start, body int, ok bool) {
 	for _, prefix := range r.prefixes {
 		start = i + 1 - r.hinted(prefix)
@@ -91,9 +97,11 @@ func (r *rule) begin(text []byte, i int) (start, body int, ok bool) {
 	return 0, 0, false
 }
 
-// secretBegins tells whether a secret may begin with the hint that ends with text[i]. Its yes may be wrong, its no is
-// not. It serves JSON strings that are not decoded too: there the n of \n belongs to an escape, as in a text that quotes
-// JSON. It reads no more than the least size of a secret, so that a text of many prefixes takes no longer than others.
+// secretBegins tells whether a secret may begin with the hint that ends with text[i]. Its
+// yes may be wrong, its no is not. It serves JSON strings that are not decoded too: there
+// the n of \n belongs to an escape, as in a text that quotes JSON. It reads no more than
+// the least size of a secret, so that a text of many prefixes takes no longer than
+// others.
 func secretBegins(text []byte, i int) bool {
 	for candidates := hints.at(text, i); candidates != 0; candidates &= candidates - 1 {
 		r := &rules[bits.TrailingZeros64(candidates)]
@@ -139,9 +147,10 @@ func (c *cleaner) replace(dst []byte, kind string) []byte {
 	return append(append(append(dst, "[REDACTED:"...), kind...), ']')
 }
 
-// secretAt returns where the secret begins and ends whose hint ends with text[i], and its kind; end is 0 when there is
-// none. The text before from was replaced already: a secret and its prefix must begin at or after it, and the letter
-// before from does not count as one that the secret is a part of.
+// secretAt returns where the secret begins and ends whose hint ends with text[i], and its
+// kind; end is 0 when there is none. The text before from was replaced already: a secret
+// and its prefix must begin at or after it, and the letter before from does not count as
+// one that the secret is a part of.
 func secretAt(text []byte, i, from int) (start, end int, kind string) {
 	return secretOf(hints.at(text, i), text, i, from)
 }
@@ -158,8 +167,8 @@ func secretOf(candidates uint64, text []byte, i, from int) (start, end int, kind
 		if end == 0 || r.yields && holdsSecret(text[start:end]) {
 			continue
 		}
-		// A variation selector behind the last digit would lose its base, and the next cleaning remove it: cleaning twice
-		// would differ from cleaning once.
+		// A variation selector behind the last digit would lose its base, and the next
+		// cleaning remove it: cleaning twice would differ from cleaning once.
 		for _, selector := range []string{"\uFE0F", "\uFE00"} {
 			if bytes.HasPrefix(text[end:], []byte(selector)) {
 				end += len(selector)
@@ -170,8 +179,9 @@ func secretOf(candidates uint64, text []byte, i, from int) (start, end int, kind
 	return 0, 0, ""
 }
 
-// holdsSecret tells whether a secret stands in text that says more than one of a rule that yields. Those rules are left
-// out: they ask this themselves, so that each address within addresses would double the time.
+// holdsSecret tells whether a secret stands in text that says more than one of a rule
+// that yields. Those rules are left out: they ask this themselves, so that each address
+// within addresses would double the time.
 func holdsSecret(text []byte) bool {
 	for i := 2; i < len(text); i++ {
 		if _, end, _ := secretOf(hints.at(text, i)&^yielding, text, i, 0); end > 0 {
@@ -194,8 +204,9 @@ func rulesWhere(is func(*rule) bool) (set uint64) {
 	return set
 }
 
-// bounded tells whether a secret may begin behind this text: it ends in no letter or digit of a longer word, or in an
-// escape, since secrets often stand in JSON, source or URLs that the text quotes: \n, \u0022, \x3d, %3D, %253D.
+// bounded tells whether a secret may begin behind this text: it ends in no letter or
+// digit of a longer word, or in an escape, since secrets often stand in JSON, source or
+// URLs that the text quotes: \n, \u0022, \x3d, %3D, %253D.
 func bounded(before []byte) bool {
 	n := len(before)
 	if n == 0 || !alphanumeric[before[n-1]] {
@@ -225,10 +236,11 @@ func trailing(text []byte, a *alphabet) int {
 // floor returns the least size of the rule's bodies, in bytes; 0 for a rule with extent.
 func (r *rule) floor() int { return max(r.exact, r.least) }
 
-// find returns where the secret begins and ends whose prefix is at begin and whose body is at body; end is 0 when there
-// is none. Of a text that is no secret it reads no more than the least size of a body. A body that goes on as a longer
-// word is none. Nothing else about the text behind the body matters, so that the answer is the same before and after
-// another secret there is redacted.
+// find returns where the secret begins and ends whose prefix is at begin and whose body
+// is at body; end is 0 when there is none. Of a text that is no secret it reads no more
+// than the least size of a body. A body that goes on as a longer word is none. Nothing
+// else about the text behind the body matters, so that the answer is the same before and
+// after another secret there is redacted.
 func (r *rule) find(text []byte, begin, body int) (start, end int) {
 	if r.extent != nil {
 		return r.extent(text, begin, body)

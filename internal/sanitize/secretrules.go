@@ -16,7 +16,8 @@ func letters(sets ...string) *alphabet {
 	return a
 }
 
-// span returns how many bytes at the start of text are in a. It looks at no more than most bytes.
+// span returns how many bytes at the start of text are in a. It looks at no more than
+// most bytes.
 func (a *alphabet) span(text []byte, most int) int {
 	most = min(most, len(text))
 	for i := range most {
@@ -46,10 +47,11 @@ var (
 	wordDashWave = letters(upper, lower, digits, "_-.~")
 )
 
-// rules are the kinds of secrets that are known. Each has a fixed text and a form that other text hardly ever has,
-// because a wrong redaction destroys an answer. Kinds without a text of their own, such as plain hexadecimal keys, are
-// left out: nothing tells them from other text. The order matters only where two rules fit the same text: the first one
-// in the list wins. docs/cleaning.md lists the kinds.
+// rules are the kinds of secrets that are known. Each has a fixed text and a form that
+// other text hardly ever has, because a wrong redaction destroys an answer. Kinds without
+// a text of their own, such as plain hexadecimal keys, are left out: nothing tells them
+// from other text. The order matters only where two rules fit the same text: the first
+// one in the list wins. docs/cleaning.md lists the kinds.
 var rules = [...]rule{
 	{kind: "github-pat", prefixes: []string{"ghp_"}, body: alphanumeric, least: 36, check: random},
 	{kind: "github-pat", prefixes: []string{"github_pat_"}, body: letters(upper, lower, digits, "_"), least: 82, check: random},

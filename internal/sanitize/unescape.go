@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// unescape returns the text that the inside of a valid JSON string stands for: inside itself when it has no escape,
-// otherwise the text appended to dst.
+// unescape returns the text that the inside of a valid JSON string stands for: inside
+// itself when it has no escape, otherwise the text appended to dst.
 func unescape(dst, inside []byte) []byte {
 	i := bytes.IndexByte(inside, '\\')
 	if i < 0 {
@@ -25,8 +25,8 @@ func unescape(dst, inside []byte) []byte {
 	return append(dst, inside...)
 }
 
-// appendEscape appends what the escape at the start of text stands for, and returns the size of the escape in bytes. A
-// lone surrogate becomes U+FFFD.
+// appendEscape appends what the escape at the start of text stands for, and returns the
+// size of the escape in bytes. A lone surrogate becomes U+FFFD.
 func appendEscape(dst, text []byte) ([]byte, int) {
 	switch c := text[1]; c {
 	case 'b':

@@ -8,15 +8,17 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// A variation selector picks a form of the character before it. There are 260 of them, so without rules one behind every
-// character could spell any bytes. This file holds the rules: the base must be one for which Unicode registered the
-// selector, or nearly so where the register is too long to carry, and bases of which a text has many may have few.
+// A variation selector picks a form of the character before it. There are 260 of them, so
+// without rules one behind every character could spell any bytes. This file holds the
+// rules: the base must be one for which Unicode registered the selector, or nearly so
+// where the register is too long to carry, and bases of which a text has many may have
+// few.
 
 // selector tells whether r is a variation selector.
 func selector(r rune) bool { return unicode.Is(unicode.Variation_Selector, r) }
 
-// selects tells whether the variation selector r stands behind a base that it can vary. A selector behind another
-// selector has no base.
+// selects tells whether the variation selector r stands behind a base that it can vary. A
+// selector behind another selector has no base.
 func selects(base, r rune, after []byte) bool {
 	switch {
 	case r == textSelector || r == emojiSelector:
@@ -31,9 +33,11 @@ func selects(base, r rune, after []byte) bool {
 	return int(r-firstSelector) < compatibleForms()[base]
 }
 
-// ideographic tells whether an ideograph may have the variation selector with that number in the supplement. Of the
-// 28,749 sequences that the Ideographic Variation Database registered until 2014, all but 114 have one of the first
-// eight selectors. Two ideographs of the name Watanabe have up to 32, and are why people write such sequences at all.
+// ideographic tells whether an ideograph may have the variation selector with that number
+// in the supplement. Of the 28,749 sequences that the Ideographic Variation Database
+// registered until 2014, all but 114 have one of the first eight selectors. Two
+// ideographs of the name Watanabe have up to 32, and are why people write such sequences
+// at all.
 // https://www.unicode.org/ivd/
 func ideographic(base rune, number int) bool {
 	const most, mostOfWatanabe = 8, 32
@@ -44,8 +48,8 @@ func ideographic(base rune, number int) bool {
 	return number < most && unicode.Is(unicode.Unified_Ideograph, base)
 }
 
-// oneForm holds the bases for which the first selector is registered: symbols of mathematics, and letters of Myanmar,
-// Phags-pa and Manichaean.
+// oneForm holds the bases for which the first selector is registered: symbols of
+// mathematics, and letters of Myanmar, Phags-pa and Manichaean.
 // https://www.unicode.org/Public/UCD/latest/ucd/StandardizedVariants.txt
 var oneForm = &unicode.RangeTable{
 	R16: []unicode.Range16{
@@ -86,8 +90,8 @@ var oneForm = &unicode.RangeTable{
 	LatinOffset: 1,
 }
 
-// twoForms holds the bases for which the first two selectors are registered: script capitals, quotation marks and the
-// punctuation of East Asia.
+// twoForms holds the bases for which the first two selectors are registered: script
+// capitals, quotation marks and the punctuation of East Asia.
 var twoForms = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{0x2018, 0x2019, 1},
@@ -105,8 +109,9 @@ var twoForms = &unicode.RangeTable{
 	R32: []unicode.Range32{{0x1D49C, 0x1D4B5, 1}},
 }
 
-// compatibleForms returns for each ideograph how many compatibility ideographs decompose to it. Unicode registered as
-// many selectors, from the first one on, so that the form survives normalization.
+// compatibleForms returns for each ideograph how many compatibility ideographs decompose
+// to it. Unicode registered as many selectors, from the first one on, so that the form
+// survives normalization.
 // https://www.unicode.org/versions/latest/core-spec/chapter-23/#G19053
 var compatibleForms = sync.OnceValue(func() map[rune]int {
 	forms := make(map[rune]int)
@@ -120,7 +125,8 @@ var compatibleForms = sync.OnceValue(func() map[rune]int {
 	return forms
 })
 
-// variations counts for one text how many selectors the bases that are many in ordinary text may have.
+// variations counts for one text how many selectors the bases that are many in ordinary
+// text may have.
 type variations struct {
 	text    []byte
 	counted int // text up to here is counted
@@ -128,15 +134,16 @@ type variations struct {
 	kept    int // selectors that stay behind them
 }
 
-// Of one text, freeSelectors stay, and one more for each basesPerSelector of the bases that stand before it. A name with
-// a rare ideograph needs one; a message in selectors needs one behind every character.
+// Of one text, freeSelectors stay, and one more for each basesPerSelector of the bases
+// that stand before it. A name with a rare ideograph needs one; a message in selectors
+// needs one behind every character.
 const (
 	freeSelectors    = 4
 	basesPerSelector = 16
 )
 
-// affords tells whether the selector at i may stay behind base, and counts it if so. Text behind i does not matter, so
-// that the answer is the same when the text is cut.
+// affords tells whether the selector at i may stay behind base, and counts it if so. Text
+// behind i does not matter, so that the answer is the same when the text is cut.
 func (v *variations) affords(i int, base rune) bool {
 	if !frequent(base) {
 		return true
@@ -155,8 +162,8 @@ func (v *variations) affords(i int, base rune) bool {
 	return true
 }
 
-// frequent tells whether an ordinary text may have r in every line, so that selectors behind it must be few: an
-// ideograph, a digit zero, or a mark of punctuation.
+// frequent tells whether an ordinary text may have r in every line, so that selectors
+// behind it must be few: an ideograph, a digit zero, or a mark of punctuation.
 func frequent(r rune) bool {
 	return r == '0' || r == '０' || unicode.Is(unicode.Unified_Ideograph, r) || r < 0x1D49C && unicode.Is(twoForms, r) && unicode.IsPunct(r)
 }

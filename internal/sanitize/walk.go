@@ -8,16 +8,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// walker goes through raw JSON without building a tree, and copies nothing until the first repair: most results are
-// clean, and every result passes here. The JSON must be valid (mcp.RawJSON is), so it is walked without checks of its
-// form.
+// walker goes through raw JSON without building a tree, and copies nothing until the
+// first repair: most results are clean, and every result passes here. The JSON must be
+// valid (mcp.RawJSON is), so it is walked without checks of its form.
 //
 //	data  . . . . . . . . | . . . . . | . . . . .
 //	                      kept        the string being cleaned
 //	out   what data[:kept] became
 //
-// A repair copies data from kept up to the repaired string, appends the new string, and sets kept behind the old one.
-// A walker is for one goroutine.
+// A repair copies data from kept up to the repaired string, appends the new string, and
+// sets kept behind the old one. A walker is for one goroutine.
 type walker struct {
 	cleaner
 	budget
@@ -38,7 +38,8 @@ type walker struct {
 // walkers keeps walkers with their buffers between uses.
 var walkers = sync.Pool{New: func() any { return new(walker) }}
 
-// borrow takes a walker from the pool and sets it up for the policy, without limits of size. giveBack must follow.
+// borrow takes a walker from the pool and sets it up for the policy, without limits of
+// size. giveBack must follow.
 func borrow(p Policy) *walker {
 	w := walkers.Get().(*walker)
 	*w = walker{
@@ -62,7 +63,8 @@ func giveBack(w *walker) {
 	walkers.Put(w)
 }
 
-// object cleans o, which stands at that place. Members that are not repaired keep their bytes.
+// object cleans o, which stands at that place. Members that are not repaired keep their
+// bytes.
 func (w *walker) object(o mcp.Object, at place) mcp.Object {
 	cleaned := o
 	for name, value := range o.Members {
@@ -87,7 +89,8 @@ func (w *walker) name(name string) {
 	}
 }
 
-// rewrite cleans raw, which stands at that place. The same bytes come back when no rule fires.
+// rewrite cleans raw, which stands at that place. The same bytes come back when no rule
+// fires.
 func (w *walker) rewrite(raw mcp.RawJSON, at place) (cleaned mcp.RawJSON, changed bool) {
 	w.data, w.cursor, w.out, w.kept, w.offence = raw, strictjson.CursorOf(raw), nil, 0, -1
 	w.value(at)
@@ -150,7 +153,8 @@ func (w *walker) members(at place) {
 	}
 }
 
-// scan moves the cursor behind the string that is next, which is data[i:end], and tells what it saw in it.
+// scan moves the cursor behind the string that is next, which is data[i:end], and tells
+// what it saw in it.
 func (w *walker) scan() (i, end int, s sight) {
 	i = w.cursor.At()
 	end, s = scan(w.data, i)
@@ -175,8 +179,8 @@ func (w *walker) text(at place) {
 	}
 }
 
-// clean returns the cleaned text of a JSON string. When changed is false, the string needs no change and text means
-// nothing.
+// clean returns the cleaned text of a JSON string. When changed is false, the string
+// needs no change and text means nothing.
 func (w *walker) clean(raw []byte, s sight) (text []byte, changed bool) {
 	if s.marks&w.watch == 0 {
 		return nil, false
@@ -184,17 +188,18 @@ func (w *walker) clean(raw []byte, s sight) (text []byte, changed bool) {
 	return w.repair(w.decode(raw))
 }
 
-// flag adds one to count when a rule fires in the JSON string data[i:end]. The string keeps its bytes. When it hides
-// text, it is an offence.
+// flag adds one to count when a rule fires in the JSON string data[i:end]. The string
+// keeps its bytes. When it hides text, it is an offence.
 func (w *walker) flag(i, end int, s sight, count *int) {
 	if s.marks&w.watch != 0 && w.flagText(w.decode(w.data[i:end]), count) && w.offence < 0 {
 		w.offence = i
 	}
 }
 
-// flagText adds one to count when a rule fires in text, and tells whether text hides something. A trial repair finds
-// that out; its own counts do not count, but a secret that it finds still sets held, so that Block refuses secrets in
-// places that are not rewritten.
+// flagText adds one to count when a rule fires in text, and tells whether text hides
+// something. A trial repair finds that out; its own counts do not count, but a secret
+// that it finds still sets held, so that Block refuses secrets in places that are not
+// rewritten.
 func (w *walker) flagText(text []byte, count *int) (hides bool) {
 	before := w.counts
 	_, fires := w.repair(text)
@@ -206,9 +211,9 @@ func (w *walker) flagText(text []byte, count *int) (hides bool) {
 	return hides
 }
 
-// base64 moves the cursor behind the string of Base64 that is next. Whatever is not Base64 is
-// cleaned like any text, so that a server cannot pass hidden text or a secret by calling it
-// binary.
+// base64 moves the cursor behind the string of Base64 that is next. Whatever is not
+// Base64 is cleaned like any text, so that a server cannot pass hidden text or a secret
+// by calling it binary.
 func (w *walker) base64() {
 	i := w.cursor.At()
 	end := i + 2 + bytes.IndexByte(w.data[i+1:], '"')
@@ -222,10 +227,11 @@ func (w *walker) base64() {
 	}
 }
 
-// minURLSafe is how many characters Base64 in the alphabet for URLs has at least: that alphabet
-// also spells names and tokens, but hardly ever a longer text. Shorter Base64 in it is cleaned
-// as a text, which changes one in a hundred thousand of that size. If the longest were cleaned,
-// too, one in sixteen images of 8 MiB would have something that looks like a secret.
+// minURLSafe is how many characters Base64 in the alphabet for URLs has at least: that
+// alphabet also spells names and tokens, but hardly ever a longer text. Shorter Base64 in
+// it is cleaned as a text, which changes one in a hundred thousand of that size. If the
+// longest were cleaned, too, one in sixteen images of 8 MiB would have something that
+// looks like a secret.
 const minURLSafe = 1 << 10
 
 // isBase64 tells whether text is Base64 with the alphabet and the padding of

@@ -1,12 +1,14 @@
-// Package seal makes tokens that only this gateway can read: session ids, cursors, requestState. A client carries such
-// a token for the gateway and brings it back, so that the gateway, or another replica with the same keys, need not
-// remember what is in it. Who carries a token can neither read it nor change it, nor use it for another purpose than it
-// was made for. This package does not know what a token holds, whose it is or how long it is good; its callers put that
-// into the text or the purpose and check it.
+// Package seal makes tokens that only this gateway can read: session ids, cursors,
+// requestState. A client carries such a token for the gateway and brings it back, so that
+// the gateway, or another replica with the same keys, need not remember what is in it.
+// Who carries a token can neither read it nor change it, nor use it for another purpose
+// than it was made for. This package does not know what a token holds, whose it is or how
+// long it is good; its callers put that into the text or the purpose and check it.
 //
-// Tokens are encrypted and authenticated with AES-256-GCM under a ring of keys, newest first. So keys can be rotated
-// while the gateway runs: the newest seals, and older ones still open what they sealed until they are taken out of the
-// ring. Where several replicas share keys, each must be able to open what any of them seals, at every moment:
+// Tokens are encrypted and authenticated with AES-256-GCM under a ring of keys, newest
+// first. So keys can be rotated while the gateway runs: the newest seals, and older ones
+// still open what they sealed until they are taken out of the ring. Where several
+// replicas share keys, each must be able to open what any of them seals, at every moment:
 //
 //	            seals  opens            seals  opens           seals  opens            seals  opens
 //	before       old    old    1. add    old   old, new  2. turn new   new, old  3. end   new    new
@@ -29,8 +31,8 @@ import (
 	"sync/atomic"
 )
 
-// MaxLength is the longest token that Seal makes and Open takes, in bytes. It keeps tokens short enough for HTTP
-// headers, in which session ids travel.
+// MaxLength is the longest token that Seal makes and Open takes, in bytes. It keeps
+// tokens short enough for HTTP headers, in which session ids travel.
 const MaxLength = 512
 
 // MaxPlain is the longest text that Seal takes, in bytes: what fits a token of MaxLength.
@@ -42,20 +44,22 @@ const MaxLong = 65 << 10
 // KeySize is the length of a key in bytes, that of AES-256.
 const KeySize = 32
 
-// ErrInvalid is the one error for a token that is malformed, forged, sealed for another purpose or under a key that is
-// not in the ring. It does not say which: only somebody who tries out tokens would gain by that.
+// ErrInvalid is the one error for a token that is malformed, forged, sealed for another
+// purpose or under a key that is not in the ring. It does not say which: only somebody
+// who tries out tokens would gain by that.
 var ErrInvalid = errors.New("invalid token")
 
 // A token is this, in URL-safe base64 without padding; sizes are in bytes:
 //
 //	version 1 │ key id 3 │ nonce 12 │ ciphertext, as long as the text │ tag 16
 //
-// The first two are the header. They and the purpose are not encrypted but authenticated with the rest, so a token
-// opens only under the same ones; the purpose is not part of the token. The key id says which key of the ring to try.
-// It is short, and two keys may share one: then both are tried.
+// The first two are the header. They and the purpose are not encrypted but authenticated
+// with the rest, so a token opens only under the same ones; the purpose is not part of
+// the token. The key id says which key of the ring to try. It is short, and two keys may
+// share one: then both are tried.
 //
-// Nonces are random. With the same key, a nonce that comes twice would give away both texts, so a key should seal no
-// more than 2^32 tokens: NIST SP 800-38D section 8.3.
+// Nonces are random. With the same key, a nonce that comes twice would give away both
+// texts, so a key should seal no more than 2^32 tokens: NIST SP 800-38D section 8.3.
 const (
 	version    = 1
 	idSize     = 3
@@ -65,7 +69,8 @@ const (
 	overhead   = headerSize + nonceSize + tagSize
 )
 
-// Ring seals and opens tokens. It is safe for concurrent use, also while Adopt changes its keys.
+// Ring seals and opens tokens. It is safe for concurrent use, also while Adopt changes
+// its keys.
 type Ring struct {
 	keys atomic.Pointer[[]key] // newest first, at least one; replaced whole
 }
@@ -76,8 +81,8 @@ type key struct {
 	aead   cipher.AEAD
 }
 
-// NewRing returns a ring of keys of KeySize bytes, newest first: the first seals, all open. Errors name the place of a
-// key and say nothing of what is in it.
+// NewRing returns a ring of keys of KeySize bytes, newest first: the first seals, all
+// open. Errors name the place of a key and say nothing of what is in it.
 func NewRing(keys ...[]byte) (*Ring, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("a key ring needs a key")
@@ -99,8 +104,8 @@ func ringOf(keys []key) *Ring {
 	return ring
 }
 
-// RandomRing returns a ring of one fresh key that nobody else has. What it seals is worth nothing after a restart and
-// at other replicas.
+// RandomRing returns a ring of one fresh key that nobody else has. What it seals is worth
+// nothing after a restart and at other replicas.
 func RandomRing() *Ring {
 	secret := make([]byte, KeySize)
 	_, _ = rand.Read(secret) // crypto/rand never returns an error, it ends the program instead
@@ -111,12 +116,14 @@ func RandomRing() *Ring {
 	return ringOf([]key{k})
 }
 
-// Adopt gives the ring the keys of another one in place of its own, at once and for good. A Seal or Open that is under
-// way uses either all of the old keys or all of the new ones. What a key has sealed that is gone does not open any more.
+// Adopt gives the ring the keys of another one in place of its own, at once and for good.
+// A Seal or Open that is under way uses either all of the old keys or all of the new
+// ones. What a key has sealed that is gone does not open any more.
 func (r *Ring) Adopt(next *Ring) { r.keys.Store(next.keys.Load()) }
 
-// IDs returns the ids of the keys, newest first, each of six hexadecimal digits. An id stands at the beginning of every
-// token of its key and tells nothing of it, so it may be shown: operators see by it which keys a replica has.
+// IDs returns the ids of the keys, newest first, each of six hexadecimal digits. An id
+// stands at the beginning of every token of its key and tells nothing of it, so it may be
+// shown: operators see by it which keys a replica has.
 func (r *Ring) IDs() []string {
 	keys := *r.keys.Load()
 	ids := make([]string, len(keys))
@@ -126,8 +133,8 @@ func (r *Ring) IDs() []string {
 	return ids
 }
 
-// newKey makes a secret ready for use. The id of the key is the beginning of a hash, so it is the same at every replica
-// and tells nothing of the key.
+// newKey makes a secret ready for use. The id of the key is the beginning of a hash, so
+// it is the same at every replica and tells nothing of the key.
 func newKey(secret []byte) (key, error) {
 	if len(secret) != KeySize {
 		return key{}, fmt.Errorf("%d bytes, want %d", len(secret), KeySize)
@@ -146,8 +153,9 @@ func newKey(secret []byte) (key, error) {
 	return k, nil
 }
 
-// ParseKeys reads a key file: one key a line, newest first, each KeySize bytes in base64 with the standard alphabet and
-// padding. Blank lines and lines that begin with # are skipped. Errors name the line and say nothing of what is in it.
+// ParseKeys reads a key file: one key a line, newest first, each KeySize bytes in base64
+// with the standard alphabet and padding. Blank lines and lines that begin with # are
+// skipped. Errors name the line and say nothing of what is in it.
 func ParseKeys(data []byte) ([][]byte, error) {
 	var keys [][]byte
 	number := 0
@@ -174,8 +182,8 @@ func ParseKeys(data []byte) ([][]byte, error) {
 	return keys, nil
 }
 
-// scratch is the memory for one Seal or Open, except for what it returns. A token of SealLong does not fit the arrays
-// and gets memory of its own.
+// scratch is the memory for one Seal or Open, except for what it returns. A token of
+// SealLong does not fit the arrays and gets memory of its own.
 type scratch struct {
 	text   [MaxLength]byte // of the token, in base64
 	token  [MaxLength]byte // the same decoded
@@ -189,14 +197,16 @@ var scratches = sync.Pool{New: func() any {
 	return s
 }}
 
-// Seal returns plain as a token of visible ASCII that is safe in URLs and headers. Open returns plain again for the
-// same purpose only. Each Seal of the same text gives another token. The error says that plain is over MaxPlain.
+// Seal returns plain as a token of visible ASCII that is safe in URLs and headers. Open
+// returns plain again for the same purpose only. Each Seal of the same text gives another
+// token. The error says that plain is over MaxPlain.
 func (r *Ring) Seal(purpose string, plain []byte) (string, error) {
 	return r.seal(purpose, plain, MaxPlain)
 }
 
-// SealLong is Seal for text up to MaxLong. What it seals only OpenLong opens, since the token may be longer than Open
-// takes. So each purpose uses either the short or the long functions.
+// SealLong is Seal for text up to MaxLong. What it seals only OpenLong opens, since the
+// token may be longer than Open takes. So each purpose uses either the short or the long
+// functions.
 func (r *Ring) SealLong(purpose string, plain []byte) (string, error) {
 	return r.seal(purpose, plain, MaxLong)
 }
@@ -220,8 +230,8 @@ func (r *Ring) seal(purpose string, plain []byte, limit int) (string, error) {
 	return string(base64.RawURLEncoding.AppendEncode(s.text[:0], token)), nil
 }
 
-// Open returns the text that Seal was given for the same purpose. The token may come from anyone. The error is
-// ErrInvalid.
+// Open returns the text that Seal was given for the same purpose. The token may come from
+// anyone. The error is ErrInvalid.
 func (r *Ring) Open(purpose, token string) ([]byte, error) {
 	return r.AppendOpen(nil, purpose, token)
 }
@@ -236,8 +246,8 @@ func (r *Ring) OpenLong(purpose, token string) ([]byte, error) {
 	return r.open(nil, purpose, token, base64.RawURLEncoding.EncodedLen(MaxLong+overhead))
 }
 
-// open opens a token of at most limit bytes and appends its text to dst. Longer ones are refused before any work is done
-// for them.
+// open opens a token of at most limit bytes and appends its text to dst. Longer ones are
+// refused before any work is done for them.
 func (r *Ring) open(dst []byte, purpose, token string, limit int) ([]byte, error) {
 	// The decoder skips line breaks and would so accept several spellings of one token.
 	if len(token) > limit || strings.ContainsAny(token, "\r\n") {
@@ -264,8 +274,8 @@ func (r *Ring) open(dst []byte, purpose, token string, limit int) ([]byte, error
 	return nil, ErrInvalid
 }
 
-// SealBytes is Seal for whoever needs no text: it returns the token as bytes, and takes any length. Only OpenBytes opens
-// it.
+// SealBytes is Seal for whoever needs no text: it returns the token as bytes, and takes
+// any length. Only OpenBytes opens it.
 func (r *Ring) SealBytes(purpose string, plain []byte) []byte {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
@@ -277,8 +287,8 @@ func (r *Ring) SealBytes(purpose string, plain []byte) []byte {
 	return k.aead.Seal(token, nonce, plain, s.bind(k, bytesPurpose+purpose))
 }
 
-// OpenBytes returns the bytes that SealBytes was given for the same purpose. token may come from anyone. The error is
-// ErrInvalid.
+// OpenBytes returns the bytes that SealBytes was given for the same purpose. token may
+// come from anyone. The error is ErrInvalid.
 func (r *Ring) OpenBytes(purpose string, token []byte) ([]byte, error) {
 	if len(token) < overhead {
 		return nil, ErrInvalid
@@ -299,11 +309,13 @@ func (r *Ring) OpenBytes(purpose string, token []byte) ([]byte, error) {
 	return nil, ErrInvalid
 }
 
-// bytesPurpose stands before the purpose of what SealBytes seals, so that it never passes for a token of Seal.
+// bytesPurpose stands before the purpose of what SealBytes seals, so that it never passes
+// for a token of Seal.
 const bytesPurpose = "bytes\x00"
 
-// bind returns what is authenticated beside the text: the header and the purpose. The header has a fixed size, so no
-// two purposes give the same bytes. They are valid until the next bind.
+// bind returns what is authenticated beside the text: the header and the purpose. The
+// header has a fixed size, so no two purposes give the same bytes. They are valid until
+// the next bind.
 func (s *scratch) bind(k *key, purpose string) []byte {
 	s.bound = append(append(s.bound[:0], k.header[:]...), purpose...)
 	return s.bound

@@ -5,15 +5,17 @@ import (
 	"sync"
 )
 
-// ErrOver is the error for more memory for something that is over, such as the answer to a caller who has left.
+// ErrOver is the error for more memory for something that is over, such as the answer to
+// a caller who has left.
 var ErrOver = errors.New("nobody holds this any more")
 
-// Claim is a lease of memory that goes from hand to hand, as that of an answer does: the transport that reads it, the
-// desk and the door each say how large it is by now, until it is released, once and for good. What comes too late, from
-// a goroutine that does not know yet that the caller has left, takes nothing more.
+// Claim is a lease of memory that goes from hand to hand, as that of an answer does: the
+// transport that reads it, the desk and the door each say how large it is by now, until
+// it is released, once and for good. What comes too late, from a goroutine that does not
+// know yet that the caller has left, takes nothing more.
 //
-// A Claim is safe for concurrent use, and must not be copied. A nil Claim counts nothing and refuses nothing. The zero
-// Claim is of no budget and can only hold what is covered.
+// A Claim is safe for concurrent use, and must not be copied. A nil Claim counts nothing
+// and refuses nothing. The zero Claim is of no budget and can only hold what is covered.
 type Claim struct {
 	mu    sync.Mutex // guards the fields below
 	lease Lease
@@ -34,8 +36,8 @@ func (b *Budget) Claim(u User) *Claim {
 // Begin makes the zero Claim one of the user, within a structure that has it as a field.
 func (c *Claim) Begin(b *Budget, u User) { c.lease = b.Lease(u) }
 
-// Resize makes the claim hold what size bytes need, as Lease.Resize. If it cannot grow so far, it holds what it held.
-// Making it smaller succeeds as long as it was not released.
+// Resize makes the claim hold what size bytes need, as Lease.Resize. If it cannot grow so
+// far, it holds what it held. Making it smaller succeeds as long as it was not released.
 func (c *Claim) Resize(size int64) error {
 	if c == nil {
 		return nil
@@ -68,8 +70,8 @@ func (c *Claim) Shrink(size int64) {
 	}
 }
 
-// Another returns a claim of the same user and budget that holds nothing, for what may outlive c, even if c is released
-// already. It is nil if c is.
+// Another returns a claim of the same user and budget that holds nothing, for what may
+// outlive c, even if c is released already. It is nil if c is.
 func (c *Claim) Another() *Claim {
 	if c == nil {
 		return nil
@@ -79,8 +81,9 @@ func (c *Claim) Another() *Claim {
 	return c.lease.budget.Claim(c.lease.user)
 }
 
-// Adopt makes c hold what other holds in place of what it held itself, and releases other, which is a claim of the same
-// user. If c is released already, nobody holds it any more.
+// Adopt makes c hold what other holds in place of what it held itself, and releases
+// other, which is a claim of the same user. If c is released already, nobody holds it any
+// more.
 func (c *Claim) Adopt(other *Claim) {
 	if c == nil || other == nil {
 		return

@@ -9,13 +9,13 @@ const (
 	usersPart    = 4  // the guarantee of a user is that of a tenant divided by this
 	strangerPart = 16 // what all strangers may hold is the total divided by this
 
-	// A tenant may borrow thresholdFactor times what the common part has left, and a user once what its tenant could
-	// still borrow.
+	// A tenant may borrow thresholdFactor times what the common part has left, and a user
+	// once what its tenant could still borrow.
 	thresholdFactor = 2
 )
 
-// rule says how much of a budget is whose. It is immutable and counts nothing itself: its methods turn one state into
-// the next.
+// rule says how much of a budget is whose. It is immutable and counts nothing itself: its
+// methods turn one state into the next.
 type rule struct {
 	total   int64
 	reserve int64
@@ -34,9 +34,10 @@ func newRule(total int64) rule {
 // account is what a tenant holds, or all together.
 type account struct {
 	held int64
-	// small is, in the account of a tenant, the sum of the first that each of its users holds, up to the guarantee of a
-	// user. In the account of all it is the sum of what each tenant has of that, up to the guarantee of a tenant: the
-	// part of held that comes out of the reserve.
+	// small is, in the account of a tenant, the sum of the first that each of its users
+	// holds, up to the guarantee of a user. In the account of all it is the sum of what
+	// each tenant has of that, up to the guarantee of a tenant: the part of held that
+	// comes out of the reserve.
 	small int64
 }
 
@@ -61,9 +62,11 @@ func (r *rule) guaranteed(s *state) int64 { return min(s.tenant.small, r.tenant)
 // borrowed returns how much of what the tenant holds comes out of the common part.
 func (r *rule) borrowed(s *state) int64 { return s.tenant.held - r.guaranteed(s) }
 
-// moved returns the state after the user holds n more, or less if n is negative. It judges nothing.
+// moved returns the state after the user holds n more, or less if n is negative. It
+// judges nothing.
 //
-// What a tenant has borrowed never grows by giving back: what is guaranteed to it falls by at most n.
+// What a tenant has borrowed never grows by giving back: what is guaranteed to it falls
+// by at most n.
 func (r *rule) moved(s state, n int64) state {
 	next := s
 	next.user += n
@@ -74,7 +77,8 @@ func (r *rule) moved(s state, n int64) state {
 	return next
 }
 
-// add returns the state after the user holds n more. ok is false if that is more than its share.
+// add returns the state after the user holds n more. ok is false if that is more than its
+// share.
 func (r *rule) add(s state, n int64) (next state, ok bool) {
 	if n < 0 || n > r.total-s.all.held {
 		return s, false
@@ -88,7 +92,8 @@ func (r *rule) add(s state, n int64) (next state, ok bool) {
 	if left < 0 {
 		return s, false
 	}
-	// To hold at most twice what is left is to hold at most two thirds of that and one's own together.
+	// To hold at most twice what is left is to hold at most two thirds of that and one's
+	// own together.
 	ceiling := (left + borrowed) * thresholdFactor / (thresholdFactor + 1)
 	if s.stranger {
 		ceiling = min(ceiling, r.total/strangerPart)
@@ -114,7 +119,8 @@ func (r *rule) blame(s state, n int64) error {
 	return ErrTotal
 }
 
-// most returns the largest amount that fits for a user whose tenant holds nothing, if all others hold what all says.
+// most returns the largest amount that fits for a user whose tenant holds nothing, if all
+// others hold what all says.
 func (r *rule) most(all account) int64 {
 	low, high := int64(0), r.total
 	for low < high {

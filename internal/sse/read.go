@@ -13,7 +13,8 @@ import (
 // ErrTooLong is the error for an event or a line that is longer than the reader's limit.
 var ErrTooLong = errors.New("event too long")
 
-// Kept is the size of the largest data of an event whose memory the reader uses again, in bytes.
+// Kept is the size of the largest data of an event whose memory the reader uses again, in
+// bytes.
 const Kept = 64 << 10
 
 // shown is how much is shown of the beginning and of the end of what was lost, in bytes.
@@ -25,27 +26,32 @@ const (
 	emptyReads  = 100     // reads in a row that may bring neither bytes nor an error
 )
 
-// Read yields the events of r until r ends. If it ends with another error than io.EOF, that is yielded last. An event
-// that is not complete by then is dropped. Lines end with LF, CR or CRLF, a BOM at the start is skipped, and comments
-// and unknown fields are dropped.
+// Read yields the events of r until r ends. If it ends with another error than io.EOF,
+// that is yielded last. An event that is not complete by then is dropped. Lines end with
+// LF, CR or CRLF, a BOM at the start is skipped, and comments and unknown fields are
+// dropped.
 //
-// limit bounds memory, since the stream comes from anyone: a line may have at most limit bytes, and so may an event's
-// id, type and data together. Beyond that the error is ErrTooLong and nothing more is read. Comments and unknown fields
-// count only as lines, so a stream of nothing else is read for ever in constant memory.
+// limit bounds memory, since the stream comes from anyone: a line may have at most limit
+// bytes, and so may an event's id, type and data together. Beyond that the error is
+// ErrTooLong and nothing more is read. Comments and unknown fields count only as lines,
+// so a stream of nothing else is read for ever in constant memory.
 //
-// Read differs from the standard where MCP needs it. An event without data is yielded if it carries an id or a retry
-// time, because 2025-11-25 opens streams with such events. Ids are those of each event and are not kept for later ones.
-// Bytes that are not UTF-8 are left as they are.
+// Read differs from the standard where MCP needs it. An event without data is yielded if
+// it carries an id or a retry time, because 2025-11-25 opens streams with such events.
+// Ids are those of each event and are not kept for later ones. Bytes that are not UTF-8
+// are left as they are.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
 func Read(r io.Reader, limit int) iter.Seq2[Event, error] {
 	return ReadWithin(r, limit, func(int) error { return nil }, func(int) {})
 }
 
-// ReadWithin is Read for a stream whose memory is counted: before the reader takes more of it, it tells room how many
-// bytes it holds then, and so it does after it has let go of some. If room returns an error, the event that is being
-// read is lost: the rest of it is skipped, and it is yielded with that error in Lost. Smaller ones are never refused.
-// It tells padding of each line how many bytes it has that are no data: all of a comment, and none of a line of data. There
-// may be any number of lines without an event, and whoever bounds how fast a stream is read learns of them only so.
+// ReadWithin is Read for a stream whose memory is counted: before the reader takes more
+// of it, it tells room how many bytes it holds then, and so it does after it has let go
+// of some. If room returns an error, the event that is being read is lost: the rest of it
+// is skipped, and it is yielded with that error in Lost. Smaller ones are never refused.
+// It tells padding of each line how many bytes it has that are no data: all of a comment,
+// and none of a line of data. There may be any number of lines without an event, and
+// whoever bounds how fast a stream is read learns of them only so.
 func ReadWithin(r io.Reader, limit int, room func(bytes int) error, padding func(bytes int)) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		s := &scanner{source: r, limit: limit, room: room, padding: padding, buffer: buffers.Get().(*[firstBuffer]byte)[:0]}
@@ -62,11 +68,12 @@ func ReadWithin(r io.Reader, limit int, room func(bytes int) error, padding func
 	}
 }
 
-// buffers keeps the first buffers of streams that have ended. Events are copied out of a buffer, so nothing that was
-// yielded lies in one.
+// buffers keeps the first buffers of streams that have ended. Events are copied out of a
+// buffer, so nothing that was yielded lies in one.
 var buffers = sync.Pool{New: func() any { return new([firstBuffer]byte) }}
 
-// scanner cuts a stream into lines and collects their fields into events. The buffer looks like this:
+// scanner cuts a stream into lines and collects their fields into events. The buffer
+// looks like this:
 //
 //	returned as lines │ no line end in here │ not looked at yet │ free
 //	0                 start                 scanned             len(buffer)     cap(buffer)
@@ -96,8 +103,8 @@ func (s *scanner) release() {
 	}
 }
 
-// event returns the next event that has data, an id or a retry time. Those that have nothing of that, such as comments
-// between two empty lines, are skipped.
+// event returns the next event that has data, an id or a retry time. Those that have
+// nothing of that, such as comments between two empty lines, are skipped.
 func (s *scanner) event() (Event, error) {
 	var e Event
 	s.data = s.data[:0]
@@ -135,8 +142,9 @@ func (s *scanner) event() (Event, error) {
 	}
 }
 
-// field takes in one line that is not empty, and tells whether it was a data field. As the standard asks, an id with
-// NUL and a retry that is no number are ignored. A comment is a line whose name is empty.
+// field takes in one line that is not empty, and tells whether it was a data field. As
+// the standard asks, an id with NUL and a retry that is no number are ignored. A comment
+// is a line whose name is empty.
 func (s *scanner) field(e *Event, line []byte) bool {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
@@ -158,7 +166,8 @@ func (s *scanner) field(e *Event, line []byte) bool {
 	return false
 }
 
-// take adds one line to the data of the event. A long one is not copied: the buffer that it lies in becomes the data.
+// take adds one line to the data of the event. A long one is not copied: the buffer that
+// it lies in becomes the data.
 func (s *scanner) take(value []byte) {
 	need := len(s.data) + len(value) + 1
 	switch {
@@ -183,8 +192,9 @@ func (s *scanner) take(value []byte) {
 	s.data = append(append(s.data, value...), '\n')
 }
 
-// keepBuffer makes value, which is the end of the line that was just cut, the data of the event together with the
-// buffer that it lies in. What follows in the buffer goes on in a new one.
+// keepBuffer makes value, which is the end of the line that was just cut, the data of the
+// event together with the buffer that it lies in. What follows in the buffer goes on in a
+// new one.
 func (s *scanner) keepBuffer(value []byte) {
 	s.data = value[:len(value)+1]
 	rest := s.buffer[s.start:]
@@ -228,8 +238,9 @@ func lastOf(a, b []byte) []byte {
 	return append(append(make([]byte, 0, len(a)+len(b)), a...), b...)
 }
 
-// line returns the next line without its end. It is valid until the next call. A CR ends a line at once, whether or not
-// an LF follows: to wait for that could take until the next event.
+// line returns the next line without its end. It is valid until the next call. A CR ends
+// a line at once, whether or not an LF follows: to wait for that could take until the
+// next event.
 func (s *scanner) line() ([]byte, error) {
 	for {
 		if s.afterCR && s.start < len(s.buffer) {
@@ -255,7 +266,8 @@ func (s *scanner) line() ([]byte, error) {
 	}
 }
 
-// cut returns the line that ends before the line end at index end of the buffer, and passes that line end.
+// cut returns the line that ends before the line end at index end of the buffer, and
+// passes that line end.
 func (s *scanner) cut(end int) ([]byte, error) {
 	line := s.buffer[s.start:end]
 	s.afterCR = s.buffer[end] == '\r'
@@ -290,10 +302,11 @@ func (s *scanner) fill() error {
 	return io.ErrNoProgress
 }
 
-// makeRoom sees to it that there are free bytes at the end of the buffer. It does the first of these that applies: it
-// replaces a large buffer of which everything was returned by a small one; it leaves the buffer alone if a line has
-// begun and bytes are free behind it; it makes the buffer larger if that line fills over half of it; it moves the line to
-// the front.
+// makeRoom sees to it that there are free bytes at the end of the buffer. It does the
+// first of these that applies: it replaces a large buffer of which everything was
+// returned by a small one; it leaves the buffer alone if a line has begun and bytes are
+// free behind it; it makes the buffer larger if that line fills over half of it; it moves
+// the line to the front.
 func (s *scanner) makeRoom() {
 	rest := s.buffer[s.start:]
 	switch {

@@ -2,9 +2,10 @@ package strictjson
 
 import "bytes"
 
-// Cursor goes through a text that has passed Check, from left to right, without copying or decoding it. It is for
-// whoever looks for something in a value or cleans it in place, so that they need no scanner of their own. A copy of a
-// Cursor is a bookmark to come back to. On text that has not passed Check, what it finds means nothing, but it never
+// Cursor goes through a text that has passed Check, from left to right, without copying
+// or decoding it. It is for whoever looks for something in a value or cleans it in place,
+// so that they need no scanner of their own. A copy of a Cursor is a bookmark to come
+// back to. On text that has not passed Check, what it finds means nothing, but it never
 // leaves the text and always gets to its end.
 //
 // This goes through an object:
@@ -20,8 +21,9 @@ type Cursor struct {
 // CursorOf returns a cursor at the beginning of data.
 func CursorOf(data []byte) Cursor { return Cursor{data: data} }
 
-// Kind moves to the next token and returns its first byte: a bracket, a quotation mark, or the beginning of a number or
-// literal. At the end of the text it is 0. Commas and colons do not count as tokens.
+// Kind moves to the next token and returns its first byte: a bracket, a quotation mark,
+// or the beginning of a number or literal. At the end of the text it is 0. Commas and
+// colons do not count as tokens.
 func (c *Cursor) Kind() byte {
 	for c.i < len(c.data) {
 		switch b := c.data[c.i]; b {
@@ -34,7 +36,8 @@ func (c *Cursor) Kind() byte {
 	return 0
 }
 
-// At returns how many bytes stand before the cursor. After Kind, these are the bytes before the next token.
+// At returns how many bytes stand before the cursor. After Kind, these are the bytes
+// before the next token.
 func (c *Cursor) At() int { return c.i }
 
 // MoveTo moves the cursor to where at bytes of the text stand before it, as At has told.
@@ -47,8 +50,8 @@ func (c *Cursor) Enter() {
 	}
 }
 
-// More tells whether another member or element follows in the object or array that was entered. If none does, it passes
-// the closing bracket.
+// More tells whether another member or element follows in the object or array that was
+// entered. If none does, it passes the closing bracket.
 func (c *Cursor) More() bool {
 	switch c.Kind() {
 	case 0:
@@ -60,8 +63,8 @@ func (c *Cursor) More() bool {
 	return true
 }
 
-// Next passes the name or the whole value that is next, and returns it as it is written: a name with its quotation
-// marks. What it returns aliases the text.
+// Next passes the name or the whole value that is next, and returns it as it is written:
+// a name with its quotation marks. What it returns aliases the text.
 func (c *Cursor) Next() []byte {
 	c.Kind()
 	start := c.i
@@ -77,8 +80,8 @@ func space(data []byte, i int) int {
 	return i
 }
 
-// value returns the index after the value that starts at i. On data that has not passed Check it may stop anywhere
-// within data, but never beyond its end.
+// value returns the index after the value that starts at i. On data that has not passed
+// Check it may stop anywhere within data, but never beyond its end.
 func value(data []byte, i int) int {
 	if i >= len(data) {
 		return i
@@ -99,8 +102,8 @@ func value(data []byte, i int) int {
 	return i
 }
 
-// quoted returns the index after the string that starts at i. It jumps from quotation mark to quotation mark, because
-// strings are most of what is large.
+// quoted returns the index after the string that starts at i. It jumps from quotation
+// mark to quotation mark, because strings are most of what is large.
 func quoted(data []byte, i int) int {
 	for from := i + 1; from < len(data); {
 		mark := bytes.IndexByte(data[from:], '"')
@@ -116,7 +119,8 @@ func quoted(data []byte, i int) int {
 	return len(data)
 }
 
-// isEscaped tells whether what follows text in a string is escaped: the backslashes at its end are an odd number.
+// isEscaped tells whether what follows text in a string is escaped: the backslashes at
+// its end are an odd number.
 func isEscaped(text []byte) bool {
 	n := 0
 	for n < len(text) && text[len(text)-1-n] == '\\' {

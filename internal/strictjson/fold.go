@@ -8,9 +8,10 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Fold returns the form under which a lenient parser may take name for another one: in lower case, in the compatibility
-// form of Unicode (NFKC), and cut at a NUL. If two names differ but fold alike, one program may read the one and
-// another program the other: a check that looks at the first would miss what the second does.
+// Fold returns the form under which a lenient parser may take name for another one: in
+// lower case, in the compatibility form of Unicode (NFKC), and cut at a NUL. If two names
+// differ but fold alike, one program may read the one and another program the other: a
+// check that looks at the first would miss what the second does.
 func Fold(name string) string {
 	name, _, _ = strings.Cut(name, "\x00")
 	for i := range len(name) {
@@ -21,8 +22,8 @@ func Fold(name string) string {
 	return strings.ToLower(name) // name itself when it has no capitals
 }
 
-// smallest returns one rune for all that differ from r only in case: the lower case of the smallest of them. So ſ (long
-// s) becomes s, as the Kelvin sign becomes k.
+// smallest returns one rune for all that differ from r only in case: the lower case of
+// the smallest of them. So ſ (long s) becomes s, as the Kelvin sign becomes k.
 func smallest(r rune) rune {
 	least := r
 	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {

@@ -5,9 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// Mend returns data with every byte that is no UTF-8, and every escape of a lone surrogate, replaced by U+FFFD, and how
-// many it replaced. It is for what servers send, where one character that was cut in half must not cost a whole answer.
-// It mends nothing else. If it finds nothing, it returns data itself.
+// Mend returns data with every byte that is no UTF-8, and every escape of a lone
+// surrogate, replaced by U+FFFD, and how many it replaced. It is for what servers send,
+// where one character that was cut in half must not cost a whole answer. It mends nothing
+// else. If it finds nothing, it returns data itself.
 func Mend(data []byte) ([]byte, int) {
 	mended, count := mendEscapes(data)
 	if utf8.Valid(mended) {
@@ -26,8 +27,9 @@ func Mend(data []byte) ([]byte, int) {
 	return out.Bytes(), count
 }
 
-// mendEscapes replaces escapes of surrogates (\uD800 … \uDFFF) that do not form a pair. It does not need to know where
-// strings are: a backslash outside a string is no JSON, which Check will say.
+// mendEscapes replaces escapes of surrogates (\uD800 … \uDFFF) that do not form a pair.
+// It does not need to know where strings are: a backslash outside a string is no JSON,
+// which Check will say.
 func mendEscapes(data []byte) ([]byte, int) {
 	if bytes.IndexByte(data, '\\') < 0 {
 		return data, 0
@@ -57,7 +59,8 @@ func mendEscapes(data []byte) ([]byte, int) {
 	return append(out, data[kept:]...), count
 }
 
-// surrogate returns the surrogate that data begins with, written as \uXXXX, and false if there is none.
+// surrogate returns the surrogate that data begins with, written as \uXXXX, and false if
+// there is none.
 func surrogate(data []byte) (rune, bool) {
 	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
 		return 0, false

@@ -9,19 +9,21 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Member is one name and value of an object. Both alias the text that they were cut from, so that text must not change
-// any more: Name is a string, and strings that change break maps and comparisons.
+// Member is one name and value of an object. Both alias the text that they were cut from,
+// so that text must not change any more: Name is a string, and strings that change break
+// maps and comparisons.
 type Member struct {
 	Name  string
 	Value []byte // one JSON value without surrounding whitespace
 }
 
-// errNotChecked means that a text is not of the expected kind, such as an array in the place of an object, or that it
-// has not passed Check.
+// errNotChecked means that a text is not of the expected kind, such as an array in the
+// place of an object, or that it has not passed Check.
 var errNotChecked = errors.New("not a checked JSON value of this kind")
 
-// Members appends the members of the object in data to dst, in their order, and returns it. Only this one level is
-// looked at. The members alias data, which must have passed Check.
+// Members appends the members of the object in data to dst, in their order, and returns
+// it. Only this one level is looked at. The members alias data, which must have passed
+// Check.
 func Members(dst []Member, data []byte) ([]Member, error) {
 	i := space(data, 0)
 	if i >= len(data) || data[i] != '{' {
@@ -58,7 +60,8 @@ func Members(dst []Member, data []byte) ([]Member, error) {
 	return dst, nil
 }
 
-// unquoteInPlace is Unquote without a copy, if the text contains no escapes and so stands there as it is.
+// unquoteInPlace is Unquote without a copy, if the text contains no escapes and so stands
+// there as it is.
 func unquoteInPlace(data []byte) (string, error) {
 	if len(data) > 2 && data[len(data)-1] == '"' && bytes.IndexByte(data, '\\') < 0 {
 		return unsafe.String(&data[1], len(data)-2), nil //nolint:gosec // data does not change any more; see Member
@@ -66,8 +69,8 @@ func unquoteInPlace(data []byte) (string, error) {
 	return Unquote(data)
 }
 
-// Elements appends the elements of the array in data to dst, in their order, and returns it. They alias data, which
-// must have passed Check.
+// Elements appends the elements of the array in data to dst, in their order, and returns
+// it. They alias data, which must have passed Check.
 func Elements(dst [][]byte, data []byte) ([][]byte, error) {
 	i := space(data, 0)
 	if i >= len(data) || data[i] != '[' {
@@ -103,8 +106,8 @@ func Unquote(data []byte) (string, error) {
 	return string(text), err
 }
 
-// AppendQuote appends text to dst as a JSON string. Only the characters are escaped that must be, and broken UTF-8
-// becomes U+FFFD, so the result always passes Check.
+// AppendQuote appends text to dst as a JSON string. Only the characters are escaped that
+// must be, and broken UTF-8 becomes U+FFFD, so the result always passes Check.
 func AppendQuote(dst []byte, text string) []byte {
 	if !utf8.ValidString(text) {
 		text = string(bytes.ToValidUTF8([]byte(text), []byte("\uFFFD")))

@@ -2,8 +2,9 @@ package strictjson
 
 import "iter"
 
-// Tokens yields the tokens of data, which must have passed Check, in their order, each with the count of bytes that
-// stand before it. Tokens are each brace and bracket, and each name and scalar as it is written. They alias data.
+// Tokens yields the tokens of data, which must have passed Check, in their order, each
+// with the count of bytes that stand before it. Tokens are each brace and bracket, and
+// each name and scalar as it is written. They alias data.
 func Tokens(data []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		c := CursorOf(data)

@@ -6,18 +6,21 @@ import (
 	"unicode/utf8"
 )
 
-// This file keeps what servers and clients chose from deceiving people who read JSON in a terminal or an editor.
+// This file keeps what servers and clients chose from deceiving people who read JSON in a
+// terminal or an editor.
 
-// Hidden tells whether a reader would not see r, or would see something other than what is there. Besides what is not
-// printable these are characters that change their neighbours or show nothing although Unicode counts them as visible,
-// such as U+2800, the empty Braille pattern.
+// Hidden tells whether a reader would not see r, or would see something other than what
+// is there. Besides what is not printable these are characters that change their
+// neighbours or show nothing although Unicode counts them as visible, such as U+2800, the
+// empty Braille pattern.
 func Hidden(r rune) bool {
 	return !unicode.IsPrint(r) || unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) || r == '\u2800'
 }
 
-// AppendVisible appends JSON with an escape in the place of each hidden character. It means the same to programs. Broken
-// UTF-8 becomes U+FFFD. Bytes below 0x7F stay: in strings JSON has escaped those that control terminals, and between
-// them stand only spaces and line breaks.
+// AppendVisible appends JSON with an escape in the place of each hidden character. It
+// means the same to programs. Broken UTF-8 becomes U+FFFD. Bytes below 0x7F stay: in
+// strings JSON has escaped those that control terminals, and between them stand only
+// spaces and line breaks.
 func AppendVisible(dst, data []byte) []byte {
 	kept := 0
 	for i := 0; i < len(data); {
@@ -35,7 +38,8 @@ func AppendVisible(dst, data []byte) []byte {
 	return append(dst, data[kept:]...)
 }
 
-// AppendEscape appends r as an escape of JSON, or as the two of a surrogate pair beyond U+FFFF.
+// AppendEscape appends r as an escape of JSON, or as the two of a surrogate pair beyond
+// U+FFFF.
 func AppendEscape(dst []byte, r rune) []byte {
 	high, low := utf16.EncodeRune(r)
 	if high == unicode.ReplacementChar {

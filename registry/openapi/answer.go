@@ -25,13 +25,14 @@ const (
 	maxExcerpt = 2_000    // of an error: as much is told the model
 )
 
-// resultTime is about how long it takes to make a result of one byte of an answer: it is checked, written without
-// spaces, and quoted.
+// resultTime is about how long it takes to make a result of one byte of an answer: it is
+// checked, written without spaces, and quoted.
 const resultTime = 15 * time.Nanosecond
 
-// answer makes the result of a call from the answer of the API. What the API says, also that it refuses, is a result:
-// the model can read it and do better. An error is only returned when the answer breaks off, or when claim, which holds
-// what the answer takes in memory, cannot hold it.
+// answer makes the result of a call from the answer of the API. What the API says, also
+// that it refuses, is a result: the model can read it and do better. An error is only
+// returned when the answer breaks off, or when claim, which holds what the answer takes
+// in memory, cannot hold it.
 func (c *caller) answer(ctx context.Context, response *http.Response, claim *share.Claim) (mcp.Object, error) {
 	status := strings.TrimSpace(fmt.Sprintf("%d %s", response.StatusCode, http.StatusText(response.StatusCode)))
 	switch {
@@ -85,8 +86,9 @@ func (c *caller) resultOf(status string, header http.Header, data []byte) mcp.Ob
 	}
 }
 
-// structured returns a result with a JSON value as structured content, and as text for clients that read only that. Any
-// value is allowed since 2026-07-28; package server adapts it for clients of revisions that allow only objects there.
+// structured returns a result with a JSON value as structured content, and as text for
+// clients that read only that. Any value is allowed since 2026-07-28; package server
+// adapts it for clients of revisions that allow only objects there.
 func structured(status string, data []byte) mcp.Object {
 	mended, _ := strictjson.Mend(data)
 	raw, err := mcp.ParseRaw(mended)
@@ -105,7 +107,8 @@ func structured(status string, data []byte) mcp.Object {
 	return result.With("structuredContent", raw)
 }
 
-// refused returns a tool error with the beginning of what the API says is wrong, when that is text or JSON.
+// refused returns a tool error with the beginning of what the API says is wrong, when
+// that is text or JSON.
 func (c *caller) refused(status string, response *http.Response) mcp.Object {
 	said := "The API answered " + status
 	data, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // the status says enough when the body breaks off
@@ -128,7 +131,8 @@ const (
 	kindText
 )
 
-// kindOf returns the kind of a body by its Content-Type, and a name for that type, for messages.
+// kindOf returns the kind of a body by its Content-Type, and a name for that type, for
+// messages.
 func kindOf(header http.Header) (kind, string) {
 	mediaType, _, err := mime.ParseMediaType(header.Get("Content-Type"))
 	switch {
@@ -142,12 +146,13 @@ func kindOf(header http.Header) (kind, string) {
 	return kindOther, cut(mediaType, 100)
 }
 
-// minSecret is the size of the shortest credential that is looked for in answers, in bytes. Shorter ones could occur in
-// any answer by chance.
+// minSecret is the size of the shortest credential that is looked for in answers, in
+// bytes. Shorter ones could occur in any answer by chance.
 const minSecret = 8
 
-// secretsOf returns the texts that no answer may repeat: the values of headers whose names sound like credentials, what
-// stands behind the scheme in them (Bearer …), and both as JSON strings may spell them.
+// secretsOf returns the texts that no answer may repeat: the values of headers whose
+// names sound like credentials, what stands behind the scheme in them (Bearer …), and
+// both as JSON strings may spell them.
 func secretsOf(headers map[string]string) []string {
 	var secrets []string
 	add := func(secret string) {
@@ -171,8 +176,8 @@ func secretsOf(headers map[string]string) []string {
 	return secrets
 }
 
-// redact removes the operator's credentials from an answer. Some APIs repeat the request in their answer, above all in
-// errors, and the model and its user must not learn them.
+// redact removes the operator's credentials from an answer. Some APIs repeat the request
+// in their answer, above all in errors, and the model and its user must not learn them.
 func (c *caller) redact(data []byte) []byte {
 	for _, secret := range c.secrets {
 		if bytes.Contains(data, []byte(secret)) {
@@ -182,7 +187,8 @@ func (c *caller) redact(data []byte) []byte {
 	return data
 }
 
-// cut returns text, or when it has more than limit bytes its beginning, cut between characters and with … at its end.
+// cut returns text, or when it has more than limit bytes its beginning, cut between
+// characters and with … at its end.
 func cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text

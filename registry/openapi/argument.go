@@ -11,8 +11,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// argument is one parameter of an operation, as an argument of the tool. Properties of a form are arguments as well,
-// which are written as parameters of the query are.
+// argument is one parameter of an operation, as an argument of the tool. Properties of a
+// form are arguments as well, which are written as parameters of the query are.
 type argument struct {
 	name      string // name among the arguments of the tool
 	parameter string // name in the request
@@ -28,8 +28,9 @@ type argument struct {
 	schema    mcp.RawJSON
 }
 
-// newArgument returns the argument for a parameter, nil for a parameter that the caller is not to set. own are the
-// headers of the operator, which no argument may set. The error is for a required parameter that cannot be served.
+// newArgument returns the argument for a parameter, nil for a parameter that the caller
+// is not to set. own are the headers of the operator, which no argument may set. The
+// error is for a required parameter that cannot be served.
 func newArgument(p *openapi3.Parameter, own http.Header, s *schemas) (*argument, error) {
 	a := &argument{
 		parameter: p.Name, place: p.In, required: p.Required || p.In == openapi3.ParameterInPath,
@@ -67,8 +68,8 @@ func newArgument(p *openapi3.Parameter, own http.Header, s *schemas) (*argument,
 	return a, nil
 }
 
-// leftOut returns the error for a parameter that cannot be served. For an optional parameter that is nil: it is then
-// never sent, which is noted for the operator.
+// leftOut returns the error for a parameter that cannot be served. For an optional
+// parameter that is nil: it is then never sent, which is noted for the operator.
 func (a *argument) leftOut(s *schemas, reason string) error {
 	if !a.required {
 		s.note("%s parameter %q is left out: %s", a.place, a.parameter, reason)
@@ -77,8 +78,8 @@ func (a *argument) leftOut(s *schemas, reason string) error {
 	return fmt.Errorf("%s parameter %q is required, but %s", a.place, a.parameter, reason)
 }
 
-// readStyle sets style and explode, as the parameter has them or as its place gives them by default. problem says why
-// the style cannot be served, "" when it can.
+// readStyle sets style and explode, as the parameter has them or as its place gives them
+// by default. problem says why the style cannot be served, "" when it can.
 // https://spec.openapis.org/oas/v3.1.1.html#style-values
 func (a *argument) readStyle(p *openapi3.Parameter) (problem string) {
 	styles := map[string][]string{
@@ -103,7 +104,8 @@ func (a *argument) readStyle(p *openapi3.Parameter) (problem string) {
 	return ""
 }
 
-// queryStyles returns the styles of parameters in the query and of fields of a form, the default first.
+// queryStyles returns the styles of parameters in the query and of fields of a form, the
+// default first.
 func queryStyles() []string { return []string{"form", "spaceDelimited", "pipeDelimited", "deepObject"} }
 
 // isObject tells whether a schema says that its values are objects.
@@ -111,7 +113,8 @@ func isObject(ref *openapi3.SchemaRef) bool {
 	return ref != nil && ref.Value != nil && (ref.Value.Type.Includes(openapi3.TypeObject) || len(ref.Value.Properties) > 0)
 }
 
-// ignoredHeader tells whether the specification says that a header parameter of that name has no effect.
+// ignoredHeader tells whether the specification says that a header parameter of that name
+// has no effect.
 // https://spec.openapis.org/oas/v3.1.1.html#parameter-object
 func ignoredHeader(name string) bool {
 	switch strings.ToLower(name) {
@@ -121,8 +124,8 @@ func ignoredHeader(name string) bool {
 	return false
 }
 
-// folded returns the form in which the name of a header is compared: without case, and with _ as -, because some
-// servers take the two for the same.
+// folded returns the form in which the name of a header is compared: without case, and
+// with _ as -, because some servers take the two for the same.
 func folded(name string) string { return strings.ReplaceAll(strings.ToLower(name), "_", "-") }
 
 // sets tells whether own, the headers of the operator, has one of that name.
@@ -135,8 +138,9 @@ func sets(own http.Header, name string) bool {
 	return false
 }
 
-// mayBeArgument tells whether a model may set a header of that name. It must not set one that carries credentials, that
-// says where a request goes or who sends it, or that frames the message: proxies and APIs trust those.
+// mayBeArgument tells whether a model may set a header of that name. It must not set one
+// that carries credentials, that says where a request goes or who sends it, or that
+// frames the message: proxies and APIs trust those.
 func mayBeArgument(name string) bool {
 	folded := folded(name)
 	if folded == "" || strings.Trim(folded, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {

@@ -29,8 +29,9 @@ type body struct {
 	schema    mcp.RawJSON
 }
 
-// newBody returns the body of an operation, nil when it takes none. Of several media types it chooses the one with the
-// highest rank, and of equal ones the first by name, so that the choice is always the same.
+// newBody returns the body of an operation, nil when it takes none. Of several media
+// types it chooses the one with the highest rank, and of equal ones the first by name, so
+// that the choice is always the same.
 func newBody(o *loaded, s *schemas) (*body, error) {
 	ref := o.op.RequestBody
 	if ref == nil || ref.Value == nil || len(ref.Value.Content) == 0 {
@@ -63,8 +64,9 @@ func newBody(o *loaded, s *schemas) (*body, error) {
 	return b, err
 }
 
-// withoutBody leaves out the body of a GET. It notes that unless the schema of the body has no properties: some
-// documents give every operation such a body, and there is nothing to miss in it.
+// withoutBody leaves out the body of a GET. It notes that unless the schema of the body
+// has no properties: some documents give every operation such a body, and there is
+// nothing to miss in it.
 func withoutBody(b *openapi3.RequestBody, media *openapi3.MediaType, s *schemas) error {
 	if b.Required {
 		return errors.New("it requires a body with GET")
@@ -75,8 +77,9 @@ func withoutBody(b *openapi3.RequestBody, media *openapi3.MediaType, s *schemas)
 	return nil
 }
 
-// encode reads how the properties of a form are written. A property that cannot be written as the document says is left
-// out of the schema, or is an error when it is required.
+// encode reads how the properties of a form are written. A property that cannot be
+// written as the document says is left out of the schema, or is an error when it is
+// required.
 // https://spec.openapis.org/oas/v3.1.1.html#encoding-object
 func (b *body) encode(media *openapi3.MediaType, s *schemas) error {
 	b.fields = map[string]*argument{}
@@ -104,8 +107,9 @@ func (b *body) encode(media *openapi3.MediaType, s *schemas) error {
 	return nil
 }
 
-// newField returns how a property of a form is written, or the problem why it cannot be. As the specification has it, a
-// content type is ignored when there is a style, explode or allowReserved.
+// newField returns how a property of a form is written, or the problem why it cannot be.
+// As the specification has it, a content type is ignored when there is a style, explode
+// or allowReserved.
 func newField(name string, e *openapi3.Encoding, schema *openapi3.SchemaRef) (field *argument, problem string) {
 	field = plainField(name)
 	if e.Style != "" || e.Explode != nil || e.AllowReserved {
@@ -142,15 +146,16 @@ func newField(name string, e *openapi3.Encoding, schema *openapi3.SchemaRef) (fi
 	return field, ""
 }
 
-// plainField returns how a property of a form is written by default: a text as it is, each element of a list as a field
-// of its own, and an object as JSON.
+// plainField returns how a property of a form is written by default: a text as it is,
+// each element of a list as a field of its own, and an object as JSON.
 func plainField(name string) *argument {
 	return &argument{
 		name: "body." + name, parameter: name, place: openapi3.ParameterInQuery, style: "form", explode: true, objects: true, elements: true,
 	}
 }
 
-// formTexts writes an object as a form. Members that are null are not written. The error is a *usageError.
+// formTexts writes an object as a form. Members that are null are not written. The error
+// is a *usageError.
 func (b *body) formTexts(raw mcp.RawJSON) (string, error) {
 	o, ok := mcp.ObjectOf(raw)
 	if !ok {
@@ -174,8 +179,8 @@ func (b *body) formTexts(raw mcp.RawJSON) (string, error) {
 	return strings.Join(pieces, "&"), nil
 }
 
-// rank orders the media types that a body can be written in: 3 for JSON, 2 for application/*+json, 1 for a form, and 0
-// for all others, which cannot be written.
+// rank orders the media types that a body can be written in: 3 for JSON, 2 for
+// application/*+json, 1 for a form, and 0 for all others, which cannot be written.
 func rank(mediaType string) int {
 	base, _, err := mime.ParseMediaType(mediaType)
 	switch {

@@ -12,7 +12,8 @@ type unheldError struct{ err error } // of package share
 
 func (e *unheldError) Error() string { return "no room for the answer: " + e.err.Error() }
 
-// holds makes claim hold that many bytes, unless they are few. The error is a *unheldError.
+// holds makes claim hold that many bytes, unless they are few. The error is a
+// *unheldError.
 func holds(claim *share.Claim, bytes int) error {
 	if bytes <= share.Covered {
 		return nil
@@ -23,7 +24,8 @@ func holds(claim *share.Claim, bytes int) error {
 	return nil
 }
 
-// read reads to the end, but at most limit bytes. claim holds what has come, or the error is a *unheldError.
+// read reads to the end, but at most limit bytes. claim holds what has come, or the error
+// is a *unheldError.
 func read(from io.Reader, limit int, claim *share.Claim) ([]byte, error) {
 	data := make([]byte, 0, min(limit, 4<<10))
 	for len(data) < limit {
@@ -49,8 +51,9 @@ func read(from io.Reader, limit int, claim *share.Claim) ([]byte, error) {
 	return data, nil
 }
 
-// resultSize returns about how many bytes are in memory at most while data is made a result: data itself, its compact
-// form, and a text of it with and without its quotation marks and escapes.
+// resultSize returns about how many bytes are in memory at most while data is made a
+// result: data itself, its compact form, and a text of it with and without its quotation
+// marks and escapes.
 func resultSize(data []byte) int {
 	quoted := len(data)
 	for _, c := range data {

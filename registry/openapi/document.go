@@ -15,16 +15,18 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// This file and extract.go read documents through the OpenAPI library, which is dangerous in two ways. A loader that
-// may follow references reads any file and any address that the document names. So ours may not follow them, has no
-// reader to do it with, and is never told where the document lies. And the library refuses a whole document for one
-// fault anywhere in it. So it is given one operation at a time, as a small document of its own with the parts that this
-// operation refers to: a fault then costs only the operations that use it.
+// This file and extract.go read documents through the OpenAPI library, which is dangerous
+// in two ways. A loader that may follow references reads any file and any address that
+// the document names. So ours may not follow them, has no reader to do it with, and is
+// never told where the document lies. And the library refuses a whole document for one
+// fault anywhere in it. So it is given one operation at a time, as a small document of
+// its own with the parts that this operation refers to: a fault then costs only the
+// operations that use it.
 //
 //	document ──operations──▶ operation ──extract──▶ a document of one operation ──library──▶ loaded
 
-// document is an OpenAPI document as valid JSON, taken apart only as far as references lead. It is for one goroutine,
-// because looking up references fills parts and targets.
+// document is an OpenAPI document as valid JSON, taken apart only as far as references
+// lead. It is for one goroutine, because looking up references fills parts and targets.
 type document struct {
 	version    string                       // as 3.0.3
 	root       map[string][]byte            // JSON by name of the member
@@ -52,7 +54,8 @@ type operation struct {
 	fault        error  // why it cannot be read, or its path item: then it stands for all of the path
 }
 
-// anyMethod is the method of an operation that stands for all operations of a path whose item cannot be read.
+// anyMethod is the method of an operation that stands for all operations of a path whose
+// item cannot be read.
 const anyMethod = "*"
 
 // loaded is one operation as the library reads it, with its references resolved.
@@ -115,11 +118,12 @@ func asJSON(data []byte) ([]byte, error) {
 	return data, nil
 }
 
-// oneLine returns the text of an error of a library without line breaks, cut to maxReason.
+// oneLine returns the text of an error of a library without line breaks, cut to
+// maxReason.
 func oneLine(err error) string { return cut(strings.Join(strings.Fields(err.Error()), " "), maxReason) }
 
-// depth returns how many arrays and objects are nested in valid JSON. It does not recurse, since what it looks at may
-// be nested deeper than a stack should grow.
+// depth returns how many arrays and objects are nested in valid JSON. It does not
+// recurse, since what it looks at may be nested deeper than a stack should grow.
 func depth(data []byte) (deepest int) {
 	open, quoted := 0, false
 	for i := 0; i < len(data); i++ {
@@ -139,8 +143,8 @@ func depth(data []byte) (deepest int) {
 	return deepest
 }
 
-// members are the members of an object in a document. Names may be repeated, since documents are written by hand; the
-// last one counts.
+// members are the members of an object in a document. Names may be repeated, since
+// documents are written by hand; the last one counts.
 type members []strictjson.Member
 
 // membersOf returns the members of the object data, nil when data is no object.
@@ -184,8 +188,9 @@ func (m members) text(name string) string {
 	return text
 }
 
-// methods returns the methods that the library knows, in the order in which the operations of a path are offered. Which
-// of them can become tools is decided by annotations.
+// methods returns the methods that the library knows, in the order in which the
+// operations of a path are offered. Which of them can become tools is decided by
+// annotations.
 func methods() []string {
 	return []string{
 		http.MethodConnect, http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPatch,
@@ -193,8 +198,9 @@ func methods() []string {
 	}
 }
 
-// operations returns every operation of the document, ordered by path and method, with the names of their tools. Names
-// are given here, before any operation is chosen, so that they do not depend on what is included.
+// operations returns every operation of the document, ordered by path and method, with
+// the names of their tools. Names are given here, before any operation is chosen, so that
+// they do not depend on what is included.
 func (d *document) operations() []*operation {
 	var all []*operation
 	for _, path := range slices.Sorted(maps.Keys(d.paths)) {
@@ -221,7 +227,8 @@ func (d *document) operations() []*operation {
 	return all
 }
 
-// maxItemReferences is how many references are followed one after the other, since they may lead in a circle.
+// maxItemReferences is how many references are followed one after the other, since they
+// may lead in a circle.
 const maxItemReferences = 8
 
 // followed returns the members of a path item or operation, or of the one that it refers
@@ -241,7 +248,8 @@ func (d *document) followed(item members) (members, error) {
 	return nil, errors.New("references that lead to each other")
 }
 
-// label returns what the operator is told as the name of the operation: its operationId, or "METHOD /path".
+// label returns what the operator is told as the name of the operation: its operationId,
+// or "METHOD /path".
 func (o *operation) label() string {
 	if o.id != "" {
 		return cut(o.id, 2*maxName)
@@ -249,8 +257,9 @@ func (o *operation) label() string {
 	return cut(o.method+" "+o.path, 2*maxName)
 }
 
-// load lets the library read one operation. answers tells whether its answers are read too; when they are not, no fault
-// in them can cost the operation. The error says what is wrong with this operation, and where.
+// load lets the library read one operation. answers tells whether its answers are read
+// too; when they are not, no fault in them can cost the operation. The error says what is
+// wrong with this operation, and where.
 func (d *document) load(o *operation, answers bool) (*loaded, error) {
 	if o.fault != nil {
 		return nil, o.fault
@@ -276,8 +285,8 @@ func (d *document) load(o *operation, answers bool) (*loaded, error) {
 	return &loaded{operation: o, from: d, doc: read, item: item, op: item.GetOperation(o.method)}, nil
 }
 
-// all returns the parameters of the operation, and those of its path that the operation does not override: a parameter
-// is identified by name and place.
+// all returns the parameters of the operation, and those of its path that the operation
+// does not override: a parameter is identified by name and place.
 // https://spec.openapis.org/oas/v3.1.1.html#operation-object
 func (o *loaded) all() ([]*openapi3.Parameter, error) {
 	var all []*openapi3.Parameter

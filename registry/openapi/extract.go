@@ -10,7 +10,8 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// extract is what one operation needs of its document: the material for the small document that the library reads.
+// extract is what one operation needs of its document: the material for the small
+// document that the library reads.
 type extract struct {
 	operation *operation
 	members   map[string]json.RawMessage // of the operation, without those that are not served
@@ -19,9 +20,10 @@ type extract struct {
 	wrong     []referenceError           // references to a component of another kind than belongs there
 }
 
-// needs collects an operation and all parts that it refers to, directly or through other parts. It leaves out what is
-// not served, such as callbacks, and answers unless they are wanted, so that no fault there costs the operation.
-// References that lead nowhere are collected as well; the error is only that the parts are too large together.
+// needs collects an operation and all parts that it refers to, directly or through other
+// parts. It leaves out what is not served, such as callbacks, and answers unless they are
+// wanted, so that no fault there costs the operation. References that lead nowhere are
+// collected as well; the error is only that the parts are too large together.
 func (d *document) needs(o *operation, answers bool) (*extract, error) {
 	e := &extract{operation: o, members: map[string]json.RawMessage{"responses": json.RawMessage("{}")}}
 	kept := []string{"operationId", "summary", "description", "parameters", "requestBody"}
@@ -54,7 +56,8 @@ func (d *document) needs(o *operation, answers bool) (*extract, error) {
 	return e, nil
 }
 
-// meet returns the part that a reference leads to, nil when there is none. It notes what is wrong with the reference.
+// meet returns the part that a reference leads to, nil when there is none. It notes what
+// is wrong with the reference.
 func (e *extract) meet(d *document, ref reference) *part {
 	tokens, p, err := d.resolve(ref.target)
 	if err != nil {
@@ -68,8 +71,8 @@ func (e *extract) meet(d *document, ref reference) *part {
 	return p
 }
 
-// sectionAt returns the section of the components that a reference at this place must lead to, "" when the place alone
-// does not tell.
+// sectionAt returns the section of the components that a reference at this place must
+// lead to, "" when the place alone does not tell.
 func sectionAt(place string) string {
 	tokens := strings.Split(place, "/")
 	last, before := tokens[len(tokens)-1], tokens[len(tokens)-2]
@@ -84,8 +87,9 @@ func sectionAt(place string) string {
 	return ""
 }
 
-// fault returns the error for the reference that is the probable reason why the library refused the operation, nil when
-// no reference is wrong. It is asked only after the library has refused.
+// fault returns the error for the reference that is the probable reason why the library
+// refused the operation, nil when no reference is wrong. It is asked only after the
+// library has refused.
 func (e *extract) fault() error {
 	if all := slices.Concat(e.faults, e.wrong); len(all) > 0 {
 		return &all[0]
@@ -98,8 +102,8 @@ func (e *extract) place() string {
 	return token("paths") + token(e.operation.path) + token(strings.ToLower(e.operation.method))
 }
 
-// unreadable finds out which part cannot be read, or that it is the operation, and why. The library does not tell, so
-// each is read by itself.
+// unreadable finds out which part cannot be read, or that it is the operation, and why.
+// The library does not tell, so each is read by itself.
 func (e *extract) unreadable(version string) error {
 	for _, p := range e.parts {
 		if _, err := e.read(version, nil, []*part{p}); err != nil {
@@ -113,8 +117,8 @@ func (e *extract) unreadable(version string) error {
 	return fmt.Errorf("at #%s: %s", cut(e.place(), maxReason), oneLine(err))
 }
 
-// read lets the library read a document that has only some parts and, unless operation is nil, an operation with those
-// members. References are not resolved yet.
+// read lets the library read a document that has only some parts and, unless operation is
+// nil, an operation with those members. References are not resolved yet.
 func (e *extract) read(version string, operation map[string]json.RawMessage, parts []*part) (*openapi3.T, error) {
 	root := map[string]any{"openapi": version, "info": map[string]string{"title": "", "version": ""}}
 	components, paths := map[string]map[string]json.RawMessage{}, map[string]any{}

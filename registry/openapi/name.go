@@ -10,12 +10,14 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// maxName bounds the name of a tool, without its prefix, and the name of an argument, in bytes.
+// maxName bounds the name of a tool, without its prefix, and the name of an argument, in
+// bytes.
 const maxName = 64
 
-// nameTools gives every operation of a document the name of its tool. The name is the operationId, or method and path
-// when there is none, with other characters than a tool's name may have replaced. When several operations would share a
-// name, all of them get a hash at its end, also the first: otherwise a name that a model knows could come to mean
+// nameTools gives every operation of a document the name of its tool. The name is the
+// operationId, or method and path when there is none, with other characters than a tool's
+// name may have replaced. When several operations would share a name, all of them get a
+// hash at its end, also the first: otherwise a name that a model knows could come to mean
 // another operation when one is added to the document or removed.
 func nameTools(operations []*operation) {
 	holders, ids := map[string]int{}, map[string]int{}
@@ -36,7 +38,8 @@ func nameTools(operations []*operation) {
 	}
 }
 
-// plainName returns the name of the operation's tool as long as no other operation would have it too.
+// plainName returns the name of the operation's tool as long as no other operation would
+// have it too.
 func (o *operation) plainName() string {
 	if name := fit(o.id); name != "" {
 		return name
@@ -44,14 +47,15 @@ func (o *operation) plainName() string {
 	return fit(strings.ToLower(o.method) + "_" + strings.Trim(o.path, "/"))
 }
 
-// nameArguments gives each argument its name: the name of its parameter, with characters that clients do not take
-// replaced and < and > spelled out. The name body belongs to the body. Names do not depend on the order of the
-// parameters in the document. When several would share a name,
+// nameArguments gives each argument its name: the name of its parameter, with characters
+// that clients do not take replaced and < and > spelled out. The name body belongs to the
+// body. Names do not depend on the order of the parameters in the document. When several
+// would share a name,
 //
-//   - within one place (path, query or header) the parameter that is called exactly so keeps the name, and the others
-//     get a hash of their own name at its end;
-//   - of parameters in different places, the one in the path keeps it, then the one in the query; the others are called
-//     place.name.
+//   - within one place (path, query or header) the parameter that is called exactly so
+//     keeps the name, and the others get a hash of their own name at its end;
+//   - of parameters in different places, the one in the path keeps it, then the one in
+//     the query; the others are called place.name.
 //
 // The error is for a parameter that still has no name of its own.
 func nameArguments(arguments []*argument, hasBody bool) error {
@@ -73,7 +77,8 @@ func nameArguments(arguments []*argument, hasBody bool) error {
 	return nil
 }
 
-// nameWithin names the arguments of one place, each differently from the others of that place.
+// nameWithin names the arguments of one place, each differently from the others of that
+// place.
 func nameWithin(arguments []*argument) {
 	holders, owners := map[string]int{}, map[string]int{} // by name: how many would get it, how many are called so
 	for _, a := range arguments {
@@ -94,12 +99,14 @@ func nameWithin(arguments []*argument) {
 	}
 }
 
-// comparisons spells out the operators that some APIs write at the end of a parameter's name, as in created>=. If they
-// were replaced like other characters, created< and created> would both become created.
+// comparisons spells out the operators that some APIs write at the end of a parameter's
+// name, as in created>=. If they were replaced like other characters, created< and
+// created> would both become created.
 var comparisons = strings.NewReplacer("<=", "_lte_", ">=", "_gte_", "<", "_lt_", ">", "_gt_")
 
-// fit makes a name of a tool or argument of text: one _ takes the place of each run of characters that such names must
-// not have. A name that is too long is cut and ends in a hash of text.
+// fit makes a name of a tool or argument of text: one _ takes the place of each run of
+// characters that such names must not have. A name that is too long is cut and ends in a
+// hash of text.
 func fit(text string) string {
 	var out strings.Builder
 	for _, c := range text {
@@ -120,8 +127,9 @@ func fit(text string) string {
 	return fitted
 }
 
-// hashed returns name, cut when it is too long, with "-" and six hexadecimal digits of a hash of full at its end.
-// Package registry does the same with names that a prefix makes too long.
+// hashed returns name, cut when it is too long, with "-" and six hexadecimal digits of a
+// hash of full at its end. Package registry does the same with names that a prefix makes
+// too long.
 func hashed(name, full string) string {
 	sum := sha256.Sum256([]byte(full))
 	tail := "-" + hex.EncodeToString(sum[:3])

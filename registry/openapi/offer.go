@@ -20,7 +20,8 @@ type made struct {
 	released string   // as in registry.Admission
 }
 
-// newOffer makes the tool of an operation. The error says why the operation cannot become a tool.
+// newOffer makes the tool of an operation. The error says why the operation cannot become
+// a tool.
 func newOffer(cfg *Config, doc *document, t *target, from *operation) (_ made, err error) {
 	defer contain(&err)
 	hints, ok := annotations(from.method)
@@ -56,7 +57,8 @@ type maker struct {
 	texts         int // bytes that a description within a schema may have; maxDescription: any number
 }
 
-// tool is a tool that a maker made, with what is needed to take something out of it again.
+// tool is a tool that a maker made, with what is needed to take something out of it
+// again.
 type tool struct {
 	*caller
 
@@ -91,7 +93,8 @@ func (m *maker) make() (*tool, error) {
 	return t, m.define(t)
 }
 
-// define makes the definition of the tool from its arguments and body. It is called again when some were taken out.
+// define makes the definition of the tool from its arguments and body. It is called again
+// when some were taken out.
 func (m *maker) define(t *tool) error {
 	t.definition = mcp.NewObject(
 		mcp.Member{Name: "name", Value: mcp.String(m.o.name)},
@@ -117,8 +120,9 @@ func (m *maker) schemas(way direction) *schemas {
 	return s
 }
 
-// annotations returns the annotations of a tool as far as HTTP defines the method. HTTP does not say whether a POST
-// destroys something, so destructiveHint is absent there. ok is false for the methods that make no tool.
+// annotations returns the annotations of a tool as far as HTTP defines the method. HTTP
+// does not say whether a POST destroys something, so destructiveHint is absent there. ok
+// is false for the methods that make no tool.
 // https://www.rfc-editor.org/rfc/rfc9110#section-9.2
 func annotations(method string) (mcp.RawJSON, bool) {
 	switch method {
@@ -134,12 +138,13 @@ func annotations(method string) (mcp.RawJSON, bool) {
 	return nil, false
 }
 
-// maxDescription bounds the description of a tool, in bytes. It does not bound descriptions within schemas, which are
-// only cut when the tool does not fit otherwise (see fitting).
+// maxDescription bounds the description of a tool, in bytes. It does not bound
+// descriptions within schemas, which are only cut when the tool does not fit otherwise
+// (see fitting).
 const maxDescription = 8 << 10
 
-// description returns the description of the tool: summary and description of the operation, or method and path when it
-// has neither.
+// description returns the description of the tool: summary and description of the
+// operation, or method and path when it has neither.
 func (o *loaded) description() string {
 	summary, text := strings.TrimSpace(o.op.Summary), strings.TrimSpace(o.op.Description)
 	switch {
@@ -171,8 +176,8 @@ func (c *caller) readParameters(o *loaded, s *schemas) error {
 	return nil
 }
 
-// inputSchema returns the schema of the tool's arguments: an object that has a property for each argument, and body for
-// the body.
+// inputSchema returns the schema of the tool's arguments: an object that has a property
+// for each argument, and body for the body.
 func (c *caller) inputSchema(s *schemas) mcp.RawJSON {
 	var properties []mcp.Member
 	var required []mcp.RawJSON
@@ -200,8 +205,9 @@ func (c *caller) inputSchema(s *schemas) mcp.RawJSON {
 	return schema.With("$defs", s.definitions(all)).JSON()
 }
 
-// outputSchema returns the schema of the answer when exactly one success is documented and it is a JSON object, and
-// otherwise nil: an answer that no schema describes would break the one that was declared, and become an error.
+// outputSchema returns the schema of the answer when exactly one success is documented
+// and it is a JSON object, and otherwise nil: an answer that no schema describes would
+// break the one that was declared, and become an error.
 func (o *loaded) outputSchema(s *schemas) (mcp.RawJSON, error) {
 	var success *openapi3.ResponseRef
 	responses := o.op.Responses.Map()
@@ -229,7 +235,8 @@ func (o *loaded) outputSchema(s *schemas) (mcp.RawJSON, error) {
 	if !ok {
 		return nil, nil
 	}
-	// Revisions before 2026-07-28 require "type": "object" at the root, where the schema may have a $ref.
+	// Revisions before 2026-07-28 require "type": "object" at the root, where the schema
+	// may have a $ref.
 	return mcp.NewObject(
 		mcp.Member{Name: "type", Value: mcp.String("object")},
 		mcp.Member{Name: "allOf", Value: mcp.Array([]mcp.RawJSON{schema.JSON()})},
@@ -237,8 +244,8 @@ func (o *loaded) outputSchema(s *schemas) (mcp.RawJSON, error) {
 	).JSON(), nil
 }
 
-// call serves one tools/call. It is the Func of the offer and safe for concurrent use. Mistakes of the model become
-// results with isError; other errors are those of run.
+// call serves one tools/call. It is the Func of the offer and safe for concurrent use.
+// Mistakes of the model become results with isError; other errors are those of run.
 func (c *caller) call(ctx context.Context, call *registry.Call) (mcp.Object, error) {
 	result, err := c.run(ctx, call.Params.Object("arguments"), call.Room)
 	if usage, ok := asUsage(err); ok {

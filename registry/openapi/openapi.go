@@ -50,28 +50,31 @@ type Config struct {
 	// path from there with slashes. It must let no path lead elsewhere, by links for
 	// example, and bound what it reads. nil: references to files are refused.
 	Files func(name string) ([]byte, error)
-	// BaseURL is the address to which the paths of operations are appended; http or https. The servers that the
-	// document names are ignored: otherwise whoever writes the document could direct the operator's credentials to any
-	// host.
+	// BaseURL is the address to which the paths of operations are appended; http or
+	// https. The servers that the document names are ignored: otherwise whoever writes
+	// the document could direct the operator's credentials to any host.
 	BaseURL string
-	// Include names operations by operationId or as "METHOD /path", in which * stands for any number of characters. A
-	// pattern that matches no operation is an error of Load. When Include is empty, the GET operations are included,
-	// because they only read.
+	// Include names operations by operationId or as "METHOD /path", in which * stands for
+	// any number of characters. A pattern that matches no operation is an error of Load.
+	// When Include is empty, the GET operations are included, because they only read.
 	Include []string
-	// Headers are sent with every request, for example credentials. No argument can set or change one of them.
+	// Headers are sent with every request, for example credentials. No argument can set
+	// or change one of them.
 	Headers map[string]string
-	// OutputSchemas makes what the document says about answers the output schemas of the tools. The gateway then turns
-	// an answer that breaks its schema into an error, although the API did what was asked. Documents are often wrong
-	// about answers, so it should be set only for those that are known to be right.
+	// OutputSchemas makes what the document says about answers the output schemas of the
+	// tools. The gateway then turns an answer that breaks its schema into an error,
+	// although the API did what was asked. Documents are often wrong about answers, so it
+	// should be set only for those that are known to be right.
 	OutputSchemas bool
-	// Client must follow no redirect: a redirect would carry credentials to an address that nobody configured. Load
-	// only checks that its CheckRedirect is set.
+	// Client must follow no redirect: a redirect would carry credentials to an address
+	// that nobody configured. Load only checks that its CheckRedirect is set.
 	Client  *http.Client
 	Timeout time.Duration // limit of one call; zero: 30 s
 	// Turns is where large answers wait to be made results. nil: they are made at once.
 	Turns *fairqueue.Queue
-	// Released are digests of tools with hidden text in strings that are never edited. The operator lets these in
-	// nevertheless; see registry.Admit. The digest is that of the definition which Load makes, before it is cleaned.
+	// Released are digests of tools with hidden text in strings that are never edited.
+	// The operator lets these in nevertheless; see registry.Admit. The digest is that of
+	// the definition which Load makes, before it is cleaned.
 	Released []string
 }
 
@@ -83,9 +86,10 @@ type Loaded struct {
 	Idle     []string           // digests of Config.Released that release nothing
 }
 
-// Load makes tools of the included operations. An operation that cannot become a tool is refused alone. The error,
-// which may be an *IncludeError, is for a document or config of which nothing can be used. Load starts no goroutine and
-// makes no request; the offers keep what they need of the document.
+// Load makes tools of the included operations. An operation that cannot become a tool is
+// refused alone. The error, which may be an *IncludeError, is for a document or config of
+// which nothing can be used. Load starts no goroutine and makes no request; the offers
+// keep what they need of the document.
 func Load(cfg Config) (loaded *Loaded, err error) {
 	defer contain(&err)
 	base, err := baseURL(cfg.BaseURL)
@@ -141,8 +145,9 @@ func refusal(cfg *Config, o *operation, err error) registry.Refusal {
 	return registry.Refusal{Server: cfg.Name, Kind: registry.KindTool, Item: o.label(), Reason: "operation", Err: err}
 }
 
-// contain turns a panic of a library into an error: a running gateway must survive a reload, whatever is in the file.
-// It must be deferred directly, since recover works nowhere else.
+// contain turns a panic of a library into an error: a running gateway must survive a
+// reload, whatever is in the file. It must be deferred directly, since recover works
+// nowhere else.
 func contain(err *error) {
 	if p := recover(); p != nil {
 		*err = errors.New("it cannot be read")
@@ -167,9 +172,9 @@ func baseURL(text string) (*url.URL, error) {
 	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: path}, nil
 }
 
-// choose returns the operations that a pattern of include matches, or the GETs when there are no patterns. A path whose
-// methods nobody knows is chosen with the GETs, so that the operator learns that it was refused. The error is an
-// *IncludeError.
+// choose returns the operations that a pattern of include matches, or the GETs when there
+// are no patterns. A path whose methods nobody knows is chosen with the GETs, so that the
+// operator learns that it was refused. The error is an *IncludeError.
 func choose(all []*operation, include []string) ([]*operation, error) {
 	used := make([]bool, len(include))
 	chosen := all[:0:0]
@@ -204,7 +209,8 @@ func (e *IncludeError) Error() string {
 	return fmt.Sprintf("include: no operation of the document matches %q", e.Pattern)
 }
 
-// matches tells whether a pattern of Include names the operation. A path whose methods nobody knows matches any method.
+// matches tells whether a pattern of Include names the operation. A path whose methods
+// nobody knows matches any method.
 func (o *operation) matches(pattern string) bool {
 	method, path, both := strings.Cut(pattern, " ")
 	if both {

@@ -12,8 +12,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// part is a piece of the document that references lead to or into: a component, a path item, or another member of the
-// root. Parts are what an operation takes along into the small document that the library reads.
+// part is a piece of the document that references lead to or into: a component, a path
+// item, or another member of the root. Parts are what an operation takes along into the
+// small document that the library reads.
 type part struct {
 	tokens     []string // of its JSON pointer: 3 for a component, 2 for a path item, otherwise 1
 	raw        []byte
@@ -36,8 +37,8 @@ func (e *referenceError) Error() string {
 	return fmt.Sprintf("at #%s: $ref %q %s", cut(e.place, maxReason), cut(e.target, maxReason), e.problem)
 }
 
-// pointer returns the tokens of the JSON pointer in a reference within the document, as #/components/schemas/Pet. The
-// error completes the sentence "$ref … ".
+// pointer returns the tokens of the JSON pointer in a reference within the document, as
+// #/components/schemas/Pet. The error completes the sentence "$ref … ".
 // https://www.rfc-editor.org/rfc/rfc6901#section-6
 func pointer(ref string) ([]string, error) {
 	fragment := strings.TrimPrefix(ref, "#")
@@ -97,8 +98,9 @@ func (d *document) find(ref string) ([]byte, error) {
 	return follow(p.raw, tokens[len(p.tokens):]), nil
 }
 
-// resolve returns the tokens of a reference and the part that it leads to or into. Each target is looked up once, since
-// documents repeat references. The error completes the sentence "$ref … ".
+// resolve returns the tokens of a reference and the part that it leads to or into. Each
+// target is looked up once, since documents repeat references. The error completes the
+// sentence "$ref … ".
 func (d *document) resolve(ref string) ([]string, *part, error) {
 	if !strings.HasPrefix(ref, "#") { // what leads to a file was made local
 		_, err := d.within("", ref)
@@ -159,8 +161,9 @@ func (d *document) raw(place string, tokens []string) ([]byte, error) {
 	return d.local("", place, raw), nil
 }
 
-// referencesIn appends to found every $ref in raw, which stands at place. Some may stand in examples and mean nothing;
-// so a reference that leads nowhere is only reported when the library then fails.
+// referencesIn appends to found every $ref in raw, which stands at place. Some may stand
+// in examples and mean nothing; so a reference that leads nowhere is only reported when
+// the library then fails.
 func referencesIn(found []reference, place string, raw []byte) []reference {
 	if !bytes.Contains(raw, []byte(`$ref`)) {
 		return found

@@ -39,7 +39,8 @@ type caller struct {
 	body      *body
 }
 
-// segment is what stands between two slashes of a path: literal texts and arguments, in order.
+// segment is what stands between two slashes of a path: literal texts and arguments, in
+// order.
 type segment []piece
 
 // piece is a literal text, or the place of an argument when argument is not nil.
@@ -48,8 +49,9 @@ type piece struct {
 	argument *argument
 }
 
-// template takes the path of an operation apart, as /users/{id}. The error says why the path cannot be served: every
-// parameter in it must be declared, every declared one must be in it, and its literal texts must have only one reading.
+// template takes the path of an operation apart, as /users/{id}. The error says why the
+// path cannot be served: every parameter in it must be declared, every declared one must
+// be in it, and its literal texts must have only one reading.
 func template(path string, arguments []*argument) ([]segment, error) {
 	if !strings.HasPrefix(path, "/") {
 		return nil, errors.New("its path does not begin with a slash")
@@ -91,7 +93,8 @@ func template(path string, arguments []*argument) ([]segment, error) {
 	return segments, nil
 }
 
-// inPath returns the argument for the path parameter of that name, nil when there is none.
+// inPath returns the argument for the path parameter of that name, nil when there is
+// none.
 func inPath(arguments []*argument, name string) *argument {
 	for _, a := range arguments {
 		if a.place == "path" && a.parameter == name {
@@ -101,8 +104,9 @@ func inPath(arguments []*argument, name string) *argument {
 	return nil
 }
 
-// plainPath tells whether all servers read the path in the same way: no segment is empty or of dots, and no character
-// in it is encoded or would have to be. The empty path is plain.
+// plainPath tells whether all servers read the path in the same way: no segment is empty
+// or of dots, and no character in it is encoded or would have to be. The empty path is
+// plain.
 func plainPath(path string) bool {
 	if path == "" {
 		return true
@@ -123,12 +127,14 @@ func plainPath(path string) bool {
 // maxAddress bounds the address of one request, in bytes.
 const maxAddress = 32 << 10
 
-// errAddress means a fault of this package: arguments that lead elsewhere are refused as a *usageError before.
+// errAddress means a fault of this package: arguments that lead elsewhere are refused as
+// a *usageError before.
 var errAddress = errors.New("the arguments would lead to another address")
 
-// address returns the address of a call with these arguments. Whatever they are, the scheme, the host, the literal
-// texts of the path, the number of its segments and the names in the query are those of the operation. The address is
-// parsed once more at the end and compared, in case path or query let something through.
+// address returns the address of a call with these arguments. Whatever they are, the
+// scheme, the host, the literal texts of the path, the number of its segments and the
+// names in the query are those of the operation. The address is parsed once more at the
+// end and compared, in case path or query let something through.
 func (c *caller) address(arguments mcp.Object) (*url.URL, error) {
 	path, err := c.path(arguments)
 	if err != nil {
@@ -153,8 +159,8 @@ func (c *caller) address(arguments mcp.Object) (*url.URL, error) {
 	return u, nil
 }
 
-// path returns the path of a call, behind that of the base address, with the arguments written in. Errors are
-// *usageError.
+// path returns the path of a call, behind that of the base address, with the arguments
+// written in. Errors are *usageError.
 func (c *caller) path(arguments mcp.Object) (string, error) {
 	var out strings.Builder
 	for _, s := range c.segments {
@@ -183,8 +189,8 @@ func (c *caller) path(arguments mcp.Object) (string, error) {
 	return out.String(), nil
 }
 
-// query returns the query of a call without the question mark, "" for none. An argument that is missing or null is not
-// written. Errors are *usageError.
+// query returns the query of a call without the question mark, "" for none. An argument
+// that is missing or null is not written. Errors are *usageError.
 func (c *caller) query(arguments mcp.Object) (string, error) {
 	var pieces []string
 	for _, a := range c.arguments {
@@ -201,7 +207,8 @@ func (c *caller) query(arguments mcp.Object) (string, error) {
 	return strings.Join(pieces, "&"), nil
 }
 
-// headers returns the headers of a request. The operator's are set last, so that no argument can replace one of them.
+// headers returns the headers of a request. The operator's are set last, so that no
+// argument can replace one of them.
 func (c *caller) headers(arguments mcp.Object) (http.Header, error) {
 	header := http.Header{"Accept": {"application/json, */*;q=0.5"}, "User-Agent": {"drawbridge"}}
 	for _, a := range c.arguments {
@@ -263,8 +270,9 @@ func (c *caller) request(ctx context.Context, arguments mcp.Object) (*http.Reque
 	return r, nil
 }
 
-// run sends the request and makes a result of the answer. Errors are *usageError, *registry.UnavailableError,
-// errAddress, a *registry.RoomError or that of ctx. An *UnavailableError says whether the API may have received the call: that is taken to be
+// run sends the request and makes a result of the answer. Errors are *usageError,
+// *registry.UnavailableError, errAddress, a *registry.RoomError or that of ctx. An
+// *UnavailableError says whether the API may have received the call: that is taken to be
 // so as soon as the headers were written.
 func (c *caller) run(ctx context.Context, arguments mcp.Object, claim *share.Claim) (mcp.Object, error) {
 	var sent atomic.Bool
@@ -282,8 +290,9 @@ func (c *caller) run(ctx context.Context, arguments mcp.Object, claim *share.Cla
 	return c.answer(ctx, response, claim)
 }
 
-// unavailable returns the error for a request that failed, or that of ctx when ctx has ended. It drops the outer
-// *url.Error, because that has the address, and the address has arguments, which must not be in logs.
+// unavailable returns the error for a request that failed, or that of ctx when ctx has
+// ended. It drops the outer *url.Error, because that has the address, and the address has
+// arguments, which must not be in logs.
 func (c *caller) unavailable(ctx context.Context, sent bool, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -10,8 +10,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// direction says what a schema describes. It decides which properties are left out: those that are read-only from
-// requests, those that are write-only from answers.
+// direction says what a schema describes. It decides which properties are left out: those
+// that are read-only from requests, those that are write-only from answers.
 type direction int
 
 const (
@@ -19,9 +19,10 @@ const (
 	answer
 )
 
-// schemas converts schemas of a document to JSON Schema 2020-12, for one tool and one direction. Schemas of OpenAPI 3.0
-// are a dialect of their own (nullable, exclusiveMinimum as a flag); those of 3.1 are nearly JSON Schema. What a schema
-// refers to becomes a definition in $defs of the tool. It is for one goroutine.
+// schemas converts schemas of a document to JSON Schema 2020-12, for one tool and one
+// direction. Schemas of OpenAPI 3.0 are a dialect of their own (nullable,
+// exclusiveMinimum as a flag); those of 3.1 are nearly JSON Schema. What a schema refers
+// to becomes a definition in $defs of the tool. It is for one goroutine.
 type schemas struct {
 	from  *document
 	doc   *openapi3.T // the part of from that the operation needs, as the library reads it
@@ -47,8 +48,9 @@ func newSchemas(o *loaded, way direction) *schemas {
 // components begins the references to schemas of the document's components.
 const components = "#/components/schemas/"
 
-// of returns the schema that ref has or refers to, converted. A missing schema allows everything. description is that
-// of the parameter or body that has the schema; it is used when the schema has none itself.
+// of returns the schema that ref has or refers to, converted. A missing schema allows
+// everything. description is that of the parameter or body that has the schema; it is
+// used when the schema has none itself.
 func (s *schemas) of(ref *openapi3.SchemaRef, description string) (mcp.RawJSON, error) {
 	if ref == nil || ref.Ref == "" && ref.Value == nil {
 		return described(mcp.RawJSON("{}"), description), nil
@@ -68,7 +70,8 @@ func (s *schemas) of(ref *openapi3.SchemaRef, description string) (mcp.RawJSON, 
 	return described(converted, description), nil // again, since convert drops what stands beside a reference in 3.0
 }
 
-// described returns the schema with that description, or unchanged when it has one of its own.
+// described returns the schema with that description, or unchanged when it has one of its
+// own.
 func described(raw mcp.RawJSON, description string) mcp.RawJSON {
 	o, ok := mcp.ObjectOf(raw)
 	if !ok || description == "" || o.Has("description") {
@@ -77,8 +80,8 @@ func described(raw mcp.RawJSON, description string) mcp.RawJSON {
 	return o.With("description", mcp.String(description)).JSON()
 }
 
-// convert converts one schema and those within it. A value that is no object (true and false are schemas too) stays as
-// it is; when it is no schema, the catalogue refuses it.
+// convert converts one schema and those within it. A value that is no object (true and
+// false are schemas too) stays as it is; when it is no schema, the catalogue refuses it.
 func (s *schemas) convert(raw mcp.RawJSON) (mcp.RawJSON, error) {
 	from, ok := mcp.ObjectOf(raw)
 	if !ok {
@@ -112,8 +115,8 @@ func (s *schemas) convert(raw mcp.RawJSON) (mcp.RawJSON, error) {
 	return to.JSON(), nil
 }
 
-// text returns an annotation as s.texts allows: whole, or shortened and without examples and comments. nil leaves it
-// out.
+// text returns an annotation as s.texts allows: whole, or shortened and without examples
+// and comments. nil leaves it out.
 func (s *schemas) text(name string, value mcp.RawJSON) mcp.RawJSON {
 	text, ok := value.Text()
 	switch {
@@ -125,7 +128,8 @@ func (s *schemas) text(name string, value mcp.RawJSON) mcp.RawJSON {
 	return mcp.String(cut(text, s.texts))
 }
 
-// keyword converts the value of one keyword of the schema from. nil leaves the keyword out.
+// keyword converts the value of one keyword of the schema from. nil leaves the keyword
+// out.
 func (s *schemas) keyword(from mcp.Object, name string, value mcp.RawJSON) (mcp.RawJSON, error) {
 	switch name {
 	case "description", "title", "examples", "$comment":
@@ -185,8 +189,8 @@ func (s *schemas) list(raw mcp.RawJSON) (mcp.RawJSON, error) {
 	return mcp.Array(elements), nil
 }
 
-// required converts the value of required: without the names of hidden properties, which are required in the other
-// direction only. nil when no name is left.
+// required converts the value of required: without the names of hidden properties, which
+// are required in the other direction only. nil when no name is left.
 func (s *schemas) required(raw mcp.RawJSON, properties mcp.Object) mcp.RawJSON {
 	elements, ok := raw.Elements()
 	if !ok {
@@ -205,8 +209,8 @@ func (s *schemas) required(raw mcp.RawJSON, properties mcp.Object) mcp.RawJSON {
 	return mcp.Array(kept)
 }
 
-// hidden tells whether a property does not exist in this direction: it, or the component that it refers to, is readOnly
-// in a request or writeOnly in an answer.
+// hidden tells whether a property does not exist in this direction: it, or the component
+// that it refers to, is readOnly in a request or writeOnly in an answer.
 func (s *schemas) hidden(property mcp.RawJSON) bool {
 	o, _ := mcp.ObjectOf(property)
 	word := "readOnly"
@@ -232,8 +236,8 @@ func (s *schemas) component(name string) *openapi3.SchemaRef {
 	return s.doc.Components.Schemas[name]
 }
 
-// refer returns what a reference becomes: a reference to a definition in $defs, which it makes unless it exists. The
-// definition of a component has the component's name.
+// refer returns what a reference becomes: a reference to a definition in $defs, which it
+// makes unless it exists. The definition of a component has the component's name.
 func (s *schemas) refer(ref string) (string, error) {
 	name, local := strings.CutPrefix(ref, components)
 	component := s.component(name)
@@ -251,8 +255,9 @@ func (s *schemas) refer(ref string) (string, error) {
 	return "#/$defs/" + name, nil
 }
 
-// referElsewhere is refer for references to anything but a component, as into the middle of a component or a path, and
-// for components whose names would need escaping in a reference.
+// referElsewhere is refer for references to anything but a component, as into the middle
+// of a component or a path, and for components whose names would need escaping in a
+// reference.
 func (s *schemas) referElsewhere(ref string) (string, error) {
 	name := hashed("at", ref)
 	if _, known := s.defs[name]; !known {
@@ -274,15 +279,15 @@ func (s *schemas) referElsewhere(ref string) (string, error) {
 	return "#/$defs/" + name, nil
 }
 
-// plainName tells whether the name of a component needs no escaping in a reference. Other names are not valid, but
-// occur.
+// plainName tells whether the name of a component needs no escaping in a reference. Other
+// names are not valid, but occur.
 // https://spec.openapis.org/oas/v3.1.1.html#components-object
 func plainName(name string) bool {
 	return strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == ""
 }
 
-// exclusive converts an exclusive bound from the form of 3.0, a flag beside the bound, to that of JSON Schema, in which
-// the keyword has the bound as its value.
+// exclusive converts an exclusive bound from the form of 3.0, a flag beside the bound, to
+// that of JSON Schema, in which the keyword has the bound as its value.
 func exclusive(o mcp.Object, bound, flag string) mcp.Object {
 	switch string(o.Value(flag)) {
 	case "true":
@@ -293,9 +298,9 @@ func exclusive(o mcp.Object, bound, flag string) mcp.Object {
 	return o
 }
 
-// nullable returns a schema that allows null too. By 3.0.3, nullable has no effect without a type beside it. It is
-// obeyed there all the same: an author who writes it beside allOf means null, and an API that does not take a null
-// answers with an error.
+// nullable returns a schema that allows null too. By 3.0.3, nullable has no effect
+// without a type beside it. It is obeyed there all the same: an author who writes it
+// beside allOf means null, and an API that does not take a null answers with an error.
 func nullable(o mcp.Object) mcp.Object {
 	kind := o.Text("type")
 	if kind == "" || o.Has("allOf") || o.Has("anyOf") || o.Has("oneOf") || o.Has("not") {

@@ -11,12 +11,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
-// This file makes the definitions of large operations fit the limits of the catalogue. It first shortens descriptions,
-// then leaves out the output schema, and at last optional inputs. A model can do more with a reduced tool than with
-// none.
+// This file makes the definitions of large operations fit the limits of the catalogue. It
+// first shortens descriptions, then leaves out the output schema, and at last optional
+// inputs. A model can do more with a reduced tool than with none.
 
-// fitting makes a tool of a size that the catalogue takes. What was reduced is noted for the operator; the error says
-// that no reduction suffices.
+// fitting makes a tool of a size that the catalogue takes. What was reduced is noted for
+// the operator; the error says that no reduction suffices.
 func (m *maker) fitting() (t *tool, err error) {
 	for _, m.texts = range []int{maxDescription, 400, 150, 60, 0} {
 		if t, err = m.make(); err != nil {
@@ -48,11 +48,12 @@ func (t *tool) oversize() string {
 	return ""
 }
 
-// maxLeftOut bounds how many inputs are left out of one tool. Each costs a new definition, and so time.
+// maxLeftOut bounds how many inputs are left out of one tool. Each costs a new
+// definition, and so time.
 const maxLeftOut = 100
 
-// leaveOut takes optional things out of a tool until it fits: first the output schema, then the largest inputs, one by
-// one.
+// leaveOut takes optional things out of a tool until it fits: first the output schema,
+// then the largest inputs, one by one.
 func (m *maker) leaveOut(t *tool) error {
 	for left := 0; ; left++ {
 		reason := t.oversize()
@@ -83,8 +84,9 @@ type input struct {
 	remove func() // takes the input out of the tool; its definition must be made anew
 }
 
-// largestInput returns the optional input with the largest schema, together with all definitions that the schema refers
-// to, or nil when there is none. Of equally large inputs it is the first, arguments before properties of the body.
+// largestInput returns the optional input with the largest schema, together with all
+// definitions that the schema refers to, or nil when there is none. Of equally large
+// inputs it is the first, arguments before properties of the body.
 func (t *tool) largestInput() *input {
 	var largest *input
 	most := 0
@@ -113,7 +115,8 @@ func (t *tool) optionalArguments() []input {
 	return all
 }
 
-// optionalProperties returns the properties of the body that are not required; none when its schema cannot be changed.
+// optionalProperties returns the properties of the body that are not required; none when
+// its schema cannot be changed.
 func (t *tool) optionalProperties() []input {
 	if t.body == nil {
 		return nil
@@ -140,14 +143,16 @@ func requires(schema mcp.Object, name string) bool {
 	})
 }
 
-// withoutProperty returns an object schema without the property of that name, which it must not require.
+// withoutProperty returns an object schema without the property of that name, which it
+// must not require.
 func withoutProperty(schema mcp.Object, name string) mcp.RawJSON {
 	return schema.With("properties", schema.Object("properties").Without(name).JSON()).JSON()
 }
 
-// opened returns a converted schema with what its $ref leads to in the place of the $ref, so that properties can be
-// taken out of it. ok is false when that is not possible: the schema and its target have the same keyword, both of
-// which count, or references lead in a circle.
+// opened returns a converted schema with what its $ref leads to in the place of the $ref,
+// so that properties can be taken out of it. ok is false when that is not possible: the
+// schema and its target have the same keyword, both of which count, or references lead in
+// a circle.
 func (s *schemas) opened(raw mcp.RawJSON) (schema mcp.Object, ok bool) {
 	schema, ok = mcp.ObjectOf(raw)
 	for range maxItemReferences {
@@ -167,7 +172,8 @@ func (s *schemas) opened(raw mcp.RawJSON) (schema mcp.Object, ok bool) {
 	return schema, false
 }
 
-// reached returns by name the definitions of $defs that a schema refers to, directly or through other definitions.
+// reached returns by name the definitions of $defs that a schema refers to, directly or
+// through other definitions.
 func (s *schemas) reached(raw mcp.RawJSON) map[string]mcp.RawJSON {
 	found := map[string]mcp.RawJSON{}
 	for open := referencesIn(nil, "", raw); len(open) > 0; {
@@ -181,7 +187,8 @@ func (s *schemas) reached(raw mcp.RawJSON) map[string]mcp.RawJSON {
 	return found
 }
 
-// definitions returns the $defs that a schema needs, as JSON ordered by name; nil when it needs none.
+// definitions returns the $defs that a schema needs, as JSON ordered by name; nil when it
+// needs none.
 func (s *schemas) definitions(raw mcp.RawJSON) mcp.RawJSON {
 	reached := s.reached(raw)
 	if len(reached) == 0 {

@@ -11,10 +11,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// This file writes JSON values of arguments into paths, queries, forms and headers. Whatever the value, it must stay
-// the value of its own parameter: it must not end the parameter, add another one, or lead to another path.
+// This file writes JSON values of arguments into paths, queries, forms and headers.
+// Whatever the value, it must stay the value of its own parameter: it must not end the
+// parameter, add another one, or lead to another path.
 
-// usageError is a mistake of the model. Its text tells the model what to do better, and repeats no value.
+// usageError is a mistake of the model. Its text tells the model what to do better, and
+// repeats no value.
 type usageError struct{ text string }
 
 func (e *usageError) Error() string { return e.text }
@@ -40,8 +42,9 @@ func (a *argument) read(raw mcp.RawJSON) (value, error) {
 	return valueOf(a.name, raw, a.elements)
 }
 
-// valueOf takes a JSON value apart. name is the argument's, for errors. With asJSON, elements of a list that are
-// objects or lists become their JSON; without it they are refused, since no style says how to write them.
+// valueOf takes a JSON value apart. name is the argument's, for errors. With asJSON,
+// elements of a list that are objects or lists become their JSON; without it they are
+// refused, since no style says how to write them.
 func valueOf(name string, raw mcp.RawJSON, asJSON bool) (value, error) {
 	switch {
 	case raw.IsArray():
@@ -100,8 +103,8 @@ func (v value) texts() []string {
 	return all
 }
 
-// joined writes a list or pairs, each text escaped. between stands between elements or pairs, and equals between a key
-// and its value.
+// joined writes a list or pairs, each text escaped. between stands between elements or
+// pairs, and equals between a key and its value.
 func (v value) joined(escaped func(string) string, between, equals string) string {
 	var pieces []string
 	for _, text := range v.list {
@@ -113,8 +116,9 @@ func (v value) joined(escaped func(string) string, between, equals string) strin
 	return strings.Join(pieces, between)
 }
 
-// pathText returns what the value becomes in a segment of the path. It refuses values that could lead to another path,
-// and empty ones, which would leave out the segment. The error is a *usageError.
+// pathText returns what the value becomes in a segment of the path. It refuses values
+// that could lead to another path, and empty ones, which would leave out the segment. The
+// error is a *usageError.
 // https://spec.openapis.org/oas/v3.1.1.html#style-examples
 func (a *argument) pathText(v value) (string, error) {
 	if !v.plain && len(v.list) == 0 && len(v.pairs) == 0 || v.plain && v.text == "" {
@@ -160,8 +164,8 @@ func (a *argument) pathText(v value) (string, error) {
 	return v.joined(escape, ",", equals), nil
 }
 
-// queryTexts returns the name=value pieces that a value becomes in the query or in a form; an empty list becomes none.
-// The error is a *usageError.
+// queryTexts returns the name=value pieces that a value becomes in the query or in a
+// form; an empty list becomes none. The error is a *usageError.
 func (a *argument) queryTexts(raw mcp.RawJSON) ([]string, error) {
 	if a.style == "deepObject" && !a.asJSON {
 		return a.deepTexts(nil, a.parameter, raw)
@@ -189,8 +193,9 @@ func (a *argument) queryTexts(raw mcp.RawJSON) ([]string, error) {
 	return []string{name + "=" + v.joined(a.escapedElement, between, between)}, nil
 }
 
-// deepTexts appends the pieces of a value in the style deepObject: name[key]=value, and name[0]=value for a list. The
-// specification does not define what nested objects and lists become; most APIs read name[key][key] and name[key][0].
+// deepTexts appends the pieces of a value in the style deepObject: name[key]=value, and
+// name[0]=value for a list. The specification does not define what nested objects and
+// lists become; most APIs read name[key][key] and name[key][0].
 // https://spec.openapis.org/oas/v3.1.1.html#style-examples
 func (a *argument) deepTexts(pieces []string, name string, raw mcp.RawJSON) ([]string, error) {
 	var err error
@@ -219,8 +224,9 @@ func (a *argument) deepTexts(pieces []string, name string, raw mcp.RawJSON) ([]s
 	return pieces, nil
 }
 
-// headerText returns what the value becomes in a header. It refuses every character but visible ASCII and spaces, above
-// all line breaks, which would end the header. The error is a *usageError.
+// headerText returns what the value becomes in a header. It refuses every character but
+// visible ASCII and spaces, above all line breaks, which would end the header. The error
+// is a *usageError.
 func (a *argument) headerText(v value) (string, error) {
 	as := func(text string) string { return text }
 	text, equals := v.text, ","
@@ -238,8 +244,8 @@ func (a *argument) headerText(v value) (string, error) {
 	return strings.TrimSpace(text), nil
 }
 
-// escape percent-encodes all characters but the unreserved ones. A space becomes %20 and not +, which in a path is no
-// space.
+// escape percent-encodes all characters but the unreserved ones. A space becomes %20 and
+// not +, which in a path is no space.
 // https://www.rfc-editor.org/rfc/rfc3986#section-2.3
 func escape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
 
@@ -251,15 +257,17 @@ func (a *argument) escaped(text string) string {
 	return escape(text)
 }
 
-// escapedElement is escaped for an element of a list, in which a comma would begin the next element.
+// escapedElement is escaped for an element of a list, in which a comma would begin the
+// next element.
 func (a *argument) escapedElement(text string) string {
 	return strings.ReplaceAll(a.escaped(text), ",", "%2C")
 }
 
-// escapeReserved percent-encodes like escape, but leaves those reserved characters that mean nothing within a value of
-// the query. Always encoded are # (ends the query), & and ; (separate values, the latter for some servers), =
-// (separates name and value), + (is read as a space) and brackets (may not stand in a query). A % is encoded too, so
-// that decoding gives the text that was passed.
+// escapeReserved percent-encodes like escape, but leaves those reserved characters that
+// mean nothing within a value of the query. Always encoded are # (ends the query), & and
+// ; (separate values, the latter for some servers), = (separates name and value), + (is
+// read as a space) and brackets (may not stand in a query). A % is encoded too, so that
+// decoding gives the text that was passed.
 // https://www.rfc-editor.org/rfc/rfc3986#section-3.4
 func escapeReserved(text string) string { return harmlessReserved.Replace(escape(text)) }
 
@@ -269,9 +277,10 @@ var harmlessReserved = strings.NewReplacer("%3A", ":", "%2F", "/", "%3F", "?", "
 // maxPathText bounds one text within a path, in bytes.
 const maxPathText = 4096
 
-// harmless tells whether a text can stand in a path without leading elsewhere, whichever server on the way reads it. It
-// must have no segment that is empty or of dots, also for a server that decodes more than once, takes a backslash for a
-// slash or cuts segments at a semicolon. Decoding ends, because every round makes the text shorter.
+// harmless tells whether a text can stand in a path without leading elsewhere, whichever
+// server on the way reads it. It must have no segment that is empty or of dots, also for
+// a server that decodes more than once, takes a backslash for a slash or cuts segments at
+// a semicolon. Decoding ends, because every round makes the text shorter.
 func harmless(text string) bool {
 	if len(text) > maxPathText {
 		return false
@@ -294,9 +303,10 @@ func harmless(text string) bool {
 	}
 }
 
-// hasSlash tells whether a server on the way may read a text as more than one segment of a path. Many servers decode a
-// path before they decide which operation it names, so that an encoded slash would reach another operation, which may
-// not even be included. So only parameters for which the document allows reserved characters take slashes.
+// hasSlash tells whether a server on the way may read a text as more than one segment of
+// a path. Many servers decode a path before they decide which operation it names, so that
+// an encoded slash would reach another operation, which may not even be included. So only
+// parameters for which the document allows reserved characters take slashes.
 // https://spec.openapis.org/oas/v3.2.0.html#parameter-allow-reserved
 func hasSlash(text string) bool {
 	for {

@@ -6,9 +6,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// accepts is the fast path: it returns true only when the value at c certainly satisfies n, and then leaves c behind
-// that value. False proves nothing, it only means that the library has to judge, and leaves c anywhere within the
-// value. The text is read as it stands, without being decoded and without allocating: that is enough for nearly every
+// accepts is the fast path: it returns true only when the value at c certainly satisfies
+// n, and then leaves c behind that value. False proves nothing, it only means that the
+// library has to judge, and leaves c anywhere within the value. The text is read as it
+// stands, without being decoded and without allocating: that is enough for nearly every
 // valid call of a tool, whose schemas are mostly plain.
 func (n *node) accepts(c *strictjson.Cursor) bool {
 	if n.never || n.unproven {
@@ -38,12 +39,13 @@ func (n *node) accepts(c *strictjson.Cursor) bool {
 // admits tells whether the types that n names include kind.
 func (n *node) admits(kind kinds) bool { return n.kinds == 0 || n.kinds&kind != 0 }
 
-// allows tells whether enum and const of n have the scalar, which is compared as written: 1.0 does not count as 1 here,
-// and is left to the library.
+// allows tells whether enum and const of n have the scalar, which is compared as written:
+// 1.0 does not count as 1 here, and is left to the library.
 func (n *node) allows(scalar []byte) bool { return n.allowed == nil || n.allowed[string(scalar)] }
 
-// acceptsInPlace looks at the subschemas that apply to the whole value: the target of $ref and every branch of allOf
-// must accept it, and at least one branch of anyOf if there are any. Other such keywords make a node unproven.
+// acceptsInPlace looks at the subschemas that apply to the whole value: the target of
+// $ref and every branch of allOf must accept it, and at least one branch of anyOf if
+// there are any. Other such keywords make a node unproven.
 func (n *node) acceptsInPlace(c *strictjson.Cursor) bool {
 	start := c.At()
 	asked, found := false, false
@@ -66,8 +68,8 @@ func (n *node) acceptsInPlace(c *strictjson.Cursor) bool {
 	return found || !asked
 }
 
-// acceptsObject reads the members one by one. A name with an escape ends the fast path, since the map of names holds
-// decoded ones.
+// acceptsObject reads the members one by one. A name with an escape ends the fast path,
+// since the map of names holds decoded ones.
 func (n *node) acceptsObject(c *strictjson.Cursor) bool {
 	rest := n.child("additionalProperties")
 	count, required := 0, 0
@@ -94,7 +96,8 @@ func (n *node) acceptsObject(c *strictjson.Cursor) bool {
 	return required == n.needs && n.bounds.members.holds(count)
 }
 
-// acceptsArray reads the items one by one. Whether several items are unique is left to the library.
+// acceptsArray reads the items one by one. Whether several items are unique is left to
+// the library.
 func (n *node) acceptsArray(c *strictjson.Cursor) bool {
 	items := n.child("items")
 	count := 0
@@ -109,7 +112,8 @@ func (n *node) acceptsArray(c *strictjson.Cursor) bool {
 	return n.bounds.items.holds(count) && (!n.bounds.unique || count < 2)
 }
 
-// acceptsString decides a string without escapes. One with escapes is only decided where any string will do.
+// acceptsString decides a string without escapes. One with escapes is only decided where
+// any string will do.
 func (n *node) acceptsString(quoted []byte) bool {
 	if n.allowed == nil && n.pattern == nil && !n.bounds.text.has {
 		return true
@@ -127,8 +131,8 @@ func (n *node) acceptsString(quoted []byte) bool {
 	return n.pattern == nil || n.pattern.Match(text)
 }
 
-// acceptsNumber decides a number by its digits. 2.0 is an integer too, but does not look like one: where only integers
-// are allowed, the library decides about it.
+// acceptsNumber decides a number by its digits. 2.0 is an integer too, but does not look
+// like one: where only integers are allowed, the library decides about it.
 func (n *node) acceptsNumber(text []byte) bool {
 	if n.kinds != 0 && n.kinds&kindNumber == 0 && (n.kinds&kindInteger == 0 || !isDigits(text)) || !n.allows(text) {
 		return false
@@ -141,7 +145,8 @@ func (n *node) acceptsNumber(text []byte) bool {
 	return true
 }
 
-// isDigits tells whether a number is written as an integer: digits, perhaps with a minus before them.
+// isDigits tells whether a number is written as an integer: digits, perhaps with a minus
+// before them.
 func isDigits(number []byte) bool {
 	for i, b := range number {
 		if (b < '0' || b > '9') && (b != '-' || i > 0) {

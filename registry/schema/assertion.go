@@ -8,12 +8,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// maxCount bounds minLength, maxItems and other keywords that count. The library keeps counts as floats and converts
-// them to integers, which is only defined for numbers up to this one.
+// maxCount bounds minLength, maxItems and other keywords that count. The library keeps
+// counts as floats and converts them to integers, which is only defined for numbers up to
+// this one.
 const maxCount = 1 << 53
 
-// assertion reads a keyword that says something of the value by itself, without subschemas, and notes it twice: as it
-// is written, for the library, and in the fields of n, for the fast path. Any other keyword is skipped.
+// assertion reads a keyword that says something of the value by itself, without
+// subschemas, and notes it twice: as it is written, for the library, and in the fields of
+// n, for the fast path. Any other keyword is skipped.
 func (p *parser) assertion(n *node, name string, value mcp.RawJSON) error {
 	var err error
 	switch name {
@@ -83,9 +85,10 @@ func (n *node) readEnum(value mcp.RawJSON) error {
 	return nil
 }
 
-// allow notes the values of enum or const: strings as their opening quote and decoded text, others as written. The
-// quote keeps the string "1" apart from the number 1. A schema that has both keywords is left to the library, because a
-// value must then be in both sets.
+// allow notes the values of enum or const: strings as their opening quote and decoded
+// text, others as written. The quote keeps the string "1" apart from the number 1. A
+// schema that has both keywords is left to the library, because a value must then be in
+// both sets.
 func (n *node) allow(values ...mcp.RawJSON) {
 	if n.allowed != nil {
 		n.unproven = true
@@ -100,8 +103,8 @@ func (n *node) allow(values ...mcp.RawJSON) {
 	}
 }
 
-// readDependent checks dependentRequired, an object that lists by name which other names must be there too. Only the
-// library decides about it.
+// readDependent checks dependentRequired, an object that lists by name which other names
+// must be there too. Only the library decides about it.
 func (n *node) readDependent(value mcp.RawJSON) error {
 	o, ok := mcp.ObjectOf(value)
 	if !ok {
@@ -115,8 +118,9 @@ func (n *node) readDependent(value mcp.RawJSON) error {
 	return nil
 }
 
-// readPattern compiles the pattern for RE2. The library is given the translation, so that both judges use the same
-// expression; the error texts show the pattern as its author wrote it.
+// readPattern compiles the pattern for RE2. The library is given the translation, so that
+// both judges use the same expression; the error texts show the pattern as its author
+// wrote it.
 func (p *parser) readPattern(n *node, value mcp.RawJSON) error {
 	source, ok := value.Text()
 	if !ok {
@@ -133,7 +137,8 @@ func (p *parser) readPattern(n *node, value mcp.RawJSON) error {
 	return nil
 }
 
-// readCount reads a keyword that counts characters, items or members. JSON Schema allows 2.0 for 2.
+// readCount reads a keyword that counts characters, items or members. JSON Schema allows
+// 2.0 for 2.
 func (n *node) readCount(name string, value mcp.RawJSON) error {
 	count, ok := number(value)
 	if !ok || !count.IsInt() || count.Sign() < 0 || count.Cmp(new(big.Rat).SetInt64(maxCount)) > 0 {
@@ -171,8 +176,9 @@ func (n *node) readBound(name string, value mcp.RawJSON) error {
 	return nil
 }
 
-// number returns the exact value of a JSON number; ok is false when value is something else. An exponent can make a
-// short text a huge number, but strictjson has bounded exponents before.
+// number returns the exact value of a JSON number; ok is false when value is something
+// else. An exponent can make a short text a huge number, but strictjson has bounded
+// exponents before.
 func number(value mcp.RawJSON) (*big.Rat, bool) {
 	if len(value) == 0 || value[0] != '-' && (value[0] < '0' || value[0] > '9') {
 		return nil, false

@@ -6,8 +6,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// bounds are the limits of sizes and numbers that one node sets, in the form that the fast path reads. The zero bounds
-// limit nothing.
+// bounds are the limits of sizes and numbers that one node sets, in the form that the
+// fast path reads. The zero bounds limit nothing.
 type bounds struct {
 	text, items, members span // counts of characters, items and members
 	unique               bool // uniqueItems
@@ -46,8 +46,8 @@ func (b *bounds) count(keyword string, value int) {
 	s.most, s.hasMost = value, true
 }
 
-// limit is one of minimum, maximum and their exclusive forms. It is kept in two forms: exactly where it is an integer
-// of 64 bits, and rounded to a float.
+// limit is one of minimum, maximum and their exclusive forms. It is kept in two forms:
+// exactly where it is an integer of 64 bits, and rounded to a float.
 type limit struct {
 	upper   bool // a maximum
 	open    bool // exclusive: the limit itself is not allowed
@@ -65,9 +65,10 @@ func (b *bounds) limit(keyword string, value mcp.RawJSON) {
 	b.limits = append(b.limits, l)
 }
 
-// proves tells whether number certainly keeps the limit; false proves nothing. Integers are compared exactly. Other
-// numbers are compared as floats, and only a strict order of the floats counts: rounding can make two different numbers
-// equal, but it never turns their order around.
+// proves tells whether number certainly keeps the limit; false proves nothing. Integers
+// are compared exactly. Other numbers are compared as floats, and only a strict order of
+// the floats counts: rounding can make two different numbers equal, but it never turns
+// their order around.
 func (l limit) proves(number []byte) bool {
 	if whole, ok := mcp.RawJSON(number).Int(); ok && l.isWhole {
 		switch {

@@ -11,9 +11,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// Check returns nil when value is valid, else an error whose text says, for whoever made the value, what is wrong with
-// it: place and rule, never a value, in at most 1 KiB. name is what the text calls the value as a whole. value must
-// have passed strictjson.Check. A value that costs too much to check is refused as well.
+// Check returns nil when value is valid, else an error whose text says, for whoever made
+// the value, what is wrong with it: place and rule, never a value, in at most 1 KiB. name
+// is what the text calls the value as a whole. value must have passed strictjson.Check. A
+// value that costs too much to check is refused as well.
 func (s *Schema) Check(value mcp.RawJSON, name string) error {
 	return s.CheckWithin(value, name, nil)
 }
@@ -26,9 +27,10 @@ func (s *Schema) CheckWithin(value mcp.RawJSON, name string, b Budget) error {
 	return s.verdict(value, name, b)
 }
 
-// CheckUnambiguous is Check that also refuses an object with two names that a lenient parser may take for one, such as
-// "id" and "ID", unless the schema declares both. Whoever reads the value after this gateway might otherwise see
-// another member than the one that was checked.
+// CheckUnambiguous is Check that also refuses an object with two names that a lenient
+// parser may take for one, such as "id" and "ID", unless the schema declares both.
+// Whoever reads the value after this gateway might otherwise see another member than the
+// one that was checked.
 func (s *Schema) CheckUnambiguous(value mcp.RawJSON, name string) error {
 	return s.CheckUnambiguousWithin(value, name, nil)
 }
@@ -51,8 +53,8 @@ const (
 	workTime = 250 * time.Nanosecond // a unit of work of the library
 )
 
-// tooMuch refuses a value that would cost too much to check, before anything decodes it, and asks for the time of what
-// the fast path does.
+// tooMuch refuses a value that would cost too much to check, before anything decodes it,
+// and asks for the time of what the fast path does.
 func (s *Schema) tooMuch(value mcp.RawJSON, name string, b Budget) error {
 	steps, err := s.countSteps(value, name)
 	if err != nil {
@@ -67,8 +69,8 @@ func (s *Schema) tooMuch(value mcp.RawJSON, name string, b Budget) error {
 	return askTurn(b, time.Duration(reads)*readTime+time.Duration(steps)*stepTime)
 }
 
-// ambiguous refuses two names of one object that fold alike and are not both declared. Most values have no such names,
-// which hasTwins finds out without decoding them.
+// ambiguous refuses two names of one object that fold alike and are not both declared.
+// Most values have no such names, which hasTwins finds out without decoding them.
 func (s *Schema) ambiguous(value mcp.RawJSON, name string, b Budget) error {
 	if !hasTwins(new(strictjson.CursorOf(value))) {
 		return nil
@@ -86,7 +88,8 @@ func (s *Schema) ambiguous(value mcp.RawJSON, name string, b Budget) error {
 	return errors.New(e.text())
 }
 
-// verdict accepts by the fast path what it can and gives the rest to the library, unless that would be too much work.
+// verdict accepts by the fast path what it can and gives the rest to the library, unless
+// that would be too much work.
 func (s *Schema) verdict(value mcp.RawJSON, name string, b Budget) error {
 	if s.cost.passes*len(value) <= maxReads && s.root.accepts(new(strictjson.CursorOf(value))) {
 		return nil
@@ -115,5 +118,6 @@ func (s *Schema) verdict(value mcp.RawJSON, name string, b Budget) error {
 	return errors.New(e.text())
 }
 
-// sortedNames returns the names of object in a fixed order, so that one value always gets the same text.
+// sortedNames returns the names of object in a fixed order, so that one value always gets
+// the same text.
 func sortedNames(object map[string]any) []string { return slices.Sorted(maps.Keys(object)) }

@@ -5,16 +5,17 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// Bounds of one check. A unit of work takes the library about a quarter of a microsecond, so a check takes it a quarter
-// of a second at most. A check that began cannot be stopped; that is why its cost is estimated before.
+// Bounds of one check. A unit of work takes the library about a quarter of a microsecond,
+// so a check takes it a quarter of a second at most. A check that began cannot be
+// stopped; that is why its cost is estimated before.
 const (
 	maxWork   = 1_000_000
 	maxReads  = 50_000_000 // bytes that the fast path reads, each as often as it does
 	maxString = 1 << 20    // bytes of one string
 )
 
-// cost says what one check can cost in the worst case. It depends on the schema alone; the size of the value comes in
-// when a value does.
+// cost says what one check can cost in the worst case. It depends on the schema alone;
+// the size of the value comes in when a value does.
 type cost struct {
 	root    int // units of work for the root, once
 	value   int // units of work for each value below the root, at most
@@ -23,9 +24,10 @@ type cost struct {
 	program int // instructions of patterns that run over each byte, at most
 }
 
-// work returns the units of work that the library needs for a text with that many values. A part of it grows with the
-// bytes of the text, because the library formats a string anew for every subschema that it meets. Another part grows
-// with the powers of ten of its numbers, because the library calculates exactly: one number of 1e-400 takes a
+// work returns the units of work that the library needs for a text with that many values.
+// A part of it grows with the bytes of the text, because the library formats a string
+// anew for every subschema that it meets. Another part grows with the powers of ten of
+// its numbers, because the library calculates exactly: one number of 1e-400 takes a
 // subschema up to a tenth of a millisecond.
 func (c *cost) work(data mcp.RawJSON, values, powers int) int {
 	meets := c.meets
@@ -35,11 +37,13 @@ func (c *cost) work(data mcp.RawJSON, values, powers int) int {
 	return c.root + c.value*values + meets*(len(data)/12) + c.passes*powers
 }
 
-// graph is a schema as a directed graph: subschemas are its nodes, and keywords with subschemas, $ref among them, are
-// its edges. Two kinds of edges make the difference for the cost. One leads to a subschema for the same value (allOf,
-// $ref): such an edge is "in place", a cycle of them would never end, and each way in place to a node is another check
-// of it. The other leads to a subschema for a part of the value (properties, items): a cycle of them ends where the
-// value does, but two ways from one node back to itself double the checks at every level of the value.
+// graph is a schema as a directed graph: subschemas are its nodes, and keywords with
+// subschemas, $ref among them, are its edges. Two kinds of edges make the difference for
+// the cost. One leads to a subschema for the same value (allOf, $ref): such an edge is
+// "in place", a cycle of them would never end, and each way in place to a node is another
+// check of it. The other leads to a subschema for a part of the value (properties,
+// items): a cycle of them ends where the value does, but two ways from one node back to
+// itself double the checks at every level of the value.
 type graph struct {
 	closures map[*node]closure
 	group    map[*node]int // number of the group that a node is in: the nodes that reach each other
@@ -52,16 +56,17 @@ type graph struct {
 	stack []*node       // visited, but in no group yet
 }
 
-// closure is everything that checks a value where one node does: that node and all that it leads to in place.
+// closure is everything that checks a value where one node does: that node and all that
+// it leads to in place.
 type closure struct {
 	count map[*node]int // how many ways lead to each of them
 	total int           // sum of the counts
 	chain int           // nodes on the longest way
 }
 
-// measure returns the cost of a schema. It refuses schemas in which a cycle of references never reaches another part of
-// the value, in which too many subschemas meet one value, or whose checks grow exponentially with the depth of the
-// value.
+// measure returns the cost of a schema. It refuses schemas in which a cycle of references
+// never reaches another part of the value, in which too many subschemas meet one value,
+// or whose checks grow exponentially with the depth of the value.
 func measure(root *node, nodes []*node) (*cost, error) {
 	g := &graph{
 		closures: map[*node]closure{}, group: map[*node]int{}, index: map[*node]int{}, low: map[*node]int{},
@@ -95,8 +100,9 @@ func measure(root *node, nodes []*node) (*cost, error) {
 	return g.sum(root, nodes, overlapping), nil
 }
 
-// closure collects what checks a value where n does. A node whose closure is being collected stands in the map without
-// a count: meeting it again means that references lead in a circle.
+// closure collects what checks a value where n does. A node whose closure is being
+// collected stands in the map without a count: meeting it again means that references
+// lead in a circle.
 func (g *graph) closure(n *node) (closure, error) {
 	if c, ok := g.closures[n]; ok {
 		if c.count == nil {
@@ -126,7 +132,8 @@ func (g *graph) closure(n *node) (closure, error) {
 	return c, nil
 }
 
-// connect finds the groups of nodes that reach each other, by Tarjan's algorithm for strongly connected components.
+// connect finds the groups of nodes that reach each other, by Tarjan's algorithm for
+// strongly connected components.
 func (g *graph) connect(n *node) {
 	g.index[n] = len(g.index) + 1
 	g.low[n] = g.index[n]
@@ -155,9 +162,10 @@ func (g *graph) connect(n *node) {
 	g.groups = append(g.groups, group)
 }
 
-// overlap counts how many subschemas one value can meet because several branches below the nodes of group i lead to it.
-// It refuses a group in which two such branches lead back into the group, since each level of a value would then double
-// the checks. recursive tells whether the group leads back to itself at all.
+// overlap counts how many subschemas one value can meet because several branches below
+// the nodes of group i lead to it. It refuses a group in which two such branches lead
+// back into the group, since each level of a value would then double the checks.
+// recursive tells whether the group leads back to itself at all.
 func (g *graph) overlap(i int, group []*node) (recursive bool, err error) {
 	most := 1
 	for _, n := range group {
@@ -182,10 +190,11 @@ func (g *graph) overlap(i int, group []*node) (recursive bool, err error) {
 	return recursive, nil
 }
 
-// slots looks at a value that n checks, and returns how much the subschemas weigh together that can meet one and the
-// same member, item or name of it, for the worst such part. Subschemas for different names or places do not add up. Nor
-// do, within one node, properties and additionalProperties, or prefixItems and items: one of the two never sees what
-// the other does.
+// slots looks at a value that n checks, and returns how much the subschemas weigh
+// together that can meet one and the same member, item or name of it, for the worst such
+// part. Subschemas for different names or places do not add up. Nor do, within one node,
+// properties and additionalProperties, or prefixItems and items: one of the two never
+// sees what the other does.
 func (g *graph) slots(n *node, weight func(*node) int) int {
 	anywhere := map[string]int{}
 	named := map[slot]int{}
@@ -226,8 +235,8 @@ type slot struct {
 	place int    // of the item
 }
 
-// restOf returns how much the subschemas of one node weigh that speak of all the members ("{") or items ("[") which the
-// node does not name.
+// restOf returns how much the subschemas of one node weigh that speak of all the members
+// ("{") or items ("[") which the node does not name.
 func restOf(n *node, weight func(*node) int) map[string]int {
 	rest := map[string]int{}
 	for _, e := range n.edges {
@@ -241,8 +250,8 @@ func restOf(n *node, weight func(*node) int) map[string]int {
 	return rest
 }
 
-// sum adds up the cost of the whole schema. What lies below the root may be met by several branches at once, and counts
-// as often.
+// sum adds up the cost of the whole schema. What lies below the root may be met by
+// several branches at once, and counts as often.
 func (g *graph) sum(root *node, nodes []*node, overlapping int) *cost {
 	c := &cost{root: g.work(root), program: g.program(root)}
 	for _, n := range nodes {
@@ -258,8 +267,9 @@ func (g *graph) sum(root *node, nodes []*node, overlapping int) *cost {
 	return c
 }
 
-// work returns the units of work that the library needs for one value that n checks. They grow with the longest way in
-// place, because the library searches its stack of schemas at every step.
+// work returns the units of work that the library needs for one value that n checks. They
+// grow with the longest way in place, because the library searches its stack of schemas
+// at every step.
 func (g *graph) work(n *node) int {
 	work := 0
 	c := g.closures[n]
@@ -278,9 +288,10 @@ func (g *graph) program(n *node) int {
 	return program
 }
 
-// work returns the units of work that one node makes for one value. The library takes a fixed time for a node, looks at
-// every property whether the value has it or not, goes through all required names for each one that is missing,
-// compares with every value of enum, and compiles patternProperties anew. Numbers of the schema that are written with
+// work returns the units of work that one node makes for one value. The library takes a
+// fixed time for a node, looks at every property whether the value has it or not, goes
+// through all required names for each one that is missing, compares with every value of
+// enum, and compiles patternProperties anew. Numbers of the schema that are written with
 // an exponent cost as those of a value do.
 func (n *node) work() int {
 	work := 8 + 2*len(n.allowed)

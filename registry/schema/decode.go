@@ -8,8 +8,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// plain returns what stands between the quotes of a string. ok is false when the string has escapes and would have to
-// be decoded.
+// plain returns what stands between the quotes of a string. ok is false when the string
+// has escapes and would have to be decoded.
 func plain(quoted []byte) (text []byte, ok bool) {
 	if len(quoted) < 2 || bytes.IndexByte(quoted, '\\') >= 0 {
 		return nil, false
@@ -17,8 +17,8 @@ func plain(quoted []byte) (text []byte, ok bool) {
 	return quoted[1 : len(quoted)-1], true
 }
 
-// decode returns value as maps, slices and scalars for the library. Numbers become json.Number, which keeps all their
-// digits.
+// decode returns value as maps, slices and scalars for the library. Numbers become
+// json.Number, which keeps all their digits.
 func decode(value []byte) any { return decodeNext(new(strictjson.CursorOf(value))) }
 
 func decodeNext(c *strictjson.Cursor) any {
@@ -52,8 +52,9 @@ func decodeNext(c *strictjson.Cursor) any {
 	}
 }
 
-// What a decoded value takes in memory, in bytes, as measured. An object that is not empty has a map with room for
-// roomyMembers, so a list of many small objects takes up to fifty times what its text does.
+// What a decoded value takes in memory, in bytes, as measured. An object that is not
+// empty has a map with room for roomyMembers, so a list of many small objects takes up to
+// fifty times what its text does.
 const (
 	decodedScalar = 25 // and its text
 	decodedName   = 5  // and its text
@@ -65,8 +66,9 @@ const (
 	roomyMembers  = 8
 )
 
-// DecodedSize returns about how many bytes value takes in memory while it is checked against a schema that needs it
-// decoded. It reads value once and allocates nothing. value must have passed strictjson.Check.
+// DecodedSize returns about how many bytes value takes in memory while it is checked
+// against a schema that needs it decoded. It reads value once and allocates nothing.
+// value must have passed strictjson.Check.
 func DecodedSize(value []byte) int64 { return decodedNext(new(strictjson.CursorOf(value))) }
 
 func decodedNext(c *strictjson.Cursor) int64 {
@@ -91,8 +93,8 @@ func decodedNext(c *strictjson.Cursor) int64 {
 	return decodedScalar + int64(len(c.Next()))
 }
 
-// size counts the values of a text, names included, and finds the longest string or other scalar in it, in bytes as
-// written. powers is the sum of powerOf of its numbers.
+// size counts the values of a text, names included, and finds the longest string or other
+// scalar in it, in bytes as written. powers is the sum of powerOf of its numbers.
 func size(value []byte) (values, longest, powers int) {
 	for _, token := range strictjson.Tokens(value) {
 		switch token[0] {
@@ -108,8 +110,9 @@ func size(value []byte) (values, longest, powers int) {
 	return values, longest, powers
 }
 
-// powerOf returns the power of ten of a number that is written with an exponent, without its sign. It is zero for
-// every other token. The judges calculate exactly, so 1e-400 has 400 digits for them.
+// powerOf returns the power of ten of a number that is written with an exponent, without
+// its sign. It is zero for every other token. The judges calculate exactly, so 1e-400 has
+// 400 digits for them.
 func powerOf(token []byte) int {
 	if token[0] != '-' && (token[0] < '0' || token[0] > '9') {
 		return 0

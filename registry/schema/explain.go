@@ -11,23 +11,26 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// Bounds of the text about a value that is not valid. A model reads it, so it must stay short.
+// Bounds of the text about a value that is not valid. A model reads it, so it must stay
+// short.
 const (
 	maxProblems = 5     // described; the rest is counted
 	maxText     = 1_000 // bytes
 	maxListed   = 20    // values or names in one problem
 )
 
-// explainer turns the faults that the library found into sentences for whoever made the value: where, what is wrong,
-// what is allowed. The sentences repeat what the schema says and the names of members, but never a value of the data,
-// which may be a secret. The library's own texts are not used, because they do repeat values.
+// explainer turns the faults that the library found into sentences for whoever made the
+// value: where, what is wrong, what is allowed. The sentences repeat what the schema says
+// and the names of members, but never a value of the data, which may be a secret. The
+// library's own texts are not used, because they do repeat values.
 type explainer struct {
 	root     string // what to call the value as a whole
 	problems []string
 	left     int // problems that found no room
 }
 
-// add notes one problem of the value at path. The same problem is noted once, although several branches may find it.
+// add notes one problem of the value at path. The same problem is noted once, although
+// several branches may find it.
 func (e *explainer) add(path []string, format string, args ...any) {
 	if len(e.problems) >= maxProblems {
 		e.left++
@@ -65,9 +68,9 @@ func (e *explainer) text() string {
 	return text
 }
 
-// fault explains what is wrong with value: f is what the library found when it checked value against n, and path is
-// where the value stands. Keywords of n itself come first, then its subschemas in the order of the members they are
-// about.
+// fault explains what is wrong with value: f is what the library found when it checked
+// value against n, and path is where the value stands. Keywords of n itself come first,
+// then its subschemas in the order of the members they are about.
 func (e *explainer) fault(f *fault, n *node, value any, path []string) {
 	slices.Sort(f.keywords)
 	for _, keyword := range f.keywords {
@@ -90,7 +93,8 @@ func (e *explainer) fault(f *fault, n *node, value any, path []string) {
 	}
 }
 
-// byPlace orders faults by the member or item that they are about, items by their numbers.
+// byPlace orders faults by the member or item that they are about, items by their
+// numbers.
 func byPlace(a, b *fault) int {
 	i, errA := strconv.Atoi(a.at)
 	j, errB := strconv.Atoi(b.at)
@@ -100,7 +104,8 @@ func byPlace(a, b *fault) int {
 	return cmp.Or(strings.Compare(a.at, b.at), strings.Compare(a.step, b.step), strings.Compare(a.which, b.which))
 }
 
-// inner explains a fault that the library found in one of n's subschemas, of which f.step names the keyword.
+// inner explains a fault that the library found in one of n's subschemas, of which f.step
+// names the keyword.
 func (e *explainer) inner(f *fault, n *node, value any, path []string) {
 	to := n.follow(f)
 	switch f.step {
@@ -138,7 +143,8 @@ func (e *explainer) inner(f *fault, n *node, value any, path []string) {
 	e.fault(f, to, value, path)
 }
 
-// surplus explains that n has no place for a member, and lists the members that it has a place for.
+// surplus explains that n has no place for a member, and lists the members that it has a
+// place for.
 func (e *explainer) surplus(n *node, path []string) {
 	var known []string
 	for name, p := range n.named {
@@ -154,8 +160,9 @@ func (e *explainer) surplus(n *node, path []string) {
 	e.add(path, "is not allowed here; allowed: %s", list(known))
 }
 
-// follow returns the subschema of n that f is about. Where the fault leads nowhere it returns a schema that allows
-// everything, so that the explanation ends there instead of failing.
+// follow returns the subschema of n that f is about. Where the fault leads nowhere it
+// returns a schema that allows everything, so that the explanation ends there instead of
+// failing.
 func (n *node) follow(f *fault) *node {
 	switch f.step {
 	case "properties":
@@ -181,9 +188,10 @@ func (n *node) follow(f *fault) *node {
 	return &node{}
 }
 
-// alternatives explains that value matches none of the branches of anyOf or oneOf, or several of oneOf. To list what
-// every branch lacks would help nobody, so it explains the branch that is probably meant: of those for the type of the
-// value, the one with the least faults.
+// alternatives explains that value matches none of the branches of anyOf or oneOf, or
+// several of oneOf. To list what every branch lacks would help nobody, so it explains the
+// branch that is probably meant: of those for the type of the value, the one with the
+// least faults.
 func (e *explainer) alternatives(f *fault, n *node, keyword string, value any, path []string) {
 	branches := n.children(keyword)
 	var failed, near []*fault
@@ -213,8 +221,8 @@ func (e *explainer) alternatives(f *fault, n *node, keyword string, value any, p
 	}
 }
 
-// weight counts the faults of a branch. A wrong const or enum weighs more than others, since members with a fixed value
-// often tell which branch is meant.
+// weight counts the faults of a branch. A wrong const or enum weighs more than others,
+// since members with a fixed value often tell which branch is meant.
 func (f *fault) weight() int {
 	weight := len(f.keywords)
 	if slices.Contains(f.keywords, "const") || slices.Contains(f.keywords, "enum") {
@@ -226,8 +234,8 @@ func (f *fault) weight() int {
 	return weight
 }
 
-// kind returns the types that n allows, by itself or through its reference; the empty set stands for any type. It
-// follows no more references than can stand in a row.
+// kind returns the types that n allows, by itself or through its reference; the empty set
+// stands for any type. It follows no more references than can stand in a row.
 func (n *node) kind() kinds {
 	for range maxInPlace {
 		if n.kinds != 0 || !n.refers {
@@ -238,7 +246,8 @@ func (n *node) kind() kinds {
 	return n.kinds
 }
 
-// kindOfValue returns the type of a decoded value. A number without a fraction is an integer, however it is written.
+// kindOfValue returns the type of a decoded value. A number without a fraction is an
+// integer, however it is written.
 func kindOfValue(value any) kinds {
 	switch v := value.(type) {
 	case nil:
@@ -274,8 +283,9 @@ func (k kinds) String() string {
 	return strings.Join(said, " or ")
 }
 
-// named writes the name of a member, cut when it is long. A name with spaces, slashes, quotes or anything but visible
-// ASCII is quoted and escaped, so that it cannot be taken for a part of the sentence, or hide in it.
+// named writes the name of a member, cut when it is long. A name with spaces, slashes,
+// quotes or anything but visible ASCII is quoted and escaped, so that it cannot be taken
+// for a part of the sentence, or hide in it.
 func named(name string) string {
 	for _, r := range name {
 		if r <= ' ' || r > '~' || r == '/' || r == '"' {

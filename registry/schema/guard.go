@@ -49,9 +49,9 @@ type reference struct {
 	dynamic bool   // it is a $dynamicRef
 }
 
-// guard reads a schema. It refuses what the library gets wrong and what would cost too much, so the nodes of the parser
-// that it returns are safe to compile. Keywords are matched exactly, case included: "Type" is a name that nobody knows,
-// and says nothing.
+// guard reads a schema. It refuses what the library gets wrong and what would cost too
+// much, so the nodes of the parser that it returns are safe to compile. Keywords are
+// matched exactly, case included: "Type" is a name that nobody knows, and says nothing.
 func guard(raw mcp.RawJSON) (p *parser, root *node, c *cost, err error) {
 	if len(raw) > MaxSize {
 		return nil, nil, nil, ErrTooLarge
@@ -81,7 +81,8 @@ func guard(raw mcp.RawJSON) (p *parser, root *node, c *cost, err error) {
 	return p, root, c, nil
 }
 
-// read reads the subschema at place. parent is the node one of whose keywords it belongs to.
+// read reads the subschema at place. parent is the node one of whose keywords it belongs
+// to.
 func (p *parser) read(parent *node, place string, raw mcp.RawJSON) (*node, error) {
 	n := &node{place: place, parent: parent}
 	if len(p.nodes) >= maxSubschemas {
@@ -188,8 +189,9 @@ var (
 	errRecursive = errors.New("a keyword of 2019-09, which $schema does not name")
 )
 
-// derive fills in the fields of n that the fast path reads, from the edges and rules that the parser has collected. It
-// marks as unproven a node with a keyword that the fast path does not know.
+// derive fills in the fields of n that the fast path reads, from the edges and rules that
+// the parser has collected. It marks as unproven a node with a keyword that the fast path
+// does not know.
 func (n *node) derive() {
 	if n.never {
 		return

@@ -35,8 +35,9 @@ func (s *Schema) Inline(raw mcp.RawJSON, limit int) (inlined mcp.RawJSON, ok boo
 	return inlined, in.room >= 0
 }
 
-// inliner rewrites one schema that the guard has passed. It works on the text, not on the nodes, because the result
-// goes to clients and must keep the annotations, which the nodes do not have.
+// inliner rewrites one schema that the guard has passed. It works on the text, not on the
+// nodes, because the result goes to clients and must keep the annotations, which the
+// nodes do not have.
 type inliner struct {
 	dialect dialect
 	places  map[string]mcp.RawJSON // every subschema by its JSON pointer
@@ -55,7 +56,8 @@ const (
 	namedSchemas // an object
 )
 
-// shapeOf returns the shape of a keyword's value. It must agree with parser.keyword, which reads the same keywords.
+// shapeOf returns the shape of a keyword's value. It must agree with parser.keyword,
+// which reads the same keywords.
 func (in *inliner) shapeOf(keyword string, value mcp.RawJSON) shape {
 	if !in.dialect.knows(keyword) {
 		return noSchema
@@ -102,8 +104,8 @@ func (in *inliner) find(place string, raw mcp.RawJSON) {
 	}
 }
 
-// eachBelow calls do for every subschema directly under a keyword. It returns the keyword's value with what do returned
-// in the place of each subschema.
+// eachBelow calls do for every subschema directly under a keyword. It returns the
+// keyword's value with what do returned in the place of each subschema.
 func (in *inliner) eachBelow(place, keyword string, value mcp.RawJSON, do func(place string, raw mcp.RawJSON) mcp.RawJSON) mcp.RawJSON {
 	place += "/" + keyword
 	switch in.shapeOf(keyword, value) {
@@ -131,8 +133,9 @@ func (in *inliner) eachBelow(place, keyword string, value mcp.RawJSON, do func(p
 	return value
 }
 
-// schema returns the subschema at place without references. cut tells whether a reference that leads in a circle was
-// cut somewhere below, so that the result accepts more than before.
+// schema returns the subschema at place without references. cut tells whether a reference
+// that leads in a circle was cut somewhere below, so that the result accepts more than
+// before.
 func (in *inliner) schema(place string, raw mcp.RawJSON, depth int) (inlined mcp.RawJSON, cut bool) {
 	object, ok := mcp.ObjectOf(raw)
 	if in.room -= len("true,"); !ok {
@@ -160,8 +163,8 @@ func (in *inliner) schema(place string, raw mcp.RawJSON, depth int) (inlined mcp
 	return merged.JSON(), cut || cutThere
 }
 
-// members returns what a subschema says itself, without $ref and without the definitions and names that only references
-// need.
+// members returns what a subschema says itself, without $ref and without the definitions
+// and names that only references need.
 func (in *inliner) members(place string, object mcp.Object, depth int) (own mcp.Object, cut bool) {
 	weakened := map[string]bool{}
 	members := make([]mcp.Member, 0, object.Len())
@@ -194,10 +197,11 @@ func (in *inliner) members(place string, object mcp.Object, depth int) (own mcp.
 	return loosen(own, weakened), true
 }
 
-// loosen drops keywords that would now refuse what they used to accept. That happens where a keyword refuses more when
-// its subschema accepts more, such as not: weakened names the keywords whose subschemas do. And it happens to
-// unevaluatedItems and unevaluatedProperties, since what the reference that was cut would have evaluated counts as
-// unevaluated now.
+// loosen drops keywords that would now refuse what they used to accept. That happens
+// where a keyword refuses more when its subschema accepts more, such as not: weakened
+// names the keywords whose subschemas do. And it happens to unevaluatedItems and
+// unevaluatedProperties, since what the reference that was cut would have evaluated
+// counts as unevaluated now.
 func loosen(own mcp.Object, weakened map[string]bool) mcp.Object {
 	own = own.Without("unevaluatedItems", "unevaluatedProperties")
 	if weakened["not"] {
@@ -219,8 +223,9 @@ func loosen(own mcp.Object, weakened map[string]bool) mcp.Object {
 	return own
 }
 
-// refer returns own together with what a reference leads to: as one schema where they do not touch each other, else
-// with the other one in allOf. In place of a reference that leads in a circle only title and description are added.
+// refer returns own together with what a reference leads to: as one schema where they do
+// not touch each other, else with the other one in allOf. In place of a reference that
+// leads in a circle only title and description are added.
 func (in *inliner) refer(own mcp.Object, reference string, depth int) (merged mcp.Object, cut bool) {
 	place := in.resolve(reference)
 	raw, found := in.places[place]
@@ -250,9 +255,10 @@ func (in *inliner) refer(own mcp.Object, reference string, depth int) (merged mc
 	return own.With("allOf", mcp.Array(append(all, inlined))), cut
 }
 
-// mergeable tells whether the keywords of a and b, put into one schema, mean the same as the two schemas side by side.
-// They do when the schemas share no keyword, except annotations and keywords with equal values, and when no keyword of
-// one depends on a keyword of the other.
+// mergeable tells whether the keywords of a and b, put into one schema, mean the same as
+// the two schemas side by side. They do when the schemas share no keyword, except
+// annotations and keywords with equal values, and when no keyword of one depends on a
+// keyword of the other.
 func mergeable(a, b mcp.Object) bool {
 	groups := map[string]bool{}
 	for name := range a.Members {
@@ -270,8 +276,8 @@ func mergeable(a, b mcp.Object) bool {
 	return true
 }
 
-// groupOf returns a name for the set of keywords that depend on each other to which this one belongs, "" for a keyword
-// that means the same whatever stands beside it.
+// groupOf returns a name for the set of keywords that depend on each other to which this
+// one belongs, "" for a keyword that means the same whatever stands beside it.
 func groupOf(keyword string) string {
 	switch keyword {
 	case "properties", "patternProperties", "additionalProperties":
@@ -298,8 +304,9 @@ func (in *inliner) resolve(reference string) string {
 	return fragment // a name without a slash is the place of no subschema
 }
 
-// besideReference returns the members that count beside $ref in draft-07, which ignores all others: annotations,
-// because they help a reader, and at the root what says which dialect this is.
+// besideReference returns the members that count beside $ref in draft-07, which ignores
+// all others: annotations, because they help a reader, and at the root what says which
+// dialect this is.
 func besideReference(schema mcp.Object, isRoot bool) mcp.Object {
 	kept := annotationsOf(schema)
 	if isRoot {

@@ -9,8 +9,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// keyword reads one keyword of n. Keywords that assert nothing are skipped, whatever their value: annotations, those of
-// the other dialect, contentEncoding and its kin (which the library would assert), and names nobody knows.
+// keyword reads one keyword of n. Keywords that assert nothing are skipped, whatever
+// their value: annotations, those of the other dialect, contentEncoding and its kin
+// (which the library would assert), and names nobody knows.
 func (p *parser) keyword(n *node, name string, value mcp.RawJSON) error {
 	if !p.dialect.knows(name) {
 		return nil
@@ -113,7 +114,8 @@ func (p *parser) single(n *node, keyword string, value mcp.RawJSON) error {
 	return nil
 }
 
-// list reads a keyword whose value is a list of subschemas. as is the keyword of 2020-12 that means the same.
+// list reads a keyword whose value is a list of subschemas. as is the keyword of 2020-12
+// that means the same.
 func (p *parser) list(n *node, keyword, as string, value mcp.RawJSON) error {
 	elements, ok := value.Elements()
 	if !ok || len(elements) == 0 {
@@ -146,8 +148,8 @@ func (p *parser) named(n *node, keyword string, value mcp.RawJSON) error {
 	return nil
 }
 
-// entry reads one member of such an object. Definitions get no edge: only references lead to them, so a definition that
-// nobody refers to costs nothing.
+// entry reads one member of such an object. Definitions get no edge: only references lead
+// to them, so a definition that nobody refers to costs nothing.
 func (p *parser) entry(n *node, keyword, name string, value mcp.RawJSON) error {
 	if keyword == "dependencies" {
 		if value.IsArray() {
@@ -189,8 +191,8 @@ func (p *parser) entry(n *node, keyword, name string, value mcp.RawJSON) error {
 	return nil
 }
 
-// dependency adds one member of draft-07's dependencies, a list of names, to dependentRequired, which 2020-12 has
-// instead.
+// dependency adds one member of draft-07's dependencies, a list of names, to
+// dependentRequired, which 2020-12 has instead.
 func (p *parser) dependency(n *node, name string, value mcp.RawJSON) error {
 	if _, err := n.names(value, "dependencies"); err != nil {
 		return err

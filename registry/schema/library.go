@@ -1,8 +1,9 @@
 package schema
 
-// The library behind this file is dangerous in the hands of strangers: it fetches remote references, takes what it
-// cannot resolve for true, keeps schemas by $id for whoever compiles next, panics on null, writes to a shared schema
-// while validating patterns, and echoes values in its errors. So it only ever gets a copy that guard has read and
+// The library behind this file is dangerous in the hands of strangers: it fetches remote
+// references, takes what it cannot resolve for true, keeps schemas by $id for whoever
+// compiles next, panics on null, writes to a shared schema while validating patterns, and
+// echoes values in its errors. So it only ever gets a copy that guard has read and
 // rewrite has written, one compiler for each, no loaders, and a recover around every use.
 
 import (
@@ -16,16 +17,17 @@ import (
 
 // library is one schema as the library compiled it. It is safe for concurrent use.
 //
-// The library writes to a schema while it validates patterns, so a schema with patterns is never used by two goroutines
-// at once: each borrows a compiled copy and gives it back. All others share one compiled schema.
+// The library writes to a schema while it validates patterns, so a schema with patterns
+// is never used by two goroutines at once: each borrows a compiled copy and gives it
+// back. All others share one compiled schema.
 type library struct {
 	copy   []byte                  // the schema as rewritten, to compile more copies from; nil when shared
 	shared *jsonschema.Schema      // nil when the schema has patterns
 	spare  chan *jsonschema.Schema // copies that nobody uses now, at most one for each processor
 }
 
-// newLibrary compiles a copy that rewrite has written. patterns tells whether the schema has any: then no two
-// validations may share what was compiled.
+// newLibrary compiles a copy that rewrite has written. patterns tells whether the schema
+// has any: then no two validations may share what was compiled.
 func newLibrary(rewritten []byte, patterns bool) (*library, error) {
 	l := &library{copy: rewritten}
 	compiled, err := l.compile()
@@ -65,8 +67,9 @@ func (l *library) compile() (compiled *jsonschema.Schema, err error) {
 
 var errJudge = errors.New("the value cannot be checked against the schema")
 
-// judge lets the library check value, decoded as decode does. It returns nil when value is valid, else what is
-// wrong. The error says that there was no verdict; the value must then count as invalid.
+// judge lets the library check value, decoded as decode does. It returns nil when value
+// is valid, else what is wrong. The error says that there was no verdict; the value must
+// then count as invalid.
 func (l *library) judge(value any) (found *fault, err error) {
 	compiled := l.shared
 	if compiled == nil {
@@ -91,7 +94,8 @@ func (l *library) judge(value any) (found *fault, err error) {
 	return collect(result, &budget), nil
 }
 
-// borrow takes a compiled copy that nobody else uses, and compiles another when all are in use.
+// borrow takes a compiled copy that nobody else uses, and compiles another when all are
+// in use.
 func (l *library) borrow() (*jsonschema.Schema, error) {
 	select {
 	case compiled := <-l.spare:
@@ -109,10 +113,12 @@ func (l *library) giveBack(compiled *jsonschema.Schema) {
 	}
 }
 
-// maxFaults bounds how many invalid nodes of one result are kept: the text about them has room for much less.
+// maxFaults bounds how many invalid nodes of one result are kept: the text about them has
+// room for much less.
 const maxFaults = 200
 
-// fault is one invalid node of the library's result: which of its keywords failed, and the invalid nodes below.
+// fault is one invalid node of the library's result: which of its keywords failed, and
+// the invalid nodes below.
 type fault struct {
 	step     string // keyword that led here; "" for $ref and else
 	which    string // property, pattern or index under that keyword
@@ -121,8 +127,8 @@ type fault struct {
 	inner    []*fault
 }
 
-// collect copies a result and the invalid nodes below it, as long as budget lasts. What failed below not and if is left
-// out, because for these keywords failing is no fault.
+// collect copies a result and the invalid nodes below it, as long as budget lasts. What
+// failed below not and if is left out, because for these keywords failing is no fault.
 func collect(result *jsonschema.EvaluationResult, budget *int) *fault {
 	*budget--
 	f := &fault{at: strings.TrimPrefix(result.InstanceLocation, "/")}

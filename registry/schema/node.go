@@ -8,8 +8,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// node is one subschema as the guard read it: the keywords that assert something, in the form of 2020-12 for both
-// dialects. Annotations are not in it. It is immutable once the guard has passed the schema.
+// node is one subschema as the guard read it: the keywords that assert something, in the
+// form of 2020-12 for both dialects. Annotations are not in it. It is immutable once the
+// guard has passed the schema.
 type node struct {
 	place  string // JSON pointer to it in the text
 	parent *node  // the node one of whose keywords holds it; nil for the root and for definitions
@@ -59,7 +60,8 @@ type property struct {
 	required bool
 }
 
-// inPlace tells whether the subschema applies to the same value as the node itself, not to a part of it.
+// inPlace tells whether the subschema applies to the same value as the node itself, not
+// to a part of it.
 func (e edge) inPlace() bool {
 	switch e.keyword {
 	case "$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas":
@@ -112,7 +114,8 @@ const (
 	kindNumber // includes the integers
 )
 
-// kindOf returns the set of types that a word of the keyword type stands for. A number may be an integer.
+// kindOf returns the set of types that a word of the keyword type stands for. A number
+// may be an integer.
 func kindOf(name string) (kinds, bool) {
 	switch name {
 	case "null":
@@ -133,7 +136,8 @@ func kindOf(name string) (kinds, bool) {
 	return 0, false
 }
 
-// refusalError says where in a schema the guard found what it refuses, and why. Its text is for operators.
+// refusalError says where in a schema the guard found what it refuses, and why. Its text
+// is for operators.
 type refusalError struct{ place, reason string }
 
 func (e *refusalError) Error() string { return "at #" + clip(e.place, 200) + ": " + e.reason }
@@ -143,7 +147,8 @@ func (n *node) refuse(format string, args ...any) error {
 	return &refusalError{place: n.place, reason: fmt.Sprintf(format, args...)}
 }
 
-// clip cuts text to at most size bytes, at the boundary of a character, and marks the cut.
+// clip cuts text to at most size bytes, at the boundary of a character, and marks the
+// cut.
 func clip(text string, size int) string {
 	if len(text) <= size {
 		return text

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// What \s and \S mean in ECMA-262, which counts more characters as white space than RE2 does. Both are written to stand
-// within brackets.
+// What \s and \S mean in ECMA-262, which counts more characters as white space than RE2
+// does. Both are written to stand within brackets.
 const (
 	space    = `\t-\r \x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}\x{feff}`
 	notSpace = `\x{0}-\x{8}\x{e}-\x{1f}!-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027}\x{202a}-\x{202e}` +
@@ -102,7 +102,8 @@ func (t *translator) aheadSet() bool {
 	return t.ahead(`\`) && len(t.in) > t.i+1 && strings.IndexByte("sSdDwWpP", t.in[t.i+1]) >= 0
 }
 
-// open begins a class in brackets. [] and [^] are refused: RE2 takes the bracket behind them for the first element.
+// open begins a class in brackets. [] and [^] are refused: RE2 takes the bracket behind
+// them for the first element.
 func (t *translator) open() error {
 	t.inClass = true
 	t.out.WriteByte('[')
@@ -116,9 +117,10 @@ func (t *translator) open() error {
 	return nil
 }
 
-// element writes one character within brackets. A dash beside an escape for several characters stands for itself in
-// ECMA-262, so it is escaped; set tells that such an escape stands before it. So is a bracket, which might otherwise
-// begin a named class of RE2.
+// element writes one character within brackets. A dash beside an escape for several
+// characters stands for itself in ECMA-262, so it is escaped; set tells that such an
+// escape stands before it. So is a bracket, which might otherwise begin a named class of
+// RE2.
 func (t *translator) element(piece string, set bool) {
 	switch {
 	case piece == "]":
@@ -129,8 +131,9 @@ func (t *translator) element(piece string, set bool) {
 	t.out.WriteString(piece)
 }
 
-// escape writes what a backslash stands before. Escapes that are not listed here are refused: RE2 either has another
-// meaning for them (\A, \z, \Q) or none (references to groups).
+// escape writes what a backslash stands before. Escapes that are not listed here are
+// refused: RE2 either has another meaning for them (\A, \z, \Q) or none (references to
+// groups).
 func (t *translator) escape() error {
 	if t.i >= len(t.in) {
 		return errPattern
@@ -177,7 +180,8 @@ func (t *translator) whiteSpace(c byte) {
 	t.out.WriteString(set)
 }
 
-// hex writes \xHH, \uHHHH or \u{H…}. A half of a surrogate pair is refused, since RE2 reads whole characters.
+// hex writes \xHH, \uHHHH or \u{H…}. A half of a surrogate pair is refused, since RE2
+// reads whole characters.
 func (t *translator) hex(c byte) error {
 	digits := 2
 	if c == 'u' {

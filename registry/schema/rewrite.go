@@ -6,15 +6,18 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// rewrite writes the copy of a guarded schema that the library compiles. The copy means the same, and is written in the
-// part of 2020-12 in which the library makes no mistakes:
+// rewrite writes the copy of a guarded schema that the library compiles. The copy means
+// the same, and is written in the part of 2020-12 in which the library makes no mistakes:
 //
 //   - It has neither annotations nor $id.
-//   - Every reference leads to an anchor. JSON pointers are not used, because the library looks them up from the schema
-//     that refers upwards, and may find another one on its way.
-//   - {} stands for true, because the library thinks that true evaluates every member of the value.
-//   - Around the subschema of unevaluatedItems stands a double negation, because the library would take what the
-//     subschema evaluates within an item for evaluated items of the list; behind not, nothing counts as evaluated.
+//   - Every reference leads to an anchor. JSON pointers are not used, because the library
+//     looks them up from the schema that refers upwards, and may find another one on its
+//     way.
+//   - {} stands for true, because the library thinks that true evaluates every member of
+//     the value.
+//   - Around the subschema of unevaluatedItems stands a double negation, because the
+//     library would take what the subschema evaluates within an item for evaluated items
+//     of the list; behind not, nothing counts as evaluated.
 func rewrite(root *node, nodes []*node) []byte {
 	w := &writer{definitions: map[*node]bool{}}
 	for _, n := range nodes {
@@ -48,8 +51,9 @@ func (w *writer) key(name string) {
 	w.out = append(strictjson.AppendQuote(w.out, name), ':')
 }
 
-// schema writes one subschema, with the definitions when it is the root. The schema false is written as {"not":{}}
-// where a reference leads to it, because only an object can have an anchor.
+// schema writes one subschema, with the definitions when it is the root. The schema false
+// is written as {"not":{}} where a reference leads to it, because only an object can have
+// an anchor.
 func (w *writer) schema(n *node, isRoot bool) {
 	if n.never && n.anchor == "" {
 		w.out = append(w.out, "false"...)
@@ -81,8 +85,8 @@ func (w *writer) schema(n *node, isRoot bool) {
 	w.out = append(w.out, '}')
 }
 
-// edges writes the keywords with subschemas. The edges of one keyword need not stand together: all are written where
-// the first one stands.
+// edges writes the keywords with subschemas. The edges of one keyword need not stand
+// together: all are written where the first one stands.
 func (w *writer) edges(n *node) {
 	written := map[string]bool{}
 	for _, e := range n.edges {

@@ -74,8 +74,9 @@ type Schema struct {
 // the schema says, and none is refused that the schema accepts.
 func (s *Schema) Unenforced() []string { return s.gaps }
 
-// Compile reads a schema and makes it ready for checks. It does not keep raw. The error is ErrTooLarge for a schema
-// that is too large; every other one tells an operator what is refused, and where in the schema it stands.
+// Compile reads a schema and makes it ready for checks. It does not keep raw. The error
+// is ErrTooLarge for a schema that is too large; every other one tells an operator what
+// is refused, and where in the schema it stands.
 func Compile(raw mcp.RawJSON) (*Schema, error) {
 	p, root, c, err := guard(raw)
 	if err != nil {

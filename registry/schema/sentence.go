@@ -7,8 +7,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// keyword explains one keyword of n that failed. A keyword that failed only because one of its subschemas did gets no
-// sentence, since that subschema has its own.
+// keyword explains one keyword of n that failed. A keyword that failed only because one
+// of its subschemas did gets no sentence, since that subschema has its own.
 func (e *explainer) keyword(f *fault, n *node, keyword string, value any, path []string) {
 	switch keyword {
 	case "type":
@@ -42,7 +42,8 @@ func (e *explainer) keyword(f *fault, n *node, keyword string, value any, path [
 	}
 }
 
-// limitSentence returns the sentence for a keyword with a limit, "" for any other keyword. %s stands for the limit.
+// limitSentence returns the sentence for a keyword with a limit, "" for any other
+// keyword. %s stands for the limit.
 func limitSentence(keyword string) string {
 	switch keyword {
 	case "minimum":

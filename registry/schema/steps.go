@@ -9,9 +9,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// RE2 looks at every byte of a text with at most every instruction of a pattern, and cannot be stopped meanwhile. One
-// instruction for one byte is a step, which takes up to about 20 nanoseconds. So what is bounded is the steps of one
-// check, over all the texts that patterns see: a large pattern is fine for short texts, and a long text for small
+// RE2 looks at every byte of a text with at most every instruction of a pattern, and
+// cannot be stopped meanwhile. One instruction for one byte is a step, which takes up to
+// about 20 nanoseconds. So what is bounded is the steps of one check, over all the texts
+// that patterns see: a large pattern is fine for short texts, and a long text for small
 // patterns, whether or not the schema says how long a text may be.
 const (
 	maxSteps  = 10_000_000
@@ -20,7 +21,8 @@ const (
 	smallProgram = 32 // instructions of a program of which a step takes a quarter of the time, or less
 )
 
-// weigh returns how many steps a pattern of size instructions takes for each byte of a text, at most.
+// weigh returns how many steps a pattern of size instructions takes for each byte of a
+// text, at most.
 func weigh(size int) int {
 	if size <= smallProgram {
 		return size/4 + 1
@@ -28,8 +30,8 @@ func weigh(size int) int {
 	return size
 }
 
-// markPatterns notes which nodes lead to a pattern, and by which of their subschemas, so that nobody looks for patterns
-// in the rest of a value.
+// markPatterns notes which nodes lead to a pattern, and by which of their subschemas, so
+// that nobody looks for patterns in the rest of a value.
 func markPatterns(nodes []*node) {
 	for changed := true; changed; {
 		changed = false
@@ -54,16 +56,17 @@ func markPatterns(nodes []*node) {
 	}
 }
 
-// stepCounter adds up the steps of patterns for one value: those of every subschema that may meet a part of it, whether
-// or not the judges will ask all of them. It stops when there are too many.
+// stepCounter adds up the steps of patterns for one value: those of every subschema that
+// may meet a part of it, whether or not the judges will ask all of them. It stops when
+// there are too many.
 type stepCounter struct {
 	steps int
 	path  []string // where the value stands that is being looked at
 	limit int      // bytes that the pattern could see by itself that made it too many; zero: there are not
 }
 
-// countSteps returns how many steps the patterns of the schema may take for value, about. The error says where there
-// are too many.
+// countSteps returns how many steps the patterns of the schema may take for value, about.
+// The error says where there are too many.
 func (s *Schema) countSteps(value mcp.RawJSON, name string) (int, error) {
 	estimate := s.cost.program * len(value)
 	if estimate <= freeSteps {
@@ -81,7 +84,8 @@ func (s *Schema) countSteps(value mcp.RawJSON, name string) (int, error) {
 	return 0, errors.New(e.text())
 }
 
-// text adds the steps for one text that a pattern sees. It returns false when there are too many.
+// text adds the steps for one text that a pattern sees. It returns false when there are
+// too many.
 func (s *stepCounter) text(weight int, quoted []byte) bool {
 	if weight == 0 {
 		return true
@@ -93,8 +97,8 @@ func (s *stepCounter) text(weight int, quoted []byte) bool {
 	return true
 }
 
-// value counts the value at c, which n and what it leads to in place check, and leaves c behind it. It returns false,
-// and leaves c anywhere, when there are too many steps.
+// value counts the value at c, which n and what it leads to in place check, and leaves c
+// behind it. It returns false, and leaves c anywhere, when there are too many steps.
 func (s *stepCounter) value(n *node, c *strictjson.Cursor) bool {
 	kind, start := c.Kind(), c.At()
 	for _, e := range n.patterned {
@@ -141,7 +145,8 @@ func (s *stepCounter) object(n *node, c *strictjson.Cursor) bool {
 	return true
 }
 
-// member counts what e adds for the member whose name has just been read and whose value is at c.
+// member counts what e adds for the member whose name has just been read and whose value
+// is at c.
 func (s *stepCounter) member(e *edge, quoted []byte, c *strictjson.Cursor) bool {
 	switch e.keyword {
 	case "patternProperties":

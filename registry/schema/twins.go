@@ -9,9 +9,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// hasTwins tells whether any object in the next value has twins: two names that strictjson.Fold makes equal, so that a
-// lenient parser may take them for one. It passes the value. Since it reads every value of every call, it neither
-// decodes nor allocates while the names are plain and few.
+// hasTwins tells whether any object in the next value has twins: two names that
+// strictjson.Fold makes equal, so that a lenient parser may take them for one. It passes
+// the value. Since it reads every value of every call, it neither decodes nor allocates
+// while the names are plain and few.
 func hasTwins(c *strictjson.Cursor) bool {
 	switch c.Kind() {
 	case '[':
@@ -36,8 +37,8 @@ func hasTwins(c *strictjson.Cursor) bool {
 	return found || !simple && foldAlike(names)
 }
 
-// isLower tells whether a quoted name is certainly its own folded form: plain ASCII without capitals and escapes.
-// Objects with such names alone have no twins.
+// isLower tells whether a quoted name is certainly its own folded form: plain ASCII
+// without capitals and escapes. Objects with such names alone have no twins.
 func isLower(quoted []byte) bool {
 	for _, b := range quoted {
 		if b >= utf8.RuneSelf || b >= 'A' && b <= 'Z' || b == '\\' {
@@ -47,8 +48,8 @@ func isLower(quoted []byte) bool {
 	return true
 }
 
-// foldAlike tells whether two of the quoted names fold to the same. A few names of plain ASCII are compared pair by
-// pair, which needs no memory.
+// foldAlike tells whether two of the quoted names fold to the same. A few names of plain
+// ASCII are compared pair by pair, which needs no memory.
 func foldAlike(names [][]byte) bool {
 	if len(names) <= 12 && !slices.ContainsFunc(names, isExotic) {
 		for i, a := range names {
@@ -72,7 +73,8 @@ func foldAlike(names [][]byte) bool {
 	return false
 }
 
-// isExotic tells whether a quoted name needs decoding and folding: it is not ASCII, or has an escape.
+// isExotic tells whether a quoted name needs decoding and folding: it is not ASCII, or
+// has an escape.
 func isExotic(quoted []byte) bool {
 	for _, b := range quoted {
 		if b >= utf8.RuneSelf || b == '\\' {
@@ -82,9 +84,10 @@ func isExotic(quoted []byte) bool {
 	return false
 }
 
-// undeclaredTwins finds the first twins that the schema does not declare. at are the nodes that value meets; it walks
-// down the value and the nodes together, because a name that is declared in one place may be none in another. place is
-// the path to the first of the twins, nil when there are none.
+// undeclaredTwins finds the first twins that the schema does not declare. at are the
+// nodes that value meets; it walks down the value and the nodes together, because a name
+// that is declared in one place may be none in another. place is the path to the first of
+// the twins, nil when there are none.
 func undeclaredTwins(value any, at []*node, path []string) (place []string, first, second string) {
 	switch v := value.(type) {
 	case []any:
@@ -108,7 +111,8 @@ func undeclaredTwins(value any, at []*node, path []string) (place []string, firs
 	return nil, "", ""
 }
 
-// alike returns twins of object of which the nodes do not declare both, "" when there are none.
+// alike returns twins of object of which the nodes do not declare both, "" when there are
+// none.
 func alike(object map[string]any, at []*node) (first, second string) {
 	seen := make(map[string]string, len(object))
 	for _, name := range sortedNames(object) {
@@ -127,8 +131,8 @@ func declares(at []*node, name string) bool {
 	return slices.ContainsFunc(at, func(n *node) bool { return n.named[name].node != nil })
 }
 
-// below returns the nodes that a part of the value meets: those that step leads to, and all that these lead to in
-// place.
+// below returns the nodes that a part of the value meets: those that step leads to, and
+// all that these lead to in place.
 func below(at []*node, step func(*node) []*node) []*node {
 	var all []*node
 	for _, n := range at {
@@ -139,8 +143,8 @@ func below(at []*node, step func(*node) []*node) []*node {
 	return all
 }
 
-// inPlace appends n and every node that it leads to for the same value. A node that is in all already is not appended
-// again.
+// inPlace appends n and every node that it leads to for the same value. A node that is in
+// all already is not appended again.
 func (n *node) inPlace(all []*node) []*node {
 	if slices.Contains(all, n) {
 		return all
@@ -154,8 +158,9 @@ func (n *node) inPlace(all []*node) []*node {
 	return all
 }
 
-// atName returns the nodes that the member with that name meets by n. It may return too many, since it does not look at
-// what additionalProperties leaves to others: then more names count as declared.
+// atName returns the nodes that the member with that name meets by n. It may return too
+// many, since it does not look at what additionalProperties leaves to others: then more
+// names count as declared.
 func (n *node) atName(name string) []*node {
 	var to []*node
 	for _, e := range n.readable() {
@@ -175,7 +180,8 @@ func (n *node) atName(name string) []*node {
 	return to
 }
 
-// atIndex returns the nodes that the item with that index meets by n; it too may return too many.
+// atIndex returns the nodes that the item with that index meets by n; it too may return
+// too many.
 func (n *node) atIndex(i int) []*node {
 	var to []*node
 	place := 0

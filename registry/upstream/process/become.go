@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// become gives up rights and makes the process the program. It returns only the reason why it could not.
+// become gives up rights and makes the process the program. It returns only the reason
+// why it could not.
 func (o order) become() error {
 	parent := os.Getppid()
 	if err := o.rights.take(); err != nil {
@@ -28,8 +29,9 @@ func (o order) become() error {
 	return &os.PathError{Op: "exec", Path: o.path, Err: syscall.Exec(o.path, o.args, os.Environ())} //nolint:gosec // the operator's own command
 }
 
-// take restricts the process to the rights. The number of processes comes last: the kernel counts those of the new
-// user, and would refuse to run the program where they are too many at the change.
+// take restricts the process to the rights. The number of processes comes last: the
+// kernel counts those of the new user, and would refuse to run the program where they are
+// too many at the change.
 func (r Rights) take() error {
 	l := r.Limits
 	seconds := int64((l.CPU + time.Second - 1) / time.Second)
@@ -72,17 +74,18 @@ func (u User) take() error {
 	if err := gainNothing(); err != nil {
 		return err
 	}
-	// A gateway that has only the capabilities is refused, because the program could be left with them.
+	// A gateway that has only the capabilities is refused, because the program could be
+	// left with them.
 	if os.Geteuid() == 0 && syscall.Setgroups(nil) == nil && syscall.Setgid(int(u.GID)) == nil && syscall.Setuid(int(u.UID)) == nil {
 		return nil
 	}
 	return fmt.Errorf("run as user %d: the gateway must run as root for that, with the capabilities SETUID and SETGID", u.UID)
 }
 
-// gainNothing makes the thread, and what it becomes, unable to get rights from the file of a
-// program, such as sudo's, and empties the bounding set of its capabilities. The set needs the
-// capability SETPCAP; a gateway without it was given few by its container, and what the set
-// allows nobody can get any more.
+// gainNothing makes the thread, and what it becomes, unable to get rights from the file
+// of a program, such as sudo's, and empties the bounding set of its capabilities. The set
+// needs the capability SETPCAP; a gateway without it was given few by its container, and
+// what the set allows nobody can get any more.
 func gainNothing() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)

@@ -54,11 +54,11 @@ type order struct {
 	args   []string // the program's name first
 }
 
-// Keep makes the process a keeper as args say, which startKept put on its command line, and does not return. The
-// function main calls it before anything else.
+// Keep makes the process a keeper as args say, which startKept put on its command line,
+// and does not return. The function main calls it before anything else.
 func Keep(args []string) {
-	// The kernel ends the program when the thread that started it ends. So this goroutine, which lives as long as the
-	// process, keeps its thread.
+	// The kernel ends the program when the thread that started it ends. So this
+	// goroutine, which lives as long as the process, keeps its thread.
 	runtime.LockOSThread()
 	o, err := parseOrder(args)
 	if err != nil {
@@ -115,8 +115,8 @@ func (k *keeper) run(again []string) {
 	k.finish(how)
 }
 
-// start starts the program, which then has its rights already. again is how the command line begins that makes this
-// executable call Keep.
+// start starts the program, which then has its rights already. again is how the command
+// line begins that makes this executable call Keep.
 func (k *keeper) start(again []string) (pid int, err error) {
 	path, args, files := k.path, k.args, []*os.File{os.Stdin, os.Stdout, os.Stderr}
 	if k.rights != (Rights{}) {
@@ -129,9 +129,10 @@ func (k *keeper) start(again []string) (pid int, err error) {
 	return p.Pid, nil
 }
 
-// startWithRights starts this executable once more, which gives up rights and becomes the program. Only a process
-// itself can do that before any line of the program runs. It tells through a pipe why it could not; that the pipe
-// closes without a word says that the program runs.
+// startWithRights starts this executable once more, which gives up rights and becomes the
+// program. Only a process itself can do that before any line of the program runs. It
+// tells through a pipe why it could not; that the pipe closes without a word says that
+// the program runs.
 func (k *keeper) startWithRights(again []string, files []*os.File) (pid int, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -155,7 +156,8 @@ func (k *keeper) startWithRights(again []string, files []*os.File) (pid int, err
 	return 0, cmp.Or(err, errors.New(text))
 }
 
-// leave lets go of the program's input and outputs: as long as the keeper held them, nobody would see them closed.
+// leave lets go of the program's input and outputs: as long as the keeper held them,
+// nobody would see them closed.
 func leave() {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	for fd := range 3 {
@@ -177,9 +179,9 @@ func (k *keeper) passOn(asked <-chan os.Signal, program int) {
 	}
 }
 
-// reap waits for the program and for the orphans that it leaves, and returns how the program ended. No child is left
-// then, and so no descendant: each would have a parent that is a child or descends from one. Nothing else in this
-// process waits for a child.
+// reap waits for the program and for the orphans that it leaves, and returns how the
+// program ended. No child is left then, and so no descendant: each would have a parent
+// that is a child or descends from one. Nothing else in this process waits for a child.
 func (k *keeper) reap(program int) (how string) {
 	for {
 		var status unix.WaitStatus
@@ -211,7 +213,8 @@ func (k *keeper) finish(how string) {
 	k.told.Do(func() { report(k.line, wordEnded, errors.New(how)) })
 }
 
-// report says the last word, as one line, and ends the process at once: nothing in it waits to be written.
+// report says the last word, as one line, and ends the process at once: nothing in it
+// waits to be written.
 func report(to *os.File, word string, err error) {
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
 	_, _ = fmt.Fprintln(to, word, text[:min(len(text), textMax)]) // the reader may be gone

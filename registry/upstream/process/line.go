@@ -25,8 +25,9 @@ const (
 	letGoWait = sweepLimit + 5*time.Second // from letting go of a keeper until it is killed: it may have been stopped by a signal
 )
 
-// line is the owner's end of the line to a keeper. The owner says nothing on it: that it is closed is the message, and
-// the kernel closes it when the owner is killed. The keeper says a few words, one to a text line:
+// line is the owner's end of the line to a keeper. The owner says nothing on it: that it
+// is closed is the message, and the kernel closes it when the owner is killed. The keeper
+// says a few words, one to a text line:
 //
 //	failed TEXT   the program could not be started; the keeper ends
 //	started PID   the program runs
@@ -36,7 +37,8 @@ type line struct {
 	in   *bufio.Reader
 }
 
-// startKept starts a keeper and has it start the program, whose path and arguments are those of cmd.
+// startKept starts a keeper and has it start the program, whose path and arguments are
+// those of cmd.
 func startKept(ctx context.Context, p Program, cmd *exec.Cmd) (*Tree, error) {
 	ours, theirs, err := sockets()
 	if err != nil {
@@ -46,8 +48,8 @@ func startKept(ctx context.Context, p Program, cmd *exec.Cmd) (*Tree, error) {
 	keeper := &exec.Cmd{
 		Path: self, Args: slices.Concat(p.Keeper, []string{roleKeeper, p.Rights.text(), cmd.Path}, cmd.Args),
 		Dir: p.Dir, Env: p.Env, Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr, ExtraFiles: []*os.File{theirs},
-		// A group of its own keeps away what a terminal sends. No signal on the owner's death: it would end the keeper
-		// before the keeper has done its work.
+		// A group of its own keeps away what a terminal sends. No signal on the owner's
+		// death: it would end the keeper before the keeper has done its work.
 		SysProcAttr: &unix.SysProcAttr{Setpgid: true},
 	}
 	err = keeper.Start()
@@ -78,7 +80,8 @@ func sockets() (ours, theirs *os.File, err error) {
 	return os.NewFile(uintptr(pair[0]), "line"), os.NewFile(uintptr(pair[1]), "line"), nil
 }
 
-// first returns the process id of the program that the keeper has started, or why it could not.
+// first returns the process id of the program that the keeper has started, or why it
+// could not.
 func (l *line) first() (pid int, err error) {
 	word, text, err := l.read()
 	switch {
@@ -90,8 +93,8 @@ func (l *line) first() (pid int, err error) {
 	return strconv.Atoi(text)
 }
 
-// last returns how the program ended. It is called when the keeper has ended. known is false when the keeper did not
-// come to say it, because it was killed itself.
+// last returns how the program ended. It is called when the keeper has ended. known is
+// false when the keeper did not come to say it, because it was killed itself.
 func (l *line) last() (how string, known bool) {
 	_ = l.file.SetReadDeadline(time.Now().Add(lastWait)) // fails only when it was closed, and so does the next line
 	word, text, err := l.read()
@@ -110,8 +113,9 @@ func (*line) terminate(keeper *os.Process) {
 	_ = keeper.Signal(unix.SIGCONT) // in case that the program has stopped it
 }
 
-// letGo makes the keeper end everything. What the keeper says of that is still read. A keeper that the program has
-// stopped goes on for it; killed at last, it would leave whoever called setsid.
+// letGo makes the keeper end everything. What the keeper says of that is still read. A
+// keeper that the program has stopped goes on for it; killed at last, it would leave
+// whoever called setsid.
 func (l *line) letGo(keeper *os.Process) {
 	if raw, err := l.file.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_WR) }) // it may have ended

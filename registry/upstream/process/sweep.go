@@ -23,8 +23,8 @@ type relative struct {
 	start       string // when it started: together with the pid this names one process for ever
 }
 
-// sweep ends all descendants once they are doomed. It goes on until reap finds that none is left and ends the process,
-// or sweepLimit is over.
+// sweep ends all descendants once they are doomed. It goes on until reap finds that none
+// is left and ends the process, or sweepLimit is over.
 func (k *keeper) sweep() {
 	<-k.doomed
 	rounds := time.NewTicker(sweepEvery)
@@ -39,8 +39,8 @@ func (k *keeper) sweep() {
 	}
 }
 
-// killAll kills all descendants of a process. It stops them first, pass by pass until none is new, since what runs on
-// could start others as fast as they are killed.
+// killAll kills all descendants of a process. It stops them first, pass by pass until
+// none is new, since what runs on could start others as fast as they are killed.
 func killAll(of int) {
 	stopped := map[relative]bool{}
 	for range stopPasses {
@@ -60,8 +60,9 @@ func killAll(of int) {
 	}
 }
 
-// signal sends a signal to this very process. The number of one that has ended may belong to a stranger by now: so the
-// process is held first, and then seen to be the one that is meant.
+// signal sends a signal to this very process. The number of one that has ended may belong
+// to a stranger by now: so the process is held first, and then seen to be the one that is
+// meant.
 func (r relative) signal(s unix.Signal) {
 	held, err := os.FindProcess(r.pid)
 	if err != nil {
@@ -73,7 +74,8 @@ func (r relative) signal(s unix.Signal) {
 	_ = held.Release() // only its number is forgotten
 }
 
-// descendants returns the children of a process, their children and so on, as they are at about this moment.
+// descendants returns the children of a process, their children and so on, as they are at
+// about this moment.
 func descendants(of int) []relative {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -95,7 +97,8 @@ func descendants(of int) []relative {
 	return all
 }
 
-// look reads one process from /proc. ok is false when there is none, or it waits to be reaped.
+// look reads one process from /proc. ok is false when there is none, or it waits to be
+// reaped.
 // https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
 func look(pid int) (r relative, ok bool) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")

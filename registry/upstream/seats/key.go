@@ -2,10 +2,11 @@ package seats
 
 import "github.com/drawbridge-mcp/drawbridge/auth"
 
-// Key says which calls may share a seat: those with the same key. Keys are compared with ==.
+// Key says which calls may share a seat: those with the same key. Keys are compared with
+// ==.
 type Key struct {
-	// Owner has all its parts where the seat is for one owner alone, only the tenant where the seat is for all of that
-	// tenant, and none where it is for everyone.
+	// Owner has all its parts where the seat is for one owner alone, only the tenant
+	// where the seat is for all of that tenant, and none where it is for everyone.
 	auth.Owner
 
 	Traits  string // what else a session is opened with, always spelled in the same way; "": nothing
@@ -15,7 +16,8 @@ type Key struct {
 	Solo    bool   // in a room that lends: like Alone, but the seat may run a call of another key next
 }
 
-// ofOne tells whether the seats of this key are for one user, and so count towards that user's share of the places.
+// ofOne tells whether the seats of this key are for one user, and so count towards that
+// user's share of the places.
 func (k Key) ofOne() bool { return k.Subject != "" }
 
 // sameUser tells whether two keys are of the same user, whatever the client.

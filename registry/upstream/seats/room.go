@@ -1,6 +1,7 @@
-// Package seats shares a bounded number of sessions out among callers. It decides who may use the same session, who
-// waits while all places are taken, and whose session is closed to make room. It knows no protocol: a session is
-// whatever can be opened, can prove that it lives, and can be closed.
+// Package seats shares a bounded number of sessions out among callers. It decides who may
+// use the same session, who waits while all places are taken, and whose session is closed
+// to make room. It knows no protocol: a session is whatever can be opened, can prove that
+// it lives, and can be closed.
 //
 // A seat is one place in a Room, with the session in it. Its life:
 //
@@ -18,20 +19,24 @@
 //	   │ shows no life, or says so itself                      │
 //	   └────────────────▶ Dead ─────── its last call ends ─────┘
 //
-// A seat that is Opening can be given up like an open one; it is then closed as soon as it is open. Only seats that are
-// Opening, Open or Examined take calls. All seats but those that are Gone have a place.
+// A seat that is Opening can be given up like an open one; it is then closed as soon as
+// it is open. Only seats that are Opening, Open or Examined take calls. All seats but
+// those that are Gone have a place.
 //
-// Who gets a place: a call joins a seat of its key if one takes it. Otherwise it opens a new seat if there is room, and
-// if there is none, it queues. There is no room when all places are taken, and also in two cases where free places are
-// kept for others: one user has at most half of all places, and the users of one tenant together leave a quarter free.
-// Only seats that are for one user count there. A user or tenant at that limit gets another place only when one of
-// their own seats is closed. For each call in the queue one seat is closed, in the order in which the calls came, and
-// the first in the queue gets the next place, whatever its key. Otherwise a caller with many calls could keep all
-// others waiting.
+// Who gets a place: a call joins a seat of its key if one takes it. Otherwise it opens a
+// new seat if there is room, and if there is none, it queues. There is no room when all
+// places are taken, and also in two cases where free places are kept for others: one user
+// has at most half of all places, and the users of one tenant together leave a quarter
+// free. Only seats that are for one user count there. A user or tenant at that limit gets
+// another place only when one of their own seats is closed. For each call in the queue
+// one seat is closed, in the order in which the calls came, and the first in the queue
+// gets the next place, whatever its key. Otherwise a caller with many calls could keep
+// all others waiting.
 //
-// In a room that lends (Lend), a seat does not belong to one owner for good: a call that wants a seat with the same
-// traits gets any such seat that runs no call, and leaves it for the next one in the same way. One user stands behind
-// all calls there, so no places are kept for others.
+// In a room that lends (Lend), a seat does not belong to one owner for good: a call that
+// wants a seat with the same traits gets any such seat that runs no call, and leaves it
+// for the next one in the same way. One user stands behind all calls there, so no places
+// are kept for others.
 package seats
 
 import (
@@ -50,7 +55,8 @@ const (
 	aliveLimit = 10 * time.Second // for one proof of life
 )
 
-// Errors of Take. Otherwise its error is that of Open, or the one that the context ended with.
+// Errors of Take. Otherwise its error is that of Open, or the one that the context ended
+// with.
 var (
 	ErrNone  = errors.New("there are no seats at all")
 	ErrBusy  = errors.New("all seats are busy") // until the context's deadline passed
@@ -61,19 +67,20 @@ var (
 type Config[S Session] struct {
 	Max     int           // seats at the same time; below one there are none
 	Opening time.Duration // how long Open may take
-	// New makes the session of a seat for a key, without opening it. lost may be called at any time, from any
-	// goroutine, to say that the session is dead. New is called with the room's lock held: it must not block, and must
-	// not call lost itself.
+	// New makes the session of a seat for a key, without opening it. lost may be called
+	// at any time, from any goroutine, to say that the session is dead. New is called
+	// with the room's lock held: it must not block, and must not call lost itself.
 	New func(k Key, lost func()) S
-	// Alone tells whether, for now, a patient call gets a seat to itself although its key does not say so. It is called
-	// with the room's lock held and must not block.
+	// Alone tells whether, for now, a patient call gets a seat to itself although its key
+	// does not say so. It is called with the room's lock held and must not block.
 	Alone func() bool
-	// Lendable tells whether a session that runs no call may be lent to another owner. It is called only in a room that
-	// lends, with the room's lock held, and must not block.
+	// Lendable tells whether a session that runs no call may be lent to another owner. It
+	// is called only in a room that lends, with the room's lock held, and must not block.
 	Lendable func(s S, to auth.Owner) bool
 }
 
-// Room has the seats of one server. It is safe for concurrent use. Close must be called in the end.
+// Room has the seats of one server. It is safe for concurrent use. Close must be called
+// in the end.
 type Room[S Session] struct {
 	cfg   Config[S]
 	owned func() (context.Context, context.CancelFunc) // makes a context for a goroutine of the room
@@ -98,8 +105,8 @@ type waiter[S Session] struct {
 	seat   *Seat[S]
 }
 
-// New returns an empty room. The contexts of its sessions have the values of ctx but do not end with it: Close ends
-// them.
+// New returns an empty room. The contexts of its sessions have the values of ctx but do
+// not end with it: Close ends them.
 func New[S Session](ctx context.Context, cfg Config[S]) *Room[S] {
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) //nolint:gosec // Close calls it
 	return &Room[S]{
@@ -108,8 +115,9 @@ func New[S Session](ctx context.Context, cfg Config[S]) *Room[S] {
 	}
 }
 
-// Go runs f in a goroutine that may use seats: Close waits for it before it closes any. The context of f ends when the
-// room is closed or cancel is called. When the room is closed already, ok is false and f does not run.
+// Go runs f in a goroutine that may use seats: Close waits for it before it closes any.
+// The context of f ends when the room is closed or cancel is called. When the room is
+// closed already, ok is false and f does not run.
 func (r *Room[S]) Go(f func(ctx context.Context)) (cancel func(), ok bool) {
 	ctx, cancel := r.owned()
 	r.mu.Lock()
@@ -132,9 +140,9 @@ func (r *Room[S]) Size() int {
 	return len(r.all)
 }
 
-// Lend adds a seat with a session that is open already, and that somebody else examines and closes. The seat takes no
-// place. From then on the room lends: its seats change their owners. Lend is called at most once, before the first
-// Take.
+// Lend adds a seat with a session that is open already, and that somebody else examines
+// and closes. The seat takes no place. From then on the room lends: its seats change
+// their owners. Lend is called at most once, before the first Take.
 func (r *Room[S]) Lend(session S, k Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,8 +158,9 @@ func (r *Room[S]) LentOut() bool {
 	return r.lent != nil && r.lent.calls > 0
 }
 
-// Take returns a seat for the key with its session open. When there is no room it waits in the queue, as long as ctx
-// lets it. Leave gives the seat back; after an error there is nothing to give back.
+// Take returns a seat for the key with its session open. When there is no room it waits
+// in the queue, as long as ctx lets it. Leave gives the seat back; after an error there
+// is nothing to give back.
 func (r *Room[S]) Take(ctx context.Context, k Key, u Use) (*Seat[S], error) {
 	if r.cfg.Max < 1 {
 		return nil, ErrNone
@@ -172,8 +181,9 @@ func (r *Room[S]) Take(ctx context.Context, k Key, u Use) (*Seat[S], error) {
 	return r.wait(ctx, t)
 }
 
-// Rejoin adds a call to a seat that was taken before, without any wait, and even if the key says Alone. It returns
-// false when the seat takes no more calls. Leave ends that call, too.
+// Rejoin adds a call to a seat that was taken before, without any wait, and even if the
+// key says Alone. It returns false when the seat takes no more calls. Leave ends that
+// call, too.
 func (r *Room[S]) Rejoin(s *Seat[S]) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -184,8 +194,9 @@ func (r *Room[S]) Rejoin(s *Seat[S]) bool {
 	return true
 }
 
-// Need keeps an idle seat from being swept or retired before a time. It is closed all the same when its place is wanted
-// and no better one is idle. An earlier time than one that was given before changes nothing.
+// Need keeps an idle seat from being swept or retired before a time. It is closed all the
+// same when its place is wanted and no better one is idle. An earlier time than one that
+// was given before changes nothing.
 func (r *Room[S]) Need(s *Seat[S], until time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -194,8 +205,8 @@ func (r *Room[S]) Need(s *Seat[S], until time.Time) {
 	}
 }
 
-// Leave ends one use of a seat, the same as it was taken for. If the use was a call, it must have ended: after its last
-// call a seat may serve somebody else.
+// Leave ends one use of a seat, the same as it was taken for. If the use was a call, it
+// must have ended: after its last call a seat may serve somebody else.
 func (r *Room[S]) Leave(s *Seat[S], u Use) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -216,7 +227,8 @@ func (r *Room[S]) Leave(s *Seat[S], u Use) {
 	r.serveLocked()
 }
 
-// Sweep closes the seats that have been idle for idleLimit. The owner of the room calls it from time to time.
+// Sweep closes the seats that have been idle for idleLimit. The owner of the room calls
+// it from time to time.
 func (r *Room[S]) Sweep() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -230,8 +242,9 @@ func (r *Room[S]) Sweep() {
 	}
 }
 
-// Close refuses everybody in the queue, ends all goroutines of the room and then closes all seats. It waits for all of
-// it. polite and ctx go to Session.Close. It is called once.
+// Close refuses everybody in the queue, ends all goroutines of the room and then closes
+// all seats. It waits for all of it. polite and ctx go to Session.Close. It is called
+// once.
 func (r *Room[S]) Close(ctx context.Context, polite bool) {
 	r.mu.Lock()
 	r.ended = true
@@ -249,8 +262,8 @@ func (r *Room[S]) Close(ctx context.Context, polite bool) {
 	open.Wait()
 }
 
-// wait waits until the waiter is served or ctx ends. Nothing tells when idleGrace is over for some seat, so it looks
-// again from time to time.
+// wait waits until the waiter is served or ctx ends. Nothing tells when idleGrace is over
+// for some seat, so it looks again from time to time.
 func (r *Room[S]) wait(ctx context.Context, t *waiter[S]) (*Seat[S], error) {
 	again := time.NewTicker(idleGrace)
 	defer again.Stop()
@@ -272,7 +285,8 @@ func (r *Room[S]) wait(ctx context.Context, t *waiter[S]) (*Seat[S], error) {
 	}
 }
 
-// ready waits until the session of a seat can be used. When that fails, it leaves the seat.
+// ready waits until the session of a seat can be used. When that fails, it leaves the
+// seat.
 func (r *Room[S]) ready(ctx context.Context, s *Seat[S], u Use) (*Seat[S], error) {
 	var err error
 	select {
@@ -293,8 +307,9 @@ func (r *Room[S]) ready(ctx context.Context, s *Seat[S], u Use) (*Seat[S], error
 	return s, nil
 }
 
-// late returns the error for a use whose context ended before it had a seat: ErrBusy after a deadline, otherwise the
-// context's own, because a caller who has gone is owed no other.
+// late returns the error for a use whose context ended before it had a seat: ErrBusy
+// after a deadline, otherwise the context's own, because a caller who has gone is owed no
+// other.
 func late(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ErrBusy
@@ -302,8 +317,8 @@ func late(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// look serves the queue again, because seats may have been idle for long enough by now. Only the first in the queue
-// does it, on behalf of all.
+// look serves the queue again, because seats may have been idle for long enough by now.
+// Only the first in the queue does it, on behalf of all.
 func (r *Room[S]) look(t *waiter[S]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -312,8 +327,8 @@ func (r *Room[S]) look(t *waiter[S]) {
 	}
 }
 
-// quit takes a waiter out of the queue. If the waiter was served at the same moment, it returns the seat, which would
-// otherwise stay taken for ever; nil: it was not served.
+// quit takes a waiter out of the queue. If the waiter was served at the same moment, it
+// returns the seat, which would otherwise stay taken for ever; nil: it was not served.
 func (r *Room[S]) quit(t *waiter[S]) *Seat[S] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -321,9 +336,10 @@ func (r *Room[S]) quit(t *waiter[S]) *Seat[S] {
 	return t.seat
 }
 
-// serveLocked goes through the queue in order. Who can be served gets a seat. For each other one, a seat is closed to
-// make room, or retired when none is idle. Seats that are already Closing or Retiring count for the first ones, so that
-// no more seats are closed than uses wait.
+// serveLocked goes through the queue in order. Who can be served gets a seat. For each
+// other one, a seat is closed to make room, or retired when none is idle. Seats that are
+// already Closing or Retiring count for the first ones, so that no more seats are closed
+// than uses wait.
 func (r *Room[S]) serveLocked() {
 	left := 0
 	r.queue = slices.DeleteFunc(r.queue, func(t *waiter[S]) bool {
@@ -338,9 +354,10 @@ func (r *Room[S]) serveLocked() {
 	})
 }
 
-// admitLocked returns a seat for one more use: one that is there, or a new one if there is room; nil when there is
-// neither. Take may call it before the queue is looked at and yet overtakes nobody, because every place that became
-// free was offered to the queue first.
+// admitLocked returns a seat for one more use: one that is there, or a new one if there
+// is room; nil when there is neither. Take may call it before the queue is looked at and
+// yet overtakes nobody, because every place that became free was offered to the queue
+// first.
 func (r *Room[S]) admitLocked(k Key, u Use) *Seat[S] {
 	s := r.findLocked(k)
 	if s == nil && r.rivalsLocked(k) == nil {
@@ -374,9 +391,10 @@ func (r *Room[S]) findLocked(k Key) *Seat[S] {
 	return nil
 }
 
-// borrowLocked is findLocked in a room that lends. It returns a seat on which calls of the same key run, or one that
-// runs no call and may change to this owner; nil when there is neither. Of the idle ones it prefers the seat that Lend
-// added, so that the others stay idle and are closed.
+// borrowLocked is findLocked in a room that lends. It returns a seat on which calls of
+// the same key run, or one that runs no call and may change to this owner; nil when there
+// is neither. Of the idle ones it prefers the seat that Lend added, so that the others
+// stay idle and are closed.
 func (r *Room[S]) borrowLocked(k Key) *Seat[S] {
 	var free *Seat[S]
 	for other, seats := range r.taking { // few keys: such a room has one user
@@ -400,7 +418,8 @@ func (r *Room[S]) borrowLocked(k Key) *Seat[S] {
 	return free
 }
 
-// lendableLocked tells whether a session is open, runs no call, and may be lent to this owner.
+// lendableLocked tells whether a session is open, runs no call, and may be lent to this
+// owner.
 func (r *Room[S]) lendableLocked(s *Seat[S], to auth.Owner) bool {
 	select {
 	case <-s.opened:
@@ -410,9 +429,10 @@ func (r *Room[S]) lendableLocked(s *Seat[S], to auth.Owner) bool {
 	}
 }
 
-// rivalsLocked tells whether there is room for another seat of the key: nil means that there is. Otherwise it returns
-// which seats would have to make room: the user's own when the user has half of all places, the tenant's when its users
-// have three quarters, any seat when all places are taken. In a room that lends, the last case alone counts.
+// rivalsLocked tells whether there is room for another seat of the key: nil means that
+// there is. Otherwise it returns which seats would have to make room: the user's own when
+// the user has half of all places, the tenant's when its users have three quarters, any
+// seat when all places are taken. In a room that lends, the last case alone counts.
 func (r *Room[S]) rivalsLocked(k Key) func(*Seat[S]) bool {
 	ofTenant := func(s *Seat[S]) bool { return s.key.ofOne() && s.key.TenantID == k.TenantID }
 	ofUser := func(s *Seat[S]) bool { return s.key.ofOne() && s.key.sameUser(k) }
@@ -437,9 +457,10 @@ func (r *Room[S]) rivalsLocked(k Key) func(*Seat[S]) bool {
 	return nil
 }
 
-// makeRoomLocked closes one idle rival, chosen by beforeLocked. It returns false when no rival may be closed. A key
-// that has seats already, all of them busy, does not get a seat closed that was used within idleGrace: otherwise seats
-// would change hands faster than they are of use. It is called only when there is no room for the key.
+// makeRoomLocked closes one idle rival, chosen by beforeLocked. It returns false when no
+// rival may be closed. A key that has seats already, all of them busy, does not get a
+// seat closed that was used within idleGrace: otherwise seats would change hands faster
+// than they are of use. It is called only when there is no room for the key.
 func (r *Room[S]) makeRoomLocked(k Key) bool {
 	var grace time.Duration
 	if len(r.taking[k]) > 0 {
@@ -453,8 +474,9 @@ func (r *Room[S]) makeRoomLocked(k Key) bool {
 	return true
 }
 
-// retireLocked retires the rival that was opened first, so that a key without any seat gets its turn even though no
-// rival is ever idle. It is called only when there is no room for the key.
+// retireLocked retires the rival that was opened first, so that a key without any seat
+// gets its turn even though no rival is ever idle. It is called only when there is no
+// room for the key.
 func (r *Room[S]) retireLocked(k Key) {
 	if len(r.taking[k]) > 0 {
 		return
@@ -466,8 +488,9 @@ func (r *Room[S]) retireLocked(k Key) {
 	}
 }
 
-// firstLocked returns, of the key's rivals that take calls and meet the condition, the one before all others; nil when
-// there is none. It is called only when there is no room for the key.
+// firstLocked returns, of the key's rivals that take calls and meet the condition, the
+// one before all others; nil when there is none. It is called only when there is no room
+// for the key.
 func (r *Room[S]) firstLocked(k Key, meets func(*Seat[S]) bool, before func(s, other *Seat[S]) bool) (first *Seat[S]) {
 	rivals := r.rivalsLocked(k)
 	for _, seats := range r.taking {
@@ -480,8 +503,8 @@ func (r *Room[S]) firstLocked(k Key, meets func(*Seat[S]) bool, before func(s, o
 	return first
 }
 
-// beginLocked opens a new seat in a goroutine of the room. The opening does not end with the caller that wanted the
-// seat, because others may wait for it by then.
+// beginLocked opens a new seat in a goroutine of the room. The opening does not end with
+// the caller that wanted the seat, because others may wait for it by then.
 func (r *Room[S]) beginLocked(k Key) *Seat[S] {
 	s := &Seat[S]{key: k, opened: make(chan struct{}), idle: time.Now()}
 	s.Session = r.cfg.New(k, func() { r.discard(s) })
@@ -513,7 +536,8 @@ func (r *Room[S]) open(s *Seat[S]) {
 	r.serveLocked()
 }
 
-// opened is called by Session.Open when there is a session. The seat may be Closing by then, and stays so.
+// opened is called by Session.Open when there is a session. The seat may be Closing by
+// then, and stays so.
 func (r *Room[S]) opened(s *Seat[S]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -523,8 +547,8 @@ func (r *Room[S]) opened(s *Seat[S]) {
 	}
 }
 
-// doubtLocked has a seat examined if a call on it failed in such a way that its session may be dead. Other calls on it
-// go on meanwhile.
+// doubtLocked has a seat examined if a call on it failed in such a way that its session
+// may be dead. Other calls on it go on meanwhile.
 func (r *Room[S]) doubtLocked(s *Seat[S]) {
 	if s.state != Open || r.ended {
 		return
@@ -537,7 +561,8 @@ func (r *Room[S]) doubtLocked(s *Seat[S]) {
 	}
 }
 
-// examine asks the session of a seat for a proof of life, and discards the seat when it gives none.
+// examine asks the session of a seat for a proof of life, and discards the seat when it
+// gives none.
 func (r *Room[S]) examine(s *Seat[S]) {
 	ctx, cancel := r.owned()
 	defer cancel()
@@ -554,8 +579,8 @@ func (r *Room[S]) examine(s *Seat[S]) {
 	}
 }
 
-// discard takes a seat out of use whose session is dead. The seat is closed when its last call has ended. It may be
-// called again for the same seat.
+// discard takes a seat out of use whose session is dead. The seat is closed when its last
+// call has ended. It may be called again for the same seat.
 func (r *Room[S]) discard(s *Seat[S]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -584,9 +609,10 @@ func (r *Room[S]) unlistLocked(s *Seat[S]) {
 	}
 }
 
-// closeLocked closes a seat that runs no call, in a goroutine of the room; when that is done, its place goes to the
-// queue. Loans on the seat learn of it through their session, which ends. It does nothing when the seat is being closed
-// already, or when the room is, because Close then closes all seats.
+// closeLocked closes a seat that runs no call, in a goroutine of the room; when that is
+// done, its place goes to the queue. Loans on the seat learn of it through their session,
+// which ends. It does nothing when the seat is being closed already, or when the room is,
+// because Close then closes all seats.
 func (r *Room[S]) closeLocked(s *Seat[S]) {
 	if s.state == Closing || s.state == Gone || r.ended {
 		return

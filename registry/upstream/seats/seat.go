@@ -5,19 +5,22 @@ import (
 	"time"
 )
 
-// Session is what a seat holds. The room calls Open once, and Alive and Close only after Open has called opened.
+// Session is what a seat holds. The room calls Open once, and Alive and Close only after
+// Open has called opened.
 type Session interface {
-	// Open opens the session. It calls opened as soon as there is a session, and returns when the session can be used.
-	// After an error there is nothing to close.
+	// Open opens the session. It calls opened as soon as there is a session, and returns
+	// when the session can be used. After an error there is nothing to close.
 	Open(ctx context.Context, opened func()) error
-	// Doubts returns a channel on which a value waits when the session should prove that it lives. The room takes the
-	// value when a call ends. It is called with the room's lock held, once, before Open, and must not block.
+	// Doubts returns a channel on which a value waits when the session should prove that
+	// it lives. The room takes the value when a call ends. It is called with the room's
+	// lock held, once, before Open, and must not block.
 	Doubts() <-chan struct{}
 	// Alive asks the session for a proof of life; nil means that it lives.
 	Alive(ctx context.Context) error
-	// Close ends the session and waits for all that belongs to it. polite: the server is still there, so it is told.
-	// Close is called once, after Open has returned without an error. No call uses the seat then, unless the whole room
-	// is closed: calls that still run must end with an error.
+	// Close ends the session and waits for all that belongs to it. polite: the server is
+	// still there, so it is told. Close is called once, after Open has returned without
+	// an error. No call uses the seat then, unless the whole room is closed: calls that
+	// still run must end with an error.
 	Close(ctx context.Context, polite bool)
 }
 
@@ -47,8 +50,8 @@ func (s State) String() string {
 // taking tells whether a seat in this state takes calls.
 func (s State) taking() bool { return s <= Examined }
 
-// Seat is one place in a Room and the session in it, which never changes. Whoever got it from Take may use Session
-// until Leave.
+// Seat is one place in a Room and the session in it, which never changes. Whoever got it
+// from Take may use Session until Leave.
 type Seat[S Session] struct {
 	Session S
 	doubts  <-chan struct{}
@@ -64,13 +67,15 @@ type Seat[S Session] struct {
 	needed       time.Time // until then an idle seat is kept; zero: it is not
 }
 
-// unusedLocked tells whether the seat has been idle for idleLimit and nothing else keeps it.
+// unusedLocked tells whether the seat has been idle for idleLimit and nothing else keeps
+// it.
 func (s *Seat[S]) unusedLocked() bool {
 	return s.calls == 0 && s.loans == 0 && s.needed.IsZero() && time.Since(s.idle) >= idleLimit
 }
 
-// beforeLocked tells whether s is closed before other, of two idle seats: a seat without loans before one with, then
-// one that is not needed before one that is, then the one that has been idle longer.
+// beforeLocked tells whether s is closed before other, of two idle seats: a seat without
+// loans before one with, then one that is not needed before one that is, then the one
+// that has been idle longer.
 func (s *Seat[S]) beforeLocked(other *Seat[S]) bool {
 	if (s.loans == 0) != (other.loans == 0) {
 		return s.loans == 0
@@ -81,8 +86,8 @@ func (s *Seat[S]) beforeLocked(other *Seat[S]) bool {
 	return s.idle.Before(other.idle)
 }
 
-// hadTurnLocked tells whether a seat may be retired. A patient seat may not, because it would make no room for as long
-// as its caller thinks; neither may one that is needed.
+// hadTurnLocked tells whether a seat may be retired. A patient seat may not, because it
+// would make no room for as long as its caller thinks; neither may one that is needed.
 func (s *Seat[S]) hadTurnLocked() bool {
 	return !s.key.Patient && s.needed.IsZero() && (s.state == Open || s.state == Examined) && time.Since(s.since) >= turnLimit
 }

@@ -12,8 +12,8 @@ const (
 	asideMax   = 32              // messages at the same time
 )
 
-// asides sends small messages that nobody waits for, a bounded number at the same time, and can wait for all of them.
-// It is safe for concurrent use.
+// asides sends small messages that nobody waits for, a bounded number at the same time,
+// and can wait for all of them. It is safe for concurrent use.
 type asides struct {
 	count func(Anomaly, int)
 	slots chan struct{}
@@ -27,15 +27,17 @@ func newAsides(count func(Anomaly, int)) *asides {
 	return &asides{count: count, slots: make(chan struct{}, asideMax)}
 }
 
-// tell sends a message in the background, or drops and counts it. Nobody waits for it, so that its error is of no use.
+// tell sends a message in the background, or drops and counts it. Nobody waits for it, so
+// that its error is of no use.
 func (a *asides) tell(ctx context.Context, body []byte, send func(context.Context, []byte) error) {
 	if !a.run(ctx, func(ctx context.Context) { _ = send(ctx, body) }) {
 		a.count(Flooded, 1)
 	}
 }
 
-// run starts f with a time limit of its own, because ctx may end with a caller who has left. It returns false when too
-// many messages are on their way already, or close was called.
+// run starts f with a time limit of its own, because ctx may end with a caller who has
+// left. It returns false when too many messages are on their way already, or close was
+// called.
 func (a *asides) run(ctx context.Context, f func(context.Context)) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Bounds of what is read of one server besides answers, in messages; each KiB of a message counts as one more.
+// Bounds of what is read of one server besides answers, in messages; each KiB of a
+// message counts as one more.
 const (
 	chatterBurst = 10_000
 	chatterRate  = 5_000                 // a second
@@ -13,18 +14,21 @@ const (
 	chatterMax   = time.Second           // the longest
 )
 
-// Chatter bounds how fast the messages of one server are read that are no answers: progress, log lines, questions. A
-// server in a loop sends them as fast as they are read, and to read them costs the processor that all tenants share,
-// even where they are dropped then. Beyond the bounds the reader of a stream or pipe pauses, so that the server has to
-// wait before it can send more. Only callers of this server notice, whose answers stand behind the flood. All streams and
-// pipes of a server share one Chatter, so many of them get no more than one. The zero value is ready. It is safe for
-// concurrent use; nil bounds nothing.
+// Chatter bounds how fast the messages of one server are read that are no answers:
+// progress, log lines, questions. A server in a loop sends them as fast as they are read,
+// and to read them costs the processor that all tenants share, even where they are
+// dropped then. Beyond the bounds the reader of a stream or pipe pauses, so that the
+// server has to wait before it can send more. Only callers of this server notice, whose
+// answers stand behind the flood. All streams and pipes of a server share one Chatter, so
+// many of them get no more than one. The zero value is ready. It is safe for concurrent
+// use; nil bounds nothing.
 type Chatter struct {
 	mu   sync.Mutex // guards the field below
 	paid time.Time  // up to then what was read has used up the rate
 }
 
-// hear notes that so many bytes of messages were read, and returns how long to pause before more is read.
+// hear notes that so many bytes of messages were read, and returns how long to pause
+// before more is read.
 func (c *Chatter) hear(bytes int) time.Duration {
 	if c == nil {
 		return 0
@@ -64,9 +68,10 @@ const (
 	errorCost   = 8        // bytes that one of standard error counts for: each line is searched for the name of an error
 )
 
-// padding paces what a server sends besides messages: comments of event streams, events of other types, empty lines,
-// standard error. Nothing of that is parsed, but a server that sends only that as fast as it is read would keep a
-// processor busy. It belongs to one goroutine, which it pauses.
+// padding paces what a server sends besides messages: comments of event streams, events
+// of other types, empty lines, standard error. Nothing of that is parsed, but a server
+// that sends only that as fast as it is read would keep a processor busy. It belongs to
+// one goroutine, which it pauses.
 type padding struct {
 	read  reader
 	hurry <-chan struct{} // closed when there are to be no pauses

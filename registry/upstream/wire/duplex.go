@@ -11,9 +11,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// duplex is the common part of SSE and Child, the transports on which everything that the server says comes in one
-// stream: it knows who waits for which answer, and when the connection is lost. One goroutine reads the stream (take);
-// it never blocks on those who wait. It is safe for concurrent use.
+// duplex is the common part of SSE and Child, the transports on which everything that the
+// server says comes in one stream: it knows who waits for which answer, and when the
+// connection is lost. One goroutine reads the stream (take); it never blocks on those who
+// wait. It is safe for concurrent use.
 type duplex struct {
 	up      Events
 	read    reader
@@ -33,8 +34,8 @@ func newDuplex(up Events, read reader, memory Memory) duplex {
 	return duplex{up: up, read: read, memory: memory, waiting: newPending(), gone: make(chan struct{})}
 }
 
-// lost records why the connection ended and wakes all who wait. Only the first cause counts, since later ones follow
-// from it.
+// lost records why the connection ended and wakes all who wait. Only the first cause
+// counts, since later ones follow from it.
 func (d *duplex) lost(cause error) {
 	d.lose.Do(func() {
 		d.cause = cause
@@ -42,7 +43,8 @@ func (d *duplex) lost(cause error) {
 	})
 }
 
-// exchange sends a request and waits for its answer. send returns as soon as the request is on its way.
+// exchange sends a request and waits for its answer. send returns as soon as the request
+// is on its way.
 func (d *duplex) exchange(ctx context.Context, out *Request, send func(ctx context.Context, body []byte) error) (mcp.Object, error) {
 	w := d.waiting.add(out, d.memory)
 	defer d.waiting.remove(w, out.ID)
@@ -52,8 +54,9 @@ func (d *duplex) exchange(ctx context.Context, out *Request, send func(ctx conte
 	return d.await(ctx, out, w, nil)
 }
 
-// await waits for the answer to a request that is on its way. failed brings an error when the request did not get
-// there; nil: that cannot happen. An answer that came just before the connection was lost still counts.
+// await waits for the answer to a request that is on its way. failed brings an error when
+// the request did not get there; nil: that cannot happen. An answer that came just before
+// the connection was lost still counts.
 func (d *duplex) await(ctx context.Context, out *Request, w *waiter, failed <-chan error) (mcp.Object, error) {
 	for {
 		select {
@@ -80,7 +83,8 @@ func (d *duplex) await(ctx context.Context, out *Request, w *waiter, failed <-ch
 	}
 }
 
-// finish delivers the notifications that came before the answer, so that their order is kept, and returns the answer.
+// finish delivers the notifications that came before the answer, so that their order is
+// kept, and returns the answer.
 func (d *duplex) finish(ctx context.Context, out *Request, w *waiter, a answer) (mcp.Object, error) {
 	for {
 		select {
@@ -103,15 +107,15 @@ func (d *duplex) finish(ctx context.Context, out *Request, w *waiter, a answer) 
 	}
 }
 
-// Begin is called after a legacy handshake. Such a server announces changes of its lists on the one stream, without
-// being asked, so from now on the way for them is open.
+// Begin is called after a legacy handshake. Such a server announces changes of its lists
+// on the one stream, without being asked, so from now on the way for them is open.
 func (d *duplex) Begin(string, string) {
 	d.legacy.Store(true)
 	d.up.Following(true, false)
 }
 
-// Follow waits for the loss of the connection. It reads nothing: what the server sends on its own comes in the one
-// stream.
+// Follow waits for the loss of the connection. It reads nothing: what the server sends on
+// its own comes in the one stream.
 func (d *duplex) Follow(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -121,14 +125,16 @@ func (d *duplex) Follow(ctx context.Context) error {
 	}
 }
 
-// missed takes a message that could not be kept because of its size. Its caller learns it at once, and need not wait for
-// the timeout. If the message does not show whom it answers, and exactly one request waits, it is taken for its answer.
+// missed takes a message that could not be kept because of its size. Its caller learns it
+// at once, and need not wait for the timeout. If the message does not show whom it
+// answers, and exactly one request waits, it is taken for its answer.
 func (d *duplex) missed(m *lostError) {
 	why := ErrTooLarge
 	if errors.Is(m, ErrTooLarge) {
 		d.up.Count(Oversized, 1)
 	} else {
-		// It was the share of the server, and not the caller's own, in which there was no room.
+		// It was the share of the server, and not the caller's own, in which there was no
+		// room.
 		reason := share.ErrTotal
 		if errors.Is(m, share.ErrNever) {
 			reason = share.ErrNever
@@ -145,9 +151,9 @@ func (d *duplex) missed(m *lostError) {
 	d.waiting.resolve(id, answer{err: why})
 }
 
-// take takes one text that is not empty: a line, or the data of an event. Servers print all kinds of things; what is no
-// message is counted and dropped. What is large is held by the server until it is known whom it answers, and from then
-// on by that caller.
+// take takes one text that is not empty: a line, or the data of an event. Servers print
+// all kinds of things; what is no message is counted and dropped. What is large is held
+// by the server until it is known whom it answers, and from then on by that caller.
 func (d *duplex) take(ctx context.Context, text []byte) {
 	if text[0] != '{' && text[0] != '[' {
 		d.up.Count(Garbage, 1)
@@ -167,7 +173,8 @@ func (d *duplex) take(ctx context.Context, text []byte) {
 	}
 }
 
-// messages reads a text in its turn, and appends its messages to into, which is empty. readable is false if it holds no message, or if the connection is being closed.
+// messages reads a text in its turn, and appends its messages to into, which is empty.
+// readable is false if it holds no message, or if the connection is being closed.
 func (d *duplex) messages(ctx context.Context, text []byte, into []*mcp.Message) (messages []*mcp.Message, readable bool) {
 	leave, err := d.read.turn(ctx, d.memory.Server, len(text))
 	if err != nil {
@@ -182,8 +189,8 @@ func (d *duplex) messages(ctx context.Context, text []byte, into []*mcp.Message)
 	return messages, true
 }
 
-// badAnswer ends the request that an invalid text answers, as far as its id can be read: an error now is better for the
-// caller than a timeout later.
+// badAnswer ends the request that an invalid text answers, as far as its id can be read:
+// an error now is better for the caller than a timeout later.
 func (d *duplex) badAnswer(text []byte, err error) {
 	envelope, parseErr := mcp.ParseObject(text)
 	if parseErr == nil && !envelope.Has("method") {
@@ -191,7 +198,8 @@ func (d *duplex) badAnswer(text []byte, err error) {
 	}
 }
 
-// dispatch brings a message, which lies in a text of that many bytes, to whom it belongs. It never blocks.
+// dispatch brings a message, which lies in a text of that many bytes, to whom it belongs.
+// It never blocks.
 func (d *duplex) dispatch(ctx context.Context, m *mcp.Message, size int) {
 	switch {
 	case m.IsResponse():
@@ -208,8 +216,9 @@ func (d *duplex) dispatch(ctx context.Context, m *mcp.Message, size int) {
 	}
 }
 
-// deliver brings a notification to the request it belongs to, or to Events when it belongs to none. Log messages of a
-// legacy server do not say whose they are; they go to the request with Logs set, if there is one.
+// deliver brings a notification to the request it belongs to, or to Events when it
+// belongs to none. Log messages of a legacy server do not say whose they are; they go to
+// the request with Logs set, if there is one.
 func (d *duplex) deliver(m *mcp.Message) {
 	id := owner(m)
 	if m.Method == mcp.NotifyMessage && d.legacy.Load() {
@@ -223,14 +232,16 @@ func (d *duplex) deliver(m *mcp.Message) {
 	}
 }
 
-// pending holds the requests that wait for an answer on one connection. It is safe for concurrent use.
+// pending holds the requests that wait for an answer on one connection. It is safe for
+// concurrent use.
 type pending struct {
 	mu      sync.Mutex // guards the fields below
 	waiters map[mcp.ID]*waiter
 	logs    mcp.ID // the request that log messages belong to; "": there is none
 }
 
-// waiter is one request that waits. The reader of the connection never blocks on it: what finds no room is dropped.
+// waiter is one request that waits. The reader of the connection never blocks on it: what
+// finds no room is dropped.
 type waiter struct {
 	notes  *Notes             // nil: it wants none, or hear takes them
 	hear   func(*mcp.Message) // takes notifications at once, in place of notes; nil: notes does
@@ -247,8 +258,9 @@ type answer struct {
 
 func newPending() pending { return pending{waiters: map[mcp.ID]*waiter{}} }
 
-// add begins to wait for the answer to a request. It is called before the request is sent; remove ends the wait. What
-// waits to be told is held by whoever holds the answer, otherwise by the server, from memory.
+// add begins to wait for the answer to a request. It is called before the request is
+// sent; remove ends the wait. What waits to be told is held by whoever holds the answer,
+// otherwise by the server, from memory.
 func (p *pending) add(out *Request, memory Memory) *waiter {
 	w := &waiter{answer: make(chan answer, 1), modern: out.Header != nil, room: out.Room}
 	switch {
@@ -281,15 +293,16 @@ func (p *pending) remove(w *waiter, id mcp.ID) {
 	}
 }
 
-// logging returns the id of the request that log messages belong to, "" when there is none.
+// logging returns the id of the request that log messages belong to, "" when there is
+// none.
 func (p *pending) logging() mcp.ID {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.logs
 }
 
-// end ends a request that a modern server has cancelled, as it does to end a subscription. It returns false when the id
-// is of no request to a modern server.
+// end ends a request that a modern server has cancelled, as it does to end a
+// subscription. It returns false when the id is of no request to a modern server.
 func (p *pending) end(id mcp.ID) bool {
 	p.mu.Lock()
 	w := p.waiters[id]
@@ -297,7 +310,8 @@ func (p *pending) end(id mcp.ID) bool {
 	return w != nil && w.modern && p.resolve(id, answer{err: ErrEnded})
 }
 
-// resolve gives a request its answer, once. It returns false when no request with that id waits.
+// resolve gives a request its answer, once. It returns false when no request with that id
+// waits.
 func (p *pending) resolve(id mcp.ID, a answer) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -309,8 +323,8 @@ func (p *pending) resolve(id mcp.ID, a answer) bool {
 	return ok
 }
 
-// held returns the answer that a message brings, in a text of that many bytes, which the caller holds from now on: or an
-// error, if the caller has no room for it.
+// held returns the answer that a message brings, in a text of that many bytes, which the
+// caller holds from now on: or an error, if the caller has no room for it.
 func (p *pending) held(m *mcp.Message, size int) answer {
 	if size <= share.Covered {
 		return answer{message: m}
@@ -336,8 +350,8 @@ func (p *pending) only() (mcp.ID, bool) {
 	return "", false
 }
 
-// note gives a notification to the request with that id. It returns false when the request has no room for it, and true
-// when it was taken or nobody wants it.
+// note gives a notification to the request with that id. It returns false when the
+// request has no room for it, and true when it was taken or nobody wants it.
 func (p *pending) note(id mcp.ID, m *mcp.Message) bool {
 	p.mu.Lock()
 	w := p.waiters[id]

@@ -34,8 +34,8 @@ func (e *ProtocolError) Unwrap() error { return e.Err }
 
 func protocol(format string, args ...any) error { return &ProtocolError{fmt.Errorf(format, args...)} }
 
-// StatusError is the cause within an UnavailableError or ProtocolError when the server answered with an HTTP status
-// that carries no JSON-RPC answer.
+// StatusError is the cause within an UnavailableError or ProtocolError when the server
+// answered with an HTTP status that carries no JSON-RPC answer.
 type StatusError struct {
 	Status int
 	SignIn bool // the server wants a sign-in

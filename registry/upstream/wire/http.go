@@ -23,7 +23,8 @@ const (
 	lasted       = 10 * time.Second       // a stream that lasted this long was good: the backoff begins anew
 )
 
-// HTTP is Streamable HTTP, of either era. It is safe for concurrent use. Without Begin it is a link to a modern server.
+// HTTP is Streamable HTTP, of either era. It is safe for concurrent use. Without Begin it
+// is a link to a modern server.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 type HTTP struct {
@@ -41,7 +42,8 @@ type HTTP struct {
 
 var _ Link = (*HTTP)(nil)
 
-// session is what a legacy handshake agreed on. It is immutable; a new handshake makes another one.
+// session is what a legacy handshake agreed on. It is immutable; a new handshake makes
+// another one.
 type session struct {
 	id       string
 	revision string
@@ -50,8 +52,8 @@ type session struct {
 	get      http.Header // the headers of a GET
 }
 
-// SessionError is the error for a request that the server did not run because it does not know the session (any more).
-// The request may be sent again after another handshake.
+// SessionError is the error for a request that the server did not run because it does not
+// know the session (any more). The request may be sent again after another handshake.
 type SessionError struct {
 	link  *HTTP
 	stale *session
@@ -59,7 +61,8 @@ type SessionError struct {
 
 func (e *SessionError) Error() string { return "session is unknown to the server" }
 
-// Replaced tells whether another session was opened since the request was sent, so that no further handshake is needed.
+// Replaced tells whether another session was opened since the request was sent, so that
+// no further handshake is needed.
 func (e *SessionError) Replaced() bool { return e.link.state.Load() != e.stale }
 
 // NewHTTP returns a link to a server over Streamable HTTP. It sends nothing yet.
@@ -85,8 +88,8 @@ func (l *HTTP) SessionID() string {
 // Header returns the headers of all messages. They are shared: do not modify.
 func (l *HTTP) Header() http.Header { return l.base }
 
-// Begin sets the headers of all later requests. The revision is among them since 2025-06-18, which introduced that
-// header.
+// Begin sets the headers of all later requests. The revision is among them since
+// 2025-06-18, which introduced that header.
 func (l *HTTP) Begin(sessionID, revision string) {
 	s := &session{id: sessionID, revision: revision, post: l.base.Clone()}
 	if sessionID != "" {
@@ -103,8 +106,8 @@ func (l *HTTP) Begin(sessionID, revision string) {
 // Streams is true: what comes in the answer to a POST belongs to that request.
 func (l *HTTP) Streams() bool { return true }
 
-// Prepare makes requests with these headers cheaper to send over this link. It is nil where that cannot be done. The
-// headers must not be modified any more.
+// Prepare makes requests with these headers cheaper to send over this link. It is nil
+// where that cannot be done. The headers must not be modified any more.
 func (l *HTTP) Prepare(header http.Header) *dial.Post {
 	return dial.NewPost(l.client, l.target, header)
 }
@@ -124,9 +127,10 @@ func (l *HTTP) pace(ctx context.Context, resp *response) {
 	}
 }
 
-// post posts a message, which is prepared unless ready is nil. Either answer is the JSON of a response whose header
-// says nothing else of interest, which room holds, or resp is the response. The error is a *RoomError or one of the
-// transport; sent is as in roundTrip.
+// post posts a message, which is prepared unless ready is nil. Either answer is the JSON
+// of a response whose header says nothing else of interest, which room holds, or resp is
+// the response. The error is a *RoomError or one of the transport; sent is as in
+// roundTrip.
 func (l *HTTP) post(
 	ctx context.Context, ready *dial.Post, header http.Header, body []byte, room *share.Claim,
 ) (answer []byte, resp *response, sent bool, err error) {
@@ -146,7 +150,8 @@ func (l *HTTP) post(
 	return nil, resp, sent, err
 }
 
-// Exchange posts a request and reads its answer from the response, which is a JSON body or an event stream.
+// Exchange posts a request and reads its answer from the response, which is a JSON body
+// or an event stream.
 func (l *HTTP) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 	header, ready, s := out.Header, out.Post, (*session)(nil)
 	if header == nil {
@@ -192,8 +197,8 @@ func (l *HTTP) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 	return mcp.Object{}, protocol("answer of an unknown media type")
 }
 
-// validSessionID tells whether id may be sent in a header: visible ASCII of bounded length. "" is valid and means that
-// the server opened no session.
+// validSessionID tells whether id may be sent in a header: visible ASCII of bounded
+// length. "" is valid and means that the server opened no session.
 func validSessionID(id string) bool {
 	for i := range len(id) {
 		if id[i] < 0x21 || id[i] > 0x7E {
@@ -219,7 +224,8 @@ func (l *HTTP) readJSON(ctx context.Context, out *Request, resp *response, room 
 	return mcp.Object{}, unavailable(true, err)
 }
 
-// takeJSON takes the answer from a JSON body: one message, or several as 2025-03-26 allows.
+// takeJSON takes the answer from a JSON body: one message, or several as 2025-03-26
+// allows.
 func (l *HTTP) takeJSON(ctx context.Context, out *Request, body []byte, room *share.Claim) (mcp.Object, error) {
 	var one [1]*mcp.Message
 	messages, err := l.read.inTurn(ctx, room.User(), body, one[:0])
@@ -262,8 +268,9 @@ func (l *HTTP) receive(ctx context.Context, out *Request, m *mcp.Message) *mcp.M
 	return nil
 }
 
-// answer takes a request of the server. out is the request on whose stream it came, nil when it came on none. A modern
-// server must not send requests, and there would be no session in which to answer, so it gets no answer.
+// answer takes a request of the server. out is the request on whose stream it came, nil
+// when it came on none. A modern server must not send requests, and there would be no
+// session in which to answer, so it gets no answer.
 func (l *HTTP) answer(ctx context.Context, m *mcp.Message, out *Request) {
 	if l.state.Load() == nil {
 		l.up.Count(Garbage, 1)
@@ -274,8 +281,8 @@ func (l *HTTP) answer(ctx context.Context, m *mcp.Message, out *Request) {
 	}
 }
 
-// refused turns an HTTP status that is no success into an error. The server is taken to have run nothing, unless the
-// status is 500 or more.
+// refused turns an HTTP status that is no success into an error. The server is taken to
+// have run nothing, unless the status is 500 or more.
 func (l *HTTP) refused(out *Request, s *session, resp *response) error {
 	defer resp.discard()
 	cause := refusedBy(resp)
@@ -296,9 +303,10 @@ func (l *HTTP) refused(out *Request, s *session, resp *response) error {
 	return unavailable(resp.StatusCode >= 500, cause)
 }
 
-// refusal returns the JSON-RPC error in the body of a refusal, nil when there is none. From a legacy server it must
-// carry the id of the request: an error without one comes from the server's HTTP layer and answers no call. From a
-// modern server it may carry none.
+// refusal returns the JSON-RPC error in the body of a refusal, nil when there is none.
+// From a legacy server it must carry the id of the request: an error without one comes
+// from the server's HTTP layer and answers no call. From a modern server it may carry
+// none.
 func (l *HTTP) refusal(out *Request, resp *response) *mcp.Error {
 	body, err := resp.read(maxRefusal, nil) // so little is covered
 	if err != nil {
@@ -320,8 +328,8 @@ func (l *HTTP) refusal(out *Request, resp *response) *mcp.Error {
 	return &mcp.Error{Code: int(code), Message: detail.Text("message"), Data: detail.Value("data")}
 }
 
-// readStreams reads the answer from an event stream. A legacy server may end the stream before the answer; then the
-// rest is asked for, from the last event on.
+// readStreams reads the answer from an event stream. A legacy server may end the stream
+// before the answer; then the rest is asked for, from the last event on.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
 func (l *HTTP) readStreams(ctx context.Context, out *Request, s *session, resp *response, room *share.Claim) (mcp.Object, error) {
 	var (
@@ -360,8 +368,8 @@ func (l *HTTP) readStreams(ctx context.Context, out *Request, s *session, resp *
 	}
 }
 
-// resume opens a broken stream again behind the last event that came. idle is how many attempts in a row have brought
-// nothing.
+// resume opens a broken stream again behind the last event that came. idle is how many
+// attempts in a row have brought nothing.
 func (l *HTTP) resume(ctx context.Context, s *session, at *progress, idle int) (*response, error) {
 	header := s.get.Clone()
 	header.Set(mcp.HeaderLastEventID, at.id)
@@ -385,9 +393,10 @@ func (l *HTTP) resume(ctx context.Context, s *session, at *progress, idle int) (
 	return nil, unavailable(true, ErrEnded)
 }
 
-// Follow keeps the stream open on which a legacy server sends what belongs to no request. It returns nil when there is
-// no such stream, and a SessionError when the server does not know the session. Changes may be missed between two
-// streams, so Events is told of each opening after the first.
+// Follow keeps the stream open on which a legacy server sends what belongs to no request.
+// It returns nil when there is no such stream, and a SessionError when the server does
+// not know the session. Changes may be missed between two streams, so Events is told of
+// each opening after the first.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server
 func (l *HTTP) Follow(ctx context.Context) error {
 	s := l.state.Load()
@@ -418,7 +427,8 @@ func (l *HTTP) Follow(ctx context.Context) error {
 	}
 }
 
-// followOnce opens one such stream and reads it until it ends. offered is false when the server has none.
+// followOnce opens one such stream and reads it until it ends. offered is false when the
+// server has none.
 func (l *HTTP) followOnce(ctx context.Context, s *session, at *progress, again bool) (offered bool, err error) {
 	resp, _, err := l.do(ctx, http.MethodGet, s.get, nil)
 	if err != nil {
@@ -455,8 +465,8 @@ func (l *HTTP) receiveUnasked(ctx context.Context, m *mcp.Message) {
 	}
 }
 
-// drain reads what follows the answer, so that the connection can be used again. A server that keeps its streams open
-// is waited for only once.
+// drain reads what follows the answer, so that the connection can be used again. A server
+// that keeps its streams open is waited for only once.
 func (l *HTTP) drain(resp *response) {
 	if l.hasty.Load() {
 		resp.discard()
@@ -467,7 +477,8 @@ func (l *HTTP) drain(resp *response) {
 	}
 }
 
-// Send posts a notification, or the answer to a server's request, and waits until the server has accepted it.
+// Send posts a notification, or the answer to a server's request, and waits until the
+// server has accepted it.
 func (l *HTTP) Send(ctx context.Context, body []byte) error {
 	header := l.base
 	if s := l.state.Load(); s != nil {
@@ -484,10 +495,12 @@ func (l *HTTP) Send(ctx context.Context, body []byte) error {
 	return nil
 }
 
-// Tell posts a message in the background. When too many are on their way, the message is dropped and counted.
+// Tell posts a message in the background. When too many are on their way, the message is
+// dropped and counted.
 func (l *HTTP) Tell(ctx context.Context, body []byte) { l.asides.tell(ctx, body, l.Send) }
 
-// Close waits for messages in the background. If polite, it also ends the session at the server.
+// Close waits for messages in the background. If polite, it also ends the session at the
+// server.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
 func (l *HTTP) Close(ctx context.Context, polite bool) {
 	l.asides.close()

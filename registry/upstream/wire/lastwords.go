@@ -22,13 +22,15 @@ const (
 	maxCauseName = 128     // bytes at the beginning of a line in which it names an error
 )
 
-// namesError matches the line in which the common runtimes name what ends a program, such as "TypeError: x is not a
-// function", "panic: no such table", "fatal error: out of memory" or "thread 'main' panicked at src/main.rs:2:5:".
+// namesError matches the line in which the common runtimes name what ends a program, such
+// as "TypeError: x is not a function", "panic: no such table", "fatal error: out of
+// memory" or "thread 'main' panicked at src/main.rs:2:5:".
 var namesError = regexp.MustCompile(`^\s*(Uncaught )?[\w.$]*(Error|Exception)( \[\w+\])?:|^Exception in thread |^(panic|fatal error|error|fatal): |^thread '.*' panicked at `)
 
-// LastWords are the last lines that a child wrote to its standard error, kept as the child wrote them and cleaned when
-// they are shown. Of the lines shortly before them, the newest that names an error is kept, too: Node.js and others
-// print the error first and then a stack that is longer than what is kept. The zero value has none. It is safe for
+// LastWords are the last lines that a child wrote to its standard error, kept as the
+// child wrote them and cleaned when they are shown. Of the lines shortly before them, the
+// newest that names an error is kept, too: Node.js and others print the error first and
+// then a stack that is longer than what is kept. The zero value has none. It is safe for
 // concurrent use.
 type LastWords struct {
 	mu    sync.Mutex // guards the fields below
@@ -39,7 +41,8 @@ type LastWords struct {
 	hide  *strings.Replacer // replaces what the child was given in confidence; nil: there was no child, hence no line
 }
 
-// begin forgets the lines of the child before. hide replaces what the new child was given in confidence.
+// begin forgets the lines of the child before. hide replaces what the new child was given
+// in confidence.
 func (w *LastWords) begin(hide *strings.Replacer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -51,8 +54,9 @@ func (w *LastWords) add(line []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	place := &w.lines[w.next%maxLastLines]
-	// Only the beginning is looked at: to look at all that a child floods this with would keep a processor busy, and the
-	// last lines of a child that ends then would not be read in time.
+	// Only the beginning is looked at: to look at all that a child floods this with would
+	// keep a processor busy, and the last lines of a child that ends then would not be
+	// read in time.
 	if w.next >= maxLastLines && namesError.Match((*place)[:min(len(*place), maxCauseName)]) {
 		w.cause, *place, w.since = *place, w.cause, w.next
 	}
@@ -60,7 +64,8 @@ func (w *LastWords) add(line []byte) {
 	w.next++
 }
 
-// Shown returns the lines for operators to read, cleaned, the oldest first; nil when there are none.
+// Shown returns the lines for operators to read, cleaned, the oldest first; nil when
+// there are none.
 func (w *LastWords) Shown() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,7 +83,8 @@ func (w *LastWords) Shown() []string {
 	return out
 }
 
-// readable returns what operators may read of a line that the present child wrote, in at most limit bytes.
+// readable returns what operators may read of a line that the present child wrote, in at
+// most limit bytes.
 func (w *LastWords) readable(line []byte, limit int) string {
 	w.mu.Lock()
 	hide := w.hide
@@ -86,9 +92,10 @@ func (w *LastWords) readable(line []byte, limit int) string {
 	return readable(line, hide, limit)
 }
 
-// readable returns what operators may read of a line that a child wrote, in at most limit bytes. It removes the secrets
-// that the child was given, texts that look like secrets, and characters that hide text or command a terminal. Known
-// secrets are replaced first: a cut or a repair within one would leave the rest of it to be read.
+// readable returns what operators may read of a line that a child wrote, in at most limit
+// bytes. It removes the secrets that the child was given, texts that look like secrets,
+// and characters that hide text or command a terminal. Known secrets are replaced first:
+// a cut or a repair within one would leave the rest of it to be read.
 func readable(line []byte, hide *strings.Replacer, limit int) string {
 	text := hide.Replace(strings.ToValidUTF8(string(line), "\uFFFD"))
 	cleaned, _ := sanitize.Policy{}.Error(&mcp.Error{Message: text})
@@ -104,9 +111,10 @@ func readable(line []byte, hide *strings.Replacer, limit int) string {
 	return text[:end] + "…"
 }
 
-// hider returns what replaces the values that a child was given in confidence by the names under which it got them.
-// Those values are every line of every configured variable, and the value of each command-line flag whose name says
-// that it is secret. All variables count, secret or not: a name tells an operator as much as the value.
+// hider returns what replaces the values that a child was given in confidence by the
+// names under which it got them. Those values are every line of every configured
+// variable, and the value of each command-line flag whose name says that it is secret.
+// All variables count, secret or not: a name tells an operator as much as the value.
 func hider(env map[string]string, args []string) *strings.Replacer {
 	type secret struct{ value, name string }
 	var secrets []secret
@@ -140,7 +148,8 @@ func hider(env map[string]string, args []string) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// secretFlag tells whether the value of a command-line flag with that name is taken for a secret.
+// secretFlag tells whether the value of a command-line flag with that name is taken for a
+// secret.
 func secretFlag(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc([]string{"auth", "token", "secret", "key", "pass", "pwd", "cookie", "credential", "header"}, func(word string) bool {

@@ -12,7 +12,8 @@ import (
 
 // Bounds of lines that are skipped, in bytes.
 const (
-	// maxSkip is how much of one line is skipped. After that the child is given up, because the line may never end.
+	// maxSkip is how much of one line is skipped. After that the child is given up,
+	// because the line may never end.
 	maxSkip = 256 << 20
 	// maxEdge is how much is kept of the beginning and of the end of such a line.
 	maxEdge = 256
@@ -30,9 +31,10 @@ func (e *lostError) Error() string { return e.err.Error() }
 
 func (e *lostError) Unwrap() error { return e.err }
 
-// readLine returns the next line, with its line feed, in memory of its own, which room holds. A line of more than limit
-// bytes, or for which there is no room, is skipped and reported as a *lostError; reading may go on behind it. Any other
-// error ends the reading.
+// readLine returns the next line, with its line feed, in memory of its own, which room
+// holds. A line of more than limit bytes, or for which there is no room, is skipped and
+// reported as a *lostError; reading may go on behind it. Any other error ends the
+// reading.
 func readLine(in *bufio.Reader, limit int, room *share.Claim) ([]byte, error) {
 	var line []byte
 	for {
@@ -55,7 +57,8 @@ func readLine(in *bufio.Reader, limit int, room *share.Claim) ([]byte, error) {
 	}
 }
 
-// appended returns line with part behind it. If there is no room for that, it returns line and an error.
+// appended returns line with part behind it. If there is no room for that, it returns
+// line and an error.
 func appended(line, part []byte, limit int, room *share.Claim) ([]byte, error) {
 	size := len(line) + len(part)
 	if size > limit {
@@ -99,7 +102,8 @@ func lastBytes(a, b []byte) []byte {
 	return append(append(make([]byte, 0, len(a)+len(b)), a...), b...)
 }
 
-// An answer says whom it answers at its beginning or at its end, in front of the result or behind it.
+// An answer says whom it answers at its beginning or at its end, in front of the result
+// or behind it.
 var (
 	idInFront = regexp.MustCompile(`^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(-?[0-9]+|"[^"\\]*")\s*,\s*` +
 		`(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:result|error)"\s*:`)
@@ -107,7 +111,8 @@ var (
 	isAnswer = regexp.MustCompile(`^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:result|error)"\s*:`)
 )
 
-// answers returns the id of the request that the lost message answers, "" if its edges do not show it.
+// answers returns the id of the request that the lost message answers, "" if its edges do
+// not show it.
 func (e *lostError) answers() mcp.ID {
 	if found := idInFront.FindSubmatch(e.head); found != nil {
 		return mcp.ID(found[1])

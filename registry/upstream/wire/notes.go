@@ -9,8 +9,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// Notes are notifications that wait for a slow taker, a bounded number of them. The taker holds their memory, so that
-// one who is slow fills only its own share. Notes are safe for concurrent use. Of nil Notes nothing can be taken.
+// Notes are notifications that wait for a slow taker, a bounded number of them. The taker
+// holds their memory, so that one who is slow fills only its own share. Notes are safe
+// for concurrent use. Of nil Notes nothing can be taken.
 type Notes struct {
 	queue chan *mcp.Message
 	room  *share.Claim // holds those that wait; nil: they are not counted
@@ -25,12 +26,14 @@ const (
 	noteCost = 512      // bytes that a notification takes besides its params, roughly
 )
 
-// NewNotes returns room for notesMax notifications, which the claim holds. It is theirs alone; Close releases it.
+// NewNotes returns room for notesMax notifications, which the claim holds. It is theirs
+// alone; Close releases it.
 func NewNotes(room *share.Claim) *Notes {
 	return &Notes{queue: make(chan *mcp.Message, notesMax), room: room}
 }
 
-// Waiting returns the channel from which the taker receives what waits. It calls Took with each.
+// Waiting returns the channel from which the taker receives what waits. It calls Took
+// with each.
 func (n *Notes) Waiting() <-chan *mcp.Message {
 	if n == nil {
 		return nil
@@ -50,18 +53,20 @@ func (n *Notes) tookLocked(m *mcp.Message) {
 	n.room.Shrink(int64(n.size))
 }
 
-// Close gives back the memory of what waits. The taker takes nothing afterwards, and nothing more is kept if it is
-// counted.
+// Close gives back the memory of what waits. The taker takes nothing afterwards, and
+// nothing more is kept if it is counted.
 func (n *Notes) Close() {
 	if n != nil {
 		n.room.Release()
 	}
 }
 
-// Keep makes a notification wait, without blocking. It returns false when one had to be dropped for want of room: when
-// notesMax wait, when the taker's share of memory has none left, or when one of more than noteMax bytes comes and any
-// waits. That is the new one, but of progress the oldest that waits, because the latest says more. What waits is copied,
-// names included, because the text that it came in, and would keep in memory, may be a thousand times as long.
+// Keep makes a notification wait, without blocking. It returns false when one had to be
+// dropped for want of room: when notesMax wait, when the taker's share of memory has none
+// left, or when one of more than noteMax bytes comes and any waits. That is the new one,
+// but of progress the oldest that waits, because the latest says more. What waits is
+// copied, names included, because the text that it came in, and would keep in memory, may
+// be a thousand times as long.
 func (n *Notes) Keep(m *mcp.Message) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -82,7 +87,8 @@ func (n *Notes) Keep(m *mcp.Message) bool {
 	return false
 }
 
-// addLocked makes a copy of a notification wait if fewer than notesMax do and there is memory for it.
+// addLocked makes a copy of a notification wait if fewer than notesMax do and there is
+// memory for it.
 func (n *Notes) addLocked(m *mcp.Message) bool {
 	size := n.size + costOf(m)
 	if len(n.queue) == cap(n.queue) || n.room.Resize(int64(size)) != nil {

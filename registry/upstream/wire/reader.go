@@ -34,8 +34,8 @@ func holdAnswer(messages []*mcp.Message) bool {
 	return slices.ContainsFunc(messages, (*mcp.Message).IsResponse)
 }
 
-// message reads one message, which shares memory with data. Beside an error, the message holds the id as far as that
-// could be read.
+// message reads one message, which shares memory with data. Beside an error, the message
+// holds the id as far as that could be read.
 func (r reader) message(data []byte) (*mcp.Message, error) {
 	m, err := mcp.Decode(data)
 	if err == nil || m.ID != "" {
@@ -52,8 +52,8 @@ func (r reader) message(data []byte) (*mcp.Message, error) {
 	return m, err
 }
 
-// turn waits until a text of that many bytes, which the user holds, may be read. leave ends the turn. The error is why
-// ctx has ended before.
+// turn waits until a text of that many bytes, which the user holds, may be read. leave
+// ends the turn. The error is why ctx has ended before.
 func (r reader) turn(ctx context.Context, holder share.User, bytes int) (leave func(), err error) {
 	return r.turns.Finish(ctx, holder, time.Duration(bytes)*parseTime)
 }
@@ -68,8 +68,9 @@ func (r reader) inTurn(ctx context.Context, holder share.User, data []byte, into
 	return r.messages(data, into)
 }
 
-// messages reads a text of one message, or of an array of messages as servers of 2025-03-26 may send. It appends them to into,
-// which is empty: with room for one, the usual text needs no memory for a list.
+// messages reads a text of one message, or of an array of messages as servers of
+// 2025-03-26 may send. It appends them to into, which is empty: with room for one, the
+// usual text needs no memory for a list.
 func (r reader) messages(data []byte, into []*mcp.Message) ([]*mcp.Message, error) {
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '[' {
 		m, err := r.message(data)
@@ -98,8 +99,9 @@ func (r reader) messages(data []byte, into []*mcp.Message) ([]*mcp.Message, erro
 	return messages, nil
 }
 
-// unreadable returns the error for a text that is no message. Package mcp makes it an *mcp.Error, which fits a client
-// that has sent the text. Of a server, an *mcp.Error means that it has answered a request with an error.
+// unreadable returns the error for a text that is no message. Package mcp makes it an
+// *mcp.Error, which fits a client that has sent the text. Of a server, an *mcp.Error
+// means that it has answered a request with an error.
 func unreadable(err error) error {
 	if err == nil {
 		return nil

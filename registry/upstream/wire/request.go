@@ -10,8 +10,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// Request is one request on its way. Its fields are set before Exchange and not changed meanwhile. A request may be
-// sent again after Exchange has returned. Hear and Ask must not block.
+// Request is one request on its way. Its fields are set before Exchange and not changed
+// meanwhile. A request may be sent again after Exchange has returned. Hear and Ask must
+// not block.
 type Request struct {
 	ID     mcp.ID
 	Method string
@@ -24,7 +25,8 @@ type Request struct {
 	Ask    func(*mcp.Message) *mcp.Error       // takes its questions, or returns why not; nil: it can be asked none
 	Logs   bool                                // log messages that do not say whose they are belong to this request
 
-	// Room holds what has come of the answer, also when Exchange has returned it. nil: the server does, while it comes.
+	// Room holds what has come of the answer, also when Exchange has returned it. nil:
+	// the server does, while it comes.
 	Room *share.Claim
 
 	SessionID string // set by Exchange when the answer opened a session
@@ -45,26 +47,28 @@ func (o *Request) deliver(ctx context.Context, m *mcp.Message) {
 	}
 }
 
-// begin lets notifications be handed on again, for a request that is sent once more because its session was forgotten.
+// begin lets notifications be handed on again, for a request that is sent once more
+// because its session was forgotten.
 func (o *Request) begin() {
 	o.telling.Lock()
 	defer o.telling.Unlock()
 	o.finished = false
 }
 
-// finish waits for a notification that is just being handed on. None is handed on afterwards, because the caller may be
-// gone.
+// finish waits for a notification that is just being handed on. None is handed on
+// afterwards, because the caller may be gone.
 func (o *Request) finish() {
 	o.telling.Lock()
 	defer o.telling.Unlock()
 	o.finished = true
 }
 
-// owns tells whether a notification belongs to this request, by its progress token or subscription id.
+// owns tells whether a notification belongs to this request, by its progress token or
+// subscription id.
 func (o *Request) owns(m *mcp.Message) bool { return owner(m) == o.ID }
 
-// owner returns the id of the request that a notification belongs to, "" when it does not say. Progress tokens and
-// subscription ids are the ids of requests.
+// owner returns the id of the request that a notification belongs to, "" when it does not
+// say. Progress tokens and subscription ids are the ids of requests.
 func owner(m *mcp.Message) mcp.ID {
 	if m.Method == mcp.NotifyProgress {
 		return mcp.ID(m.Params.Value(mcp.MetaProgressToken))
@@ -72,15 +76,17 @@ func owner(m *mcp.Message) mcp.ID {
 	return mcp.ID(m.Params.Object("_meta").Value(mcp.MetaSubscriptionID))
 }
 
-// underway are the requests of one HTTP session that wait for their answers and want notifications. A server may send
-// the progress of a request on another stream than the request's own, as mcp-go does on whichever is free; the progress
-// token says whose it is. The zero value is empty. It is safe for concurrent use.
+// underway are the requests of one HTTP session that wait for their answers and want
+// notifications. A server may send the progress of a request on another stream than the
+// request's own, as mcp-go does on whichever is free; the progress token says whose it
+// is. The zero value is empty. It is safe for concurrent use.
 type underway struct {
 	mu  sync.Mutex // guards the field below
 	all map[mcp.ID]func(*mcp.Message)
 }
 
-// add makes a request known until end is called. After that its Notify is not called any more.
+// add makes a request known until end is called. After that its Notify is not called any
+// more.
 func (u *underway) add(ctx context.Context, out *Request) (end func()) {
 	out.begin()
 	u.mu.Lock()
@@ -97,7 +103,8 @@ func (u *underway) add(ctx context.Context, out *Request) (end func()) {
 	}
 }
 
-// tell gives a progress notification to the request that it names. It returns false when there is no such request.
+// tell gives a progress notification to the request that it names. It returns false when
+// there is no such request.
 func (u *underway) tell(m *mcp.Message) bool {
 	if m.Method != mcp.NotifyProgress {
 		return false

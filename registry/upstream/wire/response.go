@@ -27,14 +27,15 @@ const (
 	believed = 4       // times what has come, which are allocated on its word beyond that: so little is copied
 )
 
-// response is a server's answer to one HTTP request. Whoever gets it reads or discards it, or its connection is lost.
+// response is a server's answer to one HTTP request. Whoever gets it reads or discards
+// it, or its connection is lost.
 type response struct {
 	*http.Response
 	media media
 }
 
-// roundTrip sends one HTTP request. sent tells, beside an error, whether the server may have received the request: if
-// its headers were written, it may.
+// roundTrip sends one HTTP request. sent tells, beside an error, whether the server may
+// have received the request: if its headers were written, it may.
 func roundTrip(
 	ctx context.Context, client http.RoundTripper, target *url.URL, method string, header http.Header, body []byte,
 ) (resp *response, sent bool, err error) {
@@ -65,7 +66,8 @@ const (
 	typeStream
 )
 
-// mediaType returns the type of an answer's body. A compressed body is unknown, because nobody asked for compression.
+// mediaType returns the type of an answer's body. A compressed body is unknown, because
+// nobody asked for compression.
 func mediaType(header http.Header) media {
 	if header.Get("Content-Encoding") != "" {
 		return typeUnknown
@@ -85,8 +87,9 @@ func mediaType(header http.Header) media {
 	return typeUnknown
 }
 
-// read reads the body to its end, so that its connection can be used again, and closes it. room holds what has come, or
-// the error is a *RoomError. A body of more than limit bytes is ErrTooLarge, whatever length was announced.
+// read reads the body to its end, so that its connection can be used again, and closes
+// it. room holds what has come, or the error is a *RoomError. A body of more than limit
+// bytes is ErrTooLarge, whatever length was announced.
 func (r *response) read(limit int, room *share.Claim) ([]byte, error) {
 	defer r.discard()
 	length := int(r.ContentLength) // negative: not announced
@@ -135,8 +138,8 @@ func more(used, length, limit int) int {
 	return min(max(used*3/2, share.Step), limit+1) // one byte shows that there are too many
 }
 
-// drain reads what follows the answer, so that the connection can be used again, and closes the body. It returns false
-// when the body did not end within drainLimit.
+// drain reads what follows the answer, so that the connection can be used again, and
+// closes the body. It returns false when the body did not end within drainLimit.
 func (r *response) drain() (ended bool) {
 	defer r.discard()
 	var late atomic.Bool

@@ -8,16 +8,17 @@ import (
 // Memory is the budget that holds what servers send. Zero: nothing is counted.
 type Memory struct {
 	Budget *share.Budget
-	// Server is who holds what cannot be told to be of one caller: lists, and what a server says on a connection that
-	// many callers share, until it is known whom it answers.
+	// Server is who holds what cannot be told to be of one caller: lists, and what a
+	// server says on a connection that many callers share, until it is known whom it
+	// answers.
 	Server share.User
 }
 
 // claim returns a claim of the server.
 func (m Memory) claim() *share.Claim { return m.Budget.Claim(m.Server) }
 
-// RoomError says that a server has answered, and that there is no room for its answer in the share of whoever made the
-// request. It wraps an error of package share.
+// RoomError says that a server has answered, and that there is no room for its answer in
+// the share of whoever made the request. It wraps an error of package share.
 type RoomError struct{ Err error }
 
 func (e *RoomError) Error() string { return "no room for the answer: " + e.Err.Error() }

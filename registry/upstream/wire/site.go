@@ -18,8 +18,8 @@ type Site struct {
 	Turns   *fairqueue.Queue // at reading what is large; nil: it is read at once
 }
 
-// baseHeader returns the headers of messages: the operator's and our own. Those of the protocol cannot be the
-// operator's.
+// baseHeader returns the headers of messages: the operator's and our own. Those of the
+// protocol cannot be the operator's.
 func baseHeader(at Site) http.Header {
 	base := http.Header{}
 	for name, value := range at.Headers {

@@ -27,8 +27,9 @@ var (
 	errStreamDone = errors.New("event stream ended")
 )
 
-// SSE is HTTP+SSE: one event stream brings everything that the server says, and its first event says where messages are
-// posted to. The stream is the session; it cannot be resumed. It is safe for concurrent use.
+// SSE is HTTP+SSE: one event stream brings everything that the server says, and its first
+// event says where messages are posted to. The stream is the session; it cannot be
+// resumed. It is safe for concurrent use.
 // https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse
 type SSE struct {
 	duplex
@@ -45,7 +46,8 @@ type SSE struct {
 
 var _ Link = (*SSE)(nil)
 
-// OpenSSE opens the stream and waits for the address of messages. ctx bounds the opening only; Close ends the stream.
+// OpenSSE opens the stream and waits for the address of messages. ctx bounds the opening
+// only; Close ends the stream.
 func OpenSSE(ctx context.Context, at Site, up Events) (*SSE, error) {
 	source, err := url.Parse(at.URL)
 	if err != nil {
@@ -106,15 +108,15 @@ func (l *SSE) awaitEndpoint(ctx context.Context) error {
 	}
 }
 
-// readAll takes all that the server says until the stream ends, and with it the connection. It is the goroutine in
-// work.
+// readAll takes all that the server says until the stream ends, and with it the
+// connection. It is the goroutine in work.
 func (l *SSE) readAll(ctx context.Context, resp *response) {
 	defer resp.discard()
 	l.lost(l.receive(ctx, resp.Body))
 }
 
-// receive reads the stream to its end. Messages before the address are dropped, and a second address is ignored:
-// otherwise a server could redirect messages at any time.
+// receive reads the stream to its end. Messages before the address are dropped, and a
+// second address is ignored: otherwise a server could redirect messages at any time.
 func (l *SSE) receive(ctx context.Context, body io.Reader) error {
 	room := l.memory.claim()
 	defer room.Release()
@@ -150,8 +152,9 @@ func (l *SSE) receive(ctx context.Context, body io.Reader) error {
 	return errStreamDone
 }
 
-// endpoint returns where messages are posted to. The address may be relative to that of the stream, and must be on its
-// origin, because the operator's headers, which hold credentials, are sent there.
+// endpoint returns where messages are posted to. The address may be relative to that of
+// the stream, and must be on its origin, because the operator's headers, which hold
+// credentials, are sent there.
 func endpoint(source *url.URL, data []byte) (*url.URL, error) {
 	if len(data) == 0 || len(data) > maxEndpoint || bytes.ContainsAny(data, "\\\n\r\t ") {
 		return nil, errEndpoint
@@ -177,8 +180,8 @@ func origin(u *url.URL) string {
 // Streams is false: all requests share one stream.
 func (l *SSE) Streams() bool { return false }
 
-// Exchange posts a request and waits for its answer on the stream. Some servers end the POST only after they have sent
-// the answer, so both are waited for at the same time.
+// Exchange posts a request and waits for its answer on the stream. Some servers end the
+// POST only after they have sent the answer, so both are waited for at the same time.
 func (l *SSE) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 	w := l.waiting.add(out, l.memory)
 	defer l.waiting.remove(w, out.ID)
@@ -194,7 +197,8 @@ func (l *SSE) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 	return result, err
 }
 
-// Send posts one message. Any status of success accepts it; the body of the response has no meaning.
+// Send posts one message. Any status of success accepts it; the body of the response has
+// no meaning.
 func (l *SSE) Send(ctx context.Context, body []byte) error {
 	select {
 	case <-l.gone:
@@ -217,10 +221,12 @@ func (l *SSE) Send(ctx context.Context, body []byte) error {
 	return unavailable(resp.StatusCode >= 500, cause)
 }
 
-// Tell posts a message in the background. When too many are on their way, the message is dropped and counted.
+// Tell posts a message in the background. When too many are on their way, the message is
+// dropped and counted.
 func (l *SSE) Tell(ctx context.Context, body []byte) { l.asides.tell(ctx, body, l.Send) }
 
-// Close ends the stream and with it the session; there is nothing else to tell the server.
+// Close ends the stream and with it the session; there is nothing else to tell the
+// server.
 func (l *SSE) Close(context.Context, bool) {
 	l.lost(ErrGone)
 	l.end()

@@ -31,8 +31,9 @@ const (
 	maxErrors    = 20      // such lines that are logged in a second
 )
 
-// Child is one server that runs as a process of its own and is spoken to over its standard input and output. Start
-// makes it, Close ends it; between the two it may end by itself (Loss). It is safe for concurrent use.
+// Child is one server that runs as a process of its own and is spoken to over its
+// standard input and output. Start makes it, Close ends it; between the two it may end by
+// itself (Loss). It is safe for concurrent use.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stdio
 type Child struct {
 	duplex
@@ -75,7 +76,8 @@ type Program struct {
 	Turns   *fairqueue.Queue // at reading what is large; nil: it is read at once
 }
 
-// Start starts the process. ctx does not end the process; only Close does. An error means that nothing runs.
+// Start starts the process. ctx does not end the process; only Close does. An error means
+// that nothing runs.
 func Start(ctx context.Context, of Program, up Events) (*Child, error) {
 	k := &Child{
 		duplex: newDuplex(up, reader{up.Count, of.Chatter, of.Turns}, of.Memory), logger: of.Logger, said: of.Said, reaped: of.Ended, queue: make(chan []byte, queueMax),
@@ -93,8 +95,9 @@ func Start(ctx context.Context, of Program, up Events) (*Child, error) {
 	return k, nil
 }
 
-// start connects the pipes and starts the process. The pipes are our own and not package process's, so that reaping
-// waits for the processes alone, and not for whoever else has inherited their output.
+// start connects the pipes and starts the process. The pipes are our own and not package
+// process's, so that reaping waits for the processes alone, and not for whoever else has
+// inherited their output.
 func (k *Child) start(ctx context.Context, of Program) error {
 	var ends []*os.File
 	closeAll := func() {
@@ -127,8 +130,8 @@ func (k *Child) start(ctx context.Context, of Program) error {
 	return nil
 }
 
-// reap waits for the process to end with whatever it left behind, and ends the readers of its output. Then it records
-// the loss.
+// reap waits for the process to end with whatever it left behind, and ends the readers of
+// its output. Then it records the loss.
 func (k *Child) reap() {
 	err := k.tree.Wait()
 	close(k.exited)
@@ -142,8 +145,9 @@ func (k *Child) reap() {
 	k.lost(fmt.Errorf("child ended: %w", err))
 }
 
-// write writes what is queued, one message a line. A child that does not read for writeLimit is lost. When a write
-// fails because the child has ended, reap names the cause, since its exit status says more than a broken pipe.
+// write writes what is queued, one message a line. A child that does not read for
+// writeLimit is lost. When a write fails because the child has ended, reap names the
+// cause, since its exit status says more than a broken pipe.
 func (k *Child) write() {
 	for {
 		select {
@@ -164,8 +168,8 @@ func (k *Child) write() {
 	}
 }
 
-// readOutput takes all that the child says. A child that closes its output without ending is lost; the end of one that
-// ends is for reap to name.
+// readOutput takes all that the child says. A child that closes its output without ending
+// is lost; the end of one that ends is for reap to name.
 func (k *Child) readOutput(ctx context.Context) {
 	err := k.receive(ctx)
 	close(k.drained)
@@ -200,9 +204,10 @@ func (k *Child) receive(ctx context.Context) error {
 	}
 }
 
-// readErrors reads the child's standard error to its end, because a child whose pipe is full would wait for ever. It
-// reads no faster than messages, because a child in a loop would keep a processor busy with what nobody wants. It
-// keeps the last lines for when the child fails, and logs the beginnings of some at the level debug.
+// readErrors reads the child's standard error to its end, because a child whose pipe is
+// full would wait for ever. It reads no faster than messages, because a child in a loop
+// would keep a processor busy with what nobody wants. It keeps the last lines for when
+// the child fails, and logs the beginnings of some at the level debug.
 func (k *Child) readErrors(ctx context.Context) {
 	defer close(k.silent)
 	in := bufio.NewReaderSize(k.stderr, maxKeptLine)
@@ -237,8 +242,8 @@ func (k *Child) Exchange(ctx context.Context, out *Request) (mcp.Object, error) 
 	return k.exchange(ctx, out, k.enqueue)
 }
 
-// enqueue waits until a message has a place in the queue. body is not used by anybody else meanwhile: a line feed is
-// appended to it.
+// enqueue waits until a message has a place in the queue. body is not used by anybody
+// else meanwhile: a line feed is appended to it.
 func (k *Child) enqueue(ctx context.Context, body []byte) error {
 	select {
 	case <-k.gone:
@@ -267,7 +272,8 @@ func (k *Child) Tell(_ context.Context, body []byte) {
 	}
 }
 
-// Loss returns why the child is lost, nil while it is not. Before Close is called, a loss is the child's own doing.
+// Loss returns why the child is lost, nil while it is not. Before Close is called, a loss
+// is the child's own doing.
 func (k *Child) Loss() error {
 	select {
 	case <-k.gone:
@@ -277,9 +283,10 @@ func (k *Child) Loss() error {
 	}
 }
 
-// Close ends the child. It closes the child's input and, if polite, gives it time to end; then it asks the process
-// group to end, and finally kills it. It returns when the process is reaped and its output read. ctx does not shorten
-// that, because each step has a limit of its own.
+// Close ends the child. It closes the child's input and, if polite, gives it time to end;
+// then it asks the process group to end, and finally kills it. It returns when the
+// process is reaped and its output read. ctx does not shorten that, because each step has
+// a limit of its own.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#shutdown
 func (k *Child) Close(_ context.Context, polite bool) {
 	_ = k.stdin.Close() // also ends a write that hangs; the usual way to tell a child to end

@@ -19,9 +19,10 @@ type progress struct {
 	news  bool          // an event came since news was last cleared
 }
 
-// stream reads the messages of an event stream until take returns true, and keeps in at how far it came. The error is
-// nil when take had enough, or the stream just ended. room holds what was read of the message that comes or was taken.
-// ctx only ends pauses; whoever ends it ends the body too.
+// stream reads the messages of an event stream until take returns true, and keeps in at
+// how far it came. The error is nil when take had enough, or the stream just ended. room
+// holds what was read of the message that comes or was taken. ctx only ends pauses;
+// whoever ends it ends the body too.
 func (r reader) stream(
 	ctx context.Context, body io.Reader, at *progress, room *share.Claim, take func(*mcp.Message) (enough bool),
 ) error {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// environment returns the environment of a child: four variables of the gateway's own, and what its config adds. Any
-// other variable of the gateway may hold a secret.
+// environment returns the environment of a child: four variables of the gateway's own,
+// and what its config adds. Any other variable of the gateway may hold a secret.
 func environment(own []string, added map[string]string) []string {
 	var env []string
 	for _, variable := range own {

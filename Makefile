@@ -44,8 +44,8 @@ image: ## the container image drawbridge, with its version, commit and date
 # before, with the same code, files and variables, it does not run again. Most tests wait for a server or a failover most of the
 # time, so twice as many run as there are processors. The linter vets.
 RACE = ./registry/upstream ./cmd/drawbridge ./server ./ratelimit ./auth ./internal/gateway ./internal/allot ./internal/audit \
-	./internal/connlimit ./internal/database/postgres ./internal/database/sqlite ./internal/dial ./internal/fairqueue ./internal/lifetime ./internal/link ./internal/redis ./internal/replica \
-	./internal/seal ./internal/share ./internal/sse ./metrics ./registry ./registry/builtin ./registry/openapi ./registry/schema \
+	./internal/connlimit ./internal/database/postgres ./internal/database/sqlite ./internal/dial ./internal/fairqueue \
+	./internal/lifetime ./internal/link ./internal/redis ./internal/replica ./internal/seal ./internal/share ./internal/sse ./metrics ./registry ./registry/builtin ./registry/openapi ./registry/schema \
 	./registry/upstream/process ./registry/upstream/seats ./registry/upstream/wire ./server/once ./server/session
 MANY = $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 TEST = go test -vet=off -timeout 30m -p $(MANY) -parallel $(MANY)
@@ -66,7 +66,8 @@ race: needs ## the tests of all packages where something runs at the same time, 
 	$(TEST) -short -race -run 'AtOnce$$' $(SELDOM)
 
 plain: needs ## the tests of the other packages, and those with real clients, servers and agents
-	$(TEST) -short ./internal/interop $(SELDOM) $$
+	$(TEST) -short ./internal/interop $(SELDOM) $(OTHER)
+
 needs: ## say what the tests need beside Go and is not here
 	@.ci/setup missing
 

@@ -108,8 +108,8 @@ func TestAVersionThatAddsRunsBesideThisOne(t *testing.T) {
 			t.Errorf("call %d of few: got %v", i, got)
 		}
 	}
-	if made != 5 { // the other half is left to other users
-		t.Errorf("%d calls were made of 5 that both together allow one user", made)
+	if made < 5 || made > 6 { // one user takes half at one replica and two thirds over all; the rest is left to others
+		t.Errorf("%d calls were made of the 5 or 6 that both together allow one user", made)
 	}
 
 	session := p.a.askable(t)

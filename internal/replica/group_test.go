@@ -264,9 +264,10 @@ func TestNobodyBelievesAnAddressOfAnyone(t *testing.T) {
 	b, _ := join(t, server, ring, ignore)
 	now := strings.ReplaceAll(server.Exec(t, "EVAL", "local t = redis.call('TIME') return string.format('%.0f', t[1] * 1000)", "0"), "\"", "")
 	forged, stolen := replica.NewID(), replica.NewID()
-	sealed := server.Exec(t, "HGET", "db2:{all}:links", string(b.Self()))
 	server.Exec(t, "ZADD", "db2:{all}:replicas", now, string(forged), now, string(stolen))
-	server.Exec(t, "HSET", "db2:{all}:links", string(forged), "127.0.0.1:1", string(stolen), sealed)
+	server.Exec(t, "HSET", "db2:{all}:links", string(forged), "127.0.0.1:1")
+	server.Exec(t, "EVAL", "return redis.call('HSET', KEYS[1], ARGV[1], redis.call('HGET', KEYS[1], ARGV[2]))", // which may hold a NUL
+		"1", "db2:{all}:links", string(stolen), string(b.Self()))
 	a, _ := join(t, server, ring, ignore)
 	knows(t, a, b.Self())
 	if a.IsThere(forged) || a.IsThere(stolen) || a.Count() != 2 {

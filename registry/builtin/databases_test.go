@@ -202,6 +202,19 @@ func TestDatabasesAreChecked(t *testing.T) {
 	if diff := cmp.Diff([]string{"shop is SQLite"}, lines); diff != "" || err != nil {
 		t.Errorf("lines (-want +got), error %v:\n%s", err, diff)
 	}
+	if server != nil {
+		server.Create(t, "checked", "GRANT CREATE ON SCHEMA public TO checked")
+		lines, err = builtin.CheckDatabases(t.Context(), builtin.Config{Databases: []builtin.Database{{Name: "orders", PostgresFile: server.File(t, "checked", "checked")}}})
+		want := []string{"orders is PostgreSQL, but the role has CREATE on schema public, which it does not need"}
+		if diff := cmp.Diff(want, lines); diff != "" || err != nil {
+			t.Errorf("lines of PostgreSQL (-want +got), error %v:\n%s", err, diff)
+		}
+		server.Exec(t, "checked", "CREATE TABLE t(a int); GRANT INSERT ON t TO checked")
+		_, err = builtin.CheckDatabases(t.Context(), builtin.Config{Databases: []builtin.Database{{Name: "orders", PostgresFile: server.File(t, "checked", "checked")}}})
+		if err == nil || !strings.Contains(err.Error(), "database orders: ") || !strings.Contains(err.Error(), "INSERT on public.t") {
+			t.Errorf("got error %v", err)
+		}
+	}
 	_, err = builtin.CheckDatabases(t.Context(), builtin.Config{Databases: []builtin.Database{good, {Name: "gone", SQLite: filepath.Join(t.TempDir(), "gone.db")}}})
 	if err == nil || !strings.Contains(err.Error(), "database gone: ") {
 		t.Errorf("got error %v", err)

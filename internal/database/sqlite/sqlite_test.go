@@ -154,7 +154,8 @@ func TestNoStatementChangesAnything(t *testing.T) {
 		"SELECT load_extension('x')", "SELECT sqlite_log(1, 'x')", "SELECT writefile('" + other + "', 'x')", "SELECT readfile('/etc/passwd')", "SELECT edit('x')",
 		"UPDATE sqlite_schema SET sql = NULL", "DELETE FROM sqlite_schema", "SELECT * FROM sqlite_dbpage", "UPDATE sqlite_dbpage SET data = zeroblob(4096)",
 		"SELECT 1; DELETE FROM users", "SELECT 1; SELECT 2", "DELETE FROM users; SELECT 1", "SELECT 1;;SELECT 2", "SELECT 1; garbage", "SELECT 1 /* ; */; DROP TABLE users --",
-		"SELECT * FROM sly", "EXPLAIN DELETE FROM users; DELETE FROM users", "", " -- nothing", "\x00", "SELECT 1\x00; DELETE FROM users",
+		"SELECT * FROM sly", "EXPLAIN DELETE FROM users; DELETE FROM users", "DELETE\u200B FROM users", "DELETE\u00A0FROM users", "/*\u202E*/DELETE FROM users--\U000E0041", "SELECT 1;\u2028DELETE FROM users",
+		"", " -- nothing", "\x00", "SELECT 1\x00; DELETE FROM users",
 	} {
 		table, err := ask(t.Context(), f, query)
 		if _, ours := errors.AsType[*database.Error](err); !ours {

@@ -39,12 +39,13 @@ tenants:
     servers: [storm]
     rules: [{allow: ["*"]}]
   raised:
-    servers: [storm]
+    servers: [storm, library]
     rules: [{allow: ["*"]}]
     limits: {requests: {rate: 10000, burst: 10000}, calls: {rate: 10000, burst: 10000}, user_calls: {rate: 10000, burst: 10000}}
 servers:
   calm: {url: "http://%[3]s/mcp", private_addresses: true}
   storm: {url: "http://%[4]s/mcp", private_addresses: true}
+  library: {builtin: {query_database: {databases: {library: {sqlite: library.db}}}}}
 audit: {file: audit.jsonl, sync: interval}
 log: {level: info, format: json}
 `
@@ -121,6 +122,7 @@ func (l *lab) configure() error {
 	return errors.Join(
 		os.WriteFile(filepath.Join(l.dir, "drawbridge.yaml"), []byte(config), 0o600),
 		os.WriteFile(filepath.Join(l.dir, "secret"), []byte(secret), 0o600),
+		os.WriteFile(filepath.Join(l.dir, "library.db"), nil, 0o600), // a database without tables
 	)
 }
 

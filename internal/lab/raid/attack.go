@@ -40,6 +40,7 @@ func Attacks() []Attack {
 		bigAnswers(), streamedAnswers(), slowReaders(), slowStreams(), progressFloods(),
 		sessions(), streams(),
 		refusedLogins(), strangers(),
+		queries(),
 	}
 }
 
@@ -161,7 +162,12 @@ func (r *Raider) close() {
 
 // call returns the request of a tools/call of 2026-07-28. Arguments are JSON.
 func (r *Raider) call(tool, arguments string) client.Request {
-	name := "storm__" + tool
+	return r.callOf("storm", tool, arguments)
+}
+
+// callOf returns the request of a call of a server's tool.
+func (r *Raider) callOf(server, tool, arguments string) client.Request {
+	name := server + "__" + tool
 	return client.Request{
 		Addr: r.mission.Addr, Token: r.token(), Revision: mcp.LatestModern, RPC: "tools/call", Tool: name,
 		Body: client.Message("1", "tools/call", `"name":"`+name+`","arguments":`+arguments, mcp.LatestModern, progress),

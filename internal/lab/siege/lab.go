@@ -32,7 +32,7 @@ tenants:
   quiet: {servers: [calm], rules: [{allow: ["*"]}]}
   red: {servers: [storm], rules: [{allow: ["*"]}]}
   blue:
-    servers: [storm]
+    servers: [storm, library]
     rules: [{allow: ["*"]}]
     limits: {requests: {rate: 10000, burst: 10000}, calls: {rate: 10000, burst: 10000}, user_calls: {rate: 10000, burst: 10000}}
   spare:
@@ -42,6 +42,7 @@ tenants:
 servers:
   calm: {url: "http://%[3]s/mcp", private_addresses: true}
   storm: {url: "http://%[4]s/mcp", private_addresses: true}
+  library: {builtin: {query_database: {databases: {library: {sqlite: library.db}}}}}
 sessions: {idle: %[5]s, events: {age: %[5]s}}
 audit: {file: "%[7]s", sync: interval}
 log: {level: info, format: json}
@@ -110,7 +111,11 @@ func (l *lab) begin(ctx context.Context, lapse time.Duration) error {
 		}
 	}
 	l.text = fmt.Sprintf(gatewayConfig, l.addr, addresses[1], strings.TrimSpace(calm), l.storm.Listener.Addr(), lapse, 1, l.disk.auditFile())
-	return errors.Join(l.configure(1), os.WriteFile(filepath.Join(l.dir, "secret"), []byte(secret), 0o600))
+	return errors.Join(
+		l.configure(1),
+		os.WriteFile(filepath.Join(l.dir, "secret"), []byte(secret), 0o600),
+		os.WriteFile(filepath.Join(l.dir, "library.db"), nil, 0o600), // a database without tables
+	)
 }
 
 // configure writes the gateway's config, with something that differs from turn to turn.

@@ -21,7 +21,7 @@ setup: ## fetch what the tests need beside Go, npm packages and programs of Debi
 	@.ci/setup
 
 run: ## a gateway on this machine, without any file; ARGS go to drawbridge dev
-	@[ -e .bin/drawbridge ] || echo 'compiling, which takes a minute the first time' >&2
+	@[ -e .bin/drawbridge ] || echo 'compiling, which takes two minutes the first time' >&2
 	@mkdir -p .bin && $(BUILD) -o .bin/drawbridge ./cmd/drawbridge
 	@exec .bin/drawbridge dev $(ARGS)
 
@@ -45,7 +45,8 @@ image: ## the container image drawbridge, with its version, commit and date
 # time, so twice as many run as there are processors. The linter vets.
 RACE = ./registry/upstream ./cmd/drawbridge ./server ./ratelimit ./auth ./internal/gateway ./internal/allot ./internal/audit \
 	./internal/connlimit ./internal/database/postgres ./internal/database/sqlite ./internal/dial ./internal/fairqueue \
-	./internal/lifetime ./internal/link ./internal/redis ./internal/replica ./internal/seal ./internal/share ./internal/sse ./metrics ./registry ./registry/builtin ./registry/openapi ./registry/schema \
+	./internal/lifetime ./internal/link ./internal/redis ./internal/replica ./internal/seal ./internal/share ./internal/sse \
+	./metrics ./registry ./registry/builtin ./registry/openapi ./registry/schema \
 	./registry/upstream/process ./registry/upstream/seats ./registry/upstream/wire ./server/once ./server/session
 MANY = $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 TEST = go test -vet=off -timeout 30m -p $(MANY) -parallel $(MANY)
@@ -55,7 +56,7 @@ RACED = $$(go list $(RACE))
 
 # SELDOM are those of RACE where a few tests alone start goroutines, whose names end in AtOnce. Only these need the race detector;
 # the others take a fifth of the time without it. The night has all of them under it.
-SELDOM = ./registry ./registry/openapi ./registry/schema
+SELDOM = ./internal/database/sqlite ./registry ./registry/openapi ./registry/schema
 OTHER = $$(go list ./... | grep -v -x -F "$(RACED)" | grep -v '/internal/interop$$')
 
 test: ## the tests, of which Go does not run again those that cannot say anything else; what they need comes from make setup

@@ -227,9 +227,9 @@ func doubling(n int) string {
 	return query + fmt.Sprintf(" SELECT count(*) FROM c%d", n)
 }
 
-// TestEndlessQueriesTakeTurnsAndEnd has ten callers with queries that never end. A caller
+// TestEndlessQueriesTakeTurnsAtOnce has ten callers with queries that never end. A caller
 // with a short one is served meanwhile, and all end with their contexts.
-func TestEndlessQueriesTakeTurnsAndEnd(t *testing.T) {
+func TestEndlessQueriesTakeTurnsAtOnce(t *testing.T) {
 	t.Parallel()
 	turns := fairqueue.New(1)
 	f, err := sqlite.New(create(t, schema), turns)
@@ -347,8 +347,8 @@ func TestFilesThatCannotBeReadAreRefusedInWords(t *testing.T) {
 	}
 }
 
-// TestWritersAreWaitedFor holds the lock of a writer for a while.
-func TestWritersAreWaitedFor(t *testing.T) {
+// TestWritersAreWaitedForAtOnce holds the lock of a writer for a while.
+func TestWritersAreWaitedForAtOnce(t *testing.T) {
 	t.Parallel()
 	path := create(t, schema)
 	c := writer(t, path)

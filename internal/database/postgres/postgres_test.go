@@ -278,7 +278,7 @@ func TestRolesThatMayDoMoreAreRefused(t *testing.T) {
 		{"GRANT EXECUTE ON FUNCTION dblink(text) TO granted", "REVOKE EXECUTE ON FUNCTION dblink(text) FROM granted", "EXECUTE on dblink(text)"},
 	}
 	later := "SELECT rolname FROM pg_roles WHERE rolname IN ('pg_maintain', 'pg_create_subscription')" // not in every version
-	for _, role := range strings.Fields(server.Exec(t, "granted", later)) {
+	for role := range strings.FieldsSeq(server.Exec(t, "granted", later)) {
 		grants = append(grants, grant{"GRANT " + role + " TO granted", "REVOKE " + role + " FROM granted", "membership in " + role})
 	}
 	for _, test := range grants {

@@ -245,10 +245,10 @@ func (f *File) explain(ctx context.Context, err error) error {
 	fault, isSQLite := errors.AsType[*sqlite3.Error](err)
 	code := func(c error) bool { return errors.Is(err, c) }
 	switch {
+	case ctx.Err() != nil: // first, for it may have ended what looks like a fault of the query
+		return context.Cause(ctx)
 	case isOurs:
 		return says
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
 	case errors.Is(err, errMemory):
 		return database.Errorf("The query needs more than %d MiB of memory here: sort, group or join fewer rows, or select fewer columns.", Memory>>20)
 	case code(sqlite3.AUTH):

@@ -262,6 +262,32 @@ func TestEndlessQueriesTakeTurnsAtOnce(t *testing.T) {
 	}
 }
 
+// ending is a context that ends when it is asked about its end for the n-th time.
+type ending struct {
+	context.Context
+
+	left int
+}
+
+func (e *ending) Err() error {
+	if e.left--; e.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestTheEndOfACallerIsNoFaultOfTheQuery has callers leave at every step of a query.
+func TestTheEndOfACallerIsNoFaultOfTheQuery(t *testing.T) {
+	t.Parallel()
+	f := open(t, create(t, schema))
+	for steps := range 40 {
+		_, err := ask(&ending{context.Background(), steps}, f, "SELECT count(*) FROM users; -- and no more")
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("after %d steps: got error %v, want %v", steps, err, context.Canceled)
+		}
+	}
+}
+
 func TestWholeResultsAreBounded(t *testing.T) {
 	t.Parallel()
 	f := open(t, create(t, schema))

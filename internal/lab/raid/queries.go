@@ -7,8 +7,8 @@ import "context"
 func queries() Attack {
 	const numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT "
 	return Attack{
-		Name: "queries of a database",
-		Does: "40 connections query a file of SQLite: recursion without an end, a sort beyond its memory, huge cells, 10^7 rows",
+		Name:   "queries of a database",
+		Does:   "40 connections query a file of SQLite: recursion without an end, a sort beyond its memory, huge cells, 10^7 rows",
 		Raised: true, Raiders: 40, Few: 10,
 		Begin: func(r *Raider) func(context.Context) error {
 			query := []string{

@@ -47,7 +47,7 @@ RACE = ./registry/upstream ./cmd/drawbridge ./server ./ratelimit ./auth ./intern
 	./internal/connlimit ./internal/database/postgres ./internal/database/sqlite ./internal/dial ./internal/fairqueue \
 	./internal/lifetime ./internal/link ./internal/redis ./internal/replica ./internal/seal ./internal/share ./internal/sse \
 	./metrics ./registry ./registry/builtin ./registry/openapi ./registry/schema \
-	./registry/upstream/process ./registry/upstream/seats ./registry/upstream/wire ./server/once ./server/session
+	./registry/upstream/process ./registry/upstream/seats ./registry/upstream/wire ./server/once ./server/primary ./server/session
 MANY = $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 TEST = go test -vet=off -timeout 30m -p $(MANY) -parallel $(MANY)
 
@@ -136,7 +136,7 @@ compat: needs ## every client with every server and feature, and the agents that
 
 fleet: needs ## all that interop tries with three replicas, and all tests of replicas on a cluster, in ten minutes
 	go test ./internal/interop -run 'TestMatrixOfAFleet|/fleet_of_three' -count=1 -timeout 30m -matrix=all -crossing=50000
-	go test ./server ./server/session ./server/once ./ratelimit ./internal/allot ./internal/replica ./internal/gateway -count=1 -timeout 30m -redis=cluster
+	go test ./server ./server/session ./server/once ./server/primary ./ratelimit ./internal/allot ./internal/replica ./internal/gateway -count=1 -timeout 30m -redis=cluster
 
 count: ## statements, lines and wide lines by package, product, labs and tests apart; ARGS="-since REVISION" compares
 	@go run ./internal/count $(ARGS)

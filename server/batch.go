@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
 
 // maxBatch is the most messages of a batch.
@@ -22,11 +23,16 @@ func (s *Server) batch(x *exchange, r *http.Request, raw mcp.RawJSON) {
 		return
 	}
 	x.era = mcp.Legacy
-	l, refused := s.sessions.of(x, r)
-	if refused == nil {
-		refused = checkRevision(r.Header, l)
+	t, refused := s.sessions.of(x, r)
+	if refused != nil {
+		x.refuse("", refused)
+		return
 	}
-	if refused == nil && (l.speaks() != mcp.Revision2503 || !absentOr(r.Header[mcp.HeaderProtocolVersion], mcp.Revision2503)) {
+	l := s.route(x, t, "", func(to replica.ID) outcome { return s.forward(x, r, to, &mcp.Message{Method: "batch"}, raw) })
+	if l == nil {
+		return
+	}
+	if refused = checkRevision(r.Header, l); refused == nil && (l.speaks() != mcp.Revision2503 || !absentOr(r.Header[mcp.HeaderProtocolVersion], mcp.Revision2503)) {
 		refused = errBatch
 	}
 	var requests []*mcp.Message

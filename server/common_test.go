@@ -13,18 +13,19 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/server/primary/primarytest"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
 // common is what the replicas of a test share: what would be one server for all of them. Its log and word count round
 // trips, and fail when told to.
 type common struct {
-	ring       *seal.Ring
-	hub        replicatest.Hub
-	log        *sharedLog
-	trips      atomic.Int64
-	generation atomic.Pointer[string] // nil: not known
-	worlds     []*world
+	ring    *seal.Ring
+	hub     replicatest.Hub
+	log     *sharedLog
+	records primarytest.Store
+	trips   atomic.Int64
+	worlds  []*world
 }
 
 // errStoreDown is the error of what replicas share, when it is down.
@@ -52,8 +53,15 @@ func (l *sharedLog) Begin(ctx context.Context, in session.Key, stream string) (b
 	return l.Log.Begin(ctx, in, stream)
 }
 
-// Forget does nothing: the log in the memory of one replica is not that of another.
-func (l *sharedLog) Forget(session.Key) {}
+// End does nothing: the log in the memory of one replica is not that of another.
+func (l *sharedLog) End(session.Key) {}
+
+func (l *sharedLog) Notify(ctx context.Context, in session.Key, stream string, epoch uint64, data []byte) (string, error) {
+	if err := l.trip(); err != nil {
+		return "", err
+	}
+	return l.Log.Notify(ctx, in, stream, epoch, data)
+}
 
 func (l *sharedLog) Append(ctx context.Context, in session.Key, stream string, data []byte, last bool) (string, error) {
 	if err := l.trip(); err != nil {
@@ -76,34 +84,6 @@ func (l *sharedLog) Find(ctx context.Context, in session.Key, event string) (str
 	return l.Log.Find(ctx, in, event)
 }
 
-func (l *sharedLog) Keep(ctx context.Context, in session.Key, name, text string) error {
-	if err := l.trip(); err != nil {
-		return err
-	}
-	return l.Log.Keep(ctx, in, name, text)
-}
-
-func (l *sharedLog) Kept(ctx context.Context, in session.Key, name string) (string, error) {
-	if err := l.trip(); err != nil {
-		return "", err
-	}
-	return l.Log.Kept(ctx, in, name)
-}
-
-func (l *sharedLog) Facts(ctx context.Context, in session.Key) (map[string]string, error) {
-	if err := l.trip(); err != nil {
-		return nil, err
-	}
-	return l.Log.Facts(ctx, in)
-}
-
-func (l *sharedLog) End(ctx context.Context, in session.Key) error {
-	if err := l.trip(); err != nil {
-		return err
-	}
-	return l.Log.End(ctx, in)
-}
-
 // sharedWord is word that counts, too. When it is cut, nothing is said and nothing arrives.
 type sharedWord struct {
 	*replicatest.Member
@@ -111,10 +91,10 @@ type sharedWord struct {
 	cut   atomic.Bool
 }
 
-func (o *sharedWord) Send(ctx context.Context, to replica.ID, w replica.Word) error {
+func (o *sharedWord) Send(ctx context.Context, to replica.ID, w replica.Word) ([]byte, error) {
 	o.trips.Add(1)
 	if o.cut.Load() {
-		return errStoreDown
+		return nil, errStoreDown
 	}
 	return o.Member.Send(ctx, to, w)
 }
@@ -142,7 +122,7 @@ func together(t *testing.T, worlds int, change ...func(*world)) *common {
 	t.Helper()
 	c := &common{ring: seal.RandomRing()}
 	c.log = &sharedLog{Log: session.NewMemory(session.MemoryConfig{}), trips: &c.trips}
-	c.setGeneration("first")
+	c.records.OnTrip(func() { c.trips.Add(1) })
 	for range worlds {
 		c.join(t, change...)
 	}
@@ -153,14 +133,8 @@ func together(t *testing.T, worlds int, change ...func(*world)) *common {
 func (c *common) join(t *testing.T, change ...func(*world)) *world {
 	t.Helper()
 	w := newWorld(t, append(slices.Clone(change), func(w *world) {
-		w.config.Seal, w.config.Log, w.config.Shared = c.ring, c.log, true
+		w.config.Seal, w.config.Log, w.config.Records = c.ring, c.log, &c.records
 		w.config.Others = &sharedWord{Member: c.hub.Join(), trips: &c.trips}
-		w.config.Generation = func() (string, bool) {
-			if now := c.generation.Load(); now != nil {
-				return *now, true
-			}
-			return "", false
-		}
 	})...)
 	w.asking()
 	ctx, stop := context.WithCancel(context.Background())
@@ -173,7 +147,14 @@ func (c *common) join(t *testing.T, change ...func(*world)) *world {
 	return w
 }
 
-func (c *common) setGeneration(text string) { c.generation.Store(&text) }
+// setDown lets everything fail that the replicas share, or work again.
+func (c *common) setDown(down bool) {
+	c.log.down.Store(down)
+	c.records.SetDown(down)
+	if !down {
+		c.records.Doubt()
+	}
+}
 
 // count returns how many round trips f causes.
 func (c *common) count(f func()) int64 {

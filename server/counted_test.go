@@ -37,21 +37,19 @@ func TestRequestsThatWereTurnedAwayWereNotCounted(t *testing.T) {
 	}, func(w *world) { w.config.MaxCalls = 1 })
 }
 
-// TestSettingsThatReplicasDidNotHearOfWereNotCounted sets a level, and unsubscribes, while nothing can be shared: their
-// answers are those of methods, which come another way than other refusals of the door.
-func TestSettingsThatReplicasDidNotHearOfWereNotCounted(t *testing.T) {
+// TestEndsThatAreNotRecordedAreCounted ends a session at its primary and elsewhere while
+// nothing can be shared.
+func TestEndsThatAreNotRecordedAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 2)
 		a, b := c.worlds[0], c.worlds[1]
 		id := a.open(t, "alice", mcp.Revision2511)
-		c.log.down.Store(true)
-		wantReplicas(t, "at a replica that does not know the session", b.do(t, inSession("POST", id, pingBody)))
-		b.wantRefused(t, "acme", "DB-REPLICAS", 1)
-		wantReplicas(t, "its level", a.do(t, inSession("POST", id, setLevel("error"))))
+		c.setDown(true)
+		wantReplicas(t, "at its primary", a.do(t, inSession("DELETE", id, "")))
 		a.wantRefused(t, "acme", "DB-REPLICAS", 1)
-		unsubscribe := `{"jsonrpc":"2.0","id":1,"method":"resources/unsubscribe","params":{"uri":"file:///a"}}`
-		wantReplicas(t, "its subscription", a.do(t, inSession("POST", id, unsubscribe)))
+		wantReplicas(t, "elsewhere", b.do(t, inSession("DELETE", id, "")))
 		a.wantRefused(t, "acme", "DB-REPLICAS", 2)
+		b.wantRefused(t, "acme", "DB-REPLICAS", 0)
 	})
 }
 

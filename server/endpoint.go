@@ -49,7 +49,9 @@ func (s *Server) post(x *exchange, r *http.Request) {
 		x.refuse(m.ID, refused)
 		return
 	case to != "":
-		s.forward(x, r, to, m, raw)
+		if s.forward(x, r, to, m, raw) != forwardDone {
+			x.refuse(m.ID, errReplicas)
+		}
 		return
 	}
 	if x.era == mcp.Modern {
@@ -57,7 +59,7 @@ func (s *Server) post(x *exchange, r *http.Request) {
 		s.modern(x, r, m)
 		return
 	}
-	s.legacy(x, r, m)
+	s.legacy(x, r, m, raw)
 }
 
 // decode returns the message in a body. If it is malformed, decode refuses it and returns nil.

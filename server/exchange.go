@@ -40,6 +40,8 @@ type exchange struct {
 	missed    string         // why the session was not found, for the log alone; "" unless it was not
 	caller    gateway.Caller // set by admitted
 	forwarded bool           // another replica has sent it here, and has taken what every request costs
+	from      string         // that replica
+	aside     string         // what that one says about the request; see link.Request
 	tenant    string         // that the path names, "" when it names none; set by authenticated
 	held      held           // while it is in work
 

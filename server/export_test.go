@@ -21,17 +21,6 @@ func HoldRoster(s *Server) (release func()) {
 	return s.sessions.roster.mu.Unlock
 }
 
-// MarkTime is for how long the ends of shared sessions are remembered.
-const MarkTime = markTime
-
-// TenantsWithMarks returns of how many tenants a server remembers ends of shared sessions.
-func TenantsWithMarks(s *Server) int {
-	m := s.sessions.spread.marks
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.tenants)
-}
-
 // HasTaken tells whether a server has taken a connection over from net/http.
 func HasTaken(s *Server) bool {
 	s.flows.mu.Lock()

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
-	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
@@ -24,7 +24,6 @@ type feed struct {
 	place    *streamPlace // nil: the stream answers a POST, and something else ends it
 	first    *sse.Event   // sent before all others; nil: none
 	parts    bool         // it ends because the process stops, and goes on elsewhere
-	orphaned time.Time    // since when the home of the stream is known to be gone; zero: it is not
 
 	server *Server // set by serveFeed, like the fields below
 	flow   *flow
@@ -65,10 +64,11 @@ func ofLog(err error, unknown *refusal) *refusal {
 func (f *feed) open(ctx context.Context, x *exchange, r *http.Request) (*stream, error) {
 	log, in := f.server.config.Log, f.session.inLog()
 	var err error
-	if f.mine, err = f.session.hold(ctx, f.stream, f.flow); err != nil {
+	f.mine, err = f.session.hold(ctx, f.stream, f.flow)
+	f.session.streamOpened(f.stream)
+	if err != nil {
 		return nil, err
 	}
-	f.server.takeStream(ctx, f)
 	if err = log.Follow(ctx, in, f.flow); err == nil {
 		_, _, err = log.Next(ctx, in, f.stream, f.after)
 	}
@@ -91,7 +91,7 @@ func (f *feed) open(ctx context.Context, x *exchange, r *http.Request) (*stream,
 
 // step implements source.
 func (f *feed) step(ctx context.Context, out *stream) error {
-	if f.mine.lost.Load() || f.session.isOver() {
+	if f.mine.lost.Load() || f.place != nil && f.session.isOver() {
 		return errOver
 	}
 	if f.tells && !f.tell(ctx) {
@@ -122,7 +122,7 @@ func (f *feed) step(ctx context.Context, out *stream) error {
 	if err := out.to.room(0); err != nil {
 		return err // the client has yet to take some of it
 	}
-	if f.tells {
+	if f.tells && f.session.isLeading() {
 		f.session.sent(f.stream)
 		f.server.keepLists(ctx, f.session)
 	}
@@ -179,11 +179,8 @@ func (f *feed) close(ctx context.Context, revoked bool) {
 	if f.mine != nil {
 		f.session.release(f.mine)
 	}
-	if f.tells {
-		f.server.stopTelling(ctx, f.session)
-		f.server.bringUpdates(f.session)
-	}
 	if !f.owns {
+		f.closeElsewhere(ctx)
 		return
 	}
 	end := endClosed
@@ -191,6 +188,25 @@ func (f *feed) close(ctx context.Context, revoked bool) {
 		end = endRevoked
 	}
 	f.server.sessions.end(ctx, f.session, end)
+}
+
+// closeElsewhere tells the replica that leads the session that the stream is closed,
+// unless another connection has it.
+func (f *feed) closeElsewhere(ctx context.Context) {
+	if f.place == nil || f.mine == nil || f.mine.lost.Load() || !f.session.shared {
+		return
+	}
+	if at := f.session.primaryOf(); at != "" {
+		f.server.errands.begin(ctx, func(ctx context.Context) { f.server.letGo(ctx, f.session, f.stream, at) }) // one for each stream
+	}
+}
+
+// primaryOf returns the other replica that leads the session, "" if this one does or if
+// none is known.
+func (l *live) primaryOf() replica.ID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lead.primary
 }
 
 // tell puts notices on the stream: of lists that differ from what the client was last told of, and of changed resources
@@ -201,17 +217,9 @@ func (f *feed) tell(ctx context.Context) bool {
 	if !ok {
 		return false
 	}
-	if !f.session.isReady() {
+	if _, leads := s.config.Others.Leads(); !f.session.isReady() || !f.session.isLeading() || f.session.shared && !leads {
 		return true
 	}
-	here, claimed := f.session.tellsHere(s.config.Others)
-	if !here {
-		return true
-	}
-	if claimed {
-		s.takeOver(ctx, f.session, f.stream)
-	}
-	s.adoptOrphans(f.session, caller)
 	open := true
 	for _, method := range f.session.claim(s.desk.Lists(caller), f.stream) {
 		open = f.put(ctx, listNotice(method), method, "") && open
@@ -247,10 +255,14 @@ func (f *feed) tellUpdates(ctx context.Context) (open bool) {
 // put puts a notice into the log. It is false if the stream must end. If the log cannot be reached, the notice is owed as
 // before, and the stream stays open for the time when it can.
 func (f *feed) put(ctx context.Context, notice []byte, method, uri string) bool {
-	_, err := f.server.config.Log.Append(ctx, f.session.inLog(), f.stream, notice, false)
+	_, err := f.server.config.Log.Notify(ctx, f.session.inLog(), f.stream, f.session.epoch(), notice)
+	if errors.Is(err, session.ErrFenced) {
+		f.server.sessions.superseded(f.session)
+		return false
+	}
 	if ofLog(err, errSession) != errReplicas {
 		return err == nil
 	}
-	f.session.unclaim(method, uri)
+	f.session.unclaim(f.stream, method, uri)
 	return true
 }

@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"errors"
 	"io"
 	"net/http"
@@ -21,18 +20,23 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 )
 
-// Some things are where they began: a call that waits for answers, a task, a session over HTTP+SSE. What a client sends of
-// them may come to any replica, and names the one that has them. The request is then forwarded, once at most:
+// A session is led by one replica, and some things are where they began: a call that
+// waits for answers, a task, a session over HTTP+SSE. What a client sends of them may
+// come to any replica. The request is then forwarded:
 //
 //	client ──▶ first replica: authenticated, admitted, body read whole and decoded
-//	              │ elsewhere: a session over HTTP+SSE, the id of a question, a requestState, the id of a task
+//	              │ elsewhere: the primary of a session, the opener of one over HTTP+SSE, the replica that is named by the
+//	              │            id of a question, a requestState or the id of a task
 //	              ▼ link: the request as it came, with its token
 //	           second replica: authenticated, judged by its own config, limited, run and put on record
 //	              │
 //	client ◀── first replica: the answer, as it comes
 //
-// The first replica takes what every request costs, and puts on record only what never reached the second. Requests that
-// were forwarded have places of their own at both, or replicas that are full would wait for each other.
+// A request that was forwarded is not forwarded again: a replica that does not lead its
+// session says so, and the first looks the session up. The first replica takes what every
+// request costs, and puts on record only what never reached the second. Requests that
+// were forwarded have places of their own at both, or replicas that are full would wait
+// for each other.
 
 // unsureTime is how long nothing that is missing counts as gone after others may have taken this replica for gone. It is
 // longer than a replica that lives takes to show that again.
@@ -75,10 +79,10 @@ func (ss *sessions) home(id string, c gateway.Caller) (replica.ID, bool) {
 	}
 	owner := c.Principal.Owner().Digest() // for every id, as in find
 	t, ok := ss.openTicket(purposeSSE, id)
-	if !ok || t.owner != owner || t.generation == ss.generation {
+	if !ok || t.owner != owner || t.opener == ss.opener {
 		return "", false
 	}
-	return replica.ID(hex.EncodeToString(t.generation[:])), true
+	return t.openedBy(), true
 }
 
 // missing returns the refusal for a session whose home is not there. Shortly after a fault nobody can tell whether it
@@ -90,30 +94,118 @@ func (s *Server) missing(ctx context.Context) *refusal {
 	return miss(ctx, lostRestart)
 }
 
+// outcome is what became of a request that was to be forwarded.
+type outcome int
+
+const (
+	forwardDone   outcome = iota // it was answered
+	forwardGone                  // the other replica was not reached: nothing was sent
+	forwardDenied                // the other replica does not lead the session: nothing was done
+	forwardTaken                 // the other replica leads the session, and the rest is done here
+)
+
 // forward has another replica answer a request. The body has been read, and m is what it says.
-func (s *Server) forward(x *exchange, r *http.Request, to replica.ID, m *mcp.Message, body []byte) {
+func (s *Server) forward(x *exchange, r *http.Request, to replica.ID, m *mcp.Message, body []byte) outcome {
 	user := share.User(x.principal.User())
 	if s.forwarding.Take(user, 1) != nil {
 		x.refuse(m.ID, errOverload)
-		return
+		return forwardDone
 	}
 	defer s.forwarding.Give(user, 1)
 	j := &job{}
 	ctx, refused := s.beginJob(x.context(), x, j, m.ID)
 	if refused != nil {
 		x.refuse(m.ID, refused)
-		return
+		return forwardDone
 	}
 	defer s.jobs.finish(j)
 	s.rest(&x.held)
 	answer, err := s.config.Others.Forward(ctx, to, x.forwardOf(r, body))
-	if err != nil {
-		x.refuseForward(ctx, m, err)
-		return
+	switch {
+	case errors.Is(err, replica.ErrGone):
+		return forwardGone
+	case err != nil:
+		x.refuseForward(ctx, m)
+		return forwardDone
 	}
 	defer answer.Body.Close() //nolint:errcheck // it was read, or its rest is not wanted
+	if answer.StatusCode == errElsewhere.status {
+		return forwardDenied
+	}
 	x.outcome = "forwarded"
 	x.passOn(ctx, answer, m.ID, to)
+	return forwardDone
+}
+
+const (
+	holdTime = 8 * time.Second // that a request waits for the end of a replica that is not reached: longer than that takes
+	holdStep = time.Second     // until that one is tried again
+)
+
+// route finds the replica that leads the session of a ticket. It returns the session if
+// that is this one. Otherwise ask has the other do what is to be done, and the request is
+// answered. A primary that is not reached is most likely about to be known as gone, and
+// is waited for: clients do not send again what was refused.
+func (s *Server) route(x *exchange, t *ticket, id mcp.ID, ask func(to replica.ID) outcome) *live {
+	denied, until := replica.ID(""), time.Now().Add(holdTime)
+	for {
+		l, to, refused := s.sessions.whose(x.context(), t, x.caller, denied)
+		if refused != nil {
+			x.refuse(id, refused)
+			return nil
+		}
+		if l != nil {
+			if x.held.place == nil {
+				x.held.place = &s.working // it was given back while others were asked
+				s.working.Add(1)
+			}
+			return l
+		}
+		switch ask(to) {
+		case forwardDone, forwardTaken:
+			return nil
+		case forwardDenied:
+			s.sessions.hints.set(t.key, "")
+			if to == denied {
+				x.refuse(id, errReplicas)
+				return nil
+			}
+			denied = to
+		case forwardGone:
+			denied = ""
+			if !s.awaitChange(x.context(), until) {
+				x.refuse(id, errReplicas)
+				return nil
+			}
+		}
+	}
+}
+
+// awaitChange waits until replicas have come or ended, for holdStep at most. It is false
+// if it is late, or the client is gone.
+func (s *Server) awaitChange(ctx context.Context, until time.Time) bool {
+	if !time.Now().Before(until) {
+		return false
+	}
+	select {
+	case <-*s.changed.Load():
+		return true
+	case <-time.After(holdStep):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// noteChange has whoever waits look again: replicas have come, ended, or begun to drain.
+func (s *Server) noteChange() {
+	next := make(chan struct{})
+	close(*s.changed.Swap(&next))
+	select {
+	case s.turnout <- struct{}{}:
+	default: // it is asked for already
+	}
+	s.flows.stirAll() // those that wait for a replica that is gone
 }
 
 // forwardOf returns a request as it is forwarded.
@@ -125,8 +217,8 @@ func (x *exchange) forwardOf(r *http.Request, body []byte) link.Request {
 
 // refuseForward answers a request that got no answer from another replica. An answer to a question may come again in any
 // case: the first one counts. A status that says that all is well is for answers to requests alone.
-func (x *exchange) refuseForward(ctx context.Context, m *mcp.Message, err error) {
-	if errors.Is(err, replica.ErrGone) || m.IsResponse() {
+func (x *exchange) refuseForward(ctx context.Context, m *mcp.Message) {
+	if m.IsResponse() {
 		x.refuse(m.ID, errReplicas)
 		return
 	}
@@ -203,7 +295,7 @@ func (x *exchange) resumes(from replica.ID) bool {
 // forwardAnswer gives an answer of a client, which came among others, to the replica that has the question.
 func (s *Server) forwardAnswer(ctx context.Context, to replica.ID, message []byte) *refusal {
 	x := exchangeIn(ctx)
-	if x == nil || x.forwarded {
+	if x == nil {
 		return nil // nobody asked
 	}
 	if !s.config.Others.IsThere(to) {
@@ -245,7 +337,7 @@ func (x *exchange) originOf(r *http.Request) {
 	if !ok {
 		return
 	}
-	x.forwarded, x.remote = true, o.Remote
+	x.forwarded, x.remote, x.from, x.aside = true, o.Remote, o.From, o.Note
 	if o.ID != "" && len(o.ID) <= maxLogged && !slices.Contains([]byte(o.ID), ' ') {
 		x.id = o.ID
 	}

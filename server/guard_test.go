@@ -18,6 +18,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 	"github.com/drawbridge-mcp/drawbridge/server"
+	"github.com/drawbridge-mcp/drawbridge/server/primary"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
@@ -54,10 +55,10 @@ func (l *brittleLog) Append(ctx context.Context, key session.Key, stream string,
 	return l.Log.Append(ctx, key, stream, data, last)
 }
 
-func (l *brittleLog) End(ctx context.Context, key session.Key) error {
+func (l *brittleLog) End(key session.Key) {
 	l.ended.Add(1)
 	l.end.bite()
-	return l.Log.End(ctx, key)
+	l.Log.End(key)
 }
 
 type brittleDesk struct {
@@ -87,7 +88,7 @@ func (o *brittleOthers) IsThere(id replica.ID) bool {
 	return o.Others.IsThere(id)
 }
 
-func (o *brittleOthers) Send(ctx context.Context, to replica.ID, w replica.Word) error {
+func (o *brittleOthers) Send(ctx context.Context, to replica.ID, w replica.Word) ([]byte, error) {
 	o.send.bite()
 	return o.Others.Send(ctx, to, w)
 }
@@ -236,26 +237,36 @@ func TestPanicStoppedTheForgettingOfTellers(t *testing.T) {
 	})
 }
 
+// brittleRecords are records that have a bug.
+type brittleRecords struct {
+	primary.Store
+	look  bug
+	asked atomic.Int64
+}
+
+func (r *brittleRecords) Renew(ctx context.Context, keys []primary.Key) ([]primary.Key, error) {
+	r.asked.Add(1)
+	r.look.bite()
+	return r.Store.Renew(ctx, keys)
+}
+
 func TestPanicStoppedTheTendingOfSharedSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log journal
-		var b bug
-		var asked atomic.Int64
-		w := fleet(t, &replicatest.Hub{}, 1, noting(&log), func(w *world) {
-			w.config.Generation = func() (string, bool) {
-				asked.Add(1)
-				b.bite()
-				return "1", true
-			}
-		})[0]
+		records := &brittleRecords{}
+		worlds := fleet(t, &replicatest.Hub{}, 1, noting(&log), func(w *world) {
+			records.Store = w.config.Records
+			w.config.Records = records
+		})
+		runAll(t, worlds)
 		wait(t)
-		b.set(1)
-		before := asked.Load()
-		<-time.After(time.Minute)
-		if got := asked.Load() - before; got < 30 {
-			t.Errorf("lost sessions were looked for %d times in a minute, want every second", got)
+		records.look.set(1)
+		before := records.asked.Load()
+		<-time.After(20 * time.Minute)
+		if got := records.asked.Load() - before; got < 5 {
+			t.Errorf("records were renewed %d times in twenty minutes, want every third", got)
 		}
-		w.expectPanics(t, &log, 1)
+		worlds[0].expectPanics(t, &log, 1)
 	})
 }
 

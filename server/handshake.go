@@ -32,6 +32,7 @@ func (s *Server) initialize(ctx context.Context, x *exchange, m *mcp.Message) {
 		return
 	}
 	sess.claim(s.desk.Lists(x.caller), "") // the client has yet to list: what it sees now is no change
+	s.sessions.record(ctx, sess)
 	x.Header().Set(mcp.HeaderSessionID, id)
 	x.writeJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, s.welcome(revision)))
 }

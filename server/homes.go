@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"strings"
-	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
@@ -15,7 +14,7 @@ import (
 //
 //	p3 r 0123456789abcdef 89abcdef i 3137
 //	│    │                │          └ the id of the request, in hexadecimal; left out if it is long, or for a batch
-//	│    │                └ random, because a replica may forget the session and adopt it again
+//	│    │                └ random, because a replica may forget the session and have it again
 //	│    └ the replica
 //	└ the kind, and a number
 const (
@@ -27,7 +26,7 @@ const (
 // homeOfStream returns the replica that answers on a stream, and the id of the request that it answers if the name says
 // so. It is false for streams that answer no request, and for those of sessions that are not shared.
 func homeOfStream(stream string) (home replica.ID, answers mcp.ID, ok bool) {
-	const idSize, randomSize = 2 * generationSize, 8
+	const idSize, randomSize = 2 * openerSize, 8
 	if stream[0] != 'p' {
 		return "", "", false
 	}
@@ -44,18 +43,12 @@ func homeOfStream(stream string) (home replica.ID, answers mcp.ID, ok bool) {
 	return home, answers, true
 }
 
-// isOrphaned tells whether the stream waits for an answer of a replica that has been gone for longer than a heartbeat. It
-// is asked whenever the flow is driven, which is at each heartbeat at least.
+// isOrphaned tells whether the stream waits for an answer of a replica that is gone. It
+// is asked whenever the flow is driven, which is when a replica ends, and at each
+// heartbeat at least.
 func (f *feed) isOrphaned() bool {
 	home, _, ok := homeOfStream(f.stream)
-	if !ok || f.server.config.Others.IsThere(home) {
-		f.orphaned = time.Time{}
-		return false
-	}
-	if f.orphaned.IsZero() {
-		f.orphaned = time.Now()
-	}
-	return time.Since(f.orphaned) >= f.server.config.Heartbeat
+	return ok && !f.server.config.Others.IsThere(home) && !f.server.isUnsure()
 }
 
 // bury ends a stream whose home is gone with an error for the request, or without a message if nobody knows its id. If

@@ -51,7 +51,7 @@ func (s *Server) judgeAgain(ctx context.Context) {
 		return ok
 	}
 	s.jobs.judge(accepts)
-	sessions, given := s.sessions.judge(ctx, resolve)
+	sessions, given := s.sessions.judge(ctx, resolve, s.config.Judge)
 	s.forgetWatches(ctx, given)
 	streams := s.open.judge(accepts)
 	calls := s.desk.Judge(resolve)
@@ -65,15 +65,19 @@ func (s *Server) judgeAgain(ctx context.Context) {
 // accepted now, or its tenant is not served any more. That the token has expired ends nothing here: a stream ends by
 // itself then, and a call may take longer than its token lasts.
 func (s *Server) resolve(p auth.Principal) (gateway.Caller, bool) {
-	unexpired := p
-	if now := time.Now(); p.Expiry.Before(now) {
-		unexpired.Expiry = now.Add(time.Hour)
-	}
-	if s.config.Judge(unexpired) != nil {
+	if s.config.Judge(unexpired(p)) != nil {
 		return gateway.Caller{}, false
 	}
 	caller, err := s.desk.Resolve(p)
 	return caller, err == nil
+}
+
+// unexpired returns a principal whose token has not expired.
+func unexpired(p auth.Principal) auth.Principal {
+	if now := time.Now(); p.Expiry.Before(now) {
+		p.Expiry = now.Add(time.Hour)
+	}
+	return p
 }
 
 // accepts tells whether a principal whose token was accepted earlier could come in now.
@@ -109,23 +113,31 @@ func (js *jobs) judge(accepts func(auth.Principal) bool) {
 	}
 }
 
-// judge ends the sessions whose callers are not accepted any more, and of the others the subscriptions that they may
-// not have any more. It returns how many sessions it ended, and which subscriptions.
-func (ss *sessions) judge(ctx context.Context, resolve func(auth.Principal) (gateway.Caller, bool)) (ended int, given []givenUp) {
+// judge ends the sessions whose callers are not accepted any more, and of the others the
+// subscriptions that they may not have any more. It returns how many sessions it ended,
+// and which subscriptions. A session whose token would be accepted, but whose tenant this
+// replica does not serve at the moment, ends here alone: others may serve it, and this
+// one later.
+func (ss *sessions) judge(ctx context.Context, resolve func(auth.Principal) (gateway.Caller, bool), judge func(auth.Principal) error) (ended int, given []givenUp) {
 	var gone []*live
 	ss.roster.each(func(l *live) {
-		if caller, ok := resolve(l.lastPrincipal()); ok {
+		principal := l.lastPrincipal()
+		caller, ok := resolve(principal)
+		if ok {
 			given = append(given, l.judge(caller)...)
 			return
 		}
 		if ss.drop(l, endRevoked) {
-			gone = append(gone, l)
+			ended++
+			if judge(unexpired(principal)) != nil {
+				gone = append(gone, l)
+			}
 		}
 	})
-	for _, l := range gone { // last, because the log may be far away
-		ss.markRevoked(ctx, l)
+	for _, l := range gone { // last, because the records may be far away
+		ss.forget(ctx, l)
 	}
-	return len(gone), given
+	return ended, given
 }
 
 // judge ends the subscriptions of the session that its caller may not have any more, and returns them.

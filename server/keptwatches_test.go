@@ -66,20 +66,23 @@ func TestUnsubscribedCameBackWithADeadReplica(t *testing.T) {
 	}
 }
 
-// TestSubscriptionThatMovedIsNotOpenedTwice subscribes at a second replica before the first dies. The one with the
-// stream leaves the subscription where it is, until that replica dies, too.
-func TestSubscriptionThatMovedIsNotOpenedTwice(t *testing.T) {
+// TestSubscriptionIsOpenedByEachPrimaryOnce subscribes through two replicas, and lets one
+// primary die after the other.
+func TestSubscriptionIsOpenedByEachPrimaryOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrew(t)
 		c.subscribe(t, 0, "subscribe")
 		c.subscribe(t, 2, "subscribe")
-		c.kill(0)
 		stream := c.get(t, 1, "")
+		c.kill(0)
 		<-time.After(2 * time.Minute)
-		if second, third := c.files[1].open(), c.files[2].open(); second != 0 || third != 1 {
-			t.Errorf("got %d and %d subscriptions, want 0, 1", second, third)
+		if second, third := c.files[1].open(), c.files[2].open(); second != 1 || third != 0 {
+			t.Errorf("got %d and %d subscriptions, want 1, 0", second, third)
 		}
-		c.kill(2)
+		expectNotices(t, "after the death", stream, mcp.NotifyResourceUpdated, 1)
+		c.kill(1)
+		leave(t, stream)
+		stream = c.get(t, 2, "")
 		<-time.After(time.Minute)
 		expectNotices(t, "after the second death", stream, mcp.NotifyResourceUpdated, 1)
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
+	"github.com/drawbridge-mcp/drawbridge/server/primary/primarytest"
 )
 
 // noted is a replica that notes which kinds of word it takes.
@@ -31,7 +32,7 @@ func TestKeptKindsOfWordAreTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := noted{(&replicatest.Hub{}).Join(), make(map[string]bool)}
-	newWorld(t, func(w *world) { w.config.Shared, w.config.Others = true, n })
+	newWorld(t, func(w *world) { w.config.Records, w.config.Others = &primarytest.Store{}, n })
 	for lines := bufio.NewScanner(bytes.NewReader(kept)); lines.Scan(); delete(n.kinds, lines.Text()) {
 		if !n.kinds[lines.Text()] {
 			t.Errorf("word of the kind %q is not taken any more", lines.Text())
@@ -47,7 +48,7 @@ func TestKeptKindsOfWordAreTaken(t *testing.T) {
 func TestAnIDOfALaterVersionWasThrownAway(t *testing.T) {
 	t.Parallel()
 	member := (&replicatest.Hub{}).Join()
-	w := newWorld(t, func(w *world) { w.config.Shared, w.config.Others = true, member })
+	w := newWorld(t, func(w *world) { w.config.Records, w.config.Others = &primarytest.Store{}, member })
 	good := w.open(t, "alice", mcp.Revision2511)
 	later := good[:len(good)-4] + "AAAA" // what this version cannot open
 	member.Outdate(true)

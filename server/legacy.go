@@ -3,19 +3,34 @@ package server
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
 
 // legacy answers one message of a session over Streamable HTTP.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
-func (s *Server) legacy(x *exchange, r *http.Request, m *mcp.Message) {
+func (s *Server) legacy(x *exchange, r *http.Request, m *mcp.Message, body []byte) {
 	if m.IsRequest() && m.Method == mcp.MethodInitialize {
 		s.initialize(x.context(), x, m)
 		return
 	}
-	l, refused := s.sessions.of(x, r)
+	t, refused := s.sessions.of(x, r)
+	var l *live
+	switch {
+	case refused != nil:
+	case x.aside == noteFormer:
+		s.asFormer(x, t, m)
+		return
+	case s.isHome(m):
+		l, refused = s.sessions.guest(x.context(), t, x.caller)
+	default:
+		if l = s.route(x, t, m.ID, func(to replica.ID) outcome { return s.forward(x, r, to, m, body) }); l == nil {
+			return
+		}
+	}
 	if refused == nil {
 		refused = checkRevision(r.Header, l)
 	}
@@ -27,6 +42,35 @@ func (s *Server) legacy(x *exchange, r *http.Request, m *mcp.Message) {
 	default:
 		s.legacyRequest(x, l, m)
 	}
+}
+
+// isHome tells whether this replica has what a message is about, a question or a task,
+// whoever leads the session.
+func (s *Server) isHome(m *mcp.Message) bool {
+	if m.IsResponse() {
+		id, _ := mcp.RawJSON(m.ID).Text()
+		at, _ := homeOf(id)
+		return at == s.config.Others.Self()
+	}
+	return m.IsRequest() && mcp.MethodOf(m.Method).OfTasks() // what lives elsewhere was forwarded there
+}
+
+// asFormer does what a client asks for with the calls that this replica began when it led
+// the session.
+func (s *Server) asFormer(x *exchange, t *ticket, m *mcp.Message) {
+	l := s.sessions.roster.find(t.key)
+	switch {
+	case l == nil:
+		x.refuse(m.ID, errElsewhere)
+		return
+	case m.Method == mcp.NotifyCancelled:
+		l.cancel(mcp.ID(m.Params.Value("requestId")))
+	case m.Method == mcp.MethodSetLevel:
+		if level, ok := mcp.LevelOf(m.Params.Text("level")); ok {
+			l.wantLogs(level)
+		}
+	}
+	x.writeStatus(http.StatusAccepted)
 }
 
 // checkRevision checks the header that repeats the negotiated revision. Clients may leave it out, and some name another
@@ -60,10 +104,10 @@ func (s *Server) notified(ctx context.Context, l *live, m *mcp.Message) *refusal
 	case m.Method == mcp.NotifyCancelled:
 		id := mcp.ID(m.Params.Value("requestId"))
 		if id == "" || len(id) > mcp.MaxID {
-			return nil // no request has it, and all replicas would be told of it, however large it is
+			return nil // no request has it
 		}
-		if !l.cancel(id) && l.shared {
-			s.cancelElsewhere(ctx, l, id)
+		if !l.cancel(id) && l.runsFormerly(id) {
+			s.tellFormer(ctx, exchangeIn(ctx), l, mcp.AppendRequest(nil, "", m.Method, m.Params))
 		}
 	}
 	return nil
@@ -149,7 +193,9 @@ func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, 
 	}
 	switch m.Method {
 	case mcp.MethodSetLevel:
-		a.err = s.setLevel(ctx, l, m.Params)
+		if a.err = s.setLevel(ctx, l, m.Params); a.err == nil {
+			s.tellFormer(ctx, exchangeIn(ctx), l, mcp.AppendRequest(nil, m.ID, m.Method, m.Params))
+		}
 	case mcp.MethodSubscribe:
 		if a.err = s.subscribe(ctx, c, id, l, m.Params); a.err != nil {
 			_, a.err = lowerError(m.Method, a.err)
@@ -161,9 +207,6 @@ func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, 
 		if a.err == nil {
 			a.result = lower(l.speaks(), m.Method, a.result)
 		}
-	}
-	if a.err == errReplicas.told { // of a method of the door, so that the desk has not counted it
-		s.config.Metrics.Refused(recordedAs(errReplicas.status), c.Tenant.ID, a.err.StableCode())
 	}
 	if context.Cause(ctx) == errCancelled { //nolint:errorlint // the cause itself, not what may wrap it
 		return answer{id: m.ID, silent: true}
@@ -199,78 +242,171 @@ func (s *Server) get(x *exchange, r *http.Request) {
 		return
 	}
 	x.era = mcp.Legacy
-	f, refused := s.findFeed(x, r)
-	if refused != nil {
-		x.refuse("", refused)
+	if x.forwarded {
+		s.listenElsewhere(x, r, x.aside)
 		return
 	}
-	s.leave(x)
-	s.serveFeed(x.context(), x, r, f)
+	if f := s.findFeed(x, r); f != nil {
+		s.leave(x)
+		s.serveFeed(x.context(), x, r, f)
+	}
 }
 
-// findFeed returns what a GET is to be answered with, with the place for its stream.
-func (s *Server) findFeed(x *exchange, r *http.Request) (*feed, *refusal) {
-	l, refused := s.sessions.of(x, r)
-	if refused == nil {
-		refused = checkRevision(r.Header, l)
+// findFeed returns what a GET is to be answered with, with the place for its stream. It
+// is nil if the GET was refused. Where another replica leads the session, that one has
+// agreed and knows of the stream.
+func (s *Server) findFeed(x *exchange, r *http.Request) *feed {
+	t, refused := s.sessions.of(x, r)
+	if refused != nil {
+		x.refuse("", refused)
+		return nil
 	}
+	f, known := &feed{numbered: true}, false
+	l := s.route(x, t, "", func(to replica.ID) outcome {
+		if f.session == nil {
+			follower, refused := s.sessions.enter(x.context(), t, x.caller)
+			if refused == nil {
+				refused = s.nameStream(x, r, f, follower)
+			}
+			if refused != nil {
+				x.refuse("", refused)
+				return forwardDone
+			}
+			follower.expectStream(f.stream)
+		}
+		said := s.announce(x, r, f, to)
+		known = said == forwardTaken
+		return said
+	})
+	if l == nil && !known {
+		s.giveUpFeed(f)
+		return nil
+	}
+	if f.session == nil {
+		refused = s.nameStream(x, r, f, l)
+	}
+	if refused == nil {
+		refused = s.beginFeed(x, r, f)
+	}
+	if refused != nil {
+		x.refuse("", refused)
+		s.giveUpFeed(f)
+		if at := f.session.primaryOf(); known && at != "" && f.stream != "" {
+			s.letGo(x.context(), f.session, f.stream, at)
+		}
+		return nil
+	}
+	if l != nil {
+		s.takeStream(x.context(), l, f.stream)
+	}
+	return f
+}
+
+// nameStream decides which stream a GET gets. Notices of changed lists go only to streams
+// that a GET opened, and each message goes to one stream only. The name is "" where no
+// stream has the event after which the client wants to go on.
+func (s *Server) nameStream(x *exchange, r *http.Request, f *feed, l *live) *refusal {
+	f.session = l
+	refused := checkRevision(r.Header, l)
 	if refused == nil && !x.acceptsStream {
 		refused = errAccept
 	}
-	f := &feed{session: l, numbered: true}
-	if refused == nil {
-		refused = s.chooseStream(x, r, f)
+	switch last := r.Header[mcp.HeaderLastEventID]; {
+	case refused != nil:
+	case len(last) == 0:
+		f.stream = l.nextStream('g', "")
+	case len(last) == 1:
+		name, err := s.config.Log.Find(x.context(), l.inLog(), last[0])
+		switch {
+		case err == nil && (name[0] == 'g' || name[0] == 'p'):
+			f.stream, f.after = name, last[0]
+		case ofLog(err, errEvent) == errReplicas:
+			return errReplicas // the stream stays where it is
+		}
 	}
-	if refused == nil {
-		f.place, refused = s.takeLastingPlace(x, r, "get")
-	}
-	return f, refused
+	f.tells = f.stream != "" && f.stream[0] == 'g'
+	return refused
 }
 
-// chooseStream decides which stream a GET gets. Notices of changed lists go only to streams that a GET opened, and each
-// message goes to one stream only.
-func (s *Server) chooseStream(x *exchange, r *http.Request, f *feed) *refusal {
-	switch last := r.Header[mcp.HeaderLastEventID]; len(last) {
-	case 0:
-		f.stream = f.session.nextStream('g', "")
-		lasting, refused := s.beginStream(x.context(), f.session, f.stream)
-		if refused != nil {
+// beginFeed begins the stream of a GET, or finds the rest of one, and takes the place for
+// it.
+func (s *Server) beginFeed(x *exchange, r *http.Request, f *feed) (refused *refusal) {
+	switch {
+	case f.stream == "":
+		return errEvent
+	case f.after == "":
+		if f.numbered, refused = s.beginStream(x.context(), f.session, f.stream); refused != nil {
 			return refused
 		}
-		if f.numbered = lasting; lasting {
+		if f.numbered {
 			f.first = f.session.priming(f.stream)
 		}
-	case 1:
-		stream, err := s.config.Log.Find(x.context(), f.session.inLog(), last[0])
-		if err != nil {
-			return ofLog(err, errEvent)
-		}
-		if stream[0] != 'g' && stream[0] != 'p' {
-			return errEvent
-		}
-		f.stream, f.after = stream, last[0]
-	default:
-		return errEvent
 	}
-	f.tells = f.stream[0] == 'g'
-	return nil
+	f.session.use(time.Now(), s.sessions.maxAge, x.principal)
+	f.place, refused = s.takeLastingPlace(x, r, "get")
+	return refused
+}
+
+// giveUpFeed lets go of what a GET has taken that is not answered with a stream.
+func (s *Server) giveUpFeed(f *feed) {
+	if f.place != nil {
+		f.place.leave()
+	}
+	if f.session != nil {
+		f.session.streamOpened(f.stream)
+	}
+	if f.session != nil && !f.session.isLeading() && !f.session.isBusy() {
+		s.sessions.drop(f.session, endIdle)
+	}
 }
 
 // delete ends a session.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
 func (s *Server) delete(x *exchange, r *http.Request) {
 	x.era = mcp.Legacy
-	l, refused := s.sessions.of(x, r)
-	if refused == nil {
-		refused = checkRevision(r.Header, l)
-	}
+	t, refused := s.sessions.of(x, r)
 	if refused != nil {
 		x.refuse("", refused)
 		return
 	}
-	if refused := s.sessions.delete(x.context(), l); refused != nil {
+	if x.aside == noteFormer {
+		if l := s.sessions.roster.find(t.key); l != nil {
+			s.sessions.drop(l, endClosed)
+		}
+		x.writeStatus(http.StatusNoContent)
+		return
+	}
+	l := s.route(x, t, "", func(to replica.ID) outcome { return s.forward(x, r, to, &mcp.Message{Method: http.MethodDelete}, nil) })
+	if l == nil {
+		return
+	}
+	if refused := checkRevision(r.Header, l); refused != nil {
 		x.refuse("", refused)
 		return
 	}
-	x.writeStatus(http.StatusNoContent)
+	switch refused := s.endByClient(x, l); {
+	case refused == errElsewhere && !x.forwarded:
+		x.refuse("", errReplicas) // the next try finds the other
+	case refused != nil:
+		x.refuse("", refused)
+	default:
+		x.writeStatus(http.StatusNoContent)
+	}
+}
+
+// endByClient ends a session wherever something of it is. When it returns nil, nobody
+// serves the session any more.
+func (s *Server) endByClient(x *exchange, l *live) *refusal {
+	former := l.formerOf()
+	at := l.streamsAt()
+	if refused := s.sessions.delete(x.context(), l); refused != nil {
+		return refused
+	}
+	for stream, one := range at {
+		s.letGo(x.context(), l, stream, one)
+	}
+	if former != "" && !s.tellFormer(x.context(), x, l, nil) {
+		return errReplicas
+	}
+	return nil
 }

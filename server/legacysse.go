@@ -93,7 +93,9 @@ func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case m == nil:
 	case elsewhere && s.config.Others.IsThere(home):
-		s.forward(x, r, home, m, raw)
+		if s.forward(x, r, home, m, raw) != forwardDone {
+			x.refuse(m.ID, errReplicas)
+		}
 	case elsewhere:
 		x.refuse(m.ID, s.missing(x.context()))
 	case !m.IsRequest():

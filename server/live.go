@@ -31,9 +31,7 @@ type live struct {
 	expiry time.Time
 	roster *roster
 	seat   seat // guarded by the roster's mutex
-	shared bool // it lives on all replicas
-
-	abroad *abroad // what is known here of what others know; nil if it is not shared
+	shared bool // it has a record, and any replica may come to lead it
 
 	evictedBy    string     // the limit that it was evicted for; written once, by who ends it
 	suffix       string     // of the names of its streams, see homeMark; "" if it is not shared
@@ -50,11 +48,14 @@ type live struct {
 	awaited      bool // streams wait until no job is in flight, and are to be stirred then
 	used         time.Time
 	news         news
-	jobs         map[mcp.ID]*job      // in flight, of which the answer is not on its way to the client yet
-	answering    int32                // jobs in flight of which it is
-	asked        map[string]*question // that wait for answers of the client, by id; nil: none
-	holders      []*holder            // of the streams that are open; few, so a map would take more memory and no less time
-	opened       int32                // how many streams it has had
+	lead         lead
+	calm         func()                   // called when no job is in flight any more; nil: nobody waits for that
+	jobs         map[mcp.ID]*job          // in flight, of which the answer is not on its way to the client yet
+	answering    int32                    // jobs in flight of which it is
+	asked        map[string]*question     // that wait for answers of the client, by id; nil: none
+	opening      map[string]chan struct{} // streams that are about to be opened; nil: none; closed when they are
+	holders      []*holder                // of the streams that are open; few, so a map would take more memory and no less time
+	opened       int32                    // how many streams it has had
 }
 
 // inLog names the session in the log of events.
@@ -100,7 +101,7 @@ func (l *live) lapse(now time.Time) string {
 }
 
 func (l *live) isBusyLocked() bool {
-	return l.inFlightLocked() > 0 || len(l.holders) > 0 || l.isHeardElsewhereLocked()
+	return l.inFlightLocked() > 0 || len(l.holders) > 0
 }
 
 // yield ends the session to make room for another one, if it is idle and was not used after stamp. It returns since
@@ -185,24 +186,27 @@ func (l *live) emptied() (watched map[string]*watch) {
 	if l.news.updates != nil {
 		l.news.updates.close()
 	}
-	if l.shared {
-		for uri := range l.news.away.homes {
-			l.dropAwayLocked(uri)
-		}
-	}
+	l.news.lost, l.news.reopening = nil, nil
 	return watched
 }
 
 // stir has the streams of the session look for something to send, or for a reason to end.
 func (l *live) stir() {
 	l.mu.Lock()
-	flows := make([]*flow, 0, len(l.holders))
+	flows, elsewhere := make([]*flow, 0, len(l.holders)), false
 	for _, h := range l.holders {
+		if h.flow == nil {
+			elsewhere = true
+			continue
+		}
 		flows = append(flows, h.flow)
 	}
 	l.mu.Unlock()
 	for _, f := range flows {
 		f.stir()
+	}
+	if elsewhere {
+		l.roster.outbox.add(l)
 	}
 }
 
@@ -248,7 +252,7 @@ func (l *live) enter(j *job) *refusal {
 	if l.jobs == nil {
 		l.jobs = make(map[mcp.ID]*job)
 	}
-	if l.jobs[j.id] != nil {
+	if l.jobs[j.id] != nil || l.lead.running[j.id] {
 		return errIDInUse
 	}
 	l.jobs[j.id] = j
@@ -278,9 +282,16 @@ func (l *live) leave(j *job) {
 	back := l.restLocked()
 	calm := l.awaited && l.inFlightLocked() == 0
 	l.awaited = l.awaited && !calm
+	var then func()
+	if l.inFlightLocked() == 0 {
+		then, l.calm = l.calm, nil
+	}
 	l.mu.Unlock()
 	if calm {
 		l.stir()
+	}
+	if then != nil {
+		then()
 	}
 	if back {
 		l.roster.requeue(l)
@@ -293,6 +304,33 @@ func (l *live) isCalm() bool {
 	defer l.mu.Unlock()
 	l.awaited = l.inFlightLocked() > 0
 	return !l.awaited
+}
+
+// whenCalm has then called when no job of the session is in flight any more. It is true,
+// and nothing is called, if none is.
+func (l *live) whenCalm(then func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.inFlightLocked() == 0 {
+		return true
+	}
+	l.calm = then
+	return false
+}
+
+// isBusy tells whether the session has calls in flight or streams.
+func (l *live) isBusy() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.isBusyLocked()
+}
+
+// runsFormerly tells whether the replica that led the session before answers a request of
+// that id.
+func (l *live) runsFormerly(id mcp.ID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lead.running[id]
 }
 
 // retire has the session take no further request.
@@ -334,12 +372,13 @@ func (l *live) cancel(id mcp.ID) bool {
 	return j != nil
 }
 
-// holder is a connection that sends a stream of the log.
+// holder is a connection that sends a stream of the log, here or at another replica.
 type holder struct {
-	stream string
-	flow   *flow
-	lost   atomic.Bool   // another connection takes over
-	gone   chan struct{} // closed when this one sends nothing more; nil: nobody waits for that; guarded by the mutex of the session
+	stream   string
+	flow     *flow         // nil: it is at another replica
+	listener *listener     // there; nil: it is here
+	lost     atomic.Bool   // another connection takes over
+	gone     chan struct{} // closed when this one sends nothing more; nil: nobody waits for that; guarded by the mutex of the session
 }
 
 // holderLocked returns who holds a stream of the log, nil if nobody does.
@@ -359,14 +398,14 @@ func (l *live) hold(ctx context.Context, stream string, f *flow) (mine *holder, 
 	mine = &holder{stream: stream, flow: f}
 	l.mu.Lock()
 	before, gone := l.holderLocked(stream), make(chan struct{})
-	if before != nil {
+	if before != nil && before.flow != nil {
 		before.gone = gone
 		l.holders[slices.Index(l.holders, before)] = mine
 	} else {
 		l.holders = append(l.holders, mine)
 	}
 	l.mu.Unlock()
-	if before == nil {
+	if before == nil || before.flow == nil {
 		return mine, nil
 	}
 	before.lost.Store(true)

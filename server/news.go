@@ -3,9 +3,11 @@ package server
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
 // Bounds of what one session, or one request for notices, may subscribe to.
@@ -13,8 +15,8 @@ const (
 	maxSubscriptions = 256
 	// maxTold is how many updates are put into the log before they are sent, because the log keeps only so many events.
 	maxTold = 32
-	// maxURI is the longest URI that may be subscribed to, in bytes: longer ones are in no notice of a server, and replicas
-	// tell each other of each.
+	// maxURI is the longest URI that may be subscribed to, in bytes: longer ones are in
+	// no notice of a server.
 	maxURI = 8 << 10
 )
 
@@ -62,19 +64,20 @@ type news struct {
 		content string // digest of what that holds
 		owed    string // the stream that has the notice and has not sent it yet; "" for none
 	}
-	*afar                     // what other replicas have to do with it; nil: the session is not shared
-	updates *updates          // changed resources; nil: none has changed yet
-	watched map[string]*watch // subscriptions, by URI
+	kept          string            // what the record has of the lists
+	updates       *updates          // changed resources; nil: none has changed yet
+	watched       map[string]*watch // subscriptions, by URI
+	lost          map[string]bool   // those of the primary before that are to be made again; true: that was tried
+	reopening     map[string]bool   // those that are being made again
+	resubscribing bool              // somebody makes them
 }
 
 // watch is the subscription of a session to one resource.
 type watch struct {
-	since        uint64        // when it was asked for, as stampNow has it
-	kept         bool          // the log is to keep it
+	kept         bool          // the record is to have it
 	opened       chan struct{} // closed when the fields below are set
 	told         *mcp.Error    // why it could not be opened; nil: it was
 	subscription gateway.Subscription
-	brought      brought // where its last change was brought to, which the mutex of the session guards
 }
 
 // isOpen tells whether the subscription was opened, or could not be; otherwise it is being opened.
@@ -95,9 +98,6 @@ func (l *live) claim(d gateway.Digests, stream string) (methods []string) {
 	defer l.mu.Unlock()
 	for i, change := range changes(d) {
 		n := &l.news.lists[i]
-		if n.told == "" && n.content == "" && stream != "" && l.awaitsKnownLocked() {
-			continue
-		}
 		if n.told == "" && n.content == change.content { // another replica has told the client
 			n.told = change.digest
 		}
@@ -105,9 +105,6 @@ func (l *live) claim(d gateway.Digests, stream string) (methods []string) {
 			continue
 		}
 		n.told, n.content, n.owed = change.digest, change.content, stream
-		if l.shared {
-			l.news.kept = false
-		}
 		methods = append(methods, change.method)
 	}
 	return methods
@@ -119,18 +116,19 @@ func (l *live) isUnsentLocked(owed, stream string) bool {
 	return owed != "" && owed != stream && l.holderLocked(owed) == nil
 }
 
-// unclaim notes that the notices with that method, or of that resource, could not be put into the log. They are claimed
-// again.
-func (l *live) unclaim(method, uri string) {
+// unclaim notes that notices with that method, or of that resource, could not be put into
+// the log of the stream that owes them. They are claimed again, unless another stream has
+// done so already.
+func (l *live) unclaim(stream, method, uri string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, change := range changes(gateway.Digests{}) {
-		if change.method == method {
+		if change.method == method && l.news.lists[i].owed == stream {
 			l.news.lists[i].told, l.news.lists[i].content, l.news.lists[i].owed = "", "", ""
 		}
 	}
 	if l.news.updates.waits() {
-		if one, owed := l.news.updates.owed[uri]; owed {
+		if one, owed := l.news.updates.owed[uri]; owed && one.stream == stream {
 			one.stream = ""
 			l.news.updates.owed[uri] = one
 		}
@@ -176,7 +174,6 @@ func (l *live) sent(stream string) {
 func (s *Server) updated(l *live, uri, part string) {
 	if l.noteUpdate(uri, part) {
 		l.stir()
-		s.bringUpdates(l)
 	}
 }
 
@@ -197,7 +194,7 @@ func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *
 	if refused != nil {
 		return refused.told
 	}
-	w, mine := l.reserve(uri, stampNow(s.config.Others))
+	w, mine := l.reserve(uri)
 	switch {
 	case w == nil:
 		return errSubscriptions.told
@@ -217,11 +214,7 @@ func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *
 		w.subscription.Stop() // the client unsubscribed, or the session ended, while it was being opened
 	}
 	if w.told == nil {
-		if err := s.sessions.keepWatch(ctx, l, uri); err != nil {
-			s.log.DebugContext(ctx, "a subscription was not kept", "error", err)
-		}
-		_ = s.tellOfWatch(ctx, l, uri, w.since) // who has not heard may tell of a change once more
-		s.askForTeller(context.WithoutCancel(ctx), l)
+		s.sessions.keepWatch(ctx, l, uri)
 	}
 	if now, ok := s.resolve(c.Principal); ok { // rules may have changed while it was being opened
 		s.forgetWatches(ctx, l.judge(now))
@@ -231,20 +224,19 @@ func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *
 
 // reserve adds a subscription that is about to be opened. It returns nil if there are too many. mine is false if
 // another request has opened the same one already, or is opening it.
-func (l *live) reserve(uri string, since uint64) (w *watch, mine bool) {
+func (l *live) reserve(uri string) (w *watch, mine bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if w = l.news.watched[uri]; w != nil {
 		return w, false
 	}
-	if l.over || len(l.news.watched) >= maxSubscriptions {
+	if l.over || !l.lead.leads || len(l.news.watched) >= maxSubscriptions {
 		return nil, false
 	}
 	if l.news.watched == nil {
 		l.news.watched = make(map[string]*watch)
 	}
-	l.dropAwayLocked(uri) // if another replica has it, that one ends
-	w = &watch{since: since, opened: make(chan struct{}), kept: l.keepsLocked(uri)}
+	w = &watch{opened: make(chan struct{}), kept: l.keepsLocked(uri)}
 	l.news.watched[uri] = w
 	return w, true
 }
@@ -268,5 +260,58 @@ func (l *live) finishOpening(uri string, w *watch) bool {
 func (w *watch) end() {
 	if w.isOpen() && w.told == nil {
 		w.subscription.Stop()
+	}
+}
+
+// addUpdateLocked remembers that a resource, or a part of one, has changed.
+func (l *live) addUpdateLocked(uri, part string) {
+	if l.over {
+		return
+	}
+	if l.news.updates == nil {
+		l.news.updates = &updates{memory: l.roster.memory, user: share.User(l.user)}
+	}
+	l.news.updates.add(uri, part)
+}
+
+// learnLists notes what the client was told of lists, as the record has it.
+func (l *live) learnLists(text string) {
+	contents := strings.Fields(text)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.news.lists {
+		n := &l.news.lists[i]
+		if n.told, n.content, n.owed = "", "", ""; len(contents) == len(l.news.lists) {
+			n.content = contents[i]
+		}
+	}
+	l.news.kept = text
+}
+
+// listsLocked returns what the client was told of lists, "" as long as it has yet to get
+// a notice, or was told nothing.
+func (l *live) listsLocked() string {
+	contents := make([]string, 0, len(l.news.lists))
+	for _, n := range l.news.lists {
+		if n.owed != "" || n.content == "" {
+			return ""
+		}
+		contents = append(contents, n.content)
+	}
+	return strings.Join(contents, " ")
+}
+
+// keepLists has the record say what the client was told of lists, so that the next
+// primary repeats nothing.
+func (s *Server) keepLists(ctx context.Context, l *live) {
+	l.mu.Lock()
+	text := l.listsLocked()
+	due := l.shared && l.lead.leads && text != "" && text != l.news.kept
+	if due {
+		l.news.kept = text
+	}
+	l.mu.Unlock()
+	if due {
+		s.sessions.keep(ctx, l, factLists, text)
 	}
 }

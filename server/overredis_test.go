@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
@@ -22,20 +23,24 @@ func overRedis(t *testing.T, server *redistest.Server, change ...func(*world)) (
 	c = &crew{}
 	var mails []*replica.Group
 	for range 3 {
-		store := server.Store(t)
+		store := redis.New(server.Config())
 		var mail *replica.Group
 		var log *session.Redis
 		w := newWorld(t, append([]func(*world){func(w *world) {
 			mail = newGroup(t, replica.GroupConfig{Store: store, Seal: ring, Logger: w.config.Logger})
 			log = session.NewRedis(session.RedisConfig{Store: store, Seal: ring, Others: mail, Logger: w.config.Logger})
-			w.config.Seal, w.config.Log, w.config.Shared, w.config.Others = ring, log, true, mail
+			w.config.Seal, w.config.Log, w.config.Others = ring, log, mail
+			w.config.Records = recordsOf(store, ring, mail)
 		}}, change...)...)
 		lists, files := w.asking()
+		redistest.Run(t, store)
 		c.worlds, c.lists, c.files, mails = append(c.worlds, w), append(c.lists, lists), append(c.files, files), append(mails, mail)
 		ctx, stop := context.WithCancel(context.Background())
 		var all sync.WaitGroup
 		all.Go(func() { _ = mail.Run(ctx) })
 		all.Go(func() { _ = log.Run(ctx) })
+		served := w.Server
+		all.Go(func() { _ = served.Run(ctx) })
 		t.Cleanup(func() { stop(); all.Wait() })
 		bases = append(bases, w.serve(t))
 	}
@@ -107,8 +112,8 @@ func TestStreamsOverRedis(t *testing.T) {
 		last := lastID(t, stream.until(t, "file:///a#1"))
 		leave()
 		stream = call(t.Context(), t, bases[2], inSession("GET", c.id, "").with(mcp.HeaderLastEventID, last))
-		c.lists[2].changePrompts()
-		c.worlds[2].offer(t, "more")
+		c.lists[0].changePrompts()
+		c.worlds[0].offer(t, "more")
 		got := stream.until(t, mcp.NotifyPromptsChanged)
 		c.files[0].change("file:///a", "file:///a#2")
 		if got += stream.until(t, "file:///a#2"); strings.Contains(got, "file:///a#1") {

@@ -23,6 +23,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
+	"github.com/drawbridge-mcp/drawbridge/server/primary/primarytest"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
@@ -348,10 +349,10 @@ func second(_ string, answer mcp.Object) mcp.Object { return answer }
 // something meanwhile.
 func TestTaskOfASessionAtAnotherReplica(t *testing.T) {
 	t.Parallel()
-	hub, ring, log := &replicatest.Hub{}, seal.RandomRing(), session.NewMemory(session.MemoryConfig{})
+	hub, ring, log, records := &replicatest.Hub{}, seal.RandomRing(), session.NewMemory(session.MemoryConfig{}), &primarytest.Store{}
 	open := func() *world {
 		return newTasksWorld(t, func(w *world) {
-			w.config.Seal, w.config.Log, w.config.Shared, w.config.Others = ring, log, true, hub.Join()
+			w.config.Seal, w.config.Log, w.config.Records, w.config.Others = ring, log, records, hub.Join()
 		})
 	}
 	a, b := open(), open()

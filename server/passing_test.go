@@ -19,19 +19,32 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/server/primary/primarytest"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
 // fleet opens worlds that share keys and log, and send each other word.
 func fleet(t *testing.T, hub *replicatest.Hub, size int, change ...func(*world)) (all []*world) {
 	t.Helper()
-	ring, log := seal.RandomRing(), session.NewMemory(session.MemoryConfig{})
+	ring, log, records := seal.RandomRing(), &sharedLog{Log: session.NewMemory(session.MemoryConfig{}), trips: &atomic.Int64{}}, &primarytest.Store{}
 	for range size {
 		all = append(all, newWorld(t, append([]func(*world){func(w *world) {
-			w.config.Seal, w.config.Log, w.config.Shared, w.config.Others = ring, log, true, hub.Join()
+			w.config.Seal, w.config.Log, w.config.Records, w.config.Others = ring, log, records, hub.Join()
 		}}, change...)...))
 	}
 	return all
+}
+
+// runAll runs what the worlds do beside requests, until the test ends.
+func runAll(t *testing.T, worlds []*world) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	t.Cleanup(func() { stop(); running.Wait() })
+	for _, w := range worlds {
+		served := w.Server
+		running.Go(func() { _ = served.Run(ctx) })
+	}
 }
 
 // pair is a fleet of two whose clients can be asked something.
@@ -40,6 +53,7 @@ func pair(t *testing.T, change ...func(*world)) (a, b *world) {
 	both := fleet(t, &replicatest.Hub{}, 2, change...)
 	both[0].asking()
 	both[1].asking()
+	runAll(t, both)
 	return both[0], both[1]
 }
 
@@ -214,24 +228,14 @@ type faultyOthers struct {
 // errLost is the fault of word that was taken, and never arrives.
 var errLost = errors.New("lost")
 
-func (f *faultyOthers) Send(ctx context.Context, to replica.ID, w replica.Word) error {
+func (f *faultyOthers) Send(ctx context.Context, to replica.ID, w replica.Word) ([]byte, error) {
 	if err := f.fault(w); err != nil {
 		if errors.Is(err, errLost) {
-			return nil
+			return nil, nil
 		}
-		return err
+		return nil, err
 	}
 	return f.Others.Send(ctx, to, w)
-}
-
-func (f *faultyOthers) Tell(ctx context.Context, w replica.Word) error {
-	if err := f.fault(w); err != nil {
-		if errors.Is(err, errLost) {
-			return nil
-		}
-		return err
-	}
-	return f.Others.Tell(ctx, w)
 }
 
 func (f *faultyOthers) Forward(ctx context.Context, to replica.ID, r link.Request) (*http.Response, error) {

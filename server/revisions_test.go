@@ -44,6 +44,7 @@ type travel struct {
 	bases    []string
 	revision string
 	turn     int
+	home     int // the replica that leads the session
 }
 
 // next sends a request to the next replica.
@@ -69,6 +70,7 @@ func (tr *travel) streamable(t *testing.T) {
 	capable := strings.Replace(initialize(tr.revision).body, `"capabilities":{}`, `"capabilities":{"roots":{}}`, 1)
 	opened := tr.next(t.Context(), t, message{method: "POST", path: "/mcp", token: "alice", body: capable})
 	id := opened.Header.Get(mcp.HeaderSessionID)
+	tr.home = tr.turn % len(tr.bases)
 	if got := opened.until(t, `"protocolVersion"`); !strings.Contains(got, tr.revision) {
 		t.Fatalf("got %s, want %s", got, tr.revision)
 	}
@@ -108,7 +110,7 @@ func (tr *travel) answered(t *testing.T, id string) {
 func (tr *travel) resumed(t *testing.T, id string) {
 	ctx, leave := context.WithCancel(t.Context())
 	stream := tr.next(ctx, t, legacyCall(id, "slow_progress"))
-	home := tr.world()
+	home := tr.worlds[tr.home]
 	last := lastID(t, stream.until(t, mcp.NotifyProgress))
 	leave()
 	ctx, leave = context.WithCancel(t.Context())
@@ -124,10 +126,10 @@ func (tr *travel) resumed(t *testing.T, id string) {
 // cancelled cancels a call at another replica.
 func (tr *travel) cancelled(t *testing.T, id string) {
 	tr.turn++
-	home := tr.world()
+	at, home := tr.world(), tr.worlds[tr.home]
 	started, before := home.counts()
 	gone := make(chan string, 1)
-	go func() { gone <- home.do(t, legacyCall(id, "slow")).Body.String() }()
+	go func() { gone <- at.do(t, legacyCall(id, "slow")).Body.String() }()
 	eventually(t, func() bool { now, _ := home.counts(); return now > started })
 	tr.status(t, "cancel", inSession("POST", id, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`), http.StatusAccepted)
 	if got := <-gone; strings.Contains(got, `"result"`) {
@@ -139,16 +141,15 @@ func (tr *travel) cancelled(t *testing.T, id string) {
 // notified hears of a changed list, and of a resource that was subscribed to elsewhere, on a stream that changes its replica.
 func (tr *travel) notified(t *testing.T, id string) {
 	tr.next(t.Context(), t, inSession("POST", id, `{"jsonrpc":"2.0","id":9,"method":"resources/subscribe","params":{"uri":"file:///a"}}`)).until(t, `"id":9`)
-	subscribed := tr.turn % len(tr.bases)
 	ctx, leave := context.WithCancel(t.Context())
 	stream := tr.next(ctx, t, inSession("GET", id, ""))
 	part := "file:///a#1" + tr.revision
-	tr.files[subscribed].change("file:///a", part)
+	tr.files[tr.home].change("file:///a", part)
 	last := lastID(t, stream.until(t, part))
 	leave()
 	stream = tr.next(t.Context(), t, inSession("GET", id, "").with(mcp.HeaderLastEventID, last))
 	part = "file:///a#2" + tr.revision
-	tr.files[subscribed].change("file:///a", part)
+	tr.files[tr.home].change("file:///a", part)
 	if got := stream.until(t, part); strings.Contains(got, "#1"+tr.revision) {
 		t.Errorf("got %q, want only what followed", got)
 	}

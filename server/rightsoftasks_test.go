@@ -12,6 +12,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/once"
+	"github.com/drawbridge-mcp/drawbridge/server/primary/primarytest"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
@@ -19,9 +20,10 @@ import (
 func tasksApart(t *testing.T) (a, b *world) {
 	t.Helper()
 	hub, ring, log, answers := &replicatest.Hub{}, seal.RandomRing(), session.NewMemory(session.MemoryConfig{}), once.NewMemory(share.New(64<<20))
+	records := &primarytest.Store{}
 	open := func() *world {
 		return newTasksWorld(t, func(w *world) {
-			w.config.Seal, w.config.Log, w.config.Shared, w.config.Others, w.config.Once = ring, log, true, hub.Join(), answers
+			w.config.Seal, w.config.Log, w.config.Records, w.config.Others, w.config.Once = ring, log, records, hub.Join(), answers
 		})
 	}
 	return open(), open()
@@ -129,7 +131,6 @@ func TestAToolThatOneReplicaKnows(t *testing.T) {
 		return w.do(t, inSession("POST", s.session, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"lone"}}`)).Body.String()
 	}
 	for what, got := range map[string]string{
-		"in the session":    session(b),
 		"the kept answer":   b.do(t, kept).Body.String(),
 		"the parked call":   b.uses(t, s)["state"].Body.String(),
 		"a call of its own": b.do(t, modernCall("lone")).Body.String(),
@@ -139,9 +140,10 @@ func TestAToolThatOneReplicaKnows(t *testing.T) {
 		}
 	}
 	for what, got := range map[string]string{
-		"in the session":  session(a),
-		"the kept answer": a.do(t, kept).Body.String(),
-		"the parked call": a.uses(t, s)["state"].Body.String(),
+		"in the session":   session(a),
+		"there, forwarded": session(b),
+		"the kept answer":  a.do(t, kept).Body.String(),
+		"the parked call":  a.uses(t, s)["state"].Body.String(),
 	} {
 		if strings.Contains(got, "DB-") || what == "the kept answer" && got != first {
 			t.Errorf("%s, where it is known: got %s", what, got)

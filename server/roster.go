@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
-	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
@@ -46,8 +45,8 @@ type roster struct {
 	guard
 
 	memory *share.Budget
-	self   replica.ID // this replica; set before the first session
-	byKey  sync.Map   // of *live by sessionKey: changed under mu, read without
+	outbox *outbox  // of what other replicas are to be told of sessions; set before the first session
+	byKey  sync.Map // of *live by sessionKey: changed under mu, read without
 
 	mu      sync.Mutex // guards the fields below and the seats of all sessions
 	tenants map[string]*group

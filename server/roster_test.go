@@ -19,7 +19,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 	"github.com/drawbridge-mcp/drawbridge/server"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
+	"github.com/drawbridge-mcp/drawbridge/server/primary"
+	"github.com/drawbridge-mcp/drawbridge/server/primary/primarytest"
 )
 
 const limitSessions = "DB-LIMIT-SESSIONS"
@@ -283,36 +284,40 @@ func TestMessagesTakeNoSharedLock(t *testing.T) {
 	}
 }
 
-// pausingLog pauses before it says what it knows of a session, when told to.
-type pausingLog struct {
-	session.Log
+// pausingRecords can be held up while a record is looked up.
+type pausingRecords struct {
+	primarytest.Store
 	pause atomic.Bool
 	goOn  chan struct{}
 }
 
-func (l *pausingLog) Facts(ctx context.Context, in session.Key) (map[string]string, error) {
-	if l.pause.Load() {
-		<-l.goOn
+func (r *pausingRecords) Look(ctx context.Context, k primary.Key) (primary.Record, error) {
+	found, err := r.Store.Look(ctx, k)
+	if r.pause.Load() {
+		<-r.goOn
 	}
-	return l.Log.Facts(ctx, in)
+	return found, err
 }
 
 // TestEvictedSessionTakesNoCall evicts a session after a request has found it, and before its call begins: nobody would
 // end that call with the session.
 func TestEvictedSessionTakesNoCall(t *testing.T) {
-	log := &pausingLog{Log: session.NewMemory(session.MemoryConfig{})}
+	records := &pausingRecords{}
 	bubble(t, func(t *testing.T, w *world) {
-		log.goOn = make(chan struct{})
+		records.goOn = make(chan struct{})
 		id := w.open(t, "alice", mcp.Revision2511)
-		log.pause.Store(true)
-		w.config.Others.(*replicatest.Member).Return() // so the session is looked up once more
+		records.pause.Store(true)
+		w.config.Others.(*replicatest.Member).SetLeads(false)
+		wait(t)
+		<-time.After(time.Second)
+		w.config.Others.(*replicatest.Member).SetLeads(true) // so the session is looked up once more
 		answered := make(chan int, 1)
 		go func() { answered <- w.do(t, legacyCall(id, "slow")).Code }()
 		synctest.Wait()
 		if got := w.do(t, initialize(mcp.Revision2511)); got.Code != http.StatusOK {
 			t.Errorf("initialize: got %d %s, want 200", got.Code, got.Body)
 		}
-		close(log.goOn)
+		close(records.goOn)
 		synctest.Wait()
 		if started, _ := w.counts(); started != 0 {
 			t.Error("a call began in a session that has ended")
@@ -322,7 +327,7 @@ func TestEvictedSessionTakesNoCall(t *testing.T) {
 			t.Errorf("the call: got %d, want 404", code)
 		}
 	}, bounded(1, 1), func(w *world) {
-		w.config.Log, w.config.Shared, w.config.Others = log, true, new(replicatest.Hub).Join()
+		w.config.Records, w.config.Others = records, new(replicatest.Hub).Join()
 	})
 }
 

@@ -100,10 +100,6 @@ func (s *Server) inRounds(ctx context.Context, c gateway.Caller, l *live, way *l
 		Room: way.room, Form: forms[l.speaks()],
 	}}
 	defer func() { rt.heard.Release() }()
-	if flight := s.takeOff(ctx, l, m); flight != nil {
-		defer flight.Land(ctx)
-		rt.request.Before = func(context.Context) error { return copied(flight) }
-	}
 	if m.Method == mcp.MethodTasksResult {
 		way.rest() // the request waits for as long as its task runs
 	}

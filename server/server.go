@@ -23,6 +23,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/server/once"
+	"github.com/drawbridge-mcp/drawbridge/server/primary"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
@@ -41,26 +42,19 @@ type Config struct {
 	Judge func(auth.Principal) error
 	Seal  *seal.Ring // of session ids
 	Log   session.Log
-	// Shared tells that other replicas use the same Log and have the same keys in Seal, and are among Others. Each legacy
-	// session of Streamable HTTP then lives on all of them: the client may send its requests, cancellations and answers to
-	// questions to any. A replica looks into Log once when it first hears of a session, and not again for each message.
-	// SessionIdle counts from the last use at any replica, and may last a tenth longer, because Log is told of uses only
-	// now and then. The bounds on sessions count for each replica; what one evicts may come back. A session over HTTP+SSE
-	// lives where it was opened, and the others bring it what its client sends them. A subscription lives where it was asked
-	// for, and what changes is brought to the replica that has the client's stream.
-	Shared bool
-	// Generation names what replicas share, as it is now: another text means that it was lost, and sessions that were
-	// opened before are not found any more. known is false if it cannot be told at the moment. It is called for every
-	// message of a shared session: it must be cheap. nil: it is never lost.
-	Generation func() (text string, known bool)
-	Others     replica.Others // the other replicas; nil: there are none
-	Once       once.Store     // answers of calls with a key; nil: its own, in memory
-	Flights    *once.Flights  // ids of calls that sessions have in flight, at all replicas; nil: there are no others
-	Logger     *slog.Logger
-	Metrics    *metrics.Metrics
-	Memory     *share.Budget    // of bytes, for what is held for clients; nil: its own, of share.DefaultMemory
-	Turns      *fairqueue.Queue // at work that takes long; nil: its own
-	Version    string
+	// Records say which replica leads each legacy session of Streamable HTTP. They tell
+	// that other replicas use the same Log and have the same keys in Seal, and are among
+	// Others. A client may then send its requests, cancellations and answers to any
+	// replica, which forwards them. The bounds on sessions count for each replica. nil:
+	// there are no others.
+	Records primary.Store
+	Others  replica.Others // the other replicas; nil: there are none
+	Once    once.Store     // answers of calls with a key; nil: its own, in memory
+	Logger  *slog.Logger
+	Metrics *metrics.Metrics
+	Memory  *share.Budget    // of bytes, for what is held for clients; nil: its own, of share.DefaultMemory
+	Turns   *fairqueue.Queue // at work that takes long; nil: its own
+	Version string
 
 	Settings                   func() Settings // what a reload may change; called once a request, must be cheap
 	LegacySSE                  bool            // serve 2024-11-05 on /sse and /messages
@@ -121,8 +115,11 @@ type Server struct {
 
 	open    *openStreams
 	flows   *flows
-	returns atomic.Int64 // how often word may have been lost since tellAgain was done last
+	outbox  *outbox
 	errands errands
+
+	changed atomic.Pointer[chan struct{}] // closed when replicas have come or ended
+	turnout chan struct{}                 // holds a value then
 
 	again  chan struct{} // holds a value if what callers have open is to be judged again
 	judged atomic.Uint64 // how often that was begun
@@ -152,7 +149,7 @@ func newServer(cfg Config, d desk) *Server {
 	if cfg.Turns == nil {
 		cfg.Turns = fairqueue.New(0)
 	}
-	var instance [generationSize]byte
+	var instance [openerSize]byte
 	_, _ = hex.Decode(instance[:], []byte(cfg.Others.Self())) // as replica.NewID makes it
 	log := slog.New(LogHandler(cfg.Logger.Handler()))
 	g := guard{cfg.Metrics, log}
@@ -174,19 +171,29 @@ func newServer(cfg Config, d desk) *Server {
 		streams:    share.New(int64(cfg.MaxStreams)),
 		open:       newOpenStreams(),
 		again:      make(chan struct{}, 1),
+		turnout:    make(chan struct{}, 1),
 		draining:   make(chan struct{}),
 	}
 	if s.once = cfg.Once; s.once == nil {
 		s.once = once.NewMemory(cfg.Memory)
 	}
-	s.flows = newFlows(s)
-	s.hear()
-	cfg.Others.OnReturn(func() { now := time.Now(); s.returned.Store(&now) })
-	cfg.Others.ServeClients(s.forwarded())
-	s.handleTelling()
-	s.sessions.roster.self = cfg.Others.Self()
+	s.flows, s.outbox = newFlows(s), newOutbox(s)
 	s.errands.guard = g
+	s.join(cfg.Others)
 	return s
+}
+
+// join has the server work together with the other replicas.
+func (s *Server) join(others replica.Others) {
+	changed := make(chan struct{})
+	s.changed.Store(&changed)
+	others.OnReturn(func() { now := time.Now(); s.returned.Store(&now); s.sessions.doubt() })
+	others.OnChange(s.noteChange)
+	others.ServeClients(s.forwarded())
+	others.Handle(kindListener, s.heardListener)
+	others.Handle(kindTaken, s.heardTaken)
+	s.sessions.roster.outbox = s.outbox
+	s.sessions.onTaken, s.sessions.tellTaken, s.sessions.takeStranded = s.taken, s.tellTaken, s.takeStranded
 }
 
 func orDefault[T int | int64 | time.Duration](value, fallback T) T {
@@ -250,13 +257,10 @@ func (s *Server) Run(ctx context.Context) error {
 	defer window.Stop()
 	defer s.recordStrangers(context.WithoutCancel(ctx))
 	defer s.errands.end()
-	if s.config.Shared {
+	if s.sessions.shared {
 		var tending sync.WaitGroup
-		tending.Go(func() {
-			for !s.safely(ctx, func() { s.sessions.tend(ctx) }) {
-				s.sessions.retry(ctx)
-			}
-		})
+		tending.Go(func() { s.untilOver(ctx, func() { s.sessions.tend(ctx, s.turnout) }) })
+		tending.Go(func() { s.untilOver(ctx, func() { s.tellChanges(ctx) }) })
 		defer tending.Wait()
 	}
 	judged := true
@@ -265,7 +269,6 @@ func (s *Server) Run(ctx context.Context) error {
 		case <-window.C:
 			s.recordStrangers(ctx)
 		case <-sweep.C:
-			s.forgetTellers()
 			s.sessions.sweep(ctx)
 			if !judged {
 				s.JudgeAgain()
@@ -278,11 +281,43 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
+// untilOver calls do until ctx ends, and again after a panic.
+func (s *Server) untilOver(ctx context.Context, do func()) {
+	for !s.safely(ctx, do) && ctx.Err() == nil {
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// tellChanges has streams at other replicas told of changed lists, and tries again to
+// make subscriptions, until ctx ends.
+func (s *Server) tellChanges(ctx context.Context) {
+	heartbeat := time.NewTicker(s.config.Heartbeat)
+	defer heartbeat.Stop()
+	for changed := s.desk.Changed(); ; {
+		select {
+		case <-changed:
+			changed = s.desk.Changed()
+			s.sessions.roster.each(s.outbox.add)
+		case <-heartbeat.C:
+			s.resubscribeAll()
+			s.sessions.roster.each(s.outbox.add) // what could not be told before
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // PartFromClients makes every answer from now on the last one on its connection, and tells the client so with
 // "Connection: close". It is the first step of a shutdown. To close idle connections instead would be wrong: a request
 // that is on its way on one of them would be lost.
 // https://www.rfc-editor.org/rfc/rfc9112#section-9.6
-func (s *Server) PartFromClients() { s.parting.Store(true) }
+func (s *Server) PartFromClients() {
+	s.parting.Store(true)
+	s.config.Others.Drain()
+}
 
 // isDraining tells whether EndStreams was called.
 func (s *Server) isDraining() bool {

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -12,7 +13,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/server/primary"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
@@ -23,44 +26,59 @@ var (
 	errSessionEnded = fmt.Errorf("the session has ended: %w", context.Canceled)
 )
 
-// sessions opens, finds and ends the sessions that live on this instance. Those that live on others too are in shared.go.
+// sessions opens, finds and ends the sessions that live on this instance. Which replica
+// leads one is found out in primary.go.
 type sessions struct {
-	ring       *seal.Ring
-	log        session.Log
-	generation [generationSize]byte // of sessions that stay here: this process
-	shared     bool                 // sessions of Streamable HTTP live on other replicas, too
-	idle       time.Duration
-	maxAge     time.Duration
-	roster     *roster
-	departed   *departed
-	logger     *slog.Logger
-	spread     spread
+	ring     *seal.Ring
+	log      session.Log
+	opener   [openerSize]byte // this process
+	shared   bool             // sessions of Streamable HTTP have a record that other replicas know
+	records  primary.Store    // nil: there are no others
+	others   replica.Others
+	idle     time.Duration
+	maxAge   time.Duration
+	roster   *roster
+	departed *departed
+	logger   *slog.Logger
+	hints    hints
+	doubted  chan struct{} // holds a value if records may be lost
+
+	// Set once by the server. What else is to be done of a session that this replica has
+	// taken over: onTaken; tellTaken tells the replica that led it before, "" if that is
+	// gone, and returns the requests that it answers; takeStranded looks for sessions
+	// with streams here whose primary is gone.
+	onTaken      func(l *live)
+	tellTaken    func(ctx context.Context, l *live, former replica.ID, epoch uint64) map[mcp.ID]bool
+	takeStranded func(ctx context.Context)
+
+	mu      sync.Mutex             // guards the field below
+	unended map[primary.Key]uint64 // epochs of records that are yet to be removed
 }
 
-func newSessions(cfg *Config, generation [generationSize]byte, g guard) *sessions {
+func newSessions(cfg *Config, opener [openerSize]byte, g guard) *sessions {
 	ss := &sessions{
-		ring: cfg.Seal, log: cfg.Log, generation: generation, shared: cfg.Shared, idle: cfg.SessionIdle, maxAge: cfg.SessionMaxAge,
-		roster: newRoster(g, cfg.Memory), departed: newDeparted(), logger: g.log,
+		ring: cfg.Seal, log: cfg.Log, opener: opener, shared: cfg.Records != nil, records: cfg.Records, others: cfg.Others,
+		idle: cfg.SessionIdle, maxAge: cfg.SessionMaxAge, roster: newRoster(g, cfg.Memory), departed: newDeparted(), logger: g.log,
+		doubted: make(chan struct{}, 1), unended: make(map[primary.Key]uint64),
 	}
-	ss.spread.begin(cfg)
+	if ss.shared {
+		cfg.Records.OnDoubt(ss.doubt)
+	}
 	return ss
 }
 
-// open makes a session for a caller, and its id. If the tenant or the user has as many sessions as it may have, the one
-// that has been idle longest ends for it; if none is idle, the new one is refused.
+// open makes a session for a caller, and its id. If the tenant or the user has as many
+// sessions as it may have, the one that has been idle longest ends for it; if none is
+// idle, the new one is refused. A shared one is recorded by record.
 func (ss *sessions) open(ctx context.Context, purpose string, c gateway.Caller, revision string, capabilities mcp.Object) (l *live, id string, refused *refusal, err error) {
-	t := ticket{generation: ss.generation, key: newKey(), owner: c.Principal.Owner().Digest(), opened: time.Now(), revision: revision, capabilities: encodeCapabilities(capabilities)}
-	shared := ss.shared && purpose == purposeSession
-	if shared {
-		if t.generation, _ = ss.spread.generations.now(); !ss.spread.generations.isKnown() {
-			return nil, "", errReplicas, nil // the session would be lost as soon as the generation is known
-		}
-	}
+	t := ticket{opener: ss.opener, key: newKey(), owner: c.Principal.Owner().Digest(), opened: time.Now(), revision: revision, capabilities: encodeCapabilities(capabilities)}
 	id, err = ss.ring.Seal(purpose, t.encode())
 	if err != nil {
 		return nil, "", nil, err
 	}
-	l, refused = ss.add(ctx, ss.liveOf(&t, c.Principal, shared), c)
+	l = ss.liveOf(&t, c.Principal, ss.shared && purpose == purposeSession)
+	l.lead = lead{leads: true, epoch: primary.Epoch(), confirmed: time.Now()}
+	l, refused = ss.add(ctx, l, c)
 	return l, id, refused, nil
 }
 
@@ -72,9 +90,7 @@ func (ss *sessions) liveOf(t *ticket, p auth.Principal, shared bool) *live {
 		principal: p,
 	}
 	if shared {
-		l.abroad = &abroad{generation: t.generation, trusted: ss.spread.doubts.Load()}
-		l.news.afar = &afar{}
-		l.suffix = homeMark + hex.EncodeToString(ss.generation[:]) + newKey().String()[:8]
+		l.suffix = homeMark + hex.EncodeToString(ss.opener[:]) + newKey().String()[:8]
 	}
 	return l
 }
@@ -88,44 +104,53 @@ func (ss *sessions) add(ctx context.Context, l *live, c gateway.Caller) (*live, 
 	for _, gone := range evicted {
 		ss.departed.add(gone.key, endEvicted)
 		gone.dissolve()
-		ss.forgetEvents(ctx, gone)
+		ss.forget(ctx, gone)
+		ss.forgetEvents(gone)
 	}
 	return entered, refused
 }
 
-// find returns the session that id names, if it belongs to the caller and is alive. The client is not told why a
-// session is not found: the id may be forged, unknown, of somebody else or of another instance, or the session may have
-// ended or expired. Only the log tells.
+// find returns the session over HTTP+SSE that id names, if it belongs to the caller and
+// is alive. The client is not told why a session is not found: the id may be forged,
+// unknown, of somebody else or of another instance, or the session may have ended or
+// expired. Only the log tells.
 func (ss *sessions) find(ctx context.Context, purpose, id string, c gateway.Caller) (*live, *refusal) {
-	owner := c.Principal.Owner().Digest() // worked out for every id, so that the time does not tell a foreign one from a forged one
-	t, ok := ss.openTicket(purpose, id)
-	shared := ss.shared && purpose == purposeSession
-	switch {
-	case !ok:
-		return nil, ss.unreadable(ctx)
-	case t.owner != owner:
-		return nil, miss(ctx, lostForeign)
-	case shared:
-		return ss.findShared(ctx, &t, c)
-	case t.generation != ss.generation:
+	t, refused := ss.ticketOf(ctx, purpose, id, c)
+	if refused != nil {
+		return nil, refused
+	}
+	return ss.findHere(ctx, t, c)
+}
+
+// findHere returns the session of a ticket that lives on this instance alone.
+func (ss *sessions) findHere(ctx context.Context, t *ticket, c gateway.Caller) (*live, *refusal) {
+	if t.opener != ss.opener {
 		return nil, miss(ctx, lostRestart)
 	}
 	l := ss.roster.find(t.key)
 	if l == nil {
 		return nil, miss(ctx, ss.departed.end(t.key))
 	}
-	now := time.Now()
-	if !l.use(now, ss.idle, c.Principal) {
-		ss.end(ctx, l, l.lapse(now))
-		return nil, miss(ctx, ss.departed.end(t.key))
+	return l, ss.useLed(ctx, l, c)
+}
+
+// ticketOf returns the ticket that is sealed in id, if it is the caller's.
+func (ss *sessions) ticketOf(ctx context.Context, purpose, id string, c gateway.Caller) (*ticket, *refusal) {
+	owner := c.Principal.Owner().Digest() // worked out for every id, so that the time does not tell a foreign one from a forged one
+	t, ok := ss.openTicket(purpose, id)
+	switch {
+	case !ok:
+		return nil, ss.unreadable(ctx)
+	case t.owner != owner:
+		return nil, miss(ctx, lostForeign)
 	}
-	return l, nil
+	return &t, nil
 }
 
 // unreadable returns the refusal of an id that this replica cannot open. Where a replica of a later version runs, the id may
 // be one of its own: with 404 its client would throw away a session that goes on there.
 func (ss *sessions) unreadable(ctx context.Context) *refusal {
-	if ss.shared && ss.spread.others.IsNewerThere() {
+	if ss.shared && ss.others.IsNewerThere() {
 		return errReplicas
 	}
 	return miss(ctx, lostUnreadable)
@@ -145,23 +170,23 @@ func (ss *sessions) openTicket(purpose, id string) (t ticket, ok bool) {
 // plains has room for tickets that are being read.
 var plains = sync.Pool{New: func() any { return new([ticketSize]byte) }}
 
-// of returns the session that a request names in its header.
-func (ss *sessions) of(x *exchange, r *http.Request) (*live, *refusal) {
+// of returns the ticket of the session that a request names in its header.
+func (ss *sessions) of(x *exchange, r *http.Request) (*ticket, *refusal) {
 	ids := r.Header[mcp.HeaderSessionID]
 	if len(ids) == 0 {
 		return nil, errNoSession
 	}
 	if len(ids) == 1 && len(ids[0]) <= seal.MaxLength {
-		return ss.find(x.context(), purposeSession, ids[0], x.caller)
+		return ss.ticketOf(x.context(), purposeSession, ids[0], x.caller)
 	}
 	return nil, errSession
 }
 
-// end ends a session: its jobs are cancelled, its streams end, and its events are forgotten. how says for the log why
-// it ended. It does not tell other replicas: see delete.
+// end ends a session: its jobs are cancelled, its streams end, and its events and its
+// record are forgotten. how says for the log why it ended.
 func (ss *sessions) end(ctx context.Context, l *live, how string) {
 	if ss.drop(l, how) {
-		_ = ss.log.End(context.WithoutCancel(ctx), l.inLog()) // the log forgets old events by itself
+		ss.forget(ctx, l)
 	}
 }
 
@@ -169,30 +194,53 @@ func (ss *sessions) end(ctx context.Context, l *live, how string) {
 func (ss *sessions) drop(l *live, how string) bool {
 	ss.roster.remove(l)
 	ended := l.close()
-	if ended {
+	if ended && l.isLeading() {
 		ss.departed.add(l.key, how)
-	}
-	if ended && l.shared && how != endIdle { // one that is idle here may come back, and its events with it
-		ss.log.Forget(l.inLog())
+		ss.forgetEvents(l)
 	}
 	return ended
 }
 
-// sweep ends the sessions that nobody has used for too long. A shared session is only let go of: another replica may serve
-// it, and who adopts it later finds out whether one did.
+// sweep ends the sessions that nobody has used for too long. One that another replica
+// leads is only let go of.
 func (ss *sessions) sweep(ctx context.Context) {
 	now := time.Now()
-	ss.roster.each(func(l *live) {
-		if !l.fresh(now, ss.idle) && ss.drop(l, l.lapse(now)) {
-			ss.forgetEvents(ctx, l)
+	ss.forEach(ctx, func(l *live) bool { return !l.fresh(now, ss.idle) || !l.isLeading() && !l.isBusy() }, func(l *live) {
+		if _, leads := ss.others.Leads(); leads || !l.shared {
+			ss.end(ctx, l, l.lapse(now))
 		}
 	})
 }
 
-// forgetEvents forgets the events of a session that ended because it was not used, or to make room. A shared session
-// goes on at other replicas and may come back here, so its events are kept.
-func (ss *sessions) forgetEvents(ctx context.Context, l *live) {
-	if !l.shared {
-		_ = ss.log.End(context.WithoutCancel(ctx), l.inLog()) // the log forgets old events by itself
+// forgetEvents forgets the events of a session that has ended, once the calls that are
+// still answered have their streams.
+func (ss *sessions) forgetEvents(l *live) {
+	if l.whenCalm(func() { ss.log.End(l.inLog()) }) {
+		ss.log.End(l.inLog())
 	}
+}
+
+// guest returns a session for what this replica has of it, a question or a task, whoever
+// leads it.
+func (ss *sessions) guest(ctx context.Context, t *ticket, c gateway.Caller) (*live, *refusal) {
+	if !ss.shared {
+		return ss.findHere(ctx, t, c)
+	}
+	if l := ss.roster.find(t.key); l != nil && !l.isOver() {
+		if !l.isLeading() {
+			return l, nil
+		}
+		if refused := ss.useLed(ctx, l, c); refused != errElsewhere {
+			return l, refused
+		}
+	}
+	l := ss.liveOf(t, c.Principal, true)
+	l.ready = true
+	switch _, err := ss.records.Look(ctx, l.inRecord()); {
+	case errors.Is(err, primary.ErrNone):
+		return nil, miss(ctx, ss.departed.end(t.key))
+	case err != nil:
+		return nil, errReplicas
+	}
+	return l, nil
 }

@@ -1,7 +1,8 @@
 package server_test
 
 import (
-	"context"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -15,8 +16,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
-	"github.com/drawbridge-mcp/drawbridge/server"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
 // ask makes a call that asks for roots. It returns the id of the question, and what came when the call is over.
@@ -116,7 +115,10 @@ func TestAnswerIsNotLostWithItsWord(t *testing.T) {
 		c.hub.Leave(a.word().Member)
 		<-time.After(time.Minute) // it is known who is there, and who is not
 		wantStatus(t, "the home is gone", b.do(t, answerTo(question, id)), http.StatusAccepted)
-		a.do(t, inSession("DELETE", id, ""))
+		wantStatus(t, "its end", b.do(t, inSession("DELETE", id, "")), http.StatusNoContent)
+		c.hub.Rejoin(a.word().Member)
+		a.word().Return() // and learns that its session has ended, with the call
+		wait(t)
 	})
 }
 
@@ -235,12 +237,6 @@ var lostSessions = map[string]func(t *testing.T, c *common) string{
 		}
 		return id
 	},
-	"of another generation": func(t *testing.T, c *common) string {
-		id := c.worlds[0].open(t, "alice", mcp.Revision2503)
-		<-time.After(4 * time.Second)
-		c.setGeneration("second")
-		return id
-	},
 	"revoked, and accepted again": func(t *testing.T, c *common) string {
 		id := c.worlds[0].open(t, "alice", mcp.Revision2503)
 		wantStatus(t, "ping", c.worlds[1].do(t, inSession("POST", id, pingBody)), http.StatusOK)
@@ -312,7 +308,7 @@ func TestSessionOfARevokedCallerEndsOnEveryReplica(t *testing.T) {
 			streams[i] = w.follow(t, inSession("GET", id, ""))
 		}
 		wait(t)
-		c.log.down.Store(true)
+		c.setDown(true)
 		for i, w := range c.worlds {
 			w.word().cut.Store(true)
 			select {
@@ -327,191 +323,88 @@ func TestSessionOfARevokedCallerEndsOnEveryReplica(t *testing.T) {
 	})
 }
 
-// TestEndIsNeverALie deletes a session while what replicas share is down, and while one replica cannot be told.
+// TestEndIsNeverALie deletes a session while what replicas share is down, at its primary
+// and at another replica.
 func TestEndIsNeverALie(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 2)
 		a, b := c.worlds[0], c.worlds[1]
 		id := a.open(t, "alice", mcp.Revision2511)
-		wantStatus(t, "ping", b.do(t, inSession("POST", id, pingBody)), http.StatusOK)
-		c.log.down.Store(true)
-		wantReplicas(t, "DELETE while the log is down", a.do(t, inSession("DELETE", id, "")))
-		wantStatus(t, "nothing has happened", a.do(t, inSession("POST", id, pingBody)), http.StatusOK)
-		c.log.down.Store(false)
-		a.word().cut.Store(true)
+		c.setDown(true)
+		for _, w := range c.worlds {
+			wantReplicas(t, "DELETE while the store is down", w.do(t, inSession("DELETE", id, "")))
+			wantStatus(t, "nothing has happened", w.do(t, inSession("POST", id, pingBody)), http.StatusOK)
+		}
+		c.setDown(false)
 		stream := b.follow(t, inSession("GET", id, ""))
 		wait(t)
-		wantReplicas(t, "DELETE while nobody can be told", a.do(t, inSession("DELETE", id, "")))
-		wantStatus(t, "it has ended here", a.do(t, inSession("POST", id, pingBody)), http.StatusNotFound)
-		b.word().Return() // it learns that it may have missed word
+		wantStatus(t, "DELETE", a.do(t, inSession("DELETE", id, "")), http.StatusNoContent)
 		<-stream
-		wantStatus(t, "and there", b.do(t, inSession("POST", id, pingBody)), http.StatusNotFound)
-	})
-}
-
-// TestEndWaitsForAReplicaThatAdopts ends a session while another replica, which has looked it up already, is about to
-// enter it.
-func TestEndWaitsForAReplicaThatAdopts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := together(t, 1)
-		slow := &lateLog{Log: c.log, goOn: make(chan struct{})}
-		b := c.join(t, func(w *world) { w.config.Logger = c.worlds[0].config.Logger })
-		b.config.Log = slow
-		b.asking() // over the slow log
-		id := c.worlds[0].open(t, "alice", mcp.Revision2511)
-		got := make(chan *httptest.ResponseRecorder, 1)
-		go func() { got <- b.do(t, inSession("POST", id, pingBody)) }()
-		synctest.Wait()
-		wantStatus(t, "DELETE", c.worlds[0].do(t, inSession("DELETE", id, "")), http.StatusNoContent)
-		close(slow.goOn)
-		wantStatus(t, "the message on its way", <-got, http.StatusNotFound)
-		wantStatus(t, "the next", b.do(t, inSession("POST", id, pingBody)), http.StatusNotFound)
-	})
-}
-
-// lateLog knows the facts of a moment ago.
-type lateLog struct {
-	session.Log
-	goOn chan struct{}
-}
-
-func (l *lateLog) Facts(ctx context.Context, in session.Key) (map[string]string, error) {
-	facts, err := l.Log.Facts(ctx, in)
-	<-l.goOn
-	return facts, err
-}
-
-// TestEndedSessionDoesNotComeBackWithAFailover has the log forget the end of a session, as a store does that fails over to
-// a copy which lags behind. The replica that ended it marks it again.
-func TestEndedSessionDoesNotComeBackWithAFailover(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := together(t, 2)
-		a := c.worlds[0]
-		id := a.open(t, "alice", mcp.Revision2511)
-		wantStatus(t, "DELETE", a.do(t, inSession("DELETE", id, "")), http.StatusNoContent)
-		c.log.Log = session.NewMemory(session.MemoryConfig{}) // all is lost, and the generation is as it was
 		for _, w := range c.worlds {
-			wantStatus(t, "who heard of the end", w.do(t, inSession("POST", id, pingBody)), http.StatusNotFound)
-		}
-		c.log.down.Store(true)
-		a.word().Return()
-		wait(t)
-		c.log.down.Store(false)
-		wait(t) // it is tried again until it succeeds
-		wait(t)
-		late := c.join(t)
-		wantStatus(t, "a replica that comes later", late.do(t, inSession("POST", id, pingBody)), http.StatusNotFound)
-	})
-}
-
-// TestEndsAreForgottenInTime ends a session, and no other of its tenant after that. Its end was remembered until the next
-// fault of Redis, and so were thousands of every tenant.
-func TestEndsAreForgottenInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, b := replicas(t)
-		wantStatus(t, "end", a.do(t, inSession("DELETE", a.openAsking(t, mcp.Revision2511), "")), http.StatusNoContent)
-		for _, w := range []*world{a, b} {
-			if got := server.TenantsWithMarks(w.Server); got != 1 {
-				t.Errorf("%d tenants have ends that are remembered, want 1", got)
-			}
-		}
-		<-time.After(server.MarkTime + time.Hour)
-		for _, w := range []*world{a, b} {
-			if got := server.TenantsWithMarks(w.Server); got != 0 {
-				t.Errorf("later: %d tenants have ends that are remembered, want none", got)
-			}
+			wantStatus(t, "it has ended", w.do(t, inSession("POST", id, pingBody)), http.StatusNotFound)
 		}
 	})
 }
 
-// TestReplicaThatNobodyKnewLooksAgain ends a session while the others do not yet know of a replica that has just come and
-// has it. Tell reaches those that are known.
-func TestReplicaThatNobodyKnewLooksAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := together(t, 2)
-		a, b := c.worlds[0], c.worlds[1]
-		id := a.open(t, "alice", mcp.Revision2511)
-		b.word().Return()
-		wantStatus(t, "ping", b.do(t, inSession("POST", id, pingBody)), http.StatusOK)
-		synctest.Wait()
-		c.hub.Leave(b.word().Member)
-		wantStatus(t, "DELETE", a.do(t, inSession("DELETE", id, "")), http.StatusNoContent)
-		<-time.After(4 * time.Second)
-		wantStatus(t, "there", b.do(t, inSession("POST", id, pingBody)), http.StatusNotFound)
-	})
-}
-
-// TestSessionsWhileTheStoreIsDown uses sessions that a replica has, that it does not have, and opens new ones.
+// TestSessionsWhileTheStoreIsDown uses sessions at their primary and elsewhere, and opens
+// new ones. What could not be recorded is recorded when the store is back.
 func TestSessionsWhileTheStoreIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 2)
 		a, b := c.worlds[0], c.worlds[1]
 		id := a.open(t, "alice", mcp.Revision2511)
-		synctest.Wait() // both know the generation
-		c.log.down.Store(true)
-		c.generation.Store(nil)
-		for range 3 {
-			wantStatus(t, "a call where it is", a.do(t, legacyCall(id, "echo")), http.StatusOK)
-			wantReplicas(t, "where it is not", b.do(t, inSession("POST", id, pingBody)))
-			wantReplicas(t, "its stream", b.do(t, inSession("GET", id, "")))
-			wantReplicas(t, "its end", b.do(t, inSession("DELETE", id, "")))
-			a.word().Return() // the log is looked at in vain, and the session goes on
-		}
-		wantReplicas(t, "its level", a.do(t, inSession("POST", id, setLevel("error"))))
-		opened := b.open(t, "alice", mcp.Revision2511)
-		wantStatus(t, "opened meanwhile", b.do(t, inSession("POST", opened, pingBody)), http.StatusOK)
-		c.log.down.Store(false)
-		c.setGeneration("first")
+		c.setDown(true)
 		for _, w := range c.worlds {
-			for _, one := range []string{id, opened} {
-				wantStatus(t, "afterwards", w.do(t, inSession("POST", one, pingBody)), http.StatusOK)
+			wantStatus(t, "a call", w.do(t, legacyCall(id, "echo")), http.StatusOK)
+			wantReplicas(t, "its end", w.do(t, inSession("DELETE", id, "")))
+			wantStatus(t, "its level", w.do(t, inSession("POST", id, setLevel("error"))), http.StatusOK)
+		}
+		opened := b.open(t, "alice", mcp.Revision2511)
+		for _, w := range c.worlds {
+			wantStatus(t, "opened meanwhile", w.do(t, inSession("POST", opened, pingBody)), http.StatusOK)
+		}
+		if n := c.records.Count(); n != 1 {
+			t.Errorf("got %d records, want that of the first session", n)
+		}
+		c.setDown(false)
+		wait(t)
+		for _, one := range []string{id, opened} {
+			r, found := c.records.Of(c.name(t, one))
+			if !found || one == id && r.Facts["level"] != "error" {
+				t.Errorf("afterwards: got record %v, %v", r, found)
 			}
 		}
-		c.generation.Store(nil)
-		late := c.join(t) // it has never known a generation
-		wantReplicas(t, "initialize", late.do(t, initialize(mcp.Revision2511)))
 	})
+}
+
+// name returns the name of a session in the records.
+func (c *common) name(t *testing.T, id string) string {
+	t.Helper()
+	ticket, err := c.ring.Open("session", id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hex.EncodeToString(ticket[9 : 9+16])
 }
 
 func setLevel(level string) string {
 	return `{"jsonrpc":"2.0","id":7,"method":"logging/setLevel","params":{"level":"` + level + `"}}`
 }
 
-// TestStreamEndsWithItsGeneration loses what replicas share while a stream is open, and nobody sends anything.
-func TestStreamEndsWithItsGeneration(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := together(t, 2)
-		id := c.worlds[0].open(t, "alice", mcp.Revision2511)
-		stream := c.worlds[1].follow(t, inSession("GET", id, "").as("alice-again"))
-		wait(t)
-		c.setGeneration("second")
-		<-stream
-		fresh := c.worlds[0].open(t, "alice-again", mcp.Revision2511)
-		c.setGeneration("first") // a replica that lags behind
-		wantReplicas(t, "a new session, a moment earlier", c.worlds[1].do(t, inSession("POST", fresh, pingBody).as("alice-again")))
-		c.setGeneration("second")
-		wantStatus(t, "a new session", c.worlds[1].do(t, inSession("POST", fresh, pingBody).as("alice-again")), http.StatusOK)
-	})
-}
-
-// TestEvictedSessionComesBack opens more sessions than one may have at a replica, and uses all of them.
-func TestEvictedSessionComesBack(t *testing.T) {
+// TestEvictedSessionIsGoneEverywhere opens a session more than one may have at a replica.
+func TestEvictedSessionIsGoneEverywhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 2, bounded(10, 1))
-		a := c.worlds[0]
-		ids := []string{a.open(t, "alice", mcp.Revision2511)}
-		a.do(t, inSession("POST", ids[0], setLevel("error")))
+		id := c.worlds[0].open(t, "alice", mcp.Revision2511)
 		wait(t)
-		ids = append(ids, a.open(t, "alice", mcp.Revision2511))
-		for range 3 {
-			for _, id := range ids {
-				wait(t)
-				wantStatus(t, "in turn", a.do(t, inSession("POST", id, pingBody)), http.StatusOK)
-			}
+		<-time.After(time.Second)
+		next := c.worlds[0].open(t, "alice", mcp.Revision2511)
+		for _, w := range c.worlds {
+			wantStatus(t, "evicted", w.do(t, inSession("POST", id, pingBody)), http.StatusNotFound)
+			wantStatus(t, "the next", w.do(t, inSession("POST", next, pingBody)), http.StatusOK)
 		}
-		wait(t)
-		if got := a.do(t, legacyCall(ids[0], "terms")).Body.String(); !strings.Contains(got, `level \"error\"`) {
-			t.Errorf("got %s, want the level that was set before it was evicted", got)
+		if n := c.records.Count(); n != 1 {
+			t.Errorf("got %d records, want 1", n)
 		}
 	})
 }
@@ -550,29 +443,23 @@ func TestFaultMakesNoSessionIdle(t *testing.T) {
 		a, b := c.worlds[0], c.worlds[1]
 		id := a.open(t, "alice", mcp.Revision2511)
 		<-time.After(10 * time.Minute)
-		c.log.down.Store(true)
+		c.setDown(true)
 		for range 4 {
 			<-time.After(10 * time.Minute)
 			wantStatus(t, "where it is", a.do(t, inSession("POST", id, pingBody).as("alice-again")), http.StatusOK)
 		}
-		c.log.down.Store(false)
-		b.word().Return()
+		c.setDown(false)
 		wantStatus(t, "elsewhere", b.do(t, inSession("POST", id, pingBody).as("alice-again")), http.StatusOK)
 	})
 }
 
-// TestLevelHoldsAtAllReplicas sets the level at a replica after others have taken up the session, and before another does.
+// TestLevelHoldsAtAllReplicas sets the level at each replica.
 func TestLevelHoldsAtAllReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 3)
-		<-time.After(4 * time.Second) // every replica is known by now
 		id := c.worlds[0].openAsking(t, mcp.Revision2511)
-		wantStatus(t, "ping", c.worlds[1].do(t, inSession("POST", id, pingBody)), http.StatusOK)
-		for _, level := range []string{"info", "error"} {
-			trips := c.count(func() { wantStatus(t, level, c.worlds[0].do(t, inSession("POST", id, setLevel(level))), http.StatusOK) })
-			if trips != 2 {
-				t.Errorf("%s: got %d round trips, want 2", level, trips)
-			}
+		for at, level := range []string{"info", "error", "debug"} {
+			wantStatus(t, level, c.worlds[at].do(t, inSession("POST", id, setLevel(level))), http.StatusOK)
 			for i, w := range c.worlds {
 				if got := w.do(t, legacyCall(id, "terms")).Body.String(); !strings.Contains(got, `level \"`+level) {
 					t.Errorf("replica %d: got %s, want level %s", i, got, level)
@@ -582,7 +469,8 @@ func TestLevelHoldsAtAllReplicas(t *testing.T) {
 	})
 }
 
-// TestJunkIsNoWord sends word that no replica says.
+// TestJunkIsNoWord sends word that no replica says, and word of replicas that do not lead
+// the session.
 func TestJunkIsNoWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 2)
@@ -593,26 +481,20 @@ func TestJunkIsNoWord(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		about := ticket[9 : 9+16+32] // the key of the session, and the digest of its owner
-		foreign := append([]byte(nil), about...)
-		foreign[20]++
+		key := ticket[9 : 9+16]
 		junk := c.hub.Join()
-		for _, kind := range []string{"ended", "cancel", "level", "answer", "answer taken"} {
-			for _, one := range []replica.Word{
-				{Kind: "session " + kind + " 2", Tenant: "acme", Data: about},                   // a version that is not known
-				{Kind: "session " + kind + " 1", Tenant: "acme", Data: about[:40]},              // cut off
-				{Kind: "session " + kind + " 1", Tenant: "acme"},                                // empty
-				{Kind: "session " + kind + " 1", Tenant: "acme", Data: append(foreign, `1`...)}, // another's
-				{Kind: "session " + kind + " 1", Tenant: "globex", Data: append(about, `1`...)}, // another tenant's
-				{Kind: "session " + kind + " 1", Tenant: "acme", Data: append(foreign, question...)},
-			} {
-				if kind == "ended" && one.Tenant == "acme" && len(one.Data) > 48 {
-					one.Data[0]++ // or it would be word of the end, said by a replica
-				}
-				if err := junk.Send(t.Context(), a.word().Self(), one); err != nil {
-					t.Fatal(err)
-				}
-			}
+		for _, one := range []replica.Word{
+			{Kind: "taken 2", Tenant: "acme", Data: key}, // a version that is not known
+			{Kind: "taken 1", Tenant: "acme", Data: key}, // another form
+			{Kind: "taken 1", Tenant: "acme"},
+			{Kind: "taken 1", Tenant: "globex", Data: word(key, "\xff\xff\xff\xff\xff\xff\xff\xff")}, // another tenant's
+			{Kind: "taken 1", Tenant: "acme", Data: word(key, "\x00\x00\x00\x00\x00\x00\x00\x01")},   // an epoch of before
+			{Kind: "listener 1", Data: key},
+			{Kind: "listener 1", Data: word(key, "g1", "")},
+			{Kind: "listener 1", Data: word(key[:8], "g1", "\x00\x00\x00\x00\x00\x00\x00\x01", "{}")},
+			{Kind: "listener 1", Data: word(key, "g1", "\x00\x00\x00\x00\x00\x00\x00\x01", "{}")},
+		} {
+			_, _ = junk.Send(t.Context(), a.word().Self(), one) // some is refused
 		}
 		synctest.Wait()
 		wantStatus(t, "the answer", a.do(t, answerTo(question, id)), http.StatusAccepted)
@@ -621,6 +503,15 @@ func TestJunkIsNoWord(t *testing.T) {
 		}
 		wantStatus(t, "ping", a.do(t, inSession("POST", id, pingBody)), http.StatusOK)
 	})
+}
+
+// word is a word of those parts.
+func word(key []byte, parts ...string) []byte {
+	all := append(binary.AppendUvarint(nil, uint64(len(key))), key...)
+	for _, part := range parts {
+		all = append(binary.AppendUvarint(all, uint64(len(part))), part...)
+	}
+	return all
 }
 
 // TestRoundTripsOfASession states what each message costs in round trips to what replicas share.
@@ -635,22 +526,21 @@ func TestRoundTripsOfASession(t *testing.T) {
 			do   func()
 			want int64
 		}{
-			{"initialize, and the message that it is over", func() { id = a.open(t, "alice", mcp.Revision2511) }, 0},
+			{"initialize, and the message that it is over", func() { id = a.open(t, "alice", mcp.Revision2511) }, 1},
 			{"a message where it was opened", func() { a.do(t, inSession("POST", id, pingBody)) }, 0},
 			{"a call there", func() { a.do(t, legacyCall(id, "echo")) }, 0},
-			{"the first message elsewhere", func() { b.do(t, inSession("POST", id, pingBody)) }, 1},
-			{"further messages", func() {
+			{"ten messages elsewhere, each forwarded", func() {
 				for range 10 {
 					b.do(t, inSession("POST", id, pingBody))
 				}
-			}, 0},
-			{"a call", func() { b.do(t, legacyCall(id, "echo")) }, 0},
-			{"a cancellation of what does not run here", func() {
+			}, 10},
+			{"a call, forwarded", func() { b.do(t, legacyCall(id, "echo")) }, 1},
+			{"a cancellation, forwarded", func() {
 				b.do(t, inSession("POST", id, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`))
 			}, 1},
 			{"somebody else's message", func() { c.worlds[2].do(t, inSession("POST", id, pingBody).as("bob")) }, 0},
-			{"DELETE", func() { b.do(t, inSession("DELETE", id, "")) }, 2},
-			{"a message after that", func() { c.worlds[2].do(t, inSession("POST", id, pingBody)) }, 0},
+			{"DELETE, forwarded, and the record", func() { b.do(t, inSession("DELETE", id, "")) }, 2},
+			{"a message after that, forwarded, and a look", func() { c.worlds[2].do(t, inSession("POST", id, pingBody)) }, 2},
 		} {
 			if got := c.count(step.do); got != step.want {
 				t.Errorf("%s: got %d round trips, want %d", step.name, got, step.want)
@@ -698,8 +588,8 @@ func TestThousandSessionsOnThreeReplicas(t *testing.T) {
 			}
 		})
 		t.Logf("%d sessions, %d messages each: %d round trips to open, %d to use, %d to end", sessions, messages, opened, used, ended)
-		if opened != 0 || used != 2*sessions || ended != 2*sessions {
-			t.Errorf("got %d, %d, %d; want 0, one for each of the two replicas that did not open a session, and 2 for each end", opened, used, ended)
+		if opened != sessions || used > messages*sessions || ended > 2*sessions {
+			t.Errorf("got %d, %d, %d; want a record for each, no more than one forward a message, and the same and the record for each end", opened, used, ended)
 		}
 		for _, id := range ids[:10] {
 			one(inSession("POST", id, pingBody), http.StatusNotFound)
@@ -707,21 +597,24 @@ func TestThousandSessionsOnThreeReplicas(t *testing.T) {
 	})
 }
 
-// TestSessionIsAdoptedOnceByManyMessages sends the first messages of a session to a replica at the same time.
-func TestSessionIsAdoptedOnceByManyMessages(t *testing.T) {
-	c := together(t, 2)
+// TestSessionIsTakenOverOnceByManyMessages lets the primary of a session die, and sends
+// many messages to each of two replicas at the same time: one of these leads the session
+// from then on, and all are answered.
+func TestSessionIsTakenOverOnceByManyMessages(t *testing.T) {
+	c := together(t, 3)
 	id := c.worlds[0].open(t, "alice", mcp.Revision2511)
+	c.hub.Leave(c.worlds[0].word().Member)
 	var all sync.WaitGroup
 	for n := range 32 {
 		all.Go(func() {
 			m := legacyCall(id, "echo").id(fmt.Sprint(100 + n))
-			if got := c.worlds[1].do(t, m); got.Code != http.StatusOK {
+			if got := c.worlds[1+n%2].do(t, m); got.Code != http.StatusOK {
 				t.Errorf("got %d %s, want 200", got.Code, got.Body)
 			}
 		})
 	}
 	all.Wait()
-	if got := c.worlds[1].sessionsOpen(t); got != 1 {
+	if got := c.worlds[1].sessionsOpen(t) + c.worlds[2].sessionsOpen(t); got != 1 {
 		t.Errorf("got %d sessions, want 1", got)
 	}
 }

@@ -36,6 +36,7 @@ func newCrew(t *testing.T, change ...func(*world)) *crew {
 		lists, files := w.asking()
 		c.lists, c.files = append(c.lists, lists), append(c.files, files)
 	}
+	runAll(t, c.worlds)
 	c.id = c.worlds[0].openAsking(t, mcp.Revision2511)
 	return c
 }
@@ -110,17 +111,17 @@ func TestUpdateReachesTheReplicaWithTheStream(t *testing.T) {
 		stream := c.get(t, 1, "")
 		c.changeFile(t, 0, "file:///a#part")
 		expectNotices(t, "a change", stream, `"uri":"file:///a#part"`, 1)
-		c.subscribe(t, 2, "subscribe") // again: the first one ends
-		if first, second := c.files[0].open(), c.files[2].open(); first != 0 || second != 1 {
-			t.Errorf("after it subscribed at another replica: got %d and %d subscriptions, want 0, 1", first, second)
+		c.subscribe(t, 2, "subscribe") // again: it is the same one
+		if first, second := c.files[0].open(), c.files[2].open(); first != 1 || second != 0 {
+			t.Errorf("after it subscribed at another replica: got %d and %d subscriptions, want 1, 0", first, second)
 		}
-		c.changeFile(t, 2, "file:///a")
-		expectNotices(t, "a change at another replica", stream, mcp.NotifyResourceUpdated, 1)
-		c.files[1].hide()
-		c.changeFile(t, 2, "file:///a")
-		expectNotices(t, "a change that may not be read where the stream is", stream, mcp.NotifyResourceUpdated, 0)
+		c.changeFile(t, 0, "file:///a")
+		expectNotices(t, "another change", stream, mcp.NotifyResourceUpdated, 1)
+		c.files[0].hide()
+		c.changeFile(t, 0, "file:///a")
+		expectNotices(t, "a change of what may not be read at the primary", stream, mcp.NotifyResourceUpdated, 0)
 		c.subscribe(t, 1, "unsubscribe")
-		if open := c.files[2].open(); open != 0 {
+		if open := c.files[0].open(); open != 0 {
 			t.Errorf("after it unsubscribed: got %d subscriptions, want none", open)
 		}
 	})
@@ -145,50 +146,19 @@ func TestUpdateWaitsForAStreamAtAnyReplica(t *testing.T) {
 	})
 }
 
-// TestTellerWithALateClockWasNotHeeded has a stream open at a replica whose clock is late, and which has not heard who told
-// the client before: that one's claim was newer for ever, though it had said that it tells no more.
-func TestTellerWithALateClockWasNotHeeded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCrew(t)
-		c.worlds[2].config.Others.(*replicatest.Member).SetClock(-time.Hour)
-		c.subscribe(t, 0, "subscribe")
-		leave(t, c.get(t, 1, ""))
-		stream := c.get(t, 2, "")
-		c.changeFile(t, 0, "file:///a")
-		expectNotices(t, "changed", stream, mcp.NotifyResourceUpdated, 1)
-	})
-}
-
-// TestUpdatesFindTheirWayAfterAFault loses the word that a stream has opened, and that a resource has changed: when word
-// can be read again, the client is told.
+// TestUpdatesFindTheirWayAfterAFault loses the word that a resource has changed: the
+// client is told at a heartbeat.
 func TestUpdatesFindTheirWayAfterAFault(t *testing.T) {
-	for _, kind := range []string{"stream 1", "updated 1", "teller 1"} {
-		t.Run(kind, func(t *testing.T) {
-			lostForAWhile(t, kind, func(c *crew) {
-				for _, w := range c.worlds[:2] {
-					w.config.Others.(*faultyOthers).Others.(*replicatest.Member).Return()
-				}
-			})
-		})
-		t.Run(kind+", for a moment that nobody noticed", func(t *testing.T) {
-			lostForAWhile(t, kind, func(*crew) { <-time.After(10 * time.Second) })
-		})
-	}
-}
-
-// lostForAWhile loses word of a kind while a stream opens, its client subscribes and the resource changes. After what
-// follows the fault the client has been told.
-func lostForAWhile(t *testing.T, kind string, follows func(*crew)) {
 	synctest.Test(t, func(t *testing.T) {
 		var faulty atomic.Bool
-		c := newCrew(t, losing(func(w replica.Word) bool { return faulty.Load() && w.Kind == kind }))
-		faulty.Store(true)
+		c := newCrew(t, losing(func(w replica.Word) bool { return faulty.Load() && w.Kind == "listener 1" }))
 		stream := c.get(t, 1, "")
-		c.subscribe(t, 0, "subscribe")
+		c.subscribe(t, 2, "subscribe")
+		faulty.Store(true)
 		c.changeFile(t, 0, "file:///a")
+		expectNotices(t, "during the fault", stream, mcp.NotifyResourceUpdated, 0)
 		faulty.Store(false)
-		follows(c)
-		wait(t)
+		<-time.After(30 * time.Second)
 		expectNotices(t, "after the fault", stream, mcp.NotifyResourceUpdated, 1)
 	})
 }
@@ -212,7 +182,7 @@ func TestEachChangeInAFaultWasTriedAgainByItself(t *testing.T) {
 		var faulty atomic.Bool
 		var tried atomic.Int64
 		c := newCrew(t, losing(func(w replica.Word) bool {
-			lost := faulty.Load() && w.Kind == "updated 1"
+			lost := faulty.Load() && w.Kind == "listener 1"
 			if lost {
 				tried.Add(1)
 			}
@@ -227,10 +197,10 @@ func TestEachChangeInAFaultWasTriedAgainByItself(t *testing.T) {
 		tried.Store(0)
 		<-time.After(time.Minute)
 		if got := tried.Load(); got < 1 || got > 12 {
-			t.Errorf("it was tried %d times in a minute, want once in five seconds", got)
+			t.Errorf("it was tried %d times in a minute, want once a heartbeat", got)
 		}
 		faulty.Store(false)
-		<-time.After(10 * time.Second)
+		<-time.After(30 * time.Second)
 		wait(t)
 		expectNotices(t, "after the fault", stream, mcp.NotifyResourceUpdated, 1)
 	})
@@ -247,6 +217,71 @@ func TestUpdateIsNotLostWithTheReplicaThatTells(t *testing.T) {
 		stream := c.get(t, 2, "")
 		expectNotices(t, "after the death", stream, mcp.NotifyResourceUpdated, 1)
 	})
+}
+
+// TestNoticeTakenByADeadReplicaIsToldAgain lets the replica with the stream die after it
+// has taken a notice: whether the client got that is not known, so it is told again,
+// unless the replica lived long enough to send it.
+func TestNoticeTakenByADeadReplicaIsToldAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		next      int
+		meanwhile func(t *testing.T, c *crew)
+		files     int // notices of them at the next stream
+		prompts   int
+	}{
+		"the next is another":         {2, func(_ *testing.T, c *crew) { c.kill(1) }, 1, 1},
+		"the next is the primary":     {0, func(_ *testing.T, c *crew) { c.kill(1) }, 1, 1},
+		"the client comes back late":  {2, func(_ *testing.T, c *crew) { c.kill(1); <-time.After(time.Minute) }, 1, 1},
+		"the next dies, too":          {0, func(t *testing.T, c *crew) { c.kill(1); c.get(t, 2, ""); c.kill(2) }, 1, 1},
+		"the client has unsubscribed": {2, func(t *testing.T, c *crew) { c.kill(1); c.subscribe(t, 2, "unsubscribe") }, 0, 1},
+		"it died much later":          {2, func(_ *testing.T, c *crew) { <-time.After(time.Minute); c.kill(1) }, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCrew(t)
+				c.subscribe(t, 0, "subscribe")
+				stream := c.get(t, 1, "")
+				c.changePrompts(t, 0)
+				c.changeFile(t, 0, "file:///a")
+				text := stream.text()
+				if strings.Count(text, mcp.NotifyResourceUpdated) != 1 || strings.Count(text, mcp.NotifyPromptsChanged) != 1 {
+					t.Fatalf("at the first: got %q, want both notices", text)
+				}
+				test.meanwhile(t, c)
+				text = c.get(t, test.next, "").text()
+				if n := strings.Count(text, mcp.NotifyResourceUpdated); n != test.files {
+					t.Errorf("at the next: got %d notices of the file, want %d: %q", n, test.files, text)
+				}
+				if n := strings.Count(text, mcp.NotifyPromptsChanged); n != test.prompts {
+					t.Errorf("at the next: got %d notices of the prompts, want %d: %q", n, test.prompts, text)
+				}
+			})
+		})
+	}
+}
+
+// TestListsAreKnownWhenTheReplicaOfTheHandshakeHasDied opens the first stream for notices
+// after that: what its client knows stands in the record, so it is told of lists that are
+// others now, and of nothing else.
+func TestListsAreKnownWhenTheReplicaOfTheHandshakeHasDied(t *testing.T) {
+	for name, changed := range map[string]int{"nothing has changed": 0, "prompts have changed": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCrew(t)
+				c.kill(0)
+				if changed == 1 {
+					c.changePrompts(t, 1, 2)
+				}
+				stream := c.get(t, 1, "")
+				<-time.After(30 * time.Second)
+				expectNotices(t, "by the next primary", stream, mcp.NotifyPromptsChanged, changed)
+				leave(t, stream)
+				stream = c.get(t, 2, "")
+				<-time.After(30 * time.Second)
+				expectNotices(t, "by the one after it", stream, "list_changed", 0)
+			})
+		})
+	}
 }
 
 // TestSubscriptionsOutliveTheirReplica lets the replica die that has the subscriptions: the one with the stream opens them
@@ -304,8 +339,9 @@ func TestSubscriptionsOutliveTheOnlyReplicaThatKnewThem(t *testing.T) {
 	}
 }
 
-// TestListsAreToldOnceWhereverTheStreamIs moves the stream for notices from replica to replica. The client is told when a
-// list differs from what it was told last, and never only because the stream moved.
+// TestListsAreToldOnceWhereverTheStreamIs moves the stream for notices from replica to
+// replica, and then the session. The client is told when a list of the primary differs
+// from what it was told last, and never only because something moved.
 func TestListsAreToldOnceWhereverTheStreamIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrew(t)
@@ -321,46 +357,33 @@ func TestListsAreToldOnceWhereverTheStreamIs(t *testing.T) {
 			expectNotices(t, "moved on", stream, "list_changed", 0)
 			leave(t, stream)
 		}
-		stream = c.get(t, 0, "")
-		c.changePrompts(t, 0)
-		expectNotices(t, "changed at one", stream, mcp.NotifyPromptsChanged, 1)
-		leave(t, stream)
 		stream = c.get(t, 1, "")
-		expectNotices(t, "at a replica that is behind", stream, mcp.NotifyPromptsChanged, 1)
+		c.changePrompts(t, 0)
+		expectNotices(t, "changed at the primary", stream, mcp.NotifyPromptsChanged, 1)
 		c.changePrompts(t, 1)
-		expectNotices(t, "when it caught up", stream, mcp.NotifyPromptsChanged, 1)
+		expectNotices(t, "changed where the stream is", stream, mcp.NotifyPromptsChanged, 0)
+		c.kill(0)
+		wait(t)
+		expectNotices(t, "led by a replica that has the same lists", stream, "list_changed", 0)
+		c.changePrompts(t, 1)
+		expectNotices(t, "changed at the next primary", stream, mcp.NotifyPromptsChanged, 1)
 	})
 }
 
-// TestListsAreToldWhenNobodyKnows opens the first stream for notices after the replica of the handshake has died: what its
-// client knows cannot be told any more, so it is told that all may have changed.
-func TestListsAreToldWhenNobodyKnows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCrew(t)
-		c.hub.Leave(c.worlds[0].config.Others.(*replicatest.Member))
-		stream := c.get(t, 1, "")
-		<-time.After(30 * time.Second)
-		expectNotices(t, "by a replica that knows nothing", stream, mcp.NotifyPromptsChanged, 1)
-		leave(t, stream)
-		stream = c.get(t, 2, "")
-		<-time.After(30 * time.Second)
-		expectNotices(t, "by the next one", stream, "list_changed", 0)
-	})
-}
-
-// TestOneStreamTellsOfTwoReplicas opens two streams for notices of one session: only the newer one tells, and the older
-// one when the newer has closed.
+// TestOneStreamTellsOfTwoReplicas opens two streams for notices of one session: each
+// change is told on one of them, and on the other when the first has closed.
 func TestOneStreamTellsOfTwoReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrew(t)
 		older := c.get(t, 0, "")
 		newer := c.get(t, 1, "")
-		c.changePrompts(t, 0, 1)
-		expectNotices(t, "the newer", newer, mcp.NotifyPromptsChanged, 1)
-		expectNotices(t, "the older", older, mcp.NotifyPromptsChanged, 0)
-		leave(t, newer)
-		c.changePrompts(t, 0, 1)
-		expectNotices(t, "the older, later", older, mcp.NotifyPromptsChanged, 1)
+		c.changePrompts(t, 0)
+		if n := strings.Count(older.text()+newer.text(), mcp.NotifyPromptsChanged); n != 1 {
+			t.Errorf("got %d notices on both, want 1", n)
+		}
+		leave(t, older)
+		c.changePrompts(t, 0)
+		expectNotices(t, "the one that is left", newer, mcp.NotifyPromptsChanged, 1)
 	})
 }
 
@@ -376,19 +399,47 @@ func TestStreamIsTakenFromAnotherReplica(t *testing.T) {
 		if !first.isOver() || second.isOver() {
 			t.Errorf("got the first ended: %v, the second: %v; want true, false", first.isOver(), second.isOver())
 		}
-		second.text() // replica 1 is behind, and says so
-		c.changePrompts(t, 1)
+		second.text()
+		c.changePrompts(t, 0)
 		expectNotices(t, "the newer connection", second, mcp.NotifyPromptsChanged, 1)
 		third := c.get(t, 0, lastID(t, text))
-		expectNotices(t, "all that followed", third, mcp.NotifyPromptsChanged, 2)
+		expectNotices(t, "all that followed", third, mcp.NotifyPromptsChanged, 1)
 		if !second.isOver() {
 			t.Error("the second connection is open, want it ended")
 		}
 	})
 }
 
-// TestAnswerOfADeadReplica waits at one replica for the answer of a call that runs on another, which dies: the client is
-// told, and not before it is certain. As long as that replica lives, its answer comes.
+// TestStreamThatCameToThePrimaryStays resumes a stream at the primary, which hears only then that the connection at the
+// other replica was closed.
+func TestStreamThatCameToThePrimaryStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late, come := make(chan struct{}), atomic.Bool{}
+		c := newCrew(t, func(w *world) {
+			w.config.Others = &faultyOthers{w.config.Others, func(w replica.Word) error {
+				if w.Kind == "listener 1" && come.CompareAndSwap(true, false) {
+					<-late
+				}
+				return nil
+			}}
+		})
+		stream := c.get(t, 1, "")
+		last := lastID(t, stream.text())
+		come.Store(true)
+		leave(t, stream)
+		stream = c.get(t, 0, last)
+		close(late)
+		c.changePrompts(t, 0)
+		expectNotices(t, "at the primary", stream, mcp.NotifyPromptsChanged, 1)
+		if stream.isOver() {
+			t.Error("the stream has ended")
+		}
+	})
+}
+
+// TestAnswerOfADeadReplica waits at one replica for the answer of a call that runs on
+// another, which dies: the client is told when that is known. As long as that replica
+// lives, its answer comes.
 func TestAnswerOfADeadReplica(t *testing.T) {
 	for name, dies := range map[string]bool{"dies": true, "lives": false} {
 		t.Run(name, func(t *testing.T) {
@@ -401,12 +452,7 @@ func TestAnswerOfADeadReplica(t *testing.T) {
 				if dies {
 					c.hub.Leave(c.worlds[0].config.Others.(*replicatest.Member))
 				}
-				<-time.After(15 * time.Second)
-				if stream.isOver() {
-					t.Fatalf("got the end %q before a heartbeat had passed", stream.text())
-				}
-				<-time.After(30 * time.Second)
-				synctest.Wait()
+				wait(t) // nobody waits for a heartbeat
 				if got := stream.text(); dies && (strings.Count(got, `"id":1,"error"`) != 1 || !strings.Contains(got, "DB-REPLICA-GONE") || !stream.isOver()) {
 					t.Errorf("got %q, want an error for the request, and the end", got)
 				} else if !dies && (got != "" || stream.isOver()) {
@@ -435,6 +481,13 @@ func (b *brokenLog) Append(ctx context.Context, key session.Key, stream string, 
 		return "", errBroken
 	}
 	return b.Log.Append(ctx, key, stream, data, last)
+}
+
+func (b *brokenLog) Notify(ctx context.Context, key session.Key, stream string, epoch uint64, data []byte) (string, error) {
+	if b.broken.Load() {
+		return "", errBroken
+	}
+	return b.Log.Notify(ctx, key, stream, epoch, data)
 }
 
 func (b *brokenLog) Next(ctx context.Context, key session.Key, stream, after string) ([]session.Event, bool, error) {

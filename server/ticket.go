@@ -18,10 +18,10 @@ const (
 	// clients. What may be overlooked may be added at the end of a ticket. Any other change of the layout needs a new version,
 	// replica.Formats, and two rollouts: the first reads both layouts and writes the old one, and the second, when no replica
 	// is left that reads only the old one, writes the new one. See sessions.unreadable for who skips the first.
-	ticketVersion  = 3
-	generationSize = 8
-	keySize        = 16
-	ticketSize     = 1 + generationSize + keySize + sha256.Size + 8 + len(mcp.LatestLegacy) + 1
+	ticketVersion = 4
+	openerSize    = 8
+	keySize       = 16
+	ticketSize    = 1 + openerSize + keySize + sha256.Size + 8 + len(mcp.LatestLegacy) + 1
 )
 
 // ticket is what the id of a session says. It is sealed, so only gateways with the same keys can make or read one. It
@@ -29,7 +29,7 @@ const (
 // about the session that does not change, so that another replica can serve the session.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
 type ticket struct {
-	generation   [generationSize]byte // of what replicas share; the id of the replica, for sessions that stay where they were opened
+	opener       [openerSize]byte // the id of the replica that opened the session, and leads it at first
 	key          sessionKey
 	owner        [sha256.Size]byte
 	opened       time.Time // in seconds
@@ -50,7 +50,7 @@ func (k sessionKey) String() string { return hex.EncodeToString(k[:]) }
 func (t *ticket) encode() []byte {
 	out := make([]byte, 0, ticketSize)
 	out = append(out, ticketVersion)
-	out = append(out, t.generation[:]...)
+	out = append(out, t.opener[:]...)
 	out = append(out, t.key[:]...)
 	out = append(out, t.owner[:]...)
 	out = binary.BigEndian.AppendUint64(out, uint64(t.opened.Unix())) //nolint:gosec // not before 1970
@@ -65,7 +65,7 @@ func decodeTicket(data []byte) (t ticket, ok bool) {
 		return ticket{}, false
 	}
 	rest := data[1:ticketSize]
-	rest = rest[copy(t.generation[:], rest):]
+	rest = rest[copy(t.opener[:], rest):]
 	rest = rest[copy(t.key[:], rest):]
 	rest = rest[copy(t.owner[:], rest):]
 	t.opened = time.Unix(int64(binary.BigEndian.Uint64(rest)), 0) //nolint:gosec // as encode wrote it

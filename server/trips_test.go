@@ -115,15 +115,15 @@ func sharingAll(t *testing.T) func(*world) {
 	t.Cleanup(func() { stop(); running.Wait() })
 	return func(w *world) {
 		answers := once.NewRedis(once.RedisConfig{Store: w.store, Seal: w.config.Seal, Others: w.config.Others})
-		w.config.Once, w.config.Flights = answers, once.NewFlights(w.store)
+		w.config.Once = answers
 		running.Go(func() { _ = answers.Run(ctx) })
-		running.Go(func() { _ = w.config.Flights.Run(ctx) })
 	}
 }
 
-// TestTripsOfEachKind counts what each kind of request asks of Redis, with three replicas, beside its limits, which package
-// ratelimit counts. A call of a session claims its id and gives it back (flight), a stream begins and takes its events one
-// after the other (session), and nothing else is asked: what is more would cost each call its time.
+// TestTripsOfEachKind counts what each kind of request asks of Redis, with three
+// replicas, beside its limits, which package ratelimit counts. A session has a record, a
+// stream begins and takes its events one after the other (session), and nothing else is
+// asked: what is more would cost each call its time.
 //
 // A replica that is kept from running for seconds is not known to the others any more, and looks at all sessions again. What
 // was counted meanwhile says nothing, so all is counted anew then.
@@ -181,19 +181,19 @@ func wrongTrips(t *testing.T, server *redistest.Server, w []*world, m *monitor, 
 	}{
 		{"a call, 2026-07-28", func() { w[0].do(t, modernCall("echo")) }, map[string]int{}},
 		{"a call of an unknown tool", func() { w[0].do(t, modernCall("nothing")) }, map[string]int{}},
-		{"a call, 2025-11-25", func() { w[1].do(t, inFlight("echo")) }, map[string]int{"set flight": 1, "evalsha flight": 1}},
-		{"a call, 2025-11-25, with three notices", func() { w[1].do(t, inFlight("progress")) }, map[string]int{"set flight": 1, "evalsha flight": 1, "evalsha session": 5}},
-		{"a question that is answered at its replica", func() { ask(w[0]) }, map[string]int{"set flight": 1, "evalsha flight": 1, "evalsha session": 3}},
-		{"a question that is answered at another", func() { ask(w[1]) }, map[string]int{"set flight": 1, "evalsha flight": 1, "evalsha session": 3}},
+		{"a call, 2025-11-25", func() { w[1].do(t, inFlight("echo")) }, map[string]int{}},
+		{"a call, 2025-11-25, with three notices", func() { w[1].do(t, inFlight("progress")) }, map[string]int{"evalsha session": 5}},
+		{"a question that is answered at its replica", func() { ask(w[0]) }, map[string]int{"evalsha session": 3}},
+		{"a question that is answered at another", func() { ask(w[1]) }, map[string]int{"evalsha session": 3}},
 		{"tools/list", func() { w[2].do(t, inSession("POST", id, `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`)) }, map[string]int{}},
 		{"a call with a key", func() { w[0].do(t, keyedCall("echo", key)) }, map[string]int{"evalsha once": 2}},
 		{"the same at another", func() { w[1].do(t, keyedCall("echo", key)) }, map[string]int{"evalsha once": 1}},
-		{"a session opened", func() { opened = w[0].openAsking(t, mcp.Revision2511) }, map[string]int{}},
+		{"a session opened", func() { opened = w[0].openAsking(t, mcp.Revision2511) }, map[string]int{"evalsha session": 1}},
 		{"its first use", func() { w[0].do(t, inSession("POST", opened, pingBody)) }, map[string]int{}},
-		{"its first use at another", func() { w[1].do(t, inSession("POST", opened, pingBody)) }, map[string]int{"hgetall session": 1}},
+		{"its first use at another", func() { w[1].do(t, inSession("POST", opened, pingBody)) }, map[string]int{}},
 		{"its second use there", func() { w[1].do(t, inSession("POST", opened, pingBody)) }, map[string]int{}},
-		{"its end at a third", func() { w[2].do(t, inSession("DELETE", opened, "")) }, map[string]int{"hgetall session": 1, "evalsha session": 1}},
-		{"a message to it after that", func() { w[0].do(t, inSession("POST", opened, pingBody)) }, map[string]int{}},
+		{"its end at a third", func() { w[2].do(t, inSession("DELETE", opened, "")) }, map[string]int{"evalsha session": 1}},
+		{"a message to it after that", func() { w[0].do(t, inSession("POST", opened, pingBody)) }, map[string]int{"hgetall session": 1}},
 	} {
 		m.since(t, server, fmt.Sprint(round, " before ", i))
 		m.forget()

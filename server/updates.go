@@ -59,21 +59,6 @@ func (u *updates) owe(uri, stream string) {
 // waits tells whether there are any. A nil u has none.
 func (u *updates) waits() bool { return u != nil && len(u.owed) > 0 }
 
-// take takes out so many changes for which free is true of the stream that owes them. A nil u has none.
-func (u *updates) take(most int, free func(stream string) bool) (taken []changed) {
-	if u == nil {
-		return nil
-	}
-	for part, one := range u.owed {
-		if len(taken) < most && free(one.stream) {
-			taken = append(taken, changed{one.uri, part})
-			u.memory.Give(u.user, one.cost)
-			delete(u.owed, part)
-		}
-	}
-	return taken
-}
-
 // drop forgets the changes for which told is true. A nil u has none.
 func (u *updates) drop(told func(uri, stream string) bool) {
 	if u == nil {

@@ -2,64 +2,155 @@ package server
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
 
-// tellOfWatch tells other replicas that a session has subscribed to a resource here, so that their subscriptions to it
-// end and each change is told once; or, if since is zero, that the session has unsubscribed. The error says that one of
-// them may not have heard it.
-func (s *Server) tellOfWatch(ctx context.Context, l *live, uri string, since uint64) error {
-	if !l.shared {
-		return nil
-	}
-	word := packed(l.key[:], []byte(uri), binary.BigEndian.AppendUint64(nil, since))
-	ctx = context.WithoutCancel(ctx)
-	if since != 0 { // who subscribes need not know who has heard
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, takeTime)
-		defer stop()
-	}
-	return s.config.Others.Tell(ctx, replica.Word{Kind: kindWatch, Tenant: l.user.TenantID, Data: word})
+// A subscription is at the replica that leads the session, and a fact of its record. So
+// the next primary makes it again, and says that the resource may have changed meanwhile.
+
+// factWatch is the name of the fact of a subscription, without the digest of its URI:
+// names of facts are not sealed.
+const factWatch = "watch-"
+
+// maxKeptURIs is how many bytes of URIs are kept of one session. What is beyond is lost
+// with its replica.
+const maxKeptURIs = 64 << 10
+
+// resubscribeTime bounds how long it takes to make the subscriptions of a session again.
+const resubscribeTime = time.Minute
+
+func watchFact(uri string) string {
+	digest := sha256.Sum256([]byte(uri))
+	return factWatch + hex.EncodeToString(digest[:16])
 }
 
-// heardOfWatch ends the subscription of a session to a resource, because the session has unsubscribed at another replica,
-// or has subscribed there later than here.
-func (s *Server) heardOfWatch(_ context.Context, from replica.ID, w replica.Word) {
-	parts, ok := unpacked(w.Data, 3)
-	if !ok || len(parts[2]) != 8 {
-		return
+// keepsLocked tells whether the record has room for one more subscription.
+func (l *live) keepsLocked(uri string) bool {
+	size := len(uri)
+	for other, w := range l.news.watched {
+		if w.kept {
+			size += len(other)
+		}
 	}
-	l := s.named(parts[0], w.Tenant)
-	if l == nil {
-		return
-	}
-	uri, since := string(parts[1]), binary.BigEndian.Uint64(parts[2])
-	if since == 0 {
-		l.dropWatch(uri)
-		return
-	}
-	if w := l.loseWatch(uri, claim{since, from}, s.config.Others.Self()); w != nil {
-		w.end()
-		l.rested()
+	return l.shared && size <= maxKeptURIs
+}
+
+// keepWatch has the record say whether the session is subscribed to a resource.
+func (ss *sessions) keepWatch(ctx context.Context, l *live, uri string) {
+	l.mu.Lock()
+	w := l.news.watched[uri]
+	kept := w != nil && w.kept
+	l.mu.Unlock()
+	switch {
+	case w == nil:
+		ss.keep(ctx, l, watchFact(uri), "")
+	case kept:
+		ss.keep(ctx, l, watchFact(uri), uri)
 	}
 }
 
-// loseWatch takes out the subscription to a resource, if it is older than that of another replica. It returns nil if
-// there is none.
-func (l *live) loseWatch(uri string, other claim, self replica.ID) *watch {
+// learnWatches notes which subscriptions the session had at the replica that led it
+// before.
+func (l *live) learnWatches(facts map[string]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.addAwayLocked(uri, awayWatch{home: other.teller})
-	w := l.news.watched[uri]
-	if w == nil || !other.beats(claim{w.since, self}) {
+	for name, uri := range facts {
+		if strings.HasPrefix(name, factWatch) && len(uri) <= maxURI && len(l.news.lost) < maxSubscriptions && l.news.watched[uri] == nil {
+			if l.news.lost == nil {
+				l.news.lost = make(map[string]bool)
+			}
+			l.news.lost[uri] = false
+		}
+	}
+}
+
+// resubscribe makes the subscriptions again that the replica had which led the session
+// before. One that cannot be made now, because its server is down for example, is tried
+// again at a later heartbeat. One that is refused for good stays in the record, for the
+// next primary.
+func (s *Server) resubscribe(ctx context.Context, l *live, c gateway.Caller) {
+	ctx, stop := context.WithTimeout(ctx, resubscribeTime)
+	defer stop()
+	defer l.endResubscribing()
+	for uri, tried := range l.beginResubscribing() {
+		params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
+		told := s.subscribe(ctx, c, s.ids.next(), l, params)
+		switch {
+		case told == nil:
+			s.updated(l, uri, uri)
+		case !tried: // or a server that stays down would fill the log
+			s.log.WarnContext(ctx, "a subscription of a replica that is gone was not opened again", "error", told)
+		}
+		if told != nil && !isForGood(told) {
+			l.lose(uri)
+		}
+	}
+}
+
+// beginResubscribing returns the subscriptions that are to be made again, and whether
+// that was tried before. There are none if somebody else is about to.
+func (l *live) beginResubscribing() map[string]bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.news.resubscribing || l.over || !l.lead.leads {
 		return nil
 	}
-	delete(l.news.watched, uri)
-	return w
+	lost := l.news.lost
+	l.news.resubscribing = len(lost) > 0
+	l.news.reopening, l.news.lost = lost, nil
+	return lost
+}
+
+func (l *live) endResubscribing() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.news.resubscribing, l.news.reopening = false, nil
+}
+
+// lose notes that a subscription could not be made again, unless the client has ended it
+// meanwhile, or made it.
+func (l *live) lose(uri string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, wanted := l.news.reopening[uri]; !wanted || l.news.watched[uri] != nil || l.over {
+		return
+	}
+	if l.news.lost == nil {
+		l.news.lost = make(map[string]bool)
+	}
+	l.news.lost[uri] = true
+}
+
+// isLost tells whether subscriptions are to be made again.
+func (l *live) isLost() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lead.leads && len(l.news.lost) > 0 && !l.news.resubscribing
+}
+
+// resubscribeAll tries again to make what could not be made.
+func (s *Server) resubscribeAll() {
+	s.sessions.roster.each(func(l *live) {
+		if !l.isLost() || s.isDraining() {
+			return
+		}
+		if caller, ok := s.resolve(l.lastPrincipal()); ok {
+			s.errands.begin(context.Background(), func(ctx context.Context) { s.resubscribe(ctx, l, caller) }) // one for each session
+		}
+	})
+}
+
+// isForGood tells whether a subscription is refused whenever it is tried, as far as
+// anybody can tell: the resource is not there or does not tell of changes, or the caller
+// may not have it.
+func isForGood(told *mcp.Error) bool {
+	return told.Code == mcp.CodeInvalidParams || told.Code == mcp.CodeForbidden
 }
 
 // dropWatch ends the subscription to a resource, and forgets its changes.
@@ -67,7 +158,8 @@ func (l *live) dropWatch(uri string) {
 	l.mu.Lock()
 	w := l.news.watched[uri]
 	delete(l.news.watched, uri)
-	l.giveUpAwayLocked(uri)
+	delete(l.news.lost, uri)
+	delete(l.news.reopening, uri)
 	l.news.updates.drop(func(changed, _ string) bool { return changed == uri })
 	l.mu.Unlock()
 	if w != nil {
@@ -76,18 +168,32 @@ func (l *live) dropWatch(uri string) {
 	}
 }
 
-// unsubscribe ends a subscription of the session on every replica, if there is one.
+// unsubscribe ends a subscription of the session, if there is one.
 func (s *Server) unsubscribe(ctx context.Context, l *live, params mcp.Object) *mcp.Error {
 	uri, refused := uriOf(params.Value("uri"))
 	if refused != nil {
 		return refused.told
 	}
 	l.dropWatch(uri)
-	if errors.Join(s.sessions.keepWatch(ctx, l, uri), s.tellOfWatch(ctx, l, uri, 0)) != nil {
-		return errReplicas.told // the client may try again
-	}
+	s.sessions.keepWatch(ctx, l, uri)
 	return nil
 }
 
-// stampNow is the time as stamps of claims have it.
-func stampNow(others replica.Others) uint64 { return uint64(others.Now().UnixNano()) }
+// givenUp is a subscription that the caller of its session may not have any more.
+type givenUp struct {
+	session *live
+	uri     string
+}
+
+// forgetWatches has records forget subscriptions, in a goroutine: others whose rights
+// ended do not wait for that.
+func (s *Server) forgetWatches(ctx context.Context, given []givenUp) {
+	if len(given) == 0 || !s.sessions.shared {
+		return
+	}
+	s.errands.begin(ctx, func(ctx context.Context) { // one for each time that rights are judged, or that somebody subscribes
+		for _, g := range given {
+			s.sessions.keepWatch(ctx, g.session, g.uri)
+		}
+	})
+}

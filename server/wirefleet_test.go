@@ -44,7 +44,9 @@ func TestWireResourcesAtReplicas(t *testing.T) {
 
 // spread opens the world of a wire script on three replicas.
 func spread(t *testing.T) *wiretest.World {
-	return inTurn(t, fleet(t, &replicatest.Hub{}, 3))
+	worlds := fleet(t, &replicatest.Hub{}, 3)
+	runAll(t, worlds)
+	return inTurn(t, worlds)
 }
 
 // spreadAsking does the same with tools that ask and resources that change.
@@ -56,6 +58,7 @@ func spreadAsking(t *testing.T) *wiretest.World {
 		a, f := w.asking()
 		askers, all = append(askers, a), append(all, f)
 	}
+	runAll(t, worlds)
 	script := inTurn(t, worlds)
 	each := func(do func(f *files)) func() {
 		return func() {

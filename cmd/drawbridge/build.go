@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -24,6 +25,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/server"
+	"github.com/drawbridge-mcp/drawbridge/server/primary"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
@@ -168,11 +170,9 @@ func (p *parts) serverConfig(cfg *config.Config) server.Config {
 		Judge:         p.issuers.judge,
 		Seal:          p.ring,
 		Log:           p.newSessionLog(cfg.Sessions),
-		Shared:        p.sharing.store != nil,
 		Others:        p.sharing.others,
-		Generation:    p.sharing.generation(),
+		Records:       p.newRecords(cfg.Sessions),
 		Once:          p.sharing.answers(),
-		Flights:       p.sharing.flight,
 		Logger:        p.log,
 		Metrics:       p.metrics,
 		Memory:        p.memory,
@@ -188,6 +188,18 @@ func (p *parts) serverConfig(cfg *config.Config) server.Config {
 		ReadTimeout:   cfg.Limits.ReadTimeout,
 		Heartbeat:     cfg.Limits.Heartbeat,
 	}
+}
+
+// newRecords returns where it stands which replica leads each session; nil: there are no
+// others.
+func (p *parts) newRecords(s config.Sessions) primary.Store {
+	if p.sharing.store == nil {
+		return nil
+	}
+	return primary.NewRedis(primary.RedisConfig{
+		Store: p.sharing.store, Seal: p.ring, Others: p.sharing.others, Logger: p.log, Life: s.Idle + s.Idle/5 + time.Minute,
+		Refused: p.metrics.ValueRefused,
+	})
 }
 
 // newSessionLog returns where sessions keep their events: in this process, and in what replicas share if there is that.

@@ -30,10 +30,10 @@ func observe(others replica.Others, m *metrics.Metrics) *observed {
 }
 
 // Send implements replica.Others.
-func (o *observed) Send(ctx context.Context, to replica.ID, w replica.Word) error {
-	err := o.Others.Send(ctx, to, w)
+func (o *observed) Send(ctx context.Context, to replica.ID, w replica.Word) ([]byte, error) {
+	answer, err := o.Others.Send(ctx, to, w)
 	o.metrics.WordSent(w.Kind, outcomeOfWord(err, "sent"))
-	return err
+	return answer, err
 }
 
 // Forward implements replica.Others.
@@ -52,9 +52,9 @@ func (o *observed) Tell(ctx context.Context, w replica.Word) error {
 
 // Handle implements replica.Others.
 func (o *observed) Handle(kind string, h replica.Handler) {
-	o.Others.Handle(kind, func(ctx context.Context, from replica.ID, w replica.Word) {
+	o.Others.Handle(kind, func(ctx context.Context, from replica.ID, w replica.Word) ([]byte, error) {
 		o.metrics.WordReceived(kind)
-		h(ctx, from, w)
+		return h(ctx, from, w)
 	})
 }
 

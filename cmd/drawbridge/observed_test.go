@@ -32,7 +32,7 @@ func TestMetricsTellWhatReplicasDo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.others.Handle("news 1", func(context.Context, replica.ID, replica.Word) {})
+		s.others.Handle("news 1", func(context.Context, replica.ID, replica.Word) ([]byte, error) { return nil, nil })
 		ctx, stop := context.WithCancel(context.Background())
 		var over sync.WaitGroup
 		over.Go(func() { _ = s.store.Run(ctx) })
@@ -45,12 +45,13 @@ func TestMetricsTellWhatReplicasDo(t *testing.T) {
 		if !a.others.IsThere(b.others.Self()) {
 			return replica.ErrGone
 		}
-		return a.others.Send(t.Context(), b.others.Self(), replica.Word{Kind: "news 1"})
+		_, err := a.others.Send(t.Context(), b.others.Self(), replica.Word{Kind: "news 1"})
+		return err
 	})
 	if err := a.others.Tell(t.Context(), replica.Word{Kind: "news 1"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.others.Send(t.Context(), replica.NewID(), replica.Word{Kind: "news 1"}); !errors.Is(err, replica.ErrGone) {
+	if _, err := a.others.Send(t.Context(), replica.NewID(), replica.Word{Kind: "news 1"}); !errors.Is(err, replica.ErrGone) {
 		t.Fatalf("got %v for a replica that is not there", err)
 	}
 	wait := func(registry *prometheus.Registry, name, labels string, is func(float64) bool) {

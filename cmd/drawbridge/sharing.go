@@ -29,7 +29,6 @@ type sharing struct {
 	group   *replica.Group   // that others are; nil: there are no others
 	events  *session.Redis   // of sessions, set when the server is built; nil: there are no others
 	once    *once.Redis      // answers of calls with a key; nil: there are no others
-	flight  *once.Flights    // ids of calls in flight; nil: there are no others
 	allowed int              // replicas at once, by the config
 	limits  *ratelimit.Redis // nil: there are no others
 }
@@ -68,7 +67,7 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 	m.RedisClock(group.Ahead)
 	others := observe(group, m)
 	answers := once.NewRedis(once.RedisConfig{Store: store, Seal: ring, Others: others})
-	return sharing{store: store, others: others, group: group, once: answers, flight: once.NewFlights(store), allowed: allowed}, nil
+	return sharing{store: store, others: others, group: group, once: answers, allowed: allowed}, nil
 }
 
 // redisConfig returns how to reach Redis, without a log and without metrics. An error is about a file that the config names.
@@ -78,18 +77,6 @@ func redisConfig(r config.Redis) (redis.Config, error) {
 		Addresses: r.Addresses, Master: r.Master, Cluster: r.Cluster, Database: r.Database, TLS: secure,
 		User: r.User, Password: r.Password, SentinelUser: r.SentinelUser, SentinelPassword: r.SentinelPassword, Patience: r.Patience,
 	}, err
-}
-
-// generation returns what asks for the generation of what replicas share; nil: they share nothing. It is not known while Redis
-// does not answer: another may have begun.
-func (s *sharing) generation() func() (text string, known bool) {
-	if s.store == nil {
-		return nil
-	}
-	return func() (string, bool) {
-		text, known := s.store.Generation()
-		return text, known && s.store.Up() == nil
-	}
 }
 
 // begun tells whether Redis is used and others send word, or there is none.
@@ -174,7 +161,7 @@ func (s *sharing) run(work context.Context, group *errgroup.Group) {
 		return
 	}
 	var users sync.WaitGroup
-	for _, run := range []func(context.Context) error{s.group.Run, s.blocks.Run, s.events.Run, s.once.Run, s.flight.Run, s.limits.Run} {
+	for _, run := range []func(context.Context) error{s.group.Run, s.blocks.Run, s.events.Run, s.once.Run, s.limits.Run} {
 		users.Add(1)
 		group.Go(func() error {
 			defer users.Done()

@@ -27,8 +27,8 @@ func additions() []edit {
 		{"server/ticket.go", "return append(out, t.capabilities)", "return append(out, t.capabilities, 1, 2, 3)"},
 		{"internal/gateway/list.go", "AppendUint32(plain, uint32(last)))", "AppendUint64(plain, uint64(last)<<32))"},
 		{"internal/allot/grant.go", "string.format('%d %d %d', ", "string.format('%d %d %d and more', "},
-		{"server/telling.go", "packed(l.key[:], []byte(stream), binary.BigEndian.AppendUint64(nil, stamp))", "packed(l.key[:], []byte(stream), binary.BigEndian.AppendUint64(nil, stamp), []byte(\"more\"))"},
-		{"server/watches.go", "packed(l.key[:], []byte(uri), binary.BigEndian.AppendUint64(nil, since))", "packed(l.key[:], []byte(uri), binary.BigEndian.AppendUint64(nil, since), []byte(\"more\"))"},
+		{"server/listeners.go", "data := packed(l.key[:], binary.BigEndian.AppendUint64(nil, epoch))", "data := packed(l.key[:], binary.BigEndian.AppendUint64(nil, epoch), []byte(\"more\"))"},
+		{"server/primary.go", "facts := make(map[string]string)", "facts := map[string]string{\"more\": \"of a later version\"}"},
 	}
 }
 
@@ -37,8 +37,8 @@ func additions() []edit {
 func formatChanges() []edit {
 	return []edit{
 		{"internal/replica/replica.go", "const Formats = 1", "const Formats = 2"},
-		{"server/ticket.go", "ticketVersion  = 3", "ticketVersion  = 4"},
-		{"server/ticket.go", "data[0] != ticketVersion", "data[0] != ticketVersion && data[0] != 3"},
+		{"server/ticket.go", "ticketVersion = 4", "ticketVersion = 5"},
+		{"server/ticket.go", "data[0] != ticketVersion", "data[0] != ticketVersion && data[0] != 4"},
 		{"internal/gateway/state.go", `purposeHome = "requestState 2"`, `purposeHome = "requestState 3"`},
 	}
 }

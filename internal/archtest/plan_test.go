@@ -28,6 +28,7 @@ func floors() [][]string {
 			"internal/database/postgres", // queries on PostgreSQL servers
 			"registry/upstream/seats",    // who gets which session of a server, and who waits
 			"server/once",                // which requests were made before, and what their answers were
+			"server/primary",             // which replica leads a session
 		},
 		{
 			"internal/mcp", // the words: messages, revisions, codes

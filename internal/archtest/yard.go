@@ -15,6 +15,7 @@ func Yard() []string {
 		"internal/redis/redistest",
 		"internal/database/postgrestest",
 		"internal/replica/replicatest",
+		"server/primary/primarytest",
 		"internal/seal/sealtest",
 		"internal/wiretest",
 		"metrics/metricstest",

@@ -2,7 +2,7 @@
 // one replica forwards to another, over HTTP on a listener that serves nobody else. It knows who the others are only
 // through a Directory, and deliberately not what a message says or what a request asks for.
 //
-//	Send ─────▶ POST /message, the kind in a header ──▶ the handler of that kind ──▶ 204: it was handled
+//	Send ─────▶ POST /message, the kind in a header ──▶ the handler of that kind ──▶ what that says
 //	Forward ──▶ the request of a client, as it came ──▶ the handler of clients ────▶ its answer, as it comes
 //
 // Both ends are authenticated, and nothing is readable on the way: each replica makes a certificate at its start, the
@@ -67,14 +67,16 @@ type Message struct {
 	Data   []byte // shared: do not modify
 }
 
-// Handler takes a message of a kind. It may be called for several at once. An error says that the message was not taken.
-type Handler func(ctx context.Context, from string, m Message) error
+// Handler takes a message of a kind, and returns what it says to that. It may be called
+// for several at once. An error says that the message was not taken.
+type Handler func(ctx context.Context, from string, m Message) (answer []byte, err error)
 
-// Config is what a Link needs. Every field is required.
+// Config is what a Link needs. Every field but Away is required.
 type Config struct {
 	Self      string // the id of this replica
 	Identity  *Identity
 	Directory Directory
+	Away      func() bool // tells that this replica does not reach what the Directory knows from; nil: it does
 	Logger    *slog.Logger
 }
 

@@ -67,11 +67,11 @@ func open(t *testing.T, d *directory, id string, clients http.Handler) *end {
 	life, gone := context.WithCancel(t.Context())
 	e.gone, e.peer = gone, link.Peer{ID: id, Address: l.Addr().String(), Digest: identity.Digest(), Life: life}
 	d.enter(e.peer)
-	e.Handle("hello 1", func(_ context.Context, from string, m link.Message) error {
+	e.Handle("hello 1", func(_ context.Context, from string, m link.Message) ([]byte, error) {
 		if from != "a" || m.Tenant != "acme" || string(m.Data) != "hello" {
-			return errors.New("another message")
+			return nil, errors.New("another message")
 		}
-		return nil
+		return []byte("hello yourself"), nil
 	})
 	e.ServeClients(clients)
 	ctx, stop := context.WithCancel(context.Background())
@@ -103,8 +103,8 @@ func TestMessagesAreAnsweredWhenTheyWereHandled(t *testing.T) {
 		{"of a kind that is not known", "b", "hello 2", "hello", link.ErrRefused},
 		{"to a replica that is not there", "c", "hello 1", "hello", link.ErrGone},
 	} {
-		err := a.Send(t.Context(), test.to, link.Message{Kind: test.kind, Tenant: "acme", Data: []byte(test.data)})
-		if !errors.Is(err, test.want) {
+		said, err := a.Send(t.Context(), test.to, link.Message{Kind: test.kind, Tenant: "acme", Data: []byte(test.data)})
+		if !errors.Is(err, test.want) || err == nil && string(said) != "hello yourself" {
 			t.Errorf("%s: got %v, want %v", test.name, err, test.want)
 		}
 	}
@@ -196,13 +196,13 @@ func TestNobodyElseIsTalkedTo(t *testing.T) {
 	stranger := &directory{peers: make(map[string]link.Peer)}
 	mallory := open(t, stranger, "a", nil) // calls itself what it likes
 	stranger.enter(b.peer)
-	if err := mallory.Send(t.Context(), "b", hello); err == nil {
+	if _, err := mallory.Send(t.Context(), "b", hello); err == nil {
 		t.Error("a stranger was heard")
 	}
 	moved := b.peer
 	moved.Address = mallory.peer.Address
 	d.enter(moved)
-	if err := a.Send(t.Context(), "b", hello); !errors.Is(err, link.ErrGone) {
+	if _, err := a.Send(t.Context(), "b", hello); !errors.Is(err, link.ErrGone) {
 		t.Errorf("another process has the address: got %v, want that nothing was sent", err)
 	}
 	plain, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", b.peer.Address)

@@ -18,40 +18,44 @@ const (
 	headerTenant = "Drawbridge-Tenant"
 	headerRemote = "Drawbridge-Remote"
 	headerID     = "Drawbridge-Request"
+	headerNote   = "Drawbridge-Note"
 
+	headerAway     = "Drawbridge-Away"     // of an answer: that replica does not reach what the Directory knows from
 	headerStranger = "Drawbridge-Stranger" // of an answer: who has asked is not known, and nothing was done
 )
 
-// Send gives a message to another replica, and returns when that has handled it.
-func (l *Link) Send(ctx context.Context, to string, m Message) error {
+// Send gives a message to another replica, and returns what that says when it has handled
+// it.
+func (l *Link) Send(ctx context.Context, to string, m Message) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+to+messagePath, bytes.NewReader(m.Data))
 	if err != nil {
-		return fmt.Errorf("make a message: %w", err)
+		return nil, fmt.Errorf("make a message: %w", err)
 	}
 	r.Header.Set(headerKind, m.Kind)
 	r.Header.Set(headerTenant, m.Tenant)
 	answer, err := l.exchange(r, to)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer answer.Body.Close() //nolint:errcheck // it is empty
-	if answer.StatusCode != http.StatusNoContent {
-		return fmt.Errorf("%w: it said %d to %q", ErrRefused, answer.StatusCode, m.Kind)
+	defer answer.Body.Close() //nolint:errcheck // it was read
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%w: it said %d to %q", ErrRefused, answer.StatusCode, m.Kind)
 	}
-	return nil
+	return io.ReadAll(io.LimitReader(answer.Body, maxMessage))
 }
 
-// Ping returns an error if another replica does not answer.
-func (l *Link) Ping(ctx context.Context, to string) error {
+// Ping returns an error if another replica does not answer. away tells that it does not
+// reach what the Directory knows from.
+func (l *Link) Ping(ctx context.Context, to string) (away bool, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+to+"/", http.NoBody)
 	if err != nil {
-		return fmt.Errorf("make a request: %w", err)
+		return false, fmt.Errorf("make a request: %w", err)
 	}
 	answer, err := l.exchange(r, to)
 	if err != nil {
-		return err
+		return false, err
 	}
-	return answer.Body.Close() // any answer will do
+	return answer.Header.Get(headerAway) != "", answer.Body.Close() // any answer will do
 }
 
 // Request is a request of a client that is forwarded.
@@ -60,6 +64,7 @@ type Request struct {
 	Header         http.Header
 	Body           []byte
 	Remote, ID     string // the address of the client, and the id of the request in all records
+	Note           string // what the replica says to the other about the request; "": nothing
 }
 
 // Forward sends a request of a client to another replica, and returns its answer, whose body comes as that replica sends
@@ -80,6 +85,9 @@ func (l *Link) Forward(ctx context.Context, to string, f Request) (*http.Respons
 	}
 	r.Header.Set(headerRemote, f.Remote)
 	r.Header.Set(headerID, f.ID)
+	if f.Note != "" {
+		r.Header.Set(headerNote, f.Note)
+	}
 	return l.exchange(r, to)
 }
 
@@ -87,7 +95,7 @@ func (l *Link) Forward(ctx context.Context, to string, f Request) (*http.Respons
 // https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1
 var hopByHop = []string{
 	"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Expect",
-	headerKind, headerTenant, headerRemote, headerID,
+	headerKind, headerTenant, headerRemote, headerID, headerNote,
 }
 
 // exchange sends a request to a replica, and returns its answer. It ends when that replica is gone.

@@ -18,6 +18,7 @@ const (
 type Origin struct {
 	From       string // the replica that has forwarded it
 	Remote, ID string // as in Request
+	Note       string // likewise
 }
 
 type originKey struct{}
@@ -44,8 +45,8 @@ func (l *Link) serve(w http.ResponseWriter, r *http.Request) {
 	path, forwarded := strings.CutPrefix(r.URL.Path, clientsPath)
 	switch {
 	case forwarded && l.clients != nil:
-		o := Origin{from, r.Header.Get(headerRemote), r.Header.Get(headerID)}
-		for _, name := range []string{headerRemote, headerID} {
+		o := Origin{from, r.Header.Get(headerRemote), r.Header.Get(headerID), r.Header.Get(headerNote)}
+		for _, name := range []string{headerRemote, headerID, headerNote} {
 			delete(r.Header, name)
 		}
 		r = r.WithContext(WithOrigin(r.Context(), o))
@@ -53,30 +54,36 @@ func (l *Link) serve(w http.ResponseWriter, r *http.Request) {
 		r.RequestURI = strings.TrimPrefix(r.RequestURI, clientsPath)
 		l.clients.ServeHTTP(w, r)
 	case r.URL.Path == messagePath && r.Method == http.MethodPost:
-		w.WriteHeader(l.take(r, from))
+		status, answer := l.take(r, from)
+		w.WriteHeader(status)
+		_, _ = w.Write(answer) //nolint:gosec // for another replica; or whoever asked is gone
 	default:
+		if l.config.Away != nil && l.config.Away() {
+			w.Header().Set(headerAway, "yes")
+		}
 		w.WriteHeader(http.StatusNotFound)
 	}
 }
 
-// take has a message handled, and returns the status that says what became of it.
-func (l *Link) take(r *http.Request, from string) int {
+// take has a message handled, and returns the status that says what became of it, and the
+// answer.
+func (l *Link) take(r *http.Request, from string) (status int, answer []byte) {
 	defer l.handling.Add(-1)
 	if l.handling.Add(1) > maxMessages {
-		return http.StatusServiceUnavailable
+		return http.StatusServiceUnavailable, nil
 	}
 	m := Message{Kind: r.Header.Get(headerKind), Tenant: r.Header.Get(headerTenant)}
 	h := l.handlers[m.Kind]
 	if h == nil {
-		return http.StatusNotImplemented
+		return http.StatusNotImplemented, nil
 	}
 	var err error
 	if m.Data, err = io.ReadAll(http.MaxBytesReader(nil, r.Body, maxMessage)); err != nil {
-		return http.StatusBadRequest
+		return http.StatusBadRequest, nil
 	}
-	if err := h(r.Context(), from, m); err != nil {
+	if answer, err = h(r.Context(), from, m); err != nil {
 		l.config.Logger.DebugContext(r.Context(), "a message of another replica was not taken", slog.String("kind", m.Kind), slog.Any("error", err))
-		return http.StatusServiceUnavailable
+		return http.StatusServiceUnavailable, nil
 	}
-	return http.StatusNoContent
+	return http.StatusOK, answer
 }

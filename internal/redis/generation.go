@@ -156,3 +156,18 @@ func (s *Store) enter(ctx context.Context, text string) {
 }
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// HasLost asks the server whether it has another generation than the one that is known
+// here: then it has forgotten, and Run has yet to see that.
+func (s *Store) HasLost(ctx context.Context) (bool, error) {
+	reply, err := s.Do(ctx, Command{Name: "GET", Key: generationKey})
+	if err != nil {
+		return false, err
+	}
+	known, _ := s.Generation()
+	text := ""
+	if !reply.Nil() {
+		text, _ = reply.Text() // whatever else is there is no generation
+	}
+	return text != known, nil
+}

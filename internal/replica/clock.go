@@ -45,12 +45,3 @@ func (g *Group) Ahead() (ahead time.Duration, known bool) {
 	}
 	return c.asked.Sub(time.UnixMilli(c.millis)), true
 }
-
-// Now implements Others: it is the clock of the server, and until that is known the one here.
-func (g *Group) Now() time.Time {
-	c := g.clock.Load()
-	if c == nil {
-		return time.Now()
-	}
-	return time.UnixMilli(c.millis).Add(time.Since(c.answered))
-}

@@ -50,6 +50,7 @@ type Group struct {
 	identity *link.Identity
 	link     *link.Link
 	returns  []func()
+	changes  []func()
 	members  atomic.Pointer[map[ID]*member] // that live, without this replica
 	address  atomic.Pointer[string]         // of the listener, as others are told; nil: nobody listens yet
 	older    atomic.Bool                    // a replica with lower Formats lives
@@ -59,7 +60,9 @@ type Group struct {
 	joined   atomic.Int64                   // when others knew this replica first, in nanoseconds since 1970; zero: they do not yet
 	since    atomic.Pointer[time.Time]      // when others knew this replica last after they did not; nil: they never did
 	left     atomic.Bool                    // this replica has said that it ends, and never says again that it lives
+	drains   atomic.Bool                    // this replica says that it is about to end
 	clock    atomic.Pointer[clock]
+	lease    lease
 
 	looking sync.Mutex // held while it is noted who lives
 }
@@ -74,7 +77,7 @@ func NewGroup(cfg GroupConfig) (*Group, error) {
 	}
 	g := &Group{config: cfg, id: NewID(), identity: identity}
 	g.members.Store(&map[ID]*member{})
-	g.link = link.New(link.Config{Self: string(g.id), Identity: identity, Directory: g, Logger: cfg.Logger})
+	g.link = link.New(link.Config{Self: string(g.id), Identity: identity, Directory: g, Away: g.isAway, Logger: cfg.Logger})
 	return g, nil
 }
 
@@ -83,9 +86,8 @@ func (g *Group) Self() ID { return g.id }
 
 // Handle implements Others.
 func (g *Group) Handle(kind string, h Handler) {
-	g.link.Handle(kind, func(ctx context.Context, from string, m link.Message) error {
-		h(context.WithoutCancel(ctx), ID(from), Word{Kind: m.Kind, Tenant: m.Tenant, Data: m.Data}) // what it begins goes on
-		return nil
+	g.link.Handle(kind, func(ctx context.Context, from string, m link.Message) ([]byte, error) {
+		return h(context.WithoutCancel(ctx), ID(from), Word{Kind: m.Kind, Tenant: m.Tenant, Data: m.Data}) // what it begins goes on
 	})
 }
 
@@ -94,6 +96,12 @@ func (g *Group) ServeClients(h http.Handler) { g.link.ServeClients(h) }
 
 // OnReturn implements Others.
 func (g *Group) OnReturn(f func()) { g.returns = append(g.returns, f) }
+
+// OnChange implements Others.
+func (g *Group) OnChange(f func()) { g.changes = append(g.changes, f) }
+
+// Drain implements Others. The others know at the next beat.
+func (g *Group) Drain() { g.drains.Store(true) }
 
 // Joined tells whether others know how to reach this replica. Until then it must serve nobody: what is told to all others
 // would be told to all but this one. Where replicas with lower Formats live, it also waits until they know of this one, or
@@ -116,24 +124,35 @@ func (g *Group) Run(ctx context.Context) error {
 	return nil
 }
 
-// probe finds out now and then which others can be reached, until ctx ends.
+// probe finds out now and then which others can be reached, until ctx ends. While Redis
+// is away it also asks whether any of them uses it: if none does, none can take over what
+// this replica leads.
 func (g *Group) probe(ctx context.Context) {
 	ticker := time.NewTicker(probing)
 	defer ticker.Stop()
 	for {
 		var all sync.WaitGroup
-		for id, m := range *g.members.Load() {
+		var reached, use atomic.Int64
+		asked, members := time.Now(), *g.members.Load()
+		for id, m := range members {
 			all.Go(func() {
 				brief, stop := context.WithTimeout(ctx, patience)
 				defer stop()
-				reached := g.link.Ping(brief, string(id)) == nil
-				m.reached.Store(reached)
-				if reached {
+				away, err := g.link.Ping(brief, string(id))
+				m.reached.Store(err == nil)
+				if err == nil {
 					g.reached.Store(true)
+					reached.Add(1)
+				}
+				if err == nil && !away {
+					use.Add(1)
 				}
 			})
 		}
 		all.Wait()
+		if g.isAway() && use.Load() == 0 && (reached.Load() > 0 || len(members) == 0) {
+			g.lease.extend(asked)
+		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -209,14 +228,14 @@ func (g *Group) listen(ctx context.Context) error {
 }
 
 // Send implements Others.
-func (g *Group) Send(ctx context.Context, to ID, w Word) error {
+func (g *Group) Send(ctx context.Context, to ID, w Word) ([]byte, error) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
-	err := g.link.Send(ctx, string(to), link.Message{Kind: w.Kind, Tenant: w.Tenant, Data: w.Data})
+	answer, err := g.link.Send(ctx, string(to), link.Message{Kind: w.Kind, Tenant: w.Tenant, Data: w.Data})
 	if errors.Is(err, link.ErrGone) {
-		return errors.Join(ErrGone, err)
+		return nil, errors.Join(ErrGone, err)
 	}
-	return err
+	return answer, err
 }
 
 // Forward implements Others.
@@ -238,7 +257,7 @@ func (g *Group) Tell(ctx context.Context, w Word) error {
 	var told errgroup.Group
 	for id := range *g.members.Load() {
 		told.Go(func() error {
-			err := g.Send(ctx, id, w)
+			_, err := g.Send(ctx, id, w)
 			if err != nil && g.look(context.WithoutCancel(ctx)) == nil && !g.IsThere(id) {
 				return nil // it has ended, and does not have to hear it
 			}

@@ -37,7 +37,10 @@ func newGroup(t *testing.T, server *redistest.Server, ring *seal.Ring, log *log,
 func join(t *testing.T, server *redistest.Server, ring *seal.Ring, heard func(replica.ID, replica.Word), returned ...func()) (g *replica.Group, stop func()) {
 	t.Helper()
 	g = newGroup(t, server, ring, nil, 0)
-	g.Handle("news 1", func(_ context.Context, from replica.ID, w replica.Word) { heard(from, w) })
+	g.Handle("news 1", func(_ context.Context, from replica.ID, w replica.Word) ([]byte, error) {
+		heard(from, w)
+		return nil, nil
+	})
 	known := make(chan struct{}, 1)
 	for _, f := range append(returned, func() { known <- struct{}{} }) {
 		g.OnReturn(f)
@@ -93,14 +96,14 @@ func TestWordComesInOrder(t *testing.T) {
 	sender = a.Self()
 	knows(t, a, b.Self())
 	for i := range words {
-		if err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1", Tenant: "acme", Data: []byte(strconv.Itoa(i))}); err != nil {
+		if _, err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1", Tenant: "acme", Data: []byte(strconv.Itoa(i))}); err != nil {
 			t.Fatal(err)
 		}
 		if len(got) != i+1 || got[i] != strconv.Itoa(i) { // it was handled before Send returned
 			t.Fatalf("word %d: got %v", i, got)
 		}
 	}
-	if err := a.Send(t.Context(), replica.NewID(), replica.Word{Kind: "news 1"}); !errors.Is(err, replica.ErrGone) {
+	if _, err := a.Send(t.Context(), replica.NewID(), replica.Word{Kind: "news 1"}); !errors.Is(err, replica.ErrGone) {
 		t.Errorf("to nobody: got %v", err)
 	}
 }
@@ -114,7 +117,7 @@ func TestWordComesWithoutRedis(t *testing.T) {
 	b, _ := join(t, server, ring, func(replica.ID, replica.Word) { heard.Add(1) })
 	knows(t, a, b.Self())
 	server.Stop()
-	if err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1"}); err != nil || heard.Load() != 1 {
+	if _, err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1"}); err != nil || heard.Load() != 1 {
 		t.Errorf("got %v, heard %d times", err, heard.Load())
 	}
 }
@@ -169,7 +172,7 @@ func TestReplicaThatHasEndedIsNotThere(t *testing.T) {
 	if err := a.Tell(t.Context(), replica.Word{Kind: "news 1", Tenant: "acme"}); err != nil {
 		t.Errorf("after it has stopped: %v", err)
 	}
-	if err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1"}); !errors.Is(err, replica.ErrGone) {
+	if _, err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1"}); !errors.Is(err, replica.ErrGone) {
 		t.Errorf("to it: got %v, want that it is gone", err)
 	}
 	if left := server.Exec(t, "HLEN", "db2:{all}:links"); left != "1" {
@@ -222,7 +225,7 @@ func TestPlacesThatWereLostAreMadeAgain(t *testing.T) {
 			return nil
 		})
 		knows(t, a, b.Self())
-		redistest.Wait(t, func() error { return a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1"}) })
+		redistest.Wait(t, func() error { _, err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1"}); return err })
 	}
 }
 

@@ -25,6 +25,9 @@ type member struct {
 	peer    link.Peer
 	end     context.CancelFunc // of peer.Life
 	reached atomic.Bool        // when it was tried last
+	drains  atomic.Bool        // it is about to end
+	beat    string             // what it said last; of who notes, like the field below
+	seen    time.Time          // when that was new here
 }
 
 // begin lets the life of a member begin.
@@ -34,6 +37,15 @@ func (m *member) begin() {
 
 // IsThere implements Others.
 func (g *Group) IsThere(id ID) bool { return id == g.id || (*g.members.Load())[id] != nil }
+
+// Drains implements Others.
+func (g *Group) Drains(id ID) bool {
+	if id == g.id {
+		return g.drains.Load()
+	}
+	m := (*g.members.Load())[id]
+	return m != nil && m.drains.Load()
+}
 
 // IsNewerThere implements Others.
 func (g *Group) IsNewerThere() bool { return g.newer.Load() }
@@ -99,13 +111,16 @@ func (g *Group) beat(ctx context.Context) {
 	}
 }
 
-// beating is a script that says that a replica lives or, with 1 as ARGV[5], that it has left. KEYS[1] is the set of those who
-// live, and KEYS[2] the hash of how each is reached, of which ARGV[6] is this one's, or "" while nobody can reach it: then it
-// does not live yet. It returns what the clock of the server shows, in milliseconds, 1 if the replica was known before, or 0,
-// and both the set and the hash. A beat that lies in the future was written by somebody else, or before the clock was set.
-// Beside the ids the set has ARGV[4], the Formats of each version that lives, and for as long as a beat counts who has left:
-// a beat whose sender no longer waits for the answer may come later than the word that it has left, and would have others
-// take for alive who has ended.
+// beating is a script that says that a replica lives or, with 1 as ARGV[5], that it has
+// left. KEYS[1] is the set of those who live, and KEYS[2] the hash of how each is
+// reached, of which ARGV[6] is this one's, or "" while nobody can reach it: then it does
+// not live yet. ARGV[7] is 1 if it drains. It returns what the clock of the server shows,
+// in milliseconds, 1 if the replica was known before, or 0, and both the set and the
+// hash. A beat that lies in the future was written by somebody else, or before the clock
+// was set. Beside the ids the set has ARGV[4], the Formats of each version that lives,
+// and for as long as a beat counts who has left: a beat whose sender no longer waits for
+// the answer may come later than the word that it has left, and would have others take
+// for alive who has ended.
 var beating = redis.NewScript(`
 if redis.call('TYPE', KEYS[1]).ok ~= 'zset' then redis.call('DEL', KEYS[1]) end
 if redis.call('TYPE', KEYS[2]).ok ~= 'hash' then redis.call('DEL', KEYS[2]) end
@@ -123,10 +138,11 @@ if ARGV[5] == '1' then
 elseif ARGV[6] ~= '' and not redis.call('ZSCORE', KEYS[1], left) then
   redis.call('ZADD', KEYS[1], now, ARGV[1], now, ARGV[4])
   redis.call('HSET', KEYS[2], ARGV[1], ARGV[6])
+  if ARGV[7] == '1' then redis.call('ZADD', KEYS[1], now, 'drains ' .. ARGV[1]) end
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 redis.call('PEXPIRE', KEYS[2], ARGV[2])
-return {string.format('%.0f', now), known, redis.call('ZRANGE', KEYS[1], 0, ARGV[3]), redis.call('HGETALL', KEYS[2])}`)
+return {string.format('%.0f', now), known, redis.call('ZRANGE', KEYS[1], 0, ARGV[3], 'WITHSCORES'), redis.call('HGETALL', KEYS[2])}`)
 
 // look says that this replica lives, or has left, and learns who else lives. After an error nobody is forgotten, because
 // nothing is known. If the others did not know that this one lives, because it stood still for too long or somebody removed
@@ -134,7 +150,7 @@ return {string.format('%.0f', now), known, redis.call('ZRANGE', KEYS[1], 0, ARGV
 func (g *Group) look(ctx context.Context) error {
 	g.looking.Lock() // so that what is noted is not older than what was
 	defer g.looking.Unlock()
-	asked, reachable := time.Now(), g.address.Load() != nil
+	asked, reachable, before := time.Now(), g.address.Load() != nil, g.clock.Load()
 	reply, err := beating.Run(ctx, g.config.Store, []string{livingKey, linksKey}, g.says())
 	if err != nil {
 		return err
@@ -148,7 +164,8 @@ func (g *Group) look(ctx context.Context) error {
 		g.config.Logger.WarnContext(ctx, "what redis knows of replicas has another form", slog.Any("error", err))
 		return err
 	}
-	g.note(ctx, said)
+	g.lease.extend(asked)
+	g.note(ctx, said, before != nil && asked.Sub(before.answered) < life-2*beat)
 	if reachable && !said.known && !g.left.Load() {
 		g.returned(ctx)
 	}
@@ -186,7 +203,11 @@ func (g *Group) says() []string {
 		digest := g.identity.Digest()
 		sealed = string(g.config.Seal.SealBytes(linkPurpose(g.id), append(digest[:], *address...)))
 	}
-	return []string{string(g.id), millis(life), strconv.Itoa(most - 1), formats(Formats), left, sealed}
+	drains := "0"
+	if g.drains.Load() {
+		drains = "1"
+	}
+	return []string{string(g.id), millis(life), strconv.Itoa(most - 1), formats(Formats), left, sealed, drains}
 }
 
 // peer returns how a replica is reached, which it has sealed.
@@ -215,18 +236,26 @@ func (g *Group) forget() {
 	}
 }
 
-// formatsMark stands before a number of Formats in the set of those who live.
-const formatsMark = "formats "
+// What stands in the set of those who live before a number of Formats, before the id of
+// one that has left, and before that of one that drains.
+const (
+	formatsMark = "formats "
+	leftMark    = "left "
+	drainsMark  = "drains "
+)
 
 func formats(n int) string { return formatsMark + strconv.Itoa(n) }
 
-// note takes what Redis knows of those who live: ids with how they are reached, and the Formats of their versions. What it
-// does not know is of a later version, or of somebody else. A replica has one address and one certificate, so what is known
-// of one that lives stays.
-func (g *Group) note(ctx context.Context, said living) {
-	before := *g.members.Load()
-	members, newer, older := make(map[ID]*member, len(said.members)), false, false
-	for _, text := range said.members {
+// note takes what Redis knows of those who live: ids with how they are reached, and the
+// Formats of their versions. What it does not know is of a later version, or of somebody
+// else. A replica has one address and one certificate, so what is known of one that lives
+// stays. One that is missing and has not left stays for as long as its last beat counts
+// here: Redis may have lost what it had, or been away until now. whole tells that it was
+// not.
+func (g *Group) note(ctx context.Context, said living, whole bool) {
+	before, now := *g.members.Load(), time.Now()
+	members, newer, older, changed := make(map[ID]*member, len(said.members)), false, false, false
+	for text, beat := range said.members {
 		if number, found := strings.CutPrefix(text, formatsMark); found {
 			n, err := strconv.Atoi(number)
 			newer, older = newer || err == nil && n > Formats, older || err == nil && n < Formats
@@ -240,17 +269,41 @@ func (g *Group) note(ctx context.Context, said living) {
 		if peer, ok := g.peer(id, said.links[text]); m == nil && ok {
 			m = &member{peer: peer}
 			m.begin()
+			changed = true
 		}
-		if m != nil {
+		if m == nil {
+			continue
+		}
+		if members[id] = m; m.beat != beat {
+			m.beat, m.seen = beat, now
+		}
+		if _, drains := said.members[drainsMark+text]; drains && !m.drains.Swap(true) {
+			changed = true
+		}
+	}
+	var gone []*member
+	for id, m := range before {
+		if !whole {
+			m.seen = now
+		}
+		_, left := said.members[leftMark+string(id)]
+		switch {
+		case members[id] != nil:
+		case !left && now.Sub(m.seen) < life:
 			members[id] = m
+		default:
+			gone, changed = append(gone, m), true
 		}
 	}
 	g.members.Store(&members)
 	g.newer.Store(newer)
 	g.older.Store(older)
-	for id, m := range before {
-		if members[id] == nil {
-			m.end()
+	for _, m := range gone {
+		m.end()
+	}
+	if changed {
+		for _, f := range g.changes {
+			f()
 		}
 	}
 	g.watch(ctx, g.Count())
@@ -272,7 +325,7 @@ func (g *Group) watch(ctx context.Context, alive int) {
 // living is what Redis says of who lives.
 type living struct {
 	known   bool              // this replica was among them
-	members []string          // ids and more, see beating
+	members map[string]string // when each was there last, by id, and more, see beating
 	links   map[string]string // by id, sealed
 }
 
@@ -290,13 +343,14 @@ func readLiving(found []redis.Reply, err error) (said living, _ error) {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return said, err
 	}
-	said.known, said.links = known == 1, make(map[string]string, len(links))
-	for _, m := range members {
-		text, err := m.Text()
-		if err != nil {
+	said.known, said.links, said.members = known == 1, make(map[string]string, len(links)), make(map[string]string, len(members)/2)
+	for i := 0; i+1 < len(members); i += 2 {
+		text, err1 := members[i].Text()
+		beat, err2 := members[i+1].Text()
+		if err := errors.Join(err1, err2); err != nil {
 			return said, err
 		}
-		said.members = append(said.members, text)
+		said.members[text] = beat
 	}
 	for id, sealed := range links {
 		if said.links[id], err = sealed.Text(); err != nil {

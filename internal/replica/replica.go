@@ -50,16 +50,19 @@ type Word struct {
 // ErrGone says that there is no such replica, or no longer.
 var ErrGone = errors.New("that replica is not there")
 
-// Handler takes word of one kind. It may be called for several at once; whoever has sent the word waits until it returns.
-type Handler func(ctx context.Context, from ID, w Word)
+// Handler takes word of one kind, and returns what it says to that. It may be called for
+// several at once; whoever has sent the word waits until it returns. An error says that
+// the word was not taken.
+type Handler func(ctx context.Context, from ID, w Word) (answer []byte, err error)
 
 // Others are the other replicas. Implementations are safe for concurrent use.
 type Others interface {
 	// Self is the id of this process.
 	Self() ID
-	// Send gives word to one replica, and returns when that has handled it. ErrGone says that it is not there, or was not
-	// reached; any other error that it is not known whether it has it.
-	Send(ctx context.Context, to ID, w Word) error
+	// Send gives word to one replica, and returns what that says when it has handled it.
+	// ErrGone says that it is not there, or was not reached; any other error that it is
+	// not known whether it has it, or that it did not take it.
+	Send(ctx context.Context, to ID, w Word) (answer []byte, err error)
 	// Tell gives word to all other replicas, and returns when each that lives has handled it. An error says that one of
 	// them has not within the time that the implementation allows; it may have it later.
 	Tell(ctx context.Context, w Word) error
@@ -75,14 +78,23 @@ type Others interface {
 	// IsNewerThere tells whether a replica with higher Formats lives, likewise. Then what this one cannot read may be good,
 	// and a client must not throw it away.
 	IsNewerThere() bool
-	// Now is the time by a clock that all replicas share, as far as it is known here: what several say is ordered by it,
-	// also where the clock of one machine is wrong. It waits for nothing.
-	Now() time.Time
+	// Drains tells whether a replica that lives is about to end, likewise: what it leads
+	// may be taken over.
+	Drains(id ID) bool
+	// Drain tells the others that this replica is about to end.
+	Drain()
+	// Leads tells whether no other replica can have taken this one for gone, and since
+	// when that is so without a gap: until then it may lead what it led before. It waits
+	// for nothing.
+	Leads() (since time.Time, leads bool)
 	// Handle sets who takes word of a kind. It is called before Run.
 	Handle(kind string, h Handler)
 	// OnReturn calls f whenever others may have taken this replica for gone, and have told it nothing meanwhile, and once
 	// when it is first known to them. f must return at once. It is called before Run.
 	OnReturn(f func())
+	// OnChange calls f whenever another replica has come, has ended or drains. f must
+	// return at once. It is called before Run.
+	OnChange(f func())
 }
 
 // Alone is Others where there are none. The zero Alone has no id.
@@ -97,7 +109,7 @@ func NewAlone() *Alone { return &Alone{NewID()} }
 func (a *Alone) Self() ID { return a.id }
 
 // Send implements Others: nobody is there.
-func (a *Alone) Send(context.Context, ID, Word) error { return ErrGone }
+func (a *Alone) Send(context.Context, ID, Word) ([]byte, error) { return nil, ErrGone }
 
 // Tell implements Others: nobody has to hear it.
 func (a *Alone) Tell(context.Context, Word) error { return nil }
@@ -116,11 +128,20 @@ func (a *Alone) IsThere(id ID) bool { return id == a.id }
 // IsNewerThere implements Others: nobody is.
 func (a *Alone) IsNewerThere() bool { return false }
 
-// Now implements Others.
-func (a *Alone) Now() time.Time { return time.Now() }
+// Drains implements Others.
+func (a *Alone) Drains(ID) bool { return false }
+
+// Drain implements Others: nobody has to know.
+func (a *Alone) Drain() {}
+
+// Leads implements Others.
+func (a *Alone) Leads() (since time.Time, leads bool) { return time.Time{}, true }
 
 // Handle implements Others: no word ever comes.
 func (a *Alone) Handle(string, Handler) {}
 
 // OnReturn implements Others: no word is ever lost.
 func (a *Alone) OnReturn(func()) {}
+
+// OnChange implements Others: nobody comes or ends.
+func (a *Alone) OnChange(func()) {}

@@ -149,7 +149,7 @@ func (s *Redis) wait(ctx context.Context, home replica.ID, r *Request, text stri
 		return
 	}
 	word := replica.Word{Kind: kindWaits, Tenant: r.User.TenantID, Data: append(r.Name[:len(r.Name):len(r.Name)], text...)}
-	_ = s.config.Others.Send(ctx, home, word)
+	_, _ = s.config.Others.Send(ctx, home, word) // see above
 }
 
 // want notes that somebody waits for the answer of a claim. It is false if this replica has no such claim.
@@ -165,20 +165,21 @@ func (s *Redis) want(text string) bool {
 
 // heard takes word that somebody waits for the answer of a claim of this replica. One that it does not know is of no
 // request: it was written late, after whoever claimed had given up. Run drops it, unless something else stands there.
-func (s *Redis) heard(_ context.Context, _ replica.ID, w replica.Word) {
+func (s *Redis) heard(_ context.Context, _ replica.ID, w replica.Word) ([]byte, error) {
 	r := Request{User: share.User{TenantID: w.Tenant}}
 	if len(w.Data) < len(r.Name) {
-		return
+		return nil, nil
 	}
 	text := string(w.Data[copy(r.Name[:], w.Data):])
 	if s.want(text) {
-		return
+		return nil, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.stale) < maxStale {
 		s.stale = append(s.stale, &claim{store: s, request: r, key: keyOf(&r), text: text})
 	}
+	return nil, nil
 }
 
 // keyOf returns the key of a request in Redis.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
@@ -14,17 +15,25 @@ const maxTries = 100
 
 // Append implements Log.
 func (l *Redis) Append(ctx context.Context, session Key, stream string, data []byte, last bool) (string, error) {
-	if session.Here {
-		return l.local.Append(ctx, session, stream, data, last)
+	return l.append(ctx, &writing{log: l, place: place{session, stream}, data: data, last: last})
+}
+
+// Notify implements Log.
+func (l *Redis) Notify(ctx context.Context, session Key, stream string, epoch uint64, data []byte) (string, error) {
+	return l.append(ctx, &writing{log: l, place: place{session, stream}, data: data, epoch: epoch})
+}
+
+func (l *Redis) append(ctx context.Context, w *writing) (string, error) {
+	if w.session.Here {
+		return l.local.Append(ctx, w.session, w.stream, w.data, w.last)
 	}
-	w := &writing{log: l, place: place{session, stream}, data: data, last: last}
 	for range maxTries {
 		sequence, again, err := w.try(ctx)
 		switch {
 		case err != nil:
 			return "", err
 		case !again:
-			return eventID(stream, sequence), nil
+			return eventID(w.stream, sequence), nil
 		}
 	}
 	return "", fmt.Errorf("%w: too many append to one stream", redis.ErrDown)
@@ -36,8 +45,9 @@ func (l *Redis) Append(ctx context.Context, session Key, stream string, data []b
 type writing struct {
 	log *Redis
 	place
-	data []byte
-	last bool
+	data  []byte
+	last  bool
+	epoch uint64 // of who leads the session, if it is a notice; zero: anybody may append it
 }
 
 // try appends the event. again tells that another replica has appended before it, which is to be taken into account.
@@ -162,7 +172,7 @@ func topOf(said string, rest []redis.Reply) (top uint64, last, ok bool) {
 func (w *writing) write(ctx context.Context, sequence uint64) (said string, readers []redis.Reply, err error) {
 	entry := entryID(sequence, w.last)
 	sealed := w.log.config.Seal.SealBytes(w.eventPurpose(entry), w.data)
-	return w.log.run(context.WithoutCancel(ctx), appendScript, w.place, entry, string(sealed), w.log.life(), entryID(sequence, false))
+	return w.log.run(context.WithoutCancel(ctx), appendScript, w.place, entry, string(sealed), w.log.life(), entryID(sequence, false), strconv.FormatUint(w.epoch, 10))
 }
 
 // written adds the event to what is in memory if the server has it.

@@ -140,24 +140,25 @@ func (l *Redis) stirAll(ctx context.Context) {
 	l.chores.mu.Unlock()
 	for s := range stirs {
 		data := []byte(s.session.Name + "\x00" + s.stream)
-		_ = l.config.Others.Send(ctx, s.to, replica.Word{Kind: kindStir, Tenant: s.session.Owner.TenantID, Data: data}) // who gets none looks again by itself
+		_, _ = l.config.Others.Send(ctx, s.to, replica.Word{Kind: kindStir, Tenant: s.session.Owner.TenantID, Data: data}) // who gets none looks again by itself
 	}
 }
 
 // heard wakes the readers of a session, because another replica has appended to one of its streams.
-func (l *Redis) heard(_ context.Context, _ replica.ID, w replica.Word) {
+func (l *Redis) heard(_ context.Context, _ replica.ID, w replica.Word) ([]byte, error) {
 	name, stream, _ := bytes.Cut(w.Data, []byte{0})
 	m := l.local
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.sessions[string(name)]
 	if s == nil || s.owner.TenantID != w.Tenant {
-		return
+		return nil, nil
 	}
 	if one := s.streams.find(string(stream)); one != nil && one.shared != nil {
 		one.shared.own = one.shared.own && one.shared.lost // others append, too
 	}
 	s.rouse()
+	return nil, nil
 }
 
 // returned wakes all readers, because word may have been lost, and has Run look what the server has lost.

@@ -100,23 +100,7 @@ func through(t *testing.T, a, b *resident, fault func()) (lost int) {
 			lost++
 		}
 	}
-	if facts, err := b.Facts(t.Context(), of("kept")); facts["level"] != "info" || err != nil {
-		t.Errorf("got facts %v, %v", facts, err)
-	}
-	for _, r := range []*resident{a, b} {
-		if _, err := r.Facts(t.Context(), of("over")); !errors.Is(err, session.ErrUnknown) {
-			t.Errorf("a session that had ended: got %v, want ErrUnknown", err)
-		}
-	}
 	return lost
-}
-
-// settle keeps a fact of a session, and ends another.
-func settle(t *testing.T, l session.Log) {
-	t.Helper()
-	if err := errors.Join(l.Keep(t.Context(), of("kept"), "level", "info"), l.End(t.Context(), of("over"))); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // TestStreamsThroughAFailover kills the master of a sentinel while it is used.
@@ -125,9 +109,9 @@ func TestStreamsThroughAFailover(t *testing.T) {
 	w := redistest.StartWatched(t, "--min-replicas-to-write", "1", "--min-replicas-max-lag", "10")
 	h := &house{server: w.Sentinel, ring: seal.RandomRing()}
 	a, b := h.join(t), h.join(t)
-	settle(t, a)
+	begin(t, a, "kept", "p1", true)
 	redistest.Wait(t, func() error {
-		if w.Replica.Exec(t, "EXISTS", "db2:{acme}:session:kept", "db2:{acme}:session:over") != "2" {
+		if w.Replica.Exec(t, "EXISTS", "db2:{acme}:stream:p1:kept") != "1" {
 			return errors.New("the replica has no copy")
 		}
 		return nil
@@ -143,7 +127,6 @@ func TestAMovedSlotLostStreams(t *testing.T) {
 	c := redistest.StartCluster(t)
 	h := &house{server: c, ring: seal.RandomRing()}
 	a, b := h.join(t), h.join(t)
-	settle(t, a)
 	if lost := through(t, a, b, func() {
 		c.Exec(t, "SCRIPT", "FLUSH")
 		c.Move(t, "db2:{acme}:")
@@ -181,7 +164,6 @@ func TestStreamsThroughFaults(t *testing.T) {
 			t.Parallel()
 			h := &house{server: redistest.StartOne(t), ring: seal.RandomRing()}
 			a, b := h.join(t), h.join(t)
-			settle(t, a)
 			through(t, a, b, func() { fault(t, h.server, a.store) })
 		})
 	}

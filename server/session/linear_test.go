@@ -31,22 +31,18 @@ type outcome struct {
 
 // past is what a session has been through.
 type past struct {
-	events, kept string
-	last, ended  bool
+	events string
+	last   bool
 }
 
 // after returns what a session may be after a deed, if the outcome is one that it can have then.
 func (p past) after(d deed, o outcome) []past {
-	next, refused := p, p.ended
+	next, refused := p, false
 	switch d.what {
 	case "append", "last":
 		refused = refused || p.last
 		next.events += d.text + " "
 		next.last = d.what == "last"
-	case "keep":
-		next.kept = d.text
-	case "end":
-		next, refused = past{ended: true}, false
 	}
 	switch {
 	case o.failed && refused:
@@ -57,7 +53,7 @@ func (p past) after(d deed, o outcome) []past {
 		return nil
 	case refused:
 		return []past{p}
-	case d.what == "read" && o.text != p.events, d.what == "kept" && o.text != p.kept:
+	case d.what == "read" && o.text != p.events:
 		return nil
 	}
 	return []past{next}
@@ -102,12 +98,6 @@ func (d deed) do(t *testing.T, l session.Log) outcome {
 		for _, e := range events {
 			o.text += string(e.Data) + " "
 		}
-	case "keep":
-		err = l.Keep(t.Context(), of(d.session), "level", d.text)
-	case "kept":
-		o.text, err = l.Kept(t.Context(), of(d.session), "level")
-	case "end":
-		err = l.End(t.Context(), of(d.session))
 	}
 	o.unknown = errors.Is(err, session.ErrUnknown)
 	o.failed = err != nil && !o.unknown
@@ -127,11 +117,8 @@ func history(t *testing.T, replicas []session.Log, seed uint64, cut func(bool)) 
 			random := rand.New(rand.NewPCG(seed, uint64(client)))
 			for n := range deeds {
 				in := fmt.Sprint("s", seed, "x", n*sessions/deeds)
-				what := []string{"append", "append", "append", "read", "read", "read", "keep", "kept", "kept", "last", "end"}[random.IntN(11)]
-				if what == "end" && cut != nil {
-					what = "last" // an end that fails is one here, and perhaps not elsewhere
-				}
-				if n%(deeds/sessions) < deeds/sessions/2 && (what == "end" || what == "last") {
+				what := []string{"append", "append", "append", "read", "read", "read", "last"}[random.IntN(7)]
+				if n%(deeds/sessions) < deeds/sessions/2 && what == "last" {
 					what = "read" // so that a session has a life before its end
 				}
 				d := deed{in, what, fmt.Sprint(client, ".", n)}
@@ -148,7 +135,7 @@ func history(t *testing.T, replicas []session.Log, seed uint64, cut func(bool)) 
 				if breaks || result.failed {
 					cut(false)
 				}
-				if result.failed && (d.what == "read" || d.what == "kept") {
+				if result.failed && d.what == "read" {
 					continue // it has done nothing, and said nothing
 				}
 				mu.Lock()

@@ -3,7 +3,6 @@ package session
 import (
 	"container/list"
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -21,8 +20,9 @@ const (
 // streamsPart is the part of the budget of the process that streams may take: the budget divided by this.
 const streamsPart = 2
 
-// Bounds of what is remembered of sessions that have no streams: that they have ended, and the texts of Keep. One that has
-// ended takes about 400 bytes, which nobody's share counts: whose it was may have no session any more.
+// Bounds of what is remembered of sessions that have no streams, such as that they have
+// ended. One that has ended takes about 400 bytes, which nobody's share counts: whose it
+// was may have no session any more.
 const (
 	maxRest  = 24 * time.Hour // since the session was last used
 	maxEnded = 10_000         // sessions that have ended
@@ -68,8 +68,8 @@ type Memory struct {
 
 var _ Log = (*Memory)(nil)
 
-// memorySession is one session. One that has ended is still there, without streams and texts, so that an event which
-// comes late does not open it again.
+// memorySession is one session. One that has ended is still there, without streams, so
+// that an event which comes late does not open it again.
 type memorySession struct {
 	name  string
 	owner share.User
@@ -77,9 +77,8 @@ type memorySession struct {
 	// twice even if a stream is dropped and begins anew under its name.
 	sequence uint64
 	streams  streams
-	kept     map[string]string // texts of Keep by name; nil: none
-	wake     chan struct{}     // closed at the next event or the end; nil: nobody waits
-	follow   []Follower        // stirred at each event and at the end
+	wake     chan struct{} // closed at the next event or the end; nil: nobody waits
+	follow   []Follower    // stirred at each event and at the end
 	ended    bool
 	touched  time.Duration // when it was last used, since the Memory was made
 }
@@ -269,62 +268,13 @@ func (m *Memory) Find(_ context.Context, session Key, event string) (string, err
 	return name, nil
 }
 
-// Keep implements Log.
-func (m *Memory) Keep(_ context.Context, session Key, name, text string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.sessionLocked(session)
-	if s.ended {
-		return ErrUnknown
-	}
-	if s.kept == nil {
-		s.kept = make(map[string]string)
-	}
-	s.kept[name], s.touched = text, m.now()
-	if text == "" {
-		delete(s.kept, name)
-	}
-	return nil
-}
-
-// Kept implements Log.
-func (m *Memory) Kept(_ context.Context, session Key, name string) (string, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.sessions[session.Name]
-	switch {
-	case s == nil:
-		return "", nil
-	case s.ended:
-		return "", ErrUnknown
-	}
-	s.touched = m.now()
-	return s.kept[name], nil
-}
-
-// Facts implements Log.
-func (m *Memory) Facts(_ context.Context, session Key) (map[string]string, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.sessions[session.Name]
-	switch {
-	case s == nil:
-		return nil, nil //nolint:nilnil // nothing is kept, and nothing is wrong
-	case s.ended:
-		return nil, ErrUnknown
-	}
-	s.touched = m.now()
-	return maps.Clone(s.kept), nil
+// Notify implements Log: nobody else leads a session of this process.
+func (m *Memory) Notify(ctx context.Context, session Key, stream string, _ uint64, data []byte) (string, error) {
+	return m.Append(ctx, session, stream, data, false)
 }
 
 // End implements Log. The name of the session stays taken, so that an event that comes late does not open it again.
-func (m *Memory) End(_ context.Context, session Key) error {
-	m.Forget(session)
-	return nil
-}
-
-// Forget implements Log.
-func (m *Memory) Forget(session Key) {
+func (m *Memory) End(session Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sweepLocked(m.config.Now())
@@ -335,7 +285,7 @@ func (m *Memory) Forget(session Key) {
 	for _, stream := range s.streams.all() {
 		m.forgetLocked(stream)
 	}
-	s.streams, s.kept, s.ended, s.touched = streams{}, nil, true, m.now()
+	s.streams, s.ended, s.touched = streams{}, true, m.now()
 	s.rouse()
 	s.follow = nil
 	if m.ended = append(m.ended, session.Name); len(m.ended) > maxEnded {
@@ -424,7 +374,7 @@ func (m *Memory) sweepLocked(now time.Time) {
 	}
 	for name, s := range m.sessions {
 		rest := m.rest
-		if len(s.kept) > 0 || s.wake != nil { // what no other place has
+		if s.wake != nil { // what no other place has
 			rest = maxRest
 		}
 		if s.streams.none() && len(s.follow) == 0 && !s.ended && now.Sub(m.began)-s.touched > rest {

@@ -19,7 +19,6 @@ type story struct {
 	run      string // part of the names of sessions, so that each story has its own
 	streams  map[string]*line
 	ended    map[string]bool
-	facts    map[string]string
 }
 
 // line is a stream: its events in order.
@@ -131,36 +130,13 @@ func (s *story) drop(t *rapid.T) {
 	}
 }
 
-func (s *story) keep(t *rapid.T) {
-	in, name, at, _ := s.pick(t)
-	text := rapid.String().Draw(t, "text")
-	err := s.replicas[at].Keep(context.Background(), s.key(in), name, text)
-	if s.ended[in] != errors.Is(err, session.ErrUnknown) || !s.ended[in] && err != nil {
-		t.Fatalf("keep in %s: got %v", in, err)
-	}
-	if err == nil {
-		s.facts[in+name] = text
-	}
-}
-
-func (s *story) kept(t *rapid.T) {
-	in, name, at, _ := s.pick(t)
-	text, err := s.replicas[at].Kept(context.Background(), s.key(in), name)
-	switch {
-	case s.ended[in] && !errors.Is(err, session.ErrUnknown), !s.ended[in] && (err != nil || text != s.facts[in+name]):
-		t.Fatalf("%s of %s: got %q, %v; want %q, or ErrUnknown if it has ended: %t", name, in, text, err, s.facts[in+name], s.ended[in])
-	}
-}
-
 func (s *story) end(t *rapid.T) {
 	in, _, at, _ := s.pick(t)
 	if rapid.IntRange(0, 3).Draw(t, "really") > 0 {
 		t.Skip("not yet")
 	}
-	if err := s.replicas[at].End(context.Background(), s.key(in)); err != nil {
-		t.Fatal(err)
-	}
-	s.replicas[1-at].Forget(s.key(in))
+	s.replicas[at].End(s.key(in))
+	s.replicas[1-at].End(s.key(in))
 	s.ended[in] = true
 }
 
@@ -172,10 +148,10 @@ func stories(t *testing.T, a, b session.Log) {
 		run++
 		s := &story{
 			replicas: [2]session.Log{a, b}, run: fmt.Sprint("s", run, "x"),
-			streams: make(map[string]*line), ended: make(map[string]bool), facts: make(map[string]string),
+			streams: make(map[string]*line), ended: make(map[string]bool),
 		}
 		t.Repeat(map[string]func(*rapid.T){
-			"begin": s.begin, "append": s.append, "append2": s.append, "read": s.read, "drop": s.drop, "keep": s.keep, "kept": s.kept, "end": s.end,
+			"begin": s.begin, "append": s.append, "append2": s.append, "read": s.read, "drop": s.drop, "end": s.end,
 		})
 	})
 }

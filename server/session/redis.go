@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
-	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
@@ -36,9 +35,10 @@ type RedisConfig struct {
 //	      │
 //	      └─ who else reads it ──▶ word "stir 1" to those replicas
 //
-// An event is in the server before Append returns, so before any client has it. Round trips: one for Begin, Append, Keep,
-// Kept, Facts and End; none for Follow, Unfollow, Forget and Drop. A stream that was not begun by Begin needs one or two
-// more to be appended to, because others may append to it at the same time.
+// An event is in the server before Append returns, so before any client has it. Round
+// trips: one for Begin, Append and Notify; none for Follow, Unfollow, End and Drop. A
+// stream that was not begun by Begin needs one or two more to be appended to, because
+// others may append to it at the same time.
 //
 // When the server does not answer, the streams of Begin go on in memory, and what is appended to them from then on is
 // Fleeting, until the stream ends. It is taken out of the server as soon as that answers, so that nobody waits there for
@@ -68,7 +68,7 @@ func NewRedis(cfg RedisConfig) *Redis {
 	}
 	l := &Redis{config: cfg, local: NewMemory(cfg.MemoryConfig)}
 	l.config.MemoryConfig = l.local.config
-	l.local.rest = l.config.Age // the server knows for longer which sessions have ended, and what is kept of others
+	l.local.rest = l.config.Age
 	l.chores = newChores(l.config.Now)
 	l.local.dropped = l.chores.dropped
 	cfg.Others.Handle(kindStir, l.heard)
@@ -81,10 +81,8 @@ func (l *Redis) life() string {
 	return strconv.FormatInt((l.config.Age + l.config.Age/8).Milliseconds(), 10)
 }
 
-// rest is for how many milliseconds the server keeps facts.
-var rest = strconv.FormatInt((maxRest + time.Hour).Milliseconds(), 10)
-
-// run runs a script, and returns what it said first, and the rest. The error is ErrUnknown if the session has ended.
+// run runs a script, and returns what it said first, and the rest. The error is ErrFenced
+// if another replica leads the session.
 func (l *Redis) run(ctx context.Context, script *redis.Script, p place, args ...string) (said string, rest []redis.Reply, err error) {
 	reply, err := script.Run(ctx, l.config.Store, p.keys(), args)
 	if err != nil {
@@ -97,27 +95,10 @@ func (l *Redis) run(ctx context.Context, script *redis.Script, p place, args ...
 	switch {
 	case err != nil || len(parts) == 0:
 		return "", nil, l.refuse(ctx, p)
-	case said == saidEnded:
-		return "", nil, l.ended(ctx, p, parts[1:])
+	case said == saidFenced:
+		return "", nil, ErrFenced
 	}
 	return said, parts[1:], nil
-}
-
-// ended forgets a session if the mark that it has ended is one of a replica. The error is ErrUnknown in any case.
-func (l *Redis) ended(ctx context.Context, p place, parts []redis.Reply) error {
-	if len(parts) > 0 && l.isMark(p.session, parts[0]) {
-		l.local.Forget(p.session)
-		return ErrUnknown
-	}
-	return l.refuse(ctx, p)
-}
-
-func (l *Redis) isMark(session Key, mark redis.Reply) bool {
-	sealed, err := mark.Text()
-	if err == nil {
-		_, err = l.config.Seal.OpenBytes(factPurpose(session, ""), []byte(sealed))
-	}
-	return err == nil
 }
 
 // errLater says that what is in the server may be of a version that knows more than this one. It is like a fault: nothing is
@@ -209,72 +190,5 @@ func (l *Redis) Follow(ctx context.Context, session Key, f Follower) error {
 // Unfollow implements Log.
 func (l *Redis) Unfollow(session Key, f Follower) { l.local.Unfollow(session, f) }
 
-// Keep implements Log.
-func (l *Redis) Keep(ctx context.Context, session Key, name, text string) error {
-	if session.Here {
-		return l.local.Keep(ctx, session, name, text)
-	}
-	if name == "" {
-		return errors.New("a fact of a session has no name")
-	}
-	sealed := ""
-	if text != "" {
-		sealed = string(l.config.Seal.SealBytes(factPurpose(session, name), []byte(text)))
-	}
-	_, _, err := l.run(ctx, keepScript, place{session: session}, name, sealed, rest)
-	return err
-}
-
-// Kept implements Log.
-func (l *Redis) Kept(ctx context.Context, session Key, name string) (string, error) {
-	facts, err := l.Facts(ctx, session)
-	return facts[name], err
-}
-
-// Facts implements Log.
-func (l *Redis) Facts(ctx context.Context, session Key) (map[string]string, error) {
-	if session.Here {
-		return l.local.Facts(ctx, session)
-	}
-	reply, err := l.config.Store.Do(ctx, redis.Command{Name: "HGETALL", Key: factsKey(session)})
-	if err != nil {
-		return nil, err
-	}
-	p := place{session: session}
-	sealed, err := reply.Map()
-	if err != nil {
-		return nil, l.refuse(ctx, p)
-	}
-	if mark, ended := sealed[""]; ended {
-		return nil, l.ended(ctx, p, []redis.Reply{mark})
-	}
-	facts := make(map[string]string, len(sealed))
-	for name, value := range sealed {
-		text, err := value.Text()
-		if err != nil {
-			return nil, l.refuse(ctx, p)
-		}
-		plain, err := l.config.Seal.OpenBytes(factPurpose(session, name), []byte(text))
-		if err != nil {
-			return nil, l.refuse(ctx, p)
-		}
-		facts[name] = string(plain)
-	}
-	return facts, nil
-}
-
-// End implements Log. What others hold of the session is theirs to forget, see Forget. The mark comes first: nobody is to
-// learn here of an end that another replica does not know yet.
-func (l *Redis) End(ctx context.Context, session Key) error {
-	if !session.Here {
-		mark := l.config.Seal.SealBytes(factPurpose(session, ""), nil)
-		if _, err := endScript.Run(ctx, l.config.Store, []string{factsKey(session)}, []string{string(mark), rest}); err != nil {
-			return fmt.Errorf("mark a session as ended: %w", err) // and it goes on here: its end must not be half an end
-		}
-	}
-	l.local.Forget(session)
-	return nil
-}
-
-// Forget implements Log.
-func (l *Redis) Forget(session Key) { l.local.Forget(session) }
+// End implements Log. Streams that other replicas began are theirs to forget.
+func (l *Redis) End(session Key) { l.local.End(session) }

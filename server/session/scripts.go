@@ -4,20 +4,18 @@ import "github.com/drawbridge-mcp/drawbridge/internal/redis"
 
 // What the scripts answer first.
 const (
-	saidOK    = "ok"
-	saidEnded = "ended" // the session has; then comes the mark
-	saidBegun = "begun" // the stream has, and has no event yet
-	saidGone  = "gone"  // there is no such stream
-	saidTaken = "taken" // there is an event with that sequence, or the stream has ended
+	saidOK     = "ok"
+	saidFenced = "fenced" // another replica leads the session
+	saidBegun  = "begun"  // the stream has, and has no event yet
+	saidGone   = "gone"   // there is no such stream
+	saidTaken  = "taken"  // there is an event with that sequence, or the stream has ended
 )
 
-// All scripts have the same keys, in this order: the facts of a session, a stream, and the replicas that read the stream.
-// The fact without a name is the mark that the session has ended.
+// All scripts have the same keys, in this order: the record of a session (see package
+// primary), a stream, and the replicas that read the stream.
 
 // beginScript begins a stream. ARGV: id and value of its head, milliseconds that it is kept, the replica.
 var beginScript = redis.NewScript(`
-local mark = redis.call('HGET', KEYS[1], '')
-if mark then return {'ended', mark} end
 if redis.call('EXISTS', KEYS[2]) == 1 then return {'taken'} end
 redis.call('XADD', KEYS[2], ARGV[1], 'd', ARGV[2])
 redis.call('PEXPIRE', KEYS[2], ARGV[3])
@@ -25,12 +23,16 @@ redis.call('SADD', KEYS[3], ARGV[4])
 redis.call('PEXPIRE', KEYS[3], ARGV[3])
 return {'ok'}`)
 
-// appendScript appends an event, and returns who reads the stream. ARGV: id and value of the event, milliseconds, and the id
-// that it would have if it were not the last. That one is tried first: the id of the last event is higher than all others,
-// so the server would take it even if another replica had appended what this one does not know.
+// appendScript appends an event, and returns who reads the stream. ARGV: id and value of
+// the event, milliseconds, and the id that it would have if it were not the last. That
+// one is tried first: the id of the last event is higher than all others, so the server
+// would take it even if another replica had appended what this one does not know. Then
+// comes the epoch of who leads the session, of a notice, or 0.
 var appendScript = redis.NewScript(`
-local mark = redis.call('HGET', KEYS[1], '')
-if mark then return {'ended', mark} end
+if ARGV[5] ~= '0' and redis.call('TYPE', KEYS[1]).ok == 'hash' then
+  local epoch = tonumber(redis.call('HGET', KEYS[1], 'epoch') or '')
+  if epoch and epoch > tonumber(ARGV[5]) then return {'fenced'} end
+end
 local done
 if ARGV[4] ~= ARGV[1] then
   done = redis.pcall('XADD', KEYS[2], 'NOMKSTREAM', ARGV[4], 'd', '')
@@ -53,8 +55,6 @@ return {'ok', unpack(redis.call('SMEMBERS', KEYS[3]))}`)
 // which on, how many at most, milliseconds, the replica or "" if it does not go on reading, the value of the head if the
 // stream is to begin when it is not there, with its id, and how many bytes at most, but for a single entry.
 var readScript = redis.NewScript(`
-local mark = redis.call('HGET', KEYS[1], '')
-if mark then return {'ended', mark} end
 if redis.call('EXISTS', KEYS[2]) == 0 then
   if ARGV[5] == '' then return {'gone'} end
   redis.call('XADD', KEYS[2], ARGV[6], 'd', ARGV[5])
@@ -87,8 +87,6 @@ return {'gone'}`)
 // topScript returns the id of the newest event that a stream ever had. It begins the stream if it is not there. ARGV: id
 // and value of the head, milliseconds.
 var topScript = redis.NewScript(`
-local mark = redis.call('HGET', KEYS[1], '')
-if mark then return {'ended', mark} end
 if redis.call('EXISTS', KEYS[2]) == 0 then
   if ARGV[2] == '' then return {'gone'} end
   redis.call('XADD', KEYS[2], ARGV[1], 'd', ARGV[2])
@@ -100,22 +98,3 @@ for i = 1, #info, 2 do
   if info[i] == 'last-generated-id' then return {'ok', info[i + 1]} end
 end
 return {'gone'}`)
-
-// keepScript keeps a fact. ARGV: its name, its value or "" to forget it, milliseconds.
-var keepScript = redis.NewScript(`
-local mark = redis.call('HGET', KEYS[1], '')
-if mark then return {'ended', mark} end
-if ARGV[2] == '' then
-  redis.call('HDEL', KEYS[1], ARGV[1])
-else
-  redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
-end
-redis.call('PEXPIRE', KEYS[1], ARGV[3])
-return {'ok'}`)
-
-// endScript marks a session as ended and forgets its facts. ARGV: the mark, milliseconds.
-var endScript = redis.NewScript(`
-redis.call('DEL', KEYS[1])
-redis.call('HSET', KEYS[1], '', ARGV[1])
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
-return {'ok'}`)

@@ -55,6 +55,10 @@ type Follower interface {
 // which, since a client must not learn what others have.
 var ErrUnknown = errors.New("unknown stream or event")
 
+// ErrFenced says that another replica leads the session by now, and that nothing was
+// written.
+var ErrFenced = errors.New("another replica leads the session")
+
 // Log keeps the events of streams, bounded in count, bytes and age. Callers choose the names: that of a stream consists
 // of letters and digits and is used for one stream in the life of a session. A session that is not known is one without
 // streams, not an error.
@@ -73,6 +77,10 @@ type Log interface {
 	// example, whether a client gets the answer to its call or hears that the replica of the call is gone. data is kept, and
 	// must not be modified.
 	Append(ctx context.Context, session Key, stream string, data []byte, last bool) (id string, err error)
+	// Notify is Append for a notice, which only the replica that leads the session
+	// writes: the error is ErrFenced if another one leads it by now, with an epoch that
+	// is higher than this. Zero: nobody else does.
+	Notify(ctx context.Context, session Key, stream string, epoch uint64, data []byte) (id string, err error)
 	// Read returns the events that are there now and follow the one with the id after; "" means from the beginning.
 	// more is closed when there may be others, which is when to read again; it is nil if the stream ends with these.
 	// The error is ErrUnknown if the session has ended, or if an event that follows after is gone, even when nothing of
@@ -93,20 +101,10 @@ type Log interface {
 	// Find returns the stream of the event with that id, for a client that wants to go on after it. The id may come
 	// from anyone. The error is ErrUnknown, also if an event that follows it is gone. Find keeps no stream.
 	Find(ctx context.Context, session Key, event string) (stream string, err error)
-	// Keep keeps a short text of a session under a name, for a day or until the session ends. It replaces the text that
-	// the name had; the text "" forgets the name. The error is ErrUnknown if the session has ended.
-	Keep(ctx context.Context, session Key, name, text string) error
-	// Kept returns the text of that name, "" if there is none. The error is ErrUnknown if the session has ended.
-	Kept(ctx context.Context, session Key, name string) (text string, err error)
-	// Facts returns all that Keep keeps of a session, by name, in one look; nil if it is nothing. The error is ErrUnknown
-	// if the session has ended.
-	Facts(ctx context.Context, session Key) (map[string]string, error)
-	// End forgets a session and wakes its readers, who then get ErrUnknown. The session stays ended for a day, longer
-	// than its id lives, so that nobody can open it again. Only if very many end within that day, the oldest are
-	// forgotten. If the store fails, the session goes on.
-	End(ctx context.Context, session Key) error
-	// Forget is what End does in this replica, for a session that ended elsewhere.
-	Forget(session Key)
+	// End forgets a session here and wakes its readers, who then get ErrUnknown. What is
+	// appended later does not open it again, as long as it is remembered: if very many
+	// end, the oldest are forgotten.
+	End(session Key)
 }
 
 // FirstID returns the id that stands before the first event of a stream. A client that has it can ask for everything

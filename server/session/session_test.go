@@ -3,7 +3,6 @@ package session_test
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,9 +29,7 @@ func suite(t *testing.T, open func(*testing.T) session.Log) {
 		"ids are unique":          idsAreUnique,
 		"many writers and reader": manyWriters,
 		"a stream ends once":      endsOnce,
-		"what is kept":            keeps,
 		"one replica appends":     beginsAlone,
-		"ended elsewhere":         forgets,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
 	}
@@ -157,9 +154,7 @@ func readersWake(t *testing.T, l session.Log) {
 		t.Error("woken without an event")
 	default:
 	}
-	if err := l.End(t.Context(), of("s")); err != nil {
-		t.Fatal(err)
-	}
+	l.End(of("s"))
 	<-more
 }
 
@@ -189,9 +184,7 @@ func followersStir(t *testing.T, l session.Log) {
 	l.Unfollow(of("unknown"), &one)
 	add(t, l, "s", "p1", "c", false)
 	want("one follows no more", 2, 3)
-	if err := l.End(t.Context(), of("s")); err != nil {
-		t.Fatal(err)
-	}
+	l.End(of("s"))
 	want("the end", 2, 4)
 	if err := l.Follow(t.Context(), of("s"), &one); !errors.Is(err, session.ErrUnknown) {
 		t.Errorf("follow a session that has ended: got %v, want ErrUnknown", err)
@@ -200,9 +193,7 @@ func followersStir(t *testing.T, l session.Log) {
 
 func endForgets(t *testing.T, l session.Log) {
 	a := add(t, l, "s", "p1", "a", false)
-	if err := l.End(t.Context(), of("s")); err != nil {
-		t.Fatal(err)
-	}
+	l.End(of("s"))
 	want(t, l, "s", "p1", "", unknown, false)
 	if _, err := l.Append(t.Context(), of("s"), "p1", []byte("late"), true); !errors.Is(err, session.ErrUnknown) {
 		t.Errorf("append after the end: got %v, want ErrUnknown", err)
@@ -210,9 +201,7 @@ func endForgets(t *testing.T, l session.Log) {
 	if _, err := l.Find(t.Context(), of("s"), a); !errors.Is(err, session.ErrUnknown) {
 		t.Errorf("find after the end: got %v, want ErrUnknown", err)
 	}
-	if err := l.End(t.Context(), of("never was")); err != nil {
-		t.Errorf("end of a session without events: %v", err)
-	}
+	l.End(of("never was"))
 }
 
 func unknownEvents(t *testing.T, l session.Log) {
@@ -272,73 +261,9 @@ func beginsAlone(t *testing.T, l session.Log) {
 	if _, err := l.Append(t.Context(), of("s"), "p1", []byte("c"), true); !errors.Is(err, session.ErrUnknown) {
 		t.Errorf("after the last event: got %v, want ErrUnknown", err)
 	}
-	if err := l.End(t.Context(), of("s")); err != nil {
-		t.Fatal(err)
-	}
+	l.End(of("s"))
 	if _, err := l.Begin(t.Context(), of("s"), "p2"); !errors.Is(err, session.ErrUnknown) {
 		t.Errorf("begin after the end: got %v, want ErrUnknown", err)
-	}
-}
-
-func forgets(t *testing.T, l session.Log) {
-	add(t, l, "s", "p1", "a", false)
-	_, more, err := l.Read(t.Context(), of("s"), "p1", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Forget(of("s"))
-	<-more
-	want(t, l, "s", "p1", "", unknown, false)
-	l.Forget(of("s"))
-	l.Forget(of("never was"))
-}
-
-func keeps(t *testing.T, l session.Log) {
-	kept := func(in, name, want string) {
-		t.Helper()
-		if got, err := l.Kept(t.Context(), of(in), name); got != want || err != nil {
-			t.Errorf("%s of %s: got %q, %v; want %q", name, in, got, err, want)
-		}
-	}
-	kept("a", "level", "")
-	for _, text := range []string{"info", "error"} {
-		if err := l.Keep(t.Context(), of("a"), "level", text); err != nil {
-			t.Fatal(err)
-		}
-	}
-	kept("a", "level", "error")
-	kept("a", "other", "")
-	kept("b", "level", "")
-	if err := l.Keep(t.Context(), of("a"), "used", "12"); err != nil {
-		t.Fatal(err)
-	}
-	facts := func(in string, want map[string]string) {
-		t.Helper()
-		if got, err := l.Facts(t.Context(), of(in)); !maps.Equal(got, want) || err != nil {
-			t.Errorf("facts of %s: got %v, %v; want %v", in, got, err, want)
-		}
-	}
-	facts("a", map[string]string{"level": "error", "used": "12"})
-	facts("b", nil)
-	for _, name := range []string{"used", "never"} {
-		if err := l.Keep(t.Context(), of("a"), name, ""); err != nil {
-			t.Fatal(err)
-		}
-	}
-	facts("a", map[string]string{"level": "error"})
-	add(t, l, "a", "s", "1", false)
-	want(t, l, "a", "s", "", "1", true)
-	if err := l.End(t.Context(), of("a")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.Kept(t.Context(), of("a"), "level"); !errors.Is(err, session.ErrUnknown) {
-		t.Errorf("after the end: got %v, want ErrUnknown", err)
-	}
-	if _, err := l.Facts(t.Context(), of("a")); !errors.Is(err, session.ErrUnknown) {
-		t.Errorf("facts after the end: got %v, want ErrUnknown", err)
-	}
-	if err := l.Keep(t.Context(), of("a"), "level", "info"); !errors.Is(err, session.ErrUnknown) {
-		t.Errorf("keep after the end: got %v, want ErrUnknown", err)
 	}
 }
 
@@ -418,40 +343,6 @@ func TestMemoryBoundsAge(t *testing.T) {
 	})
 }
 
-// TestMemoryRemembersEnds shows that a session stays ended as long as its id may live.
-func TestMemoryRemembersEnds(t *testing.T) {
-	now := time.Unix(1e9, 0)
-	l := session.NewMemory(session.MemoryConfig{Now: func() time.Time { return now }})
-	if err := l.End(t.Context(), of("a")); err != nil {
-		t.Fatal(err)
-	}
-	isEnded := func() bool { _, err := l.Kept(t.Context(), of("a"), "x"); return err != nil }
-	now = now.Add(24 * time.Hour)
-	add(t, l, "b", "s", "1", false) // sweeps
-	if !isEnded() {
-		t.Error("after a day: it is forgotten, want ended")
-	}
-	now = now.Add(time.Hour)
-	add(t, l, "b", "s", "2", false)
-	if isEnded() {
-		t.Error("after more than a day: it is ended, want forgotten")
-	}
-}
-
-func TestMemoryBoundsEnds(t *testing.T) {
-	l := session.NewMemory(session.MemoryConfig{})
-	for n := range 10_001 {
-		if err := l.End(t.Context(), of(strconv.Itoa(n))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, first := l.Kept(t.Context(), of("0"), "x")
-	_, second := l.Kept(t.Context(), of("1"), "x")
-	if first != nil || second == nil {
-		t.Errorf("got %v and %v, want only the oldest forgotten", first, second)
-	}
-}
-
 func FuzzFind(f *testing.F) {
 	f.Add("p1-1")
 	f.Add("p1-0")
@@ -467,4 +358,37 @@ func FuzzFind(f *testing.F) {
 			t.Errorf("find %q: got %q, %v", event, stream, err)
 		}
 	})
+}
+
+// isEnded tells whether a session has ended as far as a log remembers.
+func isEnded(t *testing.T, l session.Log, in string) bool {
+	t.Helper()
+	return errors.Is(l.Follow(t.Context(), of(in), &stirs{}), session.ErrUnknown)
+}
+
+// TestMemoryRemembersEnds shows that a session stays ended as long as its id may live.
+func TestMemoryRemembersEnds(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	l := session.NewMemory(session.MemoryConfig{Now: func() time.Time { return now }})
+	l.End(of("a"))
+	now = now.Add(24 * time.Hour)
+	add(t, l, "b", "s", "1", false) // sweeps
+	if !isEnded(t, l, "a") {
+		t.Error("after a day: it is forgotten, want ended")
+	}
+	now = now.Add(time.Hour)
+	add(t, l, "b", "s", "2", false)
+	if isEnded(t, l, "a") {
+		t.Error("after more than a day: it is ended, want forgotten")
+	}
+}
+
+func TestMemoryBoundsEnds(t *testing.T) {
+	l := session.NewMemory(session.MemoryConfig{})
+	for n := range 10_001 {
+		l.End(of(strconv.Itoa(n)))
+	}
+	if first, second := isEnded(t, l, "0"), isEnded(t, l, "1"); first || !second {
+		t.Errorf("got %v and %v, want only the oldest forgotten", first, second)
+	}
 }

@@ -76,11 +76,7 @@ type place struct {
 // keys returns the keys that scripts use.
 func (p place) keys() []string {
 	tenant, name := p.session.Owner.TenantID, p.session.Name
-	return []string{factsKey(p.session), redis.Key(tenant, "stream", p.stream, name), redis.Key(tenant, "readers", p.stream, name)}
-}
-
-func factsKey(session Key) string {
-	return redis.Key(session.Owner.TenantID, "session", session.Name)
+	return []string{redis.Key(tenant, "session", name), redis.Key(tenant, "stream", p.stream, name), redis.Key(tenant, "readers", p.stream, name)}
 }
 
 // Purposes for which values are sealed: none is taken for another one. Only the last part may hold a NUL.
@@ -90,8 +86,4 @@ func (p place) headPurpose(base uint64) string {
 
 func (p place) eventPurpose(entry string) string {
 	return "event 1\x00" + p.session.Owner.TenantID + "\x00" + entry + "\x00" + p.stream + "\x00" + p.session.Name
-}
-
-func factPurpose(session Key, name string) string {
-	return "fact 1\x00" + session.Owner.TenantID + "\x00" + session.Name + "\x00" + name
 }

@@ -4,6 +4,7 @@ package replicatest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"sync"
@@ -31,9 +32,13 @@ type Member struct {
 	life     context.Context //nolint:containedctx // of the replica, until it leaves
 	end      context.CancelFunc
 
-	mu    sync.Mutex    // guards the fields below
-	newer bool          // see Outdate
-	ahead time.Duration // see SetClock
+	changes []func()
+	drains  bool // guarded by the mutex of the hub
+
+	mu     sync.Mutex // guards the fields below
+	newer  bool       // see Outdate
+	lapsed bool       // see SetLeads
+	since  time.Time  // likewise
 }
 
 var _ replica.Others = (*Member)(nil)
@@ -51,20 +56,25 @@ func (h *Hub) Join() *Member {
 	return m
 }
 
-// Leave takes a replica out, as if it had died.
+// Leave takes a replica out, as if it had died, or was cut off: it may lead nothing any
+// more.
 func (h *Hub) Leave(m *Member) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	delete(h.members, m.id)
 	m.end()
+	h.mu.Unlock()
+	m.SetLeads(false)
+	h.changed()
 }
 
 // Rejoin lets a replica be there again that had left, as if it had been cut off.
 func (h *Hub) Rejoin(m *Member) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.members[m.id] = m
 	m.life, m.end = context.WithCancel(context.Background()) // until it leaves again
+	h.mu.Unlock()
+	m.SetLeads(true)
+	h.changed()
 }
 
 // Self implements replica.Others.
@@ -75,6 +85,9 @@ func (m *Member) Handle(kind string, f replica.Handler) { m.handlers[kind] = f }
 
 // OnReturn implements replica.Others. Return calls f.
 func (m *Member) OnReturn(f func()) { m.returns = append(m.returns, f) }
+
+// OnChange implements replica.Others.
+func (m *Member) OnChange(f func()) { m.changes = append(m.changes, f) }
 
 // Return does what follows a time in which word may have been lost.
 func (m *Member) Return() {
@@ -90,18 +103,38 @@ func (m *Member) IsThere(id replica.ID) bool {
 	return m.hub.members[id] != nil
 }
 
-// Now implements replica.Others.
-func (m *Member) Now() time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return time.Now().Add(m.ahead)
+// Drains implements replica.Others.
+func (m *Member) Drains(id replica.ID) bool {
+	m.hub.mu.Lock()
+	defer m.hub.mu.Unlock()
+	one := m.hub.members[id]
+	return one != nil && one.drains
 }
 
-// SetClock says by how much what Now returns is ahead.
-func (m *Member) SetClock(ahead time.Duration) {
+// Drain implements replica.Others.
+func (m *Member) Drain() {
+	m.hub.mu.Lock()
+	m.drains = true
+	m.hub.mu.Unlock()
+	m.hub.changed()
+}
+
+// Leads implements replica.Others.
+func (m *Member) Leads() (since time.Time, leads bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.ahead = ahead
+	return m.since, !m.lapsed
+}
+
+// SetLeads says whether the replica may lead. If it did not before, it does so from now
+// on.
+func (m *Member) SetLeads(leads bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if leads && m.lapsed {
+		m.since = time.Now()
+	}
+	m.lapsed = !leads
 }
 
 // IsNewerThere implements replica.Others.
@@ -119,12 +152,12 @@ func (m *Member) Outdate(newer bool) {
 }
 
 // Send implements replica.Others.
-func (m *Member) Send(ctx context.Context, to replica.ID, w replica.Word) error {
+func (m *Member) Send(ctx context.Context, to replica.ID, w replica.Word) ([]byte, error) {
 	m.hub.mu.Lock()
 	receiver := m.hub.members[to]
 	m.hub.mu.Unlock()
 	if receiver == nil {
-		return replica.ErrGone
+		return nil, replica.ErrGone
 	}
 	return receiver.take(ctx, m.id, w)
 }
@@ -141,7 +174,7 @@ func (m *Member) Tell(ctx context.Context, w replica.Word) error {
 	m.hub.mu.Unlock()
 	var told errgroup.Group
 	for _, one := range receivers {
-		told.Go(func() error { return one.take(ctx, m.id, w) })
+		told.Go(func() error { _, err := one.take(ctx, m.id, w); return err })
 	}
 	return told.Wait()
 }
@@ -157,7 +190,7 @@ func (m *Member) Forward(ctx context.Context, to replica.ID, f link.Request) (*h
 	if receiver == nil || receiver.clients == nil {
 		return nil, replica.ErrGone
 	}
-	ctx, end := context.WithCancel(link.WithOrigin(ctx, link.Origin{From: string(m.id), Remote: f.Remote, ID: f.ID}))
+	ctx, end := context.WithCancel(link.WithOrigin(ctx, link.Origin{From: string(m.id), Remote: f.Remote, ID: f.ID, Note: f.Note}))
 	r, err := http.NewRequestWithContext(ctx, f.Method, f.Target, bytes.NewReader(f.Body))
 	if err != nil {
 		end()
@@ -227,19 +260,37 @@ func (b *body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// take has word handled, and returns when it was or ctx ends.
-func (m *Member) take(ctx context.Context, from replica.ID, w replica.Word) error {
+// take has word handled, and returns what the handler says, or when ctx ends.
+func (m *Member) take(ctx context.Context, from replica.ID, w replica.Word) ([]byte, error) {
 	handled := make(chan struct{})
+	var answer []byte
+	err := errUnknown
 	go func() {
 		defer close(handled)
 		if h := m.handlers[w.Kind]; h != nil {
-			h(context.WithoutCancel(ctx), from, w)
+			answer, err = h(context.WithoutCancel(ctx), from, w)
 		}
 	}()
 	select {
 	case <-handled:
-		return nil
+		return answer, err
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, ctx.Err()
+	}
+}
+
+// errUnknown says that a replica does not know a kind of word.
+var errUnknown = errors.New("that kind of word is not known")
+
+// changed calls what OnChange has set, at all members.
+func (h *Hub) changed() {
+	h.mu.Lock()
+	var all []func()
+	for _, m := range h.members {
+		all = append(all, m.changes...)
+	}
+	h.mu.Unlock()
+	for _, f := range all {
+		f()
 	}
 }

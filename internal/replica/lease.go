@@ -1,0 +1,48 @@
+package replica
+
+import (
+	"sync"
+	"time"
+)
+
+// leaseTime is for how long after a beat a replica may lead what it leads. It is shorter
+// than life, so that this ends before another one can take it for gone.
+const leaseTime = life - 500*time.Millisecond
+
+// lease says until when a replica may lead, by its own clock. A beat extends it, and so
+// does word of all others that they do not use Redis either, because then nobody can take
+// anything over:
+//
+//	beat ──▶ leads for leaseTime ──▶ no beat, and nobody said so ──▶ leads no more ──beat──▶ leads anew: since is later
+//
+// The zero lease has not begun.
+type lease struct {
+	mu    sync.Mutex // guards the fields below
+	since time.Time
+	until time.Time
+}
+
+// extend extends the lease because of what was asked then.
+func (l *lease) extend(asked time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if asked.After(l.until) {
+		l.since = asked
+	}
+	if until := asked.Add(leaseTime); until.After(l.until) {
+		l.until = until
+	}
+}
+
+// Leads implements Others.
+func (g *Group) Leads() (since time.Time, leads bool) {
+	g.lease.mu.Lock()
+	defer g.lease.mu.Unlock()
+	return g.lease.since, time.Now().Before(g.lease.until)
+}
+
+// isAway tells whether this replica does not use Redis at the moment.
+func (g *Group) isAway() bool {
+	last := g.clock.Load()
+	return last == nil || time.Since(last.answered) > 2*beat
+}

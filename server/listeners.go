@@ -1,0 +1,717 @@
+package server
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+)
+
+// A client opens a stream at one replica, and another one leads the session. The stream
+// stays where its connection is, and the primary knows of it. What the client is to be
+// told goes there over the link:
+//
+//	replica with the connection                        primary of the session
+//	  │ ── the GET, forwarded, with the stream's name ──▶ │ judged; whoever had the stream lets it go
+//	  │ ◀─────────────────────────────────────── epoch ── │
+//	  │ ◀────────────────────────────── kindListener ──── │ a list or a resource has changed
+//	  │ appends it to the log, and sends it               │
+//	  │ ── kindListener, without a notice: it is closed ▶ │
+//
+// Notices for one replica wait in one queue, and go in one message: the newest state of
+// each session when its turn comes.
+
+// Kinds of word that the front doors of replicas send each other. Each names the form of
+// its text, too: any other form is another kind, and comes in two rollouts, as that of a
+// ticket does (see ticketVersion).
+const (
+	kindListener = "listener 1" // notices for streams at the receiver; without one, the stream is no more with the sender or receiver
+	kindTaken    = "taken 1"    // the sender leads a session that the receiver led; it answers with the requests in flight
+)
+
+const (
+	noticeTime = 2 * time.Second  // until a replica has taken notices
+	maxNotices = 256              // sessions of which notices go in one message
+	doubtTime  = 10 * time.Second // that a replica must live with a notice until it counts as told for good
+)
+
+// headerEpoch says in the answer to a GET that was forwarded which epoch the session has.
+const headerEpoch = "Drawbridge-Epoch"
+
+// listener is where a stream is held that is at another replica.
+type listener struct {
+	at        replica.ID
+	principal auth.Principal // whose stream it is
+	told      time.Time      // when it was told something last
+	methods   []string       // what, of lists
+	uris      []string       // what, of resources and parts of them
+	watches   []string       // the URI of the subscription to each of these
+}
+
+// outbox has what other replicas are to be told of sessions that this one leads. It is
+// safe for concurrent use.
+type outbox struct {
+	server  *Server
+	mu      sync.Mutex // guards the fields below
+	waiting map[replica.ID]map[*live]bool
+	running map[replica.ID]bool
+}
+
+func newOutbox(s *Server) *outbox {
+	return &outbox{server: s, waiting: make(map[replica.ID]map[*live]bool), running: make(map[replica.ID]bool)}
+}
+
+// add has the replicas that hold streams for notices of a session look for news of it.
+func (o *outbox) add(l *live) {
+	for _, at := range l.listensAt() {
+		o.mu.Lock()
+		if o.waiting[at] == nil {
+			o.waiting[at] = make(map[*live]bool)
+		}
+		o.waiting[at][l] = true
+		begins := !o.running[at]
+		o.running[at] = true
+		o.mu.Unlock()
+		if begins {
+			o.server.errands.begin(context.Background(), func(ctx context.Context) { o.run(ctx, at) }) // one for each replica
+		}
+	}
+}
+
+// run tells one replica until there is nothing more to tell it.
+func (o *outbox) run(ctx context.Context, at replica.ID) {
+	for {
+		batch := o.take(at)
+		if len(batch) == 0 {
+			return
+		}
+		if !o.server.safely(ctx, func() { o.server.tellListeners(ctx, at, batch) }) || ctx.Err() != nil {
+			continue
+		}
+	}
+}
+
+// take takes out some sessions of which a replica is to be told. If there are none,
+// nobody tells it any more.
+func (o *outbox) take(at replica.ID) (batch []*live) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for l := range o.waiting[at] {
+		if len(batch) == maxNotices {
+			break
+		}
+		batch = append(batch, l)
+		delete(o.waiting[at], l)
+	}
+	if len(batch) == 0 {
+		delete(o.waiting, at)
+		delete(o.running, at)
+	}
+	return batch
+}
+
+// listensAt returns the replicas that hold streams for notices of the session, if this
+// one leads it.
+func (l *live) listensAt() (at []replica.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range l.holders {
+		if h.listener != nil && h.stream[0] == 'g' && l.lead.leads && !l.over && !slices.Contains(at, h.listener.at) {
+			at = append(at, h.listener.at)
+		}
+	}
+	return at
+}
+
+// told is a notice for a stream at another replica.
+type told struct {
+	session *live
+	holder  *holder
+	method  string
+	uri     string // of the resource that has changed; "": a list has
+	notice  []byte
+}
+
+// tellListeners tells a replica what the streams there are to be told of some sessions.
+func (s *Server) tellListeners(ctx context.Context, at replica.ID, sessions []*live) {
+	var all []told
+	for _, l := range sessions {
+		all = append(all, s.newsFor(l, at)...)
+	}
+	if len(all) == 0 {
+		return
+	}
+	parts := make([][]byte, 0, 4*len(all))
+	for _, one := range all {
+		l := one.session
+		parts = append(parts, l.key[:], []byte(one.holder.stream), binary.BigEndian.AppendUint64(nil, l.epoch()), one.notice)
+	}
+	brief, stop := context.WithTimeout(ctx, noticeTime)
+	defer stop()
+	var taken []byte
+	err := errWord
+	s.safely(ctx, func() { // or what was claimed would be told by nobody
+		taken, err = s.config.Others.Send(brief, at, replica.Word{Kind: kindListener, Data: packed(parts...)})
+	})
+	for i, one := range all {
+		l := one.session
+		switch {
+		case err == nil && i < len(taken) && taken[i] == noticeTaken:
+			l.sentBy(one)
+			continue
+		case err == nil && i < len(taken) && taken[i] == noticeFenced:
+			s.sessions.superseded(l)
+		case err == nil:
+			l.dropListener(one.holder.stream, at)
+		}
+		l.unclaim(one.holder.stream, one.method, one.uri)
+	}
+	for _, l := range sessions {
+		l.settle(at)
+		s.keepLists(ctx, l)
+	}
+}
+
+// What a replica answers to each notice.
+const (
+	noticeRefused = '0' // the stream is not there
+	noticeTaken   = '1'
+	noticeFenced  = '2' // another replica leads the session
+)
+
+// newsFor returns what the first stream of a session at a replica is to be told. What is
+// claimed for it is told by no other.
+func (s *Server) newsFor(l *live, at replica.ID) (all []told) {
+	h := l.listenerAt(at)
+	if _, leads := s.config.Others.Leads(); h == nil || !leads || !l.isReady() {
+		return nil
+	}
+	caller, ok := s.resolve(h.listener.principal)
+	if !ok {
+		l.dropListener(h.stream, at)
+		s.errands.begin(context.Background(), func(ctx context.Context) { s.letGo(ctx, l, h.stream, at) }) // one for each stream
+		return nil
+	}
+	for _, method := range l.claim(s.desk.Lists(caller), h.stream) {
+		all = append(all, told{l, h, method, "", listNotice(method)})
+	}
+	uris, more := l.claimUpdates(h.stream)
+	if more {
+		s.outbox.add(l)
+	}
+	if caller, ok = s.resolve(h.listener.principal); !ok { // as in feed.tellUpdates
+		return all
+	}
+	for _, uri := range uris {
+		if s.desk.Reads(caller, uri) {
+			params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
+			all = append(all, told{l, h, mcp.NotifyResourceUpdated, uri, mcp.AppendRequest(nil, "", mcp.NotifyResourceUpdated, params)})
+		}
+	}
+	return all
+}
+
+// listenerAt returns the newest stream for notices at a replica, nil if there is none.
+func (l *live) listenerAt(at replica.ID) *holder {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range slices.Backward(l.holders) {
+		if h.listener != nil && h.listener.at == at && h.stream[0] == 'g' && l.lead.leads && !l.over {
+			return h
+		}
+	}
+	return nil
+}
+
+// sentBy notes that a notice is where its stream is held.
+func (l *live) sentBy(one told) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now, listener := time.Now(), one.holder.listener
+	if now.Sub(listener.told) > doubtTime {
+		listener.methods, listener.uris, listener.watches = nil, nil, nil
+	}
+	listener.told = now
+	if one.uri == "" {
+		listener.methods = append(listener.methods, one.method)
+	} else {
+		listener.uris = append(listener.uris, one.uri)
+		listener.watches = append(listener.watches, l.news.updates.owed[one.uri].uri)
+	}
+}
+
+// settle notes that what a stream at a replica owed has got there.
+func (l *live) settle(at replica.ID) {
+	if h := l.listenerAt(at); h != nil {
+		l.sent(h.stream)
+	}
+}
+
+// heardListener takes notices for streams here, and word that a stream is not where it
+// was. It answers with a byte for each.
+func (s *Server) heardListener(ctx context.Context, from replica.ID, w replica.Word) ([]byte, error) {
+	parts, ok := unpacked(w.Data, 4)
+	if !ok || len(parts)%4 != 0 || len(parts) > 4*maxNotices*(maxTold+3) {
+		return nil, errWord
+	}
+	answer := make([]byte, len(parts)/4)
+	var all errgroup.Group
+	all.SetLimit(atOnce)
+	for i := range answer {
+		one := parts[4*i : 4*i+4]
+		all.Go(func() error {
+			answer[i] = noticeRefused
+			s.safely(ctx, func() { answer[i] = s.heardNotice(ctx, from, one) })
+			return nil
+		})
+	}
+	_ = all.Wait() // there is no error
+	return answer, nil
+}
+
+// errWord says that word has another form than its kind has.
+var errWord = errors.New("that word has another form")
+
+// heardNotice takes one notice.
+func (s *Server) heardNotice(ctx context.Context, from replica.ID, parts [][]byte) byte {
+	if len(parts[0]) != keySize || len(parts[2]) != 8 || len(parts[1]) == 0 {
+		return noticeRefused
+	}
+	l, stream, epoch := s.sessions.roster.find(sessionKey(parts[0])), string(parts[1]), binary.BigEndian.Uint64(parts[2])
+	if l == nil || !l.shared {
+		return noticeRefused
+	}
+	if len(parts[3]) == 0 {
+		l.dropListener(stream, from)
+		if !l.isLeading() { // or a stream that has come here from the sender would end
+			l.loseStream(ctx, stream)
+		}
+		return noticeTaken
+	}
+	l.awaitStream(ctx, stream)
+	switch had := l.epoch(); {
+	case had > epoch:
+		return noticeFenced
+	case !l.holds(stream):
+		return noticeRefused
+	}
+	l.ledBy(from, epoch)
+	if _, err := s.config.Log.Notify(ctx, l.inLog(), stream, epoch, slices.Clone(parts[3])); err != nil {
+		return noticeRefused
+	}
+	return noticeTaken
+}
+
+// expectStream notes that a stream of the session is about to be opened here: its primary
+// may have notices for it before that.
+func (l *live) expectStream(stream string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.opening == nil {
+		l.opening = make(map[string]chan struct{})
+	}
+	l.opening[stream] = make(chan struct{})
+}
+
+// streamOpened notes that a stream is open, or will not be.
+func (l *live) streamOpened(stream string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if opening := l.opening[stream]; opening != nil {
+		close(opening)
+		delete(l.opening, stream)
+	}
+}
+
+// awaitStream waits until a stream is open that is about to be opened.
+func (l *live) awaitStream(ctx context.Context, stream string) {
+	l.mu.Lock()
+	opening := l.opening[stream]
+	l.mu.Unlock()
+	if opening == nil {
+		return
+	}
+	ctx, stop := context.WithTimeout(ctx, noticeTime/2)
+	defer stop()
+	select {
+	case <-opening:
+	case <-ctx.Done():
+	}
+}
+
+// holds tells whether a connection here sends that stream.
+func (l *live) holds(stream string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := l.holderLocked(stream)
+	return h != nil && h.flow != nil
+}
+
+// ledBy notes which other replica leads the session.
+func (l *live) ledBy(at replica.ID, epoch uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.lead.leads && epoch >= l.lead.epoch {
+		l.lead.primary, l.lead.epoch = at, epoch
+	}
+}
+
+// loseStream ends the connection that sends a stream, if there is one, and waits until it
+// sends nothing more.
+func (l *live) loseStream(ctx context.Context, stream string) {
+	l.mu.Lock()
+	h := l.holderLocked(stream)
+	if h == nil || h.flow == nil {
+		l.mu.Unlock()
+		return
+	}
+	if h.gone == nil {
+		h.gone = make(chan struct{})
+	}
+	gone := h.gone
+	l.mu.Unlock()
+	h.lost.Store(true)
+	h.flow.stir()
+	ctx, stop := context.WithTimeout(ctx, noticeTime/2)
+	defer stop()
+	select {
+	case <-gone:
+	case <-ctx.Done():
+	}
+}
+
+// letGo tells a replica that a stream of a session is not there any more, or not here.
+func (s *Server) letGo(ctx context.Context, l *live, stream string, at replica.ID) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), noticeTime)
+	defer stop()
+	data := packed(l.key[:], []byte(stream), binary.BigEndian.AppendUint64(nil, l.epoch()), nil)
+	if _, err := s.config.Others.Send(ctx, at, replica.Word{Kind: kindListener, Data: data}); err != nil {
+		s.log.DebugContext(ctx, "another replica was not told that a stream is elsewhere", "error", err)
+	}
+}
+
+// listenElsewhere answers a GET that another replica has forwarded: the stream of that
+// name is there from now on.
+func (s *Server) listenElsewhere(x *exchange, r *http.Request, stream string) {
+	t, refused := s.sessions.of(x, r)
+	var l *live
+	if refused == nil {
+		l, _, refused = s.sessions.whose(x.context(), t, x.caller, "")
+	}
+	if refused == nil {
+		refused = checkRevision(r.Header, l)
+	}
+	if refused != nil {
+		x.refuse("", refused)
+		return
+	}
+	if stream != "" {
+		s.takeStream(x.context(), l, stream)
+		l.addListener(stream, &listener{at: replica.ID(x.from), principal: x.principal})
+	}
+	x.Header().Set(headerEpoch, strconv.FormatUint(l.epoch(), 10))
+	x.writeStatus(http.StatusOK)
+	s.outbox.add(l)
+}
+
+// takeStream takes a stream of a session that this replica leads from whoever sends it,
+// and returns when that sends nothing more of it.
+func (s *Server) takeStream(ctx context.Context, l *live, stream string) {
+	l.mu.Lock()
+	h := l.holderLocked(stream)
+	l.mu.Unlock()
+	switch {
+	case h == nil:
+	case h.listener != nil:
+		at := h.listener.at
+		l.dropListener(stream, at)
+		s.letGo(ctx, l, stream, at)
+	default:
+		l.loseStream(ctx, stream)
+	}
+}
+
+// addListener notes that a stream is held at another replica.
+func (l *live) addListener(stream string, to *listener) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holders = append(l.holders, &holder{stream: stream, listener: to})
+}
+
+// dropListener notes that a stream is not held at a replica any more.
+func (l *live) dropListener(stream string, at replica.ID) {
+	l.mu.Lock()
+	l.dropListenersLocked(func(h *holder) bool { return h.stream == stream && h.listener.at == at })
+	back := l.restLocked()
+	l.mu.Unlock()
+	l.stir()
+	if back {
+		l.roster.requeue(l)
+	}
+}
+
+func (l *live) dropListenersLocked(which func(*holder) bool) {
+	l.holders = slices.DeleteFunc(l.holders, func(h *holder) bool { return h.listener != nil && which(h) })
+}
+
+// streamsAt returns the replicas that hold streams of the session, by stream.
+func (l *live) streamsAt() map[string]replica.ID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := make(map[string]replica.ID)
+	for _, h := range l.holders {
+		if h.listener != nil {
+			at[h.stream] = h.listener.at
+		}
+	}
+	return at
+}
+
+// dropGone forgets the streams at replicas that are gone. What was told there a moment
+// ago may not have come to the client, so it is told again.
+func (s *Server) dropGone(l *live) {
+	dead := make(map[replica.ID]bool)
+	for _, at := range l.streamsAt() {
+		if !s.config.Others.IsThere(at) {
+			dead[at] = true
+		}
+	}
+	if len(dead) == 0 {
+		return
+	}
+	l.mu.Lock()
+	var gone []*holder
+	l.dropListenersLocked(func(h *holder) bool {
+		if dead[h.listener.at] {
+			gone = append(gone, h)
+		}
+		return dead[h.listener.at]
+	})
+	back := l.restLocked()
+	l.mu.Unlock()
+	for _, h := range gone {
+		if time.Since(h.listener.told) > doubtTime {
+			continue
+		}
+		for _, method := range h.listener.methods {
+			l.unclaim("", method, "")
+		}
+		for i, uri := range h.listener.uris {
+			l.noteUpdate(h.listener.watches[i], uri)
+		}
+	}
+	l.stir()
+	if back {
+		l.roster.requeue(l)
+	}
+}
+
+// announce has the primary of a session know that a stream of it is here. It is true if
+// it does; denied tells that it does not lead the session, gone that it was not reached.
+// Otherwise its answer is that to the client.
+func (s *Server) announce(x *exchange, r *http.Request, f *feed, to replica.ID) outcome {
+	request := x.forwardOf(r, nil)
+	request.Note = f.stream
+	answer, err := s.config.Others.Forward(x.context(), to, request)
+	switch {
+	case errors.Is(err, replica.ErrGone):
+		return forwardGone
+	case err != nil:
+		x.refuse("", errReplicas)
+		return forwardDone
+	}
+	defer answer.Body.Close() //nolint:errcheck // it was read, or its rest is not wanted
+	switch {
+	case answer.StatusCode == errElsewhere.status:
+		return forwardDenied
+	case answer.StatusCode != http.StatusOK:
+		x.passOn(x.context(), answer, "", to)
+		return forwardDone
+	}
+	epoch, _ := strconv.ParseUint(answer.Header.Get(headerEpoch), 10, 64)
+	f.session.ledBy(to, epoch)
+	return forwardTaken
+}
+
+// takeStranded takes over the sessions with streams here whose primary is gone or drains,
+// or lets the streams know of the next one, and forgets the streams of sessions that this
+// replica leads at others that are gone.
+func (s *Server) takeStranded(ctx context.Context) {
+	if s.isDraining() {
+		return
+	}
+	s.sessions.forEach(ctx, func(l *live) bool { return l.shared }, func(l *live) {
+		if l.isLeading() {
+			s.dropGone(l)
+			return
+		}
+		if at, held := l.strandedAt(); held && (!s.config.Others.IsThere(at) || s.config.Others.Drains(at)) {
+			s.takeOne(ctx, l)
+		}
+	})
+}
+
+// strandedAt returns the replica that leads the session. held tells whether streams for
+// notices are here.
+func (l *live) strandedAt() (at replica.ID, held bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range l.holders {
+		held = held || h.flow != nil && h.flow.place != nil
+	}
+	return l.lead.primary, held && !l.over
+}
+
+// takeOne takes a session over, or has its streams known to whoever was faster.
+func (s *Server) takeOne(ctx context.Context, l *live) {
+	principal := l.lastPrincipal()
+	caller, ok := s.resolve(principal)
+	if !ok {
+		return
+	}
+	t := &ticket{opener: s.sessions.opener, key: l.key, opened: l.expiry.Add(-s.sessions.maxAge), revision: l.speaks()}
+	_, to, refused := s.sessions.look(ctx, t, caller, "")
+	switch {
+	case refused == errReplicas:
+	case refused != nil:
+		s.sessions.drop(l, endClosed)
+	case to != "":
+		l.endStreams() // their clients come back, and their streams become known there
+	}
+}
+
+// endStreams ends the streams for notices that are here.
+func (l *live) endStreams() {
+	l.mu.Lock()
+	var lost []*holder
+	for _, h := range l.holders {
+		if h.flow != nil && h.flow.place != nil {
+			lost = append(lost, h)
+		}
+	}
+	l.mu.Unlock()
+	for _, h := range lost {
+		h.lost.Store(true)
+		h.flow.stir()
+	}
+}
+
+// tellTaken tells the replica that led a session before that this one does, and returns
+// the requests that it answers. They go on there.
+func (s *Server) tellTaken(ctx context.Context, l *live, former replica.ID, epoch uint64) map[mcp.ID]bool {
+	if former == "" || former == s.config.Others.Self() {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), noticeTime)
+	defer stop()
+	data := packed(l.key[:], binary.BigEndian.AppendUint64(nil, epoch))
+	answer, err := s.config.Others.Send(ctx, former, replica.Word{Kind: kindTaken, Tenant: l.user.TenantID, Data: data})
+	if err != nil {
+		s.log.DebugContext(ctx, "another replica was not told that a session was taken over", "error", err)
+		return nil
+	}
+	ids, _ := unpacked(answer, 0)
+	running := make(map[mcp.ID]bool, len(ids))
+	for _, id := range ids {
+		running[mcp.ID(id)] = true
+	}
+	return running
+}
+
+// heardTaken notes that another replica leads a session.
+func (s *Server) heardTaken(_ context.Context, from replica.ID, w replica.Word) ([]byte, error) {
+	parts, ok := unpacked(w.Data, 2)
+	if !ok || len(parts[0]) != keySize || len(parts[1]) != 8 {
+		return nil, errWord
+	}
+	l, epoch := s.sessions.roster.find(sessionKey(parts[0])), binary.BigEndian.Uint64(parts[1])
+	if l == nil || !l.shared || l.user.TenantID != w.Tenant || l.epoch() >= epoch {
+		return nil, nil
+	}
+	s.sessions.follow(l, from, epoch)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var ids [][]byte
+	for id := range l.jobs {
+		ids = append(ids, []byte(id))
+	}
+	return packed(ids...), nil
+}
+
+// taken does what else is to be done of a session that this replica leads from now on.
+func (s *Server) taken(l *live) {
+	if l.isLost() {
+		s.resubscribeLater(l)
+	}
+	l.stir()
+}
+
+// resubscribeLater makes subscriptions again beside the request for which the session was
+// taken over.
+func (s *Server) resubscribeLater(l *live) {
+	if caller, ok := s.resolve(l.lastPrincipal()); ok {
+		s.errands.begin(context.Background(), func(ctx context.Context) { s.resubscribe(ctx, l, caller) }) // one for each session
+	}
+}
+
+// tellFormer has the replica that led a session before, and has calls of it, do what a
+// request asks for, too. It is false if that one was not reached and lives.
+func (s *Server) tellFormer(ctx context.Context, x *exchange, l *live, body []byte) bool {
+	former := l.formerOf()
+	if former == "" || x == nil || x.forwarded || !s.config.Others.IsThere(former) {
+		return true
+	}
+	request := x.forwardOf(x.request, body)
+	request.Note = noteFormer
+	answer, err := s.config.Others.Forward(ctx, former, request)
+	if err != nil {
+		return !s.config.Others.IsThere(former)
+	}
+	defer answer.Body.Close() //nolint:errcheck // it says no more than the status
+	return answer.StatusCode < http.StatusBadRequest || answer.StatusCode == errElsewhere.status
+}
+
+// noteFormer says of a request that was forwarded that it is for the calls which the
+// receiver began when it led the session.
+const noteFormer = "former"
+
+// packed joins the parts of a word. The lengths stand before the parts, so that none
+// passes for another.
+func packed(parts ...[]byte) []byte {
+	size := 0
+	for _, part := range parts {
+		size += binary.MaxVarintLen64 + len(part)
+	}
+	word := make([]byte, 0, size)
+	for _, part := range parts {
+		word = binary.AppendUvarint(word, uint64(len(part)))
+		word = append(word, part...)
+	}
+	return word
+}
+
+// unpacked takes a word apart that packed has joined. It is false for a text that has
+// fewer parts. What has more is word of a later version, which adds only what may be
+// overlooked. The parts are not copied.
+func unpacked(word []byte, parts int) ([][]byte, bool) {
+	found := make([][]byte, 0, parts)
+	for len(word) > 0 {
+		size, n := binary.Uvarint(word)
+		if n <= 0 || size > uint64(len(word[n:])) {
+			return nil, false
+		}
+		word = word[n:]
+		found, word = append(found, word[:size]), word[size:]
+	}
+	return found, len(found) >= parts
+}

@@ -1,0 +1,73 @@
+// Package primary answers: which replica leads a session? The one that does, its primary,
+// answers what the client of the session sends and alone writes what is kept of it. All
+// others forward. It knows nothing of sessions but their names, and deliberately not who
+// asks or what a session is for.
+//
+// Each session has a record that all replicas can read, from when it opens until it ends:
+//
+//	Open ─▶ primary A, epoch 1 ──Take: A is gone, or drains──▶ primary B, epoch 2 ─▶ … ─▶ End: there is no record
+//
+// The epoch is the fence: it grows each time that another replica takes the session over,
+// and what a primary of a lower epoch writes is refused. So a replica that was taken for
+// dead and is not cannot undo what its successor has done.
+//
+// Redis is a Store of several replicas; primarytest has one in memory.
+package primary
+
+import (
+	"context"
+	"errors"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+)
+
+// Key names a session.
+type Key struct {
+	Tenant string
+	Name   string // never used again
+}
+
+// Record is what replicas know of a session together.
+type Record struct {
+	Primary replica.ID        // that leads the session
+	Epoch   uint64            // grows with each primary
+	Facts   map[string]string // short texts by name; nil: none
+}
+
+// What a Store returns. Any other error says that it does not know: it failed, or has
+// just lost what it had.
+var (
+	// ErrNone says that there is no record: the session has ended, or was not used for
+	// too long.
+	ErrNone = errors.New("no replica leads the session")
+	// ErrFenced says that another replica leads the session by now.
+	ErrFenced = errors.New("another replica leads the session")
+)
+
+// Store keeps the records. Each method costs one round trip. Implementations are safe for
+// concurrent use.
+type Store interface {
+	// Open writes a whole record, of a session that begins or of one that the store has
+	// lost. The error is ErrFenced if there is a record of another primary with the same
+	// epoch or a higher one.
+	Open(ctx context.Context, k Key, r Record) error
+	// Keep writes the facts of a record, and leaves all others as they are; the text ""
+	// forgets a fact. The error is ErrNone if there is no record, or ErrFenced.
+	Keep(ctx context.Context, k Key, r Record) error
+	// Look returns the record. The error is ErrNone if there is none, but not while the
+	// store may have lost it: then whoever leads the session writes it again.
+	Look(ctx context.Context, k Key) (Record, error)
+	// Take makes another replica the primary, with a higher epoch, if the record has
+	// still the primary and the epoch of from. It returns the record as it is then. The
+	// error is ErrFenced if another replica was faster, or ErrNone.
+	Take(ctx context.Context, k Key, from Record, to replica.ID) (Record, error)
+	// End forgets the record. The error is ErrFenced if another replica leads the session
+	// with a higher epoch. That there is none is no error.
+	End(ctx context.Context, k Key, epoch uint64) error
+	// Renew keeps records for longer, and returns which of them are not there. It costs a
+	// round trip for a few hundred.
+	Renew(ctx context.Context, keys []Key) (missing []Key, err error)
+	// OnDoubt calls f when the store may have lost records: then whoever leads a session
+	// writes its record again. f must return at once. It is called before the store runs.
+	OnDoubt(f func())
+}

@@ -1,0 +1,216 @@
+// Package primarytest keeps the records of sessions for replicas that are in one process,
+// for tests.
+package primarytest
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/server/primary"
+)
+
+// ErrDown is the error of a Store that is down.
+var ErrDown = errors.New("the store is down")
+
+// Store is a primary.Store in memory. The zero Store is empty. It is safe for concurrent
+// use.
+type Store struct {
+	mu      sync.Mutex // guards the fields below
+	records map[primary.Key]primary.Record
+	down    bool
+	trip    func() // called for each round trip; nil: nothing is
+	settles bool   // what is not there may be written again
+	doubts  []func()
+}
+
+var _ primary.Store = (*Store)(nil)
+
+// SetDown lets the store fail, or work again.
+func (s *Store) SetDown(down bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = down
+}
+
+// OnTrip sets what is called for each round trip.
+func (s *Store) OnTrip(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trip = f
+}
+
+// Lose forgets all records. Until Settle, no record counts as ended.
+func (s *Store) Lose() {
+	s.mu.Lock()
+	s.records, s.settles = nil, true
+	s.mu.Unlock()
+	s.Doubt()
+}
+
+// Put puts a record back as it was, as a server does that fails over.
+func (s *Store) Put(k primary.Key, r primary.Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.records[k] = r
+}
+
+// Doubt does what follows when records may have been lost.
+func (s *Store) Doubt() {
+	s.mu.Lock()
+	doubts := s.doubts
+	s.mu.Unlock()
+	for _, f := range doubts {
+		f()
+	}
+}
+
+// OnDoubt implements primary.Store.
+func (s *Store) OnDoubt(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.doubts = append(s.doubts, f)
+}
+
+// Settle ends the time in which what was lost may be written again.
+func (s *Store) Settle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settles = false
+}
+
+// Of returns the record of the session of that name, whichever tenant it is of.
+func (s *Store) Of(name string) (primary.Record, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, r := range s.records {
+		if k.Name == name {
+			return r, true
+		}
+	}
+	return primary.Record{}, false
+}
+
+// Count returns how many records there are.
+func (s *Store) Count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.records)
+}
+
+// beginLocked begins a round trip.
+func (s *Store) beginLocked() error {
+	if s.trip != nil {
+		s.trip()
+	}
+	if s.down {
+		return ErrDown
+	}
+	if s.records == nil {
+		s.records = make(map[primary.Key]primary.Record)
+	}
+	return nil
+}
+
+// Open implements primary.Store.
+func (s *Store) Open(_ context.Context, k primary.Key, r primary.Record) error {
+	return s.write(k, r, true)
+}
+
+// Keep implements primary.Store.
+func (s *Store) Keep(_ context.Context, k primary.Key, r primary.Record) error {
+	return s.write(k, r, false)
+}
+
+func (s *Store) write(k primary.Key, r primary.Record, begins bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.beginLocked(); err != nil {
+		return err
+	}
+	had, found := s.records[k]
+	switch {
+	case !found && !begins:
+		return primary.ErrNone
+	case found && (had.Epoch > r.Epoch || had.Epoch == r.Epoch && had.Primary != r.Primary):
+		return primary.ErrFenced
+	}
+	facts := maps.Clone(had.Facts)
+	if facts == nil {
+		facts = make(map[string]string)
+	}
+	for name, text := range r.Facts {
+		if facts[name] = text; text == "" {
+			delete(facts, name)
+		}
+	}
+	s.records[k] = primary.Record{Primary: r.Primary, Epoch: r.Epoch, Facts: facts}
+	return nil
+}
+
+// Look implements primary.Store.
+func (s *Store) Look(_ context.Context, k primary.Key) (primary.Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.beginLocked(); err != nil {
+		return primary.Record{}, err
+	}
+	r, found := s.records[k]
+	switch {
+	case !found && s.settles:
+		return r, ErrDown
+	case !found:
+		return r, primary.ErrNone
+	}
+	return r, nil
+}
+
+// Take implements primary.Store.
+func (s *Store) Take(_ context.Context, k primary.Key, from primary.Record, to replica.ID) (primary.Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.beginLocked(); err != nil {
+		return primary.Record{}, err
+	}
+	r, found := s.records[k]
+	switch {
+	case !found:
+		return r, primary.ErrNone
+	case r.Primary != from.Primary || r.Epoch != from.Epoch:
+		return r, primary.ErrFenced
+	}
+	r.Primary, r.Epoch = to, r.Epoch+1
+	s.records[k] = r
+	return r, nil
+}
+
+// End implements primary.Store.
+func (s *Store) End(_ context.Context, k primary.Key, epoch uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.beginLocked(); err != nil {
+		return err
+	}
+	if r := s.records[k]; r.Epoch > epoch {
+		return primary.ErrFenced
+	}
+	delete(s.records, k)
+	return nil
+}
+
+// Renew implements primary.Store.
+func (s *Store) Renew(_ context.Context, keys []primary.Key) (missing []primary.Key, _ error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.beginLocked(); err != nil {
+		return nil, err
+	}
+	for _, k := range keys {
+		if _, found := s.records[k]; !found {
+			missing = append(missing, k)
+		}
+	}
+	return missing, nil
+}

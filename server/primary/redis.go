@@ -1,0 +1,310 @@
+package primary
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+)
+
+const (
+	// settleTime is for how long after a loss a record that is not there may be written
+	// again by its primary.
+	settleTime = 5 * time.Second
+	renewBatch = 256 // records in one round trip
+)
+
+// RedisConfig is what a Redis needs. Every field is required but Refused.
+type RedisConfig struct {
+	Store  *redis.Store
+	Seal   *seal.Ring
+	Others replica.Others
+	Logger *slog.Logger
+	Life   time.Duration // of a record that nobody renews
+	// Refused is called when the server returns what no replica has written there. nil:
+	// nobody is told.
+	Refused func()
+}
+
+// Redis is a Store of several replicas, over what they share. A record is a hash: the
+// primary and the epoch, which scripts compare, one value that seals both together, and
+// the facts, each sealed for its name. So whoever can write to the server can make a
+// session forgotten, but cannot make a replica believe what no replica has said.
+type Redis struct {
+	config RedisConfig
+	lost   atomic.Int64 // when the server has lost what it had, in nanoseconds since 1970; zero: it has not
+}
+
+var _ Store = (*Redis)(nil)
+
+// NewRedis returns a Redis. It is called before cfg.Store runs.
+func NewRedis(cfg RedisConfig) *Redis {
+	if cfg.Refused == nil {
+		cfg.Refused = func() {}
+	}
+	s := &Redis{config: cfg}
+	cfg.Store.OnGeneration(func() { s.lost.Store(time.Now().UnixNano()) })
+	return s
+}
+
+// Names of the fields of a record that are no facts, which begin with factPrefix.
+const (
+	fieldPrimary = "primary"
+	fieldEpoch   = "epoch"
+	fieldSeal    = "seal"
+	factPrefix   = "fact-"
+)
+
+// What the scripts answer.
+const (
+	saidOK     = "ok"
+	saidNone   = "none"
+	saidFenced = "fenced"
+)
+
+// KeyOf returns the name of the key of a record in Redis.
+func KeyOf(k Key) string { return redis.Key(k.Tenant, "session", k.Name) }
+
+// writing writes a record. ARGV: primary, epoch, seal, milliseconds that it is kept, 1 if
+// it may begin, and then facts by name and value, "" to forget one.
+var writing = redis.NewScript(`
+if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then redis.call('DEL', KEYS[1]) end
+local had = redis.call('HMGET', KEYS[1], 'epoch', 'primary')
+local epoch = tonumber(had[1] or '')
+if not epoch and ARGV[5] ~= '1' then return 'none' end
+if epoch and (epoch > tonumber(ARGV[2]) or epoch == tonumber(ARGV[2]) and had[2] ~= ARGV[1]) then return 'fenced' end
+redis.call('HSET', KEYS[1], 'primary', ARGV[1], 'epoch', ARGV[2], 'seal', ARGV[3])
+for i = 6, #ARGV, 2 do
+  if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[1], ARGV[i]) else redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+return 'ok'`)
+
+// taking gives a record to another primary. ARGV: primary and epoch as they must be, the
+// new ones, seal, milliseconds. It returns the whole record.
+var taking = redis.NewScript(`
+if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then return {'none'} end
+local had = redis.call('HMGET', KEYS[1], 'primary', 'epoch')
+if not had[2] then return {'none'} end
+if had[1] ~= ARGV[1] or had[2] ~= ARGV[2] then return {'fenced'} end
+redis.call('HSET', KEYS[1], 'primary', ARGV[3], 'epoch', ARGV[4], 'seal', ARGV[5])
+redis.call('PEXPIRE', KEYS[1], ARGV[6])
+return {'ok', redis.call('HGETALL', KEYS[1])}`)
+
+// ending forgets a record. ARGV: the epoch of who ends the session.
+var ending = redis.NewScript(`
+if redis.call('TYPE', KEYS[1]).ok == 'hash' then
+  local epoch = tonumber(redis.call('HGET', KEYS[1], 'epoch') or '')
+  if epoch and epoch > tonumber(ARGV[1]) then return 'fenced' end
+end
+redis.call('DEL', KEYS[1])
+return 'ok'`)
+
+// Open implements Store.
+func (s *Redis) Open(ctx context.Context, k Key, r Record) error { return s.write(ctx, k, r, "1") }
+
+// Keep implements Store.
+func (s *Redis) Keep(ctx context.Context, k Key, r Record) error { return s.write(ctx, k, r, "0") }
+
+func (s *Redis) write(ctx context.Context, k Key, r Record, begins string) error {
+	args := []string{string(r.Primary), epochText(r.Epoch), s.seal(k, r), s.life(), begins}
+	for name, text := range r.Facts {
+		if text != "" {
+			text = string(s.config.Seal.SealBytes(factPurpose(k, name), []byte(text)))
+		}
+		args = append(args, factPrefix+name, text)
+	}
+	return s.said(writing.Run(ctx, s.config.Store, []string{KeyOf(k)}, args))
+}
+
+// said returns what the answer of a script means.
+func (s *Redis) said(reply redis.Reply, err error) error {
+	if err != nil {
+		return err
+	}
+	switch said, err := reply.Text(); {
+	case err != nil:
+		return fmt.Errorf("%w: %w", redis.ErrDown, err)
+	case said == saidNone:
+		return ErrNone
+	case said == saidFenced:
+		return ErrFenced
+	}
+	return nil
+}
+
+// Look implements Store.
+func (s *Redis) Look(ctx context.Context, k Key) (Record, error) {
+	reply, err := s.config.Store.Do(ctx, redis.Command{Name: "HGETALL", Key: KeyOf(k)})
+	if err != nil {
+		return Record{}, err
+	}
+	fields, err := reply.Map()
+	if err != nil {
+		return Record{}, s.refuse(ctx, k)
+	}
+	if len(fields) == 0 {
+		return Record{}, s.none(ctx)
+	}
+	return s.read(ctx, k, fields)
+}
+
+// errLost says that the server has lost what it had. Whoever leads a session writes its
+// record again.
+var errLost = fmt.Errorf("redis has lost what replicas shared, and it is written again: %w", redis.ErrDown)
+
+// none returns the error for a record that is not there. The server may have lost it a
+// moment ago, and nobody has seen that yet: then its generation is gone, too.
+func (s *Redis) none(ctx context.Context) error {
+	if time.Since(time.Unix(0, s.lost.Load())) < settleTime {
+		return errLost
+	}
+	lost, err := s.config.Store.HasLost(ctx)
+	switch {
+	case err != nil:
+		return err
+	case lost:
+		return errLost
+	}
+	return ErrNone
+}
+
+// read returns the record that the server has.
+func (s *Redis) read(ctx context.Context, k Key, fields map[string]redis.Reply) (r Record, _ error) {
+	texts := make(map[string]string, len(fields))
+	for name, value := range fields {
+		text, err := value.Text()
+		if err != nil {
+			return r, s.refuse(ctx, k)
+		}
+		texts[name] = text
+	}
+	epoch, err := strconv.ParseUint(texts[fieldEpoch], 10, 64)
+	r.Primary, r.Epoch = replica.ID(texts[fieldPrimary]), epoch
+	if err == nil {
+		_, err = s.config.Seal.OpenBytes(recordPurpose(k, r), []byte(texts[fieldSeal]))
+	}
+	if err != nil {
+		return Record{}, s.refuse(ctx, k)
+	}
+	for name, sealed := range texts {
+		if len(name) <= len(factPrefix) || name[:len(factPrefix)] != factPrefix {
+			continue // a later version may have other fields
+		}
+		name = name[len(factPrefix):]
+		plain, err := s.config.Seal.OpenBytes(factPurpose(k, name), []byte(sealed))
+		if err != nil {
+			return Record{}, s.refuse(ctx, k)
+		}
+		if r.Facts == nil {
+			r.Facts = make(map[string]string)
+		}
+		r.Facts[name] = string(plain)
+	}
+	return r, nil
+}
+
+// errLater says that what is in the server may be of a version that knows more than this
+// one: nothing is known here.
+var errLater = fmt.Errorf("what redis holds may be of a later version: %w", redis.ErrDown)
+
+// refuse notes that what is in the server was not written by a replica, or by one of a
+// later version.
+func (s *Redis) refuse(ctx context.Context, k Key) error {
+	s.config.Refused()
+	s.config.Logger.WarnContext(ctx, "redis holds what no replica has written there; it is not used", slog.String("tenant", k.Tenant))
+	if s.config.Others.IsNewerThere() {
+		return errLater
+	}
+	return ErrNone
+}
+
+// Take implements Store. An epoch is the time in milliseconds where that is higher than
+// the one before: so it is also higher than what a server that failed over has forgotten.
+func (s *Redis) Take(ctx context.Context, k Key, from Record, to replica.ID) (Record, error) {
+	r := Record{Primary: to, Epoch: max(from.Epoch+1, Epoch())}
+	args := []string{string(from.Primary), epochText(from.Epoch), string(to), epochText(r.Epoch), s.seal(k, r), s.life()}
+	reply, err := taking.Run(ctx, s.config.Store, []string{KeyOf(k)}, args)
+	if err != nil {
+		return Record{}, err
+	}
+	parts, err := reply.List()
+	if err != nil || len(parts) == 0 {
+		return Record{}, s.refuse(ctx, k)
+	}
+	if err := s.said(parts[0], nil); err != nil {
+		return Record{}, err
+	}
+	if len(parts) < 2 {
+		return Record{}, s.refuse(ctx, k)
+	}
+	fields, err := parts[1].Map()
+	if err != nil {
+		return Record{}, s.refuse(ctx, k)
+	}
+	return s.read(ctx, k, fields)
+}
+
+// End implements Store.
+func (s *Redis) End(ctx context.Context, k Key, epoch uint64) error {
+	return s.said(ending.Run(ctx, s.config.Store, []string{KeyOf(k)}, []string{epochText(epoch)}))
+}
+
+// Renew implements Store.
+func (s *Redis) Renew(ctx context.Context, keys []Key) (missing []Key, _ error) {
+	for len(keys) > 0 {
+		n := min(renewBatch, len(keys))
+		commands := make([]redis.Command, 0, n)
+		for _, k := range keys[:n] {
+			commands = append(commands, redis.Command{Name: "PEXPIRE", Key: KeyOf(k), Args: []string{s.life()}})
+		}
+		replies, err := s.config.Store.DoAll(ctx, commands...)
+		if err != nil {
+			return missing, err
+		}
+		for i, k := range keys[:n] {
+			if found, err := replies[i].Int(); err == nil && found == 0 {
+				missing = append(missing, k)
+			}
+		}
+		keys = keys[n:]
+	}
+	return missing, nil
+}
+
+// OnDoubt implements Store.
+func (s *Redis) OnDoubt(f func()) {
+	s.config.Store.OnGeneration(f)
+	s.config.Store.OnChange(func(up bool) {
+		if up {
+			f() // another server may answer now, which lacks the newest
+		}
+	})
+}
+
+func (s *Redis) life() string { return strconv.FormatInt(s.config.Life.Milliseconds(), 10) }
+
+func (s *Redis) seal(k Key, r Record) string {
+	return string(s.config.Seal.SealBytes(recordPurpose(k, r), nil))
+}
+
+// Epoch returns the epoch of a session that opens now.
+func Epoch() uint64 { return uint64(max(1, time.Now().UnixMilli())) }
+
+func epochText(epoch uint64) string { return strconv.FormatUint(epoch, 10) }
+
+// Purposes for which values are sealed: none is taken for another one. Only the last part
+// may hold a NUL.
+func recordPurpose(k Key, r Record) string {
+	return "record 1\x00" + k.Tenant + "\x00" + k.Name + "\x00" + epochText(r.Epoch) + "\x00" + string(r.Primary)
+}
+
+func factPurpose(k Key, name string) string {
+	return "fact 1\x00" + k.Tenant + "\x00" + k.Name + "\x00" + name
+}

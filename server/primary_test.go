@@ -1,0 +1,145 @@
+package server_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/server/primary"
+)
+
+func cancelOf(id string) message {
+	return inSession("POST", id, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+}
+
+// TestBothPrimariesOfADrainHearTheClient lets the primary of a session drain while it
+// runs a call: another replica takes the session over, the call goes on, and what
+// concerns it reaches both.
+func TestBothPrimariesOfADrainHearTheClient(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, b *world, id string){
+		"cancelled": func(t *testing.T, b *world, id string) {
+			wantStatus(t, "cancel", b.do(t, cancelOf(id)), http.StatusAccepted)
+		},
+		"deleted": func(t *testing.T, b *world, id string) {
+			wantStatus(t, "DELETE", b.do(t, inSession("DELETE", id, "")), http.StatusNoContent)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := together(t, 2)
+				a, b := c.worlds[0], c.worlds[1]
+				id := a.openAsking(t, mcp.Revision2511)
+				over := a.follow(t, legacyCall(id, "slow"))
+				wait(t)
+				a.PartFromClients()
+				wantStatus(t, "a ping", b.do(t, inSession("POST", id, pingBody).id("7")), http.StatusOK)
+				if r, _ := c.records.Of(c.name(t, id)); r.Primary != b.config.Others.Self() {
+					t.Errorf("got %s as primary, want the other replica", r.Primary)
+				}
+				if got := b.do(t, legacyCall(id, "echo")); got.Code != http.StatusBadRequest {
+					t.Errorf("an id that is in use at the old primary: got %d %s, want 400", got.Code, got.Body)
+				}
+				wantStatus(t, "its level", b.do(t, inSession("POST", id, setLevel("error"))), http.StatusOK)
+				wantStatus(t, "a ping at the old primary", a.do(t, inSession("POST", id, pingBody).id("8")), http.StatusOK)
+				end(t, b, id)
+				synctest.Wait()
+				if _, cancelled := a.counts(); cancelled != 1 {
+					t.Error("the call goes on at the old primary")
+				}
+				<-over
+			})
+		})
+	}
+}
+
+// TestALatePrimaryChangesNothing takes a session over from a replica that was taken for
+// dead, and comes back.
+func TestALatePrimaryChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		a, b := c.worlds[0], c.worlds[1]
+		id := a.openAsking(t, mcp.Revision2511)
+		<-time.After(time.Second)
+		c.hub.Leave(a.word().Member)
+		wantStatus(t, "taken over", b.do(t, inSession("POST", id, setLevel("error"))), http.StatusOK)
+		wantReplicas(t, "at the old primary, cut off", a.do(t, inSession("POST", id, pingBody)))
+		c.hub.Rejoin(a.word().Member)
+		wantStatus(t, "at the old primary, back", a.do(t, inSession("POST", id, setLevel("debug"))), http.StatusOK)
+		if got := b.do(t, legacyCall(id, "terms")).Body.String(); !strings.Contains(got, `level \"debug`) {
+			t.Errorf("got %s, want that the new primary was told", got)
+		}
+		late := primary.Record{Primary: a.config.Others.Self(), Epoch: 1, Facts: map[string]string{"level": "info"}}
+		if err := c.records.Keep(t.Context(), primary.Key{Tenant: "acme", Name: c.name(t, id)}, late); err == nil {
+			t.Error("a late write of the old primary was taken")
+		}
+		wantStatus(t, "DELETE", a.do(t, inSession("DELETE", id, "")), http.StatusNoContent)
+		wantStatus(t, "after it", b.do(t, inSession("POST", id, pingBody)), http.StatusNotFound)
+	})
+}
+
+// TestADeletedSessionIsNotServedByItsLatePrimary ends a session while a replica that led
+// it is cut off.
+func TestADeletedSessionIsNotServedByItsLatePrimary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		a, b := c.worlds[0], c.worlds[1]
+		id := a.openAsking(t, mcp.Revision2511)
+		<-time.After(time.Second)
+		c.hub.Leave(a.word().Member)
+		wantStatus(t, "DELETE", b.do(t, inSession("DELETE", id, "")), http.StatusNoContent)
+		wantReplicas(t, "cut off", a.do(t, inSession("POST", id, pingBody)))
+		c.hub.Rejoin(a.word().Member)
+		wantStatus(t, "back", a.do(t, inSession("POST", id, pingBody)), http.StatusNotFound)
+	})
+}
+
+// TestSessionsOutliveALossOfTheStore empties what replicas share: the primary writes the
+// record again, and what has none is not taken for ended meanwhile.
+func TestSessionsOutliveALossOfTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		a, b := c.worlds[0], c.worlds[1]
+		id, gone := a.openAsking(t, mcp.Revision2511), a.openAsking(t, mcp.Revision2511)
+		wantStatus(t, "DELETE", a.do(t, inSession("DELETE", gone, "")), http.StatusNoContent)
+		c.records.Lose()
+		wantReplicas(t, "what has no record", b.do(t, inSession("POST", gone, pingBody)))
+		wantStatus(t, "a session", b.do(t, inSession("POST", id, pingBody)), http.StatusOK)
+		wait(t)
+		c.records.Settle()
+		if r, found := c.records.Of(c.name(t, id)); !found || r.Primary != a.config.Others.Self() {
+			t.Errorf("got %+v, %v, want that the primary has written its record again", r, found)
+		}
+		wantStatus(t, "what has none, later", b.do(t, inSession("POST", gone, pingBody)), http.StatusNotFound)
+	})
+}
+
+// TestATenantMissingForAWhileLosesNoSession takes a tenant out of the config of the
+// primary, and puts it back.
+func TestATenantMissingForAWhileLosesNoSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		a, b := c.worlds[0], c.worlds[1]
+		id := a.openAsking(t, mcp.Revision2511)
+		for _, tenants := range [][]gateway.TenantConfig{a.tenants[1:], a.tenants} {
+			if err := a.gateway.SetTenants(tenants); err != nil {
+				t.Fatal(err)
+			}
+			a.JudgeAgain()
+			<-time.After(10 * time.Second)
+		}
+		for _, w := range []*world{b, a} {
+			wantStatus(t, "the session", w.do(t, inSession("POST", id, pingBody)), http.StatusOK)
+		}
+		a.revoke(func(p auth.Principal) bool { return p.Subject == "alice" })
+		b.revoke(func(p auth.Principal) bool { return p.Subject == "alice" })
+		wait(t)
+		if n := c.records.Count(); n != 0 {
+			t.Errorf("a caller that was revoked has %d sessions, want none", n)
+		}
+	})
+}

@@ -16,6 +16,7 @@ type answer struct {
 	err    *mcp.Error
 	status int // of HTTP for err where the door knows better than statusOf; zero: it does not
 	silent bool
+	ended  string       // how the desk has recorded the request; "": it has not
 	shared string       // the member of the result whose text others share, see payload; "": none
 	room   *share.Claim // holds the result, and its encoded form after that; nil: nothing is counted
 	text   [1][]byte    // the response, where payload returns it in one piece

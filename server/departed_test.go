@@ -33,7 +33,7 @@ func TestEvictedSessionLeftNoTrace(t *testing.T) {
 		if w.alive(t, "alice", first) {
 			t.Fatal("the first session lives")
 		}
-		if line := lastLine(&log); line.Text("reason") != "evicted" || line.Text("outcome") != "DB-SESSION" {
+		if line := lastLine(&log); line.Text("reason") != "evicted" || line.Text("code") != "DB-SESSION" || line.Text("outcome") != "unknown" {
 			t.Errorf("got %s, want the reason evicted", line.JSON())
 		}
 	}, bounded(10, 1), logging(&log))

@@ -50,7 +50,8 @@ type exchange struct {
 	keyed   *keyed     // a call that is to run once; nil: any other message
 	method  string
 	tool    string // as the client spelt it
-	outcome string // one word for the log; see conclude
+	outcome string // one word for the log, or the code; see conclude
+	ended   string // how the desk has recorded the request; "": it has not
 	status  int    // as answered; zero: nothing yet
 	taken   bool   // a flow has taken the connection over, and does at the end of its stream what is due for the request
 

@@ -139,6 +139,7 @@ func (s *Server) legacyRequest(x *exchange, l *live, m *mcp.Message) {
 	c.line = p.line()
 	c.line.room = &j.answer
 	a := s.legacyAnswer(ctx, x.caller, x.id, l, m, &c.line)
+	x.ended = a.ended
 	l.answered(j)
 	if a.silent {
 		p.finish(ctx, 0, nil, noMessage)
@@ -204,6 +205,7 @@ func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, 
 		a.err = s.unsubscribe(ctx, l, m.Params)
 	default:
 		a.result, a.err = s.inRounds(ctx, c, l, way, id, m)
+		a.ended = way.rounds.request.Ended.Outcome
 		if a.err == nil {
 			a.result = lower(l.speaks(), m.Method, a.result)
 		}

@@ -1,10 +1,15 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"net/http"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 )
 
 // LineHandler is what the handler of a logger may be besides, so that the line of each request costs little. A
@@ -38,8 +43,11 @@ func (s *Server) tellRequest(ctx context.Context, at time.Time, x *exchange, htt
 	attrs := (*room)[:0]
 	attrs = append(attrs,
 		slog.String("http_method", cut(httpMethod)), slog.String("path", cut(path)), slog.Int("status", x.status),
-		slog.String("method", cut(x.method)), slog.String("tool", cut(x.tool)), slog.String("outcome", x.outcome),
+		slog.String("method", cut(x.method)), slog.String("tool", cut(x.tool)), slog.String("outcome", x.word()),
 		slog.Float64("duration_seconds", at.Sub(x.started).Seconds()), slog.String("remote", x.remote))
+	if code := x.outcome; strings.HasPrefix(code, "DB-") || strings.HasPrefix(code, "error ") {
+		attrs = append(attrs, slog.String("code", code))
+	}
 	if x.missed != "" {
 		attrs = append(attrs, slog.String("reason", x.missed))
 	}
@@ -53,6 +61,21 @@ func (s *Server) tellRequest(ctx context.Context, at time.Time, x *exchange, htt
 	clear(attrs) // or texts of this request would live on in the pool
 	*room = attrs
 	attributes.Put(room)
+}
+
+// word returns how the request ended, in the words of the audit.
+func (x *exchange) word() string {
+	switch {
+	case !strings.HasPrefix(x.outcome, "DB-") && !strings.HasPrefix(x.outcome, "error "):
+		return x.outcome
+	case x.ended != "":
+		return x.ended
+	case x.refused != nil:
+		return "unauthenticated"
+	case x.status == http.StatusOK && strings.HasPrefix(x.outcome, "error "):
+		return "invalid_request" // of the door: other errors are the desk's
+	}
+	return cmp.Or(gateway.OutcomeOf(x.outcome), recordedAs(x.status))
 }
 
 // appendIdentity appends which request a line is about, as far as is known.

@@ -51,7 +51,7 @@ func (s *Server) modernRequest(x *exchange, m *mcp.Message) {
 	defer s.jobs.finish(j)
 	t.begin(x)
 	a := s.modernAnswer(ctx, x, m, c)
-	x.outcome = a.word()
+	x.outcome, x.ended = a.word(), a.ended
 	t.finish(ctx, &a)
 }
 
@@ -62,17 +62,22 @@ func (s *Server) modernAnswer(ctx context.Context, x *exchange, m *mcp.Message, 
 	if isRevoked(ctx) {
 		return answer{id: m.ID, err: errGone}
 	}
-	return answer{id: m.ID, result: result, shared: sharedBy(m.Method), err: err, room: &c.job.answer}
+	return answer{
+		id: m.ID, result: result, shared: sharedBy(m.Method), err: err, room: &c.job.answer, ended: c.request.Ended.Outcome,
+	}
 }
 
 // modernForm returns the request for the desk.
 func (x *exchange) modernForm(m *mcp.Message, c *modernCall) gateway.Request {
 	level, _ := mcp.LevelOf(x.meta.Text(mcp.MetaLogLevel)) // absent: none
-	client, _ := x.meta.Value(mcp.MetaClientInfo).Member("name").Text()
+	info := x.meta.Value(mcp.MetaClientInfo)
+	client, _ := info.Member("name").Text()
+	version, _ := info.Member("version").Text()
 	return gateway.Request{
 		ID: x.id, Method: m.Method, Params: m.Params,
 		Capabilities: mcp.CapabilitiesOf(mcp.LatestModern, x.meta.Object(mcp.MetaClientCapabilities)),
 		Client:       client,
+		From:         gateway.From{Remote: x.remote, Name: client, Version: version},
 		LogLevel:     level,
 		Tasks:        tasksOf(x),
 		Form:         forms[mcp.LatestModern],

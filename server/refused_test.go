@@ -126,7 +126,7 @@ func TestReasonOfARefusedTokenWasNotInTheLog(t *testing.T) {
 		if why.Claimed != "" {
 			claimed = strings.Repeat("x", 100) + "??" + strings.Repeat("y", 24)
 		}
-		if line.Text("msg") != "request" || line.Text("reason") != c.reason || line.Text("outcome") != c.code || line.Text("detail") != detail ||
+		if line.Text("msg") != "request" || line.Text("reason") != c.reason || line.Text("outcome") != "unauthenticated" || line.Text("code") != c.code || line.Text("detail") != detail ||
 			line.Text("issuer") != why.Issuer || line.Text("claimed_issuer") != claimed || line.Text("request_id") != got.Header().Get("X-Request-Id") {
 			t.Errorf("%s: got %s, want one line with the reason %s", c.token, &out, c.reason)
 		}
@@ -190,7 +190,7 @@ func TestTheHostThatWasRefusedWasNotInTheLog(t *testing.T) {
 		}
 		got := record(w.Handler(), r)
 		line := object(out.String())
-		if line.Text("outcome") != test.code || line.Text(test.logged) != test.want || !strings.Contains(line.Text("advice"), test.setting) {
+		if line.Text("code") != test.code || line.Text(test.logged) != test.want || !strings.Contains(line.Text("advice"), test.setting) {
 			t.Errorf("%s %.40q: got %s, want %q and how to admit it", test.header, test.value, &out, test.want)
 		}
 		if answer := got.Body.String(); strings.Contains(answer, "allowed_") || strings.Contains(answer, "example") {

@@ -97,8 +97,11 @@ func (s *Server) inRounds(ctx context.Context, c gateway.Caller, l *live, way *l
 	*rt = roundTrips{server: s, session: l, line: way, caller: c, revision: l.speaks(), request: gateway.Request{
 		ID: id, Method: m.Method, Params: m.Params.Without("inputResponses", "requestState"),
 		Capabilities: capabilities, InSession: true, Client: l.name, LogLevel: level, Notify: way.notify, Tasks: tasksIn(l.speaks()),
-		Room: way.room, Form: forms[l.speaks()],
+		Room: way.room, Form: forms[l.speaks()], From: gateway.From{Session: l.shortName()},
 	}}
+	if x := exchangeIn(ctx); x != nil {
+		rt.request.From.Remote = x.remote
+	}
 	defer func() { rt.heard.Release() }()
 	if m.Method == mcp.MethodTasksResult {
 		way.rest() // the request waits for as long as its task runs

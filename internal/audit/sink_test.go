@@ -312,11 +312,14 @@ func TestRoomIsSureBeforeACall(t *testing.T) {
 // longest returns a record whose line is the longest that there is.
 func longest(i int) *Record {
 	text := strings.Repeat("\x00", maxString)
+	scopes := slices.Repeat([]string{strings.Repeat("s", 20)}, maxScopes/20)
 	return &Record{
 		Audience: slices.Repeat([]string{text}, maxList), Expected: slices.Repeat([]string{text}, maxList),
 		Time: time.Date(2026, 12, 31, 23, 59, 59, 999999999, time.UTC), RequestID: fmt.Sprint(i) + text, CallID: text, TenantID: text, Issuer: text, Subject: text,
 		ClientID: text, Remote: text, Method: text, Server: text, Item: text, Outcome: text, Reason: text, Arguments: text,
-		Duration: -1 << 63, Repairs: -1 << 63, Count: -1 << 63,
+		Client: text, Version: text, Session: text, Rule: text, Config: text,
+		Scopes: scopes, Named: scopes, Missing: scopes,
+		Duration: -1 << 63, Upstream: -1 << 63, Repairs: -1 << 63, Count: -1 << 63,
 	}
 }
 
@@ -324,13 +327,41 @@ func TestLongestLine(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"\x00", "\xff", "\u00ad", "\U000E0041", "\"", "x"} {
 		r := longest(0)
-		for _, field := range []*string{&r.RequestID, &r.CallID, &r.TenantID, &r.Issuer, &r.Subject, &r.ClientID, &r.Remote, &r.Method, &r.Server, &r.Item, &r.WholeName, &r.Outcome, &r.Reason, &r.Arguments} {
+		for _, field := range []*string{&r.RequestID, &r.CallID, &r.TenantID, &r.Issuer, &r.Subject, &r.ClientID, &r.Remote, &r.Method, &r.Server, &r.Item, &r.WholeName, &r.Outcome, &r.Reason, &r.Arguments, &r.Client, &r.Version, &r.Session, &r.Rule, &r.Config} {
 			*field = strings.Repeat(text, maxString)
 		}
 		r.Audience = slices.Repeat([]string{r.Item}, maxList+1)
 		r.Expected = r.Audience
 		if got := len(r.appendLine(nil)) + 1; got > maxLine { // and a line break for a torn line
 			t.Errorf("a line of %q has %d bytes, want %d at most", text, got, maxLine)
+		}
+	}
+	if maxLine > 48<<10 {
+		t.Errorf("the longest line has %d bytes, want 48 KiB at most", maxLine)
+	}
+}
+
+// TestScopesThatRulesNameAreUncut gives a record more scopes than rules name, and some
+// that are none.
+func TestScopesThatRulesNameAreUncut(t *testing.T) {
+	t.Parallel()
+	many := make([]string, 200)
+	for i := range many {
+		many[i] = fmt.Sprintf("scope.number.%03d", i)
+	}
+	for name, test := range map[string]struct {
+		record Record
+		want   string
+	}{
+		"rules name none":     {Record{Scopes: many}, `{"time":"0001-01-01T00:00:00Z"}`},
+		"the token has none":  {Record{Named: []string{"a"}}, `{"time":"0001-01-01T00:00:00Z","scopes":[]}`},
+		"some":                {Record{Scopes: []string{"c", "b", "a"}, Named: []string{"a", "c"}}, `{"time":"0001-01-01T00:00:00Z","scopes":["c","a"]}`},
+		"no scopes":           {Record{Scopes: []string{"a\"b", "", "a b", "é"}, Named: []string{"a\"b", "", "a b", "é"}}, `{"time":"0001-01-01T00:00:00Z","scopes":[]}`},
+		"many":                {Record{Scopes: many, Named: many}, `{"time":"0001-01-01T00:00:00Z","scopes":["` + strings.Join(many, `","`) + `"]}`},
+		"missing, and a rule": {Record{Rule: "drawbridge.yaml:7", Missing: []string{"a", "b"}}, `{"time":"0001-01-01T00:00:00Z","rule":"drawbridge.yaml:7","missing":["a","b"]}`},
+	} {
+		if got := strings.TrimSpace(string(test.record.appendLine(nil))); got != test.want {
+			t.Errorf("%s: got %s, want %s", name, got, test.want)
 		}
 	}
 }

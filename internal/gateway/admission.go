@@ -13,6 +13,9 @@ import (
 // a few.
 func (g *Gateway) SetTenants(tenants []TenantConfig) error { return g.SetPolicy("", tenants) }
 
+// shownDigest is how much of the digest of the config stands in records.
+const shownDigest = 12
+
 // SetPolicy is SetTenants for tenants of a config with that digest, which stands in the
 // records of their calls.
 func (g *Gateway) SetPolicy(config string, tenants []TenantConfig) error {
@@ -20,7 +23,7 @@ func (g *Gateway) SetPolicy(config string, tenants []TenantConfig) error {
 	if err != nil {
 		return err
 	}
-	next.config = config
+	next.config = config[:min(len(config), shownDigest)]
 	g.tenants.Store(next)
 	g.rendered.forget()
 	g.grants.forget()

@@ -72,7 +72,9 @@ type running struct {
 	life   lifetime.Context                  // of this round
 	spent  time.Duration                     // how much of the item's time all rounds have used
 	source registry.Call                     // what the source gets to know
-	stays  bool                              // only this process can go on; the source says so
+	// how long the source took in this round
+	upstream time.Duration
+	stays    bool // only this process can go on; the source says so
 	// the requestState under which the source keeps the call; nil: it does not
 	open mcp.RawJSON
 }

@@ -19,11 +19,21 @@ func (c *call) record(failure failure, started time.Time) audit.Record {
 		Time: started, RequestID: c.request.ID, TenantID: c.caller.Tenant.ID,
 		Issuer: principal.Issuer, Subject: principal.Subject, ClientID: principal.ClientID,
 		Method: c.request.Method, Item: c.spelt(), Outcome: c.kind(failure), Reason: failure.reason,
-		Duration: time.Since(started), Repairs: int(c.repairs.Load()),
+		Duration: time.Since(started), Upstream: c.upstream, Repairs: int(c.repairs.Load()),
+		Scopes: principal.Scopes, Named: c.caller.Tenant.scopes, Remote: c.request.From.Remote,
+		Session: c.request.From.Session, Client: c.request.From.Name, Version: c.request.From.Version,
+		Config: c.gateway.tenants.Load().config,
 	}
+	c.request.Ended = Ended{r.Outcome, r.Reason}
 	r.Server = c.unreached
 	if c.item != nil {
 		r.Server, r.WholeName = c.item.Server, c.item.WholeName()
+	}
+	if u := failure.unknown; u != nil && u.there {
+		r.Rule, r.Missing = u.rule, u.missing
+		if u.item != nil {
+			r.Server, r.WholeName = u.item.Server, u.item.WholeName()
+		}
 	}
 	if c.state != nil || c.outcome == outcomeAsks {
 		r.CallID = c.callID()
@@ -118,6 +128,9 @@ func (g *Gateway) kept(ctx context.Context, r *audit.Record) bool {
 func (g *Gateway) Refuse(ctx context.Context, r audit.Record) {
 	if r.Count == 0 {
 		g.config.Metrics.Refused(r.Outcome, r.TenantID, r.Reason)
+	}
+	if r.TenantID != "" {
+		r.Config = g.tenants.Load().config
 	}
 	if err := g.config.Audit.Write(&r); err != nil { // it is refused already
 		g.config.Logger.DebugContext(ctx, "refusal not on record", "request_id", r.RequestID, "error", err)

@@ -62,6 +62,56 @@ func TestCallThatIsNotOnRecordIsNotRepeated(t *testing.T) {
 	}
 }
 
+// TestRecordsSayWhoDecided shows that the record of a refusal says which rule refused it
+// and which scopes were missing, while the client reads one answer for all of them.
+func TestRecordsSayWhoDecided(t *testing.T) {
+	b := newBench(t, TenantConfig{
+		ID: "acme", Servers: []string{"box"}, Place: Place{File: "drawbridge.yaml", Line: 10},
+		Rules: []Rule{
+			{Allow: []string{"box__echo", "box__slow"}, Line: 1},
+			{Allow: []string{"box__plain"}, Scopes: []string{"tools.write", "tools.read"}, Line: 2},
+			{Deny: []string{"box__slow"}, Line: 3},
+		},
+	})
+	if err := b.SetPolicy("0123456789abcdef", []TenantConfig{b.tenants.Load().byID["acme"].config}); err != nil {
+		t.Fatal(err)
+	}
+	const known = `"scopes":["tools.read"],"client":"inspector","client_version":"2","remote":"192.0.2.1","session":"p1-abc"`
+	told := map[string]bool{}
+	for tool, want := range map[string]string{
+		"box__echo":   `"server":"box","item":"box__echo","outcome":"ok","arguments"`,
+		"box__plain":  `"server":"box","item":"box__plain","outcome":"forbidden","reason":"missing_scope","rule":"drawbridge.yaml:12","missing":["tools.write"],`,
+		"box__slow":   `"server":"box","item":"box__slow","outcome":"forbidden","reason":"denied","rule":"drawbridge.yaml:13",`,
+		"box__hidden": `"server":"box","item":"box__hidden","outcome":"forbidden","reason":"no_rule",`,
+		"box__none":   `"item":"box__none","outcome":"unknown",`,
+	} {
+		r := request(tool, `{"message":"x"}`)
+		r.From = From{Remote: "192.0.2.1", Session: "p1-abc", Name: "inspector", Version: "2"}
+		_, err := b.Handle(t.Context(), b.caller(t, alice), r)
+		lines := strings.Split(strings.TrimSpace(b.records(t)), "\n")
+		line := lines[len(lines)-1]
+		for _, part := range []string{want, known, `"config":"0123456789ab"`} {
+			if !strings.Contains(line, part) {
+				t.Errorf("%s: got %s, want %s in it", tool, line, part)
+			}
+		}
+		if tool == "box__echo" {
+			if !strings.Contains(line, `"upstream_seconds":`) || r.Ended != (Ended{Outcome: "ok"}) {
+				t.Errorf("%s: got %s, ended as %+v", tool, line, r.Ended)
+			}
+			continue
+		}
+		failure := asError(t, err)
+		told[strings.ReplaceAll(failure.Error(), tool, "X")] = true
+		if strings.Contains(string(failure.Data), "tools.write") || r.Ended.Outcome == "" {
+			t.Errorf("%s: the client is told %s; ended as %+v", tool, failure.Data, r.Ended)
+		}
+	}
+	if len(told) != 1 {
+		t.Errorf("clients are told %d different things: %v", len(told), told)
+	}
+}
+
 // TestDropMakesCallsThatAreNotRecorded shows that with Drop every call is made.
 func TestDropMakesCallsThatAreNotRecorded(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {

@@ -19,6 +19,7 @@ type Request struct {
 	// does not add them to the results of calls.
 	InSession bool
 	Client    string    // as registry.Call.Client
+	From      From      // for records
 	LogLevel  mcp.Level // of log messages that the client wants; zero: none
 	Tasks     mcp.Tasks // the form that this client knows; zero: none
 	Form      *Form     // of the items of lists that this client knows; nil: that of the catalogue
@@ -32,12 +33,24 @@ type Request struct {
 	// Notify sends a notification to the client before the result. It is never nil, and
 	// is not called after Handle has returned.
 	Notify func(context.Context, mcp.Notification) error
+	// Ended is how the request ended, in the words of the records. The desk sets it.
+	Ended Ended
 	// Room holds the answer for as long as it is in memory. When Handle returns a large
 	// result, it holds that twice, so that the caller can encode it, but for a list,
 	// whose items are shared; the caller releases it when the client has the answer. nil:
 	// nothing is counted.
 	Room *share.Claim
 }
+
+// From says where a request came from. Of each, what is not known is "".
+type From struct {
+	Remote        string // the client's address
+	Session       string // the beginning of its name in the log
+	Name, Version string // of the client, as it says
+}
+
+// Ended is how a request ended, in the words of the records; zero: it was not recorded.
+type Ended struct{ Outcome, Reason string }
 
 // Form is how clients of one revision of the protocol know the items of lists.
 type Form struct {

@@ -189,7 +189,9 @@ func (g *Gateway) timed(next Handler) Handler {
 
 // invoke uses the item. It is the innermost handler of the chain.
 func invoke(ctx context.Context, c *call) (mcp.Object, error) {
+	started := time.Now()
 	result, err := c.method.use(ctx, c)
+	c.upstream = time.Since(started)
 	c.noteOpen(result)
 	if c.state != nil && c.state.held && isUnsent(err) {
 		// The call that the server kept open in wait for answers went away with the

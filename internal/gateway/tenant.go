@@ -86,6 +86,7 @@ type Tenant struct {
 	prefixes    map[string]string
 	rules       []rule
 	conditions  []condition // of the rules, each once
+	scopes      []string    // that the rules name, sorted, each once; nil: none
 	requests    ratelimit.Bucket
 	calls       ratelimit.Bucket
 	userCalls   ratelimit.Limit
@@ -213,7 +214,7 @@ func compileTenant(cfg *TenantConfig) (*Tenant, error) {
 	return t, nil
 }
 
-// number collects the conditions of the rules.
+// number collects the conditions of the rules, and the scopes that they name.
 func (t *Tenant) number() {
 	known := make(map[string]int)
 	for i := range t.rules {
@@ -224,9 +225,12 @@ func (t *Tenant) number() {
 			n = len(t.conditions)
 			known[key] = n
 			t.conditions = append(t.conditions, r.condition)
+			t.scopes = append(t.scopes, r.scopes...)
 		}
 		r.number = n
 	}
+	slices.Sort(t.scopes)
+	t.scopes = slices.Compact(t.scopes)
 }
 
 // Sessions returns how many sessions may live at once: of the whole tenant, and of one

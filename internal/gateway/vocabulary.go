@@ -105,3 +105,13 @@ func CodeOf(outcome, reason, method string) string {
 	}
 	return "DB-RESOURCE"
 }
+
+// OutcomeOf returns the outcome of the first ending with that code, "" if the vocabulary
+// has none.
+func OutcomeOf(code string) string {
+	all := Vocabulary()
+	if i := slices.IndexFunc(all, func(e Ending) bool { return e.Code == code }); i >= 0 {
+		return all[i].Outcome
+	}
+	return ""
+}

@@ -1,0 +1,60 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// TestTheLogHasTheWordOfTheAuditAndTheCode has requests that end in one code and several
+// outcomes, and such as the door refuses by itself.
+func TestTheLogHasTheWordOfTheAuditAndTheCode(t *testing.T) {
+	var log bytes.Buffer
+	w := newWorld(t, logging(&log))
+	ending := func(outcome, code string) *fakeDesk {
+		return &fakeDesk{handle: func(_ context.Context, _ gateway.Caller, r *gateway.Request) (mcp.Object, error) {
+			r.Ended = gateway.Ended{Outcome: outcome}
+			if code == "" {
+				return object(`{"content":[]}`), nil
+			}
+			return mcp.Object{}, mcp.Stable(mcp.CodeInvalidParams, code, "x")
+		}}
+	}
+	for _, test := range []struct{ outcome, code string }{
+		{"forbidden", "DB-TOOL"}, {"unknown", "DB-TOOL"}, {"upstream_error", "error -32602"}, {"ok", ""},
+	} {
+		log.Reset()
+		code := test.code
+		desk := ending(test.outcome, code)
+		if code == "error -32602" {
+			desk.handle = func(_ context.Context, _ gateway.Caller, r *gateway.Request) (mcp.Object, error) {
+				r.Ended = gateway.Ended{Outcome: test.outcome}
+				return mcp.Object{}, &mcp.Error{Code: mcp.CodeInvalidParams, Message: "x"}
+			}
+		}
+		w.behind(desk)
+		w.do(t, modernCall("echo"))
+		if line := lastLine(&log); line.Text("outcome") != test.outcome || line.Text("code") != test.code {
+			t.Errorf("modern: got %s, want the outcome %s and the code %q", line.JSON(), test.outcome, test.code)
+		}
+		log.Reset()
+		session := w.open(t, "alice", mcp.Revision2511)
+		w.do(t, legacyCall(session, "echo"))
+		if line := lastLine(&log); line.Text("outcome") != test.outcome || line.Text("code") != test.code {
+			t.Errorf("legacy: got %s, want the outcome %s and the code %q", line.JSON(), test.outcome, test.code)
+		}
+	}
+	log.Reset()
+	r := modernCall("echo").request(t.Context(), "")
+	r.Header.Set("Authorization", "Bearer nonsense")
+	if got := record(w.Handler(), r); got.Code != http.StatusUnauthorized {
+		t.Fatalf("got status %d", got.Code)
+	}
+	if line := lastLine(&log); line.Text("outcome") != "unauthenticated" || line.Text("code") != "DB-AUTH-TOKEN" {
+		t.Errorf("got %s, want the outcome unauthenticated", line.JSON())
+	}
+}

@@ -73,6 +73,13 @@ func happened(e *entry) string {
 	if e.Subject != "" {
 		line("caller", "%s#%s", e.Issuer, e.Subject)
 	}
+	for _, from := range [][2]string{
+		{"client", strings.TrimSpace(e.Client + " " + e.Version)}, {"session", e.Session}, {"remote", e.Remote},
+	} {
+		if from[1] != "" {
+			line(from[0], "%s", from[1])
+		}
+	}
 	if e.Method != "" {
 		line("method", "%s %s", e.Method, e.Item)
 	}
@@ -82,16 +89,40 @@ func happened(e *entry) string {
 	if len(e.Audience) > 0 {
 		line("audience", "the token is for %q, expected is %q", e.Audience, e.Expected)
 	}
-	line("time", "%.4gs", e.Duration)
+	if e.Rule != "" {
+		line("rule", "%s", e.Rule)
+	}
+	if len(e.Missing) > 0 {
+		line("missing", "the token lacks %s", strings.Join(e.Missing, " "))
+	}
+	line("time", "%.4gs%s", e.Duration, e.upstream())
+	if e.Config != "" {
+		line("config", "%s", e.Config)
+	}
 	for _, words := range meanings(e, code) {
 		line("means", "%s", words)
 	}
-	if e.Outcome == outcomeForbidden && e.Reason != code {
+	switch {
+	case e.Rule != "" && len(e.Missing) > 0:
+		line("change", "give the token %s, or take it out of the scopes of %s", strings.Join(e.Missing, " "), e.Rule)
+	case e.Rule != "":
+		line("change", "a denial wins over all rules that allow: narrow the patterns of %s, or whom it is for", e.Rule)
+	case e.Outcome == outcomeForbidden && e.Reason != code:
 		line("change", "see which rule decides: drawbridge explain with the tenant, issuer, subject and scopes of the caller")
-	} else if cure := meaningOf(code).cure; cure != "" {
-		line("change", "%s", cure)
+	default:
+		if cure := meaningOf(code).cure; cure != "" {
+			line("change", "%s", cure)
+		}
 	}
 	return strings.Map(visible, out.String())
+}
+
+// upstream says how much of the time the server took, "" if it was not asked.
+func (e *entry) upstream() string {
+	if e.Upstream == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", of which the server took %.4gs", e.Upstream)
 }
 
 // visible shows what a terminal would obey, in names that clients choose, as U+FFFD.

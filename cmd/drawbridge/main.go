@@ -77,6 +77,7 @@ func commands() []command {
 		{"serve", "run the gateway with a config", runServe},
 		{"validate", "check a config and start nothing", runValidate},
 		{"explain", "say what becomes of a request, and why", runExplain},
+		{"usage", "count who used what, from audit files", runUsage},
 		{"token", "sign a token for trials", runToken},
 		{"healthcheck", "ask a running gateway whether it is ready", runHealthcheck},
 		{"version", "print the version and the protocol revisions served", runVersion},

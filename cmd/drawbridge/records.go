@@ -18,11 +18,22 @@ type entry struct {
 	Tenant    string    `json:"tenant"`
 	Issuer    string    `json:"issuer"`
 	Subject   string    `json:"subject"`
+	ClientID  string    `json:"client_id"`
+	Scopes    []string  `json:"scopes"`
+	Client    string    `json:"client"`
+	Version   string    `json:"client_version"`
+	Remote    string    `json:"remote"`
+	Session   string    `json:"session"`
 	Method    string    `json:"method"`
 	Server    string    `json:"server"`
 	Item      string    `json:"item"`
 	Outcome   string    `json:"outcome"`
 	Reason    string    `json:"reason"`
+	Rule      string    `json:"rule"`
+	Missing   []string  `json:"missing"`
+	Config    string    `json:"config"`
+	Count     int       `json:"count"`
+	Upstream  float64   `json:"upstream_seconds"`
 	Duration  float64   `json:"duration_seconds"`
 	Audience  []string  `json:"audience"`
 	Expected  []string  `json:"expected"`

@@ -1,0 +1,270 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+)
+
+// maxUses bounds the rows of a report in memory; what comes beyond is counted together.
+const maxUses = 100_000
+
+// use is what one row of a report says: how often something was used.
+type use struct {
+	names   []string // by what is counted, in its order
+	Calls   int
+	Refused int // of Calls
+	Failed  int // of Calls
+	First   time.Time
+	Last    time.Time
+}
+
+// usageReport is who used what, from audit files.
+type usageReport struct {
+	by     []string
+	since  time.Time
+	uses   map[string]*use
+	unread int // lines that are no records
+}
+
+// runUsage is the command usage.
+func runUsage(_ context.Context, args []string, s streams) int {
+	flags := newFlags("usage", "[-config F] [-audit F]… [-since 7d] [-by tenant,user,tool,client] [-json | -csv]",
+		"Counts who used what, from audit files: one row for each tenant, user, tool and client, or as -by says.\n"+
+			"Refused are calls that were not made, failed are those that ended in an error.\n"+
+			"Exit 0 when the files could be read, 2 otherwise.", s)
+	file := flags.String("config", defaultConfigFile, "the config `file`, which says where the audit file is")
+	since := flags.String("since", "7d", "how far back, as `7d`, 12h or a day such as 2026-11-01")
+	by := flags.String("by", "tenant,user,tool,client", "what to count by, a `list` of these four, server and outcome")
+	asJSON := flags.Bool("json", false, "print JSON")
+	asCSV := flags.Bool("csv", false, "print CSV")
+	var audits []string
+	flags.Func("audit", "an audit `file` in place of the config's, again for each further one; - is standard input",
+		func(name string) error { audits = append(audits, name); return nil })
+	if code, done := parseFlags(flags, args, s); done {
+		return code
+	}
+	begin, err := sinceWhen(*since, time.Now())
+	r := &usageReport{by: strings.Split(*by, ","), since: begin, uses: map[string]*use{}}
+	switch problem := r.problem(); {
+	case err != nil:
+		s.complain("drawbridge usage: -since: %v\n", err)
+		return exitRefused
+	case problem != "":
+		s.complain("drawbridge usage: %s\n", problem)
+		return exitRefused
+	case *asJSON && *asCSV:
+		s.complain("drawbridge usage: -json and -csv exclude each other\n")
+		return exitRefused
+	}
+	if len(audits) == 0 {
+		cfg, err := config.Load(*file, config.ProcessEnvironment())
+		if err != nil {
+			s.complain("%v\n", err)
+			return exitRefused
+		}
+		audits = []string{cfg.Audit.File}
+	}
+	for _, name := range audits {
+		unread, err := readAudit(name, r.add)
+		if err != nil {
+			s.complain("drawbridge usage: %v\n", err)
+			return exitRefused
+		}
+		r.unread += unread
+	}
+	r.print(s, *asJSON, *asCSV)
+	return exitOK
+}
+
+// sinceWhen reads a time as -since has it.
+func sinceWhen(text string, now time.Time) (time.Time, error) {
+	if day, err := time.ParseInLocation(time.DateOnly, text, time.UTC); err == nil {
+		return day, nil
+	}
+	if days, isDays := strings.CutSuffix(text, "d"); isDays {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			return now.AddDate(0, 0, -int(n)), nil
+		}
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return now, fmt.Errorf("%q is no time: write 7d, 12h or 2026-11-01", text)
+	}
+	return now.Add(-d), nil
+}
+
+// problem says what is wrong with -by, "" if nothing is.
+func (r *usageReport) problem() string {
+	known := []string{"tenant", "user", "tool", "client", "server", "outcome"}
+	for _, name := range r.by {
+		if !slices.Contains(known, name) {
+			return fmt.Sprintf("-by knows no %q%s; there are %s", name, hint(name, known), strings.Join(known, ", "))
+		}
+	}
+	return ""
+}
+
+// add counts a line of an audit file. Names that nobody but a caller chose, of what is
+// not there, are one: there is no bound on how many they are.
+func (r *usageReport) add(e *entry) {
+	if e.Time.Before(r.since) {
+		return
+	}
+	names := make([]string, len(r.by))
+	for i, what := range r.by {
+		switch what {
+		case "tenant":
+			names[i] = e.Tenant
+		case "user":
+			names[i] = e.user()
+		case "tool":
+			if names[i] = e.Item; e.Outcome == outcomeUnknown {
+				names[i] = "(unknown)"
+			}
+		case "client":
+			names[i] = cmp.Or(e.Client, e.ClientID)
+		case "server":
+			names[i] = e.Server
+		default:
+			names[i] = e.Outcome
+		}
+	}
+	key := strings.Join(names, "\x00")
+	u := r.uses[key]
+	if u == nil && len(r.uses) >= maxUses {
+		for i := range names {
+			names[i] = "(others)"
+		}
+		key = strings.Join(names, "\x00")
+		u = r.uses[key]
+	}
+	if u == nil {
+		u = &use{names: names, First: e.Time}
+		r.uses[key] = u
+	}
+	u.count(e)
+}
+
+// count adds a line to a row.
+func (u *use) count(e *entry) {
+	n := max(1, e.Count)
+	u.Calls += n
+	switch e.Outcome {
+	case outcomeLet, "task", "input_required", "repeated":
+	case "limited", outcomeForbidden, outcomeUnknown, outcomeInvalidArguments, "invalid_request",
+		"missing_capability", "unrecordable", outcomeUnauthenticated:
+		u.Refused += n
+	default:
+		u.Failed += n
+	}
+	if e.Time.Before(u.First) {
+		u.First = e.Time
+	}
+	if e.Time.After(u.Last) {
+		u.Last = e.Time
+	}
+}
+
+// user names who called: the subject, with its issuer, or "" before anybody was known.
+func (e *entry) user() string {
+	if e.Subject == "" {
+		return ""
+	}
+	return e.Issuer + "#" + e.Subject
+}
+
+// rows returns the report, most calls first.
+func (r *usageReport) rows() []*use {
+	var all []*use
+	for _, u := range r.uses {
+		all = append(all, u)
+	}
+	slices.SortFunc(all, func(a, b *use) int {
+		return cmp.Or(cmp.Compare(b.Calls, a.Calls), slices.Compare(a.names, b.names))
+	})
+	return all
+}
+
+// print writes the report.
+func (r *usageReport) print(s streams, asJSON, asCSV bool) {
+	rows := r.rows()
+	switch {
+	case asJSON:
+		r.printJSON(s, rows)
+		return
+	case asCSV:
+		w := csv.NewWriter(s.out)
+		_ = w.Write(append(slices.Clone(r.by), "calls", "refused", "failed", "first", "last")) // the reader is gone
+		for _, u := range rows {
+			cells := make([]string, 0, len(u.names)+5)
+			for _, name := range u.names {
+				cells = append(cells, harmlessCell(name))
+			}
+			_ = w.Write(append(cells, u.figures()...)) // the same
+		}
+		w.Flush()
+		return
+	}
+	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	head := append(slices.Clone(r.by), "calls", "refused", "failed", "first", "last")
+	_, _ = fmt.Fprintln(w, strings.ToUpper(strings.Join(head, "\t"))) // the same
+	for _, u := range rows {
+		names := make([]string, len(u.names))
+		for i, name := range u.names {
+			names[i] = strings.Map(visible, cmp.Or(strings.ReplaceAll(name, "\n", "\uFFFD"), "-"))
+		}
+		_, _ = fmt.Fprintln(w, strings.Join(append(names, u.figures()...), "\t")) // the same
+	}
+	_ = w.Flush() // the same
+	if r.unread > 0 {
+		s.complain("drawbridge usage: %s could not be read\n", count(r.unread, "line"))
+	}
+}
+
+// figures returns the cells behind the names of a row.
+func (u *use) figures() []string {
+	when := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	return []string{strconv.Itoa(u.Calls), strconv.Itoa(u.Refused), strconv.Itoa(u.Failed), when(u.First), when(u.Last)}
+}
+
+// harmlessCell is a name that a spreadsheet takes for a text, and not for a formula.
+func harmlessCell(name string) string {
+	if name != "" && strings.IndexByte("=+-@\t\r", name[0]) >= 0 {
+		return "'" + name
+	}
+	return name
+}
+
+// printJSON writes the report as JSON.
+func (r *usageReport) printJSON(s streams, rows []*use) {
+	out := struct {
+		Since  time.Time        `json:"since"`
+		By     []string         `json:"by"`
+		Rows   []map[string]any `json:"rows"`
+		Unread int              `json:"unread"`
+	}{r.since.UTC(), r.by, []map[string]any{}, r.unread}
+	for _, u := range rows {
+		row := map[string]any{
+			"calls": u.Calls, "refused": u.Refused, "failed": u.Failed, "first": u.First.UTC(), "last": u.Last.UTC(),
+		}
+		for i, name := range u.names {
+			row[r.by[i]] = name
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	data, err := json.MarshalIndent(out, "", "  ")
+	if err != nil {
+		panic(err) // texts and numbers can always be encoded
+	}
+	s.say("%s\n", data)
+}

@@ -10,7 +10,8 @@
 //
 // auth.go has the Verifier and the order of its checks. verifier.go takes a token apart
 // and checks its signature, and is the only file that imports the JWT library; claims.go
-// reads the claims, and issuer.go judges them by what is configured for their issuer;
+// reads the claims, issuer.go judges them by what is configured for their issuer, and
+// mapping.go makes tenants, scopes and names of them, which claimpath.go finds;
 // namedclaim.go tells of claims that no token has. Keys come from a source: keyset.go for
 // those that do not change, remote.go for a set that is fetched, and keytimes.go for how
 // long it serves, and savedset.go for what outlives the process. keys.go, secret.go and
@@ -26,13 +27,17 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 )
 
-// MaxLifetime is how long a token may live: from iat, or from now when it does not say,
+// MaxLifetime is how long a token may live where its Issuer says nothing: from iat, or from now when it does not say,
 // to exp.
 const MaxLifetime = 24 * time.Hour
+
+// MostLifetime is the longest life that an Issuer may allow.
+const MostLifetime = 90 * 24 * time.Hour
 
 const (
 	leeway           = 30 * time.Second // how much the clocks of issuer and gateway may differ
@@ -47,13 +52,32 @@ type Issuer struct {
 	Audiences  []string // a token must have at least one of them in its aud claim
 
 	// Who the tenant is: either Tenant for every token of this issuer, or the claim that
-	// TenantClaim names. A claim is believed only if its value is in TenantsAllowed,
-	// because an issuer must not be able to speak for tenants of others.
+	// TenantClaim names, which is a text or a list of texts. A value is believed only if
+	// it is in TenantsAllowed, or a key of TenantMap, whose values are tenants: an issuer
+	// must not be able to speak for tenants of others. Exactly one of these two goes with
+	// TenantClaim.
+	//
+	// Claims are named by paths: with / in front a JSON pointer, with :// in it a name at
+	// the top, and otherwise names with dots between them.
 	Tenant         string
 	TenantClaim    string
 	TenantsAllowed []string
+	TenantMap      map[string]string
 
-	ScopeClaim string // the claim that has the scopes; "" means "scope"
+	// The claims that have the scopes, as texts with blanks between them or lists of
+	// texts; none means "scope". ScopeMap has the scopes that some values stand for; all
+	// others stand for themselves.
+	ScopeClaims []string
+	ScopeMap    map[string]string
+
+	// What claims must be, by their paths: a text, or a number or truth value as JSON
+	// writes it. A list must have it.
+	Require map[string]string
+
+	SubjectClaim string // the claim that has the subject; "" means "sub"
+	NameClaim    string // the claim that has a name for people's eyes, on which nothing is decided; "": nobody has one
+
+	MaxLifetime time.Duration // how long its tokens may live; zero: the constant MaxLifetime
 
 	// Exactly one source of keys.
 	Keys    []Key  // from a file: public keys, or one shared secret
@@ -66,6 +90,21 @@ type Issuer struct {
 	// long the last set serves, and then tokens are refused as unavailable; zero: 1 hour,
 	// or KeysRefresh if that is longer. CheckKeyTimes has their bounds.
 	KeysRefresh, KeysStale time.Duration
+}
+
+// AllTenants returns the tenants that the issuer's tokens may be for, each once, in no
+// order.
+func (i *Issuer) AllTenants() []string {
+	all := slices.Clone(i.TenantsAllowed)
+	if i.Tenant != "" {
+		all = append(all, i.Tenant)
+	}
+	for _, tenant := range i.TenantMap {
+		if !slices.Contains(all, tenant) {
+			all = append(all, tenant)
+		}
+	}
+	return all
 }
 
 // Config is what a Verifier needs.
@@ -110,11 +149,15 @@ type Error struct {
 	// named only if it has the form of an address. Any other text may be something that
 	// was not meant to be shown, such as a secret in the wrong place.
 	Claimed string
-	// Audience and Expected are set only if Reason is audience. Audience is what the
-	// token says that it is for. It is the issuer's choice, of any length and with any
-	// characters. Expected is what is configured for the issuer. Both are shared: do not
+	// Audience is set only if Reason is audience: what the token says that it is for. It is
+	// the issuer's choice, of any length and with any characters. Expected is what is configured for the issuer. Both are shared: do not
 	// modify.
 	Audience, Expected []string
+	// Claim is the path of the claim that was the fault, if the signature was verified
+	// and one claim was; Expected has then what it could have been, the first 16 of these,
+	// if that can be listed. Found is the JSON text that stands there, up to 256 bytes of
+	// it, and "" if nothing does. It is the issuer's choice, with any characters.
+	Claim, Found string
 }
 
 func (e *Error) Error() string { return "token refused: " + e.Reason }
@@ -150,9 +193,9 @@ func refuse(reason, detail string) error {
 
 // Verifier verifies tokens. It is safe for concurrent use.
 type Verifier struct {
-	issuers  map[string]*issuer // by exact iss; never changed
-	remotes  []*remote          // those of the issuers' key sources that Run must fetch
-	named    []*namedClaim      // those of all issuers
+	issuers  map[string][]*issuer // by exact iss; of several entries the audience chooses; never changed
+	remotes  []*remote            // those of the issuers' key sources that Run must fetch
+	named    []*namedClaim        // those of all issuers
 	logger   *slog.Logger
 	now      func() time.Time
 	verified *cache
@@ -177,7 +220,7 @@ func New(cfg Config) (*Verifier, error) {
 		cfg.Changed = func() {}
 	}
 	v := &Verifier{
-		issuers:  make(map[string]*issuer, len(cfg.Issuers)),
+		issuers:  make(map[string][]*issuer, len(cfg.Issuers)),
 		logger:   cfg.Logger,
 		now:      cfg.Now,
 		verified: newCache(cfg.CacheSize),
@@ -194,22 +237,54 @@ func (v *Verifier) add(cfg Config) error {
 	var faults []error
 	for i := range cfg.Issuers {
 		name := cfg.Issuers[i].Issuer
-		if v.issuers[name] != nil {
-			faults = append(faults, fmt.Errorf("issuer %q: named twice", name))
+		if twice := v.audienceOf(name, cfg.Issuers[i].Audiences); twice != "" {
+			faults = append(faults, fmt.Errorf("issuer %q: two entries have the audience %q: a token's audience "+
+				"must say by which entry it is read", name, twice))
 			continue
 		}
 		added, err := newIssuer(&cfg.Issuers[i], &cfg)
+		if err == nil && len(v.issuers[name]) > 0 {
+			err = added.share(v.issuers[name][0])
+		}
 		if err != nil {
 			faults = append(faults, fmt.Errorf("issuer %q: %w", name, err))
 			continue
 		}
-		v.issuers[name] = added
+		v.issuers[name] = append(v.issuers[name], added)
 		v.named = append(v.named, added.named...)
-		if fetched, ok := added.keys.(*remote); ok {
+		if fetched, ok := added.keys.(*remote); ok && !slices.Contains(v.remotes, fetched) {
 			v.remotes = append(v.remotes, fetched)
 		}
 	}
 	return errors.Join(faults...)
+}
+
+// audienceOf returns one of the audiences that an entry of the issuer has already, "" if
+// none has any of them.
+func (v *Verifier) audienceOf(issuer string, audiences []string) string {
+	for _, i := range v.issuers[issuer] {
+		for _, audience := range audiences {
+			if slices.Contains(i.audiences, audience) {
+				return audience
+			}
+		}
+	}
+	return ""
+}
+
+// entryFor returns the entry of an issuer that judges tokens for these audiences, the
+// first one if none does, and nil if the issuer is not known.
+func (v *Verifier) entryFor(issuer string, audiences []string) *issuer {
+	entries := v.issuers[issuer]
+	for _, i := range entries {
+		if i.isFor(audiences) {
+			return i
+		}
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	return entries[0]
 }
 
 // Adopt takes over the key set that from has fetched for the named issuer, so that
@@ -218,21 +293,22 @@ func (v *Verifier) add(cfg Config) error {
 // caller says thereby that the issuer is the same in both, and that its set may be
 // fetched from the same place; if the address is not the same, nothing is taken over.
 func (v *Verifier) Adopt(from *Verifier, issuer string) {
-	before, after := from.issuers[issuer], v.issuers[issuer]
-	if before == nil || after == nil {
-		return
-	}
-	old, ok := before.keys.(*remote)
-	if made, both := after.keys.(*remote); ok && both && old.url == made.url {
-		made.adopt(old)
+	for _, after := range v.issuers[issuer] {
+		made, is := after.keys.(*remote)
+		for _, before := range from.issuers[issuer] {
+			if old, both := before.keys.(*remote); is && both && old.url == made.url {
+				made.adopt(old)
+				break
+			}
+		}
 	}
 }
 
 // HasKeys tells whether any issuer has keys now, so that some token can be verified.
 func (v *Verifier) HasKeys() bool {
 	now := v.now()
-	for _, i := range v.issuers {
-		if i.keys.current(now) != nil {
+	for _, entries := range v.issuers {
+		if slices.ContainsFunc(entries, func(i *issuer) bool { return i.keys.current(now) != nil }) {
 			return true
 		}
 	}
@@ -297,7 +373,7 @@ func (v *Verifier) verify(ctx context.Context, token string, now time.Time) (*en
 	if err != nil {
 		return nil, err
 	}
-	from := v.issuers[p.claims.issuer]
+	from := v.entryFor(p.claims.issuer, p.claims.audience)
 	if from == nil {
 		return nil, &Error{Reason: "issuer", Claimed: address(p.claims.issuer)}
 	}
@@ -309,11 +385,11 @@ func (v *Verifier) verify(ctx context.Context, token string, now time.Time) (*en
 	if err != nil {
 		return nil, claiming(err, p.claims.issuer)
 	}
-	principal, err := from.accept(&p.claims, now)
+	principal, values, err := from.accept(&p.claims, now)
 	if err != nil {
 		return nil, from.attributed(err, &p.claims)
 	}
-	principal.proof = from.proof(p, signer)
+	principal.proof = from.proof(p, signer, values)
 	return &entry{principal: principal, until: p.claims.expires.Add(leeway), keys: from.keys, generation: set.generation}, nil
 }
 
@@ -328,11 +404,11 @@ func (v *Verifier) Unverified(token string) (Principal, error) {
 	if err != nil {
 		return Principal{}, err
 	}
-	from := v.issuers[p.claims.issuer]
+	from := v.entryFor(p.claims.issuer, p.claims.audience)
 	if from == nil {
 		return Principal{}, &Error{Reason: "issuer", Claimed: p.claims.issuer}
 	}
-	principal, err := from.accept(&p.claims, v.now())
+	principal, _, err := from.accept(&p.claims, v.now())
 	if err != nil {
 		return Principal{}, from.attributed(err, &p.claims)
 	}

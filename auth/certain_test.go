@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,11 +79,17 @@ func TestOnlyASignatureMakesAnythingCertain(t *testing.T) {
 			}
 			if s.issuer == f.issuer {
 				want = &auth.Error{Reason: f.reason, Issuer: f.issuer, Audience: f.audience, Expected: f.expected}
+				switch {
+				case f.reason == "tenant":
+					want.Claim, want.Found, want.Expected = "org", `"acme"`, []string{"globex"}
+				case strings.Contains(f.claims.String(), `"scope":7`):
+					want.Claim, want.Found = "scope", "7"
+				}
 			}
 			if why := reason(t, token, err); why != want.Reason {
 				t.Errorf("%s with a signature %s: got %q, want %q", f.reason, s.name, why, want.Reason)
 			}
-			if got.Issuer != want.Issuer || got.Claimed != want.Claimed || !slices.Equal(got.Audience, want.Audience) || !slices.Equal(got.Expected, want.Expected) {
+			if got.Issuer != want.Issuer || got.Claimed != want.Claimed || !slices.Equal(got.Audience, want.Audience) || !slices.Equal(got.Expected, want.Expected) || got.Claim != want.Claim || got.Found != want.Found {
 				t.Errorf("%s with a signature %s (-want +got):\n%s", f.reason, s.name, cmp.Diff(want, got, cmp.FilterPath(
 					func(p cmp.Path) bool { return p.Last().String() == ".Err" }, cmp.Ignore())))
 			}

@@ -13,22 +13,21 @@ import (
 // issuer is a configured Issuer whose faults were checked and whose keys are ready. It
 // never changes; its keys and counts may.
 type issuer struct {
-	name           string
-	algorithms     []string
-	audiences      []string
-	tenant         string
-	tenantClaim    string
-	tenantsAllowed []string
-	scopeClaim     string
-	named          []*namedClaim
-	rules          rules
-	keys           source
+	name        string
+	algorithms  []string
+	audiences   []string
+	mapping     *mapping
+	maxLifetime time.Duration
+	named       []*namedClaim
+	rules       rules
+	keys        source
 }
 
 // newIssuer makes the issuer cfg ready for use, or returns what is wrong with it. all is
 // the Config that it is part of.
 func newIssuer(cfg *Issuer, all *Config) (*issuer, error) {
-	if err := errors.Join(checkNames(cfg), checkTenant(cfg)); err != nil {
+	mapping, err := newMapping(cfg)
+	if err = errors.Join(checkNames(cfg), err); err != nil {
 		return nil, err
 	}
 	keys, err := newSource(cfg, all)
@@ -36,21 +35,35 @@ func newIssuer(cfg *Issuer, all *Config) (*issuer, error) {
 		return nil, err
 	}
 	made := &issuer{
-		name:           cfg.Issuer,
-		algorithms:     slices.Clone(cfg.Algorithms),
-		audiences:      slices.Clone(cfg.Audiences),
-		tenant:         cfg.Tenant,
-		tenantClaim:    cfg.TenantClaim,
-		tenantsAllowed: slices.Clone(cfg.TenantsAllowed),
-		scopeClaim:     cfg.ScopeClaim,
-		named:          newNamedClaims(cfg),
-		rules:          newRules(cfg, all),
-		keys:           keys,
+		name:        cfg.Issuer,
+		algorithms:  slices.Clone(cfg.Algorithms),
+		audiences:   slices.Clone(cfg.Audiences),
+		mapping:     mapping,
+		maxLifetime: cfg.MaxLifetime,
+		named:       newNamedClaims(cfg, mapping),
+		rules:       newRules(cfg, all),
+		keys:        keys,
 	}
-	if made.scopeClaim == "" {
-		made.scopeClaim = "scope"
+	if made.maxLifetime == 0 {
+		made.maxLifetime = MaxLifetime
 	}
 	return made, nil
+}
+
+// share lets two entries of one issuer have one key set, if it is fetched.
+func (i *issuer) share(first *issuer) error {
+	own, fetched := i.keys.(*remote)
+	other, both := first.keys.(*remote)
+	switch {
+	case fetched != both:
+		return errors.New("an issuer has one source of keys in all its entries")
+	case !fetched:
+		return nil
+	case own.url != other.url || own.refresh != other.refresh || own.stale != other.stale:
+		return errors.New("the entries of an issuer have one address of keys, and the same times for them")
+	}
+	i.keys = other
+	return nil
 }
 
 // checkNames returns all faults of an issuer's name, algorithms and audiences.
@@ -76,23 +89,10 @@ func checkNames(cfg *Issuer) error {
 	if len(cfg.Audiences) == 0 || slices.Contains(cfg.Audiences, "") {
 		faults = append(faults, errors.New("at least one audience is needed, and none may be empty"))
 	}
-	return errors.Join(faults...)
-}
-
-// checkTenant returns an error unless it is said in exactly one way which tenant the
-// issuer's tokens are for.
-func checkTenant(cfg *Issuer) error {
-	switch {
-	case cfg.Tenant != "" && (cfg.TenantClaim != "" || len(cfg.TenantsAllowed) > 0):
-		return errors.New("both a tenant and a tenant claim")
-	case cfg.Tenant != "":
-		return nil
-	case cfg.TenantClaim == "" || len(cfg.TenantsAllowed) == 0:
-		return errors.New("needs a tenant, or a tenant claim together with the tenants allowed")
-	case slices.Contains(cfg.TenantsAllowed, ""):
-		return errors.New("an allowed tenant without a name")
+	if cfg.MaxLifetime < 0 || cfg.MaxLifetime > MostLifetime {
+		faults = append(faults, fmt.Errorf("tokens may live for %d days at most", MostLifetime/(24*time.Hour)))
 	}
-	return nil
+	return errors.Join(faults...)
 }
 
 // newSource returns the one source of keys that the issuer has.
@@ -161,20 +161,24 @@ func (i *issuer) find(ctx context.Context, p *parsed, now func() time.Time) (*ke
 	return set, keys, nil
 }
 
-// accept returns whom the claims speak for, if they are complete, timely and meant for
-// us. Their signature must have been verified.
-func (i *issuer) accept(c *claims, now time.Time) (Principal, error) {
+// accept returns whom the claims speak for, if they are complete, timely, meant for us
+// and what they must be, and the values that name the tenants. Their signature must have
+// been verified.
+func (i *issuer) accept(c *claims, now time.Time) (p Principal, tenants []string, err error) {
 	if err := c.complete(); err != nil {
-		return Principal{}, err
+		return Principal{}, nil, err
 	}
 	if err := i.rules.check(c); err != nil {
-		return Principal{}, err
+		return Principal{}, nil, err
 	}
-	if err := c.timely(now); err != nil {
-		return Principal{}, err
+	if err := c.timely(now, i.maxLifetime); err != nil {
+		return Principal{}, nil, err
 	}
 	for _, n := range i.named {
 		n.count(c)
+	}
+	if err := i.mapping.check(c); err != nil {
+		return Principal{}, nil, err
 	}
 	return i.principal(c)
 }
@@ -194,27 +198,37 @@ func (i *issuer) attributed(err error, c *claims) error {
 	return &known
 }
 
-// principal returns whom verified claims speak for. The error names the tenant or the
-// scopes as the fault.
-func (i *issuer) principal(c *claims) (Principal, error) {
-	tenant := i.tenant
-	if i.tenantClaim != "" {
-		value, ok := text(c.member(i.tenantClaim))
-		if !ok || !i.speaksFor(value) {
-			return Principal{}, &Error{Reason: "tenant"}
-		}
-		tenant = value
+// principal returns whom verified claims speak for, and the values that name the tenants.
+// The error names the claim that is at fault.
+func (i *issuer) principal(c *claims) (p Principal, values []string, err error) {
+	tenants, values, err := i.mapping.tenantsOf(c)
+	if err != nil {
+		return Principal{}, nil, err
 	}
-	scopes, ok := words(c.member(i.scopeClaim))
-	if !ok {
-		return Principal{}, refuse("claims", "the scope claim is neither text nor a list of texts")
+	subject, err := i.mapping.subjectOf(c)
+	if err != nil {
+		return Principal{}, nil, err
 	}
-	return Principal{
+	scopes, err := i.mapping.scopesOf(c)
+	if err != nil {
+		return Principal{}, nil, err
+	}
+	p = Principal{
 		Issuer:   i.name,
-		Subject:  c.subject,
+		Subject:  subject,
+		Name:     i.mapping.nameOf(c),
 		ClientID: c.clientID,
-		TenantID: tenant,
+		TenantID: tenants[0],
 		Scopes:   scopes,
 		Expiry:   c.expires,
-	}, nil
+	}
+	if len(tenants) > 1 {
+		p.TenantID, p.Tenants = "", tenants
+	}
+	return p, values, nil
+}
+
+// isFor tells whether one of the audiences is the issuer's here.
+func (i *issuer) isFor(audiences []string) bool {
+	return slices.ContainsFunc(audiences, func(name string) bool { return slices.Contains(i.audiences, name) })
 }

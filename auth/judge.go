@@ -12,12 +12,12 @@ import (
 // ask later whether all that still holds, when the token itself is not at hand any more.
 // It holds no part of the signature and is never changed.
 type proof struct {
-	key         fingerprint // of the key that made the signature
-	keyID       string      // kid of the token; "" when it has none
-	algorithm   string
-	audiences   []string // of the token
-	tenantClaim string   // by which claim the tenant was told; "": it is the issuer's only one
-	scopeClaim  string   // by which claim the scopes were told
+	key       fingerprint // of the key that made the signature
+	keyID     string      // kid of the token; "" when it has none
+	algorithm string
+	audiences []string // of the token
+	mapping   *mapping // by which the claims were read
+	tenants   []string // the values of the claim that named the tenants; none: the issuer has one tenant
 }
 
 // fingerprint is a digest that no other key or secret has.
@@ -56,7 +56,7 @@ func (v *Verifier) Judge(p Principal) error {
 	if p.proof == nil {
 		return &Error{Reason: "missing"}
 	}
-	from := v.issuers[p.Issuer]
+	from := v.entryFor(p.Issuer, p.proof.audiences)
 	if from == nil {
 		return &Error{Reason: "issuer"}
 	}
@@ -78,34 +78,45 @@ func (i *issuer) judge(p *Principal, now time.Time) error {
 	if !set.holds(p.proof.key, p.proof.keyID, p.proof.algorithm) {
 		return refuse("key", "the key is not the issuer's any more")
 	}
-	if !slices.ContainsFunc(p.proof.audiences, func(name string) bool { return slices.Contains(i.audiences, name) }) {
+	if !i.isFor(p.proof.audiences) {
 		return &Error{Reason: "audience"}
 	}
-	if p.proof.tenantClaim != i.tenantClaim || !i.speaksFor(p.TenantID) {
+	if !i.isTenant(p) {
 		return &Error{Reason: "tenant"}
 	}
-	if p.proof.scopeClaim != i.scopeClaim {
-		return refuse("claims", "another claim has the scopes now")
+	if p.proof.mapping != i.mapping && !p.proof.mapping.isSame(i.mapping) {
+		return refuse("claims", "claims are read otherwise now")
 	}
 	return nil
 }
 
-// proof returns by what the verified token p of the issuer was accepted.
-func (i *issuer) proof(p *parsed, signer verifying) *proof {
+// proof returns by what the verified token p of the issuer was accepted; tenants are the
+// values that named its tenants.
+func (i *issuer) proof(p *parsed, signer verifying, tenants []string) *proof {
 	return &proof{
-		key:         signer.fingerprint,
-		keyID:       p.keyID,
-		algorithm:   p.algorithm,
-		audiences:   p.claims.audience,
-		tenantClaim: i.tenantClaim,
-		scopeClaim:  i.scopeClaim,
+		key:       signer.fingerprint,
+		keyID:     p.keyID,
+		algorithm: p.algorithm,
+		audiences: p.claims.audience,
+		mapping:   i.mapping,
+		tenants:   tenants,
 	}
 }
 
-// speaksFor tells whether the issuer's tokens may be for the tenant.
-func (i *issuer) speaksFor(tenant string) bool {
-	if i.tenantClaim == "" {
-		return tenant == i.tenant
+// isTenant tells whether the token that p was made from is still for p's tenant, or for
+// one of its tenants if none was chosen.
+func (i *issuer) isTenant(p *Principal) bool {
+	if i.mapping.tenant != "" {
+		return i.mapping.tenant == p.TenantID
 	}
-	return slices.Contains(i.tenantsAllowed, tenant)
+	if i.mapping.tenantAt.text != p.proof.mapping.tenantAt.text {
+		return false // what stands there was not kept
+	}
+	for _, value := range p.proof.tenants {
+		tenant, is := i.mapping.tenants[value]
+		if is && (tenant == p.TenantID || p.TenantID == "" && slices.Contains(p.Tenants, tenant)) {
+			return true
+		}
+	}
+	return false
 }

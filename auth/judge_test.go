@@ -40,7 +40,7 @@ func TestJudgeAsVerify(t *testing.T) {
 		},
 		"tenant taken from the list": func(i *auth.Issuer) { i.Tenant, i.TenantClaim, i.TenantsAllowed = "", "org", []string{"globex"} },
 		"tenant by another claim":    func(i *auth.Issuer) { i.Tenant, i.TenantClaim, i.TenantsAllowed = "", "team", []string{"acme"} },
-		"scopes by another claim":    func(i *auth.Issuer) { i.ScopeClaim = "scp" },
+		"scopes by another claim":    func(i *auth.Issuer) { i.ScopeClaims = []string{"scp"} },
 	}
 	said := claims(at).with("org", `"acme"`).with("team", `"umbrella"`).with("scp", `"other"`)
 	tokens := []string{

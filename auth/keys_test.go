@@ -186,7 +186,7 @@ func TestNewRefusesFaultyIssuers(t *testing.T) {
 	bad := acme(auth.Key{}, "x")
 	bad.Issuer = "https://other.example/"
 	_, err := auth.New(auth.Config{Issuers: []auth.Issuer{good, good, bad}})
-	if err == nil || !strings.Contains(err.Error(), "twice") || !strings.Contains(err.Error(), `"x"`) {
+	if err == nil || !strings.Contains(err.Error(), "two entries have the audience") || !strings.Contains(err.Error(), `"x"`) {
 		t.Errorf("got %v, want all faults at once", err)
 	}
 }

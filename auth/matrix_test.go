@@ -184,7 +184,7 @@ func TestPrincipal(t *testing.T) {
 	key := auth.Key{Public: secret, Private: secret}
 	byClaim := acme(key, "HS256")
 	byClaim.Tenant, byClaim.TenantClaim, byClaim.TenantsAllowed = "", "org_id", []string{"acme", "globex"}
-	byClaim.ScopeClaim = "scp"
+	byClaim.ScopeClaims = []string{"scp"}
 	said := claims(at)
 	whole := auth.Principal{
 		Issuer: issuerName, Subject: "alice", ClientID: "cli", TenantID: "acme", Scopes: []string{"tools.read", "tools.call"},
@@ -206,7 +206,9 @@ func TestPrincipal(t *testing.T) {
 		{name: "a tenant that the issuer may not set", issuer: byClaim, claims: said.with("org_id", `"initech"`), reason: "tenant"},
 		{name: "no tenant claim", issuer: byClaim, claims: said, reason: "tenant"},
 		{name: "an empty tenant claim", issuer: byClaim, claims: said.with("org_id", `""`), reason: "tenant"},
-		{name: "tenant claim a list", issuer: byClaim, claims: said.with("org_id", `["acme"]`), reason: "tenant"},
+		{name: "tenant claim a list", issuer: byClaim, claims: said.with("org_id", `["initech","acme","acme"]`), want: func(p *auth.Principal) { p.Scopes = nil }},
+		{name: "a list of no tenant", issuer: byClaim, claims: said.with("org_id", `["initech",""]`), reason: "tenant"},
+		{name: "a list of other things", issuer: byClaim, claims: said.with("org_id", `["acme",1]`), reason: "tenant"},
 		{name: "tenant claim in another case", issuer: byClaim, claims: said.with("ORG_ID", `"acme"`), reason: "tenant"},
 		{name: "tenant in another case", issuer: byClaim, claims: said.with("org_id", `"Acme"`), reason: "tenant"},
 	}

@@ -13,11 +13,12 @@ const (
 )
 
 // namedClaim counts which tokens of an issuer have a claim that the configuration names.
-// A name that is misspelt, or meant as a path, is in no token: then callers lack scopes,
+// A name that is misspelt is in no token: then callers lack scopes,
 // or all are refused, and nothing else says why. The count is per check of a signature,
 // which costs more than the mutex; a token that is remembered does not count again.
 type namedClaim struct {
-	issuer, name, advice string
+	issuer, advice string
+	at             claimPath
 
 	mu      sync.Mutex // guards the fields below
 	tokens  int        // that were verified since Run looked last
@@ -27,22 +28,28 @@ type namedClaim struct {
 
 // newNamedClaims returns the claims that the configuration of an issuer names. A scope
 // claim that it leaves to the default is none of them: many issuers have no scopes.
-func newNamedClaims(cfg *Issuer) []*namedClaim {
+func newNamedClaims(cfg *Issuer, m *mapping) []*namedClaim {
 	var named []*namedClaim
-	add := func(name, setting, use string) {
-		if name != "" {
-			named = append(named, &namedClaim{issuer: cfg.Issuer, name: name, advice: "let " + setting +
-				" name a claim at the top of the issuer's access tokens, which is no path, or let the issuer put this one into them; " + use})
+	add := func(at claimPath, setting, use string) {
+		if at.isSet() {
+			named = append(named, &namedClaim{issuer: cfg.Issuer, at: at, advice: "let " + setting +
+				" name a claim of the issuer's access tokens, or let the issuer put this one into them; " + use})
 		}
 	}
-	add(cfg.TenantClaim, "tenant_claim", "until then these tokens are refused")
-	add(cfg.ScopeClaim, "scope_claim", "until then their callers have no scopes")
+	add(m.tenantAt, "tenants.claim", "until then these tokens are refused")
+	if len(cfg.ScopeClaims) > 0 {
+		for _, at := range m.scopesAt {
+			add(at, "scopes.claims", "until then their callers lack its scopes")
+		}
+	}
+	add(m.subjectAt, "subject_claim", "until then these tokens are refused")
+	add(m.nameAt, "name_claim", "until then log and audit have no names")
 	return named
 }
 
 // count counts a token of the issuer that is genuine, timely and meant for us.
 func (n *namedClaim) count(c *claims) {
-	has := c.member(n.name) != nil
+	has := n.at.in(c) != nil
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.tokens++
@@ -83,7 +90,7 @@ func (v *Verifier) MissingClaims() []MissingClaim {
 		missing := n.missing
 		n.mu.Unlock()
 		if missing > 0 {
-			all = append(all, MissingClaim{n.issuer, n.name, missing, n.advice})
+			all = append(all, MissingClaim{n.issuer, n.at.text, missing, n.advice})
 		}
 	}
 	return all
@@ -95,7 +102,7 @@ func (v *Verifier) judgeClaims(ctx context.Context) {
 	for _, n := range v.named {
 		if tokens, news := n.begin(); news {
 			v.logger.WarnContext(ctx, "no token of an hour had a claim that the config names", slog.String("issuer", n.issuer),
-				slog.String("claim", n.name), slog.Int("tokens", tokens), slog.String("advice", n.advice))
+				slog.String("claim", n.at.text), slog.Int("tokens", tokens), slog.String("advice", n.advice))
 		}
 	}
 }

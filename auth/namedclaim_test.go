@@ -57,7 +57,9 @@ func lived(t *testing.T, issuer auth.Issuer, claim, value string, hours ...hour)
 // byScopes is an issuer with a fixed tenant, whose scopes are in a claim that config names.
 func byScopes(claim string) auth.Issuer {
 	issuer := acme(auth.Key{Public: secret}, "HS256")
-	issuer.ScopeClaim = claim
+	if claim != "" {
+		issuer.ScopeClaims = []string{claim}
+	}
 	return issuer
 }
 
@@ -81,7 +83,7 @@ func TestClaimThatNoTokenOfAnHourHadIsTold(t *testing.T) {
 		want   []told
 	}{
 		{
-			"scopes at a path", byScopes("realm_access.roles"), "realm_access", `{"roles":["tools.read"]}`,
+			"scopes at another path", byScopes("realm_access.roles"), "realm_access", `{"groups":["tools.read"]}`,
 			[]hour{{with: 5}, {with: 7}, {}},
 			[]told{{1, 5}, {1, 7}, {1, 7}},
 		},
@@ -112,7 +114,7 @@ func TestClaimThatNoTokenOfAnHourHadIsTold(t *testing.T) {
 // TestMissingClaimNamesWhatToDo reads the line of the log and what MissingClaims returns.
 func TestMissingClaimNamesWhatToDo(t *testing.T) {
 	_, missing, log := lived(t, byScopes("realm_access.roles"), "scope", `"x"`, hour{with: 6})
-	for _, want := range []string{"level=WARN", "issuer=" + issuerName, "claim=realm_access.roles", "tokens=6", "let scope_claim name a claim at the top"} {
+	for _, want := range []string{"level=WARN", "issuer=" + issuerName, "claim=realm_access.roles", "tokens=6", "let scopes.claims name a claim"} {
 		if !strings.Contains(log, want) {
 			t.Errorf("got log %s, want it to have %q", log, want)
 		}
@@ -120,8 +122,8 @@ func TestMissingClaimNamesWhatToDo(t *testing.T) {
 	if len(missing[0]) != 1 || missing[0][0].Issuer != issuerName || missing[0][0].Claim != "realm_access.roles" || missing[0][0].Tokens != 6 {
 		t.Errorf("got %+v, want the claim realm_access.roles of %s with 6 tokens", missing[0], issuerName)
 	}
-	if _, missing, _ := lived(t, byTenant(), "team", `"acme"`, hour{without: 6}); !strings.Contains(missing[0][0].Advice, "tenant_claim") {
-		t.Errorf("got advice %q, want it to name tenant_claim", missing[0][0].Advice)
+	if _, missing, _ := lived(t, byTenant(), "team", `"acme"`, hour{without: 6}); !strings.Contains(missing[0][0].Advice, "tenants.claim") {
+		t.Errorf("got advice %q, want it to name tenants.claim", missing[0][0].Advice)
 	}
 }
 

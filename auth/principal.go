@@ -3,6 +3,7 @@ package auth
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 	"time"
 )
 
@@ -12,10 +13,23 @@ type Principal struct {
 	Subject  string   // unique only together with Issuer
 	ClientID string   // azp or client_id; may be empty
 	TenantID string   // from the issuer's configuration, or from a claim whose value the configuration allows
+	Tenants  []string // if the token is for several, all of them, and TenantID is empty until At chooses; shared: do not modify
+	Name     string   // for people's eyes, never for decisions; may be empty, or the same as another's
 	Scopes   []string // shared: do not modify
 	Expiry   time.Time
 
 	proof *proof // by what the token was accepted, for Verifier.Judge; nil: no Verifier made this
+}
+
+// At returns the principal as it acts for one of the tenants that its token is for, and
+// false if that is none of them.
+func (p *Principal) At(tenant string) (Principal, bool) {
+	chosen := *p
+	if len(p.Tenants) == 0 {
+		return chosen, p.TenantID == tenant
+	}
+	chosen.TenantID, chosen.Tenants = tenant, nil
+	return chosen, slices.Contains(p.Tenants, tenant)
 }
 
 // User is the person or program behind a principal, whatever client it uses. Limits are

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -219,9 +220,19 @@ var (
 	errExpired  = refuseWith(http.StatusUnauthorized, "DB-AUTH-EXPIRED", "The token has expired: get a new one")
 	errEarly    = refuseWith(http.StatusUnauthorized, "DB-AUTH-EARLY", "The token is not yet valid: try later, or compare the clocks of its issuer and this gateway")
 	errAudience = refuseWith(http.StatusUnauthorized, "DB-AUTH-AUDIENCE", "The token is for another audience: get one for this gateway")
-	errLifetime = refuseWith(http.StatusUnauthorized, "DB-AUTH-LIFETIME", "The token is valid for too long: get one that is valid for 24 hours at most")
+	errLifetime = refuseWith(http.StatusUnauthorized, "DB-AUTH-LIFETIME", "The token is valid for too long: get one that is valid for a shorter time")
 	errClaims   = refuseWith(http.StatusUnauthorized, "DB-AUTH-CLAIMS", "The token is genuine, but is not for a tenant here or lacks a claim: ask the operator")
 )
+
+// severalTenants tells a caller whose token is for several tenants at which addresses each is served.
+func (x *exchange) severalTenants() *mcp.Error {
+	addresses := make([]string, len(x.principal.Tenants))
+	for i, tenant := range x.principal.Tenants {
+		addresses[i] = x.settings.base() + tenantPath + url.PathEscape(tenant) + endpointPath
+	}
+	return refuseWith(http.StatusForbidden, "DB-TENANT-CHOICE",
+		"The token is for several tenants: connect to the address of one of them: "+strings.Join(addresses, ", ")).told
+}
 
 // refusedLogin is the one table from the reason why a token was refused to what its bearer is told. As long as its
 // signature has not been verified, every fault gets the same answer; otherwise a stranger could try out issuers, keys

@@ -52,6 +52,9 @@ func (s *Server) tellRequest(ctx context.Context, at time.Time, x *exchange, htt
 		attrs = append(attrs, slog.String("reason", x.missed))
 	}
 	attrs = appendRefusal(append(attrs, x.foreign...), x.refused)
+	if x.principal.Name != "" {
+		attrs = append(attrs, slog.String("name", legible(x.principal.Name)))
+	}
 	if s.lines == nil {
 		s.log.LogAttrs(ctx, slog.LevelInfo, "request", attrs...)
 	} else {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
 // maxLogged is how many bytes of a text that a client chose go into the log at most.
@@ -79,6 +80,10 @@ func appendRefusal(line []slog.Attr, refused *auth.Error) []slog.Attr {
 	if refused.Err != nil {
 		line = append(line, slog.String("detail", cut(refused.Err.Error())))
 	}
+	if refused.Claim != "" {
+		line = append(line, slog.String("claim", refused.Claim), slog.String("found", harmless(refused.Found)),
+			slog.Any("expected", refused.Expected))
+	}
 	if refused.Issuer != "" {
 		line = append(line, slog.String("issuer", refused.Issuer))
 	} else if refused.Claimed != "" {
@@ -108,6 +113,16 @@ func eraName(era mcp.Era) string {
 		return "modern"
 	}
 	return ""
+}
+
+// legible makes a name fit for a log, in any script but without what is not seen.
+func legible(name string) string {
+	return strings.Map(func(c rune) rune {
+		if strictjson.Hidden(c) {
+			return '?'
+		}
+		return c
+	}, name)
 }
 
 // harmless makes a text that anybody may have written fit for a log that somebody reads: short and of visible ASCII.

@@ -129,12 +129,32 @@ func (s *Server) authenticated(x *exchange, r *http.Request) bool {
 	refused := s.login(x, r)
 	if refused == nil {
 		connlimit.Known(r.Context())
-		return true
+		return s.chosen(x, r)
 	}
 	connlimit.Unknown(r.Context())
 	s.recordLogin(x, refused)
 	s.refuseLogin(x, refused)
 	return false
+}
+
+// chosen lets the path say for which tenant a request is whose token is for several. It cannot lead to any other.
+func (s *Server) chosen(x *exchange, r *http.Request) bool {
+	if len(x.principal.Tenants) == 0 {
+		return true
+	}
+	if !strings.HasPrefix(r.URL.Path, tenantPath) {
+		err := x.severalTenants()
+		s.linger(x, err)
+		x.refuseAdmission(err)
+		return false
+	}
+	chosen, is := x.principal.At(x.tenant)
+	if !is {
+		x.refuse("", errNotFound)
+		return false
+	}
+	x.principal = chosen
+	return true
 }
 
 // login finds out whose token the request carries. If the token is refused, login returns why.
@@ -219,7 +239,7 @@ func (x *exchange) record(outcome, reason string) {
 
 // admitted finds the tenant of the caller and takes one request token from it, before the body is read; of a request that
 // another replica has forwarded, that one has taken it. If the path
-// names a tenant, it must be the one of the token: the path never chooses a tenant.
+// names a tenant, it must be one of the token: the path chooses among these alone.
 func (s *Server) admitted(x *exchange, r *http.Request) bool {
 	var err error
 	if x.forwarded {

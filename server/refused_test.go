@@ -31,7 +31,7 @@ func causes() []cause {
 		{"genuine-expired", 401, "DB-AUTH-EXPIRED", "expired", "expired"},
 		{"genuine-early", 401, "DB-AUTH-EARLY", "not yet valid", "early"},
 		{"other-audience", 401, "DB-AUTH-AUDIENCE", "another audience", "audience"},
-		{"genuine-lifetime", 401, "DB-AUTH-LIFETIME", "24 hours", "lifetime"},
+		{"genuine-lifetime", 401, "DB-AUTH-LIFETIME", "shorter time", "lifetime"},
 		{"genuine-tenant", 401, "DB-AUTH-CLAIMS", "operator", "tenant"},
 		{"genuine-claims", 401, "DB-AUTH-CLAIMS", "operator", "claims"},
 		{"keyless", 503, "DB-AUTH-UNAVAILABLE", "cannot be checked now", "unavailable"},

@@ -224,8 +224,10 @@ func settingsOf(cfg *config.Config, address string) *server.Settings {
 	}
 	var servers []server.AuthorizationServer
 	for i := range cfg.Issuers {
-		if from := &cfg.Issuers[i].Issuer; isServer(from.Issuer) {
-			servers = append(servers, server.AuthorizationServer{Issuer: from.Issuer, Tenant: from.Tenant})
+		from := &cfg.Issuers[i].Issuer
+		one := server.AuthorizationServer{Issuer: from.Issuer, Tenant: from.Tenant}
+		if isServer(from.Issuer) && !slices.Contains(servers, one) { // an issuer may have several entries
+			servers = append(servers, one)
 		}
 	}
 	return &server.Settings{

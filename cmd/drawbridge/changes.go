@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -24,7 +25,7 @@ func changes(started, before, after *config.Config) string {
 	var all []string
 	all = append(all, compared("server", before.Servers, after.Servers, func(s *config.Server) string { return s.Name }, serverChanges)...)
 	all = append(all, compared("tenant", before.Tenants, after.Tenants, func(t *gateway.TenantConfig) string { return t.ID }, tenantChanges)...)
-	all = append(all, compared("issuer", before.Issuers, after.Issuers, func(i *config.Issuer) string { return i.Issuer.Issuer }, issuerChanges)...)
+	all = append(all, compared("issuer", before.Issuers, after.Issuers, entryName(before, after), issuerChanges)...)
 	for _, name := range differing(map[string]bool{
 		"public_url":      before.PublicURL == after.PublicURL,
 		"allowed_origins": slices.Equal(before.AllowedOrigins, after.AllowedOrigins),
@@ -142,6 +143,25 @@ func sameRule(a, b gateway.Rule) bool {
 	return reflect.DeepEqual(a, b)
 }
 
+// entryName returns what names an entry of an issuer: with an audience if a config has several of that issuer.
+func entryName(before, after *config.Config) func(*config.Issuer) string {
+	several := make(map[string]bool)
+	for _, cfg := range []*config.Config{before, after} {
+		seen := make(map[string]bool)
+		for i := range cfg.Issuers {
+			name := cfg.Issuers[i].Issuer.Issuer
+			several[name] = several[name] || seen[name]
+			seen[name] = true
+		}
+	}
+	return func(i *config.Issuer) string {
+		if several[i.Issuer.Issuer] {
+			return i.Issuer.Issuer + " for " + i.Audiences[0]
+		}
+		return i.Issuer.Issuer
+	}
+}
+
 // issuerChanges names the keys in which two states of an issuer differ. The word keys stands for its key files: their
 // names may be unchanged although their contents are not.
 func issuerChanges(a, b *config.Issuer) []string {
@@ -152,8 +172,14 @@ func issuerChanges(a, b *config.Issuer) []string {
 		"keys_stale":        a.KeysStale == b.KeysStale,
 		"algorithms":        slices.Equal(a.Algorithms, b.Algorithms),
 		"audiences":         slices.Equal(a.Audiences, b.Audiences),
-		"tenant":            a.Tenant == b.Tenant && a.TenantClaim == b.TenantClaim && slices.Equal(a.TenantsAllowed, b.TenantsAllowed),
-		"scope_claim":       a.ScopeClaim == b.ScopeClaim,
+		"tenant":            a.Tenant == b.Tenant,
+		"tenants":           a.TenantClaim == b.TenantClaim && maps.Equal(a.TenantMap, b.TenantMap),
+		"tenants_allowed":   slices.Equal(a.TenantsAllowed, b.TenantsAllowed),
+		"scopes":            slices.Equal(a.ScopeClaims, b.ScopeClaims) && maps.Equal(a.ScopeMap, b.ScopeMap),
+		"require":           maps.Equal(a.Require, b.Require),
+		"subject_claim":     a.SubjectClaim == b.SubjectClaim,
+		"name_claim":        a.NameClaim == b.NameClaim,
+		"max_token_life":    a.MaxLifetime == b.MaxLifetime,
 		"private_addresses": a.PrivateAddresses == b.PrivateAddresses,
 	})
 }

@@ -52,7 +52,7 @@ func runExplain(ctx context.Context, args []string, s streams) int {
 	flags.StringVar(&q.issuer, "issuer", "", "the issuer of the token (the first that serves the tenant)")
 	flags.StringVar(&q.subject, "subject", "", "who the token is for")
 	flags.StringVar(&q.scopes, "scopes", "", "scopes of the token, separated by commas")
-	flags.StringVar(&q.tokenFile, "token-file", "", "a `file` with a token, in place of the four above; - is standard input")
+	flags.StringVar(&q.tokenFile, "token-file", "", "a `file` with a token, in place of issuer, subject and scopes; - is standard input")
 	flags.StringVar(&q.tool, "tool", "", "the `name` of a tool, as clients call it")
 	flags.StringVar(&q.prompt, "prompt", "", "the `name` of a prompt")
 	flags.StringVar(&q.resource, "resource", "", "the `URI` of a resource, as clients read it")
@@ -103,8 +103,8 @@ func (q *asked) problem() string {
 		return ""
 	case items != 1:
 		return "one of -tool, -prompt and -resource is needed, or -request"
-	case q.tokenFile != "" && q.tenant+q.subject+q.scopes+q.issuer != "":
-		return "-token-file goes in place of -tenant, -issuer, -subject and -scopes"
+	case q.tokenFile != "" && q.subject+q.scopes+q.issuer != "":
+		return "-token-file goes in place of -issuer, -subject and -scopes; with it -tenant is the one of the address"
 	case q.tokenFile == "" && (q.tenant == "" || q.subject == ""):
 		return "-tenant and -subject are needed, or -token-file"
 	case q.arguments != "" && q.resource != "":
@@ -131,6 +131,10 @@ func (w *walk) run(ctx context.Context) (bool, error) {
 	principal, refused, err := w.principal(ctx)
 	if err != nil || refused != nil {
 		return false, err
+	}
+	if len(principal.Tenants) > 0 {
+		return false, fmt.Errorf("the token is for several tenants, and /mcp answers DB-TENANT-CHOICE: "+
+			"choose with -tenant, as clients do with /t/TENANT/mcp; there are %s", strings.Join(principal.Tenants, ", "))
 	}
 	request, err := w.gatewayRequest()
 	if err != nil {
@@ -265,15 +269,43 @@ func (w *walk) ofToken(ctx context.Context) (p auth.Principal, refused *auth.Err
 	if err != nil {
 		return p, nil, err
 	}
+	return w.caller(p, checked)
+}
+
+// caller writes whom a token speaks for, and at which of its tenants. checked says how
+// far the token was verified.
+func (w *walk) caller(p auth.Principal, checked string) (auth.Principal, *auth.Error, error) {
 	w.line("issuer", "%s (%s), %s", p.Issuer, place(w.cfg.Place("issuer "+p.Issuer)), checked)
+	all := p.Tenants
+	if len(all) == 0 {
+		all = []string{p.TenantID}
+	}
+	w.line("tenant", "%s, by %s", strings.Join(all, ", "), w.tenantSource(p))
+	named := ""
+	if p.Name != "" {
+		named = fmt.Sprintf(" (%q)", p.Name)
+	}
+	w.line("caller", "%s#%s%s%s, until %s", p.Issuer, p.Subject, named, scopesIn(p.Scopes),
+		p.Expiry.UTC().Format("2006-01-02 15:04:05 MST"))
+	if w.tenant == "" {
+		return p, nil, nil
+	}
+	chosen, is := p.At(w.tenant)
+	if !is {
+		return p, nil, fmt.Errorf("the token is not for tenant %q, so /t/%s/mcp answers DB-NOT-FOUND", w.tenant, w.tenant)
+	}
+	return chosen, nil, nil
+}
+
+// tenantSource says what makes the tenants of a token.
+func (w *walk) tenantSource(p auth.Principal) string {
 	for i := range w.cfg.Issuers {
-		if iss := &w.cfg.Issuers[i]; iss.Issuer.Issuer == p.Issuer {
-			w.line("tenant", "%s, by %s", p.TenantID, tenantSource(iss))
+		iss := &w.cfg.Issuers[i]
+		if iss.Issuer.Issuer == p.Issuer && slices.Contains(iss.AllTenants(), append(p.Tenants, p.TenantID)[0]) {
+			return tenantSource(iss)
 		}
 	}
-	w.line("caller", "%s#%s%s, until %s", p.Issuer, p.Subject, scopesIn(p.Scopes),
-		p.Expiry.UTC().Format("2006-01-02 15:04:05 MST"))
-	return p, nil, nil
+	return "the issuer"
 }
 
 // refusedToken writes why a token is refused, in words that a client never reads.
@@ -294,7 +326,22 @@ func (w *walk) refusedToken(refused *auth.Error) {
 	if len(refused.Audience) > 0 {
 		w.line("audience", "the token is for %q, expected is %q", refused.Audience, refused.Expected)
 	}
+	if refused.Claim != "" {
+		w.line("claim", "%s", claimAtFault(refused))
+	}
 	w.line("change", "%s", meaningOf(code).cure)
+}
+
+// claimAtFault says which claim was the fault, what stands there and what was expected.
+func claimAtFault(refused *auth.Error) string {
+	found := "is not there"
+	if refused.Found != "" {
+		found = fmt.Sprintf("is %q", refused.Found)
+	}
+	if len(refused.Expected) > 0 {
+		found += fmt.Sprintf(", expected is one of %q", refused.Expected)
+	}
+	return refused.Claim + " " + found
 }
 
 // outcomeUnauthenticated is the outcome of a request whose token is refused.

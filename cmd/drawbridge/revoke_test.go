@@ -21,7 +21,7 @@ import (
 const revocable = `listen: %s
 operator: %s
 issuers:
-  - {issuer: "https://hmac.example/", hmac_secret_file: secret, algorithms: [HS256], audiences: [us], tenant_claim: org, tenants_allowed: [acme, spare]}
+  - {issuer: "https://hmac.example/", hmac_secret_file: secret, algorithms: [HS256], audiences: [us], tenants: {claim: org}, tenants_allowed: [acme, spare]}
   - {issuer: "https://login.example/", jwks_url: "%s", private_addresses: true, algorithms: [EdDSA], audiences: [us], tenant: keyed}
   - {issuer: "https://other.example/", hmac_secret_file: other, algorithms: [HS256], audiences: [us], tenant: globex}
 tenants:

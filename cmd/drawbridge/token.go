@@ -8,6 +8,7 @@ import (
 	"crypto/rsa"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -27,9 +28,11 @@ type tokenRequest struct {
 
 // runToken is the command token. The token alone goes to standard output, so that a script can take it; all that is
 // said about it goes to standard error.
-func runToken(_ context.Context, args []string, s streams) int {
-	flags := newFlags("token", "-config F -tenant T -subject S [-scopes a,b] [-ttl 1h]",
-		"Signs a token, for trials, with an issuer of the config whose private or shared key is in the config. The token alone goes to standard output.", s)
+func runToken(ctx context.Context, args []string, s streams) int {
+	flags := newFlags("token", "-config F -tenant T -subject S [-scopes a,b] [-ttl 1h] | -explain F",
+		"Signs a token, for trials, with an issuer of the config whose private or shared key is in the config. "+
+			"The token alone goes to standard output.\n"+
+			"With -explain it says what becomes of a token that somebody has: tenants, scopes, or which claim is at fault.", s)
 	file := flags.String("config", defaultConfigFile, "the config `file`")
 	var request tokenRequest
 	flags.StringVar(&request.issuer, "issuer", "", "which issuer signs (the first one that can)")
@@ -37,8 +40,13 @@ func runToken(_ context.Context, args []string, s streams) int {
 	flags.StringVar(&request.subject, "subject", "", "who the token is for")
 	scopes := flags.String("scopes", "", "scopes, separated by commas")
 	flags.DurationVar(&request.ttl, "ttl", time.Hour, "how long it lives, at most 24h")
+	explain := flags.String("explain", "", "a `file` with a token to be explained, and nothing signed; - is standard input")
+	online := flags.Bool("online", false, "with -explain: fetch the keys of issuers, to check the signature")
 	if code, done := parseFlags(flags, args, s); done {
 		return code
+	}
+	if *explain != "" {
+		return explainToken(ctx, asked{file: *file, tokenFile: *explain, tenant: request.tenant, online: *online}, s)
 	}
 	if request.tenant == "" || request.subject == "" {
 		s.complain("drawbridge token: -tenant and -subject are needed\n")
@@ -64,6 +72,26 @@ func runToken(_ context.Context, args []string, s streams) int {
 	return exitOK
 }
 
+// explainToken says whom a token speaks for, or why it is refused.
+func explainToken(ctx context.Context, q asked, s streams) int {
+	cfg, err := config.Load(q.file, config.ProcessEnvironment())
+	if err != nil {
+		s.complain("%v\n", err)
+		return exitRefused
+	}
+	w := &walk{cfg: cfg, asked: q}
+	_, refused, err := w.principal(ctx)
+	s.say("%s", w.out.String())
+	if err != nil {
+		s.complain("drawbridge token: %v\n", err)
+		return exitFailure
+	}
+	if refused != nil {
+		return exitFailure
+	}
+	return exitOK
+}
+
 // signToken signs a token with the first issuer of the config that serves the tenant and whose private or shared key
 // the config has. It returns that issuer too. Real issuers keep their private keys to themselves, so it works with keys
 // for trials only.
@@ -84,7 +112,11 @@ func signToken(cfg *config.Config, request tokenRequest, now time.Time) (string,
 		}
 		for _, key := range iss.Keys {
 			if algorithm := signingAlgorithm(key.Private, iss.Algorithms); algorithm != "" {
-				token, err := auth.Sign(key, algorithm, claimsOf(iss, request, now))
+				claims, err := claimsOf(iss, request, now)
+				if err != nil {
+					return "", iss, err
+				}
+				token, err := auth.Sign(key, algorithm, claims)
 				return token, iss, err
 			}
 		}
@@ -118,22 +150,29 @@ func hint(name string, known []string) string {
 
 // serves tells whether tokens of the issuer may be for the tenant.
 func serves(iss *config.Issuer, tenant string) bool {
-	return iss.Tenant == tenant || slices.Contains(iss.TenantsAllowed, tenant)
+	return slices.Contains(iss.AllTenants(), tenant)
 }
 
-// claimsOf returns the claims of a token: those that the config makes the verifier look for, under the names that it
-// gives to the claims of tenant and scopes.
-func claimsOf(iss config.Issuer, request tokenRequest, now time.Time) auth.Claims {
+// claimsOf returns the claims of a token: those that the config makes the verifier look for, where it looks for them.
+func claimsOf(iss config.Issuer, request tokenRequest, now time.Time) (auth.Claims, error) {
 	extra := map[string]any{}
-	if iss.TenantClaim != "" {
-		extra[iss.TenantClaim] = request.tenant
+	value := request.tenant
+	for _, from := range slices.Sorted(maps.Keys(iss.TenantMap)) {
+		if iss.TenantMap[from] == request.tenant {
+			value = from
+			break
+		}
+	}
+	faults := []error{auth.PutClaim(extra, iss.TenantClaim, value), auth.PutClaim(extra, iss.SubjectClaim, request.subject)}
+	for at, want := range iss.Require {
+		faults = append(faults, auth.PutClaim(extra, at, want))
 	}
 	if len(request.scopes) > 0 {
-		name := iss.ScopeClaim
-		if name == "" {
-			name = "scope"
+		at := "scope"
+		if len(iss.ScopeClaims) > 0 {
+			at = iss.ScopeClaims[0]
 		}
-		extra[name] = strings.Join(request.scopes, " ")
+		faults = append(faults, auth.PutClaim(extra, at, strings.Join(request.scopes, " ")))
 	}
 	return auth.Claims{
 		Issuer:   iss.Issuer.Issuer,
@@ -142,7 +181,7 @@ func claimsOf(iss config.Issuer, request tokenRequest, now time.Time) auth.Claim
 		Extra:    extra,
 		IssuedAt: now,
 		Expiry:   now.Add(request.ttl),
-	}
+	}, errors.Join(faults...)
 }
 
 // signingAlgorithm returns the first of the allowed algorithms that fits the type of the key (for an elliptic curve,

@@ -219,7 +219,7 @@ func TestReadyzTellsOfClaimsThatNoTokenHas(t *testing.T) {
 		}
 		iss := config.Issuer{Issuer: auth.Issuer{
 			Issuer: "https://login.example/", Algorithms: []string{"EdDSA"}, Audiences: []string{"us"}, Tenant: "acme",
-			ScopeClaim: "realm_access.roles", Keys: []auth.Key{{Public: public, Private: private}},
+			ScopeClaims: []string{"realm_access.roles"}, Keys: []auth.Key{{Public: public, Private: private}},
 		}}
 		ctx, cancel := context.WithCancel(t.Context())
 		v, err := newVerifiers([]config.Issuer{iss}, keySetPlace{}, slog.New(slog.DiscardHandler), func() {})
@@ -245,12 +245,12 @@ func TestReadyzTellsOfClaimsThatNoTokenHas(t *testing.T) {
 		}
 		time.Sleep(time.Hour + time.Second)
 		synctest.Wait()
-		const want = `issuer https://login.example/: none of the 5 tokens of an hour had the claim "realm_access.roles": let scope_claim name `
+		const want = `issuer https://login.example/: none of the 5 tokens of an hour had the claim "realm_access.roles": let scopes.claims name `
 		if got := missingClaims(v.missingClaims()); len(got) != 1 || !strings.HasPrefix(got[0], want) {
 			t.Errorf("after an hour: got %q, want one that begins with %q", got, want)
 		}
 		mended := iss
-		mended.ScopeClaim = "roles"
+		mended.ScopeClaims = []string{"roles"}
 		next, err := v.verifier([]config.Issuer{mended})
 		if err != nil {
 			t.Fatal(err)

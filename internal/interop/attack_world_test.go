@@ -27,7 +27,7 @@ func besiegeAt(t testing.TB, g *gateway, sections string) *gateway {
 	for _, one := range g.members() {
 		one.write(t, one.head()+`allowed_hosts: [127.0.0.1]
 issuers:
-  - {issuer: "https://issuer.test/", hmac_secret_file: secret, algorithms: [HS256], tenant_claim: org, tenants_allowed: [acme, globex]}
+  - {issuer: "https://issuer.test/", hmac_secret_file: secret, algorithms: [HS256], tenants: {claim: org}, tenants_allowed: [acme, globex]}
   - {issuer: "https://other.test/", hmac_secret_file: secret, algorithms: [HS256], tenant: acme}
 audit: {file: audit.jsonl}
 log: {level: debug}

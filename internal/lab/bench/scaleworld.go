@@ -76,7 +76,7 @@ func (w contents) config(gateway, operator, upstream string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "listen: %s\noperator: %s\npublic_url: http://%s\nlists: {page_size: 10000}\nlimits: {memory: 1GiB}\n", gateway, operator, gateway)
 	b.WriteString("audit: {file: audit.jsonl, sync: interval}\nlog: {level: info, format: json}\n")
-	fmt.Fprintf(&b, "issuers:\n  - {issuer: %q, hmac_secret_file: secret, algorithms: [HS256], tenant_claim: org, tenants_allowed: [", scaleIssuer)
+	fmt.Fprintf(&b, "issuers:\n  - {issuer: %q, hmac_secret_file: secret, algorithms: [HS256], tenants: {claim: org}, tenants_allowed: [", scaleIssuer)
 	for n := range w.tenants {
 		b.WriteString(tenantName(n) + ", ")
 	}

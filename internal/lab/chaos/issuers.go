@@ -59,7 +59,7 @@ func withIssuer(ctx context.Context, s *scene) error {
 	}
 	s.later(does(i.close))
 	s.issuer, s.token = i, i.token
-	text := fmt.Sprintf("\nissuers:\n  - {issuer: %q, jwks_url: \"http://%s/keys\", private_addresses: true, algorithms: [EdDSA], tenant_claim: tenant, tenants_allowed: [%s]}\n",
+	text := fmt.Sprintf("\nissuers:\n  - {issuer: %q, jwks_url: \"http://%s/keys\", private_addresses: true, algorithms: [EdDSA], tenants: {claim: tenant}, tenants_allowed: [%s]}\n",
 		issuerName, i.address, strings.Join(world.Tenants(), ", "))
 	return s.rewriteAll(ctx, func(config string) string { return strings.Replace(config, "\nissuers:\n", text, 1) })
 }

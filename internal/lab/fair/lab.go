@@ -29,7 +29,7 @@ const gatewayConfig = `listen: %[1]s
 operator: %[2]s
 public_url: http://%[1]s
 issuers:
-  - {issuer: "https://fair.test/", hmac_secret_file: secret, algorithms: [HS256], tenant_claim: team, tenants_allowed: [quiet, loud, raised]}
+  - {issuer: "https://fair.test/", hmac_secret_file: secret, algorithms: [HS256], tenants: {claim: team}, tenants_allowed: [quiet, loud, raised]}
 tenants:
   quiet:
     servers: [calm]

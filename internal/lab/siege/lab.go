@@ -27,7 +27,7 @@ const gatewayConfig = `listen: %[1]s
 operator: %[2]s
 public_url: http://%[1]s
 issuers:
-  - {issuer: "https://siege.test/", hmac_secret_file: secret, algorithms: [HS256], tenant_claim: team, tenants_allowed: [quiet, red, blue]}
+  - {issuer: "https://siege.test/", hmac_secret_file: secret, algorithms: [HS256], tenants: {claim: team}, tenants_allowed: [quiet, red, blue]}
 tenants:
   quiet: {servers: [calm], rules: [{allow: ["*"]}]}
   red: {servers: [storm], rules: [{allow: ["*"]}]}

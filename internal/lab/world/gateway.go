@@ -21,7 +21,7 @@ operator: %[2]s
 public_url: %[3]s
 trusted_proxies: [%[4]s]
 issuers:
-  - {issuer: "%[5]s", hmac_secret_file: ../%[6]s, algorithms: [HS256], tenant_claim: %[7]s, tenants_allowed: [%[8]s]}
+  - {issuer: "%[5]s", hmac_secret_file: ../%[6]s, algorithms: [HS256], tenants: {claim: %[7]s}, tenants_allowed: [%[8]s]}
 tenants:
 %[9]sservers:
 %[10]saudit: {file: %[11]s}

@@ -31,16 +31,10 @@ func (r *reader) issuers(cfg *Config, n *node) {
 	if n.kind == list && len(n.items) == 0 {
 		r.fault(n, "without an issuer nobody can log in")
 	}
-	seen := make(map[string]*node, len(n.items))
 	r.sequence(n, "issuers", func(item *node) {
 		before := len(r.problems)
 		iss, at := r.issuer(item)
-		if first, repeated := seen[iss.Issuer.Issuer]; repeated && iss.Issuer.Issuer != "" {
-			r.fault(at.name, "a second issuer %q, first %s", at.name.raw, first.seenFrom(at.name))
-			return
-		}
 		if at.name != nil {
-			seen[iss.Issuer.Issuer] = at.name
 			cfg.places["issuer "+iss.Issuer.Issuer] = Problem{
 				File: at.name.file, Line: at.name.line,
 				Column: at.name.col,
@@ -56,12 +50,27 @@ func (r *reader) issuer(n *node) (Issuer, issuerPlaces) {
 	var iss Issuer
 	var at issuerPlaces
 	known := fields{
-		"issuer":            func(n *node) { iss.Issuer.Issuer, at.name = r.text(n), n },
-		"algorithms":        into(&iss.Algorithms, r.algorithms),
-		"audiences":         into(&iss.Audiences, r.audiences),
-		"tenant":            func(n *node) { iss.Tenant, at.tenants = r.text(n), append(at.tenants, n) },
-		"tenant_claim":      into(&iss.TenantClaim, r.text),
-		"scope_claim":       into(&iss.ScopeClaim, r.text),
+		"issuer":     func(n *node) { iss.Issuer.Issuer, at.name = r.text(n), n },
+		"algorithms": into(&iss.Algorithms, r.algorithms),
+		"audiences":  into(&iss.Audiences, r.audiences),
+		"tenant":     func(n *node) { iss.Tenant, at.tenants = r.text(n), append(at.tenants, n) },
+		"tenants": r.section("tenants", fields{
+			"claim": into(&iss.TenantClaim, r.text),
+			"map": func(n *node) {
+				iss.TenantMap = make(map[string]string, len(n.members))
+				r.entries(n, "map", func(m member) {
+					iss.TenantMap[m.name], at.tenants = r.text(m.value), append(at.tenants, m.value)
+				})
+			},
+		}),
+		"scopes": r.section("scopes", fields{
+			"claims": into(&iss.ScopeClaims, r.textsOf("claims")),
+			"map":    into(&iss.ScopeMap, r.named("map")),
+		}),
+		"require":           into(&iss.Require, r.named("require")),
+		"subject_claim":     into(&iss.SubjectClaim, r.text),
+		"name_claim":        into(&iss.NameClaim, r.text),
+		"max_token_life":    into(&iss.MaxLifetime, r.duration),
 		"private_addresses": into(&iss.PrivateAddresses, r.boolean),
 		"jwks_url":          into(&iss.JWKSURL, r.text),
 		"keys_refresh":      into(&iss.KeysRefresh, r.duration),
@@ -87,21 +96,41 @@ func (r *reader) issuer(n *node) (Issuer, issuerPlaces) {
 	return iss, at
 }
 
+// named reads a mapping from texts to texts.
+func (r *reader) named(what string) func(*node) map[string]string {
+	return func(n *node) map[string]string {
+		out := make(map[string]string, len(n.members))
+		r.entries(n, what, func(m member) { out[m.name] = r.text(m.value) })
+		return out
+	}
+}
+
 // checkTenantSource reports an issuer whose tokens do not say for sure which tenant they
-// are for. The tenant is either fixed for the issuer or taken from a claim, and then it
-// must be one of a list: without the list, the issuer of one tenant could write tokens
+// are for. The tenant is either fixed for the issuer or taken from a claim, and then what
+// the claim may say is listed: without that, the issuer of one tenant could write tokens
 // for any other.
 func (r *reader) checkTenantSource(n *node) {
-	switch r.oneOf(n, "the issuer", "tenant", "tenant_claim") {
-	case "tenant_claim":
-		if allowed := n.member("tenants_allowed"); allowed == nil || allowed.kind == list &&
-			len(allowed.items) == 0 {
-			r.fault(n.member("tenant_claim"),
-				"tenant_claim needs tenants_allowed: which tenants this issuer may name")
+	from, allowed := n.member("tenants"), n.member("tenants_allowed")
+	switch r.oneOf(n, "the issuer", "tenant", "tenants") {
+	case "tenants":
+		listed := allowed != nil && (allowed.kind != list || len(allowed.items) > 0)
+		mapped := from.member("map")
+		switch {
+		case from.kind != mapping:
+		case from.member("claim") == nil:
+			r.fault(from, "tenants lacks \"claim\": which claim names the tenants")
+		case listed && mapped != nil:
+			r.fault(allowed, "tenants_allowed goes with a claim that names tenants themselves; "+
+				"map says already which tenants there are")
+		case mapped != nil && mapped.kind == mapping && len(mapped.members) == 0:
+			r.fault(mapped, "an empty map leads to no tenant")
+		case !listed && mapped == nil:
+			r.fault(from.member("claim"), "the claim needs tenants_allowed, which tenants this issuer may name, "+
+				"or a map from what it says to tenants")
 		}
 	case "tenant":
-		if allowed := n.member("tenants_allowed"); allowed != nil {
-			r.fault(allowed, "tenants_allowed goes with tenant_claim; this issuer has a fixed tenant")
+		if allowed != nil {
+			r.fault(allowed, "tenants_allowed goes with tenants; this issuer has a fixed tenant")
 		}
 	}
 }
@@ -230,11 +259,14 @@ func (r *reader) finishIssuer(cfg *Config, iss Issuer, places issuerPlaces, whol
 		iss.Audiences = audiencesOf(cfg.PublicAddress(), iss.Issuer)
 	}
 	if whole {
-		_,
-			err := auth.New(auth.Config{
-			Issuers: []auth.Issuer{iss.Issuer},
-			Client:  dial.Client(dial.Config{}),
-		})
+		// With those of the same name before it, since a token's audience chooses among them.
+		issuers := []auth.Issuer{iss.Issuer}
+		for i := range cfg.Issuers {
+			if same := cfg.Issuers[i].Issuer; same.Issuer == iss.Issuer.Issuer {
+				issuers = append(issuers, same)
+			}
+		}
+		_, err := auth.New(auth.Config{Issuers: issuers, Client: dial.Client(dial.Config{})})
 		for _, e := range split(err) {
 			r.fault(places.name, "%s", e)
 		}
@@ -247,10 +279,10 @@ func (r *reader) finishIssuer(cfg *Config, iss Issuer, places issuerPlaces, whol
 // that the issuer's tokens may be for.
 func audiencesOf(address string, iss auth.Issuer) []string {
 	audiences := []string{address + "/mcp"}
-	for _, tenant := range append([]string{iss.Tenant}, iss.TenantsAllowed...) {
-		if tenant != "" {
-			audiences = append(audiences, address+"/t/"+url.PathEscape(tenant)+"/mcp")
-		}
+	tenants := iss.AllTenants()
+	slices.Sort(tenants)
+	for _, tenant := range tenants {
+		audiences = append(audiences, address+"/t/"+url.PathEscape(tenant)+"/mcp")
 	}
 	return audiences
 }

@@ -13,7 +13,7 @@ import (
 // twoTenants is a good config with an included file.
 const twoTenants = `include: [more.yaml]
 issuers:
-  - {issuer: "https://login.example/", hmac_secret_file: secret, algorithms: [HS256], tenant_claim: org, tenants_allowed: [acme, globex, initech]}
+  - {issuer: "https://login.example/", hmac_secret_file: secret, algorithms: [HS256], tenants: {claim: org}, tenants_allowed: [acme, globex, initech]}
 tenants:
   acme:
     servers: [files]

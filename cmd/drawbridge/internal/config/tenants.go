@@ -21,7 +21,7 @@ func (r *reader) tenants(cfg *Config, n *node, complete bool) {
 	serving := make(map[string][]string) // the issuers of each tenant
 	for i := range cfg.Issuers {
 		iss := &cfg.Issuers[i]
-		for _, tenant := range append([]string{iss.Tenant}, iss.TenantsAllowed...) {
+		for _, tenant := range iss.AllTenants() {
 			serving[tenant] = append(serving[tenant], iss.Issuer.Issuer)
 		}
 	}

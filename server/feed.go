@@ -197,7 +197,7 @@ func (f *feed) closeElsewhere(ctx context.Context) {
 		return
 	}
 	if at := f.session.primaryOf(); at != "" {
-		f.server.errands.begin(ctx, func(ctx context.Context) { f.server.letGo(ctx, f.session, f.stream, at) }) // one for each stream
+		f.server.errands.begin(ctx, func(ctx context.Context) { f.server.letGo(ctx, f.session, f.stream, at, f.session.epoch()) }) // one for each stream
 	}
 }
 

@@ -294,7 +294,7 @@ func (s *Server) findFeed(x *exchange, r *http.Request) *feed {
 		x.refuse("", refused)
 		s.giveUpFeed(f)
 		if at := f.session.primaryOf(); known && at != "" && f.stream != "" {
-			s.letGo(x.context(), f.session, f.stream, at)
+			s.letGo(x.context(), f.session, f.stream, at, f.session.epoch())
 		}
 		return nil
 	}
@@ -405,7 +405,7 @@ func (s *Server) endByClient(x *exchange, l *live) *refusal {
 		return refused
 	}
 	for stream, one := range at {
-		s.letGo(x.context(), l, stream, one)
+		s.letGo(x.context(), l, stream, one, l.epoch())
 	}
 	if former != "" && !s.tellFormer(x.context(), x, l, nil) {
 		return errReplicas

@@ -199,7 +199,7 @@ func (s *Server) newsFor(l *live, at replica.ID) (all []told) {
 	caller, ok := s.resolve(h.listener.principal)
 	if !ok {
 		l.dropListener(h.stream, at)
-		s.errands.begin(context.Background(), func(ctx context.Context) { s.letGo(ctx, l, h.stream, at) }) // one for each stream
+		s.errands.begin(context.Background(), func(ctx context.Context) { s.letGo(ctx, l, h.stream, at, l.epoch()) }) // one for each stream
 		return nil
 	}
 	for _, method := range l.claim(s.desk.Lists(caller), h.stream) {
@@ -293,7 +293,7 @@ func (s *Server) heardNotice(ctx context.Context, from replica.ID, parts [][]byt
 	}
 	if len(parts[3]) == 0 {
 		l.dropListener(stream, from)
-		if !l.isLeading() { // or a stream that has come here from the sender would end
+		if !l.isLeading() && l.epoch() <= epoch { // else it came here from the sender, or another replica leads
 			l.loseStream(ctx, stream)
 		}
 		return noticeTaken
@@ -391,12 +391,20 @@ func (l *live) loseStream(ctx context.Context, stream string) {
 }
 
 // letGo tells a replica that a stream of a session is not there any more, or not here.
-func (s *Server) letGo(ctx context.Context, l *live, stream string, at replica.ID) {
+func (s *Server) letGo(ctx context.Context, l *live, stream string, at replica.ID, epoch uint64) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), noticeTime)
 	defer stop()
-	data := packed(l.key[:], []byte(stream), binary.BigEndian.AppendUint64(nil, l.epoch()), nil)
+	data := packed(l.key[:], []byte(stream), binary.BigEndian.AppendUint64(nil, epoch), nil)
 	if _, err := s.config.Others.Send(ctx, at, replica.Word{Kind: kindListener, Data: data}); err != nil {
 		s.log.DebugContext(ctx, "another replica was not told that a stream is elsewhere", "error", err)
+	}
+}
+
+// letGoAll has replicas end the streams that they hold of a session which this one led
+// with that epoch: their clients come back, and the streams become known to who leads.
+func (s *Server) letGoAll(l *live, at map[string]replica.ID, epoch uint64) {
+	for stream, one := range at { // one for each stream that was elsewhere when another replica took the session
+		s.errands.begin(context.Background(), func(ctx context.Context) { s.letGo(ctx, l, stream, one, epoch) })
 	}
 }
 
@@ -435,7 +443,7 @@ func (s *Server) takeStream(ctx context.Context, l *live, stream string) {
 	case h.listener != nil:
 		at := h.listener.at
 		l.dropListener(stream, at)
-		s.letGo(ctx, l, stream, at)
+		s.letGo(ctx, l, stream, at, l.epoch())
 	default:
 		l.loseStream(ctx, stream)
 	}

@@ -289,15 +289,17 @@ func (ss *sessions) confirm(ctx context.Context, l *live) *refusal {
 }
 
 // follow notes that another replica leads a session. What this one has of it goes on
-// without: calls and their streams until they end. Streams for notices end, so that their
-// clients come back to who leads.
+// without: calls and their streams until they end. Streams for notices end, here and at
+// other replicas that hold them for this one, so that their clients come back to who
+// leads.
 func (ss *sessions) follow(l *live, at replica.ID, epoch uint64) {
+	elsewhere := l.streamsAt()
 	l.mu.Lock()
-	led := l.lead.leads
+	before := l.lead
 	l.lead = lead{epoch: epoch, primary: at}
 	var lost []*holder
 	for _, h := range l.holders {
-		if led && h.flow != nil && h.stream[0] == 'g' {
+		if before.leads && h.flow != nil && h.stream[0] == 'g' {
 			lost = append(lost, h)
 		}
 	}
@@ -311,6 +313,9 @@ func (ss *sessions) follow(l *live, at replica.ID, epoch uint64) {
 	for _, h := range lost {
 		h.lost.Store(true)
 		h.flow.stir()
+	}
+	if before.leads {
+		ss.letGoAll(l, elsewhere, before.epoch)
 	}
 	ss.hints.set(l.key, at)
 	l.rested()

@@ -194,6 +194,7 @@ func (s *Server) join(others replica.Others) {
 	others.Handle(kindTaken, s.heardTaken)
 	s.sessions.roster.outbox = s.outbox
 	s.sessions.onTaken, s.sessions.tellTaken, s.sessions.takeStranded = s.taken, s.tellTaken, s.takeStranded
+	s.sessions.letGoAll = s.letGoAll
 }
 
 func orDefault[T int | int64 | time.Duration](value, fallback T) T {

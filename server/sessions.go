@@ -50,6 +50,9 @@ type sessions struct {
 	onTaken      func(l *live)
 	tellTaken    func(ctx context.Context, l *live, former replica.ID, epoch uint64) map[mcp.ID]bool
 	takeStranded func(ctx context.Context)
+	// letGoAll tells replicas that hold streams of a session that this one leads it no
+	// more.
+	letGoAll func(l *live, at map[string]replica.ID, epoch uint64)
 
 	mu      sync.Mutex             // guards the field below
 	unended map[primary.Key]uint64 // epochs of records that are yet to be removed

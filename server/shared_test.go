@@ -15,6 +15,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
@@ -380,7 +381,13 @@ func TestSessionsWhileTheStoreIsDown(t *testing.T) {
 // name returns the name of a session in the records.
 func (c *common) name(t *testing.T, id string) string {
 	t.Helper()
-	ticket, err := c.ring.Open("session", id)
+	return nameOf(t, c.ring, id)
+}
+
+// nameOf returns the name of a session in the records.
+func nameOf(t *testing.T, ring *seal.Ring, id string) string {
+	t.Helper()
+	ticket, err := ring.Open("session", id)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
+	"github.com/drawbridge-mcp/drawbridge/server/primary"
+	"github.com/drawbridge-mcp/drawbridge/server/primary/primarytest"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
@@ -406,6 +408,31 @@ func TestStreamIsTakenFromAnotherReplica(t *testing.T) {
 		expectNotices(t, "all that followed", third, mcp.NotifyPromptsChanged, 1)
 		if !second.isOver() {
 			t.Error("the second connection is open, want it ended")
+		}
+	})
+}
+
+// TestStreamsOfASupersededPrimaryEnd takes a session over from a replica that lives, and
+// is known to live where the stream is, as after it stood still for seconds: the stream
+// ends when the old primary learns of it, or it would get no notice.
+func TestStreamsOfASupersededPrimaryEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrew(t)
+		streams := []*listener{c.get(t, 0, ""), c.get(t, 2, "")}
+		records, key := c.worlds[0].config.Records.(*primarytest.Store), primary.Key{Tenant: "acme", Name: nameOf(t, c.worlds[0].config.Seal, c.id)}
+		had, err := records.Look(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := records.Take(t.Context(), key, had, c.worlds[1].config.Others.Self()); err != nil {
+			t.Fatal(err)
+		}
+		c.worlds[0].do(t, inSession("POST", c.id, setLevel("error")))
+		wait(t)
+		for i, stream := range streams {
+			if !stream.isOver() {
+				t.Errorf("stream %d goes on although another replica leads", i)
+			}
 		}
 	})
 }

@@ -105,6 +105,8 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	catalogue := registry.New()
 	p.fleet = newFleet(catalogue, p.metrics, log)
 	p.fleet.memory, p.fleet.turns = p.memory, p.turns
+	p.sharing.lists = newRelisting(p.sharing.others, p.fleet.reread)
+	p.fleet.overheard = p.sharing.lists.add
 	p.gateway = gateway.New(gateway.Config{
 		Registry: catalogue,
 		Limiter:  p.sharing.limiter(cfg.Replicas, p.metrics, log),

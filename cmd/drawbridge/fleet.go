@@ -48,8 +48,9 @@ type fleet struct {
 	catalogue *registry.Registry
 	metrics   *metrics.Metrics
 	log       *slog.Logger
-	memory    *share.Budget    // as upstream.Config.Memory; set before apply
-	turns     *fairqueue.Queue // as upstream.Config.Turns; set before apply
+	memory    *share.Budget     // as upstream.Config.Memory; set before apply
+	turns     *fairqueue.Queue  // as upstream.Config.Turns; set before apply
+	overheard func(name string) // has other replicas read the lists of a server again; set before apply
 
 	changing sync.Mutex               // guards running; held while servers start and stop, so that there is one change at a time
 	running  map[string]runningServer // by the servers' names, as are the maps below
@@ -57,6 +58,7 @@ type fleet struct {
 	mu       sync.Mutex                      // guards the fields below
 	statuses map[string]upstream.Status      // the newest of each server
 	loads    map[string]func() upstream.Load // of the servers that it connects to, which are the upstreams
+	rereads  map[string]func()               // of the same
 	outages  map[string]outage               // of the servers that are not up
 	told     map[string]map[string]bool      // what tellQuarantine logged of each
 	applied  bool                            // the servers of the config were started
@@ -80,7 +82,7 @@ func newFleet(catalogue *registry.Registry, m *metrics.Metrics, log *slog.Logger
 	f := &fleet{
 		catalogue: catalogue, metrics: m, log: log,
 		running: map[string]runningServer{}, statuses: map[string]upstream.Status{},
-		loads: map[string]func() upstream.Load{}, outages: map[string]outage{}, told: map[string]map[string]bool{},
+		loads: map[string]func() upstream.Load{}, rereads: map[string]func(){}, outages: map[string]outage{}, told: map[string]map[string]bool{},
 	}
 	m.UpstreamLoads(f.loadsForMetrics)
 	return f
@@ -130,6 +132,7 @@ func (f *fleet) stopAll(stopping []runningServer, returning map[string]config.Se
 		before := f.statuses[name]
 		delete(f.statuses, name)
 		delete(f.loads, name)
+		delete(f.rereads, name)
 		delete(f.outages, name)
 		f.mu.Unlock()
 		f.countRefusals(before, upstream.Status{Server: name})
@@ -171,11 +174,24 @@ func (f *fleet) start(ctx context.Context, s config.Server) (stop func()) {
 	cfg.Memory, cfg.Turns = f.memory, f.turns
 	cfg.Status = func(status upstream.Status) { f.note(ctx, withoutMeant(s, status)) }
 	cfg.Count = func(kind upstream.Anomaly, n int) { f.metrics.UpstreamMisbehaved(s.Name, string(kind), n) }
+	if s.URL != "" && f.overheard != nil { // a program is each replica's own, and knows nothing of the others
+		cfg.Overheard = func() { f.overheard(s.Name) }
+	}
 	u := upstream.New(cfg, f.catalogue)
 	f.mu.Lock()
-	f.loads[s.Name] = u.Load
+	f.loads[s.Name], f.rereads[s.Name] = u.Load, u.Reread
 	f.mu.Unlock()
 	return startTask(ctx, u.Run).stop
+}
+
+// reread has the lists of a server read again. It does not block, and does nothing if
+// there is no such server.
+func (f *fleet) reread(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if reread := f.rereads[name]; reread != nil {
+		reread()
+	}
 }
 
 // startBuiltin offers the built-in tools of a server. They run in this process, so there is no server to reach first.

@@ -31,6 +31,7 @@ type sharing struct {
 	once    *once.Redis      // answers of calls with a key; nil: there are no others
 	allowed int              // replicas at once, by the config
 	limits  *ratelimit.Redis // nil: there are no others
+	lists   *relisting       // of servers
 }
 
 // newSharing returns what the config says, not running yet. An error is about a file that the config names.
@@ -161,7 +162,7 @@ func (s *sharing) run(work context.Context, group *errgroup.Group) {
 		return
 	}
 	var users sync.WaitGroup
-	for _, run := range []func(context.Context) error{s.group.Run, s.blocks.Run, s.events.Run, s.once.Run, s.limits.Run} {
+	for _, run := range []func(context.Context) error{s.group.Run, s.blocks.Run, s.events.Run, s.once.Run, s.limits.Run, s.lists.run} {
 		users.Add(1)
 		group.Go(func() error {
 			defer users.Done()

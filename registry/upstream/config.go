@@ -82,8 +82,12 @@ type Config struct {
 	Status func(Status)
 	// Count is called with what the server sent that had to be repaired or dropped, and how often. It is called from
 	// any goroutine. nil: nothing is counted.
-	Count  func(kind Anomaly, n int)
-	Logger *slog.Logger
+	Count func(kind Anomaly, n int)
+	// Overheard is called when the server says beside a stream for such news, as in a
+	// session of calls, that a list has changed: nobody but this process hears that. It
+	// must not block. nil: nobody is told.
+	Overheard func()
+	Logger    *slog.Logger
 
 	chatter *wire.Chatter // of all connections to the server; set by New
 }

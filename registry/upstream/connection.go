@@ -31,6 +31,7 @@ type connection struct {
 	control   *connection     // of a pooled session: the connection that reads the lists; nil: this is that connection
 	heard     atomic.Uint32   // the topics of which the server announced changes on this connection
 	overheard atomic.Uint32   // the topics of which it announced changes in a pooled session
+	overhears func()          // called when it announced one beside the stream for that; nil: nobody is told
 
 	capabilities atomic.Pointer[mcp.Object] // what the server declares; nil: unknown
 }
@@ -71,6 +72,9 @@ func (c *connection) changed() { c.reread(everyTopic) }
 // hears may be true of that session alone, so only a list that reads otherwise is told then.
 func (c *connection) announced(kind registry.Kind) {
 	topic := topicOf(kind)
+	if reads := cmp.Or(c.control, c); !c.told.Load() && reads.overhears != nil { // no stream told all who listen
+		reads.overhears()
+	}
 	if c.control != nil {
 		c.control.overheard.Or(uint32(topic))
 		c.reread(topic)

@@ -131,6 +131,13 @@ func (u *Upstream) Probe(ctx context.Context) (Status, error) {
 	return status, nil
 }
 
+// Reread has all lists of the server read again, soon. It does not block.
+func (u *Upstream) Reread() {
+	if c := u.control.Load(); c != nil {
+		c.changed()
+	}
+}
+
 // Load returns what the upstream costs at this moment. It never waits for the server.
 func (u *Upstream) Load() Load {
 	load := Load{Processes: int(u.dialer.children.Load())}
@@ -148,6 +155,7 @@ func (u *Upstream) serve(ctx context.Context) error {
 	}
 	defer func() { c.end(ctx, ctx.Err() != nil) }()
 	defer u.shelf.lose() // runs before c.end: the end of a child takes time, and the catalogue must not wait for it
+	c.overhears = u.cfg.Overheard
 	u.dialer.serve(ctx, c)
 	u.control.Store(c)
 	defer u.control.Store(nil)

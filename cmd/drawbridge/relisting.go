@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+)
+
+// kindLists is word that lists of servers may have changed. It holds their names, one a
+// line.
+const kindLists = "lists 1"
+
+// relistGap is between two messages to other replicas, so that a server that says in each
+// call that its lists have changed costs them no more than one reading a second.
+const relistGap = time.Second
+
+// relisting has other replicas read the lists of servers again. Some servers say only in
+// the session of the call that made it that a list has changed, and only one replica has
+// that session:
+//
+//	upstream ── Overheard ──▶ add ──▶ run ── word ──▶ heard, at all others ──▶ reread
+//
+// It is safe for concurrent use.
+type relisting struct {
+	others replica.Others
+	reread func(server string)
+
+	mu      sync.Mutex      // guards the field below
+	waiting map[string]bool // names of servers of which the others are yet to be told
+	wake    chan struct{}   // holds a value if there are any
+}
+
+// newRelisting returns a relisting that runs not yet. reread must return at once.
+func newRelisting(others replica.Others, reread func(server string)) *relisting {
+	r := &relisting{others: others, reread: reread, waiting: make(map[string]bool), wake: make(chan struct{}, 1)}
+	others.Handle(kindLists, r.heard)
+	return r
+}
+
+// add has the others read the lists of a server again. It does not block.
+func (r *relisting) add(server string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiting[server] = true
+	select {
+	case r.wake <- struct{}{}:
+	default: // it holds one
+	}
+}
+
+// run tells the others, until ctx ends. What one of them did not take is told again.
+func (r *relisting) run(ctx context.Context) error {
+	for {
+		select {
+		case <-r.wake:
+		case <-ctx.Done():
+			return nil
+		}
+		names := r.take()
+		err := r.others.Tell(ctx, replica.Word{Kind: kindLists, Data: []byte(strings.Join(names, "\n"))})
+		select {
+		case <-time.After(relistGap):
+		case <-ctx.Done():
+			return nil
+		}
+		if err != nil {
+			for _, name := range names {
+				r.add(name)
+			}
+		}
+	}
+}
+
+// take takes out the names of the servers of which the others are to be told.
+func (r *relisting) take() (names []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name := range r.waiting {
+		names = append(names, name)
+	}
+	clear(r.waiting)
+	slices.Sort(names)
+	return names
+}
+
+// heard takes word of another replica.
+func (r *relisting) heard(_ context.Context, _ replica.ID, w replica.Word) ([]byte, error) {
+	for name := range strings.SplitSeq(string(w.Data), "\n") {
+		r.reread(name)
+	}
+	return nil, nil
+}

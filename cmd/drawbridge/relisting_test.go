@@ -1,0 +1,99 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
+)
+
+// growing is a server whose tool grow adds one more tool, and which says so only on the stream of that call, as servers
+// made with FastMCP do.
+func growing(t *testing.T) *httptest.Server {
+	t.Helper()
+	var added, sessions atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		var m struct {
+			ID     json.RawMessage `json:"id"`
+			Method string          `json:"method"`
+		}
+		body, _ := io.ReadAll(r.Body)
+		if err := json.Unmarshal(body, &m); err != nil || m.ID == nil {
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		answer := func(result string) string { return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result) }
+		switch m.Method {
+		case "initialize":
+			w.Header().Set(mcp.HeaderSessionID, fmt.Sprint("s", sessions.Add(1)))
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, answer(`{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"growing","version":"1"}}`))
+		case "tools/list":
+			tools := `{"name":"grow","inputSchema":{"type":"object"}}`
+			for i := range added.Load() {
+				tools += fmt.Sprintf(`,{"name":"new%d","inputSchema":{"type":"object"}}`, i+1)
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, answer(`{"tools":[`+tools+`]}`))
+		case "tools/call":
+			if strings.Contains(string(body), `"grow"`) {
+				added.Add(1)
+			}
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n"+
+				"data: "+answer(`{"content":[{"type":"text","text":"done"}]}`)+"\n\n")
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, answer(`{}`))
+		}
+	}))
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	return server
+}
+
+// TestListsThatChangeInACallChangeAtAllReplicas has a server say in the session of a call that its tools have changed: only
+// the replica of the call hears that. All others list and call the new tool soon.
+func TestListsThatChangeInACallChangeAtAllReplicas(t *testing.T) {
+	t.Parallel()
+	server, redis := growing(t), redistest.Start(t)
+	config := func(listen, operator string) string {
+		text := fmt.Sprintf(keyed, listen, operator, "replicas: 3\nredis: {url: \"redis://"+redis.Address+"\", patience: 5s}\n")
+		text = strings.Replace(text, "page_size: 1", "page_size: 100", 1)
+		text = strings.Replace(text, "servers: [toolbox]", "servers: [toolbox, grower]", 1)
+		return text + "  grower: {url: \"" + server.URL + "\", private_addresses: true}\n"
+	}
+	var all []*recorder
+	for range 3 {
+		all = append(all, startReplica(t, config))
+	}
+	for _, r := range all {
+		eventually(t, "the server's tools are there", func() bool { return strings.Contains(r.list("").body, "grower__grow") })
+	}
+	for i, r := range all {
+		session, tool := r.session(t), fmt.Sprintf("grower__new%d", i+1)
+		got := r.post(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"grower__grow","arguments":{}}}`, mcp.HeaderSessionID, session)
+		wantText(t, "the call", got, "done")
+		began := time.Now()
+		for n, other := range all {
+			eventually(t, fmt.Sprintf("replica %d lists what replica %d has heard of", n, i), func() bool {
+				return strings.Contains(other.list("").body, tool)
+			})
+			wantText(t, "a call of it", other.call(tool, ""), "done")
+		}
+		if took := time.Since(began); took > 15*time.Second { // who is not told reads its lists each half minute, or seldomer
+			t.Errorf("all knew of the new tool after %v, want two seconds on a machine that is not busy", took)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package replica
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestLease lets a lease be extended in time, and then too late.
+func TestLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &Group{}
+		if _, leads := g.Leads(); leads {
+			t.Error("a replica leads before its first beat")
+		}
+		began := time.Now()
+		for range 10 {
+			g.lease.extend(time.Now())
+			<-time.After(leaseTime - time.Millisecond)
+			if since, leads := g.Leads(); !leads || !since.Equal(began) {
+				t.Errorf("extended in time: got %v since %v, want since %v", leads, since, began)
+			}
+		}
+		late := time.Now().Add(-leaseTime) // a beat whose answer came late counts from when it was sent
+		g.lease.extend(late)
+		<-time.After(2 * time.Millisecond)
+		if _, leads := g.Leads(); leads {
+			t.Error("a replica leads although others may take it for gone by now")
+		}
+		again := time.Now()
+		g.lease.extend(again)
+		if since, leads := g.Leads(); !leads || !since.Equal(again) {
+			t.Errorf("after a gap: got %v since %v, want since %v", leads, since, again)
+		}
+		if leaseTime >= life {
+			t.Errorf("a lease of %v ends after others take its holder for gone, %v", leaseTime, life)
+		}
+	})
+}

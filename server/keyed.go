@@ -187,7 +187,7 @@ func (s *Server) repeatKeyed(ctx context.Context, x *exchange, c *modernCall, m 
 	if err != nil {
 		a.err = toldOf(err)
 	}
-	x.outcome = a.word()
+	x.outcome, x.ended = a.word(), c.request.Ended.Outcome
 	c.trickle.finish(ctx, &a)
 }
 
@@ -201,7 +201,7 @@ func (s *Server) runKeyed(ctx context.Context, x *exchange, c *modernCall, m *mc
 	}()
 	defer context.AfterFunc(x.context(), func() { s.endUnwanted(ctx, &c.job, claim) })()
 	a = s.modernAnswer(ctx, x, m, c)
-	x.outcome = a.word()
+	x.outcome, x.ended = a.word(), a.ended
 	if a.err != nil && unmade(a.err) {
 		claim.Free(x.outliving())
 		settled = true

@@ -42,6 +42,13 @@ func TestTheLogHasTheWordOfTheAuditAndTheCode(t *testing.T) {
 			t.Errorf("modern: got %s, want the outcome %s and the code %q", line.JSON(), test.outcome, test.code)
 		}
 		log.Reset()
+		r := modernCall("echo").request(t.Context(), "")
+		r.Header.Set("Idempotency-Key", test.outcome)
+		record(w.Handler(), r)
+		if line := lastLine(&log); line.Text("outcome") != test.outcome || line.Text("code") != test.code {
+			t.Errorf("with a key: got %s, want the outcome %s and the code %q", line.JSON(), test.outcome, test.code)
+		}
+		log.Reset()
 		session := w.open(t, "alice", mcp.Revision2511)
 		w.do(t, legacyCall(session, "echo"))
 		if line := lastLine(&log); line.Text("outcome") != test.outcome || line.Text("code") != test.code {

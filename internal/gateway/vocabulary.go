@@ -110,7 +110,10 @@ func CodeOf(outcome, reason, method string) string {
 // has none.
 func OutcomeOf(code string) string {
 	all := Vocabulary()
-	if i := slices.IndexFunc(all, func(e Ending) bool { return e.Code == code }); i >= 0 {
+	has := func(e Ending) bool {
+		return e.Code == code || e.Code == codeOfKind && strings.Contains(codeOfKind, code)
+	}
+	if i := slices.IndexFunc(all, has); i >= 0 {
 		return all[i].Outcome
 	}
 	return ""

@@ -10,6 +10,9 @@ type Method struct {
 	// Tasks is the one form of tasks that has the method; zero: both forms have it, or it
 	// has nothing to do with tasks.
 	Tasks Tasks
+	// Extension is the identifier of the extension that the method belongs to; "": it
+	// belongs to the protocol.
+	Extension string
 	// Capability is what a server declares if it has the method; "": every server has it.
 	Capability string
 	// Subject is the member of the params that says what the request is about; "": it is
@@ -79,9 +82,9 @@ var methods = tableOf(
 	Method{Name: MethodComplete, Capability: capabilityCompletions, Subject: "ref", Result: ResultCompletion},
 	Method{Name: MethodSetLevel, Only: Legacy, Capability: capabilityLogging},
 
-	Method{Name: MethodTasksGet, Capability: capabilityTasks, Subject: "taskId", Named: true},
-	Method{Name: MethodTasksCancel, Capability: capabilityTasks, Subject: "taskId", Named: true},
-	Method{Name: MethodTasksUpdate, Only: Modern, Tasks: TasksGiven, Capability: capabilityTasks, Subject: "taskId", Named: true},
+	Method{Name: MethodTasksGet, Extension: ExtensionTasks, Capability: capabilityTasks, Subject: "taskId", Named: true},
+	Method{Name: MethodTasksCancel, Extension: ExtensionTasks, Capability: capabilityTasks, Subject: "taskId", Named: true},
+	Method{Name: MethodTasksUpdate, Only: Modern, Tasks: TasksGiven, Extension: ExtensionTasks, Capability: capabilityTasks, Subject: "taskId", Named: true},
 	Method{
 		Name: MethodTasksResult, Only: Legacy, Tasks: TasksAsked, Capability: capabilityTasks, Subject: "taskId",
 		Result: ResultContent, Asks: true, // as for the tools/call whose task it is

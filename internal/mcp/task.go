@@ -26,6 +26,9 @@ const (
 	MethodTasksCancel = "tasks/cancel"
 	MethodTasksResult = "tasks/result" // of 2025-11-25 only
 
+	NotifyTasks       = "notifications/tasks"        // of the extension only
+	NotifyTasksStatus = "notifications/tasks/status" // of 2025-11-25 only
+
 	MetaRelatedTask = "io.modelcontextprotocol/related-task"
 )
 

@@ -1,0 +1,318 @@
+package mcp
+
+import (
+	"slices"
+	"strings"
+)
+
+// Extension is what the gateway knows of one extension of the protocol. Nothing on the
+// wire says which methods, members and URIs belong to an extension, so a row of
+// extensions says it, and all other code looks there.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/index#extensions
+type Extension struct {
+	ID string
+	// Methods are those of requests and notifications; each request has a row in methods
+	// too.
+	Methods []string
+	// Meta are its members of _meta; one that ends in a slash stands for all that begin
+	// so.
+	Meta []string
+	// Schemes are those of URIs by which hosts know what belongs to it, so that exposed
+	// URIs keep them.
+	Schemes []string
+	// Whole is the media type of what is never edited, but passes whole or not at all; "":
+	// none.
+	Whole string
+	// Settings are what a side declares that knows all of it.
+	Settings RawJSON
+	// Media is a media type that a client's settings must name in mimeTypes, or else it
+	// cannot use the extension; "": none.
+	Media string
+	// Flags are settings of servers that are true or false. The gateway declares one as
+	// true if a server of the caller does.
+	Flags []string
+	// Pattern is the word before patterns of rules that name its items; "": it has none of
+	// its own.
+	Pattern string
+	// Apart tells that it is negotiated by other means than Extensions: the one that tasks
+	// are has two forms (see Tasks).
+	Apart bool
+	// Older says what a client without it gets in its place, for the documentation.
+	Older string
+}
+
+// Identifiers of extensions, and the words that other code needs of them. ExtensionTasks
+// is in task.go.
+const (
+	ExtensionApps = "io.modelcontextprotocol/ui"
+
+	MediaApp  = "text/html;profile=mcp-app" // of the view of an app
+	SchemeApp = "ui"
+
+	MetaApp     = "ui"             // of a tool: an object with MetaAppURI and visibility
+	MetaAppURI  = "resourceUri"    // in MetaApp: the view
+	MetaAppFlat = "ui/resourceUri" // the same beside it, deprecated
+)
+
+// extensions are those that the gateway knows, by their identifiers. It is never changed.
+// A new extension is a row here; docs/extending.md says what else it needs.
+var extensions = []Extension{
+	{
+		ID: ExtensionTasks, Methods: []string{MethodTasksGet, MethodTasksUpdate, MethodTasksCancel, NotifyTasks},
+		Meta: []string{MetaRelatedTask}, Settings: RawJSON("{}"), Apart: true, Older: "the result, when it is there",
+	},
+	{
+		ID: ExtensionApps, Meta: []string{MetaApp, MetaAppFlat}, Schemes: []string{SchemeApp}, Whole: MediaApp,
+		Settings: RawJSON(`{"mimeTypes":["` + MediaApp + `"]}`), Media: MediaApp,
+		Older: "the tool without its view; tools for apps alone are left out",
+	},
+}
+
+// KeepsScheme tells whether hosts know by that scheme of a URI what belongs to an
+// extension.
+func KeepsScheme(scheme string) bool {
+	return scheme != "" && slices.ContainsFunc(extensions, func(row Extension) bool {
+		return slices.Contains(row.Schemes, scheme)
+	})
+}
+
+// ExtensionsNamed returns the set of these, with settings that say nothing.
+func ExtensionsNamed(ids ...string) Extensions {
+	var all Object
+	for _, id := range ids {
+		all = all.With(id, RawJSON("{}"))
+	}
+	return extensionsOf(all)
+}
+
+// Extensions is a set of extensions that one side declares and the gateway carries, with
+// their settings, in one canonical form: two sides that declare the same have the same
+// value, and can share what is kept by it. The zero Extensions is none.
+type Extensions struct {
+	json string // an object, in the order of identifiers; "": none
+}
+
+// Any tells whether there is at least one.
+func (e Extensions) Any() bool { return e.json != "" }
+
+// Has tells whether an extension is among them.
+func (e Extensions) Has(id string) bool { return e.json != "" && RawJSON(e.json).Member(id) != nil }
+
+// JSON returns them as the member extensions of capabilities has them; nil for none.
+func (e Extensions) JSON() RawJSON {
+	if e.json == "" {
+		return nil
+	}
+	return RawJSON(e.json)
+}
+
+// IDs returns the identifiers, in their order.
+func (e Extensions) IDs() []string {
+	var ids []string
+	object, _ := ObjectOf(e.JSON())
+	for id := range object.Members {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// With returns the extensions of both. Settings of e that other has too stay.
+func (e Extensions) With(other Extensions) Extensions {
+	if !other.Any() || e == other {
+		return e
+	}
+	if !e.Any() {
+		return other
+	}
+	all, _ := ObjectOf(e.JSON())
+	more, _ := ObjectOf(other.JSON())
+	for id, settings := range more.Members {
+		whole := all.Object(id)
+		added, _ := ObjectOf(settings)
+		for name, value := range added.Members {
+			if !whole.Has(name) {
+				whole = whole.With(name, value)
+			}
+		}
+		all = all.With(id, whole.JSON())
+	}
+	return extensionsOf(all)
+}
+
+// Adding returns capabilities with the extensions among them. Those that capabilities
+// have already stay.
+func (e Extensions) Adding(capabilities Object) Object {
+	if !e.Any() {
+		return capabilities
+	}
+	all := capabilities.Object("extensions")
+	mine, _ := ObjectOf(e.JSON())
+	for id, settings := range mine.Members {
+		all = all.With(id, settings)
+	}
+	return capabilities.With("extensions", all.JSON())
+}
+
+// extensionsOf returns the canonical form of a member extensions.
+func extensionsOf(all Object) Extensions {
+	members := make([]Member, 0, all.Len())
+	for id, settings := range all.Members {
+		members = append(members, Member{id, settings})
+	}
+	if len(members) == 0 {
+		return Extensions{}
+	}
+	slices.SortFunc(members, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
+	return Extensions{string(NewObject(members...).JSON())}
+}
+
+// ParseExtensions reads what JSON of Extensions returned, somewhere else or earlier.
+func ParseExtensions(text string) Extensions {
+	all, err := ParseObject([]byte(text))
+	if err != nil {
+		return Extensions{}
+	}
+	return extensionsOf(all)
+}
+
+// Bounds of what one side declares.
+const (
+	maxPassed  = 512 // bytes of the settings of all extensions that are let through, as JSON
+	maxUnknown = 8   // identifiers of others that are told
+)
+
+// ExtensionTable says which extensions a gateway carries: those that it knows and those
+// that its operator lets through. A nil *ExtensionTable has those that it knows. It never
+// changes.
+type ExtensionTable struct{ rows []Extension }
+
+// NewExtensionTable returns the table of the extensions that are known, together with
+// those in more; an operator who lets one through says nothing of it but its identifier.
+func NewExtensionTable(more ...Extension) *ExtensionTable {
+	rows := slices.Concat(extensions, more)
+	slices.SortFunc(rows, func(a, b Extension) int { return strings.Compare(a.ID, b.ID) })
+	return &ExtensionTable{rows}
+}
+
+// Rows returns what the table has: do not modify it.
+func (t *ExtensionTable) Rows() []Extension {
+	if t == nil {
+		return extensions
+	}
+	return t.rows
+}
+
+// Find returns the row of an extension, nil if it is not carried.
+func (t *ExtensionTable) Find(id string) *Extension {
+	rows := t.Rows()
+	for i := range rows {
+		if rows[i].ID == id {
+			return &rows[i]
+		}
+	}
+	return nil
+}
+
+// All returns everything that the table has, as a client that knows all of it declares.
+func (t *ExtensionTable) All() Extensions {
+	var all Object
+	for _, row := range t.Rows() {
+		if !row.Apart {
+			settings := row.Settings
+			if settings == nil {
+				settings = RawJSON("{}")
+			}
+			all = all.With(row.ID, settings)
+		}
+	}
+	return extensionsOf(all)
+}
+
+// OfClient returns which extensions a client declares that are carried, and the
+// identifiers of some others that it declares. capabilities are as it sent them; nil: it
+// sent none.
+func (t *ExtensionTable) OfClient(capabilities RawJSON) (carried Extensions, unknown []string) {
+	return t.of(capabilities, func(row *Extension, settings Object) RawJSON {
+		types, _ := settings.Value("mimeTypes").Elements()
+		if row.Media != "" && !slices.ContainsFunc(types, func(one RawJSON) bool { return one.Says(row.Media) }) {
+			return nil
+		}
+		return row.Settings
+	})
+}
+
+// OfServer returns which extensions a server declares that are carried.
+func (t *ExtensionTable) OfServer(capabilities Object) Extensions {
+	declared, _ := t.of(capabilities.Value("extensions"), func(row *Extension, settings Object) RawJSON {
+		var flags Object
+		for _, name := range row.Flags {
+			if string(settings.Value(name)) == "true" {
+				flags = flags.With(name, Bool(true))
+			}
+		}
+		return flags.JSON()
+	})
+	return declared
+}
+
+// of returns what is carried of a member extensions. known returns the settings of an
+// extension of which the table knows more than its identifier, nil if it does not count.
+func (t *ExtensionTable) of(declared RawJSON, known func(row *Extension, settings Object) RawJSON) (carried Extensions,
+	unknown []string,
+) {
+	all, ok := ObjectOf(declared)
+	if !ok || all.Len() == 0 {
+		return Extensions{}, nil
+	}
+	var kept Object
+	passed := 0
+	for id, value := range all.Members {
+		settings, isObject := ObjectOf(value)
+		row := t.Find(id)
+		switch {
+		case !isObject:
+		case row == nil:
+			if len(unknown) < maxUnknown {
+				unknown = append(unknown, id)
+			}
+		case row.Apart:
+		case row.Settings == nil: // let through as it is
+			if passed += len(id) + len(value); passed <= maxPassed {
+				kept = kept.With(id, value)
+			}
+		default:
+			if said := known(row, settings); said != nil {
+				kept = kept.With(id, said)
+			}
+		}
+	}
+	return extensionsOf(kept), unknown
+}
+
+// ValidExtensionID tells whether id has the form of an identifier: a prefix of labels
+// with dots between them, a slash and a name.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/index#meta
+func ValidExtensionID(id string) bool {
+	prefix, name, found := strings.Cut(id, "/")
+	if !found || len(id) > 128 || !isMetaName(name) {
+		return false
+	}
+	for label := range strings.SplitSeq(prefix, ".") {
+		if !isMetaName(label) || strings.ContainsAny(label, "_.") {
+			return false
+		}
+	}
+	return true
+}
+
+// isMetaName tells whether text has the characters of a name in _meta.
+func isMetaName(text string) bool {
+	for i := range len(text) {
+		c := text[i]
+		letter := c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9'
+		if !letter && (i == 0 || i == len(text)-1 || c != '-' && c != '_' && c != '.') {
+			return false
+		}
+	}
+	return text != ""
+}

@@ -1,6 +1,7 @@
 package sanitize
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
@@ -14,9 +15,18 @@ type HiddenError struct {
 	// members that the protocol does not have are a star there: a server chose them, so
 	// they may be anything.
 	Place string
+	// Digest is that of a file that hides text, with which the operator can release it;
+	// "": it is in none.
+	Digest string
 }
 
-func (e *HiddenError) Error() string { return "hidden text in " + e.Place }
+func (e *HiddenError) Error() string {
+	text := "hidden text in " + e.Place
+	if e.Digest != "" {
+		text += fmt.Sprintf("; if it is meant, released: [%q] at the server lets it in", e.Digest)
+	}
+	return text
+}
 
 // nameOfMember is the place of a string that is the name of a member of the message
 // itself.
@@ -36,7 +46,7 @@ func (w *walker) refusal() error {
 	if w.offends == "" {
 		return nil
 	}
-	return &HiddenError{w.offends}
+	return &HiddenError{w.offends, w.digest}
 }
 
 // shown returns the name of a member as it may be shown.
@@ -60,6 +70,9 @@ func (w *walker) where(root string, at place, i int) string {
 		case '{':
 			if at == content || at == sampled {
 				at = blockPlace(at, c)
+			}
+			if at == contents {
+				at = contentsPlace(c)
 			}
 			name, isName := enterMember(&c, i)
 			if isName {

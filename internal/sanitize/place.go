@@ -20,6 +20,7 @@ const (
 	exact                // programs compare it, or it goes back to the server: never edited; hidden text is an offence
 	address              // a URI: as exact, and judged by its scheme
 	binary               // Base64: its size is bounded, otherwise it keeps its bytes; anything else there is cleaned
+	whole                // a file: passes whole or, with hidden text or a secret, not at all; its size is bounded
 	sealed               // not looked at, because it never reaches a client: the gateway seals it or drops it
 
 	completed // the result of a call that is done, whichever the method
@@ -41,6 +42,7 @@ const (
 	strangeBlock  // a block of a type that the protocol does not have in its place
 
 	contents    // the contents of a resource
+	file        // the same, of a kind that is never edited
 	annotations // of a block
 	icon
 	meta // _meta of a result, a notification or a question
@@ -77,7 +79,7 @@ func (at place) lookup(name []byte) (to place, known bool) {
 	switch at {
 	case free, counted, binary:
 		return free, false
-	case exact, address:
+	case exact, address, whole:
 		return exact, false
 	case sealed:
 		return sealed, false

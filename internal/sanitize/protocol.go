@@ -60,7 +60,9 @@ var protocol = [places]form{
 	// judged as such.
 	strangeBlock: {members: map[string]place{"type": exact, "text": counted, "data": counted, "blob": counted}},
 
-	contents:    {members: map[string]place{"uri": address, "mimeType": exact, "text": counted, "blob": binary, "_meta": free}},
+	contents: {members: map[string]place{"uri": address, "mimeType": exact, "text": counted, "blob": binary, "_meta": free}},
+	// Of an extension whose hosts compare or run what they read (mcp.MediaApp).
+	file:        {members: map[string]place{"uri": address, "mimeType": exact, "text": whole, "blob": binary, "_meta": exact}, others: exact},
 	annotations: {members: map[string]place{"audience": exact, "lastModified": exact}},
 	icon:        {members: map[string]place{"src": address, "mimeType": exact, "sizes": exact, "theme": exact}, others: exact},
 	meta: {members: map[string]place{

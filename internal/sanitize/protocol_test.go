@@ -65,6 +65,8 @@ var elsewhere = map[place][]string{
 	},
 	// The texts of a block of an unknown type count like those of other blocks.
 	strangeBlock: {"type", "text", "data", "blob"},
+	// Contents of a resource of an extension, by their media type.
+	file: {"uri", "mimeType", "text", "blob", "_meta"},
 }
 
 // comparison goes through the schema of one revision and the table side by side.

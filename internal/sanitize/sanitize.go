@@ -51,7 +51,10 @@ type Policy struct {
 	Secrets    Mode
 	HiddenText Mode // of hidden characters, control characters and escape sequences; Block means Repair here
 	MaxText    int  // bytes of text in one result, and of its structured content; zero: 1 MiB
-	MaxBinary  int  // bytes of one member with Base64, as encoded; zero: 8 MiB
+	MaxBinary  int  // bytes of one member with Base64, as encoded, and of a file that is never edited; zero: 8 MiB
+	// Released are digests of files that the operator of their server lets in although they
+	// hide text or hold a secret.
+	Released []string
 }
 
 const (
@@ -106,9 +109,10 @@ func (p Policy) result(result mcp.Object, at place) (mcp.Object, Report, error) 
 	defer giveBack(w)
 	w.room, w.maxBinary = cmp.Or(p.MaxText, defaultMaxText), cmp.Or(p.MaxBinary, defaultMaxBinary)
 	maxStructured := w.room
+	w.released = p.Released
 	cleaned := w.object(result, at)
 	switch {
-	case p.Secrets == Block && w.held:
+	case p.Secrets == Block && w.held, w.secretFile:
 		return mcp.Object{}, w.report(), ErrBlocked
 	case w.offends != "":
 		return mcp.Object{}, w.report(), w.refusal()

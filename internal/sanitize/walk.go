@@ -31,6 +31,10 @@ type walker struct {
 	out    []byte            // nil: nothing was changed yet
 	kept   int
 
+	released   []string // digests of files that pass although they would be refused
+	secretFile bool     // one holds a secret
+	digest     string   // of the file of the first offence; "": it is in none
+
 	offence int    // index in data of the first string that hides text and must not be edited; -1: none
 	offends string // where such a string stands in the message; "": nowhere
 }
@@ -58,7 +62,7 @@ func borrow(p Policy) *walker {
 
 // giveBack returns a walker to the pool. It keeps no reference to what was walked.
 func giveBack(w *walker) {
-	w.data, w.cursor, w.out = nil, strictjson.Cursor{}, nil
+	w.data, w.cursor, w.out, w.released = nil, strictjson.Cursor{}, nil, nil
 	w.shrink()
 	walkers.Put(w)
 }
@@ -131,6 +135,8 @@ func (w *walker) value(at place) {
 		w.array(at)
 	case at == content || at == sampled:
 		w.block(at)
+	case at == contents:
+		w.members(contentsPlace(w.cursor))
 	default:
 		w.members(at)
 	}
@@ -172,6 +178,8 @@ func (w *walker) text(at place) {
 		w.address(i, end, s)
 	case counted:
 		w.counted(i, end, s)
+	case whole:
+		w.whole(i, end, s)
 	default:
 		if text, changed := w.clean(w.data[i:end], s); changed {
 			w.replace(i, end, text)

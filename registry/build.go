@@ -44,11 +44,14 @@ func build(s Source, before shelf) (shelf, []Refusal) {
 	if b.origin == nil || b.origin.prefix != s.Prefix {
 		b.origin = &origin{server: s.Name, prefix: s.Prefix}
 	}
-	next := shelf{origin: b.origin, reached: true, listed: [3]bool{true, true, true}}
+	next := shelf{origin: b.origin, reached: true, listed: [3]bool{true, true, true}, extensions: s.Extensions}
 	for _, kind := range s.Unread {
 		next.listed[listOf(kind)] = false
 	}
 	next.tools = shelve(b, KindTool, toolNames(s.Tools), before.tools, b.tool)
+	if slices.ContainsFunc(next.tools, func(t *Tool) bool { return t.View != "" }) { // not all servers declare it
+		next.extensions = next.extensions.With(mcp.ExtensionsNamed(mcp.ExtensionApps))
+	}
 	if s.Use != nil {
 		next.completes, next.subscribes = s.Completes, s.Subscribe != nil
 		next.timeout = b.timeout()

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // Catalogue is one state of the registry: the items of all servers. It is immutable and safe for concurrent use.
@@ -26,13 +28,14 @@ type shelf struct {
 	resources []*Resource
 	templates []*Template
 
-	listed                       [3]bool       // by listOf: the list was read, even if it was empty
-	reads, completes, subscribes bool          // as in Source
-	withheld                     []string      // own URIs of resources that cannot be read, as in Source; sorted
-	timeout                      time.Duration // limit of one use of a resource that is in no list
-	announced                    [3]uint64     // by listOf: how many changes of the list the server announced
-	reached                      bool          // Replace was called; false: the server was only ever lost
-	unlisted                     bool          // the server has been lost for so long that its items are in no list
+	listed                       [3]bool        // by listOf: the list was read, even if it was empty
+	reads, completes, subscribes bool           // as in Source
+	withheld                     []string       // own URIs of resources that cannot be read, as in Source; sorted
+	timeout                      time.Duration  // limit of one use of a resource that is in no list
+	announced                    [3]uint64      // by listOf: how many changes of the list the server announced
+	extensions                   mcp.Extensions // that the server declares
+	reached                      bool           // Replace was called; false: the server was only ever lost
+	unlisted                     bool           // the server has been lost for so long that its items are in no list
 }
 
 // listOf returns the index of a kind in listed and announced. Resources and templates share one, because the protocol
@@ -56,7 +59,7 @@ func (s *shelf) empty() bool { return s.origin == nil }
 func (s *shelf) equal(other *shelf) bool {
 	return s.origin == other.origin && s.listed == other.listed && s.reads == other.reads && s.completes == other.completes &&
 		s.subscribes == other.subscribes && s.timeout == other.timeout && s.announced == other.announced &&
-		s.reached == other.reached && s.unlisted == other.unlisted &&
+		s.reached == other.reached && s.extensions == other.extensions && s.unlisted == other.unlisted &&
 		slices.Equal(s.tools, other.tools) && slices.Equal(s.prompts, other.prompts) &&
 		slices.Equal(s.resources, other.resources) && slices.Equal(s.templates, other.templates) &&
 		slices.Equal(s.withheld, other.withheld)

@@ -15,12 +15,14 @@ import (
 //	       ├─ contents ────────── the contents of a resource
 //	       ├─ messages ────────── message ── content
 //	       ├─ inputRequests ───── a request for sampling ── params ── messages
-//	       └─ result (of a task)─ content
+//	       ├─ _meta ───────────── the view of an app
+//	       └─ result (of a task)─ content, _meta
 
-// mayHoldURI tells, without parsing, whether a value can have a member named uri. The name may be written with \u
+// mayHoldURI tells, without parsing, whether a value can have a member that names a resource. The name may be written with \u
 // escapes, so a value with any such escape may have one.
 func mayHoldURI(raw mcp.RawJSON) bool {
-	return bytes.Contains(raw, []byte(`"uri"`)) || bytes.Contains(raw, []byte(`\u`))
+	return bytes.Contains(raw, []byte(`"uri"`)) || bytes.Contains(raw, []byte(`\u`)) ||
+		bytes.Contains(raw, []byte(mcp.MetaAppURI))
 }
 
 // exposedResult maps and judges the URIs in the result of a call. The same Object comes back when there is nothing to
@@ -30,7 +32,7 @@ func (o *origin) exposedResult(result mcp.Object, c *Call) mcp.Object {
 	mapped := result
 	for name, value := range result.Members {
 		switch name {
-		case "content", "contents", "messages", "inputRequests", "result":
+		case "content", "contents", "messages", "inputRequests", "result", "_meta":
 		default:
 			continue
 		}
@@ -94,8 +96,11 @@ func (m *mapper) member(name string, value mcp.RawJSON) mcp.RawJSON {
 		return each(value, m.read)
 	case "messages":
 		return each(value, m.message)
+	case "_meta":
+		return m.view(value)
 	case "result": // of a task
-		return within(value, "content", func(content mcp.RawJSON) mcp.RawJSON { return each(content, m.block) })
+		fresh := within(value, "content", func(content mcp.RawJSON) mcp.RawJSON { return each(content, m.block) })
+		return m.viewed(value, fresh)
 	}
 	return m.questions(value)
 }
@@ -147,16 +152,48 @@ func (m *mapper) block(raw mcp.RawJSON) mcp.RawJSON {
 	object, _ := mcp.ObjectOf(raw)
 	switch object.Text("type") {
 	case "resource_link":
-		return m.link(object)
+		return m.viewed(raw, m.link(object))
 	case "resource":
 		if m.hides(object.Object("resource")) {
 			return note(embeddedNote)
 		}
-		return within(raw, "resource", m.contents)
+		return m.viewed(raw, within(raw, "resource", m.contents))
 	case "tool_result":
 		return within(raw, "content", func(content mcp.RawJSON) mcp.RawJSON { return each(content, m.block) })
 	}
 	return nil
+}
+
+// view maps the URI of a view that _meta names, and removes one that the client may not see.
+func (m *mapper) view(raw mcp.RawJSON) mcp.RawJSON {
+	meta, ok := mcp.ObjectOf(raw)
+	if !ok {
+		return nil
+	}
+	uri := viewIn(meta)
+	if uri == "" {
+		return nil
+	}
+	if m.judge != nil && !m.judge.Shows(uri, Linked) {
+		if rest := withoutView(meta); rest != nil {
+			return rest
+		}
+		return mcp.RawJSON("{}")
+	}
+	return m.origin.viewMapped(meta)
+}
+
+// viewed maps the view that _meta of a value names, of which other members have been mapped already: fresh is what it has
+// become, nil if it is as it was.
+func (m *mapper) viewed(raw, fresh mcp.RawJSON) mcp.RawJSON {
+	base := fresh
+	if base == nil {
+		base = raw
+	}
+	if mapped := within(base, "_meta", m.view); mapped != nil {
+		return mapped
+	}
+	return fresh
 }
 
 // note returns a content block that says what is missing in its place.
@@ -186,13 +223,13 @@ func (m *mapper) read(raw mcp.RawJSON) mcp.RawJSON {
 }
 
 func (m *mapper) contents(raw mcp.RawJSON) mcp.RawJSON {
-	return within(raw, "uri", func(value mcp.RawJSON) mcp.RawJSON {
+	return m.viewed(raw, within(raw, "uri", func(value mcp.RawJSON) mcp.RawJSON {
 		uri, _ := value.Text()
 		if m.isElsewhere(uri) {
 			return nil
 		}
 		return m.exposed(uri)
-	})
+	}))
 }
 
 func (m *mapper) message(raw mcp.RawJSON) mcp.RawJSON {

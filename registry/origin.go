@@ -31,6 +31,7 @@ type service struct {
 	use       Func // nil: the source has nothing but tools
 	subscribe func(ctx context.Context, user share.User, uri string, updated func(uri string)) error
 	completes bool
+	released  []string
 	listed    map[string]bool // own URIs of the listed resources
 	templates []*Template
 }
@@ -38,7 +39,7 @@ type service struct {
 // newService makes the service of what a source offers now. It takes URIs from the shelf next and not from s, so that
 // items that were left out count as unknown.
 func newService(s Source, next *shelf) *service {
-	made := &service{use: s.Use, completes: s.Completes, templates: next.templates, listed: make(map[string]bool, len(next.resources))}
+	made := &service{use: s.Use, completes: s.Completes, released: s.Released, templates: next.templates, listed: make(map[string]bool, len(next.resources))}
 	if s.Use != nil {
 		made.subscribe = s.Subscribe
 	}
@@ -68,7 +69,7 @@ func (s *service) knows(uri string, work *int) bool {
 
 // formStart begins the exposed URIs of servers with a prefix. The server's name, a plus and the own URI follow, so that
 // file:///a of the server box becomes mcp.box+file:///a. Letters, digits, "+", "-" and "." may stand in a scheme, so
-// "mcp.box+file" is one, and the whole is a valid URI.
+// "mcp.box+file" is one, and the whole is a valid URI. URIs whose schemes hosts know keep those, see schemeKept.
 // https://www.rfc-editor.org/rfc/rfc3986#section-3.1
 const formStart = "mcp."
 
@@ -76,6 +77,9 @@ const formStart = "mcp."
 func (o *origin) exposed(uri string) string {
 	if o.prefix == "" {
 		return uri
+	}
+	if keepsScheme(uri) {
+		return schemeKept(o.server, uri)
 	}
 	return formStart + o.server + "+" + uri
 }
@@ -85,7 +89,7 @@ func (o *origin) exposed(uri string) string {
 func fromForm(exposed string) (server, uri string, ok bool) {
 	rest, ok := strings.CutPrefix(exposed, formStart)
 	if !ok {
-		return "", "", false
+		return fromSchemeKept(exposed)
 	}
 	if server, uri, ok = strings.Cut(rest, "+"); !ok {
 		return "", "", false

@@ -66,6 +66,8 @@ type Call struct {
 	// InSession is true when the client calls in a legacy session, where questions reach it while its call is open. Any
 	// other client gets a question as the result of its call (input_required) and repeats the call with the answer.
 	InSession bool
+	// Extensions are those that the client declares and the gateway carries; its source declares them to the server.
+	Extensions mcp.Extensions
 	// Client tells the clients of one principal apart, as far as that is possible: by session, or by the name that a
 	// client without a session gives itself. Nobody verified that name, so it must decide nothing about permissions. It
 	// is empty when nothing is known.
@@ -145,9 +147,11 @@ type Source struct {
 	// Prompts, Resources and Templates are definitions as in the server's lists, under their own names and URIs. Admit
 	// has cleaned them of hidden text.
 	Prompts, Resources, Templates []mcp.Object
+	Extensions                    mcp.Extensions // those that the server declares and the gateway carries
 	// Withheld are own URIs of resources that Admit has quarantined. Such a resource cannot be read either, although it
 	// would be served if it were only missing in the list.
 	Withheld []string
+	Released []string // digests of what the operator lets in although it hides text
 	// Unread names the kinds whose lists have not been read, or could not be. That the source offers nothing of such a
 	// kind does not mean that the server has nothing. Prompts, resources and templates that the source offered earlier
 	// stay; tools do not, because a source reads its tools before it calls Replace.

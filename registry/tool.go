@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
@@ -40,6 +41,8 @@ func (p *HeaderParam) Argument(arguments mcp.RawJSON) mcp.RawJSON {
 // Tool is one tool of the catalogue, with its schemas compiled. It is immutable, but see Item.
 type Tool struct {
 	Item
+	app
+
 	Headers []HeaderParam // in the order of the input schema
 	Tasks   mcp.Tasks     // the form of tasks that its calls may become; zero: none
 	// Unenforced says what of its schemas is not enforced, for operators: parts of a
@@ -50,6 +53,7 @@ type Tool struct {
 	input   *schema.Schema
 	output  *schema.Schema     // nil when the tool declares no outputSchema
 	inlined func() mcp.RawJSON // inline, run at most once: few tenants ask for it
+	ways    [listings]atomic.Pointer[Tool]
 }
 
 // ArgumentError says which argument is wrong, how, and what is allowed. Its text is for the model that wrote the
@@ -201,11 +205,15 @@ func newTool(o *origin, offer *Offer) (*Tool, error) {
 	if len(definition.JSON()) > MaxDefinition {
 		return nil, refuse("size", errLarge)
 	}
+	t.app, definition = o.readApp(definition)
 	t.Definition = definition.With("name", mcp.String(t.Exposed))
 	t.Raw = t.Definition.JSON()
-	t.inlined = sync.OnceValue(t.inline)
+	t.inlined = t.inlineOnce()
 	return t, nil
 }
+
+// inlineOnce returns inline as a function that runs it at most once.
+func (t *Tool) inlineOnce() func() mcp.RawJSON { return sync.OnceValue(t.inline) }
 
 var (
 	errInputType  = errors.New(`inputSchema must be an object with "type": "object"`)
@@ -260,7 +268,7 @@ func reasonOf(err error) string {
 // field, because an Item has an atomic pointer that must not be copied.
 func (t *Tool) with(offer *Offer) *Tool {
 	if t.Timeout != offer.Timeout || t.Tasks != offer.Tasks {
-		other := &Tool{Headers: t.Headers, Tasks: offer.Tasks, Unenforced: t.Unenforced}
+		other := &Tool{app: t.app, Headers: t.Headers, Tasks: offer.Tasks, Unenforced: t.Unenforced}
 		other.input, other.output, other.inlined = t.input, t.output, t.inlined
 		other.Kind, other.Server, other.Name, other.Exposed = t.Kind, t.Server, t.Name, t.Exposed
 		other.Definition, other.Raw, other.Timeout = t.Definition, t.Raw, offer.Timeout

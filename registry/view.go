@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // View is what one list of servers offers, with name conflicts resolved. It is immutable and shared: do not modify it.
@@ -23,6 +25,7 @@ type View struct {
 	resources map[string]*Resource
 	templates map[string]*Template
 
+	views   []string         // of apps
 	order   []string         // the servers as listed, each once
 	shelves map[string]shelf // by server
 	// open are the servers without a prefix that have resources, or were never reached and so may have some. A URI in
@@ -64,6 +67,11 @@ func (c *Catalogue) newView(servers []string) *View {
 		v.Resources = arrange(v, v.Resources, s.resources, v.resources)
 		v.Templates = arrange(v, v.Templates, s.templates, v.templates)
 	}
+	for _, tool := range v.Tools {
+		if tool.View != "" && !slices.Contains(v.views, tool.View) {
+			v.views = append(v.views, tool.View)
+		}
+	}
 	return v
 }
 
@@ -99,6 +107,9 @@ func (v *View) formOf(i *Item) string {
 	return server
 }
 
+// Views returns the exposed URIs of the views of its apps, each once: do not modify it.
+func (v *View) Views() []string { return v.views }
+
 // prefixes tells whether a server of the view has a prefix, so that its exposed URIs begin with formStart.
 func (v *View) prefixes(server string) bool {
 	s := v.shelves[server]
@@ -114,6 +125,9 @@ func (v *View) Announced(server string, kind Kind) uint64 {
 // Listed tells whether a server's list of that kind is known, even if it is empty. When it is not, nobody can say that
 // a name does not exist at the server. Resources and templates are one list.
 func (v *View) Listed(server string, kind Kind) bool { return v.shelves[server].listed[listOf(kind)] }
+
+// Extensions returns those that a server of the view declares.
+func (v *View) Extensions(server string) mcp.Extensions { return v.shelves[server].extensions }
 
 // Reads tells whether a server of the view has resources. It may have more than it lists.
 func (v *View) Reads(server string) bool { return v.shelves[server].reads }
@@ -131,7 +145,8 @@ func (v *View) Template(uriTemplate string) (*Template, error) { return find(v.t
 // this order
 //
 //  1. the listed resources;
-//  2. for a URI that begins like the exposed URIs of a server of the view (mcp.NAME+), that server alone;
+//  2. for a URI that begins like the exposed URIs of a server of the view (mcp.NAME+, ui://NAME/), that server alone;
+//     one that Owned has for servers with a prefix is not found here;
 //  3. the templates of servers without a prefix: of those that match, the one with the most literal text, and of
 //     equal ones that of the earlier server. No more templates are tried when matching has cost maxMatching;
 //  4. the one server without a prefix that has resources or may have some. When there are several, nobody can tell
@@ -144,7 +159,13 @@ func (v *View) Resource(uri string) (*Resource, error) {
 		return listed, nil
 	}
 	if server, own, ok := fromForm(uri); ok && v.prefixes(server) {
+		if itself, err := find(v.resources, v.shelves[server].origin.exposed(uri)); err == nil && keepsScheme(uri) {
+			return itself, nil // its own URI begins with its own name
+		}
 		return v.unlisted(server, own, uri)
+	}
+	if keepsScheme(uri) && len(v.Owned(uri)) > 0 {
+		return nil, ErrNotFound // it is for the caller of Owned to say which
 	}
 	if t := v.templateOf(uri); t != nil {
 		return v.unlisted(t.Server, uri, uri)

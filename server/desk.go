@@ -29,6 +29,9 @@ type desk interface {
 	// HeaderParams tells which headers of a request must repeat its arguments.
 	HeaderParams(c gateway.Caller, tool string) []registry.HeaderParam
 
+	// Extensions are those that are offered to the caller beside tasks.
+	Extensions(c gateway.Caller) mcp.Extensions
+
 	OpenStream(ctx context.Context, c gateway.Caller, kind string) (closed func(), err error)
 	Lists(c gateway.Caller) gateway.Digests
 	Changed() <-chan struct{}

@@ -45,9 +45,12 @@ type exchange struct {
 	tenant    string         // that the path names, "" when it names none; set by authenticated
 	held      held           // while it is in work
 
-	era     mcp.Era    // set by the endpoint; zero while unknown
-	meta    mcp.Object // of the message
-	keyed   *keyed     // a call that is to run once; nil: any other message
+	era  mcp.Era    // set by the endpoint; zero while unknown
+	meta mcp.Object // of the message
+
+	extensions mcp.RawJSON // that the client declares, as it sent them; nil: none
+
+	keyed   *keyed // a call that is to run once; nil: any other message
 	method  string
 	tool    string // as the client spelt it
 	outcome string // one word for the log, or the code; see conclude

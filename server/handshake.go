@@ -25,8 +25,7 @@ func (s *Server) initialize(ctx context.Context, x *exchange, m *mcp.Message) {
 		return
 	}
 	revision := negotiate(m.Params.Text("protocolVersion"))
-	capabilities := mcp.CapabilitiesOf(revision, m.Params.Object("capabilities"))
-	sess, id, refused := s.openSession(ctx, x, purposeSession, revision, capabilities)
+	sess, id, refused := s.openSession(ctx, x, purposeSession, s.termsOf(ctx, x, revision, m))
 	if refused != nil {
 		x.refuse(m.ID, refused)
 		return
@@ -34,12 +33,18 @@ func (s *Server) initialize(ctx context.Context, x *exchange, m *mcp.Message) {
 	sess.claim(s.desk.Lists(x.caller), "") // the client has yet to list: what it sees now is no change
 	s.sessions.record(ctx, sess)
 	x.Header().Set(mcp.HeaderSessionID, id)
-	x.writeJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, s.welcome(revision)))
+	x.writeJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, s.welcome(x, revision)))
+}
+
+// termsOf returns what the handshake says that the client can do.
+func (s *Server) termsOf(ctx context.Context, x *exchange, revision string, m *mcp.Message) terms {
+	declared := m.Params.Object("capabilities")
+	return terms{revision, mcp.CapabilitiesOf(revision, declared), s.declares(ctx, x, declared.Value("extensions"))}
 }
 
 // openSession opens a session for the caller of x and returns it with its id.
-func (s *Server) openSession(ctx context.Context, x *exchange, purpose, revision string, capabilities mcp.Object) (*live, string, *refusal) {
-	l, id, refused, err := s.sessions.open(ctx, purpose, x.caller, revision, capabilities)
+func (s *Server) openSession(ctx context.Context, x *exchange, purpose string, agreed terms) (*live, string, *refusal) {
+	l, id, refused, err := s.sessions.open(ctx, purpose, x.caller, agreed)
 	if err != nil {
 		s.log.ErrorContext(ctx, "session id not sealed", "error", err)
 		return nil, "", errPanic
@@ -57,8 +62,9 @@ func checkInitialize(m *mcp.Message) *refusal {
 	return nil
 }
 
-// welcome returns the result of initialize.
-func (s *Server) welcome(revision string) mcp.Object {
+// welcome returns the result of initialize. Extensions are named to every client that could read of them in _meta, if the
+// servers of this caller have any.
+func (s *Server) welcome(x *exchange, revision string) mcp.Object {
 	declared := gateway.Capabilities()
 	capabilities := declared.Without("completions", "extensions")
 	if revision >= mcp.Revision2503 { // earlier revisions have the method, but no capability for it
@@ -66,6 +72,9 @@ func (s *Server) welcome(revision string) mcp.Object {
 	}
 	if tasksIn(revision) != 0 { // without a list: the gateway knows no tasks, it only opens the ids that clients bring
 		capabilities = capabilities.With("tasks", mcp.RawJSON(`{"cancel":{},"requests":{"tools":{"call":{}}}}`))
+	}
+	if revision >= mcp.Revision2506 {
+		capabilities = s.desk.Extensions(x.caller).Adding(capabilities)
 	}
 	return mcp.NewObject(
 		mcp.Member{Name: "protocolVersion", Value: mcp.String(revision)},

@@ -33,7 +33,7 @@ func (s *Server) openSSE(w http.ResponseWriter, r *http.Request) {
 		x.refuse("", refused)
 		return
 	}
-	l, id, refused := s.openSession(x.context(), x, purposeSSE, mcp.Revision2024, mcp.Object{})
+	l, id, refused := s.openSession(x.context(), x, purposeSSE, terms{revision: mcp.Revision2024})
 	if refused != nil {
 		place.leave()
 		x.refuse("", refused)
@@ -193,6 +193,6 @@ func (s *Server) agreeSSE(x *exchange, l *live, m *mcp.Message) answer {
 		return answer{id: m.ID, err: refused.told}
 	}
 	revision := negotiate(m.Params.Text("protocolVersion"))
-	l.agree(revision, mcp.CapabilitiesOf(revision, m.Params.Object("capabilities")))
-	return answer{id: m.ID, result: s.welcome(revision)}
+	l.agree(s.termsOf(x.context(), x, revision, m))
+	return answer{id: m.ID, result: s.welcome(x, revision)}
 }

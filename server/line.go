@@ -48,6 +48,9 @@ func (s *Server) tellRequest(ctx context.Context, at time.Time, x *exchange, htt
 	if code := x.outcome; strings.HasPrefix(code, "DB-") || strings.HasPrefix(code, "error ") {
 		attrs = append(attrs, slog.String("code", code))
 	}
+	if x.extensions != nil {
+		attrs = append(attrs, slog.String("extensions", toldExtensions(x.extensions)))
+	}
 	if x.missed != "" {
 		attrs = append(attrs, slog.String("reason", x.missed))
 	}

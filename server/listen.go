@@ -24,7 +24,7 @@ var listFilters = [...]string{"toolsListChanged", "promptsListChanged", "resourc
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
 func (s *Server) listen(x *exchange, r *http.Request, m *mcp.Message) {
 	filter, uris, refused := filterOf(m.Params)
-	if refused == nil && filter.Has("taskIds") && tasksOf(x) == 0 {
+	if refused == nil && filter.Has("taskIds") && tasksOf(x.meta.Value(mcp.MetaClientCapabilities).Member("extensions")) == 0 {
 		refused = errTasks
 	}
 	if refused == nil && !x.acceptsStream {

@@ -33,29 +33,28 @@ type live struct {
 	seat   seat // guarded by the roster's mutex
 	shared bool // it has a record, and any replica may come to lead it
 
-	evictedBy    string     // the limit that it was evicted for; written once, by who ends it
-	suffix       string     // of the names of its streams, see homeMark; "" if it is not shared
-	mu           sync.Mutex // guards the fields below
-	revision     string
-	capabilities mcp.Object     // what the client can be asked
-	level        mcp.Level      // of log messages that the client wants; zero: none
-	principal    auth.Principal // of the token that was last used
-	over         bool
-	retired      bool // it takes no further request, because its stream is about to end
-	ready        bool // the client has confirmed the handshake
-	heard        bool // the client has sent a message since the session was opened
-	unqueued     bool // the roster took it out of its queues, because it was in use
-	awaited      bool // streams wait until no job is in flight, and are to be stirred then
-	used         time.Time
-	news         news
-	lead         lead
-	calm         func()                   // called when no job is in flight any more; nil: nobody waits for that
-	jobs         map[mcp.ID]*job          // in flight, of which the answer is not on its way to the client yet
-	answering    int32                    // jobs in flight of which it is
-	asked        map[string]*question     // that wait for answers of the client, by id; nil: none
-	opening      map[string]chan struct{} // streams that are about to be opened; nil: none; closed when they are
-	holders      []*holder                // of the streams that are open; few, so a map would take more memory and no less time
-	opened       int32                    // how many streams it has had
+	evictedBy string     // the limit that it was evicted for; written once, by who ends it
+	suffix    string     // of the names of its streams, see homeMark; "" if it is not shared
+	mu        sync.Mutex // guards the fields below
+	terms
+	level     mcp.Level      // of log messages that the client wants; zero: none
+	principal auth.Principal // of the token that was last used
+	over      bool
+	retired   bool // it takes no further request, because its stream is about to end
+	ready     bool // the client has confirmed the handshake
+	heard     bool // the client has sent a message since the session was opened
+	unqueued  bool // the roster took it out of its queues, because it was in use
+	awaited   bool // streams wait until no job is in flight, and are to be stirred then
+	used      time.Time
+	news      news
+	lead      lead
+	calm      func()                   // called when no job is in flight any more; nil: nobody waits for that
+	jobs      map[mcp.ID]*job          // in flight, of which the answer is not on its way to the client yet
+	answering int32                    // jobs in flight of which it is
+	asked     map[string]*question     // that wait for answers of the client, by id; nil: none
+	opening   map[string]chan struct{} // streams that are about to be opened; nil: none; closed when they are
+	holders   []*holder                // of the streams that are open; few, so a map would take more memory and no less time
+	opened    int32                    // how many streams it has had
 }
 
 // inLog names the session in the log of events.
@@ -225,18 +224,18 @@ func (l *live) speaks() string {
 	return l.revision
 }
 
-// terms returns what the client can be asked, and the level of log messages that it wants.
-func (l *live) terms() (capabilities mcp.Object, level mcp.Level) {
+// wants returns what was agreed on with the client, and the level of log messages that it wants.
+func (l *live) wants() (agreed terms, level mcp.Level) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.capabilities, l.level
+	return l.terms, l.level
 }
 
 // agree sets what the handshake decides. It is for sessions that are opened before their handshake.
-func (l *live) agree(revision string, capabilities mcp.Object) {
+func (l *live) agree(on terms) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.revision, l.capabilities = revision, capabilities
+	l.terms = on
 }
 
 // enter adds a job. Two jobs of a session at the same time must not have the same id.

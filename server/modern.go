@@ -73,22 +73,24 @@ func (x *exchange) modernForm(m *mcp.Message, c *modernCall) gateway.Request {
 	info := x.meta.Value(mcp.MetaClientInfo)
 	client, _ := info.Member("name").Text()
 	version, _ := info.Member("version").Text()
+	declared := x.meta.Value(mcp.MetaClientCapabilities).Member("extensions")
 	return gateway.Request{
 		ID: x.id, Method: m.Method, Params: m.Params,
 		Capabilities: mcp.CapabilitiesOf(mcp.LatestModern, x.meta.Object(mcp.MetaClientCapabilities)),
 		Client:       client,
 		From:         gateway.From{Remote: x.remote, Name: client, Version: version},
 		LogLevel:     level,
-		Tasks:        tasksOf(x),
+		Tasks:        tasksOf(declared),
+		Extensions:   x.server.declares(x.context(), x, declared),
 		Form:         forms[mcp.LatestModern],
 		Notify:       c.trickle.notify,
 		Room:         &c.job.answer,
 	}
 }
 
-// tasksOf returns the form of tasks that a modern client declares to know.
-func tasksOf(x *exchange) mcp.Tasks {
-	extensions := x.meta.Value(mcp.MetaClientCapabilities).Member("extensions")
+// tasksOf returns the form of tasks that a modern client knows, which declares these
+// extensions.
+func tasksOf(extensions mcp.RawJSON) mcp.Tasks {
 	if extensions.Member(mcp.ExtensionTasks).IsObject() {
 		return mcp.TasksGiven
 	}

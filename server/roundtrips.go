@@ -89,14 +89,15 @@ type roundTrips struct {
 
 // inRounds runs one request of a session until it has a result.
 func (s *Server) inRounds(ctx context.Context, c gateway.Caller, l *live, way *line, id string, m *mcp.Message) (mcp.Object, *mcp.Error) {
-	capabilities, level := l.terms()
+	agreed, level := l.wants()
+	capabilities := agreed.capabilities
 	if !way.carriesQuestions {
 		capabilities = mcp.Object{}
 	}
 	rt := &way.rounds
 	*rt = roundTrips{server: s, session: l, line: way, caller: c, revision: l.speaks(), request: gateway.Request{
 		ID: id, Method: m.Method, Params: m.Params.Without("inputResponses", "requestState"),
-		Capabilities: capabilities, InSession: true, Client: l.name, LogLevel: level, Notify: way.notify, Tasks: tasksIn(l.speaks()),
+		Capabilities: capabilities, InSession: true, Extensions: agreed.extensions, Client: l.name, LogLevel: level, Notify: way.notify, Tasks: tasksIn(l.speaks()),
 		Room: way.room, Form: forms[l.speaks()], From: gateway.From{Session: l.shortName()},
 	}}
 	if x := exchangeIn(ctx); x != nil {

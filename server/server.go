@@ -18,6 +18,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -55,6 +56,8 @@ type Config struct {
 	Memory  *share.Budget    // of bytes, for what is held for clients; nil: its own, of share.DefaultMemory
 	Turns   *fairqueue.Queue // at work that takes long; nil: its own
 	Version string
+	// Extensions are those that are carried; nil: those that are known.
+	Extensions *mcp.ExtensionTable
 
 	Settings                   func() Settings // what a reload may change; called once a request, must be cheap
 	LegacySSE                  bool            // serve 2024-11-05 on /sse and /messages
@@ -96,6 +99,7 @@ type Server struct {
 	jobs      *jobs
 	waiting   *waiting
 	strangers *strangers
+	unknown   unknownExtensions
 	once      once.Store    // answers of calls with a key
 	repeats   *share.Budget // places of requests that wait for what runs under their key
 

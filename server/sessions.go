@@ -73,8 +73,8 @@ func newSessions(cfg *Config, opener [openerSize]byte, g guard) *sessions {
 // open makes a session for a caller, and its id. If the tenant or the user has as many
 // sessions as it may have, the one that has been idle longest ends for it; if none is
 // idle, the new one is refused. A shared one is recorded by record.
-func (ss *sessions) open(ctx context.Context, purpose string, c gateway.Caller, revision string, capabilities mcp.Object) (l *live, id string, refused *refusal, err error) {
-	t := ticket{opener: ss.opener, key: newKey(), owner: c.Principal.Owner().Digest(), opened: time.Now(), revision: revision, capabilities: encodeCapabilities(capabilities)}
+func (ss *sessions) open(ctx context.Context, purpose string, c gateway.Caller, agreed terms) (l *live, id string, refused *refusal, err error) {
+	t := ticket{opener: ss.opener, key: newKey(), owner: c.Principal.Owner().Digest(), opened: time.Now(), revision: agreed.revision, capabilities: encodeCapabilities(agreed.capabilities), extensions: agreed.extensions}
 	id, err = ss.ring.Seal(purpose, t.encode())
 	if err != nil {
 		return nil, "", nil, err
@@ -89,7 +89,7 @@ func (ss *sessions) open(ctx context.Context, purpose string, c gateway.Caller, 
 func (ss *sessions) liveOf(t *ticket, p auth.Principal, shared bool) *live {
 	l := &live{
 		key: t.key, user: p.User(), name: t.key.String(), expiry: t.opened.Add(ss.maxAge), shared: shared,
-		roster: ss.roster, revision: t.revision, capabilities: decodeCapabilities(t.capabilities), used: time.Now(),
+		roster: ss.roster, terms: t.agreed(), used: time.Now(),
 		principal: p,
 	}
 	if shared {

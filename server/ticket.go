@@ -35,6 +35,19 @@ type ticket struct {
 	opened       time.Time // in seconds
 	revision     string    // as negotiated; means nothing over HTTP+SSE, where the handshake comes later
 	capabilities byte      // what the client can be asked, see encodeCapabilities; means nothing over HTTP+SSE
+	extensions   mcp.Extensions
+}
+
+// agreed returns what the handshake decided.
+func (t *ticket) agreed() terms {
+	return terms{t.revision, decodeCapabilities(t.capabilities), t.extensions}
+}
+
+// terms are what the handshake of a session decides.
+type terms struct {
+	revision     string
+	capabilities mcp.Object     // what the client can be asked
+	extensions   mcp.Extensions // that the client declares and that are carried
 }
 
 type sessionKey [keySize]byte
@@ -55,7 +68,11 @@ func (t *ticket) encode() []byte {
 	out = append(out, t.owner[:]...)
 	out = binary.BigEndian.AppendUint64(out, uint64(t.opened.Unix())) //nolint:gosec // not before 1970
 	out = append(out, t.revision...)
-	return append(out, t.capabilities)
+	out = append(out, t.capabilities)
+	if text := t.extensions.JSON(); text != nil {
+		out = append(binary.BigEndian.AppendUint16(out, uint16(len(text))), text...) //nolint:gosec // its bound is lower
+	}
+	return out
 }
 
 // decodeTicket reads what encode wrote, here or in a later version that adds something at the end. The ticket keeps nothing
@@ -71,6 +88,11 @@ func decodeTicket(data []byte) (t ticket, ok bool) {
 	t.opened = time.Unix(int64(binary.BigEndian.Uint64(rest)), 0) //nolint:gosec // as encode wrote it
 	last := len(rest) - 1
 	t.revision, t.capabilities = legacyRevision(rest[8:last]), rest[last]
+	if added := data[ticketSize:]; len(added) >= 2 {
+		if size := int(binary.BigEndian.Uint16(added)); size <= len(added)-2 {
+			t.extensions = mcp.ParseExtensions(string(added[2 : 2+size]))
+		}
+	}
 	return t, t.revision != ""
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
@@ -104,7 +105,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	p.metrics.IssuerKeys(p.issuers.keysForMetrics)
 	catalogue := registry.New()
 	p.fleet = newFleet(catalogue, p.metrics, log)
-	p.fleet.memory, p.fleet.turns = p.memory, p.turns
+	p.fleet.memory, p.fleet.turns, p.fleet.extensions = p.memory, p.turns, carried(cfg)
 	p.sharing.lists = newRelisting(p.sharing.others, p.fleet.reread)
 	p.fleet.overheard = p.sharing.lists.add
 	p.gateway = gateway.New(gateway.Config{
@@ -132,6 +133,15 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	p.status = newStatus(p)
 	p.metrics.Draining(p.status.drain.Load)
 	return p, nil
+}
+
+// carried returns the extensions that are carried.
+func carried(cfg *config.Config) *mcp.ExtensionTable {
+	var passed []mcp.Extension
+	for _, id := range cfg.PassedExtensions {
+		passed = append(passed, mcp.Extension{ID: id})
+	}
+	return mcp.NewExtensionTable(passed...)
 }
 
 // loginsChanged is called when other keys or issuers count than before. It may be called before build has returned, but
@@ -180,6 +190,7 @@ func (p *parts) serverConfig(cfg *config.Config) server.Config {
 		Memory:        p.memory,
 		Turns:         p.turns,
 		Version:       thisBuild().version,
+		Extensions:    carried(cfg),
 		Settings:      func() server.Settings { return *p.settings.Load() },
 		LegacySSE:     cfg.LegacySSE,
 		SessionIdle:   cfg.Sessions.Idle,

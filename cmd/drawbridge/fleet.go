@@ -16,6 +16,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -45,12 +46,13 @@ const maxRefusalsShown = 10
 // held through a whole apply or close, mu for a few lines only. Stopping a server waits for its task, which may be
 // inside note. So note takes mu and never changing, or both would wait for ever.
 type fleet struct {
-	catalogue *registry.Registry
-	metrics   *metrics.Metrics
-	log       *slog.Logger
-	memory    *share.Budget     // as upstream.Config.Memory; set before apply
-	turns     *fairqueue.Queue  // as upstream.Config.Turns; set before apply
-	overheard func(name string) // has other replicas read the lists of a server again; set before apply
+	catalogue  *registry.Registry
+	metrics    *metrics.Metrics
+	log        *slog.Logger
+	memory     *share.Budget       // as upstream.Config.Memory; set before apply
+	turns      *fairqueue.Queue    // as upstream.Config.Turns; set before apply
+	overheard  func(name string)   // has other replicas read the lists of a server again; set before apply
+	extensions *mcp.ExtensionTable // as upstream.Config.Extensions; set before apply
 
 	changing sync.Mutex               // guards running; held while servers start and stop, so that there is one change at a time
 	running  map[string]runningServer // by the servers' names, as are the maps below
@@ -171,7 +173,7 @@ func (f *fleet) start(ctx context.Context, s config.Server) (stop func()) {
 	outage := f.catalogue.Lose(s.Name, s.Prefix)
 	f.note(ctx, upstream.Status{Server: s.Name, Since: outage.Since})
 	cfg := upstreamConfig(s, f.log)
-	cfg.Memory, cfg.Turns = f.memory, f.turns
+	cfg.Memory, cfg.Turns, cfg.Extensions = f.memory, f.turns, f.extensions
 	cfg.Status = func(status upstream.Status) { f.note(ctx, withoutMeant(s, status)) }
 	cfg.Count = func(kind upstream.Anomaly, n int) { f.metrics.UpstreamMisbehaved(s.Name, string(kind), n) }
 	if s.URL != "" && f.overheard != nil { // a program is each replica's own, and knows nothing of the others

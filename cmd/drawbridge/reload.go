@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
@@ -141,6 +142,7 @@ func restartNeeded(started, next *config.Config) []string {
 		"revisions.legacy_sse": started.LegacySSE == next.LegacySSE,
 		"audit":                reflect.DeepEqual(started.Audit, next.Audit),
 		"limits":               started.Limits == next.Limits,
+		"extensions":           slices.Equal(started.PassedExtensions, next.PassedExtensions),
 		"lists.page_size":      started.PageSize == next.PageSize,
 		"replicas":             max(started.Replicas, 1) == max(next.Replicas, 1),
 		"redis":                reflect.DeepEqual(started.Redis, next.Redis),

@@ -226,6 +226,7 @@ func (g *Gateway) cleaned(ctx context.Context, c *call, result mcp.Object) (mcp.
 	}
 	defer leave()
 	policy := c.caller.Tenant.output
+	policy.Released = c.item.Released()
 	clean := policy.Result
 	if c.method.Name == mcp.MethodTasksGet || c.method.Name == mcp.MethodTasksCancel {
 		clean = policy.Task

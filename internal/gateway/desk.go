@@ -46,7 +46,7 @@ func New(cfg Config) *Gateway {
 	}
 	g.meetOthers()
 	g.meta = mcp.NewObject(mcp.Member{Name: mcp.MetaServerInfo, Value: g.serverInfo}).JSON()
-	g.discovered = g.discover()
+	g.discovered = g.discover(mcp.Extensions{})
 	g.ending = g.finish(hinted(mcp.Object{}))
 	g.call = stack(g.stages(), invoke)
 	g.tenants.Store(&directory{})
@@ -79,7 +79,7 @@ func (g *Gateway) Handle(ctx context.Context, c Caller, r *Request) (mcp.Object,
 		return g.list(c, r)
 	}
 	if r.Method == mcp.MethodDiscover {
-		return g.discovered, nil
+		return g.discoverFor(c), nil
 	}
 	return mcp.Object{}, mcp.Stable(mcp.CodeMethodNotFound, "DB-METHOD", "Method not found")
 }

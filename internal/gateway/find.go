@@ -50,8 +50,11 @@ func (g *Gateway) findTool(c *call) error {
 		c.tool, c.item = found, &found.Item
 		return c.runAs()
 	}
+	if g.hostsApps(c) && g.grantOf(c.caller).isAmbiguous(name) {
+		return errAmbiguousTool
+	}
 	tool, err := g.look(c.caller.Tenant).view.Lookup(name)
-	if err != nil || needsTask(tool) {
+	if err != nil || needsTask(tool) || tool.AppOnly {
 		return g.absent(c, registry.KindTool, name)
 	}
 	return g.refusal(&c.caller, &tool.Item, name)
@@ -68,8 +71,14 @@ func (c *call) toolName() (string, error) {
 
 // usable returns the tool with that exposed name, nil if the call may not be one of it.
 func (g *Gateway) usable(c *call, name string) *registry.Tool {
-	found := g.grantOf(c.caller).tool(name)
-	if found != nil && needsTask(found) && c.request.Tasks != mcp.TasksAsked {
+	granted := g.grantOf(c.caller)
+	found := granted.tool(name)
+	if found == nil && g.hostsApps(c) {
+		found = granted.own[name]
+	}
+	switch {
+	case found == nil:
+	case needsTask(found) && c.request.Tasks != mcp.TasksAsked, found.AppOnly && !g.hostsApps(c):
 		return nil
 	}
 	return found
@@ -97,7 +106,14 @@ func (g *Gateway) findResource(c *call) error {
 	if err != nil {
 		return err
 	}
-	resource, err := g.look(c.caller.Tenant).view.Resource(uri)
+	view := g.look(c.caller.Tenant).view
+	resource, err := view.Resource(uri)
+	if err != nil {
+		resource, err = g.owned(c, view.Owned(uri))
+	}
+	if err == errAmbiguousResource { //nolint:errorlint // it is not wrapped
+		return err
+	}
 	if err != nil {
 		return &unknownError{kind: registry.KindResource, name: uri}
 	}

@@ -10,8 +10,8 @@ func ServerInfo(version string) mcp.RawJSON {
 	).JSON()
 }
 
-// Capabilities returns what the gateway declares to be able to do, the same to everybody,
-// in the form of the modern era. The door leaves out what an older revision does not
+// Capabilities returns what the gateway declares to be able to do, the same to everybody
+// but for extensions of their servers, in the form of the modern era. The door leaves out what an older revision does not
 // know. With tasks it declares that a call may become one and how that goes on: which do
 // is for their servers to say, call by call.
 func Capabilities() mcp.Object {
@@ -26,15 +26,29 @@ func Capabilities() mcp.Object {
 	)
 }
 
-// discover returns the answer to server/discover, the same for everybody.
+// Extensions returns which extensions the gateway offers to the caller, beside tasks:
+// those of the servers that the caller sees.
+func (g *Gateway) Extensions(c Caller) mcp.Extensions { return g.grantOf(c).extensions }
+
+// discoverFor returns the answer to server/discover for a caller, which is the same for
+// all whose servers have no extensions.
+func (g *Gateway) discoverFor(c Caller) mcp.Object {
+	offered := g.Extensions(c)
+	if !offered.Any() {
+		return g.discovered
+	}
+	return g.discover(offered)
+}
+
+// discover returns the answer to server/discover with those extensions.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/discover
-func (g *Gateway) discover() mcp.Object {
+func (g *Gateway) discover(offered mcp.Extensions) mcp.Object {
 	versions := make([]mcp.RawJSON, 0, len(mcp.Revisions()))
 	for _, revision := range mcp.Revisions() {
 		versions = append(versions, mcp.String(revision))
 	}
 	return g.finish(hinted(mcp.NewObject(
 		mcp.Member{Name: "supportedVersions", Value: mcp.Array(versions)},
-		mcp.Member{Name: "capabilities", Value: Capabilities().JSON()},
+		mcp.Member{Name: "capabilities", Value: offered.Adding(Capabilities()).JSON()},
 	)))
 }

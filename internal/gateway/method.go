@@ -203,6 +203,7 @@ func (c *call) use() *registry.Call {
 		Params:       c.params,
 		Capabilities: c.request.Capabilities,
 		InSession:    c.request.InSession,
+		Extensions:   c.request.Extensions,
 		Client:       c.request.Client,
 		Refusals:     c.request.Refusals,
 		LogLevel:     c.request.LogLevel,

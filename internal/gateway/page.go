@@ -128,6 +128,9 @@ func memberOf(kind registry.Kind) string {
 // show it.
 func (m *grant) shown(t *Tenant, item *registry.Item) mcp.RawJSON {
 	if t.inlineRefs && item.Kind == registry.KindTool {
+		if form := m.forms[item]; form != nil {
+			return form.Inlined()
+		}
 		return m.tool(item.Exposed).Inlined()
 	}
 	return item.Raw

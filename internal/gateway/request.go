@@ -18,11 +18,13 @@ type Request struct {
 	// is under way. Sessions know neither resultType nor serverInfo, so that the desk
 	// does not add them to the results of calls.
 	InSession bool
-	Client    string    // as registry.Call.Client
-	From      From      // for records
-	LogLevel  mcp.Level // of log messages that the client wants; zero: none
-	Tasks     mcp.Tasks // the form that this client knows; zero: none
-	Form      *Form     // of the items of lists that this client knows; nil: that of the catalogue
+	// Extensions are those that the client declares and the gateway carries.
+	Extensions mcp.Extensions
+	Client     string    // as registry.Call.Client
+	From       From      // for records
+	LogLevel   mcp.Level // of log messages that the client wants; zero: none
+	Tasks      mcp.Tasks // the form that this client knows; zero: none
+	Form       *Form     // of the items of lists that this client knows; nil: that of the catalogue
 	// Refusals are the client's errors in answer to questions of the previous round, by
 	// the keys of the questions.
 	Refusals map[string]*mcp.Error

@@ -39,6 +39,9 @@ type grant struct {
 	lists   [listKinds]list
 	tasked  bool // some tools run only as tasks
 	digests Digests
+	// of the servers of which at least one item is allowed
+	extensions mcp.Extensions
+	apps       // nothing where no server has any
 }
 
 // list is one list as callers with a grant see it.
@@ -61,7 +64,9 @@ func newGrant(view *registry.View, allowed bitset, compared bool) *grant {
 	made := &grant{}
 	n := 0
 	next := func() bool { n++; return allowed.has(n - 1) }
+	views := readableViews(view, allowed)
 	var all []*registry.Item
+	var shown []*registry.Tool // the same
 	for _, tool := range view.Tools {
 		if !next() || isStranded(tool) {
 			continue
@@ -70,15 +75,13 @@ func newGrant(view *registry.View, allowed bitset, compared bool) *grant {
 		if !view.Lists(tool.Server) {
 			continue
 		}
-		all = append(all, &tool.Item)
-		if needsTask(tool) {
-			made.tasked = true
-			continue
+		made.hasApps = made.hasApps || tool.View != ""
+		listed := tool
+		if tool.View != "" && !views[tool.View] {
+			listed = made.form(tool, registry.Viewless)
 		}
-		made.lists[listedTools].items = append(made.lists[listedTools].items, &tool.Item)
-	}
-	if made.tasked {
-		made.lists[listedAllTools].items = all
+		all, shown = append(all, &listed.Item), append(shown, tool)
+		made.tasked = made.tasked || needsTask(tool)
 	}
 	for _, prompt := range view.Prompts {
 		made.lists[listedPrompts].add(view, next(), &prompt.Item)
@@ -91,21 +94,35 @@ func newGrant(view *registry.View, allowed bitset, compared bool) *grant {
 	}
 	slices.SortFunc(made.tools,
 		func(a, b *registry.Tool) int { return strings.Compare(a.Exposed, b.Exposed) })
+	made.listTools(view, shown, all)
+	made.extensions = extensionsOf(view, made)
 	made.digests = Digests{
-		Tools:   digest(view.Announced, all),
+		Tools:   digest(view.Announced, all, made.aliases),
 		Prompts: digest(view.Announced, made.lists[listedPrompts].items),
 		Resources: digest(view.Announced, made.lists[listedResources].items,
 			made.lists[listedTemplates].items),
 	}
 	if compared {
 		made.digests.Content = [3]string{
-			digest(unannounced, all)[:contentDigits],
+			digest(unannounced, all, made.aliases)[:contentDigits],
 			digest(unannounced, made.lists[listedPrompts].items)[:contentDigits],
 			digest(unannounced, made.lists[listedResources].items,
 				made.lists[listedTemplates].items)[:contentDigits],
 		}
 	}
 	return made
+}
+
+// extensionsOf returns the extensions of the servers of a grant, in the order of the view.
+func extensionsOf(view *registry.View, made *grant) (all mcp.Extensions) {
+	for _, list := range made.lists {
+		for i, item := range list.items {
+			if i == 0 || item.Server != list.items[i-1].Server {
+				all = all.With(view.Extensions(item.Server))
+			}
+		}
+	}
+	return all
 }
 
 // contentDigits is how many digits of a digest are kept of what lists hold.
@@ -125,10 +142,20 @@ func (l *list) add(view *registry.View, allowed bool, item *registry.Item) {
 // tools that run only so.
 func (m *grant) listFor(r *Request) listKind {
 	kind := listOf(r.Method)
-	if kind == listedTools && m.tasked && r.Tasks == mcp.TasksAsked {
+	if kind != listedTools {
+		return kind
+	}
+	tasked := m.tasked && r.Tasks == mcp.TasksAsked
+	hosts := m.hasApps && r.Extensions.Has(mcp.ExtensionApps)
+	switch {
+	case tasked && hosts:
+		return listedAllForApps
+	case hosts:
+		return listedForApps
+	case tasked:
 		return listedAllTools
 	}
-	return kind
+	return listedTools
 }
 
 // digest returns a digest of lists of items. It also changes when what announced says of
@@ -169,7 +196,7 @@ type Digests struct {
 // of returns the digest that covers a list.
 func (d *Digests) of(kind listKind) string {
 	switch kind {
-	case listedTools, listedAllTools:
+	case listedTools, listedAllTools, listedForApps, listedAllForApps:
 		return d.Tools
 	case listedPrompts:
 		return d.Prompts
@@ -183,8 +210,10 @@ type listKind int
 
 // The lists.
 const (
-	listedTools    listKind = iota
-	listedAllTools          // with those that run as tasks only
+	listedTools      listKind = iota
+	listedAllTools            // with those that run as tasks only
+	listedForApps             // for hosts of apps
+	listedAllForApps          // for hosts of apps, with those that run as tasks only
 	listedPrompts
 	listedResources
 	listedTemplates
@@ -194,11 +223,13 @@ const (
 // listings says of each list by which method clients ask for it, and the purpose that its
 // cursors are sealed for, so that a cursor of one list is not valid for another.
 var listings = [listKinds]struct{ method, purpose string }{
-	listedTools:     {mcp.MethodToolsList, "cursor"},
-	listedAllTools:  {mcp.MethodToolsList, "cursor of all tools"},
-	listedPrompts:   {mcp.MethodPromptsList, "cursor of prompts"},
-	listedResources: {mcp.MethodResourcesList, "cursor of resources"},
-	listedTemplates: {mcp.MethodTemplatesList, "cursor of templates"},
+	listedTools:      {mcp.MethodToolsList, "cursor"},
+	listedAllTools:   {mcp.MethodToolsList, "cursor of all tools"},
+	listedForApps:    {mcp.MethodToolsList, "cursor for apps"},
+	listedAllForApps: {mcp.MethodToolsList, "cursor of all tools for apps"},
+	listedPrompts:    {mcp.MethodPromptsList, "cursor of prompts"},
+	listedResources:  {mcp.MethodResourcesList, "cursor of resources"},
+	listedTemplates:  {mcp.MethodTemplatesList, "cursor of templates"},
 }
 
 // listOf returns the first list that a method asks for.

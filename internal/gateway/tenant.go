@@ -378,9 +378,9 @@ func (c *Caller) mayUse(item *registry.Item) bool {
 }
 
 // allowed says of each item of the view, kind after kind in the order of Kind's
-// constants, whether the rules allow it.
+// constants, whether the rules allow it, and then of the views of its apps.
 func (t *Tenant) allowed(view *registry.View, rules ruleSet) bitset {
-	set := make([]byte, (len(view.Tools)+len(view.Prompts)+len(view.Resources)+len(view.Templates)+7)/8)
+	set := make([]byte, (itemsOf(view)+len(view.Views())+7)/8)
 	n := 0
 	add := func(item *registry.Item) {
 		if t.allows(rules, item) {
@@ -400,7 +400,19 @@ func (t *Tenant) allowed(view *registry.View, rules ruleSet) bitset {
 	for _, template := range view.Templates {
 		add(&template.Item)
 	}
+	for _, uri := range view.Views() {
+		if shown, err := view.Resource(uri); err == nil {
+			add(&shown.Item)
+		} else {
+			n++
+		}
+	}
 	return bitset(set)
+}
+
+// itemsOf returns how many items a view has.
+func itemsOf(view *registry.View) int {
+	return len(view.Tools) + len(view.Prompts) + len(view.Resources) + len(view.Templates)
 }
 
 // ofUser returns how many of that many places of a tenant one of its users may hold.

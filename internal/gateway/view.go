@@ -76,7 +76,12 @@ func (g *Gateway) Lists(c Caller) Digests { return g.grantOf(c).digests }
 // HeaderParams returns which arguments of the named tool are repeated in Mcp-Param-*
 // headers. It returns none if the caller does not see the tool.
 func (g *Gateway) HeaderParams(c Caller, tool string) []registry.HeaderParam {
-	if found := g.grantOf(c).tool(tool); found != nil && !needsTask(found) {
+	granted := g.grantOf(c)
+	found := granted.tool(tool)
+	if found == nil {
+		found = granted.own[tool]
+	}
+	if found != nil && !needsTask(found) {
 		return found.Headers
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -23,6 +25,12 @@ func (g *Gateway) Warnings() []string {
 					"one of that name; give one of them another prefix, or change the order of servers",
 				id, c.Kind, c.Exposed, c.Dropped, c.Kept))
 		}
+		if with := serversWithApps(view); len(with) > 1 {
+			warnings = append(warnings, fmt.Sprintf(
+				"tenant %s: servers %s have apps; to hosts they are one server, so that an app of one can call tools "+
+					"of the others; deny those tools, or give each server a tenant of its own",
+				id, strings.Join(with, ", ")))
+		}
 		for _, tool := range view.Tools {
 			if isStranded(tool) && !said[tool] {
 				said[tool] = true
@@ -40,6 +48,16 @@ func (g *Gateway) Warnings() []string {
 		warnings = append(warnings[:maxWarnings], fmt.Sprintf("%d more of such warnings", more))
 	}
 	return warnings
+}
+
+// serversWithApps returns the servers of a view that have apps.
+func serversWithApps(view *registry.View) (servers []string) {
+	for _, tool := range view.Tools {
+		if tool.View != "" && !slices.Contains(servers, tool.Server) {
+			servers = append(servers, tool.Server)
+		}
+	}
+	return servers
 }
 
 // reportCollisions counts the items that are left out because of their names, and logs

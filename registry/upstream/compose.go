@@ -150,12 +150,22 @@ func cancelled(id mcp.ID, own mcp.Object) []byte {
 	return mcp.AppendRequest(nil, "", mcp.NotifyCancelled, params)
 }
 
-// everything returns all capabilities that have a server ask its client, in canonical form: as text it is compared with
-// other sets.
-func everything() mcp.Object {
-	return mcp.NewObject(
+// everything returns all capabilities that have a server ask its client, in canonical form, and all extensions that are
+// carried: as text it is compared with other sets.
+func (c *Config) everything() mcp.Object {
+	return c.Extensions.All().Adding(mcp.NewObject(
 		mcp.Member{Name: "elicitation", Value: mcp.RawJSON(`{"form":{},"url":{}}`)},
 		mcp.Member{Name: "roots", Value: mcp.RawJSON("{}")},
 		mcp.Member{Name: "sampling", Value: mcp.RawJSON(`{"context":{},"tools":{}}`)},
-	)
+	))
+}
+
+// declaredFor returns what a session declares on which the call runs: what its client can be asked if the method may
+// ask, and its extensions.
+func declaredFor(i *item, c *registry.Call) mcp.Object {
+	var declared mcp.Object
+	if i.asks {
+		declared = c.Capabilities
+	}
+	return c.Extensions.Adding(declared)
 }

@@ -66,6 +66,9 @@ type Config struct {
 	// no harm when called twice. A call of such a tool is made once more when the server was lost before it answered.
 	Idempotent []string
 
+	// Extensions are those that are carried between clients and the server. nil: those that are known.
+	Extensions *mcp.ExtensionTable
+
 	// Released are digests of definitions with hidden text in strings that are never edited. The operator lets these in
 	// nevertheless; see registry.Admit.
 	Released []string

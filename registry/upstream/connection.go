@@ -198,6 +198,15 @@ func (c *connection) has(name string) bool {
 		name == "tools" && !declared.Has("tools") && !declared.Has("prompts") && !declared.Has("resources")
 }
 
+// extensions returns which extensions the server declares that are carried.
+func (c *connection) extensions(carried *mcp.ExtensionTable) mcp.Extensions {
+	declared := c.capabilities.Load()
+	if declared == nil {
+		return mcp.Extensions{}
+	}
+	return carried.OfServer(*declared)
+}
+
 // topics returns the topics of which the server has lists.
 func (c *connection) topics() topics {
 	var t topics

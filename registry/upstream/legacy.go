@@ -384,7 +384,7 @@ func (l *legacy) stop() { l.end.Do(func() { close(l.ended) }) }
 // capabilities refuses every question: its server has no right to ask.
 func (l *legacy) question(m *mcp.Message, of *wire.Request) []byte {
 	switch {
-	case l.capabilities.Len() == 0:
+	case l.capabilities.Without("extensions").Len() == 0:
 		return rejection(m.ID, errUnasked)
 	case of == nil:
 		if m.Method == mcp.MethodRoots && len(l.calls.all()) == 0 {

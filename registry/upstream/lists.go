@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -168,8 +169,8 @@ func (l *lists) source(subscribe func(ctx context.Context, user share.User, uri 
 	s := registry.Source{
 		Name: l.cfg.Name, Prefix: l.cfg.Prefix, Timeout: l.cfg.Timeout, Tools: l.offers,
 		Prompts: l.prompts.items, Resources: l.resources.items, Templates: l.templates.items,
-		Withheld: l.resources.withheld,
-		Reads:    c.has("resources") && (!l.resources.none || !l.templates.none),
+		Withheld: l.resources.withheld, Released: l.cfg.Released, Extensions: c.extensions(l.cfg.Extensions),
+		Reads: c.has("resources") && (!l.resources.none || !l.templates.none),
 	}
 	for _, one := range l.all() {
 		if one.text == nil && c.topics()&topicOf(one.kind) != 0 {
@@ -217,8 +218,12 @@ func (l *lists) status(left []registry.Refusal) Status {
 }
 
 // idle returns those of the released digests that release nothing of what the server offers. As long as one of its lists
-// could not be read, there are none: what is in it nobody knows.
+// could not be read, there are none: what is in it nobody knows. Neither does anybody know what the files of apps hold
+// before they are read.
 func (l *lists) idle() []string {
+	if bytes.Contains(l.tools.text, []byte(mcp.MetaAppURI)) || l.conn.extensions(l.cfg.Extensions).Any() {
+		return nil
+	}
 	needed := make(map[string]bool)
 	for _, one := range l.all() {
 		if one.text == nil && l.conn.topics()&topicOf(one.kind) != 0 {

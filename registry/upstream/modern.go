@@ -34,15 +34,15 @@ type modern struct {
 var _ peer = (*modern)(nil)
 
 // newModern returns the peer for a transport. base are the headers of all requests; nil over stdio.
-func newModern(c *connection, link wire.Link, version string, base http.Header) *modern {
+func newModern(c *connection, link wire.Link, cfg *Config, base http.Header) *modern {
 	meta := mcp.NewObject(
 		mcp.Member{Name: mcp.MetaProtocolVersion, Value: mcp.String(mcp.LatestModern)},
-		mcp.Member{Name: mcp.MetaClientInfo, Value: clientInfo(version)},
+		mcp.Member{Name: mcp.MetaClientInfo, Value: clientInfo(cfg.Version)},
 		mcp.Member{Name: mcp.MetaClientCapabilities, Value: mcp.RawJSON("{}")},
 	)
 	text := meta.JSON()
 	own := string(text[1 : len(text)-1])
-	meta = meta.With(mcp.MetaClientCapabilities, everything().JSON()) // some tools may be listed only then
+	meta = meta.With(mcp.MetaClientCapabilities, cfg.everything().JSON()) // some tools may be listed only then
 	return &modern{conn: c, link: link, meta: meta, own: own, head: strings.TrimSuffix(own, "{}"), base: base}
 }
 
@@ -50,10 +50,10 @@ func newModern(c *connection, link wire.Link, version string, base http.Header) 
 // and which log messages it wants.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic#meta
 func (m *modern) ownFor(c *registry.Call) string {
-	if c.Capabilities.Len() == 0 && c.LogLevel == 0 && c.Tasks == 0 {
+	if c.Capabilities.Len() == 0 && c.LogLevel == 0 && c.Tasks == 0 && !c.Extensions.Any() {
 		return m.own
 	}
-	capabilities := c.Capabilities
+	capabilities := c.Extensions.Adding(c.Capabilities)
 	if m.conn.gives(c) {
 		capabilities = mcp.NeedsTasks(capabilities)
 	}

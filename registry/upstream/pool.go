@@ -87,12 +87,17 @@ type pool struct {
 	room    *seats.Room[*pooled] // the sessions
 	parking *parking             // the calls whose callers can be asked
 	tasks   *tasks
+
+	everything string // what the control connection declares where it is lent, as JSON
 }
 
 // newPool returns a pool without sessions. c is the control connection, dial opens the sessions, seen are the stray
 // questions of the server. The pool has the values of ctx and outlives it: close ends it.
 func newPool(ctx context.Context, c *connection, streams bool, cfg *Config, dial opener, seen *strays) *pool {
-	p := &pool{conn: c, server: c.server, shared: cfg.Shared, streams: streams, most: maxSessions}
+	p := &pool{
+		conn: c, server: c.server, shared: cfg.Shared, streams: streams, most: maxSessions,
+		everything: string(cfg.everything().JSON()),
+	}
 	if cfg.URL == "" {
 		p.most = cmp.Or(cfg.MaxChildren, defaultChildren) - 1 // one is the control connection's
 	}
@@ -206,9 +211,7 @@ func (p *pool) keyOf(c *registry.Call, i *item) seats.Key {
 		return p.lentKey(c, i)
 	}
 	var k seats.Key
-	if c.Capabilities.Len() > 0 && i.asks {
-		k.Traits, k.Patient = string(c.Capabilities.JSON()), true
-	}
+	k.Traits, k.Patient = traits(i, c)
 	logs := c.LogLevel > 0 && !p.streams // many servers send them that do not declare logging
 	k.Alone = !p.streams && (k.Patient || logs)
 	switch {
@@ -219,6 +222,15 @@ func (p *pool) keyOf(c *registry.Call, i *item) seats.Key {
 		k.TenantID = c.Principal.TenantID
 	}
 	return k
+}
+
+// traits returns what a session declares on which the call runs, and whether the call may wait for a human.
+func traits(i *item, c *registry.Call) (declared string, patient bool) {
+	patient = i.asks && c.Capabilities.Len() > 0
+	if !patient && !c.Extensions.Any() {
+		return "", false
+	}
+	return string(declaredFor(i, c).JSON()), patient
 }
 
 // sweep closes sessions that were idle for long, and forgets tasks whose time is over, until ctx ends.
@@ -298,7 +310,7 @@ func (p *pool) close(ctx context.Context, polite bool) {
 
 // lend makes the control connection a session on which calls run. It is called before the pool has calls.
 func (p *pool) lend(control *legacy) {
-	k := seats.Key{Traits: string(everything().JSON()), Patient: true}
+	k := seats.Key{Traits: p.everything, Patient: true}
 	p.lends = true
 	p.room.Lend(&pooled{key: k, conn: control.conn, calls: control.calls, room: p.room, session: control}, k)
 }
@@ -311,11 +323,10 @@ func (p *pool) lentKey(c *registry.Call, i *item) seats.Key {
 	k := seats.Key{Owner: p.ownerOf(c), Alone: logs, Kept: roots, Solo: solo}
 	switch {
 	case !logs && !roots && c.Tasks != mcp.TasksAsked && !p.parking.strict.Load():
-		k.Traits = string(everything().JSON())
-	case c.Capabilities.Len() > 0 && i.asks:
-		k.Traits = string(c.Capabilities.JSON())
+		k.Traits, k.Patient = p.everything, true
+	default:
+		k.Traits, k.Patient = traits(i, c)
 	}
-	k.Patient = k.Traits != ""
 	return k
 }
 

@@ -52,7 +52,7 @@ func (d *dialer) declared() mcp.Object {
 	if d.cfg.Shared {
 		return mcp.Object{}
 	}
-	return everything()
+	return d.cfg.everything()
 }
 
 // serve gives the connection the peer that runs its calls: on pooled sessions with a legacy server, on both sides with
@@ -136,7 +136,7 @@ func (d *dialer) discover(ctx context.Context, c *connection) (verdict, *modern,
 	if err != nil {
 		return 0, nil, c.server.from(err)
 	}
-	m := newModern(c, link, d.cfg.Version, link.Header())
+	m := newModern(c, link, d.cfg, link.Header())
 	says, err := d.probe(ctx, m)
 	if err != nil {
 		m.close(ctx, false)
@@ -264,7 +264,7 @@ func (d *dialer) connectChild(ctx context.Context, c *control) error {
 // connection to it. patient: all of that time may pass before the child answers. After an
 // error, link is closed.
 func (d *dialer) ask(ctx context.Context, c *control, link wire.Link, patient bool) error {
-	m := newModern(c.connection, link, d.cfg.Version, nil)
+	m := newModern(c.connection, link, d.cfg, nil)
 	asked, limit := d.inquire(ctx, m), probeLimit
 	if patient {
 		limit = forGood

@@ -249,7 +249,7 @@ func TestWhatOnlyARestartChangesReplacesThePods(t *testing.T) {
 	}
 	other := map[string]any{
 		"listen": "0.0.0.0:8081", "operator": "0.0.0.0:9091", "revisions.legacy_sse": false, "audit": map[string]any{"file": "-", "sync": "always"},
-		"key_sets_dir": "/var/lib/drawbridge",
+		"key_sets_dir": "/var/lib/drawbridge", "extensions": map[string]any{"pass": []any{"com.example/thing"}},
 		"limits":       map[string]any{"max_calls": 7}, "link": map[string]any{"listen": ":9099"}, "lists.page_size": 7, "redis": map[string]any{"url": "redis://other.example.com"}, "replicas": 13,
 		"sessions":           map[string]any{"keys_file": "/run/secrets/drawbridge/session.keys", "idle": "1m"},
 		"sessions.keys_file": nil, "log.format": "text",

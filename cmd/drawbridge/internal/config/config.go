@@ -108,6 +108,9 @@ type Config struct {
 	// gateway
 	PageSize int
 	Limits   Limits // limits
+	// extensions.pass: identifiers of extensions that are let through though nobody here
+	// knows them
+	PassedExtensions []string
 
 	Sources Sources // the files that the config was read from, to be watched
 	// that no acknowledge silences, in the order of the files; AllWarnings has those of

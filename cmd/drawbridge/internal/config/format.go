@@ -1,8 +1,10 @@
 package config
 
 import (
+	"errors"
 	"log/slog"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
 
@@ -102,6 +104,9 @@ func (r *reader) topFields(cfg *Config) fields {
 			"format": into(&cfg.LogFormat, r.among("json", "text")),
 		}),
 		"lists": r.section("lists", fields{"page_size": into(&cfg.PageSize, r.between(1, 10_000))}),
+		"extensions": r.section("extensions", fields{
+			"pass": into(&cfg.PassedExtensions, r.checkedTexts("extensions.pass", checkExtension)),
+		}),
 		"limits": r.section("limits", fields{
 			"max_body":            into(&l.MaxBody, r.size),
 			"max_calls":           into(&l.MaxCalls, r.between(1, 1_000_000)),
@@ -113,6 +118,18 @@ func (r *reader) topFields(cfg *Config) fields {
 			"memory":              into(&l.Memory, r.memory),
 		}),
 	}
+}
+
+// checkExtension tells why an extension cannot be let through.
+func checkExtension(id string) error {
+	var none *mcp.ExtensionTable
+	switch {
+	case !mcp.ValidExtensionID(id):
+		return errors.New("an identifier is a prefix, a slash and a name, such as com.example/thing")
+	case none.Find(id) != nil:
+		return errors.New("this extension is carried without being named here")
+	}
+	return nil
 }
 
 // replicas reads how many there are. Several need common keys: each would make its own at

@@ -1,0 +1,142 @@
+package gateway
+
+import (
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// apps is what a grant has for hosts of apps (mcp.ExtensionApps). A view calls tools by
+// the names that their server gives them, and the gateway cannot tell its calls from those
+// of the model, nor from which view they come. So the lists say what the host must know to
+// keep them apart.
+type apps struct {
+	hasApps bool // a tool has a view
+	// tools that views may call, by the names that their servers give them; nil: several
+	// servers have one of that name. Names that a tool is exposed under are not among them
+	own     map[string]*registry.Tool
+	aliases []*registry.Item // of them, as they are listed
+	// what of the lists stands for a tool in another form
+	forms map[*registry.Item]*registry.Tool
+}
+
+// readableViews returns which views of apps can be read, by their exposed URIs. They stand
+// behind all items in what is allowed.
+func readableViews(view *registry.View, allowed bitset) map[string]bool {
+	if len(view.Views()) == 0 {
+		return nil
+	}
+	readable := make(map[string]bool)
+	first := itemsOf(view)
+	for i, uri := range view.Views() {
+		readable[uri] = allowed.has(first + i)
+	}
+	return readable
+}
+
+// form returns the tool as it is listed in that way, and remembers that it is one.
+func (m *grant) form(tool *registry.Tool, way registry.Listing) *registry.Tool {
+	if m.forms == nil {
+		m.forms = make(map[*registry.Item]*registry.Tool)
+	}
+	listed := tool.In(way)
+	m.forms[&listed.Item] = listed
+	return listed
+}
+
+// listTools makes the lists of tools out of all that are listed to anybody, and of the
+// items by which they are. Clients that host no apps do not see the tools that only views
+// are meant to call.
+func (m *grant) listTools(view *registry.View, tools []*registry.Tool, items []*registry.Item) {
+	if m.tasked {
+		m.lists[listedAllTools].items = items
+	}
+	for i, tool := range tools {
+		if !needsTask(tool) && !tool.AppOnly {
+			m.lists[listedTools].items = append(m.lists[listedTools].items, items[i])
+		}
+	}
+	if !m.hasApps {
+		return
+	}
+	m.lists[listedAllTools].items = nil
+	for i, tool := range tools {
+		if m.tasked && !tool.AppOnly {
+			m.lists[listedAllTools].items = append(m.lists[listedAllTools].items, items[i])
+		}
+		item := items[i]
+		if !view.Extensions(tool.Server).Has(mcp.ExtensionApps) {
+			item = &m.form(tool, registry.ForModels).Item
+		}
+		m.enterForApps(item, tool)
+	}
+	m.nameOwn(view, tools)
+}
+
+// enterForApps adds a tool to the lists for hosts of apps.
+func (m *grant) enterForApps(item *registry.Item, tool *registry.Tool) {
+	if m.tasked {
+		m.lists[listedAllForApps].items = append(m.lists[listedAllForApps].items, item)
+	}
+	if !needsTask(tool) {
+		m.lists[listedForApps].items = append(m.lists[listedForApps].items, item)
+	}
+}
+
+// nameOwn finds which tools views may call by the names that their servers give them, and
+// lists them so as well.
+func (m *grant) nameOwn(view *registry.View, tools []*registry.Tool) {
+	m.own = make(map[string]*registry.Tool)
+	for _, tool := range tools {
+		if !tool.ForApps || !view.Extensions(tool.Server).Has(mcp.ExtensionApps) || m.tool(tool.Name) != nil {
+			continue
+		}
+		if _, several := m.own[tool.Name]; several {
+			m.own[tool.Name] = nil
+			continue
+		}
+		m.own[tool.Name] = tool
+	}
+	for _, tool := range tools {
+		if m.own[tool.Name] == tool && tool.ListsOwnName() {
+			alias := &m.form(tool, registry.OwnNamed).Item
+			m.aliases = append(m.aliases, alias)
+			m.enterForApps(alias, tool)
+		}
+	}
+}
+
+// isAmbiguous tells whether views of several servers may mean another tool by that name.
+func (m *grant) isAmbiguous(name string) bool {
+	tool, known := m.own[name]
+	return known && tool == nil
+}
+
+// hostsApps tells whether the client of a call declares that it can show apps.
+func (g *Gateway) hostsApps(c *call) bool { return c.request.Extensions.Has(mcp.ExtensionApps) }
+
+// What a client is told that names what several servers have.
+var (
+	errAmbiguousTool = mcp.Stable(mcp.CodeInvalidParams, "DB-AMBIGUOUS",
+		"Several servers have a tool of this name: call it by the name in the list, with the server's prefix")
+	errAmbiguousResource = mcp.Stable(mcp.CodeInvalidParams, "DB-AMBIGUOUS",
+		"Several servers have a resource of this URI: read it by the URI in the list, with the server's name")
+)
+
+// owned returns the one of these resources that the caller may use. The error is
+// registry.ErrNotFound if there is none, or else errAmbiguousResource.
+func (g *Gateway) owned(c *call, candidates []*registry.Resource) (*registry.Resource, error) {
+	var found *registry.Resource
+	for _, one := range candidates {
+		switch {
+		case !c.caller.Tenant.allows(c.caller.rules, &one.Item):
+		case found != nil:
+			return nil, errAmbiguousResource
+		default:
+			found = one
+		}
+	}
+	if found == nil {
+		return nil, registry.ErrNotFound
+	}
+	return found, nil
+}

@@ -1,0 +1,210 @@
+package gateway
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// appHost is what a client declares that shows apps.
+var appHost, _ = (*mcp.ExtensionTable)(nil).OfClient(
+	mcp.RawJSON(`{"` + mcp.ExtensionApps + `":{"mimeTypes":["` + mcp.MediaApp + `"]}}`))
+
+// appServer offers a tool with a view, one for views alone, one for models alone, and a view that it lists.
+func appServer(name string, seen *[]*registry.Call) registry.Source {
+	var use registry.Func = func(_ context.Context, c *registry.Call) (mcp.Object, error) {
+		*seen = append(*seen, c)
+		if c.Method == mcp.MethodResourcesRead {
+			return object(`{"contents":[{"uri":"` + c.Target + `","mimeType":"` + mcp.MediaApp + `","text":"<p>view</p>"}]}`), nil
+		}
+		return object(`{"content":[{"type":"resource_link","uri":"ui://chart/view.html","name":"v"}],` +
+			`"_meta":{"ui":{"resourceUri":"ui://chart/view.html"},"ui/resourceUri":"ui://chart/view.html"}}`), nil
+	}
+	tool := func(definition string) registry.Offer {
+		return registry.Offer{Definition: object(definition), Timeout: libraryTime, Call: use}
+	}
+	return registry.Source{
+		Name: name, Prefix: name, Use: use, Reads: true,
+		Tools: []registry.Offer{
+			tool(`{"name":"draw","inputSchema":{"type":"object"},"_meta":{"ui":{"resourceUri":"ui://chart/view.html"},"ui/resourceUri":"ui://chart/view.html","x":1}}`),
+			tool(`{"name":"refresh","inputSchema":{"type":"object"},"_meta":{"ui":{"visibility":["app"]}}}`),
+			tool(`{"name":"think","inputSchema":{"type":"object"},"_meta":{"ui":{"visibility":["model"]}}}`),
+		},
+		Resources: []mcp.Object{
+			object(`{"uri":"ui://chart/view.html","name":"view","mimeType":"` + mcp.MediaApp + `"}`),
+			object(`{"uri":"ui://mod/own.html","name":"own"}`),
+		},
+	}
+}
+
+func newAppBench(t *testing.T, rules []Rule, servers ...string) (*bench, *[]*registry.Call) {
+	t.Helper()
+	b := newBench(t, TenantConfig{ID: "acme", Servers: append(servers, "box"), Rules: rules})
+	seen := &[]*registry.Call{}
+	for _, name := range servers {
+		b.replace(t, appServer(name, seen))
+	}
+	return b, seen
+}
+
+var everyItem = []Rule{{Allow: []string{"*", "resource:*"}}}
+
+// toolsFor returns what a client with these extensions sees listed, with the visibility and view of each.
+func toolsFor(t *testing.T, b *bench, extensions mcp.Extensions) (all []string) {
+	t.Helper()
+	r := ask(mcp.MethodToolsList, `{}`)
+	r.Extensions = extensions
+	result, failure := b.handle(t, r)
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	tools, _ := result.Value("tools").Elements()
+	for _, raw := range tools {
+		tool, _ := mcp.ObjectOf(raw)
+		meta := tool.Object("_meta")
+		line := []string{tool.Text("name")}
+		if visible := meta.Object("ui").Value("visibility"); visible != nil {
+			line = append(line, string(visible))
+		}
+		for _, uri := range []string{meta.Object("ui").Text("resourceUri"), meta.Text("ui/resourceUri")} {
+			if uri != "" {
+				line = append(line, uri)
+			}
+		}
+		all = append(all, strings.Join(line, " "))
+	}
+	return all
+}
+
+func TestToolsOfAppsAreListedToWhoCanShowThem(t *testing.T) {
+	b, _ := newAppBench(t, everyItem, "mod")
+	got := slices.DeleteFunc(toolsFor(t, b, appHost), func(line string) bool {
+		return strings.HasPrefix(line, "box__") && strings.HasSuffix(line, ` ["model"]`)
+	})
+	want := []string{
+		"mod__draw ui://mod/chart/view.html ui://mod/chart/view.html", `mod__refresh ["app"]`, `mod__think ["model"]`,
+		`draw ["app"]`, `refresh ["app"]`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("to a host of apps: got %q, want %q", got, want)
+	}
+	got = slices.DeleteFunc(toolsFor(t, b, mcp.Extensions{}), func(line string) bool { return strings.HasPrefix(line, "box__") })
+	if want := []string{"mod__draw ui://mod/chart/view.html ui://mod/chart/view.html", `mod__think ["model"]`}; !slices.Equal(got, want) {
+		t.Errorf("to others: got %q, want %q", got, want)
+	}
+}
+
+func TestListsStayAsTheyAreWhereNoServerHasApps(t *testing.T) {
+	b := newBench(t)
+	if with, without := toolsFor(t, b, appHost), toolsFor(t, b, mcp.Extensions{}); !slices.Equal(with, without) {
+		t.Errorf("got %q, want %q", with, without)
+	}
+}
+
+func TestExtensionsAreOfferedOfTheServersThatACallerSees(t *testing.T) {
+	const apps = `"io.modelcontextprotocol/ui":{}`
+	for name, rules := range map[string][]Rule{"sees": everyItem, "does not": {{Allow: []string{"box__*"}}}} {
+		b, _ := newAppBench(t, rules, "mod")
+		result, failure := b.handle(t, ask(mcp.MethodDiscover, `{}`))
+		if failure != nil {
+			t.Fatal(failure)
+		}
+		if got := string(result.Value("capabilities")); strings.Contains(got, apps) != (name == "sees") || !strings.Contains(got, mcp.ExtensionTasks) {
+			t.Errorf("%s: got %s", name, got)
+		}
+	}
+}
+
+func TestViewThatMayNotBeReadIsNotNamed(t *testing.T) {
+	b, _ := newAppBench(t, []Rule{{Allow: []string{"*"}}}, "mod")
+	if got := toolsFor(t, b, appHost)[0]; got != "mod__draw" {
+		t.Errorf("got %q, want the tool without its view", got)
+	}
+	r := request("mod__draw", `{}`)
+	r.Extensions = appHost
+	result, failure := b.handle(t, r)
+	if failure != nil || strings.Contains(string(result.JSON()), "ui://") {
+		t.Errorf("got %s, %v; want no view", result.JSON(), failure)
+	}
+}
+
+func TestViewsAreNamedAndReadByOneURI(t *testing.T) {
+	b, seen := newAppBench(t, everyItem, "mod", "other")
+	r := request("mod__draw", `{}`)
+	r.Extensions = appHost
+	result, failure := b.handle(t, r)
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	if got := string(result.JSON()); strings.Count(got, "ui://mod/chart/view.html") != 3 || strings.Contains(got, `"ui://chart`) {
+		t.Errorf("the result names the view as %s", got)
+	}
+	if (*seen)[0].Extensions != appHost {
+		t.Errorf("the source is told of %s", (*seen)[0].Extensions.JSON())
+	}
+	for uri, want := range map[string]string{
+		"ui://mod/chart/view.html": "ui://chart/view.html", "ui://mod/mod/own.html": "ui://mod/own.html",
+		"ui://mod/own.html": "ui://mod/own.html", "ui://mod/chart/unlisted.js": "ui://chart/unlisted.js",
+	} {
+		result, failure := b.handle(t, ask(mcp.MethodResourcesRead, `{"uri":"`+uri+`"}`))
+		if failure != nil {
+			t.Errorf("%s: %v", uri, failure)
+			continue
+		}
+		last := (*seen)[len(*seen)-1]
+		if last.Target != want || !strings.Contains(string(result.JSON()), `"uri":"ui://mod/`+strings.TrimPrefix(want, "ui://")+`"`) {
+			t.Errorf("%s: read %s, got %s", uri, last.Target, result.JSON())
+		}
+	}
+}
+
+func TestOwnNamesOfAppsResolveUnlessTheyAreAmbiguous(t *testing.T) {
+	own := func(b *bench, extensions mcp.Extensions) *mcp.Error {
+		r := request("refresh", `{}`)
+		r.Extensions = extensions
+		_, failure := b.handle(t, r)
+		return failure
+	}
+	b, seen := newAppBench(t, everyItem, "mod")
+	if failure := own(b, appHost); failure != nil || (*seen)[0].Target != "refresh" {
+		t.Errorf("got %v", failure)
+	}
+	if !strings.Contains(b.records(t), `"item":"mod__refresh"`) {
+		t.Errorf("on record: %s", b.records(t))
+	}
+	if failure := own(b, mcp.Extensions{}); failure.StableCode() != "DB-TOOL" {
+		t.Errorf("without apps: got %v, want that it is unknown", failure)
+	}
+	app := request("mod__refresh", `{}`)
+	if _, failure := b.handle(t, app); failure.StableCode() != "DB-TOOL" {
+		t.Errorf("a tool for views alone: got %v, want that it is unknown", failure)
+	}
+	read := ask(mcp.MethodResourcesRead, `{"uri":"ui://chart/view.html"}`)
+	if _, failure := b.handle(t, read); failure != nil {
+		t.Errorf("its own URI: %v", failure)
+	}
+	two, _ := newAppBench(t, everyItem, "mod", "other")
+	if failure := own(two, appHost); failure.StableCode() != "DB-AMBIGUOUS" {
+		t.Errorf("of two servers: got %v, want that it is ambiguous", failure)
+	}
+	if _, failure := two.handle(t, read); failure.StableCode() != "DB-AMBIGUOUS" {
+		t.Errorf("a URI of two servers: got %v, want that it is ambiguous", failure)
+	}
+	if listed := toolsFor(t, two, appHost); slices.ContainsFunc(listed, func(line string) bool { return strings.HasPrefix(line, "refresh") }) {
+		t.Errorf("of two servers: listed %q", listed)
+	}
+	one, _ := newAppBench(t, []Rule{{Allow: []string{"*", "resource:mod:*"}, Deny: []string{"other__*"}}}, "mod", "other")
+	if failure := own(one, appHost); failure != nil {
+		t.Errorf("where the rules leave one: %v", failure)
+	}
+	if _, failure := one.handle(t, read); failure != nil {
+		t.Errorf("a URI where the rules leave one: %v", failure)
+	}
+	if !slices.ContainsFunc(two.Warnings(), func(text string) bool { return strings.Contains(text, "mod, other") && strings.Contains(text, "app") }) {
+		t.Errorf("of two servers with apps: warned of %q", two.Warnings())
+	}
+}

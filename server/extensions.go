@@ -1,0 +1,70 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// unknownExtensions remembers which extensions clients have declared that nobody carries,
+// so that the operator is told of each once. It is safe for concurrent use.
+type unknownExtensions struct {
+	mu   sync.Mutex // guards the field below
+	told map[string]bool
+}
+
+// maxUnknownExtensions bounds what is remembered and told: clients choose the names.
+const maxUnknownExtensions = 64
+
+// first tells whether the extension was not declared before. It is false for a text that is
+// no identifier.
+func (u *unknownExtensions) first(id string) bool {
+	if !mcp.ValidExtensionID(id) {
+		return false
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.told[id] || len(u.told) >= maxUnknownExtensions {
+		return false
+	}
+	if u.told == nil {
+		u.told = make(map[string]bool)
+	}
+	u.told[id] = true
+	return true
+}
+
+// declares notes which extensions the client of a request declares, and returns those that
+// are carried. declared is the member extensions of its capabilities, nil if there is none.
+func (s *Server) declares(ctx context.Context, x *exchange, declared mcp.RawJSON) mcp.Extensions {
+	if declared == nil {
+		return mcp.Extensions{}
+	}
+	x.extensions = declared
+	carried, unknown := s.config.Extensions.OfClient(declared)
+	for _, id := range unknown {
+		if s.unknown.first(id) {
+			s.log.InfoContext(ctx, "clients declare an extension that is kept from servers",
+				slog.String("extension", id), slog.String("cure", "extensions.pass lets it through"))
+		}
+	}
+	return carried
+}
+
+// maxExtensionsTold bounds how many identifiers stand in the line of a request.
+const maxExtensionsTold = 16
+
+// toldExtensions returns the identifiers in a member extensions, for the line of a request.
+func toldExtensions(declared mcp.RawJSON) string {
+	all, _ := mcp.ObjectOf(declared)
+	var ids []string
+	for id := range all.Members {
+		if len(ids) < maxExtensionsTold && mcp.ValidExtensionID(id) {
+			ids = append(ids, id)
+		}
+	}
+	return strings.Join(ids, " ")
+}

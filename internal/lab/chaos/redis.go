@@ -39,20 +39,18 @@ func redisFaults() []*fault {
 	return faults
 }
 
-// legacyMeets opens a session at the victim, and returns what is wrong when another replica, which has not seen it, does not
-// answer with the status.
-func (s *scene) legacyMeets(ctx context.Context) (meets func(status int) func(context.Context) error, err error) {
+// legacyMeets opens a session at the victim, and returns what is wrong when another
+// replica, which has not seen it, does not have its primary answer.
+func (s *scene) legacyMeets(ctx context.Context) (meets func(context.Context) error, err error) {
 	session, err := s.open(ctx, at(s.victim))
 	if err != nil {
 		return nil, err
 	}
 	other := s.others[0]
-	return func(status int) func(context.Context) error {
-		return func(ctx context.Context) error {
-			said, err := s.within(ctx, at(other), session, s.spared)
-			so := said.status == status && (status != http.StatusServiceUnavailable || said.header.Get("Retry-After") != "")
-			return is(fmt.Sprintf("%s answers %d to a session that it has not seen", other.Name, status), so, said, err)
-		}
+	return func(ctx context.Context) error {
+		said, err := s.within(ctx, at(other), session, s.spared)
+		return is(other.Name+" has the primary answer to a session that it has not seen",
+			said.status == http.StatusOK, said, err)
 	}, nil
 }
 
@@ -78,7 +76,7 @@ func (s *scene) sayRedis(states ...string) func(context.Context) error {
 func redisGone(name, done string, begin, end func(*world.Store) error) *fault {
 	return &fault{
 		name: name, done: done, ground: plain,
-		holds: "replicas stay ready and serve 2026-07-28; a session that a replica has not seen gets 503 with Retry-After, not 404, and goes on afterwards",
+		holds: "replicas stay ready and serve 2026-07-28; a session goes on at its primary, whichever replica its requests reach",
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			meets, err := s.legacyMeets(ctx)
 			if err != nil {
@@ -86,9 +84,9 @@ func redisGone(name, done string, begin, end func(*world.Store) error) *fault {
 			}
 			store := s.Redis.Nodes[0]
 			return effect{
-				seen:  all(s.sayRedis("slow", "unreachable"), s.goOn(), meets(http.StatusServiceUnavailable)),
+				seen:  all(s.sayRedis("slow", "unreachable"), s.goOn(), meets),
 				heal:  func(context.Context) error { return end(store) },
-				after: meets(http.StatusOK),
+				after: meets,
 			}, begin(store)
 		},
 	}
@@ -104,16 +102,16 @@ const forgets = "; calls under an Idempotency-Key that are sent again may run ag
 func redisLost(name, done string, begin func(ctx context.Context, s *scene) error) *fault {
 	return &fault{
 		name: name, done: done, ground: plain,
-		holds: "replicas stay ready and serve 2026-07-28; a session that a replica has not seen gets 503 meanwhile, and 404 only when Redis is back without it" + forgets, spares: keyedTwice,
+		holds: "replicas stay ready and serve 2026-07-28; a session goes on at its primary, also when Redis is back without it" + forgets, spares: keyedTwice,
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			meets, err := s.legacyMeets(ctx)
 			if err != nil {
 				return effect{}, err
 			}
 			return effect{
-				seen:  all(s.sayRedis("unreachable"), s.goOn(), meets(http.StatusServiceUnavailable)),
+				seen:  all(s.sayRedis("unreachable"), s.goOn(), meets),
 				heal:  func(ctx context.Context) error { return s.Redis.Nodes[0].Begin(ctx) },
-				after: meets(http.StatusNotFound),
+				after: meets,
 			}, begin(ctx, s)
 		},
 	}
@@ -178,7 +176,7 @@ func redisSays(name, done, state string, begin, end []string) *fault {
 					_, err := s.Redis.Nodes[0].Exec(ctx, end...)
 					return err
 				},
-				after: meets(http.StatusOK),
+				after: meets,
 			}, err
 		},
 	}
@@ -188,14 +186,14 @@ func redisSays(name, done, state string, begin, end []string) *fault {
 func flushed() *fault {
 	return &fault{
 		name: "Redis is emptied", done: "FLUSHALL", ground: plain,
-		holds: "sessions from before get 404 at every replica, and new ones are opened" + forgets, spares: keyedTwice,
+		holds: "sessions from before go on at their primaries, which write their records again" + forgets, spares: keyedTwice,
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			meets, err := s.legacyMeets(ctx)
 			if err != nil {
 				return effect{}, err
 			}
 			_, err = s.Redis.Nodes[0].Exec(ctx, "FLUSHALL")
-			return effect{seen: all(meets(http.StatusNotFound), s.goOn())}, err
+			return effect{seen: all(meets, s.goOn())}, err
 		},
 	}
 }

@@ -60,8 +60,13 @@ func open(t *testing.T, path string) *sqlite.File {
 	return f
 }
 
-func ask(ctx context.Context, f *sqlite.File, text string, parameters ...database.Parameter) (*database.Table, error) {
-	return f.Query(ctx, &database.Query{Text: text, Parameters: parameters, Limit: 100, User: share.User{TenantID: "acme"}})
+func ask(ctx context.Context, f *sqlite.File, text string, parameters ...database.Parameter) (*database.Table,
+	error,
+) {
+	return f.Query(ctx, &database.Query{
+		Text: text, Parameters: parameters, Limit: 100,
+		User: share.User{TenantID: "acme"},
+	})
 }
 
 // rows writes the rows of a table, a line each.
@@ -109,18 +114,38 @@ func TestQueriesReadEveryKindOfValue(t *testing.T) {
 		parameters []database.Parameter
 		want       string
 	}{
-		"a table":             {"SELECT * FROM users ORDER BY id", nil, `1|"Ada"|1.5|{"base64":"AQI=","bytes":2}|"9007199254740993"` + "\n" + `2|"Bob"|null|null|7` + "\n"},
-		"a join":              {"SELECT name, sum(total) FROM users u JOIN orders o ON o.user_id = u.id GROUP BY u.id", nil, "\"Ada\"|30\n\"Bob\"|5\n"},
-		"a view":              {"SELECT * FROM names ORDER BY 1 DESC", nil, "\"Bob\"\n\"Ada\"\n"},
-		"parameters":          {"SELECT ?2, ?1, ?1", []database.Parameter{text("'; DROP TABLE users; --"), number("5")}, `5|"'; DROP TABLE users; --"|"'; DROP TABLE users; --"` + "\n"},
-		"dollar parameters":   {"SELECT $2, $1", []database.Parameter{number("1"), number("2.5")}, "2.5|1\n"},
-		"nameless parameters": {"SELECT ?, ?, ?", []database.Parameter{{}, {Kind: database.Boolean, Text: "true"}, text("x")}, "null|1|\"x\"\n"},
-		"no number of JSON":   {"SELECT 9e999, -9e999, 9223372036854775807", nil, `"Infinity"|"-Infinity"|"9223372036854775807"` + "\n"},
-		"functions":           {"SELECT trim('xxaxx', 'x'), ltrim('éa', 'é'), rtrim('ab', 'b'), instr('héllo', 'l'), replace('aXbX', 'X', '--')", nil, `"a"|"a"|"a"|3|"a--b--"` + "\n"},
-		"no UTF-8":            {"SELECT cast(x'61ff62' AS TEXT)", nil, "\"a\uFFFDb\"\n"},
-		"a comment behind":    {"SELECT 1; -- and no more", nil, "1\n"},
-		"the schema":          {"SELECT name FROM pragma_table_info('orders')", nil, "\"id\"\n\"user_id\"\n\"total\"\n"},
-		"a plan":              {"SELECT count(*) > 0 FROM (SELECT 1)", nil, "1\n"},
+		"a table": {
+			"SELECT * FROM users ORDER BY id", nil,
+			`1|"Ada"|1.5|{"base64":"AQI=","bytes":2}|"9007199254740993"` + "\n" + `2|"Bob"|null|null|7` +
+				"\n",
+		},
+		"a join": {
+			"SELECT name, sum(total) FROM users u JOIN orders o ON o.user_id = u.id GROUP BY u.id",
+			nil, "\"Ada\"|30\n\"Bob\"|5\n",
+		},
+		"a view": {"SELECT * FROM names ORDER BY 1 DESC", nil, "\"Bob\"\n\"Ada\"\n"},
+		"parameters": {"SELECT ?2, ?1, ?1", []database.Parameter{
+			text("'; DROP TABLE users; --"),
+			number("5"),
+		}, `5|"'; DROP TABLE users; --"|"'; DROP TABLE users; --"` + "\n"},
+		"dollar parameters": {"SELECT $2, $1", []database.Parameter{number("1"), number("2.5")}, "2.5|1\n"},
+		"nameless parameters": {
+			"SELECT ?, ?, ?",
+			[]database.Parameter{{}, {Kind: database.Boolean, Text: "true"}, text("x")},
+			"null|1|\"x\"\n",
+		},
+		"no number of JSON": {
+			"SELECT 9e999, -9e999, 9223372036854775807", nil,
+			`"Infinity"|"-Infinity"|"9223372036854775807"` + "\n",
+		},
+		"functions":        {"SELECT trim('xxaxx', 'x'), ltrim('éa', 'é'), rtrim('ab', 'b'), instr('héllo', 'l'), replace('aXbX', 'X', '--')", nil, `"a"|"a"|"a"|3|"a--b--"` + "\n"},
+		"no UTF-8":         {"SELECT cast(x'61ff62' AS TEXT)", nil, "\"a\uFFFDb\"\n"},
+		"a comment behind": {"SELECT 1; -- and no more", nil, "1\n"},
+		"the schema": {
+			"SELECT name FROM pragma_table_info('orders')", nil,
+			"\"id\"\n\"user_id\"\n\"total\"\n",
+		},
+		"a plan": {"SELECT count(*) > 0 FROM (SELECT 1)", nil, "1\n"},
 	} {
 		table, err := ask(t.Context(), f, test.query, test.parameters...)
 		if err != nil {
@@ -142,25 +167,40 @@ func TestNoStatementChangesAnything(t *testing.T) {
 	before := folder(t, filepath.Dir(path))
 	f := open(t, path)
 	for _, query := range []string{
-		"INSERT INTO users VALUES (3, 'Eve', 0, NULL, 0)", "INSERT INTO users VALUES (3, 'Eve', 0, NULL, 0) RETURNING id",
-		"UPDATE users SET name = 'x'", "DELETE FROM users RETURNING *", "REPLACE INTO users(id, name) VALUES (1, 'x')",
-		"WITH x AS (SELECT 1) DELETE FROM users", "WITH x AS (SELECT 1) INSERT INTO orders SELECT 9, 1, 1 FROM x RETURNING *",
-		"CREATE TABLE t(a)", "CREATE TEMP TABLE t(a)", "CREATE TEMP VIEW v AS SELECT 1", "CREATE VIRTUAL TABLE t USING generate_series", "DROP TABLE users",
-		"ALTER TABLE users ADD COLUMN x", "CREATE INDEX i ON users(name)", "REINDEX", "ANALYZE", "VACUUM", "VACUUM INTO '" + other + "'",
-		"ATTACH '" + other + "' AS o", "ATTACH ':memory:' AS o", "DETACH main", "BEGIN", "BEGIN IMMEDIATE", "COMMIT", "ROLLBACK", "SAVEPOINT s", "RELEASE s",
-		"PRAGMA query_only = OFF", "PRAGMA writable_schema = ON", "PRAGMA journal_mode = WAL", "PRAGMA user_version = 7", "PRAGMA application_id = 7",
-		"PRAGMA trusted_schema = ON", "PRAGMA temp_store_directory = '/tmp'", "PRAGMA hard_heap_limit = 0", "PRAGMA wal_checkpoint(TRUNCATE)", "PRAGMA optimize",
-		"PRAGMA incremental_vacuum", "PRAGMA database_list", "SELECT * FROM pragma_journal_mode('wal')", "SELECT * FROM pragma_database_list", "SELECT * FROM pragma_user_version",
-		"SELECT load_extension('x')", "SELECT sqlite_log(1, 'x')", "SELECT writefile('" + other + "', 'x')", "SELECT readfile('/etc/passwd')", "SELECT edit('x')",
-		"UPDATE sqlite_schema SET sql = NULL", "DELETE FROM sqlite_schema", "SELECT * FROM sqlite_dbpage", "UPDATE sqlite_dbpage SET data = zeroblob(4096)",
-		"SELECT 1; DELETE FROM users", "SELECT 1; SELECT 2", "DELETE FROM users; SELECT 1", "SELECT 1;;SELECT 2", "SELECT 1; garbage", "SELECT 1 /* ; */; DROP TABLE users --",
-		"SELECT * FROM sly", "EXPLAIN DELETE FROM users; DELETE FROM users", "DELETE\u200B FROM users", "DELETE\u00A0FROM users", "/*\u202E*/DELETE FROM users--\U000E0041", "SELECT 1;\u2028DELETE FROM users",
+		"INSERT INTO users VALUES (3, 'Eve', 0, NULL, 0)",
+		"INSERT INTO users VALUES (3, 'Eve', 0, NULL, 0) RETURNING id",
+		"UPDATE users SET name = 'x'", "DELETE FROM users RETURNING *",
+		"REPLACE INTO users(id, name) VALUES (1, 'x')",
+		"WITH x AS (SELECT 1) DELETE FROM users",
+		"WITH x AS (SELECT 1) INSERT INTO orders SELECT 9, 1, 1 FROM x RETURNING *",
+		"CREATE TABLE t(a)", "CREATE TEMP TABLE t(a)", "CREATE TEMP VIEW v AS SELECT 1",
+		"CREATE VIRTUAL TABLE t USING generate_series", "DROP TABLE users",
+		"ALTER TABLE users ADD COLUMN x", "CREATE INDEX i ON users(name)", "REINDEX", "ANALYZE", "VACUUM",
+		"VACUUM INTO '" + other + "'",
+		"ATTACH '" + other + "' AS o", "ATTACH ':memory:' AS o", "DETACH main", "BEGIN", "BEGIN IMMEDIATE",
+		"COMMIT", "ROLLBACK", "SAVEPOINT s", "RELEASE s",
+		"PRAGMA query_only = OFF", "PRAGMA writable_schema = ON", "PRAGMA journal_mode = WAL",
+		"PRAGMA user_version = 7", "PRAGMA application_id = 7",
+		"PRAGMA trusted_schema = ON", "PRAGMA temp_store_directory = '/tmp'", "PRAGMA hard_heap_limit = 0",
+		"PRAGMA wal_checkpoint(TRUNCATE)", "PRAGMA optimize",
+		"PRAGMA incremental_vacuum", "PRAGMA database_list", "SELECT * FROM pragma_journal_mode('wal')",
+		"SELECT * FROM pragma_database_list", "SELECT * FROM pragma_user_version",
+		"SELECT load_extension('x')", "SELECT sqlite_log(1, 'x')", "SELECT writefile('" + other + "', 'x')",
+		"SELECT readfile('/etc/passwd')", "SELECT edit('x')",
+		"UPDATE sqlite_schema SET sql = NULL", "DELETE FROM sqlite_schema", "SELECT * FROM sqlite_dbpage",
+		"UPDATE sqlite_dbpage SET data = zeroblob(4096)",
+		"SELECT 1; DELETE FROM users", "SELECT 1; SELECT 2", "DELETE FROM users; SELECT 1",
+		"SELECT 1;;SELECT 2", "SELECT 1; garbage", "SELECT 1 /* ; */; DROP TABLE users --",
+		"SELECT * FROM sly", "EXPLAIN DELETE FROM users; DELETE FROM users", "DELETE\u200B FROM users",
+		"DELETE\u00A0FROM users", "/*\u202E*/DELETE FROM users--\U000E0041",
+		"SELECT 1;\u2028DELETE FROM users",
 		"", " -- nothing", "\x00", "SELECT 1\x00; DELETE FROM users",
 	} {
 		table, err := ask(t.Context(), f, query)
 		if _, ours := errors.AsType[*database.Error](err); !ours {
 			t.Errorf("%q: got %v and error %v, want an error for the model", query, table, err)
-		} else if strings.Contains(err.Error(), filepath.Dir(path)) || strings.Contains(err.Error(), "sqlite3:") {
+		} else if strings.Contains(err.Error(), filepath.Dir(path)) || strings.Contains(err.Error(),
+			"sqlite3:") {
 			t.Errorf("%q: the error %q has a path or the name of the driver", query, err)
 		}
 	}
@@ -180,22 +220,32 @@ func TestLongQueriesEnd(t *testing.T) {
 	const numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
 	long := "WITH a(t) AS (SELECT printf('%.*c', 500000, 'a')) SELECT "
 	for name, test := range map[string]struct{ query, want string }{
-		"rows":             {numbers + "SELECT i FROM n LIMIT 10000000", ""},
-		"a sort":           {numbers + "SELECT i, randomblob(200) FROM n LIMIT 10000000", ""},
-		"a sort in memory": {numbers + "SELECT * FROM (SELECT i, randomblob(200) AS b FROM n LIMIT 1000000) ORDER BY b", "needs more than 16 MiB of memory"},
-		"a set":            {"WITH RECURSIVE n(i, t) AS (SELECT 1, '' UNION SELECT i + 1, printf('%.*c', 500, 'x') FROM n LIMIT 5000000) SELECT count(*) FROM n", "needs more than 16 MiB of memory"},
-		"a huge value":     {"SELECT zeroblob(1000000000)", "longer than 1048576 bytes"},
-		"a huge text":      {"SELECT printf('%.*c', 2000000, 'x')", "longer than 1048576 bytes"},
-		"a doubled text":   {"WITH RECURSIVE d(s) AS (SELECT 'ab' UNION ALL SELECT s || s FROM d) SELECT max(length(s)) FROM d", "longer than 1048576 bytes"},
-		"a huge answer":    {"SELECT replace(t, 'a', 'bcd') FROM a", ""},
-		"trim":             {long + "length(trim(t, printf('%.*c', 500000, 'b') || 'a')) FROM a", ""},
-		"instr":            {long + "instr(t, printf('%.*c', 250000, 'a') || 'b') FROM a", ""},
-		"replace":          {long + "length(replace(t, printf('%.*c', 250000, 'a') || 'b', '')) FROM a", ""},
-		"a pattern":        {"SELECT 'a' LIKE '" + strings.Repeat("%a", 100) + "'", "LIKE or GLOB pattern too complex"},
-		"depth":            {"SELECT " + strings.Repeat("(", 5000) + "1" + strings.Repeat(")", 5000), "SQLite says: "},
-		"unions":           {"SELECT 1" + strings.Repeat(" UNION SELECT 1", 500), "SQLite says: "},
-		"views of views":   {doubling(40), ""},
-		"a long query":     {"SELECT '" + strings.Repeat("x", database.MaxQuery) + "'", ""},
+		"rows":   {numbers + "SELECT i FROM n LIMIT 10000000", ""},
+		"a sort": {numbers + "SELECT i, randomblob(200) FROM n LIMIT 10000000", ""},
+		"a sort in memory": {
+			numbers +
+				"SELECT * FROM (SELECT i, randomblob(200) AS b FROM n LIMIT 1000000) ORDER BY b",
+			"needs more than 16 MiB of memory",
+		},
+		"a set":          {"WITH RECURSIVE n(i, t) AS (SELECT 1, '' UNION SELECT i + 1, printf('%.*c', 500, 'x') FROM n LIMIT 5000000) SELECT count(*) FROM n", "needs more than 16 MiB of memory"},
+		"a huge value":   {"SELECT zeroblob(1000000000)", "longer than 1048576 bytes"},
+		"a huge text":    {"SELECT printf('%.*c', 2000000, 'x')", "longer than 1048576 bytes"},
+		"a doubled text": {"WITH RECURSIVE d(s) AS (SELECT 'ab' UNION ALL SELECT s || s FROM d) SELECT max(length(s)) FROM d", "longer than 1048576 bytes"},
+		"a huge answer":  {"SELECT replace(t, 'a', 'bcd') FROM a", ""},
+		"trim":           {long + "length(trim(t, printf('%.*c', 500000, 'b') || 'a')) FROM a", ""},
+		"instr":          {long + "instr(t, printf('%.*c', 250000, 'a') || 'b') FROM a", ""},
+		"replace":        {long + "length(replace(t, printf('%.*c', 250000, 'a') || 'b', '')) FROM a", ""},
+		"a pattern": {
+			"SELECT 'a' LIKE '" + strings.Repeat("%a", 100) + "'",
+			"LIKE or GLOB pattern too complex",
+		},
+		"depth": {
+			"SELECT " + strings.Repeat("(", 5000) + "1" + strings.Repeat(")", 5000),
+			"SQLite says: ",
+		},
+		"unions":         {"SELECT 1" + strings.Repeat(" UNION SELECT 1", 500), "SQLite says: "},
+		"views of views": {doubling(40), ""},
+		"a long query":   {"SELECT '" + strings.Repeat("x", database.MaxQuery) + "'", ""},
 	} {
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		table, err := ask(ctx, f, test.query)
@@ -241,12 +291,16 @@ func TestEndlessQueriesTakeTurnsAtOnce(t *testing.T) {
 	ended := make(chan error)
 	for range 10 {
 		go func() {
-			_, err := ask(ctx, f, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n")
+			_, err := ask(
+				ctx, f, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n")
 			ended <- err
 		}()
 	}
 	for range 20 {
-		_, err := f.Query(t.Context(), &database.Query{Text: "SELECT count(*) FROM users", Limit: 1, User: share.User{TenantID: "quiet"}})
+		_, err := f.Query(t.Context(), &database.Query{
+			Text: "SELECT count(*) FROM users", Limit: 1,
+			User: share.User{TenantID: "quiet"},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,7 +318,7 @@ func TestEndlessQueriesTakeTurnsAtOnce(t *testing.T) {
 
 // ending is a context that ends when it is asked about its end for the n-th time.
 type ending struct {
-	context.Context
+	context.Context //nolint:containedctx // it is the context
 
 	left int
 }
@@ -344,7 +398,8 @@ func TestWALWithoutAFolderToWriteIsRefusedInWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := ask(t.Context(), open(t, path), "SELECT 1 FROM users")
-	if err == nil || !strings.Contains(err.Error(), "is in WAL mode, which can only be read where its folder can be written") {
+	if err == nil || !strings.Contains(err.Error(),
+		"is in WAL mode, which can only be read where its folder can be written") {
 		t.Errorf("got error %v", err)
 	}
 }
@@ -357,11 +412,13 @@ func TestFilesThatCannotBeReadAreRefusedInWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		junk: "is no database of SQLite", dir: "cannot be opened or read", filepath.Join(dir, "none.db"): "cannot be opened or read",
+		junk: "is no database of SQLite", dir: "cannot be opened or read", filepath.Join(dir,
+			"none.db"): "cannot be opened or read",
 		filepath.Join(dir, "none.db?mode=rwc&vfs=memdb"): "cannot be opened or read",
 	} {
 		_, err := ask(t.Context(), open(t, path), "SELECT * FROM sqlite_schema")
-		if _, ours := errors.AsType[*database.Error](err); !ours || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), dir) {
+		if _, ours := errors.AsType[*database.Error](err); !ours || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), dir) {
 			t.Errorf("%s: got error %v, want one with %q", path, err, want)
 		}
 		if _, err := open(t, path).Check(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
@@ -387,7 +444,8 @@ func TestWritersAreWaitedForAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ask(t.Context(), f, "SELECT count(*) FROM users"); err == nil || !strings.Contains(err.Error(), "Another program is writing") {
+	if _, err := ask(t.Context(), f, "SELECT count(*) FROM users"); err == nil ||
+		!strings.Contains(err.Error(), "Another program is writing") {
 		t.Errorf("while it is written: got error %v", err)
 	}
 	done := make(chan error)

@@ -32,8 +32,8 @@ import (
 	"time"
 )
 
-// MaxLifetime is how long a token may live where its Issuer says nothing: from iat, or from now when it does not say,
-// to exp.
+// MaxLifetime is how long a token may live where its Issuer says nothing: from iat, or
+// from now when it does not say, to exp.
 const MaxLifetime = 24 * time.Hour
 
 // MostLifetime is the longest life that an Issuer may allow.
@@ -47,8 +47,10 @@ const (
 // Issuer is one source of tokens that is believed. Every field is required unless its
 // comment says otherwise.
 type Issuer struct {
-	Issuer     string   // the iss claim of its tokens, compared byte for byte; it has no #
-	Algorithms []string // JWS names that are allowed, such as RS256; of these a key serves only those of its own type
+	Issuer string // the iss claim of its tokens, compared byte for byte; it has no #
+	// JWS names that are allowed, such as RS256; of these a key serves only those of its
+	// own type
+	Algorithms []string
 	Audiences  []string // a token must have at least one of them in its aud claim
 
 	// Who the tenant is: either Tenant for every token of this issuer, or the claim that
@@ -75,7 +77,9 @@ type Issuer struct {
 	Require map[string]string
 
 	SubjectClaim string // the claim that has the subject; "" means "sub"
-	NameClaim    string // the claim that has a name for people's eyes, on which nothing is decided; "": nobody has one
+	// the claim that has a name for people's eyes, on which nothing is decided; "":
+	// nobody has one
+	NameClaim string
 
 	MaxLifetime time.Duration // how long its tokens may live; zero: the constant MaxLifetime
 
@@ -149,14 +153,15 @@ type Error struct {
 	// named only if it has the form of an address. Any other text may be something that
 	// was not meant to be shown, such as a secret in the wrong place.
 	Claimed string
-	// Audience is set only if Reason is audience: what the token says that it is for. It is
-	// the issuer's choice, of any length and with any characters. Expected is what is configured for the issuer. Both are shared: do not
-	// modify.
+	// Audience is set only if Reason is audience: what the token says that it is for. It
+	// is the issuer's choice, of any length and with any characters. Expected is what is
+	// configured for the issuer. Both are shared: do not modify.
 	Audience, Expected []string
 	// Claim is the path of the claim that was the fault, if the signature was verified
-	// and one claim was; Expected has then what it could have been, the first 16 of these,
-	// if that can be listed. Found is the JSON text that stands there, up to 256 bytes of
-	// it, and "" if nothing does. It is the issuer's choice, with any characters.
+	// and one claim was; Expected has then what it could have been, the first 16 of
+	// these, if that can be listed. Found is the JSON text that stands there, up to 256
+	// bytes of it, and "" if nothing does. It is the issuer's choice, with any
+	// characters.
 	Claim, Found string
 }
 
@@ -180,7 +185,8 @@ func claiming(err error, issuer string) error {
 // https://openid.net/specs/openid-connect-core-1_0.html#IssuerIdentifier
 func address(issuer string) string {
 	u, err := url.Parse(issuer)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil ||
+		u.RawQuery != "" || u.Fragment != "" {
 		return ""
 	}
 	return issuer
@@ -238,8 +244,9 @@ func (v *Verifier) add(cfg Config) error {
 	for i := range cfg.Issuers {
 		name := cfg.Issuers[i].Issuer
 		if twice := v.audienceOf(name, cfg.Issuers[i].Audiences); twice != "" {
-			faults = append(faults, fmt.Errorf("issuer %q: two entries have the audience %q: a token's audience "+
-				"must say by which entry it is read", name, twice))
+			faults = append(
+				faults, fmt.Errorf("issuer %q: two entries have the audience %q: a token's audience "+
+					"must say by which entry it is read", name, twice))
 			continue
 		}
 		added, err := newIssuer(&cfg.Issuers[i], &cfg)
@@ -390,12 +397,15 @@ func (v *Verifier) verify(ctx context.Context, token string, now time.Time) (*en
 		return nil, from.attributed(err, &p.claims)
 	}
 	principal.proof = from.proof(p, signer, values)
-	return &entry{principal: principal, until: p.claims.expires.Add(leeway), keys: from.keys, generation: set.generation}, nil
+	return &entry{
+		principal: principal, until: p.claims.expires.Add(leeway), keys: from.keys,
+		generation: set.generation,
+	}, nil
 }
 
 // Unverified returns whom a token would speak for if its signature were good, for an
-// operator who asks why a token is refused and has not the keys of its issuer. Nothing may
-// be allowed by it.
+// operator who asks why a token is refused and has not the keys of its issuer. Nothing
+// may be allowed by it.
 func (v *Verifier) Unverified(token string) (Principal, error) {
 	if err := fits(token); err != nil {
 		return Principal{}, err

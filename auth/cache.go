@@ -53,7 +53,9 @@ type cache struct {
 type shard struct {
 	mu         sync.Mutex // guards the fields below
 	young, old map[digest]*entry
-	_          [40]byte // fills a cache line of 64 bytes, or cores at work on neighbouring shards would slow each other
+	// fills a cache line of 64 bytes, or cores at work on neighbouring shards would slow
+	// each other
+	_ [40]byte
 }
 
 // newCache returns a cache of at most size entries. The least it can hold is two, one in

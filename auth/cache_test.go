@@ -39,7 +39,8 @@ func TestCacheKeepsWhatIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestAbsentKeysAreBounded shows that a flood of names of keys takes no more memory than the bound.
+// TestAbsentKeysAreBounded shows that a flood of names of keys takes no more memory than
+// the bound.
 func TestAbsentKeysAreBounded(t *testing.T) {
 	r := newRemote(&Issuer{}, &Config{Client: &http.Client{}, Now: time.Now})
 	for i := range 10 * maxAbsent {

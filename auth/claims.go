@@ -80,9 +80,9 @@ func (c *claims) complete() error {
 }
 
 // timely checks what the library does not: when the token was issued, and how long it
-// lives, which may be as long as life. A token that does not say when it was issued is taken as issued now, by a clock
-// that is ahead by the leeway. That is the kindest reading: any earlier time would make
-// its life longer.
+// lives, which may be as long as life. A token that does not say when it was issued is
+// taken as issued now, by a clock that is ahead by the leeway. That is the kindest
+// reading: any earlier time would make its life longer.
 func (c *claims) timely(now time.Time, life time.Duration) error {
 	if c.issued.After(now.Add(maxEarly)) {
 		return refuse("early", "issued in the future")

@@ -37,7 +37,8 @@ var at = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // reasons are all the words that Error.Reason may be.
 var reasons = []string{
-	"missing", "malformed", "algorithm", "key", "signature", "issuer", "audience", "expired", "early", "lifetime", "tenant",
+	"missing", "malformed", "algorithm", "key", "signature", "issuer", "audience", "expired", "early",
+	"lifetime", "tenant",
 	"claims", "unavailable",
 }
 
@@ -65,7 +66,8 @@ func keyOf(id string, private crypto.Signer) auth.Key {
 // acme returns an issuer that signs with key.
 func acme(key auth.Key, algorithms ...string) auth.Issuer {
 	return auth.Issuer{
-		Issuer: issuerName, Algorithms: algorithms, Audiences: []string{audience}, Tenant: "acme", Keys: []auth.Key{key},
+		Issuer: issuerName, Algorithms: algorithms, Audiences: []string{audience}, Tenant: "acme",
+		Keys: []auth.Key{key},
 	}
 }
 
@@ -78,7 +80,8 @@ func verifier(t testing.TB, issuers ...auth.Issuer) *auth.Verifier {
 	return v
 }
 
-// members are a header or claims under construction: name and JSON text by turns, in order, repeats allowed.
+// members are a header or claims under construction: name and JSON text by turns, in
+// order, repeats allowed.
 type members []string
 
 func (m members) String() string {
@@ -126,7 +129,8 @@ func claims(now time.Time) members {
 
 func encode(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
-// mint signs any text as header and claims, without the code under test and without a JWT library.
+// mint signs any text as header and claims, without the code under test and without a JWT
+// library.
 func mint(key any, header, claims fmt.Stringer) string {
 	return sign(key, encode(header.String())+"."+encode(claims.String()))
 }
@@ -152,8 +156,8 @@ func sign(key any, input string) string {
 	return input + "." + base64.RawURLEncoding.EncodeToString(signature)
 }
 
-// reason returns why a token was refused, "" when it was not, and fails when the error is not one of ours or tells
-// anything of the token.
+// reason returns why a token was refused, "" when it was not, and fails when the error is
+// not one of ours or tells anything of the token.
 func reason(t testing.TB, token string, err error) string {
 	t.Helper()
 	if err == nil {

@@ -76,7 +76,8 @@ func checkNames(cfg *Issuer) error {
 		// OpenID Connect allows no fragment in it. With one, issuer#subject would be
 		// ambiguous:
 		// https://openid.net/specs/openid-connect-core-1_0.html#IssuerIdentifier
-		faults = append(faults, errors.New("an issuer must not have # in its name: rules name users as issuer#subject"))
+		faults = append(
+			faults, errors.New("an issuer must not have # in its name: rules name users as issuer#subject"))
 	}
 	if len(cfg.Algorithms) == 0 {
 		faults = append(faults, errors.New("no algorithm is allowed"))
@@ -90,7 +91,8 @@ func checkNames(cfg *Issuer) error {
 		faults = append(faults, errors.New("at least one audience is needed, and none may be empty"))
 	}
 	if cfg.MaxLifetime < 0 || cfg.MaxLifetime > MostLifetime {
-		faults = append(faults, fmt.Errorf("tokens may live for %d days at most", MostLifetime/(24*time.Hour)))
+		faults = append(faults, fmt.Errorf("tokens may live for %d days at most",
+			MostLifetime/(24*time.Hour)))
 	}
 	return errors.Join(faults...)
 }
@@ -115,7 +117,8 @@ func newSource(cfg *Issuer, all *Config) (source, error) {
 	if all.Client == nil {
 		return nil, errors.New("no client to fetch the key set with")
 	}
-	if err := errors.Join(checkAddress(cfg.JWKSURL), CheckKeyTimes(cfg.KeysRefresh, cfg.KeysStale)); err != nil {
+	if err := errors.Join(checkAddress(cfg.JWKSURL),
+		CheckKeyTimes(cfg.KeysRefresh, cfg.KeysStale)); err != nil {
 		return nil, err
 	}
 	return newRemote(cfg, all), nil
@@ -230,5 +233,6 @@ func (i *issuer) principal(c *claims) (p Principal, values []string, err error) 
 
 // isFor tells whether one of the audiences is the issuer's here.
 func (i *issuer) isFor(audiences []string) bool {
-	return slices.ContainsFunc(audiences, func(name string) bool { return slices.Contains(i.audiences, name) })
+	return slices.ContainsFunc(audiences,
+		func(name string) bool { return slices.Contains(i.audiences, name) })
 }

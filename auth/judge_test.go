@@ -16,8 +16,9 @@ func newSecret() auth.Key {
 	return auth.Key{Public: other, Private: other}
 }
 
-// TestJudgeAsVerify changes an issuer in every way that a config can, and asks of each pair of states whether a
-// principal made in the one is judged in the other as its token is verified there.
+// TestJudgeAsVerify changes an issuer in every way that a config can, and asks of each
+// pair of states whether a principal made in the one is judged in the other as its token
+// is verified there.
 func TestJudgeAsVerify(t *testing.T) {
 	ed, hmac := newEd(), auth.Key{Public: secret, Private: secret}
 	base := acme(keyOf("k1", ed), "EdDSA", "ES256", "HS256")
@@ -28,19 +29,39 @@ func TestJudgeAsVerify(t *testing.T) {
 		"another key, same kid":  func(i *auth.Issuer) { i.Keys = []auth.Key{keyOf("k1", newEd())} },
 		"another type, same kid": func(i *auth.Issuer) { i.Keys = []auth.Key{keyOf("k1", newEC())} },
 		"same key, another kid":  func(i *auth.Issuer) { i.Keys = []auth.Key{keyOf("k2", ed)} },
-		"one key more":           func(i *auth.Issuer) { i.Keys = []auth.Key{keyOf("k1", ed), keyOf("k2", newEd())} },
-		"a secret":               func(i *auth.Issuer) { i.Keys = []auth.Key{hmac} },
-		"another secret":         func(i *auth.Issuer) { i.Keys = []auth.Key{newSecret()} },
-		"a set in a file":        func(i *auth.Issuer) { i.Keys, i.JWKS = nil, keySet(keyOf("k1", ed)) },
-		"another audience":       func(i *auth.Issuer) { i.Audiences = []string{"https://elsewhere.example/mcp"} },
-		"one audience more":      func(i *auth.Issuer) { i.Audiences = []string{"https://elsewhere.example/mcp", audience} },
-		"another tenant":         func(i *auth.Issuer) { i.Tenant = "globex" },
+		"one key more": func(
+			i *auth.Issuer,
+		) {
+			i.Keys = []auth.Key{keyOf("k1", ed), keyOf("k2", newEd())}
+		},
+		"a secret":        func(i *auth.Issuer) { i.Keys = []auth.Key{hmac} },
+		"another secret":  func(i *auth.Issuer) { i.Keys = []auth.Key{newSecret()} },
+		"a set in a file": func(i *auth.Issuer) { i.Keys, i.JWKS = nil, keySet(keyOf("k1", ed)) },
+		"another audience": func(
+			i *auth.Issuer,
+		) {
+			i.Audiences = []string{"https://elsewhere.example/mcp"}
+		},
+		"one audience more": func(
+			i *auth.Issuer,
+		) {
+			i.Audiences = []string{"https://elsewhere.example/mcp", audience}
+		},
+		"another tenant": func(i *auth.Issuer) { i.Tenant = "globex" },
 		"tenant by claim": func(i *auth.Issuer) {
 			i.Tenant, i.TenantClaim, i.TenantsAllowed = "", "org", []string{"acme", "globex"}
 		},
-		"tenant taken from the list": func(i *auth.Issuer) { i.Tenant, i.TenantClaim, i.TenantsAllowed = "", "org", []string{"globex"} },
-		"tenant by another claim":    func(i *auth.Issuer) { i.Tenant, i.TenantClaim, i.TenantsAllowed = "", "team", []string{"acme"} },
-		"scopes by another claim":    func(i *auth.Issuer) { i.ScopeClaims = []string{"scp"} },
+		"tenant taken from the list": func(
+			i *auth.Issuer,
+		) {
+			i.Tenant, i.TenantClaim, i.TenantsAllowed = "", "org", []string{"globex"}
+		},
+		"tenant by another claim": func(
+			i *auth.Issuer,
+		) {
+			i.Tenant, i.TenantClaim, i.TenantsAllowed = "", "team", []string{"acme"}
+		},
+		"scopes by another claim": func(i *auth.Issuer) { i.ScopeClaims = []string{"scp"} },
 	}
 	said := claims(at).with("org", `"acme"`).with("team", `"umbrella"`).with("scp", `"other"`)
 	tokens := []string{
@@ -66,10 +87,12 @@ func TestJudgeAsVerify(t *testing.T) {
 				then, err := now.Verify(t.Context(), token)
 				same := err == nil && then.TenantID == p.TenantID && slices.Equal(then.Scopes, p.Scopes)
 				judged := now.Judge(p)
-				// A claim that tells the same tenant as before may do so by chance, and is not asked again.
+				// A claim that tells the same tenant as before may do so by chance, and
+				// is not asked again.
 				strict := first.TenantClaim != second.TenantClaim
 				if why := reason(t, token, judged); (why == "") != same && (!strict || why != "tenant") {
-					t.Errorf("%s, then %s: judged %q; its token is verified anew: %v (%v)", before, after, why, same, err)
+					t.Errorf("%s, then %s: judged %q; its token is verified anew: %v (%v)", before, after,
+						why, same, err)
 				}
 				agreed[same]++
 			}
@@ -80,7 +103,8 @@ func TestJudgeAsVerify(t *testing.T) {
 	}
 }
 
-// TestJudgeByTime shows that a principal holds as long as its token does, and that one that was not verified never does.
+// TestJudgeByTime shows that a principal holds as long as its token does, and that one
+// that was not verified never does.
 func TestJudgeByTime(t *testing.T) {
 	now := at
 	issuer := acme(auth.Key{Public: secret}, "HS256")
@@ -93,7 +117,10 @@ func TestJudgeByTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for after, want := range map[time.Duration]string{0: "", time.Hour + 29*time.Second: "", time.Hour + 30*time.Second: "expired", 48 * time.Hour: "expired"} {
+	for after, want := range map[time.Duration]string{
+		0: "", time.Hour + 29*time.Second: "",
+		time.Hour + 30*time.Second: "expired", 48 * time.Hour: "expired",
+	} {
 		now = at.Add(after)
 		if got := reason(t, token, v.Judge(p)); got != want {
 			t.Errorf("after %v: got %q, want %q", after, got, want)
@@ -106,10 +133,13 @@ func TestJudgeByTime(t *testing.T) {
 	}
 }
 
-// TestJudgeCopiedTheKeys: each open stream is judged whenever lists have changed, so with thousands of them whatever that
-// allocates is megabytes at once.
+// TestJudgeCopiedTheKeys: each open stream is judged whenever lists have changed, so with
+// thousands of them whatever that allocates is megabytes at once.
 func TestJudgeCopiedTheKeys(t *testing.T) {
-	v, err := auth.New(auth.Config{Issuers: []auth.Issuer{acme(auth.Key{Public: secret}, "HS256")}, Now: func() time.Time { return at }})
+	v, err := auth.New(auth.Config{
+		Issuers: []auth.Issuer{acme(auth.Key{Public: secret}, "HS256")},
+		Now:     func() time.Time { return at },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

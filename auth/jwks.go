@@ -56,7 +56,8 @@ func parseSet(data []byte, secrets bool) (*keySet, error) {
 			continue
 		}
 		if key.Type == "oct" && !secrets {
-			set.refuse(key.ID, "a shared secret where others can read it; whoever has read it can make tokens wherever it is in use")
+			set.refuse(
+				key.ID, "a shared secret where others can read it; whoever has read it can make tokens wherever it is in use")
 			continue
 		}
 		added, err := key.verifying()
@@ -100,7 +101,8 @@ func setElements(data []byte) ([][]byte, error) {
 // verifies tells whether the key is declared for verifying signatures and not for
 // something else, and its id is one that a token can name.
 func (k *jwk) verifies() bool {
-	return (k.Use == "" || k.Use == "sig") && (k.Operations == nil || slices.Contains(k.Operations, "verify")) && len(k.ID) <= maxName
+	return (k.Use == "" || k.Use == "sig") &&
+		(k.Operations == nil || slices.Contains(k.Operations, "verify")) && len(k.ID) <= maxName
 }
 
 // verifying returns the key ready for use, or says why it is not fit for that. A key that

@@ -11,7 +11,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 )
 
-// TestKeySetMembers shows which keys of a set verify tokens: those that say they may, and are sound.
+// TestKeySetMembers shows which keys of a set verify tokens: those that say they may, and
+// are sound.
 func TestKeySetMembers(t *testing.T) {
 	private := newEC()
 	point := made(private.PublicKey.Bytes())
@@ -43,9 +44,18 @@ func TestKeySetMembers(t *testing.T) {
 		{"short coordinate", key.with("x", `"`+b64(point[2:33])+`"`).String(), token, "key"},
 		{"padded base64", key.with("x", `"`+x+`="`).String(), token, "key"},
 		{"no coordinates", key.without("x").String(), token, "key"},
-		{"a short RSA key", members{"kty", `"RSA"`, "kid", `"k"`, "n", `"` + b64(shortRSA().N.Bytes()) + `"`, "e", `"AQAB"`}.String(), token, "key"},
+		{"a short RSA key", members{
+			"kty", `"RSA"`, "kid", `"k"`, "n", `"` + b64(shortRSA().N.Bytes()) + `"`,
+			"e", `"AQAB"`,
+		}.String(), token, "key"},
 		{"RSA without modulus", `{"kty":"RSA","kid":"k","e":"AQAB"}`, token, "key"},
-		{"RSA with a huge exponent", members{"kty", `"RSA"`, "kid", `"k"`, "n", `"` + b64(rsaKey().N.Bytes()) + `"`, "e", `"` + strings.Repeat("_", 64) + `"`}.String(), token, "key"},
+		{
+			"RSA with a huge exponent", members{
+				"kty", `"RSA"`, "kid", `"k"`, "n",
+				`"` + b64(rsaKey().N.Bytes()) + `"`, "e", `"` + strings.Repeat("_", 64) + `"`,
+			}.String(), token,
+			"key",
+		},
 		{"X25519", `{"kty":"OKP","crv":"X25519","kid":"k","x":"` + x + `"}`, token, "key"},
 		{"a secret", oct.String(), byHMAC, ""},
 		{"a secret for ES256", oct.String(), token, "algorithm"},
@@ -68,14 +78,21 @@ func TestKeySetMembers(t *testing.T) {
 	}
 }
 
-// TestKeySetKinds verifies tokens of each kind of key in a set as another library writes it.
+// TestKeySetKinds verifies tokens of each kind of key in a set as another library writes
+// it.
 func TestKeySetKinds(t *testing.T) {
-	keys := map[string]auth.Key{"RS256": keyOf("rsa", rsaKey()), "ES256": keyOf("ec", newEC()), "EdDSA": keyOf("ed", newEd())}
+	keys := map[string]auth.Key{
+		"RS256": keyOf("rsa", rsaKey()), "ES256": keyOf("ec", newEC()),
+		"EdDSA": keyOf("ed", newEd()),
+	}
 	issuer := acme(auth.Key{}, "RS256", "ES256", "EdDSA")
 	issuer.Keys, issuer.JWKS = nil, keySet(keys["RS256"], keys["ES256"], keys["EdDSA"])
 	v := verifier(t, issuer)
 	for algorithm, key := range keys {
-		token, err := auth.Sign(key, algorithm, auth.Claims{Issuer: issuerName, Subject: "alice", Audience: audience, Expiry: at.Add(time.Hour)})
+		token, err := auth.Sign(key, algorithm, auth.Claims{
+			Issuer: issuerName, Subject: "alice",
+			Audience: audience, Expiry: at.Add(time.Hour),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,19 +115,20 @@ func badSets(key *ecdsa.PrivateKey) map[string][]byte {
 		nameless = append(nameless, keyOf("", newEC()))
 	}
 	return map[string][]byte{
-		"empty":             nil,
-		"HTML":              []byte("<html>sign in</html>"),
-		"an array":          []byte("[" + element + "]"),
-		"one key":           []byte(element),
-		"keys an object":    []byte(`{"keys":` + element + `}`),
-		"keys twice":        []byte(`{"keys":[` + element + `],"keys":[]}`),
-		"cut off":           []byte(one[:len(one)-10]),
-		"trailing data":     []byte(one + "{}"),
-		"bad UTF-8":         []byte(`{"x":"` + "\xff" + `",` + one[1:]),
-		"51 keys":           []byte(`{"keys":[` + strings.Join(many, ",") + `]}`),
-		"5 without a name":  keySet(nameless...),
-		"more than 256 KB":  []byte(one + strings.Repeat(" ", 256<<10)),
-		"nested very deep":  []byte(`{"keys":` + strings.Repeat("[", 10000) + strings.Repeat("]", 10000) + `}`),
+		"empty":            nil,
+		"HTML":             []byte("<html>sign in</html>"),
+		"an array":         []byte("[" + element + "]"),
+		"one key":          []byte(element),
+		"keys an object":   []byte(`{"keys":` + element + `}`),
+		"keys twice":       []byte(`{"keys":[` + element + `],"keys":[]}`),
+		"cut off":          []byte(one[:len(one)-10]),
+		"trailing data":    []byte(one + "{}"),
+		"bad UTF-8":        []byte(`{"x":"` + "\xff" + `",` + one[1:]),
+		"51 keys":          []byte(`{"keys":[` + strings.Join(many, ",") + `]}`),
+		"5 without a name": keySet(nameless...),
+		"more than 256 KB": []byte(one + strings.Repeat(" ", 256<<10)),
+		"nested very deep": []byte(`{"keys":` + strings.Repeat("[", 10000) + strings.Repeat("]", 10000) +
+			`}`),
 		"Keys in capitals":  []byte(strings.Replace(one, `"keys"`, `"KEYS"`, 1)),
 		"a thousand nulls":  []byte(`{"keys":[null` + strings.Repeat(",null", 1000) + `]}`),
 		"two sets in a row": []byte(one + one),

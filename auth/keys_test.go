@@ -21,7 +21,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 )
 
-// TestSignAndVerify signs with each algorithm and each fitting key, and shows which keys an algorithm does not take.
+// TestSignAndVerify signs with each algorithm and each fitting key, and shows which keys
+// an algorithm does not take.
 func TestSignAndVerify(t *testing.T) {
 	keys := map[string]auth.Key{
 		"RSA":     keyOf("", rsaKey()),
@@ -33,7 +34,8 @@ func TestSignAndVerify(t *testing.T) {
 		"short":   {Public: secret[:32], Private: secret[:32]},
 	}
 	serves := map[string][]string{
-		"RSA": {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}, "P-256": {"ES256"}, "P-384": {"ES384"}, "P-521": {"ES512"},
+		"RSA": {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}, "P-256": {"ES256"}, "P-384": {"ES384"},
+		"P-521":   {"ES512"},
 		"Ed25519": {"EdDSA"}, "secret": {"HS256", "HS384", "HS512"}, "short": {"HS256"},
 	}
 	all := slices.Concat(serves["RSA"], serves["secret"], []string{"ES256", "ES384", "ES512", "EdDSA"})
@@ -72,10 +74,14 @@ func TestSignAndVerify(t *testing.T) {
 func TestSaltLength(t *testing.T) {
 	v := verifier(t, acme(keyOf("", rsaKey()), "PS256"))
 	input := encode(header("PS256").String()) + "." + encode(claims(at).String())
-	for salt, want := range map[int]string{rsa.PSSSaltLengthEqualsHash: "", 0: "signature", 20: "signature", 64: "signature"} {
+	for salt, want := range map[int]string{
+		rsa.PSSSaltLengthEqualsHash: "", 0: "signature", 20: "signature",
+		64: "signature",
+	} {
 		hash := crypto.SHA256.New()
 		hash.Write([]byte(input))
-		signature := made(rsa.SignPSS(rand.Reader, rsaKey(), crypto.SHA256, hash.Sum(nil), &rsa.PSSOptions{SaltLength: salt}))
+		signature := made(rsa.SignPSS(rand.Reader, rsaKey(), crypto.SHA256, hash.Sum(nil),
+			&rsa.PSSOptions{SaltLength: salt}))
 		token := input + "." + encode(string(signature))
 		_, err := v.Verify(t.Context(), token)
 		if got := reason(t, token, err); got != want {
@@ -102,7 +108,12 @@ func TestKeyNames(t *testing.T) {
 		{"one of two without names, a kid", []auth.Key{keyOf("", two), keyOf("", one)}, `"a"`, "key"},
 		{"key of another name", []auth.Key{keyOf("a", two), keyOf("b", one)}, `"a"`, "signature"},
 		{"key of that name is another", []auth.Key{keyOf("a", two), keyOf("", one)}, `"a"`, "signature"},
-		{"kid of a key of another type", []auth.Key{keyOf("a", newEC()), keyOf("b", one)}, `"a"`, "algorithm"},
+		{
+			"kid of a key of another type",
+			[]auth.Key{keyOf("a", newEC()), keyOf("b", one)},
+			`"a"`,
+			"algorithm",
+		},
 		{"none of them", []auth.Key{keyOf("", two), keyOf("", third)}, "", "signature"},
 	}
 	for _, test := range tests {
@@ -128,19 +139,32 @@ func TestNewRefusesFaultyIssuers(t *testing.T) {
 		want   string
 	}{
 		{"no name", func(i *auth.Issuer) { i.Issuer = "" }, "name"},
-		{"a # in the name", func(i *auth.Issuer) { i.Issuer = "https://login.example/#team" }, "must not have #"},
+		{
+			"a # in the name", func(i *auth.Issuer) { i.Issuer = "https://login.example/#team" },
+			"must not have #",
+		},
 		{"no algorithm", func(i *auth.Issuer) { i.Algorithms = nil }, "no algorithm"},
 		{"none", func(i *auth.Issuer) { i.Algorithms = []string{"none"} }, `"none"`},
 		{"no audience", func(i *auth.Issuer) { i.Audiences = nil }, "audience"},
 		{"an empty audience", func(i *auth.Issuer) { i.Audiences = []string{""} }, "audience"},
 		{"no tenant", func(i *auth.Issuer) { i.Tenant = "" }, "tenant"},
-		{"a tenant claim alone", func(i *auth.Issuer) { i.Tenant, i.TenantClaim = "", "org" }, "tenants allowed"},
-		{"an empty tenant allowed", func(i *auth.Issuer) { i.Tenant, i.TenantClaim, i.TenantsAllowed = "", "org", []string{""} }, "without a name"},
+		{
+			"a tenant claim alone", func(i *auth.Issuer) { i.Tenant, i.TenantClaim = "", "org" },
+			"tenants allowed",
+		},
+		{
+			"an empty tenant allowed",
+			func(i *auth.Issuer) { i.Tenant, i.TenantClaim, i.TenantsAllowed = "", "org", []string{""} },
+			"without a name",
+		},
 		{"two ways to a tenant", func(i *auth.Issuer) { i.TenantClaim = "org" }, "both"},
 		{"no keys", func(i *auth.Issuer) { i.Keys = nil }, "exactly one"},
 		{"two sources of keys", func(i *auth.Issuer) { i.JWKSURL = "https://x.example/" }, "exactly one"},
 		{"no client", func(i *auth.Issuer) { i.Keys, i.JWKSURL = nil, "https://x.example/" }, "client"},
-		{"a key of no allowed algorithm", func(i *auth.Issuer) { i.Algorithms = []string{"RS256"} }, "none of the allowed"},
+		{
+			"a key of no allowed algorithm", func(i *auth.Issuer) { i.Algorithms = []string{"RS256"} },
+			"none of the allowed",
+		},
 		{"a key without a public part", func(i *auth.Issuer) { i.Keys = []auth.Key{{}} }, "no public key"},
 		{"a short RSA key", func(i *auth.Issuer) { i.Keys = []auth.Key{{Public: shortRSA()}} }, "1024 bits"},
 		{"an even modulus", func(i *auth.Issuer) {
@@ -152,12 +176,29 @@ func TestNewRefusesFaultyIssuers(t *testing.T) {
 		{"a key agreement key", func(i *auth.Issuer) {
 			i.Keys = []auth.Key{{Public: made(ecdh.X25519().GenerateKey(rand.Reader)).Public()}}
 		}, "signs no tokens"},
-		{"a weak secret", func(i *auth.Issuer) { i.Keys = []auth.Key{{Public: bytes.Repeat([]byte("k"), 64)}} }, "repeats"},
-		{"two halves that do not match", func(i *auth.Issuer) { i.Keys = []auth.Key{{Public: newEd().Public(), Private: newEd()}} }, "another key"},
-		{"two keys of one name", func(i *auth.Issuer) { i.Keys = []auth.Key{keyOf("a", newEd()), keyOf("a", newEd())} }, `key "a": different keys`},
-		{"a key and a secret", func(i *auth.Issuer) { i.Keys = append(i.Keys[:1:1], auth.Key{ID: "b", Public: secret}) }, "none of the allowed"},
+		{"a weak secret", func(
+			i *auth.Issuer,
+		) {
+			i.Keys = []auth.Key{{Public: bytes.Repeat([]byte("k"), 64)}}
+		}, "repeats"},
+		{
+			"two halves that do not match",
+			func(i *auth.Issuer) { i.Keys = []auth.Key{{Public: newEd().Public(), Private: newEd()}} },
+			"another key",
+		},
+		{
+			"two keys of one name",
+			func(i *auth.Issuer) { i.Keys = []auth.Key{keyOf("a", newEd()), keyOf("a", newEd())} },
+			`key "a": different keys`,
+		},
+		{"a key and a secret", func(
+			i *auth.Issuer,
+		) {
+			i.Keys = append(i.Keys[:1:1], auth.Key{ID: "b", Public: secret})
+		}, "none of the allowed"},
 		{"a key and a secret, both allowed", func(i *auth.Issuer) {
-			i.Algorithms, i.Keys = []string{"EdDSA", "HS256"}, append(i.Keys[:1:1], auth.Key{ID: "b", Public: secret})
+			i.Algorithms, i.Keys = []string{"EdDSA", "HS256"}, append(i.Keys[:1:1],
+				auth.Key{ID: "b", Public: secret})
 		}, "in one set with public keys"},
 		{"51 keys", func(i *auth.Issuer) {
 			i.Keys = nil
@@ -165,28 +206,42 @@ func TestNewRefusesFaultyIssuers(t *testing.T) {
 				i.Keys = append(i.Keys, keyOf(strconv.Itoa(n), newEd()))
 			}
 		}, "more than 50"},
-		{"a key set of nothing", func(i *auth.Issuer) { i.Keys, i.JWKS = nil, []byte(`{"keys":[]}`) }, "no key in it"},
-		{"a key set that is none", func(i *auth.Issuer) { i.Keys, i.JWKS = nil, []byte(`<html>`) }, "JWK Set"},
+		{
+			"a key set of nothing", func(i *auth.Issuer) { i.Keys, i.JWKS = nil, []byte(`{"keys":[]}`) },
+			"no key in it",
+		},
+		{
+			"a key set that is none", func(i *auth.Issuer) { i.Keys, i.JWKS = nil, []byte(`<html>`) },
+			"JWK Set",
+		},
 	}
 	for _, test := range tests {
 		issuer := good
 		test.change(&issuer)
 		_, err := auth.New(auth.Config{Issuers: []auth.Issuer{issuer}})
-		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "issuer") {
+		if err == nil || !strings.Contains(err.Error(), test.want) ||
+			!strings.Contains(err.Error(), "issuer") {
 			t.Errorf("%s: got %v, want an error that names the issuer and %q", test.name, err, test.want)
 		}
 	}
-	for _, address := range []string{"", "file:///etc/passwd", "keys", "https://", "https://user@x.example/", "https://x.example/#a", "gopher://x.example/", "https://x.example/%zz"} {
+	for _, address := range []string{
+		"", "file:///etc/passwd", "keys", "https://", "https://user@x.example/",
+		"https://x.example/#a", "gopher://x.example/", "https://x.example/%zz",
+	} {
 		issuer := good
 		issuer.Keys, issuer.JWKSURL = nil, address
-		if _, err := auth.New(auth.Config{Issuers: []auth.Issuer{issuer}, Client: clientOf(nil)}); err == nil {
+		if _, err := auth.New(auth.Config{
+			Issuers: []auth.Issuer{issuer},
+			Client:  clientOf(nil),
+		}); err == nil {
 			t.Errorf("address %q: got no error", address)
 		}
 	}
 	bad := acme(auth.Key{}, "x")
 	bad.Issuer = "https://other.example/"
 	_, err := auth.New(auth.Config{Issuers: []auth.Issuer{good, good, bad}})
-	if err == nil || !strings.Contains(err.Error(), "two entries have the audience") || !strings.Contains(err.Error(), `"x"`) {
+	if err == nil || !strings.Contains(err.Error(), "two entries have the audience") ||
+		!strings.Contains(err.Error(), `"x"`) {
 		t.Errorf("got %v, want all faults at once", err)
 	}
 }
@@ -215,15 +270,28 @@ func TestParseKeys(t *testing.T) {
 		{"PKIX RSA", pkix(rsaPrivate.Public()), []auth.Key{{Public: rsaPrivate.Public()}}},
 		{"PKIX EC", "text before\n" + pkix(ec.Public()), []auth.Key{{Public: ec.Public()}}},
 		{"PKIX Ed25519", pkix(ed.Public()) + "\n\n", []auth.Key{{Public: ed.Public()}}},
-		{"PKCS#1 public", block("RSA PUBLIC KEY", x509.MarshalPKCS1PublicKey(&rsaPrivate.PublicKey)), []auth.Key{{Public: rsaPrivate.Public()}}},
-		{"PKCS#1 private", block("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(rsaPrivate)), []auth.Key{keyOf("", rsaPrivate)}},
+		{
+			"PKCS#1 public", block("RSA PUBLIC KEY", x509.MarshalPKCS1PublicKey(&rsaPrivate.PublicKey)),
+			[]auth.Key{{Public: rsaPrivate.Public()}},
+		},
+		{
+			"PKCS#1 private", block("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(rsaPrivate)),
+			[]auth.Key{keyOf("", rsaPrivate)},
+		},
 		{"PKCS#8 RSA", pkcs8(rsaPrivate), []auth.Key{keyOf("", rsaPrivate)}},
 		{"PKCS#8 EC", pkcs8(ec), []auth.Key{keyOf("", ec)}},
 		{"PKCS#8 Ed25519", pkcs8(ed), []auth.Key{keyOf("", ed)}},
-		{"SEC 1 as openssl writes it", block("EC PARAMETERS", []byte{6, 8, 42, 134, 72, 206, 61, 3, 1, 7}) + sec1, []auth.Key{keyOf("", ec)}},
+		{"SEC 1 as openssl writes it", block("EC PARAMETERS", []byte{6, 8, 42, 134, 72, 206, 61, 3, 1, 7}) +
+			sec1, []auth.Key{keyOf("", ec)}},
 		{"a certificate", block("CERTIFICATE", certificate(ec)), []auth.Key{{Public: ec.Public()}}},
-		{"a certificate and its key", block("CERTIFICATE", certificate(ec)) + sec1, []auth.Key{keyOf("", ec)}},
-		{"two public keys", pkix(ec.Public()) + pkix(ed.Public()), []auth.Key{{Public: ec.Public()}, {Public: ed.Public()}}},
+		{
+			"a certificate and its key", block("CERTIFICATE", certificate(ec)) + sec1,
+			[]auth.Key{keyOf("", ec)},
+		},
+		{
+			"two public keys", pkix(ec.Public()) + pkix(ed.Public()),
+			[]auth.Key{{Public: ec.Public()}, {Public: ed.Public()}},
+		},
 		{"nothing", "", nil},
 		{"no PEM", hex.EncodeToString(secret), nil},
 		{"cut off", sec1[:len(sec1)-20], nil},
@@ -231,7 +299,10 @@ func TestParseKeys(t *testing.T) {
 		{"the first one damaged", strings.Replace(sec1, "\n", "\n!", 1) + pkix(ed.Public()), nil},
 		{"wrong content", block("PUBLIC KEY", []byte("canary")), nil},
 		{"encrypted", block("ENCRYPTED PRIVATE KEY", []byte("canary")), nil},
-		{"a curve that signs no tokens", pkix(made(ecdsa.GenerateKey(elliptic.P224(), rand.Reader)).Public()), nil},
+		{
+			"a curve that signs no tokens", pkix(made(ecdsa.GenerateKey(elliptic.P224(), rand.Reader)).Public()),
+			nil,
+		},
 		{"a key agreement key", pkix(made(ecdh.X25519().GenerateKey(rand.Reader)).Public()), nil},
 		{"a short RSA key", pkix(shortRSA()), nil},
 	}
@@ -244,7 +315,8 @@ func TestParseKeys(t *testing.T) {
 			t.Errorf("%s: error %q quotes the file", test.name, err)
 		}
 		if !slices.EqualFunc(got, test.want, sameKey) {
-			t.Errorf("%s: got %d keys, want %d, each with the same parts", test.name, len(got), len(test.want))
+			t.Errorf("%s: got %d keys, want %d, each with the same parts", test.name, len(got),
+				len(test.want))
 		}
 	}
 }
@@ -259,7 +331,8 @@ func TestParseSecret(t *testing.T) {
 	rand.Read(random)
 	random[31] = 1 // no line break at the end
 	strong := []string{
-		string(secret), string(random), hex.EncodeToString(random), "Tr0ub4dor&3-correct-horse-battery-staple",
+		string(secret), string(random), hex.EncodeToString(random),
+		"Tr0ub4dor&3-correct-horse-battery-staple",
 		"MHcCAQEEIKey9secret4Zb2xQpLmNvRtYw", "c2l4dGVlbiByYW5kb20gYnl0ZXM5MTcyOHpx",
 	}
 	for _, text := range strong {
@@ -271,13 +344,20 @@ func TestParseSecret(t *testing.T) {
 		}
 	}
 	weak := []string{
-		"", "\n", "short", string(secret[:31]), string(secret[:31]) + "\n", strings.Repeat("a", 32), strings.Repeat("\x00", 64),
-		strings.Repeat("ab", 40), strings.Repeat("0123456789abcdef", 4), strings.Repeat("xK9#qLm2$", 8), strings.Repeat("secret", 8),
-		strings.Repeat("changeme", 5), "your-256-bit-secret-your-256-bit-secret", "your-256-bit-secret0000000000000000",
-		"your-256-bit-secret             ", "Your-256-Bit-Secret!!!!!!!!!!!!!!!!!!", "secret-secret-secret-secret-12345",
-		"changeme1234567890changeme1234567890", "changeme_changeme_changeme_please_1", "supersecretpassword-do-not-share!!",
-		"abcdefghijklmnopqrstuvwxyz0123456789", "a-string-secret-at-least-256-bits-long", "qwertyuiopasdfghjklzxcvbnm1234567890",
-		"00000000000000000000000000000000001", "this-is-a-very-long-secret-key-for-jwt", "my-super-secret-jwt-signing-key-1234567",
+		"", "\n", "short", string(secret[:31]), string(secret[:31]) + "\n", strings.Repeat("a", 32),
+		strings.Repeat("\x00", 64),
+		strings.Repeat("ab", 40), strings.Repeat("0123456789abcdef", 4), strings.Repeat("xK9#qLm2$", 8),
+		strings.Repeat("secret", 8),
+		strings.Repeat("changeme", 5), "your-256-bit-secret-your-256-bit-secret",
+		"your-256-bit-secret0000000000000000",
+		"your-256-bit-secret             ", "Your-256-Bit-Secret!!!!!!!!!!!!!!!!!!",
+		"secret-secret-secret-secret-12345",
+		"changeme1234567890changeme1234567890", "changeme_changeme_changeme_please_1",
+		"supersecretpassword-do-not-share!!",
+		"abcdefghijklmnopqrstuvwxyz0123456789", "a-string-secret-at-least-256-bits-long",
+		"qwertyuiopasdfghjklzxcvbnm1234567890",
+		"00000000000000000000000000000000001", "this-is-a-very-long-secret-key-for-jwt",
+		"my-super-secret-jwt-signing-key-1234567",
 	}
 	for _, text := range weak {
 		if _, err := auth.ParseSecret([]byte(text)); err == nil {

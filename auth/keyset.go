@@ -189,7 +189,8 @@ func (s *keySet) serves(algorithms []string) bool {
 
 // serves tells whether the key serves one of the algorithms.
 func (k verifying) serves(algorithms []string) bool {
-	return slices.ContainsFunc(algorithms, func(name string) bool { return slices.Contains(k.algorithms, name) })
+	return slices.ContainsFunc(algorithms,
+		func(name string) bool { return slices.Contains(k.algorithms, name) })
 }
 
 // fixed is a source of keys that do not change while the gateway has this config.

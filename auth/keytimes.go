@@ -26,7 +26,9 @@ func CheckKeyTimes(refresh, stale time.Duration) error {
 		return fmt.Errorf("keys serve for at most 24h, not for %s", stale)
 	}
 	if stale < refresh {
-		return fmt.Errorf("keys serve for at least as long as the time between two fetches, here %s, not for %s", refresh, stale)
+		return fmt.Errorf(
+			"keys serve for at least as long as the time between two fetches, here %s, not for %s", refresh,
+			stale)
 	}
 	return nil
 }
@@ -52,9 +54,11 @@ type KeySet struct {
 	Issuer  string
 	Fetched time.Time // when the set in use was asked for; zero: there is none
 	Until   time.Time // when it is used no longer, unless another is fetched; zero: there is none
-	Failing time.Time // since when all fetches have failed; zero: the last one succeeded, or none has ended yet
-	Problem error     // of the last fetch; nil if Failing is zero
-	Refused []string  // which keys of the set in use are refused, and why; shared: do not modify
+	// since when all fetches have failed; zero: the last one succeeded, or none has ended
+	// yet
+	Failing time.Time
+	Problem error    // of the last fetch; nil if Failing is zero
+	Refused []string // which keys of the set in use are refused, and why; shared: do not modify
 }
 
 // KeySets tells how it fares to fetch the key sets of all issuers that have an address

@@ -15,7 +15,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 )
 
-// times draws a keys_refresh and a keys_stale within their bounds, short ones as often as long ones.
+// times draws a keys_refresh and a keys_stale within their bounds, short ones as often as
+// long ones.
 func times(r *rand.Rand) (refresh, stale time.Duration) {
 	between := func(low, high time.Duration) time.Duration {
 		return time.Duration(float64(low) * math.Pow(float64(high)/float64(low), r.Float64()))
@@ -24,8 +25,9 @@ func times(r *rand.Rand) (refresh, stale time.Duration) {
 	return refresh, max(refresh, between(refresh, 24*time.Hour).Round(time.Second))
 }
 
-// TestARemovedKeyIsRefusedInTime removes the key of a caller at any moment, or lets the provider fail from then on, for
-// many settings: within keys_refresh, or keys_stale, the token and the principal are refused, and callers were told so.
+// TestARemovedKeyIsRefusedInTime removes the key of a caller at any moment, or lets the
+// provider fail from then on, for many settings: within keys_refresh, or keys_stale, the
+// token and the principal are refused, and callers were told so.
 func TestARemovedKeyIsRefusedInTime(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 150 {
@@ -47,7 +49,9 @@ func TestARemovedKeyIsRefusedInTime(t *testing.T) {
 			token := tokenLiving(key, 23*time.Hour)
 			p, err := v.Verify(t.Context(), token)
 			if err != nil || v.Judge(p) != nil || told.Load() != 1 {
-				t.Fatalf("refresh %v, stale %v, before: %v, judged %v, told %d times, want once of the first set", refresh, stale, err, v.Judge(p), told.Load())
+				t.Fatalf(
+					"refresh %v, stale %v, before: %v, judged %v, told %d times, want once of the first set",
+					refresh, stale, err, v.Judge(p), told.Load())
 			}
 			bound, want := refresh, "key"
 			if fails {
@@ -62,13 +66,16 @@ func TestARemovedKeyIsRefusedInTime(t *testing.T) {
 			time.Sleep(bound + slow)
 			synctest.Wait()
 			if got := verify(t, v, token); got != want {
-				t.Errorf("refresh %v, stale %v, the provider fails %v: after %v the token is refused as %q, want %q", refresh, stale, fails, bound, got, want)
+				t.Errorf(
+					"refresh %v, stale %v, the provider fails %v: after %v the token is refused as %q, want %q", refresh, stale, fails, bound, got, want)
 			}
 			if got := reason(t, token, v.Judge(p)); got != want {
-				t.Errorf("refresh %v, stale %v, the provider fails %v: after %v judged %q, want %q", refresh, stale, fails, bound, got, want)
+				t.Errorf("refresh %v, stale %v, the provider fails %v: after %v judged %q, want %q", refresh,
+					stale, fails, bound, got, want)
 			}
 			if told.Load() < 2 {
-				t.Errorf("refresh %v, stale %v, the provider fails %v: nobody was told", refresh, stale, fails)
+				t.Errorf("refresh %v, stale %v, the provider fails %v: nobody was told", refresh, stale,
+					fails)
 			}
 		})
 	}
@@ -88,7 +95,8 @@ func tokenLiving(key auth.Key, life time.Duration) string {
 	return mint(key.Private, head, claims(time.Now()).with("exp", fmt.Sprint(time.Now().Add(life).Unix())))
 }
 
-// TestLastKeysServeWhileTheProviderFails shows the other side of keys_stale: until then nobody is refused.
+// TestLastKeysServeWhileTheProviderFails shows the other side of keys_stale: until then
+// nobody is refused.
 func TestLastKeysServeWhileTheProviderFails(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 30 {
@@ -106,7 +114,8 @@ func TestLastKeysServeWhileTheProviderFails(t *testing.T) {
 				t.Errorf("refresh %v, stale %v: refused as %q a second before", refresh, stale, got)
 			}
 			told := v.KeySets()[0]
-			if stale > refresh && (told.Problem == nil || told.Failing.IsZero()) || told.Until.Sub(told.Fetched) != stale {
+			if stale > refresh && (told.Problem == nil || told.Failing.IsZero()) ||
+				told.Until.Sub(told.Fetched) != stale {
 				t.Errorf("refresh %v, stale %v: told %+v", refresh, stale, told)
 			}
 			time.Sleep(time.Second)
@@ -117,9 +126,13 @@ func TestLastKeysServeWhileTheProviderFails(t *testing.T) {
 	}
 }
 
-// TestRefreshIsAtOnce removes a key a moment after a fetch, and while one is under way that has the old keys.
+// TestRefreshIsAtOnce removes a key a moment after a fetch, and while one is under way
+// that has the old keys.
 func TestRefreshIsAtOnce(t *testing.T) {
-	for _, after := range []time.Duration{time.Second, 5 * time.Second, 29 * time.Second, 4*time.Minute + 59*time.Second} {
+	for _, after := range []time.Duration{
+		time.Second, 5 * time.Second, 29 * time.Second,
+		4*time.Minute + 59*time.Second,
+	} {
 		for _, slow := range []time.Duration{0, 3 * time.Second} {
 			synctest.Test(t, func(t *testing.T) {
 				key, next := keyOf("k1", newEd()), keyOf("k2", newEd())
@@ -138,13 +151,16 @@ func TestRefreshIsAtOnce(t *testing.T) {
 				time.Sleep(2 * slow)
 				synctest.Wait()
 				if got := verify(t, v, tokenOf(key, "alice")); got != "key" {
-					t.Errorf("%v after a fetch that takes %v: a removed key: got %q, want key", after, slow, got)
+					t.Errorf("%v after a fetch that takes %v: a removed key: got %q, want key", after, slow,
+						got)
 				}
 				if got := verify(t, v, tokenOf(next, "alice")); got != "" {
 					t.Errorf("%v after a fetch that takes %v: refused as %q", after, slow, got)
 				}
-				if fetches := idp.count() - before; slow > 0 && fetches > 2 { // the one under way, and one for all ten
-					t.Errorf("%v after a fetch that takes %v: got %d more fetches, want 2 at most", after, slow, fetches)
+				// the one under way, and one for all ten
+				if fetches := idp.count() - before; slow > 0 && fetches > 2 {
+					t.Errorf("%v after a fetch that takes %v: got %d more fetches, want 2 at most", after,
+						slow, fetches)
 				}
 			})
 		}
@@ -178,8 +194,9 @@ func TestKeyTimesWithinBounds(t *testing.T) {
 	}
 }
 
-// TestRemovedKeyOverARealConnection shows with the shortest times, by the real clock and over a real connection, that a
-// removed key is refused, and that all keys are when the provider has failed for long. It takes ten seconds.
+// TestRemovedKeyOverARealConnection shows with the shortest times, by the real clock and
+// over a real connection, that a removed key is refused, and that all keys are when the
+// provider has failed for long. It takes ten seconds.
 func TestRemovedKeyOverARealConnection(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		t.Run(fmt.Sprintf("the provider fails: %v", fails), func(t *testing.T) {

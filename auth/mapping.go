@@ -104,7 +104,8 @@ func (m *mapping) check(c *claims) error {
 		at := &m.requireAt[i]
 		value, want := at.in(c), m.require[at.text]
 		if !says(value, want) {
-			return unfit("claims", at, value, []string{want}, errors.New("a claim that is required is not there, or is another"))
+			return unfit("claims", at, value, []string{want},
+				errors.New("a claim that is required is not there, or is another"))
 		}
 	}
 	return nil

@@ -43,8 +43,10 @@ func TestClaimsBecomeTenantsScopesAndNames(t *testing.T) {
 		}},
 		{"a text", nil, said.with("groups", `"5c6"`), func(p *auth.Principal) { p.TenantID = "payments" }},
 		{
-			"a name that is an address", func(i *auth.Issuer) { i.TenantClaim = "https://corp.example/groups" },
-			said.with("https://corp.example/groups", `["5c6"]`), func(p *auth.Principal) { p.TenantID = "payments" },
+			"a name that is an address",
+			func(i *auth.Issuer) { i.TenantClaim = "https://corp.example/groups" },
+			said.with("https://corp.example/groups", `["5c6"]`),
+			func(p *auth.Principal) { p.TenantID = "payments" },
 		},
 		{
 			"a JSON pointer", func(i *auth.Issuer) { i.TenantClaim = "/a~1b/0/m~0n" },
@@ -62,9 +64,13 @@ func TestClaimsBecomeTenantsScopesAndNames(t *testing.T) {
 		{
 			"what is required is there",
 			func(i *auth.Issuer) {
-				i.Require = map[string]string{"email_verified": "true", "hd": "corp.example", "amr": "mfa", "level": "2"}
+				i.Require = map[string]string{
+					"email_verified": "true", "hd": "corp.example", "amr": "mfa",
+					"level": "2",
+				}
 			},
-			said.with("email_verified", "true").with("hd", `"corp.example"`).with("amr", `["pwd","mfa"]`).with("level", "2"),
+			said.with("email_verified", "true").with("hd", `"corp.example"`).with("amr",
+				`["pwd","mfa"]`).with("level", "2"),
 			func(*auth.Principal) {},
 		},
 		{
@@ -73,7 +79,10 @@ func TestClaimsBecomeTenantsScopesAndNames(t *testing.T) {
 			said.with("oid", `"0a-b1"`).with("email", `"alice@corp.example"`),
 			func(p *auth.Principal) { p.Subject, p.Name = "0a-b1", "alice@corp.example" },
 		},
-		{"no name", func(i *auth.Issuer) { i.NameClaim = "email" }, said.with("email", "[]"), func(*auth.Principal) {}},
+		{
+			"no name", func(i *auth.Issuer) { i.NameClaim = "email" }, said.with("email", "[]"),
+			func(*auth.Principal) {},
+		},
 		{
 			"a life that the issuer allows", func(i *auth.Issuer) { i.MaxLifetime = 72 * time.Hour },
 			said.with("exp", fmt.Sprint(at.Add(70*time.Hour).Unix())),
@@ -116,7 +125,8 @@ func TestRefusalsSayWhichClaimWasAtFault(t *testing.T) {
 		},
 		{"no groups", nil, claims(at), "tenant", "groups", "", "is not there", []string{"5c6", "9f1", "9f2"}},
 		{
-			"too many groups", nil, claims(at).with("_claim_names", `{"groups":"src1"}`), "tenant", "groups", "",
+			"too many groups", nil, claims(at).with("_claim_names", `{"groups":"src1"}`), "tenant", "groups",
+			"",
 			"too many: let it put only groups that are assigned",
 			[]string{"5c6", "9f1", "9f2"},
 		},
@@ -126,22 +136,26 @@ func TestRefusalsSayWhichClaimWasAtFault(t *testing.T) {
 			[]string{"5c6", "9f1", "9f2"},
 		},
 		{
-			"an address that nobody has verified", func(i *auth.Issuer) { i.Require = map[string]string{"email_verified": "true"} },
+			"an address that nobody has verified",
+			func(i *auth.Issuer) { i.Require = map[string]string{"email_verified": "true"} },
 			said.with("email_verified", "false"), "claims", "email_verified", "false", "required",
 			[]string{"true"},
 		},
 		{
-			"a required claim that is not there", func(i *auth.Issuer) { i.Require = map[string]string{"hd": "corp.example"} },
+			"a required claim that is not there",
+			func(i *auth.Issuer) { i.Require = map[string]string{"hd": "corp.example"} },
 			said, "claims", "hd", "", "required",
 			[]string{"corp.example"},
 		},
 		{
-			"a required claim that is an object", func(i *auth.Issuer) { i.Require = map[string]string{"hd": "{}"} },
+			"a required claim that is an object",
+			func(i *auth.Issuer) { i.Require = map[string]string{"hd": "{}"} },
 			said.with("hd", "{}"), "claims", "hd", "{}", "required",
 			[]string{"{}"},
 		},
 		{
-			"no subject", func(i *auth.Issuer) { i.SubjectClaim = "oid" }, said.with("oid", `""`), "claims", "oid", `""`,
+			"no subject", func(i *auth.Issuer) { i.SubjectClaim = "oid" }, said.with("oid", `""`), "claims",
+			"oid", `""`,
 			"the subject", nil,
 		},
 		{
@@ -156,7 +170,8 @@ func TestRefusalsSayWhichClaimWasAtFault(t *testing.T) {
 			continue
 		}
 		got, _ := errors.AsType[*auth.Error](err)
-		if got.Claim != test.claim || got.Found != test.found || !strings.Contains(got.Err.Error(), test.text) {
+		if got.Claim != test.claim || got.Found != test.found ||
+			!strings.Contains(got.Err.Error(), test.text) {
 			t.Errorf("%s: got claim %q with %q: %v", test.name, got.Claim, got.Found, got.Err)
 		}
 		if diff := cmp.Diff(test.expected, got.Expected); diff != "" || got.Issuer != issuerName {
@@ -165,12 +180,16 @@ func TestRefusalsSayWhichClaimWasAtFault(t *testing.T) {
 	}
 }
 
-// TestTheAudienceChoosesAmongEntriesOfAnIssuer has two entries that read tokens otherwise.
+// TestTheAudienceChoosesAmongEntriesOfAnIssuer has two entries that read tokens
+// otherwise.
 func TestTheAudienceChoosesAmongEntriesOfAnIssuer(t *testing.T) {
 	first, second := mapped(nil), mapped(func(i *auth.Issuer) {
 		i.Audiences, i.TenantMap = []string{"api://other"}, map[string]string{"5c6": "globex"}
 	})
-	v, err := auth.New(auth.Config{Issuers: []auth.Issuer{first, second}, Now: func() time.Time { return at }})
+	v, err := auth.New(auth.Config{
+		Issuers: []auth.Issuer{first, second},
+		Now:     func() time.Time { return at },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +226,8 @@ func TestAPrincipalOfSeveralTenantsActsForOneOfThem(t *testing.T) {
 	if again, ok := chosen.At("payments"); ok || again.TenantID != "search" {
 		t.Errorf("somebody who has chosen acts for %q now", again.TenantID)
 	}
-	without := verifier(t, mapped(func(i *auth.Issuer) { i.TenantMap = map[string]string{"5c6": "payments"} }))
+	without := verifier(
+		t, mapped(func(i *auth.Issuer) { i.TenantMap = map[string]string{"5c6": "payments"} }))
 	moved := verifier(t, mapped(func(i *auth.Issuer) { i.TenantMap = map[string]string{"5c6": "search"} }))
 	for _, judged := range []struct {
 		by   *auth.Verifier

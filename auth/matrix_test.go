@@ -19,15 +19,18 @@ type raw string
 
 func (r raw) String() string { return string(r) }
 
-// TestT42TokenMatrix shows each known attack on tokens refused for the right reason, and what is odd but right
-// accepted.
+// TestT42TokenMatrix shows each known attack on tokens refused for the right reason, and
+// what is odd but right accepted.
 func TestT42TokenMatrix(t *testing.T) {
 	private := rsaKey()
 	key := keyOf("k1", private)
 	other := newEC()
 	v := verifier(t, acme(key, "RS256"))
 	good, said := header("RS256").with("kid", `"k1"`), claims(at)
-	publicPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: made(x509.MarshalPKIXPublicKey(key.Public))})
+	publicPEM := pem.EncodeToMemory(&pem.Block{
+		Type:  "PUBLIC KEY",
+		Bytes: made(x509.MarshalPKIXPublicKey(key.Public)),
+	})
 	evilJWK := string(keySet(keyOf("k1", other)))
 	evilJWK = evilJWK[len(`{"keys":[`):strings.LastIndex(evilJWK, "]")]
 	unix := func(d time.Duration) string { return fmt.Sprint(at.Add(d).Unix()) }
@@ -39,17 +42,28 @@ func TestT42TokenMatrix(t *testing.T) {
 		{"no typ", mint(private, good.without("typ"), said), ""},
 		{"aud a list", mint(private, good, said.with("aud", `["x","`+audience+`"]`)), ""},
 		{"no iat", mint(private, good, said.without("iat")), ""},
-		{"fractions of seconds", mint(private, good, said.with("exp", unix(time.Hour)+".75").with("nbf", unix(0)+".5")), ""},
+		{
+			"fractions of seconds",
+			mint(private, good, said.with("exp", unix(time.Hour)+".75").with("nbf", unix(0)+".5")), "",
+		},
 		{"expired within the leeway", mint(private, good, said.with("exp", unix(-29*time.Second))), ""},
 		{"scope a list", mint(private, good, said.with("scope", `["a","b"]`)), ""},
-		{"jku and x5u of an attacker, good signature", mint(private, good.with("jku", `"http://127.0.0.1:1/"`).with("x5u", `"http://127.0.0.1:1/"`), said), ""},
+		{
+			"jku and x5u of an attacker, good signature",
+			mint(private, good.with("jku", `"http://127.0.0.1:1/"`).with("x5u", `"http://127.0.0.1:1/"`),
+				said), "",
+		},
 
 		{"none", encode(`{"alg":"none"}`) + "." + encode(said.String()) + ".", "algorithm"},
 		{"None", encode(`{"alg":"None"}`) + "." + encode(said.String()) + ".", "algorithm"},
 		{"none with a signature", mint(private, header("none"), said), "algorithm"},
 		{"good header without signature", token[:strings.LastIndexByte(token, '.')+1], "signature"},
-		{"HS256 with the public key as PEM", mint(publicPEM, header("HS256").with("kid", `"k1"`), said), "algorithm"},
-		{"HS256 with the public key as DER", mint(made(x509.MarshalPKIXPublicKey(key.Public)), header("HS256").with("kid", `"k1"`), said), "algorithm"},
+		{
+			"HS256 with the public key as PEM", mint(publicPEM, header("HS256").with("kid", `"k1"`), said),
+			"algorithm",
+		},
+		{"HS256 with the public key as DER", mint(made(x509.MarshalPKIXPublicKey(key.Public)),
+			header("HS256").with("kid", `"k1"`), said), "algorithm"},
 		{"PS256 although RS256 is allowed", mint(private, good.with("alg", `"PS256"`), said), "algorithm"},
 		{"ES256 of another key", mint(other, good.with("alg", `"ES256"`), said), "algorithm"},
 		{"lower case alg", mint(private, good.with("alg", `"rs256"`), said), "algorithm"},
@@ -59,46 +73,82 @@ func TestT42TokenMatrix(t *testing.T) {
 		{"kid a path", mint(private, good.with("kid", `"../../dev/null"`), said), "key"},
 		{"kid an SQL text", mint(private, good.with("kid", `"x' UNION SELECT 'canary"`), said), "key"},
 		{"kid a number", mint(private, good.with("kid", "1"), said), "malformed"},
-		{"kid of 256 bytes", mint(private, good.with("kid", `"`+strings.Repeat("k", 256)+`"`), said), "malformed"},
+		{
+			"kid of 256 bytes", mint(private, good.with("kid", `"`+strings.Repeat("k", 256)+`"`), said),
+			"malformed",
+		},
 		{"no kid though the key has one", mint(private, good.without("kid"), said), "key"},
 		{"jwk of an attacker", mint(other, good.with("jwk", evilJWK), said), "signature"},
 		{"jku of an attacker", mint(other, good.with("jku", `"http://127.0.0.1:1/"`), said), "signature"},
 		{"x5u of an attacker", mint(other, good.with("x5u", `"http://127.0.0.1:1/"`), said), "signature"},
-		{"unknown crit", mint(private, good.with("crit", `["canary"]`).with("canary", "true"), said), "malformed"},
+		{
+			"unknown crit", mint(private, good.with("crit", `["canary"]`).with("canary", "true"), said),
+			"malformed",
+		},
 		{"empty crit", mint(private, good.with("crit", "[]"), said), "malformed"},
-		{"b64 false with crit", mint(private, good.with("crit", `["b64"]`).with("b64", "false"), said), "malformed"},
+		{
+			"b64 false with crit", mint(private, good.with("crit", `["b64"]`).with("b64", "false"), said),
+			"malformed",
+		},
 		{"b64 alone", mint(private, good.with("b64", "true"), said), "malformed"},
 		{"Crit", mint(private, good.with("Crit", `["canary"]`), said), "malformed"},
 		{"compressed", mint(private, good.with("zip", `"DEF"`), said), "malformed"},
 		{"typ of a logout token", mint(private, good.with("typ", `"logout+jwt"`), said), "malformed"},
 		{"typ of a proof of possession", mint(private, good.with("typ", `"dpop+jwt"`), said), "malformed"},
 		{"duplicate header member", mint(private, append(good, "alg", `"RS256"`), said), "malformed"},
-		{"duplicate header member, escaped", mint(private, raw(`{"alg":"RS256","\u0061lg":"none","kid":"k1"}`), said), "malformed"},
+		{
+			"duplicate header member, escaped",
+			mint(private, raw(`{"alg":"RS256","\u0061lg":"none","kid":"k1"}`), said), "malformed",
+		},
 		{"folded header member", mint(private, append(good, "ALG", `"none"`), said), "malformed"},
 		{"duplicate claim", mint(private, good, append(said, "sub", `"canary"`)), "malformed"},
-		{"duplicate unknown claim", mint(private, good, append(said, "tid", `"A"`, "tid", `"B"`)), "malformed"},
+		{
+			"duplicate unknown claim", mint(private, good, append(said, "tid", `"A"`, "tid", `"B"`)),
+			"malformed",
+		},
 		{"folded unknown claims", mint(private, good, append(said, "tid", `"A"`, "TID", `"B"`)), "malformed"},
-		{"folded unknown claims, capitals first", mint(private, good, append(said, "TID", `"B"`, "tid", `"A"`)), "malformed"},
+		{
+			"folded unknown claims, capitals first",
+			mint(private, good, append(said, "TID", `"B"`, "tid", `"A"`)), "malformed",
+		},
 		{"folded claim", mint(private, good, append(said, "Sub", `"canary"`)), "malformed"},
 		{"claim folded by a long s", mint(private, good, append(said, "\u017fub", `"canary"`)), "malformed"},
 		{"folded claim alone", mint(private, good, append(said.without("iat"), "IAT", unix(0))), "malformed"},
-		{"claim with a trailing NUL", mint(private, good, raw(strings.TrimSuffix(said.String(), "}")+`,"sub\u0000":"canary"}`)), "malformed"},
+		{
+			"claim with a trailing NUL",
+			mint(private, good, raw(strings.TrimSuffix(said.String(), "}")+`,"sub\u0000":"canary"}`)),
+			"malformed",
+		},
 		{"trailing data after the claims", mint(private, good, raw(said.String()+"{}")), "malformed"},
 		{"trailing data after the header", mint(private, raw(good.String()+" x"), said), "malformed"},
 		{"claims an array", mint(private, good, raw("["+said.String()+"]")), "malformed"},
 		{"claims nothing", mint(private, good, raw("")), "malformed"},
-		{"bad UTF-8", mint(private, good, raw(strings.Replace(said.String(), "alice", "al\xffice", 1))), "malformed"},
-		{"a lone surrogate", mint(private, good, raw(strings.Replace(said.String(), "alice", `al\ud800ice`, 1))), "malformed"},
+		{
+			"bad UTF-8", mint(private, good, raw(strings.Replace(said.String(), "alice", "al\xffice", 1))),
+			"malformed",
+		},
+		{"a lone surrogate", mint(private, good,
+			raw(strings.Replace(said.String(), "alice", `al\ud800ice`, 1))), "malformed"},
 		{"a byte order mark", mint(private, good, raw("\ufeff"+said.String())), "malformed"},
-		{"a deep claim", mint(private, good, said.with("x", strings.Repeat("[", 70)+strings.Repeat("]", 70))), "malformed"},
-		{"a claim 9,000 deep", mint(private, good, said.with("x", strings.Repeat("[", 9000)+strings.Repeat("]", 9000))), "malformed"},
-		{"a number of 100 digits", mint(private, good, said.with("x", strings.Repeat("9", 100))), "malformed"},
+		{
+			"a deep claim", mint(private, good, said.with("x", strings.Repeat("[", 70)+strings.Repeat("]", 70))),
+			"malformed",
+		},
+		{"a claim 9,000 deep", mint(private, good,
+			said.with("x", strings.Repeat("[", 9000)+strings.Repeat("]", 9000))), "malformed"},
+		{
+			"a number of 100 digits", mint(private, good, said.with("x", strings.Repeat("9", 100))),
+			"malformed",
+		},
 		{"100 KB", mint(private, good, said.with("x", `"`+strings.Repeat("a", 100<<10)+`"`)), "malformed"},
 		{"no sub", mint(private, good, said.without("sub")), "claims"},
 		{"empty sub", mint(private, good, said.with("sub", `""`)), "claims"},
 		{"sub a number", mint(private, good, said.with("sub", "1")), "claims"},
 		{"sub null", mint(private, good, said.with("sub", "null")), "claims"},
-		{"sub of 256 bytes", mint(private, good, said.with("sub", `"`+strings.Repeat("s", 256)+`"`)), "claims"},
+		{
+			"sub of 256 bytes", mint(private, good, said.with("sub", `"`+strings.Repeat("s", 256)+`"`)),
+			"claims",
+		},
 		{"no iss", mint(private, good, said.without("iss")), "claims"},
 		{"iss a list", mint(private, good, said.with("iss", `["`+issuerName+`"]`)), "claims"},
 		{"another iss", mint(private, good, said.with("iss", `"https://evil.example/"`)), "issuer"},
@@ -117,13 +167,24 @@ func TestT42TokenMatrix(t *testing.T) {
 		{"expired", mint(private, good, said.with("exp", unix(-31*time.Second))), "expired"},
 		{"nbf as a string", mint(private, good, said.with("nbf", `"0"`)), "claims"},
 		{"nbf ahead", mint(private, good, said.with("nbf", unix(31*time.Second))), "early"},
-		{"iat ahead by a minute and a second", mint(private, good, said.with("iat", unix(61*time.Second))), "early"},
-		{"iat a day ahead", mint(private, good, said.with("iat", unix(24*time.Hour)).with("exp", unix(25*time.Hour))), "early"},
-		{"lives a day and a second", mint(private, good, said.with("exp", unix(24*time.Hour+time.Second))), "lifetime"},
-		{"lives a year, does not say since when", mint(private, good, said.without("iat").with("exp", unix(8760*time.Hour))), "lifetime"},
+		{
+			"iat ahead by a minute and a second", mint(private, good, said.with("iat", unix(61*time.Second))),
+			"early",
+		},
+		{"iat a day ahead", mint(private, good, said.with("iat", unix(24*time.Hour)).with("exp",
+			unix(25*time.Hour))), "early"},
+		{
+			"lives a day and a second", mint(private, good, said.with("exp", unix(24*time.Hour+time.Second))),
+			"lifetime",
+		},
+		{
+			"lives a year, does not say since when",
+			mint(private, good, said.without("iat").with("exp", unix(8760*time.Hour))), "lifetime",
+		},
 		{"scope a number", mint(private, good, said.with("scope", "1")), "claims"},
 		{"azp a list", mint(private, good, said.with("azp", "[]")), "claims"},
-		{"JWE with five parts", encode(`{"alg":"RSA-OAEP","enc":"A256GCM"}`) + "." + strings.Repeat("AAAA.", 3) + "AAAA", "malformed"},
+		{"JWE with five parts", encode(`{"alg":"RSA-OAEP","enc":"A256GCM"}`) + "." + strings.Repeat("AAAA.",
+			3) + "AAAA", "malformed"},
 		{"JWE header in three parts", mint(private, good.with("enc", `"A256GCM"`), said), "malformed"},
 		{"one dot", token[:strings.LastIndexByte(token, '.')], "malformed"},
 		{"no dot", "canary", "malformed"},
@@ -187,7 +248,8 @@ func TestPrincipal(t *testing.T) {
 	byClaim.ScopeClaims = []string{"scp"}
 	said := claims(at)
 	whole := auth.Principal{
-		Issuer: issuerName, Subject: "alice", ClientID: "cli", TenantID: "acme", Scopes: []string{"tools.read", "tools.call"},
+		Issuer: issuerName, Subject: "alice", ClientID: "cli", TenantID: "acme",
+		Scopes: []string{"tools.read", "tools.call"},
 		Expiry: at.Add(time.Hour),
 	}
 	tests := []struct {
@@ -198,19 +260,52 @@ func TestPrincipal(t *testing.T) {
 		reason string
 	}{
 		{name: "all", issuer: acme(key, "HS256"), claims: said},
-		{name: "client_id", issuer: acme(key, "HS256"), claims: said.without("azp").with("client_id", `"other"`), want: func(p *auth.Principal) { p.ClientID = "other" }},
-		{name: "no client", issuer: acme(key, "HS256"), claims: said.without("azp"), want: func(p *auth.Principal) { p.ClientID = "" }},
-		{name: "no scope", issuer: acme(key, "HS256"), claims: said.without("scope"), want: func(p *auth.Principal) { p.Scopes = nil }},
-		{name: "the issuer's tenant wins over any claim", issuer: acme(key, "HS256"), claims: said.with("org_id", `"globex"`)},
-		{name: "tenant and scope from claims", issuer: byClaim, claims: said.with("org_id", `"globex"`).with("scp", `["a b","c"]`), want: func(p *auth.Principal) { p.TenantID, p.Scopes = "globex", []string{"a b", "c"} }},
-		{name: "a tenant that the issuer may not set", issuer: byClaim, claims: said.with("org_id", `"initech"`), reason: "tenant"},
+		{name: "client_id", issuer: acme(key, "HS256"), claims: said.without("azp").with("client_id",
+			`"other"`), want: func(p *auth.Principal) { p.ClientID = "other" }},
+		{
+			name: "no client", issuer: acme(key, "HS256"), claims: said.without("azp"),
+			want: func(p *auth.Principal) { p.ClientID = "" },
+		},
+		{
+			name: "no scope", issuer: acme(key, "HS256"), claims: said.without("scope"),
+			want: func(p *auth.Principal) { p.Scopes = nil },
+		},
+		{
+			name: "the issuer's tenant wins over any claim", issuer: acme(key, "HS256"),
+			claims: said.with("org_id", `"globex"`),
+		},
+		{
+			name: "tenant and scope from claims", issuer: byClaim,
+			claims: said.with("org_id", `"globex"`).with("scp", `["a b","c"]`),
+			want:   func(p *auth.Principal) { p.TenantID, p.Scopes = "globex", []string{"a b", "c"} },
+		},
+		{
+			name: "a tenant that the issuer may not set", issuer: byClaim,
+			claims: said.with("org_id", `"initech"`), reason: "tenant",
+		},
 		{name: "no tenant claim", issuer: byClaim, claims: said, reason: "tenant"},
 		{name: "an empty tenant claim", issuer: byClaim, claims: said.with("org_id", `""`), reason: "tenant"},
-		{name: "tenant claim a list", issuer: byClaim, claims: said.with("org_id", `["initech","acme","acme"]`), want: func(p *auth.Principal) { p.Scopes = nil }},
-		{name: "a list of no tenant", issuer: byClaim, claims: said.with("org_id", `["initech",""]`), reason: "tenant"},
-		{name: "a list of other things", issuer: byClaim, claims: said.with("org_id", `["acme",1]`), reason: "tenant"},
-		{name: "tenant claim in another case", issuer: byClaim, claims: said.with("ORG_ID", `"acme"`), reason: "tenant"},
-		{name: "tenant in another case", issuer: byClaim, claims: said.with("org_id", `"Acme"`), reason: "tenant"},
+		{
+			name: "tenant claim a list", issuer: byClaim,
+			claims: said.with("org_id", `["initech","acme","acme"]`),
+			want:   func(p *auth.Principal) { p.Scopes = nil },
+		},
+		{
+			name: "a list of no tenant", issuer: byClaim, claims: said.with("org_id", `["initech",""]`),
+			reason: "tenant",
+		},
+		{
+			name: "a list of other things", issuer: byClaim, claims: said.with("org_id", `["acme",1]`),
+			reason: "tenant",
+		},
+		{
+			name: "tenant claim in another case", issuer: byClaim, claims: said.with("ORG_ID", `"acme"`),
+			reason: "tenant",
+		},
+		{
+			name: "tenant in another case", issuer: byClaim, claims: said.with("org_id", `"Acme"`),
+			reason: "tenant",
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -243,7 +338,8 @@ func TestT44IssuersAreApart(t *testing.T) {
 	acmeKey, globexKey := newEC(), newEC()
 	first := acme(keyOf("k", acmeKey), "ES256")
 	second := acme(keyOf("k", globexKey), "ES256")
-	second.Issuer, second.Tenant, second.Audiences = "https://login.globex.example/", "globex", []string{"https://mcp.globex.example/mcp"}
+	second.Issuer, second.Tenant, second.Audiences = "https://login.globex.example/", "globex",
+		[]string{"https://mcp.globex.example/mcp"}
 	v := verifier(t, first, second)
 	head := header("ES256").with("kid", `"k"`)
 	ofFirst := claims(at)
@@ -257,21 +353,43 @@ func TestT44IssuersAreApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if one.Subject != two.Subject || one.Issuer == two.Issuer || one.TenantID != "acme" || two.TenantID != "globex" {
+	if one.Subject != two.Subject || one.Issuer == two.Issuer || one.TenantID != "acme" ||
+		two.TenantID != "globex" {
 		t.Errorf("got %+v and %+v, want one subject, two issuers and two tenants", one, two)
 	}
 
 	refused := []struct{ name, token, want string }{
-		{"audience of another tenant", mint(acmeKey, head, ofFirst.with("aud", `"`+second.Audiences[0]+`"`)), "audience"},
+		{
+			"audience of another tenant", mint(acmeKey, head, ofFirst.with("aud", `"`+second.Audiences[0]+`"`)),
+			"audience",
+		},
 		{"issuer of another tenant, own key", mint(acmeKey, head, ofSecond), "signature"},
 		{"own issuer, key of another tenant", mint(globexKey, head, ofFirst), "signature"},
-		{"issuer without slash", mint(acmeKey, head, ofFirst.with("iss", `"https://login.acme.example"`)), "issuer"},
-		{"issuer in capitals", mint(acmeKey, head, ofFirst.with("iss", `"https://LOGIN.acme.example/"`)), "issuer"},
-		{"issuer with a blank", mint(acmeKey, head, ofFirst.with("iss", `"https://login.acme.example/ "`)), "issuer"},
-		{"issuer with a port", mint(acmeKey, head, ofFirst.with("iss", `"https://login.acme.example:443/"`)), "issuer"},
-		{"issuer with a NUL", mint(acmeKey, head, ofFirst.with("iss", `"https://login.acme.example/\u0000"`)), "issuer"},
+		{
+			"issuer without slash", mint(acmeKey, head, ofFirst.with("iss", `"https://login.acme.example"`)),
+			"issuer",
+		},
+		{
+			"issuer in capitals", mint(acmeKey, head, ofFirst.with("iss", `"https://LOGIN.acme.example/"`)),
+			"issuer",
+		},
+		{
+			"issuer with a blank", mint(acmeKey, head, ofFirst.with("iss", `"https://login.acme.example/ "`)),
+			"issuer",
+		},
+		{
+			"issuer with a port", mint(acmeKey, head, ofFirst.with("iss", `"https://login.acme.example:443/"`)),
+			"issuer",
+		},
+		{
+			"issuer with a NUL", mint(acmeKey, head, ofFirst.with("iss", `"https://login.acme.example/\u0000"`)),
+			"issuer",
+		},
 		{"audience as a prefix", mint(acmeKey, head, ofFirst.with("aud", `"`+audience+`/x"`)), "audience"},
-		{"audience in capitals", mint(acmeKey, head, ofFirst.with("aud", `"`+strings.ToUpper(audience)+`"`)), "audience"},
+		{
+			"audience in capitals", mint(acmeKey, head, ofFirst.with("aud", `"`+strings.ToUpper(audience)+`"`)),
+			"audience",
+		},
 	}
 	for _, row := range refused {
 		_, err := v.Verify(t.Context(), row.token)

@@ -33,7 +33,8 @@ func newNamedClaims(cfg *Issuer, m *mapping) []*namedClaim {
 	add := func(at claimPath, setting, use string) {
 		if at.isSet() {
 			named = append(named, &namedClaim{issuer: cfg.Issuer, at: at, advice: "let " + setting +
-				" name a claim of the issuer's access tokens, or let the issuer put this one into them; " + use})
+				" name a claim of the issuer's access tokens, or let the issuer put this one into them; " +
+				use})
 		}
 	}
 	add(m.tenantAt, "tenants.claim", "until then these tokens are refused")
@@ -101,7 +102,8 @@ func (v *Verifier) MissingClaims() []MissingClaim {
 func (v *Verifier) judgeClaims(ctx context.Context) {
 	for _, n := range v.named {
 		if tokens, news := n.begin(); news {
-			v.logger.WarnContext(ctx, "no token of an hour had a claim that the config names", slog.String("issuer", n.issuer),
+			v.logger.WarnContext(ctx, "no token of an hour had a claim that the config names",
+				slog.String("issuer", n.issuer),
 				slog.String("claim", n.at.text), slog.Int("tokens", tokens), slog.String("advice", n.advice))
 		}
 	}

@@ -20,11 +20,16 @@ type hour struct {
 }
 
 // lived returns what is told at the end of each hour: in the log, and as missing claims.
-func lived(t *testing.T, issuer auth.Issuer, claim, value string, hours ...hour) (logged []int, missing [][]auth.MissingClaim, log string) {
+func lived(t *testing.T, issuer auth.Issuer, claim, value string, hours ...hour) (logged []int,
+	missing [][]auth.MissingClaim, log string,
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var lines bytes.Buffer
-		v := runningWith(t, auth.Config{Issuers: []auth.Issuer{issuer}, Logger: slog.New(slog.NewTextHandler(&lines, nil))})
+		v := runningWith(t, auth.Config{
+			Issuers: []auth.Issuer{issuer},
+			Logger:  slog.New(slog.NewTextHandler(&lines, nil)),
+		})
 		subject := 0
 		next := func(made members) string {
 			subject++
@@ -54,7 +59,8 @@ func lived(t *testing.T, issuer auth.Issuer, claim, value string, hours ...hour)
 	return logged, missing, log
 }
 
-// byScopes is an issuer with a fixed tenant, whose scopes are in a claim that config names.
+// byScopes is an issuer with a fixed tenant, whose scopes are in a claim that config
+// names.
 func byScopes(claim string) auth.Issuer {
 	issuer := acme(auth.Key{Public: secret}, "HS256")
 	if claim != "" {
@@ -70,8 +76,8 @@ func byTenant() auth.Issuer {
 	return issuer
 }
 
-// TestClaimThatNoTokenOfAnHourHadIsTold shows when it is told that tokens lack a claim: once in
-// the log, and by MissingClaims for as long as it holds.
+// TestClaimThatNoTokenOfAnHourHadIsTold shows when it is told that tokens lack a claim:
+// once in the log, and by MissingClaims for as long as it holds.
 func TestClaimThatNoTokenOfAnHourHadIsTold(t *testing.T) {
 	type told struct{ logged, missing int }
 	for _, test := range []struct {
@@ -83,7 +89,8 @@ func TestClaimThatNoTokenOfAnHourHadIsTold(t *testing.T) {
 		want   []told
 	}{
 		{
-			"scopes at another path", byScopes("realm_access.roles"), "realm_access", `{"groups":["tools.read"]}`,
+			"scopes at another path", byScopes("realm_access.roles"), "realm_access",
+			`{"groups":["tools.read"]}`,
 			[]hour{{with: 5}, {with: 7}, {}},
 			[]told{{1, 5}, {1, 7}, {1, 7}},
 		},
@@ -94,8 +101,16 @@ func TestClaimThatNoTokenOfAnHourHadIsTold(t *testing.T) {
 			[]told{{1, 9}, {1, 0}, {2, 5}},
 		},
 		{"one of many has it", byScopes("scp"), "scp", `""`, []hour{{without: 50, with: 1}}, []told{{0, 0}}},
-		{"too few to tell", byScopes("scp"), "scp", `"x"`, []hour{{without: 4}, {without: 4}}, []told{{0, 0}, {0, 0}}},
-		{"one token again and again", byScopes("scp"), "scp", `"x"`, []hour{{without: 1, reused: 9}}, []told{{0, 0}}},
+		{
+			"too few to tell", byScopes("scp"), "scp", `"x"`,
+			[]hour{{without: 4}, {without: 4}},
+			[]told{{0, 0}, {0, 0}},
+		},
+		{
+			"one token again and again", byScopes("scp"), "scp", `"x"`,
+			[]hour{{without: 1, reused: 9}},
+			[]told{{0, 0}},
+		},
 		{"the claim of the default", byScopes(""), "scope", `"x"`, []hour{{without: 9}}, []told{{0, 0}}},
 	} {
 		logged, missing, _ := lived(t, test.issuer, test.claim, test.value, test.hours...)
@@ -114,20 +129,26 @@ func TestClaimThatNoTokenOfAnHourHadIsTold(t *testing.T) {
 // TestMissingClaimNamesWhatToDo reads the line of the log and what MissingClaims returns.
 func TestMissingClaimNamesWhatToDo(t *testing.T) {
 	_, missing, log := lived(t, byScopes("realm_access.roles"), "scope", `"x"`, hour{with: 6})
-	for _, want := range []string{"level=WARN", "issuer=" + issuerName, "claim=realm_access.roles", "tokens=6", "let scopes.claims name a claim"} {
+	for _, want := range []string{
+		"level=WARN", "issuer=" + issuerName, "claim=realm_access.roles",
+		"tokens=6", "let scopes.claims name a claim",
+	} {
 		if !strings.Contains(log, want) {
 			t.Errorf("got log %s, want it to have %q", log, want)
 		}
 	}
-	if len(missing[0]) != 1 || missing[0][0].Issuer != issuerName || missing[0][0].Claim != "realm_access.roles" || missing[0][0].Tokens != 6 {
+	if len(missing[0]) != 1 || missing[0][0].Issuer != issuerName ||
+		missing[0][0].Claim != "realm_access.roles" || missing[0][0].Tokens != 6 {
 		t.Errorf("got %+v, want the claim realm_access.roles of %s with 6 tokens", missing[0], issuerName)
 	}
-	if _, missing, _ := lived(t, byTenant(), "team", `"acme"`, hour{without: 6}); !strings.Contains(missing[0][0].Advice, "tenants.claim") {
+	if _, missing, _ := lived(t, byTenant(), "team", `"acme"`,
+		hour{without: 6}); !strings.Contains(missing[0][0].Advice, "tenants.claim") {
 		t.Errorf("got advice %q, want it to name tenants.claim", missing[0][0].Advice)
 	}
 }
 
-// TestTokensThatAreNotGenuineDoNotCount sends tokens that anybody can make, and those for others.
+// TestTokensThatAreNotGenuineDoNotCount sends tokens that anybody can make, and those for
+// others.
 func TestTokensThatAreNotGenuineDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := runningWith(t, auth.Config{Issuers: []auth.Issuer{byScopes("scp")}})
@@ -135,7 +156,8 @@ func TestTokensThatAreNotGenuineDoNotCount(t *testing.T) {
 			made := claims(time.Now()).with("sub", strconv.Quote(fmt.Sprint("user", i)))
 			verify(t, v, mint(append([]byte("x"), secret...), header("HS256"), made))
 			verify(t, v, mint(secret, header("HS256"), made.with("aud", `"others"`)))
-			verify(t, v, mint(secret, header("HS256"), made.with("exp", fmt.Sprint(time.Now().Add(-time.Hour).Unix()))))
+			verify(t, v, mint(secret, header("HS256"),
+				made.with("exp", fmt.Sprint(time.Now().Add(-time.Hour).Unix()))))
 		}
 		time.Sleep(time.Hour + time.Minute)
 		synctest.Wait()

@@ -28,8 +28,8 @@ func joseAccepts(token string, key crypto.PublicKey, algorithm string) bool {
 	return said.Subject != "" && said.Expiry != nil && said.ValidateWithLeeway(expected, time.Minute) == nil
 }
 
-// FuzzVerify signs any header and claims, so that parsing is all that can refuse them: nothing breaks, nothing is told,
-// and nothing is accepted that another library refuses.
+// FuzzVerify signs any header and claims, so that parsing is all that can refuse them:
+// nothing breaks, nothing is told, and nothing is accepted that another library refuses.
 func FuzzVerify(f *testing.F) {
 	good, said := header("HS256").String(), claims(at).String()
 	f.Add(good, said)
@@ -59,8 +59,8 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// plainHeader reports whether a header has only what we read too: go-jose also reads keys and certificates, and minds
-// when they are broken.
+// plainHeader reports whether a header has only what we read too: go-jose also reads keys
+// and certificates, and minds when they are broken.
 func plainHeader(text string) bool {
 	var members map[string]any
 	if json.Unmarshal([]byte(text), &members) != nil {

@@ -10,13 +10,15 @@ import (
 // Principal is who a verified token speaks for. The zero Principal is nobody.
 type Principal struct {
 	Issuer   string
-	Subject  string   // unique only together with Issuer
-	ClientID string   // azp or client_id; may be empty
-	TenantID string   // from the issuer's configuration, or from a claim whose value the configuration allows
-	Tenants  []string // if the token is for several, all of them, and TenantID is empty until At chooses; shared: do not modify
-	Name     string   // for people's eyes, never for decisions; may be empty, or the same as another's
-	Scopes   []string // shared: do not modify
-	Expiry   time.Time
+	Subject  string // unique only together with Issuer
+	ClientID string // azp or client_id; may be empty
+	TenantID string // from the issuer's configuration, or from a claim whose value the configuration allows
+	// if the token is for several, all of them, and TenantID is empty until At chooses;
+	// shared: do not modify
+	Tenants []string
+	Name    string   // for people's eyes, never for decisions; may be empty, or the same as another's
+	Scopes  []string // shared: do not modify
+	Expiry  time.Time
 
 	proof *proof // by what the token was accepted, for Verifier.Judge; nil: no Verifier made this
 }
@@ -64,7 +66,8 @@ func (o Owner) Digest() [sha256.Size]byte {
 	var buffer [256]byte
 	text := buffer[:0]
 	for _, part := range [...]string{o.TenantID, o.Issuer, o.Subject, o.ClientID} {
-		text = binary.AppendUvarint(text, uint64(len(part))) // without lengths, two owners could give one text
+		// without lengths, two owners could give one text
+		text = binary.AppendUvarint(text, uint64(len(part)))
 		text = append(text, part...)
 	}
 	return sha256.Sum256(text)

@@ -7,7 +7,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 )
 
-// TestWhoIsSomebodyElse says for each part of a principal whether another value makes another user, and another owner.
+// TestWhoIsSomebodyElse says for each part of a principal whether another value makes
+// another user, and another owner.
 func TestWhoIsSomebodyElse(t *testing.T) {
 	alice := auth.Principal{TenantID: "acme", Issuer: "https://id.example", Subject: "alice", ClientID: "cli"}
 	tests := []struct {
@@ -20,8 +21,14 @@ func TestWhoIsSomebodyElse(t *testing.T) {
 		{"subject", func(p *auth.Principal) { p.Subject = "bob" }, false, false},
 		{"issuer", func(p *auth.Principal) { p.Issuer = "https://else.example" }, false, false},
 		{"tenant", func(p *auth.Principal) { p.TenantID = "umbrella" }, false, false},
-		{"what ends one part begins the next", func(p *auth.Principal) { p.TenantID, p.Issuer = "acmeh", "ttps://id.example" }, false, false},
-		{"a subject that looks like more", func(p *auth.Principal) { p.Subject, p.ClientID = "alicecli", "" }, false, false},
+		{
+			"what ends one part begins the next",
+			func(p *auth.Principal) { p.TenantID, p.Issuer = "acmeh", "ttps://id.example" }, false, false,
+		},
+		{
+			"a subject that looks like more", func(p *auth.Principal) { p.Subject, p.ClientID = "alicecli", "" },
+			false, false,
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -43,12 +50,16 @@ func TestWhoIsSomebodyElse(t *testing.T) {
 	}
 }
 
-// TestDigestOfAnOwnerStays keeps the digest what it is: clients bring it back in ids of sessions and tasks that another
-// version of the gateway made.
+// TestDigestOfAnOwnerStays keeps the digest what it is: clients bring it back in ids of
+// sessions and tasks that another version of the gateway made.
 func TestDigestOfAnOwnerStays(t *testing.T) {
-	owner := auth.Owner{User: auth.User{TenantID: "acme", Issuer: "https://id.example", Subject: "alice"}, ClientID: "cli"}
+	owner := auth.Owner{
+		User:     auth.User{TenantID: "acme", Issuer: "https://id.example", Subject: "alice"},
+		ClientID: "cli",
+	}
 	digest := owner.Digest()
-	if got, want := hex.EncodeToString(digest[:]), "81459d6f0cb2dccecfa44fac5ef5e50389490b8a4869ddb03a59077ddab8528e"; got != want {
+	if got, want := hex.EncodeToString(digest[:]),
+		"81459d6f0cb2dccecfa44fac5ef5e50389490b8a4869ddb03a59077ddab8528e"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -41,7 +41,10 @@ func pool() []published {
 		{Key: keyOf("", newEd()), algorithm: "EdDSA"},
 		{Key: auth.Key{Public: secret, Private: secret}, algorithm: "HS256"},
 		{Key: newSecret(), algorithm: "HS256"},
-		{Key: auth.Key{Public: &rsa.PublicKey{N: rocaModulus(2048, 126), E: 65537}}, algorithm: "RS256", roca: true},
+		{
+			Key: auth.Key{Public: &rsa.PublicKey{N: rocaModulus(2048, 126), E: 65537}}, algorithm: "RS256",
+			roca: true,
+		},
 	}
 }
 
@@ -53,7 +56,8 @@ func (p published) element() string {
 	case []byte:
 		out = fmt.Sprintf(`{"kty":"oct","k":%q`, b64(public))
 	case *rsa.PublicKey:
-		out = fmt.Sprintf(`{"kty":"RSA","n":%q,"e":%q`, b64(public.N.Bytes()), b64(big.NewInt(int64(public.E)).Bytes()))
+		out = fmt.Sprintf(`{"kty":"RSA","n":%q,"e":%q`, b64(public.N.Bytes()),
+			b64(big.NewInt(int64(public.E)).Bytes()))
 	case *ecdsa.PublicKey:
 		point := made(public.Bytes())
 		out = fmt.Sprintf(`{"kty":"EC","crv":"P-256","x":%q,"y":%q`, b64(point[1:33]), b64(point[33:]))
@@ -90,9 +94,9 @@ func (d drawn) alone(key published) bool {
 	})
 }
 
-// good tells whether the tokens of a key may be accepted because it stands in the set as it does. It is written down
-// from the promise: an id names one key, secrets stand apart and never at an address, a key with a known weakness is
-// none.
+// good tells whether the tokens of a key may be accepted because it stands in the set as
+// it does. It is written down from the promise: an id names one key, secrets stand apart
+// and never at an address, a key with a known weakness is none.
 func (d drawn) good(key published) bool {
 	beside := slices.ContainsFunc(d.keys, func(other published) bool {
 		return other.algorithm != "HS256" && d.sound(other) && d.alone(other)
@@ -121,8 +125,9 @@ func (d drawn) text() []byte {
 	return []byte(`{"keys":[` + strings.Join(elements, ",") + `]}`)
 }
 
-// TestSetsWithKeysThatMustBeRefused draws sets with ids that stand twice, secrets beside public keys and weak keys: by
-// an address, exactly the good keys verify, and the log says once of a set that others do not; a file is refused.
+// TestSetsWithKeysThatMustBeRefused draws sets with ids that stand twice, secrets beside
+// public keys and weak keys: by an address, exactly the good keys verify, and the log
+// says once of a set that others do not; a file is refused.
 func TestSetsWithKeysThatMustBeRefused(t *testing.T) {
 	keys := pool()
 	r := rand.New(rand.NewPCG(5, 6))
@@ -171,12 +176,17 @@ func checkAddress(t *testing.T, set drawn) {
 		issuer.Keys, issuer.JWKSURL = nil, "https://login.acme.example/keys"
 		v := runningWith(t, auth.Config{
 			Issuers: []auth.Issuer{issuer}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			Client: clientOf(func(r *http.Request) (*http.Response, error) { return answer(r, set.text()), nil }),
+			Client: clientOf(func(r *http.Request) (*http.Response,
+				error,
+			) {
+				return answer(r, set.text()), nil
+			}),
 		})
 		synctest.Wait()
 		told := v.KeySets()[0].Refused
 		if (len(told) > 0) != set.refused() || strings.Count(log.String(), "key refused") != len(told) {
-			t.Errorf("%s\nat an address: told %q, want a key refused: %v; log:\n%s", set.text(), told, set.refused(), &log)
+			t.Errorf("%s\nat an address: told %q, want a key refused: %v; log:\n%s", set.text(), told,
+				set.refused(), &log)
 		}
 		before := log.Len()
 		checkTokens(t, v, set, time.Now())

@@ -15,7 +15,9 @@ import (
 )
 
 const (
-	minPause     = 30 * time.Second // between two fetches that callers cause, and after one that failed while a set serves
+	// between two fetches that callers cause, and after one that failed while a set
+	// serves
+	minPause     = 30 * time.Second
 	retryPause   = 2 * time.Second  // after one that failed while none does
 	absentFor    = 60 * time.Second // how long a key that was not in the set is not looked for again
 	maxAbsent    = 1024             // key ids that are remembered as absent
@@ -70,12 +72,16 @@ type remote struct {
 	warned  time.Time // when the log was told last of a fetch that failed
 	unsaved *unsaved  // what is to be saved; nil: nothing, or everything was
 
-	mu      sync.Mutex           // guards the fields below; not held while fetching
-	flight  chan struct{}        // closed when the fetch that is wanted or under way has ended; nil: none is
-	tried   time.Time            // when the last flight began; zero: none has
-	failure error                // of the last fetch; nil: it succeeded, or there was none
-	failing time.Time            // when the first of the fetches that have failed in a row ended; zero: the last one succeeded
-	end     *time.Timer          // fires when the set becomes too old to be used; nil: there is no set, or run has not begun
+	mu      sync.Mutex    // guards the fields below; not held while fetching
+	flight  chan struct{} // closed when the fetch that is wanted or under way has ended; nil: none is
+	tried   time.Time     // when the last flight began; zero: none has
+	failure error         // of the last fetch; nil: it succeeded, or there was none
+	// when the first of the fetches that have failed in a row ended; zero: the last one
+	// succeeded
+	failing time.Time
+	// fires when the set becomes too old to be used; nil: there is no set, or run has not
+	// begun
+	end     *time.Timer
 	waiting int                  // how many requests wait for a flight
 	absent  map[string]time.Time // key ids that the set did not have, and when they were looked for
 	stopped bool                 // run has ended, so nothing is fetched any more
@@ -155,7 +161,9 @@ func (r *remote) join(keyID string) (<-chan struct{}, error) {
 	}
 	switch {
 	case r.failure != nil && r.current(r.now()) != nil:
-		return nil, r.failure // an issuer that could not be reached is asked in the background, and nobody waits for it
+		// an issuer that could not be reached is asked in the background, and nobody
+		// waits for it
+		return nil, r.failure
 	case r.waiting >= maxWaiting:
 		return nil, errCrowded
 	}

@@ -44,7 +44,10 @@ func (p *provider) answer(r *http.Request) (*http.Response, error) {
 }
 
 func answer(r *http.Request, body []byte) *http.Response {
-	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(body)), Header: http.Header{}, Request: r}
+	return &http.Response{
+		StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(body)),
+		Header: http.Header{}, Request: r,
+	}
 }
 
 func (p *provider) publish(keys ...auth.Key) {
@@ -83,7 +86,8 @@ func remoteIssuer() auth.Issuer {
 	return issuer
 }
 
-// running returns a verifier whose key sets are fetched with client until the test, or bubble, ends.
+// running returns a verifier whose key sets are fetched with client until the test, or
+// bubble, ends.
 func running(t *testing.T, client *http.Client) *auth.Verifier {
 	t.Helper()
 	return runningWith(t, auth.Config{Issuers: []auth.Issuer{remoteIssuer()}, Client: client})
@@ -119,8 +123,8 @@ func verify(t *testing.T, v *auth.Verifier, token string) string {
 	return reason(t, token, err)
 }
 
-// TestT43UnknownKeyFlood shows that 100,000 tokens with names of keys that do not exist cause one fetch every 30 s at
-// most, while good tokens pass.
+// TestT43UnknownKeyFlood shows that 100,000 tokens with names of keys that do not exist
+// cause one fetch every 30 s at most, while good tokens pass.
 func TestT43UnknownKeyFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const senders, rounds = 10, 100
@@ -164,7 +168,8 @@ func TestT43UnknownKeyFlood(t *testing.T) {
 	})
 }
 
-// TestT43SameUnknownKey shows that one name that does not exist is looked for once a minute.
+// TestT43SameUnknownKey shows that one name that does not exist is looked for once a
+// minute.
 func TestT43SameUnknownKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		idp := &provider{keys: keySet(keyOf("k1", newEd()))}
@@ -183,8 +188,8 @@ func TestT43SameUnknownKey(t *testing.T) {
 	})
 }
 
-// TestT43RotationUnderLoad changes the key every two minutes while 8 users work: no token is refused, and tokens of a
-// key that was removed are.
+// TestT43RotationUnderLoad changes the key every two minutes while 8 users work: no token
+// is refused, and tokens of a key that was removed are.
 func TestT43RotationUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := keyOf("k0", newEd())
@@ -231,8 +236,8 @@ func TestT43RotationUnderLoad(t *testing.T) {
 	})
 }
 
-// TestT43Outage shows that the last keys serve for keys_stale while no new ones can be had, and that all is well again
-// soon after.
+// TestT43Outage shows that the last keys serve for keys_stale while no new ones can be
+// had, and that all is well again soon after.
 func TestT43Outage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key, next := keyOf("k1", newEd()), keyOf("k2", newEd())
@@ -296,7 +301,8 @@ func TestRefreshInTheBackground(t *testing.T) {
 	})
 }
 
-// TestManyWaitForOneFetch shows single flight, and that nobody waits longer than its context.
+// TestManyWaitForOneFetch shows single flight, and that nobody waits longer than its
+// context.
 func TestManyWaitForOneFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := keyOf("k1", newEd())
@@ -320,7 +326,8 @@ func TestManyWaitForOneFetch(t *testing.T) {
 					return
 				}
 				_, err := v.Verify(ctx, token)
-				if got := reason(t, token, err); got != "unavailable" || !errors.Is(err, context.DeadlineExceeded) {
+				if got := reason(t, token, err); got != "unavailable" ||
+					!errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("got %q (%v), want unavailable because of the deadline", got, err)
 				}
 				if waited := time.Since(begun); waited != time.Second {
@@ -347,8 +354,8 @@ func hanging(keys []byte) transport {
 	}
 }
 
-// TestT43UnknownKeysHoldFewPlaces shows that of those who name a key that does not exist only some wait for the
-// provider, and that nobody does once it has failed.
+// TestT43UnknownKeysHoldFewPlaces shows that of those who name a key that does not exist
+// only some wait for the provider, and that nobody does once it has failed.
 func TestT43UnknownKeysHoldFewPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const senders, most = 100, 32
@@ -387,7 +394,8 @@ func TestT43UnknownKeysHoldFewPlaces(t *testing.T) {
 	})
 }
 
-// TestSilentProvider shows that a provider that never answers, or never ends its answer, holds nobody for long.
+// TestSilentProvider shows that a provider that never answers, or never ends its answer,
+// holds nobody for long.
 func TestSilentProvider(t *testing.T) {
 	bodies := map[string]transport{
 		"no answer": func(r *http.Request) (*http.Response, error) {
@@ -425,7 +433,8 @@ func (d drip) Read(p []byte) (int, error) {
 	return 1, d()
 }
 
-// TestWithoutRun shows what happens before Run runs and after it has ended: a bounded wait, and none.
+// TestWithoutRun shows what happens before Run runs and after it has ended: a bounded
+// wait, and none.
 func TestWithoutRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := keyOf("k1", newEd())
@@ -451,8 +460,8 @@ func TestWithoutRun(t *testing.T) {
 	})
 }
 
-// TestT43HostileAnswers serves, over a real connection, what is no key set; a good one at another address must not
-// help.
+// TestT43HostileAnswers serves, over a real connection, what is no key set; a good one at
+// another address must not help.
 func TestT43HostileAnswers(t *testing.T) {
 	private := newEd()
 	key := keyOf("k", private)
@@ -467,7 +476,11 @@ func TestT43HostileAnswers(t *testing.T) {
 	zip.Close()
 	var sent atomic.Int64 // of the answer that never ends
 	handlers := map[string]http.HandlerFunc{
-		"redirect": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/good", http.StatusFound) },
+		"redirect": func(w http.ResponseWriter,
+			r *http.Request,
+		) {
+			http.Redirect(w, r, "/good", http.StatusFound)
+		},
 		"status 500": func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusInternalServerError)
 			w.Write(good)
@@ -503,7 +516,12 @@ func TestT43HostileAnswers(t *testing.T) {
 			var strayed atomic.Bool
 			mux := http.NewServeMux()
 			mux.HandleFunc("/keys", handler)
-			mux.HandleFunc("/good", func(w http.ResponseWriter, _ *http.Request) { strayed.Store(true); w.Write(good) })
+			mux.HandleFunc("/good", func(w http.ResponseWriter,
+				_ *http.Request,
+			) {
+				strayed.Store(true)
+				w.Write(good)
+			})
 			server := httptest.NewServer(mux)
 			defer server.Close()
 			issuer := acme(auth.Key{}, "EdDSA", "HS256")
@@ -515,7 +533,10 @@ func TestT43HostileAnswers(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error)
 			go func() { ended <- v.Run(ctx) }()
-			for _, token := range []string{tokenOf(key, "alice"), mint(secret, header("HS256").with("kid", `"k"`), claims(time.Now()))} {
+			for _, token := range []string{
+				tokenOf(key, "alice"),
+				mint(secret, header("HS256").with("kid", `"k"`), claims(time.Now())),
+			} {
 				want := "unavailable"
 				if name == "secret keys" {
 					want = "key" // the set itself is sound, and empty for us
@@ -534,6 +555,7 @@ func TestT43HostileAnswers(t *testing.T) {
 		})
 	}
 	if sent.Load() > 32<<20 {
-		t.Errorf("took %d bytes of an answer that never ends, want 256 KB and what is in buffers", sent.Load())
+		t.Errorf("took %d bytes of an answer that never ends, want 256 KB and what is in buffers",
+			sent.Load())
 	}
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 )
 
-// rocaModulus returns a modulus of so many bits as the broken library makes them: from primes k·M + (65537^a mod M), M
-// being the product of as many of the first primes as the library takes for that length.
+// rocaModulus returns a modulus of so many bits as the broken library makes them: from
+// primes k·M + (65537^a mod M), M being the product of as many of the first primes as the
+// library takes for that length.
 func rocaModulus(bits, primes int) *big.Int {
 	product := big.NewInt(1)
 	for p := int64(2); primes > 0; p++ {
@@ -30,7 +31,8 @@ func rocaModulus(bits, primes int) *big.Int {
 	return n
 }
 
-// rocaPrime returns a prime, or if it is long, a number of the same form: to find one would take too long here.
+// rocaPrime returns a prime, or if it is long, a number of the same form: to find one
+// would take too long here.
 func rocaPrime(bits int, product *big.Int) *big.Int {
 	bound := new(big.Int).Lsh(big.NewInt(1), uint(bits))
 	for {
@@ -48,13 +50,24 @@ func rocaPrime(bits int, product *big.Int) *big.Int {
 func TestRSAKeyOfCVE201715361(t *testing.T) {
 	for _, size := range []struct{ bits, primes int }{{2048, 126}, {3072, 126}, {4096, 225}} {
 		public := &rsa.PublicKey{N: rocaModulus(size.bits, size.primes), E: 65537}
-		text := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: made(x509.MarshalPKIXPublicKey(public))})
+		text := pem.EncodeToMemory(&pem.Block{
+			Type:  "PUBLIC KEY",
+			Bytes: made(x509.MarshalPKIXPublicKey(public)),
+		})
 		_, err := auth.ParseKeys(text)
 		expectROCA(t, fmt.Sprintf("%d bits in a PEM file", size.bits), err)
 		for name, change := range map[string]func(*auth.Issuer){
-			"as a key":           func(i *auth.Issuer) { i.Keys = []auth.Key{{Public: public}} },
-			"in a file":          func(i *auth.Issuer) { i.JWKS = keySet(auth.Key{ID: "weak", Public: public}) },
-			"in a file, another": func(i *auth.Issuer) { i.JWKS = keySet(keyOf("good", rsaKey()), auth.Key{ID: "weak", Public: public}) },
+			"as a key": func(i *auth.Issuer) { i.Keys = []auth.Key{{Public: public}} },
+			"in a file": func(
+				i *auth.Issuer,
+			) {
+				i.JWKS = keySet(auth.Key{ID: "weak", Public: public})
+			},
+			"in a file, another": func(
+				i *auth.Issuer,
+			) {
+				i.JWKS = keySet(keyOf("good", rsaKey()), auth.Key{ID: "weak", Public: public})
+			},
 		} {
 			issuer := acme(auth.Key{}, "RS256")
 			issuer.Keys = nil
@@ -72,8 +85,8 @@ func expectROCA(t *testing.T, what string, err error) {
 	}
 }
 
-// TestOrdinaryModuliAreNotRefused shows that no key is refused by chance. It draws odd numbers: a key's modulus is one
-// without small factors, so these are the harder test.
+// TestOrdinaryModuliAreNotRefused shows that no key is refused by chance. It draws odd
+// numbers: a key's modulus is one without small factors, so these are the harder test.
 func TestOrdinaryModuliAreNotRefused(t *testing.T) {
 	product := big.NewInt(1) // of all primes before 701
 	for p := int64(2); p < 701; p++ {
@@ -93,16 +106,21 @@ func TestOrdinaryModuliAreNotRefused(t *testing.T) {
 			n = nearlyWeak(n, product)
 		}
 		der := made(x509.MarshalPKIXPublicKey(&rsa.PublicKey{N: n, E: 65537}))
-		if _, err := auth.ParseKeys(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})); err != nil {
+		if _, err := auth.ParseKeys(pem.EncodeToMemory(&pem.Block{
+			Type:  "PUBLIC KEY",
+			Bytes: der,
+		})); err != nil {
 			t.Fatalf("modulus %x: %v", n, err)
 		}
 	}
-	if _, err := auth.New(auth.Config{Issuers: []auth.Issuer{acme(keyOf("", rsaKey()), "RS256")}}); err != nil {
+	if _, err := auth.New(auth.Config{Issuers: []auth.Issuer{acme(keyOf("", rsaKey()),
+		"RS256")}}); err != nil {
 		t.Error(err)
 	}
 }
 
-// nearlyWeak returns a number near n that is 1 modulo product, as 65537^0 is, and a multiple of 701.
+// nearlyWeak returns a number near n that is 1 modulo product, as 65537^0 is, and a
+// multiple of 701.
 func nearlyWeak(n, product *big.Int) *big.Int {
 	near := new(big.Int).Sub(n, new(big.Int).Mod(n, product))
 	near.Add(near, big.NewInt(1))

@@ -77,6 +77,7 @@ func (r *remote) restore(ctx context.Context) (*keySet, time.Time) {
 		r.logger.WarnContext(ctx, "saved key set cannot be used", "issuer", r.issuer, "error", err)
 		return nil, time.Time{}
 	}
-	r.logger.InfoContext(ctx, "saved key set is used", slog.String("issuer", r.issuer), slog.Time("fetched", fetched))
+	r.logger.InfoContext(ctx, "saved key set is used", slog.String("issuer", r.issuer),
+		slog.Time("fetched", fetched))
 	return set, fetched
 }

@@ -55,7 +55,8 @@ func TestSavedSetServesWhereTheProviderFails(t *testing.T) {
 		if got := verify(t, second, tokenOf(key, "alice")); got != "" || !second.HasKeys() {
 			t.Errorf("with the saved set: refused as %q, has keys %v", got, second.HasKeys())
 		}
-		if told := second.KeySets()[0]; !told.Fetched.Equal(fetched) || !told.Until.Equal(fetched.Add(time.Hour)) || told.Problem == nil {
+		if told := second.KeySets()[0]; !told.Fetched.Equal(fetched) ||
+			!told.Until.Equal(fetched.Add(time.Hour)) || told.Problem == nil {
 			t.Errorf("told %+v, want the time of the fetch, an hour more, and the problem", told)
 		}
 		time.Sleep(29 * time.Minute)
@@ -64,7 +65,8 @@ func TestSavedSetServesWhereTheProviderFails(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if got := verify(t, second, tokenOf(key, "alice")); got != "unavailable" || second.HasKeys() {
-			t.Errorf("after keys_stale: got reason %q, has keys %v, want unavailable and none", got, second.HasKeys())
+			t.Errorf("after keys_stale: got reason %q, has keys %v, want unavailable and none", got,
+				second.HasKeys())
 		}
 		before := idp.count()
 		time.Sleep(time.Minute)
@@ -88,11 +90,16 @@ func TestSavedSetServesWhereTheProviderFails(t *testing.T) {
 	})
 }
 
-// TestSetIsSavedAsSoonAsItCan has a store that fails at first, as Redis before it was reached.
+// TestSetIsSavedAsSoonAsItCan has a store that fails at first, as Redis before it was
+// reached.
 func TestSetIsSavedAsSoonAsItCan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		idp, store := &provider{keys: keySet(keyOf("k1", newEd()))}, &savedSets{fault: errors.New("not reached yet")}
-		runningWith(t, auth.Config{Issuers: []auth.Issuer{remoteIssuer()}, Client: clientOf(idp.answer), Store: store})
+		idp, store := &provider{keys: keySet(keyOf("k1", newEd()))},
+			&savedSets{fault: errors.New("not reached yet")}
+		runningWith(t, auth.Config{
+			Issuers: []auth.Issuer{remoteIssuer()}, Client: clientOf(idp.answer),
+			Store: store,
+		})
 		time.Sleep(20 * time.Second)
 		store.mu.Lock()
 		store.fault = nil
@@ -107,9 +114,9 @@ func TestSetIsSavedAsSoonAsItCan(t *testing.T) {
 	})
 }
 
-// TestSavedSetIsNoBetterThanAFetchedOne has a set saved that is removed at the provider, one
-// of another time than it may be, one that is none, and a store that fails: no token passes
-// that would not without a store.
+// TestSavedSetIsNoBetterThanAFetchedOne has a set saved that is removed at the provider,
+// one of another time than it may be, one that is none, and a store that fails: no token
+// passes that would not without a store.
 func TestSavedSetIsNoBetterThanAFetchedOne(t *testing.T) {
 	key, next := keyOf("k1", newEd()), keyOf("k2", newEd())
 	for _, test := range []struct {
@@ -119,19 +126,37 @@ func TestSavedSetIsNoBetterThanAFetchedOne(t *testing.T) {
 		want   string
 	}{
 		{"the provider has other keys", false, func(*savedSets, string) {}, "key"},
-		{"nothing but a time", true, func(s *savedSets, issuer string) { s.texts[issuer] = s.texts[issuer][:8] }, "unavailable"},
-		{"half a time", true, func(s *savedSets, issuer string) { s.texts[issuer] = s.texts[issuer][:3] }, "unavailable"},
-		{"half a set", true, func(s *savedSets, issuer string) { s.texts[issuer] = s.texts[issuer][:30] }, "unavailable"},
-		{"a time long ago", true, func(s *savedSets, issuer string) { clear(s.texts[issuer][:8]) }, "unavailable"},
+		{
+			"nothing but a time", true,
+			func(s *savedSets, issuer string) { s.texts[issuer] = s.texts[issuer][:8] }, "unavailable",
+		},
+		{
+			"half a time", true, func(s *savedSets, issuer string) { s.texts[issuer] = s.texts[issuer][:3] },
+			"unavailable",
+		},
+		{
+			"half a set", true, func(s *savedSets, issuer string) { s.texts[issuer] = s.texts[issuer][:30] },
+			"unavailable",
+		},
+		{
+			"a time long ago", true, func(s *savedSets, issuer string) { clear(s.texts[issuer][:8]) },
+			"unavailable",
+		},
 		{"the set of another issuer", true, func(s *savedSets, issuer string) {
 			s.texts = map[string][]byte{"x" + issuer: s.texts[issuer]}
 		}, "unavailable"},
-		{"a store that fails", true, func(s *savedSets, _ string) { s.fault = errors.New("down") }, "unavailable"},
+		{
+			"a store that fails", true, func(s *savedSets, _ string) { s.fault = errors.New("down") },
+			"unavailable",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				idp, store := &provider{keys: keySet(key)}, &savedSets{}
-				cfg := auth.Config{Issuers: []auth.Issuer{remoteIssuer()}, Client: clientOf(idp.answer), Store: store}
+				cfg := auth.Config{
+					Issuers: []auth.Issuer{remoteIssuer()}, Client: clientOf(idp.answer),
+					Store: store,
+				}
 				runningWith(t, cfg)
 				synctest.Wait()
 				idp.publish(next)

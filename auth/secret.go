@@ -59,13 +59,20 @@ func period(text []byte) int {
 // people in a hurry use.
 func withoutWords(text string) string {
 	return strings.NewReplacer(
-		"your-256-bit-secret", "", "your-384-bit-secret", "", "your-512-bit-secret", "", "please", "", "replace", "",
-		"changeit", "", "changeme", "", "change", "", "default", "", "development", "", "drawbridge", "", "example", "",
-		"gateway", "", "hmac", "", "jwt", "", "insecure", "", "keyboard", "", "letmein", "", "password", "", "passwd", "",
-		"private", "", "production", "", "qwertyuiop", "", "qwerty", "", "asdfghjkl", "", "zxcvbnm", "", "secret", "",
-		"secure", "", "shared", "", "signing", "", "signature", "", "super", "", "testing", "", "test", "", "token", "",
-		"admin", "", "string", "", "random", "", "value", "", "this", "", "that", "", "should", "", "must", "", "least",
-		"", "long", "", "very", "", "with", "", "bits", "", "bytes", "", "characters", "", "enough", "", "your", "",
+		"your-256-bit-secret", "", "your-384-bit-secret", "", "your-512-bit-secret", "", "please", "",
+		"replace", "",
+		"changeit", "", "changeme", "", "change", "", "default", "", "development", "", "drawbridge", "",
+		"example", "",
+		"gateway", "", "hmac", "", "jwt", "", "insecure", "", "keyboard", "", "letmein", "", "password", "",
+		"passwd", "",
+		"private", "", "production", "", "qwertyuiop", "", "qwerty", "", "asdfghjkl", "", "zxcvbnm", "",
+		"secret", "",
+		"secure", "", "shared", "", "signing", "", "signature", "", "super", "", "testing", "", "test", "",
+		"token", "",
+		"admin", "", "string", "", "random", "", "value", "", "this", "", "that", "", "should", "", "must",
+		"", "least",
+		"", "long", "", "very", "", "with", "", "bits", "", "bytes", "", "characters", "", "enough", "",
+		"your", "",
 		"key", "", "256", "", "512", "", "deadbeef", "", "cafebabe", "", "lorem", "", "ipsum", "",
 	).Replace(strings.ToLower(text))
 }

@@ -14,8 +14,9 @@ import (
 // Claims are the claims of a token to sign. Those that are zero are left out.
 type Claims struct {
 	Issuer, Subject, Audience string
-	Extra                     map[string]any // further claims, such as tenant and scopes; the fields win over them
-	IssuedAt, Expiry          time.Time
+	// further claims, such as tenant and scopes; the fields win over them
+	Extra            map[string]any
+	IssuedAt, Expiry time.Time
 }
 
 // Sign signs claims with key.Private and the named algorithm. It is for trials, such as

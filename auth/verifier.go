@@ -21,7 +21,9 @@ import (
 
 const (
 	maxToken = 8 << 10 // bytes of a token
-	maxName  = 255     // bytes of a subject, client id or key id; for sub see OpenID Connect Core 1.0 section 2
+	// bytes of a subject, client id or key id; for sub see OpenID Connect Core 1.0
+	// section 2
+	maxName = 255
 )
 
 // parsed is a token that has the right form. Nothing in it is verified yet.

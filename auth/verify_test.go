@@ -11,7 +11,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 )
 
-// TestRememberedTokensExpire shows that a token that was verified before is refused once it has expired.
+// TestRememberedTokensExpire shows that a token that was verified before is refused once
+// it has expired.
 func TestRememberedTokensExpire(t *testing.T) {
 	var passed atomic.Int64
 	v, err := auth.New(auth.Config{
@@ -25,7 +26,13 @@ func TestRememberedTokensExpire(t *testing.T) {
 	for _, step := range []struct {
 		passed time.Duration
 		want   string
-	}{{0, ""}, {time.Hour, ""}, {time.Hour + 29*time.Second, ""}, {time.Hour + 30*time.Second, "expired"}, {0, ""}} {
+	}{
+		{0, ""},
+		{time.Hour, ""},
+		{time.Hour + 29*time.Second, ""},
+		{time.Hour + 30*time.Second, "expired"},
+		{0, ""},
+	} {
 		passed.Store(int64(step.passed))
 		if got := verify(t, v, token); got != step.want {
 			t.Errorf("after %v: got reason %q, want %q", step.passed, got, step.want)
@@ -33,9 +40,13 @@ func TestRememberedTokensExpire(t *testing.T) {
 	}
 }
 
-// TestConcurrentVerify verifies more tokens than are remembered from many goroutines; each gets its own principal.
+// TestConcurrentVerify verifies more tokens than are remembered from many goroutines;
+// each gets its own principal.
 func TestConcurrentVerify(t *testing.T) {
-	v, err := auth.New(auth.Config{Issuers: []auth.Issuer{acme(auth.Key{Public: secret}, "HS256")}, Now: func() time.Time { return at }, CacheSize: 64})
+	v, err := auth.New(auth.Config{
+		Issuers: []auth.Issuer{acme(auth.Key{Public: secret}, "HS256")},
+		Now:     func() time.Time { return at }, CacheSize: 64,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,13 +85,17 @@ func BenchmarkVerify(b *testing.B) {
 		if kind.private == nil {
 			kind.private = kind.key.Private
 		}
-		v, err := auth.New(auth.Config{Issuers: []auth.Issuer{acme(kind.key, kind.algorithm)}, Now: func() time.Time { return at }, CacheSize: 2})
+		v, err := auth.New(auth.Config{
+			Issuers: []auth.Issuer{acme(kind.key, kind.algorithm)},
+			Now:     func() time.Time { return at }, CacheSize: 2,
+		})
 		if err != nil {
 			b.Fatal(err)
 		}
 		tokens := make([]string, 64) // more than are remembered
 		for i := range tokens {
-			tokens[i] = mint(kind.private, header(kind.algorithm), claims(at).with("sub", fmt.Sprintf(`"user%d"`, i)))
+			tokens[i] = mint(kind.private, header(kind.algorithm),
+				claims(at).with("sub", fmt.Sprintf(`"user%d"`, i)))
 		}
 		b.Run("new/"+kind.algorithm, func(b *testing.B) {
 			b.ReportAllocs()
@@ -91,7 +106,10 @@ func BenchmarkVerify(b *testing.B) {
 			}
 		})
 	}
-	v, err := auth.New(auth.Config{Issuers: []auth.Issuer{acme(keyOf("", rsaKey()), "RS256")}, CacheSize: 10_000})
+	v, err := auth.New(auth.Config{
+		Issuers:   []auth.Issuer{acme(keyOf("", rsaKey()), "RS256")},
+		CacheSize: 10_000,
+	})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -25,7 +25,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 )
 
-// balancer is a load balancer with the shipped snippet, between a client and two gateways.
+// balancer is a load balancer with the shipped snippet, between a client and two
+// gateways.
 type balancer struct {
 	url       string
 	client    *http.Client
@@ -40,15 +41,27 @@ type program struct {
 	name  string // of the program, and of its package in Debian
 	check []string
 	serve []string // what the folder stands in is %[1]s
-	// config writes the snippet, with its addresses and certificate replaced, and what it needs around it.
+	// config writes the snippet, with its addresses and certificate replaced, and what it
+	// needs around it.
 	config func(t *testing.T, dir, listen string, gateways [2]behind)
 }
 
-// programs returns the load balancers that are proven here. The other snippets say at their heads that they are not.
+// programs returns the load balancers that are proven here. The other snippets say at
+// their heads that they are not.
 func programs() []program {
 	return []program{
-		{"nginx", []string{"-t", "-e", "stderr", "-p", "%[1]s", "-c", "%[1]s/nginx.conf"}, []string{"-e", "stderr", "-p", "%[1]s", "-c", "%[1]s/nginx.conf"}, nginxConfig},
-		{"haproxy", []string{"-c", "-f", "%[1]s/haproxy.cfg"}, []string{"-db", "-f", "%[1]s/haproxy.cfg"}, haproxyConfig},
+		{
+			"nginx",
+			[]string{"-t", "-e", "stderr", "-p", "%[1]s", "-c", "%[1]s/nginx.conf"},
+			[]string{"-e", "stderr", "-p", "%[1]s", "-c", "%[1]s/nginx.conf"},
+			nginxConfig,
+		},
+		{
+			"haproxy",
+			[]string{"-c", "-f", "%[1]s/haproxy.cfg"},
+			[]string{"-db", "-f", "%[1]s/haproxy.cfg"},
+			haproxyConfig,
+		},
 	}
 }
 
@@ -73,10 +86,12 @@ func in(dir string, args []string) []string {
 func nginxConfig(t *testing.T, dir, listen string, gateways [2]behind) {
 	t.Helper()
 	write(t, filepath.Join(dir, "drawbridge.conf"), replaced(t, "loadbalancer/nginx.conf", map[string]string{
-		"listen 443 ssl;": "listen " + listen + " ssl;", "10.0.0.11:8080": gateways[0].address, "10.0.0.12:8080": gateways[1].address,
+		"listen 443 ssl;": "listen " + listen + " ssl;", "10.0.0.11:8080": gateways[0].address,
+		"10.0.0.12:8080":                 gateways[1].address,
 		"/etc/nginx/tls/mcp.example.com": filepath.Join(dir, "tls"),
 	}))
-	text := fmt.Sprintf("daemon off;\nmaster_process off;\npid %s/nginx.pid;\nevents {}\nhttp {\n  access_log off;\n", dir)
+	text := fmt.Sprintf(
+		"daemon off;\nmaster_process off;\npid %s/nginx.pid;\nevents {}\nhttp {\n  access_log off;\n", dir)
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		text += fmt.Sprintf("  %s_temp_path %s/%s;\n", kind, dir, kind)
 	}
@@ -87,14 +102,16 @@ func nginxConfig(t *testing.T, dir, listen string, gateways [2]behind) {
 func haproxyConfig(t *testing.T, dir, listen string, gateways [2]behind) {
 	t.Helper()
 	replacements := map[string]string{
-		"    user haproxy\n    group haproxy\n": "", "bind :443 ": "bind " + listen + " ", "/etc/haproxy/mcp.example.com.pem": filepath.Join(dir, "tls.pem"),
+		"    user haproxy\n    group haproxy\n": "", "bind :443 ": "bind " + listen +
+			" ", "/etc/haproxy/mcp.example.com.pem": filepath.Join(dir, "tls.pem"),
 	}
 	for i, server := range []string{"10.0.0.11", "10.0.0.12"} {
 		host, port, err := net.SplitHostPort(gateways[i].operator)
 		if err != nil {
 			t.Fatal(err)
 		}
-		replacements[server+":8080 check addr "+server+" port 9090"] = gateways[i].address + " check addr " + host + " port " + port
+		replacements[server+":8080 check addr "+server+" port 9090"] = gateways[i].address + " check addr " +
+			host + " port " + port
 	}
 	write(t, filepath.Join(dir, "haproxy.cfg"), replaced(t, "loadbalancer/haproxy.cfg", replacements))
 }
@@ -106,7 +123,8 @@ func certificate(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "mcp.example.com"}, DNSNames: []string{"mcp.example.com"},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "mcp.example.com"},
+		DNSNames:  []string{"mcp.example.com"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -124,7 +142,8 @@ func certificate(t *testing.T, dir string) {
 	write(t, filepath.Join(dir, "tls.pem"), crt+secret)
 }
 
-// balance starts a load balancer before two gateways. It is stopped and waited for when the test ends.
+// balance starts a load balancer before two gateways. It is stopped and waited for when
+// the test ends.
 func balance(t *testing.T, p program, gateways [2]behind) *balancer {
 	t.Helper()
 	path := tool(t, p.name, p.name)
@@ -141,10 +160,14 @@ func balance(t *testing.T, p program, gateways [2]behind) *balancer {
 		MaxIdleConnsPerHost: 64,
 	}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &balancer{url: "https://mcp.example.com:8443", client: &http.Client{Transport: transport}, transport: transport}
+	return &balancer{
+		url: "https://mcp.example.com:8443", client: &http.Client{Transport: transport},
+		transport: transport,
+	}
 }
 
-// ready returns gateways at these addresses that say at their operator address that they are ready.
+// ready returns gateways at these addresses that say at their operator address that they
+// are ready.
 func ready(t *testing.T, first, second string) [2]behind {
 	t.Helper()
 	operator, _, _ := gateway(t, func(w http.ResponseWriter, r *http.Request) {
@@ -195,7 +218,9 @@ func (b *balancer) post(t *testing.T, token string, header http.Header) (int, st
 }
 
 // send is post with a body of the caller's. An error is that of a connection.
-func (b *balancer) send(ctx context.Context, token, text string, header http.Header) (status int, body string, err error) {
+func (b *balancer) send(ctx context.Context, token, text string, header http.Header) (status int, body string,
+	err error,
+) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url+"/mcp", strings.NewReader(text))
 	if err != nil {
 		return 0, "", err

@@ -21,7 +21,10 @@ func TestBalancerAcceptsTheSnippet(t *testing.T) {
 	withEach(t, func(t *testing.T, p program) {
 		path, dir := tool(t, p.name, p.name), t.TempDir()
 		certificate(t, dir)
-		p.config(t, dir, freeAddress(t), [2]behind{{"10.0.0.11:8080", "10.0.0.11:9090"}, {"10.0.0.12:8080", "10.0.0.12:9090"}})
+		p.config(t, dir, freeAddress(t), [2]behind{
+			{"10.0.0.11:8080", "10.0.0.11:9090"},
+			{"10.0.0.12:8080", "10.0.0.12:9090"},
+		})
 		out, code := run(t.Context(), t, dir, path, in(dir, p.check)...)
 		if code != 0 || strings.Contains(strings.ToLower(out), "[warn") {
 			t.Errorf("exit %d: %s", code, out)
@@ -29,8 +32,8 @@ func TestBalancerAcceptsTheSnippet(t *testing.T) {
 	})
 }
 
-// TestBalancerPassesEventsAtOnce sends an event only when the one before has arrived, to clients of HTTP/1.1 and of HTTP/2, where
-// the load balancer speaks that.
+// TestBalancerPassesEventsAtOnce sends an event only when the one before has arrived, to
+// clients of HTTP/1.1 and of HTTP/2, where the load balancer speaks that.
 func TestBalancerPassesEventsAtOnce(t *testing.T) {
 	withEach(t, func(t *testing.T, p program) {
 		const events = 20
@@ -65,7 +68,8 @@ func TestBalancerPassesEventsAtOnce(t *testing.T) {
 			lines := bufio.NewScanner(response.Body)
 			for i := range events {
 				if !lines.Scan() || lines.Text() != fmt.Sprint("data: ", i) || !lines.Scan() {
-					t.Fatalf("over %s: got %q, %v instead of event %d", response.Proto, lines.Text(), lines.Err(), i)
+					t.Fatalf("over %s: got %q, %v instead of event %d", response.Proto, lines.Text(),
+						lines.Err(), i)
 				}
 				next <- struct{}{}
 			}
@@ -76,7 +80,8 @@ func TestBalancerPassesEventsAtOnce(t *testing.T) {
 	})
 }
 
-// TestBalancerEndsTheCallOfAClientThatLeaves shows that the gateway sees it, which then cancels the call.
+// TestBalancerEndsTheCallOfAClientThatLeaves shows that the gateway sees it, which then
+// cancels the call.
 func TestBalancerEndsTheCallOfAClientThatLeaves(t *testing.T) {
 	withEach(t, func(t *testing.T, p program) {
 		begun, ended := make(chan struct{}), make(chan struct{})
@@ -120,10 +125,12 @@ func TestBalancerNeverSendsAPostTwice(t *testing.T) {
 
 func TestBalancerGoesOnWithTheOtherGateway(t *testing.T) {
 	withEach(t, func(t *testing.T, p program) {
-		address, requests, _ := gateway(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
+		address, requests, _ := gateway(t,
+			func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
 		b := balance(t, p, ready(t, freeAddress(t), address))
 		for i := range 30 {
-			if status, body := b.post(t, fmt.Sprint("token", i), nil); status != http.StatusOK || body != "ok" {
+			if status, body := b.post(t, fmt.Sprint("token", i), nil); status != http.StatusOK ||
+				body != "ok" {
 				t.Errorf("request %d: %d %q", i, status, body)
 			}
 		}
@@ -133,7 +140,8 @@ func TestBalancerGoesOnWithTheOtherGateway(t *testing.T) {
 	})
 }
 
-// By default nginx takes a gateway out for 10 s after one failure. When both restart, that loses every request in between.
+// By default nginx takes a gateway out for 10 s after one failure. When both restart,
+// that loses every request in between.
 func TestBalancerTriesAGatewayAgainAtOnce(t *testing.T) {
 	withEach(t, func(t *testing.T, p program) {
 		var well atomic.Bool
@@ -170,7 +178,8 @@ func TestBalancerSpreadsTheRequestsOfAClient(t *testing.T) {
 			b.post(t, "token", http.Header{"Mcp-Session-Id": {"session"}})
 		}
 		if asked() != 40 || askedToo() != 40 {
-			t.Errorf("80 requests of one session: %d and %d, want half of them at each gateway", asked(), askedToo())
+			t.Errorf("80 requests of one session: %d and %d, want half of them at each gateway", asked(),
+				askedToo())
 		}
 		if n := connections() + connectionsToo(); n > 4 {
 			t.Errorf("80 requests one after the other took %d connections, want them kept", n)
@@ -178,11 +187,16 @@ func TestBalancerSpreadsTheRequestsOfAClient(t *testing.T) {
 	})
 }
 
-// By default nginx drops headers with other characters than letters, digits and hyphens. The gateway refuses calls of tools
-// whose arguments are in headers of such names.
+// By default nginx drops headers with other characters than letters, digits and hyphens.
+// The gateway refuses calls of tools whose arguments are in headers of such names.
 func TestBalancerDroppedHeadersOfTools(t *testing.T) {
 	withEach(t, func(t *testing.T, p program) {
-		address, _, _ := gateway(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Header.Get("Mcp-Param-My_region.2")) })
+		address, _, _ := gateway(t,
+			func(w http.ResponseWriter,
+				r *http.Request,
+			) {
+				fmt.Fprint(w, r.Header.Get("Mcp-Param-My_region.2"))
+			})
 		b := balance(t, p, ready(t, address, address))
 		if _, body := b.post(t, "t", http.Header{"Mcp-Param-My_region.2": {"eu"}}); body != "eu" {
 			t.Errorf("the gateway sees %q, want eu", body)
@@ -193,7 +207,8 @@ func TestBalancerDroppedHeadersOfTools(t *testing.T) {
 func TestBalancerTellsWhoAsksAndForWhat(t *testing.T) {
 	withEach(t, func(t *testing.T, p program) {
 		address, _, _ := gateway(t, func(w http.ResponseWriter, r *http.Request) {
-			fmt.Fprintf(w, "%s|%s|%s", r.Host, strings.Join(r.Header.Values("X-Forwarded-For"), ","), r.Header.Get("Authorization"))
+			fmt.Fprintf(w, "%s|%s|%s", r.Host, strings.Join(r.Header.Values("X-Forwarded-For"), ","),
+				r.Header.Get("Authorization"))
 		})
 		b := balance(t, p, ready(t, address, address))
 		_, body := b.post(t, "t", http.Header{"X-Forwarded-For": {"203.0.113.9"}})
@@ -218,8 +233,8 @@ func TestBalancerLeavesTheSizeOfBodiesToTheGateway(t *testing.T) {
 	})
 }
 
-// TestUnprovenSnippetsSaySo reads the snippets that no test runs: each says so, and has what can be looked up: both gateways, and
-// where they say that they stop.
+// TestUnprovenSnippetsSaySo reads the snippets that no test runs: each says so, and has
+// what can be looked up: both gateways, and where they say that they stop.
 func TestUnprovenSnippetsSaySo(t *testing.T) {
 	for _, name := range []string{"Caddyfile", "envoy.yaml", "traefik.yaml"} {
 		text := read(t, "loadbalancer/"+name)
@@ -247,14 +262,18 @@ func TestCaddyAcceptsTheSnippet(t *testing.T) {
 		t.Skip("skipped: no caddy here; its command validate checks the file")
 	}
 	dir := t.TempDir()
-	plain := replaced(t, "loadbalancer/Caddyfile", map[string]string{"\nmcp.example.com {": "\nhttp://127.0.0.1:8080 {\n\tbind 127.0.0.1"})
-	write(t, filepath.Join(dir, "Caddyfile"), regexp.MustCompile(`(?m)^\t+health_.*\n`).ReplaceAllString(plain, ""))
+	plain := replaced(t, "loadbalancer/Caddyfile",
+		map[string]string{"\nmcp.example.com {": "\nhttp://127.0.0.1:8080 {\n\tbind 127.0.0.1"})
+	write(t, filepath.Join(dir, "Caddyfile"),
+		regexp.MustCompile(`(?m)^\t+health_.*\n`).ReplaceAllString(plain, ""))
 	for _, folder := range []string{"loadbalancer", dir} { // as it is, and without TLS, as its head says
-		if out, code := run(t.Context(), t, folder, caddy, "validate", "--adapter", "caddyfile", "--config", "Caddyfile"); code != 0 {
+		if out, code := run(t.Context(), t, folder, caddy, "validate", "--adapter", "caddyfile", "--config",
+			"Caddyfile"); code != 0 {
 			t.Errorf("caddy validate in %s: exit %d: %s", folder, code, out)
 		}
 	}
-	if out, code := run(t.Context(), t, dir, caddy, "adapt"); code != 0 || !strings.Contains(out, `"listen":["127.0.0.1:8080"]`) {
+	if out, code := run(t.Context(), t, dir, caddy, "adapt"); code != 0 ||
+		!strings.Contains(out, `"listen":["127.0.0.1:8080"]`) {
 		t.Errorf("without TLS: exit %d, want it to listen on 127.0.0.1:8080: %s", code, out)
 	}
 }

@@ -28,14 +28,20 @@ func TestComposeServicesHaveFewRights(t *testing.T) {
 	if len(starts) != 5 {
 		t.Fatalf("found %d services, want gateway, nginx, redis, upstream and prometheus", len(starts))
 	}
-	published := map[string]string{"nginx": `["127.0.0.1:8080:8080"]`, "prometheus": `["127.0.0.1:9091:9090"]`}
+	published := map[string]string{
+		"nginx":      `["127.0.0.1:8080:8080"]`,
+		"prometheus": `["127.0.0.1:9091:9090"]`,
+	}
 	for i, start := range starts {
 		end := len(services)
 		if i+1 < len(starts) {
 			end = starts[i+1][0]
 		}
 		name, text := services[start[2]:start[3]], services[start[0]:end]
-		for _, line := range []string{"read_only: true", "cap_drop: [ALL]", "logging: *bounded", `security_opt: ["no-new-privileges:true"]`, "mem_limit:"} {
+		for _, line := range []string{
+			"read_only: true", "cap_drop: [ALL]", "logging: *bounded",
+			`security_opt: ["no-new-privileges:true"]`, "mem_limit:",
+		} {
 			if !strings.Contains(text, line) {
 				t.Errorf("service %s lacks %s", name, line)
 			}
@@ -45,19 +51,24 @@ func TestComposeServicesHaveFewRights(t *testing.T) {
 			ports += strings.TrimSpace(line[1])
 		}
 		if ports != published[name] {
-			t.Errorf("service %s publishes %q, want %q: clients reach nginx alone, and everything only from this machine", name, ports, published[name])
+			t.Errorf(
+				"service %s publishes %q, want %q: clients reach nginx alone, and everything only from this machine", name, ports, published[name])
 		}
 	}
 }
 
-// TestLogPushesNoAuditOut wants a bound on every log of the compose file, and the audit elsewhere: what strangers send makes
-// the log grow, and who rotates it throws away what lies beside it.
+// TestLogPushesNoAuditOut wants a bound on every log of the compose file, and the audit
+// elsewhere: what strangers send makes the log grow, and who rotates it throws away what
+// lies beside it.
 func TestLogPushesNoAuditOut(t *testing.T) {
 	compose := read(t, "../docker-compose.yml")
-	if !regexp.MustCompile(`x-logging: &bounded .*\n  driver: json-file\n  options: \{max-size: 10m, max-file: "5"\}`).MatchString(compose) {
+	if !regexp.MustCompile(
+		`x-logging: &bounded .*\n  driver: json-file\n  options: \{max-size: 10m, max-file: "5"\}`).MatchString(compose) {
 		t.Error("the compose file does not bound the logs")
 	}
-	file := regexp.MustCompile(`(?m)^audit: \{file: "(.*)/\$\{HOSTNAME:-gateway\}\.jsonl"\}`).FindStringSubmatch(read(t, "compose/drawbridge.yaml"))
+	file := regexp.MustCompile(
+		`(?m)^audit: \{file: "(.*)/\$\{HOSTNAME:-gateway\}\.jsonl"\}`).FindStringSubmatch(read(t,
+		"compose/drawbridge.yaml"))
 	if file == nil {
 		t.Fatal("the audit of the compose file is not a file for each replica")
 	}
@@ -72,14 +83,16 @@ func TestLogPushesNoAuditOut(t *testing.T) {
 func TestComposeFileIsValid(t *testing.T) {
 	compose, err := exec.LookPath("docker-compose")
 	if err != nil {
-		t.Skip("skipped: no docker-compose (version 2) here; its config command checks the file without an engine")
+		t.Skip(
+			"skipped: no docker-compose (version 2) here; its config command checks the file without an engine")
 	}
 	if out, code := run(t.Context(), t, "..", compose, "config", "-q"); code != 0 {
 		t.Errorf("docker-compose config: exit %d: %s", code, out)
 	}
 }
 
-// TestComposeMadeItsSecretsAgain runs the script twice: all that the first keys sealed and signed would be refused.
+// TestComposeMadeItsSecretsAgain runs the script twice: all that the first keys sealed
+// and signed would be refused.
 func TestComposeMadeItsSecretsAgain(t *testing.T) {
 	tool(t, "openssl", "openssl")
 	dir := t.TempDir()
@@ -101,7 +114,8 @@ func TestComposeMadeItsSecretsAgain(t *testing.T) {
 	}
 }
 
-// composeSecrets runs the script of a copy of this directory and returns the files that there are then.
+// composeSecrets runs the script of a copy of this directory and returns the files that
+// there are then.
 func composeSecrets(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	read(t, "compose/secrets")
@@ -137,8 +151,9 @@ func background(t *testing.T, program string, args ...string) {
 	})
 }
 
-// TestComposeSharesRedis runs the gateway with the config of the compose file and a Redis with its config and rights, as
-// two replicas: what Redis forbids and the gateway needs shows here.
+// TestComposeSharesRedis runs the gateway with the config of the compose file and a Redis
+// with its config and rights, as two replicas: what Redis forbids and the gateway needs
+// shows here.
 func TestComposeSharesRedis(t *testing.T) {
 	server := tool(t, "redis-server", "redis-server")
 	tool(t, "openssl", "openssl")
@@ -150,26 +165,32 @@ func TestComposeSharesRedis(t *testing.T) {
 	store := freeAddress(t)
 	_, port, _ := net.SplitHostPort(store)
 	redis := replaced(t, "compose/redis.conf", map[string]string{
-		"port 6379": "port " + port, "bind *": "bind 127.0.0.1", "/run/secrets": filepath.Join(dir, "secrets"),
+		"port 6379": "port " + port, "bind *": "bind 127.0.0.1", "/run/secrets": filepath.Join(dir,
+			"secrets"),
 	})
 	write(t, filepath.Join(dir, "redis.conf"), redis)
 	background(t, server, filepath.Join(dir, "redis.conf"))
 	waitFor(t, store)
 
-	upstream, _, _ := gateway(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "down", http.StatusBadGateway) })
+	upstream, _, _ := gateway(t,
+		func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "down", http.StatusBadGateway) })
 	var session, token string
 	for _, replica := range []string{"first", "second"} {
 		listen, operator := freeAddress(t), freeAddress(t)
 		config := filepath.Join(dir, replica+".yaml")
 		write(t, config, replaced(t, "compose/drawbridge.yaml", map[string]string{
-			"0.0.0.0:8080": listen, "0.0.0.0:9090": operator, "acknowledge: [open-operator]": "", "redis:6379": store,
-			"http://memory:8080": "http://" + upstream, "/run/secrets": filepath.Join(dir, "secrets"), `["localhost:8080"]`: `["` + listen + `"]`,
+			"0.0.0.0:8080": listen, "0.0.0.0:9090": operator, "acknowledge: [open-operator]": "",
+			"redis:6379":         store,
+			"http://memory:8080": "http://" + upstream, "/run/secrets": filepath.Join(dir, "secrets"),
+			`["localhost:8080"]`:                             `["` + listen + `"]`,
 			"/var/lib/drawbridge/${HOSTNAME:-gateway}.jsonl": filepath.Join(dir, replica+".jsonl"),
 		}))
 		background(t, program, "serve", "-config", config, "-drain-delay", "0s")
-		eventually(t, "the replica is ready, with Redis", func() error { return answers("http://"+operator+"/readyz", http.StatusOK) })
+		eventually(t, "the replica is ready, with Redis",
+			func() error { return answers("http://"+operator+"/readyz", http.StatusOK) })
 		if token == "" {
-			out, err := exec.CommandContext(t.Context(), program, "token", "-config", config, "-tenant", "demo", "-subject", "me").Output()
+			out, err := exec.CommandContext(t.Context(), program, "token", "-config", config, "-tenant",
+				"demo", "-subject", "me").Output()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -179,7 +200,8 @@ func TestComposeSharesRedis(t *testing.T) {
 	}
 }
 
-// callIn calls a tool in a session, which it opens when there is none yet, and returns the session's id.
+// callIn calls a tool in a session, which it opens when there is none yet, and returns
+// the session's id.
 func callIn(t *testing.T, url, token, session string) string {
 	t.Helper()
 	say := func(body string) (http.Header, string) {
@@ -205,11 +227,13 @@ func callIn(t *testing.T, url, token, session string) string {
 		return response.Header, string(text)
 	}
 	if session == "" {
-		header, _ := say(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+		header, _ := say(
+			`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
 		session = header.Get("Mcp-Session-Id")
 		say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	}
-	_, text := say(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"toolbox__calculate","arguments":{"expression":"6*7"}}}`)
+	_, text := say(
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"toolbox__calculate","arguments":{"expression":"6*7"}}}`)
 	if !strings.Contains(text, "42") {
 		t.Errorf("the call gave %s, want 42", text)
 	}
@@ -266,8 +290,9 @@ func eventually(t *testing.T, what string, check func() error) {
 	}
 }
 
-// TestComposeSpreadsRequests runs nginx with the config of the compose file. The name of the gateways has two addresses
-// at first, and then one and another: nginx asks all that run, and those that came later.
+// TestComposeSpreadsRequests runs nginx with the config of the compose file. The name of
+// the gateways has two addresses at first, and then one and another: nginx asks all that
+// run, and those that came later.
 func TestComposeSpreadsRequests(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has all of 127.0.0.0/8 on its loopback interface")
@@ -279,7 +304,11 @@ func TestComposeSpreadsRequests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, ip) }))
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter,
+			_ *http.Request,
+		) {
+			fmt.Fprint(w, ip)
+		}))
 		_ = server.Listener.Close() // it listens on a port of its own choice
 		server.Listener = listener
 		server.Start()
@@ -311,7 +340,8 @@ func TestComposeSpreadsRequests(t *testing.T) {
 // asked sends a request and returns who answered.
 func asked(t *testing.T, address string) string {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/mcp", strings.NewReader("{}"))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/mcp",
+		strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}

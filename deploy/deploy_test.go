@@ -1,4 +1,5 @@
-// Package deploy_test shows that the files an operator starts from work: configs, alert rules, image, compose file and load balancer.
+// Package deploy_test shows that the files an operator starts from work: configs, alert
+// rules, image, compose file and load balancer.
 package deploy_test
 
 import (
@@ -31,7 +32,8 @@ func tool(t *testing.T, name, debianPackage string) string {
 	if err == nil {
 		return path
 	}
-	missing := fmt.Sprintf("%s is missing; on Debian: apt-get install --no-install-recommends %s", name, debianPackage)
+	missing := fmt.Sprintf("%s is missing; on Debian: apt-get install --no-install-recommends %s", name,
+		debianPackage)
 	if os.Getenv("CI") == "true" {
 		t.Fatal(missing)
 	}
@@ -93,13 +95,15 @@ func drawbridge(t *testing.T) string {
 	if err := sources.Open(t.Context(), "../cmd/drawbridge"); err != nil {
 		t.Fatal(err)
 	}
-	if out, code := run(t.Context(), t, "..", gocommand, "build", "-o", binary, "./cmd/drawbridge"); code != 0 {
+	if out, code := run(t.Context(), t, "..", gocommand, "build", "-o", binary,
+		"./cmd/drawbridge"); code != 0 {
 		t.Fatalf("build: %s", out)
 	}
 	return binary
 }
 
-// copied returns a copy of this directory's configs with all the secrets that their heads tell the operator to make.
+// copied returns a copy of this directory's configs with all the secrets that their heads
+// tell the operator to make.
 func copied(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -151,7 +155,8 @@ func secrets(t *testing.T) map[string]string {
 		"session.keys":   base64.StdEncoding.EncodeToString(random) + "\n",
 		"redis.password": hex.EncodeToString(random) + "\n",
 		"robot.pem":      string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})),
-		"partner.json": fmt.Sprintf(`{"keys":[{"kty":"EC","crv":"P-256","kid":"1","alg":"ES256","use":"sig","x":%q,"y":%q}]}`,
+		"partner.json": fmt.Sprintf(
+			`{"keys":[{"kty":"EC","crv":"P-256","kid":"1","alg":"ES256","use":"sig","x":%q,"y":%q}]}`,
 			coordinate(point[1:33]), coordinate(point[33:])),
 	}
 }
@@ -160,7 +165,8 @@ func TestExampleConfigsAreGood(t *testing.T) {
 	program, dir := drawbridge(t), copied(t)
 	withPrograms(t, "npx")
 	mounted := strings.NewReplacer(
-		"/run/secrets/drawbridge.key", filepath.Join(dir, "secrets", "gateway.key"), "/run/secrets/", filepath.Join(dir, "secrets")+"/", "/var/lib/drawbridge/", dir+"/")
+		"/run/secrets/drawbridge.key", filepath.Join(dir, "secrets", "gateway.key"), "/run/secrets/",
+		filepath.Join(dir, "secrets")+"/", "/var/lib/drawbridge/", dir+"/")
 	configs, err := filepath.Glob(filepath.Join(dir, "*", "*.yaml"))
 	if err != nil || len(configs) != 7 {
 		t.Fatalf("found %q, %v; want 6 examples and the one of the compose file", configs, err)
@@ -189,7 +195,8 @@ func TestConfigInTheREADMEIsGood(t *testing.T) {
 	}
 }
 
-// withPrograms puts empty programs of these names into PATH, so that it does not matter what is installed here.
+// withPrograms puts empty programs of these names into PATH, so that it does not matter
+// what is installed here.
 func withPrograms(t *testing.T, names ...string) {
 	t.Helper()
 	dir := t.TempDir()

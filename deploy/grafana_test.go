@@ -33,8 +33,9 @@ func readDashboard(t *testing.T) (d dashboard) {
 	return d
 }
 
-// TestDashboardPanelsAreWhole looks for what Grafana would show wrongly without a word: panels that lie over each other or share an
-// id, variables that nobody defines, and labels in a legend that the expression has summed away.
+// TestDashboardPanelsAreWhole looks for what Grafana would show wrongly without a word:
+// panels that lie over each other or share an id, variables that nobody defines, and
+// labels in a legend that the expression has summed away.
 func TestDashboardPanelsAreWhole(t *testing.T) {
 	d := readDashboard(t)
 	variables := []string{"__rate_interval"}
@@ -66,7 +67,8 @@ func TestDashboardPanelsAreWhole(t *testing.T) {
 				}
 			}
 			by := regexp.MustCompile(`by \(([^)]*)\)`).FindStringSubmatch(target.Expr)
-			for _, label := range regexp.MustCompile(`\{\{(\w+)\}\}`).FindAllStringSubmatch(target.LegendFormat, -1) {
+			for _, label := range regexp.MustCompile(`\{\{(\w+)\}\}`).FindAllStringSubmatch(
+				target.LegendFormat, -1) {
 				if by != nil && !slices.Contains(strings.Split(by[1], ", "), label[1]) {
 					t.Errorf("%s: the legend has %s, which is not in %s", p.Title, label[1], by[0])
 				}

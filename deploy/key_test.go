@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestPastingTheKeysLineTwiceReplacedTheKey runs each line that makes a key, as the files show it, twice: all that was
-// signed with the first key would be refused after the second.
+// TestPastingTheKeysLineTwiceReplacedTheKey runs each line that makes a key, as the files
+// show it, twice: all that was signed with the first key would be refused after the
+// second.
 func TestPastingTheKeysLineTwiceReplacedTheKey(t *testing.T) {
 	tool(t, "openssl", "openssl")
 	makesKey := regexp.MustCompile(`(?m)^#? *(.*openssl rand .*)$`)
@@ -29,7 +30,8 @@ func TestPastingTheKeysLineTwiceReplacedTheKey(t *testing.T) {
 			}
 			once := keysAfter(t, dir, found[1])
 			if twice := keysAfter(t, dir, found[1]); len(once) < 40 || once != twice {
-				t.Errorf("%s: %q made the keys %q, and %q when it was pasted again", file, found[1], once, twice)
+				t.Errorf("%s: %q made the keys %q, and %q when it was pasted again", file, found[1], once,
+					twice)
 			}
 		}
 	}

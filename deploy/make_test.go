@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestMakeAloneListsEveryTarget compares what make prints without a target with the targets that there are.
+// TestMakeAloneListsEveryTarget compares what make prints without a target with the
+// targets that there are.
 func TestMakeAloneListsEveryTarget(t *testing.T) {
 	makefile := read(t, "../Makefile")
 	_, rest, _ := strings.Cut(makefile, "\n.PHONY: ")
@@ -21,7 +22,8 @@ func TestMakeAloneListsEveryTarget(t *testing.T) {
 			t.Errorf("make does not say what %s does:\n%s", target, out)
 		}
 	}
-	if defined := regexp.MustCompile(`(?m)^[a-z-]+:`).FindAllString(makefile, -1); len(defined) != len(targets) {
+	if defined := regexp.MustCompile(`(?m)^[a-z-]+:`).FindAllString(makefile,
+		-1); len(defined) != len(targets) {
 		t.Errorf("the targets are %q, and .PHONY names %q", defined, targets)
 	}
 }

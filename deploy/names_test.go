@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// names is a name server that gives every name the same addresses, as that of a container engine does with a service of
-// several containers.
+// names is a name server that gives every name the same addresses, as that of a container
+// engine does with a service of several containers.
 type names struct {
 	address string // where it answers
 
@@ -16,7 +16,8 @@ type names struct {
 	ips []string
 }
 
-// newNames starts one that runs until the test ends. Until set is called, no name has an address.
+// newNames starts one that runs until the test ends. Until set is called, no name has an
+// address.
 func newNames(t *testing.T) *names {
 	t.Helper()
 	conn, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", freeAddress(t))
@@ -53,8 +54,8 @@ func (n *names) serve(conn net.PacketConn) {
 	}
 }
 
-// answer returns the answer to a question for one name: the same bytes with an address behind them for each replica.
-// https://www.rfc-editor.org/rfc/rfc1035#section-4
+// answer returns the answer to a question for one name: the same bytes with an address
+// behind them for each replica. https://www.rfc-editor.org/rfc/rfc1035#section-4
 func (n *names) answer(question []byte) []byte {
 	n.mu.Lock()
 	defer n.mu.Unlock()

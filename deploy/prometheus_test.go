@@ -13,7 +13,11 @@ func TestPrometheusAcceptsConfigAndRules(t *testing.T) {
 	for _, file := range []string{"prometheus.yml", "alerts.yml", "alerts_test.yml"} {
 		read(t, "prometheus/"+file)
 	}
-	for _, args := range [][]string{{"check", "config", "prometheus.yml"}, {"check", "rules", "alerts.yml"}, {"test", "rules", "alerts_test.yml"}} {
+	for _, args := range [][]string{
+		{"check", "config", "prometheus.yml"},
+		{"check", "rules", "alerts.yml"},
+		{"test", "rules", "alerts_test.yml"},
+	} {
 		if out, code := run(t.Context(), t, "prometheus", promtool, args...); code != 0 {
 			t.Errorf("promtool %s: exit %d\n%s", strings.Join(args, " "), code, out)
 		}
@@ -46,14 +50,16 @@ func TestAlertsUseMetricsThatExist(t *testing.T) {
 	}
 }
 
-// TestSizingNamesWhatExists looks up the metrics, alerts and settings that the page on sizing names.
+// TestSizingNamesWhatExists looks up the metrics, alerts and settings that the page on
+// sizing names.
 func TestSizingNamesWhatExists(t *testing.T) {
 	page, settings := read(t, "../docs/sizing.md"), ""
 	for _, file := range []string{"format.go", "network.go", "servers.go", "tenants.go"} {
 		settings += read(t, "../cmd/drawbridge/internal/config/"+file)
 	}
 	named := 0
-	for _, match := range regexp.MustCompile("`(drawbridge_[a-z_]+|Drawbridge[A-Za-z]+|[a-z_]+(?:\\.[a-z_]+)*(?:: [a-z0-9-]+)?)[`{]").FindAllStringSubmatch(page, -1) {
+	for _, match := range regexp.MustCompile(
+		"`(drawbridge_[a-z_]+|Drawbridge[A-Za-z]+|[a-z_]+(?:\\.[a-z_]+)*(?:: [a-z0-9-]+)?)[`{]").FindAllStringSubmatch(page, -1) {
 		name := match[1]
 		parts := strings.Split(strings.Split(name, ":")[0], ".")
 		last := parts[len(parts)-1]
@@ -93,7 +99,8 @@ func recorded(t *testing.T) (names []string) {
 			text += read(t, file)
 		}
 	}
-	for _, match := range regexp.MustCompile(`Name:\s+"(drawbridge_[a-z_]+)"`).FindAllStringSubmatch(text, -1) {
+	for _, match := range regexp.MustCompile(`Name:\s+"(drawbridge_[a-z_]+)"`).FindAllStringSubmatch(text,
+		-1) {
 		names = append(names, match[1])
 	}
 	return names
@@ -102,7 +109,8 @@ func recorded(t *testing.T) (names []string) {
 func alerts(t *testing.T) []string {
 	t.Helper()
 	var names []string
-	for _, match := range regexp.MustCompile(`(?m)^ +- alert: (\w+)$`).FindAllStringSubmatch(read(t, "prometheus/alerts.yml"), -1) {
+	for _, match := range regexp.MustCompile(`(?m)^ +- alert: (\w+)$`).FindAllStringSubmatch(read(t,
+		"prometheus/alerts.yml"), -1) {
 		names = append(names, match[1])
 	}
 	if len(names) == 0 {

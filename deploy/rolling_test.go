@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// replicaConfig is the config of each gateway, behind a load balancer on this machine. Its tool is an HTTP API, which can count
-// what it was really asked.
+// replicaConfig is the config of each gateway, behind a load balancer on this machine.
+// Its tool is an HTTP API, which can count what it was really asked.
 const replicaConfig = `listen: %[1]s
 operator: %[2]s
 public_url: https://mcp.example.com:8443
@@ -69,7 +69,8 @@ func newPair(t *testing.T) *pair {
 	p := &pair{test: t, dir: t.TempDir(), program: drawbridge(t), touched: make(map[string]int)}
 	store := freeAddress(t)
 	_, port, _ := net.SplitHostPort(store)
-	background(t, tool(t, "redis-server", "redis-server"), "--bind", "127.0.0.1", "--port", port, "--save", "", "--dir", p.dir)
+	background(t, tool(t, "redis-server", "redis-server"), "--bind", "127.0.0.1", "--port", port, "--save",
+		"", "--dir", p.dir)
 	waitFor(t, store)
 	api, _, _ := gateway(t, func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
@@ -80,15 +81,20 @@ func newPair(t *testing.T) *pair {
 	})
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // never fails
-	for name, text := range map[string]string{"session.keys": base64.StdEncoding.EncodeToString(key) + "\n", "secret": rand.Text() + rand.Text(), "api.yaml": touchDocument} {
+	for name, text := range map[string]string{
+		"session.keys": base64.StdEncoding.EncodeToString(key) + "\n",
+		"secret":       rand.Text() + rand.Text(), "api.yaml": touchDocument,
+	} {
 		write(t, filepath.Join(p.dir, name), text)
 	}
 	for i := range p.gateways {
 		p.gateways[i] = behind{freeAddress(t), freeAddress(t)}
-		write(t, p.config(i), fmt.Sprintf(replicaConfig, p.gateways[i].address, p.gateways[i].operator, store, api, fmt.Sprint("audit", i)))
+		write(t, p.config(i), fmt.Sprintf(replicaConfig, p.gateways[i].address, p.gateways[i].operator, store,
+			api, fmt.Sprint("audit", i)))
 		p.start(i)
 	}
-	out, err := exec.CommandContext(t.Context(), p.program, "token", "-config", p.config(0), "-tenant", "acme", "-subject", "me").Output()
+	out, err := exec.CommandContext(t.Context(), p.program, "token", "-config", p.config(0), "-tenant",
+		"acme", "-subject", "me").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,12 +104,15 @@ func newPair(t *testing.T) *pair {
 
 func (p *pair) config(i int) string { return filepath.Join(p.dir, fmt.Sprintf("gateway%d.yaml", i)) }
 
-// start starts a gateway and waits until it is ready. It runs until it is ended, or until the whole test ends.
+// start starts a gateway and waits until it is ready. It runs until it is ended, or until
+// the whole test ends.
 func (p *pair) start(i int) {
 	t := p.test
 	t.Helper()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), p.program, "serve", "-config", p.config(i)) // end ends it
-	var output strings.Builder                                                                                 // read only after the process has ended
+	// end ends it
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), p.program, "serve", "-config", p.config(i))
+	// read only after the process has ended
+	var output strings.Builder
 	cmd.Stderr = &output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -115,7 +124,8 @@ func (p *pair) start(i int) {
 			t.Logf("gateway %d said: %.3000s", i, output.String())
 		}
 	})
-	eventually(t, "the gateway is ready", func() error { return answers("http://"+p.gateways[i].operator+"/readyz", http.StatusOK) })
+	eventually(t, "the gateway is ready",
+		func() error { return answers("http://"+p.gateways[i].operator+"/readyz", http.StatusOK) })
 }
 
 // end sends a signal to a gateway that runs, waits for it and returns its exit code.
@@ -141,8 +151,9 @@ func (p *pair) times(nonce string) int {
 
 // touch calls the tool with a nonce, and tells whether the answer is that of this call.
 func (p *pair) touch(ctx context.Context, b *balancer, nonce string) error {
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"api__touch","arguments":{"nonce":%q},`+
-		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`, nonce)
+	body := fmt.Sprintf(
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"api__touch","arguments":{"nonce":%q},`+
+			`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`, nonce)
 	status, answer, err := b.send(ctx, p.token, body, http.Header{
 		"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"},
 		"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"api__touch"},
@@ -155,7 +166,8 @@ func (p *pair) touch(ctx context.Context, b *balancer, nonce string) error {
 			Content []struct{ Text string }
 		}
 	}
-	if err := json.Unmarshal([]byte(answer), &result); err != nil || status != http.StatusOK || len(result.Result.Content) != 1 || result.Result.Content[0].Text != nonce {
+	if err := json.Unmarshal([]byte(answer), &result); err != nil || status != http.StatusOK ||
+		len(result.Result.Content) != 1 || result.Result.Content[0].Text != nonce {
 		return fmt.Errorf("status %d: %.300s", status, answer)
 	}
 	return nil
@@ -167,8 +179,8 @@ type call struct {
 	err   error
 }
 
-// crowd calls with eight clients until both stop was called and least calls were made. Then stop returns what became of them.
-// It returns when a tenth of these were made.
+// crowd calls with eight clients until both stop was called and least calls were made.
+// Then stop returns what became of them. It returns when a tenth of these were made.
 func (p *pair) crowd(t *testing.T, b *balancer, name string, least int64) (stop func() []call) {
 	t.Helper()
 	var number atomic.Int64
@@ -203,8 +215,8 @@ func (p *pair) crowd(t *testing.T, b *balancer, name string, least int64) (stop 
 	}
 }
 
-// TestBalancerLosesNothingWhenGatewaysRestart restarts both gateways, one after the other, under load. Each call must be made
-// once and answered.
+// TestBalancerLosesNothingWhenGatewaysRestart restarts both gateways, one after the
+// other, under load. Each call must be made once and answered.
 func TestBalancerLosesNothingWhenGatewaysRestart(t *testing.T) {
 	gateways := newPair(t)
 	withEach(t, func(t *testing.T, program program) {
@@ -219,15 +231,17 @@ func TestBalancerLosesNothingWhenGatewaysRestart(t *testing.T) {
 		calls := stop()
 		for _, c := range calls {
 			if c.err != nil || gateways.times(c.nonce) != 1 {
-				t.Errorf("call %s of %d: made %d times, %v", c.nonce, len(calls), gateways.times(c.nonce), c.err)
+				t.Errorf("call %s of %d: made %d times, %v", c.nonce, len(calls), gateways.times(c.nonce),
+					c.err)
 			}
 		}
 		t.Logf("%d calls", len(calls))
 	})
 }
 
-// TestBalancerRepeatsNoCallOfAKilledGateway kills one under load. Whoever waits for it there learns that the call broke off; nobody
-// is told of a call that was not made, no call is made twice, and those that come later reach the other gateway.
+// TestBalancerRepeatsNoCallOfAKilledGateway kills one under load. Whoever waits for it
+// there learns that the call broke off; nobody is told of a call that was not made, no
+// call is made twice, and those that come later reach the other gateway.
 func TestBalancerRepeatsNoCallOfAKilledGateway(t *testing.T) {
 	gateways := newPair(t)
 	withEach(t, func(t *testing.T, program program) {
@@ -245,7 +259,8 @@ func TestBalancerRepeatsNoCallOfAKilledGateway(t *testing.T) {
 			}
 		}
 		if most := 100; broken > most {
-			t.Errorf("%d of %d calls broke off, want at most %d: those at the gateway that died", broken, len(calls), most)
+			t.Errorf("%d of %d calls broke off, want at most %d: those at the gateway that died", broken,
+				len(calls), most)
 		}
 		t.Logf("%d of %d calls broke off", broken, len(calls))
 		gateways.start(0)
@@ -253,7 +268,8 @@ func TestBalancerRepeatsNoCallOfAKilledGateway(t *testing.T) {
 	})
 }
 
-// spread calls both gateways through the load balancer, and returns an error if one was not asked.
+// spread calls both gateways through the load balancer, and returns an error if one was
+// not asked.
 func (p *pair) spread(t *testing.T, b *balancer) error {
 	t.Helper()
 	before := [2]string{p.counted(t, 0), p.counted(t, 1)}
@@ -273,7 +289,8 @@ func (p *pair) spread(t *testing.T, b *balancer) error {
 // counted returns what the metrics of a gateway say of calls.
 func (p *pair) counted(t *testing.T, i int) string {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.gateways[i].operator+"/metrics", http.NoBody)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.gateways[i].operator+
+		"/metrics", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// trial is what docs/replicas.md lets people type to try two replicas on one machine, with ports that are free here.
+// trial is what docs/replicas.md lets people type to try two replicas on one machine,
+// with ports that are free here.
 type trial struct {
 	dir        string // the repository, as far as the commands see it: the program stands here
 	begin, use string // the two blocks of commands
@@ -20,14 +21,16 @@ type trial struct {
 	balancer   string // the port of public_url
 }
 
-// trialOfThePage reads the commands. The ports in them become others, also those of a load balancer and of Redis.
+// trialOfThePage reads the commands. The ports in them become others, also those of a
+// load balancer and of Redis.
 func trialOfThePage(t *testing.T) trial {
 	t.Helper()
 	_, section, _ := strings.Cut(read(t, "../docs/replicas.md"), "\n## Try it on one machine\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	blocks := regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(section, -1)
 	if len(blocks) != 2 {
-		t.Fatalf("the page has %d blocks of commands, want one that starts replicas and one that uses them", len(blocks))
+		t.Fatalf("the page has %d blocks of commands, want one that starts replicas and one that uses them",
+			len(blocks))
 	}
 	var ports []string
 	var pairs []string
@@ -40,12 +43,14 @@ func trialOfThePage(t *testing.T) trial {
 	}
 	others := strings.NewReplacer(pairs...)
 	return trial{
-		dir: filepath.Dir(drawbridge(t)), begin: others.Replace(blocks[0][1]), use: others.Replace(blocks[1][1]),
+		dir: filepath.Dir(drawbridge(t)), begin: others.Replace(blocks[0][1]),
+		use:    others.Replace(blocks[1][1]),
 		listen: [2]string{ports[0], ports[1]}, operator: [2]string{ports[2], ports[3]}, balancer: ports[4],
 	}
 }
 
-// start runs the first block, whose processes end with the test, and waits until both replicas are ready.
+// start runs the first block, whose processes end with the test, and waits until both
+// replicas are ready.
 func (r *trial) start(t *testing.T) {
 	t.Helper()
 	said, err := os.Create(filepath.Join(r.dir, "said")) // a file, since what the block starts keeps it open
@@ -58,7 +63,8 @@ func (r *trial) start(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err = cmd.Run()
 	t.Cleanup(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // all that the block started; an error: nothing is left
+		// all that the block started; an error: nothing is left
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		if t.Failed() {
 			for _, name := range []string{"said", "trial/redis.log", "trial/first.log", "trial/second.log"} {
 				t.Logf("%s: %s", name, read(t, filepath.Join(r.dir, name)))
@@ -69,19 +75,26 @@ func (r *trial) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, port := range r.operator {
-		eventually(t, "the replica is ready", func() error { return answers("http://127.0.0.1:"+port+"/readyz", http.StatusOK) })
+		eventually(t, "the replica is ready",
+			func() error { return answers("http://127.0.0.1:"+port+"/readyz", http.StatusOK) })
 	}
 }
 
-// calls runs the second block: each call in the session must be answered. At is where it goes, $port for the replicas in turn.
+// calls runs the second block: each call in the session must be answered. At is where it
+// goes, $port for the replicas in turn.
 func (r *trial) calls(t *testing.T, at string) {
 	t.Helper()
 	const url = "http://127.0.0.1:$port/mcp"
 	if !strings.Contains(r.use, url) {
 		t.Fatalf("the commands do not name %s", url)
 	}
-	out, code := run(t.Context(), t, r.dir, "sh", "-c", strings.ReplaceAll(r.use, url, "http://127.0.0.1:"+at+"/mcp"))
-	answer := func(id string) string { return `\{"jsonrpc":"2\.0","id":` + id + `,"result":\{[^\n]*42[^\n]*\}\n` }
+	out, code := run(t.Context(), t, r.dir, "sh", "-c", strings.ReplaceAll(r.use, url, "http://127.0.0.1:"+at+
+		"/mcp"))
+	answer := func(
+		id string,
+	) string {
+		return `\{"jsonrpc":"2\.0","id":` + id + `,"result":\{[^\n]*42[^\n]*\}\n`
+	}
 	if code != 0 || !regexp.MustCompile(answer(r.listen[0])+answer(r.listen[1])+"$").MatchString(out) {
 		t.Errorf("exit %d, want two answers of 42 at port %s:\n%s", code, at, out)
 	}
@@ -91,12 +104,14 @@ func (r *trial) calls(t *testing.T, at string) {
 func (r *trial) recorded(t *testing.T) (n [2]int) {
 	t.Helper()
 	for i, port := range r.listen {
-		n[i] = strings.Count(read(t, filepath.Join(r.dir, "trial", "audit-"+port+".jsonl")), `"toolbox__calculate"`)
+		n[i] = strings.Count(read(t, filepath.Join(r.dir, "trial", "audit-"+port+".jsonl")),
+			`"toolbox__calculate"`)
 	}
 	return n
 }
 
-// withoutTLS is what the head of each snippet says about a trial on one machine, and the changes that it means.
+// withoutTLS is what the head of each snippet says about a trial on one machine, and the
+// changes that it means.
 var withoutTLS = map[string]struct {
 	snippet string
 	file    string // in which p.config writes it
@@ -115,9 +130,9 @@ var withoutTLS = map[string]struct {
 	},
 }
 
-// TestTwoReplicasOnOneMachine types what docs/replicas.md says: a session is served by both replicas, of which one
-// leads it. Then it puts each load
-// balancer before them, without TLS, as the head of its snippet says.
+// TestTwoReplicasOnOneMachine types what docs/replicas.md says: a session is served by
+// both replicas, of which one leads it. Then it puts each load balancer before them,
+// without TLS, as the head of its snippet says.
 func TestTwoReplicasOnOneMachine(t *testing.T) {
 	for _, name := range []string{"redis-server", "openssl", "curl"} {
 		tool(t, name, name)
@@ -129,9 +144,13 @@ func TestTwoReplicasOnOneMachine(t *testing.T) {
 		t.Errorf("the replicas have recorded %v calls, want both at the primary of the session", got)
 	}
 	withEach(t, func(t *testing.T, p program) {
-		path, dir, listen, how := tool(t, p.name, p.name), t.TempDir(), "127.0.0.1:"+r.balancer, withoutTLS[p.name]
+		path, dir, listen, how := tool(t, p.name, p.name), t.TempDir(), "127.0.0.1:"+r.balancer,
+			withoutTLS[p.name]
 		p.config(t, dir, listen, [2]behind{
-			{"127.0.0.1:" + r.listen[0], "127.0.0.1:" + r.operator[0]}, {"127.0.0.1:" + r.listen[1], "127.0.0.1:" + r.operator[1]},
+			{"127.0.0.1:" + r.listen[0], "127.0.0.1:" + r.operator[0]}, {
+				"127.0.0.1:" + r.listen[1],
+				"127.0.0.1:" + r.operator[1],
+			},
 		})
 		head, _, _ := strings.Cut(read(t, "loadbalancer/"+how.snippet), "\n\n")
 		for _, words := range how.says {
@@ -148,7 +167,8 @@ func TestTwoReplicasOnOneMachine(t *testing.T) {
 			text = changed
 		}
 		write(t, filepath.Join(dir, how.file), text)
-		if out, code := run(t.Context(), t, dir, path, in(dir, p.check)...); code != 0 || strings.Contains(strings.ToLower(out), "[warn") {
+		if out, code := run(t.Context(), t, dir, path, in(dir, p.check)...); code != 0 ||
+			strings.Contains(strings.ToLower(out), "[warn") {
 			t.Fatalf("exit %d: %s", code, out)
 		}
 		background(t, path, in(dir, p.serve)...)

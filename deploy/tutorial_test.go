@@ -27,7 +27,8 @@ func stepsOfTheTutorial(t *testing.T) (steps []step) {
 		ports = append(ports, port, freeAddress(t))
 	}
 	page = strings.NewReplacer(ports...).Replace(page)
-	for _, block := range regexp.MustCompile("(?ms)^```(sh|text)\n(.*?)^```$").FindAllStringSubmatch(page, -1) {
+	for _, block := range regexp.MustCompile("(?ms)^```(sh|text)\n(.*?)^```$").FindAllStringSubmatch(page,
+		-1) {
 		if block[1] == "sh" {
 			steps = append(steps, step{commands: block[2]})
 		} else {
@@ -40,7 +41,10 @@ func stepsOfTheTutorial(t *testing.T) (steps []step) {
 // TestTutorialPrintsWhatItShows types docs/tutorial.md from its first block to its last,
 // in one shell.
 func TestTutorialPrintsWhatItShows(t *testing.T) {
-	for name, debian := range map[string]string{"openssl": "openssl", "curl": "curl", "prometheus": "prometheus"} {
+	for name, debian := range map[string]string{
+		"openssl": "openssl", "curl": "curl",
+		"prometheus": "prometheus",
+	} {
 		tool(t, name, debian)
 	}
 	steps, dir := stepsOfTheTutorial(t), filepath.Dir(drawbridge(t))
@@ -60,7 +64,8 @@ func TestTutorialPrintsWhatItShows(t *testing.T) {
 	cmd.Dir, cmd.Stderr = dir, said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err = cmd.Run()
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what the blocks started and did not end; an error: nothing is left
+	// what the blocks started and did not end; an error: nothing is left
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	if err != nil {
 		t.Errorf("%v\n%s", err, read(t, said.Name()))
 	}

@@ -19,10 +19,12 @@ func (m *Metrics) connections(f promauto.Factory) {
 		Name: "drawbridge_connections_limit", Help: "Connections of clients that may be open at once.",
 	})
 	m.connsRefused = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "drawbridge_connections_refused_total", Help: "Connections that found no place, by the bound that was reached.",
+		Name: "drawbridge_connections_refused_total",
+		Help: "Connections that found no place, by the bound that was reached.",
 	}, []string{"bound"})
 	m.connsClosed = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "drawbridge_connections_closed_total", Help: "Connections of strangers, and idle ones, that gave their place to another.",
+		Name: "drawbridge_connections_closed_total",
+		Help: "Connections of strangers, and idle ones, that gave their place to another.",
 	}, []string{"bound"})
 }
 

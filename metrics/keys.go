@@ -9,8 +9,10 @@ import (
 
 // IssuerKeys is how it fares to fetch the keys of an issuer at one moment.
 type IssuerKeys struct {
-	Usable  bool      // whether there are keys to verify its tokens with
-	Failing time.Time // since when all fetches have failed; zero: the last one succeeded, or none has ended yet
+	Usable bool // whether there are keys to verify its tokens with
+	// since when all fetches have failed; zero: the last one succeeded, or none has ended
+	// yet
+	Failing time.Time
 }
 
 // keys collects how it fares to fetch the keys of issuers. Like loads it keeps no numbers
@@ -50,7 +52,8 @@ func (k *keys) Collect(out chan<- prometheus.Metric) {
 			failing = time.Since(state.Failing)
 		}
 		out <- prometheus.MustNewConstMetric(k.usable, prometheus.GaugeValue, oneIf(state.Usable), issuer)
-		out <- prometheus.MustNewConstMetric(k.failing, prometheus.GaugeValue, failing.Truncate(time.Second).Seconds(), issuer)
+		out <- prometheus.MustNewConstMetric(k.failing, prometheus.GaugeValue,
+			failing.Truncate(time.Second).Seconds(), issuer)
 	}
 }
 

@@ -17,7 +17,8 @@ type UpstreamLoad struct {
 // and nobody has to delete them.
 type loads struct {
 	processes, sessions *prometheus.Desc
-	read                atomic.Pointer[func() map[string]UpstreamLoad] // by server; nil: nobody has set it yet
+	// by server; nil: nobody has set it yet
+	read atomic.Pointer[func() map[string]UpstreamLoad]
 }
 
 var _ prometheus.Collector = (*loads)(nil)
@@ -45,8 +46,10 @@ func (l *loads) Collect(out chan<- prometheus.Metric) {
 		return
 	}
 	for server, load := range (*read)() {
-		out <- prometheus.MustNewConstMetric(l.processes, prometheus.GaugeValue, float64(load.Processes), server)
-		out <- prometheus.MustNewConstMetric(l.sessions, prometheus.GaugeValue, float64(load.Sessions), server)
+		out <- prometheus.MustNewConstMetric(l.processes, prometheus.GaugeValue, float64(load.Processes),
+			server)
+		out <- prometheus.MustNewConstMetric(l.sessions, prometheus.GaugeValue, float64(load.Sessions),
+			server)
 	}
 }
 

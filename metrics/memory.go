@@ -63,10 +63,12 @@ func (m *Metrics) held() {
 		Name: "drawbridge_memory_held_bytes",
 		Help: "Memory that requests hold beyond what their places cover, by the tenants that hold most; the tenant is empty for all others together.",
 	}, prometheus.Opts{
-		Name: "drawbridge_memory_limit_bytes", Help: "Memory that all requests together may hold beyond what their places cover.",
+		Name: "drawbridge_memory_limit_bytes",
+		Help: "Memory that all requests together may hold beyond what their places cover.",
 	})
 	m.work = newWork(prometheus.Opts{
-		Name: "drawbridge_work_slots", Help: "Slots for work that keeps a processor busy: parsing, checking, cleaning and encoding what is large.",
+		Name: "drawbridge_work_slots",
+		Help: "Slots for work that keeps a processor busy: parsing, checking, cleaning and encoding what is large.",
 	}, prometheus.Opts{
 		Name: "drawbridge_work_slots_busy", Help: "Slots that are in use.",
 	}, prometheus.Opts{

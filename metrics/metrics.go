@@ -90,7 +90,8 @@ type Metrics struct {
 // the process. It panics if registerer has one of them already, so it can be called once
 // for each registerer.
 func New(registerer prometheus.Registerer) *Metrics {
-	registerer.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registerer.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m := &Metrics{failures: newFailures()}
 	f := promauto.With(registerer)
 	m.traffic(f)
@@ -100,7 +101,8 @@ func New(registerer prometheus.Registerer) *Metrics {
 	m.connections(f)
 	m.redis(f)
 	m.replicas, m.ahead = newReplicas(f), newAhead()
-	registerer.MustRegister(m.replicas, m.ahead, m.upstreamLoads, m.issuerKeys, m.memory, m.work, m.redisState)
+	registerer.MustRegister(m.replicas, m.ahead, m.upstreamLoads, m.issuerKeys, m.memory, m.work,
+		m.redisState)
 	m.process(f)
 	return m
 }
@@ -117,7 +119,10 @@ func buckets() []float64 {
 // readers it serves four and refuses the rest with 503, because each reading costs time
 // and memory.
 func Handler(gatherer prometheus.Gatherer) http.Handler {
-	return promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4})
+	return promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{
+		ErrorHandling:       promhttp.ContinueOnError,
+		MaxRequestsInFlight: 4,
+	})
 }
 
 // oneIf returns the value of a gauge that answers a question: 1 for yes, 0 for no.

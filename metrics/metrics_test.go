@@ -25,7 +25,8 @@ func newMetrics() (*metrics.Metrics, http.Handler) {
 func scrape(t *testing.T, handler http.Handler) []string {
 	t.Helper()
 	recorder := httptest.NewRecorder()
-	handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+	handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics",
+		http.NoBody))
 	if recorder.Code != http.StatusOK {
 		t.Fatalf("got status %d: %s", recorder.Code, recorder.Body)
 	}
@@ -68,12 +69,16 @@ func record(m *metrics.Metrics) {
 		return map[string]metrics.UpstreamLoad{"files": {Processes: 3, Sessions: 2}}
 	})
 	m.IssuerKeys(func() map[string]metrics.IssuerKeys {
-		return map[string]metrics.IssuerKeys{"https://login.example/": {Usable: true}, "robots": {Failing: time.Now().Add(-time.Hour)}}
+		return map[string]metrics.IssuerKeys{
+			"https://login.example/": {Usable: true},
+			"robots":                 {Failing: time.Now().Add(-time.Hour)},
+		}
 	})
 	m.SealKeys("c0ffee", nil)
 	m.SealKeys("f1d296", []string{"c0ffee"})
 	m.Replicas(func() metrics.Running { return metrics.Running{Running: 3, Reached: 1, Allowed: 2} })
-	m.ReplicaPlaces(func() map[string]metrics.Places { return map[string]metrics.Places{"calls": {Held: 16, Used: 9}} })
+	m.ReplicaPlaces(
+		func() map[string]metrics.Places { return map[string]metrics.Places{"calls": {Held: 16, Used: 9}} })
 	m.LeasedTokens(func() int { return 25 })
 	m.RedisState(func() map[string]bool { return map[string]bool{"up": true, "slow": false} })
 	m.RedisCall("rate", "done", 2*time.Millisecond)
@@ -177,28 +182,33 @@ func TestEveryMetric(t *testing.T) {
 	}
 }
 
-// TestItemsRefusedOfNoneLeavesNoSeries guards against servers that were removed and come back as a zero.
+// TestItemsRefusedOfNoneLeavesNoSeries guards against servers that were removed and come
+// back as a zero.
 func TestItemsRefusedOfNoneLeavesNoSeries(t *testing.T) {
 	t.Parallel()
 	m, handler := newMetrics()
 	m.ItemsRefused("files", "collision", 2)
 	m.ItemsRefused("files", "collision", 0)
 	m.ItemsRefused("gone", "collision", 0)
-	if got := strings.Join(scrape(t, handler), "\n"); strings.Contains(got, "drawbridge_upstream_items_refused{") {
+	if got := strings.Join(scrape(t, handler), "\n"); strings.Contains(got,
+		"drawbridge_upstream_items_refused{") {
 		t.Errorf("got a series of none:\n%s", got)
 	}
 }
 
-// TestAReplicaThatIsAloneHoldsNothing has a config without Redis, where nobody says what replicas share.
+// TestAReplicaThatIsAloneHoldsNothing has a config without Redis, where nobody says what
+// replicas share.
 func TestAReplicaThatIsAloneHoldsNothing(t *testing.T) {
 	t.Parallel()
 	_, handler := newMetrics()
-	if got := strings.Join(scrape(t, handler), "\n"); strings.Contains(got, "drawbridge_replica_places{") || strings.Contains(got, "drawbridge_replica_leased_tokens") {
+	if got := strings.Join(scrape(t, handler), "\n"); strings.Contains(got, "drawbridge_replica_places{") ||
+		strings.Contains(got, "drawbridge_replica_leased_tokens") {
 		t.Errorf("got series of what replicas share:\n%s", got)
 	}
 }
 
-// TestNames holds every name to the conventions: our prefix, a unit or what is counted, _total for counters only.
+// TestNames holds every name to the conventions: our prefix, a unit or what is counted,
+// _total for counters only.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	m, handler := newMetrics()
@@ -212,7 +222,8 @@ func TestNames(t *testing.T) {
 		}
 		seen++
 		name, kind := match[1], match[2]
-		if strings.HasSuffix(name, "_total") != (kind == "counter") || !regexp.MustCompile(`^drawbridge_[a-z]+(_[a-z]+)*$`).MatchString(name) {
+		if strings.HasSuffix(name, "_total") != (kind == "counter") ||
+			!regexp.MustCompile(`^drawbridge_[a-z]+(_[a-z]+)*$`).MatchString(name) {
 			t.Errorf("%s is no good name of a %s", name, kind)
 		}
 		if kind == "histogram" && !strings.HasSuffix(name, "_seconds") {
@@ -237,7 +248,8 @@ func TestGaugesGoDown(t *testing.T) {
 	got := strings.Join(scrape(t, handler), "\n")
 	for _, want := range []string{
 		`drawbridge_calls_in_flight{tenant="acme"} 0`, `drawbridge_streams_open{kind="get",tenant="acme"} 0`,
-		`drawbridge_sessions_open{tenant="acme"} 0`, `drawbridge_upstream_up{server="files"} 0`, `drawbridge_config_last_reload_successful 0`, `drawbridge_config_reloads_total{result="refused"} 1`,
+		`drawbridge_sessions_open{tenant="acme"} 0`, `drawbridge_upstream_up{server="files"} 0`,
+		`drawbridge_config_last_reload_successful 0`, `drawbridge_config_reloads_total{result="refused"} 1`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no line %q in\n%s", want, got)
@@ -245,7 +257,8 @@ func TestGaugesGoDown(t *testing.T) {
 	}
 }
 
-// TestATenantThatLeftHasNoSeries lets a tenant leave while it still has a call, which ends later.
+// TestATenantThatLeftHasNoSeries lets a tenant leave while it still has a call, which
+// ends later.
 func TestATenantThatLeftHasNoSeries(t *testing.T) {
 	t.Parallel()
 	m, handler := newMetrics()
@@ -265,12 +278,14 @@ func TestATenantThatLeftHasNoSeries(t *testing.T) {
 	if strings.Contains(got, `tenant="acme"`) {
 		t.Errorf("a tenant that left has series:\n%s", got)
 	}
-	if strings.Count(got, `tenant="globex"`) != 5 || !strings.Contains(got, `drawbridge_refusals_total{kind="limited",reason="tenant",tenant=""} 1`) {
+	if strings.Count(got, `tenant="globex"`) != 5 ||
+		!strings.Contains(got, `drawbridge_refusals_total{kind="limited",reason="tenant",tenant=""} 1`) {
 		t.Errorf("others lost series:\n%s", got)
 	}
 	m.ServeTenants([]string{"acme"})
 	m.Call("acme", "files", "read", "ok", time.Second)
-	if got := strings.Join(scrape(t, handler), "\n"); !strings.Contains(got, `drawbridge_calls_total{item="read",outcome="ok",server="files",tenant="acme"} 1`) {
+	if got := strings.Join(scrape(t, handler), "\n"); !strings.Contains(got,
+		`drawbridge_calls_total{item="read",outcome="ok",server="files",tenant="acme"} 1`) {
 		t.Errorf("a tenant that came back has no series:\n%s", got)
 	}
 }
@@ -287,7 +302,8 @@ func TestUpstreamRemoved(t *testing.T) {
 			t.Errorf("left behind: %s", line)
 		}
 	}
-	if got := strings.Join(scrape(t, handler), "\n"); !strings.Contains(got, `drawbridge_upstream_up{server="other"} 1`) {
+	if got := strings.Join(scrape(t, handler), "\n"); !strings.Contains(got,
+		`drawbridge_upstream_up{server="other"} 1`) {
 		t.Error("another server's series went too")
 	}
 }

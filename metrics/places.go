@@ -50,8 +50,10 @@ func (a *ahead) Describe(out chan<- *prometheus.Desc) {
 func (a *ahead) Collect(out chan<- prometheus.Metric) {
 	if held := a.held.Load(); held != nil {
 		for kind, places := range (*held)() {
-			out <- prometheus.MustNewConstMetric(a.places, prometheus.GaugeValue, float64(places.Held), kind, "held")
-			out <- prometheus.MustNewConstMetric(a.places, prometheus.GaugeValue, float64(places.Used), kind, "used")
+			out <- prometheus.MustNewConstMetric(a.places, prometheus.GaugeValue, float64(places.Held), kind,
+				"held")
+			out <- prometheus.MustNewConstMetric(a.places, prometheus.GaugeValue, float64(places.Used), kind,
+				"used")
 		}
 	}
 	if leased := a.leased.Load(); leased != nil {

@@ -13,35 +13,43 @@ func (m *Metrics) process(f promauto.Factory) {
 		Name: "drawbridge_config_reloads_total", Help: "Attempts to load the config.",
 	}, []string{"result"})
 	m.reloadOK = f.NewGauge(prometheus.GaugeOpts{
-		Name: "drawbridge_config_last_reload_successful", Help: "Whether the last attempt to load the config succeeded.",
+		Name: "drawbridge_config_last_reload_successful",
+		Help: "Whether the last attempt to load the config succeeded.",
 	})
 	m.reloadTime = f.NewGauge(prometheus.GaugeOpts{
-		Name: "drawbridge_config_last_reload_success_timestamp_seconds", Help: "When the config in use was loaded.",
+		Name: "drawbridge_config_last_reload_success_timestamp_seconds",
+		Help: "When the config in use was loaded.",
 	})
 	m.configWarnings = f.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "drawbridge_config_warnings", Help: "Warnings of the config in use, and of what its rules match now, that it does not acknowledge.",
+		Name: "drawbridge_config_warnings",
+		Help: "Warnings of the config in use, and of what its rules match now, that it does not acknowledge.",
 	}, []string{"code"})
 	m.sealKeys = f.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "drawbridge_seal_keys", Help: "Keys of sessions.keys_file that are in force, by their ids: the one that seals, and those that only open what they sealed before.",
+		Name: "drawbridge_seal_keys",
+		Help: "Keys of sessions.keys_file that are in force, by their ids: the one that seals, and those that only open what they sealed before.",
 	}, []string{"key", "use"})
 	m.localLimits = f.NewCounter(prometheus.CounterOpts{
 		Name: "drawbridge_replica_local_limits_total",
 		Help: "Times that this replica decided on a rate by its part of the limit, because Redis did not.",
 	})
 	m.auditDropped = f.NewCounter(prometheus.CounterOpts{
-		Name: "drawbridge_audit_records_dropped_total", Help: "Audit records that are lost, those of calls refused for want of room included.",
+		Name: "drawbridge_audit_records_dropped_total",
+		Help: "Audit records that are lost, those of calls refused for want of room included.",
 	})
 	m.valuesRefused = f.NewCounter(prometheus.CounterOpts{
-		Name: "drawbridge_replica_values_refused_total", Help: "Values of sessions in Redis that no replica wrote there, or that are sealed under a key that this one lacks. They are not used.",
+		Name: "drawbridge_replica_values_refused_total",
+		Help: "Values of sessions in Redis that no replica wrote there, or that are sealed under a key that this one lacks. They are not used.",
 	})
 	f.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "drawbridge_audit_writable", Help: "Whether audit records can be written. While they cannot, calls are refused; with when_full=drop they go on, and records that memory does not hold are lost.",
+		Name: "drawbridge_audit_writable",
+		Help: "Whether audit records can be written. While they cannot, calls are refused; with when_full=drop they go on, and records that memory does not hold are lost.",
 	}, func() float64 {
 		check := m.auditWritable.Load()
 		return oneIf(check == nil || (*check)())
 	})
 	f.NewCounterFunc(prometheus.CounterOpts{
-		Name: "drawbridge_log_lines_dropped_total", Help: "Log lines that nobody took from standard error in time.",
+		Name: "drawbridge_log_lines_dropped_total",
+		Help: "Log lines that nobody took from standard error in time.",
 	}, func() float64 {
 		if lost := m.logLost.Load(); lost != nil {
 			return float64((*lost)())

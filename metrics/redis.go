@@ -41,9 +41,12 @@ func (s *shared) Collect(out chan<- prometheus.Metric) {
 	}
 	if count := s.count.Load(); count != nil {
 		now := (*count)()
-		out <- prometheus.MustNewConstMetric(s.replicas, prometheus.GaugeValue, float64(now.Running), "running")
-		out <- prometheus.MustNewConstMetric(s.replicas, prometheus.GaugeValue, float64(now.Reached), "reached")
-		out <- prometheus.MustNewConstMetric(s.replicas, prometheus.GaugeValue, float64(now.Allowed), "allowed")
+		out <- prometheus.MustNewConstMetric(s.replicas, prometheus.GaugeValue, float64(now.Running),
+			"running")
+		out <- prometheus.MustNewConstMetric(s.replicas, prometheus.GaugeValue, float64(now.Reached),
+			"reached")
+		out <- prometheus.MustNewConstMetric(s.replicas, prometheus.GaugeValue, float64(now.Allowed),
+			"allowed")
 	}
 }
 
@@ -51,19 +54,24 @@ func (s *shared) Collect(out chan<- prometheus.Metric) {
 // buckets: what takes longer than redis.patience, 500 ms by default, is given up.
 func (m *Metrics) redis(f promauto.Factory) {
 	m.redisState = newShared(prometheus.Opts{
-		Name: "drawbridge_redis_state", Help: "Whether Redis is in that state. There are no series where the config names no Redis.",
+		Name: "drawbridge_redis_state",
+		Help: "Whether Redis is in that state. There are no series where the config names no Redis.",
 	}, prometheus.Opts{
-		Name: "drawbridge_replicas", Help: "How many replicas are running, as far as this one knows, how many others it reaches, and how many are allowed by the setting replicas. There are no series where the config names no Redis.",
+		Name: "drawbridge_replicas",
+		Help: "How many replicas are running, as far as this one knows, how many others it reaches, and how many are allowed by the setting replicas. There are no series where the config names no Redis.",
 	})
 	m.redisCalls = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "drawbridge_redis_calls_total", Help: "Round trips to Redis by what they are for and outcome; those that were skipped were not made, because Redis was not well.",
+		Name: "drawbridge_redis_calls_total",
+		Help: "Round trips to Redis by what they are for and outcome; those that were skipped were not made, because Redis was not well.",
 	}, []string{"kind", "outcome"})
 	m.redisSeconds = f.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "drawbridge_redis_call_duration_seconds", Help: "Time of round trips to Redis that were answered, without those that wait for something to come.",
+		Name:    "drawbridge_redis_call_duration_seconds",
+		Help:    "Time of round trips to Redis that were answered, without those that wait for something to come.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5},
 	}, []string{"kind"})
 	m.redisOpenings = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "drawbridge_redis_breaker_openings_total", Help: "How often calls to Redis were stopped, by the state that it was in.",
+		Name: "drawbridge_redis_breaker_openings_total",
+		Help: "How often calls to Redis were stopped, by the state that it was in.",
 	}, []string{"state"})
 }
 

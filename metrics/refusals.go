@@ -10,15 +10,18 @@ import (
 // refused makes the metrics of what was not let in.
 func (m *Metrics) refused(f promauto.Factory) {
 	m.refusals = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "drawbridge_refusals_total", Help: "Refused requests and calls, and calls that were lost with a replica or by its stop; the tenant is empty when it is not known.",
+		Name: "drawbridge_refusals_total",
+		Help: "Refused requests and calls, and calls that were lost with a replica or by its stop; the tenant is empty when it is not known.",
 	}, []string{"kind", "tenant", "reason"})
 	m.loginFailures = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_login_failures_total", Help: "Refused tokens.",
 	}, []string{"reason"})
 	m.issuerKeys = newKeys(prometheus.Opts{
-		Name: "drawbridge_issuer_keys_usable", Help: "Whether there are keys for the tokens of an issuer whose keys are fetched. Without any, its tokens are refused.",
+		Name: "drawbridge_issuer_keys_usable",
+		Help: "Whether there are keys for the tokens of an issuer whose keys are fetched. Without any, its tokens are refused.",
 	}, prometheus.Opts{
-		Name: "drawbridge_issuer_keys_failing_seconds", Help: "For how long the keys of an issuer could not be fetched; 0 while they can. Keys that it has removed count meanwhile, up to keys_stale.",
+		Name: "drawbridge_issuer_keys_failing_seconds",
+		Help: "For how long the keys of an issuer could not be fetched; 0 while they can. Keys that it has removed count meanwhile, up to keys_stale.",
 	})
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "drawbridge_login_failures_noisy_addresses",

@@ -29,20 +29,24 @@ var _ prometheus.Collector = (*replicas)(nil)
 func newReplicas(f promauto.Factory) *replicas {
 	r := &replicas{
 		losses: f.NewCounter(prometheus.CounterOpts{
-			Name: "drawbridge_redis_losses_total", Help: "Times that Redis had lost what replicas share, so that sessions that were opened before have ended.",
+			Name: "drawbridge_redis_losses_total",
+			Help: "Times that Redis had lost what replicas share, so that sessions that were opened before have ended.",
 		}),
 		adopted: f.NewCounter(prometheus.CounterOpts{
-			Name: "drawbridge_sessions_adopted_total", Help: "Sessions that this replica took up after another had opened them, or it had let go of them itself.",
+			Name: "drawbridge_sessions_adopted_total",
+			Help: "Sessions that this replica took up after another had opened them, or it had let go of them itself.",
 		}),
 		sent: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "drawbridge_replica_words_sent_total",
 			Help: "Word for other replicas by kind and outcome: sent, told (to all, who have handled it), gone (it cannot be reached) or failed.",
 		}, []string{"kind", "outcome"}),
 		received: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "drawbridge_replica_words_received_total", Help: "Word of other replicas that was handled, by kind.",
+			Name: "drawbridge_replica_words_received_total",
+			Help: "Word of other replicas that was handled, by kind.",
 		}, []string{"kind"}),
 		missed: f.NewCounter(prometheus.CounterOpts{
-			Name: "drawbridge_replica_words_missed_total", Help: "Times that others may have taken this replica for gone, so that it looked again at all that it holds.",
+			Name: "drawbridge_replica_words_missed_total",
+			Help: "Times that others may have taken this replica for gone, so that it looked again at all that it holds.",
 		}),
 		config: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "drawbridge_config_info", Help: "The digest of all files of the config in use.",

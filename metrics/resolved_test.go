@@ -12,7 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestADeletedSeriesIsNotRemembered makes a series, and has all deleted before it is kept.
+// TestADeletedSeriesIsNotRemembered makes a series, and has all deleted before it is
+// kept.
 func TestADeletedSeriesIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	var r resolved[string, int]
@@ -45,11 +46,13 @@ func TestFewSeriesAreRemembered(t *testing.T) {
 	}
 }
 
-// series returns the lines of the metrics that have a label with that value, but for those of buckets.
+// series returns the lines of the metrics that have a label with that value, but for
+// those of buckets.
 func series(t *testing.T, registry *prometheus.Registry, value string) (lines []string) {
 	t.Helper()
 	recorder := httptest.NewRecorder()
-	Handler(registry).ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+	Handler(registry).ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet,
+		"/metrics", http.NoBody))
 	for line := range strings.Lines(recorder.Body.String()) {
 		if strings.Contains(line, `"`+value+`"`) && !strings.Contains(line, "_bucket") {
 			lines = append(lines, strings.TrimSpace(line))
@@ -71,8 +74,8 @@ func use(m *Metrics) {
 	}
 }
 
-// TestASeriesThatCameBackCountedNothing takes a tenant and a server away and brings them back, and looks whether what
-// was remembered of them counts where nobody reads.
+// TestASeriesThatCameBackCountedNothing takes a tenant and a server away and brings them
+// back, and looks whether what was remembered of them counts where nobody reads.
 func TestASeriesThatCameBackCountedNothing(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
@@ -88,8 +91,10 @@ func TestASeriesThatCameBackCountedNothing(t *testing.T) {
 	m.ServeTenants([]string{"acme"})
 	use(m)
 	want := []string{
-		`drawbridge_calls_in_flight{tenant="acme"} 1`, `drawbridge_calls_total{item="files__read",outcome="ok",server="files",tenant="acme"} 1`,
-		`drawbridge_call_duration_seconds_count{item="files__read",server="files"} 1`, `drawbridge_upstream_calls_in_flight{server="files"} 1`,
+		`drawbridge_calls_in_flight{tenant="acme"} 1`,
+		`drawbridge_calls_total{item="files__read",outcome="ok",server="files",tenant="acme"} 1`,
+		`drawbridge_call_duration_seconds_count{item="files__read",server="files"} 1`,
+		`drawbridge_upstream_calls_in_flight{server="files"} 1`,
 	}
 	got := append(series(t, registry, "acme"), series(t, registry, "files")...)
 	for _, line := range want {
@@ -99,8 +104,8 @@ func TestASeriesThatCameBackCountedNothing(t *testing.T) {
 	}
 }
 
-// TestReloadsWhileCallsAreCounted takes a tenant and a server away again and again while calls are counted. In the end
-// they are not there, or they are and count all.
+// TestReloadsWhileCallsAreCounted takes a tenant and a server away again and again while
+// calls are counted. In the end they are not there, or they are and count all.
 func TestReloadsWhileCallsAreCounted(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()

@@ -14,10 +14,12 @@ func (m *Metrics) traffic(f promauto.Factory) {
 		Name: "drawbridge_http_requests_total", Help: "HTTP requests at the client listener.",
 	}, []string{"route", "method", "status", "era"})
 	m.requestSeconds = f.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "drawbridge_http_request_duration_seconds", Help: "Time from an HTTP request's header to the end of its answer.", Buckets: buckets(),
+		Name: "drawbridge_http_request_duration_seconds",
+		Help: "Time from an HTTP request's header to the end of its answer.", Buckets: buckets(),
 	}, []string{"route", "era"})
 	m.calls = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "drawbridge_calls_total", Help: "Calls by outcome; the item is empty when the catalogue does not know it.",
+		Name: "drawbridge_calls_total",
+		Help: "Calls by outcome; the item is empty when the catalogue does not know it.",
 	}, []string{"tenant", "server", "item", "outcome"})
 	m.callSeconds = f.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "drawbridge_call_duration_seconds", Help: "Time that calls took.", Buckets: buckets(),
@@ -26,7 +28,8 @@ func (m *Metrics) traffic(f promauto.Factory) {
 		Name: "drawbridge_calls_in_flight", Help: "Calls that have not ended.",
 	}, []string{"tenant"})
 	m.repairs = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "drawbridge_output_repairs_total", Help: "What was cleaned in outputs, and resources that were left out of them (left_out).",
+		Name: "drawbridge_output_repairs_total",
+		Help: "What was cleaned in outputs, and resources that were left out of them (left_out).",
 	}, []string{"tenant", "server", "kind"})
 	m.streams = f.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "drawbridge_streams_open", Help: "Event streams that are open.",
@@ -35,7 +38,8 @@ func (m *Metrics) traffic(f promauto.Factory) {
 		Name: "drawbridge_sessions_open", Help: "Sessions of clients that have not ended.",
 	}, []string{"tenant"})
 	m.evictions = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "drawbridge_sessions_evicted_total", Help: "Idle sessions that ended so that another could be opened, and the limit that they were too many for.",
+		Name: "drawbridge_sessions_evicted_total",
+		Help: "Idle sessions that ended so that another could be opened, and the limit that they were too many for.",
 	}, []string{"tenant", "limit"})
 }
 
@@ -48,7 +52,10 @@ func (m *Metrics) Request(route, method string, status int, era string, took tim
 	labels := requestLabels{route, knownMethod(method), statusClass(status), era}
 	series, age, ok := m.ofRequests.find(labels)
 	if !ok {
-		series = counted{m.requests.WithLabelValues(route, labels.method, labels.class, era), m.requestSeconds.WithLabelValues(route, era)}
+		series = counted{
+			m.requests.WithLabelValues(route, labels.method, labels.class, era),
+			m.requestSeconds.WithLabelValues(route, era),
+		}
 		m.ofRequests.keep(labels, series, age)
 	}
 	series.total.Inc()
@@ -59,7 +66,8 @@ func (m *Metrics) Request(route, method string, status int, era string, took tim
 // client's choice, which must not become a label.
 func knownMethod(method string) string {
 	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace:
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+		http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace:
 		return method
 	}
 	return "other"
@@ -88,7 +96,10 @@ func (m *Metrics) Call(tenant, server, item, outcome string, took time.Duration)
 	labels := callLabels{tenant, server, item, outcome}
 	series, age, ok := m.ofCalls.find(labels)
 	if !ok {
-		series = counted{m.calls.WithLabelValues(tenant, server, item, outcome), m.callSeconds.WithLabelValues(server, item)}
+		series = counted{
+			m.calls.WithLabelValues(tenant, server, item, outcome),
+			m.callSeconds.WithLabelValues(server, item),
+		}
 	}
 	series.total.Inc()
 	series.seconds.Observe(took.Seconds())

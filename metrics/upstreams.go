@@ -14,24 +14,30 @@ func (m *Metrics) upstreams(f promauto.Factory) {
 		Name: "drawbridge_upstream_tools", Help: "Tools that an upstream offers.",
 	}, []string{"server"})
 	m.upstreamRefused = f.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "drawbridge_upstream_items_refused", Help: "Tools, prompts, resources and templates of an upstream that were left out, and whole lists that could not be read.",
+		Name: "drawbridge_upstream_items_refused",
+		Help: "Tools, prompts, resources and templates of an upstream that were left out, and whole lists that could not be read.",
 	}, []string{"server", "reason"})
 	m.quarantined = f.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "drawbridge_upstream_items_quarantined", Help: "Tools, prompts, resources and templates of an upstream that were left out because text is hidden in their definitions.",
+		Name: "drawbridge_upstream_items_quarantined",
+		Help: "Tools, prompts, resources and templates of an upstream that were left out because text is hidden in their definitions.",
 	}, []string{"server"})
 	m.upstreamCalls = f.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "drawbridge_upstream_calls_in_flight", Help: "Calls at an upstream that have not ended, those that wait for a human included.",
+		Name: "drawbridge_upstream_calls_in_flight",
+		Help: "Calls at an upstream that have not ended, those that wait for a human included.",
 	}, []string{"server"})
 	m.restarts = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_upstream_restarts_total", Help: "Times an upstream was connected to again.",
 	}, []string{"server"})
 	m.anomalies = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "drawbridge_upstream_anomalies_total", Help: "What was mended or dropped of what an upstream sent.",
+		Name: "drawbridge_upstream_anomalies_total",
+		Help: "What was mended or dropped of what an upstream sent.",
 	}, []string{"server", "kind"})
 	m.upstreamLoads = newLoads(prometheus.Opts{
-		Name: "drawbridge_upstream_processes", Help: "Processes that were started for an upstream and have not ended, without those that they start themselves.",
+		Name: "drawbridge_upstream_processes",
+		Help: "Processes that were started for an upstream and have not ended, without those that they start themselves.",
 	}, prometheus.Opts{
-		Name: "drawbridge_upstream_sessions", Help: "Sessions with an upstream of an older revision, the one that only lists included.",
+		Name: "drawbridge_upstream_sessions",
+		Help: "Sessions with an upstream of an older revision, the one that only lists included.",
 	})
 }
 

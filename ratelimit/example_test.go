@@ -9,8 +9,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 )
 
-// One call is counted for its tenant and for its tool. When either has no token left, neither loses one, and the error
-// says which it was and when to come back.
+// One call is counted for its tenant and for its tool. When either has no token left,
+// neither loses one, and the error says which it was and when to come back.
 func ExampleMemory() {
 	limiter := ratelimit.NewMemory(0)
 	call := []ratelimit.Bucket{
@@ -21,7 +21,8 @@ func ExampleMemory() {
 	for range 3 {
 		err := limiter.Take(context.Background(), call...)
 		if exceeded, ok := errors.AsType[*ratelimit.ExceededError](err); ok {
-			fmt.Println("refused by", call[exceeded.Bucket].Key, "for", exceeded.RetryAfter.Round(time.Minute))
+			fmt.Println("refused by", call[exceeded.Bucket].Key, "for",
+				exceeded.RetryAfter.Round(time.Minute))
 			continue
 		}
 		fmt.Println("taken", err)

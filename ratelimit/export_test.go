@@ -9,15 +9,15 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 )
 
-// givenClock takes the place of clock.lua: the time is the last argument, and no key is forgotten, since the time of the
-// test is not that by which the server forgets.
+// givenClock takes the place of clock.lua: the time is the last argument, and no key is
+// forgotten, since the time of the test is not that by which the server forgets.
 const givenClock = `
 local now = tonumber(ARGV[#ARGV])
 local function expire() end
 `
 
-// NewRedisAt returns a Redis to which it is that time, also on the server. away runs a function where it may wait for the
-// network, outside the bubble of a test.
+// NewRedisAt returns a Redis to which it is that time, also on the server. away runs a
+// function where it may wait for the network, outside the bubble of a test.
 func NewRedisAt(cfg RedisConfig, now func() time.Time, away func(func())) *Redis {
 	r := NewRedis(cfg)
 	r.now = now

@@ -13,8 +13,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 )
 
-// through takes at three replicas, from a bucket that gains next to nothing, before, while and after a fault happens. It
-// returns how many tokens were taken in all.
+// through takes at three replicas, from a bucket that gains next to nothing, before,
+// while and after a fault happens. It returns how many tokens were taken in all.
 func through(t *testing.T, server *redistest.Server, b ratelimit.Bucket, fault func(one *redis.Store)) int {
 	t.Helper()
 	const replicas = 3
@@ -26,7 +26,10 @@ func through(t *testing.T, server *redistest.Server, b ratelimit.Bucket, fault f
 	var stores []*redis.Store
 	for i := range replicas {
 		stores = append(stores, server.Store(t))
-		limiter := ratelimit.NewRedis(ratelimit.RedisConfig{Store: stores[i], Replica: fmt.Sprint(i), Replicas: replicas})
+		limiter := ratelimit.NewRedis(ratelimit.RedisConfig{
+			Store: stores[i], Replica: fmt.Sprint(i),
+			Replicas: replicas,
+		})
 		group.Go(func() { _ = limiter.Run(ctx) })
 		group.Go(func() {
 			for ctx.Err() == nil {
@@ -67,11 +70,15 @@ func through(t *testing.T, server *redistest.Server, b ratelimit.Bucket, fault f
 
 // scarce is a bucket that is empty after 400.
 func scarce() ratelimit.Bucket {
-	return ratelimit.Bucket{Key: "tenant", Group: "acme", Sharer: "alice", Limit: ratelimit.Limit{Rate: 1e-6, Burst: 400}}
+	return ratelimit.Bucket{
+		Key: "tenant", Group: "acme", Sharer: "alice",
+		Limit: ratelimit.Limit{Rate: 1e-6, Burst: 400},
+	}
 }
 
-// TestAFailoverAllowedMoreThanTwoBursts kills the master of a sentinel while tokens are taken. Each replica allows its part
-// meanwhile, together one burst, and what the new master does not know is one more at most.
+// TestAFailoverAllowedMoreThanTwoBursts kills the master of a sentinel while tokens are
+// taken. Each replica allows its part meanwhile, together one burst, and what the new
+// master does not know is one more at most.
 func TestAFailoverAllowedMoreThanTwoBursts(t *testing.T) {
 	t.Parallel()
 	w := redistest.StartWatched(t, "--min-replicas-to-write", "1", "--min-replicas-max-lag", "10")
@@ -82,8 +89,9 @@ func TestAFailoverAllowedMoreThanTwoBursts(t *testing.T) {
 	t.Logf("%d tokens of %d", got, scarce().Limit.Burst)
 }
 
-// TestAMovedSlotAllowedMoreThanTheBucket moves the bucket to another node of a cluster, and has the nodes forget their
-// scripts: what was taken stays so, and nobody decides by itself.
+// TestAMovedSlotAllowedMoreThanTheBucket moves the bucket to another node of a cluster,
+// and has the nodes forget their scripts: what was taken stays so, and nobody decides by
+// itself.
 func TestAMovedSlotAllowedMoreThanTheBucket(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)

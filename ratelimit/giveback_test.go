@@ -22,8 +22,8 @@ func giveBack(t *testing.T, l *ratelimit.Redis) {
 	}
 }
 
-// TestTokensOfAReplicaThatStoppedWereLost: what it had taken ahead and not used was missing to the others until the rate had
-// brought as much again.
+// TestTokensOfAReplicaThatStoppedWereLost: what it had taken ahead and not used was
+// missing to the others until the rate had brought as much again.
 func TestTokensOfAReplicaThatStoppedWereLost(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -32,7 +32,10 @@ func TestTokensOfAReplicaThatStoppedWereLost(t *testing.T) {
 	}
 	var buckets []ratelimit.Bucket
 	for i := range 20 { // of more tenants than are given back at the same time
-		buckets = append(buckets, ratelimit.Bucket{Key: "requests", Group: fmt.Sprint("tenant", i), Limit: ratelimit.Limit{Rate: 1e-6, Burst: 320}})
+		buckets = append(buckets, ratelimit.Bucket{
+			Key: "requests", Group: fmt.Sprint("tenant", i),
+			Limit: ratelimit.Limit{Rate: 1e-6, Burst: 320},
+		})
 		buckets[i].Key += buckets[i].Group
 	}
 	stops, stays := replica("stops"), replica("stays")
@@ -51,8 +54,8 @@ func TestTokensOfAReplicaThatStoppedWereLost(t *testing.T) {
 	}
 }
 
-// TestMoreWasGivenBackThanTaken has a replica give back 16 tokens of 320, of which it has used one more, when the server knows
-// of fewer.
+// TestMoreWasGivenBackThanTaken has a replica give back 16 tokens of 320, of which it has
+// used one more, when the server knows of fewer.
 func TestMoreWasGivenBackThanTaken(t *testing.T) {
 	for name, test := range map[string]struct {
 		spoil func(t *testing.T, w *world, key string)
@@ -60,14 +63,20 @@ func TestMoreWasGivenBackThanTaken(t *testing.T) {
 	}{
 		"it knows of all":        {func(*testing.T, *world, string) {}, 319},
 		"it has lost the bucket": {func(t *testing.T, w *world, key string) { w.do(t, "DEL", key) }, 320},
-		"it has lost the lease":  {func(t *testing.T, w *world, key string) { w.do(t, "HDEL", key, "me") }, 303},
+		"it has lost the lease": {
+			func(t *testing.T, w *world, key string) { w.do(t, "HDEL", key, "me") },
+			303,
+		},
 		"it knows of three": {func(t *testing.T, w *world, key string) {
 			w.do(t, "HSET", key, "me", fmt.Sprint("3 ", time.Now().Add(30*time.Second).UnixMicro()))
 		}, 306},
 		"the lease is over": {func(t *testing.T, w *world, key string) {
 			w.do(t, "HSET", key, "me", fmt.Sprint("16 ", time.Now().Add(-time.Second).UnixMicro()))
 		}, 303},
-		"it has something else": {func(t *testing.T, w *world, key string) { w.do(t, "SET", key, "junk") }, 0},
+		"it has something else": {
+			func(t *testing.T, w *world, key string) { w.do(t, "SET", key, "junk") },
+			0,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
@@ -87,7 +96,8 @@ func TestMoreWasGivenBackThanTaken(t *testing.T) {
 	}
 }
 
-// TestTokensThatNobodyTookBackWereAFault stops a replica when the server is gone: its tokens are lost, and nobody has to act.
+// TestTokensThatNobodyTookBackWereAFault stops a replica when the server is gone: its
+// tokens are lost, and nobody has to act.
 func TestTokensThatNobodyTookBackWereAFault(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -102,7 +112,8 @@ func TestTokensThatNobodyTookBackWereAFault(t *testing.T) {
 	server.Stop()
 	redistest.WaitDown(t, store)
 	giveBack(t, l)
-	if got := lines.String(); strings.Count(got, "level=") != 1 || !strings.Contains(got, `level=DEBUG msg="tokens that were taken ahead are not given back"`) {
+	if got := lines.String(); strings.Count(got, "level=") != 1 ||
+		!strings.Contains(got, `level=DEBUG msg="tokens that were taken ahead are not given back"`) {
 		t.Errorf("got the lines %q, want one for debugging", got)
 	}
 }

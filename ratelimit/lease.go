@@ -7,12 +7,14 @@ import (
 
 // How leases live, grow and shrink.
 const (
-	leaseLife  = 30 * time.Second       // after the last trip
-	leaseTime  = 250 * time.Millisecond // a lease that is used up sooner grows
-	leasePart  = 8                      // the leases of all replicas together are at most Burst divided by this
-	leaseSmall = 16                     // tokens of the smallest, if they may be so many
-	partsMost  = 1024                   // sharers of one lease that are remembered
-	emptyMost  = 10 * time.Second       // a bucket that was empty is asked for again after this, however empty it was
+	leaseLife = 30 * time.Second       // after the last trip
+	leaseTime = 250 * time.Millisecond // a lease that is used up sooner grows
+	// the leases of all replicas together are at most Burst divided by this
+	leasePart  = 8
+	leaseSmall = 16   // tokens of the smallest, if they may be so many
+	partsMost  = 1024 // sharers of one lease that are remembered
+	// a bucket that was empty is asked for again after this, however empty it was
+	emptyMost = 10 * time.Second
 )
 
 // lease is what one replica has taken ahead of one bucket, and what it knows of it. The

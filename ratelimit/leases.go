@@ -118,7 +118,8 @@ func (r *Redis) giveBack(ctx context.Context) {
 		group.Go(func() error { return r.giveBackOne(ctx, l) })
 	}
 	if err := group.Wait(); err != nil {
-		r.config.Logger.DebugContext(ctx, "tokens that were taken ahead are not given back", slog.Any("error", err))
+		r.config.Logger.DebugContext(ctx, "tokens that were taken ahead are not given back",
+			slog.Any("error", err))
 	}
 }
 

@@ -16,10 +16,14 @@ import (
 
 // requests is the bucket of a tenant by default.
 func requests(sharer string) ratelimit.Bucket {
-	return ratelimit.Bucket{Key: "requests", Group: "acme", Sharer: sharer, Limit: ratelimit.Limit{Rate: 100, Burst: 200}}
+	return ratelimit.Bucket{
+		Key: "requests", Group: "acme", Sharer: sharer,
+		Limit: ratelimit.Limit{Rate: 100, Burst: 200},
+	}
 }
 
-// leasing returns the limiter of a replica that is filled in the background until the test ends, and the count of its trips.
+// leasing returns the limiter of a replica that is filled in the background until the
+// test ends, and the count of its trips.
 func (w *world) leasing(t *testing.T, name string, replicas int) (*ratelimit.Redis, *ratelimit.Trips) {
 	t.Helper()
 	l := w.named(name, replicas)
@@ -36,10 +40,13 @@ func (w *world) leasing(t *testing.T, name string, replicas int) (*ratelimit.Red
 	return l, trips
 }
 
-// TestARequestWaitedForATrip shows that requests at any pace cost a trip now and then, which none of them waits for but
-// the first.
+// TestARequestWaitedForATrip shows that requests at any pace cost a trip now and then,
+// which none of them waits for but the first.
 func TestARequestWaitedForATrip(t *testing.T) {
-	for _, every := range []time.Duration{time.Millisecond * 11, 100 * time.Millisecond, time.Second, 12 * time.Second} {
+	for _, every := range []time.Duration{
+		time.Millisecond * 11, 100 * time.Millisecond, time.Second,
+		12 * time.Second,
+	} {
 		t.Run(every.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
 				l, trips := w.leasing(t, "me", 3)
@@ -63,7 +70,8 @@ func TestARequestWaitedForATrip(t *testing.T) {
 	}
 }
 
-// TestABusyCallCostsFewTrips counts the trips of calls that take of tenant, user and tool, of one user and of many.
+// TestABusyCallCostsFewTrips counts the trips of calls that take of tenant, user and
+// tool, of one user and of many.
 func TestABusyCallCostsFewTrips(t *testing.T) {
 	const calls = 20_000
 	for _, users := range []int{1, 1000} {
@@ -76,7 +84,10 @@ func TestABusyCallCostsFewTrips(t *testing.T) {
 					if refusal := exceeded(t, l,
 						ratelimit.Bucket{Key: "calls", Group: "acme", Limit: wide, Sharer: user},
 						ratelimit.Bucket{Key: user, Group: "acme", Limit: wide},
-						ratelimit.Bucket{Key: "tool", Group: "acme", Limit: wide, Sharer: user}); refusal != nil {
+						ratelimit.Bucket{
+							Key: "tool", Group: "acme", Limit: wide,
+							Sharer: user,
+						}); refusal != nil {
 						t.Fatalf("call %d: %+v", i, refusal)
 					}
 					synctest.Wait()
@@ -92,7 +103,8 @@ func TestABusyCallCostsFewTrips(t *testing.T) {
 	}
 }
 
-// TestAheadCountsWhatIsNotUsed shows how many tokens a replica has taken ahead, and that they are lost after their time.
+// TestAheadCountsWhatIsNotUsed shows how many tokens a replica has taken ahead, and that
+// they are lost after their time.
 func TestAheadCountsWhatIsNotUsed(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		l, _ := w.leasing(t, "me", 3)
@@ -115,8 +127,8 @@ func TestAheadCountsWhatIsNotUsed(t *testing.T) {
 
 const leaseHalf = 3 * time.Second // four requests in the half of what a lease lives
 
-// TestLeasesAllowedMoreThanTheBucket lets three replicas take at all paces, and looks at every span of time: never is more
-// allowed than Burst and what Rate gives in that time.
+// TestLeasesAllowedMoreThanTheBucket lets three replicas take at all paces, and looks at
+// every span of time: never is more allowed than Burst and what Rate gives in that time.
 func TestLeasesAllowedMoreThanTheBucket(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		random := rand.New(rand.NewPCG(3, 4))
@@ -126,7 +138,8 @@ func TestLeasesAllowedMoreThanTheBucket(t *testing.T) {
 			l, _ := w.leasing(t, fmt.Sprint(i), 3)
 			replicas = append(replicas, l)
 		}
-		level, last, granted := float64(limit.Burst), time.Now(), 0 // of a bucket that is taken from without leases
+		// of a bucket that is taken from without leases
+		level, last, granted := float64(limit.Burst), time.Now(), 0
 		for range 4000 {
 			b := ratelimit.Bucket{Key: "a", Limit: limit, N: 1 + random.IntN(3)}
 			refusal := exceeded(t, replicas[random.IntN(3)], b)
@@ -151,7 +164,8 @@ func TestLeasesAllowedMoreThanTheBucket(t *testing.T) {
 	})
 }
 
-// TestReplicasLeasedMoreThanTheBucketHad is TestReplicasTookMoreThanTheBucketHad for leases.
+// TestReplicasLeasedMoreThanTheBucketHad is TestReplicasTookMoreThanTheBucketHad for
+// leases.
 func TestReplicasLeasedMoreThanTheBucketHad(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -161,12 +175,18 @@ func TestReplicasLeasedMoreThanTheBucketHad(t *testing.T) {
 	var group, running sync.WaitGroup
 	began := time.Now()
 	for i := range 3 {
-		l := ratelimit.NewRedis(ratelimit.RedisConfig{Store: server.Store(t), Replicas: 3, Replica: fmt.Sprint(i)})
+		l := ratelimit.NewRedis(ratelimit.RedisConfig{
+			Store: server.Store(t), Replicas: 3,
+			Replica: fmt.Sprint(i),
+		})
 		running.Go(func() { _ = l.Run(ctx) })
 		for worker := range 4 {
 			group.Go(func() {
 				for time.Since(began) < 2*time.Second {
-					if exceeded(t, l, ratelimit.Bucket{Key: "tenant", Group: "acme", Limit: limit, Sharer: fmt.Sprint(worker)}) == nil {
+					if exceeded(t, l, ratelimit.Bucket{
+						Key: "tenant", Group: "acme", Limit: limit,
+						Sharer: fmt.Sprint(worker),
+					}) == nil {
 						got.Add(1)
 					}
 				}
@@ -182,8 +202,9 @@ func TestReplicasLeasedMoreThanTheBucketHad(t *testing.T) {
 	}
 }
 
-// TestOneSharerTookTheLeases is TestOneSharerTookTheTokensOfTheQuiet for leases at several replicas: one who is quiet at
-// each of them is never refused, wherever the requests of the others arrive.
+// TestOneSharerTookTheLeases is TestOneSharerTookTheTokensOfTheQuiet for leases at
+// several replicas: one who is quiet at each of them is never refused, wherever the
+// requests of the others arrive.
 func TestOneSharerTookTheLeases(t *testing.T) {
 	for _, test := range []struct{ replicas, loud int }{{1, 1}, {1, 7}, {3, 1}, {3, 5}} {
 		t.Run(fmt.Sprintf("%d replicas, %d loud", test.replicas, test.loud), func(t *testing.T) {
@@ -197,13 +218,15 @@ func TestOneSharerTookTheLeases(t *testing.T) {
 				begun, next, got := time.Now(), time.Duration(0), 0
 				for time.Since(begun) < 8*time.Second {
 					for range random.IntN(10 * test.loud) {
-						if exceeded(t, replicas[random.IntN(test.replicas)], requests(fmt.Sprint("loud", random.IntN(test.loud)))) == nil {
+						if exceeded(t, replicas[random.IntN(test.replicas)],
+							requests(fmt.Sprint("loud", random.IntN(test.loud)))) == nil {
 							got++
 						}
 					}
 					if at := time.Since(begun); at >= next {
 						next = at + time.Second
-						if refusal := exceeded(t, replicas[int(at.Seconds())%test.replicas], requests("quiet")); refusal != nil {
+						if refusal := exceeded(t, replicas[int(at.Seconds())%test.replicas],
+							requests("quiet")); refusal != nil {
 							t.Fatalf("after %s the quiet one was refused: %+v", at, refusal)
 						}
 						got++
@@ -213,14 +236,17 @@ func TestOneSharerTookTheLeases(t *testing.T) {
 				}
 				most := 100*time.Since(begun).Seconds() + 200
 				if float64(got) > most || float64(got) < 0.9*(most-200) {
-					t.Errorf("%d taken by all together, want at most %.0f, and nearly all that the rate gives", got, most)
+					t.Errorf(
+						"%d taken by all together, want at most %.0f, and nearly all that the rate gives",
+						got, most)
 				}
 			})
 		})
 	}
 }
 
-// TestOneSharerAloneLeased shows how much one sharer takes at once, alone, at one replica and at all.
+// TestOneSharerAloneLeased shows how much one sharer takes at once, alone, at one replica
+// and at all.
 func TestOneSharerAloneLeased(t *testing.T) {
 	for _, spread := range []int{1, 3} {
 		t.Run(fmt.Sprint("over ", spread), func(t *testing.T) {
@@ -254,13 +280,33 @@ func TestOneSharerAloneLeased(t *testing.T) {
 // TestAStrangeLeaseAllowedEverything is TestAStrangeValueAllowedEverything for leases.
 func TestAStrangeLeaseAllowedEverything(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, w *world, key string){
-		"a text":            func(t *testing.T, w *world, key string) { w.do(t, "SET", key, "junk") },
-		"no bucket":         func(t *testing.T, w *world, key string) { w.do(t, "HDEL", key, "bucket") },
-		"a strange bucket":  func(t *testing.T, w *world, key string) { w.do(t, "HSET", key, "bucket", "nan 1") },
-		"an endless bucket": func(t *testing.T, w *world, key string) { w.do(t, "HSET", key, "bucket", "1e300 0") },
-		"a bucket to come":  func(t *testing.T, w *world, key string) { w.do(t, "HSET", key, "bucket", "3 9999999999999999") },
-		"a negative lease":  func(t *testing.T, w *world, key string) { w.do(t, "HSET", key, "x", "-100 9999999999999999") },
-		"an endless lease":  func(t *testing.T, w *world, key string) { w.do(t, "HSET", key, "x", "1e300 9999999999999999") },
+		"a text":    func(t *testing.T, w *world, key string) { w.do(t, "SET", key, "junk") },
+		"no bucket": func(t *testing.T, w *world, key string) { w.do(t, "HDEL", key, "bucket") },
+		"a strange bucket": func(t *testing.T, w *world,
+			key string,
+		) {
+			w.do(t, "HSET", key, "bucket", "nan 1")
+		},
+		"an endless bucket": func(t *testing.T, w *world,
+			key string,
+		) {
+			w.do(t, "HSET", key, "bucket", "1e300 0")
+		},
+		"a bucket to come": func(t *testing.T, w *world,
+			key string,
+		) {
+			w.do(t, "HSET", key, "bucket", "3 9999999999999999")
+		},
+		"a negative lease": func(t *testing.T, w *world,
+			key string,
+		) {
+			w.do(t, "HSET", key, "x", "-100 9999999999999999")
+		},
+		"an endless lease": func(t *testing.T, w *world,
+			key string,
+		) {
+			w.do(t, "HSET", key, "x", "1e300 9999999999999999")
+		},
 		"a long lease": func(t *testing.T, w *world, key string) {
 			w.do(t, "HSET", key, "x", fmt.Sprint("100 ", time.Now().Add(8*time.Second).UnixMicro()))
 		},
@@ -290,13 +336,17 @@ func TestAStrangeLeaseAllowedEverything(t *testing.T) {
 	}
 }
 
-// TestWithoutTheServerALeaseIsUsedUp shows that the rest of a lease and then the part of the replica are allowed.
+// TestWithoutTheServerALeaseIsUsedUp shows that the rest of a lease and then the part of
+// the replica are allowed.
 func TestWithoutTheServerALeaseIsUsedUp(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := server.Store(t)
 	var local atomic.Int64
-	l := ratelimit.NewRedis(ratelimit.RedisConfig{Store: store, Replica: "me", Replicas: 4, Local: func() { local.Add(1) }})
+	l := ratelimit.NewRedis(ratelimit.RedisConfig{
+		Store: store, Replica: "me", Replicas: 4,
+		Local: func() { local.Add(1) },
+	})
 	b := ratelimit.Bucket{Key: "a", Limit: ratelimit.Limit{Rate: 1e-6, Burst: 320}}
 	if err := l.Take(t.Context(), b); err != nil {
 		t.Fatal(err)
@@ -310,7 +360,8 @@ func TestWithoutTheServerALeaseIsUsedUp(t *testing.T) {
 	}
 }
 
-// TestManyWaitForOneTrip shows that those who come while the first tokens are fetched get theirs with few trips.
+// TestManyWaitForOneTrip shows that those who come while the first tokens are fetched get
+// theirs with few trips.
 func TestManyWaitForOneTrip(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		l := w.named("me", 3)
@@ -330,14 +381,16 @@ func TestManyWaitForOneTrip(t *testing.T) {
 	})
 }
 
-// TestALeaseOfALaterVersionWasRemoved: a replica removed leases to which a later version had added something, and so leased
-// more than the bucket had while the new version was rolled out.
+// TestALeaseOfALaterVersionWasRemoved: a replica removed leases to which a later version
+// had added something, and so leased more than the bucket had while the new version was
+// rolled out.
 func TestALeaseOfALaterVersionWasRemoved(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		l := w.named("me", 2)
 		b := ratelimit.Bucket{Key: "a", Limit: ratelimit.Limit{Rate: 0.001, Burst: 20}}
 		now := time.Now()
-		w.do(t, "HSET", ratelimit.KeyOf(b), "bucket", fmt.Sprint("5 ", now.UnixMicro()), "later", fmt.Sprint("15 ", now.Add(5*time.Second).UnixMicro(), " and more"))
+		w.do(t, "HSET", ratelimit.KeyOf(b), "bucket", fmt.Sprint("5 ", now.UnixMicro()), "later",
+			fmt.Sprint("15 ", now.Add(5*time.Second).UnixMicro(), " and more"))
 		if n := taken(t, l, b); n != 5 {
 			t.Errorf("%d taken of 20, of which another has 15", n)
 		}

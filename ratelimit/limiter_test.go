@@ -10,8 +10,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 )
 
-// implementations are the limiters that the suite in this file runs on. What they return is called in a bubble, where the
-// clock is that of the test.
+// implementations are the limiters that the suite in this file runs on. What they return
+// is called in a bubble, where the clock is that of the test.
 func implementations() map[string]func(testing.TB) func() ratelimit.Limiter {
 	return map[string]func(testing.TB) func() ratelimit.Limiter{
 		"memory": func(testing.TB) func() ratelimit.Limiter {
@@ -95,7 +95,8 @@ func TestTakeSeveralAtOnce(t *testing.T) {
 	})
 }
 
-// TestTakeOfNoBucket takes of no bucket at all, where a limiter on a server has no key to send.
+// TestTakeOfNoBucket takes of no bucket at all, where a limiter on a server has no key to
+// send.
 func TestTakeOfNoBucket(t *testing.T) {
 	eachLimiter(t, func(t *testing.T, l ratelimit.Limiter) {
 		if refusal := exceeded(t, l); refusal != nil {
@@ -130,11 +131,13 @@ func TestTakeNamesTheLongestWait(t *testing.T) {
 		if refusal := exceeded(t, l, buckets...); refusal != nil {
 			t.Fatal(refusal)
 		}
-		if refusal := exceeded(t, l, buckets...); refusal == nil || refusal.Bucket != 1 || refusal.RetryAfter != 10*time.Second {
+		if refusal := exceeded(t, l, buckets...); refusal == nil || refusal.Bucket != 1 ||
+			refusal.RetryAfter != 10*time.Second {
 			t.Errorf("got %v, want a refusal of bucket 1 for 10s", refusal)
 		}
 		buckets = append(buckets, ratelimit.Bucket{Key: "shut"})
-		if refusal := exceeded(t, l, buckets...); refusal == nil || refusal.Bucket != 3 || refusal.RetryAfter != 0 {
+		if refusal := exceeded(t, l, buckets...); refusal == nil || refusal.Bucket != 3 ||
+			refusal.RetryAfter != 0 {
 			t.Errorf("got %v, want a refusal of bucket 3 for ever", refusal)
 		}
 	})
@@ -201,7 +204,8 @@ func TestLimitsFollowTheConfig(t *testing.T) {
 		if n := taken(t, l, at(1, 10)); n != 10 {
 			t.Fatalf("%d taken, want 10", n)
 		}
-		if refusal := exceeded(t, l, at(10, 100)); refusal == nil || refusal.RetryAfter != 100*time.Millisecond {
+		if refusal := exceeded(t, l, at(10, 100)); refusal == nil ||
+			refusal.RetryAfter != 100*time.Millisecond {
 			t.Errorf("a raised limit: got %v, want a refusal for 100ms", refusal)
 		}
 		time.Sleep(time.Minute)
@@ -218,7 +222,10 @@ func TestLimitsFollowTheConfig(t *testing.T) {
 func TestKeysAreApart(t *testing.T) {
 	eachLimiter(t, func(t *testing.T, l ratelimit.Limiter) {
 		for _, key := range []string{"a", "b", "a\x00b", ""} {
-			if n := taken(t, l, ratelimit.Bucket{Key: key, Limit: ratelimit.Limit{Rate: 1, Burst: 4}}); n != 4 {
+			if n := taken(t, l, ratelimit.Bucket{
+				Key:   key,
+				Limit: ratelimit.Limit{Rate: 1, Burst: 4},
+			}); n != 4 {
 				t.Errorf("%q: %d taken, want 4", key, n)
 			}
 		}

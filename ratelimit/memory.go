@@ -13,10 +13,11 @@ import (
 
 const (
 	defaultSize = 100_000
-	maxShards   = 64                   // a set of shards is a uint64, one bit for each shard
-	sampleSize  = 64                   // buckets that are looked at to find some to forget
-	minRetry    = time.Millisecond     // the shortest RetryAfter: rounded down to zero it would mean never
-	maxRetry    = 365 * 24 * time.Hour // the longest RetryAfter: a tiny Rate gives seconds that overflow a Duration
+	maxShards   = 64               // a set of shards is a uint64, one bit for each shard
+	sampleSize  = 64               // buckets that are looked at to find some to forget
+	minRetry    = time.Millisecond // the shortest RetryAfter: rounded down to zero it would mean never
+	// the longest RetryAfter: a tiny Rate gives seconds that overflow a Duration
+	maxRetry = 365 * 24 * time.Hour
 )
 
 // Memory is a Limiter in the memory of this process, bounded in its number of keys. It is
@@ -37,7 +38,9 @@ const (
 // back too little if others reserved meanwhile, so that calls which are refused would eat
 // the tokens of those which are allowed.
 type Memory struct {
-	seed     maphash.Seed // random for each process, so that no client can choose keys that all fall into one shard
+	// random for each process, so that no client can choose keys that all fall into one
+	// shard
+	seed     maphash.Seed
 	shards   []shard
 	perShard int // the most keys that a shard remembers
 }
@@ -198,7 +201,9 @@ func (c *claim) wait(now time.Time) (wait time.Duration, share, ok bool) {
 
 // waitBoth is wait for a bucket that may have sharers: p is the one that asks, nil if
 // there are none. share tells that it is the share of the sharer that takes longest.
-func (l Limit) waitBoth(tokens int, has float64, p *part, now time.Time) (wait time.Duration, share, ok bool) {
+func (l Limit) waitBoth(tokens int, has float64, p *part,
+	now time.Time,
+) (wait time.Duration, share, ok bool) {
 	wait, ok = l.wait(tokens, has)
 	if p == nil || !ok && wait == 0 {
 		return wait, false, ok
@@ -217,7 +222,8 @@ func (l Limit) wait(tokens int, has float64) (time.Duration, bool) {
 		return 0, false
 	}
 	seconds := (float64(tokens) - has) / l.Rate
-	if seconds*float64(time.Second) < 1 { // rate.Limiter rounds less than a nanosecond down to none, so AllowN agrees
+	// rate.Limiter rounds less than a nanosecond down to none, so AllowN agrees
+	if seconds*float64(time.Second) < 1 {
 		return 0, true
 	}
 	if seconds > maxRetry.Seconds() {
@@ -231,7 +237,8 @@ func (l Limit) wait(tokens int, has float64) (time.Duration, bool) {
 // only the buckets of a single Take, which cannot be forgotten while it runs, may exceed
 // it.
 func (s *shard) claim(want *Bucket, now time.Time, size int) *bucket {
-	limit := rate.Limit(min(want.Limit.Rate, math.MaxFloat64)) // MaxFloat64 is rate.Inf; an infinite Rate becomes that
+	// MaxFloat64 is rate.Inf; an infinite Rate becomes that
+	limit := rate.Limit(min(want.Limit.Rate, math.MaxFloat64))
 	b, known := s.buckets[want.Key]
 	switch {
 	case !known:

@@ -12,8 +12,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 )
 
-// TestTakeConcurrently shows that many at once get exactly the burst, whatever the order of their buckets, and that
-// the refused ones cost nobody anything.
+// TestTakeConcurrently shows that many at once get exactly the burst, whatever the order
+// of their buckets, and that the refused ones cost nobody anything.
 func TestTakeConcurrently(t *testing.T) {
 	t.Parallel()
 	l := ratelimit.NewMemory(0)
@@ -60,7 +60,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestFullBucketsAreForgottenFirst shows that a flood of keys does not reset a bucket that is in use.
+// TestFullBucketsAreForgottenFirst shows that a flood of keys does not reset a bucket
+// that is in use.
 func TestFullBucketsAreForgottenFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -70,7 +71,10 @@ func TestFullBucketsAreForgottenFirst(t *testing.T) {
 			t.Fatalf("%d taken, want 5", n)
 		}
 		for i := range 50_000 {
-			_ = exceeded(t, l, ratelimit.Bucket{Key: fmt.Sprint("flood", i), Limit: ratelimit.Limit{Rate: 1, Burst: 100}})
+			_ = exceeded(t, l, ratelimit.Bucket{
+				Key:   fmt.Sprint("flood", i),
+				Limit: ratelimit.Limit{Rate: 1, Burst: 100},
+			})
 			if i%100 == 0 {
 				time.Sleep(time.Second)
 			}
@@ -86,7 +90,11 @@ func BenchmarkTakeThree(b *testing.B) {
 	limit := ratelimit.Limit{Rate: 1e9, Burst: 1 << 30}
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
-		buckets := []ratelimit.Bucket{{Key: "acme", Limit: limit}, {Key: "acme\x00issuer\x00alice", Limit: limit}, {Key: "acme\x00github__search", Limit: limit}}
+		buckets := []ratelimit.Bucket{
+			{Key: "acme", Limit: limit},
+			{Key: "acme\x00issuer\x00alice", Limit: limit},
+			{Key: "acme\x00github__search", Limit: limit},
+		}
 		for pb.Next() {
 			if err := l.Take(b.Context(), buckets...); err != nil {
 				b.Fatal(err)

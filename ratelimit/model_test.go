@@ -14,11 +14,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 )
 
-// someBuckets returns what a call takes: of one to three buckets, one of which has sharers. Rates and times are powers of
-// two, so that no two ways to add them up differ.
+// someBuckets returns what a call takes: of one to three buckets, one of which has
+// sharers. Rates and times are powers of two, so that no two ways to add them up differ.
 func someBuckets(t *rapid.T, prefix string) []ratelimit.Bucket {
 	all := []ratelimit.Bucket{
-		{Key: prefix + "tenant", Limit: ratelimit.Limit{Rate: 4, Burst: 32}, Sharer: rapid.SampledFrom([]string{"alice", "bob", "carol"}).Draw(t, "sharer")},
+		{
+			Key: prefix + "tenant", Limit: ratelimit.Limit{Rate: 4, Burst: 32},
+			Sharer: rapid.SampledFrom([]string{"alice", "bob", "carol"}).Draw(t, "sharer"),
+		},
 		{Key: prefix + "user", Limit: ratelimit.Limit{Rate: 1, Burst: 8}},
 		{Key: prefix + "tool", Limit: ratelimit.Limit{Rate: 0.5, Burst: 4}},
 	}
@@ -31,11 +34,12 @@ func someBuckets(t *rapid.T, prefix string) []ratelimit.Bucket {
 	return buckets
 }
 
-// timeless is a test that does not tell rapid its deadline, which cannot be asked for in a bubble.
+// timeless is a test that does not tell rapid its deadline, which cannot be asked for in
+// a bubble.
 type timeless struct{ testing.TB }
 
-// TestReplicasDecideAsOneMemory compares two replicas, which share a server, with one Memory, on the same calls at the same
-// times.
+// TestReplicasDecideAsOneMemory compares two replicas, which share a server, with one
+// Memory, on the same calls at the same times.
 func TestReplicasDecideAsOneMemory(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		round := 0
@@ -45,38 +49,50 @@ func TestReplicasDecideAsOneMemory(t *testing.T) {
 			for range rapid.IntRange(1, 60).Draw(r, "calls") {
 				buckets := someBuckets(r, fmt.Sprint(round))
 				want := exceeded(t, memory, buckets...)
-				got := exceeded(t, replicas[rapid.IntRange(0, len(replicas)-1).Draw(r, "replica")], buckets...)
+				got := exceeded(t, replicas[rapid.IntRange(0, len(replicas)-1).Draw(r, "replica")],
+					buckets...)
 				switch {
 				case (got == nil) != (want == nil):
 					r.Fatalf("%+v: Redis says %+v, Memory %+v", buckets, got, want)
 				case got == nil:
-				case got.RetryAfter > want.RetryAfter+time.Millisecond: // less, where another bucket was refused before
+				case got.RetryAfter > want.RetryAfter+
+					time.Millisecond: // less, where another bucket was refused before
 					r.Fatalf("%+v: Redis says %+v, which is longer than Memory's %+v", buckets, got, want)
 				}
-				time.Sleep(time.Duration(rapid.SampledFrom([]int{0, 0, 0, 0, 125, 250, 1000, 4000}).Draw(r, "pause")) * time.Millisecond)
+				time.Sleep(time.Duration(rapid.SampledFrom([]int{0, 0, 0, 0, 125, 250, 1000, 4000}).Draw(r,
+					"pause")) * time.Millisecond)
 			}
 		})
 	})
 }
 
-// TestLeasesStayWithinTheBucket compares replicas with leases with a bucket that is taken from at once: what they allow is
-// there, at any time and pace, also when replicas give back what they have left.
+// TestLeasesStayWithinTheBucket compares replicas with leases with a bucket that is taken
+// from at once: what they allow is there, at any time and pace, also when replicas give
+// back what they have left.
 func TestLeasesStayWithinTheBucket(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		round := 0
 		rapid.Check(timeless{t}, func(r *rapid.T) {
 			round++
-			limit := ratelimit.Limit{Rate: rapid.SampledFrom([]float64{0.5, 8, 64}).Draw(r, "rate"), Burst: rapid.IntRange(1, 200).Draw(r, "burst")}
+			limit := ratelimit.Limit{
+				Rate:  rapid.SampledFrom([]float64{0.5, 8, 64}).Draw(r, "rate"),
+				Burst: rapid.IntRange(1, 200).Draw(r, "burst"),
+			}
 			var replicas []*ratelimit.Redis
 			for i := range rapid.IntRange(1, 4).Draw(r, "replicas") {
 				replicas = append(replicas, w.named(fmt.Sprint(i), rapid.IntRange(1, 4).Draw(r, "known")))
 			}
 			has, last := float64(limit.Burst), time.Now()
 			for range rapid.IntRange(1, 80).Draw(r, "calls") {
-				b := ratelimit.Bucket{Key: fmt.Sprint(round), Limit: limit, N: rapid.IntRange(1, 3).Draw(r, "n")}
+				b := ratelimit.Bucket{
+					Key: fmt.Sprint(round), Limit: limit,
+					N: rapid.IntRange(1, 3).Draw(r, "n"),
+				}
 				for range rapid.IntRange(1, 20).Draw(r, "times") {
-					has, last = min(has+time.Since(last).Seconds()*limit.Rate, float64(limit.Burst)), time.Now()
-					if exceeded(t, replicas[rapid.IntRange(0, len(replicas)-1).Draw(r, "replica")], b) != nil {
+					has, last = min(has+time.Since(last).Seconds()*limit.Rate, float64(limit.Burst)),
+						time.Now()
+					if exceeded(t, replicas[rapid.IntRange(0, len(replicas)-1).Draw(r, "replica")],
+						b) != nil {
 						continue
 					}
 					if has -= float64(b.N); has < -1e-6 {
@@ -86,14 +102,16 @@ func TestLeasesStayWithinTheBucket(t *testing.T) {
 				if rapid.IntRange(0, 9).Draw(r, "stops") == 0 {
 					giveBack(t, replicas[rapid.IntRange(0, len(replicas)-1).Draw(r, "stopped")])
 				}
-				time.Sleep(time.Duration(rapid.SampledFrom([]int{0, 0, 1, 125, 1000, 20_000, 31_000}).Draw(r, "pause")) * time.Millisecond)
+				time.Sleep(time.Duration(rapid.SampledFrom([]int{0, 0, 1, 125, 1000, 20_000, 31_000}).Draw(r,
+					"pause")) * time.Millisecond)
 			}
 		})
 	})
 }
 
-// TestLeasesStayWithinEachBucket does that for calls that take of several buckets: each call takes of all or of none, so that
-// a narrow bucket that refuses leaves a wide one as it was.
+// TestLeasesStayWithinEachBucket does that for calls that take of several buckets: each
+// call takes of all or of none, so that a narrow bucket that refuses leaves a wide one as
+// it was.
 func TestLeasesStayWithinEachBucket(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		round := 0
@@ -101,7 +119,8 @@ func TestLeasesStayWithinEachBucket(t *testing.T) {
 			round++
 			var limits []ratelimit.Limit
 			for range rapid.IntRange(2, 3).Draw(r, "buckets") {
-				limits = append(limits, ratelimit.Limit{Rate: rapid.SampledFrom([]float64{0.5, 8, 64}).Draw(r, "rate"), Burst: rapid.IntRange(3, 200).Draw(r, "burst")})
+				limits = append(limits, ratelimit.Limit{Rate: rapid.SampledFrom([]float64{0.5, 8, 64}).Draw(r,
+					"rate"), Burst: rapid.IntRange(3, 200).Draw(r, "burst")})
 			}
 			var replicas []*ratelimit.Redis
 			for i := range rapid.IntRange(1, 4).Draw(r, "replicas") {
@@ -115,15 +134,20 @@ func TestLeasesStayWithinEachBucket(t *testing.T) {
 				var buckets []ratelimit.Bucket
 				for i := range limits {
 					if n := rapid.IntRange(0, 3).Draw(r, "n"); n > 0 {
-						buckets = append(buckets, ratelimit.Bucket{Key: fmt.Sprint(round, i), Limit: limits[i], N: n})
+						buckets = append(buckets, ratelimit.Bucket{
+							Key:   fmt.Sprint(round, i),
+							Limit: limits[i], N: n,
+						})
 					}
 				}
 				for range rapid.IntRange(1, 20).Draw(r, "times") {
 					for i := range has {
-						has[i] = min(has[i]+time.Since(last).Seconds()*limits[i].Rate, float64(limits[i].Burst))
+						has[i] = min(has[i]+time.Since(last).Seconds()*limits[i].Rate,
+							float64(limits[i].Burst))
 					}
 					last = time.Now()
-					if exceeded(t, replicas[rapid.IntRange(0, len(replicas)-1).Draw(r, "replica")], buckets...) != nil {
+					if exceeded(t, replicas[rapid.IntRange(0, len(replicas)-1).Draw(r, "replica")],
+						buckets...) != nil {
 						continue
 					}
 					for _, b := range buckets {
@@ -136,14 +160,16 @@ func TestLeasesStayWithinEachBucket(t *testing.T) {
 						}
 					}
 				}
-				time.Sleep(time.Duration(rapid.SampledFrom([]int{0, 0, 1, 125, 1000, 20_000, 31_000}).Draw(r, "pause")) * time.Millisecond)
+				time.Sleep(time.Duration(rapid.SampledFrom([]int{0, 0, 1, 125, 1000, 20_000, 31_000}).Draw(r,
+					"pause")) * time.Millisecond)
 			}
 		})
 	})
 }
 
-// tokens are those of two buckets that regain none. A step takes of both, or is refused because the one it names has too
-// few beside those that replicas have ahead, of which each of three may have one.
+// tokens are those of two buckets that regain none. A step takes of both, or is refused
+// because the one it names has too few beside those that replicas have ahead, of which
+// each of three may have one.
 type tokens [2]int
 
 type attempt struct {
@@ -167,8 +193,8 @@ func bucketsOfTwo() porcupine.Model {
 	}
 }
 
-// TestConcurrentTakesHaveAnOrder lets several replicas take from two buckets at the same time, on a real server, and looks
-// for an order in which each answer is right.
+// TestConcurrentTakesHaveAnOrder lets several replicas take from two buckets at the same
+// time, on a real server, and looks for an order in which each answer is right.
 func TestConcurrentTakesHaveAnOrder(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -179,7 +205,10 @@ func TestConcurrentTakesHaveAnOrder(t *testing.T) {
 		began := time.Now()
 		var replicas []*ratelimit.Redis
 		for i := range 3 {
-			replicas = append(replicas, ratelimit.NewRedis(ratelimit.RedisConfig{Store: server.Store(t), Replica: fmt.Sprint(i), Replicas: 3}))
+			replicas = append(replicas, ratelimit.NewRedis(ratelimit.RedisConfig{
+				Store:   server.Store(t),
+				Replica: fmt.Sprint(i), Replicas: 3,
+			}))
 		}
 		for client := range 9 {
 			if client%3 == 0 && round == 0 {
@@ -191,16 +220,26 @@ func TestConcurrentTakesHaveAnOrder(t *testing.T) {
 					a := attempt{take: tokens{1 + (client+i)%3, 1 + i%2}}
 					call := time.Since(began).Nanoseconds()
 					a.refused = exceeded(t, l,
-						ratelimit.Bucket{Key: fmt.Sprint("first", round), Group: "acme", N: a.take[0], Limit: ratelimit.Limit{Rate: 1e-9, Burst: 40}},
-						ratelimit.Bucket{Key: fmt.Sprint("second", round), Group: "acme", N: a.take[1], Limit: ratelimit.Limit{Rate: 1e-9, Burst: 25}})
+						ratelimit.Bucket{
+							Key: fmt.Sprint("first", round), Group: "acme", N: a.take[0],
+							Limit: ratelimit.Limit{Rate: 1e-9, Burst: 40},
+						},
+						ratelimit.Bucket{
+							Key: fmt.Sprint("second", round), Group: "acme", N: a.take[1],
+							Limit: ratelimit.Limit{Rate: 1e-9, Burst: 25},
+						})
 					mu.Lock()
-					history = append(history, porcupine.Operation{ClientId: client, Call: call, Output: a, Return: time.Since(began).Nanoseconds()})
+					history = append(history, porcupine.Operation{
+						ClientId: client, Call: call, Output: a,
+						Return: time.Since(began).Nanoseconds(),
+					})
 					mu.Unlock()
 				}
 			})
 		}
 		group.Wait()
-		if got := porcupine.CheckOperationsTimeout(bucketsOfTwo(), history, time.Minute); got != porcupine.Ok {
+		if got := porcupine.CheckOperationsTimeout(bucketsOfTwo(), history,
+			time.Minute); got != porcupine.Ok {
 			t.Fatalf("round %d: no order of %d takes makes every answer right (%s)", round, len(history), got)
 		}
 	}

@@ -13,8 +13,9 @@ func ofSharer(name string, limit ratelimit.Limit) ratelimit.Bucket {
 	return ratelimit.Bucket{Key: "tenant", Limit: limit, Sharer: name}
 }
 
-// TestOneSharerTookTheTokensOfTheQuiet shows that one who takes less than its part is never refused, whatever the others
-// do and in whatever order they come, and that all together get no more than the bucket gives.
+// TestOneSharerTookTheTokensOfTheQuiet shows that one who takes less than its part is
+// never refused, whatever the others do and in whatever order they come, and that all
+// together get no more than the bucket gives.
 func TestOneSharerTookTheTokensOfTheQuiet(t *testing.T) {
 	for _, test := range []struct {
 		loud  int
@@ -34,7 +35,8 @@ func TestOneSharerTookTheTokensOfTheQuiet(t *testing.T) {
 				begun, next, got := time.Now(), time.Duration(random.IntN(300))*time.Millisecond, 0
 				for time.Since(begun) < 8*time.Second {
 					for range random.IntN(min(10*test.loud, 40)) { // of which the rate gives less than one
-						if exceeded(t, l, ofSharer(fmt.Sprint("loud", random.IntN(test.loud)), limit)) == nil {
+						if exceeded(t, l, ofSharer(fmt.Sprint("loud", random.IntN(test.loud)),
+							limit)) == nil {
 							got++
 						}
 					}
@@ -49,15 +51,17 @@ func TestOneSharerTookTheTokensOfTheQuiet(t *testing.T) {
 				}
 				most := limit.Rate*time.Since(begun).Seconds() + float64(limit.Burst)
 				if float64(got) > most || float64(got) < 0.95*(most-float64(limit.Burst)) {
-					t.Errorf("%d taken by all together, want at most %.0f, and nearly all that the rate gives", got, most)
+					t.Errorf(
+						"%d taken by all together, want at most %.0f, and nearly all that the rate gives",
+						got, most)
 				}
 			})
 		})
 	}
 }
 
-// TestTheQuietFindTokensWhenOthersKnowTheRule shows that those who take only what the quiet may take, so that no share
-// ever holds them back, leave a token to one more.
+// TestTheQuietFindTokensWhenOthersKnowTheRule shows that those who take only what the
+// quiet may take, so that no share ever holds them back, leave a token to one more.
 func TestTheQuietFindTokensWhenOthersKnowTheRule(t *testing.T) {
 	eachLimiter(t, func(t *testing.T, l ratelimit.Limiter) {
 		limit := ratelimit.Limit{Rate: 100, Burst: 200}
@@ -104,7 +108,8 @@ func TestOneSharerAloneTakesHalfAndAllOfTheRate(t *testing.T) {
 					for refusal := exceeded(t, l, one); refusal != nil; refusal = exceeded(t, l, one) {
 						time.Sleep(refusal.RetryAfter)
 					}
-					if took := time.Since(begun); took > time.Duration(got+1)*100*time.Millisecond+10*time.Millisecond {
+					if took := time.Since(begun); took > time.Duration(got+1)*100*time.Millisecond+
+						10*time.Millisecond {
 						t.Fatalf("%d tokens took %s, want 100ms each", got+1, took)
 					}
 				}
@@ -147,11 +152,14 @@ func TestARefusalSaysWhetherItIsTheShare(t *testing.T) {
 				t.Fatal(refusal)
 			}
 		}
-		if refusal := exceeded(t, l, ofSharer("new", limit)); refusal == nil || refusal.Share || refusal.RetryAfter != time.Second {
+		if refusal := exceeded(t, l, ofSharer("new", limit)); refusal == nil || refusal.Share ||
+			refusal.RetryAfter != time.Second {
 			t.Errorf("of an empty bucket: got %+v, want a refusal for 1s, not for the share", refusal)
 		}
-		if refusal := exceeded(t, l, ofSharer("0", limit)); refusal == nil || !refusal.Share || refusal.RetryAfter <= time.Second {
-			t.Errorf("of an empty bucket, by one who took of it: got %+v, want a longer one, for the share", refusal)
+		if refusal := exceeded(t, l, ofSharer("0", limit)); refusal == nil || !refusal.Share ||
+			refusal.RetryAfter <= time.Second {
+			t.Errorf("of an empty bucket, by one who took of it: got %+v, want a longer one, for the share",
+				refusal)
 		}
 		never := ofSharer("new", limit)
 		never.N = 5
@@ -161,8 +169,8 @@ func TestARefusalSaysWhetherItIsTheShare(t *testing.T) {
 	})
 }
 
-// TestAFloodOfSharersRefillsNoShare shows that one who is at its share cannot have that forgotten by taking under many
-// names.
+// TestAFloodOfSharersRefillsNoShare shows that one who is at its share cannot have that
+// forgotten by taking under many names.
 func TestAFloodOfSharersRefillsNoShare(t *testing.T) {
 	eachLimiter(t, func(t *testing.T, l ratelimit.Limiter) {
 		limit := ratelimit.Limit{Rate: 1, Burst: 1_000_000}

@@ -308,7 +308,9 @@ func (r *Redis) goLocked(ctx context.Context, asks []ask, now time.Time) (taken 
 		l := asks[i].lease
 		l.trip = nil
 		if err == nil && l.bucket.Limit == asks[i].limit {
-			l.add(grants[i], now) // of before the trip, so that the server lets the lease live longer than the replica does
+			// of before the trip, so that the server lets the lease live longer than the
+			// replica does
+			l.add(grants[i], now)
 		}
 	}
 	return taken, err

@@ -34,7 +34,8 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// leased returns the limiter of a replica whose leases are filled until the benchmark ends.
+// leased returns the limiter of a replica whose leases are filled until the benchmark
+// ends.
 func leased(b *testing.B, store *redis.Store) *ratelimit.Redis {
 	b.Helper()
 	l := ratelimit.NewRedis(ratelimit.RedisConfig{Store: store, Replica: "me", Replicas: 3})

@@ -37,8 +37,8 @@ func inBubble(t *testing.T, test func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) { test(t, w) })
 }
 
-// TestARefusalCostATrip shows that what is refused for some time is asked for once in that time, and that a changed limit
-// or another sharer is asked for at once.
+// TestARefusalCostATrip shows that what is refused for some time is asked for once in
+// that time, and that a changed limit or another sharer is asked for at once.
 func TestARefusalCostATrip(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		l := w.replica(1)
@@ -49,7 +49,9 @@ func TestARefusalCostATrip(t *testing.T) {
 		}
 		trips.All.Store(0)
 		for range 1000 {
-			if refusal := exceeded(t, l, ratelimit.Bucket{Key: "other", Limit: ratelimit.Limit{Rate: 1, Burst: 1}}, b); refusal == nil || refusal.Bucket != 1 || !refusal.Share {
+			if refusal := exceeded(t, l,
+				ratelimit.Bucket{Key: "other", Limit: ratelimit.Limit{Rate: 1, Burst: 1}},
+				b); refusal == nil || refusal.Bucket != 1 || !refusal.Share {
 				t.Fatalf("got %+v, want a refusal of bucket 1, for the share", refusal)
 			}
 		}
@@ -74,8 +76,8 @@ func TestARefusalCostATrip(t *testing.T) {
 	})
 }
 
-// TestALongRefusalOutlivedARaisedLimit shows that a replica asks again in time, although it knows a refusal for long: the
-// bucket may have been filled by somebody else.
+// TestALongRefusalOutlivedARaisedLimit shows that a replica asks again in time, although
+// it knows a refusal for long: the bucket may have been filled by somebody else.
 func TestALongRefusalOutlivedARaisedLimit(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		l, b := w.replica(1), ratelimit.Bucket{Key: "a", Limit: ratelimit.Limit{Rate: 0.0001, Burst: 1}}
@@ -90,7 +92,8 @@ func TestALongRefusalOutlivedARaisedLimit(t *testing.T) {
 	})
 }
 
-// TestReplicasTookMoreThanTheBucketHad lets several replicas take as often as they can, on the clock of the server.
+// TestReplicasTookMoreThanTheBucketHad lets several replicas take as often as they can,
+// on the clock of the server.
 func TestReplicasTookMoreThanTheBucketHad(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -103,7 +106,10 @@ func TestReplicasTookMoreThanTheBucketHad(t *testing.T) {
 		for worker := range 4 {
 			group.Go(func() {
 				for i := 0; time.Since(began) < 2*time.Second; i++ {
-					switch refusal := exceeded(t, l, ratelimit.Bucket{Key: "tenant", Group: "acme", Limit: limit, Sharer: fmt.Sprint(worker)}); {
+					switch refusal := exceeded(t, l, ratelimit.Bucket{
+						Key: "tenant", Group: "acme",
+						Limit: limit, Sharer: fmt.Sprint(worker),
+					}); {
 					case refusal == nil:
 						got.Add(1)
 					case refusal.RetryAfter > time.Minute:
@@ -120,14 +126,21 @@ func TestReplicasTookMoreThanTheBucketHad(t *testing.T) {
 	}
 }
 
-// TestAStrangeValueAllowedEverything puts what no limiter writes under the keys of one. Nothing is allowed that the limit
-// forbids, and nothing is refused for longer than an empty bucket would be.
+// TestAStrangeValueAllowedEverything puts what no limiter writes under the keys of one.
+// Nothing is allowed that the limit forbids, and nothing is refused for longer than an
+// empty bucket would be.
 func TestAStrangeValueAllowedEverything(t *testing.T) {
 	now := "9999999999999999" // in the year 2286
-	for _, strange := range []string{"", "junk", "nan 1", "inf 1", "-inf 1", "1e999 1", "5 -1", "-7 0", "1e308", "5 5 5", "0x10 1", "5 " + now, "1e300 " + now, strings.Repeat("9", 5000) + " 0"} {
+	for _, strange := range []string{
+		"", "junk", "nan 1", "inf 1", "-inf 1", "1e999 1", "5 -1", "-7 0",
+		"1e308", "5 5 5", "0x10 1", "5 " + now, "1e300 " + now, strings.Repeat("9", 5000) + " 0",
+	} {
 		t.Run(fmt.Sprintf("%.20q", strange), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				l, b := w.replica(1), ratelimit.Bucket{Key: "a", Sharer: "alice", Limit: ratelimit.Limit{Rate: 1, Burst: 8}}
+				l, b := w.replica(1), ratelimit.Bucket{
+					Key: "a", Sharer: "alice",
+					Limit: ratelimit.Limit{Rate: 1, Burst: 8},
+				}
 				_ = exceeded(t, l, b)
 				w.do(t, "HSET", ratelimit.KeyOf(b), "bucket", strange)
 				heals(t, l, b)
@@ -137,7 +150,10 @@ func TestAStrangeValueAllowedEverything(t *testing.T) {
 	for _, name := range []string{"SET", "LPUSH"} {
 		t.Run("by "+name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				l, b := w.replica(1), ratelimit.Bucket{Key: "a", Sharer: "alice", Limit: ratelimit.Limit{Rate: 1, Burst: 8}}
+				l, b := w.replica(1), ratelimit.Bucket{
+					Key: "a", Sharer: "alice",
+					Limit: ratelimit.Limit{Rate: 1, Burst: 8},
+				}
 				w.do(t, name, ratelimit.KeyOf(b), "5 5")
 				heals(t, l, b)
 			})
@@ -145,7 +161,8 @@ func TestAStrangeValueAllowedEverything(t *testing.T) {
 	}
 }
 
-// heals checks that a limiter allows no more than the burst of b at once, and all of its rate after the time of a burst.
+// heals checks that a limiter allows no more than the burst of b at once, and all of its
+// rate after the time of a burst.
 func heals(t *testing.T, l ratelimit.Limiter, b ratelimit.Bucket) {
 	t.Helper()
 	most := b.Limit.Burst
@@ -167,26 +184,35 @@ func TestAClockThatWasSetBackFrozeTheLimit(t *testing.T) {
 		var offset time.Duration
 		clock := func() time.Time { return time.Now().Add(offset) }
 		l := ratelimit.NewRedisAt(ratelimit.RedisConfig{Store: w.store}, clock, w.away)
-		b := ratelimit.Bucket{Key: "a", Limit: ratelimit.Limit{Rate: 1, Burst: 7}} // of which none is taken ahead
-		for _, jump := range []time.Duration{-time.Hour, time.Hour, -10 * 24 * time.Hour, 10 * 24 * time.Hour} {
+		// of which none is taken ahead
+		b := ratelimit.Bucket{Key: "a", Limit: ratelimit.Limit{Rate: 1, Burst: 7}}
+		for _, jump := range []time.Duration{
+			-time.Hour, time.Hour, -10 * 24 * time.Hour,
+			10 * 24 * time.Hour,
+		} {
 			heals(t, l, b)
 			offset += jump
-			l = ratelimit.NewRedisAt(ratelimit.RedisConfig{Store: w.store}, clock, w.away) // knows no refusals
+			// knows no refusals
+			l = ratelimit.NewRedisAt(ratelimit.RedisConfig{Store: w.store}, clock, w.away)
 			if n := taken(t, l, b); jump < 0 && n > 0 || n > b.Limit.Burst {
-				t.Errorf("%d taken after a jump of %s, want none more than a burst, and none after one back", n, jump)
+				t.Errorf("%d taken after a jump of %s, want none more than a burst, and none after one back",
+					n, jump)
 			}
 		}
 		heals(t, l, b)
 	})
 }
 
-// TestKeysHadNamesAndNoEnd shows that what is kept has a time to live, is together on one node of a cluster, and does not
-// tell whom it is about.
+// TestKeysHadNamesAndNoEnd shows that what is kept has a time to live, is together on one
+// node of a cluster, and does not tell whom it is about.
 func TestKeysHadNamesAndNoEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	shared := ratelimit.NewRedis(ratelimit.RedisConfig{Store: w.store})
-	b := ratelimit.Bucket{Key: "secret-name", Group: "acme", Sharer: "secret-user", Limit: ratelimit.Limit{Rate: 1, Burst: 8}}
+	b := ratelimit.Bucket{
+		Key: "secret-name", Group: "acme", Sharer: "secret-user",
+		Limit: ratelimit.Limit{Rate: 1, Burst: 8},
+	}
 	if err := shared.Take(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +269,8 @@ func TestWithoutTheServerEachReplicaAllowsItsPart(t *testing.T) {
 	}
 }
 
-// TestAServerThatRefusesLeftNoLimit shows that a server that takes no writes is as good as none.
+// TestAServerThatRefusesLeftNoLimit shows that a server that takes no writes is as good
+// as none.
 func TestAServerThatRefusesLeftNoLimit(t *testing.T) {
 	for name, args := range map[string][]string{
 		"full":      {"--maxmemory", "1", "--maxmemory-policy", "noeviction"},
@@ -257,7 +284,10 @@ func TestAServerThatRefusesLeftNoLimit(t *testing.T) {
 				server.Exec(t, "CONFIG", "SET", args[i][2:], args[i+1])
 			}
 			var local atomic.Int64
-			l := ratelimit.NewRedis(ratelimit.RedisConfig{Store: store, Replicas: 2, Local: func() { local.Add(1) }})
+			l := ratelimit.NewRedis(ratelimit.RedisConfig{
+				Store: store, Replicas: 2,
+				Local: func() { local.Add(1) },
+			})
 			b := ratelimit.Bucket{Key: "a", Limit: ratelimit.Limit{Rate: 1e-6, Burst: 10}}
 			if n := taken(t, l, b); n != 5 || local.Load() != 6 {
 				t.Errorf("%d taken, %d of them by the part of this replica; want 5 and 6", n, local.Load())
@@ -266,12 +296,16 @@ func TestAServerThatRefusesLeftNoLimit(t *testing.T) {
 	}
 }
 
-// TestACallThatEndedIsNotCounted shows that who is gone takes nothing of the part of this replica.
+// TestACallThatEndedIsNotCounted shows that who is gone takes nothing of the part of this
+// replica.
 func TestACallThatEndedIsNotCounted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(context.DeadlineExceeded)
-	l := ratelimit.NewRedis(ratelimit.RedisConfig{Store: redis.New(redis.Config{}), Local: func() { t.Error("counted") }})
+	l := ratelimit.NewRedis(ratelimit.RedisConfig{
+		Store: redis.New(redis.Config{}),
+		Local: func() { t.Error("counted") },
+	})
 	b := ratelimit.Bucket{Key: "a", Limit: ratelimit.Limit{Rate: 1, Burst: 10}}
 	if err := l.Take(ctx, b); err != context.DeadlineExceeded { //nolint:errorlint // exactly that
 		t.Errorf("got %v, want why the call ended", err)

@@ -61,7 +61,8 @@ func terms(replica string, asks []ask) (keys, args []string) {
 	for i := range asks {
 		a := &asks[i]
 		keys = append(keys, keyOf(&a.lease.bucket))
-		args = append(args, number(a.limit.Rate), strconv.Itoa(a.limit.Burst), strconv.Itoa(a.need), number(a.owed),
+		args = append(args, number(a.limit.Rate), strconv.Itoa(a.limit.Burst), strconv.Itoa(a.need),
+			number(a.owed),
 			strconv.Itoa(a.ahead), strconv.Itoa(a.held), strconv.Itoa(a.back))
 	}
 	return keys, args

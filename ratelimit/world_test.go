@@ -37,8 +37,8 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-// away runs f on a goroutine that is in no bubble. In a bubble, what waits for the network would be given deadlines of a
-// time that is not that of the network.
+// away runs f on a goroutine that is in no bubble. In a bubble, what waits for the
+// network would be given deadlines of a time that is not that of the network.
 func (w *world) away(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -46,7 +46,8 @@ func (w *world) away(f func()) {
 	<-w.over
 }
 
-// replica returns a limiter on the server, of a replica that no other one is, to which it is the time of the bubble.
+// replica returns a limiter on the server, of a replica that no other one is, to which it
+// is the time of the bubble.
 func (w *world) replica(replicas int) *ratelimit.Redis {
 	w.mu.Lock()
 	w.count++
@@ -57,5 +58,6 @@ func (w *world) replica(replicas int) *ratelimit.Redis {
 
 // named is replica with that name.
 func (w *world) named(name string, replicas int) *ratelimit.Redis {
-	return ratelimit.NewRedisAt(ratelimit.RedisConfig{Store: w.store, Replica: name, Replicas: replicas}, time.Now, w.away)
+	return ratelimit.NewRedisAt(ratelimit.RedisConfig{Store: w.store, Replica: name, Replicas: replicas},
+		time.Now, w.away)
 }

@@ -19,7 +19,10 @@ func TestAnnounceIsAChangeWithTheSameTools(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Replace(registry.Source{Name: "box", Prefix: "box", Tools: []registry.Offer{{Definition: definition, Timeout: time.Second}}})
+	r.Replace(registry.Source{
+		Name: "box", Prefix: "box",
+		Tools: []registry.Offer{{Definition: definition, Timeout: time.Second}},
+	})
 	listed := r.Catalogue().View([]string{"box"})
 	changed := r.Changed()
 	r.Announce("box", registry.KindTool)
@@ -29,8 +32,10 @@ func TestAnnounceIsAChangeWithTheSameTools(t *testing.T) {
 		t.Error("Announce woke nobody")
 	}
 	after := r.Catalogue().View([]string{"box"})
-	if after.Announced("box", registry.KindTool) != listed.Announced("box", registry.KindTool)+1 || after.Tools[0] != listed.Tools[0] {
+	if after.Announced("box", registry.KindTool) != listed.Announced("box", registry.KindTool)+1 ||
+		after.Tools[0] != listed.Tools[0] {
 		t.Errorf("announced %d after %d with tool %p after %p, want one more and the same tool",
-			after.Announced("box", registry.KindTool), listed.Announced("box", registry.KindTool), after.Tools[0], listed.Tools[0])
+			after.Announced("box", registry.KindTool), listed.Announced("box", registry.KindTool),
+			after.Tools[0], listed.Tools[0])
 	}
 }

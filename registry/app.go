@@ -7,9 +7,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// This file has what the catalogue knows of apps: tools whose results a host shows in a view, which is a resource of
-// the same server. The view calls tools by the names that the server gives them, and reads resources by its own URIs.
-// Some hosts let it call only what they see listed, so such tools are listed under both names.
+// This file has what the catalogue knows of apps: tools whose results a host shows in a
+// view, which is a resource of the same server. The view calls tools by the names that
+// the server gives them, and reads resources by its own URIs. Some hosts let it call only
+// what they see listed, so such tools are listed under both names.
 // https://github.com/modelcontextprotocol/ext-apps/blob/main/specification/2026-01-26/apps.mdx
 
 // app is what the definition of a tool says of apps.
@@ -19,7 +20,8 @@ type app struct {
 	AppOnly bool   // nobody but views is meant to call it
 }
 
-// readApp returns what a definition says of apps, and the definition with the exposed URI of its view.
+// readApp returns what a definition says of apps, and the definition with the exposed URI
+// of its view.
 func (o *origin) readApp(definition mcp.Object) (app, mcp.Object) {
 	a := app{ForApps: true}
 	meta, ok := mcp.ObjectOf(definition.Value("_meta"))
@@ -38,8 +40,8 @@ func (o *origin) readApp(definition mcp.Object) (app, mcp.Object) {
 	return a, definition
 }
 
-// viewIn returns the URI of a view as _meta names it, "" if it names none: hosts take the nested member, else the flat
-// one.
+// viewIn returns the URI of a view as _meta names it, "" if it names none: hosts take the
+// nested member, else the flat one.
 func viewIn(meta mcp.Object) string {
 	uri := meta.Object(mcp.MetaApp).Text(mcp.MetaAppURI)
 	if uri == "" {
@@ -48,7 +50,8 @@ func viewIn(meta mcp.Object) string {
 	return uri
 }
 
-// exposedView returns the exposed URI of a view. One that is no URI of views stays: hosts refuse it.
+// exposedView returns the exposed URI of a view. One that is no URI of views stays: hosts
+// refuse it.
 func (o *origin) exposedView(uri string) string {
 	if schemeOf(uri) != mcp.SchemeApp {
 		return uri
@@ -56,14 +59,16 @@ func (o *origin) exposedView(uri string) string {
 	return o.exposed(uri)
 }
 
-// viewMapped returns _meta with the exposed URI of the view in both places, nil where nothing changes.
+// viewMapped returns _meta with the exposed URI of the view in both places, nil where
+// nothing changes.
 func (o *origin) viewMapped(meta mcp.Object) mcp.RawJSON {
 	if o.prefix == "" {
 		return nil
 	}
 	mapped := meta
 	if ui := meta.Object(mcp.MetaApp); ui.Text(mcp.MetaAppURI) != "" {
-		mapped = mapped.With(mcp.MetaApp, ui.With(mcp.MetaAppURI, mcp.String(o.exposedView(ui.Text(mcp.MetaAppURI)))).JSON())
+		mapped = mapped.With(mcp.MetaApp,
+			ui.With(mcp.MetaAppURI, mcp.String(o.exposedView(ui.Text(mcp.MetaAppURI)))).JSON())
 	}
 	if flat := meta.Text(mcp.MetaAppFlat); flat != "" {
 		mapped = mapped.With(mcp.MetaAppFlat, mcp.String(o.exposedView(flat)))
@@ -71,7 +76,8 @@ func (o *origin) viewMapped(meta mcp.Object) mcp.RawJSON {
 	return mapped.JSON()
 }
 
-// withoutView returns _meta without the URI of a view, with what else it says; nil if nothing is left.
+// withoutView returns _meta without the URI of a view, with what else it says; nil if
+// nothing is left.
 func withoutView(meta mcp.Object) mcp.RawJSON {
 	meta = meta.Without(mcp.MetaAppFlat)
 	if ui := meta.Object(mcp.MetaApp); ui.Has(mcp.MetaAppURI) {
@@ -98,24 +104,30 @@ const (
 	listings                 // how many there are
 )
 
-// In returns the tool as it is listed in that way. It is for lists alone: calls go to the tool itself.
+// In returns the tool as it is listed in that way. It is for lists alone: calls go to the
+// tool itself.
 func (t *Tool) In(way Listing) *Tool {
 	if known := t.ways[way].Load(); known != nil {
 		return known
 	}
 	meta := t.Definition.Object("_meta")
 	visible := func(to string) mcp.RawJSON {
-		return meta.With(mcp.MetaApp, meta.Object(mcp.MetaApp).With("visibility", mcp.Array([]mcp.RawJSON{mcp.String(to)})).JSON()).JSON()
+		return meta.With(mcp.MetaApp, meta.Object(mcp.MetaApp).With("visibility",
+			mcp.Array([]mcp.RawJSON{mcp.String(to)})).JSON()).JSON()
 	}
 	listed := &Tool{input: t.input, output: t.output}
-	listed.Kind, listed.Server, listed.Name, listed.Exposed, listed.origin = t.Kind, t.Server, t.Name, t.Exposed, t.origin
+	listed.Kind, listed.Server, listed.Name, listed.Exposed, listed.origin = t.Kind, t.Server, t.Name,
+		t.Exposed, t.origin
 	definition := t.Definition
 	switch way {
 	case OwnNamed:
 		listed.Exposed = t.Name
 		meta, _ = mcp.ObjectOf(withoutView(meta))
 		definition = definition.WithAll(
-			mcp.Member{Name: "name", Value: mcp.String(t.Name)}, mcp.Member{Name: "_meta", Value: visible("app")})
+			mcp.Member{Name: "name", Value: mcp.String(t.Name)}, mcp.Member{
+				Name:  "_meta",
+				Value: visible("app"),
+			})
 	case ForModels:
 		definition = definition.With("_meta", visible("model"))
 	default:
@@ -130,26 +142,29 @@ func (t *Tool) In(way Listing) *Tool {
 	return t.ways[way].Load()
 }
 
-// ListsOwnName tells whether the tool may be listed under the name that its server gives it, besides its exposed one.
+// ListsOwnName tells whether the tool may be listed under the name that its server gives
+// it, besides its exposed one.
 func (t *Tool) ListsOwnName() bool {
 	return t.ForApps && t.Exposed != t.Name && onlyNameCharacters(t.Name)
 }
 
-// keepsScheme tells whether the exposed form of a URI keeps its scheme, by which hosts know what it is.
+// keepsScheme tells whether the exposed form of a URI keeps its scheme, by which hosts
+// know what it is.
 func keepsScheme(uri string) bool {
 	scheme := schemeOf(uri)
 	return mcp.KeepsScheme(scheme) && strings.HasPrefix(uri[len(scheme):], "://")
 }
 
-// schemeKept returns the exposed form of a URI that keeps its scheme: the name of the server stands before the path, so
-// that ui://chart/view.html of the server mod becomes ui://mod/chart/view.html.
+// schemeKept returns the exposed form of a URI that keeps its scheme: the name of the
+// server stands before the path, so that ui://chart/view.html of the server mod becomes
+// ui://mod/chart/view.html.
 func schemeKept(server, uri string) string {
 	scheme := schemeOf(uri)
 	return scheme + "://" + server + "/" + uri[len(scheme)+len("://"):]
 }
 
-// fromSchemeKept splits what schemeKept made. ok is false when the URI does not have that form; when it is true, there
-// need not be such a server.
+// fromSchemeKept splits what schemeKept made. ok is false when the URI does not have that
+// form; when it is true, there need not be such a server.
 func fromSchemeKept(exposed string) (server, uri string, ok bool) {
 	if !keepsScheme(exposed) {
 		return "", "", false
@@ -162,9 +177,10 @@ func fromSchemeKept(exposed string) (server, uri string, ok bool) {
 	return server, exposed[:start] + rest, true
 }
 
-// Owned returns the resources of servers with a prefix that a URI may mean which is one of a server's own, as a view or
-// a file of a skill names it: those of the servers that list it or, if none does, of all that may have it. It is for
-// URIs that are no exposed form of another server.
+// Owned returns the resources of servers with a prefix that a URI may mean which is one
+// of a server's own, as a view or a file of a skill names it: those of the servers that
+// list it or, if none does, of all that may have it. It is for URIs that are no exposed
+// form of another server.
 func (v *View) Owned(uri string) []*Resource {
 	if !keepsScheme(uri) {
 		return nil

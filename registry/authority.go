@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// This file decides whether scheme, host and port of a URI are in the one spelling that every program reads alike. A
-// web host has many: capital letters, fullwidth letters, a dot at the end, numbers for addresses, a user name before
-// it. Programs fold some of them into one and refuse others, each in its own way, so all but one are refused here.
+// This file decides whether scheme, host and port of a URI are in the one spelling that
+// every program reads alike. A web host has many: capital letters, fullwidth letters, a
+// dot at the end, numbers for addresses, a user name before it. Programs fold some of
+// them into one and refuse others, each in its own way, so all but one are refused here.
 //
 //	https://api.example:8443/path?query#fragment
 //	        └─── authority ┘└── path ── …
@@ -18,8 +19,9 @@ import (
 // https://url.spec.whatwg.org/#special-scheme
 var defaultPorts = map[string]string{"http": "80", "ws": "80", "https": "443", "wss": "443", "ftp": "21"}
 
-// hasOneOrigin tells whether scheme, host and port are spelt in the one way that all programs agree on, in uri and in
-// each URI with // that stands within it, as in docs://https://example.com/. That way is
+// hasOneOrigin tells whether scheme, host and port are spelt in the one way that all
+// programs agree on, in uri and in each URI with // that stands within it, as in
+// docs://https://example.com/. That way is
 //
 //   - schemes: small letters;
 //   - http, https, ws, wss and ftp: //, a host of small ASCII letters, digits, "-", "_" and dots or an address in its
@@ -30,7 +32,8 @@ var defaultPorts = map[string]string{"http": "80", "ws": "80", "https": "443", "
 //   - other schemes without //: anything, but a URI directly behind the colon is looked at like the others, as in
 //     jar:https://example.com/x. The scheme url has none: Java takes url:http://intra/ for http://intra/.
 //
-// No scheme has user names. In a compound scheme such as git+https the part after the last plus decides.
+// No scheme has user names. In a compound scheme such as git+https the part after the
+// last plus decides.
 func hasOneOrigin(uri string) bool {
 	scheme := schemeOf(uri)
 	if !hasOneAuthority(scheme, uri[len(scheme)+1:]) {
@@ -49,7 +52,8 @@ func hasOneOrigin(uri string) bool {
 	}
 }
 
-// hasOneAuthority tells it for one URI, of which rest is what follows the colon behind the scheme.
+// hasOneAuthority tells it for one URI, of which rest is what follows the colon behind
+// the scheme.
 func hasOneAuthority(scheme, rest string) bool {
 	if strings.ToLower(scheme) != scheme {
 		return false
@@ -67,15 +71,17 @@ func hasOneAuthority(scheme, rest string) bool {
 		return wrapsOneOrigin(scheme, rest)
 	case authority == "":
 		return true
-	case isOfEveryProgram(schemeOf(authority)): // docs://https://…: what looks like a host is the scheme of a URI
+	case isOfEveryProgram(
+		schemeOf(authority)): // docs://https://…: what looks like a host is the scheme of a URI
 		return schemeOf(authority)+":" == authority && strings.HasPrefix(path, "//")
 	}
 	host, _, ok := cutPort(authority)
 	return ok && isHostOfAnyScheme(host)
 }
 
-// wrapsOneOrigin tells it for the URI that begins directly behind the colon of a scheme, or behind the colon of that one.
-// A text that is no URI of a scheme which every program knows may be anything: mailto:, urn:isbn: and the like.
+// wrapsOneOrigin tells it for the URI that begins directly behind the colon of a scheme,
+// or behind the colon of that one. A text that is no URI of a scheme which every program
+// knows may be anything: mailto:, urn:isbn: and the like.
 func wrapsOneOrigin(scheme, rest string) bool {
 	for inner := schemeOf(rest); inner != ""; inner = schemeOf(rest) {
 		rest = rest[len(inner)+1:]
@@ -87,23 +93,28 @@ func wrapsOneOrigin(scheme, rest string) bool {
 	return true
 }
 
-// kindOf returns the part of a scheme that decides how its URIs are read: https of git+https.
+// kindOf returns the part of a scheme that decides how its URIs are read: https of
+// git+https.
 func kindOf(scheme string) string { return scheme[strings.LastIndexByte(scheme, '+')+1:] }
 
-// DefaultPort returns the port that URIs with that scheme mean when they name none, "" when nobody knows one.
+// DefaultPort returns the port that URIs with that scheme mean when they name none, ""
+// when nobody knows one.
 func DefaultPort(scheme string) string { return defaultPorts[kindOf(scheme)] }
 
-// IsFile tells whether URIs with that scheme name files, so that a host in them means nothing to most programs.
+// IsFile tells whether URIs with that scheme name files, so that a host in them means
+// nothing to most programs.
 func IsFile(scheme string) bool { return kindOf(scheme) == "file" }
 
-// isOfEveryProgram tells whether every program knows the scheme. Only such a scheme is told from a host at the
-// beginning of an authority; any other one could be a host with an empty port, which is a second spelling.
+// isOfEveryProgram tells whether every program knows the scheme. Only such a scheme is
+// told from a host at the beginning of an authority; any other one could be a host with
+// an empty port, which is a second spelling.
 func isOfEveryProgram(scheme string) bool {
 	kind := strings.ToLower(kindOf(scheme))
 	return kind == "file" || defaultPorts[kind] != ""
 }
 
-// cutAuthority splits what follows the colon behind a scheme. hierarchical is false when there is no authority.
+// cutAuthority splits what follows the colon behind a scheme. hierarchical is false when
+// there is no authority.
 func cutAuthority(rest string) (authority, path string, hierarchical bool) {
 	rest, hierarchical = strings.CutPrefix(rest, "//")
 	if !hierarchical {
@@ -115,8 +126,8 @@ func cutAuthority(rest string) (authority, path string, hierarchical bool) {
 	return rest, "", true
 }
 
-// cutPort splits an authority into host and port. port is "" if there is none; ok is false for a port that is not a
-// number from 1 to 65535 in its shortest form.
+// cutPort splits an authority into host and port. port is "" if there is none; ok is
+// false for a port that is not a number from 1 to 65535 in its shortest form.
 func cutPort(authority string) (host, port string, ok bool) {
 	end := strings.LastIndexByte(authority, ':')
 	if end < strings.LastIndexByte(authority, ']') {
@@ -140,7 +151,8 @@ func isWebHost(host string) bool {
 	}
 	last := ""
 	for label := range strings.SplitSeq(host, ".") {
-		// A label with a hyphen at its end is no name; as xn--name- it is a second spelling of one.
+		// A label with a hyphen at its end is no name; as xn--name- it is a second
+		// spelling of one.
 		if label == "" || strings.HasSuffix(label, "-") {
 			return false
 		}
@@ -149,8 +161,8 @@ func isWebHost(host string) bool {
 	if strings.Trim(last, "0123456789") != "" && !strings.HasPrefix(last, "0x") {
 		return true
 	}
-	// Some programs read a host whose last part is a number as an address, in whatever form.
-	// https://url.spec.whatwg.org/#ends-in-a-number-checker
+	// Some programs read a host whose last part is a number as an address, in whatever
+	// form. https://url.spec.whatwg.org/#ends-in-a-number-checker
 	return isAddress4(host)
 }
 
@@ -160,8 +172,8 @@ func isAddress4(host string) bool {
 	return err == nil && address.Is4() && address.String() == host
 }
 
-// isHostOfAnyScheme tells whether host, in a scheme that is not one of the web's, is an address or one text to all
-// programs.
+// isHostOfAnyScheme tells whether host, in a scheme that is not one of the web's, is an
+// address or one text to all programs.
 func isHostOfAnyScheme(host string) bool {
 	if strings.HasPrefix(host, "[") {
 		return isAddress6(host)
@@ -177,19 +189,21 @@ func isHostOfAnyScheme(host string) bool {
 	return host != "" && !strings.Contains("."+host+".", "..")
 }
 
-// isAddress6 tells whether host is an IPv6 address in brackets and in its shortest form. One that holds an IPv4 address
-// is a second spelling of that.
+// isAddress6 tells whether host is an IPv6 address in brackets and in its shortest form.
+// One that holds an IPv4 address is a second spelling of that.
 func isAddress6(host string) bool {
 	address, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil && address.Is6() && address.Zone() == "" && !address.Is4In6() && "["+address.String()+"]" == host
+	return err == nil && address.Is6() && address.Zone() == "" && !address.Is4In6() && "["+address.String()+
+		"]" == host
 }
 
-// hasBarForColon tells whether the path of a file URI begins with a drive letter and a bar, which is a second spelling
-// of the letter and a colon.
+// hasBarForColon tells whether the path of a file URI begins with a drive letter and a
+// bar, which is a second spelling of the letter and a colon.
 // https://url.spec.whatwg.org/#windows-drive-letter
 func hasBarForColon(path string) bool { return len(path) > 2 && path[2] == '|' }
 
 // inScheme tells whether a scheme may have the character.
 func inScheme(r rune) bool {
-	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '+' || r == '-' || r == '.'
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '+' || r == '-' ||
+		r == '.'
 }

@@ -11,16 +11,19 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// Bounds of one source: a hostile or broken server must not fill the memory that all tenants share.
+// Bounds of one source: a hostile or broken server must not fill the memory that all
+// tenants share.
 const (
 	maxItems       = 5_000    // items of one kind
 	maxDefinitions = 16 << 20 // bytes of all definitions together
 )
 
 var (
-	errDuplicate = errors.New("an earlier one of this server has this name or URI, or a name that differs only in case")
-	errTogether  = fmt.Errorf("the definitions of this server have more than %d bytes together", maxDefinitions)
-	errLarge     = fmt.Errorf("the definition has more than %d bytes", MaxDefinition)
+	errDuplicate = errors.New(
+		"an earlier one of this server has this name or URI, or a name that differs only in case")
+	errTogether = fmt.Errorf("the definitions of this server have more than %d bytes together",
+		maxDefinitions)
+	errLarge = fmt.Errorf("the definition has more than %d bytes", MaxDefinition)
 )
 
 // refusalError carries the word for Refusal.Reason beside the cause.
@@ -33,23 +36,28 @@ func (e *refusalError) Error() string { return e.err.Error() }
 
 func refuse(reason string, err error) error { return &refusalError{reason, err} }
 
-// build makes the shelf for what a source offers now. before is the source's current shelf: its items are used again
-// where the definition and what else shapes an item did not change, so that a refresh does not compile the schemas of
-// thousands of tools again. The origin is used again too, unless the prefix differs.
+// build makes the shelf for what a source offers now. before is the source's current
+// shelf: its items are used again where the definition and what else shapes an item did
+// not change, so that a refresh does not compile the schemas of thousands of tools again.
+// The origin is used again too, unless the prefix differs.
 //
-// Although the new shelf is published later, by Replace, calls of items that are in use go to the new offer from here
-// on.
+// Although the new shelf is published later, by Replace, calls of items that are in use
+// go to the new offer from here on.
 func build(s Source, before shelf) (shelf, []Refusal) {
 	b := &builder{source: s, origin: before.origin}
 	if b.origin == nil || b.origin.prefix != s.Prefix {
 		b.origin = &origin{server: s.Name, prefix: s.Prefix}
 	}
-	next := shelf{origin: b.origin, reached: true, listed: [3]bool{true, true, true}, extensions: s.Extensions}
+	next := shelf{
+		origin: b.origin, reached: true, listed: [3]bool{true, true, true},
+		extensions: s.Extensions,
+	}
 	for _, kind := range s.Unread {
 		next.listed[listOf(kind)] = false
 	}
 	next.tools = shelve(b, KindTool, toolNames(s.Tools), before.tools, b.tool)
-	if slices.ContainsFunc(next.tools, func(t *Tool) bool { return t.View != "" }) { // not all servers declare it
+	// not all servers declare it
+	if slices.ContainsFunc(next.tools, func(t *Tool) bool { return t.View != "" }) {
 		next.extensions = next.extensions.With(mcp.ExtensionsNamed(mcp.ExtensionApps))
 	}
 	if s.Use != nil {
@@ -57,7 +65,8 @@ func build(s Source, before shelf) (shelf, []Refusal) {
 		next.timeout = b.timeout()
 		next.prompts = shelve(b, KindPrompt, textsOf(s.Prompts, "name"), before.prompts, b.prompt)
 		next.resources = shelve(b, KindResource, textsOf(s.Resources, "uri"), before.resources, b.resource)
-		next.templates = shelve(b, KindTemplate, textsOf(s.Templates, "uriTemplate"), before.templates, b.template)
+		next.templates = shelve(b, KindTemplate, textsOf(s.Templates, "uriTemplate"), before.templates,
+			b.template)
 		next.withheld = slices.Sorted(slices.Values(s.Withheld))
 		if before.origin == b.origin {
 			next.keep(s.Unread, &before)
@@ -68,8 +77,8 @@ func build(s Source, before shelf) (shelf, []Refusal) {
 	return next, b.refusals
 }
 
-// keep takes over from before the items of those kinds and whether their lists are known. For tools it takes over only
-// the latter; see Source.Unread.
+// keep takes over from before the items of those kinds and whether their lists are known.
+// For tools it takes over only the latter; see Source.Unread.
 func (s *shelf) keep(kinds []Kind, before *shelf) {
 	for _, kind := range kinds {
 		s.listed[listOf(kind)] = before.listed[listOf(kind)]
@@ -120,7 +129,8 @@ func (b *builder) refuse(kind Kind, name string, err error) {
 	})
 }
 
-// clip cuts text to at most size bytes, at the boundary of a character, and marks the cut.
+// clip cuts text to at most size bytes, at the boundary of a character, and marks the
+// cut.
 func clip(text string, size int) string {
 	if len(text) <= size {
 		return text
@@ -137,22 +147,27 @@ type entry interface {
 	item() *Item
 }
 
-// shelve makes the items of one kind and orders them by exposed name. names are the own names as offered. made makes
-// the item with index i of the offer; known is the item of that own name on the shelf before, or nil. An item that
-// cannot be made, or whose name an earlier one took, is refused alone.
-func shelve[T entry](b *builder, kind Kind, names []string, before []T, made func(i int, known T) (T, error)) []T {
+// shelve makes the items of one kind and orders them by exposed name. names are the own
+// names as offered. made makes the item with index i of the offer; known is the item of
+// that own name on the shelf before, or nil. An item that cannot be made, or whose name
+// an earlier one took, is refused alone.
+func shelve[T entry](b *builder, kind Kind, names []string, before []T,
+	made func(i int, known T) (T, error),
+) []T {
 	known := make(map[string]T, len(before))
 	for _, t := range before {
 		known[t.item().Name] = t
 	}
-	// taken holds own names, folded, and exposed names behind "=". Both must be unique: two own names can be cut to the
-	// same exposed one, and names that differ only in case are easily taken for each other.
+	// taken holds own names, folded, and exposed names behind "=". Both must be unique:
+	// two own names can be cut to the same exposed one, and names that differ only in
+	// case are easily taken for each other.
 	taken := make(map[string]bool, 2*len(names))
 	var items []T
 	for i, name := range names {
 		if i == maxItems {
 			b.refuse(kind, name, refuse("size",
-				fmt.Errorf("this and %d more beyond the %d that one server may offer", len(names)-i-1, maxItems)))
+				fmt.Errorf("this and %d more beyond the %d that one server may offer", len(names)-i-1,
+					maxItems)))
 			break
 		}
 		key := foldedName(kind, name)
@@ -176,8 +191,8 @@ func shelve[T entry](b *builder, kind Kind, names []string, before []T, made fun
 	return items
 }
 
-// foldedName returns the form in which an own name must be unique. Case counts in URIs, because two URIs that differ
-// only in case may be different resources.
+// foldedName returns the form in which an own name must be unique. Case counts in URIs,
+// because two URIs that differ only in case may be different resources.
 func foldedName(kind Kind, name string) string {
 	if kind == KindTool || kind == KindPrompt {
 		return strings.ToLower(name)
@@ -185,7 +200,8 @@ func foldedName(kind Kind, name string) string {
 	return name
 }
 
-// fits refuses an item whose exposed name is taken, or that would make the definitions too large together.
+// fits refuses an item whose exposed name is taken, or that would make the definitions
+// too large together.
 func (b *builder) fits(i *Item, taken map[string]bool) error {
 	switch {
 	case taken["="+i.Exposed]:
@@ -196,8 +212,8 @@ func (b *builder) fits(i *Item, taken map[string]bool) error {
 	return nil
 }
 
-// tool returns the known tool when its definition is the same, with calls now going where the offer says; otherwise a
-// new tool.
+// tool returns the known tool when its definition is the same, with calls now going where
+// the offer says; otherwise a new tool.
 func (b *builder) tool(i int, known *Tool) (*Tool, error) {
 	offer := &b.source.Tools[i]
 	if known != nil && known.origin == b.origin && sha256.Sum256(offer.Definition.JSON()) == known.offered {
@@ -206,8 +222,8 @@ func (b *builder) tool(i int, known *Tool) (*Tool, error) {
 	return newTool(b.origin, offer)
 }
 
-// prompt, resource and template return the known item when building it again would make the same one, otherwise a new
-// one.
+// prompt, resource and template return the known item when building it again would make
+// the same one, otherwise a new one.
 func (b *builder) prompt(i int, known *Prompt) (*Prompt, error) {
 	definition := b.source.Prompts[i]
 	if known != nil && b.unchanged(&known.Item, definition) {
@@ -240,9 +256,10 @@ func (b *builder) unchanged(i *Item, definition mcp.Object) bool {
 	return i.origin == b.origin && i.Timeout == b.timeout() && sha256.Sum256(definition.JSON()) == i.offered
 }
 
-// checkMembers refuses a definition in which a member of the protocol has the wrong JSON type. A client that decodes
-// lists into typed structures would refuse the whole list for it, with the items of all other servers. It returns the
-// definition without members that are null: to such clients a null is no string, and servers mean "absent" by it.
+// checkMembers refuses a definition in which a member of the protocol has the wrong JSON
+// type. A client that decodes lists into typed structures would refuse the whole list for
+// it, with the items of all other servers. It returns the definition without members that
+// are null: to such clients a null is no string, and servers mean "absent" by it.
 // https://modelcontextprotocol.io/specification/2026-07-28/schema
 func checkMembers(definition mcp.Object) (mcp.Object, error) {
 	var absent []string
@@ -269,14 +286,16 @@ func checkMembers(definition mcp.Object) (mcp.Object, error) {
 	return definition.Without(absent...), nil
 }
 
-// define sets the fields that prompts, resources and templates have in common. member is the member of the definition
-// that holds the own name: name, uri or uriTemplate. Errors are *refusalError.
+// define sets the fields that prompts, resources and templates have in common. member is
+// the member of the definition that holds the own name: name, uri or uriTemplate. Errors
+// are *refusalError.
 func (i *Item) define(b *builder, kind Kind, member string, definition mcp.Object, exposed string) error {
 	raw := definition.JSON()
 	if len(raw) > MaxDefinition {
 		return refuse("size", errLarge)
 	}
-	i.Kind, i.Server, i.Name, i.Exposed, i.Timeout = kind, b.source.Name, definition.Text(member), exposed, b.timeout()
+	i.Kind, i.Server, i.Name, i.Exposed, i.Timeout = kind, b.source.Name, definition.Text(member), exposed,
+		b.timeout()
 	i.origin, i.offered = b.origin, sha256.Sum256(raw)
 	checked, err := checkMembers(definition)
 	if err != nil {

@@ -11,15 +11,17 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// Catalogue is one state of the registry: the items of all servers. It is immutable and safe for concurrent use.
+// Catalogue is one state of the registry: the items of all servers. It is immutable and
+// safe for concurrent use.
 type Catalogue struct {
 	shelves  map[string]shelf // by server name
 	replaced chan struct{}    // closed when a newer catalogue is published
 	views    sync.Map         // *View by viewKey; grows with the different sets of servers that tenants have
 }
 
-// shelf is what one server has in a catalogue. It is a value, and nothing that it refers to is modified, except the
-// atomic pointers of its origin and items. The zero shelf belongs to a server of which nothing is known.
+// shelf is what one server has in a catalogue. It is a value, and nothing that it refers
+// to is modified, except the atomic pointers of its origin and items. The zero shelf
+// belongs to a server of which nothing is known.
 type shelf struct {
 	origin *origin
 	// The items of each kind are ordered by exposed name.
@@ -28,18 +30,21 @@ type shelf struct {
 	resources []*Resource
 	templates []*Template
 
-	listed                       [3]bool        // by listOf: the list was read, even if it was empty
-	reads, completes, subscribes bool           // as in Source
-	withheld                     []string       // own URIs of resources that cannot be read, as in Source; sorted
-	timeout                      time.Duration  // limit of one use of a resource that is in no list
-	announced                    [3]uint64      // by listOf: how many changes of the list the server announced
-	extensions                   mcp.Extensions // that the server declares
-	reached                      bool           // Replace was called; false: the server was only ever lost
-	unlisted                     bool           // the server has been lost for so long that its items are in no list
+	listed                       [3]bool // by listOf: the list was read, even if it was empty
+	reads, completes, subscribes bool    // as in Source
+	// own URIs of resources that cannot be read, as in Source; sorted
+	withheld []string
+	timeout  time.Duration // limit of one use of a resource that is in no list
+	// by listOf: how many changes of the list the server announced
+	announced  [3]uint64
+	extensions mcp.Extensions // that the server declares
+	reached    bool           // Replace was called; false: the server was only ever lost
+	// the server has been lost for so long that its items are in no list
+	unlisted bool
 }
 
-// listOf returns the index of a kind in listed and announced. Resources and templates share one, because the protocol
-// has one notification for changes of both.
+// listOf returns the index of a kind in listed and announced. Resources and templates
+// share one, because the protocol has one notification for changes of both.
 func listOf(kind Kind) int {
 	switch kind {
 	case KindTool:
@@ -54,10 +59,12 @@ func listOf(kind Kind) int {
 // empty tells whether nothing is known of the server, not even that it is lost.
 func (s *shelf) empty() bool { return s.origin == nil }
 
-// equal tells whether a catalogue with other in the place of s would be the same for every reader. Items are compared
-// by address: building uses an item again when its definition did not change.
+// equal tells whether a catalogue with other in the place of s would be the same for
+// every reader. Items are compared by address: building uses an item again when its
+// definition did not change.
 func (s *shelf) equal(other *shelf) bool {
-	return s.origin == other.origin && s.listed == other.listed && s.reads == other.reads && s.completes == other.completes &&
+	return s.origin == other.origin && s.listed == other.listed && s.reads == other.reads &&
+		s.completes == other.completes &&
 		s.subscribes == other.subscribes && s.timeout == other.timeout && s.announced == other.announced &&
 		s.reached == other.reached && s.extensions == other.extensions && s.unlisted == other.unlisted &&
 		slices.Equal(s.tools, other.tools) && slices.Equal(s.prompts, other.prompts) &&
@@ -72,9 +79,10 @@ func newCatalogue(shelves map[string]shelf) *Catalogue {
 	return &Catalogue{shelves: shelves, replaced: make(chan struct{})}
 }
 
-// View returns the items of the named servers. Where two items of a kind have the same exposed name, the server that
-// comes first in the list keeps it. A server may be unknown; it then has no items. For the same list the same *View is
-// returned, so that tenants with the same servers share its memory.
+// View returns the items of the named servers. Where two items of a kind have the same
+// exposed name, the server that comes first in the list keeps it. A server may be
+// unknown; it then has no items. For the same list the same *View is returned, so that
+// tenants with the same servers share its memory.
 func (c *Catalogue) View(servers []string) *View {
 	key := viewKey(servers)
 	if v, ok := c.views.Load(key); ok {
@@ -96,8 +104,9 @@ func (c *Catalogue) Unenforced(server string) []string {
 	return all
 }
 
-// viewKey joins names with their lengths before them, so that different lists have different keys whatever characters
-// the names have: one tenant must never get the view of another.
+// viewKey joins names with their lengths before them, so that different lists have
+// different keys whatever characters the names have: one tenant must never get the view
+// of another.
 func viewKey(servers []string) string {
 	var key strings.Builder
 	for _, server := range servers {

@@ -2,8 +2,8 @@ package registry
 
 import "fmt"
 
-// UnavailableError says that a server could not be reached, or went away before it answered. Sources return it; unlike
-// a *DownError it is found out by trying.
+// UnavailableError says that a server could not be reached, or went away before it
+// answered. Sources return it; unlike a *DownError it is found out by trying.
 type UnavailableError struct {
 	Server string
 	Sent   bool  // the server may have received the call; only a call that was not sent is safe to repeat
@@ -18,7 +18,8 @@ func (e *UnavailableError) Error() string {
 // Unwrap returns the cause.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// RoomError says that the call was made, and that its answer cannot be held in memory. Sources return it.
+// RoomError says that the call was made, and that its answer cannot be held in memory.
+// Sources return it.
 type RoomError struct {
 	Server string
 	Err    error // of package share: in whose share there is no room
@@ -45,7 +46,8 @@ func (e *PlaceError) Error() string {
 // Unwrap returns the error of package share.
 func (e *PlaceError) Unwrap() error { return e.Err }
 
-// ProtocolError says that a server answered with something that the protocol does not allow. Sources return it.
+// ProtocolError says that a server answered with something that the protocol does not
+// allow. Sources return it.
 type ProtocolError struct {
 	Server string
 	Err    error // what was wrong, for the log alone

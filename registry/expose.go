@@ -7,9 +7,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// This file maps the URIs in results and errors of servers with a prefix to their exposed form, and leaves out the
-// resources of results that the client may not see. Most results have no URI, so it looks for one in the bytes first,
-// and takes apart only values that may have one.
+// This file maps the URIs in results and errors of servers with a prefix to their exposed
+// form, and leaves out the resources of results that the client may not see. Most results
+// have no URI, so it looks for one in the bytes first, and takes apart only values that
+// may have one.
 //
 //	result ── content ─────────── block: resource_link, resource, tool_result (again content)
 //	       ├─ contents ────────── the contents of a resource
@@ -18,15 +19,16 @@ import (
 //	       ├─ _meta ───────────── the view of an app
 //	       └─ result (of a task)─ content, _meta
 
-// mayHoldURI tells, without parsing, whether a value can have a member that names a resource. The name may be written with \u
-// escapes, so a value with any such escape may have one.
+// mayHoldURI tells, without parsing, whether a value can have a member that names a
+// resource. The name may be written with \u escapes, so a value with any such escape may
+// have one.
 func mayHoldURI(raw mcp.RawJSON) bool {
 	return bytes.Contains(raw, []byte(`"uri"`)) || bytes.Contains(raw, []byte(`\u`)) ||
 		bytes.Contains(raw, []byte(mcp.MetaAppURI))
 }
 
-// exposedResult maps and judges the URIs in the result of a call. The same Object comes back when there is nothing to
-// change.
+// exposedResult maps and judges the URIs in the result of a call. The same Object comes
+// back when there is nothing to change.
 func (o *origin) exposedResult(result mcp.Object, c *Call) mcp.Object {
 	var m *mapper
 	mapped := result
@@ -50,8 +52,8 @@ func (o *origin) exposedResult(result mcp.Object, c *Call) mcp.Object {
 	return mapped
 }
 
-// exposedError maps the URI in the data of a JSON-RPC error that the server sent: the error of resources/read for an
-// unknown URI repeats it there.
+// exposedError maps the URI in the data of a JSON-RPC error that the server sent: the
+// error of resources/read for an unknown URI repeats it there.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/resources#error-handling
 func (o *origin) exposedError(err error) error {
 	worded, ok := err.(*mcp.Error) //nolint:errorlint // one that is wrapped is for the log
@@ -67,14 +69,16 @@ func (o *origin) exposedError(err error) error {
 	return &mapped
 }
 
-// What stands in the place of a resource that the client may not see. It does not name the resource.
+// What stands in the place of a resource that the client may not see. It does not name
+// the resource.
 const (
 	embeddedNote = "[left out: a resource that the rules of this gateway do not let you read]"
 	linkNote     = "[left out: a link to a resource that the rules of this gateway do not let you read]"
 )
 
-// mapper maps and judges the URIs in one result. Its methods return the new JSON of a value, or nil for a value that stays as it
-// is. A value of the wrong shape stays as it is.
+// mapper maps and judges the URIs in one result. Its methods return the new JSON of a
+// value, or nil for a value that stays as it is. A value of the wrong shape stays as it
+// is.
 type mapper struct {
 	origin  *origin
 	service *service
@@ -99,14 +103,15 @@ func (m *mapper) member(name string, value mcp.RawJSON) mcp.RawJSON {
 	case "_meta":
 		return m.view(value)
 	case "result": // of a task
-		fresh := within(value, "content", func(content mcp.RawJSON) mcp.RawJSON { return each(content, m.block) })
+		fresh := within(value, "content",
+			func(content mcp.RawJSON) mcp.RawJSON { return each(content, m.block) })
 		return m.viewed(value, fresh)
 	}
 	return m.questions(value)
 }
 
-// each applies mapped to raw, or to every element when raw is an array: the content of a message is one block or a
-// list.
+// each applies mapped to raw, or to every element when raw is an array: the content of a
+// message is one block or a list.
 func each(raw mcp.RawJSON, mapped func(mcp.RawJSON) mcp.RawJSON) mcp.RawJSON {
 	if !mayHoldURI(raw) {
 		return nil
@@ -164,7 +169,8 @@ func (m *mapper) block(raw mcp.RawJSON) mcp.RawJSON {
 	return nil
 }
 
-// view maps the URI of a view that _meta names, and removes one that the client may not see.
+// view maps the URI of a view that _meta names, and removes one that the client may not
+// see.
 func (m *mapper) view(raw mcp.RawJSON) mcp.RawJSON {
 	meta, ok := mcp.ObjectOf(raw)
 	if !ok {
@@ -183,8 +189,8 @@ func (m *mapper) view(raw mcp.RawJSON) mcp.RawJSON {
 	return m.origin.viewMapped(meta)
 }
 
-// viewed maps the view that _meta of a value names, of which other members have been mapped already: fresh is what it has
-// become, nil if it is as it was.
+// viewed maps the view that _meta of a value names, of which other members have been
+// mapped already: fresh is what it has become, nil if it is as it was.
 func (m *mapper) viewed(raw, fresh mcp.RawJSON) mcp.RawJSON {
 	base := fresh
 	if base == nil {
@@ -198,18 +204,20 @@ func (m *mapper) viewed(raw, fresh mcp.RawJSON) mcp.RawJSON {
 
 // note returns a content block that says what is missing in its place.
 func note(text string) mcp.RawJSON {
-	return mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("text")}, mcp.Member{Name: "text", Value: mcp.String(text)}).JSON()
+	return mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("text")},
+		mcp.Member{Name: "text", Value: mcp.String(text)}).JSON()
 }
 
-// hides tells whether the client may not see the contents of a resource. Contents without a URI belong to what the
-// client asked for.
+// hides tells whether the client may not see the contents of a resource. Contents without
+// a URI belong to what the client asked for.
 func (m *mapper) hides(contents mcp.Object) bool {
 	uri, named := contents.Value("uri").Text()
 	return m.judge != nil && named && !m.judge.Shows(uri, Embedded)
 }
 
-// read maps an element of the result of resources/read. A server may answer with other resources than it was asked for.
-// The note in the place of one that the client may not see is of what the client asked for.
+// read maps an element of the result of resources/read. A server may answer with other
+// resources than it was asked for. The note in the place of one that the client may not
+// see is of what the client asked for.
 func (m *mapper) read(raw mcp.RawJSON) mcp.RawJSON {
 	object, _ := mcp.ObjectOf(raw)
 	if m.hides(object) {
@@ -236,8 +244,8 @@ func (m *mapper) message(raw mcp.RawJSON) mcp.RawJSON {
 	return within(raw, "content", func(content mcp.RawJSON) mcp.RawJSON { return each(content, m.block) })
 }
 
-// questions maps inputRequests, an object of requests by key: the messages of those that ask for sampling. Requests of
-// other methods have no messages.
+// questions maps inputRequests, an object of requests by key: the messages of those that
+// ask for sampling. Requests of other methods have no messages.
 func (m *mapper) questions(raw mcp.RawJSON) mcp.RawJSON {
 	requests, ok := mcp.ObjectOf(raw)
 	if !ok || !mayHoldURI(raw) {
@@ -246,7 +254,8 @@ func (m *mapper) questions(raw mcp.RawJSON) mcp.RawJSON {
 	mapped, changed := requests, false
 	for key, request := range requests.Members {
 		fresh := within(request, "params", func(params mcp.RawJSON) mcp.RawJSON {
-			return within(params, "messages", func(messages mcp.RawJSON) mcp.RawJSON { return each(messages, m.message) })
+			return within(params, "messages",
+				func(messages mcp.RawJSON) mcp.RawJSON { return each(messages, m.message) })
 		})
 		if fresh != nil {
 			mapped, changed = mapped.With(key, fresh), true
@@ -258,8 +267,8 @@ func (m *mapper) questions(raw mcp.RawJSON) mcp.RawJSON {
 	return mapped.JSON()
 }
 
-// link maps a resource link. A link to the web that the server does not serve itself stays: the client fetches it from
-// there.
+// link maps a resource link. A link to the web that the server does not serve itself
+// stays: the client fetches it from there.
 func (m *mapper) link(block mcp.Object) mcp.RawJSON {
 	uri, ok := block.Value("uri").Text()
 	if !ok {
@@ -288,7 +297,8 @@ func (m *mapper) isOfWeb(uri string) bool {
 	return false
 }
 
-// isElsewhere tells whether the URI belongs to no server. A text without a scheme is no absolute URI.
+// isElsewhere tells whether the URI belongs to no server. A text without a scheme is no
+// absolute URI.
 func (m *mapper) isElsewhere(uri string) bool {
 	switch strings.ToLower(schemeOf(uri)) {
 	case "":

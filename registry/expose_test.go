@@ -20,10 +20,12 @@ func parse(t testing.TB, text string) mcp.Object {
 	return o
 }
 
-// resultOf returns what a tool of a server becomes that answers with a result or an error.
+// resultOf returns what a tool of a server becomes that answers with a result or an
+// error.
 func resultOf(t testing.TB, prefix string, result mcp.Object, failure error) (mcp.Object, error) {
 	t.Helper()
-	s := library("box", prefix, []string{"file:///a", "https://listed.example/", "data:,listed"}, []string{"https://api.example/{id}"})
+	s := library("box", prefix, []string{"file:///a", "https://listed.example/", "data:,listed"},
+		[]string{"https://api.example/{id}"})
 	tool := source("box", prefix, "x").Tools[0]
 	tool.Call = func(context.Context, *registry.Call) (mcp.Object, error) { return result, failure }
 	s.Tools = []registry.Offer{tool}
@@ -38,11 +40,20 @@ func TestTrap12_URIsInResultsAreMapped(t *testing.T) {
 		{"link that is in no list", `{"content":[{"type":"resource_link","uri":"@mem://x","name":"n"}]}`},
 		{"escaped link", `{"content":[{"\u0074ype":"resource_link","\u0075ri":"@file:///a","name":"n"}]}`},
 		{"link to the web", `{"content":[{"type":"resource_link","uri":"https://web.example/x","name":"n"},{"type":"resource_link","uri":"HTTP://web.example/x","name":"n"}]}`},
-		{"link to a listed page", `{"content":[{"type":"resource_link","uri":"@https://listed.example/","name":"n"}]}`},
-		{"link to a page of a template", `{"content":[{"type":"resource_link","uri":"@https://api.example/7","name":"n"}]}`},
+		{
+			"link to a listed page",
+			`{"content":[{"type":"resource_link","uri":"@https://listed.example/","name":"n"}]}`,
+		},
+		{
+			"link to a page of a template",
+			`{"content":[{"type":"resource_link","uri":"@https://api.example/7","name":"n"}]}`,
+		},
 		{"link that runs", `{"content":[{"type":"resource_link","uri":"javascript:x","name":"n"},{"type":"resource_link","uri":"data:text/html,x","name":"n"}]}`},
 		{"link to listed data", `{"content":[{"type":"resource_link","uri":"@data:,listed","name":"n"}]}`},
-		{"link of another server's form", `{"content":[{"type":"resource_link","uri":"@mcp.other+file:///a","name":"n"}]}`},
+		{
+			"link of another server's form",
+			`{"content":[{"type":"resource_link","uri":"@mcp.other+file:///a","name":"n"}]}`,
+		},
 		{"no absolute URI", `{"content":[{"type":"resource_link","uri":"a/b","name":"n"},{"type":"resource_link","uri":7}]}`},
 		{"embedded", `{"content":[{"type":"text","text":"x"},{"type":"resource","resource":{"uri":"@https://web.example/x","text":"\"uri\""},"annotations":{"x":1}}]}`},
 		{"contents", `{"contents":[{"uri":"@file:///a","text":"x"},{"uri":"@https://web.example/x","blob":"AAAA"}]}`},
@@ -73,15 +84,22 @@ func plainly(text string) string {
 }
 
 func TestTrap12_URIsInErrorsAreMapped(t *testing.T) {
-	told := &mcp.Error{Code: mcp.CodeResourceNotFound, Message: "none", Data: mcp.RawJSON(`{"uri":"file:///a"}`)}
+	told := &mcp.Error{
+		Code: mcp.CodeResourceNotFound, Message: "none",
+		Data: mcp.RawJSON(`{"uri":"file:///a"}`),
+	}
 	_, err := resultOf(t, "box", mcp.Object{}, told)
-	if got, ok := errors.AsType[*mcp.Error](err); !ok || string(got.Data) != `{"uri":"mcp.box+file:///a"}` || got.Message != "none" || string(told.Data) != `{"uri":"file:///a"}` {
+	if got, ok := errors.AsType[*mcp.Error](err); !ok || string(got.Data) != `{"uri":"mcp.box+file:///a"}` ||
+		got.Message != "none" || string(told.Data) != `{"uri":"file:///a"}` {
 		t.Errorf("got %v, first %s", err, told.Data)
 	}
 	if _, err = resultOf(t, "", mcp.Object{}, told); !errors.Is(err, told) {
 		t.Errorf("without prefix: got %v", err)
 	}
-	for _, other := range []error{&mcp.Error{Code: 1}, &mcp.Error{Code: 1, Data: mcp.RawJSON(`["uri"]`)}, errors.New("x")} {
+	for _, other := range []error{
+		&mcp.Error{Code: 1}, &mcp.Error{Code: 1, Data: mcp.RawJSON(`["uri"]`)},
+		errors.New("x"),
+	} {
 		if _, err = resultOf(t, "box", mcp.Object{}, other); !errors.Is(err, other) {
 			t.Errorf("got %v, want %v itself", err, other)
 		}
@@ -101,7 +119,9 @@ func TestTrap05_WhatNobodyKnowsPassesUnchanged(t *testing.T) {
 			t.Errorf("got  %s, %v\nwant %s", got.JSON(), err, result)
 		}
 	}
-	got, _ := resultOf(t, "box", parse(t, `{"content":[{"type":"hologram", "x":[1.0,  2]},{"z":1e0,"type":"resource_link","uri":"m:a","new":{"a" : 1}}]}`), nil)
+	got, _ := resultOf(t, "box",
+		parse(
+			t, `{"content":[{"type":"hologram", "x":[1.0,  2]},{"z":1e0,"type":"resource_link","uri":"m:a","new":{"a" : 1}}]}`), nil)
 	const want = `{"content":[{"type":"hologram", "x":[1.0,  2]},{"z":1e0,"type":"resource_link","uri":"mcp.box+m:a","new":{"a" : 1}}]}`
 	if string(got.JSON()) != want {
 		t.Errorf("got  %s\nwant %s", got.JSON(), want)
@@ -114,7 +134,8 @@ func BenchmarkExposedResult(b *testing.B) {
 		{"no prefix", "", `{"content":[{"type":"text","text":"` + text + `"}]}`},
 		{"text", "box", `{"content":[{"type":"text","text":"` + text + `"}]}`},
 		{"escapes", "box", `{"content":[{"type":"text","text":"\u00e9` + text + `"}]}`},
-		{"link", "box", `{"content":[{"type":"text","text":"` + text + `"},{"type":"resource_link","uri":"file:///a","name":"a"}]}`},
+		{"link", "box", `{"content":[{"type":"text","text":"` + text +
+			`"},{"type":"resource_link","uri":"file:///a","name":"a"}]}`},
 	} {
 		b.Run(test.name, func(b *testing.B) {
 			result := parse(b, test.result)
@@ -136,7 +157,8 @@ func BenchmarkExposedResult(b *testing.B) {
 
 func FuzzExposedResult(f *testing.F) {
 	for _, seed := range []string{
-		`{"content":[{"type":"resource_link","uri":"a:b"}]}`, `{"messages":[{"content":{"type":"resource","resource":{"uri":"a:b"}}}]}`,
+		`{"content":[{"type":"resource_link","uri":"a:b"}]}`,
+		`{"messages":[{"content":{"type":"resource","resource":{"uri":"a:b"}}}]}`,
 		`{"inputRequests":{"q":{"params":{"messages":[{"content":[{"type":"tool_result","content":[]}]}]}}},"contents":[{"uri":"\u0061:b"}]}`,
 	} {
 		f.Add([]byte(seed))
@@ -160,7 +182,10 @@ func FuzzExposedResult(f *testing.F) {
 }
 
 func TestCompletionOfAServerThatCompletesNothing(t *testing.T) {
-	s := registry.Source{Name: "s", Prefix: "s", Prompts: []mcp.Object{described("name", "p")}, Use: answer("s")}
+	s := registry.Source{
+		Name: "s", Prefix: "s", Prompts: []mcp.Object{described("name", "p")},
+		Use: answer("s"),
+	}
 	r := registry.New()
 	for completes, want := range map[bool]string{false: `{"completion":{"values":[]}}`, true: `{"by":"s"}`} {
 		s.Completes = completes
@@ -173,7 +198,8 @@ func TestCompletionOfAServerThatCompletesNothing(t *testing.T) {
 		if result, err := prompt.Call(t.Context(), c); err != nil || string(result.JSON()) != want {
 			t.Errorf("completes %v: got %s, %v, want %s", completes, result.JSON(), err, want)
 		}
-		if result, err := prompt.Call(t.Context(), &registry.Call{Method: mcp.MethodPromptsGet}); err != nil || result.Text("by") != "s" {
+		if result, err := prompt.Call(t.Context(),
+			&registry.Call{Method: mcp.MethodPromptsGet}); err != nil || result.Text("by") != "s" {
 			t.Errorf("got %s, %v", result.JSON(), err)
 		}
 	}
@@ -181,7 +207,8 @@ func TestCompletionOfAServerThatCompletesNothing(t *testing.T) {
 	s.Use = nil
 	mustReplace(t, r, s)
 	var gone *registry.UnavailableError
-	if _, err := before.Call(t.Context(), &registry.Call{Method: mcp.MethodPromptsGet}); !errors.As(err, &gone) {
+	if _, err := before.Call(t.Context(), &registry.Call{Method: mcp.MethodPromptsGet}); !errors.As(err,
+		&gone) {
 		t.Errorf("got %v, want an UnavailableError", err)
 	}
 	if got := fmt.Sprint(r.Catalogue().View([]string{"s"}).Prompts); got != "[]" {

@@ -14,11 +14,13 @@ var (
 	errHeaderName  = errors.New("x-mcp-header must be an HTTP token of 1 to 64 characters")
 	errHeaderTwice = errors.New("the same x-mcp-header twice")
 	errHeaderType  = errors.New("x-mcp-header is only allowed on a string, an integer or a boolean")
-	errHeaderPlace = errors.New("x-mcp-header is only allowed on properties that a chain of properties leads to")
+	errHeaderPlace = errors.New(
+		"x-mcp-header is only allowed on properties that a chain of properties leads to")
 )
 
-// headerParams returns the parameters that an input schema marks with x-mcp-header, in the order of the schema. A mark
-// that breaks the rules of the specification makes the whole tool invalid. The error says which rule.
+// headerParams returns the parameters that an input schema marks with x-mcp-header, in
+// the order of the schema. A mark that breaks the rules of the specification makes the
+// whole tool invalid. The error says which rule.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#custom-headers-from-tool-parameters
 func headerParams(s *schema.Schema) ([]HeaderParam, error) {
 	marks, misplaced := s.HeaderMarks()
@@ -37,8 +39,9 @@ func headerParams(s *schema.Schema) ([]HeaderParam, error) {
 	return params, nil
 }
 
-// headerParam makes the parameter of one mark. seen has the lower-case names of the marks before it; headerParam adds
-// its own, because header names are the same whatever their case.
+// headerParam makes the parameter of one mark. seen has the lower-case names of the marks
+// before it; headerParam adds its own, because header names are the same whatever their
+// case.
 func headerParam(mark schema.HeaderMark, seen map[string]bool) (HeaderParam, error) {
 	name, ok := mark.Value.Text()
 	if !ok || !isToken(name) {
@@ -70,11 +73,13 @@ func isToken(name string) bool {
 	return len(name) >= 1 && len(name) <= maxHeaderName
 }
 
-// isReservedHeader tells whether folded is a header that proxies act upon or remove. Behind Mcp-Param- these names are
-// harmless, but a careless proxy that strips that prefix would let a tool's argument set Authorization or Host.
+// isReservedHeader tells whether folded is a header that proxies act upon or remove.
+// Behind Mcp-Param- these names are harmless, but a careless proxy that strips that
+// prefix would let a tool's argument set Authorization or Host.
 func isReservedHeader(folded string) bool {
 	switch folded {
-	case "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
+	case "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te",
+		"trailer",
 		"transfer-encoding", "upgrade", "host", "content-length", "authorization", "cookie", "set-cookie":
 		return true
 	}

@@ -14,13 +14,37 @@ func TestT34Headers(t *testing.T) {
 		name, schema string
 		want         []registry.HeaderParam // nil: refused
 	}{
-		{"string", on(`{"type":"string","x-mcp-header":"Region"}`), []registry.HeaderParam{{Header: "Region", Path: []string{"a"}, Type: "string"}}},
-		{"integer", on(`{"type":"integer","x-mcp-header":"N"}`), []registry.HeaderParam{{Header: "N", Path: []string{"a"}, Type: "integer"}}},
-		{"boolean", on(`{"type":"boolean","x-mcp-header":"Flag"}`), []registry.HeaderParam{{Header: "Flag", Path: []string{"a"}, Type: "boolean"}}},
-		{"nested", on(`{"type":"object","properties":{"b":{"properties":{"c":{"type":"string","x-mcp-header":"X"}}}}}`), []registry.HeaderParam{{Header: "X", Path: []string{"a", "b", "c"}, Type: "string"}}},
-		{"every character of a token", on("{\"type\":\"string\",\"x-mcp-header\":\"!#$%&'*+-.^_`|~0zA\"}"), []registry.HeaderParam{{Header: "!#$%&'*+-.^_`|~0zA", Path: []string{"a"}, Type: "string"}}},
-		{"property of that name", `{"type":"object","properties":{"x-mcp-header":{"type":"number"}}}`, []registry.HeaderParam{}},
-		{"in const, default and examples", on(`{"const":{"x-mcp-header":""},"default":{"x-mcp-header":""},"examples":[{"x-mcp-header":""}]}`), []registry.HeaderParam{}},
+		{
+			"string", on(`{"type":"string","x-mcp-header":"Region"}`),
+			[]registry.HeaderParam{{Header: "Region", Path: []string{"a"}, Type: "string"}},
+		},
+		{
+			"integer", on(`{"type":"integer","x-mcp-header":"N"}`),
+			[]registry.HeaderParam{{Header: "N", Path: []string{"a"}, Type: "integer"}},
+		},
+		{
+			"boolean", on(`{"type":"boolean","x-mcp-header":"Flag"}`),
+			[]registry.HeaderParam{{Header: "Flag", Path: []string{"a"}, Type: "boolean"}},
+		},
+		{
+			"nested", on(
+				`{"type":"object","properties":{"b":{"properties":{"c":{"type":"string","x-mcp-header":"X"}}}}}`),
+			[]registry.HeaderParam{{Header: "X", Path: []string{"a", "b", "c"}, Type: "string"}},
+		},
+		{
+			"every character of a token", on("{\"type\":\"string\",\"x-mcp-header\":\"!#$%&'*+-.^_`|~0zA\"}"),
+			[]registry.HeaderParam{{Header: "!#$%&'*+-.^_`|~0zA", Path: []string{"a"}, Type: "string"}},
+		},
+		{
+			"property of that name", `{"type":"object","properties":{"x-mcp-header":{"type":"number"}}}`,
+			[]registry.HeaderParam{},
+		},
+		{
+			"in const, default and examples",
+			on(
+				`{"const":{"x-mcp-header":""},"default":{"x-mcp-header":""},"examples":[{"x-mcp-header":""}]}`),
+			[]registry.HeaderParam{},
+		},
 		{"two", `{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"B"}}}`, []registry.HeaderParam{{Header: "A", Path: []string{"a"}, Type: "string"}, {Header: "B", Path: []string{"b"}, Type: "string"}}},
 
 		{name: "empty", schema: on(`{"type":"string","x-mcp-header":""}`)},
@@ -39,16 +63,29 @@ func TestT34Headers(t *testing.T) {
 		{name: "no type", schema: on(`{"x-mcp-header":"A"}`)},
 		{name: "several types", schema: on(`{"type":["string","integer"],"x-mcp-header":"A"}`)},
 		{name: "twice", schema: `{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"A"}}}`},
-		{name: "twice but for case", schema: `{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"Region"},"b":{"type":"string","x-mcp-header":"REGION"}}}`},
+		{
+			name:   "twice but for case",
+			schema: `{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"Region"},"b":{"type":"string","x-mcp-header":"REGION"}}}`,
+		},
 		{name: "root", schema: `{"type":"object","x-mcp-header":"A"}`},
 		{name: "items", schema: on(`{"type":"array","items":{"type":"string","x-mcp-header":"A"}}`)},
-		{name: "below items", schema: on(`{"items":{"properties":{"b":{"type":"string","x-mcp-header":"A"}}}}`)},
+		{name: "below items", schema: on(
+			`{"items":{"properties":{"b":{"type":"string","x-mcp-header":"A"}}}}`)},
 		{name: "anyOf", schema: on(`{"anyOf":[{"type":"string","x-mcp-header":"A"}]}`)},
-		{name: "allOf with properties", schema: `{"type":"object","allOf":[{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}]}`},
+		{
+			name:   "allOf with properties",
+			schema: `{"type":"object","allOf":[{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}]}`,
+		},
 		{name: "if", schema: on(`{"if":{"type":"string","x-mcp-header":"A"}}`)},
-		{name: "additionalProperties", schema: `{"type":"object","additionalProperties":{"type":"string","x-mcp-header":"A"}}`},
+		{
+			name:   "additionalProperties",
+			schema: `{"type":"object","additionalProperties":{"type":"string","x-mcp-header":"A"}}`,
+		},
 		{name: "definition", schema: `{"type":"object","properties":{"a":{"$ref":"#/$defs/d"}},"$defs":{"d":{"type":"string","x-mcp-header":"A"}}}`},
-		{name: "beside $ref in draft-07", schema: `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{"a":{"$ref":"#/definitions/d","type":"string","x-mcp-header":"A"}},"definitions":{"d":{}}}`},
+		{
+			name:   "beside $ref in draft-07",
+			schema: `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{"a":{"$ref":"#/definitions/d","type":"string","x-mcp-header":"A"}},"definitions":{"d":{}}}`,
+		},
 		{name: "Content-Length", schema: on(`{"type":"integer","x-mcp-header":"Content-Length"}`)},
 		{name: "host", schema: on(`{"type":"string","x-mcp-header":"host"}`)},
 		{name: "Authorization", schema: on(`{"type":"string","x-mcp-header":"Authorization"}`)},

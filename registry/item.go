@@ -11,7 +11,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// Kind is a kind of items. Its text stands in logs, error messages and patterns of the config.
+// Kind is a kind of items. Its text stands in logs, error messages and patterns of the
+// config.
 type Kind string
 
 // The kinds.
@@ -22,8 +23,9 @@ const (
 	KindTemplate Kind = "template" // of resources
 )
 
-// Item is what items of all kinds have in common. Many requests share it: callers must not modify it. It never changes,
-// with one exception: when its source offers the same definition again, calls go where the newer offer says.
+// Item is what items of all kinds have in common. Many requests share it: callers must
+// not modify it. It never changes, with one exception: when its source offers the same
+// definition again, calls go where the newer offer says.
 type Item struct {
 	Kind       Kind
 	Server     string
@@ -63,13 +65,16 @@ func (i *Item) WholeName() string {
 	return beginning + i.Name
 }
 
-// Call uses the item: it passes c to the source, and maps URIs in the answer to the form that clients use. It sets
-// c.Target. The error is a *DownError, and nothing was sent, when the server is known to be down. For a server that
-// completes no arguments, completion/complete gets an empty list without asking the server.
+// Call uses the item: it passes c to the source, and maps URIs in the answer to the form
+// that clients use. It sets c.Target. The error is a *DownError, and nothing was sent,
+// when the server is known to be down. For a server that completes no arguments,
+// completion/complete gets an empty list without asking the server.
 //
-// Where the protocol has a place for a URI, every URI that a server with a prefix gives out is mapped to its exposed
-// form: in resource links, embedded resources, contents, messages of prompts and of sampling requests, and the data of
-// errors. Otherwise a client that reads the URI it was given would reach no server, or another one. Not mapped are
+// Where the protocol has a place for a URI, every URI that a server with a prefix gives
+// out is mapped to its exposed form: in resource links, embedded resources, contents,
+// messages of prompts and of sampling requests, and the data of errors. Otherwise a
+// client that reads the URI it was given would reach no server, or another one. Not
+// mapped are
 //
 //   - resource links to http and https that the server neither lists nor has a template for: the client fetches them
 //     from the web itself;
@@ -99,13 +104,15 @@ func (i *Item) Call(ctx context.Context, c *Call) (mcp.Object, error) {
 	return i.origin.call(ctx, s.use, c)
 }
 
-// errNoUse is for an item of an older catalogue: its source has since been replaced by one without Use.
+// errNoUse is for an item of an older catalogue: its source has since been replaced by
+// one without Use.
 var errNoUse = errors.New("the server has neither prompts nor resources any more")
 
 // Lists tells whether the item's server lists a resource with that own URI.
 func (i *Item) Lists(uri string) bool { return i.origin.service.Load().listed[uri] }
 
-// Released returns the digests of what the operator of the server lets in although it hides text: do not modify them.
+// Released returns the digests of what the operator of the server lets in although it
+// hides text: do not modify them.
 func (i *Item) Released() []string {
 	if s := i.origin.service.Load(); s != nil {
 		return s.released
@@ -113,7 +120,8 @@ func (i *Item) Released() []string {
 	return nil
 }
 
-// callBy lets calls of the tool go to f from now on, also those by holders of older catalogues.
+// callBy lets calls of the tool go to f from now on, also those by holders of older
+// catalogues.
 func (i *Item) callBy(f Func) { i.call.Store(&f) }
 
 func (i *Item) item() *Item { return i }

@@ -45,7 +45,8 @@ func TestEveryKindIsListedInOrder(t *testing.T) {
 		"prompt y a a", "prompt y b b", "prompt x x__a x__a", "prompt x x__b x__b",
 		"resource y file:///a file:///a", "resource y file:///b file:///b",
 		"resource x mcp.x+file:///a mcp.x+file:///a", "resource x mcp.x+file:///b mcp.x+file:///b",
-		"template y t:{a} t:{a}", "template y t:{b} t:{b}", "template x mcp.x+t:{a} mcp.x+t:{a}", "template x mcp.x+t:{b} mcp.x+t:{b}",
+		"template y t:{a} t:{a}", "template y t:{b} t:{b}", "template x mcp.x+t:{a} mcp.x+t:{a}",
+		"template x mcp.x+t:{b} mcp.x+t:{b}",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -57,7 +58,8 @@ func TestEveryKindIsListedInOrder(t *testing.T) {
 		}
 	}
 	for _, one := range view.Templates {
-		if found, err := view.Template(one.Exposed); found != one || err != nil || one.PolicyName() != one.Server+":"+one.Name {
+		if found, err := view.Template(one.Exposed); found != one || err != nil ||
+			one.PolicyName() != one.Server+":"+one.Name {
 			t.Errorf("%s: got %v, %v, %s", one.Exposed, found, err, one.PolicyName())
 		}
 	}
@@ -81,7 +83,10 @@ func TestCollisionsOfEveryKind(t *testing.T) {
 			t.Errorf("got %+v", c)
 		}
 	}
-	want := map[registry.Kind]int{registry.KindTool: 2, registry.KindPrompt: 2, registry.KindResource: 2, registry.KindTemplate: 2}
+	want := map[registry.Kind]int{
+		registry.KindTool: 2, registry.KindPrompt: 2, registry.KindResource: 2,
+		registry.KindTemplate: 2,
+	}
 	if diff := cmp.Diff(want, kinds); diff != "" || len(names(view)) != 8 {
 		t.Error(diff, names(view))
 	}
@@ -102,7 +107,10 @@ func TestUnchangedItemsAreReused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, i := range []*registry.Item{&view.Prompts[0].Item, &view.Resources[0].Item, &view.Templates[0].Item, &unlisted.Item} {
+	for _, i := range []*registry.Item{
+		&view.Prompts[0].Item, &view.Resources[0].Item,
+		&view.Templates[0].Item, &unlisted.Item,
+	} {
 		if result, err := i.Call(t.Context(), &registry.Call{}); err != nil || result.Text("by") != "newer" {
 			t.Errorf("%s: got %s, %v; want the newer Use", i.Kind, result.JSON(), err)
 		}
@@ -115,7 +123,8 @@ func TestUnchangedItemsAreReused(t *testing.T) {
 		t.Error("not woken by a change")
 	}
 	after := r.Catalogue().View([]string{"s"})
-	if after.Prompts[0] != view.Prompts[0] || after.Prompts[1] == view.Prompts[1] || after.Resources[0] != view.Resources[0] ||
+	if after.Prompts[0] != view.Prompts[0] || after.Prompts[1] == view.Prompts[1] ||
+		after.Resources[0] != view.Resources[0] ||
 		after.Templates[0] != view.Templates[0] || after.Tools[0] != view.Tools[0] {
 		t.Error("want a new prompt for the definition that changed, and all else as it was")
 	}
@@ -167,7 +176,10 @@ func TestTimeoutOfItems(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, got := range []time.Duration{view.Prompts[0].Timeout, view.Resources[0].Timeout, view.Templates[0].Timeout, unlisted.Timeout} {
+		for _, got := range []time.Duration{
+			view.Prompts[0].Timeout, view.Resources[0].Timeout,
+			view.Templates[0].Timeout, unlisted.Timeout,
+		} {
 			if got != want {
 				t.Errorf("got %v, want %v", got, want)
 			}
@@ -204,8 +216,12 @@ func TestOneBadDefinitionOfAnyKindDropsThatOneAlone(t *testing.T) {
 		{"argument no object", "prompt", `{"name":"x","arguments":["a"]}`, "schema"},
 		{"argument without name", "prompt", `{"name":"x","arguments":[{"required":true}]}`, "schema"},
 		{"argument twice", "prompt", `{"name":"x","arguments":[{"name":"a"},{"name":"a"}]}`, "schema"},
-		{"required no boolean", "prompt", `{"name":"x","arguments":[{"name":"a","required":"yes"}]}`, "schema"},
-		{"too many arguments", "prompt", `{"name":"x","arguments":[` + numbered(`{"name":"a%"}`, 2_001) + `]}`, "schema"},
+		{
+			"required no boolean", "prompt", `{"name":"x","arguments":[{"name":"a","required":"yes"}]}`,
+			"schema",
+		},
+		{"too many arguments", "prompt", `{"name":"x","arguments":[` + numbered(`{"name":"a%"}`, 2_001) +
+			`]}`, "schema"},
 		{"no URI", "resource", `{"name":"x"}`, "uri"},
 		{"relative", "resource", `{"name":"x","uri":"a/b"}`, "uri"},
 		{"space", "resource", `{"name":"x","uri":"a:b c"}`, "uri"},
@@ -229,7 +245,10 @@ func TestOneBadDefinitionOfAnyKindDropsThatOneAlone(t *testing.T) {
 		{"two modifiers", "template", `{"name":"x","uriTemplate":"a:{b:1*}"}`, "uri"},
 		{"relative", "template", `{"name":"x","uriTemplate":"a/{b}"}`, "uri"},
 		{"operator at the beginning", "template", `{"name":"x","uriTemplate":"{/b}"}`, "uri"},
-		{"65 expressions", "template", `{"name":"x","uriTemplate":"a:` + strings.Repeat("{b}", 65) + `"}`, "uri"},
+		{
+			"65 expressions", "template", `{"name":"x","uriTemplate":"a:` + strings.Repeat("{b}", 65) + `"}`,
+			"uri",
+		},
 		{"no name", "template", `{"uriTemplate":"a:{b}"}`, "name"},
 		{"duplicate", "template", `{"name":"x","uriTemplate":"good:{a}"}`, "duplicate"},
 	} {
@@ -237,7 +256,8 @@ func TestOneBadDefinitionOfAnyKindDropsThatOneAlone(t *testing.T) {
 			bad := parse(t, test.definition)
 			s := registry.Source{
 				Name: "s", Prefix: "s", Use: answer("s"), Prompts: []mcp.Object{described("name", "good")},
-				Resources: []mcp.Object{described("uri", "good:a")}, Templates: []mcp.Object{described("uriTemplate", "good:{a}")},
+				Resources: []mcp.Object{described("uri", "good:a")},
+				Templates: []mcp.Object{described("uriTemplate", "good:{a}")},
 			}
 			switch test.kind {
 			case "prompt":
@@ -249,7 +269,8 @@ func TestOneBadDefinitionOfAnyKindDropsThatOneAlone(t *testing.T) {
 			}
 			r := registry.New()
 			refused := r.Replace(s)
-			if len(refused) != 1 || refused[0].Reason != test.reason || string(refused[0].Kind) != test.kind || refused[0].Err == nil ||
+			if len(refused) != 1 || refused[0].Reason != test.reason ||
+				string(refused[0].Kind) != test.kind || refused[0].Err == nil ||
 				len(refused[0].Item) > 140 {
 				t.Errorf("got %+v, want one refusal for %s", refused, test.reason)
 			}
@@ -262,8 +283,12 @@ func TestOneBadDefinitionOfAnyKindDropsThatOneAlone(t *testing.T) {
 
 func TestNullIsAbsent(t *testing.T) {
 	r := registry.New()
-	mustReplace(t, r, registry.Source{Name: "s", Use: answer("s"), Prompts: []mcp.Object{parse(t, `{"name":"x","title":null,"arguments":null,"z":1.0}`)}})
-	if got, want := string(r.Catalogue().View([]string{"s"}).Prompts[0].Raw), `{"name":"x","z":1.0}`; got != want {
+	mustReplace(t, r, registry.Source{
+		Name: "s", Use: answer("s"),
+		Prompts: []mcp.Object{parse(t, `{"name":"x","title":null,"arguments":null,"z":1.0}`)},
+	})
+	if got, want := string(r.Catalogue().View([]string{"s"}).Prompts[0].Raw),
+		`{"name":"x","z":1.0}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -281,7 +306,8 @@ func TestItemsBeyondTheLimitAreLeftOut(t *testing.T) {
 	for _, one := range refused {
 		got = append(got, string(one.Kind)+" "+one.Item+" "+one.Reason)
 	}
-	if diff := cmp.Diff([]string{"prompt p5000 size", "resource r:5000 size", "template t:5000{x} size"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"prompt p5000 size", "resource r:5000 size", "template t:5000{x} size"},
+		got); diff != "" {
 		t.Error(diff)
 	}
 	v := r.Catalogue().View([]string{"s"})
@@ -316,24 +342,33 @@ func TestTrap28_ExposedNamesFitClients(t *testing.T) {
 		{"", strings.Repeat("é", 128), strings.Repeat("é", 128)},
 	} {
 		r := registry.New()
-		mustReplace(t, r, registry.Source{Name: "s", Prefix: test.prefix, Use: answer("s"), Prompts: []mcp.Object{described("name", test.name)}})
+		mustReplace(t, r, registry.Source{
+			Name: "s", Prefix: test.prefix, Use: answer("s"),
+			Prompts: []mcp.Object{described("name", test.name)},
+		})
 		got := r.Catalogue().View([]string{"s"}).Prompts[0]
-		if !strings.HasPrefix(got.Exposed, test.want) || test.prefix != "" && len(got.Exposed) > 47 || got.Name != test.name {
+		if !strings.HasPrefix(got.Exposed, test.want) || test.prefix != "" && len(got.Exposed) > 47 ||
+			got.Name != test.name {
 			t.Errorf("%s, %s: got %s, want %s…", test.prefix, test.name, got.Exposed, test.want)
 		}
 	}
 	r := registry.New()
 	mustReplace(t, r, source("s", "abcdefghijklmnop", strings.Repeat("A.b-C_9", 18)))
 	name := r.Catalogue().View([]string{"s"}).Tools[0].Exposed
-	if len(name) > 47 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") != "" {
+	if len(name) > 47 || strings.Trim(name,
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") != "" {
 		t.Errorf("got %s, want at most 47 characters of tools' names", name)
 	}
 }
 
 func TestPromptArguments(t *testing.T) {
-	definition := parse(t, `{"name":"x","arguments":[{"name":"city","required":true},{"name":"units","description":"d","required":false},{"name":"at","required":true}]}`)
+	definition := parse(
+		t, `{"name":"x","arguments":[{"name":"city","required":true},{"name":"units","description":"d","required":false},{"name":"at","required":true}]}`)
 	r := registry.New()
-	mustReplace(t, r, registry.Source{Name: "s", Use: answer("s"), Prompts: []mcp.Object{definition, described("name", "plain")}})
+	mustReplace(t, r, registry.Source{
+		Name: "s", Use: answer("s"),
+		Prompts: []mcp.Object{definition, described("name", "plain")},
+	})
 	prompt, err := r.Catalogue().View([]string{"s"}).Prompt("x")
 	if err != nil {
 		t.Fatal(err)
@@ -348,7 +383,10 @@ func TestPromptArguments(t *testing.T) {
 		{`{"city":"","at":"","more":["secret"]}`, "more: must be a string, got an array"},
 		{`["secret"]`, "arguments: must be an object, got an array"},
 		{`"secret"`, "arguments: must be an object, got a string"},
-		{`{"city":"","City":"","at":""}`, "arguments: must not have both City and city, whose names differ only in form"},
+		{
+			`{"city":"","City":"","at":""}`,
+			"arguments: must not have both City and city, whose names differ only in form",
+		},
 	} {
 		var arguments mcp.RawJSON
 		if test.arguments != "" {
@@ -371,7 +409,10 @@ func TestPromptArguments(t *testing.T) {
 func TestAnnouncementsAreOfOneKind(t *testing.T) {
 	r := registry.New()
 	mustReplace(t, r, library("box", "box", []string{"a:b"}, nil))
-	for i, kind := range []registry.Kind{registry.KindTool, registry.KindPrompt, registry.KindResource, registry.KindTemplate} {
+	for i, kind := range []registry.Kind{
+		registry.KindTool, registry.KindPrompt, registry.KindResource,
+		registry.KindTemplate,
+	} {
 		changed := r.Changed()
 		r.Announce("box", kind)
 		select {
@@ -380,7 +421,10 @@ func TestAnnouncementsAreOfOneKind(t *testing.T) {
 			t.Error("woke nobody")
 		}
 		view := r.Catalogue().View([]string{"box"})
-		got := []uint64{view.Announced("box", registry.KindTool), view.Announced("box", registry.KindPrompt), view.Announced("box", registry.KindResource), view.Announced("box", registry.KindTemplate)}
+		got := []uint64{
+			view.Announced("box", registry.KindTool), view.Announced("box", registry.KindPrompt),
+			view.Announced("box", registry.KindResource), view.Announced("box", registry.KindTemplate),
+		}
 		want := [][]uint64{{1, 0, 0, 0}, {1, 1, 0, 0}, {1, 1, 1, 1}, {1, 1, 2, 2}}[i]
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: %s", kind, diff)

@@ -6,12 +6,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// TestAnEmptyListIsKnown shows that a server which offers nothing can be told from one that is not there.
+// TestAnEmptyListIsKnown shows that a server which offers nothing can be told from one
+// that is not there.
 func TestAnEmptyListIsKnown(t *testing.T) {
 	r := registry.New()
 	known := func() (kinds []registry.Kind) {
 		view := r.Catalogue().View([]string{"box"})
-		for _, kind := range []registry.Kind{registry.KindTool, registry.KindPrompt, registry.KindResource, registry.KindTemplate} {
+		for _, kind := range []registry.Kind{
+			registry.KindTool, registry.KindPrompt, registry.KindResource,
+			registry.KindTemplate,
+		} {
 			if view.Listed("box", kind) {
 				kinds = append(kinds, kind)
 			}
@@ -25,8 +29,14 @@ func TestAnEmptyListIsKnown(t *testing.T) {
 	}{
 		{"never there", func() {}, 0},
 		{"nothing offered", func() { r.Replace(registry.Source{Name: "box"}) }, 4},
-		{"prompts not read yet", func() { r.Replace(registry.Source{Name: "box", Unread: []registry.Kind{registry.KindPrompt}}) }, 3},
-		{"templates not read", func() { r.Replace(registry.Source{Name: "box", Unread: []registry.Kind{registry.KindTemplate}}) }, 2},
+		{
+			"prompts not read yet",
+			func() { r.Replace(registry.Source{Name: "box", Unread: []registry.Kind{registry.KindPrompt}}) },
+			3,
+		},
+		{"templates not read", func() {
+			r.Replace(registry.Source{Name: "box", Unread: []registry.Kind{registry.KindTemplate}})
+		}, 2},
 		{"announced", func() { r.Announce("box", registry.KindTool) }, 2},
 		{"gone", func() { r.Remove("box") }, 0},
 	}

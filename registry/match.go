@@ -2,8 +2,9 @@ package registry
 
 import "strings"
 
-// MatchName tells whether the whole name fits pattern, in which every * stands for any number of characters, also none.
-// Case counts. Its time is at most proportional to the product of both lengths.
+// MatchName tells whether the whole name fits pattern, in which every * stands for any
+// number of characters, also none. Case counts. Its time is at most proportional to the
+// product of both lengths.
 func MatchName(pattern, name string) bool {
 	literal, rest, starred := strings.Cut(pattern, "*")
 	if !starred {
@@ -26,21 +27,25 @@ func MatchName(pattern, name string) bool {
 	}
 }
 
-// MayMatch tells whether there can be a name that begins with prefix, goes on after it, and fits pattern. With it the
-// config and the gateway warn of a pattern that can match no tool of any server.
+// MayMatch tells whether there can be a name that begins with prefix, goes on after it,
+// and fits pattern. With it the config and the gateway warn of a pattern that can match
+// no tool of any server.
 func MayMatch(pattern, prefix string) bool {
 	literal, _, starred := strings.Cut(pattern, "*")
-	return len(literal) > len(prefix) && strings.HasPrefix(literal, prefix) || starred && strings.HasPrefix(prefix, literal)
+	return len(literal) > len(prefix) && strings.HasPrefix(literal, prefix) || starred &&
+		strings.HasPrefix(prefix, literal)
 }
 
-// maxNearest bounds the patterns and names that Nearest compares, in bytes. Longer ones are near nothing.
+// maxNearest bounds the patterns and names that Nearest compares, in bytes. Longer ones
+// are near nothing.
 const maxNearest = 160
 
-// Nearest returns the name that a mistyped pattern most probably means, for a hint in an error message, or "" when none
-// is near. The nearest is the name that fits the pattern after the fewest changes of the pattern, and the first one of
-// those that need as many. A change inserts, drops or replaces a letter, or swaps two neighbours. A name is not near
-// when it needs more changes than a third of the pattern's letters (but one is always allowed), or as many as there are
-// letters. Case does not count.
+// Nearest returns the name that a mistyped pattern most probably means, for a hint in an
+// error message, or "" when none is near. The nearest is the name that fits the pattern
+// after the fewest changes of the pattern, and the first one of those that need as many.
+// A change inserts, drops or replaces a letter, or swaps two neighbours. A name is not
+// near when it needs more changes than a third of the pattern's letters (but one is
+// always allowed), or as many as there are letters. Case does not count.
 func Nearest(pattern string, names []string) string {
 	pattern = strings.ToLower(pattern)
 	letters := len(pattern) - strings.Count(pattern, "*")
@@ -53,13 +58,16 @@ func Nearest(pattern string, names []string) string {
 	return best
 }
 
-// distance returns how many letters of the pattern must be changed until name fits, or enough when that many or more. A
-// star fits any part of name at no cost. letters is the number of the pattern's bytes that are no star.
+// distance returns how many letters of the pattern must be changed until name fits, or
+// enough when that many or more. A star fits any part of name at no cost. letters is the
+// number of the pattern's bytes that are no star.
 //
-// It is the usual table of edit distances with swaps (Damerau-Levenshtein, optimal string alignment), of which it keeps
-// three rows: row i, column j is the distance between the first i bytes of pattern and the first j bytes of name.
+// It is the usual table of edit distances with swaps (Damerau-Levenshtein, optimal string
+// alignment), of which it keeps three rows: row i, column j is the distance between the
+// first i bytes of pattern and the first j bytes of name.
 func distance(pattern, name string, letters, enough int) int {
-	if len(pattern) > maxNearest || len(name) > maxNearest || letters == len(pattern) && len(name) >= letters+enough {
+	if len(pattern) > maxNearest || len(name) > maxNearest || letters == len(pattern) && len(name) >= letters+
+		enough {
 		return enough
 	}
 	var rows [3][maxNearest + 1]int // row i is rows[i%3]

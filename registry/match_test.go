@@ -82,12 +82,14 @@ func TestNearestTakesStarsAsAnyRun(t *testing.T) {
 	}
 }
 
-// TestMayMatchAsTried compares it with trying all short names, for all short patterns and prefixes.
+// TestMayMatchAsTried compares it with trying all short names, for all short patterns and
+// prefixes.
 func TestMayMatchAsTried(t *testing.T) {
 	suffixes := texts("a_", 4)[1:] // a name goes on after its prefix
 	for _, pattern := range texts("a_*", 4) {
 		for _, prefix := range texts("a_", 3) {
-			want := slices.ContainsFunc(suffixes, func(suffix string) bool { return registry.MatchName(pattern, prefix+suffix) })
+			want := slices.ContainsFunc(suffixes,
+				func(suffix string) bool { return registry.MatchName(pattern, prefix+suffix) })
 			if got := registry.MayMatch(pattern, prefix); got != want {
 				t.Errorf("MayMatch(%q, %q) = %v, want %v", pattern, prefix, got, want)
 			}

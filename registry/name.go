@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of names. Model APIs take tool names of up to 64 characters, and clients put a prefix of their own before the
-// name: maxExposed leaves them 17 bytes.
+// Bounds of names. Model APIs take tool names of up to 64 characters, and clients put a
+// prefix of their own before the name: maxExposed leaves them 17 bytes.
 const (
 	maxExposed    = 47   // bytes of a prefixed name
 	maxToolName   = 128  // characters of the own name of a tool or prompt
@@ -23,7 +23,8 @@ var (
 	errPrefix   = errors.New("the prefix has a character that no tool's name may have")
 )
 
-// ValidServerName tells whether name may name a server in the config: 1 to 16 characters of a-z, 0-9 and -.
+// ValidServerName tells whether name may name a server in the config: 1 to 16 characters
+// of a-z, 0-9 and -.
 func ValidServerName(name string) bool {
 	for i := range len(name) {
 		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
@@ -58,7 +59,8 @@ func validName(name string) bool {
 		name == strings.TrimSpace(name) && !strings.Contains(name, "  ")
 }
 
-// isVisible tells whether text is valid UTF-8 in which every character is the plain space or one that a reader sees.
+// isVisible tells whether text is valid UTF-8 in which every character is the plain space
+// or one that a reader sees.
 func isVisible(text string) bool {
 	for _, r := range text {
 		if r == utf8.RuneError || !unicode.IsPrint(r) ||
@@ -130,8 +132,8 @@ func marked(name string, limit int, whole string) string {
 	return name[:end] + tail
 }
 
-// Beginning returns what the exposed names of tools and prompts of a server with that prefix begin with, "" for the
-// empty prefix.
+// Beginning returns what the exposed names of tools and prompts of a server with that
+// prefix begin with, "" for the empty prefix.
 func Beginning(prefix string) string {
 	if prefix == "" {
 		return ""

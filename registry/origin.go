@@ -11,22 +11,26 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// defaultTimeout limits one use of a prompt, resource or template when the source sets no limit.
+// defaultTimeout limits one use of a prompt, resource or template when the source sets no
+// limit.
 const defaultTimeout = 30 * time.Second
 
 func (b *builder) timeout() time.Duration { return cmp.Or(b.source.Timeout, defaultTimeout) }
 
-// origin is what all items of one source share, for as long as the source keeps its prefix. Server name and prefix
-// never change. The two pointers do, so that a request that holds an item of an older catalogue still uses the newest
-// service and learns that the server went down.
+// origin is what all items of one source share, for as long as the source keeps its
+// prefix. Server name and prefix never change. The two pointers do, so that a request
+// that holds an item of an older catalogue still uses the newest service and learns that
+// the server went down.
 type origin struct {
 	server, prefix string
 	service        atomic.Pointer[service] // what the source offered last; nil: it has offered nothing yet
 	wantsSignIn    atomic.Bool             // see Registry.WantsSignIn
-	outage         atomic.Pointer[Outage]  // nil: the server is there. Stored with Registry.mu held, loaded without
+	// nil: the server is there. Stored with Registry.mu held, loaded without
+	outage atomic.Pointer[Outage]
 }
 
-// service says where calls of one source go, and which URIs the server knows. It is immutable.
+// service says where calls of one source go, and which URIs the server knows. It is
+// immutable.
 type service struct {
 	use       Func // nil: the source has nothing but tools
 	subscribe func(ctx context.Context, user share.User, uri string, updated func(uri string)) error
@@ -36,10 +40,13 @@ type service struct {
 	templates []*Template
 }
 
-// newService makes the service of what a source offers now. It takes URIs from the shelf next and not from s, so that
-// items that were left out count as unknown.
+// newService makes the service of what a source offers now. It takes URIs from the shelf
+// next and not from s, so that items that were left out count as unknown.
 func newService(s Source, next *shelf) *service {
-	made := &service{use: s.Use, completes: s.Completes, released: s.Released, templates: next.templates, listed: make(map[string]bool, len(next.resources))}
+	made := &service{
+		use: s.Use, completes: s.Completes, released: s.Released, templates: next.templates,
+		listed: make(map[string]bool, len(next.resources)),
+	}
 	if s.Use != nil {
 		made.subscribe = s.Subscribe
 	}
@@ -49,9 +56,10 @@ func newService(s Source, next *shelf) *service {
 	return made
 }
 
-// knows tells whether the server lists the own URI or has a template that matches it. Each template that is tried costs
-// some of *work, in the unit of maxMatching. When no work is left, the answer is false: a server must not occupy a
-// processor by sending many links beside many slow templates.
+// knows tells whether the server lists the own URI or has a template that matches it.
+// Each template that is tried costs some of *work, in the unit of maxMatching. When no
+// work is left, the answer is false: a server must not occupy a processor by sending many
+// links beside many slow templates.
 func (s *service) knows(uri string, work *int) bool {
 	if s.listed[uri] {
 		return true
@@ -67,9 +75,10 @@ func (s *service) knows(uri string, work *int) bool {
 	return false
 }
 
-// formStart begins the exposed URIs of servers with a prefix. The server's name, a plus and the own URI follow, so that
-// file:///a of the server box becomes mcp.box+file:///a. Letters, digits, "+", "-" and "." may stand in a scheme, so
-// "mcp.box+file" is one, and the whole is a valid URI. URIs whose schemes hosts know keep those, see schemeKept.
+// formStart begins the exposed URIs of servers with a prefix. The server's name, a plus
+// and the own URI follow, so that file:///a of the server box becomes mcp.box+file:///a.
+// Letters, digits, "+", "-" and "." may stand in a scheme, so "mcp.box+file" is one, and
+// the whole is a valid URI. URIs whose schemes hosts know keep those, see schemeKept.
 // https://www.rfc-editor.org/rfc/rfc3986#section-3.1
 const formStart = "mcp."
 
@@ -84,8 +93,9 @@ func (o *origin) exposed(uri string) string {
 	return formStart + o.server + "+" + uri
 }
 
-// fromForm splits an exposed URI into server name and own URI. ok is false when the URI does not have the form of an
-// exposed URI; when it is true, there need not be such a server.
+// fromForm splits an exposed URI into server name and own URI. ok is false when the URI
+// does not have the form of an exposed URI; when it is true, there need not be such a
+// server.
 func fromForm(exposed string) (server, uri string, ok bool) {
 	rest, ok := strings.CutPrefix(exposed, formStart)
 	if !ok {

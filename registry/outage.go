@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// Outage is a period in which a server is down. It is immutable, and its address identifies it: every outage is a new
-// value.
+// Outage is a period in which a server is down. It is immutable, and its address
+// identifies it: every outage is a new value.
 type Outage struct {
 	Since   time.Time
 	Reached bool // the server was there before Since; false: it was never reached since it was configured
 }
 
-// DownError says that an item cannot be used because its server is known to be down. Nothing was sent to the server.
+// DownError says that an item cannot be used because its server is known to be down.
+// Nothing was sent to the server.
 type DownError struct {
 	Kind   Kind
 	Server string
@@ -27,13 +28,15 @@ func (e *DownError) Error() string {
 	return fmt.Sprintf("server %s is down since %s", e.Server, e.Outage.Since.UTC().Format(time.RFC3339))
 }
 
-// Lose notes that a server is down and returns its outage: a new one, or the one that already lasts. Items of the
-// server keep their names and URIs and stay in lists until Unlist, but using one fails with a *DownError. Replace ends
-// the outage, and Remove forgets the source.
+// Lose notes that a server is down and returns its outage: a new one, or the one that
+// already lasts. Items of the server keep their names and URIs and stay in lists until
+// Unlist, but using one fails with a *DownError. Replace ends the outage, and Remove
+// forgets the source.
 //
-// A server that was never reached is lost too, before anybody can call. prefix serves that case: until the server is
-// reached, names and URIs that begin with it are taken for names of that server's items (see View.Unreached), so that
-// their callers are told that the server is down and not that there is no such tool.
+// A server that was never reached is lost too, before anybody can call. prefix serves
+// that case: until the server is reached, names and URIs that begin with it are taken for
+// names of that server's items (see View.Unreached), so that their callers are told that
+// the server is down and not that there is no such tool.
 func (r *Registry) Lose(source, prefix string) *Outage {
 	var outage *Outage
 	r.update(source, func(present shelf) shelf {
@@ -60,9 +63,10 @@ func (r *Registry) WantsSignIn(source string, wants bool) {
 	})
 }
 
-// Unlist takes the items of a lost source out of lists. It does nothing unless the outage is the one that lasts: its
-// caller waits for a grace period first, and the server may have come back, or come back and gone down again, just as
-// that period ended. The items stay known, as after Lose.
+// Unlist takes the items of a lost source out of lists. It does nothing unless the outage
+// is the one that lasts: its caller waits for a grace period first, and the server may
+// have come back, or come back and gone down again, just as that period ended. The items
+// stay known, as after Lose.
 func (r *Registry) Unlist(source string, during *Outage) {
 	r.update(source, func(present shelf) shelf {
 		if present.origin != nil && present.origin.outage.Load() == during {
@@ -72,11 +76,13 @@ func (r *Registry) Unlist(source string, during *Outage) {
 	})
 }
 
-// Lists tells whether items of a server belong in lists. Those of a server that was unlisted do not.
+// Lists tells whether items of a server belong in lists. Those of a server that was
+// unlisted do not.
 func (v *View) Lists(server string) bool { return !v.shelves[server].unlisted }
 
-// Unreached returns a guess at the tool, prompt or template of that exposed name: an item of a server of the view that
-// was never reached, and whose prefix the name begins with. The item has no definition, and using it fails with a
+// Unreached returns a guess at the tool, prompt or template of that exposed name: an item
+// of a server of the view that was never reached, and whose prefix the name begins with.
+// The item has no definition, and using it fails with a
 // *DownError for as long as the server is down. Unreached returns nil when no such server has that prefix; names of a
 // server without a prefix cannot be guessed. For resources, View.Resource does the same.
 func (v *View) Unreached(kind Kind, exposed string) *Item {
@@ -102,7 +108,8 @@ func (v *View) Unreached(kind Kind, exposed string) *Item {
 	return nil
 }
 
-// isUnreached tells whether the server is known to be down and has never offered anything.
+// isUnreached tells whether the server is known to be down and has never offered
+// anything.
 func (s *shelf) isUnreached() bool { return s.origin != nil && !s.reached }
 
 // guess makes an item without a definition, for a name that may be one of the server's.
@@ -113,11 +120,15 @@ func (s *shelf) guess(kind Kind, own, exposed string) *Item {
 	}
 }
 
-// Down returns nil when the item's server is there, and otherwise the error of every use of the item now.
+// Down returns nil when the item's server is there, and otherwise the error of every use
+// of the item now.
 func (i *Item) Down() *DownError {
 	outage := i.origin.outage.Load()
 	if outage == nil {
 		return nil
 	}
-	return &DownError{Kind: i.Kind, Server: i.Server, Name: i.Exposed, Outage: *outage, SignIn: i.origin.wantsSignIn.Load()}
+	return &DownError{
+		Kind: i.Kind, Server: i.Server, Name: i.Exposed, Outage: *outage,
+		SignIn: i.origin.wantsSignIn.Load(),
+	}
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// TestALostSourceKeepsItsNames lets two sources offer the same, and loses the one that stands first.
+// TestALostSourceKeepsItsNames lets two sources offer the same, and loses the one that
+// stands first.
 func TestALostSourceKeepsItsNames(t *testing.T) {
 	for _, prefix := range []string{"", "same"} {
 		r := registry.New()
@@ -27,18 +28,21 @@ func TestALostSourceKeepsItsNames(t *testing.T) {
 			t.Errorf("prefix %q: names moved: %s", prefix, diff)
 		}
 		if lost.Lists("a") || !lost.Lists("b") {
-			t.Errorf("prefix %q: a listed %v, b listed %v; want b alone", prefix, lost.Lists("a"), lost.Lists("b"))
+			t.Errorf("prefix %q: a listed %v, b listed %v; want b alone", prefix, lost.Lists("a"),
+				lost.Lists("b"))
 		}
 		for _, tool := range lost.Tools {
 			_, err := tool.Call(t.Context(), &registry.Call{Method: mcp.MethodToolsCall})
-			if down, ok := errors.AsType[*registry.DownError](err); ok != (tool.Server == "a") || ok && (down.Name != tool.Exposed || !down.Outage.Reached) {
+			if down, ok := errors.AsType[*registry.DownError](err); ok != (tool.Server == "a") || ok &&
+				(down.Name != tool.Exposed || !down.Outage.Reached) {
 				t.Errorf("prefix %q: call of %s of %s: got %v", prefix, tool.Exposed, tool.Server, err)
 			}
 		}
 		r.Remove("a")
 		for _, tool := range r.Catalogue().View(servers).Tools {
 			if tool.Server != "b" {
-				t.Errorf("prefix %q: %s is still of %s after its source was removed", prefix, tool.Exposed, tool.Server)
+				t.Errorf("prefix %q: %s is still of %s after its source was removed", prefix, tool.Exposed,
+					tool.Server)
 			}
 		}
 	}
@@ -106,7 +110,8 @@ func TestASourceThatWasNotReachedHasItsForms(t *testing.T) {
 		{registry.KindTool, "new__read", ""},
 		{registry.KindTool, "known__y", ""},
 		{registry.KindTool, "read", ""},
-		{registry.KindTool, "pre__0123456789012345678901234567890123456789xyz", ""}, // too long for any exposed name
+		// too long for any exposed name
+		{registry.KindTool, "pre__0123456789012345678901234567890123456789xyz", ""},
 		{registry.KindTemplate, "mcp.new+file:///{x}", "new:file:///{x}"},
 		{registry.KindTemplate, "mcp.bare+file:///{x}", ""},
 		{registry.KindTemplate, "mcp.known+file:///{x}", ""},
@@ -124,7 +129,8 @@ func TestASourceThatWasNotReachedHasItsForms(t *testing.T) {
 	}
 	resource, err := view.Resource("mcp.new+file:///a")
 	if err != nil || resource.Server != "new" {
-		t.Fatalf("resource by its form: got %+v, %v; want one of new, and not one of the server that takes any URI", resource, err)
+		t.Fatalf(
+			"resource by its form: got %+v, %v; want one of new, and not one of the server that takes any URI", resource, err)
 	}
 	if _, err := view.Resource("mcp.new+file:///../a"); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("a URI with dot segments: got %v, want ErrNotFound", err)
@@ -143,8 +149,9 @@ func isDown(err error) bool {
 	return ok
 }
 
-// TestURIsOfAServerThatWasNotReachedWentToAnother asks for a URI in no list, which two servers without prefix may have:
-// that nothing is known of one of them yet makes it not the other's.
+// TestURIsOfAServerThatWasNotReachedWentToAnother asks for a URI in no list, which two
+// servers without prefix may have: that nothing is known of one of them yet makes it not
+// the other's.
 func TestURIsOfAServerThatWasNotReachedWentToAnother(t *testing.T) {
 	r := registry.New()
 	mustReplace(t, r, library("there", "", []string{"file:///known"}, nil))
@@ -158,11 +165,15 @@ func TestURIsOfAServerThatWasNotReachedWentToAnother(t *testing.T) {
 	}
 	alone, err := r.Catalogue().View([]string{"new"}).Resource("file:///x")
 	if err != nil || alone.Down() == nil {
-		t.Errorf("a URI that only the server that was not reached can have: got %v, %v, want that it is down", alone, err)
+		t.Errorf("a URI that only the server that was not reached can have: got %v, %v, want that it is down",
+			alone, err)
 	}
 	mustReplace(t, r, source("new", "", "tool"))
-	if got, err := r.Catalogue().View([]string{"there", "new"}).Resource("file:///x"); err != nil || got.Server != "there" {
-		t.Errorf("once the other is known to have no resources: got %v, %v, want one of the server that has some", got, err)
+	if got, err := r.Catalogue().View([]string{"there", "new"}).Resource("file:///x"); err != nil ||
+		got.Server != "there" {
+		t.Errorf(
+			"once the other is known to have no resources: got %v, %v, want one of the server that has some",
+			got, err)
 	}
 }
 

@@ -14,13 +14,15 @@ type Prompt struct {
 	arguments *schema.Schema
 }
 
-// Validate checks the arguments of prompts/get (nil means {}): they must be an object of strings that has those which
-// the prompt requires. Errors are *ArgumentError. arguments must have passed strictjson.Check.
+// Validate checks the arguments of prompts/get (nil means {}): they must be an object of
+// strings that has those which the prompt requires. Errors are *ArgumentError. arguments
+// must have passed strictjson.Check.
 func (p *Prompt) Validate(arguments mcp.RawJSON) error {
 	return p.ValidateWithin(arguments, nil)
 }
 
-// ValidateWithin is Validate that asks for the means that it needs. Errors are *ArgumentError or *schema.BudgetError.
+// ValidateWithin is Validate that asks for the means that it needs. Errors are
+// *ArgumentError or *schema.BudgetError.
 func (p *Prompt) ValidateWithin(arguments mcp.RawJSON, budget schema.Budget) error {
 	if arguments == nil {
 		arguments = mcp.RawJSON("{}")
@@ -47,10 +49,12 @@ func (p *Prompt) define(b *builder, definition mcp.Object) error {
 	return nil
 }
 
-var errPromptArguments = errors.New("arguments must be a list of objects with different names, and required true or false")
+var errPromptArguments = errors.New(
+	"arguments must be a list of objects with different names, and required true or false")
 
-// argumentSchema returns a JSON Schema for the arguments of a prompt, so that prompts and tools are validated alike,
-// with the same wording of errors. Arguments that the prompt does not declare are allowed, and must be strings as well.
+// argumentSchema returns a JSON Schema for the arguments of a prompt, so that prompts and
+// tools are validated alike, with the same wording of errors. Arguments that the prompt
+// does not declare are allowed, and must be strings as well.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
 func argumentSchema(definition mcp.Object) (mcp.RawJSON, error) {
 	texts := mcp.RawJSON(`{"type":"string"}`)

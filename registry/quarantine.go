@@ -16,11 +16,13 @@ import (
 // ReasonQuarantined is the Reason of a Refusal whose Err is a *QuarantineError.
 const ReasonQuarantined = "quarantined"
 
-// QuarantineError says that a definition is quarantined: it holds hidden text in strings that must not be edited, and
-// the operator has not released it. Such a definition is left out of the catalogue, because a model would read what no
-// person sees.
+// QuarantineError says that a definition is quarantined: it holds hidden text in strings
+// that must not be edited, and the operator has not released it. Such a definition is
+// left out of the catalogue, because a model would read what no person sees.
 type QuarantineError struct {
-	Digest string             // with which the operator can release the definition: "sha256:" and 64 hexadecimal digits
+	// with which the operator can release the definition: "sha256:" and 64 hexadecimal
+	// digits
+	Digest string
 	Found  []sanitize.Finding // the first of the places with hidden text
 	Places int                // all of them
 }
@@ -39,7 +41,8 @@ func (e *QuarantineError) Error() string {
 // describe says what is hidden, for somebody who cannot see it.
 func describe(f sanitize.Finding) string {
 	what := map[sanitize.Kind]string{
-		sanitize.Hidden: "an invisible character", sanitize.Control: "a control character", sanitize.Escape: "a terminal escape sequence",
+		sanitize.Hidden: "an invisible character", sanitize.Control: "a control character",
+		sanitize.Escape: "a terminal escape sequence",
 	}[f.Kind]
 	if f.First == 0 {
 		return what
@@ -62,12 +65,16 @@ type Admission struct {
 	Released   string     // the digest without which the definition would be quarantined; "": it needs none
 }
 
-// Admit cleans the definition of an item as its server sent it, for a source that wants to offer it. A definition with
-// hidden text in strings that must not be edited is quarantined, unless its digest is one of those that the operator
-// has released. The error is then a *QuarantineError.
+// Admit cleans the definition of an item as its server sent it, for a source that wants
+// to offer it. A definition with hidden text in strings that must not be edited is
+// quarantined, unless its digest is one of those that the operator has released. The
+// error is then a *QuarantineError.
 func Admit(definition mcp.Object, released []string) (Admission, error) {
 	cleaned, report := sanitize.Definition(definition)
-	a := Admission{Definition: cleaned, Repairs: report.Total() - report[sanitize.FlaggedKey] - report[sanitize.FlaggedURI]}
+	a := Admission{
+		Definition: cleaned,
+		Repairs:    report.Total() - report[sanitize.FlaggedKey] - report[sanitize.FlaggedURI],
+	}
 	found, places := sanitize.Concealed(definition, maxFound)
 	if places == 0 {
 		return a, nil
@@ -82,7 +89,8 @@ func Admit(definition mcp.Object, released []string) (Admission, error) {
 // digestScheme begins every digest.
 const digestScheme = "sha256:"
 
-// digest names exactly this definition. The order of its members and the spelling of its strings make no difference.
+// digest names exactly this definition. The order of its members and the spelling of its
+// strings make no difference.
 func digest(definition mcp.Object) string {
 	canonical, err := strictjson.Canonical(definition.JSON())
 	if err != nil {
@@ -105,8 +113,11 @@ func ParseDigest(text string) (string, error) {
 	return text, nil
 }
 
-// Quarantined returns the refusal of a definition for whose sake Admit returned the error err, a *QuarantineError. item
-// is its name or URI as the server sent it.
+// Quarantined returns the refusal of a definition for whose sake Admit returned the error
+// err, a *QuarantineError. item is its name or URI as the server sent it.
 func Quarantined(server string, kind Kind, item string, err error) Refusal {
-	return Refusal{Server: server, Kind: kind, Item: sanitize.Spell(item), Reason: ReasonQuarantined, Err: err}
+	return Refusal{
+		Server: server, Kind: kind, Item: sanitize.Spell(item), Reason: ReasonQuarantined,
+		Err: err,
+	}
 }

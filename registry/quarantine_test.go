@@ -25,14 +25,17 @@ func held(t testing.TB, definition string, released ...string) *registry.Quarant
 
 func TestHiddenTextQuarantinesADefinition(t *testing.T) {
 	why := held(t, hiding)
-	if got, want := why.Error(), "hidden text in inputSchema.properties.x.enum[1] (an invisible character, U+200B)"; got != want {
+	if got, want := why.Error(),
+		"hidden text in inputSchema.properties.x.enum[1] (an invisible character, U+200B)"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got := why.Cure(); !strings.Contains(got, `released: ["`+why.Digest+`"]`) {
 		t.Errorf("got the cure %q, want one to paste", got)
 	}
-	why = held(t, `{"name":"t","_meta":{"a":"\u0007","b":"\u001b[2J","c":"\u202e","d":"\u200b","e":"\u200b"}}`)
-	if got, want := why.Error(), "hidden text in _meta.a (a control character, U+0007), _meta.b (a terminal escape sequence, U+001B), _meta.c (an invisible character, U+202E), 2 more"; got != want {
+	why = held(
+		t, `{"name":"t","_meta":{"a":"\u0007","b":"\u001b[2J","c":"\u202e","d":"\u200b","e":"\u200b"}}`)
+	if got, want := why.Error(),
+		"hidden text in _meta.a (a control character, U+0007), _meta.b (a terminal escape sequence, U+001B), _meta.c (an invisible character, U+202E), 2 more"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -55,8 +58,10 @@ func TestReleaseLetsInExactlyThatDefinition(t *testing.T) {
 		"another cleaned text":     strings.Replace(hiding, `a\u200bb`, `a\u2060b`, 1),
 		"a member more":            strings.Replace(hiding, `"name"`, `"title":"","name"`, 1),
 		"choices in another order": strings.Replace(hiding, `"a","b\u200b"`, `"b\u200b","a"`, 1),
-		"another large number":     strings.Replace(hiding, `"enum"`, `"maximum":12345678901234567890,"enum"`, 1),
-		"and its neighbour":        strings.Replace(hiding, `"enum"`, `"maximum":12345678901234567891,"enum"`, 1),
+		"another large number": strings.Replace(hiding, `"enum"`, `"maximum":12345678901234567890,"enum"`,
+			1),
+		"and its neighbour": strings.Replace(hiding, `"enum"`, `"maximum":12345678901234567891,"enum"`,
+			1),
 	} {
 		if why := held(t, other, digest); why.Digest == digest {
 			t.Errorf("%s: the same digest", name)
@@ -82,7 +87,10 @@ func TestDigestIgnoresOrderAndSpelling(t *testing.T) {
 	if got, err := registry.ParseDigest(want); got != want || err != nil {
 		t.Errorf("ParseDigest(%s): got %s, %v", want, got, err)
 	}
-	for _, bad := range []string{"", want[7:], want[:70], want + "0", strings.ToUpper(want), "sha256:" + strings.Repeat("A", 64), "sha1:" + want[7:]} {
+	for _, bad := range []string{
+		"", want[7:], want[:70], want + "0", strings.ToUpper(want),
+		"sha256:" + strings.Repeat("A", 64), "sha1:" + want[7:],
+	} {
 		if _, err := registry.ParseDigest(bad); !errors.Is(err, registry.ErrDigest) {
 			t.Errorf("ParseDigest(%q): got %v, want ErrDigest", bad, err)
 		}
@@ -92,13 +100,15 @@ func TestDigestIgnoresOrderAndSpelling(t *testing.T) {
 // TestRealDefinitionsAreNotQuarantined takes tools of real servers.
 func TestRealDefinitionsAreNotQuarantined(t *testing.T) {
 	for name, data := range corpus.Tools(t) {
-		if admitted, err := registry.Admit(parse(t, string(data)), nil); err != nil || admitted.Released != "" {
+		if admitted, err := registry.Admit(parse(t, string(data)), nil); err != nil ||
+			admitted.Released != "" {
 			t.Errorf("%s: got %q, %v", name, admitted.Released, err)
 		}
 	}
 }
 
-// TestWithheldResourceCannotBeRead tells a resource that is quarantined from one that is in no list.
+// TestWithheldResourceCannotBeRead tells a resource that is quarantined from one that is
+// in no list.
 func TestWithheldResourceCannotBeRead(t *testing.T) {
 	for prefix, beginning := range map[string]string{"s": "mcp.s+", "": ""} {
 		r := registry.New()
@@ -112,7 +122,8 @@ func TestWithheldResourceCannotBeRead(t *testing.T) {
 		}
 		view := r.Catalogue().View([]string{"s"})
 		for uri, want := range map[string]error{
-			"file:///a": nil, "file:///b": registry.ErrNotFound, "file:///c": nil, "file:///z": registry.ErrNotFound,
+			"file:///a": nil, "file:///b": registry.ErrNotFound, "file:///c": nil,
+			"file:///z": registry.ErrNotFound,
 		} {
 			if _, err := view.Resource(beginning + uri); !errors.Is(err, want) {
 				t.Errorf("%s: got %v, want %v", beginning+uri, err, want)
@@ -120,7 +131,8 @@ func TestWithheldResourceCannotBeRead(t *testing.T) {
 		}
 		s.Unread, s.Withheld = []registry.Kind{registry.KindResource}, nil
 		mustReplace(t, r, s)
-		if _, err := r.Catalogue().View([]string{"s"}).Resource(beginning + "file:///b"); !errors.Is(err, registry.ErrNotFound) {
+		if _, err := r.Catalogue().View([]string{"s"}).Resource(beginning + "file:///b"); !errors.Is(err,
+			registry.ErrNotFound) {
 			t.Errorf("a list that could not be read released %sfile:///b: %v", beginning, err)
 		}
 	}

@@ -36,7 +36,10 @@ func answer(text string) registry.Func {
 func source(name, prefix string, tools ...string) registry.Source {
 	s := registry.Source{Name: name, Prefix: prefix}
 	for _, tool := range tools {
-		s.Tools = append(s.Tools, registry.Offer{Definition: define(tool, "does "+tool), Timeout: time.Second, Call: answer(name)})
+		s.Tools = append(s.Tools, registry.Offer{
+			Definition: define(tool, "does "+tool), Timeout: time.Second,
+			Call: answer(name),
+		})
 	}
 	return s
 }
@@ -75,8 +78,14 @@ func TestFirstServerKeepsCollidingName(t *testing.T) {
 		servers []string
 		want    registry.Collision
 	}{
-		{[]string{"a", "b"}, registry.Collision{Kind: registry.KindTool, Exposed: "echo", Kept: "a", Dropped: "b"}},
-		{[]string{"b", "a"}, registry.Collision{Kind: registry.KindTool, Exposed: "echo", Kept: "b", Dropped: "a"}},
+		{[]string{"a", "b"}, registry.Collision{
+			Kind: registry.KindTool, Exposed: "echo", Kept: "a",
+			Dropped: "b",
+		}},
+		{[]string{"b", "a"}, registry.Collision{
+			Kind: registry.KindTool, Exposed: "echo", Kept: "b",
+			Dropped: "a",
+		}},
 	} {
 		v := r.Catalogue().View(test.servers)
 		if diff := cmp.Diff([]registry.Collision{test.want}, v.Collisions); diff != "" {
@@ -128,7 +137,8 @@ func TestNamesArePrefixedAndCut(t *testing.T) {
 		{"", long, long},
 		{"", "A.b-C_9", "A.b-C_9"},
 		{"abcdefghijklmnop", strings.Repeat("y", 29), "abcdefghijklmnop__" + strings.Repeat("y", 29)},
-		{"abcdefghijklmnop", strings.Repeat("y", 30), "abcdefghijklmnop__" + strings.Repeat("y", 22) + "-001d3d"},
+		{"abcdefghijklmnop", strings.Repeat("y", 30), "abcdefghijklmnop__" + strings.Repeat("y", 22) +
+			"-001d3d"},
 		{"files", long, "files__" + strings.Repeat("x", 33) + "-209f30"},
 		{"files", "read a/b:c", "files__read_a_b_c-?"},
 		{"files", "Übersicht 表", "files___bersicht__-?"},
@@ -163,7 +173,8 @@ func TestNamesArePrefixedAndCut(t *testing.T) {
 func TestNamesThatLookAlikeStayApart(t *testing.T) {
 	r := registry.New()
 	long := strings.Repeat("x", 60)
-	mustReplace(t, r, source("s", "s", long+"1", long+"2", "read file", "read/file", "read_file", "дом", "сад"))
+	mustReplace(t, r, source("s", "s", long+"1", long+"2", "read file", "read/file", "read_file", "дом",
+		"сад"))
 	if got := len(r.Catalogue().View([]string{"s"}).Tools); got != 7 {
 		t.Errorf("got %d tools, want 7", got)
 	}
@@ -172,7 +183,8 @@ func TestNamesThatLookAlikeStayApart(t *testing.T) {
 func TestValidServerName(t *testing.T) {
 	for name, want := range map[string]bool{
 		"a": true, "my-server-9": true, "abcdefghijklmnop": true,
-		"": false, "abcdefghijklmnopq": false, "A": false, "a_b": false, "a b": false, "é": false, "a/b": false,
+		"": false, "abcdefghijklmnopq": false, "A": false, "a_b": false, "a b": false, "é": false,
+		"a/b": false,
 	} {
 		if got := registry.ValidServerName(name); got != want {
 			t.Errorf("%q: got %v, want %v", name, got, want)
@@ -182,7 +194,10 @@ func TestValidServerName(t *testing.T) {
 
 func TestOneBadDefinitionDropsThatOneAlone(t *testing.T) {
 	with := func(name, member, value string) registry.Offer {
-		return registry.Offer{Definition: define(name, "x").With(member, mcp.RawJSON(value)), Timeout: time.Second}
+		return registry.Offer{
+			Definition: define(name, "x").With(member, mcp.RawJSON(value)),
+			Timeout:    time.Second,
+		}
 	}
 	for _, test := range []struct {
 		name   string
@@ -201,8 +216,14 @@ func TestOneBadDefinitionDropsThatOneAlone(t *testing.T) {
 		{"no type", with("x", "inputSchema", "{}"), "schema"},
 		{"type string", with("x", "inputSchema", `{"type":"string"}`), "schema"},
 		{"bad schema", with("x", "inputSchema", `{"type":"object","$ref":"#/none"}`), "schema"},
-		{"large schema", with("x", "inputSchema", `{"type":"object","title":"`+strings.Repeat("x", 65<<10)+`"}`), "size"},
-		{"large beside its output", registry.Offer{Definition: define("x", strings.Repeat("x", 129<<10)).With("outputSchema", mcp.RawJSON(`1`))}, "size"},
+		{"large schema", with("x", "inputSchema", `{"type":"object","title":"`+strings.Repeat("x", 65<<10)+
+			`"}`), "size"},
+		{
+			"large beside its output",
+			registry.Offer{Definition: define("x", strings.Repeat("x", 129<<10)).With("outputSchema",
+				mcp.RawJSON(`1`))},
+			"size",
+		},
 		{"large definition", registry.Offer{Definition: define("x", strings.Repeat("x", 129<<10))}, "size"},
 		{"bad header", with("x", "inputSchema", `{"type":"object","x-mcp-header":"A"}`), "header"},
 		{"duplicate", registry.Offer{Definition: define("good", "another")}, "duplicate"},
@@ -214,7 +235,8 @@ func TestOneBadDefinitionDropsThatOneAlone(t *testing.T) {
 			s.Tools = append(s.Tools, test.bad)
 			s.Tools = append(s.Tools, source("s", "s", "last").Tools...)
 			refused := r.Replace(s)
-			if len(refused) != 1 || refused[0].Reason != test.reason || refused[0].Server != "s" || refused[0].Err == nil {
+			if len(refused) != 1 || refused[0].Reason != test.reason || refused[0].Server != "s" ||
+				refused[0].Err == nil {
 				t.Errorf("got %+v, want one refusal for %s", refused, test.reason)
 			}
 			want := []string{"s:s__good", "s:s__last"}
@@ -228,7 +250,10 @@ func TestOneBadDefinitionDropsThatOneAlone(t *testing.T) {
 func TestToolsBeyondTheLimitAreLeftOut(t *testing.T) {
 	s := registry.Source{Name: "s"}
 	for i := range 5_003 {
-		s.Tools = append(s.Tools, registry.Offer{Definition: define(fmt.Sprint("t", i), ""), Timeout: time.Second})
+		s.Tools = append(s.Tools, registry.Offer{
+			Definition: define(fmt.Sprint("t", i), ""),
+			Timeout:    time.Second,
+		})
 	}
 	r := registry.New()
 	refused := r.Replace(s)
@@ -247,7 +272,10 @@ func TestDefinitionKeepsEveryByteButItsName(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := registry.New()
-	mustReplace(t, r, registry.Source{Name: "s", Prefix: "s", Tools: []registry.Offer{{Definition: definition, Timeout: time.Second}}})
+	mustReplace(t, r, registry.Source{
+		Name: "s", Prefix: "s",
+		Tools: []registry.Offer{{Definition: definition, Timeout: time.Second}},
+	})
 	tool := r.Catalogue().View([]string{"s"}).Tools[0]
 	if got, want := string(tool.Raw), strings.Replace(raw, `"echo"`, `"s__echo"`, 1); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -329,7 +357,8 @@ func TestRemoveTakesOneSourceOut(t *testing.T) {
 	}
 }
 
-// A waiter that asks Changed first and Catalogue then sees the last state, however the changes fall.
+// A waiter that asks Changed first and Catalogue then sees the last state, however the
+// changes fall.
 func TestChangedLosesNoWakeUpAtOnce(t *testing.T) {
 	t.Parallel()
 	r := registry.New()

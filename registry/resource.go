@@ -8,7 +8,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// Resource is one resource of the catalogue, or one that is in no list but that its server may have. It is immutable.
+// Resource is one resource of the catalogue, or one that is in no list but that its
+// server may have. It is immutable.
 type Resource struct {
 	Item
 }
@@ -18,7 +19,9 @@ type Resource struct {
 // which may be a part of the resource, and must not block. ok is false when the server
 // reports no changes. The error is a *DownError when the server is known to be down, and
 // otherwise the source's.
-func (r *Resource) Subscribe(ctx context.Context, user share.User, updated func(uri string)) (ok bool, err error) {
+func (r *Resource) Subscribe(ctx context.Context, user share.User,
+	updated func(uri string),
+) (ok bool, err error) {
 	if down := r.Down(); down != nil {
 		return false, down
 	}
@@ -46,7 +49,8 @@ func (r *Resource) define(b *builder, definition mcp.Object) error {
 	return r.Item.define(b, KindResource, "uri", definition, b.origin.exposed(uri))
 }
 
-// Template is one template of resources: a URI template (RFC 6570) that stands for all URIs of its form.
+// Template is one template of resources: a URI template (RFC 6570) that stands for all
+// URIs of its form.
 type Template struct {
 	Item
 

@@ -8,25 +8,27 @@ import (
 // Bounds of URI templates.
 const (
 	maxExpressions = 64 // of one template
-	// maxMatching bounds the work of finding the templates of one URI, or of all links in one result, in bytes of URIs
-	// times parts of patterns (see work). A server writes both the templates and the links, so without a bound it could
-	// keep a processor busy for as long as it likes.
+	// maxMatching bounds the work of finding the templates of one URI, or of all links in
+	// one result, in bytes of URIs times parts of patterns (see work). A server writes
+	// both the templates and the links, so without a bound it could keep a processor busy
+	// for as long as it likes.
 	maxMatching = 4_000_000
 )
 
-var errTemplate = errors.New("uriTemplate must be an absolute URI of at most 2048 visible characters with at most 64 expressions as in RFC 6570")
+var errTemplate = errors.New(
+	"uriTemplate must be an absolute URI of at most 2048 visible characters with at most 64 expressions as in RFC 6570")
 
-// uriPattern is a URI template, read as a pattern that URIs match. It only decides which server a URI belongs to; the
-// server then reads the URI exactly. So it is generous: an expression stands for any text that could stand at its
-// place, also for none, whatever the number, order and values of its variables.
-// https://www.rfc-editor.org/rfc/rfc6570
+// uriPattern is a URI template, read as a pattern that URIs match. It only decides which
+// server a URI belongs to; the server then reads the URI exactly. So it is generous: an
+// expression stands for any text that could stand at its place, also for none, whatever
+// the number, order and values of its variables. https://www.rfc-editor.org/rfc/rfc6570
 type uriPattern struct {
 	parts   []patternPart
 	literal int // bytes of literal text: of two patterns, the one with more says more about a URI
 }
 
-// patternPart is a literal text or an expression. An expression matches nothing, or the character first followed by any
-// number of characters that are not in without.
+// patternPart is a literal text or an expression. An expression matches nothing, or the
+// character first followed by any number of characters that are not in without.
 type patternPart struct {
 	literal string // empty for an expression
 	first   byte   // the character that the operator writes before the values, as ? of {?x}; 0: none
@@ -65,8 +67,8 @@ func newURIPattern(template string) (*uriPattern, error) {
 	return p, nil
 }
 
-// isAbsolute tells whether the URIs that the pattern matches can be absolute. The template begins with a scheme, or
-// with an expression that may stand for one.
+// isAbsolute tells whether the URIs that the pattern matches can be absolute. The
+// template begins with a scheme, or with an expression that may stand for one.
 func (p *uriPattern) isAbsolute() bool {
 	if len(p.parts) == 0 {
 		return false
@@ -75,8 +77,8 @@ func (p *uriPattern) isAbsolute() bool {
 	return first.literal == "" && first.first == 0 || schemeOf(first.literal) != ""
 }
 
-// readExpression reads the text between braces: an operator, which decides the characters that the expression matches,
-// and names of variables, of which only the form is checked.
+// readExpression reads the text between braces: an operator, which decides the characters
+// that the expression matches, and names of variables, of which only the form is checked.
 // https://www.rfc-editor.org/rfc/rfc6570#section-2.2
 func readExpression(expression string) (part patternPart, ok bool) {
 	part.without = "/?#"
@@ -100,8 +102,8 @@ func readExpression(expression string) (part patternPart, ok bool) {
 	return part, areVariables(expression[1:])
 }
 
-// areVariables tells whether list is a list of variables, each with a modifier or without: a, b:3 or c*.
-// https://www.rfc-editor.org/rfc/rfc6570#section-2.3
+// areVariables tells whether list is a list of variables, each with a modifier or
+// without: a, b:3 or c*. https://www.rfc-editor.org/rfc/rfc6570#section-2.3
 func areVariables(list string) bool {
 	for variable := range strings.SplitSeq(list, ",") {
 		name, exploded := strings.CutSuffix(variable, "*")
@@ -122,7 +124,8 @@ func areVariables(list string) bool {
 // isMaxLength tells whether digits are a number from 1 to 9999.
 // https://www.rfc-editor.org/rfc/rfc6570#section-2.4.1
 func isMaxLength(digits string) bool {
-	return len(digits) >= 1 && len(digits) <= 4 && digits[0] != '0' && strings.Trim(digits, "0123456789") == ""
+	return len(digits) >= 1 && len(digits) <= 4 && digits[0] != '0' &&
+		strings.Trim(digits, "0123456789") == ""
 }
 
 // work returns what matches will cost, in the unit of maxMatching.
@@ -133,14 +136,16 @@ func (p *uriPattern) work(uri string) int {
 	return len(uri) * len(p.parts)
 }
 
-// matches tells whether the whole uri matches the pattern. Going through the ways of matching one after the other could
-// take exponential time, so it keeps the set of all places in uri where the parts so far can end, and goes through the
-// parts once. Its time is at most proportional to the length of uri times that of the pattern.
+// matches tells whether the whole uri matches the pattern. Going through the ways of
+// matching one after the other could take exponential time, so it keeps the set of all
+// places in uri where the parts so far can end, and goes through the parts once. Its time
+// is at most proportional to the length of uri times that of the pattern.
 func (p *uriPattern) matches(uri string) bool {
 	if len(uri) > maxURI || !strings.HasPrefix(uri, p.parts[0].literal) {
 		return false
 	}
-	now, next := make([]bool, len(uri)+1), make([]bool, len(uri)+1) // now[i]: the parts so far can match uri[:i]
+	// now[i]: the parts so far can match uri[:i]
+	now, next := make([]bool, len(uri)+1), make([]bool, len(uri)+1)
 	now[0] = true
 	for i := range p.parts {
 		clear(next)
@@ -152,8 +157,8 @@ func (p *uriPattern) matches(uri string) bool {
 	return now[len(uri)]
 }
 
-// step sets next[j] for every j at which the part can end when it begins at an i with now[i]. alive is false when there
-// is no such j, so that the pattern cannot match.
+// step sets next[j] for every j at which the part can end when it begins at an i with
+// now[i]. alive is false when there is no such j, so that the pattern cannot match.
 func (p *patternPart) step(uri string, now, next []bool) (alive bool) {
 	if p.literal != "" {
 		for i := range now {

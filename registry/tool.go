@@ -16,8 +16,9 @@ import (
 // MaxDefinition bounds the definition of one item of any kind, in bytes.
 const MaxDefinition = 128 << 10
 
-// HeaderParam is a property of a tool's input schema that is marked with x-mcp-header: the sender of a call repeats its
-// value in a header, so that intermediaries can route by it without reading the body.
+// HeaderParam is a property of a tool's input schema that is marked with x-mcp-header:
+// the sender of a call repeats its value in a header, so that intermediaries can route by
+// it without reading the body.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/tools
 type HeaderParam struct {
 	Header string   // name of the header, without Mcp-Param-
@@ -25,7 +26,8 @@ type HeaderParam struct {
 	Type   string   // string, integer or boolean
 }
 
-// Argument returns the value in arguments that the header repeats, nil when there is none.
+// Argument returns the value in arguments that the header repeats, nil when there is
+// none.
 func (p *HeaderParam) Argument(arguments mcp.RawJSON) mcp.RawJSON {
 	value := arguments
 	for _, name := range p.Path {
@@ -38,7 +40,8 @@ func (p *HeaderParam) Argument(arguments mcp.RawJSON) mcp.RawJSON {
 	return value
 }
 
-// Tool is one tool of the catalogue, with its schemas compiled. It is immutable, but see Item.
+// Tool is one tool of the catalogue, with its schemas compiled. It is immutable, but see
+// Item.
 type Tool struct {
 	Item
 	app
@@ -56,20 +59,22 @@ type Tool struct {
 	ways    [listings]atomic.Pointer[Tool]
 }
 
-// ArgumentError says which argument is wrong, how, and what is allowed. Its text is for the model that wrote the
-// arguments, and repeats none of their values.
+// ArgumentError says which argument is wrong, how, and what is allowed. Its text is for
+// the model that wrote the arguments, and repeats none of their values.
 type ArgumentError struct{ Text string }
 
 func (e *ArgumentError) Error() string { return e.Text }
 
-// Validate checks arguments (nil means {}) against the input schema. Errors are *ArgumentError. arguments must have
-// passed strictjson.Check. For an argument that a header would repeat, null means that it is absent, whatever the
-// schema says about null: a header cannot carry null.
+// Validate checks arguments (nil means {}) against the input schema. Errors are
+// *ArgumentError. arguments must have passed strictjson.Check. For an argument that a
+// header would repeat, null means that it is absent, whatever the schema says about null:
+// a header cannot carry null.
 func (t *Tool) Validate(arguments mcp.RawJSON) error {
 	return t.ValidateWithin(arguments, nil)
 }
 
-// ValidateWithin is Validate that asks for the means that it needs. Errors are *ArgumentError or *schema.BudgetError.
+// ValidateWithin is Validate that asks for the means that it needs. Errors are
+// *ArgumentError or *schema.BudgetError.
 func (t *Tool) ValidateWithin(arguments mcp.RawJSON, budget schema.Budget) error {
 	if arguments == nil {
 		arguments = mcp.RawJSON("{}")
@@ -84,8 +89,8 @@ func (t *Tool) ValidateWithin(arguments mcp.RawJSON, budget schema.Budget) error
 	return asArgumentError(err)
 }
 
-// asArgumentError returns an error of a schema as one of the arguments. That the check did not get what it needs is not
-// the fault of the arguments and is returned as it is.
+// asArgumentError returns an error of a schema as one of the arguments. That the check
+// did not get what it needs is not the fault of the arguments and is returned as it is.
 func asArgumentError(err error) error {
 	if _, unmet := errors.AsType[*schema.BudgetError](err); unmet || err == nil {
 		return err
@@ -93,8 +98,8 @@ func asArgumentError(err error) error {
 	return &ArgumentError{Text: err.Error()}
 }
 
-// withoutNulls returns the arguments without those that a header would repeat and that are null. found is false when
-// there are none.
+// withoutNulls returns the arguments without those that a header would repeat and that
+// are null. found is false when there are none.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/tools#x-mcp-header
 func (t *Tool) withoutNulls(arguments mcp.RawJSON) (fewer mcp.RawJSON, found bool) {
 	object, _ := mcp.ObjectOf(arguments)
@@ -117,11 +122,13 @@ func withoutPath(object mcp.Object, path []string) mcp.Object {
 	return object.With(path[0], withoutPath(object.Object(path[0]), path[1:]).JSON())
 }
 
-// Inlined returns the JSON of the tool's definition for clients that cannot follow $ref: in its schemas, every
-// reference is replaced by what it points to, and $defs are dropped. The schemas then accept the same values, unless
-// they are recursive: a reference that leads back into itself becomes a schema without constraints, so that more is
-// accepted. The definition is returned unchanged when it has no references, and when inlining would make it too large
-// or too deep. The text is made once and shared: do not modify it.
+// Inlined returns the JSON of the tool's definition for clients that cannot follow $ref:
+// in its schemas, every reference is replaced by what it points to, and $defs are
+// dropped. The schemas then accept the same values, unless they are recursive: a
+// reference that leads back into itself becomes a schema without constraints, so that
+// more is accepted. The definition is returned unchanged when it has no references, and
+// when inlining would make it too large or too deep. The text is made once and shared: do
+// not modify it.
 func (t *Tool) Inlined() mcp.RawJSON { return t.inlined() }
 
 // inline makes what Inlined returns.
@@ -139,8 +146,9 @@ func (t *Tool) inline() mcp.RawJSON {
 			return t.Raw
 		}
 		if o, _ := mcp.ObjectOf(raw); part.schema == t.input && o.Text("type") != "object" {
-			// In draft-07, keywords beside $ref have no effect, so inlining drops a type at the root; but the protocol
-			// requires "type": "object" there of every tool.
+			// In draft-07, keywords beside $ref have no effect, so inlining drops a type
+			// at the root; but the protocol requires "type": "object" there of every
+			// tool.
 			raw = o.With("type", mcp.String("object")).JSON()
 		}
 		definition = definition.With(part.member, raw)
@@ -155,14 +163,16 @@ func (t *Tool) inline() mcp.RawJSON {
 // HasOutput tells whether the tool declares an outputSchema.
 func (t *Tool) HasOutput() bool { return t.output != nil }
 
-// ValidateOutput checks structured content against the output schema, and returns nil when the tool declares none.
-// structured must have passed strictjson.Check. nil means that the result has no structured content, which no output
-// schema allows. The text of the error names the place and the rule, but no value.
+// ValidateOutput checks structured content against the output schema, and returns nil
+// when the tool declares none. structured must have passed strictjson.Check. nil means
+// that the result has no structured content, which no output schema allows. The text of
+// the error names the place and the rule, but no value.
 func (t *Tool) ValidateOutput(structured mcp.RawJSON) error {
 	return t.ValidateOutputWithin(structured, nil)
 }
 
-// ValidateOutputWithin is ValidateOutput that asks for the means that it needs. The error may be a *schema.BudgetError.
+// ValidateOutputWithin is ValidateOutput that asks for the means that it needs. The error
+// may be a *schema.BudgetError.
 func (t *Tool) ValidateOutputWithin(structured mcp.RawJSON, budget schema.Budget) error {
 	if t.output == nil {
 		return nil
@@ -173,8 +183,9 @@ func (t *Tool) ValidateOutputWithin(structured mcp.RawJSON, budget schema.Budget
 	return t.output.CheckWithin(structured, "structuredContent", budget)
 }
 
-// Call runs the tool, or, when c.Task is set, uses a task that one of its calls became. It sets c.Headers and c.Target.
-// Errors are those of Item.Call, and an *UnavailableError for a task of a server that no longer has tasks.
+// Call runs the tool, or, when c.Task is set, uses a task that one of its calls became.
+// It sets c.Headers and c.Target. Errors are those of Item.Call, and an *UnavailableError
+// for a task of a server that no longer has tasks.
 func (t *Tool) Call(ctx context.Context, c *Call) (mcp.Object, error) {
 	switch {
 	case c.Task == "":
@@ -263,9 +274,10 @@ func reasonOf(err error) string {
 	return "schema"
 }
 
-// with returns the tool for a new offer with the same definition: t itself, or, when the time limit or the form of
-// tasks differs, a copy that shares the compiled schemas. In both cases calls go to the new offer. It copies field by
-// field, because an Item has an atomic pointer that must not be copied.
+// with returns the tool for a new offer with the same definition: t itself, or, when the
+// time limit or the form of tasks differs, a copy that shares the compiled schemas. In
+// both cases calls go to the new offer. It copies field by field, because an Item has an
+// atomic pointer that must not be copied.
 func (t *Tool) with(offer *Offer) *Tool {
 	if t.Timeout != offer.Timeout || t.Tasks != offer.Tasks {
 		other := &Tool{app: t.app, Headers: t.Headers, Tasks: offer.Tasks, Unenforced: t.Unenforced}

@@ -18,7 +18,8 @@ const (
 	cityData   = `{"city":"Lisbon"}`
 )
 
-// offer puts a tool with these schemas into a registry, without outputSchema when output is "".
+// offer puts a tool with these schemas into a registry, without outputSchema when output
+// is "".
 func offer(t testing.TB, input, output string) (*registry.Tool, []registry.Refusal) {
 	t.Helper()
 	definition := mcp.NewObject(
@@ -29,7 +30,10 @@ func offer(t testing.TB, input, output string) (*registry.Tool, []registry.Refus
 		definition = definition.With("outputSchema", mcp.RawJSON(output))
 	}
 	r := registry.New()
-	refused := r.Replace(registry.Source{Name: "s", Tools: []registry.Offer{{Definition: definition, Timeout: time.Second}}})
+	refused := r.Replace(registry.Source{
+		Name:  "s",
+		Tools: []registry.Offer{{Definition: definition, Timeout: time.Second}},
+	})
 	tool, _ := r.Catalogue().View([]string{"s"}).Lookup("tool")
 	return tool, refused
 }
@@ -44,7 +48,10 @@ func TestArgumentsAreChecked(t *testing.T) {
 		{`{}`, "city: is required"},
 		{``, "city: is required"},
 		{`{"city":"secret","town":"secret"}`, "town: is not allowed here; allowed: city"},
-		{`{"city":"secret","City":"secret"}`, "arguments: must not have both City and city, whose names differ only in form"},
+		{
+			`{"city":"secret","City":"secret"}`,
+			"arguments: must not have both City and city, whose names differ only in form",
+		},
 	} {
 		var arguments mcp.RawJSON // nil for "": no arguments
 		if test.arguments != "" {
@@ -75,10 +82,22 @@ func TestToolsStayWithoutWhatCannotBeEnforced(t *testing.T) {
 		want         []string
 	}{
 		{"no output schema", "", false, []string{gap}},
-		{"output schema that cannot be checked", email, true, []string{gap, "outputSchema" + strings.TrimPrefix(gap, "inputSchema")}},
-		{"output schema of 75 KB", large, false, []string{gap, "outputSchema is left out: the schema has more than 65536 bytes"}},
-		{"larger than a definition may be", `{"x":[` + large + `,` + large + `]}`, false, []string{gap, "outputSchema is left out: the schema has more than 65536 bytes"}},
-		{"no schema", `{"type":"strnig"}`, false, []string{gap, "outputSchema is left out: at #: type must be one or several of null, boolean, object, array, string, number, integer"}},
+		{
+			"output schema that cannot be checked", email, true,
+			[]string{gap, "outputSchema" + strings.TrimPrefix(gap, "inputSchema")},
+		},
+		{
+			"output schema of 75 KB", large, false,
+			[]string{gap, "outputSchema is left out: the schema has more than 65536 bytes"},
+		},
+		{
+			"larger than a definition may be", `{"x":[` + large + `,` + large + `]}`, false,
+			[]string{gap, "outputSchema is left out: the schema has more than 65536 bytes"},
+		},
+		{
+			"no schema", `{"type":"strnig"}`, false,
+			[]string{gap, "outputSchema is left out: at #: type must be one or several of null, boolean, object, array, string, number, integer"},
+		},
 		{"null", `null`, false, []string{gap, "outputSchema is left out: a schema is an object here"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -96,7 +115,8 @@ func TestToolsStayWithoutWhatCannotBeEnforced(t *testing.T) {
 			if !slices.Equal(tool.Unenforced, test.want) {
 				t.Errorf("got %q, want %q", tool.Unenforced, test.want)
 			}
-			if tool.Validate(mcp.RawJSON(`{"to":"..a"}`)) != nil || tool.Validate(mcp.RawJSON(`{"to":1}`)) == nil {
+			if tool.Validate(mcp.RawJSON(`{"to":"..a"}`)) != nil ||
+				tool.Validate(mcp.RawJSON(`{"to":1}`)) == nil {
 				t.Error("more than the pattern is not enforced, or it is")
 			}
 			if tool.ValidateOutput(mcp.RawJSON(`{"to":1}`)) == nil == test.shown {
@@ -115,7 +135,8 @@ func TestNilArgumentsAreAnEmptyObject(t *testing.T) {
 
 func TestOutputIsChecked(t *testing.T) {
 	plain, _ := offer(t, `{"type":"object"}`, "")
-	if plain.HasOutput() || plain.ValidateOutput(mcp.RawJSON(`1`)) != nil || plain.ValidateOutput(nil) != nil {
+	if plain.HasOutput() || plain.ValidateOutput(mcp.RawJSON(`1`)) != nil ||
+		plain.ValidateOutput(nil) != nil {
 		t.Error("a tool without outputSchema takes any output")
 	}
 	tool, _ := offer(t, `{"type":"object"}`, `{"items":{"type":"integer"},"not":{"type":"string"}}`)
@@ -141,7 +162,8 @@ func TestOutputIsChecked(t *testing.T) {
 }
 
 func TestInlinedInputKeepsItsType(t *testing.T) {
-	tool, refused := offer(t, `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","$ref":"#/definitions/a","definitions":{"a":{"required":["x"]}}}`, "")
+	tool, refused := offer(t,
+		`{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","$ref":"#/definitions/a","definitions":{"a":{"required":["x"]}}}`, "")
 	if tool == nil {
 		t.Fatal(refused)
 	}
@@ -161,7 +183,8 @@ func TestBothSchemasAreInlined(t *testing.T) {
 		t.Fatal(refused)
 	}
 	const plain = `{"type":"object","properties":{"a":{"type":"string"}}}`
-	if got, want := string(tool.Inlined()), `{"name":"tool","inputSchema":`+plain+`,"outputSchema":`+plain+`}`; got != want {
+	if got, want := string(tool.Inlined()), `{"name":"tool","inputSchema":`+plain+`,"outputSchema":`+plain+
+		`}`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
@@ -169,9 +192,12 @@ func TestBothSchemasAreInlined(t *testing.T) {
 func TestWhatWouldBeTooLargeIsNotInlined(t *testing.T) {
 	var doubling []string
 	for i := range 40 {
-		doubling = append(doubling, fmt.Sprintf(`"d%d":{"properties":{"a":{"$ref":"#/$defs/d%d"},"b":{"$ref":"#/$defs/d%d"}}}`, i, i+1, i+1))
+		doubling = append(doubling,
+			fmt.Sprintf(`"d%d":{"properties":{"a":{"$ref":"#/$defs/d%d"},"b":{"$ref":"#/$defs/d%d"}}}`, i,
+				i+1, i+1))
 	}
-	tool, refused := offer(t, `{"type":"object"}`, `{"$ref":"#/$defs/d0","$defs":{`+strings.Join(doubling, ",")+`,"d40":{"type":"string"}}}`)
+	tool, refused := offer(t, `{"type":"object"}`, `{"$ref":"#/$defs/d0","$defs":{`+strings.Join(doubling,
+		",")+`,"d40":{"type":"string"}}}`)
 	if tool == nil {
 		t.Fatal(refused)
 	}
@@ -190,19 +216,24 @@ func TestRealToolSchemasAreAccepted(t *testing.T) {
 			continue
 		}
 		r := registry.New()
-		source := registry.Source{Name: "github", Prefix: "github", Tools: []registry.Offer{{Definition: definition, Timeout: time.Second}}}
+		source := registry.Source{
+			Name: "github", Prefix: "github",
+			Tools: []registry.Offer{{Definition: definition, Timeout: time.Second}},
+		}
 		if refused := r.Replace(source); len(refused) > 0 {
 			t.Errorf("%s: refused: %s: %v", name, refused[0].Reason, refused[0].Err)
 		}
 	}
 }
 
-// FuzzToolSchemas makes tools of schemas of any kind, and calls them with values of any kind. Nothing may panic, and no
-// text may grow beyond what a model should read.
+// FuzzToolSchemas makes tools of schemas of any kind, and calls them with values of any
+// kind. Nothing may panic, and no text may grow beyond what a model should read.
 func FuzzToolSchemas(f *testing.F) {
 	f.Add([]byte(citySchema), []byte(cityData))
-	f.Add([]byte(`{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"}}}`), []byte(`{"a":null}`))
-	f.Add([]byte(`{"type":"object","properties":{"a":{"$ref":"#"}},"additionalProperties":false}`), []byte(`{"a":{"a":{}}}`))
+	f.Add([]byte(`{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"}}}`),
+		[]byte(`{"a":null}`))
+	f.Add([]byte(`{"type":"object","properties":{"a":{"$ref":"#"}},"additionalProperties":false}`),
+		[]byte(`{"a":{"a":{}}}`))
 	f.Fuzz(func(t *testing.T, schema, data []byte) {
 		raw, err := mcp.ParseRaw(schema)
 		if err != nil {

@@ -5,19 +5,21 @@ import (
 	"strings"
 )
 
-// This file decides which URIs a server may expose and a client may read. The hazard is a URI with two readings: a
-// policy denies file:///secret, a client asks for file:///x/../secret, and the server reads what the policy denied.
+// This file decides which URIs a server may expose and a client may read. The hazard is a
+// URI with two readings: a policy denies file:///secret, a client asks for
+// file:///x/../secret, and the server reads what the policy denied.
 
 // maxURI bounds URIs and URI templates of servers, in bytes.
 const maxURI = 2048
 
-// validURI tells whether uri is absolute, not longer than maxURI, and has only visible characters.
+// validURI tells whether uri is absolute, not longer than maxURI, and has only visible
+// characters.
 func validURI(uri string) bool {
 	return len(uri) <= maxURI && schemeOf(uri) != "" && isVisible(uri) && !strings.Contains(uri, " ")
 }
 
-// schemeOf returns the scheme of an absolute URI, as it is written and without the colon, or "" for any other text.
-// https://www.rfc-editor.org/rfc/rfc3986#section-3.1
+// schemeOf returns the scheme of an absolute URI, as it is written and without the colon,
+// or "" for any other text. https://www.rfc-editor.org/rfc/rfc3986#section-3.1
 func schemeOf(uri string) string {
 	for i := range len(uri) {
 		c := uri[i]
@@ -33,20 +35,21 @@ func schemeOf(uri string) string {
 	return ""
 }
 
-// mostDecodings is how many layers of percent-encoding IsPlain looks through. A URI that is still encoded after them is
-// not plain.
+// mostDecodings is how many layers of percent-encoding IsPlain looks through. A URI that
+// is still encoded after them is not plain.
 const mostDecodings = 3
 
-// IsPlain tells whether an own URI has only one reading, for every server and every library that servers parse URIs
-// with. It is asked of URIs that no list has: these come from the client, or stand in a result. A URI that a server may
-// read as a second one could get around a pattern that denies the second one. So it is false for
+// IsPlain tells whether an own URI has only one reading, for every server and every
+// library that servers parse URIs with. It is asked of URIs that no list has: these come
+// from the client, or stand in a result. A URI that a server may read as a second one
+// could get around a pattern that denies the second one. So it is false for
 //
 //   - dot segments, also encoded ones, empty segments, backslashes, spaces and control characters;
 //   - the encoding of a slash or of a character that needs none, and a percent sign that begins no encoding;
 //   - a scheme, host or port that is not in its one spelling (see hasOneOrigin), also that of a URI within the URI.
 //
-// Capital and small letters of paths, and different ways to write one letter in Unicode, are different URIs.
-// https://www.rfc-editor.org/rfc/rfc3986#section-6.2.2
+// Capital and small letters of paths, and different ways to write one letter in Unicode,
+// are different URIs. https://www.rfc-editor.org/rfc/rfc3986#section-6.2.2
 func IsPlain(uri string) bool {
 	if !validURI(uri) || encodesNeedlessly(uri) || !hasOneOrigin(uri) {
 		return false
@@ -88,8 +91,8 @@ func Decode(uri string) string {
 	}
 }
 
-// encoded returns the byte that the two hexadecimal digits at the beginning of text stand for; ok is false when there
-// are none.
+// encoded returns the byte that the two hexadecimal digits at the beginning of text stand
+// for; ok is false when there are none.
 func encoded(text string) (c byte, ok bool) {
 	if len(text) < 2 {
 		return 0, false
@@ -98,10 +101,12 @@ func encoded(text string) (c byte, ok bool) {
 	return byte(n), err == nil
 }
 
-// hasDotSegment tells whether a part of uri between delimiters is "." or "..". Slashes are not the only delimiters: a
-// server may cut a path at a semicolon, or take a path from a parameter of the query.
+// hasDotSegment tells whether a part of uri between delimiters is "." or "..". Slashes
+// are not the only delimiters: a server may cut a path at a semicolon, or take a path
+// from a parameter of the query.
 func hasDotSegment(uri string) bool {
-	for segment := range strings.FieldsFuncSeq(uri, func(r rune) bool { return strings.ContainsRune("/?#&=;:,", r) }) {
+	for segment := range strings.FieldsFuncSeq(uri,
+		func(r rune) bool { return strings.ContainsRune("/?#&=;:,", r) }) {
 		if segment == "." || segment == ".." {
 			return true
 		}
@@ -109,8 +114,8 @@ func hasDotSegment(uri string) bool {
 	return false
 }
 
-// encodesNeedlessly tells whether uri has a broken percent-encoding, or the encoding of a slash or of an unreserved
-// character, which has a second spelling without encoding.
+// encodesNeedlessly tells whether uri has a broken percent-encoding, or the encoding of a
+// slash or of an unreserved character, which has a second spelling without encoding.
 // https://www.rfc-editor.org/rfc/rfc3986#section-2.3
 func encodesNeedlessly(uri string) bool {
 	for {

@@ -38,10 +38,15 @@ func library(name, prefix string, resources, templates []string) registry.Source
 
 func TestResourcesAreRouted(t *testing.T) {
 	r := registry.New()
-	mustReplace(t, r, library("box", "box", []string{"file:///a", "test://odd/../name"}, []string{"test://{id}"}))
-	mustReplace(t, r, library("plain", "", []string{"file:///a"}, []string{"repo://{owner}/{name}", "{+any}"}))
+	mustReplace(t, r, library("box", "box", []string{"file:///a", "test://odd/../name"},
+		[]string{"test://{id}"}))
+	mustReplace(t, r, library("plain", "", []string{"file:///a"},
+		[]string{"repo://{owner}/{name}", "{+any}"}))
 	mustReplace(t, r, library("other", "", nil, []string{"repo://me/{name}{?ref}", "mem:x{/path*}"}))
-	mustReplace(t, r, registry.Source{Name: "mute", Prefix: "mute", Use: answer("mute"), Prompts: []mcp.Object{described("name", "p")}})
+	mustReplace(t, r, registry.Source{
+		Name: "mute", Prefix: "mute", Use: answer("mute"),
+		Prompts: []mcp.Object{described("name", "p")},
+	})
 	all := []string{"box", "plain", "other", "mute"}
 	for _, test := range []struct {
 		name    string
@@ -50,12 +55,20 @@ func TestResourcesAreRouted(t *testing.T) {
 		want    string // server:own URI; "" is unknown
 	}{
 		{"listed", all, "mcp.box+file:///a", "box:file:///a"},
-		{"listed, although its form is not plain", all, "mcp.box+test://odd/../name", "box:test://odd/../name"},
+		{
+			"listed, although its form is not plain", all, "mcp.box+test://odd/../name",
+			"box:test://odd/../name",
+		},
 		{"the same of a server without prefix", all, "file:///a", "plain:file:///a"},
 		{"by form", all, "mcp.box+test://7", "box:test://7"},
 		{"by form, in no template", all, "mcp.box+memo://x?y=z", "box:memo://x?y=z"},
 		{"by form, URI of a form", all, "mcp.box+mcp.plain+file:///a", "box:mcp.plain+file:///a"},
-		{"form of a server that is not in the view", []string{"plain"}, "mcp.box+test://7", "plain:mcp.box+test://7"},
+		{
+			"form of a server that is not in the view",
+			[]string{"plain"},
+			"mcp.box+test://7",
+			"plain:mcp.box+test://7",
+		},
 		{"form of a server without prefix", all, "mcp.plain+file:///a", "plain:mcp.plain+file:///a"},
 		{"form of a server without resources", all, "mcp.mute+file:///a", ""},
 		{"own URI without the form", []string{"box"}, "file:///a", ""},
@@ -81,11 +94,14 @@ func TestResourcesAreRouted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if found.PolicyName() != test.want || found.Exposed != test.uri || found.Timeout != 30*time.Second {
-				t.Errorf("got %s, %s, %v; want %s", found.PolicyName(), found.Exposed, found.Timeout, test.want)
+			if found.PolicyName() != test.want || found.Exposed != test.uri ||
+				found.Timeout != 30*time.Second {
+				t.Errorf("got %s, %s, %v; want %s", found.PolicyName(), found.Exposed, found.Timeout,
+					test.want)
 			}
 			c := &registry.Call{Method: mcp.MethodResourcesRead}
-			if result, err := found.Call(t.Context(), c); err != nil || result.Text("by") != found.Server || c.Target != found.Name {
+			if result, err := found.Call(t.Context(), c); err != nil || result.Text("by") != found.Server ||
+				c.Target != found.Name {
 				t.Errorf("got %s, %v, target %s", result.JSON(), err, c.Target)
 			}
 		})
@@ -96,7 +112,8 @@ func TestTwoServersThatMayHaveAURIHaveNone(t *testing.T) {
 	r := registry.New()
 	mustReplace(t, r, library("a", "", nil, nil))
 	mustReplace(t, r, library("b", "", nil, nil))
-	if found, err := r.Catalogue().View([]string{"a", "b"}).Resource("x:y"); !errors.Is(err, registry.ErrNotFound) {
+	if found, err := r.Catalogue().View([]string{"a", "b"}).Resource("x:y"); !errors.Is(err,
+		registry.ErrNotFound) {
 		t.Errorf("got %+v, %v; want ErrNotFound", found, err)
 	}
 	if found, err := r.Catalogue().View([]string{"b"}).Resource("x:y"); err != nil || found.Server != "b" {
@@ -104,24 +121,36 @@ func TestTwoServersThatMayHaveAURIHaveNone(t *testing.T) {
 	}
 }
 
-// A URI that a server may read as another one could pass by a pattern that denies that one.
+// A URI that a server may read as another one could pass by a pattern that denies that
+// one.
 func TestURIsWithASecondReadingAreUnknown(t *testing.T) {
 	r := registry.New()
 	mustReplace(t, r, library("box", "box", nil, []string{"file:///{+path}"}))
 	mustReplace(t, r, library("plain", "", nil, nil))
 	view := r.Catalogue().View([]string{"box", "plain"})
 	for _, uri := range []string{
-		"file:///public/../secret", "file:///public/..", "file:///./secret", "file:..", "file:///a/%2e%2e/secret", "file:///a/.%2E/secret",
-		"file:///a/%252e%252e/secret", "file:///a/%25252e%25252e/secret", "file:///a/%2525252e%2525252e/b", "file:///a%2f..%2fsecret", "file:///a%252f..%252fb",
-		`file:///a\..\secret`, "file:///a%5c..%5csecret", `file:///a\b`, "file:///a%255cb", "file:///a?path=../b", "file:///a#..", "file:///a;/../b",
-		"file:///a\x00", "file:///a\nb", "file:///a b", "file:///a%00", "file:///a%0d", "file:///a%7f", "file:///a\u200bb", "file:///a%e2%80%8bb", "file:///\xff", "file:///%ff",
-		"file:////secret", "file:///secret//x", "file:///s%65cret/x", "file:///secret%2Fx", "file:///secret%2fx", "file:///a%2Db", "file:///a%", "file:///a%4", "file:///a%zz",
-		"FILE:///secret", "File:///secret", "file:/secret", "file:secret", "file://localhost/secret", "file://LOCALHOST/secret",
-		"https://API.test/x", "https://api.test:443/x", "http://api.test:80/x", "https://u@api.test/x", "https://api.test./x", "https://api.test.:8443/x",
+		"file:///public/../secret", "file:///public/..", "file:///./secret", "file:..",
+		"file:///a/%2e%2e/secret", "file:///a/.%2E/secret",
+		"file:///a/%252e%252e/secret", "file:///a/%25252e%25252e/secret", "file:///a/%2525252e%2525252e/b",
+		"file:///a%2f..%2fsecret", "file:///a%252f..%252fb",
+		`file:///a\..\secret`, "file:///a%5c..%5csecret", `file:///a\b`, "file:///a%255cb",
+		"file:///a?path=../b", "file:///a#..", "file:///a;/../b",
+		"file:///a\x00", "file:///a\nb", "file:///a b", "file:///a%00", "file:///a%0d", "file:///a%7f",
+		"file:///a\u200bb", "file:///a%e2%80%8bb", "file:///\xff", "file:///%ff",
+		"file:////secret", "file:///secret//x", "file:///s%65cret/x", "file:///secret%2Fx",
+		"file:///secret%2fx", "file:///a%2Db", "file:///a%", "file:///a%4", "file:///a%zz",
+		"FILE:///secret", "File:///secret", "file:/secret", "file:secret", "file://localhost/secret",
+		"file://LOCALHOST/secret",
+		"https://API.test/x", "https://api.test:443/x", "http://api.test:80/x", "https://u@api.test/x",
+		"https://api.test./x", "https://api.test.:8443/x",
 		"https://api.test:/x", "https://%61pi.test/x", "https:api.test/x", "https:/api.test/x", "Test://host",
-		"file://nas/share", "test://u@h:80/a;b=c,d", "docs://http://API.test/x", "docs://http:/api.test/x", "docs://x?u=http://127.1/x", "memo://intra://x", "memo://intra:///x", "docs://http:7/x", "docs://HTTP:7/x", "docs://http:x://y", "git+http://127.1/x",
-		"url:http://api.test/x", "docs:http:api.test/x", "docs:http:/u@API.test/x", "docs:HTTP://api.test/x", "urn:docs:http:api.test", "docs:file:secret", "jar:file:/secret!/x",
-		"file:///%zz/%252e%252e/b", "../secret", "/secret", "file", ":a", "1a:b", "fi le:a", "file:///" + strings.Repeat("a", 2041),
+		"file://nas/share", "test://u@h:80/a;b=c,d", "docs://http://API.test/x", "docs://http:/api.test/x",
+		"docs://x?u=http://127.1/x", "memo://intra://x", "memo://intra:///x", "docs://http:7/x",
+		"docs://HTTP:7/x", "docs://http:x://y", "git+http://127.1/x",
+		"url:http://api.test/x", "docs:http:api.test/x", "docs:http:/u@API.test/x", "docs:HTTP://api.test/x",
+		"urn:docs:http:api.test", "docs:file:secret", "jar:file:/secret!/x",
+		"file:///%zz/%252e%252e/b", "../secret", "/secret", "file", ":a", "1a:b", "fi le:a", "file:///" +
+			strings.Repeat("a", 2041),
 	} {
 		for _, exposed := range []string{uri, "mcp.box+" + uri} {
 			if found, err := view.Resource(exposed); !errors.Is(err, registry.ErrNotFound) {
@@ -130,9 +159,13 @@ func TestURIsWithASecondReadingAreUnknown(t *testing.T) {
 		}
 	}
 	for _, uri := range []string{
-		"file:///public/a.txt", "file:///a/...", "file:///.hidden/x..y", "test://host", "test://host/", "urn:isbn:0451450523", "file:///a%20b", "file:///100%25", "file:///100%25/b",
-		"https://api.test/x", "https://api.test:8443/x", "http://localhost:8080/x", "http://[2001:db8::1]:8080/x", "user://17/profile", "greeting://J%C3%BCrgen", "db://Customers/1", "note:x",
-		"file:///caf%C3%A9", "file:///caf\u00e9", "docs://https://example.com/a?b=c//d", "db://t?q=a%26b", "test://h:80/a;b=c,d", "memo://Insights", "memo://", "file:///" + strings.Repeat("a", 2040),
+		"file:///public/a.txt", "file:///a/...", "file:///.hidden/x..y", "test://host", "test://host/",
+		"urn:isbn:0451450523", "file:///a%20b", "file:///100%25", "file:///100%25/b",
+		"https://api.test/x", "https://api.test:8443/x", "http://localhost:8080/x",
+		"http://[2001:db8::1]:8080/x", "user://17/profile", "greeting://J%C3%BCrgen", "db://Customers/1",
+		"note:x",
+		"file:///caf%C3%A9", "file:///caf\u00e9", "docs://https://example.com/a?b=c//d", "db://t?q=a%26b",
+		"test://h:80/a;b=c,d", "memo://Insights", "memo://", "file:///" + strings.Repeat("a", 2040),
 		"docs:https://api.test/x", "jar:file:///a!/b", "urn:docs:Note:x", "url://x", "url:x",
 	} {
 		for _, exposed := range []string{uri, "mcp.box+" + uri} {
@@ -146,7 +179,8 @@ func TestURIsWithASecondReadingAreUnknown(t *testing.T) {
 func TestURIsOfAServersFormBelongToIt(t *testing.T) {
 	r := registry.New()
 	mustReplace(t, r, library("box", "b", nil, nil))
-	mustReplace(t, r, library("thief", "", []string{"mcp.box+file:///secret", "file:///own"}, []string{"mcp.box+file:///{x}", "{+all}"}))
+	mustReplace(t, r, library("thief", "", []string{"mcp.box+file:///secret", "file:///own"},
+		[]string{"mcp.box+file:///{x}", "{+all}"}))
 	view := r.Catalogue().View([]string{"thief", "box"})
 	want := []registry.Collision{
 		{Kind: registry.KindResource, Exposed: "mcp.box+file:///secret", Kept: "box", Dropped: "thief"},
@@ -159,7 +193,8 @@ func TestURIsOfAServersFormBelongToIt(t *testing.T) {
 		t.Errorf("got %+v, %v; want that of box", found, err)
 	}
 	alone := r.Catalogue().View([]string{"thief"})
-	if found, err := alone.Resource("mcp.box+file:///secret"); err != nil || found.Server != "thief" || len(alone.Collisions) > 0 {
+	if found, err := alone.Resource("mcp.box+file:///secret"); err != nil || found.Server != "thief" ||
+		len(alone.Collisions) > 0 {
 		t.Errorf("got %+v, %v; want that of thief, which may be another gateway", found, err)
 	}
 }
@@ -169,7 +204,14 @@ func TestTemplatesMatchTheirURIs(t *testing.T) {
 		template string
 		yes, no  []string
 	}{
-		{"test://{id}/data", []string{"test://7/data", "test://a%20b/data", "test://a,b/data"}, []string{"test://7/8/data", "test://7/dat", "test://7/data/", "test://7?/data", "tests://7/data"}},
+		{
+			"test://{id}/data",
+			[]string{"test://7/data", "test://a%20b/data", "test://a,b/data"},
+			[]string{
+				"test://7/8/data", "test://7/dat", "test://7/data/", "test://7?/data",
+				"tests://7/data",
+			},
+		},
 		{"file:///{+path}", []string{"file:///a/b?c#d", "file:///"}, []string{"file://a"}},
 		{"file://{/path*}", []string{"file:///a/b", "file://"}, []string{"file://a", "file:///a?b"}},
 		{"a:b{?x,y*}", []string{"a:b", "a:b?x=1&y=/2", "a:b?"}, []string{"a:b&x=1", "a:bc", "a:b?x#f"}},
@@ -230,12 +272,14 @@ func TestMatchingManyTemplatesIsBounded(t *testing.T) {
 	}
 	r := registry.New()
 	mustReplace(t, r, library("slow", "", nil, slow))
-	mustReplace(t, r, library("last", "", nil, []string{"a:{+x}" + strings.Repeat("{x}", 10) + strings.Repeat("a", 200)}))
+	mustReplace(t, r, library("last", "", nil,
+		[]string{"a:{+x}" + strings.Repeat("{x}", 10) + strings.Repeat("a", 200)}))
 	view := r.Catalogue().View([]string{"slow", "last"})
 	if found, err := view.Resource("a:" + strings.Repeat("a", 2_000)); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("got %+v, %v, want ErrNotFound, because the last template is not asked any more", found, err)
 	}
-	if found, err := r.Catalogue().View([]string{"last", "slow"}).Resource("a:" + strings.Repeat("a", 2_000)); err != nil || found.Server != "last" {
+	if found, err := r.Catalogue().View([]string{"last", "slow"}).Resource("a:" + strings.Repeat("a",
+		2_000)); err != nil || found.Server != "last" {
 		t.Errorf("got %+v, %v, want the first template", found, err)
 	}
 
@@ -265,20 +309,28 @@ func TestUpdatesHaveTheExposedURI(t *testing.T) {
 		}
 		mustReplace(t, r, s)
 		var got string
-		ok, err := r.Catalogue().View([]string{"box"}).Resources[0].Subscribe(t.Context(), share.User{TenantID: "acme"}, func(uri string) { got = uri })
+		ok, err := r.Catalogue().View([]string{"box"}).Resources[0].Subscribe(t.Context(),
+			share.User{TenantID: "acme"}, func(uri string) { got = uri })
 		if !ok || err != nil || got != want {
 			t.Errorf("got %v, %v, %s; want %s", ok, err, got, want)
 		}
 		s.Subscribe = nil
 		mustReplace(t, r, s)
-		if ok, err := r.Catalogue().View([]string{"box"}).Resources[0].Subscribe(t.Context(), share.User{TenantID: "acme"}, nil); ok || err != nil {
+		if ok, err := r.Catalogue().View([]string{"box"}).Resources[0].Subscribe(t.Context(),
+			share.User{TenantID: "acme"}, nil); ok || err != nil {
 			t.Errorf("got %v, %v of a server that does not tell", ok, err)
 		}
 	}
 }
 
 func FuzzURITemplate(f *testing.F) {
-	for _, seed := range [][2]string{{"test://{id}/data", "test://7/data"}, {"{+x}", "a:b"}, {"a:{?x,y*}{&z:3}", "a:?x"}, {"a:{/p*}{#f}", "a:/b#c"}, {"a:{x", "a:"}} {
+	for _, seed := range [][2]string{
+		{"test://{id}/data", "test://7/data"},
+		{"{+x}", "a:b"},
+		{"a:{?x,y*}{&z:3}", "a:?x"},
+		{"a:{/p*}{#f}", "a:/b#c"},
+		{"a:{x", "a:"},
+	} {
 		f.Add(seed[0], seed[1])
 	}
 	f.Fuzz(func(t *testing.T, template, uri string) {
@@ -292,7 +344,8 @@ func FuzzURITemplate(f *testing.F) {
 			return
 		}
 		if oracle := registry.TemplateExpression(view.Templates[0]); len(uri) <= 2048 {
-			if got, want := registry.TemplateMatches(view.Templates[0], uri), oracle.MatchString(uri); got != want {
+			if got, want := registry.TemplateMatches(view.Templates[0], uri),
+				oracle.MatchString(uri); got != want {
 				t.Errorf("%q with %q: got %v, want %v", template, uri, got, want)
 			}
 		}
@@ -300,7 +353,10 @@ func FuzzURITemplate(f *testing.F) {
 }
 
 func FuzzRoutedURI(f *testing.F) {
-	for _, seed := range []string{"file:///a", "mcp.box+file:///a", "mcp.box+mcp.box+a:b", "file:///%252e%252e", `a:\`, "mcp.+a:b"} {
+	for _, seed := range []string{
+		"file:///a", "mcp.box+file:///a", "mcp.box+mcp.box+a:b",
+		"file:///%252e%252e", `a:\`, "mcp.+a:b",
+	} {
 		f.Add(seed)
 	}
 	r := registry.New()
@@ -316,7 +372,8 @@ func FuzzRoutedURI(f *testing.F) {
 		if (found.Server == "box") != ofBox || found.Name != own || found.Exposed != uri {
 			t.Errorf("%q leads to %s", uri, found.PolicyName())
 		}
-		if strings.ContainsAny(own, "\\\x00\r\n ") || strings.Contains(own, "/../") || strings.HasSuffix(own, "/..") || len(own) > 2048 {
+		if strings.ContainsAny(own, "\\\x00\r\n ") || strings.Contains(own, "/../") ||
+			strings.HasSuffix(own, "/..") || len(own) > 2048 {
 			t.Errorf("%q leads to %s", uri, found.PolicyName())
 		}
 	})

@@ -8,11 +8,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// View is what one list of servers offers, with name conflicts resolved. It is immutable and shared: do not modify it.
-// It has the items of servers that are down, too, so that their use fails with a *DownError; Lists tells whether to
-// show them.
+// View is what one list of servers offers, with name conflicts resolved. It is immutable
+// and shared: do not modify it. It has the items of servers that are down, too, so that
+// their use fails with a *DownError; Lists tells whether to show them.
 type View struct {
-	// The items of each kind are ordered by server, as in the list, and then by exposed name.
+	// The items of each kind are ordered by server, as in the list, and then by exposed
+	// name.
 	Tools      []*Tool
 	Prompts    []*Prompt
 	Resources  []*Resource
@@ -28,13 +29,15 @@ type View struct {
 	views   []string         // of apps
 	order   []string         // the servers as listed, each once
 	shelves map[string]shelf // by server
-	// open are the servers without a prefix that have resources, or were never reached and so may have some. A URI in
-	// no list and of no template may belong to any of them.
+	// open are the servers without a prefix that have resources, or were never reached
+	// and so may have some. A URI in no list and of no template may belong to any of
+	// them.
 	open []string
 }
 
-// Collision names an item that was left out of a view. Either a server earlier in the list has an item of that kind and
-// exposed name, or the URI begins like the exposed URIs of another server, which could then be impersonated.
+// Collision names an item that was left out of a view. Either a server earlier in the
+// list has an item of that kind and exposed name, or the URI begins like the exposed URIs
+// of another server, which could then be impersonated.
 type Collision struct {
 	Kind                   Kind
 	Exposed, Kept, Dropped string // Kept and Dropped are the servers that have the name and that lost it
@@ -43,7 +46,8 @@ type Collision struct {
 // ErrNotFound is the error for a name or URI that is not in the view.
 var ErrNotFound = errors.New("no such item")
 
-// newView makes the view that View interns. A server that the list names twice counts where it stands first.
+// newView makes the view that View interns. A server that the list names twice counts
+// where it stands first.
 func (c *Catalogue) newView(servers []string) *View {
 	v := &View{
 		tools: map[string]*Tool{}, prompts: map[string]*Prompt{}, resources: map[string]*Resource{},
@@ -75,8 +79,8 @@ func (c *Catalogue) newView(servers []string) *View {
 	return v
 }
 
-// arrange appends the items of one server to list, the items of the servers before it, and enters them in byName. Items
-// that collide become v.Collisions instead.
+// arrange appends the items of one server to list, the items of the servers before it,
+// and enters them in byName. Items that collide become v.Collisions instead.
 func arrange[T entry](v *View, list, items []T, byName map[string]T) []T {
 	for _, t := range items {
 		i := t.item()
@@ -85,7 +89,10 @@ func arrange[T entry](v *View, list, items []T, byName map[string]T) []T {
 			kept = earlier.item().Server
 		}
 		if kept != "" {
-			v.Collisions = append(v.Collisions, Collision{Kind: i.Kind, Exposed: i.Exposed, Kept: kept, Dropped: i.Server})
+			v.Collisions = append(v.Collisions, Collision{
+				Kind: i.Kind, Exposed: i.Exposed, Kept: kept,
+				Dropped: i.Server,
+			})
 			continue
 		}
 		byName[i.Exposed] = t
@@ -94,8 +101,8 @@ func arrange[T entry](v *View, list, items []T, byName map[string]T) []T {
 	return list
 }
 
-// formOf returns the other server of the view to whose exposed URIs the URI of a resource or template seems to belong,
-// "" when there is none and for other kinds of items.
+// formOf returns the other server of the view to whose exposed URIs the URI of a resource
+// or template seems to belong, "" when there is none and for other kinds of items.
 func (v *View) formOf(i *Item) string {
 	if i.Kind != KindResource && i.Kind != KindTemplate {
 		return ""
@@ -110,20 +117,23 @@ func (v *View) formOf(i *Item) string {
 // Views returns the exposed URIs of the views of its apps, each once: do not modify it.
 func (v *View) Views() []string { return v.views }
 
-// prefixes tells whether a server of the view has a prefix, so that its exposed URIs begin with formStart.
+// prefixes tells whether a server of the view has a prefix, so that its exposed URIs
+// begin with formStart.
 func (v *View) prefixes(server string) bool {
 	s := v.shelves[server]
 	return s.origin != nil && s.origin.prefix != ""
 }
 
-// Announced returns how many changes of its list of that kind a server has announced. Only a difference between two
-// values means something: the list changed between them. Resources and templates are one list.
+// Announced returns how many changes of its list of that kind a server has announced.
+// Only a difference between two values means something: the list changed between them.
+// Resources and templates are one list.
 func (v *View) Announced(server string, kind Kind) uint64 {
 	return v.shelves[server].announced[listOf(kind)]
 }
 
-// Listed tells whether a server's list of that kind is known, even if it is empty. When it is not, nobody can say that
-// a name does not exist at the server. Resources and templates are one list.
+// Listed tells whether a server's list of that kind is known, even if it is empty. When
+// it is not, nobody can say that a name does not exist at the server. Resources and
+// templates are one list.
 func (v *View) Listed(server string, kind Kind) bool { return v.shelves[server].listed[listOf(kind)] }
 
 // Extensions returns those that a server of the view declares.
@@ -141,8 +151,8 @@ func (v *View) Prompt(name string) (*Prompt, error) { return find(v.prompts, nam
 // Template returns the template with that exposed URI template. The error is ErrNotFound.
 func (v *View) Template(uriTemplate string) (*Template, error) { return find(v.templates, uriTemplate) }
 
-// Resource returns the resource with that exposed URI. Servers may have resources that they do not list, so it tries in
-// this order
+// Resource returns the resource with that exposed URI. Servers may have resources that
+// they do not list, so it tries in this order
 //
 //  1. the listed resources;
 //  2. for a URI that begins like the exposed URIs of a server of the view (mcp.NAME+, ui://NAME/), that server alone;
@@ -152,14 +162,15 @@ func (v *View) Template(uriTemplate string) (*Template, error) { return find(v.t
 //  4. the one server without a prefix that has resources or may have some. When there are several, nobody can tell
 //     whose URI it is.
 //
-// A URI in no list must also be plain (see IsPlain): a server could read any other one as a second URI, which the
-// policy may deny. The error is ErrNotFound.
+// A URI in no list must also be plain (see IsPlain): a server could read any other one as
+// a second URI, which the policy may deny. The error is ErrNotFound.
 func (v *View) Resource(uri string) (*Resource, error) {
 	if listed, err := find(v.resources, uri); err == nil {
 		return listed, nil
 	}
 	if server, own, ok := fromForm(uri); ok && v.prefixes(server) {
-		if itself, err := find(v.resources, v.shelves[server].origin.exposed(uri)); err == nil && keepsScheme(uri) {
+		if itself, err := find(v.resources, v.shelves[server].origin.exposed(uri)); err == nil &&
+			keepsScheme(uri) {
 			return itself, nil // its own URI begins with its own name
 		}
 		return v.unlisted(server, own, uri)
@@ -176,8 +187,8 @@ func (v *View) Resource(uri string) (*Resource, error) {
 	return nil, ErrNotFound
 }
 
-// templateOf returns the matching template of a server without a prefix that has the most literal text, nil when none
-// matches.
+// templateOf returns the matching template of a server without a prefix that has the most
+// literal text, nil when none matches.
 func (v *View) templateOf(uri string) *Template {
 	var best *Template
 	work := maxMatching
@@ -195,15 +206,18 @@ func (v *View) templateOf(uri string) *Template {
 	return best
 }
 
-// unlisted makes a resource that the server may have although no list has it: the server itself decides when it is
-// read. One that the server lists and that was withheld is unknown.
+// unlisted makes a resource that the server may have although no list has it: the server
+// itself decides when it is read. One that the server lists and that was withheld is
+// unknown.
 func (v *View) unlisted(server, own, exposed string) (*Resource, error) {
 	s := v.shelves[server]
-	if _, withheld := slices.BinarySearch(s.withheld, own); withheld || !s.reads && !s.isUnreached() || !IsPlain(own) {
+	if _, withheld := slices.BinarySearch(s.withheld, own); withheld || !s.reads && !s.isUnreached() ||
+		!IsPlain(own) {
 		return nil, ErrNotFound
 	}
 	r := &Resource{}
-	r.Kind, r.Server, r.Name, r.Exposed, r.Timeout, r.origin = KindResource, server, own, exposed, cmp.Or(s.timeout, defaultTimeout), s.origin
+	r.Kind, r.Server, r.Name, r.Exposed, r.Timeout, r.origin = KindResource, server, own, exposed,
+		cmp.Or(s.timeout, defaultTimeout), s.origin
 	return r, nil
 }
 

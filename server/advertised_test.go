@@ -11,8 +11,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server"
 )
 
-// TestIssuersThatAreNoAddressWereAdvertised asks for the metadata, and for what wants a token, by every route and
-// method, while there is an authorization server, when a reload took it away, and when it is back.
+// TestIssuersThatAreNoAddressWereAdvertised asks for the metadata, and for what wants a
+// token, by every route and method, while there is an authorization server, when a reload
+// took it away, and when it is back.
 func TestIssuersThatAreNoAddressWereAdvertised(t *testing.T) {
 	w := newWorld(t)
 	h := w.Handler()
@@ -23,10 +24,14 @@ func TestIssuersThatAreNoAddressWereAdvertised(t *testing.T) {
 		for _, path := range routes(t, h) {
 			for _, method := range methods {
 				for _, token := range []string{"", "forged", "expired"} {
-					got := record(h, message{method: method, path: path, token: token}.request(t.Context(), ""))
-					challenge, named := got.Header().Get("WWW-Authenticate"), strings.Contains(got.Body.String(), `"local"`)
-					if leads := strings.Contains(challenge, "resource_metadata="); leads != (servers != nil) && challenge != "" || named {
-						t.Errorf("%s %s with %d servers: got %q and %s", method, path, len(servers), challenge, got.Body)
+					got := record(h, message{method: method, path: path, token: token}.request(t.Context(),
+						""))
+					challenge, named := got.Header().Get("WWW-Authenticate"),
+						strings.Contains(got.Body.String(), `"local"`)
+					if leads := strings.Contains(challenge,
+						"resource_metadata="); leads != (servers != nil) && challenge != "" || named {
+						t.Errorf("%s %s with %d servers: got %q and %s", method, path, len(servers),
+							challenge, got.Body)
 					}
 					if got.Code == http.StatusUnauthorized && !strings.Contains(challenge, "=") {
 						t.Errorf("%s %s: got challenge %q, want a parameter in it", method, path, challenge)
@@ -34,11 +39,16 @@ func TestIssuersThatAreNoAddressWereAdvertised(t *testing.T) {
 					if !strings.HasPrefix(path, "/.well-known/") {
 						continue
 					}
-					nowhere := record(h, message{method: method, path: "/nowhere", token: token}.request(t.Context(), ""))
+					nowhere := record(h, message{
+						method: method, path: "/nowhere",
+						token: token,
+					}.request(t.Context(), ""))
 					switch {
 					case servers == nil && nameless(t, got) != nameless(t, nowhere):
-						t.Errorf("%s %s: got %s, want what any path gives that is not there: %s", method, path, nameless(t, got), nameless(t, nowhere))
-					case method == http.MethodGet && servers != nil && strings.Count(got.Body.String(), "https://issuer") != len(servers):
+						t.Errorf("%s %s: got %s, want what any path gives that is not there: %s", method,
+							path, nameless(t, got), nameless(t, nowhere))
+					case method == http.MethodGet && servers != nil &&
+						strings.Count(got.Body.String(), "https://issuer") != len(servers):
 						t.Errorf("GET %s: got %s, want %q", path, got.Body, servers)
 					}
 				}
@@ -50,7 +60,8 @@ func TestIssuersThatAreNoAddressWereAdvertised(t *testing.T) {
 	}
 }
 
-// issuers are authorization servers whose tokens say by a claim which tenant they are for.
+// issuers are authorization servers whose tokens say by a claim which tenant they are
+// for.
 func issuers(names ...string) []server.AuthorizationServer {
 	var all []server.AuthorizationServer
 	for _, name := range names {
@@ -59,8 +70,8 @@ func issuers(names ...string) []server.AuthorizationServer {
 	return all
 }
 
-// TestTenantIsNotLedToAnothersIssuer asks for the metadata of tenants with issuers of their
-// own, with none, and of one that is not there, which must look like one with none.
+// TestTenantIsNotLedToAnothersIssuer asks for the metadata of tenants with issuers of
+// their own, with none, and of one that is not there, which must look like one with none.
 func TestTenantIsNotLedToAnothersIssuer(t *testing.T) {
 	fixed := []server.AuthorizationServer{
 		{Issuer: "https://acme.test", Tenant: "acme"}, {Issuer: "https://globex.test", Tenant: "globex"},
@@ -82,35 +93,44 @@ func TestTenantIsNotLedToAnothersIssuer(t *testing.T) {
 	} {
 		w := newWorld(t, func(w *world) { w.settings.AuthorizationServers = c.servers })
 		h := w.Handler()
-		got := record(h, message{method: http.MethodGet, path: "/.well-known/oauth-protected-resource" + c.path}.request(t.Context(), ""))
+		got := record(h, message{method: http.MethodGet, path: "/.well-known/oauth-protected-resource" +
+			c.path}.request(t.Context(), ""))
 		document := object(got.Body.String())
 		if c.want == "" {
 			nowhere := record(h, message{method: http.MethodGet, path: "/nowhere"}.request(t.Context(), ""))
 			if nameless(t, got) != nameless(t, nowhere) {
-				t.Errorf("%s: got %d %s, want what any path gives that is not there", c.path, got.Code, got.Body)
+				t.Errorf("%s: got %d %s, want what any path gives that is not there", c.path, got.Code,
+					got.Body)
 			}
-		} else if servers := string(document.Value("authorization_servers")); servers != c.want || document.Text("resource") != "https://mcp.test"+c.path {
+		} else if servers := string(document.Value("authorization_servers")); servers != c.want ||
+			document.Text("resource") != "https://mcp.test"+c.path {
 			t.Errorf("%s: got %d %s, want %s", c.path, got.Code, got.Body, c.want)
 		}
 		refused := record(h, message{method: http.MethodPost, path: c.path}.request(t.Context(), ""))
 		lead := `resource_metadata="https://mcp.test/.well-known/oauth-protected-resource` + c.path + `"`
-		if leads := strings.Contains(refused.Header().Get("WWW-Authenticate"), lead); leads != (c.want != "") {
+		if leads := strings.Contains(refused.Header().Get("WWW-Authenticate"),
+			lead); leads != (c.want != "") {
 			t.Errorf("%s: got %d %q, want it to lead to metadata: %t",
 				c.path, refused.Code, refused.Header().Get("WWW-Authenticate"), c.want != "")
 		}
 	}
 }
 
-// TestScopeIsAnnouncedWithoutMetadata shows that the missing scope is named also where no place can be named to get it.
+// TestScopeIsAnnouncedWithoutMetadata shows that the missing scope is named also where no
+// place can be named to get it.
 func TestScopeIsAnnouncedWithoutMetadata(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.settings.AuthorizationServers = nil })
 	w.behind(&fakeDesk{handle: refusesForScope})
 	const want = `Bearer error="insufficient_scope", scope="tools.read"`
-	if got := w.do(t, modernCall("echo")); got.Code != http.StatusForbidden || got.Header().Get("WWW-Authenticate") != want {
+	if got := w.do(t, modernCall("echo")); got.Code != http.StatusForbidden ||
+		got.Header().Get("WWW-Authenticate") != want {
 		t.Errorf("got %d %q, want %q", got.Code, got.Header().Get("WWW-Authenticate"), want)
 	}
 }
 
 func refusesForScope(context.Context, gateway.Caller, *gateway.Request) (mcp.Object, error) {
-	return mcp.Object{}, &mcp.Error{Code: mcp.CodeForbidden, Message: "no", Data: mcp.RawJSON(`{"code":"DB-SCOPE","scope":"tools.read"}`)}
+	return mcp.Object{}, &mcp.Error{
+		Code: mcp.CodeForbidden, Message: "no",
+		Data: mcp.RawJSON(`{"code":"DB-SCOPE","scope":"tools.read"}`),
+	}
 }

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// alarms are the timers of answers that are under way. Nearly every answer comes before its timer fires, so timers are
-// used again. The zero alarms is ready to use; it is safe for concurrent use.
+// alarms are the timers of answers that are under way. Nearly every answer comes before
+// its timer fires, so timers are used again. The zero alarms is ready to use; it is safe
+// for concurrent use.
 type alarms struct{ idle sync.Pool }
 
 // alarm is one of them:
@@ -15,15 +16,17 @@ type alarms struct{ idle sync.Pool }
 //	          │
 //	          └──it rings, or delay is called──▶ spent: it is never used again
 //
-// A ringing alarm runs in a goroutine of its own, and whoever has stopped the timer cannot know whether an earlier
-// ringing has begun to look for whom it rings. Were a spent alarm used again, it might ring for the wrong one.
+// A ringing alarm runs in a goroutine of its own, and whoever has stopped the timer
+// cannot know whether an earlier ringing has begun to look for whom it rings. Were a
+// spent alarm used again, it might ring for the wrong one.
 type alarm struct {
 	timer *time.Timer
 	spent bool    // for who has set it
 	whom  ringing // set before the timer is
 }
 
-// ringing is what an alarm rings for. Its method is called in a goroutine of its own, where it recovers from its panics.
+// ringing is what an alarm rings for. Its method is called in a goroutine of its own,
+// where it recovers from its panics.
 type ringing interface{ ring() }
 
 // set returns an alarm that rings after d, unless it is stopped before.
@@ -44,7 +47,8 @@ func (a *alarm) delay(d time.Duration) {
 	a.timer.Reset(d)
 }
 
-// stop stops an alarm, if there is one, and takes it from its owner. It may still be ringing.
+// stop stops an alarm, if there is one, and takes it from its owner. It may still be
+// ringing.
 func (s *alarms) stop(owned **alarm) {
 	a := *owned
 	*owned = nil

@@ -11,7 +11,8 @@ type bell struct{ rung atomic.Int64 }
 
 func (b *bell) ring() { b.rung.Add(1) }
 
-// TestAlarmRingsForItsOwnerOnly sets alarms that others have stopped, delayed, or let ring before.
+// TestAlarmRingsForItsOwnerOnly sets alarms that others have stopped, delayed, or let
+// ring before.
 func TestAlarmRingsForItsOwnerOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s alarms
@@ -46,7 +47,8 @@ func TestAlarmRingsForItsOwnerOnly(t *testing.T) {
 	})
 }
 
-// TestSpentAlarmIsNotUsedAgain holds a ringing up until another has been set, which is what a busy machine does.
+// TestSpentAlarmIsNotUsedAgain holds a ringing up until another has been set, which is
+// what a busy machine does.
 func TestSpentAlarmIsNotUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s alarms

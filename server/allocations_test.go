@@ -25,17 +25,18 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// How many times memory may be allocated for one tools/call through both doors: from the bytes of the client's request
-// to the bytes of its answer, net/http's part included, with everything on. Each is what was measured and about 3 %.
-// Lower them whenever a call costs less: then it cannot come to cost more again unseen. The race detector allocates
+// How many times memory may be allocated for one tools/call through both doors: from the
+// bytes of the client's request to the bytes of its answer, net/http's part included,
+// with everything on. Each is what was measured and about 3 %. Lower them whenever a call
+// costs less: then it cannot come to cost more again unseen. The race detector allocates
 // too, so the test runs without.
 const (
 	legacyAllocations = 59
 	modernAllocations = 66
 )
 
-// TestAllocationsOfACall bounds what a call costs in allocations, for clients of each era before a server of the same.
-// Client and server are of bare bytes and allocate nothing.
+// TestAllocationsOfACall bounds what a call costs in allocations, for clients of each era
+// before a server of the same. Client and server are of bare bytes and allocate nothing.
 func TestAllocationsOfACall(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -60,8 +61,8 @@ func TestAllocationsOfACall(t *testing.T) {
 	}
 }
 
-// perCall returns how many allocations one run of f causes on average, in all goroutines. Of five rounds the cheapest
-// counts: timers and the collector allocate now and then.
+// perCall returns how many allocations one run of f causes on average, in all goroutines.
+// Of five rounds the cheapest counts: timers and the collector allocate now and then.
 func perCall(runs int, f func()) float64 {
 	least := uint64(1 << 62)
 	for range 5 {
@@ -76,8 +77,8 @@ func perCall(runs int, f func()) float64 {
 	return float64(least) / float64(runs)
 }
 
-// house is a gateway with everything that a call meets: tokens that are verified, rules, limits, audit, the log of
-// requests, and a server at an address of its own.
+// house is a gateway with everything that a call meets: tokens that are verified, rules,
+// limits, audit, the log of requests, and a server at an address of its own.
 type house struct{ address, token string }
 
 func newHouse(t *testing.T, server string) house {
@@ -92,7 +93,8 @@ func newHouse(t *testing.T, server string) house {
 		w.config.Logger = slog.New(slog.NewJSONHandler(&sink{}, nil))
 		w.audit = record
 		w.tenants = []gateway.TenantConfig{{
-			ID: "acme", Servers: []string{"bare"}, Rules: []gateway.Rule{{Allow: []string{"echo"}}}, Limits: w.tenants[0].Limits,
+			ID: "acme", Servers: []string{"bare"}, Rules: []gateway.Rule{{Allow: []string{"echo"}}},
+			Limits: w.tenants[0].Limits,
 		}}
 	})
 	t.Cleanup(func() { _ = record.Close() })
@@ -126,7 +128,8 @@ func (w *world) listen(t *testing.T) string {
 		t.Fatal(err)
 	}
 	s := &http.Server{
-		Handler: w.Handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 75 * time.Second, MaxHeaderBytes: 32 << 10,
+		Handler: w.Handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 75 * time.Second,
+		MaxHeaderBytes:               32 << 10,
 		DisableGeneralOptionsHandler: true,
 	}
 	door := connlimit.New(connlimit.Config{Total: 100})
@@ -146,13 +149,15 @@ func issuer(t *testing.T) (*auth.Verifier, string) {
 	key := auth.Key{ID: "k", Public: public, Private: private}
 	const address, audience = "https://issuer.test", "https://mcp.test/mcp"
 	verifier, err := auth.New(auth.Config{Issuers: []auth.Issuer{{
-		Issuer: address, Algorithms: []string{"EdDSA"}, Audiences: []string{audience}, Tenant: "acme", Keys: []auth.Key{key},
+		Issuer: address, Algorithms: []string{"EdDSA"}, Audiences: []string{audience}, Tenant: "acme",
+		Keys: []auth.Key{key},
 	}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	token, err := auth.Sign(key, "EdDSA", auth.Claims{
-		Issuer: address, Subject: "alice", Audience: audience, IssuedAt: time.Now(), Expiry: time.Now().Add(time.Hour),
+		Issuer: address, Subject: "alice", Audience: audience, IssuedAt: time.Now(),
+		Expiry: time.Now().Add(time.Hour),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -186,7 +191,8 @@ func (c *bareClient) exchange(t *testing.T, request []byte) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.HasPrefix(c.answer[:n], []byte("HTTP/1.1 200")) || bytes.Contains(c.answer[:n], []byte(`"error"`)) || bytes.Contains(c.answer[:n], []byte(`"isError"`)) {
+	if !bytes.HasPrefix(c.answer[:n], []byte("HTTP/1.1 200")) || bytes.Contains(c.answer[:n],
+		[]byte(`"error"`)) || bytes.Contains(c.answer[:n], []byte(`"isError"`)) {
 		t.Fatalf("got %s", c.answer[:n])
 	}
 	return c.answer[:n]
@@ -197,11 +203,14 @@ func (c *bareClient) calls(t *testing.T, modern bool) []byte {
 	t.Helper()
 	const arguments = `"name":"echo","arguments":{"message":"hello"}`
 	if modern {
-		return c.request(mcp.HeaderProtocolVersion+": 2026-07-28\r\n"+mcp.HeaderMethod+": tools/call\r\n"+mcp.HeaderName+": echo\r\n",
-			`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{`+arguments+`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
+		return c.request(mcp.HeaderProtocolVersion+": 2026-07-28\r\n"+mcp.HeaderMethod+": tools/call\r\n"+
+			mcp.HeaderName+": echo\r\n",
+			`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{`+arguments+
+				`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
 				`"io.modelcontextprotocol/clientInfo":{"name":"bare","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`)
 	}
-	opened := c.exchange(t, c.request("", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bare","version":"1"}}}`))
+	opened := c.exchange(t, c.request("",
+		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bare","version":"1"}}}`))
 	_, rest, _ := bytes.Cut(opened, []byte(mcp.HeaderSessionID+": "))
 	id, _, _ := bytes.Cut(rest, []byte("\r\n"))
 	return c.request(mcp.HeaderSessionID+": "+string(id)+"\r\n"+mcp.HeaderProtocolVersion+": 2025-11-25\r\n",
@@ -209,12 +218,14 @@ func (c *bareClient) calls(t *testing.T, modern bool) []byte {
 }
 
 func (c *bareClient) request(headers, body string) []byte {
-	return fmt.Appendf(nil, "POST /mcp HTTP/1.1\r\nHost: mcp.test\r\nUser-Agent: bare\r\nAuthorization: Bearer %s\r\nAccept: application/json, text/event-stream\r\n"+
-		"Content-Type: application/json\r\n%sContent-Length: %d\r\n\r\n%s", c.token, headers, len(body), body)
+	return fmt.Appendf(
+		nil, "POST /mcp HTTP/1.1\r\nHost: mcp.test\r\nUser-Agent: bare\r\nAuthorization: Bearer %s\r\nAccept: application/json, text/event-stream\r\n"+
+			"Content-Type: application/json\r\n%sContent-Length: %d\r\n\r\n%s", c.token, headers, len(body),
+		body)
 }
 
-// receiveBare reads one message of HTTP with a length into buffer. It returns the length of all and where the body
-// begins.
+// receiveBare reads one message of HTTP with a length into buffer. It returns the length
+// of all and where the body begins.
 func receiveBare(from io.Reader, buffer []byte) (n, body int, head []byte, err error) {
 	for {
 		got, err := from.Read(buffer[n:])
@@ -244,7 +255,8 @@ func declaredLength(head []byte) (length int) {
 	return length
 }
 
-// bareServer is an MCP server of one era over Streamable HTTP, with the tool echo. It returns its address.
+// bareServer is an MCP server of one era over Streamable HTTP, with the tool echo. It
+// returns its address.
 func bareServer(t *testing.T, modern bool) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -303,11 +315,14 @@ func answerBare(dst, body []byte, modern bool) (status string, message []byte) {
 	case bytes.Contains(body, []byte(`"method":"tools/call"`)):
 		return "200 OK", append(dst, `"result":{`+complete+`"content":[{"type":"text","text":"hello"}]}}`...)
 	case modern && says("server/discover"):
-		return "200 OK", append(dst, `"result":{`+complete+`"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}}`...)
+		return "200 OK", append(dst, `"result":{`+complete+
+			`"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}}`...)
 	case !modern && says("initialize"):
-		return "200 OK", append(dst, `"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bare","version":"1"}}}`...)
+		return "200 OK", append(dst,
+			`"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bare","version":"1"}}}`...)
 	case says("tools/list"):
-		return "200 OK", append(dst, `"result":{`+complete+`"tools":[{"name":"echo","inputSchema":{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}}]}}`...)
+		return "200 OK", append(dst, `"result":{`+complete+
+			`"tools":[{"name":"echo","inputSchema":{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}}]}}`...)
 	case says("ping"):
 		return "200 OK", append(dst, `"result":{}}`...)
 	}

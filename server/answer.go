@@ -9,7 +9,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// answer is what a request gets: a result, an error, or nothing at all if its client cancelled it.
+// answer is what a request gets: a result, an error, or nothing at all if its client
+// cancelled it.
 type answer struct {
 	id     mcp.ID
 	result mcp.Object
@@ -22,7 +23,8 @@ type answer struct {
 	text   [1][]byte    // the response, where payload returns it in one piece
 }
 
-// bytesEncoded is about how many bytes of an answer are encoded in a nanosecond: they are copied, into memory that is new.
+// bytesEncoded is about how many bytes of an answer are encoded in a nanosecond: they are
+// copied, into memory that is new.
 const bytesEncoded = 2
 
 // message is the message of a, which is made in its turn if it is large.
@@ -34,11 +36,13 @@ func (s *Server) message(ctx context.Context, a *answer, requestID string) []byt
 	return a.message(requestID)
 }
 
-// payload is the text of a message in parts, so that a long part which others share need not be copied. It is written
-// part by part; only what is kept for the client is joined. nil: there is no message.
+// payload is the text of a message in parts, so that a long part which others share need
+// not be copied. It is written part by part; only what is kept for the client is joined.
+// nil: there is no message.
 type payload [][]byte
 
-// splitFrom is the length from which a shared text is a part of its own, in bytes: it costs less to copy a short one.
+// splitFrom is the length from which a shared text is a part of its own, in bytes: it
+// costs less to copy a short one.
 const splitFrom = 8 << 10
 
 // size returns the length of the message, in bytes.
@@ -58,8 +62,8 @@ func (p payload) joined() []byte {
 	return bytes.Join(p, nil)
 }
 
-// sharedBy returns the member of the results of a method whose text others share: the desk makes a page of a list once
-// for all who see the same.
+// sharedBy returns the member of the results of a method whose text others share: the
+// desk makes a page of a list once for all who see the same.
 func sharedBy(method string) string {
 	if asked := mcp.MethodOf(method); asked.Lists {
 		return asked.Result
@@ -67,8 +71,9 @@ func sharedBy(method string) string {
 	return ""
 }
 
-// payload returns the response, and forgets the result. It is that of message, but for the text that others share: what
-// is copied around that is too little to wait for a turn.
+// payload returns the response, and forgets the result. It is that of message, but for
+// the text that others share: what is copied around that is too little to wait for a
+// turn.
 func (s *Server) payload(ctx context.Context, a *answer, requestID string) payload {
 	if a.err != nil || a.shared == "" || len(a.result.Value(a.shared)) < splitFrom {
 		a.text[0] = s.message(ctx, a, requestID)
@@ -79,8 +84,9 @@ func (s *Server) payload(ctx context.Context, a *answer, requestID string) paylo
 	return payload{head, shared, tail}
 }
 
-// message returns the response, and forgets the result, so that its memory is free while a slow client reads. An error
-// in it names the HTTP request, by which operators find it in the records.
+// message returns the response, and forgets the result, so that its memory is free while
+// a slow client reads. An error in it names the HTTP request, by which operators find it
+// in the records.
 func (a *answer) message(requestID string) []byte {
 	if a.err != nil {
 		return mcp.AppendError(nil, a.id, a.err.OfRequest(requestID))
@@ -93,7 +99,8 @@ func (a *answer) message(requestID string) []byte {
 	return message
 }
 
-// unkept returns what is told in the place of the response if there is no memory to keep that for its client.
+// unkept returns what is told in the place of the response if there is no memory to keep
+// that for its client.
 func (a *answer) unkept(requestID string) []byte {
 	return mcp.AppendError(nil, a.id, errUnkept.OfRequest(requestID))
 }
@@ -101,7 +108,8 @@ func (a *answer) unkept(requestID string) []byte {
 // outcomeOK is the outcome of a request of which nothing else is to be said.
 const outcomeOK = "ok"
 
-// word returns the outcome in one word for the log, which is the one of the audit where both have a line.
+// word returns the outcome in one word for the log, which is the one of the audit where
+// both have a line.
 func (a *answer) word() string {
 	switch {
 	case a.silent:

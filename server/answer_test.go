@@ -12,11 +12,17 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// TestTrap04_StatusFollowsErrorInModernOnly is the table from errors of the desk to HTTP statuses. Codes that an
-// upstream chose mean nothing to the transport.
+// TestTrap04_StatusFollowsErrorInModernOnly is the table from errors of the desk to HTTP
+// statuses. Codes that an upstream chose mean nothing to the transport.
 func TestTrap04_StatusFollowsErrorInModernOnly(t *testing.T) {
-	scope := &mcp.Error{Code: mcp.CodeForbidden, Message: "no", Data: mcp.RawJSON(`{"code":"DB-SCOPE","scope":"tools.read tools.write"}`)}
-	forged := &mcp.Error{Code: mcp.CodeForbidden, Message: "no", Data: mcp.RawJSON(`{"scope":"x\", realm=\"evil\r\nX: y"}`)}
+	scope := &mcp.Error{
+		Code: mcp.CodeForbidden, Message: "no",
+		Data: mcp.RawJSON(`{"code":"DB-SCOPE","scope":"tools.read tools.write"}`),
+	}
+	forged := &mcp.Error{
+		Code: mcp.CodeForbidden, Message: "no",
+		Data: mcp.RawJSON(`{"scope":"x\", realm=\"evil\r\nX: y"}`),
+	}
 	tests := []struct {
 		name           string
 		err            *mcp.Error
@@ -29,7 +35,10 @@ func TestTrap04_StatusFollowsErrorInModernOnly(t *testing.T) {
 		{"capability", mcp.Errorf(mcp.CodeMissingCapability, "x"), 400, 0, ""}, // no error for a model
 		{"limited", mcp.Errorf(mcp.CodeLimited, "x").After(1), 429, 429, ""},
 		{"unavailable", mcp.Errorf(mcp.CodeUnavailable, "x").After(1), 503, 503, ""},
-		{"scope", scope, 403, 403, `Bearer error="insufficient_scope", scope="tools.read tools.write", resource_metadata="https://mcp.test/.well-known/oauth-protected-resource/mcp"`},
+		{
+			"scope", scope, 403, 403,
+			`Bearer error="insufficient_scope", scope="tools.read tools.write", resource_metadata="https://mcp.test/.well-known/oauth-protected-resource/mcp"`,
+		},
 		{"scope that breaks the header", forged, 403, 403, ""},
 		{"upstream says 401", mcp.Errorf(401, "x"), 200, 200, ""},
 		{"upstream says 404", mcp.Errorf(404, "x"), 200, 200, ""},
@@ -39,21 +48,28 @@ func TestTrap04_StatusFollowsErrorInModernOnly(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t)
-			w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object, error) {
+			w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object,
+				error,
+			) {
 				return mcp.Object{}, test.err
 			}})
 			id := w.open(t, "alice", mcp.Revision2511)
-			messages, statuses := []message{modernCall("echo"), legacyCall(id, "echo")}, []int{test.modern, test.legacy}
+			messages, statuses := []message{modernCall("echo"), legacyCall(id, "echo")}, []int{
+				test.modern,
+				test.legacy,
+			}
 			for i, want := range statuses {
 				if want == 0 {
 					continue
 				}
 				got := w.do(t, messages[i])
 				if got.Code != want || got.Header().Get("WWW-Authenticate") != test.challenge {
-					t.Errorf("got %d %v, want %d with challenge %q", got.Code, got.Header(), want, test.challenge)
+					t.Errorf("got %d %v, want %d with challenge %q", got.Code, got.Header(), want,
+						test.challenge)
 				}
 				if (got.Header().Get("Retry-After") == "1") != (test.err.RetryAfter > 0) {
-					t.Errorf("got Retry-After %q for %s", got.Header().Get("Retry-After"), test.err.RetryAfter)
+					t.Errorf("got Retry-After %q for %s", got.Header().Get("Retry-After"),
+						test.err.RetryAfter)
 				}
 				if !strings.Contains(got.Body.String(), `"id":1,"error":{"code":`+fmt.Sprint(test.err.Code)) {
 					t.Errorf("got %s, want the error with its id", got.Body)
@@ -63,7 +79,8 @@ func TestTrap04_StatusFollowsErrorInModernOnly(t *testing.T) {
 	}
 }
 
-// TestTheLogCalledAQuestionOk gives results that are not the end of a call. The audit has the same words for them.
+// TestTheLogCalledAQuestionOk gives results that are not the end of a call. The audit has
+// the same words for them.
 func TestTheLogCalledAQuestionOk(t *testing.T) {
 	var log bytes.Buffer
 	w := newWorld(t, logging(&log))
@@ -75,7 +92,9 @@ func TestTheLogCalledAQuestionOk(t *testing.T) {
 		`{"resultType":"complete","content":[]}`:             "ok",
 	} {
 		log.Reset()
-		w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object, error) {
+		w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object,
+			error,
+		) {
 			return object(result), nil
 		}})
 		w.do(t, modernCall("echo"))
@@ -97,7 +116,8 @@ func TestBatchCostsItsLength(t *testing.T) {
 	for n := range 20 {
 		if got := w.do(t, batch); got.Code == http.StatusTooManyRequests {
 			if n < 2 || n > 4 {
-				t.Errorf("batch %d of 32 was the first over the half of 200 that one user may take, want the 4th or so", n+1)
+				t.Errorf(
+					"batch %d of 32 was the first over the half of 200 that one user may take, want the 4th or so", n+1)
 			}
 			return
 		}
@@ -109,13 +129,14 @@ func TestBatchOver32(t *testing.T) {
 	w := newWorld(t)
 	id := w.open(t, "alice", mcp.Revision2503)
 	body := "[" + strings.Repeat(`{"jsonrpc":"2.0","method":"x"},`, 32) + `{"jsonrpc":"2.0","method":"x"}]`
-	if got := w.do(t, inSession("POST", id, body)); got.Code != http.StatusBadRequest || stable(t, got.Body) != "DB-REQUEST" {
+	if got := w.do(t, inSession("POST", id, body)); got.Code != http.StatusBadRequest ||
+		stable(t, got.Body) != "DB-REQUEST" {
 		t.Errorf("got %d %s, want 400", got.Code, got.Body)
 	}
 }
 
-// TestTooManySessions shows that one owner's sessions are bounded, that the one longest unused goes, and that nobody
-// else's are touched.
+// TestTooManySessions shows that one owner's sessions are bounded, that the one longest
+// unused goes, and that nobody else's are touched.
 func TestTooManySessions(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		other, first := w.open(t, "alice-globex", mcp.Revision2511), w.open(t, "alice", mcp.Revision2511)
@@ -128,7 +149,10 @@ func TestTooManySessions(t *testing.T) {
 		for _, check := range []struct {
 			name, id, token string
 			want            int
-		}{{"used since", first, "alice", 200}, {"longest unused", second, "alice", 404}, {"colleague", colleague, "bob", 200}, {"other tenant", other, "alice-globex", 200}} {
+		}{{"used since", first, "alice", 200}, {"longest unused", second, "alice", 404}, {
+			"colleague",
+			colleague, "bob", 200,
+		}, {"other tenant", other, "alice-globex", 200}} {
 			if got := w.do(t, inSession("POST", check.id, pingBody).as(check.token)); got.Code != check.want {
 				t.Errorf("%s: got %d, want %d", check.name, got.Code, check.want)
 			}
@@ -160,7 +184,8 @@ func TestAccept(t *testing.T) {
 	for _, test := range tests {
 		got := w.do(t, modernCall("progress").with("Accept", test.accept))
 		if got.Code != test.status || got.Header().Get("Content-Type") != test.kind {
-			t.Errorf("Accept %q: got %d %s, want %d %s", test.accept, got.Code, got.Header().Get("Content-Type"), test.status, test.kind)
+			t.Errorf("Accept %q: got %d %s, want %d %s", test.accept, got.Code,
+				got.Header().Get("Content-Type"), test.status, test.kind)
 		}
 	}
 }
@@ -168,8 +193,10 @@ func TestAccept(t *testing.T) {
 func TestMediaType(t *testing.T) {
 	w := newWorld(t)
 	for kind, want := range map[string]int{
-		"application/json": 200, "application/json; charset=utf-8": 200, "Application/JSON;charset=UTF-8": 200,
-		"application/json; charset=utf-16": 415, "application/json, text/plain": 415, "application/jsonx": 415,
+		"application/json": 200, "application/json; charset=utf-8": 200,
+		"Application/JSON;charset=UTF-8":   200,
+		"application/json; charset=utf-16": 415, "application/json, text/plain": 415,
+		"application/jsonx":               415,
 		"multipart/form-data; boundary=x": 415, "application/json;": 200, ";": 415,
 	} {
 		if got := w.do(t, modernCall("echo").with("Content-Type", kind)); got.Code != want {
@@ -178,19 +205,25 @@ func TestMediaType(t *testing.T) {
 	}
 }
 
-// FuzzDoor sends bodies to every door: whatever it is, the answer is JSON-RPC or empty, and no fault of ours.
+// FuzzDoor sends bodies to every door: whatever it is, the answer is JSON-RPC or empty,
+// and no fault of ours.
 func FuzzDoor(f *testing.F) {
 	f.Add([]byte(modernCall("echo").body), "2026-07-28", "tools/call", "echo")
 	f.Add([]byte(initialize(mcp.Revision2511).body), "", "", "")
 	f.Add([]byte("["+pingBody+"]"), "2025-03-26", "", "")
-	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":7,"arguments":[],"_meta":{}}}`), "2025-03-26", "x", "=?base64?_?=")
+	f.Add(
+		[]byte(
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":7,"arguments":[],"_meta":{}}}`),
+		"2025-03-26", "x", "=?base64?_?=")
 	w := newWorld(f)
 	h, session := w.Handler(), w.open(f, "alice", mcp.Revision2503)
 	f.Fuzz(func(t *testing.T, body []byte, revision, method, name string) {
-		if bytes.Contains(body, []byte("slow")) || bytes.Contains(body, []byte("listen")) || bytes.Contains(body, []byte(`\u`)) {
+		if bytes.Contains(body, []byte("slow")) || bytes.Contains(body, []byte("listen")) ||
+			bytes.Contains(body, []byte(`\u`)) {
 			t.Skip("waits for the test")
 		}
-		m := inSession("POST", session, string(body)).with(mcp.HeaderProtocolVersion, revision).with(mcp.HeaderMethod, method).with(mcp.HeaderName, name)
+		m := inSession("POST", session, string(body)).with(mcp.HeaderProtocolVersion,
+			revision).with(mcp.HeaderMethod, method).with(mcp.HeaderName, name)
 		got := record(h, m.request(t.Context(), ""))
 		if got.Code >= 500 {
 			t.Errorf("got %d %s", got.Code, got.Body)
@@ -203,14 +236,16 @@ func FuzzDoor(f *testing.F) {
 	})
 }
 
-// TestStreamNamedFirst shows that a client that names event streams before JSON gets its results as one.
+// TestStreamNamedFirst shows that a client that names event streams before JSON gets its
+// results as one.
 func TestStreamNamedFirst(t *testing.T) {
 	w := newWorld(t)
 	for name, m := range map[string]message{
 		"modern": modernCall("rich"), "legacy": legacyCall(w.open(t, "alice", mcp.Revision2511), "rich"),
 	} {
 		got := w.do(t, m.with("Accept", "text/event-stream, application/json"))
-		if got.Header().Get("Content-Type") != "text/event-stream" || strings.Count(got.Body.String(), `"result":`) != 1 {
+		if got.Header().Get("Content-Type") != "text/event-stream" ||
+			strings.Count(got.Body.String(), `"result":`) != 1 {
 			t.Errorf("%s: got %v %s, want one result in a stream", name, got.Header(), got.Body)
 		}
 	}

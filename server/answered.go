@@ -6,8 +6,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// answered takes an answer of the client to a question that was asked in its session, on this replica or another. An
-// answer to anything else is dropped, and so is a second answer. If it is refused, the client may send it again.
+// answered takes an answer of the client to a question that was asked in its session, on
+// this replica or another. An answer to anything else is dropped, and so is a second
+// answer. If it is refused, the client may send it again.
 func (s *Server) answered(ctx context.Context, l *live, m *mcp.Message) *refusal {
 	id, _ := mcp.RawJSON(m.ID).Text()
 	home, ok := homeOf(id)

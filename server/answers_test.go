@@ -17,7 +17,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// bulk adds a server with a tool whose answers have that many bytes, and are held as those of other servers are.
+// bulk adds a server with a tool whose answers have that many bytes, and are held as
+// those of other servers are.
 func bulk(size int) func(*world) {
 	return func(w *world) {
 		for i := range w.tenants {
@@ -35,7 +36,8 @@ func bulk(size int) func(*world) {
 	}
 }
 
-// unreading is a client that takes the header of an answer, and of its body nothing until it is woken.
+// unreading is a client that takes the header of an answer, and of its body nothing until
+// it is woken.
 type unreading struct {
 	*httptest.ResponseRecorder
 	awake <-chan struct{}
@@ -51,7 +53,8 @@ func (d *unreading) Write(p []byte) (int, error) {
 	return len(p), nil // what a client has read is in its own memory
 }
 
-// deafClients are clients that do not read, and how many of them have an answer before them.
+// deafClients are clients that do not read, and how many of them have an answer before
+// them.
 type deafClients struct {
 	w       *world
 	h       http.Handler
@@ -70,10 +73,14 @@ func (d *deafClients) call(t *testing.T, m message) {
 	r := m.request(t.Context(), "")
 	r.RequestURI, r.RemoteAddr = r.URL.RequestURI(), "192.0.2.1:1234"
 	go func() {
-		client := &unreading{ResponseRecorder: httptest.NewRecorder(), awake: d.awake, waits: func() { d.note(m.token) }}
+		client := &unreading{
+			ResponseRecorder: httptest.NewRecorder(), awake: d.awake,
+			waits: func() { d.note(m.token) },
+		}
 		d.h.ServeHTTP(client, r)
 		if client.Code != http.StatusOK || client.Header().Get("Retry-After") != "" {
-			t.Errorf("%s: got %d %v, want 200 and no advice to make the call again", m.token, client.Code, client.Header())
+			t.Errorf("%s: got %d %v, want 200 and no advice to make the call again", m.token, client.Code,
+				client.Header())
 		}
 	}()
 }
@@ -100,8 +107,12 @@ func bulkCalls(t *testing.T, w *world) map[string]func(token string) message {
 	modern := func(token string) message { return modernCall("bulk").as(token) }
 	n := 0
 	return map[string]func(token string) message{
-		"modern":           modern,
-		"modern, streamed": func(token string) message { return modern(token).with("Accept", "text/event-stream, application/json") },
+		"modern": modern,
+		"modern, streamed": func(
+			token string,
+		) message {
+			return modern(token).with("Accept", "text/event-stream, application/json")
+		},
 		"legacy": func(token string) message {
 			n++
 			return legacyCall(sessions[token], "bulk").as(token).id(fmt.Sprint(n))
@@ -115,8 +126,9 @@ func (m message) id(id string) message {
 	return m
 }
 
-// TestAnswersForSlowClientsStayWithinTheirShare lets one user make thirty calls with answers of a megabyte and read
-// none of them. Nothing counted them once: thirty answers of 15 MB ended the process.
+// TestAnswersForSlowClientsStayWithinTheirShare lets one user make thirty calls with
+// answers of a megabyte and read none of them. Nothing counted them once: thirty answers
+// of 15 MB ended the process.
 func TestAnswersForSlowClientsStayWithinTheirShare(t *testing.T) {
 	const size = 1_000_000
 	for _, form := range []string{"modern", "modern, streamed", "legacy"} {
@@ -130,13 +142,15 @@ func TestAnswersForSlowClientsStayWithinTheirShare(t *testing.T) {
 			synctest.Wait()
 			got := clients.waits("alice")
 			if got < 2 || int64(got)*size > b.Most() || b.Held() > b.Most() || b.Held() < int64(got)*size {
-				t.Errorf("%s: %d answers wait, %d are held, want as many as fit into %d", form, got, b.Held(), b.Most())
+				t.Errorf("%s: %d answers wait, %d are held, want as many as fit into %d", form, got, b.Held(),
+					b.Most())
 			}
 			clients.call(t, call("bob"))
 			clients.call(t, call("alice-globex"))
 			synctest.Wait()
 			if clients.waits("bob") != 1 || clients.waits("alice-globex") != 1 {
-				t.Errorf("%s: a colleague has %d answers and another tenant %d, want 1 each", form, clients.waits("bob"), clients.waits("alice-globex"))
+				t.Errorf("%s: a colleague has %d answers and another tenant %d, want 1 each", form,
+					clients.waits("bob"), clients.waits("alice-globex"))
 			}
 			close(clients.awake)
 			synctest.Wait()
@@ -147,8 +161,9 @@ func TestAnswersForSlowClientsStayWithinTheirShare(t *testing.T) {
 	}
 }
 
-// TestAnswerWithoutRoomIsNoAdviceToRepeat: the call was made, so its error has a code of its own, and neither a status
-// nor a time that clients take as a reason to make it again.
+// TestAnswerWithoutRoomIsNoAdviceToRepeat: the call was made, so its error has a code of
+// its own, and neither a status nor a time that clients take as a reason to make it
+// again.
 func TestAnswerWithoutRoomIsNoAdviceToRepeat(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for form, call := range bulkCalls(t, w) {
@@ -158,7 +173,8 @@ func TestAnswerWithoutRoomIsNoAdviceToRepeat(t *testing.T) {
 			sessions := w.config.Memory.Held()
 			got := record(w.Handler(), call("alice").request(t.Context(), ""))
 			body := got.Body.String()
-			if got.Code != http.StatusOK || !strings.Contains(body, `"code":"DB-OUTPUT-MEMORY"`) || strings.Contains(body, "retryAfter") || got.Header().Get("Retry-After") != "" {
+			if got.Code != http.StatusOK || !strings.Contains(body, `"code":"DB-OUTPUT-MEMORY"`) ||
+				strings.Contains(body, "retryAfter") || got.Header().Get("Retry-After") != "" {
 				t.Errorf("%s: got %d %v %.300s", form, got.Code, got.Header(), body)
 			}
 			if got := w.do(t, modernCall("echo")); got.Code != http.StatusOK {
@@ -171,7 +187,8 @@ func TestAnswerWithoutRoomIsNoAdviceToRepeat(t *testing.T) {
 	}, memory(4<<20), bulk(900_000))
 }
 
-// TestLeasesOfAnswersFitTheHeap compares what answers lease that wait for slow clients with the memory that they take.
+// TestLeasesOfAnswersFitTheHeap compares what answers lease that wait for slow clients
+// with the memory that they take.
 func TestLeasesOfAnswersFitTheHeap(t *testing.T) {
 	for _, form := range []string{"modern", "modern, streamed", "legacy"} {
 		for _, size := range []int{40_000, 1_000_000} {
@@ -189,7 +206,8 @@ func TestLeasesOfAnswersFitTheHeap(t *testing.T) {
 				}
 				held, live := float64(w.config.Memory.Held()), float64(heap()-before)
 				if ratio := live / held; math.IsNaN(ratio) || ratio > 1.5 || ratio < 1/1.5 {
-					t.Errorf("%s, %d bytes: leased %.1f MB, in memory %.1f MB", form, size, held/1e6, live/1e6)
+					t.Errorf("%s, %d bytes: leased %.1f MB, in memory %.1f MB", form, size, held/1e6,
+						live/1e6)
 				}
 				close(clients.awake)
 				synctest.Wait()

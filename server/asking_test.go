@@ -14,8 +14,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server"
 )
 
-// asker is a desk whose tools ask what their arguments say, and whose resources change when a test says so. All else is
-// that of the real one.
+// asker is a desk whose tools ask what their arguments say, and whose resources change
+// when a test says so. All else is that of the real one.
 type asker struct {
 	mu      sync.Mutex // guards the fields below
 	ended   int        // calls that came again with their end
@@ -60,9 +60,16 @@ func (a *asker) handle(w *world) func(context.Context, gateway.Caller, *gateway.
 			if r.Capabilities.Has("roots") {
 				return textResult("has roots"), nil
 			}
-			return mcp.Object{}, &mcp.Error{Code: mcp.CodeMissingCapability, Message: "A capability is missing", Data: mcp.RawJSON(`{"requiredCapabilities":{"roots":{}}}`)}
+			return mcp.Object{}, &mcp.Error{
+				Code:    mcp.CodeMissingCapability,
+				Message: "A capability is missing",
+				Data:    mcp.RawJSON(`{"requiredCapabilities":{"roots":{}}}`),
+			}
 		case "file:///none":
-			return mcp.Object{}, &mcp.Error{Code: mcp.CodeInvalidParams, Message: "Resource not found", Data: mcp.RawJSON(`{"code":"DB-RESOURCE","uri":"file:///none"}`)}
+			return mcp.Object{}, &mcp.Error{
+				Code: mcp.CodeInvalidParams, Message: "Resource not found",
+				Data: mcp.RawJSON(`{"code":"DB-RESOURCE","uri":"file:///none"}`),
+			}
 		}
 		if made := listed[r.Method]; made.Len() > 0 {
 			return inForm(r, made), nil
@@ -86,8 +93,8 @@ func inForm(r *gateway.Request, result mcp.Object) mcp.Object {
 	return result.With(asked.Result, mcp.Array(items))
 }
 
-// ask asks the rounds of questions in the arguments, one after the other, and says what it heard. A round without
-// questions means later.
+// ask asks the rounds of questions in the arguments, one after the other, and says what
+// it heard. A round without questions means later.
 func (a *asker) ask(ctx context.Context, r *gateway.Request) (mcp.Object, error) {
 	if ctx.Err() != nil {
 		a.mu.Lock()
@@ -124,27 +131,39 @@ func terms(ctx context.Context, r *gateway.Request) (mcp.Object, error) {
 		if !r.LogLevel.Wants(level) {
 			continue
 		}
-		err := r.Notify(ctx, mcp.Notification{Method: mcp.NotifyMessage, Params: object(`{"level":"` + level + `","data":"x"}`)})
+		err := r.Notify(ctx, mcp.Notification{
+			Method: mcp.NotifyMessage,
+			Params: object(`{"level":"` + level + `","data":"x"}`),
+		})
 		if err != nil {
 			return mcp.Object{}, err
 		}
 	}
 	return textResult(fmt.Sprintf("asks %s, level %q, state %q, answers %q",
-		r.Capabilities.JSON(), r.LogLevel, r.Params.Text("requestState"), r.Params.Value("inputResponses"))), nil
+			r.Capabilities.JSON(), r.LogLevel, r.Params.Text("requestState"),
+			r.Params.Value("inputResponses"))),
+		nil
 }
 
 // listed are answers that have everything an older revision does not know.
 var listed = map[string]mcp.Object{
-	mcp.MethodToolsList: object(`{"tools":[{"name":"t","title":"T","icons":[],"inputSchema":{"type":"object"},"outputSchema":{"type":"array"},"annotations":{"readOnlyHint":true},` +
-		`"execution":{"taskSupport":"optional"},"_meta":{"x":1}}],"resultType":"complete","ttlMs":0,"cacheScope":"private"}`),
-	mcp.MethodPromptsList: object(`{"prompts":[{"name":"p","title":"P","icons":[],"arguments":[{"name":"a","title":"A","required":true}],"_meta":{"x":1}}],` +
-		`"resultType":"complete","ttlMs":0,"cacheScope":"private"}`),
-	mcp.MethodResourcesList: object(`{"resources":[{"uri":"file:///a","name":"a","title":"A","icons":[],"size":3,"_meta":{"x":1}}],"resultType":"complete","ttlMs":0,"cacheScope":"private"}`),
-	mcp.MethodTemplatesList: object(`{"resourceTemplates":[{"uriTemplate":"file:///{a}","name":"a","title":"A","icons":[],"_meta":{"x":1}}],"resultType":"complete","ttlMs":0,"cacheScope":"private"}`),
-	mcp.MethodResourcesRead: object(`{"contents":[{"uri":"file:///a","text":"x","_meta":{"x":1}}],"resultType":"complete","ttlMs":0,"cacheScope":"private"}`),
-	mcp.MethodPromptsGet: object(`{"messages":[{"role":"user","content":{"type":"resource_link","name":"doc","uri":"file:///doc"}},` +
-		`{"role":"user","content":{"type":"audio","data":"AAAA","mimeType":"audio/wav"}},{"role":"user","content":{"type":"text","text":"x"}}],"resultType":"complete"}`),
-	mcp.MethodComplete: object(`{"completion":{"values":["a"],"total":1,"hasMore":false},"resultType":"complete"}`),
+	mcp.MethodToolsList: object(
+		`{"tools":[{"name":"t","title":"T","icons":[],"inputSchema":{"type":"object"},"outputSchema":{"type":"array"},"annotations":{"readOnlyHint":true},` +
+			`"execution":{"taskSupport":"optional"},"_meta":{"x":1}}],"resultType":"complete","ttlMs":0,"cacheScope":"private"}`),
+	mcp.MethodPromptsList: object(
+		`{"prompts":[{"name":"p","title":"P","icons":[],"arguments":[{"name":"a","title":"A","required":true}],"_meta":{"x":1}}],` +
+			`"resultType":"complete","ttlMs":0,"cacheScope":"private"}`),
+	mcp.MethodResourcesList: object(
+		`{"resources":[{"uri":"file:///a","name":"a","title":"A","icons":[],"size":3,"_meta":{"x":1}}],"resultType":"complete","ttlMs":0,"cacheScope":"private"}`),
+	mcp.MethodTemplatesList: object(
+		`{"resourceTemplates":[{"uriTemplate":"file:///{a}","name":"a","title":"A","icons":[],"_meta":{"x":1}}],"resultType":"complete","ttlMs":0,"cacheScope":"private"}`),
+	mcp.MethodResourcesRead: object(
+		`{"contents":[{"uri":"file:///a","text":"x","_meta":{"x":1}}],"resultType":"complete","ttlMs":0,"cacheScope":"private"}`),
+	mcp.MethodPromptsGet: object(
+		`{"messages":[{"role":"user","content":{"type":"resource_link","name":"doc","uri":"file:///doc"}},` +
+			`{"role":"user","content":{"type":"audio","data":"AAAA","mimeType":"audio/wav"}},{"role":"user","content":{"type":"text","text":"x"}}],"resultType":"complete"}`),
+	mcp.MethodComplete: object(
+		`{"completion":{"values":["a"],"total":1,"hasMore":false},"resultType":"complete"}`),
 }
 
 // files are resources that a test changes.
@@ -166,7 +185,10 @@ func (f *files) subscribe(uri string, updated func(string)) (gateway.Subscriptio
 		}
 	}
 	if !strings.HasPrefix(uri, "file:///") || uri == "file:///none" {
-		return gateway.Subscription{}, &mcp.Error{Code: mcp.CodeInvalidParams, Message: "Resource not found", Data: mcp.RawJSON(`{"code":"DB-RESOURCE"}`)}
+		return gateway.Subscription{}, &mcp.Error{
+			Code: mcp.CodeInvalidParams, Message: "Resource not found",
+			Data: mcp.RawJSON(`{"code":"DB-RESOURCE"}`),
+		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,8 +12,9 @@ import (
 // maxBatch is the most messages of a batch.
 const maxBatch = 32
 
-// batch answers an array of messages, which only revision 2025-03-26 has. Each request in it is charged and answered by
-// itself. The answers go back in one array, even if there is only one.
+// batch answers an array of messages, which only revision 2025-03-26 has. Each request in
+// it is charged and answered by itself. The answers go back in one array, even if there
+// is only one.
 // https://modelcontextprotocol.io/specification/2025-03-26/basic/transports#sending-messages-to-the-server
 func (s *Server) batch(x *exchange, r *http.Request, raw mcp.RawJSON) {
 	x.method = "batch"
@@ -28,11 +29,17 @@ func (s *Server) batch(x *exchange, r *http.Request, raw mcp.RawJSON) {
 		x.refuse("", refused)
 		return
 	}
-	l := s.route(x, t, "", func(to replica.ID) outcome { return s.forward(x, r, to, &mcp.Message{Method: "batch"}, raw) })
+	l := s.route(
+		x, t, "", func(
+			to replica.ID,
+		) outcome {
+			return s.forward(x, r, to, &mcp.Message{Method: "batch"}, raw)
+		})
 	if l == nil {
 		return
 	}
-	if refused = checkRevision(r.Header, l); refused == nil && (l.speaks() != mcp.Revision2503 || !absentOr(r.Header[mcp.HeaderProtocolVersion], mcp.Revision2503)) {
+	if refused = checkRevision(r.Header, l); refused == nil && (l.speaks() != mcp.Revision2503 ||
+		!absentOr(r.Header[mcp.HeaderProtocolVersion], mcp.Revision2503)) {
 		refused = errBatch
 	}
 	var requests []*mcp.Message
@@ -61,12 +68,13 @@ func absentOr(values []string, want string) bool {
 	return len(values) == 0 || len(values) == 1 && values[0] == want
 }
 
-// unpack checks every message of a batch before any of them has an effect. Then it acts on the notifications and
-// responses, and returns the requests.
+// unpack checks every message of a batch before any of them has an effect. Then it acts
+// on the notifications and responses, and returns the requests.
 func (s *Server) unpack(ctx context.Context, l *live, raw mcp.RawJSON) ([]*mcp.Message, *refusal) {
 	elements, _ := raw.Elements()
 	if len(elements) == 0 || len(elements) > maxBatch {
-		return nil, refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest, "Invalid request: a batch has 1 to %d messages", maxBatch)
+		return nil, refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest,
+			"Invalid request: a batch has 1 to %d messages", maxBatch)
 	}
 	var requests, others []*mcp.Message
 	seen := make(map[mcp.ID]bool)
@@ -76,11 +84,13 @@ func (s *Server) unpack(ctx context.Context, l *live, raw mcp.RawJSON) ([]*mcp.M
 		case err != nil:
 			return nil, badRequest(err)
 		case m.Method == mcp.MethodInitialize:
-			return nil, refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest, "Invalid request: initialize is never part of a batch")
+			return nil, refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest,
+				"Invalid request: initialize is never part of a batch")
 		case !m.IsRequest():
 			others = append(others, m)
 		case seen[m.ID]:
-			return nil, refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest, "Invalid request: two requests of the batch have the same id")
+			return nil, refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest,
+				"Invalid request: two requests of the batch have the same id")
 		default:
 			seen[m.ID] = true
 			requests = append(requests, m)
@@ -94,8 +104,8 @@ func (s *Server) unpack(ctx context.Context, l *live, raw mcp.RawJSON) ([]*mcp.M
 	return requests, nil
 }
 
-// answerBatch runs the requests of a batch at the same time, each under its own limits, and answers when all of them
-// are done.
+// answerBatch runs the requests of a batch at the same time, each under its own limits,
+// and answers when all of them are done.
 func (s *Server) answerBatch(x *exchange, l *live, requests []*mcp.Message) {
 	ctx := x.outliving() // a client that loses its connection can resume, so the calls go on
 	p := &reply{}
@@ -140,8 +150,9 @@ func (s *Server) answerBatch(x *exchange, l *live, requests []*mcp.Message) {
 	})
 }
 
-// arrayOf returns the array of the answers that are told, in parts: a client could ask for the same long list in
-// every request of a batch, and nothing counts copies of that. It is nil if none is told.
+// arrayOf returns the array of the answers that are told, in parts: a client could ask
+// for the same long list in every request of a batch, and nothing counts copies of that.
+// It is nil if none is told.
 func (s *Server) arrayOf(ctx context.Context, answers []answer, requestID string) payload {
 	var array payload
 	before := []byte{'['}

@@ -40,7 +40,11 @@ func (*sink) Write(data []byte) (int, error) { return len(data), nil }
 func BenchmarkCall(b *testing.B) {
 	w := newWorld(b)
 	result := textResult("hello").With("resultType", mcp.String("complete"))
-	w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object, error) { return result, nil }})
+	w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object,
+		error,
+	) {
+		return result, nil
+	}})
 	h := w.Handler()
 	for name, m := range map[string]message{
 		"modern": modernCall("echo"), "legacy": legacyCall(w.open(b, "alice", mcp.Revision2511), "echo"),
@@ -49,7 +53,8 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// BenchmarkCallThroughDesk is door and desk together, with a tool that runs in the process.
+// BenchmarkCallThroughDesk is door and desk together, with a tool that runs in the
+// process.
 func BenchmarkCallThroughDesk(b *testing.B) {
 	w := newWorld(b)
 	benchmark(b, w.Handler(), modernCall("echo"))
@@ -72,11 +77,14 @@ func benchmark(b *testing.B, h http.Handler, m message) {
 
 // anyUser takes every token for good: it is the subject.
 func anyUser(_ context.Context, token string) (auth.Principal, error) {
-	return auth.Principal{Issuer: "https://issuer.test", Subject: token, ClientID: "app", TenantID: "acme", Expiry: time.Now().Add(time.Hour)}, nil
+	return auth.Principal{
+		Issuer: "https://issuer.test", Subject: token, ClientID: "app", TenantID: "acme",
+		Expiry: time.Now().Add(time.Hour),
+	}, nil
 }
 
-// BenchmarkInitialize opens sessions where there are as many as may be, so that one ends for each, and lets the client
-// say that it is there.
+// BenchmarkInitialize opens sessions where there are as many as may be, so that one ends
+// for each, and lets the client say that it is there.
 func BenchmarkInitialize(b *testing.B) {
 	for _, test := range []struct {
 		name        string
@@ -87,7 +95,8 @@ func BenchmarkInitialize(b *testing.B) {
 		{"20000 of one tenant", 40, 500},
 	} {
 		b.Run(test.name, func(b *testing.B) {
-			w := newWorld(b, bounded(test.users*test.each, test.each), func(w *world) { w.config.Verify = anyUser })
+			w := newWorld(b, bounded(test.users*test.each, test.each),
+				func(w *world) { w.config.Verify = anyUser })
 			for n := range test.users * test.each {
 				w.open(b, fmt.Sprint("user", n%test.users), mcp.Revision2511)
 			}
@@ -99,20 +108,29 @@ func BenchmarkInitialize(b *testing.B) {
 				if opened.Code != http.StatusOK {
 					b.Fatalf("got %d %s", opened.Code, opened.Body)
 				}
-				begin := inSession("POST", opened.Header().Get(mcp.HeaderSessionID), `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+				begin := inSession("POST", opened.Header().Get(mcp.HeaderSessionID),
+					`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 				record(h, begin.as(user).request(b.Context(), ""))
 			}
 		})
 	}
 }
 
-// TestThousandIdleStreams bounds what an idle GET stream keeps in memory. The clients are bare connections.
+// TestThousandIdleStreams bounds what an idle GET stream keeps in memory. The clients are
+// bare connections.
 func TestThousandIdleStreams(t *testing.T) {
 	if testing.Short() {
 		t.Skip("opens 1000 connections")
 	}
 	const streams, limit = 1000, 56 << 20 // measured: 38 MiB, and 48 MiB with the race detector
-	w := newWorld(t, func(w *world) { w.tenants[0].Limits.Streams = nil; n := 2 * streams; w.tenants[0].Limits.Streams = &n })
+	w := newWorld(
+		t, func(
+			w *world,
+		) {
+			w.tenants[0].Limits.Streams = nil
+			n := 2 * streams
+			w.tenants[0].Limits.Streams = &n
+		})
 	s := httptest.NewServer(w.Handler())
 	defer func() { w.EndStreams(); s.Close() }()
 	before := resident()
@@ -123,7 +141,8 @@ func TestThousandIdleStreams(t *testing.T) {
 			t.Fatalf("connection %d: %v", i, err)
 		}
 		defer c.Close()
-		fmt.Fprintf(c, "GET /mcp HTTP/1.1\r\nHost: mcp.test\r\nAuthorization: Bearer alice\r\nAccept: text/event-stream\r\nMcp-Session-Id: %s\r\n\r\n", id)
+		fmt.Fprintf(
+			c, "GET /mcp HTTP/1.1\r\nHost: mcp.test\r\nAuthorization: Bearer alice\r\nAccept: text/event-stream\r\nMcp-Session-Id: %s\r\n\r\n", id)
 		line, err := bufio.NewReaderSize(c, 16).ReadString('\n')
 		if err != nil || !strings.Contains(line, "200") {
 			t.Fatalf("stream %d: got %q, %v", i, line, err)
@@ -144,13 +163,18 @@ func resident() int {
 	return int(m.HeapInuse + m.StackInuse)
 }
 
-// BenchmarkLargeBody is the door alone, for a call whose body has nearly 4 MiB. B/op shows how often its bytes are
-// copied.
+// BenchmarkLargeBody is the door alone, for a call whose body has nearly 4 MiB. B/op
+// shows how often its bytes are copied.
 func BenchmarkLargeBody(b *testing.B) {
 	w := newWorld(b)
 	result := textResult("hello").With("resultType", mcp.String("complete"))
-	w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object, error) { return result, nil }})
+	w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object,
+		error,
+	) {
+		return result, nil
+	}})
 	m := modernCall("echo")
-	m.body = strings.Replace(m.body, `"arguments":{`, `"arguments":{"large":"`+strings.Repeat("x", 4_000_000)+`",`, 1)
+	m.body = strings.Replace(m.body, `"arguments":{`, `"arguments":{"large":"`+strings.Repeat("x", 4_000_000)+
+		`",`, 1)
 	benchmark(b, w.Handler(), m)
 }

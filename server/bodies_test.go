@@ -36,8 +36,9 @@ func large(tool, token string, size int) message {
 	return m
 }
 
-// TestSlowBodiesLeaveRoomForOthers lets one tenant send the beginnings of many bodies and wait. What is not sent holds
-// nothing, so that another tenant is answered as if it were alone.
+// TestSlowBodiesLeaveRoomForOthers lets one tenant send the beginnings of many bodies and
+// wait. What is not sent holds nothing, so that another tenant is answered as if it were
+// alone.
 func TestSlowBodiesLeaveRoomForOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.Handler()
@@ -56,7 +57,8 @@ func TestSlowBodiesLeaveRoomForOthers(t *testing.T) {
 			quiet.token = "alice-globex"
 			for n := range 40 {
 				if got := record(h, quiet.request(t.Context(), "")); got.Code != http.StatusOK {
-					t.Errorf("length %d: call %d of the quiet tenant: got %d %s", length, n, got.Code, got.Body)
+					t.Errorf("length %d: call %d of the quiet tenant: got %d %s", length, n, got.Code,
+						got.Body)
 				}
 			}
 			if got := w.config.Memory.Held(); got != 0 {
@@ -70,8 +72,9 @@ func TestSlowBodiesLeaveRoomForOthers(t *testing.T) {
 	}, memory(8<<20))
 }
 
-// TestBodiesStayWithinTheirShare lets one user send as many large bodies as it can. It is told that its share is used
-// up; a colleague and another tenant find room; and all is given back in the end.
+// TestBodiesStayWithinTheirShare lets one user send as many large bodies as it can. It is
+// told that its share is used up; a colleague and another tenant find room; and all is
+// given back in the end.
 func TestBodiesStayWithinTheirShare(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.Handler()
@@ -97,11 +100,16 @@ func TestBodiesStayWithinTheirShare(t *testing.T) {
 				t.Errorf("%s: got %d %v %s, want %d %s", who, got.Code, got.Header(), got.Body, status, code)
 			}
 		}
-		want("a user that takes all", refused("alice", 1_000_000), http.StatusTooManyRequests, "DB-LIMIT-MEMORY")
-		want("a colleague that does too", refused("bob", 1_000_000), http.StatusTooManyRequests, "DB-LIMIT-MEMORY")
-		want("a third of that tenant", refused("alice-issuer", 5_000_000), http.StatusTooManyRequests, "DB-LIMIT-MEMORY")
-		want("more than is left", refused("alice-globex", 7<<20), http.StatusServiceUnavailable, "DB-OVERLOAD-MEMORY")
-		if got := record(h, large("echo", "alice-globex", 1_000_000).request(t.Context(), "")); got.Code != http.StatusOK {
+		want("a user that takes all", refused("alice", 1_000_000), http.StatusTooManyRequests,
+			"DB-LIMIT-MEMORY")
+		want("a colleague that does too", refused("bob", 1_000_000), http.StatusTooManyRequests,
+			"DB-LIMIT-MEMORY")
+		want("a third of that tenant", refused("alice-issuer", 5_000_000), http.StatusTooManyRequests,
+			"DB-LIMIT-MEMORY")
+		want("more than is left", refused("alice-globex", 7<<20), http.StatusServiceUnavailable,
+			"DB-OVERLOAD-MEMORY")
+		if got := record(h, large("echo", "alice-globex", 1_000_000).request(t.Context(),
+			"")); got.Code != http.StatusOK {
 			t.Errorf("another tenant beside them: got %d %s", got.Code, got.Body)
 		}
 		if top := w.config.Memory.Top(1); len(top) != 1 || top[0].TenantID != "acme" {
@@ -115,39 +123,50 @@ func TestBodiesStayWithinTheirShare(t *testing.T) {
 	}, memory(32<<20), busy, func(w *world) { w.config.MaxBody = 1 << 30 })
 }
 
-// TestABodyThatNeverFitsIsToldSo sends bodies that a user could not hold even if nobody held anything: to try again
-// later would be no use. A smaller one passes, whether it says how long it is or not.
+// TestABodyThatNeverFitsIsToldSo sends bodies that a user could not hold even if nobody
+// held anything: to try again later would be no use. A smaller one passes, whether it
+// says how long it is or not.
 func TestABodyThatNeverFitsIsToldSo(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.Handler()
 		most := int(w.config.Memory.Most())
 		for _, announced := range []bool{true, false} {
-			for size, want := range map[int]int{most + share.Step: http.StatusRequestEntityTooLarge, most - 2*share.Step: http.StatusOK} {
+			for size, want := range map[int]int{
+				most + share.Step:   http.StatusRequestEntityTooLarge,
+				most - 2*share.Step: http.StatusOK,
+			} {
 				r := large("echo", "usual", size).request(t.Context(), "")
 				if !announced {
 					r.ContentLength = -1
 				}
 				got := record(h, r)
-				if got.Code != want || want != http.StatusOK && (stable(t, got.Body) != "DB-BODY-SIZE" || !strings.Contains(got.Body.String(), "(limits.memory), "+mcp.InBytes(int64(most/share.Step*share.Step))) || got.Header().Get("Retry-After") != "") {
-					t.Errorf("%d of %d bytes, announced %t: got %d %v %.300s, want %d", size, most, announced, got.Code, got.Header(), got.Body, want)
+				if got.Code != want || want != http.StatusOK && (stable(t, got.Body) != "DB-BODY-SIZE" ||
+					!strings.Contains(got.Body.String(), "(limits.memory), "+
+						mcp.InBytes(int64(most/share.Step*share.Step))) ||
+					got.Header().Get("Retry-After") != "") {
+					t.Errorf("%d of %d bytes, announced %t: got %d %v %.300s, want %d", size, most, announced,
+						got.Code, got.Header(), got.Body, want)
 				}
 			}
 		}
 	}, memory(4<<20), busy, func(w *world) { w.config.MaxBody = 1 << 30 })
 }
 
-// TestTheLeastMemoryServesALargeCall: with the least memory that a config may ask for, of which half is set aside for the
-// places among the calls, a call and its answer of 64 KiB pass.
+// TestTheLeastMemoryServesALargeCall: with the least memory that a config may ask for, of
+// which half is set aside for the places among the calls, a call and its answer of 64 KiB
+// pass.
 func TestTheLeastMemoryServesALargeCall(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		if got := record(w.Handler(), large("echo", "usual", 64<<10).request(t.Context(), "")); got.Code != http.StatusOK || strings.Contains(got.Body.String(), "DB-") {
+		if got := record(w.Handler(), large("echo", "usual", 64<<10).request(t.Context(),
+			"")); got.Code != http.StatusOK || strings.Contains(got.Body.String(), "DB-") {
 			t.Errorf("got %d %.300s", got.Code, got.Body)
 		}
 	}, memory(2<<20))
 }
 
-// TestDecodedArgumentsStayWithinTheirShare sends arguments that take fifty times their text while they are checked: they
-// are wrong, and to say why they have to be decoded. Right ones of the same size need no decoding with this schema.
+// TestDecodedArgumentsStayWithinTheirShare sends arguments that take fifty times their
+// text while they are checked: they are wrong, and to say why they have to be decoded.
+// Right ones of the same size need no decoding with this schema.
 func TestDecodedArgumentsStayWithinTheirShare(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -162,10 +181,12 @@ func TestDecodedArgumentsStayWithinTheirShare(t *testing.T) {
 	} {
 		w := newWorld(t, memory(test.memory))
 		rows := modernCall("echo")
-		rows.body = strings.Replace(rows.body, `"text":"x"`, `"text":`+test.text+`,"rows":[`+strings.Repeat(`{"a":1},`, 20_000)+`{}]`, 1)
+		rows.body = strings.Replace(rows.body, `"text":"x"`, `"text":`+test.text+`,"rows":[`+
+			strings.Repeat(`{"a":1},`, 20_000)+`{}]`, 1)
 		got := w.do(t, rows)
 		if got.Code != test.status || stable(t, got.Body) != test.stable {
-			t.Errorf("%d MiB: got %d %.300s, want %d %s", test.memory>>20, got.Code, got.Body, test.status, test.stable)
+			t.Errorf("%d MiB: got %d %.300s, want %d %s", test.memory>>20, got.Code, got.Body, test.status,
+				test.stable)
 		}
 		if held := w.config.Memory.Held(); held != 0 {
 			t.Errorf("%d MiB: %d are held in the end", test.memory>>20, held)
@@ -176,7 +197,8 @@ func TestDecodedArgumentsStayWithinTheirShare(t *testing.T) {
 	}
 }
 
-// TestLeasesFitTheHeap compares what bodies lease with the memory that they take, in every way in which a body comes.
+// TestLeasesFitTheHeap compares what bodies lease with the memory that they take, in
+// every way in which a body comes.
 func TestLeasesFitTheHeap(t *testing.T) {
 	for _, test := range []struct {
 		name string

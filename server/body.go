@@ -20,14 +20,16 @@ const (
 	streamType = "text/event-stream"
 	bothTypes  = jsonType + ", " + streamType
 
-	// writeTimeout is how long a client may take to accept one write, of writeSize bytes at most.
+	// writeTimeout is how long a client may take to accept one write, of writeSize bytes
+	// at most.
 	writeTimeout = 10 * time.Second
 	writeSize    = 256 << 10
 )
 
-// readBody reads the whole body of a POST and checks it strictly, before anything is answered. Its memory is never
-// reused, because the raw values of the call are parts of it. A body that declares its length is charged before it is
-// read, so that little is done for one that is refused.
+// readBody reads the whole body of a POST and checks it strictly, before anything is
+// answered. Its memory is never reused, because the raw values of the call are parts of
+// it. A body that declares its length is charged before it is read, so that little is
+// done for one that is refused.
 func (s *Server) readBody(x *exchange, r *http.Request) (mcp.RawJSON, *refusal) {
 	if !isJSON(r.Header) {
 		return nil, errMediaType
@@ -52,7 +54,8 @@ func (s *Server) readBody(x *exchange, r *http.Request) (mcp.RawJSON, *refusal) 
 	return s.parse(x, data)
 }
 
-// charge takes what a body of that size costs. Who has no room for it gets the refusal late.
+// charge takes what a body of that size costs. Who has no room for it gets the refusal
+// late.
 func (s *Server) charge(x *exchange, size int64) *refusal {
 	if x.forwarded {
 		return nil // the first replica has taken it
@@ -77,7 +80,8 @@ func (s *Server) receiveBody(x *exchange, r *http.Request) ([]byte, *refusal) {
 		return nil, s.unreceived(err)
 	}
 	_ = body.Close() // it is at its end; net/http would look for that again
-	// The deadline ends only here: until then it also bounds how long net/http reads on in a body that was refused.
+	// The deadline ends only here: until then it also bounds how long net/http reads on
+	// in a body that was refused.
 	_ = x.control.SetReadDeadline(time.Time{}) // a recorder has no deadlines
 	return data, nil
 }
@@ -103,7 +107,8 @@ const parseTime = 4 * time.Nanosecond
 
 // parse checks a body strictly. A large one waits for its turn.
 func (s *Server) parse(x *exchange, data []byte) (mcp.RawJSON, *refusal) {
-	leave, err := s.config.Turns.Enter(x.context(), share.User(x.principal.User()), time.Duration(len(data))*parseTime)
+	leave, err := s.config.Turns.Enter(x.context(), share.User(x.principal.User()),
+		time.Duration(len(data))*parseTime)
 	switch {
 	case errors.Is(err, fairqueue.ErrUser):
 		return nil, errUserWork
@@ -122,8 +127,9 @@ func (s *Server) parse(x *exchange, data []byte) (mcp.RawJSON, *refusal) {
 	return raw, nil
 }
 
-// isJSON tells whether the body is declared as uncompressed JSON in UTF-8. It is also a defence: a browser does not
-// send this content type to a foreign origin without asking first.
+// isJSON tells whether the body is declared as uncompressed JSON in UTF-8. It is also a
+// defence: a browser does not send this content type to a foreign origin without asking
+// first.
 func isJSON(h http.Header) bool {
 	if _, encoded := h["Content-Encoding"]; encoded {
 		return false
@@ -140,8 +146,8 @@ func isJSON(h http.Header) bool {
 	return err == nil && media == jsonType && (!found || strings.EqualFold(charset, "utf-8"))
 }
 
-// readAccept notes which forms of an answer the client accepts, and whether it names event streams before JSON. A
-// client without an Accept header accepts any.
+// readAccept notes which forms of an answer the client accepts, and whether it names
+// event streams before JSON. A client without an Accept header accepts any.
 func (x *exchange) readAccept(h http.Header) {
 	values := h["Accept"]
 	if len(values) == 0 || len(values) == 1 && values[0] == bothTypes { // nearly all clients send just this

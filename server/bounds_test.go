@@ -14,7 +14,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// TestUpdatesOfListenAreBounded lets many parts of a resource change before the stream that tells of them is open.
+// TestUpdatesOfListenAreBounded lets many parts of a resource change before the stream
+// that tells of them is open.
 func TestUpdatesOfListenAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		s := (&forms{}).source()
@@ -28,12 +29,14 @@ func TestUpdatesOfListenAreBounded(t *testing.T) {
 			t.Fatalf("refused: %+v", refusal)
 		}
 		m := modernListen()
-		m.body = strings.Replace(m.body, `{"toolsListChanged":true}`, `{"resourceSubscriptions":["file:///a"]}`, 1)
+		m.body = strings.Replace(m.body, `{"toolsListChanged":true}`,
+			`{"resourceSubscriptions":["file:///a"]}`, 1)
 		stream := w.follow(t, m)
 		wait(t)
 		w.EndStreams()
 		got := <-stream
-		if n := strings.Count(got, mcp.NotifyResourceUpdated); n != 1025 || !strings.Contains(got, `"uri":"file:///a",`) {
+		if n := strings.Count(got, mcp.NotifyResourceUpdated); n != 1025 ||
+			!strings.Contains(got, `"uri":"file:///a",`) {
 			t.Errorf("got %d updates, want 1024 parts and the whole", n)
 		}
 	}, func(w *world) {
@@ -42,8 +45,8 @@ func TestUpdatesOfListenAreBounded(t *testing.T) {
 	})
 }
 
-// TestQuestionsEndWithTheirIssuer lets the client answer when its issuer is not in force any more: whoever waits for
-// the answer is told that none comes.
+// TestQuestionsEndWithTheirIssuer lets the client answer when its issuer is not in force
+// any more: whoever waits for the answer is told that none comes.
 func TestQuestionsEndWithTheirIssuer(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		asker, _ := w.asking()
@@ -66,10 +69,13 @@ func TestQuestionsEndWithTheirIssuer(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		w.refuse(func(p auth.Principal) bool { return time.Until(p.Expiry) < 90*time.Minute }) // the token of the call, not the next one
-		w.do(t, inSession("POST", id, `{"jsonrpc":"2.0","id":"`+<-question+`","result":{"roots":[]}}`).as("alice-again"))
+		// the token of the call, not the next one
+		w.refuse(func(p auth.Principal) bool { return time.Until(p.Expiry) < 90*time.Minute })
+		w.do(t, inSession("POST", id, `{"jsonrpc":"2.0","id":"`+<-question+
+			`","result":{"roots":[]}}`).as("alice-again"))
 		if got := <-answered; !strings.Contains(got, "DB-CANCELLED") || asker.endings() != 1 {
-			t.Errorf("got %s and %d endings, want the call cancelled and its end told once", got, asker.endings())
+			t.Errorf("got %s and %d endings, want the call cancelled and its end told once", got,
+				asker.endings())
 		}
 		w.do(t, inSession("DELETE", id, ""))
 	})

@@ -12,8 +12,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 )
 
-// lateLimiter admits requests, which take from one bucket, and never decides about calls, which take from several. It waits
-// until the call ends and returns why, as a question to Redis does.
+// lateLimiter admits requests, which take from one bucket, and never decides about calls,
+// which take from several. It waits until the call ends and returns why, as a question to
+// Redis does.
 type lateLimiter struct{}
 
 func (lateLimiter) Take(ctx context.Context, buckets ...ratelimit.Bucket) error {
@@ -24,13 +25,15 @@ func (lateLimiter) Take(ctx context.Context, buckets ...ratelimit.Bucket) error 
 	return context.Cause(ctx)
 }
 
-// TestACallThatItsClientEndsIsNoFaultOfTheLimits lets clients end calls while the limiter is asked. Each was an error in the
-// log, for somebody to act upon, and on record as refused because the limits could not be checked.
+// TestACallThatItsClientEndsIsNoFaultOfTheLimits lets clients end calls while the limiter
+// is asked. Each was an error in the log, for somebody to act upon, and on record as
+// refused because the limits could not be checked.
 func TestACallThatItsClientEndsIsNoFaultOfTheLimits(t *testing.T) {
 	for name, end := range map[string]func(id string) message{
 		"the session": func(id string) message { return inSession("DELETE", id, "") },
 		"only the call": func(id string) message {
-			return inSession("POST", id, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+			return inSession("POST", id,
+				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,8 +21,8 @@ func (u unread) Read([]byte) (int, error) {
 
 func (unread) Close() error { return nil }
 
-// TestLargeBodiesCostAsMuchAsTheyAre: a body costs a request token for each 64 KiB. One that says how long it is, is
-// refused before it is read.
+// TestLargeBodiesCostAsMuchAsTheyAre: a body costs a request token for each 64 KiB. One
+// that says how long it is, is refused before it is read.
 func TestLargeBodiesCostAsMuchAsTheyAre(t *testing.T) {
 	for name, announced := range map[string]bool{"announced": true, "chunked": false} {
 		t.Run(name, func(t *testing.T) {
@@ -35,7 +35,8 @@ func TestLargeBodiesCostAsMuchAsTheyAre(t *testing.T) {
 					}
 					return record(h, r)
 				}
-				// One user of the tenant may send 100 requests at once, which is three of 31 tokens.
+				// One user of the tenant may send 100 requests at once, which is three of
+				// 31 tokens.
 				const size = 31<<16 - 1000
 				for n := range 3 {
 					if got := send(size); got.Code != http.StatusOK {
@@ -43,10 +44,12 @@ func TestLargeBodiesCostAsMuchAsTheyAre(t *testing.T) {
 					}
 				}
 				began := time.Now()
-				if got := send(size); got.Code != http.StatusTooManyRequests || stable(t, got.Body) != "DB-LIMIT-USER" {
+				if got := send(size); got.Code != http.StatusTooManyRequests ||
+					stable(t, got.Body) != "DB-LIMIT-USER" {
 					t.Errorf("the fourth: got %d %s, want 429 DB-LIMIT-USER", got.Code, got.Body)
 				}
-				// So that who tries again and again tries seldom. What is read first, is read at the pace of what is large.
+				// So that who tries again and again tries seldom. What is read first, is
+				// read at the pace of what is large.
 				if got := time.Since(began); got < 100*time.Millisecond || got > 110*time.Millisecond {
 					t.Errorf("the fourth was refused after %v, want 100 ms", got)
 				}
@@ -63,7 +66,8 @@ func TestLargeBodiesCostAsMuchAsTheyAre(t *testing.T) {
 	}
 }
 
-// TestALargeBodyCanAlwaysBeSent: however few requests a tenant may send at once, one body of any size is not too dear.
+// TestALargeBodyCanAlwaysBeSent: however few requests a tenant may send at once, one body
+// of any size is not too dear.
 func TestALargeBodyCanAlwaysBeSent(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		got := record(w.Handler(), large("echo", "alice", 3<<20).request(t.Context(), ""))

@@ -27,7 +27,8 @@ func TestAddressChoosesAmongTenantsOfAToken(t *testing.T) {
 	taken := w.recording()
 	for path, want := range map[string]int{
 		"/t/acme/mcp": http.StatusOK, "/t/globex/mcp": http.StatusOK,
-		"/t/usual/mcp": http.StatusNotFound, "/t/nowhere/mcp": http.StatusNotFound, "/mcp": http.StatusForbidden,
+		"/t/usual/mcp": http.StatusNotFound, "/t/nowhere/mcp": http.StatusNotFound,
+		"/mcp": http.StatusForbidden,
 	} {
 		m := modernCall("echo")
 		m.path = path
@@ -36,7 +37,8 @@ func TestAddressChoosesAmongTenantsOfAToken(t *testing.T) {
 			t.Errorf("%s: got %d %s, want %d", path, got.Code, got.Body, want)
 		}
 		addresses := "https://mcp.test/t/globex/mcp, https://mcp.test/t/acme/mcp"
-		if path == "/mcp" && (stable(t, got.Body) != "DB-TENANT-CHOICE" || !strings.Contains(got.Body.String(), addresses)) {
+		if path == "/mcp" && (stable(t, got.Body) != "DB-TENANT-CHOICE" ||
+			!strings.Contains(got.Body.String(), addresses)) {
 			t.Errorf("%s: got %s, want the addresses of both tenants", path, got.Body)
 		}
 	}
@@ -44,7 +46,8 @@ func TestAddressChoosesAmongTenantsOfAToken(t *testing.T) {
 		t.Errorf("got on record %v, want the refusal alone", lines)
 	}
 	for _, tenant := range []string{"acme", "globex"} {
-		if !regexp.MustCompile("path=/t/" + tenant + "/mcp status=200 .* tenant=" + tenant).MatchString(log.String()) {
+		if !regexp.MustCompile("path=/t/" + tenant + "/mcp status=200 .* tenant=" +
+			tenant).MatchString(log.String()) {
 			t.Errorf("got log %s, want a call of %s at its address", log.String(), tenant)
 		}
 	}

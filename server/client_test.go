@@ -30,8 +30,12 @@ type message struct {
 func modernCall(tool string) message {
 	return message{
 		method: "POST", path: "/mcp", token: "alice",
-		body:    `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":{"text":"x"},` + modernMeta + `}}`,
-		headers: map[string]string{mcp.HeaderProtocolVersion: mcp.Revision2607, mcp.HeaderMethod: mcp.MethodToolsCall, mcp.HeaderName: tool},
+		body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool +
+			`","arguments":{"text":"x"},` + modernMeta + `}}`,
+		headers: map[string]string{
+			mcp.HeaderProtocolVersion: mcp.Revision2607,
+			mcp.HeaderMethod:          mcp.MethodToolsCall, mcp.HeaderName: tool,
+		},
 	}
 }
 
@@ -39,25 +43,33 @@ func modernCall(tool string) message {
 func modernListen() message {
 	return message{
 		method: "POST", path: "/mcp", token: "alice",
-		body:    `{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + modernMeta + `}}`,
-		headers: map[string]string{mcp.HeaderProtocolVersion: mcp.Revision2607, mcp.HeaderMethod: mcp.MethodListen},
+		body: `{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + modernMeta + `}}`,
+		headers: map[string]string{
+			mcp.HeaderProtocolVersion: mcp.Revision2607,
+			mcp.HeaderMethod:          mcp.MethodListen,
+		},
 	}
 }
 
 // inSession is a message of a session.
 func inSession(method, id, body string) message {
-	return message{method: method, path: "/mcp", token: "alice", body: body, headers: map[string]string{mcp.HeaderSessionID: id}}
+	return message{
+		method: method, path: "/mcp", token: "alice", body: body,
+		headers: map[string]string{mcp.HeaderSessionID: id},
+	}
 }
 
 // legacyCall is a tools/call of a session.
 func legacyCall(id, tool string) message {
-	return inSession("POST", id, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`","_meta":{"progressToken":1}}}`)
+	return inSession("POST", id, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+
+		`","_meta":{"progressToken":1}}}`)
 }
 
 func initialize(revision string) message {
 	return message{
 		method: "POST", path: "/mcp", token: "alice",
-		body: `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + revision + `","capabilities":{}}}`,
+		body: `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + revision +
+			`","capabilities":{}}}`,
 	}
 }
 

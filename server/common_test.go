@@ -17,8 +17,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
-// common is what the replicas of a test share: what would be one server for all of them. Its log and word count round
-// trips, and fail when told to.
+// common is what the replicas of a test share: what would be one server for all of them.
+// Its log and word count round trips, and fail when told to.
 type common struct {
 	ring    *seal.Ring
 	hub     replicatest.Hub
@@ -56,21 +56,27 @@ func (l *sharedLog) Begin(ctx context.Context, in session.Key, stream string) (b
 // End does nothing: the log in the memory of one replica is not that of another.
 func (l *sharedLog) End(session.Key) {}
 
-func (l *sharedLog) Notify(ctx context.Context, in session.Key, stream string, epoch uint64, data []byte) (string, error) {
+func (l *sharedLog) Notify(ctx context.Context, in session.Key, stream string, epoch uint64,
+	data []byte,
+) (string, error) {
 	if err := l.trip(); err != nil {
 		return "", err
 	}
 	return l.Log.Notify(ctx, in, stream, epoch, data)
 }
 
-func (l *sharedLog) Append(ctx context.Context, in session.Key, stream string, data []byte, last bool) (string, error) {
+func (l *sharedLog) Append(ctx context.Context, in session.Key, stream string, data []byte,
+	last bool,
+) (string, error) {
 	if err := l.trip(); err != nil {
 		return "", err
 	}
 	return l.Log.Append(ctx, in, stream, data, last)
 }
 
-func (l *sharedLog) Read(ctx context.Context, in session.Key, stream, after string) ([]session.Event, <-chan struct{}, error) {
+func (l *sharedLog) Read(ctx context.Context, in session.Key, stream, after string) ([]session.Event,
+	<-chan struct{}, error,
+) {
 	if err := l.trip(); err != nil {
 		return nil, nil, err
 	}
@@ -84,7 +90,8 @@ func (l *sharedLog) Find(ctx context.Context, in session.Key, event string) (str
 	return l.Log.Find(ctx, in, event)
 }
 
-// sharedWord is word that counts, too. When it is cut, nothing is said and nothing arrives.
+// sharedWord is word that counts, too. When it is cut, nothing is said and nothing
+// arrives.
 type sharedWord struct {
 	*replicatest.Member
 	trips *atomic.Int64
@@ -117,7 +124,8 @@ func (o *sharedWord) Forward(ctx context.Context, to replica.ID, r link.Request)
 
 func (w *world) word() *sharedWord { return w.config.Others.(*sharedWord) }
 
-// together opens worlds that have keys, log and generation in common, as so many processes would, with tools that ask.
+// together opens worlds that have keys, log and generation in common, as so many
+// processes would, with tools that ask.
 func together(t *testing.T, worlds int, change ...func(*world)) *common {
 	t.Helper()
 	c := &common{ring: seal.RandomRing()}

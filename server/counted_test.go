@@ -12,15 +12,18 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 )
 
-// wantRefused checks how many refusals the metrics count for a tenant, "" if it was not known, and a code.
+// wantRefused checks how many refusals the metrics count for a tenant, "" if it was not
+// known, and a code.
 func (w *world) wantRefused(t *testing.T, tenant, code string, want float64) {
 	t.Helper()
-	if got := metricstest.Sum(t, w.metrics, "drawbridge_refusals_total", "tenant", tenant, "reason", code); got != want {
+	if got := metricstest.Sum(t, w.metrics, "drawbridge_refusals_total", "tenant", tenant, "reason",
+		code); got != want {
 		t.Errorf("got %v refusals of %q with %s in the metrics, want %v", got, tenant, code, want)
 	}
 }
 
-// TestRequestsThatWereTurnedAwayWereNotCounted sends one beyond the places for requests in work, and one after the end.
+// TestRequestsThatWereTurnedAwayWereNotCounted sends one beyond the places for requests
+// in work, and one after the end.
 func TestRequestsThatWereTurnedAwayWereNotCounted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.pipe(t, modernCall("slow"))
@@ -53,8 +56,9 @@ func TestEndsThatAreNotRecordedAreCounted(t *testing.T) {
 	})
 }
 
-// TestAnswersThatDiedWithTheirReplicaWereNotCounted waits at one replica for the answer of a call that runs at another, which
-// dies. However many have the stream, it is one call.
+// TestAnswersThatDiedWithTheirReplicaWereNotCounted waits at one replica for the answer
+// of a call that runs at another, which dies. However many have the stream, it is one
+// call.
 func TestAnswersThatDiedWithTheirReplicaWereNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrew(t)

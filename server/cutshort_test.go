@@ -17,7 +17,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/once"
 )
 
-// A panic in a goroutine that answers a client, or looks after its call, ended the process.
+// A panic in a goroutine that answers a client, or looks after its call, ended the
+// process.
 
 type brittleWriter struct {
 	*httptest.ResponseRecorder
@@ -29,7 +30,8 @@ func (w *brittleWriter) Write(data []byte) (int, error) {
 	return w.ResponseRecorder.Write(data)
 }
 
-// expectIdle fails if something is in work, for which a shutdown would wait, or a stream has a place.
+// expectIdle fails if something is in work, for which a shutdown would wait, or a stream
+// has a place.
 func (w *world) expectIdle(t *testing.T) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
@@ -42,7 +44,8 @@ func (w *world) expectIdle(t *testing.T) {
 	}
 }
 
-// attempt sends m, lets the slow calls go that it makes after a while, and returns whether the connection was broken.
+// attempt sends m, lets the slow calls go that it makes after a while, and returns
+// whether the connection was broken.
 func (w *world) attempt(t *testing.T, out http.ResponseWriter, m message) (broken bool) {
 	t.Helper()
 	r := m.request(t.Context(), "")
@@ -71,10 +74,16 @@ func TestPanicInTheStreamOfAnAnswerEndedTheProcess(t *testing.T) {
 		code        int // 0: the connection is broken
 		text        string
 	}{
-		"when it begins":              {tool: "slow", begin: 1, code: http.StatusOK, text: "late"},
-		"before anything is sent":     {tool: "slow", next: 1, code: http.StatusInternalServerError, text: "DB-INTERNAL"},
-		"when a part was sent":        {tool: "slow", next: 2},
-		"begun by a notification":     {tool: "progress", next: 1, code: http.StatusInternalServerError, text: "DB-INTERNAL"},
+		"when it begins": {tool: "slow", begin: 1, code: http.StatusOK, text: "late"},
+		"before anything is sent": {
+			tool: "slow", next: 1, code: http.StatusInternalServerError,
+			text: "DB-INTERNAL",
+		},
+		"when a part was sent": {tool: "slow", next: 2},
+		"begun by a notification": {
+			tool: "progress", next: 1, code: http.StatusInternalServerError,
+			text: "DB-INTERNAL",
+		},
 		"a part after a notification": {tool: "slow_progress", next: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,13 +117,15 @@ func TestPanicWhileACallWasSilentEndedTheProcess(t *testing.T) {
 		w.Server = server.NewWithDesk(w.config, desk)
 		desk.stream.set(1)
 		out := &brittleWriter{ResponseRecorder: httptest.NewRecorder()}
-		if broken := w.attempt(t, out, modernCall("slow")); broken || out.Code != http.StatusOK || !strings.Contains(out.Body.String(), "late") {
+		if broken := w.attempt(t, out, modernCall("slow")); broken || out.Code != http.StatusOK ||
+			!strings.Contains(out.Body.String(), "late") {
 			t.Errorf("before anything was sent: got %d %s, want the result", out.Code, out.Body)
 		}
 		w.expectPanics(t, &log, 1)
 		out = &brittleWriter{ResponseRecorder: httptest.NewRecorder()}
 		out.write.set(1)
-		if broken := w.attempt(t, out, modernCall("slow")); !broken || strings.Contains(out.Body.String(), "late") {
+		if broken := w.attempt(t, out, modernCall("slow")); !broken ||
+			strings.Contains(out.Body.String(), "late") {
 			t.Errorf("when a part was sent: got %d %s, want a broken connection", out.Code, out.Body)
 		}
 		w.expectPanics(t, &log, 2)
@@ -139,7 +150,8 @@ func TestPanicInARequestOverSSEEndedTheProcess(t *testing.T) {
 			return stream.text()
 		}
 		b.set(1)
-		if got := post(`{"jsonrpc":"2.0","id":7,"method":"initialize","params":{}}`); !strings.Contains(got, `"id":7,"error"`) || !strings.Contains(got, "DB-INTERNAL") {
+		if got := post(`{"jsonrpc":"2.0","id":7,"method":"initialize","params":{}}`); !strings.Contains(got,
+			`"id":7,"error"`) || !strings.Contains(got, "DB-INTERNAL") {
 			t.Errorf("got %q, want an error", got)
 		}
 		if got := post(pingBody); !strings.Contains(got, `"id":1,"result"`) {

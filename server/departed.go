@@ -26,12 +26,14 @@ const (
 )
 
 const (
-	maxDeparted       = 4096 // ends that are remembered
-	maxEvictionsShown = 10   // in the log, of those for one new session: a reload that lowers a limit ends many
+	maxDeparted = 4096 // ends that are remembered
+	// in the log, of those for one new session: a reload that lowers a limit ends many
+	maxEvictionsShown = 10
 )
 
-// departed remembers how the last maxDeparted sessions ended. A client that uses one of them is told only that there is
-// no such session; an operator reads in the line of that request why. It is safe for concurrent use.
+// departed remembers how the last maxDeparted sessions ended. A client that uses one of
+// them is told only that there is no such session; an operator reads in the line of that
+// request why. It is safe for concurrent use.
 type departed struct {
 	mu    sync.Mutex // guards the fields below
 	ends  map[sessionKey]string
@@ -68,7 +70,8 @@ func (d *departed) end(key sessionKey) string {
 	return lostForgotten
 }
 
-// miss notes for the log why the session of a request is not found. The client is told nothing of that.
+// miss notes for the log why the session of a request is not found. The client is told
+// nothing of that.
 func miss(ctx context.Context, why string) *refusal {
 	if x := exchangeIn(ctx); x != nil {
 		x.missed = why
@@ -76,19 +79,21 @@ func miss(ctx context.Context, why string) *refusal {
 	return errSession
 }
 
-// tellEvicted logs which sessions were evicted for a new one, the one that was idle longest first. A new session evicts
-// one, so there are at most as many lines as requests that open sessions, and a few more after a reload that lowers a
-// limit.
+// tellEvicted logs which sessions were evicted for a new one, the one that was idle
+// longest first. A new session evicts one, so there are at most as many lines as requests
+// that open sessions, and a few more after a reload that lowers a limit.
 func (ss *sessions) tellEvicted(ctx context.Context, evicted []*live) {
 	for i, l := range evicted {
 		if i == maxEvictionsShown {
 			ss.logger.InfoContext(ctx, "more sessions evicted", slog.Int("sessions", len(evicted)-i))
 			return
 		}
-		ss.logger.InfoContext(ctx, "session evicted", slog.String("session", l.shortName()), slog.String("limit", l.evictedBy),
+		ss.logger.InfoContext(ctx, "session evicted", slog.String("session", l.shortName()),
+			slog.String("limit", l.evictedBy),
 			slog.Float64("idle_seconds", time.Since(l.idleSince()).Seconds()))
 	}
 }
 
-// shortName names the session in the log: enough to find all its lines, and not part of its id.
+// shortName names the session in the log: enough to find all its lines, and not part of
+// its id.
 func (l *live) shortName() string { return l.name[:12] }

@@ -16,8 +16,9 @@ func lastLine(log *bytes.Buffer) mcp.Object {
 	return object(lines[len(lines)-1])
 }
 
-// TestEvictedSessionLeftNoTrace opens a session too many. The log says which one ended, for which limit and how long it
-// was idle, and the line of the request that is told 404 says why.
+// TestEvictedSessionLeftNoTrace opens a session too many. The log says which one ended,
+// for which limit and how long it was idle, and the line of the request that is told 404
+// says why.
 func TestEvictedSessionLeftNoTrace(t *testing.T) {
 	var log bytes.Buffer
 	bubble(t, func(t *testing.T, w *world) {
@@ -26,27 +27,31 @@ func TestEvictedSessionLeftNoTrace(t *testing.T) {
 		log.Reset()
 		w.open(t, "alice", mcp.Revision2511)
 		evicted := object(strings.SplitN(log.String(), "\n", 2)[0])
-		if evicted.Text("msg") != "session evicted" || evicted.Text("limit") != "user_sessions" || evicted.Text("tenant") != "acme" ||
-			len(evicted.Text("session")) != 12 || strings.Contains(first, evicted.Text("session")) || !evicted.Has("idle_seconds") {
+		if evicted.Text("msg") != "session evicted" || evicted.Text("limit") != "user_sessions" ||
+			evicted.Text("tenant") != "acme" ||
+			len(evicted.Text("session")) != 12 || strings.Contains(first, evicted.Text("session")) ||
+			!evicted.Has("idle_seconds") {
 			t.Errorf("got %s, want a line about the session that ended", &log)
 		}
 		if w.alive(t, "alice", first) {
 			t.Fatal("the first session lives")
 		}
-		if line := lastLine(&log); line.Text("reason") != "evicted" || line.Text("code") != "DB-SESSION" || line.Text("outcome") != "unknown" {
+		if line := lastLine(&log); line.Text("reason") != "evicted" || line.Text("code") != "DB-SESSION" ||
+			line.Text("outcome") != "unknown" {
 			t.Errorf("got %s, want the reason evicted", line.JSON())
 		}
 	}, bounded(10, 1), logging(&log))
 }
 
-// TestLogSaysWhyASessionIsNotFound asks for sessions that ended otherwise, and for some that never were. All get one
-// answer; the log tells them apart.
+// TestLogSaysWhyASessionIsNotFound asks for sessions that ended otherwise, and for some
+// that never were. All get one answer; the log tells them apart.
 func TestLogSaysWhyASessionIsNotFound(t *testing.T) {
 	var log bytes.Buffer
 	bubble(t, func(t *testing.T, w *world) {
 		id := w.open(t, "alice", mcp.Revision2511)
 		idle := w.open(t, "alice", mcp.Revision2511)
-		if got := w.do(t, inSession(http.MethodDelete, id, "").as("alice")); got.Code != http.StatusNoContent {
+		if got := w.do(t, inSession(http.MethodDelete, id,
+			"").as("alice")); got.Code != http.StatusNoContent {
 			t.Fatalf("delete: got %d %s", got.Code, got.Body)
 		}
 		answers := make(map[string]bool)

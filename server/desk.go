@@ -11,11 +11,11 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// desk is what the door uses of *gateway.Gateway. It is an interface so that a test can put
-// something that misbehaves in its place.
+// desk is what the door uses of *gateway.Gateway. It is an interface so that a test can
+// put something that misbehaves in its place.
 type desk interface {
-	// Admit finds the tenant of a principal and takes the price of n requests; Resolve only
-	// finds the tenant.
+	// Admit finds the tenant of a principal and takes the price of n requests; Resolve
+	// only finds the tenant.
 	Admit(ctx context.Context, p auth.Principal, n int) (gateway.Caller, error)
 	Resolve(p auth.Principal) (gateway.Caller, error)
 	Charge(ctx context.Context, c gateway.Caller, n int) error
@@ -35,7 +35,8 @@ type desk interface {
 	OpenStream(ctx context.Context, c gateway.Caller, kind string) (closed func(), err error)
 	Lists(c gateway.Caller) gateway.Digests
 	Changed() <-chan struct{}
-	Subscribe(ctx context.Context, c gateway.Caller, id, uri string, updated func(uri string)) (gateway.Subscription, error)
+	Subscribe(ctx context.Context, c gateway.Caller, id, uri string,
+		updated func(uri string)) (gateway.Subscription, error)
 	Reads(c gateway.Caller, uri string) bool
 
 	// Ongoing counts the calls that go on; Judge ends those whose callers lost the right.
@@ -50,9 +51,11 @@ func (s *Server) handle(ctx context.Context, c gateway.Caller, r *gateway.Reques
 	return s.guarded(ctx, func() (mcp.Object, error) { return s.desk.Handle(ctx, c, r) })
 }
 
-// guarded calls the desk, and turns a panic there into an internal error. It is needed because the goroutine may be one
-// that no HTTP handler recovers.
-func (s *Server) guarded(ctx context.Context, do func() (mcp.Object, error)) (result mcp.Object, told *mcp.Error) {
+// guarded calls the desk, and turns a panic there into an internal error. It is needed
+// because the goroutine may be one that no HTTP handler recovers.
+func (s *Server) guarded(ctx context.Context, do func() (mcp.Object, error)) (result mcp.Object,
+	told *mcp.Error,
+) {
 	defer func() {
 		if problem := recover(); problem != nil {
 			s.panicked(ctx, problem)

@@ -26,7 +26,8 @@ func (f *forms) source() registry.Source {
 	return registry.Source{
 		Name: "forms",
 		Tools: []registry.Offer{{
-			Definition: object(`{"name":"sign","inputSchema":{"type":"object"}}`), Timeout: time.Minute, Call: f.use,
+			Definition: object(`{"name":"sign","inputSchema":{"type":"object"}}`), Timeout: time.Minute,
+			Call: f.use,
 		}},
 		Prompts:   []mcp.Object{object(`{"name":"greet"}`)},
 		Resources: []mcp.Object{object(`{"uri":"file:///a","name":"a"}`)},
@@ -45,10 +46,12 @@ func (f *forms) source() registry.Source {
 func (f *forms) use(_ context.Context, c *registry.Call) (mcp.Object, error) {
 	answer := c.Params.Object("inputResponses").Object("who")
 	if answer.Len() == 0 {
-		return object(`{"resultType":"input_required","requestState":"inner","inputRequests":{"who":{"method":"elicitation/create",` +
-			`"params":{"mode":"form","message":"Who?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}}}}`), nil
+		return object(
+			`{"resultType":"input_required","requestState":"inner","inputRequests":{"who":{"method":"elicitation/create",` +
+				`"params":{"mode":"form","message":"Who?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}}}}`), nil
 	}
-	text := answer.Text("action") + " " + answer.Object("content").Text("name") + " with state " + c.Params.Text("requestState")
+	text := answer.Text("action") + " " + answer.Object("content").Text("name") + " with state " +
+		c.Params.Text("requestState")
 	switch c.Method {
 	case mcp.MethodPromptsGet:
 		return object(`{"messages":[{"role":"user","content":{"type":"text","text":"` + text + `"}}]}`), nil
@@ -77,13 +80,15 @@ func newFormsWorld(t *testing.T) (*world, *forms) {
 	return w, f
 }
 
-// TestEverythingThatAsks asks from a tool, a prompt and a resource of a real catalogue, through the real desk.
+// TestEverythingThatAsks asks from a tool, a prompt and a resource of a real catalogue,
+// through the real desk.
 func TestEverythingThatAsks(t *testing.T) {
 	w, _ := newFormsWorld(t)
 	base := w.serve(t)
 	id := w.openAsking(t, mcp.Revision2506)
 	for method, params := range map[string]string{
-		mcp.MethodToolsCall: `"name":"sign"`, mcp.MethodPromptsGet: `"name":"greet"`, mcp.MethodResourcesRead: `"uri":"file:///a"`,
+		mcp.MethodToolsCall: `"name":"sign"`, mcp.MethodPromptsGet: `"name":"greet"`,
+		mcp.MethodResourcesRead: `"uri":"file:///a"`,
 	} {
 		body := `{"jsonrpc":"2.0","id":"` + method + `","method":"` + method + `","params":{` + params + `}}`
 		stream := call(t.Context(), t, base, inSession("POST", id, body))
@@ -93,28 +98,32 @@ func TestEverythingThatAsks(t *testing.T) {
 		if question == nil || strings.Contains(line, `"mode"`) {
 			t.Fatalf("%s: got %s, want a question in the form of the revision", method, line)
 		}
-		answer := `{"jsonrpc":"2.0","id":"` + question[1] + `","result":{"action":"accept","content":{"name":"Ann"}}}`
+		answer := `{"jsonrpc":"2.0","id":"` + question[1] +
+			`","result":{"action":"accept","content":{"name":"Ann"}}}`
 		if got := w.do(t, inSession("POST", id, answer)); got.Code != http.StatusAccepted {
 			t.Fatalf("%s: got %d, want 202", method, got.Code)
 		}
 		stream.expect(t, "id: p", `accept Ann with state inner`, "")
 	}
 	mute := w.open(t, "alice", mcp.Revision2511)
-	if got := w.do(t, legacyCall(mute, "sign")).Body.String(); !strings.Contains(got, `"isError":true`) || !strings.Contains(got, "elicitation") {
+	if got := w.do(t, legacyCall(mute, "sign")).Body.String(); !strings.Contains(got, `"isError":true`) ||
+		!strings.Contains(got, "elicitation") {
 		t.Errorf("a client that cannot be asked: got %s, want a result that says what is missing", got)
 	}
-	if got := w.do(t, modernCall("sign")); got.Code != http.StatusBadRequest || !strings.Contains(got.Body.String(), `"code":-32021`) {
+	if got := w.do(t, modernCall("sign")); got.Code != http.StatusBadRequest ||
+		!strings.Contains(got.Body.String(), `"code":-32021`) {
 		t.Errorf("a modern one: got %d %s, want 400 with -32021", got.Code, got.Body)
 	}
 }
 
-// TestUpdatesOfTheCatalogue subscribes in both eras to a resource of a real catalogue, until the caller may not read
-// it.
+// TestUpdatesOfTheCatalogue subscribes in both eras to a resource of a real catalogue,
+// until the caller may not read it.
 func TestUpdatesOfTheCatalogue(t *testing.T) {
 	w, forms := newFormsWorld(t)
 	base := w.serve(t)
 	id := w.open(t, "alice", mcp.Revision2506)
-	subscribe := inSession("POST", id, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"file:///a"}}`)
+	subscribe := inSession("POST", id,
+		`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"file:///a"}}`)
 	if got := w.do(t, subscribe).Body.String(); !strings.Contains(got, `"result":{}`) {
 		t.Fatalf("got %s, want {}", got)
 	}
@@ -123,7 +132,8 @@ func TestUpdatesOfTheCatalogue(t *testing.T) {
 	legacy.expect(t, "id: g", `"method":"notifications/resources/updated","params":{"uri":"file:///a"}`)
 
 	m := modernListen()
-	m.body = strings.Replace(m.body, `{"toolsListChanged":true}`, `{"resourceSubscriptions":["file:///a","file:///a/../b"]}`, 1)
+	m.body = strings.Replace(m.body, `{"toolsListChanged":true}`,
+		`{"resourceSubscriptions":["file:///a","file:///a/../b"]}`, 1)
 	modern := call(t.Context(), t, base, m)
 	modern.expect(t, `"notifications":{"resourceSubscriptions":["file:///a"]}`)
 	forms.change()
@@ -136,8 +146,9 @@ func TestUpdatesOfTheCatalogue(t *testing.T) {
 	modern.expect(t, `"resultType":"complete"`, "")
 }
 
-// TestAChangeWasToldAfterTheRightToReadItHadEnded ends the right to read a resource while a stream is looking for what it
-// has to tell, and then changes the resource. The stream judged that change by what its caller was allowed before.
+// TestAChangeWasToldAfterTheRightToReadItHadEnded ends the right to read a resource while
+// a stream is looking for what it has to tell, and then changes the resource. The stream
+// judged that change by what its caller was allowed before.
 func TestAChangeWasToldAfterTheRightToReadItHadEnded(t *testing.T) {
 	for _, era := range []string{"modern", "legacy"} {
 		t.Run(era, func(t *testing.T) {
@@ -155,10 +166,12 @@ func TestAChangeWasToldAfterTheRightToReadItHadEnded(t *testing.T) {
 				return d
 			}})
 			m := modernListen()
-			m.body = strings.Replace(m.body, `"toolsListChanged":true`, `"resourceSubscriptions":["file:///a"]`, 1)
+			m.body = strings.Replace(m.body, `"toolsListChanged":true`,
+				`"resourceSubscriptions":["file:///a"]`, 1)
 			if era == "legacy" {
 				id := w.open(t, "alice", mcp.Revision2511) // whose streams begin with an event
-				w.do(t, inSession("POST", id, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"file:///a"}}`))
+				w.do(t, inSession("POST", id,
+					`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"file:///a"}}`))
 				m = inSession("GET", id, "")
 			}
 			stream := call(t.Context(), t, w.serve(t), m)

@@ -37,7 +37,8 @@ func rest(conn net.Conn) string {
 
 var retryAtEnd = regexp.MustCompile(`\n\nretry: (\d+)\n\n$`)
 
-// TestStreamsOfAStopEndedInOneMoment: their clients came back in one moment, too, and all after the same time.
+// TestStreamsOfAStopEndedInOneMoment: their clients came back in one moment, too, and all
+// after the same time.
 func TestStreamsOfAStopEndedInOneMoment(t *testing.T) {
 	const streams = 100
 	plenty := 2 * streams
@@ -66,12 +67,14 @@ func TestStreamsOfAStopEndedInOneMoment(t *testing.T) {
 				t.Errorf("a client is to come back after %d ms, want 1 to 3 s", wait)
 			}
 			if e.at.Sub(began) > streams*time.Millisecond {
-				t.Errorf("a stream ended %v after the stop began, want 1 ms for each at most", e.at.Sub(began))
+				t.Errorf("a stream ended %v after the stop began, want 1 ms for each at most",
+					e.at.Sub(began))
 			}
 			moments[e.at], waits[wait] = true, true
 		}
 		if len(moments) < streams/2 || len(waits) < streams/2 {
-			t.Errorf("%d streams ended at %d moments and come back after %d different times, want more", streams, len(moments), len(waits))
+			t.Errorf("%d streams ended at %d moments and come back after %d different times, want more",
+				streams, len(moments), len(waits))
 		}
 		w.CloseStreams(t.Context())
 	}, func(w *world) {
@@ -80,7 +83,8 @@ func TestStreamsOfAStopEndedInOneMoment(t *testing.T) {
 	})
 }
 
-// TestAStreamWithoutEmptyEventsGetsNone: clients of revisions before 2025-11-25 take an event without data for a message.
+// TestAStreamWithoutEmptyEventsGetsNone: clients of revisions before 2025-11-25 take an
+// event without data for a message.
 func TestAStreamWithoutEmptyEventsGetsNone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		conn := w.pipe(t, inSession("GET", w.open(t, "alice", mcp.Revision2506), ""))
@@ -94,8 +98,8 @@ func TestAStreamWithoutEmptyEventsGetsNone(t *testing.T) {
 	})
 }
 
-// TestARequestWasRefusedWhileOthersWereWaitedFor: a load balancer that does not ask goes on sending to a gateway that stops
-// until its connections are closed.
+// TestARequestWasRefusedWhileOthersWereWaitedFor: a load balancer that does not ask goes
+// on sending to a gateway that stops until its connections are closed.
 func TestARequestWasRefusedWhileOthersWereWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		id := w.open(t, "alice", mcp.Revision2511)
@@ -106,7 +110,8 @@ func TestARequestWasRefusedWhileOthersWereWaitedFor(t *testing.T) {
 		go func() { left <- w.Wait(t.Context()) }()
 		<-time.After(5 * time.Second)
 		for what, m := range map[string]message{
-			"a call": modernCall("echo"), "a list": modernList(""), "a handshake": initialize(mcp.Revision2511), "a call in a session": legacyCall(id, "progress"),
+			"a call": modernCall("echo"), "a list": modernList(""),
+			"a handshake": initialize(mcp.Revision2511), "a call in a session": legacyCall(id, "progress"),
 			"a stream of a session": inSession("GET", id, ""), "a stream of notices": modernListen(),
 		} {
 			if got := w.do(t, m); got.Code != http.StatusOK {
@@ -120,7 +125,8 @@ func TestARequestWasRefusedWhileOthersWereWaitedFor(t *testing.T) {
 	})
 }
 
-// TestACallWhoseBodyStillCameWasNotWaitedFor: it was no call yet when the stop looked, and was cancelled a moment later.
+// TestACallWhoseBodyStillCameWasNotWaitedFor: it was no call yet when the stop looked,
+// and was cancelled a moment later.
 func TestACallWhoseBodyStillCameWasNotWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		body, sent := io.Pipe()
@@ -151,7 +157,8 @@ func TestACallWhoseBodyStillCameWasNotWaitedFor(t *testing.T) {
 		synctest.Wait()
 		<-time.After(time.Second)
 		if n := <-left; n != 0 || answer.Code != http.StatusOK {
-			t.Errorf("%d calls were cancelled, and the answer is %d %s, want 200", n, answer.Code, answer.Body)
+			t.Errorf("%d calls were cancelled, and the answer is %d %s, want 200", n, answer.Code,
+				answer.Body)
 		}
 	})
 }
@@ -163,8 +170,8 @@ func send(t *testing.T, to io.Writer, data []byte) {
 	}
 }
 
-// TestACallThatAStopCancelledSeemedNotToHaveRun ends calls that take too long: their clients are told that they may have
-// taken effect, and so is the record.
+// TestACallThatAStopCancelledSeemedNotToHaveRun ends calls that take too long: their
+// clients are told that they may have taken effect, and so is the record.
 func TestACallThatAStopCancelledSeemedNotToHaveRun(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "audit.jsonl")
 	record, err := audit.Open(audit.Config{File: file})
@@ -174,7 +181,8 @@ func TestACallThatAStopCancelledSeemedNotToHaveRun(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.audit = record })
 	base := w.serve(t)
 	answers := make(chan string, 2)
-	for _, m := range []message{modernCall("slow"), legacyCall(w.open(t, "alice", mcp.Revision2511), "slow")} {
+	for _, m := range []message{modernCall("slow"), legacyCall(w.open(t, "alice", mcp.Revision2511),
+		"slow")} {
 		go func() {
 			body, err := io.ReadAll(call(t.Context(), t, base, m).Body)
 			if err != nil {
@@ -190,7 +198,8 @@ func TestACallThatAStopCancelledSeemedNotToHaveRun(t *testing.T) {
 		t.Errorf("%d calls were cancelled, want 2", n)
 	}
 	for range 2 {
-		if got := <-answers; !strings.Contains(got, "DB-STOPPED") || !strings.Contains(got, "may have taken effect") {
+		if got := <-answers; !strings.Contains(got, "DB-STOPPED") ||
+			!strings.Contains(got, "may have taken effect") {
 			t.Errorf("got %s, want DB-STOPPED", got)
 		}
 	}
@@ -216,8 +225,9 @@ func (s stuck) Write(p []byte) (int, error) {
 	return s.ResponseRecorder.Write(p)
 }
 
-// TestACallThatAStopCancelledWasCountedTwice has a stop wait again for a call that it has cancelled, and whose client takes the
-// answer late. The log had twice as many calls as were cancelled.
+// TestACallThatAStopCancelledWasCountedTwice has a stop wait again for a call that it has
+// cancelled, and whose client takes the answer late. The log had twice as many calls as
+// were cancelled.
 func TestACallThatAStopCancelledWasCountedTwice(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		client := stuck{httptest.NewRecorder(), make(chan struct{})}
@@ -240,10 +250,13 @@ func TestACallThatAStopCancelledWasCountedTwice(t *testing.T) {
 	})
 }
 
-// TestAnswerOfAStoppingReplicaWasLost has a call run at a replica that stops, and its client resumed at another: it gets the
-// answer there, once, or what became of the call.
+// TestAnswerOfAStoppingReplicaWasLost has a call run at a replica that stops, and its
+// client resumed at another: it gets the answer there, once, or what became of the call.
 func TestAnswerOfAStoppingReplicaWasLost(t *testing.T) {
-	for name, patience := range map[string]time.Duration{"text\":\"late": time.Minute, "DB-STOPPED": time.Second} {
+	for name, patience := range map[string]time.Duration{
+		"text\":\"late": time.Minute,
+		"DB-STOPPED":    time.Second,
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := replicas(t)
 			id := a.open(t, "alice", mcp.Revision2511)
@@ -258,7 +271,8 @@ func TestAnswerOfAStoppingReplicaWasLost(t *testing.T) {
 				last = strings.TrimSpace(line)
 			}
 			first.Close()
-			resumed := b.pipe(t, inSession("GET", id, "").with("Last-Event-ID", strings.TrimPrefix(last, "id: ")))
+			resumed := b.pipe(t, inSession("GET", id, "").with("Last-Event-ID",
+				strings.TrimPrefix(last, "id: ")))
 			ended := make(chan string, 1)
 			go func() { ended <- rest(resumed) }()
 			synctest.Wait()
@@ -275,7 +289,8 @@ func TestAnswerOfAStoppingReplicaWasLost(t *testing.T) {
 	}
 }
 
-// TestAnAnswerToAStoppingReplicaWasRefused asks a person something while the gateway stops, who answers there and elsewhere.
+// TestAnAnswerToAStoppingReplicaWasRefused asks a person something while the gateway
+// stops, who answers there and elsewhere.
 func TestAnAnswerToAStoppingReplicaWasRefused(t *testing.T) {
 	for _, at := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -298,8 +313,8 @@ func TestAnAnswerToAStoppingReplicaWasRefused(t *testing.T) {
 	}
 }
 
-// TestARepeatOfACallThatAStopCancelledRanAgain repeats a call with a key at another replica, after the one that ran it has
-// cancelled it.
+// TestARepeatOfACallThatAStopCancelledRanAgain repeats a call with a key at another
+// replica, after the one that ran it has cancelled it.
 func TestARepeatOfACallThatAStopCancelledRanAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, a *world) {
 		b := newWorld(t, func(b *world) { b.config.Once = a.config.Once })
@@ -319,8 +334,8 @@ func TestARepeatOfACallThatAStopCancelledRanAgain(t *testing.T) {
 	}, func(w *world) { w.config.Once = once.NewMemory(share.New(share.DefaultMemory)) })
 }
 
-// TestAStopDidNotWaitForCallsOfOtherReplicas stops a replica at which a parked call goes on for a client at another one,
-// which hears how that ended.
+// TestAStopDidNotWaitForCallsOfOtherReplicas stops a replica at which a parked call goes
+// on for a client at another one, which hears how that ended.
 func TestAStopDidNotWaitForCallsOfOtherReplicas(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t, nil)

@@ -24,7 +24,8 @@ func (s *Server) endpoint(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// post reads one message, decides which era it belongs to, and passes it to the half of the door that serves that era.
+// post reads one message, decides which era it belongs to, and passes it to the half of
+// the door that serves that era.
 func (s *Server) post(x *exchange, r *http.Request) {
 	if !x.acceptsJSON {
 		x.refuse("", errAccept)
@@ -62,7 +63,8 @@ func (s *Server) post(x *exchange, r *http.Request) {
 	s.legacy(x, r, m, raw)
 }
 
-// decode returns the message in a body. If it is malformed, decode refuses it and returns nil.
+// decode returns the message in a body. If it is malformed, decode refuses it and returns
+// nil.
 func (x *exchange) decode(raw mcp.RawJSON) *mcp.Message {
 	m, err := mcp.DecodeRaw(raw)
 	if err != nil {
@@ -73,8 +75,8 @@ func (x *exchange) decode(raw mcp.RawJSON) *mcp.Message {
 	return m
 }
 
-// eraOf decides, once for each message, which era it belongs to. A message is modern if one of these is true, else
-// legacy:
+// eraOf decides, once for each message, which era it belongs to. A message is modern if
+// one of these is true, else legacy:
 //   - its header names a modern revision, or one that is newer than all known ones;
 //   - it carries the metadata of the modern era;
 //   - it names a revision that nobody knows, and has a header that only the modern era uses.
@@ -92,6 +94,6 @@ func eraOf(h http.Header, meta mcp.Object) mcp.Era {
 	return mcp.Legacy
 }
 
-// revisionIn returns the revision that the header names. If the header is there several times, the result is a text
-// that is no revision.
+// revisionIn returns the revision that the header names. If the header is there several
+// times, the result is a text that is no revision.
 func revisionIn(h http.Header) string { return strings.Join(h[mcp.HeaderProtocolVersion], ",") }

@@ -9,7 +9,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 )
 
-// entry is what the log says of the request of a stream when the stream ends. By then the request itself is long gone.
+// entry is what the log says of the request of a stream when the stream ends. By then the
+// request itself is long gone.
 type entry struct {
 	id, tenant, remote      string
 	route, httpMethod, path string
@@ -17,8 +18,8 @@ type entry struct {
 	started                 time.Time
 }
 
-// entryOf returns the entry of a request. It copies the texts that are part of what the client sent, or all of that
-// would stay in memory.
+// entryOf returns the entry of a request. It copies the texts that are part of what the
+// client sent, or all of that would stay in memory.
 func entryOf(x *exchange, r *http.Request) entry {
 	return entry{
 		id: strings.Clone(x.id), tenant: x.principal.TenantID, remote: strings.Clone(x.remote),
@@ -40,7 +41,8 @@ func (e *entry) context() context.Context {
 	return context.WithValue(context.Background(), exchangeKey{}, e.exchange())
 }
 
-// logStream does for a stream what logRequest does for a request: it writes the line, and counts.
+// logStream does for a stream what logRequest does for a request: it writes the line, and
+// counts.
 func (s *Server) logStream(ctx context.Context, e *entry, outcome string) {
 	now, x := time.Now(), e.exchange()
 	x.outcome = outcome

@@ -5,9 +5,10 @@ import (
 	"sync"
 )
 
-// errands are what the server does beside the requests of clients, mostly to tell other replicas something. Each runs in a
-// goroutine of its own, and whoever begins it bounds how many there are and how long each takes. Run ends and waits for
-// those that are left. A panic ends only the errand. It is safe for concurrent use.
+// errands are what the server does beside the requests of clients, mostly to tell other
+// replicas something. Each runs in a goroutine of its own, and whoever begins it bounds
+// how many there are and how long each takes. Run ends and waits for those that are left.
+// A panic ends only the errand. It is safe for concurrent use.
 type errands struct {
 	guard
 
@@ -18,8 +19,8 @@ type errands struct {
 	stops   map[uint64]context.CancelFunc // of those that run
 }
 
-// begin runs f with a context that has the values of ctx, and ends with the errands instead of with ctx. After end it does
-// nothing: nobody is served any more.
+// begin runs f with a context that has the values of ctx, and ends with the errands
+// instead of with ctx. After end it does nothing: nobody is served any more.
 func (e *errands) begin(ctx context.Context, f func(ctx context.Context)) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.mu.Lock()

@@ -12,7 +12,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 )
 
-// deafOthers are others that stop hearing: whoever tells them something waits for as long as it may.
+// deafOthers are others that stop hearing: whoever tells them something waits for as long
+// as it may.
 type deafOthers struct {
 	*replicatest.Member
 	deaf    atomic.Bool
@@ -33,7 +34,8 @@ func (d *deafOthers) Send(ctx context.Context, to replica.ID, w replica.Word) ([
 // deafCrew is a crew of which the second replica tells the deaf.
 func deafCrew(t *testing.T) (*crew, *deafOthers) {
 	t.Helper()
-	c := newCrew(t, func(w *world) { w.config.Others = &deafOthers{Member: w.config.Others.(*replicatest.Member)} })
+	c := newCrew(
+		t, func(w *world) { w.config.Others = &deafOthers{Member: w.config.Others.(*replicatest.Member)} })
 	return c, c.worlds[1].config.Others.(*deafOthers)
 }
 
@@ -65,7 +67,12 @@ func TestWordEndsWithItsServer(t *testing.T) {
 // told at once, and the deaf one is told of all of its sessions in one word.
 func TestADeafReplicaHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrew(t, func(w *world) { w.config.Others = &deafOthers{Member: w.config.Others.(*replicatest.Member)} })
+		c := newCrew(
+			t, func(
+				w *world,
+			) {
+				w.config.Others = &deafOthers{Member: w.config.Others.(*replicatest.Member)}
+			})
 		others := c.worlds[0].config.Others.(*deafOthers)
 		const sessions = 20
 		var hearing []*listener

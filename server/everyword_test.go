@@ -19,7 +19,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// saying is one message for a server to say, and the request that it is said in answer to.
+// saying is one message for a server to say, and the request that it is said in answer
+// to.
 type saying struct {
 	path   string
 	method string
@@ -36,7 +37,8 @@ func answersWith(message string) func(context.Context, *registry.Call, string) (
 	}
 }
 
-// makesTask says a message as a task in the place of a result, in the form that the client knows.
+// makesTask says a message as a task in the place of a result, in the form that the
+// client knows.
 func makesTask(message string) func(context.Context, *registry.Call, string) (mcp.Object, error) {
 	return func(_ context.Context, c *registry.Call, text string) (mcp.Object, error) {
 		made := object(strings.Replace(message, corpus.Here, text, 1)).With("resultType", mcp.String("task"))
@@ -56,7 +58,8 @@ func notifiesOf(message string) func(context.Context, *registry.Call, string) (m
 	return func(ctx context.Context, c *registry.Call, text string) (mcp.Object, error) {
 		m := object(strings.Replace(message, corpus.Here, text, 1))
 		params := m.Object("params")
-		if token := c.Params.Object("_meta").Value("progressToken"); string(params.Value("progressToken")) == `"s"` {
+		if token := c.Params.Object("_meta").Value("progressToken"); string(
+			params.Value("progressToken")) == `"s"` {
 			params = params.With("progressToken", token)
 		}
 		return textResult("done"), c.Notify(ctx, mcp.Notification{Method: m.Text("method"), Params: params})
@@ -88,9 +91,19 @@ var everySaying = []struct {
 	{"ReadResourceResult", mcp.MethodResourcesRead, "", "", answersWith},
 	{"CompleteResult", mcp.MethodComplete, "", "", answersWith},
 	{"InputRequiredResult", mcp.MethodToolsCall, "", "", answersWith},
-	{"ElicitRequest", mcp.MethodToolsCall, "InputRequiredResult.inputRequests.*<elicitation/create>", `{"inputRequests":{"q":$}}`, answersWith},
-	{"CreateMessageRequest", mcp.MethodToolsCall, "InputRequiredResult.inputRequests.*<sampling/createMessage>", `{"inputRequests":{"q":$}}`, answersWith},
-	{"ListRootsRequest", mcp.MethodToolsCall, "InputRequiredResult.inputRequests.*<roots/list>", `{"inputRequests":{"q":$}}`, answersWith},
+	{
+		"ElicitRequest", mcp.MethodToolsCall, "InputRequiredResult.inputRequests.*<elicitation/create>",
+		`{"inputRequests":{"q":$}}`, answersWith,
+	},
+	{
+		"CreateMessageRequest", mcp.MethodToolsCall,
+		"InputRequiredResult.inputRequests.*<sampling/createMessage>", `{"inputRequests":{"q":$}}`,
+		answersWith,
+	},
+	{
+		"ListRootsRequest", mcp.MethodToolsCall, "InputRequiredResult.inputRequests.*<roots/list>",
+		`{"inputRequests":{"q":$}}`, answersWith,
+	},
 	{"CreateTaskResult", callAsTask, "", "", makesTask},
 	{"GetTaskResult", mcp.MethodTasksGet, "", "", answersWith},
 	{"ProgressNotification", mcp.MethodToolsCall, "", "", notifiesOf},
@@ -169,7 +182,8 @@ func newVoice(t *testing.T, form mcp.Tasks) (*world, *voice) {
 	source := registry.Source{
 		Name: "voice",
 		Tools: []registry.Offer{{
-			Definition: object(`{"name":"say","inputSchema":{"type":"object"}` + support + `}`), Timeout: time.Minute, Tasks: form, Call: v.use,
+			Definition: object(`{"name":"say","inputSchema":{"type":"object"}` + support + `}`),
+			Timeout:    time.Minute, Tasks: form, Call: v.use,
 		}},
 		Prompts:   []mcp.Object{object(`{"name":"greet"}`)},
 		Resources: []mcp.Object{object(`{"uri":"file:///a","name":"a"}`)},
@@ -186,18 +200,20 @@ const callAsTask = "tools/call as a task"
 
 // paramsOf are the params of requests to a voice.
 var paramsOf = map[string]string{
-	mcp.MethodToolsCall: `"name":"say"`, callAsTask: `"name":"say","task":{"ttl":1}`, mcp.MethodPromptsGet: `"name":"greet"`, mcp.MethodResourcesRead: `"uri":"file:///a"`,
+	mcp.MethodToolsCall: `"name":"say"`, callAsTask: `"name":"say","task":{"ttl":1}`,
+	mcp.MethodPromptsGet: `"name":"greet"`, mcp.MethodResourcesRead: `"uri":"file:///a"`,
 	mcp.MethodComplete: `"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"x","value":"y"}`,
 }
 
-// ear is a client of one era, and the id of a task that it has. It makes a request and returns all that it hears until
-// the answer.
+// ear is a client of one era, and the id of a task that it has. It makes a request and
+// returns all that it hears until the answer.
 type ear struct {
 	task string
 	hear func(t *testing.T, method, params string, asked bool) string
 }
 
-// ask makes the request that a saying is an answer to. asked tells that a question may come before the answer.
+// ask makes the request that a saying is an answer to. asked tells that a question may
+// come before the answer.
 func (e *ear) ask(t *testing.T, request string, asked bool) string {
 	t.Helper()
 	method, params := request, paramsOf[request]
@@ -217,7 +233,8 @@ func modernEar(w *world) *ear {
 		`"extensions":{"io.modelcontextprotocol/tasks":{}}}}`
 	return &ear{hear: func(t *testing.T, method, params string, _ bool) string {
 		return w.do(t, message{
-			method: "POST", path: "/mcp", token: "alice", body: `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + params + `,` + meta + `}}`,
+			method: "POST", path: "/mcp", token: "alice", body: `{"jsonrpc":"2.0","id":1,"method":"` +
+				method + `","params":{` + params + `,` + meta + `}}`,
 			headers: map[string]string{
 				mcp.HeaderProtocolVersion: mcp.Revision2607, mcp.HeaderMethod: method,
 				mcp.HeaderName: object(`{` + params + `}`).Text(mcp.MethodOf(method).Subject),
@@ -226,13 +243,16 @@ func modernEar(w *world) *ear {
 	}}
 }
 
-// legacyEar is a client of 2025-11-25 in a session. It answers what it is asked with an error.
+// legacyEar is a client of 2025-11-25 in a session. It answers what it is asked with an
+// error.
 func legacyEar(t *testing.T, w *world) *ear {
 	t.Helper()
 	base, session := w.serve(t), w.openAsking(t, mcp.Revision2511)
-	w.do(t, inSession("POST", session, `{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"debug"}}`))
+	w.do(t, inSession("POST", session,
+		`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"debug"}}`))
 	return &ear{hear: func(t *testing.T, method, params string, asked bool) string {
-		request := inSession("POST", session, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+params+`,"_meta":{"progressToken":"t"}}}`)
+		request := inSession("POST", session, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+
+			params+`,"_meta":{"progressToken":"t"}}}`)
 		if !asked {
 			return w.do(t, request).Body.String()
 		}
@@ -242,7 +262,8 @@ func legacyEar(t *testing.T, w *world) *ear {
 		for line := stream.line(t); line != ""; line = stream.line(t) {
 			heard.WriteString(line + "\n")
 			if question := questionID.FindStringSubmatch(line); question != nil {
-				w.do(t, inSession("POST", session, `{"jsonrpc":"2.0","id":"`+question[1]+`","error":{"code":-1,"message":"no"}}`))
+				w.do(t, inSession("POST", session, `{"jsonrpc":"2.0","id":"`+question[1]+
+					`","error":{"code":-1,"message":"no"}}`))
 			}
 		}
 		return heard.String()
@@ -260,8 +281,8 @@ func (e *ear) makeTask(t *testing.T, v *voice) {
 	e.task = found[1]
 }
 
-// deaf are places at which a text reaches no client although it is not withheld, each with its reason. One that is not
-// needed is a fault.
+// deaf are places at which a text reaches no client although it is not withheld, each
+// with its reason. One that is not needed is a fault.
 var deaf = []struct {
 	era  string // "": both
 	path *regexp.Regexp
@@ -271,11 +292,26 @@ var deaf = []struct {
 	{"", place(`InputRequiredResult\.requestState`), "the gateway seals it"},
 	{"", place(`CreateTaskResult\.task\.taskId`), "the gateway seals it"},
 	{"", place(`GetTaskResult\.taskId`), "this is the state of another task"},
-	{"", place(`(ProgressNotification|LoggingMessageNotification)(\{name\}|\.jsonrpc|\.\*.*)`), "only params are passed on"},
-	{"", place(`URLElicitationRequiredError(\.error)?(\{name\}|\.id|\.jsonrpc|\.\*.*)`), "only code, message and data are passed on"},
-	{"", place(`InputRequiredResult\.inputRequests\.\*<[^>]*>\.jsonrpc`), "it is cleaned, and too short to be found"},
-	{"legacy", place(`InputRequiredResult\.inputRequests\.\*<[^>]*>\.(id|\*.*)`), "only method and params are passed on"},
-	{"legacy", place(`InputRequiredResult\.inputRequests\.\*<[^>]*>\.params(<[^>]*>)?\.task\..*`), "a client makes no tasks for the gateway"},
+	{
+		"", place(`(ProgressNotification|LoggingMessageNotification)(\{name\}|\.jsonrpc|\.\*.*)`),
+		"only params are passed on",
+	},
+	{
+		"", place(`URLElicitationRequiredError(\.error)?(\{name\}|\.id|\.jsonrpc|\.\*.*)`),
+		"only code, message and data are passed on",
+	},
+	{
+		"", place(`InputRequiredResult\.inputRequests\.\*<[^>]*>\.jsonrpc`),
+		"it is cleaned, and too short to be found",
+	},
+	{
+		"legacy", place(`InputRequiredResult\.inputRequests\.\*<[^>]*>\.(id|\*.*)`),
+		"only method and params are passed on",
+	},
+	{
+		"legacy", place(`InputRequiredResult\.inputRequests\.\*<[^>]*>\.params(<[^>]*>)?\.task\..*`),
+		"a client makes no tasks for the gateway",
+	},
 	{"legacy", place(`InputRequiredResult(\._meta)?\.\*.*`), "a session gets the questions alone"},
 	{"legacy", place(`CallToolResult\.structuredContent(\[\])?`), "the revision has objects only"},
 	{"legacy", place(`CreateTaskResult\.\*.*`), "the revision has task and _meta only"},
@@ -283,7 +319,8 @@ var deaf = []struct {
 
 func place(path string) *regexp.Regexp { return regexp.MustCompile("^" + path + "$") }
 
-// hidden returns a string in what was heard that shows more than printable ASCII, "" when there is none.
+// hidden returns a string in what was heard that shows more than printable ASCII, "" when
+// there is none.
 func hidden(t *testing.T, heard string) string {
 	t.Helper()
 	for line := range strings.Lines(heard) {
@@ -327,11 +364,12 @@ func unprintable(value any) string {
 	return ""
 }
 
-// TestNothingHiddenIsHeardInAnyPlace lets a server say everything that the schemas of all revisions allow, with hidden
-// text in each place of a string in turn, to a client of each era. Nothing hidden may arrive: the text arrives without
-// it, or the answer is withheld. All kinds of hidden text stand in each place together. Where the answer is withheld,
-// one of them may have hidden the others from view, so each place gets one kind alone too, in turn; sanitize has a test
-// of all of them in all places.
+// TestNothingHiddenIsHeardInAnyPlace lets a server say everything that the schemas of all
+// revisions allow, with hidden text in each place of a string in turn, to a client of
+// each era. Nothing hidden may arrive: the text arrives without it, or the answer is
+// withheld. All kinds of hidden text stand in each place together. Where the answer is
+// withheld, one of them may have hidden the others from view, so each place gets one kind
+// alone too, in turn; sanitize has a test of all of them in all places.
 func TestNothingHiddenIsHeardInAnyPlace(t *testing.T) {
 	words := everyWord(t)
 	t.Attr("positions", fmt.Sprint(2*len(words))) // each era hears them
@@ -362,7 +400,8 @@ func TestNothingHiddenIsHeardInAnyPlace(t *testing.T) {
 	}
 }
 
-// listen hears one saying with all kinds of hidden text together, and when it is withheld, with that kind alone.
+// listen hears one saying with all kinds of hidden text together, and when it is
+// withheld, with that kind alone.
 func (e *ear) listen(t *testing.T, v *voice, era string, word saying, kind string, used []bool) {
 	t.Helper()
 	every := ""
@@ -382,7 +421,8 @@ func (e *ear) listen(t *testing.T, v *voice, era string, word saying, kind strin
 				return
 			}
 		}
-		t.Errorf("%s: got %s, want the text without what it hid, or that the answer is withheld", word.path, heard)
+		t.Errorf("%s: got %s, want the text without what it hid, or that the answer is withheld", word.path,
+			heard)
 	}
 }
 
@@ -398,7 +438,8 @@ func (e *ear) try(t *testing.T, v *voice, word saying, text string) string {
 	return heard
 }
 
-// isWithheld tells whether an answer is withheld, a notification is dropped, or an error has lost its data.
+// isWithheld tells whether an answer is withheld, a notification is dropped, or an error
+// has lost its data.
 func isWithheld(word saying, heard string) bool {
 	switch kind, _, _ := strings.Cut(strings.TrimSuffix(word.path, "{name}"), "."); kind {
 	case "ProgressNotification", "LoggingMessageNotification":

@@ -14,28 +14,33 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// exchange is one HTTP request on its way through the door. Each stage adds what it found out; the endpoint, the log
-// and the metrics read it. It is also the response writer, so that it knows what was answered. It belongs to the
-// goroutine of the request. A call that outlives the request may read only the id and the caller.
+// exchange is one HTTP request on its way through the door. Each stage adds what it found
+// out; the endpoint, the log and the metrics read it. It is also the response writer, so
+// that it knows what was answered. It belongs to the goroutine of the request. A call
+// that outlives the request may read only the id and the caller.
 type exchange struct {
 	http.ResponseWriter
 	control http.ResponseController
 	server  *Server
 	request *http.Request // as it came
 
-	id        string    // of this request, for records
-	named     [1]string // the id, as the value of its header
-	measured  [1]string // the length of the answer, as the value of its header
-	scope     scope     // the context of the request
-	lasting   scope     // the context of what goes on when the client leaves
-	started   time.Time
-	settings  Settings
-	remote    string
-	judged    uint64         // how often all had been judged before its token was checked; set by authenticated
+	id       string    // of this request, for records
+	named    [1]string // the id, as the value of its header
+	measured [1]string // the length of the answer, as the value of its header
+	scope    scope     // the context of the request
+	lasting  scope     // the context of what goes on when the client leaves
+	started  time.Time
+	settings Settings
+	remote   string
+	// how often all had been judged before its token was checked; set by authenticated
+	judged    uint64
 	principal auth.Principal // set by authenticated
-	token     string         // that the principal stands for; for the desk alone, stands in no record. Set by authenticated
-	refused   *auth.Error    // why the token was refused; nil unless it was
-	foreign   []slog.Attr    // the host or origin that was refused, with advice, for the log alone; nil: none was
+	// that the principal stands for; for the desk alone, stands in no record. Set by
+	// authenticated
+	token   string
+	refused *auth.Error // why the token was refused; nil unless it was
+	// the host or origin that was refused, with advice, for the log alone; nil: none was
+	foreign   []slog.Attr
 	telling   telling        // how the log tells of it
 	missed    string         // why the session was not found, for the log alone; "" unless it was not
 	caller    gateway.Caller // set by admitted
@@ -56,17 +61,20 @@ type exchange struct {
 	outcome string // one word for the log, or the code; see conclude
 	ended   string // how the desk has recorded the request; "": it has not
 	status  int    // as answered; zero: nothing yet
-	taken   bool   // a flow has taken the connection over, and does at the end of its stream what is due for the request
+	// a flow has taken the connection over, and does at the end of its stream what is due
+	// for the request
+	taken bool
 
 	acceptsJSON, acceptsStream bool
 	prefersStream              bool // results come as event streams, so that each of a session can be resumed
 }
 
-// of returns the exchange of a request, which is what answers it. Every handler behind identified is given it.
+// of returns the exchange of a request, which is what answers it. Every handler behind
+// identified is given it.
 func of(w http.ResponseWriter) *exchange { return w.(*exchange) }
 
-// scope is a context that knows its exchange. It is part of the exchange, because a context made by net/http's
-// WithContext costs a copy of the whole request.
+// scope is a context that knows its exchange. It is part of the exchange, because a
+// context made by net/http's WithContext costs a copy of the whole request.
 type scope struct {
 	context.Context //nolint:containedctx // the scope is the context
 
@@ -81,11 +89,13 @@ func (s *scope) Value(key any) any {
 	return s.Context.Value(key)
 }
 
-// context returns the context of the request, which ends when the client leaves. The context of the http.Request does
-// not know the exchange: records made with it would not say which request they are about.
+// context returns the context of the request, which ends when the client leaves. The
+// context of the http.Request does not know the exchange: records made with it would not
+// say which request they are about.
 func (x *exchange) context() context.Context { return &x.scope }
 
-// outliving returns a context that does not end. It is for calls that go on when the client leaves, and for records.
+// outliving returns a context that does not end. It is for calls that go on when the
+// client leaves, and for records.
 func (x *exchange) outliving() context.Context { return &x.lasting }
 
 type exchangeKey struct{}
@@ -127,8 +137,9 @@ func (x *exchange) note(m *mcp.Message) {
 	}
 }
 
-// remoteOf returns the address of the client. X-Forwarded-For counts only as far as trusted proxies wrote it: reading
-// from the end, the first address that is not a trusted proxy is the client's.
+// remoteOf returns the address of the client. X-Forwarded-For counts only as far as
+// trusted proxies wrote it: reading from the end, the first address that is not a trusted
+// proxy is the client's.
 func (s *Settings) remoteOf(r *http.Request) string {
 	peer := r.RemoteAddr
 	if i := strings.LastIndexByte(peer, ':'); i >= 0 {

@@ -19,8 +19,8 @@ type unknownExtensions struct {
 // maxUnknownExtensions bounds what is remembered and told: clients choose the names.
 const maxUnknownExtensions = 64
 
-// first tells whether the extension was not declared before. It is false for a text that is
-// no identifier.
+// first tells whether the extension was not declared before. It is false for a text that
+// is no identifier.
 func (u *unknownExtensions) first(id string) bool {
 	if !mcp.ValidExtensionID(id) {
 		return false
@@ -37,8 +37,9 @@ func (u *unknownExtensions) first(id string) bool {
 	return true
 }
 
-// declares notes which extensions the client of a request declares, and returns those that
-// are carried. declared is the member extensions of its capabilities, nil if there is none.
+// declares notes which extensions the client of a request declares, and returns those
+// that are carried. declared is the member extensions of its capabilities, nil if there
+// is none.
 func (s *Server) declares(ctx context.Context, x *exchange, declared mcp.RawJSON) mcp.Extensions {
 	if declared == nil {
 		return mcp.Extensions{}
@@ -57,7 +58,8 @@ func (s *Server) declares(ctx context.Context, x *exchange, declared mcp.RawJSON
 // maxExtensionsTold bounds how many identifiers stand in the line of a request.
 const maxExtensionsTold = 16
 
-// toldExtensions returns the identifiers in a member extensions, for the line of a request.
+// toldExtensions returns the identifiers in a member extensions, for the line of a
+// request.
 func toldExtensions(declared mcp.RawJSON) string {
 	all, _ := mcp.ObjectOf(declared)
 	var ids []string

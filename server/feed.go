@@ -12,7 +12,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
-// feed says what one connection gets: one stream of the log of a session, from one event on. It is the source of a flow.
+// feed says what one connection gets: one stream of the log of a session, from one event
+// on. It is the source of a flow.
 type feed struct {
 	session  *live
 	stream   string
@@ -32,24 +33,27 @@ type feed struct {
 
 var _ source = (*feed)(nil)
 
-// serveFeed answers with what the log holds of a stream, and with what is added to it, until the stream, the session or
-// the connection ends. It may return before that: see flow. Whatever the feed has is given back at its end.
+// serveFeed answers with what the log holds of a stream, and with what is added to it,
+// until the stream, the session or the connection ends. It may return before that: see
+// flow. Whatever the feed has is given back at its end.
 func (s *Server) serveFeed(ctx context.Context, x *exchange, r *http.Request, f *feed) {
 	f.server = s
 	f.flow = s.newFlow(f, f.place)
 	f.flow.serve(ctx, x, r)
 }
 
-// beginStream makes a stream known to the log, so that a client can resume from the very first id. It is refused if the
-// session has ended, or if the caller has no memory for it. If lasting is false, the stream cannot be resumed, and the client
-// must get no ids of it.
+// beginStream makes a stream known to the log, so that a client can resume from the very
+// first id. It is refused if the session has ended, or if the caller has no memory for
+// it. If lasting is false, the stream cannot be resumed, and the client must get no ids
+// of it.
 func (s *Server) beginStream(ctx context.Context, l *live, stream string) (lasting bool, refused *refusal) {
 	lasting, err := s.config.Log.Begin(ctx, l.inLog(), stream)
 	return lasting, ofLog(err, errSession)
 }
 
-// ofLog returns the refusal for an error of the log, unknown for session.ErrUnknown. A log that cannot be reached knows
-// nothing, and no client may throw away its session for that.
+// ofLog returns the refusal for an error of the log, unknown for session.ErrUnknown. A
+// log that cannot be reached knows nothing, and no client may throw away its session for
+// that.
 func ofLog(err error, unknown *refusal) *refusal {
 	switch refused := ofMemory(err); {
 	case err == nil || refused != nil:
@@ -60,7 +64,8 @@ func ofLog(err error, unknown *refusal) *refusal {
 	return errReplicas
 }
 
-// open implements source: it takes the stream away from any connection that had it, and answers with its beginning.
+// open implements source: it takes the stream away from any connection that had it, and
+// answers with its beginning.
 func (f *feed) open(ctx context.Context, x *exchange, r *http.Request) (*stream, error) {
 	log, in := f.server.config.Log, f.session.inLog()
 	var err error
@@ -135,8 +140,9 @@ func (f *feed) step(ctx context.Context, out *stream) error {
 	return nil
 }
 
-// isDue tells whether the stream is to end because the process stops. Calls in flight still get their answers to the
-// client; a session that ends with the stream takes no further ones.
+// isDue tells whether the stream is to end because the process stops. Calls in flight
+// still get their answers to the client; a session that ends with the stream takes no
+// further ones.
 func (f *feed) isDue() bool {
 	if !f.server.flows.isDue(f.flow) {
 		return false
@@ -154,7 +160,10 @@ func (f *feed) send(events []session.Event, out *stream) error {
 			return errOver
 		}
 		if len(e.Data) > 0 {
-			if err := out.send(sse.Event{Type: f.event, ID: e.ID, HasID: f.numbered && !e.Fleeting, Data: e.Data}); err != nil {
+			if err := out.send(sse.Event{
+				Type: f.event, ID: e.ID, HasID: f.numbered && !e.Fleeting,
+				Data: e.Data,
+			}); err != nil {
 				return err
 			}
 		}
@@ -163,8 +172,9 @@ func (f *feed) send(events []session.Event, out *stream) error {
 	return nil
 }
 
-// farewell implements source: the end of the answer says all, but for when to resume a stream that goes on elsewhere.
-// Clients of older revisions than 2025-11-25 take an event without data for a broken message.
+// farewell implements source: the end of the answer says all, but for when to resume a
+// stream that goes on elsewhere. Clients of older revisions than 2025-11-25 take an event
+// without data for a broken message.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
 func (f *feed) farewell(out *stream) error {
 	if !f.parts || !f.numbered || f.session.speaks() < mcp.Revision2511 {
@@ -197,7 +207,9 @@ func (f *feed) closeElsewhere(ctx context.Context) {
 		return
 	}
 	if at := f.session.primaryOf(); at != "" {
-		f.server.errands.begin(ctx, func(ctx context.Context) { f.server.letGo(ctx, f.session, f.stream, at, f.session.epoch()) }) // one for each stream
+		// one for each stream
+		f.server.errands.begin(ctx,
+			func(ctx context.Context) { f.server.letGo(ctx, f.session, f.stream, at, f.session.epoch()) })
 	}
 }
 
@@ -209,15 +221,17 @@ func (l *live) primaryOf() replica.ID {
 	return l.lead.primary
 }
 
-// tell puts notices on the stream: of lists that differ from what the client was last told of, and of changed resources
-// that it may still read. It is false if the caller whose stream it is is not accepted any more.
+// tell puts notices on the stream: of lists that differ from what the client was last
+// told of, and of changed resources that it may still read. It is false if the caller
+// whose stream it is is not accepted any more.
 func (f *feed) tell(ctx context.Context) bool {
 	s := f.server
 	caller, ok := s.resolve(f.place.principal)
 	if !ok {
 		return false
 	}
-	if _, leads := s.config.Others.Leads(); !f.session.isReady() || !f.session.isLeading() || f.session.shared && !leads {
+	if _, leads := s.config.Others.Leads(); !f.session.isReady() || !f.session.isLeading() ||
+		f.session.shared && !leads {
 		return true
 	}
 	open := true
@@ -227,8 +241,9 @@ func (f *feed) tell(ctx context.Context) bool {
 	return f.tellUpdates(ctx) && open
 }
 
-// tellUpdates puts notices of changed resources on the stream. It looks up what the caller may do after it has claimed
-// them: otherwise it would tell of a change that came after the right to read it had ended.
+// tellUpdates puts notices of changed resources on the stream. It looks up what the
+// caller may do after it has claimed them: otherwise it would tell of a change that came
+// after the right to read it had ended.
 func (f *feed) tellUpdates(ctx context.Context) (open bool) {
 	s := f.server
 	uris, more := f.session.claimUpdates(f.stream)
@@ -246,14 +261,16 @@ func (f *feed) tellUpdates(ctx context.Context) (open bool) {
 	for _, uri := range uris {
 		params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
 		if s.desk.Reads(caller, uri) {
-			open = f.put(ctx, mcp.AppendRequest(nil, "", mcp.NotifyResourceUpdated, params), mcp.NotifyResourceUpdated, uri) && open
+			open = f.put(ctx, mcp.AppendRequest(nil, "", mcp.NotifyResourceUpdated, params),
+				mcp.NotifyResourceUpdated, uri) && open
 		}
 	}
 	return open
 }
 
-// put puts a notice into the log. It is false if the stream must end. If the log cannot be reached, the notice is owed as
-// before, and the stream stays open for the time when it can.
+// put puts a notice into the log. It is false if the stream must end. If the log cannot
+// be reached, the notice is owed as before, and the stream stays open for the time when
+// it can.
 func (f *feed) put(ctx context.Context, notice []byte, method, uri string) bool {
 	_, err := f.server.config.Log.Notify(ctx, f.session.inLog(), f.stream, f.session.epoch(), notice)
 	if errors.Is(err, session.ErrFenced) {

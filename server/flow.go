@@ -15,24 +15,29 @@ var (
 	errFull = errors.New("the client takes no more") // now: what is left comes when it may be waited for
 )
 
-// source is where the events of a flow come from: a stream of the log of a session, or a subscription. One goroutine at
-// a time uses it.
+// source is where the events of a flow come from: a stream of the log of a session, or a
+// subscription. One goroutine at a time uses it.
 type source interface {
-	// open answers the request with the beginning of the stream. After an error, the stream that it returns is nil if
-	// nothing was answered. It is called once, before all others, in the goroutine of the request.
+	// open answers the request with the beginning of the stream. After an error, the
+	// stream that it returns is nil if nothing was answered. It is called once, before
+	// all others, in the goroutine of the request.
 	open(ctx context.Context, x *exchange, r *http.Request) (*stream, error)
-	// step sends what there is to send now. It returns nil if more may follow, errOver after the last event, errFull if
-	// it is to be called again when the client may be waited for, and any other error if the client is gone.
+	// step sends what there is to send now. It returns nil if more may follow, errOver
+	// after the last event, errFull if it is to be called again when the client may be
+	// waited for, and any other error if the client is gone.
 	step(ctx context.Context, out *stream) error
-	// farewell sends what tells the client that the stream ended properly. It may return errFull, like step.
+	// farewell sends what tells the client that the stream ended properly. It may return
+	// errFull, like step.
 	farewell(out *stream) error
-	// close lets go of all that the source has, before the client sees the end. revoked tells whether the stream ended
-	// because its caller is not accepted any more. It is called once.
+	// close lets go of all that the source has, before the client sees the end. revoked
+	// tells whether the stream ended because its caller is not accepted any more. It is
+	// called once.
 	close(ctx context.Context, revoked bool)
 }
 
-// flow is one event stream that is open to a client. It has no goroutine of its own that sends: whatever happens stirs
-// it, and then one of the shared workers sends what there is (see flows):
+// flow is one event stream that is open to a client. It has no goroutine of its own that
+// sends: whatever happens stirs it, and then one of the shared workers sends what there
+// is (see flows):
 //
 //	          stirred               a worker has time
 //	┌─ idle ───────────▶ queued ───────────────────────▶ working ──┐
@@ -44,20 +49,24 @@ type source interface {
 //	│                   └──────────────────────────────────────────┤
 //	└──the client leaves: that stirs it, too ──────────────────────┘
 //
-// A slow flow has a goroutine of its own for as long as the client lags behind, so a worker never waits for a client.
-// Were the workers to wait, a few clients that read nothing would hold up the streams of everybody.
+// A slow flow has a goroutine of its own for as long as the client lags behind, so a
+// worker never waits for a client. Were the workers to wait, a few clients that read
+// nothing would hold up the streams of everybody.
 //
-// At first the goroutine of the request drives a flow in the same states. When all has been sent that there was, the
-// flow takes the connection over from net/http (see wire), and the goroutine ends with everything that net/http has.
-// Where that is not possible, the goroutine stays, and waits for what stirs the flow.
+// At first the goroutine of the request drives a flow in the same states. When all has
+// been sent that there was, the flow takes the connection over from net/http (see wire),
+// and the goroutine ends with everything that net/http has. Where that is not possible,
+// the goroutine stays, and waits for what stirs the flow.
 type flow struct {
 	server *Server
 	source source
-	place  *streamPlace // nil: the stream answers a POST and ends with it, and its place is none of the flow's business
-	out    *stream      // nil: nothing was answered yet
-	wire   *wire        // nil: net/http has the connection
-	entry  *entry       // of the log of requests; nil: net/http has the connection
-	gone   atomic.Bool  // the client has left
+	// nil: the stream answers a POST and ends with it, and its place is none of the
+	// flow's business
+	place *streamPlace
+	out   *stream     // nil: nothing was answered yet
+	wire  *wire       // nil: net/http has the connection
+	entry *entry      // of the log of requests; nil: net/http has the connection
+	gone  atomic.Bool // the client has left
 
 	// The flows' mutex guards what follows.
 	state  flowState
@@ -79,7 +88,8 @@ const (
 	flowEnded
 )
 
-// newFlow returns a flow that the calling goroutine drives, and enters it among those that are stirred.
+// newFlow returns a flow that the calling goroutine drives, and enters it among those
+// that are stirred.
 func (s *Server) newFlow(from source, place *streamPlace) *flow {
 	f := &flow{server: s, source: from, place: place, nudge: make(chan struct{}, 1)}
 	s.flows.add(f)
@@ -94,8 +104,9 @@ func (f *flow) Stir() { f.server.flows.stirToRead(f) }
 
 func (f *flow) stir() { f.server.flows.stir(f) }
 
-// serve sends the flow in the goroutine of its request, until the stream ends or the flow has taken the connection over.
-// Everything is given back when the stream ends, by whoever drives the flow then.
+// serve sends the flow in the goroutine of its request, until the stream ends or the flow
+// has taken the connection over. Everything is given back when the stream ends, by
+// whoever drives the flow then.
 func (f *flow) serve(ctx context.Context, x *exchange, r *http.Request) {
 	defer func() { // also after a panic
 		if !x.taken {
@@ -138,9 +149,10 @@ func (f *flow) await(ctx context.Context) error {
 	}
 }
 
-// advance sends what there is to send now. It returns nil if more may follow; errFull if the client does not take all
-// that there is, and may be waited for only by a goroutine of the flow's own; errOver if the stream has ended, and
-// another error if the client is gone.
+// advance sends what there is to send now. It returns nil if more may follow; errFull if
+// the client does not take all that there is, and may be waited for only by a goroutine
+// of the flow's own; errOver if the stream has ended, and another error if the client is
+// gone.
 func (f *flow) advance(ctx context.Context) error {
 	if f.gone.Load() {
 		return errLeft
@@ -162,10 +174,12 @@ func (f *flow) advance(ctx context.Context) error {
 
 // isOver tells whether the caller has lost the right to the stream, or its time is over.
 func (f *flow) isOver() bool {
-	return f.place != nil && (f.place.revoked.Load() || !f.expires().IsZero() && !time.Now().Before(f.expires()))
+	return f.place != nil && (f.place.revoked.Load() || !f.expires().IsZero() &&
+		!time.Now().Before(f.expires()))
 }
 
-// expires returns when the stream ends because its token has expired, the zero time if it does not.
+// expires returns when the stream ends because its token has expired, the zero time if it
+// does not.
 func (f *flow) expires() time.Time {
 	if f.place == nil || f.place.principal.Expiry.IsZero() {
 		return time.Time{}
@@ -173,8 +187,8 @@ func (f *flow) expires() time.Time {
 	return f.place.principal.Expiry.Add(expiryLeeway)
 }
 
-// next returns when the flow is to be stirred because of the time: to break the silence, or to end. It is called with the
-// mutex of the flows.
+// next returns when the flow is to be stirred because of the time: to break the silence,
+// or to end. It is called with the mutex of the flows.
 func (f *flow) next(now time.Time) time.Time {
 	due := now
 	if f.out != nil && f.out.last.Before(now) {
@@ -190,8 +204,8 @@ func (f *flow) next(now time.Time) time.Time {
 	return due
 }
 
-// close gives back all that the stream has, but for the connection. It tells whether the caller is not accepted any
-// more, which is then why the stream ended.
+// close gives back all that the stream has, but for the connection. It tells whether the
+// caller is not accepted any more, which is then why the stream ended.
 func (f *flow) close(ctx context.Context) (revoked bool) {
 	if f.place == nil {
 		f.source.close(ctx, false)
@@ -203,8 +217,8 @@ func (f *flow) close(ctx context.Context) (revoked bool) {
 	return revoked
 }
 
-// turn sends what a flow has, as a worker: without waiting for the client. What the client does not take at once is
-// sent by a goroutine of the flow's own.
+// turn sends what a flow has, as a worker: without waiting for the client. What the
+// client does not take at once is sent by a goroutine of the flow's own.
 func (f *flow) turn() {
 	err := f.advanceSafely()
 	switch {
@@ -217,8 +231,8 @@ func (f *flow) turn() {
 	}
 }
 
-// catchUp sends what a flow has, and gives its client as much time for each write as any other answer does. err is what
-// advance returned.
+// catchUp sends what a flow has, and gives its client as much time for each write as any
+// other answer does. err is what advance returned.
 func (f *flow) catchUp(err error) {
 	f.wire.waits = true
 	for {
@@ -240,7 +254,8 @@ func (f *flow) catchUp(err error) {
 	}
 }
 
-// advanceSafely is advance for goroutines that no HTTP handler recovers. After a panic the client is cut off.
+// advanceSafely is advance for goroutines that no HTTP handler recovers. After a panic
+// the client is cut off.
 func (f *flow) advanceSafely() (err error) {
 	defer f.recovered(&err)
 	buffer := scratch.Get().(*[]byte)

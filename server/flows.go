@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// flowWorkers is how many goroutines send at once what streams have. None of them waits for a client, but the log of
-// events may be far away.
+// flowWorkers is how many goroutines send at once what streams have. None of them waits
+// for a client, but the log of events may be far away.
 const flowWorkers = 16
 
-// flows are the event streams that are open, and what they share instead of having it each: the goroutines that send,
-// one clock, and one eye on the catalogue:
+// flows are the event streams that are open, and what they share instead of having it
+// each: the goroutines that send, one clock, and one eye on the catalogue:
 //
 //	an event of the log ──────────────┐
 //	an updated resource ──────────────┤
@@ -23,11 +23,12 @@ const flowWorkers = 16
 //	watch: lists that changed, drain, │
 //	  heartbeats, expired tokens ─────┘
 //
-// A flow stands in the queue once, however often it was stirred, so a tenant with much to say takes turns with the
-// others. Watch and the workers run only while they have something to do.
+// A flow stands in the queue once, however often it was stirred, so a tenant with much to
+// say takes turns with the others. Watch and the workers run only while they have
+// something to do.
 //
-// It is safe for concurrent use. Its mutex may be locked while that of the log is, never the other way round, and
-// nothing is called while it is held.
+// It is safe for concurrent use. Its mutex may be locked while that of the log is, never
+// the other way round, and nothing is called while it is held.
 type flows struct {
 	server *Server
 	kick   chan struct{} // holds a value if watch is to look again at the time or for flows
@@ -37,8 +38,10 @@ type flows struct {
 	queue    []*flow
 	workers  int
 	watching bool
-	taken    int           // connections that were taken over, counted until they are closed and nobody reads any more
-	none     chan struct{} // closed when taken is zero; nil: nobody waits for that
+	// connections that were taken over, counted until they are closed and nobody reads
+	// any more
+	taken int
+	none  chan struct{} // closed when taken is zero; nil: nobody waits for that
 }
 
 func newFlows(s *Server) *flows { return &flows{server: s, kick: make(chan struct{}, 1)} }
@@ -46,7 +49,8 @@ func newFlows(s *Server) *flows { return &flows{server: s, kick: make(chan struc
 // add enters a flow that the calling goroutine drives.
 func (fs *flows) add(f *flow) {
 	now := time.Now()
-	changed := fs.server.desk.Changed() // before the flow looks at lists, so that it misses no change after that
+	// before the flow looks at lists, so that it misses no change after that
+	changed := fs.server.desk.Changed()
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if fs.server.isDraining() {
@@ -80,8 +84,8 @@ func (fs *flows) look() {
 	}
 }
 
-// watch stirs flows because of the time, because lists may have changed, and when streams must end. It returns when
-// there are no flows.
+// watch stirs flows because of the time, because lists may have changed, and when streams
+// must end. It returns when there are no flows.
 func (fs *flows) watch(changed <-chan struct{}) {
 	draining := fs.server.draining
 	timer := time.NewTimer(0)
@@ -106,7 +110,8 @@ func (fs *flows) watch(changed <-chan struct{}) {
 	}
 }
 
-// earliest returns when the next flow is to be stirred. It is false if there are none, and then watch ends.
+// earliest returns when the next flow is to be stirred. It is false if there are none,
+// and then watch ends.
 func (fs *flows) earliest() (time.Time, bool) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -117,7 +122,8 @@ func (fs *flows) earliest() (time.Time, bool) {
 	return fs.times[0].due, true
 }
 
-// stirDue stirs those whose time has come. Until one has been driven, it is due again only after a heartbeat.
+// stirDue stirs those whose time has come. Until one has been driven, it is due again
+// only after a heartbeat.
 func (fs *flows) stirDue(now time.Time) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -136,8 +142,8 @@ func (fs *flows) stirAll() {
 	}
 }
 
-// When the process stops, streams end one after the other, so that thousands of clients do not come back in one moment:
-// about endsEach apart, and all within endsAll.
+// When the process stops, streams end one after the other, so that thousands of clients
+// do not come back in one moment: about endsEach apart, and all within endsAll.
 const (
 	endsEach = time.Millisecond
 	endsAll  = 10 * time.Second
@@ -187,7 +193,8 @@ func (fs *flows) isEnding() bool {
 	draining, now := fs.server.isDraining(), time.Now()
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	return draining && slices.ContainsFunc(fs.times, func(f *flow) bool { return f.ends.IsZero() || now.Before(f.ends) })
+	return draining && slices.ContainsFunc(fs.times,
+		func(f *flow) bool { return f.ends.IsZero() || now.Before(f.ends) })
 }
 
 // stir has the flow look for something to send.
@@ -197,8 +204,9 @@ func (fs *flows) stir(f *flow) {
 	fs.stirLocked(f)
 }
 
-// stirToRead is stir for a flow whose log may have more. Somebody who drives the flow and has yet to read it does so
-// anyway; otherwise each notice that a flow puts into its own log would stir it again for nothing.
+// stirToRead is stir for a flow whose log may have more. Somebody who drives the flow and
+// has yet to read it does so anyway; otherwise each notice that a flow puts into its own
+// log would stir it again for nothing.
 func (fs *flows) stirToRead(f *flow) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -245,7 +253,8 @@ func (fs *flows) requeue(f *flow) {
 	fs.queueLocked(f)
 }
 
-// settle notes that a flow has nothing more to send. It is false, and the flow goes on, if it was stirred meanwhile.
+// settle notes that a flow has nothing more to send. It is false, and the flow goes on,
+// if it was stirred meanwhile.
 func (fs *flows) settle(f *flow) bool {
 	now := time.Now()
 	fs.mu.Lock()
@@ -276,7 +285,8 @@ func (fs *flows) work() {
 	}
 }
 
-// first takes the first flow out of the queue. It returns nil if the queue is empty, and then the worker ends.
+// first takes the first flow out of the queue. It returns nil if the queue is empty, and
+// then the worker ends.
 func (fs *flows) first() *flow {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -292,8 +302,9 @@ func (fs *flows) first() *flow {
 	return f
 }
 
-// expect notes that a connection is about to be taken over. A stop that asked in between, when net/http has given the
-// connection up and nobody else counts it yet, would go on without its stream.
+// expect notes that a connection is about to be taken over. A stop that asked in between,
+// when net/http has given the connection up and nobody else counts it yet, would go on
+// without its stream.
 func (fs *flows) expect() {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -307,7 +318,8 @@ func (fs *flows) take(f *flow) {
 	f.nudge = nil
 }
 
-// gaveUp notes that a connection that was taken over was closed, or that the goroutine that read from it has ended.
+// gaveUp notes that a connection that was taken over was closed, or that the goroutine
+// that read from it has ended.
 func (fs *flows) gaveUp() {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -317,7 +329,8 @@ func (fs *flows) gaveUp() {
 	}
 }
 
-// endTaken returns when no connection is left that was taken over. When ctx ends, it closes those that are left.
+// endTaken returns when no connection is left that was taken over. When ctx ends, it
+// closes those that are left.
 func (fs *flows) endTaken(ctx context.Context) {
 	fs.endNow()
 	fs.mu.Lock()
@@ -338,7 +351,8 @@ func (fs *flows) endTaken(ctx context.Context) {
 	}
 }
 
-// cut closes the connections that were taken over. Their flows end as if the clients had left.
+// cut closes the connections that were taken over. Their flows end as if the clients had
+// left.
 func (fs *flows) cut() {
 	fs.mu.Lock()
 	left := slices.DeleteFunc(slices.Clone(fs.times), func(f *flow) bool { return f.nudge != nil })

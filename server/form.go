@@ -7,8 +7,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// forms are those of the items of lists, by revision. The desk applies them, which remembers what comes of it. It is
-// never changed.
+// forms are those of the items of lists, by revision. The desk applies them, which
+// remembers what comes of it. It is never changed.
 var forms = formsOf(mcp.Revisions())
 
 func formsOf(revisions []string) map[string]*gateway.Form {
@@ -43,8 +43,8 @@ func mayDiffer(kind, revision string, item mcp.RawJSON) bool {
 	return bytes.Contains(item, []byte(`"execution"`))
 }
 
-// lowerItem brings the definition of an item into a revision. Icons exist since 2025-11-25, titles and _meta since
-// 2025-06-18.
+// lowerItem brings the definition of an item into a revision. Icons exist since
+// 2025-11-25, titles and _meta since 2025-06-18.
 func lowerItem(kind, revision string, item mcp.Object) mcp.Object {
 	if revision < mcp.Revision2511 {
 		item = item.Without("icons")
@@ -61,9 +61,10 @@ func lowerItem(kind, revision string, item mcp.Object) mcp.Object {
 	return item
 }
 
-// lowerTool brings what only tools have into a revision. Annotations exist since 2025-03-26. An output schema must
-// describe an object since 2025-06-18, and may describe any value since 2026-07-28. How a tool runs as a task concerns
-// the clients of one revision only.
+// lowerTool brings what only tools have into a revision. Annotations exist since
+// 2025-03-26. An output schema must describe an object since 2025-06-18, and may describe
+// any value since 2026-07-28. How a tool runs as a task concerns the clients of one
+// revision only.
 func lowerTool(revision string, tool mcp.Object) mcp.Object {
 	if tasksIn(revision) == 0 {
 		tool = tool.Without("execution")
@@ -71,7 +72,8 @@ func lowerTool(revision string, tool mcp.Object) mcp.Object {
 	if revision < mcp.Revision2503 {
 		tool = tool.Without("annotations")
 	}
-	if revision < mcp.Revision2506 || revision < mcp.Revision2607 && tool.Object("outputSchema").Text("type") != "object" {
+	if revision < mcp.Revision2506 || revision < mcp.Revision2607 &&
+		tool.Object("outputSchema").Text("type") != "object" {
 		tool = tool.Without("outputSchema")
 	}
 	return tool
@@ -83,5 +85,6 @@ func lowerArguments(revision string, prompt mcp.Object) mcp.Object {
 	if revision >= mcp.Revision2506 || len(arguments) == 0 {
 		return prompt
 	}
-	return prompt.With("arguments", lowerEach(arguments, func(argument mcp.Object) mcp.Object { return argument.Without("title") }))
+	return prompt.With("arguments",
+		lowerEach(arguments, func(argument mcp.Object) mcp.Object { return argument.Without("title") }))
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// TestListWasRememberedInAnotherRevision lists the same tool in all revisions, again and again: each gets its own form.
+// TestListWasRememberedInAnotherRevision lists the same tool in all revisions, again and
+// again: each gets its own form.
 func TestListWasRememberedInAnotherRevision(t *testing.T) {
 	w := newWorld(t)
 	w.registry.Replace(registry.Source{Name: "box", Tools: []registry.Offer{{Definition: object(
@@ -29,7 +30,8 @@ func TestListWasRememberedInAnotherRevision(t *testing.T) {
 			}
 			got := w.do(t, ask).Body.String()
 			for member := range strings.FieldsSeq(all) {
-				if want := strings.Contains(has[revision], member); strings.Contains(got, `"`+member+`"`) != want || !strings.Contains(got, `"name":"t"`) {
+				if want := strings.Contains(has[revision], member); strings.Contains(got,
+					`"`+member+`"`) != want || !strings.Contains(got, `"name":"t"`) {
 					t.Errorf("%s: got %s, want %s in it: %v", revision, got, member, want)
 				}
 			}

@@ -17,7 +17,8 @@ func keptTicket() ticket {
 	return t
 }
 
-// TestKeptSessionIDsAreRead opens an id that an earlier build has made. If it fails, a rollout ends all sessions.
+// TestKeptSessionIDsAreRead opens an id that an earlier build has made. If it fails, a
+// rollout ends all sessions.
 func TestKeptSessionIDsAreRead(t *testing.T) {
 	t.Parallel()
 	ring, want := sealtest.Ring(t), keptTicket()
@@ -34,7 +35,8 @@ func TestKeptSessionIDsAreRead(t *testing.T) {
 		t.Error("an id of one transport passes for one of the other")
 	}
 	if plain, err := ring.Open(purposeSession, kept); err != nil || !bytes.Equal(plain, want.encode()) {
-		t.Errorf("kept is %x, %v, and this version writes %x: what a version before reads has changed", plain, err, want.encode())
+		t.Errorf("kept is %x, %v, and this version writes %x: what a version before reads has changed", plain,
+			err, want.encode())
 	}
 }
 
@@ -55,11 +57,13 @@ func TestATicketOfALaterVersion(t *testing.T) {
 	}
 }
 
-// TestWordOfALaterVersion takes word apart that has one part more than this version knows, and one less.
+// TestWordOfALaterVersion takes word apart that has one part more than this version
+// knows, and one less.
 func TestWordOfALaterVersion(t *testing.T) {
 	t.Parallel()
 	word := packed([]byte("a"), nil, []byte("b"), []byte("later"))
-	if parts, ok := unpacked(word, 3); !ok || string(parts[0]) != "a" || len(parts[1]) != 0 || string(parts[2]) != "b" {
+	if parts, ok := unpacked(word, 3); !ok || string(parts[0]) != "a" || len(parts[1]) != 0 ||
+		string(parts[2]) != "b" {
 		t.Errorf("with an addition: got %q, %v", parts, ok)
 	}
 	if parts, ok := unpacked(word, 5); ok {

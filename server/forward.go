@@ -38,8 +38,9 @@ import (
 // were forwarded have places of their own at both, or replicas that are full would wait
 // for each other.
 
-// unsureTime is how long nothing that is missing counts as gone after others may have taken this replica for gone. It is
-// longer than a replica that lives takes to show that again.
+// unsureTime is how long nothing that is missing counts as gone after others may have
+// taken this replica for gone. It is longer than a replica that lives takes to show that
+// again.
 const unsureTime = 10 * time.Second
 
 // isUnsure tells whether a replica that seems to be gone may be there all the same.
@@ -48,8 +49,9 @@ func (s *Server) isUnsure() bool {
 	return at != nil && time.Since(*at) < unsureTime
 }
 
-// elsewhere returns the other replica that a message is for, "" if it is for this one. It is refused while nobody knows
-// whether that replica is there. What is for one that is gone is answered here: that it is.
+// elsewhere returns the other replica that a message is for, "" if it is for this one. It
+// is refused while nobody knows whether that replica is there. What is for one that is
+// gone is answered here: that it is.
 func (s *Server) elsewhere(x *exchange, m *mcp.Message) (to replica.ID, refused *refusal) {
 	if x.forwarded {
 		return "", nil
@@ -71,8 +73,9 @@ func (s *Server) elsewhere(x *exchange, m *mcp.Message) (to replica.ID, refused 
 	return "", nil
 }
 
-// home returns the replica that opened a session over HTTP+SSE. It is false if that is this one, if there are no others,
-// or if the id is not the caller's: then find says why there is no such session.
+// home returns the replica that opened a session over HTTP+SSE. It is false if that is
+// this one, if there are no others, or if the id is not the caller's: then find says why
+// there is no such session.
 func (ss *sessions) home(id string, c gateway.Caller) (replica.ID, bool) {
 	if !ss.shared {
 		return "", false
@@ -85,8 +88,9 @@ func (ss *sessions) home(id string, c gateway.Caller) (replica.ID, bool) {
 	return t.openedBy(), true
 }
 
-// missing returns the refusal for a session whose home is not there. Shortly after a fault nobody can tell whether it
-// is, and then the client must not throw its session away.
+// missing returns the refusal for a session whose home is not there. Shortly after a
+// fault nobody can tell whether it is, and then the client must not throw its session
+// away.
 func (s *Server) missing(ctx context.Context) *refusal {
 	if s.isUnsure() {
 		return errReplicas
@@ -104,7 +108,8 @@ const (
 	forwardTaken                 // the other replica leads the session, and the rest is done here
 )
 
-// forward has another replica answer a request. The body has been read, and m is what it says.
+// forward has another replica answer a request. The body has been read, and m is what it
+// says.
 func (s *Server) forward(x *exchange, r *http.Request, to replica.ID, m *mcp.Message, body []byte) outcome {
 	user := share.User(x.principal.User())
 	if s.forwarding.Take(user, 1) != nil {
@@ -138,8 +143,10 @@ func (s *Server) forward(x *exchange, r *http.Request, to replica.ID, m *mcp.Mes
 }
 
 const (
-	holdTime = 8 * time.Second // that a request waits for the end of a replica that is not reached: longer than that takes
-	holdStep = time.Second     // until that one is tried again
+	// that a request waits for the end of a replica that is not reached: longer than that
+	// takes
+	holdTime = 8 * time.Second
+	holdStep = time.Second // until that one is tried again
 )
 
 // route finds the replica that leads the session of a ticket. It returns the session if
@@ -211,12 +218,14 @@ func (s *Server) noteChange() {
 // forwardOf returns a request as it is forwarded.
 func (x *exchange) forwardOf(r *http.Request, body []byte) link.Request {
 	return link.Request{
-		Method: r.Method, Target: r.URL.RequestURI(), Header: r.Header, Body: body, Remote: x.remote, ID: x.id,
+		Method: r.Method, Target: r.URL.RequestURI(), Header: r.Header, Body: body, Remote: x.remote,
+		ID: x.id,
 	}
 }
 
-// refuseForward answers a request that got no answer from another replica. An answer to a question may come again in any
-// case: the first one counts. A status that says that all is well is for answers to requests alone.
+// refuseForward answers a request that got no answer from another replica. An answer to a
+// question may come again in any case: the first one counts. A status that says that all
+// is well is for answers to requests alone.
 func (x *exchange) refuseForward(ctx context.Context, m *mcp.Message) {
 	if m.IsResponse() {
 		x.refuse(m.ID, errReplicas)
@@ -230,7 +239,8 @@ func (x *exchange) refuseForward(ctx context.Context, m *mcp.Message) {
 	x.refuse(m.ID, &refusal{status, told})
 }
 
-// lostForward returns what is told of a request that was forwarded, and of which no more is heard.
+// lostForward returns what is told of a request that was forwarded, and of which no more
+// is heard.
 func lostForward(ctx context.Context) *mcp.Error {
 	switch {
 	case isRevoked(ctx):
@@ -241,13 +251,16 @@ func lostForward(ctx context.Context) *mcp.Error {
 	return errForwardLost
 }
 
-// passedHeaders are those of an answer of another replica that the client gets. All others are about the connection.
+// passedHeaders are those of an answer of another replica that the client gets. All
+// others are about the connection.
 var passedHeaders = []string{
-	"Allow", "Cache-Control", "Content-Length", "Content-Type", "Mcp-Session-Id", "Retry-After", "Www-Authenticate", "X-Accel-Buffering",
+	"Allow", "Cache-Control", "Content-Length", "Content-Type", "Mcp-Session-Id", "Retry-After",
+	"Www-Authenticate", "X-Accel-Buffering",
 }
 
-// passOn gives the client the answer of another replica, as it comes. If it breaks off, a stream ends with an error, and
-// any other answer is cut short, because half of it must not look like a whole one.
+// passOn gives the client the answer of another replica, as it comes. If it breaks off, a
+// stream ends with an error, and any other answer is cut short, because half of it must
+// not look like a whole one.
 func (x *exchange) passOn(ctx context.Context, answer *http.Response, id mcp.ID, from replica.ID) {
 	for _, name := range passedHeaders {
 		if values := answer.Header[name]; values != nil {
@@ -286,13 +299,14 @@ func (x *exchange) passOn(ctx context.Context, answer *http.Response, id mcp.ID,
 	}
 }
 
-// resumes tells whether the client can have the rest of a stream by resuming it: in a session, while the replica that
-// runs the call is there.
+// resumes tells whether the client can have the rest of a stream by resuming it: in a
+// session, while the replica that runs the call is there.
 func (x *exchange) resumes(from replica.ID) bool {
 	return x.era == mcp.Legacy && x.server.config.Others.IsThere(from)
 }
 
-// forwardAnswer gives an answer of a client, which came among others, to the replica that has the question.
+// forwardAnswer gives an answer of a client, which came among others, to the replica that
+// has the question.
 func (s *Server) forwardAnswer(ctx context.Context, to replica.ID, message []byte) *refusal {
 	x := exchangeIn(ctx)
 	if x == nil {
@@ -315,9 +329,9 @@ func (s *Server) forwardAnswer(ctx context.Context, to replica.ID, message []byt
 	return nil
 }
 
-// forwarded returns the handler of requests that other replicas forward. What their clients may do is judged here as
-// if they had come here, but for what belongs to a connection, and for what a request costs: the first replica has seen
-// to that.
+// forwarded returns the handler of requests that other replicas forward. What their
+// clients may do is judged here as if they had come here, but for what belongs to a
+// connection, and for what a request costs: the first replica has seen to that.
 func (s *Server) forwarded() http.Handler {
 	r := chi.NewRouter()
 	r.Use(s.identified, s.logged, s.recovered, checked(s.bounded, s.authenticated, s.admitted))

@@ -22,7 +22,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
-// bug panics once: when bite has been called as often as was said to set. Before that it does nothing.
+// bug panics once: when bite has been called as often as was said to set. Before that it
+// does nothing.
 type bug struct{ left atomic.Int64 }
 
 func (b *bug) set(bites int64) { b.left.Store(bites) }
@@ -45,12 +46,16 @@ func (l *brittleLog) Begin(ctx context.Context, key session.Key, stream string) 
 	return l.Log.Begin(ctx, key, stream)
 }
 
-func (l *brittleLog) Next(ctx context.Context, key session.Key, stream, after string) ([]session.Event, bool, error) {
+func (l *brittleLog) Next(ctx context.Context, key session.Key, stream, after string) ([]session.Event, bool,
+	error,
+) {
 	l.next.bite()
 	return l.Log.Next(ctx, key, stream, after)
 }
 
-func (l *brittleLog) Append(ctx context.Context, key session.Key, stream string, data []byte, last bool) (string, error) {
+func (l *brittleLog) Append(ctx context.Context, key session.Key, stream string, data []byte,
+	last bool,
+) (string, error) {
 	l.add.bite()
 	return l.Log.Append(ctx, key, stream, data, last)
 }
@@ -115,7 +120,8 @@ func (w *world) expectPanics(t *testing.T, j *journal, want int) {
 	}
 }
 
-// A panic in what Run does ended the process, or was hidden while nothing was looked after any more.
+// A panic in what Run does ended the process, or was hidden while nothing was looked
+// after any more.
 
 func TestPanicStoppedTheJudgingOfCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -205,7 +211,8 @@ func TestPanicStoppedTheRecordOfStrangers(t *testing.T) {
 				w.do(t, modernCall("echo").as("genuine-lifetime"))
 				w.do(t, modernCall("echo").as("not-understood-key"))
 			}
-			<-time.After(2*time.Minute + time.Second) // between two ends of windows, which would split the next requests
+			// between two ends of windows, which would split the next requests
+			<-time.After(2*time.Minute + time.Second)
 			if got := recorded.Load(); got != want {
 				t.Errorf("got %d sums, want %d", got, want)
 			}

@@ -8,8 +8,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// negotiate returns the revision that a session gets: the one that the client asks for if a session can have it, else
-// the newest that one can have.
+// negotiate returns the revision that a session gets: the one that the client asks for if
+// a session can have it, else the newest that one can have.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#version-negotiation
 func negotiate(asked string) string {
 	if mcp.EraOf(asked) == mcp.Legacy {
@@ -39,11 +39,16 @@ func (s *Server) initialize(ctx context.Context, x *exchange, m *mcp.Message) {
 // termsOf returns what the handshake says that the client can do.
 func (s *Server) termsOf(ctx context.Context, x *exchange, revision string, m *mcp.Message) terms {
 	declared := m.Params.Object("capabilities")
-	return terms{revision, mcp.CapabilitiesOf(revision, declared), s.declares(ctx, x, declared.Value("extensions"))}
+	return terms{
+		revision, mcp.CapabilitiesOf(revision, declared),
+		s.declares(ctx, x, declared.Value("extensions")),
+	}
 }
 
 // openSession opens a session for the caller of x and returns it with its id.
-func (s *Server) openSession(ctx context.Context, x *exchange, purpose string, agreed terms) (*live, string, *refusal) {
+func (s *Server) openSession(ctx context.Context, x *exchange, purpose string,
+	agreed terms,
+) (*live, string, *refusal) {
 	l, id, refused, err := s.sessions.open(ctx, purpose, x.caller, agreed)
 	if err != nil {
 		s.log.ErrorContext(ctx, "session id not sealed", "error", err)
@@ -54,24 +59,29 @@ func (s *Server) openSession(ctx context.Context, x *exchange, purpose string, a
 
 func checkInitialize(m *mcp.Message) *refusal {
 	if _, ok := m.Params.Value("protocolVersion").Text(); !ok {
-		return refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: protocolVersion must be a string")
+		return refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams,
+			"Invalid params: protocolVersion must be a string")
 	}
 	if capabilities := m.Params.Value("capabilities"); capabilities != nil && !capabilities.IsObject() {
-		return refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: capabilities must be an object")
+		return refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams,
+			"Invalid params: capabilities must be an object")
 	}
 	return nil
 }
 
-// welcome returns the result of initialize. Extensions are named to every client that could read of them in _meta, if the
-// servers of this caller have any.
+// welcome returns the result of initialize. Extensions are named to every client that
+// could read of them in _meta, if the servers of this caller have any.
 func (s *Server) welcome(x *exchange, revision string) mcp.Object {
 	declared := gateway.Capabilities()
 	capabilities := declared.Without("completions", "extensions")
 	if revision >= mcp.Revision2503 { // earlier revisions have the method, but no capability for it
 		capabilities = capabilities.With("completions", declared.Value("completions"))
 	}
-	if tasksIn(revision) != 0 { // without a list: the gateway knows no tasks, it only opens the ids that clients bring
-		capabilities = capabilities.With("tasks", mcp.RawJSON(`{"cancel":{},"requests":{"tools":{"call":{}}}}`))
+	// without a list: the gateway knows no tasks, it only opens the ids that clients
+	// bring
+	if tasksIn(revision) != 0 {
+		capabilities = capabilities.With("tasks",
+			mcp.RawJSON(`{"cancel":{},"requests":{"tools":{"call":{}}}}`))
 	}
 	if revision >= mcp.Revision2506 {
 		capabilities = s.desk.Extensions(x.caller).Adding(capabilities)

@@ -8,8 +8,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// checkModern checks what a modern message says about itself in body and headers, and that they agree. Of several
-// faults the client is told the first in this order.
+// checkModern checks what a modern message says about itself in body and headers, and
+// that they agree. Of several faults the client is told the first in this order.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 func (s *Server) checkModern(x *exchange, h http.Header, m *mcp.Message) *refusal {
 	if m.IsNotification() {
@@ -55,7 +55,8 @@ func missing(name string) *refusal {
 	return refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: _meta needs %q", name)
 }
 
-// checkVersion compares the revision in the header with the one in the body, and with those that are served.
+// checkVersion compares the revision in the header with the one in the body, and with
+// those that are served.
 func checkVersion(h http.Header, meta mcp.Object) *refusal {
 	values := h[mcp.HeaderProtocolVersion]
 	if len(values) != 1 || !meta.Value(mcp.MetaProtocolVersion).Says(values[0]) {
@@ -81,18 +82,21 @@ func unsupported(revision string) *refusal {
 	})
 }
 
-// checkNames compares the body with the headers that repeat its method and the name of its subject.
+// checkNames compares the body with the headers that repeat its method and the name of
+// its subject.
 func checkNames(h http.Header, m *mcp.Message) *refusal {
 	if !repeats(h[mcp.HeaderMethod], m.Method) {
 		return mismatch(mcp.HeaderMethod)
 	}
-	if method := mcp.MethodOf(m.Method); method.Named && !repeatsText(h[mcp.HeaderName], m.Params.Value(method.Subject)) {
+	if method := mcp.MethodOf(m.Method); method.Named &&
+		!repeatsText(h[mcp.HeaderName], m.Params.Value(method.Subject)) {
 		return mismatch(mcp.HeaderName)
 	}
 	return nil
 }
 
-// checkNotification checks the headers of a notification as far as it has any. It needs no metadata.
+// checkNotification checks the headers of a notification as far as it has any. It needs
+// no metadata.
 func checkNotification(h http.Header, meta mcp.Object, m *mcp.Message) *refusal {
 	revision, named := meta.Value(mcp.MetaProtocolVersion).Text()
 	values := h[mcp.HeaderProtocolVersion]
@@ -111,8 +115,8 @@ func checkNotification(h http.Header, meta mcp.Object, m *mcp.Message) *refusal 
 	return nil
 }
 
-// checkParams compares the arguments of a tool with the headers that repeat them. A header that the tool does not ask
-// for means nothing.
+// checkParams compares the arguments of a tool with the headers that repeat them. A
+// header that the tool does not ask for means nothing.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/tools
 func (s *Server) checkParams(x *exchange, h http.Header, m *mcp.Message) *refusal {
 	params := s.desk.HeaderParams(x.caller, x.tool)
@@ -142,8 +146,8 @@ func repeats(values []string, text string) bool {
 	return ok && decoded == text
 }
 
-// repeatsText tells whether a header is there exactly once and says the text of a JSON string; what is no string has
-// the text "".
+// repeatsText tells whether a header is there exactly once and says the text of a JSON
+// string; what is no string has the text "".
 func repeatsText(values []string, text mcp.RawJSON) bool {
 	if len(values) != 1 {
 		return false
@@ -152,8 +156,8 @@ func repeatsText(values []string, text mcp.RawJSON) bool {
 	return ok && (text.Says(decoded) || decoded == "" && !text.IsText())
 }
 
-// repeatsValue tells whether a header is there exactly once and says the same as a JSON value. Numbers are compared as
-// numbers, so 1.0 repeats 1.
+// repeatsValue tells whether a header is there exactly once and says the same as a JSON
+// value. Numbers are compared as numbers, so 1.0 repeats 1.
 func repeatsValue(values []string, value mcp.RawJSON) bool {
 	if text, ok := value.Text(); ok {
 		return repeats(values, text)
@@ -171,12 +175,14 @@ func repeatsValue(values []string, value mcp.RawJSON) bool {
 
 // number reads a JSON number exactly. The bounds of strictjson keep that cheap.
 func number(literal []byte) (*big.Rat, bool) {
-	if len(literal) == 0 || literal[0] != '-' && (literal[0] < '0' || literal[0] > '9') || strictjson.Check(literal) != nil {
+	if len(literal) == 0 || literal[0] != '-' && (literal[0] < '0' || literal[0] > '9') ||
+		strictjson.Check(literal) != nil {
 		return nil, false
 	}
 	return new(big.Rat).SetString(string(literal))
 }
 
 func mismatch(header string) *refusal {
-	return refuseAs(http.StatusBadRequest, mcp.CodeHeaderMismatch, "Header mismatch: %s is missing, repeated, malformed or differs from the body", header)
+	return refuseAs(http.StatusBadRequest, mcp.CodeHeaderMismatch,
+		"Header mismatch: %s is missing, repeated, malformed or differs from the body", header)
 }

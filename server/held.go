@@ -13,15 +13,15 @@ type held struct {
 	body  share.Lease   // of the memory of its body
 }
 
-// leave gives back what the request holds; further calls do nothing. It also drops what the message said, so that an
-// idle stream does not keep it in memory.
+// leave gives back what the request holds; further calls do nothing. It also drops what
+// the message said, so that an idle stream does not keep it in memory.
 func (s *Server) leave(x *exchange) {
 	s.giveBack(x.held)
 	x.held, x.meta = held{}, mcp.Object{}
 }
 
-// rest gives back only the place among the requests in work, when the request begins to wait for something slow. The
-// memory of its body stays leased.
+// rest gives back only the place among the requests in work, when the request begins to
+// wait for something slow. The memory of its body stays leased.
 func (s *Server) rest(h *held) {
 	if h.place != nil {
 		h.place.Add(-1)

@@ -13,9 +13,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server"
 )
 
-// TestSessionsTookNoMemory opens far more sessions than there is memory for. Those of one user stay within its share,
-// the one idle for longest gives way, and others find room. Only a number for each tenant bounded sessions once, so that
-// all tenants together had no bound.
+// TestSessionsTookNoMemory opens far more sessions than there is memory for. Those of one
+// user stay within its share, the one idle for longest gives way, and others find room.
+// Only a number for each tenant bounded sessions once, so that all tenants together had
+// no bound.
 func TestSessionsTookNoMemory(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		first := w.open(t, "alice", mcp.Revision2511)
@@ -47,8 +48,9 @@ func TestSessionsTookNoMemory(t *testing.T) {
 	}, memory(512<<10))
 }
 
-// TestSessionsEndedBecauseOthersHoldTheMemory: when others leave no memory, a user that opens a session loses the one idle
-// for longest. It lost all beyond what is guaranteed, because its share had become less than what it held already.
+// TestSessionsEndedBecauseOthersHoldTheMemory: when others leave no memory, a user that
+// opens a session loses the one idle for longest. It lost all beyond what is guaranteed,
+// because its share had become less than what it held already.
 func TestSessionsEndedBecauseOthersHoldTheMemory(t *testing.T) {
 	const sessions = 40
 	for name, limit := range map[string]int{"below the limit of sessions": 1000, "at the limit": sessions} {
@@ -79,8 +81,8 @@ func TestSessionsEndedBecauseOthersHoldTheMemory(t *testing.T) {
 	}
 }
 
-// TestNoSessionBesideWhatFillsTheShare: a user whose bodies hold all that it may is refused a session, unless one of its
-// own can give way.
+// TestNoSessionBesideWhatFillsTheShare: a user whose bodies hold all that it may is
+// refused a session, unless one of its own can give way.
 func TestNoSessionBesideWhatFillsTheShare(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.Handler()
@@ -106,8 +108,9 @@ func TestNoSessionBesideWhatFillsTheShare(t *testing.T) {
 	}, memory(1<<20), busy)
 }
 
-// TestChangedPartsTookNoMemory lets a server name a great many changed parts with long URIs to clients that are not
-// told. Each remembers 1024 of them at most, which nothing counted: 8 MiB for each session and each stream.
+// TestChangedPartsTookNoMemory lets a server name a great many changed parts with long
+// URIs to clients that are not told. Each remembers 1024 of them at most, which nothing
+// counted: 8 MiB for each session and each stream.
 func TestChangedPartsTookNoMemory(t *testing.T) {
 	part := func(n int) string { return fmt.Sprintf("file:///a/%d%s", n, strings.Repeat("x", 8000)) }
 	bubble(t, func(t *testing.T, w *world) {
@@ -121,13 +124,15 @@ func TestChangedPartsTookNoMemory(t *testing.T) {
 		}
 		held, most := w.config.Memory.Held(), w.config.Memory.Most()
 		if held-before < most/2 || held > most {
-			t.Errorf("%d are held for parts of 3 MB, want nearly the share of one user, %d", held-before, most)
+			t.Errorf("%d are held for parts of 3 MB, want nearly the share of one user, %d", held-before,
+				most)
 		}
 		stream := w.follow(t, inSession("GET", id, "").as("alice"))
 		wait(t)
 		w.do(t, inSession("DELETE", id, ""))
 		got := <-stream
-		if told := strings.Count(got, mcp.NotifyResourceUpdated); told < 50 || told > 399 || !strings.Contains(got, `"uri":"file:///a"}`) {
+		if told := strings.Count(got, mcp.NotifyResourceUpdated); told < 50 || told > 399 ||
+			!strings.Contains(got, `"uri":"file:///a"}`) {
 			t.Errorf("told of %d changes, want of the parts for which there was room, and of the whole", told)
 		}
 		if held := w.config.Memory.Held(); held > before {

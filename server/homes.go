@@ -9,8 +9,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
 
-// The name of a stream of a shared session says where the call runs that it answers, and which request that is, so that
-// whichever replica has the connection can tell the client when that replica is gone:
+// The name of a stream of a shared session says where the call runs that it answers, and
+// which request that is, so that whichever replica has the connection can tell the client
+// when that replica is gone:
 //
 //	p3 r 0123456789abcdef 89abcdef i 3137
 //	│    │                │          └ the id of the request, in hexadecimal; left out if it is long, or for a batch
@@ -23,8 +24,9 @@ const (
 	maxNamedID  = 8 // bytes; names of events have a bound
 )
 
-// homeOfStream returns the replica that answers on a stream, and the id of the request that it answers if the name says
-// so. It is false for streams that answer no request, and for those of sessions that are not shared.
+// homeOfStream returns the replica that answers on a stream, and the id of the request
+// that it answers if the name says so. It is false for streams that answer no request,
+// and for those of sessions that are not shared.
 func homeOfStream(stream string) (home replica.ID, answers mcp.ID, ok bool) {
 	const idSize, randomSize = 2 * openerSize, 8
 	if stream[0] != 'p' {
@@ -51,9 +53,9 @@ func (f *feed) isOrphaned() bool {
 	return ok && !f.server.config.Others.IsThere(home) && !f.server.isUnsure()
 }
 
-// bury ends a stream whose home is gone with an error for the request, or without a message if nobody knows its id. If
-// the home has only lost touch, its answer may come first: then the stream ends with that, and otherwise the log takes
-// the answer no more.
+// bury ends a stream whose home is gone with an error for the request, or without a
+// message if nobody knows its id. If the home has only lost touch, its answer may come
+// first: then the stream ends with that, and otherwise the log takes the answer no more.
 func (f *feed) bury(ctx context.Context) {
 	var message []byte
 	if _, id, _ := homeOfStream(f.stream); id != "" {

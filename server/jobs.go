@@ -21,8 +21,8 @@ type job struct {
 	answer    share.Claim      // holds its answer; released when the client has it
 }
 
-// jobs holds all requests that are being answered, so that a shutdown can wait for them: some outlive the connection
-// that they came on.
+// jobs holds all requests that are being answered, so that a shutdown can wait for them:
+// some outlive the connection that they came on.
 type jobs struct {
 	mu      sync.Mutex // guards the fields below
 	running map[*job]struct{}
@@ -43,8 +43,9 @@ func (js *jobs) begin(ctx context.Context, j *job) (context.Context, bool) {
 	return &j.life, true
 }
 
-// beginJob makes j, which is new, a job for a request of a caller who is still accepted. The context that it returns
-// ends with ctx, and when that caller is not accepted any more, or the process stops.
+// beginJob makes j, which is new, a job for a request of a caller who is still accepted.
+// The context that it returns ends with ctx, and when that caller is not accepted any
+// more, or the process stops.
 func (s *Server) beginJob(ctx context.Context, x *exchange, j *job, id mcp.ID) (context.Context, *refusal) {
 	j.id, j.principal = id, x.principal
 	ctx, begun := s.jobs.begin(ctx, j)
@@ -81,8 +82,9 @@ func (js *jobs) count() int {
 	return len(js.running)
 }
 
-// end lets no further job begin, cancels those that are running, and returns how many they are. A second end finds none that
-// is not cancelled, whether it has ended meanwhile or not, and returns zero.
+// end lets no further job begin, cancels those that are running, and returns how many
+// they are. A second end finds none that is not cancelled, whether it has ended meanwhile
+// or not, and returns zero.
 func (js *jobs) end() int {
 	js.mu.Lock()
 	defer js.mu.Unlock()

@@ -13,22 +13,24 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 )
 
-// A token is checked when a request comes, but what the request opens may last for hours. So whenever keys, issuers,
-// tenants or rules have changed, everything that lasts is judged again:
+// A token is checked when a request comes, but what the request opens may last for hours.
+// So whenever keys, issuers, tenants or rules have changed, everything that lasts is
+// judged again:
 //
 //	JudgeAgain ──▶ Run ──▶ judgeAgain ──▶ jobs      requests in work: cancelled
 //	 (any time)   (one at a time)    ├──▶ sessions  ended with all that they have; of the others, subscriptions
 //	                                 ├──▶ streams   ended in the way of their era
 //	                                 └──▶ desk      calls by their items, also those that wait for answers
 //
-// Each of these owners knows what it has open and how to end it; here it is only decided whether it may stay. A request
-// whose token was checked before a change may open something after it was looked at. Therefore the door counts how often
-// all was judged, each request remembers the count from before its token was checked, and what is opened under another
-// count is judged at once (isOutdated).
+// Each of these owners knows what it has open and how to end it; here it is only decided
+// whether it may stay. A request whose token was checked before a change may open
+// something after it was looked at. Therefore the door counts how often all was judged,
+// each request remembers the count from before its token was checked, and what is opened
+// under another count is judged at once (isOutdated).
 
-// JudgeAgain judges again, soon and in the background, whatever callers have open. It is called after keys, issuers,
-// tenants or rules have changed, from any goroutine. It does not wait. Calls that come faster than it takes to judge
-// count as one.
+// JudgeAgain judges again, soon and in the background, whatever callers have open. It is
+// called after keys, issuers, tenants or rules have changed, from any goroutine. It does
+// not wait. Calls that come faster than it takes to judge count as one.
 func (s *Server) JudgeAgain() {
 	select {
 	case s.again <- struct{}{}:
@@ -39,10 +41,12 @@ func (s *Server) JudgeAgain() {
 // judgeAgain ends everything that is open for callers who could not open it any more.
 func (s *Server) judgeAgain(ctx context.Context) {
 	s.judged.Add(1)
-	// Requests go first: one that is cancelled cannot let its source keep a call open unseen (see gateway.hold), and is
-	// recorded as revoked and not as a call whose session has ended.
+	// Requests go first: one that is cancelled cannot let its source keep a call open
+	// unseen (see gateway.hold), and is recorded as revoked and not as a call whose
+	// session has ended.
 	resolve := func(p auth.Principal) (caller gateway.Caller, ok bool) {
-		// After a panic it is false: who cannot be judged keeps nothing open, and all others are judged.
+		// After a panic it is false: who cannot be judged keeps nothing open, and all
+		// others are judged.
 		s.safely(ctx, func() { caller, ok = s.resolve(p) })
 		return caller, ok
 	}
@@ -56,14 +60,16 @@ func (s *Server) judgeAgain(ctx context.Context) {
 	streams := s.open.judge(accepts)
 	calls := s.desk.Judge(resolve)
 	if sessions+streams+calls > 0 {
-		s.log.InfoContext(ctx, "revoked what its callers may not have any more", slog.Int("sessions", sessions),
+		s.log.InfoContext(ctx, "revoked what its callers may not have any more",
+			slog.Int("sessions", sessions),
 			slog.Int("streams", streams), slog.Int("calls", calls))
 	}
 }
 
-// resolve finds out anew what a principal may do whose token was accepted earlier. It is false if the token would not be
-// accepted now, or its tenant is not served any more. That the token has expired ends nothing here: a stream ends by
-// itself then, and a call may take longer than its token lasts.
+// resolve finds out anew what a principal may do whose token was accepted earlier. It is
+// false if the token would not be accepted now, or its tenant is not served any more.
+// That the token has expired ends nothing here: a stream ends by itself then, and a call
+// may take longer than its token lasts.
 func (s *Server) resolve(p auth.Principal) (gateway.Caller, bool) {
 	if s.config.Judge(unexpired(p)) != nil {
 		return gateway.Caller{}, false
@@ -86,8 +92,9 @@ func (s *Server) accepts(p auth.Principal) bool {
 	return ok
 }
 
-// isOutdated tells whether the caller could not come in any more, because keys, issuers or tenants have changed since
-// its token was checked. It is asked after something was opened, so that either this finds out or judgeAgain.
+// isOutdated tells whether the caller could not come in any more, because keys, issuers
+// or tenants have changed since its token was checked. It is asked after something was
+// opened, so that either this finds out or judgeAgain.
 func (x *exchange) isOutdated() bool {
 	return x.server.judged.Load() != x.judged && !x.server.accepts(x.principal)
 }
@@ -98,7 +105,8 @@ func (x *exchange) refuseOutdated() *refusal {
 	return errToken
 }
 
-// isRevoked tells whether a request was cancelled because its caller may not go on. Then its answer is not given.
+// isRevoked tells whether a request was cancelled because its caller may not go on. Then
+// its answer is not given.
 func isRevoked(ctx context.Context) bool { return errors.Is(context.Cause(ctx), gateway.ErrRevoked) }
 
 // judge cancels the requests whose callers are not accepted any more.
@@ -118,7 +126,9 @@ func (js *jobs) judge(accepts func(auth.Principal) bool) {
 // and which subscriptions. A session whose token would be accepted, but whose tenant this
 // replica does not serve at the moment, ends here alone: others may serve it, and this
 // one later.
-func (ss *sessions) judge(ctx context.Context, resolve func(auth.Principal) (gateway.Caller, bool), judge func(auth.Principal) error) (ended int, given []givenUp) {
+func (ss *sessions) judge(ctx context.Context, resolve func(auth.Principal) (gateway.Caller, bool),
+	judge func(auth.Principal) error,
+) (ended int, given []givenUp) {
 	var gone []*live
 	ss.roster.each(func(l *live) {
 		principal := l.lastPrincipal()
@@ -140,7 +150,8 @@ func (ss *sessions) judge(ctx context.Context, resolve func(auth.Principal) (gat
 	return ended, given
 }
 
-// judge ends the subscriptions of the session that its caller may not have any more, and returns them.
+// judge ends the subscriptions of the session that its caller may not have any more, and
+// returns them.
 func (l *live) judge(c gateway.Caller) (given []givenUp) {
 	lost := l.loseWatches(c)
 	for uri, w := range lost {
@@ -168,8 +179,8 @@ func (l *live) loseWatches(c gateway.Caller) (lost map[string]*watch) {
 	return lost
 }
 
-// openStreams are the event streams that clients opened, besides those that answer a POST: these end with their
-// request. It is safe for concurrent use.
+// openStreams are the event streams that clients opened, besides those that answer a
+// POST: these end with their request. It is safe for concurrent use.
 type openStreams struct {
 	mu     sync.Mutex // guards the field below
 	places map[*streamPlace]struct{}
@@ -189,7 +200,8 @@ func (o *openStreams) remove(p *streamPlace) {
 	delete(o.places, p)
 }
 
-// judge ends the streams whose callers are not accepted any more, and returns how many they were.
+// judge ends the streams whose callers are not accepted any more, and returns how many
+// they were.
 func (o *openStreams) judge(accepts func(auth.Principal) bool) (ended int) {
 	o.mu.Lock()
 	places := slices.Collect(maps.Keys(o.places))

@@ -13,13 +13,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
-// answering makes a world with that much memory whose tool echo answers with as many bytes as the argument size says.
+// answering makes a world with that much memory whose tool echo answers with as many
+// bytes as the argument size says.
 func answering(t *testing.T, memory int64) (w *world, base string) {
 	w = newWorld(t, func(w *world) {
 		w.config.Memory = share.New(memory)
 		w.config.Log = session.NewMemory(session.MemoryConfig{Memory: w.config.Memory})
 	})
-	w.behind(&fakeDesk{handle: func(_ context.Context, _ gateway.Caller, r *gateway.Request) (mcp.Object, error) {
+	w.behind(&fakeDesk{handle: func(_ context.Context, _ gateway.Caller, r *gateway.Request) (mcp.Object,
+		error,
+	) {
 		var size int
 		if _, err := fmt.Sscan(r.Params.Object("arguments").Text("size"), &size); err != nil {
 			return mcp.Object{}, err
@@ -32,12 +35,15 @@ func answering(t *testing.T, memory int64) (w *world, base string) {
 // streamed calls echo in a session of 2025-11-25, for an answer of that size on a stream.
 func streamed(t *testing.T, base, token, id string, size int) *answer {
 	t.Helper()
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"size":"%d"}}}`, size)
-	return call(t.Context(), t, base, inSession("POST", id, body).as(token).with("Accept", "text/event-stream, application/json"))
+	body := fmt.Sprintf(
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"size":"%d"}}}`,
+		size)
+	return call(t.Context(), t, base, inSession("POST", id, body).as(token).with("Accept",
+		"text/event-stream, application/json"))
 }
 
-// TestAnswersWereLostByAnothersDoing keeps an answer for a colleague and one for another tenant while a user has a flood
-// of large answers, and resumes afterwards.
+// TestAnswersWereLostByAnothersDoing keeps an answer for a colleague and one for another
+// tenant while a user has a flood of large answers, and resumes afterwards.
 func TestAnswersWereLostByAnothersDoing(t *testing.T) {
 	w, base := answering(t, 32<<20)
 	quiet := map[string]string{}
@@ -59,7 +65,8 @@ func TestAnswersWereLostByAnothersDoing(t *testing.T) {
 		got.expect(t, "id: p1-1", `"result"`)
 	}
 	if held := w.config.Memory.Held(); held < 1<<20 || held > w.config.Memory.Total()/2 {
-		t.Errorf("%d bytes are held, want some answers, and no more than half of %d", held, w.config.Memory.Total())
+		t.Errorf("%d bytes are held, want some answers, and no more than half of %d", held,
+			w.config.Memory.Total())
 	}
 	if top := w.config.Memory.Top(1); len(top) == 0 || top[0].TenantID != "acme" {
 		t.Errorf("who holds most is %+v, want acme", top)
@@ -72,14 +79,18 @@ func TestAnAnswerThatCannotBeKeptIsNotLostSilently(t *testing.T) {
 	id := w.open(t, "alice", mcp.Revision2511)
 	got := streamed(t, base, "alice", id, 3<<20)
 	got.expect(t, "id: p1-0", "retry:", "data:", "id: p1-1", `"code":"DB-OUTPUT-MEMORY"`, "")
-	plain := call(t.Context(), t, base, legacyCallOf(id, 3<<20).with("Accept", "application/json")) // also if it takes long
-	if plain.Header.Get("Content-Type") != "application/json" || !strings.Contains(plain.line(t), `"result"`) {
+	// also if it takes long
+	plain := call(t.Context(), t, base, legacyCallOf(id, 3<<20).with("Accept", "application/json"))
+	if plain.Header.Get("Content-Type") != "application/json" ||
+		!strings.Contains(plain.line(t), `"result"`) {
 		t.Error("an answer that need not be kept was not given")
 	}
 }
 
 func legacyCallOf(id string, size int) message {
-	return inSession("POST", id, fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{"size":"%d"}}}`, size))
+	return inSession("POST", id,
+		fmt.Sprintf(
+			`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{"size":"%d"}}}`, size))
 }
 
 // TestNoStreamWithoutMemory takes all memory, so that nothing of a stream could be kept.
@@ -97,6 +108,7 @@ func TestNoStreamWithoutMemory(t *testing.T) {
 		t.Errorf("a stream: got %d %s, want 429 and DB-LIMIT-MEMORY", got.Code, got.Body)
 	}
 	if plain := streamed(t, base, "alice", id, 10); plain.Header.Get("Content-Type") != "application/json" {
-		t.Errorf("an answer that cannot be kept as a stream: got %q, want plain JSON", plain.Header.Get("Content-Type"))
+		t.Errorf("an answer that cannot be kept as a stream: got %q, want plain JSON",
+			plain.Header.Get("Content-Type"))
 	}
 }

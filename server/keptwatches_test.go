@@ -15,9 +15,10 @@ import (
 // kill takes a replica out, as if it had died: the others learn nothing from it any more.
 func (c *crew) kill(at int) { c.hub.Leave(c.worlds[at].config.Others.(*replicatest.Member)) }
 
-// TestSubscriptionWasLostWithTheOnlyReplicaThatKnewIt lets a replica die that has the subscription and the stream of a
-// session. The client comes back at one that has never heard of the session; in the second case that dies, too, before it
-// has noticed anything.
+// TestSubscriptionWasLostWithTheOnlyReplicaThatKnewIt lets a replica die that has the
+// subscription and the stream of a session. The client comes back at one that has never
+// heard of the session; in the second case that dies, too, before it has noticed
+// anything.
 func TestSubscriptionWasLostWithTheOnlyReplicaThatKnewIt(t *testing.T) {
 	for name, detour := range map[string]bool{"one died": false, "two died": true} {
 		t.Run(name, func(t *testing.T) {
@@ -47,8 +48,8 @@ func TestSubscriptionWasLostWithTheOnlyReplicaThatKnewIt(t *testing.T) {
 	}
 }
 
-// TestUnsubscribedCameBackWithADeadReplica unsubscribes, here and elsewhere, before the replica of the subscription dies:
-// nobody opens it again.
+// TestUnsubscribedCameBackWithADeadReplica unsubscribes, here and elsewhere, before the
+// replica of the subscription dies: nobody opens it again.
 func TestUnsubscribedCameBackWithADeadReplica(t *testing.T) {
 	for _, at := range []int{0, 2} {
 		synctest.Test(t, func(t *testing.T) {
@@ -88,14 +89,17 @@ func TestSubscriptionIsOpenedByEachPrimaryOnce(t *testing.T) {
 	})
 }
 
-// TestKeptSubscriptionsAreBounded subscribes to more than the log keeps of a session: what is beyond is acknowledged and
-// told of, and not kept.
+// TestKeptSubscriptionsAreBounded subscribes to more than the log keeps of a session:
+// what is beyond is acknowledged and told of, and not kept.
 func TestKeptSubscriptionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrew(t)
 		for n := range 12 {
 			uri := fmt.Sprintf("file:///%d%s", n, strings.Repeat("x", 8000))
-			got := c.worlds[0].do(t, inSession("POST", c.id, `{"jsonrpc":"2.0","id":9,"method":"resources/subscribe","params":{"uri":"`+uri+`"}}`))
+			got := c.worlds[0].do(t,
+				inSession(
+					"POST", c.id, `{"jsonrpc":"2.0","id":9,"method":"resources/subscribe","params":{"uri":"`+
+						uri+`"}}`))
 			if got.Code != http.StatusOK || strings.Contains(got.Body.String(), "error") {
 				t.Fatalf("got %d %.200s", got.Code, got.Body)
 			}

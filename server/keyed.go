@@ -14,17 +14,20 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/once"
 )
 
-// headerKey is the header by which a client, or a load balancer, says that it may send a request again, and that it is to
-// run once. It ends here: it is never passed on.
+// headerKey is the header by which a client, or a load balancer, says that it may send a
+// request again, and that it is to run once. It ends here: it is never passed on.
 // https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/
 const headerKey = "Idempotency-Key"
 
 const (
-	repeatsPart = 4 // requests that wait for others with their key have the places of all calls divided by this
+	// requests that wait for others with their key have the places of all calls divided
+	// by this
+	repeatsPart = 4
 	minRepeats  = 8
 
-	maxKey       = 128                    // characters of a key
-	unwantedLook = 500 * time.Millisecond // after which a call whose client left is cancelled, unless a repeat waits for it
+	maxKey = 128 // characters of a key
+	// after which a call whose client left is cancelled, unless a repeat waits for it
+	unwantedLook = 500 * time.Millisecond
 )
 
 // keyed is what a request with a key says besides its message.
@@ -33,8 +36,9 @@ type keyed struct {
 	body   [sha256.Size]byte // digest of the body
 }
 
-// keyedBy returns what is needed to run a message once, nil if it is no call or has no key. Other methods have no effect
-// that could come twice, so that the header means nothing to them.
+// keyedBy returns what is needed to run a message once, nil if it is no call or has no
+// key. Other methods have no effect that could come twice, so that the header means
+// nothing to them.
 func keyedBy(r *http.Request, m *mcp.Message, body []byte) *keyed {
 	values := r.Header[headerKey]
 	if values == nil || m.Method != mcp.MethodToolsCall || !m.IsRequest() {
@@ -43,8 +47,8 @@ func keyedBy(r *http.Request, m *mcp.Message, body []byte) *keyed {
 	return &keyed{values, sha256.Sum256(body)}
 }
 
-// request returns the request for the store. Another owner's key is another key. The tenant is part of the owner, and the
-// path cannot name another one.
+// request returns the request for the store. Another owner's key is another key. The
+// tenant is part of the owner, and the path cannot name another one.
 func (k *keyed) request(x *exchange) (once.Request, *refusal) {
 	key, ok := readKey(k.values)
 	if !ok {
@@ -58,8 +62,8 @@ func (k *keyed) request(x *exchange) (once.Request, *refusal) {
 	}, nil
 }
 
-// readKey reads the header: a string of structured fields or, as many clients send it, just visible ASCII. Both spellings
-// of a text are the same key.
+// readKey reads the header: a string of structured fields or, as many clients send it,
+// just visible ASCII. Both spellings of a text are the same key.
 // https://www.rfc-editor.org/rfc/rfc8941#section-3.3.3
 func readKey(values []string) (key string, ok bool) {
 	if len(values) != 1 {
@@ -100,8 +104,9 @@ func unquoted(text string) (plain string, ok bool) {
 //	a repeat while it runs ───────────── waits ─────────▶ the same answer
 //	a repeat later ──▶ may the caller still use the tool? ──▶ the same answer
 //
-// The client of the first may leave, because its connection broke or a load balancer sent the request to another
-// replica. Then the call is cancelled within a second, as without a key, unless a repeat waits for it.
+// The client of the first may leave, because its connection broke or a load balancer sent
+// the request to another replica. Then the call is cancelled within a second, as without
+// a key, unless a repeat waits for it.
 func (s *Server) keyedRequest(x *exchange, m *mcp.Message) {
 	request, refused := x.keyed.request(x)
 	if refused != nil {
@@ -127,8 +132,11 @@ func (s *Server) keyedRequest(x *exchange, m *mcp.Message) {
 	}
 }
 
-// beginKeyed claims the key, or waits for the answer of the request that has it. It gives up when the client leaves.
-func (s *Server) beginKeyed(ctx context.Context, x *exchange, r once.Request) (once.Claim, *once.Answer, error) {
+// beginKeyed claims the key, or waits for the answer of the request that has it. It gives
+// up when the client leaves.
+func (s *Server) beginKeyed(ctx context.Context, x *exchange,
+	r once.Request,
+) (once.Claim, *once.Answer, error) {
 	if s.repeats.Take(r.User, 1) != nil {
 		return nil, nil, once.ErrFull
 	}
@@ -165,12 +173,17 @@ func refusalOfKeyed(err error) *refusal {
 	case errors.Is(err, gateway.ErrStopped):
 		return errDraining
 	}
-	return errReplicas // the client asked for once, and without what the replicas share nobody can promise that
+	// the client asked for once, and without what the replicas share nobody can promise
+	// that
+	return errReplicas
 }
 
-// repeatKeyed gives the answer that was kept, if the caller may still use the tool by the config of this replica, which
-// may be newer than the answer, or another than that of the replica that ran it.
-func (s *Server) repeatKeyed(ctx context.Context, x *exchange, c *modernCall, m *mcp.Message, kept *once.Answer) {
+// repeatKeyed gives the answer that was kept, if the caller may still use the tool by the
+// config of this replica, which may be newer than the answer, or another than that of the
+// replica that ran it.
+func (s *Server) repeatKeyed(ctx context.Context, x *exchange, c *modernCall, m *mcp.Message,
+	kept *once.Answer,
+) {
 	caller, err := s.desk.Resolve(x.principal)
 	if err != nil {
 		x.recordRefusal(&refusal{statusOf(toldOf(err).Code, mcp.Modern), toldOf(err)})
@@ -218,7 +231,8 @@ func (s *Server) runKeyed(ctx context.Context, x *exchange, c *modernCall, m *mc
 	c.trickle.give(given.Status, given.Message)
 }
 
-// endUnwanted cancels a call whose client has left, as soon as nobody waits for it. It returns when the call is over.
+// endUnwanted cancels a call whose client has left, as soon as nobody waits for it. It
+// returns when the call is over.
 func (s *Server) endUnwanted(ctx context.Context, j *job, claim once.Claim) {
 	look := time.NewTicker(unwantedLook)
 	defer look.Stop()
@@ -237,8 +251,9 @@ func (s *Server) endUnwanted(ctx context.Context, j *job, claim once.Claim) {
 	}
 }
 
-// unmade tells whether an error of the desk says that the call was not made, so that it may be made under its key. Of all
-// others that is not certain, or another attempt would end in the same way. The codes of servers never read like these.
+// unmade tells whether an error of the desk says that the call was not made, so that it
+// may be made under its key. Of all others that is not certain, or another attempt would
+// end in the same way. The codes of servers never read like these.
 func unmade(e *mcp.Error) bool {
 	switch e.Code {
 	case mcp.CodeForbidden, mcp.CodeLimited, mcp.CodeUnavailable:

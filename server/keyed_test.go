@@ -29,7 +29,8 @@ func (w *world) begins(ctx context.Context, m message) <-chan *httptest.Response
 	return done
 }
 
-// keeping opens two worlds that share the answers of calls with a key, as two replicas do.
+// keeping opens two worlds that share the answers of calls with a key, as two replicas
+// do.
 func keeping(t *testing.T) (a, b *world) {
 	t.Helper()
 	answers := once.NewMemory(share.New(64 << 20))
@@ -58,7 +59,10 @@ func TestACallWithAKeyRanTwice(t *testing.T) {
 		m := keyedCall("slow", "k")
 		first := a.begins(t.Context(), m)
 		synctest.Wait()
-		repeats := []<-chan *httptest.ResponseRecorder{a.begins(t.Context(), m), b.begins(t.Context(), keyedCall("slow", `"k"`))}
+		repeats := []<-chan *httptest.ResponseRecorder{
+			a.begins(t.Context(), m),
+			b.begins(t.Context(), keyedCall("slow", `"k"`)),
+		}
 		wait(t)
 		a.letGo()
 		want := <-first
@@ -96,12 +100,14 @@ func TestAKeyIsOfItsOwnerAndBody(t *testing.T) {
 	other.body = strings.Replace(m.body, `"text":"x"`, `"text":"y"`, 1)
 	wantRefusal(t, "another body", b.do(t, other), http.StatusUnprocessableEntity, "DB-IDEMPOTENCY-BODY")
 	for _, token := range []string{"bob", "alice-other", "alice-issuer", "alice-globex", "alice-shift"} {
-		if got := b.do(t, other.as(token)); got.Code != http.StatusOK || !strings.Contains(got.Body.String(), `"text":"y"`) {
+		if got := b.do(t, other.as(token)); got.Code != http.StatusOK || !strings.Contains(got.Body.String(),
+			`"text":"y"`) {
 			t.Errorf("%s: got %d %s, want a result of its own", token, got.Code, got.Body)
 		}
 	}
 	same(t, "another token of the same owner", b.do(t, m.as("alice-again")), want)
-	same(t, "the path of the tenant", b.do(t, message{m.method, "/t/acme/mcp", m.token, m.body, m.headers}), want)
+	same(t, "the path of the tenant", b.do(t, message{m.method, "/t/acme/mcp", m.token, m.body, m.headers}),
+		want)
 }
 
 func TestFormOfAKey(t *testing.T) {
@@ -109,8 +115,10 @@ func TestFormOfAKey(t *testing.T) {
 	w := newWorld(t)
 	longest := strings.Repeat("k", 128)
 	for key, good := range map[string]bool{
-		"k": true, `"k"`: true, `"a \"b\\ c"`: true, "8e03978e-40d5-43dd-bc93-6894a57f9324": true, longest: true, `"` + longest + `"`: true,
-		`""`: false, " ": false, "a b": false, `"a`: false, `"a"b`: false, `"a\b"`: false, `"a\"`: false, "ä": false, "\"a\tb\"": false, longest + "k": false, `"a";p=1`: false,
+		"k": true, `"k"`: true, `"a \"b\\ c"`: true, "8e03978e-40d5-43dd-bc93-6894a57f9324": true,
+		longest: true, `"` + longest + `"`: true,
+		`""`: false, " ": false, "a b": false, `"a`: false, `"a"b`: false, `"a\b"`: false, `"a\"`: false,
+		"ä": false, "\"a\tb\"": false, longest + "k": false, `"a";p=1`: false,
 	} {
 		got := w.do(t, keyedCall("echo", key))
 		if good && got.Code != http.StatusOK {
@@ -124,13 +132,18 @@ func TestFormOfAKey(t *testing.T) {
 	wantRefusal(t, "two keys", record(w.Handler(), r), http.StatusBadRequest, "DB-IDEMPOTENCY-KEY")
 }
 
-// TestOnlyCallsHaveKeys sends the header, malformed, with what has no effect and what sessions have.
+// TestOnlyCallsHaveKeys sends the header, malformed, with what has no effect and what
+// sessions have.
 func TestOnlyCallsHaveKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	list := message{
-		method: "POST", path: "/mcp", token: "alice", body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modernMeta + `}}`,
-		headers: map[string]string{mcp.HeaderProtocolVersion: mcp.Revision2607, mcp.HeaderMethod: mcp.MethodToolsList},
+		method: "POST", path: "/mcp", token: "alice",
+		body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modernMeta + `}}`,
+		headers: map[string]string{
+			mcp.HeaderProtocolVersion: mcp.Revision2607,
+			mcp.HeaderMethod:          mcp.MethodToolsList,
+		},
 	}
 	id := w.open(t, "alice", mcp.Revision2511)
 	for what, m := range map[string]message{"a list": list, "a session": legacyCall(id, "rich")} {
@@ -158,8 +171,8 @@ func TestAKeyOfARefusedCallIsFree(t *testing.T) {
 	}
 }
 
-// TestARepeatLostItsCall lets the client of a call leave, once with a repeat that waits at another replica, and once
-// without.
+// TestARepeatLostItsCall lets the client of a call leave, once with a repeat that waits
+// at another replica, and once without.
 func TestARepeatLostItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := keeping(t)
@@ -195,7 +208,8 @@ func TestARepeatLostItsCall(t *testing.T) {
 	})
 }
 
-// TestAKeptAnswerIsJudgedAgain asks for an answer where the caller may not use the tool any more, or never could.
+// TestAKeptAnswerIsJudgedAgain asks for an answer where the caller may not use the tool
+// any more, or never could.
 func TestAKeptAnswerIsJudgedAgain(t *testing.T) {
 	t.Parallel()
 	a, b := keeping(t)
@@ -203,7 +217,8 @@ func TestAKeptAnswerIsJudgedAgain(t *testing.T) {
 	want := a.do(t, m)
 	b.tenants[0].Rules = []gateway.Rule{{Allow: []string{"fails"}}}
 	b.setTenants(t, b.tenants)
-	if got := b.do(t, m).Body.String(); !strings.Contains(got, "DB-TOOL") || strings.Contains(got, `"result"`) {
+	if got := b.do(t, m).Body.String(); !strings.Contains(got, "DB-TOOL") ||
+		strings.Contains(got, `"result"`) {
 		t.Errorf("where its config denies the tool: got %s, want DB-TOOL", got)
 	}
 	same(t, "where it may", a.do(t, m), want)
@@ -211,7 +226,8 @@ func TestAKeptAnswerIsJudgedAgain(t *testing.T) {
 	wantRefusal(t, "without its tenant", a.do(t, m), http.StatusForbidden, "DB-TENANT")
 }
 
-// TestARevokedRepeatGotTheAnswer revokes whoever waits for the answer of a call that runs at another replica.
+// TestARevokedRepeatGotTheAnswer revokes whoever waits for the answer of a call that runs
+// at another replica.
 func TestARevokedRepeatGotTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := keeping(t)
@@ -223,13 +239,15 @@ func TestARevokedRepeatGotTheAnswer(t *testing.T) {
 		b.setTenants(t, b.tenants)
 		a.letGo()
 		<-first
-		if got := (<-repeat).Body.String(); strings.Contains(got, "late") || !strings.Contains(got, "DB-TOOL") {
+		if got := (<-repeat).Body.String(); strings.Contains(got, "late") ||
+			!strings.Contains(got, "DB-TOOL") {
 			t.Errorf("got %s, want DB-TOOL", got)
 		}
 	})
 }
 
-// TestARepeatOfAStreamIsPlain repeats a call whose notifications made a stream of its answer.
+// TestARepeatOfAStreamIsPlain repeats a call whose notifications made a stream of its
+// answer.
 func TestARepeatOfAStreamIsPlain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -239,8 +257,10 @@ func TestARepeatOfAStreamIsPlain(t *testing.T) {
 		t.Fatalf("the first is %s, want a stream", kind)
 	}
 	got := w.do(t, m)
-	if got.Header().Get("Content-Type") != "application/json" || !strings.Contains(first.Body.String(), got.Body.String()) {
-		t.Errorf("got %s %s, want the last message of %s", got.Header().Get("Content-Type"), got.Body, first.Body)
+	if got.Header().Get("Content-Type") != "application/json" || !strings.Contains(first.Body.String(),
+		got.Body.String()) {
+		t.Errorf("got %s %s, want the last message of %s", got.Header().Get("Content-Type"), got.Body,
+			first.Body)
 	}
 }
 
@@ -287,7 +307,8 @@ func TestRepeatsLeavePlacesForOthers(t *testing.T) {
 	})
 }
 
-// TestRedisKeepsAnswers sends repeats to another replica over a real Redis, and then stops that.
+// TestRedisKeepsAnswers sends repeats to another replica over a real Redis, and then
+// stops that.
 func TestRedisKeepsAnswers(t *testing.T) {
 	t.Parallel()
 	redis, ring := redistest.Start(t), seal.RandomRing()
@@ -298,7 +319,10 @@ func TestRedisKeepsAnswers(t *testing.T) {
 		var answers *once.Redis
 		w := newWorld(t, func(w *world) {
 			w.config.Seal, w.config.Others = ring, hub.Join()
-			answers = once.NewRedis(once.RedisConfig{Store: redis.Store(t), Seal: ring, Others: w.config.Others})
+			answers = once.NewRedis(once.RedisConfig{
+				Store: redis.Store(t), Seal: ring,
+				Others: w.config.Others,
+			})
 			w.config.Once = answers
 		})
 		go func() { over <- answers.Run(ctx) }()
@@ -341,7 +365,8 @@ func FuzzKey(f *testing.F) {
 		r.Header["Idempotency-Key"] = []string{key}
 		got := record(w.Handler(), r)
 		clean := !strings.ContainsFunc(key, func(c rune) bool { return c < ' ' || c > '~' })
-		if got.Code == http.StatusOK && (!clean || len(key) > 2*128+2) || got.Code != http.StatusOK && got.Code != http.StatusBadRequest && got.Code != http.StatusUnprocessableEntity {
+		if got.Code == http.StatusOK && (!clean || len(key) > 2*128+2) || got.Code != http.StatusOK &&
+			got.Code != http.StatusBadRequest && got.Code != http.StatusUnprocessableEntity {
 			t.Errorf("%q: got %d %s", fmt.Sprint(key), got.Code, got.Body)
 		}
 	})

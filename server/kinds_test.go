@@ -23,8 +23,8 @@ func (n noted) Handle(kind string, h replica.Handler) {
 	n.Member.Handle(kind, h)
 }
 
-// TestKeptKindsOfWordAreTaken has a list of the kinds that an earlier version says. A kind may be added; one that is not taken
-// any more would be lost in a rollout.
+// TestKeptKindsOfWordAreTaken has a list of the kinds that an earlier version says. A
+// kind may be added; one that is not taken any more would be lost in a rollout.
 func TestKeptKindsOfWordAreTaken(t *testing.T) {
 	t.Parallel()
 	kept, err := os.ReadFile("testdata/formats/kinds")
@@ -39,12 +39,14 @@ func TestKeptKindsOfWordAreTaken(t *testing.T) {
 		}
 	}
 	for kind := range n.kinds {
-		t.Errorf("the kind %q is not in testdata/formats/kinds; the next version must take it, so add it", kind)
+		t.Errorf("the kind %q is not in testdata/formats/kinds; the next version must take it, so add it",
+			kind)
 	}
 }
 
-// TestAnIDOfALaterVersionWasThrownAway: while a new version was rolled out, the replicas of the old one answered ids that they
-// could not read with 404, so that clients gave up sessions which went on at the new ones.
+// TestAnIDOfALaterVersionWasThrownAway: while a new version was rolled out, the replicas
+// of the old one answered ids that they could not read with 404, so that clients gave up
+// sessions which went on at the new ones.
 func TestAnIDOfALaterVersionWasThrownAway(t *testing.T) {
 	t.Parallel()
 	member := (&replicatest.Hub{}).Join()

@@ -27,7 +27,8 @@ func (s *Server) legacy(x *exchange, r *http.Request, m *mcp.Message, body []byt
 	case s.isHome(m):
 		l, refused = s.sessions.guest(x.context(), t, x.caller)
 	default:
-		if l = s.route(x, t, m.ID, func(to replica.ID) outcome { return s.forward(x, r, to, m, body) }); l == nil {
+		if l = s.route(x, t, m.ID,
+			func(to replica.ID) outcome { return s.forward(x, r, to, m, body) }); l == nil {
 			return
 		}
 	}
@@ -73,15 +74,18 @@ func (s *Server) asFormer(x *exchange, t *ticket, m *mcp.Message) {
 	x.writeStatus(http.StatusAccepted)
 }
 
-// checkRevision checks the header that repeats the negotiated revision. Clients may leave it out, and some name another
-// revision than was negotiated, so any revision that a session can have is accepted.
+// checkRevision checks the header that repeats the negotiated revision. Clients may leave
+// it out, and some name another revision than was negotiated, so any revision that a
+// session can have is accepted.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#protocol-version-header
 func checkRevision(h http.Header, l *live) *refusal {
 	values := h[mcp.HeaderProtocolVersion]
-	if len(values) == 0 || len(values) == 1 && (values[0] == l.speaks() || mcp.EraOf(values[0]) == mcp.Legacy) {
+	if len(values) == 0 || len(values) == 1 &&
+		(values[0] == l.speaks() || mcp.EraOf(values[0]) == mcp.Legacy) {
 		return nil
 	}
-	return refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest, "Invalid request: Mcp-Protocol-Version names no revision that is served in a session")
+	return refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest,
+		"Invalid request: Mcp-Protocol-Version names no revision that is served in a session")
 }
 
 // acknowledge answers the request of a message that needs no answer.
@@ -93,8 +97,8 @@ func (x *exchange) acknowledge(refused *refusal) {
 	x.writeStatus(http.StatusAccepted)
 }
 
-// notified takes a message that needs no answer. That the roots of a client changed needs no action: they are asked for
-// anew each time.
+// notified takes a message that needs no answer. That the roots of a client changed needs
+// no action: they are asked for anew each time.
 func (s *Server) notified(ctx context.Context, l *live, m *mcp.Message) *refusal {
 	switch {
 	case m.IsResponse():
@@ -120,7 +124,8 @@ type legacyCall struct {
 	line  line
 }
 
-// legacyRequest answers one request. The call goes on if the connection breaks, because the client can resume.
+// legacyRequest answers one request. The call goes on if the connection breaks, because
+// the client can resume.
 func (s *Server) legacyRequest(x *exchange, l *live, m *mcp.Message) {
 	if m.Method == mcp.MethodPing {
 		x.writeJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, mcp.Object{}))
@@ -164,16 +169,20 @@ func (s *Server) legacyRequest(x *exchange, l *live, m *mcp.Message) {
 	x.conclude(a.word())
 }
 
-// conclude notes for the log how a request ended, unless the stream of its answer, which has ended, was refused or revoked.
+// conclude notes for the log how a request ended, unless the stream of its answer, which
+// has ended, was refused or revoked.
 func (x *exchange) conclude(outcome string) {
 	if x.outcome == outcomeOK {
 		x.outcome = outcome
 	}
 }
 
-// beginLegacy makes j, which is new, a job of a session. The context that it returns ends when the client cancels the request, its caller
-// is not accepted any more, the session ends, or the process stops.
-func (s *Server) beginLegacy(ctx context.Context, x *exchange, l *live, j *job, id mcp.ID) (context.Context, *refusal) {
+// beginLegacy makes j, which is new, a job of a session. The context that it returns ends
+// when the client cancels the request, its caller is not accepted any more, the session
+// ends, or the process stops.
+func (s *Server) beginLegacy(ctx context.Context, x *exchange, l *live, j *job,
+	id mcp.ID,
+) (context.Context, *refusal) {
 	ctx, refused := s.beginJob(ctx, x, j, id)
 	if refused != nil {
 		return ctx, refused
@@ -185,8 +194,11 @@ func (s *Server) beginLegacy(ctx context.Context, x *exchange, l *live, j *job, 
 	return ctx, nil
 }
 
-// legacyAnswer runs one request of a session, and brings its result into the form of the session's revision.
-func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, l *live, m *mcp.Message, way *line) answer {
+// legacyAnswer runs one request of a session, and brings its result into the form of the
+// session's revision.
+func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, l *live, m *mcp.Message,
+	way *line,
+) answer {
 	a := answer{id: m.ID, shared: sharedBy(m.Method), room: way.room}
 	if !hasMethod(l.speaks(), m.Method) {
 		a.err = errUnknownMethod
@@ -219,8 +231,8 @@ func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, 
 	return a
 }
 
-// hasMethod tells whether sessions of that revision have the method. It is true for a method that nobody knows: the
-// desk refuses that.
+// hasMethod tells whether sessions of that revision have the method. It is true for a
+// method that nobody knows: the desk refuses that.
 func hasMethod(revision, method string) bool {
 	known := mcp.MethodOf(method)
 	return known.Only != mcp.Modern && (!known.OfTasks() || tasksIn(revision) != 0)
@@ -234,8 +246,8 @@ func tasksIn(revision string) mcp.Tasks {
 	return 0
 }
 
-// get opens a stream of a session: either a new one, for messages that no request of the client caused, or the rest of
-// one that broke.
+// get opens a stream of a session: either a new one, for messages that no request of the
+// client caused, or the rest of one that broke.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server
 func (s *Server) get(x *exchange, r *http.Request) {
 	if _, named := r.Header[mcp.HeaderSessionID]; !named {
@@ -378,7 +390,12 @@ func (s *Server) delete(x *exchange, r *http.Request) {
 		x.writeStatus(http.StatusNoContent)
 		return
 	}
-	l := s.route(x, t, "", func(to replica.ID) outcome { return s.forward(x, r, to, &mcp.Message{Method: http.MethodDelete}, nil) })
+	l := s.route(
+		x, t, "", func(
+			to replica.ID,
+		) outcome {
+			return s.forward(x, r, to, &mcp.Message{Method: http.MethodDelete}, nil)
+		})
 	if l == nil {
 		return
 	}

@@ -12,8 +12,8 @@ import (
 // sseStream is the one stream of a session over HTTP+SSE.
 const sseStream = "s"
 
-// openSSE opens a session together with its one stream, and tells the client where to post its messages. When the
-// stream ends, the session ends too.
+// openSSE opens a session together with its one stream, and tells the client where to
+// post its messages. When the stream ends, the session ends too.
 // https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse
 func (s *Server) openSSE(w http.ResponseWriter, r *http.Request) {
 	x := of(w)
@@ -47,7 +47,8 @@ func (s *Server) openSSE(w http.ResponseWriter, r *http.Request) {
 	}
 	l.claim(s.desk.Lists(x.caller), "") // the client has yet to list: what it sees now is no change
 	s.leave(x)
-	// The address is a path from the root that clients see, because some of them append it to the origin.
+	// The address is a path from the root that clients see, because some of them append
+	// it to the origin.
 	address := x.settings.publicPath() + messagesPath + "?sessionId=" + id
 	s.serveFeed(x.context(), x, r, &feed{
 		session: l, stream: sseStream, event: "message", tells: true, owns: true, place: place,
@@ -55,8 +56,8 @@ func (s *Server) openSSE(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// postMessage takes a message of a session over HTTP+SSE. The answer does not come in the response, but on the stream
-// of the session.
+// postMessage takes a message of a session over HTTP+SSE. The answer does not come in the
+// response, but on the stream of the session.
 func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) {
 	x := of(w)
 	x.era = mcp.Legacy
@@ -141,7 +142,8 @@ func (s *Server) takeRequest(x *exchange, l *live, m *mcp.Message) *refusal {
 	return nil
 }
 
-// sseWay leads to the client of one request: everything goes on the stream of the session.
+// sseWay leads to the client of one request: everything goes on the stream of the
+// session.
 type sseWay struct {
 	server  *Server
 	session *live
@@ -157,8 +159,8 @@ func (p *sseWay) send(ctx context.Context, message []byte) error {
 
 func (p *sseWay) rest() { p.server.rest(&p.taken) }
 
-// answerSSE runs one request, and appends all that comes of it to the stream of the session. A panic in the request is
-// answered with an error.
+// answerSSE runs one request, and appends all that comes of it to the stream of the
+// session. A panic in the request is answered with an error.
 func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Message, j *job, way *sseWay) {
 	a := answer{id: m.ID, err: errPanic.told}
 	s.safely(ctx, func() {
@@ -168,7 +170,10 @@ func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Mes
 		case mcp.MethodPing:
 			a = answer{id: m.ID}
 		default:
-			a = s.legacyAnswer(ctx, x.caller, x.id, l, m, &line{passage: way, carriesQuestions: true, body: way.taken.body.Held(), room: &j.answer})
+			a = s.legacyAnswer(ctx, x.caller, x.id, l, m, &line{
+				passage: way, carriesQuestions: true,
+				body: way.taken.body.Held(), room: &j.answer,
+			})
 		}
 	})
 	l.answered(j)
@@ -182,11 +187,13 @@ func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Mes
 		err = way.send(ctx, a.unkept(x.id))
 	}
 	if err != nil {
-		s.log.DebugContext(ctx, "answer not kept", "error", err) // the session has ended, and its stream with it
+		// the session has ended, and its stream with it
+		s.log.DebugContext(ctx, "answer not kept", "error", err)
 	}
 }
 
-// agreeSSE answers the handshake of a session over HTTP+SSE, in which newer clients may ask for newer revisions.
+// agreeSSE answers the handshake of a session over HTTP+SSE, in which newer clients may
+// ask for newer revisions.
 func (s *Server) agreeSSE(x *exchange, l *live, m *mcp.Message) answer {
 	if refused := checkInitialize(m); refused != nil {
 		x.recordRefusal(refused)

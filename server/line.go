@@ -12,14 +12,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 )
 
-// LineHandler is what the handler of a logger may be besides, so that the line of each request costs little. A
-// slog.Record takes memory for as many attributes as that line has.
+// LineHandler is what the handler of a logger may be besides, so that the line of each
+// request costs little. A slog.Record takes memory for as many attributes as that line
+// has.
 type LineHandler interface {
 	// HandleLine does what Handle does with a record of these. It does not keep attrs.
 	HandleLine(ctx context.Context, at time.Time, level slog.Level, message string, attrs []slog.Attr) error
 }
 
-// lineHandlerOf returns the LineHandler that a handler is, or adds request ids to; nil if there is none.
+// lineHandlerOf returns the LineHandler that a handler is, or adds request ids to; nil if
+// there is none.
 func lineHandlerOf(handler slog.Handler) LineHandler {
 	if h, ok := handler.(logHandler); ok {
 		handler = h.Handler
@@ -42,8 +44,10 @@ func (s *Server) tellRequest(ctx context.Context, at time.Time, x *exchange, htt
 	room := attributes.Get().(*[]slog.Attr)
 	attrs := (*room)[:0]
 	attrs = append(attrs,
-		slog.String("http_method", cut(httpMethod)), slog.String("path", cut(path)), slog.Int("status", x.status),
-		slog.String("method", cut(x.method)), slog.String("tool", cut(x.tool)), slog.String("outcome", x.word()),
+		slog.String("http_method", cut(httpMethod)), slog.String("path", cut(path)), slog.Int("status",
+			x.status),
+		slog.String("method", cut(x.method)), slog.String("tool", cut(x.tool)), slog.String("outcome",
+			x.word()),
 		slog.Float64("duration_seconds", at.Sub(x.started).Seconds()), slog.String("remote", x.remote))
 	if code := x.outcome; strings.HasPrefix(code, "DB-") || strings.HasPrefix(code, "error ") {
 		attrs = append(attrs, slog.String("code", code))
@@ -62,7 +66,8 @@ func (s *Server) tellRequest(ctx context.Context, at time.Time, x *exchange, htt
 		s.log.LogAttrs(ctx, slog.LevelInfo, "request", attrs...)
 	} else {
 		attrs = x.appendIdentity(attrs)
-		_ = s.lines.HandleLine(ctx, at, slog.LevelInfo, "request", attrs) // as slog does: there is nobody to tell
+		// as slog does: there is nobody to tell
+		_ = s.lines.HandleLine(ctx, at, slog.LevelInfo, "request", attrs)
 	}
 	clear(attrs) // or texts of this request would live on in the pool
 	*room = attrs

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// TestFloodsOfRefusalsAreSlow sends more requests than a tenant may. The refusals come late, so that who ignores them
-// sends few; meanwhile they keep no place from others; and no more of them wait than may.
+// TestFloodsOfRefusalsAreSlow sends more requests than a tenant may. The refusals come
+// late, so that who ignores them sends few; meanwhile they keep no place from others; and
+// no more of them wait than may.
 func TestFloodsOfRefusalsAreSlow(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.Handler()
@@ -39,7 +40,8 @@ func TestFloodsOfRefusalsAreSlow(t *testing.T) {
 		}
 		other := modernCall("echo")
 		other.token = "alice-globex"
-		if got := record(h, other.request(t.Context(), "")); got.Code != http.StatusOK || time.Since(began) != 0 {
+		if got := record(h, other.request(t.Context(), "")); got.Code != http.StatusOK ||
+			time.Since(began) != 0 {
 			t.Errorf("another tenant beside them: got %d after %v", got.Code, time.Since(began))
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -50,9 +52,9 @@ func TestFloodsOfRefusalsAreSlow(t *testing.T) {
 	}, func(w *world) { w.config.MaxCalls = 600 })
 }
 
-// TestRefusedLoginsCameAsFastAsTheyCould tries more tokens that are none than anybody has from one address. The
-// refusals beyond the first hundred come late; callers with a token, from the same address too, and strangers elsewhere
-// do not wait for them.
+// TestRefusedLoginsCameAsFastAsTheyCould tries more tokens that are none than anybody has
+// from one address. The refusals beyond the first hundred come late; callers with a
+// token, from the same address too, and strangers elsewhere do not wait for them.
 func TestRefusedLoginsCameAsFastAsTheyCould(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.Handler()
@@ -70,7 +72,8 @@ func TestRefusedLoginsCameAsFastAsTheyCould(t *testing.T) {
 		}
 		synctest.Wait()
 		knock(t, h, "192.0.2.2:1", 1)
-		if got := record(h, modernCall("echo").request(t.Context(), "")); got.Code != http.StatusOK || time.Since(began) != 0 {
+		if got := record(h, modernCall("echo").request(t.Context(), "")); got.Code != http.StatusOK ||
+			time.Since(began) != 0 {
 			t.Errorf("a caller with a token: got %d after %v", got.Code, time.Since(began))
 		}
 		if got := refused.Load(); got != 0 {
@@ -110,7 +113,8 @@ func TestStrangersBeyondThoseThatWaitLoseTheirConnection(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
 		if closing.Load() != 1100-1024 || open.Load() != 1024 {
-			t.Errorf("then %d close it and %d leave it open, want %d and 1024", closing.Load(), open.Load(), 1100-1024)
+			t.Errorf("then %d close it and %d leave it open, want %d and 1024", closing.Load(), open.Load(),
+				1100-1024)
 		}
 	}, func(w *world) { w.config.MaxCalls = 2000 })
 }

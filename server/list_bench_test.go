@@ -12,8 +12,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// manyTools returns a source of so many tools, whose definitions have about 160 bytes each. Older revisions do not know
-// the title of every second one.
+// manyTools returns a source of so many tools, whose definitions have about 160 bytes
+// each. Older revisions do not know the title of every second one.
 func manyTools(server string, count int) registry.Source {
 	s := registry.Source{Name: server, Prefix: server}
 	for n := range count {
@@ -22,15 +22,20 @@ func manyTools(server string, count int) registry.Source {
 			title = `"title":"T",`
 		}
 		s.Tools = append(s.Tools, registry.Offer{
-			Definition: object(fmt.Sprintf(`{"name":"tool_%04d",%s"description":"Says what it is told, number %d","inputSchema":`+
-				`{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}}`, n, title, n)),
+			Definition: object(
+				fmt.Sprintf(
+					`{"name":"tool_%04d",%s"description":"Says what it is told, number %d","inputSchema":`+
+						`{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}}`, n,
+					title,
+					n)),
 			Call: func(context.Context, *registry.Call) (mcp.Object, error) { return textResult("x"), nil },
 		})
 	}
 	return s
 }
 
-// offering returns a change of a world by which its tenants see so many tools and nothing else.
+// offering returns a change of a world by which its tenants see so many tools and nothing
+// else.
 func offering(t testing.TB, tools int) func(*world) {
 	return func(w *world) {
 		for _, refusal := range w.registry.Replace(manyTools("many", tools)) {
@@ -51,8 +56,11 @@ func modernList(cursor string) message {
 	}
 	return message{
 		method: "POST", path: "/mcp", token: "alice",
-		body:    `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + params + `}}`,
-		headers: map[string]string{mcp.HeaderProtocolVersion: mcp.Revision2607, mcp.HeaderMethod: mcp.MethodToolsList},
+		body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + params + `}}`,
+		headers: map[string]string{
+			mcp.HeaderProtocolVersion: mcp.Revision2607,
+			mcp.HeaderMethod:          mcp.MethodToolsList,
+		},
 	}
 }
 
@@ -65,7 +73,8 @@ func legacyList(id, cursor string) message {
 	return inSession("POST", id, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{`+params+`}}`)
 }
 
-// BenchmarkList asks for the first page of a list, of 1000 tools at most, through door and desk.
+// BenchmarkList asks for the first page of a list, of 1000 tools at most, through door
+// and desk.
 func BenchmarkList(b *testing.B) {
 	for _, tools := range []int{10, 1000, 5000} {
 		w := newWorld(b, offering(b, tools))
@@ -75,12 +84,16 @@ func BenchmarkList(b *testing.B) {
 			ask  message
 		}{
 			{"2026-07-28", modernList("")},
-			{"2026-07-28 as a stream", modernList("").with("Accept", "text/event-stream, application/json;q=0.5")},
+			{
+				"2026-07-28 as a stream",
+				modernList("").with("Accept", "text/event-stream, application/json;q=0.5"),
+			},
 			{"2025-11-25", legacyList(w.open(b, "alice", mcp.Revision2511), "")},
 			{"2025-03-26", legacyList(w.open(b, "alice", mcp.Revision2503), "")},
 		}
 		for _, test := range asks {
-			b.Run(fmt.Sprintf("%d tools/%s", tools, test.name), func(b *testing.B) { benchmark(b, h, test.ask) })
+			b.Run(fmt.Sprintf("%d tools/%s", tools, test.name),
+				func(b *testing.B) { benchmark(b, h, test.ask) })
 		}
 	}
 }

@@ -13,18 +13,22 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 )
 
-// openingSubscriptions is how many subscriptions of one request are being opened at the same time.
+// openingSubscriptions is how many subscriptions of one request are being opened at the
+// same time.
 const openingSubscriptions = 4
 
-// listFilters are the members of a filter that ask for notices of changed lists, in the order of changes.
+// listFilters are the members of a filter that ask for notices of changed lists, in the
+// order of changes.
 var listFilters = [...]string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"}
 
-// listen answers subscriptions/listen with an event stream of notices, until the client leaves or the time of the
-// stream is over. Every message on it carries the id of the request as the id of the subscription.
+// listen answers subscriptions/listen with an event stream of notices, until the client
+// leaves or the time of the stream is over. Every message on it carries the id of the
+// request as the id of the subscription.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
 func (s *Server) listen(x *exchange, r *http.Request, m *mcp.Message) {
 	filter, uris, refused := filterOf(m.Params)
-	if refused == nil && filter.Has("taskIds") && tasksOf(x.meta.Value(mcp.MetaClientCapabilities).Member("extensions")) == 0 {
+	if refused == nil && filter.Has("taskIds") &&
+		tasksOf(x.meta.Value(mcp.MetaClientCapabilities).Member("extensions")) == 0 {
 		refused = errTasks
 	}
 	if refused == nil && !x.acceptsStream {
@@ -39,11 +43,15 @@ func (s *Server) listen(x *exchange, r *http.Request, m *mcp.Message) {
 		x.refuse(m.ID, refused)
 		return
 	}
-	sub := &subscription{server: s, place: place, id: mcp.ID(strings.Clone(string(m.ID))), updates: updates{memory: s.config.Memory, user: share.User(x.principal.User())}}
+	sub := &subscription{
+		server: s, place: place, id: mcp.ID(strings.Clone(string(m.ID))),
+		updates: updates{memory: s.config.Memory, user: share.User(x.principal.User())},
+	}
 	for i, name := range listFilters {
 		sub.lists[i] = string(filter.Value(name)) == "true"
 	}
-	for i, change := range changes(s.desk.Lists(x.caller)) { // taken before the acknowledgement, so that no change after it goes untold
+	// taken before the acknowledgement, so that no change after it goes untold
+	for i, change := range changes(s.desk.Lists(x.caller)) {
 		sub.told[i] = change.digest
 	}
 	sub.flow = s.newFlow(sub, place)
@@ -57,12 +65,14 @@ func (s *Server) listen(x *exchange, r *http.Request, m *mcp.Message) {
 func filterOf(params mcp.Object) (filter mcp.Object, uris []string, refused *refusal) {
 	filter, ok := mcp.ObjectOf(params.Value("notifications"))
 	if !ok {
-		return filter, nil, refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: notifications must be an object")
+		return filter, nil, refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams,
+			"Invalid params: notifications must be an object")
 	}
 	wanted := filter.Value("resourceSubscriptions")
 	elements, ok := wanted.Elements()
 	if wanted != nil && !ok {
-		return filter, nil, refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: resourceSubscriptions must be an array")
+		return filter, nil, refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams,
+			"Invalid params: resourceSubscriptions must be an array")
 	}
 	if len(elements) > maxSubscriptions {
 		return filter, nil, errSubscriptions
@@ -115,8 +125,8 @@ func (sub *subscription) open(ctx context.Context, x *exchange, r *http.Request)
 	return out, out.send(sub.notice(mcp.NotifyAcknowledged, params))
 }
 
-// subscribe subscribes to resources, several at a time. Resources that cannot be subscribed to are left out of the
-// acknowledgement, as the protocol wants.
+// subscribe subscribes to resources, several at a time. Resources that cannot be
+// subscribed to are left out of the acknowledgement, as the protocol wants.
 func (sub *subscription) subscribe(ctx context.Context, x *exchange, uris []string) {
 	s, caller := sub.server, x.caller
 	opened := make([]*gateway.Subscription, len(uris))
@@ -126,7 +136,8 @@ func (sub *subscription) subscribe(ctx context.Context, x *exchange, uris []stri
 		all.Go(func() {
 			for i := range next {
 				_, told := s.guarded(ctx, func() (result mcp.Object, err error) {
-					one, err := s.desk.Subscribe(ctx, caller, x.id, uris[i], func(part string) { sub.updated(uris[i], part) })
+					one, err := s.desk.Subscribe(ctx, caller, x.id, uris[i],
+						func(part string) { sub.updated(uris[i], part) })
 					opened[i] = &one
 					return result, err
 				})
@@ -169,8 +180,8 @@ func (sub *subscription) judge(caller gateway.Caller) {
 	})
 }
 
-// updated notes that a resource, or a part of one, has changed. Until the client is told, further changes of it count
-// as the same one.
+// updated notes that a resource, or a part of one, has changed. Until the client is told,
+// further changes of it count as the same one.
 func (sub *subscription) updated(uri, part string) {
 	sub.mu.Lock()
 	sub.updates.add(uri, part)
@@ -178,7 +189,8 @@ func (sub *subscription) updated(uri, part string) {
 	sub.flow.stir()
 }
 
-// firstUpdate returns one of the changes of which the client has yet to be told. It is false if there are none.
+// firstUpdate returns one of the changes of which the client has yet to be told. It is
+// false if there are none.
 func (sub *subscription) firstUpdate() (uri string, ok bool) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
@@ -190,7 +202,8 @@ func (sub *subscription) firstUpdate() (uri string, ok bool) {
 	return uri, ok
 }
 
-// forgetUpdate notes that the client is about to be told of a change: the next one is another.
+// forgetUpdate notes that the client is about to be told of a change: the next one is
+// another.
 func (sub *subscription) forgetUpdate(uri string) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
@@ -240,11 +253,13 @@ func (sub *subscription) tellLists(caller gateway.Caller, out *stream) error {
 	return nil
 }
 
-// tellUpdates sends a notice of each changed resource that the caller may still read. It looks up what the caller may do
-// after it has taken the change: otherwise it would tell of a change that came after the right to read it had ended.
+// tellUpdates sends a notice of each changed resource that the caller may still read. It
+// looks up what the caller may do after it has taken the change: otherwise it would tell
+// of a change that came after the right to read it had ended.
 func (sub *subscription) tellUpdates(out *stream) error {
 	for uri, ok := sub.firstUpdate(); ok; uri, ok = sub.firstUpdate() {
-		notice := sub.notice(mcp.NotifyResourceUpdated, mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)}))
+		notice := sub.notice(mcp.NotifyResourceUpdated,
+			mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)}))
 		if err := out.to.room(len(notice.Data)); err != nil {
 			return err // before it is forgotten
 		}
@@ -267,7 +282,8 @@ func (sub *subscription) tellUpdates(out *stream) error {
 func (sub *subscription) farewell(out *stream) error {
 	result := mcp.NewObject(
 		mcp.Member{Name: "resultType", Value: mcp.String("complete")},
-		mcp.Member{Name: "_meta", Value: sub.meta().With(mcp.MetaServerInfo, gateway.ServerInfo(sub.server.config.Version)).JSON()},
+		mcp.Member{Name: "_meta", Value: sub.meta().With(mcp.MetaServerInfo,
+			gateway.ServerInfo(sub.server.config.Version)).JSON()},
 	)
 	return out.send(sse.Event{Data: mcp.AppendResult(nil, sub.id, result)})
 }

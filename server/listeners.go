@@ -35,8 +35,12 @@ import (
 // its text, too: any other form is another kind, and comes in two rollouts, as that of a
 // ticket does (see ticketVersion).
 const (
-	kindListener = "listener 1" // notices for streams at the receiver; without one, the stream is no more with the sender or receiver
-	kindTaken    = "taken 1"    // the sender leads a session that the receiver led; it answers with the requests in flight
+	// notices for streams at the receiver; without one, the stream is no more with the
+	// sender or receiver
+	kindListener = "listener 1"
+	// the sender leads a session that the receiver led; it answers with the requests in
+	// flight
+	kindTaken = "taken 1"
 )
 
 const (
@@ -68,7 +72,10 @@ type outbox struct {
 }
 
 func newOutbox(s *Server) *outbox {
-	return &outbox{server: s, waiting: make(map[replica.ID]map[*live]bool), running: make(map[replica.ID]bool)}
+	return &outbox{
+		server: s, waiting: make(map[replica.ID]map[*live]bool),
+		running: make(map[replica.ID]bool),
+	}
 }
 
 // add has the replicas that hold streams for notices of a session look for news of it.
@@ -83,7 +90,8 @@ func (o *outbox) add(l *live) {
 		o.running[at] = true
 		o.mu.Unlock()
 		if begins {
-			o.server.errands.begin(context.Background(), func(ctx context.Context) { o.run(ctx, at) }) // one for each replica
+			// one for each replica
+			o.server.errands.begin(context.Background(), func(ctx context.Context) { o.run(ctx, at) })
 		}
 	}
 }
@@ -126,7 +134,8 @@ func (l *live) listensAt() (at []replica.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range l.holders {
-		if h.listener != nil && h.stream[0] == 'g' && l.lead.leads && !l.over && !slices.Contains(at, h.listener.at) {
+		if h.listener != nil && h.stream[0] == 'g' && l.lead.leads && !l.over &&
+			!slices.Contains(at, h.listener.at) {
 			at = append(at, h.listener.at)
 		}
 	}
@@ -154,7 +163,8 @@ func (s *Server) tellListeners(ctx context.Context, at replica.ID, sessions []*l
 	parts := make([][]byte, 0, 4*len(all))
 	for _, one := range all {
 		l := one.session
-		parts = append(parts, l.key[:], []byte(one.holder.stream), binary.BigEndian.AppendUint64(nil, l.epoch()), one.notice)
+		parts = append(parts, l.key[:], []byte(one.holder.stream),
+			binary.BigEndian.AppendUint64(nil, l.epoch()), one.notice)
 	}
 	brief, stop := context.WithTimeout(ctx, noticeTime)
 	defer stop()
@@ -199,7 +209,9 @@ func (s *Server) newsFor(l *live, at replica.ID) (all []told) {
 	caller, ok := s.resolve(h.listener.principal)
 	if !ok {
 		l.dropListener(h.stream, at)
-		s.errands.begin(context.Background(), func(ctx context.Context) { s.letGo(ctx, l, h.stream, at, l.epoch()) }) // one for each stream
+		// one for each stream
+		s.errands.begin(context.Background(),
+			func(ctx context.Context) { s.letGo(ctx, l, h.stream, at, l.epoch()) })
 		return nil
 	}
 	for _, method := range l.claim(s.desk.Lists(caller), h.stream) {
@@ -215,7 +227,10 @@ func (s *Server) newsFor(l *live, at replica.ID) (all []told) {
 	for _, uri := range uris {
 		if s.desk.Reads(caller, uri) {
 			params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
-			all = append(all, told{l, h, mcp.NotifyResourceUpdated, uri, mcp.AppendRequest(nil, "", mcp.NotifyResourceUpdated, params)})
+			all = append(all, told{
+				l, h, mcp.NotifyResourceUpdated, uri,
+				mcp.AppendRequest(nil, "", mcp.NotifyResourceUpdated, params),
+			})
 		}
 	}
 	return all
@@ -287,13 +302,15 @@ func (s *Server) heardNotice(ctx context.Context, from replica.ID, parts [][]byt
 	if len(parts[0]) != keySize || len(parts[2]) != 8 || len(parts[1]) == 0 {
 		return noticeRefused
 	}
-	l, stream, epoch := s.sessions.roster.find(sessionKey(parts[0])), string(parts[1]), binary.BigEndian.Uint64(parts[2])
+	l, stream, epoch := s.sessions.roster.find(sessionKey(parts[0])), string(parts[1]),
+		binary.BigEndian.Uint64(parts[2])
 	if l == nil || !l.shared {
 		return noticeRefused
 	}
 	if len(parts[3]) == 0 {
 		l.dropListener(stream, from)
-		if !l.isLeading() && l.epoch() <= epoch { // else it came here from the sender, or another replica leads
+		// else it came here from the sender, or another replica leads
+		if !l.isLeading() && l.epoch() <= epoch {
 			l.loseStream(ctx, stream)
 		}
 		return noticeTaken
@@ -403,8 +420,10 @@ func (s *Server) letGo(ctx context.Context, l *live, stream string, at replica.I
 // letGoAll has replicas end the streams that they hold of a session which this one led
 // with that epoch: their clients come back, and the streams become known to who leads.
 func (s *Server) letGoAll(l *live, at map[string]replica.ID, epoch uint64) {
-	for stream, one := range at { // one for each stream that was elsewhere when another replica took the session
-		s.errands.begin(context.Background(), func(ctx context.Context) { s.letGo(ctx, l, stream, one, epoch) })
+	// one for each stream that was elsewhere when another replica took the session
+	for stream, one := range at {
+		s.errands.begin(context.Background(),
+			func(ctx context.Context) { s.letGo(ctx, l, stream, one, epoch) })
 	}
 }
 
@@ -587,7 +606,10 @@ func (s *Server) takeOne(ctx context.Context, l *live) {
 	if !ok {
 		return
 	}
-	t := &ticket{opener: s.sessions.opener, key: l.key, opened: l.expiry.Add(-s.sessions.maxAge), revision: l.speaks()}
+	t := &ticket{
+		opener: s.sessions.opener, key: l.key, opened: l.expiry.Add(-s.sessions.maxAge),
+		revision: l.speaks(),
+	}
 	_, to, refused := s.sessions.look(ctx, t, caller, "")
 	switch {
 	case refused == errReplicas:
@@ -623,7 +645,10 @@ func (s *Server) tellTaken(ctx context.Context, l *live, former replica.ID, epoc
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), noticeTime)
 	defer stop()
 	data := packed(l.key[:], binary.BigEndian.AppendUint64(nil, epoch))
-	answer, err := s.config.Others.Send(ctx, former, replica.Word{Kind: kindTaken, Tenant: l.user.TenantID, Data: data})
+	answer, err := s.config.Others.Send(ctx, former, replica.Word{
+		Kind: kindTaken, Tenant: l.user.TenantID,
+		Data: data,
+	})
 	if err != nil {
 		s.log.DebugContext(ctx, "another replica was not told that a session was taken over", "error", err)
 		return nil
@@ -668,7 +693,8 @@ func (s *Server) taken(l *live) {
 // taken over.
 func (s *Server) resubscribeLater(l *live) {
 	if caller, ok := s.resolve(l.lastPrincipal()); ok {
-		s.errands.begin(context.Background(), func(ctx context.Context) { s.resubscribe(ctx, l, caller) }) // one for each session
+		// one for each session
+		s.errands.begin(context.Background(), func(ctx context.Context) { s.resubscribe(ctx, l, caller) })
 	}
 }
 

@@ -15,15 +15,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
-// live is one session that this instance serves. Which one is evicted for another is decided by the roster; these are
-// the states that a session has by itself:
+// live is one session that this instance serves. Which one is evicted for another is
+// decided by the roster; these are the states that a session has by itself:
 //
 //	opened ──first message──▶ heard ──initialized──▶ ready: notices may be sent
 //	   │                        │                      │
 //	   └────────────────────────┴──────────────────────┴──▶ over: deleted, idle for too long, expired, evicted or
 //	                                                        revoked; its jobs are cancelled, its streams end
 //
-// While its mutex is held, no other mutex of this package is locked and nothing is waited for.
+// While its mutex is held, no other mutex of this package is locked and nothing is waited
+// for.
 type live struct {
 	key    sessionKey
 	user   auth.User
@@ -53,8 +54,9 @@ type live struct {
 	answering int32                    // jobs in flight of which it is
 	asked     map[string]*question     // that wait for answers of the client, by id; nil: none
 	opening   map[string]chan struct{} // streams that are about to be opened; nil: none; closed when they are
-	holders   []*holder                // of the streams that are open; few, so a map would take more memory and no less time
-	opened    int32                    // how many streams it has had
+	// of the streams that are open; few, so a map would take more memory and no less time
+	holders []*holder
+	opened  int32 // how many streams it has had
 }
 
 // inLog names the session in the log of events.
@@ -62,8 +64,8 @@ func (l *live) inLog() session.Key {
 	return session.Key{Name: l.name, Owner: share.User(l.user), Here: !l.shared}
 }
 
-// use notes that the session is being used now, with the token of p. It is false if the session was idle for too long,
-// or has ended.
+// use notes that the session is being used now, with the token of p. It is false if the
+// session was idle for too long, or has ended.
 func (l *live) use(now time.Time, idle time.Duration, p auth.Principal) bool {
 	l.mu.Lock()
 	if !l.isFreshLocked(now, idle) {
@@ -85,8 +87,8 @@ func (l *live) fresh(now time.Time, idle time.Duration) bool {
 	return l.isFreshLocked(now, idle)
 }
 
-// isFreshLocked tells whether the session may still be used. A session with a job or an open stream is not idle,
-// however long ago its last message was.
+// isFreshLocked tells whether the session may still be used. A session with a job or an
+// open stream is not idle, however long ago its last message was.
 func (l *live) isFreshLocked(now time.Time, idle time.Duration) bool {
 	return !l.over && now.Before(l.expiry) && (l.isBusyLocked() || now.Sub(l.used) <= idle)
 }
@@ -103,9 +105,10 @@ func (l *live) isBusyLocked() bool {
 	return l.inFlightLocked() > 0 || len(l.holders) > 0
 }
 
-// yield ends the session to make room for another one, if it is idle and was not used after stamp. It returns since
-// when the session has been idle. That time is later than now for a session that was opened just now: such a one does
-// not end. A session in use does not end either; it tells the roster when it is idle again. The caller dissolves a
+// yield ends the session to make room for another one, if it is idle and was not used
+// after stamp. It returns since when the session has been idle. That time is later than
+// now for a session that was opened just now: such a one does not end. A session in use
+// does not end either; it tells the roster when it is idle again. The caller dissolves a
 // session that yield ended.
 func (l *live) yield(stamp, now time.Time) (since time.Time, idle bool) {
 	l.mu.Lock()
@@ -133,8 +136,8 @@ func (l *live) idleSinceLocked() time.Time {
 	return l.used
 }
 
-// restLocked notes that the session was in use until now. If it is true, the caller must tell the roster that the
-// session is idle again, after unlocking the mutex.
+// restLocked notes that the session was in use until now. If it is true, the caller must
+// tell the roster that the session is idle again, after unlocking the mutex.
 func (l *live) restLocked() bool {
 	l.used = time.Now()
 	back := l.unqueued && !l.isBusyLocked()
@@ -165,8 +168,8 @@ func (l *live) close() bool {
 	return true
 }
 
-// dissolve lets go of everything that a session that is over still has: it cancels its jobs, and ends its streams and
-// subscriptions. It is called once.
+// dissolve lets go of everything that a session that is over still has: it cancels its
+// jobs, and ends its streams and subscriptions. It is called once.
 func (l *live) dissolve() {
 	for _, w := range l.emptied() {
 		w.end()
@@ -174,7 +177,8 @@ func (l *live) dissolve() {
 	l.stir()
 }
 
-// emptied cancels the jobs, forgets what the client has yet to be told, and returns the subscriptions that are to end.
+// emptied cancels the jobs, forgets what the client has yet to be told, and returns the
+// subscriptions that are to end.
 func (l *live) emptied() (watched map[string]*watch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -209,8 +213,8 @@ func (l *live) stir() {
 	}
 }
 
-// lastPrincipal returns whose token was last used in the session. It is always one of the owner, but the owner's client
-// gets a new token now and then.
+// lastPrincipal returns whose token was last used in the session. It is always one of the
+// owner, but the owner's client gets a new token now and then.
 func (l *live) lastPrincipal() auth.Principal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -224,14 +228,16 @@ func (l *live) speaks() string {
 	return l.revision
 }
 
-// wants returns what was agreed on with the client, and the level of log messages that it wants.
+// wants returns what was agreed on with the client, and the level of log messages that it
+// wants.
 func (l *live) wants() (agreed terms, level mcp.Level) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.terms, l.level
 }
 
-// agree sets what the handshake decides. It is for sessions that are opened before their handshake.
+// agree sets what the handshake decides. It is for sessions that are opened before their
+// handshake.
 func (l *live) agree(on terms) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -258,8 +264,8 @@ func (l *live) enter(j *job) *refusal {
 	return nil
 }
 
-// answered frees the id of a job, which is still in flight. A client may use it again as soon as it has the answer, and
-// that may be before the job leaves.
+// answered frees the id of a job, which is still in flight. A client may use it again as
+// soon as it has the answer, and that may be before the job leaves.
 func (l *live) answered(j *job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -297,7 +303,8 @@ func (l *live) leave(j *job) {
 	}
 }
 
-// isCalm tells whether no job of the session is in flight. If one is, the streams are stirred when none is any more.
+// isCalm tells whether no job of the session is in flight. If one is, the streams are
+// stirred when none is any more.
 func (l *live) isCalm() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -374,10 +381,12 @@ func (l *live) cancel(id mcp.ID) bool {
 // holder is a connection that sends a stream of the log, here or at another replica.
 type holder struct {
 	stream   string
-	flow     *flow         // nil: it is at another replica
-	listener *listener     // there; nil: it is here
-	lost     atomic.Bool   // another connection takes over
-	gone     chan struct{} // closed when this one sends nothing more; nil: nobody waits for that; guarded by the mutex of the session
+	flow     *flow       // nil: it is at another replica
+	listener *listener   // there; nil: it is here
+	lost     atomic.Bool // another connection takes over
+	// closed when this one sends nothing more; nil: nobody waits for that; guarded by the
+	// mutex of the session
+	gone chan struct{}
 }
 
 // holderLocked returns who holds a stream of the log, nil if nobody does.
@@ -390,9 +399,10 @@ func (l *live) holderLocked(stream string) *holder {
 	return nil
 }
 
-// hold gives a stream of the log to one connection. It takes the stream away from the connection that had it and waits
-// until that one has sent its last event: otherwise both might send the same event. release is called once, even after
-// an error, which is that of ctx.
+// hold gives a stream of the log to one connection. It takes the stream away from the
+// connection that had it and waits until that one has sent its last event: otherwise both
+// might send the same event. release is called once, even after an error, which is that
+// of ctx.
 func (l *live) hold(ctx context.Context, stream string, f *flow) (mine *holder, err error) {
 	mine = &holder{stream: stream, flow: f}
 	l.mu.Lock()
@@ -431,8 +441,9 @@ func (l *live) release(mine *holder) {
 	}
 }
 
-// nextStream returns a new name for a stream of the log. kind is its first byte: g for a stream opened by GET, p for
-// the answer to a POST. It names the request that it answers, if there is one: see homeOfStream.
+// nextStream returns a new name for a stream of the log. kind is its first byte: g for a
+// stream opened by GET, p for the answer to a POST. It names the request that it answers,
+// if there is one: see homeOfStream.
 func (l *live) nextStream(kind byte, answers mcp.ID) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

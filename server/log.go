@@ -20,8 +20,9 @@ const maxLogged = 128
 // logHandler adds to each record which request it belongs to.
 type logHandler struct{ slog.Handler }
 
-// LogHandler returns a handler that adds request_id and tenant, as far as the context knows them, and passes records on
-// to next. A handler that does so already is returned as it is.
+// LogHandler returns a handler that adds request_id and tenant, as far as the context
+// knows them, and passes records on to next. A handler that does so already is returned
+// as it is.
 func LogHandler(next slog.Handler) slog.Handler {
 	if _, ok := next.(logHandler); ok {
 		return next
@@ -71,7 +72,8 @@ func (s *Server) logRequest(x *exchange, r *http.Request) {
 	}
 }
 
-// appendRefusal appends for the log why a token was refused, in more detail than its bearer is told.
+// appendRefusal appends for the log why a token was refused, in more detail than its
+// bearer is told.
 func appendRefusal(line []slog.Attr, refused *auth.Error) []slog.Attr {
 	if refused == nil {
 		return line
@@ -81,7 +83,8 @@ func appendRefusal(line []slog.Attr, refused *auth.Error) []slog.Attr {
 		line = append(line, slog.String("detail", cut(refused.Err.Error())))
 	}
 	if refused.Claim != "" {
-		line = append(line, slog.String("claim", refused.Claim), slog.String("found", harmless(refused.Found)),
+		line = append(line, slog.String("claim", refused.Claim),
+			slog.String("found", harmless(refused.Found)),
 			slog.Any("expected", refused.Expected))
 	}
 	if refused.Issuer != "" {
@@ -92,8 +95,8 @@ func appendRefusal(line []slog.Attr, refused *auth.Error) []slog.Attr {
 	return line
 }
 
-// routeOf returns the pattern of the route that matched. The path itself is not used as a label, because clients choose
-// it.
+// routeOf returns the pattern of the route that matched. The path itself is not used as a
+// label, because clients choose it.
 func routeOf(r *http.Request) string {
 	route := chi.RouteContext(r.Context())
 	if route == nil { // it came by the shortcut
@@ -125,7 +128,8 @@ func legible(name string) string {
 	}, name)
 }
 
-// harmless makes a text that anybody may have written fit for a log that somebody reads: short and of visible ASCII.
+// harmless makes a text that anybody may have written fit for a log that somebody reads:
+// short and of visible ASCII.
 func harmless(text string) string {
 	return strings.Map(func(c rune) rune {
 		if c < ' ' || c > '~' {

@@ -16,7 +16,9 @@ func TestTheLogHasTheWordOfTheAuditAndTheCode(t *testing.T) {
 	var log bytes.Buffer
 	w := newWorld(t, logging(&log))
 	ending := func(outcome, code string) *fakeDesk {
-		return &fakeDesk{handle: func(_ context.Context, _ gateway.Caller, r *gateway.Request) (mcp.Object, error) {
+		return &fakeDesk{handle: func(_ context.Context, _ gateway.Caller, r *gateway.Request) (mcp.Object,
+			error,
+		) {
 			r.Ended = gateway.Ended{Outcome: outcome}
 			if code == "" {
 				return object(`{"content":[]}`), nil
@@ -39,20 +41,23 @@ func TestTheLogHasTheWordOfTheAuditAndTheCode(t *testing.T) {
 		w.behind(desk)
 		w.do(t, modernCall("echo"))
 		if line := lastLine(&log); line.Text("outcome") != test.outcome || line.Text("code") != test.code {
-			t.Errorf("modern: got %s, want the outcome %s and the code %q", line.JSON(), test.outcome, test.code)
+			t.Errorf("modern: got %s, want the outcome %s and the code %q", line.JSON(), test.outcome,
+				test.code)
 		}
 		log.Reset()
 		r := modernCall("echo").request(t.Context(), "")
 		r.Header.Set("Idempotency-Key", test.outcome)
 		record(w.Handler(), r)
 		if line := lastLine(&log); line.Text("outcome") != test.outcome || line.Text("code") != test.code {
-			t.Errorf("with a key: got %s, want the outcome %s and the code %q", line.JSON(), test.outcome, test.code)
+			t.Errorf("with a key: got %s, want the outcome %s and the code %q", line.JSON(), test.outcome,
+				test.code)
 		}
 		log.Reset()
 		session := w.open(t, "alice", mcp.Revision2511)
 		w.do(t, legacyCall(session, "echo"))
 		if line := lastLine(&log); line.Text("outcome") != test.outcome || line.Text("code") != test.code {
-			t.Errorf("legacy: got %s, want the outcome %s and the code %q", line.JSON(), test.outcome, test.code)
+			t.Errorf("legacy: got %s, want the outcome %s and the code %q", line.JSON(), test.outcome,
+				test.code)
 		}
 	}
 	log.Reset()
@@ -61,7 +66,8 @@ func TestTheLogHasTheWordOfTheAuditAndTheCode(t *testing.T) {
 	if got := record(w.Handler(), r); got.Code != http.StatusUnauthorized {
 		t.Fatalf("got status %d", got.Code)
 	}
-	if line := lastLine(&log); line.Text("outcome") != "unauthenticated" || line.Text("code") != "DB-AUTH-TOKEN" {
+	if line := lastLine(&log); line.Text("outcome") != "unauthenticated" ||
+		line.Text("code") != "DB-AUTH-TOKEN" {
 		t.Errorf("got %s, want the outcome unauthenticated", line.JSON())
 	}
 }

@@ -7,9 +7,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// lower brings a result from the stateless form into the form of a session's revision, by removing or replacing what
-// that revision does not know. What it knows stays as it is, and so does what nobody here knows. The items of a list are
-// in their form already (see forms).
+// lower brings a result from the stateless form into the form of a session's revision, by
+// removing or replacing what that revision does not know. What it knows stays as it is,
+// and so does what nobody here knows. The items of a list are in their form already (see
+// forms).
 func lower(revision, method string, result mcp.Object) mcp.Object {
 	if result.Value("_meta").HasOnly(mcp.MetaServerInfo) { // as the desk adds it
 		result = result.Without("resultType", "ttlMs", "cacheScope", "_meta")
@@ -30,17 +31,23 @@ func lower(revision, method string, result mcp.Object) mcp.Object {
 	return result
 }
 
-// lowerError brings an error into the legacy era. There, a resource that does not exist had a code of its own, and a
-// question that the client cannot be asked had none: if a tool asked it, the model is told in a result.
+// lowerError brings an error into the legacy era. There, a resource that does not exist
+// had a code of its own, and a question that the client cannot be asked had none: if a
+// tool asked it, the model is told in a result.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/resources#error-handling
 func lowerError(method string, told *mcp.Error) (mcp.Object, *mcp.Error) {
 	switch {
 	case told.Code == mcp.CodeMissingCapability && isOfTool(method):
-		return mcp.ToolError("This tool needs to ask the user's client for something it cannot do: " + lacking(told) + ". The call was not carried out."), nil
+		return mcp.ToolError("This tool needs to ask the user's client for something it cannot do: " +
+			lacking(told) + ". The call was not carried out."), nil
 	case told.Code == mcp.CodeMissingCapability:
 		return mcp.Object{}, &mcp.Error{Code: mcp.CodeInternal, Message: told.Message, Data: told.Data}
-	case told.Code == mcp.CodeInvalidParams && (method == mcp.MethodResourcesRead || method == mcp.MethodSubscribe) && isNotFound(told):
-		return mcp.Object{}, &mcp.Error{Code: mcp.CodeResourceNotFound, Message: told.Message, Data: told.Data}
+	case told.Code == mcp.CodeInvalidParams && (method == mcp.MethodResourcesRead ||
+		method == mcp.MethodSubscribe) && isNotFound(told):
+		return mcp.Object{}, &mcp.Error{
+			Code: mcp.CodeResourceNotFound, Message: told.Message,
+			Data: told.Data,
+		}
 	}
 	return mcp.Object{}, told
 }
@@ -67,8 +74,8 @@ func lacking(told *mcp.Error) string {
 	return strings.Join(names, ", ")
 }
 
-// isNotFound tells whether an error says that a resource does not exist. An error about how it was named has no URI in
-// its data.
+// isNotFound tells whether an error says that a resource does not exist. An error about
+// how it was named has no URI in its data.
 func isNotFound(told *mcp.Error) bool {
 	data, _ := mcp.ObjectOf(told.Data)
 	return told.StableCode() == "DB-RESOURCE" || data.Has("uri")
@@ -86,13 +93,15 @@ func lowerMeta(result mcp.Object) mcp.Object {
 	return result.With("_meta", meta.JSON())
 }
 
-// unanswerable is the answer to a request whose questions were not answered. If it is about a tool, the model is told
-// in a result.
+// unanswerable is the answer to a request whose questions were not answered. If it is
+// about a tool, the model is told in a result.
 func unanswerable(method string, why error) (mcp.Object, *mcp.Error) {
 	if isOfTool(method) {
-		return mcp.ToolError("This tool needs something from the user's client before it can go on, and " + reason(why) + ". The call was not completed."), nil
+		return mcp.ToolError("This tool needs something from the user's client before it can go on, and " +
+			reason(why) + ". The call was not completed."), nil
 	}
-	return mcp.Object{}, mcp.Stable(mcp.CodeInternal, "DB-INPUT", "This needs something from the client before it can go on, and "+reason(why))
+	return mcp.Object{}, mcp.Stable(mcp.CodeInternal, "DB-INPUT",
+		"This needs something from the client before it can go on, and "+reason(why))
 }
 
 // reason tells the client why there is no answer.
@@ -105,8 +114,9 @@ func reason(why error) string {
 	return "it could not be asked"
 }
 
-// lowerCall brings the result of a tool into a revision. Structured content must be an object in revisions since
-// 2025-06-18 and does not exist before; links to resources exist since 2025-06-18 too, and audio since 2025-03-26.
+// lowerCall brings the result of a tool into a revision. Structured content must be an
+// object in revisions since 2025-06-18 and does not exist before; links to resources
+// exist since 2025-06-18 too, and audio since 2025-03-26.
 func lowerCall(revision string, result mcp.Object) mcp.Object {
 	structured := result.Value("structuredContent")
 	if revision >= mcp.Revision2506 && result.Has("content") && (structured == nil || structured.IsObject()) {
@@ -129,7 +139,8 @@ func lowerCall(revision string, result mcp.Object) mcp.Object {
 	return result.With("content", mcp.Array(content))
 }
 
-// lowerBlocks brings blocks of content into a revision, in place. It tells whether it changed any.
+// lowerBlocks brings blocks of content into a revision, in place. It tells whether it
+// changed any.
 func lowerBlocks(revision string, content []mcp.RawJSON) (changed bool) {
 	if revision >= mcp.Revision2506 {
 		return false
@@ -142,7 +153,8 @@ func lowerBlocks(revision string, content []mcp.RawJSON) (changed bool) {
 	return changed
 }
 
-// lowerPrompt brings the messages of a prompt into a revision. Each message has one block of content.
+// lowerPrompt brings the messages of a prompt into a revision. Each message has one block
+// of content.
 func lowerPrompt(revision string, result mcp.Object) mcp.Object {
 	messages, _ := result.Value("messages").Elements()
 	changed := false
@@ -159,7 +171,8 @@ func lowerPrompt(revision string, result mcp.Object) mcp.Object {
 	return result.With("messages", mcp.Array(messages))
 }
 
-// lowerContents brings the contents of a resource into a revision. They have _meta since 2025-06-18.
+// lowerContents brings the contents of a resource into a revision. They have _meta since
+// 2025-06-18.
 func lowerContents(revision string, result mcp.Object) mcp.Object {
 	if revision >= mcp.Revision2506 {
 		return result
@@ -168,11 +181,12 @@ func lowerContents(revision string, result mcp.Object) mcp.Object {
 	if len(contents) == 0 {
 		return result
 	}
-	return result.With("contents", lowerEach(contents, func(content mcp.Object) mcp.Object { return content.Without("_meta") }))
+	return result.With("contents",
+		lowerEach(contents, func(content mcp.Object) mcp.Object { return content.Without("_meta") }))
 }
 
-// lowerQuestion brings a question to the client into a revision. It was checked before that the client can be asked it,
-// so only its form may differ.
+// lowerQuestion brings a question to the client into a revision. It was checked before
+// that the client can be asked it, so only its form may differ.
 func lowerQuestion(revision string, capabilities mcp.Object, method string, params mcp.Object) mcp.Object {
 	params = params.Without("task")
 	if meta := params.Object("_meta").Without(mcp.MetaProgressToken); meta.Len() == 0 {
@@ -193,8 +207,8 @@ func lowerQuestion(revision string, capabilities mcp.Object, method string, para
 	return params
 }
 
-// lowerSampling brings a request for sampling into a revision. Since 2025-11-25 a message may have several blocks, and
-// including context needs a capability.
+// lowerSampling brings a request for sampling into a revision. Since 2025-11-25 a message
+// may have several blocks, and including context needs a capability.
 func lowerSampling(revision string, capabilities, params mcp.Object) mcp.Object {
 	if revision >= mcp.Revision2511 {
 		if !capabilities.Object("sampling").Has("context") && params.Text("includeContext") != "none" {
@@ -222,8 +236,8 @@ func lowerSampling(revision string, capabilities, params mcp.Object) mcp.Object 
 	return params.With("messages", mcp.Array(split))
 }
 
-// lowerBlock returns the text that stands for a block of a kind that the revision does not have, nil for a block that
-// it has.
+// lowerBlock returns the text that stands for a block of a kind that the revision does
+// not have, nil for a block that it has.
 func lowerBlock(revision string, raw mcp.RawJSON) mcp.RawJSON {
 	block, _ := mcp.ObjectOf(raw)
 	switch kind := block.Text("type"); {
@@ -234,12 +248,14 @@ func lowerBlock(revision string, raw mcp.RawJSON) mcp.RawJSON {
 		}
 		return mcp.TextBlock(text)
 	case kind == "audio" && revision < mcp.Revision2503:
-		return mcp.TextBlock("[audio of type " + block.Text("mimeType") + ", which this connection cannot carry]")
+		return mcp.TextBlock("[audio of type " + block.Text("mimeType") +
+			", which this connection cannot carry]")
 	}
 	return nil
 }
 
-// lowerEach applies lower to every object among the elements and returns them as an array. It overwrites elements.
+// lowerEach applies lower to every object among the elements and returns them as an
+// array. It overwrites elements.
 func lowerEach(elements []mcp.RawJSON, lower func(mcp.Object) mcp.Object) mcp.RawJSON {
 	for i, raw := range elements {
 		if object, ok := mcp.ObjectOf(raw); ok {

@@ -21,13 +21,13 @@ const (
 	registerPath = "/register"
 )
 
-// metadata tells a client which authorization servers give tokens for the endpoint that it
-// uses. The resource in it is the URL of that endpoint, since clients refuse metadata about
-// another one. If no issuer has an address there is no metadata at all: a client that found
-// some would try to get a token there and fail, with an error that hides ours.
+// metadata tells a client which authorization servers give tokens for the endpoint that
+// it uses. The resource in it is the URL of that endpoint, since clients refuse metadata
+// about another one. If no issuer has an address there is no metadata at all: a client
+// that found some would try to get a token there and fail, with an error that hides ours.
 //
-// An unknown tenant gets what a known one gets to which no issuer is fixed. So the metadata
-// reveals that a tenant exists only by the issuers that are fixed to it.
+// An unknown tenant gets what a known one gets to which no issuer is fixed. So the
+// metadata reveals that a tenant exists only by the issuers that are fixed to it.
 // https://www.rfc-editor.org/rfc/rfc9728#section-3.2
 func (s *Server) metadata(w http.ResponseWriter, r *http.Request) {
 	x := of(w)
@@ -63,15 +63,18 @@ func (a AuthorizationServer) serves(tenant string) bool {
 	return tenant == "" || a.Tenant == "" || a.Tenant == tenant
 }
 
-// register refuses to register a client. The gateway registers nobody; but a client that could get a token by itself,
-// and finds no metadata, takes the gateway for its authorization server and comes here, with the token that was refused
-// before if it has one. What the user of such a client sees is the answer to this request, if it has the form of OAuth,
-// and not the answer to the one before. So this answer says again why the token was refused.
+// register refuses to register a client. The gateway registers nobody; but a client that
+// could get a token by itself, and finds no metadata, takes the gateway for its
+// authorization server and comes here, with the token that was refused before if it has
+// one. What the user of such a client sees is the answer to this request, if it has the
+// form of OAuth, and not the answer to the one before. So this answer says again why the
+// token was refused.
 // https://modelcontextprotocol.io/specification/2025-03-26/basic/authorization#fallbacks-for-servers-without-metadata-discovery
 // https://www.rfc-editor.org/rfc/rfc7591#section-3.2.2
 func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 	x := of(w)
-	code, says := "access_denied", "Clients are not registered here: get a token from the operator and send it as Authorization: Bearer"
+	code, says := "access_denied",
+		"Clients are not registered here: get a token from the operator and send it as Authorization: Bearer"
 	if refused := s.login(x, r); refused != nil {
 		if told := refusedLogin(refused); told != errNoToken && told != errScheme {
 			s.recordLogin(x, refused)
@@ -88,8 +91,8 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 // base returns the public URL without a slash at its end.
 func (s *Settings) base() string { return strings.TrimSuffix(s.PublicURL, "/") }
 
-// metadataURL returns where the metadata is of the endpoint that the request came to, "" if there is none. Paths other
-// than endpoints have the metadata of /mcp.
+// metadataURL returns where the metadata is of the endpoint that the request came to, ""
+// if there is none. Paths other than endpoints have the metadata of /mcp.
 func (x *exchange) metadataURL() string {
 	tenant, path := "", endpointPath
 	if gateway.IsTenantID(x.tenant) {
@@ -102,5 +105,6 @@ func (x *exchange) metadataURL() string {
 	return x.settings.base() + metadataPath + path
 }
 
-// publicPath returns the path under which clients see the root of this server, "" if that is /.
+// publicPath returns the path under which clients see the root of this server, "" if that
+// is /.
 func (s *Settings) publicPath() string { return strings.TrimPrefix(s.base(), originOf(s.base())) }

@@ -19,11 +19,12 @@ import (
 // requestIDHeader names the id of a request in its answer, whatever that is.
 const requestIDHeader = "X-Request-Id"
 
-// check is a stage that either lets a request pass or answers it. It is false if it answered.
+// check is a stage that either lets a request pass or answers it. It is false if it
+// answered.
 type check func(x *exchange, r *http.Request) bool
 
-// checked runs checks in order. Each returns before the next handler is called: an idle stream keeps all that is on the
-// stack at that point in memory.
+// checked runs checks in order. Each returns before the next handler is called: an idle
+// stream keeps all that is on the stack at that point in memory.
 func checked(checks ...check) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -38,9 +39,10 @@ func checked(checks ...check) func(http.Handler) http.Handler {
 	}
 }
 
-// identified gives the request an id, which its answer and all its records carry, and a place where later stages keep
-// what they find out. An id that the client sends is ignored: clients must not choose what stands in the records, and
-// two requests must not share an id.
+// identified gives the request an id, which its answer and all its records carry, and a
+// place where later stages keep what they find out. An id that the client sends is
+// ignored: clients must not choose what stands in the records, and two requests must not
+// share an id.
 func (s *Server) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := s.newExchange(w, r)
@@ -87,8 +89,9 @@ func (s *Server) answerPanic(x *exchange, problem any) {
 	x.cutShort("")
 }
 
-// cutShort ends the answer to the request with that id after a panic, in the goroutine of its handler: with an error, or
-// with a broken connection if a part was sent already, because half an answer must not look like a whole one.
+// cutShort ends the answer to the request with that id after a panic, in the goroutine of
+// its handler: with an error, or with a broken connection if a part was sent already,
+// because half an answer must not look like a whole one.
 func (x *exchange) cutShort(id mcp.ID) {
 	if x.status != 0 {
 		panic(http.ErrAbortHandler)
@@ -96,7 +99,8 @@ func (x *exchange) cutShort(id mcp.ID) {
 	x.refuse(id, errPanic)
 }
 
-// bounded takes one of the places for requests in work, and bounds how large the body may be and how long it may take.
+// bounded takes one of the places for requests in work, and bounds how large the body may
+// be and how long it may take.
 func (s *Server) bounded(x *exchange, r *http.Request) bool {
 	x.held.place = &s.working
 	if x.forwarded {
@@ -121,8 +125,8 @@ func (s *Server) bounded(x *exchange, r *http.Request) bool {
 	return false
 }
 
-// authenticated finds out whose token the request carries, before any of its body is read.
-// https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+// authenticated finds out whose token the request carries, before any of its body is
+// read. https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 func (s *Server) authenticated(x *exchange, r *http.Request) bool {
 	x.tenant = chi.URLParam(r, "tenant")
 	x.judged = s.judged.Load() // before the token is checked: see isOutdated
@@ -137,7 +141,8 @@ func (s *Server) authenticated(x *exchange, r *http.Request) bool {
 	return false
 }
 
-// chosen lets the path say for which tenant a request is whose token is for several. It cannot lead to any other.
+// chosen lets the path say for which tenant a request is whose token is for several. It
+// cannot lead to any other.
 func (s *Server) chosen(x *exchange, r *http.Request) bool {
 	if len(x.principal.Tenants) == 0 {
 		return true
@@ -157,7 +162,8 @@ func (s *Server) chosen(x *exchange, r *http.Request) bool {
 	return true
 }
 
-// login finds out whose token the request carries. If the token is refused, login returns why.
+// login finds out whose token the request carries. If the token is refused, login returns
+// why.
 func (s *Server) login(x *exchange, r *http.Request) *auth.Error {
 	token, refused := bearer(r)
 	if refused != nil {
@@ -237,9 +243,10 @@ func (x *exchange) record(outcome, reason string) {
 	x.server.desk.Refuse(x.outliving(), line)
 }
 
-// admitted finds the tenant of the caller and takes one request token from it, before the body is read; of a request that
-// another replica has forwarded, that one has taken it. If the path
-// names a tenant, it must be one of the token: the path chooses among these alone.
+// admitted finds the tenant of the caller and takes one request token from it, before the
+// body is read; of a request that another replica has forwarded, that one has taken it.
+// If the path names a tenant, it must be one of the token: the path chooses among these
+// alone.
 func (s *Server) admitted(x *exchange, r *http.Request) bool {
 	var err error
 	if x.forwarded {

@@ -8,7 +8,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// modern answers one message that carries its own metadata. Nothing that came before matters for it.
+// modern answers one message that carries its own metadata. Nothing that came before
+// matters for it.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 func (s *Server) modern(x *exchange, r *http.Request, m *mcp.Message) {
 	if m.IsResponse() {
@@ -38,7 +39,8 @@ type modernCall struct {
 	request gateway.Request
 }
 
-// modernRequest answers one request. If the client leaves, or is not accepted any more, the call is cancelled.
+// modernRequest answers one request. If the client leaves, or is not accepted any more,
+// the call is cancelled.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/utilities/cancellation
 func (s *Server) modernRequest(x *exchange, m *mcp.Message) {
 	c := &modernCall{}
@@ -63,7 +65,8 @@ func (s *Server) modernAnswer(ctx context.Context, x *exchange, m *mcp.Message, 
 		return answer{id: m.ID, err: errGone}
 	}
 	return answer{
-		id: m.ID, result: result, shared: sharedBy(m.Method), err: err, room: &c.job.answer, ended: c.request.Ended.Outcome,
+		id: m.ID, result: result, shared: sharedBy(m.Method), err: err, room: &c.job.answer,
+		ended: c.request.Ended.Outcome,
 	}
 }
 

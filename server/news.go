@@ -13,7 +13,8 @@ import (
 // Bounds of what one session, or one request for notices, may subscribe to.
 const (
 	maxSubscriptions = 256
-	// maxTold is how many updates are put into the log before they are sent, because the log keeps only so many events.
+	// maxTold is how many updates are put into the log before they are sent, because the
+	// log keeps only so many events.
 	maxTold = 32
 	// maxURI is the longest URI that may be subscribed to, in bytes: longer ones are in
 	// no notice of a server.
@@ -32,8 +33,9 @@ func uriOf(value mcp.RawJSON) (string, *refusal) {
 	return uri, nil
 }
 
-// changes returns, for each kind of list, the method of the notice that it changed, the digest that shows whether it
-// did, and the digest of what it holds, which replicas can compare.
+// changes returns, for each kind of list, the method of the notice that it changed, the
+// digest that shows whether it did, and the digest of what it holds, which replicas can
+// compare.
 func changes(d gateway.Digests) [3]struct{ method, digest, content string } {
 	return [3]struct{ method, digest, content string }{
 		{mcp.NotifyToolsChanged, d.Tools, d.Content[0]},
@@ -42,8 +44,8 @@ func changes(d gateway.Digests) [3]struct{ method, digest, content string } {
 	}
 }
 
-// listNotices are the notices of changed lists, which are the same for all sessions: each log keeps them, and they would
-// be a copy for each stream.
+// listNotices are the notices of changed lists, which are the same for all sessions: each
+// log keeps them, and they would be a copy for each stream.
 var listNotices = func() map[string][]byte {
 	all := make(map[string][]byte)
 	for _, change := range changes(gateway.Digests{}) {
@@ -55,21 +57,23 @@ var listNotices = func() map[string][]byte {
 // listNotice returns the notice with that method. It is shared: do not modify it.
 func listNotice(method string) []byte { return listNotices[method] }
 
-// news is what the client of a session has yet to be told: changed lists, changed resources. The mutex of the session
-// guards it. A notice is put into the log of one stream, and that stream owes it to the client. If no connection sends
-// that stream any more before the notice went out, another stream takes over.
+// news is what the client of a session has yet to be told: changed lists, changed
+// resources. The mutex of the session guards it. A notice is put into the log of one
+// stream, and that stream owes it to the client. If no connection sends that stream any
+// more before the notice went out, another stream takes over.
 type news struct {
 	lists [3]struct {
 		told    string // digest of what the client was last told of; "": not known here
 		content string // digest of what that holds
 		owed    string // the stream that has the notice and has not sent it yet; "" for none
 	}
-	kept          string            // what the record has of the lists
-	updates       *updates          // changed resources; nil: none has changed yet
-	watched       map[string]*watch // subscriptions, by URI
-	lost          map[string]bool   // those of the primary before that are to be made again; true: that was tried
-	reopening     map[string]bool   // those that are being made again
-	resubscribing bool              // somebody makes them
+	kept    string            // what the record has of the lists
+	updates *updates          // changed resources; nil: none has changed yet
+	watched map[string]*watch // subscriptions, by URI
+	// those of the primary before that are to be made again; true: that was tried
+	lost          map[string]bool
+	reopening     map[string]bool // those that are being made again
+	resubscribing bool            // somebody makes them
 }
 
 // watch is the subscription of a session to one resource.
@@ -80,7 +84,8 @@ type watch struct {
 	subscription gateway.Subscription
 }
 
-// isOpen tells whether the subscription was opened, or could not be; otherwise it is being opened.
+// isOpen tells whether the subscription was opened, or could not be; otherwise it is
+// being opened.
 func (w *watch) isOpen() bool {
 	select {
 	case <-w.opened:
@@ -90,9 +95,9 @@ func (w *watch) isOpen() bool {
 	}
 }
 
-// claim returns the methods of the notices of changed lists that the client has yet to get, and makes stream the one
-// that owes them: of several streams only one tells each change. stream is "" if the client need not be told, because
-// it has yet to list.
+// claim returns the methods of the notices of changed lists that the client has yet to
+// get, and makes stream the one that owes them: of several streams only one tells each
+// change. stream is "" if the client need not be told, because it has yet to list.
 func (l *live) claim(d gateway.Digests, stream string) (methods []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,8 +115,8 @@ func (l *live) claim(d gateway.Digests, stream string) (methods []string) {
 	return methods
 }
 
-// isUnsentLocked tells whether a notice that one stream owes falls to another, because no connection has the first one
-// any more.
+// isUnsentLocked tells whether a notice that one stream owes falls to another, because no
+// connection has the first one any more.
 func (l *live) isUnsentLocked(owed, stream string) bool {
 	return owed != "" && owed != stream && l.holderLocked(owed) == nil
 }
@@ -135,8 +140,8 @@ func (l *live) unclaim(stream, method, uri string) {
 	}
 }
 
-// claimUpdates does for changed resources what claim does for lists. It returns at most maxTold URIs; more tells
-// whether there are others.
+// claimUpdates does for changed resources what claim does for lists. It returns at most
+// maxTold URIs; more tells whether there are others.
 func (l *live) claimUpdates(stream string) (uris []string, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,7 +162,8 @@ func (l *live) claimUpdates(stream string) (uris []string, more bool) {
 	return uris, more
 }
 
-// sent notes that everything on the stream has gone out, including the notices that it owed.
+// sent notes that everything on the stream has gone out, including the notices that it
+// owed.
 func (l *live) sent(stream string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,8 +175,8 @@ func (l *live) sent(stream string) {
 	l.news.updates.drop(func(_, owing string) bool { return owing == stream })
 }
 
-// updated notes that a resource, or a part of one, has changed; the subscription to uri said so. Until the client is
-// told, further changes of it count as the same one.
+// updated notes that a resource, or a part of one, has changed; the subscription to uri
+// said so. Until the client is told, further changes of it count as the same one.
 func (s *Server) updated(l *live, uri, part string) {
 	if l.noteUpdate(uri, part) {
 		l.stir()
@@ -187,9 +193,12 @@ func (l *live) noteUpdate(uri, part string) bool {
 	return true
 }
 
-// subscribe opens a subscription of the session, unless it is open already or about to be.
+// subscribe opens a subscription of the session, unless it is open already or about to
+// be.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions
-func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *live, params mcp.Object) *mcp.Error {
+func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *live,
+	params mcp.Object,
+) *mcp.Error {
 	uri, refused := uriOf(params.Value("uri"))
 	if refused != nil {
 		return refused.told
@@ -222,8 +231,9 @@ func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *
 	return w.told
 }
 
-// reserve adds a subscription that is about to be opened. It returns nil if there are too many. mine is false if
-// another request has opened the same one already, or is opening it.
+// reserve adds a subscription that is about to be opened. It returns nil if there are too
+// many. mine is false if another request has opened the same one already, or is opening
+// it.
 func (l *live) reserve(uri string) (w *watch, mine bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -241,8 +251,8 @@ func (l *live) reserve(uri string) (w *watch, mine bool) {
 	return w, true
 }
 
-// finishOpening tells those who wait for the subscription what became of it. It is false if the subscription was ended
-// meanwhile.
+// finishOpening tells those who wait for the subscription what became of it. It is false
+// if the subscription was ended meanwhile.
 func (l *live) finishOpening(uri string, w *watch) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -256,7 +266,8 @@ func (l *live) finishOpening(uri string, w *watch) bool {
 	return true
 }
 
-// end stops a subscription that is open. One that is still being opened is stopped by whoever opens it.
+// end stops a subscription that is open. One that is still being opened is stopped by
+// whoever opens it.
 func (w *watch) end() {
 	if w.isOpen() && w.told == nil {
 		w.subscription.Stop()

@@ -9,15 +9,17 @@ import (
 	"strings"
 )
 
-// What an operator reads in the log about a host or an origin that was refused. A stranger is not told it.
+// What an operator reads in the log about a host or an origin that was refused. A
+// stranger is not told it.
 const (
 	hostAdvice   = "add the host to allowed_hosts if it is a name of this gateway"
 	originAdvice = "add the origin to allowed_origins if its pages may call this gateway"
 )
 
-// sameOrigin refuses requests that a browser was tricked into sending: those under a host name that is not the
-// gateway's (DNS rebinding), and those from pages of a foreign origin. Each of the two is checked by itself, on every
-// path. It also answers the preflight requests of allowed origins, which carry no token.
+// sameOrigin refuses requests that a browser was tricked into sending: those under a host
+// name that is not the gateway's (DNS rebinding), and those from pages of a foreign
+// origin. Each of the two is checked by itself, on every path. It also answers the
+// preflight requests of allowed origins, which carry no token.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#security-warning
 func (s *Server) sameOrigin(x *exchange, r *http.Request) bool {
 	if !x.settings.allowsHost(r.Host) {
@@ -31,7 +33,10 @@ func (s *Server) sameOrigin(x *exchange, r *http.Request) bool {
 		return true
 	}
 	if len(origins) > 1 || !x.settings.allowsOrigin(origins[0], r.Host) {
-		x.foreign = []slog.Attr{slog.String("origin", harmless(strings.Join(origins, ", "))), slog.String("advice", originAdvice)}
+		x.foreign = []slog.Attr{
+			slog.String("origin", harmless(strings.Join(origins, ", "))),
+			slog.String("advice", originAdvice),
+		}
 		s.recordStranger(x, "forbidden", "origin")
 		x.refuse("", errOrigin)
 		return false
@@ -61,9 +66,10 @@ func (x *exchange) preflight() {
 	x.writeStatus(http.StatusNoContent)
 }
 
-// allowsHost tells whether host is one of the names of the gateway. An allowed host without a port stands for the host
-// with any port or none, but what follows it must be a port: 127.0.0.1:80.evil is another name, which a stranger can
-// own. Any other text than a host is refused, whatever is allowed.
+// allowsHost tells whether host is one of the names of the gateway. An allowed host
+// without a port stands for the host with any port or none, but what follows it must be a
+// port: 127.0.0.1:80.evil is another name, which a stranger can own. Any other text than
+// a host is refused, whatever is allowed.
 func (s *Settings) allowsHost(host string) bool {
 	name, port, ok := splitHost(host)
 	return ok && slices.ContainsFunc(s.AllowedHosts, func(allowed string) bool {
@@ -72,8 +78,8 @@ func (s *Settings) allowsHost(host string) bool {
 	})
 }
 
-// allowsOrigin tells whether origin is on the list or is the gateway's own origin. That is the one of the public URL,
-// or the one of the request, whose host was checked before.
+// allowsOrigin tells whether origin is on the list or is the gateway's own origin. That
+// is the one of the public URL, or the one of the request, whose host was checked before.
 func (s *Settings) allowsOrigin(origin, host string) bool {
 	for _, allowed := range s.AllowedOrigins {
 		if strings.EqualFold(strings.TrimSuffix(allowed, "/"), origin) {
@@ -94,8 +100,9 @@ func originOf(url string) string {
 	return scheme + "://" + host
 }
 
-// splitHost splits host, host:port, [IPv6] or [IPv6]:port into name and port. port is "" if there is none. ok is false
-// for every other text: a port is a number from 1 to 65535, and only an IPv6 address has colons in it.
+// splitHost splits host, host:port, [IPv6] or [IPv6]:port into name and port. port is ""
+// if there is none. ok is false for every other text: a port is a number from 1 to 65535,
+// and only an IPv6 address has colons in it.
 func splitHost(host string) (name, port string, ok bool) {
 	name, rest := host, ""
 	if inner, found := strings.CutPrefix(host, "["); found {

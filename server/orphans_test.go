@@ -12,8 +12,9 @@ import (
 // errDown is what a subscription ends in while its server is down.
 var errDown = mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN", "The server is down").After(time.Second)
 
-// bereft is a crew whose session is subscribed at the first replica and has its stream at the second. The first dies, and
-// attempts at the second to open the subscription end in fault.
+// bereft is a crew whose session is subscribed at the first replica and has its stream at
+// the second. The first dies, and attempts at the second to open the subscription end in
+// fault.
 func bereft(t *testing.T, fault func() error) (c *crew, stream *listener) {
 	t.Helper()
 	c = newCrew(t)
@@ -24,15 +25,17 @@ func bereft(t *testing.T, fault func() error) (c *crew, stream *listener) {
 	return c, stream
 }
 
-// TestASubscriptionOfADeadReplicaWasTriedOnceOnly lets a replica die with a subscription whose server is down just then.
-// The stream of its client stays open, so only heartbeats bring the next attempt.
+// TestASubscriptionOfADeadReplicaWasTriedOnceOnly lets a replica die with a subscription
+// whose server is down just then. The stream of its client stays open, so only heartbeats
+// bring the next attempt.
 func TestASubscriptionOfADeadReplicaWasTriedOnceOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tries atomic.Int64
 		c, stream := bereft(t, func() error { tries.Add(1); return errDown })
 		<-time.After(5 * time.Minute)
 		if n := tries.Load(); n < 3 || n > 16 {
-			t.Errorf("in five minutes: got %d attempts, want more than two, and no more than one and those of heartbeats", n)
+			t.Errorf(
+				"in five minutes: got %d attempts, want more than two, and no more than one and those of heartbeats", n)
 		}
 		expectNotices(t, "while the server is down", stream, mcp.NotifyResourceUpdated, 0)
 		c.files[1].fail(nil)
@@ -46,8 +49,8 @@ func TestASubscriptionOfADeadReplicaWasTriedOnceOnly(t *testing.T) {
 	})
 }
 
-// TestAnUnsubscribedOrphanIsNotOpened unsubscribes from what could not be opened, between two attempts and during one: it
-// is not tried again.
+// TestAnUnsubscribedOrphanIsNotOpened unsubscribes from what could not be opened, between
+// two attempts and during one: it is not tried again.
 func TestAnUnsubscribedOrphanIsNotOpened(t *testing.T) {
 	for name, during := range map[string]bool{"between two attempts": false, "during an attempt": true} {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +85,8 @@ func TestAnUnsubscribedOrphanIsNotOpened(t *testing.T) {
 	}
 }
 
-// TestAnOrphanThatIsRefusedForGoodIsTriedOnce opens a subscription whose resource is not there any more.
+// TestAnOrphanThatIsRefusedForGoodIsTriedOnce opens a subscription whose resource is not
+// there any more.
 func TestAnOrphanThatIsRefusedForGoodIsTriedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tries atomic.Int64

@@ -11,7 +11,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// follow opens a stream and reads all of it. What it returns is closed at its end and then holds what came.
+// follow opens a stream and reads all of it. What it returns is closed at its end and
+// then holds what came.
 func (w *world) follow(t *testing.T, m message) <-chan string {
 	t.Helper()
 	lines, ended := bufio.NewReader(w.pipe(t, m)), make(chan string, 1)
@@ -31,8 +32,9 @@ func (w *world) follow(t *testing.T, m message) <-chan string {
 	return ended
 }
 
-// TestChangeIsToldAfterABrokenStream lets the lists change while the connection of a GET is stuck: the client hears of
-// it once on its next one, be that a fresh GET or one that resumes.
+// TestChangeIsToldAfterABrokenStream lets the lists change while the connection of a GET
+// is stuck: the client hears of it once on its next one, be that a fresh GET or one that
+// resumes.
 func TestChangeIsToldAfterABrokenStream(t *testing.T) {
 	for name, last := range map[string]string{"fresh": "", "resumed": "g1-0"} {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +56,8 @@ func TestChangeIsToldAfterABrokenStream(t *testing.T) {
 					t.Helper()
 					ended := w.follow(t, m) // until the token expires
 					if got := <-ended; strings.Count(got, mcp.NotifyToolsChanged) != want {
-						t.Errorf("got %d notices, want %d:\n%s", strings.Count(got, mcp.NotifyToolsChanged), want, got)
+						t.Errorf("got %d notices, want %d:\n%s", strings.Count(got, mcp.NotifyToolsChanged),
+							want, got)
 					}
 				}
 				count(inSession("GET", id, "").with(mcp.HeaderLastEventID, last).as("brief"), 1)

@@ -16,7 +16,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
-// overRedis opens a crew whose replicas share a real server, and returns where each is served.
+// overRedis opens a crew whose replicas share a real server, and returns where each is
+// served.
 func overRedis(t *testing.T, server *redistest.Server, change ...func(*world)) (c *crew, bases []string) {
 	t.Helper()
 	ring := seal.RandomRing()
@@ -28,13 +29,17 @@ func overRedis(t *testing.T, server *redistest.Server, change ...func(*world)) (
 		var log *session.Redis
 		w := newWorld(t, append([]func(*world){func(w *world) {
 			mail = newGroup(t, replica.GroupConfig{Store: store, Seal: ring, Logger: w.config.Logger})
-			log = session.NewRedis(session.RedisConfig{Store: store, Seal: ring, Others: mail, Logger: w.config.Logger})
+			log = session.NewRedis(session.RedisConfig{
+				Store: store, Seal: ring, Others: mail,
+				Logger: w.config.Logger,
+			})
 			w.config.Seal, w.config.Log, w.config.Others = ring, log, mail
 			w.config.Records = recordsOf(store, ring, mail)
 		}}, change...)...)
 		lists, files := w.asking()
 		redistest.Run(t, store)
-		c.worlds, c.lists, c.files, mails = append(c.worlds, w), append(c.lists, lists), append(c.files, files), append(mails, mail)
+		c.worlds, c.lists, c.files, mails = append(c.worlds, w), append(c.lists, lists), append(c.files,
+			files), append(mails, mail)
 		ctx, stop := context.WithCancel(context.Background())
 		var all sync.WaitGroup
 		all.Go(func() { _ = mail.Run(ctx) })
@@ -74,8 +79,8 @@ func (a *answer) until(t *testing.T, text string) string {
 	}
 }
 
-// TestStreamsOverRedis does with a real server what other tests do with a log and word in memory: it moves every kind of
-// stream from replica to replica.
+// TestStreamsOverRedis does with a real server what other tests do with a log and word in
+// memory: it moves every kind of stream from replica to replica.
 func TestStreamsOverRedis(t *testing.T) {
 	t.Parallel()
 	c, bases := overRedis(t, redistest.Start(t))
@@ -84,7 +89,8 @@ func TestStreamsOverRedis(t *testing.T) {
 		_, address, _ := strings.Cut(stream.until(t, "data: "), "data: ")
 		for i, base := range bases {
 			body := `{"jsonrpc":"2.0","id":` + string(rune('1'+i)) + `,"method":"ping"}`
-			if got := call(t.Context(), t, base, posted(strings.TrimSpace(address), body)); got.StatusCode != http.StatusAccepted {
+			if got := call(t.Context(), t, base,
+				posted(strings.TrimSpace(address), body)); got.StatusCode != http.StatusAccepted {
 				t.Fatalf("replica %d: got %d, want 202", i, got.StatusCode)
 			}
 			stream.until(t, `"id":`+string(rune('1'+i)))
@@ -102,7 +108,8 @@ func TestStreamsOverRedis(t *testing.T) {
 		}
 	})
 	t.Run("notices", func(t *testing.T) {
-		subscribe := inSession("POST", c.id, `{"jsonrpc":"2.0","id":9,"method":"resources/subscribe","params":{"uri":"file:///a"}}`)
+		subscribe := inSession("POST", c.id,
+			`{"jsonrpc":"2.0","id":9,"method":"resources/subscribe","params":{"uri":"file:///a"}}`)
 		if got := c.worlds[0].do(t, subscribe); strings.Contains(got.Body.String(), "error") {
 			t.Fatalf("got %s", got.Body)
 		}
@@ -122,8 +129,9 @@ func TestStreamsOverRedis(t *testing.T) {
 	})
 }
 
-// TestStreamsGoOnWithoutRedis stops the server that replicas share: streams that are open go on with what happens at their
-// replica, without ids, because nobody could resume them, and messages come from another replica as before.
+// TestStreamsGoOnWithoutRedis stops the server that replicas share: streams that are open
+// go on with what happens at their replica, without ids, because nobody could resume
+// them, and messages come from another replica as before.
 func TestStreamsGoOnWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -139,11 +147,13 @@ func TestStreamsGoOnWithoutRedis(t *testing.T) {
 	if got := stream.until(t, mcp.NotifyPromptsChanged); strings.Contains(got, "id: ") {
 		t.Errorf("got %q, want no id", got)
 	}
-	if got := call(t.Context(), t, bases[0], posted(address, pingBody)); got.StatusCode != http.StatusAccepted {
+	if got := call(t.Context(), t, bases[0],
+		posted(address, pingBody)); got.StatusCode != http.StatusAccepted {
 		t.Errorf("a message where the stream is: got %d, want 202", got.StatusCode)
 	}
 	sse.until(t, `"id":1`)
-	if got := call(t.Context(), t, bases[1], posted(address, pingBody)); got.StatusCode != http.StatusAccepted {
+	if got := call(t.Context(), t, bases[1],
+		posted(address, pingBody)); got.StatusCode != http.StatusAccepted {
 		t.Errorf("a message elsewhere: got %d, want 202", got.StatusCode)
 	}
 	sse.until(t, `"id":1`)

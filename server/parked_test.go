@@ -27,7 +27,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
-// inquirer is a server of the official SDK, spoken to in 2025-11-25, whose tools ask in the middle of a call.
+// inquirer is a server of the official SDK, spoken to in 2025-11-25, whose tools ask in
+// the middle of a call.
 type inquirer struct {
 	url   string
 	begun chan struct{} // gets a value when a call of hang has its answer
@@ -39,7 +40,9 @@ func newInquirer(t *testing.T) *inquirer {
 	a := &inquirer{begun: make(chan struct{}, 1), ended: make(chan struct{}, 1)}
 	server := sdk.NewServer(&sdk.Implementation{Name: "asker", Version: "1"}, nil)
 	sdk.AddTool(server, &sdk.Tool{Name: "all"}, askAll)
-	sdk.AddTool(server, &sdk.Tool{Name: "hang"}, func(ctx context.Context, req *sdk.CallToolRequest, _ map[string]any) (*sdk.CallToolResult, any, error) {
+	sdk.AddTool(server, &sdk.Tool{Name: "hang"}, func(ctx context.Context, req *sdk.CallToolRequest,
+		_ map[string]any,
+	) (*sdk.CallToolResult, any, error) {
 		if _, err := req.Session.Elicit(ctx, &sdk.ElicitParams{Message: "who?"}); err != nil {
 			return nil, nil, fmt.Errorf("elicit: %w", err)
 		}
@@ -48,20 +51,28 @@ func newInquirer(t *testing.T) *inquirer {
 		a.ended <- struct{}{}
 		return nil, nil, ctx.Err()
 	})
-	s := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil))
+	s := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server },
+		nil))
 	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
 	a.url = s.URL
 	return a
 }
 
-// askAll asks for all there is, one after the other, and tells of its progress in the second round.
-func askAll(ctx context.Context, req *sdk.CallToolRequest, _ map[string]any) (*sdk.CallToolResult, any, error) {
+// askAll asks for all there is, one after the other, and tells of its progress in the
+// second round.
+func askAll(ctx context.Context, req *sdk.CallToolRequest,
+	_ map[string]any,
+) (*sdk.CallToolResult, any, error) {
 	elicited, err := req.Session.Elicit(ctx, &sdk.ElicitParams{Message: "who?"})
 	if err != nil {
 		return nil, nil, fmt.Errorf("elicit: %w", err)
 	}
 	for i := range 3 {
-		if err = req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: req.Params.GetProgressToken(), Progress: float64(i + 1)}); err != nil {
+		if err = req.Session.NotifyProgress(ctx,
+			&sdk.ProgressNotificationParams{
+				ProgressToken: req.Params.GetProgressToken(),
+				Progress:      float64(i + 1),
+			}); err != nil {
 			return nil, nil, fmt.Errorf("progress: %w", err)
 		}
 	}
@@ -81,7 +92,8 @@ func askAll(ctx context.Context, req *sdk.CallToolRequest, _ map[string]any) (*s
 	}}}, nil, nil
 }
 
-// twins are two worlds in front of one inquirer, which share keys and can send each other word.
+// twins are two worlds in front of one inquirer, which share keys and can send each other
+// word.
 type twins struct {
 	a, b    *world
 	records [2]string // files of the audit
@@ -115,9 +127,11 @@ func newTwins(t *testing.T, server *redistest.Server) *twins {
 	return tw
 }
 
-// join returns what one of the twins knows the other by, and what makes it live once everybody who takes word has said
-// so.
-func (tw *twins) join(t *testing.T, server *redistest.Server, ring *seal.Ring) (others replica.Others, run func()) {
+// join returns what one of the twins knows the other by, and what makes it live once
+// everybody who takes word has said so.
+func (tw *twins) join(t *testing.T, server *redistest.Server,
+	ring *seal.Ring,
+) (others replica.Others, run func()) {
 	t.Helper()
 	if server == nil {
 		member := tw.hub.Join()
@@ -126,7 +140,10 @@ func (tw *twins) join(t *testing.T, server *redistest.Server, ring *seal.Ring) (
 		}
 		return member, func() {}
 	}
-	mail := newGroup(t, replica.GroupConfig{Store: server.Store(t), Seal: ring, Logger: slog.New(slog.DiscardHandler)})
+	mail := newGroup(t, replica.GroupConfig{
+		Store: server.Store(t), Seal: ring,
+		Logger: slog.New(slog.DiscardHandler),
+	})
 	read := make(chan struct{}, 1)
 	mail.OnReturn(func() {
 		select {
@@ -143,11 +160,16 @@ func (tw *twins) follow(t *testing.T, w *world) {
 	client := dial.Client(dial.Config{PrivateAddresses: true})
 	t.Cleanup(client.CloseIdleConnections)
 	up := upstream.New(upstream.Config{
-		Name: "asker", Prefix: "asker", URL: tw.asker.url, Client: client, Revision: mcp.Revision2511, Version: "test",
-		Logger: slog.New(slog.DiscardHandler), Status: func(upstream.Status) {}, Count: func(upstream.Anomaly, int) {},
+		Name: "asker", Prefix: "asker", URL: tw.asker.url, Client: client, Revision: mcp.Revision2511,
+		Version: "test",
+		Logger:  slog.New(slog.DiscardHandler), Status: func(upstream.Status) {},
+		Count: func(upstream.Anomaly,
+			int) {
+		},
 	}, w.registry)
 	runUntilEnd(t, up.Run)
-	eventually(t, func() bool { return strings.Contains(w.do(t, modernList("")).Body.String(), "asker__hang") })
+	eventually(
+		t, func() bool { return strings.Contains(w.do(t, modernList("")).Body.String(), "asker__hang") })
 }
 
 // runUntilEnd runs f until the test ends.
@@ -163,15 +185,19 @@ func runUntilEnd(t *testing.T, f func(context.Context) error) {
 	t.Cleanup(func() { stop(); over.Wait() })
 }
 
-// asks is a call of a client of 2026-07-28 that can be asked everything; more are members of its params.
+// asks is a call of a client of 2026-07-28 that can be asked everything; more are members
+// of its params.
 func asks(tool, more string) message {
 	m := modernCall(tool)
-	m.body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":{},` + more +
-		strings.Replace(modernMeta, `clientCapabilities":{}`, `clientCapabilities":{"elicitation":{"form":{}},"sampling":{},"roots":{}}`, 1) + `}}`
+	m.body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":{},` +
+		more +
+		strings.Replace(modernMeta, `clientCapabilities":{}`,
+			`clientCapabilities":{"elicitation":{"form":{}},"sampling":{},"roots":{}}`, 1) + `}}`
 	return m
 }
 
-// round sends one round of a call and returns what came before its answer, and the answer.
+// round sends one round of a call and returns what came before its answer, and the
+// answer.
 func round(t *testing.T, base string, m message) (before string, answer mcp.Object) {
 	t.Helper()
 	got := call(t.Context(), t, base, m)
@@ -190,13 +216,15 @@ func round(t *testing.T, base string, m message) (before string, answer mcp.Obje
 	return before, answer
 }
 
-// repeatOf returns the members of params with which a call is repeated after an answer that asks one question.
+// repeatOf returns the members of params with which a call is repeated after an answer
+// that asks one question.
 func repeatOf(t *testing.T, answer mcp.Object, method, response string) string {
 	t.Helper()
 	result := answer.Object("result")
 	for key, raw := range result.Object("inputRequests").Members {
 		if question, _ := mcp.ObjectOf(raw); question.Text("method") == method {
-			return `"inputResponses":{"` + key + `":` + response + `},"requestState":"` + result.Text("requestState") + `",`
+			return `"inputResponses":{"` + key + `":` + response + `},"requestState":"` +
+				result.Text("requestState") + `",`
 		}
 	}
 	t.Fatalf("got %s, want %s", answer.JSON(), method)
@@ -205,8 +233,8 @@ func repeatOf(t *testing.T, answer mcp.Object, method, response string) string {
 
 const accepted = `{"action":"accept","content":{"is":"me"}}`
 
-// TestParkedCallGoesOnAtAnyReplica asks a client of 2026-07-28 for all there is, and each of its repeats comes to another
-// replica than the one before.
+// TestParkedCallGoesOnAtAnyReplica asks a client of 2026-07-28 for all there is, and each
+// of its repeats comes to another replica than the one before.
 func TestParkedCallGoesOnAtAnyReplica(t *testing.T) {
 	t.Parallel()
 	for _, over := range []string{"a hub", "redis"} {
@@ -219,25 +247,31 @@ func TestParkedCallGoesOnAtAnyReplica(t *testing.T) {
 			tw := newTwins(t, server)
 			baseA, baseB := tw.a.serve(t), tw.b.serve(t)
 			_, answer := round(t, baseA, asks("asker__all", ""))
-			before, answer := round(t, baseB, asks("asker__all", repeatOf(t, answer, "elicitation/create", accepted)))
-			if strings.Count(before, "notifications/progress") != 3 || strings.Index(before, `"progress":1`) > strings.Index(before, `"progress":3`) {
+			before, answer := round(t, baseB,
+				asks("asker__all", repeatOf(t, answer, "elicitation/create", accepted)))
+			if strings.Count(before, "notifications/progress") != 3 ||
+				strings.Index(before, `"progress":1`) > strings.Index(before, `"progress":3`) {
 				t.Errorf("before the second round's answer came %q, want progress, in order", before)
 			}
-			_, answer = round(t, baseA, asks("asker__all", repeatOf(t, answer, "sampling/createMessage", `{"role":"assistant","model":"m","content":{"type":"text","text":"said"}}`)))
-			_, answer = round(t, baseB, asks("asker__all", repeatOf(t, answer, "roots/list", `{"roots":[{"uri":"file:///r","name":"r"}]}`)))
+			_, answer = round(t, baseA, asks("asker__all", repeatOf(t, answer, "sampling/createMessage",
+				`{"role":"assistant","model":"m","content":{"type":"text","text":"said"}}`)))
+			_, answer = round(t, baseB,
+				asks("asker__all", repeatOf(t, answer, "roots/list",
+					`{"roots":[{"uri":"file:///r","name":"r"}]}`)))
 			if got := string(answer.JSON()); !strings.Contains(got, "accept me said file:///r") {
 				t.Errorf("the result: got %s", got)
 			}
 			home, elsewhere := tw.recorded(t, 0, "asker__all"), tw.recorded(t, 1, "asker__all")
 			if len(home) != 4 || len(elsewhere) != 0 {
-				t.Errorf("records at home %q, elsewhere %q; want one for each round, at home", home, elsewhere)
+				t.Errorf("records at home %q, elsewhere %q; want one for each round, at home", home,
+					elsewhere)
 			}
 		})
 	}
 }
 
-// TestParkedCallOutlivesRedis loses Redis, with all that is in it, while a call is parked: its repeat at another replica
-// goes on with it.
+// TestParkedCallOutlivesRedis loses Redis, with all that is in it, while a call is
+// parked: its repeat at another replica goes on with it.
 func TestParkedCallOutlivesRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -248,7 +282,8 @@ func TestParkedCallOutlivesRedis(t *testing.T) {
 	a, b := tw.a.config.Others, tw.b.config.Others
 	eventually(t, func() bool { return a.IsThere(b.Self()) && b.IsThere(a.Self()) })
 	server.Stop()
-	if _, answer = round(t, baseB, again); !strings.Contains(string(answer.JSON()), "sampling/createMessage") {
+	if _, answer = round(t, baseB, again); !strings.Contains(string(answer.JSON()),
+		"sampling/createMessage") {
 		t.Errorf("without redis: got %s, want the next question", answer.JSON())
 	}
 }
@@ -269,8 +304,8 @@ func (tw *twins) recorded(t *testing.T, number int, tool string) []string {
 	return about
 }
 
-// TestClientOfAParkedCallLeavesElsewhere shows that the server behind is told when the client leaves the second round, at
-// another replica.
+// TestClientOfAParkedCallLeavesElsewhere shows that the server behind is told when the
+// client leaves the second round, at another replica.
 func TestClientOfAParkedCallLeavesElsewhere(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t, nil)
@@ -296,7 +331,8 @@ func TestClientOfAParkedCallLeavesElsewhere(t *testing.T) {
 	})
 }
 
-// TestTwoRepeatsOfAParkedCall sends the same repeat to two replicas at once: one goes on with the call.
+// TestTwoRepeatsOfAParkedCall sends the same repeat to two replicas at once: one goes on
+// with the call.
 func TestTwoRepeatsOfAParkedCall(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t, nil)
@@ -317,12 +353,14 @@ func TestTwoRepeatsOfAParkedCall(t *testing.T) {
 		}()
 	}
 	all := <-got + <-got
-	if strings.Count(all, "sampling/createMessage") != 1 || strings.Count(all, "does not wait for an answer") != 1 {
+	if strings.Count(all, "sampling/createMessage") != 1 ||
+		strings.Count(all, "does not wait for an answer") != 1 {
 		t.Errorf("got %s, want one to go on and one refused", all)
 	}
 }
 
-// TestParkedCallWhoseReplicaIsGone shows that a call is not made again when the replica that kept it has died.
+// TestParkedCallWhoseReplicaIsGone shows that a call is not made again when the replica
+// that kept it has died.
 func TestParkedCallWhoseReplicaIsGone(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t, nil)
@@ -331,12 +369,16 @@ func TestParkedCallWhoseReplicaIsGone(t *testing.T) {
 	_, attached := round(t, baseA, asks("asker__hang", ""))
 	got := make(chan mcp.Object)
 	go func() {
-		_, answer := round(t, baseB, asks("asker__hang", repeatOf(t, attached, "elicitation/create", accepted)))
+		_, answer := round(t, baseB,
+			asks("asker__hang", repeatOf(t, attached, "elicitation/create", accepted)))
 		got <- answer
 	}()
 	<-tw.asker.begun
 	tw.hub.Leave(tw.memberA)
-	for _, answer := range []mcp.Object{<-got, second(round(t, baseB, asks("asker__all", repeatOf(t, parked, "elicitation/create", accepted))))} {
+	for _, answer := range []mcp.Object{
+		<-got,
+		second(round(t, baseB, asks("asker__all", repeatOf(t, parked, "elicitation/create", accepted)))),
+	} {
 		if code := answer.Object("error").Object("data").Text("code"); code != "DB-REPLICA-LOST" {
 			t.Errorf("got %s, want DB-REPLICA-LOST", answer.JSON())
 		}
@@ -345,11 +387,12 @@ func TestParkedCallWhoseReplicaIsGone(t *testing.T) {
 
 func second(_ string, answer mcp.Object) mcp.Object { return answer }
 
-// TestTaskOfASessionAtAnotherReplica waits at one replica for the result of a task that another one made, and is asked
-// something meanwhile.
+// TestTaskOfASessionAtAnotherReplica waits at one replica for the result of a task that
+// another one made, and is asked something meanwhile.
 func TestTaskOfASessionAtAnotherReplica(t *testing.T) {
 	t.Parallel()
-	hub, ring, log, records := &replicatest.Hub{}, seal.RandomRing(), session.NewMemory(session.MemoryConfig{}), &primarytest.Store{}
+	hub, ring, log, records := &replicatest.Hub{}, seal.RandomRing(),
+		session.NewMemory(session.MemoryConfig{}), &primarytest.Store{}
 	open := func() *world {
 		return newTasksWorld(t, func(w *world) {
 			w.config.Seal, w.config.Log, w.config.Records, w.config.Others = ring, log, records, hub.Join()
@@ -358,16 +401,20 @@ func TestTaskOfASessionAtAnotherReplica(t *testing.T) {
 	a, b := open(), open()
 	baseB := b.serve(t)
 	id := a.openAsking(t, mcp.Revision2511)
-	made := a.do(t, inSession("POST", id, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"asked","arguments":{},"task":{"ttl":5}}}`)).Body.String()
+	made := a.do(t, inSession("POST", id,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"asked","arguments":{},"task":{"ttl":5}}}`)).Body.String()
 	_, rest, _ := strings.Cut(made, `"taskId":"`)
 	task, _, found := strings.Cut(rest, `"`)
 	if !found {
 		t.Fatalf("got %s, want a task", made)
 	}
 	about := func(number int, method string) message {
-		return inSession("POST", id, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"%s","params":{"taskId":"%s"}}`, number, method, task))
+		return inSession("POST", id,
+			fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"%s","params":{"taskId":"%s"}}`, number, method,
+				task))
 	}
-	if got := b.do(t, about(2, mcp.MethodTasksGet)).Body.String(); !strings.Contains(got, `"status":"working"`) || !strings.Contains(got, task) {
+	if got := b.do(t, about(2, mcp.MethodTasksGet)).Body.String(); !strings.Contains(got,
+		`"status":"working"`) || !strings.Contains(got, task) {
 		t.Errorf("tasks/get: got %s", got)
 	}
 	stream := call(t.Context(), t, baseB, about(3, mcp.MethodTasksResult))

@@ -26,7 +26,10 @@ import (
 // fleet opens worlds that share keys and log, and send each other word.
 func fleet(t *testing.T, hub *replicatest.Hub, size int, change ...func(*world)) (all []*world) {
 	t.Helper()
-	ring, log, records := seal.RandomRing(), &sharedLog{Log: session.NewMemory(session.MemoryConfig{}), trips: &atomic.Int64{}}, &primarytest.Store{}
+	ring, log, records := seal.RandomRing(), &sharedLog{
+		Log:   session.NewMemory(session.MemoryConfig{}),
+		trips: &atomic.Int64{},
+	}, &primarytest.Store{}
 	for range size {
 		all = append(all, newWorld(t, append([]func(*world){func(w *world) {
 			w.config.Seal, w.config.Log, w.config.Records, w.config.Others = ring, log, records, hub.Join()
@@ -120,8 +123,8 @@ func posted(address, body string) message {
 	return message{method: "POST", path: address, token: "alice", body: body}
 }
 
-// TestMessagesReachTheReplicaWithTheStream opens a session over HTTP+SSE at one replica and sends each kind of message to
-// another.
+// TestMessagesReachTheReplicaWithTheStream opens a session over HTTP+SSE at one replica
+// and sends each kind of message to another.
 func TestMessagesReachTheReplicaWithTheStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := pair(t)
@@ -133,7 +136,8 @@ func TestMessagesReachTheReplicaWithTheStream(t *testing.T) {
 			}
 			wait(t)
 		}
-		send(strings.Replace(initialize(mcp.Revision2024).body, `"capabilities":{}`, `"capabilities":{"roots":{}}`, 1))
+		send(strings.Replace(initialize(mcp.Revision2024).body, `"capabilities":{}`,
+			`"capabilities":{"roots":{}}`, 1))
 		send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		if got := stream.text(); strings.Count(got, `"id":0,"result"`) != 1 {
 			t.Errorf("initialize: got %q, want its result once", got)
@@ -148,7 +152,8 @@ func TestMessagesReachTheReplicaWithTheStream(t *testing.T) {
 			t.Errorf("the answer to a question: got %q, want the result of the call once", got)
 		}
 		send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"slow"}}`)
-		if got := b.do(t, posted(address, `{"jsonrpc":"2.0","id":2,"method":"ping"}`)); got.Code != http.StatusBadRequest {
+		if got := b.do(t, posted(address,
+			`{"jsonrpc":"2.0","id":2,"method":"ping"}`)); got.Code != http.StatusBadRequest {
 			t.Errorf("an id that is in use: got %d %s, want 400", got.Code, got.Body)
 		}
 		send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
@@ -161,8 +166,9 @@ func TestMessagesReachTheReplicaWithTheStream(t *testing.T) {
 	})
 }
 
-// TestASweepStoppedAtASessionOverSSE lets the server look after its sessions while one is open that nobody else shares. It
-// panicked there, with the session locked and before all others, and did not end.
+// TestASweepStoppedAtASessionOverSSE lets the server look after its sessions while one is
+// open that nobody else shares. It panicked there, with the session locked and before all
+// others, and did not end.
 func TestASweepStoppedAtASessionOverSSE(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := pair(t)
@@ -171,7 +177,8 @@ func TestASweepStoppedAtASessionOverSSE(t *testing.T) {
 		over := make(chan error)
 		go func() { over <- a.Run(ctx) }()
 		<-time.After(10 * time.Minute)
-		if got := a.do(t, posted(address, initialize(mcp.Revision2024).body)); got.Code != http.StatusAccepted {
+		if got := a.do(t, posted(address,
+			initialize(mcp.Revision2024).body)); got.Code != http.StatusAccepted {
 			t.Errorf("got %d %s, want 202", got.Code, got.Body)
 		}
 		wait(t)
@@ -185,26 +192,30 @@ func TestASweepStoppedAtASessionOverSSE(t *testing.T) {
 	})
 }
 
-// TestForeignSessionsAreNotPassedOn shows that whoever is not the owner of a session over HTTP+SSE hears at another
-// replica what is heard of sessions that never were, and so does its owner after it has ended.
+// TestForeignSessionsAreNotPassedOn shows that whoever is not the owner of a session over
+// HTTP+SSE hears at another replica what is heard of sessions that never were, and so
+// does its owner after it has ended.
 func TestForeignSessionsAreNotPassedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := pair(t)
 		stream, address := a.openSSE(t, "alice")
 		for _, other := range []string{"bob", "alice-other", "alice-issuer", "alice-globex"} {
-			if got := b.do(t, posted(address, pingBody).as(other)); got.Code != http.StatusNotFound || stable(t, got.Body) != "DB-SESSION" {
+			if got := b.do(t, posted(address, pingBody).as(other)); got.Code != http.StatusNotFound ||
+				stable(t, got.Body) != "DB-SESSION" {
 				t.Errorf("%s: got %d, want 404 DB-SESSION", other, got.Code)
 			}
 		}
 		stream.conn.Close()
 		wait(t)
-		if got := b.do(t, posted(address, pingBody)); got.Code != http.StatusNotFound || stable(t, got.Body) != "DB-SESSION" {
+		if got := b.do(t, posted(address, pingBody)); got.Code != http.StatusNotFound ||
+			stable(t, got.Body) != "DB-SESSION" {
 			t.Errorf("after its end: got %d, want 404 DB-SESSION", got.Code)
 		}
 	})
 }
 
-// TestHomeJudgesForItself lets a message come through a replica that accepts its bearer, to one that does not.
+// TestHomeJudgesForItself lets a message come through a replica that accepts its bearer,
+// to one that does not.
 func TestHomeJudgesForItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := pair(t)
@@ -248,9 +259,10 @@ func (f *faultyOthers) Forward(ctx context.Context, to replica.ID, r link.Reques
 	return f.Others.Forward(ctx, to, r)
 }
 
-// TestNoMessageIsLostInSilence shows that 202 is told only for a message that the replica with the stream has. One that was
-// not sent may come again, and one of which nobody knows what became is said to have had its effect, perhaps; the session
-// goes on in either case.
+// TestNoMessageIsLostInSilence shows that 202 is told only for a message that the replica
+// with the stream has. One that was not sent may come again, and one of which nobody
+// knows what became is said to have had its effect, perhaps; the session goes on in
+// either case.
 func TestNoMessageIsLostInSilence(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault  error
@@ -273,7 +285,8 @@ func TestNoMessageIsLostInSilence(t *testing.T) {
 				stream, address := a.openSSE(t, "alice")
 				faulty.Store(true)
 				got := b.do(t, posted(address, pingBody))
-				if got.Code != test.status || stable(t, got.Body) != test.code || (got.Header().Get("Retry-After") == "") != errors.Is(test.fault, errLost) {
+				if got.Code != test.status || stable(t, got.Body) != test.code ||
+					(got.Header().Get("Retry-After") == "") != errors.Is(test.fault, errLost) {
 					t.Errorf("got %d %s, want %d %s", got.Code, got.Body, test.status, test.code)
 				}
 				faulty.Store(false)
@@ -287,8 +300,8 @@ func TestNoMessageIsLostInSilence(t *testing.T) {
 	}
 }
 
-// TestMessageForAReplicaThatIsGone shows that a session whose replica has died is gone, but not while nobody can tell
-// because word could not be read just now.
+// TestMessageForAReplicaThatIsGone shows that a session whose replica has died is gone,
+// but not while nobody can tell because word could not be read just now.
 func TestMessageForAReplicaThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub := &replicatest.Hub{}
@@ -300,13 +313,15 @@ func TestMessageForAReplicaThatIsGone(t *testing.T) {
 			t.Errorf("after a fault: got %d, want 503", got.Code)
 		}
 		<-time.After(10 * time.Second)
-		if got := all[1].do(t, posted(address, pingBody)); got.Code != http.StatusNotFound || stable(t, got.Body) != "DB-SESSION" {
+		if got := all[1].do(t, posted(address, pingBody)); got.Code != http.StatusNotFound ||
+			stable(t, got.Body) != "DB-SESSION" {
 			t.Errorf("later: got %d, want 404", got.Code)
 		}
 	})
 }
 
-// together sends a message so many times at once, and returns how many answers had each status.
+// together sends a message so many times at once, and returns how many answers had each
+// status.
 func (w *world) together(t *testing.T, times int, m message) map[int]int {
 	t.Helper()
 	codes := make(chan int, times)
@@ -320,8 +335,9 @@ func (w *world) together(t *testing.T, times int, m message) map[int]int {
 	return got
 }
 
-// TestMessagesOfOneUserLeaveRoomToOthers lets the messages of one user take long at the replica that has the stream: some
-// are refused, and those of another user are taken all the while.
+// TestMessagesOfOneUserLeaveRoomToOthers lets the messages of one user take long at the
+// replica that has the stream: some are refused, and those of another user are taken all
+// the while.
 func TestMessagesOfOneUserLeaveRoomToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := make(chan struct{})

@@ -12,8 +12,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// TestListWasCopiedForEachRequest asks for the same long list again and again, and counts the memory that this takes.
-// The text of the list itself must not be among it, however the answer is sent.
+// TestListWasCopiedForEachRequest asks for the same long list again and again, and counts
+// the memory that this takes. The text of the list itself must not be among it, however
+// the answer is sent.
 func TestListWasCopiedForEachRequest(t *testing.T) {
 	w := newWorld(t, offering(t, 1000))
 	h := w.Handler()
@@ -35,8 +36,11 @@ func TestListWasCopiedForEachRequest(t *testing.T) {
 			clear(out.header)
 			h.ServeHTTP(out, ask.request(t.Context(), ""))
 		}
-		if each := (allocated() - before) / requests; out.status != http.StatusOK || list < 150_000 || each > list/2 {
-			t.Errorf("%s: got %d, and %d bytes of memory a request for a list of %d, want less than half of that", name, out.status, each, list)
+		if each := (allocated() - before) / requests; out.status != http.StatusOK || list < 150_000 ||
+			each > list/2 {
+			t.Errorf(
+				"%s: got %d, and %d bytes of memory a request for a list of %d, want less than half of that",
+				name, out.status, each, list)
 		}
 	}
 }
@@ -48,16 +52,21 @@ func allocated() int64 {
 	return int64(m.TotalAlloc)
 }
 
-// TestLongListArrivesWhole reads long lists page by page over connections, in every form in which they are sent.
+// TestLongListArrivesWhole reads long lists page by page over connections, in every form
+// in which they are sent.
 func TestLongListArrivesWhole(t *testing.T) {
 	w := newWorld(t, offering(t, 2500))
 	base := w.serve(t)
 	newest, older := w.open(t, "alice", mcp.Revision2511), w.open(t, "alice", mcp.Revision2503)
 	const streamed = "text/event-stream, application/json;q=0.5"
 	for name, ask := range map[string]func(cursor string) message{
-		"modern":             modernList,
-		"modern as a stream": func(cursor string) message { return modernList(cursor).with("Accept", streamed) },
-		"legacy":             func(cursor string) message { return legacyList(newest, cursor) },
+		"modern": modernList,
+		"modern as a stream": func(
+			cursor string,
+		) message {
+			return modernList(cursor).with("Accept", streamed)
+		},
+		"legacy": func(cursor string) message { return legacyList(newest, cursor) },
 		"legacy as a stream": func(cursor string) message {
 			return legacyList(newest, cursor).with("Accept", streamed)
 		},
@@ -93,12 +102,14 @@ func TestLongListArrivesWhole(t *testing.T) {
 			want = 0
 		}
 		if len(seen) != 2500 || titled != want {
-			t.Errorf("%s: got %d tools, %d of them with a title, want 2500 and %d", name, len(seen), titled, want)
+			t.Errorf("%s: got %d tools, %d of them with a title, want 2500 and %d", name, len(seen), titled,
+				want)
 		}
 	}
 }
 
-// received returns the message that answers a request over a connection, whether it comes as JSON or on a stream.
+// received returns the message that answers a request over a connection, whether it comes
+// as JSON or on a stream.
 func received(t *testing.T, base string, m message) string {
 	t.Helper()
 	response, err := http.DefaultClient.Do(m.request(t.Context(), base))

@@ -119,7 +119,9 @@ func (h *hints) set(key sessionKey, at replica.ID) {
 // this one, and then it returns the session, or the other one that it returns. denied has
 // said that it does not; "": none has. A request that was forwarded is looked for here
 // alone.
-func (ss *sessions) whose(ctx context.Context, t *ticket, c gateway.Caller, denied replica.ID) (l *live, to replica.ID, refused *refusal) {
+func (ss *sessions) whose(ctx context.Context, t *ticket, c gateway.Caller,
+	denied replica.ID,
+) (l *live, to replica.ID, refused *refusal) {
 	if !ss.shared {
 		l, refused = ss.findHere(ctx, t, c)
 		return l, "", refused
@@ -159,7 +161,9 @@ const maxTakes = 3
 
 // look looks the session up in the records, and takes it over if its primary is gone or
 // drains.
-func (ss *sessions) look(ctx context.Context, t *ticket, c gateway.Caller, denied replica.ID) (*live, replica.ID, *refusal) {
+func (ss *sessions) look(ctx context.Context, t *ticket, c gateway.Caller,
+	denied replica.ID,
+) (*live, replica.ID, *refusal) {
 	key, self := primary.Key{Tenant: c.Principal.User().TenantID, Name: t.key.String()}, ss.others.Self()
 	for range maxTakes {
 		record, err := ss.records.Look(ctx, key)
@@ -213,7 +217,9 @@ func (ss *sessions) refusalOf(ctx context.Context, t *ticket, denied replica.ID,
 
 // begin makes this replica the primary of a session that it has taken over from another,
 // "" if that is gone.
-func (ss *sessions) begin(ctx context.Context, t *ticket, c gateway.Caller, r primary.Record, former replica.ID) (*live, *refusal) {
+func (ss *sessions) begin(ctx context.Context, t *ticket, c gateway.Caller, r primary.Record,
+	former replica.ID,
+) (*live, *refusal) {
 	l, refused := ss.enter(ctx, t, c)
 	if refused != nil {
 		return nil, refused
@@ -262,7 +268,9 @@ func (ss *sessions) useLed(ctx context.Context, l *live, c gateway.Caller) *refu
 		return miss(ctx, ss.departed.end(l.key))
 	}
 	if l.shared {
-		l.begin() // the handshake is over: this replica opened the session, or another one did and the client goes on here
+		// the handshake is over: this replica opened the session, or another one did and
+		// the client goes on here
+		l.begin()
 	}
 	return nil
 }
@@ -364,7 +372,10 @@ func (ss *sessions) record(ctx context.Context, l *live) {
 	if !l.shared {
 		return
 	}
-	err := ss.records.Open(context.WithoutCancel(ctx), l.inRecord(), primary.Record{Primary: ss.others.Self(), Epoch: l.epoch(), Facts: l.facts()})
+	err := ss.records.Open(context.WithoutCancel(ctx), l.inRecord(), primary.Record{
+		Primary: ss.others.Self(),
+		Epoch:   l.epoch(), Facts: l.facts(),
+	})
 	if err != nil {
 		ss.logger.WarnContext(ctx, "a session is not recorded yet", slog.Any("error", err))
 		l.setUnwritten(true)
@@ -493,7 +504,10 @@ func (ss *sessions) write(ctx context.Context, which func(*live) bool) {
 			return
 		}
 		l.setUnwritten(false)
-		err := ss.records.Open(ctx, l.inRecord(), primary.Record{Primary: ss.others.Self(), Epoch: l.epoch(), Facts: l.facts()})
+		err := ss.records.Open(ctx, l.inRecord(), primary.Record{
+			Primary: ss.others.Self(), Epoch: l.epoch(),
+			Facts: l.facts(),
+		})
 		switch {
 		case errors.Is(err, primary.ErrFenced):
 			ss.superseded(l)
@@ -536,7 +550,8 @@ func (ss *sessions) renew(ctx context.Context, since time.Time) {
 	})
 	missing, err := ss.records.Renew(ctx, keys)
 	if err != nil {
-		ss.logger.DebugContext(ctx, "sessions are not renewed", slog.Any("error", err)) // the next time is soon enough
+		// the next time is soon enough
+		ss.logger.DebugContext(ctx, "sessions are not renewed", slog.Any("error", err))
 	}
 	for _, k := range missing {
 		used[k].setUnwritten(true)

@@ -14,7 +14,8 @@ import (
 )
 
 func cancelOf(id string) message {
-	return inSession("POST", id, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	return inSession("POST", id,
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 }
 
 // TestBothPrimariesOfADrainHearTheClient lets the primary of a session drain while it
@@ -42,10 +43,12 @@ func TestBothPrimariesOfADrainHearTheClient(t *testing.T) {
 					t.Errorf("got %s as primary, want the other replica", r.Primary)
 				}
 				if got := b.do(t, legacyCall(id, "echo")); got.Code != http.StatusBadRequest {
-					t.Errorf("an id that is in use at the old primary: got %d %s, want 400", got.Code, got.Body)
+					t.Errorf("an id that is in use at the old primary: got %d %s, want 400", got.Code,
+						got.Body)
 				}
 				wantStatus(t, "its level", b.do(t, inSession("POST", id, setLevel("error"))), http.StatusOK)
-				wantStatus(t, "a ping at the old primary", a.do(t, inSession("POST", id, pingBody).id("8")), http.StatusOK)
+				wantStatus(t, "a ping at the old primary", a.do(t, inSession("POST", id, pingBody).id("8")),
+					http.StatusOK)
 				end(t, b, id)
 				synctest.Wait()
 				if _, cancelled := a.counts(); cancelled != 1 {
@@ -69,12 +72,17 @@ func TestALatePrimaryChangesNothing(t *testing.T) {
 		wantStatus(t, "taken over", b.do(t, inSession("POST", id, setLevel("error"))), http.StatusOK)
 		wantReplicas(t, "at the old primary, cut off", a.do(t, inSession("POST", id, pingBody)))
 		c.hub.Rejoin(a.word().Member)
-		wantStatus(t, "at the old primary, back", a.do(t, inSession("POST", id, setLevel("debug"))), http.StatusOK)
+		wantStatus(t, "at the old primary, back", a.do(t, inSession("POST", id, setLevel("debug"))),
+			http.StatusOK)
 		if got := b.do(t, legacyCall(id, "terms")).Body.String(); !strings.Contains(got, `level \"debug`) {
 			t.Errorf("got %s, want that the new primary was told", got)
 		}
-		late := primary.Record{Primary: a.config.Others.Self(), Epoch: 1, Facts: map[string]string{"level": "info"}}
-		if err := c.records.Keep(t.Context(), primary.Key{Tenant: "acme", Name: c.name(t, id)}, late); err == nil {
+		late := primary.Record{
+			Primary: a.config.Others.Self(), Epoch: 1,
+			Facts: map[string]string{"level": "info"},
+		}
+		if err := c.records.Keep(t.Context(), primary.Key{Tenant: "acme", Name: c.name(t, id)},
+			late); err == nil {
 			t.Error("a late write of the old primary was taken")
 		}
 		wantStatus(t, "DELETE", a.do(t, inSession("DELETE", id, "")), http.StatusNoContent)

@@ -11,8 +11,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// question is one request from the server to the client, in a round of a request of the client. It waits in the session,
-// at the replica that asks: its home.
+// question is one request from the server to the client, in a round of a request of the
+// client. It waits in the session, at the replica that asks: its home.
 type question struct {
 	key, method string
 	id          string
@@ -22,9 +22,12 @@ type question struct {
 	answer      []byte        // guarded by the mutex of the session until came is closed
 }
 
-// askAll asks the client all questions of one round and returns the answers. A question that the client answers with an
-// error, or that it cannot be asked, is in the Refusals of the next round instead.
-func (rt *roundTrips) askAll(ctx context.Context, round int, requests mcp.Object) (answers mcp.Object, err error) {
+// askAll asks the client all questions of one round and returns the answers. A question
+// that the client answers with an error, or that it cannot be asked, is in the Refusals
+// of the next round instead.
+func (rt *roundTrips) askAll(ctx context.Context, round int,
+	requests mcp.Object,
+) (answers mcp.Object, err error) {
 	if round > maxRounds || requests.Len() > maxQuestions {
 		return mcp.Object{}, errRounds
 	}
@@ -43,7 +46,8 @@ func (rt *roundTrips) askAll(ctx context.Context, round int, requests mcp.Object
 	for key, raw := range requests.Members {
 		request, _ := mcp.ObjectOf(raw)
 		questions = append(questions, question{
-			key: key, method: request.Text("method"), id: newQuestion(home), room: rt.heard, came: make(chan struct{}),
+			key: key, method: request.Text("method"), id: newQuestion(home), room: rt.heard,
+			came: make(chan struct{}),
 		})
 		if leave == nil {
 			continue
@@ -62,8 +66,9 @@ func (rt *roundTrips) askAll(ctx context.Context, round int, requests mcp.Object
 	return answers, nil
 }
 
-// Sizes of the id of a question: "q", its home, and a random part, both in hexadecimal digits. Only the owner of the
-// session can answer, so the random part has to be new, and so long that nobody tries them out.
+// Sizes of the id of a question: "q", its home, and a random part, both in hexadecimal
+// digits. Only the owner of the session can answer, so the random part has to be new, and
+// so long that nobody tries them out.
 const (
 	homeSize     = 16
 	randomSize   = 8 // bytes
@@ -77,7 +82,8 @@ func newQuestion(home replica.ID) string {
 	return "q" + string(home) + hex.EncodeToString(random[:])
 }
 
-// homeOf returns where a question of that id waits, if the id has the form of one of newQuestion.
+// homeOf returns where a question of that id waits, if the id has the form of one of
+// newQuestion.
 func homeOf(id string) (home replica.ID, ok bool) {
 	if len(id) != questionSize || id[0] != 'q' {
 		return "", false
@@ -113,7 +119,8 @@ func (rt *roundTrips) askOne(ctx context.Context, q *question, params mcp.Object
 
 func (q *question) rpcID() mcp.ID { return mcp.ID(mcp.String(q.id)) }
 
-// expect has the session take the answer to a question. It is false if the session has ended.
+// expect has the session take the answer to a question. It is false if the session has
+// ended.
 func (l *live) expect(q *question) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,7 +134,8 @@ func (l *live) expect(q *question) bool {
 	return true
 }
 
-// unexpect takes a question out. It is false if it was not in: it has been answered, or was never asked.
+// unexpect takes a question out. It is false if it was not in: it has been answered, or
+// was never asked.
 func (l *live) unexpect(q *question) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,8 +144,9 @@ func (l *live) unexpect(q *question) bool {
 	return waits
 }
 
-// take gives an answer to the question of that id, if it waits: the first answer counts. The error is one of package
-// share, if the user has no memory for the answer; then the question waits on.
+// take gives an answer to the question of that id, if it waits: the first answer counts.
+// The error is one of package share, if the user has no memory for the answer; then the
+// question waits on.
 func (l *live) take(id string, message []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,8 +176,9 @@ func (rt *roundTrips) await(ctx context.Context, q *question) (*mcp.Message, err
 	}
 }
 
-// take adds an answer to the others. The stateless form has no place for errors among answers. An error in answer to an
-// elicitation counts as the user's cancel; any other is passed on as a refusal.
+// take adds an answer to the others. The stateless form has no place for errors among
+// answers. An error in answer to an elicitation counts as the user's cancel; any other is
+// passed on as a refusal.
 func (rt *roundTrips) take(answers mcp.Object, q *question, m *mcp.Message) mcp.Object {
 	switch {
 	case m != nil && m.Err == nil:
@@ -187,8 +197,8 @@ func (rt *roundTrips) take(answers mcp.Object, q *question, m *mcp.Message) mcp.
 	return answers
 }
 
-// withdraw ends the questions of a round that have no answer yet: later answers to them are dropped, and the client is
-// told that it need not answer.
+// withdraw ends the questions of a round that have no answer yet: later answers to them
+// are dropped, and the client is told that it need not answer.
 func (rt *roundTrips) withdraw(ctx context.Context, questions []question) {
 	ctx = context.WithoutCancel(ctx) // the call may have ended, but its session goes on
 	for i := range questions {
@@ -197,6 +207,7 @@ func (rt *roundTrips) withdraw(ctx context.Context, questions []question) {
 			continue // nobody asked, or the answer has come
 		}
 		params := mcp.NewObject(mcp.Member{Name: "requestId", Value: mcp.RawJSON(q.rpcID())})
-		_ = rt.line.send(ctx, mcp.AppendRequest(nil, "", mcp.NotifyCancelled, params)) // the session may have ended
+		// the session may have ended
+		_ = rt.line.send(ctx, mcp.AppendRequest(nil, "", mcp.NotifyCancelled, params))
 	}
 }

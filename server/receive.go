@@ -8,20 +8,23 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// How slowly a body may come. Every request that is being read has one of the places for requests in work, so whoever
-// sends a few bytes and waits would keep others out for the whole of ReadTimeout.
+// How slowly a body may come. Every request that is being read has one of the places for
+// requests in work, so whoever sends a few bytes and waits would keep others out for the
+// whole of ReadTimeout.
 const (
 	bodyGrace = 2 * time.Second
 	bodyRate  = 1 << 10 // bytes a second, beyond bodyGrace
 )
 
-// errNoRoom is the error for a body that one user could not hold even if nobody held anything.
+// errNoRoom is the error for a body that one user could not hold even if nobody held
+// anything.
 var errNoRoom = errors.New("the body never fits into the share of a user")
 
-// receive reads a body to its end, length being what its header declares, negative if it does not. Memory is allocated
-// for what has arrived and not for what was announced, and leased before it is allocated: a client that announces much
-// and sends little holds little. An error may be one of package share, errNoRoom, or os.ErrDeadlineExceeded if the body
-// comes too slowly.
+// receive reads a body to its end, length being what its header declares, negative if it
+// does not. Memory is allocated for what has arrived and not for what was announced, and
+// leased before it is allocated: a client that announces much and sends little holds
+// little. An error may be one of package share, errNoRoom, or os.ErrDeadlineExceeded if
+// the body comes too slowly.
 func (x *exchange) receive(from io.Reader, length int64) ([]byte, error) {
 	first := int64(share.Covered)
 	if length >= 0 {
@@ -50,8 +53,8 @@ func (x *exchange) receive(from io.Reader, length int64) ([]byte, error) {
 	}
 }
 
-// patience returns until when the next bytes of a body must have come, when so many have come since begun. It is never
-// later than ReadTimeout allows for the whole body.
+// patience returns until when the next bytes of a body must have come, when so many have
+// come since begun. It is never later than ReadTimeout allows for the whole body.
 func (x *exchange) patience(begun time.Time, came int) time.Time {
 	atRate := begun.Add(bodyGrace + time.Duration(came)*time.Second/bodyRate)
 	if last := x.started.Add(x.server.config.ReadTimeout); last.Before(atRate) {
@@ -60,8 +63,9 @@ func (x *exchange) patience(begun time.Time, came int) time.Time {
 	return atRate
 }
 
-// enlarge returns data with room for half as much again, or for twice as much if the header declared a length, so that
-// less is copied; or for the whole body or all that a user can hold if that is less.
+// enlarge returns data with room for half as much again, or for twice as much if the
+// header declared a length, so that less is copied; or for the whole body or all that a
+// user can hold if that is less.
 func (x *exchange) enlarge(data []byte, length int64) ([]byte, error) {
 	most := x.server.roomForBody
 	if int64(cap(data)) >= most {

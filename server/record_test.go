@@ -10,7 +10,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// recording puts a desk before the world's gateway that keeps what the door puts on record.
+// recording puts a desk before the world's gateway that keeps what the door puts on
+// record.
 func (w *world) recording() (taken func() []audit.Record) {
 	var mu sync.Mutex // guards kept
 	var kept []audit.Record
@@ -28,7 +29,8 @@ func (w *world) recording() (taken func() []audit.Record) {
 	}
 }
 
-// TestRefusalsAreOnRecord refuses an admitted caller in every way that the door has: one line each.
+// TestRefusalsAreOnRecord refuses an admitted caller in every way that the door has: one
+// line each.
 func TestRefusalsAreOnRecord(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.config.MaxBody = 2000 })
 	taken := w.recording()
@@ -45,19 +47,46 @@ func TestRefusalsAreOnRecord(t *testing.T) {
 		{"unknown session", inSession("POST", "unknown", pingBody), "unknown", "DB-SESSION"},
 		{"unknown session to GET", inSession("GET", "unknown", ""), "unknown", "DB-SESSION"},
 		{"unknown session to DELETE", inSession("DELETE", "unknown", ""), "unknown", "DB-SESSION"},
-		{"unknown session over SSE", message{method: "POST", path: "/messages?sessionId=unknown", token: "alice", body: pingBody}, "unknown", "DB-SESSION"},
-		{"no session", message{method: "POST", path: "/mcp", token: "alice", body: pingBody}, "invalid_request", "DB-SESSION-MISSING"},
-		{"unknown event", inSession("GET", id, "").with(mcp.HeaderLastEventID, "g9-9"), "unknown", "DB-EVENT"},
+		{"unknown session over SSE", message{
+			method: "POST", path: "/messages?sessionId=unknown",
+			token: "alice", body: pingBody,
+		}, "unknown", "DB-SESSION"},
+		{
+			"no session",
+			message{method: "POST", path: "/mcp", token: "alice", body: pingBody},
+			"invalid_request", "DB-SESSION-MISSING",
+		},
+		{
+			"unknown event", inSession("GET", id, "").with(mcp.HeaderLastEventID, "g9-9"), "unknown",
+			"DB-EVENT",
+		},
 		{"another tenant's path", foreign, "unknown", "DB-NOT-FOUND"},
-		{"HTTP method", message{method: "PUT", path: "/mcp", token: "alice"}, "invalid_request", "DB-HTTP-METHOD"},
+		{
+			"HTTP method",
+			message{method: "PUT", path: "/mcp", token: "alice"},
+			"invalid_request",
+			"DB-HTTP-METHOD",
+		},
 		{"accept", modernCall("echo").with("Accept", "text/html"), "invalid_request", "DB-ACCEPT"},
-		{"media type", modernCall("echo").with("Content-Type", "text/plain"), "invalid_request", "DB-MEDIA-TYPE"},
+		{
+			"media type", modernCall("echo").with("Content-Type", "text/plain"), "invalid_request",
+			"DB-MEDIA-TYPE",
+		},
 		{"body size", big, "invalid_request", "DB-BODY-SIZE"},
 		{"parse", inSession("POST", id, "{"), "invalid_request", "DB-PARSE"},
 		{"header", modernCall("echo").with(mcp.HeaderName, "other"), "invalid_request", "DB-HEADER"},
-		{"revision", modernCall("echo").with(mcp.HeaderProtocolVersion, "2099-01-01"), "invalid_request", "DB-HEADER"},
-		{"batch in another revision", inSession("POST", id, "["+pingBody+"]"), "invalid_request", "DB-REQUEST"},
-		{"same id twice in a batch", inSession("POST", batching, "["+pingBody+","+pingBody+"]"), "invalid_request", "DB-REQUEST"},
+		{
+			"revision", modernCall("echo").with(mcp.HeaderProtocolVersion, "2099-01-01"), "invalid_request",
+			"DB-HEADER",
+		},
+		{
+			"batch in another revision", inSession("POST", id, "["+pingBody+"]"), "invalid_request",
+			"DB-REQUEST",
+		},
+		{
+			"same id twice in a batch", inSession("POST", batching, "["+pingBody+","+pingBody+"]"),
+			"invalid_request", "DB-REQUEST",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			taken()
@@ -71,14 +100,16 @@ func TestRefusalsAreOnRecord(t *testing.T) {
 				t.Fatalf("got %d with %d lines on record, want one: %+v", got.Code, len(lines), lines)
 			}
 			line := lines[0]
-			if line.Outcome != test.outcome || line.Reason != test.reason || line.TenantID != "acme" || line.Subject != "alice" || line.RequestID == "" {
+			if line.Outcome != test.outcome || line.Reason != test.reason || line.TenantID != "acme" ||
+				line.Subject != "alice" || line.RequestID == "" {
 				t.Errorf("got %+v, want %s for %s of alice of acme", line, test.outcome, test.reason)
 			}
 		})
 	}
 }
 
-// TestRefusedStreamsAreOnRecord opens streams beyond the places of server and tenant, and while the server stops.
+// TestRefusedStreamsAreOnRecord opens streams beyond the places of server and tenant, and
+// while the server stops.
 func TestRefusedStreamsAreOnRecord(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.config.MaxStreams = 1 })
 	taken := w.recording()
@@ -96,12 +127,16 @@ func TestRefusedStreamsAreOnRecord(t *testing.T) {
 	want(message{method: "GET", path: "/sse", token: "alice"}, "DB-DRAINING")
 }
 
-// TestStrangersFillNoRecord shows that a path that is not served leaves no line, whoever asks.
+// TestStrangersFillNoRecord shows that a path that is not served leaves no line, whoever
+// asks.
 func TestStrangersFillNoRecord(t *testing.T) {
 	w := newWorld(t)
 	taken := w.recording()
 	for _, token := range []string{"", "forged", "alice"} {
-		if got := w.do(t, message{method: "GET", path: "/nowhere", token: token}); got.Code != http.StatusNotFound {
+		if got := w.do(t, message{
+			method: "GET", path: "/nowhere",
+			token: token,
+		}); got.Code != http.StatusNotFound {
 			t.Errorf("got %d, want 404", got.Code)
 		}
 	}

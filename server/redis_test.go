@@ -58,9 +58,11 @@ func recordsOf(store *redis.Store, ring *seal.Ring, others replica.Others) *prim
 	})
 }
 
-// onRedis opens worlds that share a real server, as so many processes do, and waits until they know each other. trips
-// counts what they ask of it for sessions.
-func onRedis(t *testing.T, worlds int, change ...func(*world)) (served *redistest.Server, all []*world, trips *atomic.Int64) {
+// onRedis opens worlds that share a real server, as so many processes do, and waits until
+// they know each other. trips counts what they ask of it for sessions.
+func onRedis(t *testing.T, worlds int, change ...func(*world)) (served *redistest.Server, all []*world,
+	trips *atomic.Int64,
+) {
 	t.Helper()
 	served, trips = redistest.Start(t), new(atomic.Int64)
 	ring, logger := seal.RandomRing(), slog.New(slog.DiscardHandler)
@@ -72,7 +74,10 @@ func onRedis(t *testing.T, worlds int, change ...func(*world)) (served *redistes
 		log := session.NewRedis(session.RedisConfig{Store: store, Seal: ring, Others: mail, Logger: logger})
 		w := newWorld(t, append([]func(*world){func(w *world) {
 			w.store, w.config.Seal, w.config.Records = store, ring, recordsOf(store, ring, mail)
-			w.config.Log, w.config.Others = ownLog{&sharedLog{Log: log, trips: trips}}, &countedMail{mail, trips}
+			w.config.Log, w.config.Others = ownLog{&sharedLog{Log: log, trips: trips}}, &countedMail{
+				mail,
+				trips,
+			}
 		}}, change...)...)
 		w.asking()
 		redistest.Run(t, store)
@@ -92,8 +97,9 @@ func onRedis(t *testing.T, worlds int, change ...func(*world)) (served *redistes
 	return served, all, trips
 }
 
-// TestSessionOnReplicasWithRedis leads one session through three replicas over a real server: a question, its answer at
-// another replica, a cancellation, the level, and the end.
+// TestSessionOnReplicasWithRedis leads one session through three replicas over a real
+// server: a question, its answer at another replica, a cancellation, the level, and the
+// end.
 func TestSessionOnReplicasWithRedis(t *testing.T) {
 	t.Parallel()
 	_, w, _ := onRedis(t, 3)
@@ -113,14 +119,18 @@ func TestSessionOnReplicasWithRedis(t *testing.T) {
 	running := make(chan string, 1)
 	go func() { running <- w[1].do(t, legacyCall(id, "slow")).Body.String() }()
 	eventually(t, func() bool { started, _ := w[0].counts(); return started == 1 }) // at the primary
-	wantStatus(t, "cancel", w[2].do(t, inSession("POST", id, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)), http.StatusAccepted)
+	wantStatus(t, "cancel", w[2].do(t,
+		inSession(
+			"POST", id, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)),
+		http.StatusAccepted)
 	if got := <-running; strings.Contains(got, `"result"`) {
 		t.Errorf("got %s, want no answer", got)
 	}
 
 	wantStatus(t, "level", w[2].do(t, inSession("POST", id, setLevel("error"))), http.StatusOK)
 	for i, one := range w {
-		if got := one.do(t, legacyCall(id, "terms")).Body.String(); !strings.Contains(got, `level \"error\"`) {
+		if got := one.do(t, legacyCall(id, "terms")).Body.String(); !strings.Contains(got,
+			`level \"error\"`) {
 			t.Errorf("replica %d: got %s, want level error", i, got)
 		}
 	}
@@ -133,7 +143,8 @@ func TestSessionOnReplicasWithRedis(t *testing.T) {
 	}
 }
 
-// TestThousandSessionsWithRedis sends the messages of a thousand sessions to three replicas in turn, over a real server.
+// TestThousandSessionsWithRedis sends the messages of a thousand sessions to three
+// replicas in turn, over a real server.
 func TestThousandSessionsWithRedis(t *testing.T) {
 	t.Parallel()
 	const sessions, messages = 1000, 6

@@ -42,12 +42,15 @@ func causes() []cause {
 	return all
 }
 
-// challenged is the form of a challenge: RFC 6750 section 3 allows these characters in error_description.
-var challenged = regexp.MustCompile(`^Bearer (?:error="invalid_token", error_description="([\x20-\x21\x23-\x5b\x5d-\x7e]+)"(?:, |$))?(resource_metadata="https://mcp\.test/\.well-known/oauth-protected-resource(?:/t/acme)?/mcp"$|realm="drawbridge"$|$)`)
+// challenged is the form of a challenge: RFC 6750 section 3 allows these characters in
+// error_description.
+var challenged = regexp.MustCompile(
+	`^Bearer (?:error="invalid_token", error_description="([\x20-\x21\x23-\x5b\x5d-\x7e]+)"(?:, |$))?(resource_metadata="https://mcp\.test/\.well-known/oauth-protected-resource(?:/t/acme)?/mcp"$|realm="drawbridge"$|$)`)
 
-// TestRefusedTokenWasNotExplained sends a token of each cause to each route that wants one by each method, with an
-// authorization server that can be named and without: body and challenge say the cause, once it is certain, and all
-// that is not understood gives one answer.
+// TestRefusedTokenWasNotExplained sends a token of each cause to each route that wants
+// one by each method, with an authorization server that can be named and without: body
+// and challenge say the cause, once it is certain, and all that is not understood gives
+// one answer.
 func TestRefusedTokenWasNotExplained(t *testing.T) {
 	w := newWorld(t)
 	h := w.Handler()
@@ -56,7 +59,8 @@ func TestRefusedTokenWasNotExplained(t *testing.T) {
 	for _, advertised := range [][]server.AuthorizationServer{servers, nil} {
 		w.settings.AuthorizationServers = advertised
 		for _, path := range []string{"/mcp", "/t/acme/mcp", "/sse", "/messages", "/messages?sessionId=x"} {
-			for _, method := range slices.DeleteFunc(slices.Clone(methods), func(m string) bool { return m == "PROPFIND" }) {
+			for _, method := range slices.DeleteFunc(slices.Clone(methods),
+				func(m string) bool { return m == "PROPFIND" }) {
 				one := make(map[string]string) // answers by code
 				for _, c := range causes() {
 					m := message{method: method, path: path, token: c.token}
@@ -67,7 +71,8 @@ func TestRefusedTokenWasNotExplained(t *testing.T) {
 					cells++
 					where := fmt.Sprintf("%s %s with %s, %d servers", method, path, c.reason, len(advertised))
 					told := object(got.Body.String()).Object("error").Text("message")
-					if got.Code != c.status || stable(t, got.Body) != c.code || !strings.Contains(told, c.says) {
+					if got.Code != c.status || stable(t, got.Body) != c.code ||
+						!strings.Contains(told, c.says) {
 						t.Errorf("%s: got %d %s, want %d %s", where, got.Code, got.Body, c.status, c.code)
 					}
 					checkChallenge(t, where, got.Header()["Www-Authenticate"], told, &c, advertised != nil)
@@ -107,8 +112,9 @@ func checkChallenge(t *testing.T, where string, values []string, told string, c 
 	}
 }
 
-// TestReasonOfARefusedTokenWasNotInTheLog looks for the reason of each cause, and for what the audit has of it: of an
-// audience the one that came and those expected, and an issuer only once it is certain.
+// TestReasonOfARefusedTokenWasNotInTheLog looks for the reason of each cause, and for
+// what the audit has of it: of an audience the one that came and those expected, and an
+// issuer only once it is certain.
 func TestReasonOfARefusedTokenWasNotInTheLog(t *testing.T) {
 	var out bytes.Buffer
 	w := newWorld(t, logging(&out))
@@ -126,8 +132,11 @@ func TestReasonOfARefusedTokenWasNotInTheLog(t *testing.T) {
 		if why.Claimed != "" {
 			claimed = strings.Repeat("x", 100) + "??" + strings.Repeat("y", 24)
 		}
-		if line.Text("msg") != "request" || line.Text("reason") != c.reason || line.Text("outcome") != "unauthenticated" || line.Text("code") != c.code || line.Text("detail") != detail ||
-			line.Text("issuer") != why.Issuer || line.Text("claimed_issuer") != claimed || line.Text("request_id") != got.Header().Get("X-Request-Id") {
+		if line.Text("msg") != "request" || line.Text("reason") != c.reason ||
+			line.Text("outcome") != "unauthenticated" || line.Text("code") != c.code ||
+			line.Text("detail") != detail ||
+			line.Text("issuer") != why.Issuer || line.Text("claimed_issuer") != claimed ||
+			line.Text("request_id") != got.Header().Get("X-Request-Id") {
 			t.Errorf("%s: got %s, want one line with the reason %s", c.token, &out, c.reason)
 		}
 		lines := taken()
@@ -135,10 +144,12 @@ func TestReasonOfARefusedTokenWasNotInTheLog(t *testing.T) {
 			t.Fatalf("%s: got %+v, want one line on record", c.token, lines)
 		}
 		kept := lines[0]
-		if kept.Reason != c.reason || kept.Issuer != why.Issuer || kept.Subject != "" || kept.RequestID != got.Header().Get("X-Request-Id") {
+		if kept.Reason != c.reason || kept.Issuer != why.Issuer || kept.Subject != "" ||
+			kept.RequestID != got.Header().Get("X-Request-Id") {
 			t.Errorf("%s: got %+v on record, want the reason %s", c.token, kept, c.reason)
 		}
-		if diff := cmp.Diff([][]string{why.Audience, why.Expected}, [][]string{kept.Audience, kept.Expected}); diff != "" {
+		if diff := cmp.Diff([][]string{why.Audience, why.Expected},
+			[][]string{kept.Audience, kept.Expected}); diff != "" {
 			t.Errorf("%s: audiences on record (-want +got):\n%s", c.token, diff)
 		}
 	}
@@ -148,8 +159,9 @@ func TestReasonOfARefusedTokenWasNotInTheLog(t *testing.T) {
 	}
 }
 
-// TestAnotherSchemeWasCalledADamagedToken sends what is no bearer token at all. The answer says what is wanted, without
-// an error in the challenge, as RFC 6750 section 3.1 has it; the log has the reason.
+// TestAnotherSchemeWasCalledADamagedToken sends what is no bearer token at all. The
+// answer says what is wanted, without an error in the challenge, as RFC 6750 section 3.1
+// has it; the log has the reason.
 func TestAnotherSchemeWasCalledADamagedToken(t *testing.T) {
 	var out bytes.Buffer
 	w := newWorld(t, logging(&out))
@@ -163,25 +175,34 @@ func TestAnotherSchemeWasCalledADamagedToken(t *testing.T) {
 		r.Header.Set("Authorization", test.header)
 		got := record(w.Handler(), r)
 		if got.Code != http.StatusUnauthorized || stable(t, got.Body) != "DB-AUTH-MISSING" ||
-			!strings.Contains(got.Body.String(), test.says) || strings.Contains(got.Header().Get("WWW-Authenticate"), "error") {
+			!strings.Contains(got.Body.String(), test.says) ||
+			strings.Contains(got.Header().Get("WWW-Authenticate"), "error") {
 			t.Errorf("%s: got %d %v %s", test.header, got.Code, got.Header(), got.Body)
 		}
-		if line := object(out.String()); line.Text("reason") != test.reason || line.Text("detail") != test.detail {
+		if line := object(out.String()); line.Text("reason") != test.reason ||
+			line.Text("detail") != test.detail {
 			t.Errorf("%s: got %s, want the reason %s", test.header, &out, test.reason)
 		}
 	}
 }
 
-// TestTheHostThatWasRefusedWasNotInTheLog refuses hosts and origins. The log says which, in a bounded length and
-// without what a terminal would obey, and which setting admits them; whoever sent them learns neither.
+// TestTheHostThatWasRefusedWasNotInTheLog refuses hosts and origins. The log says which,
+// in a bounded length and without what a terminal would obey, and which setting admits
+// them; whoever sent them learns neither.
 func TestTheHostThatWasRefusedWasNotInTheLog(t *testing.T) {
 	var out bytes.Buffer
 	w := newWorld(t, logging(&out))
 	for _, test := range []struct{ header, code, logged, value, want, setting string }{
 		{"Host", "DB-HOST", "host", "mcp.other.example:8443", "mcp.other.example:8443", "allowed_hosts"},
-		{"Host", "DB-HOST", "host", "\x1b[31m\u202e" + strings.Repeat("x", 500), "?[31m?" + strings.Repeat("x", 120), "allowed_hosts"},
+		{
+			"Host", "DB-HOST", "host", "\x1b[31m\u202e" + strings.Repeat("x", 500),
+			"?[31m?" + strings.Repeat("x", 120), "allowed_hosts",
+		},
 		{"Origin", "DB-ORIGIN", "origin", "https://evil.example", "https://evil.example", "allowed_origins"},
-		{"Origin", "DB-ORIGIN", "origin", "https://evil.example/\n" + strings.Repeat("y", 500), "https://evil.example/?" + strings.Repeat("y", 106), "allowed_origins"},
+		{
+			"Origin", "DB-ORIGIN", "origin", "https://evil.example/\n" + strings.Repeat("y", 500),
+			"https://evil.example/?" + strings.Repeat("y", 106), "allowed_origins",
+		},
 	} {
 		out.Reset()
 		r := modernCall("echo").request(t.Context(), "")
@@ -190,10 +211,13 @@ func TestTheHostThatWasRefusedWasNotInTheLog(t *testing.T) {
 		}
 		got := record(w.Handler(), r)
 		line := object(out.String())
-		if line.Text("code") != test.code || line.Text(test.logged) != test.want || !strings.Contains(line.Text("advice"), test.setting) {
-			t.Errorf("%s %.40q: got %s, want %q and how to admit it", test.header, test.value, &out, test.want)
+		if line.Text("code") != test.code || line.Text(test.logged) != test.want ||
+			!strings.Contains(line.Text("advice"), test.setting) {
+			t.Errorf("%s %.40q: got %s, want %q and how to admit it", test.header, test.value, &out,
+				test.want)
 		}
-		if answer := got.Body.String(); strings.Contains(answer, "allowed_") || strings.Contains(answer, "example") {
+		if answer := got.Body.String(); strings.Contains(answer, "allowed_") ||
+			strings.Contains(answer, "example") {
 			t.Errorf("%s %.40q: a stranger is told %s", test.header, test.value, answer)
 		}
 	}

@@ -17,7 +17,9 @@ import (
 func (w *world) openAsking(t *testing.T, revision string) string {
 	t.Helper()
 	m := initialize(revision)
-	m.body = strings.Replace(m.body, `"capabilities":{}`, `"capabilities":{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{}}`, 1)
+	m.body = strings.Replace(m.body, `"capabilities":{}`,
+		`"capabilities":{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{}}`,
+		1)
 	return w.do(t, m).Header().Get(mcp.HeaderSessionID)
 }
 
@@ -25,7 +27,8 @@ const askRoots = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name"
 
 var questionID = regexp.MustCompile(`"id":"(q[0-9a-f]{32})"`)
 
-// TestAnswerAtAnotherReplica asks at one replica, over a real connection, and answers at the other.
+// TestAnswerAtAnotherReplica asks at one replica, over a real connection, and answers at
+// the other.
 func TestAnswerAtAnotherReplica(t *testing.T) {
 	a, b := replicas(t)
 	baseA, baseB := a.serve(t), b.serve(t)
@@ -53,20 +56,25 @@ func TestCancellationsGoToThePrimaryAlone(t *testing.T) {
 		session := c.worlds[0].openAsking(t, mcp.Revision2511)
 		wait(t) // what begins with the replicas is over
 		for at, told := range []int64{0, 1, 1} {
-			for _, id := range []string{`,"requestId":"1"`, `,"requestId":"` + strings.Repeat("x", mcp.MaxID) + `"`, ""} {
+			for _, id := range []string{`,"requestId":"1"`, `,"requestId":"` + strings.Repeat("x",
+				mcp.MaxID) + `"`, ""} {
 				trips := c.count(func() {
-					body := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"r"` + id + `}}`
-					wantStatus(t, "cancel", c.worlds[at].do(t, inSession("POST", session, body)), http.StatusAccepted)
+					body := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"r"` +
+						id + `}}`
+					wantStatus(t, "cancel", c.worlds[at].do(t, inSession("POST", session, body)),
+						http.StatusAccepted)
 				})
 				if trips != told {
-					t.Errorf("an id of %d bytes at replica %d: got %d words, want %d", len(id), at, trips, told)
+					t.Errorf("an id of %d bytes at replica %d: got %d words, want %d", len(id), at, trips,
+						told)
 				}
 			}
 		}
 	})
 }
 
-// TestAllReplicasWereToldOfURIsOfAnySize: a client that unsubscribed from a URI of megabytes had it sent to every replica.
+// TestAllReplicasWereToldOfURIsOfAnySize: a client that unsubscribed from a URI of
+// megabytes had it sent to every replica.
 func TestAllReplicasWereToldOfURIsOfAnySize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 2)
@@ -81,8 +89,10 @@ func TestAllReplicasWereToldOfURIsOfAnySize(t *testing.T) {
 			}{{8 << 10, 1, ``}, {8<<10 + 1, 0, `-32602`}} {
 				uri := "file:///" + strings.Repeat("a", test.size-len("file:///"))
 				trips := c.count(func() {
-					body := `{"jsonrpc":"2.0","id":1,"method":"resources/` + method + `","params":{"uri":"` + uri + `"}}`
-					if got := w.do(t, inSession("POST", session, body)).Body.String(); !strings.Contains(got, test.want) {
+					body := `{"jsonrpc":"2.0","id":1,"method":"resources/` + method + `","params":{"uri":"` +
+						uri + `"}}`
+					if got := w.do(t, inSession("POST", session, body)).Body.String(); !strings.Contains(got,
+						test.want) {
 						t.Errorf("%s, %d bytes: got %.200s, want %s", method, test.size, got, test.want)
 					}
 				})
@@ -94,8 +104,8 @@ func TestAllReplicasWereToldOfURIsOfAnySize(t *testing.T) {
 	})
 }
 
-// TestStreamResumesAtAnotherReplica loses the connection to one replica while a question is open, and goes on at the
-// other.
+// TestStreamResumesAtAnotherReplica loses the connection to one replica while a question
+// is open, and goes on at the other.
 func TestStreamResumesAtAnotherReplica(t *testing.T) {
 	a, b := replicas(t)
 	baseA, baseB := a.serve(t), b.serve(t)
@@ -110,29 +120,33 @@ func TestStreamResumesAtAnotherReplica(t *testing.T) {
 	if question == nil {
 		t.Fatal("no question came")
 	}
-	call(t.Context(), t, baseB, inSession("POST", id, `{"jsonrpc":"2.0","id":"`+question[1]+`","result":{"roots":[]}}`))
+	call(t.Context(), t, baseB, inSession("POST", id, `{"jsonrpc":"2.0","id":"`+question[1]+
+		`","result":{"roots":[]}}`))
 	stream.expect(t, "id: p1", `{\"where\":{\"roots\":[]}}`, "")
 }
 
-// TestReplicasKnowTheTerms shows that each replica has what the handshake said at another, and the level set since.
+// TestReplicasKnowTheTerms shows that each replica has what the handshake said at
+// another, and the level set since.
 func TestReplicasKnowTheTerms(t *testing.T) {
 	a, b := replicas(t)
 	for _, revision := range mcp.Revisions()[1:] {
 		id := a.openAsking(t, revision)
-		b.do(t, inSession("POST", id, `{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"error"}}`))
+		b.do(t, inSession("POST", id,
+			`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"error"}}`))
 		got := [2]string{}
 		for i, w := range []*world{a, b} {
 			text := w.do(t, legacyCall(id, "terms")).Body.String()
 			_, got[i], _ = strings.Cut(text, "asks ")
 		}
-		if got[0] != got[1] || !strings.Contains(got[1], `level \"error\"`) || !strings.Contains(got[1], "roots") {
+		if got[0] != got[1] || !strings.Contains(got[1], `level \"error\"`) ||
+			!strings.Contains(got[1], "roots") {
 			t.Errorf("%s: got %s and %s, want the same, with roots and level error", revision, got[0], got[1])
 		}
 	}
 }
 
-// TestSessionEndsOnAllReplicas shows that DELETE at one replica ends what is in work at the other, and that the session
-// stays ended on all.
+// TestSessionEndsOnAllReplicas shows that DELETE at one replica ends what is in work at
+// the other, and that the session stays ended on all.
 func TestSessionEndsOnAllReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := replicas(t)
@@ -155,7 +169,8 @@ func TestSessionEndsOnAllReplicas(t *testing.T) {
 	})
 }
 
-// TestCancelAtAnotherReplica cancels a call by its id at the replica that does not have it.
+// TestCancelAtAnotherReplica cancels a call by its id at the replica that does not have
+// it.
 func TestCancelAtAnotherReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := replicas(t)
@@ -163,7 +178,8 @@ func TestCancelAtAnotherReplica(t *testing.T) {
 		in := a.follow(t, legacyCall(id, "slow"))
 		synctest.Wait()
 		for _, number := range []int{2, 1, 1} {
-			body := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, number)
+			body := fmt.Sprintf(
+				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, number)
 			if got := b.do(t, inSession("POST", id, body)); got.Code != http.StatusAccepted {
 				t.Errorf("got %d, want 202", got.Code)
 			}
@@ -183,7 +199,8 @@ func TestCancelAtAnotherReplica(t *testing.T) {
 	})
 }
 
-// TestSharedSessionIsItsOwners shows that another replica adopts a session for its owner only, and not for ever.
+// TestSharedSessionIsItsOwners shows that another replica adopts a session for its owner
+// only, and not for ever.
 func TestSharedSessionIsItsOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := replicas(t, func(w *world) { w.config.SessionMaxAge = 40 * time.Minute })
@@ -196,7 +213,8 @@ func TestSharedSessionIsItsOwners(t *testing.T) {
 		}
 		for range 2 {
 			<-time.After(20 * time.Minute) // less than a session may be idle
-			if got := b.do(t, inSession("POST", id, pingBody)); time.Since(opened) < 40*time.Minute && got.Code != http.StatusOK {
+			if got := b.do(t, inSession("POST", id, pingBody)); time.Since(opened) < 40*time.Minute &&
+				got.Code != http.StatusOK {
 				t.Errorf("its owner, later: got %d %s, want 200", got.Code, got.Body)
 			}
 		}

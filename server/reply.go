@@ -11,7 +11,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
-// patience is how long an answer may take before it becomes an event stream, which a client can resume.
+// patience is how long an answer may take before it becomes an event stream, which a
+// client can resume.
 const patience = time.Second
 
 // reply is the answer to one POST of a session:
@@ -22,8 +23,9 @@ const patience = time.Second
 //	    │
 //	    └──a notification or question comes, or patience is over──▶ event stream
 //
-// An event stream is sent through the log: everything is appended to the log of the session, and the connection follows
-// the log. So a client that lost its connection can resume. Plain JSON cannot be resumed, but does without the log.
+// An event stream is sent through the log: everything is appended to the log of the
+// session, and the connection follows the log. So a client that lost its connection can
+// resume. Plain JSON cannot be resumed, but does without the log.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
 type reply struct {
 	server  *Server
@@ -43,7 +45,8 @@ type reply struct {
 
 var _ passage = (*reply)(nil)
 
-// begin begins the answer to a request of a session, or to several if answers is "". p is new.
+// begin begins the answer to a request of a session, or to several if answers is "". p is
+// new.
 func (p *reply) begin(x *exchange, l *live, answers mcp.ID) {
 	p.server, p.x, p.session, p.answers = x.server, x, l, answers
 	if !x.acceptsStream {
@@ -53,8 +56,8 @@ func (p *reply) begin(x *exchange, l *live, answers mcp.ID) {
 	p.alarm = x.server.alarms.set(patience, p)
 }
 
-// line returns the way to the client for what happens during the request. The first message on it makes the answer an
-// event stream.
+// line returns the way to the client for what happens during the request. The first
+// message on it makes the answer an event stream.
 func (p *reply) line() line {
 	return line{passage: p, carriesQuestions: p.x.acceptsStream, body: p.x.held.body.Held()}
 }
@@ -80,7 +83,8 @@ func (p *reply) ring() {
 	})
 }
 
-// follow makes the answer an event stream, unless that is decided already, and lets the connection follow it.
+// follow makes the answer an event stream, unless that is decided already, and lets the
+// connection follow it.
 func (p *reply) follow() {
 	if follow := p.upgrade(); follow != nil {
 		go p.server.safely(p.x.outliving(), follow) // finish waits for it
@@ -93,8 +97,8 @@ func (p *reply) streamed() string {
 	return p.stream
 }
 
-// upgrade makes the answer an event stream, unless that is decided already. It returns a function that sends the stream
-// to the client, for the caller to run, or nil.
+// upgrade makes the answer an event stream, unless that is decided already. It returns a
+// function that sends the stream to the client, for the caller to run, or nil.
 func (p *reply) upgrade() (follow func()) {
 	connection := p.x.context()
 	p.mu.Lock()
@@ -136,8 +140,8 @@ func (p *reply) upgrade() (follow func()) {
 	}
 }
 
-// decide makes the answer plain, unless it is an event stream already. It returns the name of the stream, "" if there
-// is none.
+// decide makes the answer plain, unless it is an event stream already. It returns the
+// name of the stream, "" if there is none.
 func (p *reply) decide() string {
 	p.server.alarms.stop(&p.alarm)
 	p.mu.Lock()
@@ -146,8 +150,9 @@ func (p *reply) decide() string {
 	return p.stream
 }
 
-// finish gives the answer, or ends it without one if message is nil. It returns when the client has it, or has left. If
-// there is no memory to keep the message, the client gets what unkept returns instead.
+// finish gives the answer, or ends it without one if message is nil. It returns when the
+// client has it, or has left. If there is no memory to keep the message, the client gets
+// what unkept returns instead.
 func (p *reply) finish(ctx context.Context, status int, message payload, unkept func() []byte) {
 	stream := p.decide()
 	switch {
@@ -178,8 +183,9 @@ func (p *reply) finish(ctx context.Context, status int, message payload, unkept 
 // noMessage is for finish when there is no message.
 func noMessage() []byte { return nil }
 
-// priming returns the event that begins a stream since revision 2025-11-25, nil for older ones. It has an id but no
-// message, so that the client can resume from the very beginning.
+// priming returns the event that begins a stream since revision 2025-11-25, nil for older
+// ones. It has an id but no message, so that the client can resume from the very
+// beginning.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
 func (l *live) priming(stream string) *sse.Event {
 	if l.speaks() < mcp.Revision2511 {

@@ -13,8 +13,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// nameless returns an answer, its headers too, without what may differ between two answers that tell the same: the id
-// of the request, which must be there.
+// nameless returns an answer, its headers too, without what may differ between two
+// answers that tell the same: the id of the request, which must be there.
 func nameless(t testing.TB, got *httptest.ResponseRecorder) string {
 	t.Helper()
 	id := got.Header().Get("X-Request-Id")
@@ -25,7 +25,8 @@ func nameless(t testing.TB, got *httptest.ResponseRecorder) string {
 	return strings.ReplaceAll(fmt.Sprint(got.Code, got.Header(), got.Body), id, "ID")
 }
 
-// named fails when the answer has no id of its own in a header, or is an error that names another or none.
+// named fails when the answer has no id of its own in a header, or is an error that names
+// another or none.
 func named(t testing.TB, seen map[string]bool, got *httptest.ResponseRecorder) {
 	t.Helper()
 	id := got.Header().Get("X-Request-Id")
@@ -43,8 +44,9 @@ func named(t testing.TB, seen map[string]bool, got *httptest.ResponseRecorder) {
 	}
 }
 
-// TestNobodyCouldNameARequest sends every route by every method under everything that the door refuses, and a client's
-// own idea of an id with it: every answer has an id of the gateway's making, and so has every error in it.
+// TestNobodyCouldNameARequest sends every route by every method under everything that the
+// door refuses, and a client's own idea of an id with it: every answer has an id of the
+// gateway's making, and so has every error in it.
 func TestNobodyCouldNameARequest(t *testing.T) {
 	var out bytes.Buffer
 	w := newWorld(t, logging(&out), func(w *world) { w.config.MaxBody = 2000 })
@@ -70,10 +72,14 @@ func TestNobodyCouldNameARequest(t *testing.T) {
 		}},
 	}
 	cells := 0
-	for _, path := range append(routes(t, h), "/", "/nowhere", "/t/globex/mcp", "/messages?sessionId=unknown") {
+	for _, path := range append(routes(t, h), "/", "/nowhere", "/t/globex/mcp",
+		"/messages?sessionId=unknown") {
 		for _, method := range methods {
 			for i, r := range refused {
-				m := message{method: method, path: path, token: "alice", headers: map[string]string{"X-Request-Id": "canary\" evil"}}
+				m := message{
+					method: method, path: path, token: "alice",
+					headers: map[string]string{"X-Request-Id": "canary\" evil"},
+				}
 				if method == "POST" {
 					m.body = initialize(mcp.Revision2511).body
 				}
@@ -95,8 +101,9 @@ func TestNobodyCouldNameARequest(t *testing.T) {
 	t.Logf("%d cells", cells)
 }
 
-// TestErrorOfACallCouldNotBeFound makes calls fail in every form that an answer has: plain, as an event of a stream, in
-// a batch, on the stream of a session, and with an error that an upstream worded. The error names the request.
+// TestErrorOfACallCouldNotBeFound makes calls fail in every form that an answer has:
+// plain, as an event of a stream, in a batch, on the stream of a session, and with an
+// error that an upstream worded. The error names the request.
 func TestErrorOfACallCouldNotBeFound(t *testing.T) {
 	var out bytes.Buffer
 	w := newWorld(t, logging(&out))
@@ -108,9 +115,11 @@ func TestErrorOfACallCouldNotBeFound(t *testing.T) {
 		modernCall("echo").with(mcp.HeaderName, "other"),
 		inSession("POST", session, fmt.Sprintf(unknown, 1)),
 		inSession("POST", batching, "["+fmt.Sprintf(unknown, 1)+","+fmt.Sprintf(unknown, 2)+","+pingBody+"]"),
-		inSession("POST", batching, "["+fmt.Sprintf(unknown, 1)+","+fmt.Sprintf(unknown, 2)+"]").with("Accept", "text/event-stream, application/json"),
+		inSession("POST", batching, "["+fmt.Sprintf(unknown, 1)+","+fmt.Sprintf(unknown, 2)+
+			"]").with("Accept", "text/event-stream, application/json"),
 		inSession("POST", session, `{"jsonrpc":"2.0","id":1,"method":"nothing"}`),
-		inSession("POST", session, `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"file:///nobody"}}`),
+		inSession("POST", session,
+			`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"file:///nobody"}}`),
 		inSession("POST", session, "{"),
 	} {
 		got := w.do(t, m)
@@ -124,14 +133,20 @@ func TestErrorOfACallCouldNotBeFound(t *testing.T) {
 	}
 }
 
-// TestErrorOnASessionsStreamCouldNotBeFound shows that an answer over HTTP+SSE names the request that posted it, not
-// the one that opened the stream.
+// TestErrorOnASessionsStreamCouldNotBeFound shows that an answer over HTTP+SSE names the
+// request that posted it, not the one that opened the stream.
 func TestErrorOnASessionsStreamCouldNotBeFound(t *testing.T) {
 	w := newWorld(t)
 	base := w.serve(t)
-	stream := call(t.Context(), t, base, message{method: "GET", path: "/sse", token: "alice", headers: map[string]string{"Host": "mcp.test"}})
+	stream := call(t.Context(), t, base, message{
+		method: "GET", path: "/sse", token: "alice",
+		headers: map[string]string{"Host": "mcp.test"},
+	})
 	stream.expect(t, "event: endpoint")
-	post := message{method: "POST", path: strings.TrimPrefix(stream.line(t), "data: "), token: "alice", headers: map[string]string{"Host": "mcp.test"}}
+	post := message{
+		method: "POST", path: strings.TrimPrefix(stream.line(t), "data: "), token: "alice",
+		headers: map[string]string{"Host": "mcp.test"},
+	}
 	post.body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"nobody"}}`
 	posted := call(t.Context(), t, base, post)
 	if posted.StatusCode != http.StatusAccepted {
@@ -143,8 +158,8 @@ func TestErrorOnASessionsStreamCouldNotBeFound(t *testing.T) {
 	}
 }
 
-// TestUpstreamCannotNameARequest shows whose id stands in an error that an upstream worded: the gateway's. Data that
-// has no place for it is passed on as it is.
+// TestUpstreamCannotNameARequest shows whose id stands in an error that an upstream
+// worded: the gateway's. Data that has no place for it is passed on as it is.
 func TestUpstreamCannotNameARequest(t *testing.T) {
 	for data, want := range map[string]string{
 		`{"requestId":"forged","x":1}`: `"data":{"requestId":"ID","x":1}`,
@@ -153,7 +168,9 @@ func TestUpstreamCannotNameARequest(t *testing.T) {
 		`[1]`:                          `"data":[1]`,
 	} {
 		w := newWorld(t)
-		w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object, error) {
+		w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object,
+			error,
+		) {
 			err := mcp.Errorf(-1, "x")
 			if data != "" {
 				err.Data = mcp.RawJSON(data)

@@ -23,10 +23,14 @@ func (e *eager) Write(data []byte) (int, error) {
 	return e.ResponseRecorder.Write(data)
 }
 
-// TestAnIDWasInUseAlthoughItsAnswerHadCome sends the next request, with the same id, as soon as the answer to the one
-// before comes. It was refused now and then, because the id was free only after all of the answer had been sent.
+// TestAnIDWasInUseAlthoughItsAnswerHadCome sends the next request, with the same id, as
+// soon as the answer to the one before comes. It was refused now and then, because the id
+// was free only after all of the answer had been sent.
 func TestAnIDWasInUseAlthoughItsAnswerHadCome(t *testing.T) {
-	for name, accept := range map[string]string{"plain": "application/json, text/event-stream", "a stream": "text/event-stream, application/json"} {
+	for name, accept := range map[string]string{
+		"plain":    "application/json, text/event-stream",
+		"a stream": "text/event-stream, application/json",
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			call := legacyCall(w.open(t, "alice", mcp.Revision2511), "echo").with("Accept", accept)
@@ -35,7 +39,10 @@ func TestAnIDWasInUseAlthoughItsAnswerHadCome(t *testing.T) {
 			r := call.request(t.Context(), "")
 			r.RequestURI, r.RemoteAddr = r.URL.RequestURI(), "192.0.2.1:1234"
 			w.Handler().ServeHTTP(first, r)
-			for which, got := range map[string]*httptest.ResponseRecorder{"first": first.ResponseRecorder, "second": again} {
+			for which, got := range map[string]*httptest.ResponseRecorder{
+				"first":  first.ResponseRecorder,
+				"second": again,
+			} {
 				if got.Code != http.StatusOK || !bytes.Contains(got.Body.Bytes(), []byte(`"result"`)) {
 					t.Errorf("the %s request: got %d %s", which, got.Code, got.Body)
 				}

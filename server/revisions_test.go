@@ -11,11 +11,13 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
 
-// TestAllRevisionsOverRedis leads a client of each revision through three replicas that share a real server. Each request goes
-// to another replica than the one before, so nothing is answered, resumed, cancelled or ended where it began.
+// TestAllRevisionsOverRedis leads a client of each revision through three replicas that
+// share a real server. Each request goes to another replica than the one before, so
+// nothing is answered, resumed, cancelled or ended where it began.
 func TestAllRevisionsOverRedis(t *testing.T) {
 	t.Parallel()
-	c, bases := overRedis(t, redistest.Start(t), func(w *world) { w.tenants[0].Servers = []string{"box", "forms"} })
+	c, bases := overRedis(t, redistest.Start(t),
+		func(w *world) { w.tenants[0].Servers = []string{"box", "forms"} })
 	for _, w := range c.worlds {
 		for _, refusal := range w.registry.Replace((&forms{}).source()) {
 			t.Fatalf("refused: %+v", refusal)
@@ -67,21 +69,26 @@ func (tr *travel) world() *world { return tr.worlds[tr.turn%len(tr.worlds)] }
 
 // streamable is the story of a session over Streamable HTTP.
 func (tr *travel) streamable(t *testing.T) {
-	capable := strings.Replace(initialize(tr.revision).body, `"capabilities":{}`, `"capabilities":{"roots":{}}`, 1)
+	capable := strings.Replace(initialize(tr.revision).body, `"capabilities":{}`,
+		`"capabilities":{"roots":{}}`, 1)
 	opened := tr.next(t.Context(), t, message{method: "POST", path: "/mcp", token: "alice", body: capable})
 	id := opened.Header.Get(mcp.HeaderSessionID)
 	tr.home = tr.turn % len(tr.bases)
 	if got := opened.until(t, `"protocolVersion"`); !strings.Contains(got, tr.revision) {
 		t.Fatalf("got %s, want %s", got, tr.revision)
 	}
-	tr.status(t, "initialized", inSession("POST", id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), http.StatusAccepted)
+	tr.status(t, "initialized",
+		inSession("POST", id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), http.StatusAccepted)
 	for range 3 {
 		tr.status(t, "ping", inSession("POST", id, pingBody), http.StatusOK)
 		tr.next(t.Context(), t, legacyCall(id, "echo")).until(t, `"result"`)
-		tr.next(t.Context(), t, inSession("POST", id, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)).until(t, `"tools":[`)
+		tr.next(t.Context(), t, inSession("POST", id,
+			`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)).until(t, `"tools":[`)
 	}
 	if tr.revision == mcp.Revision2503 { // the only one with batches
-		tr.next(t.Context(), t, inSession("POST", id, `[{"jsonrpc":"2.0","id":3,"method":"ping"},{"jsonrpc":"2.0","id":4,"method":"ping"}]`)).until(t, `"id":4`)
+		tr.next(t.Context(), t, inSession("POST", id,
+			`[{"jsonrpc":"2.0","id":3,"method":"ping"},{"jsonrpc":"2.0","id":4,"method":"ping"}]`)).until(t,
+			`"id":4`)
 	}
 	tr.answered(t, id)
 	tr.resumed(t, id)
@@ -101,7 +108,8 @@ func (tr *travel) answered(t *testing.T, id string) {
 		t.Fatal("no question came")
 	}
 	for range 3 {
-		tr.status(t, "the answer", inSession("POST", id, `{"jsonrpc":"2.0","id":"`+question[1]+`","result":{"roots":[]}}`), http.StatusAccepted)
+		tr.status(t, "the answer", inSession("POST", id, `{"jsonrpc":"2.0","id":"`+question[1]+
+			`","result":{"roots":[]}}`), http.StatusAccepted)
 	}
 	stream.until(t, `{\"where\":{\"roots\":[]}}`)
 }
@@ -131,16 +139,20 @@ func (tr *travel) cancelled(t *testing.T, id string) {
 	gone := make(chan string, 1)
 	go func() { gone <- at.do(t, legacyCall(id, "slow")).Body.String() }()
 	eventually(t, func() bool { now, _ := home.counts(); return now > started })
-	tr.status(t, "cancel", inSession("POST", id, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`), http.StatusAccepted)
+	tr.status(t, "cancel", inSession("POST", id,
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`), http.StatusAccepted)
 	if got := <-gone; strings.Contains(got, `"result"`) {
 		t.Errorf("got %s, want no answer", got)
 	}
 	eventually(t, func() bool { _, now := home.counts(); return now > before })
 }
 
-// notified hears of a changed list, and of a resource that was subscribed to elsewhere, on a stream that changes its replica.
+// notified hears of a changed list, and of a resource that was subscribed to elsewhere,
+// on a stream that changes its replica.
 func (tr *travel) notified(t *testing.T, id string) {
-	tr.next(t.Context(), t, inSession("POST", id, `{"jsonrpc":"2.0","id":9,"method":"resources/subscribe","params":{"uri":"file:///a"}}`)).until(t, `"id":9`)
+	tr.next(t.Context(), t, inSession("POST", id,
+		`{"jsonrpc":"2.0","id":9,"method":"resources/subscribe","params":{"uri":"file:///a"}}`)).until(t,
+		`"id":9`)
 	ctx, leave := context.WithCancel(t.Context())
 	stream := tr.next(ctx, t, inSession("GET", id, ""))
 	part := "file:///a#1" + tr.revision
@@ -155,7 +167,8 @@ func (tr *travel) notified(t *testing.T, id string) {
 	}
 }
 
-// sse is the story of a session over HTTP+SSE: its stream stays, and its messages go to all replicas.
+// sse is the story of a session over HTTP+SSE: its stream stays, and its messages go to
+// all replicas.
 func (tr *travel) sse(t *testing.T) {
 	stream := tr.next(t.Context(), t, message{method: "GET", path: "/sse", token: "alice"})
 	home := tr.world()
@@ -186,8 +199,8 @@ func (tr *travel) sse(t *testing.T) {
 	eventually(t, func() bool { _, now := home.counts(); return now > cancelled })
 }
 
-// modern is the story of a client without a session: plain calls, progress, calls whose repeat is elsewhere, and a
-// subscription.
+// modern is the story of a client without a session: plain calls, progress, calls whose
+// repeat is elsewhere, and a subscription.
 func (tr *travel) modern(t *testing.T) {
 	for range 3 {
 		tr.next(t.Context(), t, modernCall("echo")).until(t, `"text":"x"`)
@@ -199,7 +212,8 @@ func (tr *travel) modern(t *testing.T) {
 		if found == nil {
 			t.Fatalf("got %s, want a question", text)
 		}
-		repeat := sign(`"requestState":"` + found[1] + `","inputResponses":{"who":{"action":"accept","content":{"name":"Ann"}}},`)
+		repeat := sign(`"requestState":"` + found[1] +
+			`","inputResponses":{"who":{"action":"accept","content":{"name":"Ann"}}},`)
 		tr.next(t.Context(), t, repeat).until(t, "accept Ann")
 	}
 	stream := tr.next(t.Context(), t, modernListen())

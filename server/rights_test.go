@@ -21,11 +21,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
-// unlike opens two replicas with the same keys, log and answers, of which the config of the second is narrower. Their
-// lists have two pages.
+// unlike opens two replicas with the same keys, log and answers, of which the config of
+// the second is narrower. Their lists have two pages.
 func unlike(t *testing.T, narrower func(b *world)) (a, b *world) {
 	t.Helper()
-	ring, log, answers := seal.RandomRing(), session.NewMemory(session.MemoryConfig{}), once.NewMemory(share.New(64<<20))
+	ring, log, answers := seal.RandomRing(), session.NewMemory(session.MemoryConfig{}),
+		once.NewMemory(share.New(64<<20))
 	records, hub := &primarytest.Store{}, &replicatest.Hub{}
 	open := func(change func(*world)) *world {
 		w := newWorld(t, func(w *world) {
@@ -72,12 +73,17 @@ func sign(rest string) message {
 func page(cursor string) message {
 	return message{
 		method: "POST", path: "/mcp", token: "alice",
-		body:    `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"` + cursor + `",` + modernMeta + `}}`,
-		headers: map[string]string{mcp.HeaderProtocolVersion: mcp.Revision2607, mcp.HeaderMethod: mcp.MethodToolsList},
+		body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"` + cursor + `",` +
+			modernMeta + `}}`,
+		headers: map[string]string{
+			mcp.HeaderProtocolVersion: mcp.Revision2607,
+			mcp.HeaderMethod:          mcp.MethodToolsList,
+		},
 	}
 }
 
-// sealed gathers what a may give to its client, and keeps the answer of a call under the key k.
+// sealed gathers what a may give to its client, and keeps the answer of a call under the
+// key k.
 func (w *world) sealed(t *testing.T) (s sealedAt) {
 	t.Helper()
 	find := func(pattern *regexp.Regexp, m message) string {
@@ -90,7 +96,8 @@ func (w *world) sealed(t *testing.T) (s sealedAt) {
 	}
 	list := page("")
 	list.body = strings.Replace(list.body, `"cursor":"",`, "", 1)
-	s.session, s.cursor, s.state = w.open(t, "alice", mcp.Revision2511), find(nextCursor, list), find(requestState, sign(""))
+	s.session, s.cursor, s.state = w.open(t, "alice", mcp.Revision2511), find(nextCursor, list),
+		find(requestState, sign(""))
 	if got := w.do(t, keyedCall("echo", "k")); got.Code != http.StatusOK {
 		t.Fatalf("got %d %s", got.Code, got.Body)
 	}
@@ -100,16 +107,19 @@ func (w *world) sealed(t *testing.T) (s sealedAt) {
 // uses uses at this replica all that was sealed at another.
 func (w *world) uses(t *testing.T, s sealedAt) map[string]*httptest.ResponseRecorder {
 	t.Helper()
-	echo := inSession("POST", s.session, strings.Replace(modernCall("echo").body, modernMeta, `"_meta":{}`, 1))
+	echo := inSession("POST", s.session, strings.Replace(modernCall("echo").body, modernMeta, `"_meta":{}`,
+		1))
 	return map[string]*httptest.ResponseRecorder{
 		"session": w.do(t, echo),
 		"cursor":  w.do(t, page(s.cursor)),
-		"state":   w.do(t, sign(`"requestState":"`+s.state+`","inputResponses":{"who":{"action":"accept","content":{"name":"Ann"}}},`)),
-		"answer":  w.do(t, keyedCall("echo", "k")),
+		"state": w.do(t, sign(`"requestState":"`+s.state+
+			`","inputResponses":{"who":{"action":"accept","content":{"name":"Ann"}}},`)),
+		"answer": w.do(t, keyedCall("echo", "k")),
 	}
 }
 
-// TestWhatIsSealedCarriesNoRight carries what one replica gave out to another whose config allows less.
+// TestWhatIsSealedCarriesNoRight carries what one replica gave out to another whose
+// config allows less.
 func TestWhatIsSealedCarriesNoRight(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -119,27 +129,50 @@ func TestWhatIsSealedCarriesNoRight(t *testing.T) {
 	}{
 		"the same config": {
 			func(*world) {},
-			map[string]string{"session": `"text":"x"`, "cursor": `"name":"slow"`, "state": "accept Ann", "answer": `"text":"x"`},
+			map[string]string{
+				"session": `"text":"x"`, "cursor": `"name":"slow"`, "state": "accept Ann",
+				"answer": `"text":"x"`,
+			},
 			http.StatusOK,
 		},
 		"its rules lack the tools": {
 			func(b *world) { b.tenants[0].Rules = []gateway.Rule{{Allow: []string{"fails", "rich"}}} },
-			map[string]string{"session": `"text":"x"`, "cursor": "DB-CURSOR", "state": "DB-TOOL", "answer": "DB-TOOL"}, // the primary of the session may
+			// the primary of the session may
+			map[string]string{
+				"session": `"text":"x"`, "cursor": "DB-CURSOR", "state": "DB-TOOL",
+				"answer": "DB-TOOL",
+			},
 			http.StatusOK,
 		},
 		"its tenant lacks the servers": {
 			func(b *world) { b.tenants[0].Servers = nil },
-			map[string]string{"session": `"text":"x"`, "cursor": "DB-CURSOR", "state": "DB-TOOL", "answer": "DB-TOOL"}, // the primary of the session may
+			// the primary of the session may
+			map[string]string{
+				"session": `"text":"x"`, "cursor": "DB-CURSOR", "state": "DB-TOOL",
+				"answer": "DB-TOOL",
+			},
 			http.StatusOK,
 		},
 		"it has no such tenant": {
 			func(b *world) { b.tenants = b.tenants[1:] },
-			map[string]string{"session": "DB-TENANT", "cursor": "DB-TENANT", "state": "DB-TENANT", "answer": "DB-TENANT"},
+			map[string]string{
+				"session": "DB-TENANT", "cursor": "DB-TENANT", "state": "DB-TENANT",
+				"answer": "DB-TENANT",
+			},
 			http.StatusForbidden,
 		},
 		"it has no such issuer": {
-			func(b *world) { b.revoked = func(p auth.Principal) bool { return p.Issuer == "https://issuer.test" } },
-			map[string]string{"session": "DB-AUTH-TOKEN", "cursor": "DB-AUTH-TOKEN", "state": "DB-AUTH-TOKEN", "answer": "DB-AUTH-TOKEN"},
+			func(b *world) {
+				b.revoked = func(
+					p auth.Principal,
+				) bool {
+					return p.Issuer == "https://issuer.test"
+				}
+			},
+			map[string]string{
+				"session": "DB-AUTH-TOKEN", "cursor": "DB-AUTH-TOKEN", "state": "DB-AUTH-TOKEN",
+				"answer": "DB-AUTH-TOKEN",
+			},
 			http.StatusUnauthorized,
 		},
 	} {
@@ -150,9 +183,11 @@ func TestWhatIsSealedCarriesNoRight(t *testing.T) {
 			for what, got := range b.uses(t, s) {
 				text := got.Body.String()
 				if got.Code != test.status || !strings.Contains(text, test.want[what]) {
-					t.Errorf("%s: got %d %.300s, want %d %s", what, got.Code, text, test.status, test.want[what])
+					t.Errorf("%s: got %d %.300s, want %d %s", what, got.Code, text, test.status,
+						test.want[what])
 				}
-				if name != "the same config" && what != "session" && (strings.Contains(text, `"text":"x"`) || strings.Contains(text, "Ann") || strings.Contains(text, `"name":"slow"`)) {
+				if name != "the same config" && what != "session" && (strings.Contains(text, `"text":"x"`) ||
+					strings.Contains(text, "Ann") || strings.Contains(text, `"name":"slow"`)) {
 					t.Errorf("%s: got %.300s, which the config of this replica denies", what, text)
 				}
 			}
@@ -163,8 +198,9 @@ func TestWhatIsSealedCarriesNoRight(t *testing.T) {
 	}
 }
 
-// TestARevokedCallerKeptAStreamElsewhere opens streams and calls at two replicas, and takes from the caller what it was
-// accepted by, at one after the other. Each ends what it has within a second, and nothing of others.
+// TestARevokedCallerKeptAStreamElsewhere opens streams and calls at two replicas, and
+// takes from the caller what it was accepted by, at one after the other. Each ends what
+// it has within a second, and nothing of others.
 func TestARevokedCallerKeptAStreamElsewhere(t *testing.T) {
 	hers := func(p auth.Principal) bool { return p.Subject == "alice" && p.TenantID == "acme" }
 	for name, revoke := range map[string]func(*testing.T, *world){
@@ -176,8 +212,12 @@ func TestARevokedCallerKeptAStreamElsewhere(t *testing.T) {
 				a, b := unlike(t, func(*world) {})
 				for i, w := range []*world{a, b} {
 					other, id := []*world{b, a}[i], w.open(t, "alice", mcp.Revision2511)
-					body := strings.Replace(legacyCall(id, "slow").body, `"id":1`, fmt.Sprintf(`"id":%d`, i+1), 1)
-					hersHere := []<-chan string{w.follow(t, inSession("GET", id, "")), w.follow(t, inSession("POST", id, body)), w.follow(t, modernCall("slow"))}
+					body := strings.Replace(legacyCall(id, "slow").body, `"id":1`,
+						fmt.Sprintf(`"id":%d`, i+1), 1)
+					hersHere := []<-chan string{
+						w.follow(t, inSession("GET", id, "")),
+						w.follow(t, inSession("POST", id, body)), w.follow(t, modernCall("slow")),
+					}
 					elsewhere := other.follow(t, modernCall("slow").as("outsider"))
 					wait(t)
 					for n, stream := range hersHere {
@@ -199,7 +239,8 @@ func TestARevokedCallerKeptAStreamElsewhere(t *testing.T) {
 					if got := <-elsewhere; !strings.Contains(got, "late") {
 						t.Errorf("another caller at the other replica got %s, want the result", got)
 					}
-					if got := w.do(t, inSession("POST", id, pingBody)); got.Code != http.StatusUnauthorized && got.Code != http.StatusForbidden {
+					if got := w.do(t, inSession("POST", id, pingBody)); got.Code != http.StatusUnauthorized &&
+						got.Code != http.StatusForbidden {
 						t.Errorf("the session here: got %d", got.Code)
 					}
 				}

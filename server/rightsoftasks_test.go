@@ -16,41 +16,47 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
-// tasksApart opens two replicas with the same keys, sessions and answers, and tools that run as tasks.
+// tasksApart opens two replicas with the same keys, sessions and answers, and tools that
+// run as tasks.
 func tasksApart(t *testing.T) (a, b *world) {
 	t.Helper()
-	hub, ring, log, answers := &replicatest.Hub{}, seal.RandomRing(), session.NewMemory(session.MemoryConfig{}), once.NewMemory(share.New(64<<20))
+	hub, ring, log, answers := &replicatest.Hub{}, seal.RandomRing(),
+		session.NewMemory(session.MemoryConfig{}), once.NewMemory(share.New(64<<20))
 	records := &primarytest.Store{}
 	open := func() *world {
 		return newTasksWorld(t, func(w *world) {
-			w.config.Seal, w.config.Log, w.config.Records, w.config.Others, w.config.Once = ring, log, records, hub.Join(), answers
+			w.config.Seal, w.config.Log, w.config.Records, w.config.Others, w.config.Once = ring, log,
+				records, hub.Join(), answers
 		})
 	}
 	return open(), open()
 }
 
-// tasksOf makes a task of each form, and returns what asks for them: that of the extension, which each replica reaches, and
-// that of 2025-11-25, which only its home does.
+// tasksOf makes a task of each form, and returns what asks for them: that of the
+// extension, which each replica reaches, and that of 2025-11-25, which only its home
+// does.
 func (w *world) tasksOf(t *testing.T) (given, asked func(method string) message) {
 	t.Helper()
 	call := modernCall("given")
 	call.body = strings.Replace(call.body, modernMeta, tasksMeta, 1)
 	id := w.resultOf(t, call).Text("taskId")
 	session := w.open(t, "alice", mcp.Revision2511)
-	made := w.resultOf(t, inSession("POST", session, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"asked","task":{"ttl":7}}}`))
+	made := w.resultOf(t, inSession("POST", session,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"asked","task":{"ttl":7}}}`))
 	own := made.Object("task").Text("taskId")
 	if id == "" || own == "" {
 		t.Fatalf("got the tasks %q and %q", id, own)
 	}
 	given = func(method string) message { return modernTask(method, id, tasksMeta) }
 	asked = func(method string) message {
-		return inSession("POST", session, `{"jsonrpc":"2.0","id":2,"method":"`+method+`","params":{"taskId":"`+own+`"}}`)
+		return inSession("POST", session, `{"jsonrpc":"2.0","id":2,"method":"`+method+
+			`","params":{"taskId":"`+own+`"}}`)
 	}
 	return given, asked
 }
 
-// TestTheIDOfATaskCarriesNoRight uses ids of tasks at a replica whose config is another than that where they were made, and at
-// one that is asked by it.
+// TestTheIDOfATaskCarriesNoRight uses ids of tasks at a replica whose config is another
+// than that where they were made, and at one that is asked by it.
 func TestTheIDOfATaskCarriesNoRight(t *testing.T) {
 	t.Parallel()
 	without := func(w *world, change func(*gateway.TenantConfig)) {
@@ -74,8 +80,16 @@ func TestTheIDOfATaskCarriesNoRight(t *testing.T) {
 		"its tenant lacks the servers": {func(_, b *world) {
 			without(b, func(c *gateway.TenantConfig) { c.Servers = []string{"box"} })
 		}, "DB-TASK", "DB-TASK"},
-		"it does not know the tools": {func(_, b *world) { b.registry.Remove("given"); b.registry.Remove("asked") }, "DB-UPSTREAM", "DB-UPSTREAM"},
-		"it has no such tenant":      {func(_, b *world) { b.setTenants(t, b.tenants[1:]) }, "DB-TENANT", "DB-TENANT"},
+		"it does not know the tools": {func(_,
+			b *world,
+		) {
+			b.registry.Remove("given")
+			b.registry.Remove("asked")
+		}, "DB-UPSTREAM", "DB-UPSTREAM"},
+		"it has no such tenant": {
+			func(_, b *world) { b.setTenants(t, b.tenants[1:]) }, "DB-TENANT",
+			"DB-TENANT",
+		},
 		"it has no such issuer": {func(_, b *world) {
 			b.refuse(func(p auth.Principal) bool { return p.Issuer == "https://issuer.test" })
 		}, "DB-AUTH-TOKEN", "DB-AUTH-TOKEN"},
@@ -84,21 +98,28 @@ func TestTheIDOfATaskCarriesNoRight(t *testing.T) {
 				c.Rules = append(c.Rules, gateway.Rule{Deny: []string{"given", "asked"}})
 			})
 		}, "", "DB-TASK"},
-		"the home has no such tenant": {func(a, _ *world) { a.setTenants(t, a.tenants[1:]) }, "", "DB-TENANT"},
+		"the home has no such tenant": {
+			func(a, _ *world) { a.setTenants(t, a.tenants[1:]) }, "",
+			"DB-TENANT",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a, b := tasksApart(t)
 			given, asked := a.tasksOf(t)
 			test.change(a, b)
-			for _, method := range []string{mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel} {
+			for _, method := range []string{
+				mcp.MethodTasksGet, mcp.MethodTasksUpdate,
+				mcp.MethodTasksCancel,
+			} {
 				wantTask(t, method, b.do(t, given(method)).Body.String(), test.given)
 			}
 			for _, method := range []string{mcp.MethodTasksGet, mcp.MethodTasksCancel} {
 				wantTask(t, method+" of 2025-11-25", b.do(t, asked(method)).Body.String(), test.asked)
 			}
 			for _, other := range []string{"bob", "alice-other", "alice-issuer", "alice-globex"} {
-				if got := b.do(t, given(mcp.MethodTasksGet).as(other)).Body.String(); strings.Contains(got, `"result"`) {
+				if got := b.do(t, given(mcp.MethodTasksGet).as(other)).Body.String(); strings.Contains(got,
+					`"result"`) {
 					t.Errorf("%s got %s of the task of another", other, got)
 				}
 			}
@@ -106,19 +127,22 @@ func TestTheIDOfATaskCarriesNoRight(t *testing.T) {
 	}
 }
 
-// wantTask wants the result of a request about a task, or an error with that code and nothing of the task.
+// wantTask wants the result of a request about a task, or an error with that code and
+// nothing of the task.
 func wantTask(t *testing.T, what, got, code string) {
 	t.Helper()
 	switch {
 	case code == "" && !strings.Contains(got, `"result"`):
 		t.Errorf("%s: got %s, want a result", what, got)
-	case code != "" && (!strings.Contains(got, code) || strings.Contains(got, `"result"`) || strings.Contains(got, `"working"`)):
+	case code != "" && (!strings.Contains(got, code) || strings.Contains(got, `"result"`) ||
+		strings.Contains(got, `"working"`)):
 		t.Errorf("%s: got %s, want %s", what, got, code)
 	}
 }
 
-// TestAToolThatOneReplicaKnows is offered by the first alone: its server was added there, or has not come up at the other. What
-// its clients carry away is worth nothing at the other, and works again where it is known.
+// TestAToolThatOneReplicaKnows is offered by the first alone: its server was added there,
+// or has not come up at the other. What its clients carry away is worth nothing at the
+// other, and works again where it is known.
 func TestAToolThatOneReplicaKnows(t *testing.T) {
 	t.Parallel()
 	a, b := unlike(t, func(*world) {})
@@ -128,7 +152,8 @@ func TestAToolThatOneReplicaKnows(t *testing.T) {
 	kept := keyedCall("lone", "once")
 	first := a.do(t, kept).Body.String()
 	session := func(w *world) string {
-		return w.do(t, inSession("POST", s.session, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"lone"}}`)).Body.String()
+		return w.do(t, inSession("POST", s.session,
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"lone"}}`)).Body.String()
 	}
 	for what, got := range map[string]string{
 		"the kept answer":   b.do(t, kept).Body.String(),

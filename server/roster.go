@@ -11,17 +11,20 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// openingTime is how long a session cannot be evicted if its client has sent nothing since initialize: the time of a
-// round trip and a little more. Without it, sessions that are opened faster than their clients can go on would evict
-// each other before their first message.
+// openingTime is how long a session cannot be evicted if its client has sent nothing
+// since initialize: the time of a round trip and a little more. Without it, sessions that
+// are opened faster than their clients can go on would evict each other before their
+// first message.
 const openingTime = 100 * time.Millisecond
 
-// sessionCost is what a session takes of the memory that all share, in bytes: itself, its entries here, and what the log
-// of events remembers of it. So the sessions of all tenants together have a bound that follows the memory of the process.
+// sessionCost is what a session takes of the memory that all share, in bytes: itself, its
+// entries here, and what the log of events remembers of it. So the sessions of all
+// tenants together have a bound that follows the memory of the process.
 const sessionCost = 1 << 10
 
-// roster is the sessions that live on this instance, each in the group of its tenant and in that of its user, and the
-// one place that decides which of them ends so that another can be opened:
+// roster is the sessions that live on this instance, each in the group of its tenant and
+// in that of its user, and the one place that decides which of them ends so that another
+// can be opened:
 //
 //	          first message, or openingTime            call or stream begins
 //	opening ────────────────────────────────▶ idle ──────────────────────────▶ in use
@@ -29,18 +32,22 @@ const sessionCost = 1 << 10
 //	                          evicted ◀───────┘  └───────────────────────────────┘
 //	                  for another session              last call or stream ends
 //
-// A message sets the time of its session, under the mutex of that session, and does not touch the roster. So the
-// queues, which the mutex of the roster guards, show times for many sessions that are too old, and contain some
-// sessions that are in use. Both are put right when such a session comes to the front because one has to go: a session
-// that was used since moves back to where it belongs, and one in use leaves the queues until it is idle again. No
-// session ever stands behind its true place, so one at the front whose time is right is the one idle for longest.
-// Looking for it moves each session that was used meanwhile once, at most.
+// A message sets the time of its session, under the mutex of that session, and does not
+// touch the roster. So the queues, which the mutex of the roster guards, show times for
+// many sessions that are too old, and contain some sessions that are in use. Both are put
+// right when such a session comes to the front because one has to go: a session that was
+// used since moves back to where it belongs, and one in use leaves the queues until it is
+// idle again. No session ever stands behind its true place, so one at the front whose
+// time is right is the one idle for longest. Looking for it moves each session that was
+// used meanwhile once, at most.
 //
-// A session is chosen, ended and taken out of the count while the mutex is held once, together with the entry of the
-// new one. If it were taken out later, many that open sessions at the same time could all pass the bound. What its end
-// means to others (its subscriptions, its part of the log) is done afterwards.
+// A session is chosen, ended and taken out of the count while the mutex is held once,
+// together with the entry of the new one. If it were taken out later, many that open
+// sessions at the same time could all pass the bound. What its end means to others (its
+// subscriptions, its part of the log) is done afterwards.
 //
-// A roster is safe for concurrent use. Its mutex is locked before that of a session, never the other way round.
+// A roster is safe for concurrent use. Its mutex is locked before that of a session,
+// never the other way round.
 type roster struct {
 	guard
 
@@ -53,7 +60,8 @@ type roster struct {
 	users   map[auth.User]*group
 }
 
-// bounds are how many sessions may live at once, of a tenant and of each of its users. Zero means none.
+// bounds are how many sessions may live at once, of a tenant and of each of its users.
+// Zero means none.
 type bounds struct{ tenant, user int }
 
 // seat is where a session stands in the roster.
@@ -65,7 +73,10 @@ type seat struct {
 }
 
 func newRoster(g guard, memory *share.Budget) *roster {
-	return &roster{guard: g, memory: memory, tenants: make(map[string]*group), users: make(map[auth.User]*group)}
+	return &roster{
+		guard: g, memory: memory, tenants: make(map[string]*group),
+		users: make(map[auth.User]*group),
+	}
 }
 
 // find returns the session with that key, nil when there is none.
@@ -75,8 +86,9 @@ func (ro *roster) find(key sessionKey) *live {
 	return found
 }
 
-// each calls do with every session. It holds no lock while it does. After a panic it goes on with the next session:
-// otherwise all that come behind that one would be left out each time.
+// each calls do with every session. It holds no lock while it does. After a panic it goes
+// on with the next session: otherwise all that come behind that one would be left out
+// each time.
 func (ro *roster) each(do func(*live)) {
 	ro.byKey.Range(func(_, l any) bool {
 		ro.safely(context.Background(), func() { do(l.(*live)) })
@@ -84,9 +96,11 @@ func (ro *roster) each(do func(*live)) {
 	})
 }
 
-// add enters a session. It returns that session, or the one that has the same key already. If a bound is reached, or
-// there is no memory for one more, the session that has been idle longest is evicted for it. evicted are those that were:
-// they are over, and the caller dissolves them. If none is idle, the new session is refused and not entered.
+// add enters a session. It returns that session, or the one that has the same key
+// already. If a bound is reached, or there is no memory for one more, the session that
+// has been idle longest is evicted for it. evicted are those that were: they are over,
+// and the caller dissolves them. If none is idle, the new session is refused and not
+// entered.
 func (ro *roster) add(l *live, b bounds) (entered *live, evicted []*live, refused *refusal) {
 	ro.mu.Lock()
 	defer ro.mu.Unlock()
@@ -98,7 +112,10 @@ func (ro *roster) add(l *live, b bounds) (entered *live, evicted []*live, refuse
 	}
 	ro.byKey.Store(l.key, l)
 	l.seat.gone = ro.metrics.SessionOpened(l.user.TenantID)
-	l.seat.groups = [2]*group{groupOf(ro.tenants, l.user.TenantID, ofTenant), groupOf(ro.users, l.user, ofUser)}
+	l.seat.groups = [2]*group{
+		groupOf(ro.tenants, l.user.TenantID, ofTenant),
+		groupOf(ro.users, l.user, ofUser),
+	}
 	for _, g := range l.seat.groups {
 		g.count++
 	}
@@ -106,15 +123,17 @@ func (ro *roster) add(l *live, b bounds) (entered *live, evicted []*live, refuse
 	return l, evicted, nil
 }
 
-// makeRoomLocked evicts as many sessions as there are too many for one more, and takes memory for that. It evicts one,
-// unless a reload has lowered the bound, or the tenant holds more memory than its share is by now.
+// makeRoomLocked evicts as many sessions as there are too many for one more, and takes
+// memory for that. It evicts one, unless a reload has lowered the bound, or the tenant
+// holds more memory than its share is by now.
 func (ro *roster) makeRoomLocked(l *live, b bounds) (evicted []*live, refused *refusal) {
 	if b.user == 0 || b.tenant == 0 {
 		return nil, errNoSessions
 	}
 	now, owner := time.Now(), share.User(l.user)
-	// There is memory for l once a session of its user was evicted. To give that back and to take as much anew could
-	// fail, because the share of the user may be less by now than what it holds.
+	// There is memory for l once a session of its user was evicted. To give that back and
+	// to take as much anew could fail, because the share of the user may be less by now
+	// than what it holds.
 	held := false
 	defer func() {
 		if held && refused != nil {
@@ -150,7 +169,8 @@ func (ro *roster) makeRoomLocked(l *live, b bounds) (evicted []*live, refused *r
 		case err == nil:
 			held = true
 		case errors.Is(err, share.ErrUser) && evict(user, "memory"):
-		case errors.Is(err, share.ErrTenant) && evict(tenant, "memory"): // its sessions are also those of the user
+		case errors.Is(err, share.ErrTenant) &&
+			evict(tenant, "memory"): // its sessions are also those of the user
 		default:
 			return evicted, ofMemory(err)
 		}
@@ -158,8 +178,9 @@ func (ro *roster) makeRoomLocked(l *live, b bounds) (evicted []*live, refused *r
 	return evicted, nil
 }
 
-// evictLocked ends the session of the group that has been idle longest, and takes it out as removeLocked does. limit is
-// the setting that wants it. It returns nil if none is idle, or if the group is nil.
+// evictLocked ends the session of the group that has been idle longest, and takes it out
+// as removeLocked does. limit is the setting that wants it. It returns nil if none is
+// idle, or if the group is nil.
 func (ro *roster) evictLocked(g *group, now time.Time, limit string) *live {
 	for g != nil && len(g.queue) > 0 {
 		l := g.queue[0]
@@ -207,8 +228,9 @@ func (ro *roster) removeLocked(l *live) {
 	}
 }
 
-// requeue puts a session where it belongs in the queues. It is called after the first message of a client, and when a
-// session that had left the queues because it was in use is idle again.
+// requeue puts a session where it belongs in the queues. It is called after the first
+// message of a client, and when a session that had left the queues because it was in use
+// is idle again.
 func (ro *roster) requeue(l *live) {
 	ro.mu.Lock()
 	defer ro.mu.Unlock()
@@ -227,7 +249,8 @@ func groupOf[K comparable](groups map[K]*group, key K, kind int) *group {
 	return g
 }
 
-// queueLocked puts a session where it belongs in the queues if stamp is when it was last used.
+// queueLocked puts a session where it belongs in the queues if stamp is when it was last
+// used.
 func queueLocked(l *live, stamp time.Time) {
 	l.seat.stamp = stamp
 	for kind, g := range l.seat.groups {
@@ -257,11 +280,14 @@ const (
 // group holds the sessions of one tenant or of one user.
 type group struct {
 	kind  int
-	count int     // of all of them
-	queue []*live // a heap: at the front the one with the oldest stamp; those known to be in use are not in it
+	count int // of all of them
+	// a heap: at the front the one with the oldest stamp; those known to be in use are
+	// not in it
+	queue []*live
 }
 
-// isFull tells whether the group has as many sessions as that or more. A nil one has none.
+// isFull tells whether the group has as many sessions as that or more. A nil one has
+// none.
 func (g *group) isFull(most int) bool { return g != nil && g.count >= most }
 
 var _ heap.Interface = (*group)(nil)

@@ -30,7 +30,8 @@ func bounded(tenant, user int) func(*world) {
 	return func(w *world) { w.tenants[0].Limits.Sessions, w.tenants[0].Limits.UserSessions = &tenant, &user }
 }
 
-// alive tells whether a session is, and fails the test when the answer says neither. It is a use of the session.
+// alive tells whether a session is, and fails the test when the answer says neither. It
+// is a use of the session.
 func (w *world) alive(t *testing.T, token, id string) bool {
 	t.Helper()
 	got := w.do(t, inSession("POST", id, pingBody).as(token))
@@ -56,8 +57,9 @@ func (w *world) sessionsOpen(t testing.TB) int {
 	return int(metricstest.Sum(t, w.metrics, "drawbridge_sessions_open", "tenant", "acme"))
 }
 
-// TestSessionsOpenedAtOnceKeepTheBound opens thousands of sessions of one user over many connections at once, with as
-// many clients. At every moment and in the end there are as many as may be, and no more.
+// TestSessionsOpenedAtOnceKeepTheBound opens thousands of sessions of one user over many
+// connections at once, with as many clients. At every moment and in the end there are as
+// many as may be, and no more.
 func TestSessionsOpenedAtOnceKeepTheBound(t *testing.T) {
 	const most, connections, each = 1000, 64, 50
 	w := newWorld(t)
@@ -96,8 +98,9 @@ func TestSessionsOpenedAtOnceKeepTheBound(t *testing.T) {
 	}
 }
 
-// TestNewSessionReplacesTheOneLongestIdle opens one session more than a user may have. The new one works; the one that
-// was not used for longest has ended, not the one opened first, as that was used since.
+// TestNewSessionReplacesTheOneLongestIdle opens one session more than a user may have.
+// The new one works; the one that was not used for longest has ended, not the one opened
+// first, as that was used since.
 func TestNewSessionReplacesTheOneLongestIdle(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		files := &files{told: make(map[string]map[int]func(string))}
@@ -107,7 +110,8 @@ func TestNewSessionReplacesTheOneLongestIdle(t *testing.T) {
 			ids = append(ids, w.open(t, "alice", mcp.Revision2511))
 			wait(t)
 		}
-		w.do(t, inSession("POST", ids[1], `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"file:///a"}}`))
+		w.do(t, inSession("POST", ids[1],
+			`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"file:///a"}}`))
 		wait(t)
 		bob, elsewhere := w.open(t, "bob", mcp.Revision2511), w.open(t, "alice-globex", mcp.Revision2511)
 		w.expectAlive(t, map[string]bool{ids[0]: true, ids[2]: true})
@@ -123,7 +127,8 @@ func TestNewSessionReplacesTheOneLongestIdle(t *testing.T) {
 	}, bounded(10, 3))
 }
 
-// TestUserIsBoundWhateverTheClient opens sessions with another client id: it is the client's own choice.
+// TestUserIsBoundWhateverTheClient opens sessions with another client id: it is the
+// client's own choice.
 func TestUserIsBoundWhateverTheClient(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		first := w.open(t, "alice", mcp.Revision2511)
@@ -135,7 +140,8 @@ func TestUserIsBoundWhateverTheClient(t *testing.T) {
 	}, bounded(10, 2))
 }
 
-// TestTenantIsBoundWhateverTheUsers opens sessions of several users, none of whom has as many as one may have.
+// TestTenantIsBoundWhateverTheUsers opens sessions of several users, none of whom has as
+// many as one may have.
 func TestTenantIsBoundWhateverTheUsers(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		alice := w.open(t, "alice", mcp.Revision2511)
@@ -149,7 +155,8 @@ func TestTenantIsBoundWhateverTheUsers(t *testing.T) {
 	}, bounded(2, 2))
 }
 
-// inUse opens three sessions of alice: one has a stream open, one a call in work, one is over HTTP+SSE.
+// inUse opens three sessions of alice: one has a stream open, one a call in work, one is
+// over HTTP+SSE.
 func (w *world) inUse(t *testing.T) (ids []string, sse net.Conn) {
 	t.Helper()
 	ids = []string{w.open(t, "alice", mcp.Revision2511), w.open(t, "alice", mcp.Revision2511)}
@@ -162,18 +169,25 @@ func (w *world) inUse(t *testing.T) (ids []string, sse net.Conn) {
 	return ids, sse
 }
 
-// TestSessionInUseIsNotEvicted opens one more session while all that the user may have are in use: it is refused, and
-// says why. Once a call ended, its session is the one that goes.
+// TestSessionInUseIsNotEvicted opens one more session while all that the user may have
+// are in use: it is refused, and says why. Once a call ended, its session is the one that
+// goes.
 func TestSessionInUseIsNotEvicted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		ids, _ := w.inUse(t)
 		for range 2 {
-			for _, m := range []message{initialize(mcp.Revision2511), {method: "GET", path: "/sse", token: "alice-other"}} {
+			for _, m := range []message{
+				initialize(mcp.Revision2511),
+				{method: "GET", path: "/sse", token: "alice-other"},
+			} {
 				got := w.do(t, m)
-				if got.Code != http.StatusTooManyRequests || got.Header().Get("Retry-After") != "5" || got.Header().Get(mcp.HeaderSessionID) != "" {
+				if got.Code != http.StatusTooManyRequests || got.Header().Get("Retry-After") != "5" ||
+					got.Header().Get(mcp.HeaderSessionID) != "" {
 					t.Errorf("%s: got %d %v, want 429 and Retry-After 5", m.method, got.Code, got.Header())
 				}
-				if text := got.Body.String(); stable(t, got.Body) != limitSessions || !strings.Contains(text, "All sessions that you may have are in use: end one with DELETE") {
+				if text := got.Body.String(); stable(t, got.Body) != limitSessions ||
+					!strings.Contains(
+						text, "All sessions that you may have are in use: end one with DELETE") {
 					t.Errorf("%s: got %s, want the code and what to do", m.method, text)
 				}
 			}
@@ -188,7 +202,8 @@ func TestSessionInUseIsNotEvicted(t *testing.T) {
 	}, bounded(10, 3))
 }
 
-// TestSessionOverSSEGivesItsPlaceBack ends the stream of a session over HTTP+SSE, and with it the session.
+// TestSessionOverSSEGivesItsPlaceBack ends the stream of a session over HTTP+SSE, and
+// with it the session.
 func TestSessionOverSSEGivesItsPlaceBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		ids, sse := w.inUse(t)
@@ -200,8 +215,8 @@ func TestSessionOverSSEGivesItsPlaceBack(t *testing.T) {
 	}, bounded(3, 3))
 }
 
-// TestNewSessionDoesNotDieBeforeItsFirstMessage opens two sessions in a row where there is room for one: the first had
-// no time to use its own yet, and keeps it.
+// TestNewSessionDoesNotDieBeforeItsFirstMessage opens two sessions in a row where there
+// is room for one: the first had no time to use its own yet, and keeps it.
 func TestNewSessionDoesNotDieBeforeItsFirstMessage(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		first := w.do(t, initialize(mcp.Revision2511)).Header().Get(mcp.HeaderSessionID)
@@ -217,8 +232,9 @@ func TestNewSessionDoesNotDieBeforeItsFirstMessage(t *testing.T) {
 	}, bounded(1, 1))
 }
 
-// TestNewSessionThatWasUsedHasItsTurn uses a new session at once, and then another one: of the two, the new one is
-// longer idle, although a new one that was not used would stay.
+// TestNewSessionThatWasUsedHasItsTurn uses a new session at once, and then another one:
+// of the two, the new one is longer idle, although a new one that was not used would
+// stay.
 func TestNewSessionThatWasUsedHasItsTurn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		older := w.open(t, "alice", mcp.Revision2511)
@@ -232,7 +248,8 @@ func TestNewSessionThatWasUsedHasItsTurn(t *testing.T) {
 	}, bounded(2, 2))
 }
 
-// TestSessionBoundsAreReloaded lowers the bound while sessions are open, and then to nothing.
+// TestSessionBoundsAreReloaded lowers the bound while sessions are open, and then to
+// nothing.
 func TestSessionBoundsAreReloaded(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for range 6 {
@@ -255,7 +272,8 @@ func TestSessionBoundsAreReloaded(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := w.do(t, initialize(mcp.Revision2511))
-			if got.Code != http.StatusTooManyRequests || got.Header().Get("Retry-After") != "" || stable(t, got.Body) != limitSessions {
+			if got.Code != http.StatusTooManyRequests || got.Header().Get("Retry-After") != "" ||
+				stable(t, got.Body) != limitSessions {
 				t.Errorf("%v: got %d %v, want 429 without Retry-After", none, got.Code, got.Header())
 			}
 		}
@@ -265,8 +283,8 @@ func TestSessionBoundsAreReloaded(t *testing.T) {
 	}, bounded(10, 10))
 }
 
-// TestMessagesTakeNoSharedLock sends a message of a session while the roster's mutex is held, as it is when somebody
-// opens a session.
+// TestMessagesTakeNoSharedLock sends a message of a session while the roster's mutex is
+// held, as it is when somebody opens a session.
 func TestMessagesTakeNoSharedLock(t *testing.T) {
 	w := newWorld(t)
 	id := w.open(t, "alice", mcp.Revision2511)
@@ -299,8 +317,8 @@ func (r *pausingRecords) Look(ctx context.Context, k primary.Key) (primary.Recor
 	return found, err
 }
 
-// TestEvictedSessionTakesNoCall evicts a session after a request has found it, and before its call begins: nobody would
-// end that call with the session.
+// TestEvictedSessionTakesNoCall evicts a session after a request has found it, and before
+// its call begins: nobody would end that call with the session.
 func TestEvictedSessionTakesNoCall(t *testing.T) {
 	records := &pausingRecords{}
 	bubble(t, func(t *testing.T, w *world) {
@@ -347,7 +365,8 @@ func (m *modelled) idleSince() time.Time {
 	return m.used.Add(server.OpeningTime)
 }
 
-// sessionModel says in the simplest way which sessions are alive: it looks at all of them whenever one is opened.
+// sessionModel says in the simplest way which sessions are alive: it looks at all of them
+// whenever one is opened.
 type sessionModel struct {
 	tenant, user int
 	alive, ended []*modelled
@@ -370,7 +389,8 @@ func (m *sessionModel) makeRoom(most int, counts func(*modelled) bool) bool {
 			continue
 		}
 		n++
-		if len(s.streams) == 0 && !s.idleSince().After(time.Now()) && (oldest == nil || s.idleSince().Before(oldest.idleSince())) {
+		if len(s.streams) == 0 && !s.idleSince().After(time.Now()) &&
+			(oldest == nil || s.idleSince().Before(oldest.idleSince())) {
 			oldest = s
 		}
 	}
@@ -386,13 +406,17 @@ func (m *sessionModel) end(s *modelled) {
 	m.alive = slices.DeleteFunc(m.alive, func(other *modelled) bool { return other == s })
 }
 
-// TestSessionsAreThoseOfTheModel opens, uses, follows and ends sessions at random, and compares which are alive with
-// what a model says that keeps no order and looks at everything.
+// TestSessionsAreThoseOfTheModel opens, uses, follows and ends sessions at random, and
+// compares which are alive with what a model says that keeps no order and looks at
+// everything.
 func TestSessionsAreThoseOfTheModel(t *testing.T) {
 	evicted, refused := 0, 0
 	for seed := range uint64(4) {
 		bubble(t, func(t *testing.T, w *world) {
-			r := &modelRun{world: w, model: sessionModel{tenant: 7, user: 4}, dice: rand.New(rand.NewPCG(seed, 0))}
+			r := &modelRun{
+				world: w, model: sessionModel{tenant: 7, user: 4},
+				dice: rand.New(rand.NewPCG(seed, 0)),
+			}
 			defer func() { t.Logf("seed %d: %d evicted, %d refused", seed, r.model.evicted, r.refused) }()
 			for range 300 {
 				r.step(t)
@@ -413,7 +437,8 @@ type modelRun struct {
 	refused int
 }
 
-// step does one thing at random to the gateway and the model. Some time passes, so that no two things are at once.
+// step does one thing at random to the gateway and the model. Some time passes, so that
+// no two things are at once.
 func (r *modelRun) step(t *testing.T) {
 	t.Helper()
 	<-time.After(time.Duration(1+r.dice.IntN(60)) * time.Millisecond)
@@ -505,7 +530,8 @@ func (r *modelRun) use(t *testing.T, s *modelled) {
 	s.used, s.heard = time.Now(), true
 }
 
-// compare asks every session whether it is alive, but those over HTTP+SSE, which end with their streams.
+// compare asks every session whether it is alive, but those over HTTP+SSE, which end with
+// their streams.
 func (r *modelRun) compare(t *testing.T) {
 	t.Helper()
 	for _, s := range r.model.alive {

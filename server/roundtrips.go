@@ -16,7 +16,8 @@ const (
 	maxQuestions = 32              // in one round
 	roundTime    = 5 * time.Minute // for the answers of one round
 
-	// A request that is to be tried again later is tried this often in a row, after pauses that double.
+	// A request that is to be tried again later is tried this often in a row, after
+	// pauses that double.
 	maxPauses  = 16
 	firstPause = 100 * time.Millisecond
 	maxPause   = 10 * time.Second
@@ -30,13 +31,14 @@ var (
 	errPauses     = errors.New("it is not ready in time")
 )
 
-// passage leads to the client of a session: a reply, or a stream that is there already. Several requests of a batch share
-// one.
+// passage leads to the client of a session: a reply, or a stream that is there already.
+// Several requests of a batch share one.
 type passage interface {
 	// send sends a message. The error is errNoLine if this client accepts no stream.
 	send(ctx context.Context, message []byte) error
-	// rest gives back the place of the request among those in work, since a human may take long to answer. The desk
-	// counts the call all the while. rest may be called again.
+	// rest gives back the place of the request among those in work, since a human may
+	// take long to answer. The desk counts the call all the while. rest may be called
+	// again.
 	rest()
 }
 
@@ -64,9 +66,9 @@ func (w *line) notify(ctx context.Context, n mcp.Notification) error {
 	return err
 }
 
-// roundTrips is one request of a session on its way to a result that asks for nothing more. The desk answers a request
-// with questions; the door sends these to the client as requests of its own, and then repeats the request with the
-// answers:
+// roundTrips is one request of a session on its way to a result that asks for nothing
+// more. The desk answers a request with questions; the door sends these to the client as
+// requests of its own, and then repeats the request with the answers:
 //
 //	client ──request──▶ door ──round 1──▶ desk
 //	                    door ◀─questions── desk
@@ -88,18 +90,24 @@ type roundTrips struct {
 }
 
 // inRounds runs one request of a session until it has a result.
-func (s *Server) inRounds(ctx context.Context, c gateway.Caller, l *live, way *line, id string, m *mcp.Message) (mcp.Object, *mcp.Error) {
+func (s *Server) inRounds(ctx context.Context, c gateway.Caller, l *live, way *line, id string,
+	m *mcp.Message,
+) (mcp.Object, *mcp.Error) {
 	agreed, level := l.wants()
 	capabilities := agreed.capabilities
 	if !way.carriesQuestions {
 		capabilities = mcp.Object{}
 	}
 	rt := &way.rounds
-	*rt = roundTrips{server: s, session: l, line: way, caller: c, revision: l.speaks(), request: gateway.Request{
-		ID: id, Method: m.Method, Params: m.Params.Without("inputResponses", "requestState"),
-		Capabilities: capabilities, InSession: true, Extensions: agreed.extensions, Client: l.name, LogLevel: level, Notify: way.notify, Tasks: tasksIn(l.speaks()),
-		Room: way.room, Form: forms[l.speaks()], From: gateway.From{Session: l.shortName()},
-	}}
+	*rt = roundTrips{
+		server: s, session: l, line: way, caller: c, revision: l.speaks(),
+		request: gateway.Request{
+			ID: id, Method: m.Method, Params: m.Params.Without("inputResponses", "requestState"),
+			Capabilities: capabilities, InSession: true, Extensions: agreed.extensions, Client: l.name,
+			LogLevel: level, Notify: way.notify, Tasks: tasksIn(l.speaks()),
+			Room: way.room, Form: forms[l.speaks()], From: gateway.From{Session: l.shortName()},
+		},
+	}
 	if x := exchangeIn(ctx); x != nil {
 		rt.request.From.Remote = x.remote
 	}
@@ -137,7 +145,8 @@ func (rt *roundTrips) run(ctx context.Context) (mcp.Object, *mcp.Error) {
 			answers, err = rt.askAll(ctx, rounds, questions)
 			heard := answers.JSON()
 			next = next.With("inputResponses", heard)
-			rt.heard.Shrink(int64(len(heard))) // the request is repeated without the answers of the round before
+			// the request is repeated without the answers of the round before
+			rt.heard.Shrink(int64(len(heard)))
 		} else {
 			pauses++
 			err = rt.pause(ctx, pauses)
@@ -155,8 +164,9 @@ func (rt *roundTrips) run(ctx context.Context) (mcp.Object, *mcp.Error) {
 	}
 }
 
-// giveUp ends a request that gets no result. It sends the request to the desk once more, with a context that has ended,
-// so that a source which keeps something open for the answers lets go of it.
+// giveUp ends a request that gets no result. It sends the request to the desk once more,
+// with a context that has ended, so that a source which keeps something open for the
+// answers lets go of it.
 func (rt *roundTrips) giveUp(ctx context.Context, err error) (mcp.Object, *mcp.Error) {
 	ended, cancel := context.WithCancelCause(ctx)
 	cancel(err)
@@ -172,7 +182,8 @@ func (rt *roundTrips) giveUp(ctx context.Context, err error) (mcp.Object, *mcp.E
 	return unanswerable(rt.request.Method, err)
 }
 
-// pause waits before a request is tried again. n is how many times in a row it has been, this time included.
+// pause waits before a request is tried again. n is how many times in a row it has been,
+// this time included.
 func (rt *roundTrips) pause(ctx context.Context, n int) error {
 	if n > maxPauses {
 		return errPauses

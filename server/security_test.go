@@ -22,8 +22,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 )
 
-// TestT2SessionBoundToPrincipal uses every session with every principal but its owner, in every way an id can be used:
-// the answer is that to an id nobody ever made, byte for byte but for the id of the request.
+// TestT2SessionBoundToPrincipal uses every session with every principal but its owner, in
+// every way an id can be used: the answer is that to an id nobody ever made, byte for
+// byte but for the id of the request.
 func TestT2SessionBoundToPrincipal(t *testing.T) {
 	w := newWorld(t)
 	base := w.serve(t)
@@ -31,7 +32,10 @@ func TestT2SessionBoundToPrincipal(t *testing.T) {
 	sessions, streams := make(map[string]string), make(map[string]string)
 	for _, owner := range owners {
 		sessions[owner] = w.open(t, owner, mcp.Revision2503)
-		stream := call(t.Context(), t, base, message{method: "GET", path: "/sse", token: owner, headers: map[string]string{"Host": "mcp.test"}})
+		stream := call(t.Context(), t, base, message{
+			method: "GET", path: "/sse", token: owner,
+			headers: map[string]string{"Host": "mcp.test"},
+		})
 		stream.expect(t, "event: endpoint")
 		streams[owner] = strings.TrimPrefix(stream.line(t), "data: /messages?sessionId=")
 	}
@@ -40,10 +44,14 @@ func TestT2SessionBoundToPrincipal(t *testing.T) {
 		func(session, _ string) message { return legacyCall(session, "echo") },
 		func(session, _ string) message { return inSession("POST", session, "["+pingBody+"]") },
 		func(session, _ string) message {
-			return inSession("POST", session, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+			return inSession("POST", session,
+				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		},
 		func(session, _ string) message { return inSession("GET", session, "") },
-		func(session, _ string) message { return inSession("GET", session, "").with("Last-Event-ID", "p1-0") },
+		func(session, _ string) message {
+			return inSession("GET", session, "").with("Last-Event-ID",
+				"p1-0")
+		},
 		func(session, _ string) message { return inSession("DELETE", session, "") },
 		func(_, stream string) message {
 			return message{method: "POST", path: "/messages?sessionId=" + stream, body: pingBody}
@@ -60,9 +68,11 @@ func TestT2SessionBoundToPrincipal(t *testing.T) {
 				continue
 			}
 			for i, use := range uses {
-				got, want := w.do(t, use(sessions[owner], streams[owner]).as(user)), w.do(t, use("unknown", "unknown").as(user))
+				got, want := w.do(t, use(sessions[owner], streams[owner]).as(user)),
+					w.do(t, use("unknown", "unknown").as(user))
 				if tried++; got.Code != http.StatusNotFound || nameless(t, got) != nameless(t, want) {
-					t.Errorf("%s uses the session of %s in way %d: got %d %s %v, want %s %v", user, owner, i, got.Code, got.Body, got.Header(), want.Body, want.Header())
+					t.Errorf("%s uses the session of %s in way %d: got %d %s %v, want %s %v", user, owner, i,
+						got.Code, got.Body, got.Header(), want.Body, want.Header())
 				}
 			}
 		}
@@ -72,18 +82,21 @@ func TestT2SessionBoundToPrincipal(t *testing.T) {
 			t.Errorf("%s lost its session: got %d %s", owner, got.Code, got.Body)
 		}
 	}
-	if got := w.do(t, inSession("POST", sessions["alice"], pingBody).as("alice-again")); got.Code != http.StatusOK {
+	if got := w.do(t, inSession("POST", sessions["alice"],
+		pingBody).as("alice-again")); got.Code != http.StatusOK {
 		t.Errorf("a newer token of the same principal: got %d %s, want 200", got.Code, got.Body)
 	}
 	t.Logf("%d attempts", tried)
 }
 
-// TestT2OtherInstance shows that a session is of no use on an instance that did not open it, though that has the keys.
+// TestT2OtherInstance shows that a session is of no use on an instance that did not open
+// it, though that has the keys.
 func TestT2OtherInstance(t *testing.T) {
 	one := newWorld(t)
 	other := newWorld(t, func(w *world) { w.config.Seal = one.config.Seal })
 	id := one.open(t, "alice", mcp.Revision2511)
-	got, want := other.do(t, inSession("POST", id, pingBody)), other.do(t, inSession("POST", "unknown", pingBody))
+	got, want := other.do(t, inSession("POST", id, pingBody)), other.do(t,
+		inSession("POST", "unknown", pingBody))
 	if got.Code != http.StatusNotFound || nameless(t, got) != nameless(t, want) {
 		t.Errorf("got %d %s, want %s", got.Code, got.Body, want.Body)
 	}
@@ -96,8 +109,12 @@ func TestT2ForeignEvent(t *testing.T) {
 	if got := w.do(t, legacyCall(one, "progress")); !strings.Contains(got.Body.String(), "id: p1-2") {
 		t.Fatalf("got %s, want an event p1-2", got.Body)
 	}
-	for _, event := range []string{"p1-2", "p1-0", "g1-0", strings.Repeat("p", 600), "p1-18446744073709551616", "p1-+2", "-1"} {
-		if got := w.do(t, inSession("GET", other, "").with("Last-Event-ID", event)); got.Code != http.StatusNotFound || stable(t, got.Body) != "DB-EVENT" {
+	for _, event := range []string{
+		"p1-2", "p1-0", "g1-0", strings.Repeat("p", 600),
+		"p1-18446744073709551616", "p1-+2", "-1",
+	} {
+		if got := w.do(t, inSession("GET", other, "").with("Last-Event-ID",
+			event)); got.Code != http.StatusNotFound || stable(t, got.Body) != "DB-EVENT" {
 			t.Errorf("event %q: got %d %s, want 404", event, got.Code, got.Body)
 		}
 	}
@@ -108,7 +125,9 @@ func routes(t *testing.T, h http.Handler) []string {
 	t.Helper()
 	seen := make(map[string]bool)
 	var paths []string
-	err := chi.Walk(h.(chi.Routes), func(_, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+	err := chi.Walk(h.(chi.Routes), func(_, route string, _ http.Handler,
+		_ ...func(http.Handler) http.Handler,
+	) error {
 		if path := strings.ReplaceAll(route, "{tenant}", "acme"); !seen[path] {
 			seen[path] = true
 			paths = append(paths, path)
@@ -121,9 +140,13 @@ func routes(t *testing.T, h http.Handler) []string {
 	return paths
 }
 
-var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND"}
+var methods = []string{
+	"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT",
+	"PROPFIND",
+}
 
-// TestT5OriginAndHost puts a foreign Host alone, and a foreign Origin alone, to every route by every method.
+// TestT5OriginAndHost puts a foreign Host alone, and a foreign Origin alone, to every
+// route by every method.
 func TestT5OriginAndHost(t *testing.T) {
 	bubble(t, originAndHost) // because refusals come late after a hundred
 }
@@ -148,10 +171,14 @@ func originAndHost(t *testing.T, w *world) {
 	for _, path := range append(routes(t, h), "/", "/nowhere") {
 		for _, method := range methods {
 			for _, b := range bad {
-				m := message{method: method, path: path, token: "alice", headers: map[string]string{b.name: b.value, "Access-Control-Request-Method": "POST"}}
+				m := message{
+					method: method, path: path, token: "alice",
+					headers: map[string]string{b.name: b.value, "Access-Control-Request-Method": "POST"},
+				}
 				got := record(h, m.request(t.Context(), ""))
 				if got.Code != http.StatusForbidden || got.Header().Get("Access-Control-Allow-Origin") != "" {
-					t.Errorf("%s %s with %s %q: got %d %v, want 403", method, path, b.name, b.value, got.Code, got.Header())
+					t.Errorf("%s %s with %s %q: got %d %v, want 403", method, path, b.name, b.value, got.Code,
+						got.Header())
 				}
 			}
 			twice := message{method: method, path: path, token: "alice"}.request(t.Context(), "")
@@ -177,9 +204,13 @@ func originAndHost(t *testing.T, w *world) {
 
 func TestPreflight(t *testing.T) {
 	w := newWorld(t)
-	m := message{method: "OPTIONS", path: "/mcp", headers: map[string]string{"Origin": "https://app.test", "Access-Control-Request-Method": "POST"}}
+	m := message{method: "OPTIONS", path: "/mcp", headers: map[string]string{
+		"Origin":                        "https://app.test",
+		"Access-Control-Request-Method": "POST",
+	}}
 	got := w.do(t, m)
-	if got.Code != http.StatusNoContent || got.Header().Get("Access-Control-Allow-Origin") != "https://app.test" ||
+	if got.Code != http.StatusNoContent ||
+		got.Header().Get("Access-Control-Allow-Origin") != "https://app.test" ||
 		!strings.Contains(got.Header().Get("Access-Control-Allow-Headers"), "Authorization") {
 		t.Errorf("got %d %v, want 204 for that origin", got.Code, got.Header())
 	}
@@ -188,7 +219,8 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-// TestT14EveryRouteWantsAToken walks the routes: without a good token nothing but the metadata answers.
+// TestT14EveryRouteWantsAToken walks the routes: without a good token nothing but the
+// metadata answers.
 func TestT14EveryRouteWantsAToken(t *testing.T) {
 	w := newWorld(t)
 	h := w.Handler()
@@ -196,9 +228,13 @@ func TestT14EveryRouteWantsAToken(t *testing.T) {
 	for _, path := range append(routes(t, h), "/", "/nowhere", "/debug/pprof/", "/metrics", "/healthz") {
 		for _, method := range methods {
 			for _, authorization := range []string{
-				"", "Bearer forged", "Bearer ", "Bearer", "alice", "Basic alice", "Bearer alice bob", "Bearer expired", "Bearer alice,Bearer alice", "bearer\talice",
+				"", "Bearer forged", "Bearer ", "Bearer", "alice", "Basic alice", "Bearer alice bob",
+				"Bearer expired", "Bearer alice,Bearer alice", "bearer\talice",
 			} {
-				m := message{method: method, path: path, headers: map[string]string{"Authorization": authorization}}
+				m := message{
+					method: method, path: path,
+					headers: map[string]string{"Authorization": authorization},
+				}
 				if method == "POST" {
 					m.body = initialize(mcp.Revision2511).body
 				}
@@ -211,15 +247,18 @@ func TestT14EveryRouteWantsAToken(t *testing.T) {
 						t.Errorf("%s %s: got %d, want 200", method, path, got.Code)
 					}
 				case got.Code == http.StatusUnauthorized:
-					if got.Header().Get("WWW-Authenticate") == "" || !strings.HasPrefix(stable(t, got.Body), "DB-AUTH-") {
+					if got.Header().Get("WWW-Authenticate") == "" || !strings.HasPrefix(stable(t, got.Body),
+						"DB-AUTH-") {
 						t.Errorf("%s %s: got %v %s, want a challenge", method, path, got.Header(), got.Body)
 					}
 				case method == "PROPFIND" && got.Code == http.StatusNotFound: // a method that no route knows
 					continue
 				case got.Code != http.StatusNotFound:
-					t.Errorf("%s %s with %q: got %d %s, want 401 or 404", method, path, authorization, got.Code, got.Body)
+					t.Errorf("%s %s with %q: got %d %s, want 401 or 404", method, path, authorization,
+						got.Code, got.Body)
 				}
-				if served := path == "/mcp" || path == "/sse" || path == "/messages" || path == "/t/acme/mcp"; served && got.Code != http.StatusUnauthorized {
+				if served := path == "/mcp" || path == "/sse" || path == "/messages" ||
+					path == "/t/acme/mcp"; served && got.Code != http.StatusUnauthorized {
 					t.Errorf("%s %s with %q: got %d, want 401", method, path, authorization, got.Code)
 				}
 			}
@@ -228,7 +267,8 @@ func TestT14EveryRouteWantsAToken(t *testing.T) {
 	t.Attr("cells", fmt.Sprint(cells))
 }
 
-// TestT15SameChecksUnderEveryRevision puts the same refused requests under every revision header.
+// TestT15SameChecksUnderEveryRevision puts the same refused requests under every revision
+// header.
 func TestT15SameChecksUnderEveryRevision(t *testing.T) {
 	w := newWorld(t)
 	session := w.open(t, "alice", mcp.Revision2511)
@@ -241,22 +281,60 @@ func TestT15SameChecksUnderEveryRevision(t *testing.T) {
 		{"no token", func(m message) message { return m.as("") }, http.StatusUnauthorized},
 		{"forged token", func(m message) message { return m.as("forged") }, http.StatusUnauthorized},
 		{"tenant not served", func(m message) message { return m.as("stranger") }, http.StatusForbidden},
-		{"foreign origin", func(m message) message { return m.with("Origin", "https://evil.test") }, http.StatusForbidden},
-		{"foreign host", func(m message) message { return m.with("Host", "evil.test") }, http.StatusForbidden},
-		{"another tenant's path", func(m message) message { m.path = "/t/globex/mcp"; return m }, http.StatusNotFound},
-		{"form", func(m message) message { return m.with("Content-Type", "application/x-www-form-urlencoded") }, http.StatusUnsupportedMediaType},
-		{"text", func(m message) message { return m.with("Content-Type", "text/plain") }, http.StatusUnsupportedMediaType},
-		{"no type", func(m message) message { return m.with("Content-Type", "") }, http.StatusUnsupportedMediaType},
-		{"gzip", func(m message) message { return m.with("Content-Encoding", "gzip") }, http.StatusUnsupportedMediaType},
-		{"too large", func(m message) message { m.body += strings.Repeat(" ", 4<<20); return m }, http.StatusRequestEntityTooLarge},
-		{"name twice", func(m message) message { m.body = m.body[:len(m.body)-1] + `,"id":1}`; return m }, http.StatusBadRequest},
-		{"twin of a name", func(m message) message { m.body = m.body[:len(m.body)-1] + `,"METHOD":"x"}`; return m }, http.StatusBadRequest},
+		{
+			"foreign origin", func(m message) message { return m.with("Origin", "https://evil.test") },
+			http.StatusForbidden,
+		},
+		{
+			"foreign host", func(m message) message { return m.with("Host", "evil.test") },
+			http.StatusForbidden,
+		},
+		{
+			"another tenant's path", func(m message) message { m.path = "/t/globex/mcp"; return m },
+			http.StatusNotFound,
+		},
+		{"form", func(
+			m message,
+		) message {
+			return m.with("Content-Type", "application/x-www-form-urlencoded")
+		}, http.StatusUnsupportedMediaType},
+		{
+			"text", func(m message) message { return m.with("Content-Type", "text/plain") },
+			http.StatusUnsupportedMediaType,
+		},
+		{
+			"no type", func(m message) message { return m.with("Content-Type", "") },
+			http.StatusUnsupportedMediaType,
+		},
+		{
+			"gzip", func(m message) message { return m.with("Content-Encoding", "gzip") },
+			http.StatusUnsupportedMediaType,
+		},
+		{
+			"too large", func(m message) message { m.body += strings.Repeat(" ", 4<<20); return m },
+			http.StatusRequestEntityTooLarge,
+		},
+		{
+			"name twice", func(m message) message { m.body = m.body[:len(m.body)-1] + `,"id":1}`; return m },
+			http.StatusBadRequest,
+		},
+		{"twin of a name", func(
+			m message,
+		) message {
+			m.body = m.body[:len(m.body)-1] + `,"METHOD":"x"}`
+			return m
+		}, http.StatusBadRequest},
 	}
 	for _, revision := range revisions {
-		for _, base := range []message{modernCall("echo"), legacyCall(session, "echo"), initialize(mcp.Revision2506)} {
+		for _, base := range []message{
+			modernCall("echo"), legacyCall(session, "echo"),
+			initialize(mcp.Revision2506),
+		} {
 			for _, r := range refused {
-				if got := w.do(t, r.change(base.with(mcp.HeaderProtocolVersion, revision))); got.Code != r.status {
-					t.Errorf("%s under revision %q: got %d %s, want %d", r.name, revision, got.Code, got.Body, r.status)
+				if got := w.do(t, r.change(base.with(mcp.HeaderProtocolVersion,
+					revision))); got.Code != r.status {
+					t.Errorf("%s under revision %q: got %d %s, want %d", r.name, revision, got.Code, got.Body,
+						r.status)
 				}
 			}
 		}
@@ -293,7 +371,8 @@ func TestT23BodyLimit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: mcp.test\r\nAuthorization: Bearer alice\r\nContent-Type: application/json\r\n%s\r\n%s", head, good.body)
+		fmt.Fprintf(
+			c, "POST /mcp HTTP/1.1\r\nHost: mcp.test\r\nAuthorization: Bearer alice\r\nContent-Type: application/json\r\n%s\r\n%s", head, good.body)
 		c.(*net.TCPConn).CloseWrite()
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err == nil && resp.StatusCode < 400 {
@@ -306,7 +385,8 @@ func TestT23BodyLimit(t *testing.T) {
 	}
 }
 
-// TestSlowBody shows that a client that sends its body too slowly is turned away, and when.
+// TestSlowBody shows that a client that sends its body too slowly is turned away, and
+// when.
 func TestSlowBody(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -324,7 +404,8 @@ func TestSlowBody(t *testing.T) {
 			defer s.Close()
 			var sending sync.WaitGroup
 			sending.Go(func() {
-				fmt.Fprint(client, "POST /mcp HTTP/1.1\r\nHost: mcp.test\r\nAuthorization: Bearer alice\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{")
+				fmt.Fprint(
+					client, "POST /mcp HTTP/1.1\r\nHost: mcp.test\r\nAuthorization: Bearer alice\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{")
 				for test.drip > 0 {
 					<-time.After(time.Second / 10)
 					if _, err := fmt.Fprint(client, strings.Repeat(" ", test.drip/10)); err != nil {
@@ -335,9 +416,11 @@ func TestSlowBody(t *testing.T) {
 			started := time.Now()
 			resp, err := http.ReadResponse(bufio.NewReader(client), nil)
 			took := time.Since(started)
-			if err != nil || resp.StatusCode != http.StatusRequestTimeout || took < test.after-time.Second/5 || took > test.after+time.Second/5 {
+			if err != nil || resp.StatusCode != http.StatusRequestTimeout ||
+				took < test.after-time.Second/5 || took > test.after+time.Second/5 {
 				t.Errorf("%s: got %v, %v after %s; want 408 after %s", test.name, resp, err, took, test.after)
-			} else if body, _ := io.ReadAll(resp.Body); !strings.Contains(string(body), "after 2s it must come with 1 KiB a second, and within 10s in all (limits.read_timeout)") {
+			} else if body, _ := io.ReadAll(resp.Body); !strings.Contains(string(body),
+				"after 2s it must come with 1 KiB a second, and within 10s in all (limits.read_timeout)") {
 				t.Errorf("%s: got %s, want how fast it must come", test.name, body)
 			}
 			client.Close()
@@ -363,16 +446,20 @@ func (*oneConnection) Addr() net.Addr { return &net.UnixAddr{} }
 func TestT27NoHeaderChoosesATenant(t *testing.T) {
 	w := newWorld(t)
 	var callers []gateway.Caller
-	w.behind(&fakeDesk{handle: func(_ context.Context, c gateway.Caller, _ *gateway.Request) (mcp.Object, error) {
+	w.behind(&fakeDesk{handle: func(_ context.Context, c gateway.Caller, _ *gateway.Request) (mcp.Object,
+		error,
+	) {
 		callers = append(callers, c)
 		return textResult("x"), nil
 	}})
 	for _, header := range []string{
-		"X-Tenant", "X-Tenant-Id", "Tenant", "X_Tenant", "X-Forwarded-User", "X-Forwarded-Host", "X-Original-Url", "X-Rewrite-Url", "Forwarded",
+		"X-Tenant", "X-Tenant-Id", "Tenant", "X_Tenant", "X-Forwarded-User", "X-Forwarded-Host",
+		"X-Original-Url", "X-Rewrite-Url", "Forwarded",
 		"X-Http-Method-Override", "Mcp_Session_Id", "Mcp_Method", "X-Forwarded-For", "X-Real-Ip",
 	} {
 		m := modernCall("echo").with(header, "globex")
-		if got := w.do(t, m.with("Connection", "close, Authorization, X-Tenant, "+header)); got.Code != http.StatusOK {
+		if got := w.do(t, m.with("Connection", "close, Authorization, X-Tenant, "+
+			header)); got.Code != http.StatusOK {
 			t.Errorf("%s: got %d %s, want 200", header, got.Code, got.Body)
 		}
 	}
@@ -386,7 +473,8 @@ func TestT27NoHeaderChoosesATenant(t *testing.T) {
 	}
 }
 
-// TestAWrongPathSaysWhereTheEndpointIs asks for what people type who forget the path, or end it with a slash.
+// TestAWrongPathSaysWhereTheEndpointIs asks for what people type who forget the path, or
+// end it with a slash.
 func TestAWrongPathSaysWhereTheEndpointIs(t *testing.T) {
 	w := newWorld(t)
 	for _, path := range []string{"/", "/mcp/", "/sse/"} {
@@ -403,9 +491,12 @@ func TestAWrongPathSaysWhereTheEndpointIs(t *testing.T) {
 func TestT28ExactPaths(t *testing.T) {
 	w := newWorld(t)
 	for _, path := range []string{
-		"/", "/mcp/", "//mcp", "/MCP", "/./mcp", "/mcp/.", "/x/../mcp", "/mcp/../mcp", "/%6dcp", "/mcp%2f", "/mcp%00", "/mcp;x=1", "/mcp.", "/mcp%20",
-		"/.well-known/oauth-protected-resource/", "/.well-known/oauth-protected-resource/sse", "/.well-known/oauth-authorization-server",
-		"/t/acme/mcp/", "/t//mcp", "/t/mcp", "/t/acme", "/t/ACME/mcp", "/t/acme%2fx/mcp", "/t/globex%2f..%2facme/mcp", "/t/globex/../acme/mcp", "/t/%61cme/mcp",
+		"/", "/mcp/", "//mcp", "/MCP", "/./mcp", "/mcp/.", "/x/../mcp", "/mcp/../mcp", "/%6dcp", "/mcp%2f",
+		"/mcp%00", "/mcp;x=1", "/mcp.", "/mcp%20",
+		"/.well-known/oauth-protected-resource/", "/.well-known/oauth-protected-resource/sse",
+		"/.well-known/oauth-authorization-server",
+		"/t/acme/mcp/", "/t//mcp", "/t/mcp", "/t/acme", "/t/ACME/mcp", "/t/acme%2fx/mcp",
+		"/t/globex%2f..%2facme/mcp", "/t/globex/../acme/mcp", "/t/%61cme/mcp",
 		"/sse/", "//sse", "/messages/", "/t/acme/sse", "/mcp/sse",
 	} {
 		m := modernCall("echo")
@@ -416,11 +507,14 @@ func TestT28ExactPaths(t *testing.T) {
 	}
 }
 
-// TestT32EventsCannotBeInjected lets a tool say what would end its event and begin others.
+// TestT32EventsCannotBeInjected lets a tool say what would end its event and begin
+// others.
 func TestT32EventsCannotBeInjected(t *testing.T) {
 	evil := "\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n\r\rid: 7\r\n\r\nevent: endpoint\u2028\u0085\x00\ufeff"
 	w := newWorld(t)
-	w.behind(&fakeDesk{handle: func(ctx context.Context, _ gateway.Caller, r *gateway.Request) (mcp.Object, error) {
+	w.behind(&fakeDesk{handle: func(ctx context.Context, _ gateway.Caller, r *gateway.Request) (mcp.Object,
+		error,
+	) {
 		pretty, err := mcp.ParseObject([]byte("{\n\r\n\"message\": " + string(mcp.String(evil)) + "\r}"))
 		if err != nil {
 			return mcp.Object{}, err
@@ -445,7 +539,8 @@ func TestT32EventsCannotBeInjected(t *testing.T) {
 			events = append(events, o)
 		}
 		if len(events) != 2 || events[0].Object("params").Text("message") != evil {
-			t.Errorf("%s: got %d events, %q; want the message as it was, and the result", name, len(events), got.Body)
+			t.Errorf("%s: got %d events, %q; want the message as it was, and the result", name, len(events),
+				got.Body)
 		}
 	}
 }
@@ -453,7 +548,8 @@ func TestT32EventsCannotBeInjected(t *testing.T) {
 // TestT13AddressBehindProxies shows whose word is taken for a client's address.
 func TestT13AddressBehindProxies(t *testing.T) {
 	var out bytes.Buffer
-	w := newWorld(t, logging(&out), func(w *world) { w.settings.TrustedProxies = prefixes("192.0.2.0/24", "10.0.0.0/8") })
+	w := newWorld(t, logging(&out),
+		func(w *world) { w.settings.TrustedProxies = prefixes("192.0.2.0/24", "10.0.0.0/8") })
 	tests := []struct{ name, peer, forwarded, want string }{
 		{"no proxy", "198.51.100.7:1", "203.0.113.9", "198.51.100.7"},
 		{"proxy", "192.0.2.1:1", "203.0.113.9", "203.0.113.9"},

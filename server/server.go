@@ -1,6 +1,7 @@
-// Package server is the front door: HTTP, transports and the eras of clients. It turns whatever a client speaks into
-// requests in the stateless form for the desk, and answers back into what the client understands. It knows which form
-// each revision gives to items, results and questions, and nothing of rules or upstreams.
+// Package server is the front door: HTTP, transports and the eras of clients. It turns
+// whatever a client speaks into requests in the stateless form for the desk, and answers
+// back into what the client understands. It knows which form each revision gives to
+// items, results and questions, and nothing of rules or upstreams.
 package server
 
 import (
@@ -34,12 +35,14 @@ const (
 	DefaultMaxCalls = 1024
 )
 
-// Config is what a Server needs. Every field is required unless its comment says otherwise.
+// Config is what a Server needs. Every field is required unless its comment says
+// otherwise.
 type Config struct {
 	Gateway *gateway.Gateway
 	Verify  func(ctx context.Context, token string) (auth.Principal, error) // errors are *auth.Error
-	// Judge returns nil if the token of a principal that Verify returned would be accepted now. It is called for
-	// everything that is open whenever JudgeAgain asks for it, and by streams each time they wake: it must be cheap.
+	// Judge returns nil if the token of a principal that Verify returned would be
+	// accepted now. It is called for everything that is open whenever JudgeAgain asks for
+	// it, and by streams each time they wake: it must be cheap.
 	Judge func(auth.Principal) error
 	Seal  *seal.Ring // of session ids
 	Log   session.Log
@@ -59,21 +62,23 @@ type Config struct {
 	// Extensions are those that are carried; nil: those that are known.
 	Extensions *mcp.ExtensionTable
 
-	Settings                   func() Settings // what a reload may change; called once a request, must be cheap
-	LegacySSE                  bool            // serve 2024-11-05 on /sse and /messages
-	SessionIdle, SessionMaxAge time.Duration   // zero: 30 m, 24 h
-	MaxBody                    int64           // bytes; zero: DefaultMaxBody
-	MaxCalls                   int             // requests in work at once; zero: DefaultMaxCalls
-	MaxStreams                 int             // event streams at once, of which one tenant alone gets half; zero: 20,000
-	ReadTimeout                time.Duration   // of a request body; zero: 10 s
-	Heartbeat                  time.Duration   // silence on a stream before a comment; zero: 20 s
+	// what a reload may change; called once a request, must be cheap
+	Settings                   func() Settings
+	LegacySSE                  bool          // serve 2024-11-05 on /sse and /messages
+	SessionIdle, SessionMaxAge time.Duration // zero: 30 m, 24 h
+	MaxBody                    int64         // bytes; zero: DefaultMaxBody
+	MaxCalls                   int           // requests in work at once; zero: DefaultMaxCalls
+	// event streams at once, of which one tenant alone gets half; zero: 20,000
+	MaxStreams  int
+	ReadTimeout time.Duration // of a request body; zero: 10 s
+	Heartbeat   time.Duration // silence on a stream before a comment; zero: 20 s
 }
 
 // Settings are the parts of the config that a reload may change.
 type Settings struct {
 	PublicURL string // what clients type, without /mcp
-	// AuthorizationServers are the issuers that clients can go to for a token: the metadata
-	// names them, and every 401 leads there. Empty: there is no metadata.
+	// AuthorizationServers are the issuers that clients can go to for a token: the
+	// metadata names them, and every 401 leads there. Empty: there is no metadata.
 	AuthorizationServers []AuthorizationServer
 	AllowedOrigins       []string
 	AllowedHosts         []string // values of Host that are accepted; one without a port accepts every port
@@ -208,8 +213,8 @@ func orDefault[T int | int64 | time.Duration](value, fallback T) T {
 	return value
 }
 
-// Handler returns the handler of the client listener. It serves only the paths that are listed here, exactly as they
-// are.
+// Handler returns the handler of the client listener. It serves only the paths that are
+// listed here, exactly as they are.
 func (s *Server) Handler() http.Handler {
 	r := chi.NewRouter()
 	// Every request, to whatever path, is:
@@ -235,15 +240,17 @@ func (s *Server) Handler() http.Handler {
 	return &shortcut{r, every.Handler(known(http.HandlerFunc(s.endpoint)))}
 }
 
-// shortcut is a router that leads messages to endpointPath past itself. Nearly every request is one. It passes the same
-// stages, and is spared the look-up and the copy of the request that the router makes.
+// shortcut is a router that leads messages to endpointPath past itself. Nearly every
+// request is one. It passes the same stages, and is spared the look-up and the copy of
+// the request that the router makes.
 type shortcut struct {
 	chi.Router
 
 	messages http.Handler
 }
 
-// ServeHTTP implements http.Handler. An escaped path is left to the router, which takes it as it is written.
+// ServeHTTP implements http.Handler. An escaped path is left to the router, which takes
+// it as it is written.
 func (s *shortcut) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost && r.URL.Path == endpointPath && r.URL.RawPath == "" {
 		s.messages.ServeHTTP(w, r)
@@ -252,9 +259,10 @@ func (s *shortcut) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.Router.ServeHTTP(w, r)
 }
 
-// Run ends sessions that nobody has used for too long, keeps what other replicas must know of them, judges again what
-// callers have open when JudgeAgain asks for it, and records the sums of refused strangers, until ctx ends. A panic in
-// one of these holds up nothing else; what callers have open is then judged once more after a while.
+// Run ends sessions that nobody has used for too long, keeps what other replicas must
+// know of them, judges again what callers have open when JudgeAgain asks for it, and
+// records the sums of refused strangers, until ctx ends. A panic in one of these holds up
+// nothing else; what callers have open is then judged once more after a while.
 func (s *Server) Run(ctx context.Context) error {
 	sweep := time.NewTicker(max(s.config.SessionIdle/10, time.Second))
 	defer sweep.Stop()
@@ -315,10 +323,10 @@ func (s *Server) tellChanges(ctx context.Context) {
 	}
 }
 
-// PartFromClients makes every answer from now on the last one on its connection, and tells the client so with
-// "Connection: close". It is the first step of a shutdown. To close idle connections instead would be wrong: a request
-// that is on its way on one of them would be lost.
-// https://www.rfc-editor.org/rfc/rfc9112#section-9.6
+// PartFromClients makes every answer from now on the last one on its connection, and
+// tells the client so with "Connection: close". It is the first step of a shutdown. To
+// close idle connections instead would be wrong: a request that is on its way on one of
+// them would be lost. https://www.rfc-editor.org/rfc/rfc9112#section-9.6
 func (s *Server) PartFromClients() {
 	s.parting.Store(true)
 	s.config.Others.Drain()
@@ -334,27 +342,33 @@ func (s *Server) isDraining() bool {
 	}
 }
 
-// EndStreams ends every open event stream properly: not all in one moment, so that their clients do not come back in one
-// moment either (see endsEach), and one that a call waits on with the answer to that call. A stream that is asked for
-// later gets what there is for it and ends at once, so that its client goes on elsewhere; only a session over HTTP+SSE,
-// which would end with it, is refused. It is the second step of a shutdown, after which nobody can connect any more.
+// EndStreams ends every open event stream properly: not all in one moment, so that their
+// clients do not come back in one moment either (see endsEach), and one that a call waits
+// on with the answer to that call. A stream that is asked for later gets what there is
+// for it and ends at once, so that its client goes on elsewhere; only a session over
+// HTTP+SSE, which would end with it, is refused. It is the second step of a shutdown,
+// after which nobody can connect any more.
 func (s *Server) EndStreams() { s.drain.Do(func() { close(s.draining) }) }
 
-// CloseStreams returns when every event stream has ended whose connection an http.Server has given up to this server,
-// and which the http.Server neither waits for nor closes. When ctx ends, it closes the connections of those that are
-// left. It is called after EndStreams and when the http.Server takes no more requests. Streams whose turn has not come
-// end now.
+// CloseStreams returns when every event stream has ended whose connection an http.Server
+// has given up to this server, and which the http.Server neither waits for nor closes.
+// When ctx ends, it closes the connections of those that are left. It is called after
+// EndStreams and when the http.Server takes no more requests. Streams whose turn has not
+// come end now.
 func (s *Server) CloseStreams(ctx context.Context) { s.flows.endTaken(ctx) }
 
 // waitStep is how often Wait looks whether anything is in work.
 const waitStep = 10 * time.Millisecond
 
-// Wait returns when nothing is in work any more: no request, also none whose body is still coming, no call that waits for
-// its client to repeat it or that another replica has sent here, and no stream whose end has yet to come. Requests that come
-// meanwhile are served. If ctx ends first, Wait cancels the requests that are left, which are answered that they may have
-// taken effect, and returns how many these are; none is counted by two calls of Wait. From then on requests are refused, as
-// they would have no time: a client that is told so knows that its call was not made, and makes it elsewhere. Whatever is in
-// work until its end is waited for by the next Wait. For how many requests it waits, and for how long at most, is logged.
+// Wait returns when nothing is in work any more: no request, also none whose body is
+// still coming, no call that waits for its client to repeat it or that another replica
+// has sent here, and no stream whose end has yet to come. Requests that come meanwhile
+// are served. If ctx ends first, Wait cancels the requests that are left, which are
+// answered that they may have taken effect, and returns how many these are; none is
+// counted by two calls of Wait. From then on requests are refused, as they would have no
+// time: a client that is told so knows that its call was not made, and makes it
+// elsewhere. Whatever is in work until its end is waited for by the next Wait. For how
+// many requests it waits, and for how long at most, is logged.
 func (s *Server) Wait(ctx context.Context) int {
 	if calls := s.jobs.count(); calls > 0 && !s.jobs.closed() {
 		line := []slog.Attr{slog.Int("calls", calls)}
@@ -365,7 +379,8 @@ func (s *Server) Wait(ctx context.Context) int {
 	}
 	step := time.NewTicker(waitStep)
 	defer step.Stop()
-	for s.working.Load()+s.visiting.Load() > 0 || s.jobs.count() > 0 || s.desk.Ongoing() > 0 || s.flows.isEnding() {
+	for s.working.Load()+s.visiting.Load() > 0 || s.jobs.count() > 0 || s.desk.Ongoing() > 0 ||
+		s.flows.isEnding() {
 		select {
 		case <-step.C:
 		case <-ctx.Done():

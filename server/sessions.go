@@ -19,8 +19,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
-// Causes of a call's end. Whatever gives up because of them, such as a question to Redis, may return them as its error, and
-// that is then told and recorded as a cancelled call.
+// Causes of a call's end. Whatever gives up because of them, such as a question to Redis,
+// may return them as its error, and that is then told and recorded as a cancelled call.
 var (
 	errCancelled    = fmt.Errorf("cancelled by the client: %w", context.Canceled)
 	errSessionEnded = fmt.Errorf("the session has ended: %w", context.Canceled)
@@ -60,8 +60,10 @@ type sessions struct {
 
 func newSessions(cfg *Config, opener [openerSize]byte, g guard) *sessions {
 	ss := &sessions{
-		ring: cfg.Seal, log: cfg.Log, opener: opener, shared: cfg.Records != nil, records: cfg.Records, others: cfg.Others,
-		idle: cfg.SessionIdle, maxAge: cfg.SessionMaxAge, roster: newRoster(g, cfg.Memory), departed: newDeparted(), logger: g.log,
+		ring: cfg.Seal, log: cfg.Log, opener: opener, shared: cfg.Records != nil, records: cfg.Records,
+		others: cfg.Others,
+		idle:   cfg.SessionIdle, maxAge: cfg.SessionMaxAge, roster: newRoster(g, cfg.Memory),
+		departed: newDeparted(), logger: g.log,
 		doubted: make(chan struct{}, 1), unended: make(map[primary.Key]uint64),
 	}
 	if ss.shared {
@@ -73,8 +75,14 @@ func newSessions(cfg *Config, opener [openerSize]byte, g guard) *sessions {
 // open makes a session for a caller, and its id. If the tenant or the user has as many
 // sessions as it may have, the one that has been idle longest ends for it; if none is
 // idle, the new one is refused. A shared one is recorded by record.
-func (ss *sessions) open(ctx context.Context, purpose string, c gateway.Caller, agreed terms) (l *live, id string, refused *refusal, err error) {
-	t := ticket{opener: ss.opener, key: newKey(), owner: c.Principal.Owner().Digest(), opened: time.Now(), revision: agreed.revision, capabilities: encodeCapabilities(agreed.capabilities), extensions: agreed.extensions}
+func (ss *sessions) open(ctx context.Context, purpose string, c gateway.Caller,
+	agreed terms,
+) (l *live, id string, refused *refusal, err error) {
+	t := ticket{
+		opener: ss.opener, key: newKey(), owner: c.Principal.Owner().Digest(), opened: time.Now(),
+		revision: agreed.revision, capabilities: encodeCapabilities(agreed.capabilities),
+		extensions: agreed.extensions,
+	}
 	id, err = ss.ring.Seal(purpose, t.encode())
 	if err != nil {
 		return nil, "", nil, err
@@ -98,7 +106,8 @@ func (ss *sessions) liveOf(t *ticket, p auth.Principal, shared bool) *live {
 	return l
 }
 
-// add enters a session, and ends those that are evicted for it. It returns the session that has the key.
+// add enters a session, and ends those that are evicted for it. It returns the session
+// that has the key.
 func (ss *sessions) add(ctx context.Context, l *live, c gateway.Caller) (*live, *refusal) {
 	var b bounds
 	b.tenant, b.user = c.Tenant.Sessions()
@@ -139,7 +148,9 @@ func (ss *sessions) findHere(ctx context.Context, t *ticket, c gateway.Caller) (
 
 // ticketOf returns the ticket that is sealed in id, if it is the caller's.
 func (ss *sessions) ticketOf(ctx context.Context, purpose, id string, c gateway.Caller) (*ticket, *refusal) {
-	owner := c.Principal.Owner().Digest() // worked out for every id, so that the time does not tell a foreign one from a forged one
+	// worked out for every id, so that the time does not tell a foreign one from a forged
+	// one
+	owner := c.Principal.Owner().Digest()
 	t, ok := ss.openTicket(purpose, id)
 	switch {
 	case !ok:
@@ -150,8 +161,9 @@ func (ss *sessions) ticketOf(ctx context.Context, purpose, id string, c gateway.
 	return &t, nil
 }
 
-// unreadable returns the refusal of an id that this replica cannot open. Where a replica of a later version runs, the id may
-// be one of its own: with 404 its client would throw away a session that goes on there.
+// unreadable returns the refusal of an id that this replica cannot open. Where a replica
+// of a later version runs, the id may be one of its own: with 404 its client would throw
+// away a session that goes on there.
 func (ss *sessions) unreadable(ctx context.Context) *refusal {
 	if ss.shared && ss.others.IsNewerThere() {
 		return errReplicas
@@ -193,7 +205,8 @@ func (ss *sessions) end(ctx context.Context, l *live, how string) {
 	}
 }
 
-// drop ends a session on this instance alone. It is false if the session had ended before.
+// drop ends a session on this instance alone. It is false if the session had ended
+// before.
 func (ss *sessions) drop(l *live, how string) bool {
 	ss.roster.remove(l)
 	ended := l.close()
@@ -208,11 +221,12 @@ func (ss *sessions) drop(l *live, how string) bool {
 // leads is only let go of.
 func (ss *sessions) sweep(ctx context.Context) {
 	now := time.Now()
-	ss.forEach(ctx, func(l *live) bool { return !l.fresh(now, ss.idle) || !l.isLeading() && !l.isBusy() }, func(l *live) {
-		if _, leads := ss.others.Leads(); leads || !l.shared {
-			ss.end(ctx, l, l.lapse(now))
-		}
-	})
+	ss.forEach(ctx, func(l *live) bool { return !l.fresh(now, ss.idle) || !l.isLeading() && !l.isBusy() },
+		func(l *live) {
+			if _, leads := ss.others.Leads(); leads || !l.shared {
+				ss.end(ctx, l, l.lapse(now))
+			}
+		})
 }
 
 // forgetEvents forgets the events of a session that has ended, once the calls that are

@@ -19,7 +19,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// ask makes a call that asks for roots. It returns the id of the question, and what came when the call is over.
+// ask makes a call that asks for roots. It returns the id of the question, and what came
+// when the call is over.
 func (w *world) ask(t *testing.T, id string) (question string, over <-chan string) {
 	t.Helper()
 	asked, ended := make(chan string, 1), make(chan string, 1)
@@ -43,14 +44,18 @@ func (w *world) ask(t *testing.T, id string) (question string, over <-chan strin
 }
 
 func answerTo(question, id string) message {
-	return inSession("POST", id, `{"jsonrpc":"2.0","id":"`+question+`","result":{"roots":[{"uri":"file:///r"}]}}`)
+	return inSession("POST", id, `{"jsonrpc":"2.0","id":"`+question+
+		`","result":{"roots":[{"uri":"file:///r"}]}}`)
 }
 
-// wantReplicas checks that a request was refused because of what replicas share, and may come again.
+// wantReplicas checks that a request was refused because of what replicas share, and may
+// come again.
 func wantReplicas(t *testing.T, what string, got *httptest.ResponseRecorder) {
 	t.Helper()
-	if got.Code != http.StatusServiceUnavailable || stable(t, got.Body) != "DB-REPLICAS" || got.Header().Get("Retry-After") == "" {
-		t.Errorf("%s: got %d %s %v, want 503 DB-REPLICAS with Retry-After", what, got.Code, got.Body, got.Header())
+	if got.Code != http.StatusServiceUnavailable || stable(t, got.Body) != "DB-REPLICAS" ||
+		got.Header().Get("Retry-After") == "" {
+		t.Errorf("%s: got %d %s %v, want 503 DB-REPLICAS with Retry-After", what, got.Code, got.Body,
+			got.Header())
 	}
 }
 
@@ -61,20 +66,25 @@ func wantStatus(t *testing.T, what string, got *httptest.ResponseRecorder, statu
 	}
 }
 
-// TestAnswerOfAnotherSessionIsDropped answers a question in sessions that were not asked, at each replica: of somebody
-// else, and another of the same owner. The right one is heard after all.
+// TestAnswerOfAnotherSessionIsDropped answers a question in sessions that were not asked,
+// at each replica: of somebody else, and another of the same owner. The right one is
+// heard after all.
 func TestAnswerOfAnotherSessionIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 2)
 		<-time.After(time.Minute) // it is known who is there, and who is not
 		a, b := c.worlds[0], c.worlds[1]
-		id, second, bobs := a.openAsking(t, mcp.Revision2511), a.openAsking(t, mcp.Revision2511), a.open(t, "bob", mcp.Revision2511)
+		id, second, bobs := a.openAsking(t, mcp.Revision2511), a.openAsking(t, mcp.Revision2511), a.open(t,
+			"bob", mcp.Revision2511)
 		question, over := a.ask(t, id)
 		for _, w := range []*world{a, b} {
 			wantStatus(t, "another session", w.do(t, answerTo(question, second)), http.StatusAccepted)
 			wantStatus(t, "another owner", w.do(t, answerTo(question, bobs).as("bob")), http.StatusAccepted)
 			wantStatus(t, "the owner is bob", w.do(t, answerTo(question, id).as("bob")), http.StatusNotFound)
-			for _, forged := range []string{question[:32], question + "0", strings.ToUpper(question), "q" + strings.Repeat("0", 32), strings.Replace(question, "q", "x", 1)} {
+			for _, forged := range []string{
+				question[:32], question + "0", strings.ToUpper(question),
+				"q" + strings.Repeat("0", 32), strings.Replace(question, "q", "x", 1),
+			} {
 				wantStatus(t, forged, w.do(t, answerTo(forged, id)), http.StatusAccepted)
 			}
 		}
@@ -91,13 +101,15 @@ func TestAnswerOfAnotherSessionIsDropped(t *testing.T) {
 			}
 		})
 		if trips != 1+1 {
-			t.Errorf("an answer at another replica: got %d trips, want one to it, and the answer of the call put on its stream", trips)
+			t.Errorf(
+				"an answer at another replica: got %d trips, want one to it, and the answer of the call put on its stream", trips)
 		}
 		b.do(t, inSession("DELETE", id, ""))
 	})
 }
 
-// TestAnswerIsNotLostWithItsWord answers at another replica, when the home cannot be told and when it is gone.
+// TestAnswerIsNotLostWithItsWord answers at another replica, when the home cannot be told
+// and when it is gone.
 func TestAnswerIsNotLostWithItsWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 2)
@@ -123,8 +135,9 @@ func TestAnswerIsNotLostWithItsWord(t *testing.T) {
 	})
 }
 
-// TestAnswerAfterAFaultIsNotTakenForNothing answers a question whose home has no mailbox yet, because Redis was away until
-// just now for longer than it keeps one. The client was told 202, and the call waited for the answer until its end.
+// TestAnswerAfterAFaultIsNotTakenForNothing answers a question whose home has no mailbox
+// yet, because Redis was away until just now for longer than it keeps one. The client was
+// told 202, and the call waited for the answer until its end.
 func TestAnswerAfterAFaultIsNotTakenForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 2)
@@ -143,7 +156,8 @@ func TestAnswerAfterAFaultIsNotTakenForNothing(t *testing.T) {
 	})
 }
 
-// TestAnswerWithoutMemoryAtItsHomeMayComeAgain sends an answer for which its user has no memory where the question waits.
+// TestAnswerWithoutMemoryAtItsHomeMayComeAgain sends an answer for which its user has no
+// memory where the question waits.
 func TestAnswerWithoutMemoryAtItsHomeMayComeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 2, func(w *world) { w.config.Memory = share.New(8 << 20) })
@@ -157,7 +171,8 @@ func TestAnswerWithoutMemoryAtItsHomeMayComeAgain(t *testing.T) {
 		for a.config.Memory.Take(alice, 4<<10) == nil {
 			held += 4 << 10
 		}
-		if got := b.do(t, large); got.Code != http.StatusTooManyRequests || stable(t, got.Body) != "DB-LIMIT-MEMORY" {
+		if got := b.do(t, large); got.Code != http.StatusTooManyRequests ||
+			stable(t, got.Body) != "DB-LIMIT-MEMORY" {
 			t.Errorf("without memory: got %d %s, want 429 DB-LIMIT-MEMORY", got.Code, got.Body)
 		}
 		a.config.Memory.Give(alice, held)
@@ -174,16 +189,19 @@ func TestAnswerWithoutMemoryAtItsHomeMayComeAgain(t *testing.T) {
 	})
 }
 
-// TestOnlyTheSessionCancels sends the cancellation of a request by its id in other sessions, at the other replica.
+// TestOnlyTheSessionCancels sends the cancellation of a request by its id in other
+// sessions, at the other replica.
 func TestOnlyTheSessionCancels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 3)
 		a, b := c.worlds[0], c.worlds[1]
-		id, second, bobs := a.openAsking(t, mcp.Revision2511), a.openAsking(t, mcp.Revision2511), a.open(t, "bob", mcp.Revision2511)
+		id, second, bobs := a.openAsking(t, mcp.Revision2511), a.openAsking(t, mcp.Revision2511), a.open(t,
+			"bob", mcp.Revision2511)
 		in := a.follow(t, legacyCall(id, "slow"))
 		wait(t)
 		cancel := func(in string) message {
-			return inSession("POST", in, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+			return inSession("POST", in,
+				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		}
 		wantStatus(t, "another session", b.do(t, cancel(second)), http.StatusAccepted)
 		wantStatus(t, "another owner", b.do(t, cancel(bobs).as("bob")), http.StatusAccepted)
@@ -201,10 +219,15 @@ func TestOnlyTheSessionCancels(t *testing.T) {
 	})
 }
 
-// lostSessions are the ways in which a session of alice is not there. Each returns the id to ask for.
+// lostSessions are the ways in which a session of alice is not there. Each returns the id
+// to ask for.
 var lostSessions = map[string]func(t *testing.T, c *common) string{
 	"nobody ever made it": func(*testing.T, *common) string { return "unknown" },
-	"bob's":               func(t *testing.T, c *common) string { return c.worlds[0].open(t, "bob", mcp.Revision2503) },
+	"bob's": func(t *testing.T,
+		c *common,
+	) string {
+		return c.worlds[0].open(t, "bob", mcp.Revision2503)
+	},
 	"sealed by others": func(t *testing.T, _ *common) string {
 		return together(t, 1).worlds[0].open(t, "alice", mcp.Revision2503)
 	},
@@ -212,7 +235,8 @@ var lostSessions = map[string]func(t *testing.T, c *common) string{
 		return c.reseal(t, c.worlds[0].open(t, "alice", mcp.Revision2503), "sse", func([]byte) {})
 	},
 	"of an unknown version": func(t *testing.T, c *common) string {
-		return c.reseal(t, c.worlds[0].open(t, "alice", mcp.Revision2503), "session", func(ticket []byte) { ticket[0]++ })
+		return c.reseal(t, c.worlds[0].open(t, "alice", mcp.Revision2503), "session",
+			func(ticket []byte) { ticket[0]++ })
 	},
 	"ended": func(t *testing.T, c *common) string {
 		id := c.worlds[0].open(t, "alice", mcp.Revision2503)
@@ -253,7 +277,8 @@ var lostSessions = map[string]func(t *testing.T, c *common) string{
 	},
 }
 
-// reseal changes what is sealed in the id of a session, as only a gateway with the keys can.
+// reseal changes what is sealed in the id of a session, as only a gateway with the keys
+// can.
 func (c *common) reseal(t *testing.T, id, purpose string, change func(ticket []byte)) string {
 	t.Helper()
 	ticket, err := c.ring.Open("session", id)
@@ -267,8 +292,9 @@ func (c *common) reseal(t *testing.T, id, purpose string, change func(ticket []b
 	return id
 }
 
-// TestSessionsThatAreNotThereHaveOneAnswer asks every replica for sessions that are not there, in every way an id can be
-// used. All answers to one request are the same bytes, but for the id of the request.
+// TestSessionsThatAreNotThereHaveOneAnswer asks every replica for sessions that are not
+// there, in every way an id can be used. All answers to one request are the same bytes,
+// but for the id of the request.
 func TestSessionsThatAreNotThereHaveOneAnswer(t *testing.T) {
 	for name, lose := range lostSessions {
 		t.Run(name, func(t *testing.T) {
@@ -281,15 +307,21 @@ func TestSessionsThatAreNotThereHaveOneAnswer(t *testing.T) {
 						func(id string) message { return legacyCall(id, "echo") },
 						func(id string) message { return inSession("POST", id, "["+pingBody+"]") },
 						func(id string) message {
-							return inSession("POST", id, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+							return inSession("POST", id,
+								`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 						},
 						func(id string) message { return inSession("GET", id, "") },
-						func(id string) message { return inSession("GET", id, "").with("Last-Event-ID", "p1-0") },
+						func(id string) message {
+							return inSession("GET", id, "").with("Last-Event-ID",
+								"p1-0")
+						},
 						func(id string) message { return inSession("DELETE", id, "") },
 					} {
-						got, want := w.do(t, use(id).as("alice-again")), w.do(t, use("unknown").as("alice-again"))
+						got, want := w.do(t, use(id).as("alice-again")),
+							w.do(t, use("unknown").as("alice-again"))
 						if got.Code != http.StatusNotFound || nameless(t, got) != nameless(t, want) {
-							t.Errorf("replica %d: got %d %s %v, want %s %v", i, got.Code, got.Body, got.Header(), want.Body, want.Header())
+							t.Errorf("replica %d: got %d %s %v, want %s %v", i, got.Code, got.Body,
+								got.Header(), want.Body, want.Header())
 						}
 					}
 				}
@@ -298,8 +330,9 @@ func TestSessionsThatAreNotThereHaveOneAnswer(t *testing.T) {
 	}
 }
 
-// TestSessionOfARevokedCallerEndsOnEveryReplica revokes a key, an issuer or a tenant at one replica after the other, while
-// none can tell another: what is in work there ends when that replica judges, whatever the others do.
+// TestSessionOfARevokedCallerEndsOnEveryReplica revokes a key, an issuer or a tenant at
+// one replica after the other, while none can tell another: what is in work there ends
+// when that replica judges, whatever the others do.
 func TestSessionOfARevokedCallerEndsOnEveryReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 3)
@@ -416,8 +449,8 @@ func TestEvictedSessionIsGoneEverywhere(t *testing.T) {
 	})
 }
 
-// TestSessionIsIdleOnAllReplicas uses a session at one replica only. The other, which has it too, does not let it end; and
-// it ends when neither was used.
+// TestSessionIsIdleOnAllReplicas uses a session at one replica only. The other, which has
+// it too, does not let it end; and it ends when neither was used.
 func TestSessionIsIdleOnAllReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 3)
@@ -425,7 +458,8 @@ func TestSessionIsIdleOnAllReplicas(t *testing.T) {
 		id := a.open(t, "alice", mcp.Revision2511)
 		use := func(w *world, status int) {
 			t.Helper()
-			wantStatus(t, time.Now().Format(time.TimeOnly), w.do(t, inSession("POST", id, pingBody).as("alice-again")), status)
+			wantStatus(t, time.Now().Format(time.TimeOnly),
+				w.do(t, inSession("POST", id, pingBody).as("alice-again")), status)
 		}
 		use(b, http.StatusOK)
 		for range 2 {
@@ -442,8 +476,9 @@ func TestSessionIsIdleOnAllReplicas(t *testing.T) {
 	})
 }
 
-// TestFaultMakesNoSessionIdle lets the store be down for longer than a session may be idle. The session is used meanwhile
-// where it is; when the store is back, another replica does not take it for idle.
+// TestFaultMakesNoSessionIdle lets the store be down for longer than a session may be
+// idle. The session is used meanwhile where it is; when the store is back, another
+// replica does not take it for idle.
 func TestFaultMakesNoSessionIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 2)
@@ -453,7 +488,8 @@ func TestFaultMakesNoSessionIdle(t *testing.T) {
 		c.setDown(true)
 		for range 4 {
 			<-time.After(10 * time.Minute)
-			wantStatus(t, "where it is", a.do(t, inSession("POST", id, pingBody).as("alice-again")), http.StatusOK)
+			wantStatus(t, "where it is", a.do(t, inSession("POST", id, pingBody).as("alice-again")),
+				http.StatusOK)
 		}
 		c.setDown(false)
 		wantStatus(t, "elsewhere", b.do(t, inSession("POST", id, pingBody).as("alice-again")), http.StatusOK)
@@ -468,7 +504,8 @@ func TestLevelHoldsAtAllReplicas(t *testing.T) {
 		for at, level := range []string{"info", "error", "debug"} {
 			wantStatus(t, level, c.worlds[at].do(t, inSession("POST", id, setLevel(level))), http.StatusOK)
 			for i, w := range c.worlds {
-				if got := w.do(t, legacyCall(id, "terms")).Body.String(); !strings.Contains(got, `level \"`+level) {
+				if got := w.do(t, legacyCall(id, "terms")).Body.String(); !strings.Contains(got,
+					`level \"`+level) {
 					t.Errorf("replica %d: got %s, want level %s", i, got, level)
 				}
 			}
@@ -494,8 +531,10 @@ func TestJunkIsNoWord(t *testing.T) {
 			{Kind: "taken 2", Tenant: "acme", Data: key}, // a version that is not known
 			{Kind: "taken 1", Tenant: "acme", Data: key}, // another form
 			{Kind: "taken 1", Tenant: "acme"},
-			{Kind: "taken 1", Tenant: "globex", Data: word(key, "\xff\xff\xff\xff\xff\xff\xff\xff")}, // another tenant's
-			{Kind: "taken 1", Tenant: "acme", Data: word(key, "\x00\x00\x00\x00\x00\x00\x00\x01")},   // an epoch of before
+			// another tenant's
+			{Kind: "taken 1", Tenant: "globex", Data: word(key, "\xff\xff\xff\xff\xff\xff\xff\xff")},
+			// an epoch of before
+			{Kind: "taken 1", Tenant: "acme", Data: word(key, "\x00\x00\x00\x00\x00\x00\x00\x01")},
 			{Kind: "listener 1", Data: key},
 			{Kind: "listener 1", Data: word(key, "g1", "")},
 			{Kind: "listener 1", Data: word(key[:8], "g1", "\x00\x00\x00\x00\x00\x00\x00\x01", "{}")},
@@ -521,7 +560,8 @@ func word(key []byte, parts ...string) []byte {
 	return all
 }
 
-// TestRoundTripsOfASession states what each message costs in round trips to what replicas share.
+// TestRoundTripsOfASession states what each message costs in round trips to what replicas
+// share.
 func TestRoundTripsOfASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 3)
@@ -533,7 +573,10 @@ func TestRoundTripsOfASession(t *testing.T) {
 			do   func()
 			want int64
 		}{
-			{"initialize, and the message that it is over", func() { id = a.open(t, "alice", mcp.Revision2511) }, 1},
+			{
+				"initialize, and the message that it is over",
+				func() { id = a.open(t, "alice", mcp.Revision2511) }, 1,
+			},
 			{"a message where it was opened", func() { a.do(t, inSession("POST", id, pingBody)) }, 0},
 			{"a call there", func() { a.do(t, legacyCall(id, "echo")) }, 0},
 			{"ten messages elsewhere, each forwarded", func() {
@@ -543,11 +586,18 @@ func TestRoundTripsOfASession(t *testing.T) {
 			}, 10},
 			{"a call, forwarded", func() { b.do(t, legacyCall(id, "echo")) }, 1},
 			{"a cancellation, forwarded", func() {
-				b.do(t, inSession("POST", id, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`))
+				b.do(t, inSession("POST", id,
+					`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`))
 			}, 1},
-			{"somebody else's message", func() { c.worlds[2].do(t, inSession("POST", id, pingBody).as("bob")) }, 0},
+			{
+				"somebody else's message",
+				func() { c.worlds[2].do(t, inSession("POST", id, pingBody).as("bob")) }, 0,
+			},
 			{"DELETE, forwarded, and the record", func() { b.do(t, inSession("DELETE", id, "")) }, 2},
-			{"a message after that, forwarded, and a look", func() { c.worlds[2].do(t, inSession("POST", id, pingBody)) }, 2},
+			{
+				"a message after that, forwarded, and a look",
+				func() { c.worlds[2].do(t, inSession("POST", id, pingBody)) }, 2,
+			},
 		} {
 			if got := c.count(step.do); got != step.want {
 				t.Errorf("%s: got %d round trips, want %d", step.name, got, step.want)
@@ -556,7 +606,8 @@ func TestRoundTripsOfASession(t *testing.T) {
 	})
 }
 
-// TestThousandSessionsOnThreeReplicas sends the messages of a thousand sessions to three replicas in turn.
+// TestThousandSessionsOnThreeReplicas sends the messages of a thousand sessions to three
+// replicas in turn.
 func TestThousandSessionsOnThreeReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const sessions, messages = 1000, 9
@@ -594,9 +645,11 @@ func TestThousandSessionsOnThreeReplicas(t *testing.T) {
 				one(inSession("DELETE", id, ""), http.StatusNoContent)
 			}
 		})
-		t.Logf("%d sessions, %d messages each: %d round trips to open, %d to use, %d to end", sessions, messages, opened, used, ended)
+		t.Logf("%d sessions, %d messages each: %d round trips to open, %d to use, %d to end", sessions,
+			messages, opened, used, ended)
 		if opened != sessions || used > messages*sessions || ended > 2*sessions {
-			t.Errorf("got %d, %d, %d; want a record for each, no more than one forward a message, and the same and the record for each end", opened, used, ended)
+			t.Errorf(
+				"got %d, %d, %d; want a record for each, no more than one forward a message, and the same and the record for each end", opened, used, ended)
 		}
 		for _, id := range ids[:10] {
 			one(inSession("POST", id, pingBody), http.StatusNotFound)

@@ -10,9 +10,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// TestShortcutAnswersLikeTheRouter sends the same messages to /mcp, which the router does not see, and to the path of
-// the tenant, which it leads to the same endpoint. Status, headers and body must not differ, but for what names the
-// request and the path.
+// TestShortcutAnswersLikeTheRouter sends the same messages to /mcp, which the router does
+// not see, and to the path of the tenant, which it leads to the same endpoint. Status,
+// headers and body must not differ, but for what names the request and the path.
 func TestShortcutAnswersLikeTheRouter(t *testing.T) {
 	w := newWorld(t)
 	id := w.open(t, "alice", mcp.Revision2511)
@@ -45,14 +45,16 @@ func TestShortcutAnswersLikeTheRouter(t *testing.T) {
 
 var naming = regexp.MustCompile(`[A-Z2-7]{26}|/t/acme`)
 
-// wholeAnswer returns all that an answer says, without the id of its request and the tenant in a path.
+// wholeAnswer returns all that an answer says, without the id of its request and the
+// tenant in a path.
 func wholeAnswer(got *httptest.ResponseRecorder) string {
 	var text strings.Builder
 	_ = got.Result().Header.Write(&text)
 	return naming.ReplaceAllString(http.StatusText(got.Code)+"\n"+text.String()+got.Body.String(), "")
 }
 
-// TestEscapedPathIsNotTheEndpoint holds for the shortcut what holds for the router: a path is served as it is written.
+// TestEscapedPathIsNotTheEndpoint holds for the shortcut what holds for the router: a
+// path is served as it is written.
 func TestEscapedPathIsNotTheEndpoint(t *testing.T) {
 	w := newWorld(t)
 	for _, path := range []string{"/%6dcp", "/mc%70", "/mcp/", "//mcp", "/MCP", "/mcp%2f", "/./mcp"} {

@@ -47,7 +47,8 @@ func TestStageLogged(t *testing.T) {
 	w.do(t, modernCall("fails"))
 	line := object(out.String())
 	for name, want := range map[string]string{
-		"msg": "request", "tenant": "acme", "method": "tools/call", "tool": "fails", "outcome": "tool_error", "remote": "192.0.2.1",
+		"msg": "request", "tenant": "acme", "method": "tools/call", "tool": "fails", "outcome": "tool_error",
+		"remote": "192.0.2.1",
 	} {
 		if got := line.Text(name); got != want {
 			t.Errorf("%s: got %q, want %q", name, got, want)
@@ -71,10 +72,15 @@ func TestStageRecovered(t *testing.T) {
 	}
 }
 
-// TestPanicInCall shows that a panic behind the desk becomes an answer, whoever runs the call.
+// TestPanicInCall shows that a panic behind the desk becomes an answer, whoever runs the
+// call.
 func TestPanicInCall(t *testing.T) {
 	w := newWorld(t)
-	w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object, error) { panic("a bug") }})
+	w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object,
+		error,
+	) {
+		panic("a bug")
+	}})
 	got := w.do(t, modernCall("echo"))
 	if want := `"code":-32603`; got.Code != http.StatusOK || !strings.Contains(got.Body.String(), want) {
 		t.Errorf("modern: got %d %s, want 200 with %s", got.Code, got.Body, want)
@@ -88,7 +94,8 @@ func TestPanicInCall(t *testing.T) {
 
 func TestStageSameOrigin(t *testing.T) {
 	w := newWorld(t)
-	if got := w.do(t, modernCall("echo").with("Origin", "https://evil.test")); got.Code != http.StatusForbidden {
+	if got := w.do(t, modernCall("echo").with("Origin",
+		"https://evil.test")); got.Code != http.StatusForbidden {
 		t.Errorf("foreign origin: got %d, want 403", got.Code)
 	}
 	if got := w.do(t, modernCall("echo").with("Host", "evil.test")); got.Code != http.StatusForbidden {
@@ -100,7 +107,8 @@ func TestStageBounded(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.config.MaxBody = 300 })
 	big := modernCall("echo")
 	big.body += strings.Repeat(" ", 300)
-	if got := w.do(t, big); got.Code != http.StatusRequestEntityTooLarge || stable(t, got.Body) != "DB-BODY-SIZE" ||
+	if got := w.do(t, big); got.Code != http.StatusRequestEntityTooLarge ||
+		stable(t, got.Body) != "DB-BODY-SIZE" ||
 		!strings.Contains(got.Body.String(), "limits.max_body, 300 bytes") {
 		t.Errorf("got %d %s, want 413 with the limit", got.Code, got.Body)
 	}
@@ -129,7 +137,8 @@ func TestStageAuthenticated(t *testing.T) {
 			if challenge := got.Header().Get("WWW-Authenticate"); challenge != test.challenge {
 				t.Errorf("got challenge %q, want %q", challenge, test.challenge)
 			}
-			if len(refused) != 1 || refused[0].Reason != test.reason || refused[0].Remote != "192.0.2.1" || refused[0].Outcome != "unauthenticated" {
+			if len(refused) != 1 || refused[0].Reason != test.reason || refused[0].Remote != "192.0.2.1" ||
+				refused[0].Outcome != "unauthenticated" {
 				t.Errorf("on record: got %+v, want one refusal for %s", refused, test.reason)
 			}
 		})
@@ -142,7 +151,8 @@ func TestStageAuthenticated(t *testing.T) {
 
 func TestStageAdmitted(t *testing.T) {
 	w := newWorld(t)
-	if got := w.do(t, modernCall("echo").as("stranger")); got.Code != http.StatusForbidden || stable(t, got.Body) != "DB-TENANT" {
+	if got := w.do(t, modernCall("echo").as("stranger")); got.Code != http.StatusForbidden ||
+		stable(t, got.Body) != "DB-TENANT" {
 		t.Errorf("tenant not served: got %d %s, want 403", got.Code, got.Body)
 	}
 	if got := w.do(t, modernCall("echo").as("poor")); got.Code != http.StatusTooManyRequests {
@@ -153,7 +163,8 @@ func TestStageAdmitted(t *testing.T) {
 		got := w.do(t, message{method: "GET", path: "/mcp", token: "usual"})
 		if limited = got.Code == http.StatusTooManyRequests; limited {
 			if got.Header().Get("Retry-After") != "1" || stable(t, got.Body) != "DB-LIMIT-USER" {
-				t.Errorf("got Retry-After %q and %s, want 1 and DB-LIMIT-USER", got.Header().Get("Retry-After"), got.Body)
+				t.Errorf("got Retry-After %q and %s, want 1 and DB-LIMIT-USER",
+					got.Header().Get("Retry-After"), got.Body)
 			}
 			break
 		}
@@ -175,8 +186,8 @@ func TestTenantInPathChoosesNothing(t *testing.T) {
 	}
 }
 
-// TestTrap29_MetadataNamesTheURL shows that the resource is the URL that the client uses, also that of a tenant.
-// Whether there is such a tenant, the answer does not say.
+// TestTrap29_MetadataNamesTheURL shows that the resource is the URL that the client uses,
+// also that of a tenant. Whether there is such a tenant, the answer does not say.
 func TestTrap29_MetadataNamesTheURL(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.settings.PublicURL = "https://mcp.test/" })
 	const known = "/.well-known/oauth-protected-resource"
@@ -187,21 +198,28 @@ func TestTrap29_MetadataNamesTheURL(t *testing.T) {
 		known + "/t/nobody/mcp":  "https://mcp.test/t/nobody/mcp",
 		known + "/t/a.B-c_1/mcp": "https://mcp.test/t/a.B-c_1/mcp",
 	} {
-		want := `{"resource":"` + resource + `","authorization_servers":["https://issuer.test","https://issuer2.test"],"bearer_methods_supported":["header"]}`
-		if got := w.do(t, message{method: "GET", path: path}); got.Code != http.StatusOK || got.Body.String() != want {
+		want := `{"resource":"` + resource +
+			`","authorization_servers":["https://issuer.test","https://issuer2.test"],"bearer_methods_supported":["header"]}`
+		if got := w.do(t, message{method: "GET", path: path}); got.Code != http.StatusOK ||
+			got.Body.String() != want {
 			t.Errorf("%s: got %d %s, want %s", path, got.Code, got.Body, want)
 		}
 	}
-	for _, path := range []string{"/t/a%22b/mcp", "/t/.a/mcp", "/t/a%2fb/mcp", "/t//mcp", "/t/" + strings.Repeat("a", 65) + "/mcp"} {
+	for _, path := range []string{
+		"/t/a%22b/mcp", "/t/.a/mcp", "/t/a%2fb/mcp", "/t//mcp",
+		"/t/" + strings.Repeat("a", 65) + "/mcp",
+	} {
 		if got := w.do(t, message{method: "GET", path: known + path}); got.Code != http.StatusNotFound {
 			t.Errorf("%s: got %d %s, want 404", path, got.Code, got.Body)
 		}
 	}
 	for path, metadata := range map[string]string{
-		"/mcp": known + "/mcp", "/sse": known + "/mcp", "/t/acme/mcp": known + "/t/acme/mcp", "/t/nobody/mcp": known + "/t/nobody/mcp",
+		"/mcp": known + "/mcp", "/sse": known + "/mcp", "/t/acme/mcp": known + "/t/acme/mcp",
+		"/t/nobody/mcp": known + "/t/nobody/mcp",
 	} {
 		want := `Bearer resource_metadata="https://mcp.test` + metadata + `"`
-		if got := w.do(t, message{method: "GET", path: path}); got.Code != http.StatusUnauthorized || got.Header().Get("WWW-Authenticate") != want {
+		if got := w.do(t, message{method: "GET", path: path}); got.Code != http.StatusUnauthorized ||
+			got.Header().Get("WWW-Authenticate") != want {
 			t.Errorf("%s: got %d %v, want 401 with %s", path, got.Code, got.Header(), want)
 		}
 	}
@@ -209,7 +227,10 @@ func TestTrap29_MetadataNamesTheURL(t *testing.T) {
 
 func TestLegacySSECanBeOff(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.config.LegacySSE = false })
-	for _, m := range []message{{method: "GET", path: "/sse", token: "alice"}, {method: "POST", path: "/messages", token: "alice", body: pingBody}} {
+	for _, m := range []message{
+		{method: "GET", path: "/sse", token: "alice"},
+		{method: "POST", path: "/messages", token: "alice", body: pingBody},
+	} {
 		if got := w.do(t, m); got.Code != http.StatusNotFound {
 			t.Errorf("%s %s: got %d, want 404", m.method, m.path, got.Code)
 		}

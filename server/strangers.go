@@ -17,20 +17,21 @@ const (
 	strangersShown  = 5           // requests of one stranger in a window that are told one by one
 	maxShown        = 500         // requests of all strangers in a window that are told one by one
 	strangersSwift  = 100         // refusals of one stranger in a window that are answered at once
-	maxStrangers    = 1000        // with a sum of their own in a window; all others share one for each outcome
+	// with a sum of their own in a window; all others share one for each outcome
+	maxStrangers = 1000
 
 	otherAddresses = "other_addresses" // the reason of the sum of those beyond maxStrangers
 )
 
-// strangers decides how requests of callers whose token did not verify are told, on record
-// and in the log. No limit bounds how many such requests there are, and a full disk would
-// keep every tenant from its calls. So the first few of each address and reason in a window
-// of time are told one by one; of the others, one line with their number is written when
-// the window ends. It is safe for concurrent use.
+// strangers decides how requests of callers whose token did not verify are told, on
+// record and in the log. No limit bounds how many such requests there are, and a full
+// disk would keep every tenant from its calls. So the first few of each address and
+// reason in a window of time are told one by one; of the others, one line with their
+// number is written when the window ends. It is safe for concurrent use.
 //
-// Without maxShown, a thousand addresses made six lines a minute each: some 2 GB of record
-// in a day and, with long paths, ten times as much in the log. With it, record and log are
-// bounded by 1,500 lines a minute each, whatever comes.
+// Without maxShown, a thousand addresses made six lines a minute each: some 2 GB of
+// record in a day and, with long paths, ten times as much in the log. With it, record and
+// log are bounded by 1,500 lines a minute each, whatever comes.
 type strangers struct {
 	mu    sync.Mutex // guards the fields below
 	seen  map[stranger]*seen
@@ -38,9 +39,9 @@ type strangers struct {
 }
 
 // stranger is the key under which requests are summed up: an address (or a /64 network of
-// IPv6), an outcome and a reason. If the signature of a token says which issuer it is from,
-// refusals of different issuers are counted apart, because many clients may share one
-// address. The zero network stands for all for whom there is no room.
+// IPv6), an outcome and a reason. If the signature of a token says which issuer it is
+// from, refusals of different issuers are counted apart, because many clients may share
+// one address. The zero network stands for all for whom there is no room.
 type stranger struct {
 	network         netip.Prefix
 	outcome, reason string
@@ -86,8 +87,8 @@ const (
 )
 
 // logsApart tells whether the log has a line for the request, which is over. Requests of
-// strangers that are on record are in the log as they are there; all others, such as those
-// for the metadata or for a path that is not there, are counted here.
+// strangers that are on record are in the log as they are there; all others, such as
+// those for the metadata or for a path that is not there, are counted here.
 func (s *Server) logsApart(x *exchange) bool {
 	if x.telling == undecided && x.principal.Issuer == "" {
 		who := stranger{network: networkOf(x.remote), outcome: x.outcome, logged: true}
@@ -96,10 +97,10 @@ func (s *Server) logsApart(x *exchange) bool {
 	return x.telling != summed
 }
 
-// count counts a stranger's request, and returns how it is told. If not apart, it has been
-// added to a sum. It was refused often if that is more than strangersSwift times in this
-// window. Those who share a sum because there is no room for more are not known apart, and
-// count as not often refused.
+// count counts a stranger's request, and returns how it is told. If not apart, it has
+// been added to a sum. It was refused often if that is more than strangersSwift times in
+// this window. Those who share a sum because there is no room for more are not known
+// apart, and count as not often refused.
 func (s *strangers) count(who stranger, at time.Time) (told telling, often bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,13 +129,15 @@ func (s *strangers) count(who stranger, at time.Time) (told telling, often bool)
 func (o *seen) add(who stranger, at time.Time) {
 	sum := &o.sum
 	if sum.Count == 0 {
-		sum.Time, sum.Outcome, sum.Reason, sum.Remote, sum.Issuer = at, who.outcome, who.reason, remoteName(who.network), who.issuer
+		sum.Time, sum.Outcome, sum.Reason, sum.Remote, sum.Issuer = at, who.outcome, who.reason,
+			remoteName(who.network), who.issuer
 	}
 	sum.Count++
 	sum.Duration = max(sum.Duration, at.Sub(sum.Time))
 }
 
-// networkOf returns the network whose refusals are summed up together. One host with IPv6 usually has a whole /64.
+// networkOf returns the network whose refusals are summed up together. One host with IPv6
+// usually has a whole /64.
 func networkOf(remote string) netip.Prefix {
 	address, err := netip.ParseAddr(remote)
 	if err != nil {
@@ -171,7 +174,8 @@ func (s *strangers) sums() []sum {
 		}
 	}
 	slices.SortFunc(sums, func(a, b sum) int {
-		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Remote, b.Remote), cmp.Compare(a.Issuer, b.Issuer))
+		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Remote, b.Remote),
+			cmp.Compare(a.Issuer, b.Issuer))
 	})
 	return sums
 }
@@ -183,13 +187,15 @@ type sum struct {
 	logged bool // as in stranger
 }
 
-// recordStrangers puts the sums of the window on record and into the log, and begins a new
-// one. A sum that panics is lost, the others are not.
+// recordStrangers puts the sums of the window on record and into the log, and begins a
+// new one. A sum that panics is lost, the others are not.
 func (s *Server) recordStrangers(ctx context.Context) {
 	for _, sum := range s.strangers.sums() {
 		s.safely(ctx, func() {
-			s.log.LogAttrs(ctx, slog.LevelInfo, "requests", slog.Int("count", sum.Count), slog.String("outcome", sum.Outcome),
-				slog.String("reason", sum.Reason), slog.String("issuer", sum.Issuer), slog.String("remote", sum.Remote),
+			s.log.LogAttrs(ctx, slog.LevelInfo, "requests", slog.Int("count", sum.Count),
+				slog.String("outcome", sum.Outcome),
+				slog.String("reason", sum.Reason), slog.String("issuer", sum.Issuer), slog.String("remote",
+					sum.Remote),
 				slog.Time("since", sum.Time), slog.Float64("duration_seconds", sum.Duration.Seconds()))
 			if !sum.logged {
 				s.desk.Refuse(ctx, sum.Record)

@@ -43,7 +43,8 @@ func (w *world) refused(t *testing.T) float64 {
 	return metricstest.Sum(t, w.metrics, "drawbridge_refusals_total")
 }
 
-// sumsOf returns who was summed up with which number, and how many lines stand for themselves.
+// sumsOf returns who was summed up with which number, and how many lines stand for
+// themselves.
 func sumsOf(lines []audit.Record) (sums map[string]int, single int) {
 	sums = make(map[string]int)
 	for _, line := range lines {
@@ -56,8 +57,9 @@ func sumsOf(lines []audit.Record) (sums map[string]int, single int) {
 	return sums, single
 }
 
-// TestFailedLoginsAreSummedUp shows that an address cannot fill the record: its first refusals in a minute are there in
-// full, then one line says how many more there were, and so on when the process ends. Metrics count each of them.
+// TestFailedLoginsAreSummedUp shows that an address cannot fill the record: its first
+// refusals in a minute are there in full, then one line says how many more there were,
+// and so on when the process ends. Metrics count each of them.
 func TestFailedLoginsAreSummedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -82,7 +84,10 @@ func TestFailedLoginsAreSummedUp(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		sums, single = sumsOf(taken())
-		want := map[string]int{"192.0.2.1 unauthenticated signature": 95, "2001:db8::/64 unauthenticated signature": 3, "192.0.2.1 forbidden origin": 2}
+		want := map[string]int{
+			"192.0.2.1 unauthenticated signature":     95,
+			"2001:db8::/64 unauthenticated signature": 3, "192.0.2.1 forbidden origin": 2,
+		}
 		if single != 0 || fmt.Sprint(sums) != fmt.Sprint(want) {
 			t.Errorf("got %d lines and sums %v after a minute, want none and %v", single, sums, want)
 		}
@@ -102,8 +107,9 @@ func TestFailedLoginsAreSummedUp(t *testing.T) {
 	})
 }
 
-// TestSumsHidNoOtherIssuer shows that refused tokens of one issuer do not hide those of another that come from the same
-// address, as all do behind one proxy, and that a sum says whose tokens it is of.
+// TestSumsHidNoOtherIssuer shows that refused tokens of one issuer do not hide those of
+// another that come from the same address, as all do behind one proxy, and that a sum
+// says whose tokens it is of.
 func TestSumsHidNoOtherIssuer(t *testing.T) {
 	w := newWorld(t, func(w *world) {
 		w.config.Verify = func(_ context.Context, token string) (auth.Principal, error) {
@@ -131,7 +137,8 @@ func TestSumsHidNoOtherIssuer(t *testing.T) {
 	}
 }
 
-// TestManyStrangersShareASum shows that memory and record stay bounded when there are many addresses.
+// TestManyStrangersShareASum shows that memory and record stay bounded when there are
+// many addresses.
 func TestManyStrangersShareASum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -150,7 +157,8 @@ func TestManyStrangersShareASum(t *testing.T) {
 		others := sums[" unauthenticated other_addresses"]
 		delete(sums, " unauthenticated other_addresses")
 		if single != 500 || len(sums) != 750 || others != 400 {
-			t.Errorf("got %d lines, %d sums of addresses and %d others, want 500, 750 and 400", single, len(sums), others)
+			t.Errorf("got %d lines, %d sums of addresses and %d others, want 500, 750 and 400", single,
+				len(sums), others)
 		}
 		if text := fmt.Sprint(sums); strings.Contains(text, "10.0.4.") {
 			t.Errorf("an address beyond the bound has a sum: %s", text)
@@ -158,9 +166,9 @@ func TestManyStrangersShareASum(t *testing.T) {
 	})
 }
 
-// TestLogSumsUpStrangers sends what strangers may send, from one address and from many, for
-// three minutes: the log has few lines however many requests come, says how many those are,
-// and tells of a caller with a token at any time.
+// TestLogSumsUpStrangers sends what strangers may send, from one address and from many,
+// for three minutes: the log has few lines however many requests come, says how many
+// those are, and tells of a caller with a token at any time.
 func TestLogSumsUpStrangers(t *testing.T) {
 	const rounds, addresses = 40, 3000
 	var out bytes.Buffer
@@ -210,11 +218,13 @@ func TestLogSumsUpStrangers(t *testing.T) {
 				}
 			}
 			if known != 1 || apart+counted != sent || apart > 500 || sums > 1004 {
-				t.Errorf("minute %d: %d requests of strangers: got %d lines, and %d sums of %d; of the known caller %d lines, want 1",
+				t.Errorf(
+					"minute %d: %d requests of strangers: got %d lines, and %d sums of %d; of the known caller %d lines, want 1",
 					minute, sent, apart, sums, counted, known)
 			}
 			if minute == 0 && (apart != 4*5 || sums != 4) {
-				t.Errorf("one address: got %d lines and %d sums, want 5 lines and a sum of each of the 4", apart, sums)
+				t.Errorf("one address: got %d lines and %d sums, want 5 lines and a sum of each of the 4",
+					apart, sums)
 			}
 			sent = 0
 		}

@@ -14,18 +14,21 @@ import (
 )
 
 const (
-	// expiryLeeway is how long a stream may outlive the token that opened it, because clocks may differ by that much.
+	// expiryLeeway is how long a stream may outlive the token that opened it, because
+	// clocks may differ by that much.
 	expiryLeeway = 30 * time.Second
-	// retry is how long a client whose stream ended waits before it resumes. One whose stream ends because the process
-	// stops waits for up to retrySpread longer, each for another time.
+	// retry is how long a client whose stream ended waits before it resumes. One whose
+	// stream ends because the process stops waits for up to retrySpread longer, each for
+	// another time.
 	retry       = time.Second
 	retrySpread = 2 * time.Second
-	// keptBuffer is the largest buffer that an open stream keeps between two events, in bytes.
+	// keptBuffer is the largest buffer that an open stream keeps between two events, in
+	// bytes.
 	keptBuffer = 4 << 10
 )
 
-// streamPlace is one of the places for event streams, of the tenant and of the whole server. It was taken and must be
-// given back.
+// streamPlace is one of the places for event streams, of the tenant and of the whole
+// server. It was taken and must be given back.
 type streamPlace struct {
 	server    *Server
 	closed    func()
@@ -34,13 +37,15 @@ type streamPlace struct {
 	flow      atomic.Pointer[flow] // that has the place; nil: none has it yet
 }
 
-// Kinds of streams that are special: one answers a POST, and the other one's end is that of its session.
+// Kinds of streams that are special: one answers a POST, and the other one's end is that
+// of its session.
 const (
 	streamOfPost    = "post"
 	streamOfSession = "sse"
 )
 
-// takeStreamPlace takes a place for a stream of one of these kinds: get, post, listen, sse.
+// takeStreamPlace takes a place for a stream of one of these kinds: get, post, listen,
+// sse.
 func (s *Server) takeStreamPlace(x *exchange, kind string) (*streamPlace, *refusal) {
 	if kind == streamOfSession && s.isDraining() {
 		return nil, errDraining
@@ -69,8 +74,8 @@ func (s *Server) takeStreamPlace(x *exchange, kind string) (*streamPlace, *refus
 	return p, nil
 }
 
-// takeLastingPlace takes a place for a stream that lasts for as long as its client wants. HTTP/1.0 cannot tell the end of
-// such a stream from a broken connection.
+// takeLastingPlace takes a place for a stream that lasts for as long as its client wants.
+// HTTP/1.0 cannot tell the end of such a stream from a broken connection.
 func (s *Server) takeLastingPlace(x *exchange, r *http.Request, kind string) (*streamPlace, *refusal) {
 	if !r.ProtoAtLeast(1, 1) {
 		return nil, errHTTPVersion
@@ -128,8 +133,8 @@ func openStream(x *exchange) (*stream, error) {
 	return &stream{to: x, last: time.Now()}, x.control.Flush()
 }
 
-// openTakeable does so for a stream that a flow takes over from net/http, if it can: the client is told that nothing
-// follows it on the connection.
+// openTakeable does so for a stream that a flow takes over from net/http, if it can: the
+// client is told that nothing follows it on the connection.
 func openTakeable(x *exchange, r *http.Request) (*stream, error) {
 	if takeable(x, r) {
 		x.Header().Set("Connection", "close")
@@ -137,8 +142,8 @@ func openTakeable(x *exchange, r *http.Request) (*stream, error) {
 	return openStream(x)
 }
 
-// send writes one event. If the error is errFull, nothing was written; any other means that the client is gone or too
-// slow.
+// send writes one event. If the error is errFull, nothing was written; any other means
+// that the client is gone or too slow.
 func (o *stream) send(e sse.Event) error {
 	if err := o.to.room(len(e.Data)); err != nil {
 		return err

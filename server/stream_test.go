@@ -34,7 +34,8 @@ func TestStreamListen(t *testing.T) {
 	got := call(t.Context(), t, w.serve(t), modernListen())
 	got.expect(t, `"method":"notifications/subscriptions/acknowledged"`)
 	w.offer(t, "extra")
-	got.expect(t, `"method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"l"}}`)
+	got.expect(
+		t, `"method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"l"}}`)
 	w.EndStreams()
 	got.expect(t, `"id":"l","result":{"resultType":"complete"`, "")
 }
@@ -85,7 +86,10 @@ func TestStreamLegacySSE(t *testing.T) {
 	path := strings.TrimPrefix(got.line(t), "data: ")
 	post := func(body string) {
 		t.Helper()
-		if got := call(t.Context(), t, base, message{method: "POST", path: path, token: "alice", body: body}); got.StatusCode != http.StatusAccepted {
+		if got := call(t.Context(), t, base, message{
+			method: "POST", path: path, token: "alice",
+			body: body,
+		}); got.StatusCode != http.StatusAccepted {
 			t.Fatalf("got %d, want 202", got.StatusCode)
 		}
 	}
@@ -99,7 +103,8 @@ func TestStreamLegacySSE(t *testing.T) {
 	got.expect(t, "")
 }
 
-// TestTrap23_EndpointBehindPathPrefix shows that the endpoint event works where clients see the gateway under a path.
+// TestTrap23_EndpointBehindPathPrefix shows that the endpoint event works where clients
+// see the gateway under a path.
 func TestTrap23_EndpointBehindPathPrefix(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.settings.PublicURL = "https://mcp.test/tools/" })
 	got := call(t.Context(), t, w.serve(t), message{method: "GET", path: "/sse", token: "alice"})
@@ -148,7 +153,10 @@ func TestTrap01_LeavingEndsSessionOverSSE(t *testing.T) {
 			path, _ = lines.ReadString('\n')
 		}
 		path = strings.TrimSpace(strings.TrimPrefix(path, "data: "))
-		if got := w.do(t, message{method: "POST", path: path, token: "alice", body: legacyCall("", "slow").body}); got.Code != http.StatusAccepted {
+		if got := w.do(t, message{
+			method: "POST", path: path, token: "alice",
+			body: legacyCall("", "slow").body,
+		}); got.Code != http.StatusAccepted {
 			t.Fatalf("got %d %s, want 202", got.Code, got.Body)
 		}
 		synctest.Wait()
@@ -157,13 +165,17 @@ func TestTrap01_LeavingEndsSessionOverSSE(t *testing.T) {
 		if started, cancelled := w.counts(); started != 1 || cancelled != 1 {
 			t.Errorf("got %d calls begun, %d cancelled; want 1, 1", started, cancelled)
 		}
-		if got := w.do(t, message{method: "POST", path: path, token: "alice", body: pingBody}); got.Code != http.StatusNotFound {
+		if got := w.do(t, message{
+			method: "POST", path: path, token: "alice",
+			body: pingBody,
+		}); got.Code != http.StatusNotFound {
 			t.Errorf("after the stream: got %d, want 404", got.Code)
 		}
 	})
 }
 
-// pipe sends m over a connection in memory, from which nothing is read but by the test. The server stops with the test.
+// pipe sends m over a connection in memory, from which nothing is read but by the test.
+// The server stops with the test.
 func (w *world) pipe(t *testing.T, m message) net.Conn {
 	t.Helper()
 	client, server := net.Pipe()
@@ -176,8 +188,8 @@ func (w *world) pipe(t *testing.T, m message) net.Conn {
 	return client
 }
 
-// TestT40SlowReader lets clients open streams and read nothing: each is cut off after the time of one write, and what
-// is kept for it is bounded.
+// TestT40SlowReader lets clients open streams and read nothing: each is cut off after the
+// time of one write, and what is kept for it is bounded.
 func TestT40SlowReader(t *testing.T) {
 	flood := func(ctx context.Context, _ gateway.Caller, r *gateway.Request) (mcp.Object, error) {
 		big := mcp.NewObject(mcp.Member{Name: "message", Value: mcp.String(strings.Repeat("x", 10_000))})
@@ -190,7 +202,11 @@ func TestT40SlowReader(t *testing.T) {
 	}
 	for name, m := range map[string]func(t *testing.T, w *world) message{
 		"modern": func(*testing.T, *world) message { return modernCall("echo") },
-		"legacy": func(t *testing.T, w *world) message { return legacyCall(w.open(t, "alice", mcp.Revision2511), "echo") },
+		"legacy": func(t *testing.T,
+			w *world,
+		) message {
+			return legacyCall(w.open(t, "alice", mcp.Revision2511), "echo")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
@@ -210,7 +226,9 @@ func TestT40SlowReader(t *testing.T) {
 // TestT40SlowReaderOfPlainAnswer cuts off a client that does not take a large answer.
 func TestT40SlowReaderOfPlainAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object, error) {
+		w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object,
+			error,
+		) {
 			return textResult(strings.Repeat("x", 1<<20)), nil
 		}})
 		w.pipe(t, modernCall("echo"))
@@ -250,12 +268,16 @@ func TestT39StreamCaps(t *testing.T) {
 				t.Errorf("one more than the server has: got %d, want 503 with Retry-After", got.StatusCode)
 			}
 			leave()
-			eventually(t, func() bool { return call(t.Context(), t, base, m(t, w, "poor")).StatusCode == http.StatusOK })
+			eventually(
+				t, func() bool {
+					return call(t.Context(), t, base, m(t, w, "poor")).StatusCode == http.StatusOK
+				})
 		})
 	}
 }
 
-// TestOneTenantTookAllStreams opens streams of two users of a tenant until no more are let in.
+// TestOneTenantTookAllStreams opens streams of two users of a tenant until no more are
+// let in.
 func TestOneTenantTookAllStreams(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.config.MaxStreams = 64 })
 	base := w.serve(t)
@@ -264,8 +286,11 @@ func TestOneTenantTookAllStreams(t *testing.T) {
 		for {
 			got := call(t.Context(), t, base, modernListen().as(token))
 			if got.StatusCode != http.StatusOK {
-				if got.StatusCode != http.StatusTooManyRequests || got.Header.Get("Retry-After") == "" || !strings.Contains(got.line(t), "DB-LIMIT-STREAMS") {
-					t.Errorf("one stream too many of %s: got %d, want 429 with Retry-After and DB-LIMIT-STREAMS", token, got.StatusCode)
+				if got.StatusCode != http.StatusTooManyRequests || got.Header.Get("Retry-After") == "" ||
+					!strings.Contains(got.line(t), "DB-LIMIT-STREAMS") {
+					t.Errorf(
+						"one stream too many of %s: got %d, want 429 with Retry-After and DB-LIMIT-STREAMS",
+						token, got.StatusCode)
 				}
 				break
 			}
@@ -273,7 +298,9 @@ func TestOneTenantTookAllStreams(t *testing.T) {
 		}
 	}
 	if n := opened["alice"] + opened["bob"]; opened["alice"] < 16 || opened["bob"] < 6 || n > 48 {
-		t.Errorf("got %d streams of alice and %d of bob, want a quarter of 64 for the first and some for each", opened["alice"], opened["bob"])
+		t.Errorf(
+			"got %d streams of alice and %d of bob, want a quarter of 64 for the first and some for each",
+			opened["alice"], opened["bob"])
 	}
 	for range 4 {
 		if got := call(t.Context(), t, base, modernListen().as("outsider")); got.StatusCode != http.StatusOK {
@@ -282,7 +309,8 @@ func TestOneTenantTookAllStreams(t *testing.T) {
 	}
 }
 
-// TestNoPlaceForAnswerStream shows that a call is answered plainly when there is no place for a stream.
+// TestNoPlaceForAnswerStream shows that a call is answered plainly when there is no place
+// for a stream.
 func TestNoPlaceForAnswerStream(t *testing.T) {
 	w := newWorld(t, func(w *world) {
 		zero := 0
@@ -290,9 +318,13 @@ func TestNoPlaceForAnswerStream(t *testing.T) {
 		w.tenants[3].Limits = gateway.Limits{Streams: &zero, UserCalls: &many}
 	})
 	id := w.open(t, "poor", mcp.Revision2511)
-	for name, m := range map[string]message{"modern": modernCall("progress"), "legacy": legacyCall(id, "progress")} {
+	for name, m := range map[string]message{
+		"modern": modernCall("progress"),
+		"legacy": legacyCall(id, "progress"),
+	} {
 		got := w.do(t, m.as("poor"))
-		if got.Code != http.StatusOK || got.Header().Get("Content-Type") != "application/json" || !strings.Contains(got.Body.String(), `"text":"done"`) {
+		if got.Code != http.StatusOK || got.Header().Get("Content-Type") != "application/json" ||
+			!strings.Contains(got.Body.String(), `"text":"done"`) {
 			t.Errorf("%s: got %d %v %s, want the plain result", name, got.Code, got.Header(), got.Body)
 		}
 	}
@@ -330,14 +362,16 @@ func TestOverload(t *testing.T) {
 		w.pipe(t, modernCall("slow"))
 		synctest.Wait()
 		got := w.do(t, modernCall("echo"))
-		if got.Code != http.StatusServiceUnavailable || got.Header().Get("Retry-After") != "1" || stable(t, got.Body) != "DB-OVERLOAD" {
+		if got.Code != http.StatusServiceUnavailable || got.Header().Get("Retry-After") != "1" ||
+			stable(t, got.Body) != "DB-OVERLOAD" {
 			t.Errorf("got %d %s, want 503 DB-OVERLOAD", got.Code, got.Body)
 		}
 		w.letGo()
 	}, func(w *world) { w.config.MaxCalls = 1 })
 }
 
-// TestWait shows the end of a process: what is in work ends or is cancelled, and nothing begins.
+// TestWait shows the end of a process: what is in work ends or is cancelled, and nothing
+// begins.
 func TestWait(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		id := w.open(t, "alice", mcp.Revision2511)
@@ -353,7 +387,8 @@ func TestWait(t *testing.T) {
 		if started, cancelled := w.counts(); started != 2 || cancelled != 2 {
 			t.Errorf("got %d calls begun, %d cancelled; want 2, 2", started, cancelled)
 		}
-		if got := w.do(t, modernCall("echo")); got.Code != http.StatusServiceUnavailable || stable(t, got.Body) != "DB-DRAINING" {
+		if got := w.do(t, modernCall("echo")); got.Code != http.StatusServiceUnavailable ||
+			stable(t, got.Body) != "DB-DRAINING" {
 			t.Errorf("after that: got %d %s, want 503 DB-DRAINING", got.Code, got.Body)
 		}
 		if left := w.Wait(t.Context()); left != 0 {
@@ -362,7 +397,8 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// TestAStopWasSilentWhileItWaitedForCalls ends a process with a call in work, and one that has nothing to wait for.
+// TestAStopWasSilentWhileItWaitedForCalls ends a process with a call in work, and one
+// that has nothing to wait for.
 func TestAStopWasSilentWhileItWaitedForCalls(t *testing.T) {
 	var log bytes.Buffer
 	bubble(t, func(t *testing.T, w *world) {
@@ -379,7 +415,8 @@ func TestAStopWasSilentWhileItWaitedForCalls(t *testing.T) {
 		}
 		synctest.Wait() // for the line of the request
 		said := object(strings.SplitN(log.String(), "\n", 2)[0])
-		if said.Text("msg") != "waiting for calls" || string(said.Value("calls")) != "1" || string(said.Value("at_most")) != "25000000000" {
+		if said.Text("msg") != "waiting for calls" || string(said.Value("calls")) != "1" ||
+			string(said.Value("at_most")) != "25000000000" {
 			t.Errorf("got %s, want that one call is waited for, for 25 s at most", &log)
 		}
 		log.Reset()
@@ -389,7 +426,8 @@ func TestAStopWasSilentWhileItWaitedForCalls(t *testing.T) {
 	}, logging(&log))
 }
 
-// TestLongCallOutlivesReadTimeout guards against a deadline of the body that is still set while the call is in work.
+// TestLongCallOutlivesReadTimeout guards against a deadline of the body that is still set
+// while the call is in work.
 func TestLongCallOutlivesReadTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		c := w.pipe(t, modernCall("slow").with("Accept", "application/json"))
@@ -402,15 +440,17 @@ func TestLongCallOutlivesReadTimeout(t *testing.T) {
 	})
 }
 
-// TestEventGoesToOneConnection resumes one stream many times while events come: each event reaches the last connection
-// or one before it, none reaches two that ask for what follows.
+// TestEventGoesToOneConnection resumes one stream many times while events come: each
+// event reaches the last connection or one before it, none reaches two that ask for what
+// follows.
 func TestEventGoesToOneConnection(t *testing.T) {
 	w := newWorld(t)
 	base, id := w.serve(t), w.open(t, "alice", mcp.Revision2511)
 	got := call(t.Context(), t, base, inSession("GET", id, ""))
 	got.expect(t, "id: g1-0", "retry: 1000", "data:")
 	for n := 1; n <= 20; n++ {
-		next := call(t.Context(), t, base, inSession("GET", id, "").with("Last-Event-ID", fmt.Sprintf("g1-%d", n-1)))
+		next := call(t.Context(), t, base, inSession("GET", id, "").with("Last-Event-ID",
+			fmt.Sprintf("g1-%d", n-1)))
 		got.expect(t, "") // the stream was taken over, and nothing more comes on the old connection
 		w.offer(t, fmt.Sprintf("extra_%d", n))
 		next.expect(t, fmt.Sprintf("id: g1-%d", n), mcp.NotifyToolsChanged)
@@ -418,16 +458,19 @@ func TestEventGoesToOneConnection(t *testing.T) {
 	}
 }
 
-// TestLostEventsAreNotPassedOver shows that a client is told when what it has not is no longer kept.
+// TestLostEventsAreNotPassedOver shows that a client is told when what it has not is no
+// longer kept.
 func TestLostEventsAreNotPassedOver(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.config.Log = session.NewMemory(session.MemoryConfig{Count: 2}) })
 	id := w.open(t, "alice", mcp.Revision2506)
 	w.do(t, legacyCall(id, "progress")) // 4 events
-	if got := w.do(t, inSession("GET", id, "").with("Last-Event-ID", "p1-1")); got.Code != http.StatusNotFound {
+	if got := w.do(t, inSession("GET", id, "").with("Last-Event-ID",
+		"p1-1")); got.Code != http.StatusNotFound {
 		t.Errorf("event 2 is gone: got %d %s, want 404", got.Code, got.Body)
 	}
 	got := w.do(t, inSession("GET", id, "").with("Last-Event-ID", "p1-2"))
-	if body := got.Body.String(); got.Code != http.StatusOK || strings.Count(body, "id: ") != 2 || !strings.Contains(body, "id: p1-4") {
+	if body := got.Body.String(); got.Code != http.StatusOK || strings.Count(body, "id: ") != 2 ||
+		!strings.Contains(body, "id: p1-4") {
 		t.Errorf("nothing is gone: got %d %s, want events 3 and 4", got.Code, body)
 	}
 }

@@ -27,10 +27,14 @@ type farServer struct {
 	text string // what it says wherever it says much
 }
 
-// RoundTrip answers as a server over Streamable HTTP. Streams stay open until their request ends.
+// RoundTrip answers as a server over Streamable HTTP. Streams stay open until their
+// request ends.
 func (f *farServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	response := func(status int, media string, body io.Reader) *http.Response {
-		return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {media}}, Body: io.NopCloser(body), ContentLength: -1, Request: r}
+		return &http.Response{
+			StatusCode: status, Header: http.Header{"Content-Type": {media}},
+			Body: io.NopCloser(body), ContentLength: -1, Request: r,
+		}
 	}
 	if r.Method != http.MethodPost {
 		return response(http.StatusMethodNotAllowed, "text/plain", http.NoBody), nil
@@ -43,7 +47,8 @@ func (f *farServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	id, tool, token := string(m.ID), m.Params.Text("name"), string(m.Params.Object("_meta").Value("progressToken"))
+	id, tool, token := string(m.ID), m.Params.Text("name"),
+		string(m.Params.Object("_meta").Value("progressToken"))
 	answer := func(parts ...string) (*http.Response, error) {
 		all := []io.Reader{strings.NewReader(`{"jsonrpc":"2.0","id":` + id + `,"result":`)}
 		for _, part := range append(parts, "}") {
@@ -55,7 +60,8 @@ func (f *farServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	case m.IsNotification(), m.IsResponse():
 		return response(http.StatusAccepted, "text/plain", http.NoBody), nil
 	case m.Method == mcp.MethodInitialize:
-		return answer(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"far","version":"1"}}`)
+		return answer(
+			`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"far","version":"1"}}`)
 	case m.Method == mcp.MethodToolsList:
 		list := make([]string, 0, 4)
 		for _, name := range []string{"keep", "big", "asks", "tells"} {
@@ -73,10 +79,12 @@ func (f *farServer) RoundTrip(r *http.Request) (*http.Response, error) {
 		defer stop()
 		switch tool {
 		case "asks":
-			fmt.Fprintf(to, "data: {\"jsonrpc\":\"2.0\",\"id\":\"q\",\"method\":\"elicitation/create\",\"params\":{\"requestedSchema\":{\"type\":\"object\",\"properties\":{}},\"message\":\"%s\"}}\n\n", f.text)
+			fmt.Fprintf(
+				to, "data: {\"jsonrpc\":\"2.0\",\"id\":\"q\",\"method\":\"elicitation/create\",\"params\":{\"requestedSchema\":{\"type\":\"object\",\"properties\":{}},\"message\":\"%s\"}}\n\n", f.text)
 		case "tells":
 			for n := range 40 {
-				fmt.Fprintf(to, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,\"progress\":%d,\"message\":\"%s\"}}\n\n", token, n, f.text[:60_000])
+				fmt.Fprintf(
+					to, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,\"progress\":%d,\"message\":\"%s\"}}\n\n", token, n, f.text[:60_000])
 			}
 		}
 		<-r.Context().Done()
@@ -84,15 +92,21 @@ func (f *farServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response(http.StatusOK, "text/event-stream", from), nil
 }
 
-// far adds a server that is spoken to by the code that speaks to real ones, and files that clients subscribe to.
+// far adds a server that is spoken to by the code that speaks to real ones, and files
+// that clients subscribe to.
 func (l *holdersLab) far(w *world) {
 	for i := range w.tenants {
 		w.tenants[i].Servers = []string{"box", "far", "files"}
 		w.tenants[i].Rules = []gateway.Rule{{Allow: []string{"*", "resource:*"}}}
 	}
 	w.registry.Replace(registry.Source{
-		Name: "files", Templates: []mcp.Object{object(`{"uriTemplate":"file:///{+path}","name":"file"}`)}, Reads: true,
-		Use: func(context.Context, *registry.Call) (mcp.Object, error) { return object(`{"contents":[]}`), nil },
+		Name: "files", Templates: []mcp.Object{object(`{"uriTemplate":"file:///{+path}","name":"file"}`)},
+		Reads: true,
+		Use: func(context.Context, *registry.Call) (mcp.Object,
+			error,
+		) {
+			return object(`{"contents":[]}`), nil
+		},
 		Subscribe: func(_ context.Context, _ share.User, _ string, updated func(string)) error {
 			l.updated = updated
 			return nil
@@ -112,7 +126,8 @@ type holdersLab struct {
 
 const mega = 1_000_000
 
-// send sends a message. What its client reads is nowhere in memory; a deaf one takes only the beginning of an answer.
+// send sends a message. What its client reads is nowhere in memory; a deaf one takes only
+// the beginning of an answer.
 func (l *holdersLab) send(m message, deaf bool) {
 	awake := make(chan struct{})
 	if close(awake); deaf {
@@ -129,7 +144,8 @@ func (l *holdersLab) send(m message, deaf bool) {
 	synctest.Wait()
 }
 
-// kinds are what holds memory, each as a function that prepares it and returns the one that makes it hold some MB.
+// kinds are what holds memory, each as a function that prepares it and returns the one
+// that makes it hold some MB.
 func (l *holdersLab) kinds() map[string]func(t *testing.T) (begin func()) {
 	times := func(n int, m message, deaf bool) func(*testing.T) func() {
 		return func(*testing.T) func() {
@@ -141,7 +157,8 @@ func (l *holdersLab) kinds() map[string]func(t *testing.T) (begin func()) {
 		}
 	}
 	able := func(m message) message {
-		m.body = strings.Replace(m.body, `"io.modelcontextprotocol/clientCapabilities":{}`, `"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}`, 1)
+		m.body = strings.Replace(m.body, `"io.modelcontextprotocol/clientCapabilities":{}`,
+			`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}`, 1)
 		return m.with("Accept", "application/json, text/event-stream")
 	}
 	return map[string]func(t *testing.T) func(){
@@ -170,7 +187,8 @@ func (l *holdersLab) kinds() map[string]func(t *testing.T) (begin func()) {
 				for range 4 {
 					id := l.open(t, "alice", mcp.Revision2511)
 					for n := range 200 {
-						l.subscribe(t, id, fmt.Sprintf("mcp.files+file:///%d/%s", n, strings.Repeat("x", 1900)))
+						l.subscribe(t, id, fmt.Sprintf("mcp.files+file:///%d/%s", n,
+							strings.Repeat("x", 1900)))
 					}
 				}
 			}
@@ -189,15 +207,17 @@ func (l *holdersLab) kinds() map[string]func(t *testing.T) (begin func()) {
 
 func (l *holdersLab) subscribe(t *testing.T, id, uri string) {
 	t.Helper()
-	got := l.do(t, inSession("POST", id, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"`+uri+`"}}`))
+	got := l.do(t, inSession("POST", id,
+		`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"`+uri+`"}}`))
 	if !strings.Contains(got.Body.String(), `"result":{}`) {
 		t.Fatalf("subscribe: got %d %s", got.Code, got.Body)
 	}
 }
 
-// TestTheSumOfWhatIsHeldFitsTheHeap lets everything hold memory that can, each kind alone and then all at once, and
-// compares what they say they hold with the memory that they take. Decoded arguments have a test of their own in package
-// schema, because they are there only while they are checked.
+// TestTheSumOfWhatIsHeldFitsTheHeap lets everything hold memory that can, each kind alone
+// and then all at once, and compares what they say they hold with the memory that they
+// take. Decoded arguments have a test of their own in package schema, because they are
+// there only while they are checked.
 func TestTheSumOfWhatIsHeldFitsTheHeap(t *testing.T) {
 	names := slices.Sorted(func(yield func(string) bool) {
 		for name := range (&holdersLab{}).kinds() {
@@ -231,8 +251,10 @@ func compareWithHeap(t *testing.T, least float64, names ...string) {
 		synctest.Wait()
 		heldMore, liveMore := float64(w.config.Memory.Held()-held), float64(heap()-live)
 		t.Logf("held %.2f MB, in memory %.2f MB", heldMore/1e6, liveMore/1e6)
-		if ratio := liveMore / heldMore; heldMore < least || math.IsNaN(ratio) || ratio > 1.5 || ratio < 1/1.5 {
-			t.Errorf("%s: held %.2f MB, in memory %.2f MB; want some MB, and 1.5 times as much or as little at most",
+		if ratio := liveMore / heldMore; heldMore < least || math.IsNaN(ratio) || ratio > 1.5 ||
+			ratio < 1/1.5 {
+			t.Errorf(
+				"%s: held %.2f MB, in memory %.2f MB; want some MB, and 1.5 times as much or as little at most",
 				strings.Join(names, ", "), heldMore/1e6, liveMore/1e6)
 		}
 		close(l.awake)
@@ -245,8 +267,9 @@ func compareWithHeap(t *testing.T, least float64, names ...string) {
 // connect runs the connection to the far server until stop is called.
 func (l *holdersLab) connect() (stop func()) {
 	up := upstream.New(upstream.Config{
-		Name: "far", URL: "http://far.invalid/mcp", Client: &http.Client{Transport: &farServer{text: l.text}}, Timeout: time.Hour,
-		Memory: l.config.Memory, Logger: slog.New(slog.DiscardHandler), Version: "test",
+		Name: "far", URL: "http://far.invalid/mcp", Client: &http.Client{Transport: &farServer{text: l.text}},
+		Timeout: time.Hour,
+		Memory:  l.config.Memory, Logger: slog.New(slog.DiscardHandler), Version: "test",
 	}, l.registry)
 	ctx, end := context.WithCancel(context.Background())
 	var all sync.WaitGroup

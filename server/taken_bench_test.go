@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// BenchmarkIdleStream opens idle streams of each era, and tells what one takes of heap and stacks: with its session, both
-// ends of its connection, and the client's small buffers. The resident memory of a process is more, by what the
-// collector leaves.
+// BenchmarkIdleStream opens idle streams of each era, and tells what one takes of heap
+// and stacks: with its session, both ends of its connection, and the client's small
+// buffers. The resident memory of a process is more, by what the collector leaves.
 func BenchmarkIdleStream(b *testing.B) {
 	used := func() uint64 {
 		var m runtime.MemStats

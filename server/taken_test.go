@@ -27,7 +27,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
-// eraStreams are the streams that last for as long as their clients want, one of each era.
+// eraStreams are the streams that last for as long as their clients want, one of each
+// era.
 func eraStreams() map[string]func(t testing.TB, w *world, token string) message {
 	return map[string]func(t testing.TB, w *world, token string) message{
 		"get": func(t testing.TB, w *world, token string) message {
@@ -73,7 +74,8 @@ func all(texts []string, f func(string) bool) bool {
 	return true
 }
 
-// porch is a world behind a listener as the program has it, with what can be seen from outside of its streams.
+// porch is a world behind a listener as the program has it, with what can be seen from
+// outside of its streams.
 type porch struct {
 	*world
 	address string
@@ -89,7 +91,8 @@ func newPorch(t testing.TB, change ...func(*world)) *porch {
 		plenty := 100_000
 		for i := range w.tenants {
 			if w.tenants[i].ID == "acme" {
-				w.tenants[i].Limits.Streams, w.tenants[i].Limits.Sessions, w.tenants[i].Limits.UserSessions = &plenty, &plenty, &plenty
+				w.tenants[i].Limits.Streams, w.tenants[i].Limits.Sessions,
+					w.tenants[i].Limits.UserSessions = &plenty, &plenty, &plenty
 			}
 		}
 	}
@@ -139,7 +142,8 @@ type guest struct {
 	first string // the data of the first event
 }
 
-// visit opens a stream, which begins with an event. more is sent together with the request.
+// visit opens a stream, which begins with an event. more is sent together with the
+// request.
 func (h *porch) visit(t testing.TB, m message, more string) *guest {
 	t.Helper()
 	dialed, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", h.address)
@@ -181,8 +185,8 @@ func (g *guest) expect(t testing.TB, text string) string {
 	}
 }
 
-// rest reads all that comes until the end of the stream. The error is nil if it ended properly and the connection was
-// closed behind it.
+// rest reads all that comes until the end of the stream. The error is nil if it ended
+// properly and the connection was closed behind it.
 func (g *guest) rest() (string, error) {
 	text, err := io.ReadAll(g.lines)
 	if err != nil {
@@ -190,7 +194,8 @@ func (g *guest) rest() (string, error) {
 	}
 	defer g.Close()
 	if n, err := g.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		return string(text), fmt.Errorf("after the end: %d bytes and error %w, want the connection closed", n, err)
+		return string(text), fmt.Errorf("after the end: %d bytes and error %w, want the connection closed", n,
+			err)
 	}
 	return string(text), nil
 }
@@ -204,14 +209,19 @@ func (w *world) streamsOpen(t testing.TB) int {
 // requests returns how many requests of that method and path the metrics have counted.
 func (h *porch) requests(t testing.TB, m message) int {
 	t.Helper()
-	return int(metricstest.Sum(t, h.metrics, "drawbridge_http_requests_total", "route", m.path, "method", m.method))
+	return int(metricstest.Sum(t, h.metrics, "drawbridge_http_requests_total", "route", m.path, "method",
+		m.method))
 }
 
-// gone wants everything given back that one stream had, once: its place, the place of its connection at the listener,
-// its line in the log, with that outcome, and its request in the metrics.
+// gone wants everything given back that one stream had, once: its place, the place of its
+// connection at the listener, its line in the log, with that outcome, and its request in
+// the metrics.
 func (h *porch) gone(t testing.TB, m message, before int, outcome string) {
 	t.Helper()
-	line := []string{`"msg":"request"`, `"path":"` + m.path + `"`, `"http_method":"` + m.method + `"`, `"status":200`, `"tenant":"acme"`, `"duration_seconds"`}
+	line := []string{
+		`"msg":"request"`, `"path":"` + m.path + `"`, `"http_method":"` + m.method + `"`,
+		`"status":200`, `"tenant":"acme"`, `"duration_seconds"`,
+	}
 	if m.path == "/mcp" && m.method == "POST" {
 		line = append(line, mcp.MethodListen)
 	}
@@ -236,8 +246,8 @@ func (h *porch) gone(t testing.TB, m message, before int, outcome string) {
 	}
 }
 
-// TestTakenStreamEndsAsAnyOther ends streams of all eras, whose connections were taken over from the HTTP server, in all
-// ways. All that a stream had is given back once.
+// TestTakenStreamEndsAsAnyOther ends streams of all eras, whose connections were taken
+// over from the HTTP server, in all ways. All that a stream had is given back once.
 func TestTakenStreamEndsAsAnyOther(t *testing.T) {
 	type ending struct {
 		do      func(t *testing.T, h *porch, m message, g *guest)
@@ -246,9 +256,19 @@ func TestTakenStreamEndsAsAnyOther(t *testing.T) {
 		only    string
 	}
 	ends := map[string]ending{
-		"drain":       {do: func(_ *testing.T, h *porch, _ message, _ *guest) { h.EndStreams() }, outcome: "ok"},
-		"client gone": {do: func(_ *testing.T, _ *porch, _ message, g *guest) { g.Close() }, leaves: true, outcome: "ok"},
-		"revoked":     {do: func(_ *testing.T, h *porch, _ message, _ *guest) { h.revoke(func(auth.Principal) bool { return true }) }, outcome: "revoked"},
+		"drain": {
+			do:      func(_ *testing.T, h *porch, _ message, _ *guest) { h.EndStreams() },
+			outcome: "ok",
+		},
+		"client gone": {
+			do: func(_ *testing.T, _ *porch, _ message, g *guest) { g.Close() }, leaves: true,
+			outcome: "ok",
+		},
+		"revoked": {do: func(_ *testing.T, h *porch, _ message,
+			_ *guest,
+		) {
+			h.revoke(func(auth.Principal) bool { return true })
+		}, outcome: "revoked"},
 		"tenant gone": {do: func(t *testing.T, h *porch, _ message, _ *guest) {
 			if err := h.gateway.SetTenants([]gateway.TenantConfig{{ID: "globex"}}); err != nil {
 				t.Fatal(err)
@@ -273,11 +293,14 @@ func TestTakenStreamEndsAsAnyOther(t *testing.T) {
 				before := h.requests(t, m)
 				g := h.visit(t, m, "")
 				eventually(t, func() bool { return h.streamsOpen(t) == 1 && h.door.Open() == 1 })
-				if h.requests(t, m) != before || len(h.log.lines(`"path":"`+m.path+`"`, `"http_method":"`+m.method+`"`, `"status":200`, `"method":"`+m.rpc()+`"`)) != 0 {
+				if h.requests(t, m) != before ||
+					len(h.log.lines(`"path":"`+m.path+`"`, `"http_method":"`+m.method+`"`, `"status":200`,
+						`"method":"`+m.rpc()+`"`)) != 0 {
 					t.Error("the request was counted or logged before the stream ended")
 				}
 				end.do(t, h, m, g)
-				if text, err := g.rest(); !end.leaves && (err != nil || strings.Contains(text, `"resultType":"complete"`) != (era == "listen")) {
+				if text, err := g.rest(); !end.leaves &&
+					(err != nil || strings.Contains(text, `"resultType":"complete"`) != (era == "listen")) {
 					t.Errorf("got %q and error %v, want the proper end of a stream of this era", text, err)
 				}
 				h.gone(t, m, before, end.outcome)
@@ -292,7 +315,8 @@ func TestTakenStreamEndsAsAnyOther(t *testing.T) {
 // rpc returns the method of the protocol that the log names for a stream.
 func (m message) rpc() string { return m.headers[mcp.HeaderMethod] }
 
-// TestTakenStreamEndsWithItsToken: a stream ends by itself when the token that opened it has expired.
+// TestTakenStreamEndsWithItsToken: a stream ends by itself when the token that opened it
+// has expired.
 func TestTakenStreamEndsWithItsToken(t *testing.T) {
 	for era, of := range eraStreams() {
 		t.Run(era, func(t *testing.T) {
@@ -323,11 +347,14 @@ func readBeginning(t *testing.T, from net.Conn) {
 	synctest.Wait()
 }
 
-// TestSlowReaderOfTakenStream has clients read nothing any more: each is cut off after the time of one write, as every
-// slow reader is, and its place is free.
+// TestSlowReaderOfTakenStream has clients read nothing any more: each is cut off after
+// the time of one write, as every slow reader is, and its place is free.
 func TestSlowReaderOfTakenStream(t *testing.T) {
 	for era, of := range eraStreams() {
-		for name, silent := range map[string]time.Duration{"a change of the lists": 0, "a heartbeat": 20 * time.Second} {
+		for name, silent := range map[string]time.Duration{
+			"a change of the lists": 0,
+			"a heartbeat":           20 * time.Second,
+		} {
 			if era == "sse" && silent == 0 {
 				continue // its client has yet to say that it is ready
 			}
@@ -352,24 +379,29 @@ func TestSlowReaderOfTakenStream(t *testing.T) {
 	}
 }
 
-// answerOverSSE opens a stream of 2024-11-05, and has calls answered on it with so many bytes of text each. The client
-// has read nothing of the answers.
+// answerOverSSE opens a stream of 2024-11-05, and has calls answered on it with so many
+// bytes of text each. The client has read nothing of the answers.
 func (h *porch) answerOverSSE(t *testing.T, sizes ...int) *guest {
 	t.Helper()
 	g := h.visit(t, message{method: "GET", path: "/sse", token: "alice"}, "")
 	h.do(t, message{method: "POST", path: g.first, token: "alice", body: initialize(mcp.Revision2024).body})
 	g.expect(t, "protocolVersion")
 	for _, size := range sizes {
-		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"text":"%s"}}}`, size, strings.Repeat("x", size))
-		if got := h.do(t, message{method: "POST", path: g.first, token: "alice", body: body}); got.Code != http.StatusAccepted {
+		body := fmt.Sprintf(
+			`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"text":"%s"}}}`, size, strings.Repeat("x", size))
+		if got := h.do(t, message{
+			method: "POST", path: g.first, token: "alice",
+			body: body,
+		}); got.Code != http.StatusAccepted {
 			t.Fatalf("got %d %s, want 202", got.Code, got.Body)
 		}
 	}
 	return g
 }
 
-// TestSlowReadersHeldUpOthers lets more clients than there are workers leave large answers unread. A change of the lists
-// reaches others while these are still waited for. A machine so busy that they were cut off meanwhile tries again.
+// TestSlowReadersHeldUpOthers lets more clients than there are workers leave large
+// answers unread. A change of the lists reaches others while these are still waited for.
+// A machine so busy that they were cut off meanwhile tries again.
 func TestSlowReadersHeldUpOthers(t *testing.T) {
 	const slow = server.FlowWorkers + 4
 	eventually(t, func() bool {
@@ -387,8 +419,8 @@ func TestSlowReadersHeldUpOthers(t *testing.T) {
 	})
 }
 
-// TestSlowReaderLostNothing has a client read late what did not fit into the buffers of its connection. One that is so
-// late that it is cut off, on a busy machine, tries again.
+// TestSlowReaderLostNothing has a client read late what did not fit into the buffers of
+// its connection. One that is so late that it is cut off, on a busy machine, tries again.
 func TestSlowReaderLostNothing(t *testing.T) {
 	h := newPorch(t)
 	eventually(t, func() bool {
@@ -404,7 +436,8 @@ func TestSlowReaderLostNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			if data, ok := strings.CutPrefix(strings.TrimSpace(line), "data: "); ok {
-				came[string(object(data).Value("id"))] = strings.Count(data, "x") - strings.Count(`"type":"text","text":""`, "x")
+				came[string(object(data).Value("id"))] = strings.Count(data,
+					"x") - strings.Count(`"type":"text","text":""`, "x")
 			}
 		}
 		if came["250000"] != 250_000 || came["300000"] != 300_000 {
@@ -414,8 +447,9 @@ func TestSlowReaderLostNothing(t *testing.T) {
 	})
 }
 
-// TestTheEndOfALargeEventReplacedItsBeginning has a client read late an event whose data fill a chunk, so that the event
-// with what stands around its data takes two. One that is so late that it is cut off, on a busy machine, tries again.
+// TestTheEndOfALargeEventReplacedItsBeginning has a client read late an event whose data
+// fill a chunk, so that the event with what stands around its data takes two. One that is
+// so late that it is cut off, on a busy machine, tries again.
 func TestTheEndOfALargeEventReplacedItsBeginning(t *testing.T) {
 	h := newPorch(t)
 	eventually(t, func() bool {
@@ -433,7 +467,8 @@ func TestTheEndOfALargeEventReplacedItsBeginning(t *testing.T) {
 			case err != nil:
 				t.Fatalf("%v after %d bytes of %d", err, len(line), server.WriteSize)
 			case strings.HasPrefix(line, "data: "):
-				if got := strings.Count(line, "x") - strings.Count(`"type":"text","text":""`, "x"); got != size {
+				if got := strings.Count(line, "x") - strings.Count(`"type":"text","text":""`,
+					"x"); got != size {
 					t.Errorf("%d bytes of text came, want %d", got, size)
 				}
 				return true
@@ -442,8 +477,9 @@ func TestTheEndOfALargeEventReplacedItsBeginning(t *testing.T) {
 	})
 }
 
-// TestBytesReadAheadAreKept sends a second request together with that for a stream. It belongs to nobody, because the
-// answer says that the connection closes after it; the stream goes on and ends as if it had not come.
+// TestBytesReadAheadAreKept sends a second request together with that for a stream. It
+// belongs to nobody, because the answer says that the connection closes after it; the
+// stream goes on and ends as if it had not come.
 func TestBytesReadAheadAreKept(t *testing.T) {
 	for era, of := range eraStreams() {
 		t.Run(era, func(t *testing.T) {
@@ -468,7 +504,8 @@ func TestBytesReadAheadAreKept(t *testing.T) {
 	}
 }
 
-// TestStreamOverHTTP10IsRefused: there, the end of a stream and a broken connection look alike.
+// TestStreamOverHTTP10IsRefused: there, the end of a stream and a broken connection look
+// alike.
 func TestStreamOverHTTP10IsRefused(t *testing.T) {
 	for era, of := range eraStreams() {
 		t.Run(era, func(t *testing.T) {
@@ -483,8 +520,9 @@ func TestStreamOverHTTP10IsRefused(t *testing.T) {
 	}
 }
 
-// TestManyStreamsLeftGoroutines opens many streams, lets the lists change, and has all clients leave: as many goroutines
-// are left as there were. While they are idle, each has one.
+// TestManyStreamsLeftGoroutines opens many streams, lets the lists change, and has all
+// clients leave: as many goroutines are left as there were. While they are idle, each has
+// one.
 func TestManyStreamsLeftGoroutines(t *testing.T) {
 	const streams = 1000
 	h := newPorch(t, func(w *world) { w.config.MaxStreams = 10 * streams })
@@ -501,11 +539,14 @@ func TestManyStreamsLeftGoroutines(t *testing.T) {
 	for _, g := range guests {
 		g.Close()
 	}
-	eventually(t, func() bool { return runtime.NumGoroutine() <= before && h.streamsOpen(t) == 0 && h.door.Open() == 0 })
+	eventually(
+		t, func() bool {
+			return runtime.NumGoroutine() <= before && h.streamsOpen(t) == 0 && h.door.Open() == 0
+		})
 }
 
-// TestStopWaitsForTakenStreams: when the time for it is over, a stop closes the streams of clients that do not take the
-// end.
+// TestStopWaitsForTakenStreams: when the time for it is over, a stop closes the streams
+// of clients that do not take the end.
 func TestStopWaitsForTakenStreams(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		stuck := w.pipe(t, modernListen())
@@ -522,7 +563,8 @@ func TestStopWaitsForTakenStreams(t *testing.T) {
 	})
 }
 
-// betweenOwners stops the server when net/http has given a connection up and before anybody else has it.
+// betweenOwners stops the server when net/http has given a connection up and before
+// anybody else has it.
 type betweenOwners struct {
 	http.ResponseWriter
 	stop func()
@@ -536,8 +578,8 @@ func (b *betweenOwners) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, ahead, err
 }
 
-// TestStopMissedAStreamBetweenOwners: the stop must wait for it, or the program ends before the stream does, and its
-// line of the log is never written.
+// TestStopMissedAStreamBetweenOwners: the stop must wait for it, or the program ends
+// before the stream does, and its line of the log is never written.
 func TestStopMissedAStreamBetweenOwners(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h, stopped := w.Handler(), make(chan struct{})
@@ -556,7 +598,11 @@ func TestStopMissedAStreamBetweenOwners(t *testing.T) {
 			}
 		}
 		client, server := net.Pipe()
-		s := &http.Server{Handler: http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) { h.ServeHTTP(&betweenOwners{out, stop}, r) })}
+		s := &http.Server{Handler: http.HandlerFunc(func(out http.ResponseWriter,
+			r *http.Request,
+		) {
+			h.ServeHTTP(&betweenOwners{out, stop}, r)
+		})}
 		go s.Serve(&oneConnection{server})
 		defer s.Close()
 		defer client.Close()
@@ -603,8 +649,9 @@ func TestPanicInAWorkerEndsOneStream(t *testing.T) {
 	h.visit(t, modernListen(), "")
 }
 
-// TestAnswersOverSSEStayedInMemory: a stream of /sse cannot be resumed, so what its client has got takes no memory of its
-// user any more. The stream goes on with what comes after that.
+// TestAnswersOverSSEStayedInMemory: a stream of /sse cannot be resumed, so what its
+// client has got takes no memory of its user any more. The stream goes on with what comes
+// after that.
 func TestAnswersOverSSEStayedInMemory(t *testing.T) {
 	t.Parallel()
 	budget := share.New(64 << 20)
@@ -615,7 +662,10 @@ func TestAnswersOverSSEStayedInMemory(t *testing.T) {
 	g := h.visit(t, message{method: "GET", path: "/sse", token: "alice"}, "")
 	before := budget.Held()
 	for range 3 {
-		if got := h.do(t, message{method: "POST", path: g.first, token: "alice", body: pingBody}); got.Code != http.StatusAccepted {
+		if got := h.do(t, message{
+			method: "POST", path: g.first, token: "alice",
+			body: pingBody,
+		}); got.Code != http.StatusAccepted {
 			t.Fatalf("got status %d and %s, want 202", got.Code, got.Body)
 		}
 		g.expect(t, `"result"`)

@@ -14,8 +14,8 @@ import (
 
 const tasksMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}`
 
-// newTasksWorld returns a world with a server whose tool "given" becomes a task of the extension, and one whose tool
-// "asked" runs as a task of 2025-11-25 only.
+// newTasksWorld returns a world with a server whose tool "given" becomes a task of the
+// extension, and one whose tool "asked" runs as a task of 2025-11-25 only.
 func newTasksWorld(t *testing.T, change ...func(*world)) *world {
 	t.Helper()
 	w := newWorld(t, append(change, func(w *world) {
@@ -24,9 +24,13 @@ func newTasksWorld(t *testing.T, change ...func(*world)) *world {
 	})...)
 	offer := func(name, more string, form mcp.Tasks, use registry.Func) {
 		tool := registry.Offer{
-			Definition: object(`{"name":"` + name + `","inputSchema":{"type":"object"}` + more + `}`), Timeout: time.Minute, Tasks: form, Call: use,
+			Definition: object(`{"name":"` + name + `","inputSchema":{"type":"object"}` + more + `}`),
+			Timeout:    time.Minute, Tasks: form, Call: use,
 		}
-		for _, refusal := range w.registry.Replace(registry.Source{Name: name, Tools: []registry.Offer{tool}}) {
+		for _, refusal := range w.registry.Replace(registry.Source{
+			Name:  name,
+			Tools: []registry.Offer{tool},
+		}) {
 			t.Fatalf("refused: %+v", refusal)
 		}
 	}
@@ -39,18 +43,21 @@ func newTasksWorld(t *testing.T, change ...func(*world)) *world {
 		}
 		return textResult("at once"), nil
 	})
-	offer("asked", `,"execution":{"taskSupport":"required"}`, mcp.TasksAsked, func(_ context.Context, c *registry.Call) (mcp.Object, error) {
-		switch c.Method {
-		case mcp.MethodToolsCall:
-			return object(`{"resultType":"task","task":{"taskId":"own","status":"working","ttl":` + string(c.Params.Object("task").Value("ttl")) + `}}`), nil
-		case mcp.MethodTasksResult:
-			if !c.Params.Has("inputResponses") {
-				return object(`{"resultType":"input_required","requestState":"s","inputRequests":{"q":{"method":"roots/list"}}}`), nil
+	offer("asked", `,"execution":{"taskSupport":"required"}`, mcp.TasksAsked,
+		func(_ context.Context, c *registry.Call) (mcp.Object, error) {
+			switch c.Method {
+			case mcp.MethodToolsCall:
+				return object(`{"resultType":"task","task":{"taskId":"own","status":"working","ttl":` +
+					string(c.Params.Object("task").Value("ttl")) + `}}`), nil
+			case mcp.MethodTasksResult:
+				if !c.Params.Has("inputResponses") {
+					return object(
+						`{"resultType":"input_required","requestState":"s","inputRequests":{"q":{"method":"roots/list"}}}`), nil
+				}
+				return textResult("done"), nil
 			}
-			return textResult("done"), nil
-		}
-		return object(`{"taskId":"` + c.Task + `","status":"working","ttl":5}`), nil
-	})
+			return object(`{"taskId":"` + c.Task + `","status":"working","ttl":5}`), nil
+		})
 	return w
 }
 
@@ -58,8 +65,12 @@ func newTasksWorld(t *testing.T, change ...func(*world)) *world {
 func modernTask(method, id, meta string) message {
 	return message{
 		method: "POST", path: "/mcp", token: "alice",
-		body:    `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{"taskId":"` + id + `","inputResponses":{},` + meta + `}}`,
-		headers: map[string]string{mcp.HeaderProtocolVersion: mcp.Revision2607, mcp.HeaderMethod: method, mcp.HeaderName: id},
+		body: `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{"taskId":"` + id +
+			`","inputResponses":{},` + meta + `}}`,
+		headers: map[string]string{
+			mcp.HeaderProtocolVersion: mcp.Revision2607, mcp.HeaderMethod: method,
+			mcp.HeaderName: id,
+		},
 	}
 }
 
@@ -87,7 +98,8 @@ func TestTaskOfTheExtension(t *testing.T) {
 	if made.Text("resultType") != "task" || id == "" || string(made.Value("ttlMs")) != "null" {
 		t.Fatalf("got %s, want a task", made.JSON())
 	}
-	if got := w.resultOf(t, modernTask(mcp.MethodTasksGet, id, tasksMeta)); got.Text("taskId") != id || got.Text("resultType") != "complete" || !got.Has("result") {
+	if got := w.resultOf(t, modernTask(mcp.MethodTasksGet, id, tasksMeta)); got.Text("taskId") != id ||
+		got.Text("resultType") != "complete" || !got.Has("result") {
 		t.Errorf("tasks/get: got %s, want the whole task", got.JSON())
 	}
 	for _, method := range []string{mcp.MethodTasksUpdate, mcp.MethodTasksCancel} {
@@ -111,41 +123,66 @@ func TestTaskRequestsOfTheExtensionAreChecked(t *testing.T) {
 	}{
 		{"no such task", modernTask(mcp.MethodTasksGet, "x", tasksMeta), http.StatusOK, `"code":-32602`},
 		{"no extension", modernTask(mcp.MethodTasksGet, "x", modernMeta), http.StatusBadRequest, capability},
-		{"no extension to update", modernTask(mcp.MethodTasksUpdate, "x", modernMeta), http.StatusBadRequest, capability},
-		{"no extension to cancel", modernTask(mcp.MethodTasksCancel, "x", modernMeta), http.StatusBadRequest, capability},
-		{"another name", modernTask(mcp.MethodTasksGet, "x", tasksMeta).with(mcp.HeaderName, "y"), http.StatusBadRequest, `"code":-32020`},
-		{"no name", modernTask(mcp.MethodTasksCancel, "x", tasksMeta).with(mcp.HeaderName, ""), http.StatusBadRequest, `"code":-32020`},
-		{"a method of the other era", modernTask(mcp.MethodTasksResult, "x", tasksMeta), http.StatusNotFound, `"code":-32601`},
-		{"a method of nobody", modernTask("tasks/list", "x", tasksMeta), http.StatusNotFound, `"code":-32601`},
+		{
+			"no extension to update", modernTask(mcp.MethodTasksUpdate, "x", modernMeta), http.StatusBadRequest,
+			capability,
+		},
+		{
+			"no extension to cancel", modernTask(mcp.MethodTasksCancel, "x", modernMeta), http.StatusBadRequest,
+			capability,
+		},
+		{
+			"another name", modernTask(mcp.MethodTasksGet, "x", tasksMeta).with(mcp.HeaderName, "y"),
+			http.StatusBadRequest, `"code":-32020`,
+		},
+		{
+			"no name", modernTask(mcp.MethodTasksCancel, "x", tasksMeta).with(mcp.HeaderName, ""),
+			http.StatusBadRequest, `"code":-32020`,
+		},
+		{
+			"a method of the other era", modernTask(mcp.MethodTasksResult, "x", tasksMeta), http.StatusNotFound,
+			`"code":-32601`,
+		},
+		{
+			"a method of nobody", modernTask("tasks/list", "x", tasksMeta), http.StatusNotFound,
+			`"code":-32601`,
+		},
 		{"no extension to follow", follow, http.StatusBadRequest, capability},
 	} {
-		if got := w.do(t, test.m); got.Code != test.status || !strings.Contains(got.Body.String(), test.want) {
+		if got := w.do(t, test.m); got.Code != test.status || !strings.Contains(got.Body.String(),
+			test.want) {
 			t.Errorf("%s: got %d %s, want %d with %s", test.name, got.Code, got.Body, test.status, test.want)
 		}
 	}
 	base := w.serve(t)
 	follow.body = strings.Replace(follow.body, modernMeta, tasksMeta, 1)
-	call(t.Context(), t, base, follow).expect(t, `"method":"notifications/subscriptions/acknowledged","params":{"notifications":{},`)
+	call(t.Context(), t, base, follow).expect(t,
+		`"method":"notifications/subscriptions/acknowledged","params":{"notifications":{},`)
 }
 
-// TestTaskThatWasAskedFor follows a task of 2025-11-25, whose result has a question in it.
+// TestTaskThatWasAskedFor follows a task of 2025-11-25, whose result has a question in
+// it.
 func TestTaskThatWasAskedFor(t *testing.T) {
 	w := newTasksWorld(t)
 	base := w.serve(t)
 	session := w.openAsking(t, mcp.Revision2511)
 	post := func(method, params string) message {
-		return inSession("POST", session, `{"jsonrpc":"2.0","id":"`+method+`","method":"`+method+`","params":{`+params+`}}`)
+		return inSession("POST", session, `{"jsonrpc":"2.0","id":"`+method+`","method":"`+method+
+			`","params":{`+params+`}}`)
 	}
-	if got := string(w.resultOf(t, post(mcp.MethodToolsList, "")).JSON()); !strings.Contains(got, `"execution":{"taskSupport":"required"}`) {
+	if got := string(w.resultOf(t, post(mcp.MethodToolsList, "")).JSON()); !strings.Contains(got,
+		`"execution":{"taskSupport":"required"}`) {
 		t.Errorf("tools/list: got %s, want the tool that runs as a task", got)
 	}
 	made := w.resultOf(t, post(mcp.MethodToolsCall, `"name":"asked","task":{"ttl":7}`))
 	id := made.Object("task").Text("taskId")
-	if id == "" || made.Len() > 2 || made.Has("content") || made.Has("resultType") || string(made.Object("task").Value("ttl")) != "7" {
+	if id == "" || made.Len() > 2 || made.Has("content") || made.Has("resultType") ||
+		string(made.Object("task").Value("ttl")) != "7" {
 		t.Fatalf("got %s, want a task", made.JSON())
 	}
 	for _, method := range []string{mcp.MethodTasksGet, mcp.MethodTasksCancel} {
-		if got := w.resultOf(t, post(method, `"taskId":"`+id+`"`)); got.Text("taskId") != id || got.Text("status") != "working" {
+		if got := w.resultOf(t, post(method, `"taskId":"`+id+`"`)); got.Text("taskId") != id ||
+			got.Text("status") != "working" {
 			t.Errorf("%s: got %s, want the task", method, got.JSON())
 		}
 	}
@@ -161,7 +198,8 @@ func TestTaskThatWasAskedFor(t *testing.T) {
 	w.do(t, inSession("POST", session, `{"jsonrpc":"2.0","id":"`+question[1]+`","result":{"roots":[]}}`))
 	stream.expect(t, "id: p", `"text":"done"}],`+related+id, "")
 	for _, method := range []string{mcp.MethodTasksUpdate, "tasks/list"} {
-		if got := w.do(t, post(method, `"taskId":"`+id+`"`)).Body.String(); !strings.Contains(got, `"code":-32601`) {
+		if got := w.do(t, post(method, `"taskId":"`+id+`"`)).Body.String(); !strings.Contains(got,
+			`"code":-32601`) {
 			t.Errorf("%s: got %s, want that there is no such method", method, got)
 		}
 	}
@@ -177,14 +215,19 @@ func TestTasksBelongToOneRevision(t *testing.T) {
 		}
 		id := w.open(t, "alice", revision)
 		list := inSession("POST", id, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
-		if got := string(w.resultOf(t, list).JSON()); strings.Contains(got, `"asked"`) != has || strings.Contains(got, "execution") != has {
+		if got := string(w.resultOf(t, list).JSON()); strings.Contains(got, `"asked"`) != has ||
+			strings.Contains(got, "execution") != has {
 			t.Errorf("%s: got %s, with tools that run as tasks: %v", revision, got, !has)
 		}
-		for method, want := range map[string]string{mcp.MethodTasksGet: "-32602", mcp.MethodTasksCancel: "-32602", mcp.MethodTasksResult: "-32602"} {
+		for method, want := range map[string]string{
+			mcp.MethodTasksGet:    "-32602",
+			mcp.MethodTasksCancel: "-32602", mcp.MethodTasksResult: "-32602",
+		} {
 			if !has {
 				want = "-32601"
 			}
-			got := w.do(t, inSession("POST", id, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"taskId":"x"}}`))
+			got := w.do(t, inSession("POST", id, `{"jsonrpc":"2.0","id":1,"method":"`+method+
+				`","params":{"taskId":"x"}}`))
 			if got.Code != http.StatusOK || !strings.Contains(got.Body.String(), `"code":`+want) {
 				t.Errorf("%s in %s: got %d %s, want %s", method, revision, got.Code, got.Body, want)
 			}

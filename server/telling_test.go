@@ -43,7 +43,8 @@ func newCrew(t *testing.T, change ...func(*world)) *crew {
 	return c
 }
 
-// get opens a stream for notices at a replica, which resumes after the last event unless that is "".
+// get opens a stream for notices at a replica, which resumes after the last event unless
+// that is "".
 func (c *crew) get(t *testing.T, at int, last string) *listener {
 	t.Helper()
 	m := inSession("GET", c.id, "")
@@ -56,7 +57,8 @@ func (c *crew) get(t *testing.T, at int, last string) *listener {
 // subscribe and unsubscribe send such a request to a replica.
 func (c *crew) subscribe(t *testing.T, at int, method string) {
 	t.Helper()
-	got := c.worlds[at].do(t, inSession("POST", c.id, `{"jsonrpc":"2.0","id":9,"method":"resources/`+method+`","params":{"uri":"file:///a"}}`))
+	got := c.worlds[at].do(t, inSession("POST", c.id, `{"jsonrpc":"2.0","id":9,"method":"resources/`+method+
+		`","params":{"uri":"file:///a"}}`))
 	if got.Code != http.StatusOK || strings.Contains(got.Body.String(), "error") {
 		t.Fatalf("%s: got %d %s", method, got.Code, got.Body)
 	}
@@ -70,7 +72,8 @@ func (c *crew) changeFile(t *testing.T, at int, part string) {
 	wait(t)
 }
 
-// changePrompts changes a list at some replicas. They look when any list has changed, so the tools change, too.
+// changePrompts changes a list at some replicas. They look when any list has changed, so
+// the tools change, too.
 func (c *crew) changePrompts(t *testing.T, at ...int) {
 	t.Helper()
 	for _, i := range at {
@@ -105,7 +108,8 @@ func expectNotices(t *testing.T, when string, l *listener, method string, want i
 	}
 }
 
-// TestUpdateReachesTheReplicaWithTheStream subscribes at one replica, listens at another, and unsubscribes at a third.
+// TestUpdateReachesTheReplicaWithTheStream subscribes at one replica, listens at another,
+// and unsubscribes at a third.
 func TestUpdateReachesTheReplicaWithTheStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrew(t)
@@ -115,13 +119,15 @@ func TestUpdateReachesTheReplicaWithTheStream(t *testing.T) {
 		expectNotices(t, "a change", stream, `"uri":"file:///a#part"`, 1)
 		c.subscribe(t, 2, "subscribe") // again: it is the same one
 		if first, second := c.files[0].open(), c.files[2].open(); first != 1 || second != 0 {
-			t.Errorf("after it subscribed at another replica: got %d and %d subscriptions, want 1, 0", first, second)
+			t.Errorf("after it subscribed at another replica: got %d and %d subscriptions, want 1, 0", first,
+				second)
 		}
 		c.changeFile(t, 0, "file:///a")
 		expectNotices(t, "another change", stream, mcp.NotifyResourceUpdated, 1)
 		c.files[0].hide()
 		c.changeFile(t, 0, "file:///a")
-		expectNotices(t, "a change of what may not be read at the primary", stream, mcp.NotifyResourceUpdated, 0)
+		expectNotices(t, "a change of what may not be read at the primary", stream, mcp.NotifyResourceUpdated,
+			0)
 		c.subscribe(t, 1, "unsubscribe")
 		if open := c.files[0].open(); open != 0 {
 			t.Errorf("after it unsubscribed: got %d subscriptions, want none", open)
@@ -129,8 +135,8 @@ func TestUpdateReachesTheReplicaWithTheStream(t *testing.T) {
 	})
 }
 
-// TestUpdateWaitsForAStreamAtAnyReplica lets a resource change while no stream is open: the client is told when it opens
-// one, wherever, and once.
+// TestUpdateWaitsForAStreamAtAnyReplica lets a resource change while no stream is open:
+// the client is told when it opens one, wherever, and once.
 func TestUpdateWaitsForAStreamAtAnyReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrew(t)
@@ -177,8 +183,8 @@ func losing(lost func(replica.Word) bool) func(*world) {
 	}
 }
 
-// TestEachChangeInAFaultWasTriedAgainByItself lets a resource change often while it cannot be told. All of that was tried
-// again each few seconds, each change by itself.
+// TestEachChangeInAFaultWasTriedAgainByItself lets a resource change often while it
+// cannot be told. All of that was tried again each few seconds, each change by itself.
 func TestEachChangeInAFaultWasTriedAgainByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var faulty atomic.Bool
@@ -231,12 +237,24 @@ func TestNoticeTakenByADeadReplicaIsToldAgain(t *testing.T) {
 		files     int // notices of them at the next stream
 		prompts   int
 	}{
-		"the next is another":         {2, func(_ *testing.T, c *crew) { c.kill(1) }, 1, 1},
-		"the next is the primary":     {0, func(_ *testing.T, c *crew) { c.kill(1) }, 1, 1},
-		"the client comes back late":  {2, func(_ *testing.T, c *crew) { c.kill(1); <-time.After(time.Minute) }, 1, 1},
-		"the next dies, too":          {0, func(t *testing.T, c *crew) { c.kill(1); c.get(t, 2, ""); c.kill(2) }, 1, 1},
-		"the client has unsubscribed": {2, func(t *testing.T, c *crew) { c.kill(1); c.subscribe(t, 2, "unsubscribe") }, 0, 1},
-		"it died much later":          {2, func(_ *testing.T, c *crew) { <-time.After(time.Minute); c.kill(1) }, 0, 0},
+		"the next is another":     {2, func(_ *testing.T, c *crew) { c.kill(1) }, 1, 1},
+		"the next is the primary": {0, func(_ *testing.T, c *crew) { c.kill(1) }, 1, 1},
+		"the client comes back late": {
+			2,
+			func(_ *testing.T, c *crew) { c.kill(1); <-time.After(time.Minute) }, 1, 1,
+		},
+		"the next dies, too": {
+			0,
+			func(t *testing.T, c *crew) { c.kill(1); c.get(t, 2, ""); c.kill(2) }, 1, 1,
+		},
+		"the client has unsubscribed": {
+			2,
+			func(t *testing.T, c *crew) { c.kill(1); c.subscribe(t, 2, "unsubscribe") }, 0, 1,
+		},
+		"it died much later": {
+			2,
+			func(_ *testing.T, c *crew) { <-time.After(time.Minute); c.kill(1) }, 0, 0,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -246,7 +264,8 @@ func TestNoticeTakenByADeadReplicaIsToldAgain(t *testing.T) {
 				c.changePrompts(t, 0)
 				c.changeFile(t, 0, "file:///a")
 				text := stream.text()
-				if strings.Count(text, mcp.NotifyResourceUpdated) != 1 || strings.Count(text, mcp.NotifyPromptsChanged) != 1 {
+				if strings.Count(text, mcp.NotifyResourceUpdated) != 1 ||
+					strings.Count(text, mcp.NotifyPromptsChanged) != 1 {
 					t.Fatalf("at the first: got %q, want both notices", text)
 				}
 				test.meanwhile(t, c)
@@ -286,8 +305,9 @@ func TestListsAreKnownWhenTheReplicaOfTheHandshakeHasDied(t *testing.T) {
 	}
 }
 
-// TestSubscriptionsOutliveTheirReplica lets the replica die that has the subscriptions: the one with the stream opens them
-// itself, and the client is told that the resources may have changed.
+// TestSubscriptionsOutliveTheirReplica lets the replica die that has the subscriptions:
+// the one with the stream opens them itself, and the client is told that the resources
+// may have changed.
 func TestSubscriptionsOutliveTheirReplica(t *testing.T) {
 	for name, early := range map[string]bool{"subscribed before the stream": true, "after it": false} {
 		t.Run(name, func(t *testing.T) {
@@ -315,8 +335,9 @@ func TestSubscriptionsOutliveTheirReplica(t *testing.T) {
 	}
 }
 
-// TestSubscriptionsOutliveTheOnlyReplicaThatKnewThem lets the replica die that has the stream and the subscriptions, which no
-// other has heard of. The replica with the next stream opens those that the client has not ended. It knew of none.
+// TestSubscriptionsOutliveTheOnlyReplicaThatKnewThem lets the replica die that has the
+// stream and the subscriptions, which no other has heard of. The replica with the next
+// stream opens those that the client has not ended. It knew of none.
 func TestSubscriptionsOutliveTheOnlyReplicaThatKnewThem(t *testing.T) {
 	for method, want := range map[string]int{"subscribe": 1, "unsubscribe": 0} {
 		t.Run(method, func(t *testing.T) {
@@ -389,8 +410,8 @@ func TestOneStreamTellsOfTwoReplicas(t *testing.T) {
 	})
 }
 
-// TestStreamIsTakenFromAnotherReplica resumes a stream at another replica while the first connection is open: that ends,
-// and each event goes to the newer one alone.
+// TestStreamIsTakenFromAnotherReplica resumes a stream at another replica while the first
+// connection is open: that ends, and each event goes to the newer one alone.
 func TestStreamIsTakenFromAnotherReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrew(t)
@@ -399,7 +420,8 @@ func TestStreamIsTakenFromAnotherReplica(t *testing.T) {
 		text := first.text()
 		second := c.get(t, 1, lastID(t, text))
 		if !first.isOver() || second.isOver() {
-			t.Errorf("got the first ended: %v, the second: %v; want true, false", first.isOver(), second.isOver())
+			t.Errorf("got the first ended: %v, the second: %v; want true, false", first.isOver(),
+				second.isOver())
 		}
 		second.text()
 		c.changePrompts(t, 0)
@@ -419,7 +441,10 @@ func TestStreamsOfASupersededPrimaryEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrew(t)
 		streams := []*listener{c.get(t, 0, ""), c.get(t, 2, "")}
-		records, key := c.worlds[0].config.Records.(*primarytest.Store), primary.Key{Tenant: "acme", Name: nameOf(t, c.worlds[0].config.Seal, c.id)}
+		records, key := c.worlds[0].config.Records.(*primarytest.Store), primary.Key{
+			Tenant: "acme",
+			Name:   nameOf(t, c.worlds[0].config.Seal, c.id),
+		}
 		had, err := records.Look(t.Context(), key)
 		if err != nil {
 			t.Fatal(err)
@@ -437,8 +462,8 @@ func TestStreamsOfASupersededPrimaryEnd(t *testing.T) {
 	})
 }
 
-// TestStreamThatCameToThePrimaryStays resumes a stream at the primary, which hears only then that the connection at the
-// other replica was closed.
+// TestStreamThatCameToThePrimaryStays resumes a stream at the primary, which hears only
+// then that the connection at the other replica was closed.
 func TestStreamThatCameToThePrimaryStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late, come := make(chan struct{}), atomic.Bool{}
@@ -480,7 +505,8 @@ func TestAnswerOfADeadReplica(t *testing.T) {
 					c.hub.Leave(c.worlds[0].config.Others.(*replicatest.Member))
 				}
 				wait(t) // nobody waits for a heartbeat
-				if got := stream.text(); dies && (strings.Count(got, `"id":1,"error"`) != 1 || !strings.Contains(got, "DB-REPLICA-GONE") || !stream.isOver()) {
+				if got := stream.text(); dies && (strings.Count(got, `"id":1,"error"`) != 1 ||
+					!strings.Contains(got, "DB-REPLICA-GONE") || !stream.isOver()) {
 					t.Errorf("got %q, want an error for the request, and the end", got)
 				} else if !dies && (got != "" || stream.isOver()) {
 					t.Errorf("got %q, want the stream to wait", got)
@@ -503,21 +529,27 @@ type brokenLog struct {
 
 var errBroken = errors.New("the log cannot be reached")
 
-func (b *brokenLog) Append(ctx context.Context, key session.Key, stream string, data []byte, last bool) (string, error) {
+func (b *brokenLog) Append(ctx context.Context, key session.Key, stream string, data []byte,
+	last bool,
+) (string, error) {
 	if b.broken.Load() {
 		return "", errBroken
 	}
 	return b.Log.Append(ctx, key, stream, data, last)
 }
 
-func (b *brokenLog) Notify(ctx context.Context, key session.Key, stream string, epoch uint64, data []byte) (string, error) {
+func (b *brokenLog) Notify(ctx context.Context, key session.Key, stream string, epoch uint64,
+	data []byte,
+) (string, error) {
 	if b.broken.Load() {
 		return "", errBroken
 	}
 	return b.Log.Notify(ctx, key, stream, epoch, data)
 }
 
-func (b *brokenLog) Next(ctx context.Context, key session.Key, stream, after string) ([]session.Event, bool, error) {
+func (b *brokenLog) Next(ctx context.Context, key session.Key, stream, after string) ([]session.Event, bool,
+	error,
+) {
 	if b.broken.Load() {
 		return nil, false, errBroken
 	}
@@ -531,8 +563,9 @@ func (b *brokenLog) Find(ctx context.Context, key session.Key, event string) (st
 	return b.Log.Find(ctx, key, event)
 }
 
-// TestStreamsSurviveALogThatCannotBeReached keeps idle streams open through an outage, after which they tell what they
-// owe. A stream that cannot be resumed now is not said to be gone.
+// TestStreamsSurviveALogThatCannotBeReached keeps idle streams open through an outage,
+// after which they tell what they owe. A stream that cannot be resumed now is not said to
+// be gone.
 func TestStreamsSurviveALogThatCannotBeReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &brokenLog{}
@@ -551,8 +584,12 @@ func TestStreamsSurviveALogThatCannotBeReached(t *testing.T) {
 		if sse.isOver() || stream.isOver() {
 			t.Fatalf("got streams ended (HTTP+SSE %v, GET %v), want both open", sse.isOver(), stream.isOver())
 		}
-		for _, m := range []message{inSession("GET", c.id, ""), inSession("GET", c.id, "").with(mcp.HeaderLastEventID, last)} {
-			if got := c.worlds[1].do(t, m); got.Code != http.StatusServiceUnavailable || stable(t, got.Body) != "DB-REPLICAS" {
+		for _, m := range []message{
+			inSession("GET", c.id, ""),
+			inSession("GET", c.id, "").with(mcp.HeaderLastEventID, last),
+		} {
+			if got := c.worlds[1].do(t, m); got.Code != http.StatusServiceUnavailable ||
+				stable(t, got.Body) != "DB-REPLICAS" {
 				t.Errorf("during the outage: got %d %s, want 503 DB-REPLICAS", got.Code, got.Body)
 			}
 		}

@@ -14,27 +14,31 @@ const (
 	purposeSession = "session" // ids of Streamable HTTP
 	purposeSSE     = "sse"     // ids of HTTP+SSE: neither passes for the other
 
-	// ticketVersion is the first byte of a ticket. While a gateway is updated, replicas of two versions serve the same
-	// clients. What may be overlooked may be added at the end of a ticket. Any other change of the layout needs a new version,
-	// replica.Formats, and two rollouts: the first reads both layouts and writes the old one, and the second, when no replica
-	// is left that reads only the old one, writes the new one. See sessions.unreadable for who skips the first.
+	// ticketVersion is the first byte of a ticket. While a gateway is updated, replicas
+	// of two versions serve the same clients. What may be overlooked may be added at the
+	// end of a ticket. Any other change of the layout needs a new version,
+	// replica.Formats, and two rollouts: the first reads both layouts and writes the old
+	// one, and the second, when no replica is left that reads only the old one, writes
+	// the new one. See sessions.unreadable for who skips the first.
 	ticketVersion = 4
 	openerSize    = 8
 	keySize       = 16
 	ticketSize    = 1 + openerSize + keySize + sha256.Size + 8 + len(mcp.LatestLegacy) + 1
 )
 
-// ticket is what the id of a session says. It is sealed, so only gateways with the same keys can make or read one. It
-// can be used only by the owner that it was made for, so possessing the id alone is worth nothing. It holds everything
-// about the session that does not change, so that another replica can serve the session.
+// ticket is what the id of a session says. It is sealed, so only gateways with the same
+// keys can make or read one. It can be used only by the owner that it was made for, so
+// possessing the id alone is worth nothing. It holds everything about the session that
+// does not change, so that another replica can serve the session.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
 type ticket struct {
-	opener       [openerSize]byte // the id of the replica that opened the session, and leads it at first
-	key          sessionKey
-	owner        [sha256.Size]byte
-	opened       time.Time // in seconds
-	revision     string    // as negotiated; means nothing over HTTP+SSE, where the handshake comes later
-	capabilities byte      // what the client can be asked, see encodeCapabilities; means nothing over HTTP+SSE
+	opener   [openerSize]byte // the id of the replica that opened the session, and leads it at first
+	key      sessionKey
+	owner    [sha256.Size]byte
+	opened   time.Time // in seconds
+	revision string    // as negotiated; means nothing over HTTP+SSE, where the handshake comes later
+	// what the client can be asked, see encodeCapabilities; means nothing over HTTP+SSE
+	capabilities byte
 	extensions   mcp.Extensions
 }
 
@@ -59,7 +63,8 @@ func newKey() (k sessionKey) {
 
 func (k sessionKey) String() string { return hex.EncodeToString(k[:]) }
 
-// encode returns the ticket in its fixed layout. A change of the layout needs a new ticketVersion.
+// encode returns the ticket in its fixed layout. A change of the layout needs a new
+// ticketVersion.
 func (t *ticket) encode() []byte {
 	out := make([]byte, 0, ticketSize)
 	out = append(out, ticketVersion)
@@ -75,8 +80,8 @@ func (t *ticket) encode() []byte {
 	return out
 }
 
-// decodeTicket reads what encode wrote, here or in a later version that adds something at the end. The ticket keeps nothing
-// of data.
+// decodeTicket reads what encode wrote, here or in a later version that adds something at
+// the end. The ticket keeps nothing of data.
 func decodeTicket(data []byte) (t ticket, ok bool) {
 	if len(data) < ticketSize || data[0] != ticketVersion {
 		return ticket{}, false
@@ -106,8 +111,8 @@ func legacyRevision(name []byte) string {
 	return ""
 }
 
-// askable lists what a client can be asked; each entry is one bit of a ticket. A part follows the whole that it belongs
-// to.
+// askable lists what a client can be asked; each entry is one bit of a ticket. A part
+// follows the whole that it belongs to.
 var askable = [...]struct{ name, part string }{
 	{"elicitation", ""},
 	{"elicitation", "form"},
@@ -121,7 +126,8 @@ var askable = [...]struct{ name, part string }{
 // encodeCapabilities returns capabilities, in the form of mcp.CapabilitiesOf, as bits.
 func encodeCapabilities(capabilities mcp.Object) (bits byte) {
 	for i, one := range askable {
-		if one.part == "" && capabilities.Has(one.name) || one.part != "" && capabilities.Object(one.name).Has(one.part) {
+		if one.part == "" && capabilities.Has(one.name) || one.part != "" &&
+			capabilities.Object(one.name).Has(one.part) {
 			bits |= 1 << i
 		}
 	}
@@ -136,7 +142,8 @@ func decodeCapabilities(bits byte) (capabilities mcp.Object) {
 		case one.part == "":
 			capabilities = capabilities.With(one.name, mcp.RawJSON("{}"))
 		default:
-			capabilities = capabilities.With(one.name, capabilities.Object(one.name).With(one.part, mcp.RawJSON("{}")).JSON())
+			capabilities = capabilities.With(one.name, capabilities.Object(one.name).With(one.part,
+				mcp.RawJSON("{}")).JSON())
 		}
 	}
 	return capabilities

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// timetable is a heap of flows: at the front the one whose time comes first. The mutex of the flows guards it.
+// timetable is a heap of flows: at the front the one whose time comes first. The mutex of
+// the flows guards it.
 type timetable []*flow
 
 var _ heap.Interface = (*timetable)(nil)

@@ -10,9 +10,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 )
 
-// trickle is the answer to one modern request: plain JSON for as long as it can be, and an event stream from the first
-// notification on. A request that takes long becomes an event stream too, because load balancers cut connections that
-// are silent.
+// trickle is the answer to one modern request: plain JSON for as long as it can be, and
+// an event stream from the first notification on. A request that takes long becomes an
+// event stream too, because load balancers cut connections that are silent.
 type trickle struct {
 	server *Server
 	x      *exchange
@@ -35,8 +35,9 @@ func (t *trickle) begin(x *exchange) {
 	}
 }
 
-// notify sends a notification. If the client accepts no stream, nothing is sent; if the client is gone, its context
-// ends the call, unless it is one with a key, for which another may wait.
+// notify sends a notification. If the client accepts no stream, nothing is sent; if the
+// client is gone, its context ends the call, unless it is one with a key, for which
+// another may wait.
 func (t *trickle) notify(_ context.Context, n mcp.Notification) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -51,7 +52,8 @@ func (t *trickle) notify(_ context.Context, n mcp.Notification) error {
 	return err
 }
 
-// ring breaks the silence on the connection. After a panic nothing more is sent before the call is over.
+// ring breaks the silence on the connection. After a panic nothing more is sent before
+// the call is over.
 func (t *trickle) ring() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -65,8 +67,8 @@ func (t *trickle) ring() {
 	}
 }
 
-// abandonLocked gives up a stream in which ring panicked, and breaks its connection. If nothing was sent, the answer is
-// plain.
+// abandonLocked gives up a stream in which ring panicked, and breaks its connection. If
+// nothing was sent, the answer is plain.
 func (t *trickle) abandonLocked() {
 	if t.place != nil {
 		t.place.leave()
@@ -76,7 +78,8 @@ func (t *trickle) abandonLocked() {
 	}
 }
 
-// openLocked makes the answer a stream, unless it is one. It is false if the answer must be plain.
+// openLocked makes the answer a stream, unless it is one. It is false if the answer must
+// be plain.
 func (t *trickle) openLocked() bool {
 	if t.plain || t.out != nil {
 		return !t.plain
@@ -115,7 +118,8 @@ func (t *trickle) finish(ctx context.Context, a *answer) {
 	}
 }
 
-// give is finish for a message that is made already, which has that status if the answer is plain.
+// give is finish for a message that is made already, which has that status if the answer
+// is plain.
 func (t *trickle) give(status int, message []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

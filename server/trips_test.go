@@ -21,8 +21,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/once"
 )
 
-// monitor counts what clients ask of a server for its tenants, by command and kind of key. What scripts do is part of one question, and what replicas ask by themselves is for no tenant.
-// https://redis.io/docs/latest/commands/monitor/
+// monitor counts what clients ask of a server for its tenants, by command and kind of
+// key. What scripts do is part of one question, and what replicas ask by themselves is
+// for no tenant. https://redis.io/docs/latest/commands/monitor/
 type monitor struct {
 	conn net.Conn
 
@@ -88,7 +89,8 @@ func (m *monitor) note(line string) {
 	}
 }
 
-// since returns what was asked in all since it was called last, when all of that has come.
+// since returns what was asked in all since it was called last, when all of that has
+// come.
 func (m *monitor) since(t *testing.T, server *redistest.Server, mark string) map[string]int {
 	t.Helper()
 	server.Exec(t, "ECHO", mark)
@@ -114,7 +116,10 @@ func sharingAll(t *testing.T) func(*world) {
 	ctx, stop := context.WithCancel(context.Background())
 	t.Cleanup(func() { stop(); running.Wait() })
 	return func(w *world) {
-		answers := once.NewRedis(once.RedisConfig{Store: w.store, Seal: w.config.Seal, Others: w.config.Others})
+		answers := once.NewRedis(once.RedisConfig{
+			Store: w.store, Seal: w.config.Seal,
+			Others: w.config.Others,
+		})
 		w.config.Once = answers
 		running.Go(func() { _ = answers.Run(ctx) })
 	}
@@ -125,8 +130,9 @@ func sharingAll(t *testing.T) func(*world) {
 // stream begins and takes its events one after the other (session), and nothing else is
 // asked: what is more would cost each call its time.
 //
-// A replica that is kept from running for seconds is not known to the others any more, and looks at all sessions again. What
-// was counted meanwhile says nothing, so all is counted anew then.
+// A replica that is kept from running for seconds is not known to the others any more,
+// and looks at all sessions again. What was counted meanwhile says nothing, so all is
+// counted anew then.
 func TestTripsOfEachKind(t *testing.T) {
 	t.Parallel()
 	var returns atomic.Int64
@@ -138,7 +144,8 @@ func TestTripsOfEachKind(t *testing.T) {
 	for round := range 20 {
 		before := returns.Load()
 		wrong := wrongTrips(t, server, w, m, base, round)
-		if returns.Load() == before && (round > 0 || len(wrong) == 0) { // in the first they may have yet to hear of each other
+		// in the first they may have yet to hear of each other
+		if returns.Load() == before && (round > 0 || len(wrong) == 0) {
 			for _, one := range wrong {
 				t.Error(one)
 			}
@@ -148,8 +155,11 @@ func TestTripsOfEachKind(t *testing.T) {
 	t.Error("a replica came back again and again while trips were counted")
 }
 
-// wrongTrips counts trips in sessions of its own, and tells which are not as they must be.
-func wrongTrips(t *testing.T, server *redistest.Server, w []*world, m *monitor, base string, round int) (wrong []string) {
+// wrongTrips counts trips in sessions of its own, and tells which are not as they must
+// be.
+func wrongTrips(t *testing.T, server *redistest.Server, w []*world, m *monitor, base string,
+	round int,
+) (wrong []string) {
 	t.Helper()
 	id := w[0].openAsking(t, mcp.Revision2511)
 	looks := 0
@@ -164,10 +174,13 @@ func wrongTrips(t *testing.T, server *redistest.Server, w []*world, m *monitor, 
 	n := 0
 	inFlight := func(tool string) message {
 		n++
-		return inSession("POST", id, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"%s","arguments":{"text":"x"},"_meta":{"progressToken":1}}}`, 100+n, tool))
+		return inSession("POST", id,
+			fmt.Sprintf(
+				`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"%s","arguments":{"text":"x"},"_meta":{"progressToken":1}}}`, 100+n, tool))
 	}
 	ask := func(answering *world) {
-		stream := call(t.Context(), t, base, inSession("POST", id, strings.Replace(askRoots, `"id":1`, fmt.Sprintf(`"id":%d`, 200+n), 1)))
+		stream := call(t.Context(), t, base,
+			inSession("POST", id, strings.Replace(askRoots, `"id":1`, fmt.Sprintf(`"id":%d`, 200+n), 1)))
 		n++
 		question := questionID.FindStringSubmatch(stream.until(t, `"id":"q`))
 		wantStatus(t, "the answer", answering.do(t, answerTo(question[1], id)), http.StatusAccepted)
@@ -182,18 +195,50 @@ func wrongTrips(t *testing.T, server *redistest.Server, w []*world, m *monitor, 
 		{"a call, 2026-07-28", func() { w[0].do(t, modernCall("echo")) }, map[string]int{}},
 		{"a call of an unknown tool", func() { w[0].do(t, modernCall("nothing")) }, map[string]int{}},
 		{"a call, 2025-11-25", func() { w[1].do(t, inFlight("echo")) }, map[string]int{}},
-		{"a call, 2025-11-25, with three notices", func() { w[1].do(t, inFlight("progress")) }, map[string]int{"evalsha session": 5}},
-		{"a question that is answered at its replica", func() { ask(w[0]) }, map[string]int{"evalsha session": 3}},
-		{"a question that is answered at another", func() { ask(w[1]) }, map[string]int{"evalsha session": 3}},
-		{"tools/list", func() { w[2].do(t, inSession("POST", id, `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`)) }, map[string]int{}},
-		{"a call with a key", func() { w[0].do(t, keyedCall("echo", key)) }, map[string]int{"evalsha once": 2}},
-		{"the same at another", func() { w[1].do(t, keyedCall("echo", key)) }, map[string]int{"evalsha once": 1}},
-		{"a session opened", func() { opened = w[0].openAsking(t, mcp.Revision2511) }, map[string]int{"evalsha session": 1}},
+		{
+			"a call, 2025-11-25, with three notices", func() { w[1].do(t, inFlight("progress")) },
+			map[string]int{"evalsha session": 5},
+		},
+		{
+			"a question that is answered at its replica", func() { ask(w[0]) },
+			map[string]int{"evalsha session": 3},
+		},
+		{
+			"a question that is answered at another", func() { ask(w[1]) },
+			map[string]int{"evalsha session": 3},
+		},
+		{"tools/list", func() {
+			w[2].do(t, inSession("POST", id, `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`))
+		}, map[string]int{}},
+		{
+			"a call with a key", func() { w[0].do(t, keyedCall("echo", key)) },
+			map[string]int{"evalsha once": 2},
+		},
+		{
+			"the same at another", func() { w[1].do(t, keyedCall("echo", key)) },
+			map[string]int{"evalsha once": 1},
+		},
+		{
+			"a session opened", func() { opened = w[0].openAsking(t, mcp.Revision2511) },
+			map[string]int{"evalsha session": 1},
+		},
 		{"its first use", func() { w[0].do(t, inSession("POST", opened, pingBody)) }, map[string]int{}},
-		{"its first use at another", func() { w[1].do(t, inSession("POST", opened, pingBody)) }, map[string]int{}},
-		{"its second use there", func() { w[1].do(t, inSession("POST", opened, pingBody)) }, map[string]int{}},
-		{"its end at a third", func() { w[2].do(t, inSession("DELETE", opened, "")) }, map[string]int{"evalsha session": 1}},
-		{"a message to it after that", func() { w[0].do(t, inSession("POST", opened, pingBody)) }, map[string]int{"hgetall session": 1}},
+		{
+			"its first use at another", func() { w[1].do(t, inSession("POST", opened, pingBody)) },
+			map[string]int{},
+		},
+		{
+			"its second use there", func() { w[1].do(t, inSession("POST", opened, pingBody)) },
+			map[string]int{},
+		},
+		{
+			"its end at a third", func() { w[2].do(t, inSession("DELETE", opened, "")) },
+			map[string]int{"evalsha session": 1},
+		},
+		{
+			"a message to it after that", func() { w[0].do(t, inSession("POST", opened, pingBody)) },
+			map[string]int{"hgetall session": 1},
+		},
 	} {
 		m.since(t, server, fmt.Sprint(round, " before ", i))
 		m.forget()

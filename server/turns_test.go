@@ -30,8 +30,9 @@ func occupied(t *testing.T, w *world) (free func()) {
 	return free
 }
 
-// TestManyLargeCallsOfOneTenantDelayNoOther lets 24 large calls of one tenant wait. A small call of another is answered
-// meanwhile, and a large one comes among the first when it goes on. What is counted is the order, not the time.
+// TestManyLargeCallsOfOneTenantDelayNoOther lets 24 large calls of one tenant wait. A
+// small call of another is answered meanwhile, and a large one comes among the first when
+// it goes on. What is counted is the order, not the time.
 func TestManyLargeCallsOfOneTenantDelayNoOther(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h, free := w.Handler(), occupied(t, w)
@@ -39,7 +40,8 @@ func TestManyLargeCallsOfOneTenantDelayNoOther(t *testing.T) {
 		var order []string
 		start := func(token string) {
 			go func() {
-				if got := record(h, large("echo", token, 100_000).request(t.Context(), "")); got.Code != http.StatusOK {
+				if got := record(h, large("echo", token, 100_000).request(t.Context(),
+					"")); got.Code != http.StatusOK {
 					t.Errorf("%s: got %d %s", token, got.Code, got.Body)
 				}
 				mu.Lock()
@@ -62,14 +64,16 @@ func TestManyLargeCallsOfOneTenantDelayNoOther(t *testing.T) {
 		start("alice-globex")
 		free()
 		synctest.Wait()
-		// Who has been answered says so on a goroutine of its own, so a few may be noted before one that was answered first.
+		// Who has been answered says so on a goroutine of its own, so a few may be noted
+		// before one that was answered first.
 		if at := slices.Index(order, "alice-globex"); len(order) != 25 || at > 6 {
 			t.Errorf("the quiet tenant was served as number %d of %d: %v", at, len(order), order)
 		}
 	}, oneSlot)
 }
 
-// TestTooManyLargeCallsAreRefused: whoever lets more large requests wait than it may is told so, and all is given back.
+// TestTooManyLargeCallsAreRefused: whoever lets more large requests wait than it may is
+// told so, and all is given back.
 func TestTooManyLargeCallsAreRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h, free := w.Handler(), occupied(t, w)
@@ -83,7 +87,8 @@ func TestTooManyLargeCallsAreRefused(t *testing.T) {
 			default: // it waits
 			}
 		}
-		if got == nil || got.Code != http.StatusTooManyRequests || stable(t, got.Body) != "DB-LIMIT-WORK" || got.Header().Get("Retry-After") != "1" {
+		if got == nil || got.Code != http.StatusTooManyRequests || stable(t, got.Body) != "DB-LIMIT-WORK" ||
+			got.Header().Get("Retry-After") != "1" {
 			t.Errorf("got %v, want 429 DB-LIMIT-WORK", got)
 		}
 		free()
@@ -94,7 +99,8 @@ func TestTooManyLargeCallsAreRefused(t *testing.T) {
 	}, oneSlot, busy)
 }
 
-// TestALargeRequestThatWaitsForLongIsRefused: nobody waits for ever behind work that does not end.
+// TestALargeRequestThatWaitsForLongIsRefused: nobody waits for ever behind work that does
+// not end.
 func TestALargeRequestThatWaitsForLongIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		defer occupied(t, w)()
@@ -105,14 +111,18 @@ func TestALargeRequestThatWaitsForLongIsRefused(t *testing.T) {
 	}, oneSlot)
 }
 
-// TestLargeAnswersAreWrittenInTurn keeps the one slot busy: a large answer waits to be encoded, a small one does not. It
-// was once encoded at once, which keeps a processor while megabytes are copied.
+// TestLargeAnswersAreWrittenInTurn keeps the one slot busy: a large answer waits to be
+// encoded, a small one does not. It was once encoded at once, which keeps a processor
+// while megabytes are copied.
 func TestLargeAnswersAreWrittenInTurn(t *testing.T) {
 	for _, size := range []int{100, 1 << 20} {
 		for _, era := range []string{"modern", "legacy"} {
 			bubble(t, func(t *testing.T, w *world) {
-				w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object, error) {
-					return textResult(strings.Repeat("x", size)).With("resultType", mcp.String("complete")), nil
+				w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller,
+					*gateway.Request,
+				) (mcp.Object, error) {
+					return textResult(strings.Repeat("x", size)).With("resultType", mcp.String("complete")),
+						nil
 				}})
 				h, m := w.Handler(), modernCall("echo")
 				if era == "legacy" {
@@ -121,7 +131,8 @@ func TestLargeAnswersAreWrittenInTurn(t *testing.T) {
 				free := occupied(t, w)
 				answered := false
 				go func() {
-					if got := record(h, m.request(t.Context(), "")); got.Code != http.StatusOK || got.Body.Len() < size {
+					if got := record(h, m.request(t.Context(), "")); got.Code != http.StatusOK ||
+						got.Body.Len() < size {
 						t.Errorf("%s, %d bytes: got %d and %d bytes", era, size, got.Code, got.Body.Len())
 					}
 					answered = true
@@ -133,7 +144,8 @@ func TestLargeAnswersAreWrittenInTurn(t *testing.T) {
 				free()
 				synctest.Wait()
 				if !answered || w.config.Turns.Busy() != 0 {
-					t.Errorf("%s, %d bytes, afterwards: answered is %t, and %d slots are held", era, size, answered, w.config.Turns.Busy())
+					t.Errorf("%s, %d bytes, afterwards: answered is %t, and %d slots are held", era, size,
+						answered, w.config.Turns.Busy())
 				}
 			}, oneSlot)
 		}

@@ -11,8 +11,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// TestLaterRoundThatCannotBeRecordedIsNotRepeated shows that an older client may repeat a call of which nothing was
-// done, but learns of no status that repeats one whose first round was done.
+// TestLaterRoundThatCannotBeRecordedIsNotRepeated shows that an older client may repeat a
+// call of which nothing was done, but learns of no status that repeats one whose first
+// round was done.
 func TestLaterRoundThatCannotBeRecordedIsNotRepeated(t *testing.T) {
 	for done, want := range []struct {
 		status int
@@ -20,16 +21,20 @@ func TestLaterRoundThatCannotBeRecordedIsNotRepeated(t *testing.T) {
 	}{{http.StatusServiceUnavailable, "DB-AUDIT-FULL"}, {http.StatusOK, "DB-AUDIT"}} {
 		w := newWorld(t)
 		rounds := 0
-		w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object, error) {
+		w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object,
+			error,
+		) {
 			if rounds++; rounds <= done {
 				return object(`{"resultType":"input_required","requestState":"held"}`), nil
 			}
-			return mcp.Object{}, mcp.Stable(mcp.CodeUnavailable, "DB-AUDIT-FULL", "not made").After(time.Second)
+			return mcp.Object{}, mcp.Stable(mcp.CodeUnavailable, "DB-AUDIT-FULL",
+				"not made").After(time.Second)
 		}})
 		got := w.do(t, legacyCall(w.open(t, "alice", mcp.Revision2511), "echo"))
 		again := got.Header().Get("Retry-After") != "" || strings.Contains(got.Body.String(), "retryAfterMs")
 		if got.Code != want.status || stable(t, got.Body) != want.stable || again != (done == 0) {
-			t.Errorf("after %d rounds: got %d %s with headers %v, want %d %s", done, got.Code, got.Body, got.Header(), want.status, want.stable)
+			t.Errorf("after %d rounds: got %d %s with headers %v, want %d %s", done, got.Code, got.Body,
+				got.Header(), want.status, want.stable)
 		}
 	}
 }

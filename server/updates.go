@@ -5,16 +5,19 @@ import (
 )
 
 const (
-	// maxUpdates is how many changed resources and parts of resources are remembered. Beyond that, a changed part is
-	// remembered as a change of the resource that the subscription names.
+	// maxUpdates is how many changed resources and parts of resources are remembered.
+	// Beyond that, a changed part is remembered as a change of the resource that the
+	// subscription names.
 	maxUpdates = 1024
-	// updateCost is what a changed part takes in memory besides its URI, in bytes, roughly.
+	// updateCost is what a changed part takes in memory besides its URI, in bytes,
+	// roughly.
 	updateCost = 128
 )
 
-// updates are the changed resources and parts of resources of which a client has yet to be told. The user holds the
-// parts, which the server names, for as long as they are here. What a subscription names is held with that, by the desk.
-// Whoever has updates guards them.
+// updates are the changed resources and parts of resources of which a client has yet to
+// be told. The user holds the parts, which the server names, for as long as they are
+// here. What a subscription names is held with that, by the desk. Whoever has updates
+// guards them.
 type updates struct {
 	memory *share.Budget
 	user   share.User
@@ -29,8 +32,9 @@ type update struct {
 	cost   int64  // bytes that the user holds for it
 }
 
-// add remembers a change of a part; the subscription to uri said so. If there is no room for the part, uri is remembered
-// in its place. Until the client is told, further changes of it count as the same one.
+// add remembers a change of a part; the subscription to uri said so. If there is no room
+// for the part, uri is remembered in its place. Until the client is told, further changes
+// of it count as the same one.
 func (u *updates) add(uri, part string) {
 	if u.over {
 		return

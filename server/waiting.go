@@ -7,9 +7,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// maxWaiting bounds the calls of one tenant that wait for their clients: for answers, or until they are tried again. One
-// user may have half of it. A human may take long, so such a call gives back its place among the requests in work and
-// takes one of these instead.
+// maxWaiting bounds the calls of one tenant that wait for their clients: for answers, or
+// until they are tried again. One user may have half of it. A human may take long, so
+// such a call gives back its place among the requests in work and takes one of these
+// instead.
 const maxWaiting = 256
 
 // waiting counts the calls that wait for their clients. It is safe for concurrent use.
@@ -22,9 +23,10 @@ func newWaiting(memory *share.Budget) *waiting {
 	return &waiting{places: share.New(math.MaxInt64), memory: memory}
 }
 
-// enter takes a place for a call whose request has leased so many bytes. If it has leased none, because its place among
-// the requests in work covers it, enter counts what that covers. leave gives the place back and is called once; it is
-// nil if there is no place or no memory.
+// enter takes a place for a call whose request has leased so many bytes. If it has leased
+// none, because its place among the requests in work covers it, enter counts what that
+// covers. leave gives the place back and is called once; it is nil if there is no place
+// or no memory.
 func (a *waiting) enter(c gateway.Caller, leased int64) (leave func()) {
 	user, memory := share.User(c.Principal.User()), int64(0)
 	if leased == 0 {

@@ -61,7 +61,8 @@ func (l *live) learnWatches(facts map[string]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for name, uri := range facts {
-		if strings.HasPrefix(name, factWatch) && len(uri) <= maxURI && len(l.news.lost) < maxSubscriptions && l.news.watched[uri] == nil {
+		if strings.HasPrefix(name, factWatch) && len(uri) <= maxURI && len(l.news.lost) < maxSubscriptions &&
+			l.news.watched[uri] == nil {
 			if l.news.lost == nil {
 				l.news.lost = make(map[string]bool)
 			}
@@ -85,7 +86,8 @@ func (s *Server) resubscribe(ctx context.Context, l *live, c gateway.Caller) {
 		case told == nil:
 			s.updated(l, uri, uri)
 		case !tried: // or a server that stays down would fill the log
-			s.log.WarnContext(ctx, "a subscription of a replica that is gone was not opened again", "error", told)
+			s.log.WarnContext(ctx, "a subscription of a replica that is gone was not opened again", "error",
+				told)
 		}
 		if told != nil && !isForGood(told) {
 			l.lose(uri)
@@ -141,7 +143,8 @@ func (s *Server) resubscribeAll() {
 			return
 		}
 		if caller, ok := s.resolve(l.lastPrincipal()); ok {
-			s.errands.begin(context.Background(), func(ctx context.Context) { s.resubscribe(ctx, l, caller) }) // one for each session
+			// one for each session
+			s.errands.begin(context.Background(), func(ctx context.Context) { s.resubscribe(ctx, l, caller) })
 		}
 	})
 }
@@ -191,7 +194,8 @@ func (s *Server) forgetWatches(ctx context.Context, given []givenUp) {
 	if len(given) == 0 || !s.sessions.shared {
 		return
 	}
-	s.errands.begin(ctx, func(ctx context.Context) { // one for each time that rights are judged, or that somebody subscribes
+	// one for each time that rights are judged, or that somebody subscribes
+	s.errands.begin(ctx, func(ctx context.Context) {
 		for _, g := range given {
 			s.sessions.keepWatch(ctx, g.session, g.uri)
 		}

@@ -11,7 +11,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// TestCallsSayWhichClientOfAUserMadeThem calls with one token in two sessions, and without one.
+// TestCallsSayWhichClientOfAUserMadeThem calls with one token in two sessions, and
+// without one.
 func TestCallsSayWhichClientOfAUserMadeThem(t *testing.T) {
 	w := newWorld(t)
 	var last string
@@ -33,7 +34,8 @@ func TestCallsSayWhichClientOfAUserMadeThem(t *testing.T) {
 	one, other := w.open(t, "alice", mcp.Revision2511), w.open(t, "alice", mcp.Revision2511)
 	first, second := client(legacyCall(one, "which")), client(legacyCall(other, "which"))
 	named := modernCall("which")
-	named.body = strings.Replace(named.body, `"_meta":{`, `"_meta":{"`+mcp.MetaClientInfo+`":{"name":"editor","version":"1"},`, 1)
+	named.body = strings.Replace(named.body, `"_meta":{`, `"_meta":{"`+mcp.MetaClientInfo+
+		`":{"name":"editor","version":"1"},`, 1)
 	modern := client(named)
 	if first == second || modern == first || modern == second {
 		t.Errorf("got %q, %q and %q, want three clients", first, second, modern)

@@ -15,9 +15,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 )
 
-// While a stream is idle, net/http keeps 9 KiB of buffers for it and the stack of a goroutine that once ran the whole
-// chain, 10 KiB more, besides the request and its context. So a flow takes the connection over as soon as it has
-// nothing to send:
+// While a stream is idle, net/http keeps 9 KiB of buffers for it and the stack of a
+// goroutine that once ran the whole chain, 10 KiB more, besides the request and its
+// context. So a flow takes the connection over as soon as it has nothing to send:
 //
 //	net/http: accept ─▶ request ─▶ chain ─▶ head of the answer, events that are there ─▶ Hijack
 //	                                                                                       │
@@ -26,23 +26,26 @@ import (
 //	            ▼                                                       workers write chunks when the flow is stirred
 //	         the end of the stream ─▶ last chunk ─▶ close, which gives back the place at the listener
 //
-// What net/http and the chain did when the request ended is done when the stream ends: the line of the log and the
-// metric of the request (entry), the place of the stream (flow.close), and what a stop waits for (flows.endTaken).
-// The client was told with "Connection: close" that nothing follows the stream, so the connection never goes back to
-// net/http. HTTP/2 has no connection of its own for a request, so there the goroutine of the request stays.
+// What net/http and the chain did when the request ended is done when the stream ends:
+// the line of the log and the metric of the request (entry), the place of the stream
+// (flow.close), and what a stop waits for (flows.endTaken). The client was told with
+// "Connection: close" that nothing follows the stream, so the connection never goes back
+// to net/http. HTTP/2 has no connection of its own for a request, so there the goroutine
+// of the request stays.
 
-// maxAfterwards is how many bytes a client may send after its request. They are no request any more, because the answer
-// said that the connection closes, so they are read and dropped. Whoever sends more is cut off.
+// maxAfterwards is how many bytes a client may send after its request. They are no
+// request any more, because the answer said that the connection closes, so they are read
+// and dropped. Whoever sends more is cut off.
 // https://www.rfc-editor.org/rfc/rfc9112#section-9.6
 const maxAfterwards = 64 << 10
 
-// partingTime is how long a client may take to close the connection after the end of its stream. Were it closed at
-// once, what the client has sent and nobody has read would make the kernel reset the connection, and the client could
-// lose the end of the stream.
+// partingTime is how long a client may take to close the connection after the end of its
+// stream. Were it closed at once, what the client has sent and nobody has read would make
+// the kernel reset the connection, and the client could lose the end of the stream.
 const partingTime = 500 * time.Millisecond
 
-// wire is a connection that was taken over from net/http, and writes an event stream in the chunks of HTTP/1.1. One
-// goroutine at a time writes.
+// wire is a connection that was taken over from net/http, and writes an event stream in
+// the chunks of HTTP/1.1. One goroutine at a time writes.
 type wire struct {
 	conn  net.Conn
 	raw   syscall.RawConn // nil: the connection cannot be written to without waiting
@@ -52,12 +55,14 @@ type wire struct {
 	read  [readSize]byte
 }
 
-// readSize is how much of what a client sends after its request is read at once, in bytes. Clients send nothing.
+// readSize is how much of what a client sends after its request is read at once, in
+// bytes. Clients send nothing.
 const readSize = 32
 
 var _ outlet = (*wire)(nil)
 
-// take takes the connection over. It is false if that cannot be done, and changes nothing then.
+// take takes the connection over. It is false if that cannot be done, and changes nothing
+// then.
 func (f *flow) take(x *exchange, r *http.Request) bool {
 	if f.place == nil || !takeable(x, r) {
 		return false
@@ -72,18 +77,21 @@ func (f *flow) take(x *exchange, r *http.Request) bool {
 	x.taken = true
 	f.holdTaken(conn, x, r)
 	if one, ok := conn.(syscall.Conn); ok {
-		f.wire.raw, _ = one.SyscallConn() // without it, each event is written by a goroutine of the flow's own
+		// without it, each event is written by a goroutine of the flow's own
+		f.wire.raw, _ = one.SyscallConn()
 	}
 	f.server.flows.take(f)
-	go f.listen(maxAfterwards - ahead.Reader.Buffered()) // until the connection is closed; endTaken waits for it
+	// until the connection is closed; endTaken waits for it
+	go f.listen(maxAfterwards - ahead.Reader.Buffered())
 	if !f.server.flows.settle(f) {
 		f.server.flows.requeue(f)
 	}
 	return true
 }
 
-// holdTaken sets what a flow has in place of net/http's request. It is made in one piece: many small objects that stay,
-// each among the garbage of a request, would keep blocks of memory that are nearly empty.
+// holdTaken sets what a flow has in place of net/http's request. It is made in one piece:
+// many small objects that stay, each among the garbage of a request, would keep blocks of
+// memory that are nearly empty.
 func (f *flow) holdTaken(conn net.Conn, x *exchange, r *http.Request) {
 	held := &struct {
 		wire  wire
@@ -98,14 +106,16 @@ func (f *flow) holdTaken(conn net.Conn, x *exchange, r *http.Request) {
 	f.wire, f.out, f.entry = &held.wire, &held.out, &held.entry
 }
 
-// takeable tells whether the connection of a request can be taken over: not with HTTP/2, nor with a recorder of a test.
+// takeable tells whether the connection of a request can be taken over: not with HTTP/2,
+// nor with a recorder of a test.
 func takeable(x *exchange, r *http.Request) bool {
 	_, ok := x.ResponseWriter.(http.Hijacker)
 	return ok && r.ProtoMajor == 1
 }
 
-// listen waits until the client is gone, and drops what it sends until then. It is the one goroutine of an idle stream,
-// so it must not call anything that needs much of a stack before it has read.
+// listen waits until the client is gone, and drops what it sends until then. It is the
+// one goroutine of an idle stream, so it must not call anything that needs much of a
+// stack before it has read.
 func (f *flow) listen(allowed int) {
 	for allowed >= 0 {
 		n, err := f.wire.conn.Read(f.wire.read[:])
@@ -131,7 +141,8 @@ func (w *wire) room(size int) error {
 // lags tells whether the client has yet to take something.
 func (w *wire) lags() bool { return len(w.rest) > 0 }
 
-// writeAll implements outlet. Each chunk that may be waited for has a deadline, and goes at the pace of what is large.
+// writeAll implements outlet. Each chunk that may be waited for has a deadline, and goes
+// at the pace of what is large.
 func (w *wire) writeAll(data []byte) error {
 	for written := 0; written < len(data); {
 		n := min(len(data)-written, writeSize)
@@ -148,10 +159,12 @@ func (w *wire) writeAll(data []byte) error {
 // flush implements outlet: nothing is kept back.
 func (w *wire) flush() error { return nil }
 
-// scratch keeps buffers of keptBuffer bytes at most, for events and chunks that are being written.
+// scratch keeps buffers of keptBuffer bytes at most, for events and chunks that are being
+// written.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
-// writeChunk writes one chunk, or keeps for sendRest what the client does not take of it at once.
+// writeChunk writes one chunk, or keeps for sendRest what the client does not take of it
+// at once.
 func (w *wire) writeChunk(data []byte) error {
 	buffer := scratch.Get().(*[]byte)
 	defer scratch.Put(buffer)
@@ -189,8 +202,8 @@ func (w *wire) attempt(data []byte) (n int, err error) {
 	return a.written, a.err
 }
 
-// attempt is one write without waiting. It is used again and again, since a function made for each write would be
-// garbage for each stream at each event.
+// attempt is one write without waiting. It is used again and again, since a function made
+// for each write would be garbage for each stream at each event.
 type attempt struct {
 	write   func(fd uintptr) (done bool)
 	data    []byte
@@ -215,7 +228,8 @@ func (w *wire) sendRest() error {
 	return w.writeInTime(rest)
 }
 
-// writeInTime writes bytes and waits for the client, as long as any answer does for one write.
+// writeInTime writes bytes and waits for the client, as long as any answer does for one
+// write.
 func (w *wire) writeInTime(data []byte) error {
 	if len(data) == 0 {
 		return nil
@@ -239,8 +253,9 @@ func appendChunk(to, data []byte) []byte {
 // lastChunk ends an answer.
 const lastChunk = "0\r\n\r\n"
 
-// finish ends a flow that has taken its connection over. err says why; a stream that ended properly gets its last
-// chunk. Everything has been given back when the client sees that.
+// finish ends a flow that has taken its connection over. err says why; a stream that
+// ended properly gets its last chunk. Everything has been given back when the client sees
+// that.
 func (f *flow) finish(err error) {
 	f.letGo()
 	if !errors.Is(err, errOver) {
@@ -268,8 +283,8 @@ func (f *flow) letGo() {
 	f.server.logStream(ctx, f.entry, outcome)
 }
 
-// part closes the connection, which also ends the goroutine that reads. A client that got the end of its stream may
-// close first.
+// part closes the connection, which also ends the goroutine that reads. A client that got
+// the end of its stream may close first.
 func (f *flow) part(whole bool) {
 	half, ok := f.wire.conn.(interface{ CloseWrite() error })
 	if whole && ok && half.CloseWrite() == nil {

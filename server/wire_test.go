@@ -18,7 +18,8 @@ func TestWireQuestions(t *testing.T) { wiretest.Run(t, "testdata/questions/*.txt
 
 func TestWireResources(t *testing.T) { wiretest.Run(t, "testdata/resources/*.txtar", scriptedAsking) }
 
-// scriptedAsking opens the world of a wire script whose tools ask and whose resources change.
+// scriptedAsking opens the world of a wire script whose tools ask and whose resources
+// change.
 func scriptedAsking(t *testing.T) *wiretest.World {
 	w := newWorld(t)
 	asker, files := w.asking()
@@ -82,7 +83,8 @@ func (w *world) script(t *testing.T) *wiretest.World {
 			"lose the server":   func() { w.registry.Lose("box", "") },
 			"the grace is over": func() { w.registry.Unlist("box", w.registry.Lose("box", "")) },
 			"close tenant":      func() { w.setTenants(t, w.tenants[1:]) },
-			"end streams":       func() { w.EndStreams(); <-time.After(time.Second) }, // they end one after the other
+			// they end one after the other
+			"end streams": func() { w.EndStreams(); <-time.After(time.Second) },
 		},
 	}
 }

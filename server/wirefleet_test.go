@@ -12,14 +12,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/wiretest"
 )
 
-// The scripts again with three replicas, of which each request goes to the next one: what is resumed, answered, cancelled or
-// ended is never where it began. A client must not see a difference, but for the names of streams.
+// The scripts again with three replicas, of which each request goes to the next one: what
+// is resumed, answered, cancelled or ended is never where it began. A client must not see
+// a difference, but for the names of streams.
 
 func TestWireModernAtReplicas(t *testing.T) { wiretest.Repeat(t, "testdata/modern/*.txtar", spread) }
 
-// Two requests have another answer. Only calls of tools are refused because their id is in use at another replica, since
-// nothing else has effects that could come twice. And replicas tell each other of the use of a session every few minutes,
-// so that it may be idle for so much longer.
+// Two requests have another answer. Only calls of tools are refused because their id is
+// in use at another replica, since nothing else has effects that could come twice. And
+// replicas tell each other of the use of a session every few minutes, so that it may be
+// idle for so much longer.
 func TestWireLegacyAtReplicas(t *testing.T) {
 	wiretest.Repeat(t, "testdata/legacy/*.txtar", spread, "id in use by a call", "too late")
 }
@@ -32,8 +34,8 @@ func TestWireQuestionsAtReplicas(t *testing.T) {
 	wiretest.Repeat(t, "testdata/questions/*.txtar", spreadAsking)
 }
 
-// TestWireResourcesAtReplicas lets time pass before each step: which of two subscriptions is the later one is told by the
-// clock, which stands still otherwise.
+// TestWireResourcesAtReplicas lets time pass before each step: which of two subscriptions
+// is the later one is told by the clock, which stands still otherwise.
 func TestWireResourcesAtReplicas(t *testing.T) {
 	wiretest.Repeat(t, "testdata/resources/*.txtar", func(t *testing.T) *wiretest.World {
 		script := spreadAsking(t)
@@ -93,13 +95,15 @@ func spreadAsking(t *testing.T) *wiretest.World {
 			working, endings = working+w.Wait(doneContext(t)), endings+askers[i].endings()
 		}
 		if working != 0 || endings != 1 {
-			t.Errorf("got %d calls in work, and the desks told %d times of an end; want 0, 1", working, endings)
+			t.Errorf("got %d calls in work, and the desks told %d times of an end; want 0, 1", working,
+				endings)
 		}
 	}
 	return script
 }
 
-// inTurn is a script's world whose requests go to each replica in turn. What an action does happens at all of them.
+// inTurn is a script's world whose requests go to each replica in turn. What an action
+// does happens at all of them.
 func inTurn(t *testing.T, worlds []*world) *wiretest.World {
 	actions := make(map[string][]func())
 	handlers := make([]http.Handler, 0, len(worlds))
@@ -126,8 +130,9 @@ func inTurn(t *testing.T, worlds []*world) *wiretest.World {
 	return script
 }
 
-// streamNames are those of streams in the ids of events: as one gateway names them, by kind and number, and as replicas
-// do, which count for themselves and say where the call runs, too.
+// streamNames are those of streams in the ids of events: as one gateway names them, by
+// kind and number, and as replicas do, which count for themselves and say where the call
+// runs, too.
 type streamNames struct {
 	short, long map[string]string
 	count       int

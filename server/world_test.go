@@ -25,7 +25,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
-// world is a server in front of a real gateway with tools that behave in every way a test needs.
+// world is a server in front of a real gateway with tools that behave in every way a test
+// needs.
 type world struct {
 	*server.Server
 	gateway  *gateway.Gateway
@@ -72,9 +73,13 @@ func (w *world) refuse(whose func(auth.Principal) bool) {
 	w.revoked = whose
 }
 
-// tokens are the bearer tokens of the tests, each with its principal. alice's sisters differ from her in one thing.
+// tokens are the bearer tokens of the tests, each with its principal. alice's sisters
+// differ from her in one thing.
 func principals() map[string]auth.Principal {
-	alice := auth.Principal{Issuer: "https://issuer.test", Subject: "alice", ClientID: "app", TenantID: "acme", Expiry: time.Now().Add(time.Hour)}
+	alice := auth.Principal{
+		Issuer: "https://issuer.test", Subject: "alice", ClientID: "app",
+		TenantID: "acme", Expiry: time.Now().Add(time.Hour),
+	}
 	change := func(f func(*auth.Principal)) auth.Principal {
 		p := alice
 		f(&p)
@@ -105,14 +110,21 @@ func refusals() map[string]auth.Error {
 		"keyless": {Reason: "unavailable"},
 		"other-audience": {
 			Reason: "audience", Issuer: "https://issuer.test",
-			Audience: []string{"https://elsewhere.test/mcp", "a\"\r\nX: y"}, Expected: []string{"https://mcp.test/mcp"},
+			Audience: []string{"https://elsewhere.test/mcp", "a\"\r\nX: y"},
+			Expected: []string{"https://mcp.test/mcp"},
 		},
 	}
 	for _, reason := range []string{"malformed", "algorithm", "key", "signature", "issuer", "claims"} {
-		all["not-understood-"+reason] = auth.Error{Reason: reason, Err: errors.New("a detail"), Claimed: strings.Repeat("x", 100) + "\u202e\n" + strings.Repeat("y", 100)}
+		all["not-understood-"+reason] = auth.Error{
+			Reason: reason, Err: errors.New("a detail"),
+			Claimed: strings.Repeat("x", 100) + "\u202e\n" + strings.Repeat("y", 100),
+		}
 	}
 	for _, reason := range []string{"expired", "early", "lifetime", "tenant", "claims"} {
-		all["genuine-"+reason] = auth.Error{Reason: reason, Issuer: "https://issuer.test", Err: errors.New("a detail")}
+		all["genuine-"+reason] = auth.Error{
+			Reason: reason, Issuer: "https://issuer.test",
+			Err: errors.New("a detail"),
+		}
 	}
 	return all
 }
@@ -129,7 +141,10 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 		{ID: "acme", Servers: []string{"box"}, Rules: all, Limits: plenty},
 		{ID: "globex", Servers: []string{"box"}, Rules: all, Limits: plenty},
 		{ID: "usual", Servers: []string{"box"}, Rules: all},
-		{ID: "poor", Servers: []string{"box"}, Rules: all, Limits: gateway.Limits{Calls: &none, Streams: &one}},
+		{ID: "poor", Servers: []string{"box"}, Rules: all, Limits: gateway.Limits{
+			Calls:   &none,
+			Streams: &one,
+		}},
 	}
 	w.settings = server.Settings{
 		PublicURL:            "https://mcp.test",
@@ -191,7 +206,8 @@ func (w *world) run(t testing.TB) {
 	t.Cleanup(func() { stop(); all.Wait() })
 }
 
-// offer puts the tools into the catalogue, and besides them empty ones with the given names.
+// offer puts the tools into the catalogue, and besides them empty ones with the given
+// names.
 func (w *world) offer(t testing.TB, more ...string) {
 	t.Helper()
 	for _, refusal := range w.registry.Replace(w.source(more...)) {
@@ -218,14 +234,17 @@ func (w *world) source(more ...string) registry.Source {
 		return func(context.Context, *registry.Call) (mcp.Object, error) { return object(result), nil }
 	}
 	const anything = `"inputSchema":{"type":"object"}`
-	add("echo", `"title":"Echo","annotations":{"readOnlyHint":true},"inputSchema":{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}`,
+	add(
+		"echo", `"title":"Echo","annotations":{"readOnlyHint":true},"inputSchema":{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}`,
 		func(_ context.Context, c *registry.Call) (mcp.Object, error) {
 			return textResult(c.Params.Object("arguments").Text("text")), nil
 		})
-	add("region", `"inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},"n":{"type":"integer","x-mcp-header":"N"}}}`,
+	add(
+		"region", `"inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},"n":{"type":"integer","x-mcp-header":"N"}}}`,
 		says(`{"content":[{"type":"text","text":"from there"}]}`))
-	add("rich", anything+`,"outputSchema":{"type":"object"}`, says(`{"content":[{"type":"audio","data":"AAAA","mimeType":"audio/wav"},`+
-		`{"type":"resource_link","name":"doc","uri":"file:///doc"},{"type":"hologram","x":1}],"structuredContent":{"n":1},"_meta":{"vendor/x":1}}`))
+	add("rich", anything+`,"outputSchema":{"type":"object"}`,
+		says(`{"content":[{"type":"audio","data":"AAAA","mimeType":"audio/wav"},`+
+			`{"type":"resource_link","name":"doc","uri":"file:///doc"},{"type":"hologram","x":1}],"structuredContent":{"n":1},"_meta":{"vendor/x":1}}`))
 	add("number", anything, says(`{"content":[],"structuredContent":7}`))
 	add("fails", anything, says(`{"content":[{"type":"text","text":"it did not work"}],"isError":true}`))
 	add("progress", anything, w.progress)
@@ -244,7 +263,8 @@ func (w *world) source(more ...string) registry.Source {
 }
 
 func textResult(text string) mcp.Object {
-	block := mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("text")}, mcp.Member{Name: "text", Value: mcp.String(text)})
+	block := mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("text")},
+		mcp.Member{Name: "text", Value: mcp.String(text)})
 	return mcp.NewObject(mcp.Member{Name: "content", Value: mcp.Array([]mcp.RawJSON{block.JSON()})})
 }
 
@@ -334,7 +354,9 @@ func (d *fakeDesk) Lists(c gateway.Caller) gateway.Digests {
 	return d.Desk.Lists(c)
 }
 
-func (d *fakeDesk) Subscribe(ctx context.Context, c gateway.Caller, id, uri string, updated func(string)) (gateway.Subscription, error) {
+func (d *fakeDesk) Subscribe(ctx context.Context, c gateway.Caller, id, uri string,
+	updated func(string),
+) (gateway.Subscription, error) {
 	if d.files != nil {
 		return d.files.subscribe(uri, updated)
 	}

@@ -12,19 +12,25 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server"
 )
 
-// TestOnlyAddressesAreAdvertised shows which issuers clients are sent to. To any other they would fail with an error of
-// their own that hides why the gateway refused them.
+// TestOnlyAddressesAreAdvertised shows which issuers clients are sent to. To any other
+// they would fail with an error of their own that hides why the gateway refused them.
 func TestOnlyAddressesAreAdvertised(t *testing.T) {
 	advertised := []string{
-		"https://login.acme.example/", "https://login.acme.example", "HTTPS://login.acme.example:8443/realms/acme", "https://[2001:db8::1]/",
+		"https://login.acme.example/", "https://login.acme.example",
+		"HTTPS://login.acme.example:8443/realms/acme", "https://[2001:db8::1]/",
 		"http://localhost:9000", "http://127.0.0.1:9000/", "http://127.8.8.8", "http://[::1]:9000/a",
 	}
 	names := []string{
-		"local", "", "dev", devIssuer, "login.acme.example", "//login.acme.example/", "/login", "https:", "https://", "https:///x", "https:login.acme.example",
-		"http://login.acme.example/", "http://192.168.1.1/", "http://127.0.0.1.evil.example/", "http://localhost.example/", "ftp://login.acme.example/",
-		"https://user@login.acme.example/", "https://user:secret@login.acme.example/", "https://login.acme.example/?tenant=acme", "https://login.acme.example/?",
-		"https://login.acme.example/#x", "https://login.acme.example/#", "https://login.acme.example:99999/", "https://login.acme.example:0/",
-		"https://:443/", "https://a b/", "https://[::1/", "https://%zz/", "https://login.acme.example/\n", "urn:acme:issuer", "mailto:a@login.acme.example",
+		"local", "", "dev", devIssuer, "login.acme.example", "//login.acme.example/", "/login", "https:",
+		"https://", "https:///x", "https:login.acme.example",
+		"http://login.acme.example/", "http://192.168.1.1/", "http://127.0.0.1.evil.example/",
+		"http://localhost.example/", "ftp://login.acme.example/",
+		"https://user@login.acme.example/", "https://user:secret@login.acme.example/",
+		"https://login.acme.example/?tenant=acme", "https://login.acme.example/?",
+		"https://login.acme.example/#x", "https://login.acme.example/#", "https://login.acme.example:99999/",
+		"https://login.acme.example:0/",
+		"https://:443/", "https://a b/", "https://[::1/", "https://%zz/", "https://login.acme.example/\n",
+		"urn:acme:issuer", "mailto:a@login.acme.example",
 	}
 	cfg := config.Default()
 	for _, issuer := range slices.Concat(names, advertised) {
@@ -39,21 +45,28 @@ func TestOnlyAddressesAreAdvertised(t *testing.T) {
 	}
 }
 
-// TestFixedIssuerIsAdvertisedForItsTenantAlone shows that the door knows whose issuer is whose.
+// TestFixedIssuerIsAdvertisedForItsTenantAlone shows that the door knows whose issuer is
+// whose.
 func TestFixedIssuerIsAdvertisedForItsTenantAlone(t *testing.T) {
 	cfg := config.Default()
 	cfg.Issuers = []config.Issuer{
 		{Issuer: auth.Issuer{Issuer: "https://acme.example/", Tenant: "acme"}},
-		{Issuer: auth.Issuer{Issuer: "https://all.example/", TenantClaim: "team", TenantsAllowed: []string{"acme"}}},
+		{Issuer: auth.Issuer{
+			Issuer: "https://all.example/", TenantClaim: "team",
+			TenantsAllowed: []string{"acme"},
+		}},
 	}
-	want := []server.AuthorizationServer{{Issuer: "https://acme.example/", Tenant: "acme"}, {Issuer: "https://all.example/"}}
+	want := []server.AuthorizationServer{
+		{Issuer: "https://acme.example/", Tenant: "acme"},
+		{Issuer: "https://all.example/"},
+	}
 	if got := settingsOf(cfg, "127.0.0.1:8080").AuthorizationServers; !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
-// TestDevAdvertisedItself shows that dev sends nobody to itself: it gives tokens to whoever started it, and to no
-// client.
+// TestDevAdvertisedItself shows that dev sends nobody to itself: it gives tokens to
+// whoever started it, and to no client.
 func TestDevAdvertisedItself(t *testing.T) {
 	clients, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

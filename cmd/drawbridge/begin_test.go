@@ -13,12 +13,15 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 )
 
-// TestACallWasRefusedWhileTheGatewayBegan calls a tool as soon as the address is listened on, while its server has not
-// answered yet, as load balancers do that do not ask /readyz. The call was DB-UPSTREAM-DOWN; it waits for the server.
+// TestACallWasRefusedWhileTheGatewayBegan calls a tool as soon as the address is listened
+// on, while its server has not answered yet, as load balancers do that do not ask
+// /readyz. The call was DB-UPSTREAM-DOWN; it waits for the server.
 func TestACallWasRefusedWhileTheGatewayBegan(t *testing.T) {
 	t.Parallel()
 	server := sdk.NewServer(&sdk.Implementation{Name: "late", Version: "1"}, nil)
-	sdk.AddTool(server, &sdk.Tool{Name: "greet"}, func(context.Context, *sdk.CallToolRequest, map[string]any) (*sdk.CallToolResult, any, error) {
+	sdk.AddTool(server, &sdk.Tool{Name: "greet"}, func(context.Context, *sdk.CallToolRequest,
+		map[string]any,
+	) (*sdk.CallToolResult, any, error) {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "good morning"}}}, nil, nil
 	})
 	asked, awake := make(chan struct{}, 1000), make(chan struct{})
@@ -40,8 +43,10 @@ func TestACallWasRefusedWhileTheGatewayBegan(t *testing.T) {
 	keys, _ := keyLines(t, 1)
 	r.save(t, "keys", keys)
 	r.save(t, "secret", "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99")
-	text := strings.Replace(fmt.Sprintf(keyed, addresses[0], addresses[1], ""), "servers: [toolbox]", "servers: [toolbox, late]", 1)
-	r.save(t, "drawbridge.yaml", text+"  late: {url: \""+upstream.URL+"\", revision: \"2025-11-25\", private_addresses: true}\n")
+	text := strings.Replace(fmt.Sprintf(keyed, addresses[0], addresses[1], ""), "servers: [toolbox]",
+		"servers: [toolbox, late]", 1)
+	r.save(t, "drawbridge.yaml", text+"  late: {url: \""+upstream.URL+
+		"\", revision: \"2025-11-25\", private_addresses: true}\n")
 	r.url, r.operator = "http://"+addresses[0]+"/mcp", addresses[1]
 	r.token = r.signFor(t, "acme")
 	r.start(t, func(r *recorder) { r.process.Dir = r.directory })

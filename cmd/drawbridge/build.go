@@ -30,13 +30,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
-// parts is the whole gateway, put together: build makes it, run starts and stops it, and reload changes what can be
-// changed while it runs.
+// parts is the whole gateway, put together: build makes it, run starts and stops it, and
+// reload changes what can be changed while it runs.
 type parts struct {
-	// The config that the process was started with. Settings that only a restart changes are read from here, also after
-	// a reload.
+	// The config that the process was started with. Settings that only a restart changes
+	// are read from here, also after a reload.
 	started *config.Config
-	// The config that came into force last. Only the goroutine of reloads uses it, so it needs no lock.
+	// The config that came into force last. Only the goroutine of reloads uses it, so it
+	// needs no lock.
 	inForce *config.Config
 	log     *slog.Logger
 	level   *slog.LevelVar
@@ -55,14 +56,18 @@ type parts struct {
 	server    *server.Server
 	fleet     *fleet
 	issuers   *verifiers
-	// What the server asks for at each request. A reload swaps it whole, so that no request sees half of a change.
+	// What the server asks for at each request. A reload swaps it whole, so that no
+	// request sees half of a change.
 	settings atomic.Pointer[server.Settings]
 	status   *status
 }
 
-// build makes the parts, those first that others need, and starts nothing. The config has been checked, so an error is
-// about this machine, for example an audit file that cannot be opened.
-func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.LevelVar, l listeners) (*parts, error) {
+// build makes the parts, those first that others need, and starts nothing. The config has
+// been checked, so an error is about this machine, for example an audit file that cannot
+// be opened.
+func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.LevelVar,
+	l listeners,
+) (*parts, error) {
 	p := &parts{started: cfg, inForce: cfg, log: log, level: level, address: l.clients.Addr().String()}
 	registerer := prometheus.NewRegistry()
 	p.gatherer = registerer
@@ -144,12 +149,12 @@ func carried(cfg *config.Config) *mcp.ExtensionTable {
 	return mcp.NewExtensionTable(passed...)
 }
 
-// loginsChanged is called when other keys or issuers count than before. It may be called before build has returned, but
-// not before the verifiers are started.
+// loginsChanged is called when other keys or issuers count than before. It may be called
+// before build has returned, but not before the verifiers are started.
 func (p *parts) loginsChanged() { p.server.JudgeAgain() }
 
-// auditChanged is called by the audit log when its records cannot be written any more, with the problem, and when they
-// can be again, with nil.
+// auditChanged is called by the audit log when its records cannot be written any more,
+// with the problem, and when they can be again, with nil.
 func (p *parts) auditChanged(problem error) {
 	if problem == nil {
 		p.log.InfoContext(context.Background(), "audit records are written again")
@@ -159,22 +164,26 @@ func (p *parts) auditChanged(problem error) {
 	if p.started.Audit.Drop {
 		meanwhile = "calls go on, and records beyond 4096 are lost"
 	}
-	p.log.ErrorContext(context.Background(), "audit records cannot be written", slog.Any("error", problem), slog.String("meanwhile", meanwhile))
+	p.log.ErrorContext(context.Background(), "audit records cannot be written", slog.Any("error", problem),
+		slog.String("meanwhile", meanwhile))
 }
 
-// auditMoved is called by the audit log when its file is not at its place any more, for example because it was rotated.
-// The error is nil if a new file is open at its place.
+// auditMoved is called by the audit log when its file is not at its place any more, for
+// example because it was rotated. The error is nil if a new file is open at its place.
 func (p *parts) auditMoved(err error) {
 	if err != nil {
-		p.log.ErrorContext(context.Background(), "the audit file is not at its place, and no other can be opened there; the old one is still written",
+		p.log.ErrorContext(context.Background(),
+			"the audit file is not at its place, and no other can be opened there; the old one is still written",
 			slog.String("file", auditPlace(p.started)), slog.Any("error", err))
 		return
 	}
-	p.log.WarnContext(context.Background(), "the audit file was moved or removed; another is written at its place", slog.String("file", auditPlace(p.started)))
+	p.log.WarnContext(context.Background(),
+		"the audit file was moved or removed; another is written at its place", slog.String("file",
+			auditPlace(p.started)))
 }
 
-// serverConfig returns what package server needs. Limits and session settings are copied from the config of the start:
-// only a restart changes them.
+// serverConfig returns what package server needs. Limits and session settings are copied
+// from the config of the start: only a restart changes them.
 func (p *parts) serverConfig(cfg *config.Config) server.Config {
 	return server.Config{
 		Gateway:       p.gateway,
@@ -210,14 +219,19 @@ func (p *parts) newRecords(s config.Sessions) primary.Store {
 		return nil
 	}
 	return primary.NewRedis(primary.RedisConfig{
-		Store: p.sharing.store, Seal: p.ring, Others: p.sharing.others, Logger: p.log, Life: s.Idle + s.Idle/5 + time.Minute,
+		Store: p.sharing.store, Seal: p.ring, Others: p.sharing.others, Logger: p.log, Life: s.Idle +
+			s.Idle/5 + time.Minute,
 		Refused: p.metrics.ValueRefused,
 	})
 }
 
-// newSessionLog returns where sessions keep their events: in this process, and in what replicas share if there is that.
+// newSessionLog returns where sessions keep their events: in this process, and in what
+// replicas share if there is that.
 func (p *parts) newSessionLog(s config.Sessions) session.Log {
-	bounds := session.MemoryConfig{Count: s.EventCount, Bytes: int(s.EventBytes), Age: s.EventAge, Memory: p.memory}
+	bounds := session.MemoryConfig{
+		Count: s.EventCount, Bytes: int(s.EventBytes), Age: s.EventAge,
+		Memory: p.memory,
+	}
 	if p.sharing.store == nil {
 		return session.NewMemory(bounds)
 	}
@@ -228,8 +242,9 @@ func (p *parts) newSessionLog(s config.Sessions) session.Log {
 	return p.sharing.events
 }
 
-// settingsOf returns the settings that the server asks for at every request and that a reload may change. Address is
-// that of the clients' listener as bound; it takes the place of a missing public_url.
+// settingsOf returns the settings that the server asks for at every request and that a
+// reload may change. Address is that of the clients' listener as bound; it takes the
+// place of a missing public_url.
 func settingsOf(cfg *config.Config, address string) *server.Settings {
 	public := cfg.PublicAddress()
 	if cfg.PublicURL == "" {
@@ -252,15 +267,17 @@ func settingsOf(cfg *config.Config, address string) *server.Settings {
 	}
 }
 
-// allowedHosts returns the values of the header Host that clients may send. The check is against DNS rebinding: a
-// foreign web page can point its own name at this machine, but then the browser sends that name. Allowed are what
-// public_url and listen say, loopback under its usual names, and what the config adds.
+// allowedHosts returns the values of the header Host that clients may send. The check is
+// against DNS rebinding: a foreign web page can point its own name at this machine, but
+// then the browser sends that name. Allowed are what public_url and listen say, loopback
+// under its usual names, and what the config adds.
 func allowedHosts(cfg *config.Config, public, address string) []string {
 	hosts := []string{address}
 	if u, err := url.Parse(public); err == nil {
 		hosts = append(hosts, u.Host)
 		if u.Port() == "" {
-			hosts = append(hosts, net.JoinHostPort(u.Hostname(), map[string]string{"http": "80", "https": "443"}[u.Scheme]))
+			hosts = append(hosts, net.JoinHostPort(u.Hostname(),
+				map[string]string{"http": "80", "https": "443"}[u.Scheme]))
 		}
 	}
 	if _, port, err := net.SplitHostPort(address); err == nil {
@@ -273,11 +290,11 @@ func allowedHosts(cfg *config.Config, public, address string) []string {
 	return slices.Compact(hosts)
 }
 
-// isServer tells whether an issuer may be an authorization server that clients can be sent to: an https address without
-// query and fragment or, for trials, an http one on this machine. Any other issuer is just a name, and a client that is
-// sent there would fail with an error that nobody understands. It asks nobody, so it does not know whether a server
-// answers at the address.
-// https://www.rfc-editor.org/rfc/rfc8414#section-2
+// isServer tells whether an issuer may be an authorization server that clients can be
+// sent to: an https address without query and fragment or, for trials, an http one on
+// this machine. Any other issuer is just a name, and a client that is sent there would
+// fail with an error that nobody understands. It asks nobody, so it does not know whether
+// a server answers at the address. https://www.rfc-editor.org/rfc/rfc8414#section-2
 func isServer(issuer string) bool {
 	u, err := url.Parse(issuer)
 	if err != nil || u.Hostname() == "" || u.User != nil || strings.ContainsAny(issuer, "?#") {

@@ -14,25 +14,30 @@ import (
 // maxChangesShown bounds how many changes the log names for one reload.
 const maxChangesShown = 20
 
-// changes says in one line for the log in what the config after a reload differs from the one before: which servers,
-// tenants and issuers were added, removed or changed, and in which keys. It never says a value, because a value may be
-// a secret.
+// changes says in one line for the log in what the config after a reload differs from the
+// one before: which servers, tenants and issuers were added, removed or changed, and in
+// which keys. It never says a value, because a value may be a secret.
 //
-// A setting that only a restart changes is compared twice: with the config before, for whether it changed, and with
-// started, the config that the process runs with, for whether the process now needs a restart. An operator who undoes
-// such a change reads that it is back at what runs.
+// A setting that only a restart changes is compared twice: with the config before, for
+// whether it changed, and with started, the config that the process runs with, for
+// whether the process now needs a restart. An operator who undoes such a change reads
+// that it is back at what runs.
 func changes(started, before, after *config.Config) string {
 	var all []string
-	all = append(all, compared("server", before.Servers, after.Servers, func(s *config.Server) string { return s.Name }, serverChanges)...)
-	all = append(all, compared("tenant", before.Tenants, after.Tenants, func(t *gateway.TenantConfig) string { return t.ID }, tenantChanges)...)
-	all = append(all, compared("issuer", before.Issuers, after.Issuers, entryName(before, after), issuerChanges)...)
+	all = append(all, compared("server", before.Servers, after.Servers,
+		func(s *config.Server) string { return s.Name }, serverChanges)...)
+	all = append(all, compared("tenant", before.Tenants, after.Tenants,
+		func(t *gateway.TenantConfig) string { return t.ID }, tenantChanges)...)
+	all = append(all, compared("issuer", before.Issuers, after.Issuers, entryName(before, after),
+		issuerChanges)...)
 	for _, name := range differing(map[string]bool{
 		"public_url":      before.PublicURL == after.PublicURL,
 		"allowed_origins": slices.Equal(before.AllowedOrigins, after.AllowedOrigins),
 		"allowed_hosts":   slices.Equal(before.AllowedHosts, after.AllowedHosts),
 		"trusted_proxies": slices.Equal(before.TrustedProxies, after.TrustedProxies),
 		"log.level":       before.LogLevel == after.LogLevel,
-		"keys_file":       reflect.DeepEqual(before.Sessions.Keys, after.Sessions.Keys) || len(before.Sessions.Keys) == 0 || len(after.Sessions.Keys) == 0,
+		"keys_file": reflect.DeepEqual(before.Sessions.Keys, after.Sessions.Keys) ||
+			len(before.Sessions.Keys) == 0 || len(after.Sessions.Keys) == 0,
 	}) {
 		all = append(all, name+" changed")
 	}
@@ -53,10 +58,12 @@ func changes(started, before, after *config.Config) string {
 	return strings.Join(all, "; ")
 }
 
-// compared says which things of one kind were added, removed or changed, in this order: added, removed, changed. Two
-// things are the same if their names are. The function keys returns the keys in which two things of one name differ,
-// none when they are equal.
-func compared[T any](kind string, before, after []T, name func(*T) string, keys func(a, b *T) []string) []string {
+// compared says which things of one kind were added, removed or changed, in this order:
+// added, removed, changed. Two things are the same if their names are. The function keys
+// returns the keys in which two things of one name differ, none when they are equal.
+func compared[T any](kind string, before, after []T, name func(*T) string,
+	keys func(a, b *T) []string,
+) []string {
 	old := make(map[string]*T, len(before))
 	for i := range before {
 		old[name(&before[i])] = &before[i]
@@ -71,7 +78,8 @@ func compared[T any](kind string, before, after []T, name func(*T) string, keys 
 			continue
 		}
 		if differ := keys(was, &after[i]); len(differ) > 0 {
-			changed = append(changed, fmt.Sprintf("%s %s changed (%s)", kind, called, strings.Join(differ, ", ")))
+			changed = append(changed, fmt.Sprintf("%s %s changed (%s)", kind, called,
+				strings.Join(differ, ", ")))
 		}
 	}
 	for called := range old {
@@ -81,7 +89,8 @@ func compared[T any](kind string, before, after []T, name func(*T) string, keys 
 	return slices.Concat(added, removed, changed)
 }
 
-// differing returns the names whose value is false, which are those that are not the same, sorted.
+// differing returns the names whose value is false, which are those that are not the
+// same, sorted.
 func differing(same map[string]bool) []string {
 	var names []string
 	for name, is := range same {
@@ -93,8 +102,9 @@ func differing(same map[string]bool) []string {
 	return names
 }
 
-// serverChanges names the keys in which two states of a server differ. Any difference at all restarts a server, so one
-// in a key that is not listed here is told as settings, lest the log keep silent about a restart.
+// serverChanges names the keys in which two states of a server differ. Any difference at
+// all restarts a server, so one in a key that is not listed here is told as settings,
+// lest the log keep silent about a restart.
 func serverChanges(a, b *config.Server) []string {
 	if reflect.DeepEqual(a, b) {
 		return nil
@@ -143,7 +153,8 @@ func sameRule(a, b gateway.Rule) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// entryName returns what names an entry of an issuer: with an audience if a config has several of that issuer.
+// entryName returns what names an entry of an issuer: with an audience if a config has
+// several of that issuer.
 func entryName(before, after *config.Config) func(*config.Issuer) string {
 	several := make(map[string]bool)
 	for _, cfg := range []*config.Config{before, after} {
@@ -162,8 +173,8 @@ func entryName(before, after *config.Config) func(*config.Issuer) string {
 	}
 }
 
-// issuerChanges names the keys in which two states of an issuer differ. The word keys stands for its key files: their
-// names may be unchanged although their contents are not.
+// issuerChanges names the keys in which two states of an issuer differ. The word keys
+// stands for its key files: their names may be unchanged although their contents are not.
 func issuerChanges(a, b *config.Issuer) []string {
 	return differing(map[string]bool{
 		"keys":              reflect.DeepEqual(a.Keys, b.Keys) && slices.Equal(a.JWKS, b.JWKS),

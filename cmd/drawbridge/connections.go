@@ -12,12 +12,14 @@ import (
 )
 
 const (
-	// clientsPercent is how much of the descriptors connections of clients may take. The rest is for connections to
-	// servers, pipes to children, and files.
+	// clientsPercent is how much of the descriptors connections of clients may take. The
+	// rest is for connections to servers, pipes to children, and files.
 	clientsPercent = 75
-	// connectionsPercent is how much of the memory of the process connections may take, connectionMemory bytes each: for
-	// goroutines, buffers and what is known of a request. As resident memory of 4,000 connections each took 30 KiB while
-	// its request was in work, 20 KiB when it was idle afterwards, and as an event stream, which all are not, 5 to 8 KiB.
+	// connectionsPercent is how much of the memory of the process connections may take,
+	// connectionMemory bytes each: for goroutines, buffers and what is known of a
+	// request. As resident memory of 4,000 connections each took 30 KiB while its request
+	// was in work, 20 KiB when it was idle afterwards, and as an event stream, which all
+	// are not, 5 to 8 KiB.
 	connectionsPercent = 20
 	connectionMemory   = 32 << 10
 
@@ -25,10 +27,11 @@ const (
 	operatorConnections = 64     // of the operator's listener: Prometheus, a load balancer's checks, a person
 )
 
-// connectionBounds returns how many connections of clients may be open, in all and of one address. The config decides;
-// otherwise the number of descriptors and the bytes of memory that the process may have, each zero if nothing bounds it.
-// One address may have half by default: with more it could fill the gateway alone, and with less a proxy would be bounded
-// that trusted_proxies should name.
+// connectionBounds returns how many connections of clients may be open, in all and of one
+// address. The config decides; otherwise the number of descriptors and the bytes of
+// memory that the process may have, each zero if nothing bounds it. One address may have
+// half by default: with more it could fill the gateway alone, and with less a proxy would
+// be bounded that trusted_proxies should name.
 func connectionBounds(l config.Limits, descriptors, memory int64) (total, address int) {
 	most := int64(defaultConnections)
 	if descriptors > 0 {
@@ -52,7 +55,8 @@ func (p *parts) newDoors(l config.Limits, descriptors, memory int64) doors {
 	d := doors{descriptors: descriptors}
 	d.total, d.address = connectionBounds(l, descriptors, memory)
 	d.clients = connlimit.New(connlimit.Config{
-		Total: d.total, Address: d.address, Trusted: func(a netip.Addr) bool { return p.settings.Load().Trusts(a) },
+		Total: d.total, Address: d.address,
+		Trusted: func(a netip.Addr) bool { return p.settings.Load().Trusts(a) },
 		Refused: func(c connlimit.Cause) { p.metrics.ConnectionRefused(string(c)) },
 		Closed:  func(c connlimit.Cause) { p.metrics.ConnectionClosed(string(c)) },
 	})
@@ -61,20 +65,24 @@ func (p *parts) newDoors(l config.Limits, descriptors, memory int64) doors {
 	return d
 }
 
-// tell logs the bounds of clients, and warns if the config allows more connections than there are descriptors for.
+// tell logs the bounds of clients, and warns if the config allows more connections than
+// there are descriptors for.
 func (d doors) tell(ctx context.Context, log *slog.Logger) {
-	log.InfoContext(ctx, "connections", slog.Int("max_connections", d.total), slog.Int("address_connections", d.address))
+	log.InfoContext(ctx, "connections", slog.Int("max_connections", d.total),
+		slog.Int("address_connections", d.address))
 	if d.descriptors > 0 && int64(d.total) > d.descriptors*clientsPercent/100 {
-		log.WarnContext(ctx, "limits.max_connections leaves too few descriptors for servers: lower it, or raise the limit of open files",
+		log.WarnContext(
+			ctx, "limits.max_connections leaves too few descriptors for servers: lower it, or raise the limit of open files",
 			slog.Int("max_connections", d.total), slog.Int64("descriptors", d.descriptors))
 	}
 }
 
-// overload returns what /readyz says while every connection is taken, "" otherwise. Those of strangers and idle ones give
-// way then, so it is no reason to send clients elsewhere.
+// overload returns what /readyz says while every connection is taken, "" otherwise. Those
+// of strangers and idle ones give way then, so it is no reason to send clients elsewhere.
 func (d doors) overload() string {
 	if d.clients.Open() < d.total {
 		return ""
 	}
-	return fmt.Sprintf("connections: all %d are open; strangers and idle clients lose theirs to newcomers", d.total)
+	return fmt.Sprintf("connections: all %d are open; strangers and idle clients lose theirs to newcomers",
+		d.total)
 }

@@ -29,8 +29,17 @@ func TestConnectionBounds(t *testing.T) {
 		{"descriptors", config.Limits{}, 1024, 0, 768, 384},
 		{"memory", config.Limits{}, 1 << 20, 512 << 20, 3276, 1638},
 		{"little of both", config.Limits{}, 1, 1, 1, 1},
-		{"the config", config.Limits{MaxConnections: 9000, AddressConnections: 8000}, 1024, 512 << 20, 9000, 8000},
-		{"the config, for one address more than in all", config.Limits{MaxConnections: 10, AddressConnections: 8000}, 0, 0, 10, 10},
+		{
+			"the config",
+			config.Limits{MaxConnections: 9000, AddressConnections: 8000},
+			1024, 512 << 20, 9000,
+			8000,
+		},
+		{
+			"the config, for one address more than in all",
+			config.Limits{MaxConnections: 10, AddressConnections: 8000},
+			0, 0, 10, 10,
+		},
 	} {
 		total, address := connectionBounds(test.limits, test.descriptors, test.memory)
 		if total != test.total || address != test.address {
@@ -39,8 +48,9 @@ func TestConnectionBounds(t *testing.T) {
 	}
 }
 
-// TestStrangersLockNobodyOut opens ten times as many connections as there may be, none of which says who it is. A client
-// with a token keeps the connection that it had, and another finds a place.
+// TestStrangersLockNobodyOut opens ten times as many connections as there may be, none of
+// which says who it is. A client with a token keeps the connection that it had, and
+// another finds a place.
 func TestStrangersLockNobodyOut(t *testing.T) {
 	t.Parallel()
 	const most = 40
@@ -53,9 +63,13 @@ func TestStrangersLockNobodyOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := fmt.Sprintf("listen: %s\noperator: %s\nlimits: {max_connections: %d, address_connections: %d}\n", listen, operator, most, most) + minimal
+	text := fmt.Sprintf("listen: %s\noperator: %s\nlimits: {max_connections: %d, address_connections: %d}\n",
+		listen, operator, most, most) + minimal
 	file := filepath.Join(dir, "drawbridge.yaml")
-	for name, content := range map[string]string{file: text, filepath.Join(dir, "secret"): "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99"} {
+	for name, content := range map[string]string{
+		file:                         text,
+		filepath.Join(dir, "secret"): "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99",
+	} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +89,8 @@ func TestStrangersLockNobodyOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, _, err := signToken(cfg, tokenRequest{tenant: "acme", subject: "alice", ttl: time.Hour}, time.Now())
+	token, _, err := signToken(cfg, tokenRequest{tenant: "acme", subject: "alice", ttl: time.Hour},
+		time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,20 +113,25 @@ func TestStrangersLockNobodyOut(t *testing.T) {
 	if _, err := ping(ctx, late, listen, token); err != nil {
 		t.Errorf("the late client: %v", err)
 	}
-	if _, text := fetch("http://" + operator + "/metrics"); !strings.Contains(text, `drawbridge_connections_closed_total{bound="`) ||
+	if _, text := fetch("http://" + operator + "/metrics"); !strings.Contains(text,
+		`drawbridge_connections_closed_total{bound="`) ||
 		!strings.Contains(text, fmt.Sprintf("drawbridge_connections_limit %d", most)) {
 		t.Errorf("the metrics do not tell of it:\n%s", text)
 	}
-	if _, text := fetch("http://" + operator + "/readyz"); !strings.Contains(text, "connections: all 40 are open") {
+	if _, text := fetch("http://" + operator + "/readyz"); !strings.Contains(text,
+		"connections: all 40 are open") {
 		t.Errorf("/readyz: %s", text)
 	}
 }
 
-// ping asks the gateway for nothing in particular. reused tells whether that went over a connection of before.
+// ping asks the gateway for nothing in particular. reused tells whether that went over a
+// connection of before.
 func ping(ctx context.Context, client *http.Client, address, token string) (reused bool, err error) {
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
+	ctx = httptrace.WithClientTrace(ctx,
+		&httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
 	body := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/mcp", strings.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/mcp",
+		strings.NewReader(body))
 	if err != nil {
 		return false, err
 	}

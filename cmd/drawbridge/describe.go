@@ -9,16 +9,21 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 )
 
-// summary says in a few words how much the config holds, as in "1 issuer, 2 tenants, 3 servers".
+// summary says in a few words how much the config holds, as in "1 issuer, 2 tenants, 3
+// servers".
 func summary(c *config.Config) string {
-	parts := []string{count(len(c.Issuers), "issuer"), count(len(c.Tenants), "tenant"), count(len(c.Servers), "server")}
+	parts := []string{
+		count(len(c.Issuers), "issuer"), count(len(c.Tenants), "tenant"),
+		count(len(c.Servers), "server"),
+	}
 	if c.Included > 0 {
 		parts = append(parts, count(c.Included, "included file"))
 	}
 	return strings.Join(parts, ", ")
 }
 
-// auditPlace says where the audit records go: the absolute path of a file, or standard output.
+// auditPlace says where the audit records go: the absolute path of a file, or standard
+// output.
 func auditPlace(c *config.Config) string {
 	if c.Audit.File == "-" {
 		return "standard output"
@@ -38,8 +43,8 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// describe says in one line which tools a server brings and from where. It leaves out arguments and addresses, which
-// may hold secrets.
+// describe says in one line which tools a server brings and from where. It leaves out
+// arguments and addresses, which may hold secrets.
 func describe(s *config.Server) string {
 	switch {
 	case len(s.Builtin) > 0:

@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	devTenant    = "dev"
-	devIssuer    = "drawbridge-dev" // a name and no address, so that clients are not sent there for another token
+	devTenant = "dev"
+	// a name and no address, so that clients are not sent there for another token
+	devIssuer    = "drawbridge-dev"
 	devToolbox   = "toolbox"
 	forecasts    = "https://api.open-meteo.com"
 	geocoding    = "https://geocoding-api.open-meteo.com"
@@ -33,21 +34,23 @@ type trial struct {
 	found   config.Imported // the servers, and what the file of -servers holds beside them that has no effect
 }
 
-// runDev is the command dev. Everybody who can connect and has the token may use everything, so dev listens on loopback
-// only and refuses any other address.
+// runDev is the command dev. Everybody who can connect and has the token may use
+// everything, so dev listens on loopback only and refuses any other address.
 func runDev(ctx context.Context, args []string, s streams) int {
 	flags := newFlags("dev", "[-listen 127.0.0.1:8080] [-servers FILE]",
 		"Runs on loopback without any file: one tenant dev that may use everything, the built-in tools, a generated key.\nPrints a ready token and what to paste into clients. Only this machine can connect.", s)
 	cfg := config.Default()
 	flags.StringVar(&cfg.Listen, "listen", cfg.Listen, "`address` for clients; port 0 takes a free one")
 	flags.StringVar(&cfg.Operator, "operator", cfg.Operator, "`address` of /metrics, /healthz and /readyz")
-	file := flags.String("servers", "", "also run the servers of a client's JSON `file` (mcpServers, or servers of VS Code)")
+	file := flags.String("servers", "",
+		"also run the servers of a client's JSON `file` (mcpServers, or servers of VS Code)")
 	if code, done := parseFlags(flags, args, s); done {
 		return code
 	}
 	for _, address := range []string{cfg.Listen, cfg.Operator} {
 		if !config.IsLoopback(address) {
-			s.complain("drawbridge dev: %s is not a loopback address; dev has a token for everything and is for this machine only. For others there is drawbridge serve.\n", address)
+			s.complain(
+				"drawbridge dev: %s is not a loopback address; dev has a token for everything and is for this machine only. For others there is drawbridge serve.\n", address)
 			return exitRefused
 		}
 	}
@@ -68,8 +71,10 @@ func runDev(ctx context.Context, args []string, s streams) int {
 		s.complain("drawbridge dev: %v\n", err)
 		return exitFailure
 	}
-	closeQuietly(record)                            // only its name is needed: the audit log opens it by that
-	defer func() { _ = os.Remove(record.Name()) }() // nothing of a trial is to stay; a file that does is in the directory for temporary files
+	closeQuietly(record) // only its name is needed: the audit log opens it by that
+	// nothing of a trial is to stay; a file that does is in the directory for temporary
+	// files
+	defer func() { _ = os.Remove(record.Name()) }()
 	cfg.Audit = audit.Config{File: record.Name()}
 	t, err := newTrial(cfg, l, time.Now())
 	if err != nil {
@@ -78,15 +83,21 @@ func runDev(ctx context.Context, args []string, s streams) int {
 	}
 	t.found = found
 	return serve(ctx, cfg, l, options{
-		up:          func() { s.say("%s", t.text(l)) },
-		serverLevel: slog.LevelInfo, // someone who tries a server wants to see when it is up, but no line for each request
+		up: func() { s.say("%s", t.text(l)) },
+		// someone who tries a server wants to see when it is up, but no line for each
+		// request
+		serverLevel: slog.LevelInfo,
 	}, s)
 }
 
-// devServers returns the server with the built-in tools, and after it those of a client's file, if one is named.
+// devServers returns the server with the built-in tools, and after it those of a client's
+// file, if one is named.
 func devServers(file string, env config.Environment) (config.Imported, error) {
 	servers := []config.Server{{
-		Name: devToolbox, Prefix: devToolbox, Builtin: []string{"analyze_csv", "calculate", "current_time", "get_weather"},
+		Name: devToolbox, Prefix: devToolbox, Builtin: []string{
+			"analyze_csv", "calculate", "current_time",
+			"get_weather",
+		},
 		CSVRoot: ".", WeatherURL: forecasts, GeocodingURL: geocoding,
 	}}
 	if file == "" {
@@ -97,8 +108,9 @@ func devServers(file string, env config.Environment) (config.Imported, error) {
 	return found, err
 }
 
-// newTrial completes the config with a tenant that may use everything and an issuer with a fresh key, and signs a token
-// with it. The key lives in this process only, so tokens of an earlier run are refused.
+// newTrial completes the config with a tenant that may use everything and an issuer with
+// a fresh key, and signs a token with it. The key lives in this process only, so tokens
+// of an earlier run are refused.
 func newTrial(cfg *config.Config, l listeners, now time.Time) (*trial, error) {
 	cfg.PublicURL = "http://" + l.clients.Addr().String()
 	cfg.LogLevel, cfg.LogFormat = slog.LevelWarn, "text"
@@ -119,7 +131,10 @@ func newTrial(cfg *config.Config, l listeners, now time.Time) (*trial, error) {
 		cfg.Servers[i].OneUser = true
 		names[i] = cfg.Servers[i].Name
 	}
-	cfg.Tenants = []gateway.TenantConfig{{ID: devTenant, Servers: names, Rules: []gateway.Rule{{Allow: []string{"*", "prompt:*", "resource:*"}}}}}
+	cfg.Tenants = []gateway.TenantConfig{{
+		ID: devTenant, Servers: names,
+		Rules: []gateway.Rule{{Allow: []string{"*", "prompt:*", "resource:*"}}},
+	}}
 	token, _, err := signToken(cfg, tokenRequest{tenant: devTenant, subject: "dev", ttl: devTokenLife}, now)
 	return &trial{config: cfg, token: token, expires: now.Add(devTokenLife)}, err
 }
@@ -149,15 +164,16 @@ func (t *trial) text(l listeners) string {
 	}
 	row("token", "tenant %s, may use everything, good until %s", devTenant, t.expires.Format("Mon 15:04 MST"))
 	fmt.Fprintf(&b, "\nCall a tool:\n\n%s\n", t.curl(url))
-	fmt.Fprintf(&b, "\nClaude Code:\n\nclaude mcp add --transport http drawbridge %s --header \"Authorization: Bearer %s\"\n", url, t.token)
+	fmt.Fprintf(
+		&b, "\nClaude Code:\n\nclaude mcp add --transport http drawbridge %s --header \"Authorization: Bearer %s\"\n", url, t.token)
 	fmt.Fprintf(&b, "\nCursor and other clients with an mcpServers file:\n\n")
 	t.snippet(&b, url)
 	fmt.Fprintf(&b, "\nThe token alone:\n\n%s\n\nStop with Ctrl-C.\n", t.token)
 	return b.String()
 }
 
-// curl returns one line that works in a shell as it stands. It is a call of the revision 2026-07-28, which needs a
-// single request and no session.
+// curl returns one line that works in a shell as it stands. It is a call of the revision
+// 2026-07-28, which needs a single request and no session.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 func (t *trial) curl(url string) string {
 	const body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"toolbox__calculate","arguments":{"expression":"6*7"},` +

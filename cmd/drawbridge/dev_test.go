@@ -11,7 +11,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 )
 
-// TestDevProposesTheProgramAsItWasCalled shows what can be typed where drawbridge is not on the path.
+// TestDevProposesTheProgramAsItWasCalled shows what can be typed where drawbridge is not
+// on the path.
 func TestDevProposesTheProgramAsItWasCalled(t *testing.T) {
 	t.Parallel()
 	taken := &bindError{key: "listen", address: "127.0.0.1:8080", err: syscall.EADDRINUSE}

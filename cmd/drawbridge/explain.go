@@ -52,7 +52,8 @@ func runExplain(ctx context.Context, args []string, s streams) int {
 	flags.StringVar(&q.issuer, "issuer", "", "the issuer of the token (the first that serves the tenant)")
 	flags.StringVar(&q.subject, "subject", "", "who the token is for")
 	flags.StringVar(&q.scopes, "scopes", "", "scopes of the token, separated by commas")
-	flags.StringVar(&q.tokenFile, "token-file", "", "a `file` with a token, in place of issuer, subject and scopes; - is standard input")
+	flags.StringVar(&q.tokenFile, "token-file", "",
+		"a `file` with a token, in place of issuer, subject and scopes; - is standard input")
 	flags.StringVar(&q.tool, "tool", "", "the `name` of a tool, as clients call it")
 	flags.StringVar(&q.prompt, "prompt", "", "the `name` of a prompt")
 	flags.StringVar(&q.resource, "resource", "", "the `URI` of a resource, as clients read it")
@@ -134,7 +135,8 @@ func (w *walk) run(ctx context.Context) (bool, error) {
 	}
 	if len(principal.Tenants) > 0 {
 		return false, fmt.Errorf("the token is for several tenants, and /mcp answers DB-TENANT-CHOICE: "+
-			"choose with -tenant, as clients do with /t/TENANT/mcp; there are %s", strings.Join(principal.Tenants, ", "))
+			"choose with -tenant, as clients do with /t/TENANT/mcp; there are %s",
+			strings.Join(principal.Tenants, ", "))
 	}
 	request, err := w.gatewayRequest()
 	if err != nil {
@@ -148,7 +150,8 @@ func (w *walk) run(ctx context.Context) (bool, error) {
 	return w.judge(ctx, principal, request, offers.catalogue)
 }
 
-// judge writes what becomes of a request where the servers offer what is in the catalogue.
+// judge writes what becomes of a request where the servers offer what is in the
+// catalogue.
 func (w *walk) judge(
 	ctx context.Context, p auth.Principal, request *gateway.Request, catalogue *registry.Registry,
 ) (allowed bool, err error) {
@@ -203,7 +206,8 @@ func (w *walk) principal(ctx context.Context) (p auth.Principal, refused *auth.E
 		return p, nil, nil
 	}
 	if w.issuer != "" {
-		return p, nil, fmt.Errorf("the issuer %s serves other tenants than %s: name one that does, or change its tenant",
+		return p, nil, fmt.Errorf(
+			"the issuer %s serves other tenants than %s: name one that does, or change its tenant",
 			w.issuer, w.tenant)
 	}
 	return p, nil, fmt.Errorf("no issuer serves the tenant %s", w.tenant)
@@ -292,7 +296,8 @@ func (w *walk) caller(p auth.Principal, checked string) (auth.Principal, *auth.E
 	}
 	chosen, is := p.At(w.tenant)
 	if !is {
-		return p, nil, fmt.Errorf("the token is not for tenant %q, so /t/%s/mcp answers DB-NOT-FOUND", w.tenant, w.tenant)
+		return p, nil, fmt.Errorf("the token is not for tenant %q, so /t/%s/mcp answers DB-NOT-FOUND",
+			w.tenant, w.tenant)
 	}
 	return chosen, nil, nil
 }
@@ -301,7 +306,8 @@ func (w *walk) caller(p auth.Principal, checked string) (auth.Principal, *auth.E
 func (w *walk) tenantSource(p auth.Principal) string {
 	for i := range w.cfg.Issuers {
 		iss := &w.cfg.Issuers[i]
-		if iss.Issuer.Issuer == p.Issuer && slices.Contains(iss.AllTenants(), append(p.Tenants, p.TenantID)[0]) {
+		if iss.Issuer.Issuer == p.Issuer &&
+			slices.Contains(iss.AllTenants(), append(p.Tenants, p.TenantID)[0]) {
 			return tenantSource(iss)
 		}
 	}
@@ -311,7 +317,8 @@ func (w *walk) tenantSource(p auth.Principal) string {
 // refusedToken writes why a token is refused, in words that a client never reads.
 func (w *walk) refusedToken(refused *auth.Error) {
 	code := gateway.CodeOf(outcomeUnauthenticated, refused.Reason, "")
-	fmt.Fprintf(&w.out, "refused: %s, %s (the client reads %s)\n\n", outcomeUnauthenticated, refused.Reason, code)
+	fmt.Fprintf(&w.out, "refused: %s, %s (the client reads %s)\n\n", outcomeUnauthenticated, refused.Reason,
+		code)
 	detail := ""
 	if refused.Err != nil {
 		detail = ": " + refused.Err.Error()
@@ -424,7 +431,8 @@ func (w *walk) tellServer(e *gateway.Explanation) {
 	case e.Server == "":
 		return
 	case e.Guessed:
-		w.line("server", "%s (%s): what it offers is not known here, so the name alone was judged by the patterns",
+		w.line(
+			"server", "%s (%s): what it offers is not known here, so the name alone was judged by the patterns",
 			e.Server, place(w.cfg.Place("server "+e.Server)))
 	default:
 		w.line("server", "%s (%s) offers it", e.Server, place(w.cfg.Place("server "+e.Server)))
@@ -472,9 +480,11 @@ func ruleInWords(r *gateway.RuleSays, p auth.Principal) string {
 func (w *walk) change(g *gateway.Gateway, e *gateway.Explanation, p auth.Principal) string {
 	switch {
 	case e.Outcome == outcomeForbidden && e.Reason == "denied":
-		return fmt.Sprintf("a denial wins over all rules that allow: narrow the patterns of %s, or whom it is for", e.Rule)
+		return fmt.Sprintf(
+			"a denial wins over all rules that allow: narrow the patterns of %s, or whom it is for", e.Rule)
 	case e.Outcome == outcomeForbidden && len(e.Missing) > 0:
-		return fmt.Sprintf("give the token %s, or take it out of the scopes of %s", strings.Join(e.Missing, " "), e.Rule)
+		return fmt.Sprintf("give the token %s, or take it out of the scopes of %s",
+			strings.Join(e.Missing, " "), e.Rule)
 	case e.Outcome == outcomeForbidden && e.Reason == "no_rule":
 		return fmt.Sprintf("add to the rules of tenant %s: - {allow: [%q]}", p.TenantID, e.Pattern)
 	case e.Outcome == outcomeInvalidArguments:

@@ -26,9 +26,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// TestTheGatewayDecidesWhatExplainSays asks explain and a gateway that runs about the same
-// requests, of generated configs. Some of the time explain does not know what the server
-// github offers. What each rule says is compared with a judge that is as simple as can be.
+// TestTheGatewayDecidesWhatExplainSays asks explain and a gateway that runs about the
+// same requests, of generated configs. Some of the time explain does not know what the
+// server github offers. What each rule says is compared with a judge that is as simple as
+// can be.
 func TestTheGatewayDecidesWhatExplainSays(t *testing.T) {
 	t.Parallel()
 	configs := 1000 // with ten requests each
@@ -58,7 +59,8 @@ func TestTheGatewayDecidesWhatExplainSays(t *testing.T) {
 			c.outcome, c.reason = e.Outcome, e.Reason
 		}
 		if wrong := c.wrong(); wrong != "" {
-			t.Fatalf("%s: %s\n%s\n%s\nthe gateway: %s, %s, %v", c.id, wrong, c.config, c.said, c.outcome, c.reason, c.told)
+			t.Fatalf("%s: %s\n%s\n%s\nthe gateway: %s, %s, %v", c.id, wrong, c.config, c.said, c.outcome,
+				c.reason, c.told)
 		}
 		endings[strings.Trim(c.outcome+", "+c.reason, ", ")]++
 	}
@@ -117,7 +119,8 @@ func (c *decided) wrong() string {
 		return "want " + want
 	case c.allowed != (c.outcome == "ok"):
 		return fmt.Sprintf("allowed is %t", c.allowed)
-	case c.outcome == "invalid_arguments" && !strings.Contains(rest, "arguments do not fit the schema: "+c.text+"\n"):
+	case c.outcome == "invalid_arguments" && !strings.Contains(rest, "arguments do not fit the schema: "+
+		c.text+"\n"):
 		return "want that the arguments do not fit: " + c.text
 	}
 	advice := `- {allow: ["` + c.pattern + `"]}`
@@ -178,7 +181,8 @@ func patternsOf(server string) []string {
 		return []string{"status", "st*", "prompt:report", "resource:bare:note:*"}
 	}
 	return []string{
-		server + "__*", server + "__issue", server + "__*e", "prompt:" + server + "__*", "prompt:" + server + "__triage",
+		server + "__*", server + "__issue", server + "__*e", "prompt:" + server + "__*", "prompt:" + server +
+			"__triage",
 		"resource:" + server + ":file:///*", "resource:" + server + ":file:///a*",
 	}
 }
@@ -256,7 +260,8 @@ func (s *scenario) limits(patterns []string) {
 	if s.IntN(12) == 0 {
 		s.write("      concurrency: 0")
 	}
-	tools := slices.DeleteFunc(slices.Clone(patterns), func(p string) bool { return strings.Contains(p, ":") })
+	tools := slices.DeleteFunc(slices.Clone(patterns),
+		func(p string) bool { return strings.Contains(p, ":") })
 	if s.IntN(3) == 0 && len(tools) > 0 {
 		s.write("      tools: {%q: 0}", s.one(tools...))
 	}
@@ -281,7 +286,8 @@ func catalogue(t *testing.T, cfg *config.Config) *registry.Registry {
 		}
 		source := registry.Source{
 			Name: s.Name, Prefix: s.Prefix, Reads: true,
-			Prompts:   []mcp.Object{object(`{"name":"` + prompt + `","arguments":[{"name":"topic","required":true}]}`)},
+			Prompts: []mcp.Object{object(`{"name":"` + prompt +
+				`","arguments":[{"name":"topic","required":true}]}`)},
 			Resources: []mcp.Object{object(`{"name":"a","uri":"` + uri + `"}`)},
 			Use: func(_ context.Context, c *registry.Call) (mcp.Object, error) {
 				if c.Method == mcp.MethodPromptsGet {
@@ -292,8 +298,9 @@ func catalogue(t *testing.T, cfg *config.Config) *registry.Registry {
 		}
 		for _, tool := range tools {
 			source.Tools = append(source.Tools, registry.Offer{
-				Definition: object(`{"name":"` + tool + `","inputSchema":{"type":"object","properties":{"title":{"type":"string"}},"required":["title"]}}`),
-				Timeout:    time.Minute,
+				Definition: object(`{"name":"` + tool +
+					`","inputSchema":{"type":"object","properties":{"title":{"type":"string"}},"required":["title"]}}`),
+				Timeout: time.Minute,
 				Call: func(context.Context, *registry.Call) (mcp.Object, error) {
 					return object(`{"content":[]}`), nil
 				},
@@ -312,7 +319,10 @@ func decideAll(t *testing.T, dir string, seed uint64, log *audit.Log) []*decided
 	s := &scenario{Rand: rand.New(rand.NewPCG(seed, 30))}
 	s.config()
 	file := filepath.Join(dir, "drawbridge.yaml")
-	for name, text := range map[string]string{file: s.text.String(), filepath.Join(dir, "secret"): "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99"} {
+	for name, text := range map[string]string{
+		file:                         s.text.String(),
+		filepath.Join(dir, "secret"): "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99",
+	} {
 		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
 		}
@@ -345,10 +355,13 @@ func decideAll(t *testing.T, dir string, seed uint64, log *audit.Log) []*decided
 }
 
 // ask makes one request.
-func (s *scenario) ask(t *testing.T, c *decided, cfg *config.Config, running *gateway.Gateway, known *registry.Registry) {
+func (s *scenario) ask(t *testing.T, c *decided, cfg *config.Config, running *gateway.Gateway,
+	known *registry.Registry,
+) {
 	t.Helper()
 	w := &walk{cfg: cfg, asked: asked{
-		tenant: "acme", subject: s.one("alice", "bob", "carol"), scopes: strings.Join(s.some(0, "read", "write"), ","),
+		tenant: "acme", subject: s.one("alice", "bob", "carol"),
+		scopes: strings.Join(s.some(0, "read", "write"), ","),
 	}}
 	c.pattern = s.item(w, c)
 	s.judged(w, c)
@@ -421,7 +434,8 @@ func (s *scenario) judged(w *walk, c *decided) {
 			shape := "^" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*") + "$"
 			return regexp.MustCompile(shape).MatchString(c.pattern)
 		}
-		r.lacks = slices.DeleteFunc(slices.Clone(r.scopes), func(scope string) bool { return slices.Contains(has, scope) })
+		r.lacks = slices.DeleteFunc(slices.Clone(r.scopes),
+			func(scope string) bool { return slices.Contains(has, scope) })
 		r.others = len(r.subjects) > 0 && !slices.Contains(r.subjects, issuerOfTests+"#"+w.subject)
 		first := func(patterns []string) bool {
 			i := slices.IndexFunc(patterns, names)
@@ -432,7 +446,8 @@ func (s *scenario) judged(w *walk, c *decided) {
 		}
 		r.denies = first(r.deny)
 		r.permits = !r.denies && first(r.allow)
-		c.rules = append(c.rules, fmt.Sprintf("%s:%d %s", w.cfg.Tenants[0].Place.File, r.line, r.says(w.subject)))
+		c.rules = append(c.rules, fmt.Sprintf("%s:%d %s", w.cfg.Tenants[0].Place.File, r.line,
+			r.says(w.subject)))
 	}
 	applies := func(r *genRule) bool { return !r.others && len(r.lacks) == 0 }
 	deciding(func(r *genRule) bool { return applies(r) && r.denies })
@@ -453,7 +468,8 @@ func (r *genRule) says(subject string) string {
 	}
 	switch {
 	case r.others:
-		return "does not apply, it is for other subjects than " + issuerOfTests + "#" + subject + "; it " + says
+		return "does not apply, it is for other subjects than " + issuerOfTests + "#" + subject + "; it " +
+			says
 	case len(r.lacks) > 0:
 		return "does not apply, the token lacks " + strings.Join(r.lacks, " ") + "; it " + says
 	}

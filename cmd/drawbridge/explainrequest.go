@@ -74,7 +74,10 @@ func happened(e *entry) string {
 		line("caller", "%s#%s", e.Issuer, e.Subject)
 	}
 	for _, from := range [][2]string{
-		{"client", strings.TrimSpace(e.Client + " " + e.Version)}, {"session", e.Session}, {"remote", e.Remote},
+		{"client", strings.TrimSpace(e.Client + " " + e.Version)}, {"session", e.Session}, {
+			"remote",
+			e.Remote,
+		},
 	} {
 		if from[1] != "" {
 			line(from[0], "%s", from[1])
@@ -104,11 +107,15 @@ func happened(e *entry) string {
 	}
 	switch {
 	case e.Rule != "" && len(e.Missing) > 0:
-		line("change", "give the token %s, or take it out of the scopes of %s", strings.Join(e.Missing, " "), e.Rule)
+		line("change", "give the token %s, or take it out of the scopes of %s", strings.Join(e.Missing, " "),
+			e.Rule)
 	case e.Rule != "":
-		line("change", "a denial wins over all rules that allow: narrow the patterns of %s, or whom it is for", e.Rule)
+		line(
+			"change", "a denial wins over all rules that allow: narrow the patterns of %s, or whom it is for",
+			e.Rule)
 	case e.Outcome == outcomeForbidden && e.Reason != code:
-		line("change", "see which rule decides: drawbridge explain with the tenant, issuer, subject and scopes of the caller")
+		line(
+			"change", "see which rule decides: drawbridge explain with the tenant, issuer, subject and scopes of the caller")
 	default:
 		if cure := meaningOf(code).cure; cure != "" {
 			line("change", "%s", cure)

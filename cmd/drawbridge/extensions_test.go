@@ -13,7 +13,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// appUpstream is a server of either era with an app. It notes which extensions its client declares.
+// appUpstream is a server of either era with an app. It notes which extensions its client
+// declares.
 type appUpstream struct {
 	revision string
 	sessions atomic.Int64
@@ -26,7 +27,10 @@ func (u *appUpstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	m, err := mcp.Decode(body)
 	if r.Method != http.MethodPost || err != nil || m.IsNotification() {
-		w.WriteHeader(map[bool]int{true: http.StatusAccepted, false: http.StatusMethodNotAllowed}[r.Method == http.MethodPost])
+		w.WriteHeader(map[bool]int{
+			true:  http.StatusAccepted,
+			false: http.StatusMethodNotAllowed,
+		}[r.Method == http.MethodPost])
 		return
 	}
 	declared := ""
@@ -41,7 +45,8 @@ func (u *appUpstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case mcp.MethodInitialize:
 		w.Header().Set(mcp.HeaderSessionID, fmt.Sprint("s", u.sessions.Add(1)))
 		u.note("session " + string(m.Params.Object("capabilities").Value("extensions")))
-		result = `"protocolVersion":"2025-11-25",` + capabilities + `,"serverInfo":{"name":"apps","version":"1"}`
+		result = `"protocolVersion":"2025-11-25",` + capabilities +
+			`,"serverInfo":{"name":"apps","version":"1"}`
 	case mcp.MethodToolsList:
 		result = `"tools":[{"name":"draw","inputSchema":{"type":"object"},"_meta":{"ui":{"resourceUri":"ui://chart/view.html"}}}]`
 	case mcp.MethodResourcesList:
@@ -49,7 +54,8 @@ func (u *appUpstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case mcp.MethodTemplatesList:
 		result = `"resourceTemplates":[]`
 	case mcp.MethodResourcesRead:
-		result = `"contents":[{"uri":"` + m.Params.Text("uri") + `","mimeType":"text/html;profile=mcp-app","text":"<p>view</p>"}]`
+		result = `"contents":[{"uri":"` + m.Params.Text("uri") +
+			`","mimeType":"text/html;profile=mcp-app","text":"<p>view</p>"}]`
 	case mcp.MethodToolsCall:
 		u.note("call " + declared)
 		result = `"content":[{"type":"text","text":"drawn"}]`
@@ -76,7 +82,8 @@ func (u *appUpstream) last() string {
 	return u.declared[len(u.declared)-1]
 }
 
-// hostDeclares is what a host of apps declares that has an extension which nobody here knows, too.
+// hostDeclares is what a host of apps declares that has an extension which nobody here
+// knows, too.
 const hostDeclares = `"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]},"com.example/odd":{},"com.example/passed":{"a":1}}`
 
 // hostCalls sends a request of a client of that revision, and returns the answer.
@@ -95,7 +102,8 @@ func hostCalls(t *testing.T, r *recorder, revision, method, params string) strin
 		if params != "" {
 			params += ","
 		}
-		return r.post(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+params+meta+`}}`, headers...).body
+		return r.post(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+params+meta+`}}`,
+			headers...).body
 	}
 	request := func(body string, headers ...string) (*http.Response, string) {
 		request, err := r.request(t.Context(), http.MethodPost, r.url, body, headers)
@@ -110,18 +118,22 @@ func hostCalls(t *testing.T, r *recorder, revision, method, params string) strin
 		text, _ := io.ReadAll(response.Body)
 		return response, string(text)
 	}
-	opened, text := request(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + revision + `","capabilities":{` + hostDeclares + `},"clientInfo":{"name":"host","version":"1"}}}`)
+	opened, text := request(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` +
+		revision + `","capabilities":{` + hostDeclares + `},"clientInfo":{"name":"host","version":"1"}}}`)
 	if method == mcp.MethodDiscover {
 		return text
 	}
-	headers := []string{mcp.HeaderSessionID, opened.Header.Get(mcp.HeaderSessionID), mcp.HeaderProtocolVersion, revision, "Accept", "application/json, text/event-stream"}
+	headers := []string{
+		mcp.HeaderSessionID, opened.Header.Get(mcp.HeaderSessionID),
+		mcp.HeaderProtocolVersion, revision, "Accept", "application/json, text/event-stream",
+	}
 	request(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, headers...)
 	_, text = request(`{"jsonrpc":"2.0","id":2,"method":"`+method+`","params":{`+params+`}}`, headers...)
 	return text
 }
 
-// TestAppsPassBetweenTheEras runs a host of each era before a server of each era: capabilities both ways, the list, the
-// view and a call.
+// TestAppsPassBetweenTheEras runs a host of each era before a server of each era:
+// capabilities both ways, the list, the view and a call.
 func TestAppsPassBetweenTheEras(t *testing.T) {
 	for _, back := range []string{mcp.Revision2511, mcp.Revision2607} {
 		upstream := &appUpstream{revision: back}
@@ -129,19 +141,26 @@ func TestAppsPassBetweenTheEras(t *testing.T) {
 		t.Cleanup(web.Close)
 		r := startReplica(t, func(listen, operator string) string {
 			text := fmt.Sprintf(keyed, listen, operator, "extensions: {pass: [com.example/passed]}\n")
-			text = strings.NewReplacer("servers: [toolbox]", "servers: [mod]", `allow: ["*"]`, `allow: ["*", "resource:*"]`, "lists: {page_size: 1}\n", "").Replace(text)
-			return text + "  mod: {url: \"" + web.URL + "\", revision: \"" + back + "\", private_addresses: true}\n"
+			text = strings.NewReplacer("servers: [toolbox]", "servers: [mod]", `allow: ["*"]`,
+				`allow: ["*", "resource:*"]`, "lists: {page_size: 1}\n", "").Replace(text)
+			return text + "  mod: {url: \"" + web.URL + "\", revision: \"" + back +
+				"\", private_addresses: true}\n"
 		})
-		eventually(t, "the server's tools are there", func() bool { return strings.Contains(r.log(), `"server up","server":"mod"`) })
+		eventually(t, "the server's tools are there",
+			func() bool { return strings.Contains(r.log(), `"server up","server":"mod"`) })
 		for _, front := range []string{mcp.Revision2506, mcp.Revision2511, mcp.Revision2607} {
 			for _, step := range []struct{ method, params, want string }{
 				{mcp.MethodDiscover, ``, `"io.modelcontextprotocol/ui":{}`},
 				{mcp.MethodToolsList, ``, `"resourceUri":"ui://mod/chart/view.html"`},
 				{mcp.MethodResourcesList, ``, `"uri":"ui://mod/chart/view.html"`},
-				{mcp.MethodResourcesRead, `"uri":"ui://mod/chart/view.html"`, `"uri":"ui://mod/chart/view.html","mimeType":"text/html;profile=mcp-app","text":"<p>view</p>"`},
+				{
+					mcp.MethodResourcesRead, `"uri":"ui://mod/chart/view.html"`,
+					`"uri":"ui://mod/chart/view.html","mimeType":"text/html;profile=mcp-app","text":"<p>view</p>"`,
+				},
 				{mcp.MethodToolsCall, `"name":"draw","arguments":{}`, `drawn`},
 			} {
-				if got := hostCalls(t, r, front, step.method, step.params); !strings.Contains(got, step.want) || strings.Contains(got, "odd") {
+				if got := hostCalls(t, r, front, step.method, step.params); !strings.Contains(got,
+					step.want) || strings.Contains(got, "odd") {
 					t.Errorf("%s before %s: %s: got %s, want %s", front, back, step.method, got, step.want)
 				}
 			}
@@ -156,7 +175,8 @@ func TestAppsPassBetweenTheEras(t *testing.T) {
 				t.Errorf("%s before %s: the server learns %s, want %s", front, back, got, want)
 			}
 		}
-		eventually(t, "the lines of the calls are written", func() bool { return strings.Count(r.log(), `"method":"tools/call"`) == 3 })
+		eventually(t, "the lines of the calls are written",
+			func() bool { return strings.Count(r.log(), `"method":"tools/call"`) == 3 })
 		if n := strings.Count(r.log(), `"extension":"com.example/odd"`); n != 1 {
 			t.Errorf("the operator is told %d times of an unknown extension, want once", n)
 		}

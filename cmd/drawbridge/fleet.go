@@ -25,12 +25,13 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// maxRefusalsShown bounds how many items that were left out of one server the warnings name, and how many the log names
-// at once.
+// maxRefusalsShown bounds how many items that were left out of one server the warnings
+// name, and how many the log names at once.
 const maxRefusalsShown = 10
 
-// fleet keeps the servers of the config running: built-in tools, HTTP APIs and upstreams (programs and MCP servers at
-// an address). It puts what they offer into the catalogue, and tells log, metrics and the operator's page how they are.
+// fleet keeps the servers of the config running: built-in tools, HTTP APIs and upstreams
+// (programs and MCP servers at an address). It puts what they offer into the catalogue,
+// and tells log, metrics and the operator's page how they are.
 //
 //	apply(config) --> start --> startBuiltin, startOpenAPI: offers are known at once --> offer --+
 //	   |                |                                                                        v
@@ -42,9 +43,10 @@ const maxRefusalsShown = 10
 //	   |
 //	   +--> stopAll --> stop of each that is gone or differs, side by side
 //
-// There are two locks, because starting and stopping waits for servers and telling how they are must not: changing is
-// held through a whole apply or close, mu for a few lines only. Stopping a server waits for its task, which may be
-// inside note. So note takes mu and never changing, or both would wait for ever.
+// There are two locks, because starting and stopping waits for servers and telling how
+// they are must not: changing is held through a whole apply or close, mu for a few lines
+// only. Stopping a server waits for its task, which may be inside note. So note takes mu
+// and never changing, or both would wait for ever.
 type fleet struct {
 	catalogue  *registry.Registry
 	metrics    *metrics.Metrics
@@ -54,7 +56,9 @@ type fleet struct {
 	overheard  func(name string)   // has other replicas read the lists of a server again; set before apply
 	extensions *mcp.ExtensionTable // as upstream.Config.Extensions; set before apply
 
-	changing sync.Mutex               // guards running; held while servers start and stop, so that there is one change at a time
+	// guards running; held while servers start and stop, so that there is one change at a
+	// time
+	changing sync.Mutex
 	running  map[string]runningServer // by the servers' names, as are the maps below
 
 	mu       sync.Mutex                      // guards the fields below
@@ -66,34 +70,38 @@ type fleet struct {
 	applied  bool                            // the servers of the config were started
 }
 
-// outage is the time since a server was last up, or since the start of one that never was.
+// outage is the time since a server was last up, or since the start of one that never
+// was.
 type outage struct {
 	failed int    // attempts to connect that failed in this time
 	cause  string // why the server was lost; "" if it never was up
 }
 
-// runningServer is a server with the config that it was started with, which apply compares with the next one.
+// runningServer is a server with the config that it was started with, which apply
+// compares with the next one.
 type runningServer struct {
 	config config.Server
 	stop   func() // ends the server and waits for it
 }
 
-// newFleet returns a fleet without servers. It registers itself with the metrics, which ask for the servers' loads when
-// they are scraped.
+// newFleet returns a fleet without servers. It registers itself with the metrics, which
+// ask for the servers' loads when they are scraped.
 func newFleet(catalogue *registry.Registry, m *metrics.Metrics, log *slog.Logger) *fleet {
 	f := &fleet{
 		catalogue: catalogue, metrics: m, log: log,
 		running: map[string]runningServer{}, statuses: map[string]upstream.Status{},
-		loads: map[string]func() upstream.Load{}, rereads: map[string]func(){}, outages: map[string]outage{}, told: map[string]map[string]bool{},
+		loads: map[string]func() upstream.Load{}, rereads: map[string]func(){}, outages: map[string]outage{},
+		told: map[string]map[string]bool{},
 	}
 	m.UpstreamLoads(f.loadsForMetrics)
 	return f
 }
 
-// apply makes the running servers those of the config: it stops those that are gone, restarts those whose config
-// differs, starts new ones and leaves the rest connected. Servers run until they are stopped or ctx ends. A server that
-// cannot start is down, with the reason in its status, and does not keep the others from starting. It waits for servers
-// to stop, but not for new ones to connect.
+// apply makes the running servers those of the config: it stops those that are gone,
+// restarts those whose config differs, starts new ones and leaves the rest connected.
+// Servers run until they are stopped or ctx ends. A server that cannot start is down,
+// with the reason in its status, and does not keep the others from starting. It waits for
+// servers to stop, but not for new ones to connect.
 func (f *fleet) apply(ctx context.Context, servers []config.Server) {
 	f.changing.Lock()
 	defer f.changing.Unlock()
@@ -119,9 +127,10 @@ func (f *fleet) apply(ctx context.Context, servers []config.Server) {
 	f.applied = true
 }
 
-// stopAll stops servers side by side and waits for all of them. Servers that are in returning will be started again.
-// What they offered stays known to the catalogue, so that clients see no change of lists for a restart, unless the new
-// prefix gives their items other names. Of all others, items and metrics are removed.
+// stopAll stops servers side by side and waits for all of them. Servers that are in
+// returning will be started again. What they offered stays known to the catalogue, so
+// that clients see no change of lists for a restart, unless the new prefix gives their
+// items other names. Of all others, items and metrics are removed.
 func (f *fleet) stopAll(stopping []runningServer, returning map[string]config.Server) {
 	var all sync.WaitGroup
 	for _, r := range stopping {
@@ -160,7 +169,8 @@ func (f *fleet) close() {
 	clear(f.running)
 }
 
-// start starts a server of any kind and returns how to stop it. The caller holds changing.
+// start starts a server of any kind and returns how to stop it. The caller holds
+// changing.
 func (f *fleet) start(ctx context.Context, s config.Server) (stop func()) {
 	if len(s.Builtin) > 0 {
 		return f.startBuiltin(ctx, s)
@@ -168,8 +178,8 @@ func (f *fleet) start(ctx context.Context, s config.Server) (stop func()) {
 	if s.API.Document != nil {
 		return f.startOpenAPI(ctx, s)
 	}
-	// The server counts as down from before the first call until it is reached, so that early callers are told that it
-	// is down and not that there is no such tool.
+	// The server counts as down from before the first call until it is reached, so that
+	// early callers are told that it is down and not that there is no such tool.
 	outage := f.catalogue.Lose(s.Name, s.Prefix)
 	f.note(ctx, upstream.Status{Server: s.Name, Since: outage.Since})
 	cfg := upstreamConfig(s, f.log)
@@ -196,7 +206,8 @@ func (f *fleet) reread(name string) {
 	}
 }
 
-// startBuiltin offers the built-in tools of a server. They run in this process, so there is no server to reach first.
+// startBuiltin offers the built-in tools of a server. They run in this process, so there
+// is no server to reach first.
 func (f *fleet) startBuiltin(ctx context.Context, s config.Server) (stop func()) {
 	cfg := s.BuiltinConfig()
 	cfg.Turns = f.turns
@@ -208,13 +219,15 @@ func (f *fleet) startBuiltin(ctx context.Context, s config.Server) (stop func())
 	return func() {
 		f.catalogue.Lose(s.Name, s.Prefix)
 		if err := release(); err != nil {
-			f.log.WarnContext(ctx, "built-in tools released with an error", slog.String("server", s.Name), slog.Any("error", err))
+			f.log.WarnContext(ctx, "built-in tools released with an error", slog.String("server", s.Name),
+				slog.Any("error", err))
 		}
 	}
 }
 
-// fail notes that a server of built-in tools or an HTTP API cannot start. Nothing tries again, since only another
-// config can mend that, and so its items leave the lists at once.
+// fail notes that a server of built-in tools or an HTTP API cannot start. Nothing tries
+// again, since only another config can mend that, and so its items leave the lists at
+// once.
 func (f *fleet) fail(ctx context.Context, s config.Server, err error) (stop func()) {
 	outage := f.catalogue.Lose(s.Name, s.Prefix)
 	f.catalogue.Unlist(s.Name, outage)
@@ -222,8 +235,9 @@ func (f *fleet) fail(ctx context.Context, s config.Server, err error) (stop func
 	return func() {}
 }
 
-// offer puts the tools of a server that is known without a connection into the catalogue. It notes status, to which it
-// adds how many tools there are and which the catalogue left out.
+// offer puts the tools of a server that is known without a connection into the catalogue.
+// It notes status, to which it adds how many tools there are and which the catalogue left
+// out.
 func (f *fleet) offer(ctx context.Context, s config.Server, offers []registry.Offer, status upstream.Status) {
 	for i := range offers {
 		if own := s.ToolTimeouts[offers[i].Definition.Text("name")]; own > 0 {
@@ -237,7 +251,8 @@ func (f *fleet) offer(ctx context.Context, s config.Server, offers []registry.Of
 	f.note(ctx, withoutMeant(s, status))
 }
 
-// upstreamConfig returns what package upstream needs of a server; the callbacks are for the caller to add. validate
+// upstreamConfig returns what package upstream needs of a server; the callbacks are for
+// the caller to add. validate
 // -online uses it too.
 func upstreamConfig(s config.Server, log *slog.Logger) upstream.Config {
 	return upstream.Config{
@@ -268,7 +283,8 @@ func upstreamConfig(s config.Server, log *slog.Logger) upstream.Config {
 	}
 }
 
-// keeper returns how the command line of a child's keeper begins, nil where the system has none.
+// keeper returns how the command line of a child's keeper begins, nil where the system
+// has none.
 func keeper() []string {
 	if runtime.GOOS != "linux" {
 		return nil
@@ -276,9 +292,10 @@ func keeper() []string {
 	return []string{"drawbridge", keepCommand}
 }
 
-// note keeps the newest status of a server, and tells metrics and log what changed. The upstreams call it from their
-// own goroutines. That a server is down is a warning once, and then again only for another reason: each further attempt
-// is logged at debug level, or a server that is down for a night would fill the log.
+// note keeps the newest status of a server, and tells metrics and log what changed. The
+// upstreams call it from their own goroutines. That a server is down is a warning once,
+// and then again only for another reason: each further attempt is logged at debug level,
+// or a server that is down for a night would fill the log.
 func (f *fleet) note(ctx context.Context, now upstream.Status) {
 	before, known, out := f.keep(now)
 	f.metrics.UpstreamUp(now.Server, now.Up, now.Tools)
@@ -296,18 +313,20 @@ func (f *fleet) note(ctx context.Context, now upstream.Status) {
 	}
 	f.tellQuarantine(ctx, now)
 	for _, r := range newRefusals(before.Refused, now.Refused) {
-		f.log.WarnContext(ctx, "item left out", slog.String("server", r.Server), slog.String("kind", string(r.Kind)), slog.String("item", r.Item),
+		f.log.WarnContext(ctx, "item left out", slog.String("server", r.Server),
+			slog.String("kind", string(r.Kind)), slog.String("item", r.Item),
 			slog.String("reason", r.Reason), slog.Any("error", r.Err))
 	}
 	if n := len(now.Unenforced); n > 0 && !slices.Equal(before.Unenforced, now.Unenforced) {
-		f.log.WarnContext(ctx, "parts of schemas are not enforced", slog.String("server", now.Server), slog.Int("parts", n),
+		f.log.WarnContext(ctx, "parts of schemas are not enforced", slog.String("server", now.Server),
+			slog.Int("parts", n),
 			slog.Any("first", now.Unenforced[:min(n, maxRefusalsShown)]))
 	}
 }
 
-// keep puts the newest status of a server in the place of the one before and returns the latter; known is false if
-// there was none. It also returns the outage of the server as it is now, or, if the server has just come up, the outage
-// that is over.
+// keep puts the newest status of a server in the place of the one before and returns the
+// latter; known is false if there was none. It also returns the outage of the server as
+// it is now, or, if the server has just come up, the outage that is over.
 func (f *fleet) keep(now upstream.Status) (before upstream.Status, known bool, out outage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -327,16 +346,18 @@ func (f *fleet) keep(now upstream.Status) (before upstream.Status, known bool, o
 	return before, known, out
 }
 
-// tellUp logs that a server is up. For a server that had to be connected to, the line has the number of attempts and
-// the time since the server was lost or first tried. If the server was up before, the line also has the reason why it
-// was lost.
+// tellUp logs that a server is up. For a server that had to be connected to, the line has
+// the number of attempts and the time since the server was lost or first tried. If the
+// server was up before, the line also has the reason why it was lost.
 func (f *fleet) tellUp(ctx context.Context, before, now upstream.Status, over outage) {
 	attributes := []slog.Attr{
 		slog.String("server", now.Server), slog.String("revision", now.Revision),
-		slog.Int("tools", now.Tools), slog.Int("prompts", now.Prompts), slog.Int("resources", now.Resources), slog.Int("templates", now.Templates),
+		slog.Int("tools", now.Tools), slog.Int("prompts", now.Prompts), slog.Int("resources", now.Resources),
+		slog.Int("templates", now.Templates),
 	}
 	if !before.Since.IsZero() {
-		attributes = append(attributes, slog.Int("attempt", over.failed+1), slog.Float64("after_seconds", time.Since(before.Since).Seconds()))
+		attributes = append(attributes, slog.Int("attempt", over.failed+1),
+			slog.Float64("after_seconds", time.Since(before.Since).Seconds()))
 	}
 	if now.Restarts > before.Restarts {
 		attributes = append(attributes, slog.Int("restarts", now.Restarts), slog.String("reason", over.cause))
@@ -346,7 +367,8 @@ func (f *fleet) tellUp(ctx context.Context, before, now upstream.Status, over ou
 	f.log.LogAttrs(ctx, slog.LevelInfo, "server up", attributes...)
 }
 
-// whyDown returns for the log why a server is down, and how many attempts to connect have failed.
+// whyDown returns for the log why a server is down, and how many attempts to connect have
+// failed.
 func whyDown(now upstream.Status, failed int) []slog.Attr {
 	attributes := []slog.Attr{slog.String("server", now.Server), slog.String("problem", now.Problem)}
 	if len(now.Said) > 0 {
@@ -358,8 +380,9 @@ func whyDown(now upstream.Status, failed int) []slog.Attr {
 	return attributes
 }
 
-// newRefusals returns the refusals in now that are not in before, at most maxRefusalsShown: a server that lists its
-// tools again must not fill the log with what was told already. Of quarantined definitions tellQuarantine tells.
+// newRefusals returns the refusals in now that are not in before, at most
+// maxRefusalsShown: a server that lists its tools again must not fill the log with what
+// was told already. Of quarantined definitions tellQuarantine tells.
 func newRefusals(before, now []registry.Refusal) []registry.Refusal {
 	type cause struct {
 		kind         registry.Kind
@@ -380,8 +403,8 @@ func newRefusals(before, now []registry.Refusal) []registry.Refusal {
 	return out
 }
 
-// countRefusals sets the metric of refused items for each reason. A reason that was there before and is gone is set to
-// zero, or its old count would stay for ever.
+// countRefusals sets the metric of refused items for each reason. A reason that was there
+// before and is gone is set to zero, or its old count would stay for ever.
 func (f *fleet) countRefusals(before, now upstream.Status) {
 	counts := make(map[string]int)
 	for _, r := range before.Refused {
@@ -396,8 +419,8 @@ func (f *fleet) countRefusals(before, now upstream.Status) {
 	}
 }
 
-// tried tells whether an attempt to reach each server has ended, well or not. Until then the gateway is not ready, see
-// status.
+// tried tells whether an attempt to reach each server has ended, well or not. Until then
+// the gateway is not ready, see status.
 func (f *fleet) tried() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -409,8 +432,9 @@ func (f *fleet) tried() bool {
 	return f.applied
 }
 
-// warnings says, by the servers' names, which servers are starting or down, what operators can mend at those that are
-// up, which items are left out, and what of schemas is not enforced.
+// warnings says, by the servers' names, which servers are starting or down, what
+// operators can mend at those that are up, which items are left out, and what of schemas
+// is not enforced.
 func (f *fleet) warnings() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -422,7 +446,8 @@ func (f *fleet) warnings() []string {
 		case !s.Tried:
 			out = append(out, fmt.Sprintf("server %s is starting (since %s)", name, since))
 		default:
-			out = append(out, fmt.Sprintf("server %s is down: %s (since %s)%s", name, s.Problem, since, lastSaid(s)))
+			out = append(out, fmt.Sprintf("server %s is down: %s (since %s)%s", name, s.Problem, since,
+				lastSaid(s)))
 		}
 		if s.Advice != "" {
 			out = append(out, fmt.Sprintf("server %s: %s", name, s.Advice))
@@ -430,14 +455,16 @@ func (f *fleet) warnings() []string {
 		out = append(out, idleReleases(s)...)
 		for i, r := range s.Refused {
 			if i == maxRefusalsShown {
-				out = append(out, fmt.Sprintf("server %s: %d more items are left out", name, len(s.Refused)-i))
+				out = append(out, fmt.Sprintf("server %s: %d more items are left out", name,
+					len(s.Refused)-i))
 				break
 			}
 			out = append(out, fmt.Sprintf("server %s: %s", name, leftOut(r)))
 		}
 		for i, part := range unenforced(s) {
 			if i == maxRefusalsShown {
-				out = append(out, fmt.Sprintf("server %s: %d more parts of schemas are not enforced", name, len(s.Unenforced)-i))
+				out = append(out, fmt.Sprintf("server %s: %d more parts of schemas are not enforced", name,
+					len(s.Unenforced)-i))
 				break
 			}
 			out = append(out, part)
@@ -455,7 +482,8 @@ func unenforced(s upstream.Status) []string {
 	return out
 }
 
-// lastSaid quotes the last lines that the program of a server wrote to standard error, "" when there are none.
+// lastSaid quotes the last lines that the program of a server wrote to standard error, ""
+// when there are none.
 func lastSaid(s upstream.Status) string {
 	if len(s.Said) == 0 {
 		return ""
@@ -463,8 +491,8 @@ func lastSaid(s upstream.Status) string {
 	return "; last on its standard error: " + strings.Join(s.Said, " | ")
 }
 
-// leftOut says in words what a refusal leaves out: one item, or a whole list that could not be read. Of one that the
-// operator can release it says how.
+// leftOut says in words what a refusal leaves out: one item, or a whole list that could
+// not be read. Of one that the operator can release it says how.
 func leftOut(r registry.Refusal) string {
 	if why, ok := errors.AsType[*registry.QuarantineError](r.Err); ok {
 		return fmt.Sprintf("%s '%s' is quarantined: %v; %s", r.Kind, r.Item, why, why.Cure())
@@ -475,8 +503,9 @@ func leftOut(r registry.Refusal) string {
 	return fmt.Sprintf("%s %q is left out: %s", r.Kind, r.Item, r.Reason)
 }
 
-// startOpenAPI offers the operations of an HTTP API's document as tools. It does not connect to the API, which has no
-// request that is sure to be harmless; whether the API answers shows at each call.
+// startOpenAPI offers the operations of an HTTP API's document as tools. It does not
+// connect to the API, which has no request that is sure to be harmless; whether the API
+// answers shows at each call.
 func (f *fleet) startOpenAPI(ctx context.Context, s config.Server) (stop func()) {
 	cfg := s.OpenAPIConfig()
 	cfg.Turns = f.turns

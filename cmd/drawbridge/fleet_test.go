@@ -33,7 +33,10 @@ func TestToolTimeoutsGoForBuiltInToolsToo(t *testing.T) {
 		Timeout: 5 * time.Second, ToolTimeouts: map[string]time.Duration{"calculate": time.Second},
 	}})
 	view := catalogue.Catalogue().View([]string{"box"})
-	for name, want := range map[string]time.Duration{"box__calculate": time.Second, "box__current_time": 5 * time.Second} {
+	for name, want := range map[string]time.Duration{
+		"box__calculate":    time.Second,
+		"box__current_time": 5 * time.Second,
+	} {
 		tool, err := view.Lookup(name)
 		if err != nil {
 			t.Fatal(err)
@@ -50,7 +53,10 @@ func TestRefusalsOfAServerThatComesBackAreForgotten(t *testing.T) {
 	defer f.close()
 	box := config.Server{Name: "box", Prefix: "box", Builtin: []string{"calculate"}}
 	f.apply(t.Context(), []config.Server{box})
-	f.note(t.Context(), upstream.Status{Server: "box", Up: true, Refused: []registry.Refusal{{Server: "box", Item: "a", Reason: "schema"}}})
+	f.note(t.Context(), upstream.Status{
+		Server: "box", Up: true,
+		Refused: []registry.Refusal{{Server: "box", Item: "a", Reason: "schema"}},
+	})
 	if got := metricstest.Sum(t, registerer, "drawbridge_upstream_items_refused"); got != 1 {
 		t.Fatalf("%v items refused before, want 1", got)
 	}
@@ -64,7 +70,8 @@ func TestRefusalsOfAServerThatComesBackAreForgotten(t *testing.T) {
 // TestLeftOutToolsAreLoggedOnce changes a server's list again and again.
 func TestLeftOutToolsAreLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
-	f := newFleet(registry.New(), metrics.New(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(&log, nil)))
+	f := newFleet(registry.New(), metrics.New(prometheus.NewRegistry()),
+		slog.New(slog.NewTextHandler(&log, nil)))
 	defer f.close()
 	refusal := func(tool, reason string) registry.Refusal {
 		return registry.Refusal{Server: "box", Item: tool, Reason: reason}
@@ -102,9 +109,15 @@ func TestWarningsNameWhatIsLeftOut(t *testing.T) {
 		{Server: "box", Kind: registry.KindResource, Item: "file:///a", Reason: "duplicate"},
 	}
 	for i := range maxRefusalsShown {
-		refused = append(refused, registry.Refusal{Server: "box", Kind: registry.KindTool, Item: fmt.Sprint("t", i), Reason: "schema"})
+		refused = append(refused, registry.Refusal{
+			Server: "box", Kind: registry.KindTool,
+			Item: fmt.Sprint("t", i), Reason: "schema",
+		})
 	}
-	f.note(t.Context(), upstream.Status{Server: "box", Tried: true, Problem: "gone", Refused: refused, Since: time.Date(2026, 11, 22, 4, 53, 32, 0, time.UTC)})
+	f.note(t.Context(), upstream.Status{
+		Server: "box", Tried: true, Problem: "gone", Refused: refused,
+		Since: time.Date(2026, 11, 22, 4, 53, 32, 0, time.UTC),
+	})
 	got := f.warnings()
 	if len(got) != maxRefusalsShown+2 {
 		t.Fatalf("got %d warnings, want %d", len(got), maxRefusalsShown+2)
@@ -121,16 +134,21 @@ func TestWarningsNameWhatIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestServerIsStartingUntilItWasTried shows /readyz's line for a server that had no time to answer yet.
+// TestServerIsStartingUntilItWasTried shows /readyz's line for a server that had no time
+// to answer yet.
 func TestServerIsStartingUntilItWasTried(t *testing.T) {
 	f := newFleet(registry.New(), metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	defer f.close()
 	if f.tried() {
 		t.Error("servers that nobody has started yet count as tried")
 	}
-	f.apply(t.Context(), []config.Server{{Name: "slow", Prefix: "slow", Command: "sh", Args: []string{"-c", "read line; read never"}}})
+	f.apply(t.Context(), []config.Server{{
+		Name: "slow", Prefix: "slow", Command: "sh",
+		Args: []string{"-c", "read line; read never"},
+	}})
 	got := f.warnings()
-	if len(got) != 1 || !regexp.MustCompile(`^server slow is starting \(since [0-9T:-]+Z\)$`).MatchString(got[0]) {
+	if len(got) != 1 || !regexp.MustCompile(`^server slow is starting \(since [0-9T:-]+Z\)$`).MatchString(
+		got[0]) {
 		t.Errorf("got %q, want that it is starting", got)
 	}
 	if f.tried() {
@@ -138,7 +156,8 @@ func TestServerIsStartingUntilItWasTried(t *testing.T) {
 	}
 }
 
-// TestLoadOfAServerIsShownAsLongAsTheConfigHasIt runs a child that never answers, and takes it out of the config.
+// TestLoadOfAServerIsShownAsLongAsTheConfigHasIt runs a child that never answers, and
+// takes it out of the config.
 func TestLoadOfAServerIsShownAsLongAsTheConfigHasIt(t *testing.T) {
 	registerer := prometheus.NewRegistry()
 	f := newFleet(registry.New(), metrics.New(registerer), slog.New(slog.DiscardHandler))
@@ -149,10 +168,12 @@ func TestLoadOfAServerIsShownAsLongAsTheConfigHasIt(t *testing.T) {
 	})
 	one := map[string]admin.Server{"slow": {Processes: 1}}
 	eventually(t, "the child counts", func() bool { return maps.Equal(f.loadsForView(), one) })
-	if got, want := gauges(t, registerer, "drawbridge_upstream_processes"), map[string]float64{"slow": 1}; !maps.Equal(got, want) {
+	if got, want := gauges(t, registerer, "drawbridge_upstream_processes"),
+		map[string]float64{"slow": 1}; !maps.Equal(got, want) {
 		t.Errorf("processes: got %v, want %v", got, want)
 	}
-	if got, want := gauges(t, registerer, "drawbridge_upstream_sessions"), map[string]float64{"slow": 0}; !maps.Equal(got, want) {
+	if got, want := gauges(t, registerer, "drawbridge_upstream_sessions"),
+		map[string]float64{"slow": 0}; !maps.Equal(got, want) {
 		t.Errorf("sessions: got %v, want %v", got, want)
 	}
 	f.apply(t.Context(), nil)
@@ -180,7 +201,8 @@ func TestCountingALoadHoldsUpNobody(t *testing.T) {
 		}
 		return upstream.Load{Sessions: 3}
 	}
-	if got, want := f.loadsForView(), (map[string]admin.Server{"slow": {Sessions: 3}}); !maps.Equal(got, want) {
+	if got, want := f.loadsForView(), (map[string]admin.Server{"slow": {Sessions: 3}}); !maps.Equal(got,
+		want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -203,17 +225,22 @@ func gauges(t *testing.T, gatherer prometheus.Gatherer, name string) map[string]
 	return out
 }
 
-// TestWarningsNameWhatMendsAServerThatIsUp shows /readyz's line for a server whose tool was refused to ask.
+// TestWarningsNameWhatMendsAServerThatIsUp shows /readyz's line for a server whose tool
+// was refused to ask.
 func TestWarningsNameWhatMendsAServerThatIsUp(t *testing.T) {
 	f := newFleet(registry.New(), metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	defer f.close()
-	f.note(t.Context(), upstream.Status{Server: "desk", Up: true, Tried: true, Advice: "say revision: 2025-11-25"})
+	f.note(t.Context(), upstream.Status{
+		Server: "desk", Up: true, Tried: true,
+		Advice: "say revision: 2025-11-25",
+	})
 	if got := f.warnings(); len(got) != 1 || got[0] != "server desk: say revision: 2025-11-25" {
 		t.Errorf("got %q, want the advice with the server's name", got)
 	}
 }
 
-// TestServersReachUpstreamsAsTheConfigSays reads servers and shows what an upstream is told of each.
+// TestServersReachUpstreamsAsTheConfigSays reads servers and shows what an upstream is
+// told of each.
 func TestServersReachUpstreamsAsTheConfigSays(t *testing.T) {
 	tests := []struct {
 		server   string
@@ -226,18 +253,29 @@ func TestServersReachUpstreamsAsTheConfigSays(t *testing.T) {
 		{`{url: "https://example.com/mcp"}`, "", 0, false, 30 * time.Second, ""},
 		{`{url: "https://example.com/sse", type: sse}`, "sse", 0, false, 30 * time.Second, ""},
 		{`{url: "https://example.com/mcp", type: http, grace: 1ms}`, "http", 0, false, time.Millisecond, ""},
-		{`{url: "https://example.com/mcp", type: streamable-http, shared: true}`, "streamable-http", 0, true, 30 * time.Second, ""},
-		{`{command: x, type: stdio, max_children: 3, shared: false, grace: 5m}`, "", 3, false, 5 * time.Minute, ""},
+		{
+			`{url: "https://example.com/mcp", type: streamable-http, shared: true}`, "streamable-http", 0, true,
+			30 * time.Second, "",
+		},
+		{
+			`{command: x, type: stdio, max_children: 3, shared: false, grace: 5m}`, "", 3, false,
+			5 * time.Minute, "",
+		},
 		{`{command: x, max_children: 1, shared: true}`, "", 1, true, 30 * time.Second, ""},
 		{`{url: "https://example.com/mcp", revision: auto}`, "", 0, false, 30 * time.Second, ""},
-		{`{url: "https://example.com/mcp", revision: 2026-07-28}`, "", 0, false, 30 * time.Second, "2026-07-28"},
+		{
+			`{url: "https://example.com/mcp", revision: 2026-07-28}`, "", 0, false, 30 * time.Second,
+			"2026-07-28",
+		},
 		{`{command: x, revision: "2025-11-25"}`, "", 0, false, 30 * time.Second, "2025-11-25"},
 	}
 	for _, test := range tests {
 		cfg := parse(t, minimal+"  tested: "+test.server+"\n")
 		got := upstreamConfig(cfg.Servers[1], slog.New(slog.DiscardHandler))
-		if got.Type != test.kind || got.MaxChildren != test.children || got.Shared != test.shared || got.Grace != test.grace {
-			t.Errorf("%s: got type %q, %d children, shared %v, grace %v", test.server, got.Type, got.MaxChildren, got.Shared, got.Grace)
+		if got.Type != test.kind || got.MaxChildren != test.children || got.Shared != test.shared ||
+			got.Grace != test.grace {
+			t.Errorf("%s: got type %q, %d children, shared %v, grace %v", test.server, got.Type,
+				got.MaxChildren, got.Shared, got.Grace)
 		}
 		if got.Revision != test.revision {
 			t.Errorf("%s: got revision %q, want %q", test.server, got.Revision, test.revision)
@@ -258,10 +296,11 @@ func TestStartTimeoutReachesUpstreams(t *testing.T) {
 	}
 }
 
-// TestRightsReachUpstreams shows that a child gets a keeper, and the user and limits of the config, and that a reload
-// which changes them says so.
+// TestRightsReachUpstreams shows that a child gets a keeper, and the user and limits of
+// the config, and that a reload which changes them says so.
 func TestRightsReachUpstreams(t *testing.T) {
-	before, after := parse(t, minimal+"  tested: {command: x}\n"), parse(t, minimal+"  tested: {command: x, user: '12:34', limits: {files: 99}}\n")
+	before, after := parse(t, minimal+"  tested: {command: x}\n"),
+		parse(t, minimal+"  tested: {command: x, user: '12:34', limits: {files: 99}}\n")
 	got := upstreamConfig(after.Servers[1], slog.New(slog.DiscardHandler))
 	want := process.Rights{User: process.User{UID: 12, GID: 34}, Limits: process.Limits{Files: 99}}
 	if got.Rights != want || (got.Keeper != nil) != (runtime.GOOS == "linux") {
@@ -272,8 +311,8 @@ func TestRightsReachUpstreams(t *testing.T) {
 	}
 }
 
-// TestNamesStayTakenAsLongAsTheConfigSays applies one config after the other with a server that never answers, and with
-// one whose tools the fleet has itself.
+// TestNamesStayTakenAsLongAsTheConfigSays applies one config after the other with a
+// server that never answers, and with one whose tools the fleet has itself.
 func TestNamesStayTakenAsLongAsTheConfigSays(t *testing.T) {
 	catalogue := registry.New()
 	f := newFleet(catalogue, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
@@ -317,11 +356,16 @@ func TestNamesStayTakenAsLongAsTheConfigSays(t *testing.T) {
 
 func TestServerUpIsLoggedWithWhatItOffers(t *testing.T) {
 	var log bytes.Buffer
-	f := newFleet(registry.New(), metrics.New(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(&log, nil)))
+	f := newFleet(registry.New(), metrics.New(prometheus.NewRegistry()),
+		slog.New(slog.NewTextHandler(&log, nil)))
 	defer f.close()
-	status := upstream.Status{Server: "box", Up: true, Tried: true, Revision: "2024-11-05", Tools: 4, Prompts: 3, Resources: 2, Templates: 1}
+	status := upstream.Status{
+		Server: "box", Up: true, Tried: true, Revision: "2024-11-05", Tools: 4,
+		Prompts: 3, Resources: 2, Templates: 1,
+	}
 	f.note(t.Context(), status)
-	if want := "server=box revision=2024-11-05 tools=4 prompts=3 resources=2 templates=1"; !strings.Contains(log.String(), want) {
+	if want := "server=box revision=2024-11-05 tools=4 prompts=3 resources=2 templates=1"; !strings.Contains(
+		log.String(), want) {
 		t.Errorf("got %s, want %s", log.String(), want)
 	}
 	for _, test := range []struct {
@@ -338,11 +382,13 @@ func TestServerUpIsLoggedWithWhatItOffers(t *testing.T) {
 	}
 }
 
-// TestARestartIsLoggedWithItsReason loses a server and lets it come back at the third attempt.
+// TestARestartIsLoggedWithItsReason loses a server and lets it come back at the third
+// attempt.
 func TestARestartIsLoggedWithItsReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		f := newFleet(registry.New(), metrics.New(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		f := newFleet(registry.New(), metrics.New(prometheus.NewRegistry()),
+			slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 		began := time.Now()
 		f.note(t.Context(), upstream.Status{Server: "box", Since: began})
 		time.Sleep(2 * time.Second)
@@ -350,11 +396,26 @@ func TestARestartIsLoggedWithItsReason(t *testing.T) {
 			status upstream.Status
 			want   string
 		}{
-			{upstream.Status{Up: true, Tried: true}, `level=INFO msg="server up" server=box revision="" tools=0 prompts=0 resources=0 templates=0 attempt=1 after_seconds=2`},
-			{upstream.Status{Tried: true, Problem: "child ended", Since: began}, `level=WARN msg="server down" server=box problem="child ended"`},
-			{upstream.Status{Tried: true, Problem: "no such program", Since: began}, `level=WARN msg="server down" server=box problem="no such program" attempt=1`},
-			{upstream.Status{Tried: true, Problem: "no such program", Since: began}, `level=DEBUG msg="server still down" server=box problem="no such program" attempt=2`},
-			{upstream.Status{Up: true, Tried: true, Restarts: 1}, `level=INFO msg="server restarted" server=box revision="" tools=0 prompts=0 resources=0 templates=0 attempt=3 after_seconds=2 restarts=1 reason="child ended"`},
+			{
+				upstream.Status{Up: true, Tried: true},
+				`level=INFO msg="server up" server=box revision="" tools=0 prompts=0 resources=0 templates=0 attempt=1 after_seconds=2`,
+			},
+			{
+				upstream.Status{Tried: true, Problem: "child ended", Since: began},
+				`level=WARN msg="server down" server=box problem="child ended"`,
+			},
+			{
+				upstream.Status{Tried: true, Problem: "no such program", Since: began},
+				`level=WARN msg="server down" server=box problem="no such program" attempt=1`,
+			},
+			{
+				upstream.Status{Tried: true, Problem: "no such program", Since: began},
+				`level=DEBUG msg="server still down" server=box problem="no such program" attempt=2`,
+			},
+			{
+				upstream.Status{Up: true, Tried: true, Restarts: 1},
+				`level=INFO msg="server restarted" server=box revision="" tools=0 prompts=0 resources=0 templates=0 attempt=3 after_seconds=2 restarts=1 reason="child ended"`,
+			},
 		} {
 			log.Reset()
 			step.status.Server = "box"

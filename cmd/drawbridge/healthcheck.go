@@ -14,12 +14,15 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
 
-// healthTimeout bounds the whole check: a gateway that does not answer in this time is not healthy.
+// healthTimeout bounds the whole check: a gateway that does not answer in this time is
+// not healthy.
 const healthTimeout = 3 * time.Second
 
-// runHealthcheck is the command healthcheck. It is a client of the operator's listener and reads no config.
+// runHealthcheck is the command healthcheck. It is a client of the operator's listener
+// and reads no config.
 func runHealthcheck(ctx context.Context, args []string, s streams) int {
-	flags := newFlags("healthcheck", "[-addr host:port]", "Asks /readyz of the operator's listener. Exit 0 when the gateway serves, 1 when it does not, with the reason.", s)
+	flags := newFlags("healthcheck", "[-addr host:port]",
+		"Asks /readyz of the operator's listener. Exit 0 when the gateway serves, 1 when it does not, with the reason.", s)
 	address := flags.String("addr", config.Default().Operator, "`address` of the operator's listener")
 	if code, done := parseFlags(flags, args, s); done {
 		return code
@@ -29,8 +32,8 @@ func runHealthcheck(ctx context.Context, args []string, s streams) int {
 	return checkHealth(ctx, reachable(*address), s)
 }
 
-// reachable replaces the host of an address that means every interface, such as :9090, by loopback: one can listen on
-// every interface but not connect to it.
+// reachable replaces the host of an address that means every interface, such as :9090, by
+// loopback: one can listen on every interface but not connect to it.
 func reachable(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -42,7 +45,8 @@ func reachable(address string) string {
 	return address
 }
 
-// checkHealth asks the gateway whether it is ready, prints the answer and returns the exit code.
+// checkHealth asks the gateway whether it is ready, prints the answer and returns the
+// exit code.
 func checkHealth(ctx context.Context, address string, s streams) int {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", http.NoBody)
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
 
-// keyed is the config of a replica whose lists have two pages, so that a client carries a cursor from one to the other.
+// keyed is the config of a replica whose lists have two pages, so that a client carries a
+// cursor from one to the other.
 const keyed = `listen: %s
 operator: %s
 sessions: {keys_file: keys}
@@ -49,10 +50,15 @@ func keyLines(t *testing.T, fills ...byte) (text string, ids []string) {
 // startKeyed starts a replica; more is what its config has besides.
 func startKeyed(t *testing.T, more string) *recorder {
 	t.Helper()
-	return startReplica(t, func(listen, operator string) string { return fmt.Sprintf(keyed, listen, operator, more) })
+	return startReplica(t, func(listen,
+		operator string,
+	) string {
+		return fmt.Sprintf(keyed, listen, operator, more)
+	})
 }
 
-// startReplica starts a replica with one key and that config, and waits until it is ready.
+// startReplica starts a replica with one key and that config, and waits until it is
+// ready.
 func startReplica(t *testing.T, config func(listen, operator string) string) *recorder {
 	t.Helper()
 	return startBuild(t, "", config)
@@ -107,7 +113,8 @@ func (r *recorder) hasKeys(t *testing.T, ids []string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%v are in force", ids), func() bool {
 		_, text := fetch("http://" + r.operator + "/metrics")
-		return strings.Count(text, "drawbridge_seal_keys{") == len(ids) && strings.Contains(text, fmt.Sprintf(`{key="%s",use="seal"} 1`, ids[0])) &&
+		return strings.Count(text, "drawbridge_seal_keys{") == len(ids) &&
+			strings.Contains(text, fmt.Sprintf(`{key="%s",use="seal"} 1`, ids[0])) &&
 			(len(ids) < 2 || strings.Contains(text, fmt.Sprintf(`{key="%s",use="open"} 1`, ids[1])))
 	})
 }
@@ -137,7 +144,8 @@ func (r *recorder) first(t *testing.T) string {
 
 func (r *recorder) session(t *testing.T) string {
 	t.Helper()
-	opened := r.post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
+	opened := r.post(
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
 	if opened.status != http.StatusOK {
 		t.Fatalf("initialize: %v", opened)
 	}
@@ -148,7 +156,8 @@ func (r *recorder) ping(session string) outcome {
 	return r.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, mcp.HeaderSessionID, session)
 }
 
-// crosses pages through a list that begins at one replica and ends at the other, until done is closed.
+// crosses pages through a list that begins at one replica and ends at the other, until
+// done is closed.
 func crosses(t *testing.T, from, to *recorder, session string, done <-chan struct{}, rounds *atomic.Int64) {
 	for {
 		select {
@@ -174,8 +183,9 @@ func crosses(t *testing.T, from, to *recorder, session string, done <-chan struc
 	}
 }
 
-// TestKeysNeededARestart takes two processes through a rotation, step by step, under load: nothing that one has sealed
-// is refused, by itself or by the other. What the old key has sealed is, once that is gone.
+// TestKeysNeededARestart takes two processes through a rotation, step by step, under
+// load: nothing that one has sealed is refused, by itself or by the other. What the old
+// key has sealed is, once that is gone.
 func TestKeysNeededARestart(t *testing.T) {
 	a, b := startKeyed(t, ""), startKeyed(t, "")
 	oldCursor, oldSession := a.first(t), a.session(t)
@@ -202,7 +212,8 @@ func TestKeysNeededARestart(t *testing.T) {
 	if got := a.list(oldCursor); !strings.Contains(got.body, "DB-CURSOR") {
 		t.Errorf("a cursor of a key that is gone: %v, want DB-CURSOR", got)
 	}
-	if got := a.ping(oldSession); got.status != http.StatusNotFound || !strings.Contains(got.body, "DB-SESSION") {
+	if got := a.ping(oldSession); got.status != http.StatusNotFound ||
+		!strings.Contains(got.body, "DB-SESSION") {
 		t.Errorf("a session of a key that is gone: %v, want 404", got)
 	}
 	if got := a.ping(newSession); got.status != http.StatusOK {
@@ -210,8 +221,8 @@ func TestKeysNeededARestart(t *testing.T) {
 	}
 }
 
-// TestBadKeysAreRefusedAtAReload saves a keys_file that is damaged: the keys before it stay, and /readyz says where the
-// fault is.
+// TestBadKeysAreRefusedAtAReload saves a keys_file that is damaged: the keys before it
+// stay, and /readyz says where the fault is.
 func TestBadKeysAreRefusedAtAReload(t *testing.T) {
 	r := startKeyed(t, "")
 	_, ids := keyLines(t, 1)
@@ -227,15 +238,16 @@ func TestBadKeysAreRefusedAtAReload(t *testing.T) {
 	}
 }
 
-// TestProcessesMakeACallOnce sends a call with a key to two processes that share a Redis. The second gives the answer of
-// the first.
+// TestProcessesMakeACallOnce sends a call with a key to two processes that share a Redis.
+// The second gives the answer of the first.
 func TestProcessesMakeACallOnce(t *testing.T) {
 	server := redistest.Start(t)
 	more := "replicas: 2\nredis: {url: \"" + server.URL() + "\"}\n"
 	a, b := startKeyed(t, more), startKeyed(t, more)
 	call := func(r *recorder) outcome {
 		const params = `"name":"toolbox__calculate","arguments":{"expression":"6*7"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
-		return r.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{`+params+`}}`, mcp.HeaderProtocolVersion, "2026-07-28",
+		return r.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{`+params+`}}`,
+			mcp.HeaderProtocolVersion, "2026-07-28",
 			mcp.HeaderMethod, "tools/call", mcp.HeaderName, "toolbox__calculate", "Idempotency-Key", `"one"`)
 	}
 	var first outcome
@@ -244,17 +256,19 @@ func TestProcessesMakeACallOnce(t *testing.T) {
 		t.Fatalf("got %v, want the result", first)
 	}
 	var repeat outcome
-	eventually(t, "Redis is reached by the other", func() bool { repeat = call(b); return repeat.status != http.StatusServiceUnavailable })
+	eventually(t, "Redis is reached by the other",
+		func() bool { repeat = call(b); return repeat.status != http.StatusServiceUnavailable })
 	if repeat != first {
 		t.Errorf("at the other: got %v, want %v", repeat, first)
 	}
-	if _, text := fetch("http://" + b.operator + "/metrics"); strings.Contains(text, `drawbridge_calls_total{item="toolbox__calculate"`) {
+	if _, text := fetch("http://" + b.operator + "/metrics"); strings.Contains(text,
+		`drawbridge_calls_total{item="toolbox__calculate"`) {
 		t.Error("the other made the call, too")
 	}
 }
 
-// TestASessionWasNotEndedAfterAReplicaHadStopped: for seconds after a process had stopped, the others waited for what it would
-// say, and answered each DELETE with 503.
+// TestASessionWasNotEndedAfterAReplicaHadStopped: for seconds after a process had
+// stopped, the others waited for what it would say, and answered each DELETE with 503.
 func TestASessionWasNotEndedAfterAReplicaHadStopped(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

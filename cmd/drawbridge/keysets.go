@@ -19,8 +19,8 @@ import (
 )
 
 // keySetPlace is where the last key sets of issuers are kept: in a directory or, without
-// one, in Redis. Sets are sealed, so that whoever can write there can make the gateway forget
-// keys, but not believe any.
+// one, in Redis. Sets are sealed, so that whoever can write there can make the gateway
+// forget keys, but not believe any.
 type keySetPlace struct {
 	ring      *seal.Ring
 	directory string       // "": none
@@ -46,7 +46,8 @@ func (p keySetPlace) of(issuers []config.Issuer) auth.KeySetStore {
 	names := make(map[string]string, len(issuers))
 	for i := range issuers {
 		iss := &issuers[i]
-		names[iss.Issuer.Issuer] = strconv.Quote(iss.Issuer.Issuer) + strconv.Quote(iss.JWKSURL) + strconv.FormatBool(iss.PrivateAddresses)
+		names[iss.Issuer.Issuer] = strconv.Quote(iss.Issuer.Issuer) + strconv.Quote(iss.JWKSURL) +
+			strconv.FormatBool(iss.PrivateAddresses)
 	}
 	return &keySets{keySetPlace: p, names: names}
 }
@@ -85,7 +86,10 @@ func (k *keySets) Save(ctx context.Context, issuer string, text []byte, life tim
 		return k.write(k.file(issuer), sealed)
 	}
 	_, err := k.shared.Do(ctx, redis.Command{
-		Name: "SET", Key: k.key(issuer), Args: []string{string(sealed), "PX", strconv.FormatInt(life.Milliseconds(), 10)},
+		Name: "SET", Key: k.key(issuer), Args: []string{
+			string(sealed), "PX",
+			strconv.FormatInt(life.Milliseconds(), 10),
+		},
 	})
 	return err
 }

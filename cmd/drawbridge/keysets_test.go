@@ -14,8 +14,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
 
-// behindLogin starts the program with an issuer that gives its keys at an address; more is
-// what its config has besides.
+// behindLogin starts the program with an issuer that gives its keys at an address; more
+// is what its config has besides.
 func behindLogin(t *testing.T, l *login, more string) *recorder {
 	t.Helper()
 	r := &recorder{directory: t.TempDir(), token: l.token(t)}
@@ -44,9 +44,9 @@ servers:
 	return r
 }
 
-// TestReplicaStartsWhileAnIssuerFails runs two processes that share Redis, or start one after
-// the other with a directory, the second while the issuer's keys cannot be fetched: it is
-// ready and serves the issuer's tokens with the keys that the first has fetched.
+// TestReplicaStartsWhileAnIssuerFails runs two processes that share Redis, or start one
+// after the other with a directory, the second while the issuer's keys cannot be fetched:
+// it is ready and serves the issuer's tokens with the keys that the first has fetched.
 func TestReplicaStartsWhileAnIssuerFails(t *testing.T) {
 	t.Parallel()
 	for name, kept := range map[string]func(t *testing.T) string{
@@ -71,8 +71,9 @@ func TestReplicaStartsWhileAnIssuerFails(t *testing.T) {
 	}
 }
 
-// TestReplicaIsNotReadyWithoutAnyKeys starts a process while no issuer's keys can be had: it
-// is not ready, so that a rollout waits for it, until the issuer answers, and asks soon.
+// TestReplicaIsNotReadyWithoutAnyKeys starts a process while no issuer's keys can be had:
+// it is not ready, so that a rollout waits for it, until the issuer answers, and asks
+// soon.
 func TestReplicaIsNotReadyWithoutAnyKeys(t *testing.T) {
 	t.Parallel()
 	l := newLogin(t)
@@ -100,8 +101,8 @@ func ringOf(t *testing.T, fill byte) *seal.Ring {
 	return ring
 }
 
-// TestKeySetsAreSealedAndBound reads a kept set as another issuer's, from another address,
-// with another key, and after a byte was changed: it is never believed.
+// TestKeySetsAreSealedAndBound reads a kept set as another issuer's, from another
+// address, with another key, and after a byte was changed: it is never believed.
 func TestKeySetsAreSealedAndBound(t *testing.T) {
 	l := newLogin(t)
 	dir := t.TempDir()
@@ -121,7 +122,8 @@ func TestKeySetsAreSealedAndBound(t *testing.T) {
 	moved, public := iss, iss
 	moved.JWKSURL += "/moved"
 	public.PrivateAddresses = false
-	if got := load(place, moved) + load(place, public) + load(keySetPlace{ring: ringOf(t, 2), directory: dir}, iss); got != "" {
+	if got := load(place, moved) + load(place, public) + load(keySetPlace{ring: ringOf(t, 2), directory: dir},
+		iss); got != "" {
 		t.Errorf("from another place, or with another key: got %q, want nothing", got)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*"))

@@ -12,21 +12,25 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
 
-// TestProcessesShareASecuredMaster has two processes that find the master through a sentinel, over TLS with certificates
-// on both sides, as the user of the operator's page. Then the master is killed.
+// TestProcessesShareASecuredMaster has two processes that find the master through a
+// sentinel, over TLS with certificates on both sides, as the user of the operator's page.
+// Then the master is killed.
 func TestProcessesShareASecuredMaster(t *testing.T) {
 	dir := t.TempDir()
-	w := redistest.StartSecure(t, dir, slices.Concat([]string{"--user", "drawbridge", "on", ">first"}, redistest.Rule(t))...)
+	w := redistest.StartSecure(t, dir, slices.Concat([]string{"--user", "drawbridge", "on", ">first"},
+		redistest.Rule(t))...)
 	password := filepath.Join(dir, "password")
 	if err := os.WriteFile(password, []byte("first"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	redis := fmt.Sprintf("{url: %q, user: drawbridge, password_file: %q, ca_file: %q, certificate_file: %[3]q, certificate_key_file: %q, patience: 10s}",
+	redis := fmt.Sprintf(
+		"{url: %q, user: drawbridge, password_file: %q, ca_file: %q, certificate_file: %[3]q, certificate_key_file: %q, patience: 10s}",
 		w.Sentinel.URL(), password, filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
 	shareAll(t, redis, func() { w.FailOver(t) })
 }
 
-// TestProcessesShareACluster has two processes that share a cluster. Then the slot of the tenant moves to another node.
+// TestProcessesShareACluster has two processes that share a cluster. Then the slot of the
+// tenant moves to another node.
 func TestProcessesShareACluster(t *testing.T) {
 	c := redistest.StartCluster(t)
 	shareAll(t, fmt.Sprintf("{url: %q, patience: 10s}", c.URL()), func() {
@@ -48,8 +52,10 @@ func shareAll(t *testing.T, redis string, fault func()) {
 		t.Helper()
 		const params = `"name":"toolbox__current_time","arguments":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
 		eventually(t, "a call with a key is answered", func() bool {
-			o = r.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{`+params+`}}`, mcp.HeaderProtocolVersion, "2026-07-28",
-				mcp.HeaderMethod, "tools/call", mcp.HeaderName, "toolbox__current_time", "Idempotency-Key", `"one"`)
+			o = r.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{`+params+`}}`,
+				mcp.HeaderProtocolVersion, "2026-07-28",
+				mcp.HeaderMethod, "tools/call", mcp.HeaderName, "toolbox__current_time", "Idempotency-Key",
+				`"one"`)
 			return o.status == http.StatusOK
 		})
 		return o
@@ -82,7 +88,8 @@ func (r *recorder) open(t *testing.T) []string {
 	t.Helper()
 	var opened outcome
 	eventually(t, "a session is opened", func() bool {
-		opened = r.post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
+		opened = r.post(
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
 		return opened.status == http.StatusOK
 	})
 	headers := []string{mcp.HeaderSessionID, opened.body, mcp.HeaderProtocolVersion, "2025-11-25"}
@@ -116,6 +123,7 @@ func (r *recorder) closes(t *testing.T, session []string) {
 			return false
 		}
 		response.Body.Close()
-		return response.StatusCode < 300 || response.StatusCode == http.StatusNotFound // which it is after a DELETE that was answered with 503
+		// which it is after a DELETE that was answered with 503
+		return response.StatusCode < 300 || response.StatusCode == http.StatusNotFound
 	})
 }

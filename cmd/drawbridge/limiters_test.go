@@ -20,7 +20,10 @@ import (
 // TestReplicasCountTogether shows that what one process takes another has not.
 func TestReplicasCountTogether(t *testing.T) {
 	t.Parallel()
-	cfg, ring := &config.Config{Redis: config.Redis{Addresses: []string{redistest.StartOne(t).Address}, Patience: redistest.Patience}}, seal.RandomRing()
+	cfg, ring := &config.Config{Redis: config.Redis{
+		Addresses: []string{redistest.StartOne(t).Address},
+		Patience:  redistest.Patience,
+	}}, seal.RandomRing()
 	log := slog.New(slog.DiscardHandler)
 	ctx, stop := context.WithCancel(t.Context())
 	group, ctx := errgroup.WithContext(ctx)
@@ -54,7 +57,8 @@ func TestReplicasCountTogether(t *testing.T) {
 	}
 }
 
-// TestOneReplicaCountsInMemory shows that a gateway without Redis has one limiter, that of its process.
+// TestOneReplicaCountsInMemory shows that a gateway without Redis has one limiter, that
+// of its process.
 func TestOneReplicaCountsInMemory(t *testing.T) {
 	t.Parallel()
 	s, err := newSharing(&config.Config{}, nil, nil, nil)

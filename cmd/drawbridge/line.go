@@ -13,8 +13,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server"
 )
 
-// jsonHandler is the handler of logs in JSON. It writes most lines with slog, and that of each request by hand: the
-// same bytes, for a tenth of the time and without memory of its own.
+// jsonHandler is the handler of logs in JSON. It writes most lines with slog, and that of
+// each request by hand: the same bytes, for a tenth of the time and without memory of its
+// own.
 type jsonHandler struct{ promptHandler }
 
 var _ server.LineHandler = jsonHandler{}
@@ -29,7 +30,9 @@ var scratch = sync.Pool{New: func() any {
 const maxScratch = 16 << 10
 
 // HandleLine implements server.LineHandler. What it cannot write by hand goes to slog.
-func (h jsonHandler) HandleLine(ctx context.Context, at time.Time, level slog.Level, message string, attrs []slog.Attr) error {
+func (h jsonHandler) HandleLine(ctx context.Context, at time.Time, level slog.Level, message string,
+	attrs []slog.Attr,
+) error {
 	room := scratch.Get().(*[]byte)
 	line, ok := appendLine((*room)[:0], at, level, message, attrs)
 	if ok {
@@ -50,9 +53,11 @@ func (h jsonHandler) HandleLine(ctx context.Context, at time.Time, level slog.Le
 	return h.Handle(ctx, record)
 }
 
-// appendLine appends a line of JSON as slog and visibleLines make it. ok is false if it has a value of a kind that is
-// not known here.
-func appendLine(dst []byte, at time.Time, level slog.Level, message string, attrs []slog.Attr) (line []byte, ok bool) {
+// appendLine appends a line of JSON as slog and visibleLines make it. ok is false if it
+// has a value of a kind that is not known here.
+func appendLine(dst []byte, at time.Time, level slog.Level, message string, attrs []slog.Attr) (line []byte,
+	ok bool,
+) {
 	dst = append(dst, `{"time":"`...)
 	dst = at.AppendFormat(dst, time.RFC3339Nano)
 	dst = append(dst, `","level":"`...)
@@ -79,8 +84,9 @@ func appendLine(dst []byte, at time.Time, level slog.Level, message string, attr
 	return append(dst, '}', '\n'), true
 }
 
-// appendQuoted appends a text as a string of JSON, with an escape in the place of each character that a terminal would
-// hide or obey. Nearly all texts here are of visible ASCII and are copied as they are.
+// appendQuoted appends a text as a string of JSON, with an escape in the place of each
+// character that a terminal would hide or obey. Nearly all texts here are of visible
+// ASCII and are copied as they are.
 func appendQuoted(dst []byte, text string) []byte {
 	dst = append(dst, '"')
 	kept := 0

@@ -8,8 +8,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
 
-// load returns what each server that the fleet connects to costs now, by name. The functions that count belong to
-// package upstream and have locks of their own, so they are called after mu has been released.
+// load returns what each server that the fleet connects to costs now, by name. The
+// functions that count belong to package upstream and have locks of their own, so they
+// are called after mu has been released.
 func (f *fleet) load() map[string]upstream.Load {
 	f.mu.Lock()
 	counts := maps.Clone(f.loads)
@@ -21,7 +22,8 @@ func (f *fleet) load() map[string]upstream.Load {
 	return out
 }
 
-// loadsForMetrics is load in the type of package metrics, which does not import package upstream.
+// loadsForMetrics is load in the type of package metrics, which does not import package
+// upstream.
 func (f *fleet) loadsForMetrics() map[string]metrics.UpstreamLoad {
 	out := map[string]metrics.UpstreamLoad{}
 	for name, load := range f.load() {

@@ -20,22 +20,24 @@ const (
 	logPatience      = time.Second // how long the end of the process waits for the last lines
 )
 
-// lineBuffer collects log lines for one goroutine that writes them. Whoever logs never waits for the terminal or pipe
-// behind: a write to a pipe that nobody reads may never end, and it would take a call with it. Lines that find no room
-// are dropped and counted.
+// lineBuffer collects log lines for one goroutine that writes them. Whoever logs never
+// waits for the terminal or pipe behind: a write to a pipe that nobody reads may never
+// end, and it would take a call with it. Lines that find no room are dropped and counted.
 //
 //	logger --Write--> lines --flush, by Run: at intervals, or when woken--> out
 //
 // It is safe for concurrent use. Run is called once.
 type lineBuffer struct {
-	out  io.Writer
-	log  *slog.Logger  // the logger that writes here, set by newLogger; flush uses it to say how many lines were lost
+	out io.Writer
+	// the logger that writes here, set by newLogger; flush uses it to say how many lines
+	// were lost
+	log  *slog.Logger
 	wake chan struct{} // holds one value when lines should be written now
 	lost atomic.Uint64 // lines that were dropped or could not be written
 	told uint64        // how many of the lost lines the log has been told of; only Run uses it
 
-	// Memory for the lines that come while others are written; only Run uses it. So two pieces of memory take turns, and
-	// none grows anew for each flush.
+	// Memory for the lines that come while others are written; only Run uses it. So two
+	// pieces of memory take turns, and none grows anew for each flush.
 	spare []byte
 
 	mu    sync.Mutex // guards the field below
@@ -47,8 +49,9 @@ func newLineBuffer(out io.Writer) *lineBuffer {
 	return &lineBuffer{out: out, wake: make(chan struct{}, 1)}
 }
 
-// Write keeps a line for the next flush, or drops and counts it when the buffer is full. It never waits and never
-// fails: there is nobody who could do anything about a failing log.
+// Write keeps a line for the next flush, or drops and counts it when the buffer is full.
+// It never waits and never fails: there is nobody who could do anything about a failing
+// log.
 func (b *lineBuffer) Write(line []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -71,8 +74,8 @@ func (b *lineBuffer) prompt() {
 	}
 }
 
-// flush writes the lines, and then logs how many were lost since it last did. It takes the lines away first, so that
-// the mutex is not held while it writes. Only Run calls it.
+// flush writes the lines, and then logs how many were lost since it last did. It takes
+// the lines away first, so that the mutex is not held while it writes. Only Run calls it.
 func (b *lineBuffer) flush() {
 	b.mu.Lock()
 	lines := b.lines
@@ -85,22 +88,26 @@ func (b *lineBuffer) flush() {
 	defer b.keep(lines)
 	if n, err := b.out.Write(lines); err != nil {
 		b.lost.Add(uint64(bytes.Count(lines[n:], []byte{'\n'}))) //nolint:gosec // a count is not negative
-		return                                                   // there is nowhere left to say that the log cannot be written
+		// there is nowhere left to say that the log cannot be written
+		return
 	}
 	if lost := b.lost.Load(); lost > b.told {
-		b.log.WarnContext(context.Background(), "log lines were lost, because nobody took them", slog.Uint64("lines", lost-b.told))
+		b.log.WarnContext(context.Background(), "log lines were lost, because nobody took them",
+			slog.Uint64("lines", lost-b.told))
 		b.told = lost
 	}
 }
 
-// keep keeps the memory of lines that were written for later ones, unless a slow reader has made it large.
+// keep keeps the memory of lines that were written for later ones, unless a slow reader
+// has made it large.
 func (b *lineBuffer) keep(lines []byte) {
 	if cap(lines) <= maxSpareLog {
 		b.spare = lines[:0]
 	}
 }
 
-// Run writes lines at intervals, and at once after prompt, until ctx ends. Then it writes the last ones.
+// Run writes lines at intervals, and at once after prompt, until ctx ends. Then it writes
+// the last ones.
 func (b *lineBuffer) Run(ctx context.Context) error {
 	ticker := time.NewTicker(logFlushInterval)
 	defer ticker.Stop()
@@ -117,7 +124,8 @@ func (b *lineBuffer) Run(ctx context.Context) error {
 	}
 }
 
-// promptHandler hands records on, and has warnings and errors written at once: an operator should not wait for those.
+// promptHandler hands records on, and has warnings and errors written at once: an
+// operator should not wait for those.
 type promptHandler struct {
 	slog.Handler
 	buffer *lineBuffer
@@ -142,19 +150,24 @@ func (h promptHandler) WithGroup(name string) slog.Handler {
 	return promptHandler{h.Handler.WithGroup(name), h.buffer}
 }
 
-// newLogger returns a logger that writes lines into buffer, in the format "text" or "json".
+// newLogger returns a logger that writes lines into buffer, in the format "text" or
+// "json".
 func newLogger(buffer *lineBuffer, level slog.Leveler, format string) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: spellDuration}
 	if format == "text" {
 		buffer.log = slog.New(promptHandler{slog.NewTextHandler(buffer, options), buffer})
 	} else {
-		buffer.log = slog.New(jsonHandler{promptHandler{slog.NewJSONHandler(visibleLines{buffer}, options), buffer}})
+		buffer.log = slog.New(jsonHandler{promptHandler{
+			slog.NewJSONHandler(visibleLines{buffer}, options),
+			buffer,
+		}})
 	}
 	return buffer.log
 }
 
-// visibleLines escapes in lines of JSON what a terminal would hide or obey: errors may quote what servers said. The
-// other format quotes such texts by itself, but for selectors, which change only the character before them.
+// visibleLines escapes in lines of JSON what a terminal would hide or obey: errors may
+// quote what servers said. The other format quotes such texts by itself, but for
+// selectors, which change only the character before them.
 type visibleLines struct{ to io.Writer }
 
 // Write implements io.Writer.
@@ -163,8 +176,9 @@ func (v visibleLines) Write(line []byte) (int, error) {
 	return len(line), err
 }
 
-// spellDuration writes a duration with its unit, as 2s or 1m30s; in JSON it would be a bare number of nanoseconds. A
-// value for programs to compute with is logged as a number instead, under a key that ends in _seconds.
+// spellDuration writes a duration with its unit, as 2s or 1m30s; in JSON it would be a
+// bare number of nanoseconds. A value for programs to compute with is logged as a number
+// instead, under a key that ends in _seconds.
 func spellDuration(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.StringValue(a.Value.Duration().String())

@@ -56,12 +56,17 @@ func TestLogLinesAreCollectedAndWrittenSoon(t *testing.T) {
 	})
 }
 
-// TestLogHidesNothing logs an error that quotes a server, whose characters a terminal would hide or obey.
+// TestLogHidesNothing logs an error that quotes a server, whose characters a terminal
+// would hide or obey.
 func TestLogHidesNothing(t *testing.T) {
-	for format, want := range map[string]string{"json": `"a\u202e\u009b8m\udb40\udc41é"`, "text": `"a\u202e\u009b8m\U000e0041é"`} {
+	for format, want := range map[string]string{
+		"json": `"a\u202e\u009b8m\udb40\udc41é"`,
+		"text": `"a\u202e\u009b8m\U000e0041é"`,
+	} {
 		var out sink
 		buffer := newLineBuffer(&out)
-		newLogger(buffer, slog.LevelInfo, format).InfoContext(t.Context(), "call failed inside", "error", "a\u202e\u009b8m\U000E0041é")
+		newLogger(buffer, slog.LevelInfo, format).InfoContext(t.Context(), "call failed inside", "error",
+			"a\u202e\u009b8m\U000E0041é")
 		buffer.flush()
 		if text, _ := out.seen(); !strings.Contains(text, want) {
 			t.Errorf("%s: got %+q, want %s in it", format, text, want)
@@ -116,8 +121,9 @@ func (s *stuck) Write(p []byte) (int, error) {
 	return s.sink.Write(p)
 }
 
-// TestLogThatNobodyReads shows that nobody waits for a log that nobody reads, that its memory is bounded, that what is
-// lost is counted and said once somebody reads, and that it does not hold up the end of the process.
+// TestLogThatNobodyReads shows that nobody waits for a log that nobody reads, that its
+// memory is bounded, that what is lost is counted and said once somebody reads, and that
+// it does not hold up the end of the process.
 func TestLogThatNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := stuck{opened: make(chan struct{})}
@@ -132,7 +138,8 @@ func TestLogThatNobodyReads(t *testing.T) {
 			log.WarnContext(t.Context(), "long", slog.String("text", line))
 		}
 		if len(buffer.lines) > maxLogBuffer || buffer.lost.Load() < maxLogBuffer/1024 {
-			t.Errorf("%d bytes kept and %d lines lost, want %d bytes at most and the rest lost", len(buffer.lines), buffer.lost.Load(), maxLogBuffer)
+			t.Errorf("%d bytes kept and %d lines lost, want %d bytes at most and the rest lost",
+				len(buffer.lines), buffer.lost.Load(), maxLogBuffer)
 		}
 		late := startTask(t.Context(), func(context.Context) error { <-out.opened; return nil })
 		late.stopWithin(logPatience)
@@ -147,7 +154,8 @@ func TestLogThatNobodyReads(t *testing.T) {
 	})
 }
 
-// TestTheMemoryOfTheLogGrewAnewForEachFlush looks at the memory of lines, which two pieces of memory take turns to be.
+// TestTheMemoryOfTheLogGrewAnewForEachFlush looks at the memory of lines, which two
+// pieces of memory take turns to be.
 func TestTheMemoryOfTheLogGrewAnewForEachFlush(t *testing.T) {
 	buffer := newLineBuffer(io.Discard)
 	line := make([]byte, 1000)
@@ -193,7 +201,8 @@ func TestDurationsAreNotNanoseconds(t *testing.T) {
 	} {
 		buffer := newLineBuffer(io.Discard)
 		log := newLogger(buffer, slog.LevelInfo, format).With(slog.Duration("delay", 2*time.Second))
-		log.InfoContext(t.Context(), "text", slog.Group("limits", slog.Duration("read", 90*time.Second)), "wait", 500*time.Millisecond)
+		log.InfoContext(t.Context(), "text", slog.Group("limits", slog.Duration("read", 90*time.Second)),
+			"wait", 500*time.Millisecond)
 		for _, text := range want {
 			if !strings.Contains(string(buffer.lines), text) {
 				t.Errorf("%s: got %s, want in it %s", format, buffer.lines, text)

@@ -1,12 +1,14 @@
-// Command drawbridge is a multi-tenant gateway for MCP servers. This package answers how the gateway is put together,
-// started, changed while it runs, and stopped, and it holds the operator's commands. It imports every other package and
-// none imports it. It does not know how a config file is read and checked: package config does.
+// Command drawbridge is a multi-tenant gateway for MCP servers. This package answers how
+// the gateway is put together, started, changed while it runs, and stopped, and it holds
+// the operator's commands. It imports every other package and none imports it. It does
+// not know how a config file is read and checked: package config does.
 //
-// To read it, begin with this file (the commands), then serve.go (the order of start and stop) and build.go (which
-// parts there are and what each is given). What a reload changes is in reload.go, with changes.go for the line that the
-// log has about it. The servers are in fleet.go and load.go, the issuers' verifiers in verifiers.go, both on task.go.
-// What operators see is in status.go, log.go and describe.go. Each other command has a file of its name: dev, validate,
-// token, healthcheck, version.
+// To read it, begin with this file (the commands), then serve.go (the order of start and
+// stop) and build.go (which parts there are and what each is given). What a reload
+// changes is in reload.go, with changes.go for the line that the log has about it. The
+// servers are in fleet.go and load.go, the issuers' verifiers in verifiers.go, both on
+// task.go. What operators see is in status.go, log.go and describe.go. Each other command
+// has a file of its name: dev, validate, token, healthcheck, version.
 package main
 
 import (
@@ -34,8 +36,8 @@ const (
 // defaultConfigFile is read when -config is not given.
 const defaultConfigFile = "drawbridge.yaml"
 
-// keepCommand is the command by which the gateway starts itself as the keeper of a child. It is not for people, and so
-// not in the list of commands.
+// keepCommand is the command by which the gateway starts itself as the keeper of a child.
+// It is not for people, and so not in the list of commands.
 const keepCommand = "keep"
 
 func main() {
@@ -43,14 +45,14 @@ func main() {
 		process.Keep(os.Args[2:]) // does not return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal begins an orderly stop. Then signals have their default effect again, so that a second one ends
-	// a process whose stop takes too long.
+	// The first signal begins an orderly stop. Then signals have their default effect
+	// again, so that a second one ends a process whose stop takes too long.
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// streams are where a command writes: its results to out, and messages for people to err. Tests have buffers in their
-// place.
+// streams are where a command writes: its results to out, and messages for people to err.
+// Tests have buffers in their place.
 type streams struct {
 	out, err io.Writer
 }
@@ -65,7 +67,8 @@ func (s streams) complain(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.err, format, args...) // the reader is gone
 }
 
-// command is one subcommand. Its function gets the arguments after the name, and returns the exit code of the process.
+// command is one subcommand. Its function gets the arguments after the name, and returns
+// the exit code of the process.
 type command struct {
 	name, does string
 	run        func(ctx context.Context, args []string, s streams) int
@@ -85,7 +88,8 @@ func commands() []command {
 	}
 }
 
-// run is the whole program but for its end: it returns the exit code. Tests call it in place of main.
+// run is the whole program but for its end: it returns the exit code. Tests call it in
+// place of main.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	s := streams{stdout, stderr}
 	if len(args) == 0 {
@@ -125,8 +129,8 @@ func usage(say func(string, ...any)) {
 		strings.Join(topics(), " "))
 }
 
-// newFlags returns the flag set of a command. Synopsis is how the command is called; about stands in its help, before
-// the list of flags.
+// newFlags returns the flag set of a command. Synopsis is how the command is called;
+// about stands in its help, before the list of flags.
 func newFlags(name, synopsis, about string, s streams) *flag.FlagSet {
 	f := flag.NewFlagSet(name, flag.ContinueOnError)
 	f.SetOutput(s.err)
@@ -141,8 +145,8 @@ func newFlags(name, synopsis, about string, s streams) *flag.FlagSet {
 	return f
 }
 
-// parseFlags reads the command line of a command. If done is true, the command has nothing left to do and ends with
-// code.
+// parseFlags reads the command line of a command. If done is true, the command has
+// nothing left to do and ends with code.
 func parseFlags(f *flag.FlagSet, args []string, s streams) (code int, done bool) {
 	if len(args) == 1 && (args[0] == "-h" || args[0] == "-help" || args[0] == "--help") {
 		f.SetOutput(s.out) // help that was asked for is output and no complaint, so that it can be piped
@@ -153,7 +157,8 @@ func parseFlags(f *flag.FlagSet, args []string, s streams) (code int, done bool)
 	case err != nil:
 		return exitRefused, true
 	case f.NArg() > 0:
-		s.complain("drawbridge %s: what is %q? This command takes flags only; see drawbridge %s -h\n", f.Name(), f.Arg(0), f.Name())
+		s.complain("drawbridge %s: what is %q? This command takes flags only; see drawbridge %s -h\n",
+			f.Name(), f.Arg(0), f.Name())
 		return exitRefused, true
 	}
 	return exitOK, false

@@ -27,7 +27,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 )
 
-// TestMain makes the test binary the program itself, and the fake upstream that the scripts put behind it.
+// TestMain makes the test binary the program itself, and the fake upstream that the
+// scripts put behind it.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"drawbridge":   main,
@@ -45,25 +46,37 @@ func stdioServer() {
 	}
 	mcp.AddTool(server, &mcp.Tool{Name: "echo", Description: "Says it again."},
 		func(_ context.Context, _ *mcp.CallToolRequest, in arguments) (*mcp.CallToolResult, any, error) {
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "echo: " + in.Text}}}, nil, nil
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "echo: " + in.Text}}},
+				nil, nil
 		})
-	server.AddPrompt(&mcp.Prompt{Name: "greet"}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-		return &mcp.GetPromptResult{}, nil
-	})
-	server.AddResource(&mcp.Resource{Name: "motd", URI: "note:motd"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "note:motd", Text: "welcome"}}}, nil
-	})
+	server.AddPrompt(&mcp.Prompt{Name: "greet"},
+		func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+			return &mcp.GetPromptResult{}, nil
+		})
+	server.AddResource(&mcp.Resource{Name: "motd", URI: "note:motd"},
+		func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{
+				URI:  "note:motd",
+				Text: "welcome",
+			}}}, nil
+		})
 	if slices.Equal(os.Args[1:], []string{"unenforced"}) {
 		os.Args = os.Args[:1]
 		server.AddTool(&mcp.Tool{
-			Name: "invite", InputSchema: json.RawMessage(`{"type":"object","properties":{"to":{"type":"string","pattern":"^(?!\\.)\\S+@\\S+$"}}}`),
-			OutputSchema: json.RawMessage(`{"type":"object","description":"` + strings.Repeat("x", 75<<10) + `"}`),
+			Name: "invite", InputSchema: json.RawMessage(
+				`{"type":"object","properties":{"to":{"type":"string","pattern":"^(?!\\.)\\S+@\\S+$"}}}`),
+			OutputSchema: json.RawMessage(`{"type":"object","description":"` + strings.Repeat("x", 75<<10) +
+				`"}`),
 		}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "invited"}}}, nil
 		})
 	}
 	for _, choice := range os.Args[1:] { // of one more tool, which no person sees whole
-		server.AddTool(&mcp.Tool{Name: "paint", InputSchema: json.RawMessage(`{"type":"object","properties":{"colour":{"enum":["` + choice + `\udb40\udc69"]}}}`)},
+		server.AddTool(&mcp.Tool{
+			Name: "paint",
+			InputSchema: json.RawMessage(`{"type":"object","properties":{"colour":{"enum":["` + choice +
+				`\udb40\udc69"]}}}`),
+		},
 			func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "painted"}}}, nil
 			})
@@ -90,11 +103,13 @@ func TestScripts(t *testing.T) {
 				env.Setenv(name, strconv.Itoa(port))
 			}
 			for _, name := range []string{"clients.md", "revoke.md", "reference/commands.md"} {
-				page, err := os.ReadFile("../../docs/" + name) // opened here, so that the tests run again when it changes
+				// opened here, so that the tests run again when it changes
+				page, err := os.ReadFile("../../docs/" + name)
 				if err != nil {
 					return err
 				}
-				if err := os.WriteFile(filepath.Join(env.WorkDir, filepath.Base(name)), page, 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(env.WorkDir, filepath.Base(name)), page,
+					0o600); err != nil {
 					return err
 				}
 			}
@@ -113,7 +128,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// TestHangupDuringStart sends SIGHUP to a gateway as soon as its port is taken, while it makes its many servers.
+// TestHangupDuringStart sends SIGHUP to a gateway as soon as its port is taken, while it
+// makes its many servers.
 func TestHangupDuringStart(t *testing.T) {
 	t.Parallel()
 	text := minimal
@@ -136,9 +152,12 @@ func TestHangupDuringStart(t *testing.T) {
 	}
 }
 
-// startProgram starts the program with a config, to which it adds the addresses, and returns the one for clients and the
-// log, which may be read when the program has ended. It does not wait until the program listens.
-func startProgram(ctx context.Context, t *testing.T, config, drainDelay string) (program *exec.Cmd, listen string, log *bytes.Buffer) {
+// startProgram starts the program with a config, to which it adds the addresses, and
+// returns the one for clients and the log, which may be read when the program has ended.
+// It does not wait until the program listens.
+func startProgram(ctx context.Context, t *testing.T, config,
+	drainDelay string,
+) (program *exec.Cmd, listen string, log *bytes.Buffer) {
 	t.Helper()
 	dir := t.TempDir()
 	listen, err := freeport.Address()
@@ -146,13 +165,17 @@ func startProgram(ctx context.Context, t *testing.T, config, drainDelay string) 
 		t.Fatal(err)
 	}
 	text := "listen: " + listen + "\noperator: 127.0.0.1:0\n" + config
-	for name, content := range map[string]string{"drawbridge.yaml": text, "secret": "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99"} {
+	for name, content := range map[string]string{
+		"drawbridge.yaml": text,
+		"secret":          "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99",
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	log = new(bytes.Buffer)
-	program = exec.CommandContext(ctx, "drawbridge", "serve", "-config", filepath.Join(dir, "drawbridge.yaml"), "-drain-delay", drainDelay)
+	program = exec.CommandContext(ctx, "drawbridge", "serve", "-config",
+		filepath.Join(dir, "drawbridge.yaml"), "-drain-delay", drainDelay)
 	program.Dir, program.Stderr = dir, log
 	if err := program.Start(); err != nil {
 		t.Fatal(err)
@@ -204,8 +227,8 @@ func until(ts *testscript.TestScript, what string, check func() bool) {
 	}
 }
 
-// cmdStatus waits until a URL answers with a status: status 200 url [regexp of the body]. With !, until the body stops
-// matching.
+// cmdStatus waits until a URL answers with a status: status 200 url [regexp of the body].
+// With !, until the body stops matching.
 func cmdStatus(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: status code url [regexp]")
@@ -232,7 +255,8 @@ func cmdEventual(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// cmdFill writes a file of the script with its $VARIABLES expanded, at once as an editor does: fill from to.
+// cmdFill writes a file of the script with its $VARIABLES expanded, at once as an editor
+// does: fill from to.
 func cmdFill(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: fill from to")
@@ -243,8 +267,8 @@ func cmdFill(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.Rename(next, ts.MkAbs(args[1])))
 }
 
-// cmdShell runs the one line of a file that matches a regular expression in a shell, for stdout and stderr to match:
-// shell file regexp.
+// cmdShell runs the one line of a file that matches a regular expression in a shell, for
+// stdout and stderr to match: shell file regexp.
 func cmdShell(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: shell file regexp")
@@ -264,7 +288,8 @@ func cmdSetenv(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile(args[1])))
 }
 
-// cmdPages fails unless a page of the documentation has the text of a file, word for word: pages PAGE FILE.
+// cmdPages fails unless a page of the documentation has the text of a file, word for
+// word: pages PAGE FILE.
 func cmdPages(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: pages page file")

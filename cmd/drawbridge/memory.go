@@ -16,20 +16,23 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server"
 )
 
-// How much of the container's memory Go's memory limit leaves to others: the pages of the program's file, what the
-// kernel keeps for connections and files, and what Go takes beyond its limit before it has collected. All this does not shrink
-// with the container, so a small one leaves a larger part.
+// How much of the container's memory Go's memory limit leaves to others: the pages of the
+// program's file, what the kernel keeps for connections and files, and what Go takes
+// beyond its limit before it has collected. All this does not shrink with the container,
+// so a small one leaves a larger part.
 const (
 	reservePart  = 10       // one in so many bytes of the container
 	reserveLeast = 32 << 20 // but so many bytes at least
 	reserveMost  = 4        // and one in so many at most
 )
 
-// budgetOf returns what requests may hold under a memory limit of Go: two thirds. The rest is for the program itself,
-// for stacks and connections, and for garbage that is not collected yet.
+// budgetOf returns what requests may hold under a memory limit of Go: two thirds. The
+// rest is for the program itself, for stacks and connections, and for garbage that is not
+// collected yet.
 func budgetOf(limit int64) int64 { return limit / 3 * 2 }
 
-// ceilingOf returns Go's memory limit, where its collector begins to work harder, for a container's limit.
+// ceilingOf returns Go's memory limit, where its collector begins to work harder, for a
+// container's limit.
 func ceilingOf(container int64) int64 {
 	return container - max(container/reservePart, min(reserveLeast, container/reserveMost))
 }
@@ -44,9 +47,10 @@ type memoryPlan struct {
 	bound   string // what decided most
 }
 
-// planMemory makes the plan. setting is limits.memory, container the limit of the control group, both zero if there is
-// none; runtime is Go's own limit, from GOMEMLIMIT, math.MaxInt64 if there is none. The setting decides; otherwise the
-// tighter of the two limits; otherwise the default. GOMEMLIMIT is never overruled.
+// planMemory makes the plan. setting is limits.memory, container the limit of the control
+// group, both zero if there is none; runtime is Go's own limit, from GOMEMLIMIT,
+// math.MaxInt64 if there is none. The setting decides; otherwise the tighter of the two
+// limits; otherwise the default. GOMEMLIMIT is never overruled.
 func planMemory(setting, container, runtime int64) memoryPlan {
 	plan := memoryPlan{budget: share.DefaultMemory, source: "default"}
 	limited := int64(math.MaxInt64) // what Go's limit is, or will be
@@ -71,8 +75,8 @@ func planMemory(setting, container, runtime int64) memoryPlan {
 	return plan
 }
 
-// budgetFor returns the budget of a plan, without what the places among the calls cover: each request may hold so much
-// without a lease, at most half of the budget in all.
+// budgetFor returns the budget of a plan, without what the places among the calls cover:
+// each request may hold so much without a lease, at most half of the budget in all.
 func budgetFor(l config.Limits, plan memoryPlan) *share.Budget {
 	covered := int64(cmp.Or(l.MaxCalls, server.DefaultMaxCalls)) * share.Covered
 	return share.New(plan.budget - min(covered, plan.budget/2))
@@ -83,8 +87,8 @@ func planHere(l config.Limits) memoryPlan {
 	return planMemory(l.Memory, cgroup.MemoryLimit(os.DirFS("/")), debug.SetMemoryLimit(-1))
 }
 
-// warnOfMemory adds a warning to the config if requests may hold more than the process has, and one if a single request
-// may be larger than the share of its user ever is.
+// warnOfMemory adds a warning to the config if requests may hold more than the process
+// has, and one if a single request may be larger than the share of its user ever is.
 func warnOfMemory(cfg *config.Config, plan memoryPlan) {
 	cfg.WarnOfMemory(plan.most, plan.bound)
 	cfg.WarnOfBody(maxBody(cfg.Limits), budgetFor(cfg.Limits, plan).Most())
@@ -109,8 +113,9 @@ func memoryUse(b *share.Budget) metrics.MemoryUse {
 	return use
 }
 
-// overload returns what /readyz says while a request of the largest size could be refused although its tenant holds
-// nothing, "" otherwise. Whoever has used up only its own share does not overload the gateway.
+// overload returns what /readyz says while a request of the largest size could be refused
+// although its tenant holds nothing, "" otherwise. Whoever has used up only its own share
+// does not overload the gateway.
 func overload(b *share.Budget, maxBody int64) string {
 	top := b.Top(1)
 	if b.Room() >= min(maxBody, b.Most()) || len(top) == 0 {

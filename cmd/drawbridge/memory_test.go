@@ -28,17 +28,25 @@ func TestPlanOfMemory(t *testing.T) {
 	}{
 		{"nothing says how much there is", 0, 0, none, 512, 0, "default"},
 		{"a container", 0, 1000 * mib, none, 600, 900, "the container's limit"},
-		{"a small container leaves more to the kernel and the program's file", 0, 152 * mib, none, 80, 120, "the container's limit"},
+		{
+			"a small container leaves more to the kernel and the program's file", 0, 152 * mib, none, 80, 120,
+			"the container's limit",
+		},
 		{"a very small container is no reserve alone", 0, 64 * mib, none, 32, 48, "the container's limit"},
 		{"GOMEMLIMIT", 0, 0, 900 * mib, 600, 0, "GOMEMLIMIT"},
 		{"GOMEMLIMIT below the container's limit", 0, 1000 * mib, 450 * mib, 300, 0, "GOMEMLIMIT"},
-		{"GOMEMLIMIT above the container's limit", 0, 1000 * mib, 5000 * mib, 600, 0, "the container's limit"},
+		{
+			"GOMEMLIMIT above the container's limit", 0, 1000 * mib, 5000 * mib, 600, 0,
+			"the container's limit",
+		},
 		{"a setting", 100 * mib, 1000 * mib, none, 100, 900, "limits.memory"},
 		{"a setting alone", 2000 * mib, 0, none, 2000, 0, "limits.memory"},
 	} {
 		got := planMemory(test.setting, test.container, test.runtime)
-		if near := func(n, want int64) bool { return n <= want*mib && n > want*mib-1000 }; !near(got.budget, test.budget) || !near(got.ceiling, test.ceiling) || got.source != test.source {
-			t.Errorf("%s: got %+v, want a budget of %d MiB, a ceiling of %d MiB, from %s", test.name, got, test.budget, test.ceiling, test.source)
+		if near := func(n, want int64) bool { return n <= want*mib && n > want*mib-1000 }; !near(got.budget,
+			test.budget) || !near(got.ceiling, test.ceiling) || got.source != test.source {
+			t.Errorf("%s: got %+v, want a budget of %d MiB, a ceiling of %d MiB, from %s", test.name, got,
+				test.budget, test.ceiling, test.source)
 		}
 	}
 }
@@ -53,13 +61,15 @@ func TestPlacesAreTakenFromTheBudget(t *testing.T) {
 		{config.Limits{MaxCalls: 64}, 600, 599},
 		{config.Limits{MaxCalls: 1 << 20}, 600, 300},
 	} {
-		if got := budgetFor(test.limits, memoryPlan{budget: test.budget << 20}).Total() >> 20; got != test.want {
+		if got := budgetFor(test.limits,
+			memoryPlan{budget: test.budget << 20}).Total() >> 20; got != test.want {
 			t.Errorf("%+v: got %d MiB of %d, want %d", test.limits, got, test.budget, test.want)
 		}
 	}
 }
 
-// TestABodyLargerThanAShareIsAWarning asks validate about bodies that never fit into what one user may hold.
+// TestABodyLargerThanAShareIsAWarning asks validate about bodies that never fit into what
+// one user may hold.
 func TestABodyLargerThanAShareIsAWarning(t *testing.T) {
 	for limits, want := range map[string]string{
 		"":                        "",
@@ -85,8 +95,8 @@ func TestABodyLargerThanAShareIsAWarning(t *testing.T) {
 	}
 }
 
-// TestMoreMemoryThanThereIsIsAWarning asks validate -strict about a limits.memory that the kernel would not let the
-// process have; it was accepted in silence.
+// TestMoreMemoryThanThereIsIsAWarning asks validate -strict about a limits.memory that
+// the kernel would not let the process have; it was accepted in silence.
 func TestMoreMemoryThanThereIsIsAWarning(t *testing.T) {
 	t.Parallel()
 	const none = math.MaxInt64
@@ -95,10 +105,17 @@ func TestMoreMemoryThanThereIsIsAWarning(t *testing.T) {
 		container, runtime int64
 		want               string
 	}{
-		{"limits: {memory: 512MiB}", 128 << 20, none, "1:18: warning: limits.memory of 512 MiB is more than requests may hold here by the container's limit, 64 MiB: "},
-		{"limits: {memory: 512MiB}", 128 << 20, ceilingOf(128 << 20), "by the container's limit, 64 MiB: "}, // in a reload
+		{
+			"limits: {memory: 512MiB}", 128 << 20, none,
+			"1:18: warning: limits.memory of 512 MiB is more than requests may hold here by the container's limit, 64 MiB: ",
+		},
+		// in a reload
+		{"limits: {memory: 512MiB}", 128 << 20, ceilingOf(128 << 20), "by the container's limit, 64 MiB: "},
 		{"limits: {memory: 64MiB}", 128 << 20, none, ""},
-		{"limits: {memory: 512MiB}", 0, 150 << 20, "1:18: warning: limits.memory of 512 MiB is more than requests may hold here by GOMEMLIMIT, 100 MiB: "},
+		{
+			"limits: {memory: 512MiB}", 0, 150 << 20,
+			"1:18: warning: limits.memory of 512 MiB is more than requests may hold here by GOMEMLIMIT, 100 MiB: ",
+		},
 		{"limits: {memory: 512MiB}", 0, none, ""},
 		{"limits: {max_body: 1MiB}", 128 << 20, none, ""},
 		{"limits: {memory: 512MiB}\nacknowledge: [much-memory]", 128 << 20, none, ""},
@@ -113,14 +130,16 @@ func TestMoreMemoryThanThereIsIsAWarning(t *testing.T) {
 				got += w.String()
 			}
 		}
-		if (got == "") != (test.want == "") || !strings.Contains(got, test.want) || found.OK && test.want != "" {
-			t.Errorf("%q in %d, GOMEMLIMIT %d: got %q, OK %t, want %q", test.limits, test.container, test.runtime, got, found.OK, test.want)
+		if (got == "") != (test.want == "") || !strings.Contains(got, test.want) || found.OK &&
+			test.want != "" {
+			t.Errorf("%q in %d, GOMEMLIMIT %d: got %q, OK %t, want %q", test.limits, test.container,
+				test.runtime, got, found.OK, test.want)
 		}
 	}
 }
 
-// TestThePageOnSizingHasTheSharesOfContainers works out what the gateway does with the memory of containers, and looks
-// for that in the table of the page.
+// TestThePageOnSizingHasTheSharesOfContainers works out what the gateway does with the
+// memory of containers, and looks for that in the table of the page.
 func TestThePageOnSizingHasTheSharesOfContainers(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "sizing.md"))
@@ -137,7 +156,10 @@ func TestThePageOnSizingHasTheSharesOfContainers(t *testing.T) {
 			for b.Take(holder, share.Step) == nil {
 			}
 		}
-		cells := []int64{container, plan.limit >> 20, plan.budget >> 20, b.Total() >> 20, b.Held() >> 20, user >> 20, min(user/2, message) >> 20}
+		cells := []int64{
+			container, plan.limit >> 20, plan.budget >> 20, b.Total() >> 20, b.Held() >> 20,
+			user >> 20, min(user/2, message) >> 20,
+		}
 		row := strings.ReplaceAll(strings.Trim(fmt.Sprint(cells), "[]"), " ", " | ")
 		if !strings.Contains(string(page), "\n| "+row+" |\n") {
 			t.Errorf("docs/sizing.md has no row | %s |", row)
@@ -145,7 +167,8 @@ func TestThePageOnSizingHasTheSharesOfContainers(t *testing.T) {
 	}
 }
 
-// TestOverloadNamesTheHolder fills a budget and looks at what the operator is told, before and after.
+// TestOverloadNamesTheHolder fills a budget and looks at what the operator is told,
+// before and after.
 func TestOverloadNamesTheHolder(t *testing.T) {
 	t.Parallel()
 	b := share.New(64 << 20)
@@ -171,7 +194,8 @@ func TestOverloadNamesTheHolder(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	use := memoryUse(b)
-	if diff := cmp.Diff([]string{"acme", "globex"}, slices.Sorted(maps.Keys(use.Tenants))); diff != "" || use.Limit != 64<<20 || use.Held != b.Held() {
+	if diff := cmp.Diff([]string{"acme", "globex"}, slices.Sorted(maps.Keys(use.Tenants))); diff != "" ||
+		use.Limit != 64<<20 || use.Held != b.Held() {
 		t.Errorf("got %+v (-want +got):\n%s", use, diff)
 	}
 }

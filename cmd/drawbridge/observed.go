@@ -11,7 +11,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 )
 
-// observed counts the word that goes to other replicas and comes from them. It changes nothing of it.
+// observed counts the word that goes to other replicas and comes from them. It changes
+// nothing of it.
 type observed struct {
 	replica.Others
 

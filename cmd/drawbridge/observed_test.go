@@ -19,11 +19,15 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 )
 
-// TestMetricsTellWhatReplicasDo has two replicas whose word is counted, and a Redis that loses everything.
+// TestMetricsTellWhatReplicasDo has two replicas whose word is counted, and a Redis that
+// loses everything.
 func TestMetricsTellWhatReplicasDo(t *testing.T) {
 	t.Parallel()
 	server, ring := redistest.Start(t), seal.RandomRing()
-	cfg := &config.Config{Redis: config.Redis{Addresses: []string{server.Address}, Patience: redistest.Patience}, Link: config.Link{Listen: ":0"}}
+	cfg := &config.Config{Redis: config.Redis{
+		Addresses: []string{server.Address},
+		Patience:  redistest.Patience,
+	}, Link: config.Link{Listen: ":0"}}
 	var registries [2]*prometheus.Registry
 	var shared [2]sharing
 	for i := range shared {
@@ -32,7 +36,11 @@ func TestMetricsTellWhatReplicasDo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.others.Handle("news 1", func(context.Context, replica.ID, replica.Word) ([]byte, error) { return nil, nil })
+		s.others.Handle("news 1", func(context.Context, replica.ID, replica.Word) ([]byte,
+			error,
+		) {
+			return nil, nil
+		})
 		ctx, stop := context.WithCancel(context.Background())
 		var over sync.WaitGroup
 		over.Go(func() { _ = s.store.Run(ctx) })
@@ -51,7 +59,8 @@ func TestMetricsTellWhatReplicasDo(t *testing.T) {
 	if err := a.others.Tell(t.Context(), replica.Word{Kind: "news 1"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.others.Send(t.Context(), replica.NewID(), replica.Word{Kind: "news 1"}); !errors.Is(err, replica.ErrGone) {
+	if _, err := a.others.Send(t.Context(), replica.NewID(), replica.Word{Kind: "news 1"}); !errors.Is(err,
+		replica.ErrGone) {
 		t.Fatalf("got %v for a replica that is not there", err)
 	}
 	wait := func(registry *prometheus.Registry, name, labels string, is func(float64) bool) {
@@ -68,17 +77,22 @@ func TestMetricsTellWhatReplicasDo(t *testing.T) {
 	for _, outcome := range []string{"sent", "told"} {
 		wait(registries[0], "drawbridge_replica_words_sent_total", "news 1,"+outcome, once)
 	}
-	wait(registries[0], "drawbridge_replica_words_sent_total", "news 1,gone", func(n float64) bool { return n >= 1 })
-	wait(registries[1], "drawbridge_replica_words_received_total", "news 1", func(n float64) bool { return n == 2 })
-	wait(registries[0], "drawbridge_redis_calls_total", "replicas,done", func(n float64) bool { return n > 2 })
-	wait(registries[0], "drawbridge_redis_clock_offset_seconds", "", func(n float64) bool { return math.Abs(n) < 60 })
+	wait(registries[0], "drawbridge_replica_words_sent_total", "news 1,gone",
+		func(n float64) bool { return n >= 1 })
+	wait(registries[1], "drawbridge_replica_words_received_total", "news 1",
+		func(n float64) bool { return n == 2 })
+	wait(registries[0], "drawbridge_redis_calls_total", "replicas,done",
+		func(n float64) bool { return n > 2 })
+	wait(registries[0], "drawbridge_redis_clock_offset_seconds", "",
+		func(n float64) bool { return math.Abs(n) < 60 })
 	wait(registries[0], "drawbridge_redis_losses_total", "", func(n float64) bool { return n == 0 })
 	server.Exec(t, "FLUSHALL")
 	wait(registries[0], "drawbridge_redis_losses_total", "", once)
 	wait(registries[0], "drawbridge_replica_words_missed_total", "", func(n float64) bool { return n >= 1 })
 }
 
-// series returns the value of a counter or gauge whose labels, in the order of their names, have these values.
+// series returns the value of a counter or gauge whose labels, in the order of their
+// names, have these values.
 func series(registry *prometheus.Registry, name, labels string) (float64, error) {
 	families, err := registry.Gather()
 	if err != nil {

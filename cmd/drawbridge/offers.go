@@ -34,7 +34,8 @@ func newOffers(ctx context.Context, cfg *config.Config, online bool) *offers {
 		o.checks = tryOnline(ctx, cfg, o.catalogue)
 	}
 	for _, s := range cfg.Servers {
-		failed := slices.ContainsFunc(o.checks, func(c check) bool { return c.Name == "server "+s.Name && !c.OK })
+		failed := slices.ContainsFunc(o.checks,
+			func(c check) bool { return c.Name == "server "+s.Name && !c.OK })
 		if s.IsElsewhere() && (!online || failed) {
 			o.catalogue.Lose(s.Name, s.Prefix)
 		}

@@ -22,7 +22,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// issuesConfig writes a config with the issue tracker at that address, and its document, and returns the config's path.
+// issuesConfig writes a config with the issue tracker at that address, and its document,
+// and returns the config's path.
 func issuesConfig(t *testing.T, address, include string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -34,7 +35,10 @@ func issuesConfig(t *testing.T, address, include string) string {
 	text := minimal +
 		"  api: {openapi: api.yaml, base_url: \"" + address + "\", include: " + include +
 		", headers: {Authorization: \"Bearer ${SECRET}\"}, timeout: 5s, tool_timeouts: {create: 9s}, private_addresses: true}\n"
-	for name, data := range map[string][]byte{"drawbridge.yaml": []byte(text), "secret": []byte(secret), "api.yaml": document} {
+	for name, data := range map[string][]byte{
+		"drawbridge.yaml": []byte(text), "secret": []byte(secret),
+		"api.yaml": document,
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +52,10 @@ func TestAnAPIOfTheConfigBecomesTools(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Write(mcp.NewObject(
 			mcp.Member{Name: "asked", Value: mcp.String(r.Method + " " + r.RequestURI)},
-			mcp.Member{Name: "known", Value: mcp.Bool(r.Header.Get("Authorization") == "Bearer hunter2-hunter2")},
+			mcp.Member{
+				Name:  "known",
+				Value: mcp.Bool(r.Header.Get("Authorization") == "Bearer hunter2-hunter2"),
+			},
 			mcp.Member{Name: "body", Value: body},
 		).JSON())
 	}))
@@ -68,7 +75,8 @@ func TestAnAPIOfTheConfigBecomesTools(t *testing.T) {
 	catalogue := registry.New()
 	f := newFleet(catalogue, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	f.apply(t.Context(), []config.Server{s})
-	if warnings := f.warnings(); len(warnings) != 1 || !strings.Contains(warnings[0], `"attach" is left out`) || !f.tried() {
+	if warnings := f.warnings(); len(warnings) != 1 ||
+		!strings.Contains(warnings[0], `"attach" is left out`) || !f.tried() {
 		t.Errorf("got warnings %q", warnings)
 	}
 	tool, err := catalogue.Catalogue().View([]string{"api"}).Lookup("api__create")
@@ -89,8 +97,8 @@ func TestAnAPIOfTheConfigBecomesTools(t *testing.T) {
 	}
 }
 
-// TestAChangedDocumentIsNoticed shows that a document is watched as the files of keys are, and that what it says anew is
-// offered.
+// TestAChangedDocumentIsNoticed shows that a document is watched as the files of keys
+// are, and that what it says anew is offered.
 func TestAChangedDocumentIsNoticed(t *testing.T) {
 	file := issuesConfig(t, "https://api.example.com", `["*"]`)
 	before, read, err := config.NewLoader(file, testEnvironment).Load()
@@ -99,7 +107,8 @@ func TestAChangedDocumentIsNoticed(t *testing.T) {
 	}
 	watch := config.NewWatch(read)
 	document := filepath.Join(filepath.Dir(file), "api.yaml")
-	text := strings.Replace(string(before.Servers[1].API.Document), "operationId: list", "operationId: search", 1)
+	text := strings.Replace(string(before.Servers[1].API.Document), "operationId: list",
+		"operationId: search", 1)
 	text += "# " + strings.Repeat("x", 1<<20) + "\n" // larger than most configs
 	if err := os.WriteFile(document, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -17,8 +17,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
 
-// The tests in this file run two processes that share a real Redis, before a server of 2025-11-25 whose tool asks twice in
-// the middle of a call. Its result begins with how often the tool was called so far, so that nothing can run twice unseen.
+// The tests in this file run two processes that share a real Redis, before a server of
+// 2025-11-25 whose tool asks twice in the middle of a call. Its result begins with how
+// often the tool was called so far, so that nothing can run twice unseen.
 
 // processes are two of them.
 type processes struct {
@@ -36,7 +37,9 @@ func startBuilds(t *testing.T, second string) *processes {
 	t.Helper()
 	p := &processes{}
 	server := sdk.NewServer(&sdk.Implementation{Name: "asker", Version: "1"}, nil)
-	sdk.AddTool(server, &sdk.Tool{Name: "twice"}, func(ctx context.Context, req *sdk.CallToolRequest, _ map[string]any) (*sdk.CallToolResult, any, error) {
+	sdk.AddTool(server, &sdk.Tool{Name: "twice"}, func(ctx context.Context, req *sdk.CallToolRequest,
+		_ map[string]any,
+	) (*sdk.CallToolResult, any, error) {
 		serial := p.calls.Add(1)
 		text := fmt.Sprintf("call %d:", serial)
 		for _, question := range []string{"first", "second"} {
@@ -48,24 +51,34 @@ func startBuilds(t *testing.T, second string) *processes {
 		}
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}}, nil, nil
 	})
-	sdk.AddTool(server, &sdk.Tool{Name: "plain"}, func(context.Context, *sdk.CallToolRequest, map[string]any) (*sdk.CallToolResult, any, error) {
-		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf("call %d", p.calls.Add(1))}}}, nil, nil
+	sdk.AddTool(server, &sdk.Tool{Name: "plain"}, func(context.Context, *sdk.CallToolRequest,
+		map[string]any,
+	) (*sdk.CallToolResult, any, error) {
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf("call %d",
+			p.calls.Add(1))}}}, nil, nil
 	})
-	sdk.AddTool(server, &sdk.Tool{Name: "few"}, func(context.Context, *sdk.CallToolRequest, map[string]any) (*sdk.CallToolResult, any, error) {
+	sdk.AddTool(server, &sdk.Tool{Name: "few"}, func(context.Context, *sdk.CallToolRequest,
+		map[string]any,
+	) (*sdk.CallToolResult, any, error) {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "one of few"}}}, nil, nil
 	})
-	upstream := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil))
+	upstream := httptest.NewServer(
+		sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil))
 	t.Cleanup(func() { upstream.CloseClientConnections(); upstream.Close() })
 	redis := redistest.Start(t)
 	config := func(listen, operator string) string {
-		text := fmt.Sprintf(keyed, listen, operator, "replicas: 2\nredis: {url: \"redis://"+redis.Address+"\", patience: 5s}\n")
+		text := fmt.Sprintf(keyed, listen, operator, "replicas: 2\nredis: {url: \"redis://"+redis.Address+
+			"\", patience: 5s}\n")
 		text = strings.Replace(text, "servers: [toolbox]", "servers: [toolbox, asker]", 1)
-		text = strings.Replace(text, "limits: {", "limits: {tools: {asker__few: {rate: 0.001, burst: 10}}, ", 1)
-		return text + "  asker: {url: \"" + upstream.URL + "\", revision: \"2025-11-25\", private_addresses: true}\n"
+		text = strings.Replace(text, "limits: {", "limits: {tools: {asker__few: {rate: 0.001, burst: 10}}, ",
+			1)
+		return text + "  asker: {url: \"" + upstream.URL +
+			"\", revision: \"2025-11-25\", private_addresses: true}\n"
 	}
 	p.a, p.b = startReplica(t, config), startBuild(t, second, config)
 	for _, r := range []*recorder{p.a, p.b} {
-		eventually(t, "the server's tools are there", func() bool { return strings.Contains(r.log(), `"server up","server":"asker"`) })
+		eventually(t, "the server's tools are there",
+			func() bool { return strings.Contains(r.log(), `"server up","server":"asker"`) })
 	}
 	return p
 }
@@ -74,8 +87,12 @@ const askedMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-2
 
 // call calls a tool as a client of 2026-07-28; more are members of the params.
 func (r *recorder) call(tool, more string, headers ...string) outcome {
-	return r.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`","arguments":{},`+more+askedMeta+`}}`,
-		append([]string{mcp.HeaderProtocolVersion, "2026-07-28", mcp.HeaderMethod, "tools/call", mcp.HeaderName, tool}, headers...)...)
+	return r.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`","arguments":{},`+
+		more+askedMeta+`}}`,
+		append([]string{
+			mcp.HeaderProtocolVersion, "2026-07-28", mcp.HeaderMethod, "tools/call",
+			mcp.HeaderName, tool,
+		}, headers...)...)
 }
 
 var (
@@ -90,7 +107,8 @@ func repeat(t *testing.T, asked outcome, is string) string {
 	if state == nil || key == nil {
 		t.Fatalf("got %v, want a question", asked)
 	}
-	return `"inputResponses":{"` + key[1] + `":{"action":"accept","content":{"is":"` + is + `"}}},"requestState":"` + state[1] + `",`
+	return `"inputResponses":{"` + key[1] + `":{"action":"accept","content":{"is":"` + is +
+		`"}}},"requestState":"` + state[1] + `",`
 }
 
 func wantText(t *testing.T, what string, got outcome, text string) {
@@ -100,8 +118,8 @@ func wantText(t *testing.T, what string, got outcome, text string) {
 	}
 }
 
-// TestParkedCallGoesOnInAnotherProcess answers each question of a call at another process than the one before, and then
-// kills the one in which a call is parked.
+// TestParkedCallGoesOnInAnotherProcess answers each question of a call at another process
+// than the one before, and then kills the one in which a call is parked.
 func TestParkedCallGoesOnInAnotherProcess(t *testing.T) {
 	t.Parallel()
 	p := startProcesses(t)
@@ -128,10 +146,11 @@ func TestParkedCallGoesOnInAnotherProcess(t *testing.T) {
 	}
 }
 
-// TestKeysRotateInTheMiddle takes two processes through a rotation of keys while a call is parked, a stream is to be
-// resumed, a question waits and an answer is kept. In the middle of it one process seals with the new key and the other
-// with the old one, and word goes both ways. Nothing is lost before the old key is gone; what it has sealed is then refused
-// as if it were forged, and nothing runs again.
+// TestKeysRotateInTheMiddle takes two processes through a rotation of keys while a call
+// is parked, a stream is to be resumed, a question waits and an answer is kept. In the
+// middle of it one process seals with the new key and the other with the old one, and
+// word goes both ways. Nothing is lost before the old key is gone; what it has sealed is
+// then refused as if it were forged, and nothing runs again.
 func TestKeysRotateInTheMiddle(t *testing.T) {
 	t.Parallel()
 	p := startProcesses(t)
@@ -142,7 +161,9 @@ func TestKeysRotateInTheMiddle(t *testing.T) {
 	wantText(t, "a call with a key", kept, "call 3")
 	session := p.a.askable(t)
 	ctx, leave := context.WithCancel(t.Context())
-	lines := p.a.reads(ctx, t, http.MethodPost, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"asker__twice","arguments":{}}}`, mcp.HeaderSessionID, session)
+	lines := p.a.reads(ctx, t, http.MethodPost,
+		`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"asker__twice","arguments":{}}}`,
+		mcp.HeaderSessionID, session)
 	event := lineWith(t, lines, "id: ")
 	firstQuestion := lineWith(t, lines, `"elicitation/create"`)
 	leave()
@@ -150,7 +171,8 @@ func TestKeysRotateInTheMiddle(t *testing.T) {
 	both(1, 2)
 	p.a.rotate(t, 2, 1) // b seals with the old key still
 	asked = p.b.call("asker__twice", repeat(t, asked, "one"))
-	lines = p.b.reads(t.Context(), t, http.MethodGet, "", mcp.HeaderSessionID, session, mcp.HeaderLastEventID, strings.TrimPrefix(event, "id: "))
+	lines = p.b.reads(t.Context(), t, http.MethodGet, "", mcp.HeaderSessionID, session, mcp.HeaderLastEventID,
+		strings.TrimPrefix(event, "id: "))
 	if again := lineWith(t, lines, `"elicitation/create"`); again != firstQuestion {
 		t.Errorf("resumed: got %s, want %s", again, firstQuestion)
 	}
@@ -161,16 +183,19 @@ func TestKeysRotateInTheMiddle(t *testing.T) {
 	if got := lineWith(t, lines, `"id":7`); !strings.Contains(got, "call 4: uno due") {
 		t.Errorf("the stream ends with %s, want the result", got)
 	}
-	wantText(t, "the call that was parked", p.b.call("asker__twice", repeat(t, asked, "two")), "call 2: one two")
+	wantText(t, "the call that was parked", p.b.call("asker__twice", repeat(t, asked, "two")),
+		"call 2: one two")
 	wantText(t, "the answer that was kept", p.b.call("asker__plain", "", "Idempotency-Key", `"k"`), "call 3")
 
 	both(2)
 	forged := regexp.MustCompile(`"requestState":"....`).ReplaceAllString(late, `"requestState":"AAAA`)
 	code := regexp.MustCompile(`"code":"DB-[A-Z-]+"`)
 	for _, r := range []*recorder{p.a, p.b} {
-		got, want := code.FindString(r.call("asker__twice", late).body), code.FindString(r.call("asker__twice", forged).body)
+		got, want := code.FindString(r.call("asker__twice", late).body),
+			code.FindString(r.call("asker__twice", forged).body)
 		if got == "" || got != want {
-			t.Errorf("a call parked under the key that is gone: got %s, want %s as for a forged one", got, want)
+			t.Errorf("a call parked under the key that is gone: got %s, want %s as for a forged one", got,
+				want)
 		}
 		if got := r.ping(session); got.status != http.StatusNotFound {
 			t.Errorf("a session of it: got %v, want 404", got)
@@ -187,7 +212,8 @@ func TestKeysRotateInTheMiddle(t *testing.T) {
 // askable opens a session of 2025-11-25 whose client can be asked.
 func (r *recorder) askable(t *testing.T) string {
 	t.Helper()
-	opened := r.post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{"form":{}}},"clientInfo":{"name":"test","version":"1"}}}`)
+	opened := r.post(
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{"form":{}}},"clientInfo":{"name":"test","version":"1"}}}`)
 	if opened.status != http.StatusOK {
 		t.Fatalf("initialize: %v", opened)
 	}
@@ -195,7 +221,9 @@ func (r *recorder) askable(t *testing.T) string {
 }
 
 // reads opens an event stream, of which the lines come until ctx ends.
-func (r *recorder) reads(ctx context.Context, t *testing.T, method, body string, headers ...string) *bufio.Scanner {
+func (r *recorder) reads(ctx context.Context, t *testing.T, method, body string,
+	headers ...string,
+) *bufio.Scanner {
 	t.Helper()
 	request, err := r.request(ctx, method, r.url, body, headers)
 	if err != nil {
@@ -228,7 +256,8 @@ func (r *recorder) answer(t *testing.T, session, question, is string) {
 	if id == nil {
 		t.Fatalf("no question: %s", question)
 	}
-	got := r.post(`{"jsonrpc":"2.0","id":"`+id[1]+`","result":{"action":"accept","content":{"is":"`+is+`"}}}`, mcp.HeaderSessionID, session)
+	got := r.post(`{"jsonrpc":"2.0","id":"`+id[1]+`","result":{"action":"accept","content":{"is":"`+is+`"}}}`,
+		mcp.HeaderSessionID, session)
 	if got.status != http.StatusAccepted {
 		t.Errorf("the answer: got %v, want 202", got)
 	}

@@ -13,14 +13,15 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// This file tells operators of definitions that are quarantined, because text is hidden in them, and of releases that
-// let none in.
+// This file tells operators of definitions that are quarantined, because text is hidden
+// in them, and of releases that let none in.
 
-// maxQuarantineTold bounds how many digests of one server the log names. A server that hides something else in each of
-// its lists must not fill the log.
+// maxQuarantineTold bounds how many digests of one server the log names. A server that
+// hides something else in each of its lists must not fill the log.
 const maxQuarantineTold = 200
 
-// quarantined splits the refusals of a server into those of quarantined definitions and the others.
+// quarantined splits the refusals of a server into those of quarantined definitions and
+// the others.
 func quarantined(refused []registry.Refusal) (held, others []registry.Refusal) {
 	for _, r := range refused {
 		if r.Reason == registry.ReasonQuarantined {
@@ -32,20 +33,24 @@ func quarantined(refused []registry.Refusal) (held, others []registry.Refusal) {
 	return held, others
 }
 
-// tellQuarantine counts what is quarantined of a server and which releases let nothing in, and logs each digest once.
-// The server may come back or list the same again as often as it likes.
+// tellQuarantine counts what is quarantined of a server and which releases let nothing
+// in, and logs each digest once. The server may come back or list the same again as often
+// as it likes.
 func (f *fleet) tellQuarantine(ctx context.Context, now upstream.Status) {
 	held, _ := quarantined(now.Refused)
 	f.metrics.ItemsQuarantined(now.Server, len(held))
 	for _, r := range held {
 		if why, ok := errors.AsType[*registry.QuarantineError](r.Err); ok && f.tells(now.Server, why.Digest) {
-			f.log.WarnContext(ctx, "definition quarantined", slog.String("server", r.Server), slog.String("kind", string(r.Kind)),
-				slog.String("item", r.Item), slog.String("digest", why.Digest), slog.Any("error", why), slog.String("cure", why.Cure()))
+			f.log.WarnContext(ctx, "definition quarantined", slog.String("server", r.Server),
+				slog.String("kind", string(r.Kind)),
+				slog.String("item", r.Item), slog.String("digest", why.Digest), slog.Any("error", why),
+				slog.String("cure", why.Cure()))
 		}
 	}
 	for _, digest := range now.Idle {
 		if f.tells(now.Server, "idle "+digest) {
-			f.log.WarnContext(ctx, "a release lets nothing in", slog.String("code", config.CodeUnusedRelease), slog.String("server", now.Server),
+			f.log.WarnContext(ctx, "a release lets nothing in", slog.String("code", config.CodeUnusedRelease),
+				slog.String("server", now.Server),
 				slog.String("digest", digest))
 		}
 	}
@@ -68,8 +73,8 @@ func (f *fleet) tells(server, what string) bool {
 	return true
 }
 
-// countIdle sets the metric of releases that let nothing in. The lock is held until it is set, so that of two counts at
-// once the older does not win.
+// countIdle sets the metric of releases that let nothing in. The lock is held until it is
+// set, so that of two counts at once the older does not win.
 func (f *fleet) countIdle() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,13 +89,16 @@ func (f *fleet) countIdle() {
 func idleReleases(s upstream.Status) []string {
 	var out []string
 	for _, digest := range s.Idle {
-		out = append(out, fmt.Sprintf("server %s: released %s lets nothing in; it may go or, if it is meant, acknowledge %s there",
-			s.Server, digest, config.CodeUnusedRelease))
+		out = append(
+			out, fmt.Sprintf(
+				"server %s: released %s lets nothing in; it may go or, if it is meant, acknowledge %s there",
+				s.Server, digest, config.CodeUnusedRelease))
 	}
 	return out
 }
 
-// quarantineNotes says, for validate, which definitions of a server are quarantined and how to let each in.
+// quarantineNotes says, for validate, which definitions of a server are quarantined and
+// how to let each in.
 func quarantineNotes(s upstream.Status) []string {
 	var out []string
 	held, _ := quarantined(s.Refused)
@@ -100,7 +108,8 @@ func quarantineNotes(s upstream.Status) []string {
 	return out
 }
 
-// withoutMeant returns the status without the releases of which the config acknowledges that they let nothing in.
+// withoutMeant returns the status without the releases of which the config acknowledges
+// that they let nothing in.
 func withoutMeant(s config.Server, status upstream.Status) upstream.Status {
 	if s.IdleReleases {
 		status.Idle = nil

@@ -25,7 +25,8 @@ func heldTool(name, digest string) registry.Refusal {
 	})
 }
 
-// gauge returns the value of a metric's only series with that label value, -1 when there is none.
+// gauge returns the value of a metric's only series with that label value, -1 when there
+// is none.
 func gauge(t *testing.T, from prometheus.Gatherer, name, label string) float64 {
 	t.Helper()
 	families, err := from.Gather()
@@ -42,7 +43,8 @@ func gauge(t *testing.T, from prometheus.Gatherer, name, label string) float64 {
 	return -1
 }
 
-// TestQuarantineIsLoggedOnceForADefinition lists the same again, loses the server and changes what it hides.
+// TestQuarantineIsLoggedOnceForADefinition lists the same again, loses the server and
+// changes what it hides.
 func TestQuarantineIsLoggedOnceForADefinition(t *testing.T) {
 	var log bytes.Buffer
 	registerer := prometheus.NewRegistry()
@@ -69,7 +71,8 @@ func TestQuarantineIsLoggedOnceForADefinition(t *testing.T) {
 		if got := strings.Count(log.String(), `msg="definition quarantined"`); got != step.logs {
 			t.Errorf("%s: %d lines were logged, want %d:\n%s", step.name, got, step.logs, log.String())
 		}
-		if got := gauge(t, registerer, "drawbridge_upstream_items_quarantined", "art"); got != float64(step.gauge) {
+		if got := gauge(t, registerer, "drawbridge_upstream_items_quarantined",
+			"art"); got != float64(step.gauge) {
 			t.Errorf("%s: the gauge is %v, want %d", step.name, got, step.gauge)
 		}
 		if got := metricstest.Sum(t, registerer, "drawbridge_upstream_items_refused"); got != 0 {
@@ -88,7 +91,10 @@ func TestQuarantineIsLoggedOnceForADefinition(t *testing.T) {
 func TestQuarantineIsSpeltHarmlessly(t *testing.T) {
 	f := newFleet(registry.New(), metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	defer f.close()
-	f.note(t.Context(), upstream.Status{Server: "art", Up: true, Refused: []registry.Refusal{heldTool("a\u200b\x1b[2J", "sha256:1")}, Idle: []string{"sha256:2"}})
+	f.note(t.Context(), upstream.Status{
+		Server: "art", Up: true,
+		Refused: []registry.Refusal{heldTool("a\u200b\x1b[2J", "sha256:1")}, Idle: []string{"sha256:2"},
+	})
 	want := []string{
 		"server art: released sha256:2 lets nothing in; it may go or, if it is meant, acknowledge unused-release there",
 		`server art: tool 'a\u200b\x1b[2J' is quarantined: hidden text in name (an invisible character); if it is meant, released: ["sha256:1"] at the server lets it in`,

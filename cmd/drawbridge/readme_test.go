@@ -18,8 +18,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// exampleOfReadme returns the config of the README that shows what a real one looks like, as a file beside a program npx
-// that can be found.
+// exampleOfReadme returns the config of the README that shows what a real one looks like,
+// as a file beside a program npx that can be found.
 func exampleOfReadme(t *testing.T) string {
 	t.Helper()
 	readme, err := os.ReadFile("../../README.md")
@@ -43,8 +43,8 @@ func exampleOfReadme(t *testing.T) string {
 	return file
 }
 
-// TestTheConfigOfTheReadmeWarnsOfNothing runs it through what validate -strict does, with servers that offer what such
-// servers do: the one for files has tools alone.
+// TestTheConfigOfTheReadmeWarnsOfNothing runs it through what validate -strict does, with
+// servers that offer what such servers do: the one for files has tools alone.
 func TestTheConfigOfTheReadmeWarnsOfNothing(t *testing.T) {
 	file := exampleOfReadme(t)
 	cfg, err := config.Load(file, func(string) (string, bool) { return "secret", true })
@@ -64,13 +64,18 @@ func TestTheConfigOfTheReadmeWarnsOfNothing(t *testing.T) {
 	unused := func(context.Context, *registry.Call) (mcp.Object, error) { return mcp.Object{}, nil }
 	offers := func(names ...string) (out []registry.Offer) {
 		for _, name := range names {
-			out = append(out, registry.Offer{Definition: object(t, `{"name":"`+name+`","inputSchema":{"type":"object"}}`), Timeout: time.Second, Call: unused})
+			out = append(out, registry.Offer{Definition: object(t,
+				`{"name":"`+name+`","inputSchema":{"type":"object"}}`), Timeout: time.Second, Call: unused})
 		}
 		return out
 	}
 	for _, s := range []registry.Source{
-		{Name: "files", Prefix: "files", Tools: offers("read_file", "read_text_file", "write_file", "list_directory")},
-		{Name: "github", Prefix: "github", Tools: offers("delete_file", "get_issue"), Prompts: []mcp.Object{object(t, `{"name":"admin_report"}`)}, Use: unused, Reads: true},
+		{Name: "files", Prefix: "files", Tools: offers("read_file", "read_text_file", "write_file",
+			"list_directory")},
+		{
+			Name: "github", Prefix: "github", Tools: offers("delete_file", "get_issue"),
+			Prompts: []mcp.Object{object(t, `{"name":"admin_report"}`)}, Use: unused, Reads: true,
+		},
 	} {
 		if refused := catalogue.Replace(s); len(refused) > 0 {
 			t.Fatalf("%s: %v", s.Name, refused)

@@ -25,8 +25,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// The tests in this file run the program itself, with a record that cannot be written, before an API that counts what
-// is done to it.
+// The tests in this file run the program itself, with a record that cannot be written,
+// before an API that counts what is done to it.
 
 // recorder is the program with an API behind it.
 type recorder struct {
@@ -38,7 +38,8 @@ type recorder struct {
 	ended                chan struct{} // closed when the process has ended
 }
 
-// startRecorder starts the program with that audit section. wire may change the process before it starts.
+// startRecorder starts the program with that audit section. wire may change the process
+// before it starts.
 func startRecorder(t *testing.T, audit string, wire func(*recorder)) *recorder {
 	t.Helper()
 	r := &recorder{directory: t.TempDir(), ended: make(chan struct{})}
@@ -74,7 +75,10 @@ tenants:
 servers:
   api: {openapi: api.yaml, base_url: "%s", include: [create], private_addresses: true}
 `, ports[0], ports[1], audit, api.URL)
-	for name, text := range map[string]string{"drawbridge.yaml": config, "secret": "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99", "api.yaml": string(document)} {
+	for name, text := range map[string]string{
+		"drawbridge.yaml": config,
+		"secret":          "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99", "api.yaml": string(document),
+	} {
 		if err := os.WriteFile(filepath.Join(r.directory, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +103,8 @@ func (r *recorder) sign(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.token, _, err = signToken(cfg, tokenRequest{tenant: "acme", subject: "alice", ttl: time.Hour}, time.Now())
+	r.token, _, err = signToken(cfg, tokenRequest{tenant: "acme", subject: "alice", ttl: time.Hour},
+		time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +112,8 @@ func (r *recorder) sign(t *testing.T) {
 
 func (r *recorder) start(t *testing.T, wire func(*recorder)) {
 	t.Helper()
-	r.process = exec.CommandContext(context.Background(), "drawbridge", "serve", "-config", r.path("drawbridge.yaml"), "-drain-delay", "0s")
+	r.process = exec.CommandContext(context.Background(), "drawbridge", "serve", "-config",
+		r.path("drawbridge.yaml"), "-drain-delay", "0s")
 	log, err := os.OpenFile(r.path("log"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +178,8 @@ func (r *recorder) stops(t *testing.T) {
 	}
 	select {
 	case <-r.ended:
-	case <-time.After(30 * time.Second): // 17 s is the sum of what it waits for, on a machine that has time for it
+	case <-time.After(
+		30 * time.Second): // 17 s is the sum of what it waits for, on a machine that has time for it
 		t.Fatal("SIGTERM did not end it")
 	}
 }
@@ -193,9 +200,13 @@ func (o outcome) String() string {
 func (r *recorder) write(n int, headers ...string) (o outcome, digest string) {
 	arguments := fmt.Sprintf(`{"body":{"n":%d}}`, n)
 	sum := sha256.Sum256([]byte(arguments))
-	return r.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"api__create","arguments":`+arguments+`,"_meta":{`+
+	return r.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"api__create","arguments":`+
+		arguments+`,"_meta":{`+
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"test","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`,
-		append([]string{mcp.HeaderProtocolVersion, "2026-07-28", mcp.HeaderMethod, "tools/call", mcp.HeaderName, "api__create"}, headers...)...), "sha256:" + hex.EncodeToString(sum[:])
+		append([]string{
+			mcp.HeaderProtocolVersion, "2026-07-28", mcp.HeaderMethod, "tools/call",
+			mcp.HeaderName, "api__create",
+		}, headers...)...), "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // post posts a message. Headers are names and values in turn.
@@ -219,19 +230,27 @@ func (r *recorder) post(body string, headers ...string) outcome {
 	if session != "" {
 		answer = []byte(session)
 	}
-	return outcome{response.StatusCode, response.Header.Get("Retry-After"), response.Header.Get("Content-Type"), string(answer)}
+	return outcome{
+		response.StatusCode, response.Header.Get("Retry-After"),
+		response.Header.Get("Content-Type"), string(answer),
+	}
 }
 
 // writeIn calls the tool as a client of 2025-11-25, in a new session.
 func (r *recorder) writeIn(t *testing.T, accept string) outcome {
 	t.Helper()
-	opened := r.post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
+	opened := r.post(
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
 	if opened.status != http.StatusOK {
 		t.Fatalf("initialize: %v", opened)
 	}
-	headers := []string{mcp.HeaderSessionID, opened.body, mcp.HeaderProtocolVersion, "2025-11-25", "Accept", accept}
+	headers := []string{
+		mcp.HeaderSessionID, opened.body, mcp.HeaderProtocolVersion, "2025-11-25", "Accept",
+		accept,
+	}
 	r.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, headers...)
-	return r.post(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"api__create","arguments":{"body":{"n":0}}}}`, headers...)
+	return r.post(
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"api__create","arguments":{"body":{"n":0}}}}`, headers...)
 }
 
 // records returns the whole lines of the audit file.
@@ -245,8 +264,9 @@ func (r *recorder) records(t *testing.T) []string {
 	return lines[:len(lines)-1]
 }
 
-// TestFullDiskMakesNoCalls shows that with a full disk no call is made, in either era, that clients, /readyz,
-// healthcheck and the metric say so, and that it goes on by itself when there is room.
+// TestFullDiskMakesNoCalls shows that with a full disk no call is made, in either era,
+// that clients, /readyz, healthcheck and the metric say so, and that it goes on by itself
+// when there is room.
 func TestFullDiskMakesNoCalls(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("files are extended ahead on Linux only")
@@ -255,21 +275,26 @@ func TestFullDiskMakesNoCalls(t *testing.T) {
 	r := startRecorder(t, "{file: audit.jsonl}", func(r *recorder) { largestFile(t, r.path("audit.jsonl")) })
 	r.ready(t, http.StatusServiceUnavailable, "audit records cannot be written, so calls are refused")
 	for n := range 20 {
-		if got, _ := r.write(n); got.status != http.StatusServiceUnavailable || got.retry == "" || !strings.Contains(got.body, "DB-AUDIT-FULL") {
+		if got, _ := r.write(n); got.status != http.StatusServiceUnavailable || got.retry == "" ||
+			!strings.Contains(got.body, "DB-AUDIT-FULL") {
 			t.Errorf("got %v, want 503 with Retry-After and DB-AUDIT-FULL", got)
 		}
 	}
-	if got := r.writeIn(t, "application/json, text/event-stream"); got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, "it was not made") {
+	if got := r.writeIn(
+		t, "application/json, text/event-stream"); got.status != http.StatusServiceUnavailable ||
+		!strings.Contains(got.body, "it was not made") {
 		t.Errorf("in a session: got %v, want 503 that says so", got)
 	}
 	if got := r.writes.Load(); got != 0 {
 		t.Errorf("%d writes reached the server, want none", got)
 	}
-	out, err := exec.CommandContext(t.Context(), "drawbridge", "healthcheck", "-addr", r.operator).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "drawbridge", "healthcheck", "-addr",
+		r.operator).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "not healthy: audit records cannot be written") {
 		t.Errorf("healthcheck: error %v, %s", err, out)
 	}
-	if _, text := fetch("http://" + r.operator + "/metrics"); !strings.Contains(text, "drawbridge_audit_writable 0\n") {
+	if _, text := fetch("http://" + r.operator + "/metrics"); !strings.Contains(text,
+		"drawbridge_audit_writable 0\n") {
 		t.Error("the metric does not say that the record is broken")
 	}
 	if err := os.Truncate(r.path("audit.jsonl"), 0); err != nil { // there is room again
@@ -290,7 +315,8 @@ func TestFullDiskMakesNoCalls(t *testing.T) {
 	r.stops(t)
 }
 
-// largestFile makes an empty file as large as its file system lets files be, so that nothing can be added to it.
+// largestFile makes an empty file as large as its file system lets files be, so that
+// nothing can be added to it.
 func largestFile(t *testing.T, name string) {
 	t.Helper()
 	if err := os.WriteFile(name, nil, 0o600); err != nil {
@@ -307,8 +333,9 @@ func largestFile(t *testing.T, name string) {
 	}
 }
 
-// TestCallWhoseRecordFailsIsNotRepeated shows what a client learns of a call that was made when its record failed after
-// all: nothing that a client or a load balancer repeats, in either era, as JSON or as an event stream.
+// TestCallWhoseRecordFailsIsNotRepeated shows what a client learns of a call that was
+// made when its record failed after all: nothing that a client or a load balancer
+// repeats, in either era, as JSON or as an event stream.
 func TestCallWhoseRecordFailsIsNotRepeated(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("no /dev/full here")
@@ -320,13 +347,22 @@ func TestCallWhoseRecordFailsIsNotRepeated(t *testing.T) {
 			got, _ := r.write(1, "Accept", "text/event-stream, application/json")
 			return got
 		},
-		"legacy":        func(r *recorder) outcome { return r.writeIn(t, "application/json, text/event-stream") },
-		"legacy stream": func(r *recorder) outcome { return r.writeIn(t, "text/event-stream, application/json") },
+		"legacy": func(
+			r *recorder,
+		) outcome {
+			return r.writeIn(t, "application/json, text/event-stream")
+		},
+		"legacy stream": func(
+			r *recorder,
+		) outcome {
+			return r.writeIn(t, "text/event-stream, application/json")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := startRecorder(t, "{file: /dev/full}", nil)
 			got := call(r)
-			if got.status != http.StatusOK || got.retry != "" || !strings.Contains(got.body, `"DB-AUDIT"`) || !strings.Contains(got.body, "may have taken effect") ||
+			if got.status != http.StatusOK || got.retry != "" || !strings.Contains(got.body, `"DB-AUDIT"`) ||
+				!strings.Contains(got.body, "may have taken effect") ||
 				strings.Contains(got.body, "retryAfterMs") {
 				t.Errorf("got %v, want 200 without Retry-After, and DB-AUDIT: may have taken effect", got)
 			}
@@ -338,8 +374,9 @@ func TestCallWhoseRecordFailsIsNotRepeated(t *testing.T) {
 	}
 }
 
-// TestStandardOutputThatNobodyReads shows that calls beyond what a pipe and the program's memory hold are refused, or go
-// on with drop, that SIGTERM ends the program all the same, and that it goes on by itself once somebody reads.
+// TestStandardOutputThatNobodyReads shows that calls beyond what a pipe and the program's
+// memory hold are refused, or go on with drop, that SIGTERM ends the program all the
+// same, and that it goes on by itself once somebody reads.
 func TestStandardOutputThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"block", "drop"} {
@@ -361,8 +398,10 @@ func TestStandardOutputThatNobodyReads(t *testing.T) {
 				}
 				made := r.writes.Load()
 				t.Logf("%d writes reached the server; answers: %v", made, answers)
-				if done, refused, unsure := answers["done"], answers["DB-AUDIT-FULL"], answers["DB-AUDIT"]; mode == "drop" && done != 400 ||
-					mode == "block" && (done == 0 || refused == 0 || made != done+unsure) || done+refused+unsure != 400 {
+				if done, refused, unsure := answers["done"], answers["DB-AUDIT-FULL"],
+					answers["DB-AUDIT"]; mode == "drop" && done != 400 ||
+					mode == "block" && (done == 0 || refused == 0 || made != done+unsure) ||
+					done+refused+unsure != 400 {
 					t.Errorf("%d writes reached the server; answers: %v", made, answers)
 				}
 				if reads {
@@ -374,7 +413,8 @@ func TestStandardOutputThatNobodyReads(t *testing.T) {
 	}
 }
 
-// unread makes a pipe that nobody reads of a stream of the process. It returns the end to read.
+// unread makes a pipe that nobody reads of a stream of the process. It returns the end to
+// read.
 func unread(t *testing.T, stream *io.Writer) io.Reader {
 	t.Helper()
 	reader, writer, err := os.Pipe()
@@ -415,7 +455,8 @@ func (r *recorder) writeMany(n int) map[string]int64 {
 	return answers
 }
 
-// readAgain reads the record, and expects that it has a line for each of n calls and goes on.
+// readAgain reads the record, and expects that it has a line for each of n calls and goes
+// on.
 func (r *recorder) readAgain(t *testing.T, record io.Reader, n int64) {
 	t.Helper()
 	var lines atomic.Int64
@@ -439,8 +480,9 @@ func (r *recorder) readAgain(t *testing.T, record io.Reader, n int64) {
 	}
 }
 
-// TestKilledUnderLoadHasEveryAnsweredCallOnRecord kills the program in the middle of calls, joins what clients were
-// answered with the record, and starts it again on a file that ends within a line.
+// TestKilledUnderLoadHasEveryAnsweredCallOnRecord kills the program in the middle of
+// calls, joins what clients were answered with the record, and starts it again on a file
+// that ends within a line.
 func TestKilledUnderLoadHasEveryAnsweredCallOnRecord(t *testing.T) {
 	t.Parallel()
 	r := startRecorder(t, "{file: audit.jsonl}", nil)
@@ -507,8 +549,11 @@ func TestKilledUnderLoadHasEveryAnsweredCallOnRecord(t *testing.T) {
 	t.Error("the first record after the crash is not there")
 }
 
-// request returns a request with the token, and with headers, each a name and then a value.
-func (r *recorder) request(ctx context.Context, method, url, body string, headers []string) (*http.Request, error) {
+// request returns a request with the token, and with headers, each a name and then a
+// value.
+func (r *recorder) request(ctx context.Context, method, url, body string,
+	headers []string,
+) (*http.Request, error) {
 	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return nil, err

@@ -12,19 +12,23 @@ import (
 )
 
 const (
-	// handshakeTime is for connections that are being opened when no further ones are let in: a few round trips to a load
-	// balancer nearby. It is short, because who tries to connect meanwhile waits for a second.
+	// handshakeTime is for connections that are being opened when no further ones are let
+	// in: a few round trips to a load balancer nearby. It is short, because who tries to
+	// connect meanwhile waits for a second.
 	handshakeTime = 10 * time.Millisecond
 	// acceptTime is for connections that are open and were not accepted yet.
 	acceptTime = time.Second
 )
 
-// refuseConnections closes a listener without losing a connection. The kernel opens connections by itself, and resets
-// those that nobody has accepted when their listener is closed: requests that were sent on them would be lost, and while
-// each answer closes its connection there are many. So for a moment the kernel passes over attempts to connect, until
-// what is open was accepted. Who tries in that moment tries again after a second, by itself, and is refused then.
+// refuseConnections closes a listener without losing a connection. The kernel opens
+// connections by itself, and resets those that nobody has accepted when their listener is
+// closed: requests that were sent on them would be lost, and while each answer closes its
+// connection there are many. So for a moment the kernel passes over attempts to connect,
+// until what is open was accepted. Who tries in that moment tries again after a second,
+// by itself, and is refused then.
 //
-// Where the listener is closed at once, TestWhoHasConnectedIsAcceptedWhileTheListenerCloses loses 100 of 100 connections.
+// Where the listener is closed at once,
+// TestWhoHasConnectedIsAcceptedWhileTheListenerCloses loses 100 of 100 connections.
 func refuseConnections(ctx context.Context, l net.Listener) {
 	defer closeQuietly(l)
 	raw, err := l.(syscall.Conn).SyscallConn()
@@ -41,7 +45,8 @@ func refuseConnections(ctx context.Context, l net.Listener) {
 	}
 }
 
-// passOver has the kernel drop packets that ask a listener for a connection: those with SYN and without ACK.
+// passOver has the kernel drop packets that ask a listener for a connection: those with
+// SYN and without ACK.
 func passOver(raw syscall.RawConn) error {
 	const flags, syn, ack = 13, 0x02, 0x10 // of TCP
 	filter := [...]unix.SockFilter{
@@ -53,7 +58,8 @@ func passOver(raw syscall.RawConn) error {
 	}
 	var set error
 	err := raw.Control(func(fd uintptr) {
-		set = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
+		set = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+			&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
 	})
 	if err != nil {
 		return err

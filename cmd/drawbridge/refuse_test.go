@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestWhoHasConnectedIsAcceptedWhileTheListenerCloses opens connections that nobody has accepted
-// when the listener is to be closed.
+// TestWhoHasConnectedIsAcceptedWhileTheListenerCloses opens connections that nobody has
+// accepted when the listener is to be closed.
 func TestWhoHasConnectedIsAcceptedWhileTheListenerCloses(t *testing.T) {
 	const clients = 100
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

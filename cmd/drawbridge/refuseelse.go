@@ -7,5 +7,6 @@ import (
 	"net"
 )
 
-// refuseConnections closes a listener. Connections that nobody has accepted are lost here.
+// refuseConnections closes a listener. Connections that nobody has accepted are lost
+// here.
 func refuseConnections(_ context.Context, l net.Listener) { closeQuietly(l) }

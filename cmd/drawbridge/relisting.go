@@ -36,7 +36,10 @@ type relisting struct {
 
 // newRelisting returns a relisting that runs not yet. reread must return at once.
 func newRelisting(others replica.Others, reread func(server string)) *relisting {
-	r := &relisting{others: others, reread: reread, waiting: make(map[string]bool), wake: make(chan struct{}, 1)}
+	r := &relisting{
+		others: others, reread: reread, waiting: make(map[string]bool),
+		wake: make(chan struct{}, 1),
+	}
 	others.Handle(kindLists, r.heard)
 	return r
 }

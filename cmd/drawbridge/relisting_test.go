@@ -15,8 +15,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
 
-// growing is a server whose tool grow adds one more tool, and which says so only on the stream of that call, as servers
-// made with FastMCP do.
+// growing is a server whose tool grow adds one more tool, and which says so only on the
+// stream of that call, as servers made with FastMCP do.
 func growing(t *testing.T) *httptest.Server {
 	t.Helper()
 	var added, sessions atomic.Int64
@@ -34,12 +34,18 @@ func growing(t *testing.T) *httptest.Server {
 			w.WriteHeader(http.StatusAccepted)
 			return
 		}
-		answer := func(result string) string { return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result) }
+		answer := func(
+			result string,
+		) string {
+			return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+		}
 		switch m.Method {
 		case "initialize":
 			w.Header().Set(mcp.HeaderSessionID, fmt.Sprint("s", sessions.Add(1)))
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, answer(`{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"growing","version":"1"}}`))
+			_, _ = io.WriteString(w,
+				answer(
+					`{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"growing","version":"1"}}`))
 		case "tools/list":
 			tools := `{"name":"grow","inputSchema":{"type":"object"}}`
 			for i := range added.Load() {
@@ -52,8 +58,9 @@ func growing(t *testing.T) *httptest.Server {
 				added.Add(1)
 			}
 			w.Header().Set("Content-Type", "text/event-stream")
-			_, _ = io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n"+
-				"data: "+answer(`{"content":[{"type":"text","text":"done"}]}`)+"\n\n")
+			_, _ = io.WriteString(w,
+				"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n"+
+					"data: "+answer(`{"content":[{"type":"text","text":"done"}]}`)+"\n\n")
 		default:
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, answer(`{}`))
@@ -63,13 +70,15 @@ func growing(t *testing.T) *httptest.Server {
 	return server
 }
 
-// TestListsThatChangeInACallChangeAtAllReplicas has a server say in the session of a call that its tools have changed: only
-// the replica of the call hears that. All others list and call the new tool soon.
+// TestListsThatChangeInACallChangeAtAllReplicas has a server say in the session of a call
+// that its tools have changed: only the replica of the call hears that. All others list
+// and call the new tool soon.
 func TestListsThatChangeInACallChangeAtAllReplicas(t *testing.T) {
 	t.Parallel()
 	server, redis := growing(t), redistest.Start(t)
 	config := func(listen, operator string) string {
-		text := fmt.Sprintf(keyed, listen, operator, "replicas: 3\nredis: {url: \"redis://"+redis.Address+"\", patience: 5s}\n")
+		text := fmt.Sprintf(keyed, listen, operator, "replicas: 3\nredis: {url: \"redis://"+redis.Address+
+			"\", patience: 5s}\n")
 		text = strings.Replace(text, "page_size: 1", "page_size: 100", 1)
 		text = strings.Replace(text, "servers: [toolbox]", "servers: [toolbox, grower]", 1)
 		return text + "  grower: {url: \"" + server.URL + "\", private_addresses: true}\n"
@@ -79,11 +88,14 @@ func TestListsThatChangeInACallChangeAtAllReplicas(t *testing.T) {
 		all = append(all, startReplica(t, config))
 	}
 	for _, r := range all {
-		eventually(t, "the server's tools are there", func() bool { return strings.Contains(r.list("").body, "grower__grow") })
+		eventually(t, "the server's tools are there",
+			func() bool { return strings.Contains(r.list("").body, "grower__grow") })
 	}
 	for i, r := range all {
 		session, tool := r.session(t), fmt.Sprintf("grower__new%d", i+1)
-		got := r.post(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"grower__grow","arguments":{}}}`, mcp.HeaderSessionID, session)
+		got := r.post(
+			`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"grower__grow","arguments":{}}}`,
+			mcp.HeaderSessionID, session)
 		wantText(t, "the call", got, "done")
 		began := time.Now()
 		for n, other := range all {
@@ -92,8 +104,10 @@ func TestListsThatChangeInACallChangeAtAllReplicas(t *testing.T) {
 			})
 			wantText(t, "a call of it", other.call(tool, ""), "done")
 		}
-		if took := time.Since(began); took > 15*time.Second { // who is not told reads its lists each half minute, or seldomer
-			t.Errorf("all knew of the new tool after %v, want two seconds on a machine that is not busy", took)
+		// who is not told reads its lists each half minute, or seldomer
+		if took := time.Since(began); took > 15*time.Second {
+			t.Errorf("all knew of the new tool after %v, want two seconds on a machine that is not busy",
+				took)
 		}
 	}
 }

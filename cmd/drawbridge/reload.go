@@ -13,19 +13,22 @@ import (
 )
 
 const (
-	// look is how often the files of the config are looked at. To be told of changes in their directory would cost more:
-	// audit records are written to the same directory by default, and each would wake the process.
+	// look is how often the files of the config are looked at. To be told of changes in
+	// their directory would cost more: audit records are written to the same directory by
+	// default, and each would wake the process.
 	look = 250 * time.Millisecond
-	// lookPart is one in how much of the time may go into looking: thousands of files are looked at more rarely.
+	// lookPart is one in how much of the time may go into looking: thousands of files are
+	// looked at more rarely.
 	lookPart = 50
 )
 
 // pause returns how long to wait after a look that took so long.
 func pause(took time.Duration) time.Duration { return max(look, lookPart*took) }
 
-// reloads reads the config again after each hangup signal and after each change of its files. It returns when ctx ends,
-// which begins the stop, or when work does. What a reload starts, such as a new server, must go on while the gateway
-// drains, so it gets work and not ctx.
+// reloads reads the config again after each hangup signal and after each change of its
+// files. It returns when ctx ends, which begins the stop, or when work does. What a
+// reload starts, such as a new server, must go on while the gateway drains, so it gets
+// work and not ctx.
 //
 //	SIGHUP ---------------------------+
 //	                                  v
@@ -58,19 +61,21 @@ func (p *parts) reloads(ctx, work context.Context, hangups <-chan os.Signal, loa
 	}
 }
 
-// reopenAudit opens the audit file again under its name: a hangup is also how log rotation says that it has moved the
-// file away.
+// reopenAudit opens the audit file again under its name: a hangup is also how log
+// rotation says that it has moved the file away.
 func (p *parts) reopenAudit(ctx context.Context) {
 	if err := p.audit.Reopen(); err != nil {
 		p.log.ErrorContext(ctx, "the audit file cannot be opened anew", slog.Any("error", err))
 	}
 }
 
-// reload checks the whole new config first and only then changes anything. It returns which files it read, also for a
-// config that it refused: the operator will correct one of these, and the Watch must see it. When all is in force it
-// gives back the memory that reading took, and that of the config before. Nothing else would for a while: the heap may
-// grow to twice what is in use before Go collects, and the scavenger waits until the gateway is calm. So a process that is
-// reloaded again and again stays as large as it was after its start.
+// reload checks the whole new config first and only then changes anything. It returns
+// which files it read, also for a config that it refused: the operator will correct one
+// of these, and the Watch must see it. When all is in force it gives back the memory that
+// reading took, and that of the config before. Nothing else would for a while: the heap
+// may grow to twice what is in use before Go collects, and the scavenger waits until the
+// gateway is calm. So a process that is reloaded again and again stays as large as it was
+// after its start.
 func (p *parts) reload(ctx, work context.Context, loader *config.Loader) config.Sources {
 	defer freeMemory()
 	cfg, read, err := loader.Load()
@@ -83,14 +88,16 @@ func (p *parts) reload(ctx, work context.Context, loader *config.Loader) config.
 	if err != nil {
 		p.issuers.refresh() // a fault elsewhere in the config must not keep a removed key alive
 		p.status.setRefused(firstLine(err))
-		p.log.ErrorContext(ctx, "config refused; the one before it stays in force", slog.String("file", p.started.File), slog.String("problems", err.Error()))
+		p.log.ErrorContext(ctx, "config refused; the one before it stays in force",
+			slog.String("file", p.started.File), slog.String("problems", err.Error()))
 		return read
 	}
 	p.status.setRefused("")
 	restart := restartNeeded(p.started, cfg)
 	p.status.setRestart(restart)
 	tellWarnings(ctx, cfg, p.log, p.metrics)
-	p.log.InfoContext(ctx, "config reloaded", slog.String("config", summary(cfg)), slog.String("changes", changes(p.started, p.inForce, cfg)))
+	p.log.InfoContext(ctx, "config reloaded", slog.String("config", summary(cfg)),
+		slog.String("changes", changes(p.started, p.inForce, cfg)))
 	p.inForce = cfg
 	p.metrics.ConfigInForce(cfg.Digest)
 	if len(restart) > 0 {
@@ -99,8 +106,8 @@ func (p *parts) reload(ctx, work context.Context, loader *config.Loader) config.
 	return read
 }
 
-// replace puts a checked config in force. Everything that can fail comes first, and is undone if a later step fails, so
-// that the gateway never runs with half of a new config.
+// replace puts a checked config in force. Everything that can fail comes first, and is
+// undone if a later step fails, so that the gateway never runs with half of a new config.
 func (p *parts) replace(work context.Context, cfg *config.Config) error {
 	verifier, err := p.issuers.verifier(cfg.Issuers)
 	if err != nil {
@@ -133,8 +140,8 @@ func tenantIDs(cfg *config.Config) []string {
 	return ids
 }
 
-// restartNeeded names the settings in which next differs from started, the config of the process, and which only a
-// restart changes.
+// restartNeeded names the settings in which next differs from started, the config of the
+// process, and which only a restart changes.
 func restartNeeded(started, next *config.Config) []string {
 	return differing(map[string]bool{
 		"listen":               started.Listen == next.Listen,
@@ -154,14 +161,15 @@ func restartNeeded(started, next *config.Config) []string {
 	})
 }
 
-// withoutKeys returns the settings of sessions without the keys, which a reload may replace by others.
+// withoutKeys returns the settings of sessions without the keys, which a reload may
+// replace by others.
 func withoutKeys(s config.Sessions) config.Sessions {
 	s.Keys, s.KeysFile = nil, ""
 	return s
 }
 
-// firstLine returns the first problem of a refused config, with the number of the others, for places that have room for
-// one line.
+// firstLine returns the first problem of a refused config, with the number of the others,
+// for places that have room for one line.
 func firstLine(err error) string {
 	var all config.RefusedError
 	if !errors.As(err, &all) || len(all) < 2 {

@@ -32,13 +32,17 @@ sessions: {idle: 1m}
 log: {format: text, level: debug}
 trusted_proxies: [10.0.0.0/8]
 `+minimal)
-	want := []string{"audit", "limits", "listen", "lists.page_size", "log.format", "operator", "revisions.legacy_sse", "sessions"}
+	want := []string{
+		"audit", "limits", "listen", "lists.page_size", "log.format", "operator",
+		"revisions.legacy_sse", "sessions",
+	}
 	if diff := cmp.Diff(want, restartNeeded(started, next)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// TestAnotherNumberOfReplicasWasNotSaidToNeedARestart: limiters take their shares once. Without the setting there is one.
+// TestAnotherNumberOfReplicasWasNotSaidToNeedARestart: limiters take their shares once.
+// Without the setting there is one.
 func TestAnotherNumberOfReplicasWasNotSaidToNeedARestart(t *testing.T) {
 	for _, test := range []struct {
 		before, after int
@@ -52,9 +56,11 @@ func TestAnotherNumberOfReplicasWasNotSaidToNeedARestart(t *testing.T) {
 	}
 }
 
-// TestAChangeThatWasTakenBackNeededARestart changes a setting that only a restart changes, to another value and back.
+// TestAChangeThatWasTakenBackNeededARestart changes a setting that only a restart
+// changes, to another value and back.
 func TestAChangeThatWasTakenBackNeededARestart(t *testing.T) {
-	started, moved, again := parse(t, minimal), parse(t, "operator: 127.0.0.1:9091\n"+minimal), parse(t, "operator: 127.0.0.1:9092\n"+minimal)
+	started, moved, again := parse(t, minimal), parse(t, "operator: 127.0.0.1:9091\n"+minimal),
+		parse(t, "operator: 127.0.0.1:9092\n"+minimal)
 	for _, test := range []struct {
 		before, after *config.Config
 		want          string
@@ -65,14 +71,16 @@ func TestAChangeThatWasTakenBackNeededARestart(t *testing.T) {
 		{moved, moved, "nothing changed"},
 	} {
 		if got := changes(started, test.before, test.after); got != test.want {
-			t.Errorf("from %s to %s, while %s runs: got %q, want %q", test.before.Operator, test.after.Operator, started.Operator, got, test.want)
+			t.Errorf("from %s to %s, while %s runs: got %q, want %q", test.before.Operator,
+				test.after.Operator, started.Operator, got, test.want)
 		}
 	}
 }
 
 func TestIssuersThatChangeGetANewVerifier(t *testing.T) {
 	issuer := config.Issuer{Issuer: auth.Issuer{
-		Issuer: "a", Algorithms: []string{"ES256"}, Audiences: []string{"b"}, Tenant: "c", JWKSURL: "http://127.0.0.1:1/keys",
+		Issuer: "a", Algorithms: []string{"ES256"}, Audiences: []string{"b"}, Tenant: "c",
+		JWKSURL: "http://127.0.0.1:1/keys",
 	}, PrivateAddresses: true}
 	public := issuer
 	public.PrivateAddresses = false
@@ -130,16 +138,19 @@ func TestAReloadSaysWhatChanged(t *testing.T) {
 		{"a restart", "limits: {heartbeat: 5s}\n" + minimal, "limits changed (needs a restart)"},
 		{"a setting", "allowed_hosts: [a.example]\n" + minimal, "allowed_hosts changed"},
 	} {
-		if got := changes(parse(t, minimal), parse(t, minimal), parse(t, test.after)); !strings.HasSuffix(got, test.want) {
+		if got := changes(parse(t, minimal), parse(t, minimal), parse(t, test.after)); !strings.HasSuffix(got,
+			test.want) {
 			t.Errorf("%s: got %q, want at its end %q", test.name, got, test.want)
 		}
 	}
-	if got := changes(parse(t, minimal+many), parse(t, minimal+many), parse(t, minimal)); !strings.HasPrefix(got, "server box0 removed; server box1 removed") {
+	if got := changes(parse(t, minimal+many), parse(t, minimal+many),
+		parse(t, minimal)); !strings.HasPrefix(got, "server box0 removed; server box1 removed") {
 		t.Errorf("got %q, want the servers that are gone in order", got)
 	}
 }
 
-// TestNoSettingOfAServerChangesUnseen changes each field of a server by itself: whatever restarts it is named.
+// TestNoSettingOfAServerChangesUnseen changes each field of a server by itself: whatever
+// restarts it is named.
 func TestNoSettingOfAServerChangesUnseen(t *testing.T) {
 	fields := reflect.TypeFor[config.Server]()
 	for i := range fields.NumField() {
@@ -165,11 +176,12 @@ func TestNoSettingOfAServerChangesUnseen(t *testing.T) {
 	}
 }
 
-// TestThousandsOfFilesAreLookedAtMoreRarely: a look at 5,000 files takes 20 ms, and four a second would be too much for a
-// gateway that has nothing to do.
+// TestThousandsOfFilesAreLookedAtMoreRarely: a look at 5,000 files takes 20 ms, and four
+// a second would be too much for a gateway that has nothing to do.
 func TestThousandsOfFilesAreLookedAtMoreRarely(t *testing.T) {
 	for took, want := range map[time.Duration]time.Duration{
-		0: look, time.Millisecond: look, 20 * time.Millisecond: time.Second, 200 * time.Millisecond: 10 * time.Second,
+		0: look, time.Millisecond: look, 20 * time.Millisecond: time.Second,
+		200 * time.Millisecond: 10 * time.Second,
 	} {
 		if got := pause(took); got != want {
 			t.Errorf("after a look of %v: got a pause of %v, want %v", took, got, want)
@@ -177,7 +189,8 @@ func TestThousandsOfFilesAreLookedAtMoreRarely(t *testing.T) {
 	}
 }
 
-// TestKeysThatChangeNeedNoRestart compares configs with keys_file, without, and with other keys in it.
+// TestKeysThatChangeNeedNoRestart compares configs with keys_file, without, and with
+// other keys in it.
 func TestKeysThatChangeNeedNoRestart(t *testing.T) {
 	keys := func(fill ...byte) *config.Config {
 		cfg := parse(t, minimal)

@@ -16,8 +16,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// revocable is the config of a gateway with three tenants, each with an issuer of its own: acme's tells the tenant by a
-// claim, keyed's serves its keys, and globex's stays as it is.
+// revocable is the config of a gateway with three tenants, each with an issuer of its
+// own: acme's tells the tenant by a claim, keyed's serves its keys, and globex's stays as
+// it is.
 const revocable = `listen: %s
 operator: %s
 issuers:
@@ -33,9 +34,10 @@ servers:
   toolbox: {builtin: [calculate]}
 `
 
-// TestAStreamOutlivedWhatOpenedIt runs the program, and takes away what a token was accepted by in every way that the
-// config and a provider of keys allow. The streams of its bearer end in every era, it cannot come in again, and another
-// tenant's streams stay open.
+// TestAStreamOutlivedWhatOpenedIt runs the program, and takes away what a token was
+// accepted by in every way that the config and a provider of keys allow. The streams of
+// its bearer end in every era, it cannot come in again, and another tenant's streams stay
+// open.
 func TestAStreamOutlivedWhatOpenedIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		tenant string
@@ -52,7 +54,8 @@ func TestAStreamOutlivedWhatOpenedIt(t *testing.T) {
 			r.save(t, "drawbridge.yaml", strings.Replace(r.config(t), "[acme, spare]", "[spare]", 1))
 		}},
 		"its tenant is renamed": {"acme", func(t *testing.T, r *recorder, _ *login) {
-			r.save(t, "drawbridge.yaml", strings.NewReplacer("  acme: {", "  umbrella: {", "[acme, spare]", "[umbrella, spare]").Replace(r.config(t)))
+			r.save(t, "drawbridge.yaml", strings.NewReplacer("  acme: {", "  umbrella: {", "[acme, spare]",
+				"[umbrella, spare]").Replace(r.config(t)))
 		}},
 		"its key is removed at the provider": {"keyed", func(t *testing.T, r *recorder, l *login) {
 			l.rotate()
@@ -65,7 +68,10 @@ func TestAStreamOutlivedWhatOpenedIt(t *testing.T) {
 			t.Parallel()
 			l := newLogin(t)
 			r := startRevocable(t, l)
-			tokens := map[string]string{"acme": r.signFor(t, "acme"), "globex": r.signFor(t, "globex"), "keyed": l.token(t)}
+			tokens := map[string]string{
+				"acme": r.signFor(t, "acme"), "globex": r.signFor(t, "globex"),
+				"keyed": l.token(t),
+			}
 			hers, others := r.streams(t, tokens[test.tenant]), r.streams(t, tokens["globex"])
 			test.change(t, r, l)
 			for kind, ended := range hers {
@@ -77,7 +83,8 @@ func TestAStreamOutlivedWhatOpenedIt(t *testing.T) {
 				}
 			}
 			r.token = tokens[test.tenant]
-			if got := r.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`); got.status != http.StatusUnauthorized {
+			if got := r.post(
+				`{"jsonrpc":"2.0","id":1,"method":"ping"}`); got.status != http.StatusUnauthorized {
 				t.Errorf("the next request: %v, want 401", got)
 			}
 		})
@@ -127,7 +134,8 @@ func (r *recorder) signFor(t *testing.T, tenant string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, _, err := signToken(cfg, tokenRequest{tenant: tenant, subject: "alice", ttl: time.Hour}, time.Now())
+	token, _, err := signToken(cfg, tokenRequest{tenant: tenant, subject: "alice", ttl: time.Hour},
+		time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,16 +146,18 @@ func (r *recorder) signFor(t *testing.T, tenant string) string {
 func (r *recorder) streams(t *testing.T, token string) map[string]<-chan struct{} {
 	t.Helper()
 	r.token = token
-	opened := r.post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
+	opened := r.post(
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
 	if opened.status != http.StatusOK {
 		t.Fatalf("initialize: %v", opened)
 	}
 	const listen = `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{` +
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"test","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
 	return map[string]<-chan struct{}{
-		"get":    r.stream(t, http.MethodGet, r.url, "", mcp.HeaderSessionID, opened.body),
-		"sse":    r.stream(t, http.MethodGet, strings.TrimSuffix(r.url, "/mcp")+"/sse", ""),
-		"listen": r.stream(t, http.MethodPost, r.url, listen, mcp.HeaderProtocolVersion, "2026-07-28", mcp.HeaderMethod, "subscriptions/listen"),
+		"get": r.stream(t, http.MethodGet, r.url, "", mcp.HeaderSessionID, opened.body),
+		"sse": r.stream(t, http.MethodGet, strings.TrimSuffix(r.url, "/mcp")+"/sse", ""),
+		"listen": r.stream(t, http.MethodPost, r.url, listen, mcp.HeaderProtocolVersion, "2026-07-28",
+			mcp.HeaderMethod, "subscriptions/listen"),
 	}
 }
 

@@ -19,11 +19,13 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// rolloverPosts is how many requests the test below sends at least. Its figures in the documentation are of 20,000.
-var rolloverPosts = flag.Int64("rollover.posts", 2000, "requests while replicas are restarted behind nginx, at least")
+// rolloverPosts is how many requests the test below sends at least. Its figures in the
+// documentation are of 20,000.
+var rolloverPosts = flag.Int64("rollover.posts", 2000,
+	"requests while replicas are restarted behind nginx, at least")
 
-// rolloverNginx asks nobody how the replicas are: it learns that one stops only when that refuses a connection. A POST that
-// was sent is never sent again.
+// rolloverNginx asks nobody how the replicas are: it learns that one stops only when that
+// refuses a connection. A POST that was sent is never sent again.
 const rolloverNginx = `daemon off;
 worker_processes 1;
 pid %[1]s/nginx.pid;
@@ -50,7 +52,8 @@ http {
 }
 `
 
-// startNginx starts nginx before two replicas, and returns the address at which it listens.
+// startNginx starts nginx before two replicas, and returns the address at which it
+// listens.
 func startNginx(t *testing.T, a, b *recorder) string {
 	t.Helper()
 	program, err := exec.LookPath("nginx")
@@ -69,10 +72,12 @@ func startNginx(t *testing.T, a, b *recorder) string {
 		return strings.TrimSuffix(strings.TrimPrefix(r.url, "http://"), "/mcp")
 	}
 	config := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(config, fmt.Appendf(nil, rolloverNginx, dir, listen, address(a), address(b)), 0o600); err != nil {
+	if err := os.WriteFile(config, fmt.Appendf(nil, rolloverNginx, dir, listen, address(a), address(b)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	nginx := exec.CommandContext(context.Background(), program, "-e", filepath.Join(dir, "nginx.err"), "-p", dir, "-c", config)
+	nginx := exec.CommandContext(context.Background(), program, "-e", filepath.Join(dir, "nginx.err"), "-p",
+		dir, "-c", config)
 	if err := nginx.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +103,8 @@ func (r *recorder) restarts(t *testing.T) {
 	r.ready(t, http.StatusOK, "")
 }
 
-// posts sends one request after the other through nginx until done is closed, and counts what becomes of them.
+// posts sends one request after the other through nginx until done is closed, and counts
+// what becomes of them.
 type posts struct {
 	answered atomic.Int64
 	mu       sync.Mutex // guards the field below
@@ -113,7 +119,8 @@ func (p *posts) send(t *testing.T, r *recorder, url string, client *http.Client,
 			return
 		default:
 		}
-		request, err := r.request(t.Context(), http.MethodPost, url, body, []string{mcp.HeaderProtocolVersion, "2026-07-28", mcp.HeaderMethod, "tools/list"})
+		request, err := r.request(t.Context(), http.MethodPost, url, body,
+			[]string{mcp.HeaderProtocolVersion, "2026-07-28", mcp.HeaderMethod, "tools/list"})
 		if err != nil {
 			t.Error(err)
 			return
@@ -139,11 +146,13 @@ func (p *posts) lose(what string) {
 	p.lost[what]++
 }
 
-// TestARolloverLostRequests restarts one of two replicas after the other behind an nginx that goes on sending to the one
-// that stops until that refuses a connection. No request fails.
+// TestARolloverLostRequests restarts one of two replicas after the other behind an nginx
+// that goes on sending to the one that stops until that refuses a connection. No request
+// fails.
 func TestARolloverLostRequests(t *testing.T) {
 	config := func(listen, operator string) string {
-		return strings.Replace(fmt.Sprintf(keyed, listen, operator, ""), "lists: {page_size: 1}\n", "log: {level: warn, format: json}\nallowed_hosts: [127.0.0.1]\n", 1)
+		return strings.Replace(fmt.Sprintf(keyed, listen, operator, ""), "lists: {page_size: 1}\n",
+			"log: {level: warn, format: json}\nallowed_hosts: [127.0.0.1]\n", 1)
 	}
 	a, b := startReplica(t, config), startReplica(t, config)
 	for _, r := range []*recorder{a, b} {
@@ -171,15 +180,18 @@ func TestARolloverLostRequests(t *testing.T) {
 	}
 }
 
-// TestAStopCutOffWhoWasAsked ends a process in which a call is parked, and one of a session waits for a person, whose
-// client has its stream at the other process. Both are answered there while the first one stops, which waits for that.
+// TestAStopCutOffWhoWasAsked ends a process in which a call is parked, and one of a
+// session waits for a person, whose client has its stream at the other process. Both are
+// answered there while the first one stops, which waits for that.
 func TestAStopCutOffWhoWasAsked(t *testing.T) {
 	t.Parallel()
 	p := startProcesses(t)
 	asked := p.a.call("asker__twice", "")
 	session := p.a.askable(t)
 	ctx, leave := context.WithCancel(t.Context())
-	lines := p.a.reads(ctx, t, http.MethodPost, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"asker__twice","arguments":{}}}`, mcp.HeaderSessionID, session)
+	lines := p.a.reads(ctx, t, http.MethodPost,
+		`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"asker__twice","arguments":{}}}`,
+		mcp.HeaderSessionID, session)
 	event := lineWith(t, lines, "id: ")
 	question := lineWith(t, lines, `"elicitation/create"`)
 	leave()
@@ -189,7 +201,8 @@ func TestAStopCutOffWhoWasAsked(t *testing.T) {
 	eventually(t, "it accepts no connection", func() bool {
 		return !listens(t.Context(), strings.TrimSuffix(strings.TrimPrefix(p.a.url, "http://"), "/mcp"))
 	})
-	lines = p.b.reads(t.Context(), t, http.MethodGet, "", mcp.HeaderSessionID, session, mcp.HeaderLastEventID, strings.TrimPrefix(event, "id: "))
+	lines = p.b.reads(t.Context(), t, http.MethodGet, "", mcp.HeaderSessionID, session, mcp.HeaderLastEventID,
+		strings.TrimPrefix(event, "id: "))
 	if again := lineWith(t, lines, `"elicitation/create"`); again != question {
 		t.Errorf("resumed: got %s, want %s", again, question)
 	}
@@ -200,9 +213,11 @@ func TestAStopCutOffWhoWasAsked(t *testing.T) {
 	if got := lineWith(t, lines, `"id":7`); !strings.Contains(got, "call 2: uno due") {
 		t.Errorf("the stream ends with %s, want the result", got)
 	}
-	wantText(t, "the call that was parked", p.b.call("asker__twice", repeat(t, asked, "two")), "call 1: one two")
+	wantText(t, "the call that was parked", p.b.call("asker__twice", repeat(t, asked, "two")),
+		"call 1: one two")
 	<-p.a.ended
-	if code := p.a.process.ProcessState.ExitCode(); code != 0 || strings.Contains(p.a.log(), "calls cancelled") {
+	if code := p.a.process.ProcessState.ExitCode(); code != 0 ||
+		strings.Contains(p.a.log(), "calls cancelled") {
 		t.Errorf("exit code %d, want 0 and no call cancelled", code)
 	}
 	if calls := p.calls.Load(); calls != 2 {

@@ -13,27 +13,32 @@ const (
 	scavengeEvery = 5 * time.Second // so often the scavenger looks, and so often it acts at most
 	scavengeLeast = 4 << 20         // bytes that are worth a collection
 	scavengePart  = 16              // nor is less than one in so many of the bytes in use worth one
-	scavengeCalm  = 4               // the gateway is calm while it allocates less than one in so many of what is too much
+	// the gateway is calm while it allocates less than one in so many of what is too much
+	scavengeCalm = 4
 )
 
-// scavenger gives memory back to the system when a time of much work is over. Go by itself collects garbage only when the
-// heap has grown to its goal, which is high after such a time, or after two minutes, and keeps as much as the goal for
-// later. So a gateway that has become quiet would look as if it still needed all that it once did, and a container beside
-// it would have to do without.
+// scavenger gives memory back to the system when a time of much work is over. Go by
+// itself collects garbage only when the heap has grown to its goal, which is high after
+// such a time, or after two minutes, and keeps as much as the goal for later. So a
+// gateway that has become quiet would look as if it still needed all that it once did,
+// and a container beside it would have to do without.
 //
-// Without it, TestAQuietGatewayKeptTheMemoryOfItsBusyTime finds all of 128 MiB of garbage resident.
+// Without it, TestAQuietGatewayKeptTheMemoryOfItsBusyTime finds all of 128 MiB of garbage
+// resident.
 //
-// A collection costs time in proportion to what is in use, so there is none without need: the gateway must be calm, since
-// a busy one collects by itself and would ask the system for the same memory again at once; and what can be given back
-// must be worth it. No call waits for it. Use it from one goroutine.
+// A collection costs time in proportion to what is in use, so there is none without need:
+// the gateway must be calm, since a busy one collects by itself and would ask the system
+// for the same memory again at once; and what can be given back must be worth it. No call
+// waits for it. Use it from one goroutine.
 type scavenger struct {
 	use  func() memoryInUse
 	held func() int64 // what is held for clients, in bytes
 	free func()       // collects garbage and gives back what is free
 	log  *slog.Logger
 
-	// What was in use after the last time, besides what was held for clients. Zero before the first time, which is soon
-	// after the start: to read a large config takes much memory, once.
+	// What was in use after the last time, besides what was held for clients. Zero before
+	// the first time, which is soon after the start: to read a large config takes much
+	// memory, once.
 	own       int64
 	allocated int64 // as it was at the last look
 }
@@ -50,8 +55,8 @@ func newScavenger(held func() int64, log *slog.Logger) *scavenger {
 	return &scavenger{use: readMemoryInUse, held: held, free: freeMemory, log: log}
 }
 
-// freeMemory collects twice, since what is in a pool of package sync, such as the buffers of connections that are closed,
-// survives one collection.
+// freeMemory collects twice, since what is in a pool of package sync, such as the buffers
+// of connections that are closed, survives one collection.
 func freeMemory() {
 	runtime.GC()
 	debug.FreeOSMemory()
@@ -71,8 +76,9 @@ func (t *scavenger) Run(ctx context.Context) error {
 	}
 }
 
-// look gives memory back if that is worth it now. What is held for clients is no garbage. All else above what was in use
-// after the last time may be garbage, and what is free already is too much at any time.
+// look gives memory back if that is worth it now. What is held for clients is no garbage.
+// All else above what was in use after the last time may be garbage, and what is free
+// already is too much at any time.
 func (t *scavenger) look(ctx context.Context) {
 	now := t.use()
 	since := now.allocated - t.allocated
@@ -84,7 +90,8 @@ func (t *scavenger) look(ctx context.Context) {
 	t.free()
 	after := t.use()
 	t.own = after.resident - t.held()
-	t.log.DebugContext(ctx, "memory given back", slog.Int64("before_bytes", now.resident), slog.Int64("after_bytes", after.resident))
+	t.log.DebugContext(ctx, "memory given back", slog.Int64("before_bytes", now.resident),
+		slog.Int64("after_bytes", after.resident))
 }
 
 // readMemoryInUse asks the runtime, which stops nothing for it.

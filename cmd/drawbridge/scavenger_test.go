@@ -6,12 +6,16 @@ import (
 	"testing"
 )
 
-// scavengerOn returns a scavenger whose figures the test chooses, in MiB. Giving back leaves the least resident memory.
+// scavengerOn returns a scavenger whose figures the test chooses, in MiB. Giving back
+// leaves the least resident memory.
 func scavengerOn(now *memoryInUse, held *int64, least int64) (t *scavenger, times *int) {
 	times = new(int)
 	return &scavenger{
 		use: func() memoryInUse {
-			return memoryInUse{resident: now.resident << 20, free: now.free << 20, allocated: now.allocated << 20}
+			return memoryInUse{
+				resident: now.resident << 20, free: now.free << 20,
+				allocated: now.allocated << 20,
+			}
 		},
 		held: func() int64 { return *held << 20 },
 		free: func() { *times++; now.resident, now.free = min(now.resident, least+*held), 0 },
@@ -19,8 +23,8 @@ func scavengerOn(now *memoryInUse, held *int64, least int64) (t *scavenger, time
 	}, times
 }
 
-// TestMemoryIsGivenBackOnlyWhenItIsWorthIt looks at a gateway again and again that works, becomes quiet, and lets go of
-// what it held for clients.
+// TestMemoryIsGivenBackOnlyWhenItIsWorthIt looks at a gateway again and again that works,
+// becomes quiet, and lets go of what it held for clients.
 func TestMemoryIsGivenBackOnlyWhenItIsWorthIt(t *testing.T) {
 	t.Parallel()
 	var now memoryInUse
@@ -65,8 +69,9 @@ func TestALargeHeapIsNotCollectedForLittle(t *testing.T) {
 	}
 }
 
-// TestAQuietGatewayKeptTheMemoryOfItsBusyTime is about Go's runtime as it is: without the scavenger it keeps the memory of
-// garbage until the next collection, which in a quiet process comes after two minutes.
+// TestAQuietGatewayKeptTheMemoryOfItsBusyTime is about Go's runtime as it is: without the
+// scavenger it keeps the memory of garbage until the next collection, which in a quiet
+// process comes after two minutes.
 func TestAQuietGatewayKeptTheMemoryOfItsBusyTime(t *testing.T) {
 	const much = 128 << 20
 	scavenger := newScavenger(func() int64 { return 0 }, slog.New(slog.DiscardHandler))

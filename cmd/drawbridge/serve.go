@@ -24,24 +24,31 @@ import (
 )
 
 const (
-	drainDelay   = 2 * time.Second  // a load balancer's check should fall into it, so that new clients go elsewhere before they are refused
-	callPatience = 25 * time.Second // how long calls in work may go on; containers are commonly killed 30 s after the signal
-	closeTimeout = 3 * time.Second  // how long answers that are being written may take
+	// a load balancer's check should fall into it, so that new clients go elsewhere
+	// before they are refused
+	drainDelay = 2 * time.Second
+	// how long calls in work may go on; containers are commonly killed 30 s after the
+	// signal
+	callPatience = 25 * time.Second
+	closeTimeout = 3 * time.Second // how long answers that are being written may take
 
 	lookEvery = 10 * time.Millisecond // while it is waited for clients
 
 	readHeaderTimeout = 5 * time.Second
-	idleTimeout       = 75 * time.Second // longer than most load balancers', so that the balancer closes first and never sends into a closed connection
-	maxHeaderBytes    = 32 << 10
+	// longer than most load balancers', so that the balancer closes first and never sends
+	// into a closed connection
+	idleTimeout    = 75 * time.Second
+	maxHeaderBytes = 32 << 10
 )
 
-// runServe is the command serve. It refuses a bad config, or addresses that are taken, before any part of the gateway
-// starts.
+// runServe is the command serve. It refuses a bad config, or addresses that are taken,
+// before any part of the gateway starts.
 func runServe(ctx context.Context, args []string, s streams) int {
 	flags := newFlags("serve", "[-config drawbridge.yaml]",
 		"Runs the gateway until SIGTERM or SIGINT, draining. SIGHUP and a changed file reload the config.\nExit 0 after a clean stop, 2 for a config that is refused, 1 otherwise.", s)
 	file := flags.String("config", defaultConfigFile, "the config `file`")
-	delay := flags.Duration("drain-delay", drainDelay, "how long to be not ready before connections are refused, and then how long idle ones may still be used; more than the check interval of the load balancer")
+	delay := flags.Duration("drain-delay", drainDelay,
+		"how long to be not ready before connections are refused, and then how long idle ones may still be used; more than the check interval of the load balancer")
 	if code, done := parseFlags(flags, args, s); done {
 		return code
 	}
@@ -51,8 +58,8 @@ func runServe(ctx context.Context, args []string, s streams) int {
 		s.complain("%v\n", serveConfigError(err, *file))
 		return exitRefused
 	}
-	// SIGHUP is taken from here on, before anybody can see the process: until somebody takes it, the signal ends the
-	// process.
+	// SIGHUP is taken from here on, before anybody can see the process: until somebody
+	// takes it, the signal ends the process.
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -65,31 +72,36 @@ func runServe(ctx context.Context, args []string, s streams) int {
 	return serve(ctx, cfg, l, options{delay: *delay, hangups: hangups, loader: loader}, s)
 }
 
-// serveConfigError adds to an error of loading the config what a newcomer can do: if the file that is missing is the
-// one that is looked for without -config, that flag may have been forgotten, and dev needs no file.
+// serveConfigError adds to an error of loading the config what a newcomer can do: if the
+// file that is missing is the one that is looked for without -config, that flag may have
+// been forgotten, and dev needs no file.
 func serveConfigError(err error, file string) error {
 	if file != defaultConfigFile || !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return fmt.Errorf("drawbridge serve: %w; -config FILE names another config, and drawbridge dev needs none", err)
+	return fmt.Errorf(
+		"drawbridge serve: %w; -config FILE names another config, and drawbridge dev needs none", err)
 }
 
-// options are how the two commands that serve differ: serve reloads its config, dev prints what a first call needs.
+// options are how the two commands that serve differ: serve reloads its config, dev
+// prints what a first call needs.
 type options struct {
 	delay   time.Duration
 	hangups <-chan os.Signal // each asks for a reload; nil: the config is never reloaded
 	loader  *config.Loader   // of the config, for reloads
 	up      func()           // called once, when everything has been started; may be nil
 
-	// The level from which on the fleet logs how the servers are; nil: the level of the config, as for everything else.
+	// The level from which on the fleet logs how the servers are; nil: the level of the
+	// config, as for everything else.
 	serverLevel slog.Leveler
 }
 
-// serve builds the gateway and runs it until ctx ends or a part of it fails. It returns the exit code. The log is
-// written by a goroutine of its own, which starts before and ends after all else, so that it has the last lines too.
+// serve builds the gateway and runs it until ctx ends or a part of it fails. It returns
+// the exit code. The log is written by a goroutine of its own, which starts before and
+// ends after all else, so that it has the last lines too.
 func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s streams) int {
-	// A reader of standard output or error may go away. Without this, the next write would end the process; with it,
-	// only that write fails.
+	// A reader of standard output or error may go away. Without this, the next write
+	// would end the process; with it, only that write fails.
 	brokenPipes := make(chan os.Signal, 1)
 	signal.Notify(brokenPipes, syscall.SIGPIPE)
 	defer signal.Stop(brokenPipes)
@@ -138,18 +150,23 @@ func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s st
 //	clients' listener                     operator's listener
 //	reloads                               wait for the goroutines of the group, close the audit log
 //
-// The operator's listener is the first to start and nearly the last to stop, so that /readyz and the metrics tell of
-// both. Clients come in only after the servers have been put into the catalogue, though most of these will not be
-// connected yet. The audit log is closed last because every part above may still have a record to write. The returned
+// The operator's listener is the first to start and nearly the last to stop, so that
+// /readyz and the metrics tell of both. Clients come in only after the servers have been
+// put into the catalogue, though most of these will not be connected yet. The audit log
+// is closed last because every part above may still have a record to write. The returned
 // error joins what made a part fail with what went wrong while closing.
 func (p *parts) run(ctx context.Context, l listeners, o options) error {
-	// ctx ends with the signal that begins the stop. Draining needs the parts to go on after that, so they get the
-	// context work, which ends when run calls end or when a part fails.
+	// ctx ends with the signal that begins the stop. Draining needs the parts to go on
+	// after that, so they get the context work, which ends when run calls end or when a
+	// part fails.
 	group, work := errgroup.WithContext(context.WithoutCancel(ctx))
 	work, end := context.WithCancel(work)
 	defer end()
 	clients := p.httpServer(p.server.Handler(), p.doors.clients)
-	operator := p.httpServer(admin.Handler(admin.Config{Metrics: metrics.Handler(p.gatherer), View: p.status.view}), p.doors.operator)
+	operator := p.httpServer(admin.Handler(admin.Config{
+		Metrics: metrics.Handler(p.gatherer),
+		View:    p.status.view,
+	}), p.doors.operator)
 
 	group.Go(func() error { return serveHTTP(operator, p.doors.operator.Listener(l.operator)) })
 	p.sharing.run(work, group)
@@ -172,7 +189,8 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 		group.Go(func() error { return p.reloads(ctx, work, o.hangups, o.loader) })
 	}
 	tellWarnings(ctx, p.started, p.log, p.metrics)
-	p.log.InfoContext(ctx, "serving", slog.String("listen", l.clients.Addr().String()), slog.String("operator", l.operator.Addr().String()),
+	p.log.InfoContext(ctx, "serving", slog.String("listen", l.clients.Addr().String()),
+		slog.String("operator", l.operator.Addr().String()),
 		slog.String("version", thisBuild().version), slog.String("config", summary(p.started)),
 		slog.String("audit", auditPlace(p.started)))
 	if o.up != nil {
@@ -203,10 +221,12 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 //	idle connections may be used once more ── delay at most ─────────────▶ hardly any is left that is closed under a request
 //	calls finish ── callPatience at most, with the two steps before ─────▶ those that are left are cancelled, and told so
 //
-// Whatever comes on an open connection until it is closed, by closeClients, is served, but after callPatience it is told to
-// come again: it would be cancelled in a moment, and nobody would know whether it has taken effect. Were streams to end while
-// clients can still connect, many would come back here. Were idle connections closed at once, as http.Server does, the
-// requests that are on their way on them would be lost. It returns earlier when ctx ends.
+// Whatever comes on an open connection until it is closed, by closeClients, is served,
+// but after callPatience it is told to come again: it would be cancelled in a moment, and
+// nobody would know whether it has taken effect. Were streams to end while clients can
+// still connect, many would come back here. Were idle connections closed at once, as
+// http.Server does, the requests that are on their way on them would be lost. It returns
+// earlier when ctx ends.
 func (p *parts) drain(ctx context.Context, delay time.Duration, refuse func()) {
 	p.log.InfoContext(ctx, "draining", slog.Duration("delay", delay))
 	p.status.drain.Store(true)
@@ -231,7 +251,8 @@ func (p *parts) cancelled(ctx context.Context, calls int) {
 	}
 }
 
-// letUse waits until no connection is idle, for patience at most. Each that is used now closes with the answer.
+// letUse waits until no connection is idle, for patience at most. Each that is used now
+// closes with the answer.
 func (p *parts) letUse(ctx context.Context, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -250,26 +271,30 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// httpServer returns an HTTP server with the bounds that both listeners have. It has no timeout for writing, because an
-// event stream stays open for as long as its client wants.
+// httpServer returns an HTTP server with the bounds that both listeners have. It has no
+// timeout for writing, because an event stream stays open for as long as its client
+// wants.
 func (p *parts) httpServer(handler http.Handler, door *connlimit.Limiter) *http.Server {
 	s := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(p.log.Handler(), slog.LevelDebug), // mostly what scanners and broken clients cause
+		// mostly what scanners and broken clients cause
+		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 
-		// Otherwise net/http would answer "OPTIONS *" itself, past every check and record of the handler.
+		// Otherwise net/http would answer "OPTIONS *" itself, past every check and record
+		// of the handler.
 		DisableGeneralOptionsHandler: true,
 	}
 	door.Attach(s)
 	return s
 }
 
-// closeClients closes the connections of clients, and then the event streams whose connections the server no longer has.
-// Most have ended by then; those of clients that do not take the end are cut off. A call that came at the last moment, on
-// a connection that was open still, is cancelled if it does not end soon, and its client told so.
+// closeClients closes the connections of clients, and then the event streams whose
+// connections the server no longer has. Most have ended by then; those of clients that do
+// not take the end are cut off. A call that came at the last moment, on a connection that
+// was open still, is cancelled if it does not end soon, and its client told so.
 func (p *parts) closeClients(clients *http.Server) {
 	if shutDown(clients) != nil {
 		p.endCalls()
@@ -288,23 +313,24 @@ func (p *parts) endCalls() {
 	p.server.Wait(over)
 }
 
-// shutDown takes no new connections, and closes those that are open when their requests are answered. It returns an error
-// if some are not within closeTimeout.
+// shutDown takes no new connections, and closes those that are open when their requests
+// are answered. It returns an error if some are not within closeTimeout.
 func shutDown(s *http.Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	return s.Shutdown(ctx)
 }
 
-// closeHTTP stops a server: it takes no new connections, and requests in work have closeTimeout to finish before their
-// connections are closed.
+// closeHTTP stops a server: it takes no new connections, and requests in work have
+// closeTimeout to finish before their connections are closed.
 func closeHTTP(s *http.Server) {
 	if shutDown(s) != nil {
 		_ = s.Close() // whatever is left had its time, and there is nobody to tell
 	}
 }
 
-// serveHTTP serves until the server or its listener is closed. That is no error; anything else is, and stops the gateway.
+// serveHTTP serves until the server or its listener is closed. That is no error; anything
+// else is, and stops the gateway.
 func serveHTTP(s *http.Server, l net.Listener) error {
 	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
@@ -312,14 +338,16 @@ func serveHTTP(s *http.Server, l net.Listener) error {
 	return nil
 }
 
-// tellWarnings logs the warnings of a config that comes into force, and counts them by code. It sets the counts that
-// are zero too, so that a warning which a reload removes leaves the metrics. The codes no-match and unused-release are
-// not among them: who knows what the servers offer tells of those, which are the gateway and the fleet.
+// tellWarnings logs the warnings of a config that comes into force, and counts them by
+// code. It sets the counts that are zero too, so that a warning which a reload removes
+// leaves the metrics. The codes no-match and unused-release are not among them: who knows
+// what the servers offer tells of those, which are the gateway and the fleet.
 func tellWarnings(ctx context.Context, cfg *config.Config, log *slog.Logger, m *metrics.Metrics) {
 	counts := make(map[string]int)
 	for _, w := range cfg.Warnings {
 		counts[w.Code]++
-		log.WarnContext(ctx, "config warning", slog.String("code", w.Code), slog.String("place", fmt.Sprintf("%s:%d:%d", w.File, w.Line, w.Column)),
+		log.WarnContext(ctx, "config warning", slog.String("code", w.Code),
+			slog.String("place", fmt.Sprintf("%s:%d:%d", w.File, w.Line, w.Column)),
 			slog.String("warning", w.Text))
 	}
 	for _, code := range config.Codes() {

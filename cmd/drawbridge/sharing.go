@@ -34,7 +34,8 @@ type sharing struct {
 	lists   *relisting       // of servers
 }
 
-// newSharing returns what the config says, not running yet. An error is about a file that the config names.
+// newSharing returns what the config says, not running yet. An error is about a file that
+// the config names.
 func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metrics.Metrics) (sharing, error) {
 	if len(cfg.Redis.Addresses) == 0 {
 		return sharing{others: replica.NewAlone()}, nil
@@ -44,7 +45,11 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 		return sharing{}, fmt.Errorf("redis: %w", err)
 	}
 	settings.Logger = log
-	settings.Called = func(kind string, outcome redis.Outcome, took time.Duration) { m.RedisCall(kind, string(outcome), took) }
+	settings.Called = func(kind string, outcome redis.Outcome,
+		took time.Duration,
+	) {
+		m.RedisCall(kind, string(outcome), took)
+	}
 	settings.Opened = func(state redis.State) { m.RedisStopped(string(state)) }
 	store := redis.New(settings)
 	store.OnGeneration(m.RedisLost)
@@ -57,7 +62,8 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 	})
 	allowed := max(cfg.Replicas, 1)
 	group, err := replica.NewGroup(replica.GroupConfig{
-		Store: store, Seal: ring, Logger: log, Most: allowed, Listen: cfg.Link.Listen, Address: cfg.Link.Address,
+		Store: store, Seal: ring, Logger: log, Most: allowed, Listen: cfg.Link.Listen,
+		Address: cfg.Link.Address,
 	})
 	if err != nil {
 		return sharing{}, err
@@ -71,30 +77,36 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 	return sharing{store: store, others: others, group: group, once: answers, allowed: allowed}, nil
 }
 
-// redisConfig returns how to reach Redis, without a log and without metrics. An error is about a file that the config names.
+// redisConfig returns how to reach Redis, without a log and without metrics. An error is
+// about a file that the config names.
 func redisConfig(r config.Redis) (redis.Config, error) {
 	secure, err := r.TLS()
 	return redis.Config{
 		Addresses: r.Addresses, Master: r.Master, Cluster: r.Cluster, Database: r.Database, TLS: secure,
-		User: r.User, Password: r.Password, SentinelUser: r.SentinelUser, SentinelPassword: r.SentinelPassword, Patience: r.Patience,
+		User: r.User, Password: r.Password, SentinelUser: r.SentinelUser,
+		SentinelPassword: r.SentinelPassword, Patience: r.Patience,
 	}, err
 }
 
 // begun tells whether Redis is used and others send word, or there is none.
 func (s *sharing) begun() bool { return s.store == nil || s.store.Up() == nil && s.group.Joined() }
 
-// judge adds to what /readyz shows how Redis is. A gateway that has never reached it, or of which the others do not know
-// yet, is not ready, since it knows neither of sessions nor of limits. Later faults do not change that: they meet all
-// replicas at once, and none would be left.
+// judge adds to what /readyz shows how Redis is. A gateway that has never reached it, or
+// of which the others do not know yet, is not ready, since it knows neither of sessions
+// nor of limits. Later faults do not change that: they meet all replicas at once, and
+// none would be left.
 func (s *sharing) judge(view *admin.View) {
 	if s.store == nil {
 		return
 	}
 	if running := s.group.Count(); running > s.allowed {
-		view.Warnings = append(view.Warnings, fmt.Sprintf("%d replicas run, and the setting replicas says %d at most; while redis is away they allow more than the limits", running, s.allowed))
+		view.Warnings = append(view.Warnings,
+			fmt.Sprintf(
+				"%d replicas run, and the setting replicas says %d at most; while redis is away they allow more than the limits", running, s.allowed))
 	}
 	if reached, others := s.group.Reached(), s.group.Count()-1; reached < others && s.group.Joined() {
-		told := fmt.Sprintf("%d of %d other replicas cannot be reached over the link: what clients send of calls and sessions that are there is answered with 503", others-reached, others)
+		told := fmt.Sprintf(
+			"%d of %d other replicas cannot be reached over the link: what clients send of calls and sessions that are there is answered with 503", others-reached, others)
 		if s.group.Isolated() {
 			view.Problems = append(view.Problems, told)
 		} else {
@@ -110,12 +122,14 @@ func (s *sharing) judge(view *admin.View) {
 	case !s.store.Reached():
 		view.Problems = append(view.Problems, err.Error())
 	default:
-		view.Warnings = append(view.Warnings, err.Error()+"; meanwhile each replica limits by its share, and sessions that another replica opened are answered with 503")
+		view.Warnings = append(view.Warnings,
+			err.Error()+"; meanwhile each replica limits by its share, and sessions that another replica opened are answered with 503")
 	}
 }
 
-// places returns how many of a tenant's places this process may give out, of which the gateway tells how many are taken. It
-// is called once. Before the gateway is there nobody asks for a place.
+// places returns how many of a tenant's places this process may give out, of which the
+// gateway tells how many are taken. It is called once. Before the gateway is there nobody
+// asks for a place.
 func (s *sharing) places(p *parts, replicas int) allot.Places {
 	if s.store == nil {
 		return allot.Whole{}
@@ -149,20 +163,25 @@ func (s *sharing) limiter(replicas int, m *metrics.Metrics, log *slog.Logger) ra
 		return ratelimit.NewMemory(0)
 	}
 	s.limits = ratelimit.NewRedis(ratelimit.RedisConfig{
-		Store: s.store, Replica: string(s.others.Self()), Replicas: replicas, Local: m.LimitedLocally, Logger: log,
+		Store: s.store, Replica: string(s.others.Self()), Replicas: replicas, Local: m.LimitedLocally,
+		Logger: log,
 	})
 	m.LeasedTokens(s.limits.Ahead)
 	return s.limits
 }
 
-// run starts what is shared, until work ends. The store goes on until all else has ended, which may have something to give
-// back or to write.
+// run starts what is shared, until work ends. The store goes on until all else has ended,
+// which may have something to give back or to write.
 func (s *sharing) run(work context.Context, group *errgroup.Group) {
 	if s.store == nil {
 		return
 	}
 	var users sync.WaitGroup
-	for _, run := range []func(context.Context) error{s.group.Run, s.blocks.Run, s.events.Run, s.once.Run, s.limits.Run, s.lists.run} {
+	for _, run := range []func(
+		context.Context) error{
+		s.group.Run, s.blocks.Run, s.events.Run, s.once.Run, s.limits.Run,
+		s.lists.run,
+	} {
 		users.Add(1)
 		group.Go(func() error {
 			defer users.Done()

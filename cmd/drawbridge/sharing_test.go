@@ -22,13 +22,17 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
 
-// TestGatewayIsReadyOnceRedisWasReached shows what /readyz says before that, then, and when Redis is gone again.
+// TestGatewayIsReadyOnceRedisWasReached shows what /readyz says before that, then, and
+// when Redis is gone again.
 func TestGatewayIsReadyOnceRedisWasReached(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartOne(t)
 	server.Stop()
 	registry := prometheus.NewRegistry()
-	cfg := &config.Config{Redis: config.Redis{Addresses: []string{server.Address}}, Link: config.Link{Listen: ":0"}}
+	cfg := &config.Config{
+		Redis: config.Redis{Addresses: []string{server.Address}},
+		Link:  config.Link{Listen: ":0"},
+	}
 	s, err := newSharing(cfg, seal.RandomRing(), slog.New(slog.DiscardHandler), metrics.New(registry))
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +48,8 @@ func TestGatewayIsReadyOnceRedisWasReached(t *testing.T) {
 			var view admin.View
 			s.judge(&view)
 			problems, warnings := strings.Join(view.Problems, "\n"), strings.Join(view.Warnings, "\n")
-			if view.Redis != state || (problem == "") != (problems == "") || !strings.Contains(problems, problem) ||
+			if view.Redis != state || (problem == "") != (problems == "") ||
+				!strings.Contains(problems, problem) ||
 				(warning == "") != (warnings == "") || !strings.Contains(warnings, warning) {
 				return fmt.Errorf("got %+v", view)
 			}
@@ -60,7 +65,8 @@ func TestGatewayIsReadyOnceRedisWasReached(t *testing.T) {
 	shows("up", "", "")
 }
 
-// inState returns an error unless the metrics say that Redis is in that state, and in no other.
+// inState returns an error unless the metrics say that Redis is in that state, and in no
+// other.
 func inState(registry *prometheus.Registry, state string) error {
 	families, err := registry.Gather()
 	if err != nil {
@@ -72,7 +78,8 @@ func inState(registry *prometheus.Registry, state string) error {
 		}
 		for _, m := range family.GetMetric() {
 			if is := m.GetLabel()[0].GetValue() == state; is != (m.GetGauge().GetValue() == 1) {
-				return fmt.Errorf("the gauge of %s is %v", m.GetLabel()[0].GetValue(), m.GetGauge().GetValue())
+				return fmt.Errorf("the gauge of %s is %v", m.GetLabel()[0].GetValue(),
+					m.GetGauge().GetValue())
 			}
 		}
 		return nil
@@ -80,7 +87,8 @@ func inState(registry *prometheus.Registry, state string) error {
 	return errors.New("there is no gauge")
 }
 
-// TestNoMetricToldWhatAReplicaHolds parks a call at one of two processes, which keeps its place.
+// TestNoMetricToldWhatAReplicaHolds parks a call at one of two processes, which keeps its
+// place.
 func TestNoMetricToldWhatAReplicaHolds(t *testing.T) {
 	t.Parallel()
 	p := startProcesses(t)
@@ -95,12 +103,16 @@ func TestNoMetricToldWhatAReplicaHolds(t *testing.T) {
 			})
 		}
 	}
-	wants(p.a, `drawbridge_replica_places\{kind="calls",state="used"\} 1`, `drawbridge_replica_places\{kind="calls",state="held"\} [1-9]\d*`,
-		`drawbridge_replica_places\{kind="streams",state="held"\} 0`, `drawbridge_replica_leased_tokens [1-9]\d*`)
-	wants(p.b, `drawbridge_replica_places\{kind="calls",state="used"\} 0`, `drawbridge_replica_leased_tokens 0`)
+	wants(p.a, `drawbridge_replica_places\{kind="calls",state="used"\} 1`,
+		`drawbridge_replica_places\{kind="calls",state="held"\} [1-9]\d*`,
+		`drawbridge_replica_places\{kind="streams",state="held"\} 0`,
+		`drawbridge_replica_leased_tokens [1-9]\d*`)
+	wants(p.b, `drawbridge_replica_places\{kind="calls",state="used"\} 0`,
+		`drawbridge_replica_leased_tokens 0`)
 }
 
-// TestOnlineDidNotTryRedis has a config that names a Redis which is there, and one whose user it does not know.
+// TestOnlineDidNotTryRedis has a config that names a Redis which is there, and one whose
+// user it does not know.
 func TestOnlineDidNotTryRedis(t *testing.T) {
 	t.Parallel()
 	at := config.Redis{Addresses: []string{redistest.Start(t).Address}, Patience: redistest.Patience}
@@ -109,9 +121,13 @@ func TestOnlineDidNotTryRedis(t *testing.T) {
 	if err := os.WriteFile(unknown.PasswordFile, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for want, r := range map[string]config.Redis{"is up and takes writes": at, "check redis.user and the file that redis.password_file names": unknown} {
+	for want, r := range map[string]config.Redis{
+		"is up and takes writes": at,
+		"check redis.user and the file that redis.password_file names": unknown,
+	} {
 		got := tryOnline(t.Context(), &config.Config{Redis: r}, registry.New())
-		if len(got) != 1 || got[0].Name != "redis" || got[0].OK != (r.User == "") || !strings.Contains(got[0].Message, want) {
+		if len(got) != 1 || got[0].Name != "redis" || got[0].OK != (r.User == "") ||
+			!strings.Contains(got[0].Message, want) {
 			t.Errorf("got %+v, want %q", got, want)
 		}
 	}

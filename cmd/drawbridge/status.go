@@ -11,21 +11,26 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
 
-// readyAfter is how long the gateway may stay not ready because a server has not answered. Then it is ready all the
-// same, or one broken server would keep every tenant out.
+// readyAfter is how long the gateway may stay not ready because a server has not
+// answered. Then it is ready all the same, or one broken server would keep every tenant
+// out.
 const readyAfter = 10 * time.Second
 
-// keylessAtMost is how long the gateway may stay not ready because no issuer has keys. Then it is ready all the same: in
-// an outage of all issuers, replicas that start are no worse than none, and who waits for them waits no longer.
+// keylessAtMost is how long the gateway may stay not ready because no issuer has keys.
+// Then it is ready all the same: in an outage of all issuers, replicas that start are no
+// worse than none, and who waits for them waits no longer.
 const keylessAtMost = 5 * time.Minute
 
-// status answers how the process is, for /readyz on the operator's listener. It is safe for concurrent use: several
-// requests, the goroutine of reloads and the drain use it at once.
+// status answers how the process is, for /readyz on the operator's listener. It is safe
+// for concurrent use: several requests, the goroutine of reloads and the drain use it at
+// once.
 type status struct {
-	parts   *parts
-	start   time.Time
-	ready   atomic.Bool              // once true it stays true: a server that a reload adds does not take readiness back
-	keyed   atomic.Bool              // once true it stays true: an issuer had keys, or keylessAtMost has passed
+	parts *parts
+	start time.Time
+	// once true it stays true: a server that a reload adds does not take readiness back
+	ready atomic.Bool
+	// once true it stays true: an issuer had keys, or keylessAtMost has passed
+	keyed   atomic.Bool
 	drain   atomic.Bool              // true from the beginning of the stop
 	refused atomic.Pointer[string]   // why the newest config was refused; "": it was not
 	restart atomic.Pointer[[]string] // names of settings that differ from what runs until a restart
@@ -39,9 +44,10 @@ func newStatus(p *parts) *status {
 	return s
 }
 
-// await returns when there is all that clients need: an attempt to reach each server has ended, and Redis is used. It
-// returns after readyAfter all the same, or when ctx ends. Whoever connects before waits meanwhile. A load balancer that
-// asks nobody, such as nginx, sends requests as soon as the address is listened on, and they would be refused.
+// await returns when there is all that clients need: an attempt to reach each server has
+// ended, and Redis is used. It returns after readyAfter all the same, or when ctx ends.
+// Whoever connects before waits meanwhile. A load balancer that asks nobody, such as
+// nginx, sends requests as soon as the address is listened on, and they would be refused.
 func (s *status) await(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readyAfter)
 	defer cancel()
@@ -58,10 +64,15 @@ func (s *status) view() admin.View {
 	if !s.ready.Load() && (s.parts.fleet.tried() || time.Since(s.start) > readyAfter) {
 		s.ready.Store(true)
 	}
-	view := admin.View{Ready: s.ready.Load() && !s.drain.Load(), Draining: s.drain.Load(), Servers: s.parts.fleet.loadsForView()}
-	view.Overload = strings.Trim(overload(s.parts.memory, maxBody(s.parts.started.Limits))+"; "+s.parts.doors.overload(), "; ")
+	view := admin.View{
+		Ready: s.ready.Load() && !s.drain.Load(), Draining: s.drain.Load(),
+		Servers: s.parts.fleet.loadsForView(),
+	}
+	view.Overload = strings.Trim(overload(s.parts.memory, maxBody(s.parts.started.Limits))+"; "+
+		s.parts.doors.overload(), "; ")
 	if reason := *s.refused.Load(); reason != "" {
-		view.Warnings = append(view.Warnings, "the newest config is refused and the one before it is in force: "+reason)
+		view.Warnings = append(view.Warnings,
+			"the newest config is refused and the one before it is in force: "+reason)
 	}
 	for _, name := range *s.restart.Load() {
 		view.Warnings = append(view.Warnings, "restart to change "+name)
@@ -76,16 +87,21 @@ func (s *status) view() admin.View {
 	return view
 }
 
-// viewKeys returns how it fares to fetch the issuers' keys, and the warnings with those that follow from it: keys that
-// could not be fetched, with the time until which the last ones serve, and keys that are refused.
+// viewKeys returns how it fares to fetch the issuers' keys, and the warnings with those
+// that follow from it: keys that could not be fetched, with the time until which the last
+// ones serve, and keys that are refused.
 func viewKeys(sets []auth.KeySet, warnings []string) (map[string]admin.Issuer, []string) {
 	issuers := make(map[string]admin.Issuer, len(sets))
 	for _, set := range sets {
 		whole := func(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
-		issuers[set.Issuer] = admin.Issuer{Fetched: whole(set.Fetched), Until: whole(set.Until), Failing: whole(set.Failing)}
+		issuers[set.Issuer] = admin.Issuer{
+			Fetched: whole(set.Fetched), Until: whole(set.Until),
+			Failing: whole(set.Failing),
+		}
 		if set.Problem != nil {
-			warnings = append(warnings, fmt.Sprintf("issuer %s: its keys cannot be fetched: %s (since %s); %s",
-				set.Issuer, set.Problem, set.Failing.UTC().Format(time.RFC3339), meanwhile(set)))
+			warnings = append(warnings,
+				fmt.Sprintf("issuer %s: its keys cannot be fetched: %s (since %s); %s",
+					set.Issuer, set.Problem, set.Failing.UTC().Format(time.RFC3339), meanwhile(set)))
 		}
 		for _, key := range set.Refused {
 			warnings = append(warnings, fmt.Sprintf("issuer %s: refused %s", set.Issuer, key))
@@ -94,11 +110,14 @@ func viewKeys(sets []auth.KeySet, warnings []string) (map[string]admin.Issuer, [
 	return issuers, warnings
 }
 
-// missingClaims returns a warning for each claim that an issuer names and that no token of an hour had.
+// missingClaims returns a warning for each claim that an issuer names and that no token
+// of an hour had.
 func missingClaims(missing []auth.MissingClaim) []string {
 	warnings := make([]string, 0, len(missing))
 	for _, m := range missing {
-		warnings = append(warnings, fmt.Sprintf("issuer %s: none of the %d tokens of an hour had the claim %q: %s", m.Issuer, m.Tokens, m.Claim, m.Advice))
+		warnings = append(warnings,
+			fmt.Sprintf("issuer %s: none of the %d tokens of an hour had the claim %q: %s", m.Issuer,
+				m.Tokens, m.Claim, m.Advice))
 	}
 	return warnings
 }
@@ -108,11 +127,13 @@ func meanwhile(set auth.KeySet) string {
 	if set.Until.IsZero() {
 		return "there are none, so its tokens are refused"
 	}
-	return "the last ones serve until " + set.Until.UTC().Format(time.RFC3339) + ", also those that it has removed"
+	return "the last ones serve until " + set.Until.UTC().Format(time.RFC3339) +
+		", also those that it has removed"
 }
 
-// judgeKeys adds that no issuer has had keys since the start, so that every token is refused. A rollout must not replace
-// replicas that have keys by such ones. As soon as one issuer has some, its tenants are served.
+// judgeKeys adds that no issuer has had keys since the start, so that every token is
+// refused. A rollout must not replace replicas that have keys by such ones. As soon as
+// one issuer has some, its tenants are served.
 func (s *status) judgeKeys(view *admin.View) {
 	if s.keyed.Load() {
 		return
@@ -124,15 +145,19 @@ func (s *status) judgeKeys(view *admin.View) {
 	view.Problems = append(view.Problems, "no issuer has keys yet, so every token is refused")
 }
 
-// judgeAudit adds what it means that audit records cannot be written. By default every call is then refused, and a
-// gateway that refuses all calls is not ready. With when_full: drop the calls go on, and it is only a warning.
+// judgeAudit adds what it means that audit records cannot be written. By default every
+// call is then refused, and a gateway that refuses all calls is not ready. With
+// when_full: drop the calls go on, and it is only a warning.
 func (s *status) judgeAudit(view *admin.View) {
 	problem := s.parts.audit.Problem()
 	switch {
 	case problem == nil:
 	case s.parts.started.Audit.Drop:
-		view.Warnings = append(view.Warnings, "audit records cannot be written; calls go on, and records beyond 4096 are lost: "+problem.Error())
+		view.Warnings = append(view.Warnings,
+			"audit records cannot be written; calls go on, and records beyond 4096 are lost: "+
+				problem.Error())
 	default:
-		view.Problems = append(view.Problems, "audit records cannot be written, so calls are refused: "+problem.Error())
+		view.Problems = append(view.Problems, "audit records cannot be written, so calls are refused: "+
+			problem.Error())
 	}
 }

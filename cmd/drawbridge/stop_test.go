@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// TestARequestOnAnIdleConnectionIsAnsweredWhileTheGatewayStops lets many clients send requests on connections that are
-// idle in between, and sends SIGTERM in the midst of that. Every request gets its answer, and the last answer on each
-// connection says so.
+// TestARequestOnAnIdleConnectionIsAnsweredWhileTheGatewayStops lets many clients send
+// requests on connections that are idle in between, and sends SIGTERM in the midst of
+// that. Every request gets its answer, and the last answer on each connection says so.
 func TestARequestOnAnIdleConnectionIsAnsweredWhileTheGatewayStops(t *testing.T) {
 	t.Parallel()
 	const clients = 32
@@ -29,7 +29,8 @@ func TestARequestOnAnIdleConnectionIsAnsweredWhileTheGatewayStops(t *testing.T) 
 	var all sync.WaitGroup
 	for i := range clients {
 		all.Go(func() {
-			if err := useUntilClosed(ctx, listen, time.Duration(i%7+1)*time.Millisecond, answered); err != nil {
+			if err := useUntilClosed(ctx, listen, time.Duration(i%7+1)*time.Millisecond,
+				answered); err != nil {
 				t.Errorf("client %d: %v", i, err)
 			}
 		})
@@ -50,9 +51,12 @@ func TestARequestOnAnIdleConnectionIsAnsweredWhileTheGatewayStops(t *testing.T) 
 	}
 }
 
-// useUntilClosed sends one request after the other on one connection, with pauses in which it is idle, until an answer
-// says that it is the last one. It tells of the first answer. The error says which request got none.
-func useUntilClosed(ctx context.Context, address string, pause time.Duration, answered chan<- struct{}) error {
+// useUntilClosed sends one request after the other on one connection, with pauses in
+// which it is idle, until an answer says that it is the last one. It tells of the first
+// answer. The error says which request got none.
+func useUntilClosed(ctx context.Context, address string, pause time.Duration,
+	answered chan<- struct{},
+) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return err

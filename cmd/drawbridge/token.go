@@ -26,8 +26,8 @@ type tokenRequest struct {
 	ttl             time.Duration // over zero, at most auth.MaxLifetime
 }
 
-// runToken is the command token. The token alone goes to standard output, so that a script can take it; all that is
-// said about it goes to standard error.
+// runToken is the command token. The token alone goes to standard output, so that a
+// script can take it; all that is said about it goes to standard error.
 func runToken(ctx context.Context, args []string, s streams) int {
 	flags := newFlags("token", "-config F -tenant T -subject S [-scopes a,b] [-ttl 1h] | -explain F",
 		"Signs a token, for trials, with an issuer of the config whose private or shared key is in the config. "+
@@ -40,13 +40,17 @@ func runToken(ctx context.Context, args []string, s streams) int {
 	flags.StringVar(&request.subject, "subject", "", "who the token is for")
 	scopes := flags.String("scopes", "", "scopes, separated by commas")
 	flags.DurationVar(&request.ttl, "ttl", time.Hour, "how long it lives, at most 24h")
-	explain := flags.String("explain", "", "a `file` with a token to be explained, and nothing signed; - is standard input")
+	explain := flags.String("explain", "",
+		"a `file` with a token to be explained, and nothing signed; - is standard input")
 	online := flags.Bool("online", false, "with -explain: fetch the keys of issuers, to check the signature")
 	if code, done := parseFlags(flags, args, s); done {
 		return code
 	}
 	if *explain != "" {
-		return explainToken(ctx, asked{file: *file, tokenFile: *explain, tenant: request.tenant, online: *online}, s)
+		return explainToken(ctx, asked{
+			file: *file, tokenFile: *explain, tenant: request.tenant,
+			online: *online,
+		}, s)
 	}
 	if request.tenant == "" || request.subject == "" {
 		s.complain("drawbridge token: -tenant and -subject are needed\n")
@@ -67,7 +71,8 @@ func runToken(ctx context.Context, args []string, s streams) int {
 		s.complain("drawbridge token: %v\n", err)
 		return exitFailure
 	}
-	s.complain("A token for trials, signed as %s for tenant %s, good for %s. Whoever holds it is %s.\n", iss.Issuer.Issuer, request.tenant, request.ttl, request.subject)
+	s.complain("A token for trials, signed as %s for tenant %s, good for %s. Whoever holds it is %s.\n",
+		iss.Issuer.Issuer, request.tenant, request.ttl, request.subject)
 	s.say("%s\n", token)
 	return exitOK
 }
@@ -92,16 +97,17 @@ func explainToken(ctx context.Context, q asked, s streams) int {
 	return exitOK
 }
 
-// signToken signs a token with the first issuer of the config that serves the tenant and whose private or shared key
-// the config has. It returns that issuer too. Real issuers keep their private keys to themselves, so it works with keys
-// for trials only.
+// signToken signs a token with the first issuer of the config that serves the tenant and
+// whose private or shared key the config has. It returns that issuer too. Real issuers
+// keep their private keys to themselves, so it works with keys for trials only.
 func signToken(cfg *config.Config, request tokenRequest, now time.Time) (string, config.Issuer, error) {
 	var tenants []string
 	for _, t := range cfg.Tenants {
 		tenants = append(tenants, t.ID)
 	}
 	if !slices.Contains(tenants, request.tenant) {
-		return "", config.Issuer{}, fmt.Errorf("there is no tenant %q%s", request.tenant, hint(request.tenant, tenants))
+		return "", config.Issuer{}, fmt.Errorf("there is no tenant %q%s", request.tenant,
+			hint(request.tenant, tenants))
 	}
 	if err := checkIssuer(cfg, request.issuer); err != nil {
 		return "", config.Issuer{}, err
@@ -121,10 +127,13 @@ func signToken(cfg *config.Config, request tokenRequest, now time.Time) (string,
 			}
 		}
 	}
-	return "", config.Issuer{}, errors.New("no issuer of this tenant has its private or shared key in the config; ask the issuer for a token")
+	return "", config.Issuer{},
+		errors.New(
+			"no issuer of this tenant has its private or shared key in the config; ask the issuer for a token")
 }
 
-// checkIssuer returns an error unless the config has an issuer of that name. The name "" stands for any issuer.
+// checkIssuer returns an error unless the config has an issuer of that name. The name ""
+// stands for any issuer.
 func checkIssuer(cfg *config.Config, name string) error {
 	var names []string
 	for _, iss := range cfg.Issuers {
@@ -140,7 +149,8 @@ func checkIssuer(cfg *config.Config, name string) error {
 	return fmt.Errorf("there is no issuer %q%s", name, near)
 }
 
-// hint returns words about which of the known names was probably meant, "" when none is near.
+// hint returns words about which of the known names was probably meant, "" when none is
+// near.
 func hint(name string, known []string) string {
 	if near := registry.Nearest(name, known); near != "" {
 		return fmt.Sprintf(" (did you mean %s?)", near)
@@ -153,7 +163,8 @@ func serves(iss *config.Issuer, tenant string) bool {
 	return slices.Contains(iss.AllTenants(), tenant)
 }
 
-// claimsOf returns the claims of a token: those that the config makes the verifier look for, where it looks for them.
+// claimsOf returns the claims of a token: those that the config makes the verifier look
+// for, where it looks for them.
 func claimsOf(iss config.Issuer, request tokenRequest, now time.Time) (auth.Claims, error) {
 	extra := map[string]any{}
 	value := request.tenant
@@ -163,7 +174,8 @@ func claimsOf(iss config.Issuer, request tokenRequest, now time.Time) (auth.Clai
 			break
 		}
 	}
-	faults := []error{auth.PutClaim(extra, iss.TenantClaim, value), auth.PutClaim(extra, iss.SubjectClaim, request.subject)}
+	faults := []error{auth.PutClaim(extra, iss.TenantClaim, value), auth.PutClaim(extra, iss.SubjectClaim,
+		request.subject)}
 	for at, want := range iss.Require {
 		faults = append(faults, auth.PutClaim(extra, at, want))
 	}
@@ -184,8 +196,8 @@ func claimsOf(iss config.Issuer, request tokenRequest, now time.Time) (auth.Clai
 	}, errors.Join(faults...)
 }
 
-// signingAlgorithm returns the first of the allowed algorithms that fits the type of the key (for an elliptic curve,
-// its size too), "" when none does.
+// signingAlgorithm returns the first of the allowed algorithms that fits the type of the
+// key (for an elliptic curve, its size too), "" when none does.
 func signingAlgorithm(key crypto.PrivateKey, allowed []string) string {
 	var families []string
 	switch key := key.(type) {
@@ -196,7 +208,10 @@ func signingAlgorithm(key crypto.PrivateKey, allowed []string) string {
 	case *rsa.PrivateKey:
 		families = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
 	case *ecdsa.PrivateKey:
-		families = []string{map[int]string{256: "ES256", 384: "ES384", 521: "ES512"}[key.Curve.Params().BitSize]}
+		families = []string{map[int]string{
+			256: "ES256", 384: "ES384",
+			521: "ES512",
+		}[key.Curve.Params().BitSize]}
 	}
 	for _, name := range allowed {
 		if slices.Contains(families, name) {

@@ -17,8 +17,8 @@ import (
 var codeShape = regexp.MustCompile(`^DB-[A-Z-]+[A-Z]$`)
 
 // TestEveryRefusalIsExplained reads both tables of refusals, of the desk and of the door:
-// explain and help have words for each code, outcome and reason, and a refusal of the desk
-// has the code that the vocabulary says.
+// explain and help have words for each code, outcome and reason, and a refusal of the
+// desk has the code that the vocabulary says.
 func TestEveryRefusalIsExplained(t *testing.T) {
 	t.Parallel()
 	desk, door := parsed(t, "../../internal/gateway/errors.go"), parsed(t, "../../server/errors.go")
@@ -34,7 +34,8 @@ func TestEveryRefusalIsExplained(t *testing.T) {
 	}
 	for code := range codes {
 		if m := meaningOf(code); m.means == "" || m.cure == "" {
-			t.Errorf("%s: nobody explains it: docs/reference/codes.md has no row with its meaning and cure", code)
+			t.Errorf("%s: nobody explains it: docs/reference/codes.md has no row with its meaning and cure",
+				code)
 		}
 	}
 	failures := 0
@@ -62,8 +63,8 @@ func TestEveryRefusalIsExplained(t *testing.T) {
 	}
 }
 
-// explained fails unless a way to end has words, and the code that the vocabulary says; ""
-// for the code: any.
+// explained fails unless a way to end has words, and the code that the vocabulary says;
+// "" for the code: any.
 func explained(t *testing.T, outcome, reason, code string) {
 	t.Helper()
 	if meaningOf(outcome).means == "" && outcome != "" {
@@ -71,7 +72,8 @@ func explained(t *testing.T, outcome, reason, code string) {
 	}
 	named := reason != "" && !strings.HasPrefix(reason, "DB-")
 	if named && outcome != "unheld" && meaningOf(outcome+", "+reason).means == "" {
-		t.Errorf("%s, %s: nobody explains this reason: docs/reference/codes.md has no row of both", outcome, reason)
+		t.Errorf("%s, %s: nobody explains this reason: docs/reference/codes.md has no row of both", outcome,
+			reason)
 	}
 	if got := gateway.CodeOf(outcome, reason, "tools/call"); code != "" && got != code && outcome != "" {
 		t.Errorf("%s, %s: the table sends %s, and the vocabulary has %q", outcome, reason, code, got)

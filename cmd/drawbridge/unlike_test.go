@@ -17,7 +17,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
 
-// unlikeConfig is a config of which replicas have different forms for a while. What changes of it stands in configChanges.
+// unlikeConfig is a config of which replicas have different forms for a while. What
+// changes of it stands in configChanges.
 const unlikeConfig = `listen: %s
 operator: %s
 sessions: {keys_file: keys12}
@@ -46,7 +47,8 @@ servers:
   before: {builtin: [calculate]}
 `
 
-// configChanges returns what may differ between two configs, by name: texts and what takes their place.
+// configChanges returns what may differ between two configs, by name: texts and what
+// takes their place.
 func configChanges() map[string][]string {
 	return map[string][]string{
 		"a tenant is added": {
@@ -60,14 +62,26 @@ func configChanges() map[string][]string {
 			"  - {issuer: \"https://leaving.example/\", hmac_secret_file: two, algorithms: [HS256], audiences: [us], tenant: acme}\n", "",
 		},
 		"the key of an issuer is another": {"hmac_secret_file: three", "hmac_secret_file: four"},
-		"a tool is denied":                {"    rules: [{allow: [\"*\"]}", "    rules: [{allow: [\"*\"]}, {deny: [toolbox__calculate]}"},
-		"a tool is allowed":               {", {deny: [toolbox__current_time]}", ""},
-		"a limit is lower":                {"low__calculate: {rate: 100000, burst: 100000}", "low__calculate: 0"},
-		"a limit is higher":               {"high__calculate: 0", "high__calculate: {rate: 100000, burst: 100000}"},
-		"a server is added":               {"high, gone", "high, added, gone", "  high: {", "  added: {builtin: [calculate]}\n  high: {"},
-		"a server is removed":             {"gone, ", "", "  gone: {builtin: [calculate]}\n", ""},
-		"a server is renamed":             {"before]", "after]", "  before: {", "  after: {"},
-		"the keys have turned":            {"keys12", "keys21"},
+		"a tool is denied": {
+			"    rules: [{allow: [\"*\"]}",
+			"    rules: [{allow: [\"*\"]}, {deny: [toolbox__calculate]}",
+		},
+		"a tool is allowed": {", {deny: [toolbox__current_time]}", ""},
+		"a limit is lower": {
+			"low__calculate: {rate: 100000, burst: 100000}",
+			"low__calculate: 0",
+		},
+		"a limit is higher": {
+			"high__calculate: 0",
+			"high__calculate: {rate: 100000, burst: 100000}",
+		},
+		"a server is added": {
+			"high, gone", "high, added, gone", "  high: {",
+			"  added: {builtin: [calculate]}\n  high: {",
+		},
+		"a server is removed":  {"gone, ", "", "  gone: {builtin: [calculate]}\n", ""},
+		"a server is renamed":  {"before]", "after]", "  before: {", "  after: {"},
+		"the keys have turned": {"keys12", "keys21"},
 	}
 }
 
@@ -90,9 +104,16 @@ func secretOf(name string) string {
 func startUnlikes(t *testing.T) *unlikes {
 	t.Helper()
 	server := redistest.Start(t)
-	u := &unlikes{tokens: make(map[string]string), sessions: make(map[string][]string), leads: make(map[string]int)}
+	u := &unlikes{
+		tokens: make(map[string]string), sessions: make(map[string][]string),
+		leads: make(map[string]int),
+	}
 	for range 3 {
-		r := startReplica(t, func(listen, operator string) string { return fmt.Sprintf(keyed, listen, operator, "") })
+		r := startReplica(t, func(listen,
+			operator string,
+		) string {
+			return fmt.Sprintf(keyed, listen, operator, "")
+		})
 		r.stops(t)
 		for _, name := range []string{"one", "two", "three", "four", "five", "six"} {
 			r.save(t, name, secretOf(name))
@@ -101,7 +122,8 @@ func startUnlikes(t *testing.T) *unlikes {
 			text, _ := keyLines(t, fills...)
 			r.save(t, name, text)
 		}
-		text := fmt.Sprintf(unlikeConfig, strings.TrimSuffix(strings.TrimPrefix(r.url, "http://"), "/mcp"), r.operator, server.Address)
+		text := fmt.Sprintf(unlikeConfig, strings.TrimSuffix(strings.TrimPrefix(r.url, "http://"), "/mcp"),
+			r.operator, server.Address)
 		r.save(t, "drawbridge.yaml", text)
 		r.begin(t)
 		u.replicas, u.base, u.has = append(u.replicas, r), append(u.base, text), append(u.has, nil)
@@ -110,7 +132,8 @@ func startUnlikes(t *testing.T) *unlikes {
 	for i, revision := range []string{"2025-11-25", "2025-06-18", "2025-03-26"} {
 		r := u.replicas[i]
 		r.token = u.tokens["login"]
-		opened := r.post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + revision + `","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
+		opened := r.post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` +
+			revision + `","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
 		if opened.status != http.StatusOK {
 			t.Fatalf("initialize: %v", opened)
 		}
@@ -120,23 +143,33 @@ func startUnlikes(t *testing.T) *unlikes {
 	return u
 }
 
-// sign makes a token of each issuer, by the first part of its name; "renewed" is of the one whose key will be another.
+// sign makes a token of each issuer, by the first part of its name; "renewed" is of the
+// one whose key will be another.
 func (u *unlikes) sign(t *testing.T) {
 	t.Helper()
 	r := &recorder{directory: t.TempDir()}
 	for name, of := range map[string][3]string{
-		"login": {"login", "one", "acme"}, "leaving": {"leaving", "two", "acme"}, "rotated": {"rotated", "three", "acme"},
-		"renewed": {"rotated", "four", "acme"}, "leaver": {"leaver", "five", "leaver"}, "joiner": {"joiner", "six", "joiner"},
+		"login": {"login", "one", "acme"}, "leaving": {"leaving", "two", "acme"}, "rotated": {
+			"rotated",
+			"three", "acme",
+		},
+		"renewed": {"rotated", "four", "acme"}, "leaver": {"leaver", "five", "leaver"}, "joiner": {
+			"joiner",
+			"six", "joiner",
+		},
 	} {
 		r.save(t, "secret", secretOf(of[1]))
-		text := strings.ReplaceAll(fmt.Sprintf(keyed, "127.0.0.1:1", "127.0.0.1:2", ""), "https://login.example/", "https://"+of[0]+".example/")
-		text = strings.NewReplacer("sessions: {keys_file: keys}\n", "", "tenant: acme", "tenant: "+of[2], "  acme: {", "  "+of[2]+": {").Replace(text)
+		text := strings.ReplaceAll(fmt.Sprintf(keyed, "127.0.0.1:1", "127.0.0.1:2", ""),
+			"https://login.example/", "https://"+of[0]+".example/")
+		text = strings.NewReplacer("sessions: {keys_file: keys}\n", "", "tenant: acme", "tenant: "+of[2],
+			"  acme: {", "  "+of[2]+": {").Replace(text)
 		r.save(t, "drawbridge.yaml", text)
 		u.tokens[name] = r.signFor(t, of[2])
 	}
 }
 
-// give gives a replica the config with these changes, and waits until it answers by that, and by nothing else.
+// give gives a replica the config with these changes, and waits until it answers by that,
+// and by nothing else.
 func (u *unlikes) give(t *testing.T, i int, changes ...string) {
 	t.Helper()
 	text := u.base[i]
@@ -171,7 +204,8 @@ func (u *unlikes) give(t *testing.T, i int, changes ...string) {
 	eventually(t, "the replica answers by its config", func() bool { wrong = u.wrong(i); return wrong == "" })
 }
 
-// answersOf returns how the tools answer by a config with these changes: by tool the code of the refusal, "" for none.
+// answersOf returns how the tools answer by a config with these changes: by tool the code
+// of the refusal, "" for none.
 func answersOf(has map[string]bool) map[string]string {
 	return map[string]string{
 		"toolbox__calculate":    unless(has["a tool is denied"], "DB-TOOL"),
@@ -185,8 +219,8 @@ func answersOf(has map[string]bool) map[string]string {
 	}
 }
 
-// wrong asks a replica for everything, and returns the first answer that is not as its own config says, "" if all are.
-// In a session that of the primary says it.
+// wrong asks a replica for everything, and returns the first answer that is not as its
+// own config says, "" if all are. In a session that of the primary says it.
 func (u *unlikes) wrong(i int) string {
 	r, has := u.replicas[i], u.has[i]
 	r.token = u.tokens["login"]
@@ -195,17 +229,20 @@ func (u *unlikes) wrong(i int) string {
 		if strings.HasSuffix(tool, "time") {
 			params = `"name":"` + tool + `","arguments":{}`
 		}
-		got := r.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{`+params+`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`,
+		got := r.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{`+params+
+			`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`,
 			mcp.HeaderProtocolVersion, "2026-07-28", mcp.HeaderMethod, "tools/call", mcp.HeaderName, tool)
 		if !isAs(got, want) {
 			return fmt.Sprintf("%s: got %v, want %q", tool, got, want)
 		}
 		for revision, headers := range u.sessions {
-			if tool != "toolbox__calculate" && revision != "2025-11-25" { // each session is used, and one of them for all
+			// each session is used, and one of them for all
+			if tool != "toolbox__calculate" && revision != "2025-11-25" {
 				continue
 			}
 			want := answersOf(u.has[u.leads[revision]])[tool]
-			if got := r.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{`+params+`}}`, headers...); !isAs(got, want) || got.status == http.StatusNotFound {
+			if got := r.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{`+params+`}}`,
+				headers...); !isAs(got, want) || got.status == http.StatusNotFound {
 				return fmt.Sprintf("%s in a session of %s: got %v, want %q", tool, revision, got, want)
 			}
 		}
@@ -242,9 +279,11 @@ func isAs(got outcome, code string) bool {
 	return strings.Contains(got.body, `"`+code+`"`) && !strings.Contains(got.body, `"result"`)
 }
 
-// TestConfigsChangeInAnyOrder gives three replicas new configs one after the other. For each two changes there is a time at
-// which the first replica has one of them, the second the other, and the third both. Clients of all eras use all replicas at
-// each step: each answers by its own config and by no other, sessions by that of their primary, and none is lost.
+// TestConfigsChangeInAnyOrder gives three replicas new configs one after the other. For
+// each two changes there is a time at which the first replica has one of them, the second
+// the other, and the third both. Clients of all eras use all replicas at each step: each
+// answers by its own config and by no other, sessions by that of their primary, and none
+// is lost.
 func TestConfigsChangeInAnyOrder(t *testing.T) {
 	t.Parallel()
 	u := startUnlikes(t)
@@ -253,8 +292,9 @@ func TestConfigsChangeInAnyOrder(t *testing.T) {
 	if testing.Short() {
 		most = 2 // each change with the next one; make nightly tries all pairs
 	}
-	listen := u.replicas[1].reads(t.Context(), t, http.MethodPost, `{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{`+
-		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`, mcp.HeaderProtocolVersion, "2026-07-28", mcp.HeaderMethod, "subscriptions/listen")
+	listen := u.replicas[1].reads(t.Context(), t, http.MethodPost,
+		`{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{`+
+			`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`, mcp.HeaderProtocolVersion, "2026-07-28", mcp.HeaderMethod, "subscriptions/listen")
 	lineWith(t, listen, "acknowledged")
 	get := u.replicas[2].reads(t.Context(), t, http.MethodGet, "", u.sessions["2025-11-25"]...)
 	for i, x := range names {

@@ -38,17 +38,20 @@ type usageReport struct {
 
 // runUsage is the command usage.
 func runUsage(_ context.Context, args []string, s streams) int {
-	flags := newFlags("usage", "[-config F] [-audit F]… [-since 7d] [-by tenant,user,tool,client] [-json | -csv]",
+	flags := newFlags("usage",
+		"[-config F] [-audit F]… [-since 7d] [-by tenant,user,tool,client] [-json | -csv]",
 		"Counts who used what, from audit files: one row for each tenant, user, tool and client, or as -by says.\n"+
 			"Refused are calls that were not made, failed are those that ended in an error.\n"+
 			"Exit 0 when the files could be read, 2 otherwise.", s)
 	file := flags.String("config", defaultConfigFile, "the config `file`, which says where the audit file is")
 	since := flags.String("since", "7d", "how far back, as `7d`, 12h or a day such as 2026-11-01")
-	by := flags.String("by", "tenant,user,tool,client", "what to count by, a `list` of these four, server and outcome")
+	by := flags.String("by", "tenant,user,tool,client",
+		"what to count by, a `list` of these four, server and outcome")
 	asJSON := flags.Bool("json", false, "print JSON")
 	asCSV := flags.Bool("csv", false, "print CSV")
 	var audits []string
-	flags.Func("audit", "an audit `file` in place of the config's, again for each further one; - is standard input",
+	flags.Func(
+		"audit", "an audit `file` in place of the config's, again for each further one; - is standard input",
 		func(name string) error { audits = append(audits, name); return nil })
 	if code, done := parseFlags(flags, args, s); done {
 		return code
@@ -108,7 +111,8 @@ func (r *usageReport) problem() string {
 	known := []string{"tenant", "user", "tool", "client", "server", "outcome"}
 	for _, name := range r.by {
 		if !slices.Contains(known, name) {
-			return fmt.Sprintf("-by knows no %q%s; there are %s", name, hint(name, known), strings.Join(known, ", "))
+			return fmt.Sprintf("-by knows no %q%s; there are %s", name, hint(name, known),
+				strings.Join(known, ", "))
 		}
 	}
 	return ""
@@ -204,7 +208,8 @@ func (r *usageReport) print(s streams, asJSON, asCSV bool) {
 		return
 	case asCSV:
 		w := csv.NewWriter(s.out)
-		_ = w.Write(append(slices.Clone(r.by), "calls", "refused", "failed", "first", "last")) // the reader is gone
+		// the reader is gone
+		_ = w.Write(append(slices.Clone(r.by), "calls", "refused", "failed", "first", "last"))
 		for _, u := range rows {
 			cells := make([]string, 0, len(u.names)+5)
 			for _, name := range u.names {
@@ -234,7 +239,10 @@ func (r *usageReport) print(s streams, asJSON, asCSV bool) {
 // figures returns the cells behind the names of a row.
 func (u *use) figures() []string {
 	when := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-	return []string{strconv.Itoa(u.Calls), strconv.Itoa(u.Refused), strconv.Itoa(u.Failed), when(u.First), when(u.Last)}
+	return []string{
+		strconv.Itoa(u.Calls), strconv.Itoa(u.Refused), strconv.Itoa(u.Failed), when(u.First),
+		when(u.Last),
+	}
 }
 
 // harmlessCell is a name that a spreadsheet takes for a text, and not for a formula.
@@ -255,7 +263,8 @@ func (r *usageReport) printJSON(s streams, rows []*use) {
 	}{r.since.UTC(), r.by, []map[string]any{}, r.unread}
 	for _, u := range rows {
 		row := map[string]any{
-			"calls": u.Calls, "refused": u.Refused, "failed": u.Failed, "first": u.First.UTC(), "last": u.Last.UTC(),
+			"calls": u.Calls, "refused": u.Refused, "failed": u.Failed, "first": u.First.UTC(),
+			"last": u.Last.UTC(),
 		}
 		for i, name := range u.names {
 			row[r.by[i]] = name

@@ -24,7 +24,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// onlineTimeout bounds all connections of -online, which are made at once; a program has its start_timeout in addition.
+// onlineTimeout bounds all connections of -online, which are made at once; a program has
+// its start_timeout in addition.
 const onlineTimeout = 15 * time.Second
 
 // maxAnswerBytes bounds an HTTP answer that is read whole into memory.
@@ -36,16 +37,18 @@ type findings struct {
 	File     string           `json:"file"`
 	Problems []config.Problem `json:"problems"`
 	Warnings []config.Warning `json:"warnings,omitempty"` // settings that work and may not be meant
-	Notes    []string         `json:"notes,omitempty"`    // things that are left out or needless, and no fault
-	Online   []check          `json:"online,omitempty"`
-	Audit    string           `json:"audit,omitempty"` // where the audit records of a good config go
+	// things that are left out or needless, and no fault
+	Notes  []string `json:"notes,omitempty"`
+	Online []check  `json:"online,omitempty"`
+	Audit  string   `json:"audit,omitempty"` // where the audit records of a good config go
 
 	strict bool // warnings make the config fail too
 }
 
-// judge looks at a config that was loaded without problems for warnings and notes. Warnings about patterns need to know
-// what the servers offer. So a catalogue is filled as in the running gateway, with the built-in tools and HTTP APIs
-// and, if online, with what the other servers say when they are connected to.
+// judge looks at a config that was loaded without problems for warnings and notes.
+// Warnings about patterns need to know what the servers offer. So a catalogue is filled
+// as in the running gateway, with the built-in tools and HTTP APIs and, if online, with
+// what the other servers say when they are connected to.
 func (f *findings) judge(ctx context.Context, cfg *config.Config, online bool) {
 	for i := range cfg.Servers {
 		f.Notes = append(f.Notes, cfg.Servers[i].API.Notes...)
@@ -73,7 +76,8 @@ func (f *findings) judge(ctx context.Context, cfg *config.Config, online bool) {
 	}
 }
 
-// check is one thing that -online tried over the network, with the place of the server or issuer in the config.
+// check is one thing that -online tried over the network, with the place of the server or
+// issuer in the config.
 type check struct {
 	Name    string `json:"name"`
 	OK      bool   `json:"ok"`
@@ -86,7 +90,8 @@ type check struct {
 	status upstream.Status // of a server that was reached
 }
 
-// String writes a check as a line. Only a failed one has its place, for an editor to go to.
+// String writes a check as a line. Only a failed one has its place, for an editor to go
+// to.
 func (c check) String() string {
 	if c.OK {
 		return fmt.Sprintf("ok   %s: %s", c.Name, c.Message)
@@ -94,8 +99,8 @@ func (c check) String() string {
 	return fmt.Sprintf("FAIL %s:%d:%d: %s: %s", c.File, c.Line, c.Column, c.Name, c.Message)
 }
 
-// runValidate is the command validate. A file that cannot be read has an exit code of its own, because then nothing is
-// known about the config.
+// runValidate is the command validate. A file that cannot be read has an exit code of its
+// own, because then nothing is known about the config.
 func runValidate(ctx context.Context, args []string, s streams) int {
 	flags := newFlags("validate", "[-config F] [-json] [-online] [-strict]",
 		"Loads and checks everything that needs no network, and starts nothing. All problems come at once, as file:line:col: problem.\n"+
@@ -103,7 +108,8 @@ func runValidate(ctx context.Context, args []string, s streams) int {
 			"Exit 0 when the config is good, 1 when it has problems, 2 when it cannot be read.", s)
 	file := flags.String("config", defaultConfigFile, "the config `file`")
 	asJSON := flags.Bool("json", false, "print JSON")
-	online := flags.Bool("online", false, "also connect to the servers, databases and Redis, and fetch the issuers' key sets")
+	online := flags.Bool("online", false,
+		"also connect to the servers, databases and Redis, and fetch the issuers' key sets")
 	strict := flags.Bool("strict", false, "exit 1 also when there are only warnings")
 	if code, done := parseFlags(flags, args, s); done {
 		return code
@@ -178,8 +184,8 @@ func (f *findings) failures() int {
 	return n
 }
 
-// json returns the findings as JSON. It ignores the summary, and has that argument only to be interchangeable with
-// text.
+// json returns the findings as JSON. It ignores the summary, and has that argument only
+// to be interchangeable with text.
 func (f *findings) json(string) string {
 	data, err := json.MarshalIndent(f, "", "  ")
 	if err != nil {
@@ -188,9 +194,10 @@ func (f *findings) json(string) string {
 	return string(data) + "\n"
 }
 
-// tryOnline connects to all servers and key sets at once and waits for the answers, so that a slow one does not add its
-// time to that of the others. What the servers offer goes into the catalogue. The checks come in the order of the
-// config, Redis and issuers first.
+// tryOnline connects to all servers and key sets at once and waits for the answers, so
+// that a slow one does not add its time to that of the others. What the servers offer
+// goes into the catalogue. The checks come in the order of the config, Redis and issuers
+// first.
 func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Registry) []check {
 	limited, cancel := context.WithTimeout(ctx, onlineTimeout)
 	defer cancel()
@@ -213,7 +220,8 @@ func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Regi
 				if srv.Command == "" {
 					return tryServer(limited, srv, catalogue)
 				}
-				limited, cancel := context.WithTimeout(ctx, srv.StartTimeout+onlineTimeout) // a program has to start before it can answer
+				// a program has to start before it can answer
+				limited, cancel := context.WithTimeout(ctx, srv.StartTimeout+onlineTimeout)
 				defer cancel()
 				return tryServer(limited, srv, catalogue)
 			})
@@ -235,7 +243,8 @@ func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Regi
 // redisTimeout is how long -online waits for Redis, which has several tries within that.
 const redisTimeout = 5 * time.Second
 
-// tryRedis connects to Redis as a replica does, and writes what shows that writes are taken: a key that ends by itself.
+// tryRedis connects to Redis as a replica does, and writes what shows that writes are
+// taken: a key that ends by itself.
 func tryRedis(ctx context.Context, r config.Redis) check {
 	c := check{Name: "redis"}
 	settings, err := redisConfig(r)
@@ -243,7 +252,8 @@ func tryRedis(ctx context.Context, r config.Redis) check {
 		c.Message = err.Error()
 		return c
 	}
-	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // so that the reason is not that it is stopped
+	// so that the reason is not that it is stopped
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	store, up := redis.New(settings), make(chan struct{})
 	var first sync.Once
 	store.OnChange(func(bool) { first.Do(func() { close(up) }) }) // the first change is that it is up
@@ -331,8 +341,9 @@ func tryKeySet(ctx context.Context, iss config.Issuer) check {
 	return c
 }
 
-// checkKeySet tells whether a key set that was fetched can be used for the issuer. It makes a verifier with the key set
-// as if it came from a file, since package auth reads files at once and fetches only later.
+// checkKeySet tells whether a key set that was fetched can be used for the issuer. It
+// makes a verifier with the key set as if it came from a file, since package auth reads
+// files at once and fetches only later.
 func checkKeySet(iss config.Issuer, body []byte) (ok bool, message string) {
 	fromFile := iss.Issuer
 	fromFile.JWKSURL, fromFile.JWKS = "", body

@@ -9,7 +9,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 )
 
-// TestPatternsOfAnAPIAreJudgedWithoutConnecting: its document says what there is, which a connection says of others.
+// TestPatternsOfAnAPIAreJudgedWithoutConnecting: its document says what there is, which a
+// connection says of others.
 func TestPatternsOfAnAPIAreJudgedWithoutConnecting(t *testing.T) {
 	document, err := filepath.Abs("internal/config/testdata/issues.yaml")
 	if err != nil {
@@ -19,8 +20,10 @@ func TestPatternsOfAnAPIAreJudgedWithoutConnecting(t *testing.T) {
 		"api__list": "", "api__*": "", "files__anything": "", "*": "",
 		"api__lsit": "api__list", "api__create": "-", "prompt:api__x": "-",
 	} {
-		text := strings.Replace(minimal, "servers: [files]", fmt.Sprintf("servers: [files, api], rules: [{deny: [%q]}]", pattern), 1)
-		cfg := parse(t, fmt.Sprintf("%s  api: {openapi: %q, base_url: \"https://api.example.com\"}\n", text, document))
+		text := strings.Replace(minimal, "servers: [files]",
+			fmt.Sprintf("servers: [files, api], rules: [{deny: [%q]}]", pattern), 1)
+		cfg := parse(t, fmt.Sprintf("%s  api: {openapi: %q, base_url: \"https://api.example.com\"}\n", text,
+			document))
 		found := findings{}
 		found.judge(t.Context(), cfg, false)
 		got := ""

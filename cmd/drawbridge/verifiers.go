@@ -15,11 +15,13 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 )
 
-// verifiers holds the verifier of the config in force, which checks the tokens of callers. A reload that does not touch
-// the issuers keeps the verifier, with the key sets that it has fetched: otherwise every change of any setting would
-// make all logins depend on whether the issuers answer at that moment.
+// verifiers holds the verifier of the config in force, which checks the tokens of
+// callers. A reload that does not touch the issuers keeps the verifier, with the key sets
+// that it has fetched: otherwise every change of any setting would make all logins depend
+// on whether the issuers answer at that moment.
 //
-// It is safe for concurrent use: verify takes no lock, so that callers do not wait for a reload.
+// It is safe for concurrent use: verify takes no lock, so that callers do not wait for a
+// reload.
 type verifiers struct {
 	current atomic.Pointer[auth.Verifier]
 	log     *slog.Logger
@@ -31,9 +33,12 @@ type verifiers struct {
 	running  *task           // the Run of the present verifier; nil before start
 }
 
-// newVerifiers returns verifiers with one for these issuers. Key sets are fetched only after start. The function changed
-// is called whenever other keys or other issuers count than before; see judge.
-func newVerifiers(issuers []config.Issuer, place keySetPlace, log *slog.Logger, changed func()) (*verifiers, error) {
+// newVerifiers returns verifiers with one for these issuers. Key sets are fetched only
+// after start. The function changed is called whenever other keys or other issuers count
+// than before; see judge.
+func newVerifiers(issuers []config.Issuer, place keySetPlace, log *slog.Logger,
+	changed func(),
+) (*verifiers, error) {
 	v := &verifiers{known: issuers, place: place, log: log, changed: changed}
 	verifier, err := v.verifier(issuers)
 	if err != nil {
@@ -48,14 +53,15 @@ func (v *verifiers) verify(ctx context.Context, token string) (auth.Principal, e
 	return v.current.Load().Verify(ctx, token)
 }
 
-// judge returns nil if the token from which p was made, by this verifier or by one before it, would be accepted now.
-// Otherwise the error is an *auth.Error that says why not. It does not wait.
+// judge returns nil if the token from which p was made, by this verifier or by one before
+// it, would be accepted now. Otherwise the error is an *auth.Error that says why not. It
+// does not wait.
 func (v *verifiers) judge(p auth.Principal) error {
 	return v.current.Load().Judge(p)
 }
 
-// start runs the present verifier until ctx ends, another takes its place, or wait is called. It is called once, before
-// replace and wait.
+// start runs the present verifier until ctx ends, another takes its place, or wait is
+// called. It is called once, before replace and wait.
 func (v *verifiers) start(ctx context.Context) {
 	v.changing.Lock()
 	defer v.changing.Unlock()
@@ -68,7 +74,8 @@ func (v *verifiers) refresh() { v.current.Load().Refresh() }
 // keySets tells how it fares to fetch the key sets of the issuers in force.
 func (v *verifiers) keySets() []auth.KeySet { return v.current.Load().KeySets() }
 
-// missingClaims returns the claims that the issuers in force name and that no token of an hour had.
+// missingClaims returns the claims that the issuers in force name and that no token of an
+// hour had.
 func (v *verifiers) missingClaims() []auth.MissingClaim { return v.current.Load().MissingClaims() }
 
 // haveKeys tells whether any issuer in force has keys.
@@ -83,9 +90,10 @@ func (v *verifiers) keysForMetrics() map[string]metrics.IssuerKeys {
 	return out
 }
 
-// replace puts next in the place of the present verifier, unless the issuers are the same; then next is dropped. The
-// new one is in use before the old one stops, so that no caller finds none. In both cases all key sets are fetched at
-// once, and nobody waits for that: a reload is how an operator says that something has changed. It is called after
+// replace puts next in the place of the present verifier, unless the issuers are the
+// same; then next is dropped. The new one is in use before the old one stops, so that no
+// caller finds none. In both cases all key sets are fetched at once, and nobody waits for
+// that: a reload is how an operator says that something has changed. It is called after
 // start.
 func (v *verifiers) replace(ctx context.Context, issuers []config.Issuer, next *auth.Verifier) {
 	v.changing.Lock()
@@ -104,13 +112,15 @@ func (v *verifiers) replace(ctx context.Context, issuers []config.Issuer, next *
 	v.changed()
 }
 
-// keptSets names the issuers whose key set is fetched from the same place as before. With other private_addresses it is
-// not the same place: what an address in the internal network has said must not count once that is forbidden.
+// keptSets names the issuers whose key set is fetched from the same place as before. With
+// other private_addresses it is not the same place: what an address in the internal
+// network has said must not count once that is forbidden.
 func keptSets(before, after []config.Issuer) []string {
 	var names []string
 	for i := range after {
 		same := func(old config.Issuer) bool {
-			return old.Issuer.Issuer == after[i].Issuer.Issuer && old.JWKSURL == after[i].JWKSURL && old.PrivateAddresses == after[i].PrivateAddresses
+			return old.Issuer.Issuer == after[i].Issuer.Issuer && old.JWKSURL == after[i].JWKSURL &&
+				old.PrivateAddresses == after[i].PrivateAddresses
 		}
 		if slices.ContainsFunc(before, same) {
 			names = append(names, after[i].Issuer.Issuer)
@@ -119,16 +129,17 @@ func keptSets(before, after []config.Issuer) []string {
 	return names
 }
 
-// wait ends the present verifier and waits for it. Its caller has ended the context given to start and replace, so that
-// a verifier which a late reload puts in place ends at once.
+// wait ends the present verifier and waits for it. Its caller has ended the context given
+// to start and replace, so that a verifier which a late reload puts in place ends at
+// once.
 func (v *verifiers) wait() {
 	v.changing.Lock()
 	defer v.changing.Unlock()
 	v.running.stop()
 }
 
-// verifier returns a verifier for the issuers, for replace. Its client connects to private addresses only for the key
-// sets that may be there.
+// verifier returns a verifier for the issuers, for replace. Its client connects to
+// private addresses only for the key sets that may be there.
 func (v *verifiers) verifier(issuers []config.Issuer) (*auth.Verifier, error) {
 	private := map[string]bool{}
 	plain := make([]auth.Issuer, 0, len(issuers))
@@ -140,13 +151,18 @@ func (v *verifiers) verifier(issuers []config.Issuer) (*auth.Verifier, error) {
 	}
 	client := dial.Client(dial.Config{})
 	client.Transport = keySetTransport{
-		public: client.Transport, private: dial.Client(dial.Config{PrivateAddresses: true}).Transport, allowed: private,
+		public: client.Transport, private: dial.Client(dial.Config{PrivateAddresses: true}).Transport,
+		allowed: private,
 	}
-	return auth.New(auth.Config{Issuers: plain, Client: client, Logger: v.log, Changed: v.changed, Store: v.place.of(issuers)})
+	return auth.New(auth.Config{
+		Issuers: plain, Client: client, Logger: v.log, Changed: v.changed,
+		Store: v.place.of(issuers),
+	})
 }
 
-// keySetTransport lets exactly the named key sets be fetched from loopback or private addresses. A verifier has one
-// client for all issuers, and a permission for one issuer must not open the internal network to the key set of another.
+// keySetTransport lets exactly the named key sets be fetched from loopback or private
+// addresses. A verifier has one client for all issuers, and a permission for one issuer
+// must not open the internal network to the key set of another.
 type keySetTransport struct {
 	public, private http.RoundTripper
 	allowed         map[string]bool // by jwks_url as the config has it

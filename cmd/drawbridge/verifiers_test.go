@@ -23,7 +23,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 )
 
-// login is an issuer on loopback that serves a set of one Ed25519 key, until it is told to fail.
+// login is an issuer on loopback that serves a set of one Ed25519 key, until it is told
+// to fail.
 type login struct {
 	server  *httptest.Server
 	key     atomic.Pointer[auth.Key]
@@ -59,14 +60,16 @@ func (l *login) rotate() {
 
 func (l *login) issuer() config.Issuer {
 	return config.Issuer{Issuer: auth.Issuer{
-		Issuer: "https://login.example/", Algorithms: []string{"EdDSA"}, Audiences: []string{"us"}, Tenant: "acme", JWKSURL: l.server.URL,
+		Issuer: "https://login.example/", Algorithms: []string{"EdDSA"}, Audiences: []string{"us"},
+		Tenant: "acme", JWKSURL: l.server.URL,
 	}, PrivateAddresses: true}
 }
 
 func (l *login) token(t *testing.T) string {
 	t.Helper()
 	token, err := auth.Sign(*l.key.Load(), "EdDSA", auth.Claims{
-		Issuer: "https://login.example/", Subject: "alice", Audience: "us", IssuedAt: time.Now(), Expiry: time.Now().Add(time.Hour),
+		Issuer: "https://login.example/", Subject: "alice", Audience: "us", IssuedAt: time.Now(),
+		Expiry: time.Now().Add(time.Hour),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -96,8 +99,9 @@ func reloaded(t *testing.T, v *verifiers, issuers ...config.Issuer) {
 	v.replace(t.Context(), issuers, next)
 }
 
-// TestAReloadJudgesThoseWhoCameBefore changes the issuers while the login does not answer: what an earlier verifier has
-// accepted goes on if it still may, and at once no longer if it may not.
+// TestAReloadJudgesThoseWhoCameBefore changes the issuers while the login does not
+// answer: what an earlier verifier has accepted goes on if it still may, and at once no
+// longer if it may not.
 func TestAReloadJudgesThoseWhoCameBefore(t *testing.T) {
 	l := newLogin(t)
 	var told atomic.Int64
@@ -138,8 +142,8 @@ func TestAReloadJudgesThoseWhoCameBefore(t *testing.T) {
 	}
 }
 
-// TestAReloadFetchesKeysAtOnce removes a key and reloads: with the same issuers and with others, and while the login
-// does not answer, when a reload must neither fail nor wait.
+// TestAReloadFetchesKeysAtOnce removes a key and reloads: with the same issuers and with
+// others, and while the login does not answer, when a reload must neither fail nor wait.
 func TestAReloadFetchesKeysAtOnce(t *testing.T) {
 	l := newLogin(t)
 	seldom := l.issuer()
@@ -175,8 +179,8 @@ func TestAReloadFetchesKeysAtOnce(t *testing.T) {
 	eventually(t, "the login is asked", func() bool { return l.fetches.Load() > fetches })
 }
 
-// TestReadyzTellsOfKeys shows what the operator reads while an issuer does not answer, before and after its keys are
-// too old, and when it publishes a key that is refused.
+// TestReadyzTellsOfKeys shows what the operator reads while an issuer does not answer,
+// before and after its keys are too old, and when it publishes a key that is refused.
 func TestReadyzTellsOfKeys(t *testing.T) {
 	since := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	for _, test := range []struct {
@@ -188,7 +192,10 @@ func TestReadyzTellsOfKeys(t *testing.T) {
 		{"it is fetched for the first time", auth.KeySet{}, nil},
 		{
 			"failing",
-			auth.KeySet{Fetched: since, Until: since.Add(time.Hour), Failing: since.Add(time.Minute), Problem: errors.New("status 502")},
+			auth.KeySet{
+				Fetched: since, Until: since.Add(time.Hour), Failing: since.Add(time.Minute),
+				Problem: errors.New("status 502"),
+			},
 			[]string{"issuer a: its keys cannot be fetched: status 502 (since 2026-11-22T12:01:00Z); the last ones serve until 2026-11-22T13:00:00Z, also those that it has removed"},
 		},
 		{
@@ -196,21 +203,26 @@ func TestReadyzTellsOfKeys(t *testing.T) {
 			auth.KeySet{Failing: since, Problem: errors.New("status 502")},
 			[]string{"issuer a: its keys cannot be fetched: status 502 (since 2026-11-22T12:00:00Z); there are none, so its tokens are refused"},
 		},
-		{"a key refused", auth.KeySet{Fetched: since, Until: since.Add(time.Hour), Refused: []string{`key "k": why`}}, []string{`issuer a: refused key "k": why`}},
+		{"a key refused", auth.KeySet{
+			Fetched: since, Until: since.Add(time.Hour),
+			Refused: []string{`key "k": why`},
+		}, []string{`issuer a: refused key "k": why`}},
 	} {
 		test.set.Issuer = "a"
 		issuers, warnings := viewKeys([]auth.KeySet{test.set}, nil)
 		if !slices.Equal(warnings, test.want) {
 			t.Errorf("%s: got %q, want %q", test.name, warnings, test.want)
 		}
-		if got := issuers["a"]; got.Until != test.set.Until || got.Fetched != test.set.Fetched || got.Failing != test.set.Failing {
+		if got := issuers["a"]; got.Until != test.set.Until || got.Fetched != test.set.Fetched ||
+			got.Failing != test.set.Failing {
 			t.Errorf("%s: got %+v, want the times of %+v", test.name, got, test.set)
 		}
 	}
 }
 
-// TestReadyzTellsOfClaimsThatNoTokenHas lets an hour pass in which no token has the claims that the issuer's config
-// names: /readyz tells of them until the issuer is another.
+// TestReadyzTellsOfClaimsThatNoTokenHas lets an hour pass in which no token has the
+// claims that the issuer's config names: /readyz tells of them until the issuer is
+// another.
 func TestReadyzTellsOfClaimsThatNoTokenHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		public, private, err := ed25519.GenerateKey(nil)
@@ -218,7 +230,8 @@ func TestReadyzTellsOfClaimsThatNoTokenHas(t *testing.T) {
 			t.Fatal(err)
 		}
 		iss := config.Issuer{Issuer: auth.Issuer{
-			Issuer: "https://login.example/", Algorithms: []string{"EdDSA"}, Audiences: []string{"us"}, Tenant: "acme",
+			Issuer: "https://login.example/", Algorithms: []string{"EdDSA"}, Audiences: []string{"us"},
+			Tenant:      "acme",
 			ScopeClaims: []string{"realm_access.roles"}, Keys: []auth.Key{{Public: public, Private: private}},
 		}}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -231,7 +244,8 @@ func TestReadyzTellsOfClaimsThatNoTokenHas(t *testing.T) {
 		defer cancel()
 		for i := range 5 {
 			token, err := auth.Sign(iss.Keys[0], "EdDSA", auth.Claims{
-				Issuer: iss.Issuer.Issuer, Subject: fmt.Sprint("user", i), Audience: "us", IssuedAt: time.Now(), Expiry: time.Now().Add(time.Hour),
+				Issuer: iss.Issuer.Issuer, Subject: fmt.Sprint("user", i), Audience: "us",
+				IssuedAt: time.Now(), Expiry: time.Now().Add(time.Hour),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -262,8 +276,9 @@ func TestReadyzTellsOfClaimsThatNoTokenHas(t *testing.T) {
 	})
 }
 
-// TestHangupFetchesKeys runs the program: a token whose key was removed is refused after SIGHUP, although keys are
-// fetched once a day, and also when the config is broken; and /readyz tells of a login that does not answer.
+// TestHangupFetchesKeys runs the program: a token whose key was removed is refused after
+// SIGHUP, although keys are fetched once a day, and also when the config is broken; and
+// /readyz tells of a login that does not answer.
 func TestHangupFetchesKeys(t *testing.T) {
 	l := newLogin(t)
 	r := &recorder{directory: t.TempDir()}
@@ -294,7 +309,8 @@ servers:
 	r.start(t, nil)
 	r.ready(t, http.StatusOK, `"issuers":{"https://login.example/":{"fetched":"`)
 	refused := func(token string) bool {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url,
+			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -324,5 +340,6 @@ servers:
 	if err := r.process.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	r.ready(t, http.StatusOK, "issuer https://login.example/: its keys cannot be fetched: fetch key set: status 502")
+	r.ready(t, http.StatusOK,
+		"issuer https://login.example/: its keys cannot be fetched: fetch key set: status 502")
 }

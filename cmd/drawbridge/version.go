@@ -9,8 +9,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// These are set by the linker (-X main.version=v1.2.3) and never change afterwards. Where the repository's history is
-// at hand, commit and date need not be.
+// These are set by the linker (-X main.version=v1.2.3) and never change afterwards. Where
+// the repository's history is at hand, commit and date need not be.
 var version, commit, date string
 
 // origin is what is known of how this program was built. After orDefaults no field is "".
@@ -19,8 +19,8 @@ type origin struct {
 	date            string // of the commit, as in RFC 3339
 }
 
-// thisBuild returns the origin of this program: what the linker was told, then what the Go command recorded of the
-// repository.
+// thisBuild returns the origin of this program: what the linker was told, then what the
+// Go command recorded of the repository.
 func thisBuild() origin {
 	b := origin{version, commit, date}
 	info, ok := debug.ReadBuildInfo()
@@ -62,12 +62,14 @@ func (b origin) orDefaults() origin {
 
 // runVersion is the command version.
 func runVersion(_ context.Context, args []string, s streams) int {
-	flags := newFlags("version", "", "Prints the version, the commit it was built from and its date, the version of Go and the protocol revisions served.", s)
+	flags := newFlags("version", "",
+		"Prints the version, the commit it was built from and its date, the version of Go and the protocol revisions served.", s)
 	if code, done := parseFlags(flags, args, s); done {
 		return code
 	}
 	b := thisBuild()
-	s.say("drawbridge %s\ncommit     %s\ndate       %s\ngo         %s %s/%s\nrevisions  %s\n", b.version, b.commit, b.date,
+	s.say("drawbridge %s\ncommit     %s\ndate       %s\ngo         %s %s/%s\nrevisions  %s\n", b.version,
+		b.commit, b.date,
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, strings.Join(mcp.Revisions(), " "))
 	return exitOK
 }

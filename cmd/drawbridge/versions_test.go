@@ -15,8 +15,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// The tests in this file run this version beside a later one. There is none yet, so it is made: the program is built from the
-// same sources with a few lines replaced, as somebody might change them. It needs no history, only the go command.
+// The tests in this file run this version beside a later one. There is none yet, so it is
+// made: the program is built from the same sources with a few lines replaced, as somebody
+// might change them. It needs no history, only the go command.
 
 // edit replaces one text in a file of the repository.
 type edit struct{ file, old, new string }
@@ -24,16 +25,28 @@ type edit struct{ file, old, new string }
 // additions are what a later version may add to what it shares, without any further care.
 func additions() []edit {
 	return []edit{
-		{"server/ticket.go", "return append(out, t.capabilities)", "return append(out, t.capabilities, 1, 2, 3)"},
-		{"internal/gateway/list.go", "AppendUint32(plain, uint32(last)))", "AppendUint64(plain, uint64(last)<<32))"},
+		{
+			"server/ticket.go", "return append(out, t.capabilities)",
+			"return append(out, t.capabilities, 1, 2, 3)",
+		},
+		{
+			"internal/gateway/list.go", "AppendUint32(plain, uint32(last)))",
+			"AppendUint64(plain, uint64(last)<<32))",
+		},
 		{"internal/allot/grant.go", "string.format('%d %d %d', ", "string.format('%d %d %d and more', "},
-		{"server/listeners.go", "data := packed(l.key[:], binary.BigEndian.AppendUint64(nil, epoch))", "data := packed(l.key[:], binary.BigEndian.AppendUint64(nil, epoch), []byte(\"more\"))"},
-		{"server/primary.go", "facts := make(map[string]string)", "facts := map[string]string{\"more\": \"of a later version\"}"},
+		{
+			"server/listeners.go", "data := packed(l.key[:], binary.BigEndian.AppendUint64(nil, epoch))",
+			"data := packed(l.key[:], binary.BigEndian.AppendUint64(nil, epoch), []byte(\"more\"))",
+		},
+		{
+			"server/primary.go", "facts := make(map[string]string)",
+			"facts := map[string]string{\"more\": \"of a later version\"}",
+		},
 	}
 }
 
-// formatChanges are those of a version that writes what this one cannot read, although no version before it could. It reads what
-// this one writes.
+// formatChanges are those of a version that writes what this one cannot read, although no
+// version before it could. It reads what this one writes.
 func formatChanges() []edit {
 	return []edit{
 		{"internal/replica/replica.go", "const Formats = 1", "const Formats = 2"},
@@ -85,15 +98,17 @@ func builtWith(t *testing.T, edits []edit) string {
 		t.Fatal(err)
 	}
 	program := filepath.Join(dir, "drawbridge")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, ".").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-overlay",
+		filepath.Join(dir, "overlay.json"), "-o", program, ".").CombinedOutput()
 	if err != nil {
 		t.Fatalf("go build: %v\n%s", err, bytes.TrimSpace(out))
 	}
 	return program
 }
 
-// TestAVersionThatAddsRunsBesideThisOne uses all that clients carry from one to the other, both ways; then it replaces one
-// process after the other, forth and back, while a session and a parked call go on.
+// TestAVersionThatAddsRunsBesideThisOne uses all that clients carry from one to the
+// other, both ways; then it replaces one process after the other, forth and back, while a
+// session and a parked call go on.
 func TestAVersionThatAddsRunsBesideThisOne(t *testing.T) {
 	t.Parallel()
 	later := builtWith(t, additions())
@@ -102,13 +117,16 @@ func TestAVersionThatAddsRunsBesideThisOne(t *testing.T) {
 	p.carries(t, p.b, p.a, "b")
 	made := 0
 	for i := range 24 {
-		if got := []*recorder{p.a, p.b}[i%2].call("asker__few", ""); strings.Contains(got.body, "one of few") {
+		if got := []*recorder{p.a, p.b}[i%2].call("asker__few", ""); strings.Contains(got.body,
+			"one of few") {
 			made++
 		} else if !strings.Contains(got.body, "DB-LIMIT-TOOL") {
 			t.Errorf("call %d of few: got %v", i, got)
 		}
 	}
-	if made < 5 || made > 6 { // one user takes half at one replica and two thirds over all; the rest is left to others
+	// one user takes half at one replica and two thirds over all; the rest is left to
+	// others
+	if made < 5 || made > 6 {
 		t.Errorf("%d calls were made of the 5 or 6 that both together allow one user", made)
 	}
 
@@ -126,7 +144,8 @@ func TestAVersionThatAddsRunsBesideThisOne(t *testing.T) {
 				t.Errorf("step %d: a session of the first process: got %v", i, got)
 			}
 		}
-		wantText(t, fmt.Sprintf("step %d: a call parked at who stayed", i), step.leaves.call("asker__twice", repeat(t, asked, "two")), fmt.Sprintf("call %d: one two", parked))
+		wantText(t, fmt.Sprintf("step %d: a call parked at who stayed", i), step.leaves.call("asker__twice",
+			repeat(t, asked, "two")), fmt.Sprintf("call %d: one two", parked))
 	}
 }
 
@@ -145,7 +164,8 @@ func (p *processes) carries(t *testing.T, from, to *recorder, key string) {
 		t.Errorf("a cursor: got %v", got)
 	}
 	kept := from.call("asker__plain", "", "Idempotency-Key", `"`+key+`"`)
-	if got := to.call("asker__plain", "", "Idempotency-Key", `"`+key+`"`); got.body != kept.body || kept.status != http.StatusOK {
+	if got := to.call("asker__plain", "", "Idempotency-Key", `"`+key+`"`); got.body != kept.body ||
+		kept.status != http.StatusOK {
 		t.Errorf("an answer that was kept: got %v, want %v", got, kept)
 	}
 	asked := from.call("asker__twice", "")
@@ -154,10 +174,13 @@ func (p *processes) carries(t *testing.T, from, to *recorder, key string) {
 
 	session := from.askable(t)
 	ctx, leave := context.WithCancel(t.Context())
-	lines := from.reads(ctx, t, http.MethodPost, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"asker__twice","arguments":{}}}`, mcp.HeaderSessionID, session)
+	lines := from.reads(ctx, t, http.MethodPost,
+		`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"asker__twice","arguments":{}}}`,
+		mcp.HeaderSessionID, session)
 	event, question := lineWith(t, lines, "id: "), lineWith(t, lines, `"elicitation/create"`)
 	leave()
-	lines = to.reads(t.Context(), t, http.MethodGet, "", mcp.HeaderSessionID, session, mcp.HeaderLastEventID, strings.TrimPrefix(event, "id: "))
+	lines = to.reads(t.Context(), t, http.MethodGet, "", mcp.HeaderSessionID, session, mcp.HeaderLastEventID,
+		strings.TrimPrefix(event, "id: "))
 	if again := lineWith(t, lines, `"elicitation/create"`); again != question {
 		t.Errorf("resumed: got %s, want %s", again, question)
 	}
@@ -192,8 +215,9 @@ func (r *recorder) end(session string) int {
 	return response.StatusCode
 }
 
-// TestAVersionThatChangesFormatsRunsBesideThisOne has a later version write what this one cannot read. No client gives up what
-// goes on there, as long as one of that version runs; when it is gone, and this version is back, the client is told.
+// TestAVersionThatChangesFormatsRunsBesideThisOne has a later version write what this one
+// cannot read. No client gives up what goes on there, as long as one of that version
+// runs; when it is gone, and this version is back, the client is told.
 func TestAVersionThatChangesFormatsRunsBesideThisOne(t *testing.T) {
 	t.Parallel()
 	p := startBuilds(t, builtWith(t, formatChanges()))
@@ -209,7 +233,8 @@ func TestAVersionThatChangesFormatsRunsBesideThisOne(t *testing.T) {
 		if got := p.b.ping(theirs); got.status != http.StatusOK {
 			t.Errorf("a session of the later version, there: got %v", got)
 		}
-		if got := p.a.ping(theirs); got.status != http.StatusServiceUnavailable || got.retry == "" || !strings.Contains(got.body, "DB-REPLICAS") {
+		if got := p.a.ping(theirs); got.status != http.StatusServiceUnavailable || got.retry == "" ||
+			!strings.Contains(got.body, "DB-REPLICAS") {
 			t.Errorf("a session of the later version, here: got %v, want 503 with Retry-After", got)
 		}
 		if got := p.a.end(theirs); got != http.StatusServiceUnavailable {

@@ -11,11 +11,14 @@ import (
 )
 
 const (
-	renewal = time.Second      // between two looks at all blocks
-	young   = 5 * time.Second  // that a block counts for others whose replica they do not know: it may have just started
-	keyLife = time.Hour        // of what all replicas hold; a block is renewed in half that time
-	trust   = 4 * time.Second  // in which a block counts that Redis may not know
-	quiet   = 2 * time.Second  // after which a block of which nothing is taken is not needed if others lack places
+	renewal = time.Second // between two looks at all blocks
+	// that a block counts for others whose replica they do not know: it may have just
+	// started
+	young   = 5 * time.Second
+	keyLife = time.Hour       // of what all replicas hold; a block is renewed in half that time
+	trust   = 4 * time.Second // in which a block counts that Redis may not know
+	// after which a block of which nothing is taken is not needed if others lack places
+	quiet   = 2 * time.Second
 	idle    = 30 * time.Second // after which it is given up in any case
 	pause   = renewal / 2      // after a refusal, in which no larger block is asked for
 	least   = 8                // places that are asked for at first
@@ -58,7 +61,9 @@ type name struct {
 type block struct {
 	name
 
-	turn    chan struct{} // holds a value while Redis is asked, so that the newest answer is the one that counts
+	// holds a value while Redis is asked, so that the newest answer is the one that
+	// counts
+	turn    chan struct{}
 	limit   int           // the tenant's, as it was last said
 	places  int           // that may be given out
 	present time.Time     // the presence in which they were granted; zero: none were granted yet
@@ -116,7 +121,8 @@ func (b *Blocks) blockLocked(n name, limit int, now time.Time) *block {
 // at once.
 func (b *Blocks) hereLocked(one *block) int {
 	places, away := 0, !one.lost.IsZero() || b.config.Store.Up() != nil
-	if !one.present.IsZero() && one.present.Equal(b.config.Present()) && (one.lost.IsZero() || time.Since(one.lost) < trust) {
+	if !one.present.IsZero() && one.present.Equal(b.config.Present()) &&
+		(one.lost.IsZero() || time.Since(one.lost) < trust) {
 		places = one.places
 	}
 	if away {

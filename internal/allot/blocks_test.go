@@ -126,7 +126,8 @@ func TestOneReplicaMayUseAll(t *testing.T) {
 	}
 }
 
-// TestTheSumIsNeverMoreThanTheLimit takes and gives back places at three replicas in random order.
+// TestTheSumIsNeverMoreThanTheLimit takes and gives back places at three replicas in
+// random order.
 func TestTheSumIsNeverMoreThanTheLimit(t *testing.T) {
 	t.Parallel()
 	store := redistest.Start(t).Store(t)
@@ -144,7 +145,8 @@ func TestTheSumIsNeverMoreThanTheLimit(t *testing.T) {
 						continue
 					}
 					now := sum.Add(1)
-					for before := most.Load(); now > before && !most.CompareAndSwap(before, now); before = most.Load() {
+					for before := most.Load(); now > before &&
+						!most.CompareAndSwap(before, now); before = most.Load() {
 					}
 					taken.Add(1)
 					<-time.After(time.Duration(random.IntN(20)) * time.Millisecond)
@@ -158,10 +160,12 @@ func TestTheSumIsNeverMoreThanTheLimit(t *testing.T) {
 	if most.Load() > limit || taken.Load() < 1000 {
 		t.Errorf("%d places at once of %d, %d taken in all", most.Load(), limit, taken.Load())
 	}
-	t.Logf("%d of %d places at once at most; %d taken, %d refused", most.Load(), limit, taken.Load(), replicas*10*200-taken.Load())
+	t.Logf("%d of %d places at once at most; %d taken, %d refused", most.Load(), limit, taken.Load(),
+		replicas*10*200-taken.Load())
 }
 
-// TestAReplicaThatUsesAllGivesWay fills one replica with calls, and then asks at another while they end.
+// TestAReplicaThatUsesAllGivesWay fills one replica with calls, and then asks at another
+// while they end.
 func TestAReplicaThatUsesAllGivesWay(t *testing.T) {
 	t.Parallel()
 	store := redistest.Start(t).Store(t)
@@ -197,7 +201,8 @@ func TestPlacesOfADeadReplicaComeBack(t *testing.T) {
 	until(t, "the other has all", func() bool { b.take(t.Context()); return b.taken.Load() == 4 })
 }
 
-// TestSharesWithoutRedis shows what is given out while Redis is away, and that one place is always left.
+// TestSharesWithoutRedis shows what is given out while Redis is away, and that one place
+// is always left.
 func TestSharesWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -219,8 +224,9 @@ func TestSharesWithoutRedis(t *testing.T) {
 	until(t, "all are there again", func() bool { a.take(t.Context()); return a.taken.Load() == 100 })
 }
 
-// TestABlockOutlivesRedisWithItsPresence shows that no place is refused when Redis goes which was free until then: a block
-// counts for as long as the others take its replica for alive, and the share where that is more.
+// TestABlockOutlivesRedisWithItsPresence shows that no place is refused when Redis goes
+// which was free until then: a block counts for as long as the others take its replica
+// for alive, and the share where that is more.
 func TestABlockOutlivesRedisWithItsPresence(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -247,7 +253,8 @@ func TestABlockOutlivesRedisWithItsPresence(t *testing.T) {
 	}
 }
 
-// TestIdleTenantsCostNothing holds places of many tenants that nobody asks for any more: Redis is not asked for them.
+// TestIdleTenantsCostNothing holds places of many tenants that nobody asks for any more:
+// Redis is not asked for them.
 func TestIdleTenantsCostNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -281,8 +288,14 @@ func TestJunkIsNoGrant(t *testing.T) {
 	t.Parallel()
 	store := redistest.Start(t).Store(t)
 	key := redis.Key(tenant, "blocks", string(allot.Calls))
-	for _, junk := range []string{"", "x", "1", "-5 0 99999999999999", "1 1 99999999999999", "1 1 7", "nan nan nan"} {
-		if _, err := store.Do(t.Context(), redis.Command{Name: "HSET", Key: key, Args: []string{"z" + junk, junk}}); err != nil {
+	for _, junk := range []string{
+		"", "x", "1", "-5 0 99999999999999", "1 1 99999999999999", "1 1 7",
+		"nan nan nan",
+	} {
+		if _, err := store.Do(t.Context(), redis.Command{
+			Name: "HSET", Key: key,
+			Args: []string{"z" + junk, junk},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -295,20 +308,25 @@ func TestJunkIsNoGrant(t *testing.T) {
 	if a.take(t.Context()) {
 		t.Error("junk gave places")
 	}
-	if _, err := store.DoAll(t.Context(), redis.Command{Name: "DEL", Key: key}, redis.Command{Name: "SET", Key: key, Args: []string{"x"}}); err != nil {
+	if _, err := store.DoAll(t.Context(), redis.Command{Name: "DEL", Key: key},
+		redis.Command{Name: "SET", Key: key, Args: []string{"x"}}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the share is left", func() bool { return a.Here(allot.Calls, tenant, 10) == 5 })
 }
 
-// TestBlocksOfALaterVersionWereTaken: a replica removed blocks to which a later version had added something, so that both gave
-// out the same places while the new version was rolled out.
+// TestBlocksOfALaterVersionWereTaken: a replica removed blocks to which a later version
+// had added something, so that both gave out the same places while the new version was
+// rolled out.
 func TestBlocksOfALaterVersionWereTaken(t *testing.T) {
 	t.Parallel()
 	store := redistest.Start(t).Store(t)
 	key := redis.Key(tenant, "blocks", string(allot.Calls))
 	granted := time.Now()
-	if _, err := store.Do(t.Context(), redis.Command{Name: "HSET", Key: key, Args: []string{"later", fmt.Sprintf("7 0 %d and more", granted.UnixMilli())}}); err != nil {
+	if _, err := store.Do(t.Context(), redis.Command{
+		Name: "HSET", Key: key,
+		Args: []string{"later", fmt.Sprintf("7 0 %d and more", granted.UnixMilli())},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	a := join(t, store, "a", 2, 10)
@@ -321,7 +339,8 @@ func TestBlocksOfALaterVersionWereTaken(t *testing.T) {
 	}
 }
 
-// TestPlacesOfAReplicaThatEndedWereHeld: the others had to wait for five seconds until its block had lapsed.
+// TestPlacesOfAReplicaThatEndedWereHeld: the others had to wait for five seconds until
+// its block had lapsed.
 func TestPlacesOfAReplicaThatEndedWereHeld(t *testing.T) {
 	t.Parallel()
 	store := redistest.Start(t).Store(t)
@@ -329,7 +348,11 @@ func TestPlacesOfAReplicaThatEndedWereHeld(t *testing.T) {
 	until(t, "all places are taken", func() bool { return a.take(t.Context()) && a.taken.Load() == 10 })
 	a.taken.Store(0)
 	a.die()
-	held, err := store.Do(t.Context(), redis.Command{Name: "HGET", Key: redis.Key(tenant, "blocks", string(allot.Calls)), Args: []string{"a"}})
+	held, err := store.Do(t.Context(),
+		redis.Command{
+			Name: "HGET", Key: redis.Key(tenant, "blocks", string(allot.Calls)),
+			Args: []string{"a"},
+		})
 	if err != nil || !held.Nil() {
 		t.Errorf("it holds %v, %v, want nothing", held, err)
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
 
-// round takes and gives back places at all replicas, several at once, and returns how many were taken at once at most.
+// round takes and gives back places at all replicas, several at once, and returns how
+// many were taken at once at most.
 func round(t *testing.T, holders []*holder) int64 {
 	t.Helper()
 	var sum, most atomic.Int64
@@ -23,7 +24,8 @@ func round(t *testing.T, holders []*holder) int64 {
 						continue
 					}
 					now := sum.Add(1)
-					for before := most.Load(); now > before && !most.CompareAndSwap(before, now); before = most.Load() {
+					for before := most.Load(); now > before &&
+						!most.CompareAndSwap(before, now); before = most.Load() {
 					}
 					<-time.After(time.Millisecond)
 					sum.Add(-1)
@@ -36,8 +38,9 @@ func round(t *testing.T, holders []*holder) int64 {
 	return most.Load()
 }
 
-// through takes places before, while and after a fault happens. Meanwhile each replica may give out its share besides what
-// is taken elsewhere, afterwards the limit holds again.
+// through takes places before, while and after a fault happens. Meanwhile each replica
+// may give out its share besides what is taken elsewhere, afterwards the limit holds
+// again.
 func through(t *testing.T, server *redistest.Server, fault func()) {
 	t.Helper()
 	const limit = 18

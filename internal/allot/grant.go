@@ -58,7 +58,8 @@ return granted`)
 func (b *Blocks) grant(ctx context.Context, n name, d demand) (places int, err error) {
 	key := redis.Key(n.tenant, "blocks", string(n.kind))
 	reply, err := granting.Run(ctx, b.config.Store, []string{key}, append([]string{
-		b.config.Self, strconv.Itoa(d.limit), strconv.Itoa(d.taken), strconv.Itoa(d.needed), strconv.Itoa(d.wanted),
+		b.config.Self, strconv.Itoa(d.limit), strconv.Itoa(d.taken), strconv.Itoa(d.needed),
+		strconv.Itoa(d.wanted),
 		strconv.FormatInt(young.Milliseconds(), 10), strconv.FormatInt(keyLife.Milliseconds(), 10),
 	}, b.config.Living()...))
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
 
-// TestReplicasComeAndGo runs two replicas, then five, one, and three, as an autoscaler does, while each takes what it can get.
-// Together they never have more than the tenant, and as soon as the blocks of those that left are over, all of it.
+// TestReplicasComeAndGo runs two replicas, then five, one, and three, as an autoscaler
+// does, while each takes what it can get. Together they never have more than the tenant,
+// and as soon as the blocks of those that left are over, all of it.
 func TestReplicasComeAndGo(t *testing.T) {
 	t.Parallel()
 	store := redistest.Start(t).Store(t)
@@ -42,7 +43,8 @@ func TestReplicasComeAndGo(t *testing.T) {
 			if n := sum(); n > limit {
 				t.Fatalf("%d places of %d are taken by %d replicas", n, limit, size)
 			}
-			few := slices.ContainsFunc(running, func(h *holder) bool { return h.taken.Load() < limit/int64(size) })
+			few := slices.ContainsFunc(running,
+				func(h *holder) bool { return h.taken.Load() < limit/int64(size) })
 			return !few
 		})
 	}

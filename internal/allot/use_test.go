@@ -7,7 +7,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
 
-// TestUseIsOfAllTenants takes a place of each of two tenants, and looks again when Redis is gone.
+// TestUseIsOfAllTenants takes a place of each of two tenants, and looks again when Redis
+// is gone.
 func TestUseIsOfAllTenants(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -22,7 +23,8 @@ func TestUseIsOfAllTenants(t *testing.T) {
 		t.Helper()
 		until(t, what, func() bool { // each tenant has one place taken, as the holder says of any
 			all := a.Use()
-			return all[allot.Calls] == (allot.Use{Held: held, Taken: 2}) && all[allot.Streams] == (allot.Use{})
+			return all[allot.Calls] == (allot.Use{Held: held, Taken: 2}) &&
+				all[allot.Streams] == (allot.Use{})
 		})
 	}
 	shows("it holds the smallest block of one, and all of the other", 8+4)

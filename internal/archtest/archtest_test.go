@@ -97,7 +97,8 @@ func importProblem(directory string, floor int, imported string) string {
 // doorTo returns the door with the longest beginning of the import path.
 func doorTo(imported string) (best door, known bool) {
 	for _, d := range doors() {
-		if (imported == d.library || strings.HasPrefix(imported, d.library+"/")) && len(d.library) > len(best.library) {
+		if (imported == d.library || strings.HasPrefix(imported, d.library+"/")) &&
+			len(d.library) > len(best.library) {
 			best, known = d, true
 		}
 	}
@@ -117,8 +118,10 @@ func dialing(s *source) []string {
 			from, name := selected(imported, n.X)
 			return (from != "net/http" || name != "Client") && (from != "net" || name != "Dialer")
 		case *ast.SelectorExpr:
-			if from, name := selected(imported, n); slices.ContainsFunc(dialers()[from], func(start string) bool { return opens(name, start) }) {
-				found = append(found, s.report(n, "%s.%s opens connections, which only %s does", from, name, dialHouse))
+			if from, name := selected(imported, n); slices.ContainsFunc(dialers()[from],
+				func(start string) bool { return opens(name, start) }) {
+				found = append(found, s.report(n, "%s.%s opens connections, which only %s does", from, name,
+					dialHouse))
 			}
 		}
 		return true
@@ -145,7 +148,8 @@ func importedNames(file *ast.File) map[string]string {
 	return names
 }
 
-// selected returns the import path and the name that an expression such as net.Dial selects.
+// selected returns the import path and the name that an expression such as net.Dial
+// selects.
 func selected(imported map[string]string, expression ast.Expr) (from, name string) {
 	selector, ok := expression.(*ast.SelectorExpr)
 	if !ok {
@@ -194,7 +198,8 @@ func TestCodeFollowsThePlan(t *testing.T) {
 func labProblem(directory, imported string) string {
 	own, isLab := strings.CutPrefix(imported, module+"/internal/lab/")
 	floorOf := func(name string) int {
-		return slices.IndexFunc(labFloors(), func(floor []string) bool { return slices.Contains(floor, name) })
+		return slices.IndexFunc(labFloors(),
+			func(floor []string) bool { return slices.Contains(floor, name) })
 	}
 	switch floor, below := floorOf(directory), floorOf(own); {
 	case floor < 0:
@@ -209,7 +214,8 @@ func TestLabsFollowThePlan(t *testing.T) {
 	t.Parallel()
 	root, seen := filepath.Join(repository(t), "internal", "lab"), map[string]bool{}
 	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".go") ||
+			strings.HasSuffix(name, "_test.go") {
 			return err
 		}
 		directory, err := filepath.Rel(root, filepath.Dir(name))
@@ -289,39 +295,69 @@ func TestViolationsAreFound(t *testing.T) {
 		{"far down", "cmd/drawbridge/x.go", `import _ "` + module + `/internal/seal"`, ""},
 		{"up", "internal/mcp/x.go", `import _ "` + module + `/registry"`, "higher floor"},
 		{"sideways", "auth/x.go", `import _ "` + module + `/ratelimit"`, "same floor"},
-		{"to a subpackage on the same floor", "internal/gateway/x.go", `import _ "` + module + `/registry/upstream"`, "same floor"},
+		{"to a subpackage on the same floor", "internal/gateway/x.go", `import _ "` + module +
+			`/registry/upstream"`, "same floor"},
 		{"an unknown package", "internal/util/x.go", ``, "not in the plan"},
 		{"an unknown package of tests", "internal/util/x_test.go", ``, "not in the plan"},
 		{"the root", "x.go", ``, "not in the plan"},
-		{"of an unknown package", "server/x.go", `import _ "` + module + `/internal/util"`, "not in the plan"},
-		{"in a test", "internal/mcp/x_test.go", `import _ "` + module + `/registry"; import _ "github.com/kaptinlin/jsonschema"; import "net"; var _ = net.Dial`, ""},
+		{
+			"of an unknown package", "server/x.go", `import _ "` + module + `/internal/util"`,
+			"not in the plan",
+		},
+		{"in a test", "internal/mcp/x_test.go", `import _ "` + module +
+			`/registry"; import _ "github.com/kaptinlin/jsonschema"; import "net"; var _ = net.Dial`, ""},
 		{"through a door", "registry/schema/x.go", `import _ "github.com/kaptinlin/jsonschema"`, ""},
 		{"beside a door", "registry/x.go", `import _ "github.com/kaptinlin/jsonschema"`, "no door here"},
-		{"a library's inner package", "auth/x.go", `import _ "github.com/go-json-experiment/json/jsontext"`, "no door here"},
+		{
+			"a library's inner package", "auth/x.go", `import _ "github.com/go-json-experiment/json/jsontext"`,
+			"no door here",
+		},
 		{"an unknown library", "server/x.go", `import _ "example.com/x"`, "no door in the plan"},
-		{"an older version of a library", "server/x.go", `import _ "github.com/go-chi/chi"`, "no door in the plan"},
+		{
+			"an older version of a library", "server/x.go", `import _ "github.com/go-chi/chi"`,
+			"no door in the plan",
+		},
 		{"a library for everyone", "auth/x.go", `import _ "golang.org/x/sync/errgroup"`, ""},
 		{"HTTP at the desk", "internal/gateway/x.go", `import _ "net/http"`, "no door here"},
-		{"HTTP at a door", "server/x.go", `import "net/http"; var c *http.Client; var h http.Header; func f(*http.Client)`, ""},
+		{
+			"HTTP at a door", "server/x.go",
+			`import "net/http"; var c *http.Client; var h http.Header; func f(*http.Client)`, "",
+		},
 		{"pprof has its own door", "server/x.go", `import _ "net/http/pprof"`, "no door here"},
-		{"another name", "auth/x.go", `import j "github.com/go-json-experiment/json"; var _ = j.Marshal`, "no door here"},
+		{
+			"another name", "auth/x.go", `import j "github.com/go-json-experiment/json"; var _ = j.Marshal`,
+			"no door here",
+		},
 		{"a program", "cmd/drawbridge/x.go", `import _ "os/exec"`, "no door here"},
 		{"unsafe", "internal/mcp/x.go", `import _ "unsafe"`, "no door here"},
 		{"dialing", "auth/x.go", `import "net"; var _ = net.DialTimeout`, "opens connections"},
 		{"a dialer", "auth/x.go", `import n "net"; var d n.Dialer`, "opens connections"},
 		{"a look-up", "server/x.go", `import "net"; var _ = net.LookupHost`, "opens connections"},
-		{"TLS dialing", "auth/x.go", `import "crypto/tls"; func f() { tls.Dial("", "", nil) }`, "opens connections"},
+		{
+			"TLS dialing", "auth/x.go", `import "crypto/tls"; func f() { tls.Dial("", "", nil) }`,
+			"opens connections",
+		},
 		{"a transport", "server/x.go", `import "net/http"; var t = &http.Transport{}`, "opens connections"},
-		{"the default client", "auth/x.go", `import "net/http"; func f() { http.DefaultClient.Do(nil) }`, "opens connections"},
+		{
+			"the default client", "auth/x.go", `import "net/http"; func f() { http.DefaultClient.Do(nil) }`,
+			"opens connections",
+		},
 		{"a client", "auth/x.go", `import "net/http"; var c = &http.Client{}`, "opens connections"},
-		{"a client that is no pointer", "auth/x.go", `import "net/http"; type s struct{ c http.Client }`, "opens connections"},
+		{
+			"a client that is no pointer", "auth/x.go", `import "net/http"; type s struct{ c http.Client }`,
+			"opens connections",
+		},
 		{"a new client", "auth/x.go", `import "net/http"; var c = new(http.Client)`, "opens connections"},
 		{"listening", "cmd/drawbridge/x.go", `import "net"; var _ = net.Listen`, ""},
-		{"a tool", "internal/corpus/x.go", `import "net"; import _ "testing"; import _ "` + module + `/cmd/drawbridge"; var _ = net.Dial`, ""},
+		{"a tool", "internal/corpus/x.go", `import "net"; import _ "testing"; import _ "` + module +
+			`/cmd/drawbridge"; var _ = net.Dial`, ""},
 		{"of a tool", "server/x.go", `import _ "` + module + `/internal/wiretest"`, "no part of the product"},
 		{"of a tool in a test", "server/x_test.go", `import _ "` + module + `/internal/wiretest"`, ""},
 		{"testing outside tests", "auth/x.go", `import _ "testing"`, "no door here"},
-		{"the house of dialing", "internal/dial/x.go", `import ("net"; "net/http"); var d net.Dialer; var c = http.Client{}`, ""},
+		{
+			"the house of dialing", "internal/dial/x.go",
+			`import ("net"; "net/http"); var d net.Dialer; var c = http.Client{}`, "",
+		},
 	}
 	for _, test := range tests {
 		s, err := parse(path.Dir(test.file), path.Base(test.file), "package x\n"+test.body)
@@ -332,13 +368,15 @@ func TestViolationsAreFound(t *testing.T) {
 		if test.want == "" && len(found) > 0 {
 			t.Errorf("%s: found %q, want nothing", test.name, found)
 		}
-		if test.want != "" && (len(found) != 1 || !strings.Contains(found[0], test.want) || !strings.HasPrefix(found[0], test.file+":")) {
+		if test.want != "" && (len(found) != 1 || !strings.Contains(found[0], test.want) ||
+			!strings.HasPrefix(found[0], test.file+":")) {
 			t.Errorf("%s: found %q, want one with %q", test.name, found, test.want)
 		}
 	}
 }
 
-// TestPlanIsSound shows that no package stands on two floors and that doors open into rooms that exist.
+// TestPlanIsSound shows that no package stands on two floors and that doors open into
+// rooms that exist.
 func TestPlanIsSound(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}

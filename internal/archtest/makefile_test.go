@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestTheRaceDetectorSeesWhatRunsAtTheSameTime compares the list of the Makefile with the packages of
-// the product in whose code or tests a goroutine starts.
+// TestTheRaceDetectorSeesWhatRunsAtTheSameTime compares the list of the Makefile with the
+// packages of the product in whose code or tests a goroutine starts.
 func TestTheRaceDetectorSeesWhatRunsAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	root := repository(t)
@@ -90,8 +90,8 @@ func listedIn(t *testing.T, variable string) []string {
 	return strings.Fields(strings.ReplaceAll(string(list[1]), "\\\n", " "))
 }
 
-// startsGoroutine tells whether there is a go statement, or a call of a method Go, as errgroup and
-// sync.WaitGroup have it.
+// startsGoroutine tells whether there is a go statement, or a call of a method Go, as
+// errgroup and sync.WaitGroup have it.
 func startsGoroutine(in ast.Node) (found bool) {
 	ast.Inspect(in, func(node ast.Node) bool {
 		switch n := node.(type) {
@@ -125,7 +125,8 @@ func TestStartsOfGoroutinesAreFound(t *testing.T) {
 	}
 }
 
-// TestProgramsShareWhatIsCompiled shows that make run and make build do not compile everything twice.
+// TestProgramsShareWhatIsCompiled shows that make run and make build do not compile
+// everything twice.
 func TestProgramsShareWhatIsCompiled(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(repository(t), "Makefile"))

@@ -2,8 +2,8 @@ package archtest
 
 const module = "github.com/drawbridge-mcp/drawbridge"
 
-// floors lists the packages, the highest floor first. A package imports only from floors below its own: never
-// sideways, never up. Test files may import what they like.
+// floors lists the packages, the highest floor first. A package imports only from floors
+// below its own: never sideways, never up. Test files may import what they like.
 func floors() [][]string {
 	return [][]string{
 		{"cmd/drawbridge"}, // parts wired, lifecycle, the operator's commands
@@ -46,14 +46,20 @@ func floors() [][]string {
 			"internal/redis", // what replicas share, and how to reach it
 			"internal/link",  // how one replica reaches another
 		},
-		{"internal/strictjson", "internal/seal", "internal/share", "internal/lifetime", "internal/cgroup", "internal/connlimit", "internal/dial", "registry/upstream/pace", "registry/upstream/process", "docs"},
+		{
+			"internal/strictjson", "internal/seal", "internal/share", "internal/lifetime", "internal/cgroup",
+			"internal/connlimit", "internal/dial", "registry/upstream/pace", "registry/upstream/process",
+			"docs",
+		},
 	}
 }
 
-// labFloors lists the packages of the labs, by the same rule. They are a module of their own, and may import all else.
+// labFloors lists the packages of the labs, by the same rule. They are a module of their
+// own, and may import all else.
 func labFloors() [][]string {
 	return [][]string{
-		{"bench", "chaos", "fair", "scoreboard", "siege", "survey"}, // a measure each, behind its targets of the Makefile
+		// a measure each, behind its targets of the Makefile
+		{"bench", "chaos", "fair", "scoreboard", "siege", "survey"},
 		{
 			"raid",        // attacks, one by one
 			"chaos/crowd", // clients of all revisions that use a gateway as good ones do
@@ -70,15 +76,16 @@ func labFloors() [][]string {
 	}
 }
 
-// door says which packages may import a library, by the beginning of its import path. Test files may import it anyway.
+// door says which packages may import a library, by the beginning of its import path.
+// Test files may import it anyway.
 type door struct {
 	library string
 	open    []string // "*": every package
 	why     string
 }
 
-// doors lists every library in use outside tests; one that is not here may be imported by nobody. Of the standard
-// library it lists what is dangerous.
+// doors lists every library in use outside tests; one that is not here may be imported by
+// nobody. Of the standard library it lists what is dangerous.
 func doors() []door {
 	return []door{
 		{"github.com/go-chi/chi/v5", []string{"server"}, "routes are one page"},
@@ -86,19 +93,55 @@ func doors() []door {
 		{"golang.org/x/time/rate", []string{"ratelimit", "internal/fairqueue"}, "one way to count"},
 		{"github.com/kaptinlin/jsonschema", []string{"registry/schema"}, "its defaults are unsafe"},
 		{"github.com/go-json-experiment/json", []string{"internal/strictjson"}, "its API is experimental"},
-		{"github.com/prometheus/client_golang", []string{"metrics", "cmd/drawbridge"}, "names and labels are one page"},
+		{
+			"github.com/prometheus/client_golang",
+			[]string{"metrics", "cmd/drawbridge"},
+			"names and labels are one page",
+		},
 		{"github.com/getkin/kin-openapi", []string{"registry/openapi"}, "it could read any file and address"},
-		{"github.com/oasdiff/yaml", []string{"registry/openapi"}, "documents are read as the OpenAPI library reads them"},
+		{
+			"github.com/oasdiff/yaml",
+			[]string{"registry/openapi"},
+			"documents are read as the OpenAPI library reads them",
+		},
 		{"github.com/goccy/go-yaml", []string{"cmd/drawbridge/internal/config"}, "only the config is YAML"},
-		{"github.com/redis/rueidis", []string{"internal/redis"}, "no call may wait longer than it is allowed to there"},
+		{
+			"github.com/redis/rueidis",
+			[]string{"internal/redis"},
+			"no call may wait longer than it is allowed to there",
+		},
 		{"code.dny.dev/ssrf", []string{"internal/dial"}, "one dialer"},
-		{"golang.org/x/text", []string{"internal/strictjson", "internal/sanitize"}, "what text means is decided there"},
-		{"github.com/ncruces/go-sqlite3", []string{"internal/database/sqlite"}, "it runs what strangers wrote in this process"},
-		{"github.com/jackc/pgx/v5", []string{"internal/database/postgres"}, "it takes settings from the environment, and several statements at once"},
+		{
+			"golang.org/x/text",
+			[]string{"internal/strictjson", "internal/sanitize"},
+			"what text means is decided there",
+		},
+		{
+			"github.com/ncruces/go-sqlite3",
+			[]string{"internal/database/sqlite"},
+			"it runs what strangers wrote in this process",
+		},
+		{
+			"github.com/jackc/pgx/v5",
+			[]string{"internal/database/postgres"},
+			"it takes settings from the environment, and several statements at once",
+		},
 		{"golang.org/x/sync", []string{"*"}, "harmless"},
-		{"golang.org/x/sys", []string{"registry/upstream/process", "cmd/drawbridge"}, "what the kernel does to processes, and to a listener at its end, is asked for there"},
+		{
+			"golang.org/x/sys",
+			[]string{"registry/upstream/process", "cmd/drawbridge"},
+			"what the kernel does to processes, and to a listener at its end, is asked for there",
+		},
 
-		{"net/http", []string{"server", "server/admin", "auth", "registry/upstream", "registry/upstream/wire", "registry/builtin", "registry/openapi", "internal/dial", "internal/connlimit", "internal/link", "internal/replica", "cmd/drawbridge", "metrics"}, "the desk and the catalogue are free of transport"},
+		{
+			"net/http",
+			[]string{
+				"server", "server/admin", "auth", "registry/upstream", "registry/upstream/wire",
+				"registry/builtin", "registry/openapi", "internal/dial", "internal/connlimit", "internal/link",
+				"internal/replica", "cmd/drawbridge", "metrics",
+			},
+			"the desk and the catalogue are free of transport",
+		},
 		{"net/http/httptest", nil, "for tests"},
 		{"net/http/pprof", []string{"server/admin", "cmd/drawbridge"}, "it registers handlers when imported"},
 		{"os/exec", []string{"registry/upstream/process"}, "only the operator's config starts programs"},
@@ -110,14 +153,17 @@ func doors() []door {
 	}
 }
 
-// dialers lists what opens connections, by package and the beginning of the name. Only internal/dial uses them:
-// everyone else is handed an *http.Client. An http.Client that is no pointer counts too, since an empty one dials by
-// itself.
+// dialers lists what opens connections, by package and the beginning of the name. Only
+// internal/dial uses them: everyone else is handed an *http.Client. An http.Client that
+// is no pointer counts too, since an empty one dials by itself.
 func dialers() map[string][]string {
 	return map[string][]string{
 		"net":        {"Dial", "Resolver", "Lookup", "DefaultResolver"},
 		"crypto/tls": {"Dial"},
-		"net/http":   {"Client", "Transport", "DefaultTransport", "DefaultClient", "Get", "Head", "Post", "PostForm"},
+		"net/http": {
+			"Client", "Transport", "DefaultTransport", "DefaultClient", "Get", "Head", "Post",
+			"PostForm",
+		},
 	}
 }
 

@@ -55,7 +55,8 @@ const (
 
 var (
 	errWaiting = errors.New("too many audit records wait to be written")
-	errStalled = errors.New("a write of audit records does not end: the disk hangs, or nobody reads the pipe or terminal")
+	errStalled = errors.New(
+		"a write of audit records does not end: the disk hangs, or nobody reads the pipe or terminal")
 )
 
 // Config of a Log.
@@ -444,7 +445,9 @@ func (l *Log) Close() error {
 	close(l.stop)
 	l.nudge()
 	ended := make(chan struct{})
-	go func() { // ends with the three goroutines; if they hang it is left behind, in a process that is about to end
+	// ends with the three goroutines; if they hang it is left behind, in a process that
+	// is about to end
+	go func() {
 		l.ended.Wait()
 		close(ended)
 	}()

@@ -72,8 +72,10 @@ func TestFields(t *testing.T) {
 	l := open(t, audit.Config{File: file})
 	write(t, l, &audit.Record{Time: noon, Outcome: "ok"})
 	write(t, l, &audit.Record{
-		Time: noon, RequestID: "r", CallID: "f", TenantID: "t", Issuer: "i", Subject: "s", ClientID: "c", Remote: "192.0.2.1", Method: "tools/call",
-		Server: "files", Item: "files__read", Outcome: "tool_error", Reason: "why", Arguments: "sha256:00", Duration: 1500 * time.Microsecond, Repairs: 2,
+		Time: noon, RequestID: "r", CallID: "f", TenantID: "t", Issuer: "i", Subject: "s", ClientID: "c",
+		Remote: "192.0.2.1", Method: "tools/call",
+		Server: "files", Item: "files__read", Outcome: "tool_error", Reason: "why", Arguments: "sha256:00",
+		Duration: 1500 * time.Microsecond, Repairs: 2,
 		Count: 3,
 	})
 	got, err := os.ReadFile(file)
@@ -92,8 +94,9 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestT35LogInjection writes hostile texts as every field and expects as many lines as records, each of them JSON that
-// holds the text and shows nothing of it that a terminal or a reader would take for something else.
+// TestT35LogInjection writes hostile texts as every field and expects as many lines as
+// records, each of them JSON that holds the text and shows nothing of it that a terminal
+// or a reader would take for something else.
 func TestT35LogInjection(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "audit.jsonl")
@@ -101,7 +104,8 @@ func TestT35LogInjection(t *testing.T) {
 	texts := hostileTexts(t)
 	for _, text := range texts {
 		write(t, l, &audit.Record{
-			Time: noon, RequestID: text, CallID: text, TenantID: text, Issuer: text, Subject: text, ClientID: text, Remote: text,
+			Time: noon, RequestID: text, CallID: text, TenantID: text, Issuer: text, Subject: text,
+			ClientID: text, Remote: text,
 			Method: text, Server: text, Item: text, Outcome: text, Reason: text, Arguments: text,
 		})
 	}
@@ -110,7 +114,8 @@ func TestT35LogInjection(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, r := range string(raw) {
-		if r != '\n' && (r < ' ' || r >= 0x7F && r <= 0xA0 || strings.ContainsRune(hiddenRunes, r) || r >= 0xE0000 && r <= 0xE0FFF) {
+		if r != '\n' && (r < ' ' || r >= 0x7F && r <= 0xA0 || strings.ContainsRune(hiddenRunes, r) ||
+			r >= 0xE0000 && r <= 0xE0FFF) {
 			t.Fatalf("byte %d is part of a bare %U", i, r)
 		}
 	}
@@ -144,9 +149,12 @@ const hiddenRunes = "\u00AD\u034F\u061C\u115F\u180E\u200B\u200E\u202E\u2028\u202
 func hostileTexts(t *testing.T) []string {
 	t.Helper()
 	texts := []string{
-		"a\r\nb", "a\n{\"outcome\":\"ok\"}", "\",\"outcome\":\"ok", "\x1b[2J\x1b]8;;http://evil\x07", "\x9b31m", "\u009b31m", "\x00", "a\x7f",
-		"\xff\xfe", "\xed\xa0\x80", "half \xe2\x82", "\\", `\u0000`, hiddenRunes, "\U000E0041\U000E0100", "\U0001F600", "é€",
-		strings.Repeat("x", 10_000), strings.Repeat("€", 100), strings.Repeat("x", 255) + "é", strings.Repeat("\U0001F600", 65), strings.Repeat("\xff", 300),
+		"a\r\nb", "a\n{\"outcome\":\"ok\"}", "\",\"outcome\":\"ok", "\x1b[2J\x1b]8;;http://evil\x07",
+		"\x9b31m", "\u009b31m", "\x00", "a\x7f",
+		"\xff\xfe", "\xed\xa0\x80", "half \xe2\x82", "\\", `\u0000`, hiddenRunes, "\U000E0041\U000E0100",
+		"\U0001F600", "é€",
+		strings.Repeat("x", 10_000), strings.Repeat("€", 100), strings.Repeat("x", 255) +
+			"é", strings.Repeat("\U0001F600", 65), strings.Repeat("\xff", 300),
 	}
 	return append(texts, slices.DeleteFunc(corpus.Strings(t), func(s string) bool { return s == "" })...)
 }
@@ -160,7 +168,8 @@ func TestConcurrentWriters(t *testing.T) {
 		for writer := range 32 {
 			group.Go(func() {
 				for i := range 50 {
-					if err := l.Write(&audit.Record{Time: noon, RequestID: fmt.Sprintf("%d-%d", writer, i)}); err != nil {
+					if err := l.Write(&audit.Record{Time: noon, RequestID: fmt.Sprintf("%d-%d", writer,
+						i)}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -177,8 +186,9 @@ func TestConcurrentWriters(t *testing.T) {
 	}
 }
 
-// TestDeviceFull shows what becomes of records where nothing can be set aside for them: what is booked and cannot be
-// written is an error, and nothing more is booked. With Drop nobody learns of it but who counts.
+// TestDeviceFull shows what becomes of records where nothing can be set aside for them:
+// what is booked and cannot be written is an error, and nothing more is booked. With Drop
+// nobody learns of it but who counts.
 func TestDeviceFull(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/dev/full"); err != nil {
@@ -240,8 +250,9 @@ func TestReopen(t *testing.T) {
 	})
 }
 
-// TestFileThatIsMovedAwayIsFollowed moves and removes the file without a word to the log. Its lines go to another at
-// its place soon, and it is told once each time, also that none can be opened.
+// TestFileThatIsMovedAwayIsFollowed moves and removes the file without a word to the log.
+// Its lines go to another at its place soon, and it is told once each time, also that
+// none can be opened.
 func TestFileThatIsMovedAwayIsFollowed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -271,8 +282,10 @@ func TestFileThatIsMovedAwayIsFollowed(t *testing.T) {
 			}
 			settle()
 			write(t, l, &audit.Record{Time: noon, RequestID: "after"})
-			if got := linesOf(t, file); len(got) != 1 || got[0]["request_id"] != "after" || len(told) != n+1 || told[n] != nil {
-				t.Errorf("got %v in the new file and was told %v, want the record written after and one word", got, told)
+			if got := linesOf(t, file); len(got) != 1 || got[0]["request_id"] != "after" ||
+				len(told) != n+1 || told[n] != nil {
+				t.Errorf("got %v in the new file and was told %v, want the record written after and one word",
+					got, told)
 			}
 		}
 		if got := linesOf(t, file+".1"); len(got) != 1 || got[0]["request_id"] != "before" {
@@ -292,7 +305,9 @@ func TestFileThatIsMovedAwayIsFollowed(t *testing.T) {
 		settle()
 		write(t, l, &audit.Record{Time: noon, RequestID: "back"})
 		if got := linesOf(t, file); len(got) != 1 || len(told) != 4 || told[3] != nil {
-			t.Errorf("got %v in the file and was told %v, want the record written after its directory came back", got, told)
+			t.Errorf(
+				"got %v in the file and was told %v, want the record written after its directory came back",
+				got, told)
 		}
 	})
 }
@@ -318,7 +333,8 @@ func TestClosed(t *testing.T) {
 func TestNoLog(t *testing.T) {
 	t.Parallel()
 	var l *audit.Log
-	if err := errors.Join(l.Write(&audit.Record{}), l.Book(), l.Keep(&audit.Record{}), l.Problem(), l.Reopen(), l.Close()); err != nil {
+	if err := errors.Join(l.Write(&audit.Record{}), l.Book(), l.Keep(&audit.Record{}), l.Problem(),
+		l.Reopen(), l.Close()); err != nil {
 		t.Error(err)
 	}
 }
@@ -337,7 +353,8 @@ func TestFileThatCannotBeOpened(t *testing.T) {
 	}
 }
 
-// TestPipeWithSlowReader shows that a writer waits for a reader that is slow, and that nothing is lost or doubled.
+// TestPipeWithSlowReader shows that a writer waits for a reader that is slow, and that
+// nothing is lost or doubled.
 func TestPipeWithSlowReader(t *testing.T) {
 	t.Parallel()
 	fifo := filepath.Join(t.TempDir(), "pipe")
@@ -381,13 +398,18 @@ func TestPipeWithSlowReader(t *testing.T) {
 
 func BenchmarkWrite(b *testing.B) {
 	record := &audit.Record{
-		Time: noon, RequestID: "01J8Z3V6S9T2N4", TenantID: "acme", Issuer: "https://login.acme.example/", Subject: "alice@acme.example", ClientID: "claude-code",
-		Method: "tools/call", Server: "github", Item: "github__search_code", Outcome: "ok", Arguments: "sha256:" + strings.Repeat("0f", 32), Duration: 12345 * time.Microsecond,
+		Time: noon, RequestID: "01J8Z3V6S9T2N4", TenantID: "acme", Issuer: "https://login.acme.example/",
+		Subject: "alice@acme.example", ClientID: "claude-code",
+		Method: "tools/call", Server: "github", Item: "github__search_code", Outcome: "ok",
+		Arguments: "sha256:" + strings.Repeat("0f", 32), Duration: 12345 * time.Microsecond,
 	}
 	for _, mode := range []string{"interval", "always"} {
 		for _, writers := range []int{1, 16, 64} {
 			b.Run(fmt.Sprintf("%s/%d", mode, writers), func(b *testing.B) {
-				l := open(b, audit.Config{File: filepath.Join(b.TempDir(), "audit.jsonl"), Always: mode == "always"})
+				l := open(b, audit.Config{
+					File:   filepath.Join(b.TempDir(), "audit.jsonl"),
+					Always: mode == "always",
+				})
 				b.ReportAllocs()
 				b.ResetTimer()
 				var left atomic.Int64

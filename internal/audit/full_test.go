@@ -13,8 +13,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 )
 
-// TestFullDisk books and writes on a real disk until that is full: every record that was booked is in the file, no
-// other is, readers see nothing but lines, and it goes on by itself when there is room.
+// TestFullDisk books and writes on a real disk until that is full: every record that was
+// booked is in the file, no other is, readers see nothing but lines, and it goes on by
+// itself when there is room.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	disk := smallDisk(t)
@@ -52,7 +53,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestLargestFile is the same without a disk of its own: a file that cannot grow has no room, until it is cut.
+// TestLargestFile is the same without a disk of its own: a file that cannot grow has no
+// room, until it is cut.
 func TestLargestFile(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "audit.jsonl")
@@ -72,13 +74,15 @@ func TestLargestFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.TrimPrefix(string(text), "\n"); !strings.HasPrefix(got, `{"time":`) || !strings.HasSuffix(got, "}\n") {
+	if got := strings.TrimPrefix(string(text), "\n"); !strings.HasPrefix(got, `{"time":`) ||
+		!strings.HasSuffix(got, "}\n") {
 		t.Errorf("the file holds %q, want one line", text)
 	}
 }
 
-// TestProblemSaysWhatTheNextBookWould books records that nobody keeps, until no more can be
-// booked: whoever asks whether calls are made must hear so before the next call is refused.
+// TestProblemSaysWhatTheNextBookWould books records that nobody keeps, until no more can
+// be booked: whoever asks whether calls are made must hear so before the next call is
+// refused.
 func TestProblemSaysWhatTheNextBookWould(t *testing.T) {
 	t.Parallel()
 	for name, file := range map[string]func(t *testing.T) string{
@@ -109,7 +113,8 @@ func TestProblemSaysWhatTheNextBookWould(t *testing.T) {
 	}
 }
 
-// fillUp books and writes until nothing is booked any more, and returns how many records were written.
+// fillUp books and writes until nothing is booked any more, and returns how many records
+// were written.
 func fillUp(t *testing.T, l *audit.Log) int {
 	t.Helper()
 	record := &audit.Record{Time: noon, Item: strings.Repeat("x", 250)}
@@ -128,7 +133,8 @@ func smallDisk(t *testing.T) string {
 	t.Helper()
 	directory := t.TempDir()
 	if err := mountSmall(directory); err != nil {
-		t.Skipf("a small disk cannot be mounted here (%v); TestLargestFile and TestRoomIsSureBeforeACall do without", err)
+		t.Skipf(
+			"a small disk cannot be mounted here (%v); TestLargestFile and TestRoomIsSureBeforeACall do without", err)
 	}
 	t.Cleanup(func() {
 		if err := unmount(directory); err != nil {
@@ -138,7 +144,8 @@ func smallDisk(t *testing.T) string {
 	return directory
 }
 
-// largestFile makes an empty file as large as its file system lets files be: a write to its end fails.
+// largestFile makes an empty file as large as its file system lets files be: a write to
+// its end fails.
 func largestFile(t *testing.T, name string) {
 	t.Helper()
 	if runtime.GOOS != "linux" {

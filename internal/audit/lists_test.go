@@ -12,14 +12,20 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 )
 
-// TestListsAreBoundedAndClean writes lists of hostile texts: one line a record, and of each list the first eight texts,
-// each cut and escaped as every text is.
+// TestListsAreBoundedAndClean writes lists of hostile texts: one line a record, and of
+// each list the first eight texts, each cut and escaped as every text is.
 func TestListsAreBoundedAndClean(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "audit.jsonl")
 	l := open(t, audit.Config{File: file})
-	hostile := []string{"a\",\"outcome\":\"ok", "a\r\n{}", "\x1b[2J", "", "]", strings.Repeat("x", 10_000), `\`, "\u202e", "beyond"}
-	write(t, l, &audit.Record{Time: noon, Outcome: "unauthenticated", Audience: hostile, Expected: hostile[:1]})
+	hostile := []string{
+		"a\",\"outcome\":\"ok", "a\r\n{}", "\x1b[2J", "", "]", strings.Repeat("x", 10_000),
+		`\`, "\u202e", "beyond",
+	}
+	write(t, l, &audit.Record{
+		Time: noon, Outcome: "unauthenticated", Audience: hostile,
+		Expected: hostile[:1],
+	})
 	write(t, l, &audit.Record{Time: noon, Outcome: "ok", Audience: []string{}})
 	lines := linesOf(t, file)
 	if len(lines) != 2 {
@@ -36,7 +42,8 @@ func TestListsAreBoundedAndClean(t *testing.T) {
 		t.Errorf("got %v, want no member for an empty list", lines[1])
 	}
 	for _, line := range rawLines(t, file) {
-		if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r == '\u202e' || r == utf8.RuneError }) {
+		if strings.ContainsFunc(line,
+			func(r rune) bool { return r < ' ' || r == '\u202e' || r == utf8.RuneError }) {
 			t.Errorf("%q shows what a terminal takes for something else", line)
 		}
 	}

@@ -53,9 +53,13 @@ type Record struct {
 	Remote    string   // client address
 	Session   string   // the beginning of its name in the log
 	Method    string
-	Server    string   // upstream or built-in source
-	Item      string   // exposed name from the catalogue; if the catalogue does not know it, what the caller wrote
-	WholeName string   // of Item with its server, behind the prefix, where Item is cut or spelt in other characters
+	Server    string // upstream or built-in source
+	// exposed name from the catalogue; if the catalogue does not know it, what the caller
+	// wrote
+	Item string
+	// of Item with its server, behind the prefix, where Item is cut or spelt in other
+	// characters
+	WholeName string
 	Outcome   string   // ok, tool_error, input_required, or the kind of refusal or failure
 	Reason    string   // one word of ours
 	Rule      string   // where the rule stands that refused the call, file:line

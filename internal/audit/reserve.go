@@ -24,7 +24,8 @@ func reserve(f *os.File, offset, n int64) error {
 		case err == nil:
 			return nil
 		case errors.Is(err, syscall.EINTR):
-		case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG), errors.Is(err, syscall.EIO):
+		case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG),
+			errors.Is(err, syscall.EIO):
 			return os.NewSyscallError("fallocate", err)
 		default:
 			return hasFree(descriptor, n)

@@ -299,7 +299,8 @@ func (s *sink) finish() error {
 		err = s.sync(f)
 	}
 	if info, statErr := s.file.Stat(); s.reserved > 0 && statErr == nil && info.Size() == s.end {
-		_ = s.file.Truncate(s.end) // if that fails, the file takes more of the disk than it needs, and nothing else
+		// if that fails, the file takes more of the disk than it needs, and nothing else
+		_ = s.file.Truncate(s.end)
 	}
 	return errors.Join(err, s.file.Close())
 }

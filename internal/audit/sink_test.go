@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// The tests in this file look at what only a misbehaving file shows, so they hand the log one.
+// The tests in this file look at what only a misbehaving file shows, so they hand the log
+// one.
 
 var (
 	errDisk = errors.New("disk error")
@@ -161,8 +162,9 @@ func (d *disk) kept() string {
 	return strings.Join(ids, " ")
 }
 
-// TestFailedRecordIsTakenBackAndTriedAgain shows that half a line does not stay in the file, that nothing is booked
-// meanwhile, and that the record is there once there is room: only what could not be booked is lost.
+// TestFailedRecordIsTakenBackAndTriedAgain shows that half a line does not stay in the
+// file, that nothing is booked meanwhile, and that the record is there once there is
+// room: only what could not be booked is lost.
 func TestFailedRecordIsTakenBackAndTriedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -195,8 +197,8 @@ func TestFailedRecordIsTakenBackAndTriedAgain(t *testing.T) {
 	})
 }
 
-// TestPipeGoesOnWhereItStopped shows that what went into a pipe is not written again, so that its reader sees whole
-// lines.
+// TestPipeGoesOnWhereItStopped shows that what went into a pipe is not written again, so
+// that its reader sees whole lines.
 func TestPipeGoesOnWhereItStopped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -222,8 +224,8 @@ func TestPipeGoesOnWhereItStopped(t *testing.T) {
 	})
 }
 
-// TestLinesOfOthersAreNotTakenBack shows that a file to which another process appended is not cut, and that the half
-// line spoils only itself.
+// TestLinesOfOthersAreNotTakenBack shows that a file to which another process appended is
+// not cut, and that the half line spoils only itself.
 func TestLinesOfOthersAreNotTakenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -245,7 +247,8 @@ func TestLinesOfOthersAreNotTakenBack(t *testing.T) {
 	})
 }
 
-// TestRecordAfterTornLine shows that the first record after a crash in the middle of a line does not go on in it.
+// TestRecordAfterTornLine shows that the first record after a crash in the middle of a
+// line does not go on in it.
 func TestRecordAfterTornLine(t *testing.T) {
 	t.Parallel()
 	name := t.TempDir() + "/audit.jsonl"
@@ -266,13 +269,15 @@ func TestRecordAfterTornLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(string(text), "\n")
-	if len(lines) != 5 || lines[1] != `{"outco` || !strings.Contains(lines[2], `"request_id":"0"`) || !strings.Contains(lines[3], `"request_id":"1"`) {
+	if len(lines) != 5 || lines[1] != `{"outco` || !strings.Contains(lines[2], `"request_id":"0"`) ||
+		!strings.Contains(lines[3], `"request_id":"1"`) {
 		t.Errorf("got %q, want the half line and the two records on lines of their own", text)
 	}
 }
 
-// TestRoomIsSureBeforeACall shows that no more records are booked than the disk has room for at their longest, that
-// each of those is written although the disk is full then, and that it goes on by itself when there is room.
+// TestRoomIsSureBeforeACall shows that no more records are booked than the disk has room
+// for at their longest, that each of those is written although the disk is full then, and
+// that it goes on by itself when there is room.
 func TestRoomIsSureBeforeACall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -315,9 +320,11 @@ func longest(i int) *Record {
 	scopes := slices.Repeat([]string{strings.Repeat("s", 20)}, maxScopes/20)
 	return &Record{
 		Audience: slices.Repeat([]string{text}, maxList), Expected: slices.Repeat([]string{text}, maxList),
-		Time: time.Date(2026, 12, 31, 23, 59, 59, 999999999, time.UTC), RequestID: fmt.Sprint(i) + text, CallID: text, TenantID: text, Issuer: text, Subject: text,
-		ClientID: text, Remote: text, Method: text, Server: text, Item: text, Outcome: text, Reason: text, Arguments: text,
-		Client: text, Version: text, Session: text, Rule: text, Config: text,
+		Time: time.Date(2026, 12, 31, 23, 59, 59, 999999999, time.UTC), RequestID: fmt.Sprint(i) +
+			text, CallID: text, TenantID: text, Issuer: text, Subject: text,
+		ClientID: text, Remote: text, Method: text, Server: text, Item: text, Outcome: text, Reason: text,
+		Arguments: text,
+		Client:    text, Version: text, Session: text, Rule: text, Config: text,
 		Scopes: scopes, Named: scopes, Missing: scopes,
 		Duration: -1 << 63, Upstream: -1 << 63, Repairs: -1 << 63, Count: -1 << 63,
 	}
@@ -327,7 +334,11 @@ func TestLongestLine(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"\x00", "\xff", "\u00ad", "\U000E0041", "\"", "x"} {
 		r := longest(0)
-		for _, field := range []*string{&r.RequestID, &r.CallID, &r.TenantID, &r.Issuer, &r.Subject, &r.ClientID, &r.Remote, &r.Method, &r.Server, &r.Item, &r.WholeName, &r.Outcome, &r.Reason, &r.Arguments, &r.Client, &r.Version, &r.Session, &r.Rule, &r.Config} {
+		for _, field := range []*string{
+			&r.RequestID, &r.CallID, &r.TenantID, &r.Issuer, &r.Subject,
+			&r.ClientID, &r.Remote, &r.Method, &r.Server, &r.Item, &r.WholeName, &r.Outcome, &r.Reason,
+			&r.Arguments, &r.Client, &r.Version, &r.Session, &r.Rule, &r.Config,
+		} {
 			*field = strings.Repeat(text, maxString)
 		}
 		r.Audience = slices.Repeat([]string{r.Item}, maxList+1)
@@ -353,12 +364,24 @@ func TestScopesThatRulesNameAreUncut(t *testing.T) {
 		record Record
 		want   string
 	}{
-		"rules name none":     {Record{Scopes: many}, `{"time":"0001-01-01T00:00:00Z"}`},
-		"the token has none":  {Record{Named: []string{"a"}}, `{"time":"0001-01-01T00:00:00Z","scopes":[]}`},
-		"some":                {Record{Scopes: []string{"c", "b", "a"}, Named: []string{"a", "c"}}, `{"time":"0001-01-01T00:00:00Z","scopes":["c","a"]}`},
-		"no scopes":           {Record{Scopes: []string{"a\"b", "", "a b", "é"}, Named: []string{"a\"b", "", "a b", "é"}}, `{"time":"0001-01-01T00:00:00Z","scopes":[]}`},
-		"many":                {Record{Scopes: many, Named: many}, `{"time":"0001-01-01T00:00:00Z","scopes":["` + strings.Join(many, `","`) + `"]}`},
-		"missing, and a rule": {Record{Rule: "drawbridge.yaml:7", Missing: []string{"a", "b"}}, `{"time":"0001-01-01T00:00:00Z","rule":"drawbridge.yaml:7","missing":["a","b"]}`},
+		"rules name none":    {Record{Scopes: many}, `{"time":"0001-01-01T00:00:00Z"}`},
+		"the token has none": {Record{Named: []string{"a"}}, `{"time":"0001-01-01T00:00:00Z","scopes":[]}`},
+		"some": {
+			Record{Scopes: []string{"c", "b", "a"}, Named: []string{"a", "c"}},
+			`{"time":"0001-01-01T00:00:00Z","scopes":["c","a"]}`,
+		},
+		"no scopes": {Record{
+			Scopes: []string{"a\"b", "", "a b", "é"},
+			Named:  []string{"a\"b", "", "a b", "é"},
+		}, `{"time":"0001-01-01T00:00:00Z","scopes":[]}`},
+		"many": {
+			Record{Scopes: many, Named: many},
+			`{"time":"0001-01-01T00:00:00Z","scopes":["` + strings.Join(many, `","`) + `"]}`,
+		},
+		"missing, and a rule": {
+			Record{Rule: "drawbridge.yaml:7", Missing: []string{"a", "b"}},
+			`{"time":"0001-01-01T00:00:00Z","rule":"drawbridge.yaml:7","missing":["a","b"]}`,
+		},
 	} {
 		if got := strings.TrimSpace(string(test.record.appendLine(nil))); got != test.want {
 			t.Errorf("%s: got %s, want %s", name, got, test.want)
@@ -366,7 +389,8 @@ func TestScopesThatRulesNameAreUncut(t *testing.T) {
 	}
 }
 
-// TestCutFileIsExtendedAnew shows that a file that was cut to nothing, as some rotation does, has room set aside again.
+// TestCutFileIsExtendedAnew shows that a file that was cut to nothing, as some rotation
+// does, has room set aside again.
 func TestCutFileIsExtendedAnew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -402,7 +426,8 @@ func TestRoomIsGivenBack(t *testing.T) {
 	}
 }
 
-// TestGroupCommit shows that callers who come while a batch is written share the next one and its sync, and its error.
+// TestGroupCommit shows that callers who come while a batch is written share the next one
+// and its sync, and its error.
 func TestGroupCommit(t *testing.T) {
 	t.Parallel()
 	for _, badSyncs := range []int{0, 2} {
@@ -439,8 +464,9 @@ func TestGroupCommit(t *testing.T) {
 	}
 }
 
-// TestWaitingIsBounded shows that nobody waits for a file that hangs longer than is promised, that nothing is booked
-// while it hangs, and that everything is written when it does not any more.
+// TestWaitingIsBounded shows that nobody waits for a file that hangs longer than is
+// promised, that nothing is booked while it hangs, and that everything is written when it
+// does not any more.
 func TestWaitingIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, pipe := range []bool{false, true} {
@@ -476,8 +502,9 @@ func TestWaitingIsBounded(t *testing.T) {
 	}
 }
 
-// TestRecordAfterStallIsWaitedFor shows that a record which comes after the file hung is waited for again: once that
-// when nothing gathered meanwhile it was called lost although it was written.
+// TestRecordAfterStallIsWaitedFor shows that a record which comes after the file hung is
+// waited for again: once that when nothing gathered meanwhile it was called lost although
+// it was written.
 func TestRecordAfterStallIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -498,8 +525,8 @@ func TestRecordAfterStallIsWaitedFor(t *testing.T) {
 	})
 }
 
-// TestRoomThatCallsGiveBackIsBooked shows that a call which waits for room gets what others booked and did not need, at
-// once and not when the writer next looks by itself.
+// TestRoomThatCallsGiveBackIsBooked shows that a call which waits for room gets what
+// others booked and did not need, at once and not when the writer next looks by itself.
 func TestRoomThatCallsGiveBackIsBooked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -544,7 +571,8 @@ func (l *Log) isFree(n int64) bool {
 	return l.freeLocked() >= n
 }
 
-// TestMemoryIsBounded shows that lines wait in memory up to a number, those that calls have yet to make included.
+// TestMemoryIsBounded shows that lines wait in memory up to a number, those that calls
+// have yet to make included.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -565,8 +593,9 @@ func TestMemoryIsBounded(t *testing.T) {
 	})
 }
 
-// TestDropNeverBlocks shows that with Drop a file that hangs holds up the calls that find it so for a moment, and later
-// ones not at all; what memory does not hold is counted at once, the rest is written later or counted at Close.
+// TestDropNeverBlocks shows that with Drop a file that hangs holds up the calls that find
+// it so for a moment, and later ones not at all; what memory does not hold is counted at
+// once, the rest is written later or counted at Close.
 func TestDropNeverBlocks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -590,16 +619,19 @@ func TestDropNeverBlocks(t *testing.T) {
 			}
 		}
 		if dropped != 3 || !errors.Is(l.Problem(), errStalled) {
-			t.Errorf("%d records counted as dropped and problem %v, want 3 and %v", dropped, l.Problem(), errStalled)
+			t.Errorf("%d records counted as dropped and problem %v, want 3 and %v", dropped, l.Problem(),
+				errStalled)
 		}
 		if err := l.Close(); !errors.Is(err, errStalled) || dropped != maxWaiting+3 {
-			t.Errorf("closed with error %v and %d dropped, want %v and all %d", err, dropped, errStalled, maxWaiting+3)
+			t.Errorf("closed with error %v and %d dropped, want %v and all %d", err, dropped, errStalled,
+				maxWaiting+3)
 		}
 		close(d.wait) // so that the writer ends
 	})
 }
 
-// TestEndIsBounded shows that Close and Reopen do not wait for a file that hangs, nor for a sync that does.
+// TestEndIsBounded shows that Close and Reopen do not wait for a file that hangs, nor for
+// a sync that does.
 func TestEndIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, syncs := range []bool{false, true} {
@@ -620,15 +652,18 @@ func TestEndIsBounded(t *testing.T) {
 			}
 			started = time.Now()
 			// What is written and only not synced is not lost.
-			if err := l.Close(); errors.Is(err, errStalled) == syncs || (err == nil) != syncs || time.Since(started) > closePatience {
-				t.Errorf("hangs at sync %v: closed within %v with error %v, want %v within %v", syncs, time.Since(started), err, errStalled, closePatience)
+			if err := l.Close(); errors.Is(err, errStalled) == syncs || (err == nil) != syncs ||
+				time.Since(started) > closePatience {
+				t.Errorf("hangs at sync %v: closed within %v with error %v, want %v within %v", syncs,
+					time.Since(started), err, errStalled, closePatience)
 			}
 			close(hang)
 		})
 	}
 }
 
-// TestChangesAreTold shows that whoever must know learns when records cannot be written, and when they can again.
+// TestChangesAreTold shows that whoever must know learns when records cannot be written,
+// and when they can again.
 func TestChangesAreTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -650,7 +685,8 @@ func TestChangesAreTold(t *testing.T) {
 	})
 }
 
-// TestSyncing shows that what was written is synced after a while, only then, and once more at the end.
+// TestSyncing shows that what was written is synced after a while, only then, and once
+// more at the end.
 func TestSyncing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -674,8 +710,8 @@ func TestSyncing(t *testing.T) {
 	})
 }
 
-// TestFailedSyncIsTriedAgainWithoutAWrite lets a sync in the background fail while nobody writes: the next interval
-// syncs what is there.
+// TestFailedSyncIsTriedAgainWithoutAWrite lets a sync in the background fail while nobody
+// writes: the next interval syncs what is there.
 func TestFailedSyncIsTriedAgainWithoutAWrite(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -698,8 +734,8 @@ func TestFailedSyncIsTriedAgainWithoutAWrite(t *testing.T) {
 	})
 }
 
-// TestFailedSyncIsNotForgotten shows that after a sync in the background failed, no record counts as written until one
-// succeeds.
+// TestFailedSyncIsNotForgotten shows that after a sync in the background failed, no
+// record counts as written until one succeeds.
 func TestFailedSyncIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -725,8 +761,9 @@ func TestFailedSyncIsNotForgotten(t *testing.T) {
 	})
 }
 
-// TestRecordsOfManyCallersShareWrites has many callers on one processor. Each had a write of its own, because the writer
-// was woken by the first of them and ran before the others.
+// TestRecordsOfManyCallersShareWrites has many callers on one processor. Each had a write
+// of its own, because the writer was woken by the first of them and ran before the
+// others.
 func TestRecordsOfManyCallersShareWrites(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	d := newDisk()
@@ -748,8 +785,9 @@ func TestRecordsOfManyCallersShareWrites(t *testing.T) {
 	}
 }
 
-// TestARecordTakesNoMemory counts what a record allocates when nobody else writes. It was a batch and its channel. One
-// is left for the race detector, which empties pools now and then.
+// TestARecordTakesNoMemory counts what a record allocates when nobody else writes. It was
+// a batch and its channel. One is left for the race detector, which empties pools now and
+// then.
 func TestARecordTakesNoMemory(t *testing.T) {
 	d := newDisk()
 	d.text = make([]byte, 0, 1<<20)

@@ -74,7 +74,8 @@ func (l *Log) step() (last bool) {
 		l.makeRoom(do.again)
 	}
 	todo := l.rest.with(do.batch)
-	if todo.count == 0 || do.batch == nil && !do.again { // nothing to write, or it is not yet time to try it again
+	// nothing to write, or it is not yet time to try it again
+	if todo.count == 0 || do.batch == nil && !do.again {
 		l.end(nil, kept{}, nil, l.failed)
 		return do.last
 	}
@@ -104,7 +105,9 @@ func (l *Log) follow() {
 
 // duties are what the writer has to do in one step.
 type duties struct {
-	batch *batch       // to write; nil: none gathered, or it has to wait until what failed before it is tried again
+	// to write; nil: none gathered, or it has to wait until what failed before it is
+	// tried again
+	batch *batch
 	next  *replacement // to change to; nil: none
 	again bool         // try again what failed
 	low   bool         // room is low, or somebody waits for it
@@ -149,7 +152,9 @@ func (l *Log) end(b *batch, todo kept, left []byte, err error) {
 	if b != nil {
 		l.release(b)
 	}
-	if l.batch.ended { // the watch gave it up while the writer hung; the writer goes on, so waiting makes sense again
+	// the watch gave it up while the writer hung; the writer goes on, so waiting makes
+	// sense again
+	if l.batch.ended {
 		l.batch = l.renewed(l.batch)
 	}
 	switch {

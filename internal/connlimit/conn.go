@@ -76,13 +76,16 @@ func (c *conn) changed(state http.ConnState) {
 		c.busy.Store(true)
 	case http.StateIdle:
 		c.busy.Store(false)
-		if !c.stranger.Load() { // a stranger keeps its turn, or it could stay for ever by using the connection
+		// a stranger keeps its turn, or it could stay for ever by using the connection
+		if !c.stranger.Load() {
 			c.limiter.mu.Lock()
 			defer c.limiter.mu.Unlock()
 			c.queueLocked()
 		}
 	case http.StateHijacked:
-		if !c.stranger.Load() { // it stays counted and busy until whoever has it closes it, so it need not wait in a queue
+		// it stays counted and busy until whoever has it closes it, so it need not wait
+		// in a queue
+		if !c.stranger.Load() {
 			c.limiter.mu.Lock()
 			defer c.limiter.mu.Unlock()
 			c.leaveQueuesLocked()

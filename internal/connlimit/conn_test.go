@@ -19,8 +19,9 @@ func admitPipe(t *testing.T, l *Limiter) *conn {
 	return l.admit(here)
 }
 
-// TestOneWhoHadJustBecomeKnownWasClosed: a connection is known, and a request of somebody known in work on it, before it
-// has left the queue of strangers. A newcomer that comes right then must not take its place.
+// TestOneWhoHadJustBecomeKnownWasClosed: a connection is known, and a request of somebody
+// known in work on it, before it has left the queue of strangers. A newcomer that comes
+// right then must not take its place.
 func TestOneWhoHadJustBecomeKnownWasClosed(t *testing.T) {
 	t.Parallel()
 	l := New(Config{Total: 1, Address: 2})
@@ -29,11 +30,13 @@ func TestOneWhoHadJustBecomeKnownWasClosed(t *testing.T) {
 	first.busy.Store(true)
 	first.stranger.Store(false) // as mark does before it has the mutex
 	if newcomer := admit(); newcomer != nil || first.left {
-		t.Errorf("the newcomer has a place: %t, the connection in use has lost its own: %t, want neither", newcomer != nil, first.left)
+		t.Errorf("the newcomer has a place: %t, the connection in use has lost its own: %t, want neither",
+			newcomer != nil, first.left)
 	}
 }
 
-// TestUnusedConnectionsAreThoseWithoutARequest follows connections of somebody known and of a stranger.
+// TestUnusedConnectionsAreThoseWithoutARequest follows connections of somebody known and
+// of a stranger.
 func TestUnusedConnectionsAreThoseWithoutARequest(t *testing.T) {
 	t.Parallel()
 	l := New(Config{Total: 3})
@@ -61,8 +64,9 @@ func TestUnusedConnectionsAreThoseWithoutARequest(t *testing.T) {
 	want("in work again", 0)
 }
 
-// TestTakenOverConnectionStaysCounted: when a connection was taken over from the HTTP server, it is counted and gives way
-// to nobody, until whoever has it closes it. That gives back one place.
+// TestTakenOverConnectionStaysCounted: when a connection was taken over from the HTTP
+// server, it is counted and gives way to nobody, until whoever has it closes it. That
+// gives back one place.
 func TestTakenOverConnectionStaysCounted(t *testing.T) {
 	t.Parallel()
 	l := New(Config{Total: 2, Address: 2})
@@ -73,7 +77,8 @@ func TestTakenOverConnectionStaysCounted(t *testing.T) {
 	taken.changed(http.StateHijacked)
 	stranger := admit()
 	if newcomer := admit(); newcomer == nil || taken.left || !stranger.left {
-		t.Errorf("the newcomer has a place: %t, the connection taken over has lost its own: %t, the stranger: %t; want only the stranger to lose it",
+		t.Errorf(
+			"the newcomer has a place: %t, the connection taken over has lost its own: %t, the stranger: %t; want only the stranger to lose it",
 			newcomer != nil, taken.left, stranger.left)
 	}
 	_ = taken.Close() // a pipe does not fail
@@ -83,7 +88,8 @@ func TestTakenOverConnectionStaysCounted(t *testing.T) {
 	}
 }
 
-// TestDescriptorIsThatOfWhatWasAccepted: what has none says so, and what cannot be closed half says so, too.
+// TestDescriptorIsThatOfWhatWasAccepted: what has none says so, and what cannot be closed
+// half says so, too.
 func TestDescriptorIsThatOfWhatWasAccepted(t *testing.T) {
 	t.Parallel()
 	l := New(Config{Total: 2})

@@ -180,7 +180,11 @@ func (l *Limiter) Attach(s *http.Server) {
 		}
 	}
 	s.Handler = framed(s.Handler)
-	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
+	s.ConnContext = func(ctx context.Context,
+		c net.Conn,
+	) context.Context {
+		return context.WithValue(ctx, connKey{}, c)
+	}
 }
 
 type connKey struct{}

@@ -19,7 +19,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/connlimit"
 )
 
-// wire is a listener whose connections the test makes, each from an address of its choice.
+// wire is a listener whose connections the test makes, each from an address of its
+// choice.
 type wire struct {
 	arrive chan net.Conn
 	closed chan struct{}
@@ -52,8 +53,9 @@ type end struct {
 
 func (e end) RemoteAddr() net.Addr { return e.from }
 
-// world is an HTTP server with a limiter, in a synctest bubble. The path of a request says who sends it: /known and
-// /unknown are answered at once, /wait stays in work until the client goes away.
+// world is an HTTP server with a limiter, in a synctest bubble. The path of a request
+// says who sends it: /known and /unknown are answered at once, /wait stays in work until
+// the client goes away.
 type world struct {
 	t       *testing.T
 	wire    *wire
@@ -68,17 +70,20 @@ func newWorld(t *testing.T, cfg connlimit.Config) *world {
 	cfg.Refused = func(c connlimit.Cause) { w.refused[c]++ }
 	cfg.Closed = func(c connlimit.Cause) { w.closed[c]++ }
 	w.limiter = connlimit.New(cfg)
-	server := &http.Server{ReadHeaderTimeout: time.Hour, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/wait":
-			connlimit.Known(r.Context())
-			<-r.Context().Done()
-		case "/known":
-			connlimit.Known(r.Context())
-		default:
-			connlimit.Unknown(r.Context())
-		}
-	})}
+	server := &http.Server{
+		ReadHeaderTimeout: time.Hour,
+		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/wait":
+				connlimit.Known(r.Context())
+				<-r.Context().Done()
+			case "/known":
+				connlimit.Known(r.Context())
+			default:
+				connlimit.Unknown(r.Context())
+			}
+		}),
+	}
 	w.limiter.Attach(server)
 	go func() {
 		if err := server.Serve(w.limiter.Listener(w.wire)); !errors.Is(err, http.ErrServerClosed) {
@@ -118,8 +123,8 @@ func (w *world) connect(from string) *client {
 	return c
 }
 
-// use sends a request, and comes back when it is in work or answered. While another is in work on the connection, it
-// sends nothing: nobody would read that.
+// use sends a request, and comes back when it is in work or answered. While another is in
+// work on the connection, it sends nothing: nobody would read that.
 func (c *client) use(path string) *client {
 	if c.waits {
 		return c
@@ -179,14 +184,16 @@ func TestANewcomerTakesThePlaceOfALesserLoss(t *testing.T) {
 		if late := w.connect("10.0.1.2"); late.open() {
 			t.Error("a newcomer found a place although all others are in work")
 		}
-		if !all["busy"].open() || w.limiter.Open() != 5 || w.closed[connlimit.Total] != 4 || w.refused[connlimit.Total] != 1 {
+		if !all["busy"].open() || w.limiter.Open() != 5 || w.closed[connlimit.Total] != 4 ||
+			w.refused[connlimit.Total] != 1 {
 			t.Errorf("%d are open, closed %v, refused %v", w.limiter.Open(), w.closed, w.refused)
 		}
 	})
 }
 
-// TestAStrangerCannotStayByUsingItsConnection: refused requests one after the other keep nobody from being the first to
-// go, and neither does a request whose header does not end.
+// TestAStrangerCannotStayByUsingItsConnection: refused requests one after the other keep
+// nobody from being the first to go, and neither does a request whose header does not
+// end.
 func TestAStrangerCannotStayByUsingItsConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -202,8 +209,9 @@ func TestAStrangerCannotStayByUsingItsConnection(t *testing.T) {
 	})
 }
 
-// TestAFloodPushedOutWhoeverHadJustCome: many connections that are accepted together close others of their kind, not the
-// one of an address that has few, although no request was read on it yet.
+// TestAFloodPushedOutWhoeverHadJustCome: many connections that are accepted together
+// close others of their kind, not the one of an address that has few, although no request
+// was read on it yet.
 func TestAFloodPushedOutWhoeverHadJustCome(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -243,7 +251,10 @@ func TestAnAddressLosesItsOwn(t *testing.T) {
 				busy := w.connect(addresses[0]).use("/wait")
 				silent := w.connect(addresses[1])
 				third := w.connect(addresses[0]).use("/wait")
-				check(t, map[string]*client{"bystander": bystander, "busy": busy, "silent": silent, "third": third}, "silent")
+				check(t, map[string]*client{
+					"bystander": bystander, "busy": busy, "silent": silent,
+					"third": third,
+				}, "silent")
 				if w.connect(addresses[1]).open() {
 					t.Error("a third connection in work from one address")
 				}
@@ -259,10 +270,14 @@ func TestALoadBalancerIsNoAddressOfAClient(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		balancer := netip.MustParseAddr("10.0.0.1")
-		w := newWorld(t, connlimit.Config{Total: 4, Address: 1, Trusted: func(a netip.Addr) bool { return a == balancer }})
+		w := newWorld(t, connlimit.Config{
+			Total: 4, Address: 1,
+			Trusted: func(a netip.Addr) bool { return a == balancer },
+		})
 		all := map[string]*client{}
 		for i := range 3 {
-			all[fmt.Sprint(i)] = w.connect(balancer.String()).use("/unknown") // of a stranger, but the next may be anybody's
+			// of a stranger, but the next may be anybody's
+			all[fmt.Sprint(i)] = w.connect(balancer.String()).use("/unknown")
 		}
 		stranger := w.connect("10.0.0.2")
 		w.connect(balancer.String()).use("/wait")
@@ -320,8 +335,8 @@ func TestMarksWithoutALimiterAreNothing(t *testing.T) {
 	connlimit.Unknown(context.Background())
 }
 
-// TestANewcomerWithoutAPlaceReadsWhy reads what a newcomer is told. It was a status without a body, and so without a
-// code.
+// TestANewcomerWithoutAPlaceReadsWhy reads what a newcomer is told. It was a status
+// without a body, and so without a code.
 func TestANewcomerWithoutAPlaceReadsWhy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -341,8 +356,10 @@ func TestANewcomerWithoutAPlaceReadsWhy(t *testing.T) {
 				Data struct{ Code string }
 			}
 		}
-		if err := errors.Join(err, json.Unmarshal(body, &told)); err != nil || got.StatusCode != http.StatusServiceUnavailable || got.Header.Get("Retry-After") != "1" ||
-			told.Error.Code != http.StatusServiceUnavailable || told.Error.Data.Code != "DB-OVERLOAD-CONNECTIONS" {
+		if err := errors.Join(err, json.Unmarshal(body, &told)); err != nil ||
+			got.StatusCode != http.StatusServiceUnavailable || got.Header.Get("Retry-After") != "1" ||
+			told.Error.Code != http.StatusServiceUnavailable ||
+			told.Error.Data.Code != "DB-OVERLOAD-CONNECTIONS" {
 			t.Errorf("got %v %v %s, %v", got.Status, got.Header, body, err)
 		}
 	})

@@ -13,8 +13,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/connlimit"
 )
 
-// TestConnectionClosesAfterARequestWithTwoEnds sends requests in one piece and byte by byte, and
-// reads which of them keep their connection.
+// TestConnectionClosesAfterARequestWithTwoEnds sends requests in one piece and byte by
+// byte, and reads which of them keep their connection.
 func TestConnectionClosesAfterARequestWithTwoEnds(t *testing.T) {
 	t.Parallel()
 	const (
@@ -29,17 +29,25 @@ func TestConnectionClosesAfterARequestWithTwoEnds(t *testing.T) {
 		requests []string
 		closes   bool // after the last one
 	}{
-		"one with a length":             {[]string{plain}, false},
-		"one in chunks":                 {[]string{chunks}, false},
-		"many of both kinds":            {[]string{plain, chunks, chunks, plain, plain, chunks}, false},
-		"with both":                     {[]string{"POST / HTTP/1.1\r\nHost: a\r\n" + length + chunked + twice}, true},
-		"with both, the other first":    {[]string{"POST / HTTP/1.1\r\nHost: a\r\n" + chunked + length + twice}, true},
-		"with both in other letters":    {[]string{"POST / HTTP/1.1\r\nHost: a\r\ncONTENT-lENGTH:2\r\n" + chunked + twice}, true},
-		"with both as the first":        {[]string{"POST / HTTP/1.1\r\n" + length + "Host: a\r\n" + chunked + twice}, true},
-		"with both behind others":       {[]string{plain, chunks, "POST / HTTP/1.1\r\nHost: a\r\n" + length + chunked + twice}, true},
-		"with the same length twice":    {[]string{"POST / HTTP/1.1\r\nHost: a\r\n" + length + length + "\r\n{}"}, false},
-		"HTTP/1.0 that would stay open": {[]string{"POST / HTTP/1.0\r\nConnection: keep-alive\r\n" + length + chunked + "\r\n{}"}, true},
-		"a name that only begins so":    {[]string{"POST / HTTP/1.1\r\nHost: a\r\nContent-Lengths: 2\r\n" + chunked + twice}, false},
+		"one with a length":  {[]string{plain}, false},
+		"one in chunks":      {[]string{chunks}, false},
+		"many of both kinds": {[]string{plain, chunks, chunks, plain, plain, chunks}, false},
+		"with both": {[]string{"POST / HTTP/1.1\r\nHost: a\r\n" + length + chunked +
+			twice}, true},
+		"with both, the other first": {[]string{"POST / HTTP/1.1\r\nHost: a\r\n" + chunked + length +
+			twice}, true},
+		"with both in other letters": {[]string{"POST / HTTP/1.1\r\nHost: a\r\ncONTENT-lENGTH:2\r\n" +
+			chunked + twice}, true},
+		"with both as the first": {[]string{"POST / HTTP/1.1\r\n" + length + "Host: a\r\n" + chunked +
+			twice}, true},
+		"with both behind others": {[]string{plain, chunks, "POST / HTTP/1.1\r\nHost: a\r\n" + length +
+			chunked + twice}, true},
+		"with the same length twice": {[]string{"POST / HTTP/1.1\r\nHost: a\r\n" + length + length +
+			"\r\n{}"}, false},
+		"HTTP/1.0 that would stay open": {[]string{"POST / HTTP/1.0\r\nConnection: keep-alive\r\n" + length +
+			chunked + "\r\n{}"}, true},
+		"a name that only begins so": {[]string{"POST / HTTP/1.1\r\nHost: a\r\nContent-Lengths: 2\r\n" +
+			chunked + twice}, false},
 	} {
 		for _, piece := range []int{1 << 10, 1} {
 			t.Run(fmt.Sprintf("%s, %d bytes at a time", name, piece), func(t *testing.T) {
@@ -79,8 +87,8 @@ func TestConnectionClosesAfterARequestWithTwoEnds(t *testing.T) {
 	}
 }
 
-// TestPipelinedRequestsWithTwoEndsCloseTheirConnection sends one request with both headers right
-// behind another that is not suspicious.
+// TestPipelinedRequestsWithTwoEndsCloseTheirConnection sends one request with both
+// headers right behind another that is not suspicious.
 func TestPipelinedRequestsWithTwoEndsCloseTheirConnection(t *testing.T) {
 	t.Parallel()
 	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", echoServer(t))
@@ -89,7 +97,8 @@ func TestPipelinedRequestsWithTwoEndsCloseTheirConnection(t *testing.T) {
 	}
 	defer c.Close()
 	const both = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
-	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"+both+"GET / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"+both+
+		"GET / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	said, err := io.ReadAll(c)
@@ -106,7 +115,11 @@ func echoServer(t *testing.T) string {
 		t.Fatal(err)
 	}
 	limiter := connlimit.New(connlimit.Config{Total: 100})
-	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })}
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter,
+		r *http.Request,
+	) {
+		_, _ = io.Copy(w, r.Body)
+	})}
 	limiter.Attach(s)
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(limiter.Listener(l)) }()

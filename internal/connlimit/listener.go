@@ -35,8 +35,9 @@ const (
 	busyBody = `{"jsonrpc":"2.0","error":{"code":503,"message":"All connections are taken: try again later","data":{"code":"` + busyCode + `","retryAfterMs":1000}}}`
 )
 
-var busyAnswer = []byte("HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Type: application/json\r\nContent-Length: " +
-	strconv.Itoa(len(busyBody)) + "\r\n\r\n" + busyBody)
+var busyAnswer = []byte(
+	"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Type: application/json\r\nContent-Length: " +
+		strconv.Itoa(len(busyBody)) + "\r\n\r\n" + busyBody)
 
 // turnAway tells a newcomer that there is no place. The answer is sent before the request
 // is read, so the kernel may reset the connection before the client sees the answer; it

@@ -1,8 +1,9 @@
-// Package corpus holds what tests of several packages read: odd strings, tools as servers define them, and the facts of
-// the protocol's schemas. It is for tests only.
+// Package corpus holds what tests of several packages read: odd strings, tools as servers
+// define them, and the facts of the protocol's schemas. It is for tests only.
 //
-// All of it is in the repository. Public corpora, which are not, may lie in a folder named shared beside the checkout,
-// or where DRAWBRIDGE_SHARED says: then tests run on them too.
+// All of it is in the repository. Public corpora, which are not, may lie in a folder
+// named shared beside the checkout, or where DRAWBRIDGE_SHARED says: then tests run on
+// them too.
 package corpus
 
 import (
@@ -21,8 +22,8 @@ import (
 //go:embed testdata
 var own embed.FS
 
-// Shared returns the path of what lies in the folder of public corpora. Where it does not, the path is "", which the
-// test's log says in one line and which fails nothing.
+// Shared returns the path of what lies in the folder of public corpora. Where it does
+// not, the path is "", which the test's log says in one line and which fails nothing.
 func Shared(t testing.TB, elements ...string) string {
 	t.Helper()
 	path := filepath.Join(append([]string{folder(t)}, elements...)...)
@@ -49,7 +50,8 @@ func folder(t testing.TB) string {
 	return filepath.Join(filepath.Dir(directory), "shared")
 }
 
-// Files returns the public files that match a pattern in the folder of public corpora, none where that is not at hand.
+// Files returns the public files that match a pattern in the folder of public corpora,
+// none where that is not at hand.
 func Files(t testing.TB, directory, pattern string) []string {
 	t.Helper()
 	root := Shared(t, directory)
@@ -72,8 +74,8 @@ type Vector struct {
 //
 //	class: name "text"
 //
-// where the text is quoted as in Go, "x"*N stands for N times x, and a blank between two joins them. Lines that are
-// empty or begin with # say nothing.
+// where the text is quoted as in Go, "x"*N stands for N times x, and a blank between two
+// joins them. Lines that are empty or begin with # say nothing.
 func Vectors(t testing.TB, data []byte) []Vector {
 	t.Helper()
 	var all []Vector
@@ -122,7 +124,8 @@ func unquote(rest string) (string, error) {
 	return text.String(), nil
 }
 
-// Strings returns texts that programs have stumbled over: our own, and the public list where that is at hand.
+// Strings returns texts that programs have stumbled over: our own, and the public list
+// where that is at hand.
 func Strings(t testing.TB) []string {
 	t.Helper()
 	var all []string
@@ -143,7 +146,8 @@ func Strings(t testing.TB) []string {
 	return all
 }
 
-// Tools returns definitions of tools by name: our own, and those of a public server where they are at hand.
+// Tools returns definitions of tools by name: our own, and those of a public server where
+// they are at hand.
 func Tools(t testing.TB) map[string][]byte {
 	t.Helper()
 	all := make(map[string][]byte)
@@ -164,7 +168,8 @@ func Tools(t testing.TB) map[string][]byte {
 	return all
 }
 
-// Schema returns the facts of the protocol's schema of a revision: names, types, what is required. Texts are left out.
+// Schema returns the facts of the protocol's schema of a revision: names, types, what is
+// required. Texts are left out.
 func Schema(t testing.TB, revision string) []byte {
 	t.Helper()
 	return read(t, "schema/"+revision+".json")

@@ -13,7 +13,8 @@ import (
 
 // TestVectorsSayWhatTheyMean reads the forms of quoted texts.
 func TestVectorsSayWhatTheyMean(t *testing.T) {
-	got := corpus.Vectors(t, []byte("# nothing\n\na: one   \"x\\ty\"\nb: two: three \"[\"*3 \"]\" \"\\xff\"*2\nc: none \"\"\n"))
+	got := corpus.Vectors(t,
+		[]byte("# nothing\n\na: one   \"x\\ty\"\nb: two: three \"[\"*3 \"]\" \"\\xff\"*2\nc: none \"\"\n"))
 	want := []corpus.Vector{{"a", "one", "x\ty"}, {"b", "two: three", "[[[]\xff\xff"}, {"c", "none", ""}}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -35,8 +36,8 @@ func TestFolderOfPublicCorporaIsNotNeeded(t *testing.T) {
 	}
 }
 
-// TestToolsHaveEveryKeyword compares what our definitions use with the public ones, where those are at hand: members, and
-// keywords of schemas with the kinds of their values.
+// TestToolsHaveEveryKeyword compares what our definitions use with the public ones, where
+// those are at hand: members, and keywords of schemas with the kinds of their values.
 func TestToolsHaveEveryKeyword(t *testing.T) {
 	all := corpus.Tools(t)
 	public := used(t, all)
@@ -52,7 +53,8 @@ func TestToolsHaveEveryKeyword(t *testing.T) {
 	}
 }
 
-// used returns the members of definitions, each with the kind of its value; names of properties are all one.
+// used returns the members of definitions, each with the kind of its value; names of
+// properties are all one.
 func used(t *testing.T, tools map[string][]byte) map[string]bool {
 	t.Helper()
 	uses := make(map[string]bool)
@@ -105,8 +107,9 @@ func TestStringsHaveEveryClass(t *testing.T) {
 	for _, vector := range corpus.Vectors(t, data) {
 		classes[vector.Class]++
 	}
-	for class := range strings.SplitSeq(`reserved,numeric,special,symbols,raised,quotation,two bytes,growing,faces,emoji,digits,right to left,Ogham,trick,`+
-		`stacked marks,upside down,fonts,script,SQL,server,Ruby,XML,interpolation,file,flaw,device,chat,innocent,person,terminal,phone,Persian,Jinja,tags,long`, ",") {
+	for class := range strings.SplitSeq(
+		`reserved,numeric,special,symbols,raised,quotation,two bytes,growing,faces,emoji,digits,right to left,Ogham,trick,`+
+			`stacked marks,upside down,fonts,script,SQL,server,Ruby,XML,interpolation,file,flaw,device,chat,innocent,person,terminal,phone,Persian,Jinja,tags,long`, ",") {
 		if classes[class] == 0 {
 			t.Errorf("no string of the class %s", class)
 		}

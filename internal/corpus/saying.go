@@ -12,17 +12,20 @@ import (
 // Here marks the place of a Saying where a text can be put in.
 const Here = "@@"
 
-// Saying is a message as a server could send it, valid but for one string or name, in the middle of which stands Here.
-// A plain string is "left"+Here+"right", and so is the end of a URI. A fixed word of the protocol and Base64 are what
-// they should be, around Here.
+// Saying is a message as a server could send it, valid but for one string or name, in the
+// middle of which stands Here. A plain string is "left"+Here+"right", and so is the end
+// of a URI. A fixed word of the protocol and Base64 are what they should be, around Here.
 type Saying struct {
-	Path    string // of the string in the message, as CallToolResult.content[].text; of a name it ends in {name}
+	// of the string in the message, as CallToolResult.content[].text; of a name it ends
+	// in {name}
+	Path    string
 	Message string // JSON
 }
 
-// Sayings returns a Saying for every place of a string in messages of that type, as the schema of the revision defines
-// it: members in whatever depth, those that the schema does not have, and the names of members. There are none when the
-// revision does not have the type. Each is as short as the schema allows.
+// Sayings returns a Saying for every place of a string in messages of that type, as the
+// schema of the revision defines it: members in whatever depth, those that the schema
+// does not have, and the names of members. There are none when the revision does not have
+// the type. Each is as short as the schema allows.
 func Sayings(t testing.TB, revision, definition string) []Saying {
 	t.Helper()
 	var whole map[string]any
@@ -124,16 +127,22 @@ func (s *speaker) members(path string, o map[string]any) (all []variant) {
 	return append(all, variant{path + "{name}", with(dirty(""), s.minimal(more))})
 }
 
-// meaningful are members that mean something in some place of the protocol, and nothing where the schema leaves open what
-// there is.
-var meaningful = []string{"id", "uri", "text", "data", "cursor", "taskId", "requestState", "requestedSchema", "url", "nextCursor", "toolUseId"}
+// meaningful are members that mean something in some place of the protocol, and nothing
+// where the schema leaves open what there is.
+var meaningful = []string{
+	"id", "uri", "text", "data", "cursor", "taskId", "requestState", "requestedSchema",
+	"url", "nextCursor", "toolUseId",
+}
 
-// anything returns the variants of a value that the schema leaves open. Each place gets one of the meaningful members in
-// turn: there are hundreds of such places.
+// anything returns the variants of a value that the schema leaves open. Each place gets
+// one of the meaningful members in turn: there are hundreds of such places.
 func (s *speaker) anything(path string, isObject bool) []variant {
 	text, name := dirty(""), meaningful[s.turn%len(meaningful)]
 	s.turn++
-	all := []variant{{path + "{name}", map[string]any{text: 1}}, {path + "." + name, map[string]any{name: text}}}
+	all := []variant{
+		{path + "{name}", map[string]any{text: 1}},
+		{path + "." + name, map[string]any{name: text}},
+	}
 	if !isObject {
 		all = append(all, variant{path, text}, variant{path + "[]", []any{[]any{text}}})
 	}
@@ -223,7 +232,8 @@ func (s *speaker) merged(o map[string]any) map[string]any {
 	return map[string]any{"type": "object", "properties": properties, "required": names}
 }
 
-// kind returns how a path tells apart the alternatives of a value: by their fixed type or method.
+// kind returns how a path tells apart the alternatives of a value: by their fixed type or
+// method.
 func (s *speaker) kind(schema any) string {
 	o, _ := schema.(map[string]any)
 	if name, refers := reference(o); refers {

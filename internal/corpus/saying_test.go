@@ -10,7 +10,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/corpus"
 )
 
-// TestSayingsAreWhatTheSchemaAllows validates each saying, without Here, against the schema that it was made from.
+// TestSayingsAreWhatTheSchemaAllows validates each saying, without Here, against the
+// schema that it was made from.
 func TestSayingsAreWhatTheSchemaAllows(t *testing.T) {
 	for _, c := range []struct {
 		revision, definition string
@@ -26,7 +27,8 @@ func TestSayingsAreWhatTheSchemaAllows(t *testing.T) {
 	} {
 		sayings := corpus.Sayings(t, c.revision, c.definition)
 		if len(sayings) < c.fewest || c.fewest == 0 && len(sayings) > 0 {
-			t.Errorf("%s: %d sayings of %s, want %d or more", c.revision, len(sayings), c.definition, c.fewest)
+			t.Errorf("%s: %d sayings of %s, want %d or more", c.revision, len(sayings), c.definition,
+				c.fewest)
 		}
 		if len(sayings) == 0 {
 			continue
@@ -48,7 +50,8 @@ func TestSayingsAreWhatTheSchemaAllows(t *testing.T) {
 			if strings.Count(saying.Message, corpus.Here) != 1 {
 				t.Errorf("%s: %s", saying.Path, saying.Message)
 			}
-			value, err := jsonschema.UnmarshalJSON(strings.NewReader(strings.Replace(saying.Message, corpus.Here, "", 1)))
+			value, err := jsonschema.UnmarshalJSON(strings.NewReader(strings.Replace(saying.Message,
+				corpus.Here, "", 1)))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,9 +19,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/corpus"
 )
 
-var update = flag.Bool("update", false, "make the reduced schemas from the official ones, which must be at hand")
+var update = flag.Bool("update", false,
+	"make the reduced schemas from the official ones, which must be at hand")
 
-// originals are the official schemas of https://github.com/modelcontextprotocol/modelcontextprotocol, schema/REVISION/schema.json.
+// originals are the official schemas of
+// https://github.com/modelcontextprotocol/modelcontextprotocol,
+// schema/REVISION/schema.json.
 var originals = []struct {
 	revision, sha256 string
 	definitions      int
@@ -33,9 +36,11 @@ var originals = []struct {
 	{"2026-07-28", "ef70b61f99b6d2e5e3b46863822eab08dff6a45bedc7a08914e0e5b133f40203", 155},
 }
 
-// What becomes of the keywords of a schema. One that is not listed is an error, so that no fact is lost unseen.
+// What becomes of the keywords of a schema. One that is not listed is an error, so that
+// no fact is lost unseen.
 var keywords = map[string]string{
-	"$schema": "kept", "$ref": "kept", "type": "kept", "required": "kept", "const": "kept", "enum": "kept", "format": "kept",
+	"$schema": "kept", "$ref": "kept", "type": "kept", "required": "kept", "const": "kept", "enum": "kept",
+	"format":  "kept",
 	"minimum": "kept", "maximum": "kept", "maxItems": "kept",
 	"$defs": "names", "definitions": "names", "properties": "names",
 	"items": "schema", "additionalProperties": "schema",
@@ -106,7 +111,8 @@ func written(t *testing.T, schema any) []byte {
 	return fmt.Appendf(nil, "{\"$schema\":%q,%q:{\n%s\n}}\n", o["$schema"], place, strings.Join(lines, ",\n"))
 }
 
-// TestSchemasAreTheOfficialFacts reduces the official schemas where they are at hand and compares; -update rewrites.
+// TestSchemasAreTheOfficialFacts reduces the official schemas where they are at hand and
+// compares; -update rewrites.
 func TestSchemasAreTheOfficialFacts(t *testing.T) {
 	for _, original := range originals {
 		path := corpus.Shared(t, "protocol", "schema", original.revision, "schema.json")
@@ -131,13 +137,15 @@ func TestSchemasAreTheOfficialFacts(t *testing.T) {
 		}
 		want := written(t, facts)
 		if *update {
-			if err := os.WriteFile(filepath.Join("testdata", "schema", original.revision+".json"), want, 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join("testdata", "schema", original.revision+".json"), want,
+				0o600); err != nil {
 				t.Fatal(err)
 			}
 			continue
 		}
 		if got := corpus.Schema(t, original.revision); !bytes.Equal(got, want) {
-			t.Errorf("%s: the file is not what the official schema reduces to; -update makes it again", original.revision)
+			t.Errorf("%s: the file is not what the official schema reduces to; -update makes it again",
+				original.revision)
 		}
 	}
 }

@@ -22,8 +22,14 @@ func TestAFileIsMeasured(t *testing.T) {
 		{"a line with code and a comment is code", "package x // comment\n", figures{0, 1, 0, 0}},
 		{"comments of both forms", "// a\n\n/* b\n\nc */\npackage x\n", figures{0, 1, 4, 0}},
 		{"an empty line counts in a comment only", "/*\n\n*/\n\npackage x\n", figures{0, 1, 3, 0}},
-		{"a text over several lines is code", "package x\nvar a = `1\n// no comment\n3`\n", figures{0, 4, 0, 0}},
-		{"declarations at the top are no statements", "package x\nvar a, b = 1, 2\nfunc f() {}\n", figures{0, 3, 0, 0}},
+		{
+			"a text over several lines is code", "package x\nvar a = `1\n// no comment\n3`\n",
+			figures{0, 4, 0, 0},
+		},
+		{
+			"declarations at the top are no statements", "package x\nvar a, b = 1, 2\nfunc f() {}\n",
+			figures{0, 3, 0, 0},
+		},
 		{"blocks are no statements", "package x\nfunc f() {\n{\n}\n}\n", figures{0, 5, 0, 0}},
 		{
 			"an if, its condition's own, and what is done", // if, a := 1, return, return
@@ -37,8 +43,14 @@ func TestAFileIsMeasured(t *testing.T) {
 		},
 		{"a line of the greatest width", "package x\n//" + wide + "\n", figures{0, 1, 1, 0}},
 		{"a line that is too wide", "package x\n//x" + wide + "\n", figures{0, 1, 1, 1}},
-		{"a tab is four columns", "package x\n\t//" + wide[4:] + "\n\t//x" + wide[4:] + "\n", figures{0, 1, 2, 1}},
-		{"a letter of two bytes", "package x\n//" + strings.Repeat("é", widest-2) + "\n", figures{0, 1, 1, 0}},
+		{
+			"a tab is four columns", "package x\n\t//" + wide[4:] + "\n\t//x" + wide[4:] + "\n",
+			figures{0, 1, 2, 1},
+		},
+		{
+			"a letter of two bytes", "package x\n//" + strings.Repeat("é", widest-2) + "\n",
+			figures{0, 1, 1, 0},
+		},
 		{"lines that end as those of Windows", "package x\r\n//" + wide + "\r\n", figures{0, 1, 1, 0}},
 	} {
 		got, err := measure(test.name, []byte(test.source))
@@ -124,7 +136,12 @@ func TestKindsAreApart(t *testing.T) {
 		t.Errorf("a package that did not change is listed:\n%s", got)
 	}
 
-	for _, args := range [][]string{{"-since", "nowhere"}, {"-since", "--output=x"}, {"too", "many"}, {"-unknown"}} {
+	for _, args := range [][]string{
+		{"-since", "nowhere"},
+		{"-since", "--output=x"},
+		{"too", "many"},
+		{"-unknown"},
+	} {
 		if out, err := count(args...); err == nil {
 			t.Errorf("count %q: no error, but\n%s", args, out)
 		}
@@ -133,7 +150,10 @@ func TestKindsAreApart(t *testing.T) {
 
 func TestNumbersAreGrouped(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[int]string{0: "0", 7: "+7", -999: "−999", 1000: "+1,000", -1_234_567: "−1,234,567"} {
+	for n, want := range map[int]string{
+		0: "0", 7: "+7", -999: "−999", 1000: "+1,000",
+		-1_234_567: "−1,234,567",
+	} {
 		if got := signed(n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
 		}

@@ -36,8 +36,8 @@ type part struct {
 // tree is what was counted.
 type tree map[part]figures
 
-// lab matches the directories of the labs: in the module of their own, and where they stood
-// before they had one, for comparisons with revisions of then.
+// lab matches the directories of the labs: in the module of their own, and where they
+// stood before they had one, for comparisons with revisions of then.
 var lab = regexp.MustCompile(`^internal/(lab|bench|chaos|fair|raid|scoreboard|siege|survey)(/|$)`)
 
 // add counts a file, whose name begins at the root of the module.

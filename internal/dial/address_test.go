@@ -15,24 +15,33 @@ import (
 	"testing"
 )
 
-// TestT7SpecialAddresses shows which addresses are refused, always or unless private ones are allowed. It is inside
-// the package because most of these addresses cannot be reached from a test, so that only the check itself can tell a
-// refusal from a failure.
+// TestT7SpecialAddresses shows which addresses are refused, always or unless private ones
+// are allowed. It is inside the package because most of these addresses cannot be reached
+// from a test, so that only the check itself can tell a refusal from a failure.
 func TestT7SpecialAddresses(t *testing.T) {
 	t.Parallel()
 	private := []string{
-		"127.0.0.1", "127.255.255.254", "10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "::1", "fc00::1", "fd12:3456::1",
+		"127.0.0.1", "127.255.255.254", "10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "::1",
+		"fc00::1", "fd12:3456::1",
 	}
 	never := []string{
-		"0.0.0.0", "0.1.2.3", "100.64.0.1", "100.100.100.200", "169.254.169.254", "169.254.0.1", "192.0.0.1", "192.0.0.192", "192.0.2.1",
-		"192.88.99.1", "198.18.0.1", "198.51.100.1", "203.0.113.1", "224.0.0.1", "239.255.255.250", "240.0.0.1", "255.255.255.255",
+		"0.0.0.0", "0.1.2.3", "100.64.0.1", "100.100.100.200", "169.254.169.254", "169.254.0.1", "192.0.0.1",
+		"192.0.0.192", "192.0.2.1",
+		"192.88.99.1", "198.18.0.1", "198.51.100.1", "203.0.113.1", "224.0.0.1", "239.255.255.250",
+		"240.0.0.1", "255.255.255.255",
 		"168.63.129.16",
-		"::", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "::ffff:0:127.0.0.1",
-		"64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "100::1", "2001::1", "2001:db8::1", "2002:7f00:1::1", "2002:a9fe:a9fe::1",
-		"3fff::1", "5f00::1", "fe80::1", "fe80::1%eth0", "fec0::1", "ff02::1", "ff0e::1", "fd00:ec2::254", "fd20:ce::254", "::1%lo", "fd12:3456::1%eth0",
+		"::", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1",
+		"::ffff:0:127.0.0.1",
+		"64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "100::1", "2001::1", "2001:db8::1",
+		"2002:7f00:1::1", "2002:a9fe:a9fe::1",
+		"3fff::1", "5f00::1", "fe80::1", "fe80::1%eth0", "fec0::1", "ff02::1", "ff0e::1", "fd00:ec2::254",
+		"fd20:ce::254", "::1%lo", "fd12:3456::1%eth0",
 	}
 	t.Attr("spellings", fmt.Sprint(len(private)+len(never)))
-	public := []string{"1.1.1.1", "93.184.216.34", "172.15.255.255", "172.32.0.1", "2606:4700::1111", "2a00:1450:4001::200e"}
+	public := []string{
+		"1.1.1.1", "93.184.216.34", "172.15.255.255", "172.32.0.1", "2606:4700::1111",
+		"2a00:1450:4001::200e",
+	}
 	for _, test := range []struct {
 		addresses        []string
 		open, privateToo bool
@@ -41,12 +50,14 @@ func TestT7SpecialAddresses(t *testing.T) {
 			for allowed, want := range map[bool]bool{false: test.open, true: test.privateToo} {
 				err := control(allowed, address)
 				if (err == nil) != want || err != nil && !errors.Is(err, ErrProhibited) {
-					t.Errorf("%s, private addresses %v: got error %v, want none: %v", address, allowed, err, want)
+					t.Errorf("%s, private addresses %v: got error %v, want none: %v", address, allowed, err,
+						want)
 				}
 				parsed := netip.MustParseAddr(address)
 				own := Config{PrivateAddresses: allowed}.Check(parsed)
 				if !parsed.Is4In6() && (own == nil) != want || own != nil && !errors.Is(own, ErrProhibited) {
-					t.Errorf("%s, private addresses %v: got %v of Check, want none: %v", address, allowed, own, want)
+					t.Errorf("%s, private addresses %v: got %v of Check, want none: %v", address, allowed,
+						own, want)
 				}
 				cure := test.privateToo && !want
 				if err != nil && strings.Contains(err.Error(), "private_addresses: true") != cure {
@@ -57,8 +68,8 @@ func TestT7SpecialAddresses(t *testing.T) {
 	}
 }
 
-// TestMappedAddressWasCalledUnreachable compares what Check says of an IPv4 address in the form of IPv6 with what
-// becomes of a request to it.
+// TestMappedAddressWasCalledUnreachable compares what Check says of an IPv4 address in
+// the form of IPv6 with what becomes of a request to it.
 func TestMappedAddressWasCalledUnreachable(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -77,7 +88,8 @@ func TestMappedAddressWasCalledUnreachable(t *testing.T) {
 			response.Body.Close()
 		}
 		if own := cfg.Check(mapped); (err == nil) != private || (own == nil) != private {
-			t.Errorf("%v, private addresses %v: got %v, and %v of Check, want none: %v", mapped, private, err, own, private)
+			t.Errorf("%v, private addresses %v: got %v, and %v of Check, want none: %v", mapped, private, err,
+				own, private)
 		}
 	}
 }
@@ -87,23 +99,30 @@ func control(private bool, address string) error {
 	if strings.Contains(address, ":") {
 		network = "tcp6"
 	}
-	return newDialer(private, nil).inner.ControlContext(context.Background(), network, net.JoinHostPort(address, "443"), nil)
+	return newDialer(private, nil).inner.ControlContext(context.Background(), network,
+		net.JoinHostPort(address, "443"), nil)
 }
 
 func TestT7OtherNetworksAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, network := range []string{"unix", "udp4", "ip4"} {
-		if err := newDialer(true, nil).inner.ControlContext(t.Context(), network, "127.0.0.1:53", nil); !errors.Is(err, ErrProhibited) {
+		if err := newDialer(true, nil).inner.ControlContext(t.Context(), network, "127.0.0.1:53",
+			nil); !errors.Is(err, ErrProhibited) {
 			t.Errorf("%s: got error %v, want %v", network, err, ErrProhibited)
 		}
 	}
 }
 
-// TestT47Rebinding shows that a name is judged by the address that is connected to, whatever it resolved to before.
+// TestT47Rebinding shows that a name is judged by the address that is connected to,
+// whatever it resolved to before.
 func TestT47Rebinding(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter,
+		*http.Request,
+	) {
+		reached.Add(1)
+	}))
 	t.Cleanup(server.Close)
 	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
 	if err != nil {
@@ -119,7 +138,8 @@ func TestT47Rebinding(t *testing.T) {
 	if _, err := resolver.LookupHost(t.Context(), "rebind.test."); err != nil {
 		t.Fatal(err)
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://rebind.test.:"+port, http.NoBody)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://rebind.test.:"+port,
+		http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,8 +156,8 @@ func TestT47Rebinding(t *testing.T) {
 	}
 }
 
-// resolverOf returns a resolver that answers each look-up of an IPv4 address with what answer returns, and knows no
-// IPv6 address of any name.
+// resolverOf returns a resolver that answers each look-up of an IPv4 address with what
+// answer returns, and knows no IPv6 address of any name.
 func resolverOf(answer func() netip.Addr) *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()

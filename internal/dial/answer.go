@@ -16,8 +16,8 @@ const statusOK = "HTTP/1.1 200 "
 // a complete one, with the status 200, with a body of JSON of one known length that is
 // neither empty nor longer than maxAnswer, and with nothing else that says how to read
 // that or what becomes of the connection. header is its size in bytes. Where ok is true,
-// http.ReadResponse reads the same; where it is false, the header may be good or bad, and http.ReadResponse decides.
-// https://www.rfc-editor.org/rfc/rfc9112#section-6.3
+// http.ReadResponse reads the same; where it is false, the header may be good or bad, and
+// http.ReadResponse decides. https://www.rfc-editor.org/rfc/rfc9112#section-6.3
 func parseAnswer(data []byte) (header, length int, ok bool) {
 	line, at := nextLine(data, 0)
 	if at == 0 || !bytes.HasPrefix(line, []byte(statusOK)) {
@@ -48,7 +48,8 @@ func parseAnswer(data []byte) (header, length int, ok bool) {
 		case is(name, "connection"):
 			valid = !kept && is(value, "keep-alive")
 			kept = true
-		case is(name, "transfer-encoding"), is(name, "content-encoding"), is(name, "trailer"), is(name, "upgrade"):
+		case is(name, "transfer-encoding"), is(name, "content-encoding"), is(name, "trailer"),
+			is(name, "upgrade"):
 			valid = false
 		}
 		if !valid {
@@ -82,7 +83,8 @@ func cutField(line []byte) (name, value []byte, valid bool) {
 		return nil, nil, false
 	}
 	for _, c := range name {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && strings.IndexByte(namingMarks, c) < 0 {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') &&
+			strings.IndexByte(namingMarks, c) < 0 {
 			return nil, nil, false
 		}
 	}
@@ -107,7 +109,8 @@ func is(text []byte, small string) bool {
 
 // isJSON tells whether the type of a body is that of JSON, in one of its usual spellings.
 func isJSON(value []byte) bool {
-	return is(value, "application/json") || is(value, "application/json; charset=utf-8") || is(value, "application/json;charset=utf-8")
+	return is(value, "application/json") || is(value, "application/json; charset=utf-8") ||
+		is(value, "application/json;charset=utf-8")
 }
 
 // parseLength returns the length of a body that is written as a plain number, and zero

@@ -26,7 +26,8 @@ type message struct {
 // appendTo appends all of the request. It says the length of a body where net/http would.
 func (m *message) appendTo(b []byte) []byte {
 	b = append(b, m.head...)
-	if len(m.body) > 0 || m.method == http.MethodPost || m.method == http.MethodPut || m.method == http.MethodPatch {
+	if len(m.body) > 0 || m.method == http.MethodPost || m.method == http.MethodPut ||
+		m.method == http.MethodPatch {
 		b = append(b, "Content-Length: "...)
 		b = append(strconv.AppendInt(b, int64(len(m.body)), 10), "\r\n"...)
 	}

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// BenchmarkCalls compares the client to one of net/http: calls per second, and processor time per call, of this process
-// with the server in it.
+// BenchmarkCalls compares the client to one of net/http: calls per second, and processor
+// time per call, of this process with the server in it.
 func BenchmarkCalls(b *testing.B) {
 	body := strings.Repeat("x", 300)
 	answer := "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 300\r\n\r\n" + body
@@ -37,7 +37,8 @@ func BenchmarkCalls(b *testing.B) {
 			b.ReportAllocs()
 			before := processorTime(b)
 			call := func() {
-				if text, err := post(b, bench.client, server.url, body); len(text) != len(body) || err != nil {
+				if text, err := post(b, bench.client, server.url, body); len(text) != len(body) ||
+					err != nil {
 					b.Errorf("got %d bytes and error %v", len(text), err)
 				}
 			}

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestContextEndsEveryWait shows that a request ends with its context, wherever it waits, and that its connection does
-// so too.
+// TestContextEndsEveryWait shows that a request ends with its context, wherever it waits,
+// and that its connection does so too.
 func TestContextEndsEveryWait(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -76,15 +76,18 @@ func TestContextEndsEveryWait(t *testing.T) {
 					t.Errorf("got error %v after %v, want %v at once", err, time.Since(begin), want)
 				}
 				close(ended)
-				if text, err := post(t, client, server.url, "{}"); text != "ok" || err != nil || server.opened.Load() != 2 {
-					t.Errorf("next request: got %q and error %v, %d connections, want 2", text, err, server.opened.Load())
+				if text, err := post(t, client, server.url, "{}"); text != "ok" || err != nil ||
+					server.opened.Load() != 2 {
+					t.Errorf("next request: got %q and error %v, %d connections, want 2", text, err,
+						server.opened.Load())
 				}
 			})
 		}
 	}
 }
 
-// expiring is a context whose time is over when the channel is closed, however slow the machine is.
+// expiring is a context whose time is over when the channel is closed, however slow the
+// machine is.
 type expiring struct {
 	context.Context //nolint:containedctx // it is one itself
 
@@ -102,7 +105,8 @@ func (e expiring) Err() error {
 	}
 }
 
-// TestCancelAfterTheEnd shows that a connection outlives the context of a request that it has served.
+// TestCancelAfterTheEnd shows that a connection outlives the context of a request that it
+// has served.
 func TestCancelAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	server := newRawServer(t, func(_ int, conn *net.TCPConn, in *bufio.Reader) {
@@ -126,7 +130,8 @@ func TestCancelAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestCancelAtAnyMoment aims at the moments between: whatever happens, a response is whole and the request's own.
+// TestCancelAtAnyMoment aims at the moments between: whatever happens, a response is
+// whole and the request's own.
 func TestCancelAtAnyMoment(t *testing.T) {
 	t.Parallel()
 	target := serve(t, echo)
@@ -176,7 +181,8 @@ func TestCloseEndsRead(t *testing.T) {
 	}
 }
 
-// TestCloseRacesTheEnd closes bodies at the moment when they end, and shows that no connection serves two requests.
+// TestCloseRacesTheEnd closes bodies at the moment when they end, and shows that no
+// connection serves two requests.
 func TestCloseRacesTheEnd(t *testing.T) {
 	t.Parallel()
 	target := serve(t, echo)

@@ -33,7 +33,9 @@ type watched struct {
 	ctx   context.Context //nolint:containedctx // of the request, as long as it has the connection
 	index int             // in young; -1: it is not there
 	seen  bool            // it was young at the last look
-	stop  func() bool     // keeps the end of the context from closing the connection; nil: the context was not told
+	// keeps the end of the context from closing the connection; nil: the context was not
+	// told
+	stop func() bool
 }
 
 // add begins to look after a request, which has the connection until remove is called.

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestContextsAreToldOnlyOfSlowRequests is inside the package because its clock must be a fake one, under which real
-// connections do not work.
+// TestContextsAreToldOnlyOfSlowRequests is inside the package because its clock must be a
+// fake one, under which real connections do not work.
 func TestContextsAreToldOnlyOfSlowRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

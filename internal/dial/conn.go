@@ -25,21 +25,22 @@ var (
 // context of the request ends.
 type conn struct {
 	net.Conn
-	host    string             // as in the URLs of its requests
-	home    *transport         // whose it is
-	idle    *pool              // of home, to which it goes when it is idle
-	raw     syscall.RawConn    // to look at the socket; nil: not possible, so the connection is used once
-	under   *records           // what is under TLS; nil: there is no TLS
-	step    func(uintptr) bool // the method ask, so that it is not allocated for each request
-	turn    turn               // of begin
-	out     []byte             // memory for requests
-	memory  []byte             // for the first bytes of a response; nil: none has come yet
-	first   []byte             // what was read of the response and not used yet, in memory
-	in      *bufio.Reader      // reads through Read of this conn, and so no more than room; nil: not needed yet
-	room    int64              // bytes that may still be read, so that a response's header ends
-	cut     func()             // closes the connection, which ends every wait for it
-	watched watched            // of the canceler
-	since   time.Time          // when it became idle
+	host   string             // as in the URLs of its requests
+	home   *transport         // whose it is
+	idle   *pool              // of home, to which it goes when it is idle
+	raw    syscall.RawConn    // to look at the socket; nil: not possible, so the connection is used once
+	under  *records           // what is under TLS; nil: there is no TLS
+	step   func(uintptr) bool // the method ask, so that it is not allocated for each request
+	turn   turn               // of begin
+	out    []byte             // memory for requests
+	memory []byte             // for the first bytes of a response; nil: none has come yet
+	first  []byte             // what was read of the response and not used yet, in memory
+	// reads through Read of this conn, and so no more than room; nil: not needed yet
+	in      *bufio.Reader
+	room    int64     // bytes that may still be read, so that a response's header ends
+	cut     func()    // closes the connection, which ends every wait for it
+	watched watched   // of the canceler
+	since   time.Time // when it became idle
 }
 
 // Read implements io.Reader, for in. It fails once room is used up.
@@ -148,7 +149,9 @@ func (c *conn) receive(r *http.Request) (*http.Response, error) {
 // body is the body of a response. It gives the connection back, once, as soon as it was
 // read to its end, failed or was closed. Read and Close may be called at the same time.
 type body struct {
-	in       io.Reader // of net/http: it locks, so that two do not read at once, and never reads beyond the end
+	// of net/http: it locks, so that two do not read at once, and never reads beyond the
+	// end
+	in       io.Reader
 	conn     *conn
 	ctx      context.Context //nolint:containedctx // of the request whose response this is
 	keep     bool            // the connection can be used again after the end

@@ -36,8 +36,9 @@ const (
 	connectTimeout   = 2 * time.Second  // for resolving a name and trying its addresses
 	handshakeTimeout = 5 * time.Second  // of TLS
 	idleTimeout      = 90 * time.Second // after which an idle connection is closed
-	maxHeader        = 64 << 10         // bytes of a response's header, informational responses before it included
-	maxIdle          = 256              // idle connections that are kept for one host
+	// bytes of a response's header, informational responses before it included
+	maxHeader = 64 << 10
+	maxIdle   = 256 // idle connections that are kept for one host
 
 	// receiveBuffer is how much of what was not read yet the kernel keeps for one
 	// connection, in bytes; Linux counts twice as much for its own overhead. By itself
@@ -81,7 +82,8 @@ func (c Config) Check(address netip.Addr) error {
 		network = "tcp6"
 	}
 	// Every port is allowed, so it does not matter that this one is 443.
-	return check(guardian(c.PrivateAddresses), guardian(true), network, netip.AddrPortFrom(address, 443).String())
+	return check(guardian(c.PrivateAddresses), guardian(true), network,
+		netip.AddrPortFrom(address, 443).String())
 }
 
 // newRest returns the transport of net/http for the requests that are not plain. Every

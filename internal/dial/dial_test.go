@@ -44,8 +44,10 @@ func TestT7SpellingsOfLoopback(t *testing.T) {
 		t.Fatal(err)
 	}
 	hosts := []string{
-		"127.0.0.1", "localhost", "localhost.", "LOCALHOST", "0.0.0.0", "127.1", "2130706433", "0x7f000001", "017700000001", "0177.0.0.1", "127.0.0.1.",
-		"[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::127.0.0.1]", "[64:ff9b::7f00:1]", "[::1%25lo]", "evil.test@127.0.0.1",
+		"127.0.0.1", "localhost", "localhost.", "LOCALHOST", "0.0.0.0", "127.1", "2130706433", "0x7f000001",
+		"017700000001", "0177.0.0.1", "127.0.0.1.",
+		"[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::127.0.0.1]", "[64:ff9b::7f00:1]",
+		"[::1%25lo]", "evil.test@127.0.0.1",
 	}
 	t.Attr("spellings", fmt.Sprint(len(hosts)))
 	client := dial.Client(dial.Config{})
@@ -60,7 +62,8 @@ func TestT7SpellingsOfLoopback(t *testing.T) {
 	if _, err := get(t.Context(), t, client, target.String()); !errors.Is(err, dial.ErrProhibited) {
 		t.Errorf("got error %v, want %v", err, dial.ErrProhibited)
 	}
-	if _, err := get(t.Context(), t, dial.Client(dial.Config{PrivateAddresses: true}), target.String()); err != nil || !reached {
+	if _, err := get(t.Context(), t, dial.Client(dial.Config{PrivateAddresses: true}),
+		target.String()); err != nil || !reached {
 		t.Errorf("with private addresses: got error %v, reached: %v", err, reached)
 	}
 }
@@ -110,13 +113,19 @@ func TestNoCookiesNoCompression(t *testing.T) {
 
 func TestLargeResponseHeader(t *testing.T) {
 	t.Parallel()
-	target := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Large", strings.Repeat("x", 70<<10)) })
-	if response, err := get(t.Context(), t, dial.Client(dial.Config{PrivateAddresses: true}), target); err == nil {
+	target := serve(t, func(w http.ResponseWriter,
+		_ *http.Request,
+	) {
+		w.Header().Set("X-Large", strings.Repeat("x", 70<<10))
+	})
+	if response, err := get(t.Context(), t, dial.Client(dial.Config{PrivateAddresses: true}),
+		target); err == nil {
 		t.Errorf("got status %d, want an error", response.StatusCode)
 	}
 }
 
-// TestConnectionsAreKept shows that as many idle connections are kept as were open at once.
+// TestConnectionsAreKept shows that as many idle connections are kept as were open at
+// once.
 func TestConnectionsAreKept(t *testing.T) {
 	t.Parallel()
 	const atOnce = 16
@@ -138,7 +147,8 @@ func TestConnectionsAreKept(t *testing.T) {
 	for range 3 {
 		for range atOnce {
 			go func() {
-				request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+				request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL,
+					http.NoBody)
 				if err != nil {
 					errs <- err
 					return

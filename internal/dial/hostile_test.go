@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// TestNoRequestIsLostToAnIdleClose has a server that may close any connection after a response.
+// TestNoRequestIsLostToAnIdleClose has a server that may close any connection after a
+// response.
 func TestNoRequestIsLostToAnIdleClose(t *testing.T) {
 	t.Parallel()
 	const requests = 2000
@@ -43,11 +44,13 @@ func TestNoRequestIsLostToAnIdleClose(t *testing.T) {
 		<-settled
 	}
 	if n := server.opened.Load(); received.Load() != requests || n < requests/3 || n > 2*requests/3 {
-		t.Errorf("the server received %d requests on %d connections, want %d on about half as many", received.Load(), n, requests)
+		t.Errorf("the server received %d requests on %d connections, want %d on about half as many",
+			received.Load(), n, requests)
 	}
 }
 
-// TestConnectionIsNotReused lists what a server may do with a connection that must not see a second request.
+// TestConnectionIsNotReused lists what a server may do with a connection that must not
+// see a second request.
 func TestConnectionIsNotReused(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -58,18 +61,38 @@ func TestConnectionIsNotReused(t *testing.T) {
 	}{
 		{name: "half-closed", response: okResponse, want: "ok", then: (*net.TCPConn).CloseWrite},
 		{name: "closed", response: okResponse, want: "ok", then: (*net.TCPConn).Close},
-		{name: "half-closed, no length", response: "HTTP/1.1 200 OK\r\n\r\nok", want: "ok", then: (*net.TCPConn).CloseWrite},
+		{
+			name: "half-closed, no length", response: "HTTP/1.1 200 OK\r\n\r\nok", want: "ok",
+			then: (*net.TCPConn).CloseWrite,
+		},
 		{name: "junk with the body", response: okResponse + "junk", want: "ok"},
 		{name: "second response with the body", response: okResponse + okResponse, want: "ok"},
 		{name: "junk after the body", response: okResponse, later: "j", want: "ok"},
 		{name: "response after the body", response: okResponse, later: okResponse, want: "ok"},
 		{name: "junk without a body", response: "HTTP/1.1 204 No Content\r\n\r\nhello"},
-		{name: "junk after the last chunk", response: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\nx", want: "ok"},
-		{name: "length too large", response: "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok", want: "ok", fails: true, then: (*net.TCPConn).CloseWrite},
+		{
+			name:     "junk after the last chunk",
+			response: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\nx",
+			want:     "ok",
+		},
+		{
+			name: "length too large", response: "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok", want: "ok",
+			fails: true, then: (*net.TCPConn).CloseWrite,
+		},
 		{name: "length too small", response: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nok", want: "o"},
-		{name: "two lengths", response: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nok", fails: true},
-		{name: "bad chunk", response: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", fails: true},
-		{name: "chunks without an end", response: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n", want: "ok", fails: true, then: (*net.TCPConn).CloseWrite},
+		{
+			name: "two lengths", response: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nok",
+			fails: true,
+		},
+		{
+			name: "bad chunk", response: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n",
+			fails: true,
+		},
+		{
+			name:     "chunks without an end",
+			response: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n", want: "ok",
+			fails: true, then: (*net.TCPConn).CloseWrite,
+		},
 		{name: "no header", fails: true, then: (*net.TCPConn).CloseWrite},
 		{name: "no HTTP", response: "SSH-2.0-OpenSSH\r\n\r\n", fails: true},
 		{name: "switched", response: "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", fails: true},
@@ -179,7 +202,8 @@ func TestEarlyResponse(t *testing.T) {
 	}
 }
 
-// TestShortRequestBody shows that a server never takes the next request for the rest of a body.
+// TestShortRequestBody shows that a server never takes the next request for the rest of a
+// body.
 func TestShortRequestBody(t *testing.T) {
 	t.Parallel()
 	server := newRawServer(t, func(_ int, conn *net.TCPConn, in *bufio.Reader) {
@@ -193,7 +217,8 @@ func TestShortRequestBody(t *testing.T) {
 	if response, err := client.Transport.RoundTrip(r); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("got response %v and error %v, want %v", response, err, io.ErrUnexpectedEOF)
 	}
-	if text, err := post(t, client, server.url, "{}"); text != "ok" || err != nil || server.opened.Load() > 2 {
+	if text, err := post(t, client, server.url, "{}"); text != "ok" || err != nil ||
+		server.opened.Load() > 2 {
 		t.Errorf("got %q and error %v", text, err)
 	}
 }

@@ -32,7 +32,8 @@ type rawServer struct {
 	conns []net.Conn
 }
 
-// newRawServer serves connections with talk, and closes each when talk returns. n counts the connections from 1.
+// newRawServer serves connections with talk, and closes each when talk returns. n counts
+// the connections from 1.
 func newRawServer(t testing.TB, talk func(n int, conn *net.TCPConn, in *bufio.Reader)) *rawServer {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -107,8 +108,8 @@ func post(t testing.TB, client *http.Client, target, body string) (string, error
 	return string(text), err
 }
 
-// echo answers with the body of the request. It reads all of it first, because servers of net/http stop to read once
-// they write.
+// echo answers with the body of the request. It reads all of it first, because servers of
+// net/http stop to read once they write.
 func echo(w http.ResponseWriter, r *http.Request) {
 	if body, err := io.ReadAll(r.Body); err == nil {
 		w.Write(body)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestIdleConnectionsAreClosed is inside the package because its clock must be a fake one, under which real
-// connections do not work.
+// TestIdleConnectionsAreClosed is inside the package because its clock must be a fake
+// one, under which real connections do not work.
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -28,12 +28,14 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		time.Sleep(idleTimeout/2 + sweepEvery)
 		synctest.Wait()
 		if closed.Load() != 1 || len(p.conns["a"]) != 1 || len(p.conns["b"]) != 1 {
-			t.Errorf("after the first sweeps: %d were closed, %v are left; want one, and one of each host", closed.Load(), p.conns)
+			t.Errorf("after the first sweeps: %d were closed, %v are left; want one, and one of each host",
+				closed.Load(), p.conns)
 		}
 		time.Sleep(idleTimeout)
 		synctest.Wait()
 		if closed.Load() != 3 || len(p.conns) != 0 || p.sweeping {
-			t.Errorf("in the end: %d were closed, %v are left, sweeping: %v; want all, none, no", closed.Load(), p.conns, p.sweeping)
+			t.Errorf("in the end: %d were closed, %v are left, sweeping: %v; want all, none, no",
+				closed.Load(), p.conns, p.sweeping)
 		}
 		for range 4 {
 			give("a")
@@ -73,13 +75,14 @@ func TestCancelWhileDialing(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin := time.Now()
-	if _, err := client.Transport.RoundTrip(r); !errors.Is(err, context.Canceled) || time.Since(begin) > connectTimeout {
+	if _, err := client.Transport.RoundTrip(r); !errors.Is(err, context.Canceled) ||
+		time.Since(begin) > connectTimeout {
 		t.Errorf("got error %v after %v, want %v at once", err, time.Since(begin), context.Canceled)
 	}
 }
 
-// TestRest shows what net/http is told for the requests that are left to it. It is inside the package because that is
-// no outside matter.
+// TestRest shows what net/http is told for the requests that are left to it. It is inside
+// the package because that is no outside matter.
 func TestRest(t *testing.T) {
 	t.Parallel()
 	rest := newTransport(newDialer(false, nil)).rest
@@ -87,6 +90,7 @@ func TestRest(t *testing.T) {
 		t.Error("it looks for a proxy")
 	}
 	if rest.TLSClientConfig.InsecureSkipVerify || rest.TLSClientConfig.MinVersion < 0x0303 {
-		t.Errorf("got TLS from version %#x, verified: %v; want 1.2 and yes", rest.TLSClientConfig.MinVersion, !rest.TLSClientConfig.InsecureSkipVerify)
+		t.Errorf("got TLS from version %#x, verified: %v; want 1.2 and yes", rest.TLSClientConfig.MinVersion,
+			!rest.TLSClientConfig.InsecureSkipVerify)
 	}
 }

@@ -13,7 +13,9 @@ type Post struct {
 	transport *transport
 	request   *http.Request // in whose place it stands; without a body and without a context
 	head      []byte        // as of appendHead
-	old       *atomic.Bool  // net/http speaks HTTP/1.1 with this server over TLS; nil: the request goes without TLS
+	// net/http speaks HTTP/1.1 with this server over TLS; nil: the request goes without
+	// TLS
+	old *atomic.Bool
 }
 
 // NewPost returns a request that the client sends at less cost than by RoundTrip, which
@@ -25,7 +27,8 @@ func NewPost(client http.RoundTripper, target *url.URL, header http.Header) *Pos
 		return nil
 	}
 	r := &http.Request{
-		Method: http.MethodPost, URL: target, Host: target.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Method: http.MethodPost, URL: target, Host: target.Host, Header: header, Proto: "HTTP/1.1",
+		ProtoMajor: 1, ProtoMinor: 1,
 	}
 	if !plain(r) {
 		return nil
@@ -46,11 +49,16 @@ func NewPost(client http.RoundTripper, target *url.URL, header http.Header) *Pos
 // A body of more than 64 KiB is not sent like this, nor is a request over TLS before
 // net/http has found out that the server speaks HTTP/1.1, and no more than that: answer,
 // other and err are nil, and nothing was sent.
-func (p *Post) Send(ctx context.Context, body []byte, room Room) (answer []byte, other *http.Response, sent bool, err error) {
+func (p *Post) Send(ctx context.Context, body []byte, room Room) (answer []byte, other *http.Response,
+	sent bool, err error,
+) {
 	if len(body) > maxSent || p.old != nil && !p.old.Load() {
 		return nil, nil, false, nil
 	}
-	c, sent, err := p.transport.begin(ctx, p.request.URL, &message{head: p.head, method: http.MethodPost, body: body})
+	c, sent, err := p.transport.begin(ctx, p.request.URL, &message{
+		head: p.head, method: http.MethodPost,
+		body: body,
+	})
 	if err != nil {
 		return nil, nil, sent, endedOr(ctx, err)
 	}

@@ -31,7 +31,10 @@ func prepared(t testing.TB, client *http.Client, target string) *dial.Post {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := dial.NewPost(client.Transport, address, http.Header{"Content-Type": {"application/json"}, "X": {"y"}})
+	p := dial.NewPost(client.Transport, address, http.Header{
+		"Content-Type": {"application/json"},
+		"X":            {"y"},
+	})
 	if p == nil {
 		t.Fatal("the request is not plain")
 	}
@@ -52,11 +55,13 @@ func send(ctx context.Context, p *dial.Post, body string) (text string, usual bo
 	return string(rest), false, err
 }
 
-// TestPostGivesWhatRoundTripGives has a server that sends all sorts of responses, whole and in two parts, and sends
-// something more behind some of them. The connections opened show which were used again.
+// TestPostGivesWhatRoundTripGives has a server that sends all sorts of responses, whole
+// and in two parts, and sends something more behind some of them. The connections opened
+// show which were used again.
 func TestPostGivesWhatRoundTripGives(t *testing.T) {
 	t.Parallel()
-	large := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", 100_000, strings.Repeat("x", 100_000))
+	large := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		100_000, strings.Repeat("x", 100_000))
 	header, _, _ := strings.Cut(jsonResponse, "\r\n\r\n")
 	for _, test := range []struct {
 		name, response string
@@ -69,14 +74,19 @@ func TestPostGivesWhatRoundTripGives(t *testing.T) {
 		{"large", large, 0, true},
 		{"large in parts", large, 50_000, true},
 		{"part of the header", jsonResponse, 30, false},
-		{"chunked", strings.TrimSuffix(header, "Content-Length: 2") + "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 0, false},
+		{"chunked", strings.TrimSuffix(header, "Content-Length: 2") +
+			"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 0, false},
 		{"event stream", "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: {}\n\r\n0\r\n\r\n", 0, false},
 		{"after a hint", "HTTP/1.1 103 Early Hints\r\n\r\n" + jsonResponse, 0, false},
 		{"accepted", "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n", 0, false},
 		{"not found", "HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno", 0, false},
 		{"close", strings.Replace(jsonResponse, "\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1), 0, false},
-		{"long header", strings.Replace(jsonResponse, "\r\n\r\n", "\r\nX: "+strings.Repeat("x", 10_000)+"\r\n\r\n", 1), 0, false},
-		{"two lengths", strings.Replace(jsonResponse, "\r\n\r\n", "\r\nContent-Length: 3\r\n\r\n", 1), 0, false},
+		{"long header", strings.Replace(jsonResponse, "\r\n\r\n", "\r\nX: "+strings.Repeat("x", 10_000)+
+			"\r\n\r\n", 1), 0, false},
+		{
+			"two lengths", strings.Replace(jsonResponse, "\r\n\r\n", "\r\nContent-Length: 3\r\n\r\n", 1), 0,
+			false,
+		},
 		{"second response", jsonResponse + jsonResponse, 0, true},
 		{"junk behind", jsonResponse + "x", 0, true},
 		{"body too short", strings.TrimSuffix(jsonResponse, "}"), 0, false},
@@ -105,7 +115,9 @@ func TestPostGivesWhatRoundTripGives(t *testing.T) {
 					if short {
 						var usual bool
 						text, usual, err = send(t.Context(), p, "{}")
-						if inHeader := test.cut > 0 && test.cut < len(header); usual != test.usual && err == nil && !inHeader { // then it is chance
+						// then it is chance
+						if inHeader := test.cut > 0 && test.cut < len(header); usual != test.usual &&
+							err == nil && !inHeader {
 							t.Errorf("the short way was taken: %v, want %v", usual, test.usual)
 						}
 					} else {
@@ -125,8 +137,8 @@ func TestPostGivesWhatRoundTripGives(t *testing.T) {
 	}
 }
 
-// TestNoPostIsLostToAnIdleClose has a server that may close any connection after an answer, or send more than it was
-// asked for.
+// TestNoPostIsLostToAnIdleClose has a server that may close any connection after an
+// answer, or send more than it was asked for.
 func TestNoPostIsLostToAnIdleClose(t *testing.T) {
 	t.Parallel()
 	const requests = 2000
@@ -135,7 +147,8 @@ func TestNoPostIsLostToAnIdleClose(t *testing.T) {
 	server := newRawServer(t, func(_ int, conn *net.TCPConn, in *bufio.Reader) {
 		for request(in) {
 			n := received.Add(1)
-			fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 6\r\n\r\n%06d", n)
+			fmt.Fprintf(
+				conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 6\r\n\r\n%06d", n)
 			switch rand.IntN(4) {
 			case 0:
 				conn.SetLinger(0) // a reset
@@ -150,17 +163,20 @@ func TestNoPostIsLostToAnIdleClose(t *testing.T) {
 	})
 	p := prepared(t, newClient(t), server.url)
 	for i := range requests {
-		if text, usual, err := send(t.Context(), p, "{}"); text != fmt.Sprintf("%06d", i+1) || !usual || err != nil {
+		if text, usual, err := send(t.Context(), p, "{}"); text != fmt.Sprintf("%06d", i+1) || !usual ||
+			err != nil {
 			t.Fatalf("request %d: got %q and error %v", i, text, err)
 		}
 		<-settled
 	}
 	if n := server.opened.Load(); received.Load() != requests || n < requests/2 || n > requests-requests/8 {
-		t.Errorf("the server received %d requests on %d connections, want %d on about three quarters as many", received.Load(), n, requests)
+		t.Errorf("the server received %d requests on %d connections, want %d on about three quarters as many",
+			received.Load(), n, requests)
 	}
 }
 
-// TestPostEndsWithItsContext waits for a header, for a body and for an answer that is refused room.
+// TestPostEndsWithItsContext waits for a header, for a body and for an answer that is
+// refused room.
 func TestPostEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	errFull := errors.New("no room")
@@ -194,7 +210,8 @@ func TestPostEndsWithItsContext(t *testing.T) {
 					cancel()
 				}()
 			}
-			answer, other, sent, err := prepared(t, newClient(t), server.url).Send(ctx, []byte("{}"), room{test.room})
+			answer, other, sent, err := prepared(t, newClient(t), server.url).Send(ctx, []byte("{}"),
+				room{test.room})
 			if answer != nil || other != nil || !sent || !errors.Is(err, test.want) {
 				t.Errorf("got %q, %v, sent: %v and error %v, want %v", answer, other, sent, err, test.want)
 			}
@@ -224,7 +241,8 @@ func TestPostsThatAreLeftToNetHTTP(t *testing.T) {
 		t.Error("so can one of another client")
 	}
 	p := prepared(t, client, "http://127.0.0.1:1/")
-	if answer, other, sent, err := p.Send(t.Context(), make([]byte, 64<<10+1), room{}); answer != nil || other != nil || sent || err != nil {
+	if answer, other, sent, err := p.Send(t.Context(), make([]byte, 64<<10+1), room{}); answer != nil ||
+		other != nil || sent || err != nil {
 		t.Errorf("a large body: got %q, %v, sent: %v and error %v, want nothing", answer, other, sent, err)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestTheKernelKeptMegabytesForAFastServer reads what a server sends as fast as it can, which is when Linux lets the
-// memory of a connection grow.
+// TestTheKernelKeptMegabytesForAFastServer reads what a server sends as fast as it can,
+// which is when Linux lets the memory of a connection grow.
 func TestTheKernelKeptMegabytesForAFastServer(t *testing.T) {
 	t.Parallel()
 	const size = 64 << 20
@@ -37,7 +37,8 @@ func TestTheKernelKeptMegabytesForAFastServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if n, err := io.CopyBuffer(io.Discard, struct{ io.Reader }{c}, make([]byte, 1<<20)); n != size || err != nil {
+	if n, err := io.CopyBuffer(io.Discard, struct{ io.Reader }{c}, make([]byte, 1<<20)); n != size ||
+		err != nil {
 		t.Fatalf("read %d bytes of %d: %v", n, size, err)
 	}
 	raw, err := c.(*net.TCPConn).SyscallConn()
@@ -45,7 +46,11 @@ func TestTheKernelKeptMegabytesForAFastServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	var kept int
-	_ = raw.Control(func(fd uintptr) { kept, err = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF) })
+	_ = raw.Control(
+		func(fd uintptr) {
+			kept, err = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET,
+				syscall.SO_RCVBUF)
+		})
 	if err != nil || kept <= 0 || kept > 2*receiveBuffer {
 		t.Errorf("the kernel keeps up to %d bytes (error %v), want at most %d", kept, err, 2*receiveBuffer)
 	}

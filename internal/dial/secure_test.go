@@ -21,8 +21,9 @@ import (
 	"testing"
 )
 
-// secureServer is a server over TLS that says what a test wants it to say, and the transport that trusts it. It is inside
-// the package because no config makes a client trust a server of a test.
+// secureServer is a server over TLS that says what a test wants it to say, and the
+// transport that trusts it. It is inside the package because no config makes a client
+// trust a server of a test.
 type secureServer struct {
 	*transport
 	target *url.URL
@@ -37,7 +38,10 @@ func newSecureServer(t *testing.T, talk func(conn *tls.Conn, in *bufio.Reader)) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &secureServer{transport: trusting(t, known.Certificate()), target: &url.URL{Scheme: "https", Host: listener.Addr().String(), Path: "/"}}
+	s := &secureServer{
+		transport: trusting(t, known.Certificate()),
+		target:    &url.URL{Scheme: "https", Host: listener.Addr().String(), Path: "/"},
+	}
 	cfg := &tls.Config{Certificates: known.TLS.Certificates, MinVersion: tls.VersionTLS12}
 	var (
 		wg    sync.WaitGroup
@@ -97,7 +101,8 @@ func asked(in *bufio.Reader) bool {
 	return err == nil
 }
 
-// ask sends a POST as registry/upstream/wire does, and tells whether that went over an own connection.
+// ask sends a POST as registry/upstream/wire does, and tells whether that went over an
+// own connection.
 func ask(t *testing.T, p *Post) (text string, own bool, err error) {
 	t.Helper()
 	answer, other, sent, err := p.Send(t.Context(), []byte("{}"), anyRoom{})
@@ -108,7 +113,8 @@ func ask(t *testing.T, p *Post) (text string, own bool, err error) {
 		}
 		return string(answer), true, err
 	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.request.URL.String(), strings.NewReader("{}"))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.request.URL.String(),
+		strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +127,8 @@ func ask(t *testing.T, p *Post) (text string, own bool, err error) {
 	return string(all), false, err
 }
 
-// TestOwnConnectionsOverTLS shows that they serve a server of HTTP/1.1 alone, and not one of HTTP/2, and not at first.
+// TestOwnConnectionsOverTLS shows that they serve a server of HTTP/1.1 alone, and not one
+// of HTTP/2, and not at first.
 func TestOwnConnectionsOverTLS(t *testing.T) {
 	t.Parallel()
 	for _, newer := range []bool{false, true} {
@@ -141,14 +148,16 @@ func TestOwnConnectionsOverTLS(t *testing.T) {
 		want := map[bool]string{false: `"HTTP/1.1"`, true: `"HTTP/2.0"`}[newer]
 		for i := range 4 {
 			if text, own, err := ask(t, p); text != want || own != (i > 0 && !newer) || err != nil {
-				t.Errorf("HTTP/2 offered: %v, request %d: got %s over an own connection: %v, error %v", newer, i, text, own, err)
+				t.Errorf("HTTP/2 offered: %v, request %d: got %s over an own connection: %v, error %v", newer,
+					i, text, own, err)
 			}
 		}
 	}
 }
 
-// TestNoPostOverTLSIsLostToAnIdleClose has a server that may close after an answer, say that it will, or send more than
-// it was asked for: in a record of its own, or a part of one.
+// TestNoPostOverTLSIsLostToAnIdleClose has a server that may close after an answer, say
+// that it will, or send more than it was asked for: in a record of its own, or a part of
+// one.
 func TestNoPostOverTLSIsLostToAnIdleClose(t *testing.T) {
 	t.Parallel()
 	const requests = 600
@@ -157,7 +166,8 @@ func TestNoPostOverTLSIsLostToAnIdleClose(t *testing.T) {
 	s := newSecureServer(t, func(conn *tls.Conn, in *bufio.Reader) {
 		for asked(in) {
 			n := received.Add(1)
-			answer := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 6\r\n\r\n%06d", n)
+			answer := fmt.Sprintf(
+				"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 6\r\n\r\n%06d", n)
 			choice := rand.IntN(6)
 			if choice == 0 {
 				answer += answer
@@ -185,7 +195,8 @@ func TestNoPostOverTLSIsLostToAnIdleClose(t *testing.T) {
 		<-settled
 	}
 	if n := s.opened.Load(); received.Load() != requests || n < requests/2 || n > requests-requests/12 {
-		t.Errorf("the server received %d requests on %d connections, want %d on about five sixths as many", received.Load(), n, requests)
+		t.Errorf("the server received %d requests on %d connections, want %d on about five sixths as many",
+			received.Load(), n, requests)
 	}
 }
 
@@ -231,8 +242,10 @@ func TestUntrustedServer(t *testing.T) {
 		test.version(test.host).Store(true)
 		p := NewPost(test.transport, &url.URL{Scheme: "https", Host: test.host}, http.Header{})
 		answer, other, sent, err := p.Send(t.Context(), []byte("{}"), anyRoom{})
-		if refused, ok := errors.AsType[*tls.CertificateVerificationError](err); !ok || answer != nil || other != nil || sent {
-			t.Errorf("%s: got %q, %v, sent: %v, error %v (%v), want one of the certificate", name, answer, other, sent, err, refused)
+		if refused, ok := errors.AsType[*tls.CertificateVerificationError](err); !ok || answer != nil ||
+			other != nil || sent {
+			t.Errorf("%s: got %q, %v, sent: %v, error %v (%v), want one of the certificate", name, answer,
+				other, sent, err, refused)
 		}
 	}
 }
@@ -277,7 +290,8 @@ func (f *full) Close() error {
 	return f.Conn.Close()
 }
 
-// TestTheEndOfARequestWaitedForTheServer has a server over TLS take nothing any more when the time of a request is over.
+// TestTheEndOfARequestWaitedForTheServer has a server over TLS take nothing any more when
+// the time of a request is over.
 func TestTheEndOfARequestWaitedForTheServer(t *testing.T) {
 	t.Parallel()
 	server := newSecureServer(t, func(_ *tls.Conn, in *bufio.Reader) { asked(in) })

@@ -16,12 +16,15 @@ import (
 	"testing"
 )
 
-// BenchmarkTLS shows what it would gain to speak HTTP/1.1 over TLS by ourselves, as over plain connections: before a
-// server of HTTP/1.1 alone, and before one that net/http speaks HTTP/2 with. The own way is the least that a client must
-// do: look whether the connection is alive, write, and read one answer. Its processor time has that of the server in it.
+// BenchmarkTLS shows what it would gain to speak HTTP/1.1 over TLS by ourselves, as over
+// plain connections: before a server of HTTP/1.1 alone, and before one that net/http
+// speaks HTTP/2 with. The own way is the least that a client must do: look whether the
+// connection is alive, write, and read one answer. Its processor time has that of the
+// server in it.
 func BenchmarkTLS(b *testing.B) {
 	text := strings.Repeat("x", 300)
-	answer := []byte("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 300\r\n\r\n" + text)
+	answer := []byte("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 300\r\n\r\n" +
+		text)
 	both := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "application/json")
@@ -33,7 +36,10 @@ func BenchmarkTLS(b *testing.B) {
 	b.Cleanup(both.Close)
 	trusted := x509.NewCertPool()
 	trusted.AddCert(both.Certificate())
-	listener := tls.NewListener(listen(b), &tls.Config{Certificates: both.TLS.Certificates, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12})
+	listener := tls.NewListener(listen(b), &tls.Config{
+		Certificates: both.TLS.Certificates,
+		NextProtos:   []string{"http/1.1"}, MinVersion: tls.VersionTLS12,
+	})
 	b.Cleanup(func() { listener.Close() })
 	go func() {
 		for {
@@ -104,9 +110,13 @@ func measure(b *testing.B, callers int, newCall func() func() error) {
 	b.ReportMetric((processorTime(b)-before)*1e6/float64(b.N), "cpu-µs/op")
 }
 
-// dialTLS opens a connection and returns what sends a request over it and reads the answer.
+// dialTLS opens a connection and returns what sends a request over it and reads the
+// answer.
 func dialTLS(b *testing.B, trusted *x509.CertPool, address, text string) func() error {
-	dialer := &tls.Dialer{Config: &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}}
+	dialer := &tls.Dialer{Config: &tls.Config{
+		RootCAs: trusted, MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"http/1.1"},
+	}}
 	conn, err := dialer.DialContext(context.Background(), "tcp", address)
 	if err != nil {
 		return func() error { return err }
@@ -116,7 +126,8 @@ func dialTLS(b *testing.B, trusted *x509.CertPool, address, text string) func() 
 	if err != nil {
 		return func() error { return err }
 	}
-	request := []byte("POST / HTTP/1.1\r\nHost: " + address + "\r\nContent-Length: " + strconv.Itoa(len(text)) + "\r\n\r\n" + text)
+	request := []byte("POST / HTTP/1.1\r\nHost: " + address + "\r\nContent-Length: " +
+		strconv.Itoa(len(text)) + "\r\n\r\n" + text)
 	buffer := make([]byte, 4096)
 	look := func(fd uintptr) bool {
 		_, _, _ = syscall.Recvfrom(int(fd), buffer[:1], syscall.MSG_PEEK)

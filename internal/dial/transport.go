@@ -50,7 +50,10 @@ type transport struct {
 func newTransport(d *dialer) *transport {
 	return &transport{
 		rest: newRest(d), dialer: d,
-		idle: pool{most: maxIdle, conns: make(map[string][]*conn)}, secured: pool{most: maxIdle, conns: make(map[string][]*conn)},
+		idle: pool{most: maxIdle, conns: make(map[string][]*conn)}, secured: pool{
+			most:  maxIdle,
+			conns: make(map[string][]*conn),
+		},
 	}
 }
 
@@ -189,13 +192,16 @@ func (t *transport) connect(ctx context.Context, target *url.URL) (*conn, error)
 // others, or refuses them if they are not valid.
 func plain(r *http.Request) bool {
 	u := r.URL
-	if u == nil || u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "" || !isHost(u.Host) || r.Host != "" && !isHost(r.Host) || !isText(u.RawQuery) ||
-		strings.ContainsAny(u.RawQuery, " \t") || r.Method != "" && !isToken(r.Method) || r.Method == http.MethodConnect {
+	if u == nil || u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "" || !isHost(u.Host) ||
+		r.Host != "" && !isHost(r.Host) || !isText(u.RawQuery) ||
+		strings.ContainsAny(u.RawQuery, " \t") || r.Method != "" && !isToken(r.Method) ||
+		r.Method == http.MethodConnect {
 		return false
 	}
 	// A body in memory is known by GetBody, which http.NewRequest sets for the readers of
 	// bytes and strings.
-	if r.Close || r.Trailer != nil || r.TransferEncoding != nil || hasBody(r) && (r.ContentLength <= 0 || r.ContentLength > maxSent || r.GetBody == nil) {
+	if r.Close || r.Trailer != nil || r.TransferEncoding != nil || hasBody(r) &&
+		(r.ContentLength <= 0 || r.ContentLength > maxSent || r.GetBody == nil) {
 		return false
 	}
 	for name, values := range r.Header {
@@ -229,11 +235,13 @@ func isToken(s string) bool { return consistsOf(s, namingMarks) }
 // namingMarks are the characters of tokens besides letters and digits.
 const namingMarks = "!#$%&'*+-.^_`|~"
 
-// consistsOf tells whether s consists of ASCII letters, digits and marks. The empty text does not.
+// consistsOf tells whether s consists of ASCII letters, digits and marks. The empty text
+// does not.
 func consistsOf(s, marks string) bool {
 	for i := range len(s) {
 		c := s[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && strings.IndexByte(marks, c) < 0 {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') &&
+			strings.IndexByte(marks, c) < 0 {
 			return false
 		}
 	}

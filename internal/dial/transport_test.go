@@ -32,10 +32,19 @@ func TestBodiesAndReuse(t *testing.T) {
 		{"head", "HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", "", 1},
 		{"early hints", "POST", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "hello", 1},
 		{"until the end", "POST", "HTTP/1.1 200 OK\r\n\r\nhello", "hello", 3},
-		{"close", "POST", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello", "hello", 3},
-		{"close, chunked", "POST", "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", "hello", 3},
+		{
+			"close", "POST", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello", "hello",
+			3,
+		},
+		{
+			"close, chunked", "POST",
+			"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", "hello", 3,
+		},
 		{"HTTP/1.0", "GET", "HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello", "hello", 3},
-		{"HTTP/1.0, kept", "GET", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 5\r\n\r\nhello", "hello", 1},
+		{
+			"HTTP/1.0, kept", "GET",
+			"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 5\r\n\r\nhello", "hello", 1,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +81,9 @@ func TestRequestOnTheWire(t *testing.T) {
 	t.Parallel()
 	target := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		fmt.Fprintln(w, r.Method, r.RequestURI, r.Host, r.ContentLength, r.TransferEncoding, r.Close, r.Header, string(body)) // a map is printed sorted
+		// a map is printed sorted
+		fmt.Fprintln(w, r.Method, r.RequestURI, r.Host, r.ContentLength, r.TransferEncoding, r.Close,
+			r.Header, string(body))
 	})
 	own, std := newClient(t), &http.Client{Transport: &http.Transport{DisableCompression: true}}
 	t.Cleanup(std.CloseIdleConnections)
@@ -83,10 +94,19 @@ func TestRequestOnTheWire(t *testing.T) {
 	}{
 		{"GET", "", "", "", http.Header{}},
 		{"GET", "/a%2Fb/ü c?x=1&y=%20", "", "", http.Header{"Accept": {"*/*"}}},
-		{"", "/?", "", "other.test:81", http.Header{"X-Two": {"1", "2"}, "X-Space": {" \t a b\t"}, "X-Empty": {""}, "X-Utf8": {"ü"}}},
-		{"POST", "/mcp", "{}", "", http.Header{"Content-Type": {"application/json"}, "User-Agent": {"drawbridge/1"}}},
+		{"", "/?", "", "other.test:81", http.Header{
+			"X-Two": {"1", "2"}, "X-Space": {" \t a b\t"},
+			"X-Empty": {""}, "X-Utf8": {"ü"},
+		}},
+		{"POST", "/mcp", "{}", "", http.Header{
+			"Content-Type": {"application/json"},
+			"User-Agent":   {"drawbridge/1"},
+		}},
 		{"POST", "/mcp", "", "", http.Header{"User-Agent": {""}}},
-		{"DELETE", "/mcp", "", "", http.Header{"Content-Length": {"7"}, "Transfer-Encoding": {"chunked"}, "Host": {"evil.test"}, "Trailer": {"X"}}},
+		{"DELETE", "/mcp", "", "", http.Header{
+			"Content-Length": {"7"}, "Transfer-Encoding": {"chunked"},
+			"Host": {"evil.test"}, "Trailer": {"X"},
+		}},
 		{"PUT", "/", strings.Repeat("x", 64<<10), "", nil},
 		{"PUT", "/", strings.Repeat("x", 64<<10+1), "", nil},
 	} {
@@ -129,10 +149,14 @@ func TestUnusualRequests(t *testing.T) {
 		change func(*http.Request)
 		want   string
 	}{
-		"unknown length": {func(r *http.Request) { r.Body, r.ContentLength = io.NopCloser(strings.NewReader("abc")), -1 }, "-1 falseabc"},
-		"close":          {func(r *http.Request) { r.Close = true }, "2 true{}"},
-		"close, header":  {func(r *http.Request) { r.Header.Set("Connection", "close") }, "2 true{}"},
-		"expect":         {func(r *http.Request) { r.Header.Set("Expect", "100-continue") }, "2 false{}"},
+		"unknown length": {func(
+			r *http.Request,
+		) {
+			r.Body, r.ContentLength = io.NopCloser(strings.NewReader("abc")), -1
+		}, "-1 falseabc"},
+		"close":         {func(r *http.Request) { r.Close = true }, "2 true{}"},
+		"close, header": {func(r *http.Request) { r.Header.Set("Connection", "close") }, "2 true{}"},
+		"expect":        {func(r *http.Request) { r.Header.Set("Expect", "100-continue") }, "2 false{}"},
 	} {
 		r := newPost(t, target, "{}")
 		test.change(r)
@@ -148,12 +172,14 @@ func TestUnusualRequests(t *testing.T) {
 	}
 }
 
-// TestHeaderInjection shows that no part of a request can begin a header or a request of its own.
+// TestHeaderInjection shows that no part of a request can begin a header or a request of
+// its own.
 func TestHeaderInjection(t *testing.T) {
 	t.Parallel()
 	server := newRawServer(t, func(_ int, _ *net.TCPConn, in *bufio.Reader) {
 		// net/http sends no host at all in the place of a bad one.
-		if r, err := http.ReadRequest(in); err == nil && (r.Method != http.MethodPost || r.Host != "" || r.Header.Get("X") != "" || r.Header.Get("B") != "") {
+		if r, err := http.ReadRequest(in); err == nil && (r.Method != http.MethodPost || r.Host != "" ||
+			r.Header.Get("X") != "" || r.Header.Get("B") != "") {
 			t.Errorf("the server received %v", r)
 		}
 	})
@@ -226,14 +252,16 @@ func TestBigBodies(t *testing.T) {
 		text[i] = byte(rand.IntN(256))
 	}
 	for _, path := range []string{"/length", "/chunked", "/length"} {
-		if got, err := post(t, client, target+path, string(text)); !bytes.Equal([]byte(got), text) || err != nil {
-			t.Errorf("%s: got %d bytes and error %v, want the %d bytes that were sent", path, len(got), err, size)
+		if got, err := post(t, client, target+path, string(text)); !bytes.Equal([]byte(got), text) ||
+			err != nil {
+			t.Errorf("%s: got %d bytes and error %v, want the %d bytes that were sent", path, len(got), err,
+				size)
 		}
 	}
 }
 
-// TestStreaming shows that what a server sends is read at once: it sends the next event only when the one before has
-// been read.
+// TestStreaming shows that what a server sends is read at once: it sends the next event
+// only when the one before has been read.
 func TestStreaming(t *testing.T) {
 	t.Parallel()
 	read := make(chan struct{})
@@ -264,7 +292,8 @@ func TestStreaming(t *testing.T) {
 	}
 }
 
-// TestWroteHeaders shows that the trace tells whether a server may have received a request.
+// TestWroteHeaders shows that the trace tells whether a server may have received a
+// request.
 func TestWroteHeaders(t *testing.T) {
 	t.Parallel()
 	wrote := make(chan struct{}, 1)
@@ -301,7 +330,8 @@ func TestWroteHeaders(t *testing.T) {
 		r := newPost(t, test.target, "{}").WithContext(ctx)
 		response, err := client.Transport.RoundTrip(r)
 		if times != test.times || (err != nil) != test.fails {
-			t.Errorf("%s: told %d times, error %v; want %d, error: %v", test.name, times, err, test.times, test.fails)
+			t.Errorf("%s: told %d times, error %v; want %d, error: %v", test.name, times, err, test.times,
+				test.fails)
 		}
 		if err == nil {
 			response.Body.Close()

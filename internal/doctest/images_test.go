@@ -59,7 +59,10 @@ func TestTheCheckOfPicturesCanFail(t *testing.T) {
 	if got := wrongInPicture(good); len(got) > 0 {
 		t.Errorf("got %q, want nothing wrong", got)
 	}
-	for from, to := range map[string]string{"13px": "11px", "<title>x</title>": "", "dark": "light", "400": "700"} {
+	for from, to := range map[string]string{
+		"13px": "11px", "<title>x</title>": "", "dark": "light",
+		"400": "700",
+	} {
 		if got := wrongInPicture(strings.Replace(good, from, to, 1)); len(got) != 1 {
 			t.Errorf("with %q in place of %q: got %q, want one that is wrong", to, from, got)
 		}
@@ -88,9 +91,11 @@ func wrongInPicture(text string) (wrong []string) {
 	if err != nil {
 		return append(wrong, "has no width")
 	}
-	for _, size := range regexp.MustCompile(`font(?:-size)?: ?(?:\d+ )?([\d.]+)px`).FindAllStringSubmatch(svg.Style, -1) {
+	for _, size := range regexp.MustCompile(`font(?:-size)?: ?(?:\d+ )?([\d.]+)px`).FindAllStringSubmatch(
+		svg.Style, -1) {
 		if height, _ := strconv.ParseFloat(size[1], 64); height*narrow/width < legible {
-			wrong = append(wrong, "has text of "+size[1]+" pixels, which is not legible at "+strconv.Itoa(narrow))
+			wrong = append(wrong, "has text of "+size[1]+" pixels, which is not legible at "+
+				strconv.Itoa(narrow))
 		}
 	}
 	return wrong

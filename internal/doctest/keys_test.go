@@ -57,7 +57,8 @@ func TestEveryConfigKeyIsInTheReference(t *testing.T) {
 		}
 	}
 	if len(want) < 100 {
-		t.Fatalf("found %d keys in %s: does it still have mappings of the type fields?", len(want), configPackage)
+		t.Fatalf("found %d keys in %s: does it still have mappings of the type fields?", len(want),
+			configPackage)
 	}
 	rows := (&reference{
 		page: configPage, first: "key", kind: "key", want: want,
@@ -95,8 +96,9 @@ func keysOf(t *testing.T, s source, into map[string]string) {
 		for _, key := range keysBelow(d.Body, "") {
 			place, known := keyPlaces()[d.Name.Name]
 			if !known {
-				t.Errorf("%s: %s reads keys of the config: say in keyPlaces of internal/doctest/keys_test.go "+
-					"under which chapter of %s they stand", s.at(d), d.Name.Name, configPage)
+				t.Errorf(
+					"%s: %s reads keys of the config: say in keyPlaces of internal/doctest/keys_test.go "+
+						"under which chapter of %s they stand", s.at(d), d.Name.Name, configPage)
 				break
 			}
 			if place.chapter != "" {

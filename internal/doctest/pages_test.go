@@ -121,7 +121,11 @@ var (
 // is named from the root.
 func (r *repository) wrongIn(page, text string) []string {
 	var wrong []string
-	report := func(format string, args ...any) { wrong = append(wrong, page+": "+fmt.Sprintf(format, args...)) }
+	report := func(format string,
+		args ...any,
+	) {
+		wrong = append(wrong, page+": "+fmt.Sprintf(format, args...))
+	}
 	for _, block := range fence.FindAllStringSubmatch(text, -1) {
 		for line := range strings.Lines(block[2]) {
 			command, typed := strings.CutPrefix(strings.TrimSpace(line), "$ ")
@@ -209,10 +213,12 @@ func (r *repository) checkSpan(text string, report func(string, ...any)) {
 			report("package %s has no %s", name[1], name[2])
 		}
 	case memberName.MatchString(text):
-		if name := memberName.FindStringSubmatch(text)[1]; r.declares("", strings.Split(name, ".")[0]) && !r.declares("", name) {
+		if name := memberName.FindStringSubmatch(text)[1]; r.declares("", strings.Split(name, ".")[0]) &&
+			!r.declares("", name) {
 			report("nothing is called %s", name)
 		}
-	case goFile.MatchString(text) || nested && filePath.MatchString(text) && r.isFolder(first) && !r.literals[text]:
+	case goFile.MatchString(text) || nested && filePath.MatchString(text) && r.isFolder(first) &&
+		!r.literals[text]:
 		if !r.has(text) {
 			report("%s is not there", text)
 		}

@@ -36,7 +36,8 @@ func TestEveryWarningIsInTheReference(t *testing.T) {
 		}
 		ast.Inspect(s.tree, func(n ast.Node) bool {
 			spec, ok := n.(*ast.ValueSpec)
-			if !ok || len(spec.Values) == 0 || !strings.HasPrefix(strings.ToLower(spec.Names[0].Name), "code") {
+			if !ok || len(spec.Values) == 0 || !strings.HasPrefix(strings.ToLower(spec.Names[0].Name),
+				"code") {
 				return true
 			}
 			code, ok := textOf(spec.Values[0])
@@ -50,8 +51,9 @@ func TestEveryWarningIsInTheReference(t *testing.T) {
 		})
 	}
 	(&reference{
-		page: configPage, first: "warning", kind: "warning", want: want, template: "| `NAME` | what it means |",
-		place: func(string) string { return "under ## Warnings" },
+		page: configPage, first: "warning", kind: "warning", want: want,
+		template: "| `NAME` | what it means |",
+		place:    func(string) string { return "under ## Warnings" },
 	}).check(t)
 }
 
@@ -81,7 +83,8 @@ func TestEveryCodeIsInTheReference(t *testing.T) {
 		name := row.names[0]
 		anchor := `<a id="` + strings.ToLower(name) + `"></a>`
 		if !strings.Contains(row.cells["`data.code`"], anchor) {
-			t.Errorf("%s: the row of `%s` does not begin with %s, by which others link to it", codesPage, name, anchor)
+			t.Errorf("%s: the row of `%s` does not begin with %s, by which others link to it", codesPage,
+				name, anchor)
 		}
 		got := numbers.FindAllString(row.cells["error"], -1)
 		statuses := numbers.FindAllString(row.cells["HTTP"], -1)
@@ -132,8 +135,9 @@ func numberBeside(s source, n ast.Node, into map[string][]int) {
 // codeNumbers are the numbers of errors by the names of their constants.
 func codeNumbers() map[string]int {
 	all := map[string]int{
-		"CodeParse": -32700, "CodeInvalidRequest": -32600, "CodeMethodNotFound": -32601, "CodeInvalidParams": -32602,
-		"CodeInternal": -32603, "CodeHeaderMismatch": -32020, "CodeMissingCapability": -32021,
+		"CodeParse": -32700, "CodeInvalidRequest": -32600, "CodeMethodNotFound": -32601,
+		"CodeInvalidParams": -32602,
+		"CodeInternal":      -32603, "CodeHeaderMismatch": -32020, "CodeMissingCapability": -32021,
 		"CodeUnsupportedVersion": -32022, "CodeForbidden": 403, "CodeLimited": 429, "CodeUnavailable": 503,
 	}
 	for status := 400; status < 600; status++ {
@@ -166,8 +170,9 @@ func TestEveryOutcomeIsInTheReference(t *testing.T) {
 		want[other] = "the product"
 	}
 	(&reference{
-		page: codesPage, first: "outcome", kind: "outcome", want: want, template: "| `NAME` | what it means |",
-		place: func(string) string { return "under ## Outcomes" },
+		page: codesPage, first: "outcome", kind: "outcome", want: want,
+		template: "| `NAME` | what it means |",
+		place:    func(string) string { return "under ## Outcomes" },
 	}).check(t)
 }
 
@@ -369,7 +374,8 @@ func TestEveryCommandIsInTheReference(t *testing.T) {
 	}
 	for full, from := range flags {
 		if command, name, _ := strings.Cut(full, "|"); !seen[full] {
-			t.Errorf("%s has no row for `%s` (%s): write this under ## %s:\n\t| `%s value` | default | what it does |",
+			t.Errorf(
+				"%s has no row for `%s` (%s): write this under ## %s:\n\t| `%s value` | default | what it does |",
 				commandsPage, name, from, command, name)
 		}
 	}

@@ -26,8 +26,9 @@ type repository struct {
 	literals map[string]bool     // what stands in a string of the product: methods, codes, metrics
 	targets  []string            // of the Makefile
 	flags    map[string][]string // by command of drawbridge
-	product  []source            // the files of Go that are no tests and stand in no package beside the product
-	values   map[string]string   // of the product's constants that are texts, by package and name: mcp.Name
+	// the files of Go that are no tests and stand in no package beside the product
+	product []source
+	values  map[string]string // of the product's constants that are texts, by package and name: mcp.Name
 }
 
 // source is one file of the product.
@@ -242,7 +243,8 @@ func (r *repository) isFolder(name string) bool {
 func (r *repository) has(path string) bool {
 	if head, rest, ok := strings.Cut(path, "{"); ok {
 		choices, tail, closed := strings.Cut(rest, "}")
-		return closed && !slices.ContainsFunc(strings.Split(choices, ","), func(choice string) bool { return !r.has(head + choice + tail) })
+		return closed && !slices.ContainsFunc(strings.Split(choices, ","),
+			func(choice string) bool { return !r.has(head + choice + tail) })
 	}
 	path = strings.TrimSuffix(strings.TrimPrefix(path, "./"), "/")
 	path = strings.TrimSuffix(strings.TrimSuffix(path, "..."), "/")

@@ -78,12 +78,13 @@ func cellsOf(line string) []string {
 // reference is a kind of name that a page of the reference has to have: each that the
 // code has, and no other.
 type reference struct {
-	page, first string              // the page, and the head of the first column of its tables
-	kind        string              // what such a name is, for messages
-	template    string              // of a row, with NAME for the name
-	want        map[string]string   // the names that the code has, each with where it has it
-	chapters    func(r row) string  // put before the name of a row, "" by default: names need be unique within it
-	place       func(string) string // where the row of a name belongs; nil: in the table that fits
+	page, first string            // the page, and the head of the first column of its tables
+	kind        string            // what such a name is, for messages
+	template    string            // of a row, with NAME for the name
+	want        map[string]string // the names that the code has, each with where it has it
+	// put before the name of a row, "" by default: names need be unique within it
+	chapters func(r row) string
+	place    func(string) string // where the row of a name belongs; nil: in the table that fits
 }
 
 // chapterOf says where a name belongs that has its chapter before it, with | between.
@@ -118,7 +119,8 @@ func (c *reference) wrongIn(rows []row) []string {
 			if seen[full] {
 				report(" has two rows for the %s `%s`: keep one", c.kind, name)
 			} else if c.want[full] == "" {
-				report(", under %q, has a row for `%s`, and the code has no such %s: remove the row, or correct the name",
+				report(
+					", under %q, has a row for `%s`, and the code has no such %s: remove the row, or correct the name",
 					r.section, name, c.kind)
 			}
 			seen[full] = true
@@ -146,7 +148,10 @@ func TestARowThatIsMissingOrTooMuchIsFound(t *testing.T) {
 	if len(rows) < 6 || rows[0].names[0] != "serve" || rows[0].cells["does"] == "" {
 		t.Fatalf("got rows %+v, want those of all commands, serve first", rows)
 	}
-	c := &reference{page: "commands.md", first: "command", kind: "command", want: map[string]string{}, template: "| NAME |"}
+	c := &reference{
+		page: "commands.md", first: "command", kind: "command", want: map[string]string{},
+		template: "| NAME |",
+	}
 	for _, r := range rows {
 		c.want[r.names[0]] = "main.go"
 	}

@@ -20,8 +20,8 @@ const (
 	longestCell   = 45  // words of a cell of a table
 )
 
-// forDevelopers lists the pages that are for those who change the code. Their sentences are
-// printed and have no bounds.
+// forDevelopers lists the pages that are for those who change the code. Their sentences
+// are printed and have no bounds.
 func forDevelopers() []string {
 	return []string{"CHANGELOG.md", "docs/architecture.md", "docs/extending.md", "docs/glossary.md"}
 }
@@ -34,17 +34,20 @@ func TestSentencesAreShort(t *testing.T) {
 	for _, page := range documents(t) {
 		text := read(t, page)
 		got := sentencesOf(text)
-		fmt.Fprintf(&all, "%6d %10d %5.1f %4d  %s\n", len(strings.Fields(text)), len(got.lengths), got.mean(), got.most(), page)
+		fmt.Fprintf(&all, "%6d %10d %5.1f %4d  %s\n", len(strings.Fields(text)), len(got.lengths), got.mean(),
+			got.most(), page)
 		if slices.Contains(forDevelopers(), page) {
 			continue
 		}
 		if got.mean() > meanSentence || got.most() > mostSentences {
-			t.Errorf("%s: sentences have %.1f words on average and nine of ten at most %d, want %d and %d; the longest:\n\t%s",
+			t.Errorf(
+				"%s: sentences have %.1f words on average and nine of ten at most %d, want %d and %d; the longest:\n\t%s",
 				page, got.mean(), got.most(), meanSentence, mostSentences, strings.Join(got.longest, "\n\t"))
 		}
 		for _, cell := range got.cells {
 			if n := len(strings.Fields(cell)); n > longestCell {
-				t.Errorf("%s: a cell of a table has %d words, want at most %d:\n\t%s", page, n, longestCell, cell)
+				t.Errorf("%s: a cell of a table has %d words, want at most %d:\n\t%s", page, n, longestCell,
+					cell)
 			}
 		}
 		for _, word := range private.FindAllString(got.text, -1) {
@@ -52,7 +55,8 @@ func TestSentencesAreShort(t *testing.T) {
 		}
 	}
 	if n := len(strings.Fields(read(t, "README.md"))); n > readmeWords {
-		t.Errorf("README.md has %d words, want at most %d: what it says beyond belongs into docs", n, readmeWords)
+		t.Errorf("README.md has %d words, want at most %d: what it says beyond belongs into docs", n,
+			readmeWords)
 	}
 	if *printWords {
 		_, _ = os.Stdout.WriteString(all.String()) // make docs shows it
@@ -62,8 +66,9 @@ func TestSentencesAreShort(t *testing.T) {
 // TestSentencesAreCounted shows how words and sentences are counted.
 func TestSentencesAreCounted(t *testing.T) {
 	t.Parallel()
-	got := sentencesOf("# One two three four\n\nA page has *words*, see [this\nlink](of/it.md). `a b c` is one word, e.g. here.\n\n" +
-		"- An item counts for itself\n- short\n\n| a | b |\n|---|---|\n| one two | `x` |\n\n```sh\nno words of prose here\n```\n")
+	got := sentencesOf(
+		"# One two three four\n\nA page has *words*, see [this\nlink](of/it.md). `a b c` is one word, e.g. here.\n\n" +
+			"- An item counts for itself\n- short\n\n| a | b |\n|---|---|\n| one two | `x` |\n\n```sh\nno words of prose here\n```\n")
 	if want := []int{7, 6, 5}; !slices.Equal(got.lengths, want) {
 		t.Errorf("got sentences of %d words, want %d", got.lengths, want)
 	}
@@ -136,7 +141,8 @@ func sentencesOf(text string) *prose {
 		switch {
 		case strings.HasPrefix(line, "|"):
 			end()
-			if cells := cellsOf(strings.TrimSpace(line)); strings.Trim(cells[0], "-: ") != "" || len(cells) < 2 ||
+			if cells := cellsOf(strings.TrimSpace(line)); strings.Trim(cells[0], "-: ") != "" ||
+				len(cells) < 2 ||
 				strings.Trim(cells[1], "-: ") != "" {
 				p.cells = append(p.cells, cells...)
 			}
@@ -151,7 +157,8 @@ func sentencesOf(text string) *prose {
 		paragraph = append(paragraph, strings.TrimSpace(line))
 	}
 	end()
-	slices.SortFunc(p.longest, func(a, b string) int { return len(strings.Fields(b)) - len(strings.Fields(a)) })
+	slices.SortFunc(p.longest,
+		func(a, b string) int { return len(strings.Fields(b)) - len(strings.Fields(a)) })
 	p.longest = p.longest[:min(5, len(p.longest))]
 	return p
 }

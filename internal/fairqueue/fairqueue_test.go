@@ -30,8 +30,8 @@ type served struct {
 	each sync.WaitGroup
 }
 
-// take waits for a slot and holds it for as long as the work takes. In a bubble it has its place in line when it
-// returns.
+// take waits for a slot and holds it for as long as the work takes. In a bubble it has
+// its place in line when it returns.
 func (s *served) take(t *testing.T, q *fairqueue.Queue, u share.User, estimate, takes time.Duration) {
 	t.Helper()
 	s.each.Go(func() {
@@ -81,7 +81,8 @@ func TestSmallWorkTakesNoSlot(t *testing.T) {
 	}
 }
 
-// TestOneTenantWithMuchWorkDelaysNoOther: however much work of one tenant waits, that of another comes next but one.
+// TestOneTenantWithMuchWorkDelaysNoOther: however much work of one tenant waits, that of
+// another comes next but one.
 func TestOneTenantWithMuchWorkDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -112,8 +113,9 @@ func TestOneUserWithMuchWorkDelaysNoColleague(t *testing.T) {
 	})
 }
 
-// TestLongWorkIsNotServedAsOftenAsShortWork: the time for which a slot is held counts, so that whoever has work that
-// takes ten times as long as it looks gets as much time as the other, and no more.
+// TestLongWorkIsNotServedAsOftenAsShortWork: the time for which a slot is held counts, so
+// that whoever has work that takes ten times as long as it looks gets as much time as the
+// other, and no more.
 func TestLongWorkIsNotServedAsOftenAsShortWork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -130,8 +132,9 @@ func TestLongWorkIsNotServedAsOftenAsShortWork(t *testing.T) {
 	})
 }
 
-// TestEveryTenantGetsTheSameTime: whatever comes in whatever order, two tenants that both have work waiting never differ
-// by more time than one turn of each takes, as start-time fair queueing promises.
+// TestEveryTenantGetsTheSameTime: whatever comes in whatever order, two tenants that both
+// have work waiting never differ by more time than one turn of each takes, as start-time
+// fair queueing promises.
 func TestEveryTenantGetsTheSameTime(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
@@ -171,14 +174,15 @@ func sameTime(t *testing.T, random *rand.Rand) {
 		had[id] += takes[id]
 		for other, n := range left {
 			if n > 0 && left[id] > 0 && had[id]-had[other] > 2*most*work {
-				t.Fatalf("tenant %s had %v when tenant %s, which waits, had %v", id, had[id], other, had[other])
+				t.Fatalf("tenant %s had %v when tenant %s, which waits, had %v", id, had[id], other,
+					had[other])
 			}
 		}
 	}
 }
 
-// TestIdleTimeEarnsNothing: a tenant that comes late takes turns from then on, and does not make up for all the time
-// that others had before.
+// TestIdleTimeEarnsNothing: a tenant that comes late takes turns from then on, and does
+// not make up for all the time that others had before.
 func TestIdleTimeEarnsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -204,7 +208,8 @@ func TestSlotsAreBounded(t *testing.T) {
 		for i := range 10 {
 			s.take(t, q, user("acme", fmt.Sprint(i)), work, work)
 			if want := min(i+1, 3); q.Busy() != want || waiting(q) != i+1-want {
-				t.Errorf("%d turns: got %d busy and %d waiting, want %d busy", i+1, q.Busy(), waiting(q), want)
+				t.Errorf("%d turns: got %d busy and %d waiting, want %d busy", i+1, q.Busy(), waiting(q),
+					want)
 			}
 		}
 		s.wait()
@@ -231,7 +236,8 @@ func TestWhoLeavesTheLineIsNotServed(t *testing.T) {
 		if err := <-gone; !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v, want %v", err, context.Canceled)
 		}
-		if got := strings.Join(s.wait(), " "); got != "acme/first acme/last" || q.Busy() != 0 || waiting(q) != 0 {
+		if got := strings.Join(s.wait(), " "); got != "acme/first acme/last" || q.Busy() != 0 ||
+			waiting(q) != 0 {
 			t.Errorf("served %s, %d busy, %d waiting", got, q.Busy(), waiting(q))
 		}
 	})
@@ -256,8 +262,8 @@ func TestNobodyWaitsForEver(t *testing.T) {
 	})
 }
 
-// TestWhatHasBegunIsFinished: work that Finish asks for waits longer than Enter would, without a bound on how much, and
-// in turn with all other work.
+// TestWhatHasBegunIsFinished: work that Finish asks for waits longer than Enter would,
+// without a bound on how much, and in turn with all other work.
 func TestWhatHasBegunIsFinished(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -289,7 +295,8 @@ func TestWhatHasBegunIsFinished(t *testing.T) {
 	})
 }
 
-// TestTheLineIsSharedFairly: whoever fills the line is told so, and a tenant that has nothing in it finds a place.
+// TestTheLineIsSharedFairly: whoever fills the line is told so, and a tenant that has
+// nothing in it finds a place.
 func TestTheLineIsSharedFairly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

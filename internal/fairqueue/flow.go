@@ -27,8 +27,10 @@ func (f *flow) finish(beyond time.Duration) {
 
 // group are flows that take turns. The zero group has none.
 type group struct {
-	clock time.Duration // the virtual time at which the turn began that was last given a slot; it never goes back
-	flows []*flow       // those that have turns, or are ahead of the clock; who was served last stands last
+	// the virtual time at which the turn began that was last given a slot; it never goes
+	// back
+	clock time.Duration
+	flows []*flow // those that have turns, or are ahead of the clock; who was served last stands last
 }
 
 // flow returns the flow with that key.

@@ -12,8 +12,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 )
 
-// TestLargeMessagesWereReadAsFastAsTheyCame reads several large bodies at once. All together they come at 256 MiB a
-// second, but for the first MiB of each and one more.
+// TestLargeMessagesWereReadAsFastAsTheyCame reads several large bodies at once. All
+// together they come at 256 MiB a second, but for the first MiB of each and one more.
 func TestLargeMessagesWereReadAsFastAsTheyCame(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -31,8 +31,10 @@ func TestLargeMessagesWereReadAsFastAsTheyCame(t *testing.T) {
 				var all sync.WaitGroup
 				for range test.bodies {
 					all.Go(func() {
-						body := q.Paced(t.Context(), io.NopCloser(strings.NewReader(strings.Repeat("x", test.size<<20))))
-						if n, err := io.Copy(io.Discard, onlyReader{body}); err != nil || n != int64(test.size)<<20 {
+						body := q.Paced(t.Context(),
+							io.NopCloser(strings.NewReader(strings.Repeat("x", test.size<<20))))
+						if n, err := io.Copy(io.Discard, onlyReader{body}); err != nil ||
+							n != int64(test.size)<<20 {
 							t.Errorf("read %d bytes, %v", n, err)
 						}
 					})

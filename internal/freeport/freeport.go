@@ -1,6 +1,7 @@
-// Package freeport finds ports of the loopback address for programs that tests and benchmarks start: those take a port by
-// its number, after whoever chose it has let go of it. A port that the kernel chose is not safe in between, for the kernel
-// gives it to the next who asks, be it for an outgoing connection.
+// Package freeport finds ports of the loopback address for programs that tests and
+// benchmarks start: those take a port by its number, after whoever chose it has let go of
+// it. A port that the kernel chose is not safe in between, for the kernel gives it to the
+// next who asks, be it for an outgoing connection.
 package freeport
 
 import (
@@ -15,14 +16,16 @@ import (
 	"syscall"
 )
 
-// The ports lie below those that Linux (32768 and up) and other systems (49152 and up) give to outgoing connections.
+// The ports lie below those that Linux (32768 and up) and other systems (49152 and up)
+// give to outgoing connections.
 const (
 	first     = 20000
 	last      = 32699
 	blockSize = 100 // ports that one process claims at once
 )
 
-// taken are the ports that this process has claimed and not handed out, and the locks that hold its claims.
+// taken are the ports that this process has claimed and not handed out, and the locks
+// that hold its claims.
 var taken struct {
 	sync.Mutex
 	ports []int
@@ -30,8 +33,9 @@ var taken struct {
 	block int        // to try next
 }
 
-// Take returns a port of 127.0.0.1 that nobody listens on and that no other call of Take returns, in this process or in
-// another one of this user, while this process runs. It may be called from many goroutines.
+// Take returns a port of 127.0.0.1 that nobody listens on and that no other call of Take
+// returns, in this process or in another one of this user, while this process runs. It
+// may be called from many goroutines.
 func Take() (int, error) {
 	taken.Lock()
 	defer taken.Unlock()
@@ -55,7 +59,8 @@ func Address() (string, error) {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), err
 }
 
-// claimLocked claims a block of ports for this process, by a lock on a file that the system gives up when the process ends.
+// claimLocked claims a block of ports for this process, by a lock on a file that the
+// system gives up when the process ends.
 func claimLocked() error {
 	directory := filepath.Join(os.TempDir(), fmt.Sprintf("drawbridge-ports-%d", os.Getuid()))
 	if err := os.MkdirAll(directory, 0o700); err != nil {
@@ -84,7 +89,8 @@ func claimLocked() error {
 }
 
 func free(port int) bool {
-	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp",
+		net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
 		return false
 	}

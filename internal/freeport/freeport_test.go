@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// TestNoPortTwice takes more ports than one claim holds, here and in another process at the same time: all differ, though
-// nobody listens on any of them.
+// TestNoPortTwice takes more ports than one claim holds, here and in another process at
+// the same time: all differ, though nobody listens on any of them.
 func TestNoPortTwice(t *testing.T) {
 	seen := map[string]bool{}
 	note := func(port string) {

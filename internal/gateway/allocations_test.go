@@ -9,18 +9,21 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// Ceilings of how many allocations a request makes at the desk, as counted. To exceed one is to make every call of every
-// tenant slower: look where the new allocation comes from (go test -memprofile), and raise the ceiling only for what a
-// call cannot do without.
+// Ceilings of how many allocations a request makes at the desk, as counted. To exceed one
+// is to make every call of every tenant slower: look where the new allocation comes from
+// (go test -memprofile), and raise the ceiling only for what a call cannot do without.
 const (
-	// A tools/call of a tool that answers with a result made before: of its context, of the lines of the audit, of the
-	// metrics, of the functions that the tool is given, and of what the client is told.
+	// A tools/call of a tool that answers with a result made before: of its context, of
+	// the lines of the audit, of the metrics, of the functions that the tool is given,
+	// and of what the client is told.
 	callAllocations = 6
-	// The admission of a caller, which every request needs before anything else: its key and its bucket.
+	// The admission of a caller, which every request needs before anything else: its key
+	// and its bucket.
 	admitAllocations = 2
 )
 
-// TestAllocationsOfACall counts those of the whole chain of stages, with requests of both eras.
+// TestAllocationsOfACall counts those of the whole chain of stages, with requests of both
+// eras.
 func TestAllocationsOfACall(t *testing.T) {
 	made := texts("hello")
 	for name, change := range map[string]func(*Request){

@@ -33,8 +33,9 @@ func (d *dripping) More(context.Context, allot.Kind, string, int) bool {
 	return true
 }
 
-// TestUserWasRefusedWhenOneStepWasTooSmall: a replica asked for more places once, and a burst of one user's calls was
-// refused although nearly all places of the tenant were free.
+// TestUserWasRefusedWhenOneStepWasTooSmall: a replica asked for more places once, and a
+// burst of one user's calls was refused although nearly all places of the tenant were
+// free.
 func TestUserWasRefusedWhenOneStepWasTooSmall(t *testing.T) {
 	b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box"}})
 	b.config.Allot = &dripping{here: 1}
@@ -43,13 +44,14 @@ func TestUserWasRefusedWhenOneStepWasTooSmall(t *testing.T) {
 			t.Fatalf("call %d of 50 at once: %v", n+1, err)
 		}
 	}
-	if err := b.takePlace(t.Context(), allot.Calls, share.User(alice.User()), 100); !errors.Is(err, errUserPlaces) {
+	if err := b.takePlace(t.Context(), allot.Calls, share.User(alice.User()), 100); !errors.Is(err,
+		errUserPlaces) {
 		t.Errorf("one over half of the places: %v", err)
 	}
 }
 
-// TestPlacesAreTakenOfWhatIsHere shows that a caller is refused only when this replica cannot have more places, and that
-// one user then has half of what is here.
+// TestPlacesAreTakenOfWhatIsHere shows that a caller is refused only when this replica
+// cannot have more places, and that one user then has half of what is here.
 func TestPlacesAreTakenOfWhatIsHere(t *testing.T) {
 	d := &doling{here: 2, steps: 2}
 	b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box"}})

@@ -6,21 +6,22 @@ import (
 )
 
 // apps is what a grant has for hosts of apps (mcp.ExtensionApps). A view calls tools by
-// the names that their server gives them, and the gateway cannot tell its calls from those
-// of the model, nor from which view they come. So the lists say what the host must know to
-// keep them apart.
+// the names that their server gives them, and the gateway cannot tell its calls from
+// those of the model, nor from which view they come. So the lists say what the host must
+// know to keep them apart.
 type apps struct {
 	hasApps bool // a tool has a view
 	// tools that views may call, by the names that their servers give them; nil: several
-	// servers have one of that name. Names that a tool is exposed under are not among them
+	// servers have one of that name. Names that a tool is exposed under are not among
+	// them
 	own     map[string]*registry.Tool
 	aliases []*registry.Item // of them, as they are listed
 	// what of the lists stands for a tool in another form
 	forms map[*registry.Item]*registry.Tool
 }
 
-// readableViews returns which views of apps can be read, by their exposed URIs. They stand
-// behind all items in what is allowed.
+// readableViews returns which views of apps can be read, by their exposed URIs. They
+// stand behind all items in what is allowed.
 func readableViews(view *registry.View, allowed bitset) map[string]bool {
 	if len(view.Views()) == 0 {
 		return nil

@@ -14,15 +14,18 @@ import (
 var appHost, _ = (*mcp.ExtensionTable)(nil).OfClient(
 	mcp.RawJSON(`{"` + mcp.ExtensionApps + `":{"mimeTypes":["` + mcp.MediaApp + `"]}}`))
 
-// appServer offers a tool with a view, one for views alone, one for models alone, and a view that it lists.
+// appServer offers a tool with a view, one for views alone, one for models alone, and a
+// view that it lists.
 func appServer(name string, seen *[]*registry.Call) registry.Source {
 	var use registry.Func = func(_ context.Context, c *registry.Call) (mcp.Object, error) {
 		*seen = append(*seen, c)
 		if c.Method == mcp.MethodResourcesRead {
-			return object(`{"contents":[{"uri":"` + c.Target + `","mimeType":"` + mcp.MediaApp + `","text":"<p>view</p>"}]}`), nil
+			return object(`{"contents":[{"uri":"` + c.Target + `","mimeType":"` + mcp.MediaApp +
+				`","text":"<p>view</p>"}]}`), nil
 		}
 		return object(`{"content":[{"type":"resource_link","uri":"ui://chart/view.html","name":"v"}],` +
-			`"_meta":{"ui":{"resourceUri":"ui://chart/view.html"},"ui/resourceUri":"ui://chart/view.html"}}`), nil
+				`"_meta":{"ui":{"resourceUri":"ui://chart/view.html"},"ui/resourceUri":"ui://chart/view.html"}}`),
+			nil
 	}
 	tool := func(definition string) registry.Offer {
 		return registry.Offer{Definition: object(definition), Timeout: libraryTime, Call: use}
@@ -30,7 +33,8 @@ func appServer(name string, seen *[]*registry.Call) registry.Source {
 	return registry.Source{
 		Name: name, Prefix: name, Use: use, Reads: true,
 		Tools: []registry.Offer{
-			tool(`{"name":"draw","inputSchema":{"type":"object"},"_meta":{"ui":{"resourceUri":"ui://chart/view.html"},"ui/resourceUri":"ui://chart/view.html","x":1}}`),
+			tool(
+				`{"name":"draw","inputSchema":{"type":"object"},"_meta":{"ui":{"resourceUri":"ui://chart/view.html"},"ui/resourceUri":"ui://chart/view.html","x":1}}`),
 			tool(`{"name":"refresh","inputSchema":{"type":"object"},"_meta":{"ui":{"visibility":["app"]}}}`),
 			tool(`{"name":"think","inputSchema":{"type":"object"},"_meta":{"ui":{"visibility":["model"]}}}`),
 		},
@@ -53,7 +57,8 @@ func newAppBench(t *testing.T, rules []Rule, servers ...string) (*bench, *[]*reg
 
 var everyItem = []Rule{{Allow: []string{"*", "resource:*"}}}
 
-// toolsFor returns what a client with these extensions sees listed, with the visibility and view of each.
+// toolsFor returns what a client with these extensions sees listed, with the visibility
+// and view of each.
 func toolsFor(t *testing.T, b *bench, extensions mcp.Extensions) (all []string) {
 	t.Helper()
 	r := ask(mcp.MethodToolsList, `{}`)
@@ -86,21 +91,27 @@ func TestToolsOfAppsAreListedToWhoCanShowThem(t *testing.T) {
 		return strings.HasPrefix(line, "box__") && strings.HasSuffix(line, ` ["model"]`)
 	})
 	want := []string{
-		"mod__draw ui://mod/chart/view.html ui://mod/chart/view.html", `mod__refresh ["app"]`, `mod__think ["model"]`,
+		"mod__draw ui://mod/chart/view.html ui://mod/chart/view.html", `mod__refresh ["app"]`,
+		`mod__think ["model"]`,
 		`draw ["app"]`, `refresh ["app"]`,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("to a host of apps: got %q, want %q", got, want)
 	}
-	got = slices.DeleteFunc(toolsFor(t, b, mcp.Extensions{}), func(line string) bool { return strings.HasPrefix(line, "box__") })
-	if want := []string{"mod__draw ui://mod/chart/view.html ui://mod/chart/view.html", `mod__think ["model"]`}; !slices.Equal(got, want) {
+	got = slices.DeleteFunc(toolsFor(t, b, mcp.Extensions{}),
+		func(line string) bool { return strings.HasPrefix(line, "box__") })
+	if want := []string{
+		"mod__draw ui://mod/chart/view.html ui://mod/chart/view.html",
+		`mod__think ["model"]`,
+	}; !slices.Equal(got, want) {
 		t.Errorf("to others: got %q, want %q", got, want)
 	}
 }
 
 func TestListsStayAsTheyAreWhereNoServerHasApps(t *testing.T) {
 	b := newBench(t)
-	if with, without := toolsFor(t, b, appHost), toolsFor(t, b, mcp.Extensions{}); !slices.Equal(with, without) {
+	if with, without := toolsFor(t, b, appHost), toolsFor(t, b, mcp.Extensions{}); !slices.Equal(with,
+		without) {
 		t.Errorf("got %q, want %q", with, without)
 	}
 }
@@ -113,7 +124,8 @@ func TestExtensionsAreOfferedOfTheServersThatACallerSees(t *testing.T) {
 		if failure != nil {
 			t.Fatal(failure)
 		}
-		if got := string(result.Value("capabilities")); strings.Contains(got, apps) != (name == "sees") || !strings.Contains(got, mcp.ExtensionTasks) {
+		if got := string(result.Value("capabilities")); strings.Contains(got, apps) != (name == "sees") ||
+			!strings.Contains(got, mcp.ExtensionTasks) {
 			t.Errorf("%s: got %s", name, got)
 		}
 	}
@@ -140,7 +152,8 @@ func TestViewsAreNamedAndReadByOneURI(t *testing.T) {
 	if failure != nil {
 		t.Fatal(failure)
 	}
-	if got := string(result.JSON()); strings.Count(got, "ui://mod/chart/view.html") != 3 || strings.Contains(got, `"ui://chart`) {
+	if got := string(result.JSON()); strings.Count(got, "ui://mod/chart/view.html") != 3 ||
+		strings.Contains(got, `"ui://chart`) {
 		t.Errorf("the result names the view as %s", got)
 	}
 	if (*seen)[0].Extensions != appHost {
@@ -156,7 +169,8 @@ func TestViewsAreNamedAndReadByOneURI(t *testing.T) {
 			continue
 		}
 		last := (*seen)[len(*seen)-1]
-		if last.Target != want || !strings.Contains(string(result.JSON()), `"uri":"ui://mod/`+strings.TrimPrefix(want, "ui://")+`"`) {
+		if last.Target != want || !strings.Contains(string(result.JSON()), `"uri":"ui://mod/`+
+			strings.TrimPrefix(want, "ui://")+`"`) {
 			t.Errorf("%s: read %s, got %s", uri, last.Target, result.JSON())
 		}
 	}
@@ -194,17 +208,23 @@ func TestOwnNamesOfAppsResolveUnlessTheyAreAmbiguous(t *testing.T) {
 	if _, failure := two.handle(t, read); failure.StableCode() != "DB-AMBIGUOUS" {
 		t.Errorf("a URI of two servers: got %v, want that it is ambiguous", failure)
 	}
-	if listed := toolsFor(t, two, appHost); slices.ContainsFunc(listed, func(line string) bool { return strings.HasPrefix(line, "refresh") }) {
+	if listed := toolsFor(t, two, appHost); slices.ContainsFunc(listed,
+		func(line string) bool { return strings.HasPrefix(line, "refresh") }) {
 		t.Errorf("of two servers: listed %q", listed)
 	}
-	one, _ := newAppBench(t, []Rule{{Allow: []string{"*", "resource:mod:*"}, Deny: []string{"other__*"}}}, "mod", "other")
+	one, _ := newAppBench(t, []Rule{{Allow: []string{"*", "resource:mod:*"}, Deny: []string{"other__*"}}},
+		"mod", "other")
 	if failure := own(one, appHost); failure != nil {
 		t.Errorf("where the rules leave one: %v", failure)
 	}
 	if _, failure := one.handle(t, read); failure != nil {
 		t.Errorf("a URI where the rules leave one: %v", failure)
 	}
-	if !slices.ContainsFunc(two.Warnings(), func(text string) bool { return strings.Contains(text, "mod, other") && strings.Contains(text, "app") }) {
+	if !slices.ContainsFunc(two.Warnings(),
+		func(text string) bool {
+			return strings.Contains(text, "mod, other") &&
+				strings.Contains(text, "app")
+		}) {
 		t.Errorf("of two servers with apps: warned of %q", two.Warnings())
 	}
 }

@@ -38,7 +38,10 @@ func newBench(t testing.TB, tenants ...TenantConfig) *bench {
 // newBenchOf is newBench with a config that change has changed.
 func newBenchOf(t testing.TB, change func(*Config), tenants ...TenantConfig) *bench {
 	t.Helper()
-	b := &bench{registry: registry.New(), metrics: prometheus.NewRegistry(), audit: filepath.Join(t.TempDir(), "audit.jsonl")}
+	b := &bench{
+		registry: registry.New(), metrics: prometheus.NewRegistry(),
+		audit: filepath.Join(t.TempDir(), "audit.jsonl"),
+	}
 	record, err := audit.Open(audit.Config{File: b.audit})
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +61,10 @@ func newBenchOf(t testing.TB, change func(*Config), tenants ...TenantConfig) *be
 		t.Fatalf("refused: %+v", refusal)
 	}
 	if len(tenants) == 0 {
-		tenants = []TenantConfig{{ID: "acme", Servers: []string{"box"}, Rules: []Rule{{Allow: []string{"*"}}}}}
+		tenants = []TenantConfig{{
+			ID: "acme", Servers: []string{"box"},
+			Rules: []Rule{{Allow: []string{"*"}}},
+		}}
 	}
 	if err := b.SetTenants(tenants); err != nil {
 		t.Fatal(err)
@@ -72,21 +78,26 @@ const anyObject = `{"type":"object"}`
 func (b *bench) source(name string) registry.Source {
 	s := registry.Source{Name: name, Prefix: name}
 	add := func(tool, schemas string, run registry.Func) {
-		definition, err := mcp.ParseObject([]byte(`{"name":"` + tool + `","description":"d",` + schemas + `}`))
+		definition, err := mcp.ParseObject([]byte(`{"name":"` + tool + `","description":"d",` + schemas +
+			`}`))
 		if err != nil {
 			panic(err)
 		}
-		s.Tools = append(s.Tools, registry.Offer{Definition: definition, Timeout: time.Second, Call: func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
-			b.calls++
-			b.deadline, _ = ctx.Deadline()
-			return run(ctx, c)
-		}})
+		s.Tools = append(s.Tools, registry.Offer{
+			Definition: definition, Timeout: time.Second,
+			Call: func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
+				b.calls++
+				b.deadline, _ = ctx.Deadline()
+				return run(ctx, c)
+			},
+		})
 	}
 	says := func(text string) registry.Func {
 		return func(context.Context, *registry.Call) (mcp.Object, error) { return texts(text), nil }
 	}
 	input := `"inputSchema":` + anyObject
-	add("echo", `"inputSchema":{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}`,
+	add(
+		"echo", `"inputSchema":{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}`,
 		func(_ context.Context, c *registry.Call) (mcp.Object, error) {
 			return texts(c.Params.Object("arguments").Text("message")), nil
 		})
@@ -100,7 +111,10 @@ func (b *bench) source(name string) registry.Source {
 		return mcp.Object{}, ctx.Err()
 	})
 	add("lost", input, func(context.Context, *registry.Call) (mcp.Object, error) {
-		return mcp.Object{}, &registry.UnavailableError{Server: "secret-host:99", Sent: true, Err: errors.New("dial 10.1.2.3")}
+		return mcp.Object{}, &registry.UnavailableError{
+			Server: "secret-host:99", Sent: true,
+			Err: errors.New("dial 10.1.2.3"),
+		}
 	})
 	add("broken", input, func(context.Context, *registry.Call) (mcp.Object, error) {
 		return mcp.Object{}, errors.New("pointer 0xc000123 of module x")
@@ -132,11 +146,15 @@ func (b *bench) source(name string) registry.Source {
 }
 
 func texts(text string) mcp.Object {
-	block := mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("text")}, mcp.Member{Name: "text", Value: mcp.String(text)})
+	block := mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("text")},
+		mcp.Member{Name: "text", Value: mcp.String(text)})
 	return mcp.NewObject(mcp.Member{Name: "content", Value: mcp.Array([]mcp.RawJSON{block.JSON()})})
 }
 
-var alice = auth.Principal{Issuer: "https://login.test/", Subject: "alice", TenantID: "acme", Scopes: []string{"tools.read"}}
+var alice = auth.Principal{
+	Issuer: "https://login.test/", Subject: "alice", TenantID: "acme",
+	Scopes: []string{"tools.read"},
+}
 
 func (b *bench) caller(t testing.TB, p auth.Principal) Caller {
 	t.Helper()

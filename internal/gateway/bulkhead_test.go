@@ -23,7 +23,8 @@ type wards struct {
 	calls sync.WaitGroup
 }
 
-// ward runs a story with servers in a bubble. Its gateway has that many places for calls of all tenants.
+// ward runs a story with servers in a bubble. Its gateway has that many places for calls
+// of all tenants.
 func ward(t *testing.T, places int, tenants []TenantConfig, story func(t *testing.T, w *wards)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -82,7 +83,8 @@ func (w *wards) use(t *testing.T, p auth.Principal, server string) string {
 	return stable(failure)
 }
 
-// crowd makes n calls at once by each of the users, and returns how many of them are under way.
+// crowd makes n calls at once by each of the users, and returns how many of them are
+// under way.
 func (w *wards) crowd(t *testing.T, server, tenant string, users, n int) (underway int) {
 	was := w.taken(tenant, server)
 	for u := range users {
@@ -108,8 +110,8 @@ func (w *wards) taken(tenant, server string) int {
 	return w.bulkhead.held[counter{tenant, server}]
 }
 
-// refusedBy checks that calls were refused for this reason. A few may have found no place at all, because those that are
-// just being refused had it.
+// refusedBy checks that calls were refused for this reason. A few may have found no place
+// at all, because those that are just being refused had it.
 func (w *wards) refusedBy(t *testing.T, code string) {
 	t.Helper()
 	w.mu.Lock()
@@ -192,10 +194,14 @@ func TestTheOnlyServerOfATenantMayHaveAllItsPlaces(t *testing.T) {
 	})
 }
 
-// TestAFirstCallFindsItsPlace tries all small numbers of places, which halves and thirds might round to none.
+// TestAFirstCallFindsItsPlace tries all small numbers of places, which halves and thirds
+// might round to none.
 func TestAFirstCallFindsItsPlace(t *testing.T) {
 	for places := 1; places <= 8; places++ {
-		tenants := []TenantConfig{{ID: "acme", Servers: []string{"well", "ill1"}, Limits: Limits{Concurrency: &places}}}
+		tenants := []TenantConfig{{
+			ID: "acme", Servers: []string{"well", "ill1"},
+			Limits: Limits{Concurrency: &places},
+		}}
 		ward(t, places, tenants, func(t *testing.T, w *wards) {
 			if got := w.use(t, user("acme", 0), "well"); got != "" {
 				t.Errorf("%d places: a call while there is no other: %s", places, got)

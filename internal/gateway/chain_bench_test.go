@@ -24,13 +24,14 @@ const (
 	tenPropertiesArguments = `{"owner":"octocat","repo":"hello-world","state":"open","labels":["bug","help wanted"],"page":2,"perPage":50,` +
 		`"since":"2026-01-01T00:00:00Z","draft":false,"filter":{"field":"Priority","value":"P1"},"assignee":null}`
 
-	// forLibrary is a keyword that says nothing, and that the fast path of package schema leaves to its library.
+	// forLibrary is a keyword that says nothing, and that the fast path of package schema
+	// leaves to its library.
 	forLibrary = `,"dependentRequired":{}`
 )
 
-// BenchmarkChain makes a tools/call through all stages, without the record of the audit, whose write to the file would be
-// most of the time. The same call is measured with a schema that the fast path decides and with one that only the
-// library can decide.
+// BenchmarkChain makes a tools/call through all stages, without the record of the audit,
+// whose write to the file would be most of the time. The same call is measured with a
+// schema that the fast path decides and with one that only the library can decide.
 func BenchmarkChain(b *testing.B) {
 	for _, test := range []struct{ name, schema, arguments string }{
 		{"one property/fast path", onePropertySchema, onePropertyArguments},
@@ -60,11 +61,15 @@ func plentiful() TenantConfig {
 	plenty := ratelimit.Limit{Rate: 1e9, Burst: 1 << 30}
 	return TenantConfig{
 		ID: "acme", Servers: []string{"fixed"}, Rules: []Rule{{Allow: []string{"*"}}},
-		Limits: Limits{Requests: &plenty, Calls: &plenty, UserCalls: &plenty, Tools: map[string]ratelimit.Limit{"fixed__*": plenty}},
+		Limits: Limits{
+			Requests: &plenty, Calls: &plenty, UserCalls: &plenty,
+			Tools: map[string]ratelimit.Limit{"fixed__*": plenty},
+		},
 	}
 }
 
-// echoing is a server with one tool, which takes arguments of that schema and waits for no one with its answer.
+// echoing is a server with one tool, which takes arguments of that schema and waits for
+// no one with its answer.
 func echoing(name, schema string, answer mcp.Object) registry.Source {
 	return registry.Source{Name: name, Prefix: name, Tools: []registry.Offer{{
 		Definition: object(`{"name":"do","inputSchema":{` + schema + `}}`), Timeout: time.Minute,

@@ -93,8 +93,8 @@ func (g *Gateway) cleanParams(c *call, params mcp.Object) (cleaned mcp.Object, o
 	return cleaned, err == nil
 }
 
-// claimCopy claims memory for a copy of a result: what cleaning changes is written anew, and
-// the door encodes the whole. What is small is covered by the place of the call.
+// claimCopy claims memory for a copy of a result: what cleaning changes is written anew,
+// and the door encodes the whole. What is small is covered by the place of the call.
 func (c *call) claimCopy(result mcp.Object) error {
 	size := int64(result.Size())
 	if size <= share.Covered {

@@ -12,13 +12,14 @@ import (
 // wantRefused checks how many refusals the metrics count with a kind and a reason.
 func wantRefused(t *testing.T, metrics prometheus.Gatherer, kind, reason string, want float64) {
 	t.Helper()
-	if got := metricstest.Sum(t, metrics, "drawbridge_refusals_total", "kind", kind, "reason", reason); got != want {
+	if got := metricstest.Sum(t, metrics, "drawbridge_refusals_total", "kind", kind, "reason",
+		reason); got != want {
 		t.Errorf("got %v refusals %s with %s in the metrics, want %v", got, kind, reason, want)
 	}
 }
 
-// TestCallsThatReplicasLostWereNotCounted repeats a parked call when its home is gone. No metric told it from a server that
-// was lost.
+// TestCallsThatReplicasLostWereNotCounted repeats a parked call when its home is gone. No
+// metric told it from a server that was lost.
 func TestCallsThatReplicasLostWereNotCounted(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, nil)

@@ -17,7 +17,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// lose takes the library away as its upstream does: at once, and after the grace out of the lists.
+// lose takes the library away as its upstream does: at once, and after the grace out of
+// the lists.
 func (b *bench) lose() (graceOver func()) {
 	outage := b.registry.Lose("lib", "lib")
 	return func() { b.registry.Unlist("lib", outage) }
@@ -27,7 +28,8 @@ func refusals(t *testing.T, b *bench) float64 {
 	return metricstest.Sum(t, b.metrics, "drawbridge_refusals_total")
 }
 
-// TestItemsOfALostServerAreNotUnknown uses every item of a server that is down, within the grace and after it.
+// TestItemsOfALostServerAreNotUnknown uses every item of a server that is down, within
+// the grace and after it.
 func TestItemsOfALostServerAreNotUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l := newLibrary(t)
@@ -51,10 +53,15 @@ func TestItemsOfALostServerAreNotUnknown(t *testing.T) {
 				if stable(failure) != "DB-UPSTREAM-DOWN" || failure.Code != mcp.CodeInternal {
 					t.Fatalf("%s after %v: %v, want that the server is down", name, after, failure)
 				}
-				if want := min(max(time.Since(began), time.Second), 30*time.Second); failure.RetryAfter != want {
-					t.Errorf("%s after %v: to be tried again after %v (%s), want %v", name, after, failure.RetryAfter, failure.Data, want)
+				if want := min(max(time.Since(began), time.Second),
+					30*time.Second); failure.RetryAfter != want {
+					t.Errorf("%s after %v: to be tried again after %v (%s), want %v", name, after,
+						failure.RetryAfter, failure.Data, want)
 				}
-				for _, want := range []string{strings.TrimPrefix(name, "complete "), "server lib", began.UTC().Format(time.RFC3339), "Nothing was sent"} {
+				for _, want := range []string{
+					strings.TrimPrefix(name, "complete "), "server lib",
+					began.UTC().Format(time.RFC3339), "Nothing was sent",
+				} {
 					if name != "subscription" && !strings.Contains(failure.Message, want) {
 						t.Errorf("%s after %v: %q, want %q in it", name, after, failure.Message, want)
 					}
@@ -66,7 +73,8 @@ func TestItemsOfALostServerAreNotUnknown(t *testing.T) {
 			t.Errorf("%d uses reached the server", len(l.uses))
 		}
 		records := b.records(t)
-		if lines := strings.Count(records, "\n"); lines == 0 || strings.Count(records, `"server":"lib"`) != lines ||
+		if lines := strings.Count(records, "\n"); lines == 0 ||
+			strings.Count(records, `"server":"lib"`) != lines ||
 			strings.Count(records, `"outcome":"unavailable","reason":"down"`) != lines {
 			t.Errorf("audit = %s, want every line of lib, unavailable", records)
 		}
@@ -76,7 +84,8 @@ func TestItemsOfALostServerAreNotUnknown(t *testing.T) {
 	})
 }
 
-// TestListsLoseALostServerAfterItsGrace follows all lists and their digests through an outage.
+// TestListsLoseALostServerAfterItsGrace follows all lists and their digests through an
+// outage.
 func TestListsLoseALostServerAfterItsGrace(t *testing.T) {
 	b, l := newLibrary(t)
 	caller := b.caller(t, alice)
@@ -95,8 +104,8 @@ func TestListsLoseALostServerAfterItsGrace(t *testing.T) {
 	}
 }
 
-// TestForbiddenItemsOfALostServerLookUnknown lets a caller who may use one tool ask for what else a lost server has,
-// and for what a server may have that was not reached.
+// TestForbiddenItemsOfALostServerLookUnknown lets a caller who may use one tool ask for
+// what else a lost server has, and for what a server may have that was not reached.
 func TestForbiddenItemsOfALostServerLookUnknown(t *testing.T) {
 	tenant := everything()
 	tenant.Servers = []string{"lib", "new"}
@@ -108,7 +117,8 @@ func TestForbiddenItemsOfALostServerLookUnknown(t *testing.T) {
 		if failure == nil {
 			t.Fatalf("%s %s: got a result", s.method, params)
 		}
-		return strings.NewReplacer("greet", "none", "ask", "none", "new", "lib", "a.txt", "none", "//logs/", "//none/").Replace(string(failure.Object().JSON()))
+		return strings.NewReplacer("greet", "none", "ask", "none", "new", "lib", "a.txt", "none", "//logs/",
+			"//none/").Replace(string(failure.Object().JSON()))
 	}
 	for _, s := range append(slices.Clone(subjects), subject{
 		method:  mcp.MethodComplete,
@@ -122,7 +132,8 @@ func TestForbiddenItemsOfALostServerLookUnknown(t *testing.T) {
 		want := ask(s, unknown)
 		graceOver := b.lose()
 		graceOver()
-		for _, params := range []string{s.params, unknown, strings.NewReplacer("lib__", "new__", "mcp.lib", "mcp.new").Replace(s.params)} {
+		for _, params := range []string{s.params, unknown, strings.NewReplacer("lib__", "new__", "mcp.lib",
+			"mcp.new").Replace(s.params)} {
 			if got := ask(s, params); got != want {
 				t.Errorf("%s %s: got %s, want %s", s.method, params, got, want)
 			}
@@ -133,7 +144,8 @@ func TestForbiddenItemsOfALostServerLookUnknown(t *testing.T) {
 	}
 }
 
-// TestArgumentsAreJudgedWhileTheServerIsDown shows that the model can mend its call meanwhile.
+// TestArgumentsAreJudgedWhileTheServerIsDown shows that the model can mend its call
+// meanwhile.
 func TestArgumentsAreJudgedWhileTheServerIsDown(t *testing.T) {
 	b, _ := newLibrary(t)
 	b.lose()
@@ -141,7 +153,8 @@ func TestArgumentsAreJudgedWhileTheServerIsDown(t *testing.T) {
 	if failure != nil || string(result.Value("isError")) != "true" {
 		t.Errorf("a tool: got %s, %v; want a result that says what is wrong", result.JSON(), failure)
 	}
-	if _, failure = b.handle(t, ask(mcp.MethodPromptsGet, subjects[1].wrong)); stable(failure) != "DB-PARAMS" {
+	if _, failure = b.handle(t,
+		ask(mcp.MethodPromptsGet, subjects[1].wrong)); stable(failure) != "DB-PARAMS" {
 		t.Errorf("a prompt: got %v, want DB-PARAMS", failure)
 	}
 }
@@ -157,15 +170,16 @@ func TestACallOfALostServerCostsWhatACallCosts(t *testing.T) {
 		b, _ := newLibrary(t, tenant)
 		b.lose()()
 		for i, want := range []string{"DB-UPSTREAM-DOWN", "DB-UPSTREAM-DOWN", code} {
-			if _, failure := b.handle(t, ask(mcp.MethodToolsCall, subjects[0].params)); stable(failure) != want {
+			if _, failure := b.handle(t,
+				ask(mcp.MethodToolsCall, subjects[0].params)); stable(failure) != want {
 				t.Errorf("call %d: got %v, want %s", i+1, failure, want)
 			}
 		}
 	}
 }
 
-// TestAServerThatWasNotReachedYetIsNotAvailable asks for items of a server of which nothing is known: it is starting,
-// or was down when the gateway started.
+// TestAServerThatWasNotReachedYetIsNotAvailable asks for items of a server of which
+// nothing is known: it is starting, or was down when the gateway started.
 func TestAServerThatWasNotReachedYetIsNotAvailable(t *testing.T) {
 	tenant := everything()
 	tenant.Servers = []string{"lib", "new", "bare"}
@@ -175,13 +189,16 @@ func TestAServerThatWasNotReachedYetIsNotAvailable(t *testing.T) {
 	for _, s := range subjects {
 		params := strings.NewReplacer("lib__", "new__", "mcp.lib", "mcp.new").Replace(s.params)
 		_, failure := b.handle(t, ask(s.method, params))
-		if stable(failure) != "DB-UPSTREAM-DOWN" || failure.RetryAfter == 0 || !strings.Contains(failure.Message, "could not be reached yet") {
-			t.Errorf("%s %s: got %v, want that the server could not be reached yet", s.method, params, failure)
+		if stable(failure) != "DB-UPSTREAM-DOWN" || failure.RetryAfter == 0 ||
+			!strings.Contains(failure.Message, "could not be reached yet") {
+			t.Errorf("%s %s: got %v, want that the server could not be reached yet", s.method, params,
+				failure)
 		}
 	}
 	b.registry.WantsSignIn("new", true)
 	_, failure := b.handle(t, ask(mcp.MethodToolsCall, `{"name":"new__x"}`))
-	if stable(failure) != "DB-UPSTREAM-DOWN" || !strings.Contains(failure.Message, "its server new wants a sign-in, and the operator") {
+	if stable(failure) != "DB-UPSTREAM-DOWN" ||
+		!strings.Contains(failure.Message, "its server new wants a sign-in, and the operator") {
 		t.Errorf("got %v, want that the server wants a sign-in", failure)
 	}
 	b.registry.WantsSignIn("new", false)
@@ -189,7 +206,8 @@ func TestAServerThatWasNotReachedYetIsNotAvailable(t *testing.T) {
 		t.Errorf("%v refusals are counted, want none", got)
 	}
 	records := b.records(t)
-	if lines := strings.Count(records, "\n"); strings.Count(records, `"server":"new"`) != lines || strings.Count(records, `"unavailable"`) != lines {
+	if lines := strings.Count(records, "\n"); strings.Count(records, `"server":"new"`) != lines ||
+		strings.Count(records, `"unavailable"`) != lines {
 		t.Errorf("audit = %s, want every line of new, unavailable", records)
 	}
 	before := seriesOf(t, b.metrics, "drawbridge_calls_total")
@@ -199,8 +217,10 @@ func TestAServerThatWasNotReachedYetIsNotAvailable(t *testing.T) {
 	if got := seriesOf(t, b.metrics, "drawbridge_calls_total"); got != before {
 		t.Errorf("names that only the client knows made %d series, want none", got-before)
 	}
-	for _, name := range []string{"greet", "lib__none", "neu__ask"} { // a server without prefix claims no name
-		if _, failure := b.handle(t, ask(mcp.MethodToolsCall, `{"name":"`+name+`"}`)); stable(failure) != "DB-TOOL" {
+	// a server without prefix claims no name
+	for _, name := range []string{"greet", "lib__none", "neu__ask"} {
+		if _, failure := b.handle(t,
+			ask(mcp.MethodToolsCall, `{"name":"`+name+`"}`)); stable(failure) != "DB-TOOL" {
 			t.Errorf("%s: got %v, want an unknown tool", name, failure)
 		}
 	}
@@ -209,7 +229,8 @@ func TestAServerThatWasNotReachedYetIsNotAvailable(t *testing.T) {
 	}
 }
 
-// TestNoServerTakesOverTheNamesOfALostOne puts a second server with the same names behind the lost one.
+// TestNoServerTakesOverTheNamesOfALostOne puts a second server with the same names behind
+// the lost one.
 func TestNoServerTakesOverTheNamesOfALostOne(t *testing.T) {
 	tenant := everything()
 	tenant.Servers = []string{"lib", "heir"}
@@ -233,8 +254,10 @@ func TestNoServerTakesOverTheNamesOfALostOne(t *testing.T) {
 	if err := b.SetTenants([]TenantConfig{tenant}); err != nil {
 		t.Fatal(err)
 	}
-	if _, failure := b.handle(t, ask(mcp.MethodToolsCall, subjects[0].params)); failure != nil || len(l.uses) != 1 {
-		t.Errorf("without the lost server: got %v and %d uses, want the other one called", failure, len(l.uses))
+	if _, failure := b.handle(t, ask(mcp.MethodToolsCall, subjects[0].params)); failure != nil ||
+		len(l.uses) != 1 {
+		t.Errorf("without the lost server: got %v and %d uses, want the other one called", failure,
+			len(l.uses))
 	}
 }
 
@@ -248,8 +271,8 @@ func TestARemovedServerIsUnknown(t *testing.T) {
 	}
 }
 
-// TestARepeatAfterItsServerWentAwayDoesNotSayThatNothingWasSent repeats calls that asked something: one that the server
-// kept open, and one of which it keeps nothing.
+// TestARepeatAfterItsServerWentAwayDoesNotSayThatNothingWasSent repeats calls that asked
+// something: one that the server kept open, and one of which it keeps nothing.
 func TestARepeatAfterItsServerWentAwayDoesNotSayThatNothingWasSent(t *testing.T) {
 	for _, test := range []struct {
 		held bool
@@ -260,7 +283,8 @@ func TestARepeatAfterItsServerWentAwayDoesNotSayThatNothingWasSent(t *testing.T)
 			if test.held {
 				c.Hold(func() {})
 			}
-			return object(`{"resultType":"input_required","inputRequests":{` + question + `},"requestState":"inner"}`), nil
+			return object(`{"resultType":"input_required","inputRequests":{` + question +
+				`},"requestState":"inner"}`), nil
 		}
 		r := ask(mcp.MethodToolsCall, subjects[0].params)
 		result := b.asked(t, r)
@@ -278,8 +302,9 @@ func TestARepeatAfterItsServerWentAwayDoesNotSayThatNothingWasSent(t *testing.T)
 	}
 }
 
-// TestTheAuditDidNotTellACallThatWasNotMadeFromALostOne calls a tool whose server refuses to start a session for it, and
-// one whose server goes away in its course: only the second call may have taken effect.
+// TestTheAuditDidNotTellACallThatWasNotMadeFromALostOne calls a tool whose server refuses
+// to start a session for it, and one whose server goes away in its course: only the
+// second call may have taken effect.
 func TestTheAuditDidNotTellACallThatWasNotMadeFromALostOne(t *testing.T) {
 	for _, test := range []struct {
 		sent, signIn bool
@@ -287,22 +312,30 @@ func TestTheAuditDidNotTellACallThatWasNotMadeFromALostOne(t *testing.T) {
 		text         string
 	}{
 		{false, false, "DB-UPSTREAM-DOWN", "start", "The server lib is not available now"},
-		{false, true, "DB-UPSTREAM-DOWN", "start", "The server lib did not make the call: it wants a sign-in, and the operator"},
+		{
+			false, true, "DB-UPSTREAM-DOWN", "start",
+			"The server lib did not make the call: it wants a sign-in, and the operator",
+		},
 		{true, false, "DB-UPSTREAM-LOST", "lost", "The server went away"},
 	} {
 		b, l := newLibrary(t)
-		l.fails(&registry.UnavailableError{Server: "lib", Sent: test.sent, SignIn: test.signIn, Err: errors.New("child ended")})
+		l.fails(&registry.UnavailableError{
+			Server: "lib", Sent: test.sent, SignIn: test.signIn,
+			Err: errors.New("child ended"),
+		})
 		_, failure := b.handle(t, ask(mcp.MethodToolsCall, subjects[0].params))
 		if stable(failure) != test.code || !strings.HasPrefix(failure.Message, test.text) {
 			t.Errorf("sent %v: got %v, want %s: %s", test.sent, failure, test.code, test.text)
 		}
-		if records, want := b.records(t), `"outcome":"unavailable","reason":"`+test.reason+`"`; !strings.Contains(records, want) {
+		if records, want := b.records(t), `"outcome":"unavailable","reason":"`+test.reason+
+			`"`; !strings.Contains(records, want) {
 			t.Errorf("sent %v: audit = %s, want %s in it", test.sent, records, want)
 		}
 	}
 }
 
-// TestACrashOfAServerWasLoggedAsAFaultOfTheGateway ends calls by what their server did, and one by a fault inside.
+// TestACrashOfAServerWasLoggedAsAFaultOfTheGateway ends calls by what their server did,
+// and one by a fault inside.
 func TestACrashOfAServerWasLoggedAsAFaultOfTheGateway(t *testing.T) {
 	cause := errors.New("child ended: exit status 1")
 	for want, err := range map[string]error{

@@ -18,7 +18,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// pair is two gateways that share keys and limits, as two replicas do, each with a library of its own.
+// pair is two gateways that share keys and limits, as two replicas do, each with a
+// library of its own.
 type pair struct {
 	hub     *replicatest.Hub
 	a, b    *bench
@@ -52,7 +53,8 @@ func newPair(t *testing.T, change func(home bool, cfg *Config), tenants ...Tenan
 	return p
 }
 
-// parks makes the library at A ask once, in a way that only A can go on with, before it answers.
+// parks makes the library at A ask once, in a way that only A can go on with, before it
+// answers.
 func (p *pair) parks(answer func(context.Context, *registry.Call) (mcp.Object, error)) {
 	p.atA.reply = func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
 		round := 1
@@ -68,7 +70,9 @@ func (p *pair) parks(answer func(context.Context, *registry.Call) (mcp.Object, e
 		if c.Stays != nil {
 			*c.Stays = true
 		}
-		return object(fmt.Sprintf(`{"resultType":"input_required","inputRequests":{%s},"requestState":"parked %d"}`, question, round)), nil
+		return object(
+			fmt.Sprintf(`{"resultType":"input_required","inputRequests":{%s},"requestState":"parked %d"}`,
+				question, round)), nil
 	}
 	p.atB.fails(errors.New("this ran at the wrong replica"))
 }
@@ -88,14 +92,16 @@ func TestRepeatOfACallWhoseHomeIsGone(t *testing.T) {
 		if stable(failure) != "DB-REPLICA-LOST" || failure.RetryAfter != 0 {
 			t.Errorf("got %v, want that the call is lost, and not to try again", failure)
 		}
-		if !strings.Contains(p.b.records(t), `"call_id":"r1"`) || !strings.Contains(p.b.records(t), `"reason":"replica_lost"`) {
+		if !strings.Contains(p.b.records(t), `"call_id":"r1"`) ||
+			!strings.Contains(p.b.records(t), `"reason":"replica_lost"`) {
 			t.Errorf("audit = %s", p.b.records(t))
 		}
 	})
 }
 
-// TestStatesThatNeedNoHome shows which states name a replica: only those with which no other could go on, so that a
-// version of the gateway that knows no such states opens all others.
+// TestStatesThatNeedNoHome shows which states name a replica: only those with which no
+// other could go on, so that a version of the gateway that knows no such states opens all
+// others.
 func TestStatesThatNeedNoHome(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, nil)
@@ -117,7 +123,8 @@ func TestStatesThatNeedNoHome(t *testing.T) {
 	}
 	alone, l := newLibrary(t)
 	l.reply = p.atA.reply
-	if _, err := alone.config.Seal.OpenLong(purposeState, alone.asked(t, r).Text("requestState")); err != nil {
+	if _, err := alone.config.Seal.OpenLong(purposeState,
+		alone.asked(t, r).Text("requestState")); err != nil {
 		t.Error("a gateway without others names a home")
 	}
 }
@@ -179,9 +186,13 @@ func TestCursorAtAnotherReplica(t *testing.T) {
 		t.Errorf("the next page: got %s, %v", next.JSON(), failure)
 	}
 	s := p.atB.source("lib")
-	s.Tools = append([]registry.Offer{{Definition: object(`{"name":"aaa","inputSchema":{"type":"object"}}`), Timeout: libraryTime, Call: s.Tools[0].Call}}, s.Tools...)
+	s.Tools = append([]registry.Offer{{
+		Definition: object(`{"name":"aaa","inputSchema":{"type":"object"}}`),
+		Timeout:    libraryTime, Call: s.Tools[0].Call,
+	}}, s.Tools...)
 	p.b.replace(t, s)
-	if next, failure = list(p.b, alice, cursor); failure != nil || !strings.Contains(string(next.JSON()), "lib__other") {
+	if next, failure = list(p.b, alice, cursor); failure != nil || !strings.Contains(string(next.JSON()),
+		"lib__other") {
 		t.Errorf("the next page of a list that has more: got %s, %v", next.JSON(), failure)
 	}
 	s.Tools = s.Tools[2:]
@@ -196,7 +207,8 @@ func TestCursorAtAnotherReplica(t *testing.T) {
 	}
 }
 
-// TestRequestsNameTheReplicaThatGoesOn lists what the door asks before it forwards a request.
+// TestRequestsNameTheReplicaThatGoesOn lists what the door asks before it forwards a
+// request.
 func TestRequestsNameTheReplicaThatGoesOn(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, nil)
@@ -219,8 +231,9 @@ func TestRequestsNameTheReplicaThatGoesOn(t *testing.T) {
 		"a repeat that waits there":        {parked, home},
 		"a repeat that any can go on with": {free, ""},
 		"a task":                           {task, p.b.config.Others.Self()},
-		"a state of nobody":                {&Request{Method: r.Method, Params: r.Params.With("requestState", mcp.String("forged"))}, ""},
-		"a task of nobody":                 {about(mcp.TasksAsked, mcp.MethodTasksGet, "forged", ""), ""},
+		"a state of nobody": {&Request{Method: r.Method, Params: r.Params.With("requestState",
+			mcp.String("forged"))}, ""},
+		"a task of nobody": {about(mcp.TasksAsked, mcp.MethodTasksGet, "forged", ""), ""},
 	} {
 		for _, at := range []*bench{p.a, p.b} {
 			want := test.want

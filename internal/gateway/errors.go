@@ -45,7 +45,8 @@ const (
 	reasonStart = "start" // no session for it was free or could be opened, so it was not made
 	reasonLost  = "lost"  // its server went away before it answered, so the call may have taken effect
 
-	reasonReplicas    = "replicas"     // the replica that keeps the call could not be reached, so nothing happened to it
+	// the replica that keeps the call could not be reached, so nothing happened to it
+	reasonReplicas    = "replicas"
 	reasonReplicaLost = "replica_lost" // that replica is gone, so the call may have taken effect
 	reasonNotTold     = "not_told"     // the server does not announce changes of the resource
 )
@@ -58,9 +59,10 @@ const (
 
 // Reasons of the outcome forbidden, which only the records have.
 const (
-	reasonDenied  = "denied"        // a rule denies the item
-	reasonNoRule  = "no_rule"       // no rule allows it, whatever scopes the token has
-	reasonScope   = "scope"         // the token lacks scopes of a rule with announce, and the client is told which
+	reasonDenied = "denied"  // a rule denies the item
+	reasonNoRule = "no_rule" // no rule allows it, whatever scopes the token has
+	// the token lacks scopes of a rule with announce, and the client is told which
+	reasonScope   = "scope"
 	reasonLacking = "missing_scope" // the token lacks scopes of a rule, and the client is not told
 )
 
@@ -145,9 +147,11 @@ type failure struct {
 	kind    string
 	reason  string // for the audit, finer than kind; may be empty
 	told    *mcp.Error
-	refusal bool          // policy said no
-	inside  bool          // the text of the error belongs into the log and nowhere else
-	asTool  bool          // a tool's call ends in a result with isError that says so, for the model to go on without
+	refusal bool // policy said no
+	inside  bool // the text of the error belongs into the log and nowhere else
+	// a tool's call ends in a result with isError that says so, for the model to go on
+	// without
+	asTool  bool
 	unknown *unknownError // the error, if the item is not there for the caller
 }
 
@@ -276,8 +280,11 @@ func explainEnd(err error) failure {
 			told: mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled"),
 		}
 	case errors.Is(err, ErrStopped): // no status and no time to come back, since it may have taken effect
-		return failure{kind: "cancelled", reason: reasonStopped, told: mcp.Stable(mcp.CodeInternal, "DB-STOPPED",
-			"The gateway stopped before the call had ended; the call may have taken effect")}
+		return failure{
+			kind: "cancelled", reason: reasonStopped,
+			told: mcp.Stable(mcp.CodeInternal, "DB-STOPPED",
+				"The gateway stopped before the call had ended; the call may have taken effect"),
+		}
 	case errors.Is(err, context.Canceled):
 		return failure{
 			kind: "cancelled",
@@ -428,7 +435,8 @@ func notAvailable(err *registry.UnavailableError) failure {
 	}
 	text, again := "The server "+err.Server+" is not available now; the call was not made", time.Second
 	if err.SignIn {
-		text = "The server " + err.Server + " did not make the call: it wants a sign-in, and the operator of " +
+		text = "The server " + err.Server +
+			" did not make the call: it wants a sign-in, and the operator of " +
 			"this gateway must give a credential for it. Go on without it."
 		again = downRetryMax
 	}

@@ -14,8 +14,9 @@ import (
 // keptState is what the kept states say; that with a home is of the second form.
 func keptState(home string) *state {
 	s := &state{
-		expires: time.Unix(1764000000, 0), spent: 1500 * time.Millisecond, rounds: 2, held: true, hasInner: true,
-		server: "box", callID: "call", inner: "inner",
+		expires: time.Unix(1764000000, 0), spent: 1500 * time.Millisecond, rounds: 2, held: true,
+		hasInner: true,
+		server:   "box", callID: "call", inner: "inner",
 	}
 	copy(s.owner[:], "the digest of an owner, 32 bytes")
 	copy(s.request[:], "the digest of a request 32 bytes")
@@ -35,7 +36,8 @@ func keptTask(home string) *task {
 	return t
 }
 
-// TestKeptStatesAndTasksAreRead opens what an earlier build has given to clients. If it fails, a rollout loses their calls.
+// TestKeptStatesAndTasksAreRead opens what an earlier build has given to clients. If it
+// fails, a rollout loses their calls.
 func TestKeptStatesAndTasksAreRead(t *testing.T) {
 	t.Parallel()
 	g := &Gateway{config: Config{Seal: sealtest.Ring(t), Others: (&replicatest.Hub{}).Join()}}
@@ -50,7 +52,8 @@ func TestKeptStatesAndTasksAreRead(t *testing.T) {
 		if got, ok := g.openState(kept); !ok || !reflect.DeepEqual(got, want) {
 			t.Errorf("state %s: got %+v, %v, want %+v", name, got, ok, want)
 		}
-		if plain, err := g.config.Seal.OpenLong(purpose, kept); err != nil || !bytes.Equal(plain, want.encode()) {
+		if plain, err := g.config.Seal.OpenLong(purpose, kept); err != nil ||
+			!bytes.Equal(plain, want.encode()) {
 			t.Errorf("state %s: kept is %x, %v, and this version writes %x", name, plain, err, want.encode())
 		}
 		wantTask := keptTask(home)
@@ -65,7 +68,8 @@ func TestKeptStatesAndTasksAreRead(t *testing.T) {
 	}
 }
 
-// TestKeptCursorsAreRead goes on with a list that an earlier build has begun, also after a cursor of a later one.
+// TestKeptCursorsAreRead goes on with a list that an earlier build has begun, also after
+// a cursor of a later one.
 func TestKeptCursorsAreRead(t *testing.T) {
 	t.Parallel()
 	b, _ := newLibrary(t, everything())
@@ -93,8 +97,9 @@ func TestKeptCursorsAreRead(t *testing.T) {
 	}
 }
 
-// TestAStateOfALaterVersionWasTakenForForged: while a new version was rolled out, the replicas of the old one told clients
-// that what they could not read was no state or task of theirs, so that calls were given up which waited at the new ones.
+// TestAStateOfALaterVersionWasTakenForForged: while a new version was rolled out, the
+// replicas of the old one told clients that what they could not read was no state or task
+// of theirs, so that calls were given up which waited at the new ones.
 func TestAStateOfALaterVersionWasTakenForForged(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, nil)

@@ -48,7 +48,8 @@ func TestErrorsTellTheClientNothingInternal(t *testing.T) {
 		{"box__broken", `{}`, mcp.CodeInternal, "DB-INTERNAL", "internal"},
 		{"box__words", `{}`, mcp.CodeInternal, "DB-UPSTREAM-ERROR", "upstream_error"},
 		{"box__poses", `{}`, mcp.CodeInternal, "DB-UPSTREAM-ERROR", "upstream_error"},
-		{"box__opens", `{}`, mcp.CodeInternal, "DB-UPSTREAM-ERROR", "upstream_error"}, // -32042 is not of all revisions
+		// -32042 is not of all revisions
+		{"box__opens", `{}`, mcp.CodeInternal, "DB-UPSTREAM-ERROR", "upstream_error"},
 		{"box__panics", `{}`, mcp.CodeInternal, "DB-INTERNAL", "internal"},
 	}
 	for _, test := range tests {
@@ -74,7 +75,10 @@ func TestErrorsTellTheClientNothingInternal(t *testing.T) {
 func TestUnknownAndForbiddenToolsLookTheSame(t *testing.T) {
 	b := newBench(t, TenantConfig{
 		ID: "acme", Servers: []string{"box"},
-		Rules: []Rule{{Allow: []string{"box__echo"}}, {Scopes: []string{"admin"}, Allow: []string{"box__plain"}}},
+		Rules: []Rule{
+			{Allow: []string{"box__echo"}},
+			{Scopes: []string{"admin"}, Allow: []string{"box__plain"}},
+		},
 	})
 	_, _, forbidden := b.run(t, "box__plain", `{}`)
 	_, _, unknown := b.run(t, "box__xxxxx", `{}`)
@@ -85,7 +89,10 @@ func TestUnknownAndForbiddenToolsLookTheSame(t *testing.T) {
 	if b.calls != 0 {
 		t.Errorf("%d tools ran, want none", b.calls)
 	}
-	for _, want := range []string{`"item":"box__plain","outcome":"forbidden"`, `"item":"box__xxxxx","outcome":"unknown"`} {
+	for _, want := range []string{
+		`"item":"box__plain","outcome":"forbidden"`,
+		`"item":"box__xxxxx","outcome":"unknown"`,
+	} {
 		if records := b.records(t); !strings.Contains(records, want) {
 			t.Errorf("audit = %s, want %s in it", records, want)
 		}
@@ -119,19 +126,53 @@ func TestRules(t *testing.T) {
 	}{
 		{"nothing is allowed by default", nil, alice, nil},
 		{"a rule for everyone", []Rule{{Allow: []string{"box__p*n"}}}, alice, []string{"box__plain"}},
-		{"scopes that the caller has", []Rule{{Scopes: []string{"tools.read"}, Allow: []string{"*__echo"}}}, alice, []string{"box__echo"}},
-		{"one scope of two", []Rule{{Scopes: []string{"tools.read", "admin"}, Allow: []string{"*__echo"}}}, alice, nil},
-		{"a subject of this issuer", []Rule{{Subjects: []string{"https://login.test/#alice"}, Allow: []string{"*__echo"}}}, alice, []string{"box__echo"}},
-		{"the same subject of another issuer", []Rule{{Subjects: []string{"https://login.test/#alice"}, Allow: []string{"*__echo"}}}, other, nil},
-		{"a subject with a # in it", []Rule{{Subjects: []string{"https://login.test/#team#alice"}, Allow: []string{"*__echo"}}}, team, []string{"box__echo"}},
+		{
+			"scopes that the caller has",
+			[]Rule{{Scopes: []string{"tools.read"}, Allow: []string{"*__echo"}}},
+			alice,
+			[]string{"box__echo"},
+		},
+		{
+			"one scope of two",
+			[]Rule{{Scopes: []string{"tools.read", "admin"}, Allow: []string{"*__echo"}}},
+			alice, nil,
+		},
+		{
+			"a subject of this issuer",
+			[]Rule{{Subjects: []string{"https://login.test/#alice"}, Allow: []string{"*__echo"}}},
+			alice,
+			[]string{"box__echo"},
+		},
+		{
+			"the same subject of another issuer",
+			[]Rule{{Subjects: []string{"https://login.test/#alice"}, Allow: []string{"*__echo"}}},
+			other,
+			nil,
+		},
+		{
+			"a subject with a # in it",
+			[]Rule{{Subjects: []string{"https://login.test/#team#alice"}, Allow: []string{"*__echo"}}},
+			team,
+			[]string{"box__echo"},
+		},
 		{
 			"an issuer that begins like another's user",
 			[]Rule{{Subjects: []string{"https://login.test/#team#alice"}, Allow: []string{"*__echo"}}},
 			overlapping, nil,
 		},
-		{"deny wins, whatever the order", []Rule{{Deny: []string{"*__echo"}}, {Allow: []string{"*"}}, {Deny: []string{"*fails"}}}, alice, []string{"box__plain"}},
-		{"a deny for others", []Rule{{Allow: []string{"*echo"}}, {Scopes: []string{"admin"}, Deny: []string{"*"}}}, alice, []string{"box__echo"}},
-		{"a deny for this caller", []Rule{{Allow: []string{"*echo"}}, {Scopes: []string{"admin"}, Deny: []string{"*"}}}, admin, nil},
+		{"deny wins, whatever the order", []Rule{
+			{Deny: []string{"*__echo"}},
+			{Allow: []string{"*"}},
+			{Deny: []string{"*fails"}},
+		}, alice, []string{"box__plain"}},
+		{"a deny for others", []Rule{
+			{Allow: []string{"*echo"}},
+			{Scopes: []string{"admin"}, Deny: []string{"*"}},
+		}, alice, []string{"box__echo"}},
+		{"a deny for this caller", []Rule{
+			{Allow: []string{"*echo"}},
+			{Scopes: []string{"admin"}, Deny: []string{"*"}},
+		}, admin, nil},
 		{"other kinds allow no tool", []Rule{{Allow: []string{"prompt:*", "resource:box:*"}}}, alice, nil},
 	}
 	for _, test := range tests {
@@ -183,13 +224,15 @@ func TestAnnouncedRuleNamesTheMissingScope(t *testing.T) {
 		{Scopes: []string{"admin"}, Allow: []string{"box__echo"}},
 	}})
 	_, _, failure := b.run(t, "box__plain", `{}`)
-	if failure == nil || failure.Code != mcp.CodeForbidden || !strings.Contains(string(failure.Data), `"scope":"admin"`) {
+	if failure == nil || failure.Code != mcp.CodeForbidden || !strings.Contains(string(failure.Data),
+		`"scope":"admin"`) {
 		t.Errorf("error = %+v, want forbidden with scope admin", failure)
 	}
 	if _, _, failure = b.run(t, "box__echo", `{}`); failure == nil || failure.Code != mcp.CodeInvalidParams {
 		t.Errorf("error = %+v, want unknown tool", failure)
 	}
-	if _, _, failure = b.run(t, "box__absent", `{}`); failure == nil || failure.Code != mcp.CodeInvalidParams {
+	if _, _, failure = b.run(t, "box__absent", `{}`); failure == nil ||
+		failure.Code != mcp.CodeInvalidParams {
 		t.Errorf("error = %+v, want unknown tool", failure)
 	}
 }
@@ -200,7 +243,8 @@ func TestTenantThatIsNotServedIsRefused(t *testing.T) {
 	stranger.TenantID = "globex"
 	_, err := b.Admit(t.Context(), stranger, 1)
 	var failure *mcp.Error
-	if !errors.As(err, &failure) || failure.Code != mcp.CodeForbidden || strings.Contains(failure.Message, "globex") {
+	if !errors.As(err, &failure) || failure.Code != mcp.CodeForbidden ||
+		strings.Contains(failure.Message, "globex") {
 		t.Errorf("Admit = %v, want a refusal that names no tenant", err)
 	}
 }
@@ -229,14 +273,20 @@ func TestSetTenantsReportsEveryProblemAndChangesNothing(t *testing.T) {
 	}
 }
 
-// TestATenantThatDidNotChangeStaysTheSame: of thousands of tenants a reload changes one, and all the others keep what is
-// known of what they see.
+// TestATenantThatDidNotChangeStaysTheSame: of thousands of tenants a reload changes one,
+// and all the others keep what is known of what they see.
 func TestATenantThatDidNotChangeStaysTheSame(t *testing.T) {
 	b := newBench(t)
 	tenants := func(rate float64) []TenantConfig {
 		return []TenantConfig{
-			{ID: "acme", Servers: []string{"box"}, Rules: []Rule{{Allow: []string{"*"}}}, Limits: Limits{Calls: &ratelimit.Limit{Rate: 1, Burst: 1}}},
-			{ID: "globex", Servers: []string{"box"}, Rules: []Rule{{Allow: []string{"*"}}}, Limits: Limits{Calls: &ratelimit.Limit{Rate: rate, Burst: 1}}},
+			{
+				ID: "acme", Servers: []string{"box"}, Rules: []Rule{{Allow: []string{"*"}}},
+				Limits: Limits{Calls: &ratelimit.Limit{Rate: 1, Burst: 1}},
+			},
+			{
+				ID: "globex", Servers: []string{"box"}, Rules: []Rule{{Allow: []string{"*"}}},
+				Limits: Limits{Calls: &ratelimit.Limit{Rate: rate, Burst: 1}},
+			},
 		}
 	}
 	serve := func(rate float64) (acme, globex *Tenant) {
@@ -264,13 +314,18 @@ func TestATenantThatDidNotChangeStaysTheSame(t *testing.T) {
 	}
 }
 
-// TestAThousandRulesCostARequestNoMoreThanTen: to whom rules apply was worked out rule by rule for every request.
+// TestAThousandRulesCostARequestNoMoreThanTen: to whom rules apply was worked out rule by
+// rule for every request.
 func TestAThousandRulesCostARequestNoMoreThanTen(t *testing.T) {
 	b := newBench(t)
 	looks := func(rules int) (sets int, size float64) {
-		cfg := TenantConfig{ID: "acme", Servers: []string{"box"}, Rules: []Rule{{Scopes: []string{"read"}, Allow: []string{"*"}}}}
+		cfg := TenantConfig{
+			ID: "acme", Servers: []string{"box"},
+			Rules: []Rule{{Scopes: []string{"read"}, Allow: []string{"*"}}},
+		}
 		for i := range rules {
-			cfg.Rules = append(cfg.Rules, Rule{Allow: []string{fmt.Sprintf("box__%d", i)}}, Rule{Scopes: []string{"admin"}, Deny: []string{fmt.Sprintf("box__%d", i)}})
+			cfg.Rules = append(cfg.Rules, Rule{Allow: []string{fmt.Sprintf("box__%d", i)}},
+				Rule{Scopes: []string{"admin"}, Deny: []string{fmt.Sprintf("box__%d", i)}})
 		}
 		if err := b.SetTenants([]TenantConfig{cfg}); err != nil {
 			t.Fatal(err)
@@ -288,7 +343,8 @@ func TestAThousandRulesCostARequestNoMoreThanTen(t *testing.T) {
 	few, cheap := looks(10)
 	many, dear := looks(1000)
 	if few != many || dear > cheap {
-		t.Errorf("a thousand rules: %d bytes and %.0f allocations, want %d and %.0f as of ten", many, dear, few, cheap)
+		t.Errorf("a thousand rules: %d bytes and %.0f allocations, want %d and %.0f as of ten", many, dear,
+			few, cheap)
 	}
 }
 
@@ -306,7 +362,10 @@ func TestListPagesAndCursors(t *testing.T) {
 	params := mcp.NewObject(mcp.Member{Name: "cursor", Value: first.Value("nextCursor")})
 	bob := alice
 	bob.Subject = "bob"
-	if _, err := b.Handle(t.Context(), b.caller(t, bob), &Request{Method: mcp.MethodToolsList, Params: params}); err == nil {
+	if _, err := b.Handle(t.Context(), b.caller(t, bob), &Request{
+		Method: mcp.MethodToolsList,
+		Params: params,
+	}); err == nil {
 		t.Error("another user's cursor was accepted")
 	}
 	for _, bad := range []string{`"x"`, `5`, `null`} {
@@ -346,15 +405,42 @@ func TestLimitsAreKeptApart(t *testing.T) {
 		stable string
 		words  string // that name the limit, and whose it is
 	}{
-		{"calls of the tenant", Limits{Calls: &one, UserCalls: &many}, "DB-LIMIT-TENANT", "This tenant makes more requests than limits.calls allows: try again in 1000 s"},
-		{"calls of the user", Limits{Calls: &many, UserCalls: &one}, "DB-LIMIT-USER", "You make more requests than limits.user_calls allows one user: try again in 1000 s"},
-		{"share of the only user", Limits{Calls: &ratelimit.Limit{Rate: 0.001, Burst: 2}, UserCalls: &many}, "DB-LIMIT-USER", "You have used your share of limits.calls, which for one user is at most half of the burst: try again in 667 s"},
-		{"calls of the tool", Limits{Tools: map[string]ratelimit.Limit{"box__*": one}}, "DB-LIMIT-TOOL", "This tool is called more often than limits.tools allows: try again in 1000 s"},
-		{"calls at once", Limits{Concurrency: &single}, "DB-LIMIT-CONCURRENCY", "You have half of the calls that limits.concurrency allows this tenant, which is the most for one user: end some, or try again in 1 s"},
+		{
+			"calls of the tenant",
+			Limits{Calls: &one, UserCalls: &many},
+			"DB-LIMIT-TENANT",
+			"This tenant makes more requests than limits.calls allows: try again in 1000 s",
+		},
+		{
+			"calls of the user",
+			Limits{Calls: &many, UserCalls: &one},
+			"DB-LIMIT-USER",
+			"You make more requests than limits.user_calls allows one user: try again in 1000 s",
+		},
+		{
+			"share of the only user",
+			Limits{Calls: &ratelimit.Limit{Rate: 0.001, Burst: 2}, UserCalls: &many},
+			"DB-LIMIT-USER", "You have used your share of limits.calls, which for one user is at most half of the burst: try again in 667 s",
+		},
+		{
+			"calls of the tool",
+			Limits{Tools: map[string]ratelimit.Limit{"box__*": one}},
+			"DB-LIMIT-TOOL",
+			"This tool is called more often than limits.tools allows: try again in 1000 s",
+		},
+		{
+			"calls at once",
+			Limits{Concurrency: &single},
+			"DB-LIMIT-CONCURRENCY",
+			"You have half of the calls that limits.concurrency allows this tenant, which is the most for one user: end some, or try again in 1 s",
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box"}, Rules: []Rule{{Allow: []string{"*"}}}, Limits: test.limits})
+			b := newBench(t, TenantConfig{
+				ID: "acme", Servers: []string{"box"},
+				Rules: []Rule{{Allow: []string{"*"}}}, Limits: test.limits,
+			})
 			if test.limits.Concurrency != nil { // another call of the user is in work
 				if err := take(b.inflight, share.User(alice.User()), single, single); err != nil {
 					t.Fatal(err)
@@ -364,7 +450,8 @@ func TestLimitsAreKeptApart(t *testing.T) {
 			for range 2 {
 				_, _, failure = b.run(t, "box__plain", `{}`)
 			}
-			if failure == nil || failure.Code != mcp.CodeLimited || failure.StableCode() != test.stable || failure.RetryAfter <= 0 {
+			if failure == nil || failure.Code != mcp.CodeLimited || failure.StableCode() != test.stable ||
+				failure.RetryAfter <= 0 {
 				t.Errorf("second call: %+v, want %s with a time to come back", failure, test.stable)
 			} else if !strings.HasSuffix(failure.Message, test.words) {
 				t.Errorf("got %q, want it to say %q", failure.Message, test.words)
@@ -374,7 +461,10 @@ func TestLimitsAreKeptApart(t *testing.T) {
 }
 
 func TestRequestsAreCharged(t *testing.T) {
-	b := newBench(t, TenantConfig{ID: "acme", Limits: Limits{Requests: &ratelimit.Limit{Rate: 0.001, Burst: 3}}})
+	b := newBench(t, TenantConfig{
+		ID:     "acme",
+		Limits: Limits{Requests: &ratelimit.Limit{Rate: 0.001, Burst: 3}},
+	})
 	bob, carol := alice, alice
 	bob.Subject, carol.Subject = "bob", "carol"
 	if err := b.Charge(t.Context(), b.caller(t, alice), 1); err != nil { // the caller has cost one
@@ -384,13 +474,15 @@ func TestRequestsAreCharged(t *testing.T) {
 		who  auth.Principal
 		want string
 	}{{alice, "DB-LIMIT-USER"}, {bob, ""}, {carol, "DB-LIMIT-TENANT"}} {
-		if _, err := b.Admit(t.Context(), test.who, 1); err != nil && stable(asError(t, err)) != test.want || (err == nil) != (test.want == "") {
+		if _, err := b.Admit(t.Context(), test.who, 1); err != nil && stable(asError(t, err)) != test.want ||
+			(err == nil) != (test.want == "") {
 			t.Errorf("request %d, of %s: got %v, want %q", i+3, test.who.Subject, err, test.want)
 		}
 	}
 }
 
-// TestOneUserTookAllThatATenantMayDo lets one user ask as often as it can, and a colleague every now and then.
+// TestOneUserTookAllThatATenantMayDo lets one user ask as often as it can, and a
+// colleague every now and then.
 func TestOneUserTookAllThatATenantMayDo(t *testing.T) {
 	limit, plenty := ratelimit.Limit{Rate: 100, Burst: 200}, ratelimit.Limit{Rate: 1e6, Burst: 1e6}
 	for name, test := range map[string]struct {
@@ -399,14 +491,21 @@ func TestOneUserTookAllThatATenantMayDo(t *testing.T) {
 	}{
 		"requests": {Limits{Requests: &limit, Calls: &plenty, UserCalls: &plenty}, "DB-LIMIT-USER"},
 		"calls":    {Limits{Requests: &plenty, Calls: &limit, UserCalls: &plenty}, "DB-LIMIT-USER"},
-		"tools":    {Limits{Requests: &plenty, Calls: &plenty, UserCalls: &plenty, Tools: map[string]ratelimit.Limit{"lib__*": limit}}, "DB-LIMIT-TOOL"},
+		"tools": {Limits{
+			Requests: &plenty, Calls: &plenty, UserCalls: &plenty,
+			Tools: map[string]ratelimit.Limit{"lib__*": limit},
+		}, "DB-LIMIT-TOOL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tenant := everything()
 				tenant.Limits = test.limits
 				b, l := newLibrary(t, tenant)
-				l.reply = func(context.Context, *registry.Call) (mcp.Object, error) { return object(`{"content":[]}`), nil }
+				l.reply = func(context.Context, *registry.Call) (mcp.Object,
+					error,
+				) {
+					return object(`{"content":[]}`), nil
+				}
 				bob := alice
 				bob.Subject = "bob"
 				use := func(p auth.Principal) error {
@@ -423,8 +522,11 @@ func TestOneUserTookAllThatATenantMayDo(t *testing.T) {
 						switch err := use(alice); {
 						case err == nil:
 							served++
-						case stable(asError(t, err)) != test.code || asError(t, err).RetryAfter > time.Second || !strings.Contains(err.Error(), "your share"):
-							t.Fatalf("alice: %v, want %s that speaks of the share, with the time until the next request", err, test.code)
+						case stable(asError(t, err)) != test.code ||
+							asError(t, err).RetryAfter > time.Second ||
+							!strings.Contains(err.Error(), "your share"):
+							t.Fatalf(
+								"alice: %v, want %s that speaks of the share, with the time until the next request", err, test.code)
 						}
 					}
 					if err := use(bob); err != nil {
@@ -436,15 +538,17 @@ func TestOneUserTookAllThatATenantMayDo(t *testing.T) {
 					t.Errorf("%d of 48 requests of bob were refused", refused)
 				}
 				if served < 100+500 { // in six seconds
-					t.Errorf("%d requests of alice were served, want half of the burst and what the rate leaves", served)
+					t.Errorf(
+						"%d requests of alice were served, want half of the burst and what the rate leaves",
+						served)
 				}
 			})
 		})
 	}
 }
 
-// TestSizeIsCharged: a body costs one token for each 64 KiB that it begins, and never more than one user may take
-// at once.
+// TestSizeIsCharged: a body costs one token for each 64 KiB that it begins, and never
+// more than one user may take at once.
 func TestSizeIsCharged(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -462,7 +566,10 @@ func TestSizeIsCharged(t *testing.T) {
 		{1, 1 << 40, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, TenantConfig{ID: "acme", Limits: Limits{Requests: &ratelimit.Limit{Rate: 0.001, Burst: test.burst}}})
+			b := newBench(t, TenantConfig{
+				ID:     "acme",
+				Limits: Limits{Requests: &ratelimit.Limit{Rate: 0.001, Burst: test.burst}},
+			})
 			caller, err := b.Admit(t.Context(), alice, 1)
 			if err != nil {
 				t.Fatal(err)
@@ -481,7 +588,8 @@ func TestSizeIsCharged(t *testing.T) {
 				left++
 			}
 			if left != test.left {
-				t.Errorf("%d bytes of a burst of %d: %d tokens are left, want %d", test.size, test.burst, left, test.left)
+				t.Errorf("%d bytes of a burst of %d: %d tokens are left, want %d", test.size, test.burst,
+					left, test.left)
 			}
 		})
 	}
@@ -527,7 +635,10 @@ func TestStreamsAreBounded(t *testing.T) {
 
 func TestDigestChangesWithTheCallersListAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box", "cellar"}, Rules: []Rule{{Allow: []string{"box__*"}}}})
+		b := newBench(t, TenantConfig{
+			ID: "acme", Servers: []string{"box", "cellar"},
+			Rules: []Rule{{Allow: []string{"box__*"}}},
+		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- b.Run(ctx) }()
@@ -556,7 +667,10 @@ func TestDigestChangesWithTheCallersListAlone(t *testing.T) {
 }
 
 func TestCollisionIsAWarningWithItsCure(t *testing.T) {
-	b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box", "twin"}, Rules: []Rule{{Allow: []string{"*"}}}})
+	b := newBench(t, TenantConfig{
+		ID: "acme", Servers: []string{"box", "twin"},
+		Rules: []Rule{{Allow: []string{"*"}}},
+	})
 	twin := b.source("twin")
 	twin.Prefix = "box"
 	b.registry.Replace(twin)
@@ -603,10 +717,17 @@ func TestCollisionsOfOtherTenantsAreCountedAfterAReload(t *testing.T) {
 func BenchmarkCall(b *testing.B) {
 	limit := ratelimit.Limit{Rate: 1e9, Burst: 1 << 30}
 	bench := newBench(b, TenantConfig{
-		ID: "acme", Servers: []string{"box"}, Rules: []Rule{{Allow: []string{"box__*"}}, {Deny: []string{"*delete*"}}},
-		Limits: Limits{Requests: &limit, Calls: &limit, UserCalls: &limit, Tools: map[string]ratelimit.Limit{"box__*": limit}},
+		ID: "acme", Servers: []string{"box"}, Rules: []Rule{
+			{Allow: []string{"box__*"}},
+			{Deny: []string{"*delete*"}},
+		},
+		Limits: Limits{
+			Requests: &limit, Calls: &limit, UserCalls: &limit,
+			Tools: map[string]ratelimit.Limit{"box__*": limit},
+		},
 	})
-	ctx, r := context.Background(), request("box__echo", `{"message":"The quick brown fox jumps over the lazy dog"}`)
+	ctx, r := context.Background(), request("box__echo",
+		`{"message":"The quick brown fox jumps over the lazy dog"}`)
 	b.ReportAllocs()
 	for b.Loop() {
 		caller, err := bench.Admit(ctx, alice, 1)

@@ -11,9 +11,9 @@ func ServerInfo(version string) mcp.RawJSON {
 }
 
 // Capabilities returns what the gateway declares to be able to do, the same to everybody
-// but for extensions of their servers, in the form of the modern era. The door leaves out what an older revision does not
-// know. With tasks it declares that a call may become one and how that goes on: which do
-// is for their servers to say, call by call.
+// but for extensions of their servers, in the form of the modern era. The door leaves out
+// what an older revision does not know. With tasks it declares that a call may become one
+// and how that goes on: which do is for their servers to say, call by call.
 func Capabilities() mcp.Object {
 	changing := mcp.RawJSON(`{"listChanged":true}`)
 	return mcp.NewObject(

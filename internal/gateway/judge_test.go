@@ -9,7 +9,10 @@ import (
 )
 
 func TestTenantsAreJudgedWithoutAGateway(t *testing.T) {
-	good := gateway.TenantConfig{ID: "acme", Servers: []string{"files"}, Rules: []gateway.Rule{{Deny: []string{"files__delete"}}}}
+	good := gateway.TenantConfig{
+		ID: "acme", Servers: []string{"files"},
+		Rules: []gateway.Rule{{Deny: []string{"files__delete"}}},
+	}
 	if err := gateway.CheckTenants([]gateway.TenantConfig{good}); err != nil {
 		t.Errorf("one good tenant: got %v, want no problem", err)
 	}

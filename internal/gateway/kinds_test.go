@@ -17,7 +17,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// lists are the lists of items other than tools: how to ask for them, and what names an item.
+// lists are the lists of items other than tools: how to ask for them, and what names an
+// item.
 var lists = []struct{ method, member, name string }{
 	{mcp.MethodToolsList, "tools", "name"},
 	{mcp.MethodPromptsList, "prompts", "name"},
@@ -51,10 +52,12 @@ func listed(t *testing.T, b *bench, c Caller) []string {
 	return all
 }
 
-// requests returns a use of each item of a library, by its exposed name, and of URIs that only a template names.
+// requests returns a use of each item of a library, by its exposed name, and of URIs that
+// only a template names.
 func requests() map[string]*Request {
 	completion := func(kind, member, name string) string {
-		return `{"ref":{"type":"` + kind + `","` + member + `":"` + name + `"},"argument":{"name":"x","value":"y"}}`
+		return `{"ref":{"type":"` + kind + `","` + member + `":"` + name +
+			`"},"argument":{"name":"x","value":"y"}}`
 	}
 	uses := map[string]*Request{
 		"lib__ask":   ask(mcp.MethodToolsCall, `{"name":"lib__ask"}`),
@@ -68,7 +71,8 @@ func requests() map[string]*Request {
 		uses[exposedURI(uri)] = ask(mcp.MethodResourcesRead, `{"uri":"`+exposedURI(uri)+`"}`)
 	}
 	for _, uri := range []string{"logs/{day}", "notes/{day}"} {
-		uses["complete "+exposedURI(uri)] = ask(mcp.MethodComplete, completion("ref/resource", "uri", exposedURI(uri)))
+		uses["complete "+exposedURI(uri)] = ask(mcp.MethodComplete,
+			completion("ref/resource", "uri", exposedURI(uri)))
 	}
 	return uses
 }
@@ -87,7 +91,8 @@ func (l *library) answers() {
 	}
 }
 
-// TestOneDecisionForListAndUse shows that what a policy lists is what it lets be used, for each kind of item.
+// TestOneDecisionForListAndUse shows that what a policy lists is what it lets be used,
+// for each kind of item.
 func TestOneDecisionForListAndUse(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -96,16 +101,39 @@ func TestOneDecisionForListAndUse(t *testing.T) {
 		uses  []string // beside those listed and the completion of prompts and templates listed
 	}{
 		{"nothing by default", nil, nil, nil},
-		{"a bare pattern is for tools alone", []Rule{{Allow: []string{"*"}}}, []string{"lib__ask", "lib__other"}, nil},
+		{
+			"a bare pattern is for tools alone",
+			[]Rule{{Allow: []string{"*"}}},
+			[]string{"lib__ask", "lib__other"},
+			nil,
+		},
 		{"prompts by exposed name", []Rule{{Allow: []string{"prompt:lib__g*"}}}, []string{"lib__greet"}, nil},
-		{"deny of a prompt", []Rule{{Allow: []string{"prompt:*"}, Deny: []string{"prompt:*part"}}}, []string{"lib__greet"}, nil},
-		{"resources by server and own URI", []Rule{{Allow: []string{"resource:lib:file:///a*"}}}, []string{exposedURI("a.txt")}, nil},
+		{
+			"deny of a prompt",
+			[]Rule{{Allow: []string{"prompt:*"}, Deny: []string{"prompt:*part"}}},
+			[]string{"lib__greet"},
+			nil,
+		},
+		{
+			"resources by server and own URI",
+			[]Rule{{Allow: []string{"resource:lib:file:///a*"}}},
+			[]string{exposedURI("a.txt")},
+			nil,
+		},
 		{"resources of another server", []Rule{{Allow: []string{"resource:other:*"}}}, nil, nil},
 		{"not by exposed URI", []Rule{{Allow: []string{"resource:mcp.lib+file:///a.txt"}}}, nil, nil},
-		{"templates by their text", []Rule{{Allow: []string{"resource:lib:file:///logs/{day}"}}}, []string{exposedURI("logs/{day}")}, nil},
+		{
+			"templates by their text",
+			[]Rule{{Allow: []string{"resource:lib:file:///logs/{day}"}}},
+			[]string{exposedURI("logs/{day}")},
+			nil,
+		},
 		{
 			"a URI of a template by its own text",
-			[]Rule{{Allow: []string{"resource:lib:*"}, Deny: []string{"resource:lib:file:///logs/1", "resource:lib:*{day}", "resource:lib:*.txt"}}},
+			[]Rule{{Allow: []string{"resource:lib:*"}, Deny: []string{
+				"resource:lib:file:///logs/1",
+				"resource:lib:*{day}", "resource:lib:*.txt",
+			}}},
 			nil,
 			[]string{exposedURI("notes/1")},
 		},
@@ -136,21 +164,32 @@ func TestUnknownAndForbiddenLookTheSame(t *testing.T) {
 	tests := []struct{ method, hidden, absent string }{
 		{mcp.MethodPromptsGet, `{"name":"lib__greet"}`, `{"name":"lib__xxxxx"}`},
 		{mcp.MethodResourcesRead, `{"uri":"mcp.lib+file:///a.txt"}`, `{"uri":"mcp.xxx+file:///a.txt"}`},
-		{mcp.MethodComplete, `{"ref":{"type":"ref/prompt","name":"lib__greet"}}`, `{"ref":{"type":"ref/prompt","name":"lib__xxxxx"}}`},
-		{mcp.MethodComplete, `{"ref":{"type":"ref/resource","uri":"mcp.lib+file:///logs/{day}"}}`, `{"ref":{"type":"ref/resource","uri":"mcp.xxx+file:///logs/{day}"}}`},
+		{
+			mcp.MethodComplete, `{"ref":{"type":"ref/prompt","name":"lib__greet"}}`,
+			`{"ref":{"type":"ref/prompt","name":"lib__xxxxx"}}`,
+		},
+		{
+			mcp.MethodComplete, `{"ref":{"type":"ref/resource","uri":"mcp.lib+file:///logs/{day}"}}`,
+			`{"ref":{"type":"ref/resource","uri":"mcp.xxx+file:///logs/{day}"}}`,
+		},
 	}
 	for _, test := range tests {
-		b, l := newLibrary(t, TenantConfig{ID: "acme", Servers: []string{"lib"}, Rules: []Rule{{Scopes: []string{"admin"}, Allow: []string{"prompt:*", "resource:*"}}}})
+		b, l := newLibrary(t, TenantConfig{
+			ID: "acme", Servers: []string{"lib"},
+			Rules: []Rule{{Scopes: []string{"admin"}, Allow: []string{"prompt:*", "resource:*"}}},
+		})
 		_, forbidden := b.handle(t, ask(test.method, test.hidden))
 		_, unknown := b.handle(t, ask(test.method, test.absent))
 		if forbidden == nil || unknown == nil || len(l.uses) > 0 {
 			t.Fatalf("%s: %v, %v; %d uses", test.hidden, forbidden, unknown, len(l.uses))
 		}
 		blind := strings.NewReplacer("lib__greet", "lib__xxxxx", "mcp.lib", "mcp.xxx")
-		if got, want := blind.Replace(string(forbidden.Object().JSON())), string(unknown.Object().JSON()); got != want {
+		if got, want := blind.Replace(string(forbidden.Object().JSON())),
+			string(unknown.Object().JSON()); got != want {
 			t.Errorf("forbidden = %s, unknown = %s; want the same", got, want)
 		}
-		if records := b.records(t); !strings.Contains(records, `"outcome":"forbidden"`) || !strings.Contains(records, `"outcome":"unknown"`) {
+		if records := b.records(t); !strings.Contains(records, `"outcome":"forbidden"`) ||
+			!strings.Contains(records, `"outcome":"unknown"`) {
 			t.Errorf("audit = %s, want both told apart", records)
 		}
 	}
@@ -162,10 +201,12 @@ func TestAnnouncedScopesOfEachKind(t *testing.T) {
 	}})
 	for _, s := range subjects {
 		_, failure := b.handle(t, ask(s.method, s.params))
-		if failure == nil || failure.Code != mcp.CodeForbidden || !strings.Contains(string(failure.Data), `"scope":"admin"`) {
+		if failure == nil || failure.Code != mcp.CodeForbidden || !strings.Contains(string(failure.Data),
+			`"scope":"admin"`) {
 			t.Errorf("%s: %v, want the scope", s.method, failure)
 		}
-		if _, failure = b.handle(t, ask(s.method, s.unknown)); failure == nil || failure.Code != mcp.CodeInvalidParams {
+		if _, failure = b.handle(t, ask(s.method, s.unknown)); failure == nil ||
+			failure.Code != mcp.CodeInvalidParams {
 			t.Errorf("%s of nothing: %v, want it unknown", s.method, failure)
 		}
 	}
@@ -189,7 +230,10 @@ func TestListsOfEachKindPage(t *testing.T) {
 // list it was made for. One that is empty, which the gateway never gives, is the first
 // page's.
 func TestTrap24_CursorServesTheUserOfItsList(t *testing.T) {
-	b, _ := newLibrary(t, everything(), TenantConfig{ID: "globex", Servers: []string{"lib"}, Rules: everything().Rules})
+	b, _ := newLibrary(t, everything(), TenantConfig{
+		ID: "globex", Servers: []string{"lib"},
+		Rules: everything().Rules,
+	})
 	b.config.PageSize = 1
 	bob, carol := alice, alice
 	bob.Subject, carol.TenantID = "bob", "globex"
@@ -212,11 +256,13 @@ func TestTrap24_CursorServesTheUserOfItsList(t *testing.T) {
 			"null":           {alice, list.method, `null`, false},
 			"cut":            {alice, list.method, cursor[:len(cursor)-2] + `"`, false},
 		} {
-			page, failure := b.handleAs(t, b.caller(t, test.who), &Request{Method: test.method, Params: object(`{"cursor":` + test.cursor + `}`)})
+			page, failure := b.handleAs(t, b.caller(t, test.who),
+				&Request{Method: test.method, Params: object(`{"cursor":` + test.cursor + `}`)})
 			if isFirst := string(page.Value(list.member)) == string(first.Value(list.member)); isFirst != (name == "empty") {
 				t.Errorf("%s, %s: got %s, the first page: %v", list.method, name, page.JSON(), isFirst)
 			}
-			if (failure == nil) != test.good || failure != nil && (failure.Code != mcp.CodeInvalidParams || failure.StableCode() != "DB-CURSOR") {
+			if (failure == nil) != test.good || failure != nil && (failure.Code != mcp.CodeInvalidParams ||
+				failure.StableCode() != "DB-CURSOR") {
 				t.Errorf("%s, %s: %v, want it good: %v", list.method, name, failure, test.good)
 			}
 		}
@@ -237,7 +283,10 @@ func TestCursorOutlivesAChangeOfTheList(t *testing.T) {
 	}
 	changed.Resources = changed.Resources[1:]
 	b.replace(t, changed)
-	if _, failure = b.handle(t, &Request{Method: mcp.MethodResourcesList, Params: next}); stable(failure) != "DB-CURSOR" {
+	if _, failure = b.handle(t, &Request{
+		Method: mcp.MethodResourcesList,
+		Params: next,
+	}); stable(failure) != "DB-CURSOR" {
 		t.Errorf("after its resource went: %v, want an invalid cursor", failure)
 	}
 }
@@ -265,7 +314,11 @@ func TestDigestsTellTheKindsApart(t *testing.T) {
 		for _, one := range []struct {
 			letter string
 			differ bool
-		}{{"t", before.Tools != after.Tools}, {"p", before.Prompts != after.Prompts}, {"r", before.Resources != after.Resources}} {
+		}{
+			{"t", before.Tools != after.Tools},
+			{"p", before.Prompts != after.Prompts},
+			{"r", before.Resources != after.Resources},
+		} {
 			if one.differ {
 				got += one.letter
 			}
@@ -286,30 +339,39 @@ func TestDiscoverDeclaresEverything(t *testing.T) {
 	}
 }
 
-// TestTrap19_ResourceNotFound shows that there is one form for a resource that is not there, under the client's URI.
+// TestTrap19_ResourceNotFound shows that there is one form for a resource that is not
+// there, under the client's URI.
 func TestTrap19_ResourceNotFound(t *testing.T) {
 	b, l := newLibrary(t)
 	params := `{"uri":"mcp.lib+file:///a.txt"}`
 	for name, reply := range map[string]func(){
-		"the old code": func() { l.fails(&mcp.Error{Code: mcp.CodeResourceNotFound, Message: "gone from 10.1.2.3"}) },
+		"the old code": func() {
+			l.fails(&mcp.Error{Code: mcp.CodeResourceNotFound, Message: "gone from 10.1.2.3"})
+		},
 		"the new code": func() {
-			l.fails(&mcp.Error{Code: mcp.CodeInvalidParams, Message: "gone", Data: mcp.RawJSON(`{"uri":"file:///a.txt"}`)})
+			l.fails(&mcp.Error{
+				Code: mcp.CodeInvalidParams, Message: "gone",
+				Data: mcp.RawJSON(`{"uri":"file:///a.txt"}`),
+			})
 		},
 		"contents are empty": func() { l.says(`{"contents":[]}`) },
 	} {
 		reply()
 		_, failure := b.handle(t, ask(mcp.MethodResourcesRead, params))
-		if failure == nil || failure.Code != mcp.CodeInvalidParams || string(failure.Data) != `{"code":"DB-RESOURCE","uri":"mcp.lib+file:///a.txt"}` {
+		if failure == nil || failure.Code != mcp.CodeInvalidParams ||
+			string(failure.Data) != `{"code":"DB-RESOURCE","uri":"mcp.lib+file:///a.txt"}` {
 			t.Errorf("%s: %v %s, want not found under the exposed URI", name, failure, failure.Data)
 		}
 	}
 	l.fails(mcp.Errorf(mcp.CodeInvalidParams, "uri is too long"))
-	if _, failure := b.handle(t, ask(mcp.MethodResourcesRead, params)); failure == nil || failure.Message != "uri is too long" {
+	if _, failure := b.handle(t, ask(mcp.MethodResourcesRead, params)); failure == nil ||
+		failure.Message != "uri is too long" {
 		t.Errorf("another error: %v, want the server's words", failure)
 	}
 }
 
-// TestTrap13_OnlyTheCallerKeepsContents shows what clients may keep of what they read, and how long.
+// TestTrap13_OnlyTheCallerKeepsContents shows what clients may keep of what they read,
+// and how long.
 func TestTrap13_OnlyTheCallerKeepsContents(t *testing.T) {
 	b, l := newLibrary(t)
 	tests := []struct{ hints, params, want string }{
@@ -321,9 +383,12 @@ func TestTrap13_OnlyTheCallerKeepsContents(t *testing.T) {
 	}
 	for _, test := range tests {
 		l.says(`{"contents":[{"uri":"file:///a.txt","text":"a"}]` + test.hints + `}`)
-		result, failure := b.handle(t, ask(mcp.MethodResourcesRead, `{"uri":"mcp.lib+file:///a.txt"`+test.params+`}`))
-		if failure != nil || string(result.Value("ttlMs")) != test.want || result.Text("cacheScope") != "private" {
-			t.Errorf("%s %s: %s, %v; want ttlMs %s, private", test.hints, test.params, result.JSON(), failure, test.want)
+		result, failure := b.handle(t, ask(mcp.MethodResourcesRead, `{"uri":"mcp.lib+file:///a.txt"`+
+			test.params+`}`))
+		if failure != nil || string(result.Value("ttlMs")) != test.want ||
+			result.Text("cacheScope") != "private" {
+			t.Errorf("%s %s: %s, %v; want ttlMs %s, private", test.hints, test.params, result.JSON(), failure,
+				test.want)
 		}
 	}
 }
@@ -370,8 +435,10 @@ func TestBadParams(t *testing.T) {
 	for _, test := range tests {
 		b, l := newLibrary(t)
 		_, failure := b.handle(t, ask(test.method, test.params))
-		if failure == nil || failure.Code != mcp.CodeInvalidParams || failure.StableCode() != "DB-PARAMS" || len(l.uses) > 0 {
-			t.Errorf("%s %s: %v and %d uses, want invalid params", test.method, test.params, failure, len(l.uses))
+		if failure == nil || failure.Code != mcp.CodeInvalidParams || failure.StableCode() != "DB-PARAMS" ||
+			len(l.uses) > 0 {
+			t.Errorf("%s %s: %v and %d uses, want invalid params", test.method, test.params, failure,
+				len(l.uses))
 		}
 	}
 }
@@ -379,7 +446,8 @@ func TestBadParams(t *testing.T) {
 func TestCompletionIsBounded(t *testing.T) {
 	b, l := newLibrary(t)
 	values := func(n, size int) string {
-		return `{"completion":{"total":1000,"values":[` + strings.TrimSuffix(strings.Repeat(quote(strings.Repeat("v", size))+",", n), ",") + `]}}`
+		return `{"completion":{"total":1000,"values":[` +
+			strings.TrimSuffix(strings.Repeat(quote(strings.Repeat("v", size))+",", n), ",") + `]}}`
 	}
 	tests := []struct {
 		name, reply string
@@ -396,8 +464,10 @@ func TestCompletionIsBounded(t *testing.T) {
 		result, failure := b.handle(t, ask(mcp.MethodComplete, subjects[3].params))
 		got, _ := result.Object("completion").Value("values").Elements()
 		more := string(result.Object("completion").Value("hasMore")) == "true"
-		if failure != nil || len(got) != test.values || more != test.more || string(result.Object("completion").Value("total")) != "1000" {
-			t.Errorf("%s: %d values, more %v, %v; want %d, %v", test.name, len(got), more, failure, test.values, test.more)
+		if failure != nil || len(got) != test.values || more != test.more ||
+			string(result.Object("completion").Value("total")) != "1000" {
+			t.Errorf("%s: %d values, more %v, %v; want %d, %v", test.name, len(got), more, failure,
+				test.values, test.more)
 		}
 	}
 }
@@ -415,27 +485,32 @@ func TestCompletionOfServersThatDoNotComplete(t *testing.T) {
 	l.uses = nil
 	result, failure = b.handle(t, ask(mcp.MethodComplete, subjects[3].params))
 	if failure != nil || string(result.Value("completion")) != `{"values":[]}` || len(l.uses) > 0 {
-		t.Errorf("a server without completion: %s, %v, %d uses; want no values", result.JSON(), failure, len(l.uses))
+		t.Errorf("a server without completion: %s, %v, %d uses; want no values", result.JSON(), failure,
+			len(l.uses))
 	}
 }
 
 func TestCallReachesItsSourceWhole(t *testing.T) {
 	b, l := newLibrary(t)
 	l.answers()
-	r := ask(mcp.MethodComplete, `{"ref":{"type":"ref/prompt","name":"lib__greet"},"argument":{"name":"who","value":"y"},"context":{"arguments":{"a":"b"}}}`)
+	r := ask(mcp.MethodComplete,
+		`{"ref":{"type":"ref/prompt","name":"lib__greet"},"argument":{"name":"who","value":"y"},"context":{"arguments":{"a":"b"}}}`)
 	r.LogLevel = 3
 	r.Refusals = map[string]*mcp.Error{"q": mcp.Errorf(-1, "no")}
 	if _, failure := b.handle(t, r); failure != nil {
 		t.Fatal(failure)
 	}
 	c := l.uses[0]
-	if c.Method != mcp.MethodComplete || c.Principal.TenantID != "acme" || c.Principal.Subject != "alice" || c.LogLevel != 3 || c.Refusals["q"] == nil ||
-		!c.Capabilities.Has("roots") || c.Params.Object("context").Object("arguments").Text("a") != "b" || c.Hold != nil {
+	if c.Method != mcp.MethodComplete || c.Principal.TenantID != "acme" || c.Principal.Subject != "alice" ||
+		c.LogLevel != 3 || c.Refusals["q"] == nil ||
+		!c.Capabilities.Has("roots") || c.Params.Object("context").Object("arguments").Text("a") != "b" ||
+		c.Hold != nil {
 		t.Errorf("the source got %+v", c)
 	}
 }
 
-// TestTrap27_OnlyWhatTheClientAskedFor shows that an upstream decides nothing about what a client is told on the way.
+// TestTrap27_OnlyWhatTheClientAskedFor shows that an upstream decides nothing about what
+// a client is told on the way.
 func TestTrap27_OnlyWhatTheClientAskedFor(t *testing.T) {
 	b, l := newLibrary(t)
 	l.reply = func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
@@ -445,7 +520,10 @@ func TestTrap27_OnlyWhatTheClientAskedFor(t *testing.T) {
 			{Method: mcp.NotifyMessage, Params: object(`{"level":"loud","data":"loud"}`)},
 			{Method: mcp.NotifyMessage, Params: object(`{"data":"none"}`)},
 			{Method: mcp.NotifyProgress, Params: object(`{"progressToken":7,"progress":1,"data":"mine"}`)},
-			{Method: mcp.NotifyProgress, Params: object(`{"progressToken":"7","progress":1,"data":"theirs"}`)},
+			{
+				Method: mcp.NotifyProgress,
+				Params: object(`{"progressToken":"7","progress":1,"data":"theirs"}`),
+			},
 			{Method: mcp.NotifyToolsChanged, Params: object(`{"data":"change"}`)},
 		} {
 			if err := c.Notify(ctx, n); err != nil {
@@ -500,14 +578,19 @@ func TestLogMessagesOfACallAreBounded(t *testing.T) {
 	}
 	for _, test := range tests {
 		l.reply = func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
-			params := mcp.NewObject(mcp.Member{Name: "level", Value: mcp.String("info")}, mcp.Member{Name: "data", Value: mcp.String(test.text)})
+			params := mcp.NewObject(mcp.Member{Name: "level", Value: mcp.String("info")},
+				mcp.Member{Name: "data", Value: mcp.String(test.text)})
 			for range test.sent {
-				if err := c.Notify(ctx, mcp.Notification{Method: mcp.NotifyMessage, Params: params}); err != nil {
+				if err := c.Notify(ctx, mcp.Notification{
+					Method: mcp.NotifyMessage,
+					Params: params,
+				}); err != nil {
 					return mcp.Object{}, err
 				}
 			}
 			if test.last != "" {
-				return object(`{"content":[]}`), c.Notify(ctx, mcp.Notification{Method: mcp.NotifyProgress, Params: object(test.last)})
+				return object(`{"content":[]}`),
+					c.Notify(ctx, mcp.Notification{Method: mcp.NotifyProgress, Params: object(test.last)})
 			}
 			return object(`{"content":[]}`), nil
 		}
@@ -521,7 +604,8 @@ func TestLogMessagesOfACallAreBounded(t *testing.T) {
 		}
 		dropped := metricstest.Sum(t, b.metrics, "drawbridge_upstream_anomalies_total") - before
 		if told != test.told || dropped != test.dropped {
-			t.Errorf("%s: told %d and counted %v as dropped, want %d and %v", test.name, told, dropped, test.told, test.dropped)
+			t.Errorf("%s: told %d and counted %v as dropped, want %d and %v", test.name, told, dropped,
+				test.told, test.dropped)
 		}
 	}
 }
@@ -530,7 +614,8 @@ func TestURIsAreNoLabels(t *testing.T) {
 	b, l := newLibrary(t)
 	l.answers()
 	for i := range 5 {
-		if _, failure := b.handle(t, ask(mcp.MethodResourcesRead, `{"uri":"`+exposedURI(fmt.Sprintf("logs/%d", i))+`"}`)); failure != nil {
+		if _, failure := b.handle(t, ask(mcp.MethodResourcesRead,
+			`{"uri":"`+exposedURI(fmt.Sprintf("logs/%d", i))+`"}`)); failure != nil {
 			t.Fatal(failure)
 		}
 	}
@@ -540,7 +625,13 @@ func TestURIsAreNoLabels(t *testing.T) {
 }
 
 func TestToolThatNeedsATaskIsLeftOut(t *testing.T) {
-	b, l := newLibrary(t, TenantConfig{ID: "acme", Servers: []string{"lib"}, Rules: []Rule{{Scopes: []string{"admin"}, Allow: []string{"*"}, Announce: true}, {Allow: []string{"*other"}}}})
+	b, l := newLibrary(t, TenantConfig{
+		ID: "acme", Servers: []string{"lib"},
+		Rules: []Rule{
+			{Scopes: []string{"admin"}, Allow: []string{"*"}, Announce: true},
+			{Allow: []string{"*other"}},
+		},
+	})
 	s := l.source("lib")
 	s.Tools[0].Definition = s.Tools[0].Definition.With("execution", mcp.RawJSON(`{"taskSupport":"required"}`))
 	s.Tools[1].Definition = s.Tools[1].Definition.With("execution", mcp.RawJSON(`{"taskSupport":"optional"}`))
@@ -548,16 +639,21 @@ func TestToolThatNeedsATaskIsLeftOut(t *testing.T) {
 	if got := listed(t, b, b.caller(t, alice)); !slices.Equal(got, []string{"lib__other"}) {
 		t.Errorf("listed %v, want lib__other alone", got)
 	}
-	if _, failure := b.handle(t, ask(mcp.MethodToolsCall, `{"name":"lib__ask"}`)); stable(failure) != "DB-TOOL" {
+	if _, failure := b.handle(t,
+		ask(mcp.MethodToolsCall, `{"name":"lib__ask"}`)); stable(failure) != "DB-TOOL" {
 		t.Errorf("called: %v, want an unknown tool", failure)
 	}
-	if warnings := strings.Join(b.Warnings(), "\n"); !strings.Contains(warnings, "lib__ask") || strings.Contains(warnings, "lib__other") || !strings.Contains(warnings, "task") {
+	if warnings := strings.Join(b.Warnings(), "\n"); !strings.Contains(warnings, "lib__ask") ||
+		strings.Contains(warnings, "lib__other") || !strings.Contains(warnings, "task") {
 		t.Errorf("warnings = %q, want one of lib__ask", warnings)
 	}
 }
 
 func TestCollisionsOfEveryKindAreWarnedOf(t *testing.T) {
-	b, l := newLibrary(t, TenantConfig{ID: "acme", Servers: []string{"lib", "twin"}, Rules: everything().Rules})
+	b, l := newLibrary(t, TenantConfig{
+		ID: "acme", Servers: []string{"lib", "twin"},
+		Rules: everything().Rules,
+	})
 	b.replace(t, l.source("twin")) // with the same prefix
 	warnings := strings.Join(b.Warnings(), "\n")
 	for _, want := range []string{`tool "lib__ask" of server twin`, `prompt "lib__greet" of server twin`} {
@@ -579,7 +675,8 @@ func TestWarningsAreSaidOnceAndBounded(t *testing.T) {
 	}
 	for i := range maxWarnings + 1 {
 		s.Tools = append(s.Tools, s.Tools[0])
-		s.Tools[len(s.Tools)-1].Definition = s.Tools[0].Definition.With("name", mcp.String(fmt.Sprint("t", i)))
+		s.Tools[len(s.Tools)-1].Definition = s.Tools[0].Definition.With("name",
+			mcp.String(fmt.Sprint("t", i)))
 	}
 	b.replace(t, s)
 	if got := b.Warnings(); len(got) != maxWarnings+1 || got[maxWarnings] != "2 more of such warnings" {
@@ -591,7 +688,8 @@ func TestInlineRefs(t *testing.T) {
 	tenant := everything()
 	b, l := newLibrary(t, tenant)
 	s := l.source("lib")
-	s.Tools[0].Definition = object(`{"name":"ask","inputSchema":{"type":"object","properties":{"n":{"$ref":"#/$defs/n"}},"$defs":{"n":{"type":"integer"}}}}`)
+	s.Tools[0].Definition = object(
+		`{"name":"ask","inputSchema":{"type":"object","properties":{"n":{"$ref":"#/$defs/n"}},"$defs":{"n":{"type":"integer"}}}}`)
 	b.replace(t, s)
 	for _, inline := range []bool{false, true} {
 		tenant.InlineRefs = inline
@@ -612,7 +710,8 @@ func TestSubscribe(t *testing.T) {
 	c := b.caller(t, alice)
 	var told []string
 	ctx, cancel := context.WithCancel(t.Context())
-	opened, err := b.Subscribe(ctx, c, "r1", exposedURI("a.txt"), func(uri string) { told = append(told, uri) })
+	opened, err := b.Subscribe(ctx, c, "r1", exposedURI("a.txt"),
+		func(uri string) { told = append(told, uri) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -627,7 +726,8 @@ func TestSubscribe(t *testing.T) {
 	if !slices.Equal(told, []string{exposedURI("a.txt#part")}) {
 		t.Errorf("told %v, want the exposed URI", told)
 	}
-	if records := b.records(t); !strings.Contains(records, `"method":"resources/subscribe","server":"lib","item":"mcp.lib+file:///a.txt","outcome":"ok"`) {
+	if records := b.records(t); !strings.Contains(records,
+		`"method":"resources/subscribe","server":"lib","item":"mcp.lib+file:///a.txt","outcome":"ok"`) {
 		t.Errorf("audit = %s, want the subscription", records)
 	}
 	if got := b.subscriptions.Held(); got != 1 {
@@ -642,12 +742,15 @@ func TestSubscribe(t *testing.T) {
 		t.Errorf("%d bytes are held after the end of the subscription", held)
 	}
 	if got := b.subscriptions.Held(); got != 0 || l.lives["file:///a.txt"].Err() == nil {
-		t.Errorf("stopped: %d places taken, context %v; want none and ended", got, l.lives["file:///a.txt"].Err())
+		t.Errorf("stopped: %d places taken, context %v; want none and ended", got,
+			l.lives["file:///a.txt"].Err())
 	}
-	if _, err := b.Subscribe(t.Context(), c, "r2", "mcp.none+file:///a.txt", func(string) {}); stable(asError(t, err)) != "DB-RESOURCE" {
+	if _, err := b.Subscribe(t.Context(), c, "r2", "mcp.none+file:///a.txt",
+		func(string) {}); stable(asError(t, err)) != "DB-RESOURCE" {
 		t.Errorf("unknown resource: %v", err)
 	}
-	if _, err := b.Subscribe(t.Context(), c, "r3", exposedURI("a.txt"), func(string) {}); stable(asError(t, err)) != "DB-LIMIT-USER" {
+	if _, err := b.Subscribe(t.Context(), c, "r3", exposedURI("a.txt"),
+		func(string) {}); stable(asError(t, err)) != "DB-LIMIT-USER" {
 		t.Errorf("the third of two calls: %v", err)
 	}
 }
@@ -666,7 +769,10 @@ func TestSubscriptionsThatDoNotOpenTakeNoPlace(t *testing.T) {
 		name, stable string
 		spoil        func(b *bench, l *library)
 	}{
-		{"the server refuses", "DB-UPSTREAM-ERROR", func(_ *bench, l *library) { l.refuses = mcp.Errorf(-32001, "no") }},
+		{
+			"the server refuses", "DB-UPSTREAM-ERROR",
+			func(_ *bench, l *library) { l.refuses = mcp.Errorf(-32001, "no") },
+		},
 		{"the server does not tell", "DB-SUBSCRIBE", func(b *bench, l *library) {
 			s := l.source("lib")
 			s.Subscribe = nil
@@ -679,10 +785,14 @@ func TestSubscriptionsThatDoNotOpenTakeNoPlace(t *testing.T) {
 			}
 		}},
 		{"it panics", "DB-INTERNAL", func(_ *bench, l *library) { l.panicked = true }},
-		{"it cannot be recorded", "DB-AUDIT-FULL", func(b *bench, _ *library) { b.config.Audit = closedLog(t, nil) }},
+		{
+			"it cannot be recorded", "DB-AUDIT-FULL",
+			func(b *bench, _ *library) { b.config.Audit = closedLog(t, nil) },
+		},
 		{"too many are open", "DB-LIMIT-SUBSCRIPTIONS", func(b *bench, _ *library) {
 			for range maxSubscriptions / 2 {
-				if err := take(b.subscriptions, share.User(alice.User()), maxSubscriptions, maxSubscriptions); err != nil {
+				if err := take(b.subscriptions, share.User(alice.User()), maxSubscriptions,
+					maxSubscriptions); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -727,7 +837,8 @@ func TestRefusalToFollowSaysWhichBound(t *testing.T) {
 		b.replace(t, s)
 		_, err := b.Subscribe(t.Context(), b.caller(t, alice), "r1", exposedURI("a.txt"), func(string) {})
 		failure := asError(t, err)
-		if stable(failure) != "DB-LIMIT-SUBSCRIPTIONS" || !strings.HasPrefix(failure.Message, want) || failure.RetryAfter <= 0 {
+		if stable(failure) != "DB-LIMIT-SUBSCRIPTIONS" || !strings.HasPrefix(failure.Message, want) ||
+			failure.RetryAfter <= 0 {
 			t.Errorf("%v: got %v, want %s", bound, failure, want)
 		}
 	}
@@ -749,7 +860,8 @@ func TestSubscriptionEndsWithTheRequestThatStillOpensIt(t *testing.T) {
 	})
 }
 
-// TestNullArgumentsAreNone sends arguments that are null, as some clients do that have none.
+// TestNullArgumentsAreNone sends arguments that are null, as some clients do that have
+// none.
 func TestNullArgumentsAreNone(t *testing.T) {
 	for method, names := range map[string][2]string{
 		mcp.MethodToolsCall:  {"lib__other", "lib__ask"},
@@ -764,13 +876,15 @@ func TestNullArgumentsAreNone(t *testing.T) {
 			}
 		}
 		if len(l.uses) != 2 || l.uses[1].Params.Has("arguments") {
-			t.Errorf("%s: the server got %d uses, the last of %v; want no arguments", method, len(l.uses), l.uses)
+			t.Errorf("%s: the server got %d uses, the last of %v; want no arguments", method, len(l.uses),
+				l.uses)
 		}
 		if records := b.records(t); strings.Contains(records, `"arguments"`) {
 			t.Errorf("%s: audit = %s, want no digest of arguments", method, records)
 		}
 		for _, arguments := range []string{`5`, `[]`, `"{}"`, `[null]`} {
-			if _, failure := b.handle(t, ask(method, `{"name":"`+names[0]+`","arguments":`+arguments+`}`)); stable(failure) != "DB-PARAMS" {
+			if _, failure := b.handle(t, ask(method, `{"name":"`+names[0]+`","arguments":`+arguments+
+				`}`)); stable(failure) != "DB-PARAMS" {
 				t.Errorf("%s with %s: got %v, want DB-PARAMS", method, arguments, failure)
 			}
 		}
@@ -781,14 +895,20 @@ func TestNullArgumentsAreNone(t *testing.T) {
 	if stable(failure) != "DB-PARAMS" || len(l.uses) > 0 {
 		t.Errorf("a prompt that requires an argument: got %s, %v; want DB-PARAMS", result.JSON(), failure)
 	}
-	if _, failure := b.handle(t, ask(mcp.MethodComplete, `{"ref":{"type":"ref/prompt","name":"lib__greet"},"argument":null}`)); stable(failure) != "DB-PARAMS" {
+	if _, failure := b.handle(t,
+		ask(mcp.MethodComplete, `{"ref":{"type":"ref/prompt","name":"lib__greet"},"argument":null}`)); stable(
+		failure) != "DB-PARAMS" {
 		t.Errorf("a completion without its argument: got %v, want DB-PARAMS", failure)
 	}
 }
 
-// TestARepeatMayDropItsNullArguments repeats a call with null arguments without any, and the other way round.
+// TestARepeatMayDropItsNullArguments repeats a call with null arguments without any, and
+// the other way round.
 func TestARepeatMayDropItsNullArguments(t *testing.T) {
-	for _, forms := range [][2]string{{`{"name":"lib__other","arguments":null}`, `{"name":"lib__other"}`}, {`{"name":"lib__other"}`, `{"name":"lib__other","arguments":null}`}} {
+	for _, forms := range [][2]string{
+		{`{"name":"lib__other","arguments":null}`, `{"name":"lib__other"}`},
+		{`{"name":"lib__other"}`, `{"name":"lib__other","arguments":null}`},
+	} {
 		b, l := newLibrary(t)
 		l.asksOnce(subjects[0])
 		result := b.asked(t, ask(mcp.MethodToolsCall, forms[0]))
@@ -802,7 +922,8 @@ func TestARepeatMayDropItsNullArguments(t *testing.T) {
 func TestASubscriptionSaysWhoMayHaveIt(t *testing.T) {
 	for _, revoked := range revocations() {
 		b, _ := newLibrary(t, everything(), elsewhere())
-		opened, err := b.Subscribe(t.Context(), b.caller(t, alice), "r1", exposedURI("a.txt"), func(string) {})
+		opened, err := b.Subscribe(t.Context(), b.caller(t, alice), "r1", exposedURI("a.txt"),
+			func(string) {})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,7 +27,10 @@ type library struct {
 const libraryTime = 10 * time.Second
 
 func everything() TenantConfig {
-	return TenantConfig{ID: "acme", Servers: []string{"lib"}, Rules: []Rule{{Allow: []string{"*", "prompt:*", "resource:*"}}}}
+	return TenantConfig{
+		ID: "acme", Servers: []string{"lib"},
+		Rules: []Rule{{Allow: []string{"*", "prompt:*", "resource:*"}}},
+	}
 }
 
 // newLibrary returns a gateway with a library as the server lib.
@@ -42,7 +45,10 @@ func newLibrary(t testing.TB, tenants ...TenantConfig) (*bench, *library) {
 // newLibraryOf is newLibrary with a config that change has changed.
 func newLibraryOf(t testing.TB, change func(*Config), tenants ...TenantConfig) (*bench, *library) {
 	t.Helper()
-	b, l := newBenchOf(t, change, tenants...), &library{updated: map[string]func(string){}, lives: map[string]context.Context{}}
+	b, l := newBenchOf(t, change, tenants...), &library{
+		updated: map[string]func(string){},
+		lives:   map[string]context.Context{},
+	}
 	b.replace(t, l.source("lib"))
 	return b, l
 }
@@ -62,8 +68,15 @@ func (l *library) source(name string) registry.Source {
 	return registry.Source{
 		Name: name, Prefix: "lib",
 		Tools: []registry.Offer{
-			{Definition: object(`{"name":"ask","inputSchema":{"type":"object","properties":{"n":{"type":"integer"}}}}`), Timeout: libraryTime, Call: use},
-			{Definition: object(`{"name":"other","inputSchema":{"type":"object"}}`), Timeout: libraryTime, Call: use},
+			{
+				Definition: object(
+					`{"name":"ask","inputSchema":{"type":"object","properties":{"n":{"type":"integer"}}}}`),
+				Timeout: libraryTime, Call: use,
+			},
+			{
+				Definition: object(`{"name":"other","inputSchema":{"type":"object"}}`), Timeout: libraryTime,
+				Call: use,
+			},
 		},
 		Prompts: []mcp.Object{
 			object(`{"name":"greet","arguments":[{"name":"who","required":true}]}`),
@@ -99,7 +112,8 @@ func (l *library) fails(err error) {
 	l.reply = func(context.Context, *registry.Call) (mcp.Object, error) { return mcp.Object{}, err }
 }
 
-// subject is one method, with params that its chain likes and dislikes, and an answer that holds a text.
+// subject is one method, with params that its chain likes and dislikes, and an answer
+// that holds a text.
 type subject struct {
 	method, params, unknown string
 	wrong                   string // "": no params of a known item are wrong
@@ -110,7 +124,11 @@ var subjects = []subject{
 	{
 		method: mcp.MethodToolsCall, params: `{"name":"lib__ask","arguments":{"n":1}}`,
 		unknown: `{"name":"lib__none"}`, wrong: `{"name":"lib__ask","arguments":{"n":"one"}}`,
-		answer: func(text string) string { return `{"content":[{"type":"text","text":` + quote(text) + `}]}` },
+		answer: func(
+			text string,
+		) string {
+			return `{"content":[{"type":"text","text":` + quote(text) + `}]}`
+		},
 	},
 	{
 		method: mcp.MethodPromptsGet, params: `{"name":"lib__greet","arguments":{"who":"you"}}`,
@@ -120,11 +138,17 @@ var subjects = []subject{
 		},
 	},
 	{
-		method: mcp.MethodResourcesRead, params: `{"uri":"mcp.lib+file:///a.txt"}`, unknown: `{"uri":"mcp.none+file:///a.txt"}`,
-		answer: func(text string) string { return `{"contents":[{"uri":"file:///a.txt","text":` + quote(text) + `}]}` },
+		method: mcp.MethodResourcesRead, params: `{"uri":"mcp.lib+file:///a.txt"}`,
+		unknown: `{"uri":"mcp.none+file:///a.txt"}`,
+		answer: func(
+			text string,
+		) string {
+			return `{"contents":[{"uri":"file:///a.txt","text":` + quote(text) + `}]}`
+		},
 	},
 	{
-		method: mcp.MethodComplete, params: `{"ref":{"type":"ref/prompt","name":"lib__greet"},"argument":{"name":"who","value":"y"}}`,
+		method:  mcp.MethodComplete,
+		params:  `{"ref":{"type":"ref/prompt","name":"lib__greet"},"argument":{"name":"who","value":"y"}}`,
 		unknown: `{"ref":{"type":"ref/resource","uri":"mcp.lib+file:///none/{day}"},"argument":{"name":"day","value":"y"}}`,
 		wrong:   `{"ref":{"type":"ref/prompt","name":"lib__greet"},"argument":{"name":"who"}}`,
 		answer:  func(text string) string { return `{"completion":{"values":[` + quote(text) + `]}}` },
@@ -149,7 +173,8 @@ func object(text string) mcp.Object {
 
 // askable is a client that can be asked everything.
 func askable() mcp.Object {
-	return mcp.CapabilitiesOf(mcp.Revision2607, object(`{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{}}`))
+	return mcp.CapabilitiesOf(mcp.Revision2607,
+		object(`{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{}}`))
 }
 
 // ask is a request of a client that can be asked everything.

@@ -8,8 +8,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// BenchmarkList asks the desk for the first page of the tools, of which it has at most 1000. Tenants take turns. Those
-// that see the same share what is made of it; all others see all tools but one, and share the texts of the tools only.
+// BenchmarkList asks the desk for the first page of the tools, of which it has at most
+// 1000. Tenants take turns. Those that see the same share what is made of it; all others
+// see all tools but one, and share the texts of the tools only.
 func BenchmarkList(b *testing.B) {
 	for _, tools := range []int{10, 1000, 5000} {
 		for _, tenants := range []struct {
@@ -19,7 +20,10 @@ func BenchmarkList(b *testing.B) {
 		}{
 			{1, "1 tenant", nothing},
 			{5000, "5000 tenants", nothing},
-			{5000, "5000 tenants with other rules", func(n int) []string { return []string{fmt.Sprintf("wide__tool_%04d", n%tools)} }},
+			{
+				5000, "5000 tenants with other rules",
+				func(n int) []string { return []string{fmt.Sprintf("wide__tool_%04d", n%tools)} },
+			},
 		} {
 			b.Run(fmt.Sprintf("%d tools/%s", tools, tenants.name), func(b *testing.B) {
 				benchmarkList(b, tools, listers(tenants.count, []string{"wide"}, tenants.deny))
@@ -44,12 +48,15 @@ func benchmarkList(b *testing.B, tools int, tenants []TenantConfig) {
 	}
 }
 
-// BenchmarkManyTenants lets each of 5000 tenants list 200 tools, all but two that no other lacks, and reports what a
-// tenant holds after that, in bytes.
+// BenchmarkManyTenants lets each of 5000 tenants list 200 tools, all but two that no
+// other lacks, and reports what a tenant holds after that, in bytes.
 func BenchmarkManyTenants(b *testing.B) {
 	const count, tools = 5000, 200
 	g := newBench(b, listers(count, []string{"wide"}, func(n int) []string {
-		return []string{fmt.Sprintf("wide__tool_%04d", n%tools), fmt.Sprintf("wide__tool_%04d", (n+1+n/tools)%tools)}
+		return []string{
+			fmt.Sprintf("wide__tool_%04d", n%tools),
+			fmt.Sprintf("wide__tool_%04d", (n+1+n/tools)%tools),
+		}
 	})...)
 	g.replace(b, wide(tools))
 	request := &Request{Method: mcp.MethodToolsList}

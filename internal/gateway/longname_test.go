@@ -13,7 +13,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// namedKinds are the kinds of items whose names are cut, with what begins their patterns and how one is used.
+// namedKinds are the kinds of items whose names are cut, with what begins their patterns
+// and how one is used.
 var namedKinds = []struct {
 	kind          registry.Kind
 	pattern       string // before the name
@@ -23,7 +24,8 @@ var namedKinds = []struct {
 	{registry.KindPrompt, "prompt:", mcp.MethodPromptsGet, `{"messages":[]}`},
 }
 
-// oneOfLength is a source whose one item of that kind has an own name of that many bytes, which ends in _admin.
+// oneOfLength is a source whose one item of that kind has an own name of that many bytes,
+// which ends in _admin.
 func oneOfLength(kind registry.Kind, length int, reply string) registry.Source {
 	use := func(context.Context, *registry.Call) (mcp.Object, error) { return object(reply), nil }
 	name := strings.Repeat("x", length-len("_admin")) + "_admin"
@@ -37,8 +39,9 @@ func oneOfLength(kind registry.Kind, length int, reply string) registry.Source {
 	return s
 }
 
-// TestLongNamesAreMatchedWholeToo shows for names of every length that a pattern which fits the whole name, or the one
-// that clients see, names the item in rules: it is neither listed nor run when that is denied, and both when allowed.
+// TestLongNamesAreMatchedWholeToo shows for names of every length that a pattern which
+// fits the whole name, or the one that clients see, names the item in rules: it is
+// neither listed nor run when that is denied, and both when allowed.
 func TestLongNamesAreMatchedWholeToo(t *testing.T) {
 	for _, k := range namedKinds {
 		for length := len("_admin"); length <= 128; length++ {
@@ -55,14 +58,20 @@ func TestLongNamesAreMatchedWholeToo(t *testing.T) {
 			for _, pattern := range patternsOf(whole, item.Exposed) {
 				deny := []Rule{{Allow: []string{"*", "prompt:*"}}, {Deny: []string{k.pattern + pattern}}}
 				if listed, used := b.offers(t, item, k.method, deny); listed || used {
-					t.Errorf("%s of %d bytes, deny %s: listed %v, used %v", k.kind, length, pattern, listed, used)
+					t.Errorf("%s of %d bytes, deny %s: listed %v, used %v", k.kind, length, pattern, listed,
+						used)
 				}
 				allow := []Rule{{Allow: []string{k.pattern + pattern}}}
 				if listed, used := b.offers(t, item, k.method, allow); !listed || !used {
-					t.Errorf("%s of %d bytes, allow %s: listed %v, used %v", k.kind, length, pattern, listed, used)
+					t.Errorf("%s of %d bytes, allow %s: listed %v, used %v", k.kind, length, pattern, listed,
+						used)
 				}
 			}
-			other := []Rule{{Allow: []string{"*", "prompt:*"}}, {Deny: []string{k.pattern + whole + "s", k.pattern + "*_admi", k.pattern + item.Exposed + "s"}}}
+			other := []Rule{
+				{Allow: []string{"*", "prompt:*"}},
+				{Deny: []string{k.pattern + whole + "s", k.pattern + "*_admi", k.pattern + item.Exposed +
+					"s"}},
+			}
 			if listed, used := b.offers(t, item, k.method, other); !listed || !used {
 				t.Errorf("%s of %d bytes, deny of others: listed %v, used %v", k.kind, length, listed, used)
 			}
@@ -70,7 +79,8 @@ func TestLongNamesAreMatchedWholeToo(t *testing.T) {
 	}
 }
 
-// patternsOf returns patterns that fit either name: both themselves, and each with a star in some place.
+// patternsOf returns patterns that fit either name: both themselves, and each with a star
+// in some place.
 func patternsOf(whole, exposed string) []string {
 	patterns := []string{whole, "*_admin", "a-long-prefix__*_admin", "*_a*n"}
 	patterns = append(patterns, exposed, exposed[:len(exposed)/2]+"*", "*"+exposed[len(exposed)-6:])
@@ -87,27 +97,43 @@ func patternsOf(whole, exposed string) []string {
 func TestNamesInOtherCharactersAreKnownByBothSpellings(t *testing.T) {
 	for _, name := range []string{"read file", "read/file", "read:file", "Datei öffnen", "ファイル"} {
 		b := newBench(t, TenantConfig{ID: "acme"})
-		use := func(context.Context, *registry.Call) (mcp.Object, error) { return object(`{"content":[]}`), nil }
+		use := func(context.Context, *registry.Call) (mcp.Object,
+			error,
+		) {
+			return object(`{"content":[]}`), nil
+		}
 		definition := object(`{"name":` + strconv.Quote(name) + `,"inputSchema":{"type":"object"}}`)
-		b.replace(t, registry.Source{Name: "long", Prefix: "files", Tools: []registry.Offer{{Definition: definition, Timeout: time.Second, Call: use}}})
+		b.replace(t, registry.Source{
+			Name: "long", Prefix: "files",
+			Tools: []registry.Offer{{Definition: definition, Timeout: time.Second, Call: use}},
+		})
 		item := onlyItem(b.registry.Catalogue().View([]string{"long"}))
 		whole := "files__" + name
-		for _, pattern := range []string{whole, item.Exposed, "files__" + name[:4] + "*", "*" + name[len(name)-4:]} {
-			if listed, used := b.offers(t, item, mcp.MethodToolsCall, []Rule{{Allow: []string{"*"}}, {Deny: []string{pattern}}}); listed || used {
+		for _, pattern := range []string{
+			whole, item.Exposed, "files__" + name[:4] + "*",
+			"*" + name[len(name)-4:],
+		} {
+			if listed, used := b.offers(t, item, mcp.MethodToolsCall,
+				[]Rule{{Allow: []string{"*"}}, {Deny: []string{pattern}}}); listed || used {
 				t.Errorf("deny %s: listed %v, used %v", pattern, listed, used)
 			}
-			if listed, used := b.offers(t, item, mcp.MethodToolsCall, []Rule{{Allow: []string{pattern}}}); !listed || !used {
+			if listed, used := b.offers(t, item, mcp.MethodToolsCall,
+				[]Rule{{Allow: []string{pattern}}}); !listed || !used {
 				t.Errorf("allow %s: listed %v, used %v", pattern, listed, used)
 			}
 		}
-		if want := `"item":"` + item.Exposed + `","whole_name":"` + whole + `"`; !strings.Contains(b.records(t), want) {
+		if want := `"item":"` + item.Exposed + `","whole_name":"` + whole +
+			`"`; !strings.Contains(b.records(t), want) {
 			t.Errorf("%s is not in %.500s", want, b.records(t))
 		}
 		for _, pattern := range []string{whole, item.Exposed} {
 			limits := unlimited()
 			limits.Tools = map[string]ratelimit.Limit{pattern: {}}
 			allow := []Rule{{Allow: []string{"*"}}}
-			if err := b.SetTenants([]TenantConfig{{ID: "acme", Servers: []string{"long"}, Rules: allow, Limits: limits}}); err != nil {
+			if err := b.SetTenants([]TenantConfig{{
+				ID: "acme", Servers: []string{"long"}, Rules: allow,
+				Limits: limits,
+			}}); err != nil {
 				t.Fatal(err)
 			}
 			_, failure := b.handle(t, ask(mcp.MethodToolsCall, `{"name":`+strconv.Quote(item.Exposed)+`}`))
@@ -128,7 +154,10 @@ func onlyItem(view *registry.View) *registry.Item {
 // offers tells whether alice sees the item in a list, and can use it, under these rules.
 func (b *bench) offers(t *testing.T, item *registry.Item, method string, rules []Rule) (isListed, used bool) {
 	t.Helper()
-	if err := b.SetTenants([]TenantConfig{{ID: "acme", Servers: []string{"long"}, Rules: rules, Limits: unlimited()}}); err != nil {
+	if err := b.SetTenants([]TenantConfig{{
+		ID: "acme", Servers: []string{"long"}, Rules: rules,
+		Limits: unlimited(),
+	}}); err != nil {
 		t.Fatal(err)
 	}
 	caller, err := b.Resolve(alice)
@@ -152,7 +181,8 @@ func TestLimitOfAToolIsFoundByItsWholeName(t *testing.T) {
 		})
 		b.replace(t, oneOfLength(registry.KindTool, 60, `{"content":[]}`))
 		item := onlyItem(b.registry.Catalogue().View([]string{"long"}))
-		if _, failure := b.handle(t, ask(mcp.MethodToolsCall, `{"name":`+strconv.Quote(item.Exposed)+`}`)); stable(failure) != "DB-LIMIT-TOOL" {
+		if _, failure := b.handle(t, ask(mcp.MethodToolsCall, `{"name":`+strconv.Quote(item.Exposed)+
+			`}`)); stable(failure) != "DB-LIMIT-TOOL" {
 			t.Errorf("limit of %s: got %v, want DB-LIMIT-TOOL", pattern, failure)
 		}
 	}

@@ -14,11 +14,13 @@ import (
 const secretText = "the contents of a secret"
 
 func embedded(uri string) string {
-	return fmt.Sprintf(`{"type":"resource","resource":{"uri":%s,"mimeType":"text/plain","text":%q}}`, quote(uri), secretText)
+	return fmt.Sprintf(`{"type":"resource","resource":{"uri":%s,"mimeType":"text/plain","text":%q}}`,
+		quote(uri), secretText)
 }
 
 func link(uri string) string {
-	return fmt.Sprintf(`{"type":"resource_link","uri":%s,"name":"n","description":%q}`, quote(uri), secretText)
+	return fmt.Sprintf(`{"type":"resource_link","uri":%s,"name":"n","description":%q}`, quote(uri),
+		secretText)
 }
 
 // mentions are the places in which a result can have a content block.
@@ -56,14 +58,24 @@ func restricted(deny ...string) TenantConfig {
 
 // spelled returns URIs that programs take for file:///secret/a or http://intra/x.
 func spelled() []string {
-	all := []string{"secret/a", "/secret/a", "FILE:///secret/a", "file:/secret/a", "file:////secret/a", "HTTP://intra/x", "http:intra/x", `http:\\intra\x`, "http://intra", "http://intra?x"}
+	all := []string{
+		"secret/a", "/secret/a", "FILE:///secret/a", "file:/secret/a", "file:////secret/a",
+		"HTTP://intra/x", "http:intra/x", `http:\\intra\x`, "http://intra", "http://intra?x",
+	}
 	for _, host := range []string{"localhost", "127.0.0.1", "[::1]", "x"} {
 		all = append(all, "file://"+host+"/secret/a")
 	}
-	for _, path := range []string{"a", "%61", "a?q", "a#f", "a/", "./a", "x/../a", "%2e/a", "/a", "a;p", "a%20", `\a`, "\u200ba", "a b"} {
-		all = append(all, "file:///secret/"+path, "file:///./secret/"+path, "file:///x/../secret/"+path, "file:///%73ecret/"+path, "file:///%2573ecret/"+path)
+	for _, path := range []string{
+		"a", "%61", "a?q", "a#f", "a/", "./a", "x/../a", "%2e/a", "/a", "a;p",
+		"a%20", `\a`, "\u200ba", "a b",
+	} {
+		all = append(all, "file:///secret/"+path, "file:///./secret/"+path, "file:///x/../secret/"+path,
+			"file:///%73ecret/"+path, "file:///%2573ecret/"+path)
 	}
-	for _, host := range []string{"intra", "INTRA", "\uff49ntra", "intra.", "%69ntra", "in\u00adtra", "u@intra", "xn--intra-"} {
+	for _, host := range []string{
+		"intra", "INTRA", "\uff49ntra", "intra.", "%69ntra", "in\u00adtra",
+		"u@intra", "xn--intra-",
+	} {
 		for _, port := range []string{"", ":", ":80", ":080"} {
 			all = append(all, "http://"+host+port+"/x")
 		}
@@ -71,7 +83,8 @@ func spelled() []string {
 	return all
 }
 
-// A result could carry what the rules deny its reader: the embedded contents of a denied resource, or a link to one.
+// A result could carry what the rules deny its reader: the embedded contents of a denied
+// resource, or a link to one.
 func TestDeniedResourceWithinAResult(t *testing.T) {
 	b, l := newLibrary(t, restricted("resource:lib:file:///secret/*", "resource:lib:http://intra/*"))
 	left := 0
@@ -84,7 +97,8 @@ func TestDeniedResourceWithinAResult(t *testing.T) {
 				l.says(place.answer(block))
 				result, failure := b.handle(t, ask(place.method, place.params))
 				got := string(result.JSON())
-				if failure != nil || strings.Contains(got, secretText) || strings.Contains(got, uri) || !strings.Contains(got, `{"type":"text","text":"[left out: `) {
+				if failure != nil || strings.Contains(got, secretText) || strings.Contains(got, uri) ||
+					!strings.Contains(got, `{"type":"text","text":"[left out: `) {
 					t.Errorf("%s: %s: got %s, %v; want a note in its place", place.name, block, got, failure)
 				}
 				left++
@@ -104,7 +118,8 @@ func TestWhichMentionsOfResourcesAreShown(t *testing.T) {
 	toolsOnly.Rules = []Rule{{Allow: []string{"*", "prompt:*"}}}
 	some := everything()
 	some.Rules = []Rule{{Allow: []string{"*", "prompt:*", "resource:lib:file:///a*"}}}
-	denying, otherwise := restricted("resource:lib:file:///secret/*", "resource:lib:https://intra/*"), restricted("resource:oth*:*")
+	denying, otherwise := restricted("resource:lib:file:///secret/*", "resource:lib:https://intra/*"),
+		restricted("resource:oth*:*")
 	scoped := everything()
 	scoped.Rules = append(scoped.Rules, Rule{Scopes: []string{"nobody"}, Deny: []string{"resource:*"}})
 	for _, test := range []struct {
@@ -128,7 +143,10 @@ func TestWhichMentionsOfResourcesAreShown(t *testing.T) {
 		{"linked to the web, in wide letters", denying, link("https://\uff49ntra/x"), false},
 		{"linked to the web, with two readings", denying, link("https://public/../x"), false},
 		{"linked to the web without slashes", denying, link("HTTPS:intra/x"), false},
-		{"linked to the web, where only files are denied", restricted("resource:lib:file:///secret/*"), link("https://\uff49ntra/../x"), true},
+		{
+			"linked to the web, where only files are denied", restricted("resource:lib:file:///secret/*"),
+			link("https://\uff49ntra/../x"), true,
+		},
 		{"linked to data", denying, link("data:text/plain,a b"), true},
 		{"linked to no URI", denying, link("read me.md"), true},
 		{"not denied", denying, embedded("file:///public/a"), true},
@@ -147,27 +165,34 @@ func TestWhichMentionsOfResourcesAreShown(t *testing.T) {
 				b, l := newLibrary(t, test.tenant)
 				source := l.source("lib")
 				source.Prefix = prefix
-				source.Resources = append(source.Resources, object(`{"name":"l","uri":"file://localhost/listed"}`))
+				source.Resources = append(source.Resources,
+					object(`{"name":"l","uri":"file://localhost/listed"}`))
 				b.replace(t, source)
-				l.says(`{"content":[` + test.block + `],"structuredContent":{"content":[` + test.block + `]}}`)
+				l.says(`{"content":[` + test.block + `],"structuredContent":{"content":[` + test.block +
+					`]}}`)
 				params := `{"name":"` + strings.TrimPrefix(prefix+"__ask", "__") + `"}`
 				result, failure := b.handle(t, ask(mcp.MethodToolsCall, params))
 				content := string(result.Value("content"))
-				if failure != nil || strings.Contains(content, secretText) != test.shown || strings.Contains(content, "[left out: ") == test.shown {
-					t.Errorf("prefix %q: got %s, %v; want it shown: %v", prefix, result.JSON(), failure, test.shown)
+				if failure != nil || strings.Contains(content, secretText) != test.shown ||
+					strings.Contains(content, "[left out: ") == test.shown {
+					t.Errorf("prefix %q: got %s, %v; want it shown: %v", prefix, result.JSON(), failure,
+						test.shown)
 				}
 				if !strings.Contains(string(result.Value("structuredContent")), secretText) {
-					t.Errorf("prefix %q: structured content has become %s", prefix, result.Value("structuredContent"))
+					t.Errorf("prefix %q: structured content has become %s", prefix,
+						result.Value("structuredContent"))
 				}
 			}
 		})
 	}
 }
 
-// A server may answer a resources/read with other resources than the one that was asked for.
+// A server may answer a resources/read with other resources than the one that was asked
+// for.
 func TestReadAnsweredWithADeniedResource(t *testing.T) {
 	b, l := newLibrary(t, restricted("resource:lib:file:///secret/*"))
-	l.says(`{"contents":[{"uri":"file:///a.txt","text":"one"},{"uri":"file:///secret/a","text":"` + secretText + `"},{"uri":"file:///secret/../secret/a","blob":"c2VjcmV0"}]}`)
+	l.says(`{"contents":[{"uri":"file:///a.txt","text":"one"},{"uri":"file:///secret/a","text":"` +
+		secretText + `"},{"uri":"file:///secret/../secret/a","blob":"c2VjcmV0"}]}`)
 	result, failure := b.handle(t, ask(mcp.MethodResourcesRead, `{"uri":"mcp.lib+file:///a.txt"}`))
 	const note = `{"uri":"mcp.lib+file:///a.txt","mimeType":"text/plain","text":"[left out: a resource that the rules of this gateway do not let you read]"}`
 	const want = `[{"uri":"mcp.lib+file:///a.txt","text":"one"},` + note + `,` + note + `]`
@@ -181,13 +206,15 @@ func TestTaskThatEndsWithADeniedResource(t *testing.T) {
 	for _, form := range []mcp.Tasks{mcp.TasksGiven, mcp.TasksAsked} {
 		b, l := newTasks(t, form, restricted("resource:lib:file:///secret/*"))
 		id := made(t, b, l, form)
-		method, answer := mcp.MethodTasksGet, `{"taskId":"own-1","status":"completed","result":{"content":[%s,%s]}}`
+		method, answer := mcp.MethodTasksGet,
+			`{"taskId":"own-1","status":"completed","result":{"content":[%s,%s]}}`
 		if form == mcp.TasksAsked {
 			method, answer = mcp.MethodTasksResult, `{"content":[%s,%s]}`
 		}
 		l.says(fmt.Sprintf(answer, embedded("file:///secret/a"), link("file:///secret/a")))
 		result, failure := b.handle(t, about(form, method, id, ""))
-		if got := string(result.JSON()); failure != nil || strings.Contains(got, secretText) || strings.Count(got, "[left out: ") != 2 {
+		if got := string(result.JSON()); failure != nil || strings.Contains(got, secretText) ||
+			strings.Count(got, "[left out: ") != 2 {
 			t.Errorf("%v: got %s, %v; want two notes", form, got, failure)
 		}
 	}
@@ -198,7 +225,8 @@ func TestChangeOfADeniedPart(t *testing.T) {
 	b, _ := newLibrary(t, restricted("resource:lib:file:///a.txt/secret*"))
 	c := b.caller(t, alice)
 	for uri, want := range map[string]bool{
-		"mcp.lib+file:///a.txt": true, "mcp.lib+file:///a.txt/part": true, "mcp.lib+file:///a.txt/secret": false, "mcp.lib+file://localhost/a.txt/part": false,
+		"mcp.lib+file:///a.txt": true, "mcp.lib+file:///a.txt/part": true,
+		"mcp.lib+file:///a.txt/secret": false, "mcp.lib+file://localhost/a.txt/part": false,
 	} {
 		if got := b.Reads(c, uri); got != want {
 			t.Errorf("%s is told: %v, want %v", uri, got, want)
@@ -224,6 +252,7 @@ func TestJudgingOfMentionsIsBounded(t *testing.T) {
 	}
 	got := string(result.Value("content"))
 	if failure != nil || !strings.Contains(got, "file:///first") || strings.Contains(got, "file:///last") {
-		t.Errorf("%v: the first link must be shown, and the last one must not, because nobody judged it", failure)
+		t.Errorf("%v: the first link must be shown, and the last one must not, because nobody judged it",
+			failure)
 	}
 }

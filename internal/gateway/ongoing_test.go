@@ -12,7 +12,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// revocation is one way in which alice of acme loses what she has begun, while others keep theirs.
+// revocation is one way in which alice of acme loses what she has begun, while others
+// keep theirs.
 type revocation struct {
 	name    string
 	tenants func() []TenantConfig
@@ -29,12 +30,21 @@ func revocations() []revocation {
 	}
 	return []revocation{
 		{"a deny is added", changed(func(acme *TenantConfig) {
-			acme.Rules = append(acme.Rules, Rule{Subjects: []string{"https://login.test/#alice"}, Deny: []string{"*", "prompt:*", "resource:*"}})
+			acme.Rules = append(acme.Rules, Rule{
+				Subjects: []string{"https://login.test/#alice"},
+				Deny:     []string{"*", "prompt:*", "resource:*"},
+			})
 		}), false},
 		{"its rule is removed", changed(func(acme *TenantConfig) {
-			acme.Rules = []Rule{{Subjects: []string{"https://login.test/#bob"}, Allow: []string{"*", "prompt:*", "resource:*"}}}
+			acme.Rules = []Rule{{
+				Subjects: []string{"https://login.test/#bob"},
+				Allow:    []string{"*", "prompt:*", "resource:*"},
+			}}
 		}), false},
-		{"the server is taken from the tenant", changed(func(acme *TenantConfig) { acme.Servers = nil }), false},
+		{
+			"the server is taken from the tenant", changed(func(acme *TenantConfig) { acme.Servers = nil }),
+			false,
+		},
 		{"the tenant is removed", func() []TenantConfig { return []TenantConfig{elsewhere()} }, false},
 		{"the token is refused", changed(func(*TenantConfig) {}), true},
 	}
@@ -59,8 +69,9 @@ func (b *bench) revoke(t *testing.T, r revocation) (ended int) {
 	})
 }
 
-// TestACallEndsWithWhatAllowedIt takes the permission from a call in every way, while it is under way, while it waits
-// for answers and in its second round. The same call of another tenant goes on.
+// TestACallEndsWithWhatAllowedIt takes the permission from a call in every way, while it
+// is under way, while it waits for answers and in its second round. The same call of
+// another tenant goes on.
 func TestACallEndsWithWhatAllowedIt(t *testing.T) {
 	outside := alice
 	outside.TenantID = "globex"
@@ -93,7 +104,8 @@ func TestACallEndsWithWhatAllowedIt(t *testing.T) {
 						if len(b.ongoing.all()) != 0 {
 							t.Errorf("%d calls are still known, want none", len(b.ongoing.all()))
 						}
-						if stage != "parked" && !strings.Contains(b.records(t), `"outcome":"cancelled","reason":"revoked"`) {
+						if stage != "parked" && !strings.Contains(b.records(t),
+							`"outcome":"cancelled","reason":"revoked"`) {
 							t.Errorf("audit = %s, want the call as revoked", b.records(t))
 						}
 					})
@@ -118,7 +130,8 @@ type lasting struct {
 }
 
 func (l *lasting) over() bool {
-	return l.dropped || slices.ContainsFunc(l.ended, func(ctx context.Context) bool { return ctx.Err() != nil })
+	return l.dropped || slices.ContainsFunc(l.ended,
+		func(ctx context.Context) bool { return ctx.Err() != nil })
 }
 
 func (l *lasting) end() {
@@ -128,7 +141,8 @@ func (l *lasting) end() {
 	}
 }
 
-// reply asks in the first round of a call that is to be parked, and otherwise waits for the end of the call.
+// reply asks in the first round of a call that is to be parked, and otherwise waits for
+// the end of the call.
 func (p *pending) reply(ctx context.Context, c *registry.Call) (mcp.Object, error) {
 	one := p.all[len(p.all)-1]
 	if p.stage != "under way" && !c.Params.Has("requestState") {
@@ -163,8 +177,8 @@ func (p *pending) begin(t *testing.T, b *bench, who auth.Principal, s subject) *
 	return one
 }
 
-// TestAStateIsNoWayPastANewRule repeats a call that asked for input after its item was denied: it is unknown, like any
-// call of it.
+// TestAStateIsNoWayPastANewRule repeats a call that asked for input after its item was
+// denied: it is unknown, like any call of it.
 func TestAStateIsNoWayPastANewRule(t *testing.T) {
 	for _, revoked := range revocations() {
 		if revoked.refused || revoked.name == "the tenant is removed" {
@@ -184,15 +198,16 @@ func TestAStateIsNoWayPastANewRule(t *testing.T) {
 				_, of := b.handle(t, repeat(r, asked))
 				_, fresh := b.handle(t, r)
 				if of == nil || fresh == nil || of.Error() != fresh.Error() || len(l.uses) != used {
-					t.Errorf("the repeat: %v, a new call: %v, %d uses; want both unknown and no use", of, fresh, len(l.uses)-used)
+					t.Errorf("the repeat: %v, a new call: %v, %d uses; want both unknown and no use", of,
+						fresh, len(l.uses)-used)
 				}
 			})
 		}
 	}
 }
 
-// TestACallThatTheNewTenantsDenyDoesNotBegin replaces the tenants between the admission of a caller and its call, so
-// that Judge has looked already when the call begins.
+// TestACallThatTheNewTenantsDenyDoesNotBegin replaces the tenants between the admission
+// of a caller and its call, so that Judge has looked already when the call begins.
 func TestACallThatTheNewTenantsDenyDoesNotBegin(t *testing.T) {
 	for _, revoked := range revocations() {
 		if revoked.refused {
@@ -202,15 +217,17 @@ func TestACallThatTheNewTenantsDenyDoesNotBegin(t *testing.T) {
 			b, l := newLibrary(t, everything(), elsewhere())
 			c := b.caller(t, alice)
 			b.revoke(t, revoked)
-			if _, err := b.Handle(t.Context(), c, ask(mcp.MethodToolsCall, subjects[0].params)); stable(asError(t, err)) != "DB-CANCELLED" || len(l.uses) > 0 {
+			if _, err := b.Handle(t.Context(), c,
+				ask(mcp.MethodToolsCall, subjects[0].params)); stable(asError(t, err)) != "DB-CANCELLED" ||
+				len(l.uses) > 0 {
 				t.Errorf("got %v and %d uses, want it cancelled before", err, len(l.uses))
 			}
 		})
 	}
 }
 
-// TestATaskIsReachedOnlyByWhoMayUseItsTool takes the tool of a task from its owner. A request that waits for the result
-// ends, and the id is good for nothing any more.
+// TestATaskIsReachedOnlyByWhoMayUseItsTool takes the tool of a task from its owner. A
+// request that waits for the result ends, and the id is good for nothing any more.
 func TestATaskIsReachedOnlyByWhoMayUseItsTool(t *testing.T) {
 	for _, revoked := range revocations() {
 		if revoked.name == "the tenant is removed" {
@@ -226,7 +243,8 @@ func TestATaskIsReachedOnlyByWhoMayUseItsTool(t *testing.T) {
 				}
 				waiting := make(chan *mcp.Error, 1)
 				go func() {
-					_, err := b.Handle(t.Context(), b.caller(t, alice), about(mcp.TasksAsked, mcp.MethodTasksResult, id, ""))
+					_, err := b.Handle(t.Context(), b.caller(t, alice),
+						about(mcp.TasksAsked, mcp.MethodTasksResult, id, ""))
 					waiting <- asError(t, err)
 				}()
 				synctest.Wait()
@@ -244,8 +262,12 @@ func TestATaskIsReachedOnlyByWhoMayUseItsTool(t *testing.T) {
 					return // the door refuses the token
 				}
 				used := len(l.uses)
-				for _, method := range []string{mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksCancel} {
-					if _, told := b.handle(t, about(mcp.TasksAsked, method, id, "")); stable(told) != "DB-TASK" || len(l.uses) != used {
+				for _, method := range []string{
+					mcp.MethodTasksGet, mcp.MethodTasksResult,
+					mcp.MethodTasksCancel,
+				} {
+					if _, told := b.handle(t, about(mcp.TasksAsked, method, id,
+						"")); stable(told) != "DB-TASK" || len(l.uses) != used {
 						t.Errorf("%s: %v and %d uses, want the task unknown", method, told, len(l.uses)-used)
 					}
 				}

@@ -17,8 +17,10 @@ import (
 func wide(tools int) registry.Source {
 	s := registry.Source{Name: "wide", Prefix: "wide"}
 	for n := range tools {
-		s.Tools = append(s.Tools, registry.Offer{Definition: object(fmt.Sprintf(`{"name":"tool_%04d","title":"T","description":"Number %d",`+
-			`"inputSchema":{"type":"object","properties":{"text":{"type":"string"}},"required":["text"],"additionalProperties":false}}`, n, n))})
+		s.Tools = append(s.Tools,
+			registry.Offer{Definition: object(
+				fmt.Sprintf(`{"name":"tool_%04d","title":"T","description":"Number %d",`+
+					`"inputSchema":{"type":"object","properties":{"text":{"type":"string"}},"required":["text"],"additionalProperties":false}}`, n, n))})
 	}
 	return s
 }
@@ -26,11 +28,15 @@ func wide(tools int) registry.Source {
 // tenantOf returns the id of a tenant of a test with many.
 func tenantOf(n int) string { return fmt.Sprintf("tenant-%d", n) }
 
-// listers returns tenants that see the tools of the servers, but for those that the patterns of deny name.
+// listers returns tenants that see the tools of the servers, but for those that the
+// patterns of deny name.
 func listers(count int, servers []string, deny func(n int) []string) []TenantConfig {
 	tenants := make([]TenantConfig, count)
 	for n := range tenants {
-		tenants[n] = TenantConfig{ID: tenantOf(n), Servers: servers, Rules: []Rule{{Allow: []string{"*"}, Deny: deny(n)}}}
+		tenants[n] = TenantConfig{
+			ID: tenantOf(n), Servers: servers,
+			Rules: []Rule{{Allow: []string{"*"}, Deny: deny(n)}},
+		}
 	}
 	return tenants
 }
@@ -70,29 +76,33 @@ func untitled(asked *int) *Form {
 	}
 }
 
-// TestListWasMadeForEachTenant shows that tenants to whom a list is the same have it in the same memory, and that
-// others have another.
+// TestListWasMadeForEachTenant shows that tenants to whom a list is the same have it in
+// the same memory, and that others have another.
 func TestListWasMadeForEachTenant(t *testing.T) {
-	b := newBench(t, listers(4, []string{"box"}, func(n int) []string { return [][]string{2: {"*plain"}, 3: nil}[n] })...)
+	b := newBench(t, listers(4, []string{"box"},
+		func(n int) []string { return [][]string{2: {"*plain"}, 3: nil}[n] })...)
 	first := b.tools(t, tenantOf(0), nil)
 	if again := b.tools(t, tenantOf(1), nil); &again[0] != &first[0] {
 		t.Error("two tenants who see the same have two texts, want one")
 	}
-	if other := string(b.tools(t, tenantOf(2), nil)); strings.Contains(other, `plain"`) || !strings.Contains(string(first), `plain"`) {
+	if other := string(b.tools(t, tenantOf(2), nil)); strings.Contains(other, `plain"`) ||
+		!strings.Contains(string(first), `plain"`) {
 		t.Errorf("with one tool denied: %s, want all the others", other)
 	}
 }
 
-// TestItemWasLoweredForEachList shows that an item is brought into a form once, however many different lists it is in,
-// and that lists of another form do not have it.
+// TestItemWasLoweredForEachList shows that an item is brought into a form once, however
+// many different lists it is in, and that lists of another form do not have it.
 func TestItemWasLoweredForEachList(t *testing.T) {
-	b := newBench(t, listers(8, []string{"wide"}, func(n int) []string { return []string{fmt.Sprintf("wide__tool_000%d", n)} })...)
+	b := newBench(t, listers(8, []string{"wide"},
+		func(n int) []string { return []string{fmt.Sprintf("wide__tool_000%d", n)} })...)
 	b.replace(t, wide(20))
 	asked := 0
 	for range 2 {
 		for n := range 8 {
 			got := string(b.tools(t, tenantOf(n), untitled(&asked)))
-			if strings.Count(got, `"name":"wide__tool_`) != 19 || strings.Contains(got, fmt.Sprintf("tool_000%d", n)) || strings.Contains(got, "title") {
+			if strings.Count(got, `"name":"wide__tool_`) != 19 ||
+				strings.Contains(got, fmt.Sprintf("tool_000%d", n)) || strings.Contains(got, "title") {
 				t.Fatalf("tenant %d sees %s, want 19 tools without titles and without the one denied", n, got)
 			}
 		}
@@ -105,29 +115,36 @@ func TestItemWasLoweredForEachList(t *testing.T) {
 	}
 }
 
-// TestListsOfManyTenantsAreBounded lets more tenants list than there is room for, all of whom see something else.
+// TestListsOfManyTenantsAreBounded lets more tenants list than there is room for, all of
+// whom see something else.
 func TestListsOfManyTenantsAreBounded(t *testing.T) {
 	const tenants, limit = 200, 128 << 10
-	b := newBench(t, listers(tenants, []string{"wide"}, func(n int) []string { return []string{fmt.Sprintf("wide__tool_%04d", n)} })...)
+	b := newBench(t, listers(tenants, []string{"wide"},
+		func(n int) []string { return []string{fmt.Sprintf("wide__tool_%04d", n)} })...)
 	b.rendered = newRendered(pagePart * limit)
 	b.replace(t, wide(tenants))
 	asked := 0
 	for range 2 {
 		for n := range tenants {
 			got := string(b.tools(t, tenantOf(n), untitled(&asked)))
-			if strings.Count(got, `"name":"wide__tool_`) != tenants-1 || strings.Contains(got, fmt.Sprintf("tool_%04d", n)) {
+			if strings.Count(got, `"name":"wide__tool_`) != tenants-1 ||
+				strings.Contains(got, fmt.Sprintf("tool_%04d", n)) {
 				t.Fatalf("tenant %d does not see all tools but its own: %s", n, got)
 			}
 		}
 	}
-	for name, held := range map[string]int64{"pages": b.rendered.pages.bytes(), "items": b.rendered.shapes.bytes()} {
+	for name, held := range map[string]int64{
+		"pages": b.rendered.pages.bytes(),
+		"items": b.rendered.shapes.bytes(),
+	} {
 		if held <= 0 || held > limit {
 			t.Errorf("%d bytes of %s are remembered, want some and at most %d", held, name, limit)
 		}
 	}
 }
 
-// TestListsOutlivedTheirCatalogue shows that nothing is remembered of tenants and catalogues that are gone.
+// TestListsOutlivedTheirCatalogue shows that nothing is remembered of tenants and
+// catalogues that are gone.
 func TestListsOutlivedTheirCatalogue(t *testing.T) {
 	tenants := listers(1, []string{"wide"}, nothing)
 	b := newBench(t, tenants...)
@@ -146,8 +163,8 @@ func TestListsOutlivedTheirCatalogue(t *testing.T) {
 	}
 }
 
-// TestListTookMemoryOfNobody shows that a list that has to be made counts as memory of who asked for it, and one that
-// is there already does not.
+// TestListTookMemoryOfNobody shows that a list that has to be made counts as memory of
+// who asked for it, and one that is there already does not.
 func TestListTookMemoryOfNobody(t *testing.T) {
 	b := newBench(t, listers(1, []string{"wide"}, nothing)...)
 	b.replace(t, wide(200))
@@ -156,7 +173,8 @@ func TestListTookMemoryOfNobody(t *testing.T) {
 		_, failure := b.handleAs(t, caller, &Request{Method: mcp.MethodToolsList, Room: room})
 		return failure
 	}
-	if failure := ask(share.New(1 << 10).Claim(share.User{TenantID: "t", Subject: "s"})); stable(failure) != "DB-LIMIT-MEMORY" && stable(failure) != "DB-OVERLOAD-MEMORY" {
+	if failure := ask(share.New(1 << 10).Claim(share.User{TenantID: "t", Subject: "s"})); stable(
+		failure) != "DB-LIMIT-MEMORY" && stable(failure) != "DB-OVERLOAD-MEMORY" {
 		t.Errorf("without memory: %v, want a refusal", failure)
 	}
 	room := share.New(1 << 30).Claim(share.User{TenantID: "t", Subject: "s"})
@@ -169,8 +187,9 @@ func TestListTookMemoryOfNobody(t *testing.T) {
 	}
 }
 
-// TestEachTenantHeldItsOwnGrant shows that tenants with the same servers to whom the same is allowed share what is worked
-// out for that, by whatever rules, while the limits of each hold for it alone; and that a reload leaves nothing behind.
+// TestEachTenantHeldItsOwnGrant shows that tenants with the same servers to whom the same
+// is allowed share what is worked out for that, by whatever rules, while the limits of
+// each hold for it alone; and that a reload leaves nothing behind.
 func TestEachTenantHeldItsOwnGrant(t *testing.T) {
 	tenants := listers(3, []string{"box"}, func(n int) []string { return [][]string{2: {"*plain"}}[n] })
 	tenants[1].Rules = []Rule{{Allow: []string{"box__*"}, Deny: []string{"*none"}}}
@@ -197,7 +216,8 @@ func TestEachTenantHeldItsOwnGrant(t *testing.T) {
 	}
 }
 
-// TestInlinedListIsAnother shows that a tenant whose tools are shown without references shares no list with others.
+// TestInlinedListIsAnother shows that a tenant whose tools are shown without references
+// shares no list with others.
 func TestInlinedListIsAnother(t *testing.T) {
 	tenants := listers(2, []string{"refs"}, nothing)
 	tenants[1].InlineRefs = true
@@ -213,8 +233,8 @@ func TestInlinedListIsAnother(t *testing.T) {
 	}
 }
 
-// TestListsChangeWhileTheyAreRead lets many list while the catalogue and the tenants change: each gets one state of the
-// catalogue, whole.
+// TestListsChangeWhileTheyAreRead lets many list while the catalogue and the tenants
+// change: each gets one state of the catalogue, whole.
 func TestListsChangeWhileTheyAreRead(t *testing.T) {
 	tenants := listers(4, []string{"wide"}, nothing)
 	b := newBench(t, tenants...)
@@ -225,7 +245,8 @@ func TestListsChangeWhileTheyAreRead(t *testing.T) {
 		all.Go(func() {
 			asked := 0
 			for range 200 {
-				if got := strings.Count(string(b.tools(t, tenantOf(n), untitled(&asked))), `"name":"wide__tool_`); got != 20 && got != 10 {
+				if got := strings.Count(string(b.tools(t, tenantOf(n), untitled(&asked))),
+					`"name":"wide__tool_`); got != 20 && got != 10 {
 					t.Errorf("%d tools, want 20 or 10", got)
 				}
 			}

@@ -53,8 +53,9 @@ func newAsked(t *testing.T) (*bench, *asked) {
 	return b, limiter
 }
 
-// TestACallAskedTheLimiterTwice shows that tenant, user and tool are asked in one go, which may be a round trip to another
-// machine, and that names which only the client has said are no keys.
+// TestACallAskedTheLimiterTwice shows that tenant, user and tool are asked in one go,
+// which may be a round trip to another machine, and that names which only the client has
+// said are no keys.
 func TestACallAskedTheLimiterTwice(t *testing.T) {
 	b, limiter := newAsked(t)
 	for name, want := range map[string]string{
@@ -68,7 +69,8 @@ func TestACallAskedTheLimiterTwice(t *testing.T) {
 		_, _ = b.handleAs(t, c, request(name, `{"message":"x"}`))
 		for _, trip := range limiter.trips {
 			for _, bucket := range trip {
-				if bucket.Group != "acme" || strings.Contains(bucket.Key, "nothing") || strings.Contains(bucket.Key, "fails") {
+				if bucket.Group != "acme" || strings.Contains(bucket.Key, "nothing") ||
+					strings.Contains(bucket.Key, "fails") {
 					t.Errorf("%s: asked for %q of %q", name, bucket.Key, bucket.Group)
 				}
 			}
@@ -85,8 +87,8 @@ func TestACallAskedTheLimiterTwice(t *testing.T) {
 	}
 }
 
-// TestAToolThatCameMeanwhileCostNothing shows that the limit of a tool holds also where the tool comes into the catalogue
-// while tenant and user are asked.
+// TestAToolThatCameMeanwhileCostNothing shows that the limit of a tool holds also where
+// the tool comes into the catalogue while tenant and user are asked.
 func TestAToolThatCameMeanwhileCostNothing(t *testing.T) {
 	b, limiter := newAsked(t)
 	b.replace(t, registry.Source{Name: "box", Prefix: "box"})
@@ -101,7 +103,8 @@ func TestAToolThatCameMeanwhileCostNothing(t *testing.T) {
 	}
 }
 
-// TestRequestsAndCallsAreCountedApart shows that request tokens are taken of a bucket of their own.
+// TestRequestsAndCallsAreCountedApart shows that request tokens are taken of a bucket of
+// their own.
 func TestRequestsAndCallsAreCountedApart(t *testing.T) {
 	b, limiter := newAsked(t)
 	c := b.caller(t, alice)
@@ -115,7 +118,8 @@ func TestRequestsAndCallsAreCountedApart(t *testing.T) {
 	}
 }
 
-// TestACallThatEndedWasAFaultOfTheLimits shows that a limiter that gave up because the client did is no fault.
+// TestACallThatEndedWasAFaultOfTheLimits shows that a limiter that gave up because the
+// client did is no fault.
 func TestACallThatEndedWasAFaultOfTheLimits(t *testing.T) {
 	for err, want := range map[error]string{
 		context.Canceled:                          "DB-CANCELLED",

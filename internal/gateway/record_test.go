@@ -20,28 +20,32 @@ func (b *bench) refusedFor(t *testing.T) *mcp.Error {
 	return asError(t, err)
 }
 
-// TestCallThatCannotBeRecordedIsNotMade shows that nothing of a call happens when its record cannot be written, and
-// that the client is told so: it may come back.
+// TestCallThatCannotBeRecordedIsNotMade shows that nothing of a call happens when its
+// record cannot be written, and that the client is told so: it may come back.
 func TestCallThatCannotBeRecordedIsNotMade(t *testing.T) {
 	b := newBench(t)
 	b.config.Audit = closedLog(t, b.config.Metrics.AuditDropped)
 	failure := b.refusedFor(t)
-	if failure.StableCode() != "DB-AUDIT-FULL" || failure.Code != mcp.CodeUnavailable || failure.RetryAfter <= 0 {
+	if failure.StableCode() != "DB-AUDIT-FULL" || failure.Code != mcp.CodeUnavailable ||
+		failure.RetryAfter <= 0 {
 		t.Errorf("got %v, want DB-AUDIT-FULL of 503 with a time", failure)
 	}
 	if b.calls != 0 {
 		t.Errorf("the tool ran %d times, want never", b.calls)
 	}
 	b.Refuse(t.Context(), audit.Record{Outcome: "unauthenticated"})
-	for name, want := range map[string]float64{"drawbridge_audit_records_dropped_total": 2, "drawbridge_refusals_total": 2, "drawbridge_calls_total": 0} {
+	for name, want := range map[string]float64{
+		"drawbridge_audit_records_dropped_total": 2,
+		"drawbridge_refusals_total":              2, "drawbridge_calls_total": 0,
+	} {
 		if got := metricstest.Sum(t, b.metrics, name); got != want {
 			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
 	}
 }
 
-// TestCallThatIsNotOnRecordIsNotRepeated shows what is told of a call that was made when its record fails after all:
-// not that it may be repeated. The next one is not made.
+// TestCallThatIsNotOnRecordIsNotRepeated shows what is told of a call that was made when
+// its record fails after all: not that it may be repeated. The next one is not made.
 func TestCallThatIsNotOnRecordIsNotRepeated(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("no /dev/full here")
@@ -73,7 +77,8 @@ func TestRecordsSayWhoDecided(t *testing.T) {
 			{Deny: []string{"box__slow"}, Line: 3},
 		},
 	})
-	if err := b.SetPolicy("0123456789abcdef", []TenantConfig{b.tenants.Load().byID["acme"].config}); err != nil {
+	if err := b.SetPolicy("0123456789abcdef",
+		[]TenantConfig{b.tenants.Load().byID["acme"].config}); err != nil {
 		t.Fatal(err)
 	}
 	const known = `"scopes":["tools.read"],"client":"inspector","client_version":"2","remote":"192.0.2.1","session":"p1-abc"`
@@ -150,15 +155,16 @@ func closedLog(t *testing.T, dropped func(int)) *audit.Log {
 	return record
 }
 
-// TestDigestOfLongArguments shows that the digest on record is that of the whole arguments, however many pieces it is
-// made in.
+// TestDigestOfLongArguments shows that the digest on record is that of the whole
+// arguments, however many pieces it is made in.
 func TestDigestOfLongArguments(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{1, 128 << 10, 128<<10 + 1, 900_000} {
 		b := newBench(t)
 		arguments := `{"message":"` + strings.Repeat("x", size) + `"}`
 		b.run(t, "box__echo", arguments)
-		if want := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(arguments))); !strings.Contains(b.records(t), want) {
+		if want := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(arguments))); !strings.Contains(b.records(t),
+			want) {
 			t.Errorf("%d bytes: %s is not in %.500s", size, want, b.records(t))
 		}
 	}

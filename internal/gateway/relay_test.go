@@ -22,9 +22,11 @@ type heard struct {
 	when     []time.Time // of each progress
 }
 
-// listen makes one call in a bubble, in which a tool tells what it likes and returns. It returns what the client heard,
-// and how much was counted as left out.
-func listen(t *testing.T, tool func(ctx context.Context, tell func(n int), log func())) (h *heard, left float64) {
+// listen makes one call in a bubble, in which a tool tells what it likes and returns. It
+// returns what the client heard, and how much was counted as left out.
+func listen(t *testing.T, tool func(ctx context.Context, tell func(n int), log func())) (h *heard,
+	left float64,
+) {
 	t.Helper()
 	h = &heard{}
 	synctest.Test(t, func(t *testing.T) {
@@ -35,7 +37,10 @@ func listen(t *testing.T, tool func(ctx context.Context, tell func(n int), log f
 				_ = c.Notify(ctx, mcp.Notification{Method: mcp.NotifyProgress, Params: params})
 			}
 			tool(ctx, tell, func() {
-				_ = c.Notify(ctx, mcp.Notification{Method: mcp.NotifyMessage, Params: object(`{"level":"info","data":"x"}`)})
+				_ = c.Notify(ctx, mcp.Notification{
+					Method: mcp.NotifyMessage,
+					Params: object(`{"level":"info","data":"x"}`),
+				})
 			})
 			return object(`{"content":[]}`), nil
 		}
@@ -108,7 +113,8 @@ func TestAnEndlessFloodIsToldAtItsPace(t *testing.T) {
 		}
 	})
 	h.endsWith(t, 3_999)
-	if got, want := len(h.progress), progressBurst+int(4*time.Second/progressGap)+1; got > want || got < want-2 {
+	if got, want := len(h.progress), progressBurst+int(4*time.Second/progressGap)+1; got > want ||
+		got < want-2 {
 		t.Errorf("told %d times, want about %d", got, want)
 	}
 	if h.logs != 400 {
@@ -150,7 +156,10 @@ func TestLargeProgressDoesNotWait(t *testing.T) {
 		b := newBench(t)
 		c := b.newCall(b.caller(t, alice), request("box__plain", `{}`), b.methods[mcp.MethodToolsCall])
 		r := &relay{to: c, ctx: t.Context()}
-		large := mcp.Notification{Method: mcp.NotifyProgress, Params: object(`{"message":` + quote(strings.Repeat("x", maxProgress)) + `}`)}
+		large := mcp.Notification{
+			Method: mcp.NotifyProgress,
+			Params: object(`{"message":` + quote(strings.Repeat("x", maxProgress)) + `}`),
+		}
 		for range progressBurst + 5 {
 			if err := r.progress(large); err != nil {
 				t.Fatal(err)
@@ -165,7 +174,8 @@ func TestLargeProgressDoesNotWait(t *testing.T) {
 	})
 }
 
-// BenchmarkProgressFlood measures what one notification of a flood costs behind its transport.
+// BenchmarkProgressFlood measures what one notification of a flood costs behind its
+// transport.
 func BenchmarkProgressFlood(b *testing.B) {
 	bench, l := newLibrary(b)
 	l.reply = func(ctx context.Context, c *registry.Call) (mcp.Object, error) {

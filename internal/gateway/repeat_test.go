@@ -9,8 +9,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 )
 
-// TestRepeatsAreJudgedAndRecorded asks for answers of calls that were made before: by who may use the tool, of a tool that
-// is not there, and where nothing can be recorded.
+// TestRepeatsAreJudgedAndRecorded asks for answers of calls that were made before: by who
+// may use the tool, of a tool that is not there, and where nothing can be recorded.
 func TestRepeatsAreJudgedAndRecorded(t *testing.T) {
 	b := newBench(t)
 	file := filepath.Join(t.TempDir(), "audit.jsonl")
@@ -26,7 +26,8 @@ func TestRepeatsAreJudgedAndRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	if len(lines) != 2 || !strings.Contains(lines[0], `"outcome":"repeated"`) || !strings.Contains(lines[0], "sha256:") || !strings.Contains(lines[1], `"outcome":"unknown"`) {
+	if len(lines) != 2 || !strings.Contains(lines[0], `"outcome":"repeated"`) ||
+		!strings.Contains(lines[0], "sha256:") || !strings.Contains(lines[1], `"outcome":"unknown"`) {
 		t.Errorf("got the record\n%s\nwant repeated with a digest, and unknown", text)
 	}
 	b.config.Audit = closedLog(t, nil)

@@ -12,8 +12,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// TestAnAnswerThatNeverFitsIsNotAQuestionOfTime lets a server answer with more than one user may hold while nobody holds
-// anything. The record and the client had it that too little memory was left.
+// TestAnAnswerThatNeverFitsIsNotAQuestionOfTime lets a server answer with more than one
+// user may hold while nobody holds anything. The record and the client had it that too
+// little memory was left.
 func TestAnAnswerThatNeverFitsIsNotAQuestionOfTime(t *testing.T) {
 	b := newBench(t)
 	b.replace(t, registry.Source{Name: "box", Prefix: "box", Tools: []registry.Offer{{
@@ -25,7 +26,8 @@ func TestAnAnswerThatNeverFitsIsNotAQuestionOfTime(t *testing.T) {
 	r := request("box__bulk", `{}`)
 	r.Room = share.New(1 << 20).Claim(share.User(alice.User()))
 	_, failure := b.handleAs(t, b.caller(t, alice), r)
-	if stable(failure) != "DB-OUTPUT-MEMORY" || failure.RetryAfter != 0 || !strings.Contains(failure.Message, "larger than one user may ever hold here (limits.memory)") {
+	if stable(failure) != "DB-OUTPUT-MEMORY" || failure.RetryAfter != 0 ||
+		!strings.Contains(failure.Message, "larger than one user may ever hold here (limits.memory)") {
 		t.Errorf("got %v, retry after %v; want that it never fits", failure, failure.RetryAfter)
 	}
 	if records := b.records(t); !strings.Contains(records, `"outcome":"unheld","reason":"never"`) {
@@ -33,18 +35,20 @@ func TestAnAnswerThatNeverFitsIsNotAQuestionOfTime(t *testing.T) {
 	}
 }
 
-// TestArgumentsThatNeverFitAreNotToBeRepeated sends arguments whose values take more memory than one user may hold. The
-// client was told to try again after a second.
+// TestArgumentsThatNeverFitAreNotToBeRepeated sends arguments whose values take more
+// memory than one user may hold. The client was told to try again after a second.
 func TestArgumentsThatNeverFitAreNotToBeRepeated(t *testing.T) {
 	b := newBench(t)
 	b.config.Memory = share.New(1 << 20)
 	b.replace(t, registry.Source{Name: "box", Prefix: "box", Tools: []registry.Offer{{
-		Definition: object(`{"name":"rows","inputSchema":{"type":"object","properties":{"rows":{"items":{"not":{"type":"null"}}}}}}`), Timeout: time.Second,
+		Definition: object(
+			`{"name":"rows","inputSchema":{"type":"object","properties":{"rows":{"items":{"not":{"type":"null"}}}}}}`), Timeout: time.Second,
 		Call: func(context.Context, *registry.Call) (mcp.Object, error) { return texts("done"), nil },
 	}}})
 	arguments := `{"rows":[` + strings.Repeat("1,", 20_000) + `1]}`
 	_, _, failure := b.run(t, "box__rows", arguments)
-	if stable(failure) != "DB-LIMIT-MEMORY" || failure.Code != mcp.CodeLimited || failure.RetryAfter != 0 || !strings.Contains(failure.Message, "limits.memory") {
+	if stable(failure) != "DB-LIMIT-MEMORY" || failure.Code != mcp.CodeLimited || failure.RetryAfter != 0 ||
+		!strings.Contains(failure.Message, "limits.memory") {
 		t.Errorf("got %v, want DB-LIMIT-MEMORY without a time", failure)
 	}
 
@@ -53,7 +57,8 @@ func TestArgumentsThatNeverFitAreNotToBeRepeated(t *testing.T) {
 	if err := b.config.Memory.Take(share.User(alice.User()), most); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, failure = b.run(t, "box__rows", arguments); stable(failure) != "DB-LIMIT-MEMORY" || failure.RetryAfter == 0 {
+	if _, _, failure = b.run(t, "box__rows", arguments); stable(failure) != "DB-LIMIT-MEMORY" ||
+		failure.RetryAfter == 0 {
 		t.Errorf("while other requests hold all: got %v, want DB-LIMIT-MEMORY with a time", failure)
 	}
 	b.config.Memory.Give(share.User(alice.User()), most)
@@ -62,19 +67,23 @@ func TestArgumentsThatNeverFitAreNotToBeRepeated(t *testing.T) {
 	}
 }
 
-// TestAnAnswerThatIsTooLargeNamesItsLimit lets a tool answer with more structured content than the tenant allows. The
-// client was told that it was larger than allowed, and not by what.
+// TestAnAnswerThatIsTooLargeNamesItsLimit lets a tool answer with more structured content
+// than the tenant allows. The client was told that it was larger than allowed, and not by
+// what.
 func TestAnAnswerThatIsTooLargeNamesItsLimit(t *testing.T) {
 	b := newBench(t, TenantConfig{
-		ID: "acme", Servers: []string{"box"}, Rules: []Rule{{Allow: []string{"*"}}}, Output: sanitize.Policy{MaxText: 2 << 10},
+		ID: "acme", Servers: []string{"box"}, Rules: []Rule{{Allow: []string{"*"}}},
+		Output: sanitize.Policy{MaxText: 2 << 10},
 	})
 	b.replace(t, registry.Source{Name: "box", Prefix: "box", Tools: []registry.Offer{{
 		Definition: object(`{"name":"bulk","inputSchema":{"type":"object"}}`), Timeout: time.Second,
 		Call: func(context.Context, *registry.Call) (mcp.Object, error) {
-			return texts("done").With("structuredContent", mcp.RawJSON(`{"a":"`+strings.Repeat("x", 2<<10)+`"}`)), nil
+			return texts("done").With("structuredContent",
+				mcp.RawJSON(`{"a":"`+strings.Repeat("x", 2<<10)+`"}`)), nil
 		},
 	}}})
-	if _, _, failure := b.run(t, "box__bulk", `{}`); stable(failure) != "DB-OUTPUT-SIZE" || !strings.Contains(failure.Message, "output.max_text of the tenant allows, 2 KiB") {
+	if _, _, failure := b.run(t, "box__bulk", `{}`); stable(failure) != "DB-OUTPUT-SIZE" ||
+		!strings.Contains(failure.Message, "output.max_text of the tenant allows, 2 KiB") {
 		t.Errorf("got %v, want the setting and its value", failure)
 	}
 }

@@ -113,7 +113,8 @@ func newGrant(view *registry.View, allowed bitset, compared bool) *grant {
 	return made
 }
 
-// extensionsOf returns the extensions of the servers of a grant, in the order of the view.
+// extensionsOf returns the extensions of the servers of a grant, in the order of the
+// view.
 func extensionsOf(view *registry.View, made *grant) (all mcp.Extensions) {
 	for _, list := range made.lists {
 		for i, item := range list.items {

@@ -20,13 +20,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// stories holds, for each stage of the chain, what breaks without it, whatever the method. A story returns an error
-// when it finds the stage missing.
+// stories holds, for each stage of the chain, what breaks without it, whatever the
+// method. A story returns an error when it finds the stage missing.
 var stories = map[string]func(*testing.T, *story) error{
 	"audited": func(t *testing.T, s *story) error {
 		s.fails(&registry.UnavailableError{Server: "lib", Err: errors.New("gone")})
 		_, err := s.run(t, s.params)
-		for _, want := range []string{`"outcome":"unavailable"`, `"server":"lib"`, `"method":"` + s.method + `"`} {
+		for _, want := range []string{`"outcome":"unavailable"`, `"server":"lib"`, `"method":"` + s.method +
+			`"`} {
 			if !strings.Contains(s.records(t), want) {
 				return errors.New("the call is not on record")
 			}
@@ -205,7 +206,8 @@ func TestTrap07_InvalidArgumentsAreResults(t *testing.T) {
 	b := newBench(t)
 	text, isError, failure := b.run(t, "box__echo", `{}`)
 	if failure != nil || !isError || !strings.Contains(text, "message") {
-		t.Errorf("missing argument: %q, isError %v, %v; want a tool error that names message", text, isError, failure)
+		t.Errorf("missing argument: %q, isError %v, %v; want a tool error that names message", text, isError,
+			failure)
 	}
 }
 
@@ -257,7 +259,8 @@ func TestTimedSaysThatTheToolWasTooSlow(t *testing.T) {
 	b := newBench(t)
 	_, err := b.Handle(t.Context(), b.caller(t, alice), request("box__slow", `{}`))
 	var failure *mcp.Error
-	if !errors.As(err, &failure) || failure.StableCode() != "DB-TIMEOUT" || !strings.Contains(failure.Message, "The server box did not answer in time, which is ") {
+	if !errors.As(err, &failure) || failure.StableCode() != "DB-TIMEOUT" ||
+		!strings.Contains(failure.Message, "The server box did not answer in time, which is ") {
 		t.Errorf("got %v, want DB-TIMEOUT", err)
 	}
 }
@@ -265,7 +268,10 @@ func TestTimedSaysThatTheToolWasTooSlow(t *testing.T) {
 func TestCallThatPanicsIsCounted(t *testing.T) {
 	b := newBench(t)
 	_, _ = b.Handle(t.Context(), b.caller(t, alice), request("box__panics", `{}`)) // counted whatever it says
-	for name, want := range map[string]float64{"drawbridge_calls_total": 1, "drawbridge_panics_total": 1, "drawbridge_calls_in_flight": 0} {
+	for name, want := range map[string]float64{
+		"drawbridge_calls_total": 1, "drawbridge_panics_total": 1,
+		"drawbridge_calls_in_flight": 0,
+	} {
 		if got := metricstest.Sum(t, b.metrics, name); got != want {
 			t.Errorf("%s: got %v, want %v", name, got, want)
 		}

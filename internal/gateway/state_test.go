@@ -17,13 +17,15 @@ import (
 
 const question = `"q":{"method":"elicitation/create","params":{"mode":"form","message":"wh\u202Eo?","requestedSchema":{"type":"object"}}}`
 
-// asksOnce makes a library ask until the state that it gives out comes back, and answer then.
+// asksOnce makes a library ask until the state that it gives out comes back, and answer
+// then.
 func (l *library) asksOnce(s subject) {
 	l.reply = func(_ context.Context, c *registry.Call) (mcp.Object, error) {
 		if c.Params.Text("requestState") == "inner" {
 			return object(s.answer("done")), nil
 		}
-		return object(`{"resultType":"input_required","inputRequests":{` + question + `},"requestState":"inner","ttlMs":5}`), nil
+		return object(`{"resultType":"input_required","inputRequests":{` + question +
+			`},"requestState":"inner","ttlMs":5}`), nil
 	}
 }
 
@@ -31,7 +33,8 @@ func (l *library) asksOnce(s subject) {
 func repeat(r *Request, result mcp.Object) *Request {
 	again := *r
 	again.ID = "r2"
-	again.Params = r.Params.With("inputResponses", mcp.RawJSON(`{"q":{"action":"accept"}}`)).With("requestState", result.Value("requestState"))
+	again.Params = r.Params.With("inputResponses",
+		mcp.RawJSON(`{"q":{"action":"accept"}}`)).With("requestState", result.Value("requestState"))
 	return &again
 }
 
@@ -45,7 +48,8 @@ func (b *bench) asked(t *testing.T, r *Request) mcp.Object {
 	return result
 }
 
-// TestRoundsOfACall shows what a call with a question looks like to the client, the source and the audit.
+// TestRoundsOfACall shows what a call with a question looks like to the client, the
+// source and the audit.
 func TestRoundsOfACall(t *testing.T) {
 	for _, s := range subjects[:3] {
 		tenant := everything()
@@ -55,7 +59,8 @@ func TestRoundsOfACall(t *testing.T) {
 		l.asksOnce(s)
 		r := ask(s.method, s.params)
 		result := b.asked(t, r)
-		if state := result.Text("requestState"); state == "inner" || strings.Contains(state, "inner") || result.Has("ttlMs") || result.Has("cacheScope") {
+		if state := result.Text("requestState"); state == "inner" || strings.Contains(state, "inner") ||
+			result.Has("ttlMs") || result.Has("cacheScope") {
 			t.Errorf("%s: asked with %s, want a sealed state and no hints", s.method, result.JSON())
 		}
 		if got := result.Object("inputRequests").Object("q").Object("params").Text("message"); got != "who?" {
@@ -69,8 +74,10 @@ func TestRoundsOfACall(t *testing.T) {
 			t.Errorf("%s: the source got %s, want the answers", s.method, last.Params.JSON())
 		}
 		records := strings.Split(b.records(t), "\n")
-		if !strings.Contains(records[0], `"request_id":"r1","call_id":"r1"`) || !strings.Contains(records[0], `"outcome":"input_required"`) ||
-			!strings.Contains(records[1], `"request_id":"r2","call_id":"r1"`) || !strings.Contains(records[1], `"outcome":"ok"`) {
+		if !strings.Contains(records[0], `"request_id":"r1","call_id":"r1"`) ||
+			!strings.Contains(records[0], `"outcome":"input_required"`) ||
+			!strings.Contains(records[1], `"request_id":"r2","call_id":"r1"`) ||
+			!strings.Contains(records[1], `"outcome":"ok"`) {
 			t.Errorf("%s: audit = %s", s.method, records)
 		}
 	}
@@ -88,10 +95,12 @@ func TestStateWithoutAnInnerOne(t *testing.T) {
 	}
 }
 
-// TestTrap14_StateServesItsOwnRequest shows that a state is good for one client of one tenant, for the same request.
+// TestTrap14_StateServesItsOwnRequest shows that a state is good for one client of one
+// tenant, for the same request.
 func TestTrap14_StateServesItsOwnRequest(t *testing.T) {
 	bob, app, elsewhere, carol := alice, alice, alice, alice
-	bob.Subject, app.ClientID, elsewhere.Issuer, carol.TenantID = "bob", "other-app", "https://elsewhere.test/", "globex"
+	bob.Subject, app.ClientID, elsewhere.Issuer, carol.TenantID = "bob", "other-app",
+		"https://elsewhere.test/", "globex"
 	with := func(params string) func(*Request) { return func(r *Request) { r.Params = object(params) } }
 	tests := []struct {
 		name   string
@@ -127,8 +136,16 @@ func TestTrap14_StateServesItsOwnRequest(t *testing.T) {
 			b.expectState(t, failure, test.reason, len(l.uses)-1)
 		})
 	}
-	for _, who := range []Caller{{Principal: bob}, {Principal: app}, {Principal: elsewhere}, {Principal: carol}} {
-		b, l := newLibrary(t, everything(), TenantConfig{ID: "globex", Servers: []string{"lib"}, Rules: everything().Rules})
+	for _, who := range []Caller{
+		{Principal: bob},
+		{Principal: app},
+		{Principal: elsewhere},
+		{Principal: carol},
+	} {
+		b, l := newLibrary(t, everything(), TenantConfig{
+			ID: "globex", Servers: []string{"lib"},
+			Rules: everything().Rules,
+		})
 		l.asksOnce(subjects[0])
 		r := ask(mcp.MethodToolsCall, subjects[0].params)
 		result := b.asked(t, r)
@@ -137,7 +154,8 @@ func TestTrap14_StateServesItsOwnRequest(t *testing.T) {
 	}
 }
 
-// expectState checks how a repeat ended: with a use of its source, or refused for a reason that only the audit tells.
+// expectState checks how a repeat ended: with a use of its source, or refused for a
+// reason that only the audit tells.
 func (b *bench) expectState(t *testing.T, failure *mcp.Error, reason string, uses int) {
 	t.Helper()
 	if reason == "" {
@@ -146,10 +164,12 @@ func (b *bench) expectState(t *testing.T, failure *mcp.Error, reason string, use
 		}
 		return
 	}
-	if failure == nil || failure.Code != mcp.CodeInvalidParams || string(failure.Data) != `{"code":"DB-STATE"}` || uses != 0 {
+	if failure == nil || failure.Code != mcp.CodeInvalidParams ||
+		string(failure.Data) != `{"code":"DB-STATE"}` || uses != 0 {
 		t.Errorf("%v and %d uses, want the state refused", failure, uses)
 	}
-	if records := b.records(t); !strings.Contains(records, `"outcome":"invalid_request","reason":"`+reason+`"`) {
+	if records := b.records(t); !strings.Contains(records, `"outcome":"invalid_request","reason":"`+reason+
+		`"`) {
 		t.Errorf("audit = %s, want %s", records, reason)
 	}
 }
@@ -226,7 +246,8 @@ func TestRefusedStateIsCharged(t *testing.T) {
 	tenant.Limits.UserCalls = &ratelimit.Limit{Rate: 0.001, Burst: 1}
 	b, _ := newLibrary(t, tenant)
 	for i, want := range []string{"DB-STATE", "DB-LIMIT-USER"} {
-		if _, failure := b.handle(t, ask(mcp.MethodToolsCall, `{"name":"lib__ask","requestState":"x"}`)); stable(failure) != want {
+		if _, failure := b.handle(t,
+			ask(mcp.MethodToolsCall, `{"name":"lib__ask","requestState":"x"}`)); stable(failure) != want {
 			t.Errorf("forged state %d: %v, want %s", i+1, failure, want)
 		}
 	}
@@ -266,8 +287,8 @@ func TestWhatIsUsedIsBounded(t *testing.T) {
 	}
 }
 
-// TestHeldPlace shows that a parked call keeps its one place among the calls at once until it lets go, whatever its
-// repeats and a reload do.
+// TestHeldPlace shows that a parked call keeps its one place among the calls at once
+// until it lets go, whatever its repeats and a reload do.
 func TestHeldPlace(t *testing.T) {
 	two := 2 // one for each user
 	tenant := everything()
@@ -334,7 +355,8 @@ func TestPlaceIsNotHeldAfterTheCall(t *testing.T) {
 	}
 }
 
-// TestClockStopsWhileAHumanAnswers shows that rounds share the time of one use, and the human's time is not in it.
+// TestClockStopsWhileAHumanAnswers shows that rounds share the time of one use, and the
+// human's time is not in it.
 func TestClockStopsWhileAHumanAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l := newLibrary(t)
@@ -351,8 +373,10 @@ func TestClockStopsWhileAHumanAnswers(t *testing.T) {
 		time.Sleep(stateLife / 2)
 		result = b.asked(t, repeat(r, result))
 		started := time.Now()
-		if _, failure := b.handle(t, repeat(r, result)); stable(failure) != "DB-TIMEOUT" || time.Since(started) != libraryTime/5 {
-			t.Errorf("third round: %v after %v, want its time over after %v", failure, time.Since(started), libraryTime/5)
+		if _, failure := b.handle(t, repeat(r, result)); stable(failure) != "DB-TIMEOUT" ||
+			time.Since(started) != libraryTime/5 {
+			t.Errorf("third round: %v after %v, want its time over after %v", failure, time.Since(started),
+				libraryTime/5)
 		}
 	})
 }
@@ -372,18 +396,35 @@ func TestCallWhoseTimeIsSpentDoesNotRun(t *testing.T) {
 	})
 }
 
-// TestQuestionsThatTheClientCannotBeAsked shows that they never leave, and which capability would have let them.
+// TestQuestionsThatTheClientCannotBeAsked shows that they never leave, and which
+// capability would have let them.
 func TestQuestionsThatTheClientCannotBeAsked(t *testing.T) {
 	tests := []struct{ declared, questions, required string }{
-		{`{}`, `{"q":{"method":"elicitation/create","params":{"message":"m"}}}`, `{"elicitation":{"form":{}}}`},
-		{`{"elicitation":{"form":{}}}`, `{"q":{"method":"elicitation/create","params":{"mode":"url","url":"https://x.test/"}}}`, `{"elicitation":{"url":{}}}`},
-		{`{"elicitation":{"form":{}}}`, `{"a":{"method":"elicitation/create","params":{}},"b":{"method":"roots/list"}}`, `{"roots":{}}`},
-		{`{"sampling":{}}`, `{"q":{"method":"sampling/createMessage","params":{"tools":[]}}}`, `{"sampling":{"tools":{}}}`},
+		{
+			`{}`, `{"q":{"method":"elicitation/create","params":{"message":"m"}}}`,
+			`{"elicitation":{"form":{}}}`,
+		},
+		{
+			`{"elicitation":{"form":{}}}`,
+			`{"q":{"method":"elicitation/create","params":{"mode":"url","url":"https://x.test/"}}}`,
+			`{"elicitation":{"url":{}}}`,
+		},
+		{
+			`{"elicitation":{"form":{}}}`,
+			`{"a":{"method":"elicitation/create","params":{}},"b":{"method":"roots/list"}}`, `{"roots":{}}`,
+		},
+		{
+			`{"sampling":{}}`, `{"q":{"method":"sampling/createMessage","params":{"tools":[]}}}`,
+			`{"sampling":{"tools":{}}}`,
+		},
 		{
 			`{}`, `{"a":{"method":"sampling/createMessage","params":{"toolChoice":{}}},"b":{"method":"sampling/createMessage"},"c":{"method":"elicitation/create"}}`,
 			`{"sampling":{"tools":{}},"elicitation":{"form":{}}}`,
 		},
-		{`{"elicitation":{},"sampling":{},"roots":{}}`, `{"a":{"method":"elicitation/create"},"b":{"method":"sampling/createMessage"},"c":{"method":"roots/list"}}`, ``},
+		{
+			`{"elicitation":{},"sampling":{},"roots":{}}`,
+			`{"a":{"method":"elicitation/create"},"b":{"method":"sampling/createMessage"},"c":{"method":"roots/list"}}`, ``,
+		},
 	}
 	for _, test := range tests {
 		b, l := newLibrary(t)
@@ -445,7 +486,10 @@ func TestQuestionsAreBounded(t *testing.T) {
 		{"no object", `"inputRequests":{"q":5}`, false},
 		{"a state that is no text", `"requestState":5`, false},
 		{"an unknown method", `"inputRequests":{"q":{"method":"tools/call"}}`, false},
-		{"an unknown mode", `"inputRequests":{"q":{"method":"elicitation/create","params":{"mode":"voice"}}}`, false},
+		{
+			"an unknown mode", `"inputRequests":{"q":{"method":"elicitation/create","params":{"mode":"voice"}}}`,
+			false,
+		},
 	}
 	for _, test := range tests {
 		b, l := newLibrary(t)
@@ -467,7 +511,8 @@ func TestPanicOfARepeatGivesItsPlaceBack(t *testing.T) {
 	b, l := newLibrary(t)
 	l.reply = func(context.Context, *registry.Call) (mcp.Object, error) { panic(errors.New("inside")) }
 	for range 2 {
-		if _, failure := b.handle(t, ask(mcp.MethodResourcesRead, subjects[2].params)); stable(failure) != "DB-INTERNAL" {
+		if _, failure := b.handle(t,
+			ask(mcp.MethodResourcesRead, subjects[2].params)); stable(failure) != "DB-INTERNAL" {
 			t.Errorf("got %v, want DB-INTERNAL", failure)
 		}
 	}
@@ -476,9 +521,13 @@ func TestPanicOfARepeatGivesItsPlaceBack(t *testing.T) {
 	}
 }
 
-// FuzzDecodeState shows that what decodes is what would be encoded so, but for numbers written at length.
+// FuzzDecodeState shows that what decodes is what would be encoded so, but for numbers
+// written at length.
 func FuzzDecodeState(f *testing.F) {
-	s := &state{expires: time.Unix(1e9, 0), spent: time.Second, rounds: 2, held: true, hasInner: true, server: "lib", callID: "r1", inner: "inner"}
+	s := &state{
+		expires: time.Unix(1e9, 0), spent: time.Second, rounds: 2, held: true, hasInner: true,
+		server: "lib", callID: "r1", inner: "inner",
+	}
 	f.Add(s.encode(), false)
 	f.Add(s.encode()[:90], false)
 	f.Add([]byte{}, true)

@@ -19,7 +19,8 @@ const (
 	askedTask = `{"resultType":"task","task":{"taskId":"own-1","status":"working","ttl":60000}}`
 )
 
-// newTasks returns a gateway with a library whose tools have tasks of that form: ask may become one, other must.
+// newTasks returns a gateway with a library whose tools have tasks of that form: ask may
+// become one, other must.
 func newTasks(t *testing.T, form mcp.Tasks, tenants ...TenantConfig) (*bench, *library) {
 	t.Helper()
 	b, l := newLibrary(t, tenants...)
@@ -27,7 +28,8 @@ func newTasks(t *testing.T, form mcp.Tasks, tenants ...TenantConfig) (*bench, *l
 	for i, support := range []string{"optional", "required"} {
 		s.Tools[i].Tasks = form
 		if form == mcp.TasksAsked {
-			s.Tools[i].Definition = s.Tools[i].Definition.With("execution", mcp.RawJSON(`{"taskSupport":"`+support+`"}`))
+			s.Tools[i].Definition = s.Tools[i].Definition.With("execution",
+				mcp.RawJSON(`{"taskSupport":"`+support+`"}`))
 		}
 	}
 	b.replace(t, s)
@@ -79,8 +81,10 @@ func TestTaskOfTheExtension(t *testing.T) {
 	tenant.Limits.Tools = map[string]ratelimit.Limit{"*": {Rate: 0.001, Burst: 1}}
 	b, l := newTasks(t, mcp.TasksGiven, tenant)
 	l.says(givenTask)
-	result, _ := b.handle(t, knowing(mcp.TasksGiven, mcp.MethodToolsCall, `{"name":"lib__ask","task":{"ttl":1}}`))
-	if result.Text("statusMessage") != "ab" || string(result.Value("ttlMs")) != "60000" || result.Has("requestState") {
+	result, _ := b.handle(t, knowing(mcp.TasksGiven, mcp.MethodToolsCall,
+		`{"name":"lib__ask","task":{"ttl":1}}`))
+	if result.Text("statusMessage") != "ab" || string(result.Value("ttlMs")) != "60000" ||
+		result.Has("requestState") {
 		t.Errorf("made %s, want it clean and without a state", result.JSON())
 	}
 	if use := l.uses[0]; use.Tasks != mcp.TasksGiven || use.Task != "" || use.Params.Has("task") {
@@ -88,22 +92,38 @@ func TestTaskOfTheExtension(t *testing.T) {
 	}
 	id := result.Text("taskId")
 	steps := []struct{ method, more, says, want string }{
-		{mcp.MethodTasksGet, ``, `{"taskId":"own-1","status":"working","result":{},"inputRequests":{}}`, `"status":"working"`},
-		{mcp.MethodTasksGet, ``, `{"taskId":"own-1","status":"input_required","inputRequests":{` + question + `}}`, `"message":"who?"`},
-		{mcp.MethodTasksUpdate, `,"inputResponses":{"q":{"action":"accept"}}`, `{"status":"working","x":1}`, `{"resultType":"complete"`},
+		{
+			mcp.MethodTasksGet, ``, `{"taskId":"own-1","status":"working","result":{},"inputRequests":{}}`,
+			`"status":"working"`,
+		},
+		{mcp.MethodTasksGet, ``, `{"taskId":"own-1","status":"input_required","inputRequests":{` + question +
+			`}}`, `"message":"who?"`},
+		{
+			mcp.MethodTasksUpdate, `,"inputResponses":{"q":{"action":"accept"}}`, `{"status":"working","x":1}`,
+			`{"resultType":"complete"`,
+		},
 		{mcp.MethodTasksCancel, ``, `{"x":1}`, `{"resultType":"complete"`},
-		{mcp.MethodTasksGet, ``, `{"taskId":"own-1","status":"completed","result":{"content":[{"type":"text","text":"a\u202Eb"},{"type":"resource_link","uri":"file:///a.txt","name":"a"}]}}`, `"text":"ab"},{"type":"resource_link","uri":"mcp.lib+file:///a.txt"`},
-		{mcp.MethodTasksGet, ``, `{"taskId":"own-1","status":"failed","error":{"code":-32020,"message":"b\u202Ead"}}`, `"error":{"code":-32603,"message":"bad","data":{"code":"DB-UPSTREAM-ERROR"}}`},
+		{
+			mcp.MethodTasksGet, ``,
+			`{"taskId":"own-1","status":"completed","result":{"content":[{"type":"text","text":"a\u202Eb"},{"type":"resource_link","uri":"file:///a.txt","name":"a"}]}}`, `"text":"ab"},{"type":"resource_link","uri":"mcp.lib+file:///a.txt"`,
+		},
+		{
+			mcp.MethodTasksGet, ``,
+			`{"taskId":"own-1","status":"failed","error":{"code":-32020,"message":"b\u202Ead"}}`,
+			`"error":{"code":-32603,"message":"bad","data":{"code":"DB-UPSTREAM-ERROR"}}`,
+		},
 		{mcp.MethodTasksGet, ``, `{"taskId":"own-1","status":"cancelled"}`, `"status":"cancelled"`},
 	}
 	for i, step := range steps {
 		l.says(step.says)
 		result, failure := b.handle(t, about(mcp.TasksGiven, step.method, id, step.more))
 		got := string(result.JSON())
-		if failure != nil || !strings.Contains(got, step.want) || strings.Contains(got, "own-1") || strings.Contains(got, `"x"`) {
+		if failure != nil || !strings.Contains(got, step.want) || strings.Contains(got, "own-1") ||
+			strings.Contains(got, `"x"`) {
 			t.Errorf("step %d: %s, %v; want %s", i, got, failure, step.want)
 		}
-		if step.method == mcp.MethodTasksGet && (result.Text("taskId") != id || result.Text("status") == "working" && result.Has("result")) {
+		if step.method == mcp.MethodTasksGet &&
+			(result.Text("taskId") != id || result.Text("status") == "working" && result.Has("result")) {
 			t.Errorf("step %d: %s; want the state of the client's task", i, got)
 		}
 		if use := l.uses[i+1]; use.Task != "own-1" || use.Target != "ask" || use.Method != step.method {
@@ -122,10 +142,12 @@ func TestTaskOfTheExtension(t *testing.T) {
 	}
 }
 
-// TestTaskIsItsOwners shows that the id of a task serves who made it, as long as that caller may use its tool.
+// TestTaskIsItsOwners shows that the id of a task serves who made it, as long as that
+// caller may use its tool.
 func TestTaskIsItsOwners(t *testing.T) {
 	bob, app, elsewhere, carol := alice, alice, alice, alice
-	bob.Subject, app.ClientID, elsewhere.Issuer, carol.TenantID = "bob", "other-app", "https://elsewhere.test/", "globex"
+	bob.Subject, app.ClientID, elsewhere.Issuer, carol.TenantID = "bob", "other-app",
+		"https://elsewhere.test/", "globex"
 	tests := []struct {
 		name   string
 		who    auth.Principal
@@ -139,11 +161,18 @@ func TestTaskIsItsOwners(t *testing.T) {
 		{"another client", app, nil, mcp.TasksGiven, nil, taskForeign},
 		{"another issuer", elsewhere, nil, mcp.TasksGiven, nil, taskForeign},
 		{"another tenant", carol, nil, mcp.TasksGiven, nil, taskForeign},
-		{"tampered", alice, func(id string) string { return id[:len(id)-4] + "AAAA" }, mcp.TasksGiven, nil, taskForged},
+		{
+			"tampered", alice, func(id string) string { return id[:len(id)-4] + "AAAA" }, mcp.TasksGiven, nil,
+			taskForged,
+		},
 		{"the server's own", alice, func(string) string { return "own-1" }, mcp.TasksGiven, nil, taskForged},
 		{"empty", alice, func(string) string { return "" }, mcp.TasksGiven, nil, taskForged},
 		{"the other form", alice, nil, mcp.TasksAsked, nil, taskMismatch},
-		{"no longer allowed", alice, nil, mcp.TasksGiven, []Rule{{Allow: []string{"lib__other"}}}, taskForbidden},
+		{
+			"no longer allowed", alice, nil, mcp.TasksGiven,
+			[]Rule{{Allow: []string{"lib__other"}}},
+			taskForbidden,
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -179,8 +208,8 @@ func TestTaskIsItsOwners(t *testing.T) {
 	}
 }
 
-// TestTaskOfAServerThatIsAway shows what a poll learns while there is nobody to ask, and that what has no tasks is not
-// taken for the server that gave one.
+// TestTaskOfAServerThatIsAway shows what a poll learns while there is nobody to ask, and
+// that what has no tasks is not taken for the server that gave one.
 func TestTaskOfAServerThatIsAway(t *testing.T) {
 	b, l := newTasks(t, mcp.TasksGiven)
 	id := made(t, b, l, mcp.TasksGiven)
@@ -190,7 +219,8 @@ func TestTaskOfAServerThatIsAway(t *testing.T) {
 	}
 	lost := func(want string) {
 		t.Helper()
-		if failure := poll(); stable(failure) != "DB-UPSTREAM-DOWN" || failure.RetryAfter == 0 || !strings.Contains(failure.Message, want) {
+		if failure := poll(); stable(failure) != "DB-UPSTREAM-DOWN" || failure.RetryAfter == 0 ||
+			!strings.Contains(failure.Message, want) {
 			t.Errorf("%v, want that the server is away: %s", failure, want)
 		}
 	}
@@ -221,37 +251,46 @@ func TestTaskOfAServerThatIsAway(t *testing.T) {
 func TestTasksThatNobodyCanUse(t *testing.T) {
 	long := strings.Repeat("x", maxTaskID+1)
 	for _, says := range []string{
-		`{"resultType":"task","status":"working"}`, `{"resultType":"task","taskId":"","status":"working"}`, `{"resultType":"task","taskId":1,"status":"working"}`,
-		`{"resultType":"task","taskId":"own-1"}`, `{"resultType":"task","taskId":"own-1","status":"done"}`, `{"resultType":"task","taskId":"` + long + `","status":"working"}`,
+		`{"resultType":"task","status":"working"}`, `{"resultType":"task","taskId":"","status":"working"}`,
+		`{"resultType":"task","taskId":1,"status":"working"}`,
+		`{"resultType":"task","taskId":"own-1"}`, `{"resultType":"task","taskId":"own-1","status":"done"}`,
+		`{"resultType":"task","taskId":"` + long + `","status":"working"}`,
 		askedTask,
 	} {
 		b, l := newTasks(t, mcp.TasksGiven)
 		l.says(says)
-		if _, failure := b.handle(t, knowing(mcp.TasksGiven, mcp.MethodToolsCall, `{"name":"lib__ask"}`)); stable(failure) != "DB-UPSTREAM-PROTOCOL" {
+		if _, failure := b.handle(t, knowing(mcp.TasksGiven, mcp.MethodToolsCall,
+			`{"name":"lib__ask"}`)); stable(failure) != "DB-UPSTREAM-PROTOCOL" {
 			t.Errorf("%.80s passes: %v", says, failure)
 		}
 	}
 	b, l := newTasks(t, mcp.TasksGiven)
 	l.says(givenTask)
-	if _, failure := b.handle(t, ask(mcp.MethodToolsCall, `{"name":"lib__ask"}`)); stable(failure) != "DB-UPSTREAM-PROTOCOL" {
+	if _, failure := b.handle(t,
+		ask(mcp.MethodToolsCall, `{"name":"lib__ask"}`)); stable(failure) != "DB-UPSTREAM-PROTOCOL" {
 		t.Errorf("a task for a client that knows none: %v", failure)
 	}
 	b, l = newTasks(t, mcp.TasksGiven)
 	id := made(t, b, l, mcp.TasksGiven)
 	for _, says := range []string{
-		`{"taskId":"own-2","status":"working"}`, `{"status":"working"}`, `{"taskId":"own-1","status":"done"}`, `{"taskId":"own-1","status":"completed"}`,
-		`{"taskId":"own-1","status":"completed","result":[]}`, `{"taskId":"own-1","status":"failed"}`, `{"taskId":"own-1","status":"failed","error":{"message":"m"}}`,
-		`{"taskId":"own-1","status":"input_required"}`, `{"taskId":"own-1","status":"input_required","inputRequests":{"q":{"method":"tools/call"}}}`,
+		`{"taskId":"own-2","status":"working"}`, `{"status":"working"}`, `{"taskId":"own-1","status":"done"}`,
+		`{"taskId":"own-1","status":"completed"}`,
+		`{"taskId":"own-1","status":"completed","result":[]}`, `{"taskId":"own-1","status":"failed"}`,
+		`{"taskId":"own-1","status":"failed","error":{"message":"m"}}`,
+		`{"taskId":"own-1","status":"input_required"}`,
+		`{"taskId":"own-1","status":"input_required","inputRequests":{"q":{"method":"tools/call"}}}`,
 		`{"resultType":"input_required","requestState":"s"}`, givenTask,
 	} {
 		l.says(says)
-		if _, failure := b.handle(t, about(mcp.TasksGiven, mcp.MethodTasksGet, id, "")); stable(failure) != "DB-UPSTREAM-PROTOCOL" {
+		if _, failure := b.handle(t, about(mcp.TasksGiven, mcp.MethodTasksGet, id,
+			"")); stable(failure) != "DB-UPSTREAM-PROTOCOL" {
 			t.Errorf("%s passes: %v", says, failure)
 		}
 	}
 }
 
-// TestTaskAsksOnlyWhatTheClientCanBeAsked polls a task that asks, as a client that cannot be asked.
+// TestTaskAsksOnlyWhatTheClientCanBeAsked polls a task that asks, as a client that cannot
+// be asked.
 func TestTaskAsksOnlyWhatTheClientCanBeAsked(t *testing.T) {
 	b, l := newTasks(t, mcp.TasksGiven)
 	id := made(t, b, l, mcp.TasksGiven)
@@ -281,13 +320,17 @@ func TestMethodsOfTasks(t *testing.T) {
 		{"tasks/list", unknown, unknown, unknown},
 	}
 	for _, test := range tests {
-		for form, want := range map[mcp.Tasks]string{0: test.without, mcp.TasksGiven: test.given, mcp.TasksAsked: test.asked} {
+		for form, want := range map[mcp.Tasks]string{
+			0: test.without, mcp.TasksGiven: test.given,
+			mcp.TasksAsked: test.asked,
+		} {
 			b, _ := newTasks(t, mcp.TasksGiven)
 			_, failure := b.handle(t, about(form, test.method, "x", ""))
 			if stable(failure) != want {
 				t.Errorf("%s by a client of form %d: %v, want %s", test.method, form, failure, want)
 			}
-			if want == capability && !strings.Contains(string(failure.Data), `"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}`) {
+			if want == capability && !strings.Contains(string(failure.Data),
+				`"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}`) {
 				t.Errorf("%s: %s, want the extension named", test.method, failure.Data)
 			}
 		}
@@ -306,7 +349,8 @@ func TestTaskThatWasAskedFor(t *testing.T) {
 	for _, method := range []string{mcp.MethodTasksGet, mcp.MethodTasksCancel} {
 		l.says(`{"taskId":"own-1","status":"cancelled","ttl":null,"result":{}}`)
 		result, failure := b.handle(t, about(mcp.TasksAsked, method, id, ""))
-		if failure != nil || result.Text("taskId") != id || result.Text("status") != "cancelled" || result.Has("result") {
+		if failure != nil || result.Text("taskId") != id || result.Text("status") != "cancelled" ||
+			result.Has("result") {
 			t.Errorf("%s: %s, %v", method, result.JSON(), failure)
 		}
 	}
@@ -314,18 +358,23 @@ func TestTaskThatWasAskedFor(t *testing.T) {
 	r := about(mcp.TasksAsked, mcp.MethodTasksResult, id, "")
 	asks := b.asked(t, r)
 	const related = `"io.modelcontextprotocol/related-task":{"taskId":`
-	if got := string(asks.Object("inputRequests").Object("q").Object("params").Value("_meta")); got != `{`+related+quote(id)+`}}` {
+	if got := string(asks.Object("inputRequests").Object("q").Object("params").Value("_meta")); got != `{`+
+		related+quote(id)+`}}` {
 		t.Errorf("the question has _meta %s, want its task", got)
 	}
 	result, failure := b.handle(t, repeat(r, asks))
-	if got := string(result.JSON()); failure != nil || !strings.Contains(got, "done") || !strings.Contains(got, related+quote(id)) {
+	if got := string(result.JSON()); failure != nil || !strings.Contains(got, "done") ||
+		!strings.Contains(got, related+quote(id)) {
 		t.Errorf("%s, %v; want the result, and whose it is", got, failure)
 	}
 }
 
 // TestResultOfATaskIsWaitedFor shows that a task may take longer than a call.
 func TestResultOfATaskIsWaitedFor(t *testing.T) {
-	for after, want := range map[time.Duration]string{resultTime - time.Second: "", resultTime + time.Second: "DB-TIMEOUT"} {
+	for after, want := range map[time.Duration]string{
+		resultTime - time.Second: "",
+		resultTime + time.Second: "DB-TIMEOUT",
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			b, l := newTasks(t, mcp.TasksAsked)
 			id := made(t, b, l, mcp.TasksAsked)
@@ -337,7 +386,8 @@ func TestResultOfATaskIsWaitedFor(t *testing.T) {
 					return mcp.Object{}, ctx.Err()
 				}
 			}
-			if _, failure := b.handle(t, about(mcp.TasksAsked, mcp.MethodTasksResult, id, "")); stable(failure) != want {
+			if _, failure := b.handle(t, about(mcp.TasksAsked, mcp.MethodTasksResult, id,
+				"")); stable(failure) != want {
 				t.Errorf("after %v: %v, want %q", after, failure, want)
 			}
 		})
@@ -383,8 +433,10 @@ func TestWhoMayAskForATask(t *testing.T) {
 		if strings.HasPrefix(test.want, "DB-TASK") && failure.Code != mcp.CodeMethodNotFound {
 			t.Errorf("%s: code %d", test.params, failure.Code)
 		}
-		if len(l.uses) == 1 && (l.uses[0].Params.Has("task") != test.asksForOne || (l.uses[0].Tasks == mcp.TasksAsked) != test.asksForOne) {
-			t.Errorf("%s by a client of form %d: the source got %s", test.params, test.form, l.uses[0].Params.JSON())
+		if len(l.uses) == 1 && (l.uses[0].Params.Has("task") != test.asksForOne ||
+			(l.uses[0].Tasks == mcp.TasksAsked) != test.asksForOne) {
+			t.Errorf("%s by a client of form %d: the source got %s", test.params, test.form,
+				l.uses[0].Params.JSON())
 		}
 	}
 }
@@ -392,7 +444,10 @@ func TestWhoMayAskForATask(t *testing.T) {
 // TestToolsThatRunAsTasksOnlyAreForThoseWhoKnowThem lists tools as every kind of client.
 func TestToolsThatRunAsTasksOnlyAreForThoseWhoKnowThem(t *testing.T) {
 	b, _ := newTasks(t, mcp.TasksAsked)
-	for form, want := range map[mcp.Tasks][]string{0: {"lib__ask"}, mcp.TasksGiven: {"lib__ask"}, mcp.TasksAsked: {"lib__ask", "lib__other"}} {
+	for form, want := range map[mcp.Tasks][]string{
+		0: {"lib__ask"}, mcp.TasksGiven: {"lib__ask"},
+		mcp.TasksAsked: {"lib__ask", "lib__other"},
+	} {
 		result, _ := b.handle(t, knowing(form, mcp.MethodToolsList, `{}`))
 		elements, _ := result.Value("tools").Elements()
 		var got []string

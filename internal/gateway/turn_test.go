@@ -14,8 +14,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// TestWhatTakesLongWaitsForItsTurn holds the only slot while a call is made. The call must stop before the part that
-// takes long, and end well when the slot is free.
+// TestWhatTakesLongWaitsForItsTurn holds the only slot while a call is made. The call
+// must stop before the part that takes long, and end well when the slot is free.
 func TestWhatTakesLongWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	const dear = `{"type":"object","properties":{"text":{"pattern":"^[a-z]{900}"}}}`
@@ -25,30 +25,48 @@ func TestWhatTakesLongWaitsForItsTurn(t *testing.T) {
 		arguments, answer string // answer is structured content
 		waits, before     bool   // before the tool runs
 	}{
-		"a small call":            {`"inputSchema":{"type":"object"}`, `{"n":1}`, `{"n":1}`, false, false},
-		"a long text":             {`"inputSchema":{"type":"object"}`, `{"text":"` + long + `"}`, `{"n":1}`, false, false},
-		"dear patterns":           {`"inputSchema":` + dear, `{"text":"` + long + `"}`, `{"n":1}`, true, true},
-		"many values":             {`"inputSchema":{"type":"object","properties":{"rows":{"items":{"not":{"type":"null"}}}}}`, `{"rows":[` + strings.Repeat("1,", 4000) + `1]}`, `{"n":1}`, true, true},
-		"a large answer":          {`"inputSchema":{"type":"object"}`, `{}`, `{"text":"` + strings.Repeat("a", 100_000) + `"}`, true, false},
-		"an answer hard to check": {`"inputSchema":{"type":"object"},"outputSchema":` + dear, `{}`, `{"text":"` + long + `"}`, true, false},
+		"a small call": {`"inputSchema":{"type":"object"}`, `{"n":1}`, `{"n":1}`, false, false},
+		"a long text": {
+			`"inputSchema":{"type":"object"}`, `{"text":"` + long + `"}`, `{"n":1}`,
+			false, false,
+		},
+		"dear patterns": {
+			`"inputSchema":` + dear, `{"text":"` + long + `"}`, `{"n":1}`, true,
+			true,
+		},
+		"many values": {`"inputSchema":{"type":"object","properties":{"rows":{"items":{"not":{"type":"null"}}}}}`, `{"rows":[` + strings.Repeat("1,", 4000) + `1]}`, `{"n":1}`, true, true},
+		"a large answer": {
+			`"inputSchema":{"type":"object"}`, `{}`,
+			`{"text":"` + strings.Repeat("a", 100_000) + `"}`, true, false,
+		},
+		"an answer hard to check": {
+			`"inputSchema":{"type":"object"},"outputSchema":` + dear, `{}`,
+			`{"text":"` + long + `"}`, true, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"heavy"}, Rules: []Rule{{Allow: []string{"*"}}}})
+				b := newBench(t, TenantConfig{
+					ID: "acme", Servers: []string{"heavy"},
+					Rules: []Rule{{Allow: []string{"*"}}},
+				})
 				b.config.Turns = fairqueue.New(1)
 				ran := false
 				definition, err := mcp.ParseObject([]byte(`{"name":"do",` + test.schemas + `}`))
 				if err != nil {
 					t.Fatal(err)
 				}
-				refused := b.registry.Replace(registry.Source{Name: "heavy", Prefix: "heavy", Tools: []registry.Offer{{
-					Definition: definition, Timeout: time.Hour,
-					Call: func(context.Context, *registry.Call) (mcp.Object, error) {
-						ran = true
-						return texts("done").With("structuredContent", mcp.RawJSON(test.answer)), nil
-					},
-				}}})
+				refused := b.registry.Replace(registry.Source{
+					Name: "heavy", Prefix: "heavy",
+					Tools: []registry.Offer{{
+						Definition: definition, Timeout: time.Hour,
+						Call: func(context.Context, *registry.Call) (mcp.Object, error) {
+							ran = true
+							return texts("done").With("structuredContent", mcp.RawJSON(test.answer)), nil
+						},
+					}},
+				})
 				if len(refused) > 0 {
 					t.Fatal(refused)
 				}
@@ -62,8 +80,10 @@ func TestWhatTakesLongWaitsForItsTurn(t *testing.T) {
 					ended <- err
 				}()
 				synctest.Wait()
-				if waits := b.config.Turns.Waiting()["acme"] == 1; waits != test.waits || ran == (test.waits && test.before) {
-					t.Errorf("waits: %v, the tool ran: %v, want that it waits: %v, before the tool runs: %v", waits, ran, test.waits, test.before)
+				if waits := b.config.Turns.Waiting()["acme"] == 1; waits != test.waits ||
+					ran == (test.waits && test.before) {
+					t.Errorf("waits: %v, the tool ran: %v, want that it waits: %v, before the tool runs: %v",
+						waits, ran, test.waits, test.before)
 				}
 				free()
 				if err := <-ended; err != nil {
@@ -77,16 +97,20 @@ func TestWhatTakesLongWaitsForItsTurn(t *testing.T) {
 	}
 }
 
-// TestACallThatWaitsToBeCheckedEndsWhenItIsRevoked holds the only slot for good. A call whose arguments wait for it has
-// no context of its item yet, and ends all the same.
+// TestACallThatWaitsToBeCheckedEndsWhenItIsRevoked holds the only slot for good. A call
+// whose arguments wait for it has no context of its item yet, and ends all the same.
 func TestACallThatWaitsToBeCheckedEndsWhenItIsRevoked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"heavy"}, Rules: []Rule{{Allow: []string{"*"}}}})
+		b := newBench(t, TenantConfig{
+			ID: "acme", Servers: []string{"heavy"},
+			Rules: []Rule{{Allow: []string{"*"}}},
+		})
 		b.config.Turns = fairqueue.New(1)
 		ran := false
 		b.replace(t, registry.Source{Name: "heavy", Prefix: "heavy", Tools: []registry.Offer{{
-			Definition: object(`{"name":"do","inputSchema":{"type":"object","properties":{"text":{"pattern":"^[a-z]{900}"}}}}`), Timeout: time.Hour,
+			Definition: object(
+				`{"name":"do","inputSchema":{"type":"object","properties":{"text":{"pattern":"^[a-z]{900}"}}}}`), Timeout: time.Hour,
 			Call: func(context.Context, *registry.Call) (mcp.Object, error) {
 				ran = true
 				return texts("done"), nil
@@ -99,7 +123,8 @@ func TestACallThatWaitsToBeCheckedEndsWhenItIsRevoked(t *testing.T) {
 		defer free()
 		ended := make(chan error, 1)
 		go func() {
-			_, err := b.Handle(t.Context(), b.caller(t, alice), request("heavy__do", `{"text":"`+strings.Repeat("a", 4_000)+`"}`))
+			_, err := b.Handle(t.Context(), b.caller(t, alice),
+				request("heavy__do", `{"text":"`+strings.Repeat("a", 4_000)+`"}`))
 			ended <- err
 		}()
 		synctest.Wait()
@@ -108,49 +133,62 @@ func TestACallThatWaitsToBeCheckedEndsWhenItIsRevoked(t *testing.T) {
 		}
 		began := time.Now()
 		b.Judge(func(auth.Principal) (Caller, bool) { return Caller{}, false })
-		if failure := asError(t, <-ended); failure.StableCode() != "DB-CANCELLED" || time.Since(began) > time.Second {
+		if failure := asError(t, <-ended); failure.StableCode() != "DB-CANCELLED" ||
+			time.Since(began) > time.Second {
 			t.Errorf("got %+v after %v, want that the call was cancelled at once", failure, time.Since(began))
 		}
-		if ran || len(b.config.Turns.Waiting()) != 0 || !strings.Contains(b.records(t), `"outcome":"cancelled","reason":"revoked"`) {
-			t.Errorf("the tool ran: %v, waiting: %v, on record: %s", ran, b.config.Turns.Waiting(), b.records(t))
+		if ran || len(b.config.Turns.Waiting()) != 0 ||
+			!strings.Contains(b.records(t), `"outcome":"cancelled","reason":"revoked"`) {
+			t.Errorf("the tool ran: %v, waiting: %v, on record: %s", ran, b.config.Turns.Waiting(),
+				b.records(t))
 		}
 	})
 }
 
-// TestDigestsOfLongArgumentsKeptAllProcessorsBusy: arguments are digested for the record when the call has ended. With
-// many such calls, that was done by all of them at once, and everybody else waited at each step.
+// TestDigestsOfLongArgumentsKeptAllProcessorsBusy: arguments are digested for the record
+// when the call has ended. With many such calls, that was done by all of them at once,
+// and everybody else waited at each step.
 func TestDigestsOfLongArgumentsKeptAllProcessorsBusy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"heavy"}, Rules: []Rule{{Allow: []string{"*"}}}})
+		b := newBench(t, TenantConfig{
+			ID: "acme", Servers: []string{"heavy"},
+			Rules: []Rule{{Allow: []string{"*"}}},
+		})
 		b.config.Turns = fairqueue.New(1)
 		var free func()
 		definition, err := mcp.ParseObject([]byte(`{"name":"do","inputSchema":{"type":"object"}}`))
 		if err != nil {
 			t.Fatal(err)
 		}
-		refused := b.registry.Replace(registry.Source{Name: "heavy", Prefix: "heavy", Tools: []registry.Offer{{
-			Definition: definition, Timeout: time.Hour,
-			Call: func(ctx context.Context, _ *registry.Call) (mcp.Object, error) {
-				var err error
-				free, err = b.config.Turns.Enter(ctx, share.User{TenantID: "other"}, time.Hour) // after the arguments were checked
-				return texts("done"), err
-			},
-		}}})
+		refused := b.registry.Replace(registry.Source{
+			Name: "heavy", Prefix: "heavy",
+			Tools: []registry.Offer{{
+				Definition: definition, Timeout: time.Hour,
+				Call: func(ctx context.Context, _ *registry.Call) (mcp.Object, error) {
+					var err error
+					// after the arguments were checked
+					free, err = b.config.Turns.Enter(ctx, share.User{TenantID: "other"}, time.Hour)
+					return texts("done"), err
+				},
+			}},
+		})
 		if len(refused) > 0 {
 			t.Fatal(refused)
 		}
 		leaving, leave := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			_, err := b.Handle(leaving, b.caller(t, alice), request("heavy__do", `{"text":"`+strings.Repeat("a", 200_000)+`"}`))
+			_, err := b.Handle(leaving, b.caller(t, alice),
+				request("heavy__do", `{"text":"`+strings.Repeat("a", 200_000)+`"}`))
 			ended <- err
 		}()
 		synctest.Wait()
 		leave() // the record is made although the caller has left
 		synctest.Wait()
 		if b.config.Turns.Waiting()["acme"] != 1 || strings.Contains(b.records(t), "sha256:") {
-			t.Errorf("%v wait, want the digest; the record is %q, want none yet", b.config.Turns.Waiting(), b.records(t))
+			t.Errorf("%v wait, want the digest; the record is %q, want none yet", b.config.Turns.Waiting(),
+				b.records(t))
 		}
 		free()
 		if err := <-ended; err != nil || !strings.Contains(b.records(t), "sha256:") {
@@ -159,8 +197,8 @@ func TestDigestsOfLongArgumentsKeptAllProcessorsBusy(t *testing.T) {
 	})
 }
 
-// TestAnAnswerThatCannotBeCleanedInTimeIsATimeout: a call that was made is not refused because others work, and its
-// client is not told to make it again.
+// TestAnAnswerThatCannotBeCleanedInTimeIsATimeout: a call that was made is not refused
+// because others work, and its client is not told to make it again.
 func TestAnAnswerThatCannotBeCleanedInTimeIsATimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -178,8 +216,9 @@ func TestAnAnswerThatCannotBeCleanedInTimeIsATimeout(t *testing.T) {
 	})
 }
 
-// TestWhatServersSayDuringACallIsCleanedInTurn holds the only slot while a server sends a large log message or answers
-// with a large error. Both were once cleaned at once, whoever else had work waiting.
+// TestWhatServersSayDuringACallIsCleanedInTurn holds the only slot while a server sends a
+// large log message or answers with a large error. Both were once cleaned at once,
+// whoever else had work waiting.
 func TestWhatServersSayDuringACallIsCleanedInTurn(t *testing.T) {
 	t.Parallel()
 	said := func(size int) mcp.RawJSON { return mcp.String(strings.Repeat("a", size)) }
@@ -195,11 +234,15 @@ func TestWhatServersSayDuringACallIsCleanedInTurn(t *testing.T) {
 	} {
 		for size, waits := range map[int]bool{100: false, 100_000: true} {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"heavy"}, Rules: []Rule{{Allow: []string{"*"}}}})
+				b := newBench(t, TenantConfig{
+					ID: "acme", Servers: []string{"heavy"},
+					Rules: []Rule{{Allow: []string{"*"}}},
+				})
 				b.config.Turns = fairqueue.New(1)
 				b.registry.Replace(registry.Source{Name: "heavy", Prefix: "heavy", Tools: []registry.Offer{{
-					Definition: mcp.NewObject(mcp.Member{Name: "name", Value: mcp.String("do")}, mcp.Member{Name: "inputSchema", Value: mcp.RawJSON(`{"type":"object"}`)}),
-					Timeout:    time.Hour,
+					Definition: mcp.NewObject(mcp.Member{Name: "name", Value: mcp.String("do")},
+						mcp.Member{Name: "inputSchema", Value: mcp.RawJSON(`{"type":"object"}`)}),
+					Timeout: time.Hour,
 					Call: func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
 						return texts("done"), say(ctx, c, said(size))
 					},
@@ -228,7 +271,8 @@ func TestWhatServersSayDuringACallIsCleanedInTurn(t *testing.T) {
 				free()
 				<-ended
 				if told < size || b.config.Turns.Busy() != 0 {
-					t.Errorf("%s of %d bytes: %d bytes were told, and %d slots are held", name, size, told, b.config.Turns.Busy())
+					t.Errorf("%s of %d bytes: %d bytes were told, and %d slots are held", name, size, told,
+						b.config.Turns.Busy())
 				}
 			})
 		}

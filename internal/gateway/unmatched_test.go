@@ -17,8 +17,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// TestPatternsThatMatchNothingAreWarnedOf has a tenant with the server lib, whose lists are known, and with the server
-// away, which never came.
+// TestPatternsThatMatchNothingAreWarnedOf has a tenant with the server lib, whose lists
+// are known, and with the server away, which never came.
 func TestPatternsThatMatchNothingAreWarnedOf(t *testing.T) {
 	tests := []struct {
 		pattern string
@@ -50,7 +50,10 @@ func TestPatternsThatMatchNothingAreWarnedOf(t *testing.T) {
 			if !deny {
 				rule = Rule{Allow: []string{test.pattern}}
 			}
-			b, _ := newLibrary(t, TenantConfig{ID: "acme", Servers: []string{"lib", "away"}, Rules: []Rule{{Allow: []string{"*"}}, rule}})
+			b, _ := newLibrary(t, TenantConfig{
+				ID: "acme", Servers: []string{"lib", "away"},
+				Rules: []Rule{{Allow: []string{"*"}}, rule},
+			})
 			got := b.Unmatched()
 			if test.want == "-" {
 				if len(got) > 0 {
@@ -58,7 +61,10 @@ func TestPatternsThatMatchNothingAreWarnedOf(t *testing.T) {
 				}
 				continue
 			}
-			want := Unmatched{PatternPlace{Tenant: "acme", Rule: 2, Deny: deny, Pattern: test.pattern}, test.want}
+			want := Unmatched{
+				PatternPlace{Tenant: "acme", Rule: 2, Deny: deny, Pattern: test.pattern},
+				test.want,
+			}
 			if len(got) != 1 || got[0] != want {
 				t.Errorf("%s: got %v, want %v", test.pattern, got, want)
 			}
@@ -67,14 +73,17 @@ func TestPatternsThatMatchNothingAreWarnedOf(t *testing.T) {
 }
 
 func TestPatternOfResourcesOfAServerWithoutAnyIsWarnedOf(t *testing.T) {
-	b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box"}, Rules: []Rule{{Deny: []string{"resource:box:file:///secret/*"}}}})
+	b := newBench(t, TenantConfig{
+		ID: "acme", Servers: []string{"box"},
+		Rules: []Rule{{Deny: []string{"resource:box:file:///secret/*"}}},
+	})
 	if got := b.Unmatched(); len(got) != 1 || got[0].Pattern != "resource:box:file:///secret/*" {
 		t.Errorf("got %v, want the pattern of resources", got)
 	}
 }
 
-// TestServerWithAnotherPrefixMayHaveWhatAPatternNames: the names of tools begin with the prefix, not with the server's
-// name.
+// TestServerWithAnotherPrefixMayHaveWhatAPatternNames: the names of tools begin with the
+// prefix, not with the server's name.
 func TestServerWithAnotherPrefixMayHaveWhatAPatternNames(t *testing.T) {
 	for prefix, want := range map[string]int{"": 0, "lib": 0, "other": 1} {
 		b, _ := newLibrary(t, TenantConfig{
@@ -106,11 +115,15 @@ func TestPatternsThatAreMeantToMatchNothingAreNoWarning(t *testing.T) {
 	}
 }
 
-// TestWarningOfAPatternGoesWhenItMatches follows a server's list through its changes: the warning is there while the
-// list is known and lacks what the pattern names. It is logged once, until it was wrong.
+// TestWarningOfAPatternGoesWhenItMatches follows a server's list through its changes: the
+// warning is there while the list is known and lacks what the pattern names. It is logged
+// once, until it was wrong.
 func TestWarningOfAPatternGoesWhenItMatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, l := newLibrary(t, TenantConfig{ID: "acme", Servers: []string{"later"}, Rules: []Rule{{Allow: []string{"*"}}, {Deny: []string{"later__ask"}}}})
+		b, l := newLibrary(t, TenantConfig{
+			ID: "acme", Servers: []string{"later"},
+			Rules: []Rule{{Allow: []string{"*"}}, {Deny: []string{"later__ask"}}},
+		})
 		var log bytes.Buffer
 		b.config.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		with, without := l.source("later"), l.source("later")
@@ -142,7 +155,8 @@ func TestWarningOfAPatternGoesWhenItMatches(t *testing.T) {
 			if got := len(b.Unmatched()); got != step.unmatched {
 				t.Errorf("%s: %d patterns match nothing, want %d", step.name, got, step.unmatched)
 			}
-			if got := metricstest.Sum(t, b.metrics, "drawbridge_config_warnings"); got != float64(step.unmatched) {
+			if got := metricstest.Sum(t, b.metrics,
+				"drawbridge_config_warnings"); got != float64(step.unmatched) {
 				t.Errorf("%s: %v are counted, want %d", step.name, got, step.unmatched)
 			}
 			if got := strings.Count(log.String(), "code=no-match"); got != step.logged {
@@ -159,12 +173,15 @@ func TestWarningOfAPatternGoesWhenItMatches(t *testing.T) {
 	})
 }
 
-// TestReloadTellsNoPassingWarning changes the rules before the server, as a reload does: what matches nothing in
-// between is not told.
+// TestReloadTellsNoPassingWarning changes the rules before the server, as a reload does:
+// what matches nothing in between is not told.
 func TestReloadTellsNoPassingWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rules := func(pattern string) []TenantConfig {
-			return []TenantConfig{{ID: "acme", Servers: []string{"lib"}, Rules: []Rule{{Deny: []string{pattern}}}}}
+			return []TenantConfig{{
+				ID: "acme", Servers: []string{"lib"},
+				Rules: []Rule{{Deny: []string{pattern}}},
+			}}
 		}
 		b, l := newLibrary(t, rules("lib__ask")...)
 		var log bytes.Buffer
@@ -203,7 +220,8 @@ func TestManySlipsAreGuessedWithinBounds(t *testing.T) {
 	got := b.Unmatched()
 	guessed := slices.DeleteFunc(slices.Clone(got), func(u Unmatched) bool { return u.Nearest == "" })
 	if len(got) != len(deny) || len(guessed) == 0 || len(guessed) > maxGuesses {
-		t.Errorf("%d of %d patterns, %d with a guess; want all, and 1 to %d", len(got), len(deny), len(guessed), maxGuesses)
+		t.Errorf("%d of %d patterns, %d with a guess; want all, and 1 to %d", len(got), len(deny),
+			len(guessed), maxGuesses)
 	}
 	if warnings := b.Warnings(); len(warnings) != maxWarnings+1 {
 		t.Errorf("%d warnings, want %d and how many more", len(warnings), maxWarnings)

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// anthropic is the Messages API. See https://docs.anthropic.com/en/api/messages-streaming.
+// anthropic is the Messages API. See
+// https://docs.anthropic.com/en/api/messages-streaming.
 type anthropic struct{}
 
 var _ dialect = anthropic{}
@@ -75,7 +76,8 @@ func (anthropic) read(r *http.Request, body []byte) (talk, bool, error) {
 			switch {
 			case one.Type == "text" && message.Role == "system":
 				shown.deferred = deferring(shown.deferred, one.Text)
-			case one.Type == "text" && message.Role == "user" && !answers && !strings.HasPrefix(one.Text, "<system-reminder>"):
+			case one.Type == "text" && message.Role == "user" && !answers &&
+				!strings.HasPrefix(one.Text, "<system-reminder>"):
 				shown.wish, shown.answers = one.Text, nil
 			case one.Type == "tool_result" && !strings.HasPrefix(one.ID, searchID):
 				text, images := one.Content.text()
@@ -89,17 +91,20 @@ func (anthropic) read(r *http.Request, body []byte) (talk, bool, error) {
 // searchID starts the ids of calls that ask for deferred tools.
 const searchID = "toolu_search_"
 
-// deferring follows what a message says of the tools that Claude Code has beyond those that it offers: since it has many
-// of its own, the model is told the names of all others and asks for those it wants.
+// deferring follows what a message says of the tools that Claude Code has beyond those
+// that it offers: since it has many of its own, the model is told the names of all others
+// and asks for those it wants.
 func deferring(deferred []string, text string) []string {
-	const added, removed = "The following deferred tools are now available", "The following deferred tools are no longer available"
+	const added, removed = "The following deferred tools are now available",
+		"The following deferred tools are no longer available"
 	for paragraph := range strings.SplitSeq(text, "\n\n") {
 		head, list, _ := strings.Cut(paragraph, "\n")
 		switch names := strings.Fields(list); {
 		case strings.HasPrefix(head, added):
 			deferred = append(deferred, names...)
 		case strings.HasPrefix(head, removed):
-			deferred = slices.DeleteFunc(deferred, func(name string) bool { return slices.Contains(names, name) })
+			deferred = slices.DeleteFunc(deferred,
+				func(name string) bool { return slices.Contains(names, name) })
 		}
 	}
 	return deferred
@@ -118,8 +123,12 @@ func (anthropic) write(w http.ResponseWriter, body []byte, said reply) {
 		reason = "tool_use"
 	}
 	message := map[string]any{
-		"id": fmt.Sprintf("msg_%d", unique), "type": "message", "role": "assistant", "model": "scripted", "content": []any{content},
-		"stop_reason": reason, "stop_sequence": nil, "usage": map[string]int{"input_tokens": 1, "output_tokens": 1},
+		"id": fmt.Sprintf("msg_%d", unique), "type": "message", "role": "assistant", "model": "scripted",
+		"content":     []any{content},
+		"stop_reason": reason, "stop_sequence": nil, "usage": map[string]int{
+			"input_tokens":  1,
+			"output_tokens": 1,
+		},
 	}
 	var how struct{ Stream bool }
 	if err := json.Unmarshal(body, &how); err != nil || !how.Stream {
@@ -141,6 +150,9 @@ func (anthropic) write(w http.ResponseWriter, body []byte, said reply) {
 	event("content_block_start", map[string]any{"index": 0, "content_block": content})
 	event("content_block_delta", map[string]any{"index": 0, "delta": delta})
 	event("content_block_stop", map[string]any{"index": 0})
-	event("message_delta", map[string]any{"delta": map[string]any{"stop_reason": reason, "stop_sequence": nil}, "usage": map[string]int{"output_tokens": 1}})
+	event("message_delta", map[string]any{"delta": map[string]any{
+		"stop_reason":   reason,
+		"stop_sequence": nil,
+	}, "usage": map[string]int{"output_tokens": 1}})
 	event("message_stop", map[string]any{})
 }

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// claudeSession is a Claude Code that runs, with a test in the place of the program that drives it.
+// claudeSession is a Claude Code that runs, with a test in the place of the program that
+// drives it.
 type claudeSession struct {
 	in    io.WriteCloser
 	lines *bufio.Scanner
@@ -23,7 +24,8 @@ type claudeSession struct {
 func newClaudeSession(t testing.TB, h *agentHome) *claudeSession {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patient)
-	cmd := h.command(ctx, "claude", "-p", "--verbose", "--input-format", "stream-json", "--output-format", "stream-json",
+	cmd := h.command(ctx, "claude", "-p", "--verbose", "--input-format", "stream-json", "--output-format",
+		"stream-json",
 		"--allowedTools", "mcp__drawbridge")
 	s := &claudeSession{}
 	in, err := cmd.StdinPipe()
@@ -49,7 +51,10 @@ func newClaudeSession(t testing.TB, h *agentHome) *claudeSession {
 		cancel()
 	})
 	// A program that says this is handed the questions of servers.
-	s.send(t, map[string]any{"type": "control_request", "request_id": "1", "request": map[string]any{"subtype": "initialize"}})
+	s.send(t, map[string]any{
+		"type": "control_request", "request_id": "1",
+		"request": map[string]any{"subtype": "initialize"},
+	})
 	return s
 }
 
@@ -64,7 +69,8 @@ func (s *claudeSession) send(t testing.TB, message any) {
 	}
 }
 
-// say says something as its user and returns what Claude Code answers. A server that asks is told the name ann.
+// say says something as its user and returns what Claude Code answers. A server that asks
+// is told the name ann.
 func (s *claudeSession) say(t testing.TB, words string) string {
 	t.Helper()
 	s.send(t, map[string]any{"type": "user", "message": map[string]any{"role": "user", "content": words}})

@@ -24,9 +24,11 @@ func claudeHome(t testing.TB) (*agentHome, *model) {
 	m := newModel(t, anthropic{})
 	bin := agentPackage(t, filepath.Join("@anthropic-ai", "claude-code-"+platform()))
 	return newAgentHome(t, bin,
-		"ANTHROPIC_BASE_URL="+m.url, "ANTHROPIC_API_KEY=scripted", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+		"ANTHROPIC_BASE_URL="+m.url, "ANTHROPIC_API_KEY=scripted",
+		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
 		"DISABLE_TELEMETRY=1", "DISABLE_ERROR_REPORTING=1", "DISABLE_AUTOUPDATER=1",
-		// Otherwise it goes on without servers that are slow to connect, as they are on a busy machine.
+		// Otherwise it goes on without servers that are slow to connect, as they are on a
+		// busy machine.
 		"MCP_CONNECTION_NONBLOCKING=0", "MCP_TIMEOUT="+fmt.Sprint(patient.Milliseconds())), m
 }
 
@@ -70,7 +72,8 @@ func TestAgentClaudeCode(t *testing.T) {
 	sheet.keep(t, "claude", "Claude Code "+agentVersion(t, "@anthropic-ai/claude-code"))
 }
 
-// TestAgentGuardSeesWhatLeaves shows that the guard of an agent's home is asked for all that is not on this machine.
+// TestAgentGuardSeesWhatLeaves shows that the guard of an agent's home is asked for all
+// that is not on this machine.
 func TestAgentGuardSeesWhatLeaves(t *testing.T) {
 	t.Parallel()
 	h, _ := claudeHome(t)
@@ -85,11 +88,14 @@ func TestAgentGuardSeesWhatLeaves(t *testing.T) {
 func TestAgentClaudeCodeTakesTheLineOfDev(t *testing.T) {
 	t.Parallel()
 	h, m := claudeHome(t)
-	cmd := exec.CommandContext(context.Background(), drawbridge(t), "dev", "-listen", "127.0.0.1:0", "-operator", "127.0.0.1:0")
+	cmd := exec.CommandContext(context.Background(), drawbridge(t), "dev", "-listen", "127.0.0.1:0",
+		"-operator", "127.0.0.1:0")
 	cmd.Dir = t.TempDir()
 	dev := start(t, cmd)
-	eventually(t, "dev is ready", func() bool { return strings.Contains(dev.out.String(), "Stop with Ctrl-C.") })
-	printed := regexp.MustCompile(`(?m)^claude mcp add .* (http://\S+) --header .*$`).FindStringSubmatch(dev.out.String())
+	eventually(t, "dev is ready",
+		func() bool { return strings.Contains(dev.out.String(), "Stop with Ctrl-C.") })
+	printed := regexp.MustCompile(`(?m)^claude mcp add .* (http://\S+) --header .*$`).FindStringSubmatch(
+		dev.out.String())
 	if printed == nil {
 		t.Fatal("dev prints no line that starts with claude mcp add")
 	}
@@ -124,7 +130,8 @@ func claudeUsesTools(t *testing.T, sheet *agentSheet) {
 	}
 	sheet.note("list", m.offers("toolbox__calculate"), "`mcp__drawbridge__toolbox__calculate`: %s", where)
 	result := m.last().result()
-	sheet.note("call", result.text == calculated && strings.Contains(reply, "42"), "the model reads %s", g.read(result.text))
+	sheet.note("call", result.text == calculated && strings.Contains(reply, "42"), "the model reads %s",
+		g.read(result.text))
 
 	s.say(t, "call go__test_error_handling {}")
 	result = m.last().result()
@@ -132,17 +139,23 @@ func claudeUsesTools(t *testing.T, sheet *agentSheet) {
 
 	s.say(t, "call go__test_image_content {}")
 	result = m.last().result()
-	sheet.note("picture", slices.Equal(result.images, []string{"image/png"}), "the model sees %s", strings.Join(result.images, ", "))
+	sheet.note("picture", slices.Equal(result.images, []string{"image/png"}), "the model sees %s",
+		strings.Join(result.images, ", "))
 
 	s.say(t, `call go__test_elicitation {"message":"Who are you?"}`)
 	driven := m.last().result().text
-	answered := slices.Equal(s.asked, []string{"elicitation: Who are you?"}) && strings.Contains(driven, "action=accept, content=map[username:ann]")
-	h.run(t, "claude", "-p", "--allowedTools", "mcp__drawbridge", "--", `call go__test_elicitation {"message":"Who are you?"}`)
+	answered := slices.Equal(s.asked, []string{"elicitation: Who are you?"}) &&
+		strings.Contains(driven, "action=accept, content=map[username:ann]")
+	h.run(t, "claude", "-p", "--allowedTools", "mcp__drawbridge", "--",
+		`call go__test_elicitation {"message":"Who are you?"}`)
 	alone := m.last().result().text
-	sheet.note("ask", answered, "a program that drives it (`--input-format stream-json`) is asked; `claude -p` asks nobody: %s", g.read(alone))
+	sheet.note("ask", answered,
+		"a program that drives it (`--input-format stream-json`) is asked; `claude -p` asks nobody: %s",
+		g.read(alone))
 
 	g.configure(t, agentSections(upstream, "later"))
-	eventually(t, "the gateway has the new tool", func() bool { return slices.Contains(g.tools(t, token), "later__current_time") })
+	eventually(t, "the gateway has the new tool",
+		func() bool { return slices.Contains(g.tools(t, token), "later__current_time") })
 	seen := settles(func() bool {
 		s.say(t, "Hello.")
 		return m.offers("later__current_time")
@@ -164,10 +177,12 @@ func claudeHasAnOldToken(t *testing.T, sheet *agentSheet) {
 	listed := health(t, h, g.url)
 	out, errs, _ := h.run(t, "claude", "-p", "--", calculation)
 	silent := "says nothing of it, and goes on without the tools"
-	if strings.Contains(out+errs, "401") || strings.Contains(out+errs, "token") || m.offers("toolbox__calculate") {
+	if strings.Contains(out+errs, "401") || strings.Contains(out+errs, "token") ||
+		m.offers("toolbox__calculate") {
 		silent = g.read(out + errs)
 	}
-	sheet.note("expired", strings.Contains(listed, "The token has expired"), "`claude mcp list`: %s; `claude -p` %s",
+	sheet.note("expired", strings.Contains(listed, "The token has expired"),
+		"`claude mcp list`: %s; `claude -p` %s",
 		g.read(hint.ReplaceAllString(listed, "… Error")), silent)
 
 	var s *claudeSession
@@ -180,7 +195,8 @@ func claudeHasAnOldToken(t *testing.T, sheet *agentSheet) {
 		say(calculation)
 		told := m.last().result()
 		say("Hello.")
-		sheet.note("expires", told.failed && strings.Contains(told.text, "Authorization"), "the model reads %s; its status is `%s`", g.read(told.text), s.status)
+		sheet.note("expires", told.failed && strings.Contains(told.text, "Authorization"),
+			"the model reads %s; its status is `%s`", g.read(told.text), s.status)
 	})
 }
 
@@ -197,7 +213,8 @@ func claudeMeetsWhatIsDown(t *testing.T, sheet *agentSheet) {
 	g.upstreamDown(t)
 	s.say(t, "call go__test_simple_text {}")
 	result := m.last().result()
-	sheet.note("down", result.failed && strings.Contains(result.text, "not available now"), "the model reads %s", g.read(result.text))
+	sheet.note("down", result.failed && strings.Contains(result.text, "not available now"),
+		"the model reads %s", g.read(result.text))
 
 	g.stop(t)
 	s.say(t, calculation)
@@ -209,5 +226,6 @@ func claudeMeetsWhatIsDown(t *testing.T, sheet *agentSheet) {
 	}), "calls are answered again")
 
 	g.stop(t)
-	sheet.note("away", away.failed, "the model reads %s; `claude mcp list`: %s", g.read(away.text), g.read(health(t, h, g.url)))
+	sheet.note("away", away.failed, "the model reads %s; `claude mcp list`: %s", g.read(away.text),
+		g.read(health(t, h, g.url)))
 }

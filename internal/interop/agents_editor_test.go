@@ -12,9 +12,10 @@ import (
 	"time"
 )
 
-// editor stands in for the program in which a person talks with an agent, and for the person. It starts the agent and
-// exchanges JSON-RPC messages with it, one a line, over the agent's standard input and output: what the user says, what the
-// agent answers, and what it asks its user, which is answered at once.
+// editor stands in for the program in which a person talks with an agent, and for the
+// person. It starts the agent and exchanges JSON-RPC messages with it, one a line, over
+// the agent's standard input and output: what the user says, what the agent answers, and
+// what it asks its user, which is answered at once.
 type editor struct {
 	t      testing.TB
 	agent  io.Writer                                       // its standard input
@@ -28,7 +29,9 @@ type editor struct {
 }
 
 // openEditor starts an agent in an editor until the test ends.
-func openEditor(t testing.TB, h *agentHome, answer func(method string, params json.RawMessage) any, name string, arguments ...string) *editor {
+func openEditor(t testing.TB, h *agentHome, answer func(method string, params json.RawMessage) any,
+	name string, arguments ...string,
+) *editor {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := h.command(ctx, name, arguments...)
@@ -46,7 +49,8 @@ func openEditor(t testing.TB, h *agentHome, answer func(method string, params js
 		cancel()
 		_ = cmd.Wait() // it was killed
 		if t.Failed() {
-			t.Logf("%s said\n%s\nand complained\n%s", name, tail(e.heard(), 6000), tail(complaints.String(), 3000))
+			t.Logf("%s said\n%s\nand complained\n%s", name, tail(e.heard(), 6000),
+				tail(complaints.String(), 3000))
 		}
 	})
 	return e

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// geminiHome is a home for Gemini CLI with a scripted model, connected with the snippet of docs/clients.md.
+// geminiHome is a home for Gemini CLI with a scripted model, connected with the snippet
+// of docs/clients.md.
 func geminiHome(t testing.TB, g *gateway, token string) (*agentHome, *model) {
 	t.Helper()
 	m := newModel(t, google{})
@@ -33,7 +34,8 @@ func geminiHome(t testing.TB, g *gateway, token string) (*agentHome, *model) {
 	return h, m
 }
 
-// geminiAlone has Gemini CLI do one thing without a person, and returns what a person would read.
+// geminiAlone has Gemini CLI do one thing without a person, and returns what a person
+// would read.
 func geminiAlone(t testing.TB, h *agentHome, wish string, options ...string) string {
 	t.Helper()
 	out, errs, exit := h.run(t, "gemini", append(options, "-m", "gemini-2.5-flash", "-p", wish)...)
@@ -54,7 +56,8 @@ func geminiList(t testing.TB, h *agentHome) string {
 	return said
 }
 
-// geminiTalk is a conversation with Gemini CLI as editors have it. See https://agentclientprotocol.com.
+// geminiTalk is a conversation with Gemini CLI as editors have it. See
+// https://agentclientprotocol.com.
 type geminiTalk struct {
 	*editor
 	session string
@@ -68,7 +71,8 @@ func newGeminiTalk(t testing.TB, h *agentHome) *geminiTalk {
 	e := openEditor(t, h, allows, "gemini", "--acp", "-m", "gemini-2.5-flash")
 	e.request("initialize", map[string]any{"protocolVersion": 1, "clientCapabilities": map[string]any{}})
 	var begun struct{ SessionID string }
-	if err := json.Unmarshal(e.request("session/new", map[string]any{"cwd": h.dir, "mcpServers": []any{}}), &begun); err != nil {
+	if err := json.Unmarshal(e.request("session/new", map[string]any{"cwd": h.dir, "mcpServers": []any{}}),
+		&begun); err != nil {
 		t.Fatal(err)
 	}
 	return &geminiTalk{e, begun.SessionID}
@@ -77,7 +81,10 @@ func newGeminiTalk(t testing.TB, h *agentHome) *geminiTalk {
 // say says something as its user and waits until Gemini CLI has answered.
 func (c *geminiTalk) say(words string) {
 	c.t.Helper()
-	c.request("session/prompt", map[string]any{"sessionId": c.session, "prompt": []any{map[string]string{"type": "text", "text": words}}})
+	c.request("session/prompt", map[string]any{
+		"sessionId": c.session,
+		"prompt":    []any{map[string]string{"type": "text", "text": words}},
+	})
 }
 
 func TestAgentGeminiCLI(t *testing.T) {
@@ -85,7 +92,8 @@ func TestAgentGeminiCLI(t *testing.T) {
 	sheet := &agentSheet{}
 	t.Run("with", func(t *testing.T) {
 		for name, part := range map[string]func(*testing.T, *agentSheet){
-			"tools": geminiUsesTools, "an old token": geminiHasAnOldToken, "what is down": geminiMeetsWhatIsDown,
+			"tools": geminiUsesTools, "an old token": geminiHasAnOldToken,
+			"what is down": geminiMeetsWhatIsDown,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -115,15 +123,18 @@ func geminiUsesTools(t *testing.T, sheet *agentSheet) {
 	sheet.note("call", told.text == calculated, "the model reads %s; %s", g.read(told.text), alone)
 	sheet.note("revision", true, "%s", g.spoken(t))
 
-	geminiAlone(t, h, "call go__test_error_handling {}\ncall go__test_image_content {}\n"+`call go__test_elicitation {"message":"Who are you?"}`,
+	geminiAlone(t, h, "call go__test_error_handling {}\ncall go__test_image_content {}\n"+
+		`call go__test_elicitation {"message":"Who are you?"}`,
 		"--approval-mode", "yolo")
 	answers := m.last().answers
 	if len(answers) != 3 {
 		t.Fatalf("got %d answers, want 3: %+v", len(answers), answers)
 	}
 	sheet.note("error", answers[0].failed, "the model reads %s, marked as an error", g.read(answers[0].text))
-	sheet.note("picture", slices.Equal(answers[1].images, []string{"image/png"}), "the model sees %s", strings.Join(answers[1].images, ", "))
-	sheet.note("ask", !answers[2].failed, "it does not know questions: the model reads %s", g.read(answers[2].text))
+	sheet.note("picture", slices.Equal(answers[1].images, []string{"image/png"}), "the model sees %s",
+		strings.Join(answers[1].images, ", "))
+	sheet.note("ask", !answers[2].failed, "it does not know questions: the model reads %s",
+		g.read(answers[2].text))
 
 	g.configure(t, agentSections(upstream, "later"))
 	seen := settles(func() bool {
@@ -145,8 +156,11 @@ func geminiHasAnOldToken(t *testing.T, sheet *agentSheet) {
 	if m.offers("toolbox__calculate") || strings.Contains(read, "drawbridge") {
 		silent = g.read(read)
 	}
-	wordy := regexp.MustCompile(`MCP server 'drawbridge' requires authentication using: /mcp auth drawbridge`).FindString(geminiAlone(t, h, calculation, "--debug"))
-	sheet.note("expired", strings.Contains(read+listed+wordy, "expired"), "`gemini mcp list`: %s; `gemini -p` %s, with `--debug`: %s", g.read(listed), silent, g.read(wordy))
+	wordy := regexp.MustCompile(
+		`MCP server 'drawbridge' requires authentication using: /mcp auth drawbridge`).FindString(
+		geminiAlone(t, h, calculation, "--debug"))
+	sheet.note("expired", strings.Contains(read+listed+wordy, "expired"),
+		"`gemini mcp list`: %s; `gemini -p` %s, with `--debug`: %s", g.read(listed), silent, g.read(wordy))
 
 	outlived(t, g, handedOut, func(token string) (*model, func(string)) {
 		h, m := geminiHome(t, g, token)
@@ -154,7 +168,8 @@ func geminiHasAnOldToken(t *testing.T, sheet *agentSheet) {
 	}, func(m *model, say func(string)) {
 		say(calculation)
 		told := m.last().result()
-		sheet.note("expires", strings.Contains(told.text, "The token has expired"), "the model reads %s", g.read(told.text))
+		sheet.note("expires", strings.Contains(told.text, "The token has expired"), "the model reads %s",
+			g.read(told.text))
 	})
 }
 
@@ -170,7 +185,8 @@ func geminiMeetsWhatIsDown(t *testing.T, sheet *agentSheet) {
 	g.upstreamDown(t)
 	talk.say("call go__test_simple_text {}")
 	told := m.last().result()
-	sheet.note("down", told.failed && strings.Contains(told.text, "not available now"), "the model reads %s", g.read(told.text))
+	sheet.note("down", told.failed && strings.Contains(told.text, "not available now"), "the model reads %s",
+		g.read(told.text))
 
 	g.stop(t)
 	talk.say(calculation)
@@ -181,7 +197,8 @@ func geminiMeetsWhatIsDown(t *testing.T, sheet *agentSheet) {
 	talk.say(calculation)
 	talk.say(calculation)
 	told = m.last().result()
-	sheet.note("back", told.text == calculated, "the conversation stays with the session that is gone: every call gets %s; a new conversation is answered", g.read(told.text))
+	sheet.note("back", told.text == calculated,
+		"the conversation stays with the session that is gone: every call gets %s; a new conversation is answered", g.read(told.text))
 	again := newGeminiTalk(t, h)
 	again.say(calculation)
 	if got := m.last().result().text; got != calculated {

@@ -53,8 +53,9 @@ func (google) read(r *http.Request, body []byte) (talk, bool, error) {
 	return shown, true, nil
 }
 
-// tell adds to a talk what Gemini CLI sends in its user's name: results, pictures after the result that they belong to, what
-// the user said, and things of its own: <session_context>…
+// tell adds to a talk what Gemini CLI sends in its user's name: results, pictures after
+// the result that they belong to, what the user said, and things of its own:
+// <session_context>…
 func (p googleParts) tell(s *talk) {
 	for _, part := range p {
 		switch answer := part.FunctionResponse; {
@@ -82,7 +83,8 @@ func unwrapped(text string) string {
 		return inner[1]
 	}
 	var plain string
-	if inner := quoting.FindStringSubmatch(text); inner != nil && json.Unmarshal([]byte(inner[1]), &plain) == nil {
+	if inner := quoting.FindStringSubmatch(text); inner != nil &&
+		json.Unmarshal([]byte(inner[1]), &plain) == nil {
 		return plain
 	}
 	return text
@@ -98,8 +100,11 @@ func (google) write(w http.ResponseWriter, body []byte, said reply) {
 			"content":      map[string]any{"role": "model", "parts": []any{part}},
 			"finishReason": "STOP",
 		}},
-		"usageMetadata": map[string]int{"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
-		"totalTokens":   len(body), // of countTokens
+		"usageMetadata": map[string]int{
+			"promptTokenCount": 1, "candidatesTokenCount": 1,
+			"totalTokenCount": 2,
+		},
+		"totalTokens": len(body), // of countTokens
 	})
 	if err != nil {
 		panic(err) // plain values always encode

@@ -12,9 +12,10 @@ import (
 	"testing"
 )
 
-// model stands in for the language model of an agent. It has no mind: what its user says is its script, a line for each
-// call ("call toolbox__calculate {"expression":"6*7"}"), made in order. When all are made it says what came back, which
-// is so read by the agent's user. It keeps what it was shown.
+// model stands in for the language model of an agent. It has no mind: what its user says
+// is its script, a line for each call ("call toolbox__calculate {"expression":"6*7"}"),
+// made in order. When all are made it says what came back, which is so read by the
+// agent's user. It keeps what it was shown.
 type model struct {
 	url string
 
@@ -25,7 +26,8 @@ type model struct {
 
 // dialect is the API of one provider.
 type dialect interface {
-	// read returns what a request shows the model; ok is false for a request that is not one for an answer.
+	// read returns what a request shows the model; ok is false for a request that is not
+	// one for an answer.
 	read(r *http.Request, body []byte) (shown talk, ok bool, err error)
 	// write answers the request.
 	write(w http.ResponseWriter, body []byte, said reply)
@@ -137,10 +139,12 @@ func (m *model) last() talk {
 	return m.turns[len(m.turns)-1]
 }
 
-// offers says whether the model was offered a tool whose name ends so when it last was asked.
+// offers says whether the model was offered a tool whose name ends so when it last was
+// asked.
 func (m *model) offers(name string) bool {
 	shown := m.last()
-	return slices.ContainsFunc(slices.Concat(shown.offered, shown.deferred), func(offer string) bool { return strings.HasSuffix(offer, name) })
+	return slices.ContainsFunc(slices.Concat(shown.offered, shown.deferred),
+		func(offer string) bool { return strings.HasSuffix(offer, name) })
 }
 
 // strays returns the requests that the model did not understand.
@@ -158,7 +162,8 @@ func (s talk) result() toolAnswer {
 	return s.answers[len(s.answers)-1]
 }
 
-// eventsTo begins a stream, and returns what writes an event to it, with its kind as the type of what it holds.
+// eventsTo begins a stream, and returns what writes an event to it, with its kind as the
+// type of what it holds.
 func eventsTo(w http.ResponseWriter) func(kind string, fields map[string]any) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	return func(kind string, fields map[string]any) {

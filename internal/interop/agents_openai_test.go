@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// openai is the Responses API. See https://platform.openai.com/docs/api-reference/responses-streaming.
+// openai is the Responses API. See
+// https://platform.openai.com/docs/api-reference/responses-streaming.
 type openai struct{}
 
 var _ dialect = openai{}
@@ -94,7 +95,8 @@ func (openai) write(w http.ResponseWriter, body []byte, said reply) {
 	}
 	if said.tool != "" {
 		item = map[string]any{
-			"type": "function_call", "id": fmt.Sprintf("fc_%d", unique), "call_id": fmt.Sprintf("call_%d", unique),
+			"type": "function_call", "id": fmt.Sprintf("fc_%d", unique), "call_id": fmt.Sprintf("call_%d",
+				unique),
 			"name": said.tool, "arguments": string(said.arguments),
 		}
 		if space, name, found := strings.Cut(said.tool, "/"); found {

@@ -48,8 +48,8 @@ func (s *agentSheet) note(feature string, works bool, format string, arguments .
 	s.cells[feature] = verdict + " | " + fmt.Sprintf(format, arguments...)
 }
 
-// keep compares the sheet with its part of docs/evidence/compatibility.md, or writes it there. A test that was run in part only,
-// or failed, has nothing to compare.
+// keep compares the sheet with its part of docs/evidence/compatibility.md, or writes it
+// there. A test that was run in part only, or failed, has nothing to compare.
 func (s *agentSheet) keep(t testing.TB, part, title string) {
 	t.Helper()
 	if t.Failed() {
@@ -68,7 +68,8 @@ func (s *agentSheet) keep(t testing.TB, part, title string) {
 	keepCompat(t, part, text.String())
 }
 
-// volatile are the parts of what people read that differ from run to run, and what the page has in their place.
+// volatile are the parts of what people read that differ from run to run, and what the
+// page has in their place.
 var volatile = []struct {
 	pattern *regexp.Regexp
 	instead string
@@ -103,8 +104,8 @@ func agentVersion(t testing.TB, name string) string {
 	return manifest.Dependencies[name]
 }
 
-// agentSections is the config that agents meet: built-in tools, and the server of the Go SDK at an address. Later is a
-// server whose tools the tenant does not have at first.
+// agentSections is the config that agents meet: built-in tools, and the server of the Go
+// SDK at an address. Later is a server whose tools the tenant does not have at first.
 func agentSections(upstream string, servers ...string) string {
 	return fmt.Sprintf(`tenants:
   acme: {servers: [toolbox, go%s], rules: [{allow: ["*"]}], limits: %s}
@@ -115,11 +116,12 @@ servers:
 `, strings.Join(append([]string{""}, servers...), ", "), generous, upstream)
 }
 
-// spoken says in which era the clients of this gateway talked to it. They must have called a tool: the log has lines
-// later than what they tell of.
+// spoken says in which era the clients of this gateway talked to it. They must have
+// called a tool: the log has lines later than what they tell of.
 func (g *gateway) spoken(t *testing.T) string {
 	t.Helper()
-	eventually(t, "a call in the log", func() bool { return strings.Contains(g.out.String(), `"method":"tools/call"`) })
+	eventually(t, "a call in the log",
+		func() bool { return strings.Contains(g.out.String(), `"method":"tools/call"`) })
 	if strings.Contains(g.out.String(), `"method":"initialize"`) {
 		return "an older revision, in a session"
 	}
@@ -130,7 +132,8 @@ func (g *gateway) spoken(t *testing.T) string {
 func (g *gateway) expired(t testing.TB, token string) {
 	t.Helper()
 	eventually(t, "the token expires", func() bool {
-		return post(t, g.url, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Authorization", "Bearer "+token).status == 401
+		return post(t, g.url, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Authorization",
+			"Bearer "+token).status == 401
 	})
 }
 

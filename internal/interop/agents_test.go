@@ -17,8 +17,9 @@ import (
 	"time"
 )
 
-// agentPackage returns the folder of a pinned package of agents/package.json with a program of its own. Without it a
-// test fails in CI and is skipped elsewhere, and everywhere where there is no such package for the machine.
+// agentPackage returns the folder of a pinned package of agents/package.json with a
+// program of its own. Without it a test fails in CI and is skipped elsewhere, and
+// everywhere where there is no such package for the machine.
 func agentPackage(t testing.TB, folder string) string {
 	t.Helper()
 	if _, made := readLock(t, "agents")["node_modules/"+filepath.ToSlash(folder)]; !made {
@@ -37,8 +38,8 @@ func agentPackage(t testing.TB, folder string) string {
 	return path
 }
 
-// nodeAgent is agentPackage for an agent that runs with Node.js. It returns where the programs of the agents are, and the
-// pinned Node.js.
+// nodeAgent is agentPackage for an agent that runs with Node.js. It returns where the
+// programs of the agents are, and the pinned Node.js.
 func nodeAgent(t testing.TB, folder string) (path string) {
 	t.Helper()
 	agentPackage(t, folder)
@@ -59,7 +60,8 @@ func platform() string {
 	return runtime.GOOS + "-" + cpu
 }
 
-// agentHome is where an agent runs: with a home directory and an environment of its own, and no way out of the machine.
+// agentHome is where an agent runs: with a home directory and an environment of its own,
+// and no way out of the machine.
 type agentHome struct {
 	dir string   // HOME, and the working directory
 	env []string // of every program that runs there
@@ -68,8 +70,8 @@ type agentHome struct {
 	left []string   // requests that would have left the machine
 }
 
-// newAgentHome makes a home whose programs find the given folder first on their PATH. The test fails if any of them
-// tries to reach more than loopback.
+// newAgentHome makes a home whose programs find the given folder first on their PATH. The
+// test fails if any of them tries to reach more than loopback.
 func newAgentHome(t testing.TB, bin string, env ...string) *agentHome {
 	t.Helper()
 	h := &agentHome{dir: t.TempDir()}
@@ -87,13 +89,16 @@ func newAgentHome(t testing.TB, bin string, env ...string) *agentHome {
 	})
 	h.env = append([]string{
 		"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + h.dir, "TMPDIR=" + h.dir, "TERM=dumb", "CI=true",
-		"HTTP_PROXY=" + guard.URL, "HTTPS_PROXY=" + guard.URL, "ALL_PROXY=" + guard.URL, "NO_PROXY=127.0.0.1,localhost",
-		"http_proxy=" + guard.URL, "https_proxy=" + guard.URL, "all_proxy=" + guard.URL, "no_proxy=127.0.0.1,localhost",
+		"HTTP_PROXY=" + guard.URL, "HTTPS_PROXY=" + guard.URL, "ALL_PROXY=" + guard.URL,
+		"NO_PROXY=127.0.0.1,localhost",
+		"http_proxy=" + guard.URL, "https_proxy=" + guard.URL, "all_proxy=" + guard.URL,
+		"no_proxy=127.0.0.1,localhost",
 	}, env...)
 	return h
 }
 
-// leavings returns the requests that would have left the machine since it was last called.
+// leavings returns the requests that would have left the machine since it was last
+// called.
 func (h *agentHome) leavings() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -102,9 +107,11 @@ func (h *agentHome) leavings() []string {
 	return left
 }
 
-// command prepares a program to run there, in a process group of its own that ends with ctx.
+// command prepares a program to run there, in a process group of its own that ends with
+// ctx.
 func (h *agentHome) command(ctx context.Context, name string, arguments ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", `exec "$0" "$@"`, name}, arguments...)...)
+	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", `exec "$0" "$@"`, name},
+		arguments...)...)
 	cmd.Dir, cmd.Env = h.dir, h.env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -156,7 +163,8 @@ func snippet(t testing.TB, client string, g *gateway) string {
 	return strings.ReplaceAll(code, documentedAddress, g.url)
 }
 
-// codeFor returns the first code below a client's name in a page, "" if the page does not have the client.
+// codeFor returns the first code below a client's name in a page, "" if the page does not
+// have the client.
 func codeFor(t testing.TB, page, client string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(page)))

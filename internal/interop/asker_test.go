@@ -11,8 +11,9 @@ import (
 	"sync"
 )
 
-// asker is an upstream with one tool, ask, that tells its caller's marker in every way there is: as progress, as log
-// lines before and after it asks, in the question, and in the answer together with what was answered.
+// asker is an upstream with one tool, ask, that tells its caller's marker in every way
+// there is: as progress, as log lines before and after it asks, in the question, and in
+// the answer together with what was answered.
 type asker struct {
 	modern bool
 
@@ -32,12 +33,16 @@ type party struct {
 }
 
 func newAsker(modern bool) *asker {
-	return &asker{modern: modern, pending: make(map[string]chan json.RawMessage), streams: make(map[string]*party)}
+	return &asker{
+		modern: modern, pending: make(map[string]chan json.RawMessage),
+		streams: make(map[string]*party),
+	}
 }
 
 const askTool = `{"name":"ask","description":"Asks.","inputSchema":{"type":"object","properties":{"marker":{"type":"string"}}}}`
 
-// hear handles one message and sends what it gives rise to. It returns when the message is dealt with.
+// hear handles one message and sends what it gives rise to. It returns when the message
+// is dealt with.
 func (a *asker) hear(m message, p *party, question string, send func(text string)) {
 	result := func(text string) { send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, text)) }
 	switch m.Method {
@@ -52,10 +57,12 @@ func (a *asker) hear(m message, p *party, question string, send func(text string
 		}
 	case "initialize":
 		p.opened(m.Params)
-		result(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"asker","version":"1"}}`)
+		result(
+			`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"asker","version":"1"}}`)
 	case "server/discover":
 		if a.modern {
-			result(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"logging":{}},"ttlMs":60000,"cacheScope":"public"}`)
+			result(
+				`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"logging":{}},"ttlMs":60000,"cacheScope":"public"}`)
 			return
 		}
 		send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`, m.ID))
@@ -97,9 +104,12 @@ func (p *party) can() string {
 // questionOf is the params of a question that names the marker.
 func questionOf(method, marker string) string {
 	if method == "elicitation/create" {
-		return fmt.Sprintf(`{"message":%q,"requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}`, marker)
+		return fmt.Sprintf(
+			`{"message":%q,"requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}`,
+			marker)
 	}
-	return fmt.Sprintf(`{"maxTokens":1,"messages":[{"role":"user","content":{"type":"text","text":%q}}]}`, marker)
+	return fmt.Sprintf(`{"maxTokens":1,"messages":[{"role":"user","content":{"type":"text","text":%q}}]}`,
+		marker)
 }
 
 func (a *asker) call(m message, question string, send, result func(string)) {
@@ -114,7 +124,9 @@ func (a *asker) call(m message, question string, send, result func(string)) {
 	}
 	marker := params.Arguments.Marker
 	log := func(when string) {
-		send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"warning","data":"%s %s"}}`, when, marker))
+		send(
+			fmt.Sprintf(
+				`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"warning","data":"%s %s"}}`, when, marker))
 	}
 	answered := func(answer json.RawMessage) {
 		log("after")
@@ -123,7 +135,9 @@ func (a *asker) call(m message, question string, send, result func(string)) {
 	}
 	if a.modern && params.InputResponses != nil {
 		if params.RequestState != "state of "+marker {
-			send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"the state of somebody else"}}`, m.ID))
+			send(
+				fmt.Sprintf(
+					`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"the state of somebody else"}}`, m.ID))
 			return
 		}
 		answered(params.InputResponses["q"])
@@ -131,13 +145,20 @@ func (a *asker) call(m message, question string, send, result func(string)) {
 	}
 	log("before")
 	if params.Meta.ProgressToken != nil {
-		send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1,"message":%q}}`, params.Meta.ProgressToken, marker))
+		send(
+			fmt.Sprintf(
+				`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1,"message":%q}}`, params.Meta.ProgressToken, marker))
 	}
 	switch {
 	case a.modern:
-		result(fmt.Sprintf(`{"resultType":"input_required","requestState":"state of %s","inputRequests":{"q":{"method":"elicitation/create","params":%s}}}`, marker, questionOf("elicitation/create", marker)))
+		result(
+			fmt.Sprintf(
+				`{"resultType":"input_required","requestState":"state of %s","inputRequests":{"q":{"method":"elicitation/create","params":%s}}}`, marker, questionOf("elicitation/create", marker)))
 	case question == "":
-		send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"this session cannot be asked"}}`, m.ID))
+		send(
+			fmt.Sprintf(
+				`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"this session cannot be asked"}}`,
+				m.ID))
 	default:
 		answered(a.put(question, marker, send))
 	}
@@ -157,7 +178,8 @@ func (a *asker) put(question, marker string, send func(string)) json.RawMessage 
 	id := fmt.Sprintf(`"q%d"`, a.next)
 	a.pending[id] = answer
 	a.mu.Unlock()
-	send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, question, questionOf(question, marker)))
+	send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, question,
+		questionOf(question, marker)))
 	return <-answer
 }
 

@@ -42,7 +42,8 @@ func (g *gateway) speak(t testing.TB, token, revision string) *speaker {
 	if revision == modernRevision {
 		return s
 	}
-	hello := fmt.Sprintf(`{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":"attacker","version":"1"}}}`, revision)
+	hello := fmt.Sprintf(
+		`{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":"attacker","version":"1"}}}`, revision)
 	if revision == "2024-11-05" {
 		s.stream = g.listen(t, "http://"+g.addr+"/sse", "Authorization", "Bearer "+token)
 		s.endpoint = "http://" + g.addr + s.stream.next(t)
@@ -144,7 +145,8 @@ func (s *speaker) post(t testing.TB, body string, headers ...string) answer {
 	return post(t, s.endpoint, body, append(all, headers...)...)
 }
 
-// ask sends a request of this method; params is the inside of its params. The answer is the last message.
+// ask sends a request of this method; params is the inside of its params. The answer is
+// the last message.
 func (s *speaker) ask(t testing.TB, id, method, name, params string) message {
 	t.Helper()
 	all := s.story(t, id, method, name, params)
@@ -168,11 +170,13 @@ func (s *speaker) story(t testing.TB, id, method, name, params string) []json.Ra
 			params = strings.TrimSuffix(modernMeta+","+params, ",")
 		}
 	}
-	a := s.post(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s}}`, id, method, params), headers...)
+	a := s.post(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s}}`, id, method, params),
+		headers...)
 	if s.stream == nil || a.status != http.StatusAccepted {
 		all := a.messages(t)
 		if len(all) == 0 {
-			t.Fatalf("%s %s: no message in the answer: status %d, body %q", s.revision, method, a.status, a.body)
+			t.Fatalf("%s %s: no message in the answer: status %d, body %q", s.revision, method, a.status,
+				a.body)
 		}
 		return all
 	}

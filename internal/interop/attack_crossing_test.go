@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// progressThenEcho answers with a stream: two progress messages, one with somebody else's token, and the arguments.
+// progressThenEcho answers with a stream: two progress messages, one with somebody else's
+// token, and the arguments.
 func progressThenEcho(w http.ResponseWriter, id json.RawMessage, e execution, params json.RawMessage) {
 	var p struct {
 		Meta struct{ ProgressToken json.RawMessage } `json:"_meta"`
@@ -18,12 +19,18 @@ func progressThenEcho(w http.ResponseWriter, id json.RawMessage, e execution, pa
 	w.Header().Set("Content-Type", "text/event-stream")
 	text, _ := json.Marshal(e.arguments)
 	if p.Meta.ProgressToken != nil {
-		fmt.Fprintf(w, "data: "+`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1,"message":%s}}`+"\n\n", p.Meta.ProgressToken, text)
-		fmt.Fprintf(w, "data: "+`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"1","progress":2,"message":%s}}`+"\n\n", text)
-		fmt.Fprintf(w, "data: "+`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":3,"progress":2,"message":%s}}`+"\n\n", text)
+		fmt.Fprintf(w, "data: "+
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1,"message":%s}}`+"\n\n", p.Meta.ProgressToken, text)
+		fmt.Fprintf(w, "data: "+
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"1","progress":2,"message":%s}}`+"\n\n", text)
+		fmt.Fprintf(w, "data: "+
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":3,"progress":2,"message":%s}}`+"\n\n", text)
 	}
-	fmt.Fprintf(w, "data: "+`{"jsonrpc":"2.0","id":424242,"result":{"content":[{"type":"text","text":"an answer to somebody else"}]}}`+"\n\n")
-	fmt.Fprintf(w, "data: "+`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","content":[{"type":"text","text":%s}]}}`+"\n\n", id, text)
+	fmt.Fprintf(w, "data: "+
+		`{"jsonrpc":"2.0","id":424242,"result":{"content":[{"type":"text","text":"an answer to somebody else"}]}}`+"\n\n")
+	fmt.Fprintf(w, "data: "+
+		`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","content":[{"type":"text","text":%s}]}}`+
+		"\n\n", id, text)
 }
 
 func TestT16NothingCrosses(t *testing.T) {
@@ -38,7 +45,8 @@ func TestT16NothingCrosses(t *testing.T) {
 	}
 }
 
-// callsOfMany lets two people of each of two tenants call at the same time in every revision.
+// callsOfMany lets two people of each of two tenants call at the same time in every
+// revision.
 func callsOfMany(t *testing.T, g *gateway, modern bool) {
 	t.Helper()
 	const perSpeaker = 100
@@ -63,11 +71,13 @@ func callsOfMany(t *testing.T, g *gateway, modern bool) {
 	rightOwners(t, g, 4*5*perSpeaker)
 }
 
-// callAsMine calls with an id and a progress token that all others use too, and arguments that nobody else has.
+// callAsMine calls with an id and a progress token that all others use too, and arguments
+// that nobody else has.
 func (s *speaker) callAsMine(t *testing.T, owner who, i int) {
 	mine := fmt.Sprintf(`{"owner":"%s %s %d"}`, owner, s.revision, i)
 	quoted, _ := json.Marshal(mine)
-	got := s.story(t, "1", "tools/call", "up__echo", s.meta(`"progressToken":1`)+`,"name":"up__echo","arguments":`+mine)
+	got := s.story(t, "1", "tools/call", "up__echo", s.meta(`"progressToken":1`)+
+		`,"name":"up__echo","arguments":`+mine)
 	for n, raw := range got {
 		text := string(raw)
 		var m message
@@ -77,7 +87,8 @@ func (s *speaker) callAsMine(t *testing.T, owner who, i int) {
 		}
 		switch {
 		case m.Method == "notifications/progress":
-			if !strings.Contains(text, string(quoted)) || !strings.Contains(text, `"progressToken":1,`) && !strings.Contains(text, `"progressToken":1}`) {
+			if !strings.Contains(text, string(quoted)) || !strings.Contains(text, `"progressToken":1,`) &&
+				!strings.Contains(text, `"progressToken":1}`) {
 				t.Errorf("%v %s got the progress %s", owner, s.revision, text)
 			}
 		case n != len(got)-1 || string(m.ID) != "1" || !strings.Contains(string(m.Result), string(quoted)):
@@ -107,7 +118,8 @@ func rightOwners(t *testing.T, g *gateway, want int) {
 		}
 		count++
 		if owner := line.Tenant + "/" + line.Subject; mine[line.Arguments] != owner || line.Outcome != "ok" {
-			t.Errorf("the record of %s (%s) is about arguments of %s", owner, line.Outcome, mine[line.Arguments])
+			t.Errorf("the record of %s (%s) is about arguments of %s", owner, line.Outcome,
+				mine[line.Arguments])
 		}
 	}
 	if count != want {

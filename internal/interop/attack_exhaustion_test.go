@@ -54,7 +54,8 @@ func TestT20NothingIsLeftOfSessionsAndStreams(t *testing.T) {
 		g.speak(t, token, "2025-11-25")
 	}
 	http.DefaultClient.CloseIdleConnections()
-	goroutines, files, memory := g.gauge(t, "go_goroutines"), fds(), g.gauge(t, "process_resident_memory_bytes")
+	goroutines, files, memory := g.gauge(t, "go_goroutines"), fds(), g.gauge(t,
+		"process_resident_memory_bytes")
 	var all sync.WaitGroup
 	for worker := range 4 {
 		all.Go(func() {
@@ -64,7 +65,8 @@ func TestT20NothingIsLeftOfSessionsAndStreams(t *testing.T) {
 					s.dropStream(t, []string{"get", "sse", "listen"}[(i/4+worker)%3])
 				}
 				if i%2 == 0 {
-					get(t, http.MethodDelete, g.url, "Authorization", "Bearer "+token, "Mcp-Session-Id", s.session)
+					get(t, http.MethodDelete, g.url, "Authorization", "Bearer "+token, "Mcp-Session-Id",
+						s.session)
 				}
 			}
 		})
@@ -97,9 +99,12 @@ func (s *speaker) dropStream(t testing.TB, kind string) {
 	}[kind]
 	body := ""
 	if kind == "listen" {
-		body = `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{` + modernMeta + `,"notifications":{"toolsListChanged":true}}}`
+		body = `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{` + modernMeta +
+			`,"notifications":{"toolsListChanged":true}}}`
 	}
-	line := s.g.raw(t, fmt.Sprintf("%sHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", head, s.token, len(body), body))
+	line := s.g.raw(
+		t, fmt.Sprintf("%sHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", head,
+			s.token, len(body), body))
 	if line != "HTTP/1.1 200 OK" {
 		t.Errorf("a stream (%s) gave %q", kind, line)
 	}
@@ -108,38 +113,67 @@ func (s *speaker) dropStream(t testing.TB, kind string) {
 func TestT23BodyTricks(t *testing.T) {
 	t.Parallel()
 	up := ambush(t, &hostile{tools: tool("ok")})
-	g := besiege(t, twoTenants(`{allow: ["*"]}`, "  up: "+private(up.URL)+"\n")+"limits: {max_body: 64KiB, read_timeout: 2s}\n")
+	g := besiege(t, twoTenants(`{allow: ["*"]}`, "  up: "+private(up.URL)+"\n")+
+		"limits: {max_body: 64KiB, read_timeout: 2s}\n")
 	token := g.mint(who{tenant: "acme", subject: "alice"})
-	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + modernMeta + `,"name":"up__ok","arguments":{}}}`
-	head := "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + token + "\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: up__ok\r\n"
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + modernMeta +
+		`,"name":"up__ok","arguments":{}}}`
+	head := "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + token +
+		"\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: up__ok\r\n"
 	const typed = "Content-Type: application/json\r\n"
 	chunked := func(size int) string { return fmt.Sprintf("%x\r\n%s\r\n", size, strings.Repeat(" ", size)) }
 	long := len(body)
 	for _, trick := range []struct{ name, text, want string }{
-		{"chunked without end", head + typed + "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat(chunked(8000), 20), "413"},
+		{"chunked without end", head + typed + "Transfer-Encoding: chunked\r\n\r\n" +
+			strings.Repeat(chunked(8000), 20), "413"},
 		{"announced too long", head + typed + "Content-Length: 99999999999\r\n\r\n", "413"},
 		{"chunk of 2^64", head + typed + "Transfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n", "400"},
 		{"negative chunk", head + typed + "Transfer-Encoding: chunked\r\n\r\n-1\r\n", "400"},
-		{"length and chunked", head + typed + fmt.Sprintf("Content-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", long) + body, "400"},
-		{"two lengths", head + typed + fmt.Sprintf("Content-Length: %d\r\nContent-Length: 5\r\n\r\n", long) + body, "400"},
+		{"length and chunked", head + typed +
+			fmt.Sprintf("Content-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", long) +
+			body, "400"},
+		{"two lengths", head + typed + fmt.Sprintf("Content-Length: %d\r\nContent-Length: 5\r\n\r\n", long) +
+			body, "400"},
 		{"length with sign", head + typed + fmt.Sprintf("Content-Length: +%d\r\n\r\n", long) + body, "400"},
 		{"transfer coding gzip", head + typed + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", "501"},
-		{"length longer than the body", head + typed + fmt.Sprintf("Content-Length: %d\r\n\r\n", long+10) + body, "408"},
-		{"gzip", head + typed + fmt.Sprintf("Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n", long) + body, "415"},
-		{"identity", head + typed + fmt.Sprintf("Content-Encoding: identity\r\nContent-Length: %d\r\n\r\n", long) + body, "415"},
-		{"text", head + fmt.Sprintf("Content-Type: text/plain\r\nContent-Length: %d\r\n\r\n", long) + body, "415"},
-		{"form", head + fmt.Sprintf("Content-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n", long) + body, "415"},
-		{"UTF-16", head + fmt.Sprintf("Content-Type: application/json; charset=utf-16\r\nContent-Length: %d\r\n\r\n", long) + body, "415"},
-		{"two types", head + typed + fmt.Sprintf("Content-Type: text/plain\r\nContent-Length: %d\r\n\r\n", long) + body, "415"},
+		{"length longer than the body", head + typed + fmt.Sprintf("Content-Length: %d\r\n\r\n", long+10) +
+			body, "408"},
+		{"gzip", head + typed + fmt.Sprintf("Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n", long) +
+			body, "415"},
+		{"identity", head + typed + fmt.Sprintf("Content-Encoding: identity\r\nContent-Length: %d\r\n\r\n",
+			long) + body, "415"},
+		{
+			"text", head + fmt.Sprintf("Content-Type: text/plain\r\nContent-Length: %d\r\n\r\n", long) + body,
+			"415",
+		},
+		{
+			"form", head + fmt.Sprintf(
+				"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n", long) + body,
+			"415",
+		},
+		{
+			"UTF-16", head + fmt.Sprintf(
+				"Content-Type: application/json; charset=utf-16\r\nContent-Length: %d\r\n\r\n", long) + body,
+			"415",
+		},
+		{"two types", head + typed + fmt.Sprintf("Content-Type: text/plain\r\nContent-Length: %d\r\n\r\n",
+			long) + body, "415"},
 		{"no type", head + fmt.Sprintf("Content-Length: %d\r\n\r\n", long) + body, "415"},
 		{"no body", head + typed + "\r\n", "400"},
-		{"two tokens", head + typed + "Authorization: Bearer x\r\n" + fmt.Sprintf("Content-Length: %d\r\n\r\n", long) + body, "401"},
-		{"two hosts", head + "Host: evil.test\r\n" + typed + fmt.Sprintf("Content-Length: %d\r\n\r\n", long) + body, "400"},
-		{"foreign host", strings.Replace(head, "127.0.0.1", "evil.test", 1) + typed + fmt.Sprintf("Content-Length: %d\r\n\r\n", long) + body, "403"},
-		{"foreign host in the target", strings.Replace(head, "POST /mcp", "POST http://evil.test/mcp", 1) + typed + fmt.Sprintf("Content-Length: %d\r\n\r\n", long) + body, "403"},
-		{"foreign origin", head + "Origin: null\r\n" + typed + fmt.Sprintf("Content-Length: %d\r\n\r\n", long) + body, "403"},
-		{"folded header", head + "X-A: 1\r\n folded\r\n" + typed + fmt.Sprintf("Content-Length: %d\r\n\r\n", long) + body, "400 or 200"},
-		{"blank before colon", head + "Content-Type : application/json\r\n" + fmt.Sprintf("Content-Length: %d\r\n\r\n", long) + body, "400"},
+		{"two tokens", head + typed + "Authorization: Bearer x\r\n" +
+			fmt.Sprintf("Content-Length: %d\r\n\r\n", long) + body, "401"},
+		{"two hosts", head + "Host: evil.test\r\n" + typed + fmt.Sprintf("Content-Length: %d\r\n\r\n", long) +
+			body, "400"},
+		{"foreign host", strings.Replace(head, "127.0.0.1", "evil.test", 1) + typed +
+			fmt.Sprintf("Content-Length: %d\r\n\r\n", long) + body, "403"},
+		{"foreign host in the target", strings.Replace(head, "POST /mcp", "POST http://evil.test/mcp", 1) +
+			typed + fmt.Sprintf("Content-Length: %d\r\n\r\n", long) + body, "403"},
+		{"foreign origin", head + "Origin: null\r\n" + typed + fmt.Sprintf("Content-Length: %d\r\n\r\n",
+			long) + body, "403"},
+		{"folded header", head + "X-A: 1\r\n folded\r\n" + typed + fmt.Sprintf("Content-Length: %d\r\n\r\n",
+			long) + body, "400 or 200"},
+		{"blank before colon", head + "Content-Type : application/json\r\n" +
+			fmt.Sprintf("Content-Length: %d\r\n\r\n", long) + body, "400"},
 		{"large headers", head + "X-A: " + strings.Repeat("a", 2<<20) + "\r\n\r\n", "431"},
 		{"plain", head + typed + fmt.Sprintf("Content-Length: %d\r\n\r\n", long) + body, "200"},
 	} {
@@ -157,7 +191,8 @@ func TestT23BodyTricks(t *testing.T) {
 
 func TestT38SlowClientsHoldUpNobody(t *testing.T) {
 	t.Parallel()
-	g := besiege(t, twoTenants(`{allow: ["*"]}`, "  own: {builtin: [calculate]}\n")+"limits: {read_timeout: 5s, max_calls: 400}\n")
+	g := besiege(t, twoTenants(`{allow: ["*"]}`, "  own: {builtin: [calculate]}\n")+
+		"limits: {read_timeout: 5s, max_calls: 400}\n")
 	token := g.mint(who{tenant: "acme", subject: "alice"})
 	var slow []net.Conn
 	for i := range 300 {
@@ -175,7 +210,8 @@ func TestT38SlowClientsHoldUpNobody(t *testing.T) {
 			_, _ = io.WriteString(conn, "a") // drip; it may be closed by now
 		}
 		started := time.Now()
-		if text, _ := g.text(t, token, "own__calculate", fmt.Sprintf(`{"expression":"%d+1"}`, i)); !strings.Contains(text, fmt.Sprint(i+1)) {
+		if text, _ := g.text(t, token, "own__calculate", fmt.Sprintf(`{"expression":"%d+1"}`,
+			i)); !strings.Contains(text, fmt.Sprint(i+1)) {
 			t.Fatalf("%d+1 = %s", i, text)
 		}
 		slowest = max(slowest, time.Since(started))
@@ -195,8 +231,10 @@ func TestT38SlowClientsHoldUpNobody(t *testing.T) {
 
 func TestT39StreamHoardersAreRefused(t *testing.T) {
 	t.Parallel()
-	g := besiege(t, strings.Replace(twoTenants(`{allow: ["*"]}`, "  own: {builtin: [calculate]}\n"), "streams: 1000", "streams: 6", 1))
-	hoarder, other := g.mint(who{tenant: "acme", subject: "alice"}), g.mint(who{tenant: "globex", subject: "alice"})
+	g := besiege(t, strings.Replace(twoTenants(`{allow: ["*"]}`, "  own: {builtin: [calculate]}\n"),
+		"streams: 1000", "streams: 6", 1))
+	hoarder, other := g.mint(who{tenant: "acme", subject: "alice"}),
+		g.mint(who{tenant: "globex", subject: "alice"})
 	colleague := g.mint(who{tenant: "acme", subject: "bob"})
 	for range 3 {
 		g.listen(t, "http://"+g.addr+"/sse", "Authorization", "Bearer "+hoarder)
@@ -226,15 +264,23 @@ func TestT39StreamHoardersAreRefused(t *testing.T) {
 func TestSlowCallsOfOneUserLeaveRoomForOthers(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
-	up := ambush(t, &hostile{tools: tool("slow"), answer: func(http.ResponseWriter, json.RawMessage, execution, json.RawMessage) { <-hold }})
+	up := ambush(t, &hostile{tools: tool("slow"), answer: func(http.ResponseWriter, json.RawMessage,
+		execution, json.RawMessage,
+	) {
+		<-hold
+	}})
 	defer close(hold)
 	sections := twoTenants(`{allow: ["*"]}`, "  up: "+private(up.URL)+"\n  own: {builtin: [calculate]}\n")
 	g := besiege(t, strings.Replace(sections, "concurrency: 1000", "concurrency: 8", 1))
 	s := g.speak(t, g.mint(who{tenant: "acme", subject: "mallory"}), "2024-11-05")
 	for i := range 8 {
-		s.post(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"up__slow","arguments":{}}}`, i+1))
+		s.post(
+			t, fmt.Sprintf(
+				`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"up__slow","arguments":{}}}`,
+				i+1))
 	}
-	if m := g.call(t, g.mint(who{tenant: "acme", subject: "alice"}), "own__calculate", `{"expression":"1+1"}`); m.Error != nil {
+	if m := g.call(t, g.mint(who{tenant: "acme", subject: "alice"}), "own__calculate",
+		`{"expression":"1+1"}`); m.Error != nil {
 		t.Errorf("a colleague's call: %d %s", m.Error.Code, m.Error.Message)
 	}
 	g.unhurt(t)
@@ -243,44 +289,55 @@ func TestSlowCallsOfOneUserLeaveRoomForOthers(t *testing.T) {
 func TestT40SlowReadersAreBounded(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("a line of text.\n", 60_000) // just below the limit of a text
-	up := ambush(t, &hostile{tools: tool("large"), answer: func(w http.ResponseWriter, id json.RawMessage, _ execution, _ json.RawMessage) {
+	up := ambush(t, &hostile{tools: tool("large"), answer: func(w http.ResponseWriter, id json.RawMessage,
+		_ execution, _ json.RawMessage,
+	) {
 		text, _ := json.Marshal(large)
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%s}]}}`, id, text)
 	}})
-	g := besiege(t, twoTenants(`{allow: ["*"]}`, "  up: "+private(up.URL)+"\n  own: {builtin: [calculate]}\n")+"limits: {memory: 256MiB}\n")
+	g := besiege(t, twoTenants(`{allow: ["*"]}`, "  up: "+private(up.URL)+
+		"\n  own: {builtin: [calculate]}\n")+"limits: {memory: 256MiB}\n")
 	token := g.mint(who{tenant: "acme", subject: "alice"})
 	endpoint := g.unread(t, token)
 	statuses := make(map[int]int)
 	for i := range 200 { // 200 MB offered
-		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"up__large","arguments":{"to":"stream"}}}`, i)
+		body := fmt.Sprintf(
+			`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"up__large","arguments":{"to":"stream"}}}`, i)
 		statuses[post(t, "http://"+g.addr+endpoint, body, "Authorization", "Bearer "+token).status]++
 	}
 	if statuses[http.StatusAccepted]+statuses[http.StatusNotFound] != 200 {
-		t.Errorf("messages for a stream that nobody reads gave %v, want 202, or 404 once it is over", statuses)
+		t.Errorf("messages for a stream that nobody reads gave %v, want 202, or 404 once it is over",
+			statuses)
 	}
 	var conns []net.Conn
 	for range 60 {
 		conn := g.dial(t)
 		_ = conn.(*net.TCPConn).SetReadBuffer(4096)
-		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + modernMeta + `,"name":"up__large","arguments":{}}}`
-		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: up__large\r\nContent-Length: %d\r\n\r\n%s", token, len(body), body)
+		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + modernMeta +
+			`,"name":"up__large","arguments":{}}}`
+		fmt.Fprintf(
+			conn, "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: up__large\r\nContent-Length: %d\r\n\r\n%s", token, len(body), body)
 		conns = append(conns, conn)
 	}
 	for i := range 200 {
-		if text, _ := g.text(t, token, "own__calculate", fmt.Sprintf(`{"expression":"%d+1"}`, i)); !strings.Contains(text, fmt.Sprint(i+1)) {
+		if text, _ := g.text(t, token, "own__calculate", fmt.Sprintf(`{"expression":"%d+1"}`,
+			i)); !strings.Contains(text, fmt.Sprint(i+1)) {
 			t.Fatalf("%d+1 = %s", i, text)
 		}
 	}
-	// Of the messages for the stream some came too late when the machine was slow: only the others are sure to be made.
+	// Of the messages for the stream some came too late when the machine was slow: only
+	// the others are sure to be made.
 	eventually(t, "the calls on connections of their own were made", func() bool {
-		return len(slices.DeleteFunc(up.executions(), func(e execution) bool { return e.arguments != `{}` })) == len(conns)
+		return len(slices.DeleteFunc(up.executions(),
+			func(e execution) bool { return e.arguments != `{}` })) == len(conns)
 	})
 	peak := g.peak(t)
 	if peak > 200 {
 		t.Errorf("%d MB resident at the worst", peak)
 	}
-	t.Logf("%d MB resident at the worst, with %d answers of 1 MB that nobody reads; messages gave %v", peak, len(up.executions()), statuses)
+	t.Logf("%d MB resident at the worst, with %d answers of 1 MB that nobody reads; messages gave %v", peak,
+		len(up.executions()), statuses)
 	for _, conn := range conns {
 		_ = conn.Close()
 	}
@@ -292,7 +349,8 @@ func (g *gateway) unread(t testing.TB, token string) (endpoint string) {
 	t.Helper()
 	conn := g.dial(t)
 	_ = conn.(*net.TCPConn).SetReadBuffer(4096) // a hint
-	fmt.Fprintf(conn, "GET /sse HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\nAuthorization: Bearer %s\r\n\r\n", token)
+	fmt.Fprintf(
+		conn, "GET /sse HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\nAuthorization: Bearer %s\r\n\r\n", token)
 	_ = conn.SetReadDeadline(time.Now().Add(patient))
 	for lines := bufio.NewReader(conn); ; {
 		line, err := lines.ReadString('\n')

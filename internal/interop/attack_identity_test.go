@@ -51,7 +51,8 @@ func get(t testing.TB, method, url string, headers ...string) answer {
 
 func TestT2SessionsAreOfNoUseToOthers(t *testing.T) {
 	t.Parallel()
-	sections := twoTenants(`{allow: ["*"]}`, "  own: {builtin: [calculate]}\n") + "sessions: {keys_file: ../keys}\n"
+	sections := twoTenants(`{allow: ["*"]}`, "  own: {builtin: [calculate]}\n") +
+		"sessions: {keys_file: ../keys}\n"
 	sections = strings.Replace(sections, "../keys", writeKeys(t), 1)
 	g, twin := besiege(t, sections), besiege(t, sections)
 	const ping = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
@@ -70,7 +71,8 @@ func TestT2SessionsAreOfNoUseToOthers(t *testing.T) {
 				t.Errorf("%v lost its session to a thief: %+v", owner, m.Error)
 			}
 			if s.session != "" {
-				unknown := get(t, http.MethodDelete, g.url, "Authorization", "Bearer "+s.token, "Mcp-Session-Id", flip(s.session))
+				unknown := get(t, http.MethodDelete, g.url, "Authorization", "Bearer "+s.token,
+					"Mcp-Session-Id", flip(s.session))
 				if unknown.status != http.StatusNotFound {
 					t.Errorf("a changed session id gave %d", unknown.status)
 				}
@@ -96,7 +98,8 @@ func flip(id string) string {
 	return id[:len(id)/2] + string(last) + id[len(id)/2+1:]
 }
 
-// stolenBy uses the session with another token in every way there is. Each must answer as for an unknown session.
+// stolenBy uses the session with another token in every way there is. Each must answer as
+// for an unknown session.
 func (s *speaker) stolenBy(t *testing.T, g *gateway, token, body string) int {
 	t.Helper()
 	auth := []string{"Authorization", "Bearer " + token}
@@ -127,16 +130,19 @@ func (s *speaker) stolenBy(t *testing.T, g *gateway, token, body string) int {
 		}
 	}
 	for i := range all {
-		if all[i].status != http.StatusNotFound || unknown[i].status != http.StatusNotFound || all[i].nameless(t) != unknown[i].nameless(t) {
-			t.Errorf("way %d into a %s session with another's token: %d %s, unknown: %d %s; want one and the same 404",
+		if all[i].status != http.StatusNotFound || unknown[i].status != http.StatusNotFound ||
+			all[i].nameless(t) != unknown[i].nameless(t) {
+			t.Errorf(
+				"way %d into a %s session with another's token: %d %s, unknown: %d %s; want one and the same 404",
 				i, s.revision, all[i].status, all[i].body, unknown[i].status, unknown[i].body)
 		}
 	}
 	return 2 * len(all)
 }
 
-// nameless returns all of an answer that may tell one refusal from another: not the time, not the id of the message,
-// which only some of the ways repeat, and not that of the request, which must be there.
+// nameless returns all of an answer that may tell one refusal from another: not the time,
+// not the id of the message, which only some of the ways repeat, and not that of the
+// request, which must be there.
 func (a answer) nameless(t *testing.T) string {
 	t.Helper()
 	id, header := a.header.Get("X-Request-Id"), a.header.Clone()
@@ -158,7 +164,8 @@ func TestT2CursorsAndEventsAreOfNoUseToOthers(t *testing.T) {
 	for i, owner := range principals() {
 		s := g.speak(t, g.mint(owner), "2025-11-25")
 		var page struct{ NextCursor string }
-		if m := s.ask(t, "1", "tools/list", "", ""); json.Unmarshal(m.Result, &page) != nil || page.NextCursor == "" {
+		if m := s.ask(t, "1", "tools/list", "", ""); json.Unmarshal(m.Result, &page) != nil ||
+			page.NextCursor == "" {
 			t.Fatalf("no cursor in %s", m.Result)
 		}
 		event := s.eventOf(t)
@@ -173,7 +180,8 @@ func TestT2CursorsAndEventsAreOfNoUseToOthers(t *testing.T) {
 					t.Errorf("%v used the cursor of %v: %s %+v", thief, owner, m.Result, m.Error)
 				}
 				if revision != modernRevision {
-					a := get(t, http.MethodGet, g.url, "Authorization", "Bearer "+other.token, "Mcp-Session-Id", other.session, "Last-Event-ID", event)
+					a := get(t, http.MethodGet, g.url, "Authorization", "Bearer "+other.token,
+						"Mcp-Session-Id", other.session, "Last-Event-ID", event)
 					if a.status != http.StatusNotFound {
 						t.Errorf("%v resumed with an event of %v: %d", thief, owner, a.status)
 					}
@@ -181,13 +189,21 @@ func TestT2CursorsAndEventsAreOfNoUseToOthers(t *testing.T) {
 				tried += 2
 			}
 		}
-		for _, forged := range []string{flip(page.NextCursor), "", "0", "1", strings.Repeat("A", 4096), "../../x", page.NextCursor + "A"} {
-			if m := s.ask(t, "1", "tools/list", "", fmt.Sprintf(`"cursor":%q`, forged)); forged != "" && (m.Error == nil || m.Error.Code != -32602) {
+		for _, forged := range []string{
+			flip(page.NextCursor), "", "0", "1", strings.Repeat("A", 4096),
+			"../../x", page.NextCursor + "A",
+		} {
+			if m := s.ask(t, "1", "tools/list", "", fmt.Sprintf(`"cursor":%q`, forged)); forged != "" &&
+				(m.Error == nil || m.Error.Code != -32602) {
 				t.Errorf("cursor %q: %s %+v", forged, m.Result, m.Error)
 			}
 		}
-		for _, forged := range []string{event + "0", "-1", "p1", "p1-999999999999999999999", "g1-1", "*", "../x", strings.Repeat("p", 5000), "p1-1 x", event + "," + event} {
-			a := get(t, http.MethodGet, g.url, "Authorization", "Bearer "+s.token, "Mcp-Session-Id", s.session, "Last-Event-ID", forged)
+		for _, forged := range []string{
+			event + "0", "-1", "p1", "p1-999999999999999999999", "g1-1", "*",
+			"../x", strings.Repeat("p", 5000), "p1-1 x", event + "," + event,
+		} {
+			a := get(t, http.MethodGet, g.url, "Authorization", "Bearer "+s.token, "Mcp-Session-Id",
+				s.session, "Last-Event-ID", forged)
 			if a.status < 400 || a.status >= 500 {
 				t.Errorf("Last-Event-ID %q: %d", forged, a.status)
 			}
@@ -200,7 +216,8 @@ func TestT2CursorsAndEventsAreOfNoUseToOthers(t *testing.T) {
 // eventOf makes a stream of the session and returns the id of an event in it.
 func (s *speaker) eventOf(t *testing.T) string {
 	t.Helper()
-	a := s.post(t, `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"_meta":{"progressToken":1},"name":"up__a","arguments":{}}}`)
+	a := s.post(
+		t, `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"_meta":{"progressToken":1},"name":"up__a","arguments":{}}}`)
 	for line := range strings.Lines(string(a.body)) {
 		if id, ok := strings.CutPrefix(line, "id: "); ok {
 			return strings.TrimSpace(id)

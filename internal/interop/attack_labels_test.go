@@ -28,10 +28,16 @@ func TestT51NoClientMakesSeries(t *testing.T) {
 	odd := func(random *rand.Rand) {
 		name := fmt.Sprintf("own__%x\u202e\"\n{}", random.Uint64())
 		g.call(t, token, fmt.Sprintf("%x", random.Uint64()), `{}`)
-		get(t, fmt.Sprintf("M%x", random.Uint32()), fmt.Sprintf("http://%s/%x", g.addr, random.Uint64()), "Authorization", "Bearer "+token)
-		get(t, http.MethodDelete, fmt.Sprintf("http://%s/t/%x/mcp", g.addr, random.Uint64()), "Authorization", "Bearer "+g.mint(who{tenant: fmt.Sprint(random.Uint64()), subject: name}))
-		post(t, g.url, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"m%x","params":{%s}}`, random.Uint64(), modernMeta), "Authorization", "Bearer "+token, "MCP-Protocol-Version", fmt.Sprint(random.Uint32()), "Mcp-Method", name[:8])
-		post(t, g.url, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"m%x","params":{%s}}`, random.Uint64(), modernMeta), "Authorization", "Bearer "+token, "MCP-Protocol-Version", modernRevision, "Mcp-Method", name[:8])
+		get(t, fmt.Sprintf("M%x", random.Uint32()), fmt.Sprintf("http://%s/%x", g.addr, random.Uint64()),
+			"Authorization", "Bearer "+token)
+		get(t, http.MethodDelete, fmt.Sprintf("http://%s/t/%x/mcp", g.addr, random.Uint64()), "Authorization",
+			"Bearer "+g.mint(who{tenant: fmt.Sprint(random.Uint64()), subject: name}))
+		post(t, g.url, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"m%x","params":{%s}}`, random.Uint64(),
+			modernMeta), "Authorization", "Bearer "+token, "MCP-Protocol-Version",
+			fmt.Sprint(random.Uint32()), "Mcp-Method", name[:8])
+		post(t, g.url, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"m%x","params":{%s}}`, random.Uint64(),
+			modernMeta), "Authorization", "Bearer "+token, "MCP-Protocol-Version", modernRevision,
+			"Mcp-Method", name[:8])
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	odd(random)

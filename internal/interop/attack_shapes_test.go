@@ -17,7 +17,8 @@ type shape struct {
 	body map[string]any
 }
 
-// modernShapes are one request or notification of each method of the newest revision, all valid.
+// modernShapes are one request or notification of each method of the newest revision, all
+// valid.
 func modernShapes(t testing.TB) []shape {
 	t.Helper()
 	data, err := os.ReadFile("testdata/messages.jsonl")
@@ -36,7 +37,8 @@ func modernShapes(t testing.TB) []shape {
 	return all
 }
 
-// TestShapesAreValid holds the messages of testdata against the official schema, which must have no method beside theirs.
+// TestShapesAreValid holds the messages of testdata against the official schema, which
+// must have no method beside theirs.
 func TestShapesAreValid(t *testing.T) {
 	t.Parallel()
 	s := official(t, modernRevision)
@@ -73,14 +75,17 @@ func legacyShapes(t testing.TB) []shape {
 		`{"method":"tools/call","params":{"name":"own__calculate","arguments":{"expression":"1+1"},"task":{"ttl":60}}}`,
 		`{"method":"tools/call","params":{"name":"own__current_time","arguments":{"timezone":"UTC"}}}`,
 		`{"method":"prompts/list"}`, `{"method":"prompts/get","params":{"name":"x","arguments":{"a":"b"}}}`,
-		`{"method":"resources/list"}`, `{"method":"resources/read","params":{"uri":"file:///x"}}`, `{"method":"resources/templates/list"}`,
-		`{"method":"resources/subscribe","params":{"uri":"file:///x"}}`, `{"method":"logging/setLevel","params":{"level":"debug"}}`,
+		`{"method":"resources/list"}`, `{"method":"resources/read","params":{"uri":"file:///x"}}`,
+		`{"method":"resources/templates/list"}`,
+		`{"method":"resources/subscribe","params":{"uri":"file:///x"}}`,
+		`{"method":"logging/setLevel","params":{"level":"debug"}}`,
 		`{"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"x"},"argument":{"name":"a","value":"b"},"context":{"arguments":{"c":"d"}}}}`,
 		`{"method":"tasks/get","params":{"taskId":"1"}}`, `{"method":"server/discover"}`,
 		`{"method":"notifications/cancelled","params":{"requestId":1,"reason":"r"}}`,
 		`{"method":"notifications/progress","params":{"progressToken":1,"progress":1,"total":2,"message":"m"}}`,
 		`{"method":"notifications/initialized"}`, `{"method":"notifications/roots/list_changed"}`,
-		`{"result":{"roots":[{"uri":"file:///","name":"r"}]}}`, `{"error":{"code":-1,"message":"m","data":{"a":1}}}`,
+		`{"result":{"roots":[{"uri":"file:///","name":"r"}]}}`,
+		`{"error":{"code":-1,"message":"m","data":{"a":1}}}`,
 	} {
 		body := map[string]any{}
 		if err := json.Unmarshal([]byte(text), &body); err != nil {
@@ -96,7 +101,8 @@ func legacyShapes(t testing.TB) []shape {
 	return all
 }
 
-// mutations returns body with each value in it taken away, made null and made something else.
+// mutations returns body with each value in it taken away, made null and made something
+// else.
 func mutations(body any) []string {
 	var texts []string
 	keep := func() {
@@ -107,7 +113,14 @@ func mutations(body any) []string {
 	keep()
 	var walk func(value any)
 	try := func(old any, set func(any)) {
-		for _, other := range []any{nil, true, -1, 1e300, "", "\u0000\u202e", strings.Repeat("x", 3000), []any{}, []any{old, old}, map[string]any{}, map[string]any{"": old}, json.Number("18446744073709551616")} {
+		for _, other := range []any{
+			nil, true, -1, 1e300, "", "\u0000\u202e", strings.Repeat("x", 3000),
+			[]any{},
+			[]any{old, old},
+			map[string]any{},
+			map[string]any{"": old},
+			json.Number("18446744073709551616"),
+		} {
 			set(other)
 			keep()
 		}
@@ -141,7 +154,8 @@ func mutations(body any) []string {
 func TestT17NoShapeOfAMessageHurts(t *testing.T) {
 	t.Parallel()
 	up := ambush(t, &hostile{tools: tool("ok")})
-	g := besiege(t, twoTenants(`{allow: ["*"]}`, "  own: {builtin: [calculate, current_time]}\n  up: "+private(up.URL)+"\n"))
+	g := besiege(t, twoTenants(`{allow: ["*"]}`, "  own: {builtin: [calculate, current_time]}\n  up: "+
+		private(up.URL)+"\n"))
 	token := g.mint(who{tenant: "acme", subject: "alice"})
 	tried := 0
 	for _, revision := range revisions() {
@@ -182,11 +196,13 @@ func TestT17NoShapeOfAMessageHurts(t *testing.T) {
 // begin sends a body and returns the status; what follows may be a stream without end.
 func (s *speaker) begin(t testing.TB, body string, headers ...string) int {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.endpoint, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.endpoint,
+		strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	headers = append(headers, "Authorization", "Bearer "+s.token, "Content-Type", "application/json", "MCP-Protocol-Version", s.revision)
+	headers = append(headers, "Authorization", "Bearer "+s.token, "Content-Type", "application/json",
+		"MCP-Protocol-Version", s.revision)
 	for i := 0; i+1 < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
 	}
@@ -215,7 +231,10 @@ func TestT37HostileJSON(t *testing.T) {
 	g := besiege(t, twoTenants(`{allow: ["*"]}`, "  up: "+private(up.URL)+"\n"))
 	s := g.speak(t, g.mint(who{tenant: "acme", subject: "alice"}), modernRevision)
 	call := func(arguments string) answer {
-		return s.post(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{%s,"name":"up__ok","arguments":%s}}`, modernMeta, arguments), "Mcp-Method", "tools/call", "Mcp-Name", "up__ok")
+		return s.post(
+			t, fmt.Sprintf(
+				`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{%s,"name":"up__ok","arguments":%s}}`,
+				modernMeta, arguments), "Mcp-Method", "tools/call", "Mcp-Name", "up__ok")
 	}
 	for what, arguments := range map[string]string{
 		"deep arrays":     `{"a":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`,
@@ -244,7 +263,8 @@ func TestT37HostileJSON(t *testing.T) {
 	}
 	ran := up.executions()
 	if len(ran) != 1 || !strings.Contains(ran[0].arguments, `[12345678901234567890,1.10,1E2,-0]`) {
-		t.Errorf("the upstream ran %d calls, want the plain one with its numbers as written: %v", len(ran), ran)
+		t.Errorf("the upstream ran %d calls, want the plain one with its numbers as written: %v", len(ran),
+			ran)
 	}
 	g.unhurt(t)
 }

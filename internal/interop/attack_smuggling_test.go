@@ -13,7 +13,9 @@ func TestT1SmugglingBodies(t *testing.T) {
 	t.Parallel()
 	for _, modern := range []bool{false, true} {
 		up := ambush(t, &hostile{tools: tool("ok") + "," + tool("evil"), modern: modern})
-		g := besiege(t, twoTenants(`{allow: ["*"]}, {subjects: ["https://issuer.test/#narrow"], deny: ["*evil"]}`, "  up: "+private(up.URL)+"\n"))
+		g := besiege(
+			t, twoTenants(`{allow: ["*"]}, {subjects: ["https://issuer.test/#narrow"], deny: ["*evil"]}`,
+				"  up: "+private(up.URL)+"\n"))
 		tried := 0
 		for _, revision := range revisions() {
 			for _, subject := range []string{"narrow", "wide"} {
@@ -28,7 +30,8 @@ func TestT1SmugglingBodies(t *testing.T) {
 	}
 }
 
-// smuggle sends every body, over the modern revision with either name in the header, and returns how many those were.
+// smuggle sends every body, over the modern revision with either name in the header, and
+// returns how many those were.
 func (s *speaker) smuggle(t *testing.T, subject string, serial int) int {
 	t.Helper()
 	inside, said := "", []string{""}
@@ -53,7 +56,8 @@ func (s *speaker) smuggle(t *testing.T, subject string, serial int) int {
 			if name != "" {
 				headers = []string{"Mcp-Method", "tools/call", "Mcp-Name", name}
 			}
-			a := s.post(t, strings.ReplaceAll(body, "SERIAL", fmt.Sprintf("%s%06d", kind, serial+count)), headers...)
+			a := s.post(t, strings.ReplaceAll(body, "SERIAL", fmt.Sprintf("%s%06d", kind, serial+count)),
+				headers...)
 			if a.status >= http.StatusInternalServerError {
 				t.Errorf("%s: status %d for %q", s.revision, a.status, body)
 			}
@@ -62,7 +66,8 @@ func (s *speaker) smuggle(t *testing.T, subject string, serial int) int {
 	return count
 }
 
-// sameRecord compares what the upstream ran with what the audit says, both by name and arguments.
+// sameRecord compares what the upstream ran with what the audit says, both by name and
+// arguments.
 func sameRecord(t *testing.T, g *gateway, up *hostile) {
 	t.Helper()
 	differences := func() (found []string) {

@@ -67,15 +67,18 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch m.Method {
 	case "initialize":
-		h.result(w, m.ID, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"hostile","version":"1"}}`)
+		h.result(
+			w, m.ID, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"hostile","version":"1"}}`)
 	case "server/discover":
 		if !h.modern {
 			fail(w, m.ID, http.StatusOK, -32601)
 			return
 		}
-		h.result(w, m.ID, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"public","serverInfo":{"name":"hostile","version":"1"}}`)
+		h.result(
+			w, m.ID, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"public","serverInfo":{"name":"hostile","version":"1"}}`)
 	case "tools/list":
-		h.result(w, m.ID, `{"resultType":"complete","ttlMs":60000,"cacheScope":"public","tools":[`+h.tools+`]}`)
+		h.result(w, m.ID, `{"resultType":"complete","ttlMs":60000,"cacheScope":"public","tools":[`+h.tools+
+			`]}`)
 	case "tools/call":
 		h.call(w, r, m, body)
 	case "ping":

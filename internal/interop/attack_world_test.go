@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// besiege starts drawbridge with one issuer for the tenants acme and globex, and everything else of the config as given.
+// besiege starts drawbridge with one issuer for the tenants acme and globex, and
+// everything else of the config as given.
 func besiege(t testing.TB, sections string) *gateway {
 	t.Helper()
 	return besiegeAt(t, settle(t), sections)
@@ -38,7 +39,8 @@ log: {level: debug}
 	return g
 }
 
-// twoTenants gives acme and globex the same servers and rules. Servers are lines of "  name: {...}".
+// twoTenants gives acme and globex the same servers and rules. Servers are lines of "
+// name: {...}".
 func twoTenants(rules, servers string) string {
 	var names []string
 	for line := range strings.Lines(servers) {
@@ -46,7 +48,8 @@ func twoTenants(rules, servers string) string {
 			names = append(names, name)
 		}
 	}
-	policy := fmt.Sprintf("{servers: [%s], rules: [%s], limits: %s}", strings.Join(names, ", "), rules, generous)
+	policy := fmt.Sprintf("{servers: [%s], rules: [%s], limits: %s}", strings.Join(names, ", "), rules,
+		generous)
 	return "tenants:\n  acme: " + policy + "\n  globex: " + policy + "\nservers:\n" + servers
 }
 
@@ -84,7 +87,8 @@ func sign(claims map[string]any, secret string) string {
 	if err != nil {
 		panic(err) // plain values always encode
 	}
-	text := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." + base64.RawURLEncoding.EncodeToString(payload)
+	text := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." +
+		base64.RawURLEncoding.EncodeToString(payload)
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte(text))
 	return text + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
@@ -139,7 +143,8 @@ func (g *gateway) gauge(t testing.TB, name string) float64 {
 	return 0
 }
 
-// unhurt fails the test when the gateway, or one of a fleet, ended or had to recover from a panic.
+// unhurt fails the test when the gateway, or one of a fleet, ended or had to recover from
+// a panic.
 func (g *gateway) unhurt(t testing.TB) {
 	t.Helper()
 	for _, one := range g.replicas {

@@ -24,7 +24,8 @@ const (
 	laterTool    = "later__calculate" // comes while the clients listen
 )
 
-// before and after are the config that a client connects under and the one that changes its list of tools.
+// before and after are the config that a client connects under and the one that changes
+// its list of tools.
 func before(upstream string) string {
 	return fmt.Sprintf(`tenants:
   acme: {servers: [go, later], rules: [{allow: ["*"]}], limits: %s}
@@ -59,12 +60,27 @@ func TestNpmClientsGoThroughTheirStory(t *testing.T) {
 		command  []string // script and kind; address and token follow
 		revision string
 	}{
-		{name: "first generation over Streamable HTTP", path: "/mcp", command: []string{"clients/v1.mjs", "http"}, revision: "2025-11-25"},
+		{
+			name: "first generation over Streamable HTTP", path: "/mcp",
+			command: []string{"clients/v1.mjs", "http"}, revision: "2025-11-25",
+		},
 		{name: "first generation over HTTP+SSE", path: "/sse", command: []string{"clients/v1.mjs", "sse"}},
-		{name: "second generation, legacy era", path: "/mcp", command: []string{"clients/v2.mjs", "legacy"}, revision: "2025-11-25"},
-		{name: "second generation, modern era", path: "/mcp", command: []string{"clients/v2.mjs", "2026-07-28"}, revision: "2026-07-28"},
-		{name: "second generation, modern era, before a modern upstream", modern: true, path: "/mcp", command: []string{"clients/v2.mjs", "2026-07-28"}, revision: "2026-07-28"},
-		{name: "first generation before a modern upstream", modern: true, path: "/mcp", command: []string{"clients/v1.mjs", "http"}, revision: "2025-11-25"},
+		{
+			name: "second generation, legacy era", path: "/mcp", command: []string{"clients/v2.mjs", "legacy"},
+			revision: "2025-11-25",
+		},
+		{
+			name: "second generation, modern era", path: "/mcp",
+			command: []string{"clients/v2.mjs", "2026-07-28"}, revision: "2026-07-28",
+		},
+		{
+			name: "second generation, modern era, before a modern upstream", modern: true, path: "/mcp",
+			command: []string{"clients/v2.mjs", "2026-07-28"}, revision: "2026-07-28",
+		},
+		{
+			name: "first generation before a modern upstream", modern: true, path: "/mcp",
+			command: []string{"clients/v1.mjs", "http"}, revision: "2025-11-25",
+		},
 	}
 	binary, _ := node(t)
 	for _, test := range tests {
@@ -73,13 +89,15 @@ func TestNpmClientsGoThroughTheirStory(t *testing.T) {
 			upstream := goUpstream(t, test.modern)
 			g := serve(t, withoutLater(upstream))
 			arguments := append(slices.Clone(test.command), "http://"+g.addr+test.path, g.token(t))
-			story := follow(t, exec.CommandContext(t.Context(), binary, arguments...), func() { g.configure(t, after(upstream)) })
+			story := follow(t, exec.CommandContext(t.Context(), binary, arguments...),
+				func() { g.configure(t, after(upstream)) })
 			story.check(t, test.revision)
 		})
 	}
 }
 
-// follow runs a client, calls change when it waits for a changed list, and returns its steps by name.
+// follow runs a client, calls change when it waits for a changed list, and returns its
+// steps by name.
 func follow(t *testing.T, cmd *exec.Cmd, change func()) steps {
 	t.Helper()
 	var complaints output
@@ -122,8 +140,10 @@ func (s steps) check(t *testing.T, revision string) {
 	if names := s["tools"].Names; !slices.Contains(names, progressTool) || slices.Contains(names, laterTool) {
 		t.Errorf("tools at first = %v, want %s and not %s", names, progressTool, laterTool)
 	}
-	// The clients drop a notification that they read together with the result, so the last one may be missing.
-	if got, want := s["progress"].Progress, []float64{0, 50, 100}; len(got) < 2 || !slices.Equal(got, want[:len(got)]) {
+	// The clients drop a notification that they read together with the result, so the
+	// last one may be missing.
+	if got, want := s["progress"].Progress, []float64{0, 50, 100}; len(got) < 2 ||
+		!slices.Equal(got, want[:len(got)]) {
 		t.Errorf("progress = %v, want %v", got, want)
 	}
 	if got := s["error"]; !got.IsError || got.Text == "" {
@@ -163,13 +183,19 @@ func goStory(t *testing.T, g *gateway, revision string, change func()) steps {
 			progress = append(progress, r.Params.Progress)
 		},
 	})
-	session, err := client.Connect(ctx, &sdk.StreamableClientTransport{Endpoint: g.url, HTTPClient: withToken(g.token(t))},
+	session, err := client.Connect(ctx, &sdk.StreamableClientTransport{
+		Endpoint:   g.url,
+		HTTPClient: withToken(g.token(t)),
+	},
 		&sdk.ClientSessionOptions{ProtocolVersion: revision})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer session.Close()
-	told := steps{"connected": {Server: session.InitializeResult().ServerInfo.Name, Revision: session.InitializeResult().ProtocolVersion}}
+	told := steps{"connected": {
+		Server:   session.InitializeResult().ServerInfo.Name,
+		Revision: session.InitializeResult().ProtocolVersion,
+	}}
 	told["tools"] = step{Names: goTools(ctx, t, session)}
 
 	params := &sdk.CallToolParams{Name: progressTool, Arguments: map[string]any{}}
@@ -177,7 +203,8 @@ func goStory(t *testing.T, g *gateway, revision string, change func()) steps {
 	if _, err := session.CallTool(ctx, params); err != nil {
 		t.Fatal(err)
 	}
-	// The SDK hands notifications to handlers in its own time, the last one after the result.
+	// The SDK hands notifications to handlers in its own time, the last one after the
+	// result.
 	eventually(t, "three progress notifications arrive", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
@@ -227,8 +254,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// The Inspector's command line makes one request a run, so it cannot wait for a changed list: it sees the list before
-// and after.
+// The Inspector's command line makes one request a run, so it cannot wait for a changed
+// list: it sees the list before and after.
 func TestInspectorListsAndCalls(t *testing.T) {
 	t.Parallel()
 	binary, modules := node(t)
@@ -241,9 +268,11 @@ func TestInspectorListsAndCalls(t *testing.T) {
 			inspect := func(arguments ...string) string {
 				ctx, cancel := context.WithTimeout(t.Context(), 2*patient)
 				defer cancel()
-				cmd := exec.CommandContext(ctx, filepath.Join(modules, ".bin", "mcp-inspector"), append([]string{
-					"--cli", "--server-url", g.url, "--transport", "http", "--header", "Authorization: Bearer " + token, "--protocol-era", era,
-				}, arguments...)...)
+				cmd := exec.CommandContext(ctx, filepath.Join(modules, ".bin", "mcp-inspector"),
+					append([]string{
+						"--cli", "--server-url", g.url, "--transport", "http", "--header",
+						"Authorization: Bearer " + token, "--protocol-era", era,
+					}, arguments...)...)
 				cmd.Env = []string{"PATH=" + filepath.Dir(binary) + ":" + os.Getenv("PATH"), "HOME=" + home}
 				out, err := cmd.Output()
 				if err != nil && len(out) == 0 {
@@ -251,16 +280,20 @@ func TestInspectorListsAndCalls(t *testing.T) {
 				}
 				return string(out)
 			}
-			if out := inspect("--method", "tools/list"); !strings.Contains(out, progressTool) || strings.Contains(out, laterTool) {
+			if out := inspect("--method", "tools/list"); !strings.Contains(out, progressTool) ||
+				strings.Contains(out, laterTool) {
 				t.Errorf("tools/list = %s, want %s and not %s", tail(out, 500), progressTool, laterTool)
 			}
-			if out := inspect("--method", "tools/call", "--tool-name", "test_simple_text"); !strings.Contains(out, "This is a simple text response for testing.") {
+			if out := inspect("--method", "tools/call", "--tool-name",
+				"test_simple_text"); !strings.Contains(out, "This is a simple text response for testing.") {
 				t.Errorf("test_simple_text = %s", out)
 			}
-			if out := inspect("--method", "tools/call", "--tool-name", progressTool); !strings.Contains(out, `"content"`) {
+			if out := inspect("--method", "tools/call", "--tool-name", progressTool); !strings.Contains(out,
+				`"content"`) {
 				t.Errorf("%s = %s", progressTool, out)
 			}
-			if out := inspect("--method", "tools/call", "--tool-name", errorTool); !strings.Contains(out, `"isError": true`) {
+			if out := inspect("--method", "tools/call", "--tool-name", errorTool); !strings.Contains(out,
+				`"isError": true`) {
 				t.Errorf("%s = %s, want isError", errorTool, out)
 			}
 			g.configure(t, after(upstream))

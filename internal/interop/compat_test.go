@@ -16,7 +16,8 @@ const compatPage = "../../docs/evidence/compatibility.md"
 // compatMu guards the page: tests that run beside each other own a part each.
 var compatMu sync.Mutex
 
-// keepCompat compares what a test found with its part of the page, which is between two marks, or writes it there with
+// keepCompat compares what a test found with its part of the page, which is between two
+// marks, or writes it there with
 // -update-compat.
 func keepCompat(t testing.TB, part, text string) {
 	t.Helper()
@@ -39,7 +40,8 @@ func keepCompat(t testing.TB, part, text string) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("%s says of %s otherwise (-) than was found (+); make compat writes it:\n%s", compatPage, part,
+		t.Errorf("%s says of %s otherwise (-) than was found (+); make compat writes it:\n%s", compatPage,
+			part,
 			cmp.Diff(strings.Split(old, "\n"), strings.Split(text, "\n")))
 	}
 }

@@ -19,34 +19,41 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// parentAddress in the environment is where the suite's client under test hands its job to.
+// parentAddress in the environment is where the suite's client under test hands its job
+// to.
 const parentAddress = "DRAWBRIDGE_INTEROP_PARENT"
 
-// job is one scenario of the suite's client side: a mock upstream and what the client is told.
+// job is one scenario of the suite's client side: a mock upstream and what the client is
+// told.
 type job struct {
 	URL, Scenario, Context string
 
 	done chan int // exit code
 }
 
-// clientChecks are what the Go SDK's client passes by itself, by revision and scenario; but for one check of
-// request-metadata, which is passed over: who only lists can be asked for nothing and so declares no roots.
+// clientChecks are what the Go SDK's client passes by itself, by revision and scenario;
+// but for one check of request-metadata, which is passed over: who only lists can be
+// asked for nothing and so declares no roots.
 var clientChecks = map[string]map[string]int{
 	"2025-11-25": {
-		"initialize": 1, "tools_call": 2, "elicitation-sep1034-client-defaults": 5, "sse-retry": 3, "json-schema-2020-12-preservation": 9,
+		"initialize": 1, "tools_call": 2, "elicitation-sep1034-client-defaults": 5, "sse-retry": 3,
+		"json-schema-2020-12-preservation": 9,
 	},
 	modernRevision: {
-		"tools_call": 2, "request-metadata": 5, "sep-2322-client-request-state": 5, "http-standard-headers": 9, "http-custom-headers": 18,
+		"tools_call": 2, "request-metadata": 5, "sep-2322-client-request-state": 5,
+		"http-standard-headers": 9, "http-custom-headers": 18,
 		"http-invalid-tool-headers": 12, "json-schema-ref-no-deref": 1, "json-schema-2020-12-preservation": 9,
 	},
 }
 
-// The suite tests clients: it starts one per scenario and looks at what reaches its mock servers. The client under test
-// is the gateway, with a driver before it that does what the scenario asks for.
+// The suite tests clients: it starts one per scenario and looks at what reaches its mock
+// servers. The client under test is the gateway, with a driver before it that does what
+// the scenario asks for.
 func TestConformanceClient(t *testing.T) {
 	t.Parallel()
 	node(t) // says whether it is there before anything starts
-	drivers := map[string]func(*testing.T, *gateway, *job) error{"modern driver": modernDriver, "legacy driver": legacyDriver}
+	drivers := map[string]func(*testing.T, *gateway,
+		*job) error{"modern driver": modernDriver, "legacy driver": legacyDriver}
 	for revision, least := range clientChecks {
 		for name, driver := range drivers {
 			t.Run(revision+" upstream, "+name, func(t *testing.T) {
@@ -56,7 +63,8 @@ func TestConformanceClient(t *testing.T) {
 				jobs := takeJobs(t)
 				command := clientUnderTest(t, jobs.url)
 				go func() { // ends with the suite, which has a limit of its own
-					finished <- suite(t, 2*patient, "client", "--command", command, "--requirements", revision, "-o", out,
+					finished <- suite(t, 2*patient, "client", "--command", command, "--requirements",
+						revision, "-o", out,
 						"--timeout", "180000", "--expected-failures", "testdata/conformance/client-oauth.yml")
 				}()
 				for running := true; running; {
@@ -99,7 +107,8 @@ func judgeClient(t *testing.T, got map[string][]check, least map[string]int) {
 	}
 }
 
-// clientUnderTest writes the program that the suite starts: this test binary as one that hands over its job.
+// clientUnderTest writes the program that the suite starts: this test binary as one that
+// hands over its job.
 func clientUnderTest(t *testing.T, parent string) string {
 	t.Helper()
 	binary, err := os.Executable()
@@ -107,21 +116,27 @@ func clientUnderTest(t *testing.T, parent string) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "client")
-	script := fmt.Sprintf("#!/bin/sh\ncase $MCP_CONFORMANCE_SCENARIO in auth/*) echo no OAuth code flow >&2; exit 9;; esac\n%s=job %s=%q exec %q \"$@\"\n", childRole, parentAddress, parent, binary)
+	script := fmt.Sprintf(
+		"#!/bin/sh\ncase $MCP_CONFORMANCE_SCENARIO in auth/*) echo no OAuth code flow >&2; exit 9;; esac\n%s=job %s=%q exec %q \"$@\"\n", childRole, parentAddress, parent, binary)
 	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return path
 }
 
-// handOver is the child that the suite started: it waits for the test to do the job and returns its exit code.
+// handOver is the child that the suite started: it waits for the test to do the job and
+// returns its exit code.
 func handOver() int {
-	body, err := json.Marshal(job{URL: os.Args[len(os.Args)-1], Scenario: os.Getenv("MCP_CONFORMANCE_SCENARIO"), Context: os.Getenv("MCP_CONFORMANCE_CONTEXT")})
+	body, err := json.Marshal(job{
+		URL:      os.Args[len(os.Args)-1],
+		Scenario: os.Getenv("MCP_CONFORMANCE_SCENARIO"), Context: os.Getenv("MCP_CONFORMANCE_CONTEXT"),
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, os.Getenv(parentAddress), bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost,
+		os.Getenv(parentAddress), bytes.NewReader(body))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -138,7 +153,8 @@ func handOver() int {
 	return 0
 }
 
-// jobs are what the suite's clients hand over. They are done one after another, whatever the suite starts at once.
+// jobs are what the suite's clients hand over. They are done one after another, whatever
+// the suite starts at once.
 type jobs struct {
 	url string
 	all chan *job
@@ -170,8 +186,9 @@ func takeJobs(t *testing.T) jobs {
 	return jobs{server.URL, all}
 }
 
-// run puts a gateway before the mock upstream and lets the driver do its part. A mock upstream of 2026-07-28 is not asked
-// whether it has an older side: it holds a handshake against the rules of its revision.
+// run puts a gateway before the mock upstream and lets the driver do its part. A mock
+// upstream of 2026-07-28 is not asked whether it has an older side: it holds a handshake
+// against the rules of its revision.
 func (j *job) run(t *testing.T, revision string, driver func(*testing.T, *gateway, *job) error) {
 	code := 1
 	defer func() { j.done <- code }()
@@ -192,7 +209,8 @@ servers:
 	code = 0
 }
 
-// onlyValidTools looks at the list itself, because an SDK would leave out tools with invalid headers too.
+// onlyValidTools looks at the list itself, because an SDK would leave out tools with
+// invalid headers too.
 func (j *job) onlyValidTools(t *testing.T, g *gateway) {
 	t.Helper()
 	token := g.mint(who{tenant: "acme", subject: "alice"})
@@ -206,13 +224,16 @@ func (j *job) onlyValidTools(t *testing.T, g *gateway) {
 	}
 }
 
-// modernDriver is the Go SDK's own client for this suite, which speaks the newest revision that it can.
+// modernDriver is the Go SDK's own client for this suite, which speaks the newest
+// revision that it can.
 func modernDriver(t *testing.T, g *gateway, j *job) error {
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
-	program := built(t, "everything-client", "github.com/modelcontextprotocol/go-sdk/conformance/everything-client")
+	program := built(t, "everything-client",
+		"github.com/modelcontextprotocol/go-sdk/conformance/everything-client")
 	cmd := exec.CommandContext(ctx, program, tokenProxy(t, g)+"/mcp")
-	cmd.Env = append(os.Environ(), "MCP_CONFORMANCE_SCENARIO="+j.Scenario, "MCP_CONFORMANCE_CONTEXT="+j.Context)
+	cmd.Env = append(os.Environ(), "MCP_CONFORMANCE_SCENARIO="+j.Scenario, "MCP_CONFORMANCE_CONTEXT="+
+		j.Context)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, tail(string(out), 2000))
 	}
@@ -231,7 +252,10 @@ func legacyDriver(t *testing.T, g *gateway, j *job) error {
 			return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"confirmed": true}}, nil
 		},
 	})
-	session, err := client.Connect(ctx, &sdk.StreamableClientTransport{Endpoint: g.url, HTTPClient: withToken(g.token(t))},
+	session, err := client.Connect(ctx, &sdk.StreamableClientTransport{
+		Endpoint:   g.url,
+		HTTPClient: withToken(g.token(t)),
+	},
 		&sdk.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
 	if err != nil {
 		return err
@@ -246,7 +270,8 @@ func legacyDriver(t *testing.T, g *gateway, j *job) error {
 		return err
 	}
 	for _, c := range calls {
-		if _, err := session.CallTool(ctx, &sdk.CallToolParams{Name: c.Name, Arguments: c.Arguments}); err != nil {
+		if _, err := session.CallTool(ctx,
+			&sdk.CallToolParams{Name: c.Name, Arguments: c.Arguments}); err != nil {
 			return fmt.Errorf("%s: %w", c.Name, err)
 		}
 	}
@@ -281,7 +306,12 @@ func (j *job) calls(tools []*sdk.Tool) ([]toolCall, error) {
 	case "sse-retry":
 		return []toolCall{{"test_reconnection", none}}, nil
 	case "sep-2322-client-request-state":
-		return []toolCall{{"test_mrtr_echo_state", none}, {"test_mrtr_no_state", none}, {"test_mrtr_unrelated", none}, {"test_mrtr_no_result_type", none}}, nil
+		return []toolCall{
+			{"test_mrtr_echo_state", none},
+			{"test_mrtr_no_state", none},
+			{"test_mrtr_unrelated", none},
+			{"test_mrtr_no_result_type", none},
+		}, nil
 	case "http-custom-headers":
 		return told.ToolCalls, nil
 	case "http-invalid-tool-headers":
@@ -299,13 +329,15 @@ func (j *job) calls(tools []*sdk.Tool) ([]toolCall, error) {
 	return nil, nil
 }
 
-// useAll reads the first resource and gets the first prompt. The mock server gives no contents, which is not a resource.
+// useAll reads the first resource and gets the first prompt. The mock server gives no
+// contents, which is not a resource.
 func useAll(ctx context.Context, session *sdk.ClientSession) error {
 	resources, err := session.ListResources(ctx, nil)
 	if err != nil {
 		return err
 	}
-	_, _ = session.ReadResource(ctx, &sdk.ReadResourceParams{URI: resources.Resources[0].URI}) // only that it asks counts
+	// only that it asks counts
+	_, _ = session.ReadResource(ctx, &sdk.ReadResourceParams{URI: resources.Resources[0].URI})
 	prompts, err := session.ListPrompts(ctx, nil)
 	if err != nil {
 		return err

@@ -15,7 +15,8 @@ import (
 // wire keeps enough connections for many talkers at once.
 var wire = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
 
-// talker speaks one revision over raw HTTP, and unlike a speaker can be asked things. One call at a time.
+// talker speaks one revision over raw HTTP, and unlike a speaker can be asked things. One
+// call at a time.
 type talker struct {
 	base         string // scheme, host and port
 	path         string // of Streamable HTTP
@@ -24,7 +25,8 @@ type talker struct {
 	capabilities string
 	level        string // of the log lines it wants; none when empty
 	answer       func(question message) (result string)
-	heard        func(method string, raw []byte) // is told every message, and in answer to which request; nil: nobody is
+	// is told every message, and in answer to which request; nil: nobody is
+	heard func(method string, raw []byte)
 
 	session  string
 	endpoint string
@@ -51,7 +53,9 @@ func (s *talker) open(ctx context.Context) error {
 		}
 		s.endpoint = s.base + string(path)
 	}
-	_, err := s.ask(ctx, "initialize", "", fmt.Sprintf(`"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":"talker","version":"1"}`, s.revision, s.capabilities))
+	_, err := s.ask(ctx, "initialize", "",
+		fmt.Sprintf(`"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":"talker","version":"1"}`,
+			s.revision, s.capabilities))
 	if err != nil {
 		return err
 	}
@@ -64,8 +68,9 @@ func (s *talker) open(ctx context.Context) error {
 	return err
 }
 
-// ask sends a request and returns all that came until its answer, which is last. It answers questions on the way: those
-// of legacy revisions as they come, those of the modern one by asking again, until the answer asks no more.
+// ask sends a request and returns all that came until its answer, which is last. It
+// answers questions on the way: those of legacy revisions as they come, those of the
+// modern one by asking again, until the answer asks no more.
 func (s *talker) ask(ctx context.Context, method, name, params string) ([]message, error) {
 	var all []message
 	repeat := ""
@@ -116,7 +121,8 @@ func (s *talker) exchange(ctx context.Context, id, method, name, params string) 
 		}
 		params = strings.TrimSuffix(s.meta(params)+","+params, ",")
 	}
-	response, err := s.do(ctx, http.MethodPost, s.endpoint, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s}}`, id, method, params), headers...)
+	response, err := s.do(ctx, http.MethodPost, s.endpoint,
+		fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s}}`, id, method, params), headers...)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +152,8 @@ func (s *talker) exchange(ctx context.Context, id, method, name, params string) 
 
 // meta is the _meta of a modern request; a progress token goes with each call.
 func (s *talker) meta(params string) string {
-	own := fmt.Sprintf(`"_meta":{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientInfo":{"name":"talker","version":"1"},"io.modelcontextprotocol/clientCapabilities":%s`, s.revision, s.capabilities)
+	own := fmt.Sprintf(
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientInfo":{"name":"talker","version":"1"},"io.modelcontextprotocol/clientCapabilities":%s`, s.revision, s.capabilities)
 	if s.level != "" {
 		own += fmt.Sprintf(`,"io.modelcontextprotocol/logLevel":%q`, s.level)
 	}
@@ -182,7 +189,8 @@ func (s *talker) follow(ctx context.Context, method, id string, stream *bufio.Re
 			if s.answer == nil {
 				return all, fmt.Errorf("was asked %s", m.Method)
 			}
-			if err := s.say(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, s.answer(m))); err != nil {
+			if err := s.say(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID,
+				s.answer(m))); err != nil {
 				return all, err
 			}
 		}
@@ -203,7 +211,9 @@ func (s *talker) say(ctx context.Context, body string) error {
 	return nil
 }
 
-func (s *talker) do(ctx context.Context, method, url, body string, headers ...string) (*http.Response, error) {
+func (s *talker) do(ctx context.Context, method, url, body string,
+	headers ...string,
+) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return nil, err

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-var crossingFlag = flag.Int("crossing", 10_000, "how many calls of two tenants are interleaved, a fifth of them at a fleet")
+var crossingFlag = flag.Int("crossing", 10_000,
+	"how many calls of two tenants are interleaved, a fifth of them at a fleet")
 
 // crosser is one of those who call at the same time.
 type crosser struct {
@@ -25,8 +26,9 @@ type crosser struct {
 	asked  []string
 }
 
-// TestTrap09_NothingOfACallCrosses interleaves calls of two tenants over every transport. Each call is asked something, and
-// hears progress and log lines; all of it names its caller, and all of it must come to this caller and no other.
+// TestTrap09_NothingOfACallCrosses interleaves calls of two tenants over every transport.
+// Each call is asked something, and hears progress and log lines; all of it names its
+// caller, and all of it must come to this caller and no other.
 func TestTrap09_NothingOfACallCrosses(t *testing.T) {
 	t.Parallel()
 	for _, form := range forms {
@@ -44,8 +46,10 @@ func crossings(t *testing.T, g *gateway) {
 		t.Fatal(err)
 	}
 	legacy, modern, old := newAsker(false), newAsker(true), newAsker(false)
-	servers := fmt.Sprintf("  web: %s\n  new: %s\n  old: {url: %q, type: sse, private_addresses: true}\n  kid: {command: %q, env: {%s: asker}, max_children: 12}\n",
-		private(abrupt(t, http.HandlerFunc(legacy.web))), private(abrupt(t, http.HandlerFunc(modern.web))), abrupt(t, http.HandlerFunc(old.sse)), binary, childRole)
+	servers := fmt.Sprintf(
+		"  web: %s\n  new: %s\n  old: {url: %q, type: sse, private_addresses: true}\n  kid: {command: %q, env: {%s: asker}, max_children: 12}\n",
+		private(abrupt(t, http.HandlerFunc(legacy.web))), private(abrupt(t, http.HandlerFunc(modern.web))),
+		abrupt(t, http.HandlerFunc(old.sse)), binary, childRole)
 	besiegeAt(t, g, twoTenants(`{allow: ["*"]}`, servers))
 	names := []string{"web", "new", "old", "kid"}
 	people := []who{{tenant: "acme", subject: "alice"}, {tenant: "globex", subject: "bob"}}
@@ -83,13 +87,15 @@ func (g *gateway) crosser(owner who, server, revision string) *crosser {
 	return c
 }
 
-// reply answers with what it was asked, so that an answer that goes astray is seen at the other end.
+// reply answers with what it was asked, so that an answer that goes astray is seen at the
+// other end.
 func (c *crosser) reply(question message) string {
 	c.asked = append(c.asked, string(question.Params))
 	if question.Method == "elicitation/create" {
 		return fmt.Sprintf(`{"action":"accept","content":{"name":"answer of %s"}}`, c.marker)
 	}
-	return fmt.Sprintf(`{"role":"assistant","model":"m","content":{"type":"text","text":"answer of %s"}}`, c.marker)
+	return fmt.Sprintf(`{"role":"assistant","model":"m","content":{"type":"text","text":"answer of %s"}}`,
+		c.marker)
 }
 
 // run makes the calls one after another.
@@ -130,7 +136,8 @@ func (c *crosser) complete(got []message) error {
 	for _, m := range got {
 		text := string(m.Params) + string(m.Result)
 		if m.Error != nil {
-			return fmt.Errorf("got the error %d %s %s after %v", m.Error.Code, m.Error.Message, m.Error.Data, told)
+			return fmt.Errorf("got the error %d %s %s after %v", m.Error.Code, m.Error.Message, m.Error.Data,
+				told)
 		}
 		if !strings.Contains(text, c.marker) {
 			return fmt.Errorf("was sent what is not its own: %s %s", m.Method, text)
@@ -158,7 +165,8 @@ func (c *crosser) complete(got []message) error {
 	return nil
 }
 
-// ownRecords checks that each record of a call names the caller whose marker is in the arguments.
+// ownRecords checks that each record of a call names the caller whose marker is in the
+// arguments.
 func ownRecords(t *testing.T, g *gateway, people []who, servers, spoken []string, calls int) {
 	t.Helper()
 	owners := make(map[string]string)
@@ -166,7 +174,8 @@ func ownRecords(t *testing.T, g *gateway, people []who, servers, spoken []string
 		for _, server := range servers {
 			for _, revision := range spoken {
 				for i := range calls {
-					arguments, err := json.Marshal(map[string]string{"marker": markerOf(owner, server, revision, i)})
+					arguments, err := json.Marshal(map[string]string{"marker": markerOf(owner, server,
+						revision, i)})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -190,7 +199,8 @@ func ownRecords(t *testing.T, g *gateway, people []who, servers, spoken []string
 	}
 }
 
-// TestAskerIsRight lets talkers talk to the upstream without the gateway, so that what fails with it is its own.
+// TestAskerIsRight lets talkers talk to the upstream without the gateway, so that what
+// fails with it is its own.
 func TestAskerIsRight(t *testing.T) {
 	t.Parallel()
 	legacy, modern, old := newAsker(false), newAsker(true), newAsker(false)
@@ -202,7 +212,10 @@ func TestAskerIsRight(t *testing.T) {
 		{"HTTP+SSE", abrupt(t, http.HandlerFunc(old.sse)), "2024-11-05"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c := (&gateway{addr: strings.TrimPrefix(test.base, "http://")}).crosser(who{tenant: "acme", subject: "alice"}, "up", test.revision)
+			c := (&gateway{addr: strings.TrimPrefix(test.base, "http://")}).crosser(who{
+				tenant:  "acme",
+				subject: "alice",
+			}, "up", test.revision)
 			c.run(t, 50)
 		})
 	}

@@ -18,13 +18,20 @@ type turn struct {
 
 // callTurns call tools with these arguments.
 var callTurns = map[string]string{
-	"test_simple_text": `{}`, "test_image_content": `{}`, "test_audio_content": `{}`, "test_embedded_resource": `{}`,
-	"test_multiple_content_types": `{}`, "test_tool_with_logging": `{}`, "test_tool_with_progress": `{}`, "test_error_handling": `{}`,
-	"test_sampling": `{"prompt":"say it"}`, "test_elicitation": `{"message":"who is it"}`, "test_elicitation_sep1034_defaults": `{}`,
-	"test_elicitation_sep1330_enums": `{}`, "json_schema_2020_12_tool": `{"name":"n","phone":"1","contactMethod":"phone"}`,
-	"test_x_mcp_header": `{"level":1}`, "test_missing_capability": `{}`, "test_logging_tool": `{}`,
-	"test_input_required_result_elicitation": `{}`, "test_input_required_result_sampling": `{}`, "test_input_required_result_list_roots": `{}`,
-	"test_input_required_result_request_state": `{}`, "test_input_required_result_multi_round": `{}`, "no_such_tool": `{}`,
+	"test_simple_text": `{}`, "test_image_content": `{}`, "test_audio_content": `{}`,
+	"test_embedded_resource":      `{}`,
+	"test_multiple_content_types": `{}`, "test_tool_with_logging": `{}`, "test_tool_with_progress": `{}`,
+	"test_error_handling": `{}`,
+	"test_sampling":       `{"prompt":"say it"}`, "test_elicitation": `{"message":"who is it"}`,
+	"test_elicitation_sep1034_defaults": `{}`,
+	"test_elicitation_sep1330_enums":    `{}`,
+	"json_schema_2020_12_tool":          `{"name":"n","phone":"1","contactMethod":"phone"}`,
+	"test_x_mcp_header":                 `{"level":1}`, "test_missing_capability": `{}`,
+	"test_logging_tool":                      `{}`,
+	"test_input_required_result_elicitation": `{}`, "test_input_required_result_sampling": `{}`,
+	"test_input_required_result_list_roots":    `{}`,
+	"test_input_required_result_request_state": `{}`, "test_input_required_result_multi_round": `{}`,
+	"no_such_tool": `{}`,
 }
 
 // conversation is what is said to a server of either era.
@@ -34,7 +41,10 @@ func conversation(modern bool) []turn {
 		{"prompts", "prompts/list", "", ""},
 		{"resources", "resources/list", "", ""},
 		{"templates", "resources/templates/list", "", ""},
-		{"invalid arguments", "tools/call", "test_sampling", `"name":"test_sampling","arguments":{"prompt":1}`},
+		{
+			"invalid arguments", "tools/call", "test_sampling",
+			`"name":"test_sampling","arguments":{"prompt":1}`,
+		},
 	}
 	for _, name := range slices.Sorted(maps.Keys(callTurns)) {
 		params := fmt.Sprintf(`"name":%q,"arguments":%s`, name, callTurns[name])
@@ -51,24 +61,37 @@ func conversation(modern bool) []turn {
 		{"test_input_required_result_prompt", `{}`},
 		{"no_such_prompt", `{}`},
 	} {
-		all = append(all, turn{"get " + prompt.name, "prompts/get", prompt.name, fmt.Sprintf(`"name":%q,"arguments":%s`, prompt.name, prompt.arguments)})
+		all = append(all, turn{
+			"get " + prompt.name, "prompts/get", prompt.name,
+			fmt.Sprintf(`"name":%q,"arguments":%s`, prompt.name, prompt.arguments),
+		})
 	}
-	for _, uri := range []string{"test://static-text", "test://static-binary", "test://template/123/data", "test://no/such/resource"} {
+	for _, uri := range []string{
+		"test://static-text", "test://static-binary", "test://template/123/data",
+		"test://no/such/resource",
+	} {
 		all = append(all, turn{"read " + uri, "resources/read", uri, fmt.Sprintf(`"uri":%q`, uri)})
 	}
 	all = append(all,
-		turn{"complete", "completion/complete", "", `"ref":{"type":"ref/prompt","name":"test_prompt_with_arguments"},"argument":{"name":"arg1","value":"a"}`},
-		turn{"complete of nothing", "completion/complete", "", `"ref":{"type":"ref/prompt","name":"no_such_prompt"},"argument":{"name":"arg1","value":"a"}`})
+		turn{
+			"complete", "completion/complete", "",
+			`"ref":{"type":"ref/prompt","name":"test_prompt_with_arguments"},"argument":{"name":"arg1","value":"a"}`,
+		},
+		turn{
+			"complete of nothing", "completion/complete", "",
+			`"ref":{"type":"ref/prompt","name":"no_such_prompt"},"argument":{"name":"arg1","value":"a"}`,
+		})
 	if modern { // to an older client the SDK's server answers an unknown method with a line of text
-		return append(all, turn{"unknown method", "unknown/method", "", ""}, turn{"discover", "server/discover", "", ""})
+		return append(all, turn{"unknown method", "unknown/method", "", ""},
+			turn{"discover", "server/discover", "", ""})
 	}
 	return append(all, turn{"ping", "ping", "", ""},
 		turn{"subscribe", "resources/subscribe", "", `"uri":"test://watched-resource"`},
 		turn{"unsubscribe", "resources/unsubscribe", "", `"uri":"test://watched-resource"`})
 }
 
-// allowance is a difference that has a reason. Turn and place are patterns of package path, in which * does not match a
-// slash; places have slashes between names.
+// allowance is a difference that has a reason. Turn and place are patterns of package
+// path, in which * does not match a slash; places have slashes between names.
 type allowance struct {
 	turn, place string
 	reason      string
@@ -81,7 +104,10 @@ func allowances(modern bool) []*allowance {
 		ownUnwise = "unknown and denied are one answer, and it is the gateway's"
 	)
 	all := []*allowance{
-		{turn: "*", place: "0/error/data/requestId", reason: "an operator finds the request in the records by it"},
+		{
+			turn: "*", place: "0/error/data/requestId",
+			reason: "an operator finds the request in the records by it",
+		},
 		{turn: "call no_such_tool", place: "0/error/data/code", reason: ownCode},
 		{turn: "call no_such_tool", place: "0/error/message", reason: ownUnwise},
 		{turn: "get no_such_prompt", place: "0/error/data/code", reason: ownCode},
@@ -89,31 +115,68 @@ func allowances(modern bool) []*allowance {
 		{turn: "read test:~~no~such~resource", place: "0/error/data/code", reason: ownCode},
 		{turn: "complete of nothing", place: "0/error/*", reason: ownUnwise},
 		{turn: "complete of nothing", place: "0/error/data/code", reason: ownCode},
-		{turn: "complete of nothing", place: "0/result/completion/values", reason: "https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/completion#error-handling"},
-		{turn: "invalid arguments", place: "0/result/content/0/text", reason: "arguments are checked before the upstream is bothered"},
-		{turn: "call test_tool_with_progress", place: "3/result/content/0/text", reason: "the tool tells the token that it was given, and the gateway gives its own"},
+		{
+			turn: "complete of nothing", place: "0/result/completion/values",
+			reason: "https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/completion#error-handling",
+		},
+		{
+			turn: "invalid arguments", place: "0/result/content/0/text",
+			reason: "arguments are checked before the upstream is bothered",
+		},
+		{
+			turn: "call test_tool_with_progress", place: "3/result/content/0/text",
+			reason: "the tool tells the token that it was given, and the gateway gives its own",
+		},
 	}
 	if modern {
 		return append(all,
-			&allowance{turn: "*", place: "*/result/_meta/io.modelcontextprotocol~serverInfo/*", reason: "serverInfo names who answers: https://modelcontextprotocol.io/specification/2026-07-28/basic"},
-			&allowance{turn: "*", place: "*/result/requestState", reason: "sealed for the caller: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr"},
-			&allowance{turn: "*", place: "*/result/cacheScope", reason: "what is filtered by policy is private: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching"},
-			&allowance{turn: "discover", place: "0/result/capabilities/extensions/io.modelcontextprotocol~tasks", reason: "tasks of other servers pass through: https://modelcontextprotocol.io/extensions/tasks"},
-			&allowance{turn: "complete of nothing", place: "0/result/resultType", reason: "as above, an error has no result"},
+			&allowance{
+				turn: "*", place: "*/result/_meta/io.modelcontextprotocol~serverInfo/*",
+				reason: "serverInfo names who answers: https://modelcontextprotocol.io/specification/2026-07-28/basic",
+			},
+			&allowance{
+				turn: "*", place: "*/result/requestState",
+				reason: "sealed for the caller: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr",
+			},
+			&allowance{
+				turn: "*", place: "*/result/cacheScope",
+				reason: "what is filtered by policy is private: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching",
+			},
+			&allowance{
+				turn:   "discover",
+				place:  "0/result/capabilities/extensions/io.modelcontextprotocol~tasks",
+				reason: "tasks of other servers pass through: https://modelcontextprotocol.io/extensions/tasks",
+			},
+			&allowance{
+				turn: "complete of nothing", place: "0/result/resultType",
+				reason: "as above, an error has no result",
+			},
 			&allowance{turn: "unknown method", place: "0/error/message", reason: ownUnwise},
 			&allowance{turn: "unknown method", place: "0/error/data/code", reason: ownCode},
 		)
 	}
 	return append(all,
-		&allowance{turn: "*", place: "*/result/ttlMs", reason: "no hint of that revision: https://modelcontextprotocol.io/specification/2025-11-25/server/tools"},
-		&allowance{turn: "*", place: "*/result/cacheScope", reason: "no hint of that revision: https://modelcontextprotocol.io/specification/2025-11-25/server/tools"},
-		&allowance{turn: "call test_input_required_result_list_roots", place: "0/params", reason: "may be left out: https://modelcontextprotocol.io/specification/2025-11-25/client/roots"},
-		&allowance{turn: "read test:~~no~such~resource", place: "0/error/code", reason: "-32002 is resource not found: https://modelcontextprotocol.io/specification/2025-11-25/server/resources#error-handling"},
+		&allowance{
+			turn: "*", place: "*/result/ttlMs",
+			reason: "no hint of that revision: https://modelcontextprotocol.io/specification/2025-11-25/server/tools",
+		},
+		&allowance{
+			turn: "*", place: "*/result/cacheScope",
+			reason: "no hint of that revision: https://modelcontextprotocol.io/specification/2025-11-25/server/tools",
+		},
+		&allowance{
+			turn: "call test_input_required_result_list_roots", place: "0/params",
+			reason: "may be left out: https://modelcontextprotocol.io/specification/2025-11-25/client/roots",
+		},
+		&allowance{
+			turn: "read test:~~no~such~resource", place: "0/error/code",
+			reason: "-32002 is resource not found: https://modelcontextprotocol.io/specification/2025-11-25/server/resources#error-handling",
+		},
 	)
 }
 
-// TestDifferential holds one conversation with the Go SDK's server, and again through the gateway. Whatever differs is
-// either allowed with a reason, or wrong.
+// TestDifferential holds one conversation with the Go SDK's server, and again through the
+// gateway. Whatever differs is either allowed with a reason, or wrong.
 func TestDifferential(t *testing.T) {
 	t.Parallel()
 	for name, modern := range map[string]bool{"2025-11-25": false, modernRevision: true} {
@@ -127,7 +190,8 @@ servers:
 `, generous, upstream))
 			t.Cleanup(g.kill) // others look at how it stops
 			direct := hold(t, strings.TrimSuffix(upstream, "/mcp"), "", name)
-			for turn, places := range differences(direct, hold(t, strings.TrimSuffix(upstream, "/mcp"), "", name)) {
+			for turn, places := range differences(direct, hold(t, strings.TrimSuffix(upstream, "/mcp"), "",
+				name)) {
 				t.Errorf("the upstream by itself differs from itself in %s: %v", turn, places)
 			}
 			allowed := allowances(modern)
@@ -168,7 +232,8 @@ func allow(allowed []*allowance, turn, place string) bool {
 	return false
 }
 
-// hold holds the conversation and returns the plain values of all that came back, by turn and place.
+// hold holds the conversation and returns the plain values of all that came back, by turn
+// and place.
 func hold(t *testing.T, base, token, revision string) map[string]map[string]string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*patient)
@@ -230,7 +295,8 @@ func flatten(place string, value any, places map[string]string) {
 	}
 }
 
-// differences are the places of each turn at which two conversations are not the same, and how.
+// differences are the places of each turn at which two conversations are not the same,
+// and how.
 func differences(a, b map[string]map[string]string) map[string]map[string]string {
 	found := make(map[string]map[string]string)
 	for turn := range a {
@@ -276,7 +342,8 @@ func anAnswer(question message) string {
 				content[name] = true
 			}
 		}
-		text, _ := json.Marshal(map[string]any{"action": "accept", "content": content}) // plain values always encode
+		// plain values always encode
+		text, _ := json.Marshal(map[string]any{"action": "accept", "content": content})
 		return string(text)
 	case "sampling/createMessage":
 		return `{"role":"assistant","model":"m","content":{"type":"text","text":"an answer"}}`

@@ -22,13 +22,15 @@ var offspring = map[string]string{
 	"in sessions, one in each": `setsid sh -c 'setsid sh -c "setsid sleep 1000 & sleep 1000" & sleep 1000' &`,
 }
 
-// household is a gateway with the server kid, of whose processes each has the mark in its environment.
+// household is a gateway with the server kid, of whose processes each has the mark in its
+// environment.
 type household struct {
 	*gateway
 	mark string
 }
 
-// left returns which of the processes are still there. Nothing is left of one that only waits to be reaped.
+// left returns which of the processes are still there. Nothing is left of one that only
+// waits to be reaped.
 func (h *household) left(t *testing.T, of []int) []int {
 	now := h.members(t)
 	return slices.DeleteFunc(slices.Clone(of), func(pid int) bool { return !slices.Contains(now, pid) })
@@ -46,15 +48,16 @@ func (h *household) members(t *testing.T) (pids []int) {
 		if err != nil {
 			continue
 		}
-		if environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err == nil && strings.Contains(string(environment), h.mark) {
+		if environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err == nil &&
+			strings.Contains(string(environment), h.mark) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
 }
 
-// descends tells whether a process is one of the others, or one that they started, now or later: orphans become children of
-// the keeper.
+// descends tells whether a process is one of the others, or one that they started, now or
+// later: orphans become children of the keeper.
 func descends(pid int, from []int) bool {
 	for ; pid > 1; pid = parent(pid) {
 		if slices.Contains(from, pid) {
@@ -82,7 +85,8 @@ func parent(pid int) int {
 	return number
 }
 
-// server returns the server among the processes, which is the one that is this test binary, or 0.
+// server returns the server among the processes, which is the one that is this test
+// binary, or 0.
 func (h *household) server(t *testing.T, among []int) int {
 	t.Helper()
 	own, err := os.Executable()
@@ -97,7 +101,8 @@ func (h *household) server(t *testing.T, among []int) int {
 	return 0
 }
 
-// serverEnds are how servers come to their end while a gateway has them, or with it. Each returns whose end it is.
+// serverEnds are how servers come to their end while a gateway has them, or with it. Each
+// returns whose end it is.
 var serverEnds = map[string]func(t *testing.T, h *household) []int{
 	"the server crashes": func(t *testing.T, h *household) []int {
 		all := h.members(t)
@@ -146,15 +151,17 @@ var serverEnds = map[string]func(t *testing.T, h *household) []int{
 		confess("acme")
 		own := slices.DeleteFunc(h.members(t), func(pid int) bool { return descends(pid, before) })
 		if len(own) < 3 {
-			t.Fatalf("the session of a tenant has processes %v, want a keeper, a server and what it started", own)
+			t.Fatalf("the session of a tenant has processes %v, want a keeper, a server and what it started",
+				own)
 		}
 		confess("globex")
 		return own
 	},
 }
 
-// TestGrandchildrenOfServersStayed lets servers leave behind what they can, and end in every way. Before there were
-// keepers, what had called setsid stayed each time, and all grandchildren of a gateway that was killed.
+// TestGrandchildrenOfServersStayed lets servers leave behind what they can, and end in
+// every way. Before there were keepers, what had called setsid stayed each time, and all
+// grandchildren of a gateway that was killed.
 func TestGrandchildrenOfServersStayed(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -178,7 +185,8 @@ func TestGrandchildrenOfServersStayed(t *testing.T) {
 				h.gateway = besiege(t, twoTenants(`{allow: ["*"]}`, fmt.Sprintf(
 					"  kid: {command: sh, args: [-c, %q], env: {%s: confess, %s: %q}, max_children: 2}\n  own: {builtin: [calculate]}\n",
 					script+"\nexec "+binary, childRole, name, value)))
-				// The server is what the script becomes after all else, so then the family is complete.
+				// The server is what the script becomes after all else, so then the
+				// family is complete.
 				eventually(t, "the server runs", func() bool { return h.server(t, h.members(t)) != 0 })
 				all := end(t, h)
 				eventually(t, "none of them is left", func() bool { return len(h.left(t, all)) == 0 })

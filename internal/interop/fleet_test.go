@@ -20,12 +20,13 @@ import (
 //	             ├─────▶ replica 1 ─┼──▶ Redis
 //	             └─────▶ replica 2 ─┘
 //
-// nginx gives each request to the next of them in turn, whatever token, session or connection it came with, so that two
-// requests in a row never reach the same replica. A request that fails is not sent again: where a replica is wrong, the
-// test sees it.
+// nginx gives each request to the next of them in turn, whatever token, session or
+// connection it came with, so that two requests in a row never reach the same replica. A
+// request that fails is not sent again: where a replica is wrong, the test sees it.
 const fleetSize = 3
 
-// forms are what a test runs before that must hold for one gateway and for several replicas alike.
+// forms are what a test runs before that must hold for one gateway and for several
+// replicas alike.
 var forms = []struct {
 	name   string
 	settle func(testing.TB) *gateway
@@ -34,8 +35,8 @@ var forms = []struct {
 	{"fleet of three", settleFleet},
 }
 
-// settleFleet is settle for a fleet: it starts Redis, and finds nginx and the replicas their directories, addresses and
-// the keys that they share.
+// settleFleet is settle for a fleet: it starts Redis, and finds nginx and the replicas
+// their directories, addresses and the keys that they share.
 func settleFleet(t testing.TB) *gateway {
 	t.Helper()
 	nginx(t)
@@ -44,7 +45,8 @@ func settleFleet(t testing.TB) *gateway {
 	fleet.redis = redistest.Start(t).URL()
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // it never fails
-	if err := os.WriteFile(fleet.keys(), []byte(base64.StdEncoding.EncodeToString(key)+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(fleet.keys(), []byte(base64.StdEncoding.EncodeToString(key)+"\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	for range fleetSize {
@@ -66,8 +68,8 @@ func (g *gateway) members() []*gateway {
 	return []*gateway{g}
 }
 
-// shared is the part of the config that is the same for all of a fleet. Its patience with Redis is that of a machine on
-// which other tests run at the same time.
+// shared is the part of the config that is the same for all of a fleet. Its patience with
+// Redis is that of a machine on which other tests run at the same time.
 func (g *gateway) shared() string {
 	return fmt.Sprintf(`public_url: http://%s
 trusted_proxies: [127.0.0.1/32]
@@ -100,7 +102,8 @@ func nginx(t testing.TB) string {
 	return ""
 }
 
-// spread starts nginx before the replicas. With a single process of it the turns are exact.
+// spread starts nginx before the replicas. With a single process of it the turns are
+// exact.
 func (g *gateway) spread(t testing.TB) {
 	t.Helper()
 	var servers, folders strings.Builder
@@ -141,6 +144,7 @@ http {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	g.process = start(t, exec.CommandContext(context.Background(), nginx(t), "-e", "stderr", "-p", g.dir, "-c", config))
+	g.process = start(t, exec.CommandContext(context.Background(), nginx(t), "-e", "stderr", "-p", g.dir,
+		"-c", config))
 	eventually(t, "nginx listens", func() bool { return listening(g.addr) })
 }

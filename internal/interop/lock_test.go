@@ -45,9 +45,9 @@ func readLock(t testing.TB, folder string) map[string]locked {
 	return lock.Packages
 }
 
-// TestNpmLockSuitsEveryPlatform shows that nothing in a lock file belongs to the machine that made it: what suits some
-// platforms only is optional and there for all of them, and no package has an address to fetch it from, so that npm takes
-// its registry.
+// TestNpmLockSuitsEveryPlatform shows that nothing in a lock file belongs to the machine
+// that made it: what suits some platforms only is optional and there for all of them, and
+// no package has an address to fetch it from, so that npm takes its registry.
 func TestNpmLockSuitsEveryPlatform(t *testing.T) {
 	t.Parallel()
 	for _, folder := range []string{".", "agents"} {
@@ -59,7 +59,8 @@ func TestNpmLockSuitsEveryPlatform(t *testing.T) {
 		}
 		for place, p := range packages {
 			if p.Resolved != "" || p.Integrity == "" && place != "" {
-				t.Errorf("%s: %s: resolved %q, integrity %q; want a digest and no address", folder, place, p.Resolved, p.Integrity)
+				t.Errorf("%s: %s: resolved %q, integrity %q; want a digest and no address", folder, place,
+					p.Resolved, p.Integrity)
 			}
 			if len(p.OS)+len(p.CPU) > 0 && !p.Optional {
 				t.Errorf("%s: %s is for %v %v only and not optional", folder, place, p.OS, p.CPU)
@@ -73,7 +74,8 @@ func TestNpmLockSuitsEveryPlatform(t *testing.T) {
 	}
 }
 
-// TestNpmLockHasOneNodeForEachPlatform looks at the package of Node.js itself, of which each platform has its own.
+// TestNpmLockHasOneNodeForEachPlatform looks at the package of Node.js itself, of which
+// each platform has its own.
 func TestNpmLockHasOneNodeForEachPlatform(t *testing.T) {
 	t.Parallel()
 	packages := readLock(t, ".")

@@ -82,34 +82,47 @@ func until(ctx context.Context, what string, check func() bool) error {
 	return nil
 }
 
-// run does the errand as a client of one revision and returns what was wrong by feature, "ok" for nothing.
+// run does the errand as a client of one revision and returns what was wrong by feature,
+// "ok" for nothing.
 func (e errand) run(t *testing.T, revision string) map[string]string {
 	t.Helper()
 	s := &seen{}
 	client := sdk.NewClient(&sdk.Implementation{Name: "matrix-go", Version: "1"}, &sdk.ClientOptions{
 		ElicitationHandler: func(_ context.Context, r *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 			s.add(func(s *seen) { s.questions = append(s.questions, r.Params.Message) })
-			return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"name": "name-" + e.marker}}, nil
+			return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"name": "name-" + e.marker}},
+				nil
 		},
-		CreateMessageHandler: func(_ context.Context, r *sdk.CreateMessageRequest) (*sdk.CreateMessageResult, error) {
+		CreateMessageHandler: func(_ context.Context, r *sdk.CreateMessageRequest) (*sdk.CreateMessageResult,
+			error,
+		) {
 			text, _ := r.Params.Messages[0].Content.(*sdk.TextContent)
-			return &sdk.CreateMessageResult{Role: "assistant", Model: "m", Content: &sdk.TextContent{Text: "model of " + text.Text}}, nil
+			return &sdk.CreateMessageResult{
+				Role: "assistant", Model: "m",
+				Content: &sdk.TextContent{Text: "model of " + text.Text},
+			}, nil
 		},
 		LoggingMessageHandler: func(_ context.Context, r *sdk.LoggingMessageRequest) {
 			s.add(func(s *seen) { s.logs = append(s.logs, fmt.Sprint(r.Params.Level, " ", r.Params.Data)) })
 		},
-		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { s.add(func(s *seen) { s.changes++ }) },
+		ToolListChangedHandler: func(context.Context,
+			*sdk.ToolListChangedRequest,
+		) {
+			s.add(func(s *seen) { s.changes++ })
+		},
 		ResourceUpdatedHandler: func(_ context.Context, r *sdk.ResourceUpdatedNotificationRequest) {
 			s.add(func(s *seen) { s.updates = append(s.updates, r.Params.URI) })
 		},
 		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
 			s.add(func(s *seen) {
-				s.progress = append(s.progress, fmt.Sprint(r.Params.ProgressToken, r.Params.Progress, r.Params.Total, r.Params.Message))
+				s.progress = append(s.progress, fmt.Sprint(r.Params.ProgressToken, r.Params.Progress,
+					r.Params.Total, r.Params.Message))
 			})
 		},
 	})
 	client.AddRoots(&sdk.Root{URI: "file:///" + e.marker, Name: "r"})
-	session, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: "http://" + e.address + e.path, HTTPClient: withToken(e.token)},
+	session, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: "http://" +
+		e.address + e.path, HTTPClient: withToken(e.token)},
 		&sdk.ClientSessionOptions{ProtocolVersion: revision})
 	verdicts := make(map[string]string)
 	if err != nil {
@@ -158,7 +171,9 @@ func differs(what string, got, want any) error {
 	return nil
 }
 
-func (d *goDriver) call(ctx context.Context, tool string, with ...func(*sdk.CallToolParams)) (*sdk.CallToolResult, error) {
+func (d *goDriver) call(ctx context.Context, tool string,
+	with ...func(*sdk.CallToolParams),
+) (*sdk.CallToolResult, error) {
 	params := &sdk.CallToolParams{Name: d.prefix + tool, Arguments: map[string]any{"marker": d.marker}}
 	for _, change := range with {
 		change(params)
@@ -249,7 +264,8 @@ func (d *goDriver) structured(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return differs("structured content", result.StructuredContent, map[string]any{"celsius": 21.5, "marker": d.marker})
+	return differs("structured content", result.StructuredContent,
+		map[string]any{"celsius": 21.5, "marker": d.marker})
 }
 
 func (d *goDriver) progress(ctx context.Context) error {
@@ -327,7 +343,8 @@ func (d *goDriver) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := differs("contents", result.Contents[0].URI+" "+result.Contents[0].Text, d.uriPrefix+own+" "+noteText); err != nil {
+		if err := differs("contents", result.Contents[0].URI+" "+result.Contents[0].Text, d.uriPrefix+own+" "+
+			noteText); err != nil {
 			return err
 		}
 	}
@@ -341,25 +358,31 @@ func (d *goDriver) subscribe(ctx context.Context) error {
 	if err := leave(d.notes, "touch-"+d.marker); err != nil {
 		return err
 	}
-	if err := d.seen.until(ctx, "resources/updated", func(s *seen) bool { return len(s.updates) > 0 }); err != nil {
+	if err := d.seen.until(ctx, "resources/updated",
+		func(s *seen) bool { return len(s.updates) > 0 }); err != nil {
 		return err
 	}
 	return differs("uri", d.seen.updates[0], d.uriPrefix+noteURI)
 }
 
 func (d *goDriver) prompt(ctx context.Context) error {
-	result, err := d.session.GetPrompt(ctx, &sdk.GetPromptParams{Name: d.prefix + "greet", Arguments: map[string]string{"who": d.marker}})
+	result, err := d.session.GetPrompt(ctx, &sdk.GetPromptParams{
+		Name:      d.prefix + "greet",
+		Arguments: map[string]string{"who": d.marker},
+	})
 	if err != nil {
 		return err
 	}
 	text, _ := result.Messages[0].Content.(*sdk.TextContent)
 	embedded, _ := result.Messages[1].Content.(*sdk.EmbeddedResource)
-	return errors.Join(differs("text", text.Text, "Greet "+d.marker+"."), differs("uri", embedded.Resource.URI, d.uriPrefix+noteURI))
+	return errors.Join(differs("text", text.Text, "Greet "+d.marker+"."),
+		differs("uri", embedded.Resource.URI, d.uriPrefix+noteURI))
 }
 
 func (d *goDriver) completion(ctx context.Context) error {
 	result, err := d.session.Complete(ctx, &sdk.CompleteParams{
-		Ref: &sdk.CompleteReference{Type: "ref/prompt", Name: d.prefix + "greet"}, Argument: sdk.CompleteParamsArgument{Name: "who", Value: "an"},
+		Ref:      &sdk.CompleteReference{Type: "ref/prompt", Name: d.prefix + "greet"},
+		Argument: sdk.CompleteParamsArgument{Name: "who", Value: "an"},
 	})
 	if err != nil {
 		return err

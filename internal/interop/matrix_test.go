@@ -14,8 +14,10 @@ import (
 )
 
 var (
-	matrixFlag   = flag.String("matrix", "pairs", "which cells of the matrix to try: pairs, in which each two values meet, or all")
-	updateCompat = flag.Bool("update-compat", false, "write what was found to docs/evidence/compatibility.md; of the matrix only with -matrix=all")
+	matrixFlag = flag.String("matrix", "pairs",
+		"which cells of the matrix to try: pairs, in which each two values meet, or all")
+	updateCompat = flag.Bool("update-compat", false,
+		"write what was found to docs/evidence/compatibility.md; of the matrix only with -matrix=all")
 )
 
 // matrixFeatures are what each client tries with each upstream.
@@ -34,9 +36,15 @@ type matrixClient struct {
 }
 
 var matrixClients = []matrixClient{
-	{name: "v1-sse", title: "npm sdk 1.x, HTTP+SSE", script: []string{"clients/matrix-v1.mjs", "sse"}, sse: true},
+	{
+		name: "v1-sse", title: "npm sdk 1.x, HTTP+SSE", script: []string{"clients/matrix-v1.mjs", "sse"},
+		sse: true,
+	},
 	{name: "v1-http", title: "npm sdk 1.x, 2025-11-25", script: []string{"clients/matrix-v1.mjs", "http"}},
-	{name: "v2", title: "npm client 2.x, 2026-07-28", script: []string{"clients/matrix-v2.mjs", modernRevision}, modern: true},
+	{name: "v2", title: "npm client 2.x, 2026-07-28", script: []string{
+		"clients/matrix-v2.mjs",
+		modernRevision,
+	}, modern: true},
 	{name: "go-legacy", title: "Go SDK, 2025-11-25", revision: "2025-11-25"},
 	{name: "go-modern", title: "Go SDK, 2026-07-28", revision: modernRevision, modern: true},
 }
@@ -46,7 +54,8 @@ type cell struct{ client, upstream, feature string }
 
 const unattributed = "2026-07-28 over stdio does not say which call a log line belongs to"
 
-// impossible are the cells that cannot work, and why. One that works all the same fails the test. An empty field means any.
+// impossible are the cells that cannot work, and why. One that works all the same fails
+// the test. An empty field means any.
 var impossible = []struct {
 	cell
 	reason string
@@ -58,15 +67,17 @@ var impossible = []struct {
 
 func (c cell) impossible() (reason string) {
 	for _, one := range impossible {
-		if (one.client == "" || one.client == c.client) && (one.upstream == "" || one.upstream == c.upstream) && (one.feature == "" || one.feature == c.feature) {
+		if (one.client == "" || one.client == c.client) &&
+			(one.upstream == "" || one.upstream == c.upstream) &&
+			(one.feature == "" || one.feature == c.feature) {
 			return one.reason
 		}
 	}
 	return ""
 }
 
-// inPairs says whether the cell is one of the few in which each client meets each feature of each upstream at least
-// once: a Latin square.
+// inPairs says whether the cell is one of the few in which each client meets each feature
+// of each upstream at least once: a Latin square.
 func inPairs(client, upstream, feature int) bool {
 	return client == (upstream+feature)%len(matrixClients)
 }
@@ -90,15 +101,21 @@ func TestMatrixPairsMeet(t *testing.T) {
 	}
 }
 
-// TestMatrixDriversAreRight lets the clients talk to the servers without the gateway, so that what fails with it is its own.
+// TestMatrixDriversAreRight lets the clients talk to the servers without the gateway, so
+// that what fails with it is its own.
 func TestMatrixDriversAreRight(t *testing.T) {
 	t.Parallel()
 	upstreams := matrixUpstreams(t)
 	for _, pair := range []struct{ client, upstream string }{
-		{"v1-sse", "sse"}, {"v1-http", "web"}, {"v2", "newweb"}, {"go-legacy", "web"}, {"go-modern", "newweb"},
+		{"v1-sse", "sse"}, {"v1-http", "web"}, {"v2", "newweb"}, {"go-legacy", "web"}, {
+			"go-modern",
+			"newweb",
+		},
 	} {
-		c := matrixClients[slices.IndexFunc(matrixClients, func(c matrixClient) bool { return c.name == pair.client })]
-		up := upstreams[slices.IndexFunc(upstreams, func(u matrixUpstream) bool { return u.name == pair.upstream })]
+		c := matrixClients[slices.IndexFunc(matrixClients,
+			func(c matrixClient) bool { return c.name == pair.client })]
+		up := upstreams[slices.IndexFunc(upstreams,
+			func(u matrixUpstream) bool { return u.name == pair.upstream })]
 		t.Run(c.title, func(t *testing.T) {
 			e := errand{
 				address: strings.TrimPrefix(up.url, "http://"), path: "/", ssePath: "/", token: "none",
@@ -117,12 +134,14 @@ func TestMatrix(t *testing.T) {
 	t.Parallel()
 	upstreams := matrixUpstreams(t)
 	results := tryMatrix(t, settle(t), upstreams)
-	if len(results.verdicts) == len(upstreams)*len(matrixClients)*len(matrixFeatures) { // else some were skipped
+	// else some were skipped
+	if len(results.verdicts) == len(upstreams)*len(matrixClients)*len(matrixFeatures) {
 		keepCompat(t, "matrix", results.tables(upstreams))
 	}
 }
 
-// TestMatrixOfAFleet tries the same with several replicas, which must not make a difference.
+// TestMatrixOfAFleet tries the same with several replicas, which must not make a
+// difference.
 func TestMatrixOfAFleet(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -178,7 +197,8 @@ func (r *matrixResults) try(t *testing.T, g *gateway, c matrixClient, up matrixU
 	}
 	verdicts := c.do(t, errand{
 		address: g.addr, path: "/mcp", ssePath: "/sse", token: g.mint(who{tenant: "acme", subject: c.name}),
-		prefix: up.name + "__", uriPrefix: "mcp." + up.name + "+", notes: up.notes, marker: marker, features: features,
+		prefix: up.name + "__", uriPrefix: "mcp." + up.name + "+", notes: up.notes, marker: marker,
+		features: features,
 		hopeless: hopeless,
 	})
 	for _, feature := range features {
@@ -209,7 +229,8 @@ func (c matrixClient) do(t *testing.T, e errand) map[string]string {
 	}
 	// A prefix may be empty, which the command line carries as an empty argument.
 	cmd := exec.CommandContext(t.Context(), binary, append(slices.Clone(c.script),
-		"http://"+e.address+path, e.token, e.prefix, e.uriPrefix, e.notes, e.marker, strings.Join(e.features, ","), strings.Join(e.hopeless, ","))...)
+		"http://"+e.address+path, e.token, e.prefix, e.uriPrefix, e.notes, e.marker, strings.Join(e.features,
+			","), strings.Join(e.hopeless, ","))...)
 	complaints := &output{}
 	cmd.Stderr = complaints
 	cmd.WaitDelay = time.Second

@@ -32,13 +32,19 @@ func (*mcpGoClient) Elicit(context.Context, mcp.ElicitationRequest) (*mcp.Elicit
 }
 
 // CreateMessage answers for the model.
-func (*mcpGoClient) CreateMessage(context.Context, mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
+func (*mcpGoClient) CreateMessage(context.Context, mcp.CreateMessageRequest) (*mcp.CreateMessageResult,
+	error,
+) {
 	return &mcp.CreateMessageResult{
-		Model: "m", SamplingMessage: mcp.SamplingMessage{Role: mcp.RoleAssistant, Content: mcp.NewTextContent("therefore")},
+		Model: "m", SamplingMessage: mcp.SamplingMessage{
+			Role:    mcp.RoleAssistant,
+			Content: mcp.NewTextContent("therefore"),
+		},
 	}, nil
 }
 
-// mcpGo connects a client that speaks the revision, "" as it likes best; token may be empty.
+// mcpGo connects a client that speaks the revision, "" as it likes best; token may be
+// empty.
 func mcpGo(t testing.TB, url, token, revision string) *mcpGoClient {
 	t.Helper()
 	options := []transport.StreamableHTTPCOption{
@@ -58,7 +64,8 @@ func mcpGo(t testing.TB, url, token, revision string) *mcpGoClient {
 func beginMCPGo(t testing.TB, link transport.Interface, revision string) *mcpGoClient {
 	t.Helper()
 	c := &mcpGoClient{}
-	c.Client = mcpclient.NewClient(link, mcpclient.WithElicitationHandler(c), mcpclient.WithSamplingHandler(c), mcpclient.WithProtocolVersion(revision))
+	c.Client = mcpclient.NewClient(link, mcpclient.WithElicitationHandler(c),
+		mcpclient.WithSamplingHandler(c), mcpclient.WithProtocolVersion(revision))
 	c.OnNotification(c.hear)
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(func() {
@@ -78,7 +85,8 @@ func beginMCPGo(t testing.TB, link transport.Interface, revision string) *mcpGoC
 		t.Fatalf("mcp-go agreed on %s, want %s", c.revision, revision)
 	}
 	if mcp.IsModernProtocol(c.revision) {
-		go func() { _ = c.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true}) }() // ends with the client
+		// ends with the client
+		go func() { _ = c.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true}) }()
 	}
 	return c
 }

@@ -17,22 +17,26 @@ const (
 	inResult       = "whose accept" // and one that asks through its result
 )
 
-// asks calls the tools that ask and says whether those that ask in the middle of a call were answered. The one that asks through
-// its result always must be.
+// asks calls the tools that ask and says whether those that ask in the middle of a call
+// were answered. The one that asks through its result always must be.
 func (c *mcpGoClient) asks(t *testing.T, prefix string, inTheMiddle bool) {
 	t.Helper()
 	for tool, want := range map[string]string{"who": midCall, "think": midSample} {
-		if text, failed := c.use(t, prefix+tool, map[string]any{}); failed == inTheMiddle || inTheMiddle && !strings.HasPrefix(text, want) {
-			t.Errorf("%s%s by %s: got %q, failed %v, want it to work: %v", prefix, tool, c.revision, text, failed, inTheMiddle)
+		if text, failed := c.use(t, prefix+tool, map[string]any{}); failed == inTheMiddle || inTheMiddle &&
+			!strings.HasPrefix(text, want) {
+			t.Errorf("%s%s by %s: got %q, failed %v, want it to work: %v", prefix, tool, c.revision, text,
+				failed, inTheMiddle)
 		}
 	}
-	if text, failed := c.use(t, prefix+"whose", map[string]any{}); failed || !strings.HasPrefix(text, inResult) {
+	if text, failed := c.use(t, prefix+"whose", map[string]any{}); failed ||
+		!strings.HasPrefix(text, inResult) {
 		t.Errorf("%swhose by %s: got %q, failed %v, want %q", prefix, c.revision, text, failed, inResult)
 	}
 }
 
-// TestMCPGoServersAskAsTheyDoDirectly has servers of mcp-go, which speak both eras, ask a client of each era: directly, and through
-// the gateway with every revision that the config can name for them.
+// TestMCPGoServersAskAsTheyDoDirectly has servers of mcp-go, which speak both eras, ask a
+// client of each era: directly, and through the gateway with every revision that the
+// config can name for them.
 func TestMCPGoServersAskAsTheyDoDirectly(t *testing.T) {
 	t.Parallel()
 	binary, err := os.Executable()
@@ -42,8 +46,12 @@ func TestMCPGoServersAskAsTheyDoDirectly(t *testing.T) {
 	url := mcpGoOverHTTP(t)
 	stdio := fmt.Sprintf("command: %q, env: {%s: mcp-go}", binary, childRole)
 	var servers strings.Builder
-	for name, revision := range map[string]string{"any": "auto", "old": legacyRevision, "new": modernRevision} {
-		fmt.Fprintf(&servers, "  web-%s: {url: %q, private_addresses: true, revision: %s}\n", name, url, revision)
+	for name, revision := range map[string]string{
+		"any": "auto", "old": legacyRevision,
+		"new": modernRevision,
+	} {
+		fmt.Fprintf(&servers, "  web-%s: {url: %q, private_addresses: true, revision: %s}\n", name, url,
+			revision)
 		fmt.Fprintf(&servers, "  kid-%s: {%s, revision: %s}\n", name, stdio, revision)
 	}
 	g := serve(t, tenant(servers.String()))
@@ -76,8 +84,8 @@ func TestMCPGoServersAskAsTheyDoDirectly(t *testing.T) {
 	}
 }
 
-// TestMCPGoGoesThroughItsStory lets clients of mcp-go of both eras list, call, hear progress and learn of a changed list, of a
-// server of mcp-go.
+// TestMCPGoGoesThroughItsStory lets clients of mcp-go of both eras list, call, hear
+// progress and learn of a changed list, of a server of mcp-go.
 func TestMCPGoGoesThroughItsStory(t *testing.T) {
 	t.Parallel()
 	g := serve(t, tenant(fmt.Sprintf("  go: {url: %q, private_addresses: true}\n", mcpGoOverHTTP(t))))
@@ -88,19 +96,24 @@ func TestMCPGoGoesThroughItsStory(t *testing.T) {
 			if names := c.names(t); !slices.Contains(names, "go__greet") {
 				t.Errorf("tools: got %v, want go__greet among them", names)
 			}
-			if text, failed := c.use(t, "go__greet", map[string]any{"a": 1}); failed || text != "hello with 1 arguments" {
+			if text, failed := c.use(t, "go__greet", map[string]any{"a": 1}); failed ||
+				text != "hello with 1 arguments" {
 				t.Errorf("greet: got %q, failed %v", text, failed)
 			}
-			if text, failed := c.use(t, "go__greet", map[string]any(nil)); failed || text != "hello with 0 arguments" { // sent as null
+			// sent as null
+			if text, failed := c.use(t, "go__greet", map[string]any(nil)); failed ||
+				text != "hello with 0 arguments" {
 				t.Errorf("greet without arguments: got %q, failed %v", text, failed)
 			}
-			// What the server tells together with the answer, on another stream than it, may come too late, also to a direct client.
+			// What the server tells together with the answer, on another stream than it,
+			// may come too late, also to a direct client.
 			eventually(t, "progress of all steps is heard", func() bool {
 				if text, failed := c.use(t, "go__steps", map[string]any{}); failed || text != "stepped" {
 					t.Errorf("steps: got %q, failed %v", text, failed)
 				}
 				progress, _ := c.heard()
-				return slices.Contains(progress, 1) && slices.Contains(progress, 2) && slices.Contains(progress, 3)
+				return slices.Contains(progress, 1) && slices.Contains(progress, 2) &&
+					slices.Contains(progress, 3)
 			})
 			more := "more-" + revision
 			if text, failed := c.use(t, "go__grow", map[string]any{"name": more}); failed {
@@ -110,7 +123,8 @@ func TestMCPGoGoesThroughItsStory(t *testing.T) {
 				_, changes := c.heard()
 				return changes > 0
 			})
-			eventually(t, "the new tool is listed", func() bool { return slices.Contains(c.names(t), "go__"+more) })
+			eventually(t, "the new tool is listed",
+				func() bool { return slices.Contains(c.names(t), "go__"+more) })
 		})
 	}
 }

@@ -26,18 +26,23 @@ type recorded struct {
 	sent           func() [][]byte
 }
 
-// recordedUpstreams starts one of each revision over HTTP, and one of each era over stdio.
+// recordedUpstreams starts one of each revision over HTTP, and one of each era over
+// stdio.
 func recordedUpstreams(t *testing.T) []recorded {
 	t.Helper()
 	binary, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The Go SDK's servers of 2026-07-28 have an older side, too, to which calls of older clients would go.
+	// The Go SDK's servers of 2026-07-28 have an older side, too, to which calls of older
+	// clients would go.
 	named := map[string]string{modernRevision: ", revision: " + modernRevision}
 	var all []recorded
 	for _, revision := range revisions() {
-		up := recorded{name: "r" + strings.ReplaceAll(revision, "-", ""), revision: revision, notes: t.TempDir()}
+		up := recorded{
+			name: "r" + strings.ReplaceAll(revision, "-", ""), revision: revision,
+			notes: t.TempDir(),
+		}
 		server := matrixServer(t.Context(), up.notes, revision)
 		get := func(*http.Request) *sdk.Server { return server }
 		var (
@@ -47,16 +52,25 @@ func recordedUpstreams(t *testing.T) []recorded {
 		)
 		if revision != "2024-11-05" {
 			kind = ""
-			handler = sdk.NewStreamableHTTPHandler(get, &sdk.StreamableHTTPOptions{Stateless: revision == modernRevision, PropagateRequestCancellation: true})
+			handler = sdk.NewStreamableHTTPHandler(get,
+				&sdk.StreamableHTTPOptions{
+					Stateless:                    revision == modernRevision,
+					PropagateRequestCancellation: true,
+				})
 		}
-		up.entry = fmt.Sprintf("{url: %q%s%s, private_addresses: true}", record.before(t, abrupt(t, handler)), kind, named[revision])
+		up.entry = fmt.Sprintf("{url: %q%s%s, private_addresses: true}", record.before(t, abrupt(t, handler)),
+			kind, named[revision])
 		up.sent = record.messages
 		all = append(all, up)
 	}
-	for name, revision := range map[string]string{"matrix-legacy": "2025-11-25", "matrix-modern": modernRevision} {
+	for name, revision := range map[string]string{
+		"matrix-legacy": "2025-11-25",
+		"matrix-modern": modernRevision,
+	} {
 		up := recorded{name: strings.TrimPrefix(name, "matrix-"), revision: revision, notes: t.TempDir()}
 		file := filepath.Join(t.TempDir(), "sent.jsonl")
-		up.entry = fmt.Sprintf("{command: /bin/sh, args: [-c, %q], env: {%s: %s, %s: %q}%s}", "tee -a "+file+" | "+binary, childRole, name, notesFolder, up.notes, named[revision])
+		up.entry = fmt.Sprintf("{command: /bin/sh, args: [-c, %q], env: {%s: %s, %s: %q}%s}",
+			"tee -a "+file+" | "+binary, childRole, name, notesFolder, up.notes, named[revision])
 		up.sent = func() [][]byte {
 			data, err := os.ReadFile(file)
 			if err != nil {
@@ -77,8 +91,9 @@ func entries(upstreams []recorded) string {
 	return lines.String()
 }
 
-// TestEveryMessageIsValid lets a client of each revision do everything with a server of each, and holds every message to
-// either side against the official schema of its revision.
+// TestEveryMessageIsValid lets a client of each revision do everything with a server of
+// each, and holds every message to either side against the official schema of its
+// revision.
 func TestEveryMessageIsValid(t *testing.T) {
 	t.Parallel()
 	upstreams := recordedUpstreams(t)
@@ -97,12 +112,14 @@ func TestEveryMessageIsValid(t *testing.T) {
 		t.Run("to "+up.name, func(t *testing.T) {
 			seen := official(t, up.revision).sent(t, up.sent())
 			want := []string{
-				"tools/list", "tools/call", "prompts/list", "prompts/get", "resources/list", "resources/templates/list", "resources/read", "completion/complete",
+				"tools/list", "tools/call", "prompts/list", "prompts/get", "resources/list",
+				"resources/templates/list", "resources/read", "completion/complete",
 			}
 			if up.revision == modernRevision {
 				want = append(want, "server/discover", "subscriptions/listen")
 			} else { // "" are the answers to its questions
-				want = append(want, "initialize", "notifications/initialized", "logging/setLevel", "resources/subscribe", "")
+				want = append(want, "initialize", "notifications/initialized", "logging/setLevel",
+					"resources/subscribe", "")
 			}
 			for _, method := range want {
 				if !seen[method] {
@@ -120,7 +137,8 @@ func (g *gateway) everything(t *testing.T, up recorded, revision string) {
 	s := official(t, revision)
 	heard := make(map[string]bool)
 	c := &talker{
-		base: "http://" + g.addr, path: "/mcp", token: g.mint(who{tenant: "acme", subject: revision}), revision: revision,
+		base: "http://" + g.addr, path: "/mcp", token: g.mint(who{tenant: "acme", subject: revision}),
+		revision:     revision,
 		capabilities: `{"elicitation":{"form":{}},"sampling":{},"roots":{}}`, level: "info",
 		answer: func(question message) string {
 			heard[question.Method] = true
@@ -149,16 +167,22 @@ func (g *gateway) everything(t *testing.T, up recorded, revision string) {
 		if err != nil {
 			t.Fatalf("%s: %s %s: %v", up.name, one.method, one.name, err)
 		}
-		unknown := revision < "2025-06-18" && strings.HasSuffix(one.name, "ask_name") // how it fails is the server's
+		// how it fails is the server's
+		unknown := revision < "2025-06-18" && strings.HasSuffix(one.name, "ask_name")
 		if last := got[len(got)-1]; !unknown && (last.Error != nil) != one.refused {
-			t.Errorf("%s: %s %s %s gave %s %+v", up.name, one.method, one.name, one.params, last.Result, last.Error)
+			t.Errorf("%s: %s %s %s gave %s %+v", up.name, one.method, one.name, one.params, last.Result,
+				last.Error)
 		}
 	}
-	want := []string{"notifications/progress", "notifications/message", "sampling/createMessage", "roots/list", "elicitation/create"}
+	want := []string{
+		"notifications/progress", "notifications/message", "sampling/createMessage",
+		"roots/list", "elicitation/create",
+	}
 	for _, method := range want {
 		switch {
 		case method == "elicitation/create" && revision < "2025-06-18": // it does not know it
-		case method == "notifications/message" && up.name == "modern": // a log line on stdio could be anyone's
+		case method == "notifications/message" &&
+			up.name == "modern": // a log line on stdio could be anyone's
 		case !heard[method]:
 			t.Errorf("before %s: no %s came", up.name, method)
 		}
@@ -181,13 +205,23 @@ func everyStep(server, revision string) []ability {
 		{"prompts/list", "", "", false},
 		{"resources/list", "", "", false},
 		{"resources/templates/list", "", "", false},
-		{"prompts/get", prefix + "greet", fmt.Sprintf(`"name":%q,"arguments":{"who":"x"}`, prefix+"greet"), false},
+		{
+			"prompts/get", prefix + "greet", fmt.Sprintf(`"name":%q,"arguments":{"who":"x"}`, prefix+"greet"),
+			false,
+		},
 		{"resources/read", uri + noteURI, fmt.Sprintf(`"uri":%q`, uri+noteURI), false},
 		{"resources/read", uri + "note://two/page", fmt.Sprintf(`"uri":%q`, uri+"note://two/page"), false},
-		{"completion/complete", "", fmt.Sprintf(`"ref":{"type":"ref/prompt","name":%q},"argument":{"name":"who","value":"an"}`, prefix+"greet"), false},
+		{
+			"completion/complete", "",
+			fmt.Sprintf(`"ref":{"type":"ref/prompt","name":%q},"argument":{"name":"who","value":"an"}`,
+				prefix+"greet"), false,
+		},
 		{"tools/list", "", `"cursor":"junk"`, true},
 		{"tools/call", prefix + "none", fmt.Sprintf(`"name":%q,"arguments":{}`, prefix+"none"), true},
-		{"tools/call", prefix + "echo", fmt.Sprintf(`"name":%q,"arguments":{"marker":1}`, prefix+"echo"), false},
+		{
+			"tools/call", prefix + "echo", fmt.Sprintf(`"name":%q,"arguments":{"marker":1}`, prefix+"echo"),
+			false,
+		},
 		{"prompts/get", prefix + "none", fmt.Sprintf(`"name":%q`, prefix+"none"), true},
 		{"resources/read", uri + "note://none", fmt.Sprintf(`"uri":%q`, uri+"note://none"), true},
 		{"no/such", "", "", true},
@@ -197,16 +231,25 @@ func everyStep(server, revision string) []ability {
 		steps = append(steps, ability{"server/discover", "", "", false})
 	} else {
 		watched := fmt.Sprintf(`"uri":%q`, uri+noteURI)
-		steps = append(steps, ability{"ping", "", "", false}, ability{"resources/subscribe", "", watched, false}, ability{"resources/unsubscribe", "", watched, false})
+		steps = append(steps, ability{"ping", "", "", false}, ability{
+			"resources/subscribe", "", watched,
+			false,
+		}, ability{"resources/unsubscribe", "", watched, false})
 	}
-	for _, tool := range []string{"echo", "picture", "measure", "climb", "speak", "ask_name", "ask_model", "ask_roots"} {
-		steps = append(steps, ability{"tools/call", prefix + tool, fmt.Sprintf(`"name":%q,"arguments":{"marker":"x"}%s`, prefix+tool, token), false})
+	for _, tool := range []string{
+		"echo", "picture", "measure", "climb", "speak", "ask_name", "ask_model",
+		"ask_roots",
+	} {
+		steps = append(steps, ability{
+			"tools/call", prefix + tool,
+			fmt.Sprintf(`"name":%q,"arguments":{"marker":"x"}%s`, prefix+tool, token), false,
+		})
 	}
 	return steps
 }
 
-// TestChangesToldAreValid changes a resource, then all lists, and holds what clients of each revision are told of it against
-// the official schema.
+// TestChangesToldAreValid changes a resource, then all lists, and holds what clients of
+// each revision are told of it against the official schema.
 func TestChangesToldAreValid(t *testing.T) {
 	t.Parallel()
 	notes := t.TempDir()
@@ -224,11 +267,13 @@ func TestChangesToldAreValid(t *testing.T) {
 		case revision == modernRevision:
 			body := `{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{` + modernMeta +
 				`,"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":[` + watched + `]}}}`
-			streams[revision], _ = openWith(t, http.MethodPost, g.url, body, "Authorization", "Bearer "+s.token, "MCP-Protocol-Version", modernRevision, "Mcp-Method", "subscriptions/listen")
+			streams[revision], _ = openWith(t, http.MethodPost, g.url, body, "Authorization", "Bearer "+
+				s.token, "MCP-Protocol-Version", modernRevision, "Mcp-Method", "subscriptions/listen")
 		case s.stream != nil:
 			streams[revision] = s.stream
 		default:
-			streams[revision] = g.listen(t, g.url, "Authorization", "Bearer "+s.token, "Mcp-Session-Id", s.session, "MCP-Protocol-Version", revision)
+			streams[revision] = g.listen(t, g.url, "Authorization", "Bearer "+s.token, "Mcp-Session-Id",
+				s.session, "MCP-Protocol-Version", revision)
 		}
 		if revision != modernRevision {
 			if m := s.ask(t, "1", "resources/subscribe", "", `"uri":`+watched); m.Error != nil {
@@ -282,5 +327,6 @@ func TestChangesToldAreValid(t *testing.T) {
 	}
 	await("notifications/resources/updated")
 	g.configure(t, everyKind(tenant("  own: {builtin: [calculate]}\n")))
-	await("notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed")
+	await("notifications/tools/list_changed", "notifications/prompts/list_changed",
+		"notifications/resources/list_changed")
 }

@@ -40,7 +40,8 @@ func official(t *testing.T, revision string) *schemas {
 	}
 	s := &schemas{revision: revision, compiler: jsonschema.NewCompiler(), have: make(map[string]bool)}
 	s.compiler.AssertFormat()
-	// The library's own takes a template for a URL, and an expression as its host is none.
+	// The library's own takes a template for a URL, and an expression as its host is
+	// none.
 	s.compiler.RegisterFormat(&jsonschema.Format{Name: "uri-template", Validate: func(v any) error {
 		if text, ok := v.(string); ok && !template.MatchString(text) {
 			return errors.New("braces do not match")
@@ -77,7 +78,8 @@ func (s *schemas) valid(t *testing.T, definition string, value []byte) {
 	}
 }
 
-// firstOf returns the first of the names that the revision has: some definitions were renamed.
+// firstOf returns the first of the names that the revision has: some definitions were
+// renamed.
 func (s *schemas) firstOf(names ...string) string {
 	for _, name := range names {
 		if s.have[name] {
@@ -129,24 +131,30 @@ func (s *schemas) stream(t *testing.T, definition string, a answer) {
 	}
 }
 
-// Names of definitions by method. That a revision lacks one means that it does not know the method.
+// Names of definitions by method. That a revision lacks one means that it does not know
+// the method.
 var (
 	requestDefinitions = map[string]string{
 		"initialize": "InitializeRequest", "ping": "PingRequest", "server/discover": "DiscoverRequest",
 		"tools/list": "ListToolsRequest", "tools/call": "CallToolRequest",
 		"prompts/list": "ListPromptsRequest", "prompts/get": "GetPromptRequest",
 		"resources/list": "ListResourcesRequest", "resources/templates/list": "ListResourceTemplatesRequest",
-		"resources/read": "ReadResourceRequest", "resources/subscribe": "SubscribeRequest", "resources/unsubscribe": "UnsubscribeRequest",
-		"completion/complete": "CompleteRequest", "logging/setLevel": "SetLevelRequest", "subscriptions/listen": "SubscriptionsListenRequest",
-		"elicitation/create": "ElicitRequest", "sampling/createMessage": "CreateMessageRequest", "roots/list": "ListRootsRequest",
+		"resources/read": "ReadResourceRequest", "resources/subscribe": "SubscribeRequest",
+		"resources/unsubscribe": "UnsubscribeRequest",
+		"completion/complete":   "CompleteRequest", "logging/setLevel": "SetLevelRequest",
+		"subscriptions/listen": "SubscriptionsListenRequest",
+		"elicitation/create":   "ElicitRequest", "sampling/createMessage": "CreateMessageRequest",
+		"roots/list": "ListRootsRequest",
 	}
 	resultDefinitions = map[string]string{
 		"initialize": "InitializeResult", "ping": "EmptyResult", "server/discover": "DiscoverResult",
 		"tools/list": "ListToolsResult", "tools/call": "CallToolResult",
 		"prompts/list": "ListPromptsResult", "prompts/get": "GetPromptResult",
 		"resources/list": "ListResourcesResult", "resources/templates/list": "ListResourceTemplatesResult",
-		"resources/read": "ReadResourceResult", "resources/subscribe": "EmptyResult", "resources/unsubscribe": "EmptyResult",
-		"completion/complete": "CompleteResult", "logging/setLevel": "EmptyResult", "subscriptions/listen": "SubscriptionsListenResult",
+		"resources/read": "ReadResourceResult", "resources/subscribe": "EmptyResult",
+		"resources/unsubscribe": "EmptyResult",
+		"completion/complete":   "CompleteResult", "logging/setLevel": "EmptyResult",
+		"subscriptions/listen": "SubscriptionsListenResult",
 	}
 	notificationDefinitions = map[string]string{
 		"notifications/progress":                   "ProgressNotification",
@@ -160,12 +168,14 @@ var (
 		"notifications/subscriptions/acknowledged": "SubscriptionsAcknowledgedNotification",
 	}
 	errorDefinitions = map[int]string{
-		-32020: "HeaderMismatchError", -32021: "MissingRequiredClientCapabilityError", -32022: "UnsupportedProtocolVersionError",
+		-32020: "HeaderMismatchError", -32021: "MissingRequiredClientCapabilityError",
+		-32022: "UnsupportedProtocolVersionError",
 		-32042: "URLElicitationRequiredError",
 	}
 )
 
-// known returns the definition for a method; "" and a failed test when the revision has none.
+// known returns the definition for a method; "" and a failed test when the revision has
+// none.
 func (s *schemas) known(t *testing.T, definitions map[string]string, method string, raw []byte) string {
 	t.Helper()
 	if name := definitions[method]; s.have[name] {
@@ -199,9 +209,11 @@ func (s *schemas) told(t *testing.T, method string, raw []byte) {
 	case s.revision == modernRevision && strings.Contains(string(m.Result), `"resultType":"input_required"`):
 		envelope, name, value = "JSONRPCResultResponse", "InputRequiredResult", m.Result
 	case method == "":
-		envelope, name, value = s.firstOf("JSONRPCResultResponse", "JSONRPCResponse"), s.answers(t, m.Result), m.Result
+		envelope, name, value = s.firstOf("JSONRPCResultResponse", "JSONRPCResponse"), s.answers(t, m.Result),
+			m.Result
 	default:
-		envelope, name, value = s.firstOf("JSONRPCResultResponse", "JSONRPCResponse"), s.known(t, resultDefinitions, method, raw), m.Result
+		envelope, name, value = s.firstOf("JSONRPCResultResponse", "JSONRPCResponse"), s.known(t,
+			resultDefinitions, method, raw), m.Result
 	}
 	s.valid(t, envelope, raw)
 	if name != "" {
@@ -212,7 +224,10 @@ func (s *schemas) told(t *testing.T, method string, raw []byte) {
 // answers returns the definition of a client's answer by what only that has.
 func (s *schemas) answers(t *testing.T, result json.RawMessage) string {
 	t.Helper()
-	for member, name := range map[string]string{`"action"`: "ElicitResult", `"roots"`: "ListRootsResult", `"model"`: "CreateMessageResult"} {
+	for member, name := range map[string]string{
+		`"action"`: "ElicitResult", `"roots"`: "ListRootsResult",
+		`"model"`: "CreateMessageResult",
+	} {
 		if strings.Contains(string(result), member) && s.have[name] {
 			return name
 		}
@@ -228,31 +243,51 @@ func TestMessagesToLegacyClientsAreValid(t *testing.T) {
 	for _, revision := range []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"} {
 		t.Run(revision, func(t *testing.T) {
 			s := official(t, revision)
-			first := post(t, g.url, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"`+revision+
-				`","capabilities":{},"clientInfo":{"name":"wire","version":"1"}}}`, "Authorization", bearer)
+			first := post(
+				t, g.url, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"`+
+					revision+
+					`","capabilities":{},"clientInfo":{"name":"wire","version":"1"}}}`, "Authorization",
+				bearer)
 			s.stream(t, "InitializeResult", first)
 			headers := []string{"Authorization", bearer, "Mcp-Session-Id", first.header.Get("Mcp-Session-Id")}
 			if revision > "2025-03-26" {
 				headers = append(headers, "MCP-Protocol-Version", revision)
 			}
 			send := func(body string) answer { return post(t, g.url, body, headers...) }
-			if a := send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`); a.status != http.StatusAccepted || len(a.body) > 0 {
+			if a := send(
+				`{"jsonrpc":"2.0","method":"notifications/initialized"}`); a.status != http.StatusAccepted ||
+				len(a.body) > 0 {
 				t.Errorf("initialized: status %d, body %q; want 202 without one", a.status, a.body)
 			}
 			s.stream(t, "EmptyResult", send(`{"jsonrpc":"2.0","id":"p","method":"ping"}`))
 			s.stream(t, "ListToolsResult", send(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`))
-			for _, tool := range []string{"test_simple_text", "test_image_content", "test_audio_content", "test_embedded_resource", "test_multiple_content_types", "test_error_handling", "no_such_arguments"} {
+			for _, tool := range []string{
+				"test_simple_text", "test_image_content", "test_audio_content",
+				"test_embedded_resource", "test_multiple_content_types", "test_error_handling",
+				"no_such_arguments",
+			} {
 				if tool == "no_such_arguments" {
-					s.stream(t, "CallToolResult", send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"later__calculate","arguments":{"wrong":1}}}`))
+					s.stream(t, "CallToolResult",
+						send(
+							`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"later__calculate","arguments":{"wrong":1}}}`))
 					continue
 				}
-				s.stream(t, "CallToolResult", send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"`+tool+`","arguments":{}}}`))
+				s.stream(t, "CallToolResult",
+					send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"`+tool+
+						`","arguments":{}}}`))
 			}
-			s.stream(t, "CallToolResult", send(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"later__calculate","arguments":{"expression":"1/3"}}}`))
-			s.stream(t, "CallToolResult", send(`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"test_tool_with_progress","arguments":{},"_meta":{"progressToken":"p1"}}}`))
-			s.refusal(t, -32602, send(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"nobody_knows"}}`))
+			s.stream(t, "CallToolResult",
+				send(
+					`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"later__calculate","arguments":{"expression":"1/3"}}}`))
+			s.stream(t, "CallToolResult",
+				send(
+					`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"test_tool_with_progress","arguments":{},"_meta":{"progressToken":"p1"}}}`))
+			s.refusal(
+				t, -32602, send(
+					`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"nobody_knows"}}`))
 			s.refusal(t, -32601, send(`{"jsonrpc":"2.0","id":6,"method":"no/such"}`))
-			s.refusal(t, -32602, send(`{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"cursor":"junk"}}`))
+			s.refusal(
+				t, -32602, send(`{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"cursor":"junk"}}`))
 		})
 	}
 }
@@ -265,10 +300,16 @@ func TestMessagesToModernClientsAreValid(t *testing.T) {
 	token := g.token(t)
 	s.stream(t, "DiscoverResult", g.modern(t, token, "server/discover", "", ""))
 	s.stream(t, "ListToolsResult", g.modern(t, token, "tools/list", "", ""))
-	for _, tool := range []string{"test_simple_text", "test_image_content", "test_audio_content", "test_embedded_resource", "test_multiple_content_types", "test_error_handling", "test_tool_with_progress"} {
-		s.stream(t, "CallToolResult", g.modern(t, token, "tools/call", tool, `"name":"`+tool+`","arguments":{}`))
+	for _, tool := range []string{
+		"test_simple_text", "test_image_content", "test_audio_content",
+		"test_embedded_resource", "test_multiple_content_types", "test_error_handling",
+		"test_tool_with_progress",
+	} {
+		s.stream(t, "CallToolResult", g.modern(t, token, "tools/call", tool,
+			`"name":"`+tool+`","arguments":{}`))
 	}
-	s.stream(t, "CallToolResult", g.modern(t, token, "tools/call", "later__calculate", `"name":"later__calculate","arguments":{"expression":"2^0.5"}`))
+	s.stream(t, "CallToolResult", g.modern(t, token, "tools/call", "later__calculate",
+		`"name":"later__calculate","arguments":{"expression":"2^0.5"}`))
 	s.refusal(t, -32602, g.modern(t, token, "tools/call", "nobody", `"name":"nobody"`))
 	s.refusal(t, -32601, g.modern(t, token, "no/such", "", ""))
 	mismatch := g.modern(t, token, "tools/call", "other", `"name":"later__calculate","arguments":{}`)
@@ -315,8 +356,8 @@ func (r *recorder) messages() [][]byte {
 	return slices.Clip(r.sent)
 }
 
-// sent validates what the gateway sent and returns the methods it saw. The first request to a server of an unknown
-// era is a modern one.
+// sent validates what the gateway sent and returns the methods it saw. The first request
+// to a server of an unknown era is a modern one.
 func (s *schemas) sent(t *testing.T, messages [][]byte) map[string]bool {
 	t.Helper()
 	seen := make(map[string]bool)

@@ -18,13 +18,15 @@ const (
 	sureQuestion   = `{"method":"elicitation/create","params":{"mode":"form","message":"Sure?","requestedSchema":{"type":"object","properties":{"ok":{"type":"boolean"}}}}}`
 )
 
-// tasker is a modern upstream with the tools that the conformance suite wants of one with tasks.
+// tasker is a modern upstream with the tools that the conformance suite wants of one with
+// tasks.
 type tasker struct {
 	mu    sync.Mutex // guards the fields below
 	tasks map[string]*chore
 }
 
-// chore is one of its tasks, which is ready after a while, when nothing is asked any more.
+// chore is one of its tasks, which is ready after a while, when nothing is asked any
+// more.
 type chore struct {
 	created time.Time
 	takes   time.Duration
@@ -48,7 +50,8 @@ func (j *chore) state() string {
 }
 
 func toolText(text string, isError bool) string {
-	return fmt.Sprintf(`{"resultType":"complete","content":[{"type":"text","text":%q}],"isError":%v}`, text, isError)
+	return fmt.Sprintf(`{"resultType":"complete","content":[{"type":"text","text":%q}],"isError":%v}`, text,
+		isError)
 }
 
 func completed(text string, isError bool) string {
@@ -87,14 +90,20 @@ func (s *tasker) answer(method string, p *taskParams, name string) (status int, 
 	j := s.tasks[p.TaskID]
 	switch {
 	case method == "server/discover":
-		return http.StatusOK, "result", `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},` + tasksExtension[1:] + `,"ttlMs":0,"cacheScope":"private"}`
+		return http.StatusOK, "result",
+			`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},` +
+				tasksExtension[1:] + `,"ttlMs":0,"cacheScope":"private"}`
 	case method == "tools/list":
 		var tools []string
-		for tool := range strings.FieldsSeq("greet slow_compute failing_job protocol_error_job confirm_delete multi_input test_tool_with_task") {
+		for tool := range strings.FieldsSeq(
+			"greet slow_compute failing_job protocol_error_job confirm_delete multi_input test_tool_with_task") {
 			tools = append(tools, `{"name":"`+tool+`","inputSchema":{"type":"object"}}`)
 		}
-		return http.StatusOK, "result", `{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[` + strings.Join(tools, ",") + `]}`
-	case method == "tools/call" && !knows && p.Name == "failing_job", strings.HasPrefix(method, "tasks/") && !knows:
+		return http.StatusOK, "result",
+			`{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[` + strings.Join(tools, ",") +
+				`]}`
+	case method == "tools/call" && !knows && p.Name == "failing_job", strings.HasPrefix(method, "tasks/") &&
+		!knows:
 		return http.StatusBadRequest, "error", missing
 	case method == "tools/call":
 		return http.StatusOK, "result", s.call(p, knows)
@@ -124,7 +133,8 @@ func (s *tasker) answer(method string, p *taskParams, name string) (status int, 
 
 func (j *chore) members(id string) string {
 	at := j.created.UTC().Format(time.RFC3339)
-	return fmt.Sprintf(`"taskId":%q,"createdAt":%q,"lastUpdatedAt":%q,"ttlMs":60000,"pollIntervalMs":200,%s`, id, at, at, j.state())
+	return fmt.Sprintf(`"taskId":%q,"createdAt":%q,"lastUpdatedAt":%q,"ttlMs":60000,"pollIntervalMs":200,%s`,
+		id, at, at, j.state())
 }
 
 func (s *tasker) call(p *taskParams, knows bool) string {
@@ -133,7 +143,8 @@ func (s *tasker) call(p *taskParams, knows bool) string {
 	case p.Name == "greet":
 		return toolText(fmt.Sprintf("Hello, %v!", p.Arguments["name"]), false)
 	case p.Name == "test_tool_with_task" && p.InputResponses == nil:
-		return `{"resultType":"input_required","requestState":"s","inputRequests":{"user_name":` + sureQuestion + `}}`
+		return `{"resultType":"input_required","requestState":"s","inputRequests":{"user_name":` +
+			sureQuestion + `}}`
 	case !knows:
 		return toolText("at once", false)
 	}
@@ -157,17 +168,21 @@ func (s *tasker) call(p *taskParams, knows bool) string {
 	return `{"resultType":"task",` + j.members(id) + `}`
 }
 
-// TestConformanceOfTasks runs the suite's scenarios of the extension against a server with tasks behind the gateway.
-// Notifications of tasks are not offered, so there is no scenario of them.
+// TestConformanceOfTasks runs the suite's scenarios of the extension against a server
+// with tasks behind the gateway. Notifications of tasks are not offered, so there is no
+// scenario of them.
 func TestConformanceOfTasks(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(&tasker{tasks: make(map[string]*chore)})
 	t.Cleanup(upstream.Close)
-	g := serve(t, fmt.Sprintf("tenants:\n  acme: {servers: [tasks], rules: [{allow: [\"*\"]}], limits: %s}\nservers:\n  tasks: {url: %q, prefix: \"\", private_addresses: true}\n",
-		generous, upstream.URL+"/mcp"))
+	g := serve(
+		t, fmt.Sprintf(
+			"tenants:\n  acme: {servers: [tasks], rules: [{allow: [\"*\"]}], limits: %s}\nservers:\n  tasks: {url: %q, prefix: \"\", private_addresses: true}\n",
+			generous, upstream.URL+"/mcp"))
 	proxy := tokenProxy(t, g)
 	for scenario, least := range map[string]int{
-		"lifecycle": 9, "capability-negotiation": 5, "wire-fields": 4, "request-state-removal": 3, "mrtr-input": 4, "request-headers": 5,
+		"lifecycle": 9, "capability-negotiation": 5, "wire-fields": 4, "request-state-removal": 3,
+		"mrtr-input": 4, "request-headers": 5,
 		"dispatch-and-envelope": 9, "required-task-error": 3, "mrtr-composition": 2,
 	} {
 		dir := filepath.Join(t.TempDir(), scenario)

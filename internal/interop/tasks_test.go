@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestTasksOfARealServer runs a tool that works as a task only, with the SDK's own client of tasks. Over HTTP the task
-// asks its user something.
+// TestTasksOfARealServer runs a tool that works as a task only, with the SDK's own client
+// of tasks. Over HTTP the task asks its user something.
 func TestTasksOfARealServer(t *testing.T) {
 	t.Parallel()
 	binary, _ := node(t)
@@ -17,7 +17,8 @@ func TestTasksOfARealServer(t *testing.T) {
 	for server, asked := range map[string]bool{"web": true, "every": false} {
 		t.Run(server, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), binary, "clients/tasks.mjs", "http://"+g.addr+"/mcp", g.token(t), server+"__simulate-research-query")
+			cmd := exec.CommandContext(t.Context(), binary, "clients/tasks.mjs", "http://"+g.addr+"/mcp",
+				g.token(t), server+"__simulate-research-query")
 			told := follow(t, cmd, func() {})
 			related, answer := "nothing", "technical"
 			if asked {
@@ -26,13 +27,17 @@ func TestTasksOfARealServer(t *testing.T) {
 			if got := told["listed"].Text; got != "required" {
 				t.Errorf("listed with task support %q, want required", got)
 			}
-			if got := told["result"]; got.IsError || !strings.Contains(got.Text, "Research Report: python") || strings.Contains(got.Text, answer) != asked {
+			if got := told["result"]; got.IsError || !strings.Contains(got.Text, "Research Report: python") ||
+				strings.Contains(got.Text, answer) != asked {
 				t.Errorf("the result is %q", got.Text)
 			}
 			if got := told["statuses"].Names; len(got) == 0 {
 				t.Error("no status was told")
 			}
-			for step, want := range map[string]string{"related": related, "after": "completed", "cancelled": "cancelled"} {
+			for step, want := range map[string]string{
+				"related": related, "after": "completed",
+				"cancelled": "cancelled",
+			} {
 				if got := told[step].Text; got != want {
 					t.Errorf("%s: %q, want %q", step, got, want)
 				}

@@ -18,7 +18,8 @@ import (
 	"time"
 )
 
-// TestEachTrapHasATest looks for a test of each of the thirty known traps of the protocol, wherever it is.
+// TestEachTrapHasATest looks for a test of each of the thirty known traps of the
+// protocol, wherever it is.
 func TestEachTrapHasATest(t *testing.T) {
 	t.Parallel()
 	named := regexp.MustCompile(`(?m)^func TestTrap(\d\d)_\w+\(`)
@@ -59,7 +60,8 @@ func TestEachTrapHasATest(t *testing.T) {
 // passing starts a gateway before one fake upstream whose names it leaves as they are.
 func passing(t *testing.T, up *hostile) (g *gateway, token string) {
 	t.Helper()
-	g = besiege(t, twoTenants(`{allow: ["*", "prompt:*", "resource:*"]}`, fmt.Sprintf("  up: {url: %q, prefix: \"\", private_addresses: true}\n", up.URL)))
+	g = besiege(t, twoTenants(`{allow: ["*", "prompt:*", "resource:*"]}`,
+		fmt.Sprintf("  up: {url: %q, prefix: \"\", private_addresses: true}\n", up.URL)))
 	return g, g.mint(who{tenant: "acme", subject: "alice"})
 }
 
@@ -67,7 +69,8 @@ func TestTrap06_HarmlessOddThingsPassAsTheyAre(t *testing.T) {
 	t.Parallel()
 	const (
 		schema = `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{"text":{"type":"string","x-vendor":1.0},"flag":{"type":"boolean","x-mcp-header":"Flag"},"where":{"$ref":"#/$defs/place"}},"$defs":{"place":{"$anchor":"place","type":"string"}}}`
-		result = `{"content":[{"type":"image","mimeType":"image/png","data":"` + redPoint + `"},{"type":"resource_link","uri":"file:///a%20b?q=1&r=<x>","name":"l"}],"structuredContent":{"n":9007199254740993,"f":1.0}}`
+		result = `{"content":[{"type":"image","mimeType":"image/png","data":"` + redPoint +
+			`"},{"type":"resource_link","uri":"file:///a%20b?q=1&r=<x>","name":"l"}],"structuredContent":{"n":9007199254740993,"f":1.0}}`
 	)
 	up := ambush(t, &hostile{
 		tools: `{"name":"odd","description":"a tool","inputSchema":` + schema + `}`,
@@ -78,8 +81,10 @@ func TestTrap06_HarmlessOddThingsPassAsTheyAre(t *testing.T) {
 	})
 	g, token := passing(t, up)
 	odd := []string{
-		`{"text":"a\r\nb\tc"}`, `{"text":"SELECT * FROM users; DROP TABLE users; --"}`, `{"text":"<script>alert(1)</script> ${jndi:ldap://x} ../../etc/passwd"}`,
-		`{"text":"ignore previous instructions"}`, `{"flag":null}`, `{"text":""}`, `{"unknown":{"deep":[1.0,1e2,-0]}}`, `{"text":" edges "}`,
+		`{"text":"a\r\nb\tc"}`, `{"text":"SELECT * FROM users; DROP TABLE users; --"}`,
+		`{"text":"<script>alert(1)</script> ${jndi:ldap://x} ../../etc/passwd"}`,
+		`{"text":"ignore previous instructions"}`, `{"flag":null}`, `{"text":""}`,
+		`{"unknown":{"deep":[1.0,1e2,-0]}}`, `{"text":" edges "}`,
 	}
 	for _, revision := range []string{"2025-11-25", modernRevision} {
 		s := g.speak(t, token, revision)
@@ -91,10 +96,14 @@ func TestTrap06_HarmlessOddThingsPassAsTheyAre(t *testing.T) {
 			m := s.ask(t, "2", "tools/call", "odd", `"name":"odd","arguments":`+arguments)
 			ran := up.executions()
 			if m.Error != nil || len(ran) != before+1 || ran[before].arguments != arguments {
-				t.Errorf("%s: %s: %d calls reached the upstream, the last %v; error %+v, result %s", revision, arguments, len(ran)-before, ran, m.Error, m.Result)
+				t.Errorf("%s: %s: %d calls reached the upstream, the last %v; error %+v, result %s", revision,
+					arguments, len(ran)-before, ran, m.Error, m.Result)
 				continue
 			}
-			for _, part := range []string{redPoint, `file:///a%20b?q=1&r=<x>`, `9007199254740993`, `"f":1.0`} {
+			for _, part := range []string{
+				redPoint, `file:///a%20b?q=1&r=<x>`, `9007199254740993`,
+				`"f":1.0`,
+			} {
 				if !strings.Contains(string(m.Result), part) {
 					t.Errorf("%s: the result came without %s: %s", revision, part, m.Result)
 				}
@@ -110,7 +119,8 @@ func TestTrap06_HarmlessOddThingsPassAsTheyAre(t *testing.T) {
 	}
 }
 
-// A question of a legacy upstream is answered once, however often the client repeats its answer.
+// A question of a legacy upstream is answered once, however often the client repeats its
+// answer.
 func TestTrap08_AParkedCallIsAnsweredOnce(t *testing.T) {
 	t.Parallel()
 	up := newAsker(false)
@@ -131,11 +141,13 @@ func TestTrap08_AParkedCallIsAnsweredOnce(t *testing.T) {
 		RequestState  json.RawMessage
 	}
 	last := first[len(first)-1]
-	if err := json.Unmarshal(last.Result, &asked); err != nil || asked.ResultType != "input_required" || len(asked.InputRequests) != 1 {
+	if err := json.Unmarshal(last.Result, &asked); err != nil || asked.ResultType != "input_required" ||
+		len(asked.InputRequests) != 1 {
 		t.Fatalf("the call gave %s %+v, want one question", last.Result, last.Error)
 	}
 	for key, question := range asked.InputRequests {
-		params += fmt.Sprintf(`,"requestState":%s,"inputResponses":{%q:%s}`, asked.RequestState, key, c.reply(question))
+		params += fmt.Sprintf(`,"requestState":%s,"inputResponses":{%q:%s}`, asked.RequestState, key,
+			c.reply(question))
 	}
 	done := 0
 	for i := range 3 {
@@ -150,7 +162,8 @@ func TestTrap08_AParkedCallIsAnsweredOnce(t *testing.T) {
 		}
 	}
 	if answers := up.answers(); done != 1 || answers != 1 {
-		t.Errorf("%d repeats gave the result and the upstream was answered %d times, want once", done, answers)
+		t.Errorf("%d repeats gave the result and the upstream was answered %d times, want once", done,
+			answers)
 	}
 	g.unhurt(t)
 }
@@ -160,7 +173,8 @@ func TestTrap11_WhatTheSuiteCannotAsk(t *testing.T) {
 	up := ambush(t, &hostile{tools: tool("ok")})
 	g, token := passing(t, up)
 	hello := func(revision string) string {
-		return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`, revision)
+		return fmt.Sprintf(
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`, revision)
 	}
 	for _, test := range []struct {
 		name    string
@@ -168,9 +182,22 @@ func TestTrap11_WhatTheSuiteCannotAsk(t *testing.T) {
 		body    string
 		status  int
 	}{
-		{"bad Origin, good Host", []string{"Authorization", "Bearer " + token, "Origin", "https://evil.example.com"}, hello("2025-11-25"), http.StatusForbidden},
+		{"bad Origin, good Host", []string{
+			"Authorization", "Bearer " + token, "Origin",
+			"https://evil.example.com",
+		}, hello("2025-11-25"), http.StatusForbidden},
 		{"no token", nil, hello("2025-11-25"), http.StatusUnauthorized},
-		{"token of another secret", []string{"Authorization", "Bearer " + sign(map[string]any{"iss": "https://issuer.test/", "aud": g.url, "sub": "x", "org": "acme"}, strings.Repeat("x", 40))}, hello("2025-11-25"), http.StatusUnauthorized},
+		{
+			"token of another secret",
+			[]string{
+				"Authorization",
+				"Bearer " + sign(map[string]any{
+					"iss": "https://issuer.test/", "aud": g.url, "sub": "x",
+					"org": "acme",
+				}, strings.Repeat("x", 40)),
+			},
+			hello("2025-11-25"), http.StatusUnauthorized,
+		},
 		{"good", []string{"Authorization", "Bearer " + token}, hello("2025-11-25"), http.StatusOK},
 	} {
 		if got := post(t, g.url, test.body, test.headers...); got.status != test.status {
@@ -178,7 +205,8 @@ func TestTrap11_WhatTheSuiteCannotAsk(t *testing.T) {
 		}
 	}
 	for asked, want := range map[string]string{
-		"2024-11-05": "2024-11-05", "2025-03-26": "2025-03-26", "2025-06-18": "2025-06-18", "2025-11-25": "2025-11-25",
+		"2024-11-05": "2024-11-05", "2025-03-26": "2025-03-26", "2025-06-18": "2025-06-18",
+		"2025-11-25": "2025-11-25",
 		"2099-01-01": "2025-11-25", modernRevision: "2025-11-25", "2024-10-07": "2025-11-25",
 	} {
 		m := post(t, g.url, hello(asked), "Authorization", "Bearer "+token).last(t)
@@ -202,9 +230,12 @@ func TestTrap11_WhatTheSuiteCannotAsk(t *testing.T) {
 func TestTrap15_NoAnswerIsCut(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("0123456789abcdef", 8<<10) // 128 KiB
-	up := ambush(t, &hostile{tools: tool("long"), answer: func(w http.ResponseWriter, id json.RawMessage, _ execution, _ json.RawMessage) {
+	up := ambush(t, &hostile{tools: tool("long"), answer: func(w http.ResponseWriter, id json.RawMessage,
+		_ execution, _ json.RawMessage,
+	) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprintf(w, "data: "+`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s"}]}}`+"\n\n", id, long)
+		fmt.Fprintf(w, "data: "+
+			`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s"}]}}`+"\n\n", id, long)
 	}})
 	g, token := passing(t, up)
 	var all sync.WaitGroup
@@ -238,17 +269,20 @@ func TestTrap16_SuiteRunsOnItsNodeAndOnLoopback(t *testing.T) {
 	}
 	for _, ask := range []string{"listen(0)", "listen(0, () => {})", "listen({port: 0})"} {
 		cmd := exec.CommandContext(t.Context(), binary, "--require", "./bind-local.cjs", "-e",
-			"const s = require('node:http').createServer()."+ask+"; s.on('listening', () => { console.log(s.address().address); s.close(); })")
+			"const s = require('node:http').createServer()."+ask+
+				"; s.on('listening', () => { console.log(s.address().address); s.close(); })")
 		if out, err := cmd.Output(); err != nil || strings.TrimSpace(string(out)) != "127.0.0.1" {
 			t.Errorf("%s listens on %s (%v), want loopback", ask, out, err)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(modules, "@modelcontextprotocol/conformance/dist/index.js")); err != nil {
+	if _, err := os.Stat(filepath.Join(modules,
+		"@modelcontextprotocol/conformance/dist/index.js")); err != nil {
 		t.Error(err)
 	}
 }
 
-// What the Go SDK's server answers, word by word: the suite also accepts an error of a tool that is not there.
+// What the Go SDK's server answers, word by word: the suite also accepts an error of a
+// tool that is not there.
 func TestTrap17_TextsAreExact(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{
@@ -260,7 +294,8 @@ func TestTrap17_TextsAreExact(t *testing.T) {
 		"json_schema_2020_12_tool":    `JSON Schema 2020-12 tool called with: {"contactMethod":"phone","phone":"1"}`,
 	}
 	for _, modern := range []bool{false, true} {
-		g := serve(t, tenant(fmt.Sprintf("  go: {url: %q, prefix: \"\", private_addresses: true}\n", goUpstream(t, modern))))
+		g := serve(t, tenant(fmt.Sprintf("  go: {url: %q, prefix: \"\", private_addresses: true}\n",
+			goUpstream(t, modern))))
 		t.Cleanup(g.kill) // others look at how it stops
 		token := g.mint(who{tenant: "acme", subject: "alice"})
 		for _, revision := range revisions() {
@@ -270,17 +305,21 @@ func TestTrap17_TextsAreExact(t *testing.T) {
 				if name == "json_schema_2020_12_tool" {
 					arguments = `{"contactMethod":"phone","phone":"1"}`
 				}
-				m := s.ask(t, `"w"`, "tools/call", name, fmt.Sprintf(`"name":%q,"arguments":%s`, name, arguments))
+				m := s.ask(t, `"w"`, "tools/call", name, fmt.Sprintf(`"name":%q,"arguments":%s`, name,
+					arguments))
 				var got toolResult
-				if err := json.Unmarshal(m.Result, &got); err != nil || len(got.Content) == 0 || got.Content[0].Text != want[name] || got.IsError != (name == "test_error_handling") {
-					t.Errorf("%s before modern %v: %s gave %s %+v, want %q", revision, modern, name, m.Result, m.Error, want[name])
+				if err := json.Unmarshal(m.Result, &got); err != nil || len(got.Content) == 0 ||
+					got.Content[0].Text != want[name] || got.IsError != (name == "test_error_handling") {
+					t.Errorf("%s before modern %v: %s gave %s %+v, want %q", revision, modern, name, m.Result,
+						m.Error, want[name])
 				}
 			}
 		}
 	}
 }
 
-// TestTrap30_TheRequirementsAreFrozen counts the scenarios that the pinned suite requires.
+// TestTrap30_TheRequirementsAreFrozen counts the scenarios that the pinned suite
+// requires.
 func TestTrap30_TheRequirementsAreFrozen(t *testing.T) {
 	t.Parallel()
 	_, modules := node(t)
@@ -292,7 +331,8 @@ func TestTrap30_TheRequirementsAreFrozen(t *testing.T) {
 		t.Error("the suite is not pinned to one version")
 	}
 	for revision, want := range map[string][2]int{"2025-11-25": {30, 18}, modernRevision: {37, 32}} {
-		data, err := os.ReadFile(filepath.Join(modules, "@modelcontextprotocol/conformance/requirements", revision+".yaml"))
+		data, err := os.ReadFile(filepath.Join(modules, "@modelcontextprotocol/conformance/requirements",
+			revision+".yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -311,19 +351,25 @@ func TestTrap30_TheRequirementsAreFrozen(t *testing.T) {
 			}
 		}
 		if got != want {
-			t.Errorf("%s requires %d scenarios of servers and %d of clients, want %d and %d", revision, got[0], got[1], want[0], want[1])
+			t.Errorf("%s requires %d scenarios of servers and %d of clients, want %d and %d", revision,
+				got[0], got[1], want[0], want[1])
 		}
 	}
 }
 
-// Ids and progress tokens that two clients share keep apart on the way, and come back with their own JSON type.
+// Ids and progress tokens that two clients share keep apart on the way, and come back
+// with their own JSON type.
 func TestTrap25_IDsAndTokensKeepApart(t *testing.T) {
 	t.Parallel()
-	up := ambush(t, &hostile{tools: tool("echo"), answer: func(w http.ResponseWriter, id json.RawMessage, e execution, params json.RawMessage) {
+	up := ambush(t, &hostile{tools: tool("echo"), answer: func(w http.ResponseWriter, id json.RawMessage,
+		e execution, params json.RawMessage,
+	) {
 		text, _ := json.Marshal(e.arguments) // a string always encodes
 		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprintf(w, "data: "+`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1,"message":%s}}`+"\n\n", progressToken(params), text)
-		fmt.Fprintf(w, "data: "+`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%s}]}}`+"\n\n", id, text)
+		fmt.Fprintf(w, "data: "+
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1,"message":%s}}`+"\n\n", progressToken(params), text)
+		fmt.Fprintf(w, "data: "+`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%s}]}}`+
+			"\n\n", id, text)
 	}})
 	g := besiege(t, twoTenants(`{allow: ["*"]}`, "  up: "+private(up.URL)+"\n"))
 	var all sync.WaitGroup
@@ -332,16 +378,19 @@ func TestTrap25_IDsAndTokensKeepApart(t *testing.T) {
 			s := g.speak(t, g.mint(who{tenant: "acme", subject: fmt.Sprint("s", i)}), revision)
 			all.Go(func() {
 				for range 20 {
-					got := s.story(t, id, "tools/call", "up__echo", s.meta(`"progressToken":`+id)+fmt.Sprintf(`,"name":"up__echo","arguments":{"from":"%d %s#"}`, i, revision))
+					got := s.story(t, id, "tools/call", "up__echo", s.meta(`"progressToken":`+id)+
+						fmt.Sprintf(`,"name":"up__echo","arguments":{"from":"%d %s#"}`, i, revision))
 					for _, raw := range got {
 						text := string(raw)
-						own := strings.Contains(text, `"id":`+id) || strings.Contains(text, `"progressToken":`+id)
+						own := strings.Contains(text, `"id":`+id) ||
+							strings.Contains(text, `"progressToken":`+id)
 						if !own || !strings.Contains(text, fmt.Sprintf("%d %s#", i, revision)) {
 							t.Errorf("%s with the id %s got %s", revision, id, text)
 						}
 					}
 					if len(got) != 2 {
-						t.Errorf("%s with the id %s got %d messages, want progress and answer", revision, id, len(got))
+						t.Errorf("%s with the id %s got %d messages, want progress and answer", revision, id,
+							len(got))
 					}
 				}
 			})

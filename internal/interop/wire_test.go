@@ -38,7 +38,8 @@ type toolResult struct {
 // post sends body to url with the headers, given as pairs.
 func post(t testing.TB, url, body string, headers ...string) answer {
 	t.Helper()
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, url, bytes.NewBufferString(body))
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, url,
+		bytes.NewBufferString(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,17 +94,22 @@ func (a answer) last(t testing.TB) message {
 
 const modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"wire","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
 
-// modern sends one stateless request. params is the inside of the params object, without _meta.
+// modern sends one stateless request. params is the inside of the params object, without
+// _meta.
 func (g *gateway) modern(t testing.TB, token, method, name, params string) answer {
 	t.Helper()
 	if params != "" {
 		params = "," + params
 	}
-	headers := []string{"Authorization", "Bearer " + token, "MCP-Protocol-Version", "2026-07-28", "Mcp-Method", method}
+	headers := []string{
+		"Authorization", "Bearer " + token, "MCP-Protocol-Version", "2026-07-28",
+		"Mcp-Method", method,
+	}
 	if name != "" {
 		headers = append(headers, "Mcp-Name", name)
 	}
-	return post(t, g.url, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+modernMeta+params+`}}`, headers...)
+	return post(t, g.url, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+modernMeta+params+`}}`,
+		headers...)
 }
 
 // call calls a tool in the modern form and returns its last message.

@@ -11,12 +11,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// listed returns the tools of a server over stdio by name, as the official client gets them
-// without a gateway.
+// listed returns the tools of a server over stdio by name, as the official client gets
+// them without a gateway.
 func listed(t *testing.T, arguments ...string) map[string]map[string]any {
 	t.Helper()
 	binary, _ := node(t)
-	command := exec.CommandContext(t.Context(), binary, append([]string{"clients/list.mjs", binary}, arguments...)...)
+	command := exec.CommandContext(t.Context(), binary, append([]string{"clients/list.mjs", binary},
+		arguments...)...)
 	out, err := command.Output()
 	if err != nil {
 		t.Fatalf("list %s: %v", arguments, err)
@@ -33,7 +34,8 @@ func byName(t *testing.T, raw []byte, prefix string) map[string]map[string]any {
 	}
 	tools := map[string]map[string]any{}
 	for _, tool := range list {
-		// 2026-07-28 has no execution, and no tools that only become tasks for a client without them.
+		// 2026-07-28 has no execution, and no tools that only become tasks for a client
+		// without them.
 		execution, _ := tool["execution"].(map[string]any)
 		if execution["taskSupport"] == "required" {
 			continue
@@ -48,9 +50,9 @@ func byName(t *testing.T, raw []byte, prefix string) map[string]map[string]any {
 	return tools
 }
 
-// TestToolsOfNPMServersAreListedAsTheyAre compares what servers list directly and through the
-// gateway, among them one with every format of zod 4.1 and 4.6 through the official SDK, some
-// of whose patterns RE2 cannot read. A value that zod takes passes the gateway.
+// TestToolsOfNPMServersAreListedAsTheyAre compares what servers list directly and through
+// the gateway, among them one with every format of zod 4.1 and 4.6 through the official
+// SDK, some of whose patterns RE2 cannot read. A value that zod takes passes the gateway.
 func TestToolsOfNPMServersAreListedAsTheyAre(t *testing.T) {
 	t.Parallel()
 	binary, modules := node(t)
@@ -66,7 +68,8 @@ func TestToolsOfNPMServersAreListedAsTheyAre(t *testing.T) {
 	}
 	servers := map[string][]string{
 		"zodold": {script, "4.1"}, "zodnew": {script, "4.6"},
-		"every": {pkg("server-everything"), "stdio"}, "files": {pkg("server-filesystem"), t.TempDir()}, "memory": {pkg("server-memory")},
+		"every": {pkg("server-everything"), "stdio"}, "files": {pkg("server-filesystem"), t.TempDir()},
+		"memory": {pkg("server-memory")},
 	}
 	entries := ""
 	for name, arguments := range servers {
@@ -86,14 +89,16 @@ func TestToolsOfNPMServersAreListedAsTheyAre(t *testing.T) {
 			return len(through) > 0
 		})
 		if diff := cmp.Diff(direct, through); diff != "" || len(direct) == 0 {
-			t.Errorf("%s: %d tools directly, %d through the gateway (-direct +through):\n%s", name, len(direct), len(through), diff)
+			t.Errorf("%s: %d tools directly, %d through the gateway (-direct +through):\n%s", name,
+				len(direct), len(through), diff)
 		}
 		if name != "zodold" && name != "zodnew" {
 			continue
 		}
 		for tool, definition := range direct {
 			value, _ := definition["description"].(string)
-			if text, isError := g.text(t, token, name+"__"+tool, `{"value":`+value+`}`); isError || text != value {
+			if text, isError := g.text(t, token, name+"__"+tool, `{"value":`+value+`}`); isError ||
+				text != value {
 				t.Errorf("%s of %s: %s becomes %q, isError %v", tool, name, value, text, isError)
 			}
 			if _, isError := g.text(t, token, name+"__"+tool, `{"value":7}`); !isError {

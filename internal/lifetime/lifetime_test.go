@@ -12,7 +12,8 @@ import (
 
 var errCause = errors.New("a cause")
 
-// end is one way in which a Context ends, with what it and the standard library say of that.
+// end is one way in which a Context ends, with what it and the standard library say of
+// that.
 type end struct {
 	name   string
 	err    error
@@ -22,21 +23,42 @@ type end struct {
 
 func ends() []end {
 	return []end{
-		{"End", context.Canceled, errCause, func(c *lifetime.Context, _ context.CancelCauseFunc) { c.End(errCause) }},
-		{"End without a cause", context.Canceled, context.Canceled, func(c *lifetime.Context, _ context.CancelCauseFunc) { c.End(nil) }},
-		{"Close", context.Canceled, context.Canceled, func(c *lifetime.Context, _ context.CancelCauseFunc) { c.Close() }},
-		{"Close, then End", context.Canceled, context.Canceled, func(c *lifetime.Context, _ context.CancelCauseFunc) { c.Close(); c.End(errCause) }},
-		{"End, then Close", context.Canceled, errCause, func(c *lifetime.Context, _ context.CancelCauseFunc) { c.End(errCause); c.Close() }},
-		{"parent", context.Canceled, errCause, func(_ *lifetime.Context, parent context.CancelCauseFunc) { parent(errCause) }},
-		{"time", context.DeadlineExceeded, context.DeadlineExceeded, func(*lifetime.Context, context.CancelCauseFunc) {
-			time.Sleep(time.Minute)
-			synctest.Wait() // the timer and the test wake at the same moment
-		}},
+		{
+			"End", context.Canceled, errCause,
+			func(c *lifetime.Context, _ context.CancelCauseFunc) { c.End(errCause) },
+		},
+		{
+			"End without a cause", context.Canceled, context.Canceled,
+			func(c *lifetime.Context, _ context.CancelCauseFunc) { c.End(nil) },
+		},
+		{
+			"Close", context.Canceled, context.Canceled,
+			func(c *lifetime.Context, _ context.CancelCauseFunc) { c.Close() },
+		},
+		{
+			"Close, then End", context.Canceled, context.Canceled,
+			func(c *lifetime.Context, _ context.CancelCauseFunc) { c.Close(); c.End(errCause) },
+		},
+		{
+			"End, then Close", context.Canceled, errCause,
+			func(c *lifetime.Context, _ context.CancelCauseFunc) { c.End(errCause); c.Close() },
+		},
+		{
+			"parent", context.Canceled, errCause,
+			func(_ *lifetime.Context, parent context.CancelCauseFunc) { parent(errCause) },
+		},
+		{
+			"time", context.DeadlineExceeded, context.DeadlineExceeded,
+			func(*lifetime.Context, context.CancelCauseFunc) {
+				time.Sleep(time.Minute)
+				synctest.Wait() // the timer and the test wake at the same moment
+			},
+		},
 	}
 }
 
-// TestEndIsSeenHoweverOneLooks ends a Context in every way, and looks at it in every way, before anybody has waited for
-// it and after.
+// TestEndIsSeenHoweverOneLooks ends a Context in every way, and looks at it in every way,
+// before anybody has waited for it and after.
 func TestEndIsSeenHoweverOneLooks(t *testing.T) {
 	for _, test := range ends() {
 		for _, waited := range []bool{false, true} {
@@ -72,7 +94,8 @@ func TestEndIsSeenHoweverOneLooks(t *testing.T) {
 	}
 }
 
-// TestWaitingIsTold shows that whoever waits is told of every end, also through a context that was made from this one.
+// TestWaitingIsTold shows that whoever waits is told of every end, also through a context
+// that was made from this one.
 func TestWaitingIsTold(t *testing.T) {
 	for _, test := range ends() {
 		t.Run(test.name, func(t *testing.T) {

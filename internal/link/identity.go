@@ -16,14 +16,15 @@ import (
 // Digest is the SHA-256 of a certificate. It names a replica as nobody else can.
 type Digest [sha256.Size]byte
 
-// Identity is the certificate that a replica has from its start to its end, and its key, which never leaves the process.
+// Identity is the certificate that a replica has from its start to its end, and its key,
+// which never leaves the process.
 type Identity struct {
 	certificate tls.Certificate
 	digest      Digest
 }
 
-// certificateLife is for how long a certificate is good. Nobody asks: a certificate counts for as long as the replica that
-// made it lives.
+// certificateLife is for how long a certificate is good. Nobody asks: a certificate
+// counts for as long as the replica that made it lives.
 const certificateLife = 10 * 365 * 24 * time.Hour
 
 // NewIdentity makes a certificate.
@@ -51,9 +52,10 @@ func (i *Identity) Digest() Digest { return i.digest }
 // errStranger says that the other side is no replica that is known.
 var errStranger = errors.New("the certificate is that of no replica")
 
-// config returns how to talk TLS, as either side, to whoever has a certificate whose digest is accepted. There is no
-// authority that could sign certificates, and no name to check: the digest is all, and whoever shows the certificate has
-// proven that the key is theirs.
+// config returns how to talk TLS, as either side, to whoever has a certificate whose
+// digest is accepted. There is no authority that could sign certificates, and no name to
+// check: the digest is all, and whoever shows the certificate has proven that the key is
+// theirs.
 func (i *Identity) config(accepted func(Digest) bool) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{i.certificate},
@@ -68,7 +70,8 @@ func (i *Identity) config(accepted func(Digest) bool) *tls.Config {
 	}
 }
 
-// digestOf returns the digest of the certificate that the other side has shown; no certificate has the zero Digest.
+// digestOf returns the digest of the certificate that the other side has shown; no
+// certificate has the zero Digest.
 func digestOf(state tls.ConnectionState) (d Digest) {
 	if len(state.PeerCertificates) == 0 {
 		return d

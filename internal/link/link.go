@@ -1,16 +1,18 @@
-// Package link answers: how does one replica reach another? It carries messages of replicas, and requests of clients that
-// one replica forwards to another, over HTTP on a listener that serves nobody else. It knows who the others are only
-// through a Directory, and deliberately not what a message says or what a request asks for.
+// Package link answers: how does one replica reach another? It carries messages of
+// replicas, and requests of clients that one replica forwards to another, over HTTP on a
+// listener that serves nobody else. It knows who the others are only through a Directory,
+// and deliberately not what a message says or what a request asks for.
 //
 //	Send ─────▶ POST /message, the kind in a header ──▶ the handler of that kind ──▶ what that says
 //	Forward ──▶ the request of a client, as it came ──▶ the handler of clients ────▶ its answer, as it comes
 //
-// Both ends are authenticated, and nothing is readable on the way: each replica makes a certificate at its start, the
-// Directory has its digest, and no certificate with another digest is talked to. So an address that belongs to another
-// process by now gets nothing. Whatever waits for another replica ends when the Directory says that it is gone.
+// Both ends are authenticated, and nothing is readable on the way: each replica makes a
+// certificate at its start, the Directory has its digest, and no certificate with another
+// digest is talked to. So an address that belongs to another process by now gets nothing.
+// Whatever waits for another replica ends when the Directory says that it is gone.
 //
-// An error tells whether anything can have happened there: ErrGone means that nothing was sent, ErrLost that it may have
-// had its effect.
+// An error tells whether anything can have happened there: ErrGone means that nothing was
+// sent, ErrLost that it may have had its effect.
 package link
 
 import (
@@ -28,9 +30,11 @@ import (
 
 // What Send and Forward return besides the errors of a handler.
 var (
-	// ErrGone says that the other replica is not there, or cannot be reached: nothing was sent.
+	// ErrGone says that the other replica is not there, or cannot be reached: nothing was
+	// sent.
 	ErrGone = errors.New("that replica is not there")
-	// ErrLost says that the other replica may have got what was sent, and has not answered.
+	// ErrLost says that the other replica may have got what was sent, and has not
+	// answered.
 	ErrLost = errors.New("that replica has not answered")
 	// ErrRefused says that the other replica got a message, and did not take it.
 	ErrRefused = errors.New("that replica did not take it")
@@ -56,7 +60,8 @@ type Peer struct {
 type Directory interface {
 	// Peer returns the replica of that id. It is false if none lives that is known.
 	Peer(id string) (Peer, bool)
-	// Named returns the id of the replica that has the certificate of that digest. It may ask whoever knows.
+	// Named returns the id of the replica that has the certificate of that digest. It may
+	// ask whoever knows.
 	Named(ctx context.Context, digest Digest) (id string, ok bool)
 }
 
@@ -76,8 +81,9 @@ type Config struct {
 	Self      string // the id of this replica
 	Identity  *Identity
 	Directory Directory
-	Away      func() bool // tells that this replica does not reach what the Directory knows from; nil: it does
-	Logger    *slog.Logger
+	// tells that this replica does not reach what the Directory knows from; nil: it does
+	Away   func() bool
+	Logger *slog.Logger
 }
 
 // Link is one replica's end of all connections to others. It is safe for concurrent use.
@@ -99,11 +105,12 @@ func New(cfg Config) *Link {
 // Handle sets who takes messages of a kind. It is called before Serve.
 func (l *Link) Handle(kind string, h Handler) { l.handlers[kind] = h }
 
-// ServeClients sets who answers the requests that others forward. OriginOf tells it who has sent one. It is called before
-// Serve.
+// ServeClients sets who answers the requests that others forward. OriginOf tells it who
+// has sent one. It is called before Serve.
 func (l *Link) ServeClients(h http.Handler) { l.clients = h }
 
-// connect opens a connection to the replica whose id is the host, and makes sure that it is that one.
+// connect opens a connection to the replica whose id is the host, and makes sure that it
+// is that one.
 func (l *Link) connect(ctx context.Context, id string) (net.Conn, error) {
 	peer, ok := l.config.Directory.Peer(id)
 	if !ok {
@@ -111,14 +118,17 @@ func (l *Link) connect(ctx context.Context, id string) (net.Conn, error) {
 	}
 	ctx, stop := context.WithTimeout(ctx, connectTime)
 	defer stop()
-	return dial.Connect(ctx, peer.Address, l.config.Identity.config(func(digest Digest) bool { return digest == peer.Digest }))
+	return dial.Connect(ctx, peer.Address,
+		l.config.Identity.config(func(digest Digest) bool { return digest == peer.Digest }))
 }
 
-// anybody accepts each certificate. Who has none of a replica is answered so by serve, before anything is read: were the
-// connection refused, a replica that is not known yet could not tell that from one that was lost in the middle.
+// anybody accepts each certificate. Who has none of a replica is answered so by serve,
+// before anything is read: were the connection refused, a replica that is not known yet
+// could not tell that from one that was lost in the middle.
 func anybody(Digest) bool { return true }
 
-// Serve answers other replicas on a listener until ctx ends. What is being handled then has grace to end.
+// Serve answers other replicas on a listener until ctx ends. What is being handled then
+// has grace to end.
 func (l *Link) Serve(ctx context.Context, listener net.Listener, grace time.Duration) error {
 	server := &http.Server{
 		Handler:           http.HandlerFunc(l.serve),

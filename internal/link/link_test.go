@@ -63,9 +63,15 @@ func open(t *testing.T, d *directory, id string, clients http.Handler) *end {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &end{Link: link.New(link.Config{Self: id, Identity: identity, Directory: d, Logger: slog.New(slog.DiscardHandler)})}
+	e := &end{Link: link.New(link.Config{
+		Self: id, Identity: identity, Directory: d,
+		Logger: slog.New(slog.DiscardHandler),
+	})}
 	life, gone := context.WithCancel(t.Context())
-	e.gone, e.peer = gone, link.Peer{ID: id, Address: l.Addr().String(), Digest: identity.Digest(), Life: life}
+	e.gone, e.peer = gone, link.Peer{
+		ID: id, Address: l.Addr().String(), Digest: identity.Digest(),
+		Life: life,
+	}
 	d.enter(e.peer)
 	e.Handle("hello 1", func(_ context.Context, from string, m link.Message) ([]byte, error) {
 		if from != "a" || m.Tenant != "acme" || string(m.Data) != "hello" {
@@ -103,14 +109,18 @@ func TestMessagesAreAnsweredWhenTheyWereHandled(t *testing.T) {
 		{"of a kind that is not known", "b", "hello 2", "hello", link.ErrRefused},
 		{"to a replica that is not there", "c", "hello 1", "hello", link.ErrGone},
 	} {
-		said, err := a.Send(t.Context(), test.to, link.Message{Kind: test.kind, Tenant: "acme", Data: []byte(test.data)})
+		said, err := a.Send(t.Context(), test.to, link.Message{
+			Kind: test.kind, Tenant: "acme",
+			Data: []byte(test.data),
+		})
 		if !errors.Is(err, test.want) || err == nil && string(said) != "hello yourself" {
 			t.Errorf("%s: got %v, want %v", test.name, err, test.want)
 		}
 	}
 }
 
-// TestRequestsArriveAsTheyCame forwards a request, and lets the other side stream its answer.
+// TestRequestsArriveAsTheyCame forwards a request, and lets the other side stream its
+// answer.
 func TestRequestsArriveAsTheyCame(t *testing.T) {
 	t.Parallel()
 	goOn := make(chan struct{})
@@ -120,7 +130,8 @@ func TestRequestsArriveAsTheyCame(t *testing.T) {
 		if !forwarded || o.From != "a" || o.Remote != "192.0.2.1" || o.ID != "r1" {
 			t.Errorf("got %+v, %v", o, forwarded)
 		}
-		if r.Method != http.MethodPost || r.URL.Path != "/mcp" || r.URL.RawQuery != "x=y" || string(body) != "body" {
+		if r.Method != http.MethodPost || r.URL.Path != "/mcp" || r.URL.RawQuery != "x=y" ||
+			string(body) != "body" {
 			t.Errorf("got %s %s %q", r.Method, r.URL, body)
 		}
 		if got := r.Header.Get("Authorization"); got != "Bearer t" || len(r.Header) != 2 { // and the length
@@ -135,14 +146,18 @@ func TestRequestsArriveAsTheyCame(t *testing.T) {
 	}))
 	answer, err := a.Forward(t.Context(), "b", link.Request{
 		Method: "POST", Target: "/mcp?x=y", Body: []byte("body"), Remote: "192.0.2.1", ID: "r1",
-		Header: http.Header{"Authorization": {"Bearer t"}, "Connection": {"close"}, "Drawbridge-Remote": {"192.0.2.7"}},
+		Header: http.Header{
+			"Authorization": {"Bearer t"}, "Connection": {"close"},
+			"Drawbridge-Remote": {"192.0.2.7"},
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
 	first := make([]byte, 5)
-	if _, err := io.ReadFull(answer.Body, first); err != nil || string(first) != "first" || answer.StatusCode != http.StatusTeapot || answer.Header.Get("X-Test") != "yes" {
+	if _, err := io.ReadFull(answer.Body, first); err != nil || string(first) != "first" ||
+		answer.StatusCode != http.StatusTeapot || answer.Header.Get("X-Test") != "yes" {
 		t.Fatalf("got %q, %d, %v, %v", first, answer.StatusCode, answer.Header, err)
 	}
 	close(goOn)
@@ -151,7 +166,8 @@ func TestRequestsArriveAsTheyCame(t *testing.T) {
 	}
 }
 
-// TestClientThatLeavesIsSeenByTheOtherReplica, and so is the end of the one that waits for the other.
+// TestClientThatLeavesIsSeenByTheOtherReplica, and so is the end of the one that waits
+// for the other.
 func TestForwardsEndWithEitherSide(t *testing.T) {
 	t.Parallel()
 	began, left := make(chan struct{}, 2), make(chan struct{}, 2)
@@ -188,10 +204,15 @@ func TestForwardsEndWithEitherSide(t *testing.T) {
 	<-left
 }
 
-// TestNobodyElseIsTalkedTo has a stranger connect, and another process at the address of a replica.
+// TestNobodyElseIsTalkedTo has a stranger connect, and another process at the address of
+// a replica.
 func TestNobodyElseIsTalkedTo(t *testing.T) {
 	t.Parallel()
-	d, a, b := pair(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a stranger was served") }))
+	d, a, b := pair(t, http.HandlerFunc(func(http.ResponseWriter,
+		*http.Request,
+	) {
+		t.Error("a stranger was served")
+	}))
 	hello := link.Message{Kind: "hello 1", Tenant: "acme", Data: []byte("hello")}
 	stranger := &directory{peers: make(map[string]link.Peer)}
 	mallory := open(t, stranger, "a", nil) // calls itself what it likes

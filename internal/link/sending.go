@@ -12,7 +12,8 @@ import (
 	"sync/atomic"
 )
 
-// Headers that replicas add. A listener for clients never sees them, and who sends them there is not believed.
+// Headers that replicas add. A listener for clients never sees them, and who sends them
+// there is not believed.
 const (
 	headerKind   = "Drawbridge-Kind"
 	headerTenant = "Drawbridge-Tenant"
@@ -20,14 +21,16 @@ const (
 	headerID     = "Drawbridge-Request"
 	headerNote   = "Drawbridge-Note"
 
-	headerAway     = "Drawbridge-Away"     // of an answer: that replica does not reach what the Directory knows from
+	// of an answer: that replica does not reach what the Directory knows from
+	headerAway     = "Drawbridge-Away"
 	headerStranger = "Drawbridge-Stranger" // of an answer: who has asked is not known, and nothing was done
 )
 
 // Send gives a message to another replica, and returns what that says when it has handled
 // it.
 func (l *Link) Send(ctx context.Context, to string, m Message) ([]byte, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+to+messagePath, bytes.NewReader(m.Data))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+to+messagePath,
+		bytes.NewReader(m.Data))
 	if err != nil {
 		return nil, fmt.Errorf("make a message: %w", err)
 	}
@@ -67,11 +70,13 @@ type Request struct {
 	Note           string // what the replica says to the other about the request; "": nothing
 }
 
-// Forward sends a request of a client to another replica, and returns its answer, whose body comes as that replica sends
-// it. The caller closes the body. When ctx ends, the other replica sees that its client has left. The error is ErrGone or
-// ErrLost, and so is that of reading the body.
+// Forward sends a request of a client to another replica, and returns its answer, whose
+// body comes as that replica sends it. The caller closes the body. When ctx ends, the
+// other replica sees that its client has left. The error is ErrGone or ErrLost, and so is
+// that of reading the body.
 func (l *Link) Forward(ctx context.Context, to string, f Request) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, f.Method, "https://"+to+clientsPath+f.Target, bytes.NewReader(f.Body))
+	r, err := http.NewRequestWithContext(ctx, f.Method, "https://"+to+clientsPath+f.Target,
+		bytes.NewReader(f.Body))
 	if err != nil {
 		return nil, fmt.Errorf("forward a request: %w", err)
 	}
@@ -94,11 +99,13 @@ func (l *Link) Forward(ctx context.Context, to string, f Request) (*http.Respons
 // hopByHop are the headers that are about one connection, or that the link sets itself.
 // https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1
 var hopByHop = []string{
-	"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Expect",
+	"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	"Content-Length", "Expect",
 	headerKind, headerTenant, headerRemote, headerID, headerNote,
 }
 
-// exchange sends a request to a replica, and returns its answer. It ends when that replica is gone.
+// exchange sends a request to a replica, and returns its answer. It ends when that
+// replica is gone.
 func (l *Link) exchange(r *http.Request, to string) (*http.Response, error) {
 	peer, ok := l.config.Directory.Peer(to)
 	if !ok {

@@ -23,7 +23,8 @@ type Origin struct {
 
 type originKey struct{}
 
-// OriginOf returns where a request comes from. It is false for one that was not forwarded.
+// OriginOf returns where a request comes from. It is false for one that was not
+// forwarded.
 func OriginOf(ctx context.Context) (Origin, bool) {
 	o, ok := ctx.Value(originKey{}).(Origin)
 	return o, ok
@@ -82,7 +83,8 @@ func (l *Link) take(r *http.Request, from string) (status int, answer []byte) {
 		return http.StatusBadRequest, nil
 	}
 	if answer, err = h(r.Context(), from, m); err != nil {
-		l.config.Logger.DebugContext(r.Context(), "a message of another replica was not taken", slog.String("kind", m.Kind), slog.Any("error", err))
+		l.config.Logger.DebugContext(r.Context(), "a message of another replica was not taken",
+			slog.String("kind", m.Kind), slog.Any("error", err))
 		return http.StatusServiceUnavailable, nil
 	}
 	return http.StatusOK, answer

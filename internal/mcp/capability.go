@@ -56,11 +56,13 @@ var canonical = func() (forms [asksAll]Object) {
 		}
 		var whole [3]Member
 		if asks&(asksForm|asksURL) != 0 {
-			whole[0] = Member{"elicitation", NewObject(Member{"form", part(asksForm)}, Member{"url", part(asksURL)}).JSON()}
+			whole[0] = Member{"elicitation", NewObject(Member{"form", part(asksForm)},
+				Member{"url", part(asksURL)}).JSON()}
 		}
 		whole[1] = Member{"roots", part(asksRoots)}
 		if asks&asksSampling != 0 {
-			whole[2] = Member{"sampling", NewObject(Member{"context", part(asksContext)}, Member{"tools", part(asksTools)}).JSON()}
+			whole[2] = Member{"sampling", NewObject(Member{"context", part(asksContext)},
+				Member{"tools", part(asksTools)}).JSON()}
 		}
 		forms[asks] = NewObject(whole[:]...)
 	}

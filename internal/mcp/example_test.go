@@ -6,8 +6,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// An Object is a message of somebody else: read what you know, change what is yours, and pass on the rest. Members that
-// nobody here knows keep their place and every byte of their values, such as the zero in 1.0.
+// An Object is a message of somebody else: read what you know, change what is yours, and
+// pass on the rest. Members that nobody here knows keep their place and every byte of
+// their values, such as the zero in 1.0.
 func ExampleObject() {
 	tool, err := mcp.ParseObject([]byte(`{"name":"weather","x-vendor":{"scale":1.0},"title":"Weather"}`))
 	if err != nil {
@@ -25,7 +26,8 @@ func ExampleObject() {
 	// {"name":"weather","x-vendor":{"scale":1.0},"title":"Weather"}
 }
 
-// Most objects are made of a few members. A member whose value is nil is left out, which saves an if.
+// Most objects are made of a few members. A member whose value is nil is left out, which
+// saves an if.
 func ExampleNewObject() {
 	var cursor mcp.RawJSON // nil: this is the last page
 	page := mcp.NewObject(

@@ -20,8 +20,8 @@ type Extension struct {
 	// Schemes are those of URIs by which hosts know what belongs to it, so that exposed
 	// URIs keep them.
 	Schemes []string
-	// Whole is the media type of what is never edited, but passes whole or not at all; "":
-	// none.
+	// Whole is the media type of what is never edited, but passes whole or not at all;
+	// "": none.
 	Whole string
 	// Settings are what a side declares that knows all of it.
 	Settings RawJSON
@@ -31,11 +31,11 @@ type Extension struct {
 	// Flags are settings of servers that are true or false. The gateway declares one as
 	// true if a server of the caller does.
 	Flags []string
-	// Pattern is the word before patterns of rules that name its items; "": it has none of
-	// its own.
+	// Pattern is the word before patterns of rules that name its items; "": it has none
+	// of its own.
 	Pattern string
-	// Apart tells that it is negotiated by other means than Extensions: the one that tasks
-	// are has two forms (see Tasks).
+	// Apart tells that it is negotiated by other means than Extensions: the one that
+	// tasks are has two forms (see Tasks).
 	Apart bool
 	// Older says what a client without it gets in its place, for the documentation.
 	Older string
@@ -58,11 +58,16 @@ const (
 // A new extension is a row here; docs/extending.md says what else it needs.
 var extensions = []Extension{
 	{
-		ID: ExtensionTasks, Methods: []string{MethodTasksGet, MethodTasksUpdate, MethodTasksCancel, NotifyTasks},
-		Meta: []string{MetaRelatedTask}, Settings: RawJSON("{}"), Apart: true, Older: "the result, when it is there",
+		ID: ExtensionTasks, Methods: []string{
+			MethodTasksGet, MethodTasksUpdate, MethodTasksCancel,
+			NotifyTasks,
+		},
+		Meta: []string{MetaRelatedTask}, Settings: RawJSON("{}"), Apart: true,
+		Older: "the result, when it is there",
 	},
 	{
-		ID: ExtensionApps, Meta: []string{MetaApp, MetaAppFlat}, Schemes: []string{SchemeApp}, Whole: MediaApp,
+		ID: ExtensionApps, Meta: []string{MetaApp, MetaAppFlat}, Schemes: []string{SchemeApp},
+		Whole:    MediaApp,
 		Settings: RawJSON(`{"mimeTypes":["` + MediaApp + `"]}`), Media: MediaApp,
 		Older: "the tool without its view; tools for apps alone are left out",
 	},
@@ -234,7 +239,8 @@ func (t *ExtensionTable) All() Extensions {
 func (t *ExtensionTable) OfClient(capabilities RawJSON) (carried Extensions, unknown []string) {
 	return t.of(capabilities, func(row *Extension, settings Object) RawJSON {
 		types, _ := settings.Value("mimeTypes").Elements()
-		if row.Media != "" && !slices.ContainsFunc(types, func(one RawJSON) bool { return one.Says(row.Media) }) {
+		if row.Media != "" && !slices.ContainsFunc(types,
+			func(one RawJSON) bool { return one.Says(row.Media) }) {
 			return nil
 		}
 		return row.Settings
@@ -257,7 +263,8 @@ func (t *ExtensionTable) OfServer(capabilities Object) Extensions {
 
 // of returns what is carried of a member extensions. known returns the settings of an
 // extension of which the table knows more than its identifier, nil if it does not count.
-func (t *ExtensionTable) of(declared RawJSON, known func(row *Extension, settings Object) RawJSON) (carried Extensions,
+func (t *ExtensionTable) of(declared RawJSON,
+	known func(row *Extension, settings Object) RawJSON) (carried Extensions,
 	unknown []string,
 ) {
 	all, ok := ObjectOf(declared)

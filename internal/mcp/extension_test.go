@@ -7,8 +7,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// invented is an extension of which the table of a test says what that of the product says
-// of those that are known.
+// invented is an extension of which the table of a test says what that of the product
+// says of those that are known.
 var invented = mcp.Extension{
 	ID: "com.example/shapes", Settings: mcp.RawJSON(`{"mimeTypes":["model/shape"]}`), Media: "model/shape",
 	Flags: []string{"round"}, Schemes: []string{"shape"},
@@ -24,9 +24,12 @@ func TestExtensionsOfClients(t *testing.T) {
 		"no settings":      {`{"com.example/passed":true}`, ``},
 		"in another order": {`{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]},"com.example/passed":{}}`, `{"com.example/passed":{},"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}`},
 		"tasks":            {`{"io.modelcontextprotocol/tasks":{}}`, ``},
-		"invented":         {`{"com.example/shapes":{"mimeTypes":["model/shape"]}}`, `{"com.example/shapes":{"mimeTypes":["model/shape"]}}`},
-		"let through":      {`{"com.example/passed":{"any":[1]}}`, `{"com.example/passed":{"any":[1]}}`},
-		"unknown":          {`{"com.example/other":{}}`, ``},
+		"invented": {
+			`{"com.example/shapes":{"mimeTypes":["model/shape"]}}`,
+			`{"com.example/shapes":{"mimeTypes":["model/shape"]}}`,
+		},
+		"let through": {`{"com.example/passed":{"any":[1]}}`, `{"com.example/passed":{"any":[1]}}`},
+		"unknown":     {`{"com.example/other":{}}`, ``},
 	} {
 		got, unknown := table.OfClient(mcp.RawJSON(test.declared))
 		if string(got.JSON()) != test.carried {
@@ -83,7 +86,8 @@ func TestExtensionsNameTheirMethods(t *testing.T) {
 
 func TestExtensionIDs(t *testing.T) {
 	for id, want := range map[string]bool{
-		"io.modelcontextprotocol/ui": true, "a/b": true, "com.example-2.x/a.b_c-d": true, "x": false, "/x": false,
+		"io.modelcontextprotocol/ui": true, "a/b": true, "com.example-2.x/a.b_c-d": true, "x": false,
+		"/x": false,
 		"a/": false, "a..b/c": false, "a/b/c": false, "a b/c": false, "a/-": false, "": false,
 	} {
 		if got := mcp.ValidExtensionID(id); got != want {

@@ -33,7 +33,8 @@ func DecodeHeader(value string) (text string, ok bool) {
 	if !isSentinel(value) {
 		return value, true
 	}
-	decoded, err := base64.StdEncoding.Strict().DecodeString(value[len(sentinelStart) : len(value)-len(sentinelEnd)])
+	decoded, err := base64.StdEncoding.Strict().DecodeString(
+		value[len(sentinelStart) : len(value)-len(sentinelEnd)])
 	return string(decoded), err == nil && utf8.Valid(decoded)
 }
 

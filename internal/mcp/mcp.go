@@ -5,8 +5,8 @@
 //
 // mcp.go lists names, and method.go says in one table what each method is. message.go
 // reads and writes JSON-RPC messages, object.go has the JSON objects that they consist
-// of, and error.go errors and their codes. header.go, level.go, content.go, capability.go,
-// extension.go and task.go have one matter of the protocol each.
+// of, and error.go errors and their codes. header.go, level.go, content.go,
+// capability.go, extension.go and task.go have one matter of the protocol each.
 //
 // All that is read from outside passes strictjson.Check first, in ParseRaw. Links name
 // the revision that they are about.

@@ -100,12 +100,14 @@ func (m *Message) readEnvelope(envelope Object) error {
 	}
 	if id != nil {
 		if !validID(id) {
-			return Errorf(CodeInvalidRequest, "Invalid request: id must be a string of at most %d bytes or an integer", MaxID-2)
+			return Errorf(CodeInvalidRequest,
+				"Invalid request: id must be a string of at most %d bytes or an integer", MaxID-2)
 		}
 		m.ID = ID(id)
 	}
 	if name, ok := twin(envelope); ok {
-		return Errorf(CodeInvalidRequest, "Invalid request: a member's name differs from %q only in spelling", name)
+		return Errorf(CodeInvalidRequest, "Invalid request: a member's name differs from %q only in spelling",
+			name)
 	}
 	if !envelope.Value("jsonrpc").Says("2.0") {
 		return Errorf(CodeInvalidRequest, `Invalid request: jsonrpc must be "2.0"`)
@@ -121,7 +123,8 @@ func (c *call) read(envelope Object, method RawJSON) error {
 		return Errorf(CodeInvalidRequest, "Invalid request: method must be a short string")
 	}
 	if envelope.Has("result") || envelope.Has("error") {
-		return Errorf(CodeInvalidRequest, "Invalid request: a message with a method has no result and no error")
+		return Errorf(CodeInvalidRequest,
+			"Invalid request: a message with a method has no result and no error")
 	}
 	// Some clients write the params that they do not have as null.
 	if params := envelope.Value("params"); params != nil && !params.IsNull() {
@@ -130,14 +133,16 @@ func (c *call) read(envelope Object, method RawJSON) error {
 		}
 	}
 	if known, ok := twin(c.Params); ok {
-		return Errorf(CodeInvalidRequest, "Invalid request: a member's name in params differs from %q only in spelling", known)
+		return Errorf(CodeInvalidRequest,
+			"Invalid request: a member's name in params differs from %q only in spelling", known)
 	}
 	if meta := c.Params.Value("_meta"); meta != nil {
 		if c.Meta, ok = objectIn(c.meta[:0], meta); !ok {
 			return Errorf(CodeInvalidParams, "Invalid params: _meta must be an object")
 		}
 		if known, ok := twin(c.Meta); ok {
-			return Errorf(CodeInvalidRequest, "Invalid request: a member's name in _meta differs from %q only in spelling", known)
+			return Errorf(CodeInvalidRequest,
+				"Invalid request: a member's name in _meta differs from %q only in spelling", known)
 		}
 	}
 	c.Method = name
@@ -159,7 +164,8 @@ func methodIn(raw RawJSON) (string, bool) {
 func (m *Message) readAnswer(envelope Object) error {
 	result, failure := envelope.Value("result"), envelope.Value("error")
 	if m.ID == "" && failure == nil || (result == nil) == (failure == nil) {
-		return Errorf(CodeInvalidRequest, "Invalid request: a message has a method, or an id and either result or error")
+		return Errorf(CodeInvalidRequest,
+			"Invalid request: a message has a method, or an id and either result or error")
 	}
 	if result != nil {
 		var ok bool
@@ -197,7 +203,8 @@ func validID(id RawJSON) bool {
 func spelling(folded string) string {
 	switch folded {
 	case "jsonrpc", "id", "method", "params", "result", "error",
-		"name", "arguments", "uri", "cursor", "_meta", "level", "capabilities", "reason", "notifications", "ref", "argument":
+		"name", "arguments", "uri", "cursor", "_meta", "level", "capabilities", "reason", "notifications",
+		"ref", "argument":
 		return folded
 	case "protocolversion":
 		return "protocolVersion"

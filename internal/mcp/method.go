@@ -71,23 +71,42 @@ var methods = tableOf(
 	Method{Name: MethodListen, Only: Modern},
 
 	Method{Name: MethodToolsList, Capability: capabilityTools, Result: ResultTools, Lists: true},
-	Method{Name: MethodToolsCall, Capability: capabilityTools, Subject: "name", Named: true, Result: ResultContent, Asks: true},
+	Method{
+		Name: MethodToolsCall, Capability: capabilityTools, Subject: "name", Named: true,
+		Result: ResultContent, Asks: true,
+	},
 	Method{Name: MethodPromptsList, Capability: capabilityPrompts, Result: ResultPrompts, Lists: true},
-	Method{Name: MethodPromptsGet, Capability: capabilityPrompts, Subject: "name", Named: true, Result: ResultMessages, Asks: true},
+	Method{
+		Name: MethodPromptsGet, Capability: capabilityPrompts, Subject: "name", Named: true,
+		Result: ResultMessages, Asks: true,
+	},
 	Method{Name: MethodResourcesList, Capability: capabilityResources, Result: ResultResources, Lists: true},
 	Method{Name: MethodTemplatesList, Capability: capabilityResources, Result: ResultTemplates, Lists: true},
-	Method{Name: MethodResourcesRead, Capability: capabilityResources, Subject: "uri", Named: true, Result: ResultContents, Asks: true},
+	Method{
+		Name: MethodResourcesRead, Capability: capabilityResources, Subject: "uri", Named: true,
+		Result: ResultContents, Asks: true,
+	},
 	Method{Name: MethodSubscribe, Only: Legacy, Capability: capabilityResources, Subject: "uri"},
 	Method{Name: MethodUnsubscribe, Only: Legacy, Capability: capabilityResources, Subject: "uri"},
 	Method{Name: MethodComplete, Capability: capabilityCompletions, Subject: "ref", Result: ResultCompletion},
 	Method{Name: MethodSetLevel, Only: Legacy, Capability: capabilityLogging},
 
-	Method{Name: MethodTasksGet, Extension: ExtensionTasks, Capability: capabilityTasks, Subject: "taskId", Named: true},
-	Method{Name: MethodTasksCancel, Extension: ExtensionTasks, Capability: capabilityTasks, Subject: "taskId", Named: true},
-	Method{Name: MethodTasksUpdate, Only: Modern, Tasks: TasksGiven, Extension: ExtensionTasks, Capability: capabilityTasks, Subject: "taskId", Named: true},
 	Method{
-		Name: MethodTasksResult, Only: Legacy, Tasks: TasksAsked, Capability: capabilityTasks, Subject: "taskId",
-		Result: ResultContent, Asks: true, // as for the tools/call whose task it is
+		Name: MethodTasksGet, Extension: ExtensionTasks, Capability: capabilityTasks, Subject: "taskId",
+		Named: true,
+	},
+	Method{
+		Name: MethodTasksCancel, Extension: ExtensionTasks, Capability: capabilityTasks, Subject: "taskId",
+		Named: true,
+	},
+	Method{
+		Name: MethodTasksUpdate, Only: Modern, Tasks: TasksGiven, Extension: ExtensionTasks,
+		Capability: capabilityTasks, Subject: "taskId", Named: true,
+	},
+	Method{
+		Name: MethodTasksResult, Only: Legacy, Tasks: TasksAsked, Capability: capabilityTasks,
+		Subject: "taskId",
+		Result:  ResultContent, Asks: true, // as for the tools/call whose task it is
 	},
 )
 

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestEveryMethodIsInTheTable reads the names of methods from the source, so that one that is added without a row
-// fails.
+// TestEveryMethodIsInTheTable reads the names of methods from the source, so that one
+// that is added without a row fails.
 func TestEveryMethodIsInTheTable(t *testing.T) {
 	asked := map[string]bool{MethodElicit: true, MethodSample: true, MethodRoots: true} // servers send these
 	seen := 0
@@ -27,7 +27,8 @@ func TestEveryMethodIsInTheTable(t *testing.T) {
 	}
 }
 
-// methodConstants returns the values of the constants in a file whose names begin with Method, by name.
+// methodConstants returns the values of the constants in a file whose names begin with
+// Method, by name.
 func methodConstants(t *testing.T, file string) map[string]string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)

@@ -16,7 +16,8 @@ func object(t *testing.T, text string) mcp.Object {
 	return o
 }
 
-// TestUnknownMembersSurvive shows that editing one member leaves every other byte as it came.
+// TestUnknownMembersSurvive shows that editing one member leaves every other byte as it
+// came.
 func TestUnknownMembersSurvive(t *testing.T) {
 	t.Parallel()
 	const text = `{"x":1.0,"name":"a","é\"":{"b": [1e2, "\u0061\/"]},"big":12345678901234567890.10,"z":null}`
@@ -32,7 +33,9 @@ func TestUnknownMembersSurvive(t *testing.T) {
 		{"taken out", o.Without("name", "none"), strings.Replace(text, `"name":"a",`, "", 1)},
 		{"first taken out", o.Without("x"), strings.Replace(text, `"x":1.0,`, "", 1)},
 		{"all taken out", o.Without("x", "name", `é"`, "big", "z"), `{}`},
-		{"several edits", o.With("x", mcp.Bool(true)).Without("z").With("z", mcp.Array([]mcp.RawJSON{mcp.Int(1), mcp.String("q")})), strings.NewReplacer("1.0", "true", "null", `[1,"q"]`).Replace(text)},
+		{"several edits", o.With("x", mcp.Bool(true)).Without("z").With("z",
+			mcp.Array([]mcp.RawJSON{mcp.Int(1), mcp.String("q")})), strings.NewReplacer("1.0", "true", "null",
+			`[1,"q"]`).Replace(text)},
 	}
 	for _, test := range tests {
 		if got := string(test.got.JSON()); got != test.want {
@@ -52,7 +55,8 @@ func TestEditsDoNotShare(t *testing.T) {
 	left2, right2 := left.With("e", mcp.Int(5)), left.With("f", mcp.Int(6))
 	both := left.WithAll(mcp.Member{Name: "g", Value: mcp.Int(7)}, mcp.Member{Name: "b", Value: mcp.Int(8)})
 	for got, want := range map[string]string{
-		string(o.JSON()): `{"a":1,"b":2}`, string(left.JSON()): `{"a":1,"b":2,"c":3}`, string(right.JSON()): `{"a":1,"b":2,"d":4}`,
+		string(o.JSON()): `{"a":1,"b":2}`, string(left.JSON()): `{"a":1,"b":2,"c":3}`,
+		string(right.JSON()): `{"a":1,"b":2,"d":4}`,
 		string(left2.JSON()): `{"a":1,"b":2,"c":3,"e":5}`, string(right2.JSON()): `{"a":1,"b":2,"c":3,"f":6}`,
 		string(both.JSON()): `{"a":1,"b":8,"c":3,"g":7}`,
 	} {
@@ -64,7 +68,8 @@ func TestEditsDoNotShare(t *testing.T) {
 
 func TestObjectReads(t *testing.T) {
 	t.Parallel()
-	o := object(t, `{"text":"a\nb","number":5,"null":null,"object":{"inner":"x"},"array":[1,"b"],"fraction":1.0}`)
+	o := object(
+		t, `{"text":"a\nb","number":5,"null":null,"object":{"inner":"x"},"array":[1,"b"],"fraction":1.0}`)
 	if o.Text("text") != "a\nb" || o.Text("number") != "" || o.Text("none") != "" {
 		t.Errorf("texts: %q, %q, %q", o.Text("text"), o.Text("number"), o.Text("none"))
 	}
@@ -74,7 +79,8 @@ func TestObjectReads(t *testing.T) {
 	if n, ok := o.Value("fraction").Int(); ok {
 		t.Errorf("a fraction is the integer %d", n)
 	}
-	if !o.Has("null") || !o.Value("null").IsNull() || o.Has("none") || !o.Value("none").IsNull() || o.Value("number").IsNull() {
+	if !o.Has("null") || !o.Value("null").IsNull() || o.Has("none") || !o.Value("none").IsNull() ||
+		o.Value("number").IsNull() {
 		t.Error("null and absent members are mixed up")
 	}
 	if got := o.Object("object").Text("inner"); got != "x" || o.Object("text").Len() != 0 || o.Len() != 6 {
@@ -135,7 +141,8 @@ func TestHeaders(t *testing.T) {
 		}
 	}
 	for _, value := range []string{
-		"世界", "a\tb", "a\x00b", "a\nb", "a\x7f", "\xff", "=?base64?%%%?=", "=?base64?YQ?=", "=?base64?YR==?=", "=?base64?YQ==YQ==?=", "=?base64?Y Q==?=",
+		"世界", "a\tb", "a\x00b", "a\nb", "a\x7f", "\xff", "=?base64?%%%?=", "=?base64?YQ?=", "=?base64?YR==?=",
+		"=?base64?YQ==YQ==?=", "=?base64?Y Q==?=",
 		"=?base64?_-8=?=", "=?base64?/w==?=",
 	} {
 		if got, ok := mcp.DecodeHeader(value); ok {
@@ -147,7 +154,8 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// FuzzHeader shows that every text comes back from its header form, which is visible ASCII.
+// FuzzHeader shows that every text comes back from its header form, which is visible
+// ASCII.
 func FuzzHeader(f *testing.F) {
 	f.Add("a", "=?base64?YQ==?=")
 	f.Add("=?base64?=", " \x00")
@@ -170,7 +178,8 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
-// FuzzObject shows that an object's text is kept when it is taken apart, and that an edit touches one member only.
+// FuzzObject shows that an object's text is kept when it is taken apart, and that an edit
+// touches one member only.
 func FuzzObject(f *testing.F) {
 	f.Add([]byte(`{"a":1,"b":{"c":[1.0,"\u0061"]}}`), "b")
 	f.Fuzz(func(t *testing.T, data []byte, name string) {

@@ -8,7 +8,10 @@ import (
 
 // TestSaysWhatTextReads compares Says with Text, for texts with and without escapes.
 func TestSaysWhatTextReads(t *testing.T) {
-	values := []string{`""`, `"a"`, `"tools/call"`, `"tools\/call"`, `"\u0061"`, `"\""`, `"\\"`, `1`, `null`, `true`, `{}`, `["a"]`}
+	values := []string{
+		`""`, `"a"`, `"tools/call"`, `"tools\/call"`, `"\u0061"`, `"\""`, `"\\"`, `1`, `null`,
+		`true`, `{}`, `["a"]`,
+	}
 	texts := []string{"", "a", "tools/call", `tools\/call`, `"`, `\`, `\u0061`, "1", "null", "{}"}
 	for _, value := range append(values, "") {
 		for _, text := range texts {
@@ -28,7 +31,8 @@ func TestMemberFindsWhatObjectHas(t *testing.T) {
 	const many = `{"a":1,"b":2,"c":3,"d":4,"e":5,"f":6,"g":7,"h":8,"i":{"j":9},"k":null}`
 	for _, name := range []string{"a", "h", "i", "k", "j", ""} {
 		object, _ := mcp.ObjectOf(mcp.RawJSON(many))
-		if got, want := mcp.RawJSON(many).Member(name), object.Value(name); string(got) != string(want) || (got == nil) != (want == nil) {
+		if got, want := mcp.RawJSON(many).Member(name), object.Value(name); string(got) != string(want) ||
+			(got == nil) != (want == nil) {
 			t.Errorf("%q: got %s, want %s", name, got, want)
 		}
 	}
@@ -54,7 +58,10 @@ func TestMethodIsReadAsItIsSpelt(t *testing.T) {
 
 // TestMetaIsThatOfTheParams reads _meta once, however many members there are.
 func TestMetaIsThatOfTheParams(t *testing.T) {
-	for _, params := range []string{`{}`, `{"_meta":{}}`, `{"a":1,"b":2,"c":3,"d":4,"_meta":{"a":1,"b":2,"c":3,"d":4,"e":5,"f":6,"g":7}}`} {
+	for _, params := range []string{
+		`{}`, `{"_meta":{}}`,
+		`{"a":1,"b":2,"c":3,"d":4,"_meta":{"a":1,"b":2,"c":3,"d":4,"e":5,"f":6,"g":7}}`,
+	} {
 		m, err := mcp.Decode([]byte(`{"jsonrpc":"2.0","id":1,"method":"ping","params":` + params + `}`))
 		if err != nil {
 			t.Fatal(err)

@@ -11,7 +11,8 @@ const (
 	Answers             // from the target
 )
 
-// faults is what is wrong at a time; the zero value is nothing. It is replaced, never changed, and changed is closed then.
+// faults is what is wrong at a time; the zero value is nothing. It is replaced, never
+// changed, and changed is closed then.
 type faults struct {
 	delay   time.Duration
 	rate    int // bytes a second; zero: any
@@ -24,19 +25,23 @@ type faults struct {
 	changed chan struct{}
 }
 
-// quota is how many bytes may still go one way. Links count by themselves, from when they see a quota that is new.
+// quota is how many bytes may still go one way. Links count by themselves, from when they
+// see a quota that is new.
 type quota struct{ bytes int64 }
 
-// noise is what bytes are replaced by. Each link makes its own, from when it sees one that is new.
+// noise is what bytes are replaced by. Each link makes its own, from when it sees one
+// that is new.
 type noise struct{ seed uint64 }
 
-// Delay makes all answers come later by that much. Answers stay in order and do not wait for each other's delay.
+// Delay makes all answers come later by that much. Answers stay in order and do not wait
+// for each other's delay.
 func (p *Proxy) Delay(d time.Duration) { p.change(func(f *faults) { f.delay = d }) }
 
 // Rate lets no more bytes a second through each connection, in each direction.
 func (p *Proxy) Rate(bytesPerSecond int) { p.change(func(f *faults) { f.rate = bytesPerSecond }) }
 
-// CutAfter closes each connection when so many more bytes have gone that way; with none, at the next byte.
+// CutAfter closes each connection when so many more bytes have gone that way; with none,
+// at the next byte.
 func (p *Proxy) CutAfter(way Way, n int64) {
 	p.change(func(f *faults) { f.quota[way] = &quota{n} })
 }
@@ -46,10 +51,12 @@ func (p *Proxy) Garbage(way Way, seed uint64) {
 	p.change(func(f *faults) { f.garbage[way] = &noise{seed} })
 }
 
-// HalfClose ends that way of each connection, as shutdown(2) does, and leaves the other open.
+// HalfClose ends that way of each connection, as shutdown(2) does, and leaves the other
+// open.
 func (p *Proxy) HalfClose(way Way) { p.change(func(f *faults) { f.half[way] = true }) }
 
-// BlackHole lets nothing through in either direction, and no connection end: connections are accepted, and stay silent.
+// BlackHole lets nothing through in either direction, and no connection end: connections
+// are accepted, and stay silent.
 func (p *Proxy) BlackHole() { p.change(func(f *faults) { f.hole = true }) }
 
 // Cut closes all connections, and each new one at once.

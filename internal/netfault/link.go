@@ -18,8 +18,9 @@ const (
 	ticks     = 10      // a second, of a bounded rate
 )
 
-// link is a connection of a client and the one to the target that belongs to it. Each way has one goroutine that reads
-// and one that writes, so that what waits for its delay does not keep what comes after it from being read:
+// link is a connection of a client and the one to the target that belongs to it. Each way
+// has one goroutine that reads and one that writes, so that what waits for its delay does
+// not keep what comes after it from being read:
 //
 //	read ──▶ chunks, each with when it came ──▶ hold: hole, delay ──▶ write: garbage, rate, quota
 type link struct {
@@ -71,8 +72,8 @@ type chunk struct {
 	err  error
 }
 
-// pass copies one way until it ends, which it tells the other side in the same manner: a close becomes a half-close, and
-// anything else a reset.
+// pass copies one way until it ends, which it tells the other side in the same manner: a
+// close becomes a half-close, and anything else a reset.
 func (l *link) pass(ctx context.Context, way Way, from, to *net.TCPConn) {
 	chunks := make(chan chunk, queued)
 	var reading sync.WaitGroup
@@ -112,8 +113,8 @@ func read(ctx context.Context, from *net.TCPConn, chunks chan<- chunk) {
 	}
 }
 
-// hold returns when something that came at a time may go on, with the faults of that moment, or false if the link ends
-// first.
+// hold returns when something that came at a time may go on, with the faults of that
+// moment, or false if the link ends first.
 func (l *link) hold(ctx context.Context, way Way, came time.Time) (*faults, bool) {
 	for {
 		f := l.proxy.now()
@@ -134,7 +135,8 @@ func (l *link) hold(ctx context.Context, way Way, came time.Time) (*faults, bool
 	}
 }
 
-// wait returns after a time, or sooner if the faults change. It returns false if ctx ends first.
+// wait returns after a time, or sooner if the faults change. It returns false if ctx ends
+// first.
 func (f *faults) wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -1,5 +1,5 @@
-// Package netfault makes the faults of a network: a TCP proxy that passes everything on until it is told to be slow,
-// silent, torn or mad. It does not know what the bytes mean.
+// Package netfault makes the faults of a network: a TCP proxy that passes everything on
+// until it is told to be slow, silent, torn or mad. It does not know what the bytes mean.
 package netfault
 
 import (
@@ -18,14 +18,15 @@ const (
 	breather = 10 * time.Millisecond
 )
 
-// Proxy is a TCP proxy before one target. It is safe for concurrent use. Its faults hold for the connections that are
-// open and for new ones, may be combined, and last until Heal.
+// Proxy is a TCP proxy before one target. It is safe for concurrent use. Its faults hold
+// for the connections that are open and for new ones, may be combined, and last until
+// Heal.
 //
 //	client ──▶ Proxy.Address ──▶ target        Requests go this way,
 //	       ◀──               ◀──               Answers that way
 //
-// Without a fault it is as good as no proxy, but for one thing: it accepts connections before it knows whether the target
-// does. If that refuses, the client sees a reset.
+// Without a fault it is as good as no proxy, but for one thing: it accepts connections
+// before it knows whether the target does. If that refuses, the client sees a reset.
 type Proxy struct {
 	Address string // host:port, where to connect to
 
@@ -40,7 +41,8 @@ type Proxy struct {
 	open     map[*link]struct{}
 }
 
-// Start starts a proxy at an address of 127.0.0.1 before a target, host:port, that need not listen yet.
+// Start starts a proxy at an address of 127.0.0.1 before a target, host:port, that need
+// not listen yet.
 func Start(target string) (*Proxy, error) {
 	address, err := freeport.Address()
 	if err != nil {
@@ -49,10 +51,13 @@ func Start(target string) (*Proxy, error) {
 	return StartAt(address, target)
 }
 
-// StartAt is Start for an address that the caller has chosen, host:port. Nobody else may take its port while the proxy
-// refuses: freeport gives such ports.
+// StartAt is Start for an address that the caller has chosen, host:port. Nobody else may
+// take its port while the proxy refuses: freeport gives such ports.
 func StartAt(address, target string) (*Proxy, error) {
-	p := &Proxy{Address: address, target: target, faults: &faults{changed: make(chan struct{})}, open: map[*link]struct{}{}}
+	p := &Proxy{
+		Address: address, target: target, faults: &faults{changed: make(chan struct{})},
+		open: map[*link]struct{}{},
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.listenLocked(); err != nil {
@@ -61,7 +66,8 @@ func StartAt(address, target string) (*Proxy, error) {
 	return p, nil
 }
 
-// Close ends the proxy and all its connections, and returns when nothing of them runs any more.
+// Close ends the proxy and all its connections, and returns when nothing of them runs any
+// more.
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -79,8 +85,9 @@ func (p *Proxy) Refuse() {
 	_ = p.listener.Close() // it may be closed already
 }
 
-// Heal ends all faults. What was held back goes through. A way that was half-closed stays so, as the other side knows.
-// Garbage ends with its connections, as by a reset: where a message begins in them is not to be known any more.
+// Heal ends all faults. What was held back goes through. A way that was half-closed stays
+// so, as the other side knows. Garbage ends with its connections, as by a reset: where a
+// message begins in them is not to be known any more.
 func (p *Proxy) Heal() {
 	old := p.now()
 	p.change(func(f *faults) { *f = faults{} })

@@ -70,7 +70,8 @@ func (l *lab) dial(t *testing.T) *net.TCPConn {
 	return watched(t, c.(*net.TCPConn))
 }
 
-// pair returns both ends of a connection that something was already sent over, in both ways.
+// pair returns both ends of a connection that something was already sent over, in both
+// ways.
 func (l *lab) pair(t *testing.T) (client, target *net.TCPConn) {
 	t.Helper()
 	client = l.dial(t)
@@ -135,7 +136,8 @@ func ended(t *testing.T, c net.Conn, want error) {
 	}
 }
 
-// turnedAway fails unless a new connection ends at once, in that manner; nil: any. It may do so before it is seen to be open.
+// turnedAway fails unless a new connection ends at once, in that manner; nil: any. It may
+// do so before it is seen to be open.
 func turnedAway(t *testing.T, p *netfault.Proxy, want error) {
 	t.Helper()
 	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", p.Address)
@@ -216,8 +218,16 @@ var ways = map[string]struct {
 	way  netfault.Way
 	ends func(client, target *net.TCPConn) (from, to *net.TCPConn)
 }{
-	"requests": {netfault.Requests, func(client, target *net.TCPConn) (from, to *net.TCPConn) { return client, target }},
-	"answers":  {netfault.Answers, func(client, target *net.TCPConn) (from, to *net.TCPConn) { return target, client }},
+	"requests": {netfault.Requests, func(client, target *net.TCPConn) (from,
+		to *net.TCPConn,
+	) {
+		return client, target
+	}},
+	"answers": {netfault.Answers, func(client, target *net.TCPConn) (from,
+		to *net.TCPConn,
+	) {
+		return target, client
+	}},
 }
 
 func TestCutAfter(t *testing.T) {
@@ -288,7 +298,8 @@ func TestBlackHole(t *testing.T) {
 	expect(t, watched(t, <-l.arrivals), "later")
 }
 
-// TestNoEndGoesThroughABlackHole closes a connection in it: the other side learns of that when it is healed.
+// TestNoEndGoesThroughABlackHole closes a connection in it: the other side learns of that
+// when it is healed.
 func TestNoEndGoesThroughABlackHole(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(*net.TCPConn){
@@ -312,7 +323,8 @@ func TestRefuse(t *testing.T) {
 	l := start(t)
 	client, target := l.pair(t)
 	l.Refuse()
-	if c, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Address); !errors.Is(err, syscall.ECONNREFUSED) {
+	if c, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Address); !errors.Is(err,
+		syscall.ECONNREFUSED) {
 		t.Errorf("got %v, %v, want it refused", c, err)
 	}
 	send(t, client, "still open")
@@ -368,7 +380,8 @@ func TestFaultsAreCombined(t *testing.T) {
 	l.Refuse()
 	l.Cut()
 	ended(t, client, io.EOF)
-	if _, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Address); !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Address); !errors.Is(err,
+		syscall.ECONNREFUSED) {
 		t.Errorf("got %v, want it refused", err)
 	}
 	l.Heal()

@@ -7,8 +7,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// turn is one call, on a goroutine of its own. A turn that is over is used again: what it is made of would otherwise be
-// most of what a call allocates.
+// turn is one call, on a goroutine of its own. A turn that is over is used again: what it
+// is made of would otherwise be most of what a call allocates.
 type turn struct {
 	call  func(context.Context, rueidis.Client) error
 	came  chan error // has room for the outcome, so that the goroutine ends though nobody waits any more
@@ -36,11 +36,14 @@ func (s *Store) leave(t *turn) {
 	s.turns.Put(t)
 }
 
-// ask makes a call of a kind, see kindOf, on a goroutine of its own, and waits for it at most that long. If over is false, the goroutine may
-// still run, and what it writes must not be read. It ends soon after, since it has little more time, and with the link at
-// the latest. The library never sees the caller's context: a caller that gives up would otherwise end a connection that
-// others use, or are waiting for.
-func (s *Store) ask(ctx context.Context, kind string, wait time.Duration, call func(context.Context, rueidis.Client) error) (over bool, err error) {
+// ask makes a call of a kind, see kindOf, on a goroutine of its own, and waits for it at
+// most that long. If over is false, the goroutine may still run, and what it writes must
+// not be read. It ends soon after, since it has little more time, and with the link at
+// the latest. The library never sees the caller's context: a caller that gives up would
+// otherwise end a connection that others use, or are waiting for.
+func (s *Store) ask(ctx context.Context, kind string, wait time.Duration,
+	call func(context.Context, rueidis.Client) error,
+) (over bool, err error) {
 	l := s.link.Load()
 	if l == nil {
 		return false, errNotYet
@@ -70,8 +73,9 @@ func (s *Store) ask(ctx context.Context, kind string, wait time.Duration, call f
 	return over, err
 }
 
-// patient returns a context that ends when that time is over, or up to half as much later: calls that begin at about the
-// same time share it. It ends with the link at the latest.
+// patient returns a context that ends when that time is over, or up to half as much
+// later: calls that begin at about the same time share it. It ends with the link at the
+// latest.
 func (l *link) patient(wait time.Duration) context.Context {
 	least := time.Now().Add(wait)
 	if shared := l.shared.Load(); shared != nil {

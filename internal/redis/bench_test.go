@@ -7,15 +7,19 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
 
-// BenchmarkCall makes the calls that stand on the path of requests: one command, and a script of three keys. What each
-// allocates counts; the time is mostly that of the server.
+// BenchmarkCall makes the calls that stand on the path of requests: one command, and a
+// script of three keys. What each allocates counts; the time is mostly that of the
+// server.
 func BenchmarkCall(b *testing.B) {
 	store := redistest.Start(b).Store(b)
 	ctx := b.Context()
 	b.Run("command", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := store.Do(ctx, redis.Command{Name: "SET", Key: "k", Args: []string{"v", "PX", "1000"}}); err != nil {
+			if _, err := store.Do(ctx, redis.Command{
+				Name: "SET", Key: "k",
+				Args: []string{"v", "PX", "1000"},
+			}); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -33,7 +37,8 @@ func BenchmarkCall(b *testing.B) {
 	b.Run("pair", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := store.DoAll(ctx, redis.Command{Name: "GET", Key: "k"}, redis.Command{Name: "GET", Key: "k"}); err != nil {
+			if _, err := store.DoAll(ctx, redis.Command{Name: "GET", Key: "k"},
+				redis.Command{Name: "GET", Key: "k"}); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -15,22 +15,25 @@ var (
 	errLate    = errors.New("it did not answer in time")
 )
 
-// A breaker that opens again within relapse of closing needs twice as many probes in a row to close again, up to
-// mostProofs: a server that is well every other second would otherwise cost callers their patience every other second.
+// A breaker that opens again within relapse of closing needs twice as many probes in a
+// row to close again, up to mostProofs: a server that is well every other second would
+// otherwise cost callers their patience every other second.
 const (
 	relapse    = 10 * time.Second
 	mostProofs = 32
 )
 
-// breaker says whether the server is asked at all. The zero breaker is open: no probe has succeeded yet.
+// breaker says whether the server is asked at all. The zero breaker is open: no probe has
+// succeeded yet.
 //
 //	        an answer says that nothing can be written; a connection ends; a probe fails
 //	closed ───────────────────────▶ open
 //	   ▲                             │
 //	   └── enough probes succeed ────┘
 //
-// Only the goroutine of Store.Run probes and closes it, so that no caller ever waits to find out, and there is nothing
-// that callers could rush at. It is safe for concurrent use.
+// Only the goroutine of Store.Run probes and closes it, so that no caller ever waits to
+// find out, and there is nothing that callers could rush at. It is safe for concurrent
+// use.
 type breaker struct {
 	state atomic.Pointer[problem] // nil: open, and never probed
 
@@ -43,7 +46,8 @@ type breaker struct {
 // problem is why the server is not asked; a nil error: it is.
 type problem struct{ err error }
 
-// problem returns nil if the server may be asked, and otherwise an error that wraps ErrDown.
+// problem returns nil if the server may be asked, and otherwise an error that wraps
+// ErrDown.
 func (b *breaker) problem() error {
 	if p := b.state.Load(); p != nil {
 		return p.err
@@ -51,7 +55,8 @@ func (b *breaker) problem() error {
 	return fmt.Errorf("%w: %w", ErrDown, errNotYet)
 }
 
-// open notes why the server is not asked any more. It tells whether it was asked until now.
+// open notes why the server is not asked any more. It tells whether it was asked until
+// now.
 func (b *breaker) open(err error) bool {
 	if !errors.Is(err, ErrDown) {
 		err = fmt.Errorf("%w: %w", ErrDown, err)

@@ -9,15 +9,17 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Command is one command to the server. It has one key, which decides in a cluster which node gets it.
+// Command is one command to the server. It has one key, which decides in a cluster which
+// node gets it.
 type Command struct {
 	Name string
 	Key  string
 	Args []string // what follows the key
 }
 
-// Reply is what the server answered. Its methods return an error for an answer of another form, which somebody else must
-// have written: a type of key that the gateway does not use under that name, for example.
+// Reply is what the server answered. Its methods return an error for an answer of another
+// form, which somebody else must have written: a type of key that the gateway does not
+// use under that name, for example.
 type Reply struct{ message rueidis.RedisMessage }
 
 // Nil tells whether the answer is that there is nothing.
@@ -89,26 +91,32 @@ const (
 
 // Outcomes lists all of them.
 func Outcomes() []Outcome {
-	return []Outcome{OutcomeDone, OutcomeRefused, OutcomeLate, OutcomeBroken, OutcomeAbandoned, OutcomeSkipped}
+	return []Outcome{
+		OutcomeDone, OutcomeRefused, OutcomeLate, OutcomeBroken, OutcomeAbandoned,
+		OutcomeSkipped,
+	}
 }
 
-// Do runs one command. Errors wrap ErrDown, unless it is that of ctx: then nothing is known of the command.
+// Do runs one command. Errors wrap ErrDown, unless it is that of ctx: then nothing is
+// known of the command.
 func (s *Store) Do(ctx context.Context, c Command) (Reply, error) {
 	kind := kindOf(c.Key)
 	if err := s.admit(kind); err != nil {
 		return Reply{}, err
 	}
 	size := bytesOf(c.Args)
-	reply, err := s.one(ctx, kind, size, func(ctx context.Context, client rueidis.Client) rueidis.RedisResult {
-		return client.Do(ctx, c.build(client, isLarge(size)))
-	})
+	reply, err := s.one(ctx, kind, size,
+		func(ctx context.Context, client rueidis.Client) rueidis.RedisResult {
+			return client.Do(ctx, c.build(client, isLarge(size)))
+		})
 	if err != nil {
 		return Reply{}, s.failed(ctx, err)
 	}
 	return reply, nil
 }
 
-// build returns the command as the library wants it. If it is apart, it goes on a connection of its own.
+// build returns the command as the library wants it. If it is apart, it goes on a
+// connection of its own.
 func (c *Command) build(client rueidis.Client, apart bool) rueidis.Completed {
 	command := client.B().Arbitrary(c.Name).Keys(c.Key).Args(c.Args...)
 	if apart {
@@ -118,7 +126,9 @@ func (c *Command) build(client rueidis.Client, apart bool) rueidis.Completed {
 }
 
 // one makes a call with one answer past the breaker, that carries so many bytes.
-func (s *Store) one(ctx context.Context, kind string, size int, call func(context.Context, rueidis.Client) rueidis.RedisResult) (Reply, error) {
+func (s *Store) one(ctx context.Context, kind string, size int,
+	call func(context.Context, rueidis.Client) rueidis.RedisResult,
+) (Reply, error) {
 	var a answer // of the goroutine, until that is over
 	_, err := s.askSized(ctx, kind, size, func(ctx context.Context, client rueidis.Client) error {
 		a = answerOf(call(ctx, client))
@@ -130,8 +140,9 @@ func (s *Store) one(ctx context.Context, kind string, size int, call func(contex
 	return a.Reply, nil
 }
 
-// DoAll runs several commands, if any, in one round trip, or in a cluster one to each node. They are not done together: others may
-// come between. An error says that at least one of them failed.
+// DoAll runs several commands, if any, in one round trip, or in a cluster one to each
+// node. They are not done together: others may come between. An error says that at least
+// one of them failed.
 func (s *Store) DoAll(ctx context.Context, commands ...Command) ([]Reply, error) {
 	if len(commands) == 0 {
 		return nil, nil
@@ -174,29 +185,30 @@ func answerOf(r rueidis.RedisResult) answer {
 	return answer{Reply{message}, err}
 }
 
-// each runs commands past the breaker, and returns the answer to each, and the first error. If the server has said that
-// error, there are answers all the same.
+// each runs commands past the breaker, and returns the answer to each, and the first
+// error. If the server has said that error, there are answers all the same.
 func (s *Store) each(ctx context.Context, commands []Command) ([]answer, error) {
 	size := 0
 	for i := range commands {
 		size += bytesOf(commands[i].Args)
 	}
 	var answers []answer // of the goroutine, until that is over
-	over, err := s.askSized(ctx, kindOf(commands[0].Key), size, func(ctx context.Context, client rueidis.Client) error {
-		built := make([]rueidis.Completed, len(commands))
-		for i := range commands {
-			built[i] = commands[i].build(client, isLarge(size))
-		}
-		answers = make([]answer, len(built))
-		var first error
-		for i, result := range client.DoMulti(ctx, built...) {
-			answers[i] = answerOf(result)
-			if first == nil {
-				first = answers[i].err
+	over, err := s.askSized(ctx, kindOf(commands[0].Key), size,
+		func(ctx context.Context, client rueidis.Client) error {
+			built := make([]rueidis.Completed, len(commands))
+			for i := range commands {
+				built[i] = commands[i].build(client, isLarge(size))
 			}
-		}
-		return first
-	})
+			answers = make([]answer, len(built))
+			var first error
+			for i, result := range client.DoMulti(ctx, built...) {
+				answers[i] = answerOf(result)
+				if first == nil {
+					first = answers[i].err
+				}
+			}
+			return first
+		})
 	if !over {
 		return nil, err
 	}
@@ -218,10 +230,11 @@ func outcomeOf(err error) Outcome {
 	}
 }
 
-// failed returns the error of a call that failed, and opens the breaker unless the caller itself gave up, or the error is
-// about that call alone. A call that ended together with its link says nothing of the server, of which more is known then.
-// Nor does one that had no answer in time: it may have waited in this process, or behind a large answer to somebody else.
-// A probe finds out, at once.
+// failed returns the error of a call that failed, and opens the breaker unless the caller
+// itself gave up, or the error is about that call alone. A call that ended together with
+// its link says nothing of the server, of which more is known then. Nor does one that had
+// no answer in time: it may have waited in this process, or behind a large answer to
+// somebody else. A probe finds out, at once.
 func (s *Store) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		return err
@@ -238,8 +251,8 @@ func (s *Store) failed(ctx context.Context, err error) error {
 	return down
 }
 
-// Script is a Lua script that the server runs as one step. It may touch only keys that are named to it, which in a cluster
-// all have the same tag; see Key.
+// Script is a Lua script that the server runs as one step. It may touch only keys that
+// are named to it, which in a cluster all have the same tag; see Key.
 type Script struct {
 	lua  *rueidis.Lua
 	text string
@@ -248,7 +261,8 @@ type Script struct {
 // NewScript returns a script. It is loaded when it is first run.
 func NewScript(text string) *Script { return &Script{rueidis.NewLuaScript(text), text} }
 
-// Run runs the script in one round trip, but for the first time. There is at least one key. Errors are those of Store.Do.
+// Run runs the script in one round trip, but for the first time. There is at least one
+// key. Errors are those of Store.Do.
 func (p *Script) Run(ctx context.Context, s *Store, keys, args []string) (Reply, error) {
 	if err := s.admit(kindOf(keys[0])); err != nil {
 		return Reply{}, err
@@ -260,29 +274,35 @@ func (p *Script) Run(ctx context.Context, s *Store, keys, args []string) (Reply,
 	return reply, nil
 }
 
-// run is Run past the breaker. While a slot moves to another node of a cluster, scripts that have some of their keys there
-// and some not are refused, and have done nothing: those are run again until they succeed or the time is over.
+// run is Run past the breaker. While a slot moves to another node of a cluster, scripts
+// that have some of their keys there and some not are refused, and have done nothing:
+// those are run again until they succeed or the time is over.
 func (p *Script) run(ctx context.Context, s *Store, keys, args []string) (Reply, error) {
 	size := bytesOf(args)
-	return s.one(ctx, kindOf(keys[0]), size, func(ctx context.Context, client rueidis.Client) rueidis.RedisResult {
-		for {
-			result := p.exec(ctx, client, size, keys, args)
-			if err := result.Error(); err == nil || word(err) != "TRYAGAIN" {
-				return result
+	return s.one(ctx, kindOf(keys[0]), size,
+		func(ctx context.Context, client rueidis.Client) rueidis.RedisResult {
+			for {
+				result := p.exec(ctx, client, size, keys, args)
+				if err := result.Error(); err == nil || word(err) != "TRYAGAIN" {
+					return result
+				}
+				select {
+				case <-time.After(againAfter):
+				case <-ctx.Done():
+					return result
+				}
 			}
-			select {
-			case <-time.After(againAfter):
-			case <-ctx.Done():
-				return result
-			}
-		}
-	})
+		})
 }
 
-// exec runs the script once. A large one is sent with its text, over a connection of its own.
-func (p *Script) exec(ctx context.Context, client rueidis.Client, size int, keys, args []string) rueidis.RedisResult {
+// exec runs the script once. A large one is sent with its text, over a connection of its
+// own.
+func (p *Script) exec(ctx context.Context, client rueidis.Client, size int, keys,
+	args []string,
+) rueidis.RedisResult {
 	if isLarge(size) {
-		return client.Do(ctx, client.B().Arbitrary("EVAL").Args(p.text, strconv.Itoa(len(keys))).Keys(keys...).Args(args...).Blocking())
+		return client.Do(ctx, client.B().Arbitrary("EVAL").Args(p.text,
+			strconv.Itoa(len(keys))).Keys(keys...).Args(args...).Blocking())
 	}
 	return p.lua.Exec(ctx, client, keys, args)
 }

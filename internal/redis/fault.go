@@ -26,11 +26,15 @@ const (
 
 // States lists all of them.
 func States() []State {
-	return []State{StateStarting, StateUp, StateUnreachable, StateSlow, StateReadOnly, StateFull, StateLoading, StateDenied}
+	return []State{
+		StateStarting, StateUp, StateUnreachable, StateSlow, StateReadOnly, StateFull,
+		StateLoading, StateDenied,
+	}
 }
 
-// fatal maps the first word of an error of the server that says that it can do no write at all to what that means. Any
-// other error, such as WRONGTYPE for a value that somebody else has put there, is about one command only.
+// fatal maps the first word of an error of the server that says that it can do no write
+// at all to what that means. Any other error, such as WRONGTYPE for a value that somebody
+// else has put there, is about one command only.
 //
 //nolint:gochecknoglobals // a table
 var fatal = map[string]State{
@@ -60,7 +64,8 @@ var cures = map[string]string{
 	"OOM":       "raise maxmemory; the policy must stay noeviction",
 }
 
-// word returns the first word of an error that the server has answered with; "": it answered with none.
+// word returns the first word of an error that the server has answered with; "": it
+// answered with none.
 func word(err error) string {
 	var said *rueidis.RedisError
 	if !errors.As(err, &said) {
@@ -70,7 +75,8 @@ func word(err error) string {
 	return first
 }
 
-// stateOf returns what an error means for all calls. ok is false if it is about one call only.
+// stateOf returns what an error means for all calls. ok is false if it is about one call
+// only.
 func stateOf(err error) (state State, ok bool) {
 	said := word(err)
 	switch state, known := fatal[said]; {

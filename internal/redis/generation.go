@@ -10,10 +10,12 @@ import (
 	"time"
 )
 
-// What tells whether the server has forgotten. The generation is one random text for all replicas; it is replicated and
-// saved like all else, so it is lost where everything is. The pulse is one a replica, and holds when it was written: a
-// server that comes back with an old copy of its data has the generation, but an old pulse. In a cluster each node may
-// forget by itself, so a replica has a pulse in so many slots that every node with pulseGap slots in a row has one.
+// What tells whether the server has forgotten. The generation is one random text for all
+// replicas; it is replicated and saved like all else, so it is lost where everything is.
+// The pulse is one a replica, and holds when it was written: a server that comes back
+// with an old copy of its data has the generation, but an old pulse. In a cluster each
+// node may forget by itself, so a replica has a pulse in so many slots that every node
+// with pulseGap slots in a row has one.
 const (
 	clusterPulses = 64
 	pulseGap      = 878
@@ -51,13 +53,15 @@ func randomText() string {
 	return hex.EncodeToString(b[:])
 }
 
-// isGeneration tells whether a text has the form of a generation. Any other was put there by somebody else.
+// isGeneration tells whether a text has the form of a generation. Any other was put there
+// by somebody else.
 func isGeneration(text string) bool {
 	return len(text) == 32 && strings.Trim(text, "0123456789abcdef") == ""
 }
 
-// renew is a script that replaces a generation, unless another replica has done so: KEYS[1] the key, ARGV[1] what was
-// found there, ARGV[2] the new one, ARGV[3] its life in milliseconds.
+// renew is a script that replaces a generation, unless another replica has done so:
+// KEYS[1] the key, ARGV[1] what was found there, ARGV[2] the new one, ARGV[3] its life in
+// milliseconds.
 //
 //nolint:gochecknoglobals // a constant
 var renew = NewScript(`
@@ -67,12 +71,14 @@ if found ~= ARGV[1] and #found == 32 and not string.find(found, '[^0-9a-f]') the
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 return ARGV[2]`)
 
-// look writes the pulse, which shows that writes work, and finds out whether the server still has what it was given.
+// look writes the pulse, which shows that writes work, and finds out whether the server
+// still has what it was given.
 func (s *Store) look(ctx context.Context) error {
 	pulse := time.Since(s.memory.began)
 	commands := []Command{{Name: "GETEX", Key: generationKey, Args: []string{"PX", millis(generationTTL)}}}
 	for _, key := range s.memory.pulseKeys {
-		commands = append(commands, Command{Name: "SET", Key: key, Args: []string{millis(pulse), "PX", millis(pulseTTL), "GET"}})
+		commands = append(commands,
+			Command{Name: "SET", Key: key, Args: []string{millis(pulse), "PX", millis(pulseTTL), "GET"}})
 	}
 	answers, err := s.each(ctx, commands)
 	if answers == nil {
@@ -98,7 +104,8 @@ func (s *Store) look(ctx context.Context) error {
 	known, _ := s.Generation()
 	text, _ := answers[0].text() // whatever else is there is no generation
 	if !isGeneration(text) || s.memory.lost && text == known {
-		reply, err := renew.run(ctx, s, []string{generationKey}, []string{text, randomText(), millis(generationTTL)})
+		reply, err := renew.run(ctx, s, []string{generationKey},
+			[]string{text, randomText(), millis(generationTTL)})
 		if err != nil {
 			return err
 		}
@@ -122,10 +129,10 @@ func (a answer) text() (string, error) {
 	return a.Text()
 }
 
-// forgotten tells from the pulse that was found whether too much of what was written is gone. A
-// replica that has just begun misses all its pulses when a failover loses a moment of writes, so
-// for mostLoss only the generation beside them tells that more is lost. In a cluster that may be
-// at another node, and a missing pulse always counts.
+// forgotten tells from the pulse that was found whether too much of what was written is
+// gone. A replica that has just begun misses all its pulses when a failover loses a
+// moment of writes, so for mostLoss only the generation beside them tells that more is
+// lost. In a cluster that may be at another node, and a missing pulse always counts.
 func (m *memory) forgotten(pulse string, err error) bool {
 	if m.last == 0 {
 		return false
@@ -149,7 +156,8 @@ func (s *Store) enter(ctx context.Context, text string) {
 	if before == nil || *before == text {
 		return
 	}
-	s.config.Logger.ErrorContext(ctx, "redis has lost what replicas shared; sessions that were opened before have ended")
+	s.config.Logger.ErrorContext(ctx,
+		"redis has lost what replicas shared; sessions that were opened before have ended")
 	for _, f := range s.onGeneration {
 		f()
 	}

@@ -41,7 +41,8 @@ func agreed(t *testing.T, a, b *redis.Store, other string) string {
 	return agreed
 }
 
-// TestGenerationChangesWhenDataIsLost loses the data of a server in each way, with two replicas that must agree.
+// TestGenerationChangesWhenDataIsLost loses the data of a server in each way, with two
+// replicas that must agree.
 func TestGenerationChangesWhenDataIsLost(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartOne(t)
@@ -57,7 +58,8 @@ func TestGenerationChangesWhenDataIsLost(t *testing.T) {
 		func() { server.Exec(t, "SET", "db2:generation", "junk") },
 		func() { server.Exec(t, "SET", "db2:generation", strings.Repeat("\r\xff", 16)) },
 		func() { // in one step: between two, a replica may write another
-			server.Exec(t, "EVAL", "redis.call('DEL', KEYS[1]) return redis.call('LPUSH', KEYS[1], 'junk')", "1", "db2:generation")
+			server.Exec(t, "EVAL", "redis.call('DEL', KEYS[1]) return redis.call('LPUSH', KEYS[1], 'junk')",
+				"1", "db2:generation")
 		},
 	} {
 		lose()
@@ -72,7 +74,8 @@ func TestGenerationChangesWhenDataIsLost(t *testing.T) {
 	}
 }
 
-// TestGenerationOutlivesFaults makes faults that lose nothing, among them junk where only one replica looks.
+// TestGenerationOutlivesFaults makes faults that lose nothing, among them junk where only
+// one replica looks.
 func TestGenerationOutlivesFaults(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartOne(t, "--appendonly", "yes", "--appendfsync", "always")
@@ -95,14 +98,15 @@ func TestGenerationOutlivesFaults(t *testing.T) {
 	}
 }
 
-// TestGenerationOutlivesTheLossOfYoungPulses takes away what replicas wrote since their start, as
-// a failover may, and leaves the generation.
+// TestGenerationOutlivesTheLossOfYoungPulses takes away what replicas wrote since their
+// start, as a failover may, and leaves the generation.
 func TestGenerationOutlivesTheLossOfYoungPulses(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartOne(t)
 	a, b, told := pair(t, redis.Config{Addresses: []string{server.Address}})
 	first := agreed(t, a, b, "")
-	const count, lose = "return #redis.call('KEYS', '*pulse*')", "return redis.call('DEL', unpack(redis.call('KEYS', '*pulse*')))"
+	const count, lose = "return #redis.call('KEYS', '*pulse*')",
+		"return redis.call('DEL', unpack(redis.call('KEYS', '*pulse*')))"
 	written := func() error {
 		if got := server.Exec(t, "EVAL", count, "0"); got != "2" {
 			return fmt.Errorf("got %s pulses, want 2", got)
@@ -119,7 +123,8 @@ func TestGenerationOutlivesTheLossOfYoungPulses(t *testing.T) {
 	}
 }
 
-// TestFailoverKeepsGeneration kills a master. The Stores go on with what was its replica, without a restart.
+// TestFailoverKeepsGeneration kills a master. The Stores go on with what was its replica,
+// without a restart.
 func TestFailoverKeepsGeneration(t *testing.T) {
 	t.Parallel()
 	w := redistest.StartWatched(t)
@@ -147,7 +152,8 @@ func TestFailoverKeepsGeneration(t *testing.T) {
 	}
 }
 
-// TestMasterWasGivenUpWithItsSentinel kills the only sentinel. The connection to the master goes on being used.
+// TestMasterWasGivenUpWithItsSentinel kills the only sentinel. The connection to the
+// master goes on being used.
 func TestMasterWasGivenUpWithItsSentinel(t *testing.T) {
 	t.Parallel()
 	w := redistest.StartWatched(t)
@@ -174,8 +180,9 @@ func TestMasterWasGivenUpWithItsSentinel(t *testing.T) {
 	}
 }
 
-// TestANodeOfAClusterThatForgotWasNotNoticed has each node of a cluster forget by itself. Only one of them holds the
-// generation; what others had lost, such as marks of ended sessions, was not missed.
+// TestANodeOfAClusterThatForgotWasNotNoticed has each node of a cluster forget by itself.
+// Only one of them holds the generation; what others had lost, such as marks of ended
+// sessions, was not missed.
 func TestANodeOfAClusterThatForgotWasNotNoticed(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartCluster(t)

@@ -14,8 +14,9 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// TestCallReturnsThoughLibraryDoesNot has a library that hangs, as it may while it dials or its queue is full. It is
-// inside the package because no server can be told to make the library do so.
+// TestCallReturnsThoughLibraryDoesNot has a library that hangs, as it may while it dials
+// or its queue is full. It is inside the package because no server can be told to make
+// the library do so.
 func TestCallReturnsThoughLibraryDoesNot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -31,7 +32,11 @@ func TestCallReturnsThoughLibraryDoesNot(t *testing.T) {
 			ctx  context.Context //nolint:containedctx // a case of the table
 			want error
 			took time.Duration
-		}{{ctx, context.DeadlineExceeded, 30 * time.Millisecond}, {ctx, context.DeadlineExceeded, 0}, {t.Context(), errLate, defaultPatience}} {
+		}{
+			{ctx, context.DeadlineExceeded, 30 * time.Millisecond},
+			{ctx, context.DeadlineExceeded, 0},
+			{t.Context(), errLate, defaultPatience},
+		} {
 			began := time.Now()
 			if _, err := s.ask(test.ctx, "test", s.config.Patience, library); !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
@@ -43,8 +48,8 @@ func TestCallReturnsThoughLibraryDoesNot(t *testing.T) {
 	})
 }
 
-// TestBreakerThatOpensAgainNeedsMoreProofs is inside the package because servers that are well every other second
-// cannot be made exactly.
+// TestBreakerThatOpensAgainNeedsMoreProofs is inside the package because servers that are
+// well every other second cannot be made exactly.
 func TestBreakerThatOpensAgainNeedsMoreProofs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -75,7 +80,8 @@ func TestBreakerThatOpensAgainNeedsMoreProofs(t *testing.T) {
 	})
 }
 
-// TestForgotten shows what a pulse that is found again says. It is inside the package because a minute's loss takes one.
+// TestForgotten shows what a pulse that is found again says. It is inside the package
+// because a minute's loss takes one.
 func TestForgotten(t *testing.T) {
 	t.Parallel()
 	hour := memory{last: time.Hour}
@@ -101,9 +107,9 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// TestAFailoverSoonAfterTheStartIsNoLoss: a replica that has just begun has no pulse that is old
-// enough to be in what a failover leaves. It is inside the package because nothing outside it
-// knows how old a replica is.
+// TestAFailoverSoonAfterTheStartIsNoLoss: a replica that has just begun has no pulse that
+// is old enough to be in what a failover leaves. It is inside the package because nothing
+// outside it knows how old a replica is.
 func TestAFailoverSoonAfterTheStartIsNoLoss(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -121,13 +127,14 @@ func TestAFailoverSoonAfterTheStartIsNoLoss(t *testing.T) {
 		m := newMemory(test.cluster)
 		m.first, m.last = time.Second, test.last
 		if got := m.forgotten(test.pulse, nil); got != test.want {
-			t.Errorf("%q after %v, cluster %v: got %v, want %v", test.pulse, test.last, test.cluster, got, test.want)
+			t.Errorf("%q after %v, cluster %v: got %v, want %v", test.pulse, test.last, test.cluster, got,
+				test.want)
 		}
 	}
 }
 
-// TestPulsesAreAtEveryNode looks how many slots in a row have no pulse. It is inside the package because nothing outside
-// it knows their keys.
+// TestPulsesAreAtEveryNode looks how many slots in a row have no pulse. It is inside the
+// package because nothing outside it knows their keys.
 func TestPulsesAreAtEveryNode(t *testing.T) {
 	t.Parallel()
 	slots := []int{-1, 16384}
@@ -144,7 +151,8 @@ func TestPulsesAreAtEveryNode(t *testing.T) {
 	}
 }
 
-// TestLateCallHasAProbeMade shows that a call without an answer in time does not stop the others: a probe decides.
+// TestLateCallHasAProbeMade shows that a call without an answer in time does not stop the
+// others: a probe decides.
 func TestLateCallHasAProbeMade(t *testing.T) {
 	t.Parallel()
 	s := New(Config{})
@@ -162,8 +170,9 @@ func TestLateCallHasAProbeMade(t *testing.T) {
 	}
 }
 
-// TestACallThatEndedWithItsLinkHidTheReason: a server that answers late is given up with its link, and with that the calls that
-// wait in it. These made of a slow server one that cannot be reached.
+// TestACallThatEndedWithItsLinkHidTheReason: a server that answers late is given up with
+// its link, and with that the calls that wait in it. These made of a slow server one that
+// cannot be reached.
 func TestACallThatEndedWithItsLinkHidTheReason(t *testing.T) {
 	t.Parallel()
 	s := New(Config{})
@@ -174,7 +183,8 @@ func TestACallThatEndedWithItsLinkHidTheReason(t *testing.T) {
 	}
 }
 
-// slotOf returns the slot of a cluster that a tag stands for: its CRC16, as the specification of clusters says.
+// slotOf returns the slot of a cluster that a tag stands for: its CRC16, as the
+// specification of clusters says.
 // https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#key-distribution-model
 func slotOf(tag string) int {
 	sum := uint16(0)

@@ -2,13 +2,15 @@ package redis
 
 import "strings"
 
-// version stands at the beginning of every key, and changes with the form of what is kept under any of them, so that two
-// versions of the gateway never read each other's values by mistake.
+// version stands at the beginning of every key, and changes with the form of what is kept
+// under any of them, so that two versions of the gateway never read each other's values
+// by mistake.
 const version = "db2:"
 
-// Key returns a key of what is kept for a tenant. All keys of a tenant are on the same node of a cluster, so one script
-// may use several of them; so are those of no tenant, "". A tenant has no braces in its name. The parts must be free of
-// colons, except for the last.
+// Key returns a key of what is kept for a tenant. All keys of a tenant are on the same
+// node of a cluster, so one script may use several of them; so are those of no tenant,
+// "". A tenant has no braces in its name. The parts must be free of colons, except for
+// the last.
 func Key(tenant string, parts ...string) string {
 	if tenant == "" {
 		tenant = "-" // an empty tag is none: each key would have a slot of its own
@@ -16,8 +18,8 @@ func Key(tenant string, parts ...string) string {
 	return version + "{" + tenant + "}:" + strings.Join(parts, ":")
 }
 
-// kindOf returns what a key is for: the part of it that our code chose, such as session or rate. It is no client's choice, so
-// it may be a label of a metric.
+// kindOf returns what a key is for: the part of it that our code chose, such as session
+// or rate. It is no client's choice, so it may be a label of a metric.
 func kindOf(key string) string {
 	rest := strings.TrimPrefix(key, version)
 	if strings.HasPrefix(rest, "{") {
@@ -27,5 +29,6 @@ func kindOf(key string) string {
 	return kind
 }
 
-// CommonKey returns a key of what belongs to no tenant. It shares its node of a cluster with nothing on purpose.
+// CommonKey returns a key of what belongs to no tenant. It shares its node of a cluster
+// with nothing on purpose.
 func CommonKey(parts ...string) string { return version + strings.Join(parts, ":") }

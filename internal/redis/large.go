@@ -8,9 +8,10 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// A call that carries much goes on a connection of its own, one at a time: on the connection of all the others, theirs
-// would wait behind it until they are late, and so whoever sends large requests could have a replica do without the server.
-// Such a call has more time, by its size, and if it is late that says nothing of the server.
+// A call that carries much goes on a connection of its own, one at a time: on the
+// connection of all the others, theirs would wait behind it until they are late, and so
+// whoever sends large requests could have a replica do without the server. Such a call
+// has more time, by its size, and if it is late that says nothing of the server.
 const (
 	large      = 128 << 10 // bytes from which on a call is large
 	largePace  = 8 << 20   // bytes a second that it may need
@@ -30,7 +31,9 @@ func bytesOf(args []string) (size int) {
 }
 
 // askSized is ask for a call that carries so many bytes.
-func (s *Store) askSized(ctx context.Context, kind string, size int, call func(context.Context, rueidis.Client) error) (over bool, err error) {
+func (s *Store) askSized(ctx context.Context, kind string, size int,
+	call func(context.Context, rueidis.Client) error,
+) (over bool, err error) {
 	if !isLarge(size) {
 		return s.ask(ctx, kind, s.config.Patience, call)
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
 
-// narrow starts a proxy before a server of which each connection takes so many bytes, and then no more.
+// narrow starts a proxy before a server of which each connection takes so many bytes, and
+// then no more.
 func narrow(t *testing.T, server string, most int64) (address string) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -48,7 +49,8 @@ func narrow(t *testing.T, server string, most int64) (address string) {
 	return listener.Addr().String()
 }
 
-// TestLargeValueMadeAllOthersLate: whoever sent large requests that one replica passes to another had both do without Redis.
+// TestLargeValueMadeAllOthersLate: whoever sent large requests that one replica passes to
+// another had both do without Redis.
 func TestLargeValueMadeAllOthersLate(t *testing.T) {
 	t.Parallel()
 	whole := strings.Repeat("x", 4<<20)
@@ -66,7 +68,10 @@ func TestLargeValueMadeAllOthersLate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			cfg, counts := counted(redis.Config{Addresses: []string{narrow(t, server.Address, 1<<20)}, Patience: redistest.Patience})
+			cfg, counts := counted(redis.Config{
+				Addresses: []string{narrow(t, server.Address, 1<<20)},
+				Patience:  redistest.Patience,
+			})
 			store := redistest.Run(t, redis.New(cfg))
 			if err := write(t.Context(), store, whole); !errors.Is(err, redis.ErrDown) {
 				t.Errorf("what never arrives whole: got %v, want ErrDown", err)

@@ -13,8 +13,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 )
 
-// link is one client of the library with its connections. A link that does not get well again is replaced by another,
-// which asks for names, passwords, masters and slots anew: whatever the library does not notice, it heals.
+// link is one client of the library with its connections. A link that does not get well
+// again is replaced by another, which asks for names, passwords, masters and slots anew:
+// whatever the library does not notice, it heals.
 type link struct {
 	client rueidis.Client
 	made   time.Time
@@ -36,7 +37,9 @@ func (s *Store) newLink(ctx context.Context) (*link, error) {
 		return nil, err
 	}
 	life, end := context.WithCancel(ctx)
-	o.DialCtxFn = func(ctx context.Context, address string, _ *net.Dialer, secure *tls.Config) (net.Conn, error) {
+	o.DialCtxFn = func(ctx context.Context, address string, _ *net.Dialer, secure *tls.Config) (net.Conn,
+		error,
+	) {
 		return s.connect(ctx, life, address, secure)
 	}
 	client, err := rueidis.NewClient(o)
@@ -50,15 +53,18 @@ func (s *Store) newLink(ctx context.Context) (*link, error) {
 	return &link{client: client, made: time.Now(), life: life, end: end}, nil
 }
 
-// options returns what the library needs to know. It never repeats a command by itself: whoever asked does not know
-// whether it was done, and only it knows whether to ask again. It always pipelines: without that, a command that is
-// alone sets its own deadline on the connection, and takes the connection down with it. There is one connection to a
-// server for all but blocking reads: a probe on one of several would say nothing of the others.
+// options returns what the library needs to know. It never repeats a command by itself:
+// whoever asked does not know whether it was done, and only it knows whether to ask
+// again. It always pipelines: without that, a command that is alone sets its own deadline
+// on the connection, and takes the connection down with it. There is one connection to a
+// server for all but blocking reads: a probe on one of several would say nothing of the
+// others.
 func (s *Store) options() (rueidis.ClientOption, error) {
 	c := s.config
 	o := rueidis.ClientOption{
 		InitAddress: c.Addresses, Username: c.User, SelectDB: c.Database, TLSConfig: c.TLS,
-		ClientName: "drawbridge", ConnWriteTimeout: 5 * time.Second, DisableCache: true, DisableRetry: true, AlwaysPipelining: true,
+		ClientName: "drawbridge", ConnWriteTimeout: 5 * time.Second, DisableCache: true, DisableRetry: true,
+		AlwaysPipelining:  true,
 		PipelineMultiplex: -1, ReadBufferEachConn: 64 << 10, WriteBufferEachConn: 64 << 10,
 		ForceSingleClient: !c.Cluster && c.Master == "",
 	}
@@ -67,7 +73,10 @@ func (s *Store) options() (rueidis.ClientOption, error) {
 		return o, err
 	}
 	if c.Master != "" {
-		o.Sentinel = rueidis.SentinelOption{MasterSet: c.Master, TLSConfig: c.TLS, Username: c.SentinelUser, ClientName: o.ClientName, TopologyRefreshInterval: 5 * time.Second}
+		o.Sentinel = rueidis.SentinelOption{
+			MasterSet: c.Master, TLSConfig: c.TLS, Username: c.SentinelUser,
+			ClientName: o.ClientName, TopologyRefreshInterval: 5 * time.Second,
+		}
 		if o.Sentinel.Password, err = read(c.SentinelPassword); err != nil {
 			return o, err
 		}
@@ -107,8 +116,9 @@ func (s *Store) connect(ctx, life context.Context, address string, secure *tls.C
 	return c, nil
 }
 
-// LocalHost returns the address that this process has on its newest connection to the server, without a port: others that
-// use the server can reach it there. The error is ErrDown until there was a connection.
+// LocalHost returns the address that this process has on its newest connection to the
+// server, without a port: others that use the server can reach it there. The error is
+// ErrDown until there was a connection.
 func (s *Store) LocalHost() (string, error) {
 	if host := s.localHost.Load(); host != nil {
 		return *host, nil
@@ -116,8 +126,8 @@ func (s *Store) LocalHost() (string, error) {
 	return "", ErrDown
 }
 
-// connection tells when the other side ends it. Whoever is behind the next connection may have forgotten everything, so
-// nothing is asked before a probe has looked.
+// connection tells when the other side ends it. Whoever is behind the next connection may
+// have forgotten everything, so nothing is asked before a probe has looked.
 type connection struct {
 	net.Conn
 	broken func(error)

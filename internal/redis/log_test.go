@@ -45,19 +45,27 @@ func (l *lines) wait(t *testing.T, want ...string) {
 	}
 }
 
-// TestEveryStartWasLoggedAsAFault begins with a server that is well, and with one that comes later. Neither asks anybody to
-// act.
+// TestEveryStartWasLoggedAsAFault begins with a server that is well, and with one that
+// comes later. Neither asks anybody to act.
 func TestEveryStartWasLoggedAsAFault(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartOne(t)
 	well, late := new(lines), new(lines)
-	begin(t, redis.New(redis.Config{Addresses: []string{server.Address}, Patience: redistest.Patience, Logger: slog.New(well)}))
+	begin(t, redis.New(redis.Config{
+		Addresses: []string{server.Address}, Patience: redistest.Patience,
+		Logger: slog.New(well),
+	}))
 	well.wait(t, "INFO redis is used")
 	server.Stop()
 	well.wait(t, "INFO redis is used", "WARN redis is not used now")
-	begin(t, redis.New(redis.Config{Addresses: []string{server.Address}, Patience: redistest.Patience, Logger: slog.New(late)}))
+	begin(t, redis.New(redis.Config{
+		Addresses: []string{server.Address}, Patience: redistest.Patience,
+		Logger: slog.New(late),
+	}))
 	late.wait(t, "INFO redis was not reached yet")
-	late.wait(t, "INFO redis was not reached yet", "ERROR redis is still not used: docs/replicas.md says what each state means")
+	late.wait(t, "INFO redis was not reached yet",
+		"ERROR redis is still not used: docs/replicas.md says what each state means")
 	server.Begin(t)
-	late.wait(t, "INFO redis was not reached yet", "ERROR redis is still not used: docs/replicas.md says what each state means", "INFO redis is used")
+	late.wait(t, "INFO redis was not reached yet",
+		"ERROR redis is still not used: docs/replicas.md says what each state means", "INFO redis is used")
 }

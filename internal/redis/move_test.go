@@ -14,8 +14,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
 
-// TestMoveAsDescribedLosesNothing takes the steps of docs/redis.md, while a replica writes: another server becomes a copy, writes
-// are held back, the copy becomes a server of its own and takes over the address. No write that was answered may be lost, and the
+// TestMoveAsDescribedLosesNothing takes the steps of docs/redis.md, while a replica
+// writes: another server becomes a copy, writes are held back, the copy becomes a server
+// of its own and takes over the address. No write that was answered may be lost, and the
 // generation must stay, or sessions would end.
 func TestMoveAsDescribedLosesNothing(t *testing.T) {
 	t.Parallel()
@@ -30,7 +31,10 @@ func TestMoveAsDescribedLosesNothing(t *testing.T) {
 	writing.Go(func() {
 		for n := 0; !moved.Load(); n++ {
 			key := redis.CommonKey("written", strconv.Itoa(n))
-			if _, err := a.Do(t.Context(), redis.Command{Name: "SET", Key: key, Args: []string{"x", "PX", "600000"}}); err == nil {
+			if _, err := a.Do(t.Context(), redis.Command{
+				Name: "SET", Key: key,
+				Args: []string{"x", "PX", "600000"},
+			}); err == nil {
 				written = append(written, key)
 			}
 			if n == 100 {

@@ -16,31 +16,41 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
 
-// use does what the gateway does with a server: commands, a script, a stream, for several tenants.
+// use does what the gateway does with a server: commands, a script, a stream, for several
+// tenants.
 func use(t *testing.T, store *redis.Store) {
 	t.Helper()
-	script := redis.NewScript(`redis.call('SET', KEYS[1], ARGV[1], 'PX', 60000); redis.call('SET', KEYS[2], 'x', 'PX', 60000); return redis.call('GET', KEYS[1])`)
+	script := redis.NewScript(
+		`redis.call('SET', KEYS[1], ARGV[1], 'PX', 60000); redis.call('SET', KEYS[2], 'x', 'PX', 60000); return redis.call('GET', KEYS[1])`)
 	var commands []redis.Command
 	for i := range 20 {
 		tenant := fmt.Sprint("tenant-", i)
-		reply, err := script.Run(t.Context(), store, []string{redis.Key(tenant, "a"), redis.Key(tenant, "b")}, []string{tenant})
+		reply, err := script.Run(t.Context(), store, []string{redis.Key(tenant, "a"), redis.Key(tenant, "b")},
+			[]string{tenant})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if text, err := reply.Text(); err != nil || text != tenant {
 			t.Errorf("the script returned %q, %v", text, err)
 		}
-		commands = append(commands, redis.Command{Name: "XADD", Key: redis.Key(tenant, "s"), Args: []string{"*", "f", tenant}},
+		commands = append(commands, redis.Command{
+			Name: "XADD", Key: redis.Key(tenant, "s"),
+			Args: []string{"*", "f", tenant},
+		},
 			redis.Command{Name: "PEXPIRE", Key: redis.Key(tenant, "s"), Args: []string{"60000"}})
 	}
 	if _, err := store.DoAll(t.Context(), commands...); err != nil {
 		t.Fatal(err)
 	}
-	reply, err := store.Do(t.Context(), redis.Command{Name: "XRANGE", Key: redis.Key("tenant-7", "s"), Args: []string{"-", "+"}})
+	reply, err := store.Do(t.Context(), redis.Command{
+		Name: "XRANGE", Key: redis.Key("tenant-7", "s"),
+		Args: []string{"-", "+"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if entries, err := reply.Entries(); err != nil || len(entries) == 0 || entries[0].Fields["f"] != "tenant-7" {
+	if entries, err := reply.Entries(); err != nil || len(entries) == 0 ||
+		entries[0].Fields["f"] != "tenant-7" {
 		t.Errorf("the stream holds %v, %v", entries, err)
 	}
 }
@@ -49,7 +59,10 @@ func use(t *testing.T, store *redis.Store) {
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.StartCluster(t).Nodes
-	store := redistest.Run(t, redis.New(redis.Config{Addresses: []string{nodes[0].Address}, Cluster: true, Patience: redistest.Patience}))
+	store := redistest.Run(t, redis.New(redis.Config{
+		Addresses: []string{nodes[0].Address}, Cluster: true,
+		Patience: redistest.Patience,
+	}))
 	use(t, store)
 	for _, n := range nodes {
 		if size := n.Exec(t, "DBSIZE"); size == "0" {
@@ -77,7 +90,9 @@ func TestClusterNamedAsOneServer(t *testing.T) {
 		begin(t, store)
 		redistest.Wait(t, func() error {
 			for i := range 20 { // one of them is another node's
-				if _, err := store.Do(t.Context(), redis.Command{Name: "GET", Key: redis.Key(fmt.Sprint(i), "a")}); err != nil && strings.Contains(err.Error(), "redis+cluster://") {
+				if _, err := store.Do(t.Context(),
+					redis.Command{Name: "GET", Key: redis.Key(fmt.Sprint(i), "a")}); err != nil &&
+					strings.Contains(err.Error(), "redis+cluster://") {
 					return nil
 				}
 			}
@@ -100,7 +115,8 @@ func TestPageHasEveryState(t *testing.T) {
 	}
 }
 
-// TestUserOfPage gives a user the rule of the operator's page and nothing else. Its password changes while the Store runs.
+// TestUserOfPage gives a user the rule of the operator's page and nothing else. Its
+// password changes while the Store runs.
 func TestUserOfPage(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartOne(t)
@@ -109,10 +125,18 @@ func TestUserOfPage(t *testing.T) {
 	first, second := "first", "second"
 	password.Store(&first)
 	store := redistest.Run(t, redis.New(redis.Config{
-		Addresses: []string{server.Address}, User: "drawbridge", Password: func() (string, error) { return *password.Load(), nil }, Patience: redistest.Patience,
+		Addresses: []string{server.Address}, User: "drawbridge", Password: func() (string,
+			error,
+		) {
+			return *password.Load(), nil
+		}, Patience: redistest.Patience,
 	}))
 	use(t, store)
-	for _, denied := range []redis.Command{{Name: "GET", Key: "another"}, {Name: "FLUSHALL", Key: "ASYNC"}, {Name: "KEYS", Key: "db2:*"}} {
+	for _, denied := range []redis.Command{
+		{Name: "GET", Key: "another"},
+		{Name: "FLUSHALL", Key: "ASYNC"},
+		{Name: "KEYS", Key: "db2:*"},
+	} {
 		if _, err := store.Do(t.Context(), denied); err == nil || !strings.Contains(err.Error(), "NOPERM") {
 			t.Errorf("%s %s: got %v", denied.Name, denied.Key, err)
 		}
@@ -134,17 +158,27 @@ func TestTLS(t *testing.T) {
 	dir := t.TempDir()
 	good := redistest.Certificates(t, dir)
 	server := redistest.StartOne(t)
-	server.Exec(t, "CONFIG", "SET", "tls-cert-file", filepath.Join(dir, "cert.pem"), "tls-key-file", filepath.Join(dir, "key.pem"), "tls-ca-cert-file", filepath.Join(dir, "cert.pem"))
+	server.Exec(t, "CONFIG", "SET", "tls-cert-file", filepath.Join(dir, "cert.pem"), "tls-key-file",
+		filepath.Join(dir, "key.pem"), "tls-ca-cert-file", filepath.Join(dir, "cert.pem"))
 	address := redistest.FreeAddress(t)
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	server.Exec(t, "CONFIG", "SET", "tls-port", port)
-	use(t, redistest.Run(t, redis.New(redis.Config{Addresses: []string{address}, TLS: good, Patience: redistest.Patience})))
+	use(t, redistest.Run(t, redis.New(redis.Config{
+		Addresses: []string{address}, TLS: good,
+		Patience: redistest.Patience,
+	})))
 	anonymous := &tls.Config{RootCAs: good.RootCAs, MinVersion: tls.VersionTLS12}
-	stranger := &tls.Config{RootCAs: x509.NewCertPool(), Certificates: good.Certificates, MinVersion: tls.VersionTLS12}
-	for want, cfg := range map[string]*tls.Config{"certificate required": anonymous, "unknown authority": stranger} {
+	stranger := &tls.Config{
+		RootCAs: x509.NewCertPool(), Certificates: good.Certificates,
+		MinVersion: tls.VersionTLS12,
+	}
+	for want, cfg := range map[string]*tls.Config{
+		"certificate required": anonymous,
+		"unknown authority":    stranger,
+	} {
 		store := redis.New(redis.Config{Addresses: []string{address}, TLS: cfg, Patience: redistest.Patience})
 		begin(t, store)
 		redistest.Wait(t, func() error {

@@ -1,22 +1,26 @@
-// Package redis answers: what do the replicas of this gateway share? It is the one door to the server, Redis or Valkey,
-// that keeps what any replica must be able to read: counts of limits, events of streams, and word from one replica to
-// another. It knows how to reach that server, how long an answer may take, and when to stop asking; it deliberately does
-// not know what is kept there or what it is good for.
+// Package redis answers: what do the replicas of this gateway share? It is the one door
+// to the server, Redis or Valkey, that keeps what any replica must be able to read:
+// counts of limits, events of streams, and word from one replica to another. It knows how
+// to reach that server, how long an answer may take, and when to stop asking; it
+// deliberately does not know what is kept there or what it is good for.
 //
 //	a package that shares something ──▶ Store.Do, Store.DoAll, Script.Run ──▶ breaker ──▶ client ──▶ server
 //	                                                                             ▲
 //	                                           Store.Run: connects, probes ──────┘
 //
-// No call waits longer than Config.Patience, whatever the library does meanwhile: each is made on a goroutine of its own,
-// because the library may dial, or wait for room, longer than a context says, and so that a caller that gives up takes no
-// connection down. A connection that ends opens the breaker, and so does an answer that says that the server can write
-// nothing now. A call that gets no answer in time has a probe made, and that one opens the breaker if it gets none either.
-// From then on every call fails at once with ErrDown, until a probe, which writes, finds the server well again. So a slow
+// No call waits longer than Config.Patience, whatever the library does meanwhile: each is
+// made on a goroutine of its own, because the library may dial, or wait for room, longer
+// than a context says, and so that a caller that gives up takes no connection down. A
+// connection that ends opens the breaker, and so does an answer that says that the server
+// can write nothing now. A call that gets no answer in time has a probe made, and that
+// one opens the breaker if it gets none either. From then on every call fails at once
+// with ErrDown, until a probe, which writes, finds the server well again. So a slow
 // server costs each caller that patience once.
 //
-// Redis is not where anything lives that must not be lost: whoever uses this package says what holds when the server is
-// gone, or has forgotten. Values that a replica reads back were sealed by one (package seal), so that whoever can write to
-// the server can make the gateway forget, but not believe.
+// Redis is not where anything lives that must not be lost: whoever uses this package says
+// what holds when the server is gone, or has forgotten. Values that a replica reads back
+// were sealed by one (package seal), so that whoever can write to the server can make the
+// gateway forget, but not believe.
 //
 // It is the only package that imports github.com/redis/rueidis.
 package redis
@@ -32,8 +36,9 @@ import (
 	"time"
 )
 
-// ErrDown is wrapped in every error that says that the server did not do what it was asked to, because it could not be
-// reached, was too slow, or refused. What was asked may have been done all the same.
+// ErrDown is wrapped in every error that says that the server did not do what it was
+// asked to, because it could not be reached, was too slow, or refused. What was asked may
+// have been done all the same.
 var ErrDown = errors.New("redis does not answer")
 
 // Config of a Store. Only Addresses must be set.
@@ -42,21 +47,25 @@ type Config struct {
 	Master    string   // name of the master that the sentinels watch; empty: there are none
 	Cluster   bool     // the addresses are nodes of a cluster
 	User      string   // of the ACL; empty: default
-	// Password is asked for each time that the Store connects, so it may change; nil: there is none.
+	// Password is asked for each time that the Store connects, so it may change; nil:
+	// there is none.
 	Password         func() (string, error)
 	SentinelUser     string                 // as User, at the sentinels
 	SentinelPassword func() (string, error) // as Password, at the sentinels
 	Database         int                    // must be 0 in a cluster
 	TLS              *tls.Config            // nil: without TLS
-	// Patience is how long a call waits for its answer. Zero: 500 ms, so that neither a processor that a container may not
-	// use for a while nor a busy machine counts as a fault of the server.
+	// Patience is how long a call waits for its answer. Zero: 500 ms, so that neither a
+	// processor that a container may not use for a while nor a busy machine counts as a
+	// fault of the server.
 	Patience time.Duration
 	Logger   *slog.Logger // nil: none
-	// Called is told of each round trip what it was for, which is the part of its first key that names what is kept there,
-	// how it came out, and how long it took, which is negative where that says nothing of the server; nil: nobody is. It must
-	// return at once.
+	// Called is told of each round trip what it was for, which is the part of its first
+	// key that names what is kept there, how it came out, and how long it took, which is
+	// negative where that says nothing of the server; nil: nobody is. It must return at
+	// once.
 	Called func(kind string, outcome Outcome, took time.Duration)
-	// Opened is told each time that calls are not made any more; nil: nobody is. It must return at once.
+	// Opened is told each time that calls are not made any more; nil: nobody is. It must
+	// return at once.
 	Opened func(State)
 }
 
@@ -66,9 +75,10 @@ const (
 	probeInterval   = time.Second            // while it is
 	retryInterval   = 250 * time.Millisecond // while it is not
 	connectTimeout  = 2 * time.Second
-	relinkAfter     = 2 * time.Second      // a link of this age is replaced when a probe of it fails
-	alarmAfter      = 10 * time.Second     // of not being used: until then a failover may end it, and nobody has to act
-	againAfter      = 5 * time.Millisecond // a script is run again whose slot moves
+	relinkAfter     = 2 * time.Second // a link of this age is replaced when a probe of it fails
+	// of not being used: until then a failover may end it, and nobody has to act
+	alarmAfter = 10 * time.Second
+	againAfter = 5 * time.Millisecond // a script is run again whose slot moves
 )
 
 // Store is a connection to the server. It is safe for concurrent use.
@@ -95,7 +105,8 @@ type Store struct {
 	alarmed bool      // the log has said that this lasts
 }
 
-// New returns a Store that is not connected: Run connects it. Until then every call fails with ErrDown.
+// New returns a Store that is not connected: Run connects it. Until then every call fails
+// with ErrDown.
 func New(cfg Config) *Store {
 	if cfg.Patience <= 0 {
 		cfg.Patience = defaultPatience
@@ -109,22 +120,29 @@ func New(cfg Config) *Store {
 	if cfg.Opened == nil {
 		cfg.Opened = func(State) {}
 	}
-	return &Store{config: cfg, wake: make(chan struct{}, 1), large: make(chan struct{}, 1), memory: newMemory(cfg.Cluster)}
+	return &Store{
+		config: cfg, wake: make(chan struct{}, 1), large: make(chan struct{}, 1),
+		memory: newMemory(cfg.Cluster),
+	}
 }
 
-// OnChange calls f with true when calls begin to be made, and with false when they are not any more, in turn. Between the
-// two, others may have written, and a few seconds of what this replica wrote may be lost. f is called on the goroutine of
-// Run, and must return at once. OnChange is called before Run.
+// OnChange calls f with true when calls begin to be made, and with false when they are
+// not any more, in turn. Between the two, others may have written, and a few seconds of
+// what this replica wrote may be lost. f is called on the goroutine of Run, and must
+// return at once. OnChange is called before Run.
 func (s *Store) OnChange(f func(up bool)) { s.onChange = append(s.onChange, f) }
 
-// OnGeneration calls f when the generation has become another, before any call is made in that one. f is called on the
-// goroutine of Run, and must return at once. OnGeneration is called before Run.
+// OnGeneration calls f when the generation has become another, before any call is made in
+// that one. f is called on the goroutine of Run, and must return at once. OnGeneration is
+// called before Run.
 func (s *Store) OnGeneration(f func()) { s.onGeneration = append(s.onGeneration, f) }
 
-// Generation is a text of 32 hexadecimal digits that all replicas share, and that changes when the server has lost what
-// it was given: everything, or more than a minute of it. A failover or an outage alone does not change it. It is false
-// until the server was reached for the first time; while it cannot be reached, the last known one is returned. It is at
-// most about a second old, and never older than an outage that calls have noticed.
+// Generation is a text of 32 hexadecimal digits that all replicas share, and that changes
+// when the server has lost what it was given: everything, or more than a minute of it. A
+// failover or an outage alone does not change it. It is false until the server was
+// reached for the first time; while it cannot be reached, the last known one is returned.
+// It is at most about a second old, and never older than an outage that calls have
+// noticed.
 func (s *Store) Generation() (string, bool) {
 	if text := s.generation.Load(); text != nil {
 		return *text, true
@@ -132,8 +150,8 @@ func (s *Store) Generation() (string, bool) {
 	return "", false
 }
 
-// Run connects, and asks the server now and then whether it is well, until ctx ends. A server that cannot be reached is
-// no error: it is tried again.
+// Run connects, and asks the server now and then whether it is well, until ctx ends. A
+// server that cannot be reached is no error: it is tried again.
 func (s *Store) Run(ctx context.Context) error {
 	defer s.stop()
 	for {
@@ -173,9 +191,10 @@ func (s *Store) Reached() bool {
 	return ok
 }
 
-// probe connects if that is not done, and asks the server whether it takes writes and what it still has. A link is
-// replaced only when a probe of it has failed: the connection that ended may have been that to a sentinel, and while the
-// sentinels are away only this link knows the master.
+// probe connects if that is not done, and asks the server whether it takes writes and
+// what it still has. A link is replaced only when a probe of it has failed: the
+// connection that ended may have been that to a sentinel, and while the sentinels are
+// away only this link knows the master.
 func (s *Store) probe(ctx context.Context) (err error) {
 	old := s.link.Load()
 	if old != nil && s.unwell && time.Since(old.made) > relinkAfter {
@@ -221,8 +240,9 @@ func (s *Store) judge(ctx context.Context, err error) {
 	}
 }
 
-// tell says whether the server is up, to the log and to whoever wants to know, if it was not said before. That somebody
-// must act it says only when it lasts: replicas and Redis start in any order, and a failover takes seconds.
+// tell says whether the server is up, to the log and to whoever wants to know, if it was
+// not said before. That somebody must act it says only when it lasts: replicas and Redis
+// start in any order, and a failover takes seconds.
 func (s *Store) tell(ctx context.Context) {
 	state := s.State()
 	s.alarm(ctx)
@@ -239,7 +259,8 @@ func (s *Store) tell(ctx context.Context) {
 		s.config.Logger.InfoContext(ctx, "redis was not reached yet", slog.Any("error", err))
 	default:
 		s.mark()
-		s.config.Logger.WarnContext(ctx, "redis is not used now", slog.String("state", string(state)), slog.Any("error", err))
+		s.config.Logger.WarnContext(ctx, "redis is not used now", slog.String("state", string(state)),
+			slog.Any("error", err))
 	}
 	if up := state == StateUp; up != s.told {
 		s.told = up

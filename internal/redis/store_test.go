@@ -37,7 +37,13 @@ func (c *counts) openings() []redis.State {
 // counted returns a config that counts.
 func counted(cfg redis.Config) (redis.Config, *counts) {
 	c := &counts{outcomes: map[redis.Outcome]int{}}
-	cfg.Called = func(_ string, o redis.Outcome, _ time.Duration) { c.mu.Lock(); c.outcomes[o]++; c.mu.Unlock() }
+	cfg.Called = func(_ string, o redis.Outcome,
+		_ time.Duration,
+	) {
+		c.mu.Lock()
+		c.outcomes[o]++
+		c.mu.Unlock()
+	}
 	cfg.Opened = func(s redis.State) { c.mu.Lock(); c.opened = append(c.opened, s); c.mu.Unlock() }
 	return cfg, c
 }
@@ -86,7 +92,8 @@ func TestServerThatIsDownAtStartIsTriedAgain(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := store.Do(t.Context(), set()); !errors.Is(err, redis.ErrDown) || store.Reached() || store.State() != redis.StateStarting {
+	if _, err := store.Do(t.Context(), set()); !errors.Is(err, redis.ErrDown) || store.Reached() ||
+		store.State() != redis.StateStarting {
 		t.Errorf("got %v, reached %v, state %s", err, store.Reached(), store.State())
 	}
 	if _, ok := store.Generation(); ok {
@@ -108,14 +115,29 @@ func TestServerThatIsDownAtStartIsTriedAgain(t *testing.T) {
 	})
 }
 
-// TestCallsWaitForSlowServerOnce shows that after a call that is late, when a probe is late, too, none is made until the server
-// is well.
+// TestCallsWaitForSlowServerOnce shows that after a call that is late, when a probe is
+// late, too, none is made until the server is well.
 func TestCallsWaitForSlowServerOnce(t *testing.T) {
 	t.Parallel()
 	for name, slow := range map[string]func(*redistest.Server, *netfault.Proxy) (heal func()){
-		"an answer that is late": func(_ *redistest.Server, p *netfault.Proxy) func() { p.Delay(5 * time.Second); return p.Heal },
-		"a black hole":           func(_ *redistest.Server, p *netfault.Proxy) func() { p.BlackHole(); return p.Heal },
-		"a server that stands":   func(s *redistest.Server, _ *netfault.Proxy) func() { s.Freeze(t); return func() { s.Thaw(t) } },
+		"an answer that is late": func(_ *redistest.Server,
+			p *netfault.Proxy,
+		) func() {
+			p.Delay(5 * time.Second)
+			return p.Heal
+		},
+		"a black hole": func(_ *redistest.Server,
+			p *netfault.Proxy,
+		) func() {
+			p.BlackHole()
+			return p.Heal
+		},
+		"a server that stands": func(s *redistest.Server,
+			_ *netfault.Proxy,
+		) func() {
+			s.Freeze(t)
+			return func() { s.Thaw(t) }
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -150,8 +172,9 @@ func TestCallsWaitForSlowServerOnce(t *testing.T) {
 	}
 }
 
-// TestCallerThatGaveUpTookConnectionDown was so while the library saw the contexts of callers: one with little time left
-// set the deadline of the connection, and one that was cancelled while the library dialed failed all who waited for that.
+// TestCallerThatGaveUpTookConnectionDown was so while the library saw the contexts of
+// callers: one with little time left set the deadline of the connection, and one that was
+// cancelled while the library dialed failed all who waited for that.
 func TestCallerThatGaveUpTookConnectionDown(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartOne(t)
@@ -161,7 +184,8 @@ func TestCallerThatGaveUpTookConnectionDown(t *testing.T) {
 	proxy.Delay(100 * time.Millisecond)
 	for range 5 {
 		ctx, stop := context.WithTimeout(t.Context(), time.Millisecond)
-		if _, err := store.Do(ctx, set()); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redis.ErrDown) {
+		if _, err := store.Do(ctx, set()); !errors.Is(err, context.DeadlineExceeded) ||
+			errors.Is(err, redis.ErrDown) {
 			t.Errorf("got %v", err)
 		}
 		stop()
@@ -174,14 +198,21 @@ func TestCallerThatGaveUpTookConnectionDown(t *testing.T) {
 	}
 }
 
-// TestServerThatCannotWriteIsNotAsked makes each fault of a server that answers, and heals it.
+// TestServerThatCannotWriteIsNotAsked makes each fault of a server that answers, and
+// heals it.
 func TestServerThatCannotWriteIsNotAsked(t *testing.T) {
 	t.Parallel()
 	for want, fault := range map[redis.State]struct{ begin, end []string }{
-		redis.StateFull:     {[]string{"CONFIG", "SET", "maxmemory", "1"}, []string{"CONFIG", "SET", "maxmemory", "0"}},
+		redis.StateFull: {
+			[]string{"CONFIG", "SET", "maxmemory", "1"},
+			[]string{"CONFIG", "SET", "maxmemory", "0"},
+		},
 		redis.StateReadOnly: {[]string{"REPLICAOF", "127.0.0.1", "1"}, []string{"REPLICAOF", "NO", "ONE"}},
 		redis.StateSlow:     {[]string{"CLIENT", "PAUSE", "600000", "WRITE"}, []string{"CLIENT", "UNPAUSE"}},
-		redis.StateDenied:   {[]string{"ACL", "SETUSER", "default", "-set"}, []string{"ACL", "SETUSER", "default", "+@all"}},
+		redis.StateDenied: {
+			[]string{"ACL", "SETUSER", "default", "-set"},
+			[]string{"ACL", "SETUSER", "default", "+@all"},
+		},
 	} {
 		t.Run(string(want), func(t *testing.T) {
 			t.Parallel()
@@ -190,7 +221,8 @@ func TestServerThatCannotWriteIsNotAsked(t *testing.T) {
 			if want == redis.StateSlow {
 				patience = time.Second
 			}
-			store := redistest.Run(t, redis.New(redis.Config{Addresses: []string{server.Address}, Patience: patience}))
+			store := redistest.Run(t,
+				redis.New(redis.Config{Addresses: []string{server.Address}, Patience: patience}))
 			generation, _ := store.Generation()
 			server.Exec(t, fault.begin...)
 			waitState(t, store, want)
@@ -206,17 +238,22 @@ func TestServerThatCannotWriteIsNotAsked(t *testing.T) {
 	}
 }
 
-// TestJunkFailsOneCallOnly puts a value of another type under a key that the gateway uses.
+// TestJunkFailsOneCallOnly puts a value of another type under a key that the gateway
+// uses.
 func TestJunkFailsOneCallOnly(t *testing.T) {
 	t.Parallel()
-	cfg, c := counted(redis.Config{Addresses: []string{redistest.StartOne(t).Address}, Patience: redistest.Patience})
+	cfg, c := counted(redis.Config{
+		Addresses: []string{redistest.StartOne(t).Address},
+		Patience:  redistest.Patience,
+	})
 	store := redistest.Run(t, redis.New(cfg))
 	push := redis.Command{Name: "LPUSH", Key: redis.CommonKey("junk"), Args: []string{"x"}}
 	if _, err := store.Do(t.Context(), push); err != nil {
 		t.Fatal(err)
 	}
 	for range 10 {
-		if _, err := store.Do(t.Context(), redis.Command{Name: "GET", Key: push.Key}); !errors.Is(err, redis.ErrDown) {
+		if _, err := store.Do(t.Context(), redis.Command{Name: "GET", Key: push.Key}); !errors.Is(err,
+			redis.ErrDown) {
 			t.Errorf("got %v", err)
 		}
 		if _, err := store.Do(t.Context(), set()); err != nil {
@@ -228,7 +265,8 @@ func TestJunkFailsOneCallOnly(t *testing.T) {
 	}
 }
 
-// TestManyCallersAtOnceWhenServerIsWellAgain shows that nobody but the probe asks a server that was gone.
+// TestManyCallersAtOnceWhenServerIsWellAgain shows that nobody but the probe asks a
+// server that was gone.
 func TestManyCallersAtOnceWhenServerIsWellAgain(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartOne(t)

@@ -35,15 +35,18 @@ type GroupConfig struct {
 	Seal   *seal.Ring
 	Logger *slog.Logger
 	Most   int // replicas that the config allows; zero: nobody is told if there are more
-	// Listen is where others reach this replica: host and port. Without a host it is the address of the connection to Redis,
-	// which is in a network that all replicas are in. With the port 0 it is a free one.
+	// Listen is where others reach this replica: host and port. Without a host it is the
+	// address of the connection to Redis, which is in a network that all replicas are in.
+	// With the port 0 it is a free one.
 	Listen string
-	// Address is what others are told in place of the address that is listened on, where that is another one for them; "":
-	// it is not. Without a port it is that of the listener.
+	// Address is what others are told in place of the address that is listened on, where
+	// that is another one for them; "": it is not. Without a port it is that of the
+	// listener.
 	Address string
 }
 
-// Group is Others over Redis, which says who lives, and a link, which carries what they say. It is safe for concurrent use.
+// Group is Others over Redis, which says who lives, and a link, which carries what they
+// say. It is safe for concurrent use.
 type Group struct {
 	config   GroupConfig
 	id       ID
@@ -57,12 +60,16 @@ type Group struct {
 	newer    atomic.Bool                    // a replica with higher Formats lives
 	crowded  atomic.Bool                    // more replicas live than the config allows
 	reached  atomic.Bool                    // another replica was reached once
-	joined   atomic.Int64                   // when others knew this replica first, in nanoseconds since 1970; zero: they do not yet
-	since    atomic.Pointer[time.Time]      // when others knew this replica last after they did not; nil: they never did
-	left     atomic.Bool                    // this replica has said that it ends, and never says again that it lives
-	drains   atomic.Bool                    // this replica says that it is about to end
-	clock    atomic.Pointer[clock]
-	lease    lease
+	// when others knew this replica first, in nanoseconds since 1970; zero: they do not
+	// yet
+	joined atomic.Int64
+	// when others knew this replica last after they did not; nil: they never did
+	since atomic.Pointer[time.Time]
+	// this replica has said that it ends, and never says again that it lives
+	left   atomic.Bool
+	drains atomic.Bool // this replica says that it is about to end
+	clock  atomic.Pointer[clock]
+	lease  lease
 
 	looking sync.Mutex // held while it is noted who lives
 }
@@ -77,7 +84,10 @@ func NewGroup(cfg GroupConfig) (*Group, error) {
 	}
 	g := &Group{config: cfg, id: NewID(), identity: identity}
 	g.members.Store(&map[ID]*member{})
-	g.link = link.New(link.Config{Self: string(g.id), Identity: identity, Directory: g, Away: g.isAway, Logger: cfg.Logger})
+	g.link = link.New(link.Config{
+		Self: string(g.id), Identity: identity, Directory: g, Away: g.isAway,
+		Logger: cfg.Logger,
+	})
 	return g, nil
 }
 
@@ -87,7 +97,8 @@ func (g *Group) Self() ID { return g.id }
 // Handle implements Others.
 func (g *Group) Handle(kind string, h Handler) {
 	g.link.Handle(kind, func(ctx context.Context, from string, m link.Message) ([]byte, error) {
-		return h(context.WithoutCancel(ctx), ID(from), Word{Kind: m.Kind, Tenant: m.Tenant, Data: m.Data}) // what it begins goes on
+		// what it begins goes on
+		return h(context.WithoutCancel(ctx), ID(from), Word{Kind: m.Kind, Tenant: m.Tenant, Data: m.Data})
 	})
 }
 
@@ -103,16 +114,17 @@ func (g *Group) OnChange(f func()) { g.changes = append(g.changes, f) }
 // Drain implements Others. The others know at the next beat.
 func (g *Group) Drain() { g.drains.Store(true) }
 
-// Joined tells whether others know how to reach this replica. Until then it must serve nobody: what is told to all others
-// would be told to all but this one. Where replicas with lower Formats live, it also waits until they know of this one, or
-// they would take for forged what it gives to clients.
+// Joined tells whether others know how to reach this replica. Until then it must serve
+// nobody: what is told to all others would be told to all but this one. Where replicas
+// with lower Formats live, it also waits until they know of this one, or they would take
+// for forged what it gives to clients.
 func (g *Group) Joined() bool {
 	joined := g.joined.Load()
 	return joined != 0 && (!g.older.Load() || time.Since(time.Unix(0, joined)) > 2*beat)
 }
 
-// Run lives, and hands word to its handlers, until ctx ends. Then it says so, if the server can be reached: the store must
-// serve until Run has returned.
+// Run lives, and hands word to its handlers, until ctx ends. Then it says so, if the
+// server can be reached: the store must serve until Run has returned.
 func (g *Group) Run(ctx context.Context) error {
 	var serving sync.WaitGroup
 	serving.Go(func() { g.serve(ctx) })
@@ -171,15 +183,18 @@ func (g *Group) Reached() (n int) {
 	return n
 }
 
-// Isolated tells whether this replica knows of others and has reached none of them since its start. After isolatedTime it is
-// false all the same: whatever stands between replicas by then, one more that serves does no harm.
+// Isolated tells whether this replica knows of others and has reached none of them since
+// its start. After isolatedTime it is false all the same: whatever stands between
+// replicas by then, one more that serves does no harm.
 func (g *Group) Isolated() bool {
 	joined := g.joined.Load()
-	return joined != 0 && len(*g.members.Load()) > 0 && !g.reached.Load() && time.Since(time.Unix(0, joined)) < isolatedTime
+	return joined != 0 && len(*g.members.Load()) > 0 && !g.reached.Load() &&
+		time.Since(time.Unix(0, joined)) < isolatedTime
 }
 
-// serve listens for others until ctx ends. Whatever hinders it is tried again: the address is that of the connection to
-// Redis, which may not be there yet, and may be that of another network later.
+// serve listens for others until ctx ends. Whatever hinders it is tried again: the
+// address is that of the connection to Redis, which may not be there yet, and may be that
+// of another network later.
 func (g *Group) serve(ctx context.Context) {
 	for said := ""; ctx.Err() == nil; {
 		err := g.listen(ctx)
@@ -247,7 +262,8 @@ func (g *Group) Forward(ctx context.Context, to ID, r link.Request) (*http.Respo
 	return answer, err
 }
 
-// Tell implements Others. It asks who is there first: a replica that has begun since the last beat may serve already.
+// Tell implements Others. It asks who is there first: a replica that has begun since the
+// last beat may serve already.
 func (g *Group) Tell(ctx context.Context, w Word) error {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()

@@ -25,16 +25,21 @@ func newGroup(t *testing.T, server *redistest.Server, ring *seal.Ring, log *log,
 	if log != nil {
 		logger = slog.New(slog.NewTextHandler(log, nil))
 	}
-	g, err := replica.NewGroup(replica.GroupConfig{Store: server.Store(t), Seal: ring, Logger: logger, Most: most, Listen: ":0"})
+	g, err := replica.NewGroup(replica.GroupConfig{
+		Store: server.Store(t), Seal: ring, Logger: logger,
+		Most: most, Listen: ":0",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return g
 }
 
-// join runs a group until the test ends, or stop is called, and returns when others know it. heard gets what comes, and
-// returned is called by OnReturn.
-func join(t *testing.T, server *redistest.Server, ring *seal.Ring, heard func(replica.ID, replica.Word), returned ...func()) (g *replica.Group, stop func()) {
+// join runs a group until the test ends, or stop is called, and returns when others know
+// it. heard gets what comes, and returned is called by OnReturn.
+func join(t *testing.T, server *redistest.Server, ring *seal.Ring, heard func(replica.ID, replica.Word),
+	returned ...func(),
+) (g *replica.Group, stop func()) {
 	t.Helper()
 	g = newGroup(t, server, ring, nil, 0)
 	g.Handle("news 1", func(_ context.Context, from replica.ID, w replica.Word) ([]byte, error) {
@@ -96,14 +101,18 @@ func TestWordComesInOrder(t *testing.T) {
 	sender = a.Self()
 	knows(t, a, b.Self())
 	for i := range words {
-		if _, err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1", Tenant: "acme", Data: []byte(strconv.Itoa(i))}); err != nil {
+		if _, err := a.Send(t.Context(), b.Self(), replica.Word{
+			Kind: "news 1", Tenant: "acme",
+			Data: []byte(strconv.Itoa(i)),
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if len(got) != i+1 || got[i] != strconv.Itoa(i) { // it was handled before Send returned
 			t.Fatalf("word %d: got %v", i, got)
 		}
 	}
-	if _, err := a.Send(t.Context(), replica.NewID(), replica.Word{Kind: "news 1"}); !errors.Is(err, replica.ErrGone) {
+	if _, err := a.Send(t.Context(), replica.NewID(), replica.Word{Kind: "news 1"}); !errors.Is(err,
+		replica.ErrGone) {
 		t.Errorf("to nobody: got %v", err)
 	}
 }
@@ -117,12 +126,14 @@ func TestWordComesWithoutRedis(t *testing.T) {
 	b, _ := join(t, server, ring, func(replica.ID, replica.Word) { heard.Add(1) })
 	knows(t, a, b.Self())
 	server.Stop()
-	if _, err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1"}); err != nil || heard.Load() != 1 {
+	if _, err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1"}); err != nil ||
+		heard.Load() != 1 {
 		t.Errorf("got %v, heard %d times", err, heard.Load())
 	}
 }
 
-// TestReplicaThatJustJoinedWasNotTold: others learnt of a replica with their next beat, and it served in between.
+// TestReplicaThatJustJoinedWasNotTold: others learnt of a replica with their next beat,
+// and it served in between.
 func TestReplicaThatJustJoinedWasNotTold(t *testing.T) {
 	t.Parallel()
 	server, ring := redistest.Start(t), seal.RandomRing()
@@ -151,7 +162,10 @@ func TestTellReachesAllBeforeItReturns(t *testing.T) {
 	join(t, server, ring, count)
 	join(t, server, ring, count)
 	for i := int64(1); i <= 20; i++ {
-		if err := a.Tell(t.Context(), replica.Word{Kind: "news 1", Tenant: "acme", Data: []byte("x")}); err != nil {
+		if err := a.Tell(t.Context(), replica.Word{
+			Kind: "news 1", Tenant: "acme",
+			Data: []byte("x"),
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if heard.Load() != 2*i {
@@ -172,7 +186,8 @@ func TestReplicaThatHasEndedIsNotThere(t *testing.T) {
 	if err := a.Tell(t.Context(), replica.Word{Kind: "news 1", Tenant: "acme"}); err != nil {
 		t.Errorf("after it has stopped: %v", err)
 	}
-	if _, err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1"}); !errors.Is(err, replica.ErrGone) {
+	if _, err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1"}); !errors.Is(err,
+		replica.ErrGone) {
 		t.Errorf("to it: got %v, want that it is gone", err)
 	}
 	if left := server.Exec(t, "HLEN", "db2:{all}:links"); left != "1" {
@@ -183,8 +198,8 @@ func TestReplicaThatHasEndedIsNotThere(t *testing.T) {
 	}
 }
 
-// TestTellWaitedForAReplicaThatHadEnded has a replica end while it handles word: whoever told it took that for an error, and
-// a DELETE of a session was 503.
+// TestTellWaitedForAReplicaThatHadEnded has a replica end while it handles word: whoever
+// told it took that for an error, and a DELETE of a session was 503.
 func TestTellWaitedForAReplicaThatHadEnded(t *testing.T) {
 	t.Parallel()
 	server, ring := redistest.Start(t), seal.RandomRing()
@@ -198,8 +213,8 @@ func TestTellWaitedForAReplicaThatHadEnded(t *testing.T) {
 	}
 }
 
-// TestPlacesThatWereLostAreMadeAgain loses, or spoils, what Redis has of replicas. They go on, and are told that others may not
-// have known them.
+// TestPlacesThatWereLostAreMadeAgain loses, or spoils, what Redis has of replicas. They
+// go on, and are told that others may not have known them.
 func TestPlacesThatWereLostAreMadeAgain(t *testing.T) {
 	t.Parallel()
 	server, ring := redistest.Start(t), seal.RandomRing()
@@ -213,8 +228,11 @@ func TestPlacesThatWereLostAreMadeAgain(t *testing.T) {
 			server.Exec(t, "DEL", "db2:{all}:replicas")
 			server.Exec(t, "SET", "db2:{all}:replicas", "junk")
 		},
-		"after a restart":  func() { server.Stop(); server.Begin(t) },
-		"links, of a type": func() { server.Exec(t, "FLUSHALL"); server.Exec(t, "SET", "db2:{all}:links", "junk") },
+		"after a restart": func() { server.Stop(); server.Begin(t) },
+		"links, of a type": func() {
+			server.Exec(t, "FLUSHALL")
+			server.Exec(t, "SET", "db2:{all}:links", "junk")
+		},
 	} {
 		before := returns.Load()
 		lose()
@@ -225,12 +243,17 @@ func TestPlacesThatWereLostAreMadeAgain(t *testing.T) {
 			return nil
 		})
 		knows(t, a, b.Self())
-		redistest.Wait(t, func() error { _, err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1"}); return err })
+		redistest.Wait(
+			t, func() error {
+				_, err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1"})
+				return err
+			})
 	}
 }
 
-// TestPresenceBeginsAnewAfterAGap shows since when others know a replica, that it is not known when Redis is gone, and another
-// one when the others were told nothing of it meanwhile.
+// TestPresenceBeginsAnewAfterAGap shows since when others know a replica, that it is not
+// known when Redis is gone, and another one when the others were told nothing of it
+// meanwhile.
 func TestPresenceBeginsAnewAfterAGap(t *testing.T) {
 	t.Parallel()
 	server, ring := redistest.Start(t), seal.RandomRing()
@@ -260,16 +283,20 @@ func TestPresenceBeginsAnewAfterAGap(t *testing.T) {
 	is("without Redis", time.Time.IsZero)
 }
 
-// TestNobodyBelievesAnAddressOfAnyone writes replicas into Redis that are none, and another address for one that is.
+// TestNobodyBelievesAnAddressOfAnyone writes replicas into Redis that are none, and
+// another address for one that is.
 func TestNobodyBelievesAnAddressOfAnyone(t *testing.T) {
 	t.Parallel()
 	server, ring := redistest.Start(t), seal.RandomRing()
 	b, _ := join(t, server, ring, ignore)
-	now := strings.ReplaceAll(server.Exec(t, "EVAL", "local t = redis.call('TIME') return string.format('%.0f', t[1] * 1000)", "0"), "\"", "")
+	now := strings.ReplaceAll(server.Exec(t, "EVAL",
+		"local t = redis.call('TIME') return string.format('%.0f', t[1] * 1000)", "0"), "\"", "")
 	forged, stolen := replica.NewID(), replica.NewID()
 	server.Exec(t, "ZADD", "db2:{all}:replicas", now, string(forged), now, string(stolen))
 	server.Exec(t, "HSET", "db2:{all}:links", string(forged), "127.0.0.1:1")
-	server.Exec(t, "EVAL", "return redis.call('HSET', KEYS[1], ARGV[1], redis.call('HGET', KEYS[1], ARGV[2]))", // which may hold a NUL
+	// which may hold a NUL
+	server.Exec(
+		t, "EVAL", "return redis.call('HSET', KEYS[1], ARGV[1], redis.call('HGET', KEYS[1], ARGV[2]))",
 		"1", "db2:{all}:links", string(stolen), string(b.Self()))
 	a, _ := join(t, server, ring, ignore)
 	knows(t, a, b.Self())
@@ -278,8 +305,8 @@ func TestNobodyBelievesAnAddressOfAnyone(t *testing.T) {
 	}
 }
 
-// TestALaterVersionIsNoticed lets a replica of a later version live beside this one for a while, in whose entries there is
-// something that this one does not know.
+// TestALaterVersionIsNoticed lets a replica of a later version live beside this one for a
+// while, in whose entries there is something that this one does not know.
 func TestALaterVersionIsNoticed(t *testing.T) {
 	t.Parallel()
 	server, ring := redistest.Start(t), seal.RandomRing()
@@ -288,7 +315,8 @@ func TestALaterVersionIsNoticed(t *testing.T) {
 		t.Error("a later version is said to run, and this one is alone")
 	}
 	later := fmt.Sprintf("formats %d", replica.Formats+1)
-	now := strings.ReplaceAll(server.Exec(t, "EVAL", "local t = redis.call('TIME') return string.format('%.0f', t[1] * 1000)", "0"), "\"", "")
+	now := strings.ReplaceAll(server.Exec(t, "EVAL",
+		"local t = redis.call('TIME') return string.format('%.0f', t[1] * 1000)", "0"), "\"", "")
 	server.Exec(t, "ZADD", "db2:{all}:replicas", now, later, now, "something else", now, "formats many")
 	redistest.Wait(t, func() error {
 		if !m.IsNewerThere() || m.Count() != 1 {
@@ -304,7 +332,8 @@ func TestALaterVersionIsNoticed(t *testing.T) {
 	})
 }
 
-// TestWordOfAKindThatIsNotKnown is told by a later version. Who told it must not believe that it was heeded.
+// TestWordOfAKindThatIsNotKnown is told by a later version. Who told it must not believe
+// that it was heeded.
 func TestWordOfAKindThatIsNotKnown(t *testing.T) {
 	t.Parallel()
 	server, ring := redistest.Start(t), seal.RandomRing()
@@ -333,7 +362,8 @@ func (l *log) count(text string) int {
 	return strings.Count(l.text.String(), text)
 }
 
-// TestMoreReplicasRanThanTheConfigSaid: nobody was told of it, and without Redis limits were exceeded.
+// TestMoreReplicasRanThanTheConfigSaid: nobody was told of it, and without Redis limits
+// were exceeded.
 func TestMoreReplicasRanThanTheConfigSaid(t *testing.T) {
 	t.Parallel()
 	server, ring, lines := redistest.Start(t), seal.RandomRing(), &log{}
@@ -346,8 +376,10 @@ func TestMoreReplicasRanThanTheConfigSaid(t *testing.T) {
 	said := func(warnings, ends int) {
 		t.Helper()
 		redistest.Wait(t, func() error {
-			if lines.count("more replicas run than the config says; raise replicas") != warnings || lines.count("no more replicas run than the config says") != ends {
-				return fmt.Errorf("%d warnings, and %d that it is over", lines.count("; raise replicas"), lines.count("no more replicas run"))
+			if lines.count("more replicas run than the config says; raise replicas") != warnings ||
+				lines.count("no more replicas run than the config says") != ends {
+				return fmt.Errorf("%d warnings, and %d that it is over", lines.count("; raise replicas"),
+					lines.count("no more replicas run"))
 			}
 			return nil
 		})

@@ -13,9 +13,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 )
 
-// Who lives. Each replica writes the time of the server beside its id, in one sorted set, each second and whenever it asks
-// who is there, and in a hash how it is reached, sealed. Who has not done so for life counts as dead. One that ends takes
-// itself off:
+// Who lives. Each replica writes the time of the server beside its id, in one sorted set,
+// each second and whenever it asks who is there, and in a hash how it is reached, sealed.
+// Who has not done so for life counts as dead. One that ends takes itself off:
 //
 //	beat, Tell ──▶ look ──▶ beating, in Redis ──▶ note ──▶ IsThere, IsNewerThere, Count, Peer, Named
 //	Run ──▶ leave ──▶ look, which says from then on that this one has left
@@ -53,8 +53,9 @@ func (g *Group) IsNewerThere() bool { return g.newer.Load() }
 // Count returns how many replicas live as far as is known here, this one included.
 func (g *Group) Count() int { return len(*g.members.Load()) + 1 }
 
-// Present returns since when the others have known without a gap that this replica lives. It is zero while they do not, or
-// may not much longer, because this replica could not say so.
+// Present returns since when the others have known without a gap that this replica lives.
+// It is zero while they do not, or may not much longer, because this replica could not
+// say so.
 func (g *Group) Present() time.Time {
 	since, last := g.since.Load(), g.clock.Load()
 	if since == nil || last == nil || time.Since(last.asked) >= life-beat {
@@ -82,8 +83,8 @@ func (g *Group) Peer(id string) (link.Peer, bool) {
 	return m.peer, true
 }
 
-// Named implements link.Directory. It looks once more for a certificate that is not known: its replica may have begun since
-// the last beat.
+// Named implements link.Directory. It looks once more for a certificate that is not
+// known: its replica may have begun since the last beat.
 func (g *Group) Named(ctx context.Context, digest link.Digest) (id string, ok bool) {
 	for again := false; ; again = true {
 		for id, m := range *g.members.Load() {
@@ -144,9 +145,10 @@ redis.call('PEXPIRE', KEYS[1], ARGV[2])
 redis.call('PEXPIRE', KEYS[2], ARGV[2])
 return {string.format('%.0f', now), known, redis.call('ZRANGE', KEYS[1], 0, ARGV[3], 'WITHSCORES'), redis.call('HGETALL', KEYS[2])}`)
 
-// look says that this replica lives, or has left, and learns who else lives. After an error nobody is forgotten, because
-// nothing is known. If the others did not know that this one lives, because it stood still for too long or somebody removed
-// it, they have told it nothing meanwhile, and no call fails for that: so OnReturn is told.
+// look says that this replica lives, or has left, and learns who else lives. After an
+// error nobody is forgotten, because nothing is known. If the others did not know that
+// this one lives, because it stood still for too long or somebody removed it, they have
+// told it nothing meanwhile, and no call fails for that: so OnReturn is told.
 func (g *Group) look(ctx context.Context) error {
 	g.looking.Lock() // so that what is noted is not older than what was
 	defer g.looking.Unlock()
@@ -161,7 +163,8 @@ func (g *Group) look(ctx context.Context) error {
 	}
 	said, err := readLiving(found, err)
 	if err != nil {
-		g.config.Logger.WarnContext(ctx, "what redis knows of replicas has another form", slog.Any("error", err))
+		g.config.Logger.WarnContext(ctx, "what redis knows of replicas has another form",
+			slog.Any("error", err))
 		return err
 	}
 	g.lease.extend(asked)
@@ -172,19 +175,22 @@ func (g *Group) look(ctx context.Context) error {
 	return nil
 }
 
-// returned tells whoever wants to know that others know this replica from now on, and did not before.
+// returned tells whoever wants to know that others know this replica from now on, and did
+// not before.
 func (g *Group) returned(ctx context.Context) {
 	now := time.Now()
 	g.since.Store(&now)
 	if !g.joined.CompareAndSwap(0, time.Now().UnixNano()) {
-		g.config.Logger.WarnContext(ctx, "other replicas took this one for gone; it looks again at what it holds")
+		g.config.Logger.WarnContext(ctx,
+			"other replicas took this one for gone; it looks again at what it holds")
 	}
 	for _, f := range g.returns {
 		f()
 	}
 }
 
-// Where it stands who lives, and how they are reached. A script needs both, so they are on one node of a cluster.
+// Where it stands who lives, and how they are reached. A script needs both, so they are
+// on one node of a cluster.
 var (
 	livingKey = redis.CommonKey("{all}", "replicas")
 	linksKey  = redis.CommonKey("{all}", "links")
@@ -207,7 +213,10 @@ func (g *Group) says() []string {
 	if g.drains.Load() {
 		drains = "1"
 	}
-	return []string{string(g.id), millis(life), strconv.Itoa(most - 1), formats(Formats), left, sealed, drains}
+	return []string{
+		string(g.id), millis(life), strconv.Itoa(most - 1), formats(Formats), left, sealed,
+		drains,
+	}
 }
 
 // peer returns how a replica is reached, which it has sealed.
@@ -220,12 +229,14 @@ func (g *Group) peer(id ID, sealed string) (p link.Peer, ok bool) {
 	return p, true
 }
 
-// leave removes what shows that this replica lives, so that others need not wait until that has lapsed. Whoever looks from
-// now on, such as a handler that tells others something, says that this replica has left, too.
+// leave removes what shows that this replica lives, so that others need not wait until
+// that has lapsed. Whoever looks from now on, such as a handler that tells others
+// something, says that this replica has left, too.
 func (g *Group) leave(ctx context.Context) {
 	g.left.Store(true)
 	if err := g.look(ctx); err != nil {
-		g.config.Logger.DebugContext(ctx, "other replicas do not know yet that this one has ended", slog.Any("error", err))
+		g.config.Logger.DebugContext(ctx, "other replicas do not know yet that this one has ended",
+			slog.Any("error", err))
 	}
 }
 
@@ -309,15 +320,18 @@ func (g *Group) note(ctx context.Context, said living, whole bool) {
 	g.watch(ctx, g.Count())
 }
 
-// watch says in the log when more replicas live than the config allows, and when they do no more. While Redis is away each
-// grants its part of every limit, and together these parts are more than the whole then.
+// watch says in the log when more replicas live than the config allows, and when they do
+// no more. While Redis is away each grants its part of every limit, and together these
+// parts are more than the whole then.
 func (g *Group) watch(ctx context.Context, alive int) {
 	if crowded := g.config.Most > 0 && alive > g.config.Most; crowded != g.crowded.Swap(crowded) {
 		if !crowded {
-			g.config.Logger.InfoContext(ctx, "no more replicas run than the config says", slog.Int("running", alive), slog.Int("replicas", g.config.Most))
+			g.config.Logger.InfoContext(ctx, "no more replicas run than the config says",
+				slog.Int("running", alive), slog.Int("replicas", g.config.Most))
 			return
 		}
-		g.config.Logger.WarnContext(ctx, "more replicas run than the config says; raise replicas, or limits are exceeded while redis is away",
+		g.config.Logger.WarnContext(ctx,
+			"more replicas run than the config says; raise replicas, or limits are exceeded while redis is away",
 			slog.Int("running", alive), slog.Int("replicas", g.config.Most))
 	}
 }
@@ -343,7 +357,8 @@ func readLiving(found []redis.Reply, err error) (said living, _ error) {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return said, err
 	}
-	said.known, said.links, said.members = known == 1, make(map[string]string, len(links)), make(map[string]string, len(members)/2)
+	said.known, said.links, said.members = known == 1, make(map[string]string, len(links)),
+		make(map[string]string, len(members)/2)
 	for i := 0; i+1 < len(members); i += 2 {
 		text, err1 := members[i].Text()
 		beat, err2 := members[i+1].Text()

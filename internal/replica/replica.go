@@ -1,14 +1,17 @@
-// Package replica answers: which other processes serve the same tenants, and how are they reached? A client may send any
-// request to any replica, but some things are where they began: a call that runs, an event stream that is open, a question
-// that waits for its answer. Word brings to that replica what came to another. This package knows who is there, and hands
-// word to package link, which carries it; it deliberately does not know what the word says.
+// Package replica answers: which other processes serve the same tenants, and how are they
+// reached? A client may send any request to any replica, but some things are where they
+// began: a call that runs, an event stream that is open, a question that waits for its
+// answer. Word brings to that replica what came to another. This package knows who is
+// there, and hands word to package link, which carries it; it deliberately does not know
+// what the word says.
 //
 //	one replica ── Send(to) ──▶ the handler of that kind at that replica
 //	            ── Tell ──────▶ those of all others, and waits until each has handled it
 //
-// Who lives stands in Redis (living.go). Word does not go through Redis, so it also comes while that is away. An error of
-// Send says that the word was not handled, as far as is known. Word carries no right: who receives a request of a client
-// judges it by its own config.
+// Who lives stands in Redis (living.go). Word does not go through Redis, so it also comes
+// while that is away. An error of Send says that the word was not handled, as far as is
+// known. Word carries no right: who receives a request of a client judges it by its own
+// config.
 //
 // Alone is the gateway with one replica. Group is one of several.
 package replica
@@ -24,7 +27,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/link"
 )
 
-// ID names a process from its start to its end: 16 hexadecimal digits. It may stand in what clients see.
+// ID names a process from its start to its end: 16 hexadecimal digits. It may stand in
+// what clients see.
 type ID string
 
 // NewID returns an id that no other process has.
@@ -34,10 +38,11 @@ func NewID() ID {
 	return ID(hex.EncodeToString(random[:]))
 }
 
-// Formats counts the changes of what replicas share, or clients carry from one to another, which a version before them
-// cannot read: the layout of a ticket, a purpose of what is sealed, a kind of word. Who makes such a change adds one. While
-// replicas with a higher number are there, the others take what they cannot read for the work of those, and ask their clients
-// to try again, see Others.IsNewerThere.
+// Formats counts the changes of what replicas share, or clients carry from one to
+// another, which a version before them cannot read: the layout of a ticket, a purpose of
+// what is sealed, a kind of word. Who makes such a change adds one. While replicas with a
+// higher number are there, the others take what they cannot read for the work of those,
+// and ask their clients to try again, see Others.IsNewerThere.
 const Formats = 1
 
 // Word is what one replica says to another.
@@ -63,20 +68,23 @@ type Others interface {
 	// ErrGone says that it is not there, or was not reached; any other error that it is
 	// not known whether it has it, or that it did not take it.
 	Send(ctx context.Context, to ID, w Word) (answer []byte, err error)
-	// Tell gives word to all other replicas, and returns when each that lives has handled it. An error says that one of
-	// them has not within the time that the implementation allows; it may have it later.
+	// Tell gives word to all other replicas, and returns when each that lives has handled
+	// it. An error says that one of them has not within the time that the implementation
+	// allows; it may have it later.
 	Tell(ctx context.Context, w Word) error
-	// Forward sends a request of a client to another replica, and returns its answer, whose body comes as that replica sends
-	// it, and is to be closed. ErrGone says that nothing was sent; any other error, also of reading the body, that the
-	// request may have had its effect there.
+	// Forward sends a request of a client to another replica, and returns its answer,
+	// whose body comes as that replica sends it, and is to be closed. ErrGone says that
+	// nothing was sent; any other error, also of reading the body, that the request may
+	// have had its effect there.
 	Forward(ctx context.Context, to ID, r link.Request) (*http.Response, error)
-	// ServeClients sets who answers the requests that others forward. It is called before Run.
+	// ServeClients sets who answers the requests that others forward. It is called before
+	// Run.
 	ServeClients(h http.Handler)
-	// IsThere tells whether a replica lives, as far as is known here, which is a few seconds late at most. It waits for
-	// nothing. Self is always there.
+	// IsThere tells whether a replica lives, as far as is known here, which is a few
+	// seconds late at most. It waits for nothing. Self is always there.
 	IsThere(id ID) bool
-	// IsNewerThere tells whether a replica with higher Formats lives, likewise. Then what this one cannot read may be good,
-	// and a client must not throw it away.
+	// IsNewerThere tells whether a replica with higher Formats lives, likewise. Then what
+	// this one cannot read may be good, and a client must not throw it away.
 	IsNewerThere() bool
 	// Drains tells whether a replica that lives is about to end, likewise: what it leads
 	// may be taken over.
@@ -89,8 +97,9 @@ type Others interface {
 	Leads() (since time.Time, leads bool)
 	// Handle sets who takes word of a kind. It is called before Run.
 	Handle(kind string, h Handler)
-	// OnReturn calls f whenever others may have taken this replica for gone, and have told it nothing meanwhile, and once
-	// when it is first known to them. f must return at once. It is called before Run.
+	// OnReturn calls f whenever others may have taken this replica for gone, and have
+	// told it nothing meanwhile, and once when it is first known to them. f must return
+	// at once. It is called before Run.
 	OnReturn(f func())
 	// OnChange calls f whenever another replica has come, has ended or drains. f must
 	// return at once. It is called before Run.

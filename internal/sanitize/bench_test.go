@@ -10,7 +10,8 @@ import (
 
 // textResult returns the result of a tool that answers with text.
 func textResult(text string) mcp.Object {
-	block := mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("text")}, mcp.Member{Name: "text", Value: mcp.String(text)})
+	block := mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("text")},
+		mcp.Member{Name: "text", Value: mcp.String(text)})
 	return mcp.NewObject(mcp.Member{Name: "content", Value: mcp.Array([]mcp.RawJSON{block.JSON()})})
 }
 
@@ -48,7 +49,8 @@ func BenchmarkResult(b *testing.B) {
 }
 
 func BenchmarkImage(b *testing.B) {
-	result, err := mcp.ParseObject([]byte(`{"content":[{"type":"image","data":"` + fill(chance(word, 1024), 1<<20) + `","mimeType":"image/png"}]}`))
+	result, err := mcp.ParseObject([]byte(`{"content":[{"type":"image","data":"` + fill(chance(word, 1024),
+		1<<20) + `","mimeType":"image/png"}]}`))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -61,8 +63,10 @@ func BenchmarkImage(b *testing.B) {
 }
 
 func BenchmarkDefinition(b *testing.B) {
-	definition, err := mcp.ParseObject([]byte(`{"name":"get_label","description":"Get a label of a repository.","inputSchema":{"type":"object",` +
-		`"properties":{"name":{"description":"Label name.","type":"string"},"owner":{"description":"Owner of the repository","type":"string"}},"required":["owner","name"]}}`))
+	definition, err := mcp.ParseObject(
+		[]byte(
+			`{"name":"get_label","description":"Get a label of a repository.","inputSchema":{"type":"object",` +
+				`"properties":{"name":{"description":"Label name.","type":"string"},"owner":{"description":"Owner of the repository","type":"string"}},"required":["owner","name"]}}`))
 	if err != nil {
 		b.Fatal(err)
 	}

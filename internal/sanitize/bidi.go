@@ -31,7 +31,8 @@ func isolation(r rune) bool {
 // nothing.
 // https://www.unicode.org/Public/UCD/latest/ucd/extracted/DerivedBidiClass.txt
 func rightToLeft(r rune) bool {
-	return r >= 0x0590 && r <= 0x08FF && r != arabicMark || r >= 0xFB1D && r < 0xFDD0 || r > 0xFDEF && r <= 0xFDFF || r >= 0xFE70 && r <= 0xFEFC ||
+	return r >= 0x0590 && r <= 0x08FF && r != arabicMark || r >= 0xFB1D && r < 0xFDD0 || r > 0xFDEF &&
+		r <= 0xFDFF || r >= 0xFE70 && r <= 0xFEFC ||
 		r >= 0x10800 && r <= 0x10FFF || r >= 0x1E800 && r <= 0x1EFFF
 }
 
@@ -74,7 +75,8 @@ func (d *directions) keepUseful() {
 	}
 	d.staying = d.staying[:0]
 	for n, p := range d.pairs {
-		if p.before < p.within && innermost[content{p.before, p.within}] == n && (d.near(p.open) || d.near(p.end)) {
+		if p.before < p.within && innermost[content{p.before, p.within}] == n &&
+			(d.near(p.open) || d.near(p.end)) {
 			d.staying = append(d.staying, p.open, p.end)
 		}
 	}

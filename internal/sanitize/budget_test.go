@@ -23,21 +23,38 @@ func TestTextIsCutWhereItPassesTheLimit(t *testing.T) {
 	}{
 		{"fits exactly", 6, []string{"abc", "def"}, []string{"abc", "def"}, 0},
 		{"one too many", 5, []string{"abc", "def"}, []string{"abc", "de" + marker(1)}, 1},
-		{"later texts are empty", 4, []string{"abcdef", "gh", "", "ijk"}, []string{"abcd" + marker(2+2+3), "", "", ""}, 3},
+		{"later texts are empty", 4, []string{"abcdef", "gh", "", "ijk"}, []string{
+			"abcd" + marker(2+2+3), "",
+			"", "",
+		}, 3},
 		{"room used up", 3, []string{"abc", "def"}, []string{"abc", marker(3)}, 1},
 		{"between code points", 4, []string{"日本語"}, []string{"日" + marker(6)}, 1},
 		{"escapes count as what they stand for", 4, []string{"\"\n\\\t"}, []string{"\"\n\\\t"}, 0},
 		{"counted after cleaning", 4, []string{"a\u200bb\u200bc\u200bd"}, []string{"abcd"}, 0},
-		{"no joiner is left at the cut", len("می") + 3, []string{"می\u200cخواهم"}, []string{"می" + marker(len("خواهم")+3)}, 1},
-		{"no secret appears at the cut", 4 + 36, []string{"npm" + "_" + chance(word, 336)}, []string{"[REDACTED:npm-token]" + marker(4+336-20)}, 1},
+		{
+			"no joiner is left at the cut", len("می") + 3,
+			[]string{"می\u200cخواهم"},
+			[]string{"می" + marker(len("خواهم")+3)},
+			1,
+		},
+		{
+			"no secret appears at the cut", 4 + 36,
+			[]string{"npm" + "_" + chance(word, 336)},
+			[]string{"[REDACTED:npm-token]" + marker(4+336-20)},
+			1,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var blocks []mcp.RawJSON
 			for _, text := range c.texts {
-				blocks = append(blocks, mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("text")}, mcp.Member{Name: "text", Value: mcp.String(text)}).JSON())
+				blocks = append(blocks, mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("text")},
+					mcp.Member{Name: "text", Value: mcp.String(text)}).JSON())
 			}
 			p := sanitize.Policy{MaxText: c.max}
-			cleaned, report, err := p.Result(mcp.NewObject(mcp.Member{Name: "content", Value: mcp.Array(blocks)}))
+			cleaned, report, err := p.Result(mcp.NewObject(mcp.Member{
+				Name:  "content",
+				Value: mcp.Array(blocks),
+			}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,22 +102,54 @@ func TestTooLarge(t *testing.T) {
 		setting string // what was exceeded
 		limit   int
 	}{
-		{"structured content", sanitize.Policy{MaxText: 20}, `{"structuredContent":{"a":"0123456789012"}}`, sanitize.ErrTooLarge, "max_text", 20},
-		{"structured content at the limit", sanitize.Policy{MaxText: 20}, `{"structuredContent":{"a":"012345678901"}}`, nil, "", 0},
-		{"structured content that shrinks", sanitize.Policy{MaxText: 20}, `{"structuredContent":{"a":"01234567890\u200b"}}`, nil, "", 0},
-		{"image", sanitize.Policy{MaxBinary: 4}, `{"content":[{"type":"image","data":"AAAAA"}]}`, sanitize.ErrTooLarge, "max_binary", 4},
-		{"image at the limit", sanitize.Policy{MaxBinary: 4}, `{"content":[{"type":"image","data":"AAAA"}]}`, nil, "", 0},
-		{"blob", sanitize.Policy{MaxBinary: 4}, `{"contents":[{"uri":"a:b","blob":"AAAAA"}]}`, sanitize.ErrTooLarge, "max_binary", 4},
-		{"default", sanitize.Policy{}, `{"content":[{"type":"image","data":"` + strings.Repeat("A", 8<<20+1) + `"}]}`, sanitize.ErrTooLarge, "max_binary", 8 << 20},
-		{"default for structured content", sanitize.Policy{}, `{"structuredContent":"` + strings.Repeat("A", 1<<20) + `"}`, sanitize.ErrTooLarge, "max_text", 1 << 20},
+		{
+			"structured content",
+			sanitize.Policy{MaxText: 20},
+			`{"structuredContent":{"a":"0123456789012"}}`,
+			sanitize.ErrTooLarge, "max_text", 20,
+		},
+		{
+			"structured content at the limit",
+			sanitize.Policy{MaxText: 20},
+			`{"structuredContent":{"a":"012345678901"}}`, nil, "", 0,
+		},
+		{
+			"structured content that shrinks",
+			sanitize.Policy{MaxText: 20},
+			`{"structuredContent":{"a":"01234567890\u200b"}}`, nil, "", 0,
+		},
+		{
+			"image",
+			sanitize.Policy{MaxBinary: 4},
+			`{"content":[{"type":"image","data":"AAAAA"}]}`,
+			sanitize.ErrTooLarge, "max_binary", 4,
+		},
+		{
+			"image at the limit",
+			sanitize.Policy{MaxBinary: 4},
+			`{"content":[{"type":"image","data":"AAAA"}]}`,
+			nil, "", 0,
+		},
+		{
+			"blob",
+			sanitize.Policy{MaxBinary: 4},
+			`{"contents":[{"uri":"a:b","blob":"AAAAA"}]}`,
+			sanitize.ErrTooLarge, "max_binary", 4,
+		},
+		{"default", sanitize.Policy{}, `{"content":[{"type":"image","data":"` + strings.Repeat("A", 8<<20+1) +
+			`"}]}`, sanitize.ErrTooLarge, "max_binary", 8 << 20},
+		{"default for structured content", sanitize.Policy{}, `{"structuredContent":"` + strings.Repeat("A",
+			1<<20) + `"}`, sanitize.ErrTooLarge, "max_text", 1 << 20},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, _, err := c.policy.Result(object(t, c.result))
 			if !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
-			if size, ok := errors.AsType[*sanitize.SizeError](err); ok && (size.Setting != c.setting || size.Limit != c.limit) {
-				t.Errorf("got the limit %s of %d, want %s of %d", size.Setting, size.Limit, c.setting, c.limit)
+			if size, ok := errors.AsType[*sanitize.SizeError](err); ok &&
+				(size.Setting != c.setting || size.Limit != c.limit) {
+				t.Errorf("got the limit %s of %d, want %s of %d", size.Setting, size.Limit, c.setting,
+					c.limit)
 			}
 		})
 	}
@@ -118,8 +167,10 @@ func TestDefaultLimitOfText(t *testing.T) {
 }
 
 func TestNotificationsHaveNoLimits(t *testing.T) {
-	params := object(t, `{"data":{"x":"`+strings.Repeat("a", 2<<20)+`"},"content":{"type":"text","text":"`+strings.Repeat("a", 2<<20)+`"}}`)
-	if cleaned, report, err := (sanitize.Policy{MaxText: 1}).Notification(params); err != nil || report != nil || !sameBytes(params, cleaned) {
+	params := object(t, `{"data":{"x":"`+strings.Repeat("a", 2<<20)+`"},"content":{"type":"text","text":"`+
+		strings.Repeat("a", 2<<20)+`"}}`)
+	if cleaned, report, err := (sanitize.Policy{MaxText: 1}).Notification(params); err != nil ||
+		report != nil || !sameBytes(params, cleaned) {
 		t.Errorf("report %v", report)
 	}
 }

@@ -63,7 +63,8 @@ func caseOf(c byte) int {
 func random(body []byte) bool {
 	const long = 32 // of so many bytes, hardly any that chance chose have no digit
 	changes, same := steps(body)
-	return changes >= len(body)/6 && same <= len(body)*3/5 && (len(body) < long || bytes.ContainsAny(body, digits))
+	return changes >= len(body)/6 && same <= len(body)*3/5 &&
+		(len(body) < long || bytes.ContainsAny(body, digits))
 }
 
 // randomLetters is random for bodies that have no digits. Of 34 bytes, it takes one in

@@ -14,7 +14,9 @@ import (
 type Finding struct {
 	Place string // from the root of the definition, as in inputSchema.properties.x.enum[2], spelt with Spell
 	Kind  Kind   // Hidden, Control or Escape
-	First rune   // the first character that is hidden text, or begins it; zero: cleaning would change another way
+	// the first character that is hidden text, or begins it; zero: cleaning would change
+	// another way
+	First rune
 }
 
 // maxPlace bounds the Place of a Finding, in bytes.

@@ -35,10 +35,11 @@ var concealments = map[string]string{
 	"cleared screen":     "\fgood",
 }
 
-// TestHiddenTextInADefinitionIsCleanedOrFound puts hidden text of every kind into every string of definitions with all
-// members that the revisions have, all keywords of schemas and members that nobody knows, and into the name of a member
-// of every object. All places of a definition hold it at once, so that the whole product is quick; what becomes of each
-// place is compared by its name.
+// TestHiddenTextInADefinitionIsCleanedOrFound puts hidden text of every kind into every
+// string of definitions with all members that the revisions have, all keywords of schemas
+// and members that nobody knows, and into the name of a member of every object. All
+// places of a definition hold it at once, so that the whole product is quick; what
+// becomes of each place is compared by its name.
 func TestHiddenTextInADefinitionIsCleanedOrFound(t *testing.T) {
 	cleaned, found := 0, 0
 	for name, definition := range wholeDefinitions(t) {
@@ -80,8 +81,8 @@ func TestHiddenTextInADefinitionIsCleanedOrFound(t *testing.T) {
 	}
 }
 
-// TestHiddenTextAloneIsCleanedOrFound puts hidden text into one place of a definition at a time, the kinds by turns: it is
-// noticed without any other, and nothing else is.
+// TestHiddenTextAloneIsCleanedOrFound puts hidden text into one place of a definition at
+// a time, the kinds by turns: it is noticed without any other, and nothing else is.
 func TestHiddenTextAloneIsCleanedOrFound(t *testing.T) {
 	kinds, turn := slices.Sorted(maps.Keys(concealments)), 0
 	for name, definition := range wholeDefinitions(t) {
@@ -102,7 +103,8 @@ func TestHiddenTextAloneIsCleanedOrFound(t *testing.T) {
 					t.Errorf("%s: %s: %s was not cleaned", name, place, kind)
 				}
 			default:
-				t.Errorf("%s: %s: %s passed: found %v (%d), cleaned to %+q", name, place, kind, findings, all, result.JSON())
+				t.Errorf("%s: %s: %s passed: found %v (%d), cleaned to %+q", name, place, kind, findings, all,
+					result.JSON())
 			}
 		}
 	}
@@ -138,7 +140,8 @@ func encoded(t testing.TB, value any) []byte {
 	return data
 }
 
-// wholeDefinitions returns for every kind of definition of every revision one with all its members.
+// wholeDefinitions returns for every kind of definition of every revision one with all
+// its members.
 func wholeDefinitions(t testing.TB) map[string]any {
 	t.Helper()
 	all, seen := make(map[string]any), make(map[string]bool)
@@ -161,7 +164,8 @@ func wholeDefinitions(t testing.TB) map[string]any {
 	return all
 }
 
-// instance returns a value of a type with all members, and with one that nobody knows in each object.
+// instance returns a value of a type with all members, and with one that nobody knows in
+// each object.
 func instance(types, schema map[string]any) any {
 	if ref, ok := schema["$ref"].(string); ok {
 		return instance(types, types[ref[strings.LastIndexByte(ref, '/')+1:]].(map[string]any))
@@ -195,16 +199,24 @@ func instance(types, schema map[string]any) any {
 // wholeSchema returns a JSON Schema with the keywords of all drafts.
 func wholeSchema() map[string]any {
 	schema := map[string]any{
-		"type": "object", "$comment": "word", "nobody": map[string]any{"title": "word"}, "enumNames": []any{"word"},
-		"const": "word", "default": map[string]any{"title": "word"}, "examples": []any{"word"}, "pattern": "word",
-		"format": "word", "required": []any{"word"}, "dependentRequired": map[string]any{"a": []any{"word"}},
-		"contentEncoding": "word", "contentMediaType": "word", "$id": "word", "id": "word", "$schema": "word", "$ref": "word",
+		"type": "object", "$comment": "word", "nobody": map[string]any{"title": "word"},
+		"enumNames": []any{"word"},
+		"const":     "word", "default": map[string]any{"title": "word"}, "examples": []any{"word"},
+		"pattern": "word",
+		"format":  "word", "required": []any{"word"}, "dependentRequired": map[string]any{"a": []any{"word"}},
+		"contentEncoding": "word", "contentMediaType": "word", "$id": "word", "id": "word", "$schema": "word",
+		"$ref":    "word",
 		"$anchor": "word", "$dynamicRef": "word", "$dynamicAnchor": "word", "$recursiveRef": "word",
-		"$vocabulary": map[string]any{"word": true}, "x-mcp-header": "word", "discriminator": map[string]any{"propertyName": "word"},
-		"dependencies": map[string]any{"a": []any{"word"}, "b": smallSchema()}, "items": []any{smallSchema()},
+		"$vocabulary": map[string]any{"word": true}, "x-mcp-header": "word",
+		"discriminator": map[string]any{"propertyName": "word"},
+		"dependencies":  map[string]any{"a": []any{"word"}, "b": smallSchema()},
+		"items":         []any{smallSchema()},
 	}
 	maps.Copy(schema, smallSchema())
-	for _, name := range []string{"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"} {
+	for _, name := range []string{
+		"properties", "patternProperties", "$defs", "definitions",
+		"dependentSchemas",
+	} {
 		schema[name] = map[string]any{"description": smallSchema()}
 	}
 	for _, name := range []string{"allOf", "anyOf", "oneOf", "prefixItems"} {
@@ -221,11 +233,15 @@ func wholeSchema() map[string]any {
 
 // smallSchema returns a schema within another.
 func smallSchema() map[string]any {
-	return map[string]any{"title": "word", "description": "word", "enum": []any{"word", map[string]any{"description": "word"}}}
+	return map[string]any{
+		"title": "word", "description": "word",
+		"enum": []any{"word", map[string]any{"description": "word"}},
+	}
 }
 
-// stringsOf returns, for each string in a value, a function that returns the value with another string in its place.
-// That of the name of a member has @ at the end of its place, and adds a member of the new name to its object.
+// stringsOf returns, for each string in a value, a function that returns the value with
+// another string in its place. That of the name of a member has @ at the end of its
+// place, and adds a member of the new name to its object.
 func stringsOf(value any) map[string]func(string) any {
 	all := make(map[string]func(string) any)
 	switch v := value.(type) {
@@ -260,7 +276,8 @@ func stringsOf(value any) map[string]func(string) any {
 	return all
 }
 
-// everywhere returns a value with a text in the place of each string, and with a member of that name in each object.
+// everywhere returns a value with a text in the place of each string, and with a member
+// of that name in each object.
 func everywhere(value any, text string) any {
 	switch v := value.(type) {
 	case string:
@@ -281,8 +298,8 @@ func everywhere(value any, text string) any {
 	return value
 }
 
-// textsOf returns the strings in a value by their places. Those that everywhere gives as names of members have @ at the
-// end of their places.
+// textsOf returns the strings in a value by their places. Those that everywhere gives as
+// names of members have @ at the end of their places.
 func textsOf(value any) map[string]string {
 	all := make(map[string]string)
 	add := func(step string, within any) {
@@ -308,7 +325,8 @@ func textsOf(value any) map[string]string {
 	return all
 }
 
-// TestDefinitionsOfRealServersConcealNothing holds for real tools, and for what scripts and emoji need.
+// TestDefinitionsOfRealServersConcealNothing holds for real tools, and for what scripts
+// and emoji need.
 func TestDefinitionsOfRealServersConcealNothing(t *testing.T) {
 	for name, data := range corpus.Tools(t) {
 		if found, all := sanitize.Concealed(object(t, string(data)), 1); all > 0 {
@@ -316,11 +334,16 @@ func TestDefinitionsOfRealServersConcealNothing(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"👩\u200d👩\u200d👧", "❤\ufe0f", "🏴\U000E0067\U000E0062\U000E0065\U000E006E\U000E0067\U000E007F", "1\ufe0f\u20e3", "می\u200cخواهم",
+		"👩\u200d👩\u200d👧", "❤\ufe0f", "🏴\U000E0067\U000E0062\U000E0065\U000E006E\U000E0067\U000E007F",
+		"1\ufe0f\u20e3", "می\u200cخواهم",
 		"क्\u200dष", "שלום", "漢字", "\r", "\r\n", "\t", "a\r\nb", "naïve", "\u00a0", "^[\\r\\n\\u200b]+$",
 	} {
-		for _, frame := range []string{`{"name":"a","inputSchema":{"enum":[@]}}`, `{"name":"a","_meta":{@:1}}`, `{"uri":@}`} {
-			if found, all := sanitize.Concealed(object(t, strings.ReplaceAll(frame, "@", string(mcp.String(text)))), 1); all > 0 {
+		for _, frame := range []string{
+			`{"name":"a","inputSchema":{"enum":[@]}}`,
+			`{"name":"a","_meta":{@:1}}`, `{"uri":@}`,
+		} {
+			if found, all := sanitize.Concealed(object(t,
+				strings.ReplaceAll(frame, "@", string(mcp.String(text)))), 1); all > 0 {
 				t.Errorf("%+q in %s: got %v, want nothing", text, frame, found)
 			}
 		}
@@ -328,8 +351,9 @@ func TestDefinitionsOfRealServersConcealNothing(t *testing.T) {
 }
 
 func TestConcealedNamesPlaces(t *testing.T) {
-	definition := object(t, `{"name":"a","inputSchema":{"properties":{"x\u200b":{"enum":["a","b","c\u202ed"]}},"y":"\u001b[0m"},"_meta":{"k":"\u0007"},`+
-		`"`+strings.Repeat("long", 99)+`":"\u200b"}`)
+	definition := object(
+		t, `{"name":"a","inputSchema":{"properties":{"x\u200b":{"enum":["a","b","c\u202ed"]}},"y":"\u001b[0m"},"_meta":{"k":"\u0007"},`+
+			`"`+strings.Repeat("long", 99)+`":"\u200b"}`)
 	found, all := sanitize.Concealed(definition, 3)
 	want := []sanitize.Finding{
 		{Place: `inputSchema.properties.x\u200b`, Kind: sanitize.Hidden, First: '\u200b'},
@@ -350,14 +374,17 @@ func TestConcealedNamesPlaces(t *testing.T) {
 
 func TestSpellIsHarmless(t *testing.T) {
 	for text, want := range map[string]string{
-		"read_file": "read_file", "日本 é": "日本 é", "a\u200bb": `a\u200bb`, "x\ufe0f\U000E0100": `x\ufe0f\U000e0100`, "\x1b[2J": `\x1b[2J`,
-		"\u202e": `\u202e`, "\\u200b": `\\u200b`, "a\nb": `a\nb`, "\xff": `\ufffd`, "\u3164": `\u3164`, "\ue000": `\ue000`,
+		"read_file": "read_file", "日本 é": "日本 é", "a\u200bb": `a\u200bb`,
+		"x\ufe0f\U000E0100": `x\ufe0f\U000e0100`, "\x1b[2J": `\x1b[2J`,
+		"\u202e": `\u202e`, "\\u200b": `\\u200b`, "a\nb": `a\nb`, "\xff": `\ufffd`, "\u3164": `\u3164`,
+		"\ue000": `\ue000`,
 	} {
 		if got := sanitize.Spell(text); got != want {
 			t.Errorf("%+q: got %s, want %s", text, got, want)
 		}
 	}
-	if got := sanitize.Spell(strings.Repeat("\U000E0069", 99)); len(got) > 100 || !strings.HasSuffix(got, "…") {
+	if got := sanitize.Spell(strings.Repeat("\U000E0069", 99)); len(got) > 100 ||
+		!strings.HasSuffix(got, "…") {
 		t.Errorf("got %d bytes", len(got))
 	}
 	for _, vector := range concealments {

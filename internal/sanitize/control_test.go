@@ -9,11 +9,15 @@ import (
 // sequences returns whole escape sequences, each of which must go without a trace.
 func sequences() []string {
 	return []string{
-		"\x1b[0m", "\x1b[1;31m", "\x1b[38;2;255;0;0m", "\x1b[2J", "\x1b[?25l", "\x1b[>4;2m", "\x1b[4 q", "\x1b[200~",
+		"\x1b[0m", "\x1b[1;31m", "\x1b[38;2;255;0;0m", "\x1b[2J", "\x1b[?25l", "\x1b[>4;2m", "\x1b[4 q",
+		"\x1b[200~",
 		"\x1b(B", "\x1b)0", "\x1b#8", "\x1b%G", "\x1b c", "\x1bc", "\x1b7", "\x1b=", "\x1bM", "\x1b\\",
-		"\x1b]0;title\x07", "\x1b]8;;https://a.example/\x1b\\", "\x1b]8;;\x07", "\x1b]52;c;cm0gLXJm\x07", "\x1b]0;título\x1b\\",
-		"\x1bP1$r0m\x1b\\", "\x1bX sos \x1b\\", "\x1b^ pm \x1b\\", "\x1b_ apc \x1b\\", "\x1b]0;x\x18", "\x1bPq\x1a",
-		"\u009b31m", "\u009b2J", "\u009d0;title\u009c", "\u009d0;title\x07", "\u0090q\u009c", "\u0098x\u009c", "\u009ex\u009c", "\u009fx\u009c",
+		"\x1b]0;title\x07", "\x1b]8;;https://a.example/\x1b\\", "\x1b]8;;\x07", "\x1b]52;c;cm0gLXJm\x07",
+		"\x1b]0;título\x1b\\",
+		"\x1bP1$r0m\x1b\\", "\x1bX sos \x1b\\", "\x1b^ pm \x1b\\", "\x1b_ apc \x1b\\", "\x1b]0;x\x18",
+		"\x1bPq\x1a",
+		"\u009b31m", "\u009b2J", "\u009d0;title\u009c", "\u009d0;title\x07", "\u0090q\u009c", "\u0098x\u009c",
+		"\u009ex\u009c", "\u009fx\u009c",
 		"\x1b]0;a\u009c", "\u009d0;b\x1b\\", "\x1b\x1b[0m", "\x1b[\x1b[0m",
 	}
 }

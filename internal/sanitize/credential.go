@@ -118,8 +118,9 @@ func joinSign(text []byte) int {
 	return 0
 }
 
-// awsSecretAt returns the size of what looks like a secret key of AWS at the start of text. Such a key has no mark, so
-// something beside it must say what it is. The hash of a commit has the same size, and no capitals.
+// awsSecretAt returns the size of what looks like a secret key of AWS at the start of
+// text. Such a key has no mark, so something beside it must say what it is. The hash of a
+// commit has the same size, and no capitals.
 func awsSecretAt(text []byte) int {
 	size := padded(text, awsSecretSize, 0)
 	if size == 0 || !bytes.ContainsAny(text[:size], upper) || !bytes.ContainsAny(text[:size], lower) {
@@ -131,8 +132,8 @@ func awsSecretAt(text []byte) int {
 // awsIDs is the set of the rules for ids of AWS access keys.
 var awsIDs = rulesWhere(func(r *rule) bool { return r.kind == "aws-access-key" })
 
-// redactBeside is the pass that replaces secret keys of AWS near the id of an access key, which makes them certain
-// without a name.
+// redactBeside is the pass that replaces secret keys of AWS near the id of an access key,
+// which makes them certain without a name.
 func (c *cleaner) redactBeside(dst, text []byte) ([]byte, bool) {
 	if !bytes.Contains(text, []byte("AKIA")) && !bytes.Contains(text, []byte("ASIA")) {
 		return dst, false
@@ -146,7 +147,8 @@ func (c *cleaner) redactBeside(dst, text []byte) ([]byte, bool) {
 		}
 		for at := max(looked, begin-near); at < min(len(text), end+near); at++ {
 			size := 0
-			if !base64Plain[text[max(0, at-1)]] || at == 0 || bounded(text[:at]) && text[at-1] != '/' && text[at-1] != '+' {
+			if !base64Plain[text[max(0, at-1)]] || at == 0 || bounded(text[:at]) && text[at-1] != '/' &&
+				text[at-1] != '+' {
 				size = awsSecretAt(text[at:])
 			}
 			if size > 0 && (at >= end || at+size <= begin) && random(text[at:at+size]) {
@@ -164,8 +166,9 @@ func (c *cleaner) redactBeside(dst, text []byte) ([]byte, bool) {
 	return append(dst, text[kept:]...), true
 }
 
-// webToken is the extent of the rule for JSON Web Tokens: three parts of Base64, or five when encrypted, of which the
-// first is a JSON object that names the algorithm. A token without a signature is none that opens anything.
+// webToken is the extent of the rule for JSON Web Tokens: three parts of Base64, or five
+// when encrypted, of which the first is a JSON object that names the algorithm. A token
+// without a signature is none that opens anything.
 // https://www.rfc-editor.org/rfc/rfc7515#section-3.1
 func webToken(text []byte, begin, _ int) (start, end int) {
 	const (

@@ -15,7 +15,10 @@ func TestT33DefinitionsAreCleanedStrictly(t *testing.T) {
 		report           sanitize.Report
 	}{
 		{"tags", "Adds.\U000E0069\U000E0067", "Adds.", sanitize.Report{sanitize.Hidden: 2}},
-		{"flag", "🏴\U000E0067\U000E0062\U000E0065\U000E006E\U000E0067\U000E007F", "🏴", sanitize.Report{sanitize.Hidden: 6}},
+		{
+			"flag", "🏴\U000E0067\U000E0062\U000E0065\U000E006E\U000E0067\U000E007F", "🏴",
+			sanitize.Report{sanitize.Hidden: 6},
+		},
 		{"joiner between emoji", "👩\u200d👧", "👩👧", sanitize.Report{sanitize.Hidden: 1}},
 		{"non-joiner in Persian", "می\u200cخ", "میخ", sanitize.Report{sanitize.Hidden: 1}},
 		{"marks and isolates", "א\u200f\u2068ב\u2069", "אב", sanitize.Report{sanitize.Hidden: 3}},
@@ -111,7 +114,8 @@ func TestT33WhatHasAMeaningInADefinitionIsFlagged(t *testing.T) {
 			definition := object(t, strings.ReplaceAll(c.definition, "@", text))
 			cleaned, report := sanitize.Definition(definition)
 			if !sameBytes(definition, cleaned) || !maps.Equal(report, sanitize.Report{c.kind: 1}) {
-				t.Errorf("%s: got %+q, %v, want it unchanged and 1 %s", c.definition, cleaned.JSON(), report, c.kind)
+				t.Errorf("%s: got %+q, %v, want it unchanged and 1 %s", c.definition, cleaned.JSON(), report,
+					c.kind)
 			}
 		}
 	}

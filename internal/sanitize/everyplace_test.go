@@ -14,18 +14,29 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 )
 
-// everyCleaner is how messages of a server are cleaned, by their names in the schemas. Each returns nil when the message
-// is refused.
+// everyCleaner is how messages of a server are cleaned, by their names in the schemas.
+// Each returns nil when the message is refused.
 var everyCleaner = map[string]func(mcp.Object) mcp.RawJSON{
-	"CallToolResult": cleanResult, "GetPromptResult": cleanResult, "ReadResourceResult": cleanResult, "CompleteResult": cleanResult,
+	"CallToolResult": cleanResult, "GetPromptResult": cleanResult, "ReadResourceResult": cleanResult,
+	"CompleteResult":       cleanResult,
 	"GetTaskPayloadResult": cleanResult,
-	"InputRequiredResult":  func(o mcp.Object) mcp.RawJSON { return cleanResult(o.With("resultType", mcp.String("input_required"))) },
-	"CreateTaskResult":     func(o mcp.Object) mcp.RawJSON { return cleanResult(o.With("resultType", mcp.String("task"))) },
-	"ElicitRequest":        cleanQuestion, "CreateMessageRequest": cleanQuestion, "ListRootsRequest": cleanQuestion,
-	"GetTaskResult": cleanTask, "CancelTaskResult": cleanTask,
+	"InputRequiredResult": func(
+		o mcp.Object,
+	) mcp.RawJSON {
+		return cleanResult(o.With("resultType", mcp.String("input_required")))
+	},
+	"CreateTaskResult": func(
+		o mcp.Object,
+	) mcp.RawJSON {
+		return cleanResult(o.With("resultType", mcp.String("task")))
+	},
+	"ElicitRequest": cleanQuestion, "CreateMessageRequest": cleanQuestion,
+	"ListRootsRequest": cleanQuestion,
+	"GetTaskResult":    cleanTask, "CancelTaskResult": cleanTask,
 	"ProgressNotification": cleanNotification, "LoggingMessageNotification": cleanNotification,
 	"ResourceUpdatedNotification": cleanNotification,
-	"Error":                       cleanError, "URLElicitationRequiredError": func(o mcp.Object) mcp.RawJSON { return cleanError(o.Object("error")) },
+	"Error":                       cleanError,
+	"URLElicitationRequiredError": func(o mcp.Object) mcp.RawJSON { return cleanError(o.Object("error")) },
 }
 
 func orNone(cleaned mcp.Object, _ sanitize.Report, err error) mcp.RawJSON {
@@ -42,7 +53,10 @@ func cleanTask(o mcp.Object) mcp.RawJSON { return orNone(sanitize.Policy{}.Task(
 func cleanQuestion(o mcp.Object) mcp.RawJSON {
 	asked := mcp.NewObject(mcp.Member{Name: "q", Value: o.JSON()})
 	return cleanResult(mcp.NewObject(
-		mcp.Member{Name: "resultType", Value: mcp.String("input_required")}, mcp.Member{Name: "inputRequests", Value: asked.JSON()},
+		mcp.Member{Name: "resultType", Value: mcp.String("input_required")}, mcp.Member{
+			Name:  "inputRequests",
+			Value: asked.JSON(),
+		},
 	))
 }
 
@@ -52,11 +66,15 @@ func cleanNotification(o mcp.Object) mcp.RawJSON {
 
 func cleanError(o mcp.Object) mcp.RawJSON {
 	code, _ := o.Value("code").Int()
-	cleaned, _ := sanitize.Policy{}.Error(&mcp.Error{Code: int(code), Message: o.Text("message"), Data: o.Value("data")})
+	cleaned, _ := sanitize.Policy{}.Error(&mcp.Error{
+		Code: int(code), Message: o.Text("message"),
+		Data: o.Value("data"),
+	})
 	return cleaned.Object().JSON()
 }
 
-// sealedPlaces keep what they hide, because it reaches no client. One that is not needed is a fault.
+// sealedPlaces keep what they hide, because it reaches no client. One that is not needed
+// is a fault.
 var sealedPlaces = map[string]string{
 	"InputRequiredResult.requestState": "the gateway seals it",
 	"CreateTaskResult.task.taskId":     "the gateway seals it",
@@ -64,8 +82,8 @@ var sealedPlaces = map[string]string{
 	"CancelTaskResult.taskId":          "the gateway compares it and drops it",
 }
 
-// TestNothingHiddenIsLeftInAnyPlace puts every kind of hidden text in every place of a string in the messages that the
-// schemas of all revisions allow.
+// TestNothingHiddenIsLeftInAnyPlace puts every kind of hidden text in every place of a
+// string in the messages that the schemas of all revisions allow.
 func TestNothingHiddenIsLeftInAnyPlace(t *testing.T) {
 	places, seen, sealed := 0, map[string]bool{}, map[string]bool{}
 	for _, revision := range mcp.Revisions() {
@@ -93,7 +111,8 @@ func TestNothingHiddenIsLeftInAnyPlace(t *testing.T) {
 			}
 		}
 	}
-	if unused := slices.DeleteFunc(slices.Collect(maps.Keys(sealedPlaces)), func(path string) bool { return sealed[path] }); len(unused) > 0 {
+	if unused := slices.DeleteFunc(slices.Collect(maps.Keys(sealedPlaces)),
+		func(path string) bool { return sealed[path] }); len(unused) > 0 {
 		t.Errorf("exemptions that are not needed: %q", unused)
 	}
 	t.Attr("positions", fmt.Sprint(places))

@@ -7,8 +7,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 )
 
-// The zero Policy repairs: it removes what a human reader would not see and redacts known secrets. The report counts
-// what it did by kind.
+// The zero Policy repairs: it removes what a human reader would not see and redacts known
+// secrets. The report counts what it did by kind.
 func ExamplePolicy_Result() {
 	key := "AKIA" + "QYLPMN5HFIQR7XYA" // in two parts, so that no scanner of source code finds it
 	result := mcp.NewObject(mcp.Member{Name: "content", Value: mcp.RawJSON(
@@ -24,7 +24,10 @@ func ExamplePolicy_Result() {
 // A tenant may rather have no result than a redacted one.
 func ExamplePolicy_Result_block() {
 	key := "AKIA" + "QYLPMN5HFIQR7XYA"
-	result := mcp.NewObject(mcp.Member{Name: "structuredContent", Value: mcp.RawJSON(`{"key":"` + key + `"}`)})
+	result := mcp.NewObject(mcp.Member{
+		Name:  "structuredContent",
+		Value: mcp.RawJSON(`{"key":"` + key + `"}`),
+	})
 
 	_, report, err := sanitize.Policy{Secrets: sanitize.Block}.Result(result)
 	fmt.Println(report, err)

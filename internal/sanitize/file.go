@@ -9,8 +9,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// contentsPlace returns the place of the contents of a resource that are next. c is a copy
-// of the cursor.
+// contentsPlace returns the place of the contents of a resource that are next. c is a
+// copy of the cursor.
 func contentsPlace(c strictjson.Cursor) place {
 	if string(word(find(c, "mimeType"))) == mcp.MediaApp {
 		return file

@@ -43,10 +43,16 @@ func FuzzResult(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, p := range []sanitize.Policy{{}, {MaxText: int(limit)}, {HiddenText: sanitize.Off}, {Secrets: sanitize.Off}} {
+		for _, p := range []sanitize.Policy{
+			{},
+			{MaxText: int(limit)},
+			{HiddenText: sanitize.Off},
+			{Secrets: sanitize.Off},
+		} {
 			cleaned, report, err := p.Result(result)
 			if err != nil {
-				if _, hides := errors.AsType[*sanitize.HiddenError](err); !hides && !errors.Is(err, sanitize.ErrTooLarge) {
+				if _, hides := errors.AsType[*sanitize.HiddenError](err); !hides &&
+					!errors.Is(err, sanitize.ErrTooLarge) {
 					t.Fatal(err)
 				}
 				continue
@@ -58,15 +64,20 @@ func FuzzResult(f *testing.F) {
 			}
 			again, report, err := p.Result(cleaned)
 			if err != nil || repairs(report) != 0 || !sameBytes(cleaned, again) {
-				t.Errorf("cleaned twice %+q, %v, %v\nonce %+q\nfrom %+q", again.JSON(), report, err, cleaned.JSON(), result.JSON())
+				t.Errorf("cleaned twice %+q, %v, %v\nonce %+q\nfrom %+q", again.JSON(), report, err,
+					cleaned.JSON(), result.JSON())
 			}
 		}
 	})
 }
 
 func FuzzDefinition(f *testing.F) {
-	f.Add([]byte(`{"name":"\u200b","description":"a\r\u202e\ue000","inputSchema":{"properties":{"a":{"enum":["\u200b"],"description":"\u001b[0m"}}}}`))
-	f.Add([]byte(`{"uri":"javascript:x","icons":[{"src":"\u200b"}],"arguments":[{"name":"a","title":"\u200d"}]}`))
+	f.Add(
+		[]byte(
+			`{"name":"\u200b","description":"a\r\u202e\ue000","inputSchema":{"properties":{"a":{"enum":["\u200b"],"description":"\u001b[0m"}}}}`))
+	f.Add(
+		[]byte(
+			`{"uri":"javascript:x","icons":[{"src":"\u200b"}],"arguments":[{"name":"a","title":"\u200d"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		definition, err := mcp.ParseObject(data)
 		if err != nil {
@@ -82,15 +93,22 @@ func FuzzDefinition(f *testing.F) {
 	})
 }
 
-// FuzzText builds texts out of pieces on which rules fire, one for each byte of the input.
+// FuzzText builds texts out of pieces on which rules fire, one for each byte of the
+// input.
 func FuzzText(f *testing.F) {
 	pieces := []string{
 		"\x1b", "[", "]", "31m", "\u009b", "\u009c", "\x07", "\\", "\n", "\r", "\x00", "\u0085", "P",
-		"\u200b", "\u200c", "\u200d", "\u200e", "\u200f", "\u061c", "\u202a", "\u202c", "\u202e", "\u2066", "\u2068", "\u2069",
-		"\ufe0f", "\ufe0e", "\U000E0100", "\u180b", "\u2060", "\u034f", "🏴", "\U000E0067\U000E0062\U000E0065\U000E006E\U000E0067\U000E007F",
-		"\U000E0067", "👩", "❤", "1", "\u20e3", "#", "漢", "א", "ب", "\u064b", "क", "\u094d", "ก", "ᠠ", "a", " ", ".", "-", "_", "/", "…",
-		ghp(), "ghp_", "AKIA" + chance(base32, 16), "glpat-" + chance(word, 20), "SG." + chance(word, 22) + "." + chance(word, 43),
-		"-----BEGIN PRIVATE" + " KEY-----", chance(word, 40), "-----END PRIVATE KEY-----", "sk-ant-", "://u:", "@h", "k3y" + chance(word, 20), "SecretAccessKey=", chance(word, 40), "%3D", "\\n", ".eyJ", "\ue000", "\ufe00", "\ufe01", "0", "、", "か", "∩", "\u180e", "\U000E0108", "邉", "\f", "\ufffe",
+		"\u200b", "\u200c", "\u200d", "\u200e", "\u200f", "\u061c", "\u202a", "\u202c", "\u202e", "\u2066",
+		"\u2068", "\u2069",
+		"\ufe0f", "\ufe0e", "\U000E0100", "\u180b", "\u2060", "\u034f", "🏴",
+		"\U000E0067\U000E0062\U000E0065\U000E006E\U000E0067\U000E007F",
+		"\U000E0067", "👩", "❤", "1", "\u20e3", "#", "漢", "א", "ب", "\u064b", "क", "\u094d", "ก", "ᠠ", "a",
+		" ", ".", "-", "_", "/", "…",
+		ghp(), "ghp_", "AKIA" + chance(base32, 16), "glpat-" + chance(word, 20), "SG." + chance(word, 22) +
+			"." + chance(word, 43),
+		"-----BEGIN PRIVATE" + " KEY-----", chance(word, 40), "-----END PRIVATE KEY-----", "sk-ant-", "://u:",
+		"@h", "k3y" + chance(word, 20), "SecretAccessKey=", chance(word, 40), "%3D", "\\n", ".eyJ", "\ue000",
+		"\ufe00", "\ufe01", "0", "、", "か", "∩", "\u180e", "\U000E0108", "邉", "\f", "\ufffe",
 	}
 	f.Add([]byte{0, 1, 3, 13, 56, 57})
 	f.Add([]byte{39, 23, 40, 24, 8, 59, 60, 61})
@@ -116,17 +134,24 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// TestHostileTextsCostNoMoreThanTheirLength cleans megabytes of what makes a careless scanner read on and on. A linear
-// one needs a fraction of a second for each, a quadratic one many minutes.
+// TestHostileTextsCostNoMoreThanTheirLength cleans megabytes of what makes a careless
+// scanner read on and on. A linear one needs a fraction of a second for each, a quadratic
+// one many minutes.
 func TestHostileTextsCostNoMoreThanTheirLength(t *testing.T) {
 	size := 1 << 20
 	if raced {
 		size >>= 2
 	}
 	for _, piece := range []string{
-		"\x1b[", "\x1b]", "\x1b", "\u009d", "\u009b1;", "[", "![", "\u200d", "می\u200c", "👩\u200d", "א\u2068", "\u2069", "א\n\u2068", "א\u2068b\u2069", "א\u2068\u2069", "葛\U000E0100", "か\u200b", "0\ufe00", "\u200eא",
-		"🏴\U000E0067", "❤\ufe0f", "ghp_", "ghp_-", "glpat-", "sk-ant-", "sk-proj-", "xoxb-1", "AKIA", "AIza-", "SG.", "dapi ", "whsec_", "://a:b@", "://", "%40AKIA%3A%2F%2F", "://x:k3yB@", "-eyJ", header() + ".", "sig=", "AKIA" + chance(base32, 16) + " ", "SecretAccessKey=", "%3D", "3Q~", "abc3Q~", ".atlasv1.",
-		"hooks.slack.com/services/T", "-----BEGIN ", "-----BEGIN PRIVATE" + " KEY-----", "-----BEGIN PRIVATE" + " KEY-----\nabc ", "\r", "e\u0301", "\\", `"`,
+		"\x1b[", "\x1b]", "\x1b", "\u009d", "\u009b1;", "[", "![", "\u200d", "می\u200c", "👩\u200d", "א\u2068",
+		"\u2069", "א\n\u2068", "א\u2068b\u2069", "א\u2068\u2069", "葛\U000E0100", "か\u200b", "0\ufe00",
+		"\u200eא",
+		"🏴\U000E0067", "❤\ufe0f", "ghp_", "ghp_-", "glpat-", "sk-ant-", "sk-proj-", "xoxb-1", "AKIA", "AIza-",
+		"SG.", "dapi ", "whsec_", "://a:b@", "://", "%40AKIA%3A%2F%2F", "://x:k3yB@", "-eyJ", header() +
+			".", "sig=", "AKIA" + chance(base32, 16) + " ", "SecretAccessKey=", "%3D", "3Q~", "abc3Q~",
+		".atlasv1.",
+		"hooks.slack.com/services/T", "-----BEGIN ", "-----BEGIN PRIVATE" + " KEY-----",
+		"-----BEGIN PRIVATE" + " KEY-----\nabc ", "\r", "e\u0301", "\\", `"`,
 	} {
 		text := fill(piece, size)
 		p := sanitize.Policy{MaxText: 2 * size}

@@ -30,7 +30,8 @@ func textOf(t testing.TB, result mcp.Object) string {
 	return block.Text("text")
 }
 
-// cleanText returns what becomes of text in a result, after checking what holds for any result.
+// cleanText returns what becomes of text in a result, after checking what holds for any
+// result.
 func cleanText(t testing.TB, p sanitize.Policy, text string) (string, sanitize.Report) {
 	t.Helper()
 	cleaned, report, err := p.Result(textResult(text))

@@ -57,11 +57,14 @@ func suspect(r rune) bool {
 	case r < 0x10000:
 		return r < 0xF900 || // private use
 			r >= 0xFDD0 && r <= 0xFDEF || r >= 0xFFFE || // noncharacters
-			r >= firstSelector && r <= emojiSelector || r == 0xFEFF || r == 0xFFA0 || r >= 0xFFF0 && r <= 0xFFFB
+			r >= firstSelector && r <= emojiSelector || r == 0xFEFF || r == 0xFFA0 || r >= 0xFFF0 &&
+			r <= 0xFFFB
 	}
 	return r >= 0xE0000 && r <= lastSpecialPlane || // tags and selectors
 		r >= 0xF0000 || r&0xFFFE == 0xFFFE || // private use, noncharacters
-		arrangesHieroglyphs(r) || r == khitanFiller || r >= 0x1BCA0 && r <= 0x1BCA3 || r >= 0x1D173 && r <= 0x1D17A // shorthand and musical format controls
+		// shorthand and musical format controls
+		arrangesHieroglyphs(r) || r == khitanFiller || r >= 0x1BCA0 && r <= 0x1BCA3 || r >= 0x1D173 &&
+		r <= 0x1D17A
 }
 
 // arrangesHieroglyphs tells whether r is a control that puts hieroglyphs side by side or

@@ -16,7 +16,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 )
 
-// hides tells, by the tables of Unicode alone, whether r shows nothing of itself, or nothing that two programs agree on.
+// hides tells, by the tables of Unicode alone, whether r shows nothing of itself, or
+// nothing that two programs agree on.
 func hides(r rune) bool {
 	switch {
 	case r == '\t' || r == '\n' || r == '\r' || r == '\f':
@@ -25,10 +26,12 @@ func hides(r rune) bool {
 		return true
 	case unicode.Is(unicode.Prepended_Concatenation_Mark, r): // they are visible
 		return false
-	case unicode.Is(unicode.Mn, r) && unicode.In(r, unicode.Egyptian_Hieroglyphs, unicode.Khitan_Small_Script):
+	case unicode.Is(unicode.Mn, r) && unicode.In(r, unicode.Egyptian_Hieroglyphs,
+		unicode.Khitan_Small_Script):
 		return true
 	}
-	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Variation_Selector,
+		unicode.Other_Default_Ignorable_Code_Point)
 }
 
 func TestT33EveryHiddenCodePointGoesBetweenLetters(t *testing.T) {
@@ -73,12 +76,14 @@ func TestT33VisibleTextKeepsEveryCodePoint(t *testing.T) {
 			text.WriteRune(r)
 		}
 	}
-	if got, report := cleanText(t, sanitize.Policy{MaxText: 4 << 20}, text.String()); got != text.String() || report != nil {
+	if got, report := cleanText(t, sanitize.Policy{MaxText: 4 << 20}, text.String()); got != text.String() ||
+		report != nil {
 		t.Errorf("report %v, %d bytes of %d left", report, len(got), text.Len())
 	}
 }
 
-// smuggled hides a payload by several encodings between visible letters. Nothing but the letters may come out.
+// smuggled hides a payload by several encodings between visible letters. Nothing but the
+// letters may come out.
 func smuggled(payload string) map[string]string {
 	tags, selectors, binary, marks := "", "", "", ""
 	for i := range len(payload) {
@@ -90,7 +95,8 @@ func smuggled(payload string) map[string]string {
 			selectors += string(0xE0100 + c - 16)
 		}
 		for bit := range 8 {
-			binary += []string{"\u200b", "\u200c", "\u200d", "\u2060", "\ufeff", "\u2063"}[(c>>bit&1)+rune(i%3)*2]
+			binary += []string{"\u200b", "\u200c", "\u200d", "\u2060", "\ufeff", "\u2063"}[(c>>bit&1)+
+				rune(i%3)*2]
 			marks += []string{"\u200e", "\u200f", "\u061c", "\u202e"}[(c>>bit&1)+rune(i%2)*2]
 		}
 	}
@@ -136,9 +142,16 @@ func TestT33AllowedContextCarriesNoMore(t *testing.T) {
 		{"selector behind a kana", "か\U000E0100", "か"},
 		{"an ideograph's selector with a high number", "葛\U000E0108", "葛"},
 		{"the many selectors of Watanabe", "渡邉\U000E011F 渡邊\U000E0120", "渡邉\U000E011F 渡邊"},
-		{"selectors behind more ideographs than a name has", "葛\U000E0101辻\U000E0100祇\U000E0100芦\U000E0100榊\U000E0100海\ufe00", "葛\U000E0101辻\U000E0100祇\U000E0100芦\U000E0100榊海"},
+		{
+			"selectors behind more ideographs than a name has",
+			"葛\U000E0101辻\U000E0100祇\U000E0100芦\U000E0100榊\U000E0100海\ufe00",
+			"葛\U000E0101辻\U000E0100祇\U000E0100芦\U000E0100榊海",
+		},
 		{"selectors behind zeros", strings.Repeat("0\ufe00", 6), strings.Repeat("0\ufe00", 4) + "00"},
-		{"selectors behind punctuation", strings.Repeat("、\ufe01。\ufe00", 3), strings.Repeat("、\ufe01。\ufe00", 2) + "、。"},
+		{
+			"selectors behind punctuation", strings.Repeat("、\ufe01。\ufe00", 3),
+			strings.Repeat("、\ufe01。\ufe00", 2) + "、。",
+		},
 		{"selector that no compatibility ideograph has", "豈\ufe00豈\ufe01", "豈\ufe00豈"},
 		{"second selector behind a symbol of mathematics", "∩\ufe00∩\ufe01", "∩\ufe00∩"},
 		{"selector behind another symbol", "∑\ufe00", "∑"},
@@ -169,29 +182,51 @@ func TestT33AllowedContextCarriesNoMore(t *testing.T) {
 		{"isolate closed in the next line", "א\u2068ב\n\u2069ג", "אב\nג"},
 		{"isolate closed as embedding", "א\u2068ב\u202cג", "אבג"},
 		{"crossing pairs", "א\u2068ב\u202bג\u2069ד\u202c", "אבגד"},
-		{"isolates in a Latin text with one Hebrew letter", "א " + latin + "\u2068b\u2069 \u2067c\u2069", "א " + latin + "b c"},
-		{"marks in a Latin text with one Hebrew letter", "א " + latin + "\u200e (b)\u200f", "א " + latin + " (b)"},
+		{
+			"isolates in a Latin text with one Hebrew letter", "א " + latin + "\u2068b\u2069 \u2067c\u2069",
+			"א " + latin + "b c",
+		},
+		{
+			"marks in a Latin text with one Hebrew letter", "א " + latin + "\u200e (b)\u200f",
+			"א " + latin + " (b)",
+		},
 		{"isolates around nothing", "א\u2068\u2069 \u2067\u2068\u2069\u2069ב", "א ב"},
 		{"isolates around isolates", "א \u2067\u2068\u2066b\u2069\u2069\u2069 ג", "א \u2066b\u2069 ג"},
-		{"isolates around isolates around nothing", "א \u2067\u2068\u2069\u2066b\u2069\u2069 ג", "א \u2066b\u2069 ג"},
+		{
+			"isolates around isolates around nothing", "א \u2067\u2068\u2069\u2066b\u2069\u2069 ג",
+			"א \u2066b\u2069 ג",
+		},
 		{"controls of hieroglyphs behind Latin", "a\U00013430b\U0001343F", "ab"},
 		{"modifiers of hieroglyphs behind Latin", "a\U00013440b\U00013447\U00013455c", "abc"},
-		{"modifiers of hieroglyphs in a row", "\U00013000" + strings.Repeat("\U00013447", 5), "\U00013000" + strings.Repeat("\U00013447", 3)},
+		{
+			"modifiers of hieroglyphs in a row", "\U00013000" + strings.Repeat("\U00013447", 5),
+			"\U00013000" + strings.Repeat("\U00013447", 3),
+		},
 		{"filler of Khitan behind Latin", "a\U00016FE4b", "ab"},
-		{"fillers of Khitan in a row", "\U00018B00\U00016FE4\U00016FE4\U00018B01", "\U00018B00\U00016FE4\U00018B01"},
-		{"controls of hieroglyphs in a row", "\U00013000" + strings.Repeat("\U00013431", 5), "\U00013000" + strings.Repeat("\U00013431", 3)},
+		{
+			"fillers of Khitan in a row", "\U00018B00\U00016FE4\U00016FE4\U00018B01",
+			"\U00018B00\U00016FE4\U00018B01",
+		},
+		{
+			"controls of hieroglyphs in a row", "\U00013000" + strings.Repeat("\U00013431", 5),
+			"\U00013000" + strings.Repeat("\U00013431", 3),
+		},
 		{"private use", "a\ue000b\uf8ffc\U000f0000d\U0010fffde", "abcde"},
 		{"noncharacters", "a\ufdd0b\uffffc\U0010fffed", "abcd"},
-		{"one line balanced, one not", "א\u2068ב\u2069\nג\u2069\n\n\u2067ד\u2069", "א\u2068ב\u2069\nג\n\n\u2067ד\u2069"},
+		{
+			"one line balanced, one not", "א\u2068ב\u2069\nג\u2069\n\n\u2067ד\u2069",
+			"א\u2068ב\u2069\nג\n\n\u2067ד\u2069",
+		},
 	} {
-		if got, report := cleanText(t, sanitize.Policy{}, c.text); got != c.want || got != c.text && report.Total() == 0 {
+		if got, report := cleanText(t, sanitize.Policy{}, c.text); got != c.want || got != c.text &&
+			report.Total() == 0 {
 			t.Errorf("%s: got %+q, %v\nwant %+q", c.name, got, report, c.want)
 		}
 	}
 }
 
-// TestT33SelectorsBehindHanCarryNoBytes writes bytes as selectors behind ideographs, which all stayed when an ideograph
-// could have any of the 240 in the supplement.
+// TestT33SelectorsBehindHanCarryNoBytes writes bytes as selectors behind ideographs,
+// which all stayed when an ideograph could have any of the 240 in the supplement.
 func TestT33SelectorsBehindHanCarryNoBytes(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 200 {
@@ -200,7 +235,8 @@ func TestT33SelectorsBehindHanCarryNoBytes(t *testing.T) {
 		for range bases {
 			base := rune(0x4E00 + random.IntN(0x5000))
 			seen.WriteRune(base)
-			text.WriteString(string(base) + string(rune(0xE0100+random.IntN(240))) + string(rune(0xFE00+random.IntN(16))))
+			text.WriteString(string(base) + string(rune(0xE0100+random.IntN(240))) +
+				string(rune(0xFE00+random.IntN(16))))
 		}
 		got, _ := cleanText(t, sanitize.Policy{}, text.String())
 		kept := 0
@@ -260,7 +296,8 @@ func TestT33MixedTextsKeepOnlyWhatIsSeen(t *testing.T) {
 
 func TestT33NaughtyStringsComeOutVisible(t *testing.T) {
 	changed := 0
-	texts := slices.DeleteFunc(corpus.Strings(t), func(text string) bool { return !utf8.ValidString(text) }) // JSON has no others
+	// JSON has no others
+	texts := slices.DeleteFunc(corpus.Strings(t), func(text string) bool { return !utf8.ValidString(text) })
 	for _, text := range texts {
 		got, report := cleanText(t, sanitize.Policy{}, text)
 		if again, _ := cleanText(t, sanitize.Policy{}, got); again != got {

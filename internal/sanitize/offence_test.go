@@ -17,17 +17,27 @@ func wantHidden(t testing.TB, what string, err error, place string) {
 	}
 }
 
-// TestHiddenTextWasPassedOnWhereItIsNotEdited has one case for each kind of string that programs compare or that goes
-// back to the server: such a result is refused, and the error says where.
+// TestHiddenTextWasPassedOnWhereItIsNotEdited has one case for each kind of string that
+// programs compare or that goes back to the server: such a result is refused, and the
+// error says where.
 func TestHiddenTextWasPassedOnWhereItIsNotEdited(t *testing.T) {
 	for _, c := range []struct{ result, place string }{
 		{`{"@":1}`, "the name of a member"},
 		{`{"structuredContent":{"a":[{"@":1}]}}`, "the name of a member of structuredContent.*[0]"},
 		{`{"_meta":{"a/b":{"@":1}}}`, "the name of a member of _meta.*"},
-		{`{"content":[{"type":"text","text":"@"},{"type":"image","data":"AAAA","mimeType":"@"}]}`, "content[1].mimeType"},
-		{`{"content":[{"type":"text","text":"","annotations":{"audience":["user","@"]}}]}`, "content[0].annotations.audience[1]"},
+		{
+			`{"content":[{"type":"text","text":"@"},{"type":"image","data":"AAAA","mimeType":"@"}]}`,
+			"content[1].mimeType",
+		},
+		{
+			`{"content":[{"type":"text","text":"","annotations":{"audience":["user","@"]}}]}`,
+			"content[0].annotations.audience[1]",
+		},
 		{`{"content":[{"uri":"file:///@","name":"n","type":"resource_link"}]}`, "content[0].uri"},
-		{`{"content":[{"type":"resource_link","uri":"a:b","icons":[{"src":"https://x/@"}]}]}`, "content[0].icons[0].src"},
+		{
+			`{"content":[{"type":"resource_link","uri":"a:b","icons":[{"src":"https://x/@"}]}]}`,
+			"content[0].icons[0].src",
+		},
 		{`{"content":[{"type":"resource","resource":{"uri":"a:@","text":""}}]}`, "content[0].resource.uri"},
 		{`{"content":[{"type":"resource_@link","uri":"javascript:x"}]}`, "content[0].type"},
 		{`{"contents":[{"uri":"a:b","text":"","mimeType":"@"}]}`, "contents[0].mimeType"},
@@ -38,14 +48,32 @@ func TestHiddenTextWasPassedOnWhereItIsNotEdited(t *testing.T) {
 		{question(`"elicitationId":"@"`), "inputRequests.*.params.elicitationId"},
 		{question(`"mode":"@"`), "inputRequests.*.params.mode"},
 		{question(`"stopSequences":["","@"]`), "inputRequests.*.params.stopSequences[1]"},
-		{question(`"messages":[{"content":[{"type":"tool_use","id":"@"}]}]`), "inputRequests.*.params.messages[0].content[0].id"},
-		{question(`"messages":[{"content":{"type":"tool_result","toolUseId":"@"}}]`), "inputRequests.*.params.messages[0].content.toolUseId"},
+		{
+			question(`"messages":[{"content":[{"type":"tool_use","id":"@"}]}]`),
+			"inputRequests.*.params.messages[0].content[0].id",
+		},
+		{
+			question(`"messages":[{"content":{"type":"tool_result","toolUseId":"@"}}]`),
+			"inputRequests.*.params.messages[0].content.toolUseId",
+		},
 		{question(`"tools":[{"name":"@"}]`), "inputRequests.*.params.tools[0].name"},
-		{question(`"tools":[{"inputSchema":{"properties":{"a":{"const":{"b":"@"}}}}}]`), "inputRequests.*.params.tools[0].inputSchema.properties.*.const.*"},
+		{
+			question(`"tools":[{"inputSchema":{"properties":{"a":{"const":{"b":"@"}}}}}]`),
+			"inputRequests.*.params.tools[0].inputSchema.properties.*.const.*",
+		},
 		{form(`"a":{"enum":["x","@"]}`), "inputRequests.*.params.requestedSchema.properties.*.enum[1]"},
-		{form(`"@":{"type":"string"}`), "the name of a member of inputRequests.*.params.requestedSchema.properties"},
-		{form(`"a":{"oneOf":[{"const":"@","title":"x"}]}`), "inputRequests.*.params.requestedSchema.properties.*.oneOf[0].const"},
-		{form(`"a":{"items":{"enum":["@"]}}`), "inputRequests.*.params.requestedSchema.properties.*.items.enum[0]"},
+		{
+			form(`"@":{"type":"string"}`),
+			"the name of a member of inputRequests.*.params.requestedSchema.properties",
+		},
+		{
+			form(`"a":{"oneOf":[{"const":"@","title":"x"}]}`),
+			"inputRequests.*.params.requestedSchema.properties.*.oneOf[0].const",
+		},
+		{
+			form(`"a":{"items":{"enum":["@"]}}`),
+			"inputRequests.*.params.requestedSchema.properties.*.items.enum[0]",
+		},
 		{form(`"a":{"default":"@"}`), "inputRequests.*.params.requestedSchema.properties.*.default"},
 		{form(`"a":{"pattern":"@"}`), "inputRequests.*.params.requestedSchema.properties.*.pattern"},
 		{form(`"a":{"format":"@"}`), "inputRequests.*.params.requestedSchema.properties.*.format"},
@@ -59,7 +87,8 @@ func TestHiddenTextWasPassedOnWhereItIsNotEdited(t *testing.T) {
 			t.Errorf("%s: report %v, want one that is flagged", c.result, report)
 		}
 		result := object(t, dirty)
-		if same, _, err := (sanitize.Policy{HiddenText: sanitize.Off}).Result(result); err != nil || !sameBytes(result, same) {
+		if same, _, err := (sanitize.Policy{HiddenText: sanitize.Off}).Result(result); err != nil ||
+			!sameBytes(result, same) {
 			t.Errorf("%s: with the rule off: got %s, %v", c.result, same.JSON(), err)
 		}
 		clean := object(t, strings.ReplaceAll(c.result, "@", "x"))
@@ -71,7 +100,8 @@ func TestHiddenTextWasPassedOnWhereItIsNotEdited(t *testing.T) {
 
 // question returns a result with one question whose params have these members.
 func question(members string) string {
-	return `{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{` + members + `}}}}`
+	return `{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{` +
+		members + `}}}}`
 }
 
 // form returns a result that asks for a form with these properties.
@@ -90,14 +120,17 @@ func TestTextsOfFormsWerePassedOnAsTheyCame(t *testing.T) {
 	} {
 		cleaned, report, err := sanitize.Policy{}.Result(object(t, strings.ReplaceAll(result, "@", dirt)))
 		want := object(t, strings.ReplaceAll(result, "@", "abcde")).JSON()
-		if got := cleaned.JSON(); err != nil || string(got) != string(want) || report.Total() != 4*strings.Count(result, "@") {
+		if got := cleaned.JSON(); err != nil || string(got) != string(want) ||
+			report.Total() != 4*strings.Count(result, "@") {
 			t.Errorf("got  %+q, %v, %v\nwant %+q", got, report, err, want)
 		}
 	}
 }
 
 func TestTheSamePlaceIsToldEachTime(t *testing.T) {
-	result := object(t, strings.ReplaceAll(`{"structuredContent":{"@":1},"content":[{"text":"@"},{"type":"resource_link","uri":"@"}],"messages":[{"role":"@"}]}`, "@", dirt))
+	result := object(
+		t, strings.ReplaceAll(
+			`{"structuredContent":{"@":1},"content":[{"text":"@"},{"type":"resource_link","uri":"@"}],"messages":[{"role":"@"}]}`, "@", dirt))
 	for range 50 {
 		_, _, err := sanitize.Policy{}.Result(result)
 		wantHidden(t, "several places", err, "content[1].uri")
@@ -109,7 +142,10 @@ func TestNotificationWithHiddenTextThatIsNotEditedIsRefused(t *testing.T) {
 		{`{"level":"@","data":""}`, "level"},
 		{`{"progressToken":"@","progress":1}`, "progressToken"},
 		{`{"level":"info","data":{"a":{"@":1}}}`, "the name of a member of data.*"},
-		{`{"level":"info","data":"","_meta":{"io.modelcontextprotocol/subscriptionId":"@"}}`, "_meta.io.modelcontextprotocol/subscriptionId"},
+		{
+			`{"level":"info","data":"","_meta":{"io.modelcontextprotocol/subscriptionId":"@"}}`,
+			"_meta.io.modelcontextprotocol/subscriptionId",
+		},
 	} {
 		_, _, err := sanitize.Policy{}.Notification(object(t, strings.ReplaceAll(c.params, "@", dirt)))
 		wantHidden(t, c.params, err, c.place)
@@ -119,7 +155,8 @@ func TestNotificationWithHiddenTextThatIsNotEditedIsRefused(t *testing.T) {
 func TestErrorLosesDataThatHidesTextWhereItIsNotEdited(t *testing.T) {
 	for _, e := range []*mcp.Error{
 		{Code: 1, Message: "m", Data: mcp.RawJSON(`{"a":{"` + dirt + `":1}}`)},
-		{Code: mcp.CodeURLElicitation, Message: "m", Data: mcp.RawJSON(`{"elicitations":[{"url":"https://x/` + dirt + `"}]}`)},
+		{Code: mcp.CodeURLElicitation, Message: "m", Data: mcp.RawJSON(`{"elicitations":[{"url":"https://x/` +
+			dirt + `"}]}`)},
 	} {
 		cleaned, report := sanitize.Policy{}.Error(e)
 		if cleaned.Data != nil || cleaned.Message != "m" || cleaned.Code != e.Code || report.Total() != 1 {

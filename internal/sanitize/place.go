@@ -17,11 +17,17 @@ type place uint8
 const (
 	free    place = iota // a text for people or models: cleaned
 	counted              // a text that is cleaned and counts against the limit
-	exact                // programs compare it, or it goes back to the server: never edited; hidden text is an offence
-	address              // a URI: as exact, and judged by its scheme
-	binary               // Base64: its size is bounded, otherwise it keeps its bytes; anything else there is cleaned
-	whole                // a file: passes whole or, with hidden text or a secret, not at all; its size is bounded
-	sealed               // not looked at, because it never reaches a client: the gateway seals it or drops it
+	// programs compare it, or it goes back to the server: never edited; hidden text is an
+	// offence
+	exact
+	address // a URI: as exact, and judged by its scheme
+	// Base64: its size is bounded, otherwise it keeps its bytes; anything else there is
+	// cleaned
+	binary
+	// a file: passes whole or, with hidden text or a secret, not at all; its size is
+	// bounded
+	whole
+	sealed // not looked at, because it never reaches a client: the gateway seals it or drops it
 
 	completed // the result of a call that is done, whichever the method
 	asking    // a result that asks for input
@@ -110,9 +116,11 @@ func (at place) text() place {
 // strangeBlock.
 var (
 	contentBlocks = map[string]place{
-		"text": textBlock, "image": mediaBlock, "audio": mediaBlock, "resource_link": linkBlock, "resource": resourceBlock,
+		"text": textBlock, "image": mediaBlock, "audio": mediaBlock, "resource_link": linkBlock,
+		"resource": resourceBlock,
 	}
 	sampledBlocks = map[string]place{
-		"text": textBlock, "image": mediaBlock, "audio": mediaBlock, "tool_use": callBlock, "tool_result": outcomeBlock,
+		"text": textBlock, "image": mediaBlock, "audio": mediaBlock, "tool_use": callBlock,
+		"tool_result": outcomeBlock,
 	}
 )

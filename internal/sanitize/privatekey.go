@@ -29,7 +29,8 @@ func privateKey(text []byte, begin, body int) (start, end int) {
 // when text is no private key.
 func keySize(text []byte) int {
 	label := bytes.Index(text[:min(len(text), maxLabel)], []byte(dashes))
-	if label < 0 || !bytes.HasSuffix(bytes.TrimSuffix(text[:label], []byte(" BLOCK")), []byte("PRIVATE KEY")) {
+	if label < 0 || !bytes.HasSuffix(bytes.TrimSuffix(text[:label], []byte(" BLOCK")),
+		[]byte("PRIVATE KEY")) {
 		return 0
 	}
 	body := label + len(dashes)

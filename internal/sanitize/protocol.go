@@ -29,12 +29,17 @@ var protocol = [places]form{
 		"completion": completion,
 		"resultType": exact, "cacheScope": exact, "_meta": meta,
 	}},
-	asking:   {members: map[string]place{"inputRequests": requests, "requestState": sealed, "resultType": exact, "_meta": meta}},
+	asking: {members: map[string]place{
+		"inputRequests": requests, "requestState": sealed,
+		"resultType": exact, "_meta": meta,
+	}},
 	taskMade: {members: map[string]place{"task": taskState, "resultType": exact, "_meta": meta}},
 	taskState: {members: map[string]place{
-		"taskId": sealed, "status": exact, "statusMessage": free, "createdAt": exact, "lastUpdatedAt": exact, "_meta": meta,
+		"taskId": sealed, "status": exact, "statusMessage": free, "createdAt": exact, "lastUpdatedAt": exact,
+		"_meta": meta,
 		// https://modelcontextprotocol.io/extensions/tasks
-		"resultType": exact, "result": completed, "error": failed, "inputRequests": requests, "requestState": sealed,
+		"resultType": exact, "result": completed, "error": failed, "inputRequests": requests,
+		"requestState": sealed,
 	}},
 	failed:  {members: map[string]place{"message": free, "data": failure}},
 	failure: {members: map[string]place{"elicitations": question}},
@@ -45,31 +50,58 @@ var protocol = [places]form{
 		"_meta": meta,
 	}},
 
-	textBlock:  {members: map[string]place{"type": exact, "text": counted, "annotations": annotations, "_meta": free}},
-	mediaBlock: {members: map[string]place{"type": exact, "data": binary, "mimeType": exact, "annotations": annotations, "_meta": free}},
-	linkBlock: {members: map[string]place{
-		"type": exact, "uri": address, "name": free, "title": free, "description": free, "mimeType": exact, "icons": icon,
+	textBlock: {members: map[string]place{
+		"type": exact, "text": counted, "annotations": annotations,
+		"_meta": free,
+	}},
+	mediaBlock: {members: map[string]place{
+		"type": exact, "data": binary, "mimeType": exact,
 		"annotations": annotations, "_meta": free,
 	}},
-	resourceBlock: {members: map[string]place{"type": exact, "resource": contents, "annotations": annotations, "_meta": free}},
-	callBlock:     {members: map[string]place{"type": exact, "id": exact, "name": exact, "input": free, "_meta": free}},
+	linkBlock: {members: map[string]place{
+		"type": exact, "uri": address, "name": free, "title": free, "description": free, "mimeType": exact,
+		"icons":       icon,
+		"annotations": annotations, "_meta": free,
+	}},
+	resourceBlock: {members: map[string]place{
+		"type": exact, "resource": contents, "annotations": annotations,
+		"_meta": free,
+	}},
+	callBlock: {members: map[string]place{
+		"type": exact, "id": exact, "name": exact, "input": free,
+		"_meta": free,
+	}},
 	outcomeBlock: {members: map[string]place{
 		"type": exact, "toolUseId": exact, "content": content, "structuredContent": free, "_meta": free,
 	}},
 	// If its type were cleaned, it could become one of those above, of which nothing was
 	// judged as such.
-	strangeBlock: {members: map[string]place{"type": exact, "text": counted, "data": counted, "blob": counted}},
+	strangeBlock: {members: map[string]place{
+		"type": exact, "text": counted, "data": counted,
+		"blob": counted,
+	}},
 
-	contents: {members: map[string]place{"uri": address, "mimeType": exact, "text": counted, "blob": binary, "_meta": free}},
+	contents: {members: map[string]place{
+		"uri": address, "mimeType": exact, "text": counted, "blob": binary,
+		"_meta": free,
+	}},
 	// Of an extension whose hosts compare or run what they read (mcp.MediaApp).
-	file:        {members: map[string]place{"uri": address, "mimeType": exact, "text": whole, "blob": binary, "_meta": exact}, others: exact},
+	file: {members: map[string]place{
+		"uri": address, "mimeType": exact, "text": whole, "blob": binary,
+		"_meta": exact,
+	}, others: exact},
 	annotations: {members: map[string]place{"audience": exact, "lastModified": exact}},
-	icon:        {members: map[string]place{"src": address, "mimeType": exact, "sizes": exact, "theme": exact}, others: exact},
+	icon: {members: map[string]place{
+		"src": address, "mimeType": exact, "sizes": exact,
+		"theme": exact,
+	}, others: exact},
 	meta: {members: map[string]place{
-		"progressToken": exact, "io.modelcontextprotocol/subscriptionId": exact, "io.modelcontextprotocol/serverInfo": implementation,
+		"progressToken": exact, "io.modelcontextprotocol/subscriptionId": exact,
+		"io.modelcontextprotocol/serverInfo": implementation,
 	}},
 	implementation: {members: map[string]place{
-		"name": free, "title": free, "version": free, "description": free, "websiteUrl": address, "icons": icon,
+		"name": free, "title": free, "version": free, "description": free, "websiteUrl": address,
+		"icons": icon,
 	}},
 	message:    {members: map[string]place{"role": exact, "content": content}},
 	completion: {members: map[string]place{"values": free}},
@@ -80,7 +112,8 @@ var protocol = [places]form{
 		"message": free, "mode": exact, "_meta": meta,
 		"requestedSchema": schema,                          // of a form
 		"url":             address, "elicitationId": exact, // of a page to open
-		"messages": sample, "systemPrompt": free, "tools": tool, "toolChoice": exact, // of sampling; so is the rest
+		// of sampling; so is the rest
+		"messages": sample, "systemPrompt": free, "tools": tool, "toolChoice": exact,
 		"modelPreferences": exact, "includeContext": exact, "stopSequences": exact, "metadata": free,
 	}},
 	sample: {members: map[string]place{"role": exact, "content": sampled, "_meta": free}},
@@ -91,16 +124,22 @@ var protocol = [places]form{
 	}, others: exact},
 	toolAnnotations: {members: map[string]place{"title": free}, others: exact},
 	prompt: {members: map[string]place{
-		"name": exact, "title": free, "description": free, "arguments": promptArgument, "icons": icon, "_meta": exact,
+		"name": exact, "title": free, "description": free, "arguments": promptArgument, "icons": icon,
+		"_meta": exact,
 	}, others: exact},
-	promptArgument: {members: map[string]place{"name": exact, "title": free, "description": free}, others: exact},
+	promptArgument: {
+		members: map[string]place{"name": exact, "title": free, "description": free},
+		others:  exact,
+	},
 	resource: {members: map[string]place{
-		"uri": address, "name": exact, "title": free, "description": free, "mimeType": exact, "annotations": exact,
-		"icons": icon, "_meta": exact,
+		"uri": address, "name": exact, "title": free, "description": free, "mimeType": exact,
+		"annotations": exact,
+		"icons":       icon, "_meta": exact,
 	}, others: exact},
 	resourceTemplate: {members: map[string]place{
-		"uriTemplate": address, "name": exact, "title": free, "description": free, "mimeType": exact, "annotations": exact,
-		"icons": icon, "_meta": exact,
+		"uriTemplate": address, "name": exact, "title": free, "description": free, "mimeType": exact,
+		"annotations": exact,
+		"icons":       icon, "_meta": exact,
 	}, others: exact},
 
 	// Keywords that hold schemas are those of the drafts 4 to 2020-12; enumNames is
@@ -110,12 +149,17 @@ var protocol = [places]form{
 		"title": free, "description": free, "enumNames": free,
 		"properties": schemas, "patternProperties": schemas, "$defs": schemas, "definitions": schemas,
 		"dependentSchemas": schemas, "dependencies": schemas,
-		"items": schema, "prefixItems": schema, "additionalItems": schema, "unevaluatedItems": schema, "contains": schema,
-		"additionalProperties": schema, "unevaluatedProperties": schema, "propertyNames": schema, "contentSchema": schema,
-		"allOf": schema, "anyOf": schema, "oneOf": schema, "not": schema, "if": schema, "then": schema, "else": schema,
+		"items": schema, "prefixItems": schema, "additionalItems": schema, "unevaluatedItems": schema,
+		"contains":             schema,
+		"additionalProperties": schema, "unevaluatedProperties": schema, "propertyNames": schema,
+		"contentSchema": schema,
+		"allOf":         schema, "anyOf": schema, "oneOf": schema, "not": schema, "if": schema,
+		"then": schema,
+		"else": schema,
 		// What follows would be treated in this way if it were not listed. It is so that
 		// it can be named.
-		"type": exact, "enum": exact, "const": exact, "default": exact, "required": exact, "pattern": exact, "format": exact,
+		"type": exact, "enum": exact, "const": exact, "default": exact, "required": exact, "pattern": exact,
+		"format":   exact,
 		"examples": exact, "$comment": exact, "$id": exact, "$schema": exact, "$ref": exact, "$anchor": exact,
 	}, others: exact},
 	schemas: {others: schema},

@@ -13,22 +13,32 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// entries say at which place the messages of servers enter the table, by their names in the schemas, and by the member
-// of the message that does. The definitions in lists enter for themselves.
+// entries say at which place the messages of servers enter the table, by their names in
+// the schemas, and by the member of the message that does. The definitions in lists enter
+// for themselves.
 var entries = map[string]struct {
 	member string // "" for the message itself
 	at     place
 }{
-	"CallToolResult": {"", completed}, "GetPromptResult": {"", completed}, "ReadResourceResult": {"", completed},
+	"CallToolResult": {"", completed}, "GetPromptResult": {"", completed}, "ReadResourceResult": {
+		"",
+		completed,
+	},
 	"CompleteResult": {"", completed}, "Result": {"", completed},
 	"InputRequiredResult": {"", asking}, "CreateTaskResult": {"", taskMade},
 	"GetTaskResult": {"", taskState}, "CancelTaskResult": {"", taskState},
 	"GetTaskPayloadResult": {"", completed}, // it has the form of the result of its tool
 	"ProgressNotification": {"params", told}, "LoggingMessageNotification": {"params", told},
 	"ResourceUpdatedNotification": {"params", told},
-	"CreateMessageRequest":        {"", request}, "ElicitRequest": {"", request}, "ListRootsRequest": {"", request},
+	"CreateMessageRequest":        {"", request}, "ElicitRequest": {"", request}, "ListRootsRequest": {
+		"",
+		request,
+	},
 	"Error": {"", failed}, "URLElicitationRequiredError": {"error", failed},
-	"Tool": {"", tool}, "Prompt": {"", prompt}, "Resource": {"", resource}, "ResourceTemplate": {"", resourceTemplate},
+	"Tool": {"", tool}, "Prompt": {"", prompt}, "Resource": {"", resource}, "ResourceTemplate": {
+		"",
+		resourceTemplate,
+	},
 }
 
 // unheard are messages that do not enter the table, because they do not reach a client.
@@ -52,15 +62,19 @@ var unheard = map[string]string{
 	"ListTasksRequest":                      "refused: a server cannot make tasks",
 }
 
-// elsewhere are the entries of the table that the schemas do not have, by the specification that does.
+// elsewhere are the entries of the table that the schemas do not have, by the
+// specification that does.
 var elsewhere = map[place][]string{
 	taskMade: {"resultType"}, // added when the answer of an older server is passed on
 	// https://modelcontextprotocol.io/extensions/tasks
 	taskState: {"resultType", "result", "error", "inputRequests", "requestState"},
-	// https://json-schema.org/draft/2020-12/json-schema-core#section-10, and its forerunners
+	// https://json-schema.org/draft/2020-12/json-schema-core#section-10, and its
+	// forerunners
 	schema: {
-		"patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies", "additionalItems", "contentSchema",
-		"prefixItems", "unevaluatedItems", "contains", "additionalProperties", "unevaluatedProperties", "propertyNames",
+		"patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies", "additionalItems",
+		"contentSchema",
+		"prefixItems", "unevaluatedItems", "contains", "additionalProperties", "unevaluatedProperties",
+		"propertyNames",
 		"allOf", "not", "if", "then", "else", "pattern", "examples", "$comment", "$id", "$ref", "$anchor",
 	},
 	// The texts of a block of an unknown type count like those of other blocks.
@@ -178,7 +192,8 @@ func (c *comparison) speaks(schema any) bool {
 		inner, _ := c.named[ref[strings.LastIndexByte(ref, '/')+1:]].(map[string]any)
 		return isString(inner) || len(alternatives(inner)) > 0 || inner["type"] == "object" && c.speaks(inner)
 	}
-	if properties, some := o["properties"].(map[string]any); some && len(properties) > 0 && o["additionalProperties"] == nil {
+	if properties, some := o["properties"].(map[string]any); some && len(properties) > 0 &&
+		o["additionalProperties"] == nil {
 		return slices.ContainsFunc(slices.Collect(maps.Values(properties)), c.speaks)
 	}
 	kinds, several := o["type"].([]any)
@@ -206,12 +221,16 @@ func definitions(t *testing.T, revision string) map[string]any {
 	return nil
 }
 
-// TestProtocolIsThatOfTheSchemas fails where the table lacks a string that a server can say, has one that no revision
-// has, or treats one in a way that its schema forbids: Base64, URIs and fixed words are told by their type there.
+// TestProtocolIsThatOfTheSchemas fails where the table lacks a string that a server can
+// say, has one that no revision has, or treats one in a way that its schema forbids:
+// Base64, URIs and fixed words are told by their type there.
 func TestProtocolIsThatOfTheSchemas(t *testing.T) {
 	used, met, compared := map[place]map[string]bool{}, map[string]bool{}, 0
 	for _, revision := range mcp.Revisions() {
-		c := &comparison{t: t, revision: revision, named: definitions(t, revision), used: used, seen: map[string]bool{}}
+		c := &comparison{
+			t: t, revision: revision, named: definitions(t, revision), used: used,
+			seen: map[string]bool{},
+		}
 		for _, kind := range []string{"ServerResult", "ServerNotification", "ServerRequest"} {
 			sum, _ := c.named[kind].(map[string]any)
 			for _, one := range alternatives(sum) {

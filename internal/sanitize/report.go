@@ -5,12 +5,13 @@ type Kind string
 
 // Kinds. Flagged values keep their bytes and are only counted; the others were repaired.
 const (
-	Hidden     Kind = "hidden"      // a code point that a reader does not see
-	Control    Kind = "control"     // a control character that belongs to no escape sequence
-	Escape     Kind = "escape"      // a whole escape sequence for a terminal
-	Secret     Kind = "secret"      // a secret of a known kind, redacted
-	Truncated  Kind = "truncated"   // a text that was cut to the limit, or emptied behind one that was
-	FlaggedURI Kind = "flagged_uri" // a URI in which a rule fires, or a dangerous one; a link with one is replaced
+	Hidden    Kind = "hidden"    // a code point that a reader does not see
+	Control   Kind = "control"   // a control character that belongs to no escape sequence
+	Escape    Kind = "escape"    // a whole escape sequence for a terminal
+	Secret    Kind = "secret"    // a secret of a known kind, redacted
+	Truncated Kind = "truncated" // a text that was cut to the limit, or emptied behind one that was
+	// a URI in which a rule fires, or a dangerous one; a link with one is replaced
+	FlaggedURI Kind = "flagged_uri"
 	FlaggedKey Kind = "flagged_key" // a name, or a value that programs compare, in which a rule fires
 )
 

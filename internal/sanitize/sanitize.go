@@ -51,9 +51,11 @@ type Policy struct {
 	Secrets    Mode
 	HiddenText Mode // of hidden characters, control characters and escape sequences; Block means Repair here
 	MaxText    int  // bytes of text in one result, and of its structured content; zero: 1 MiB
-	MaxBinary  int  // bytes of one member with Base64, as encoded, and of a file that is never edited; zero: 8 MiB
-	// Released are digests of files that the operator of their server lets in although they
-	// hide text or hold a secret.
+	// bytes of one member with Base64, as encoded, and of a file that is never edited;
+	// zero: 8 MiB
+	MaxBinary int
+	// Released are digests of files that the operator of their server lets in although
+	// they hide text or hold a secret.
 	Released []string
 }
 

@@ -10,7 +10,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 )
 
-// dirt holds a hidden character, literally and as an escape, an escape sequence and a control.
+// dirt holds a hidden character, literally and as an escape, an escape sequence and a
+// control.
 const dirt = `a\u202eb` + "\u200b" + `c\u001b[31md\u0007e`
 
 func TestT12EveryPlaceOfAResultIsCleaned(t *testing.T) {
@@ -21,24 +22,54 @@ func TestT12EveryPlaceOfAResultIsCleaned(t *testing.T) {
 		{"metadata of a block", `{"content":[{"type":"image","data":"","mimeType":"image/png","_meta":{"x/y":["@"]}}]}`},
 		{"data of a text block", `{"content":[{"type":"text","text":"","data":"@"}]}`},
 		{"data that is no base64", `{"content":[{"type":"image","data":"@"}]}`},
-		{"data that ends in a quote", `{"content":[{"type":"image","data":"AA\""},{"type":"text","text":"@"}]}`},
+		{
+			"data that ends in a quote",
+			`{"content":[{"type":"image","data":"AA\""},{"type":"text","text":"@"}]}`,
+		},
 		{"data in contents", `{"contents":[{"uri":"a:b","data":"@","blob":"@"}]}`},
-		{"data of a block of an unknown type", `{"content":[{"type":"hologram","data":"@","blob":"@","id":"@","uri":"@"}]}`},
-		{"members of other types", `{"nextCursor":"@","cursor":"@","id":"@","taskId":"@","requestState":"@","requestedSchema":{"const":"@"},"task":{"taskId":"@"}}`},
-		{"members of other blocks", `{"content":[{"type":"text","text":"","uri":"@","id":"@","toolUseId":"@","resource":{"uri":"@"}}]}`},
-		{"call within the result of a tool", `{"content":[{"type":"tool_use","id":"@","name":"@","input":{"id":"@"}}]}`},
-		{"text of an embedded resource", `{"content":[{"type":"resource","resource":{"uri":"a:b","text":"@"}}]}`},
+		{
+			"data of a block of an unknown type",
+			`{"content":[{"type":"hologram","data":"@","blob":"@","id":"@","uri":"@"}]}`,
+		},
+		{
+			"members of other types",
+			`{"nextCursor":"@","cursor":"@","id":"@","taskId":"@","requestState":"@","requestedSchema":{"const":"@"},"task":{"taskId":"@"}}`,
+		},
+		{
+			"members of other blocks",
+			`{"content":[{"type":"text","text":"","uri":"@","id":"@","toolUseId":"@","resource":{"uri":"@"}}]}`,
+		},
+		{
+			"call within the result of a tool",
+			`{"content":[{"type":"tool_use","id":"@","name":"@","input":{"id":"@"}}]}`,
+		},
+		{
+			"text of an embedded resource",
+			`{"content":[{"type":"resource","resource":{"uri":"a:b","text":"@"}}]}`,
+		},
 		{"name of a link", `{"content":[{"type":"resource_link","uri":"a:b","name":"@"}]}`},
-		{"description of a link", `{"content":[{"type":"resource_link","uri":"a:b","name":"n","description":"@"}]}`},
+		{
+			"description of a link",
+			`{"content":[{"type":"resource_link","uri":"a:b","name":"n","description":"@"}]}`,
+		},
 		{"unknown block", `{"content":[{"type":"hologram","caption":{"x":"@"}}]}`},
-		{"block within a block", `{"content":[{"type":"tool_result","toolUseId":"1","content":[{"type":"text","text":"@"}]}]}`},
+		{
+			"block within a block",
+			`{"content":[{"type":"tool_result","toolUseId":"1","content":[{"type":"text","text":"@"}]}]}`,
+		},
 		{"structured content", `{"structuredContent":{"rows":[{"cell":"@"}]}}`},
-		{"data in structured content", `{"structuredContent":{"data":"@","blob":"@","uri":"@","id":"@","requestState":"@"}}`},
+		{
+			"data in structured content",
+			`{"structuredContent":{"data":"@","blob":"@","uri":"@","id":"@","requestState":"@"}}`,
+		},
 		{"structured text", `{"structuredContent":"@"}`},
 		{"metadata", `{"_meta":{"example.com/note":"@"}}`},
 		{"contents of a resource", `{"contents":[{"uri":"a:b","text":"@"}]}`},
 		{"message of a prompt", `{"messages":[{"role":"user","content":{"type":"text","text":"@"}}]}`},
-		{"messages of a prompt", `{"messages":[{"role":"user","content":[{"type":"text","text":"@"}]}],"description":"@"}`},
+		{
+			"messages of a prompt",
+			`{"messages":[{"role":"user","content":[{"type":"text","text":"@"}]}],"description":"@"}`,
+		},
 		{"completion", `{"completion":{"values":["x","@"]}}`},
 		{"instructions", `{"instructions":"@","serverInfo":{"name":"@","title":"@"}}`},
 		{"question", `{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{"message":"@","requestedSchema":{}}}}}`},
@@ -46,14 +77,18 @@ func TestT12EveryPlaceOfAResultIsCleaned(t *testing.T) {
 		{"sampling with tools", `{"resultType":"input_required","inputRequests":{"q":{"method":"sampling/createMessage","params":{"messages":[{"role":"user","content":[{"type":"tool_result","toolUseId":"1","content":[{"type":"text","text":"@"}]}]}],"tools":[{"name":"n","description":"@","inputSchema":{"properties":{"a":{"description":"@"}}}}]}}}}`},
 		{"several questions", `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"url","url":"https://x/","message":"@"}},"b":{"method":"roots/list"},"c":{"method":"elicitation/create","params":{"message":"@"}}},"requestState":"s"}`},
 		{"several contents", `{"contents":[{"uri":"a:b","mimeType":"text/plain","text":"@"},{"uri":"a:c","blob":"AAAA","_meta":{"x/y":"@"}}]}`},
-		{"resource in a prompt", `{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"a:b","text":"@"}}},{"role":"assistant","content":{"type":"image","data":"AAAA","mimeType":"image/png"}}]}`},
+		{
+			"resource in a prompt",
+			`{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"a:b","text":"@"}}},{"role":"assistant","content":{"type":"image","data":"AAAA","mimeType":"image/png"}}]}`,
+		},
 		{"completion with a total", `{"completion":{"values":["@"],"total":1,"hasMore":false}}`},
 		{"member nobody knows", `{"future":{"content":[["@"]]}}`},
 		{"spaced out", `{"content" : [ { "type" : "text" , "text" : "@" } , 1 , -2.5e3 , true , null , { } , [ ] ] }`},
 		{"escaped name", `{"content":[{"\u0074ype":"text","te\u0078t":"@"}]}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cleaned, report, err := sanitize.Policy{}.Result(object(t, strings.ReplaceAll(c.result, "@", dirt)))
+			cleaned, report, err := sanitize.Policy{}.Result(object(t,
+				strings.ReplaceAll(c.result, "@", dirt)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -62,7 +97,10 @@ func TestT12EveryPlaceOfAResultIsCleaned(t *testing.T) {
 				t.Errorf("got  %+q\nwant %+q", got, want)
 			}
 			n := strings.Count(c.result, "@")
-			if want := (sanitize.Report{sanitize.Hidden: 2 * n, sanitize.Escape: n, sanitize.Control: n}); !maps.Equal(report, want) {
+			if want := (sanitize.Report{
+				sanitize.Hidden: 2 * n, sanitize.Escape: n,
+				sanitize.Control: n,
+			}); !maps.Equal(report, want) {
 				t.Errorf("report %v, want %v", report, want)
 			}
 		})
@@ -77,7 +115,8 @@ func TestT12NotificationsAreCleaned(t *testing.T) {
 		{"question", `{"message":"@","requestedSchema":{"type":"object"}}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cleaned, report, _ := sanitize.Policy{}.Notification(object(t, strings.ReplaceAll(c.params, "@", dirt)))
+			cleaned, report, _ := sanitize.Policy{}.Notification(object(t,
+				strings.ReplaceAll(c.params, "@", dirt)))
 			want := object(t, strings.ReplaceAll(c.params, "@", "abcde")).JSON()
 			if got := cleaned.JSON(); string(got) != string(want) {
 				t.Errorf("got  %+q\nwant %+q", got, want)
@@ -90,7 +129,10 @@ func TestT12NotificationsAreCleaned(t *testing.T) {
 }
 
 func TestT12ErrorsAreCleaned(t *testing.T) {
-	e := &mcp.Error{Code: -32603, Message: "no \u202e\x1b[31mfile " + ghp(), Data: mcp.RawJSON(`{"hint":"` + dirt + `"}`)}
+	e := &mcp.Error{
+		Code: -32603, Message: "no \u202e\x1b[31mfile " + ghp(),
+		Data: mcp.RawJSON(`{"hint":"` + dirt + `"}`),
+	}
 	cleaned, report := sanitize.Policy{}.Error(e)
 	if want := "no file [REDACTED:github-pat]"; cleaned.Message != want || cleaned.Code != e.Code {
 		t.Errorf("got %d %+q, want %+q", cleaned.Code, cleaned.Message, want)
@@ -115,13 +157,20 @@ func TestExemptMembersKeepTheirBytes(t *testing.T) {
 	const key = "AKIA" + "2222333344445555"
 	for _, c := range []struct{ name, result string }{
 		{"base64", `{"content":[{"type":"image","data":"AAA+/w==","mimeType":"image/png"},{"type":"audio","data":"AA-_"}]}`},
-		{"base64 without padding", `{"content":[{"type":"image","data":"AAAAAA"},{"type":"audio","data":"AA-_A"}]}`},
-		{"long base64 for URLs", `{"contents":[{"uri":"a:b","blob":"` + strings.Repeat("AA-_", 256) + "-" + ghp() + `=="}]}`},
+		{
+			"base64 without padding",
+			`{"content":[{"type":"image","data":"AAAAAA"},{"type":"audio","data":"AA-_A"}]}`,
+		},
+		{"long base64 for URLs", `{"contents":[{"uri":"a:b","blob":"` + strings.Repeat("AA-_", 256) + "-" +
+			ghp() + `=="}]}`},
 		{"blob", `{"content":[{"type":"resource","resource":{"uri":"a:b","blob":"` + key + `"}}]}`},
 		{"blob of contents", `{"contents":[{"uri":"a:b","blob":"` + key + `"}]}`},
-		{"image in a prompt", `{"messages":[{"role":"user","content":{"type":"image","data":"` + key + `","mimeType":"image/png"}}]}`},
-		{"state, which the gateway seals", `{"resultType":"input_required","requestState":"` + dirt + key + `"}`},
-		{"id of a task, which the gateway seals", `{"resultType":"task","task":{"taskId":"` + dirt + key + `"}}`},
+		{"image in a prompt", `{"messages":[{"role":"user","content":{"type":"image","data":"` + key +
+			`","mimeType":"image/png"}}]}`},
+		{"state, which the gateway seals", `{"resultType":"input_required","requestState":"` + dirt + key +
+			`"}`},
+		{"id of a task, which the gateway seals", `{"resultType":"task","task":{"taskId":"` + dirt + key +
+			`"}}`},
 		{"id of a task in the form of the extension", `{"resultType":"task","taskId":"` + dirt + key + `"}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -134,7 +183,8 @@ func TestExemptMembersKeepTheirBytes(t *testing.T) {
 	}
 }
 
-// TestTextIsCleanedWhereBase64Belongs has texts of visible ASCII, which no program can decode.
+// TestTextIsCleanedWhereBase64Belongs has texts of visible ASCII, which no program can
+// decode.
 func TestTextIsCleanedWhereBase64Belongs(t *testing.T) {
 	for _, text := range []string{"READ_THIS:_@", "READ_THIS: @", "@", "=@", "@==="} {
 		for _, form := range []string{
@@ -145,7 +195,8 @@ func TestTextIsCleanedWhereBase64Belongs(t *testing.T) {
 			dirty := strings.ReplaceAll(form, "@", strings.ReplaceAll(text, "@", ghp()))
 			clean := strings.ReplaceAll(form, "@", strings.ReplaceAll(text, "@", "[REDACTED:github-pat]"))
 			cleaned, report, err := sanitize.Policy{}.Result(object(t, dirty))
-			if err != nil || report[sanitize.Secret] != 1 || string(cleaned.JSON()) != string(object(t, clean).JSON()) {
+			if err != nil || report[sanitize.Secret] != 1 ||
+				string(cleaned.JSON()) != string(object(t, clean).JSON()) {
 				t.Errorf("got %s, %v, %v\nwant %s and one secret", cleaned.JSON(), report, err, clean)
 			}
 			_, _, err = sanitize.Policy{Secrets: sanitize.Block}.Result(object(t, dirty))
@@ -161,9 +212,18 @@ func TestSecretsInWhatIsNeverEditedAreCounted(t *testing.T) {
 		name, result string
 		want         sanitize.Report
 	}{
-		{"URI", `{"content":[{"type":"resource","resource":{"uri":"file:///` + ghp() + `","text":"x"}}]}`, sanitize.Report{sanitize.FlaggedURI: 1}},
-		{"name of a member", `{"structuredContent":{"` + ghp() + `":1}}`, sanitize.Report{sanitize.FlaggedKey: 1}},
-		{"icon", `{"content":[{"type":"resource_link","uri":"a:b","icons":[{"src":"javascript:x"}]}]}`, sanitize.Report{sanitize.FlaggedURI: 1}},
+		{
+			"URI", `{"content":[{"type":"resource","resource":{"uri":"file:///` + ghp() + `","text":"x"}}]}`,
+			sanitize.Report{sanitize.FlaggedURI: 1},
+		},
+		{
+			"name of a member", `{"structuredContent":{"` + ghp() + `":1}}`,
+			sanitize.Report{sanitize.FlaggedKey: 1},
+		},
+		{
+			"icon", `{"content":[{"type":"resource_link","uri":"a:b","icons":[{"src":"javascript:x"}]}]}`,
+			sanitize.Report{sanitize.FlaggedURI: 1},
+		},
 		{
 			"default of a form",
 			`{"resultType":"input_required","inputRequests":{"q":{"params":{"requestedSchema":{"properties":{"a":{"default":"` + ghp() + `"}}}}}}}`,
@@ -173,7 +233,8 @@ func TestSecretsInWhatIsNeverEditedAreCounted(t *testing.T) {
 		result := object(t, c.result)
 		cleaned, report, err := sanitize.Policy{}.Result(result)
 		if err != nil || !maps.Equal(report, c.want) || !sameBytes(result, cleaned) {
-			t.Errorf("%s: got %+q, %v, %v, want it unchanged and %v", c.name, cleaned.JSON(), report, err, c.want)
+			t.Errorf("%s: got %+q, %v, %v, want it unchanged and %v", c.name, cleaned.JSON(), report, err,
+				c.want)
 		}
 	}
 }
@@ -199,7 +260,8 @@ func TestDangerousLinkBecomesText(t *testing.T) {
 		{`file:///data:text/html`, false},
 		{``, false},
 	} {
-		result := object(t, `{"content":[{"type":"text","text":"before"},{"uri":"`+c.uri+`","type":"resource_link","name":"n"},{"type":"text","text":"after"}]}`)
+		result := object(t, `{"content":[{"type":"text","text":"before"},{"uri":"`+c.uri+
+			`","type":"resource_link","name":"n"},{"type":"text","text":"after"}]}`)
 		cleaned, report, err := sanitize.Policy{}.Result(result)
 		if err != nil {
 			t.Fatal(err)
@@ -220,20 +282,23 @@ func TestDangerousLinkBecomesText(t *testing.T) {
 }
 
 func TestCleanResultIsTheSameObjectWithoutCost(t *testing.T) {
-	result := object(t, `{"content":[{"type":"text","text":"a \"quoted\"\nline\ttask-1 \\ x_y"},{"type":"text","text":"grüße 漢字 👩‍👩‍👧 می\u200cخواهم"}],`+
-		`"structuredContent":{"a":[1,2.5,true,null,{"b":"\/\u00e9"}]},"isError":false,"_meta":{"x/y":1}}`)
+	result := object(
+		t, `{"content":[{"type":"text","text":"a \"quoted\"\nline\ttask-1 \\ x_y"},{"type":"text","text":"grüße 漢字 👩‍👩‍👧 می\u200cخواهم"}],`+
+			`"structuredContent":{"a":[1,2.5,true,null,{"b":"\/\u00e9"}]},"isError":false,"_meta":{"x/y":1}}`)
 	cleaned, report, err := sanitize.Policy{}.Result(result)
 	if err != nil || report != nil || !sameBytes(result, cleaned) {
 		t.Fatalf("got %s, %v, %v", cleaned.JSON(), report, err)
 	}
 	// The race detector makes pools forget.
-	if n := testing.AllocsPerRun(100, func() { _, _, _ = sanitize.Policy{}.Result(result) }); n >= 1 && !raced {
+	if n := testing.AllocsPerRun(100, func() { _, _, _ = sanitize.Policy{}.Result(result) }); n >= 1 &&
+		!raced {
 		t.Errorf("a clean result costs %v allocations", n)
 	}
 }
 
 func TestUntouchedStringsKeepTheirSpelling(t *testing.T) {
-	result := object(t, `{"content":[{"type":"text","text":"\u0041\/\u00e9"},{"type":"text","text":"x\u200b"},{"type":"text","text":"\u0042"}],"n":1.50}`)
+	result := object(
+		t, `{"content":[{"type":"text","text":"\u0041\/\u00e9"},{"type":"text","text":"x\u200b"},{"type":"text","text":"\u0042"}],"n":1.50}`)
 	cleaned, _, err := sanitize.Policy{}.Result(result)
 	want := `{"content":[{"type":"text","text":"\u0041\/\u00e9"},{"type":"text","text":"x"},{"type":"text","text":"\u0042"}],"n":1.50}`
 	if got := string(cleaned.JSON()); err != nil || got != want {
@@ -251,8 +316,18 @@ func TestModes(t *testing.T) {
 		want   string
 		err    error
 	}{
-		{"all off", sanitize.Policy{Secrets: sanitize.Off, HiddenText: sanitize.Off}, hidden + secret, hidden + secret, nil},
-		{"hidden off", sanitize.Policy{HiddenText: sanitize.Off}, hidden + secret, hidden + "key [REDACTED:github-pat]", nil},
+		{
+			"all off",
+			sanitize.Policy{Secrets: sanitize.Off, HiddenText: sanitize.Off},
+			hidden + secret,
+			hidden + secret, nil,
+		},
+		{
+			"hidden off",
+			sanitize.Policy{HiddenText: sanitize.Off},
+			hidden + secret,
+			hidden + "key [REDACTED:github-pat]", nil,
+		},
 		{"secrets off", sanitize.Policy{Secrets: sanitize.Off}, hidden + secret, "ab" + secret, nil},
 		{"block without a secret", sanitize.Policy{Secrets: sanitize.Block}, hidden, "ab", nil},
 		{"block", sanitize.Policy{Secrets: sanitize.Block}, secret, "", sanitize.ErrBlocked},
@@ -279,7 +354,8 @@ func TestBlockSeesSecretsThatAreNotRewritten(t *testing.T) {
 		`{"structuredContent":{"` + ghp() + `":1}}`,
 		`{"content":[{"type":"resource_link","name":"n","uri":"https://a.example/?k=` + ghp() + `"}]}`,
 	} {
-		if _, report, err := p.Result(object(t, text)); !errors.Is(err, sanitize.ErrBlocked) || report.Total() != 1 {
+		if _, report, err := p.Result(object(t, text)); !errors.Is(err, sanitize.ErrBlocked) ||
+			report.Total() != 1 {
 			t.Errorf("%s: got %v, %v, want ErrBlocked", text, report, err)
 		}
 	}

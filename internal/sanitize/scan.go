@@ -11,10 +11,11 @@ import (
 type marks uint8
 
 const (
-	escaped  marks = 1 << iota // an escape that may stand for a control or hidden character, or be part of a secret
-	beyond                     // a byte beyond ASCII, or the control character DEL
-	hinted                     // what may be the beginning of a secret
-	carriage                   // an escaped carriage return, of interest in definitions only
+	// an escape that may stand for a control or hidden character, or be part of a secret
+	escaped  marks = 1 << iota
+	beyond         // a byte beyond ASCII, or the control character DEL
+	hinted         // what may be the beginning of a secret
+	carriage       // an escaped carriage return, of interest in definitions only
 )
 
 // sight is what scan saw in a string.

@@ -25,12 +25,15 @@ func joins(before, after []byte, r rune) bool {
 // other letters.
 func shaping(r rune) bool {
 	return !suspect(r) && (unicode.In(r,
-		unicode.Arabic, unicode.Syriac, unicode.Mandaic, unicode.Nko, unicode.Mongolian, unicode.Phags_Pa, unicode.Adlam,
+		unicode.Arabic, unicode.Syriac, unicode.Mandaic, unicode.Nko, unicode.Mongolian, unicode.Phags_Pa,
+		unicode.Adlam,
 		unicode.Hanifi_Rohingya, unicode.Manichaean, unicode.Sogdian, unicode.Psalter_Pahlavi,
 		unicode.Devanagari, unicode.Bengali, unicode.Gurmukhi, unicode.Gujarati, unicode.Oriya, unicode.Tamil,
 		unicode.Telugu, unicode.Kannada, unicode.Malayalam, unicode.Sinhala,
-		unicode.Tibetan, unicode.Myanmar, unicode.Khmer, unicode.Balinese, unicode.Javanese, unicode.Sundanese,
-		unicode.Brahmi, unicode.Grantha, unicode.Newa, unicode.Tirhuta, unicode.Chakma, unicode.Meetei_Mayek) ||
+		unicode.Tibetan, unicode.Myanmar, unicode.Khmer, unicode.Balinese, unicode.Javanese,
+		unicode.Sundanese,
+		unicode.Brahmi, unicode.Grantha, unicode.Newa, unicode.Tirhuta, unicode.Chakma,
+		unicode.Meetei_Mayek) ||
 		r >= 0x064B && r <= 0x0655 || r == 0x0670) // Arabic vowel marks, which several scripts inherit
 }
 
@@ -49,14 +52,16 @@ func isVirama(r rune) bool {
 // kana.
 func breaksWords(left, right rune) bool {
 	return unspaced(left) && unspaced(right) ||
-		kana(left) && (kana(right) || unicode.Is(unicode.Han, right)) || kana(right) && unicode.Is(unicode.Han, left)
+		kana(left) && (kana(right) || unicode.Is(unicode.Han, right)) || kana(right) &&
+		unicode.Is(unicode.Han, left)
 }
 
 // unspaced tells whether r is of a script of South-East Asia that writes no space between
 // words.
 func unspaced(r rune) bool {
 	return !suspect(r) && unicode.In(r, unicode.Thai, unicode.Khmer, unicode.Lao, unicode.Myanmar,
-		unicode.Tai_Tham, unicode.Tai_Le, unicode.New_Tai_Lue, unicode.Tai_Viet, unicode.Javanese, unicode.Balinese)
+		unicode.Tai_Tham, unicode.Tai_Le, unicode.New_Tai_Lue, unicode.Tai_Viet, unicode.Javanese,
+		unicode.Balinese)
 }
 
 // kana tells whether r is Japanese kana, or the mark of a long vowel or an end of phrase

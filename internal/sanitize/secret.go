@@ -21,12 +21,13 @@ import (
 type rule struct {
 	kind     string // stands in [REDACTED:kind]
 	prefixes []string
-	hint     int                    // size of the hint in each prefix, at least 3 bytes; zero: the whole prefix
-	lead     int                    // bytes of the secret before the prefix, of the same alphabet as the body
-	body     *alphabet              // the bytes that the body may have
-	exact    int                    // size of the body in bytes; zero: at least the size in least
-	least    int                    // used when exact is zero
-	check    func(body []byte) bool // a further test of the first exact or least bytes of the body; nil: none
+	// size of the hint in each prefix, at least 3 bytes; zero: the whole prefix
+	hint  int
+	lead  int                    // bytes of the secret before the prefix, of the same alphabet as the body
+	body  *alphabet              // the bytes that the body may have
+	exact int                    // size of the body in bytes; zero: at least the size in least
+	least int                    // used when exact is zero
+	check func(body []byte) bool // a further test of the first exact or least bytes of the body; nil: none
 
 	// extent, instead of body to check, returns where the secret begins and ends. begin
 	// and body are where the prefix and what follows it begin in text. end is 0 when
@@ -216,7 +217,8 @@ func bounded(before []byte) bool {
 	switch {
 	case n >= 2 && before[n-2] == '\\':
 		return bytes.IndexByte([]byte("abfnrtv0"), before[n-1]) >= 0
-	case n >= 3 && hex <= n-2 && before[n-3] == '%', n >= 5 && hex <= n-4 && before[n-5] == '%' && string(before[n-4:n-2]) == "25":
+	case n >= 3 && hex <= n-2 && before[n-3] == '%', n >= 5 && hex <= n-4 && before[n-5] == '%' &&
+		string(before[n-4:n-2]) == "25":
 		return true
 	case n >= 4 && hex <= n-2 && string(before[n-4:n-2]) == `\x`:
 		return true
@@ -246,7 +248,8 @@ func (r *rule) find(text []byte, begin, body int) (start, end int) {
 		return r.extent(text, begin, body)
 	}
 	text, n := text[body:], r.floor()
-	if r.body.span(text, n) < n || !varied(text[:n]) || placeholder(text[:n]) || r.check != nil && !r.check(text[:n]) {
+	if r.body.span(text, n) < n || !varied(text[:n]) || placeholder(text[:n]) || r.check != nil &&
+		!r.check(text[:n]) {
 		return 0, 0
 	}
 	if r.exact == 0 {

@@ -9,7 +9,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 )
 
-// Secrets are put together when the test runs, so that no scanner of source code finds one here.
+// Secrets are put together when the test runs, so that no scanner of source code finds
+// one here.
 
 const (
 	small  = "abcdefghijklmnopqrstuvwxyz"
@@ -35,13 +36,15 @@ func chance(alphabet string, n int) string {
 
 func ghp() string { return "ghp" + "_" + chance(word, 36) }
 
-// secret is a sample of one kind. Its body has the least length; an exact one has no other.
+// secret is a sample of one kind. Its body has the least length; an exact one has no
+// other.
 type secret struct {
 	kind, prefix, body string
 	exact              bool
 }
 
-// alphabet is what the bytes of the body may be replaced by, empty when they may not: it has parts of other forms.
+// alphabet is what the bytes of the body may be replaced by, empty when they may not: it
+// has parts of other forms.
 func (s secret) alphabet() string {
 	for _, alphabet := range []string{hex, base32, large + digit, large + small, word} {
 		if strings.Trim(s.body, alphabet) == "" {
@@ -70,7 +73,8 @@ func secrets() []secret {
 		{"slack-token", "xoxb-", chance(digit, 12) + "-" + chance(word, 11), false},
 		{"slack-token", "xoxp-", chance(digit, 12) + "-" + chance(word, 11), false},
 		{"slack-token", "xapp-", "1-A" + chance(word, 21), false},
-		{"slack-webhook", "hooks.slack.com/services/", "T" + chance(large, 8) + "/B" + chance(large, 8) + "/" + chance(word, 20), false},
+		{"slack-webhook", "hooks.slack.com/services/", "T" + chance(large, 8) + "/B" + chance(large, 8) +
+			"/" + chance(word, 20), false},
 		{"stripe-key", "sk_live_", chance(word, 24), false},
 		{"stripe-key", "rk_live_", chance(word, 24), false},
 		{"stripe-webhook-secret", "whsec_", chance(word, 32), false},
@@ -130,7 +134,10 @@ func secrets() []secret {
 
 func TestT49SecretsAreRedactedWhereverTheyStand(t *testing.T) {
 	for _, s := range secrets() {
-		for _, frame := range []string{"@", "a @ b", "KEY=@\n", `{"key":"@"}`, "“@”", "(@)", "https://u:@@h/", "@.", "\\@", "\n@\r\n", "漢@字", "_@", "\x1b[1m@\u200b"} {
+		for _, frame := range []string{
+			"@", "a @ b", "KEY=@\n", `{"key":"@"}`, "“@”", "(@)", "https://u:@@h/",
+			"@.", "\\@", "\n@\r\n", "漢@字", "_@", "\x1b[1m@\u200b",
+		} {
 			text := strings.Replace(frame, "@", s.prefix+s.body, 1)
 			want := strings.Replace(frame, "@", "[REDACTED:"+s.kind+"]", 1)
 			if frame[0] == '\x1b' {
@@ -149,7 +156,8 @@ func TestT49SecretsAreFoundBehindEscapes(t *testing.T) {
 		text := s.prefix + s.body
 		slashed := mcp.RawJSON(`"` + strings.ReplaceAll("\\n"+text+"\\n", "/", `\/`) + `"`)
 		for _, raw := range []mcp.RawJSON{escapeAll("\n" + text + "\n"), slashed} {
-			cleaned, report, err := sanitize.Policy{}.Result(mcp.NewObject(mcp.Member{Name: "structuredContent", Value: raw}))
+			cleaned, report, err := sanitize.Policy{}.Result(
+				mcp.NewObject(mcp.Member{Name: "structuredContent", Value: raw}))
 			got, want := cleaned.Text("structuredContent"), "\n[REDACTED:"+s.kind+"]\n"
 			if err != nil || got != want || report.Total() != 1 {
 				t.Errorf("%s: got %q, %v, %v, want %q", raw, got, report, err, want)
@@ -174,7 +182,8 @@ func TestT49NearMissesPass(t *testing.T) {
 			misses["too long"] = s.prefix + s.body + "0A"
 		}
 		for name, text := range misses {
-			if got, report := cleanText(t, sanitize.Policy{}, "see "+text+" here"); got != "see "+text+" here" || report != nil {
+			if got, report := cleanText(t, sanitize.Policy{}, "see "+text+" here"); got != "see "+text+
+				" here" || report != nil {
 				t.Errorf("%s%s: %s: got %q, %v", s.prefix, s.kind, name, got, report)
 			}
 		}
@@ -196,7 +205,8 @@ func TestT49OtherTextPasses(t *testing.T) {
 		"sk-" + chance(word, 48), "sk-" + strings.Repeat("kebab-case-", 8),
 		"xoxb-" + "your-bot-token-goes-here-please", "tskey-auth-" + strings.Repeat("word-", 8),
 		"SG." + chance(word, 65), "ntn_" + "x" + chance(word, 45), "figd_" + strings.Repeat("snake_case_", 5),
-		"https://hooks.slack.com/services/", "https://hooks.slack.com/services/" + strings.Repeat("path/", 10),
+		"https://hooks.slack.com/services/", "https://hooks.slack.com/services/" + strings.Repeat("path/",
+			10),
 		"commit " + chance(hex, 40), "Bearer " + chance(word, 64), "password=" + chance(word, 20),
 	} {
 		if got, report := cleanText(t, sanitize.Policy{}, text); got != text || report != nil {
@@ -212,13 +222,17 @@ func TestT49SecretsSideBySide(t *testing.T) {
 		{key + "," + key + ";" + key, "[REDACTED:github-pat],[REDACTED:github-pat];[REDACTED:github-pat]"},
 		{aws + "_" + aws, "[REDACTED:aws-access-key]_[REDACTED:aws-access-key]"},
 		{key + "\ufe0f\u20e3", "[REDACTED:github-pat]\u20e3"},
-		{"SG." + chance(word, 22) + "." + chance(word, 43) + "." + aws, "[REDACTED:sendgrid-key].[REDACTED:aws-access-key]"},
+		{
+			"SG." + chance(word, 22) + "." + chance(word, 43) + "." + aws,
+			"[REDACTED:sendgrid-key].[REDACTED:aws-access-key]",
+		},
 		{"AIza" + chance(word, 34) + "-" + aws, "[REDACTED:google-api-key][REDACTED:aws-access-key]"},
 		{"AIza" + chance(word, 35) + "-" + aws, "[REDACTED:google-api-key]-[REDACTED:aws-access-key]"},
 		{"glpat-" + chance(word, 20) + "-" + aws, "[REDACTED:gitlab-token]"},
 	} {
 		got, _ := cleanText(t, sanitize.Policy{}, c.text)
-		if again, report := cleanText(t, sanitize.Policy{}, got); got != c.want || again != got || report != nil {
+		if again, report := cleanText(t, sanitize.Policy{}, got); got != c.want || again != got ||
+			report != nil {
 			t.Errorf("got %q, then %q, want %q", got, again, c.want)
 		}
 	}
@@ -254,8 +268,13 @@ func TestT49PrivateKeysAreRedacted(t *testing.T) {
 		{"broken off, and a whole one", whole[:200] + "\n" + whole, redacted + "\n" + redacted},
 		{"public key", pem("PUBLIC KEY", "\n"), pem("PUBLIC KEY", "\n")},
 		{"certificate", pem("CERTIFICATE", "\n"), pem("CERTIFICATE", "\n")},
-		{"placeholder", "-----BEGIN " + private + "-----\n...\n-----END " + private + "-----", "-----BEGIN " + private + "-----\n...\n-----END " + private + "-----"},
-		{"mention", "It begins with -----BEGIN " + private + "----- and then some words follow, but never a key.", "It begins with -----BEGIN " + private + "----- and then some words follow, but never a key."},
+		{
+			"placeholder", "-----BEGIN " + private + "-----\n...\n-----END " + private + "-----",
+			"-----BEGIN " + private + "-----\n...\n-----END " + private + "-----",
+		},
+		{"mention", "It begins with -----BEGIN " + private +
+			"----- and then some words follow, but never a key.", "It begins with -----BEGIN " + private +
+			"----- and then some words follow, but never a key."},
 	} {
 		got, report := cleanText(t, sanitize.Policy{}, c.text)
 		if got != c.want || (report == nil) != (c.text == c.want) {

@@ -53,7 +53,8 @@ func password(text, user []byte) bool {
 		bytes.EqualFold(text, user) || distinct(text) < leastDifferent {
 		return false
 	}
-	if n := decimal.span(text, len(text)); n == len(text) || n > 0 && bytes.IndexByte([]byte("),;"), text[n]) >= 0 {
+	if n := decimal.span(text, len(text)); n == len(text) || n > 0 &&
+		bytes.IndexByte([]byte("),;"), text[n]) >= 0 {
 		return false
 	}
 	return !onlyWords(text)
@@ -92,10 +93,15 @@ func wordAt(text []byte) (longest string) {
 // placeholderWords stand for a password in documentation, alone or in a row:
 // my-secret-password, db_pass, changeme123.
 var placeholderWords = []string{
-	"access", "admin", "amqp", "app", "bar", "change", "changeme", "db", "default", "demo", "dev", "dummy", "empty", "example",
-	"fake", "foo", "goes", "guest", "here", "hidden", "host", "insert", "it", "key", "local", "login", "masked", "me",
-	"minio", "mongo", "my", "mysql", "name", "none", "null", "omitted", "or", "pass", "passphrase", "passwd", "password",
-	"placeholder", "postgres", "postgresql", "pw", "pwd", "rabbitmq", "redacted", "redis", "removed", "replace", "root",
-	"s", "sample", "secret", "some", "super", "supersecret", "test", "the", "token", "user", "username", "value", "with",
+	"access", "admin", "amqp", "app", "bar", "change", "changeme", "db", "default", "demo", "dev", "dummy",
+	"empty", "example",
+	"fake", "foo", "goes", "guest", "here", "hidden", "host", "insert", "it", "key", "local", "login",
+	"masked", "me",
+	"minio", "mongo", "my", "mysql", "name", "none", "null", "omitted", "or", "pass", "passphrase", "passwd",
+	"password",
+	"placeholder", "postgres", "postgresql", "pw", "pwd", "rabbitmq", "redacted", "redis", "removed",
+	"replace", "root",
+	"s", "sample", "secret", "some", "super", "supersecret", "test", "the", "token", "user", "username",
+	"value", "with",
 	"x", "your", "z",
 }

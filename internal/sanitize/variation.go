@@ -165,5 +165,6 @@ func (v *variations) affords(i int, base rune) bool {
 // frequent tells whether an ordinary text may have r in every line, so that selectors
 // behind it must be few: an ideograph, a digit zero, or a mark of punctuation.
 func frequent(r rune) bool {
-	return r == '0' || r == '０' || unicode.Is(unicode.Unified_Ideograph, r) || r < 0x1D49C && unicode.Is(twoForms, r) && unicode.IsPunct(r)
+	return r == '0' || r == '０' || unicode.Is(unicode.Unified_Ideograph, r) || r < 0x1D49C &&
+		unicode.Is(twoForms, r) && unicode.IsPunct(r)
 }

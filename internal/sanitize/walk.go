@@ -47,7 +47,10 @@ var walkers = sync.Pool{New: func() any { return new(walker) }}
 func borrow(p Policy) *walker {
 	w := walkers.Get().(*walker)
 	*w = walker{
-		cleaner:   cleaner{unhides: p.HiddenText != Off, redacts: p.Secrets != Off, current: w.current, spare: w.spare},
+		cleaner: cleaner{
+			unhides: p.HiddenText != Off, redacts: p.Secrets != Off, current: w.current,
+			spare: w.spare,
+		},
 		budget:    budget{room: unlimited},
 		maxBinary: unlimited,
 	}
@@ -107,7 +110,8 @@ func (w *walker) rewrite(raw mcp.RawJSON, at place) (cleaned mcp.RawJSON, change
 // replace puts text, as a JSON string, in the place of data[i:end].
 func (w *walker) replace(i, end int, text []byte) {
 	if w.out == nil {
-		w.out = make([]byte, 0, len(w.data)-(end-i)+len(text)+64) // a text that is cut may be most of what there is
+		// a text that is cut may be most of what there is
+		w.out = make([]byte, 0, len(w.data)-(end-i)+len(text)+64)
 	}
 	w.copyUntil(i)
 	w.out = strictjson.AppendQuote(w.out, string(text))
@@ -243,8 +247,8 @@ func (w *walker) base64() {
 const minURLSafe = 1 << 10
 
 // isBase64 tells whether text is Base64 with the alphabet and the padding of
-// https://www.rfc-editor.org/rfc/rfc4648#section-4, which the protocol asks for, or a long one
-// with the alphabet for URLs, which servers were seen to send.
+// https://www.rfc-editor.org/rfc/rfc4648#section-4, which the protocol asks for, or a
+// long one with the alphabet for URLs, which servers were seen to send.
 func isBase64(text []byte) bool {
 	alphabet := base64Plain
 	switch size := len(text); {

@@ -7,9 +7,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
 
-// A token carries what the gateway needs to know later, so that it need not remember it. The client that carries the
-// token can neither read nor change it, nor use it for another purpose. Write into the purpose whom it is for, since
-// only the same purpose opens it, and into the text when it ends, since that is for the caller to check.
+// A token carries what the gateway needs to know later, so that it need not remember it.
+// The client that carries the token can neither read nor change it, nor use it for
+// another purpose. Write into the purpose whom it is for, since only the same purpose
+// opens it, and into the text when it ends, since that is for the caller to check.
 func Example() {
 	ring := seal.RandomRing() // of a file of keys: seal.ParseKeys, seal.NewRing
 	token, err := ring.Seal("cursor of tenant acme", []byte("page 3"))

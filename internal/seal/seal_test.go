@@ -76,7 +76,8 @@ func TestTooLongToSeal(t *testing.T) {
 	}
 }
 
-// TestT29TamperedTokens changes each character of a token to every other one, cuts it and adds to it.
+// TestT29TamperedTokens changes each character of a token to every other one, cuts it and
+// adds to it.
 func TestT29TamperedTokens(t *testing.T) {
 	t.Parallel()
 	ring := ringOf(t, 1, 2)
@@ -123,11 +124,15 @@ func TestT31ForeignTokens(t *testing.T) {
 		{"too short", ring, "session", "AAAA"},
 		{"too long", ring, "session", strings.Repeat("A", seal.MaxLength+4)},
 		{"not base64", ring, "session", strings.Repeat("%", 64)},
-		{"standard alphabet with padding", ring, "session", base64.StdEncoding.EncodeToString(make([]byte, 64))},
+		{
+			"standard alphabet with padding", ring, "session",
+			base64.StdEncoding.EncodeToString(make([]byte, 64)),
+		},
 		{"zeros", ring, "session", strings.Repeat("A", 64)},
 	}
 	for _, test := range tests {
-		if got, err := test.ring.Open(test.purpose, test.token); !errors.Is(err, seal.ErrInvalid) || got != nil {
+		if got, err := test.ring.Open(test.purpose, test.token); !errors.Is(err, seal.ErrInvalid) ||
+			got != nil {
 			t.Errorf("%s: opened to %q, error %v; want %v", test.name, got, err, seal.ErrInvalid)
 		}
 	}
@@ -185,7 +190,10 @@ func TestLongTokens(t *testing.T) {
 
 func TestBadRings(t *testing.T) {
 	t.Parallel()
-	for name, keys := range map[string][][]byte{"none": nil, "short": {newKey(1)[1:]}, "long": {append(newKey(1), 0)}, "second is empty": {newKey(1), {}}} {
+	for name, keys := range map[string][][]byte{
+		"none": nil, "short": {newKey(1)[1:]},
+		"long": {append(newKey(1), 0)}, "second is empty": {newKey(1), {}},
+	} {
 		if _, err := seal.NewRing(keys...); err == nil {
 			t.Errorf("%s: got a ring, want an error", name)
 		}
@@ -213,7 +221,8 @@ func TestParseKeys(t *testing.T) {
 		if test.problem == "" && (err != nil || len(keys) != test.keys) {
 			t.Errorf("%s: got %d keys and error %v, want %d", test.name, len(keys), err, test.keys)
 		}
-		if test.problem != "" && (err == nil || !strings.Contains(err.Error(), test.problem) || strings.Contains(err.Error(), "hunter2")) {
+		if test.problem != "" && (err == nil || !strings.Contains(err.Error(), test.problem) ||
+			strings.Contains(err.Error(), "hunter2")) {
 			t.Errorf("%s: got error %v, want one with %q", test.name, err, test.problem)
 		}
 	}
@@ -241,7 +250,8 @@ func TestConcurrentUse(t *testing.T) {
 	group.Wait()
 }
 
-// FuzzOpen shows that nothing opens but what was sealed, and that a token has one spelling.
+// FuzzOpen shows that nothing opens but what was sealed, and that a token has one
+// spelling.
 func FuzzOpen(f *testing.F) {
 	ring := ringOf(f, 1, 2)
 	f.Add("session", genuine)
@@ -279,8 +289,9 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// TestKeysAreRotatedWhileTokensAreUsed lets two rings, as of two replicas, go through the steps of a rotation one after
-// the other, while others seal with either and open with the other. Whatever was sealed opens at both.
+// TestKeysAreRotatedWhileTokensAreUsed lets two rings, as of two replicas, go through the
+// steps of a rotation one after the other, while others seal with either and open with
+// the other. Whatever was sealed opens at both.
 func TestKeysAreRotatedWhileTokensAreUsed(t *testing.T) {
 	t.Parallel()
 	rings := [2]*seal.Ring{ringOf(t, 1), ringOf(t, 1)}

@@ -64,7 +64,8 @@ func TestNilClaimsCountNothing(t *testing.T) {
 	}
 }
 
-// TestLateGrowthTakesNothing lets a claim grow while it is released, as when a caller leaves while its answer comes.
+// TestLateGrowthTakesNothing lets a claim grow while it is released, as when a caller
+// leaves while its answer comes.
 func TestLateGrowthTakesNothing(t *testing.T) {
 	t.Parallel()
 	b := share.New(64 << 20)

@@ -23,7 +23,8 @@ func TestLeaseGrowsInSteps(t *testing.T) {
 		{5 * share.Step, 5 * share.Step},
 	} {
 		if err := l.Resize(test.size); err != nil || l.Held() != test.want || b.Held() != test.want {
-			t.Errorf("size %d: got %v, lease %d, budget %d, want %d", test.size, err, l.Held(), b.Held(), test.want)
+			t.Errorf("size %d: got %v, lease %d, budget %d, want %d", test.size, err, l.Held(), b.Held(),
+				test.want)
 		}
 	}
 	l.Release()
@@ -40,12 +41,14 @@ func TestRefusedLeaseKeepsWhatItHolds(t *testing.T) {
 	if err := l.Resize(share.Step); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Resize(1 << 20); !errors.Is(err, share.ErrTotal) || l.Held() != share.Step || b.Held() != share.Step {
+	if err := l.Resize(1 << 20); !errors.Is(err, share.ErrTotal) || l.Held() != share.Step ||
+		b.Held() != share.Step {
 		t.Errorf("got %v, lease %d, budget %d", err, l.Held(), b.Held())
 	}
 }
 
-// TestALeaseIsNotToBlameForItself: a lease that grows is told what a lease of its whole size would be told.
+// TestALeaseIsNotToBlameForItself: a lease that grows is told what a lease of its whole
+// size would be told.
 func TestALeaseIsNotToBlameForItself(t *testing.T) {
 	t.Parallel()
 	b := share.New(16 << 20)

@@ -11,7 +11,10 @@ import (
 )
 
 func user(tenant, name int) share.User {
-	return share.User{TenantID: fmt.Sprintf("t%d", tenant), Issuer: "https://issuer.test", Subject: fmt.Sprintf("u%d", name)}
+	return share.User{
+		TenantID: fmt.Sprintf("t%d", tenant), Issuer: "https://issuer.test",
+		Subject: fmt.Sprintf("u%d", name),
+	}
 }
 
 // fill takes pieces until the first refusal, and returns how much it took.
@@ -51,8 +54,8 @@ func TestSharesOfSomeBudgets(t *testing.T) {
 	}
 }
 
-// TestManyUsersFillHalfOfTheBudget: a tenant that is alone uses two thirds of the common part, in whatever way its
-// users share it.
+// TestManyUsersFillHalfOfTheBudget: a tenant that is alone uses two thirds of the common
+// part, in whatever way its users share it.
 func TestManyUsersFillHalfOfTheBudget(t *testing.T) {
 	t.Parallel()
 	b := share.New(1 << 20)
@@ -173,8 +176,8 @@ func TestTopHolders(t *testing.T) {
 	}
 }
 
-// TestAnythingGoes lets random tenants take and give back random amounts, aggressors far more than the others, and
-// checks after each step what must hold at all times.
+// TestAnythingGoes lets random tenants take and give back random amounts, aggressors far
+// more than the others, and checks after each step what must hold at all times.
 func TestAnythingGoes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -209,8 +212,9 @@ func TestAnythingGoes(t *testing.T) {
 	}
 }
 
-// TestTheQuietAlwaysGetTheirGuarantee lets aggressors grab all that they can, at first and between the steps, while
-// quiet users stay within what is guaranteed to a user. Some of the quiet have an aggressor for a colleague.
+// TestTheQuietAlwaysGetTheirGuarantee lets aggressors grab all that they can, at first
+// and between the steps, while quiet users stay within what is guaranteed to a user. Some
+// of the quiet have an aggressor for a colleague.
 func TestTheQuietAlwaysGetTheirGuarantee(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(12) {
@@ -242,7 +246,8 @@ func TestTheQuietAlwaysGetTheirGuarantee(t *testing.T) {
 				held[quiet] = 0
 			} else if n := 1 + random.Int64N(guarantee); held[quiet]+n <= guarantee {
 				if err := b.Take(quiet, n); err != nil {
-					t.Fatalf("seed %d: %v holds %d, asks for %d within %d of %d, and is refused: %v", seed, quiet, held[quiet], n, guarantee, total, err)
+					t.Fatalf("seed %d: %v holds %d, asks for %d within %d of %d, and is refused: %v", seed,
+						quiet, held[quiet], n, guarantee, total, err)
 				}
 				held[quiet] += n
 			}
@@ -253,7 +258,8 @@ func TestTheQuietAlwaysGetTheirGuarantee(t *testing.T) {
 	}
 }
 
-// TestANewcomerFindsMoreThanItsGuarantee: beside a few tenants that hold all they can there is room for real work.
+// TestANewcomerFindsMoreThanItsGuarantee: beside a few tenants that hold all they can
+// there is room for real work.
 func TestANewcomerFindsMoreThanItsGuarantee(t *testing.T) {
 	t.Parallel()
 	const total = 300 << 20

@@ -1,7 +1,8 @@
-// Package sources tells the go command what a test depends on that its program is not compiled from.
-// Go keeps the result of a test and gives it again as long as its code and the files that it opened
-// are the same. It does not know what a program reads that the test starts, the compiler included. So
-// a test that builds the gateway would pass although the gateway has changed.
+// Package sources tells the go command what a test depends on that its program is not
+// compiled from. Go keeps the result of a test and gives it again as long as its code and
+// the files that it opened are the same. It does not know what a program reads that the
+// test starts, the compiler included. So a test that builds the gateway would pass
+// although the gateway has changed.
 package sources
 
 import (
@@ -14,8 +15,9 @@ import (
 	"strings"
 )
 
-// Open opens the folders of a package and of those of this module that it is compiled from, and what
-// says which versions of libraries there are. So Go notices each file that is added, removed or changed.
+// Open opens the folders of a package and of those of this module that it is compiled
+// from, and what says which versions of libraries there are. So Go notices each file that
+// is added, removed or changed.
 func Open(ctx context.Context, pkg string) error {
 	const own = `{{with .Module}}{{if .Main}}{{.GoMod}}{{"\n"}}{{$.Dir}}{{end}}{{end}}`
 	out, err := exec.CommandContext(ctx, "go", "list", "-deps", "-f", own, pkg).Output() //nolint:gosec // G204: a package

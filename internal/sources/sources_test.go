@@ -10,14 +10,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sources"
 )
 
-// childVariable has this test program open the sources, so that the one that has started it sees which.
+// childVariable has this test program open the sources, so that the one that has started
+// it sees which.
 const childVariable = "SOURCES_CHILD"
 
-// TestGoLearnsWhatAProgramIsMadeOf reads the record from which the go command decides whether the
-// result of a test still holds.
+// TestGoLearnsWhatAProgramIsMadeOf reads the record from which the go command decides
+// whether the result of a test still holds.
 func TestGoLearnsWhatAProgramIsMadeOf(t *testing.T) {
 	if os.Getenv(childVariable) != "" {
-		if err := sources.Open(t.Context(), "github.com/drawbridge-mcp/drawbridge/cmd/drawbridge"); err != nil {
+		if err := sources.Open(t.Context(),
+			"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge"); err != nil {
 			t.Error(err)
 		}
 		if err := sources.OpenTree("../interop"); err != nil {
@@ -26,7 +28,8 @@ func TestGoLearnsWhatAProgramIsMadeOf(t *testing.T) {
 		return
 	}
 	record := filepath.Join(t.TempDir(), "record")
-	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.testlogfile="+record)
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.testlogfile="+
+		record)
 	child.Env = append(os.Environ(), childVariable+"=1")
 	if out, err := child.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

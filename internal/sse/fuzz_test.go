@@ -12,8 +12,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 )
 
-// FuzzRead shows that no stream breaks the reader, that the size of its reads does not matter, and that nothing it
-// yields is over the limit.
+// FuzzRead shows that no stream breaks the reader, that the size of its reads does not
+// matter, and that nothing it yields is over the limit.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("\uFEFFid: 1\r\nevent: x\rdata: a\ndata: b\n\nretry: 5\n\n: c\n"))
 	f.Add([]byte("data: a\r\r\ndata\n\n"))
@@ -37,7 +37,10 @@ func FuzzRoundTrip(f *testing.F) {
 	f.Add("7", "message", []byte(`{"jsonrpc":"2.0"}`), uint16(0))
 	f.Add("", "", []byte("a\r\nb\n\rc"), uint16(1))
 	f.Fuzz(func(t *testing.T, id, kind string, data []byte, retry uint16) {
-		wrote := sse.Event{ID: id, HasID: true, Type: kind, Data: data, Retry: time.Duration(retry) * time.Millisecond}
+		wrote := sse.Event{
+			ID: id, HasID: true, Type: kind, Data: data,
+			Retry: time.Duration(retry) * time.Millisecond,
+		}
 		stream := sse.Append(nil, wrote)
 		events, err := collect(bytes.NewReader(stream), len(stream))
 		if err != nil || len(events) != 1 {

@@ -52,9 +52,14 @@ func Read(r io.Reader, limit int) iter.Seq2[Event, error] {
 // It tells padding of each line how many bytes it has that are no data: all of a comment,
 // and none of a line of data. There may be any number of lines without an event, and
 // whoever bounds how fast a stream is read learns of them only so.
-func ReadWithin(r io.Reader, limit int, room func(bytes int) error, padding func(bytes int)) iter.Seq2[Event, error] {
+func ReadWithin(r io.Reader, limit int, room func(bytes int) error,
+	padding func(bytes int),
+) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		s := &scanner{source: r, limit: limit, room: room, padding: padding, buffer: buffers.Get().(*[firstBuffer]byte)[:0]}
+		s := &scanner{
+			source: r, limit: limit, room: room, padding: padding,
+			buffer: buffers.Get().(*[firstBuffer]byte)[:0],
+		}
 		defer s.release()
 		for {
 			event, err := s.event()
@@ -214,7 +219,8 @@ func (s *scanner) lose(err error, came []byte) {
 
 // lostEvent returns an event that was given up, and forgets it.
 func (s *scanner) lostEvent(e Event) Event {
-	e.Lost, e.Data, e.End = s.lost, bytes.TrimPrefix(bytes.TrimPrefix(s.head, []byte("data:")), []byte(" ")), s.tail
+	e.Lost, e.Data, e.End = s.lost, bytes.TrimPrefix(bytes.TrimPrefix(s.head, []byte("data:")), []byte(" ")),
+		s.tail
 	s.lost, s.head, s.tail = nil, nil, nil
 	return e
 }

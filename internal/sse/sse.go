@@ -15,15 +15,19 @@ import (
 // Event is one event of a stream. In the zero Event nothing is set; Append writes it as
 // an empty line, which readers ignore.
 type Event struct {
-	Type  string // the event field; "" means "message"
-	ID    string // the id field, if HasID
-	HasID bool   // there is an id field; an empty one differs from none, since it resets the client's last event id
+	Type string // the event field; "" means "message"
+	ID   string // the id field, if HasID
+	// there is an id field; an empty one differs from none, since it resets the client's
+	// last event id
+	HasID bool
 	// Data is the text of the data fields, joined by LF if there are several. Nil means
 	// that there is none, which differs from an empty one. The data of an event that was
 	// read is valid until the next one is read, or for ever if it has more than Kept
 	// bytes.
-	Data  []byte
-	Retry time.Duration // how long a client should wait before it reconnects, in whole milliseconds; zero: not said
+	Data []byte
+	// how long a client should wait before it reconnects, in whole milliseconds; zero:
+	// not said
+	Retry time.Duration
 
 	// Lost is why there was no room for an event that was read, nil if there was. Then
 	// Data has only the beginning and End the end of what was lost, some hundred bytes of

@@ -57,7 +57,11 @@ func TestRead(t *testing.T) {
 		{"empty id", "id\ndata: a\n\n", []sse.Event{{HasID: true, Data: []byte("a")}}},
 		{"NUL in an id", "id: 1\x002\ndata: a\n\n", []sse.Event{data("a")}},
 		{"NUL in data", "data: a\x00b\n\n", []sse.Event{data("a\x00b")}},
-		{"retry that is no number", "retry: +5\nretry: 1e3\nretry: -1\nretry: 99999999999999999999\ndata: a\n\n", []sse.Event{data("a")}},
+		{
+			"retry that is no number",
+			"retry: +5\nretry: 1e3\nretry: -1\nretry: 99999999999999999999\ndata: a\n\n",
+			[]sse.Event{data("a")},
+		},
 		{"comments", ": hi\n:\ndata: a\n: there\ndata: b\n\n: bye\n\n", []sse.Event{data("a\nb")}},
 		{"unknown fields", "Data: a\n data: b\ndata : c\nfoo: d\nbar\ndata: e\n\n", []sse.Event{data("e")}},
 		{"empty data", "data\n\ndata: \n\n", []sse.Event{data(""), data("")}},
@@ -89,7 +93,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadDoesNotWaitForLF shows that an event which ends with CR is told before anything follows.
+// TestReadDoesNotWaitForLF shows that an event which ends with CR is told before anything
+// follows.
 func TestReadDoesNotWaitForLF(t *testing.T) {
 	t.Parallel()
 	r, w := io.Pipe()
@@ -104,7 +109,11 @@ func TestReadDoesNotWaitForLF(t *testing.T) {
 			next <- string(e.Data)
 		}
 	}()
-	for _, step := range []struct{ write, want string }{{"data: a\r\r", "a"}, {"\ndata: b\r\n\r", "b"}, {"\ndata: c\n\n", "c"}} {
+	for _, step := range []struct{ write, want string }{
+		{"data: a\r\r", "a"},
+		{"\ndata: b\r\n\r", "b"},
+		{"\ndata: c\n\n", "c"},
+	} {
 		if _, err := io.WriteString(w, step.write); err != nil {
 			t.Fatal(err)
 		}
@@ -129,11 +138,18 @@ func TestReadErrors(t *testing.T) {
 	}{
 		{"at the limit", strings.NewReader("data:34567890\n\n"), nil, 1},
 		{"a line over the limit", strings.NewReader("data: 56789012345678\n\n"), sse.ErrTooLong, 0},
-		{"an endless line", io.MultiReader(strings.NewReader("data: a\n\n"), endless("x")), sse.ErrTooLong, 1},
+		{
+			"an endless line", io.MultiReader(strings.NewReader("data: a\n\n"), endless("x")), sse.ErrTooLong,
+			1,
+		},
 		{"an endless event", endless("data: a\n"), sse.ErrTooLong, 0},
 		{"an endless event of empty lines", endless("data\n"), sse.ErrTooLong, 0},
-		{"id, type and data together", strings.NewReader("id: 12345\nevent: 12345\ndata: 12345\n\n"), sse.ErrTooLong, 0},
-		{"an error of the source", io.MultiReader(strings.NewReader("data: a\n\ndata: b\n"), iotest.ErrReader(cut)), cut, 1},
+		{
+			"id, type and data together", strings.NewReader("id: 12345\nevent: 12345\ndata: 12345\n\n"),
+			sse.ErrTooLong, 0,
+		},
+		{"an error of the source", io.MultiReader(strings.NewReader("data: a\n\ndata: b\n"),
+			iotest.ErrReader(cut)), cut, 1},
 		{"a source that brings nothing", silent{}, io.ErrNoProgress, 0},
 	}
 	for _, test := range tests {
@@ -141,7 +157,8 @@ func TestReadErrors(t *testing.T) {
 			t.Parallel()
 			events, err := collect(test.source, 13)
 			if !errors.Is(err, test.want) || len(events) != test.events {
-				t.Errorf("got %d events and error %v, want %d and %v", len(events), err, test.events, test.want)
+				t.Errorf("got %d events and error %v, want %d and %v", len(events), err, test.events,
+					test.want)
 			}
 		})
 	}
@@ -167,7 +184,8 @@ type silent struct{}
 
 func (silent) Read([]byte) (int, error) { return 0, nil }
 
-// TestT32CommentFlood shows that comments, however many, neither end a stream nor gather in memory.
+// TestT32CommentFlood shows that comments, however many, neither end a stream nor gather
+// in memory.
 func TestT32CommentFlood(t *testing.T) {
 	const size = 8 << 20
 	flood := io.LimitReader(endless(": still here, still here, still here\n"), size)
@@ -183,11 +201,13 @@ func TestT32CommentFlood(t *testing.T) {
 	}
 }
 
-// TestT32NothingInAnEventPassesForAField writes what a hostile server may want to smuggle into a stream.
+// TestT32NothingInAnEventPassesForAField writes what a hostile server may want to smuggle
+// into a stream.
 func TestT32NothingInAnEventPassesForAField(t *testing.T) {
 	t.Parallel()
 	hostile := []string{
-		"a\n\ndata: {\"evil\":1}\n\n", "a\r\rdata: evil\r\r", "a\r\n\r\nid: 9\r\nevent: evil\r\n\r\n", "\n", "\r", "\r\n", "a\n", "a\r",
+		"a\n\ndata: {\"evil\":1}\n\n", "a\r\rdata: evil\r\r", "a\r\n\r\nid: 9\r\nevent: evil\r\n\r\n", "\n",
+		"\r", "\r\n", "a\n", "a\r",
 		"{\n  \"pretty\": \"printed\"\n}", strings.Repeat("x", 10<<20),
 	}
 	for _, text := range hostile {
@@ -203,7 +223,8 @@ func TestT32NothingInAnEventPassesForAField(t *testing.T) {
 		if got := string(events[0].Data); got != want {
 			t.Errorf("%.40q: got data %.40q, want %.40q", text, got, want)
 		}
-		if name := strings.NewReplacer("\r", "", "\n", "").Replace(text); events[0].ID != name && strings.TrimPrefix(name, " ") != events[0].ID || events[0].Type != events[0].ID {
+		if name := strings.NewReplacer("\r", "", "\n", "").Replace(text); events[0].ID != name &&
+			strings.TrimPrefix(name, " ") != events[0].ID || events[0].Type != events[0].ID {
 			t.Errorf("%.40q: got id %.40q and type %.40q", text, events[0].ID, events[0].Type)
 		}
 		if diff := cmp.Diff(data("next"), events[1]); diff != "" {
@@ -220,7 +241,10 @@ func TestAppend(t *testing.T) {
 		want  string
 	}{
 		{"message", data(`{"a":1}`), "data: {\"a\":1}\n\n"},
-		{"all fields", sse.Event{ID: "s1-7", HasID: true, Type: "endpoint", Retry: 2 * time.Second, Data: []byte("/m")}, "id: s1-7\nevent: endpoint\nretry: 2000\ndata: /m\n\n"},
+		{"all fields", sse.Event{
+			ID: "s1-7", HasID: true, Type: "endpoint", Retry: 2 * time.Second,
+			Data: []byte("/m"),
+		}, "id: s1-7\nevent: endpoint\nretry: 2000\ndata: /m\n\n"},
 		{"priming", sse.Event{ID: "s1-0", HasID: true, Data: []byte{}}, "id: s1-0\ndata: \n\n"},
 		{"retry alone", sse.Event{Retry: time.Second}, "retry: 1000\n\n"},
 		{"an id that was not set", sse.Event{ID: "1", Data: []byte("a")}, "data: a\n\n"},

@@ -46,7 +46,8 @@ func TestT1Differentials(t *testing.T) {
 		err := strictjson.Check([]byte(test.text))
 		var syntax *strictjson.SyntaxError
 		if !errors.As(err, &syntax) || !strings.Contains(syntax.Reason, test.reason) {
-			t.Errorf("%s: Check(%.60q): got error %v, want one with %q", test.name, test.text, err, test.reason)
+			t.Errorf("%s: Check(%.60q): got error %v, want one with %q", test.name, test.text, err,
+				test.reason)
 		}
 	}
 }
@@ -78,12 +79,18 @@ func TestT37Bounds(t *testing.T) {
 		{"as many values as may be", "[" + strings.Repeat("0,", strictjson.MaxValues-2) + "0]", true},
 		{"too many values", "[" + strings.Repeat("0,", strictjson.MaxValues-1) + "0]", false},
 		{"too many empty objects", "[" + strings.Repeat("{},", strictjson.MaxValues-1) + "{}]", false},
-		{"names are no values", "[" + strings.Repeat(`{"a":0,"b":0},`, strictjson.MaxValues/3-2) + "0]", true},
+		{
+			"names are no values", "[" + strings.Repeat(`{"a":0,"b":0},`, strictjson.MaxValues/3-2) + "0]",
+			true,
+		},
 		{"as many members as may be", "{" + manyNames(strictjson.MaxMembers-1) + `"last":0}`, true},
 		{"too many members", "{" + manyNames(strictjson.MaxMembers) + `"last":0}`, false},
-		{"as many members as may be, twice", "[{" + manyNames(strictjson.MaxMembers-1) + `"last":0},{` + manyNames(strictjson.MaxMembers-1) + `"last":0}]`, true},
-		{"too many members in and around an object", "{" + manyNames(strictjson.MaxMembers/2) + `"in":[{` + manyNames(strictjson.MaxMembers/2-1) + `"last":0}]}`, false},
-		{"members after an object that is closed", "{" + `"in":[{` + manyNames(strictjson.MaxMembers-2) + `"last":0}],` + manyNames(strictjson.MaxMembers-2) + `"last":0}`, true},
+		{"as many members as may be, twice", "[{" + manyNames(strictjson.MaxMembers-1) + `"last":0},{` +
+			manyNames(strictjson.MaxMembers-1) + `"last":0}]`, true},
+		{"too many members in and around an object", "{" + manyNames(strictjson.MaxMembers/2) + `"in":[{` +
+			manyNames(strictjson.MaxMembers/2-1) + `"last":0}]}`, false},
+		{"members after an object that is closed", "{" + `"in":[{` + manyNames(strictjson.MaxMembers-2) +
+			`"last":0}],` + manyNames(strictjson.MaxMembers-2) + `"last":0}`, true},
 		{"a long number", strings.Repeat("1", strictjson.MaxNumber), true},
 		{"too long a number", strings.Repeat("1", strictjson.MaxNumber+1), false},
 		{"too long a fraction", "0." + strings.Repeat("1", strictjson.MaxNumber), false},
@@ -97,12 +104,14 @@ func TestT37Bounds(t *testing.T) {
 	}
 	for _, test := range tests {
 		if err := strictjson.Check([]byte(test.text)); (err == nil) != test.ok {
-			t.Errorf("%s: Check(%.40q): got error %v, want it accepted: %v", test.name, test.text, err, test.ok)
+			t.Errorf("%s: Check(%.40q): got error %v, want it accepted: %v", test.name, test.text, err,
+				test.ok)
 		}
 	}
 }
 
-// TestErrorsShowNoValues shows that an error tells a place and nothing of what is there, and stays short.
+// TestErrorsShowNoValues shows that an error tells a place and nothing of what is there,
+// and stays short.
 func TestErrorsShowNoValues(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("€", 1_000_000)
@@ -115,8 +124,10 @@ func TestErrorsShowNoValues(t *testing.T) {
 		`{"a":"hunter2","` + long + `":1` + "\x00": "byte",
 	} {
 		err := strictjson.Check([]byte(text))
-		if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), place) || len(err.Error()) > 300 {
-			t.Errorf("Check(%.40q): got error %.300q, want a short one with %q and without the value", text, err, place)
+		if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), place) ||
+			len(err.Error()) > 300 {
+			t.Errorf("Check(%.40q): got error %.300q, want a short one with %q and without the value", text,
+				err, place)
 		}
 	}
 }
@@ -130,11 +141,12 @@ func TestCheckLeavesDataAlone(t *testing.T) {
 	}
 }
 
-// stricter tells whether we refuse a case that JSONTestSuite wants accepted: a name twice in one object, and a number
-// that is too long.
+// stricter tells whether we refuse a case that JSONTestSuite wants accepted: a name twice
+// in one object, and a number that is too long.
 func stricter(name string) bool {
 	switch name {
-	case "y_object_duplicated_key.json", "y_object_duplicated_key_and_value.json", "y_number_double_close_to_zero.json":
+	case "y_object_duplicated_key.json", "y_object_duplicated_key_and_value.json",
+		"y_number_double_close_to_zero.json":
 		return true
 	}
 	return false
@@ -155,7 +167,8 @@ func TestVectors(t *testing.T) {
 			t.Errorf("%s: %s: %s", vector.Class, vector.Name, wrong)
 		}
 	}
-	for class := range strings.FieldsSeq("y_array y_number y_object y_string y_structure n_array n_incomplete n_multidigit n_number n_object n_single n_string n_structure i_number i_object i_string i_structure") {
+	for class := range strings.FieldsSeq(
+		"y_array y_number y_object y_string y_structure n_array n_incomplete n_multidigit n_number n_object n_single n_string n_structure i_number i_object i_string i_structure") {
 		if !classes[class] {
 			t.Errorf("no vector of the class %s", class)
 		}
@@ -187,7 +200,8 @@ func judge(class string, text []byte) string {
 	return ""
 }
 
-// TestJSONTestSuite runs the parsing cases of https://github.com/nst/JSONTestSuite where they are at hand.
+// TestJSONTestSuite runs the parsing cases of https://github.com/nst/JSONTestSuite where
+// they are at hand.
 func TestJSONTestSuite(t *testing.T) {
 	t.Parallel()
 	for _, file := range corpus.Files(t, "corpora/json-parsing/cases", "*.json") {

@@ -16,7 +16,8 @@ import (
 
 func TestMembers(t *testing.T) {
 	t.Parallel()
-	data := []byte(" {\r\n\t\"a\" : 1 ,\"b\\u0022\\\\\":\"x\\\"}\" , \"\":[ 1, {\"]\":2} ]\n,\"z\":{\"y\":null}, \"t\":true\t} \n")
+	data := []byte(
+		" {\r\n\t\"a\" : 1 ,\"b\\u0022\\\\\":\"x\\\"}\" , \"\":[ 1, {\"]\":2} ]\n,\"z\":{\"y\":null}, \"t\":true\t} \n")
 	members, err := strictjson.Members(nil, data)
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +29,13 @@ func TestMembers(t *testing.T) {
 			t.Errorf("%q: an append would write into the text", m.Name)
 		}
 	}
-	want := [][2]string{{"a", "1"}, {`b"\`, `"x\"}"`}, {"", `[ 1, {"]":2} ]`}, {"z", `{"y":null}`}, {"t", "true"}}
+	want := [][2]string{
+		{"a", "1"},
+		{`b"\`, `"x\"}"`},
+		{"", `[ 1, {"]":2} ]`},
+		{"z", `{"y":null}`},
+		{"t", "true"},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -48,7 +55,10 @@ func TestElements(t *testing.T) {
 
 func TestNotOfThisKind(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", " ", "1", `"{}"`, "null", "{", "[", `{"a"`, `{"a":`, `{"a":}`, `{"a":1`, `{"a":1,}`, "[1", "[1,", "[,]", `{"a":"\`, `["\`} {
+	for _, text := range []string{
+		"", " ", "1", `"{}"`, "null", "{", "[", `{"a"`, `{"a":`, `{"a":}`, `{"a":1`,
+		`{"a":1,}`, "[1", "[1,", "[,]", `{"a":"\`, `["\`,
+	} {
 		if members, err := strictjson.Members(nil, []byte(text)); err == nil {
 			t.Errorf("Members(%q) = %v, want an error", text, members)
 		}
@@ -71,7 +81,8 @@ func TestQuote(t *testing.T) {
 		if string(got) != "x"+want {
 			t.Errorf("AppendQuote(%q) = %s, want %s", text, got, want)
 		}
-		if back, err := strictjson.Unquote(got[1:]); err != nil || back != strings.ToValidUTF8(text, "\uFFFD") {
+		if back, err := strictjson.Unquote(got[1:]); err != nil ||
+			back != strings.ToValidUTF8(text, "\uFFFD") {
 			t.Errorf("Unquote(%s) = %q, error %v, want %q", got[1:], back, err, text)
 		}
 	}
@@ -85,7 +96,8 @@ func TestQuote(t *testing.T) {
 func TestFold(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
-		"Params", "PARAMS", "paramſ", "params\x00", "params\x00\x00", "params\x00evil", "ｐａｒａｍｓ", "𝐩𝐚𝐫𝐚𝐦𝐬", "ⓟⓐⓡⓐⓜⓢ", "PARAMſ",
+		"Params", "PARAMS", "paramſ", "params\x00", "params\x00\x00", "params\x00evil", "ｐａｒａｍｓ", "𝐩𝐚𝐫𝐚𝐦𝐬",
+		"ⓟⓐⓡⓐⓜⓢ", "PARAMſ",
 	} {
 		if got := strictjson.Fold(name); got != "params" {
 			t.Errorf("Fold(%q) = %q, want %q", name, got, "params")
@@ -124,7 +136,8 @@ func TestMend(t *testing.T) {
 	for _, test := range tests {
 		got, count := strictjson.Mend([]byte(test.text))
 		if string(got) != test.want || count != test.count {
-			t.Errorf("%s: Mend(%q) = %q, %d, want %q, %d", test.name, test.text, got, count, test.want, test.count)
+			t.Errorf("%s: Mend(%q) = %q, %d, want %q, %d", test.name, test.text, got, count, test.want,
+				test.count)
 		}
 		if err := strictjson.Check(got); err != nil {
 			t.Errorf("%s: %q after mending: %v", test.name, got, err)
@@ -138,11 +151,13 @@ func TestUnmarshal(t *testing.T) {
 		Name string `json:"name"`
 	}
 	var v target
-	if err := strictjson.Unmarshal([]byte(`{"Name":"evil","name":"ok","NAME":"evil","other":1}`), &v); err != nil || v.Name != "ok" {
+	if err := strictjson.Unmarshal([]byte(`{"Name":"evil","name":"ok","NAME":"evil","other":1}`),
+		&v); err != nil || v.Name != "ok" {
 		t.Errorf("got %+v and error %v, want the exact name's value", v, err)
 	}
 	v = target{}
-	if err := strictjson.Unmarshal([]byte(`{"NAME":"evil","name\u0000":"evil"}`), &v); err != nil || v.Name != "" {
+	if err := strictjson.Unmarshal([]byte(`{"NAME":"evil","name\u0000":"evil"}`), &v); err != nil ||
+		v.Name != "" {
 		t.Errorf("got %+v and error %v, want nothing", v, err)
 	}
 	var syntax *strictjson.SyntaxError
@@ -156,20 +171,24 @@ func TestUnmarshal(t *testing.T) {
 
 func TestMarshalAndCompact(t *testing.T) {
 	t.Parallel()
-	if got, err := strictjson.Marshal(map[string]any{"b": []int{1}, "a": "<é>"}); err != nil || string(got) != `{"a":"<é>","b":[1]}` {
+	if got, err := strictjson.Marshal(map[string]any{"b": []int{1}, "a": "<é>"}); err != nil ||
+		string(got) != `{"a":"<é>","b":[1]}` {
 		t.Errorf("Marshal: got %s and error %v", got, err)
 	}
 	text := []byte("{ \"a b\" :\n [ 1.0 , 1e2,\t\"\\u0061 \\/\"] }")
 	before := string(text)
-	if got, err := strictjson.Compact(text); err != nil || string(got) != `{"a b":[1.0,1e2,"\u0061 \/"]}` || string(text) != before {
+	if got, err := strictjson.Compact(text); err != nil || string(got) != `{"a b":[1.0,1e2,"\u0061 \/"]}` ||
+		string(text) != before {
 		t.Errorf("Compact: got %s and error %v", got, err)
 	}
 }
 
-// FuzzCheck shows that what passes is read alike by encoding/json, and that taking it apart loses nothing.
+// FuzzCheck shows that what passes is read alike by encoding/json, and that taking it
+// apart loses nothing.
 func FuzzCheck(f *testing.F) {
 	for _, seed := range []string{
-		string(request), `{"a":[1,{"b":null}],"c":"\ud83d\ude00"}`, `[1,-0,1e5,"\\",{},[]]`, ` "x" `, `{"a":1,"\u0061":2}`, "\"\xff\"", `{"a\u0000":true}`,
+		string(request), `{"a":[1,{"b":null}],"c":"\ud83d\ude00"}`, `[1,-0,1e5,"\\",{},[]]`, ` "x" `,
+		`{"a":1,"\u0061":2}`, "\"\xff\"", `{"a\u0000":true}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -208,7 +227,8 @@ func sameMembers(t *testing.T, data []byte, members []strictjson.Member, err err
 	t.Helper()
 	var want map[string]json.RawMessage
 	if e := json.Unmarshal(data, &want); e != nil || err != nil || len(want) != len(members) {
-		t.Fatalf("%q: %d members and errors %v and %v, want %d members", data, len(members), err, e, len(want))
+		t.Fatalf("%q: %d members and errors %v and %v, want %d members", data, len(members), err, e,
+			len(want))
 	}
 	for _, m := range members {
 		if string(want[m.Name]) != string(m.Value) {
@@ -224,7 +244,8 @@ func sameTokens(t *testing.T, data []byte) {
 		if _, err := want.Token(); err != nil {
 			t.Fatalf("%q: token %q at %d, want %v", data, token, offset, err)
 		}
-		if end := offset + len(token); int64(end) != want.InputOffset() || string(data[offset:end]) != string(token) {
+		if end := offset + len(token); int64(end) != want.InputOffset() ||
+			string(data[offset:end]) != string(token) {
 			t.Fatalf("%q: token %q ends at %d, want %d", data, token, end, want.InputOffset())
 		}
 	}
@@ -233,7 +254,8 @@ func sameTokens(t *testing.T, data []byte) {
 	}
 }
 
-// walk goes through the next value and returns its tokens in one line, without looking at the text itself.
+// walk goes through the next value and returns its tokens in one line, without looking at
+// the text itself.
 func walk(c *strictjson.Cursor) string {
 	switch c.Kind() {
 	case '{':
@@ -252,7 +274,8 @@ func walk(c *strictjson.Cursor) string {
 	return string(c.Next())
 }
 
-// sameValues compares what a cursor finds, by going through values and by passing them, with the compact text.
+// sameValues compares what a cursor finds, by going through values and by passing them,
+// with the compact text.
 func sameValues(t *testing.T, data []byte) {
 	t.Helper()
 	var want bytes.Buffer
@@ -261,7 +284,8 @@ func sameValues(t *testing.T, data []byte) {
 	}
 	c := strictjson.CursorOf(data)
 	if got := walk(&c); got != want.String() || c.Kind() != 0 {
-		t.Errorf("%q: a cursor went through %s up to byte %d, want %s up to the end", data, got, c.At(), &want)
+		t.Errorf("%q: a cursor went through %s up to byte %d, want %s up to the end", data, got, c.At(),
+			&want)
 	}
 	c = strictjson.CursorOf(data)
 	if got, whole := c.Next(), bytes.Trim(data, " \t\r\n"); !bytes.Equal(got, whole) {
@@ -273,7 +297,8 @@ func sameElements(t *testing.T, data []byte, elements [][]byte, err error) {
 	t.Helper()
 	var want []json.RawMessage
 	if e := json.Unmarshal(data, &want); e != nil || err != nil || len(want) != len(elements) {
-		t.Fatalf("%q: %d elements and errors %v and %v, want %d elements", data, len(elements), err, e, len(want))
+		t.Fatalf("%q: %d elements and errors %v and %v, want %d elements", data, len(elements), err, e,
+			len(want))
 	}
 	for i := range elements {
 		if string(want[i]) != string(elements[i]) {
@@ -282,8 +307,8 @@ func sameElements(t *testing.T, data []byte, elements [][]byte, err error) {
 	}
 }
 
-// FuzzMend shows that a text which is JSON but for its characters passes Check after mending, unless mending made two
-// names alike.
+// FuzzMend shows that a text which is JSON but for its characters passes Check after
+// mending, unless mending made two names alike.
 func FuzzMend(f *testing.F) {
 	f.Add([]byte("\\ud800\xff"))
 	f.Add([]byte(`\\ud800 \ud83d\ude00 \ud83d\ud83d`))

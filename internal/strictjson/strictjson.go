@@ -177,7 +177,10 @@ func describe(d *jsontext.Decoder, err error) error {
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		reason = "unexpected end"
 	case errors.As(err, &syntactic):
-		return &SyntaxError{Offset: syntactic.ByteOffset, Pointer: short(syntactic.JSONPointer), Reason: reason}
+		return &SyntaxError{
+			Offset: syntactic.ByteOffset, Pointer: short(syntactic.JSONPointer),
+			Reason: reason,
+		}
 	}
 	return fault(d, reason)
 }

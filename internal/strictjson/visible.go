@@ -14,7 +14,8 @@ import (
 // neighbours or show nothing although Unicode counts them as visible, such as U+2800, the
 // empty Braille pattern.
 func Hidden(r rune) bool {
-	return !unicode.IsPrint(r) || unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) || r == '\u2800'
+	return !unicode.IsPrint(r) || unicode.In(r, unicode.Variation_Selector,
+		unicode.Other_Default_Ignorable_Code_Point) || r == '\u2800'
 }
 
 // AppendVisible appends JSON with an escape in the place of each hidden character. It

@@ -37,7 +37,8 @@ func TestVisibleJSONMeansTheSame(t *testing.T) {
 			t.Errorf("from U+%04X, something is hidden in %+q", first, shown)
 		}
 	}
-	if got := string(strictjson.AppendVisible([]byte("x"), []byte("{\"a\":\"\xff\"}\n"))); got != "x{\"a\":\"\\ufffd\"}\n" {
+	if got := string(strictjson.AppendVisible([]byte("x"),
+		[]byte("{\"a\":\"\xff\"}\n"))); got != "x{\"a\":\"\\ufffd\"}\n" {
 		t.Errorf("broken UTF-8: got %q", got)
 	}
 }

@@ -1,5 +1,6 @@
-// Package wiretest runs wire scripts: text files in which each request stands above what came back for it. It is for
-// tests only, and knows HTTP but nothing of what is said over it.
+// Package wiretest runs wire scripts: text files in which each request stands above what
+// came back for it. It is for tests only, and knows HTTP but nothing of what is said over
+// it.
 //
 // A script is a txtar archive. Its sections are steps, in order:
 //
@@ -8,14 +9,15 @@
 //	-- leave NAME --     breaks the connection of a request
 //	-- do ACTION --      runs an action of the test
 //
-// After each step everything that arrived since the last one stands in sections of its own, which the test compares
-// and -update rewrites:
+// After each step everything that arrived since the last one stands in sections of its
+// own, which the test compares and -update rewrites:
 //
 //	-- response NAME --  status, headers, body as far as it is there
 //	-- more NAME --      what else arrived
 //
-// "(end)" marks the end of a body, "(broken)" one that was cut off. ${NAME} in a request stands for a variable of the
-// test, or for what the script captured; a captured text is shown by its name.
+// "(end)" marks the end of a body, "(broken)" one that was cut off. ${NAME} in a request
+// stands for a variable of the test, or for what the script captured; a captured text is
+// shown by its name.
 package wiretest
 
 import (
@@ -34,14 +36,16 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the answers in wire scripts")
 
-// Run runs every script that matches glob, each in a bubble of its own with a world of its own.
+// Run runs every script that matches glob, each in a bubble of its own with a world of
+// its own.
 func Run(t *testing.T, glob string, open func(t *testing.T) *World) {
 	t.Helper()
 	run(t, glob, open, *update)
 }
 
-// Repeat is Run for another world in which all must come as it did before: it never rewrites a script. Requests of the
-// names in without are left out, because what comes for them differs.
+// Repeat is Run for another world in which all must come as it did before: it never
+// rewrites a script. Requests of the names in without are left out, because what comes
+// for them differs.
 func Repeat(t *testing.T, glob string, open func(t *testing.T) *World, without ...string) {
 	t.Helper()
 	run(t, glob, open, false, without...)

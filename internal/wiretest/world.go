@@ -24,10 +24,12 @@ type World struct {
 	Headers map[string]string // of requests that do not say otherwise; an empty value leaves the header out
 	Actions map[string]func() // by name
 	Vars    map[string]string // by name
-	Capture []*regexp.Regexp  // the first group is captured under the name of the pattern's first named group, numbered
+	// the first group is captured under the name of the pattern's first named group,
+	// numbered
+	Capture []*regexp.Regexp
 
-	// Show and Mean translate what arrives into what the script says, and what the script says into what is sent. Nil: they
-	// are the same.
+	// Show and Mean translate what arrives into what the script says, and what the script
+	// says into what is sent. Nil: they are the same.
 	Show, Mean func(text string) string
 
 	Pause time.Duration // before each step; zero: the clock stands still but for steps that wait
@@ -56,7 +58,10 @@ func (w *World) start() {
 	w.captured, w.counts = make(map[string]string), make(map[string]int)
 	w.server = &http.Server{Handler: w.Handler} //nolint:gosec // nobody attacks it
 	go func() { _ = w.server.Serve(l) }()       // ends with close
-	w.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true, DialContext: l.dial}}
+	w.client = &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true, DisableCompression: true,
+		DialContext: l.dial,
+	}}
 }
 
 func (w *World) close() {
@@ -102,7 +107,8 @@ func (w *World) parse(ctx context.Context, text string) (*http.Request, error) {
 	if !found {
 		return nil, fmt.Errorf("no request line: %q", lines[0])
 	}
-	r, err := http.NewRequestWithContext(ctx, method, "http://mcp.test"+path, strings.NewReader(strings.TrimSpace(body)))
+	r, err := http.NewRequestWithContext(ctx, method, "http://mcp.test"+path,
+		strings.NewReader(strings.TrimSpace(body)))
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +167,8 @@ func headOf(resp *http.Response) string {
 	var head strings.Builder
 	fmt.Fprintf(&head, "%d\n", resp.StatusCode)
 	for _, name := range slices.Sorted(maps.Keys(resp.Header)) {
-		if name != "Date" && name != "Content-Length" && name != "X-Request-Id" { // these differ from run to run
+		// these differ from run to run
+		if name != "Date" && name != "Content-Length" && name != "X-Request-Id" {
 			fmt.Fprintf(&head, "%s: %s\n", name, strings.Join(resp.Header[name], "\n"+name+": "))
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Sum returns the sum of the series of a counter or gauge that have all of the labels, which are names, each followed by its
-// value. It is zero if there is none.
+// Sum returns the sum of the series of a counter or gauge that have all of the labels,
+// which are names, each followed by its value. It is zero if there is none.
 func Sum(t testing.TB, from prometheus.Gatherer, name string, labels ...string) (sum float64) {
 	t.Helper()
 	families, err := from.Gather()

@@ -81,7 +81,8 @@ const analyzeCSVDefinition = `{
   "annotations": {"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false}
 }`
 
-// analyzeCSVResult is the structured content; analyzeCSVDefinition says what its members mean.
+// analyzeCSVResult is the structured content; analyzeCSVDefinition says what its members
+// mean.
 type analyzeCSVResult struct {
 	Rows    int             `json:"rows"`
 	Columns []columnSummary `json:"columns"`
@@ -94,9 +95,9 @@ func (e *usageError) Error() string { return e.text }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
-// newAnalyzeCSV makes the tool analyze_csv. It opens the data directory once and keeps it open: os.Root lets no path
-// and no symbolic link lead out of it, and when another directory takes its place later, calls still read the one that
-// was configured.
+// newAnalyzeCSV makes the tool analyze_csv. It opens the data directory once and keeps it
+// open: os.Root lets no path and no symbolic link lead out of it, and when another
+// directory takes its place later, calls still read the one that was configured.
 func newAnalyzeCSV(cfg Config) (registry.Func, func() error, error) {
 	if cfg.CSVRoot == "" {
 		return nil, nil, errors.New("needs a directory below which it reads")
@@ -119,7 +120,8 @@ func newAnalyzeCSV(cfg Config) (registry.Func, func() error, error) {
 	return call, root.Close, nil
 }
 
-// analyzeFile reads the arguments, opens the file and analyses it. Errors are *usageError, or that of ctx.
+// analyzeFile reads the arguments, opens the file and analyses it. Errors are
+// *usageError, or that of ctx.
 func analyzeFile(ctx context.Context, root *os.Root, args mcp.Object) (*analyzeCSVResult, error) {
 	delimiter := byte(',')
 	if text := args.Text("delimiter"); text != "" {
@@ -143,15 +145,17 @@ func analyzeFile(ctx context.Context, root *os.Root, args mcp.Object) (*analyzeC
 
 func errTooManyBytes() error { return usagef("The file is larger than %d MiB.", maxCSVBytes>>20) }
 
-// openBelow opens a regular file below root. Errors are *usageError. A file that does not exist and one that a symbolic
-// link leads to outside of root give the same error, so that a caller cannot find out which files the machine has. Only
-// a path that by itself leads out, as ../x does, is told so.
+// openBelow opens a regular file below root. Errors are *usageError. A file that does not
+// exist and one that a symbolic link leads to outside of root give the same error, so
+// that a caller cannot find out which files the machine has. Only a path that by itself
+// leads out, as ../x does, is told so.
 func openBelow(root *os.Root, path string) (*os.File, error) {
 	if !filepath.IsLocal(filepath.FromSlash(path)) {
 		return nil, usagef("The path must be relative to the data directory and must not lead out of it.")
 	}
 	unreadable := usagef("There is no readable file with that path in the data directory.")
-	file, err := root.OpenFile(filepath.FromSlash(path), os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe would block
+	// a named pipe would block
+	file, err := root.OpenFile(filepath.FromSlash(path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, unreadable
 	}
@@ -168,8 +172,8 @@ func openBelow(root *os.Root, path string) (*os.File, error) {
 	return nil, err
 }
 
-// analyze reads a CSV text row by row and keeps no row. only is the name of the one column to look at, "" for all.
-// Errors are *usageError, or that of ctx.
+// analyze reads a CSV text row by row and keeps no row. only is the name of the one
+// column to look at, "" for all. Errors are *usageError, or that of ctx.
 func analyze(ctx context.Context, r io.Reader, delimiter byte, only string) (*analyzeCSVResult, error) {
 	reader := csv.NewReader(&rowLimiter{reader: r, delimiter: delimiter})
 	reader.Comma, reader.ReuseRecord = rune(delimiter), true
@@ -210,8 +214,8 @@ func analyze(ctx context.Context, r io.Reader, delimiter byte, only string) (*an
 	return result, nil
 }
 
-// columnsOf returns the columns to look at: those that are called only, of which there may be several, or all when only
-// is "". Errors are *usageError.
+// columnsOf returns the columns to look at: those that are called only, of which there
+// may be several, or all when only is "". Errors are *usageError.
 func columnsOf(header []string, only string) ([]*column, error) {
 	var columns []*column
 	for i, name := range header {
@@ -220,7 +224,8 @@ func columnsOf(header []string, only string) ([]*column, error) {
 			name = strings.TrimPrefix(name, "\uFEFF") // a byte order mark
 		}
 		if len(name) > maxCSVName || !utf8.ValidString(name) {
-			return nil, usagef("The name of column %d is longer than %d bytes or is not UTF-8 text.", i+1, maxCSVName)
+			return nil, usagef("The name of column %d is longer than %d bytes or is not UTF-8 text.", i+1,
+				maxCSVName)
 		}
 		if only == "" || name == only {
 			columns = append(columns, &column{index: i, name: name})
@@ -232,8 +237,8 @@ func columnsOf(header []string, only string) ([]*column, error) {
 	return columns, nil
 }
 
-// csvError returns a *usageError for an error of csv.Reader. It says where the file is wrong, and repeats nothing from
-// it.
+// csvError returns a *usageError for an error of csv.Reader. It says where the file is
+// wrong, and repeats nothing from it.
 func csvError(err error) error {
 	var usage *usageError
 	var syntax *csv.ParseError

@@ -45,12 +45,30 @@ func TestAnalyzeCSV(t *testing.T) {
 			"a,b\n1,2\n3,4\n", `{"path":"f.csv","column":"b"}`,
 			`{"rows":2,"columns":[{"name":"b","count":2,"numeric":2,"sum":6,"average":3,"min":2,"max":4}]}`,
 		},
-		"header only":     {"a\n", `{"path":"f.csv"}`, `{"rows":0,"columns":[{"name":"a","count":0,"numeric":0}]}`},
-		"semicolons":      {"a;b\n1;2\n", `{"path":"f.csv","delimiter":";","column":"b"}`, `{"rows":1,"columns":[{"name":"b","count":1,"numeric":1,"sum":2,"average":2,"min":2,"max":2}]}`},
-		"tabs":            {"a\tb\n1\t2\n", `{"path":"f.csv","delimiter":"\t","column":"b"}`, `{"rows":1,"columns":[{"name":"b","count":1,"numeric":1,"sum":2,"average":2,"min":2,"max":2}]}`},
-		"byte order":      {"\uFEFFa\r\n1\r\n", `{"path":"f.csv","column":"a"}`, `{"rows":1,"columns":[{"name":"a","count":1,"numeric":1,"sum":1,"average":1,"min":1,"max":1}]}`},
-		"quoted":          {"\"a,\nb\"\n\" 1 \"\n", `{"path":"f.csv"}`, `{"rows":1,"columns":[{"name":"a,\nb","count":1,"numeric":1,"sum":1,"average":1,"min":1,"max":1}]}`},
-		"endless average": {"a\n1\n1\n2\n", `{"path":"f.csv"}`, `{"rows":3,"columns":[{"name":"a","count":3,"numeric":3,"sum":4,"average":1.3333333333333333333,"min":1,"max":2}]}`},
+		"header only": {
+			"a\n", `{"path":"f.csv"}`,
+			`{"rows":0,"columns":[{"name":"a","count":0,"numeric":0}]}`,
+		},
+		"semicolons": {
+			"a;b\n1;2\n", `{"path":"f.csv","delimiter":";","column":"b"}`,
+			`{"rows":1,"columns":[{"name":"b","count":1,"numeric":1,"sum":2,"average":2,"min":2,"max":2}]}`,
+		},
+		"tabs": {
+			"a\tb\n1\t2\n", `{"path":"f.csv","delimiter":"\t","column":"b"}`,
+			`{"rows":1,"columns":[{"name":"b","count":1,"numeric":1,"sum":2,"average":2,"min":2,"max":2}]}`,
+		},
+		"byte order": {
+			"\uFEFFa\r\n1\r\n", `{"path":"f.csv","column":"a"}`,
+			`{"rows":1,"columns":[{"name":"a","count":1,"numeric":1,"sum":1,"average":1,"min":1,"max":1}]}`,
+		},
+		"quoted": {
+			"\"a,\nb\"\n\" 1 \"\n", `{"path":"f.csv"}`,
+			`{"rows":1,"columns":[{"name":"a,\nb","count":1,"numeric":1,"sum":1,"average":1,"min":1,"max":1}]}`,
+		},
+		"endless average": {
+			"a\n1\n1\n2\n", `{"path":"f.csv"}`,
+			`{"rows":3,"columns":[{"name":"a","count":3,"numeric":3,"sum":4,"average":1.3333333333333333333,"min":1,"max":2}]}`,
+		},
 		"negative and exponents": {
 			"a\n-1.5\n+2e3\n1E-2\n", `{"path":"f.csv"}`,
 			`{"rows":3,"columns":[{"name":"a","count":3,"numeric":3,"sum":1998.51,"average":666.17,"min":-1.5,"max":2000}]}`,
@@ -64,11 +82,13 @@ func TestAnalyzeCSV(t *testing.T) {
 			`{"rows":20,"columns":[{"name":"a","count":20,"numeric":20,"sum":19999999999999999980,"average":999999999999999999,"min":999999999999999999,"max":999999999999999999}]}`,
 		},
 		"no numbers": {
-			"a\nNaN\nInf\n0x10\n1_000\n1e101\n--1\n.\n-\n1e\ne1\n1.2.3\n" + strings.Repeat("9", 65) + "\n", `{"path":"f.csv"}`,
+			"a\nNaN\nInf\n0x10\n1_000\n1e101\n--1\n.\n-\n1e\ne1\n1.2.3\n" + strings.Repeat("9", 65) +
+				"\n", `{"path":"f.csv"}`,
 			`{"rows":12,"columns":[{"name":"a","count":12,"numeric":0}]}`,
 		},
 		"widest cells": {
-			"a\n" + strings.Repeat("9", 64) + "e100\n-" + strings.Repeat("9", 64) + "e100\n0." + strings.Repeat("0", 62) + "1e-100\n", `{"path":"f.csv"}`,
+			"a\n" + strings.Repeat("9", 64) + "e100\n-" + strings.Repeat("9", 64) + "e100\n0." +
+				strings.Repeat("0", 62) + "1e-100\n", `{"path":"f.csv"}`,
 			`{"rows":3,"columns":[{"name":"a","count":3,"numeric":3,"sum":1e-163,"average":3.3333333333333333333e-164,"min":-1e+164,"max":1e+164}]}`,
 		},
 	} {
@@ -83,7 +103,8 @@ func TestAnalyzeCSV(t *testing.T) {
 
 func TestAnalyzeCSVSaysWhatIsWrong(t *testing.T) {
 	offer, _ := withFiles(t, map[string]string{
-		"empty.csv": "", "ragged.csv": "a,b\n1,2\nsecret\n", "quote.csv": "a\nsec\"ret\n", "open.csv": "a\n\"secret\n",
+		"empty.csv": "", "ragged.csv": "a,b\n1,2\nsecret\n", "quote.csv": "a\nsec\"ret\n",
+		"open.csv": "a\n\"secret\n",
 		"name.csv": strings.Repeat("x", 1001) + "\n1\n", "bytes.csv": "\xff\xfe\n1\n", "good.csv": "a\n1\n",
 	})
 	for arguments, want := range map[string]string{
@@ -117,7 +138,8 @@ func TestAnalyzeCSVStaysBelowItsDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for link, target := range map[string]string{
-		"absolute.csv": outside, "up.csv": "../outside.csv", "updir": "..", "loop.csv": "loop.csv", "in.csv": "sub/good.csv",
+		"absolute.csv": outside, "up.csv": "../outside.csv", "updir": "..", "loop.csv": "loop.csv",
+		"in.csv": "sub/good.csv",
 	} {
 		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
 			t.Fatal(err)
@@ -132,15 +154,18 @@ func TestAnalyzeCSVStaysBelowItsDirectory(t *testing.T) {
 	const leads, unreadable = "must not lead out of it", "There is no readable file"
 	for path, want := range map[string]string{
 		"../outside.csv": leads, "sub/../../outside.csv": leads, outside: leads, "": leads, "..": leads,
-		"absolute.csv": unreadable, "up.csv": unreadable, "updir/outside.csv": unreadable, "updir/missing.csv": unreadable,
-		"loop.csv": unreadable, "sub": unreadable, ".": unreadable, "sub/good.csv/": unreadable, "sub/good.csv\x00": leads,
-		`..\outside.csv`: unreadable, "..%2foutside.csv": unreadable, "/proc/self/environ": leads,
+		"absolute.csv": unreadable, "up.csv": unreadable, "updir/outside.csv": unreadable,
+		"updir/missing.csv": unreadable,
+		"loop.csv":          unreadable, "sub": unreadable, ".": unreadable, "sub/good.csv/": unreadable,
+		"sub/good.csv\x00": leads,
+		`..\outside.csv`:   unreadable, "..%2foutside.csv": unreadable, "/proc/self/environ": leads,
 	} {
 		got := refusal(t, call(t, offer, fmt.Sprintf(`{"path":%s}`, mcp.String(path))))
 		if !strings.Contains(got, want) && !strings.Contains(got, unreadable) {
 			t.Errorf("%q: got %q, want %q", path, got, want)
 		}
-		if strings.Contains(got, filepath.Dir(dir)) || strings.Contains(got, "outside") || strings.Contains(got, "secret") {
+		if strings.Contains(got, filepath.Dir(dir)) || strings.Contains(got, "outside") ||
+			strings.Contains(got, "secret") {
 			t.Errorf("%q: the answer tells too much: %q", path, got)
 		}
 	}
@@ -154,7 +179,8 @@ func TestAnalyzeCSVReadsRegularFilesOnly(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(dir, "pipe.csv"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := refusal(t, call(t, offer, `{"path":"pipe.csv"}`)); !strings.Contains(got, "There is no readable file") {
+	if got := refusal(t, call(t, offer, `{"path":"pipe.csv"}`)); !strings.Contains(got,
+		"There is no readable file") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -165,9 +191,12 @@ func TestAnalyzeCSVIsBounded(t *testing.T) {
 	big := strings.Repeat("1234567\n", 32<<20/8-1)
 	offer, _ := withFiles(t, map[string]string{
 		"columns.csv": columns(256), "toomany.csv": columns(257), "latecolumns.csv": "a\n" + columns(1<<20),
-		"row.csv": "a\n" + strings.Repeat("x", 1<<20-2) + "\n", "toolong.csv": "a\n" + strings.Repeat("x", 1<<20+1) + "\n",
-		"unclosed.csv": "a\n\"" + strings.Repeat("x\n", 1<<20), "quotedcells.csv": "a\n" + strings.Repeat("\"\n\",", 1<<20),
-		"rows.csv": "a\n" + strings.Repeat("1\n", 1_000_000), "toomanyrows.csv": "a\n" + strings.Repeat("1\n", 1_000_001),
+		"row.csv": "a\n" + strings.Repeat("x", 1<<20-2) + "\n", "toolong.csv": "a\n" + strings.Repeat("x",
+			1<<20+1) + "\n",
+		"unclosed.csv": "a\n\"" + strings.Repeat("x\n", 1<<20), "quotedcells.csv": "a\n" +
+			strings.Repeat("\"\n\",", 1<<20),
+		"rows.csv": "a\n" + strings.Repeat("1\n", 1_000_000), "toomanyrows.csv": "a\n" + strings.Repeat("1\n",
+			1_000_001),
 		"big.csv": "a\n" + big, "toobig.csv": "a\n" + big + "1234567\n",
 	})
 	for path, want := range map[string]string{
@@ -211,7 +240,8 @@ func TestAnalyzeCSVAnswersAfterRelease(t *testing.T) {
 	if err := release(); err != nil {
 		t.Fatal(err)
 	}
-	if got := refusal(t, call(t, offers[0], `{"path":"f.csv"}`)); !strings.Contains(got, "There is no readable file") {
+	if got := refusal(t, call(t, offers[0], `{"path":"f.csv"}`)); !strings.Contains(got,
+		"There is no readable file") {
 		t.Errorf("got %q", got)
 	}
 }

@@ -1,10 +1,12 @@
-// Package builtin has the tools that run in the gateway itself. It answers which of them there are, and makes offers of
-// the configured ones for the catalogue; none is offered unless it is configured. It knows neither tenants nor
-// transports: who may call a tool, how often and for how long is decided by the gateway.
+// Package builtin has the tools that run in the gateway itself. It answers which of them
+// there are, and makes offers of the configured ones for the catalogue; none is offered
+// unless it is configured. It knows neither tenants nor transports: who may call a tool,
+// how often and for how long is decided by the gateway.
 //
-// Arguments come from a model and may be hostile, and so may files and services that a tool reads. Every tool therefore
-// bounds its work and memory, checks its arguments although the catalogue has validated them, and words its errors for
-// the model without repeating what it read.
+// Arguments come from a model and may be hostile, and so may files and services that a
+// tool reads. Every tool therefore bounds its work and memory, checks its arguments
+// although the catalogue has validated them, and words its errors for the model without
+// repeating what it read.
 //
 // Reading order: this file and result.go, then one tool after the other:
 //
@@ -34,23 +36,28 @@ const defaultTimeout = 30 * time.Second
 
 // Config says which tools to offer and what they may access.
 type Config struct {
-	Tools        []string         // names; an unknown or repeated one is an error of New
-	CSVRoot      string           // the directory below which analyze_csv reads; required for it
-	WeatherURL   string           // address of a forecast API like Open-Meteo's, without /v1/forecast; for get_weather
-	GeocodingURL string           // address of a geocoding API like Open-Meteo's, without /v1/search; for get_weather
-	Databases    []Database       // that query_database and describe_database read, the first by default; required for them
-	Turns        *fairqueue.Queue // that queries of files take; nil: they do not wait
-	Client       *http.Client     // should follow no redirect, which is not checked; required for get_weather
-	Now          func() time.Time // nil: time.Now
-	Timeout      time.Duration    // limit of one call; zero: 30 s
+	Tools   []string // names; an unknown or repeated one is an error of New
+	CSVRoot string   // the directory below which analyze_csv reads; required for it
+	// address of a forecast API like Open-Meteo's, without /v1/forecast; for get_weather
+	WeatherURL string
+	// address of a geocoding API like Open-Meteo's, without /v1/search; for get_weather
+	GeocodingURL string
+	// that query_database and describe_database read, the first by default; required for
+	// them
+	Databases []Database
+	Turns     *fairqueue.Queue // that queries of files take; nil: they do not wait
+	Client    *http.Client     // should follow no redirect, which is not checked; required for get_weather
+	Now       func() time.Time // nil: time.Now
+	Timeout   time.Duration    // limit of one call; zero: 30 s
 }
 
 // tool is one built-in tool.
 type tool struct {
 	name       string
 	definition string // JSON, as in tools/list
-	// make returns the Func that runs the tool, and a function that closes what the Func keeps open, or nil when it
-	// keeps nothing open. The Func is safe for concurrent use. The error says what is wrong with the Config.
+	// make returns the Func that runs the tool, and a function that closes what the Func
+	// keeps open, or nil when it keeps nothing open. The Func is safe for concurrent use.
+	// The error says what is wrong with the Config.
 	make func(Config) (registry.Func, func() error, error)
 }
 
@@ -75,9 +82,10 @@ func Names() []string {
 	return names
 }
 
-// New returns the configured tools as offers, in the order of cfg.Tools, and a function that closes what they keep
-// open. Without an error, that function is never nil, and the caller must call it when the tools are no longer called.
-// A call that comes after it all the same fails without harm: analyze_csv then answers that there is no such file. With
+// New returns the configured tools as offers, in the order of cfg.Tools, and a function
+// that closes what they keep open. Without an error, that function is never nil, and the
+// caller must call it when the tools are no longer called. A call that comes after it all
+// the same fails without harm: analyze_csv then answers that there is no such file. With
 // an error, nothing stays open.
 func New(cfg Config) ([]registry.Offer, func() error, error) {
 	if cfg.Now == nil {
@@ -111,12 +119,14 @@ func New(cfg Config) ([]registry.Offer, func() error, error) {
 	return offers, release, nil
 }
 
-// newOffer returns the offer of one tool and the function that closes what it keeps open, which may be nil.
+// newOffer returns the offer of one tool and the function that closes what it keeps open,
+// which may be nil.
 func newOffer(cfg Config, name string) (registry.Offer, func() error, error) {
 	all := tools()
 	i := slices.IndexFunc(all, func(t tool) bool { return t.name == name })
 	if i < 0 {
-		return registry.Offer{}, nil, fmt.Errorf("no built-in tool is called %q; there are %s", name, strings.Join(Names(), ", "))
+		return registry.Offer{}, nil, fmt.Errorf("no built-in tool is called %q; there are %s", name,
+			strings.Join(Names(), ", "))
 	}
 	call, done, err := all[i].make(cfg)
 	if err != nil {

@@ -25,7 +25,10 @@ func everything(t *testing.T) builtin.Config {
 	return builtin.Config{
 		Tools: builtin.Names(), CSVRoot: t.TempDir(),
 		WeatherURL: "http://127.0.0.1:9", GeocodingURL: "http://127.0.0.1:9", Client: &http.Client{},
-		Databases: []builtin.Database{{Name: "users", SQLite: "users.db"}, {Name: "orders", PostgresFile: "orders.dsn"}},
+		Databases: []builtin.Database{
+			{Name: "users", SQLite: "users.db"},
+			{Name: "orders", PostgresFile: "orders.dsn"},
+		},
 	}
 }
 
@@ -48,8 +51,8 @@ func open(t *testing.T, cfg builtin.Config, name string) registry.Offer {
 	return offers[0]
 }
 
-// call runs a tool and checks what is true of every result: it fits its output schema, and text and structured
-// content say the same.
+// call runs a tool and checks what is true of every result: it fits its output schema,
+// and text and structured content say the same.
 func call(t *testing.T, offer registry.Offer, arguments string) mcp.Object {
 	t.Helper()
 	result, err := tryCall(t.Context(), t, offer, arguments)
@@ -139,7 +142,10 @@ func conform(t *testing.T, schema, instance mcp.RawJSON) {
 }
 
 func TestNamesAreSortedAndComplete(t *testing.T) {
-	want := []string{"analyze_csv", "calculate", "current_time", "describe_database", "get_weather", "query_database"}
+	want := []string{
+		"analyze_csv", "calculate", "current_time", "describe_database", "get_weather",
+		"query_database",
+	}
 	if got := builtin.Names(); !slices.Equal(got, want) {
 		t.Errorf("Names() = %q, want %q", got, want)
 	}
@@ -186,18 +192,45 @@ func TestNewRefuses(t *testing.T) {
 		cfg  builtin.Config
 		want string
 	}{
-		"unknown tool":        {builtin.Config{Tools: []string{"shell"}}, `no built-in tool is called "shell"; there are analyze_csv, calculate`},
-		"tool twice":          {builtin.Config{Tools: []string{"calculate", "calculate"}}, `"calculate" is listed twice`},
-		"no directory":        {builtin.Config{Tools: []string{"analyze_csv"}}, "needs a directory"},
-		"missing directory":   {builtin.Config{Tools: []string{"analyze_csv"}, CSVRoot: filepath.Join(t.TempDir(), "none")}, "open the data directory"},
-		"no weather address":  {weather(func(c *builtin.Config) { c.WeatherURL = "" }), "weather address: must begin with http"},
-		"other scheme":        {weather(func(c *builtin.Config) { c.GeocodingURL = "file:///etc/passwd" }), "geocoding address: must begin with http"},
-		"user in the address": {weather(func(c *builtin.Config) { c.WeatherURL = "http://u:p@h" }), "must have no user"},
-		"query":               {weather(func(c *builtin.Config) { c.WeatherURL = "http://h/?key=1" }), "must have no user, query"},
-		"broken address":      {weather(func(c *builtin.Config) { c.WeatherURL = "http://h:x" }), "not an address"},
-		"no databases":        {builtin.Config{Tools: []string{"query_database"}}, "needs databases"},
-		"no kind of database": {builtin.Config{Tools: []string{"describe_database"}, Databases: []builtin.Database{{Name: "x"}}}, "needs sqlite or postgres_file"},
-		"no client":           {weather(func(c *builtin.Config) { c.Client = nil }), "needs an HTTP client"},
+		"unknown tool": {
+			builtin.Config{Tools: []string{"shell"}},
+			`no built-in tool is called "shell"; there are analyze_csv, calculate`,
+		},
+		"tool twice": {
+			builtin.Config{Tools: []string{"calculate", "calculate"}},
+			`"calculate" is listed twice`,
+		},
+		"no directory": {builtin.Config{Tools: []string{"analyze_csv"}}, "needs a directory"},
+		"missing directory": {builtin.Config{
+			Tools:   []string{"analyze_csv"},
+			CSVRoot: filepath.Join(t.TempDir(), "none"),
+		}, "open the data directory"},
+		"no weather address": {
+			weather(func(c *builtin.Config) { c.WeatherURL = "" }),
+			"weather address: must begin with http",
+		},
+		"other scheme": {
+			weather(func(c *builtin.Config) { c.GeocodingURL = "file:///etc/passwd" }),
+			"geocoding address: must begin with http",
+		},
+		"user in the address": {
+			weather(func(c *builtin.Config) { c.WeatherURL = "http://u:p@h" }),
+			"must have no user",
+		},
+		"query": {
+			weather(func(c *builtin.Config) { c.WeatherURL = "http://h/?key=1" }),
+			"must have no user, query",
+		},
+		"broken address": {
+			weather(func(c *builtin.Config) { c.WeatherURL = "http://h:x" }),
+			"not an address",
+		},
+		"no databases": {builtin.Config{Tools: []string{"query_database"}}, "needs databases"},
+		"no kind of database": {builtin.Config{
+			Tools:     []string{"describe_database"},
+			Databases: []builtin.Database{{Name: "x"}},
+		}, "needs sqlite or postgres_file"},
+		"no client": {weather(func(c *builtin.Config) { c.Client = nil }), "needs an HTTP client"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := builtin.New(test.cfg)
@@ -219,7 +252,8 @@ func TestDefinitionsAreCompleteAndModest(t *testing.T) {
 		d := offer.Definition
 		name := d.Text("name")
 		if d.Text("title") == "" || d.Text("description") == "" || len(d.JSON()) > 4096 {
-			t.Errorf("%s: title or description missing, or the definition is long (%d bytes)", name, len(d.JSON()))
+			t.Errorf("%s: title or description missing, or the definition is long (%d bytes)", name,
+				len(d.JSON()))
 		}
 		for _, schema := range []string{"inputSchema", "outputSchema"} {
 			compile(t, d.Value(schema))
@@ -249,7 +283,8 @@ func TestDefinitionsFitTheProtocolSchema(t *testing.T) {
 	}
 	defer release()
 	for revision, path := range map[string]string{
-		mcp.Revision2607: "/$defs/Tool", mcp.Revision2511: "/$defs/Tool", mcp.Revision2506: "/definitions/Tool",
+		mcp.Revision2607: "/$defs/Tool", mcp.Revision2511: "/$defs/Tool",
+		mcp.Revision2506: "/definitions/Tool",
 		mcp.Revision2503: "/definitions/Tool", mcp.Revision2024: "/definitions/Tool",
 	} {
 		document, err := santhosh.UnmarshalJSON(bytes.NewReader(corpus.Schema(t, revision)))

@@ -37,8 +37,9 @@ const calculateDefinition = `{
   "annotations": {"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false}
 }`
 
-// calculateResult is the structured content; calculateDefinition says what its members mean. Numbers are strings,
-// because a JSON number would be read as a float and lose digits.
+// calculateResult is the structured content; calculateDefinition says what its members
+// mean. Numbers are strings, because a JSON number would be read as a float and lose
+// digits.
 type calculateResult struct {
 	Result  string `json:"result"`
 	Decimal string `json:"decimal,omitempty"`

@@ -125,15 +125,19 @@ func TestCalculateSaysWhatIsWrongAndWhere(t *testing.T) {
 	}
 }
 
-// Every bound, from its far side. The last ones are the costliest that fit in an expression.
+// Every bound, from its far side. The last ones are the costliest that fit in an
+// expression.
 func TestCalculateIsBounded(t *testing.T) {
 	offer := open(t, builtin.Config{}, "calculate")
 	const tooLarge = "more than about 4,900 digits"
 	for name, test := range map[string]struct{ expression, want string }{
-		"length":            {strings.Repeat("1+", 500) + "1", "at most 1000 characters"},
-		"parentheses":       {strings.Repeat("(", 65) + "1" + strings.Repeat(")", 65), "more than 64 levels"},
-		"signs":             {strings.Repeat("-", 65) + "1", "more than 64 levels"},
-		"functions":         {strings.Repeat("abs(", 65) + "1" + strings.Repeat(")", 65), "more than 64 levels"},
+		"length":      {strings.Repeat("1+", 500) + "1", "at most 1000 characters"},
+		"parentheses": {strings.Repeat("(", 65) + "1" + strings.Repeat(")", 65), "more than 64 levels"},
+		"signs":       {strings.Repeat("-", 65) + "1", "more than 64 levels"},
+		"functions": {
+			strings.Repeat("abs(", 65) + "1" + strings.Repeat(")", 65),
+			"more than 64 levels",
+		},
 		"powers":            {strings.Repeat("1^", 65) + "1", "more than 64 levels"},
 		"unclosed":          {strings.Repeat("(", 1000), "more than 64 levels"},
 		"literal":           {"1e9999", tooLarge},
@@ -174,7 +178,10 @@ func TestCalculateIsBounded(t *testing.T) {
 }
 
 func FuzzCalculate(f *testing.F) {
-	for _, seed := range []string{"1+2*3", "-(2^-3)%7", "round(1/3, 2)", "sqrt(2)", "min(1,2)", "1e-3", "((", "2**3", "ü"} {
+	for _, seed := range []string{
+		"1+2*3", "-(2^-3)%7", "round(1/3, 2)", "sqrt(2)", "min(1,2)", "1e-3", "((",
+		"2**3", "ü",
+	} {
 		f.Add(seed)
 	}
 	offers, release, err := builtin.New(builtin.Config{Tools: []string{"calculate"}})

@@ -8,16 +8,19 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// Bounds of a cell that counts as a number, and so of an exact sum: with an exponent of a billion, it would fill the
-// memory.
+// Bounds of a cell that counts as a number, and so of an exact sum: with an exponent of a
+// billion, it would fill the memory.
 const (
 	maxCellDigits   = 64
 	maxCellExponent = 100
-	wideScale       = maxCellDigits + maxCellExponent // most decimals that a cell can have, and those of the wide sum
-	narrowScale     = 9                               // most decimals of a cell that is summed as a machine integer
+	// most decimals that a cell can have, and those of the wide sum
+	wideScale = maxCellDigits + maxCellExponent
+	// most decimals of a cell that is summed as a machine integer
+	narrowScale = 9
 )
 
-// columnSummary is what the model is told about a column. Without any number in the column, the last four are absent.
+// columnSummary is what the model is told about a column. Without any number in the
+// column, the last four are absent.
 type columnSummary struct {
 	Name    string      `json:"name"`
 	Count   int         `json:"count"`
@@ -28,8 +31,9 @@ type columnSummary struct {
 	Max     mcp.RawJSON `json:"max,omitzero"`
 }
 
-// column adds up the cells of one column without rounding. Nearly all cells in real files have few digits, so they are
-// added as machine integers, which is many times faster than big.Int; the others go into wide.
+// column adds up the cells of one column without rounding. Nearly all cells in real files
+// have few digits, so they are added as machine integers, which is many times faster than
+// big.Int; the others go into wide.
 type column struct {
 	index          int // in a row
 	name           string
@@ -57,7 +61,8 @@ func (c *column) add(text string) {
 	}
 	c.numeric++
 	c.sum(n)
-	size, _ := strconv.ParseFloat(text, 64) // no error: parseDecimal took it for a number, and its exponent is bounded
+	// no error: parseDecimal took it for a number, and its exponent is bounded
+	size, _ := strconv.ParseFloat(text, 64)
 	seen := cell{text, size}
 	if c.numeric == 1 || seen.less(c.least) {
 		c.least = seen.kept()
@@ -67,12 +72,12 @@ func (c *column) add(text string) {
 	}
 }
 
-// kept returns a copy with a text of its own: text is a part of the string of its whole row, which would stay in
-// memory.
+// kept returns a copy with a text of its own: text is a part of the string of its whole
+// row, which would stay in memory.
 func (a cell) kept() cell { return cell{strings.Clone(a.text), a.size} }
 
-// less compares exactly. Rounding to floats never reverses an order, so only cells that round to the same float need to
-// be compared as rationals.
+// less compares exactly. Rounding to floats never reverses an order, so only cells that
+// round to the same float need to be compared as rationals.
 func (a cell) less(b cell) bool {
 	if a.size != b.size || a.text == b.text {
 		return a.size < b.size
@@ -86,12 +91,14 @@ func rational(text string) *big.Rat {
 	return r
 }
 
-// sum adds n to one of the narrow sums, or to the wide one when n has too many digits or the narrow sum would overflow.
+// sum adds n to one of the narrow sums, or to the wide one when n has too many digits or
+// the narrow sum would overflow.
 func (c *column) sum(n decimalNumber) {
 	if n.isNarrow() {
 		units, _ := strconv.ParseInt(n.digits, 10, 64)
 		old := c.narrow[n.scale]
-		if next := old + units; (next > old) == (units > 0) { // a sum that overflows wraps around, to the wrong side
+		// a sum that overflows wraps around, to the wrong side
+		if next := old + units; (next > old) == (units > 0) {
 			c.narrow[n.scale] = next
 			return
 		}
@@ -120,7 +127,8 @@ func (c *column) summary() columnSummary {
 	return s
 }
 
-// average returns total / n: exactly when that takes at most shownDigits digits, otherwise rounded to 20.
+// average returns total / n: exactly when that takes at most shownDigits digits,
+// otherwise rounded to 20.
 func average(total *big.Rat, n int64) mcp.RawJSON {
 	quotient := new(big.Rat).Quo(total, new(big.Rat).SetInt64(n))
 	if text := jsonNumber(quotient, shownDigits); rational(string(text)).Cmp(quotient) == 0 {
@@ -140,14 +148,15 @@ type decimalNumber struct {
 	scale  int    // number of decimals; negative for a large exponent
 }
 
-// isNarrow tells whether the number can be added to one of the narrow sums: digits fit an int64 with room for many
-// cells, and scale is an index of narrow.
+// isNarrow tells whether the number can be added to one of the narrow sums: digits fit an
+// int64 with room for many cells, and scale is an index of narrow.
 func (n decimalNumber) isNarrow() bool {
 	return len(n.digits) <= 18 && n.scale >= 0 && n.scale <= narrowScale
 }
 
-// parseDecimal reads a number of digits, with or without sign, point and exponent, as -12.5e3. It is false for
-// everything else, also for NaN, hexadecimal numbers and thousands separators, and for numbers beyond the bounds.
+// parseDecimal reads a number of digits, with or without sign, point and exponent, as
+// -12.5e3. It is false for everything else, also for NaN, hexadecimal numbers and
+// thousands separators, and for numbers beyond the bounds.
 func parseDecimal(text string) (decimalNumber, bool) {
 	mantissa, exponent, ok := cutExponent(text)
 	if !ok {
@@ -164,8 +173,8 @@ func parseDecimal(text string) (decimalNumber, bool) {
 	return decimalNumber{whole + fraction, len(fraction) - exponent}, true
 }
 
-// cutExponent splits a number into what stands before e and its exponent, 0 when it has none. ok is false when the
-// exponent is no number or beyond maxCellExponent.
+// cutExponent splits a number into what stands before e and its exponent, 0 when it has
+// none. ok is false when the exponent is no number or beyond maxCellExponent.
 func cutExponent(text string) (mantissa string, exponent int, ok bool) {
 	at := strings.IndexAny(text, "eE")
 	if at < 0 {

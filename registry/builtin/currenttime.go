@@ -41,7 +41,8 @@ const currentTimeDefinition = `{
   "annotations": {"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false}
 }`
 
-// currentTimeResult is the structured content; currentTimeDefinition says what its members mean.
+// currentTimeResult is the structured content; currentTimeDefinition says what its
+// members mean.
 type currentTimeResult struct {
 	Time         string `json:"time"`
 	Weekday      string `json:"weekday"`
@@ -56,7 +57,8 @@ func newCurrentTime(cfg Config) (registry.Func, func() error, error) {
 	call := func(_ context.Context, c *registry.Call) (mcp.Object, error) {
 		zone, ok := location(arguments(c).Text("timezone"))
 		if !ok {
-			return errorResult(`No time zone has that name. Use an IANA name of the form "Europe/Berlin", or "UTC".`), nil
+			return errorResult(
+				`No time zone has that name. Use an IANA name of the form "Europe/Berlin", or "UTC".`), nil
 		}
 		now := cfg.Now().In(zone)
 		abbreviation, _ := now.Zone()
@@ -68,8 +70,9 @@ func newCurrentTime(cfg Config) (registry.Func, func() error, error) {
 	return call, nil, nil
 }
 
-// location returns the time zone of that IANA name, and false for an unknown one; "" is UTC. The names that stand for
-// the zone of the machine count as unknown, because they would tell callers where the gateway runs.
+// location returns the time zone of that IANA name, and false for an unknown one; "" is
+// UTC. The names that stand for the zone of the machine count as unknown, because they
+// would tell callers where the gateway runs.
 func location(name string) (*time.Location, bool) {
 	switch strings.ToLower(name) {
 	case "local", "localtime", "posixrules":

@@ -74,55 +74,75 @@ func TestAModelDescribesAsksErrsAndMends(t *testing.T) {
 			database, prefix, parameter := file(t, shop), "", "?1"
 			if kind == "PostgreSQL" {
 				server.Need(t).Create(t, "shop", shop+"GRANT SELECT ON ALL TABLES IN SCHEMA public TO shop")
-				database, prefix, parameter = builtin.Database{Name: "shop", PostgresFile: server.File(t, "shop", "shop")}, "public.", "$1"
+				database, prefix, parameter = builtin.Database{
+					Name:         "shop",
+					PostgresFile: server.File(t, "shop", "shop"),
+				}, "public.", "$1"
 			}
 			cfg := builtin.Config{Databases: []builtin.Database{database, {Name: "other", SQLite: "none.db"}}}
 			describe, query := open(t, cfg, "describe_database"), open(t, cfg, "query_database")
-			if d := query.Definition.Text("description"); !strings.Contains(d, "Databases: shop ("+kind+"), other (SQLite).") {
+			if d := query.Definition.Text("description"); !strings.Contains(d, "Databases: shop ("+kind+
+				"), other (SQLite).") {
 				t.Errorf("the description is %q", d)
 			}
 
 			text, structured := ask(t, describe, `{}`)
-			for _, want := range []string{"table " + prefix + "users: id integer key, name text", "user_id integer → users.id", "view " + prefix + "spent: user_id", "(tables and views: 3)"} {
-				if !strings.Contains(strings.NewReplacer("INTEGER", "integer", "TEXT", "text").Replace(text), want) {
+			for _, want := range []string{
+				"table " + prefix + "users: id integer key, name text",
+				"user_id integer → users.id", "view " + prefix + "spent: user_id", "(tables and views: 3)",
+			} {
+				if !strings.Contains(strings.NewReplacer("INTEGER", "integer", "TEXT", "text").Replace(text),
+					want) {
 					t.Errorf("describe_database says\n%s\nwant %q in it", text, want)
 				}
 			}
 			if tables, _ := structured.Value("tables").Elements(); len(tables) != 3 {
 				t.Errorf("got %s", structured.JSON())
 			}
-			if text, _ := ask(t, describe, `{"table": "users"}`); strings.Contains(text, "orders:") || !strings.Contains(text, "users:") {
+			if text, _ := ask(t, describe, `{"table": "users"}`); strings.Contains(text, "orders:") ||
+				!strings.Contains(text, "users:") {
 				t.Errorf("of one table:\n%s", text)
 			}
-			if text, _ := ask(t, describe, `{"table": "user"}`); !strings.Contains(text, "no table or view of that name") {
+			if text, _ := ask(t, describe, `{"table": "user"}`); !strings.Contains(text,
+				"no table or view of that name") {
 				t.Errorf("of none:\n%s", text)
 			}
 
-			text, _ = ask(t, query, `{"query": "SELECT user, total FROM orders"}`) // in PostgreSQL, user is the role
+			// in PostgreSQL, user is the role
+			text, _ = ask(t, query, `{"query": "SELECT user, total FROM orders"}`)
 			if kind == "SQLite" && text != "SQLite says: no such column: user" {
 				t.Errorf("an error says %q", text)
 			}
-			if text, _ = ask(t, query, `{"query": "SELECT nam FROM users"}`); !strings.Contains(text, kind+" says: ") || !strings.Contains(text, "nam") {
+			if text, _ = ask(t, query, `{"query": "SELECT nam FROM users"}`); !strings.Contains(text,
+				kind+" says: ") || !strings.Contains(text, "nam") {
 				t.Errorf("an error says %q", text)
 			}
-			if text, _ = ask(t, query, `{"query": "SELECT name FROM users WHERE id = `+parameter+`"}`); text != "The query has 1 parameters, and 0 values were given." {
+			if text, _ = ask(t, query, `{"query": "SELECT name FROM users WHERE id = `+parameter+
+				`"}`); text != "The query has 1 parameters, and 0 values were given." {
 				t.Errorf("an error says %q", text)
 			}
-			if text, _ = ask(t, query, `{"query": "DELETE FROM users"}`); !strings.Contains(text, "Only reading is allowed here") {
+			if text, _ = ask(t, query, `{"query": "DELETE FROM users"}`); !strings.Contains(text,
+				"Only reading is allowed here") {
 				t.Errorf("an error says %q", text)
 			}
-			if text, _ = ask(t, query, `{"query": "SELECT 1", "database": "none"}`); text != "There is no such database; there are shop, other." {
+			if text, _ = ask(t, query,
+				`{"query": "SELECT 1", "database": "none"}`); text != "There is no such database; there are shop, other." {
 				t.Errorf("an error says %q", text)
 			}
-			text, structured = ask(t, query, `{"query": "SELECT name, total FROM users JOIN spent ON user_id = id WHERE total > `+parameter+` ORDER BY name", "parameters": [1], "database": "shop"}`)
-			if want := "name | total\nAda | 30.75\nBob | 5.5"; !strings.HasPrefix(strings.ReplaceAll(text, "5.50", "5.5"), want) {
+			text, structured = ask(t, query,
+				`{"query": "SELECT name, total FROM users JOIN spent ON user_id = id WHERE total > `+
+					parameter+` ORDER BY name", "parameters": [1], "database": "shop"}`)
+			if want := "name | total\nAda | 30.75\nBob | 5.5"; !strings.HasPrefix(strings.ReplaceAll(text,
+				"5.50", "5.5"), want) {
 				t.Errorf("got\n%s\nwant\n%s", text, want)
 			}
 			if got := string(structured.Value("row_count")); got != "2" || structured.Has("truncated") {
 				t.Errorf("got %s", structured.JSON())
 			}
 			text, structured = ask(t, query, `{"query": "SELECT id FROM orders ORDER BY id", "limit": 2}`)
-			if got := string(structured.Value("rows")); got != "[[1],[2]]" || !strings.Contains(structured.Text("truncated"), "the first 2") || !strings.Contains(text, "There are more rows") {
+			if got := string(structured.Value("rows")); got != "[[1],[2]]" ||
+				!strings.Contains(structured.Text("truncated"), "the first 2") ||
+				!strings.Contains(text, "There are more rows") {
 				t.Errorf("got %s and %q", structured.JSON(), text)
 			}
 		})
@@ -134,7 +154,8 @@ func TestAModelDescribesAsksErrsAndMends(t *testing.T) {
 func TestHiddenCharactersOfADatabaseAreCleaned(t *testing.T) {
 	t.Parallel()
 	const hidden = "\U000E0041\u202E\u200B"
-	cfg := builtin.Config{Databases: []builtin.Database{file(t, `CREATE TABLE "t`+hidden+`"("c`+hidden+`" text); INSERT INTO "t`+hidden+`" VALUES ('v`+hidden+`');`)}}
+	cfg := builtin.Config{Databases: []builtin.Database{file(t, `CREATE TABLE "t`+hidden+`"("c`+hidden+
+		`" text); INSERT INTO "t`+hidden+`" VALUES ('v`+hidden+`');`)}}
 	for tool, arguments := range map[string]string{
 		"query_database": `{"query": "SELECT * FROM \"t` + hidden + `\""}`, "describe_database": `{}`,
 	} {
@@ -156,7 +177,8 @@ func TestHiddenCharactersOfADatabaseAreCleaned(t *testing.T) {
 func TestValuesCannotForgeATable(t *testing.T) {
 	t.Parallel()
 	cfg := builtin.Config{Databases: []builtin.Database{file(t, shop)}}
-	text, _ := ask(t, open(t, cfg, "query_database"), `{"query": "SELECT 'a | b' || char(10) || '(rows: 9)' AS x, printf('%.*c', 200, 'y') AS y, x'00' AS z"}`)
+	text, _ := ask(t, open(t, cfg, "query_database"),
+		`{"query": "SELECT 'a | b' || char(10) || '(rows: 9)' AS x, printf('%.*c', 200, 'y') AS y, x'00' AS z"}`)
 	want := "x | y | z\n" + `a \| b\n(rows: 9) | ` + strings.Repeat("y", 80) + "… | (1 bytes)\n(rows: 1)"
 	if diff := cmp.Diff(want, text); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -189,7 +211,8 @@ func TestQueriesEndWithTheirCalls(t *testing.T) {
 	cfg := builtin.Config{Databases: []builtin.Database{file(t, shop)}}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if _, err := tryCall(ctx, t, open(t, cfg, "query_database"), `{"query": "SELECT 1"}`); !errors.Is(err, context.Canceled) {
+	if _, err := tryCall(ctx, t, open(t, cfg, "query_database"), `{"query": "SELECT 1"}`); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("got error %v, want %v", err, context.Canceled)
 	}
 }
@@ -204,18 +227,31 @@ func TestDatabasesAreChecked(t *testing.T) {
 	}
 	if server != nil {
 		server.Create(t, "checked", "GRANT CREATE ON SCHEMA public TO checked")
-		lines, err = builtin.CheckDatabases(t.Context(), builtin.Config{Databases: []builtin.Database{{Name: "orders", PostgresFile: server.File(t, "checked", "checked")}}})
+		lines, err = builtin.CheckDatabases(t.Context(),
+			builtin.Config{Databases: []builtin.Database{{
+				Name:         "orders",
+				PostgresFile: server.File(t, "checked", "checked"),
+			}}})
 		want := []string{"orders is PostgreSQL, but the role has CREATE on schema public, which it does not need"}
 		if diff := cmp.Diff(want, lines); diff != "" || err != nil {
 			t.Errorf("lines of PostgreSQL (-want +got), error %v:\n%s", err, diff)
 		}
 		server.Exec(t, "checked", "CREATE TABLE t(a int); GRANT INSERT ON t TO checked")
-		_, err = builtin.CheckDatabases(t.Context(), builtin.Config{Databases: []builtin.Database{{Name: "orders", PostgresFile: server.File(t, "checked", "checked")}}})
-		if err == nil || !strings.Contains(err.Error(), "database orders: ") || !strings.Contains(err.Error(), "INSERT on public.t") {
+		_, err = builtin.CheckDatabases(t.Context(),
+			builtin.Config{Databases: []builtin.Database{{
+				Name:         "orders",
+				PostgresFile: server.File(t, "checked", "checked"),
+			}}})
+		if err == nil || !strings.Contains(err.Error(), "database orders: ") ||
+			!strings.Contains(err.Error(), "INSERT on public.t") {
 			t.Errorf("got error %v", err)
 		}
 	}
-	_, err = builtin.CheckDatabases(t.Context(), builtin.Config{Databases: []builtin.Database{good, {Name: "gone", SQLite: filepath.Join(t.TempDir(), "gone.db")}}})
+	_, err = builtin.CheckDatabases(t.Context(),
+		builtin.Config{Databases: []builtin.Database{
+			good,
+			{Name: "gone", SQLite: filepath.Join(t.TempDir(), "gone.db")},
+		}})
 	if err == nil || !strings.Contains(err.Error(), "database gone: ") {
 		t.Errorf("got error %v", err)
 	}

@@ -100,7 +100,8 @@ func newDescribeDatabase(cfg Config) (registry.Func, func() error, error) {
 		q := &database.Query{Text: d.Layout(), Parameters: []database.Parameter{one}, Limit: database.MaxRows}
 		return d.answer(ctx, c, q, func(name string, table *database.Table) mcp.Object {
 			if len(table.Rows) == 0 && one.Kind != database.Null {
-				return errorResult("The database has no table or view of that name that can be read. Leave the table out to see all.")
+				return errorResult(
+					"The database has no table or view of that name that can be read. Leave the table out to see all.")
 			}
 			return layoutResult(name, table)
 		})

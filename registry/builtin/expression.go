@@ -7,18 +7,21 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of an expression. They bound the work as well: every value has at most maxBits, and an operand of that size
-// takes several characters to write (as 9^5000), so an expression of 1000 characters has only few expensive operations.
+// Bounds of an expression. They bound the work as well: every value has at most maxBits,
+// and an operand of that size takes several characters to write (as 9^5000), so an
+// expression of 1000 characters has only few expensive operations.
 const (
-	maxExpression      = 1000 // characters
-	maxNesting         = 64   // of parentheses, signs and powers: the parser recurses
-	maxLiteralExponent = 4    // digits after the e of a number: 1e99999 would take memory before it is bounded
+	maxExpression = 1000 // characters
+	maxNesting    = 64   // of parentheses, signs and powers: the parser recurses
+	// digits after the e of a number: 1e99999 would take memory before it is bounded
+	maxLiteralExponent = 4
 )
 
 // functionNames lists for messages the functions that arity knows.
 const functionNames = "abs, ceil, floor, max, min, round, sqrt"
 
-// expressionError says what is wrong with an expression, and where. Its text is for the model.
+// expressionError says what is wrong with an expression, and where. Its text is for the
+// model.
 type expressionError struct {
 	character int // counted from 1
 	reason    string
@@ -28,8 +31,8 @@ func (e *expressionError) Error() string {
 	return fmt.Sprintf("%s, at character %d", e.reason, e.character)
 }
 
-// evaluate returns the value of an expression. Errors are *expressionError. The grammar, in which each rule is a method
-// of parser (function is in function.go):
+// evaluate returns the value of an expression. Errors are *expressionError. The grammar,
+// in which each rule is a method of parser (function is in function.go):
 //
 //	sum     = product { ("+" | "-") product }
 //	product = signed { ("*" | "/" | "%") signed }
@@ -38,7 +41,10 @@ func (e *expressionError) Error() string {
 //	primary = number | "(" sum ")" | function "(" sum { "," sum } ")"
 func evaluate(text string) (value, error) {
 	if utf8.RuneCountInString(text) > maxExpression {
-		return value{}, &expressionError{maxExpression + 1, fmt.Sprintf("an expression has at most %d characters", maxExpression)}
+		return value{}, &expressionError{
+			maxExpression + 1,
+			fmt.Sprintf("an expression has at most %d characters", maxExpression),
+		}
 	}
 	p := &parser{text: text}
 	result, err := p.sum()
@@ -51,15 +57,16 @@ func evaluate(text string) (value, error) {
 	return result, nil
 }
 
-// parser is a recursive descent parser that evaluates as it reads, without building a tree.
+// parser is a recursive descent parser that evaluates as it reads, without building a
+// tree.
 type parser struct {
 	text    string
 	at      int // index of the next byte
 	nesting int // how deep the present place is nested; at most maxNesting
 }
 
-// peek skips spaces and returns the next byte without reading it. At the end it returns 0, a byte that begins nothing
-// in an expression.
+// peek skips spaces and returns the next byte without reading it. At the end it returns
+// 0, a byte that begins nothing in an expression.
 func (p *parser) peek() byte {
 	for p.at < len(p.text) && strings.IndexByte(" \t\r\n", p.text[p.at]) >= 0 {
 		p.at++
@@ -81,8 +88,8 @@ func (p *parser) errorAt(at int, reason string) error {
 	return &expressionError{utf8.RuneCountInString(p.text[:at]) + 1, reason}
 }
 
-// unexpected returns the error for the next character, where something else is wanted. It has a hint for those that
-// models write by mistake.
+// unexpected returns the error for the next character, where something else is wanted. It
+// has a hint for those that models write by mistake.
 func (p *parser) unexpected(wanted string) error {
 	if p.ended() {
 		return p.errorAt(p.at, "the expression ends where "+wanted+" is expected")
@@ -100,7 +107,8 @@ func (p *parser) unexpected(wanted string) error {
 	return p.errorAt(p.at, fmt.Sprintf("%q where %s is expected%s", r, wanted, hint))
 }
 
-// nested runs read one level deeper, or returns an error when that is too deep. It is on every path that recurses.
+// nested runs read one level deeper, or returns an error when that is too deep. It is on
+// every path that recurses.
 func (p *parser) nested(read func() (value, error)) (value, error) {
 	if p.nesting == maxNesting {
 		return value{}, p.errorAt(p.at, fmt.Sprintf("more than %d levels of nesting", maxNesting))
@@ -114,7 +122,8 @@ func (p *parser) sum() (value, error) { return p.chain("+-", p.product) }
 
 func (p *parser) product() (value, error) { return p.chain("*/%", p.signed) }
 
-// chain reads operands with any of the operators between them, and evaluates them from left to right.
+// chain reads operands with any of the operators between them, and evaluates them from
+// left to right.
 func (p *parser) chain(operators string, operand func() (value, error)) (value, error) {
 	left, err := operand()
 	for err == nil {
@@ -127,8 +136,8 @@ func (p *parser) chain(operators string, operand func() (value, error)) (value, 
 	return left, err
 }
 
-// apply reads the operator at p.at and its right operand, and returns the result. An error of the operation is placed
-// at the operator.
+// apply reads the operator at p.at and its right operand, and returns the result. An
+// error of the operation is placed at the operator.
 func (p *parser) apply(operator byte, left value, operand func() (value, error)) (value, error) {
 	at := p.at
 	p.at++
@@ -157,8 +166,8 @@ func (p *parser) signed() (value, error) {
 	return v, err
 }
 
-// power reads a base and, behind ^, its exponent. The exponent may have a sign and a power of its own: 2^3^2 is
-// 2^(3^2).
+// power reads a base and, behind ^, its exponent. The exponent may have a sign and a
+// power of its own: 2^3^2 is 2^(3^2).
 func (p *parser) power() (value, error) {
 	base, err := p.primary()
 	if err != nil || p.peek() != '^' {
@@ -197,7 +206,8 @@ func (p *parser) expect(c byte) error {
 func isDigit(c byte) bool  { return '0' <= c && c <= '9' }
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-// number reads digits with or without a point and an exponent, as 12, .5 or 6.02e23. Spaces within are not allowed.
+// number reads digits with or without a point and an exponent, as 12, .5 or 6.02e23.
+// Spaces within are not allowed.
 func (p *parser) number() (value, error) {
 	start := p.at
 	digits := p.digits()

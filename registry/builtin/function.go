@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// function reads the name of a function and its arguments, and returns its value. Case does not count in names.
+// function reads the name of a function and its arguments, and returns its value. Case
+// does not count in names.
 func (p *parser) function() (value, error) {
 	start := p.at
 	for p.at < len(p.text) && isLetter(p.text[p.at]) {
@@ -34,7 +35,8 @@ func (p *parser) function() (value, error) {
 	return result, nil
 }
 
-// list reads the arguments of a function with the parentheses around them. There must be at least one.
+// list reads the arguments of a function with the parentheses around them. There must be
+// at least one.
 func (p *parser) list() ([]value, error) {
 	if err := p.expect('('); err != nil {
 		return nil, err
@@ -53,8 +55,9 @@ func (p *parser) list() ([]value, error) {
 	}
 }
 
-// arity returns the least and the greatest number of arguments that a function takes; 0, 0 when there is no such
-// function. A new function goes here, into apply and into functionNames.
+// arity returns the least and the greatest number of arguments that a function takes; 0,
+// 0 when there is no such function. A new function goes here, into apply and into
+// functionNames.
 func arity(name string) (low, high int) {
 	switch name {
 	case "abs", "ceil", "floor", "sqrt":
@@ -67,7 +70,8 @@ func arity(name string) (low, high int) {
 	return 0, 0
 }
 
-// apply returns the value of a function. name is known to arity, and the number of args is one that arity allows.
+// apply returns the value of a function. name is known to arity, and the number of args
+// is one that arity allows.
 func apply(name string, args []value) (value, error) {
 	v := args[0]
 	switch name {
@@ -87,7 +91,8 @@ func apply(name string, args []value) (value, error) {
 	return v, nil
 }
 
-// roundTo is round(x) and round(x, decimals); negative decimals round to tens, hundreds and so on.
+// roundTo is round(x) and round(x, decimals); negative decimals round to tens, hundreds
+// and so on.
 func roundTo(args []value) (value, error) {
 	v, places := args[0], int64(0)
 	if len(args) == 2 {
@@ -102,8 +107,9 @@ func roundTo(args []value) (value, error) {
 	return v, nil
 }
 
-// extreme is min and max. The result is approximate when any of args is, even when it is an exact one itself: with the
-// true value of the approximate one, another could be the least.
+// extreme is min and max. The result is approximate when any of args is, even when it is
+// an exact one itself: with the true value of the approximate one, another could be the
+// least.
 func extreme(name string, args []value) value {
 	best := args[0]
 	approximate := best.approximate

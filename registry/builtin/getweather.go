@@ -71,8 +71,8 @@ type weatherUnits struct {
 	WindSpeed     string `json:"wind_speed"`
 }
 
-// getWeatherResult is the structured content; getWeatherDefinition says what its members mean. nil means that the
-// service did not say.
+// getWeatherResult is the structured content; getWeatherDefinition says what its members
+// mean. nil means that the service did not say.
 type getWeatherResult struct {
 	Place         string       `json:"place"`
 	Latitude      float64      `json:"latitude"`
@@ -97,7 +97,9 @@ func newGetWeather(cfg Config) (registry.Func, func() error, error) {
 		args := arguments(c)
 		name := strings.TrimSpace(args.Text("location"))
 		if name == "" || utf8.RuneCountInString(name) > maxLocation {
-			return errorResult(`The location must be a city such as "Berlin" or a postal code, of at most %d characters.`, maxLocation), nil
+			return errorResult(
+				`The location must be a city such as "Berlin" or a postal code, of at most %d characters.`,
+				maxLocation), nil
 		}
 		imperial := args.Text("units") == "imperial"
 		result, err := meteo.weather(ctx, name, imperial)
@@ -112,8 +114,8 @@ func newGetWeather(cfg Config) (registry.Func, func() error, error) {
 	return call, nil, nil
 }
 
-// weatherFault words an error of openMeteo.weather for the model. It repeats nothing that the service said, which may
-// be anything.
+// weatherFault words an error of openMeteo.weather for the model. It repeats nothing that
+// the service said, which may be anything.
 func weatherFault(err error) string {
 	switch {
 	case errors.Is(err, errNoPlace):

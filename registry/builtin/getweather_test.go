@@ -100,11 +100,14 @@ func TestGetWeatherAsksInTheUnitsThatAreWanted(t *testing.T) {
 // What the service leaves out is left out; what it says in excess is cut or dropped.
 func TestGetWeatherKeepsWhatFits(t *testing.T) {
 	m := &meteo{
-		geocoding: says(`{"results":[{"name":"` + strings.Repeat("ü", 300) + `","country":"X","latitude":-90,"longitude":180}]}`),
-		forecast:  says(`{"utc_offset_seconds":-9223372036854775808,"current":{"time":"soon","temperature_2m":-3,"weather_code":1e300}}`),
+		geocoding: says(`{"results":[{"name":"` + strings.Repeat("ü", 300) +
+			`","country":"X","latitude":-90,"longitude":180}]}`),
+		forecast: says(
+			`{"utc_offset_seconds":-9223372036854775808,"current":{"time":"soon","temperature_2m":-3,"weather_code":1e300}}`),
 	}
 	got := textOf(t, call(t, weather(t, m, 0), `{"location":"x"}`))
-	want := `{"place":"` + strings.Repeat("ü", 100) + `, X","latitude":-90,"longitude":180,"temperature":-3,` +
+	want := `{"place":"` + strings.Repeat("ü", 100) +
+		`, X","latitude":-90,"longitude":180,"temperature":-3,` +
 		`"units":{"temperature":"°C","precipitation":"mm","wind_speed":"km/h"}}`
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -120,25 +123,39 @@ func TestGetWeatherFailsCleanly(t *testing.T) {
 		geocoding, forecast func(http.ResponseWriter, *http.Request)
 		want                string
 	}{
-		"unknown place":     {says(`{"generationtime_ms":0.5}`), nil, "No place was found"},
-		"no results":        {says(`{"results":[]}`), nil, "No place was found"},
-		"null results":      {says(`{"results":null}`), nil, "No place was found"},
-		"server error":      {status(500), nil, unusable},
-		"refused":           {status(400), nil, unusable},
-		"redirect":          {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/v1/forecast", http.StatusFound) }, nil, unusable},
-		"no JSON":           {says("<html>" + leak), nil, unusable},
-		"repeated names":    {says(`{"results":[],"results":[{"name":"` + leak + `"}]}`), nil, unusable},
-		"wrong types":       {says(`{"results":"` + leak + `"}`), nil, unusable},
-		"no coordinates":    {says(`{"results":[{"name":"` + leak + `"}]}`), nil, unusable},
-		"impossible place":  {says(`{"results":[{"name":"` + leak + `","latitude":90.1,"longitude":0}]}`), nil, unusable},
-		"text for a number": {says(`{"results":[{"name":"x","latitude":"1&current=` + leak + `","longitude":0}]}`), nil, unusable},
-		"nameless place":    {says(`{"results":[{"latitude":1,"longitude":0}]}`), nil, unusable},
-		"too long":          {says(strings.Repeat(" ", 256<<10) + berlin), nil, unusable},
-		"too deep":          {says(strings.Repeat("[", 100_000)), nil, unusable},
-		"forecast error":    {says(berlin), status(503), unusable},
-		"empty forecast":    {says(berlin), says(`{}`), unusable},
-		"forecast too long": {says(berlin), says(`{"current":{"temperature_2m":1}}` + strings.Repeat(" ", 256<<10)), unusable},
-		"hangs up":          {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, nil, "cannot be reached"},
+		"unknown place": {says(`{"generationtime_ms":0.5}`), nil, "No place was found"},
+		"no results":    {says(`{"results":[]}`), nil, "No place was found"},
+		"null results":  {says(`{"results":null}`), nil, "No place was found"},
+		"server error":  {status(500), nil, unusable},
+		"refused":       {status(400), nil, unusable},
+		"redirect": {func(w http.ResponseWriter,
+			r *http.Request,
+		) {
+			http.Redirect(w, r, "/v1/forecast", http.StatusFound)
+		}, nil, unusable},
+		"no JSON":        {says("<html>" + leak), nil, unusable},
+		"repeated names": {says(`{"results":[],"results":[{"name":"` + leak + `"}]}`), nil, unusable},
+		"wrong types":    {says(`{"results":"` + leak + `"}`), nil, unusable},
+		"no coordinates": {says(`{"results":[{"name":"` + leak + `"}]}`), nil, unusable},
+		"impossible place": {
+			says(`{"results":[{"name":"` + leak + `","latitude":90.1,"longitude":0}]}`),
+			nil, unusable,
+		},
+		"text for a number": {says(`{"results":[{"name":"x","latitude":"1&current=` + leak +
+			`","longitude":0}]}`), nil, unusable},
+		"nameless place": {says(`{"results":[{"latitude":1,"longitude":0}]}`), nil, unusable},
+		"too long":       {says(strings.Repeat(" ", 256<<10) + berlin), nil, unusable},
+		"too deep":       {says(strings.Repeat("[", 100_000)), nil, unusable},
+		"forecast error": {says(berlin), status(503), unusable},
+		"empty forecast": {says(berlin), says(`{}`), unusable},
+		"forecast too long": {
+			says(berlin),
+			says(`{"current":{"temperature_2m":1}}` + strings.Repeat(" ", 256<<10)), unusable,
+		},
+		"hangs up": {
+			func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, nil,
+			"cannot be reached",
+		},
 		"half an answer": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			fmt.Fprint(w, leak)
@@ -147,7 +164,8 @@ func TestGetWeatherFailsCleanly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			offer := weather(t, &meteo{geocoding: test.geocoding, forecast: test.forecast}, 0)
 			got := refusal(t, call(t, offer, `{"location":"Berlin"}`))
-			if !strings.Contains(got, test.want) || strings.Contains(got, leak) || strings.Contains(got, "127.0.0.1") {
+			if !strings.Contains(got, test.want) || strings.Contains(got, leak) ||
+				strings.Contains(got, "127.0.0.1") {
 				t.Errorf("got %q, want %q and nothing of the service", got, test.want)
 			}
 		})
@@ -161,8 +179,10 @@ func TestGetWeatherUnreachable(t *testing.T) {
 	}
 	address := "http://" + listener.Addr().String()
 	listener.Close()
-	offer := open(t, builtin.Config{GeocodingURL: address, WeatherURL: address, Client: &http.Client{}}, "get_weather")
-	if got := refusal(t, call(t, offer, `{"location":"Berlin"}`)); got != "The weather service cannot be reached. Try again later." {
+	offer := open(t, builtin.Config{GeocodingURL: address, WeatherURL: address, Client: &http.Client{}},
+		"get_weather")
+	if got := refusal(t, call(t, offer,
+		`{"location":"Berlin"}`)); got != "The weather service cannot be reached. Try again later." {
 		t.Errorf("got %q", got)
 	}
 }
@@ -170,7 +190,8 @@ func TestGetWeatherUnreachable(t *testing.T) {
 func TestGetWeatherIsTimed(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	offer := weather(t, &meteo{geocoding: says(berlin), forecast: hang}, 150*time.Millisecond)
-	if got := refusal(t, call(t, offer, `{"location":"Berlin"}`)); !strings.Contains(got, "did not answer in time") {
+	if got := refusal(t, call(t, offer, `{"location":"Berlin"}`)); !strings.Contains(got,
+		"did not answer in time") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -184,16 +205,20 @@ func TestGetWeatherEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Whatever an argument holds, the service sees one request line with one query of four values, and the name in it is
-// the argument.
+// Whatever an argument holds, the service sees one request line with one query of four
+// values, and the name in it is the argument.
 func TestT3ArgumentsStayInsideTheQuery(t *testing.T) {
 	for _, location := range []string{
-		"../", "../../v1/forecast", "..%2f..%2fadmin", "%2e%2e%2f", "%00", "?", "?name=x", "#", "#fragment", "&", "&count=100&name=x",
-		"a&name=b", "a=b", ";", "a;b=c", "+", "a b", "a\r\nHost: evil\r\n\r\nGET /admin HTTP/1.1", "a\nb", "a\rb", "a\tb", "a\x00b",
-		"//evil.example/", "http://evil.example/", "@evil.example", "\\", "Zürich", "東京", "🏰", "\u202Eabc", "\"<>{}|^`", "%", "%zz",
+		"../", "../../v1/forecast", "..%2f..%2fadmin", "%2e%2e%2f", "%00", "?", "?name=x", "#", "#fragment",
+		"&", "&count=100&name=x",
+		"a&name=b", "a=b", ";", "a;b=c", "+", "a b", "a\r\nHost: evil\r\n\r\nGET /admin HTTP/1.1", "a\nb",
+		"a\rb", "a\tb", "a\x00b",
+		"//evil.example/", "http://evil.example/", "@evil.example", "\\", "Zürich", "東京", "🏰", "\u202Eabc",
+		"\"<>{}|^`", "%", "%zz",
 	} {
 		got := rawRequest(t, location)
-		want := "GET /base/v1/search?count=1&format=json&language=en&name=" + url.QueryEscape(location) + " HTTP/1.1"
+		want := "GET /base/v1/search?count=1&format=json&language=en&name=" + url.QueryEscape(location) +
+			" HTTP/1.1"
 		if got[0] != want {
 			t.Errorf("%q: request line\n got %q\nwant %q", location, got[0], want)
 		}
@@ -215,7 +240,8 @@ func TestT3EmptyAndLongLocationsAskNobody(t *testing.T) {
 	m := &meteo{}
 	offer := weather(t, m, 0)
 	for _, location := range []string{"", " ", "\t\r\n", strings.Repeat("ü", 101)} {
-		if got := refusal(t, call(t, offer, fmt.Sprintf(`{"location":%s}`, mcp.String(location)))); !strings.Contains(got, "must be a city") {
+		if got := refusal(t, call(t, offer, fmt.Sprintf(`{"location":%s}`,
+			mcp.String(location)))); !strings.Contains(got, "must be a city") {
 			t.Errorf("%q: got %q", location, got)
 		}
 	}
@@ -252,7 +278,10 @@ func rawRequest(t *testing.T, location string) []string {
 		heads <- lines
 	}()
 	address := "http://" + listener.Addr().String() + "/base"
-	cfg := builtin.Config{GeocodingURL: address, WeatherURL: address, Client: &http.Client{Transport: &http.Transport{}}}
+	cfg := builtin.Config{
+		GeocodingURL: address, WeatherURL: address,
+		Client: &http.Client{Transport: &http.Transport{}},
+	}
 	refusal(t, call(t, open(t, cfg, "get_weather"), fmt.Sprintf(`{"location":%s}`, mcp.String(location))))
 	lines := <-heads
 	if len(lines) == 0 {

@@ -28,9 +28,9 @@ var (
 	errBadAnswer = errors.New("unusable answer")
 )
 
-// openMeteo asks a geocoding service where a place is and a forecast service for the weather there. Both speak the API
-// of Open-Meteo. It is immutable and safe for concurrent use.
-// https://open-meteo.com/en/docs
+// openMeteo asks a geocoding service where a place is and a forecast service for the
+// weather there. Both speak the API of Open-Meteo. It is immutable and safe for
+// concurrent use. https://open-meteo.com/en/docs
 type openMeteo struct {
 	geocoding, forecast *url.URL // without query
 	client              *http.Client
@@ -50,12 +50,15 @@ func newOpenMeteo(cfg Config) (*openMeteo, error) {
 	if cfg.Client == nil {
 		return nil, errors.New("needs an HTTP client")
 	}
-	// A call makes two requests one after the other. A third of its time each leaves the last third, so that a service
-	// that does not answer is reported to the model before the call itself times out.
-	return &openMeteo{geocoding: geocoding, forecast: forecast, client: cfg.Client, timeout: cfg.Timeout / 3}, nil
+	// A call makes two requests one after the other. A third of its time each leaves the
+	// last third, so that a service that does not answer is reported to the model before
+	// the call itself times out.
+	return &openMeteo{geocoding: geocoding, forecast: forecast, client: cfg.Client, timeout: cfg.Timeout / 3},
+		nil
 }
 
-// endpoint returns the address of path below base. The error says what is wrong with base.
+// endpoint returns the address of path below base. The error says what is wrong with
+// base.
 func endpoint(base, path string) (*url.URL, error) {
 	u, err := url.Parse(base)
 	switch {
@@ -69,7 +72,8 @@ func endpoint(base, path string) (*url.URL, error) {
 	return u.JoinPath(path), nil
 }
 
-// place is one result of the geocoding service. Members that the service left out are nil or "".
+// place is one result of the geocoding service. Members that the service left out are nil
+// or "".
 type place struct {
 	Name      string   `json:"name"`
 	Region    string   `json:"admin1"`
@@ -78,7 +82,8 @@ type place struct {
 	Longitude *float64 `json:"longitude"`
 }
 
-// forecast is the answer of the forecast service. Measurements that the service left out are nil.
+// forecast is the answer of the forecast service. Measurements that the service left out
+// are nil.
 type forecast struct {
 	OffsetSeconds int `json:"utc_offset_seconds"`
 	Current       struct {
@@ -92,8 +97,9 @@ type forecast struct {
 	} `json:"current"`
 }
 
-// weather finds the place of that name and asks for its weather. Errors are errNoPlace, errBadAnswer, that of ctx or of
-// the time limit of one request, or those of the HTTP client.
+// weather finds the place of that name and asks for its weather. Errors are errNoPlace,
+// errBadAnswer, that of ctx or of the time limit of one request, or those of the HTTP
+// client.
 func (m *openMeteo) weather(ctx context.Context, name string, imperial bool) (*getWeatherResult, error) {
 	where, err := m.find(ctx, name)
 	if err != nil {
@@ -126,8 +132,8 @@ func (m *openMeteo) weather(ctx context.Context, name string, imperial bool) (*g
 	}, nil
 }
 
-// find returns the place that in the judgement of the service fits a name or postal code best. Its coordinates are not
-// nil.
+// find returns the place that in the judgement of the service fits a name or postal code
+// best. Its coordinates are not nil.
 func (m *openMeteo) find(ctx context.Context, name string) (*place, error) {
 	var answer struct {
 		Results []place `json:"results"`
@@ -153,9 +159,10 @@ func within(degrees *float64, limit float64) bool {
 
 func coordinate(degrees float64) string { return strconv.FormatFloat(degrees, 'f', -1, 64) }
 
-// get sends a GET request for u with query, and decodes the answer into v. Only the query depends on what a caller
-// wrote, and url.Values encodes every character that could end a value and begin another parameter. An answer that is
-// no JSON, too large, or has another status than 200 is errBadAnswer.
+// get sends a GET request for u with query, and decodes the answer into v. Only the query
+// depends on what a caller wrote, and url.Values encodes every character that could end a
+// value and begin another parameter. An answer that is no JSON, too large, or has another
+// status than 200 is errBadAnswer.
 func (m *openMeteo) get(ctx context.Context, u *url.URL, query url.Values, v any) error {
 	ctx, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
@@ -185,8 +192,8 @@ func (m *openMeteo) get(ctx context.Context, u *url.URL, query url.Values, v any
 	return nil
 }
 
-// String returns the names of place, region and country with commas between them. A name that is unknown or the same as
-// the one before it is left out, as in Berlin, Germany.
+// String returns the names of place, region and country with commas between them. A name
+// that is unknown or the same as the one before it is left out, as in Berlin, Germany.
 func (p *place) String() string {
 	var parts []string
 	for _, part := range []string{p.Name, p.Region, p.Country} {
@@ -197,7 +204,8 @@ func (p *place) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// clipped returns text, or its beginning when it is longer than maxPlaceName, cut between characters.
+// clipped returns text, or its beginning when it is longer than maxPlaceName, cut between
+// characters.
 func clipped(text string) string {
 	if len(text) <= maxPlaceName {
 		return text
@@ -209,19 +217,21 @@ func clipped(text string) string {
 	return text[:end]
 }
 
-// time returns when the weather was observed, as RFC 3339, and "" when the service gave no usable time. The service
-// writes local time without an offset, and the offset in a member of its own.
+// time returns when the weather was observed, as RFC 3339, and "" when the service gave
+// no usable time. The service writes local time without an offset, and the offset in a
+// member of its own.
 func (f *forecast) time() string {
 	local, err := time.Parse("2006-01-02T15:04", f.Current.Time)
 	if err != nil || f.OffsetSeconds > maxOffset || f.OffsetSeconds < -maxOffset {
 		return ""
 	}
 	zone := time.FixedZone("", f.OffsetSeconds)
-	return time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), 0, 0, zone).Format(time.RFC3339)
+	return time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), 0, 0,
+		zone).Format(time.RFC3339)
 }
 
-// conditions returns the words for a WMO weather code as Open-Meteo uses them, "" for others.
-// https://open-meteo.com/en/docs
+// conditions returns the words for a WMO weather code as Open-Meteo uses them, "" for
+// others. https://open-meteo.com/en/docs
 func conditions(code *float64) string {
 	if code == nil {
 		return ""

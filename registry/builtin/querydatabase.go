@@ -141,7 +141,8 @@ func defined(definition string, cfg Config) string {
 		}
 		described = append(described, d.Name+" ("+dialect+")")
 	}
-	return strings.NewReplacer("$NAMES", strings.Join(names, ", "), "$DATABASES", strings.Join(described, ", ")).Replace(definition)
+	return strings.NewReplacer("$NAMES", strings.Join(names, ", "), "$DATABASES",
+		strings.Join(described, ", ")).Replace(definition)
 }
 
 // CheckDatabases connects to each database of the config. A line for each says what it
@@ -159,7 +160,8 @@ func CheckDatabases(ctx context.Context, cfg Config) (lines []string, err error)
 			faults = append(faults, fmt.Errorf("database %s: %w", d.name, err))
 			continue
 		}
-		lines = append(lines, strings.Join(append([]string{d.name + " is " + d.Dialect()}, notes...), ", but "))
+		lines = append(lines, strings.Join(append([]string{d.name + " is " + d.Dialect()}, notes...),
+			", but "))
 	}
 	return lines, errors.Join(faults...)
 }
@@ -209,7 +211,9 @@ func (all databases) names() string {
 
 // answer runs a query and returns the result that render makes of its table. Memory for
 // the whole query is held for the caller from before it runs.
-func (d namedSource) answer(ctx context.Context, c *registry.Call, q *database.Query, render func(string, *database.Table) mcp.Object) (mcp.Object, error) {
+func (d namedSource) answer(ctx context.Context, c *registry.Call, q *database.Query,
+	render func(string, *database.Table) mcp.Object,
+) (mcp.Object, error) {
 	q.User = share.User(c.Principal.User())
 	if err := c.Room.Resize(d.Memory()); err != nil {
 		return mcp.Object{}, fmt.Errorf("room for a query: %w", err)
@@ -280,9 +284,12 @@ func queryResult(name string, table *database.Table) mcp.Object {
 func truncation(table *database.Table) string {
 	switch {
 	case table.Full:
-		return fmt.Sprintf("There are more rows: these are as many as fit into %d KiB. Select fewer columns, or parts of long values.", database.MaxResult>>10)
+		return fmt.Sprintf(
+			"There are more rows: these are as many as fit into %d KiB. Select fewer columns, or parts of long values.", database.MaxResult>>10)
 	case table.More:
-		return fmt.Sprintf("There are more rows: these are the first %d. Ask with a larger limit, or with LIMIT and OFFSET.", len(table.Rows))
+		return fmt.Sprintf(
+			"There are more rows: these are the first %d. Ask with a larger limit, or with LIMIT and OFFSET.",
+			len(table.Rows))
 	}
 	return ""
 }

@@ -5,7 +5,8 @@ import (
 	"math/big"
 )
 
-// Bounds of a value, checked after every operation: powers of powers would fill any memory within a short expression.
+// Bounds of a value, checked after every operation: powers of powers would fill any
+// memory within a short expression.
 const (
 	maxBits       = 1 << 14 // of numerator and denominator together: about 4,900 digits
 	maxExponent   = 1 << 20 // of ^, for every base but 0, 1 and -1
@@ -22,14 +23,15 @@ var (
 	errPlaces         = errors.New("the second argument of round must be an integer from -1000 to 1000")
 )
 
-// value is a number. It is exact, unless it was computed from a square root that is not rational. A value is not
-// modified once it was made: operations make a new rat.
+// value is a number. It is exact, unless it was computed from a square root that is not
+// rational. A value is not modified once it was made: operations make a new rat.
 type value struct {
 	rat         *big.Rat
 	approximate bool
 }
 
-// bounded returns v, rounded to workPrecision when it is approximate. The error is errTooLarge.
+// bounded returns v, rounded to workPrecision when it is approximate. The error is
+// errTooLarge.
 func (v value) bounded() (value, error) {
 	if v.approximate {
 		rounded := new(big.Float).SetPrec(workPrecision).SetRat(v.rat)
@@ -44,7 +46,8 @@ func (v value) bounded() (value, error) {
 // bits returns the size of r, in bits.
 func bits(r *big.Rat) int { return r.Num().BitLen() + r.Denom().BitLen() }
 
-// binary returns the value of a binary operation, one of + - * / % ^. The error is one of those above.
+// binary returns the value of a binary operation, one of + - * / % ^. The error is one of
+// those above.
 func binary(operator byte, a, b value) (value, error) {
 	result := value{new(big.Rat), a.approximate || b.approximate}
 	switch operator {
@@ -69,7 +72,8 @@ func binary(operator byte, a, b value) (value, error) {
 	return result.bounded()
 }
 
-// power raises base to an exponent, which must be an integer. It is exact even for a negative exponent.
+// power raises base to an exponent, which must be an integer. It is exact even for a
+// negative exponent.
 func power(base, exponent value) (value, error) {
 	if !exponent.rat.IsInt() {
 		return value{}, errExponent
@@ -82,7 +86,8 @@ func power(base, exponent value) (value, error) {
 		}
 		base.rat = new(big.Rat).Inv(base.rat)
 	}
-	if bits(base.rat) <= 2 && base.rat.IsInt() { // powers of 0, 1 and -1 stay small, so any exponent is allowed
+	// powers of 0, 1 and -1 stay small, so any exponent is allowed
+	if bits(base.rat) <= 2 && base.rat.IsInt() {
 		return smallPower(base, n), nil
 	}
 	if !n.IsInt64() || n.Int64() > maxExponent {
@@ -102,7 +107,8 @@ func smallPower(base value, n *big.Int) value {
 	return base
 }
 
-// repeated raises base to n by repeated squaring. Every step is bounded, so that a large power fails early.
+// repeated raises base to n by repeated squaring. Every step is bounded, so that a large
+// power fails early.
 func repeated(base value, n int64) (value, error) {
 	result := value{big.NewRat(1, 1), base.approximate}
 	var err error
@@ -121,7 +127,8 @@ func repeated(base value, n int64) (value, error) {
 	return result, nil
 }
 
-// root returns the square root of v: the exact one when it is rational, otherwise an approximate value.
+// root returns the square root of v: the exact one when it is rational, otherwise an
+// approximate value.
 func root(v value) (value, error) {
 	if v.rat.Sign() < 0 {
 		return value{}, errNegativeRoot
@@ -136,7 +143,8 @@ func root(v value) (value, error) {
 	return value{approximation, true}.bounded()
 }
 
-func floor(r *big.Rat) *big.Rat { // Div is Euclidean division, which rounds down because a denominator is positive
+// Div is Euclidean division, which rounds down because a denominator is positive
+func floor(r *big.Rat) *big.Rat {
 	return new(big.Rat).SetInt(new(big.Int).Div(r.Num(), r.Denom()))
 }
 
@@ -146,7 +154,8 @@ func ceil(r *big.Rat) *big.Rat {
 	return down.Neg(down)
 }
 
-// rounded rounds r to that many decimals; a half is rounded away from zero. places may be negative.
+// rounded rounds r to that many decimals; a half is rounded away from zero. places may be
+// negative.
 func rounded(r *big.Rat, places int64) *big.Rat {
 	scale := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(max(places, -places)), nil))
 	if places < 0 {
@@ -160,8 +169,9 @@ func rounded(r *big.Rat, places int64) *big.Rat {
 	return result.Quo(result, scale)
 }
 
-// text returns an exact value as a decimal number when it has finitely many decimals, otherwise as a fraction such as
-// 1/3. It returns an approximate value to shownDigits significant digits.
+// text returns an exact value as a decimal number when it has finitely many decimals,
+// otherwise as a fraction such as 1/3. It returns an approximate value to shownDigits
+// significant digits.
 func (v value) text() string {
 	if v.approximate {
 		return decimal(v.rat)

@@ -2,14 +2,18 @@ package builtin
 
 import "io"
 
-// rowLimiter stands between a file and encoding/csv, which keeps a whole row in memory however long it is: one missing
-// quotation mark can make a single row of a whole file. It passes the bytes on, and refuses a row with too many bytes
-// or cells. Both agree on where a row ends as long as the row is valid; in other rows encoding/csv finds the fault.
+// rowLimiter stands between a file and encoding/csv, which keeps a whole row in memory
+// however long it is: one missing quotation mark can make a single row of a whole file.
+// It passes the bytes on, and refuses a row with too many bytes or cells. Both agree on
+// where a row ends as long as the row is valid; in other rows encoding/csv finds the
+// fault.
 type rowLimiter struct {
-	reader       io.Reader
-	delimiter    byte
-	quoted       bool // inside quotation marks; a doubled mark leaves and enters again, which comes to the same
-	bytes, cells int  // of the present row so far; cells counts delimiters, which are one less
+	reader    io.Reader
+	delimiter byte
+	// inside quotation marks; a doubled mark leaves and enters again, which comes to the
+	// same
+	quoted       bool
+	bytes, cells int // of the present row so far; cells counts delimiters, which are one less
 }
 
 // Read implements io.Reader. Its errors are *usageError, or those of the reader below.
@@ -30,7 +34,8 @@ func (l *rowLimiter) Read(p []byte) (int, error) {
 			return 0, usagef("The file has more than %d columns.", maxCSVColumns)
 		}
 		if l.bytes > maxCSVRow {
-			return 0, usagef("A row of the file is longer than %d MiB. A quotation mark may be missing.", maxCSVRow>>20)
+			return 0, usagef("A row of the file is longer than %d MiB. A quotation mark may be missing.",
+				maxCSVRow>>20)
 		}
 	}
 	return n, err

@@ -33,11 +33,15 @@ const resultTime = 15 * time.Nanosecond
 // that it refuses, is a result: the model can read it and do better. An error is only
 // returned when the answer breaks off, or when claim, which holds what the answer takes
 // in memory, cannot hold it.
-func (c *caller) answer(ctx context.Context, response *http.Response, claim *share.Claim) (mcp.Object, error) {
-	status := strings.TrimSpace(fmt.Sprintf("%d %s", response.StatusCode, http.StatusText(response.StatusCode)))
+func (c *caller) answer(ctx context.Context, response *http.Response,
+	claim *share.Claim,
+) (mcp.Object, error) {
+	status := strings.TrimSpace(fmt.Sprintf("%d %s", response.StatusCode,
+		http.StatusText(response.StatusCode)))
 	switch {
 	case response.StatusCode >= 300 && response.StatusCode < 400:
-		return mcp.ToolError("The API answered " + status + ", which leads to another address. It was not followed."), nil
+		return mcp.ToolError("The API answered " + status +
+			", which leads to another address. It was not followed."), nil
 	case response.StatusCode < 200 || response.StatusCode > 299:
 		return c.refused(status, response), nil
 	}
@@ -46,7 +50,9 @@ func (c *caller) answer(ctx context.Context, response *http.Response, claim *sha
 	case err != nil:
 		return mcp.Object{}, c.unread(ctx, err)
 	case len(data) > maxAnswer:
-		return mcp.ToolError(fmt.Sprintf("The API answered %s with more than %d MiB, which is too much to pass on.", status, maxAnswer>>20)), nil
+		return mcp.ToolError(
+			fmt.Sprintf("The API answered %s with more than %d MiB, which is too much to pass on.", status,
+				maxAnswer>>20)), nil
 	case len(data) == 0:
 		return mcp.TextResult("Done: the API answered " + status + "."), nil
 	}
@@ -82,7 +88,8 @@ func (c *caller) resultOf(status string, header http.Header, data []byte) mcp.Ob
 		}
 		return mcp.ToolError("The API answered " + status + " with text that is not UTF-8.")
 	default:
-		return mcp.ToolError(fmt.Sprintf("The API answered %s with %s, which cannot be passed on.", status, mediaType))
+		return mcp.ToolError(fmt.Sprintf("The API answered %s with %s, which cannot be passed on.", status,
+			mediaType))
 	}
 }
 
@@ -111,7 +118,8 @@ func structured(status string, data []byte) mcp.Object {
 // that is text or JSON.
 func (c *caller) refused(status string, response *http.Response) mcp.Object {
 	said := "The API answered " + status
-	data, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // the status says enough when the body breaks off
+	// the status says enough when the body breaks off
+	data, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
 	if kind, _ := kindOf(response.Header); kind == kindOther {
 		return mcp.ToolError(said + ".")
 	}
@@ -140,7 +148,8 @@ func kindOf(header http.Header) (kind, string) {
 		return kindOther, "content of an unknown type"
 	case mediaType == typeJSON || strings.HasSuffix(mediaType, "+json"):
 		return kindJSON, mediaType
-	case strings.HasPrefix(mediaType, "text/") || mediaType == "application/xml" || strings.HasSuffix(mediaType, "+xml"):
+	case strings.HasPrefix(mediaType, "text/") || mediaType == "application/xml" ||
+		strings.HasSuffix(mediaType, "+xml"):
 		return kindText, mediaType
 	}
 	return kindOther, cut(mediaType, 100)
@@ -164,7 +173,10 @@ func secretsOf(headers map[string]string) []string {
 	}
 	for name, value := range headers {
 		folded := strings.ToLower(name)
-		for _, word := range []string{"auth", "token", "secret", "key", "password", "cookie", "credential", "session"} {
+		for _, word := range []string{
+			"auth", "token", "secret", "key", "password", "cookie", "credential",
+			"session",
+		} {
 			if strings.Contains(folded, word) {
 				add(value)
 				_, credentials, _ := strings.Cut(value, " ")

@@ -110,7 +110,8 @@ func queryStyles() []string { return []string{"form", "spaceDelimited", "pipeDel
 
 // isObject tells whether a schema says that its values are objects.
 func isObject(ref *openapi3.SchemaRef) bool {
-	return ref != nil && ref.Value != nil && (ref.Value.Type.Includes(openapi3.TypeObject) || len(ref.Value.Properties) > 0)
+	return ref != nil && ref.Value != nil && (ref.Value.Type.Includes(openapi3.TypeObject) ||
+		len(ref.Value.Properties) > 0)
 }
 
 // ignoredHeader tells whether the specification says that a header parameter of that name
@@ -146,14 +147,19 @@ func mayBeArgument(name string) bool {
 	if folded == "" || strings.Trim(folded, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return false
 	}
-	for _, beginning := range []string{"accept", "content-", "proxy-", "sec-", "x-forwarded", "x-original", "x-rewrite", "x-http-method", "x-method", "mcp-", "access-control-"} {
+	for _, beginning := range []string{
+		"accept", "content-", "proxy-", "sec-", "x-forwarded", "x-original",
+		"x-rewrite", "x-http-method", "x-method", "mcp-", "access-control-",
+	} {
 		if strings.HasPrefix(folded, beginning) {
 			return false
 		}
 	}
 	switch folded {
-	case "authorization", "cookie", "cookie2", "set-cookie", "host", "connection", "keep-alive", "te", "trailer", "transfer-encoding",
-		"upgrade", "expect", "forwarded", "via", "origin", "referer", "user-agent", "x-real-ip", "range", "date", "http2-settings":
+	case "authorization", "cookie", "cookie2", "set-cookie", "host", "connection", "keep-alive", "te",
+		"trailer", "transfer-encoding",
+		"upgrade", "expect", "forwarded", "via", "origin", "referer", "user-agent", "x-real-ip", "range",
+		"date", "http2-settings":
 		return false
 	}
 	return true

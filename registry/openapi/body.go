@@ -22,11 +22,12 @@ const (
 
 // body says how the argument body becomes the body of a request.
 type body struct {
-	mediaType string               // as in the document, with its parameters; sent as Content-Type
-	form      bool                 // written as a form, otherwise as JSON
-	fields    map[string]*argument // of a form: the properties for which the document has an encoding, by name
-	required  bool
-	schema    mcp.RawJSON
+	mediaType string // as in the document, with its parameters; sent as Content-Type
+	form      bool   // written as a form, otherwise as JSON
+	// of a form: the properties for which the document has an encoding, by name
+	fields   map[string]*argument
+	required bool
+	schema   mcp.RawJSON
 }
 
 // newBody returns the body of an operation, nil when it takes none. Of several media
@@ -71,7 +72,8 @@ func withoutBody(b *openapi3.RequestBody, media *openapi3.MediaType, s *schemas)
 	if b.Required {
 		return errors.New("it requires a body with GET")
 	}
-	if media == nil || media.Schema == nil || media.Schema.Value == nil || len(media.Schema.Value.Properties) > 0 {
+	if media == nil || media.Schema == nil || media.Schema.Value == nil ||
+		len(media.Schema.Value.Properties) > 0 {
 		s.note("its body is left out: GET has none")
 	}
 	return nil
@@ -110,7 +112,9 @@ func (b *body) encode(media *openapi3.MediaType, s *schemas) error {
 // newField returns how a property of a form is written, or the problem why it cannot be.
 // As the specification has it, a content type is ignored when there is a style, explode
 // or allowReserved.
-func newField(name string, e *openapi3.Encoding, schema *openapi3.SchemaRef) (field *argument, problem string) {
+func newField(name string, e *openapi3.Encoding, schema *openapi3.SchemaRef) (field *argument,
+	problem string,
+) {
 	field = plainField(name)
 	if e.Style != "" || e.Explode != nil || e.AllowReserved {
 		if e.Style != "" {
@@ -138,8 +142,10 @@ func newField(name string, e *openapi3.Encoding, schema *openapi3.SchemaRef) (fi
 	switch {
 	case slices.ContainsFunc(kinds, func(kind string) bool { return rank(kind) >= 2 }):
 		field.asJSON = true
-	case len(kinds) > 0 && (isObject(schema) || schema != nil && schema.Value != nil && isObject(schema.Value.Items)):
-		return nil, fmt.Sprintf("it is or has an object that would have to be written as %q", cut(e.ContentType, maxReason))
+	case len(kinds) > 0 && (isObject(schema) || schema != nil && schema.Value != nil &&
+		isObject(schema.Value.Items)):
+		return nil, fmt.Sprintf("it is or has an object that would have to be written as %q",
+			cut(e.ContentType, maxReason))
 	case len(kinds) > 0:
 		field.objects, field.elements = false, false
 	}
@@ -150,7 +156,8 @@ func newField(name string, e *openapi3.Encoding, schema *openapi3.SchemaRef) (fi
 // each element of a list as a field of its own, and an object as JSON.
 func plainField(name string) *argument {
 	return &argument{
-		name: "body." + name, parameter: name, place: openapi3.ParameterInQuery, style: "form", explode: true, objects: true, elements: true,
+		name: "body." + name, parameter: name, place: openapi3.ParameterInQuery, style: "form", explode: true,
+		objects: true, elements: true,
 	}
 }
 

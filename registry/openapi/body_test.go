@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A form with an encoding used to refuse its operation, and an object in one was offered and then refused.
+// A form with an encoding used to refuse its operation, and an object in one was offered
+// and then refused.
 func TestFormsAreWrittenAsTheirEncodingSays(t *testing.T) {
 	a := newAPI(t)
 	cfg := a.config(document(t, "forms.yaml"), "*")
@@ -37,7 +38,8 @@ func TestFormsAreWrittenAsTheirEncodingSays(t *testing.T) {
 		if want == "" {
 			continue
 		}
-		if r, got := a.last(t); got != want || r.Header.Get("Content-Type") != "application/x-www-form-urlencoded" {
+		if r, got := a.last(t); got != want ||
+			r.Header.Get("Content-Type") != "application/x-www-form-urlencoded" {
 			t.Errorf("%s: got %s, want %s", body, got, want)
 		}
 	}
@@ -53,7 +55,8 @@ func TestFormsAreWrittenAsTheirEncodingSays(t *testing.T) {
 	if got := notes(t, cfg); !slices.Equal(got, want) {
 		t.Errorf("got notes %q, want %q", got, want)
 	}
-	if len(refused) != 1 || refused[0].Item != "spread" || !strings.Contains(refused[0].Err.Error(), `the property "spread" of its body cannot be left out`) {
+	if len(refused) != 1 || refused[0].Item != "spread" || !strings.Contains(refused[0].Err.Error(),
+		`the property "spread" of its body cannot be left out`) {
 		t.Errorf("got refusals %v", refused)
 	}
 }
@@ -81,21 +84,25 @@ func TestReservedCharactersStayWhereTheyMayAndChangeNothingElse(t *testing.T) {
 	}
 }
 
-// Some documents give every GET a body, mostly an empty one, and none of these became a tool.
+// Some documents give every GET a body, mostly an empty one, and none of these became a
+// tool.
 func TestABodyWithGETThatMayBeMissingIsLeftOut(t *testing.T) {
 	a := newAPI(t)
 	cfg := a.config(document(t, "get-body.yaml"))
 	tools, refused := load(t, cfg)
 	for _, name := range []string{"empty", "optional"} {
 		mustUse(t, tools[name], `{}`)
-		if r, body := a.last(t); r.RequestURI != "/v3/"+name || body != "" || r.Header.Get("Content-Type") != "" {
+		if r, body := a.last(t); r.RequestURI != "/v3/"+name || body != "" ||
+			r.Header.Get("Content-Type") != "" {
 			t.Errorf("got %s with %q", r.RequestURI, body)
 		}
 	}
-	if len(refused) != 1 || refused[0].Item != "required" || refused[0].Err.Error() != "it requires a body with GET" {
+	if len(refused) != 1 || refused[0].Item != "required" ||
+		refused[0].Err.Error() != "it requires a body with GET" {
 		t.Errorf("got refusals %v", refused)
 	}
-	if got, want := notes(t, cfg), []string{`operation "optional": its body is left out: GET has none`}; !slices.Equal(got, want) {
+	if got, want := notes(t, cfg),
+		[]string{`operation "optional": its body is left out: GET has none`}; !slices.Equal(got, want) {
 		t.Errorf("got notes %q, want %q", got, want)
 	}
 }

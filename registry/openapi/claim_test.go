@@ -12,8 +12,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// TestAnswersStayWithinTheShareOfTheirUser lets one user keep the answers of an API, as if its client did not read.
-// Nothing counted them once.
+// TestAnswersStayWithinTheShareOfTheirUser lets one user keep the answers of an API, as
+// if its client did not read. Nothing counted them once.
 func TestAnswersStayWithinTheShareOfTheirUser(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
@@ -36,7 +36,10 @@ func TestAnswersStayWithinTheShareOfTheirUser(t *testing.T) {
 				room := b.Claim(u)
 				result, err := tools["issues_get"].Call(t.Context(), &registry.Call{
 					Method: mcp.MethodToolsCall, Room: room,
-					Params: mcp.NewObject(mcp.Member{Name: "arguments", Value: mcp.RawJSON(`{"owner":"o","repo":"r","number":1}`)}),
+					Params: mcp.NewObject(mcp.Member{
+						Name:  "arguments",
+						Value: mcp.RawJSON(`{"owner":"o","repo":"r","number":1}`),
+					}),
 				})
 				return result, room, err
 			}
@@ -51,16 +54,21 @@ func TestAnswersStayWithinTheShareOfTheirUser(t *testing.T) {
 				if err != nil {
 					var full *registry.RoomError
 					if !errors.As(err, &full) || !errors.Is(err, share.ErrUser) || len(claims) < 3 {
-						t.Errorf("%s: call %d: got %v, want *registry.RoomError of the user's share", kind, len(claims), err)
+						t.Errorf("%s: call %d: got %v, want *registry.RoomError of the user's share", kind,
+							len(claims), err)
 					}
 					break
 				}
 				kept += int64(result.Size())
 				if room.Size() < int64(result.Size()) || kept > b.Most() {
-					t.Fatalf("%s: %d are held for a result of %d, and %d in all", kind, room.Size(), result.Size(), kept)
+					t.Fatalf("%s: %d are held for a result of %d, and %d in all", kind, room.Size(),
+						result.Size(), kept)
 				}
 			}
-			for _, other := range []share.User{{TenantID: "acme", Subject: "bob"}, {TenantID: "globex", Subject: "alice"}} {
+			for _, other := range []share.User{
+				{TenantID: "acme", Subject: "bob"},
+				{TenantID: "globex", Subject: "alice"},
+			} {
 				_, room, err := call(other)
 				claims = append(claims, room)
 				if err != nil {

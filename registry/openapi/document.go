@@ -50,8 +50,10 @@ type operation struct {
 	id           string // operationId; may be empty
 	name         string // of the tool, without prefix
 	raw          members
-	parameters   []byte // JSON of the parameters that the path item has for all its operations; nil when there are none
-	fault        error  // why it cannot be read, or its path item: then it stands for all of the path
+	// JSON of the parameters that the path item has for all its operations; nil when
+	// there are none
+	parameters []byte
+	fault      error // why it cannot be read, or its path item: then it stands for all of the path
 }
 
 // anyMethod is the method of an operation that stands for all operations of a path whose
@@ -85,13 +87,16 @@ func parse(data []byte, open func(name string) ([]byte, error)) (*document, erro
 	}
 	version := membersOf(data).text("openapi")
 	if !strings.HasPrefix(version, "3.") {
-		return nil, errors.New(`the document does not begin with "openapi": "3.0.x" or "3.1.x"; convert documents of Swagger 2.0`)
+		return nil, errors.New(
+			`the document does not begin with "openapi": "3.0.x" or "3.1.x"; convert documents of Swagger 2.0`)
 	}
 	d := &document{
 		version: version, root: membersOf(data).byName(), components: map[string]map[string][]byte{},
-		parts: map[string]*part{}, targets: map[string]resolved{}, scattered: open != nil && isScattered(data),
+		parts: map[string]*part{}, targets: map[string]resolved{}, scattered: open != nil &&
+			isScattered(data),
 		files: files{
-			open: open, size: size, read: map[string]file{}, imports: map[string]origin{}, known: map[string]string{},
+			open: open, size: size, read: map[string]file{}, imports: map[string]origin{},
+			known: map[string]string{},
 		},
 	}
 	d.paths = membersOf(d.root["paths"]).byName()
@@ -193,7 +198,8 @@ func (m members) text(name string) string {
 // annotations.
 func methods() []string {
 	return []string{
-		http.MethodConnect, http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPatch,
+		http.MethodConnect, http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodOptions,
+		http.MethodPatch,
 		http.MethodPost, http.MethodPut, http.MethodTrace,
 	}
 }
@@ -209,7 +215,10 @@ func (d *document) operations() []*operation {
 		}
 		item, err := d.followed(membersOf(d.local("", pointerTo([]string{"paths", path}), d.paths[path])))
 		if err != nil { // nobody knows which methods the path has
-			all = append(all, &operation{method: anyMethod, path: path, fault: fmt.Errorf("its path: %w", err)})
+			all = append(all, &operation{
+				method: anyMethod, path: path,
+				fault: fmt.Errorf("its path: %w", err),
+			})
 		}
 		for _, method := range methods() {
 			raw := membersOf(item.value(strings.ToLower(method)))

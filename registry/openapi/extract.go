@@ -65,8 +65,10 @@ func (e *extract) meet(d *document, ref reference) *part {
 		e.faults = append(e.faults, referenceError{ref, err.Error()})
 		return nil
 	}
-	if want := sectionAt(ref.place); tokens[0] == "components" && len(tokens) == 3 && want != "" && want != tokens[1] {
-		e.wrong = append(e.wrong, referenceError{ref, "leads to one of " + tokens[1] + ", where one of " + want + " belongs"})
+	if want := sectionAt(ref.place); tokens[0] == "components" && len(tokens) == 3 && want != "" &&
+		want != tokens[1] {
+		e.wrong = append(e.wrong, referenceError{ref, "leads to one of " + tokens[1] + ", where one of " +
+			want + " belongs"})
 	}
 	return p
 }
@@ -81,7 +83,8 @@ func sectionAt(place string) string {
 		return before
 	case last == "requestBody":
 		return "requestBodies"
-	case last == "schema" || last == "items" || before == "properties" || before == "allOf" || before == "anyOf" || before == "oneOf":
+	case last == "schema" || last == "items" || before == "properties" || before == "allOf" ||
+		before == "anyOf" || before == "oneOf":
 		return "schemas"
 	}
 	return ""
@@ -119,7 +122,9 @@ func (e *extract) unreadable(version string) error {
 
 // read lets the library read a document that has only some parts and, unless operation is
 // nil, an operation with those members. References are not resolved yet.
-func (e *extract) read(version string, operation map[string]json.RawMessage, parts []*part) (*openapi3.T, error) {
+func (e *extract) read(version string, operation map[string]json.RawMessage,
+	parts []*part,
+) (*openapi3.T, error) {
 	root := map[string]any{"openapi": version, "info": map[string]string{"title": "", "version": ""}}
 	components, paths := map[string]map[string]json.RawMessage{}, map[string]any{}
 	if operation != nil {

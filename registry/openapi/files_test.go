@@ -114,18 +114,23 @@ func TestFilesOfADocumentAreBounded(t *testing.T) {
 		cause      string
 	}{
 		"number": {`{"operationId":"x","responses":{}}`, 5_002, 5_000, "more than the 5000"},
-		"bytes":  {`{"description":"` + strings.Repeat("x", 1<<20) + `","responses":{}}`, 18, 15, "more than 16 MiB"},
+		"bytes": {
+			`{"description":"` + strings.Repeat("x", 1<<20) + `","responses":{}}`, 18, 15,
+			"more than 16 MiB",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var paths strings.Builder
 			for i := range test.operations {
 				fmt.Fprintf(&paths, `"/%d":{"get":{"$ref":"%d.json"}},`, i, i)
 			}
-			cfg := newAPI(t).config([]byte(`{"openapi":"3.1.0","paths":{` + strings.TrimSuffix(paths.String(), ",") + `}}`))
+			cfg := newAPI(t).config([]byte(`{"openapi":"3.1.0","paths":{` + strings.TrimSuffix(paths.String(),
+				",") + `}}`))
 			read := 0
 			cfg.Files = func(string) ([]byte, error) { read++; return []byte(test.file), nil }
 			tools, refused := load(t, cfg)
-			if len(tools) > test.most || len(tools)+len(refused) != test.operations || read > test.most+1 && name == "number" {
+			if len(tools) > test.most || len(tools)+len(refused) != test.operations || read > test.most+1 &&
+				name == "number" {
 				t.Errorf("%d tools, %d refusals, %d files read", len(tools), len(refused), read)
 			}
 			if err := refused[0].Err.Error(); !strings.Contains(err, test.cause) {
@@ -150,7 +155,8 @@ func TestAFileThatCannotBeReadCostsItsOperation(t *testing.T) {
 			return []byte(content), nil
 		}
 		tools, refused := load(t, cfg)
-		if len(tools) > 0 || len(refused) != 1 || !strings.Contains(refused[0].Err.Error(), want) || strings.Contains(refused[0].Err.Error(), "\n") {
+		if len(tools) > 0 || len(refused) != 1 || !strings.Contains(refused[0].Err.Error(), want) ||
+			strings.Contains(refused[0].Err.Error(), "\n") {
 			t.Errorf("%.20q: got %v, want %q", content, refused, want)
 		}
 	}

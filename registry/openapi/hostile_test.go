@@ -13,7 +13,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/openapi"
 )
 
-// asked calls the one operation of a document and returns the request line's target, or what the model is told.
+// asked calls the one operation of a document and returns the request line's target, or
+// what the model is told.
 func asked(t *testing.T, a *api, document []byte, arguments string) (target, refused string) {
 	t.Helper()
 	tools, left := load(t, a.config(document))
@@ -66,7 +67,9 @@ func TestStyles(t *testing.T) {
 		if test.in == "path" {
 			path = "/p/{v}"
 		}
-		document := operation(path, `"parameters":[{"name":"v","in":"`+test.in+`","allowReserved":true,"required":`+(map[bool]string{true: "true", false: "false"})[test.in == "path"]+test.how+`,"schema":{}}]`)
+		document := operation(path, `"parameters":[{"name":"v","in":"`+test.in+
+			`","allowReserved":true,"required":`+
+			(map[bool]string{true: "true", false: "false"})[test.in == "path"]+test.how+`,"schema":{}}]`)
 		if got, refused := asked(t, a, document, `{"v":`+test.value+`}`); got != test.want {
 			t.Errorf("%s%s %s: got %s%s, want %s", test.in, test.how, test.value, got, refused, test.want)
 		}
@@ -75,8 +78,10 @@ func TestStyles(t *testing.T) {
 
 func TestContentParametersAreJSON(t *testing.T) {
 	a := newAPI(t)
-	document := withParameter(`{"name":"filter","in":"query","content":{"application/json":{"schema":{"type":"object"}}}}`)
-	if got, refused := asked(t, a, document, `{"filter":{"a":[1,{"b":"&c=d"}]}}`); got != "/v3/x?filter=%7B%22a%22%3A%5B1%2C%7B%22b%22%3A%22%26c%3Dd%22%7D%5D%7D" {
+	document := withParameter(
+		`{"name":"filter","in":"query","content":{"application/json":{"schema":{"type":"object"}}}}`)
+	if got, refused := asked(t, a, document,
+		`{"filter":{"a":[1,{"b":"&c=d"}]}}`); got != "/v3/x?filter=%7B%22a%22%3A%5B1%2C%7B%22b%22%3A%22%26c%3Dd%22%7D%5D%7D" {
 		t.Errorf("got %s%s", got, refused)
 	}
 }
@@ -84,7 +89,8 @@ func TestContentParametersAreJSON(t *testing.T) {
 // TestT3HostilePaths shows the bytes that arrive, or that nothing does.
 func TestT3HostilePaths(t *testing.T) {
 	a := newAPI(t)
-	document := operation("/users/{id}/keys", `"parameters":[{"name":"id","in":"path","required":true,"allowReserved":true,"schema":{}}]`)
+	document := operation("/users/{id}/keys",
+		`"parameters":[{"name":"id","in":"path","required":true,"allowReserved":true,"schema":{}}]`)
 	for value, want := range map[string]string{
 		"a/b":                          "/v3/users/a%2Fb/keys",
 		`a\b`:                          "/v3/users/a%5Cb/keys",
@@ -130,19 +136,26 @@ func TestT3HostilePaths(t *testing.T) {
 			t.Errorf("%q: the value is in the error: %s", value, refused)
 		}
 	}
-	for _, value := range []string{`null`, `[]`, `{}`, `[".."]`, `["a",null]`, `[["a"]]`, `{"..":"a"}`, `{"a":".."}`} {
+	for _, value := range []string{
+		`null`, `[]`, `{}`, `[".."]`, `["a",null]`, `[["a"]]`, `{"..":"a"}`,
+		`{"a":".."}`,
+	} {
 		if got, _ := asked(t, a, document, `{"id":`+value+`}`); got != "" {
 			t.Errorf("%s: got %s, want nothing", value, got)
 		}
 	}
 }
 
-// Many servers decode a path before they look which operation it is: an argument with a slash would reach one that was
-// not included.
+// Many servers decode a path before they look which operation it is: an argument with a
+// slash would reach one that was not included.
 func TestSlashesReachNoOtherOperation(t *testing.T) {
 	a := newAPI(t)
-	document := operation("/users/{id}", `"parameters":[{"name":"id","in":"path","required":true,"schema":{}}]`)
-	for _, value := range []string{`"1/secrets"`, `"1\\secrets"`, `"1%2fsecrets"`, `"1%252Fsecrets"`, `"1%5csecrets"`, `["1","2/x"]`, `{"a":"b/c"}`, `{"a/b":"c"}`} {
+	document := operation("/users/{id}",
+		`"parameters":[{"name":"id","in":"path","required":true,"schema":{}}]`)
+	for _, value := range []string{
+		`"1/secrets"`, `"1\\secrets"`, `"1%2fsecrets"`, `"1%252Fsecrets"`,
+		`"1%5csecrets"`, `["1","2/x"]`, `{"a":"b/c"}`, `{"a/b":"c"}`,
+	} {
 		if got, _ := asked(t, a, document, `{"id":`+value+`}`); got != "" {
 			t.Errorf("%s: got %s, want nothing", value, got)
 		}
@@ -152,7 +165,8 @@ func TestSlashesReachNoOtherOperation(t *testing.T) {
 	}
 }
 
-// Some servers take the underscore in a header's name for a hyphen, so that an argument could replace a credential.
+// Some servers take the underscore in a header's name for a hyphen, so that an argument
+// could replace a credential.
 func TestArgumentsReplaceNoHeaderOfTheOperator(t *testing.T) {
 	a := newAPI(t)
 	cfg := a.config(withParameter(`{"name":"X_Api_Key","in":"header","schema":{"type":"string"}}`), "*")
@@ -168,7 +182,8 @@ func TestArgumentsReplaceNoHeaderOfTheOperator(t *testing.T) {
 // Two arguments in one segment, each harmless, may be harmful together.
 func TestT3ArgumentsThatMeetInOneSegment(t *testing.T) {
 	a := newAPI(t)
-	document := operation("/f/.{a}{b}", `"parameters":[{"name":"a","in":"path","required":true,"schema":{}},{"name":"b","in":"path","required":true,"schema":{}}]`)
+	document := operation("/f/.{a}{b}",
+		`"parameters":[{"name":"a","in":"path","required":true,"schema":{}},{"name":"b","in":"path","required":true,"schema":{}}]`)
 	for arguments, want := range map[string]string{
 		`{"a":"x","b":"y"}`:   "/v3/f/.xy",
 		`{"a":"%2","b":"e"}`:  "",
@@ -184,7 +199,8 @@ func TestT3ArgumentsThatMeetInOneSegment(t *testing.T) {
 
 func TestT3HostileQueries(t *testing.T) {
 	a := newAPI(t)
-	deep := withParameter(`{"name":"f","in":"query","style":"deepObject","explode":true,"schema":{"type":"object"}}`)
+	deep := withParameter(
+		`{"name":"f","in":"query","style":"deepObject","explode":true,"schema":{"type":"object"}}`)
 	open := withParameter(`{"name":"f","in":"query","schema":{}}`)
 	for _, test := range []struct {
 		document        []byte
@@ -212,7 +228,8 @@ func TestT3HostileHeaders(t *testing.T) {
 	}
 	for arguments, want := range map[string]string{
 		`{"X-Trace":"a b"}`: "a b", `{"X-Trace":[1,true]}`: "1,true", `{"X-Trace":{"k":"v"}}`: "k,v",
-		`{"X-Trace":"a\r\nX-Admin: 1"}`: "", `{"X-Trace":"a\u0000"}`: "", `{"X-Trace":"é"}`: "", `{"X-Trace":["a\n"]}`: "",
+		`{"X-Trace":"a\r\nX-Admin: 1"}`: "", `{"X-Trace":"a\u0000"}`: "", `{"X-Trace":"é"}`: "",
+		`{"X-Trace":["a\n"]}`: "",
 	} {
 		tools, _ := load(t, a.config(document("X-Trace")))
 		_, failed := said(t, mustUse(t, tools["op"], arguments))
@@ -227,8 +244,10 @@ func TestT3HostileHeaders(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"Authorization", "Cookie", "Host", "Content-Type", "Content-Length", "Accept", "Accept-Encoding", "Connection", "Transfer-Encoding",
-		"X-Forwarded-For", "X-HTTP-Method-Override", "Proxy-Authorization", "X_Forwarded_Host", "X-Api-Key", "Mcp-Session-Id", "a b", "X:",
+		"Authorization", "Cookie", "Host", "Content-Type", "Content-Length", "Accept", "Accept-Encoding",
+		"Connection", "Transfer-Encoding",
+		"X-Forwarded-For", "X-HTTP-Method-Override", "Proxy-Authorization", "X_Forwarded_Host", "X-Api-Key",
+		"Mcp-Session-Id", "a b", "X:",
 	} {
 		cfg := a.config(document(name))
 		cfg.Headers = map[string]string{"x-api-key": "s3cret"}
@@ -242,18 +261,35 @@ func TestT3HostileHeaders(t *testing.T) {
 func TestRefusedParameters(t *testing.T) {
 	a := newAPI(t)
 	for document, want := range map[string]string{
-		string(withParameter(`{"name":"Cookie","in":"header","required":true,"schema":{}}`)):            "no argument may set this header",
-		string(withParameter(`{"name":"a","in":"cookie","required":true,"schema":{}}`)):                 "no argument may set a cookie",
-		string(withParameter(`{"name":"a","in":"query","required":true,"schema":{"type":"object"}}`)):   "would become parameters of their own",
-		string(withParameter(`{"name":"a","in":"query","required":true,"style":"matrix","schema":{}}`)): "style",
-		string(withParameter(`{"name":"a","in":"query","required":true,"content":{"text/plain":{}}}`)):  "its content is not JSON",
-		string(operation("/x/{a}", `"parameters":[]`)):                                                  "names a parameter that it does not have",
-		string(withParameter(`{"name":"a","in":"path","required":true,"schema":{}}`)):                   "is not in its path",
-		string(operation("/x?admin=1", `"tags":[]`)):                                                    "characters that need encoding",
-		string(operation("/x/../y", `"tags":[]`)):                                                       "dot segments",
-		string(operation("/x%2fy", `"tags":[]`)):                                                        "characters that need encoding",
-		string(operation("//evil.example/x", `"tags":[]`)):                                              "empty segments",
-		string(operation("/x", `"requestBody":{"required":true,"content":{"application/json":{}}}`)):    "a body with GET",
+		string(
+			withParameter(
+				`{"name":"Cookie","in":"header","required":true,"schema":{}}`)): "no argument may set this header",
+		string(
+			withParameter(
+				`{"name":"a","in":"cookie","required":true,"schema":{}}`)): "no argument may set a cookie",
+		string(
+			withParameter(
+				`{"name":"a","in":"query","required":true,"schema":{"type":"object"}}`)): "would become parameters of their own",
+		string(
+			withParameter(`{"name":"a","in":"query","required":true,"style":"matrix","schema":{}}`)): "style",
+		string(
+			withParameter(
+				`{"name":"a","in":"query","required":true,"content":{"text/plain":{}}}`)): "its content is not JSON",
+		string(operation("/x/{a}",
+			`"parameters":[]`)): "names a parameter that it does not have",
+		string(
+			withParameter(`{"name":"a","in":"path","required":true,"schema":{}}`)): "is not in its path",
+		string(operation("/x?admin=1",
+			`"tags":[]`)): "characters that need encoding",
+		string(operation("/x/../y",
+			`"tags":[]`)): "dot segments",
+		string(operation("/x%2fy",
+			`"tags":[]`)): "characters that need encoding",
+		string(operation("//evil.example/x",
+			`"tags":[]`)): "empty segments",
+		string(
+			operation(
+				"/x", `"requestBody":{"required":true,"content":{"application/json":{}}}`)): "a body with GET",
 	} {
 		_, refused := load(t, a.config([]byte(document)))
 		if len(refused) != 1 || refused[0].Item != "op" || !strings.Contains(refused[0].Err.Error(), want) {
@@ -272,17 +308,22 @@ func TestNamesThatClash(t *testing.T) {
 	if len(refused) > 0 {
 		t.Fatal(refused[0].Err)
 	}
-	mustUse(t, tools["post_x_id"], `{"id":"p","query.id":"q","header.id":"h","query.body":"b","filter_a":"f","body":[1]}`)
+	mustUse(t, tools["post_x_id"],
+		`{"id":"p","query.id":"q","header.id":"h","query.body":"b","filter_a":"f","body":[1]}`)
 	r, body := a.last(t)
 	if r.RequestURI != "/v3/x/p?id=q&body=b&filter%5Ba%5D=f" || r.Header.Get("id") != "h" || body != "[1]" {
 		t.Errorf("got %s, header %q, body %s", r.RequestURI, r.Header.Get("id"), body)
 	}
 }
 
-// FuzzCall shows that no argument changes where a call goes: host, literal parts of the path, count of segments, names in
-// the query and the operator's headers are the operation's, and what arrives is what was given.
+// FuzzCall shows that no argument changes where a call goes: host, literal parts of the
+// path, count of segments, names in the query and the operator's headers are the
+// operation's, and what arrives is what was given.
 func FuzzCall(f *testing.F) {
-	for _, seed := range []string{"a", "..", "a/../b", "%2e%2e%2f", "?x=y", "#", "&b=c", "http://evil.example", "\r\nX: y", "é\\..", ";", ""} {
+	for _, seed := range []string{
+		"a", "..", "a/../b", "%2e%2e%2f", "?x=y", "#", "&b=c",
+		"http://evil.example", "\r\nX: y", "é\\..", ";", "",
+	} {
 		f.Add(seed, seed, seed)
 	}
 	a := newAPI(f)
@@ -291,7 +332,10 @@ func FuzzCall(f *testing.F) {
 	cfg.Headers = map[string]string{"Authorization": "Bearer operator"}
 	tools, _ := load(f, cfg)
 	f.Fuzz(func(t *testing.T, path, query, header string) {
-		arguments, err := json.Marshal(map[string]any{"p": path, "q": []string{query, path}, "r": query, "d": map[string]string{"k" + header: query}, "X-H": header})
+		arguments, err := json.Marshal(map[string]any{
+			"p": path, "q": []string{query, path}, "r": query,
+			"d": map[string]string{"k" + header: query}, "X-H": header,
+		})
 		if err != nil || !utf8.ValidString(path+query+header) { // no JSON can hold it
 			t.Skip()
 		}
@@ -307,7 +351,8 @@ func FuzzCall(f *testing.F) {
 func checkArrival(t *testing.T, r *http.Request, host, path, query string) {
 	t.Helper()
 	segments := strings.Split(r.URL.EscapedPath(), "/")
-	if r.Host != host || len(segments) != 5 || segments[1] != "v3" || segments[2] != "a" || segments[4] != "b" {
+	if r.Host != host || len(segments) != 5 || segments[1] != "v3" || segments[2] != "a" ||
+		segments[4] != "b" {
 		t.Fatalf("went to %s %s", r.Host, r.RequestURI)
 	}
 	if got, err := url.PathUnescape(segments[3]); err != nil || got != path {
@@ -317,7 +362,8 @@ func checkArrival(t *testing.T, r *http.Request, host, path, query string) {
 		t.Errorf("the path's segment is %s", segments[3])
 	}
 	values, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil || len(values) != 3 || len(values["q"]) != 2 || values["q"][0] != query || len(values["r"]) != 1 || values.Get("r") != query {
+	if err != nil || len(values) != 3 || len(values["q"]) != 2 || values["q"][0] != query ||
+		len(values["r"]) != 1 || values.Get("r") != query {
 		t.Errorf("the query is %s: %v", r.URL.RawQuery, err)
 	}
 	for name := range values {
@@ -326,7 +372,8 @@ func checkArrival(t *testing.T, r *http.Request, host, path, query string) {
 		}
 	}
 	for name := range r.Header {
-		if name != "X-H" && name != "Authorization" && name != "Accept" && name != "User-Agent" && name != "Accept-Encoding" {
+		if name != "X-H" && name != "Authorization" && name != "Accept" && name != "User-Agent" &&
+			name != "Accept-Encoding" {
 			t.Errorf("the header %s was sent", name)
 		}
 	}
@@ -335,12 +382,17 @@ func checkArrival(t *testing.T, r *http.Request, host, path, query string) {
 	}
 }
 
-// FuzzLoad shows that no document breaks the loader, and that what it offers the catalogue can judge.
+// FuzzLoad shows that no document breaks the loader, and that what it offers the
+// catalogue can judge.
 func FuzzLoad(f *testing.F) {
-	for _, name := range []string{"issues", "references", "names", "comparisons", "patterns", "large", "forms", "reserved", "get-body"} {
+	for _, name := range []string{
+		"issues", "references", "names", "comparisons", "patterns", "large",
+		"forms", "reserved", "get-body",
+	} {
 		f.Add(document(f, name+".yaml"))
 	}
-	f.Add(operation("/x/{a}", `"parameters":[{"name":"a","in":"path","required":true,"schema":{"$ref":"#/components/schemas/A"}}]`))
+	f.Add(operation("/x/{a}",
+		`"parameters":[{"name":"a","in":"path","required":true,"schema":{"$ref":"#/components/schemas/A"}}]`))
 	f.Add([]byte(recursive))
 	a := newAPI(f)
 	f.Fuzz(func(t *testing.T, document []byte) {
@@ -376,9 +428,11 @@ func TestSchemasOf31(t *testing.T) {
 		t.Errorf("what stands beside a reference is lost: %s", tools["op"].Raw)
 	}
 	for arguments, valid := range map[string]bool{
-		`{"body":null}`: true, `{"body":{"leaf":1,"kids":[{"leaf":1}],"first":1,"n":0.5}}`: true, `{}`: false, `{"body":{"leaf":2}}`: false,
-		`{"body":{"leaf":1,"kids":[{"leaf":2}]}}`: false, `{"body":{"leaf":1,"n":0}}`: false, `{"body":{"leaf":1,"first":2}}`: false,
-		`{"body":null,"other":1}`: false,
+		`{"body":null}`: true, `{"body":{"leaf":1,"kids":[{"leaf":1}],"first":1,"n":0.5}}`: true, `{}`: false,
+		`{"body":{"leaf":2}}`:                     false,
+		`{"body":{"leaf":1,"kids":[{"leaf":2}]}}`: false, `{"body":{"leaf":1,"n":0}}`: false,
+		`{"body":{"leaf":1,"first":2}}`: false,
+		`{"body":null,"other":1}`:       false,
 	} {
 		if err := tools["op"].Validate(mcp.RawJSON(arguments)); (err == nil) != valid {
 			t.Errorf("%s: got error %v, want none: %v", arguments, err, valid)
@@ -390,16 +444,22 @@ func TestSchemasOf30(t *testing.T) {
 	tools, _ := load(t, newAPI(t).config(issues(t), "issues/create", "issues/list-for-repo"))
 	create := func(body string) string { return `{"owner":"a","repo":"b","body":` + body + `}` }
 	for arguments, valid := range map[string]bool{
-		create(`{"title":"x","body":null,"kind":null,"author":null}`): true, create(`{"title":"x","kind":"bug","token":"t"}`): true,
-		create(`{"title":"x","parent":{"title":"y"}}`): true, create(`{"title":"x","parent":{}}`): false, create(`{}`): false,
-		create(`{"title":null}`): false, create(`{"title":"x","kind":"other"}`): false, create(`{"title":"x","author":1}`): false,
+		create(`{"title":"x","body":null,"kind":null,"author":null}`): true,
+		create(`{"title":"x","kind":"bug","token":"t"}`):              true,
+		create(`{"title":"x","parent":{"title":"y"}}`):                true,
+		create(`{"title":"x","parent":{}}`):                           false,
+		create(`{}`):                                                  false,
+		create(`{"title":null}`):                                      false,
+		create(`{"title":"x","kind":"other"}`):                        false,
+		create(`{"title":"x","author":1}`):                            false,
 	} {
 		if err := tools["issues_create"].Validate(mcp.RawJSON(arguments)); (err == nil) != valid {
 			t.Errorf("%s: got error %v, want none: %v", arguments, err, valid)
 		}
 	}
 	for perPage, valid := range map[string]bool{"1": true, "0": false, "100": true, "101": false} {
-		err := tools["issues_list-for-repo"].Validate(mcp.RawJSON(`{"owner":"a","repo":"b","per_page":` + perPage + `}`))
+		err := tools["issues_list-for-repo"].Validate(mcp.RawJSON(`{"owner":"a","repo":"b","per_page":` +
+			perPage + `}`))
 		if (err == nil) != valid {
 			t.Errorf("per_page %s: got error %v, want none: %v", perPage, err, valid)
 		}

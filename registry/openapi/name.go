@@ -59,9 +59,13 @@ func (o *operation) plainName() string {
 //
 // The error is for a parameter that still has no name of its own.
 func nameArguments(arguments []*argument, hasBody bool) error {
-	sorted := slices.SortedFunc(slices.Values(arguments), func(a, b *argument) int { return strings.Compare(a.parameter, b.parameter) })
+	sorted := slices.SortedFunc(slices.Values(arguments),
+		func(a, b *argument) int { return strings.Compare(a.parameter, b.parameter) })
 	taken := map[string]bool{"body": hasBody}
-	for _, place := range []string{openapi3.ParameterInPath, openapi3.ParameterInQuery, openapi3.ParameterInHeader} {
+	for _, place := range []string{
+		openapi3.ParameterInPath, openapi3.ParameterInQuery,
+		openapi3.ParameterInHeader,
+	} {
 		within := slices.DeleteFunc(slices.Clone(sorted), func(a *argument) bool { return a.place != place })
 		nameWithin(within)
 		for _, a := range within {
@@ -69,7 +73,8 @@ func nameArguments(arguments []*argument, hasBody bool) error {
 				a.name = fit(place + "." + a.name)
 			}
 			if taken[strings.ToLower(a.name)] {
-				return fmt.Errorf("%s parameter %q cannot be told from another one by its name", place, a.parameter)
+				return fmt.Errorf("%s parameter %q cannot be told from another one by its name", place,
+					a.parameter)
 			}
 			taken[strings.ToLower(a.name)] = true
 		}
@@ -80,7 +85,8 @@ func nameArguments(arguments []*argument, hasBody bool) error {
 // nameWithin names the arguments of one place, each differently from the others of that
 // place.
 func nameWithin(arguments []*argument) {
-	holders, owners := map[string]int{}, map[string]int{} // by name: how many would get it, how many are called so
+	// by name: how many would get it, how many are called so
+	holders, owners := map[string]int{}, map[string]int{}
 	for _, a := range arguments {
 		a.name = fit(a.parameter)
 		if strings.ContainsAny(a.parameter, "<>") {

@@ -8,7 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Names were cut at 64 characters, and of operations whose names then were the same only the first became a tool.
+// Names were cut at 64 characters, and of operations whose names then were the same only
+// the first became a tool.
 func TestNoOperationVanishesBehindTheNameOfAnother(t *testing.T) {
 	a := newAPI(t)
 	names := map[string]string{ // by path
@@ -51,13 +52,16 @@ func TestNoOperationVanishesBehindTheNameOfAnother(t *testing.T) {
 // A name does not depend on which of the operations are included.
 func TestNamesDoNotDependOnWhatIsIncluded(t *testing.T) {
 	tools, _ := load(t, newAPI(t).config(document(t, "names.yaml"), "disputes/list", "GET /e"))
-	if got, want := slices.Sorted(maps.Keys(tools)), []string{"disputes_list-7257aa", "getUser-e28ebf"}; !slices.Equal(got, want) {
+	if got, want := slices.Sorted(maps.Keys(tools)), []string{
+		"disputes_list-7257aa",
+		"getUser-e28ebf",
+	}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
-// Of parameters like Sent, Sent< and Sent>, the third refused the operation, and the second was called query.Sent or not,
-// depending on their order.
+// Of parameters like Sent, Sent< and Sent>, the third refused the operation, and the
+// second was called query.Sent or not, depending on their order.
 func TestParametersThatDifferInSignsAreToldApart(t *testing.T) {
 	a := newAPI(t)
 	tools, refused := load(t, a.config(document(t, "comparisons.yaml")))
@@ -66,7 +70,8 @@ func TestParametersThatDifferInSignsAreToldApart(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"Sent": "Sent", "Sent_lt": "Sent%3C", "Sent_gt": "Sent%3E", "Sent_gte": "Sent%3E%3D",
-		"a_b": "a_b", "a_b-c8687a": "a%20b", "a_b-6e12db": "a%20%20b", "limit-55ea09": "limit", "Limit-674b0e": "Limit",
+		"a_b": "a_b", "a_b-c8687a": "a%20b", "a_b-6e12db": "a%20%20b", "limit-55ea09": "limit",
+		"Limit-674b0e": "Limit",
 		"a-very-long-name-of-a-parameter-that-has-more-than-64-cha-788a05": "a-very-long-name-of-a-parameter-that-has-more-than-64-characters-one",
 		"a-very-long-name-of-a-parameter-that-has-more-than-64-cha-02b1b8": "a-very-long-name-of-a-parameter-that-has-more-than-64-characters-two",
 	} {

@@ -127,11 +127,14 @@ func (m *maker) schemas(way direction) *schemas {
 func annotations(method string) (mcp.RawJSON, bool) {
 	switch method {
 	case http.MethodGet:
-		return mcp.RawJSON(`{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":true}`), true
+		return mcp.RawJSON(
+			`{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":true}`), true
 	case http.MethodPut, http.MethodDelete:
-		return mcp.RawJSON(`{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":true,"openWorldHint":true}`), true
+		return mcp.RawJSON(
+			`{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":true,"openWorldHint":true}`), true
 	case http.MethodPatch:
-		return mcp.RawJSON(`{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":true}`), true
+		return mcp.RawJSON(
+			`{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":true}`), true
 	case http.MethodPost:
 		return mcp.RawJSON(`{"readOnlyHint":false,"idempotentHint":false,"openWorldHint":true}`), true
 	}

@@ -129,7 +129,8 @@ func Load(cfg Config) (loaded *Loaded, err error) {
 			continue
 		}
 		loaded.Offers = append(loaded.Offers, made.offer)
-		loaded.Idle = slices.DeleteFunc(loaded.Idle, func(digest string) bool { return digest == made.released })
+		loaded.Idle = slices.DeleteFunc(loaded.Idle,
+			func(digest string) bool { return digest == made.released })
 		for _, note := range made.notes {
 			loaded.Notes = append(loaded.Notes, fmt.Sprintf("operation %q: %s", o.label(), note))
 		}
@@ -142,7 +143,10 @@ func refusal(cfg *Config, o *operation, err error) registry.Refusal {
 	if _, ok := errors.AsType[*registry.QuarantineError](err); ok {
 		return registry.Quarantined(cfg.Name, registry.KindTool, o.label(), err)
 	}
-	return registry.Refusal{Server: cfg.Name, Kind: registry.KindTool, Item: o.label(), Reason: "operation", Err: err}
+	return registry.Refusal{
+		Server: cfg.Name, Kind: registry.KindTool, Item: o.label(), Reason: "operation",
+		Err: err,
+	}
 }
 
 // contain turns a panic of a library into an error: a running gateway must survive a
@@ -202,7 +206,9 @@ func choose(all []*operation, include []string) ([]*operation, error) {
 // IncludeError says which pattern of Include matches no operation.
 type IncludeError struct {
 	Pattern string
-	Known   []string // all operations of the document, by operationId or as "METHOD /path", for a hint at the nearest
+	// all operations of the document, by operationId or as "METHOD /path", for a hint at
+	// the nearest
+	Known []string
 }
 
 func (e *IncludeError) Error() string {

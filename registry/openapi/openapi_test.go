@@ -78,7 +78,8 @@ func issues(t testing.TB) []byte {
 	return data
 }
 
-// load returns the tools that the catalogue makes of a document, by their own names, and what was refused.
+// load returns the tools that the catalogue makes of a document, by their own names, and
+// what was refused.
 func load(t testing.TB, cfg openapi.Config) (map[string]*registry.Tool, []registry.Refusal) {
 	t.Helper()
 	loaded, err := openapi.Load(cfg)
@@ -86,7 +87,8 @@ func load(t testing.TB, cfg openapi.Config) (map[string]*registry.Tool, []regist
 		t.Fatalf("Load: %v", err)
 	}
 	catalogue := registry.New()
-	refused := slices.Concat(loaded.Refusals, catalogue.Replace(registry.Source{Name: cfg.Name, Tools: loaded.Offers}))
+	refused := slices.Concat(loaded.Refusals,
+		catalogue.Replace(registry.Source{Name: cfg.Name, Tools: loaded.Offers}))
 	tools := map[string]*registry.Tool{}
 	for _, tool := range catalogue.Catalogue().View([]string{cfg.Name}).Tools {
 		tools[tool.Name] = tool
@@ -140,11 +142,17 @@ func TestOperationsAreChosen(t *testing.T) {
 	}{
 		{nil, []string{"issues_get", "issues_list-for-repo"}},
 		{[]string{"issues/create"}, []string{"issues_create"}},
-		{[]string{"issues/*"}, []string{"issues_create", "issues_get", "issues_list-for-repo", "issues_update"}},
+		{[]string{"issues/*"}, []string{
+			"issues_create", "issues_get", "issues_list-for-repo",
+			"issues_update",
+		}},
 		{[]string{"DELETE /repos/*"}, []string{"delete_repos_owner_repo_issues_number"}},
 		{[]string{"* /repos/{owner}/{repo}/issues"}, []string{"issues_create", "issues_list-for-repo"}},
 		{[]string{"*/create", "issues/get"}, []string{"comments_create", "issues_create", "issues_get"}},
-		{[]string{"*"}, []string{"comments_create", "delete_repos_owner_repo_issues_number", "issues_create", "issues_get", "issues_list-for-repo", "issues_update"}},
+		{[]string{"*"}, []string{
+			"comments_create", "delete_repos_owner_repo_issues_number", "issues_create",
+			"issues_get", "issues_list-for-repo", "issues_update",
+		}},
 	} {
 		tools, _ := load(t, a.config(issues(t), test.include...))
 		var got []string
@@ -167,7 +175,10 @@ func TestRefusedOperationsCostNoOther(t *testing.T) {
 	for _, r := range refused {
 		got[r.Item] = r.Err.Error()
 	}
-	for item, want := range map[string]string{"issues/attach": "neither JSON nor a form", "session/get": "cookie"} {
+	for item, want := range map[string]string{
+		"issues/attach": "neither JSON nor a form",
+		"session/get":   "cookie",
+	} {
 		if !strings.Contains(got[item], want) {
 			t.Errorf("%s: got %q, want %q", item, got[item], want)
 		}
@@ -181,14 +192,20 @@ func TestDefinitions(t *testing.T) {
 	tools, _ := load(t, newAPI(t).config(issues(t), "*"))
 	for name, want := range map[string][]string{
 		"issues_create": {
-			`"$ref":"#/$defs/Issue"`, `"required":["owner","repo","body"]`, `"anyOf":[{"allOf":[{"$ref":"#/$defs/User"}]},{"type":"null"}]`,
-			`"enum":["bug","wish",null]`, `"type":["string","null"]`, `"required":["title"]`, `"destructiveHint"`, `"description":"The account"`,
+			`"$ref":"#/$defs/Issue"`, `"required":["owner","repo","body"]`,
+			`"anyOf":[{"allOf":[{"$ref":"#/$defs/User"}]},{"type":"null"}]`,
+			`"enum":["bug","wish",null]`, `"type":["string","null"]`, `"required":["title"]`,
+			`"destructiveHint"`, `"description":"The account"`,
 		},
 		"issues_list-for-repo": {
-			`"exclusiveMinimum":0`, `"description":"List the issues of a repository\n\nOpen ones`, `"readOnlyHint":true`, `"X-Request-Id"`,
+			`"exclusiveMinimum":0`, `"description":"List the issues of a repository\n\nOpen ones`,
+			`"readOnlyHint":true`, `"X-Request-Id"`,
 			`"additionalProperties":false`,
 		},
-		"issues_update":                         {`"destructiveHint":true`, `"milestone":{"type":["integer","null"]}`, `"required":["owner","repo","number"]`},
+		"issues_update": {
+			`"destructiveHint":true`,
+			`"milestone":{"type":["integer","null"]}`, `"required":["owner","repo","number"]`,
+		},
 		"delete_repos_owner_repo_issues_number": {`"idempotentHint":true`, `"destructiveHint":true`},
 	} {
 		text := string(tools[name].Raw)
@@ -203,7 +220,10 @@ func TestDefinitions(t *testing.T) {
 				t.Errorf("%s: %s is not in %s", name, part, text)
 			}
 		}
-		for _, part := range []string{"x-mcp-header", `"Accept"`, `"number":{"type":"integer"}`, "nullable", "readOnly\":", `"example"`, "somewhere.else", "outputSchema"} {
+		for _, part := range []string{
+			"x-mcp-header", `"Accept"`, `"number":{"type":"integer"}`, "nullable",
+			"readOnly\":", `"example"`, "somewhere.else", "outputSchema",
+		} {
 			if strings.Contains(text, part) {
 				t.Errorf("%s: %s is in %s", name, part, text)
 			}
@@ -216,14 +236,18 @@ func TestOutputSchemas(t *testing.T) {
 	cfg := a.config(issues(t), "issues/*")
 	cfg.OutputSchemas = true
 	tools, _ := load(t, cfg)
-	for name, want := range map[string]bool{"issues_get": true, "issues_create": true, "issues_list-for-repo": false, "issues_update": false} {
+	for name, want := range map[string]bool{
+		"issues_get": true, "issues_create": true,
+		"issues_list-for-repo": false, "issues_update": false,
+	} {
 		if got := tools[name].HasOutput(); got != want {
 			t.Errorf("%s: has an output schema: %v, want %v", name, got, want)
 		}
 	}
 	get := tools["issues_get"]
 	for text, valid := range map[string]bool{
-		`{"number":1,"title":"x","body":null,"author":null,"parent":{"number":2,"title":"y"}}`: true, `{"title":"x"}`: false, `{"number":1,"title":""}`: false,
+		`{"number":1,"title":"x","body":null,"author":null,"parent":{"number":2,"title":"y"}}`: true,
+		`{"title":"x"}`: false, `{"number":1,"title":""}`: false,
 	} {
 		if err := get.ValidateOutput(mcp.RawJSON(text)); (err == nil) != valid {
 			t.Errorf("%s: got error %v, want none: %v", text, err, valid)
@@ -250,17 +274,29 @@ func TestRequests(t *testing.T) {
 			"issues_create", `{"owner":"a","repo":"b","body":{"title":"T","big":12345678901234567890}}`,
 			"POST", "/v3/repos/a/b/issues", "application/json", `{"title":"T","big":12345678901234567890}`,
 		},
-		{"issues_update", `{"owner":"a","repo":"b","number":1,"body":{"milestone":null}}`, "PATCH", "/v3/repos/a/b/issues/1", "application/merge-patch+json", `{"milestone":null}`},
+		{
+			"issues_update", `{"owner":"a","repo":"b","number":1,"body":{"milestone":null}}`, "PATCH",
+			"/v3/repos/a/b/issues/1", "application/merge-patch+json", `{"milestone":null}`,
+		},
 		{"issues_update", `{"owner":"a","repo":"b","number":1}`, "PATCH", "/v3/repos/a/b/issues/1", "", ""},
-		{"comments_create", `{"body":{"text":"a&b=c","mention":["x","y"]}}`, "POST", "/v3/comments", "application/x-www-form-urlencoded", "text=a%26b%3Dc&mention=x&mention=y"},
-		{"delete_repos_owner_repo_issues_number", `{"owner":"a","repo":"b","number":1}`, "DELETE", "/v3/repos/a/b/issues/1", "", ""},
+		{
+			"comments_create", `{"body":{"text":"a&b=c","mention":["x","y"]}}`, "POST", "/v3/comments",
+			"application/x-www-form-urlencoded", "text=a%26b%3Dc&mention=x&mention=y",
+		},
+		{
+			"delete_repos_owner_repo_issues_number", `{"owner":"a","repo":"b","number":1}`, "DELETE",
+			"/v3/repos/a/b/issues/1", "", "",
+		},
 	} {
-		if text, failed := said(t, mustUse(t, tools[test.tool], test.arguments)); failed || text != "Done: the API answered 204 No Content." {
+		if text, failed := said(t, mustUse(t, tools[test.tool], test.arguments)); failed ||
+			text != "Done: the API answered 204 No Content." {
 			t.Errorf("%s: got %q", test.tool, text)
 		}
 		r, body := a.last(t)
-		if r.Method != test.method || r.RequestURI != test.target || body != test.body || r.Header.Get("Content-Type") != test.content {
-			t.Errorf("%s: got %s %s %q %q, want %s %s %q %q", test.tool, r.Method, r.RequestURI, r.Header.Get("Content-Type"), body,
+		if r.Method != test.method || r.RequestURI != test.target || body != test.body ||
+			r.Header.Get("Content-Type") != test.content {
+			t.Errorf("%s: got %s %s %q %q, want %s %s %q %q", test.tool, r.Method, r.RequestURI,
+				r.Header.Get("Content-Type"), body,
 				test.method, test.target, test.content, test.body)
 		}
 		if got := r.Header.Get("Authorization"); got != "Bearer s3cret-value" {
@@ -279,26 +315,53 @@ func TestAnswers(t *testing.T) {
 		contentType, body      string
 		want, structured, fail string
 	}{
-		"object":           {200, "application/json; charset=utf-8", "{\n \"a\": 12345678901234567890 }", `{"a":12345678901234567890}`, `{"a":12345678901234567890}`, ""},
-		"list":             {200, "application/vnd.x+json", `[1, 2]`, `[1,2]`, `[1,2]`, ""},
-		"a text as JSON":   {201, "application/json", `"x"`, `"x"`, `"x"`, ""},
-		"null":             {200, "application/json", `null`, `null`, ``, ""},
-		"text":             {200, "text/plain", "plain", "plain", "", ""},
-		"XML":              {200, "application/xml", "<a/>", "<a/>", "", ""},
-		"nothing":          {202, "", "", "Done: the API answered 202 Accepted.", "", ""},
-		"bytes":            {200, "image/png", "\x89PNG", "", "", "200 OK with image/png, which cannot be passed on"},
-		"no type":          {200, "", "\x00\x01", "", "", "which cannot be passed on"},
-		"no UTF-8":         {200, "text/plain", "\xff\xfe", "", "", "not UTF-8"},
-		"broken JSON":      {200, "application/json", `{"a":`, "", "", "JSON cannot be read"},
-		"twice":            {200, "application/json", `{"a":1,"a":2}`, "", "", "JSON cannot be read"},
-		"echo":             {200, "application/json", `{"sent":"Bearer s3cret\/value","version":"2022-11-28"}`, `{"sent":"[redacted]","version":"2022-11-28"}`, `{"sent":"[redacted]","version":"2022-11-28"}`, ""},
-		"too much":         {200, "text/plain", strings.Repeat("x", 16<<20+1), "", "", "more than 16 MiB"},
-		"just enough":      {200, "text/plain", strings.Repeat("x", 16<<20), strings.Repeat("x", 16<<20), "", ""},
-		"not found":        {404, "application/json", `{"message":"Not Found"}`, "", "", `The API answered 404 Not Found: {"message":"Not Found"}`},
-		"not allowed":      {401, "text/plain", "bad token s3cret/value", "", "", "401 Unauthorized: bad token [redacted]"},
-		"an error's bytes": {500, "application/octet-stream", "\x00", "", "", "The API answered 500 Internal Server Error."},
-		"a long error":     {422, "text/plain", strings.Repeat("é", 2000), "", "", strings.Repeat("é", 1000) + "…"},
-		"moved":            {302, "text/plain", "x", "", "", "leads to another address. It was not followed."},
+		"object": {
+			200, "application/json; charset=utf-8", "{\n \"a\": 12345678901234567890 }",
+			`{"a":12345678901234567890}`, `{"a":12345678901234567890}`, "",
+		},
+		"list":           {200, "application/vnd.x+json", `[1, 2]`, `[1,2]`, `[1,2]`, ""},
+		"a text as JSON": {201, "application/json", `"x"`, `"x"`, `"x"`, ""},
+		"null":           {200, "application/json", `null`, `null`, ``, ""},
+		"text":           {200, "text/plain", "plain", "plain", "", ""},
+		"XML":            {200, "application/xml", "<a/>", "<a/>", "", ""},
+		"nothing":        {202, "", "", "Done: the API answered 202 Accepted.", "", ""},
+		"bytes": {
+			200, "image/png", "\x89PNG", "", "",
+			"200 OK with image/png, which cannot be passed on",
+		},
+		"no type":     {200, "", "\x00\x01", "", "", "which cannot be passed on"},
+		"no UTF-8":    {200, "text/plain", "\xff\xfe", "", "", "not UTF-8"},
+		"broken JSON": {200, "application/json", `{"a":`, "", "", "JSON cannot be read"},
+		"twice":       {200, "application/json", `{"a":1,"a":2}`, "", "", "JSON cannot be read"},
+		"echo": {
+			200, "application/json",
+			`{"sent":"Bearer s3cret\/value","version":"2022-11-28"}`,
+			`{"sent":"[redacted]","version":"2022-11-28"}`, `{"sent":"[redacted]","version":"2022-11-28"}`,
+			"",
+		},
+		"too much": {200, "text/plain", strings.Repeat("x", 16<<20+1), "", "", "more than 16 MiB"},
+		"just enough": {
+			200, "text/plain", strings.Repeat("x", 16<<20), strings.Repeat("x", 16<<20), "",
+			"",
+		},
+		"not found": {
+			404, "application/json", `{"message":"Not Found"}`, "", "",
+			`The API answered 404 Not Found: {"message":"Not Found"}`,
+		},
+		"not allowed": {
+			401, "text/plain", "bad token s3cret/value", "", "",
+			"401 Unauthorized: bad token [redacted]",
+		},
+		"an error's bytes": {
+			500, "application/octet-stream", "\x00", "", "",
+			"The API answered 500 Internal Server Error.",
+		},
+		"a long error": {422, "text/plain", strings.Repeat("é", 2000), "", "", strings.Repeat("é", 1000) +
+			"…"},
+		"moved": {
+			302, "text/plain", "x", "", "",
+			"leads to another address. It was not followed.",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a.answers(func(w http.ResponseWriter, _ *http.Request) {
@@ -313,7 +376,8 @@ func TestAnswers(t *testing.T) {
 			result := mustUse(t, tools["issues_get"], `{"owner":"a","repo":"b","number":7}`)
 			a.last(t) // and once only
 			text, failed := said(t, result)
-			if failed != (test.fail != "") || !failed && text != test.want || !strings.Contains(text, test.fail) || len(text) > 17<<20 {
+			if failed != (test.fail != "") || !failed && text != test.want ||
+				!strings.Contains(text, test.fail) || len(text) > 17<<20 {
 				t.Errorf("got %.300q, error %v, want %.100q", text, failed, test.want+test.fail)
 			}
 			if got := string(result.Value("structuredContent")); got != test.structured {
@@ -361,7 +425,8 @@ func TestPrivateAddressesAreGuarded(t *testing.T) {
 	cfg := a.config(issues(t), "issues/get")
 	cfg.Client = dial.Client(dial.Config{})
 	tools, _ := load(t, cfg)
-	if _, err := use(t.Context(), tools["issues_get"], `{"owner":"a","repo":"b","number":7}`); !errors.Is(err, dial.ErrProhibited) {
+	if _, err := use(t.Context(), tools["issues_get"], `{"owner":"a","repo":"b","number":7}`); !errors.Is(err,
+		dial.ErrProhibited) {
 		t.Errorf("got error %v, want %v", err, dial.ErrProhibited)
 	}
 }
@@ -373,11 +438,23 @@ func TestUnusableConfigs(t *testing.T) {
 		change func(*openapi.Config)
 		want   string
 	}{
-		"no scheme":         {func(c *openapi.Config) { c.BaseURL = "api.example.com" }, "http:// or https://"},
-		"another scheme":    {func(c *openapi.Config) { c.BaseURL = "file:///etc/" }, "http:// or https://"},
-		"credentials":       {func(c *openapi.Config) { c.BaseURL = "https://a:secret@x.example" }, "no user"},
-		"a query":           {func(c *openapi.Config) { c.BaseURL = "https://x.example?a=b" }, "no user, query"},
-		"dots":              {func(c *openapi.Config) { c.BaseURL = "https://x.example/a/../b" }, "dot segments"},
+		"no scheme": {
+			func(c *openapi.Config) { c.BaseURL = "api.example.com" },
+			"http:// or https://",
+		},
+		"another scheme": {func(c *openapi.Config) { c.BaseURL = "file:///etc/" }, "http:// or https://"},
+		"credentials": {
+			func(c *openapi.Config) { c.BaseURL = "https://a:secret@x.example" },
+			"no user",
+		},
+		"a query": {
+			func(c *openapi.Config) { c.BaseURL = "https://x.example?a=b" },
+			"no user, query",
+		},
+		"dots": {
+			func(c *openapi.Config) { c.BaseURL = "https://x.example/a/../b" },
+			"dot segments",
+		},
 		"encoded":           {func(c *openapi.Config) { c.BaseURL = "https://x.example/a%2fb" }, "encoded"},
 		"follows redirects": {func(c *openapi.Config) { c.Client = &http.Client{} }, "follows no redirect"},
 		"Swagger 2.0": {func(c *openapi.Config) {
@@ -388,12 +465,19 @@ func TestUnusableConfigs(t *testing.T) {
 		"deep YAML": {func(c *openapi.Config) {
 			c.Document = append([]byte("x-a:"+strings.Repeat(" [", 20_000)+"\n"), c.Document...)
 		}, "depth"},
-		"doubling YAML": {func(c *openapi.Config) { c.Document = append(doubling(), c.Document...) }, "excessive aliasing"},
-		"too large":     {func(c *openapi.Config) { c.Document = make([]byte, 16<<20+1) }, "more than 16 MiB"},
+		"doubling YAML": {
+			func(c *openapi.Config) { c.Document = append(doubling(), c.Document...) },
+			"excessive aliasing",
+		},
+		"too large": {
+			func(c *openapi.Config) { c.Document = make([]byte, 16<<20+1) },
+			"more than 16 MiB",
+		},
 	} {
 		cfg := good
 		test.change(&cfg)
-		if _, err := openapi.Load(cfg); err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
+		if _, err := openapi.Load(cfg); err == nil || !strings.Contains(err.Error(), test.want) ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: got error %v, want %q", name, err, test.want)
 		}
 	}
@@ -404,10 +488,12 @@ func TestUnusableConfigs(t *testing.T) {
 
 // nested is a document whose one schema is that deep.
 func nested(depth int) []byte {
-	return withParameter(`{"name":"x","in":"query","schema":` + strings.Repeat(`{"not":`, depth) + "{}" + strings.Repeat("}", depth) + "}")
+	return withParameter(`{"name":"x","in":"query","schema":` + strings.Repeat(`{"not":`, depth) + "{}" +
+		strings.Repeat("}", depth) + "}")
 }
 
-// doubling is YAML whose size grows tenfold with every line when its aliases are expanded.
+// doubling is YAML whose size grows tenfold with every line when its aliases are
+// expanded.
 func doubling() []byte {
 	text := "x-0: &a0 [x, x]\n"
 	for i := range 12 {
@@ -444,12 +530,16 @@ func withParameter(parameters string) []byte {
 }
 
 func operation(path, members string) []byte {
-	return fmt.Appendf(nil, `{"openapi":"3.1.0","info":{"title":"x","version":"1"},"paths":{%q:{"get":{"operationId":"op",%s,"responses":{"200":{"description":""}}}}}}`, path, members)
+	return fmt.Appendf(
+		nil, `{"openapi":"3.1.0","info":{"title":"x","version":"1"},"paths":{%q:{"get":{"operationId":"op",%s,"responses":{"200":{"description":""}}}}}}`, path, members)
 }
 
 func TestOffersHaveTheirTime(t *testing.T) {
 	cfg := newAPI(t).config(issues(t), "issues/get")
-	for configured, want := range map[time.Duration]time.Duration{0: 30 * time.Second, time.Second: time.Second} {
+	for configured, want := range map[time.Duration]time.Duration{
+		0:           30 * time.Second,
+		time.Second: time.Second,
+	} {
 		cfg.Timeout = configured
 		if loaded, err := openapi.Load(cfg); err != nil || loaded.Offers[0].Timeout != want {
 			t.Errorf("got %v, error %v, want %v", loaded, err, want)
@@ -457,10 +547,12 @@ func TestOffersHaveTheirTime(t *testing.T) {
 	}
 }
 
-// A schema of a depth that people write, with brackets and quotation marks in its texts, is no deep document.
+// A schema of a depth that people write, with brackets and quotation marks in its texts,
+// is no deep document.
 func TestDepthIsThatOfTheStructure(t *testing.T) {
 	description := mcp.String(strings.Repeat(`{["\`, 300))
-	document := withParameter(`{"name":"x","in":"query","description":` + string(description) + `,"schema":{"not":{"not":{"type":"string"}}}}`)
+	document := withParameter(`{"name":"x","in":"query","description":` + string(description) +
+		`,"schema":{"not":{"not":{"type":"string"}}}}`)
 	if tools, refused := load(t, newAPI(t).config(document)); tools["op"] == nil {
 		t.Errorf("got %v, want a tool", refused)
 	}

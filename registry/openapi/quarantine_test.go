@@ -10,7 +10,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/openapi"
 )
 
-// TestToolsOfDocumentsThatHideTextAreLeftOut hides text in a choice, a default and a description of a document.
+// TestToolsOfDocumentsThatHideTextAreLeftOut hides text in a choice, a default and a
+// description of a document.
 func TestToolsOfDocumentsThatHideTextAreLeftOut(t *testing.T) {
 	a := newAPI(t)
 	document := []byte(`{"openapi":"3.1.0","info":{"title":"x","version":"1"},"paths":{
@@ -28,8 +29,10 @@ func TestToolsOfDocumentsThatHideTextAreLeftOut(t *testing.T) {
 	}
 	for _, one := range refused {
 		why, ok := errors.AsType[*registry.QuarantineError](one.Err)
-		if !ok || one.Reason != registry.ReasonQuarantined || !strings.HasPrefix(why.Error(), want[one.Item]) {
-			t.Errorf("%s is refused because of %s: %v, want %s", one.Item, one.Reason, one.Err, want[one.Item])
+		if !ok || one.Reason != registry.ReasonQuarantined ||
+			!strings.HasPrefix(why.Error(), want[one.Item]) {
+			t.Errorf("%s is refused because of %s: %v, want %s", one.Item, one.Reason, one.Err,
+				want[one.Item])
 			continue
 		}
 		if one.Item == "choice" {

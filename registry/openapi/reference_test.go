@@ -20,7 +20,8 @@ func document(t testing.TB, name string) []byte {
 	return data
 }
 
-// A reference that leads nowhere, out of the document or to something of another kind used to refuse the whole document.
+// A reference that leads nowhere, out of the document or to something of another kind
+// used to refuse the whole document.
 func TestOneWrongReferenceCostsOnlyItsOperations(t *testing.T) {
 	tools, refused := load(t, newAPI(t).config(document(t, "references.yaml"), "*"))
 	for _, name := range []string{"good", "bundled"} {
@@ -48,12 +49,14 @@ func TestOneWrongReferenceCostsOnlyItsOperations(t *testing.T) {
 	}
 }
 
-// What the document says of answers is not used unless output schemas are wanted, so that a fault there costs nothing.
+// What the document says of answers is not used unless output schemas are wanted, so that
+// a fault there costs nothing.
 func TestWrongReferencesInAnswersCountWithOutputSchemas(t *testing.T) {
 	cfg := newAPI(t).config(document(t, "references.yaml"), "good")
 	cfg.OutputSchemas = true
 	tools, refused := load(t, cfg)
-	if len(tools) > 0 || len(refused) != 1 || !strings.Contains(refused[0].Err.Error(), "#/components/responses/Absent") {
+	if len(tools) > 0 || len(refused) != 1 || !strings.Contains(refused[0].Err.Error(),
+		"#/components/responses/Absent") {
 		t.Errorf("got %d tools and %v", len(tools), refused)
 	}
 }

@@ -152,8 +152,10 @@ func (c *caller) address(arguments mcp.Object) (*url.URL, error) {
 		return nil, usagef("The arguments make an address of more than %d bytes.", maxAddress)
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != c.base.Scheme || u.Host != c.base.Host || u.User != nil || u.Fragment != "" ||
-		u.EscapedPath() != c.base.Path+path || strings.Count(path, "/") != len(c.segments) || u.RawQuery != query {
+	if err != nil || u.Scheme != c.base.Scheme || u.Host != c.base.Host || u.User != nil ||
+		u.Fragment != "" ||
+		u.EscapedPath() != c.base.Path+path || strings.Count(path, "/") != len(c.segments) ||
+		u.RawQuery != query {
 		return nil, errAddress
 	}
 	return u, nil
@@ -276,7 +278,8 @@ func (c *caller) request(ctx context.Context, arguments mcp.Object) (*http.Reque
 // so as soon as the headers were written.
 func (c *caller) run(ctx context.Context, arguments mcp.Object, claim *share.Claim) (mcp.Object, error) {
 	var sent atomic.Bool
-	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
+	traced := httptrace.WithClientTrace(ctx,
+		&httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
 	r, err := c.request(traced, arguments)
 	if err != nil {
 		return mcp.Object{}, err

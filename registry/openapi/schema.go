@@ -42,7 +42,10 @@ func (s *schemas) note(format string, args ...any) {
 }
 
 func newSchemas(o *loaded, way direction) *schemas {
-	return &schemas{from: o.from, doc: o.doc, old: o.doc.IsOpenAPI30(), way: way, defs: map[string]mcp.RawJSON{}}
+	return &schemas{
+		from: o.from, doc: o.doc, old: o.doc.IsOpenAPI30(), way: way,
+		defs: map[string]mcp.RawJSON{},
+	}
 }
 
 // components begins the references to schemas of the document's components.
@@ -67,7 +70,8 @@ func (s *schemas) of(ref *openapi3.SchemaRef, description string) (mcp.RawJSON, 
 	if err != nil {
 		return nil, err
 	}
-	return described(converted, description), nil // again, since convert drops what stands beside a reference in 3.0
+	// again, since convert drops what stands beside a reference in 3.0
+	return described(converted, description), nil
 }
 
 // described returns the schema with that description, or unchanged when it has one of its
@@ -94,7 +98,9 @@ func (s *schemas) convert(raw mcp.RawJSON) (mcp.RawJSON, error) {
 			return nil, err
 		}
 		to = to.With("$ref", mcp.String(local))
-		if s.old { // members beside a reference are ignored: https://spec.openapis.org/oas/v3.0.4.html#reference-object
+		// members beside a reference are ignored:
+		// https://spec.openapis.org/oas/v3.0.4.html#reference-object
+		if s.old {
 			return to.JSON(), nil
 		}
 	}
@@ -134,7 +140,8 @@ func (s *schemas) keyword(from mcp.Object, name string, value mcp.RawJSON) (mcp.
 	switch name {
 	case "description", "title", "examples", "$comment":
 		return s.text(name, value), nil
-	case "$ref", "nullable", "discriminator", "xml", "externalDocs", "example", "readOnly", "writeOnly", "$schema", "$id":
+	case "$ref", "nullable", "discriminator", "xml", "externalDocs", "example", "readOnly", "writeOnly",
+		"$schema", "$id":
 		return nil, nil
 	case "properties":
 		return s.named(value, func(property mcp.RawJSON) bool { return s.hidden(property) })
@@ -148,7 +155,8 @@ func (s *schemas) keyword(from mcp.Object, name string, value mcp.RawJSON) (mcp.
 		"unevaluatedProperties", "unevaluatedItems":
 		return s.convert(value)
 	}
-	if strings.HasPrefix(name, "x-") { // above all x-mcp-header, with which a document would make clients send headers
+	// above all x-mcp-header, with which a document would make clients send headers
+	if strings.HasPrefix(name, "x-") {
 		return nil, nil
 	}
 	return value, nil
@@ -305,7 +313,10 @@ func nullable(o mcp.Object) mcp.Object {
 	kind := o.Text("type")
 	if kind == "" || o.Has("allOf") || o.Has("anyOf") || o.Has("oneOf") || o.Has("not") {
 		null := mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("null")})
-		either := mcp.NewObject(mcp.Member{Name: "anyOf", Value: mcp.Array([]mcp.RawJSON{o.Without("description").JSON(), null.JSON()})})
+		either := mcp.NewObject(mcp.Member{
+			Name:  "anyOf",
+			Value: mcp.Array([]mcp.RawJSON{o.Without("description").JSON(), null.JSON()}),
+		})
 		return either.With("description", o.Value("description"))
 	}
 	o = o.With("type", mcp.Array([]mcp.RawJSON{mcp.String(kind), mcp.String("null")}))

@@ -28,18 +28,22 @@ func TestAPatternThatCannotBeReadIsNotEnforced(t *testing.T) {
 		t.Fatal(refused[0].Err)
 	}
 	for arguments, valid := range map[string]bool{
-		`{"name":"a"}`: true, `{"name":"a","page":"7"}`: true, `{"name":"a","page":"x"}`: false, `{"name":7}`: false,
-		`{"name":"a","body":{"title":"x"}}`: true, `{"name":"a","body":{"kind":"abc"}}`: true, `{"name":"a","body":{"kind":7}}`: false,
+		`{"name":"a"}`: true, `{"name":"a","page":"7"}`: true, `{"name":"a","page":"x"}`: false,
+		`{"name":7}`:                        false,
+		`{"name":"a","body":{"title":"x"}}`: true, `{"name":"a","body":{"kind":"abc"}}`: true,
+		`{"name":"a","body":{"kind":7}}`:           false,
 		`{"name":"a","body":{"labels":{"x":"y"}}}`: true, `{"name":"a","body":{"labels":{"n-x":"y"}}}`: false,
 	} {
 		if err := tools["save"].Validate(mcp.RawJSON(arguments)); (err == nil) != valid {
 			t.Errorf("%s: got error %v, want none: %v", arguments, err, valid)
 		}
 	}
-	if raw := string(tools["save"].Raw); !strings.Contains(raw, `"pattern":"^(?!\\.)\\w+$"`) || !strings.Contains(raw, `"oneOf"`) {
+	if raw := string(tools["save"].Raw); !strings.Contains(raw, `"pattern":"^(?!\\.)\\w+$"`) ||
+		!strings.Contains(raw, `"oneOf"`) {
 		t.Errorf("it is not shown: %s", raw)
 	}
-	if got := tools["save"].Unenforced; len(got) != 7 || !strings.HasPrefix(got[0], `inputSchema: at "#/properties/name/pattern": `) {
+	if got := tools["save"].Unenforced; len(got) != 7 ||
+		!strings.HasPrefix(got[0], `inputSchema: at "#/properties/name/pattern": `) {
 		t.Errorf("not enforced: got %q", got)
 	}
 }
@@ -70,7 +74,8 @@ func TestReferencesThatNeedADynamicScopeCostNoTool(t *testing.T) {
 		{"page", `{"books":["x"],"cars":[1]}`, true},
 		{"page", `{"books":"x"}`, false},
 	} {
-		if err := tools[test.tool].Validate(mcp.RawJSON(`{"body":` + test.body + `}`)); (err == nil) != test.valid {
+		if err := tools[test.tool].Validate(mcp.RawJSON(`{"body":` + test.body +
+			`}`)); (err == nil) != test.valid {
 			t.Errorf("%s %s: got error %v, want none: %v", test.tool, test.body, err, test.valid)
 		}
 		if len(tools[test.tool].Unenforced) == 0 {
@@ -79,9 +84,12 @@ func TestReferencesThatNeedADynamicScopeCostNoTool(t *testing.T) {
 	}
 }
 
-// A parameter that may be missing and cannot be an argument used to be left out in silence, or to refuse the operation.
+// A parameter that may be missing and cannot be an argument used to be left out in
+// silence, or to refuse the operation.
 func TestParametersThatAreLeftOutAreNoted(t *testing.T) {
-	cfg := newAPI(t).config(withParameter(`{"name":"a","in":"query","schema":{"type":"object"}},{"name":"s","in":"cookie","schema":{}}`))
+	cfg := newAPI(t).config(
+		withParameter(
+			`{"name":"a","in":"query","schema":{"type":"object"}},{"name":"s","in":"cookie","schema":{}}`))
 	if tools, refused := load(t, cfg); tools["op"] == nil {
 		t.Errorf("got %v, want a tool", refused)
 	}

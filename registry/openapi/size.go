@@ -66,7 +66,8 @@ func (m *maker) leaveOut(t *tool) error {
 			m.outputSchemas, t.output = false, nil
 			t.input.note("its output schema is left out: with it, %s", reason)
 		case largest == nil || left >= maxLeftOut:
-			return fmt.Errorf("%s, also without descriptions and the largest inputs that may be missing", reason)
+			return fmt.Errorf("%s, also without descriptions and the largest inputs that may be missing",
+				reason)
 		default:
 			largest.remove()
 			t.input.note("the input %q is left out: with it, %s", largest.name, reason)
@@ -128,7 +129,10 @@ func (t *tool) optionalProperties() []input {
 	var all []input
 	for name, property := range schema.Object("properties").Members {
 		if !requires(schema, name) {
-			all = append(all, input{"body." + name, property, func() { t.body.schema = withoutProperty(schema, name) }})
+			all = append(all, input{
+				"body." + name, property,
+				func() { t.body.schema = withoutProperty(schema, name) },
+			})
 		}
 	}
 	return all

@@ -18,7 +18,8 @@ func large(t testing.TB) []byte {
 	return []byte(strings.ReplaceAll(text, "MANY", `"`+strings.Join(many, `","`)+`"`))
 }
 
-// An operation whose schema had more than 64 KiB was left out, most often for its descriptions.
+// An operation whose schema had more than 64 KiB was left out, most often for its
+// descriptions.
 func TestDescriptionsAreShortenedForAnOperationToFit(t *testing.T) {
 	cfg := newAPI(t).config(large(t), "described")
 	tools, refused := load(t, cfg)
@@ -26,14 +27,18 @@ func TestDescriptionsAreShortenedForAnOperationToFit(t *testing.T) {
 		t.Fatal(refused[0].Err)
 	}
 	raw := string(tools["described"].Raw)
-	for _, part := range []string{`"Amount long text. `, `"Shopper long text. `, `"Description long text. `, "…"} {
+	for _, part := range []string{
+		`"Amount long text. `, `"Shopper long text. `, `"Description long text. `,
+		"…",
+	} {
 		if !strings.Contains(raw, part) {
 			t.Errorf("%s is not in %s", part, raw)
 		}
 	}
 	for arguments, valid := range map[string]bool{
 		`{"body":{"amount":1,"method":"card","shopper":{"description":"12345"}}}`: true, `{"body":{}}`: false,
-		`{"body":{"amount":1,"shopper":{"description":"123456"}}}`: false, `{"body":{"amount":1,"method":"x"}}`: false,
+		`{"body":{"amount":1,"shopper":{"description":"123456"}}}`: false,
+		`{"body":{"amount":1,"method":"x"}}`:                       false,
 	} {
 		if err := tools["described"].Validate(mcp.RawJSON(arguments)); (err == nil) != valid {
 			t.Errorf("%s: got error %v, want none: %v", arguments, err, valid)
@@ -45,7 +50,8 @@ func TestDescriptionsAreShortenedForAnOperationToFit(t *testing.T) {
 	}
 }
 
-// Where shorter descriptions are not enough, inputs that may be missing are left out, the largest first, and no others.
+// Where shorter descriptions are not enough, inputs that may be missing are left out, the
+// largest first, and no others.
 func TestInputsThatDoNotFitAreLeftOut(t *testing.T) {
 	a := newAPI(t)
 	cfg := a.config(large(t), "optional", "required")
@@ -58,7 +64,8 @@ func TestInputsThatDoNotFitAreLeftOut(t *testing.T) {
 	if r, body := a.last(t); r.RequestURI != "/v3/optional?page=7" || body != `{"name":"x"}` {
 		t.Errorf("got %s with %s", r.RequestURI, body)
 	}
-	if raw := string(tools["optional"].Raw); strings.Contains(raw, "000000") || strings.Contains(raw, "kind") || strings.Contains(raw, "$defs") {
+	if raw := string(tools["optional"].Raw); strings.Contains(raw, "000000") ||
+		strings.Contains(raw, "kind") || strings.Contains(raw, "$defs") {
 		t.Errorf("what does not fit is in the definition: %.300s", raw)
 	}
 	want := []string{
@@ -76,7 +83,8 @@ func TestInputsThatDoNotFitAreLeftOut(t *testing.T) {
 func TestOnlySomeInputsAreLeftOut(t *testing.T) {
 	var parameters []string
 	for i := range 600 {
-		parameters = append(parameters, fmt.Sprintf(`{"name":"p%d","in":"query","schema":{"const":%q}}`, i, strings.Repeat("x", 200)))
+		parameters = append(parameters, fmt.Sprintf(`{"name":"p%d","in":"query","schema":{"const":%q}}`, i,
+			strings.Repeat("x", 200)))
 	}
 	tools, refused := load(t, newAPI(t).config(withParameter(strings.Join(parameters, ","))))
 	if len(tools) > 0 || len(refused) != 1 || !strings.Contains(refused[0].Err.Error(), "65536 bytes") {
@@ -88,7 +96,8 @@ func TestAnOutputSchemaThatDoesNotFitIsLeftOut(t *testing.T) {
 	cfg := newAPI(t).config(large(t), "answer")
 	cfg.OutputSchemas = true
 	tools, refused := load(t, cfg)
-	if len(refused) > 0 || tools["answer"].HasOutput() || !strings.Contains(string(tools["answer"].Raw), `"page"`) {
+	if len(refused) > 0 || tools["answer"].HasOutput() || !strings.Contains(string(tools["answer"].Raw),
+		`"page"`) {
 		t.Errorf("got %v, want a tool without an output schema and with its input", refused)
 	}
 }

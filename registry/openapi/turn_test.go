@@ -25,8 +25,9 @@ func (o oneAnswer) RoundTrip(*http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// TestLargeAnswersTakeTurnsAtOnce keeps the one slot busy: a large answer waits for it, a small one does not. Large
-// ones once became results in as many goroutines as there were calls, and whoever called meanwhile waited behind them.
+// TestLargeAnswersTakeTurnsAtOnce keeps the one slot busy: a large answer waits for it, a
+// small one does not. Large ones once became results in as many goroutines as there were
+// calls, and whoever called meanwhile waited behind them.
 func TestLargeAnswersTakeTurnsAtOnce(t *testing.T) {
 	t.Parallel()
 	document := issues(t)
@@ -38,7 +39,8 @@ func TestLargeAnswersTakeTurnsAtOnce(t *testing.T) {
 				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			}
 			tools, _ := load(t, openapi.Config{
-				Name: "issues", Document: document, BaseURL: "http://api.invalid", Include: []string{"issues/get"}, Client: client, Turns: turns,
+				Name: "issues", Document: document, BaseURL: "http://api.invalid",
+				Include: []string{"issues/get"}, Client: client, Turns: turns,
 			})
 			leave, err := turns.Enter(t.Context(), share.User{TenantID: "loud"}, time.Second)
 			if err != nil {
@@ -48,7 +50,10 @@ func TestLargeAnswersTakeTurnsAtOnce(t *testing.T) {
 			go func() {
 				result, err := tools["issues_get"].Call(t.Context(), &registry.Call{
 					Method: mcp.MethodToolsCall,
-					Params: mcp.NewObject(mcp.Member{Name: "arguments", Value: mcp.RawJSON(`{"owner":"o","repo":"r","number":1}`)}),
+					Params: mcp.NewObject(mcp.Member{
+						Name:  "arguments",
+						Value: mcp.RawJSON(`{"owner":"o","repo":"r","number":1}`),
+					}),
 				})
 				if err != nil || len(result.Value("structuredContent")) != size+4 {
 					t.Errorf("%d bytes: got %.300s and error %v", size, result.JSON(), err)
@@ -62,7 +67,8 @@ func TestLargeAnswersTakeTurnsAtOnce(t *testing.T) {
 			leave()
 			synctest.Wait()
 			if !answered || turns.Busy() != 0 {
-				t.Errorf("%d bytes, afterwards: answered is %t, and %d slots are held", size, answered, turns.Busy())
+				t.Errorf("%d bytes, afterwards: answered is %t, and %d slots are held", size, answered,
+					turns.Busy())
 			}
 		})
 	}

@@ -126,7 +126,8 @@ func (a *argument) pathText(v value) (string, error) {
 	}
 	for _, text := range v.texts() {
 		if !harmless(text) {
-			return "", usagef("arguments.%s must not be . or .., have them or nothing between slashes, have control characters or be longer than %d bytes: it is part of the address", a.name, maxPathText)
+			return "", usagef(
+				"arguments.%s must not be . or .., have them or nothing between slashes, have control characters or be longer than %d bytes: it is part of the address", a.name, maxPathText)
 		}
 		if !a.slashes && hasSlash(text) {
 			return "", usagef("arguments.%s must not have slashes: it is one part of the address", a.name)
@@ -238,7 +239,9 @@ func (a *argument) headerText(v value) (string, error) {
 	}
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] > '~' {
-			return "", usagef("arguments.%s is sent in a header, which takes visible ASCII characters and spaces only", a.name)
+			return "", usagef(
+				"arguments.%s is sent in a header, which takes visible ASCII characters and spaces only",
+				a.name)
 		}
 	}
 	return strings.TrimSpace(text), nil
@@ -271,7 +274,8 @@ func (a *argument) escapedElement(text string) string {
 // https://www.rfc-editor.org/rfc/rfc3986#section-3.4
 func escapeReserved(text string) string { return harmlessReserved.Replace(escape(text)) }
 
-var harmlessReserved = strings.NewReplacer("%3A", ":", "%2F", "/", "%3F", "?", "%40", "@", "%21", "!", "%24", "$",
+var harmlessReserved = strings.NewReplacer("%3A", ":", "%2F", "/", "%3F", "?", "%40", "@", "%21", "!", "%24",
+	"$",
 	"%27", "'", "%28", "(", "%29", ")", "%2A", "*", "%2C", ",")
 
 // maxPathText bounds one text within a path, in bytes.
@@ -292,7 +296,8 @@ func harmless(text string) bool {
 				return false
 			}
 		}
-		if strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c == 0x7F || c == utf8.RuneError }) {
+		if strings.ContainsFunc(text,
+			func(c rune) bool { return c < ' ' || c == 0x7F || c == utf8.RuneError }) {
 			return false
 		}
 		decoded := unescape(text)

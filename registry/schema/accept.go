@@ -134,7 +134,8 @@ func (n *node) acceptsString(quoted []byte) bool {
 // acceptsNumber decides a number by its digits. 2.0 is an integer too, but does not look
 // like one: where only integers are allowed, the library decides about it.
 func (n *node) acceptsNumber(text []byte) bool {
-	if n.kinds != 0 && n.kinds&kindNumber == 0 && (n.kinds&kindInteger == 0 || !isDigits(text)) || !n.allows(text) {
+	if n.kinds != 0 && n.kinds&kindNumber == 0 && (n.kinds&kindInteger == 0 || !isDigits(text)) ||
+		!n.allows(text) {
 		return false
 	}
 	for i := range n.bounds.limits {

@@ -40,7 +40,8 @@ func (p *parser) assertion(n *node, name string, value mcp.RawJSON) error {
 		if divisor, ok := number(value); !ok || divisor.Sign() <= 0 {
 			err = n.refuse("multipleOf must be a number above 0")
 		}
-	case "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains":
+	case "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains",
+		"maxContains":
 		err = n.readCount(name, value)
 	case "uniqueItems":
 		if text := string(value); text != "true" && text != "false" {
@@ -66,7 +67,8 @@ func (n *node) readType(value mcp.RawJSON) error {
 		text, _ := element.Text()
 		kind, ok := kindOf(text)
 		if !ok {
-			return n.refuse("type must be one or several of null, boolean, object, array, string, number, integer")
+			return n.refuse(
+				"type must be one or several of null, boolean, object, array, string, number, integer")
 		}
 		n.kinds |= kind
 	}

@@ -84,7 +84,8 @@ func (s *Schema) ambiguous(value mcp.RawJSON, name string, b Budget) error {
 		return nil
 	}
 	e := &explainer{root: name}
-	e.add(place[:len(place)-1], "must not have both %s and %s, whose names differ only in form", named(first), named(second))
+	e.add(place[:len(place)-1], "must not have both %s and %s, whose names differ only in form", named(first),
+		named(second))
 	return errors.New(e.text())
 }
 

@@ -36,11 +36,20 @@ func TestErrorsSayWhereWhatAndWhatIsAllowed(t *testing.T) {
 		{"valid", smallSchema, smallData, ""},
 		{"required", smallSchema, `{}`, "city: is required"},
 		{"required and null", smallSchema, `{"city":null}`, "city: must be a string, got null"},
-		{"two problems", smallSchema, `{"units":"kelvin"}`, `city: is required; units: must be one of "metric", "imperial"`},
+		{
+			"two problems", smallSchema, `{"units":"kelvin"}`,
+			`city: is required; units: must be one of "metric", "imperial"`,
+		},
 		{"surplus", smallSchema, `{"city":"x","zip":1}`, "zip: is not allowed here; allowed: city, units"},
-		{"surplus where nothing is known", `{"type":"object","additionalProperties":false}`, `{"zip":1}`, "zip: is not allowed here"},
+		{
+			"surplus where nothing is known", `{"type":"object","additionalProperties":false}`, `{"zip":1}`,
+			"zip: is not allowed here",
+		},
 		{"type", object(`{"type":"integer"}`), `{"a":"secret"}`, "a: must be an integer, got a string"},
-		{"types", object(`{"type":["integer","null"]}`), `{"a":"secret"}`, "a: must be null or an integer, got a string"},
+		{
+			"types", object(`{"type":["integer","null"]}`), `{"a":"secret"}`,
+			"a: must be null or an integer, got a string",
+		},
 		{"fraction", object(`{"type":"integer"}`), `{"a":1.5}`, "a: must be an integer, got a number"},
 		{"number", object(`{"type":"number"}`), `{"a":{}}`, "a: must be a number, got an object"},
 		{"const", object(`{"const":"x"}`), `{"a":"secret"}`, `a: must be "x"`},
@@ -49,32 +58,96 @@ func TestErrorsSayWhereWhatAndWhatIsAllowed(t *testing.T) {
 		{"exclusive", object(`{"exclusiveMinimum":1}`), `{"a":1}`, "a: must be above 1"},
 		{"multipleOf", object(`{"multipleOf":5}`), `{"a":7}`, "a: must be a multiple of 5"},
 		{"minLength", object(`{"minLength":3}`), `{"a":"é!"}`, "a: must have at least 3 characters"},
-		{"pattern", object(`{"pattern":"^\\s*[a-z]+$"}`), `{"a":"SECRET"}`, `a: must match the pattern ^\s*[a-z]+$`},
-		{"items", object(`{"items":{"type":"string"},"maxItems":1}`), `{"a":["x",1]}`, "a: must have at most 1 items; a/1: must be a string, got an integer"},
-		{"tuple", object(`{"prefixItems":[{"type":"string"}],"items":false}`), `{"a":[1,2]}`, "a/0: must be a string, got an integer; a/1: is one item too many"},
-		{"uniqueItems", object(`{"uniqueItems":true}`), `{"a":[1,1.0]}`, "a: must not hold the same item twice"},
-		{"contains", object(`{"contains":{"type":"string"}}`), `{"a":[1]}`, "a: has too few items of the form it must contain"},
-		{"nested", object(`{"type":"object","properties":{"b":{"items":{"required":["c"]}}}}`), `{"a":{"b":[{}]}}`, "a/b/0/c: is required"},
+		{
+			"pattern", object(`{"pattern":"^\\s*[a-z]+$"}`), `{"a":"SECRET"}`,
+			`a: must match the pattern ^\s*[a-z]+$`,
+		},
+		{
+			"items", object(`{"items":{"type":"string"},"maxItems":1}`), `{"a":["x",1]}`,
+			"a: must have at most 1 items; a/1: must be a string, got an integer",
+		},
+		{
+			"tuple", object(`{"prefixItems":[{"type":"string"}],"items":false}`), `{"a":[1,2]}`,
+			"a/0: must be a string, got an integer; a/1: is one item too many",
+		},
+		{
+			"uniqueItems", object(`{"uniqueItems":true}`), `{"a":[1,1.0]}`,
+			"a: must not hold the same item twice",
+		},
+		{
+			"contains", object(`{"contains":{"type":"string"}}`), `{"a":[1]}`,
+			"a: has too few items of the form it must contain",
+		},
+		{
+			"nested", object(`{"type":"object","properties":{"b":{"items":{"required":["c"]}}}}`),
+			`{"a":{"b":[{}]}}`, "a/b/0/c: is required",
+		},
 		{"reference", `{"type":"object","properties":{"a":{"$ref":"#/$defs/d"}},"$defs":{"d":{"properties":{"b":{"type":"string"}}}}}`, `{"a":{"b":1}}`, "a/b: must be a string, got an integer"},
 		{"not", object(`{"not":{"type":"string"}}`), `{"a":"secret"}`, "a: has a form that is excluded"},
-		{"nullable", object(`{"anyOf":[{"type":"string"},{"type":"null"}]}`), `{"a":1}`, "a: must be null or a string, got an integer"},
-		{"nullable with limit", object(`{"anyOf":[{"type":"string","maxLength":2},{"type":"null"}]}`), `{"a":"secret"}`, "a: must have at most 2 characters"},
-		{"oneOf by tag", object(`{"oneOf":[{"properties":{"t":{"const":"x"},"n":{"type":"integer"}},"required":["t"]},{"properties":{"t":{"const":"y"},"m":{"type":"integer"}},"required":["t"]}]}`), `{"a":{"t":"y","m":"1"}}`, "a: matches none of the 2 allowed forms; what the nearest one lacks follows; a/m: must be an integer, got a string"},
-		{"oneOf with several", object(`{"oneOf":[{"type":"integer"},{"minimum":1}]}`), `{"a":1}`, "a: matches several of the 2 allowed forms, and must match exactly one"},
-		{"if then", `{"type":"object","if":{"required":["a"]},"then":{"required":["b"]}}`, `{"a":1}`, "b: is required"},
-		{"if else", `{"type":"object","if":{"required":["a"]},"else":{"required":["b"]}}`, `{}`, "b: is required"},
-		{"dependentRequired", `{"type":"object","dependentRequired":{"a":["b"]}}`, `{"a":1}`, "b: is required when a is given"},
-		{"dependencies of draft-07", `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","dependencies":{"a":["b"],"c":{"required":["d"]}}}`, `{"a":1,"c":1}`, "b: is required when a is given; d: is required"},
-		{"propertyNames", `{"type":"object","propertyNames":{"maxLength":2}}`, `{"abc":1}`, "abc: is a name that is not allowed here"},
-		{"patternProperties", `{"type":"object","patternProperties":{"^n":{"type":"integer"}}}`, `{"n1":"x"}`, "n1: must be an integer, got a string"},
-		{"unevaluatedProperties", `{"type":"object","properties":{"a":{}},"unevaluatedProperties":false}`, `{"b":"x"}`, "b: is not allowed here; allowed: a"},
-		{"unevaluatedItems", object(`{"prefixItems":[true],"unevaluatedItems":{"type":"string"}}`), `{"a":[1,2]}`, "a/1: does not have the form of further items"},
-		{"unevaluatedItems false", object(`{"prefixItems":[true],"unevaluatedItems":false}`), `{"a":[1,2]}`, "a: has too many items"},
-		{"minProperties", `{"type":"object","minProperties":1}`, `{}`, "arguments: must have at least 1 members"},
+		{
+			"nullable", object(`{"anyOf":[{"type":"string"},{"type":"null"}]}`), `{"a":1}`,
+			"a: must be null or a string, got an integer",
+		},
+		{
+			"nullable with limit", object(`{"anyOf":[{"type":"string","maxLength":2},{"type":"null"}]}`),
+			`{"a":"secret"}`, "a: must have at most 2 characters",
+		},
+		{"oneOf by tag", object(
+			`{"oneOf":[{"properties":{"t":{"const":"x"},"n":{"type":"integer"}},"required":["t"]},{"properties":{"t":{"const":"y"},"m":{"type":"integer"}},"required":["t"]}]}`), `{"a":{"t":"y","m":"1"}}`, "a: matches none of the 2 allowed forms; what the nearest one lacks follows; a/m: must be an integer, got a string"},
+		{
+			"oneOf with several", object(`{"oneOf":[{"type":"integer"},{"minimum":1}]}`), `{"a":1}`,
+			"a: matches several of the 2 allowed forms, and must match exactly one",
+		},
+		{
+			"if then", `{"type":"object","if":{"required":["a"]},"then":{"required":["b"]}}`, `{"a":1}`,
+			"b: is required",
+		},
+		{
+			"if else", `{"type":"object","if":{"required":["a"]},"else":{"required":["b"]}}`, `{}`,
+			"b: is required",
+		},
+		{
+			"dependentRequired", `{"type":"object","dependentRequired":{"a":["b"]}}`, `{"a":1}`,
+			"b: is required when a is given",
+		},
+		{
+			"dependencies of draft-07",
+			`{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","dependencies":{"a":["b"],"c":{"required":["d"]}}}`, `{"a":1,"c":1}`, "b: is required when a is given; d: is required",
+		},
+		{
+			"propertyNames", `{"type":"object","propertyNames":{"maxLength":2}}`, `{"abc":1}`,
+			"abc: is a name that is not allowed here",
+		},
+		{
+			"patternProperties", `{"type":"object","patternProperties":{"^n":{"type":"integer"}}}`, `{"n1":"x"}`,
+			"n1: must be an integer, got a string",
+		},
+		{
+			"unevaluatedProperties", `{"type":"object","properties":{"a":{}},"unevaluatedProperties":false}`,
+			`{"b":"x"}`, "b: is not allowed here; allowed: a",
+		},
+		{
+			"unevaluatedItems", object(`{"prefixItems":[true],"unevaluatedItems":{"type":"string"}}`),
+			`{"a":[1,2]}`, "a/1: does not have the form of further items",
+		},
+		{
+			"unevaluatedItems false", object(`{"prefixItems":[true],"unevaluatedItems":false}`), `{"a":[1,2]}`,
+			"a: has too many items",
+		},
+		{
+			"minProperties", `{"type":"object","minProperties":1}`, `{}`,
+			"arguments: must have at least 1 members",
+		},
 		{"no object", `{"type":"object"}`, `[1]`, "arguments: must be an object, got an array"},
 		{"null", `{"type":"object"}`, `null`, "arguments: must be an object, got null"},
-		{"odd name", `{"type":"object","additionalProperties":false}`, `{"a\n/\u202eb":1}`, `"a\n/\u202eb": is not allowed here`},
-		{"many", `{"type":"object","required":["a","b","c","d","e","f","g"]}`, `{}`, "a: is required; b: is required; c: is required; d: is required; e: is required; and 2 more"},
+		{
+			"odd name", `{"type":"object","additionalProperties":false}`, `{"a\n/\u202eb":1}`,
+			`"a\n/\u202eb": is not allowed here`,
+		},
+		{
+			"many", `{"type":"object","required":["a","b","c","d","e","f","g"]}`, `{}`,
+			"a: is required; b: is required; c: is required; d: is required; e: is required; and 2 more",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := complaint(t, test.schema, test.arguments)

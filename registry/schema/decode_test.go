@@ -9,7 +9,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// repeated returns an array, or with braces an object, of n parts. Each %d in part becomes a number of its own.
+// repeated returns an array, or with braces an object, of n parts. Each %d in part
+// becomes a number of its own.
 func repeated(brackets string, n int, part string) []byte {
 	var b strings.Builder
 	b.WriteByte(brackets[0])
@@ -23,7 +24,8 @@ func repeated(brackets string, n int, part string) []byte {
 	return []byte(b.String())
 }
 
-// TestDecodedSizeFitsTheHeap compares the size that is told with the memory that a decoded value takes.
+// TestDecodedSizeFitsTheHeap compares the size that is told with the memory that a
+// decoded value takes.
 func TestDecodedSizeFitsTheHeap(t *testing.T) {
 	for name, value := range map[string][]byte{
 		"members of one object": repeated("{}", 20_000, `"key%d":%d`),
@@ -33,12 +35,13 @@ func TestDecodedSizeFitsTheHeap(t *testing.T) {
 		"strings":               repeated("[]", 100_000, `"some text that is a little longer %d"`),
 		"long strings":          repeated("[]", 1_000, `"`+strings.Repeat("x", 2000)+`%d"`),
 		"rows of objects":       repeated("[]", 20_000, `{"id":%d,"name":"row %d","tags":["a","b"]}`),
-		"wide rows of objects":  repeated("[]", 10_000, `{"a":%d,"b":%d,"c":%d,"d":%d,"e":%d,"f":%d,"g":%d,"h":%d}`),
-		"small objects":         repeated("[]", 50_000, `{"a":%d}`),
-		"nested objects":        repeated("[]", 30_000, `{"a":{"b":%d}}`),
-		"empty objects":         repeated("[]", 100_000, `{}`),
-		"empty arrays":          repeated("[]", 100_000, `[]`),
-		"pairs":                 repeated("[]", 50_000, `[%d,%d]`),
+		"wide rows of objects": repeated("[]", 10_000,
+			`{"a":%d,"b":%d,"c":%d,"d":%d,"e":%d,"f":%d,"g":%d,"h":%d}`),
+		"small objects":  repeated("[]", 50_000, `{"a":%d}`),
+		"nested objects": repeated("[]", 30_000, `{"a":{"b":%d}}`),
+		"empty objects":  repeated("[]", 100_000, `{}`),
+		"empty arrays":   repeated("[]", 100_000, `[]`),
+		"pairs":          repeated("[]", 50_000, `[%d,%d]`),
 	} {
 		if err := strictjson.Check(value); err != nil {
 			t.Fatalf("%s: %v", name, err)

@@ -18,7 +18,8 @@ const (
 	draft2020
 )
 
-var errDialect = errors.New("the dialect in $schema is none of 2020-12, 2019-09, draft-07, draft-06 and draft-04")
+var errDialect = errors.New(
+	"the dialect in $schema is none of 2020-12, 2019-09, draft-07, draft-06 and draft-04")
 
 // dialectOf returns the dialect that $schema names. Absent means 2020-12.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic#json-schema-usage

@@ -27,7 +27,8 @@ func oracle(raw []byte) (*jsonschema.Schema, error) {
 	return compiler.Compile("mem:///schema.json")
 }
 
-// maker makes random schemas and values that are likely to meet. A document uses few keywords, and those often.
+// maker makes random schemas and values that are likely to meet. A document uses few
+// keywords, and those often.
 type maker struct {
 	*rand.Rand
 	keywords []string
@@ -96,7 +97,8 @@ func (m maker) names() string {
 
 func (m maker) schema(depth int) string {
 	if depth <= 0 || m.IntN(12) == 0 {
-		return m.one("true", "false", "{}", `{"type":"string"}`, `{"type":["integer","null"]}`, `{"type":"object"}`, `{"type":"number"}`, `{"type":"array"}`)
+		return m.one("true", "false", "{}", `{"type":"string"}`, `{"type":["integer","null"]}`,
+			`{"type":"object"}`, `{"type":"number"}`, `{"type":"array"}`)
 	}
 	var members []string
 	seen := map[string]bool{}
@@ -114,7 +116,8 @@ func (m maker) keyword(depth int) (keyword, value string) {
 	sub := func() string { return m.schema(depth) }
 	switch keyword = m.one(m.keywords...); keyword {
 	case "type":
-		return keyword, m.one(`"object"`, `"array"`, `"string"`, `"integer"`, `"number"`, `"boolean"`, `"null"`, `["string","null"]`, `["object","array"]`, `["integer","string"]`)
+		return keyword, m.one(`"object"`, `"array"`, `"string"`, `"integer"`, `"number"`, `"boolean"`,
+			`"null"`, `["string","null"]`, `["object","array"]`, `["integer","string"]`)
 	case "enum":
 		return keyword, "[" + m.value(1) + "," + m.value(1) + "]"
 	case "const", "default":
@@ -133,27 +136,33 @@ func (m maker) keyword(depth int) (keyword, value string) {
 		return keyword, m.one("0", "1", "2.5", "1.0", "-1e2", "12345678901234567890")
 	case "multipleOf":
 		return keyword, m.one("1", "2", "0.5", "1e-2")
-	case "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains":
+	case "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains",
+		"maxContains":
 		return keyword, m.one("0", "1", "2", "3")
 	case "pattern":
 		return keyword, m.one(`"^a"`, `"b$"`, `"^.$"`, `"^\\S+$"`)
 	case "uniqueItems":
 		return keyword, m.one("true", "false")
 	case "$ref":
-		return keyword, m.one(`"#/$defs/x"`, `"#/$defs/y"`, `"#"`, `"#/$defs/x/properties/a"`, `"#/properties/a"`, `"#named"`)
+		return keyword, m.one(`"#/$defs/x"`, `"#/$defs/y"`, `"#"`, `"#/$defs/x/properties/a"`,
+			`"#/properties/a"`, `"#named"`)
 	case "title", "contentEncoding":
 		return keyword, m.one(`"base64"`, `"x"`)
 	}
 	return keyword, sub()
 }
 
-// document makes a whole schema, with definitions for references. It uses the frequent keywords more often than others.
+// document makes a whole schema, with definitions for references. It uses the frequent
+// keywords more often than others.
 func (m maker) document(frequent ...string) string {
 	m.keywords = []string{
 		"type", "enum", "const", "required", "properties", "items", "prefixItems", "additionalProperties",
-		"patternProperties", "propertyNames", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "contains",
-		"minContains", "maxContains", "dependentSchemas", "dependentRequired", "unevaluatedItems", "unevaluatedProperties",
-		"minimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern", "minItems", "maxItems",
+		"patternProperties", "propertyNames", "allOf", "anyOf", "oneOf", "not", "if", "then", "else",
+		"contains",
+		"minContains", "maxContains", "dependentSchemas", "dependentRequired", "unevaluatedItems",
+		"unevaluatedProperties",
+		"minimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern", "minItems",
+		"maxItems",
 		"uniqueItems", "minProperties", "maxProperties", "$ref", "title", "contentEncoding", "default",
 	}
 	m.Shuffle(len(m.keywords), func(i, j int) { m.keywords[i], m.keywords[j] = m.keywords[j], m.keywords[i] })
@@ -163,14 +172,16 @@ func (m maker) document(frequent ...string) string {
 	if len(body) < 2 || body[0] != '{' {
 		return `{"allOf":[` + body + `]}`
 	}
-	definitions := fmt.Sprintf(`"$defs":{"x":{"properties":{"a":%s}},"y":{"$anchor":"named","allOf":[%s]}}`, m.schema(1), m.schema(1))
+	definitions := fmt.Sprintf(`"$defs":{"x":{"properties":{"a":%s}},"y":{"$anchor":"named","allOf":[%s]}}`,
+		m.schema(1), m.schema(1))
 	if body == "{}" {
 		return "{" + definitions + "}"
 	}
 	return body[:len(body)-1] + "," + definitions + "}"
 }
 
-// compare fails when a verdict of ours differs from the oracle's. It returns false when the schema was refused.
+// compare fails when a verdict of ours differs from the oracle's. It returns false when
+// the schema was refused.
 func compare(t *testing.T, text string, values []string) bool {
 	t.Helper()
 	raw := compact(t, []byte(text))
@@ -192,7 +203,8 @@ func compare(t *testing.T, text string, values []string) bool {
 		}
 		want := other.Validate(value) == nil
 		if library != want || fast && !want {
-			t.Errorf("schema %s\nvalue %s\ngot fast path %v, library %v; want %v", text, data, fast, library, want)
+			t.Errorf("schema %s\nvalue %s\ngot fast path %v, library %v; want %v", text, data, fast, library,
+				want)
 		}
 	}
 	return true
@@ -228,7 +240,8 @@ func decodeForOracle(value []byte) (any, error) {
 	return jsonschema.UnmarshalJSON(bytes.NewReader(value))
 }
 
-// isTame tells whether the oracle reads the schema as it should: its patterns are those of RE2, and it knows formats.
+// isTame tells whether the oracle reads the schema as it should: its patterns are those
+// of RE2, and it knows formats.
 func isTame(schema []byte) bool {
 	return !bytes.Contains(schema, []byte("attern")) && !bytes.Contains(schema, []byte("$schema"))
 }
@@ -238,10 +251,27 @@ func TestMistakesOfTheLibraryAreAvoided(t *testing.T) {
 		name, schema string
 		values       []string
 	}{
-		{"unevaluatedItems leaks from an item into the list", `{"unevaluatedItems":{"type":"array","items":{"type":"integer"}}}`, []string{`[[1,2],"x"]`, `[[1]]`}},
-		{"true evaluates every member", `{"oneOf":[true,false],"unevaluatedProperties":false}`, []string{`{"a":1}`, `{}`}},
-		{"if true evaluates every member", `{"if":true,"unevaluatedProperties":false}`, []string{`{"a":1}`, `{}`}},
-		{"a pointer is looked up from the referring schema upwards", `{"properties":{"a":{"type":"string"},"b":{"properties":{"a":{"type":"integer"},"c":{"$ref":"#/properties/a"}}}}}`, []string{`{"b":{"c":1}}`, `{"b":{"c":"x"}}`}},
+		{
+			"unevaluatedItems leaks from an item into the list",
+			`{"unevaluatedItems":{"type":"array","items":{"type":"integer"}}}`,
+			[]string{
+				`[[1,2],"x"]`,
+				`[[1]]`,
+			},
+		},
+		{
+			"true evaluates every member", `{"oneOf":[true,false],"unevaluatedProperties":false}`,
+			[]string{`{"a":1}`, `{}`},
+		},
+		{
+			"if true evaluates every member", `{"if":true,"unevaluatedProperties":false}`,
+			[]string{`{"a":1}`, `{}`},
+		},
+		{
+			"a pointer is looked up from the referring schema upwards",
+			`{"properties":{"a":{"type":"string"},"b":{"properties":{"a":{"type":"integer"},"c":{"$ref":"#/properties/a"}}}}}`,
+			[]string{`{"b":{"c":1}}`, `{"b":{"c":"x"}}`},
+		},
 		{"content is an annotation", `{"contentEncoding":"base64"}`, []string{`"%"`}},
 		{"format is an annotation", `{"format":"email"}`, []string{`"x"`}},
 		{"white space is wider than that of RE2", `{"pattern":"^\\s$"}`, []string{`" "`, `"x"`}},

@@ -101,7 +101,8 @@ func byPlace(a, b *fault) int {
 	if errA == nil && errB == nil && i != j {
 		return i - j
 	}
-	return cmp.Or(strings.Compare(a.at, b.at), strings.Compare(a.step, b.step), strings.Compare(a.which, b.which))
+	return cmp.Or(strings.Compare(a.at, b.at), strings.Compare(a.step, b.step),
+		strings.Compare(a.which, b.which))
 }
 
 // inner explains a fault that the library found in one of n's subschemas, of which f.step
@@ -171,7 +172,8 @@ func (n *node) follow(f *fault) *node {
 		}
 	case "patternProperties", "dependentSchemas":
 		for _, e := range n.edges {
-			if e.keyword == f.step && (e.name == f.which || e.pattern != nil && e.pattern.MatchString(f.which)) {
+			if e.keyword == f.step && (e.name == f.which || e.pattern != nil &&
+				e.pattern.MatchString(f.which)) {
 				return e.to
 			}
 		}
@@ -215,7 +217,8 @@ func (e *explainer) alternatives(f *fault, n *node, keyword string, value any, p
 	default:
 		slices.SortStableFunc(near, func(a, b *fault) int { return a.weight() - b.weight() })
 		if len(near) > 1 {
-			e.add(path, "matches none of the %d allowed forms; what the nearest one lacks follows", len(branches))
+			e.add(path, "matches none of the %d allowed forms; what the nearest one lacks follows",
+				len(branches))
 		}
 		e.fault(near[0], n.follow(near[0]), value, path)
 	}

@@ -5,7 +5,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// Verdicts returns what the fast path and what the library say about data, each by itself.
+// Verdicts returns what the fast path and what the library say about data, each by
+// itself.
 func Verdicts(raw, data mcp.RawJSON) (fast, library bool, err error) {
 	s, err := Compile(raw)
 	if err != nil {

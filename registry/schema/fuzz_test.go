@@ -7,8 +7,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
-// FuzzCheck feeds schemas and values of any kind. Nothing may panic or hang; what the fast path accepts the
-// library accepts; what both this package and the oracle take, they judge alike.
+// FuzzCheck feeds schemas and values of any kind. Nothing may panic or hang; what the
+// fast path accepts the library accepts; what both this package and the oracle take, they
+// judge alike.
 func FuzzCheck(f *testing.F) {
 	for _, test := range hostileSchemas("http://127.0.0.1:1") {
 		if len(test.schema) < 4_000 && len(test.data) < 4_000 {

@@ -22,7 +22,8 @@ type hostile struct {
 	says         string // what the refusal of data holds
 }
 
-// What is said when data is refused because checking it would cost too much. The estimate is of work, not of time.
+// What is said when data is refused because checking it would cost too much. The estimate
+// is of work, not of time.
 const (
 	tooMany = "too many values to check against this schema"
 	tooLong = "too long to check against the patterns"
@@ -52,7 +53,8 @@ func checkRefusal(t *testing.T, err error, valid bool, says string) {
 func doubling(n int, keyword string) string {
 	var defs []string
 	for i := range n {
-		defs = append(defs, fmt.Sprintf(`"d%d":{"%s":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]}`, i, keyword, i+1, i+1))
+		defs = append(defs, fmt.Sprintf(`"d%d":{"%s":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]}`, i,
+			keyword, i+1, i+1))
 	}
 	defs = append(defs, fmt.Sprintf(`"d%d":{"type":"string"}`, n))
 	return `{"$ref":"#/$defs/d0","$defs":{` + strings.Join(defs, ",") + `}}`
@@ -88,25 +90,41 @@ func chain(n int) string {
 func hostileSchemas(remote string) []hostile {
 	return []hostile{
 		// Size and depth.
-		{name: "4900 nested properties", schema: strings.Repeat(`{"properties":{"a":`, 4900) + "true" + strings.Repeat("}}", 4900)},
-		{name: "33 nested properties", schema: strings.Repeat(`{"properties":{"a":`, 33) + "true" + strings.Repeat("}}", 33)},
-		{name: "31 nested properties", schema: strings.Repeat(`{"properties":{"a":`, 31) + "true" + strings.Repeat("}}", 31), data: `{"a":{"a":1}}`, accepted: true, valid: true},
+		{name: "4900 nested properties", schema: strings.Repeat(`{"properties":{"a":`, 4900) + "true" +
+			strings.Repeat("}}", 4900)},
+		{name: "33 nested properties", schema: strings.Repeat(`{"properties":{"a":`, 33) + "true" +
+			strings.Repeat("}}", 33)},
+		{name: "31 nested properties", schema: strings.Repeat(`{"properties":{"a":`, 31) + "true" +
+			strings.Repeat("}}", 31), data: `{"a":{"a":1}}`, accepted: true, valid: true},
 		{name: "nested items", schema: strings.Repeat(`{"items":`, 65) + "true" + strings.Repeat("}", 65)},
 		{name: "nested not", schema: strings.Repeat(`{"not":`, 65) + "true" + strings.Repeat("}", 65)},
-		{name: "nested not within depth", schema: strings.Repeat(`{"not":`, 60) + "true" + strings.Repeat("}", 60), data: "1", accepted: true, valid: true},
+		{name: "nested not within depth", schema: strings.Repeat(`{"not":`, 60) + "true" + strings.Repeat("}",
+			60), data: "1", accepted: true, valid: true},
 		{name: "more than 64 KiB", schema: `{"description":"` + strings.Repeat("x", 64<<10) + `"}`},
 		{name: "2001 properties", schema: `{"properties":{` + numbered(`"p%":{}`, 2001) + `}}`},
-		{name: "1999 properties, 1999 required", schema: `{"properties":{` + numbered(`"p%":{}`, 1999) + `},"required":[` + numbered(`"p%"`, 1999) + `]}`, data: `{}`, accepted: true, says: "is required"},
-		{name: "1999 properties on many items", schema: `{"items":{"properties":{` + numbered(`"p%":{}`, 1990) + `},"required":[` + numbered(`"p%"`, 1990) + `]}}`, data: "[" + repeated("{}", 50_000) + "]", accepted: true, says: tooMany},
+		{
+			name: "1999 properties, 1999 required", schema: `{"properties":{` + numbered(`"p%":{}`, 1999) +
+				`},"required":[` + numbered(`"p%"`, 1999) + `]}`, data: `{}`, accepted: true,
+			says: "is required",
+		},
+		{name: "1999 properties on many items", schema: `{"items":{"properties":{` + numbered(`"p%":{}`,
+			1990) + `},"required":[` + numbered(`"p%"`, 1990) + `]}}`, data: "[" + repeated("{}", 50_000) +
+			"]", accepted: true, says: tooMany},
 		{name: "2001 anyOf", schema: `{"anyOf":[` + repeated("{}", 2001) + `]}`},
 		// References.
 		{name: "remote http", schema: `{"$ref":"` + remote + `/schema"}`},
 		{name: "remote in properties", schema: `{"properties":{"a":{"$ref":"` + remote + `/schema"}}}`},
 		{name: "remote in unused definition", schema: `{"$defs":{"a":{"$ref":"` + remote + `/schema"}}}`},
-		{name: "remote by $dynamicRef", schema: `{"$dynamicRef":"` + remote + `/schema"}`, data: `1`, accepted: true, valid: true},
+		{
+			name: "remote by $dynamicRef", schema: `{"$dynamicRef":"` + remote + `/schema"}`, data: `1`,
+			accepted: true, valid: true,
+		},
 		{name: "remote by $id and relative", schema: `{"$id":"` + remote + `/","$ref":"schema"}`},
 		{name: "remote metaschema", schema: `{"$schema":"` + remote + `/schema","type":"string"}`},
-		{name: "remote in $id only", schema: `{"$id":"` + remote + `/schema","type":"string"}`, data: `"x"`, accepted: true, valid: true},
+		{
+			name: "remote in $id only", schema: `{"$id":"` + remote + `/schema","type":"string"}`, data: `"x"`,
+			accepted: true, valid: true,
+		},
 		{name: "file", schema: `{"$ref":"file:///etc/passwd"}`},
 		{name: "relative", schema: `{"$ref":"other.json"}`},
 		{name: "metaschema by reference", schema: `{"$ref":"https://json-schema.org/draft/2020-12/schema"}`},
@@ -119,28 +137,63 @@ func hostileSchemas(remote string) []hostile {
 		{name: "itself in not", schema: `{"not":{"$ref":"#"}}`},
 		{name: "itself in if", schema: `{"if":{"$ref":"#"},"then":false}`},
 		{name: "itself in dependentSchemas", schema: `{"dependentSchemas":{"a":{"$ref":"#"}}}`},
-		{name: "two that need each other", schema: `{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"anyOf":[{"$ref":"#/$defs/a"}]}}}`},
+		{
+			name:   "two that need each other",
+			schema: `{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"anyOf":[{"$ref":"#/$defs/a"}]}}}`,
+		},
 		{name: "cycle in unused definitions", schema: `{"$defs":{"a":{"$ref":"#/$defs/a"}}}`},
 		{name: "1000 references in a row", schema: strings.ReplaceAll(chain(600), `x"}`, `"}`)},
 		{name: "doubling anyOf", schema: doubling(22, "anyOf")},
 		{name: "doubling allOf", schema: doubling(22, "allOf")},
 		{name: "doubling oneOf", schema: doubling(22, "oneOf")},
-		{name: "doubling allOf within bounds", schema: doubling(6, "allOf"), data: `"x"`, accepted: true, valid: true},
+		{
+			name: "doubling allOf within bounds", schema: doubling(6, "allOf"), data: `"x"`, accepted: true,
+			valid: true,
+		},
 		{name: "doubling by level", schema: deepDoubling(30)},
-		{name: "doubling by recursion", schema: `{"anyOf":[{"properties":{"a":{"$ref":"#"}}},{"properties":{"a":{"$ref":"#"}}}]}`},
-		{name: "doubling by recursion through wild names", schema: `{"properties":{"a":{"$ref":"#"}},"patternProperties":{"a":{"$ref":"#"}}}`},
-		{name: "doubling by recursion through items", schema: `{"items":{"$ref":"#"},"contains":{"$ref":"#"}}`},
-		{name: "doubling by recursion beside additionalProperties", schema: `{"allOf":[{"properties":{"a":{"$ref":"#"}}}],"additionalProperties":{"$ref":"#"}}`},
-		{name: "plain recursion", schema: `{"type":"object","properties":{"next":{"$ref":"#"}},"additionalProperties":false}`, data: strings.Repeat(`{"next":`, 60) + "{}" + strings.Repeat("}", 60), accepted: true, valid: true},
-		{name: "any JSON value by recursion", schema: `{"anyOf":[{"type":["string","number","boolean","null"]},{"type":"array","items":{"$ref":"#"}},{"type":"object","additionalProperties":{"$ref":"#"}}]}`, data: `{"a":[1,{"b":null}]}`, accepted: true, valid: true},
+		{
+			name:   "doubling by recursion",
+			schema: `{"anyOf":[{"properties":{"a":{"$ref":"#"}}},{"properties":{"a":{"$ref":"#"}}}]}`,
+		},
+		{
+			name:   "doubling by recursion through wild names",
+			schema: `{"properties":{"a":{"$ref":"#"}},"patternProperties":{"a":{"$ref":"#"}}}`,
+		},
+		{
+			name:   "doubling by recursion through items",
+			schema: `{"items":{"$ref":"#"},"contains":{"$ref":"#"}}`,
+		},
+		{
+			name:   "doubling by recursion beside additionalProperties",
+			schema: `{"allOf":[{"properties":{"a":{"$ref":"#"}}}],"additionalProperties":{"$ref":"#"}}`,
+		},
+		{
+			name:   "plain recursion",
+			schema: `{"type":"object","properties":{"next":{"$ref":"#"}},"additionalProperties":false}`,
+			data:   strings.Repeat(`{"next":`, 60) + "{}" + strings.Repeat("}", 60), accepted: true,
+			valid: true,
+		},
+		{
+			name:   "any JSON value by recursion",
+			schema: `{"anyOf":[{"type":["string","number","boolean","null"]},{"type":"array","items":{"$ref":"#"}},{"type":"object","additionalProperties":{"$ref":"#"}}]}`, data: `{"a":[1,{"b":null}]}`, accepted: true, valid: true,
+		},
 		// Identity.
 		{name: "nested $id", schema: `{"$defs":{"a":{"$id":"http://x.example/","type":"string"}}}`},
 		{name: "same $anchor twice", schema: `{"$defs":{"a":{"$anchor":"x"},"b":{"$anchor":"x"}}}`},
 		{name: "itself by $dynamicRef", schema: `{"$dynamicAnchor":"x","$dynamicRef":"#x"}`},
-		{name: "itself by $recursiveRef", schema: `{"$schema":"https://json-schema.org/draft/2019-09/schema","$recursiveRef":"#"}`},
-		{name: "doubling by $dynamicRef", schema: `{"$dynamicAnchor":"x","anyOf":[{"properties":{"a":{"$dynamicRef":"#x"}}},{"properties":{"a":{"$dynamicRef":"#x"}}}]}`},
+		{
+			name:   "itself by $recursiveRef",
+			schema: `{"$schema":"https://json-schema.org/draft/2019-09/schema","$recursiveRef":"#"}`,
+		},
+		{
+			name:   "doubling by $dynamicRef",
+			schema: `{"$dynamicAnchor":"x","anyOf":[{"properties":{"a":{"$dynamicRef":"#x"}}},{"properties":{"a":{"$dynamicRef":"#x"}}}]}`,
+		},
 		{name: "draft-03", schema: `{"$schema":"http://json-schema.org/draft-03/schema#"}`},
-		{name: "another dialect below", schema: `{"properties":{"a":{"$schema":"http://json-schema.org/draft-07/schema#"}}}`},
+		{
+			name:   "another dialect below",
+			schema: `{"properties":{"a":{"$schema":"http://json-schema.org/draft-07/schema#"}}}`,
+		},
 		// Keywords.
 		{name: "null property", schema: `{"properties":{"a":null}}`},
 		{name: "null items", schema: `{"items":null}`},
@@ -151,14 +204,21 @@ func hostileSchemas(remote string) []hostile {
 		{name: "empty enum", schema: `{"enum":[]}`},
 		{name: "empty allOf", schema: `{"allOf":[]}`},
 		{name: "2001 values in enum", schema: `{"enum":[` + repeated("1", 2001) + `]}`},
-		{name: "2000 values in enum on many items", schema: `{"items":{"enum":[` + numbered(`"v%"`, 2000) + `]}}`, data: "[" + repeated(`"x"`, 100_000) + "]", accepted: true, says: tooMany},
+		{name: "2000 values in enum on many items", schema: `{"items":{"enum":[` + numbered(`"v%"`, 2000) +
+			`]}}`, data: "[" + repeated(`"x"`, 100_000) + "]", accepted: true, says: tooMany},
 		{name: "unknown type", schema: `{"type":"strnig"}`},
 		{name: "empty type list", schema: `{"type":[]}`},
 		{name: "required as a boolean", schema: `{"properties":{"a":{"required":true}}}`},
 		{name: "legacy tuple in 2020-12", schema: `{"items":[{"type":"string"}]}`},
-		{name: "capitalised keyword is none", schema: `{"Type":"string","PROPERTIES":null}`, data: "1", accepted: true, valid: true},
+		{
+			name: "capitalised keyword is none", schema: `{"Type":"string","PROPERTIES":null}`, data: "1",
+			accepted: true, valid: true,
+		},
 		{name: "duplicate keyword", schema: `{"type":"string","type":"integer"}`},
-		{name: "content keywords assert nothing", schema: `{"contentEncoding":"base64","contentMediaType":"application/xml","contentSchema":{"$ref":"http://x.example/"}}`, data: `"%"`, accepted: true, valid: true},
+		{
+			name:   "content keywords assert nothing",
+			schema: `{"contentEncoding":"base64","contentMediaType":"application/xml","contentSchema":{"$ref":"http://x.example/"}}`, data: `"%"`, accepted: true, valid: true,
+		},
 		{name: "a list", schema: `[]`},
 		{name: "true", schema: `true`, data: "1", accepted: true, valid: true},
 		{name: "false", schema: `false`, data: "1", accepted: true},
@@ -169,23 +229,57 @@ func hostileSchemas(remote string) []hostile {
 		{name: "multipleOf 1e-999999999", schema: `{"multipleOf":1e-999999999}`},
 		{name: "multipleOf 0", schema: `{"multipleOf":0}`},
 		{name: "multipleOf -1", schema: `{"multipleOf":-1}`},
-		{name: "multipleOf 1e-400", schema: `{"multipleOf":1e-400}`, data: "1e400", accepted: true, valid: true},
+		{
+			name: "multipleOf 1e-400", schema: `{"multipleOf":1e-400}`, data: "1e400", accepted: true,
+			valid: true,
+		},
 		{name: "maxLength beyond any integer", schema: `{"maxLength":1e300}`},
 		{name: "minLength -1", schema: `{"minLength":-1}`},
 		{name: "minItems 0.5", schema: `{"minItems":0.5}`},
 		{name: "maxLength 2.0", schema: `{"maxLength":2.0}`, data: `"xx"`, accepted: true, valid: true},
-		{name: "unique items of large numbers", schema: `{"uniqueItems":true}`, data: "[" + numbered("1e399,%e390", 1000) + "]", accepted: true, says: "the same item twice"},
-		{name: "many unique items of large numbers", schema: `{"uniqueItems":true}`, data: "[" + numbered("1e399,%e390", 20_000) + "]", accepted: true, says: tooMany},
-		{name: "multipleOf of numbers of 400 digits", schema: `{"items":{"multipleOf":0.01}}`, data: "[" + repeated("1e-400", 20_000) + "]", accepted: true, says: tooMany},
-		{name: "multipleOf of ordinary numbers", schema: `{"items":{"multipleOf":0.01}}`, data: "[" + repeated("12.34", 20_000) + "]", accepted: true, valid: true},
-		{name: "minimum of numbers of 400 digits", schema: `{"items":{"not":{"minimum":1}}}`, data: "[" + repeated("1e-400", 10_000) + "]", accepted: true, says: tooMany},
-		{name: "enum of numbers of 400 digits", schema: `{"items":{"enum":[` + numbered("%e-399", 1000) + `]}}`, data: "[" + repeated("1.5", 50) + "]", accepted: true, says: tooMany},
+		{
+			name: "unique items of large numbers", schema: `{"uniqueItems":true}`,
+			data: "[" + numbered("1e399,%e390", 1000) + "]", accepted: true, says: "the same item twice",
+		},
+		{
+			name: "many unique items of large numbers", schema: `{"uniqueItems":true}`,
+			data: "[" + numbered("1e399,%e390", 20_000) + "]", accepted: true, says: tooMany,
+		},
+		{
+			name: "multipleOf of numbers of 400 digits", schema: `{"items":{"multipleOf":0.01}}`,
+			data: "[" + repeated("1e-400", 20_000) + "]", accepted: true, says: tooMany,
+		},
+		{
+			name: "multipleOf of ordinary numbers", schema: `{"items":{"multipleOf":0.01}}`,
+			data: "[" + repeated("12.34", 20_000) + "]", accepted: true, valid: true,
+		},
+		{
+			name: "minimum of numbers of 400 digits", schema: `{"items":{"not":{"minimum":1}}}`,
+			data: "[" + repeated("1e-400", 10_000) + "]", accepted: true, says: tooMany,
+		},
+		{name: "enum of numbers of 400 digits", schema: `{"items":{"enum":[` + numbered("%e-399", 1000) +
+			`]}}`, data: "[" + repeated("1.5", 50) + "]", accepted: true, says: tooMany},
 		// Data.
-		{name: "2 MiB string", schema: `{"type":"string"}`, data: `"` + strings.Repeat("x", 2<<20) + `"`, accepted: true, says: "longer than 1 MiB"},
-		{name: "1 MiB string in many forms", schema: `{"oneOf":[` + numbered(`{"const":"%"}`, 500) + `]}`, data: `"` + strings.Repeat("x", 1<<20-10) + `"`, accepted: true, says: tooMany},
-		{name: "many values that fail", schema: `{"items":{"type":"integer"}}`, data: "[" + repeated(`"x"`, 190_000) + "]", accepted: true, says: tooMany},
-		{name: "many values that pass", schema: `{"items":{"type":"integer"}}`, data: "[" + repeated(`7`, 190_000) + "]", accepted: true, valid: true},
-		{name: "many unknown members", schema: `{"additionalProperties":{"not":{"type":"null"}}}`, data: "{" + numbered(`"%":1`, 150_000) + "}", accepted: true, says: tooMany},
+		{
+			name: "2 MiB string", schema: `{"type":"string"}`, data: `"` + strings.Repeat("x", 2<<20) + `"`,
+			accepted: true, says: "longer than 1 MiB",
+		},
+		{
+			name: "1 MiB string in many forms", schema: `{"oneOf":[` + numbered(`{"const":"%"}`, 500) + `]}`,
+			data: `"` + strings.Repeat("x", 1<<20-10) + `"`, accepted: true, says: tooMany,
+		},
+		{
+			name: "many values that fail", schema: `{"items":{"type":"integer"}}`,
+			data: "[" + repeated(`"x"`, 190_000) + "]", accepted: true, says: tooMany,
+		},
+		{
+			name: "many values that pass", schema: `{"items":{"type":"integer"}}`,
+			data: "[" + repeated(`7`, 190_000) + "]", accepted: true, valid: true,
+		},
+		{
+			name: "many unknown members", schema: `{"additionalProperties":{"not":{"type":"null"}}}`,
+			data: "{" + numbered(`"%":1`, 150_000) + "}", accepted: true, says: tooMany,
+		},
 	}
 }
 
@@ -229,7 +323,8 @@ func TestT36HostileSchemas(t *testing.T) {
 func TestT36SameIDDoesNotPoison(t *testing.T) {
 	schemas := map[string]*schema.Schema{}
 	for _, kind := range []string{"string", "integer"} {
-		schemas[kind] = compile(t, `{"$id":"https://example.com/s","type":"object","properties":{"a":{"type":"`+kind+`"}}}`)
+		schemas[kind] = compile(t,
+			`{"$id":"https://example.com/s","type":"object","properties":{"a":{"type":"`+kind+`"}}}`)
 	}
 	for kind, data := range map[string]string{"string": `{"a":"x"}`, "integer": `{"a":1}`} {
 		if err := schemas[kind].Check(mcp.RawJSON(data), "value"); err != nil {
@@ -246,12 +341,31 @@ func TestT22PatternCost(t *testing.T) {
 		says               string
 	}{
 		{"101 patterns", `{"patternProperties":{` + numbered(`"^%$":{}`, 101) + `}}`, "", false, false, ""},
-		{"100 patterns", `{"patternProperties":{` + numbered(`"^%$":{"type":"integer"}`, 100) + `}}`, `{"7":1}`, true, true, ""},
-		{"program times input", `{"pattern":"` + wide + `"}`, `"` + strings.Repeat("a", 100_000) + `"`, true, false, tooLong},
-		{"small input", `{"pattern":"` + wide + `"}`, `"` + strings.Repeat("a", 100) + `"`, true, false, "must match the pattern"},
-		{"patternProperties on many objects", `{"items":{"patternProperties":{"` + wide + `":{"type":"null"}},"minProperties":1}}`, "[" + repeated(`{}`, 100_000) + "]", true, false, tooMany},
-		{"nested repetition", `{"pattern":"^(a+)+$"}`, `"` + strings.Repeat("a", 1_000_000) + `!"`, true, false, "must match the pattern"},
-		{"3600 instructions, 12 KB", `{"pattern":"(?:` + strings.Repeat("a?", 60) + `){30}!"}`, `"` + strings.Repeat("a", 12_000) + `"`, true, false, tooLong},
+		{
+			"100 patterns", `{"patternProperties":{` + numbered(`"^%$":{"type":"integer"}`, 100) + `}}`,
+			`{"7":1}`, true, true, "",
+		},
+		{
+			"program times input", `{"pattern":"` + wide + `"}`, `"` + strings.Repeat("a", 100_000) + `"`, true,
+			false, tooLong,
+		},
+		{
+			"small input", `{"pattern":"` + wide + `"}`, `"` + strings.Repeat("a", 100) + `"`, true, false,
+			"must match the pattern",
+		},
+		{
+			"patternProperties on many objects", `{"items":{"patternProperties":{"` + wide +
+				`":{"type":"null"}},"minProperties":1}}`, "[" + repeated(`{}`, 100_000) + "]", true, false,
+			tooMany,
+		},
+		{
+			"nested repetition", `{"pattern":"^(a+)+$"}`, `"` + strings.Repeat("a", 1_000_000) + `!"`, true,
+			false, "must match the pattern",
+		},
+		{
+			"3600 instructions, 12 KB", `{"pattern":"(?:` + strings.Repeat("a?", 60) + `){30}!"}`,
+			`"` + strings.Repeat("a", 12_000) + `"`, true, false, tooLong,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			defer checkNoHang(t, time.Now())

@@ -27,7 +27,8 @@ func (s *Schema) Inline(raw mcp.RawJSON, limit int) (inlined mcp.RawJSON, ok boo
 		return raw, false
 	}
 	in := &inliner{
-		dialect: s.dialect, places: map[string]mcp.RawJSON{}, anchors: map[string]string{}, within: map[string]int{},
+		dialect: s.dialect, places: map[string]mcp.RawJSON{}, anchors: map[string]string{},
+		within: map[string]int{},
 	}
 	in.find("", raw)
 	in.room = limit
@@ -42,8 +43,9 @@ type inliner struct {
 	dialect dialect
 	places  map[string]mcp.RawJSON // every subschema by its JSON pointer
 	anchors map[string]string      // JSON pointers by the name of an anchor
-	within  map[string]int         // how often a place is being written now: a reference to it leads in a circle
-	room    int                    // bytes that may still be written, by a rough count; below zero: give up
+	// how often a place is being written now: a reference to it leads in a circle
+	within map[string]int
+	room   int // bytes that may still be written, by a rough count; below zero: give up
 }
 
 // shape says how the value of a keyword holds subschemas.
@@ -106,7 +108,9 @@ func (in *inliner) find(place string, raw mcp.RawJSON) {
 
 // eachBelow calls do for every subschema directly under a keyword. It returns the
 // keyword's value with what do returned in the place of each subschema.
-func (in *inliner) eachBelow(place, keyword string, value mcp.RawJSON, do func(place string, raw mcp.RawJSON) mcp.RawJSON) mcp.RawJSON {
+func (in *inliner) eachBelow(place, keyword string, value mcp.RawJSON,
+	do func(place string, raw mcp.RawJSON) mcp.RawJSON,
+) mcp.RawJSON {
 	place += "/" + keyword
 	switch in.shapeOf(keyword, value) {
 	case oneSchema:
@@ -266,7 +270,8 @@ func mergeable(a, b mcp.Object) bool {
 	}
 	delete(groups, "")
 	for name, value := range b.Members {
-		if group := groupOf(name); group != "" && (groups[group] || groups["unevaluated"] || group == "unevaluated" && a.Len() > annotationsOf(a).Len()) {
+		if group := groupOf(name); group != "" && (groups[group] || groups["unevaluated"] ||
+			group == "unevaluated" && a.Len() > annotationsOf(a).Len()) {
 			return false
 		}
 		if other := a.Value(name); other != nil && string(other) != string(value) && !isAnnotation(name) {

@@ -14,7 +14,8 @@ import (
 // maxInlined is more than any schema of these tests becomes.
 const maxInlined = 2 * schema.MaxSize
 
-// inlined returns the schema as inlined, or as it is when it has no references or would become too large.
+// inlined returns the schema as inlined, or as it is when it has no references or would
+// become too large.
 func inlined(t testing.TB, text string) mcp.RawJSON {
 	t.Helper()
 	raw := compact(t, []byte(text))
@@ -31,29 +32,77 @@ func inlined(t testing.TB, text string) mcp.RawJSON {
 
 func TestReferencesAreInlined(t *testing.T) {
 	for _, test := range []struct{ name, schema, want string }{
-		{"none", `{"type":"object","$defs":{"a":{}}, "properties":{}}`, `{"type":"object","$defs":{"a":{}}, "properties":{}}`},
-		{"pointer", `{"properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"type":"string"}}}`, `{"properties":{"a":{"type":"string"}}}`},
+		{
+			"none", `{"type":"object","$defs":{"a":{}}, "properties":{}}`,
+			`{"type":"object","$defs":{"a":{}}, "properties":{}}`,
+		},
+		{
+			"pointer", `{"properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"type":"string"}}}`,
+			`{"properties":{"a":{"type":"string"}}}`,
+		},
 		{"definitions", `{"properties":{"a":{"$ref":"#/definitions/x"}},"definitions":{"x":{"type":"string"}}}`, `{"properties":{"a":{"type":"string"}}}`},
-		{"pointer to a property", `{"properties":{"a":{"$ref":"#/properties/b"},"b":{"type":"string"}}}`, `{"properties":{"a":{"type":"string"},"b":{"type":"string"}}}`},
+		{
+			"pointer to a property", `{"properties":{"a":{"$ref":"#/properties/b"},"b":{"type":"string"}}}`,
+			`{"properties":{"a":{"type":"string"},"b":{"type":"string"}}}`,
+		},
 		{"escaped pointer", `{"properties":{"a":{"$ref":"#/$defs/x~1y%20z"}},"$defs":{"x/y z":{"type":"string"}}}`, `{"properties":{"a":{"type":"string"}}}`},
-		{"anchor", `{"items":{"$ref":"#x"},"$defs":{"y":{"$anchor":"x","type":"string"}}}`, `{"items":{"type":"string"}}`},
+		{
+			"anchor", `{"items":{"$ref":"#x"},"$defs":{"y":{"$anchor":"x","type":"string"}}}`,
+			`{"items":{"type":"string"}}`,
+		},
 		{"chain", `{"items":{"$ref":"#/$defs/a"},"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"items":{"$ref":"#/$defs/c"}},"c":{"type":"null"}}}`, `{"items":{"items":{"type":"null"}}}`},
 		{"description beside", `{"items":{"$ref":"#/$defs/a","description":"mine"},"$defs":{"a":{"description":"its","type":"null"}}}`, `{"items":{"description":"mine","type":"null"}}`},
-		{"assertion beside", `{"items":{"$ref":"#/$defs/a","minLength":1},"$defs":{"a":{"type":"string"}}}`, `{"items":{"minLength":1,"type":"string"}}`},
-		{"the same keyword beside", `{"items":{"$ref":"#/$defs/a","minLength":1},"$defs":{"a":{"minLength":2}}}`, `{"items":{"minLength":1,"allOf":[{"minLength":2}]}}`},
-		{"properties beside closed ones", `{"items":{"$ref":"#/$defs/a","properties":{"p":true}},"$defs":{"a":{"additionalProperties":false}}}`, `{"items":{"properties":{"p":true},"allOf":[{"additionalProperties":false}]}}`},
+		{
+			"assertion beside", `{"items":{"$ref":"#/$defs/a","minLength":1},"$defs":{"a":{"type":"string"}}}`,
+			`{"items":{"minLength":1,"type":"string"}}`,
+		},
+		{
+			"the same keyword beside",
+			`{"items":{"$ref":"#/$defs/a","minLength":1},"$defs":{"a":{"minLength":2}}}`,
+			`{"items":{"minLength":1,"allOf":[{"minLength":2}]}}`,
+		},
+		{
+			"properties beside closed ones",
+			`{"items":{"$ref":"#/$defs/a","properties":{"p":true}},"$defs":{"a":{"additionalProperties":false}}}`, `{"items":{"properties":{"p":true},"allOf":[{"additionalProperties":false}]}}`,
+		},
 		{"beside allOf", `{"items":{"$ref":"#/$defs/a","minLength":1,"allOf":[{"maxLength":9}]},"$defs":{"a":{"minLength":2}}}`, `{"items":{"minLength":1,"allOf":[{"maxLength":9},{"minLength":2}]}}`},
 		{"true", `{"items":{"$ref":"#/$defs/a"},"$defs":{"a":true}}`, `{"items":{}}`},
 		{"false", `{"items":{"$ref":"#/$defs/a"},"$defs":{"a":false}}`, `{"items":{"allOf":[false]}}`},
 		{"root of draft-07", `{"$schema":"http://json-schema.org/draft-07/schema#","$ref":"#/definitions/a","minLength":7,"definitions":{"a":{"type":"string"}}}`, `{"$schema":"http://json-schema.org/draft-07/schema#","type":"string"}`},
-		{"names that look like keywords", `{"properties":{"$ref":{"$ref":"#/$defs/x"},"$defs":{"type":"null"}},"$defs":{"x":{"enum":[{"$ref":"#/nowhere"}]}}}`, `{"properties":{"$ref":{"enum":[{"$ref":"#/nowhere"}]},"$defs":{"type":"null"}}}`},
-		{"recursion", `{"type":"object","description":"node","properties":{"next":{"$ref":"#"}}}`, `{"type":"object","description":"node","properties":{"next":{"description":"node"}}}`},
-		{"recursion through a definition", `{"$ref":"#/$defs/n","$defs":{"n":{"title":"N","type":"array","items":{"$ref":"#/$defs/n"}}}}`, `{"title":"N","type":"array","items":{"title":"N"}}`},
-		{"recursion under oneOf", `{"oneOf":[{"type":"string"},{"type":"array","items":{"$ref":"#"}}]}`, `{"anyOf":[{"type":"string"},{"type":"array","items":{}}]}`},
-		{"recursion under not", `{"type":"object","not":{"required":["a"],"properties":{"a":{"$ref":"#"}}}}`, `{"type":"object"}`},
-		{"recursion under if", `{"if":{"properties":{"a":{"$ref":"#"}}},"then":false,"minProperties":1}`, `{"minProperties":1}`},
-		{"recursion beside unevaluatedProperties", `{"properties":{"a":{"$ref":"#","unevaluatedProperties":false}},"unevaluatedProperties":false}`, `{"properties":{"a":{}}}`},
-		{"recursion under contains", `{"contains":{"items":{"$ref":"#"}},"maxContains":1}`, `{"contains":{"items":{}}}`},
+		{
+			"names that look like keywords",
+			`{"properties":{"$ref":{"$ref":"#/$defs/x"},"$defs":{"type":"null"}},"$defs":{"x":{"enum":[{"$ref":"#/nowhere"}]}}}`, `{"properties":{"$ref":{"enum":[{"$ref":"#/nowhere"}]},"$defs":{"type":"null"}}}`,
+		},
+		{
+			"recursion", `{"type":"object","description":"node","properties":{"next":{"$ref":"#"}}}`,
+			`{"type":"object","description":"node","properties":{"next":{"description":"node"}}}`,
+		},
+		{
+			"recursion through a definition",
+			`{"$ref":"#/$defs/n","$defs":{"n":{"title":"N","type":"array","items":{"$ref":"#/$defs/n"}}}}`,
+			`{"title":"N","type":"array","items":{"title":"N"}}`,
+		},
+		{
+			"recursion under oneOf", `{"oneOf":[{"type":"string"},{"type":"array","items":{"$ref":"#"}}]}`,
+			`{"anyOf":[{"type":"string"},{"type":"array","items":{}}]}`,
+		},
+		{
+			"recursion under not", `{"type":"object","not":{"required":["a"],"properties":{"a":{"$ref":"#"}}}}`,
+			`{"type":"object"}`,
+		},
+		{
+			"recursion under if", `{"if":{"properties":{"a":{"$ref":"#"}}},"then":false,"minProperties":1}`,
+			`{"minProperties":1}`,
+		},
+		{
+			"recursion beside unevaluatedProperties",
+			`{"properties":{"a":{"$ref":"#","unevaluatedProperties":false}},"unevaluatedProperties":false}`,
+			`{"properties":{"a":{}}}`,
+		},
+		{
+			"recursion under contains", `{"contains":{"items":{"$ref":"#"}},"maxContains":1}`,
+			`{"contains":{"items":{}}}`,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := string(inlined(t, test.schema)); got != test.want {
@@ -66,7 +115,9 @@ func TestReferencesAreInlined(t *testing.T) {
 func TestInliningIsBounded(t *testing.T) {
 	var wide []string
 	for i := range 40 {
-		wide = append(wide, fmt.Sprintf(`"d%d":{"properties":{"a":{"$ref":"#/$defs/d%d"},"b":{"$ref":"#/$defs/d%d"}}}`, i, i+1, i+1))
+		wide = append(
+			wide, fmt.Sprintf(`"d%d":{"properties":{"a":{"$ref":"#/$defs/d%d"},"b":{"$ref":"#/$defs/d%d"}}}`,
+				i, i+1, i+1))
 	}
 	deep := make([]string, 70)
 	for i := range deep {
@@ -82,8 +133,8 @@ func TestInliningIsBounded(t *testing.T) {
 	}
 }
 
-// checkInlined compares the verdicts on values of a schema and of what it becomes. It tells whether both compile and
-// there was something to inline.
+// checkInlined compares the verdicts on values of a schema and of what it becomes. It
+// tells whether both compile and there was something to inline.
 func checkInlined(t *testing.T, text string, values []string) bool {
 	t.Helper()
 	raw := compact(t, []byte(text))
@@ -116,7 +167,8 @@ func checkInlined(t *testing.T, text string, values []string) bool {
 	return true
 }
 
-// leadsBack tells whether a schema may be recursive, judged by where its references can lead.
+// leadsBack tells whether a schema may be recursive, judged by where its references can
+// lead.
 func leadsBack(raw mcp.RawJSON) bool { return schema.IsRecursive(raw) }
 
 func checkAcceptsMore(t *testing.T, raw, fresh mcp.RawJSON, values []string) bool {

@@ -42,7 +42,9 @@ type node struct {
 	weight   int  // of pattern, see weigh
 	patterns bool // a pattern stands in it, or in a subschema that it leads to
 
-	patterned []*edge // those that lead to patterns, and those of patternProperties; without those of properties
+	// those that lead to patterns, and those of patternProperties; without those of
+	// properties
+	patterned []*edge
 }
 
 // edge leads from a node to a subschema of it, or by $ref to one somewhere else.

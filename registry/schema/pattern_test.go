@@ -11,7 +11,11 @@ func TestPatternsMeanWhatECMAScriptMeans(t *testing.T) {
 		pattern    string
 		yes, never []string
 	}{
-		{`^\s$`, []string{" ", "\t", "\v", "\u00a0", "\ufeff", "\u2003", "\u2028"}, []string{"x", "\u200b", ""}},
+		{
+			`^\s$`,
+			[]string{" ", "\t", "\v", "\u00a0", "\ufeff", "\u2003", "\u2028"},
+			[]string{"x", "\u200b", ""},
+		},
 		{`^\S$`, []string{"x", "\u200b", "🙂"}, []string{" ", "\u00a0", "\u3000"}},
 		{`^[\s\S]$`, []string{" ", "\u00a0", "x"}, nil},
 		{`^[^\s]$`, []string{"x"}, []string{"\u00a0", "\v"}},
@@ -50,8 +54,10 @@ func TestPatternsMeanWhatECMAScriptMeans(t *testing.T) {
 
 func TestPatternsThatRE2ReadsDifferentlyAreRefused(t *testing.T) {
 	for _, pattern := range []string{
-		`\A`, `\z`, `\Z`, `\a`, `\Qa\E`, `\C`, `\1`, `(a)\1`, `\12`, `\07`, `\k<a>`, `\pL`, `\p{^L}`, `\x{41}`, `\ud83d`, `\u{110000}`,
-		`\u12`, `\xg1`, `[]`, `[^]`, `[\b]`, `(?=a)`, `(?!a)`, `(?<=a)`, `(?<!a)`, `(?i)a`, `(?P<a>b)`, `(?#a)`, `\`, `a**`, `(`, `\cA`, `[z-a]`,
+		`\A`, `\z`, `\Z`, `\a`, `\Qa\E`, `\C`, `\1`, `(a)\1`, `\12`, `\07`, `\k<a>`, `\pL`, `\p{^L}`,
+		`\x{41}`, `\ud83d`, `\u{110000}`,
+		`\u12`, `\xg1`, `[]`, `[^]`, `[\b]`, `(?=a)`, `(?!a)`, `(?<=a)`, `(?<!a)`, `(?i)a`, `(?P<a>b)`,
+		`(?#a)`, `\`, `a**`, `(`, `\cA`, `[z-a]`,
 	} {
 		if compiled, _, err := schema.CompilePattern(pattern); err == nil {
 			t.Errorf("%s is read as %s", pattern, compiled)

@@ -87,5 +87,8 @@ func Compile(raw mcp.RawJSON) (*Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Schema{dialect: p.dialect, dynamic: p.dynamic, root: root, nodes: p.nodes, cost: c, library: library, gaps: p.gaps}, nil
+	return &Schema{
+		dialect: p.dialect, dynamic: p.dynamic, root: root, nodes: p.nodes, cost: c,
+		library: library, gaps: p.gaps,
+	}, nil
 }

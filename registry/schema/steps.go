@@ -39,7 +39,8 @@ func markPatterns(nodes []*node) {
 			if n.patterns {
 				continue
 			}
-			n.patterns = n.program > 0 || slices.ContainsFunc(n.edges, func(e edge) bool { return e.to.patterns })
+			n.patterns = n.program > 0 ||
+				slices.ContainsFunc(n.edges, func(e edge) bool { return e.to.patterns })
 			changed = changed || n.patterns
 		}
 	}
@@ -80,7 +81,8 @@ func (s *Schema) countSteps(value mcp.RawJSON, name string) (int, error) {
 		return count.steps, nil
 	}
 	e := &explainer{root: name}
-	e.add(count.path, "too long to check against the patterns of this schema, which could see %d bytes of it at most", count.limit)
+	e.add(
+		count.path, "too long to check against the patterns of this schema, which could see %d bytes of it at most", count.limit)
 	return 0, errors.New(e.text())
 }
 

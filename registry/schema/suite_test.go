@@ -78,7 +78,8 @@ func moduleSuite(t *testing.T, name string) string {
 
 func TestSuiteGivesRightVerdictsOrRefuses(t *testing.T) {
 	module := filepath.Join(moduleSuite(t, "github.com/google/jsonschema-go"), "jsonschema", "testdata")
-	older := filepath.Join(moduleSuite(t, "github.com/kaptinlin/jsonschema"), "testdata", "JSON-Schema-Test-Suite", "tests")
+	older := filepath.Join(moduleSuite(t, "github.com/kaptinlin/jsonschema"), "testdata",
+		"JSON-Schema-Test-Suite", "tests")
 	public := corpus.Shared(t, "corpora", "json-schema", "tests")
 	for _, test := range []struct {
 		name, root, dialect        string
@@ -155,7 +156,8 @@ func (g group) check(t *testing.T, file, dialect string) bool {
 			t.Errorf("%s/%s: got error %v, want valid %v", name, c.Description, err, c.Valid)
 		}
 		if fast, library, err := s.Verdicts(raw); err != nil || library != c.Valid || fast && !c.Valid {
-			t.Errorf("%s/%s: got fast path %v, library %v, %v; want %v", name, c.Description, fast, library, err, c.Valid)
+			t.Errorf("%s/%s: got fast path %v, library %v, %v; want %v", name, c.Description, fast, library,
+				err, c.Valid)
 		}
 	}
 	return true

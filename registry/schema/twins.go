@@ -93,7 +93,8 @@ func undeclaredTwins(value any, at []*node, path []string) (place []string, firs
 	case []any:
 		for i, item := range v {
 			inner := append(slices.Clip(path), strconv.Itoa(i))
-			if place, first, second = undeclaredTwins(item, below(at, func(n *node) []*node { return n.atIndex(i) }), inner); place != nil {
+			if place, first, second = undeclaredTwins(item,
+				below(at, func(n *node) []*node { return n.atIndex(i) }), inner); place != nil {
 				return place, first, second
 			}
 		}
@@ -103,7 +104,8 @@ func undeclaredTwins(value any, at []*node, path []string) (place []string, firs
 		}
 		for _, name := range sortedNames(v) {
 			inner := append(slices.Clip(path), named(name))
-			if place, first, second = undeclaredTwins(v[name], below(at, func(n *node) []*node { return n.atName(name) }), inner); place != nil {
+			if place, first, second = undeclaredTwins(v[name],
+				below(at, func(n *node) []*node { return n.atName(name) }), inner); place != nil {
 				return place, first, second
 			}
 		}

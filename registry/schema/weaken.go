@@ -90,7 +90,8 @@ func (n *node) loosen(weak map[*node]bool) {
 		n.takeOut("additionalProperties")
 	}
 	if leads["contains"] && n.rule("maxContains") != nil {
-		n.rules = slices.DeleteFunc(n.rules, func(r strictjson.Member) bool { return r.Name == "maxContains" })
+		n.rules = slices.DeleteFunc(n.rules,
+			func(r strictjson.Member) bool { return r.Name == "maxContains" })
 		n.gaps = append(n.gaps, gap{"maxContains", hangs})
 	}
 	if !leads["oneOf"] {

@@ -26,8 +26,18 @@ func TestWhatCannotBeCheckedRefusesNothing(t *testing.T) {
 			[]string{`{"a":"xyz"}`},
 			[]string{`{"a":1}`, `{"a":"long"}`, `{}`},
 		},
-		{"pattern beside one that can be read", `{"allOf":[{"pattern":"(?=a)"},{"pattern":"^a"}]}`, []string{"#/allOf/0/pattern"}, []string{`"a"`}, []string{`"b"`}},
-		{"not", `{"type":["string","null"],"not":` + bad + `}`, []string{"#/not", "#/not/pattern"}, []string{`"x"`, `"a"`, `null`}, []string{`1`}},
+		{
+			"pattern beside one that can be read", `{"allOf":[{"pattern":"(?=a)"},{"pattern":"^a"}]}`,
+			[]string{"#/allOf/0/pattern"},
+			[]string{`"a"`},
+			[]string{`"b"`},
+		},
+		{
+			"not", `{"type":["string","null"],"not":` + bad + `}`,
+			[]string{"#/not", "#/not/pattern"},
+			[]string{`"x"`, `"a"`, `null`},
+			[]string{`1`},
+		},
 		{
 			"not without it", `{"not":{"const":1},"properties":{"a":` + bad + `}}`,
 			[]string{"#/properties/a/pattern"},
@@ -35,13 +45,15 @@ func TestWhatCannotBeCheckedRefusesNothing(t *testing.T) {
 			[]string{`1`, `{"a":1}`},
 		},
 		{
-			"if", `{"if":{"properties":{"a":` + bad + `}},"then":{"required":["b"]},"else":{"required":["c"]},"required":["a"]}`,
+			"if", `{"if":{"properties":{"a":` + bad +
+				`}},"then":{"required":["b"]},"else":{"required":["c"]},"required":["a"]}`,
 			[]string{"#/if", "#/then", "#/else", "#/if/properties/a/pattern"},
 			[]string{`{"a":"x"}`, `{"a":1}`},
 			[]string{`{}`},
 		},
 		{
-			"then", `{"if":{"required":["a"]},"then":{"properties":{"a":` + bad + `}},"else":{"required":["c"]}}`,
+			"then", `{"if":{"required":["a"]},"then":{"properties":{"a":` + bad +
+				`}},"else":{"required":["c"]}}`,
 			[]string{"#/then/properties/a/pattern"},
 			[]string{`{"a":"x"}`, `{"c":1}`},
 			[]string{`{"a":1}`, `{}`},
@@ -53,12 +65,18 @@ func TestWhatCannotBeCheckedRefusesNothing(t *testing.T) {
 			[]string{`1`},
 		},
 		{
-			"oneOf beside anyOf", `{"oneOf":[` + bad + `,{"type":"null"}],"anyOf":[{"minLength":2},{"type":"integer"}]}`,
+			"oneOf beside anyOf", `{"oneOf":[` + bad +
+				`,{"type":"null"}],"anyOf":[{"minLength":2},{"type":"integer"}]}`,
 			[]string{"#/oneOf", "#/oneOf/0/pattern"},
 			[]string{`"xx"`, `1`},
 			[]string{`"x"`},
 		},
-		{"anyOf", `{"anyOf":[` + bad + `,{"type":"null"}]}`, []string{"#/anyOf/0/pattern"}, []string{`"x"`, `null`}, []string{`1`}},
+		{
+			"anyOf", `{"anyOf":[` + bad + `,{"type":"null"}]}`,
+			[]string{"#/anyOf/0/pattern"},
+			[]string{`"x"`, `null`},
+			[]string{`1`},
+		},
 		{
 			"contains", `{"contains":` + bad + `,"minContains":2,"maxContains":2}`,
 			[]string{"#/maxContains", "#/contains/pattern"},
@@ -72,25 +90,29 @@ func TestWhatCannotBeCheckedRefusesNothing(t *testing.T) {
 			[]string{`{"a":"s"}`, `{"y":"s"}`},
 		},
 		{
-			"patternProperties in allOf", `{"allOf":[{"patternProperties":{"(?=x)":true}}],"properties":{"a":{"type":"integer"}},"unevaluatedProperties":false}`,
+			"patternProperties in allOf",
+			`{"allOf":[{"patternProperties":{"(?=x)":true}}],"properties":{"a":{"type":"integer"}},"unevaluatedProperties":false}`,
 			[]string{"#/unevaluatedProperties", "#/allOf/0/patternProperties/(?=x)"},
 			[]string{`{"b":2}`},
 			[]string{`{"a":"s"}`},
 		},
 		{
-			"if before unevaluatedProperties", `{"if":{"propertyNames":{"pattern":"(?=x)"}},"then":{"properties":{"a":true}},"unevaluatedProperties":false}`,
+			"if before unevaluatedProperties",
+			`{"if":{"propertyNames":{"pattern":"(?=x)"}},"then":{"properties":{"a":true}},"unevaluatedProperties":false}`,
 			[]string{"#/if", "#/then", "#/unevaluatedProperties", "#/if/propertyNames/pattern"},
 			[]string{`{"a":1}`, `{"b":1}`},
 			nil,
 		},
 		{
-			"unevaluatedProperties beside a gap", `{"properties":{"a":` + bad + `},"unevaluatedProperties":false}`,
+			"unevaluatedProperties beside a gap", `{"properties":{"a":` + bad +
+				`},"unevaluatedProperties":false}`,
 			[]string{"#/properties/a/pattern"},
 			[]string{`{"a":"x"}`},
 			[]string{`{"b":1}`},
 		},
 		{
-			"reference into what is taken out", `{"properties":{"a":{"not":{"type":"string","pattern":"(?=x)"}},"b":{"$ref":"#/properties/a/not"}}}`,
+			"reference into what is taken out",
+			`{"properties":{"a":{"not":{"type":"string","pattern":"(?=x)"}},"b":{"$ref":"#/properties/a/not"}}}`,
 			[]string{"#/properties/a/not", "#/properties/a/not/pattern"},
 			[]string{`{"a":"x","b":"x"}`},
 			[]string{`{"b":1}`},
@@ -102,15 +124,26 @@ func TestWhatCannotBeCheckedRefusesNothing(t *testing.T) {
 			[]string{`{}`},
 		},
 		{
-			"through a recursion", `{"properties":{"next":{"$ref":"#"},"a":` + bad + `},"oneOf":[{"required":["a"]},{"required":["next"]}]}`,
+			"through a recursion", `{"properties":{"next":{"$ref":"#"},"a":` + bad +
+				`},"oneOf":[{"required":["a"]},{"required":["next"]}]}`,
 			[]string{"#/properties/a/pattern"},
 			[]string{`{"next":{"a":"x"}}`},
 			[]string{`{"next":{"a":1}}`, `{"a":"x","next":{"a":"x"}}`},
 		},
-		{"in a definition that nothing refers to", `{"type":"null","$defs":{"x":` + bad + `}}`, nil, []string{`null`}, []string{`1`}},
-		{"beside a reference of draft-07", `{"$schema":"http://json-schema.org/draft-07/schema#","$ref":"#/definitions/x","pattern":"(?=x)","definitions":{"x":{"type":"string"}}}`, nil, []string{`"y"`}, []string{`1`}},
 		{
-			"$recursiveRef without its dialect", `{"properties":{"a":{"$recursiveRef":"#","type":"object"}},"required":["a"]}`,
+			"in a definition that nothing refers to", `{"type":"null","$defs":{"x":` + bad + `}}`, nil,
+			[]string{`null`},
+			[]string{`1`},
+		},
+		{
+			"beside a reference of draft-07",
+			`{"$schema":"http://json-schema.org/draft-07/schema#","$ref":"#/definitions/x","pattern":"(?=x)","definitions":{"x":{"type":"string"}}}`, nil,
+			[]string{`"y"`},
+			[]string{`1`},
+		},
+		{
+			"$recursiveRef without its dialect",
+			`{"properties":{"a":{"$recursiveRef":"#","type":"object"}},"required":["a"]}`,
 			[]string{"#/properties/a/$recursiveRef"},
 			[]string{`{"a":{}}`},
 			[]string{`{"a":1}`},
@@ -128,7 +161,8 @@ func TestWhatCannotBeCheckedRefusesNothing(t *testing.T) {
 			[]string{`{"a":{}}`, `{"a":{"a":1,"b":2}}`},
 		},
 		{
-			"$dynamicRef to one of several", `{"$dynamicRef":"#x","$defs":{"a":{"$dynamicAnchor":"x","type":"string"},"b":{"$dynamicAnchor":"x"}},"maxItems":1}`,
+			"$dynamicRef to one of several",
+			`{"$dynamicRef":"#x","$defs":{"a":{"$dynamicAnchor":"x","type":"string"},"b":{"$dynamicAnchor":"x"}},"maxItems":1}`,
 			[]string{"#/$dynamicRef"},
 			[]string{`1`, `[1]`},
 			[]string{`[1,2]`},
@@ -145,8 +179,18 @@ func TestWhatCannotBeCheckedRefusesNothing(t *testing.T) {
 			[]string{`2`, `3`},
 			[]string{`1`, `4`},
 		},
-		{"too long", `{"type":"string","pattern":"` + strings.Repeat("a", 1025) + `"}`, []string{"#/pattern"}, []string{`"b"`}, []string{`1`}},
-		{"too large a program", `{"type":"string","pattern":"` + strings.Repeat("a{1000}", 10) + `"}`, []string{"#/pattern"}, []string{`"b"`}, []string{`1`}},
+		{
+			"too long", `{"type":"string","pattern":"` + strings.Repeat("a", 1025) + `"}`,
+			[]string{"#/pattern"},
+			[]string{`"b"`},
+			[]string{`1`},
+		},
+		{
+			"too large a program", `{"type":"string","pattern":"` + strings.Repeat("a{1000}", 10) + `"}`,
+			[]string{"#/pattern"},
+			[]string{`"b"`},
+			[]string{`1`},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s, err := schema.Compile(mcp.RawJSON(test.schema))
@@ -214,7 +258,8 @@ func TestFewGapsAreTold(t *testing.T) {
 // contains, patternProperties and the two that look at what is evaluated.
 func (m maker) hanging(depth int) string {
 	if depth == 0 {
-		return m.one("true", "false", `{"type":"string"}`, `{"type":["integer","null"]}`, `{"type":"object"}`, `{"minLength":2}`, `{"required":["a"]}`)
+		return m.one("true", "false", `{"type":"string"}`, `{"type":["integer","null"]}`, `{"type":"object"}`,
+			`{"minLength":2}`, `{"required":["a"]}`)
 	}
 	pattern := m.one(`"^a"`, `"b$"`, `"^.$"`)
 	below := func() string { return m.hanging(depth - 1) }
@@ -230,9 +275,12 @@ func (m maker) hanging(depth int) string {
 		`{"oneOf":[`+below()+`,`+below()+`],"anyOf":[`+below()+`,`+below()+`]}`,
 		`{"contains":`+below()+`,"minContains":`+m.one("0", "1")+`,"maxContains":1}`,
 		`{"patternProperties":{`+pattern+`:`+below()+`},"additionalProperties":`+below()+`}`,
-		`{"allOf":[{"properties":{"b":true},"patternProperties":{`+pattern+`:`+below()+`}}],"unevaluatedProperties":`+below()+`}`,
-		`{"if":`+below()+`,"then":{"prefixItems":[true],"properties":{"a":true}},"unevaluatedItems":`+below()+`,"unevaluatedProperties":`+below()+`}`,
-		`{"oneOf":[`+below()+`,{"items":true},{"properties":{"a":true}}],"unevaluatedItems":`+below()+`,"unevaluatedProperties":`+below()+`}`,
+		`{"allOf":[{"properties":{"b":true},"patternProperties":{`+pattern+`:`+below()+
+			`}}],"unevaluatedProperties":`+below()+`}`,
+		`{"if":`+below()+`,"then":{"prefixItems":[true],"properties":{"a":true}},"unevaluatedItems":`+below()+
+			`,"unevaluatedProperties":`+below()+`}`,
+		`{"oneOf":[`+below()+`,{"items":true},{"properties":{"a":true}}],"unevaluatedItems":`+below()+
+			`,"unevaluatedProperties":`+below()+`}`,
 	)
 }
 
@@ -270,7 +318,8 @@ func TestWeakenedSchemasAcceptWhatTheOriginalAccepts(t *testing.T) {
 			}
 			valid := other.Validate(value) == nil
 			if valid && !library || fast && !library {
-				t.Fatalf("schema %s\nnot enforced %q\nvalue %s\ngot fast path %v, library %v; want %v", unreadable, s.Unenforced(), data, fast, library, valid)
+				t.Fatalf("schema %s\nnot enforced %q\nvalue %s\ngot fast path %v, library %v; want %v",
+					unreadable, s.Unenforced(), data, fast, library, valid)
 			}
 			if valid {
 				accepted++

@@ -29,7 +29,8 @@ func (r *rig) serves(p person) {
 	}
 }
 
-// One user, and then all of a tenant, let calls wait for answers in as many children as they get.
+// One user, and then all of a tenant, let calls wait for answers in as many children as
+// they get.
 func TestCallsThatWaitLeaveChildrenToOthers(t *testing.T) {
 	t.Parallel()
 	r := start(t, command("chat")) // 7 children for calls
@@ -52,7 +53,8 @@ func TestCallsThatWaitLeaveChildrenToOthers(t *testing.T) {
 	r.serves(person{"a", "eve", "", ""})
 }
 
-// Over HTTP, calls of one client share a session, but for each set of capabilities there is another one.
+// Over HTTP, calls of one client share a session, but for each set of capabilities there
+// is another one.
 func TestCallsThatWaitLeaveSessionsToOthers(t *testing.T) {
 	t.Parallel()
 	inBubble(t, &chat{}, nil, func(t *testing.T, r *rig) {
@@ -73,7 +75,8 @@ func TestCallsThatWaitLeaveSessionsToOthers(t *testing.T) {
 	})
 }
 
-// What a server asks waits for minutes in the gateway's memory, and 64 questions may be 16 MiB each.
+// What a server asks waits for minutes in the gateway's memory, and 64 questions may be
+// 16 MiB each.
 func TestOpenQuestionsOfACallHaveASize(t *testing.T) {
 	t.Parallel()
 	inBubble(t, &chat{}, nil, func(t *testing.T, r *rig) {
@@ -88,7 +91,8 @@ func TestOpenQuestionsOfACallHaveASize(t *testing.T) {
 	})
 }
 
-// Notifications wait for a caller who is slow to take them: how many is bounded, and so must be how large.
+// Notifications wait for a caller who is slow to take them: how many is bounded, and so
+// must be how large.
 func TestWaitingNotificationsHaveASize(t *testing.T) {
 	t.Parallel()
 	for name, asks := range map[string]string{"plain": "", "who can be asked": anyQuestion} {

@@ -19,8 +19,8 @@ import (
 
 const benchParams = `{"name":"tool","arguments":{"text":"hello"}}`
 
-// BenchmarkCall measures a call from the catalogue to the server and back. The servers allocate nothing for a call, so
-// what is reported is the gateway's own.
+// BenchmarkCall measures a call from the catalogue to the server and back. The servers
+// allocate nothing for a call, so what is reported is the gateway's own.
 func BenchmarkCall(b *testing.B) {
 	for _, size := range []int{1 << 10, 64 << 10, 1 << 20} {
 		for name, cfg := range map[string]func() upstream.Config{
@@ -49,8 +49,8 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// TestACallAllocatedThirtySevenTimes counts what the way to a server and back costs the gateway. It was that much with a
-// request and a response of net/http for each call.
+// TestACallAllocatedThirtySevenTimes counts what the way to a server and back costs the
+// gateway. It was that much with a request and a response of net/http for each call.
 func TestACallAllocatedThirtySevenTimes(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		r := start(t, upstream.Config{URL: quick(t, modern, 100)})
@@ -67,13 +67,15 @@ func TestACallAllocatedThirtySevenTimes(t *testing.T) {
 	}
 }
 
-// mostAllocated is how often a call may allocate on the way from the catalogue to a server over HTTP and back.
+// mostAllocated is how often a call may allocate on the way from the catalogue to a
+// server over HTTP and back.
 const mostAllocated = 12
 
 // quickAnswer appends the answer to a call with a text of that many bytes.
 func quickAnswer(dst, id []byte, text string) []byte {
 	dst = append(append(dst, `{"jsonrpc":"2.0","id":`...), id...)
-	return append(append(append(dst, `,"result":{"content":[{"type":"text","text":"`...), text...), `"}]}}`...)
+	return append(append(append(dst, `,"result":{"content":[{"type":"text","text":"`...), text...),
+		`"}]}}`...)
 }
 
 // idOf returns the id of a call, and false for every other message.
@@ -161,7 +163,8 @@ func quickTalk(conn net.Conn, other http.Handler, text string) {
 	}
 }
 
-// serveQuick is the whole program of a child that does the same. Its argument is the size of the text.
+// serveQuick is the whole program of a child that does the same. Its argument is the size
+// of the text.
 func serveQuick() {
 	size, _ := strconv.Atoi(os.Args[len(os.Args)-1])
 	text := strings.Repeat("x", size)
@@ -179,11 +182,14 @@ func serveQuick() {
 		case !asked:
 			continue
 		case bytes.Contains(line, []byte(`"initialize"`)):
-			out = fmt.Appendf(out[:0], `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"q","version":"1"}}}`, id)
+			out = fmt.Appendf(out[:0],
+				`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"q","version":"1"}}}`, id)
 		case bytes.Contains(line, []byte(`"tools/list"`)):
-			out = fmt.Appendf(out[:0], `{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"tool","inputSchema":{"type":"object"}}]}}`, id)
+			out = fmt.Appendf(out[:0],
+				`{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"tool","inputSchema":{"type":"object"}}]}}`, id)
 		default:
-			out = fmt.Appendf(out[:0], `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, id)
+			out = fmt.Appendf(out[:0],
+				`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, id)
 		}
 		os.Stdout.Write(append(out, '\n'))
 	}

@@ -11,27 +11,31 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// both is a server of both eras: a modern control connection, and beside it sessions in an older revision (the older
-// side).
+// both is a server of both eras: a modern control connection, and beside it sessions in
+// an older revision (the older side).
 //
 //	client                       call                       server of both eras
 //	in a session, can be asked   ──▶ session of the pool ──▶ a tool asks during the call, or by input_required
 //	any other                    ──▶ the connection      ──▶ a tool asks by input_required alone
 //
-// Why there must be two sides: tools that ask in the middle of a call (elicit of the Python SDK, RequestElicitation of
-// mcp-go, Session.Elicit of the Go SDK, elicitInput of the npm SDK) are refused that under 2026-07-28. What such a call
-// did before it asked cannot be taken back, so the era is chosen before the call and not after the refusal. The choice
-// follows the client: a client of an older revision gets what it would get if it were connected to the server directly.
-// The SDKs carry input_required over to their older side, wherever the client can be asked there at all. Over HTTP that
-// takes a session, so a server that opens none (the npm SDK's createMcpHandler, Python's stateless_http) counts here as
-// one without an older side. If a result is input_required all the same, as the Go SDK's is in a second round, it is
-// passed on, and its repeat goes to the modern side.
+// Why there must be two sides: tools that ask in the middle of a call (elicit of the
+// Python SDK, RequestElicitation of mcp-go, Session.Elicit of the Go SDK, elicitInput of
+// the npm SDK) are refused that under 2026-07-28. What such a call did before it asked
+// cannot be taken back, so the era is chosen before the call and not after the refusal.
+// The choice follows the client: a client of an older revision gets what it would get if
+// it were connected to the server directly. The SDKs carry input_required over to their
+// older side, wherever the client can be asked there at all. Over HTTP that takes a
+// session, so a server that opens none (the npm SDK's createMcpHandler, Python's
+// stateless_http) counts here as one without an older side. If a result is input_required
+// all the same, as the Go SDK's is in a second round, it is passed on, and its repeat
+// goes to the modern side.
 //
-// The other order, with the modern side first, would be wrong: no call of a tool that asks in the middle would ever
-// succeed, and of the four SDKs only Python's refusal has a code by which it could be recognized. The price of this
-// order is a session for each caller who can be asked, as with a legacy server. Besides, a Python tool that returns
-// input_required by hand, without looking at the revision, fails here as it fails without the gateway. Config.Shared
-// and a named revision keep all calls on the modern side.
+// The other order, with the modern side first, would be wrong: no call of a tool that
+// asks in the middle would ever succeed, and of the four SDKs only Python's refusal has a
+// code by which it could be recognized. The price of this order is a session for each
+// caller who can be asked, as with a legacy server. Besides, a Python tool that returns
+// input_required by hand, without looking at the revision, fails here as it fails without
+// the gateway. Config.Shared and a named revision keep all calls on the modern side.
 type both struct {
 	*modern
 	pool *pool
@@ -41,8 +45,9 @@ type both struct {
 	shut   time.Time  // until then no call goes to the older side; zero: calls may
 }
 
-// sideRest is how long calls keep away from an older side that was there before and cannot be opened now. A side that
-// never could be opened is tried again after reprobeEvery.
+// sideRest is how long calls keep away from an older side that was there before and
+// cannot be opened now. A side that never could be opened is tried again after
+// reprobeEvery.
 const sideRest = time.Minute
 
 // forGood is longer than any connection lasts.
@@ -52,19 +57,22 @@ var errOneEra = errors.New("server has no older side now")
 
 var _ peer = (*both)(nil)
 
-// newBoth adds an older side to a modern server. dial opens the sessions of that side; seen are the stray questions of
-// the server.
+// newBoth adds an older side to a modern server. dial opens the sessions of that side;
+// seen are the stray questions of the server.
 func newBoth(ctx context.Context, m *modern, cfg *Config, dial opener, seen *strays) *both {
 	b := &both{modern: m}
-	b.pool = newPool(ctx, m.conn, m.link.Streams(), cfg, func(ctx context.Context, c *connection, capabilities mcp.Object, open *calls) (*legacy, error) {
+	b.pool = newPool(ctx, m.conn, m.link.Streams(), cfg, func(ctx context.Context, c *connection,
+		capabilities mcp.Object, open *calls,
+	) (*legacy, error) {
 		l, err := dial(ctx, c, capabilities, open)
 		return l, b.opened(c, err)
 	}, seen)
 	return b
 }
 
-// opened notes whether a session of the older side could be opened. When it could not, the error that it returns sends
-// the call to the modern side, which is safe because nothing of the call has left yet.
+// opened notes whether a session of the older side could be opened. When it could not,
+// the error that it returns sends the call to the modern side, which is safe because
+// nothing of the call has left yet.
 func (b *both) opened(c *connection, err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,8 +88,9 @@ func (b *both) opened(c *connection, err error) error {
 	return c.server.unavailable(false, errOneEra)
 }
 
-// takes tells whether a call goes to the older side: the call of a client in a session that can be asked, or the repeat
-// of a call that is parked here. Tasks always go to the modern side, because the tools were listed there.
+// takes tells whether a call goes to the older side: the call of a client in a session
+// that can be asked, or the repeat of a call that is parked here. Tasks always go to the
+// modern side, because the tools were listed there.
 func (b *both) takes(i *item, c *registry.Call) bool {
 	if !c.InSession || c.Capabilities.Len() == 0 || !i.asks || c.Tasks == mcp.TasksAsked || c.Task != "" {
 		return false
@@ -94,7 +103,8 @@ func (b *both) takes(i *item, c *registry.Call) bool {
 	return !time.Now().Before(b.shut)
 }
 
-// call runs a call on the side that would serve its client if the client were connected to the server directly.
+// call runs a call on the side that would serve its client if the client were connected
+// to the server directly.
 func (b *both) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
 	if !b.takes(i, c) {
 		return b.modern.call(ctx, i, c)

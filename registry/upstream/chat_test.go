@@ -26,7 +26,8 @@ const chatCapabilities = `{"tools":{},"logging":{},"resources":{"subscribe":true
 
 // chatTools are the tools of a server that asks back.
 var chatTools = []string{
-	"who", "both", "twice", "late", "quit", "withdraw", "elsewhere", "every", "url", "log", "move", "hang", "answers", "die", "many",
+	"who", "both", "twice", "late", "quit", "withdraw", "elsewhere", "every", "url", "log", "move", "hang",
+	"answers", "die", "many",
 	"huge", "verbose", "murmur", "job", "crowd", "after",
 }
 
@@ -75,10 +76,12 @@ func (t *turn) serve() {
 			return
 		default:
 		}
-		t.send(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%s}]}}`, t.m.ID, quote(text))
+		t.send(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%s}]}}`, t.m.ID,
+			quote(text))
 	}
 	log := func(level string) {
-		t.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":%q,"data":%q}}`, level, token)
+		t.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":%q,"data":%q}}`, level,
+			token)
 	}
 	if t.m.Method != "tools/call" {
 		t.serveTask()
@@ -91,17 +94,20 @@ func (t *turn) serve() {
 			answer("at once")
 			return
 		}
-		t.send(`{"jsonrpc":"2.0","id":%s,"result":{"task":{"taskId":"%s of %s","status":"working","ttl":%s},"_meta":{"x":1}}}`, t.m.ID, token, t.name, task.Value("ttl"))
+		t.send(
+			`{"jsonrpc":"2.0","id":%s,"result":{"task":{"taskId":"%s of %s","status":"working","ttl":%s},"_meta":{"x":1}}}`, t.m.ID, token, t.name, task.Value("ttl"))
 	case "who":
 		log("info")
 		got := t.ask(t.send, "elicitation/create", elicit(token))()
 		log("info")
 		answer(t.name + " " + token + " " + got)
 	case "both":
-		a, b := t.ask(t.send, "elicitation/create", elicit("a")), t.ask(t.send, "elicitation/create", elicit("b"))
+		a, b := t.ask(t.send, "elicitation/create", elicit("a")), t.ask(t.send, "elicitation/create",
+			elicit("b"))
 		answer(a() + b())
 	case "twice":
-		answer(t.ask(t.send, "elicitation/create", elicit("a"))() + t.ask(t.send, "elicitation/create", elicit("b"))())
+		answer(t.ask(t.send, "elicitation/create", elicit("a"))() + t.ask(t.send, "elicitation/create",
+			elicit("b"))())
 	case "late":
 		answer(t.ask(t.send, "elicitation/create", elicit("slow"))())
 	case "quit":
@@ -142,7 +148,8 @@ func (t *turn) serve() {
 	case "move":
 		raw := t.m.Params.Object("_meta").Value("progressToken")
 		for i := range 5 {
-			t.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"message":%q}}`, raw, i, token)
+			t.send(
+				`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"message":%q}}`, raw, i, token)
 		}
 		answer(string(raw))
 	case "many":
@@ -168,7 +175,8 @@ func (t *turn) serve() {
 		answer(got)
 	case "verbose":
 		for range 100 {
-			t.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%q},"pad":%q}`, strings.Repeat("x", 100<<10), token)
+			t.send(
+				`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%q},"pad":%q}`, strings.Repeat("x", 100<<10), token)
 		}
 		answer("said")
 	case "murmur":
@@ -203,15 +211,18 @@ func (t *turn) serveTask() {
 	case t.m.Method != "tasks/result":
 		t.send(`{"jsonrpc":"2.0","id":%s,"result":{"taskId":%q,"status":"working","ttl":null}}`, t.m.ID, id)
 	default:
-		text := t.ask(t.send, "elicitation/create", strings.Replace(elicit(token), "{", `{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`+id+`"}},`, 1))()
-		t.send(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%s}]}}`, t.m.ID, quote(text))
+		text := t.ask(t.send, "elicitation/create", strings.Replace(elicit(token), "{",
+			`{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`+id+`"}},`, 1))()
+		t.send(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%s}]}}`, t.m.ID,
+			quote(text))
 	}
 }
 
 func chatReply(m *mcp.Message) (string, bool) {
 	switch m.Method {
 	case "initialize":
-		return `{"protocolVersion":"2025-11-25","capabilities":` + chatCapabilities + `,"serverInfo":{"name":"chat","version":"1"}}`, true
+		return `{"protocolVersion":"2025-11-25","capabilities":` + chatCapabilities +
+			`,"serverInfo":{"name":"chat","version":"1"}}`, true
 	case "tools/list":
 		tools := make([]string, len(chatTools))
 		for i, name := range chatTools {
@@ -311,7 +322,10 @@ func serveChat() {
 		case known:
 			send(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, reply)
 		case m.Method == "tools/call" || strings.HasPrefix(m.Method, "tasks/"):
-			t := &turn{m: m, send: send, side: send, put: l.ask, name: fmt.Sprint(os.Getpid()), gone: l.begin(m.ID)}
+			t := &turn{
+				m: m, send: send, side: send, put: l.ask, name: fmt.Sprint(os.Getpid()),
+				gone: l.begin(m.ID),
+			}
 			go t.serve()
 		default:
 			send(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`, m.ID)
@@ -360,7 +374,8 @@ func (s *chat) forget() {
 	s.sessions = map[string]*line{}
 }
 
-// forgetCalls ends all sessions but that of the control connection, which is the first one.
+// forgetCalls ends all sessions but that of the control connection, which is the first
+// one.
 func (s *chat) forgetCalls() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -442,8 +457,9 @@ func stream(ctx context.Context) (io.ReadCloser, func(string, ...any)) {
 
 func answerWith(status int, kind string, body io.ReadCloser) *http.Response {
 	return &http.Response{
-		StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"Content-Type": {kind}},
-		Body: body, ContentLength: -1,
+		StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {kind}},
+		Body:   body, ContentLength: -1,
 	}
 }
 
@@ -469,7 +485,8 @@ func (n *notes) text() string {
 	return strings.Join(n.all, " ")
 }
 
-// call is one round of a call. responses and state are those of the round before, "" for the first.
+// call is one round of a call. responses and state are those of the round before, "" for
+// the first.
 func (p person) call(t testing.TB, token, responses, state string, heard *notes) *registry.Call {
 	t.Helper()
 	params := parse(t, `{"name":"x","arguments":{"token":`+quote(token)+`}}`)
@@ -499,7 +516,9 @@ func (p person) call(t testing.TB, token, responses, state string, heard *notes)
 }
 
 // round plays one round and returns its questions and state, or the text of the result.
-func (r *rig) round(ctx context.Context, tool string, c *registry.Call) (asked mcp.Object, state, got string, err error) {
+func (r *rig) round(ctx context.Context, tool string, c *registry.Call) (asked mcp.Object, state, got string,
+	err error,
+) {
 	result, err := r.tool(tool).Call(ctx, c)
 	if err == nil && result.Text("resultType") == "input_required" {
 		return result.Object("inputRequests"), result.Text("requestState"), "", nil

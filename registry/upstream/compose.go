@@ -10,29 +10,36 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
-// counter gives the ids of one connection's requests. An id is never used twice. It is safe for concurrent use.
+// counter gives the ids of one connection's requests. An id is never used twice. It is
+// safe for concurrent use.
 type counter struct{ last atomic.Int64 }
 
 func (c *counter) next() mcp.ID { return mcp.NumberID(c.last.Add(1)) }
 
-// call returns the request for a call, whose caller gets the notifications that it wants. own is as in appendCall.
+// call returns the request for a call, whose caller gets the notifications that it wants.
+// own is as in appendCall.
 func (c *counter) call(i *item, call *registry.Call, own string) *wire.Request {
 	id := c.next()
 	raw := call.Params.Value("_meta")
 	meta, _ := mcp.ObjectOf(raw)
 	body := make([]byte, 0, callSize(i, call.Params, own))
 	return &wire.Request{
-		ID: id, Method: i.method, Body: appendCall(body, id, i, call.Params, raw != nil, meta, own), Notify: notifier(call, meta), Room: call.Room,
+		ID: id, Method: i.method, Body: appendCall(body, id, i, call.Params, raw != nil, meta, own),
+		Notify: notifier(call, meta), Room: call.Room,
 	}
 }
 
-// appendCall appends a whole request to dst: the client's params, in which the server's own name replaces the exposed
-// one and the gateway's metadata the client's. hasMeta says that meta is the client's. own has the reserved members of
-// _meta as JSON without the braces; it is "" for legacy servers.
+// appendCall appends a whole request to dst: the client's params, in which the server's
+// own name replaces the exposed one and the gateway's metadata the client's. hasMeta says
+// that meta is the client's. own has the reserved members of _meta as JSON without the
+// braces; it is "" for legacy servers.
 //
-// Members that the server's revision does not know are left out. Answers and requestState pass byte for byte.
+// Members that the server's revision does not know are left out. Answers and requestState
+// pass byte for byte.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
-func appendCall(dst []byte, id mcp.ID, i *item, params mcp.Object, hasMeta bool, meta mcp.Object, own string) []byte {
+func appendCall(dst []byte, id mcp.ID, i *item, params mcp.Object, hasMeta bool, meta mcp.Object,
+	own string,
+) []byte {
 	dst = append(append(dst, `{"jsonrpc":"2.0","id":`...), id...)
 	about := mcp.MethodOf(i.method).Subject
 	dst = append(append(append(dst, `,"method":"`...), i.method...), `","params":{"`...)
@@ -62,9 +69,10 @@ func (i *item) knows(member string) bool {
 	return member != "task" || i.asTask
 }
 
-// appendMeta appends the client's metadata, without the members that the gateway sets itself, behind those of own. The
-// client's progress token is replaced by the request's id: tokens of two clients may be the same, but no other request
-// of the connection has this id.
+// appendMeta appends the client's metadata, without the members that the gateway sets
+// itself, behind those of own. The client's progress token is replaced by the request's
+// id: tokens of two clients may be the same, but no other request of the connection has
+// this id.
 func appendMeta(dst []byte, id mcp.ID, meta mcp.Object, own string) []byte {
 	dst = append(append(dst, '{'), own...)
 	separate := own != ""
@@ -96,7 +104,8 @@ func isToken(raw mcp.RawJSON) bool {
 	return ok
 }
 
-// callSize returns about how many bytes the message of a call has, so that its memory is allocated once.
+// callSize returns about how many bytes the message of a call has, so that its memory is
+// allocated once.
 func callSize(i *item, params mcp.Object, own string) int {
 	size := 128 + len(i.quoted) + len(own)
 	for name, value := range params.Members {
@@ -105,9 +114,9 @@ func callSize(i *item, params mcp.Object, own string) int {
 	return size
 }
 
-// notifier returns a function that passes notifications of a call on to its caller: progress under the caller's own
-// token, and log messages of at least the level that the caller wants. meta is the call's own. It is nil when the caller
-// wants neither.
+// notifier returns a function that passes notifications of a call on to its caller:
+// progress under the caller's own token, and log messages of at least the level that the
+// caller wants. meta is the call's own. It is nil when the caller wants neither.
 func notifier(c *registry.Call, meta mcp.Object) func(context.Context, *mcp.Message) {
 	token := meta.Value(mcp.MetaProgressToken)
 	if !isToken(token) {
@@ -125,7 +134,8 @@ func notifier(c *registry.Call, meta mcp.Object) func(context.Context, *mcp.Mess
 		default:
 			return
 		}
-		_ = c.Notify(ctx, mcp.Notification{Method: m.Method, Params: params}) // fails only when the caller has gone
+		// fails only when the caller has gone
+		_ = c.Notify(ctx, mcp.Notification{Method: m.Method, Params: params})
 	}
 }
 
@@ -140,8 +150,8 @@ func clientInfo(version string) mcp.RawJSON {
 	).JSON()
 }
 
-// cancelled returns the notification that the answer to a request is no longer wanted. own is the _meta that it carries
-// to a modern server; empty: none.
+// cancelled returns the notification that the answer to a request is no longer wanted.
+// own is the _meta that it carries to a modern server; empty: none.
 func cancelled(id mcp.ID, own mcp.Object) []byte {
 	params := mcp.NewObject(mcp.Member{Name: "requestId", Value: mcp.RawJSON(id)})
 	if own.Len() > 0 {
@@ -150,8 +160,8 @@ func cancelled(id mcp.ID, own mcp.Object) []byte {
 	return mcp.AppendRequest(nil, "", mcp.NotifyCancelled, params)
 }
 
-// everything returns all capabilities that have a server ask its client, in canonical form, and all extensions that are
-// carried: as text it is compared with other sets.
+// everything returns all capabilities that have a server ask its client, in canonical
+// form, and all extensions that are carried: as text it is compared with other sets.
 func (c *Config) everything() mcp.Object {
 	return c.Extensions.All().Adding(mcp.NewObject(
 		mcp.Member{Name: "elicitation", Value: mcp.RawJSON(`{"form":{},"url":{}}`)},
@@ -160,8 +170,8 @@ func (c *Config) everything() mcp.Object {
 	))
 }
 
-// declaredFor returns what a session declares on which the call runs: what its client can be asked if the method may
-// ask, and its extensions.
+// declaredFor returns what a session declares on which the call runs: what its client can
+// be asked if the method may ask, and its extensions.
 func declaredFor(i *item, c *registry.Call) mcp.Object {
 	var declared mcp.Object
 	if i.asks {

@@ -13,78 +13,93 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
-// Config of one upstream. Exactly one of Command and URL is set. It must not change after New.
+// Config of one upstream. Exactly one of Command and URL is set. It must not change after
+// New.
 type Config struct {
 	Name   string // of the server, as the gateway's config has it
 	Prefix string // put before the names of what the server offers
 
 	Command string
 	Args    []string
-	Dir     string            // where the command runs, and a relative path in it starts; "": where the gateway runs
-	Env     map[string]string // added to PATH, HOME, LANG and TZ; nothing else of the gateway's environment is passed
+	// where the command runs, and a relative path in it starts; "": where the gateway
+	// runs
+	Dir string
+	// added to PATH, HOME, LANG and TZ; nothing else of the gateway's environment is
+	// passed
+	Env map[string]string
 
-	// Rights are which of the gateway's rights children have. Zero: all. Anything else needs Keeper.
+	// Rights are which of the gateway's rights children have. Zero: all. Anything else
+	// needs Keeper.
 	Rights process.Rights
 
-	// Keeper is how the command line of this executable begins, its name included, when it is to call process.Keep.
-	// Then nothing that a child starts outlives the child or the gateway. nil: what leaves the child's process group
-	// may do so.
+	// Keeper is how the command line of this executable begins, its name included, when
+	// it is to call process.Keep. Then nothing that a child starts outlives the child or
+	// the gateway. nil: what leaves the child's process group may do so.
 	Keeper []string
 
-	// StartTimeout is how long a child may take from its start until its era is known. A program that is downloaded
-	// before it runs, as by npx, takes long the first time. Zero: a minute.
+	// StartTimeout is how long a child may take from its start until its era is known. A
+	// program that is downloaded before it runs, as by npx, takes long the first time.
+	// Zero: a minute.
 	StartTimeout time.Duration
 
-	// MaxChildren is how many children may run at once, the control connection's included, which serves no calls unless
-	// Shared or OneUser says so. Zero: 8.
+	// MaxChildren is how many children may run at once, the control connection's
+	// included, which serves no calls unless Shared or OneUser says so. Zero: 8.
 	MaxChildren int
 
-	URL     string
-	Type    string            // "sse": HTTP+SSE only; "http" or "streamable-http": Streamable HTTP only; "": whatever is found
+	URL string
+	// "sse": HTTP+SSE only; "http" or "streamable-http": Streamable HTTP only; "":
+	// whatever is found
+	Type    string
 	Headers map[string]string // sent with every request; those of the protocol itself cannot be set
 	Client  *http.Client      // from internal/dial; its Transport is used
 
-	// Revision is the operator's word on the revision in which the server is spoken to. A legacy revision is asked for
-	// in the handshake, and the server may answer with another one of that era. The modern revision is required:
-	// nothing else will do. "": the gateway finds out.
+	// Revision is the operator's word on the revision in which the server is spoken to. A
+	// legacy revision is asked for in the handshake, and the server may answer with
+	// another one of that era. The modern revision is required: nothing else will do. "":
+	// the gateway finds out.
 	Revision string
 
-	// Shared is the operator's word that one session may serve everyone, so that tenants and users are not kept apart.
+	// Shared is the operator's word that one session may serve everyone, so that tenants
+	// and users are not kept apart.
 	Shared bool
 
-	// OneUser is the word of whoever runs the gateway that one user of one tenant makes all calls. Then one child of a
-	// legacy server serves all clients and the lists, as pool.go explains. It changes nothing over HTTP, nor for modern
-	// servers.
+	// OneUser is the word of whoever runs the gateway that one user of one tenant makes
+	// all calls. Then one child of a legacy server serves all clients and the lists, as
+	// pool.go explains. It changes nothing over HTTP, nor for modern servers.
 	OneUser bool
 
-	// Grace is how long the lists keep what the server offered after it was lost, so that clients do not see a restart
-	// as a change. Zero: not at all.
+	// Grace is how long the lists keep what the server offered after it was lost, so that
+	// clients do not see a restart as a change. Zero: not at all.
 	Grace        time.Duration
 	Timeout      time.Duration            // of one call; zero: 30 s
 	ToolTimeouts map[string]time.Duration // by the server's own tool name, in place of Timeout
-	// Idempotent are patterns (as for registry.MatchName) of the server's own names of tools that the operator says do
-	// no harm when called twice. A call of such a tool is made once more when the server was lost before it answered.
+	// Idempotent are patterns (as for registry.MatchName) of the server's own names of
+	// tools that the operator says do no harm when called twice. A call of such a tool is
+	// made once more when the server was lost before it answered.
 	Idempotent []string
 
-	// Extensions are those that are carried between clients and the server. nil: those that are known.
+	// Extensions are those that are carried between clients and the server. nil: those
+	// that are known.
 	Extensions *mcp.ExtensionTable
 
-	// Released are digests of definitions with hidden text in strings that are never edited. The operator lets these in
-	// nevertheless; see registry.Admit.
+	// Released are digests of definitions with hidden text in strings that are never
+	// edited. The operator lets these in nevertheless; see registry.Admit.
 	Released []string
 
 	Version string // of the gateway; servers are told it
 
-	// Memory holds what the server sends, for the callers that it answers and for itself. nil: nothing is counted.
+	// Memory holds what the server sends, for the callers that it answers and for itself.
+	// nil: nothing is counted.
 	Memory *share.Budget
-	// Turns is where large messages of the server wait to be read. nil: they are read at once.
+	// Turns is where large messages of the server wait to be read. nil: they are read at
+	// once.
 	Turns *fairqueue.Queue
 
-	// Status is called whenever the upstream goes up or down or one of its lists changes; this package logs none of
-	// that. nil: nobody is told.
+	// Status is called whenever the upstream goes up or down or one of its lists changes;
+	// this package logs none of that. nil: nobody is told.
 	Status func(Status)
-	// Count is called with what the server sent that had to be repaired or dropped, and how often. It is called from
-	// any goroutine. nil: nothing is counted.
+	// Count is called with what the server sent that had to be repaired or dropped, and
+	// how often. It is called from any goroutine. nil: nothing is counted.
 	Count func(kind Anomaly, n int)
 	// Overheard is called when the server says beside a stream for such news, as in a
 	// session of calls, that a list has changed: nobody but this process hears that. It
@@ -111,7 +126,10 @@ func (c *Config) openLimit() time.Duration {
 
 // site returns where a server over HTTP is, for its transports.
 func (c *Config) site() wire.Site {
-	return wire.Site{URL: c.URL, Client: c.Client.Transport, Headers: c.Headers, Version: c.Version, Chatter: c.chatter, Memory: c.memory(), Turns: c.Turns}
+	return wire.Site{
+		URL: c.URL, Client: c.Client.Transport, Headers: c.Headers, Version: c.Version,
+		Chatter: c.chatter, Memory: c.memory(), Turns: c.Turns,
+	}
 }
 
 // program returns what a child runs. said takes what the child writes to standard error.
@@ -127,10 +145,12 @@ func (c *Config) memory() wire.Memory {
 	return wire.Memory{Budget: c.Memory, Server: share.Server(c.Name)}
 }
 
-// named returns the era of the revision that the operator named, and 0 when the operator named none.
+// named returns the era of the revision that the operator named, and 0 when the operator
+// named none.
 func (c *Config) named() mcp.Era { return mcp.EraOf(c.Revision) }
 
-// Anomaly is a kind of thing that no server should send, and of which Config.Count is told. Its text is a metric label.
+// Anomaly is a kind of thing that no server should send, and of which Config.Count is
+// told. Its text is a metric label.
 type Anomaly = wire.Anomaly
 
 // The anomalies.
@@ -143,6 +163,6 @@ const (
 	Flooded   = wire.Flooded
 )
 
-// CheckCommand tells why the program of a command that runs in dir (as Config.Dir) cannot be started: it is not in
-// PATH, or not at its path. nil: it can be started.
+// CheckCommand tells why the program of a command that runs in dir (as Config.Dir) cannot
+// be started: it is not in PATH, or not at its path. nil: it can be started.
 func CheckCommand(command, dir string) error { return process.Check(command, dir) }

@@ -9,35 +9,45 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
-// connection is what is known of one connection to a server, and the signals that come of it: that lists changed, that
-// calls fail, that a question was refused. The supervisor of the connection waits for these signals: Upstream.follow
-// for the control connection, the room of seats for a pooled session. It is safe for concurrent use once the handshake
+// connection is what is known of one connection to a server, and the signals that come of
+// it: that lists changed, that calls fail, that a question was refused. The supervisor of
+// the connection waits for these signals: Upstream.follow for the control connection, the
+// room of seats for a pooled session. It is safe for concurrent use once the handshake
 // has set version.
 type connection struct {
-	server     fault
-	version    string                 // the revision agreed on
-	ids        counter                // of requests in either era: an early question may be answered late
-	hears      atomic.Pointer[hearer] // takes what a legacy server sends on its own; nil: the server is modern
-	count      func(Anomaly, int)
-	rooted     atomic.Bool   // the server asked for roots while no call was open, as some servers do when they start
-	told       atomic.Bool   // the stream or subscription is open on which the server announces changes of its lists
+	server  fault
+	version string  // the revision agreed on
+	ids     counter // of requests in either era: an early question may be answered late
+	// takes what a legacy server sends on its own; nil: the server is modern
+	hears atomic.Pointer[hearer]
+	count func(Anomaly, int)
+	// the server asked for roots while no call was open, as some servers do when they
+	// start
+	rooted atomic.Bool
+	// the stream or subscription is open on which the server announces changes of its
+	// lists
+	told       atomic.Bool
 	changes    chan struct{} // holds a signal: news has topics to read
 	doubts     chan struct{} // holds a signal: the connection may be lost
 	refusals   chan struct{} // holds a signal: a modern server refused a question of its own tool
 	unanswered atomic.Int32  // requests in a row that had no answer until their time was over
-	news       atomic.Uint32 // topics to read again, and shifted by announcedBy those that the server announced on this connection
+	// topics to read again, and shifted by announcedBy those that the server announced on
+	// this connection
+	news atomic.Uint32
 
-	said      *wire.LastWords // of its child, the last one if it took several; empty for a server over HTTP
-	control   *connection     // of a pooled session: the connection that reads the lists; nil: this is that connection
-	heard     atomic.Uint32   // the topics of which the server announced changes on this connection
-	overheard atomic.Uint32   // the topics of which it announced changes in a pooled session
-	overhears func()          // called when it announced one beside the stream for that; nil: nobody is told
+	said *wire.LastWords // of its child, the last one if it took several; empty for a server over HTTP
+	// of a pooled session: the connection that reads the lists; nil: this is that
+	// connection
+	control   *connection
+	heard     atomic.Uint32 // the topics of which the server announced changes on this connection
+	overheard atomic.Uint32 // the topics of which it announced changes in a pooled session
+	overhears func()        // called when it announced one beside the stream for that; nil: nobody is told
 
 	capabilities atomic.Pointer[mcp.Object] // what the server declares; nil: unknown
 }
 
-// hearer is a legacy session, seen as the receiver of what its server sends besides answers. Its methods are called
-// from any goroutine and do not block.
+// hearer is a legacy session, seen as the receiver of what its server sends besides
+// answers. Its methods are called from any goroutine and do not block.
 type hearer interface {
 	question(m *mcp.Message, of *wire.Request) (answer []byte)
 	notified(m *mcp.Message)
@@ -56,23 +66,27 @@ func newConnection(server string, count func(Anomaly, int)) *connection {
 	}
 }
 
-// newSessionConnection returns the connection of one more, pooled session with the server of the control connection.
+// newSessionConnection returns the connection of one more, pooled session with the server
+// of the control connection.
 func newSessionConnection(control *connection) *connection {
 	c := newConnection(string(control.server), control.count)
 	c.control = control
 	return c
 }
 
-// changed asks for all lists to be read again. It never blocks: one request that is not served yet stands for all.
+// changed asks for all lists to be read again. It never blocks: one request that is not
+// served yet stands for all.
 func (c *connection) changed() { c.reread(everyTopic) }
 
 // announced asks for the lists of one kind to be read again because the server says that
 // they changed. Which connection heard it is remembered, because some servers announce a
 // change only in the session of the call that made it; see tells. What a pooled session
-// hears may be true of that session alone, so only a list that reads otherwise is told then.
+// hears may be true of that session alone, so only a list that reads otherwise is told
+// then.
 func (c *connection) announced(kind registry.Kind) {
 	topic := topicOf(kind)
-	if reads := cmp.Or(c.control, c); !c.told.Load() && reads.overhears != nil { // no stream told all who listen
+	// no stream told all who listen
+	if reads := cmp.Or(c.control, c); !c.told.Load() && reads.overhears != nil {
 		reads.overhears()
 	}
 	if c.control != nil {
@@ -84,8 +98,8 @@ func (c *connection) announced(kind registry.Kind) {
 	c.reread(topic | topic<<announcedBy)
 }
 
-// reread has lists read again, always by the control connection: what a list shows may differ from session to session,
-// and the catalogue has the control connection's.
+// reread has lists read again, always by the control connection: what a list shows may
+// differ from session to session, and the catalogue has the control connection's.
 func (c *connection) reread(news topics) {
 	reads := cmp.Or(c.control, c)
 	reads.news.Or(uint32(news))
@@ -95,8 +109,8 @@ func (c *connection) reread(news topics) {
 // Doubt asks for a proof of life. It does not block.
 func (c *connection) Doubt() { signal(c.doubts) }
 
-// signal leaves one signal in a channel with room for one, and does not block: a signal that is waiting already stands
-// for this one too.
+// signal leaves one signal in a channel with room for one, and does not block: a signal
+// that is waiting already stands for this one too.
 func signal(channel chan<- struct{}) {
 	select {
 	case channel <- struct{}{}:
@@ -107,8 +121,9 @@ func signal(channel chan<- struct{}) {
 // Count counts n things that no server should send.
 func (c *connection) Count(kind Anomaly, n int) { c.count(kind, n) }
 
-// Question takes a request of the server; of is the request on whose stream it came, nil when it came on no request's
-// stream. It returns the answer when there is one at once, and nil when the answer follows later through Link.Send.
+// Question takes a request of the server; of is the request on whose stream it came, nil
+// when it came on no request's stream. It returns the answer when there is one at once,
+// and nil when the answer follows later through Link.Send.
 func (c *connection) Question(m *mcp.Message, of *wire.Request) []byte {
 	if m.Method == mcp.MethodPing {
 		return mcp.AppendResult(nil, m.ID, mcp.Object{})
@@ -119,9 +134,10 @@ func (c *connection) Question(m *mcp.Message, of *wire.Request) []byte {
 	return rejection(m.ID, errUnasked)
 }
 
-// Following is told whether what the server sends on its own arrives from now on; again means that it did before, so
-// that something may have been missed. After such a gap on the control connection all lists are read again. A gap on a
-// pooled session does not ask for that: there are many sessions, and each would have all lists read.
+// Following is told whether what the server sends on its own arrives from now on; again
+// means that it did before, so that something may have been missed. After such a gap on
+// the control connection all lists are read again. A gap on a pooled session does not ask
+// for that: there are many sessions, and each would have all lists read.
 func (c *connection) Following(open, again bool) {
 	c.told.Store(open)
 	if !open {
@@ -151,23 +167,26 @@ func (c *connection) Notification(m *mcp.Message) {
 	}
 }
 
-// tasks returns how calls of this server's tools may become tasks: TasksGiven where the server decides (modern),
-// TasksAsked where the caller asks for one (2025-11-25), zero where they cannot.
+// tasks returns how calls of this server's tools may become tasks: TasksGiven where the
+// server decides (modern), TasksAsked where the caller asks for one (2025-11-25), zero
+// where they cannot.
 func (c *connection) tasks() mcp.Tasks {
 	declared := c.capabilities.Load()
 	switch {
 	case declared == nil:
 	case mcp.EraOf(c.version) == mcp.Modern && mcp.DeclaresTasks(*declared):
 		return mcp.TasksGiven
-	case c.version == mcp.Revision2511 && declared.Object("tasks").Object("requests").Object("tools").Value("call").IsObject():
+	case c.version == mcp.Revision2511 &&
+		declared.Object("tasks").Object("requests").Object("tools").Value("call").IsObject():
 		return mcp.TasksAsked
 	}
 	return 0
 }
 
-// tasksOf returns how calls of one tool may become tasks, and the tool's definition. The definition keeps its member
-// "execution" only where that member means something: where the caller must ask for a task, and where the tool requires
-// one that its server cannot give.
+// tasksOf returns how calls of one tool may become tasks, and the tool's definition. The
+// definition keeps its member "execution" only where that member means something: where
+// the caller must ask for a task, and where the tool requires one that its server cannot
+// give.
 func (c *connection) tasksOf(definition mcp.Object) (mcp.Tasks, mcp.Object) {
 	form, support := c.tasks(), definition.Object("execution").Text("taskSupport")
 	switch {
@@ -179,7 +198,8 @@ func (c *connection) tasksOf(definition mcp.Object) (mcp.Tasks, mcp.Object) {
 	return 0, definition.Without("execution")
 }
 
-// gives tells whether the server may turn the call into a task by itself, or the call is about such a task.
+// gives tells whether the server may turn the call into a task by itself, or the call is
+// about such a task.
 func (c *connection) gives(call *registry.Call) bool {
 	return call.Tasks == mcp.TasksGiven && c.tasks() == mcp.TasksGiven
 }
@@ -187,8 +207,9 @@ func (c *connection) gives(call *registry.Call) bool {
 // declare records the capabilities of the server.
 func (c *connection) declare(capabilities mcp.Object) { c.capabilities.Store(&capabilities) }
 
-// has tells whether the server declares a capability; where its declaration is unknown, the answer is yes. A server
-// that declares none of tools, prompts and resources is asked for tools all the same, because it may have some.
+// has tells whether the server declares a capability; where its declaration is unknown,
+// the answer is yes. A server that declares none of tools, prompts and resources is asked
+// for tools all the same, because it may have some.
 func (c *connection) has(name string) bool {
 	declared := c.capabilities.Load()
 	if declared == nil {
@@ -222,16 +243,17 @@ func (c *connection) topics() topics {
 	return t
 }
 
-// subscribable tells whether the server announces changes of single resources; where its declaration is unknown, the
-// answer is yes.
+// subscribable tells whether the server announces changes of single resources; where its
+// declaration is unknown, the answer is yes.
 func (c *connection) subscribable() bool {
 	declared := c.capabilities.Load()
 	return declared == nil || string(declared.Object("resources").Value("subscribe")) == "true"
 }
 
-// tells tells whether changes of a topic are announced without being asked for, so that its list need not be read from
-// time to time. The stream for announcements must be open. A modern server has then agreed to announce. A legacy server
-// must also declare it, and must not have shown that it announces the topic to the sessions of calls alone.
+// tells tells whether changes of a topic are announced without being asked for, so that
+// its list need not be read from time to time. The stream for announcements must be open.
+// A modern server has then agreed to announce. A legacy server must also declare it, and
+// must not have shown that it announces the topic to the sessions of calls alone.
 func (c *connection) tells(t topics) bool {
 	switch {
 	case !c.told.Load():

@@ -19,9 +19,11 @@ import (
 // repeatAfter is how long the gateway waits before it makes a lost call once more.
 const repeatAfter = 100 * time.Millisecond
 
-// control is the connection over which a server is listed, followed and supervised, from its handshake to its loss,
-// together with the peer that runs the calls. An offer in the catalogue keeps the control connection on which it was
-// listed. So a tool whose connection is gone refuses calls at once, even where a request still holds an old catalogue.
+// control is the connection over which a server is listed, followed and supervised, from
+// its handshake to its loss, together with the peer that runs the calls. An offer in the
+// catalogue keeps the control connection on which it was listed. So a tool whose
+// connection is gone refuses calls at once, even where a request still holds an old
+// catalogue.
 type control struct {
 	*connection
 	peer  peer
@@ -72,7 +74,8 @@ func isIdempotent(patterns []string, tool string) bool {
 	})
 }
 
-// call runs one call, and once more where repeats says so. Its errors are of the kinds that errors.go names.
+// call runs one call, and once more where repeats says so. Its errors are of the kinds
+// that errors.go names.
 func (c *control) call(ctx context.Context, i *item, call *registry.Call) (mcp.Object, error) {
 	if c.gone.Load() {
 		return mcp.Object{}, c.server.unavailable(false, wire.ErrGone)
@@ -90,15 +93,18 @@ func (c *control) call(ctx context.Context, i *item, call *registry.Call) (mcp.O
 		return result, nil
 	}
 	if errors.Is(err, errBusy) {
-		return mcp.Object{}, err // keeps the fact that the call never left, which the error of its deadline would hide
+		// keeps the fact that the call never left, which the error of its deadline would
+		// hide
+		return mcp.Object{}, err
 	}
 	err = c.server.forCaller(ctx, err)
 	c.judge(err)
 	return mcp.Object{}, err
 }
 
-// roomToSend returns a claim that holds the text in which a call is sent, a second copy of its params. It is nil for what
-// is covered. The error is one of package share; then nothing was sent.
+// roomToSend returns a claim that holds the text in which a call is sent, a second copy
+// of its params. It is nil for what is covered. The error is one of package share; then
+// nothing was sent.
 func roomToSend(call *registry.Call) (*share.Claim, error) {
 	size := wire.Weight(call.Params)
 	if size <= share.Covered {
@@ -116,9 +122,10 @@ func (c *control) use(ctx context.Context, call *registry.Call) (mcp.Object, err
 	return c.call(ctx, c.itemOf(call), call)
 }
 
-// judge draws conclusions from a failed call, as health.go says. A broken answer, or the answer that the revision is
-// unknown, asks for a proof of life. A header mismatch means that the definition has changed since it was listed, so
-// the lists are read again. A caller who left, or who has no room for an answer, says nothing about the server; one
+// judge draws conclusions from a failed call, as health.go says. A broken answer, or the
+// answer that the revision is unknown, asks for a proof of life. A header mismatch means
+// that the definition has changed since it was listed, so the lists are read again. A
+// caller who left, or who has no room for an answer, says nothing about the server; one
 // whose time was over is counted by conclude.
 func (c *control) judge(err error) {
 	var (
@@ -126,7 +133,8 @@ func (c *control) judge(err error) {
 		full     *registry.RoomError
 	)
 	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), throttled(err), errors.As(err, &full):
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), throttled(err),
+		errors.As(err, &full):
 	case !errors.As(err, &answered), answered.Code == mcp.CodeUnsupportedVersion:
 		c.Doubt()
 	case answered.Code == mcp.CodeHeaderMismatch:
@@ -134,8 +142,8 @@ func (c *control) judge(err error) {
 	}
 }
 
-// end closes the connection and waits until everything that belongs to it has ended. polite: the server is still there,
-// so it is told.
+// end closes the connection and waits until everything that belongs to it has ended.
+// polite: the server is still there, so it is told.
 func (c *control) end(ctx context.Context, polite bool) {
 	c.gone.Store(true)
 	c.peer.close(ctx, polite)
@@ -144,7 +152,8 @@ func (c *control) end(ctx context.Context, polite bool) {
 	}
 }
 
-// newItem returns a prepared item. quoted is what stands in the params of a call; see item.
+// newItem returns a prepared item. quoted is what stands in the params of a call; see
+// item.
 func (c *control) newItem(method, name string, quoted mcp.RawJSON) *item {
 	i := &item{method: method, name: name, quoted: quoted, revision: c.version, asks: mayAsk(method)}
 	c.peer.prepare(i)
@@ -164,9 +173,10 @@ func (c *control) itemOf(call *registry.Call) *item {
 	return c.newItem(call.Method, call.Target, quoted)
 }
 
-// repeats tells whether a call that failed with err is made once more: when nothing of it left the gateway, or when the
-// operator says that making it twice does no harm. What the server refused it would refuse again, so that is not
-// repeated; neither is a call that already asked its user something, because nobody should be asked twice. It waits for
+// repeats tells whether a call that failed with err is made once more: when nothing of it
+// left the gateway, or when the operator says that making it twice does no harm. What the
+// server refused it would refuse again, so that is not repeated; neither is a call that
+// already asked its user something, because nobody should be asked twice. It waits for
 // repeatAfter before it says yes, and returns false when ctx ends meanwhile.
 func (c *control) repeats(ctx context.Context, i *item, call *registry.Call, err error) bool {
 	var (
@@ -178,7 +188,8 @@ func (c *control) repeats(ctx context.Context, i *item, call *registry.Call, err
 	switch {
 	case !lost, c.gone.Load(), call.Params.Has("requestState"),
 		errors.As(err, &refused) && refused.Status < http.StatusInternalServerError,
-		errors.As(err, &answered), errors.As(err, &unknown), errors.Is(err, errBusy), errors.Is(err, errCrowded), errors.Is(err, errTasks):
+		errors.As(err, &answered), errors.As(err, &unknown), errors.Is(err, errBusy), errors.Is(err,
+			errCrowded), errors.Is(err, errTasks):
 		return false
 	}
 	return (i.idempotent || !unavailable.Sent) && pace.Wait(ctx, repeatAfter)

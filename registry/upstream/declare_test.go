@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Some servers list certain tools only for clients that can be asked. They are listed, and a call says the truth about
-// who makes it.
+// Some servers list certain tools only for clients that can be asked. They are listed,
+// and a call says the truth about who makes it.
 func TestToolsForClientsThatCanBeAskedAreListed(t *testing.T) {
 	for _, test := range []struct {
 		name           string
@@ -25,7 +25,8 @@ func TestToolsForClientsThatCanBeAskedAreListed(t *testing.T) {
 				if declares(w) {
 					tools += `,{"name":"asks","inputSchema":{"type":"object"}}`
 				}
-				sendJSON(rw, m.ID, `{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[`+tools+`]}`)
+				sendJSON(rw, m.ID, `{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[`+
+					tools+`]}`)
 			}
 			cfg := serve(t, w).config()
 			cfg.Shared = test.shared
@@ -50,8 +51,8 @@ func TestToolsForClientsThatCanBeAskedAreListed(t *testing.T) {
 	}
 }
 
-// declares tells whether the client of a list said that it can be asked: in the list itself, or when it opened the first
-// session.
+// declares tells whether the client of a list said that it can be asked: in the list
+// itself, or when it opened the first session.
 func declares(w *web) bool {
 	method := "initialize"
 	if w.modern {

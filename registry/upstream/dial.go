@@ -16,8 +16,9 @@ import (
 // wordsEvery is the least time between two log lines on children for calls that failed.
 const wordsEvery = time.Minute
 
-// kind is how a server was found to be spoken to: its era and transport. The dialer remembers it from one connection to
-// the next. The zero value says that nothing was found out yet.
+// kind is how a server was found to be spoken to: its era and transport. The dialer
+// remembers it from one connection to the next. The zero value says that nothing was
+// found out yet.
 type kind int
 
 const (
@@ -33,16 +34,18 @@ const (
 	kindUnasked
 )
 
-// typeSSE is the Config.Type of a server that is spoken to over HTTP+SSE without trying anything else.
+// typeSSE is the Config.Type of a server that is spoken to over HTTP+SSE without trying
+// anything else.
 const typeSSE = "sse"
 
-// dialer opens all connections to one server, and remembers across connections how the server is spoken to. It is safe
-// for concurrent use.
+// dialer opens all connections to one server, and remembers across connections how the
+// server is spoken to. It is safe for concurrent use.
 type dialer struct {
-	cfg      *Config
-	said     atomic.Pointer[wire.LastWords] // of the child of the latest control connection; nil before the first
-	children atomic.Int64                   // how many were started and have not ended
-	strays   strays                         // remembered here, since a dialer outlives each connection
+	cfg *Config
+	// of the child of the latest control connection; nil before the first
+	said     atomic.Pointer[wire.LastWords]
+	children atomic.Int64 // how many were started and have not ended
+	strays   strays       // remembered here, since a dialer outlives each connection
 
 	mu     sync.Mutex // guards the fields below
 	kind   kind       // the latest that was found
@@ -51,10 +54,12 @@ type dialer struct {
 
 var errStateless = errors.New("server opens no session")
 
-// open opens one pooled session with a server that connect found to be legacy, over the same kind of transport, and
-// declares the capabilities on it. open are the calls of the session that may be asked something. It does not ask for
-// the era again.
-func (d *dialer) open(ctx context.Context, c *connection, capabilities mcp.Object, open *calls) (*legacy, error) {
+// open opens one pooled session with a server that connect found to be legacy, over the
+// same kind of transport, and declares the capabilities on it. open are the calls of the
+// session that may be asked something. It does not ask for the era again.
+func (d *dialer) open(ctx context.Context, c *connection, capabilities mcp.Object,
+	open *calls,
+) (*legacy, error) {
 	known := d.known()
 	if known == kindUnknown || known == kindModern {
 		return nil, c.server.unavailable(false, errors.New("server was not found to be of the legacy era"))
@@ -63,8 +68,11 @@ func (d *dialer) open(ctx context.Context, c *connection, capabilities mcp.Objec
 	return d.told(ctx, c, l, err)
 }
 
-// openAs dials as the kind says and does the legacy handshake, both within the time for opening.
-func (d *dialer) openAs(ctx context.Context, c *connection, k kind, capabilities mcp.Object, open *calls) (*legacy, error) {
+// openAs dials as the kind says and does the legacy handshake, both within the time for
+// opening.
+func (d *dialer) openAs(ctx context.Context, c *connection, k kind, capabilities mcp.Object,
+	open *calls,
+) (*legacy, error) {
 	limited, cancel := context.WithTimeout(ctx, d.cfg.openLimit())
 	defer cancel()
 	link, err := d.dial(limited, c, k)
@@ -76,7 +84,9 @@ func (d *dialer) openAs(ctx context.Context, c *connection, k kind, capabilities
 
 // openSide opens one session with a modern server in an older revision, for the type
 // both.
-func (d *dialer) openSide(ctx context.Context, c *connection, capabilities mcp.Object, open *calls) (l *legacy, err error) {
+func (d *dialer) openSide(ctx context.Context, c *connection, capabilities mcp.Object,
+	open *calls,
+) (l *legacy, err error) {
 	defer func() { l, err = d.told(ctx, c, l, err) }()
 	limited, cancel := context.WithTimeout(ctx, d.cfg.openLimit())
 	defer cancel()
@@ -96,8 +106,8 @@ func (d *dialer) openSide(ctx context.Context, c *connection, capabilities mcp.O
 	return l, nil
 }
 
-// dial makes the transport: it starts the child, opens the event stream, or prepares Streamable HTTP, which sends
-// nothing yet.
+// dial makes the transport: it starts the child, opens the event stream, or prepares
+// Streamable HTTP, which sends nothing yet.
 func (d *dialer) dial(ctx context.Context, c *connection, k kind) (link wire.Link, err error) {
 	switch {
 	case d.cfg.URL == "":
@@ -123,8 +133,8 @@ func (d *dialer) openOn(
 	return l, nil
 }
 
-// startChild starts a child and counts it until its process has ended. The child is counted before it starts, because
-// Ended may be called as soon as it runs.
+// startChild starts a child and counts it until its process has ended. The child is
+// counted before it starts, because Ended may be called as soon as it runs.
 func (d *dialer) startChild(ctx context.Context, c *connection) (*wire.Child, error) {
 	of := d.cfg.program(c.said)
 	of.Ended = func() { d.children.Add(-1) }
@@ -149,9 +159,10 @@ func (d *dialer) remember(k kind) {
 	d.kind = k
 }
 
-// told logs why a session on a child for calls could not be opened. Where it could, told arranges that the loss of the
-// child is logged when the session is closed. Both lines have what the child wrote to standard error, because no Status
-// shows that: a Status has the words of the control connection's child only.
+// told logs why a session on a child for calls could not be opened. Where it could, told
+// arranges that the loss of the child is logged when the session is closed. Both lines
+// have what the child wrote to standard error, because no Status shows that: a Status has
+// the words of the control connection's child only.
 func (d *dialer) told(ctx context.Context, c *connection, l *legacy, err error) (*legacy, error) {
 	if err != nil {
 		if line := d.words(ctx, c, err); line != nil {
@@ -167,8 +178,9 @@ func (d *dialer) told(ctx context.Context, c *connection, l *legacy, err error) 
 	return l, nil
 }
 
-// words returns what the log says of a child for calls that failed, and nil when it says nothing. Every call may start
-// a child, so it says something at most once in wordsEvery; otherwise a broken server would flood the log.
+// words returns what the log says of a child for calls that failed, and nil when it says
+// nothing. Every call may start a child, so it says something at most once in wordsEvery;
+// otherwise a broken server would flood the log.
 func (d *dialer) words(ctx context.Context, c *connection, err error) []any {
 	if d.cfg.URL != "" || ctx.Err() != nil {
 		return nil
@@ -179,11 +191,14 @@ func (d *dialer) words(ctx context.Context, c *connection, err error) []any {
 		return nil
 	}
 	d.worded = time.Now()
-	return []any{slog.String("problem", problem(err)), slog.String("stderr", strings.Join(c.said.Shown(), " | "))}
+	return []any{
+		slog.String("problem", problem(err)),
+		slog.String("stderr", strings.Join(c.said.Shown(), " | ")),
+	}
 }
 
-// lastSaid returns the last lines that the child of the latest control connection wrote to standard error. It is nil
-// before the first connection and for a server over HTTP.
+// lastSaid returns the last lines that the child of the latest control connection wrote
+// to standard error. It is nil before the first connection and for a server over HTTP.
 func (d *dialer) lastSaid() []string {
 	if said := d.said.Load(); said != nil {
 		return said.Shown()
@@ -191,7 +206,8 @@ func (d *dialer) lastSaid() []string {
 	return nil
 }
 
-// timeout turns an expired deadline of a handshake into an error that says so. Other errors stay as they are.
+// timeout turns an expired deadline of a handshake into an error that says so. Other
+// errors stay as they are.
 func (d *dialer) timeout(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fault(d.cfg.Name).unavailable(true, errors.New("no answer to the handshake in time"))

@@ -15,7 +15,8 @@ import (
 
 const grace = 30 * time.Second
 
-// outage opens a server in a bubble, with a grace, and lets it die. The story begins at the moment of the loss.
+// outage opens a server in a bubble, with a grace, and lets it die. The story begins at
+// the moment of the loss.
 func outage(t *testing.T, s *wired, story func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -32,7 +33,8 @@ func outage(t *testing.T, s *wired, story func(t *testing.T, r *rig)) {
 	})
 }
 
-// die lets a server die and waits until that is noticed, which a call that fails brings about at once.
+// die lets a server die and waits until that is noticed, which a call that fails brings
+// about at once.
 func (s *wired) die(t *testing.T, r *rig) {
 	t.Helper()
 	s.state.Store(dead)
@@ -47,7 +49,8 @@ func (s *wired) die(t *testing.T, r *rig) {
 
 func listsOf(r *rig) bool { return r.view().Lists(r.name) }
 
-// TestARestartIsNoChange lets servers of both eras come back within the grace, with the same items.
+// TestARestartIsNoChange lets servers of both eras come back within the grace, with the
+// same items.
 func TestARestartIsNoChange(t *testing.T) {
 	t.Parallel()
 	for _, modern := range []bool{false, true} {
@@ -88,7 +91,8 @@ func TestARestartIsNoChange(t *testing.T) {
 	}
 }
 
-// TestItemsLeaveTheListsAfterTheGrace lets a server stay away for longer, and come back with another list.
+// TestItemsLeaveTheListsAfterTheGrace lets a server stay away for longer, and come back
+// with another list.
 func TestItemsLeaveTheListsAfterTheGrace(t *testing.T) {
 	t.Parallel()
 	var more atomic.Bool
@@ -139,8 +143,8 @@ func TestItemsLeaveTheListsAfterTheGrace(t *testing.T) {
 // backoffLimit is more than the longest pause between two attempts to connect.
 const backoffLimit = 31 * time.Second
 
-// TestAServerThatIsBackIsNotPoorerForAMoment lets a server come back whose other lists take longer than its tools, and
-// once more with lists that it cannot give.
+// TestAServerThatIsBackIsNotPoorerForAMoment lets a server come back whose other lists
+// take longer than its tools, and once more with lists that it cannot give.
 func TestAServerThatIsBackIsNotPoorerForAMoment(t *testing.T) {
 	t.Parallel()
 	var slow, broken atomic.Bool
@@ -158,14 +162,16 @@ func TestAServerThatIsBackIsNotPoorerForAMoment(t *testing.T) {
 		}
 	}
 	s.other = map[string]func(http.ResponseWriter, *http.Request, wire){
-		"prompts/list":             answer(`{"prompts":[{"name":"p"}]}`),
-		"resources/list":           answer(`{"resources":[{"name":"r","uri":"file:///r"}]}`),
-		"resources/templates/list": answer(`{"resourceTemplates":[{"name":"t","uriTemplate":"file:///{t}"}]}`),
+		"prompts/list":   answer(`{"prompts":[{"name":"p"}]}`),
+		"resources/list": answer(`{"resources":[{"name":"r","uri":"file:///r"}]}`),
+		"resources/templates/list": answer(
+			`{"resourceTemplates":[{"name":"t","uriTemplate":"file:///{t}"}]}`),
 	}
 	outage(t, s, func(t *testing.T, r *rig) {
 		changed := r.reg.Changed()
 		if v := r.view(); len(v.Prompts) != 1 || len(v.Resources) != 1 || len(v.Templates) != 1 {
-			t.Fatalf("got %d prompts, %d resources, %d templates; want one of each", len(v.Prompts), len(v.Resources), len(v.Templates))
+			t.Fatalf("got %d prompts, %d resources, %d templates; want one of each", len(v.Prompts),
+				len(v.Resources), len(v.Templates))
 		}
 		slow.Store(true)
 		s.state.Store(answering)
@@ -195,8 +201,8 @@ func TestAServerThatIsBackIsNotPoorerForAMoment(t *testing.T) {
 	})
 }
 
-// TestWhatAServerOfferedOutlivesItsUpstream ends an upstream and runs another for the same server, as a reload does
-// that changes a setting of it.
+// TestWhatAServerOfferedOutlivesItsUpstream ends an upstream and runs another for the
+// same server, as a reload does that changes a setting of it.
 func TestWhatAServerOfferedOutlivesItsUpstream(t *testing.T) {
 	t.Parallel()
 	s := &wired{}
@@ -213,7 +219,8 @@ func TestWhatAServerOfferedOutlivesItsUpstream(t *testing.T) {
 		next.run()
 		synctest.Wait()
 		if listsOf(r) || !next.last().Since.Equal(since) {
-			t.Errorf("listed %v, down since %v; want the outage go on that began at %v", listsOf(r), next.last().Since, since)
+			t.Errorf("listed %v, down since %v; want the outage go on that began at %v", listsOf(r),
+				next.last().Since, since)
 		}
 		s.state.Store(answering)
 		time.Sleep(backoffLimit)
@@ -242,8 +249,10 @@ func TestAServerThatIsStartingIsDown(t *testing.T) {
 				if guess == nil {
 					t.Fatal("the server's names are not known to be its own")
 				}
-				if down := guess.Down(); down == nil || down.Outage.Reached || !down.Outage.Since.Equal(began) {
-					t.Errorf("state %d: got %+v, want a server that was not reached since %v", state, down, began)
+				if down := guess.Down(); down == nil || down.Outage.Reached ||
+					!down.Outage.Since.Equal(began) {
+					t.Errorf("state %d: got %+v, want a server that was not reached since %v", state, down,
+						began)
 				}
 				time.Sleep(time.Minute)
 			}

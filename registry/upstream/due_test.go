@@ -7,7 +7,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// TestOpenPipeWasTakenForNews shows when the lists of a child are read again that says nothing of changes.
+// TestOpenPipeWasTakenForNews shows when the lists of a child are read again that says
+// nothing of changes.
 func TestOpenPipeWasTakenForNews(t *testing.T) {
 	t.Parallel()
 	for declares, want := range map[string]topics{
@@ -25,7 +26,10 @@ func TestOpenPipeWasTakenForNews(t *testing.T) {
 		c.declare(capabilities)
 		c.Following(true, false) // as over a pipe
 		l := newLists(&control{connection: c}, &Config{})
-		for after, want := range map[time.Duration]topics{freshMax - time.Minute: 0, freshMax + time.Minute: want} {
+		for after, want := range map[time.Duration]topics{
+			freshMax - time.Minute: 0,
+			freshMax + time.Minute: want,
+		} {
 			for _, one := range l.all() {
 				one.read, one.fresh = time.Now().Add(-after), checkEvery
 			}

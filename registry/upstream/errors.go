@@ -10,9 +10,11 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
-// The error of a call is a *registry.UnavailableError, a *registry.ProtocolError, a *registry.RoomError, an *mcp.Error
-// that the server answered, the context's own, or one of package share if the caller has no room for the request itself.
-// What Error returns of the first two is what the gateway may tell its clients; the cause within is for the log alone.
+// The error of a call is a *registry.UnavailableError, a *registry.ProtocolError, a
+// *registry.RoomError, an *mcp.Error that the server answered, the context's own, or one
+// of package share if the caller has no room for the request itself. What Error returns
+// of the first two is what the gateway may tell its clients; the cause within is for the
+// log alone.
 
 // Causes that are told apart.
 var (
@@ -26,8 +28,8 @@ var (
 // fault makes the errors of one server; its text is the server's name.
 type fault string
 
-// unavailable returns the error for a server that cannot be reached or was lost. sent: the server may have received the
-// request, so the call may have taken effect.
+// unavailable returns the error for a server that cannot be reached or was lost. sent:
+// the server may have received the request, so the call may have taken effect.
 func (f fault) unavailable(sent bool, err error) error {
 	return &registry.UnavailableError{Server: string(f), Sent: sent, SignIn: wantsSignIn(err), Err: err}
 }
@@ -37,8 +39,8 @@ func (f fault) protocol(format string, args ...any) error {
 	return &registry.ProtocolError{Server: string(f), Err: fmt.Errorf(format, args...)}
 }
 
-// from turns the errors of transports into those of the catalogue, which name the server. Other errors stay as they
-// are.
+// from turns the errors of transports into those of the catalogue, which name the server.
+// Other errors stay as they are.
 func (f fault) from(err error) error {
 	if lost, ok := errors.AsType[*wire.UnavailableError](err); ok {
 		return f.unavailable(lost.Sent, lost.Err)
@@ -52,8 +54,9 @@ func (f fault) from(err error) error {
 	return err
 }
 
-// forCaller turns the error of a request into one that callers of a tool know. When ctx has ended, the result is the
-// context's error, whatever else went wrong: a caller who left is owed nothing else, and a deadline is told as one.
+// forCaller turns the error of a request into one that callers of a tool know. When ctx
+// has ended, the result is the context's error, whatever else went wrong: a caller who
+// left is owed nothing else, and a deadline is told as one.
 func (f fault) forCaller(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -67,7 +70,8 @@ func (f fault) forCaller(ctx context.Context, err error) error {
 		broken      *registry.ProtocolError
 		full        *registry.RoomError
 	)
-	if errors.As(err, &full) || errors.As(err, &unavailable) || errors.As(err, &broken) || errors.As(err, &answered) {
+	if errors.As(err, &full) || errors.As(err, &unavailable) || errors.As(err, &broken) ||
+		errors.As(err, &answered) {
 		return err
 	}
 	return f.unavailable(true, err)

@@ -127,7 +127,8 @@ func serveFake(kind string) {
 func newFake(kind string, out io.Writer) *fake {
 	return &fake{
 		kind: kind, out: out, tools: []string{
-			"echo", "progress", "slow", "env", "crash", "old", "neither", "change", "ask", "huge", "garbage", "foreign", "twice",
+			"echo", "progress", "slow", "env", "crash", "old", "neither", "change", "ask", "huge", "garbage",
+			"foreign", "twice",
 			"fail", "broken", "task", "fork", "stderr", "deaf", "flood", "badutf8", "batch", "badresult",
 		},
 		held: map[string]chan struct{}{}, asked: map[string]chan string{},
@@ -152,7 +153,9 @@ func (f *fake) handle(m wire, line []byte) {
 	case "server/discover":
 		f.discover(m)
 	case "initialize":
-		if f.kind == "modern" { // one that also opened sessions would be taken for an older one where it was not heard in time
+		// one that also opened sessions would be taken for an older one where it was not
+		// heard in time
+		if f.kind == "modern" {
 			f.line(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, m.ID)
 			return
 		}
@@ -160,12 +163,15 @@ func (f *fake) handle(m wire, line []byte) {
 		if f.kind == "old" {
 			version = "2024-11-05"
 		}
-		f.reply(m.ID, fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"fake","version":"1"}}`, version))
+		f.reply(
+			m.ID, fmt.Sprintf(
+				`{"protocolVersion":%q,"capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"fake","version":"1"}}`, version))
 	case "subscriptions/listen":
 		f.mu.Lock()
 		f.listen = m.ID
 		f.mu.Unlock()
-		f.line(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, m.ID)
+		f.line(
+			`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, m.ID)
 	case "tools/list":
 		f.list(m)
 	case "tools/call":
@@ -190,11 +196,14 @@ func (f *fake) handle(m wire, line []byte) {
 func (f *fake) discover(m wire) {
 	switch f.kind {
 	case "modern", "both":
-		f.reply(m.ID, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}},"ttlMs":0,"cacheScope":"private"}`)
+		f.reply(
+			m.ID, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}},"ttlMs":0,"cacheScope":"private"}`)
 	case "both-but-legacy":
-		f.reply(m.ID, `{"resultType":"complete","supportedVersions":["2025-11-25"],"capabilities":{},"ttlMs":0,"cacheScope":"private"}`)
+		f.reply(
+			m.ID, `{"resultType":"complete","supportedVersions":["2025-11-25"],"capabilities":{},"ttlMs":0,"cacheScope":"private"}`)
 	case "unsupported":
-		f.line(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32022,"message":"no","data":{"supported":["2025-11-25"],"requested":"2026-07-28"}}}`, m.ID)
+		f.line(
+			`{"jsonrpc":"2.0","id":%s,"error":{"code":-32022,"message":"no","data":{"supported":["2025-11-25"],"requested":"2026-07-28"}}}`, m.ID)
 	case "upset":
 		os.Exit(4)
 	case "silent": // says nothing to what it does not know
@@ -231,10 +240,12 @@ func (f *fake) call(m wire, line []byte, held <-chan struct{}) {
 	}
 	switch m.Params.Name {
 	case "echo":
-		f.reply(m.ID, `{"content":[{"type":"text","text":`+quote(string(bytes.TrimSpace(line))+strings.Repeat(".", number("more")))+`}],"x-future":9007199254740993}`)
+		f.reply(m.ID, `{"content":[{"type":"text","text":`+quote(string(bytes.TrimSpace(line))+
+			strings.Repeat(".", number("more")))+`}],"x-future":9007199254740993}`)
 	case "progress":
 		for i := range number("n") {
-			f.line(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"x-note":"kept%s"}}`, m.Params.Meta["progressToken"], i, strings.Repeat(".", number("size")))
+			f.line(
+				`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"x-note":"kept%s"}}`, m.Params.Meta["progressToken"], i, strings.Repeat(".", number("size")))
 		}
 		f.text(m.ID, "done")
 	case "slow":
@@ -242,7 +253,8 @@ func (f *fake) call(m wire, line []byte, held <-chan struct{}) {
 	case "env":
 		f.text(m.ID, dump())
 	case "crash":
-		_, _ = os.Stderr.WriteString("database file is locked\n\x1b[31mkey: " + os.Getenv("SHOP_KEY") + "\n") // nobody is left to tell
+		// nobody is left to tell
+		_, _ = os.Stderr.WriteString("database file is locked\n\x1b[31mkey: " + os.Getenv("SHOP_KEY") + "\n")
 		os.Exit(1)
 	case "old":
 		f.reply(m.ID, `{"toolResult":{"answer":42}}`)
@@ -273,7 +285,8 @@ func (f *fake) call(m wire, line []byte, held <-chan struct{}) {
 		f.text(m.ID, "first")
 		f.text(m.ID, "second")
 	case "fail":
-		f.line(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no such thing","data":{"reason":"x"}}}`, m.ID)
+		f.line(
+			`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no such thing","data":{"reason":"x"}}}`, m.ID)
 	case "broken":
 		f.line(`{"jsonrpc":"2.0","id":%s,"result":"no object"}`, m.ID)
 	case "task":
@@ -290,21 +303,25 @@ func (f *fake) call(m wire, line []byte, held <-chan struct{}) {
 		}
 		f.text(m.ID, fmt.Sprint(child.Process.Pid))
 	case "stderr":
-		fmt.Fprint(os.Stderr, strings.Repeat("a line of noise that nobody reads \x1b[31mred\n", 20_000), strings.Repeat("one long line ", 20_000))
+		fmt.Fprint(os.Stderr, strings.Repeat("a line of noise that nobody reads \x1b[31mred\n", 20_000),
+			strings.Repeat("one long line ", 20_000))
 		f.text(m.ID, "said much")
 	case "deaf":
 		f.deaf.Store(true)
 		f.text(m.ID, "from now on I do not read")
 	case "flood":
 		for range 5000 {
-			f.line(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"noise"}}`)
+			f.line(
+				`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"noise"}}`)
 			f.line(`{"jsonrpc":"2.0","id":"p","method":"ping"}`)
 		}
 		f.text(m.ID, "flooded")
 	case "badutf8":
-		f.line("{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"half \xf0\x9f\x98 and \\ud83d\"}]}}", m.ID)
+		f.line(
+			"{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"half \xf0\x9f\x98 and \\ud83d\"}]}}", m.ID)
 	case "batch":
-		f.line(`[{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}},{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}]`, m.Params.Meta["progressToken"], m.ID)
+		f.line(
+			`[{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}},{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}]`, m.Params.Meta["progressToken"], m.ID)
 	}
 }
 
@@ -348,6 +365,9 @@ func dump() string {
 		}
 	}
 	dir, _ := os.Getwd()
-	all, _ := json.Marshal(map[string]any{"dir": dir, "env": os.Environ(), "fds": open, "args": os.Args[1:], "pgid": syscall.Getpgrp(), "pid": os.Getpid()})
+	all, _ := json.Marshal(map[string]any{
+		"dir": dir, "env": os.Environ(), "fds": open, "args": os.Args[1:],
+		"pgid": syscall.Getpgrp(), "pid": os.Getpid(),
+	})
 	return string(all)
 }

@@ -14,9 +14,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// fastMCP behaves on the wire as a server made with FastMCP of the Python SDK 1.29 does, over Streamable HTTP, HTTP+SSE
-// and stdio. What no request is named for goes to the GET stream of the session, and nowhere when there is none: news of
-// lists always, and questions that a tool asks through its session and not through its context.
+// fastMCP behaves on the wire as a server made with FastMCP of the Python SDK 1.29 does,
+// over Streamable HTTP, HTTP+SSE and stdio. What no request is named for goes to the GET
+// stream of the session, and nowhere when there is none: news of lists always, and
+// questions that a tool asks through its session and not through its context.
 type fastMCP struct {
 	store    bool   // an event store: events have ids, and the stream of a POST begins with an empty one
 	lags     bool   // unlike FastMCP: a GET stream opens with its first event
@@ -134,7 +135,8 @@ func (f *fastMCP) reply(m *mcp.Message) string {
 	named := func(what, rest string) string {
 		var all []string
 		for i := range f.grown + 1 {
-			all = append(all, fmt.Sprintf(`{"name":"%s_%d"%s}`, what, i, strings.ReplaceAll(rest, "#", fmt.Sprint(i))))
+			all = append(all, fmt.Sprintf(`{"name":"%s_%d"%s}`, what, i,
+				strings.ReplaceAll(rest, "#", fmt.Sprint(i))))
 		}
 		return strings.Join(all, ",")
 	}
@@ -144,19 +146,26 @@ func (f *fastMCP) reply(m *mcp.Message) string {
 		if f.declares != "" {
 			told = f.declares
 		}
-		return fmt.Sprintf(`"result":{"protocolVersion":"2025-11-25","capabilities":{"experimental":{},"prompts":{"listChanged":%s},"resources":{"subscribe":false,"listChanged":%s},"tools":{"listChanged":%s}},"serverInfo":{"name":"fast","version":"1.29.0"}}`,
+		return fmt.Sprintf(
+			`"result":{"protocolVersion":"2025-11-25","capabilities":{"experimental":{},"prompts":{"listChanged":%s},"resources":{"subscribe":false,"listChanged":%s},"tools":{"listChanged":%s}},"serverInfo":{"name":"fast","version":"1.29.0"}}`,
 			told, told, told)
 	case "tools/list":
 		f.lists++
-		tools := named("tool", `,"description":"","inputSchema":{"properties":{},"title":"toolArguments","type":"object"}`)
-		for _, name := range []string{"grow", "grow_related", "sample", "roots", "elicit", "twice", "quick", "ctx_elicit", "log"} {
-			tools += fmt.Sprintf(`,{"name":%q,"description":"","inputSchema":{"properties":{"token":{"title":"Token","type":"string"}},"title":"Arguments","type":"object"}}`, name)
+		tools := named(
+			"tool", `,"description":"","inputSchema":{"properties":{},"title":"toolArguments","type":"object"}`)
+		for _, name := range []string{
+			"grow", "grow_related", "sample", "roots", "elicit", "twice", "quick",
+			"ctx_elicit", "log",
+		} {
+			tools += fmt.Sprintf(
+				`,{"name":%q,"description":"","inputSchema":{"properties":{"token":{"title":"Token","type":"string"}},"title":"Arguments","type":"object"}}`, name)
 		}
 		return `"result":{"tools":[` + tools + `]}`
 	case "prompts/list":
 		return `"result":{"prompts":[` + named("prompt", `,"description":"","arguments":[]`) + `]}`
 	case "resources/list":
-		return `"result":{"resources":[` + named("resource", `,"uri":"file:///#","mimeType":"text/plain"`) + `]}`
+		return `"result":{"resources":[` + named("resource", `,"uri":"file:///#","mimeType":"text/plain"`) +
+			`]}`
 	case "resources/templates/list":
 		return `"result":{"resourceTemplates":[]}`
 	case "ping":
@@ -233,7 +242,9 @@ func (s *pySession) call(m *mcp.Message) {
 		s.mu.Lock()
 		s.calls--
 		s.mu.Unlock()
-		s.write(string(m.ID), `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%s}],"isError":false}}`, m.ID, quote(got))
+		s.write(
+			string(
+				m.ID), `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%s}],"isError":false}}`, m.ID, quote(got))
 	}()
 }
 
@@ -241,7 +252,8 @@ func (s *pySession) call(m *mcp.Message) {
 func (s *pySession) tool(ctx context.Context, m *mcp.Message) string {
 	token, related := m.Params.Object("arguments").Text("token"), ""
 	elicit := func() string {
-		got := s.ask(ctx, related, "elicitation/create", `"params":{"mode":"form","message":`+quote(token)+`,"requestedSchema":{"properties":{"is":{"type":"string"}},"type":"object"}},`)
+		got := s.ask(ctx, related, "elicitation/create", `"params":{"mode":"form","message":`+quote(token)+
+			`,"requestedSchema":{"properties":{"is":{"type":"string"}},"type":"object"}},`)
 		return got.Object("content").Text("is") + got.Text("failed")
 	}
 	name := m.Params.Text("name")
@@ -256,7 +268,9 @@ func (s *pySession) tool(ctx context.Context, m *mcp.Message) string {
 		s.server.grow()
 		s.news(string(m.ID), "tools", "prompts", "resources")
 	case "sample":
-		got := s.ask(ctx, "", "sampling/createMessage", `"params":{"messages":[{"role":"user","content":{"type":"text","text":`+quote(token)+`}}],"maxTokens":100},`)
+		got := s.ask(ctx, "", "sampling/createMessage",
+			`"params":{"messages":[{"role":"user","content":{"type":"text","text":`+quote(token)+
+				`}}],"maxTokens":100},`)
 		return got.Object("content").Text("text") + got.Text("failed")
 	case "roots":
 		got := s.ask(ctx, "", "roots/list", "")
@@ -275,7 +289,9 @@ func (s *pySession) tool(ctx context.Context, m *mcp.Message) string {
 		return elicit()
 	case "log": // without declaring it
 		for range 2 {
-			s.write(string(m.ID), `{"method":"notifications/message","params":{"level":"info","data":%s},"jsonrpc":"2.0"}`, quote(token))
+			s.write(
+				string(
+					m.ID), `{"method":"notifications/message","params":{"level":"info","data":%s},"jsonrpc":"2.0"}`, quote(token))
 		}
 	case "quick":
 		takes, _ := time.ParseDuration(token)
@@ -308,11 +324,13 @@ func (f *fastMCP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case id != "" && s == nil:
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusNotFound)
-		fmt.Fprint(w, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}`)
+		fmt.Fprint(
+			w, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}`)
 	case s == nil && m.Method != "initialize":
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusBadRequest)
-		fmt.Fprint(w, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Bad Request: Missing session ID"}}`)
+		fmt.Fprint(
+			w, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Bad Request: Missing session ID"}}`)
 	case s == nil:
 		f.post(w, r, f.session(nil), m)
 	case r.Method == http.MethodGet:
@@ -337,7 +355,8 @@ func (f *fastMCP) post(w http.ResponseWriter, r *http.Request, s *pySession, m *
 	s.serveStream(w, r, string(m.ID), m)
 }
 
-// serveStream serves a stream until it has brought the answer, which the GET stream never does.
+// serveStream serves a stream until it has brought the answer, which the GET stream never
+// does.
 func (s *pySession) serveStream(w http.ResponseWriter, r *http.Request, name string, m *mcp.Message) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -423,8 +442,8 @@ func (f *fastMCP) serveSSE(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// growthFile is the variable that names a file whose length says how many items a child has, because children of one
-// server share nothing else.
+// growthFile is the variable that names a file whose length says how many items a child
+// has, because children of one server share nothing else.
 const growthFile = "DRAWBRIDGE_FAKE_GROWTH"
 
 // serveFastMCP is the whole program when the test binary runs as such a server.

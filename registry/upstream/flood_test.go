@@ -15,20 +15,23 @@ const (
 	floodTime = 2 * time.Second // that they take at least: 10,000 are free, then 5,000 a second
 )
 
-// drown calls a tool that sends a flood of progress, and returns how long that took and how much of it came.
+// drown calls a tool that sends a flood of progress, and returns how long that took and
+// how much of it came.
 func drown(t *testing.T, r *rig, tool string) (took time.Duration, came int, last mcp.Object) {
 	t.Helper()
 	began := time.Now()
-	result, err := r.call(t.Context(), tool, `{"arguments":{"n":20000},"_meta":{"progressToken":"p"}}`, func(n mcp.Notification) {
-		came, last = came+1, n.Params
-	})
+	result, err := r.call(t.Context(), tool, `{"arguments":{"n":20000},"_meta":{"progressToken":"p"}}`,
+		func(n mcp.Notification) {
+			came, last = came+1, n.Params
+		})
 	if err != nil || text(result) == "" {
 		t.Errorf("got %s and %v (%v), want a result", result.JSON(), err, cause(err))
 	}
 	return time.Since(began), came, last
 }
 
-// TestAFloodWasReadAsFastAsItCame lets servers of each transport over HTTP flood one call.
+// TestAFloodWasReadAsFastAsItCame lets servers of each transport over HTTP flood one
+// call.
 func TestAFloodWasReadAsFastAsItCame(t *testing.T) {
 	t.Parallel()
 	for kind, fresh := range patients() {
@@ -58,11 +61,14 @@ func TestAFloodWasReadAsFastAsItCame(t *testing.T) {
 	}
 }
 
-// floods answers a call of a tool over Streamable HTTP with a flood of progress before the result.
+// floods answers a call of a tool over Streamable HTTP with a flood of progress before
+// the result.
 func floods(w http.ResponseWriter, _ *http.Request, m wire) {
 	send := events(w)
 	for i := range flood {
-		send("%s", data(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, m.Params.Meta["progressToken"], i))
+		send(
+			"%s", data(
+				`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, m.Params.Meta["progressToken"], i))
 	}
 	send("%s", data(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, okResult))
 }

@@ -7,13 +7,15 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// FuzzComplete brings results of all forms into the form that is passed on. What passes keeps the promise of its method
-// and passes again unchanged.
+// FuzzComplete brings results of all forms into the form that is passed on. What passes
+// keeps the promise of its method and passes again unchanged.
 func FuzzComplete(f *testing.F) {
 	for _, seed := range []string{
 		`{"content":[]}`, `{"toolResult":{"a":1}}`, `{"messages":[]}`, `{"contents":[{"uri":"a:b"}]}`,
-		`{"completion":{"values":["a"],"total":1}}`, `{"resultType":"input_required","inputRequests":{},"requestState":"s"}`,
-		`{"resultType":"task"}`, `{"_meta":{"io.modelcontextprotocol/serverInfo":{}}}`, `{"resultType":"compl\u0065te","content":null}`,
+		`{"completion":{"values":["a"],"total":1}}`,
+		`{"resultType":"input_required","inputRequests":{},"requestState":"s"}`,
+		`{"resultType":"task"}`, `{"_meta":{"io.modelcontextprotocol/serverInfo":{}}}`,
+		`{"resultType":"compl\u0065te","content":null}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -25,7 +27,10 @@ func FuzzComplete(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, method := range []string{mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodComplete} {
+		for _, method := range []string{
+			mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead,
+			mcp.MethodComplete,
+		} {
 			for _, revision := range []string{mcp.LatestLegacy, mcp.LatestModern} {
 				once, err := fault("s").complete(method, revision, result)
 				if err != nil {
@@ -52,8 +57,8 @@ func FuzzComplete(f *testing.F) {
 	})
 }
 
-// FuzzTake reads lists of all forms. Whatever comes, each definition is kept or refused, and what is kept has a name or
-// URI.
+// FuzzTake reads lists of all forms. Whatever comes, each definition is kept or refused,
+// and what is kept has a name or URI.
 func FuzzTake(f *testing.F) {
 	f.Add([]byte(`[{"name":"a"},{"uri":"a:b","name":"c"},{"uriTemplate":"a:{b}","name":"d"},1,null,{}]`))
 	f.Add([]byte(`[{"name":"a\u200bb"},{"name":"a\u0007"},{"uri":"a:\u202eb","name":"c"}]`))
@@ -66,7 +71,8 @@ func FuzzTake(f *testing.F) {
 		for _, one := range newLists(nil, nil).all() {
 			one.take(&Config{Name: "s"}, reading{of: one, raw: elements})
 			if len(one.items)+len(one.refused) != len(elements) {
-				t.Errorf("%s: %d kept and %d refused of %d", one.kind, len(one.items), len(one.refused), len(elements))
+				t.Errorf("%s: %d kept and %d refused of %d", one.kind, len(one.items), len(one.refused),
+					len(elements))
 			}
 			for _, definition := range one.items {
 				if definition.Text(one.key) == "" || definition.Text("name") == "" {

@@ -8,7 +8,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// withParams returns the item's headers and the arguments that the tool's schema wants repeated in headers.
+// withParams returns the item's headers and the arguments that the tool's schema wants
+// repeated in headers.
 func withParams(i *item, params []registry.HeaderParam, arguments mcp.RawJSON) http.Header {
 	header := i.header.Clone()
 	for i := range params {
@@ -19,8 +20,8 @@ func withParams(i *item, params []registry.HeaderParam, arguments mcp.RawJSON) h
 	return header
 }
 
-// headerValue returns the text with which an Mcp-Param-* header carries an argument. ok is false when there is nothing
-// to carry: no value, null, an object or an array.
+// headerValue returns the text with which an Mcp-Param-* header carries an argument. ok
+// is false when there is nothing to carry: no value, null, an object or an array.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 func headerValue(raw mcp.RawJSON) (text string, ok bool) {
 	if raw.IsNull() || raw.IsObject() || raw.IsArray() {

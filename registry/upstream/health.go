@@ -10,9 +10,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
-// A server that is ill must not cost every call its whole time, and a server that is well must not be taken away because
-// some of its calls fail. So failures of calls never decide that a server is down; they only ask for a proof of life (a
-// ping, or discovery with a modern server), and that decides.
+// A server that is ill must not cost every call its whole time, and a server that is well
+// must not be taken away because some of its calls fail. So failures of calls never
+// decide that a server is down; they only ask for a proof of life (a ping, or discovery
+// with a modern server), and that decides.
 //
 //	how a request ended                        what follows
 //	answered: also with an error, isError,     nothing
@@ -30,20 +31,22 @@ import (
 //	anything else, or nothing in aliveLimit    on the control connection: the server is down. In a pooled session: this
 //	                                           session is given up, and the next call opens another
 //
-// While the server is down, calls are refused at once, and say when to come back (registry.DownError). The attempts to
-// connect again, with backoff and jitter, are the trial requests of a circuit breaker: the first that succeeds ends the
-// outage. A server whose every POST is answered with 405 or another status below 500 gives no proof of life either: it
-// may have become one of another transport, which only a new connection finds out.
+// While the server is down, calls are refused at once, and say when to come back
+// (registry.DownError). The attempts to connect again, with backoff and jitter, are the
+// trial requests of a circuit breaker: the first that succeeds ends the outage. A server
+// whose every POST is answered with 405 or another status below 500 gives no proof of
+// life either: it may have become one of another transport, which only a new connection
+// finds out.
 //
-// A slow tool of a server that does one thing at a time delays the proof of life too. That is why one request without
-// an answer asks for none: patience of them, and aliveLimit, pass without any answer before a server is given up that
-// is busy but well.
+// A slow tool of a server that does one thing at a time delays the proof of life too.
+// That is why one request without an answer asks for none: patience of them, and
+// aliveLimit, pass without any answer before a server is given up that is busy but well.
 
 // patience is how many requests in a row may stay without an answer on one connection.
 const patience = 3
 
-// conclude draws conclusions from how a request of the connection ended: an answer shows that the server lives, and too
-// many requests without one ask for a proof of life.
+// conclude draws conclusions from how a request of the connection ended: an answer shows
+// that the server lives, and too many requests without one ask for a proof of life.
 func (c *connection) conclude(ctx context.Context, err error) {
 	if err == nil {
 		c.unanswered.Store(0)
@@ -61,8 +64,9 @@ func (c *connection) conclude(ctx context.Context, err error) {
 	}
 }
 
-// waitedInVain notes that a request had no answer until its time was over. Where the connection is a pooled session,
-// the server as a whole is asked too, since a new session may have none better.
+// waitedInVain notes that a request had no answer until its time was over. Where the
+// connection is a pooled session, the server as a whole is asked too, since a new session
+// may have none better.
 func (c *connection) waitedInVain() {
 	if c.unanswered.Add(1) < patience {
 		return
@@ -73,10 +77,12 @@ func (c *connection) waitedInVain() {
 	}
 }
 
-// isStuck tells whether so many requests in a row had no answer that even a child is asked for a proof of life.
+// isStuck tells whether so many requests in a row had no answer that even a child is
+// asked for a proof of life.
 func (c *connection) isStuck() bool { return c.unanswered.Load() >= patience }
 
-// throttled tells whether the server refused a request because there were too many (429). Such a server is well.
+// throttled tells whether the server refused a request because there were too many (429).
+// Such a server is well.
 func throttled(err error) bool {
 	status, ok := errors.AsType[*wire.StatusError](err)
 	return ok && status.Status == http.StatusTooManyRequests

@@ -20,12 +20,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// patient is a server without a network that falls ill, of either era over Streamable HTTP, or over HTTP+SSE. It has a
-// tool that stays well and one that does not.
+// patient is a server without a network that falls ill, of either era over Streamable
+// HTTP, or over HTTP+SSE. It has a tool that stays well and one that does not.
 type patient struct {
 	wired
-	sse       bool
-	askable   bool // callers of the ill tool can be asked something, so that their calls have sessions of their own
+	sse bool
+	// callers of the ill tool can be asked something, so that their calls have sessions
+	// of their own
+	askable   bool
 	ill, well string
 
 	fault  atomic.Pointer[fault] // what it has; nil: nothing
@@ -44,17 +46,22 @@ func patients() map[string]func() *patient {
 	over := func(w *patient) *patient {
 		w.ill, w.well = "ill", "tool"
 		w.list = func(to http.ResponseWriter, m wire) {
-			sendJSON(to, m.ID, `{"tools":[{"name":"tool","inputSchema":{"type":"object"}},{"name":"ill","inputSchema":{"type":"object"}}]}`)
+			sendJSON(
+				to, m.ID, `{"tools":[{"name":"tool","inputSchema":{"type":"object"}},{"name":"ill","inputSchema":{"type":"object"}}]}`)
 		}
 		return w
 	}
 	return map[string]func() *patient{
-		"modern":          func() *patient { return over(&patient{wired: wired{web: web{modern: true}}}) },
-		"legacy":          func() *patient { return over(&patient{wired: wired{web: web{session: "s"}}}) },
-		"legacy, askable": func() *patient { return over(&patient{wired: wired{web: web{session: "s"}}, askable: true}) },
+		"modern": func() *patient { return over(&patient{wired: wired{web: web{modern: true}}}) },
+		"legacy": func() *patient { return over(&patient{wired: wired{web: web{session: "s"}}}) },
+		"legacy, askable": func() *patient {
+			return over(&patient{wired: wired{web: web{session: "s"}}, askable: true})
+		},
 
-		"sse":          func() *patient { return &patient{sse: true, ill: "old", well: "echo"} },
-		"sse, askable": func() *patient { return &patient{sse: true, ill: "old", well: "echo", askable: true} },
+		"sse": func() *patient { return &patient{sse: true, ill: "old", well: "echo"} },
+		"sse, askable": func() *patient {
+			return &patient{sse: true, ill: "old", well: "echo", askable: true}
+		},
 	}
 }
 
@@ -96,7 +103,8 @@ func (p *patient) stream(r *http.Request, m wire, body []byte) *http.Response {
 	defer p.mu.Unlock()
 	out, in := io.Pipe()
 	context.AfterFunc(r.Context(), func() { in.CloseWithError(io.EOF) })
-	p.sessions = append(p.sessions, newFake("old", lineWriter(func(line string) { _, _ = io.WriteString(in, event(line)) })))
+	p.sessions = append(p.sessions,
+		newFake("old", lineWriter(func(line string) { _, _ = io.WriteString(in, event(line)) })))
 	go fmt.Fprintf(in, "event: endpoint\ndata: /messages?session=%d\n\n", len(p.sessions)-1)
 	opened := response(http.StatusOK, "text/event-stream", "")
 	opened.Body = out
@@ -123,7 +131,8 @@ func (p *patient) says(r *http.Request, message string) *http.Response {
 func response(status int, media, body string) *http.Response {
 	return &http.Response{
 		StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {media}}, Body: io.NopCloser(strings.NewReader(body)), ContentLength: -1,
+		Header: http.Header{"Content-Type": {media}}, Body: io.NopCloser(strings.NewReader(body)),
+		ContentLength: -1,
 	}
 }
 
@@ -150,7 +159,8 @@ func replies(format string) fault {
 	}
 }
 
-// diseases are what a server can have, and whether it is down when it answers everything so.
+// diseases are what a server can have, and whether it is down when it answers everything
+// so.
 func diseases() map[string]struct {
 	fault fault
 	down  bool
@@ -162,7 +172,8 @@ func diseases() map[string]struct {
 		"hangs": {hangs, true},
 		"is slow": {func(p *patient, r *http.Request, m wire) (*http.Response, error) {
 			time.Sleep(900 * time.Millisecond)
-			return replies(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"content":[],"tools":[]}}`)(p, r, m)
+			return replies(
+				`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"content":[],"tools":[]}}`)(p, r, m)
 		}, false},
 		"resets": {func(*patient, *http.Request, wire) (*http.Response, error) {
 			return nil, errors.New("connection reset by peer")
@@ -172,7 +183,8 @@ func diseases() map[string]struct {
 		"405":        {refuses(405), true}, // it may be of another transport by now
 		"429":        {refuses(429), false},
 		"says trash": {replies(`<html>%s</html>`), true},
-		"tool fails": {replies(`{"jsonrpc":"2.0","id":%s,"result":{"isError":true,"content":[],"tools":[],"resultType":"complete","supportedVersions":["2026-07-28"]}}`), false},
+		"tool fails": {replies(
+			`{"jsonrpc":"2.0","id":%s,"result":{"isError":true,"content":[],"tools":[],"resultType":"complete","supportedVersions":["2026-07-28"]}}`), false},
 	}
 }
 
@@ -225,7 +237,8 @@ func falls(t *testing.T, story func(t *testing.T, p *patient, r *rig, down bool)
 	}
 }
 
-// TestOneIllToolTakesNoServerAway has calls of one tool fail in every way, while the server is well.
+// TestOneIllToolTakesNoServerAway has calls of one tool fail in every way, while the
+// server is well.
 func TestOneIllToolTakesNoServerAway(t *testing.T) {
 	falls(t, func(t *testing.T, p *patient, r *rig, _ bool) {
 		for range 4 {
@@ -242,8 +255,8 @@ func TestOneIllToolTakesNoServerAway(t *testing.T) {
 	})
 }
 
-// TestAnIllServerCostEveryCallItsTime has all of a server fail, and recover. Without calls, a check would notice it after
-// 15 s at the earliest.
+// TestAnIllServerCostEveryCallItsTime has all of a server fail, and recover. Without
+// calls, a check would notice it after 15 s at the earliest.
 func TestAnIllServerCostEveryCallItsTime(t *testing.T) {
 	falls(t, func(t *testing.T, p *patient, r *rig, down bool) {
 		p.wholly.Store(true)
@@ -286,8 +299,8 @@ func (p *patient) refusesAtOnce(t *testing.T, r *rig) {
 	}
 }
 
-// TestAChildThatHangsIsStartedAnew has a child stop to read: the one that serves everybody of a modern server, and the
-// one that runs calls of an older server.
+// TestAChildThatHangsIsStartedAnew has a child stop to read: the one that serves
+// everybody of a modern server, and the one that runs calls of an older server.
 func TestAChildThatHangsIsStartedAnew(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"modern", "legacy"} {
@@ -311,8 +324,8 @@ func TestAChildThatHangsIsStartedAnew(t *testing.T) {
 	}
 }
 
-// TestAChildWithOneToolThatHangsIsLeftAlone has calls of one tool time out, more of them than a child may leave without
-// an answer while it answers nothing else.
+// TestAChildWithOneToolThatHangsIsLeftAlone has calls of one tool time out, more of them
+// than a child may leave without an answer while it answers nothing else.
 func TestAChildWithOneToolThatHangsIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"modern", "legacy"} {
@@ -349,7 +362,8 @@ func pidOf(t *testing.T, r *rig) (pid int) {
 	return surroundings.PID
 }
 
-// TestAThrottlingServerWasTakenAway lets a server answer everything with 429 for longer than its lists are fresh.
+// TestAThrottlingServerWasTakenAway lets a server answer everything with 429 for longer
+// than its lists are fresh.
 func TestAThrottlingServerWasTakenAway(t *testing.T) {
 	t.Parallel()
 	for kind, fresh := range patients() {

@@ -34,21 +34,34 @@ var answers = map[string]struct {
 		w.Header().Set("Content-Type", ";;")
 		fmt.Fprint(w, "{}")
 	}, "protocol"},
-	"accepted":   {func(w http.ResponseWriter, _ *http.Request, _ wire) { w.WriteHeader(http.StatusAccepted) }, "protocol"},
-	"no content": {func(w http.ResponseWriter, _ *http.Request, _ wire) { w.WriteHeader(http.StatusNoContent) }, "protocol"},
+	"accepted": {func(w http.ResponseWriter, _ *http.Request,
+		_ wire,
+	) {
+		w.WriteHeader(http.StatusAccepted)
+	}, "protocol"},
+	"no content": {func(w http.ResponseWriter, _ *http.Request,
+		_ wire,
+	) {
+		w.WriteHeader(http.StatusNoContent)
+	}, "protocol"},
 	"redirect 302": {func(w http.ResponseWriter, r *http.Request, _ wire) {
 		http.Redirect(w, r, "/elsewhere", http.StatusFound)
 	}, "protocol"},
 	"redirect 307": {func(w http.ResponseWriter, r *http.Request, _ wire) {
 		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 	}, "protocol"},
-	"wrong id": {func(w http.ResponseWriter, _ *http.Request, _ wire) { sendJSON(w, []byte("123456"), okResult) }, "protocol"},
+	"wrong id": {func(w http.ResponseWriter, _ *http.Request,
+		_ wire,
+	) {
+		sendJSON(w, []byte("123456"), okResult)
+	}, "protocol"},
 	"id as text": {func(w http.ResponseWriter, _ *http.Request, m wire) {
 		sendJSON(w, []byte(quote(string(m.ID))), okResult)
 	}, "protocol"},
 	"two answers in an array": {func(w http.ResponseWriter, _ *http.Request, m wire) {
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `[{"jsonrpc":"2.0","id":77777,"result":{}},{"jsonrpc":"2.0","id":%s,"result":%s},{"jsonrpc":"2.0","id":%s,"result":{}}]`, m.ID, okResult, m.ID)
+		fmt.Fprintf(
+			w, `[{"jsonrpc":"2.0","id":77777,"result":{}},{"jsonrpc":"2.0","id":%s,"result":%s},{"jsonrpc":"2.0","id":%s,"result":{}}]`, m.ID, okResult, m.ID)
 	}, "ok"},
 	"two answers in a stream": {func(w http.ResponseWriter, _ *http.Request, m wire) {
 		send := events(w)
@@ -61,18 +74,24 @@ var answers = map[string]struct {
 		send("%s", data(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, okResult))
 	}, "ok"},
 	"array in an event": {func(w http.ResponseWriter, _ *http.Request, m wire) {
-		events(w)("%s", data(`[{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":%s,"result":%s}]`, m.ID, okResult))
+		events(w)(
+			"%s", data(`[{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":%s,"result":%s}]`,
+				m.ID, okResult))
 	}, "ok"},
 	"priming, comments, line breaks, other events": {func(w http.ResponseWriter, _ *http.Request, m wire) {
 		send := events(w)
 		send("\ufeffid: 1\ndata:\n\n: comment\n\nevent: other\ndata: {not json\n\n")
-		send("%s", strings.ReplaceAll(data("{\n \"jsonrpc\":\"2.0\",\n\"id\":%s,\n\"result\":%s}", m.ID, okResult), "\n", "\r\n"))
+		send("%s", strings.ReplaceAll(data("{\n \"jsonrpc\":\"2.0\",\n\"id\":%s,\n\"result\":%s}", m.ID,
+			okResult), "\n", "\r\n"))
 	}, "ok"},
 	"stream that stays open": {func(w http.ResponseWriter, r *http.Request, m wire) {
 		events(w)("%s", data(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, okResult))
 		<-r.Context().Done()
 	}, "ok"},
-	"stream that ends": {func(w http.ResponseWriter, _ *http.Request, _ wire) { events(w)(": nothing\n\n") }, "sent"},
+	"stream that ends": {
+		func(w http.ResponseWriter, _ *http.Request, _ wire) { events(w)(": nothing\n\n") },
+		"sent",
+	},
 	"garbage in a stream": {func(w http.ResponseWriter, _ *http.Request, m wire) {
 		send := events(w)
 		send("data: <html>\n\n")
@@ -120,18 +139,33 @@ var answers = map[string]struct {
 		fmt.Fprint(w, `{"jsonrpc":"2.0"`)
 		panic(http.ErrAbortHandler)
 	}, "sent"},
-	"reset":              {func(http.ResponseWriter, *http.Request, wire) { panic(http.ErrAbortHandler) }, "sent"},
-	"401":                {code(401), "not sent"},
-	"403":                {code(403), "not sent"},
-	"429":                {code(429), "not sent"},
-	"418":                {code(418), "not sent"},
-	"500":                {code(500), "sent"},
-	"502":                {code(502), "sent"},
-	"503":                {code(503), "sent"},
-	"999":                {code(999), "protocol"},
-	"error in 200":       {func(w http.ResponseWriter, _ *http.Request, m wire) { sendError(w, 200, m.ID, -32602, "no") }, "error"},
-	"error in 400":       {func(w http.ResponseWriter, _ *http.Request, m wire) { sendError(w, 400, m.ID, -32602, "no") }, "error"},
-	"other's error, 400": {func(w http.ResponseWriter, _ *http.Request, _ wire) { sendError(w, 400, []byte("99999"), -32602, "no") }, "not sent"},
+	"reset": {
+		func(http.ResponseWriter, *http.Request, wire) { panic(http.ErrAbortHandler) },
+		"sent",
+	},
+	"401": {code(401), "not sent"},
+	"403": {code(403), "not sent"},
+	"429": {code(429), "not sent"},
+	"418": {code(418), "not sent"},
+	"500": {code(500), "sent"},
+	"502": {code(502), "sent"},
+	"503": {code(503), "sent"},
+	"999": {code(999), "protocol"},
+	"error in 200": {func(w http.ResponseWriter, _ *http.Request,
+		m wire,
+	) {
+		sendError(w, 200, m.ID, -32602, "no")
+	}, "error"},
+	"error in 400": {func(w http.ResponseWriter, _ *http.Request,
+		m wire,
+	) {
+		sendError(w, 400, m.ID, -32602, "no")
+	}, "error"},
+	"other's error, 400": {func(w http.ResponseWriter, _ *http.Request,
+		_ wire,
+	) {
+		sendError(w, 400, []byte("99999"), -32602, "no")
+	}, "not sent"},
 	"type with charset": {func(w http.ResponseWriter, _ *http.Request, m wire) {
 		w.Header().Set("Content-Type", "Application/JSON; charset=utf-8")
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, okResult)
@@ -175,8 +209,8 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// TestT9UnknownAnswersNeverPass sends each answer in both eras. Nothing but a well-formed answer to this very request
-// passes, and the next call is unharmed.
+// TestT9UnknownAnswersNeverPass sends each answer in both eras. Nothing but a well-formed
+// answer to this very request passes, and the next call is unharmed.
 func TestT9UnknownAnswersNeverPass(t *testing.T) {
 	t.Parallel()
 	for name, test := range answers {
@@ -240,7 +274,8 @@ func kindOf(result mcp.Object, err error) string {
 		return "sent"
 	case errors.As(err, &unavailable), errors.As(err, &down):
 		return "not sent"
-	case errors.As(err, &broken) && !errors.As(err, &answered): // or it would be told as the server's own error
+	case errors.As(err, &broken) &&
+		!errors.As(err, &answered): // or it would be told as the server's own error
 		return "protocol"
 	case errors.As(err, &answered):
 		return "error"
@@ -248,13 +283,15 @@ func kindOf(result mcp.Object, err error) string {
 	return fmt.Sprint("unknown: ", err)
 }
 
-// TestReasonOfAFailedHandshakeIsClean puts hidden text into the error of a handshake, which operators read.
+// TestReasonOfAFailedHandshakeIsClean puts hidden text into the error of a handshake,
+// which operators read.
 func TestReasonOfAFailedHandshakeIsClean(t *testing.T) {
 	t.Parallel()
 	refuse := func(w http.ResponseWriter, _ *http.Request, m wire) {
 		sendError(w, http.StatusOK, m.ID, -32000, "no \u202enu\u2062ts\u200b")
 	}
-	s := serve(t, &web{other: map[string]func(w http.ResponseWriter, r *http.Request, m wire){"tools/list": refuse}})
+	s := serve(t, &web{other: map[string]func(w http.ResponseWriter, r *http.Request,
+		m wire){"tools/list": refuse}})
 	r := start(t, s.config())
 	r.until("the attempt has ended", func() bool { return r.last().Tried })
 	if got := r.last().Problem; !strings.Contains(got, "no nuts") {

@@ -39,12 +39,28 @@ func TestHTTPErasAreFoundByProbing(t *testing.T) {
 		"-32022, legacy revisions": {func(w http.ResponseWriter, m wire) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusBadRequest)
-			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32022,"message":"m","data":{"supported":["2025-11-25"]}}}`, m.ID)
+			fmt.Fprintf(
+				w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32022,"message":"m","data":{"supported":["2025-11-25"]}}}`, m.ID)
 		}, false},
-		"-32020":               {func(w http.ResponseWriter, m wire) { sendError(w, 400, m.ID, -32020, "header") }, true},
-		"-32601 in 200":        {func(w http.ResponseWriter, m wire) { sendError(w, 200, m.ID, -32601, "no") }, false},
-		"-32601 in 404":        {func(w http.ResponseWriter, m wire) { sendError(w, 404, m.ID, -32601, "no") }, false},
-		"-32000, id null":      {func(w http.ResponseWriter, _ wire) { sendError(w, 400, nil, -32000, "no") }, false},
+		"-32020": {func(w http.ResponseWriter,
+			m wire,
+		) {
+			sendError(w, 400, m.ID, -32020, "header")
+		}, true},
+		"-32601 in 200": {func(w http.ResponseWriter,
+			m wire,
+		) {
+			sendError(w, 200, m.ID, -32601, "no")
+		}, false},
+		"-32601 in 404": {func(w http.ResponseWriter,
+			m wire,
+		) {
+			sendError(w, 404, m.ID, -32601, "no")
+		}, false},
+		"-32000, id null": {
+			func(w http.ResponseWriter, _ wire) { sendError(w, 400, nil, -32000, "no") },
+			false,
+		},
 		"400 without body":     {status(400, ""), false},
 		"404 text":             {status(404, "not found"), false},
 		"405":                  {status(405, ""), false},
@@ -72,7 +88,8 @@ func TestHTTPErasAreFoundByProbing(t *testing.T) {
 	}
 }
 
-// TestForgottenSessionIsReopened ends the session under a call. The call ran nowhere, so it runs once under the new one.
+// TestForgottenSessionIsReopened ends the session under a call. The call ran nowhere, so
+// it runs once under the new one.
 func TestForgottenSessionIsReopened(t *testing.T) {
 	t.Parallel()
 	var ran atomic.Int64
@@ -95,7 +112,8 @@ func TestForgottenSessionIsReopened(t *testing.T) {
 		t.Errorf("sessions: got %d, want 2", got)
 	}
 	calls := s.sights("tools/call")
-	if first, second := calls[0].header.Get("Mcp-Session-Id"), calls[1].header.Get("Mcp-Session-Id"); first != "s-1" || second != "s-2" {
+	if first, second := calls[0].header.Get("Mcp-Session-Id"),
+		calls[1].header.Get("Mcp-Session-Id"); first != "s-1" || second != "s-2" {
 		t.Errorf("sessions of the call and its repetition: got %q and %q", first, second)
 	}
 }
@@ -115,7 +133,11 @@ func TestBadSessionIDIsRefused(t *testing.T) {
 // TestSessionThatIsAlwaysUnknownIsGivenUp shows that one repetition is all there is.
 func TestSessionThatIsAlwaysUnknownIsGivenUp(t *testing.T) {
 	t.Parallel()
-	s := serve(t, &web{session: "s", call: func(w http.ResponseWriter, _ *http.Request, _ wire) { w.WriteHeader(http.StatusNotFound) }})
+	s := serve(t, &web{session: "s", call: func(w http.ResponseWriter, _ *http.Request,
+		_ wire,
+	) {
+		w.WriteHeader(http.StatusNotFound)
+	}})
 	r := start(t, s.config())
 	r.untilTool("tool")
 	_, err := r.call(t.Context(), "tool", `{}`, nil)
@@ -127,8 +149,8 @@ func TestSessionThatIsAlwaysUnknownIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestBusySessionIsExamined has a server forget the session of the calls in its own way, while one of them goes on: the
-// others get another session.
+// TestBusySessionIsExamined has a server forget the session of the calls in its own way,
+// while one of them goes on: the others get another session.
 func TestBusySessionIsExamined(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Value // the session
@@ -178,7 +200,8 @@ func TestBusySessionIsExamined(t *testing.T) {
 	}
 }
 
-// TestBrokenStreamIsResumed ends the stream before the answer, twice, and gives the answer on the third.
+// TestBrokenStreamIsResumed ends the stream before the answer, twice, and gives the
+// answer on the third.
 func TestBrokenStreamIsResumed(t *testing.T) {
 	t.Parallel()
 	var id atomic.Value
@@ -194,7 +217,9 @@ func TestBrokenStreamIsResumed(t *testing.T) {
 			w.WriteHeader(http.StatusMethodNotAllowed)
 		case "e1":
 			resumed = append(resumed, time.Now())
-			events(w)("id: e2\n%s", data(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, id.Load()))
+			events(w)(
+				"id: e2\n%s", data(
+					`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, id.Load()))
 		case "e2":
 			resumed = append(resumed, time.Now())
 			events(w)("id: e3\n%s", data(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id.Load(), okResult))
@@ -203,7 +228,8 @@ func TestBrokenStreamIsResumed(t *testing.T) {
 	r := start(t, s.config())
 	r.untilTool("tool")
 	began, heard := time.Now(), 0
-	result, err := r.call(t.Context(), "tool", `{"_meta":{"progressToken":"p"}}`, func(mcp.Notification) { heard++ })
+	result, err := r.call(t.Context(), "tool", `{"_meta":{"progressToken":"p"}}`,
+		func(mcp.Notification) { heard++ })
 	if err != nil || text(result) != "ok" || heard != 1 {
 		t.Fatalf("got %s, %v, %d notifications", result.JSON(), cause(err), heard)
 	}
@@ -218,7 +244,11 @@ func TestBrokenStreamIsResumed(t *testing.T) {
 // TestStreamThatCannotBeResumedEndsTheCall bounds the attempts.
 func TestStreamThatCannotBeResumedEndsTheCall(t *testing.T) {
 	t.Parallel()
-	s := serve(t, &web{session: "s", call: func(w http.ResponseWriter, _ *http.Request, _ wire) { events(w)("id: e1\ndata:\n\n") }})
+	s := serve(t, &web{session: "s", call: func(w http.ResponseWriter, _ *http.Request,
+		_ wire,
+	) {
+		events(w)("id: e1\ndata:\n\n")
+	}})
 	s.stream = func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Last-Event-Id") == "" {
 			w.WriteHeader(http.StatusMethodNotAllowed)
@@ -243,7 +273,10 @@ func TestT45NoHeaderOfAClientReachesAnUpstream(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		s := serve(t, &web{modern: modern})
 		cfg := s.config()
-		cfg.Headers = map[string]string{"X-Own": "configured", "mcp-session-id": "forged", "Mcp-Method": "forged"}
+		cfg.Headers = map[string]string{
+			"X-Own": "configured", "mcp-session-id": "forged",
+			"Mcp-Method": "forged",
+		}
 		r := start(t, cfg)
 		r.untilTool("tool")
 		canary := "canary-token"
@@ -258,7 +291,8 @@ func TestT45NoHeaderOfAClientReachesAnUpstream(t *testing.T) {
 		s.mu.Lock()
 		for _, one := range s.seen {
 			for name, values := range one.header {
-				if !slices.Contains(allowed, name) || slices.Contains(values, "forged") || slices.Contains(values, canary) {
+				if !slices.Contains(allowed, name) || slices.Contains(values, "forged") ||
+					slices.Contains(values, canary) {
 					t.Errorf("modern %v, %s: header %s: %q", modern, one.wire.Method, name, values)
 				}
 			}
@@ -270,7 +304,8 @@ func TestT45NoHeaderOfAClientReachesAnUpstream(t *testing.T) {
 	}
 }
 
-// TestModernHeadersAreRecomputed shows the headers of a call under the server's own name and schema.
+// TestModernHeadersAreRecomputed shows the headers of a call under the server's own name
+// and schema.
 func TestModernHeadersAreRecomputed(t *testing.T) {
 	t.Parallel()
 	s := serve(t, &web{modern: true, list: func(w http.ResponseWriter, m wire) {
@@ -283,7 +318,8 @@ func TestModernHeadersAreRecomputed(t *testing.T) {
 	cfg.Prefix = "p"
 	r := start(t, cfg)
 	r.untilTool("tool")
-	r.must("tool", `{"name":"p__tool","arguments":{"region":" Köln ","n":42,"on":false,"none":null,"whole":1.0e2}}`)
+	r.must(
+		"tool", `{"name":"p__tool","arguments":{"region":" Köln ","n":42,"on":false,"none":null,"whole":1.0e2}}`)
 	seen := s.sights("tools/call")[0].header
 	for name, want := range map[string]string{
 		"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "tool",
@@ -296,10 +332,15 @@ func TestModernHeadersAreRecomputed(t *testing.T) {
 	}
 }
 
-// TestHeaderMismatchListsAgain shows what happens when a definition changed unnoticed: the call did not run.
+// TestHeaderMismatchListsAgain shows what happens when a definition changed unnoticed:
+// the call did not run.
 func TestHeaderMismatchListsAgain(t *testing.T) {
 	t.Parallel()
-	s := serve(t, &web{modern: true, call: func(w http.ResponseWriter, _ *http.Request, m wire) { sendError(w, 400, m.ID, -32020, "header") }})
+	s := serve(t, &web{modern: true, call: func(w http.ResponseWriter, _ *http.Request,
+		m wire,
+	) {
+		sendError(w, 400, m.ID, -32020, "header")
+	}})
 	r := start(t, s.config())
 	r.untilTool("tool")
 	_, err := r.call(t.Context(), "tool", `{}`, nil)
@@ -318,8 +359,8 @@ func eventually(t *testing.T, what string, claim func() bool) {
 	}
 }
 
-// TestCancelReachesAnHTTPServer leaves a call: a legacy server gets a notification, a modern one sees the end of the
-// connection.
+// TestCancelReachesAnHTTPServer leaves a call: a legacy server gets a notification, a
+// modern one sees the end of the connection.
 func TestCancelReachesAnHTTPServer(t *testing.T) {
 	t.Parallel()
 	for _, modern := range []bool{false, true} {
@@ -343,7 +384,8 @@ func TestCancelReachesAnHTTPServer(t *testing.T) {
 		if modern {
 			continue
 		}
-		eventually(t, "the server is told", func() bool { return len(s.sights("notifications/cancelled")) == 1 })
+		eventually(t, "the server is told",
+			func() bool { return len(s.sights("notifications/cancelled")) == 1 })
 		told, call := s.sights("notifications/cancelled")[0], s.sights("tools/call")[0]
 		if got, want := string(told.wire.Params.RequestID), string(call.wire.ID); got != want {
 			t.Errorf("cancelled request: got %s, want %s", got, want)
@@ -351,7 +393,8 @@ func TestCancelReachesAnHTTPServer(t *testing.T) {
 	}
 }
 
-// TestLostHTTPServerComesBack stops a server in a call and starts another at the same address, of the other era.
+// TestLostHTTPServerComesBack stops a server in a call and starts another at the same
+// address, of the other era.
 func TestLostHTTPServerComesBack(t *testing.T) {
 	t.Parallel()
 	began := make(chan bool, 1)
@@ -409,7 +452,11 @@ func TestConnectionsAreReused(t *testing.T) {
 		"stream": func(w http.ResponseWriter, _ *http.Request, m wire) {
 			events(w)("%s", data(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, okResult))
 		},
-		"refusal": func(w http.ResponseWriter, _ *http.Request, m wire) { sendError(w, 400, m.ID, -32602, "no") },
+		"refusal": func(w http.ResponseWriter, _ *http.Request,
+			m wire,
+		) {
+			sendError(w, 400, m.ID, -32602, "no")
+		},
 	} {
 		s := serve(t, &web{modern: true, call: call})
 		r := start(t, s.config())
@@ -426,11 +473,15 @@ func TestConnectionsAreReused(t *testing.T) {
 	}
 }
 
-// TestGetStreamIsOptional shows servers that do not know the stream, in the ways they say so.
+// TestGetStreamIsOptional shows servers that do not know the stream, in the ways they say
+// so.
 func TestGetStreamIsOptional(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{404, 405, 400, 406, 200} {
-		s := serve(t, &web{session: "s", stream: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }})
+		s := serve(t, &web{
+			session: "s",
+			stream:  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) },
+		})
 		r := start(t, shared(s.config()))
 		r.untilTool("tool")
 		eventually(t, "the stream is asked for", func() bool { return len(s.sights(http.MethodGet)) > 0 })
@@ -459,7 +510,10 @@ func TestServersThatAskBackOverHTTP(t *testing.T) {
 	r.must("tool", `{}`)
 	got := answersOf(s)
 	slices.Sort(got)
-	want := []string{`{"jsonrpc":"2.0","id":"p","result":{}}`, `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found"}}`}
+	want := []string{
+		`{"jsonrpc":"2.0","id":"p","result":{}}`,
+		`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found"}}`,
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("answers: got %q, want %q", got, want)
 	}

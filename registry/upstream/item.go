@@ -7,8 +7,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// item is what a call needs to know of the thing it is about: a tool, a prompt, a resource, a task, or the reference of
-// a completion. It is immutable once a call uses it.
+// item is what a call needs to know of the thing it is about: a tool, a prompt, a
+// resource, a task, or the reference of a completion. It is immutable once a call uses
+// it.
 type item struct {
 	method     string
 	name       string      // name, URI or task id; of a completion, name or URI in its reference

@@ -11,14 +11,15 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// counted makes a call of alice count in a budget what is kept of it. The test releases its
-// claim, as the gateway does when the caller has the answer.
+// counted makes a call of alice count in a budget what is kept of it. The test releases
+// its claim, as the gateway does when the caller has the answer.
 func counted(b *share.Budget, c *registry.Call) *registry.Call {
 	c.Room = b.Claim(share.User{TenantID: alice.tenant, Subject: alice.name})
 	return c
 }
 
-// TestParkedCallsCountedNowhere parks calls with large arguments, and lets them end in each way.
+// TestParkedCallsCountedNowhere parks calls with large arguments, and lets them end in
+// each way.
 func TestParkedCallsCountedNowhere(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
@@ -35,13 +36,17 @@ func TestParkedCallsCountedNowhere(t *testing.T) {
 			time.Sleep(6 * time.Minute)
 			synctest.Wait()
 		}},
-		"the server goes on without the answer": {"quit", func(t *testing.T, r *rig, again func() *registry.Call) {
-			time.Sleep(11 * time.Second)
-			synctest.Wait()
-			if _, _, got, err := r.round(t.Context(), "quit", again()); err != nil || got != "done without" {
-				t.Errorf("got %q, %v", got, err)
-			}
-		}},
+		"the server goes on without the answer": {
+			"quit",
+			func(t *testing.T, r *rig, again func() *registry.Call) {
+				time.Sleep(11 * time.Second)
+				synctest.Wait()
+				if _, _, got, err := r.round(t.Context(), "quit", again()); err != nil ||
+					got != "done without" {
+					t.Errorf("got %q, %v", got, err)
+				}
+			},
+		},
 		"the server goes on, and nobody comes back": {"quit", func(*testing.T, *rig, func() *registry.Call) {
 			time.Sleep(6 * time.Minute)
 			synctest.Wait()
@@ -50,12 +55,14 @@ func TestParkedCallsCountedNowhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, &chat{}, nil, func(t *testing.T, r *rig) {
 				memory := share.New(64 << 20)
-				asked, state, _, err := r.round(t.Context(), test.tool, counted(memory, alice.call(t, strings.Repeat("x", size), "", "", nil)))
+				asked, state, _, err := r.round(t.Context(), test.tool,
+					counted(memory, alice.call(t, strings.Repeat("x", size), "", "", nil)))
 				if err != nil || state == "" {
 					t.Fatalf("got %q, %v, want a question", state, err)
 				}
 				if held := memory.Held(); held < 2*size || held > 2*size+128<<10 {
-					t.Errorf("%d bytes are counted while the call is parked, want its arguments as they came and as they were sent, and a little more", held)
+					t.Errorf(
+						"%d bytes are counted while the call is parked, want its arguments as they came and as they were sent, and a little more", held)
 				}
 				again := counted(memory, alice.call(t, "", accept(asked, "x"), state, nil))
 				test.end(t, r, func() *registry.Call { return again })
@@ -68,13 +75,17 @@ func TestParkedCallsCountedNowhere(t *testing.T) {
 	}
 }
 
-// TestACallThatCannotBeKeptIsRefused parks a call that is larger than its caller may hold.
+// TestACallThatCannotBeKeptIsRefused parks a call that is larger than its caller may
+// hold.
 func TestACallThatCannotBeKeptIsRefused(t *testing.T) {
 	t.Parallel()
 	s := &chat{}
 	inBubble(t, s, nil, func(t *testing.T, r *rig) {
-		memory := share.New(6 << 20) // of which one user may hold the text of the request, and not its parameters beside it
-		_, state, _, err := r.round(t.Context(), "late", counted(memory, alice.call(t, strings.Repeat("x", 1<<20), "", "", nil)))
+		// of which one user may hold the text of the request, and not its parameters
+		// beside it
+		memory := share.New(6 << 20)
+		_, state, _, err := r.round(t.Context(), "late",
+			counted(memory, alice.call(t, strings.Repeat("x", 1<<20), "", "", nil)))
 		var full *registry.RoomError
 		if !errors.As(err, &full) || state != "" {
 			t.Errorf("got %q, %v, want a RoomError", state, err)

@@ -24,21 +24,25 @@ func says(result string) handler {
 	return func(w http.ResponseWriter, _ *http.Request, m wire) { sendJSON(w, m.ID, result) }
 }
 
-// full is a server with one tool, two prompts in two pages, one resource and one template.
+// full is a server with one tool, two prompts in two pages, one resource and one
+// template.
 func full(modern bool) *web {
 	return &web{modern: modern, declares: everything, other: map[string]handler{
 		"prompts/list": func(w http.ResponseWriter, _ *http.Request, m wire) {
 			if m.Params.Cursor == nil {
-				sendJSON(w, m.ID, `{"prompts":[{"name":"greet","arguments":[{"name":"who","required":true}]}],"nextCursor":"2"}`)
+				sendJSON(
+					w, m.ID, `{"prompts":[{"name":"greet","arguments":[{"name":"who","required":true}]}],"nextCursor":"2"}`)
 				return
 			}
 			sendJSON(w, m.ID, `{"prompts":[{"name":"part"}]}`)
 		},
-		"resources/list":           says(`{"resources":[{"uri":"file:///a.txt","name":"a"}]}`),
-		"resources/templates/list": says(`{"resourceTemplates":[{"uriTemplate":"file:///{name}","name":"any"}]}`),
-		"prompts/get":              says(`{"messages":[{"role":"user","content":{"type":"text","text":"hi"}}]}`),
-		"resources/read":           says(`{"contents":[{"uri":"file:///a.txt","text":"A"}]}`),
-		"completion/complete":      says(`{"completion":{"values":["x","y"]}}`),
+		"resources/list": says(`{"resources":[{"uri":"file:///a.txt","name":"a"}]}`),
+		"resources/templates/list": says(
+			`{"resourceTemplates":[{"uriTemplate":"file:///{name}","name":"any"}]}`),
+		"prompts/get": says(
+			`{"messages":[{"role":"user","content":{"type":"text","text":"hi"}}]}`),
+		"resources/read":      says(`{"contents":[{"uri":"file:///a.txt","text":"A"}]}`),
+		"completion/complete": says(`{"completion":{"values":["x","y"]}}`),
 	}}
 }
 
@@ -66,7 +70,8 @@ func (r *rig) listed(kind registry.Kind) bool { return r.view().Listed(r.name, k
 
 func (r *rig) untilNames(want ...string) {
 	r.t.Helper()
-	r.until(fmt.Sprintf("there is %q and not %q", want, r.names()), func() bool { return slices.Equal(r.names(), want) })
+	r.until(fmt.Sprintf("there is %q and not %q", want, r.names()),
+		func() bool { return slices.Equal(r.names(), want) })
 }
 
 // TestListsOfEveryKind reads all that a server has, in both eras.
@@ -76,11 +81,13 @@ func TestListsOfEveryKind(t *testing.T) {
 		r := start(t, serve(t, full(modern)).config())
 		r.untilUp()
 		r.untilNames("prompt greet", "prompt part", "resource file:///a.txt", "template file:///{name}")
-		if got := r.last(); got.Tools != 1 || got.Prompts != 2 || got.Resources != 1 || got.Templates != 1 || len(got.Refused) != 0 {
+		if got := r.last(); got.Tools != 1 || got.Prompts != 2 || got.Resources != 1 || got.Templates != 1 ||
+			len(got.Refused) != 0 {
 			t.Errorf("modern %v: status: got %+v, want the counts and nothing refused", modern, got)
 		}
 		probed, err := r.up.Probe(t.Context())
-		if err != nil || probed.Tools != 1 || probed.Prompts != 2 || probed.Resources != 1 || probed.Templates != 1 {
+		if err != nil || probed.Tools != 1 || probed.Prompts != 2 || probed.Resources != 1 ||
+			probed.Templates != 1 {
 			t.Errorf("modern %v: probe: got %+v, %v, want the same counts", modern, probed, err)
 		}
 	}
@@ -104,7 +111,10 @@ func TestUndeclaredListsAreNotAskedFor(t *testing.T) {
 			r := start(t, serve(t, s).config())
 			r.untilUp()
 			var got []string
-			for _, method := range []string{"prompts/list", "resources/list", "resources/templates/list", "tools/list"} {
+			for _, method := range []string{
+				"prompts/list", "resources/list", "resources/templates/list",
+				"tools/list",
+			} {
 				if len(s.sights(method)) > 0 {
 					got = append(got, method)
 				}
@@ -116,7 +126,8 @@ func TestUndeclaredListsAreNotAskedFor(t *testing.T) {
 	}
 }
 
-// TestDeclaredListThatIsUnknownIsEmpty shows that a method that is not there counts as no items.
+// TestDeclaredListThatIsUnknownIsEmpty shows that a method that is not there counts as no
+// items.
 func TestDeclaredListThatIsUnknownIsEmpty(t *testing.T) {
 	t.Parallel()
 	s := full(true)
@@ -129,7 +140,8 @@ func TestDeclaredListThatIsUnknownIsEmpty(t *testing.T) {
 	}
 }
 
-// TestBrokenListCostsItselfAlone breaks one list after the other in many ways: the tools and the other lists stay.
+// TestBrokenListCostsItselfAlone breaks one list after the other in many ways: the tools
+// and the other lists stay.
 func TestBrokenListCostsItselfAlone(t *testing.T) {
 	t.Parallel()
 	for _, list := range []struct {
@@ -137,9 +149,18 @@ func TestBrokenListCostsItselfAlone(t *testing.T) {
 		kind           registry.Kind
 		rest           []string
 	}{
-		{"prompts/list", "prompts", registry.KindPrompt, []string{"resource file:///a.txt", "template file:///{name}"}},
-		{"resources/list", "resources", registry.KindResource, []string{"prompt greet", "prompt part", "template file:///{name}"}},
-		{"resources/templates/list", "resourceTemplates", registry.KindTemplate, []string{"prompt greet", "prompt part", "resource file:///a.txt"}},
+		{
+			"prompts/list", "prompts", registry.KindPrompt,
+			[]string{"resource file:///a.txt", "template file:///{name}"},
+		},
+		{"resources/list", "resources", registry.KindResource, []string{
+			"prompt greet", "prompt part",
+			"template file:///{name}",
+		}},
+		{
+			"resources/templates/list", "resourceTemplates", registry.KindTemplate,
+			[]string{"prompt greet", "prompt part", "resource file:///a.txt"},
+		},
 	} {
 		var n atomic.Int64
 		for name, broken := range map[string]handler{
@@ -150,21 +171,32 @@ func TestBrokenListCostsItselfAlone(t *testing.T) {
 			"number cursor": says(`{"` + list.member + `":[],"nextCursor":1}`),
 			"no array":      says(`{"` + list.member + `":{}}`),
 			"nothing":       says(`{}`),
-			"error":         func(w http.ResponseWriter, _ *http.Request, m wire) { sendError(w, 200, m.ID, -32603, "no") },
-			"status":        func(w http.ResponseWriter, _ *http.Request, _ wire) { w.WriteHeader(http.StatusInternalServerError) },
-			"reset":         func(http.ResponseWriter, *http.Request, wire) { panic(http.ErrAbortHandler) },
-			"not JSON":      func(w http.ResponseWriter, r *http.Request, m wire) { jsonBody("{")(w, r, m) },
+			"error": func(w http.ResponseWriter, _ *http.Request,
+				m wire,
+			) {
+				sendError(w, 200, m.ID, -32603, "no")
+			},
+			"status": func(w http.ResponseWriter, _ *http.Request,
+				_ wire,
+			) {
+				w.WriteHeader(http.StatusInternalServerError)
+			},
+			"reset":    func(http.ResponseWriter, *http.Request, wire) { panic(http.ErrAbortHandler) },
+			"not JSON": func(w http.ResponseWriter, r *http.Request, m wire) { jsonBody("{")(w, r, m) },
 		} {
 			t.Run(list.method+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				check := func(t *testing.T, r *rig) {
-					r.until("the list is refused", func() bool { return r.last().Up && len(r.last().Refused) == 1 })
-					if got := r.last().Refused[0]; got.Kind != list.kind || got.Reason != "list" || got.Err == nil {
+					r.until("the list is refused",
+						func() bool { return r.last().Up && len(r.last().Refused) == 1 })
+					if got := r.last().Refused[0]; got.Kind != list.kind || got.Reason != "list" ||
+						got.Err == nil {
 						t.Errorf("refused: got %+v, want the list", got)
 					}
 					r.untilNames(list.rest...)
 					if !r.listed(registry.KindTool) || r.listed(list.kind) {
-						t.Errorf("known: tools %v, %s %v; want the tools alone of these", r.listed(registry.KindTool), list.kind, r.listed(list.kind))
+						t.Errorf("known: tools %v, %s %v; want the tools alone of these",
+							r.listed(registry.KindTool), list.kind, r.listed(list.kind))
 					}
 					r.must("tool", `{}`)
 				}
@@ -192,8 +224,10 @@ func TestTooManyResourcesAreCut(t *testing.T) {
 	s := full(true)
 	s.other["resources/list"] = says(`{"resources":[` + strings.Join(all, ",") + `]}`)
 	r := start(t, serve(t, s).config())
-	r.until("there are 5000", func() bool { return r.last().Resources == 5000 && len(r.view().Resources) == 5000 })
-	if got := r.last().Refused; len(got) != 1 || got[0].Kind != registry.KindResource || got[0].Reason != "size" {
+	r.until("there are 5000",
+		func() bool { return r.last().Resources == 5000 && len(r.view().Resources) == 5000 })
+	if got := r.last().Refused; len(got) != 1 || got[0].Kind != registry.KindResource ||
+		got[0].Reason != "size" {
 		t.Errorf("refused: got %+v, want that there are more", got)
 	}
 	if r.last().Tools != 1 || r.last().Prompts != 2 {
@@ -205,12 +239,16 @@ func TestTooManyResourcesAreCut(t *testing.T) {
 func TestMalformedDefinitionsAreRefusedAlone(t *testing.T) {
 	t.Parallel()
 	s := full(true)
-	s.other["prompts/list"] = says(`{"prompts":[1,{},{"name":7},{"name":"good"},{"name":"hid\u200bden\u0007"}]}`)
-	s.other["resources/list"] = says(`{"resources":[null,{"name":"a"},{"uri":"file:///x"},{"uri":"file:///good","name":"g","description":"a\u200bb"}]}`)
-	s.other["resources/templates/list"] = says(`{"resourceTemplates":[[],{"uriTemplate":"file:///{x}"},{"uriTemplate":"file:///{good}","name":"g"}]}`)
+	s.other["prompts/list"] = says(
+		`{"prompts":[1,{},{"name":7},{"name":"good"},{"name":"hid\u200bden\u0007"}]}`)
+	s.other["resources/list"] = says(
+		`{"resources":[null,{"name":"a"},{"uri":"file:///x"},{"uri":"file:///good","name":"g","description":"a\u200bb"}]}`)
+	s.other["resources/templates/list"] = says(
+		`{"resourceTemplates":[[],{"uriTemplate":"file:///{x}"},{"uriTemplate":"file:///{good}","name":"g"}]}`)
 	r := start(t, serve(t, s).config())
 	r.untilUp()
-	r.until("the good ones are there", func() bool { return slices.Contains(r.names(), "resource file:///good") })
+	r.until("the good ones are there",
+		func() bool { return slices.Contains(r.names(), "resource file:///good") })
 	refused := map[registry.Kind]int{}
 	for _, one := range r.last().Refused {
 		refused[one.Kind]++
@@ -218,7 +256,8 @@ func TestMalformedDefinitionsAreRefusedAlone(t *testing.T) {
 			t.Errorf("refusal: got %+v, want server, reason and error", one)
 		}
 	}
-	if refused[registry.KindResource] != 3 || refused[registry.KindTemplate] != 2 || refused[registry.KindPrompt] < 3 {
+	if refused[registry.KindResource] != 3 || refused[registry.KindTemplate] != 2 ||
+		refused[registry.KindPrompt] < 3 {
 		t.Errorf("refused: got %v in %+v, want the bad ones", refused, r.last().Refused)
 	}
 	if got := r.view().Resources[0].Definition.Text("description"); got != "ab" {
@@ -226,7 +265,8 @@ func TestMalformedDefinitionsAreRefusedAlone(t *testing.T) {
 	}
 }
 
-// TestAnnouncedListAloneIsAskedForAgain announces a change of one kind after the other, in both eras.
+// TestAnnouncedListAloneIsAskedForAgain announces a change of one kind after the other,
+// in both eras.
 func TestAnnouncedListAloneIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	for _, modern := range []bool{false, true} {
@@ -243,7 +283,10 @@ func TestAnnouncedListAloneIsAskedForAgain(t *testing.T) {
 				for {
 					select {
 					case kind := <-announce:
-						send("%s", data(`{"jsonrpc":"2.0","method":"notifications/%s/list_changed","params":{%s}}`, kind, meta))
+						send(
+							"%s", data(
+								`{"jsonrpc":"2.0","method":"notifications/%s/list_changed","params":{%s}}`,
+								kind, meta))
 					case <-r.Context().Done():
 						return
 					}
@@ -252,7 +295,9 @@ func TestAnnouncedListAloneIsAskedForAgain(t *testing.T) {
 			s.stream = func(w http.ResponseWriter, r *http.Request) { follow(w, r, ": hello\n\n", "") }
 			s.listen = func(w http.ResponseWriter, r *http.Request, m wire) {
 				meta := fmt.Sprintf(`"_meta":{"io.modelcontextprotocol/subscriptionId":%s}`, m.ID)
-				follow(w, r, data(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":%s,%s}}`, listened(m), meta), meta)
+				follow(
+					w, r, data(
+						`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":%s,%s}}`, listened(m), meta), meta)
 			}
 			r := start(t, serve(t, s).config())
 			r.untilUp()
@@ -267,23 +312,33 @@ func TestAnnouncedListAloneIsAskedForAgain(t *testing.T) {
 			if modern {
 				first = 2 // the acknowledgement asks for all again
 			}
-			eventually(t, "all was listed", func() bool { return counts() == [4]int{first, 2 * first, first, first} })
+			eventually(t, "all was listed",
+				func() bool { return counts() == [4]int{first, 2 * first, first, first} })
 			for i, step := range []struct {
 				kind string
 				want [4]int
 			}{
-				{"prompts", [4]int{0, 2, 0, 0}}, {"resources", [4]int{0, 2, 1, 1}}, {"tools", [4]int{1, 2, 1, 1}},
+				{"prompts", [4]int{0, 2, 0, 0}}, {"resources", [4]int{0, 2, 1, 1}}, {
+					"tools",
+					[4]int{1, 2, 1, 1},
+				},
 			} {
 				select {
 				case announce <- step.kind:
 				case <-time.After(limit):
 					t.Fatal("nobody listens")
 				}
-				want := [4]int{first + step.want[0], 2*first + step.want[1], first + step.want[2], first + step.want[3]}
-				eventually(t, fmt.Sprintf("step %d lists %v", i, want), func() bool { return counts() == want })
+				want := [4]int{
+					first + step.want[0], 2*first + step.want[1], first + step.want[2],
+					first + step.want[3],
+				}
+				eventually(t, fmt.Sprintf("step %d lists %v", i, want),
+					func() bool { return counts() == want })
 			}
 			if modern {
-				if got := listened(s.sights("subscriptions/listen")[0].wire); got != `{"promptsListChanged":true,"resourcesListChanged":true,"toolsListChanged":true}` {
+				if got := listened(
+					s.sights(
+						"subscriptions/listen")[0].wire); got != `{"promptsListChanged":true,"resourcesListChanged":true,"toolsListChanged":true}` {
 					t.Errorf("listened for %s, want all three lists", got)
 				}
 			}
@@ -301,7 +356,8 @@ func listened(m wire) string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-// TestListenAsksForWhatTheServerHas shows the filter of a server without prompts and resources.
+// TestListenAsksForWhatTheServerHas shows the filter of a server without prompts and
+// resources.
 func TestListenAsksForWhatTheServerHas(t *testing.T) {
 	t.Parallel()
 	s := serve(t, &web{modern: true})
@@ -312,8 +368,8 @@ func TestListenAsksForWhatTheServerHas(t *testing.T) {
 	}
 }
 
-// TestSlowListDoesNotHoldTheToolsBack lets prompts/list hang: the tools are there after a second, the prompts are given
-// up, and asked for again.
+// TestSlowListDoesNotHoldTheToolsBack lets prompts/list hang: the tools are there after a
+// second, the prompts are given up, and asked for again.
 func TestSlowListDoesNotHoldTheToolsBack(t *testing.T) {
 	t.Parallel()
 	s := &wired{web: *full(true)}
@@ -340,7 +396,8 @@ func TestSlowListDoesNotHoldTheToolsBack(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		if got := r.last(); !got.Up || got.Restarts != 0 || len(got.Refused) != 1 || got.Refused[0].Kind != registry.KindPrompt {
+		if got := r.last(); !got.Up || got.Restarts != 0 || len(got.Refused) != 1 ||
+			got.Refused[0].Kind != registry.KindPrompt {
 			t.Errorf("status after the limit: got %+v, want that prompts cannot be read", got)
 		}
 		hang.Store(false)
@@ -352,7 +409,8 @@ func TestSlowListDoesNotHoldTheToolsBack(t *testing.T) {
 	})
 }
 
-// TestTrap13_EachListKeepsItsOwnTime polls the lists of a server that tells nothing, each as long as it may be kept.
+// TestTrap13_EachListKeepsItsOwnTime polls the lists of a server that tells nothing, each
+// as long as it may be kept.
 func TestTrap13_EachListKeepsItsOwnTime(t *testing.T) {
 	t.Parallel()
 	s := &wired{web: *full(true)}
@@ -373,7 +431,8 @@ func TestTrap13_EachListKeepsItsOwnTime(t *testing.T) {
 	bubble(t, s, func(t *testing.T, _ *rig) {
 		time.Sleep(250 * time.Second)
 		for method, within := range map[string][2]int32{
-			"tools/list": {6, 8}, "prompts/list": {2, 2}, "resources/list": {1, 1}, "resources/templates/list": {1, 1},
+			"tools/list": {6, 8}, "prompts/list": {2, 2}, "resources/list": {1, 1},
+			"resources/templates/list": {1, 1},
 		} {
 			// The first list is one more.
 			if got := counts[method].Load() - 1; got < within[0]-1 || got > within[1]+1 {
@@ -381,7 +440,8 @@ func TestTrap13_EachListKeepsItsOwnTime(t *testing.T) {
 			}
 		}
 		time.Sleep(100 * time.Second)
-		// Resources and templates are told of together, and asked for together: when the first of them is due.
+		// Resources and templates are told of together, and asked for together: when the
+		// first of them is due.
 		for _, method := range []string{"resources/list", "resources/templates/list"} {
 			if got := counts[method].Load(); got != 2 {
 				t.Errorf("%s: asked for %d times in 350 s, want 2", method, got)

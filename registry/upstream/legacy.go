@@ -13,18 +13,19 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
-// streamLimit is how long the gateway waits for the stream to open on which a legacy server sends what answers no
-// request.
+// streamLimit is how long the gateway waits for the stream to open on which a legacy
+// server sends what answers no request.
 const streamLimit = time.Second
 
-// legacy is one session with a server of 2024-11-05 … 2025-11-25, which a handshake opens. It serves as control
-// connection or as pooled session. It is safe for concurrent use.
-// https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle
+// legacy is one session with a server of 2024-11-05 … 2025-11-25, which a handshake
+// opens. It serves as control connection or as pooled session. It is safe for concurrent
+// use. https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle
 type legacy struct {
-	conn         *connection
-	link         wire.Link
-	version      string        // of the gateway, which the handshake names
-	revision     string        // that the handshake asks for; the server may answer with another one of the era
+	conn    *connection
+	link    wire.Link
+	version string // of the gateway, which the handshake names
+	// that the handshake asks for; the server may answer with another one of the era
+	revision     string
 	capabilities mcp.Object    // declared to the server
 	opening      chan struct{} // a lock of one token: whoever has it replaces a forgotten session
 	setting      chan struct{} // a lock of one token: whoever has it changes level or subscriptions
@@ -46,8 +47,8 @@ type legacy struct {
 
 var _ peer = (*legacy)(nil)
 
-// openLegacy does the handshake on a transport and declares the capabilities. open are the calls that the server may
-// ask something. When it fails, the caller closes the link.
+// openLegacy does the handshake on a transport and declares the capabilities. open are
+// the calls that the server may ask something. When it fails, the caller closes the link.
 func openLegacy(
 	ctx context.Context, c *connection, link wire.Link, cfg *Config, capabilities mcp.Object, open *calls,
 ) (*legacy, error) {
@@ -70,8 +71,8 @@ func openLegacy(
 	return l, nil
 }
 
-// initialize does the handshake and returns the revision that the server chose. It is done again when the server forgot
-// the session.
+// initialize does the handshake and returns the revision that the server chose. It is
+// done again when the server forgot the session.
 func (l *legacy) initialize(ctx context.Context) (revision string, err error) {
 	params := mcp.NewObject(
 		mcp.Member{Name: "protocolVersion", Value: mcp.String(l.revision)},
@@ -89,7 +90,8 @@ func (l *legacy) initialize(ctx context.Context) (revision string, err error) {
 	}
 	l.conn.declare(result.Object("capabilities"))
 	l.link.Begin(out.SessionID, revision)
-	return revision, l.conn.server.from(l.link.Send(ctx, mcp.AppendRequest(nil, "", mcp.NotifyInitialized, mcp.Object{})))
+	return revision, l.conn.server.from(l.link.Send(ctx, mcp.AppendRequest(nil, "", mcp.NotifyInitialized,
+		mcp.Object{})))
 }
 
 func (l *legacy) request(method string, params mcp.Object) *wire.Request {
@@ -106,7 +108,8 @@ func (l *legacy) page(ctx context.Context, method string, cursor mcp.RawJSON) (m
 		params = params.With("cursor", cursor)
 	}
 	result, err := l.exchange(ctx, l.request(method, params))
-	// Before 2026-07-28 all clients took an empty cursor as the end, and some servers send one to say so.
+	// Before 2026-07-28 all clients took an empty cursor as the end, and some servers
+	// send one to say so.
 	if next := result.Value("nextCursor"); next.IsNull() || string(next) == `""` {
 		result = result.Without("nextCursor")
 	}
@@ -118,8 +121,9 @@ func (l *legacy) call(ctx context.Context, i *item, c *registry.Call) (mcp.Objec
 	return l.run(ctx, i, c, nil)
 }
 
-// run runs one call on this session. asks takes the call's notifications and questions in place of the caller; when it
-// is nil, the caller gets the notifications and cannot be asked.
+// run runs one call on this session. asks takes the call's notifications and questions in
+// place of the caller; when it is nil, the caller gets the notifications and cannot be
+// asked.
 func (l *legacy) run(ctx context.Context, i *item, c *registry.Call, asks *questions) (mcp.Object, error) {
 	if err := l.speak(ctx, c.LogLevel); err != nil {
 		return mcp.Object{}, err
@@ -139,14 +143,15 @@ func (l *legacy) run(ctx context.Context, i *item, c *registry.Call, asks *quest
 		return withoutServerInfo(result.With("resultType", mcp.String("task"))), nil
 	}
 	if l.both && result.Value("inputRequests").IsObject() {
-		return l.conn.server.complete(i.method, mcp.LatestModern, result.With("resultType", mcp.String("input_required")))
+		return l.conn.server.complete(i.method, mcp.LatestModern,
+			result.With("resultType", mcp.String("input_required")))
 	}
 	return l.conn.server.complete(i.method, mcp.LatestLegacy, result)
 }
 
-// speak sees to it that the server sends log messages of at least the level, unless it does already or has no logging.
-// The level is only ever lowered, because several callers share the session; messages that a caller does not want are
-// dropped when they come.
+// speak sees to it that the server sends log messages of at least the level, unless it
+// does already or has no logging. The level is only ever lowered, because several callers
+// share the session; messages that a caller does not want are dropped when they come.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging
 func (l *legacy) speak(ctx context.Context, level mcp.Level) error {
 	if level == 0 || l.says(level) || !l.conn.has("logging") {
@@ -178,12 +183,14 @@ func (l *legacy) says(level mcp.Level) bool {
 }
 
 func (l *legacy) setLevel(level mcp.Level) *wire.Request {
-	return l.request(mcp.MethodSetLevel, mcp.NewObject(mcp.Member{Name: "level", Value: mcp.String(level.String())}))
+	return l.request(mcp.MethodSetLevel,
+		mcp.NewObject(mcp.Member{Name: "level", Value: mcp.String(level.String())}))
 }
 
-// beginSetting waits for the right to change the session's log level or subscriptions. Without it, two callers'
-// requests could reach the server in another order than they are recorded here. endSetting gives the right back. A
-// channel serves as the lock, so that the wait ends with ctx.
+// beginSetting waits for the right to change the session's log level or subscriptions.
+// Without it, two callers' requests could reach the server in another order than they are
+// recorded here. endSetting gives the right back. A channel serves as the lock, so that
+// the wait ends with ctx.
 func (l *legacy) beginSetting(ctx context.Context) error {
 	select {
 	case <-l.setting:
@@ -195,9 +202,9 @@ func (l *legacy) beginSetting(ctx context.Context) error {
 
 func (l *legacy) endSetting() { l.setting <- struct{}{} }
 
-// exchange sends a request and waits for its answer. A request that the server did not run, because it forgot the
-// session, is sent once more in a new session. When the caller leaves, the server is told that the request is
-// cancelled.
+// exchange sends a request and waits for its answer. A request that the server did not
+// run, because it forgot the session, is sent once more in a new session. When the caller
+// leaves, the server is told that the request is cancelled.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
 func (l *legacy) exchange(ctx context.Context, out *wire.Request) (result mcp.Object, err error) {
 	defer func() { l.conn.conclude(ctx, err) }()
@@ -228,8 +235,8 @@ func (l *legacy) exchangeOnce(ctx context.Context, out *wire.Request) (mcp.Objec
 	return result, nil
 }
 
-// reopen opens a new session in place of the one that the server forgot. It opens nothing when another caller, whose
-// request failed in the same way, has done so already.
+// reopen opens a new session in place of the one that the server forgot. It opens nothing
+// when another caller, whose request failed in the same way, has done so already.
 func (l *legacy) reopen(ctx context.Context, forgotten *wire.SessionError) error {
 	select {
 	case <-l.opening:
@@ -250,8 +257,9 @@ func (l *legacy) reopen(ctx context.Context, forgotten *wire.SessionError) error
 	return err
 }
 
-// restore gives a new session the log level, the stream and the subscriptions that the forgotten one had. The watchers
-// are told of a change, because one may have been missed in between.
+// restore gives a new session the log level, the stream and the subscriptions that the
+// forgotten one had. The watchers are told of a change, because one may have been missed
+// in between.
 func (l *legacy) restore(ctx context.Context) error {
 	l.mu.Lock()
 	level, renew := l.level, l.renew
@@ -281,19 +289,22 @@ func (l *legacy) restore(ctx context.Context) error {
 func (l *legacy) alive(ctx context.Context) error {
 	_, err := l.exchange(ctx, l.request(mcp.MethodPing, mcp.Object{}))
 	var answered *mcp.Error
-	if errors.As(err, &answered) && slices.Contains([]int{mcp.CodeMethodNotFound, mcp.CodeInvalidParams}, answered.Code) {
+	if errors.As(err, &answered) && slices.Contains([]int{mcp.CodeMethodNotFound, mcp.CodeInvalidParams},
+		answered.Code) {
 		return nil // the server answered, so it lives; it only does not know ping
 	}
 	return err
 }
 
-// watch follows what the server sends on its own until ctx ends or the connection is lost. It is called once for each
-// session object.
+// watch follows what the server sends on its own until ctx ends or the connection is
+// lost. It is called once for each session object.
 //
-// Where the server answers that it does not know the session of the stream, there are two cases. Either it forgot the
-// session; then the proof of life, which it answers in the same way, opens a new session, and watch follows that one.
-// Or it knows the session and just has no stream; then the proof of life opens nothing, and watch returns nil. When
-// another request opens a new session meanwhile, restore ends the old stream, and watch opens one for the new session.
+// Where the server answers that it does not know the session of the stream, there are two
+// cases. Either it forgot the session; then the proof of life, which it answers in the
+// same way, opens a new session, and watch follows that one. Or it knows the session and
+// just has no stream; then the proof of life opens nothing, and watch returns nil. When
+// another request opens a new session meanwhile, restore ends the old stream, and watch
+// opens one for the new session.
 func (l *legacy) watch(ctx context.Context) error {
 	defer l.attended(false)
 	for failures := 0; ; failures++ {
@@ -328,8 +339,8 @@ func (l *legacy) renewBy(cancel context.CancelFunc) {
 	l.renew = cancel
 }
 
-// attended is told that the server's own stream is open, or will never be. again: it was open before, and a change of a
-// resource may have been missed in between.
+// attended is told that the server's own stream is open, or will never be. again: it was
+// open before, and a change of a resource may have been missed in between.
 func (l *legacy) attended(again bool) {
 	l.streams.Do(func() { close(l.streaming) })
 	if again {
@@ -337,9 +348,10 @@ func (l *legacy) attended(again bool) {
 	}
 }
 
-// awaitStream waits until the server's own stream is open, since a question that the server asks there before is lost.
-// It waits for streamLimit at most, because some servers answer the request for a stream only with its first event;
-// then it returns false.
+// awaitStream waits until the server's own stream is open, since a question that the
+// server asks there before is lost. It waits for streamLimit at most, because some
+// servers answer the request for a stream only with its first event; then it returns
+// false.
 func (l *legacy) awaitStream(ctx context.Context) (inTime bool) {
 	if !l.link.Streams() {
 		return true // all that the server sends comes on one stream, which is open already
@@ -356,14 +368,15 @@ func (l *legacy) awaitStream(ctx context.Context) (inTime bool) {
 	return true
 }
 
-// busy is false: a bare session has no pool, and a call on it is seen by the pool that lends it (older.busy).
+// busy is false: a bare session has no pool, and a call on it is seen by the pool that
+// lends it (older.busy).
 func (l *legacy) busy() bool { return false }
 
 // sessions is one: this session.
 func (l *legacy) sessions() int { return 1 }
 
-// close ends the session and waits for its transport, at most closeLimit over HTTP. polite: the server is told so. It
-// does so also after ctx has ended.
+// close ends the session and waits for its transport, at most closeLimit over HTTP.
+// polite: the server is told so. It does so also after ctx has ended.
 func (l *legacy) close(ctx context.Context, polite bool) {
 	if child, ok := l.link.(*wire.Child); ok && l.tellLoss != nil {
 		if cause := child.Loss(); cause != nil {
@@ -379,9 +392,10 @@ func (l *legacy) close(ctx context.Context, polite bool) {
 // stop ends the subscriptions and waits that last as long as the session.
 func (l *legacy) stop() { l.end.Do(func() { close(l.ended) }) }
 
-// question gives a request of the server to the call on whose stream it came, or to calls.stray when it came on no
-// call's stream. It returns the refusal when nobody can be asked, and nil when somebody is. A session that declared no
-// capabilities refuses every question: its server has no right to ask.
+// question gives a request of the server to the call on whose stream it came, or to
+// calls.stray when it came on no call's stream. It returns the refusal when nobody can be
+// asked, and nil when somebody is. A session that declared no capabilities refuses every
+// question: its server has no right to ask.
 func (l *legacy) question(m *mcp.Message, of *wire.Request) []byte {
 	switch {
 	case l.capabilities.Without("extensions").Len() == 0:
@@ -412,11 +426,14 @@ func (l *legacy) notified(m *mcp.Message) {
 	}
 }
 
-// watchResource subscribes to changes of a resource, calls live once when the server has agreed, and tells of changes
-// until ctx or the session ends. It ignores the tenant, because older has chosen the session by it. Several may watch
-// the same resource; the server is asked once.
+// watchResource subscribes to changes of a resource, calls live once when the server has
+// agreed, and tells of changes until ctx or the session ends. It ignores the tenant,
+// because older has chosen the session by it. Several may watch the same resource; the
+// server is asked once.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions
-func (l *legacy) watchResource(ctx context.Context, _, uri string, live func(), updated func(uri string)) error {
+func (l *legacy) watchResource(ctx context.Context, _, uri string, live func(),
+	updated func(uri string),
+) error {
 	w := &watcher{uri, updated}
 	if err := l.subscribe(ctx, w); err != nil {
 		return err
@@ -431,8 +448,9 @@ func (l *legacy) watchResource(ctx context.Context, _, uri string, live func(), 
 	}
 }
 
-// subscribe adds a watcher, and subscribes at the server when it is the first of its resource. It waits for the stream
-// that brings the changes first, because a change announced before that would be lost.
+// subscribe adds a watcher, and subscribes at the server when it is the first of its
+// resource. It waits for the stream that brings the changes first, because a change
+// announced before that would be lost.
 func (l *legacy) subscribe(ctx context.Context, w *watcher) error {
 	if l.attend != nil {
 		l.attend()
@@ -452,9 +470,11 @@ func (l *legacy) subscribe(ctx context.Context, w *watcher) error {
 	return l.conn.server.forCaller(ctx, err)
 }
 
-// unsubscribe removes a watcher, and unsubscribes at the server when it was the last of its resource.
+// unsubscribe removes a watcher, and unsubscribes at the server when it was the last of
+// its resource.
 func (l *legacy) unsubscribe(ctx context.Context, w *watcher) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit) // the watcher's own context has ended
+	// the watcher's own context has ended
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
 	defer cancel()
 	if l.beginSetting(ctx) != nil {
 		l.watchers.drop(w) // the server stays subscribed, and what it announces for nobody is dropped

@@ -22,15 +22,16 @@ const (
 	checkEvery = 30 * time.Second // between two proofs of life, or readings that nothing announced, at least
 )
 
-// listing is one of a server's four lists (tools, prompts, resources, templates) as it was last read. Only the
-// supervisor of its connection touches it, so it has no lock.
+// listing is one of a server's four lists (tools, prompts, resources, templates) as it
+// was last read. Only the supervisor of its connection touches it, so it has no lock.
 type listing struct {
 	kind   registry.Kind
 	method string
 	member string // the member of a result that holds the definitions
 	key    string // the member of a definition that names it
 
-	text     mcp.RawJSON  // all definitions as they came, to compare; nil: not read, or the last attempt failed
+	// all definitions as they came, to compare; nil: not read, or the last attempt failed
+	text     mcp.RawJSON
 	items    []mcp.Object // the definitions that can be used, cleaned
 	refused  []registry.Refusal
 	withheld []string      // names or URIs of the definitions that are quarantined
@@ -41,8 +42,8 @@ type listing struct {
 	failures int           // attempts that failed in a row
 }
 
-// reading is the outcome of one attempt to read a list. Several are fetched at once, and the supervisor takes them one
-// after the other.
+// reading is the outcome of one attempt to read a list. Several are fetched at once, and
+// the supervisor takes them one after the other.
 type reading struct {
 	of    *listing
 	raw   []mcp.RawJSON // the definitions; with errOverflow, as many as fit
@@ -54,8 +55,9 @@ type reading struct {
 // errOverflow is the error for a list of which only the beginning is used.
 var errOverflow = fmt.Errorf("more than %d items or %d bytes", maxItems, maxList)
 
-// fetch reads all pages of the list. It changes nothing in the listing, because it runs beside the supervisor. A cursor
-// that comes twice ends it, since such a server would send pages without end.
+// fetch reads all pages of the list. It changes nothing in the listing, because it runs
+// beside the supervisor. A cursor that comes twice ends it, since such a server would
+// send pages without end.
 func (one *listing) fetch(ctx context.Context, c *control) reading {
 	var (
 		r      = reading{of: one, fresh: freshMax}
@@ -98,21 +100,23 @@ func (one *listing) fetch(ctx context.Context, c *control) reading {
 	return fail("more than %d pages", maxPages)
 }
 
-// freshness returns how long a list may be kept when the server announces no changes: as long as the server says,
-// within bounds.
+// freshness returns how long a list may be kept when the server announces no changes: as
+// long as the server says, within bounds.
 func freshness(page mcp.Object) time.Duration {
 	millis, _ := page.Value("ttlMs").Int()
-	return min(max(time.Duration(min(millis, freshMax.Milliseconds()))*time.Millisecond, checkEvery), freshMax)
+	return min(max(time.Duration(min(millis, freshMax.Milliseconds()))*time.Millisecond, checkEvery),
+		freshMax)
 }
 
-// unknownMethod tells whether err is the answer of a server that has no items of that kind at all.
+// unknownMethod tells whether err is the answer of a server that has no items of that
+// kind at all.
 func unknownMethod(err error) bool {
 	var answered *mcp.Error
 	return errors.As(err, &answered) && answered.Code == mcp.CodeMethodNotFound
 }
 
-// take keeps what was read. It tells whether that differs from what was read before, and how many repairs cleaning made
-// in it.
+// take keeps what was read. It tells whether that differs from what was read before, and
+// how many repairs cleaning made in it.
 func (one *listing) take(cfg *Config, r reading) (differs bool, repaired int) {
 	one.read, one.fresh, one.failures, one.none = time.Now(), r.fresh, 0, r.none
 	text := mcp.Array(r.raw)
@@ -128,8 +132,8 @@ func (one *listing) take(cfg *Config, r reading) (differs bool, repaired int) {
 	return true, repaired
 }
 
-// admit takes a definition among the items, or notes why it cannot be used. It returns how many repairs cleaning made in
-// it.
+// admit takes a definition among the items, or notes why it cannot be used. It returns
+// how many repairs cleaning made in it.
 func (one *listing) admit(cfg *Config, definition mcp.Object) (repairs int) {
 	key := definition.Text(one.key)
 	admitted, err := registry.Admit(definition, cfg.Released)
@@ -150,8 +154,9 @@ func (one *listing) admit(cfg *Config, definition mcp.Object) (repairs int) {
 	return admitted.Repairs
 }
 
-// fail keeps the items that were read before, notes why there is nothing newer, and lets the list be asked for again,
-// with longer waits after each failure. It tells whether the reason is a new one, so that the log has it once.
+// fail keeps the items that were read before, notes why there is nothing newer, and lets
+// the list be asked for again, with longer waits after each failure. It tells whether the
+// reason is a new one, so that the log has it once.
 func (one *listing) fail(server string, err error) (differs bool) {
 	one.read, one.fresh = time.Now(), freshMax
 	if one.failures < 5 {
@@ -159,24 +164,30 @@ func (one *listing) fail(server string, err error) (differs bool) {
 	}
 	one.failures++
 	before := one.refused
-	one.refused, one.text = nil, nil // so that the next success counts as a difference and removes this reason
+	// so that the next success counts as a difference and removes this reason
+	one.refused, one.text = nil, nil
 	one.refuse(server, "", "list", err)
 	return len(before) != 1 || before[0].Reason != "list" || before[0].Err.Error() != err.Error()
 }
 
-// empty forgets the items of a list that the server no longer has. It tells whether there was anything to forget.
+// empty forgets the items of a list that the server no longer has. It tells whether there
+// was anything to forget.
 func (one *listing) empty() bool {
 	had := len(one.items) > 0 || len(one.refused) > 0
 	*one = listing{kind: one.kind, method: one.method, member: one.member, key: one.key}
 	return had
 }
 
-// refuse notes a definition that cannot be used, or with an empty item a list. A long name is cut.
+// refuse notes a definition that cannot be used, or with an empty item a list. A long
+// name is cut.
 func (one *listing) refuse(server, item, reason string, err error) {
 	if len(item) > maxRefused {
 		item = strings.ToValidUTF8(item[:maxRefused], "")
 	}
-	one.refused = append(one.refused, registry.Refusal{Server: server, Kind: one.kind, Item: item, Reason: reason, Err: err})
+	one.refused = append(one.refused, registry.Refusal{
+		Server: server, Kind: one.kind, Item: item,
+		Reason: reason, Err: err,
+	})
 }
 
 var (
@@ -184,8 +195,9 @@ var (
 	errURI  = errors.New("URI is missing or holds hidden characters")
 )
 
-// judge tells why a definition cannot be used at all: without a name or URI, or with one that cleaning changes, nobody
-// could call it by what they see. What else a kind demands is for the catalogue to say.
+// judge tells why a definition cannot be used at all: without a name or URI, or with one
+// that cleaning changes, nobody could call it by what they see. What else a kind demands
+// is for the catalogue to say.
 func (one *listing) judge(definition, cleaned mcp.Object) (reason string, err error) {
 	switch key := definition.Text(one.key); {
 	case one.key != "name" && (key == "" || cleaned.Text(one.key) != key):

@@ -19,9 +19,21 @@ func TestEndlessListsAreRefused(t *testing.T) {
 		list func(w http.ResponseWriter, m wire)
 		want string
 	}{
-		"same cursor":   {func(w http.ResponseWriter, m wire) { sendJSON(w, m.ID, `{"tools":[],"nextCursor":"x"}`) }, "cursor that came before"},
-		"empty cursor":  {func(w http.ResponseWriter, m wire) { sendJSON(w, m.ID, `{"tools":[],"nextCursor":""}`) }, "cursor that came before"},
-		"number cursor": {func(w http.ResponseWriter, m wire) { sendJSON(w, m.ID, `{"tools":[],"nextCursor":1}`) }, "is no string"},
+		"same cursor": {func(w http.ResponseWriter,
+			m wire,
+		) {
+			sendJSON(w, m.ID, `{"tools":[],"nextCursor":"x"}`)
+		}, "cursor that came before"},
+		"empty cursor": {func(w http.ResponseWriter,
+			m wire,
+		) {
+			sendJSON(w, m.ID, `{"tools":[],"nextCursor":""}`)
+		}, "cursor that came before"},
+		"number cursor": {func(w http.ResponseWriter,
+			m wire,
+		) {
+			sendJSON(w, m.ID, `{"tools":[],"nextCursor":1}`)
+		}, "is no string"},
 		"always new ones": {func(w http.ResponseWriter, m wire) {
 			sendJSON(w, m.ID, fmt.Sprintf(`{"tools":[],"nextCursor":"%d"}`, n.Add(1)))
 		}, "pages"},
@@ -33,7 +45,8 @@ func TestEndlessListsAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, &wired{web: web{modern: true, list: test.list}}, func(t *testing.T, r *rig) { // a thousand pages may take their time
+			// a thousand pages may take their time
+			bubble(t, &wired{web: web{modern: true, list: test.list}}, func(t *testing.T, r *rig) {
 				if s := r.last(); !s.Tried || s.Up || !strings.Contains(s.Problem, test.want) {
 					t.Errorf("status: got %+v, want down because of %q", s, test.want)
 				}
@@ -42,7 +55,8 @@ func TestEndlessListsAreRefused(t *testing.T) {
 	}
 }
 
-// TestEmptyCursorIsReal shows that an empty cursor leads to another page in the modern era and ends a list before.
+// TestEmptyCursorIsReal shows that an empty cursor leads to another page in the modern
+// era and ends a list before.
 func TestEmptyCursorIsReal(t *testing.T) {
 	t.Parallel()
 	list := func(w http.ResponseWriter, m wire) {
@@ -64,7 +78,11 @@ func TestEmptyCursorIsReal(t *testing.T) {
 // TestServerWithoutToolsIsUp tells an empty list from a broken one.
 func TestServerWithoutToolsIsUp(t *testing.T) {
 	t.Parallel()
-	s := serve(t, &web{list: func(w http.ResponseWriter, m wire) { sendError(w, 200, m.ID, -32601, "no tools") }})
+	s := serve(t, &web{list: func(w http.ResponseWriter,
+		m wire,
+	) {
+		sendError(w, 200, m.ID, -32601, "no tools")
+	}})
 	r := start(t, s.config())
 	r.untilUp()
 	if got := r.last(); got.Tools != 0 {
@@ -72,8 +90,8 @@ func TestServerWithoutToolsIsUp(t *testing.T) {
 	}
 }
 
-// TestListChangesOverHTTP announces a change on the stream of each era, cuts the stream, and changes the list while
-// nobody listens.
+// TestListChangesOverHTTP announces a change on the stream of each era, cuts the stream,
+// and changes the list while nobody listens.
 func TestListChangesOverHTTP(t *testing.T) {
 	t.Parallel()
 	for _, modern := range []bool{false, true} {
@@ -92,7 +110,10 @@ func TestListChangesOverHTTP(t *testing.T) {
 				for {
 					select {
 					case <-announce:
-						send("%s", data(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{%s}}`, meta))
+						send(
+							"%s", data(
+								`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{%s}}`,
+								meta))
 					case <-cut:
 						panic(http.ErrAbortHandler)
 					case <-r.Context().Done():
@@ -103,10 +124,13 @@ func TestListChangesOverHTTP(t *testing.T) {
 			s.stream = func(w http.ResponseWriter, r *http.Request) { follow(w, r, ": hello\n\n", "") }
 			s.listen = func(w http.ResponseWriter, r *http.Request, m wire) {
 				meta := fmt.Sprintf(`"_meta":{"io.modelcontextprotocol/subscriptionId":%s}`, m.ID)
-				follow(w, r, data(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true},%s}}`, meta), meta)
+				follow(
+					w, r, data(
+						`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true},%s}}`, meta), meta)
 			}
 			s.list = func(w http.ResponseWriter, m wire) {
-				sendJSON(w, m.ID, fmt.Sprintf(`{"tools":[{"name":%q,"inputSchema":{"type":"object"}}]}`, name.Load()))
+				sendJSON(w, m.ID, fmt.Sprintf(`{"tools":[{"name":%q,"inputSchema":{"type":"object"}}]}`,
+					name.Load()))
 			}
 			r := start(t, s.config())
 			r.untilTool("one")

@@ -13,38 +13,55 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
-// toolsFirst is how long tools that were read wait for slower lists before they go into the catalogue without them.
+// toolsFirst is how long tools that were read wait for slower lists before they go into
+// the catalogue without them.
 const toolsFirst = time.Second
 
 // listLimit is how long all pages of all lists may take together.
 const listLimit = 30 * time.Second
 
-// lists are all lists of one control connection. Only its supervisor touches them, so they have no lock.
+// lists are all lists of one control connection. Only its supervisor touches them, so
+// they have no lock.
 type lists struct {
 	conn                                 *control
 	cfg                                  *Config
 	tools, prompts, resources, templates *listing
 	offers                               []registry.Offer // made of tools.items
 	changed                              topics           // which changed since the catalogue was told
-	stale                                bool             // the catalogue or the Status does not know the latest
+	// the catalogue or the Status does not know the latest
+	stale bool
 }
 
-// newLists returns the lists of a new connection. None is read yet, and the catalogue is to be told in any case.
+// newLists returns the lists of a new connection. None is read yet, and the catalogue is
+// to be told in any case.
 func newLists(c *control, cfg *Config) *lists {
 	return &lists{
 		conn: c, cfg: cfg, stale: true,
-		tools:     &listing{kind: registry.KindTool, method: mcp.MethodToolsList, member: "tools", key: "name"},
-		prompts:   &listing{kind: registry.KindPrompt, method: mcp.MethodPromptsList, member: "prompts", key: "name"},
-		resources: &listing{kind: registry.KindResource, method: mcp.MethodResourcesList, member: "resources", key: "uri"},
-		templates: &listing{kind: registry.KindTemplate, method: mcp.MethodTemplatesList, member: "resourceTemplates", key: "uriTemplate"},
+		tools: &listing{
+			kind: registry.KindTool, method: mcp.MethodToolsList, member: "tools",
+			key: "name",
+		},
+		prompts: &listing{
+			kind: registry.KindPrompt, method: mcp.MethodPromptsList, member: "prompts",
+			key: "name",
+		},
+		resources: &listing{
+			kind: registry.KindResource, method: mcp.MethodResourcesList, member: "resources",
+			key: "uri",
+		},
+		templates: &listing{
+			kind: registry.KindTemplate, method: mcp.MethodTemplatesList,
+			member: "resourceTemplates", key: "uriTemplate",
+		},
 	}
 }
 
 func (l *lists) all() []*listing { return []*listing{l.tools, l.prompts, l.resources, l.templates} }
 
-// due returns the topics of the lists that are to be read again although nothing announced a change. Those are, first,
-// the lists that are no longer fresh, if the last attempt failed or no announcement could come. Second, after freshMax,
-// those whose changes the server might announce but need not.
+// due returns the topics of the lists that are to be read again although nothing
+// announced a change. Those are, first, the lists that are no longer fresh, if the last
+// attempt failed or no announcement could come. Second, after freshMax, those whose
+// changes the server might announce but need not.
 func (l *lists) due() topics {
 	var due topics
 	told := l.conn.told.Load()
@@ -57,8 +74,9 @@ func (l *lists) due() topics {
 	return due & l.conn.topics()
 }
 
-// checkAfter returns how long to wait before the next check: until the first list is no longer fresh, with jitter.
-// While announcements can come, the wait is checkEvery at most, since the check is then mostly a proof of life.
+// checkAfter returns how long to wait before the next check: until the first list is no
+// longer fresh, with jitter. While announcements can come, the wait is checkEvery at
+// most, since the check is then mostly a proof of life.
 func (l *lists) checkAfter() time.Duration {
 	if l.conn.told.Load() {
 		return pace.Jitter(checkEvery)
@@ -72,9 +90,10 @@ func (l *lists) checkAfter() time.Duration {
 	return max(rest, 0) + pace.Jitter(checkEvery/4)
 }
 
-// read reads the lists of the topics in asked, all at the same time. It calls publish when all have come, and once
-// before if the tools have come and other lists keep them waiting. Its error is that of the tools, which ends the
-// connection; an error of another list is noted in that list, because tools work without it.
+// read reads the lists of the topics in asked, all at the same time. It calls publish
+// when all have come, and once before if the tools have come and other lists keep them
+// waiting. Its error is that of the tools, which ends the connection; an error of another
+// list is noted in that list, because tools work without it.
 func (l *lists) read(ctx context.Context, asked topics, publish func()) error {
 	limited, cancel := context.WithTimeout(ctx, listLimit)
 	defer cancel()
@@ -109,7 +128,8 @@ func (l *lists) read(ctx context.Context, asked topics, publish func()) error {
 	return failed
 }
 
-// wanted returns the lists of the topics that the server has, and empties the lists that the server no longer has.
+// wanted returns the lists of the topics that the server has, and empties the lists that
+// the server no longer has.
 func (l *lists) wanted(asked topics) []*listing {
 	had := l.conn.topics()
 	var wanted []*listing
@@ -129,8 +149,8 @@ func (l *lists) wanted(asked topics) []*listing {
 	return wanted
 }
 
-// take keeps the outcome of one reading. It returns an error only for the tools, or when ctx has ended. A list that is
-// too long is kept as far as it fits.
+// take keeps the outcome of one reading. It returns an error only for the tools, or when
+// ctx has ended. A list that is too long is kept as far as it fits.
 func (l *lists) take(ctx context.Context, r reading) error {
 	one, overflow := r.of, errors.Is(r.err, errOverflow)
 	err := l.conn.server.forCaller(ctx, r.err)
@@ -140,14 +160,16 @@ func (l *lists) take(ctx context.Context, r reading) error {
 	case err != nil && (!overflow || len(r.raw) == 0):
 		if one.fail(l.cfg.Name, err) {
 			l.stale = true
-			l.cfg.Logger.WarnContext(ctx, "a list cannot be read", "kind", string(one.kind), "error", problem(err))
+			l.cfg.Logger.WarnContext(ctx, "a list cannot be read", "kind", string(one.kind), "error",
+				problem(err))
 		}
 		l.conn.judge(err)
 		return nil
 	}
 	differs, repaired := one.take(l.cfg, r)
 	if repaired > 0 {
-		l.cfg.Logger.WarnContext(ctx, "definitions held hidden text, which was removed", "kind", string(one.kind), "repairs", repaired)
+		l.cfg.Logger.WarnContext(ctx, "definitions held hidden text, which was removed", "kind",
+			string(one.kind), "repairs", repaired)
 	}
 	if !differs {
 		return nil
@@ -162,9 +184,11 @@ func (l *lists) take(ctx context.Context, r reading) error {
 	return nil
 }
 
-// source returns everything that the server offers now, for the catalogue. subscribe is what the catalogue calls to
-// follow a resource.
-func (l *lists) source(subscribe func(ctx context.Context, user share.User, uri string, updated func(uri string)) error) registry.Source {
+// source returns everything that the server offers now, for the catalogue. subscribe is
+// what the catalogue calls to follow a resource.
+func (l *lists) source(subscribe func(ctx context.Context, user share.User, uri string,
+	updated func(uri string)) error,
+) registry.Source {
 	c := l.conn
 	s := registry.Source{
 		Name: l.cfg.Name, Prefix: l.cfg.Prefix, Timeout: l.cfg.Timeout, Tools: l.offers,
@@ -190,12 +214,13 @@ func (l *lists) source(subscribe func(ctx context.Context, user share.User, uri 
 	return s
 }
 
-// status returns what the server has in the catalogue. left are the definitions that the catalogue refused; they are
-// not counted.
+// status returns what the server has in the catalogue. left are the definitions that the
+// catalogue refused; they are not counted.
 func (l *lists) status(left []registry.Refusal) Status {
 	s := Status{
 		Revision: l.conn.version,
-		Tools:    len(l.offers), Prompts: len(l.prompts.items), Resources: len(l.resources.items), Templates: len(l.templates.items),
+		Tools:    len(l.offers), Prompts: len(l.prompts.items), Resources: len(l.resources.items),
+		Templates: len(l.templates.items),
 	}
 	for _, r := range left {
 		switch r.Kind {
@@ -217,9 +242,10 @@ func (l *lists) status(left []registry.Refusal) Status {
 	return s
 }
 
-// idle returns those of the released digests that release nothing of what the server offers. As long as one of its lists
-// could not be read, there are none: what is in it nobody knows. Neither does anybody know what the files of apps hold
-// before they are read.
+// idle returns those of the released digests that release nothing of what the server
+// offers. As long as one of its lists could not be read, there are none: what is in it
+// nobody knows. Neither does anybody know what the files of apps hold before they are
+// read.
 func (l *lists) idle() []string {
 	if bytes.Contains(l.tools.text, []byte(mcp.MetaAppURI)) || l.conn.extensions(l.cfg.Extensions).Any() {
 		return nil

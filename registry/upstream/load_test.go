@@ -16,9 +16,24 @@ func TestLoadIsWhatRuns(t *testing.T) {
 		tool                string
 		before, after, gone upstream.Load
 	}{
-		{"older over stdio", command("chat"), "answers", upstream.Load{Processes: 1, Sessions: 1}, upstream.Load{Processes: 3, Sessions: 3}, upstream.Load{}},
-		{"older over HTTP", web.config(), "answers", upstream.Load{Sessions: 1}, upstream.Load{Sessions: 3}, upstream.Load{}},
-		{"newer over stdio", command("modern"), "echo", upstream.Load{Processes: 1}, upstream.Load{Processes: 1}, upstream.Load{}},
+		{
+			"older over stdio", command("chat"), "answers",
+			upstream.Load{Processes: 1, Sessions: 1},
+			upstream.Load{Processes: 3, Sessions: 3},
+			upstream.Load{},
+		},
+		{
+			"older over HTTP", web.config(), "answers",
+			upstream.Load{Sessions: 1},
+			upstream.Load{Sessions: 3},
+			upstream.Load{},
+		},
+		{
+			"newer over stdio", command("modern"), "echo",
+			upstream.Load{Processes: 1},
+			upstream.Load{Processes: 1},
+			upstream.Load{},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -28,7 +43,8 @@ func TestLoadIsWhatRuns(t *testing.T) {
 				t.Errorf("before a call: got %+v, want %+v", got, test.before)
 			}
 			for _, tenant := range []string{"a", "b", "a"} {
-				if _, _, _, err := r.round(t.Context(), test.tool, person{tenant: tenant}.call(t, "", "", "", nil)); err != nil {
+				if _, _, _, err := r.round(t.Context(), test.tool, person{tenant: tenant}.call(t, "", "", "",
+					nil)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -43,7 +59,8 @@ func TestLoadIsWhatRuns(t *testing.T) {
 	}
 }
 
-// TestChildThatNeverAnswersCounts looks at a child that says nothing of use, so that its server is not up.
+// TestChildThatNeverAnswersCounts looks at a child that says nothing of use, so that its
+// server is not up.
 func TestChildThatNeverAnswersCounts(t *testing.T) {
 	t.Parallel()
 	r := start(t, upstream.Config{Command: "sh", Args: []string{"-c", "echo garbage; read line; read never"}})

@@ -25,7 +25,8 @@ import (
 // fakeServer is the variable that turns the test binary into a stdio server.
 const fakeServer = "DRAWBRIDGE_FAKE_SERVER"
 
-// keepWord makes the test binary the keeper of a child, as the program's command of that name does.
+// keepWord makes the test binary the keeper of a child, as the program's command of that
+// name does.
 const keepWord = "keep"
 
 func TestMain(m *testing.M) {
@@ -37,14 +38,17 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Setenv("DRAWBRIDGE_CANARY", "canary-of-the-gateway") // must not reach a child
-	flag.Set("test.parallel", "8")                          // unless told otherwise: most tests wait for children
+	// unless told otherwise: most tests wait for children
+	flag.Set("test.parallel", "8")
 	goleak.VerifyTestMain(m)
 }
 
-// limit is how long a test waits for what must happen, also on a machine with much else to do.
+// limit is how long a test waits for what must happen, also on a machine with much else
+// to do.
 const limit = 2 * time.Minute
 
-// soon is less than what would pass if nobody but the checks, every 30 s, brought something about.
+// soon is less than what would pass if nobody but the checks, every 30 s, brought
+// something about.
 const soon = 20 * time.Second
 
 // rig is one upstream that runs, and what became known of it.
@@ -69,7 +73,8 @@ func command(kind string, args ...string) upstream.Config {
 	}
 	return upstream.Config{
 		Command: os.Args[0], Args: args, Keeper: keeper,
-		Env: map[string]string{fakeServer: kind, "GORACE": "atexit_sleep_ms=0"}, // else with -race each end takes a second
+		// else with -race each end takes a second
+		Env: map[string]string{fakeServer: kind, "GORACE": "atexit_sleep_ms=0"},
 	}
 }
 
@@ -220,7 +225,9 @@ func (r *rig) tool(name string) *registry.Tool {
 func (r *rig) server() *wired { return r.cfg.Client.Transport.(*wired) }
 
 // call calls a tool with params given as JSON.
-func (r *rig) call(ctx context.Context, tool, params string, notify func(mcp.Notification)) (mcp.Object, error) {
+func (r *rig) call(ctx context.Context, tool, params string,
+	notify func(mcp.Notification),
+) (mcp.Object, error) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -18,22 +18,26 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
-// modern is a server of 2026-07-28, where every request carries its own metadata. It is safe for concurrent use.
-// https://modelcontextprotocol.io/specification/2026-07-28/basic
+// modern is a server of 2026-07-28, where every request carries its own metadata. It is
+// safe for concurrent use. https://modelcontextprotocol.io/specification/2026-07-28/basic
 type modern struct {
 	conn *connection
 	link wire.Link
 	meta mcp.Object // the reserved members of _meta, for the gateway's own requests
 	own  string     // those of a call whose client can be asked nothing, as JSON without the braces
-	head string     // the part of own before the capabilities of the client, to which those of a call are appended
+	// the part of own before the capabilities of the client, to which those of a call are
+	// appended
+	head string
 	base http.Header
 
-	renew atomic.Pointer[context.CancelFunc] // ends the present subscription, so that another is opened; nil: none yet
+	// ends the present subscription, so that another is opened; nil: none yet
+	renew atomic.Pointer[context.CancelFunc]
 }
 
 var _ peer = (*modern)(nil)
 
-// newModern returns the peer for a transport. base are the headers of all requests; nil over stdio.
+// newModern returns the peer for a transport. base are the headers of all requests; nil
+// over stdio.
 func newModern(c *connection, link wire.Link, cfg *Config, base http.Header) *modern {
 	meta := mcp.NewObject(
 		mcp.Member{Name: mcp.MetaProtocolVersion, Value: mcp.String(mcp.LatestModern)},
@@ -42,12 +46,13 @@ func newModern(c *connection, link wire.Link, cfg *Config, base http.Header) *mo
 	)
 	text := meta.JSON()
 	own := string(text[1 : len(text)-1])
-	meta = meta.With(mcp.MetaClientCapabilities, cfg.everything().JSON()) // some tools may be listed only then
+	// some tools may be listed only then
+	meta = meta.With(mcp.MetaClientCapabilities, cfg.everything().JSON())
 	return &modern{conn: c, link: link, meta: meta, own: own, head: strings.TrimSuffix(own, "{}"), base: base}
 }
 
-// ownFor returns the reserved members of _meta for a call, as JSON without the braces: what its client can be asked,
-// and which log messages it wants.
+// ownFor returns the reserved members of _meta for a call, as JSON without the braces:
+// what its client can be asked, and which log messages it wants.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic#meta
 func (m *modern) ownFor(c *registry.Call) string {
 	if c.Capabilities.Len() == 0 && c.LogLevel == 0 && c.Tasks == 0 && !c.Extensions.Any() {
@@ -64,11 +69,14 @@ func (m *modern) ownFor(c *registry.Call) string {
 	return string(own)
 }
 
-// header returns the headers of a request. name is "" for a method that names nothing in its headers.
+// header returns the headers of a request. name is "" for a method that names nothing in
+// its headers.
 func (m *modern) header(method, name string) http.Header {
 	header := m.base.Clone()
 	if header == nil {
-		header = http.Header{} // over stdio headers are not sent, but must not be nil: that would mean a legacy request
+		// over stdio headers are not sent, but must not be nil: that would mean a legacy
+		// request
+		header = http.Header{}
 	}
 	header.Set(mcp.HeaderProtocolVersion, mcp.LatestModern)
 	header.Set(mcp.HeaderMethod, method)
@@ -91,7 +99,8 @@ func (m *modern) learn(discovered mcp.Object) {
 	}
 }
 
-// discover asks the server what it is. ok tells whether it speaks the revision of the modern era.
+// discover asks the server what it is. ok tells whether it speaks the revision of the
+// modern era.
 func (m *modern) discover(ctx context.Context) (ok bool, err error) {
 	result, err := m.exchangeOnce(ctx, m.request(mcp.MethodDiscover, mcp.Object{}))
 	if err != nil {
@@ -140,8 +149,9 @@ func (m *modern) page(ctx context.Context, method string, cursor mcp.RawJSON) (m
 	return result, err
 }
 
-// call runs one call and brings its result into the form that is passed on: a task, the state of one, or a complete
-// result or questions. A question that the server refused its own tool is reported, so that the operator is advised.
+// call runs one call and brings its result into the form that is passed on: a task, the
+// state of one, or a complete result or questions. A question that the server refused its
+// own tool is reported, so that the operator is advised.
 func (m *modern) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
 	result, err := m.run(ctx, i, c)
 	switch {
@@ -158,16 +168,18 @@ func (m *modern) call(ctx context.Context, i *item, c *registry.Call) (mcp.Objec
 	return m.conn.server.complete(i.method, mcp.LatestModern, result)
 }
 
-// refusedQuestion tells whether an error is the one with which the Python SDK answers a call whose tool asks in a way
-// that the session or era does not have; the call itself was well formed. The refusals of mcp-go and of the SDKs for Go
-// and npm have no code of their own, so they are not recognized.
+// refusedQuestion tells whether an error is the one with which the Python SDK answers a
+// call whose tool asks in a way that the session or era does not have; the call itself
+// was well formed. The refusals of mcp-go and of the SDKs for Go and npm have no code of
+// their own, so they are not recognized.
 func refusedQuestion(err error) bool {
 	var answered *mcp.Error
 	return errors.As(err, &answered) && answered.Code == mcp.CodeInvalidRequest
 }
 
-// run sends one call and returns the server's result as it is. A client's refusal of a question ends the call here,
-// because answers of this revision have no place for an error.
+// run sends one call and returns the server's result as it is. A client's refusal of a
+// question ends the call here, because answers of this revision have no place for an
+// error.
 func (m *modern) run(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
 	if len(c.Refusals) > 0 {
 		return refusal(i.method, c.Refusals)
@@ -179,16 +191,18 @@ func (m *modern) run(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 		out.Post = m.post(out.Header)
 	}
 	result, err := m.exchange(ctx, out)
-	if answered, ok := errors.AsType[*mcp.Error](err); ok && (answered.Code == mcp.CodeHeaderMismatch || answered.Code == mcp.CodeUnsupportedVersion) {
-		// The definition, or the whole server, changed since it was listed, and it did not run the call. What is wrong
-		// lies between the gateway and the server, so the client is not told it as its own fault.
+	if answered, ok := errors.AsType[*mcp.Error](err); ok && (answered.Code == mcp.CodeHeaderMismatch ||
+		answered.Code == mcp.CodeUnsupportedVersion) {
+		// The definition, or the whole server, changed since it was listed, and it did
+		// not run the call. What is wrong lies between the gateway and the server, so the
+		// client is not told it as its own fault.
 		return result, m.conn.server.unavailable(false, err)
 	}
 	return result, err
 }
 
-// exchange sends a request and waits for its answer. When its caller leaves, the server learns it: over HTTP by the end
-// of the connection, over stdio by a notification.
+// exchange sends a request and waits for its answer. When its caller leaves, the server
+// learns it: over HTTP by the end of the connection, over stdio by a notification.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation
 func (m *modern) exchange(ctx context.Context, out *wire.Request) (mcp.Object, error) {
 	result, err := m.exchangeOnce(ctx, out)
@@ -208,8 +222,8 @@ func (m *modern) exchangeOnce(ctx context.Context, out *wire.Request) (mcp.Objec
 	return result, nil
 }
 
-// alive asks the server again what it is. A server that has stopped speaking this revision counts as lost, so that the
-// next connection finds out its era.
+// alive asks the server again what it is. A server that has stopped speaking this
+// revision counts as lost, so that the next connection finds out its era.
 func (m *modern) alive(ctx context.Context) error {
 	ok, err := m.discover(ctx)
 	if err == nil && !ok {
@@ -218,7 +232,8 @@ func (m *modern) alive(ctx context.Context) error {
 	return err
 }
 
-// watch keeps a subscription to changes of the lists open, and watches the transport for its loss.
+// watch keeps a subscription to changes of the lists open, and watches the transport for
+// its loss.
 func (m *modern) watch(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return m.conn.server.from(m.link.Follow(ctx)) })
@@ -226,8 +241,9 @@ func (m *modern) watch(ctx context.Context) error {
 	return group.Wait()
 }
 
-// staySubscribed opens the subscription again whenever it ends, until ctx ends. It returns nil for a server that has no
-// subscriptions. Changes may be missed between two subscriptions, so all lists are read again each time.
+// staySubscribed opens the subscription again whenever it ends, until ctx ends. It
+// returns nil for a server that has no subscriptions. Changes may be missed between two
+// subscriptions, so all lists are read again each time.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
 func (m *modern) staySubscribed(ctx context.Context) error {
 	for failures := 0; ; failures++ {
@@ -255,15 +271,16 @@ func (m *modern) staySubscribed(ctx context.Context) error {
 	}
 }
 
-// The least time between two subscriptions, for a server that ends each at once. A child has longer: one of the Go SDK that
-// is slow to end a subscription forgets with it those that began meanwhile, and would tell of no change any more.
+// The least time between two subscriptions, for a server that ends each at once. A child
+// has longer: one of the Go SDK that is slow to end a subscription forgets with it those
+// that began meanwhile, and would tell of no change any more.
 const (
 	relisten      = 100 * time.Millisecond
 	relistenChild = time.Second
 )
 
-// subscribe opens one subscription to changes of the lists and stays until it ends. acknowledged tells whether the
-// server had accepted it.
+// subscribe opens one subscription to changes of the lists and stays until it ends.
+// acknowledged tells whether the server had accepted it.
 func (m *modern) subscribe(ctx context.Context) (acknowledged bool, err error) {
 	asked := m.filter()
 	if asked.Len() == 0 {
@@ -286,7 +303,8 @@ func (m *modern) subscribe(ctx context.Context) (acknowledged bool, err error) {
 	return acknowledged, err
 }
 
-// filter returns the filter of a subscription to changes of all lists that the server has.
+// filter returns the filter of a subscription to changes of all lists that the server
+// has.
 func (m *modern) filter() mcp.Object {
 	var filter mcp.Object
 	had := m.conn.topics()
@@ -296,7 +314,8 @@ func (m *modern) filter() mcp.Object {
 	return filter
 }
 
-// changedMember returns the member of a subscription's filter that asks for changes of the lists of a kind.
+// changedMember returns the member of a subscription's filter that asks for changes of
+// the lists of a kind.
 func changedMember(kind registry.Kind) string {
 	switch kind {
 	case registry.KindTool:
@@ -323,9 +342,12 @@ func (m *modern) subscription(filter mcp.Object) *wire.Request {
 	return m.request(mcp.MethodListen, mcp.NewObject(mcp.Member{Name: "notifications", Value: filter.JSON()}))
 }
 
-// watchResource opens a subscription for this resource alone, so that what comes on it belongs to nobody else. The
-// tenant does not matter, because subscriptions share nothing. For when live and updated are called, see peer.
-func (m *modern) watchResource(ctx context.Context, _, uri string, live func(), updated func(uri string)) error {
+// watchResource opens a subscription for this resource alone, so that what comes on it
+// belongs to nobody else. The tenant does not matter, because subscriptions share
+// nothing. For when live and updated are called, see peer.
+func (m *modern) watchResource(ctx context.Context, _, uri string, live func(),
+	updated func(uri string),
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	list := mcp.Array([]mcp.RawJSON{mcp.String(uri)})
@@ -349,7 +371,9 @@ func (m *modern) watchResource(ctx context.Context, _, uri string, live func(), 
 	}
 	_, err := m.exchange(ctx, out)
 	if renew := m.renew.Load(); renew != nil && !m.link.Streams() {
-		(*renew)() // over stdio, servers of the Go SDK forget all subscriptions of the only session when one ends
+		// over stdio, servers of the Go SDK forget all subscriptions of the only session
+		// when one ends
+		(*renew)()
 	}
 	if refused {
 		return notTold()
@@ -357,7 +381,8 @@ func (m *modern) watchResource(ctx context.Context, _, uri string, live func(), 
 	return err
 }
 
-// listed tells whether the server acknowledged that it will announce changes of the resource.
+// listed tells whether the server acknowledged that it will announce changes of the
+// resource.
 func listed(acknowledged mcp.Object, uri string) bool {
 	uris, _ := acknowledged.Value("resourceSubscriptions").Elements()
 	return slices.ContainsFunc(uris, func(one mcp.RawJSON) bool {

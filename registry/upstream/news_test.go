@@ -50,12 +50,13 @@ func (r *rig) has(n string) bool {
 		names = append(names, one.Definition.Text("name"))
 	}
 	all := append(r.tools(), names...)
-	return slices.Contains(all, "tool_"+n) && slices.Contains(all, "prompt_"+n) && slices.Contains(all, "resource_"+n)
+	return slices.Contains(all, "tool_"+n) && slices.Contains(all, "prompt_"+n) &&
+		slices.Contains(all, "resource_"+n)
 }
 
-// TestNewsInTheSessionOfACallWasLost lets a tool change all lists, of which the server tells in the session of the call
-// alone: on its GET stream, on the stream of the call, over HTTP+SSE and stdio. Callers who can be asked have sessions of
-// their own.
+// TestNewsInTheSessionOfACallWasLost lets a tool change all lists, of which the server
+// tells in the session of the call alone: on its GET stream, on the stream of the call,
+// over HTTP+SSE and stdio. Callers who can be asked have sessions of their own.
 func TestNewsInTheSessionOfACallWasLost(t *testing.T) {
 	t.Parallel()
 	for name, one := range map[string]struct {
@@ -76,7 +77,8 @@ func TestNewsInTheSessionOfACallWasLost(t *testing.T) {
 					p := person{tenant: "a", name: "alice", asks: asks}
 					for _, n := range []string{"1", "2"} {
 						changed := r.reg.Changed()
-						if _, _, got, err := r.round(t.Context(), one.tool, p.call(t, "", "", "", nil)); err != nil || got != "ok" {
+						if _, _, got, err := r.round(t.Context(), one.tool,
+							p.call(t, "", "", "", nil)); err != nil || got != "ok" {
 							t.Fatalf("got %q, %v", got, err)
 						}
 						time.Sleep(time.Second)
@@ -105,7 +107,10 @@ func TestNewsInTheSessionOfACallWasLost(t *testing.T) {
 		r := start(t, cfg)
 		r.untilTool("grow")
 		for _, asks := range []string{"", anyQuestion} {
-			if _, _, got, err := r.round(t.Context(), "grow", person{tenant: "a", name: "alice", asks: asks}.call(t, "", "", "", nil)); err != nil || got != "ok" {
+			if _, _, got, err := r.round(t.Context(), "grow", person{
+				tenant: "a", name: "alice",
+				asks: asks,
+			}.call(t, "", "", "", nil)); err != nil || got != "ok" {
 				t.Fatalf("got %q, %v", got, err)
 			}
 		}
@@ -121,7 +126,8 @@ func TestWhatASharedProcessAddsIsListed(t *testing.T) {
 	cfg.Shared = true
 	r := start(t, cfg)
 	r.untilTool("grow")
-	if _, _, got, err := r.round(t.Context(), "grow", person{tenant: "a"}.call(t, "", "", "", nil)); err != nil || got != "ok" {
+	if _, _, got, err := r.round(t.Context(), "grow", person{tenant: "a"}.call(t, "", "", "",
+		nil)); err != nil || got != "ok" {
 		t.Fatalf("got %q, %v", got, err)
 	}
 	r.until("all is listed", func() bool { return r.has("1") })
@@ -133,7 +139,8 @@ func TestNewsWithoutAChangeIsNotTold(t *testing.T) {
 	t.Parallel()
 	f := &fastMCP{}
 	fastBubble(t, f, upstream.Config{URL: overHTTP}, func(t *testing.T, r *rig) {
-		if _, _, got, err := r.round(t.Context(), "quick", person{tenant: "a"}.call(t, "", "", "", nil)); err != nil || got != "quick" {
+		if _, _, got, err := r.round(t.Context(), "quick", person{tenant: "a"}.call(t, "", "", "",
+			nil)); err != nil || got != "quick" {
 			t.Fatalf("got %q, %v", got, err)
 		}
 		for _, kind := range []registry.Kind{registry.KindTool, registry.KindPrompt, registry.KindResource} {
@@ -169,8 +176,9 @@ func TestNewsWithoutAChangeIsNotTold(t *testing.T) {
 	})
 }
 
-// TestOpenStreamWasTakenForNews changes lists of servers that declare nothing but have a stream open, or that declare it
-// and tell the session of a call alone: they are read again from time to time. One that declares it is believed.
+// TestOpenStreamWasTakenForNews changes lists of servers that declare nothing but have a
+// stream open, or that declare it and tell the session of a call alone: they are read
+// again from time to time. One that declares it is believed.
 func TestOpenStreamWasTakenForNews(t *testing.T) {
 	t.Parallel()
 	for name, one := range map[string]struct {
@@ -190,7 +198,8 @@ func TestOpenStreamWasTakenForNews(t *testing.T) {
 			f := &fastMCP{declares: one.declares}
 			fastBubble(t, f, upstream.Config{URL: one.url}, func(t *testing.T, r *rig) {
 				if one.overheard {
-					if _, _, _, err := r.round(t.Context(), "grow", person{tenant: "a"}.call(t, "", "", "", nil)); err != nil {
+					if _, _, _, err := r.round(t.Context(), "grow", person{tenant: "a"}.call(t, "", "", "",
+						nil)); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -221,13 +230,15 @@ func TestOpenStreamWasTakenForNews(t *testing.T) {
 	}
 }
 
-// TestFloodOfNewsKeptTheGatewayListing lets all sessions of a server say all the time that its lists changed.
+// TestFloodOfNewsKeptTheGatewayListing lets all sessions of a server say all the time
+// that its lists changed.
 func TestFloodOfNewsKeptTheGatewayListing(t *testing.T) {
 	t.Parallel()
 	f := &fastMCP{}
 	fastBubble(t, f, upstream.Config{URL: overHTTP}, func(t *testing.T, r *rig) {
 		for _, tenant := range []string{"a", "b", "c"} {
-			if _, _, _, err := r.round(t.Context(), "quick", person{tenant: tenant}.call(t, "", "", "", nil)); err != nil {
+			if _, _, _, err := r.round(t.Context(), "quick", person{tenant: tenant}.call(t, "", "", "",
+				nil)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -252,15 +263,16 @@ func TestFloodOfNewsKeptTheGatewayListing(t *testing.T) {
 	})
 }
 
-// TestLateStreamsAreWaitedForOnce calls a server whose streams open with their first event, in a session for each of
-// several tenants.
+// TestLateStreamsAreWaitedForOnce calls a server whose streams open with their first
+// event, in a session for each of several tenants.
 func TestLateStreamsAreWaitedForOnce(t *testing.T) {
 	t.Parallel()
 	for lags, want := range map[bool]time.Duration{true: time.Second, false: 0} {
 		fastBubble(t, &fastMCP{lags: lags}, upstream.Config{URL: overHTTP}, func(t *testing.T, r *rig) {
 			for _, tenant := range []string{"a", "b", "c"} {
 				began := time.Now()
-				if _, _, _, err := r.round(t.Context(), "quick", person{tenant: tenant}.call(t, "", "", "", nil)); err != nil {
+				if _, _, _, err := r.round(t.Context(), "quick", person{tenant: tenant}.call(t, "", "", "",
+					nil)); err != nil {
 					t.Fatal(err)
 				}
 				if took := time.Since(began); took != want {

@@ -12,9 +12,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// TestNotificationsOfASlowTakerFilledTheMemory lets a caller take nothing of the progress of its calls. What waits is
-// held by that user alone, up to its share; a colleague on the same connection to the server misses nothing. Nothing
-// counted what waits once, so that 256 notifications of 64 KiB could wait for every call.
+// TestNotificationsOfASlowTakerFilledTheMemory lets a caller take nothing of the progress
+// of its calls. What waits is held by that user alone, up to its share; a colleague on
+// the same connection to the server misses nothing. Nothing counted what waits once, so
+// that 256 notifications of 64 KiB could wait for every call.
 func TestNotificationsOfASlowTakerFilledTheMemory(t *testing.T) {
 	t.Parallel()
 	const size, flooded = 32 << 10, 60
@@ -29,7 +30,10 @@ func TestNotificationsOfASlowTakerFilledTheMemory(t *testing.T) {
 				c := r.holder("acme", user, 0)
 				defer c.Room.Release()
 				c.Params = mcp.NewObject(
-					mcp.Member{Name: "arguments", Value: mcp.RawJSON(fmt.Sprintf(`{"n":%d,"size":%d}`, n, size))},
+					mcp.Member{
+						Name:  "arguments",
+						Value: mcp.RawJSON(fmt.Sprintf(`{"n":%d,"size":%d}`, n, size)),
+					},
 					mcp.Member{Name: "_meta", Value: mcp.RawJSON(`{"progressToken":"p"}`)},
 				)
 				c.Notify = func(context.Context, mcp.Notification) error {
@@ -46,7 +50,9 @@ func TestNotificationsOfASlowTakerFilledTheMemory(t *testing.T) {
 			}
 			r.until("some of it is dropped", func() bool { return r.count(upstream.Flooded) > flooded })
 			if held := cfg.Memory.Held(); held < cfg.Memory.Most()/2 || held > cfg.Memory.Most()+share.Step {
-				t.Errorf("%d are held by a taker who takes nothing, want the share of one user, %d, to be full", held, cfg.Memory.Most())
+				t.Errorf(
+					"%d are held by a taker who takes nothing, want the share of one user, %d, to be full",
+					held, cfg.Memory.Most())
 			}
 			heard := 0
 			if err := call("bob", 20, func() { heard++ }); err != nil || heard != 20 {
@@ -63,8 +69,8 @@ func TestNotificationsOfASlowTakerFilledTheMemory(t *testing.T) {
 	}
 }
 
-// TestQuestionsOfAParkedCallAreHeldByItsCaller: a server asks more while a call is parked. That was counted only when
-// the call was parked the next time.
+// TestQuestionsOfAParkedCallAreHeldByItsCaller: a server asks more while a call is
+// parked. That was counted only when the call was parked the next time.
 func TestQuestionsOfAParkedCallAreHeldByItsCaller(t *testing.T) {
 	t.Parallel()
 	b := share.New(64 << 20)

@@ -50,13 +50,19 @@ func (r *rig) finish(tool, client, asks, token string) string {
 
 const formsOnly = `{"elicitation":{"form":{}}}`
 
-// TestOneUserRanAProcessForEachClient lets clients that differ in what they can be asked call one after the other.
+// TestOneUserRanAProcessForEachClient lets clients that differ in what they can be asked
+// call one after the other.
 func TestOneUserRanAProcessForEachClient(t *testing.T) {
 	t.Parallel()
 	r := oneUser(t)
 	one := r.finish("answers", "plain", "", "")
-	for _, client := range []struct{ name, asks string }{{"editor", formsOnly}, {"terminal", anyQuestion}, {"editor", formsOnly}} {
-		if got, want := r.finish("who", client.name, client.asks, client.name), one+" "+client.name+" "; !strings.HasPrefix(got, want) || !strings.Contains(got, `{"is":"`+client.name+`"}`) {
+	for _, client := range []struct{ name, asks string }{
+		{"editor", formsOnly},
+		{"terminal", anyQuestion},
+		{"editor", formsOnly},
+	} {
+		if got, want := r.finish("who", client.name, client.asks, client.name), one+" "+client.name+
+			" "; !strings.HasPrefix(got, want) || !strings.Contains(got, `{"is":"`+client.name+`"}`) {
 			t.Errorf("%s: got %s, want the same process and its own answer", client.name, got)
 		}
 	}
@@ -65,7 +71,8 @@ func TestOneUserRanAProcessForEachClient(t *testing.T) {
 	}
 }
 
-// TestOneClientsCallsShareAProcess has a client call eight times at once, and be asked each time.
+// TestOneClientsCallsShareAProcess has a client call eight times at once, and be asked
+// each time.
 func TestOneClientsCallsShareAProcess(t *testing.T) {
 	t.Parallel()
 	r := oneUser(t)
@@ -95,7 +102,8 @@ func TestOneClientsCallsShareAProcess(t *testing.T) {
 	}
 }
 
-// TestQuestionsOfTwoClientsOfOneUserStayApart lets a second client be asked while the question of the first is open.
+// TestQuestionsOfTwoClientsOfOneUserStayApart lets a second client be asked while the
+// question of the first is open.
 func TestQuestionsOfTwoClientsOfOneUserStayApart(t *testing.T) {
 	t.Parallel()
 	r := oneUser(t)
@@ -107,19 +115,25 @@ func TestQuestionsOfTwoClientsOfOneUserStayApart(t *testing.T) {
 	if got := r.up.Load().Processes; got != 2 {
 		t.Errorf("while both call: got %d processes, want 2", got)
 	}
-	if _, _, _, err = r.round(t.Context(), "who", of(t, "terminal", formsOnly, "first", accept(asked, "stolen"), state)); err == nil {
+	if _, _, _, err = r.round(t.Context(), "who", of(t, "terminal", formsOnly, "first",
+		accept(asked, "stolen"), state)); err == nil {
 		t.Error("the other client answered the first one's question")
 	}
-	_, _, first, err := r.round(t.Context(), "who", of(t, "editor", formsOnly, "first", accept(asked, "first"), state))
-	if err != nil || !strings.Contains(first, `{"is":"first"}`) || strings.Fields(first)[0] == strings.Fields(second)[0] {
-		t.Fatalf("got %s, %v, and %s of the other client, want answers of their own from two processes", first, err, second)
+	_, _, first, err := r.round(t.Context(), "who",
+		of(t, "editor", formsOnly, "first", accept(asked, "first"), state))
+	if err != nil || !strings.Contains(first, `{"is":"first"}`) ||
+		strings.Fields(first)[0] == strings.Fields(second)[0] {
+		t.Fatalf("got %s, %v, and %s of the other client, want answers of their own from two processes",
+			first, err, second)
 	}
 	if got := r.finish("answers", "terminal", "", ""); got != strings.Fields(first)[0] {
-		t.Errorf("a call when nobody else calls: got process %s, want that of the lists, so that the other becomes idle", got)
+		t.Errorf(
+			"a call when nobody else calls: got process %s, want that of the lists, so that the other becomes idle", got)
 	}
 }
 
-// TestQuestionOfOneWindowReachedAnother has two windows of a program call, which without sessions have one name.
+// TestQuestionOfOneWindowReachedAnother has two windows of a program call, which without
+// sessions have one name.
 func TestQuestionOfOneWindowReachedAnother(t *testing.T) {
 	t.Parallel()
 	r := oneUser(t)
@@ -128,16 +142,20 @@ func TestQuestionOfOneWindowReachedAnother(t *testing.T) {
 		t.Fatalf("the first: got %v, want a question", err)
 	}
 	second := r.finish("who", "editor", formsOnly, "second")
-	_, _, first, err := r.round(t.Context(), "who", of(t, "editor", formsOnly, "first", accept(asked, "first"), state))
+	_, _, first, err := r.round(t.Context(), "who",
+		of(t, "editor", formsOnly, "first", accept(asked, "first"), state))
 	if err != nil || strings.Fields(first)[0] == strings.Fields(second)[0] {
-		t.Errorf("got %s, %v, and %s in the other window, want answers from two processes", first, err, second)
+		t.Errorf("got %s, %v, and %s in the other window, want answers from two processes", first, err,
+			second)
 	}
-	if got := r.finish("who", "editor", formsOnly, "third"); strings.Fields(got)[0] != strings.Fields(first)[0] {
+	if got := r.finish("who", "editor", formsOnly,
+		"third"); strings.Fields(got)[0] != strings.Fields(first)[0] {
 		t.Errorf("one call after the other: got %s, want the process of the lists", got)
 	}
 }
 
-// TestCallThatWasLeftKeepsItsProcessFromOtherClients cancels a call that its server may go on with.
+// TestCallThatWasLeftKeepsItsProcessFromOtherClients cancels a call that its server may
+// go on with.
 func TestCallThatWasLeftKeepsItsProcessFromOtherClients(t *testing.T) {
 	t.Parallel()
 	r := oneUser(t)
@@ -155,7 +173,8 @@ func TestCallThatWasLeftKeepsItsProcessFromOtherClients(t *testing.T) {
 	}
 }
 
-// TestQuestionThatACallerCannotBeAskedMakesStrict calls a tool that asks, for a client that cannot be asked.
+// TestQuestionThatACallerCannotBeAskedMakesStrict calls a tool that asks, for a client
+// that cannot be asked.
 func TestQuestionThatACallerCannotBeAskedMakesStrict(t *testing.T) {
 	t.Parallel()
 	r := oneUser(t)
@@ -164,16 +183,19 @@ func TestQuestionThatACallerCannotBeAskedMakesStrict(t *testing.T) {
 		t.Errorf("got %s, want that the question is refused", first)
 	}
 	one := strings.Fields(first)[0]
-	plain, asked := r.finish("answers", "plain", "", ""), strings.Fields(r.finish("who", "editor", formsOnly, "y"))[0]
+	plain, asked := r.finish("answers", "plain", "", ""), strings.Fields(r.finish("who", "editor", formsOnly,
+		"y"))[0]
 	if plain == one || asked == one || plain == asked {
-		t.Errorf("after that: got processes %s and %s beside %s, want one for each set of what can be asked", plain, asked, one)
+		t.Errorf("after that: got processes %s and %s beside %s, want one for each set of what can be asked",
+			plain, asked, one)
 	}
 	if got := r.finish("answers", "other", "", ""); got != plain {
 		t.Errorf("another client that cannot be asked: got process %s, want %s", got, plain)
 	}
 }
 
-// TestClientWithRootsHasAProcessOfItsOwn lets clients call a server that asks for roots when it starts.
+// TestClientWithRootsHasAProcessOfItsOwn lets clients call a server that asks for roots
+// when it starts.
 func TestClientWithRootsHasAProcessOfItsOwn(t *testing.T) {
 	t.Parallel()
 	cfg := command("chat", "roots")
@@ -184,14 +206,16 @@ func TestClientWithRootsHasAProcessOfItsOwn(t *testing.T) {
 		t.Helper()
 		asked, state, got, err := r.round(t.Context(), "answers", of(t, client, asks, "", "", ""))
 		if err == nil && state != "" { // it was asked for its roots before the call ended
-			_, _, got, err = r.round(t.Context(), "answers", of(t, client, asks, "", accept(asked, ""), state))
+			_, _, got, err = r.round(t.Context(), "answers", of(t, client, asks, "", accept(asked, ""),
+				state))
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		return got
 	}
-	without, one, other := process("form", formsOnly), process("editor", anyQuestion), process("terminal", anyQuestion)
+	without, one, other := process("form", formsOnly), process("editor", anyQuestion), process("terminal",
+		anyQuestion)
 	if without == one || without == other || one == other {
 		t.Errorf("got processes %s, %s and %s, want one for each client with roots", without, one, other)
 	}
@@ -203,7 +227,8 @@ func TestClientWithRootsHasAProcessOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestOneUsersLogLinesStayWithTheirCall has a client that wants them call beside one that does not.
+// TestOneUsersLogLinesStayWithTheirCall has a client that wants them call beside one that
+// does not.
 func TestOneUsersLogLinesStayWithTheirCall(t *testing.T) {
 	t.Parallel()
 	r := oneUser(t)
@@ -222,7 +247,8 @@ func TestOneUsersLogLinesStayWithTheirCall(t *testing.T) {
 	}
 }
 
-// TestManyClientsOfOneUserAtOnce runs more clients than there may be children. Each call asks its own question.
+// TestManyClientsOfOneUserAtOnce runs more clients than there may be children. Each call
+// asks its own question.
 func TestManyClientsOfOneUserAtOnce(t *testing.T) {
 	t.Parallel()
 	cfg := command("chat")
@@ -242,7 +268,8 @@ func TestManyClientsOfOneUserAtOnce(t *testing.T) {
 					t.Errorf("%s was asked %s", token, asked.JSON())
 				}
 				if err == nil {
-					_, _, got, err = r.round(ctx, "who", of(t, client, formsOnly, token, accept(asked, token), state))
+					_, _, got, err = r.round(ctx, "who", of(t, client, formsOnly, token, accept(asked, token),
+						state))
 				}
 				if err != nil || !strings.Contains(got, `{"is":"`+token+`"}`) {
 					t.Errorf("%s: got %s, %v", token, got, err)

@@ -13,8 +13,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// TestOpenOpensTheKindThatWasFound opens a further connection of each legacy kind: with capabilities, and without asking
-// what the server is.
+// TestOpenOpensTheKindThatWasFound opens a further connection of each legacy kind: with
+// capabilities, and without asking what the server is.
 func TestOpenOpensTheKindThatWasFound(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -31,13 +31,17 @@ func TestOpenOpensTheKindThatWasFound(t *testing.T) {
 			s := &minimal{answers: make(chan string, 1)}
 			server := httptest.NewServer(s)
 			t.Cleanup(server.Close)
-			u := New(Config{Name: "up", URL: server.URL, Client: server.Client(), Logger: slog.New(slog.DiscardHandler)}, registry.New())
+			u := New(Config{
+				Name: "up", URL: server.URL, Client: server.Client(),
+				Logger: slog.New(slog.DiscardHandler),
+			}, registry.New())
 			u.dialer.remember(test.kind)
 			c := newConnection("up", func(Anomaly, int) {})
 			roots := mcp.NewObject(mcp.Member{Name: "roots", Value: mcp.RawJSON("{}")})
 			l, err := u.dialer.open(t.Context(), c, roots, &calls{strays: &strays{}})
 			if test.want == "" {
-				if unavailable, ok := errors.AsType[*registry.UnavailableError](err); !ok || unavailable.Sent || len(s.asked) > 0 {
+				if unavailable, ok := errors.AsType[*registry.UnavailableError](err); !ok ||
+					unavailable.Sent || len(s.asked) > 0 {
 					t.Errorf("got error %v after %v, want unavailable without a question", err, s.asked)
 				}
 				return
@@ -46,14 +50,17 @@ func TestOpenOpensTheKindThatWasFound(t *testing.T) {
 				t.Fatal(errors.Unwrap(err))
 			}
 			l.close(t.Context(), true)
-			if got := strings.Join(s.asked, ", "); got != test.want || s.declared != `{"roots":{}}` || c.version != mcp.Revision2024 {
-				t.Errorf("asked %s with capabilities %s, agreed on %s; want %s", got, s.declared, c.version, test.want)
+			if got := strings.Join(s.asked, ", "); got != test.want || s.declared != `{"roots":{}}` ||
+				c.version != mcp.Revision2024 {
+				t.Errorf("asked %s with capabilities %s, agreed on %s; want %s", got, s.declared, c.version,
+					test.want)
 			}
 		})
 	}
 }
 
-// minimal answers initialize, on the stream where there is one. One request is served at a time.
+// minimal answers initialize, on the stream where there is one. One request is served at
+// a time.
 type minimal struct {
 	asked    []string
 	declared string
@@ -75,7 +82,8 @@ func (s *minimal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	m, _ := mcp.ParseObject(body)
 	s.asked = append(s.asked, "POST "+m.Text("method"))
-	answer := `{"jsonrpc":"2.0","id":` + string(m.Value("id")) + `,"result":{"protocolVersion":"2024-11-05","capabilities":{}}}`
+	answer := `{"jsonrpc":"2.0","id":` + string(m.Value("id")) +
+		`,"result":{"protocolVersion":"2024-11-05","capabilities":{}}}`
 	switch {
 	case m.Text("method") != mcp.MethodInitialize:
 		w.WriteHeader(http.StatusAccepted)

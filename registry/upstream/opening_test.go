@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestChildHasAMinuteToStart shows how long a handshake may take. From outside that takes as long as it says.
+// TestChildHasAMinuteToStart shows how long a handshake may take. From outside that takes
+// as long as it says.
 func TestChildHasAMinuteToStart(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

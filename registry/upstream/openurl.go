@@ -7,12 +7,13 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// stateAgain is the requestState of a call that its server refused until the user has opened some addresses. Its repeat
-// is made anew, as a first call, so nothing is kept of it here.
+// stateAgain is the requestState of a call that its server refused until the user has
+// opened some addresses. Its repeat is made anew, as a first call, so nothing is kept of
+// it here.
 const stateAgain = "again"
 
-// again tells whether the repeat of such a call is to be made anew: only if its caller accepted to open every address.
-// The error is that of answers in a wrong form.
+// again tells whether the repeat of such a call is to be made anew: only if its caller
+// accepted to open every address. The error is that of answers in a wrong form.
 func again(c *registry.Call) (bool, error) {
 	answers, err := answersOf(c)
 	if err != nil {
@@ -22,15 +23,16 @@ func again(c *registry.Call) (bool, error) {
 	for key, raw := range answers.Members {
 		answer, ok := mcp.ObjectOf(raw)
 		if !ok {
-			return false, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: the answer to %s must be an object", key)
+			return false, mcp.Errorf(mcp.CodeInvalidParams,
+				"Invalid params: the answer to %s must be an object", key)
 		}
 		accepted = accepted && answer.Text("action") == "accept"
 	}
 	return accepted, nil
 }
 
-// failed returns, for a tool, a result whose text says what went wrong, because the model that called it reads results.
-// For what is no tool it returns err.
+// failed returns, for a tool, a result whose text says what went wrong, because the model
+// that called it reads results. For what is no tool it returns err.
 func failed(i *item, text string, err error) (mcp.Object, error) {
 	if i.method != mcp.MethodToolsCall {
 		return mcp.Object{}, err
@@ -38,9 +40,9 @@ func failed(i *item, text string, err error) (mcp.Object, error) {
 	return mcp.ToolError(text), nil
 }
 
-// opened deals with the error of a server whose user must open some addresses before the call can succeed. Where the
-// caller can be asked, the addresses become questions. Where not, a tool's result names them in words. Any other error
-// is returned as it is.
+// opened deals with the error of a server whose user must open some addresses before the
+// call can succeed. Where the caller can be asked, the addresses become questions. Where
+// not, a tool's result names them in words. Any other error is returned as it is.
 // https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#url-mode-elicitation-required-error
 func opened(i *item, c *registry.Call, err error) (mcp.Object, error) {
 	var answered *mcp.Error

@@ -18,7 +18,8 @@ import (
 
 var alice = person{tenant: "a", name: "alice", asks: anyQuestion}
 
-// TestTrap08_QuestionsAreRounds asks in the course of a call and finds questions, keys and answers in their rounds.
+// TestTrap08_QuestionsAreRounds asks in the course of a call and finds questions, keys
+// and answers in their rounds.
 func TestTrap08_QuestionsAreRounds(t *testing.T) {
 	t.Parallel()
 	t.Run("questions that come together are one round", func(t *testing.T) {
@@ -51,7 +52,8 @@ func TestTrap08_QuestionsAreRounds(t *testing.T) {
 	t.Run("questions one after the other are two rounds with keys of their own", func(t *testing.T) {
 		inBubble(t, &chat{}, nil, func(t *testing.T, r *rig) {
 			asked, state := r.first("twice", alice)
-			again, next, _, err := r.round(t.Context(), "twice", alice.call(t, "", accept(asked, "1"), state, nil))
+			again, next, _, err := r.round(t.Context(), "twice", alice.call(t, "", accept(asked, "1"), state,
+				nil))
 			if err != nil || again.Len() != 1 || keys(again)[0] == keys(asked)[0] || next == state {
 				t.Fatalf("second round: got %s, %q, %v", again.JSON(), next, err)
 			}
@@ -69,8 +71,10 @@ func TestTrap08_QuestionsAreRounds(t *testing.T) {
 			if err != nil || left.Len() != 1 || keys(left)[0] != keys(asked)[1] || next == state {
 				t.Fatalf("got %s, %q, %v, want the other question again", left.JSON(), next, err)
 			}
-			_, _, got, err := r.round(t.Context(), "both", alice.call(t, "", accept(left, "second"), next, nil))
-			if err != nil || strings.Count(got, "result") != 2 || !strings.Contains(got, "first") || !strings.Contains(got, "second") {
+			_, _, got, err := r.round(t.Context(), "both", alice.call(t, "", accept(left, "second"), next,
+				nil))
+			if err != nil || strings.Count(got, "result") != 2 || !strings.Contains(got, "first") ||
+				!strings.Contains(got, "second") {
 				t.Errorf("got %s, %v", got, err)
 			}
 		})
@@ -79,11 +83,13 @@ func TestTrap08_QuestionsAreRounds(t *testing.T) {
 		inBubble(t, &chat{}, nil, func(t *testing.T, r *rig) {
 			asked, state := r.first("late", alice)
 			for _, bad := range []string{`[]`, `"x"`, `{"` + keys(asked)[0] + `":1}`} {
-				if _, _, _, err := r.round(t.Context(), "late", alice.call(t, "", bad, state, nil)); !isInvalidParams(err) {
+				if _, _, _, err := r.round(t.Context(), "late",
+					alice.call(t, "", bad, state, nil)); !isInvalidParams(err) {
 					t.Errorf("%s: got %v, want invalid params", bad, err)
 				}
 			}
-			if _, _, got, err := r.round(t.Context(), "late", alice.call(t, "", accept(asked, "ok"), state, nil)); err != nil || !strings.Contains(got, "ok") {
+			if _, _, got, err := r.round(t.Context(), "late", alice.call(t, "", accept(asked, "ok"), state,
+				nil)); err != nil || !strings.Contains(got, "ok") {
 				t.Errorf("got %s, %v", got, err)
 			}
 		})
@@ -105,7 +111,8 @@ func TestTrap08_QuestionsAreRounds(t *testing.T) {
 			asked, state := r.first("quit", alice)
 			time.Sleep(11 * time.Second)
 			synctest.Wait()
-			if _, _, got, err := r.round(t.Context(), "quit", alice.call(t, "", accept(asked, "x"), state, nil)); err != nil || got != "done without" {
+			if _, _, got, err := r.round(t.Context(), "quit", alice.call(t, "", accept(asked, "x"), state,
+				nil)); err != nil || got != "done without" {
 				t.Errorf("got %q, %v", got, err)
 			}
 			if got := s.sights(""); len(got) != 1 || !strings.Contains(got[0].raw, `"error"`) {
@@ -119,14 +126,16 @@ func TestTrap08_QuestionsAreRounds(t *testing.T) {
 			if got := string(asked.JSON()); asked.Len() != 1 || !strings.Contains(got, `"message":"b"`) {
 				t.Fatalf("questions: got %s, want b alone", got)
 			}
-			if _, _, got, err := r.round(t.Context(), "withdraw", alice.call(t, "", accept(asked, "x"), state, nil)); err != nil || !strings.Contains(got, `"id":2`) {
+			if _, _, got, err := r.round(t.Context(), "withdraw", alice.call(t, "", accept(asked, "x"), state,
+				nil)); err != nil || !strings.Contains(got, `"id":2`) {
 				t.Errorf("got %s, %v", got, err)
 			}
 		})
 	})
 }
 
-// TestTrap08_TheRepeatAnswersOnce repeats a round many times at once: one goes on, the server gets one answer.
+// TestTrap08_TheRepeatAnswersOnce repeats a round many times at once: one goes on, the
+// server gets one answer.
 func TestTrap08_TheRepeatAnswersOnce(t *testing.T) {
 	t.Parallel()
 	s := &chat{}
@@ -157,14 +166,15 @@ func TestTrap08_TheRepeatAnswersOnce(t *testing.T) {
 	}
 	asked, state := r.first("late", alice)
 	for _, other := range []person{{"b", "alice", anyQuestion, ""}, {"a", "bob", anyQuestion, ""}} {
-		if _, _, _, err := r.round(t.Context(), "late", other.call(t, "", accept(asked, "x"), state, nil)); !isInvalidParams(err) {
+		if _, _, _, err := r.round(t.Context(), "late", other.call(t, "", accept(asked, "x"), state,
+			nil)); !isInvalidParams(err) {
 			t.Errorf("%s of %s: got %v, want invalid params", other.name, other.tenant, err)
 		}
 	}
 }
 
-// TestTrap08_UnansweredCallsEnd leaves a call without answers: the server is told, the question is answered with an
-// error, the place is free, and the repeat comes too late.
+// TestTrap08_UnansweredCallsEnd leaves a call without answers: the server is told, the
+// question is answered with an error, the place is free, and the repeat comes too late.
 func TestTrap08_UnansweredCallsEnd(t *testing.T) {
 	t.Parallel()
 	s := &chat{}
@@ -188,7 +198,8 @@ func TestTrap08_UnansweredCallsEnd(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		told, call := s.sights("notifications/cancelled"), s.sights("tools/call")
-		if len(told) != 1 || string(told[0].m.Params.Value("requestId")) != string(call[0].m.ID) || told[0].session != call[0].session {
+		if len(told) != 1 || string(told[0].m.Params.Value("requestId")) != string(call[0].m.ID) ||
+			told[0].session != call[0].session {
 			t.Errorf("after 5 minutes: got %v, want the call cancelled in its session", told)
 		}
 		if got := s.sights(""); len(got) != 1 || !strings.Contains(got[0].raw, `"error"`) {
@@ -197,14 +208,16 @@ func TestTrap08_UnansweredCallsEnd(t *testing.T) {
 		if released.Load() != 1 {
 			t.Errorf("places released: got %d, want 1", released.Load())
 		}
-		if _, _, _, err = r.round(t.Context(), "late", alice.call(t, "", accept(asked, "x"), state, nil)); !isInvalidParams(err) {
+		if _, _, _, err = r.round(t.Context(), "late", alice.call(t, "", accept(asked, "x"), state,
+			nil)); !isInvalidParams(err) {
 			t.Errorf("late repeat: got %v, want invalid params", err)
 		}
 	})
 }
 
-// TestParkedCallEndsWithItsPermission ends a call that waits for answers because its caller may not go on: the server is
-// told at once, its question is answered with an error, and the place and the session are free for others.
+// TestParkedCallEndsWithItsPermission ends a call that waits for answers because its
+// caller may not go on: the server is told at once, its question is answered with an
+// error, and the place and the session are free for others.
 func TestParkedCallEndsWithItsPermission(t *testing.T) {
 	t.Parallel()
 	s := &chat{}
@@ -233,7 +246,8 @@ func TestParkedCallEndsWithItsPermission(t *testing.T) {
 		if released.Load() != 1 {
 			t.Errorf("places released: got %d, want 1", released.Load())
 		}
-		if _, _, _, err = r.round(t.Context(), "late", alice.call(t, "", accept(asked, "x"), state, nil)); err == nil {
+		if _, _, _, err = r.round(t.Context(), "late", alice.call(t, "", accept(asked, "x"), state,
+			nil)); err == nil {
 			t.Error("the repeat got a result")
 		}
 	})
@@ -252,11 +266,13 @@ func TestPlaceIsKeptOnce(t *testing.T) {
 			return c
 		}
 		asked, state, _, _ := r.round(t.Context(), "twice", with(alice.call(t, "", "", "", nil)))
-		asked, state, _, _ = r.round(t.Context(), "twice", with(alice.call(t, "", accept(asked, "x"), state, nil)))
+		asked, state, _, _ = r.round(t.Context(), "twice",
+			with(alice.call(t, "", accept(asked, "x"), state, nil)))
 		if held.Load() != 1 || released.Load() != 0 {
 			t.Errorf("while it waits: got %d kept, %d released, want 1, 0", held.Load(), released.Load())
 		}
-		if _, _, _, err := r.round(t.Context(), "twice", with(alice.call(t, "", accept(asked, "x"), state, nil))); err != nil {
+		if _, _, _, err := r.round(t.Context(), "twice",
+			with(alice.call(t, "", accept(asked, "x"), state, nil))); err != nil {
 			t.Error(err)
 		}
 		if held.Load() != 1 || released.Load() != 1 {
@@ -289,8 +305,8 @@ func TestCallerWhoLeavesEndsTheCall(t *testing.T) {
 	})
 }
 
-// TestRepeatOfWhoHasLeftEndsTheCall repeats a call for somebody who gave up: the server is told at once, with what the
-// call kept, and another repeat comes too late.
+// TestRepeatOfWhoHasLeftEndsTheCall repeats a call for somebody who gave up: the server
+// is told at once, with what the call kept, and another repeat comes too late.
 func TestRepeatOfWhoHasLeftEndsTheCall(t *testing.T) {
 	t.Parallel()
 	for _, answers := range []string{"", `{}`} {
@@ -306,23 +322,27 @@ func TestRepeatOfWhoHasLeftEndsTheCall(t *testing.T) {
 			left, leave := context.WithCancel(t.Context())
 			leave()
 			began := time.Now()
-			if _, _, _, err = r.round(left, "late", alice.call(t, "", answers, state, nil)); !errors.Is(err, context.Canceled) {
+			if _, _, _, err = r.round(left, "late", alice.call(t, "", answers, state, nil)); !errors.Is(err,
+				context.Canceled) {
 				t.Errorf("answers %q: got %v, want what the caller's context says", answers, err)
 			}
 			synctest.Wait()
-			if told := s.sights("notifications/cancelled"); len(told) != 1 || released.Load() != 1 || time.Since(began) != 0 {
-				t.Errorf("answers %q: got %d cancellations and %d places released after %v, want one each at once",
+			if told := s.sights("notifications/cancelled"); len(told) != 1 || released.Load() != 1 ||
+				time.Since(began) != 0 {
+				t.Errorf(
+					"answers %q: got %d cancellations and %d places released after %v, want one each at once",
 					answers, len(told), released.Load(), time.Since(began))
 			}
-			if _, _, _, err = r.round(t.Context(), "late", alice.call(t, "", accept(asked, "x"), state, nil)); !isInvalidParams(err) {
+			if _, _, _, err = r.round(t.Context(), "late", alice.call(t, "", accept(asked, "x"), state,
+				nil)); !isInvalidParams(err) {
 				t.Errorf("answers %q: another repeat: got %v, want invalid params", answers, err)
 			}
 		})
 	}
 }
 
-// TestParkedCallsHaveALimit parks more calls of one user than may wait. It could take all places once, with limits that
-// let it have so many calls.
+// TestParkedCallsHaveALimit parks more calls of one user than may wait. It could take all
+// places once, with limits that let it have so many calls.
 func TestParkedCallsHaveALimit(t *testing.T) {
 	t.Parallel()
 	inBubble(t, &chat{}, nil, func(t *testing.T, r *rig) {
@@ -349,8 +369,12 @@ func TestParkedCallsHaveALimit(t *testing.T) {
 		if parked := cap(results) - failed; parked < 200 || parked > 300 {
 			t.Errorf("%d calls of one user are parked, want about a quarter of 1000", parked)
 		}
-		for _, other := range []person{{tenant: "a", name: "bob", asks: anyQuestion}, {tenant: "globex", name: "alice", asks: anyQuestion}} {
-			if asked, _, _, err := r.round(t.Context(), "late", other.call(t, "", "", "", nil)); err != nil || asked.Len() != 1 {
+		for _, other := range []person{
+			{tenant: "a", name: "bob", asks: anyQuestion},
+			{tenant: "globex", name: "alice", asks: anyQuestion},
+		} {
+			if asked, _, _, err := r.round(t.Context(), "late", other.call(t, "", "", "", nil)); err != nil ||
+				asked.Len() != 1 {
 				t.Errorf("%s of %s: got %v, want a question", other.name, other.tenant, cause(err))
 			}
 		}
@@ -377,7 +401,8 @@ func TestOnlyWhatCanBeAskedIsAsked(t *testing.T) {
 				_, _, got, err = r.round(t.Context(), "every", p.call(t, "", accept(asked, "x"), state, nil))
 			}
 			refused := strings.Count(got, `"error":{"code":-32601,`)
-			if pong := `{"jsonrpc":"2.0","id":1,"result":{}}`; err != nil || !strings.HasPrefix(got, pong) || refused != 5-asked.Len() {
+			if pong := `{"jsonrpc":"2.0","id":1,"result":{}}`; err != nil || !strings.HasPrefix(got, pong) ||
+				refused != 5-asked.Len() {
 				t.Errorf("%s: got %s, %v", asks, got, err)
 			}
 			declared := s.sights("initialize")[1].m.Params.Value("capabilities")
@@ -388,8 +413,8 @@ func TestOnlyWhatCanBeAskedIsAsked(t *testing.T) {
 	}
 }
 
-// TestQuestionsOnTheStreamOfTheSession asks outside of the call's own stream: one open call is asked, and of several the
-// one that has nothing to ask yet.
+// TestQuestionsOnTheStreamOfTheSession asks outside of the call's own stream: one open
+// call is asked, and of several the one that has nothing to ask yet.
 func TestQuestionsOnTheStreamOfTheSession(t *testing.T) {
 	t.Parallel()
 	inBubble(t, &chat{streams: true}, nil, func(t *testing.T, r *rig) {
@@ -399,18 +424,21 @@ func TestQuestionsOnTheStreamOfTheSession(t *testing.T) {
 		if err != nil || !strings.Contains(string(question.JSON()), `"mine"`) {
 			t.Fatalf("with two open calls: got %s, %v, want the question", question.JSON(), err)
 		}
-		_, _, got, err := r.round(t.Context(), "elsewhere", alice.call(t, "", accept(question, "one"), repeat, nil))
+		_, _, got, err := r.round(t.Context(), "elsewhere", alice.call(t, "", accept(question, "one"), repeat,
+			nil))
 		if err != nil || !strings.Contains(got, "one") {
 			t.Errorf("with two open calls: got %s, %v", got, err)
 		}
-		if _, _, _, err = r.round(t.Context(), "late", alice.call(t, "", accept(asked, "x"), state, nil)); err != nil {
+		if _, _, _, err = r.round(t.Context(), "late", alice.call(t, "", accept(asked, "x"), state,
+			nil)); err != nil {
 			t.Fatal(err)
 		}
 		asked, state, _, err = r.round(t.Context(), "elsewhere", alice.call(t, "mine", "", "", nil))
 		if err != nil || !strings.Contains(string(asked.JSON()), `"mine"`) {
 			t.Fatalf("with one open call: got %s, %v, want the question", asked.JSON(), err)
 		}
-		if _, _, got, err = r.round(t.Context(), "elsewhere", alice.call(t, "", accept(asked, "yes"), state, nil)); err != nil || !strings.Contains(got, "yes") {
+		if _, _, got, err = r.round(t.Context(), "elsewhere", alice.call(t, "", accept(asked, "yes"), state,
+			nil)); err != nil || !strings.Contains(got, "yes") {
 			t.Errorf("got %s, %v", got, err)
 		}
 	})
@@ -426,27 +454,33 @@ func TestAddressesToOpenFirst(t *testing.T) {
 		if err != nil || asked.Len() != 1 || string(asked.Value(keys(asked)[0])) != want {
 			t.Fatalf("got %s, %v, want %s", asked.JSON(), err, want)
 		}
-		if _, _, got, err := r.round(t.Context(), "url", alice.call(t, "", `{"q1":{"action":"accept"}}`, state, nil)); err != nil || got != "opened" {
+		if _, _, got, err := r.round(t.Context(), "url", alice.call(t, "", `{"q1":{"action":"accept"}}`,
+			state, nil)); err != nil || got != "opened" {
 			t.Errorf("the repeat: got %q, %v, want the call made anew", got, err)
 		}
 		before := len(s.sights("tools/call"))
-		result, err := r.tool("url").Call(t.Context(), alice.call(t, "", `{"q1":{"action":"decline"}}`, state, nil))
+		result, err := r.tool("url").Call(t.Context(), alice.call(t, "", `{"q1":{"action":"decline"}}`, state,
+			nil))
 		if err != nil || string(result.Value("isError")) != "true" || len(s.sights("tools/call")) != before {
 			t.Errorf("declined: got %s, %v, want a failure without another call", result.JSON(), err)
 		}
-		if _, err = r.tool("url").Call(t.Context(), alice.call(t, "", `{"q1":1}`, state, nil)); !isInvalidParams(err) {
+		if _, err = r.tool("url").Call(t.Context(), alice.call(t, "", `{"q1":1}`, state,
+			nil)); !isInvalidParams(err) {
 			t.Errorf("malformed: got %v, want invalid params", err)
 		}
 		for _, asks := range []string{"", `{"elicitation":{"form":{}}}`} {
-			result, err = r.tool("url").Call(t.Context(), person{tenant: "a", name: "bob", asks: asks}.call(t, "always", "", "", nil))
-			if err != nil || string(result.Value("isError")) != "true" || !strings.Contains(text(result), "https://one.test") {
+			result, err = r.tool("url").Call(t.Context(), person{tenant: "a", name: "bob", asks: asks}.call(t,
+				"always", "", "", nil))
+			if err != nil || string(result.Value("isError")) != "true" ||
+				!strings.Contains(text(result), "https://one.test") {
 				t.Errorf("%q: got %s, %v, want a failure that names the address", asks, result.JSON(), err)
 			}
 		}
 	})
 }
 
-// TestCallsThatAskHaveALongestLife asks for the same answer again and again, each time in time.
+// TestCallsThatAskHaveALongestLife asks for the same answer again and again, each time in
+// time.
 func TestCallsThatAskHaveALongestLife(t *testing.T) {
 	t.Parallel()
 	s := &chat{}
@@ -461,7 +495,8 @@ func TestCallsThatAskHaveALongestLife(t *testing.T) {
 			state = next
 		}
 		time.Sleep(3 * time.Minute)
-		if _, _, _, err := r.round(t.Context(), "late", alice.call(t, "", "{}", state, nil)); kindOf(mcp.Object{}, err) != "sent" {
+		if _, _, _, err := r.round(t.Context(), "late",
+			alice.call(t, "", "{}", state, nil)); kindOf(mcp.Object{}, err) != "sent" {
 			t.Errorf("after half an hour: got %v, want unavailable, sent", err)
 		}
 		if got := len(s.sights("notifications/cancelled")); got != 1 {
@@ -481,7 +516,8 @@ func TestQuestionsOfACallHaveALimit(t *testing.T) {
 	})
 }
 
-// TestARoundHasALimit asks more at once than a client takes: the rest comes in the next round.
+// TestARoundHasALimit asks more at once than a client takes: the rest comes in the next
+// round.
 func TestARoundHasALimit(t *testing.T) {
 	t.Parallel()
 	inBubble(t, &chat{}, nil, func(t *testing.T, r *rig) {
@@ -491,14 +527,15 @@ func TestARoundHasALimit(t *testing.T) {
 			t.Fatalf("got %d and %d questions, %v, want 32 and 8", asked.Len(), rest.Len(), err)
 		}
 		_, _, got, err := r.round(t.Context(), "crowd", alice.call(t, "", accept(rest, "2"), next, nil))
-		if ones, twos := strings.Count(got, `"is":"1"`), strings.Count(got, `"is":"2"`); err != nil || ones != 32 || twos != 8 {
+		if ones, twos := strings.Count(got, `"is":"1"`), strings.Count(got, `"is":"2"`); err != nil ||
+			ones != 32 || twos != 8 {
 			t.Errorf("answers: got %d and %d, %v, want 32 and 8", ones, twos, err)
 		}
 	})
 }
 
-// TestWhatIsSaidWhileACallIsParkedWaits lets a server log while nobody takes part in the call: its repeat hears it, up to a
-// number of messages and of bytes.
+// TestWhatIsSaidWhileACallIsParkedWaits lets a server log while nobody takes part in the
+// call: its repeat hears it, up to a number of messages and of bytes.
 func TestWhatIsSaidWhileACallIsParkedWaits(t *testing.T) {
 	t.Parallel()
 	bob := alice
@@ -519,7 +556,8 @@ func TestWhatIsSaidWhileACallIsParkedWaits(t *testing.T) {
 				var heard notes
 				line := strings.Repeat("x", test.length)
 				first := bob.call(t, line, "", "", nil)
-				arguments := first.Params.Object("arguments").With("lines", mcp.String(strconv.Itoa(test.lines)))
+				arguments := first.Params.Object("arguments").With("lines",
+					mcp.String(strconv.Itoa(test.lines)))
 				first.Params = first.Params.With("arguments", arguments.JSON())
 				asked, state, _, err := r.round(t.Context(), "murmur", first)
 				if err != nil || asked.Len() != 1 {
@@ -527,10 +565,12 @@ func TestWhatIsSaidWhileACallIsParkedWaits(t *testing.T) {
 				}
 				time.Sleep(2 * time.Second)
 				synctest.Wait()
-				if _, _, _, err = r.round(t.Context(), "murmur", bob.call(t, line, accept(asked, "x"), state, &heard)); err != nil {
+				if _, _, _, err = r.round(t.Context(), "murmur", bob.call(t, line, accept(asked, "x"), state,
+					&heard)); err != nil {
 					t.Fatal(err)
 				}
-				if got, want := heard.text(), strings.TrimSpace(strings.Repeat(line+" ", test.heard)); got != want {
+				if got, want := heard.text(),
+					strings.TrimSpace(strings.Repeat(line+" ", test.heard)); got != want {
 					t.Errorf("heard %d bytes, want %d lines of %d", len(got), test.heard, test.length)
 				}
 				if got, want := r.count(upstream.Flooded), test.lines-test.heard; got != want {

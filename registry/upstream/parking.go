@@ -21,13 +21,16 @@ const (
 	gatherWindow = 25 * time.Millisecond // after a question, in which further questions join its round
 	parkLimit    = 5 * time.Minute       // for the repeat that brings the answers to a round
 	lifeLimit    = 30 * time.Minute      // for a whole call, all its rounds together
-	parkedCost   = 16 << 10              // bytes that a parked call takes besides its params and questions, roughly
-	parkedMax    = 1000                  // calls that are parked at the same time, of one pool; a tenant alone gets half
+	// bytes that a parked call takes besides its params and questions, roughly
+	parkedCost = 16 << 10
+	// calls that are parked at the same time, of one pool; a tenant alone gets half
+	parkedMax = 1000
 )
 
-// parking keeps the calls of a pool whose callers can be asked. The exchange of such a call with its server runs on in
-// a goroutine of its own, while its callers come and go: each takes part in one round, from a request to its result. It
-// is safe for concurrent use.
+// parking keeps the calls of a pool whose callers can be asked. The exchange of such a
+// call with its server runs on in a goroutine of its own, while its callers come and go:
+// each takes part in one round, from a request to its result. It is safe for concurrent
+// use.
 //
 // A call begins attached, which means that a caller waits in a round.
 //
@@ -41,51 +44,62 @@ const (
 //	   ▼                  ▼           ▼
 //	 ended ◀──────────────────────────┘  the result waits for the repeat, until parkLimit is over
 //
-// However a call ends, three things happen in this order. First it leaves the calls of its session, so that it is asked
-// nothing more. Then the server gets an answer to each question that nobody will answer. Only then is the seat free. In
-// any other order, a question of this call could reach the next user of the session.
+// However a call ends, three things happen in this order. First it leaves the calls of
+// its session, so that it is asked nothing more. Then the server gets an answer to each
+// question that nobody will answer. Only then is the seat free. In any other order, a
+// question of this call could reach the next user of the session.
 type parking struct {
 	server fault
 	room   *seats.Room[*pooled]
 	tasks  *tasks
 	count  func(Anomaly, int)
-	asked  atomic.Bool   // a call was parked at least once, so this server can ask here
-	strict atomic.Bool   // a server asked a caller something that this caller cannot be asked; see pool.lentKey
+	asked  atomic.Bool // a call was parked at least once, so this server can ask here
+	// a server asked a caller something that this caller cannot be asked; see
+	// pool.lentKey
+	strict atomic.Bool
 	places *share.Budget // of the calls in waiting
 
-	mu      sync.Mutex // guards the fields below
-	ended   bool
-	waiting map[string]*dialogue // the parked calls, by the requestState that their callers have; nil after shut
+	mu    sync.Mutex // guards the fields below
+	ended bool
+	// the parked calls, by the requestState that their callers have; nil after shut
+	waiting map[string]*dialogue
 }
 
-// dialogue is one call whose caller can be asked, from its first round to its end. Its goroutine (run) talks to the
-// server; at most one round at a time talks to the caller.
+// dialogue is one call whose caller can be asked, from its first round to its end. Its
+// goroutine (run) talks to the server; at most one round at a time talks to the caller.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 type dialogue struct {
 	*questions
 	parking *parking
 	session *pooled
-	cancel  func()        // ends the exchange with the server; set by begin
-	room    *share.Claim  // holds what has come of its answer, until a round returns that
-	params  int           // bytes of the request that began the call, which its exchange keeps as it came and as it is sent
-	held    bool          // the call's place in the tenant's concurrency is kept; only a round touches this
-	done    chan struct{} // closed when the exchange has ended, after result and err were set
-	result  mcp.Object
-	err     error
+	cancel  func()       // ends the exchange with the server; set by begin
+	room    *share.Claim // holds what has come of its answer, until a round returns that
+	// bytes of the request that began the call, which its exchange keeps as it came and
+	// as it is sent
+	params int
+	held   bool          // the call's place in the tenant's concurrency is kept; only a round touches this
+	done   chan struct{} // closed when the exchange has ended, after result and err were set
+	result mcp.Object
+	err    error
 
 	timing sync.Mutex  // guards the field below
 	expiry *time.Timer // ends a call that is parked for too long; nil: it was never parked
 }
 
-// errNotParked is one error for a state that is unknown, used, expired or another owner's, so that it says nothing
-// about other callers' calls.
-var errNotParked = mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: the call with this requestState does not wait for an answer")
+// errNotParked is one error for a state that is unknown, used, expired or another
+// owner's, so that it says nothing about other callers' calls.
+var errNotParked = mcp.Errorf(mcp.CodeInvalidParams,
+	"Invalid params: the call with this requestState does not wait for an answer")
 
-// begin runs a call of a caller who can be asked, until its first round ends. The caller of begin has taken the seat;
-// begin sees to it that the seat is left when the exchange ends.
-func (p *parking) begin(ctx context.Context, who auth.Owner, s *seat, i *item, c *registry.Call) (mcp.Object, error) {
+// begin runs a call of a caller who can be asked, until its first round ends. The caller
+// of begin has taken the seat; begin sees to it that the seat is left when the exchange
+// ends.
+func (p *parking) begin(ctx context.Context, who auth.Owner, s *seat, i *item,
+	c *registry.Call,
+) (mcp.Object, error) {
 	d := &dialogue{
-		questions: newQuestions(who, c, &p.strict, p.count), parking: p, session: s.Session, room: c.Room.Another(),
+		questions: newQuestions(who, c, &p.strict, p.count), parking: p, session: s.Session,
+		room:   c.Room.Another(),
 		params: 2 * wire.Weight(c.Params), done: make(chan struct{}),
 	}
 	d.session.calls.enter(d.questions)
@@ -102,10 +116,12 @@ func (p *parking) begin(ctx context.Context, who auth.Owner, s *seat, i *item, c
 	return d.round(ctx, c)
 }
 
-// resume runs the next round of a parked call: c is its repeat, state its requestState. A state is good for one repeat,
-// by the owner of the call. Answers in a wrong form are refused before the state is used up, so that the client may
-// send better ones.
-func (p *parking) resume(ctx context.Context, who auth.Owner, c *registry.Call, state string) (mcp.Object, error) {
+// resume runs the next round of a parked call: c is its repeat, state its requestState. A
+// state is good for one repeat, by the owner of the call. Answers in a wrong form are
+// refused before the state is used up, so that the client may send better ones.
+func (p *parking) resume(ctx context.Context, who auth.Owner, c *registry.Call,
+	state string,
+) (mcp.Object, error) {
 	answers, err := answersOf(c)
 	if err != nil {
 		return mcp.Object{}, err
@@ -130,8 +146,8 @@ func (p *parking) resume(ctx context.Context, who auth.Owner, c *registry.Call, 
 	return d.round(ctx, c)
 }
 
-// park makes a call wait for its repeat under a state. It returns false when too many calls are parked, of its caller, of
-// its tenant or of all, or when the pool is closing.
+// park makes a call wait for its repeat under a state. It returns false when too many
+// calls are parked, of its caller, of its tenant or of all, or when the pool is closing.
 func (p *parking) park(state string, d *dialogue) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,8 +166,9 @@ func (p *parking) find(state string) *dialogue {
 	return p.waiting[state]
 }
 
-// claim takes a call out of those that are parked. It returns true once for each park: of two repeats, or of a repeat
-// and the end of parkLimit, the first one goes on with the call.
+// claim takes a call out of those that are parked. It returns true once for each park: of
+// two repeats, or of a repeat and the end of parkLimit, the first one goes on with the
+// call.
 func (p *parking) claim(state string, d *dialogue) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,8 +180,8 @@ func (p *parking) claim(state string, d *dialogue) bool {
 	return true
 }
 
-// shut refuses all further parking and all repeats. It is called before the exchanges are ended; the function that it
-// returns, called after they have ended, stops the timers.
+// shut refuses all further parking and all repeats. It is called before the exchanges are
+// ended; the function that it returns, called after they have ended, stops the timers.
 func (p *parking) shut() (finish func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,8 +196,8 @@ func (p *parking) shut() (finish func()) {
 	}
 }
 
-// run runs the exchange with the server to its end, and leaves no question without an answer. It is the call's own
-// goroutine; see parking for why it ends in this order.
+// run runs the exchange with the server to its end, and leaves no question without an
+// answer. It is the call's own goroutine; see parking for why it ends in this order.
 func (d *dialogue) run(ctx context.Context, s *seat, i *item, c *registry.Call) {
 	ctx, stop := context.WithTimeout(ctx, lifeLimit)
 	defer stop()
@@ -212,8 +229,9 @@ func (d *dialogue) run(ctx context.Context, s *seat, i *item, c *registry.Call) 
 	close(d.done)
 }
 
-// round waits, for one caller, until there is something to return: the questions of the server, or the result of the
-// call. Meanwhile it passes notifications on. A caller who leaves during the round ends the exchange.
+// round waits, for one caller, until there is something to return: the questions of the
+// server, or the result of the call. Meanwhile it passes notifications on. A caller who
+// leaves during the round ends the exchange.
 func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, error) {
 	relay := notifier(c, c.Params.Object("_meta"))
 	pass := func() {
@@ -267,8 +285,8 @@ func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, err
 	}
 }
 
-// park ends the round with the open questions. It returns an empty result, and the round goes on, when the server has
-// withdrawn its questions or ended the call meanwhile.
+// park ends the round with the open questions. It returns an empty result, and the round
+// goes on, when the server has withdrawn its questions or ended the call meanwhile.
 func (d *dialogue) park(c *registry.Call) (mcp.Object, error) {
 	switch err := d.keep(parkedCost + d.params); {
 	case errors.Is(err, share.ErrOver): // the exchange has ended just now
@@ -306,7 +324,8 @@ func (d *dialogue) park(c *registry.Call) (mcp.Object, error) {
 	return inputRequired(requests, state), nil
 }
 
-// inputRequired returns the result that asks the caller these questions and wants the request again, with the state.
+// inputRequired returns the result that asks the caller these questions and wants the
+// request again, with the state.
 func inputRequired(requests mcp.Object, state string) mcp.Object {
 	return mcp.NewObject(
 		mcp.Member{Name: "resultType", Value: mcp.String("input_required")},
@@ -332,7 +351,8 @@ func (d *dialogue) startExpiry(state string) {
 // user returns whose share the call takes from.
 func (d *dialogue) user() share.User { return share.User(d.owner.User) }
 
-// release gives back the memory of a call that has ended and whose result nobody will fetch.
+// release gives back the memory of a call that has ended and whose result nobody will
+// fetch.
 func (d *dialogue) release() {
 	d.room.Release()
 	d.notes.Close()
@@ -348,7 +368,8 @@ func (d *dialogue) stopExpiry() {
 	}
 }
 
-// answersOf returns the answers that a repeat brings, by the keys of their questions; empty when it brings none.
+// answersOf returns the answers that a repeat brings, by the keys of their questions;
+// empty when it brings none.
 func answersOf(c *registry.Call) (mcp.Object, error) {
 	raw := c.Params.Value("inputResponses")
 	if raw == nil {
@@ -356,13 +377,15 @@ func answersOf(c *registry.Call) (mcp.Object, error) {
 	}
 	answers, ok := mcp.ObjectOf(raw)
 	if !ok {
-		return mcp.Object{}, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: inputResponses must be an object")
+		return mcp.Object{}, mcp.Errorf(mcp.CodeInvalidParams,
+			"Invalid params: inputResponses must be an object")
 	}
 	return answers, nil
 }
 
-// answer sends the caller's answers to the server, each once. Questions without an answer stay open, for the next
-// round. An answer that cannot be sent matters only while the exchange still runs.
+// answer sends the caller's answers to the server, each once. Questions without an answer
+// stay open, for the next round. An answer that cannot be sent matters only while the
+// exchange still runs.
 func (d *dialogue) answer(ctx context.Context, answers mcp.Object, refusals map[string]*mcp.Error) error {
 	d.stopExpiry()
 	for _, body := range d.answered(answers, refusals) {
@@ -383,11 +406,12 @@ func (d *dialogue) over() bool {
 	}
 }
 
-// giveBack passes on the questions that are still open in a call that has ended. They were kept for its caller, who
-// will not answer any more.
+// giveBack passes on the questions that are still open in a call that has ended. They
+// were kept for its caller, who will not answer any more.
 func (d *dialogue) giveBack(ctx context.Context) { d.pass(ctx, d.drop()) }
 
-// pass passes questions on to other calls of the same owner, or tells the server that they end with this call.
+// pass passes questions on to other calls of the same owner, or tells the server that
+// they end with this call.
 func (d *dialogue) pass(ctx context.Context, left []question) {
 	if len(left) == 0 {
 		return

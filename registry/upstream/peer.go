@@ -13,35 +13,40 @@ const (
 	aliveLimit = 10 * time.Second // for the answer that proves life
 	closeLimit = 2 * time.Second  // for saying good-bye over HTTP
 
-	// reprobeEvery is how often a server that answers well is asked whether it speaks the other era by now.
+	// reprobeEvery is how often a server that answers well is asked whether it speaks the
+	// other era by now.
 	reprobeEvery = 10 * time.Minute
 )
 
-// peer is one server as the rest of this package sees it: everything in the form of 2026-07-28, whatever the server's
-// own era and transport. Its methods are safe for concurrent use.
+// peer is one server as the rest of this package sees it: everything in the form of
+// 2026-07-28, whatever the server's own era and transport. Its methods are safe for
+// concurrent use.
 type peer interface {
-	// prepare puts into i what every call about it needs. It is called once, when the item is made.
+	// prepare puts into i what every call about it needs. It is called once, when the
+	// item is made.
 	prepare(i *item)
-	// page asks for one page of a list. A nil cursor asks for the first page; a result without nextCursor is the last
-	// page.
+	// page asks for one page of a list. A nil cursor asks for the first page; a result
+	// without nextCursor is the last page.
 	page(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error)
-	// call runs one call. Its result is complete, or it asks the caller for input (input_required).
+	// call runs one call. Its result is complete, or it asks the caller for input
+	// (input_required).
 	call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error)
-	// watch follows what the server says of changes of its lists. It returns when ctx ends, when the connection is
-	// lost, or with nil when this server announces nothing.
+	// watch follows what the server says of changes of its lists. It returns when ctx
+	// ends, when the connection is lost, or with nil when this server announces nothing.
 	watch(ctx context.Context) error
-	// watchResource tells a tenant of changes of one resource until ctx ends or the connection is lost. live is called
-	// once, as soon as no later change can go unseen. Neither live nor updated may block.
+	// watchResource tells a tenant of changes of one resource until ctx ends or the
+	// connection is lost. live is called once, as soon as no later change can go unseen.
+	// Neither live nor updated may block.
 	watchResource(ctx context.Context, tenantID, uri string, live func(), updated func(uri string)) error
 	// alive asks the server for a proof of life. nil means that it lives.
 	alive(ctx context.Context) error
-	// busy tells whether a call runs on the connection that reads the lists. Then a list that can wait is not asked
-	// for: a server that does one thing at a time would not answer in time, and would be taken as lost in the middle of
-	// the call.
+	// busy tells whether a call runs on the connection that reads the lists. Then a list
+	// that can wait is not asked for: a server that does one thing at a time would not
+	// answer in time, and would be taken as lost in the middle of the call.
 	busy() bool
 	// sessions returns how many sessions of the legacy era there are, for Load.
 	sessions() int
-	// close ends the connection and waits for all that belongs to it. polite: the server is still there, so it is told
-	// that the session ends.
+	// close ends the connection and waits for all that belongs to it. polite: the server
+	// is still there, so it is told that the session ends.
 	close(ctx context.Context, polite bool)
 }

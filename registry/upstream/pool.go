@@ -23,8 +23,8 @@ const (
 	sweepEvery      = 30 * time.Second // how often sessions and tasks are looked for whose time is over
 )
 
-// older is a server of the legacy era: one session, the control connection, reads the lists and follows their changes;
-// sessions of a pool run the calls.
+// older is a server of the legacy era: one session, the control connection, reads the
+// lists and follows their changes; sessions of a pool run the calls.
 type older struct {
 	*legacy
 	pool *pool
@@ -32,8 +32,8 @@ type older struct {
 
 var _ peer = (*older)(nil)
 
-// newOlder adds a pool to a control connection. dial opens the sessions of the pool; seen are the stray questions of
-// the server.
+// newOlder adds a pool to a control connection. dial opens the sessions of the pool; seen
+// are the stray questions of the server.
 func newOlder(ctx context.Context, control *legacy, cfg *Config, dial opener, seen *strays) *older {
 	p := newPool(ctx, control.conn, control.link.Streams(), cfg, dial, seen)
 	if cfg.Shared {
@@ -48,9 +48,12 @@ func (o *older) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 	return o.pool.call(ctx, i, c)
 }
 
-// watchResource watches on a pooled session of the tenant, because a subscription at the server belongs to a session.
-// It takes that session as a loan, which calls may displace; then it ends, and the watch is tried again.
-func (o *older) watchResource(ctx context.Context, tenantID, uri string, live func(), updated func(uri string)) error {
+// watchResource watches on a pooled session of the tenant, because a subscription at the
+// server belongs to a session. It takes that session as a loan, which calls may displace;
+// then it ends, and the watch is tried again.
+func (o *older) watchResource(ctx context.Context, tenantID, uri string, live func(),
+	updated func(uri string),
+) error {
 	if o.pool.shared || o.pool.lends {
 		return o.legacy.watchResource(ctx, tenantID, uri, live, updated)
 	}
@@ -62,7 +65,8 @@ func (o *older) watchResource(ctx context.Context, tenantID, uri string, live fu
 	return s.Session.session.watchResource(ctx, tenantID, uri, live, updated)
 }
 
-// busy tells whether a call runs on the control connection, which happens where it is lent.
+// busy tells whether a call runs on the control connection, which happens where it is
+// lent.
 func (o *older) busy() bool { return o.pool.room.LentOut() }
 
 // sessions returns the number of pooled sessions and the control connection.
@@ -73,17 +77,19 @@ func (o *older) close(ctx context.Context, polite bool) {
 	o.legacy.close(ctx, polite)
 }
 
-// pool runs the calls of a legacy server on sessions that keep callers apart: what the server says to one caller must
-// not reach another. Which calls may share a session is said by keyOf, which session a call gets by the room of seats.
-// It is safe for concurrent use.
+// pool runs the calls of a legacy server on sessions that keep callers apart: what the
+// server says to one caller must not reach another. Which calls may share a session is
+// said by keyOf, which session a call gets by the room of seats. It is safe for
+// concurrent use.
 type pool struct {
 	control *legacy // with Config.Shared: runs calls whose callers cannot be asked; nil otherwise
 	conn    *connection
 	server  fault
-	shared  bool                 // Config.Shared: one session may serve everyone
-	streams bool                 // the transport gives each call a stream of its own
-	most    int                  // sessions at the same time, beside the control connection
-	lends   bool                 // Config.OneUser: the control connection is lent to one client after the other
+	shared  bool // Config.Shared: one session may serve everyone
+	streams bool // the transport gives each call a stream of its own
+	most    int  // sessions at the same time, beside the control connection
+	// Config.OneUser: the control connection is lent to one client after the other
+	lends   bool
 	room    *seats.Room[*pooled] // the sessions
 	parking *parking             // the calls whose callers can be asked
 	tasks   *tasks
@@ -91,8 +97,9 @@ type pool struct {
 	everything string // what the control connection declares where it is lent, as JSON
 }
 
-// newPool returns a pool without sessions. c is the control connection, dial opens the sessions, seen are the stray
-// questions of the server. The pool has the values of ctx and outlives it: close ends it.
+// newPool returns a pool without sessions. c is the control connection, dial opens the
+// sessions, seen are the stray questions of the server. The pool has the values of ctx
+// and outlives it: close ends it.
 func newPool(ctx context.Context, c *connection, streams bool, cfg *Config, dial opener, seen *strays) *pool {
 	p := &pool{
 		conn: c, server: c.server, shared: cfg.Shared, streams: streams, most: maxSessions,
@@ -107,21 +114,25 @@ func newPool(ctx context.Context, c *connection, streams bool, cfg *Config, dial
 		Max: p.most, Opening: 2 * cfg.openLimit(), // a child may be started twice
 		New: func(k seats.Key, lost func()) *pooled {
 			return &pooled{
-				key: k, conn: newSessionConnection(c), calls: &calls{strays: seen}, dial: dial, room: p.room, lagging: lagging,
-				lost: lost, closed: p.tasks.forget,
+				key: k, conn: newSessionConnection(c), calls: &calls{strays: seen}, dial: dial, room: p.room,
+				lagging: lagging,
+				lost:    lost, closed: p.tasks.forget,
 			}
 		},
 		Alone:    seen.expected,
 		Lendable: func(s *pooled, to auth.Owner) bool { return !s.calls.abandonedByOther(to) },
 	})
 	p.tasks.room = p.room
-	p.parking = &parking{server: c.server, room: p.room, tasks: p.tasks, count: c.count, places: share.New(parkedMax), waiting: map[string]*dialogue{}}
+	p.parking = &parking{
+		server: c.server, room: p.room, tasks: p.tasks, count: c.count,
+		places: share.New(parkedMax), waiting: map[string]*dialogue{},
+	}
 	p.room.Go(p.sweep)
 	return p
 }
 
-// take returns a seat for a call or a loan, and puts the errors of the room into those of the catalogue. An error means
-// that nothing of the call has left.
+// take returns a seat for a call or a loan, and puts the errors of the room into those of
+// the catalogue. An error means that nothing of the call has left.
 func (p *pool) take(ctx context.Context, k seats.Key, u seats.Use) (*seat, error) {
 	s, err := p.room.Take(ctx, k, u)
 	switch {
@@ -138,8 +149,8 @@ func (p *pool) take(ctx context.Context, k seats.Key, u seats.Use) (*seat, error
 	return nil, err
 }
 
-// call runs one call, of whichever sort: the repeat of a parked call, a request about a task, a call whose caller can
-// be asked, or a plain one.
+// call runs one call, of whichever sort: the repeat of a parked call, a request about a
+// task, a call whose caller can be asked, or a plain one.
 func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
 	state := c.Params.Text("requestState")
 	if state == stateAgain {
@@ -153,7 +164,8 @@ func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object,
 		}
 		state = ""
 	}
-	if c.Tasks == mcp.TasksAsked && !p.streams { // nothing would tie a task's questions to it, so nobody is asked
+	// nothing would tie a task's questions to it, so nobody is asked
+	if c.Tasks == mcp.TasksAsked && !p.streams {
 		mute := *c
 		mute.Capabilities, mute.LogLevel, c = mcp.Object{}, 0, &mute
 	}
@@ -195,17 +207,21 @@ func (p *pool) plain(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 	return p.run(ctx, s, s.Session.session, i, c)
 }
 
-// run runs a call on a session. s is the seat of that session, nil for the control connection's.
-func (p *pool) run(ctx context.Context, s *seat, session *legacy, i *item, c *registry.Call) (mcp.Object, error) {
+// run runs a call on a session. s is the seat of that session, nil for the control
+// connection's.
+func (p *pool) run(ctx context.Context, s *seat, session *legacy, i *item,
+	c *registry.Call,
+) (mcp.Object, error) {
 	if c.Tasks != mcp.TasksAsked {
 		return session.call(ctx, i, c)
 	}
 	return p.tasks.tracked(s, c, func() (mcp.Object, error) { return session.call(ctx, i, c) })
 }
 
-// keyOf says which sessions may run the call: calls with the same key may share one. The key has the whole owner where
-// the server may ask or tell something that is meant for one caller, that is, where the caller can be asked, or wants
-// log lines that no stream ties to a call. Otherwise it has the tenant alone, and with Config.Shared nobody.
+// keyOf says which sessions may run the call: calls with the same key may share one. The
+// key has the whole owner where the server may ask or tell something that is meant for
+// one caller, that is, where the caller can be asked, or wants log lines that no stream
+// ties to a call. Otherwise it has the tenant alone, and with Config.Shared nobody.
 func (p *pool) keyOf(c *registry.Call, i *item) seats.Key {
 	if p.lends {
 		return p.lentKey(c, i)
@@ -224,7 +240,8 @@ func (p *pool) keyOf(c *registry.Call, i *item) seats.Key {
 	return k
 }
 
-// traits returns what a session declares on which the call runs, and whether the call may wait for a human.
+// traits returns what a session declares on which the call runs, and whether the call may
+// wait for a human.
 func traits(i *item, c *registry.Call) (declared string, patient bool) {
 	patient = i.asks && c.Capabilities.Len() > 0
 	if !patient && !c.Extensions.Any() {
@@ -233,7 +250,8 @@ func traits(i *item, c *registry.Call) (declared string, patient bool) {
 	return string(declaredFor(i, c).JSON()), patient
 }
 
-// sweep closes sessions that were idle for long, and forgets tasks whose time is over, until ctx ends.
+// sweep closes sessions that were idle for long, and forgets tasks whose time is over,
+// until ctx ends.
 func (p *pool) sweep(ctx context.Context) {
 	for pace.Wait(ctx, sweepEvery) {
 		p.tasks.expire()
@@ -250,8 +268,8 @@ func (p *pool) converse(ctx context.Context, i *item, c *registry.Call) (mcp.Obj
 	return p.parking.begin(ctx, p.ownerOf(c), s, i, c)
 }
 
-// useTask passes a request about a task on to the session that made the task: the server may know it in that session
-// alone. The ids of the task are translated on the way.
+// useTask passes a request about a task on to the session that made the task: the server
+// may know it in that session alone. The ids of the task are translated on the way.
 func (p *pool) useTask(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
 	s, id, ok := p.tasks.rejoin(c.Task)
 	if !ok {
@@ -274,7 +292,8 @@ func (p *pool) useTask(ctx context.Context, i *item, c *registry.Call) (mcp.Obje
 	return result, err
 }
 
-// close ends all calls, including those that go on without a caller, and closes all sessions. It waits for all of it.
+// close ends all calls, including those that go on without a caller, and closes all
+// sessions. It waits for all of it.
 func (p *pool) close(ctx context.Context, polite bool) {
 	finish := p.parking.shut()
 	p.tasks.shut()
@@ -282,9 +301,10 @@ func (p *pool) close(ctx context.Context, polite bool) {
 	finish()
 }
 
-// Where one user stands behind all calls (Config.OneUser), a child of the legacy era is not started once for the lists
-// and once more for each client. Instead the control connection is itself a session of the pool, and serves the calls
-// of all clients, one client at a time.
+// Where one user stands behind all calls (Config.OneUser), a child of the legacy era is
+// not started once for the lists and once more for each client. Instead the control
+// connection is itself a session of the pool, and serves the calls of all clients, one
+// client at a time.
 //
 //	no call is open                the session is lent to whichever client calls
 //	calls of the same client       run beside each other: a question is for that client, whichever call it came from
@@ -296,26 +316,30 @@ func (p *pool) close(ctx context.Context, polite bool) {
 //	a client with roots            gets a session of its own if the server asked for roots when it started,
 //	                               because the answer holds for all calls of the session
 //
-// So what the server keeps in memory is the same for all clients, and its lists change with what a call does, as for a
-// client that is connected to it directly. The hazard is a question that reaches a client that did not call: over stdio
-// nothing ties a question to a call, and the user of the wrong window would answer it. Therefore a session never has
-// open calls of two clients, and it is lent to nobody else while its server may still run a call that it did not answer
-// (abandonedFor).
+// So what the server keeps in memory is the same for all clients, and its lists change
+// with what a call does, as for a client that is connected to it directly. The hazard is
+// a question that reaches a client that did not call: over stdio nothing ties a question
+// to a call, and the user of the wrong window would answer it. Therefore a session never
+// has open calls of two clients, and it is lent to nobody else while its server may still
+// run a call that it did not answer (abandonedFor).
 //
-// This has a price. The server is told that its client can be asked everything, whatever the calling client can be
-// asked, since its lists may depend on that and a session has one such declaration. When it asks a caller what this
-// caller cannot be asked, it gets an error, although it might have done without the question had it known. After one
-// such error the pool is strict until the server is connected to again: each set of things that clients can be asked
-// then has sessions which declare exactly that set.
+// This has a price. The server is told that its client can be asked everything, whatever
+// the calling client can be asked, since its lists may depend on that and a session has
+// one such declaration. When it asks a caller what this caller cannot be asked, it gets
+// an error, although it might have done without the question had it known. After one such
+// error the pool is strict until the server is connected to again: each set of things
+// that clients can be asked then has sessions which declare exactly that set.
 
-// lend makes the control connection a session on which calls run. It is called before the pool has calls.
+// lend makes the control connection a session on which calls run. It is called before the
+// pool has calls.
 func (p *pool) lend(control *legacy) {
 	k := seats.Key{Traits: p.everything, Patient: true}
 	p.lends = true
 	p.room.Lend(&pooled{key: k, conn: control.conn, calls: control.calls, room: p.room, session: control}, k)
 }
 
-// lentKey is keyOf where the control connection is lent: it says which sessions may run a call of one user's client.
+// lentKey is keyOf where the control connection is lent: it says which sessions may run a
+// call of one user's client.
 func (p *pool) lentKey(c *registry.Call, i *item) seats.Key {
 	logs := c.LogLevel > 0 && p.conn.has("logging") // else the client's one open call gets them
 	roots := p.conn.rooted.Load() && c.Capabilities.Has("roots")
@@ -330,8 +354,8 @@ func (p *pool) lentKey(c *registry.Call, i *item) seats.Key {
 	return k
 }
 
-// ownerOf returns whose the call is. Where there is one user, the client's own name is part of it, to keep clients
-// apart.
+// ownerOf returns whose the call is. Where there is one user, the client's own name is
+// part of it, to keep clients apart.
 func (p *pool) ownerOf(c *registry.Call) auth.Owner {
 	who := c.Principal.Owner()
 	if p.lends {

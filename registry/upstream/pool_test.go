@@ -17,8 +17,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// TestTrap09_NothingCrossesBetweenCallers lets two users of each of two tenants call at once, be asked and hear log
-// messages. All sessions use the same ids.
+// TestTrap09_NothingCrossesBetweenCallers lets two users of each of two tenants call at
+// once, be asked and hear log messages. All sessions use the same ids.
 func TestTrap09_NothingCrossesBetweenCallers(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]func() upstream.Config{
@@ -93,7 +93,8 @@ func (r *rig) who(p person, token string) (session string, err error) {
 	return words[0], nil
 }
 
-// TestTrap25_ProgressTokensOfCallersMayBeEqual lets two callers of one session use the same token, as text and number.
+// TestTrap25_ProgressTokensOfCallersMayBeEqual lets two callers of one session use the
+// same token, as text and number.
 func TestTrap25_ProgressTokensOfCallersMayBeEqual(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]func() upstream.Config{
@@ -112,8 +113,10 @@ func TestTrap25_ProgressTokensOfCallersMayBeEqual(t *testing.T) {
 					mine := fmt.Sprint("mine-", i)
 					heard := 0
 					result, err := r.call(context.Background(), "move",
-						`{"arguments":{"token":"`+mine+`"},"_meta":{"progressToken":`+token+`}}`, func(n mcp.Notification) {
-							if got := string(n.Params.Value("progressToken")); got != token || n.Params.Text("message") != mine {
+						`{"arguments":{"token":"`+mine+`"},"_meta":{"progressToken":`+token+
+							`}}`, func(n mcp.Notification) {
+							if got := string(n.Params.Value("progressToken")); got != token ||
+								n.Params.Text("message") != mine {
 								t.Errorf("%s: got token %s of %s", mine, got, n.Params.Text("message"))
 							}
 							heard++
@@ -150,11 +153,14 @@ func TestSessionsOfPlainCalls(t *testing.T) {
 				}
 				return got
 			}
-			alice, bob := session(person{tenant: "a", name: "alice"}), session(person{tenant: "a", name: "bob"})
+			alice, bob := session(person{tenant: "a", name: "alice"}),
+				session(person{tenant: "a", name: "bob"})
 			other := session(person{tenant: "b", name: "alice"})
 			askable := session(person{tenant: "a", name: "alice", asks: anyQuestion})
-			if alice != bob || (alice == other) != shared || askable == alice || (alice == "session-1") != shared {
-				t.Errorf("shared %v: got %s, %s, other tenant %s, who can be asked %s", shared, alice, bob, other, askable)
+			if alice != bob || (alice == other) != shared || askable == alice ||
+				(alice == "session-1") != shared {
+				t.Errorf("shared %v: got %s, %s, other tenant %s, who can be asked %s", shared, alice, bob,
+					other, askable)
 			}
 			synctest.Wait()
 			want := 4 // of the lists, of each tenant, and of who can be asked
@@ -174,7 +180,8 @@ func TestIdleSessionsAreClosed(t *testing.T) {
 	s := &chat{}
 	inBubble(t, s, nil, func(t *testing.T, r *rig) {
 		for range 3 {
-			if _, _, _, err := r.round(t.Context(), "answers", person{tenant: "a"}.call(t, "", "", "", nil)); err != nil {
+			if _, _, _, err := r.round(t.Context(), "answers", person{tenant: "a"}.call(t, "", "", "",
+				nil)); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(4 * time.Minute)
@@ -188,19 +195,22 @@ func TestIdleSessionsAreClosed(t *testing.T) {
 		if got := s.sights("DELETE"); len(got) != 1 || got[0].session != "session-2" {
 			t.Errorf("closed: got %v, want the session of the calls", got)
 		}
-		if _, _, got, err := r.round(t.Context(), "answers", person{tenant: "a"}.call(t, "", "", "", nil)); err != nil || got != "session-3" {
+		if _, _, got, err := r.round(t.Context(), "answers", person{tenant: "a"}.call(t, "", "", "",
+			nil)); err != nil || got != "session-3" {
 			t.Errorf("after that: got %q, %v", got, err)
 		}
 	})
 }
 
-// TestSessionsHaveALimit opens as many as may be, and one more, which the longest idle one makes room for.
+// TestSessionsHaveALimit opens as many as may be, and one more, which the longest idle
+// one makes room for.
 func TestSessionsHaveALimit(t *testing.T) {
 	t.Parallel()
 	s := &chat{}
 	inBubble(t, s, nil, func(t *testing.T, r *rig) {
 		for i := range 65 {
-			if _, _, _, err := r.round(t.Context(), "answers", person{tenant: fmt.Sprint(i)}.call(t, "", "", "", nil)); err != nil {
+			if _, _, _, err := r.round(t.Context(), "answers", person{tenant: fmt.Sprint(i)}.call(t, "", "",
+				"", nil)); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
@@ -217,14 +227,16 @@ func children(marker string) (n int) {
 	for _, path := range all {
 		line, _ := os.ReadFile(filepath.Dir(path) + "/cmdline") // none when it has just ended
 		keeper := strings.Contains(string(line), "\x00"+keepWord+"\x00")
-		if env, err := os.ReadFile(path); err == nil && strings.Contains(string(env), "MARKER="+marker) && !keeper {
+		if env, err := os.ReadFile(path); err == nil && strings.Contains(string(env), "MARKER="+marker) &&
+			!keeper {
 			n++
 		}
 	}
 	return n
 }
 
-// TestChildrenHaveALimit runs more callers than there may be children, all of whom can be asked.
+// TestChildrenHaveALimit runs more callers than there may be children, all of whom can be
+// asked.
 func TestChildrenHaveALimit(t *testing.T) {
 	t.Parallel()
 	cfg := command("chat")
@@ -237,7 +249,8 @@ func TestChildrenHaveALimit(t *testing.T) {
 	for i := range 6 {
 		work.Go(func() {
 			for n := range 3 {
-				if _, err := r.who(person{"a", fmt.Sprint("user-", i), anyQuestion, "debug"}, fmt.Sprint(i, "-", n)); err != nil {
+				if _, err := r.who(person{"a", fmt.Sprint("user-", i), anyQuestion, "debug"},
+					fmt.Sprint(i, "-", n)); err != nil {
 					t.Error(err)
 				}
 				if got := children(marker); got > 3 || got < 1 {
@@ -254,7 +267,8 @@ func TestChildrenHaveALimit(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, _, _, err := r.round(ctx, "who", person{"b", "z", anyQuestion, ""}.call(t, "", "", "", nil)); !isNotSent(err) {
+	if _, _, _, err := r.round(ctx, "who", person{"b", "z", anyQuestion, ""}.call(t, "", "", "",
+		nil)); !isNotSent(err) {
 		t.Errorf("with all children busy: got %v, want unavailable, not sent", err)
 	}
 	r.stop()
@@ -263,7 +277,8 @@ func TestChildrenHaveALimit(t *testing.T) {
 	}
 }
 
-// TestOneChildServesNoCalls shows the least limit, under which only a shared session serves.
+// TestOneChildServesNoCalls shows the least limit, under which only a shared session
+// serves.
 func TestOneChildServesNoCalls(t *testing.T) {
 	t.Parallel()
 	for _, shared := range []bool{false, true} {
@@ -286,7 +301,8 @@ func TestDeadSessionIsReplaced(t *testing.T) {
 	for range 2 {
 		for _, asks := range []string{"", anyQuestion} {
 			p := person{tenant: "a", name: "alice", asks: asks}
-			if _, _, _, err := r.round(t.Context(), "die", p.call(t, "", "", "", nil)); kindOf(mcp.Object{}, err) != "sent" {
+			if _, _, _, err := r.round(t.Context(), "die", p.call(t, "", "", "", nil)); kindOf(mcp.Object{},
+				err) != "sent" {
 				t.Errorf("killed in a call: got %v, want unavailable, sent", err)
 			}
 			eventually(t, "another child serves", func() bool {
@@ -308,7 +324,8 @@ func TestLogLevels(t *testing.T) {
 		logged := func(level, asks string) string {
 			heard := &notes{}
 			p := person{tenant: "a", name: "alice", asks: asks, level: level}
-			if _, _, got, err := r.round(t.Context(), "log", p.call(t, "m", "", "", heard)); err != nil || got != "logged" {
+			if _, _, got, err := r.round(t.Context(), "log", p.call(t, "m", "", "", heard)); err != nil ||
+				got != "logged" {
 				t.Fatalf("got %q, %v", got, err)
 			}
 			return heard.text()
@@ -319,11 +336,16 @@ func TestLogLevels(t *testing.T) {
 				level, want string
 				asked       int // levels so far
 			}{
-				{"", "", 0}, {"warning", "m m", 1}, {"error", "m", 1}, {"debug", "m m m m", 2}, {"warning", "m m", 2}, {"", "", 2},
+				{"", "", 0}, {"warning", "m m", 1}, {"error", "m", 1}, {"debug", "m m m m", 2}, {
+					"warning",
+					"m m", 2,
+				}, {"", "", 2},
 			} {
 				got := logged(step.level, asks)
-				if asked := len(s.sights("logging/setLevel")) - before; got != step.want || asked != step.asked {
-					t.Errorf("level %q, asks %q: got %q and %d levels, want %q and %d", step.level, asks, got, asked, step.want, step.asked)
+				if asked := len(s.sights("logging/setLevel")) - before; got != step.want ||
+					asked != step.asked {
+					t.Errorf("level %q, asks %q: got %q and %d levels, want %q and %d", step.level, asks, got,
+						asked, step.want, step.asked)
 				}
 			}
 		}
@@ -338,14 +360,18 @@ func TestLogLevels(t *testing.T) {
 	})
 }
 
-// TestLogLinesOfAServerThatDeclaresNoneReachWhoeverWantsThem has two users of a tenant call
-// at once whose clients cannot be asked anything. The servers log without declaring it, as
-// all made with the Python SDK do. Only who wants log lines has a session for it.
+// TestLogLinesOfAServerThatDeclaresNoneReachWhoeverWantsThem has two users of a tenant
+// call at once whose clients cannot be asked anything. The servers log without declaring
+// it, as all made with the Python SDK do. Only who wants log lines has a session for it.
 func TestLogLinesOfAServerThatDeclaresNoneReachWhoeverWantsThem(t *testing.T) {
 	t.Parallel()
 	story := func(t *testing.T, r *rig) {
 		var users sync.WaitGroup
-		for _, p := range []person{{name: "alice", level: "info"}, {name: "bob", level: "info"}, {name: "carol"}} {
+		for _, p := range []person{
+			{name: "alice", level: "info"},
+			{name: "bob", level: "info"},
+			{name: "carol"},
+		} {
 			users.Go(func() {
 				p.tenant = "a"
 				want := ""
@@ -354,7 +380,8 @@ func TestLogLinesOfAServerThatDeclaresNoneReachWhoeverWantsThem(t *testing.T) {
 				}
 				for range 2 {
 					heard := &notes{}
-					if _, _, got, err := r.round(t.Context(), "log", p.call(t, p.name, "", "", heard)); err != nil || got != "ok" {
+					if _, _, got, err := r.round(t.Context(), "log",
+						p.call(t, p.name, "", "", heard)); err != nil || got != "ok" {
 						t.Errorf("%s: got %q, %v", p.name, got, err)
 					}
 					if heard.text() != want {
@@ -385,7 +412,8 @@ func TestLogLinesOfAServerThatDeclaresNoneReachWhoeverWantsThem(t *testing.T) {
 		cfg.Shared, cfg.MaxChildren = true, 1
 		r := start(t, cfg)
 		r.untilTool("log")
-		if _, _, got, err := r.round(t.Context(), "log", person{tenant: "a", level: "info"}.call(t, "m", "", "", nil)); err != nil || got != "ok" {
+		if _, _, got, err := r.round(t.Context(), "log", person{tenant: "a", level: "info"}.call(t, "m", "",
+			"", nil)); err != nil || got != "ok" {
 			t.Errorf("got %q, %v, want the call without its lines", got, err)
 		}
 	})
@@ -396,13 +424,15 @@ func TestLogLinesOfAServerThatDeclaresNoneReachWhoeverWantsThem(t *testing.T) {
 		r := start(t, cfg)
 		r.untilTool("log")
 		heard := &notes{}
-		if _, _, _, err := r.round(t.Context(), "log", person{tenant: "a", level: "info"}.call(t, "m", "", "", heard)); err != nil || heard.text() != "m m" {
+		if _, _, _, err := r.round(t.Context(), "log", person{tenant: "a", level: "info"}.call(t, "m", "", "",
+			heard)); err != nil || heard.text() != "m m" {
 			t.Errorf("heard %q, %v", heard.text(), err)
 		}
 	})
 }
 
-// TestLegacyResourcesAreFollowed subscribes, hears changes of a resource and of its parts, and loses the session.
+// TestLegacyResourcesAreFollowed subscribes, hears changes of a resource and of its
+// parts, and loses the session.
 func TestLegacyResourcesAreFollowed(t *testing.T) {
 	t.Parallel()
 	s := &chat{streams: true}
@@ -411,7 +441,8 @@ func TestLegacyResourcesAreFollowed(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		for _, tenant := range []string{"a", "a", "b"} {
-			ok, err := r.resource("file:///a").Subscribe(ctx, share.User{TenantID: tenant}, func(uri string) { heard <- tenant + " " + uri })
+			ok, err := r.resource("file:///a").Subscribe(ctx, share.User{TenantID: tenant},
+				func(uri string) { heard <- tenant + " " + uri })
 			if !ok || err != nil {
 				t.Fatalf("subscribe: got %v, %v", ok, err)
 			}
@@ -420,11 +451,13 @@ func TestLegacyResourcesAreFollowed(t *testing.T) {
 			t.Errorf("subscriptions at the server: got %d, want one for each tenant", got)
 		}
 		updated := func(uri string) []string {
-			s.push(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"` + uri + `"}}`)
+			s.push(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"` + uri +
+				`"}}`)
 			synctest.Wait()
 			return drained(heard)
 		}
-		if got := updated("file:///a"); strings.Join(sorted(got), ",") != "a file:///a,a file:///a,b file:///a" {
+		if got := updated("file:///a"); strings.Join(sorted(got),
+			",") != "a file:///a,a file:///a,b file:///a" {
 			t.Errorf("the resource: heard %q", got)
 		}
 		if got := updated("file:///a/part"); len(got) != 3 || got[0][2:] != "file:///a/part" {
@@ -434,7 +467,8 @@ func TestLegacyResourcesAreFollowed(t *testing.T) {
 			t.Errorf("another resource: heard %q", got)
 		}
 		s.forget()
-		if _, _, _, err := r.round(t.Context(), "answers", person{tenant: "a"}.call(t, "", "", "", nil)); err != nil {
+		if _, _, _, err := r.round(t.Context(), "answers", person{tenant: "a"}.call(t, "", "", "",
+			nil)); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -463,7 +497,8 @@ func drained(from <-chan string) (all []string) {
 	}
 }
 
-// TestForgottenSessionOfCallsIsReopened ends the sessions under calls. What ran nowhere runs once under the new one.
+// TestForgottenSessionOfCallsIsReopened ends the sessions under calls. What ran nowhere
+// runs once under the new one.
 func TestForgottenSessionOfCallsIsReopened(t *testing.T) {
 	t.Parallel()
 	s := &chat{}

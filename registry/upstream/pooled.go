@@ -11,12 +11,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/seats"
 )
 
-// opener opens one more session with a server: on conn, with the capabilities declared. open are the calls of the
-// session that the server may ask something.
+// opener opens one more session with a server: on conn, with the capabilities declared.
+// open are the calls of the session that the server may ask something.
 type opener func(ctx context.Context, conn *connection, capabilities mcp.Object, open *calls) (*legacy, error)
 
-// pooled is one session of a pool, in a seat. The room of seats calls its exported methods; it is the seats.Session of
-// this package.
+// pooled is one session of a pool, in a seat. The room of seats calls its exported
+// methods; it is the seats.Session of this package.
 type pooled struct {
 	key     seats.Key
 	conn    *connection
@@ -35,9 +35,10 @@ type pooled struct {
 // seat is the place of one session of a pool, with the session in it.
 type seat = seats.Seat[*pooled]
 
-// Open opens a session. It waits for the server's own stream, since questions come on it, and announcements which the
-// server may send nowhere else. Where calls of this session cannot be asked anything, a server whose stream once opened
-// late is not waited for again: only an announcement could be lost, and each session would cost a second.
+// Open opens a session. It waits for the server's own stream, since questions come on it,
+// and announcements which the server may send nowhere else. Where calls of this session
+// cannot be asked anything, a server whose stream once opened late is not waited for
+// again: only an announcement could be lost, and each session would cost a second.
 func (s *pooled) Open(ctx context.Context, opened func()) error {
 	capabilities, _ := mcp.ObjectOf(mcp.RawJSON(s.key.Traits))
 	session, err := s.dial(ctx, s.conn, capabilities, s.calls)
@@ -58,8 +59,8 @@ func (s *pooled) Open(ctx context.Context, opened func()) error {
 	return nil
 }
 
-// cause returns the error within that of a handshake, without the types by which it would be taken for the answer to a
-// call.
+// cause returns the error within that of a handshake, without the types by which it would
+// be taken for the answer to a call.
 func cause(err error) error {
 	if unavailable, ok := errors.AsType[*registry.UnavailableError](err); ok {
 		return unavailable.Err
@@ -67,8 +68,8 @@ func cause(err error) error {
 	return errors.New(err.Error())
 }
 
-// follow starts to follow what the server sends on its own in this session, until the session or the room ends. When
-// the session turns out to be lost, the room is told.
+// follow starts to follow what the server sends on its own in this session, until the
+// session or the room ends. When the session turns out to be lost, the room is told.
 func (s *pooled) follow() {
 	s.stop, _ = s.room.Go(func(ctx context.Context) {
 		if err := s.session.watch(ctx); err != nil && ctx.Err() == nil {
@@ -77,8 +78,8 @@ func (s *pooled) follow() {
 	})
 }
 
-// Doubts returns the channel with a signal when a call on the session failed in such a way that the session may be
-// dead.
+// Doubts returns the channel with a signal when a call on the session failed in such a
+// way that the session may be dead.
 func (s *pooled) Doubts() <-chan struct{} { return s.conn.doubts }
 
 // Alive asks the server for a proof of life.
@@ -89,7 +90,8 @@ func (s *pooled) Alive(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the session. Its tasks are forgotten first, so that no request about one comes to it any more.
+// Close ends the session. Its tasks are forgotten first, so that no request about one
+// comes to it any more.
 func (s *pooled) Close(ctx context.Context, polite bool) {
 	s.closed(s)
 	s.stop()

@@ -13,8 +13,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
-// probeLimit is how long a server may take to say whether it is modern. A server that stays silent is taken for a
-// legacy one, because some do not answer what they do not know.
+// probeLimit is how long a server may take to say whether it is modern. A server that
+// stays silent is taken for a legacy one, because some do not answer what they do not
+// know.
 const probeLimit = 3 * time.Second
 
 // connect opens a control connection and finds out the server's era. A server is asked
@@ -45,9 +46,10 @@ func (d *dialer) connectOnce(ctx context.Context) (*control, error) {
 	return c, nil
 }
 
-// declared returns what the control connection says that its client can be asked. It says everything, although nobody
-// is asked there unless the connection is lent, because some servers list certain tools only then. With Config.Shared
-// the connection runs calls whose callers cannot be asked, so it says the truth: nothing.
+// declared returns what the control connection says that its client can be asked. It says
+// everything, although nobody is asked there unless the connection is lent, because some
+// servers list certain tools only then. With Config.Shared the connection runs calls
+// whose callers cannot be asked, so it says the truth: nothing.
 func (d *dialer) declared() mcp.Object {
 	if d.cfg.Shared {
 		return mcp.Object{}
@@ -55,8 +57,9 @@ func (d *dialer) declared() mcp.Object {
 	return d.cfg.everything()
 }
 
-// serve gives the connection the peer that runs its calls: on pooled sessions with a legacy server, on both sides with
-// a modern one that may have an older side. It is called after connect, and not by Probe, which runs no calls.
+// serve gives the connection the peer that runs its calls: on pooled sessions with a
+// legacy server, on both sides with a modern one that may have an older side. It is
+// called after connect, and not by Probe, which runs no calls.
 func (d *dialer) serve(ctx context.Context, c *control) {
 	switch p := c.peer.(type) {
 	case *legacy:
@@ -85,9 +88,10 @@ func (d *dialer) older(ctx context.Context, c *control, link wire.Link, k kind) 
 	return nil
 }
 
-// connectHTTP connects to a server over HTTP. It asks in the modern way first, because a server may have become modern,
-// unless the operator named a legacy revision or HTTP+SSE. A legacy server is then spoken to in the way that worked
-// last: over Streamable HTTP, or HTTP+SSE.
+// connectHTTP connects to a server over HTTP. It asks in the modern way first, because a
+// server may have become modern, unless the operator named a legacy revision or HTTP+SSE.
+// A legacy server is then spoken to in the way that worked last: over Streamable HTTP, or
+// HTTP+SSE.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#backwards-compatibility
 func (d *dialer) connectHTTP(ctx context.Context, c *control) error {
 	ctx, cancel := context.WithTimeout(ctx, handshakeLimit)
@@ -111,26 +115,28 @@ func (d *dialer) connectHTTP(ctx context.Context, c *control) error {
 	}
 	var err error
 	if d.known() == kindSSE {
-		if err = d.older(ctx, c, nil, kindSSE); err != nil && ctx.Err() == nil && d.older(ctx, c, nil, kindLegacy) == nil {
+		if err = d.older(ctx, c, nil, kindSSE); err != nil && ctx.Err() == nil &&
+			d.older(ctx, c, nil, kindLegacy) == nil {
 			return nil
 		}
 		return err
 	}
-	if err = d.older(ctx, c, nil, kindLegacy); refused(err) && d.cfg.Type == "" && d.older(ctx, c, nil, kindSSE) == nil {
+	if err = d.older(ctx, c, nil, kindLegacy); refused(err) && d.cfg.Type == "" &&
+		d.older(ctx, c, nil, kindSSE) == nil {
 		return nil
 	}
 	return err
 }
 
-// refused tells whether the server answered a POST with a status of 400 to 499, which may mean that it speaks HTTP+SSE,
-// where the first request is a GET.
+// refused tells whether the server answered a POST with a status of 400 to 499, which may
+// mean that it speaks HTTP+SSE, where the first request is a GET.
 func refused(err error) bool {
 	status, ok := errors.AsType[*wire.StatusError](err)
 	return ok && status.Status >= 400 && status.Status <= 499
 }
 
-// discover asks a server over Streamable HTTP what it is. Whoever gets the peer closes it; after an error there is
-// nothing to close.
+// discover asks a server over Streamable HTTP what it is. Whoever gets the peer closes
+// it; after an error there is nothing to close.
 func (d *dialer) discover(ctx context.Context, c *connection) (verdict, *modern, error) {
 	link, err := wire.NewHTTP(d.cfg.site(), c)
 	if err != nil {
@@ -324,7 +330,9 @@ func (d *dialer) olderUnlessModern(ctx context.Context, c *control, link wire.Li
 // inquiry is the question to a child what it is. The answer may come later than it is
 // waited for.
 type inquiry struct {
-	answered chan struct{} // closed when the fields below are set: by the answer, or by the end of the connection
+	// closed when the fields below are set: by the answer, or by the end of the
+	// connection
+	answered chan struct{}
 	says     verdict
 	err      error
 }
@@ -367,7 +375,8 @@ func (d *dialer) became(c *control, m *modern) {
 	d.remember(kindModern)
 }
 
-// verdict is what a server turns out to be when it is asked in the modern way. Zero stands beside an error.
+// verdict is what a server turns out to be when it is asked in the modern way. Zero
+// stands beside an error.
 type verdict int
 
 const (
@@ -381,12 +390,15 @@ var (
 	errNoCommon = errors.New("server supports no revision that is spoken here")
 	// errUpgraded: a server of the legacy era has become modern.
 	errUpgraded = errors.New("server became one of " + mcp.LatestModern)
-	// errNotModern: the operator named the modern revision, and the server does not speak it.
-	errNotModern = errors.New("server does not speak " + mcp.LatestModern + ", which its revision in the config names")
+	// errNotModern: the operator named the modern revision, and the server does not speak
+	// it.
+	errNotModern = errors.New("server does not speak " + mcp.LatestModern +
+		", which its revision in the config names")
 )
 
-// probe asks the server what it is. An error means that a legacy handshake is of no use either. Where the operator
-// named the modern revision there is no other way to try, so the server has the time of a whole handshake to answer.
+// probe asks the server what it is. An error means that a legacy handshake is of no use
+// either. Where the operator named the modern revision there is no other way to try, so
+// the server has the time of a whole handshake to answer.
 func (d *dialer) probe(ctx context.Context, m *modern) (verdict, error) {
 	limit := probeLimit
 	if d.cfg.named() == mcp.Modern {
@@ -425,9 +437,9 @@ func (d *dialer) discovered(ctx, limited context.Context, m *modern) (verdict, e
 	return saysLegacy, nil
 }
 
-// weighError tells what an error in answer to the question says. Some errors exist in the modern era only. A server
-// that does not know the revision names those that it knows. Any other error is how a legacy server answers an unknown
-// method.
+// weighError tells what an error in answer to the question says. Some errors exist in the
+// modern era only. A server that does not know the revision names those that it knows.
+// Any other error is how a legacy server answers an unknown method.
 func (d *dialer) weighError(e *mcp.Error) (verdict, error) {
 	switch e.Code {
 	case mcp.CodeHeaderMismatch, mcp.CodeMissingCapability:
@@ -439,8 +451,8 @@ func (d *dialer) weighError(e *mcp.Error) (verdict, error) {
 	return saysLegacy, nil
 }
 
-// weigh tells what the revisions that a server names say. They may be legacy ones: there are servers of that era which
-// answer the question.
+// weigh tells what the revisions that a server names say. They may be legacy ones: there
+// are servers of that era which answer the question.
 func (d *dialer) weigh(revisions mcp.RawJSON) (verdict, error) {
 	versions, _ := revisions.Elements()
 	isLegacy := func(v mcp.RawJSON) bool {

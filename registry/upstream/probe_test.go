@@ -18,7 +18,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// origin is a place where one server after the other is found, without a network: time is exact, and streams stream.
+// origin is a place where one server after the other is found, without a network: time is
+// exact, and streams stream.
 type origin struct {
 	mu      sync.Mutex // guards the fields below
 	handler http.Handler
@@ -27,7 +28,8 @@ type origin struct {
 	seen    []string           // what was asked, in order
 }
 
-// become puts another server in the place of the one before, whose streams break; nil is none at all.
+// become puts another server in the place of the one before, whose streams break; nil is
+// none at all.
 func (o *origin) become(handler http.Handler) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -81,7 +83,10 @@ func (o *origin) RoundTrip(r *http.Request) (*http.Response, error) {
 	context.AfterFunc(ctx, func() { _ = in.CloseWithError(context.Cause(ctx)) })
 	select {
 	case status := <-w.started:
-		return &http.Response{StatusCode: status, Header: w.header, Body: &cancelled{out, cancel}, ContentLength: -1}, nil
+		return &http.Response{
+			StatusCode: status, Header: w.header, Body: &cancelled{out, cancel},
+			ContentLength: -1,
+		}, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -121,7 +126,9 @@ func (c *cancelled) Close() error {
 const originURL = "http://server.invalid/base/sse"
 
 // visit runs an upstream at an origin on exact time.
-func visit(t *testing.T, cfg upstream.Config, story func(t *testing.T, o *origin, r *rig), first http.Handler) {
+func visit(t *testing.T, cfg upstream.Config, story func(t *testing.T, o *origin, r *rig),
+	first http.Handler,
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		o := &origin{}
@@ -159,13 +166,15 @@ func (s *onlyModern) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m, _ := mcp.ParseObject(body)
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusBadRequest)
-		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"m","data":{"supported":["2026-07-28"]}}}`, m.Value("id"), s.code)
+		fmt.Fprintf(
+			w, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"m","data":{"supported":["2026-07-28"]}}}`, m.Value("id"), s.code)
 	default:
 		s.web.ServeHTTP(w, r)
 	}
 }
 
-// TestTransportsAreFoundByAsking shows what is asked of each kind of server, and that a type in the config decides.
+// TestTransportsAreFoundByAsking shows what is asked of each kind of server, and that a
+// type in the config decides.
 func TestTransportsAreFoundByAsking(t *testing.T) {
 	t.Parallel()
 	sse := mcp.Revision2024
@@ -175,19 +184,41 @@ func TestTransportsAreFoundByAsking(t *testing.T) {
 		revision string // "": down
 		asked    string // begins so
 	}{
-		"modern":                 {modernWeb(), "", mcp.Revision2607, "server/discover tools/list"},
-		"modern only":            {newOnlyModern(-32022), "", mcp.Revision2607, "server/discover tools/list"},
-		"legacy":                 {legacyWeb(), "", mcp.Revision2511, "server/discover initialize notifications/initialized"},
-		"SSE":                    {overSSE(), "", sse, "server/discover initialize GET initialize notifications/initialized"},
+		"modern":      {modernWeb(), "", mcp.Revision2607, "server/discover tools/list"},
+		"modern only": {newOnlyModern(-32022), "", mcp.Revision2607, "server/discover tools/list"},
+		"legacy": {
+			legacyWeb(), "", mcp.Revision2511,
+			"server/discover initialize notifications/initialized",
+		},
+		"SSE": {
+			overSSE(), "", sse,
+			"server/discover initialize GET initialize notifications/initialized",
+		},
 		"SSE, as the config has": {overSSE(), "sse", sse, "GET initialize notifications/initialized"},
-		"SSE, but http":          {overSSE(), "http", "", "server/discover initialize server/discover initialize"},
-		"SSE, but streamable":    {overSSE(), "streamable-http", "", "server/discover initialize server/discover initialize"},
-		"legacy, but sse":        {legacyWeb(), "sse", "", "GET GET"},
-		"modern as http":         {modernWeb(), "http", mcp.Revision2607, "server/discover"},
-		"legacy as http":         {legacyWeb(), "streamable-http", mcp.Revision2511, "server/discover initialize"},
-		"nothing but 404":        {http.NotFoundHandler(), "", "", "server/discover initialize GET server/discover initialize GET"},
+		"SSE, but http": {
+			overSSE(), "http", "",
+			"server/discover initialize server/discover initialize",
+		},
+		"SSE, but streamable": {
+			overSSE(), "streamable-http", "",
+			"server/discover initialize server/discover initialize",
+		},
+		"legacy, but sse": {legacyWeb(), "sse", "", "GET GET"},
+		"modern as http":  {modernWeb(), "http", mcp.Revision2607, "server/discover"},
+		"legacy as http": {
+			legacyWeb(), "streamable-http", mcp.Revision2511,
+			"server/discover initialize",
+		},
+		"nothing but 404": {
+			http.NotFoundHandler(), "", "",
+			"server/discover initialize GET server/discover initialize GET",
+		},
 		"nothing but 500": {
-			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }),
+			http.HandlerFunc(func(w http.ResponseWriter,
+				_ *http.Request,
+			) {
+				w.WriteHeader(http.StatusInternalServerError)
+			}),
 			"", "", "server/discover initialize server/discover",
 		},
 	} {
@@ -202,7 +233,8 @@ func TestTransportsAreFoundByAsking(t *testing.T) {
 	}
 }
 
-// TestEveryRefusalOfPOSTLeadsToGET answers POST with each status that servers over HTTP+SSE were seen to.
+// TestEveryRefusalOfPOSTLeadsToGET answers POST with each status that servers over
+// HTTP+SSE were seen to.
 func TestEveryRefusalOfPOSTLeadsToGET(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{400, 401, 403, 404, 405, 406, 415, 422} {
@@ -221,7 +253,8 @@ func TestEveryRefusalOfPOSTLeadsToGET(t *testing.T) {
 	}
 }
 
-// TestTrap03_NamedRevisionsDecide answers the first question with lists of revisions, as a result and as an error.
+// TestTrap03_NamedRevisionsDecide answers the first question with lists of revisions, as
+// a result and as an error.
 func TestTrap03_NamedRevisionsDecide(t *testing.T) {
 	t.Parallel()
 	for list, want := range map[string]string{
@@ -244,14 +277,16 @@ func TestTrap03_NamedRevisionsDecide(t *testing.T) {
 				}
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(http.StatusBadRequest)
-				fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32022,"message":"m","data":{"supported":%s}}}`, m.ID, list)
+				fmt.Fprintf(
+					w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32022,"message":"m","data":{"supported":%s}}}`, m.ID, list)
 			}
 			visit(t, upstream.Config{}, func(t *testing.T, o *origin, r *rig) {
 				got := r.last()
 				if got.Revision != want || got.Up != (want != "") {
 					t.Errorf("%s, error %v: got %+v, want revision %q", list, asError, got, want)
 				}
-				if want == "" && (got.Problem != "server supports no revision that is spoken here" || strings.Contains(o.asked(), "initialize")) {
+				if want == "" && (got.Problem != "server supports no revision that is spoken here" ||
+					strings.Contains(o.asked(), "initialize")) {
 					t.Errorf("%s, error %v: got %q after %s", list, asError, got.Problem, o.asked())
 				}
 			}, s)
@@ -259,8 +294,9 @@ func TestTrap03_NamedRevisionsDecide(t *testing.T) {
 	}
 }
 
-// TestReplacedServersAreServedAgain puts another kind of server in the place of one, as an upgrade or a downgrade does.
-// Those that break no stream are noticed when the list is asked for again.
+// TestReplacedServersAreServedAgain puts another kind of server in the place of one, as
+// an upgrade or a downgrade does. Those that break no stream are noticed when the list is
+// asked for again.
 func TestReplacedServersAreServedAgain(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -296,7 +332,8 @@ func TestReplacedServersAreServedAgain(t *testing.T) {
 	}
 }
 
-// TestLearnedEraIsFoundOut lets a server of the legacy era, which goes on answering as before, learn the modern one.
+// TestLearnedEraIsFoundOut lets a server of the legacy era, which goes on answering as
+// before, learn the modern one.
 func TestLearnedEraIsFoundOut(t *testing.T) {
 	t.Parallel()
 	for name, server := range map[string]http.Handler{"Streamable HTTP": legacyWeb(), "HTTP+SSE": overSSE()} {
@@ -322,7 +359,8 @@ func TestLearnedEraIsFoundOut(t *testing.T) {
 	}
 }
 
-// TestWhatWasFoundIsTriedFirst counts the ways that are tried when a known server comes back.
+// TestWhatWasFoundIsTriedFirst counts the ways that are tried when a known server comes
+// back.
 func TestWhatWasFoundIsTriedFirst(t *testing.T) {
 	t.Parallel()
 	visit(t, upstream.Config{}, func(t *testing.T, o *origin, r *rig) {
@@ -331,7 +369,8 @@ func TestWhatWasFoundIsTriedFirst(t *testing.T) {
 		o.become(overSSE())
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		if got, want := o.asked(), "server/discover GET initialize notifications/initialized"; !r.last().Up || !strings.HasPrefix(got, want) {
+		if got, want := o.asked(), "server/discover GET initialize notifications/initialized"; !r.last().Up ||
+			!strings.HasPrefix(got, want) {
 			t.Errorf("asked %s…, want %s…", got, want)
 		}
 	}, overSSE())
@@ -340,7 +379,10 @@ func TestWhatWasFoundIsTriedFirst(t *testing.T) {
 // TestMissingEndpointHasALimit opens a stream that says everything but where messages go.
 func TestMissingEndpointHasALimit(t *testing.T) {
 	t.Parallel()
-	for name, say := range map[string]string{"silence": "", "comments": ": x\n\n", "other events": "event: ping\ndata: x\n\n", "half an event": "x"} {
+	for name, say := range map[string]string{
+		"silence": "", "comments": ": x\n\n",
+		"other events": "event: ping\ndata: x\n\n", "half an event": "x",
+	} {
 		visit(t, upstream.Config{Type: "sse"}, func(t *testing.T, o *origin, r *rig) {
 			if got := r.last(); got.Up || got.Problem != "no answer to the handshake in time" {
 				t.Errorf("%s: got %+v, want down for lack of time", name, got)

@@ -16,15 +16,18 @@ import (
 func concealing(modern bool) *web {
 	list := func(member, items string) func(w http.ResponseWriter, r *http.Request, m wire) {
 		return func(w http.ResponseWriter, _ *http.Request, m wire) {
-			sendJSON(w, m.ID, `{"`+member+`":[`+items+`],"ttlMs":1,"cacheScope":"private","resultType":"complete"}`)
+			sendJSON(w, m.ID, `{"`+member+`":[`+items+
+				`],"ttlMs":1,"cacheScope":"private","resultType":"complete"}`)
 		}
 	}
 	return &web{
 		modern: modern, declares: `{"tools":{},"prompts":{},"resources":{}}`,
 		other: map[string]func(w http.ResponseWriter, r *http.Request, m wire){
-			"tools/list": list("tools", `{"name":"good","description":"a\u200bb","inputSchema":{"type":"object"}},`+
-				`{"name":"bad","inputSchema":{"type":"object","properties":{"x":{"enum":["\udb40\udc69"]}}}}`),
-			"prompts/list": list("prompts", `{"name":"good","arguments":[{"name":"a"}]},{"name":"bad","arguments":[{"name":"a\u200bb"}]}`),
+			"tools/list": list("tools",
+				`{"name":"good","description":"a\u200bb","inputSchema":{"type":"object"}},`+
+					`{"name":"bad","inputSchema":{"type":"object","properties":{"x":{"enum":["\udb40\udc69"]}}}}`),
+			"prompts/list": list("prompts",
+				`{"name":"good","arguments":[{"name":"a"}]},{"name":"bad","arguments":[{"name":"a\u200bb"}]}`),
 			"resources/list": list("resources", `{"name":"good","uri":"x:good"},`+
 				`{"name":"bad","uri":"x:bad","annotations":{"note":"\u001b[8m"}},{"name":"worse","uri":"x:\u202e"}`),
 			"resources/templates/list": list("resourceTemplates", `{"name":"good","uriTemplate":"x:{good}"},`+
@@ -36,7 +39,8 @@ func concealing(modern bool) *web {
 	}
 }
 
-// TestDefinitionsThatHideTextAreLeftOut quarantines one item of every kind and releases them one after the other.
+// TestDefinitionsThatHideTextAreLeftOut quarantines one item of every kind and releases
+// them one after the other.
 func TestDefinitionsThatHideTextAreLeftOut(t *testing.T) {
 	t.Parallel()
 	for _, modern := range []bool{false, true} {
@@ -50,7 +54,8 @@ func TestDefinitionsThatHideTextAreLeftOut(t *testing.T) {
 			for _, refused := range r.last().Refused {
 				why, ok := errors.AsType[*registry.QuarantineError](refused.Err)
 				if !ok || refused.Reason != registry.ReasonQuarantined {
-					t.Errorf("%s %s is refused because of %s: %v", refused.Kind, refused.Item, refused.Reason, refused.Err)
+					t.Errorf("%s %s is refused because of %s: %v", refused.Kind, refused.Item, refused.Reason,
+						refused.Err)
 					continue
 				}
 				digests[string(refused.Kind)+" "+refused.Item+" "+why.Error()] = why.Digest
@@ -71,7 +76,10 @@ func TestDefinitionsThatHideTextAreLeftOut(t *testing.T) {
 				t.Errorf("got  %q\nwant %q", got, want)
 			}
 			view := r.reg.Catalogue().View([]string{r.name})
-			for kind, n := range map[string]int{"tools": len(view.Tools), "prompts": len(view.Prompts), "resources": len(view.Resources), "templates": len(view.Templates)} {
+			for kind, n := range map[string]int{
+				"tools": len(view.Tools), "prompts": len(view.Prompts),
+				"resources": len(view.Resources), "templates": len(view.Templates),
+			} {
 				if n != 1 {
 					t.Errorf("%d %s are in the catalogue, want the good one", n, kind)
 				}
@@ -79,7 +87,9 @@ func TestDefinitionsThatHideTextAreLeftOut(t *testing.T) {
 			if got := view.Tools[0].Definition.Text("description"); got != "ab" {
 				t.Errorf("the description of the good tool is %+q", got)
 			}
-			if _, err := view.Resource(view.Resources[0].Exposed[:len(view.Resources[0].Exposed)-len("good")] + "bad"); !errors.Is(err, registry.ErrNotFound) {
+			if _, err := view.Resource(
+				view.Resources[0].Exposed[:len(view.Resources[0].Exposed)-len("good")] +
+					"bad"); !errors.Is(err, registry.ErrNotFound) {
 				t.Errorf("the resource that hides text can be read: %v", err)
 			}
 
@@ -89,7 +99,8 @@ func TestDefinitionsThatHideTextAreLeftOut(t *testing.T) {
 			r.untilUp()
 			r.until("all lists are read", func() bool { return r.last().Templates > 0 })
 			view = r.reg.Catalogue().View([]string{r.name})
-			if len(view.Tools) != 2 || len(view.Prompts) != 2 || len(view.Resources) != 2 || len(view.Templates) != 2 {
+			if len(view.Tools) != 2 || len(view.Prompts) != 2 || len(view.Resources) != 2 ||
+				len(view.Templates) != 2 {
 				t.Errorf("released: got %d tools, %d prompts, %d resources and %d templates, want 2 of each",
 					len(view.Tools), len(view.Prompts), len(view.Resources), len(view.Templates))
 			}
@@ -98,14 +109,16 @@ func TestDefinitionsThatHideTextAreLeftOut(t *testing.T) {
 			}
 			for _, refused := range r.last().Refused { // no client could type it
 				if refused.Reason != "uri" {
-					t.Errorf("released: %s %s is refused because of %s: %v", refused.Kind, refused.Item, refused.Reason, refused.Err)
+					t.Errorf("released: %s %s is refused because of %s: %v", refused.Kind, refused.Item,
+						refused.Reason, refused.Err)
 				}
 			}
 		})
 	}
 }
 
-// TestChangedDefinitionIsQuarantinedAgain lets a server change a definition that was released.
+// TestChangedDefinitionIsQuarantinedAgain lets a server change a definition that was
+// released.
 func TestChangedDefinitionIsQuarantinedAgain(t *testing.T) {
 	t.Parallel()
 	const tool = `{"name":"%s","inputSchema":{"type":"object","default":"%s\u200b"}}`
@@ -115,7 +128,8 @@ func TestChangedDefinitionIsQuarantinedAgain(t *testing.T) {
 	s := serve(t, &web{session: "s"})
 	s.list = func(w http.ResponseWriter, m wire) {
 		text := choice.Load().(string)
-		sendJSON(w, m.ID, `{"tools":[`+fmt.Sprintf(tool, "hides", text)+`,{"name":"`+text+`","inputSchema":{"type":"object"}}]}`)
+		sendJSON(w, m.ID, `{"tools":[`+fmt.Sprintf(tool, "hides", text)+`,{"name":"`+text+
+			`","inputSchema":{"type":"object"}}]}`)
 	}
 	s.stream = func(w http.ResponseWriter, r *http.Request) {
 		send := events(w)

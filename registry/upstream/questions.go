@@ -22,8 +22,10 @@ const (
 
 // question is a request of the server that waits for an answer.
 type question struct {
-	id      mcp.ID
-	key     string      // by which the caller's answer names it; of our own making, never used twice in a call
+	id mcp.ID
+	// by which the caller's answer names it; of our own making, never used twice in a
+	// call
+	key     string
 	request mcp.RawJSON // in the form that the caller gets
 	stray   bool        // it came on no call's stream, so another call of the owner may take it over
 }
@@ -31,17 +33,21 @@ type question struct {
 // questionKey returns the key of the nth question of a call, counted from one.
 func questionKey(n int) string { return "q" + string(mcp.NumberID(int64(n))) }
 
-// inputRequest returns a question in the form that callers get. It has the member params even when that is empty,
-// because the Go SDK cannot do without.
+// inputRequest returns a question in the form that callers get. It has the member params
+// even when that is empty, because the Go SDK cannot do without.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 func inputRequest(method string, params mcp.Object) mcp.RawJSON {
 	return mcp.NewObject(
-		mcp.Member{Name: "method", Value: mcp.String(method)}, mcp.Member{Name: "params", Value: params.JSON()},
+		mcp.Member{Name: "method", Value: mcp.String(method)}, mcp.Member{
+			Name:  "params",
+			Value: params.JSON(),
+		},
 	).JSON()
 }
 
-// asked returns the params of a question in modern form. What has a meaning only between this server and its client in
-// the legacy session (a task, the id of an elicitation, a progress token) is left out.
+// asked returns the params of a question in modern form. What has a meaning only between
+// this server and its client in the legacy session (a task, the id of an elicitation, a
+// progress token) is left out.
 // https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
 func asked(params mcp.Object) mcp.Object {
 	params = params.Without("task", "elicitationId")
@@ -55,15 +61,17 @@ func asked(params mcp.Object) mcp.Object {
 	return params.With("_meta", meta.JSON())
 }
 
-// message returns the question as a request of the server again, for another call to take over.
+// message returns the question as a request of the server again, for another call to take
+// over.
 func (q question) message() *mcp.Message {
 	request, _ := mcp.ObjectOf(q.request) // cannot fail: we wrote it
 	return &mcp.Message{ID: q.id, Method: request.Text("method"), Params: request.Object("params")}
 }
 
-// questions are what the caller of one call is asked, and the notifications for that caller, over all rounds of the
-// call. The transport puts them in, the rounds of parking take them out. It is safe for concurrent use, and none of its
-// methods blocks, because the reader of a connection calls them.
+// questions are what the caller of one call is asked, and the notifications for that
+// caller, over all rounds of the call. The transport puts them in, the rounds of parking
+// take them out. It is safe for concurrent use, and none of its methods blocks, because
+// the reader of a connection calls them.
 type questions struct {
 	owner  auth.Owner
 	news   chan struct{} // holds a signal: there is a question to ask
@@ -83,12 +91,15 @@ type questions struct {
 	release      func()          // gives the call's place in the tenant's concurrency back; nil: none is kept
 }
 
-// newQuestions returns the questions of a call whose first round begins. strict is set, and count called, as the fields
-// say.
-func newQuestions(who auth.Owner, c *registry.Call, strict *atomic.Bool, count func(Anomaly, int)) *questions {
+// newQuestions returns the questions of a call whose first round begins. strict is set,
+// and count called, as the fields say.
+func newQuestions(who auth.Owner, c *registry.Call, strict *atomic.Bool,
+	count func(Anomaly, int),
+) *questions {
 	q := &questions{
-		owner: who, strict: strict, news: make(chan struct{}, 1), notes: wire.NewNotes(c.Room.Another()), count: count,
-		kept: c.Room.Another(), seen: map[mcp.ID]bool{},
+		owner: who, strict: strict, news: make(chan struct{}, 1), notes: wire.NewNotes(c.Room.Another()),
+		count: count,
+		kept:  c.Room.Another(), seen: map[mcp.ID]bool{},
 	}
 	q.attach(c)
 	return q
@@ -104,8 +115,8 @@ func (q *questions) attach(c *registry.Call) {
 	}
 }
 
-// keep makes the call hold cost bytes besides its open questions, until its exchange has ended. The error is one of
-// package share: share.ErrOver if it has ended already.
+// keep makes the call hold cost bytes besides its open questions, until its exchange has
+// ended. The error is one of package share: share.ErrOver if it has ended already.
 func (q *questions) keep(cost int) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -127,22 +138,23 @@ func (q *questions) weightLocked() (n int) {
 	return n
 }
 
-// closeLocked removes the open questions for which over is true, and gives back what they held.
+// closeLocked removes the open questions for which over is true, and gives back what they
+// held.
 func (q *questions) closeLocked(over func(question) bool) {
 	q.open = slices.DeleteFunc(q.open, over)
 	q.kept.Shrink(int64(q.cost + q.weightLocked()))
 }
 
-// note gives a notification to the present round, or keeps it for the next one. What finds no room is dropped and
-// counted.
+// note gives a notification to the present round, or keeps it for the next one. What
+// finds no room is dropped and counted.
 func (q *questions) note(m *mcp.Message) {
 	if !q.keeps(m) || !q.notes.Keep(m) {
 		q.count(Flooded, 1)
 	}
 }
 
-// keeps tells whether there is room for the bytes of a notification. While a round is going on there always is, because
-// the round passes notifications on as they come.
+// keeps tells whether there is room for the bytes of a notification. While a round is
+// going on there always is, because the round passes notifications on as they come.
 func (q *questions) keeps(m *mcp.Message) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -153,8 +165,9 @@ func (q *questions) keeps(m *mcp.Message) bool {
 	return q.told <= toldMax
 }
 
-// ask takes a question of the server; stray tells that it came on no call's stream. It returns nil when the question is
-// taken, and otherwise the error with which the server is answered.
+// ask takes a question of the server; stray tells that it came on no call's stream. It
+// returns nil when the question is taken, and otherwise the error with which the server
+// is answered.
 func (q *questions) ask(m *mcp.Message, stray bool) *mcp.Error {
 	params := asked(m.Params)
 	q.mu.Lock()
@@ -203,9 +216,10 @@ func (q *questions) unanswered() int {
 	return len(q.open)
 }
 
-// detach ends a round and returns the open questions, up to roundMax; the others come in the next round. release gives
-// the call's place in the tenant's concurrency back when the call ends; nil: no place is kept, or one is kept already.
-// When there is nothing to ask any more, ok is false: the round goes on, and release is not taken over.
+// detach ends a round and returns the open questions, up to roundMax; the others come in
+// the next round. release gives the call's place in the tenant's concurrency back when
+// the call ends; nil: no place is kept, or one is kept already. When there is nothing to
+// ask any more, ok is false: the round goes on, and release is not taken over.
 func (q *questions) detach(release func()) (requests mcp.Object, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -224,20 +238,22 @@ func (q *questions) detach(release func()) (requests mcp.Object, ok bool) {
 	return mcp.NewObject(members...), true
 }
 
-// check tells what is wrong with the form of the answers. An answer to no open question is ignored.
+// check tells what is wrong with the form of the answers. An answer to no open question
+// is ignored.
 func (q *questions) check(answers mcp.Object) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, one := range q.open {
 		if answer := answers.Value(one.key); answer != nil && !answer.IsObject() {
-			return mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: the answer to %s must be an object", one.key)
+			return mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: the answer to %s must be an object",
+				one.key)
 		}
 	}
 	return nil
 }
 
-// answered removes the questions that the caller has answered or refused, and returns the messages that answer them to
-// the server. Questions without an answer stay open.
+// answered removes the questions that the caller has answered or refused, and returns the
+// messages that answer them to the server. Questions without an answer stay open.
 func (q *questions) answered(answers mcp.Object, refusals map[string]*mcp.Error) (bodies [][]byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -255,9 +271,10 @@ func (q *questions) answered(answers mcp.Object, refusals map[string]*mcp.Error)
 	return bodies
 }
 
-// finish records that the call has ended at its server, so that nothing more is asked. It returns the questions that
-// nobody will be asked, and release as it was given to detach. beside tells that other calls are open on the session.
-// Then a stray question that was already returned to the caller stays: another call may wait for its answer, and nobody
+// finish records that the call has ended at its server, so that nothing more is asked. It
+// returns the questions that nobody will be asked, and release as it was given to detach.
+// beside tells that other calls are open on the session. Then a stray question that was
+// already returned to the caller stays: another call may wait for its answer, and nobody
 // should be asked twice.
 func (q *questions) finish(beside bool) (left []question, release func()) {
 	q.mu.Lock()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// crowd lets many tenants call without a pause, so that all sessions of the pool are busy all the time, until the
-// function that it returns is called.
+// crowd lets many tenants call without a pause, so that all sessions of the pool are busy
+// all the time, until the function that it returns is called.
 func (r *rig) crowd(tenants int) (disperse func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
@@ -20,7 +20,9 @@ func (r *rig) crowd(tenants int) (disperse func()) {
 			work.Go(func() {
 				wait(ctx, time.Duration(lane)*5*time.Second+time.Duration(n)*time.Millisecond)
 				for ctx.Err() == nil {
-					_, _, _, err := r.round(ctx, "quit", person{tenant: fmt.Sprint("busy-", n)}.call(r.t, "", "", "", nil)) // takes 10 s
+					// takes 10 s
+					_, _, _, err := r.round(ctx, "quit", person{tenant: fmt.Sprint("busy-", n)}.call(r.t, "",
+						"", "", nil))
 					if err != nil && ctx.Err() == nil {
 						r.t.Errorf("busy-%d: %v (%s)", n, err, cause(err))
 					}
@@ -35,7 +37,8 @@ func (r *rig) crowd(tenants int) (disperse func()) {
 	}
 }
 
-// TestBusySessionsTakeTurns has more tenants call without a pause than there are sessions.
+// TestBusySessionsTakeTurns has more tenants call without a pause than there are
+// sessions.
 func TestBusySessionsTakeTurns(t *testing.T) {
 	t.Parallel()
 	inBubble(t, &chat{}, nil, func(t *testing.T, r *rig) {
@@ -46,10 +49,12 @@ func TestBusySessionsTakeTurns(t *testing.T) {
 		for n := range 3 {
 			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 			began := time.Now()
-			_, _, session, err := r.round(ctx, "answers", person{tenant: fmt.Sprint("quiet-", n)}.call(t, "", "", "", nil))
+			_, _, session, err := r.round(ctx, "answers", person{tenant: fmt.Sprint("quiet-", n)}.call(t, "",
+				"", "", nil))
 			cancel()
 			if err != nil || slices.Contains(served, session) {
-				t.Errorf("quiet-%d after %v: got %q, %v (%s), want a session of its own", n, time.Since(began), session, err, cause(err))
+				t.Errorf("quiet-%d after %v: got %q, %v (%s), want a session of its own", n,
+					time.Since(began), session, err, cause(err))
 			}
 			served = append(served, session)
 		}
@@ -67,7 +72,8 @@ func TestSessionsAreGivenInTurn(t *testing.T) {
 		got := make(chan int, most)
 		for n := range most {
 			go func() {
-				if _, _, _, err := r.round(context.Background(), "answers", person{tenant: fmt.Sprint("quiet-", n)}.call(t, "", "", "", nil)); err != nil {
+				if _, _, _, err := r.round(context.Background(), "answers",
+					person{tenant: fmt.Sprint("quiet-", n)}.call(t, "", "", "", nil)); err != nil {
 					t.Errorf("quiet-%d: %v (%s)", n, err, cause(err))
 				}
 				got <- n
@@ -93,7 +99,8 @@ func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 		before := len(s.sights("tools/call"))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if _, _, _, err := r.round(ctx, "answers", person{tenant: "hasty"}.call(t, "", "", "", nil)); !isNotSent(err) {
+		if _, _, _, err := r.round(ctx, "answers", person{tenant: "hasty"}.call(t, "", "", "",
+			nil)); !isNotSent(err) {
 			t.Errorf("got %v, want unavailable, not sent", err)
 		}
 		time.Sleep(30 * time.Second)

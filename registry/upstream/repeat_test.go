@@ -9,7 +9,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// A call whose server went away before it answered is made once more only where the operator says that it may be.
+// A call whose server went away before it answered is made once more only where the
+// operator says that it may be.
 func TestLostCallIsRepeatedByTheOperatorsWord(t *testing.T) {
 	for _, test := range []struct {
 		name       string
@@ -46,7 +47,8 @@ func TestLostCallIsRepeatedByTheOperatorsWord(t *testing.T) {
 				r.untilTool("tool")
 				result, err := r.call(t.Context(), "tool", `{}`, nil)
 				if (err == nil) != test.ok || calls.Load() != test.calls {
-					t.Errorf("modern %t: got %s, %v after %d calls; want ok: %t after %d", modern, text(result), err, calls.Load(), test.ok, test.calls)
+					t.Errorf("modern %t: got %s, %v after %d calls; want ok: %t after %d", modern,
+						text(result), err, calls.Load(), test.ok, test.calls)
 				}
 				if _, lost := errors.AsType[*registry.UnavailableError](err); err != nil && !lost {
 					t.Errorf("got %v, want that the server is not available", err)

@@ -11,14 +11,16 @@ import (
 // https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion
 const maxValues = 100
 
-// complete brings the result of a method into the form that is passed on: a complete result that has what the method
-// promises, or, from a modern server and for a method that may ask, questions. A result of any other type is an error.
+// complete brings the result of a method into the form that is passed on: a complete
+// result that has what the method promises, or, from a modern server and for a method
+// that may ask, questions. A result of any other type is an error.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 func (f fault) complete(method, revision string, result mcp.Object) (mcp.Object, error) {
 	asks := false
 	if kind := result.Value("resultType"); kind != nil && string(kind) != `"complete"` {
 		text, _ := kind.Text()
-		if asks = text == "input_required" && mcp.EraOf(revision) == mcp.Modern && mayAsk(method); !asks && text != "complete" {
+		if asks = text == "input_required" && mcp.EraOf(revision) == mcp.Modern && mayAsk(method); !asks &&
+			text != "complete" {
 			return mcp.Object{}, f.protocol("%s: a result of a type that was not asked for", method)
 		}
 	}
@@ -40,13 +42,14 @@ func (f fault) complete(method, revision string, result mcp.Object) (mcp.Object,
 // mayAsk tells whether a method may be answered with questions.
 func mayAsk(method string) bool { return mcp.MethodOf(method).Asks }
 
-// question returns a result with questions as it is. It must have questions, or a requestState alone, which tells the
-// client to send the request again.
+// question returns a result with questions as it is. It must have questions, or a
+// requestState alone, which tells the client to send the request again.
 func (f fault) question(method string, result mcp.Object) (mcp.Object, error) {
 	requests, state := result.Value("inputRequests"), result.Value("requestState")
 	_, isText := state.Text()
 	if requests == nil && state == nil || requests != nil && !requests.IsObject() || state != nil && !isText {
-		return mcp.Object{}, f.protocol("%s: neither questions nor a state in a result that asks for input", method)
+		return mcp.Object{}, f.protocol("%s: neither questions nor a state in a result that asks for input",
+			method)
 	}
 	return result, nil
 }
@@ -74,7 +77,8 @@ func (f fault) values(result mcp.Object) (mcp.Object, error) {
 	return result.With("completion", completion.JSON()), nil
 }
 
-// content returns the result of a tool call with an array of content. A result without any gets an empty array.
+// content returns the result of a tool call with an array of content. A result without
+// any gets an empty array.
 func (f fault) content(result mcp.Object) (mcp.Object, error) {
 	content, old := result.Value("content"), result.Value("toolResult")
 	switch {
@@ -88,8 +92,9 @@ func (f fault) content(result mcp.Object) (mcp.Object, error) {
 	return fromToolResult(result, old), nil
 }
 
-// refusal ends a call because its client answered a question with an error, for which the answers of 2026-07-28 have no
-// place. Of several errors the one with the first key is told, so that the choice is always the same.
+// refusal ends a call because its client answered a question with an error, for which the
+// answers of 2026-07-28 have no place. Of several errors the one with the first key is
+// told, so that the choice is always the same.
 func refusal(method string, refusals map[string]*mcp.Error) (mcp.Object, error) {
 	first := refusals[slices.Min(slices.Collect(maps.Keys(refusals)))]
 	if method != mcp.MethodToolsCall {
@@ -99,7 +104,8 @@ func refusal(method string, refusals map[string]*mcp.Error) (mcp.Object, error) 
 	return mcp.ToolError(text), nil
 }
 
-// fromToolResult converts the form of the drafts before 2024-11-05, in which toolResult was the whole result.
+// fromToolResult converts the form of the drafts before 2024-11-05, in which toolResult
+// was the whole result.
 func fromToolResult(result mcp.Object, old mcp.RawJSON) mcp.Object {
 	text, isText := old.Text()
 	if !isText {
@@ -112,7 +118,8 @@ func fromToolResult(result mcp.Object, old mcp.RawJSON) mcp.Object {
 	return result
 }
 
-// withoutServerInfo removes the member of _meta that says which server answered: for clients, the gateway did.
+// withoutServerInfo removes the member of _meta that says which server answered: for
+// clients, the gateway did.
 func withoutServerInfo(result mcp.Object) mcp.Object {
 	meta := result.Object("_meta")
 	if !meta.Has(mcp.MetaServerInfo) {
@@ -124,9 +131,9 @@ func withoutServerInfo(result mcp.Object) mcp.Object {
 	return result.With("_meta", meta.JSON())
 }
 
-// taskState brings what a modern server says of a task into the form that is passed on. The result of a request about a
-// task should be complete; one that calls itself a task is accepted too, because some examples of the extension do
-// that.
+// taskState brings what a modern server says of a task into the form that is passed on.
+// The result of a request about a task should be complete; one that calls itself a task
+// is accepted too, because some examples of the extension do that.
 // https://modelcontextprotocol.io/extensions/tasks
 func (f fault) taskState(method string, result mcp.Object) (mcp.Object, error) {
 	if kind := result.Text("resultType"); result.Has("resultType") && kind != "complete" && kind != "task" {

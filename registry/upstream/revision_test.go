@@ -13,8 +13,9 @@ import (
 
 const notModern = "server does not speak 2026-07-28, which its revision in the config names"
 
-// TestNamedRevisionIsSpoken names the revision of servers of one era and of both. A server is never asked in the way of the
-// era that was not named, and its own choice among the older revisions stands.
+// TestNamedRevisionIsSpoken names the revision of servers of one era and of both. A
+// server is never asked in the way of the era that was not named, and its own choice
+// among the older revisions stands.
 func TestNamedRevisionIsSpoken(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -23,12 +24,21 @@ func TestNamedRevisionIsSpoken(t *testing.T) {
 		want   string // the revision spoken, or the problem
 		asked  string // begins so
 	}{
-		"both eras, older":     {&web{modern: true, speaks: "2025-11-25"}, "2025-11-25", "2025-11-25", "initialize notifications/initialized tools/list"},
-		"both eras, newer":     {modernWeb(), "2026-07-28", "2026-07-28", "server/discover tools/list"},
-		"older, another older": {&web{speaks: "2025-06-18"}, "2025-03-26", "2025-06-18", "initialize notifications/initialized tools/list"},
-		"older, newer":         {legacyWeb(), "2026-07-28", notModern, "server/discover server/discover"},
-		"newer, older":         {newOnlyModern(-32022), "2025-11-25", "m (-32022)", "initialize initialize"},
-		"SSE, older":           {overSSE(), "2024-11-05", "2024-11-05", "initialize GET initialize notifications/initialized"},
+		"both eras, older": {
+			&web{modern: true, speaks: "2025-11-25"}, "2025-11-25", "2025-11-25",
+			"initialize notifications/initialized tools/list",
+		},
+		"both eras, newer": {modernWeb(), "2026-07-28", "2026-07-28", "server/discover tools/list"},
+		"older, another older": {
+			&web{speaks: "2025-06-18"}, "2025-03-26", "2025-06-18",
+			"initialize notifications/initialized tools/list",
+		},
+		"older, newer": {legacyWeb(), "2026-07-28", notModern, "server/discover server/discover"},
+		"newer, older": {newOnlyModern(-32022), "2025-11-25", "m (-32022)", "initialize initialize"},
+		"SSE, older": {
+			overSSE(), "2024-11-05", "2024-11-05",
+			"initialize GET initialize notifications/initialized",
+		},
 	} {
 		visit(t, upstream.Config{Revision: test.named}, func(t *testing.T, o *origin, r *rig) {
 			if got := r.last(); got.Up != (got.Revision == test.want) || !got.Up && got.Problem != test.want {
@@ -64,14 +74,16 @@ func TestNamedRevisionOfChildIsSpoken(t *testing.T) {
 	}
 }
 
-// TestNamedRevisionStays has a server learn 2026-07-28 while the operator's word is another. Nobody asks it.
+// TestNamedRevisionStays has a server learn 2026-07-28 while the operator's word is
+// another. Nobody asks it.
 func TestNamedRevisionStays(t *testing.T) {
 	t.Parallel()
 	visit(t, upstream.Config{Revision: mcp.Revision2511}, func(t *testing.T, o *origin, r *rig) {
 		o.learn(modernWeb())
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if got := r.last(); !got.Up || got.Revision != mcp.Revision2511 || strings.Contains(o.asked(), "server/discover") {
+		if got := r.last(); !got.Up || got.Revision != mcp.Revision2511 ||
+			strings.Contains(o.asked(), "server/discover") {
 			t.Errorf("after an hour: got %+v, asked %.200s", got, o.asked())
 		}
 	}, &web{})

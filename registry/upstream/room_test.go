@@ -18,18 +18,25 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// transports returns a server with an answer of size bytes for every way in which answers come.
+// transports returns a server with an answer of size bytes for every way in which answers
+// come.
 func transports(t *testing.T, size int) map[string]upstream.Config {
 	t.Helper()
 	result := `{"content":[{"type":"text","text":"` + strings.Repeat("x", size) + `"}]}`
-	web := func(modern bool, session string, call func(http.ResponseWriter, *http.Request, wire)) upstream.Config {
-		return serve(t, &web{modern: modern, session: session, call: call, list: func(w http.ResponseWriter, m wire) {
-			sendJSON(w, m.ID, `{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}`)
-		}}).config()
+	web := func(modern bool, session string, call func(http.ResponseWriter, *http.Request,
+		wire),
+	) upstream.Config {
+		return serve(t, &web{
+			modern: modern, session: session, call: call,
+			list: func(w http.ResponseWriter, m wire) {
+				sendJSON(w, m.ID, `{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}`)
+			},
+		}).config()
 	}
 	whole := func(w http.ResponseWriter, _ *http.Request, m wire) { sendJSON(w, m.ID, result) }
 	counted := func(w http.ResponseWriter, _ *http.Request, m wire) {
-		w.Header().Set("Content-Length", fmt.Sprint(len(`{"jsonrpc":"2.0","id":,"result":}`)+len(m.ID)+len(result)))
+		w.Header().Set("Content-Length", fmt.Sprint(len(`{"jsonrpc":"2.0","id":,"result":}`)+len(m.ID)+
+			len(result)))
 		sendJSON(w, m.ID, result)
 	}
 	stream := func(w http.ResponseWriter, _ *http.Request, m wire) {
@@ -48,7 +55,8 @@ func transports(t *testing.T, size int) map[string]upstream.Config {
 	return all
 }
 
-// holder is a caller of the fake's echo who wants an answer of that size, with a claim of its own in the budget.
+// holder is a caller of the fake's echo who wants an answer of that size, with a claim of
+// its own in the budget.
 func (r *rig) holder(tenant, user string, size int) *registry.Call {
 	c := request(r.t, fmt.Sprintf(`{"arguments":{"more":%d}}`, size), nil)
 	c.Principal = auth.Principal{TenantID: tenant, Issuer: "https://issuer.test", Subject: user}
@@ -56,8 +64,9 @@ func (r *rig) holder(tenant, user string, size int) *registry.Call {
 	return c
 }
 
-// TestAnswersStayWithinTheShareOfTheirUser lets one user make thirty calls with large answers, and keep all that
-// it gets, as if its client did not read. Nothing counted them once: thirty answers of 15 MB ended the process.
+// TestAnswersStayWithinTheShareOfTheirUser lets one user make thirty calls with large
+// answers, and keep all that it gets, as if its client did not read. Nothing counted them
+// once: thirty answers of 15 MB ended the process.
 func TestAnswersStayWithinTheShareOfTheirUser(t *testing.T) {
 	t.Parallel()
 	const size = 256 << 10
@@ -87,7 +96,9 @@ func TestAnswersStayWithinTheShareOfTheirUser(t *testing.T) {
 					case err == nil && len(text(result)) >= size:
 						kept++
 					case !errors.As(err, &full) || !errors.Is(err, share.ErrUser):
-						t.Errorf("got %.100s, error %v, want an answer or *registry.RoomError of the user's share", result.JSON(), cause(err))
+						t.Errorf(
+							"got %.100s, error %v, want an answer or *registry.RoomError of the user's share",
+							result.JSON(), cause(err))
 					default:
 						c.Room.Release()
 					}
@@ -97,7 +108,10 @@ func TestAnswersStayWithinTheShareOfTheirUser(t *testing.T) {
 			if kept < 2 || int64(kept)*size > b.Most() {
 				t.Errorf("%d answers are kept, want as many as fit into %d", kept, b.Most())
 			}
-			for _, other := range []*registry.Call{r.holder("acme", "bob", size), r.holder("globex", "alice", size)} {
+			for _, other := range []*registry.Call{
+				r.holder("acme", "bob", size),
+				r.holder("globex", "alice", size),
+			} {
 				calls = append(calls, other)
 				if _, err := tool.Call(t.Context(), other); err != nil || other.Room.Size() < size {
 					t.Errorf("another user: got error %v, %d held", cause(err), other.Room.Size())
@@ -114,9 +128,9 @@ func TestAnswersStayWithinTheShareOfTheirUser(t *testing.T) {
 	}
 }
 
-// TestAnswersForWhichTheServerHasNoRoomFailTheirCallsAlone: what comes on a connection that many callers share is held
-// by the server until it is known whom it answers. If that is too much, the caller learns it at once, and the connection
-// goes on.
+// TestAnswersForWhichTheServerHasNoRoomFailTheirCallsAlone: what comes on a connection
+// that many callers share is held by the server until it is known whom it answers. If
+// that is too much, the caller learns it at once, and the connection goes on.
 func TestAnswersForWhichTheServerHasNoRoomFailTheirCallsAlone(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
@@ -160,15 +174,16 @@ func TestAnswersForWhichTheServerHasNoRoomFailTheirCallsAlone(t *testing.T) {
 	}
 }
 
-// TestParkedAnswersAreHeldByTheirCaller: an answer that comes while its caller is being asked something is held for that
-// caller, and goes over to the call that fetches it.
+// TestParkedAnswersAreHeldByTheirCaller: an answer that comes while its caller is being
+// asked something is held for that caller, and goes over to the call that fetches it.
 func TestParkedAnswersAreHeldByTheirCaller(t *testing.T) {
 	t.Parallel()
 	b := share.New(64 << 20)
 	p := person{name: "alice", tenant: "acme", asks: anyQuestion}
 	round := func(responses, state string) *registry.Call {
 		c := p.call(t, "t", responses, state, nil)
-		c.Params = c.Params.With("arguments", mcp.RawJSON(`{"token":"t","and":"`+strings.Repeat("x", 1<<20)+`"}`))
+		c.Params = c.Params.With("arguments", mcp.RawJSON(`{"token":"t","and":"`+strings.Repeat("x", 1<<20)+
+			`"}`))
 		c.Room = b.Claim(share.User(c.Principal.User()))
 		return c
 	}
@@ -192,7 +207,8 @@ func TestParkedAnswersAreHeldByTheirCaller(t *testing.T) {
 				second := round(accept(asked, "x"), state)
 				_, _, got, err := r.round(t.Context(), "quit", second)
 				if err != nil || len(got) < 1<<20 || second.Room.Size() < 1<<20 {
-					t.Errorf("got %d bytes, error %v, %d held by the call that fetched them", len(got), err, second.Room.Size())
+					t.Errorf("got %d bytes, error %v, %d held by the call that fetched them", len(got), err,
+						second.Room.Size())
 				}
 				second.Room.Release()
 			}
@@ -203,8 +219,8 @@ func TestParkedAnswersAreHeldByTheirCaller(t *testing.T) {
 	})
 }
 
-// TestTheTextOfARequestIsHeldUntilItsAnswer: a call is sent in a text of its own, which nothing counted beside the body
-// that it came in.
+// TestTheTextOfARequestIsHeldUntilItsAnswer: a call is sent in a text of its own, which
+// nothing counted beside the body that it came in.
 func TestTheTextOfARequestIsHeldUntilItsAnswer(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"modern", "legacy"} {
@@ -220,7 +236,10 @@ func TestTheTextOfARequestIsHeldUntilItsAnswer(t *testing.T) {
 			done := make(chan error, 1)
 			large := func() *registry.Call {
 				c := r.holder("acme", "alice", 0)
-				c.Params = mcp.NewObject(mcp.Member{Name: "arguments", Value: mcp.RawJSON(`{"text":"` + strings.Repeat("x", size) + `"}`)})
+				c.Params = mcp.NewObject(mcp.Member{
+					Name:  "arguments",
+					Value: mcp.RawJSON(`{"text":"` + strings.Repeat("x", size) + `"}`),
+				})
 				return c
 			}
 			first := large()
@@ -230,8 +249,10 @@ func TestTheTextOfARequestIsHeldUntilItsAnswer(t *testing.T) {
 			}()
 			eventually(t, "its text is held", func() bool { return cfg.Memory.Held() >= size })
 			second := large()
-			if _, err := r.tool("echo").Call(t.Context(), second); !errors.Is(err, share.ErrUser) || errors.As(err, new(*registry.RoomError)) {
-				t.Errorf("a second one: got error %v, want that of the user's share, as of a call that was not made", cause(err))
+			if _, err := r.tool("echo").Call(t.Context(), second); !errors.Is(err, share.ErrUser) ||
+				errors.As(err, new(*registry.RoomError)) {
+				t.Errorf(
+					"a second one: got error %v, want that of the user's share, as of a call that was not made", cause(err))
 			}
 			leave()
 			await(t, done)

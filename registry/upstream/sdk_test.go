@@ -30,7 +30,10 @@ func sdkServer() *sdk.Server {
 		},
 	})
 	addPrompt := func(name string) {
-		server.AddPrompt(&sdk.Prompt{Name: name, Arguments: []*sdk.PromptArgument{{Name: "who", Required: true}}},
+		server.AddPrompt(&sdk.Prompt{
+			Name:      name,
+			Arguments: []*sdk.PromptArgument{{Name: "who", Required: true}},
+		},
 			func(_ context.Context, req *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
 				return &sdk.GetPromptResult{Messages: []*sdk.PromptMessage{
 					{Role: "user", Content: &sdk.TextContent{Text: "hello " + req.Params.Arguments["who"]}},
@@ -38,14 +41,18 @@ func sdkServer() *sdk.Server {
 			})
 	}
 	read := func(_ context.Context, req *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
-		return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: req.Params.URI, Text: "text of " + req.Params.URI}}}, nil
+		return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{
+			URI:  req.Params.URI,
+			Text: "text of " + req.Params.URI,
+		}}}, nil
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		addPrompt(name)
 		server.AddResource(&sdk.Resource{Name: name, URI: "memo://host/" + name}, read)
 	}
 	server.AddResourceTemplate(&sdk.ResourceTemplate{Name: "any", URITemplate: "memo://host/{name}"}, read)
-	object := json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)
+	object := json.RawMessage(
+		`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)
 	add := func(name string, f sdk.ToolHandler) {
 		server.AddTool(&sdk.Tool{Name: name, Description: "d", InputSchema: object}, f)
 	}
@@ -57,9 +64,11 @@ func sdkServer() *sdk.Server {
 	})
 	add("progress", func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		for i := range 20 {
-			// Where answers are JSON it goes to a stream that may not be open yet, and that is not what is tested.
+			// Where answers are JSON it goes to a stream that may not be open yet, and
+			// that is not what is tested.
 			_ = req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{
-				ProgressToken: req.Params.GetProgressToken(), Progress: float64(i), Message: fmt.Sprint("step ", i),
+				ProgressToken: req.Params.GetProgressToken(), Progress: float64(i),
+				Message: fmt.Sprint("step ", i),
 			})
 		}
 		return say("done")
@@ -71,14 +80,16 @@ func sdkServer() *sdk.Server {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-time.After(3 * time.Second): // the cancellation may have come before the call, on another connection
+		case <-time.After(
+			3 * time.Second): // the cancellation may have come before the call, on another connection
 			return say("waited") // the SDK panics where there is neither a result nor an error
 		}
 	})
 	add("grow", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		server.AddTool(&sdk.Tool{Name: "grown", InputSchema: object}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-			return say("I am new")
-		})
+		server.AddTool(&sdk.Tool{Name: "grown", InputSchema: object},
+			func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+				return say("I am new")
+			})
 		return say("ok")
 	})
 	add("touch", func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
@@ -86,7 +97,8 @@ func sdkServer() *sdk.Server {
 		if err := json.Unmarshal(req.Params.Arguments, &arguments); err != nil {
 			return nil, err
 		}
-		if err := server.ResourceUpdated(ctx, &sdk.ResourceUpdatedNotificationParams{URI: arguments.URI}); err != nil {
+		if err := server.ResourceUpdated(ctx,
+			&sdk.ResourceUpdatedNotificationParams{URI: arguments.URI}); err != nil {
 			return nil, err
 		}
 		return say("ok")
@@ -111,7 +123,8 @@ func sdkHTTP(t testing.TB, options sdk.StreamableHTTPOptions) string {
 	return s.URL
 }
 
-// TestAgainstOfficialSDK runs the whole life of a connection against the official SDK's server.
+// TestAgainstOfficialSDK runs the whole life of a connection against the official SDK's
+// server.
 func TestAgainstOfficialSDK(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -141,7 +154,8 @@ func TestAgainstOfficialSDK(t *testing.T) {
 			if got := len(r.tools()); got != 7 {
 				t.Errorf("tools of all pages: got %v, want 7", r.tools())
 			}
-			if got := r.must("echo", `{"name":"x","arguments":{"region":"Straße","n":[1,2.50]}}`); got != `{"content":[{"type":"text","text":"{\"region\":\"Straße\",\"n\":[1,2.50]}"}]}` &&
+			if got := r.must("echo",
+				`{"name":"x","arguments":{"region":"Straße","n":[1,2.50]}}`); got != `{"content":[{"type":"text","text":"{\"region\":\"Straße\",\"n\":[1,2.50]}"}]}` &&
 				text(parse(t, got)) != `{"region":"Straße","n":[1,2.50]}` {
 				t.Errorf("echo: got %s", got)
 			}
@@ -153,7 +167,8 @@ func TestAgainstOfficialSDK(t *testing.T) {
 			sdkItems(t, r)
 			sdkFollows(t, r)
 			r.must("learn", `{"name":"x","arguments":{}}`)
-			r.until("the new prompt is there", func() bool { return slices.Contains(r.names(), "prompt learned") })
+			r.until("the new prompt is there",
+				func() bool { return slices.Contains(r.names(), "prompt learned") })
 			r.must("grow", `{"name":"x","arguments":{}}`)
 			r.untilTool("grown")
 			if got := text(parse(t, r.must("grown", `{"name":"x"}`))); got != "I am new" {
@@ -180,9 +195,10 @@ func lateSDK() *sdk.Server {
 	return server
 }
 
-// TestSubscriptionThatEndedLateTookTheNextWithIt follows a resource of a child for a while. When the child ends what was
-// subscribed to for that, it forgets all subscriptions of its only session, and must be asked for those of lists again, not
-// too early.
+// TestSubscriptionThatEndedLateTookTheNextWithIt follows a resource of a child for a
+// while. When the child ends what was subscribed to for that, it forgets all
+// subscriptions of its only session, and must be asked for those of lists again, not too
+// early.
 func TestSubscriptionThatEndedLateTookTheNextWithIt(t *testing.T) {
 	t.Parallel()
 	r := start(t, command("sdk-late"))
@@ -207,9 +223,10 @@ func parse(t testing.TB, raw string) mcp.Object {
 func sdkProgress(t *testing.T, r *rig, streams bool) {
 	t.Helper()
 	var got []string
-	result, err := r.call(t.Context(), "progress", `{"name":"x","_meta":{"progressToken":"mine"}}`, func(n mcp.Notification) {
-		got = append(got, n.Params.Text("progressToken")+n.Params.Text("message"))
-	})
+	result, err := r.call(t.Context(), "progress", `{"name":"x","_meta":{"progressToken":"mine"}}`,
+		func(n mcp.Notification) {
+			got = append(got, n.Params.Text("progressToken")+n.Params.Text("message"))
+		})
 	if err != nil || text(result) != "done" {
 		t.Fatalf("progress: got %v, %v (%s)", result, err, cause(err))
 	}
@@ -243,7 +260,8 @@ func sdkItems(t *testing.T, r *rig) {
 	t.Helper()
 	r.untilNames("prompt a", "prompt b", "prompt c", "resource memo://host/a", "resource memo://host/b",
 		"resource memo://host/c", "template memo://host/{name}")
-	if got := r.last(); got.Prompts != 3 || got.Resources != 3 || got.Templates != 1 || len(got.Refused) != 0 {
+	if got := r.last(); got.Prompts != 3 || got.Resources != 3 || got.Templates != 1 ||
+		len(got.Refused) != 0 {
 		t.Errorf("status: got %+v, want the counts", got)
 	}
 	for _, step := range []struct {
@@ -251,12 +269,26 @@ func sdkItems(t *testing.T, r *rig) {
 		method, params, member string
 		want                   string
 	}{
-		{r.prompt("b"), "prompts/get", `{"arguments":{"who":"Straße"}}`, "messages", `[{"content":{"type":"text","text":"hello Straße"},"role":"user"}]`},
-		{&r.resource("memo://host/c").Item, "resources/read", `{}`, "contents", `[{"uri":"memo://host/c","text":"text of memo://host/c"}]`},
-		{&r.resource("memo://host/z").Item, "resources/read", `{}`, "contents", `[{"uri":"memo://host/z","text":"text of memo://host/z"}]`},
-		{r.prompt("a"), "completion/complete", `{"ref":{"type":"ref/prompt","name":"?"},"argument":{"name":"who","value":"x"}}`, "completion", `{"values":["a:x"]}`},
 		{
-			&r.view().Templates[0].Item, "completion/complete", `{"ref":{"type":"ref/resource","uri":"?"},"argument":{"name":"name","value":"x"}}`,
+			r.prompt("b"), "prompts/get", `{"arguments":{"who":"Straße"}}`, "messages",
+			`[{"content":{"type":"text","text":"hello Straße"},"role":"user"}]`,
+		},
+		{
+			&r.resource("memo://host/c").Item, "resources/read", `{}`, "contents",
+			`[{"uri":"memo://host/c","text":"text of memo://host/c"}]`,
+		},
+		{
+			&r.resource("memo://host/z").Item, "resources/read", `{}`, "contents",
+			`[{"uri":"memo://host/z","text":"text of memo://host/z"}]`,
+		},
+		{
+			r.prompt("a"), "completion/complete",
+			`{"ref":{"type":"ref/prompt","name":"?"},"argument":{"name":"who","value":"x"}}`, "completion",
+			`{"values":["a:x"]}`,
+		},
+		{
+			&r.view().Templates[0].Item, "completion/complete",
+			`{"ref":{"type":"ref/resource","uri":"?"},"argument":{"name":"name","value":"x"}}`,
 			"completion", `{"values":["memo://host/{name}:x"]}`,
 		},
 	} {

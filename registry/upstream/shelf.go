@@ -7,8 +7,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// shelf is the server's place in the catalogue. What the server offers stands there, leaves the lists when the server
-// was lost and its grace is over, and comes back with the server. It is safe for concurrent use.
+// shelf is the server's place in the catalogue. What the server offers stands there,
+// leaves the lists when the server was lost and its grace is over, and comes back with
+// the server. It is safe for concurrent use.
 type shelf struct {
 	cfg *Config
 	reg *registry.Registry
@@ -18,8 +19,9 @@ type shelf struct {
 	fading *time.Timer // takes the items out of the lists when the grace is over; nil: no grace is running
 }
 
-// lose tells the catalogue that the server is not there, and takes its items out of the lists as soon as the grace is
-// over. The grace counts from the beginning of an outage: attempts to connect that fail meanwhile do not prolong it.
+// lose tells the catalogue that the server is not there, and takes its items out of the
+// lists as soon as the grace is over. The grace counts from the beginning of an outage:
+// attempts to connect that fail meanwhile do not prolong it.
 func (s *shelf) lose() {
 	outage := s.reg.Lose(s.cfg.Name, s.cfg.Prefix)
 	rest := s.cfg.Grace - time.Since(outage.Since)
@@ -28,14 +30,16 @@ func (s *shelf) lose() {
 	defer s.mu.Unlock()
 	s.since = outage.Since
 	if rest > 0 {
-		// When the server is back just as the timer fires, the catalogue knows that this outage is over.
+		// When the server is back just as the timer fires, the catalogue knows that this
+		// outage is over.
 		s.fading = time.AfterFunc(rest, func() { s.reg.Unlist(s.cfg.Name, outage) })
 		return
 	}
 	s.reg.Unlist(s.cfg.Name, outage)
 }
 
-// stopFading keeps the timer of the grace from firing. When Run ends, whoever gives the server up removes its items.
+// stopFading keeps the timer of the grace from firing. When Run ends, whoever gives the
+// server up removes its items.
 func (s *shelf) stopFading() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -45,13 +45,16 @@ func (g guest) talk(t *testing.T) (got string, err error) {
 
 func (g guest) must(t *testing.T, want string) {
 	t.Helper()
-	if got, err := g.talk(t); err != nil || !strings.HasPrefix(got, want) || !strings.Contains(got, `{"is":"4"}`) {
-		t.Errorf("%s, in a session %v: got %q, %v (%s), want %s with the answer", g.tool, g.inSession, got, err, cause(err), want)
+	if got, err := g.talk(t); err != nil || !strings.HasPrefix(got, want) ||
+		!strings.Contains(got, `{"is":"4"}`) {
+		t.Errorf("%s, in a session %v: got %q, %v (%s), want %s with the answer", g.tool, g.inSession, got,
+			err, cause(err), want)
 	}
 }
 
-// TestToolOfBothErasAsksInTheMiddleOfACall has a server that speaks both eras ask as a direct client of an older revision lets it.
-// The gateway spoke 2026-07-28 to it for all, where its tool was refused that.
+// TestToolOfBothErasAsksInTheMiddleOfACall has a server that speaks both eras ask as a
+// direct client of an older revision lets it. The gateway spoke 2026-07-28 to it for all,
+// where its tool was refused that.
 func TestToolOfBothErasAsksInTheMiddleOfACall(t *testing.T) {
 	t.Parallel()
 	server := play(t, "python2")
@@ -63,15 +66,18 @@ func TestToolOfBothErasAsksInTheMiddleOfACall(t *testing.T) {
 	if got := server.asked("legacy initialize"); got != 1 {
 		t.Errorf("sessions of one caller: got %d, want 1", got)
 	}
-	if got, modern := server.asked("legacy tools/call order"), server.asked("modern tools/call order"); got != 1 || modern != 1 {
-		t.Errorf("calls of order: got %d in the session and %d beside it, want the one of the client in a session there", got, modern)
+	if got, modern := server.asked("legacy tools/call order"),
+		server.asked("modern tools/call order"); got != 1 || modern != 1 {
+		t.Errorf(
+			"calls of order: got %d in the session and %d beside it, want the one of the client in a session there", got, modern)
 	}
 	if r.last().Advice != "" {
 		t.Errorf("advice: got %q, want none: nothing was refused", r.last().Advice)
 	}
 }
 
-// TestCallersWhoCannotBeAskedOpenNoSession keeps the price of sessions to those who may need one.
+// TestCallersWhoCannotBeAskedOpenNoSession keeps the price of sessions to those who may
+// need one.
 func TestCallersWhoCannotBeAskedOpenNoSession(t *testing.T) {
 	t.Parallel()
 	server := play(t, "python2")
@@ -79,7 +85,8 @@ func TestCallersWhoCannotBeAskedOpenNoSession(t *testing.T) {
 	c := request(t, `{"name":"order"}`, nil)
 	c.InSession = true
 	r.untilTool("order")
-	if result, err := r.tool("order").Call(t.Context(), c); err != nil || result.Text("resultType") != "input_required" {
+	if result, err := r.tool("order").Call(t.Context(), c); err != nil ||
+		result.Text("resultType") != "input_required" {
 		t.Errorf("got %s, %v, want the answer of the modern side", result.JSON(), err)
 	}
 	if got := server.asked("legacy initialize"); got != 0 {
@@ -87,8 +94,9 @@ func TestCallersWhoCannotBeAskedOpenNoSession(t *testing.T) {
 	}
 }
 
-// TestServersWithoutAnOlderSideKeepAsking calls tools of servers whose older side is not there or cannot ask, by a client in a
-// session: what worked in 2026-07-28 goes on to work there.
+// TestServersWithoutAnOlderSideKeepAsking calls tools of servers whose older side is not
+// there or cannot ask, by a client in a session: what worked in 2026-07-28 goes on to
+// work there.
 func TestServersWithoutAnOlderSideKeepAsking(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -107,7 +115,8 @@ func TestServersWithoutAnOlderSideKeepAsking(t *testing.T) {
 			order := guest{r, "order", true}
 			for range test.lost {
 				_, err := order.talk(t)
-				if answered := new(mcp.Error); !errors.As(err, &answered) || answered.Code != mcp.CodeInvalidRequest {
+				if answered := new(mcp.Error); !errors.As(err, &answered) ||
+					answered.Code != mcp.CodeInvalidRequest {
 					t.Errorf("the call that finds out: got %v, want what the server says", err)
 				}
 			}
@@ -120,8 +129,9 @@ func TestServersWithoutAnOlderSideKeepAsking(t *testing.T) {
 	}
 }
 
-// TestQuestionsInTheResultOfASessionArePassedOn has a server ask in the middle of the call first, and then in its result, as the
-// Go SDK does for a tool with two rounds. The repeat belongs to the modern side.
+// TestQuestionsInTheResultOfASessionArePassedOn has a server ask in the middle of the
+// call first, and then in its result, as the Go SDK does for a tool with two rounds. The
+// repeat belongs to the modern side.
 func TestQuestionsInTheResultOfASessionArePassedOn(t *testing.T) {
 	t.Parallel()
 	server := play(t, "gosdk-rounds")
@@ -148,8 +158,9 @@ func TestNoOlderSideByTheOperatorsWord(t *testing.T) {
 	}
 }
 
-// TestRefusedQuestionNamesTheCure has a client that is in no session call a tool that asks in the middle of the call. The refusal has
-// a code, from which the operator learns of revision.
+// TestRefusedQuestionNamesTheCure has a client that is in no session call a tool that
+// asks in the middle of the call. The refusal has a code, from which the operator learns
+// of revision.
 func TestRefusedQuestionNamesTheCure(t *testing.T) {
 	t.Parallel()
 	server := play(t, "python2")
@@ -163,9 +174,11 @@ func TestRefusedQuestionNamesTheCure(t *testing.T) {
 		if answered := new(mcp.Error); !errors.As(err, &answered) || answered.Code != mcp.CodeInvalidRequest {
 			t.Fatalf("got %v, want the server's refusal", err)
 		}
-		r.until("the status advises", func() bool { return strings.Contains(r.last().Advice, "revision: 2025-11-25") })
+		r.until("the status advises",
+			func() bool { return strings.Contains(r.last().Advice, "revision: 2025-11-25") })
 	}
-	if got := log.String(); strings.Count(got, "server cannot ask") != 1 || !strings.Contains(got, "revision: 2025-11-25") {
+	if got := log.String(); strings.Count(got, "server cannot ask") != 1 ||
+		!strings.Contains(got, "revision: 2025-11-25") {
 		t.Errorf("log: got %s, want the advice once", got)
 	}
 	cfg = server.config()
@@ -175,15 +188,16 @@ func TestRefusedQuestionNamesTheCure(t *testing.T) {
 	guest{cured, "book", false}.must(t, "booked")
 }
 
-// TestRefusedQuestionToNobodyAdvisesNothing has a caller who cannot be asked anything run into the same refusal, which no revision
-// would mend.
+// TestRefusedQuestionToNobodyAdvisesNothing has a caller who cannot be asked anything run
+// into the same refusal, which no revision would mend.
 func TestRefusedQuestionToNobodyAdvisesNothing(t *testing.T) {
 	t.Parallel()
 	visit(t, upstream.Config{}, func(t *testing.T, _ *origin, r *rig) {
 		c := request(t, `{"name":"book"}`, nil)
 		c.InSession = true
 		var answered *mcp.Error
-		if _, err := r.tool("book").Call(t.Context(), c); !errors.As(err, &answered) || answered.Code != mcp.CodeInvalidRequest {
+		if _, err := r.tool("book").Call(t.Context(), c); !errors.As(err, &answered) ||
+			answered.Code != mcp.CodeInvalidRequest {
 			t.Errorf("got %v, want the server's refusal", err)
 		}
 		synctest.Wait()
@@ -193,7 +207,8 @@ func TestRefusedQuestionToNobodyAdvisesNothing(t *testing.T) {
 	}, readScript(t, "python2"))
 }
 
-// TestShutSideIsTriedAgain has a server learn to serve older revisions while its connection lasts.
+// TestShutSideIsTriedAgain has a server learn to serve older revisions while its
+// connection lasts.
 func TestShutSideIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	visit(t, upstream.Config{}, func(t *testing.T, o *origin, r *rig) {

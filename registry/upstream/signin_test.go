@@ -30,8 +30,8 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // TestServerThatWantsASignInSaysSoInOurWords has a server refuse everybody and name a
-// place to sign in: from the start, and in the middle of calls, as when a token has ended.
-// Nothing but its own address is asked, and of its words nothing is told.
+// place to sign in: from the start, and in the middle of calls, as when a token has
+// ended. Nothing but its own address is asked, and of its words nothing is told.
 func TestServerThatWantsASignInSaysSoInOurWords(t *testing.T) {
 	t.Parallel()
 	const challenge = `Bearer resource_metadata="http://elsewhere.invalid/meta", error_description="obey"`

@@ -112,7 +112,8 @@ func TestSlowStartMakesNoServerOlder(t *testing.T) {
 			}
 			r := start(t, cfg)
 			r.untilTool("echo")
-			r.until("it is modern", func() bool { return r.last().Up && r.last().Revision == mcp.Revision2607 })
+			r.until(
+				"it is modern", func() bool { return r.last().Up && r.last().Revision == mcp.Revision2607 })
 			if got := r.revisions(); !slices.Equal(got, want) {
 				t.Errorf("revisions: got %v, want %v", got, want)
 			}

@@ -17,10 +17,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// streamed is a small server over HTTP+SSE at /base/sse. What a test leaves zero behaves well.
+// streamed is a small server over HTTP+SSE at /base/sse. What a test leaves zero behaves
+// well.
 type streamed struct {
 	*httptest.Server
-	endpoint string                                                    // %s is the session; "": /base/messages?session=%s
+	// %s is the session; "": /base/messages?session=%s
+	endpoint string
 	open     func(w http.ResponseWriter, r *http.Request)              // GET, in place of everything
 	event    func(message string) string                               // writes a message; nil: event
 	accept   func(w http.ResponseWriter, r *http.Request, m wire) bool // POST; true: it has answered itself
@@ -152,19 +154,24 @@ func TestHTTPAndSSECarriesEverything(t *testing.T) {
 		t.Errorf("status: got %+v, want 23 tools at %s", got, mcp.Revision2024)
 	}
 	var progress []string
-	result, err := r.call(t.Context(), "progress", `{"arguments":{"n":5},"_meta":{"progressToken":"p"}}`, func(n mcp.Notification) {
-		progress = append(progress, string(n.Params.Value("progress")))
-	})
+	result, err := r.call(t.Context(), "progress", `{"arguments":{"n":5},"_meta":{"progressToken":"p"}}`,
+		func(n mcp.Notification) {
+			progress = append(progress, string(n.Params.Value("progress")))
+		})
 	if got := strings.Join(progress, " "); err != nil || text(result) != "done" || got != "0 1 2 3 4" {
 		t.Errorf("progress: got %s, %s, %v", got, result.JSON(), cause(err))
 	}
-	if got := r.must("ask", `{}`); !strings.Contains(got, `\"id\":\"ping-1\",\"result\":{}`) || !strings.Contains(got, `\"id\":7,\"error\"`) {
+	if got := r.must("ask", `{}`); !strings.Contains(got, `\"id\":\"ping-1\",\"result\":{}`) ||
+		!strings.Contains(got, `\"id\":7,\"error\"`) {
 		t.Errorf("answers to the server: got %s", got)
 	}
 	if _, err := r.call(t.Context(), "fail", `{}`, nil); kindOf(mcp.Object{}, err) != "error" {
 		t.Errorf("error of the server: got %v", err)
 	}
-	for tool, want := range map[string]string{"broken": "protocol", "foreign": "yours", "garbage": "after garbage"} {
+	for tool, want := range map[string]string{
+		"broken": "protocol", "foreign": "yours",
+		"garbage": "after garbage",
+	} {
 		result, err := r.call(t.Context(), tool, `{}`, nil)
 		if got := text(result); got != want && kindOf(result, err) != want {
 			t.Errorf("%s: got %s, %v, want %s", tool, got, err, want)
@@ -179,7 +186,10 @@ func TestHTTPAndSSECarriesEverything(t *testing.T) {
 		if one.header.Get("Mcp-Session-Id") != "" || one.header.Get("Mcp-Protocol-Version") != "" {
 			t.Errorf("%s: headers of other transports: got %v", one.http, one.header)
 		}
-		if want := map[string]string{"GET": "text/event-stream", "POST": "application/json, text/event-stream"}[one.http]; one.header.Get("Accept") != want {
+		if want := map[string]string{
+			"GET":  "text/event-stream",
+			"POST": "application/json, text/event-stream",
+		}[one.http]; one.header.Get("Accept") != want {
 			t.Errorf("%s: accept: got %q", one.http, one.header.Get("Accept"))
 		}
 	}
@@ -218,7 +228,8 @@ func TestLeavingACallOverSSETellsTheServer(t *testing.T) {
 	}
 }
 
-// TestLostStreamLosesItsCalls ends the stream under a call, which may have run, and shows that the next stream serves.
+// TestLostStreamLosesItsCalls ends the stream under a call, which may have run, and shows
+// that the next stream serves.
 func TestLostStreamLosesItsCalls(t *testing.T) {
 	t.Parallel()
 	s := &streamed{}
@@ -274,16 +285,22 @@ func TestAnswersToPOST(t *testing.T) {
 		post func(*streamed) func(http.ResponseWriter, *http.Request, wire)
 		want string
 	}{
-		"answer before acceptance": {func(s *streamed) func(http.ResponseWriter, *http.Request, wire) { return answerFirst(s, false) }, "ok"},
-		"never accepted":           {func(s *streamed) func(http.ResponseWriter, *http.Request, wire) { return answerFirst(s, true) }, "ok"},
-		"200, some text":           {inBody(200, "Accepted %s"), "ok"},
-		"202, another answer":      {inBody(202, `{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`), "ok"},
-		"400":                      {plain(400), "not sent"},
-		"401":                      {plain(401), "not sent"},
-		"404":                      {plain(404), "not sent"},
-		"429":                      {plain(429), "not sent"},
-		"500":                      {plain(500), "sent"},
-		"503":                      {plain(503), "sent"},
+		"answer before acceptance": {func(s *streamed) func(http.ResponseWriter, *http.Request,
+			wire) {
+			return answerFirst(s, false)
+		}, "ok"},
+		"never accepted": {func(s *streamed) func(http.ResponseWriter, *http.Request,
+			wire) {
+			return answerFirst(s, true)
+		}, "ok"},
+		"200, some text":      {inBody(200, "Accepted %s"), "ok"},
+		"202, another answer": {inBody(202, `{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`), "ok"},
+		"400":                 {plain(400), "not sent"},
+		"401":                 {plain(401), "not sent"},
+		"404":                 {plain(404), "not sent"},
+		"429":                 {plain(429), "not sent"},
+		"500":                 {plain(500), "sent"},
+		"503":                 {plain(503), "sent"},
 		"302": {func(*streamed) func(http.ResponseWriter, *http.Request, wire) {
 			return func(w http.ResponseWriter, r *http.Request, _ wire) {
 				http.Redirect(w, r, "/base/sse", http.StatusFound)
@@ -316,8 +333,8 @@ func TestAnswersToPOST(t *testing.T) {
 	}
 }
 
-// TestTrap23_EndpointIsResolvedAgainstTheURL shows each form of address that a server behind a path may give, and that
-// messages carry the same credentials as the stream.
+// TestTrap23_EndpointIsResolvedAgainstTheURL shows each form of address that a server
+// behind a path may give, and that messages carry the same credentials as the stream.
 func TestTrap23_EndpointIsResolvedAgainstTheURL(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ endpoint, path string }{
@@ -352,11 +369,16 @@ func TestTrap23_EndpointIsResolvedAgainstTheURL(t *testing.T) {
 	}
 }
 
-// TestForeignEndpointIsRefused shows that no address gets the operator's credentials but those of the origin.
+// TestForeignEndpointIsRefused shows that no address gets the operator's credentials but
+// those of the origin.
 func TestForeignEndpointIsRefused(t *testing.T) {
 	t.Parallel()
 	var visits sync.Map
-	foreign := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { visits.Store(r.URL.String(), true) }))
+	foreign := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter,
+		r *http.Request,
+	) {
+		visits.Store(r.URL.String(), true)
+	}))
 	t.Cleanup(foreign.Close)
 	host := strings.TrimPrefix(foreign.URL, "http://")
 	for name, address := range map[string]string{
@@ -380,13 +402,15 @@ func TestForeignEndpointIsRefused(t *testing.T) {
 			t.Parallel()
 			s := serveStreamed(t, &streamed{})
 			own := strings.TrimPrefix(s.URL, "http://")
-			s.endpoint = strings.NewReplacer("%host", own, "%port", own[strings.LastIndex(own, ":")+1:]).Replace(address)
+			s.endpoint = strings.NewReplacer("%host", own, "%port",
+				own[strings.LastIndex(own, ":")+1:]).Replace(address)
 			if address == "" {
 				s.endpoint = " "
 			}
 			r := start(t, s.config())
 			r.until("an attempt ended", func() bool { return r.last().Tried })
-			if got := r.last(); got.Up || !strings.Contains(got.Problem, "endpoint is not an address on the origin") {
+			if got := r.last(); got.Up ||
+				!strings.Contains(got.Problem, "endpoint is not an address on the origin") {
 				t.Errorf("got %+v, want down because of the endpoint", got)
 			}
 			if got := s.sights(http.MethodPost); len(got) > 0 {
@@ -406,18 +430,38 @@ func TestForeignEndpointIsRefused(t *testing.T) {
 func TestTrap22_EventsInEveryFormAreRead(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(string) string{
-		"no type":           func(m string) string { return "data:" + strings.TrimSpace(m) + "\n\n" },
-		"CRLF":              func(m string) string { return strings.ReplaceAll(event(m), "\n", "\r\n") },
-		"CR":                func(m string) string { return strings.ReplaceAll(event(m), "\n", "\r") },
-		"comments":          func(m string) string { return ": comment\n\n:\n" + event(m) + ": ping - 2026\n\n" },
-		"priming":           func(m string) string { return "id: 1\ndata:\n\nretry: 5\n\n" + event(m) },
-		"other types":       func(m string) string { return "event: ping\ndata: {not json\n\n" + event(m) },
-		"several lines":     func(m string) string { return event("{\ndata: " + strings.TrimPrefix(strings.TrimSpace(m), "{")) },
-		"array":             func(m string) string { return event("[" + strings.TrimSpace(m) + "]") },
-		"garbage":           func(m string) string { return event("{not json") + event("<html>") + event(m) },
-		"another endpoint":  func(m string) string { return "event: endpoint\ndata: /nowhere\n\n" + event(m) },
-		"foreign endpoint":  func(m string) string { return "event: endpoint\ndata: http://192.0.2.1/\n\n" + event(m) },
-		"answer to nothing": func(m string) string { return event(`{"jsonrpc":"2.0","id":"x","result":{}}`) + event(m) },
+		"no type": func(m string) string { return "data:" + strings.TrimSpace(m) + "\n\n" },
+		"CRLF":    func(m string) string { return strings.ReplaceAll(event(m), "\n", "\r\n") },
+		"CR":      func(m string) string { return strings.ReplaceAll(event(m), "\n", "\r") },
+		"comments": func(
+			m string,
+		) string {
+			return ": comment\n\n:\n" + event(m) + ": ping - 2026\n\n"
+		},
+		"priming":     func(m string) string { return "id: 1\ndata:\n\nretry: 5\n\n" + event(m) },
+		"other types": func(m string) string { return "event: ping\ndata: {not json\n\n" + event(m) },
+		"several lines": func(
+			m string,
+		) string {
+			return event("{\ndata: " + strings.TrimPrefix(strings.TrimSpace(m), "{"))
+		},
+		"array":   func(m string) string { return event("[" + strings.TrimSpace(m) + "]") },
+		"garbage": func(m string) string { return event("{not json") + event("<html>") + event(m) },
+		"another endpoint": func(
+			m string,
+		) string {
+			return "event: endpoint\ndata: /nowhere\n\n" + event(m)
+		},
+		"foreign endpoint": func(
+			m string,
+		) string {
+			return "event: endpoint\ndata: http://192.0.2.1/\n\n" + event(m)
+		},
+		"answer to nothing": func(
+			m string,
+		) string {
+			return event(`{"jsonrpc":"2.0","id":"x","result":{}}`) + event(m)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -450,7 +494,8 @@ func TestTrap22_EventsInEveryFormAreRead(t *testing.T) {
 	})
 }
 
-// TestOversizedEventOverSSE ends the stream, because nothing behind such an event can be told apart, and the next serves.
+// TestOversizedEventOverSSE ends the stream, because nothing behind such an event can be
+// told apart, and the next serves.
 func TestOversizedEventOverSSE(t *testing.T) {
 	t.Parallel()
 	r := start(t, shared(serveStreamed(t, &streamed{}).config()))
@@ -464,17 +509,30 @@ func TestOversizedEventOverSSE(t *testing.T) {
 	r.until("it is up again", func() bool { return r.last().Up && r.last().Restarts == 1 })
 }
 
-// TestStreamsThatAreNone answers GET in ways that open nothing, and shows which cause the operator reads.
+// TestStreamsThatAreNone answers GET in ways that open nothing, and shows which cause the
+// operator reads.
 func TestStreamsThatAreNone(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		open func(w http.ResponseWriter, r *http.Request)
 		want string
 	}{
-		"401":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, signInWanted},
-		"302":  {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusFound) }, "HTTP status 302"},
-		"HTML": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, "no event stream at the url"},
-		"ends": {func(w http.ResponseWriter, _ *http.Request) { events(w)(": nothing\n\n") }, "event stream ended"},
+		"401": {
+			func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) },
+			signInWanted,
+		},
+		"302": {
+			func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusFound) },
+			"HTTP status 302",
+		},
+		"HTML": {
+			func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") },
+			"no event stream at the url",
+		},
+		"ends": {
+			func(w http.ResponseWriter, _ *http.Request) { events(w)(": nothing\n\n") },
+			"event stream ended",
+		},
 		"endless event": {func(w http.ResponseWriter, r *http.Request) {
 			for send := events(w); r.Context().Err() == nil; {
 				send("%s", strings.Repeat("x", 1<<20))
@@ -485,8 +543,10 @@ func TestStreamsThatAreNone(t *testing.T) {
 			t.Parallel()
 			s := serveStreamed(t, &streamed{open: test.open})
 			r := start(t, s.config())
-			// On a busy machine an attempt may run out of time before it finds that out, and the next one tells.
-			r.until("the cause is told: "+test.want, func() bool { return !r.last().Up && r.last().Problem == test.want })
+			// On a busy machine an attempt may run out of time before it finds that out,
+			// and the next one tells.
+			r.until("the cause is told: "+test.want,
+				func() bool { return !r.last().Up && r.last().Problem == test.want })
 		})
 	}
 }

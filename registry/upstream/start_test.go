@@ -7,8 +7,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// TestStartTimeoutIsHonoured starts a child that never answers, and has it given up after its own time and not after the
-// default, a minute.
+// TestStartTimeoutIsHonoured starts a child that never answers, and has it given up after
+// its own time and not after the default, a minute.
 func TestStartTimeoutIsHonoured(t *testing.T) {
 	t.Parallel()
 	const own = 500 * time.Millisecond

@@ -14,7 +14,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
-// Status is what operators are told of an upstream: whether it is connected, what it offers, and what is wrong with it.
+// Status is what operators are told of an upstream: whether it is connected, what it
+// offers, and what is wrong with it.
 type Status struct {
 	Server   string
 	Up       bool
@@ -23,7 +24,8 @@ type Status struct {
 
 	Tools, Prompts, Resources, Templates int // how many of each are in the catalogue
 
-	Refused []registry.Refusal // definitions left out; with reason "list", a whole list that could not be read
+	// definitions left out; with reason "list", a whole list that could not be read
+	Refused []registry.Refusal
 	// Unenforced says what of the tools' schemas is not enforced, as in registry.Tool.
 	Unenforced []string
 
@@ -37,17 +39,18 @@ type Status struct {
 
 // Load is what an upstream costs at one moment.
 type Load struct {
-	// Processes are the children that were started and have not ended, those that are just starting or ending included.
-	// What a child starts in its turn is not counted: with npx, for example, npx is counted and the server that it runs
-	// is not.
+	// Processes are the children that were started and have not ended, those that are
+	// just starting or ending included. What a child starts in its turn is not counted:
+	// with npx, for example, npx is counted and the server that it runs is not.
 	Processes int
-	// Sessions are those of the legacy era that are open, being opened or being closed, the control connection of a
-	// legacy server included. The connection to a modern server is not a session.
+	// Sessions are those of the legacy era that are open, being opened or being closed,
+	// the control connection of a legacy server included. The connection to a modern
+	// server is not a session.
 	Sessions int
 }
 
-// standing holds the latest Status of an upstream and tells it to whoever wants to know. It is safe for concurrent use;
-// tell is called without the lock.
+// standing holds the latest Status of an upstream and tells it to whoever wants to know.
+// It is safe for concurrent use; tell is called without the lock.
 type standing struct {
 	tell   func(Status)
 	logger *slog.Logger
@@ -58,10 +61,12 @@ type standing struct {
 	advised bool // the advice is in the log
 }
 
-// up records that the upstream is connected and what it offers now. A return after a loss counts as a restart.
+// up records that the upstream is connected and what it offers now. A return after a loss
+// counts as a restart.
 func (s *standing) up(now Status) {
 	s.mu.Lock()
-	now.Server, now.Up, now.Tried, now.Restarts, now.Advice = s.status.Server, true, true, s.status.Restarts, s.status.Advice
+	now.Server, now.Up, now.Tried, now.Restarts, now.Advice = s.status.Server, true, true, s.status.Restarts,
+		s.status.Advice
 	if !s.status.Up && s.wasUp {
 		now.Restarts++
 	}
@@ -71,25 +76,28 @@ func (s *standing) up(now Status) {
 	s.tell(now)
 }
 
-// down records that the upstream is lost since that time, and why. It is called when its child has ended, so that said
-// is complete.
+// down records that the upstream is lost since that time, and why. It is called when its
+// child has ended, so that said is complete.
 func (s *standing) down(err error, said []string, since time.Time) {
 	s.mu.Lock()
 	s.status = Status{
-		Server: s.status.Server, Tried: true, Revision: s.status.Revision, Restarts: s.status.Restarts, Problem: problem(err),
-		Said: said, Since: since,
+		Server: s.status.Server, Tried: true, Revision: s.status.Revision, Restarts: s.status.Restarts,
+		Problem: problem(err),
+		Said:    said, Since: since,
 	}
 	status := s.status
 	s.mu.Unlock()
 	s.tell(status)
 }
 
-// advice is what an operator reads when a modern server has refused a question of its own tool.
+// advice is what an operator reads when a modern server has refused a question of its own
+// tool.
 const advice = "it refused a call with -32600, as a server does whose tool asks its user in the middle of a call, for which " +
-	mcp.LatestModern + " has no way; if it also serves an older revision in sessions, say revision: " + mcp.LatestLegacy
+	mcp.LatestModern + " has no way; if it also serves an older revision in sessions, say revision: " +
+	mcp.LatestLegacy
 
-// advise tells the operator how to mend such refusals: in the status as long as the connection lasts, and in the log
-// once.
+// advise tells the operator how to mend such refusals: in the status as long as the
+// connection lasts, and in the log once.
 func (s *standing) advise(ctx context.Context) {
 	s.mu.Lock()
 	told, logged := s.status.Advice != "", s.advised
@@ -104,11 +112,13 @@ func (s *standing) advise(ctx context.Context) {
 	}
 }
 
-// problem returns what an operator reads of an error: the cause within, which clients are not told, in at most 300
-// bytes. The cause may quote what the server said, so it is cleaned.
+// problem returns what an operator reads of an error: the cause within, which clients are
+// not told, in at most 300 bytes. The cause may quote what the server said, so it is
+// cleaned.
 func problem(err error) string {
 	if refused, ok := errors.AsType[*wire.StatusError](err); ok && refused.SignIn {
-		return refused.Error() + ": it wants a sign-in, so it needs a credential in headers, and one that it takes"
+		return refused.Error() +
+			": it wants a sign-in, so it needs a credential in headers, and one that it takes"
 	}
 	text := err.Error()
 	if cause := errors.Unwrap(err); cause != nil {

@@ -18,7 +18,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// TestStdioErasAreFoundByProbing starts servers that answer the first question in every way, and calls them.
+// TestStdioErasAreFoundByProbing starts servers that answer the first question in every
+// way, and calls them.
 func TestStdioErasAreFoundByProbing(t *testing.T) {
 	t.Parallel()
 	for kind, revision := range map[string]string{
@@ -125,14 +126,16 @@ func TestResultForms(t *testing.T) {
 	}
 }
 
-// TestProgressKeepsTokenAndOrder shows that progress comes before the result, in order, under the client's own token.
+// TestProgressKeepsTokenAndOrder shows that progress comes before the result, in order,
+// under the client's own token.
 func TestProgressKeepsTokenAndOrder(t *testing.T) {
 	t.Parallel()
 	r := start(t, command("legacy"))
 	r.untilTool("progress")
 	for _, token := range []string{`"7"`, `7`, `"a\u0062"`} {
 		var got []string
-		result, err := r.call(t.Context(), "progress", `{"arguments":{"n":100},"_meta":{"progressToken":`+token+`}}`, func(n mcp.Notification) {
+		result, err := r.call(t.Context(), "progress", `{"arguments":{"n":100},"_meta":{"progressToken":`+
+			token+`}}`, func(n mcp.Notification) {
 			if n.Method != mcp.NotifyProgress || n.Params.Text("x-note") != "kept" {
 				t.Errorf("notification: got %s %s", n.Method, n.Params.JSON())
 			}
@@ -148,7 +151,8 @@ func TestProgressKeepsTokenAndOrder(t *testing.T) {
 		}
 	}
 	heard := 0
-	if _, err := r.call(t.Context(), "progress", `{"arguments":{"n":3}}`, func(mcp.Notification) { heard++ }); err != nil || heard > 0 {
+	if _, err := r.call(t.Context(), "progress", `{"arguments":{"n":3}}`,
+		func(mcp.Notification) { heard++ }); err != nil || heard > 0 {
 		t.Errorf("without a token: got %d notifications and error %v, want none", heard, err)
 	}
 }
@@ -179,7 +183,8 @@ func TestCallsShareAConnection(t *testing.T) {
 	}
 }
 
-// TestCancelReachesAChild leaves a call; its caller gets the context's error at once and the server learns of it.
+// TestCancelReachesAChild leaves a call; its caller gets the context's error at once and
+// the server learns of it.
 func TestCancelReachesAChild(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"legacy", "modern"} {
@@ -193,12 +198,14 @@ func TestCancelReachesAChild(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > soon {
 			t.Errorf("%s: got error %v after %v, want the deadline's at once", kind, err, time.Since(began))
 		}
-		// The held call prints nothing when released; a server that still answers shows that it goes on.
+		// The held call prints nothing when released; a server that still answers shows
+		// that it goes on.
 		r.must("echo", `{}`)
 	}
 }
 
-// TestListChangeIsFollowed shows that a new tool is in the catalogue once it was announced.
+// TestListChangeIsFollowed shows that a new tool is in the catalogue once it was
+// announced.
 func TestListChangeIsFollowed(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"legacy", "modern"} {
@@ -213,8 +220,8 @@ func TestListChangeIsFollowed(t *testing.T) {
 	}
 }
 
-// TestServerRequestsAreAnswered shows that a child which asks back gets an answer: to ping an empty result, to
-// everything else that the method is unknown.
+// TestServerRequestsAreAnswered shows that a child which asks back gets an answer: to
+// ping an empty result, to everything else that the method is unknown.
 func TestServerRequestsAreAnswered(t *testing.T) {
 	t.Parallel()
 	r := start(t, command("legacy"))
@@ -226,12 +233,16 @@ func TestServerRequestsAreAnswered(t *testing.T) {
 	}
 }
 
-// TestGarbageHurtsNobody sends lines that are no messages, answers to nobody and answers twice.
+// TestGarbageHurtsNobody sends lines that are no messages, answers to nobody and answers
+// twice.
 func TestGarbageHurtsNobody(t *testing.T) {
 	t.Parallel()
 	r := start(t, command("legacy"))
 	r.untilTool("garbage")
-	for tool, want := range map[string]string{"garbage": "after garbage", "foreign": "yours", "twice": "first", "flood": "flooded", "stderr": "said much"} {
+	for tool, want := range map[string]string{
+		"garbage": "after garbage", "foreign": "yours",
+		"twice": "first", "flood": "flooded", "stderr": "said much",
+	} {
 		if got := text(parse(t, r.must(tool, `{}`))); got != want {
 			t.Errorf("%s: got %q, want %q", tool, got, want)
 		}
@@ -242,14 +253,16 @@ func TestGarbageHurtsNobody(t *testing.T) {
 	}
 	// An answer that the probe of the start did not wait for is one more.
 	r.until("foreign answers are counted", func() bool { return r.count(upstream.Foreign) >= 3 })
-	if got := text(parse(t, r.must("badutf8", `{}`))); got != "half \uFFFD\uFFFD\uFFFD and \uFFFD" && got != "half \uFFFD and \uFFFD" {
+	if got := text(parse(t, r.must("badutf8", `{}`))); got != "half \uFFFD\uFFFD\uFFFD and \uFFFD" &&
+		got != "half \uFFFD and \uFFFD" {
 		t.Errorf("broken characters: got %q, want replacement characters", got)
 	}
 	if r.count(upstream.Mended) == 0 {
 		t.Error("mended characters were not counted")
 	}
 	heard := 0
-	if _, err := r.call(t.Context(), "batch", `{"_meta":{"progressToken":1}}`, func(mcp.Notification) { heard++ }); err != nil || heard != 1 {
+	if _, err := r.call(t.Context(), "batch", `{"_meta":{"progressToken":1}}`,
+		func(mcp.Notification) { heard++ }); err != nil || heard != 1 {
 		t.Errorf("array of messages: got %d notifications, error %v", heard, err)
 	}
 }
@@ -262,12 +275,14 @@ func TestOversizedAnswerFailsItsCallOnly(t *testing.T) {
 	_, err := r.call(t.Context(), "huge", `{}`, nil)
 	var broken *registry.ProtocolError
 	if !errors.As(err, &broken) || r.count(upstream.Oversized) != 1 {
-		t.Errorf("a line over the limit: got error %v, count %d, want *registry.ProtocolError, 1", err, r.count(upstream.Oversized))
+		t.Errorf("a line over the limit: got error %v, count %d, want *registry.ProtocolError, 1", err,
+			r.count(upstream.Oversized))
 	}
 	r.must("echo", `{}`)
 }
 
-// TestNobodyWaitsForADeafChild stops reading its input; neither callers nor the end wait for it.
+// TestNobodyWaitsForADeafChild stops reading its input; neither callers nor the end wait
+// for it.
 func TestNobodyWaitsForADeafChild(t *testing.T) {
 	t.Parallel()
 	r := start(t, shared(command("legacy")))
@@ -278,7 +293,8 @@ func TestNobodyWaitsForADeafChild(t *testing.T) {
 	for range 5 {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		if _, err := tool.Call(ctx, request(t, `{"arguments":{"long":"`+long+`"}}`, nil)); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := tool.Call(ctx, request(t, `{"arguments":{"long":"`+long+`"}}`, nil)); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Errorf("call of a deaf child: got %v, want the deadline's error", err)
 		}
 	}
@@ -292,8 +308,8 @@ func TestNobodyWaitsForADeafChild(t *testing.T) {
 	}
 }
 
-// TestKilledChildComesBack kills a child in the middle of a call and while idle. The call fails and is not repeated;
-// the tools come back as they were.
+// TestKilledChildComesBack kills a child in the middle of a call and while idle. The call
+// fails and is not repeated; the tools come back as they were.
 func TestKilledChildComesBack(t *testing.T) {
 	t.Parallel()
 	r := start(t, shared(command("legacy")))
@@ -340,7 +356,8 @@ func surroundings(t *testing.T, r *rig) view {
 // alive tells whether there is a process with that id, zombies included.
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
-// TestT48ChildSeesNothingOfTheGateway lets a child tell its environment, open files and arguments.
+// TestT48ChildSeesNothingOfTheGateway lets a child tell its environment, open files and
+// arguments.
 func TestT48ChildSeesNothingOfTheGateway(t *testing.T) {
 	t.Parallel()
 	secret, err := os.Create(t.TempDir() + "/secret")
@@ -367,7 +384,8 @@ func TestT48ChildSeesNothingOfTheGateway(t *testing.T) {
 	}
 	for _, file := range seen.FDs {
 		number, target, _ := strings.Cut(file, "=")
-		if fd, _ := strconv.Atoi(number); fd > 2 && !strings.HasPrefix(target, "/sys/fs/cgroup/") { // Go's own
+		// Go's own
+		if fd, _ := strconv.Atoi(number); fd > 2 && !strings.HasPrefix(target, "/sys/fs/cgroup/") {
 			t.Errorf("open file of the gateway in the child: %s", file)
 		}
 	}
@@ -379,7 +397,8 @@ func TestT48ChildSeesNothingOfTheGateway(t *testing.T) {
 	}
 }
 
-// TestCommandRunsInItsDirectory starts a child in a directory of its own, by a path that starts there.
+// TestCommandRunsInItsDirectory starts a child in a directory of its own, by a path that
+// starts there.
 func TestCommandRunsInItsDirectory(t *testing.T) {
 	t.Parallel()
 	cfg := command("legacy")
@@ -402,15 +421,18 @@ func TestCommandRunsInItsDirectory(t *testing.T) {
 	if got, err := os.Stat(seen.Dir); err != nil || !os.SameFile(got, want) {
 		t.Errorf("directory of the child: got %s, %v, want %s", seen.Dir, err, cfg.Dir)
 	}
-	for command, found := range map[string]bool{"./server": true, "./nothing": false, "sh": true, "server": false, "/bin/sh": true} {
+	for command, found := range map[string]bool{
+		"./server": true, "./nothing": false, "sh": true,
+		"server": false, "/bin/sh": true,
+	} {
 		if err := upstream.CheckCommand(command, cfg.Dir); (err == nil) != found {
 			t.Errorf("CheckCommand(%q): got %v, want found: %t", command, err, found)
 		}
 	}
 }
 
-// TestChildrenEndWithTheUpstream ends upstreams whose children ignore every polite request or have children of their
-// own, and finds nothing left.
+// TestChildrenEndWithTheUpstream ends upstreams whose children ignore every polite
+// request or have children of their own, and finds nothing left.
 func TestChildrenEndWithTheUpstream(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"legacy", "stubborn"} {
@@ -439,7 +461,8 @@ func TestChildrenEndWithTheUpstream(t *testing.T) {
 	}
 }
 
-// running tells whether the process runs. A grandchild's zombie is for init to reap, not for us.
+// running tells whether the process runs. A grandchild's zombie is for init to reap, not
+// for us.
 func running(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

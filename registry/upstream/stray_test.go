@@ -15,7 +15,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// replies answers questions as the client of a person does: with their own text, or with a root in the person's name.
+// replies answers questions as the client of a person does: with their own text, or with
+// a root in the person's name.
 func (p person) replies(asked mcp.Object) (answers string, shown []string) {
 	all := mcp.Object{}
 	for key, raw := range asked.Members {
@@ -62,9 +63,10 @@ func (r *rig) play(tool string, p person, token string, after time.Duration) (o 
 	return o
 }
 
-// TestCallsAtOnceWereRefusedTheirQuestions makes calls at once, of two users, whose server asks on the stream of the
-// session. Each gets the answer to its own question, and nobody sees a question of the other user. The first ones share a
-// session; later ones have sessions alone.
+// TestCallsAtOnceWereRefusedTheirQuestions makes calls at once, of two users, whose
+// server asks on the stream of the session. Each gets the answer to its own question, and
+// nobody sees a question of the other user. The first ones share a session; later ones
+// have sessions alone.
 func TestCallsAtOnceWereRefusedTheirQuestions(t *testing.T) {
 	t.Parallel()
 	for tool, rounds := range map[string]int{"sample": 1, "roots": 1, "elicit": 1, "twice": 2} {
@@ -86,11 +88,15 @@ func TestCallsAtOnceWereRefusedTheirQuestions(t *testing.T) {
 	}
 }
 
-// batch makes four calls at once of each of two users, who take some time to answer, the later ones less.
+// batch makes four calls at once of each of two users, who take some time to answer, the
+// later ones less.
 func (r *rig) batch(t *testing.T, tool, batch string, rounds int, after time.Duration) {
 	t.Helper()
 	var work sync.WaitGroup
-	for _, p := range []person{{tenant: "a", name: "alice", asks: anyQuestion}, {tenant: "a", name: "bob", asks: anyQuestion}} {
+	for _, p := range []person{
+		{tenant: "a", name: "alice", asks: anyQuestion},
+		{tenant: "a", name: "bob", asks: anyQuestion},
+	} {
 		for i := range 4 {
 			work.Go(func() {
 				token := fmt.Sprint(p.name, "-", batch, "-", i)
@@ -113,8 +119,8 @@ func (r *rig) batch(t *testing.T, tool, batch string, rounds int, after time.Dur
 	work.Wait()
 }
 
-// TestCallsShareASessionAgainLater waits until a server is no longer remembered for its questions, which is longer than a
-// connection lasts.
+// TestCallsShareASessionAgainLater waits until a server is no longer remembered for its
+// questions, which is longer than a connection lasts.
 func TestCallsShareASessionAgainLater(t *testing.T) {
 	t.Parallel()
 	f := &fastMCP{}
@@ -165,8 +171,9 @@ func TestCallsShareASessionAgainLater(t *testing.T) {
 	})
 }
 
-// TestQuestionOfAnotherCallOutlivesTheCall lets a call end that took the question of another one, before and after its
-// user was asked: nobody is asked twice, and the other call gets the answer.
+// TestQuestionOfAnotherCallOutlivesTheCall lets a call end that took the question of
+// another one, before and after its user was asked: nobody is asked twice, and the other
+// call gets the answer.
 func TestQuestionOfAnotherCallOutlivesTheCall(t *testing.T) {
 	t.Parallel()
 	for takes, shown := range map[string][2]int{"20ms": {0, 1}, "2s": {1, 0}} {
@@ -194,8 +201,8 @@ func TestQuestionOfAnotherCallOutlivesTheCall(t *testing.T) {
 	}
 }
 
-// TestUnansweredQuestionOfAnotherCallMovesOn parks a call with the question of another one and never repeats it: when its
-// time is over, the other call's user is asked.
+// TestUnansweredQuestionOfAnotherCallMovesOn parks a call with the question of another
+// one and never repeats it: when its time is over, the other call's user is asked.
 func TestUnansweredQuestionOfAnotherCallMovesOn(t *testing.T) {
 	t.Parallel()
 	for _, takes := range []string{"2s", "20m"} { // ends before its time is over, or does not
@@ -215,7 +222,8 @@ func TestUnansweredQuestionOfAnotherCallMovesOn(t *testing.T) {
 				synctest.Wait()
 				work.Go(func() {
 					began := time.Now()
-					if o := r.play("elicit", p, "question", time.Second); o.err != nil || o.got != "question" || len(o.shown) != 1 {
+					if o := r.play("elicit", p, "question", time.Second); o.err != nil ||
+						o.got != "question" || len(o.shown) != 1 {
 						t.Errorf("got %+v", o)
 					}
 					if took := time.Since(began); took < 5*time.Minute || took > 6*time.Minute {
@@ -231,8 +239,9 @@ func TestUnansweredQuestionOfAnotherCallMovesOn(t *testing.T) {
 	}
 }
 
-// TestQuestionThatCouldBeAnybodysIsRefused shares sessions between users, by the operator's word: a question while both
-// call reaches neither. From then on each call has a session alone.
+// TestQuestionThatCouldBeAnybodysIsRefused shares sessions between users, by the
+// operator's word: a question while both call reaches neither. From then on each call has
+// a session alone.
 func TestQuestionThatCouldBeAnybodysIsRefused(t *testing.T) {
 	t.Parallel()
 	fastBubble(t, &fastMCP{}, upstream.Config{URL: overHTTP, Shared: true}, func(t *testing.T, r *rig) {
@@ -241,7 +250,8 @@ func TestQuestionThatCouldBeAnybodysIsRefused(t *testing.T) {
 			var work sync.WaitGroup
 			for _, name := range []string{"alice", "bob"} {
 				work.Go(func() {
-					o := r.play("elicit", person{tenant: "a", name: name, asks: anyQuestion}, name, time.Second)
+					o := r.play("elicit", person{tenant: "a", name: name, asks: anyQuestion}, name,
+						time.Second)
 					for _, text := range o.shown {
 						if text != name {
 							t.Errorf("%s calls: %s was shown a question of %s", batch, name, text)
@@ -251,7 +261,9 @@ func TestQuestionThatCouldBeAnybodysIsRefused(t *testing.T) {
 						t.Error(o.err)
 					}
 					if o.got != name {
-						refused.Add(1) // the other one's call may have ended by now, so that its own is certain
+						// the other one's call may have ended by now, so that its own is
+						// certain
+						refused.Add(1)
 					}
 				})
 			}
@@ -263,16 +275,21 @@ func TestQuestionThatCouldBeAnybodysIsRefused(t *testing.T) {
 	})
 }
 
-// TestQuestionOfAnEndedCallReachedAnotherUser leaves a question with a call that ends, in a session that users share by
-// the operator's word, while only another user's call is open.
+// TestQuestionOfAnEndedCallReachedAnotherUser leaves a question with a call that ends, in
+// a session that users share by the operator's word, while only another user's call is
+// open.
 func TestQuestionOfAnEndedCallReachedAnotherUser(t *testing.T) {
 	t.Parallel()
 	f := &fastMCP{}
 	fastBubble(t, f, upstream.Config{URL: overHTTP, Shared: true}, func(t *testing.T, r *rig) {
-		alice, bob := person{tenant: "a", name: "alice", asks: anyQuestion}, person{tenant: "a", name: "bob", asks: anyQuestion}
+		alice, bob := person{tenant: "a", name: "alice", asks: anyQuestion}, person{
+			tenant: "a", name: "bob",
+			asks: anyQuestion,
+		}
 		var work sync.WaitGroup
 		work.Go(func() {
-			asked, _, _, err := r.round(t.Context(), "quick", alice.call(t, "2s", "", "", nil)) // and never again
+			// and never again
+			asked, _, _, err := r.round(t.Context(), "quick", alice.call(t, "2s", "", "", nil))
 			if err != nil || asked.Len() != 1 {
 				t.Errorf("alice is asked %s, %v, want the question", asked.JSON(), err)
 			}
@@ -285,7 +302,8 @@ func TestQuestionOfAnEndedCallReachedAnotherUser(t *testing.T) {
 		})
 		synctest.Wait()
 		f.everywhere(func(s *pySession) {
-			s.write("", `{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}},"jsonrpc":"2.0","id":77}`)
+			s.write(
+				"", `{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}},"jsonrpc":"2.0","id":77}`)
 		})
 		work.Wait()
 		if o := r.play("quick", bob, "10m", 0); o.err != nil || o.got != "quick" || len(o.shown) > 0 {
@@ -294,13 +312,17 @@ func TestQuestionOfAnEndedCallReachedAnotherUser(t *testing.T) {
 	})
 }
 
-// TestQuestionOfAnAbandonedCallReachedAnotherUser has a user leave, whose call the server may still run, while another
-// user calls in a session that both share by the operator's word. A question may be the first one's for some time.
+// TestQuestionOfAnAbandonedCallReachedAnotherUser has a user leave, whose call the server
+// may still run, while another user calls in a session that both share by the operator's
+// word. A question may be the first one's for some time.
 func TestQuestionOfAnAbandonedCallReachedAnotherUser(t *testing.T) {
 	t.Parallel()
 	f := &fastMCP{}
 	fastBubble(t, f, upstream.Config{URL: overHTTP, Shared: true}, func(t *testing.T, r *rig) {
-		alice, bob := person{tenant: "a", name: "alice", asks: anyQuestion}, person{tenant: "a", name: "bob", asks: anyQuestion}
+		alice, bob := person{tenant: "a", name: "alice", asks: anyQuestion}, person{
+			tenant: "a", name: "bob",
+			asks: anyQuestion,
+		}
 		asked := 0
 		ask := func(who person) []string {
 			asked++
@@ -308,7 +330,8 @@ func TestQuestionOfAnAbandonedCallReachedAnotherUser(t *testing.T) {
 			go func() { done <- r.play("quick", who, "10s", 0) }()
 			synctest.Wait()
 			f.everywhere(func(s *pySession) {
-				s.write("", `{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}},"jsonrpc":"2.0","id":%d}`, 70+asked)
+				s.write(
+					"", `{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}},"jsonrpc":"2.0","id":%d}`, 70+asked)
 			})
 			o := <-done
 			if o.err != nil {
@@ -342,8 +365,8 @@ func TestQuestionOfAnAbandonedCallReachedAnotherUser(t *testing.T) {
 	})
 }
 
-// TestQuestionOfAnotherCallIsNotAnswered repeats a call, which has ended, without the answer to the question of another
-// one: that one's user is asked.
+// TestQuestionOfAnotherCallIsNotAnswered repeats a call, which has ended, without the
+// answer to the question of another one: that one's user is asked.
 func TestQuestionOfAnotherCallIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	fastBubble(t, &fastMCP{}, upstream.Config{URL: overHTTP}, func(t *testing.T, r *rig) {
@@ -362,7 +385,8 @@ func TestQuestionOfAnotherCallIsNotAnswered(t *testing.T) {
 		synctest.Wait()
 		work.Go(func() {
 			began := time.Now()
-			if o := r.play("elicit", p, "question", time.Second); o.err != nil || o.got != "question" || len(o.shown) != 1 {
+			if o := r.play("elicit", p, "question", time.Second); o.err != nil || o.got != "question" ||
+				len(o.shown) != 1 {
 				t.Errorf("got %+v", o)
 			}
 			if took := time.Since(began); took < 5*time.Second || took > 10*time.Second {
@@ -373,7 +397,8 @@ func TestQuestionOfAnotherCallIsNotAnswered(t *testing.T) {
 	})
 }
 
-// TestQuestionThatComesAgainIsAskedOnce lets the stream of a session bring a question twice while two calls are open.
+// TestQuestionThatComesAgainIsAskedOnce lets the stream of a session bring a question
+// twice while two calls are open.
 func TestQuestionThatComesAgainIsAskedOnce(t *testing.T) {
 	t.Parallel()
 	f := &fastMCP{}
@@ -386,7 +411,8 @@ func TestQuestionThatComesAgainIsAskedOnce(t *testing.T) {
 		synctest.Wait()
 		f.everywhere(func(s *pySession) {
 			for range 2 {
-				s.write("", `{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}},"jsonrpc":"2.0","id":77}`)
+				s.write(
+					"", `{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}},"jsonrpc":"2.0","id":77}`)
 			}
 		})
 		work.Wait()
@@ -396,7 +422,8 @@ func TestQuestionThatComesAgainIsAskedOnce(t *testing.T) {
 	})
 }
 
-// TestFastMCPOverAConnection has questions and news on the stream of the session over real connections.
+// TestFastMCPOverAConnection has questions and news on the stream of the session over
+// real connections.
 func TestFastMCPOverAConnection(t *testing.T) {
 	t.Parallel()
 	f := &fastMCP{store: true}
@@ -409,7 +436,8 @@ func TestFastMCPOverAConnection(t *testing.T) {
 	r.untilTool("grow")
 	r.batch(t, "sample", "first", 1, 0)
 	r.batch(t, "elicit", "second", 1, 0)
-	if _, _, got, err := r.round(t.Context(), "grow", person{tenant: "b"}.call(t, "", "", "", nil)); err != nil || got != "ok" {
+	if _, _, got, err := r.round(t.Context(), "grow", person{tenant: "b"}.call(t, "", "", "",
+		nil)); err != nil || got != "ok" {
 		t.Errorf("got %q, %v", got, err)
 	}
 	r.until("the lists are read again", func() bool { return r.has("1") })

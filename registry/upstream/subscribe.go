@@ -23,8 +23,9 @@ const (
 
 var errUnconfirmed = errors.New("no confirmation of the subscription in time")
 
-// watches are the resources of one upstream whose changes are followed. They outlive connections: what is followed is
-// subscribed to again on each new connection. It is safe for concurrent use.
+// watches are the resources of one upstream whose changes are followed. They outlive
+// connections: what is followed is subscribed to again on each new connection. It is safe
+// for concurrent use.
 type watches struct {
 	server  fault
 	child   bool            // the server is a child process
@@ -39,25 +40,29 @@ type watches struct {
 	work sync.WaitGroup // the goroutine keep of each watch; nothing is added once ended is set
 }
 
-// watchKey says which resource is followed for which tenant. Tenants share nothing, except where the server has one
-// session for all; then tenantID is "".
+// watchKey says which resource is followed for which tenant. Tenants share nothing,
+// except where the server has one session for all; then tenantID is "".
 type watchKey struct{ tenantID, uri string }
 
-// watch is one resource that is followed for one tenant, on behalf of all its listeners. Its goroutine (keep) holds the
-// subscription open.
+// watch is one resource that is followed for one tenant, on behalf of all its listeners.
+// Its goroutine (keep) holds the subscription open.
 type watch struct {
 	key    watchKey
 	cancel context.CancelFunc
-	hurry  chan struct{}   // holds a signal: a new listener waits, so the next attempt should not wait for its backoff
-	after  <-chan struct{} // done of the watch of the same key that is just ending; nil: there was none
-	done   chan struct{}   // closed when this watch has ended
+	// holds a signal: a new listener waits, so the next attempt should not wait for its
+	// backoff
+	hurry chan struct{}
+	after <-chan struct{} // done of the watch of the same key that is just ending; nil: there was none
+	done  chan struct{}   // closed when this watch has ended
 
 	holder    share.User // of the watch's place
 	ending    bool       // nobody may join any more: another watch takes its place
 	listeners map[*listener]struct{}
-	waiting   []chan<- error // listeners that wait for the outcome of the present attempt; each has room for one value
-	live      bool           // the server has confirmed the present subscription
-	confirmed bool           // the server has confirmed a subscription at least once
+	// listeners that wait for the outcome of the present attempt; each has room for one
+	// value
+	waiting   []chan<- error
+	live      bool // the server has confirmed the present subscription
+	confirmed bool // the server has confirmed a subscription at least once
 }
 
 // listener is one client's wish to hear of changes.
@@ -67,13 +72,18 @@ type listener struct {
 	gone    <-chan struct{} // closed when the listener no longer wants to know
 }
 
-// subscribe tells of changes of a resource until ctx ends. It returns as soon as the server has confirmed the
-// subscription, with nil, or with why there is none. From then on the subscription outlives the connection: it is
-// opened again in the background, and since a change may have been missed meanwhile, one is told.
-func (t *watches) subscribe(ctx context.Context, user share.User, uri string, updated func(uri string)) error {
+// subscribe tells of changes of a resource until ctx ends. It returns as soon as the
+// server has confirmed the subscription, with nil, or with why there is none. From then
+// on the subscription outlives the connection: it is opened again in the background, and
+// since a change may have been missed meanwhile, one is told.
+func (t *watches) subscribe(ctx context.Context, user share.User, uri string,
+	updated func(uri string),
+) error {
 	tenantID := user.TenantID
 	if c := t.control(); c != nil && c.version == mcp.LatestModern && t.child {
-		tenantID = "" // a modern child has one session for all, in which some servers know each resource only once
+		// a modern child has one session for all, in which some servers know each
+		// resource only once
+		tenantID = ""
 	}
 	l := &listener{user: user, updated: updated, gone: ctx.Done()}
 	w, outcome, err := t.join(ctx, watchKey{tenantID, uri}, l)
@@ -92,9 +102,11 @@ func (t *watches) subscribe(ctx context.Context, user share.User, uri string, up
 	return err
 }
 
-// join adds a listener to the watch of a resource, and starts the watch if there is none. outcome gets nil as soon as
-// the subscription is live, or why it is not.
-func (t *watches) join(ctx context.Context, key watchKey, l *listener) (w *watch, outcome <-chan error, err error) {
+// join adds a listener to the watch of a resource, and starts the watch if there is none.
+// outcome gets nil as soon as the subscription is live, or why it is not.
+func (t *watches) join(ctx context.Context, key watchKey, l *listener) (w *watch, outcome <-chan error,
+	err error,
+) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w = t.byKey[key]
@@ -105,7 +117,8 @@ func (t *watches) join(ctx context.Context, key watchKey, l *listener) (w *watch
 		if err := t.places.Take(l.user, 1); err != nil {
 			return nil, nil, &registry.PlaceError{Server: string(t.server), Err: err}
 		}
-		// It is for all who ask later too, so it ends with the last of them and not with the first.
+		// It is for all who ask later too, so it ends with the last of them and not with
+		// the first.
 		lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		next := &watch{
 			key: key, cancel: cancel, hurry: make(chan struct{}, 1), done: make(chan struct{}),
@@ -157,7 +170,8 @@ func (t *watches) leave(w *watch, l *listener) {
 	}
 }
 
-// end removes a watch whose goroutine is about to return, and lets the next one of the same resource begin.
+// end removes a watch whose goroutine is about to return, and lets the next one of the
+// same resource begin.
 func (t *watches) end(w *watch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -180,12 +194,14 @@ func (t *watches) close() {
 	t.work.Wait()
 }
 
-// keep holds the subscription of a watch open until ctx ends. A subscription that was never confirmed is not tried
-// again: its listeners have got the error.
+// keep holds the subscription of a watch open until ctx ends. A subscription that was
+// never confirmed is not tried again: its listeners have got the error.
 func (t *watches) keep(ctx context.Context, w *watch) {
 	defer t.end(w)
 	if w.after != nil {
-		<-w.after // if the server saw the new subscription before the end of the old one, it would end the new one
+		// if the server saw the new subscription before the end of the old one, it would
+		// end the new one
+		<-w.after
 	}
 	for failures := 0; ; failures++ {
 		arrival, began := t.arrival(), time.Now()
@@ -202,7 +218,8 @@ func (t *watches) keep(ctx context.Context, w *watch) {
 	}
 }
 
-// pause waits for d, or until a connection arrives or somebody is in a hurry. It returns false when ctx ended.
+// pause waits for d, or until a connection arrives or somebody is in a hurry. It returns
+// false when ctx ended.
 func pause(ctx context.Context, d time.Duration, arrival, hurry <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -216,7 +233,8 @@ func pause(ctx context.Context, d time.Duration, arrival, hurry <-chan struct{})
 	return true
 }
 
-// attempt subscribes once and stays until the subscription ends. Its error, never nil, says why.
+// attempt subscribes once and stays until the subscription ends. Its error, never nil,
+// says why.
 func (t *watches) attempt(ctx context.Context, w *watch) error {
 	limited, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -241,8 +259,8 @@ func (t *watches) attempt(ctx context.Context, w *watch) error {
 	return t.server.forCaller(ctx, err)
 }
 
-// confirm records that the subscription is live. After an interruption a change is told, because one may have been
-// missed.
+// confirm records that the subscription is live. After an interruption a change is told,
+// because one may have been missed.
 func (t *watches) confirm(w *watch) {
 	t.mu.Lock()
 	again := w.confirmed
@@ -264,7 +282,8 @@ func (t *watches) lost(ctx context.Context, w *watch, err error) (again bool) {
 	return !w.ending
 }
 
-// resolveLocked tells the outcome of an attempt to all who wait for it. The mutex is that of watches.
+// resolveLocked tells the outcome of an attempt to all who wait for it. The mutex is that
+// of watches.
 func (w *watch) resolveLocked(err error) {
 	for _, waiting := range w.waiting {
 		waiting <- err // never blocks: each channel has room for the one value it gets
@@ -272,8 +291,8 @@ func (w *watch) resolveLocked(err error) {
 	w.waiting = nil
 }
 
-// tell tells all listeners of a watch that a resource changed: the one that is followed, or a part of it. It calls them
-// without the lock.
+// tell tells all listeners of a watch that a resource changed: the one that is followed,
+// or a part of it. It calls them without the lock.
 func (t *watches) tell(w *watch, uri string) {
 	if uri == "" || len(uri) > maxURI {
 		return
@@ -301,8 +320,8 @@ func (t *watches) arrived() {
 	t.next = make(chan struct{})
 }
 
-// arrival returns a channel that is closed when the next connection is there. It is taken before an attempt, so that a
-// connection which comes during the attempt is not missed.
+// arrival returns a channel that is closed when the next connection is there. It is taken
+// before an attempt, so that a connection which comes during the attempt is not missed.
 func (t *watches) arrival() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -45,7 +45,9 @@ func newPress(t *testing.T) *press {
 func (p *press) listen(w http.ResponseWriter, r *http.Request, m wire) {
 	raw := m.Params.Notifications["resourceSubscriptions"]
 	if raw == nil {
-		events(w)("%s", data(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{},"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, m.ID))
+		events(w)(
+			"%s", data(
+				`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{},"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, m.ID))
 		<-r.Context().Done()
 		return
 	}
@@ -65,7 +67,9 @@ func (p *press) listen(w http.ResponseWriter, r *http.Request, m wire) {
 	if strings.Contains(uri, "deaf") {
 		acknowledged = `["file:///other"]`
 	}
-	send("%s", data(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"resourceSubscriptions":%s},"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, acknowledged, one.id))
+	send(
+		"%s", data(
+			`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"resourceSubscriptions":%s},"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, acknowledged, one.id))
 	p.mu.Lock()
 	p.open[uri] = append(p.open[uri], one)
 	p.mu.Unlock()
@@ -90,7 +94,8 @@ func (p *press) listen(w http.ResponseWriter, r *http.Request, m wire) {
 }
 
 func updated(uri, id string) string {
-	return data(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":%q,"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, uri, id)
+	return data(
+		`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":%q,"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, uri, id)
 }
 
 // asked returns the requests for subscriptions to resources.
@@ -123,7 +128,8 @@ func newWatcher(t *testing.T) *watcher {
 
 func (w *watcher) follow(r *rig, tenantID, uri string) error {
 	r.t.Helper()
-	ok, err := r.resource(uri).Subscribe(w.ctx, share.User{TenantID: tenantID}, func(uri string) { w.got <- uri })
+	ok, err := r.resource(uri).Subscribe(w.ctx, share.User{TenantID: tenantID},
+		func(uri string) { w.got <- uri })
 	if !ok {
 		return errors.New("the server does not tell")
 	}
@@ -132,8 +138,8 @@ func (w *watcher) follow(r *rig, tenantID, uri string) error {
 
 const watchedURI = "file:///a.txt"
 
-// TestTrap10_SubscriptionIsLiveBeforeItIsAcknowledged shows that Subscribe returns only when the server has confirmed
-// that it tells, and how soon a change is told.
+// TestTrap10_SubscriptionIsLiveBeforeItIsAcknowledged shows that Subscribe returns only
+// when the server has confirmed that it tells, and how soon a change is told.
 func TestTrap10_SubscriptionIsLiveBeforeItIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	p := newPress(t)
@@ -175,8 +181,8 @@ func TestTrap10_SubscriptionIsLiveBeforeItIsAcknowledged(t *testing.T) {
 	eventually(t, "the subscription ends", func() bool { return len(p.issues(watchedURI)) == 0 })
 }
 
-// TestSubscriptionThatIsNotHonouredFails subscribes to what a server acknowledges without listing it, and at a server
-// without subscriptions.
+// TestSubscriptionThatIsNotHonouredFails subscribes to what a server acknowledges without
+// listing it, and at a server without subscriptions.
 func TestSubscriptionThatIsNotHonouredFails(t *testing.T) {
 	t.Parallel()
 	p := newPress(t)
@@ -187,12 +193,14 @@ func TestSubscriptionThatIsNotHonouredFails(t *testing.T) {
 		t.Errorf("not listed: got %v (%s), want an error", err, cause(err))
 	}
 	eventually(t, "the subscription is given up", func() bool { return len(p.issues("file:///deaf")) == 0 })
-	if err := newWatcher(t).follow(start(t, serve(t, full(true)).config()).ready(), "t", watchedURI); kindOf(mcp.Object{}, err) != "error" {
+	if err := newWatcher(t).follow(start(t, serve(t, full(true)).config()).ready(), "t",
+		watchedURI); kindOf(mcp.Object{}, err) != "error" {
 		t.Errorf("no subscriptions: got %v (%s), want the server's error", err, cause(err))
 	}
 	s := full(true)
 	s.declares = `{"resources":{}}`
-	if err := newWatcher(t).follow(start(t, serve(t, s).config()).ready(), "t", watchedURI); err == nil || err.Error() != "the server does not tell" {
+	if err := newWatcher(t).follow(start(t, serve(t, s).config()).ready(), "t", watchedURI); err == nil ||
+		err.Error() != "the server does not tell" {
 		t.Errorf("not declared: got %v, want that the server does not tell", err)
 	}
 }
@@ -204,7 +212,8 @@ func (r *rig) ready() *rig {
 	return r
 }
 
-// TestOneSubscriptionServesATenant counts what the server sees of several subscribers of two tenants.
+// TestOneSubscriptionServesATenant counts what the server sees of several subscribers of
+// two tenants.
 func TestOneSubscriptionServesATenant(t *testing.T) {
 	t.Parallel()
 	p := newPress(t)
@@ -237,8 +246,8 @@ func TestOneSubscriptionServesATenant(t *testing.T) {
 	eventually(t, "none is left", func() bool { return len(p.issues(watchedURI)) == 0 })
 }
 
-// TestSubscriptionSurvivesItsStream cuts the stream, then the whole server: the subscription is opened again and tells
-// of a change, because one may have been missed.
+// TestSubscriptionSurvivesItsStream cuts the stream, then the whole server: the
+// subscription is opened again and tells of a change, because one may have been missed.
 func TestSubscriptionSurvivesItsStream(t *testing.T) {
 	t.Parallel()
 	p := newPress(t)
@@ -267,16 +276,20 @@ func TestSubscriptionSurvivesItsStream(t *testing.T) {
 func TestSubscriptionSurvivesItsServer(t *testing.T) {
 	t.Parallel()
 	s := &wired{web: *full(true)}
-	s.listen = func(w http.ResponseWriter, _ *http.Request, m wire) { // a recorder cannot stay open: it ends after the acknowledgement
+	// a recorder cannot stay open: it ends after the acknowledgement
+	s.listen = func(w http.ResponseWriter, _ *http.Request, m wire) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprint(w, data(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"resourceSubscriptions":["file:///a.txt"]},"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, m.ID))
+		fmt.Fprint(
+			w, data(
+				`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"resourceSubscriptions":["file:///a.txt"]},"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, m.ID))
 	}
 	bubble(t, s, func(t *testing.T, r *rig) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		told := 0
 		subscribe := func() error {
-			_, err := r.resource(watchedURI).Subscribe(ctx, share.User{TenantID: "t"}, func(string) { told++ })
+			_, err := r.resource(watchedURI).Subscribe(ctx, share.User{TenantID: "t"},
+				func(string) { told++ })
 			return err
 		}
 		resource := r.resource(watchedURI)
@@ -289,7 +302,8 @@ func TestSubscriptionSurvivesItsServer(t *testing.T) {
 		if r.last().Up {
 			t.Fatal("up, want down")
 		}
-		if _, err := resource.Subscribe(ctx, share.User{TenantID: "other"}, func(string) {}); kindOf(mcp.Object{}, err) != "not sent" {
+		if _, err := resource.Subscribe(ctx, share.User{TenantID: "other"},
+			func(string) {}); kindOf(mcp.Object{}, err) != "not sent" {
 			t.Errorf("Subscribe at a lost server: got %v (%s), want unavailable", err, cause(err))
 		}
 		told = 0
@@ -299,7 +313,8 @@ func TestSubscriptionSurvivesItsServer(t *testing.T) {
 		if told == 0 {
 			t.Error("nobody was told that changes may have been missed")
 		}
-		// Each stream ends at once, so the subscription is opened again and again, ever more slowly.
+		// Each stream ends at once, so the subscription is opened again and again, ever
+		// more slowly.
 		if told > 12 {
 			t.Errorf("told %d times in 40 s, want a growing pause", told)
 		}
@@ -423,7 +438,8 @@ func TestPlaceOfAFollowedResourceIsHeldByWhoFollowsIt(t *testing.T) {
 	})
 }
 
-// TestSubscribersMayLeaveAnyTime leaves before the confirmation, and ends the upstream before it.
+// TestSubscribersMayLeaveAnyTime leaves before the confirmation, and ends the upstream
+// before it.
 func TestSubscribersMayLeaveAnyTime(t *testing.T) {
 	t.Parallel()
 	p := newPress(t)
@@ -452,7 +468,8 @@ func TestSubscribersMayLeaveAnyTime(t *testing.T) {
 	if err := await(t, done); err == nil {
 		t.Error("a subscription at an upstream that ended: got no error")
 	}
-	if _, err := one.Subscribe(t.Context(), share.User{TenantID: "t"}, func(string) {}); kindOf(mcp.Object{}, err) != "not sent" {
+	if _, err := one.Subscribe(t.Context(), share.User{TenantID: "t"}, func(string) {}); kindOf(mcp.Object{},
+		err) != "not sent" {
 		t.Errorf("Subscribe at an upstream that ended: got %v, want unavailable", err)
 	}
 }

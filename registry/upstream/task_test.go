@@ -16,7 +16,8 @@ import (
 
 const givingTasks = `{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 
-// TestTasksThatServersGive calls modern servers with and without tasks, as clients with and without them.
+// TestTasksThatServersGive calls modern servers with and without tasks, as clients with
+// and without them.
 func TestTasksThatServersGive(t *testing.T) {
 	t.Parallel()
 	const declared = `"io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}`
@@ -29,11 +30,16 @@ func TestTasksThatServersGive(t *testing.T) {
 		{givingTasks, 0, false},
 		{givingTasks, mcp.TasksAsked, false},
 		{`{"tools":{}}`, mcp.TasksGiven, false},
-		{`{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}}`, mcp.TasksAsked, false}, // those of the other era
+		// those of the other era
+		{`{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}}`, mcp.TasksAsked, false},
 	} {
-		s := serve(t, &web{modern: true, declares: test.declares, call: func(w http.ResponseWriter, _ *http.Request, m wire) {
-			sendJSON(w, m.ID, `{"resultType":"task","taskId":"own","status":"working","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"web"}}}`)
-		}})
+		s := serve(t, &web{
+			modern: true, declares: test.declares,
+			call: func(w http.ResponseWriter, _ *http.Request, m wire) {
+				sendJSON(
+					w, m.ID, `{"resultType":"task","taskId":"own","status":"working","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"web"}}}`)
+			},
+		})
 		r := start(t, s.config())
 		r.untilTool("tool")
 		tool := r.tool("tool")
@@ -43,7 +49,8 @@ func TestTasksThatServersGive(t *testing.T) {
 		call := request(t, `{"name":"tool"}`, nil)
 		call.Tasks = test.knows
 		result, err := r.use(&tool.Item, call, "tools/call")
-		if passed := err == nil && result.Text("resultType") == "task" && !result.Has("_meta"); passed != test.given {
+		if passed := err == nil && result.Text("resultType") == "task" &&
+			!result.Has("_meta"); passed != test.given {
 			t.Errorf("%s, client %d: got %s, %v", test.declares, test.knows, result.JSON(), err)
 		}
 		if got := s.sights("tools/call")[0].body; strings.Contains(got, declared) != test.given {
@@ -57,23 +64,36 @@ func TestMethodsOfTasksThatServersGive(t *testing.T) {
 	t.Parallel()
 	answer := ""
 	tasks := func(w http.ResponseWriter, _ *http.Request, m wire) { sendJSON(w, m.ID, answer) }
-	s := serve(t, &web{modern: true, declares: givingTasks, other: map[string]func(http.ResponseWriter, *http.Request, wire){
+	s := serve(t, &web{modern: true, declares: givingTasks, other: map[string]func(http.ResponseWriter,
+		*http.Request, wire){
 		"tasks/get": tasks, "tasks/update": tasks, "tasks/cancel": tasks,
 	}})
 	r := start(t, s.config())
 	r.untilTool("tool")
 	tool := r.tool("tool")
 	for _, test := range []struct{ method, params, answer, sees, want string }{
-		{"tasks/get", `{}`, `{"resultType":"complete","taskId":"öwn","status":"working"}`, `{"taskId":"öwn"}`, `{"taskId":"öwn","status":"working"}`},
-		{"tasks/get", `{}`, `{"resultType":"task","taskId":"öwn","status":"failed","error":{"code":1}}`, `{"taskId":"öwn"}`, `{"taskId":"öwn","status":"failed","error":{"code":1}}`},
+		{
+			"tasks/get", `{}`, `{"resultType":"complete","taskId":"öwn","status":"working"}`, `{"taskId":"öwn"}`,
+			`{"taskId":"öwn","status":"working"}`,
+		},
+		{
+			"tasks/get", `{}`, `{"resultType":"task","taskId":"öwn","status":"failed","error":{"code":1}}`,
+			`{"taskId":"öwn"}`, `{"taskId":"öwn","status":"failed","error":{"code":1}}`,
+		},
 		{
 			"tasks/get", `{}`, `{"taskId":"öwn","status":"completed","result":{"resultType":"complete","toolResult":"x","_meta":{"io.modelcontextprotocol/serverInfo":{}}}}`, `{"taskId":"öwn"}`,
 			`{"taskId":"öwn","status":"completed","result":{"resultType":"complete","content":[{"type":"text","text":"x"}]}}`,
 		},
 		{"tasks/get", `{}`, `{"taskId":"öwn","status":"completed","result":{"resultType":"input_required","inputRequests":{}}}`, `{"taskId":"öwn"}`, ""},
-		{"tasks/get", `{}`, `{"taskId":"öwn","status":"completed","result":{"content":5}}`, `{"taskId":"öwn"}`, ""},
+		{
+			"tasks/get", `{}`, `{"taskId":"öwn","status":"completed","result":{"content":5}}`,
+			`{"taskId":"öwn"}`, "",
+		},
 		{"tasks/get", `{}`, `{"resultType":"input_required","requestState":"s"}`, `{"taskId":"öwn"}`, ""},
-		{"tasks/update", `{"taskId":"exposed","inputResponses":{"q":{"x":1.0}}}`, `{"resultType":"complete"}`, `{"taskId":"öwn","inputResponses":{"q":{"x":1.0}}}`, `{}`},
+		{
+			"tasks/update", `{"taskId":"exposed","inputResponses":{"q":{"x":1.0}}}`, `{"resultType":"complete"}`,
+			`{"taskId":"öwn","inputResponses":{"q":{"x":1.0}}}`, `{}`,
+		},
 		{"tasks/cancel", `{"taskId":"exposed"}`, `{"resultType":"complete"}`, `{"taskId":"öwn"}`, `{}`},
 	} {
 		answer = test.answer
@@ -82,7 +102,8 @@ func TestMethodsOfTasksThatServersGive(t *testing.T) {
 		call.Tasks, call.Task = mcp.TasksGiven, "öwn"
 		result, err := useTask(r, tool, call, test.method)
 		if got := string(result.JSON()); (err == nil) != (test.want != "") || err == nil && got != test.want {
-			t.Errorf("%s %s: got %s, %v (%s); want %s", test.method, test.answer, got, err, cause(err), test.want)
+			t.Errorf("%s %s: got %s, %v (%s); want %s", test.method, test.answer, got, err, cause(err),
+				test.want)
 		}
 		one := s.sights(test.method)[before]
 		if got := string(params(t, one).Without("_meta").JSON()); got != test.sees {
@@ -112,7 +133,8 @@ func (r *rig) job(p person, token, ttl string) (id string, err error) {
 		return "", err
 	}
 	id = result.Object("task").Text("taskId")
-	if result.Text("resultType") != "task" || id == "" || strings.Contains(id, token) || !result.Object("_meta").Has("x") {
+	if result.Text("resultType") != "task" || id == "" || strings.Contains(id, token) ||
+		!result.Object("_meta").Has("x") {
 		r.t.Errorf("got %s, want a task with an id of ours", result.JSON())
 	}
 	return id, nil
@@ -141,10 +163,12 @@ func TestTasksStayInTheirSession(t *testing.T) {
 			t.Parallel()
 			r := start(t, cfg())
 			r.untilTool("job")
-			if got := r.tool("job"); got.Tasks != mcp.TasksAsked || !got.Definition.Has("execution") || r.tool("who").Tasks != 0 {
+			if got := r.tool("job"); got.Tasks != mcp.TasksAsked || !got.Definition.Has("execution") ||
+				r.tool("who").Tasks != 0 {
 				t.Fatalf("job: %+v, want its tasks", got)
 			}
-			if _, _, got, err := r.round(t.Context(), "job", person{tenant: "a"}.call(t, "x", "", "", nil)); err != nil || got != "at once" {
+			if _, _, got, err := r.round(t.Context(), "job", person{tenant: "a"}.call(t, "x", "", "",
+				nil)); err != nil || got != "at once" {
 				t.Fatalf("without a task: got %q, %v", got, err)
 			}
 			ann, bob := person{tenant: "a", name: "ann", asks: anyQuestion}, person{tenant: "b", name: "bob"}
@@ -169,11 +193,13 @@ func TestTasksStayInTheirSession(t *testing.T) {
 			for id, p := range ids {
 				result, err := r.ofJob(p, "tasks/result", id, "", "")
 				asked := result.Object("inputRequests")
-				if canAsk := p.asks != "" && name == "HTTP"; (asked.Len() == 1) != canAsk || strings.Contains(string(asked.JSON()), "related-task") {
+				if canAsk := p.asks != "" && name == "HTTP"; (asked.Len() == 1) != canAsk ||
+					strings.Contains(string(asked.JSON()), "related-task") {
 					t.Fatalf("tasks/result of %s: got %s, %v (%s)", p.name, result.JSON(), err, cause(err))
 				}
 				if asked.Len() > 0 {
-					result, err = r.ofJob(p, "tasks/result", id, accept(asked, p.name), result.Text("requestState"))
+					result, err = r.ofJob(p, "tasks/result", id, accept(asked, p.name),
+						result.Text("requestState"))
 					if err != nil || !strings.Contains(text(result), `{"is":"ann"}`) {
 						t.Errorf("tasks/result: got %s, %v (%s)", result.JSON(), err, cause(err))
 					}
@@ -186,13 +212,19 @@ func TestTasksStayInTheirSession(t *testing.T) {
 	}
 }
 
-// TestSessionOfATaskIsKept waits: for a task's time, within bounds, its session stays; then both are gone.
+// TestSessionOfATaskIsKept waits: for a task's time, within bounds, its session stays;
+// then both are gone.
 func TestSessionOfATaskIsKept(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		ttl  string
 		kept time.Duration
-	}{{"1200000", 20 * time.Minute}, {"null", time.Hour}, {"9000000000", time.Hour}, {"-5", 5 * time.Minute}} {
+	}{
+		{"1200000", 20 * time.Minute},
+		{"null", time.Hour},
+		{"9000000000", time.Hour},
+		{"-5", 5 * time.Minute},
+	} {
 		s := &chat{}
 		inBubble(t, s, nil, func(t *testing.T, r *rig) {
 			p := person{tenant: "a"}
@@ -228,7 +260,8 @@ func TestTaskIsLostWithItsSession(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 64 { // the first of these leaves before the session with the task does
-			if _, _, _, err := r.round(t.Context(), "answers", person{tenant: fmt.Sprint(i)}.call(t, "", "", "", nil)); err != nil {
+			if _, _, _, err := r.round(t.Context(), "answers", person{tenant: fmt.Sprint(i)}.call(t, "", "",
+				"", nil)); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
@@ -256,14 +289,15 @@ func TestTasksOfASharedSession(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.ofJob(person{tenant: "a", name: "ann"}, "tasks/get", id, "", ""); err != nil || s.born != 1 {
+		if _, err := r.ofJob(person{tenant: "a", name: "ann"}, "tasks/get", id, "", ""); err != nil ||
+			s.born != 1 {
 			t.Errorf("%v in %d sessions, want the only one to serve it", err, s.born)
 		}
 	})
 }
 
-// TestTasksHaveALimit opens as many as one user may have, and as many as its tenant gets. The users of one tenant could
-// take all places once.
+// TestTasksHaveALimit opens as many as one user may have, and as many as its tenant gets.
+// The users of one tenant could take all places once.
 func TestTasksHaveALimit(t *testing.T) {
 	t.Parallel()
 	s := &chat{}
@@ -306,7 +340,8 @@ func TestFailedCallsTakeNoPlaceOfTasks(t *testing.T) {
 	s := serve(t, &web{
 		declares: `{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}}`,
 		list: func(w http.ResponseWriter, m wire) {
-			sendJSON(w, m.ID, `{"tools":[{"name":"job","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}]}`)
+			sendJSON(
+				w, m.ID, `{"tools":[{"name":"job","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}]}`)
 		},
 		call: func(w http.ResponseWriter, _ *http.Request, m wire) {
 			sendError(w, http.StatusOK, m.ID, -32603, "no")
@@ -322,7 +357,8 @@ func TestFailedCallsTakeNoPlaceOfTasks(t *testing.T) {
 	}
 }
 
-// TestTasksAreOfServersThatDeclareThem shows what of a definition stays, by what the server says of tasks.
+// TestTasksAreOfServersThatDeclareThem shows what of a definition stays, by what the
+// server says of tasks.
 func TestTasksAreOfServersThatDeclareThem(t *testing.T) {
 	t.Parallel()
 	const tasks = `{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}}`
@@ -337,14 +373,19 @@ func TestTasksAreOfServersThatDeclareThem(t *testing.T) {
 		{false, "2025-11-25", tasks, "required", mcp.TasksAsked, true},
 		{false, "2025-11-25", tasks, "forbidden", 0, false},
 		{false, "2025-11-25", `{"tools":{},"tasks":{}}`, "optional", 0, false},
-		{false, "2025-11-25", `{"tools":{}}`, "required", 0, true}, // then nobody can call it, which operators are told
+		// then nobody can call it, which operators are told
+		{false, "2025-11-25", `{"tools":{}}`, "required", 0, true},
 		{false, "2025-06-18", tasks, "optional", 0, false},
 		{true, "", givingTasks, "required", mcp.TasksGiven, false},
 		{true, "", `{"tools":{}}`, "required", 0, false},
 	} {
-		s := serve(t, &web{modern: test.modern, speaks: test.speaks, declares: test.declares, list: func(w http.ResponseWriter, m wire) {
-			sendJSON(w, m.ID, `{"tools":[{"name":"job","inputSchema":{"type":"object"},"execution":{"taskSupport":"`+test.support+`"}}]}`)
-		}})
+		s := serve(t, &web{
+			modern: test.modern, speaks: test.speaks, declares: test.declares,
+			list: func(w http.ResponseWriter, m wire) {
+				sendJSON(
+					w, m.ID, `{"tools":[{"name":"job","inputSchema":{"type":"object"},"execution":{"taskSupport":"`+test.support+`"}}]}`)
+			},
+		})
 		r := start(t, s.config())
 		r.untilTool("job")
 		if got := r.tool("job"); got.Tasks != test.form || got.Definition.Has("execution") != test.execution {

@@ -13,12 +13,15 @@ import (
 
 // Limits of tasks of 2025-11-25, which live in the session that made them.
 const (
-	tasksMax     = 1000      // of one pool at the same time
-	userTasksMax = 100       // the share of one user
-	taskLife     = time.Hour // how long a session is kept for a task at most, even if the server keeps the task longer
+	tasksMax     = 1000 // of one pool at the same time
+	userTasksMax = 100  // the share of one user
+	// how long a session is kept for a task at most, even if the server keeps the task
+	// longer
+	taskLife = time.Hour
 )
 
-// task is one task of 2025-11-25. A server may know a task only in the session that made it, so that session is kept.
+// task is one task of 2025-11-25. A server may know a task only in the session that made
+// it, so that session is kept.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
 type task struct {
 	seat  *seat  // of the session that made the task; nil: that is the control connection
@@ -27,8 +30,9 @@ type task struct {
 	until time.Time
 }
 
-// tasks are the tasks of all sessions of one pool, by ids of the gateway's own, which cannot be guessed. It is safe for
-// concurrent use. Its lock may be held while that of the room is taken, never the other way round.
+// tasks are the tasks of all sessions of one pool, by ids of the gateway's own, which
+// cannot be guessed. It is safe for concurrent use. Its lock may be held while that of
+// the room is taken, never the other way round.
 type tasks struct {
 	server fault
 	room   *seats.Room[*pooled]
@@ -39,13 +43,18 @@ type tasks struct {
 	byID  map[string]*task
 }
 
-var errTaskLost = mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: the task is lost, because the session with its server has ended or its time is over")
+var errTaskLost = mcp.Errorf(mcp.CodeInvalidParams,
+	"Invalid params: the task is lost, because the session with its server has ended or its time is over")
 
-// tracked runs a call that may become a task. s is the seat of its session, nil for the control connection's. A place
-// is taken before the call runs, because a task that the server made could not be refused any more. If a task was made,
-// its id in the result is replaced by one that leads back to its session.
+// tracked runs a call that may become a task. s is the seat of its session, nil for the
+// control connection's. A place is taken before the call runs, because a task that the
+// server made could not be refused any more. If a task was made, its id in the result is
+// replaced by one that leads back to its session.
 func (t *tasks) tracked(s *seat, c *registry.Call, run func() (mcp.Object, error)) (mcp.Object, error) {
-	id, one := rand.Text(), &task{seat: s, user: share.User(c.Principal.User()), until: time.Now().Add(taskLife)}
+	id, one := rand.Text(), &task{
+		seat: s, user: share.User(c.Principal.User()),
+		until: time.Now().Add(taskLife),
+	}
 	if !t.add(id, one) {
 		return mcp.Object{}, t.server.unavailable(false, errTasks)
 	}
@@ -58,7 +67,8 @@ func (t *tasks) tracked(s *seat, c *registry.Call, run func() (mcp.Object, error
 		return result, err
 	}
 	if ttl, ok := made.Value("ttl").Int(); ok {
-		one.until = time.Now().Add(time.Duration(min(max(ttl, 0), taskLife.Milliseconds())) * time.Millisecond)
+		one.until = time.Now().Add(time.Duration(min(max(ttl, 0),
+			taskLife.Milliseconds())) * time.Millisecond)
 	}
 	if s != nil {
 		t.room.Need(s, one.until)
@@ -70,11 +80,13 @@ func newTasks(server fault) *tasks {
 	return &tasks{server: server, places: share.New(tasksMax), byID: map[string]*task{}}
 }
 
-// add takes a place for a task, and returns false when the user, its tenant or the pool has none left.
+// add takes a place for a task, and returns false when the user, its tenant or the pool
+// has none left.
 func (t *tasks) add(id string, one *task) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.ended || t.places.TakeWithin(one.user, 1, share.Bounds{Tenant: tasksMax, User: userTasksMax}) != nil {
+	if t.ended || t.places.TakeWithin(one.user, 1,
+		share.Bounds{Tenant: tasksMax, User: userTasksMax}) != nil {
 		return false
 	}
 	t.byID[id] = one
@@ -97,9 +109,10 @@ func (t *tasks) removeLocked(id string) {
 	}
 }
 
-// rejoin adds a call to the seat of a task, for a request about the task, and returns the seat and the task's id at the
-// server; whoever calls it leaves the seat afterwards. The seat is nil when the control connection made the task. ok is
-// false when the task is lost.
+// rejoin adds a call to the seat of a task, for a request about the task, and returns the
+// seat and the task's id at the server; whoever calls it leaves the seat afterwards. The
+// seat is nil when the control connection made the task. ok is false when the task is
+// lost.
 func (t *tasks) rejoin(id string) (s *seat, own string, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

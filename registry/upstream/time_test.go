@@ -59,7 +59,8 @@ func bubble(t *testing.T, s *wired, story func(t *testing.T, r *rig)) {
 	})
 }
 
-// TestQuietDeathIsNoticed lets a server die that has no stream and is not called, and come back.
+// TestQuietDeathIsNoticed lets a server die that has no stream and is not called, and
+// come back.
 func TestQuietDeathIsNoticed(t *testing.T) {
 	t.Parallel()
 	for _, modern := range []bool{false, true} {
@@ -73,7 +74,8 @@ func TestQuietDeathIsNoticed(t *testing.T) {
 				time.Sleep(80 * time.Second) // a check, and the time it may take
 				synctest.Wait()
 				if got := r.last(); got.Up || len(r.tools()) > 0 {
-					t.Errorf("modern %v, state %d: got %+v with tools %q, want down", modern, state, got, r.tools())
+					t.Errorf("modern %v, state %d: got %+v with tools %q, want down", modern, state, got,
+						r.tools())
 				}
 				s.state.Store(answering)
 				time.Sleep(45 * time.Second) // the longest pause, and a hanging attempt
@@ -128,12 +130,14 @@ func TestHangingHandshakeHasALimit(t *testing.T) {
 	})
 }
 
-// TestListIsPolledWhereNothingIsTold changes the list of a server that has no way to say so.
+// TestListIsPolledWhereNothingIsTold changes the list of a server that has no way to say
+// so.
 func TestListIsPolledWhereNothingIsTold(t *testing.T) {
 	t.Parallel()
 	for ttl, within := range map[string]time.Duration{
 		`"ttlMs":0`: 40 * time.Second, `"ttlMs":1`: 40 * time.Second, `"x":1`: 40 * time.Second,
-		`"ttlMs":120000`: 130 * time.Second, `"ttlMs":9007199254740993`: 11 * time.Minute, `"ttlMs":-5`: 40 * time.Second,
+		`"ttlMs":120000`: 130 * time.Second, `"ttlMs":9007199254740993`: 11 * time.Minute,
+		`"ttlMs":-5`: 40 * time.Second,
 	} {
 		s := &wired{web: web{modern: true}}
 		var lists atomic.Int32

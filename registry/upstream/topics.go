@@ -4,7 +4,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// topics is a set of the things of which a server can announce a change, one bit for each.
+// topics is a set of the things of which a server can announce a change, one bit for
+// each.
 type topics uint32
 
 // The topics.
@@ -13,12 +14,14 @@ const (
 	topicPrompts
 	topicResources // and the templates of resources
 
-	everyTopic  = topicTools | topicPrompts | topicResources
-	announcedBy = 8 // how far to the left of a topic's bit the one stands that says that the server itself announced it
+	everyTopic = topicTools | topicPrompts | topicResources
+	// how far to the left of a topic's bit the one stands that says that the server
+	// itself announced it
+	announcedBy = 8
 )
 
-// topicOf returns the topic of a kind of items. Templates share that of resources, as they do in the protocol's
-// announcements.
+// topicOf returns the topic of a kind of items. Templates share that of resources, as
+// they do in the protocol's announcements.
 func topicOf(kind registry.Kind) topics {
 	switch kind {
 	case registry.KindTool:
@@ -30,7 +33,8 @@ func topicOf(kind registry.Kind) topics {
 	}
 }
 
-// kinds yields one kind for each topic of the set: for resources and templates, resources.
+// kinds yields one kind for each topic of the set: for resources and templates,
+// resources.
 func (t topics) kinds(yield func(registry.Kind) bool) {
 	for _, kind := range []registry.Kind{registry.KindTool, registry.KindPrompt, registry.KindResource} {
 		if t&topicOf(kind) != 0 && !yield(kind) {

@@ -8,8 +8,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// TestProgressOnTheSessionsOwnStreamReachesItsCall has a server tell progress beside the response of the call, as mcp-go does. It was
-// dropped, although its token says which call it belongs to.
+// TestProgressOnTheSessionsOwnStreamReachesItsCall has a server tell progress beside the
+// response of the call, as mcp-go does. It was dropped, although its token says which
+// call it belongs to.
 func TestProgressOnTheSessionsOwnStreamReachesItsCall(t *testing.T) {
 	t.Parallel()
 	for _, asks := range []string{anyQuestion, ""} {
@@ -23,7 +24,8 @@ func TestProgressOnTheSessionsOwnStreamReachesItsCall(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
 			if got := heard.text(); got != "one two" {
-				t.Errorf("progress of a caller who can be asked %q: got %q, want what came before the answer", asks, got)
+				t.Errorf("progress of a caller who can be asked %q: got %q, want what came before the answer",
+					asks, got)
 			}
 		}, readScript(t, "mcpgo-progress"))
 	}

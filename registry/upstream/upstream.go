@@ -1,21 +1,26 @@
-// Package upstream is the back door: it keeps connections to other MCP servers, of either era and over stdio,
-// Streamable HTTP or HTTP+SSE, and puts what they offer into the catalogue. When a server asks its client something in
-// the middle of a call, the call waits here for the answers. The package carries results as raw JSON. It does not know
-// who may call what, nor how clients are served. What a server says of itself, its name and its instructions, is passed
-// on to nobody: for clients, the gateway is the server. Of its capabilities, only those that are known here are read.
+// Package upstream is the back door: it keeps connections to other MCP servers, of either
+// era and over stdio, Streamable HTTP or HTTP+SSE, and puts what they offer into the
+// catalogue. When a server asks its client something in the middle of a call, the call
+// waits here for the answers. The package carries results as raw JSON. It does not know
+// who may call what, nor how clients are served. What a server says of itself, its name
+// and its instructions, is passed on to nobody: for clients, the gateway is the server.
+// Of its capabilities, only those that are known here are read.
 //
-// Each server has one control connection, over which its lists are read and its life is proved. The calls of a modern
-// server run on the control connection as well. The calls of a legacy server run on pooled sessions beside it, and so
-// do, with a server of both eras, the calls of clients in an older session that can be asked something. The pool keeps
-// callers apart, because a server may ask or tell a session something that is meant for its client alone; Config.Shared
-// gives that separation up.
+// Each server has one control connection, over which its lists are read and its life is
+// proved. The calls of a modern server run on the control connection as well. The calls
+// of a legacy server run on pooled sessions beside it, and so do, with a server of both
+// eras, the calls of clients in an older session that can be asked something. The pool
+// keeps callers apart, because a server may ask or tell a session something that is meant
+// for its client alone; Config.Shared gives that separation up.
 //
-// The pool lives and dies with the control connection. When that is lost, the whole server is taken as lost: all
-// sessions are closed, calls on them end with an error that says that they may have taken effect, and the repeats of
-// parked calls are refused. The price is that sessions which would still answer are given up; the gain is that no call
+// The pool lives and dies with the control connection. When that is lost, the whole
+// server is taken as lost: all sessions are closed, calls on them end with an error that
+// says that they may have taken effect, and the repeats of parked calls are refused. The
+// price is that sessions which would still answer are given up; the gain is that no call
 // goes on at a server that nobody supervises.
 //
-// To read the package, begin at the top of this table. A file uses only what stands below it:
+// To read the package, begin at the top of this table. A file uses only what stands below
+// it:
 //
 //	the life of a server      upstream: open, list, follow, lose, again         subscribe: resources that are watched
 //	what it offers            lists, list: read and judged                      shelf: its place in the catalogue
@@ -28,9 +33,10 @@
 //	what operators are told   status
 //	the packages below        seats: who gets a session; wire: transports; pace: when to try again
 //
-// Each type that goroutines share has a lock of its own. Of the locks of this package and of seats, two are held at
-// once in two cases only: that of tasks is taken before that of the room of seats, and the room, while it holds its
-// own, asks strays and calls, which take theirs and call nothing. Keep it so: another order could deadlock.
+// Each type that goroutines share has a lock of its own. Of the locks of this package and
+// of seats, two are held at once in two cases only: that of tasks is taken before that of
+// the room of seats, and the room, while it holds its own, asks strays and calls, which
+// take theirs and call nothing. Keep it so: another order could deadlock.
 package upstream
 
 import (
@@ -53,8 +59,8 @@ const (
 	doubtGap = 400 * time.Millisecond // between two proofs of life, when calls fail without end
 )
 
-// Upstream is one supervised server. New makes it, and then either Run or Probe is called, once. Load may be called at
-// any time, from any goroutine.
+// Upstream is one supervised server. New makes it, and then either Run or Probe is
+// called, once. Load may be called at any time, from any goroutine.
 type Upstream struct {
 	cfg      Config
 	shelf    shelf
@@ -64,8 +70,8 @@ type Upstream struct {
 	control  atomic.Pointer[control] // the present control connection; nil while the server is not connected
 }
 
-// New returns an upstream that puts what its server offers into reg once Run or Probe is called. It connects to nothing
-// yet.
+// New returns an upstream that puts what its server offers into reg once Run or Probe is
+// called. It connects to nothing yet.
 func New(cfg Config, reg *registry.Registry) *Upstream {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 30 * time.Second
@@ -89,10 +95,11 @@ func New(cfg Config, reg *registry.Registry) *Upstream {
 	return u
 }
 
-// Run connects, lists, follows changes and reconnects with backoff and jitter until ctx ends; then it closes the
-// connection or ends the child. Before the first connection, between connections and after the last one, the catalogue
-// has the server as lost; whoever gives the server up removes it from the catalogue. The error is always nil. Run is
-// called once.
+// Run connects, lists, follows changes and reconnects with backoff and jitter until ctx
+// ends; then it closes the connection or ends the child. Before the first connection,
+// between connections and after the last one, the catalogue has the server as lost;
+// whoever gives the server up removes it from the catalogue. The error is always nil. Run
+// is called once.
 func (u *Upstream) Run(ctx context.Context) error {
 	u.shelf.lose()
 	defer u.shelf.stopFading()
@@ -114,8 +121,9 @@ func (u *Upstream) Run(ctx context.Context) error {
 	}
 }
 
-// Probe connects once, reads all lists into the catalogue and disconnects again. `validate -online` uses it. The items
-// that it leaves in the catalogue have names but no connection: a call of one is refused.
+// Probe connects once, reads all lists into the catalogue and disconnects again.
+// `validate -online` uses it. The items that it leaves in the catalogue have names but no
+// connection: a call of one is refused.
 func (u *Upstream) Probe(ctx context.Context) (Status, error) {
 	c, err := u.dialer.connect(ctx)
 	if err != nil {
@@ -147,14 +155,17 @@ func (u *Upstream) Load() Load {
 	return load
 }
 
-// serve keeps one connection from its start to its loss. Its error says why the connection was lost.
+// serve keeps one connection from its start to its loss. Its error says why the
+// connection was lost.
 func (u *Upstream) serve(ctx context.Context) error {
 	c, err := u.dialer.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { c.end(ctx, ctx.Err() != nil) }()
-	defer u.shelf.lose() // runs before c.end: the end of a child takes time, and the catalogue must not wait for it
+	// runs before c.end: the end of a child takes time, and the catalogue must not wait
+	// for it
+	defer u.shelf.lose()
 	c.overhears = u.cfg.Overheard
 	u.dialer.serve(ctx, c)
 	u.control.Store(c)
@@ -173,10 +184,11 @@ func (u *Upstream) serve(ctx context.Context) error {
 	return err
 }
 
-// follow is the supervisor's loop on one connection. It reads the lists again that may have changed, and asks for a
-// proof of life when calls fail or enough time has passed. After each step it pauses, so that a server that announces
-// changes or fails calls without end does not keep the gateway busy. It ends with ctx or with the error that lost the
-// connection.
+// follow is the supervisor's loop on one connection. It reads the lists again that may
+// have changed, and asks for a proof of life when calls fail or enough time has passed.
+// After each step it pauses, so that a server that announces changes or fails calls
+// without end does not keep the gateway busy. It ends with ctx or with the error that
+// lost the connection.
 func (u *Upstream) follow(ctx context.Context, l *lists) error {
 	c := l.conn
 	ofLists, ofDoubts := pace.Pacer{Gap: listGap}, pace.Pacer{Gap: doubtGap}
@@ -213,8 +225,8 @@ func (u *Upstream) follow(ctx context.Context, l *lists) error {
 	}
 }
 
-// check proves that the server lives: by reading the lists that are due, or by a small request when none is due or a
-// call keeps the connection busy.
+// check proves that the server lives: by reading the lists that are due, or by a small
+// request when none is due or a call keeps the connection busy.
 func (u *Upstream) check(ctx context.Context, l *lists) error {
 	if due := l.due(); due != 0 && !l.conn.peer.busy() {
 		return u.list(ctx, l, due, 0)
@@ -222,8 +234,9 @@ func (u *Upstream) check(ctx context.Context, l *lists) error {
 	return u.alive(ctx, l.conn)
 }
 
-// alive asks a server for a proof of life. A child is asked only when it is stuck: its pipes show its death, and a
-// child that is busy with a call may rightly stay silent for a while.
+// alive asks a server for a proof of life. A child is asked only when it is stuck: its
+// pipes show its death, and a child that is busy with a call may rightly stay silent for
+// a while.
 func (u *Upstream) alive(ctx context.Context, c *control) error {
 	if u.cfg.URL == "" && !c.isStuck() {
 		return nil

@@ -18,7 +18,8 @@ func params(t *testing.T, one sight) mcp.Object {
 	return parse(t, one.body).Object("params")
 }
 
-// TestUseOfEveryKind uses a prompt, a resource, one that is in no list, and completes arguments, in both eras.
+// TestUseOfEveryKind uses a prompt, a resource, one that is in no list, and completes
+// arguments, in both eras.
 func TestUseOfEveryKind(t *testing.T) {
 	t.Parallel()
 	for _, modern := range []bool{false, true} {
@@ -27,7 +28,8 @@ func TestUseOfEveryKind(t *testing.T) {
 		cfg.Prefix = "p"
 		r := start(t, cfg)
 		r.untilUp()
-		r.until("the prompt is there", func() bool { return len(r.view().Prompts) == 2 && len(r.view().Resources) == 1 })
+		r.until("the prompt is there",
+			func() bool { return len(r.view().Prompts) == 2 && len(r.view().Resources) == 1 })
 		prompt := r.view().Prompts[0]
 		listed := r.view().Resources[0]
 		unlisted := r.resource(strings.Replace(listed.Exposed, "a.txt", "b%20ü?id=123", 1))
@@ -43,24 +45,30 @@ func TestUseOfEveryKind(t *testing.T) {
 				&prompt.Item, "prompts/get", `{"name":"p__greet","arguments":{"who":"x"}}`,
 				`{"name":"greet","arguments":{"who":"x"}`, "greet", "messages",
 			},
-			{&listed.Item, "resources/read", `{"uri":"whatever"}`, `{"uri":"file:///a.txt"`, "file:///a.txt", "contents"},
+			{
+				&listed.Item, "resources/read", `{"uri":"whatever"}`, `{"uri":"file:///a.txt"`, "file:///a.txt",
+				"contents",
+			},
 			{
 				&unlisted.Item, "resources/read", `{"uri":"whatever"}`, `{"uri":"file:///b%20ü?id=123"`,
 				mcp.EncodeHeader("file:///b%20ü?id=123"), "contents",
 			},
 			{
-				&prompt.Item, "completion/complete", `{"ref":{"type":"ref/prompt","name":"p__greet"},"argument":{"name":"who","value":"x"},"context":{"arguments":{}}}`,
+				&prompt.Item, "completion/complete",
+				`{"ref":{"type":"ref/prompt","name":"p__greet"},"argument":{"name":"who","value":"x"},"context":{"arguments":{}}}`,
 				`{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"who","value":"x"},"context":{"arguments":{}}`, "", "completion",
 			},
 			{
-				&template.Item, "completion/complete", `{"argument":{"name":"name","value":"x"},"ref":{"type":"ref/resource","uri":"whatever"}}`,
+				&template.Item, "completion/complete",
+				`{"argument":{"name":"name","value":"x"},"ref":{"type":"ref/resource","uri":"whatever"}}`,
 				`{"ref":{"type":"ref/resource","uri":"file:///{name}"},"argument":{"name":"name","value":"x"}`, "", "completion",
 			},
 		} {
 			before := len(s.sights(step.method))
 			result, err := r.use(step.item, request(t, step.params, nil), step.method)
 			if err != nil || !result.Has(step.result) {
-				t.Fatalf("modern %v, %s: got %s, %v (%s)", modern, step.method, result.JSON(), err, cause(err))
+				t.Fatalf("modern %v, %s: got %s, %v (%s)", modern, step.method, result.JSON(), err,
+					cause(err))
 			}
 			one := s.sights(step.method)[before]
 			if got := string(params(t, one).Without("_meta").JSON()); got != step.want+"}" {
@@ -72,23 +80,29 @@ func TestUseOfEveryKind(t *testing.T) {
 			}
 			for name, text := range want {
 				if got := one.header.Get(name); got != text {
-					t.Errorf("modern %v, %s: header %s: got %q, want %q", modern, step.method, name, got, text)
+					t.Errorf("modern %v, %s: header %s: got %q, want %q", modern, step.method, name, got,
+						text)
 				}
 			}
 		}
 	}
 }
 
-// TestContextOfCompletionsIsLeftOutForOldServers completes with a context against each revision.
+// TestContextOfCompletionsIsLeftOutForOldServers completes with a context against each
+// revision.
 func TestContextOfCompletionsIsLeftOutForOldServers(t *testing.T) {
 	t.Parallel()
-	for revision, want := range map[string]bool{"2024-11-05": false, "2025-03-26": false, "2025-06-18": true, "2025-11-25": true} {
+	for revision, want := range map[string]bool{
+		"2024-11-05": false, "2025-03-26": false, "2025-06-18": true,
+		"2025-11-25": true,
+	} {
 		s := full(false)
 		s.speaks = revision
 		r := start(t, serve(t, s).config())
 		r.untilUp()
 		r.until("the prompts are there", func() bool { return len(r.view().Prompts) == 2 })
-		call := request(t, `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"who","value":""},"context":{"arguments":{"a":"b"}}}`, nil)
+		call := request(
+			t, `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"who","value":""},"context":{"arguments":{"a":"b"}}}`, nil)
 		if _, err := r.use(r.prompt("greet"), call, "completion/complete"); err != nil {
 			t.Fatalf("%s: %v (%s)", revision, err, cause(err))
 		}
@@ -98,8 +112,8 @@ func TestContextOfCompletionsIsLeftOutForOldServers(t *testing.T) {
 	}
 }
 
-// TestTrap14_RequestStateBytes repeats calls with answers and a state: a modern server gets the very bytes under a new
-// id each time.
+// TestTrap14_RequestStateBytes repeats calls with answers and a state: a modern server
+// gets the very bytes under a new id each time.
 func TestTrap14_RequestStateBytes(t *testing.T) {
 	t.Parallel()
 	const (
@@ -111,18 +125,21 @@ func TestTrap14_RequestStateBytes(t *testing.T) {
 	r.untilTool("tool")
 	r.until("all is there", func() bool { return len(r.names()) == 4 })
 	for item, method := range map[*registry.Item]string{
-		&r.tool("tool").Item: "tools/call", r.prompt("greet"): "prompts/get", &r.resource("file:///a.txt").Item: "resources/read",
+		&r.tool("tool").Item: "tools/call", r.prompt("greet"): "prompts/get",
+		&r.resource("file:///a.txt").Item: "resources/read",
 	} {
 		ids := map[string]bool{}
 		for range 2 {
 			before := len(s.sights(method))
-			call := request(t, `{"name":"x","inputResponses":`+answers+`,"requestState":`+state+`,"task":{}}`, nil)
+			call := request(t, `{"name":"x","inputResponses":`+answers+`,"requestState":`+state+`,"task":{}}`,
+				nil)
 			if _, err := r.use(item, call, method); err != nil {
 				t.Fatalf("%s: %v (%s)", method, err, cause(err))
 			}
 			one := s.sights(method)[before]
 			ids[string(one.wire.ID)] = true
-			if !strings.Contains(one.body, `"requestState":`+state) || !strings.Contains(one.body, `"inputResponses":`+answers) {
+			if !strings.Contains(one.body, `"requestState":`+state) ||
+				!strings.Contains(one.body, `"inputResponses":`+answers) {
 				t.Errorf("%s: the server saw %s", method, one.body)
 			}
 			if strings.Contains(one.body, `"task"`) {
@@ -135,7 +152,8 @@ func TestTrap14_RequestStateBytes(t *testing.T) {
 	}
 }
 
-// TestLegacyServersSeeNoAnswersOfTheModernEra sends answers without a state, and a state that nobody gave out.
+// TestLegacyServersSeeNoAnswersOfTheModernEra sends answers without a state, and a state
+// that nobody gave out.
 func TestLegacyServersSeeNoAnswersOfTheModernEra(t *testing.T) {
 	t.Parallel()
 	s := full(false)
@@ -143,12 +161,14 @@ func TestLegacyServersSeeNoAnswersOfTheModernEra(t *testing.T) {
 	r.untilTool("tool")
 	r.until("all is there", func() bool { return len(r.names()) == 4 })
 	for item, method := range map[*registry.Item]string{
-		&r.tool("tool").Item: "tools/call", r.prompt("greet"): "prompts/get", &r.resource("file:///a.txt").Item: "resources/read",
+		&r.tool("tool").Item: "tools/call", r.prompt("greet"): "prompts/get",
+		&r.resource("file:///a.txt").Item: "resources/read",
 	} {
 		if _, err := r.use(item, request(t, `{"inputResponses":{"k":{}}}`, nil), method); err != nil {
 			t.Errorf("%s without a state: %v (%s)", method, err, cause(err))
 		}
-		if _, err := r.use(item, request(t, `{"inputResponses":{"k":{}},"requestState":"forged"}`, nil), method); kindOf(mcp.Object{}, err) != "error" {
+		if _, err := r.use(item, request(t, `{"inputResponses":{"k":{}},"requestState":"forged"}`, nil),
+			method); kindOf(mcp.Object{}, err) != "error" {
 			t.Errorf("%s with a forged state: got %v, want an error", method, err)
 		}
 		for _, one := range s.sights(method) {
@@ -159,8 +179,8 @@ func TestLegacyServersSeeNoAnswersOfTheModernEra(t *testing.T) {
 	}
 }
 
-// TestMetadataOfModernRequests shows what a server is told of the client: what it can be asked and which log messages it
-// wants, each call by itself.
+// TestMetadataOfModernRequests shows what a server is told of the client: what it can be
+// asked and which log messages it wants, each call by itself.
 func TestMetadataOfModernRequests(t *testing.T) {
 	t.Parallel()
 	s := full(true)
@@ -179,8 +199,9 @@ func TestMetadataOfModernRequests(t *testing.T) {
 		{`{}`, "", `{}`},
 	} {
 		before := len(s.sights("tools/call"))
-		call := request(t, `{"name":"x","_meta":{"traceparent":"00-1-2-01","vendor/x":1.0,"progressToken":"mine",`+
-			`"io.modelcontextprotocol/clientCapabilities":{"roots":{"forged":true}},"io.modelcontextprotocol/logLevel":"emergency"}}`, nil)
+		call := request(
+			t, `{"name":"x","_meta":{"traceparent":"00-1-2-01","vendor/x":1.0,"progressToken":"mine",`+
+				`"io.modelcontextprotocol/clientCapabilities":{"roots":{"forged":true}},"io.modelcontextprotocol/logLevel":"emergency"}}`, nil)
 		call.Capabilities = parse(t, test.capabilities)
 		call.LogLevel, _ = mcp.LevelOf(test.level)
 		if _, err := r.use(&r.tool("tool").Item, call, "tools/call"); err != nil {
@@ -196,8 +217,9 @@ func TestMetadataOfModernRequests(t *testing.T) {
 	}
 }
 
-// TestTrap27_LogMessagesOnlyWhenWanted sends log messages of all levels in the course of a call. Without a level none
-// reaches the caller, and none ever does from the stream of a subscription.
+// TestTrap27_LogMessagesOnlyWhenWanted sends log messages of all levels in the course of
+// a call. Without a level none reaches the caller, and none ever does from the stream of
+// a subscription.
 func TestTrap27_LogMessagesOnlyWhenWanted(t *testing.T) {
 	t.Parallel()
 	levels := []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
@@ -206,21 +228,30 @@ func TestTrap27_LogMessagesOnlyWhenWanted(t *testing.T) {
 		s.call = func(w http.ResponseWriter, _ *http.Request, m wire) {
 			send := events(w)
 			for _, level := range levels {
-				send("%s", data(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":%q,"data":{"x":1.0}}}`, level))
+				send(
+					"%s", data(
+						`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":%q,"data":{"x":1.0}}}`, level))
 			}
-			send("%s", data(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"loud","data":1}}`))
+			send(
+				"%s", data(
+					`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"loud","data":1}}`))
 			send("%s", data(`{"jsonrpc":"2.0","method":"notifications/message","params":{}}`))
 			send("%s", data(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, okResult))
 		}
 		s.listen = func(w http.ResponseWriter, r *http.Request, m wire) {
 			send := events(w)
 			meta := fmt.Sprintf(`"_meta":{"io.modelcontextprotocol/subscriptionId":%s}`, m.ID)
-			send("%s", data(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"emergency","data":"stray",%s}}`, meta))
+			send(
+				"%s", data(
+					`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"emergency","data":"stray",%s}}`, meta))
 			<-r.Context().Done()
 		}
 		r := start(t, serve(t, s).config())
 		r.untilTool("tool")
-		for wanted, want := range map[string][]string{"": nil, "debug": levels, "error": levels[4:], "emergency": levels[7:]} {
+		for wanted, want := range map[string][]string{
+			"": nil, "debug": levels, "error": levels[4:],
+			"emergency": levels[7:],
+		} {
 			for _, token := range []string{"", `"_meta":{"progressToken":7}`} {
 				var got []string
 				call := request(t, `{`+token+`}`, func(n mcp.Notification) {
@@ -241,21 +272,46 @@ func TestTrap27_LogMessagesOnlyWhenWanted(t *testing.T) {
 	}
 }
 
-// TestTrap22_StreamsOfAllShapes sends one answer in all the forms that event streams have.
+// TestTrap22_StreamsOfAllShapes sends one answer in all the forms that event streams
+// have.
 func TestTrap22_StreamsOfAllShapes(t *testing.T) {
 	t.Parallel()
-	answer := func(m wire) string { return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, okResult) }
+	answer := func(
+		m wire,
+	) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, okResult)
+	}
 	for name, stream := range map[string]func(m wire) string{
-		"priming event":      func(m wire) string { return "id: 1\ndata:\n\nid: 2\n\n" + data("%s", answer(m)) },
-		"comments":           func(m wire) string { return ": one\n\n:\n" + data("%s", answer(m)) },
-		"CRLF":               func(m wire) string { return strings.ReplaceAll(data("%s", answer(m)), "\n", "\r\n") },
-		"CR":                 func(m wire) string { return strings.ReplaceAll(data("%s", answer(m)), "\n", "\r") },
-		"BOM":                func(m wire) string { return "\ufeff" + data("%s", answer(m)) },
-		"several data lines": func(m wire) string { return data("%s", strings.ReplaceAll(answer(m), `,"`, ",\n\"")) },
-		"no space":           func(m wire) string { return "data:" + answer(m) + "\n\n" },
-		"array":              func(m wire) string { return data("[%s]", answer(m)) },
-		"named event":        func(m wire) string { return "event: message\n" + data("%s", answer(m)) },
-		"other event":        func(m wire) string { return "event: ping\ndata: {\n\n" + data("%s", answer(m)) },
+		"priming event": func(
+			m wire,
+		) string {
+			return "id: 1\ndata:\n\nid: 2\n\n" + data("%s", answer(m))
+		},
+		"comments": func(m wire) string { return ": one\n\n:\n" + data("%s", answer(m)) },
+		"CRLF": func(
+			m wire,
+		) string {
+			return strings.ReplaceAll(data("%s", answer(m)), "\n", "\r\n")
+		},
+		"CR": func(
+			m wire,
+		) string {
+			return strings.ReplaceAll(data("%s", answer(m)), "\n", "\r")
+		},
+		"BOM": func(m wire) string { return "\ufeff" + data("%s", answer(m)) },
+		"several data lines": func(
+			m wire,
+		) string {
+			return data("%s", strings.ReplaceAll(answer(m), `,"`, ",\n\""))
+		},
+		"no space":    func(m wire) string { return "data:" + answer(m) + "\n\n" },
+		"array":       func(m wire) string { return data("[%s]", answer(m)) },
+		"named event": func(m wire) string { return "event: message\n" + data("%s", answer(m)) },
+		"other event": func(
+			m wire,
+		) string {
+			return "event: ping\ndata: {\n\n" + data("%s", answer(m))
+		},
 	} {
 		for _, modern := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/modern=%v", name, modern), func(t *testing.T) {
@@ -272,7 +328,8 @@ func TestTrap22_StreamsOfAllShapes(t *testing.T) {
 	}
 }
 
-// TestResultsByMethod sends results of all forms: what passes is what the method promises.
+// TestResultsByMethod sends results of all forms: what passes is what the method
+// promises.
 func TestResultsByMethod(t *testing.T) {
 	t.Parallel()
 	const question = `{"resultType":"input_required","inputRequests":{"k":{"method":"roots/list","params":{"x":1.0}}},"requestState":"\u0061b"}`
@@ -288,7 +345,10 @@ func TestResultsByMethod(t *testing.T) {
 		{"tools/call", `{"content":[]}`, [2]string{same, same}},
 		{"tools/call", `{"resultType":"complete","content":[]}`, [2]string{same, same}},
 		{"tools/call", `{}`, [2]string{`{"content":[]}`, `{"content":[]}`}},
-		{"tools/call", `{"toolResult":"x"}`, [2]string{`{"content":[{"type":"text","text":"x"}]}`, `{"content":[{"type":"text","text":"x"}]}`}},
+		{"tools/call", `{"toolResult":"x"}`, [2]string{
+			`{"content":[{"type":"text","text":"x"}]}`,
+			`{"content":[{"type":"text","text":"x"}]}`,
+		}},
 		{"tools/call", question, [2]string{bad, same}},
 		{"tools/call", `{"resultType":"task","content":[]}`, [2]string{bad, bad}},
 		{"tools/call", `{"resultType":1,"content":[]}`, [2]string{bad, bad}},
@@ -313,7 +373,9 @@ func TestResultsByMethod(t *testing.T) {
 		{"completion/complete", question, [2]string{bad, bad}},
 		{
 			"completion/complete", `{"completion":{"values":[` + many + `],"total":150}}`,
-			[2]string{`{"completion":{"values":["` + strings.Repeat(`x","`, 99) + `x"],"total":150,"hasMore":true}}`, `{"completion":{"values":["` + strings.Repeat(`x","`, 99) + `x"],"total":150,"hasMore":true}}`},
+			[2]string{`{"completion":{"values":["` + strings.Repeat(`x","`, 99) +
+				`x"],"total":150,"hasMore":true}}`, `{"completion":{"values":["` + strings.Repeat(`x","`,
+				99) + `x"],"total":150,"hasMore":true}}`},
 		},
 	} {
 		for i, modern := range []bool{false, true} {
@@ -327,9 +389,11 @@ func TestResultsByMethod(t *testing.T) {
 				r.until("all is there", func() bool { return len(r.names()) == 4 })
 				item := map[string]*registry.Item{
 					"tools/call": &r.tool("tool").Item, "prompts/get": r.prompt("greet"),
-					"resources/read": &r.resource("file:///a.txt").Item, "completion/complete": r.prompt("greet"),
+					"resources/read":      &r.resource("file:///a.txt").Item,
+					"completion/complete": r.prompt("greet"),
 				}[test.method]
-				result, err := r.use(item, request(t, `{"ref":{"type":"ref/prompt","name":"greet"}}`, nil), test.method)
+				result, err := r.use(item, request(t, `{"ref":{"type":"ref/prompt","name":"greet"}}`, nil),
+					test.method)
 				got := string(result.JSON())
 				if err != nil {
 					got = kindOf(result, err)
@@ -353,8 +417,8 @@ func sep(object string) string {
 	return ","
 }
 
-// TestRefusalsEndACallOfAModernServer answers a question with an error, for which there is no place: the server is not
-// called again.
+// TestRefusalsEndACallOfAModernServer answers a question with an error, for which there
+// is no place: the server is not called again.
 func TestRefusalsEndACallOfAModernServer(t *testing.T) {
 	t.Parallel()
 	s := full(true)
@@ -363,15 +427,23 @@ func TestRefusalsEndACallOfAModernServer(t *testing.T) {
 	r.until("all is there", func() bool { return len(r.names()) == 4 })
 	refused := func() *registry.Call {
 		call := request(t, `{"requestState":"x"}`, nil)
-		call.Refusals = map[string]*mcp.Error{"b": mcp.Errorf(-2, "later"), "a": mcp.Errorf(-1, "User rejected sampling request")}
+		call.Refusals = map[string]*mcp.Error{
+			"b": mcp.Errorf(-2, "later"),
+			"a": mcp.Errorf(-1, "User rejected sampling request"),
+		}
 		return call
 	}
 	result, err := r.use(&r.tool("tool").Item, refused(), "tools/call")
-	if err != nil || string(result.Value("isError")) != "true" || !strings.Contains(text(result), "User rejected sampling request (-1)") {
+	if err != nil || string(result.Value("isError")) != "true" ||
+		!strings.Contains(text(result), "User rejected sampling request (-1)") {
 		t.Errorf("tools/call: got %s, %v, want a result with isError that says why", result.JSON(), err)
 	}
-	for item, method := range map[*registry.Item]string{r.prompt("greet"): "prompts/get", &r.resource("file:///a.txt").Item: "resources/read"} {
-		if _, err := r.use(item, refused(), method); kindOf(mcp.Object{}, err) != "error" || !strings.Contains(err.Error(), "User rejected") {
+	for item, method := range map[*registry.Item]string{
+		r.prompt("greet"):                 "prompts/get",
+		&r.resource("file:///a.txt").Item: "resources/read",
+	} {
+		if _, err := r.use(item, refused(), method); kindOf(mcp.Object{}, err) != "error" ||
+			!strings.Contains(err.Error(), "User rejected") {
 			t.Errorf("%s: got %v, want the client's error", method, err)
 		}
 	}
@@ -382,40 +454,51 @@ func TestRefusalsEndACallOfAModernServer(t *testing.T) {
 	}
 }
 
-// TestErrorsOfTheModernEra shows which errors of a server reach the caller: what lies between the gateway and the server
-// does not, and the call did not run.
+// TestErrorsOfTheModernEra shows which errors of a server reach the caller: what lies
+// between the gateway and the server does not, and the call did not run.
 func TestErrorsOfTheModernEra(t *testing.T) {
 	t.Parallel()
-	for code, want := range map[int]string{-32020: "not sent", -32022: "not sent", -32021: "error", -32602: "error", -32002: "error"} {
-		for _, method := range []string{"tools/call", "prompts/get", "resources/read", "completion/complete"} {
+	for code, want := range map[int]string{
+		-32020: "not sent", -32022: "not sent", -32021: "error",
+		-32602: "error", -32002: "error",
+	} {
+		for _, method := range []string{
+			"tools/call", "prompts/get", "resources/read",
+			"completion/complete",
+		} {
 			t.Run(fmt.Sprintf("%d/%s", code, method), func(t *testing.T) {
 				t.Parallel()
 				s := full(true)
 				s.other[method] = func(w http.ResponseWriter, _ *http.Request, m wire) {
 					w.Header().Set("Content-Type", "application/json")
 					w.WriteHeader(http.StatusBadRequest)
-					fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"m","data":{"requiredCapabilities":{"roots":{}}}}}`, m.ID, code)
+					fmt.Fprintf(
+						w, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"m","data":{"requiredCapabilities":{"roots":{}}}}}`, m.ID, code)
 				}
 				r := start(t, serve(t, s).config())
 				r.untilTool("tool")
 				r.until("all is there", func() bool { return len(r.names()) == 4 })
 				item := map[string]*registry.Item{
 					"tools/call": &r.tool("tool").Item, "prompts/get": r.prompt("greet"),
-					"resources/read": &r.resource("file:///a.txt").Item, "completion/complete": r.prompt("greet"),
+					"resources/read":      &r.resource("file:///a.txt").Item,
+					"completion/complete": r.prompt("greet"),
 				}[method]
 				_, err := r.use(item, request(t, `{}`, nil), method)
 				if got := kindOf(mcp.Object{}, err); got != want {
 					t.Fatalf("got %s (%s), want %s", got, cause(err), want)
 				}
 				var answered *mcp.Error
-				if want == "error" && (!asError(err, &answered) || answered.Code != code || string(answered.Data) != `{"requiredCapabilities":{"roots":{}}}`) {
+				if want == "error" && (!asError(err, &answered) || answered.Code != code ||
+					string(answered.Data) != `{"requiredCapabilities":{"roots":{}}}`) {
 					t.Errorf("got %+v, want the server's error as it is", answered)
 				}
 				if code == -32020 {
-					eventually(t, "the lists are asked for again", func() bool { return len(s.sights("resources/list")) > 1 })
+					eventually(t, "the lists are asked for again",
+						func() bool { return len(s.sights("resources/list")) > 1 })
 				}
 				if code == -32022 {
-					eventually(t, "the server is asked what it is", func() bool { return len(s.sights("server/discover")) > 1 })
+					eventually(t, "the server is asked what it is",
+						func() bool { return len(s.sights("server/discover")) > 1 })
 				}
 			})
 		}
@@ -428,7 +511,8 @@ func asError(err error, to **mcp.Error) bool {
 	return ok
 }
 
-// TestCancelReachesPrompts leaves prompts/get: a legacy server is told, a modern one sees the end of the connection.
+// TestCancelReachesPrompts leaves prompts/get: a legacy server is told, a modern one sees
+// the end of the connection.
 func TestCancelReachesPrompts(t *testing.T) {
 	t.Parallel()
 	for _, modern := range []bool{false, true} {
@@ -449,12 +533,14 @@ func TestCancelReachesPrompts(t *testing.T) {
 		}()
 		call := request(t, `{}`, nil)
 		call.Method = "prompts/get"
-		if _, err := r.prompt("greet").Call(ctx, call); kindOf(mcp.Object{}, err) != "unknown: context canceled" {
+		if _, err := r.prompt("greet").Call(ctx, call); kindOf(mcp.Object{},
+			err) != "unknown: context canceled" {
 			t.Errorf("modern %v: got %v, want the context's error", modern, err)
 		}
 		await(t, left)
 		if !modern {
-			eventually(t, "the server is told", func() bool { return len(s.sights("notifications/cancelled")) == 1 })
+			eventually(t, "the server is told",
+				func() bool { return len(s.sights("notifications/cancelled")) == 1 })
 		}
 	}
 }

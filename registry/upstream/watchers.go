@@ -13,8 +13,8 @@ type watcher struct {
 	updated func(uri string) // must not block, because the reader of the connection calls it
 }
 
-// watchers are all watchers of one legacy session. The zero value has none. It is safe for concurrent use; updated of a
-// watcher is called without the lock.
+// watchers are all watchers of one legacy session. The zero value has none. It is safe
+// for concurrent use; updated of a watcher is called without the lock.
 type watchers struct {
 	mu    sync.Mutex // guards the field below
 	byURI map[string][]*watcher
@@ -27,7 +27,8 @@ func (s *watchers) uris() []string {
 	return slices.Collect(maps.Keys(s.byURI))
 }
 
-// add adds a watcher. It returns whether it is the first of its resource, so that the server must be asked.
+// add adds a watcher. It returns whether it is the first of its resource, so that the
+// server must be asked.
 func (s *watchers) add(w *watcher) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,7 +39,8 @@ func (s *watchers) add(w *watcher) bool {
 	return len(s.byURI[w.uri]) == 1
 }
 
-// drop removes a watcher. It returns whether nobody watches its resource any more, so that the server can be told.
+// drop removes a watcher. It returns whether nobody watches its resource any more, so
+// that the server can be told.
 func (s *watchers) drop(w *watcher) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,7 +52,8 @@ func (s *watchers) drop(w *watcher) bool {
 	return len(left) == 0
 }
 
-// updated tells a change to the watchers of the resource that changed and to those of a resource which it is a part of.
+// updated tells a change to the watchers of the resource that changed and to those of a
+// resource which it is a part of.
 func (s *watchers) updated(uri string) {
 	s.mu.Lock()
 	var concerned []*watcher
@@ -65,7 +68,8 @@ func (s *watchers) updated(uri string) {
 	}
 }
 
-// missed tells all watchers that their resource may have changed, since an announcement may have been missed.
+// missed tells all watchers that their resource may have changed, since an announcement
+// may have been missed.
 func (s *watchers) missed() {
 	s.mu.Lock()
 	var all []*watcher
@@ -78,8 +82,8 @@ func (s *watchers) missed() {
 	}
 }
 
-// covers tells whether uri is the watched one, or lies below it at a boundary of the path: watching a:/b covers a:/b/c,
-// and not a:/bc.
+// covers tells whether uri is the watched one, or lies below it at a boundary of the
+// path: watching a:/b covers a:/b/c, and not a:/bc.
 func covers(watched, uri string) bool {
 	rest, ok := strings.CutPrefix(uri, watched)
 	if !ok || watched == "" {

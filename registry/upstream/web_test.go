@@ -143,14 +143,16 @@ func (s *web) answerDiscover(w http.ResponseWriter, m wire) {
 	case s.discover != nil:
 		s.discover(w, m)
 	case s.modern:
-		sendJSON(w, m.ID, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":`+s.capabilities()+`,"ttlMs":0,"cacheScope":"private"}`)
+		sendJSON(w, m.ID, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":`+
+			s.capabilities()+`,"ttlMs":0,"cacheScope":"private"}`)
 	default:
 		sendError(w, http.StatusBadRequest, nil, -32000, "Bad Request: Server not initialized")
 	}
 }
 
-// initialize opens a session, unless the server is modern alone: then it knows no handshake, and a gateway that was too busy to
-// hear in time what it says to discovery asks again later, instead of taking it for an older one.
+// initialize opens a session, unless the server is modern alone: then it knows no
+// handshake, and a gateway that was too busy to hear in time what it says to discovery
+// asks again later, instead of taking it for an older one.
 func (s *web) initialize(w http.ResponseWriter, m wire) {
 	if s.modern && s.speaks == "" {
 		sendError(w, http.StatusNotFound, m.ID, -32601, "Method not found")
@@ -164,8 +166,10 @@ func (s *web) initialize(w http.ResponseWriter, m wire) {
 		s.mu.Unlock()
 		w.Header().Set("Mcp-Session-Id", id)
 	}
-	sendJSON(w, m.ID, fmt.Sprintf(`{"protocolVersion":%q,"capabilities":%s,"serverInfo":{"name":"web","version":"1"}}`,
-		cmp.Or(s.speaks, "2025-11-25"), s.capabilities()))
+	sendJSON(
+		w, m.ID, fmt.Sprintf(
+			`{"protocolVersion":%q,"capabilities":%s,"serverInfo":{"name":"web","version":"1"}}`,
+			cmp.Or(s.speaks, "2025-11-25"), s.capabilities()))
 }
 
 func (s *web) capabilities() string { return cmp.Or(s.declares, `{"tools":{"listChanged":true}}`) }

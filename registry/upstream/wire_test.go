@@ -19,11 +19,13 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// script is a server over Streamable HTTP that answers as a file says. A line "== era method name" begins what answers those
-// requests, and has "again" behind it for a call's repeat; then come the status and media type, perhaps a header, and the
-// messages, one a line. $id is the request's id. At "wait" the server waits for an answer to the question before; $answers is
-// what it was, or what a repeat brought. A message behind "aside" goes to the session's own stream, with $token for the request's
-// progress token, and "pause" lets a second pass.
+// script is a server over Streamable HTTP that answers as a file says. A line "== era
+// method name" begins what answers those requests, and has "again" behind it for a call's
+// repeat; then come the status and media type, perhaps a header, and the messages, one a
+// line. $id is the request's id. At "wait" the server waits for an answer to the question
+// before; $answers is what it was, or what a repeat brought. A message behind "aside"
+// goes to the session's own stream, with $token for the request's progress token, and
+// "pause" lets a second pass.
 type script struct {
 	*httptest.Server
 	parts map[string][]string
@@ -31,7 +33,8 @@ type script struct {
 	mu      sync.Mutex // guards the fields below
 	seen    []string
 	answers map[string]chan string // by session and the question's id
-	asides  chan string            // for the one session's stream; made in the bubble of the test that needs it
+	// for the one session's stream; made in the bubble of the test that needs it
+	asides chan string
 }
 
 // play serves the scripts, of which later ones replace parts of those before.
@@ -104,7 +107,8 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !m.Has("id"):
 		w.WriteHeader(http.StatusAccepted)
 	case lines == nil:
-		sendError(w, http.StatusNotFound, json.RawMessage(m.Value("id")), mcp.CodeMethodNotFound, "Method not found")
+		sendError(w, http.StatusNotFound, json.RawMessage(m.Value("id")), mcp.CodeMethodNotFound,
+			"Method not found")
 	default:
 		s.perform(w, r, m, lines)
 	}
@@ -176,7 +180,8 @@ func (s *script) perform(w http.ResponseWriter, r *http.Request, m mcp.Object, l
 			continue
 		}
 		quoted, token := quote(answers), m.Object("params").Object("_meta").Value("progressToken")
-		words := strings.NewReplacer("$id", string(m.Value("id")), "$answers", quoted[1:len(quoted)-1], "$token", string(token))
+		words := strings.NewReplacer("$id", string(m.Value("id")), "$answers", quoted[1:len(quoted)-1],
+			"$token", string(token))
 		if message, ok := strings.CutPrefix(line, "aside "); ok {
 			s.beside() <- words.Replace(message)
 			continue

@@ -1,6 +1,7 @@
-// Package admin answers the operator, and the programs that watch for the operator: is the process alive, is it ready,
-// how much did it do? It serves HTTP on a listener of its own, which clients must never reach: nobody is asked for a
-// token here. It knows nothing of where its answers come from; Config brings them.
+// Package admin answers the operator, and the programs that watch for the operator: is
+// the process alive, is it ready, how much did it do? It serves HTTP on a listener of its
+// own, which clients must never reach: nobody is asked for a token here. It knows nothing
+// of where its answers come from; Config brings them.
 package admin
 
 import (
@@ -13,17 +14,19 @@ import (
 
 // View is what /readyz shows, as JSON. It is made anew for every request.
 type View struct {
-	// Ready says whether load balancers should send requests. What the config's View returns may be overruled: a
-	// gateway that drains or has Problems is never shown as ready.
+	// Ready says whether load balancers should send requests. What the config's View
+	// returns may be overruled: a gateway that drains or has Problems is never shown as
+	// ready.
 	Ready    bool     `json:"ready"`
 	Draining bool     `json:"draining,omitempty"` // it is stopping and takes nothing new
 	Problems []string `json:"problems,omitempty"` // why it is not ready, other than that it starts or drains
-	// Warnings are what the operator should mend although requests are served: a refused reload, a dead upstream, tools
-	// that are left out.
+	// Warnings are what the operator should mend although requests are served: a refused
+	// reload, a dead upstream, tools that are left out.
 	Warnings []string `json:"warnings,omitempty"`
 
-	// Overload says what is scarce, and who holds most of it, while requests may be refused for it. It does not make the
-	// gateway less ready: those who hold little are served, and the others would take their load to the next replica.
+	// Overload says what is scarce, and who holds most of it, while requests may be
+	// refused for it. It does not make the gateway less ready: those who hold little are
+	// served, and the others would take their load to the next replica.
 	Overload string `json:"overload,omitempty"`
 
 	// Redis is the state of what replicas share; "": this gateway shares nothing.
@@ -36,16 +39,19 @@ type View struct {
 // Issuer is how it fares to fetch the keys of an issuer.
 type Issuer struct {
 	Fetched time.Time `json:"fetched,omitzero"` // when the keys in use were asked for; zero: there are none
-	// Until is when the keys in use are used no longer, unless others are fetched before; zero: there are none. Until
-	// then a key that the issuer has removed may still verify tokens.
-	Until   time.Time `json:"until,omitzero"`
-	Failing time.Time `json:"failing,omitzero"` // since when all fetches have failed; zero: the last one succeeded
+	// Until is when the keys in use are used no longer, unless others are fetched before;
+	// zero: there are none. Until then a key that the issuer has removed may still verify
+	// tokens.
+	Until time.Time `json:"until,omitzero"`
+	// since when all fetches have failed; zero: the last one succeeded
+	Failing time.Time `json:"failing,omitzero"`
 }
 
 // Server is what a server behind the gateway costs at the moment.
 type Server struct {
 	Processes int `json:"processes"` // that the gateway started; their own children are not counted
-	Sessions  int `json:"sessions"`  // with a server of the legacy era, including the one that only fetches its lists
+	// with a server of the legacy era, including the one that only fetches its lists
+	Sessions int `json:"sessions"`
 }
 
 // Config of the listener. Every field is required.
@@ -84,8 +90,8 @@ func writeView(w http.ResponseWriter, view View) {
 	write(w, status, body)
 }
 
-// write answers with a JSON body and a line break. Nothing may cache it: it is true only now. What servers chose in it,
-// such as names, hides nothing from a terminal.
+// write answers with a JSON body and a line break. Nothing may cache it: it is true only
+// now. What servers chose in it, such as names, hides nothing from a terminal.
 func write(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")

@@ -28,8 +28,8 @@ func (c *claim) forget() {
 	delete(c.store.claims, c.text)
 }
 
-// enter claims the key, or waits for the answer of who has it. If it returns neither answer nor error, the key is
-// claimed; otherwise the claim is forgotten.
+// enter claims the key, or waits for the answer of who has it. If it returns neither
+// answer nor error, the key is claimed; otherwise the claim is forgotten.
 func (c *claim) enter(ctx context.Context) (*Answer, error) {
 	look, missed := firstLook, time.Time{}
 	for {
@@ -75,7 +75,10 @@ func (c *claim) enter(ctx context.Context) (*Answer, error) {
 
 // Finish implements Claim.
 func (c *claim) Finish(ctx context.Context, a Answer) {
-	p := record{state: answered, at: c.store.config.Now(), body: c.request.Body, home: c.store.config.Others.Self(), answer: a}
+	p := record{
+		state: answered, at: c.store.config.Now(), body: c.request.Body,
+		home: c.store.config.Others.Self(), answer: a,
+	}
 	held := int64(claimCost + len(a.Message))
 	if len(a.Message) > MaxAnswer || c.store.room.take(c.request.User, int64(len(a.Message))) != nil {
 		p.state, p.answer, held = unkept, Answer{}, claimCost
@@ -108,7 +111,8 @@ func (c *claim) drop(ctx context.Context) error {
 	return err
 }
 
-// settle writes how the claim ends. What cannot be written now, Run tries again until the claim has lapsed.
+// settle writes how the claim ends. What cannot be written now, Run tries again until the
+// claim has lapsed.
 func (c *claim) settle(ctx context.Context, end func(context.Context) error) {
 	if end(ctx) == nil {
 		c.forget()

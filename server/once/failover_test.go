@@ -24,8 +24,8 @@ func repeated(t *testing.T, s once.Store, r once.Request) *once.Answer {
 	return answer
 }
 
-// through claims a request at one replica, and sends it again at the other while a fault happens. Another was answered
-// before.
+// through claims a request at one replica, and sends it again at the other while a fault
+// happens. Another was answered before.
 func through(t *testing.T, l *lab, copied, fault func()) {
 	t.Helper()
 	a, b := l.join(t), l.join(t)
@@ -37,15 +37,18 @@ func through(t *testing.T, l *lab, copied, fault func()) {
 	go func() { defer close(got); got <- repeated(t, b, request(1, 1)) }()
 	fault()
 	c.Finish(t.Context(), want)
-	for i, answer := range []*once.Answer{<-got, repeated(t, b, request(2, 1)), repeated(t, a, request(2, 1))} {
+	for i, answer := range []*once.Answer{
+		<-got, repeated(t, b, request(2, 1)),
+		repeated(t, a, request(2, 1)),
+	} {
 		if answer == nil || string(answer.Message) != "x" {
 			t.Errorf("repeat %d: got %v, want the answer", i, answer)
 		}
 	}
 }
 
-// TestARequestRanAgainAfterAFailover kills the master of a sentinel while a request runs of which the replica of Redis
-// knows.
+// TestARequestRanAgainAfterAFailover kills the master of a sentinel while a request runs
+// of which the replica of Redis knows.
 func TestARequestRanAgainAfterAFailover(t *testing.T) {
 	t.Parallel()
 	w := redistest.StartWatched(t, "--min-replicas-to-write", "1", "--min-replicas-max-lag", "10")
@@ -59,7 +62,8 @@ func TestARequestRanAgainAfterAFailover(t *testing.T) {
 	}, func() { w.FailOver(t) })
 }
 
-// TestARequestRanAgainAfterItsSlotMoved moves the records of a tenant to another node of a cluster.
+// TestARequestRanAgainAfterItsSlotMoved moves the records of a tenant to another node of
+// a cluster.
 func TestARequestRanAgainAfterItsSlotMoved(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)

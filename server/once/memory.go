@@ -8,11 +8,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// memoryPart is the part of the memory of the process that answers may take: the budget divided by this.
+// memoryPart is the part of the memory of the process that answers may take: the budget
+// divided by this.
 const memoryPart = 16
 
-// Memory is a Store in the memory of this process, for a gateway with one replica. It has no goroutine: each Begin drops
-// what is too old.
+// Memory is a Store in the memory of this process, for a gateway with one replica. It has
+// no goroutine: each Begin drops what is too old.
 type Memory struct {
 	room room
 
@@ -39,7 +40,10 @@ var _ Claim = (*entry)(nil)
 
 // NewMemory returns an empty Memory. memory is the budget of the process, of bytes.
 func NewMemory(memory *share.Budget) *Memory {
-	return &Memory{room: room{share.New(memory.Total() / memoryPart), memory}, entries: make(map[[32]byte]*entry)}
+	return &Memory{
+		room:    room{share.New(memory.Total() / memoryPart), memory},
+		entries: make(map[[32]byte]*entry),
+	}
 }
 
 // Begin implements Store.

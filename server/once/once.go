@@ -1,8 +1,9 @@
-// Package once answers: was this request made before, and what was its answer? A client, or a load balancer in front of
-// it, that does not know whether a request arrived sends it again under the same key. The first runs; the others wait for
-// its answer, or get it from here for Kept after that. This package keeps claims and answers, and knows neither what a
-// request does nor who may see its answer: whoever gives a stored answer away judges first whether the caller may still
-// have it.
+// Package once answers: was this request made before, and what was its answer? A client,
+// or a load balancer in front of it, that does not know whether a request arrived sends
+// it again under the same key. The first runs; the others wait for its answer, or get it
+// from here for Kept after that. This package keeps claims and answers, and knows neither
+// what a request does nor who may see its answer: whoever gives a stored answer away
+// judges first whether the caller may still have it.
 //
 //	           Finish
 //	claimed ───────────▶ answered: repeats get the answer ────── Kept ──▶ gone
@@ -24,7 +25,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// Kept is how long an answer is kept for repeats, and for how long at least no second request runs under its key.
+// Kept is how long an answer is kept for repeats, and for how long at least no second
+// request runs under its key.
 const Kept = 10 * time.Minute
 
 // MaxAnswer is the size of the largest answer that is kept, in bytes.
@@ -43,8 +45,9 @@ var (
 
 // Request is one request under a key.
 type Request struct {
-	User share.User        // whose share of the room it takes
-	Name [sha256.Size]byte // digest of the owner and of the key that the client chose: other owners never meet
+	User share.User // whose share of the room it takes
+	// digest of the owner and of the key that the client chose: other owners never meet
+	Name [sha256.Size]byte
 	Body [sha256.Size]byte // digest of what is to run
 }
 
@@ -59,14 +62,16 @@ type Answer struct {
 
 // Store keeps claims and answers. Implementations are safe for concurrent use.
 type Store interface {
-	// Begin returns either a claim, and then the caller runs the request, or the answer of the one that ran. While
-	// another runs it waits, until ctx ends. Errors are those above, that of ctx, or that the store cannot be reached.
+	// Begin returns either a claim, and then the caller runs the request, or the answer
+	// of the one that ran. While another runs it waits, until ctx ends. Errors are those
+	// above, that of ctx, or that the store cannot be reached.
 	Begin(ctx context.Context, r Request) (Claim, *Answer, error)
 }
 
 // Claim is the right to run a request. Finish or Free is called once, in the end.
 type Claim interface {
-	// Finish keeps the answer. One that is too large, or that there is no room for, is not kept; that it ran is.
+	// Finish keeps the answer. One that is too large, or that there is no room for, is
+	// not kept; that it ran is.
 	Finish(ctx context.Context, a Answer)
 	// Free lets the next request under the key run: this one had no effect.
 	Free(ctx context.Context)
@@ -74,8 +79,9 @@ type Claim interface {
 	Wanted() bool
 }
 
-// room bounds what is kept, with the shares of tenants and users. Two budgets count it: the part that may go into
-// answers at all, so that they never crowd out requests, and the whole.
+// room bounds what is kept, with the shares of tenants and users. Two budgets count it:
+// the part that may go into answers at all, so that they never crowd out requests, and
+// the whole.
 type room struct{ part, whole *share.Budget } // whole may be nil
 
 // take takes n bytes of both. The error is ErrFull.

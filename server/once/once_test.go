@@ -24,7 +24,10 @@ import (
 const patience = time.Minute
 
 func request(name, body byte) once.Request {
-	return once.Request{User: share.User{TenantID: "acme", Issuer: "i", Subject: "alice"}, Name: [32]byte{name}, Body: [32]byte{body}}
+	return once.Request{
+		User: share.User{TenantID: "acme", Issuer: "i", Subject: "alice"},
+		Name: [32]byte{name}, Body: [32]byte{body},
+	}
 }
 
 // lab is several replicas with one Redis.
@@ -61,7 +64,8 @@ func (l *lab) join(t *testing.T, change ...func(*once.RedisConfig)) *member {
 	return m
 }
 
-// stores calls f for the store of one replica, and for two that share a Redis: the second is where repeats arrive.
+// stores calls f for the store of one replica, and for two that share a Redis: the second
+// is where repeats arrive.
 func stores(t *testing.T, f func(t *testing.T, first, second once.Store)) {
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()
@@ -127,11 +131,13 @@ func TestARepeatGetsTheAnswer(t *testing.T) {
 		claim(t, second, request(2, 1)).Free(t.Context()) // another key
 		c.Finish(t.Context(), want)
 		for range 2 {
-			if answer := <-got; answer == nil || answer.Status != want.Status || !bytes.Equal(answer.Message, want.Message) {
+			if answer := <-got; answer == nil || answer.Status != want.Status ||
+				!bytes.Equal(answer.Message, want.Message) {
 				t.Errorf("who waited got %v, want %v", answer, want)
 			}
 		}
-		if answer, err := repeat(t, second, request(1, 1)); err != nil || !bytes.Equal(answer.Message, want.Message) {
+		if answer, err := repeat(t, second, request(1, 1)); err != nil ||
+			!bytes.Equal(answer.Message, want.Message) {
 			t.Errorf("later: got %v, %v", answer, err)
 		}
 		if _, err := repeat(t, second, request(1, 2)); !errors.Is(err, once.ErrBody) {
@@ -193,18 +199,22 @@ func TestOneOfManyRuns(t *testing.T) {
 func TestWhatIsTooLargeIsNotKept(t *testing.T) {
 	t.Parallel()
 	stores(t, func(t *testing.T, first, second once.Store) {
-		claim(t, first, request(1, 1)).Finish(t.Context(), once.Answer{Status: 200, Message: make([]byte, once.MaxAnswer+1)})
+		claim(t, first, request(1, 1)).Finish(t.Context(),
+			once.Answer{Status: 200, Message: make([]byte, once.MaxAnswer+1)})
 		if _, err := repeat(t, second, request(1, 1)); !errors.Is(err, once.ErrUnkept) {
 			t.Errorf("got %v, want ErrUnkept", err)
 		}
-		claim(t, first, request(2, 1)).Finish(t.Context(), once.Answer{Status: 200, Message: make([]byte, once.MaxAnswer)})
-		if answer, err := repeat(t, second, request(2, 1)); err != nil || len(answer.Message) != once.MaxAnswer {
+		claim(t, first, request(2, 1)).Finish(t.Context(),
+			once.Answer{Status: 200, Message: make([]byte, once.MaxAnswer)})
+		if answer, err := repeat(t, second, request(2, 1)); err != nil ||
+			len(answer.Message) != once.MaxAnswer {
 			t.Errorf("of the largest: got %v, want it", err)
 		}
 	})
 }
 
-// TestOneUserFillsOnlyItsShare keeps answers of one user until there is no room, and then one of another.
+// TestOneUserFillsOnlyItsShare keeps answers of one user until there is no room, and then
+// one of another.
 func TestOneUserFillsOnlyItsShare(t *testing.T) {
 	t.Parallel()
 	check := func(t *testing.T, s once.Store, total int64) {
@@ -245,7 +255,8 @@ func TestOneUserFillsOnlyItsShare(t *testing.T) {
 	})
 }
 
-// TestARequestOfADeadReplicaRanAgain lets a replica die with a request: a repeat elsewhere must not run it.
+// TestARequestOfADeadReplicaRanAgain lets a replica die with a request: a repeat
+// elsewhere must not run it.
 func TestARequestOfADeadReplicaRanAgain(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -279,8 +290,8 @@ func TestWithoutRedisNothingRuns(t *testing.T) {
 	}
 }
 
-// TestAnAnswerWasLostWithTheStop freezes Redis when a request ends, shortly before its replica stops. Redis goes on just in
-// time, so repeats elsewhere get the answer.
+// TestAnAnswerWasLostWithTheStop freezes Redis when a request ends, shortly before its
+// replica stops. Redis goes on just in time, so repeats elsewhere get the answer.
 func TestAnAnswerWasLostWithTheStop(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -305,8 +316,8 @@ func TestAnAnswerWasLostWithTheStop(t *testing.T) {
 	}
 }
 
-// TestRequestsWithoutRedisLeaveNothing sends many while Redis is away. Each left a claim that was to be taken back, for
-// twenty minutes and of nobody's share.
+// TestRequestsWithoutRedisLeaveNothing sends many while Redis is away. Each left a claim
+// that was to be taken back, for twenty minutes and of nobody's share.
 func TestRequestsWithoutRedisLeaveNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -324,11 +335,12 @@ func TestRequestsWithoutRedisLeaveNothing(t *testing.T) {
 	}
 }
 
-// recordKey is where the record of a request stands whose name begins with these two digits.
+// recordKey is where the record of a request stands whose name begins with these two
+// digits.
 func recordKey(n string) string { return redis.Key("acme", "once", n+strings.Repeat("0", 62)) }
 
-// TestForgedRecordsAreNoAnswers puts into Redis what somebody with access to it could: the record of another key, and
-// noise.
+// TestForgedRecordsAreNoAnswers puts into Redis what somebody with access to it could:
+// the record of another key, and noise.
 func TestForgedRecordsAreNoAnswers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -343,7 +355,10 @@ func TestForgedRecordsAreNoAnswers(t *testing.T) {
 		t.Fatalf("got %q, %v; want a sealed record", genuine, err)
 	}
 	for name, forged := range map[string]string{"02": genuine, "03": "", "04": strings.Repeat("r", 100)} {
-		if _, err := a.store.Do(t.Context(), redis.Command{Name: "SET", Key: recordKey(name), Args: []string{forged}}); err != nil {
+		if _, err := a.store.Do(t.Context(), redis.Command{
+			Name: "SET", Key: recordKey(name),
+			Args: []string{forged},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := repeat(t, a, request(name[1]-'0', 1)); !errors.Is(err, once.ErrUnknown) {
@@ -352,8 +367,8 @@ func TestForgedRecordsAreNoAnswers(t *testing.T) {
 	}
 }
 
-// TestAnOldAnswerWasGivenAgain: who could write to Redis put an answer back after its ten minutes, and a request that the
-// client had made long after got it.
+// TestAnOldAnswerWasGivenAgain: who could write to Redis put an answer back after its ten
+// minutes, and a request that the client had made long after got it.
 func TestAnOldAnswerWasGivenAgain(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -370,7 +385,12 @@ func TestAnOldAnswerWasGivenAgain(t *testing.T) {
 			t.Parallel()
 			l := newLab(t)
 			a := l.join(t)
-			b := l.join(t, func(cfg *once.RedisConfig) { cfg.Now = func() time.Time { return time.Now().Add(test.back) } })
+			b := l.join(
+				t, func(
+					cfg *once.RedisConfig,
+				) {
+					cfg.Now = func() time.Time { return time.Now().Add(test.back) }
+				})
 			claim(t, a, request(1, 1)).Finish(t.Context(), once.Answer{Status: 200, Message: []byte("x")})
 			answer, err := repeat(t, b, request(1, 1))
 			if !errors.Is(err, test.want) || (answer == nil) != (err != nil) {
@@ -380,27 +400,35 @@ func TestAnOldAnswerWasGivenAgain(t *testing.T) {
 	}
 }
 
-// TestAKeyOfAnotherTypeLetARequestRun puts values of other types where records are: it cannot be known whether the request
-// ran.
+// TestAKeyOfAnotherTypeLetARequestRun puts values of other types where records are: it
+// cannot be known whether the request ran.
 func TestAKeyOfAnotherTypeLetARequestRun(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a := l.join(t)
-	for i, spoil := range [][]string{{"LPUSH", "junk"}, {"SADD", "junk"}, {"HSET", "f", "junk"}, {"XADD", "*", "f", "junk"}, {"ZADD", "1", "junk"}} {
+	for i, spoil := range [][]string{
+		{"LPUSH", "junk"},
+		{"SADD", "junk"},
+		{"HSET", "f", "junk"},
+		{"XADD", "*", "f", "junk"},
+		{"ZADD", "1", "junk"},
+	} {
 		l.server.Exec(t, append([]string{spoil[0], recordKey("0" + strconv.Itoa(i))}, spoil[1:]...)...)
-		if _, err := repeat(t, a, request(byte(i), 1)); !errors.Is(err, redis.ErrDown) && !errors.Is(err, once.ErrUnknown) {
+		if _, err := repeat(t, a, request(byte(i), 1)); !errors.Is(err, redis.ErrDown) &&
+			!errors.Is(err, once.ErrUnknown) {
 			t.Errorf("%s: got %v, want an error", spoil[0], err)
 		}
 	}
 }
 
-// TestAClaimThatNobodyKnowsIsDropped leaves a claim in Redis whose replica lives and does not have it: whoever waits for
-// its answer is the next to run.
+// TestAClaimThatNobodyKnowsIsDropped leaves a claim in Redis whose replica lives and does
+// not have it: whoever waits for its answer is the next to run.
 func TestAClaimThatNobodyKnowsIsDropped(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.join(t), l.join(t)
-	ghost := once.NewRedis(once.RedisConfig{Store: a.store, Seal: l.ring, Others: mute{a.others}}) // claims in the name of a
+	// claims in the name of a
+	ghost := once.NewRedis(once.RedisConfig{Store: a.store, Seal: l.ring, Others: mute{a.others}})
 	claim(t, ghost, request(1, 1))
 	claim(t, b, request(1, 1)).Free(t.Context())
 }

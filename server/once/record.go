@@ -15,8 +15,8 @@ const (
 	unkept   = 'n' // it ran, and its answer is not here
 )
 
-// record is what Redis keeps under a key. It is sealed, so that nobody but a replica makes one: an answer that somebody
-// else wrote would be taken for that of a tool.
+// record is what Redis keeps under a key. It is sealed, so that nobody but a replica
+// makes one: an answer that somebody else wrote would be taken for that of a tool.
 //
 //	state 1 │ time in milliseconds 8 │ digest of the body 32 │ id of the replica 16 │ HTTP status 2 │ message
 type record struct {
@@ -35,8 +35,9 @@ const (
 // clocksDiffer is by how much the clocks of two replicas may differ without consequences.
 const clocksDiffer = time.Minute
 
-// isStale tells whether a record of a request that is over has outlived its time, so that somebody must have kept a copy and
-// put it back. One that runs has no end: whoever claims it has to know it, see Redis.heard.
+// isStale tells whether a record of a request that is over has outlived its time, so that
+// somebody must have kept a copy and put it back. One that runs has no end: whoever
+// claims it has to know it, see Redis.heard.
 func (p *record) isStale(now time.Time) bool {
 	return p.state != running && now.Sub(p.at).Abs() > Kept+clocksDiffer
 }
@@ -44,7 +45,8 @@ func (p *record) isStale(now time.Time) bool {
 // purpose binds a record to its key. Its number changes with the form of a record.
 func purpose(r *Request) string { return "once 2\x00" + r.User.TenantID + "\x00" + r.name() }
 
-// seal returns the record as it stands in Redis. Each call returns another text, so a text names one claim.
+// seal returns the record as it stands in Redis. Each call returns another text, so a
+// text names one claim.
 func (p *record) seal(ring *seal.Ring, r *Request) string {
 	plain := make([]byte, 0, recordSize+len(p.answer.Message))
 	plain = append(plain, p.state)

@@ -17,19 +17,23 @@ type RedisConfig struct {
 	Store  *redis.Store
 	Seal   *seal.Ring
 	Others replica.Others
-	// Room is how many bytes of answers this replica may have in Redis, shared out among tenants and users. Zero: 64 MiB.
+	// Room is how many bytes of answers this replica may have in Redis, shared out among
+	// tenants and users. Zero: 64 MiB.
 	Room int64
 	Now  func() time.Time // that records show; nil: time.Now
 }
 
-// Redis is a Store that replicas share. A key is one record in Redis: claimed by whoever writes it first, in the one round
-// trip that Begin takes. The replica that runs the request, its home, renews the claim for as long as that lasts.
+// Redis is a Store that replicas share. A key is one record in Redis: claimed by whoever
+// writes it first, in the one round trip that Begin takes. The replica that runs the
+// request, its home, renews the claim for as long as that lasts.
 //
-// A repeat at another replica looks for the answer at growing intervals, and sends word to the home that somebody waits.
-// When the home is gone, nobody knows whether the request ran, and the claim stays until it lapses by itself.
+// A repeat at another replica looks for the answer at growing intervals, and sends word
+// to the home that somebody waits. When the home is gone, nobody knows whether the
+// request ran, and the claim stays until it lapses by itself.
 //
-// Where Redis forgets, a request may run a second time: after a FLUSHALL, or a failover to a node that had not heard of a
-// claim. The home claims what still runs there again as soon as it notices.
+// Where Redis forgets, a request may run a second time: after a FLUSHALL, or a failover
+// to a node that had not heard of a claim. The home claims what still runs there again as
+// soon as it notices.
 type Redis struct {
 	config RedisConfig
 	room   room
@@ -59,7 +63,9 @@ const (
 	missedFor   = 3 * time.Second     // for which a replica must not be there to count as gone
 	wantedFor   = 5 * time.Second / 2 // for which word that somebody waits counts
 	maxStale    = 1000
-	kindWaits   = "waits 1" // word that somebody waits for the answer of a claim; holds its name and the text of its record
+	// word that somebody waits for the answer of a claim; holds its name and the text of
+	// its record
+	kindWaits = "waits 1"
 )
 
 // The scripts change a key only if it holds what the caller believes, in one step.
@@ -94,7 +100,9 @@ func NewRedis(cfg RedisConfig) *Redis {
 // Begin implements Store.
 func (s *Redis) Begin(ctx context.Context, r Request) (Claim, *Answer, error) {
 	if err := s.config.Store.Up(); err != nil {
-		return nil, nil, err // a claim that was not made needs no end: while Redis is away none would be forgotten
+		// a claim that was not made needs no end: while Redis is away none would be
+		// forgotten
+		return nil, nil, err
 	}
 	s.sweep(time.Now())
 	if err := s.room.take(r.User, claimCost); err != nil {
@@ -142,17 +150,21 @@ func (s *Redis) misses(home replica.ID, since time.Time) time.Time {
 	return since
 }
 
-// wait tells the home of a claim that somebody waits for its answer. That it cannot be told is no error: the home then
-// goes by the connection of its own client alone.
+// wait tells the home of a claim that somebody waits for its answer. That it cannot be
+// told is no error: the home then goes by the connection of its own client alone.
 func (s *Redis) wait(ctx context.Context, home replica.ID, r *Request, text string) {
 	if s.want(text) {
 		return
 	}
-	word := replica.Word{Kind: kindWaits, Tenant: r.User.TenantID, Data: append(r.Name[:len(r.Name):len(r.Name)], text...)}
+	word := replica.Word{
+		Kind: kindWaits, Tenant: r.User.TenantID,
+		Data: append(r.Name[:len(r.Name):len(r.Name)], text...),
+	}
 	_, _ = s.config.Others.Send(ctx, home, word) // see above
 }
 
-// want notes that somebody waits for the answer of a claim. It is false if this replica has no such claim.
+// want notes that somebody waits for the answer of a claim. It is false if this replica
+// has no such claim.
 func (s *Redis) want(text string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,8 +175,9 @@ func (s *Redis) want(text string) bool {
 	return c != nil
 }
 
-// heard takes word that somebody waits for the answer of a claim of this replica. One that it does not know is of no
-// request: it was written late, after whoever claimed had given up. Run drops it, unless something else stands there.
+// heard takes word that somebody waits for the answer of a claim of this replica. One
+// that it does not know is of no request: it was written late, after whoever claimed had
+// given up. Run drops it, unless something else stands there.
 func (s *Redis) heard(_ context.Context, _ replica.ID, w replica.Word) ([]byte, error) {
 	r := Request{User: share.User{TenantID: w.Tenant}}
 	if len(w.Data) < len(r.Name) {
@@ -204,8 +217,9 @@ func (s *Redis) sweep(now time.Time) {
 	s.lapses = s.lapses[n:]
 }
 
-// Run renews the claims of requests that run here, and writes what could not be written at once, until ctx ends. Then it
-// tries once more, for lastTime at most: nobody else can tell later how a request ended.
+// Run renews the claims of requests that run here, and writes what could not be written
+// at once, until ctx ends. Then it tries once more, for lastTime at most: nobody else can
+// tell later how a request ended.
 func (s *Redis) Run(ctx context.Context) error {
 	tick := time.NewTicker(settleTick)
 	defer tick.Stop()

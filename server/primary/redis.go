@@ -218,7 +218,8 @@ var errLater = fmt.Errorf("what redis holds may be of a later version: %w", redi
 // later version.
 func (s *Redis) refuse(ctx context.Context, k Key) error {
 	s.config.Refused()
-	s.config.Logger.WarnContext(ctx, "redis holds what no replica has written there; it is not used", slog.String("tenant", k.Tenant))
+	s.config.Logger.WarnContext(ctx, "redis holds what no replica has written there; it is not used",
+		slog.String("tenant", k.Tenant))
 	if s.config.Others.IsNewerThere() {
 		return errLater
 	}
@@ -229,7 +230,10 @@ func (s *Redis) refuse(ctx context.Context, k Key) error {
 // the one before: so it is also higher than what a server that failed over has forgotten.
 func (s *Redis) Take(ctx context.Context, k Key, from Record, to replica.ID) (Record, error) {
 	r := Record{Primary: to, Epoch: max(from.Epoch+1, Epoch())}
-	args := []string{string(from.Primary), epochText(from.Epoch), string(to), epochText(r.Epoch), s.seal(k, r), s.life()}
+	args := []string{
+		string(from.Primary), epochText(from.Epoch), string(to), epochText(r.Epoch),
+		s.seal(k, r), s.life(),
+	}
 	reply, err := taking.Run(ctx, s.config.Store, []string{KeyOf(k)}, args)
 	if err != nil {
 		return Record{}, err
@@ -262,7 +266,10 @@ func (s *Redis) Renew(ctx context.Context, keys []Key) (missing []Key, _ error) 
 		n := min(renewBatch, len(keys))
 		commands := make([]redis.Command, 0, n)
 		for _, k := range keys[:n] {
-			commands = append(commands, redis.Command{Name: "PEXPIRE", Key: KeyOf(k), Args: []string{s.life()}})
+			commands = append(commands, redis.Command{
+				Name: "PEXPIRE", Key: KeyOf(k),
+				Args: []string{s.life()},
+			})
 		}
 		replies, err := s.config.Store.DoAll(ctx, commands...)
 		if err != nil {
@@ -302,7 +309,8 @@ func epochText(epoch uint64) string { return strconv.FormatUint(epoch, 10) }
 // Purposes for which values are sealed: none is taken for another one. Only the last part
 // may hold a NUL.
 func recordPurpose(k Key, r Record) string {
-	return "record 1\x00" + k.Tenant + "\x00" + k.Name + "\x00" + epochText(r.Epoch) + "\x00" + string(r.Primary)
+	return "record 1\x00" + k.Tenant + "\x00" + k.Name + "\x00" + epochText(r.Epoch) + "\x00" +
+		string(r.Primary)
 }
 
 func factPurpose(k Key, name string) string {

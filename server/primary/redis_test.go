@@ -34,7 +34,8 @@ func newOverRedis(t *testing.T) *overRedis {
 	r := &overRedis{server: redistest.Start(t), member: (&replicatest.Hub{}).Join()}
 	r.admin = r.server.Admin(t)
 	r.Store = primary.NewRedis(primary.RedisConfig{
-		Store: r.server.Store(t), Seal: seal.RandomRing(), Others: r.member, Logger: slog.New(slog.DiscardHandler), Life: time.Hour,
+		Store: r.server.Store(t), Seal: seal.RandomRing(), Others: r.member,
+		Logger: slog.New(slog.DiscardHandler), Life: time.Hour,
 		Refused: func() { r.refused.Add(1) },
 	})
 	return r
@@ -63,18 +64,26 @@ func TestStores(t *testing.T) {
 			if _, err := s.Look(ctx, key); !errors.Is(err, primary.ErrNone) {
 				t.Errorf("before it opens: got %v, want ErrNone", err)
 			}
-			if err := s.Keep(ctx, key, primary.Record{Primary: a, Epoch: 1}); !errors.Is(err, primary.ErrNone) {
+			if err := s.Keep(ctx, key, primary.Record{Primary: a, Epoch: 1}); !errors.Is(err,
+				primary.ErrNone) {
 				t.Errorf("a fact before it opens: got %v, want ErrNone", err)
 			}
-			first := primary.Record{Primary: a, Epoch: 1, Facts: map[string]string{"level": "info", "lists": "x"}}
+			first := primary.Record{Primary: a, Epoch: 1, Facts: map[string]string{
+				"level": "info",
+				"lists": "x",
+			}}
 			if err := s.Open(ctx, key, first); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Keep(ctx, key, primary.Record{Primary: a, Epoch: 1, Facts: map[string]string{"level": "error", "lists": ""}}); err != nil {
+			if err := s.Keep(ctx, key, primary.Record{
+				Primary: a, Epoch: 1,
+				Facts: map[string]string{"level": "error", "lists": ""},
+			}); err != nil {
 				t.Fatal(err)
 			}
 			found, err := s.Look(ctx, key)
-			if err != nil || found.Primary != a || found.Epoch != 1 || len(found.Facts) != 1 || found.Facts["level"] != "error" {
+			if err != nil || found.Primary != a || found.Epoch != 1 || len(found.Facts) != 1 ||
+				found.Facts["level"] != "error" {
 				t.Fatalf("got %+v, %v", found, err)
 			}
 			taken, err := s.Take(ctx, key, found, b)
@@ -94,10 +103,14 @@ func TestStores(t *testing.T) {
 				}
 			}
 			other := primary.Key{Tenant: "acme", Name: "other"}
-			if missing, err := s.Renew(ctx, []primary.Key{key, other}); err != nil || len(missing) != 1 || missing[0] != other {
+			if missing, err := s.Renew(ctx, []primary.Key{key, other}); err != nil || len(missing) != 1 ||
+				missing[0] != other {
 				t.Errorf("renewed: got missing %v, %v", missing, err)
 			}
-			if err := s.Open(ctx, key, primary.Record{Primary: b, Epoch: taken.Epoch, Facts: taken.Facts}); err != nil {
+			if err := s.Open(ctx, key, primary.Record{
+				Primary: b, Epoch: taken.Epoch,
+				Facts: taken.Facts,
+			}); err != nil {
 				t.Errorf("written again by its primary: got %v", err)
 			}
 			if err := errors.Join(s.End(ctx, key, taken.Epoch), s.End(ctx, key, taken.Epoch)); err != nil {
@@ -147,18 +160,29 @@ func TestOneOfManyTakesASession(t *testing.T) {
 func TestForgedRecordsAreNotBelieved(t *testing.T) {
 	t.Parallel()
 	s := newOverRedis(t)
-	for _, forge := range [][]string{{"primary", string(b)}, {"epoch", "9"}, {"seal", "x"}, {"fact-level", "error"}, {"fact-new", "x"}} {
-		if err := s.Open(t.Context(), key, primary.Record{Primary: a, Epoch: 1, Facts: map[string]string{"level": "info"}}); err != nil {
+	for _, forge := range [][]string{
+		{"primary", string(b)},
+		{"epoch", "9"},
+		{"seal", "x"},
+		{"fact-level", "error"},
+		{"fact-new", "x"},
+	} {
+		if err := s.Open(t.Context(), key, primary.Record{
+			Primary: a, Epoch: 1,
+			Facts: map[string]string{"level": "info"},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		s.does(t, "HSET", primary.KeyOf(key), forge...)
 		before := s.refused.Load()
-		if r, err := s.Look(t.Context(), key); !errors.Is(err, primary.ErrNone) || s.refused.Load() == before {
+		if r, err := s.Look(t.Context(), key); !errors.Is(err, primary.ErrNone) ||
+			s.refused.Load() == before {
 			t.Errorf("%v: got %+v, %v, want ErrNone, and that it is counted", forge, r, err)
 		}
 		s.member.Outdate(true)
 		if _, err := s.Look(t.Context(), key); err == nil || errors.Is(err, primary.ErrNone) {
-			t.Errorf("%v, while a later version runs: got %v, want an error that says nothing of an end", forge, err)
+			t.Errorf("%v, while a later version runs: got %v, want an error that says nothing of an end",
+				forge, err)
 		}
 		s.member.Outdate(false)
 		s.does(t, "DEL", primary.KeyOf(key))
@@ -193,7 +217,8 @@ func TestALossEndsNoSession(t *testing.T) {
 		t.Errorf("written again: got %+v, %v", r, err)
 	}
 	redistest.Wait(t, func() error { // the loss is known, and over
-		if _, err := s.Look(t.Context(), primary.Key{Tenant: "acme", Name: "never"}); !errors.Is(err, primary.ErrNone) {
+		if _, err := s.Look(t.Context(), primary.Key{Tenant: "acme", Name: "never"}); !errors.Is(err,
+			primary.ErrNone) {
 			return errors.New("it is not settled yet")
 		}
 		return nil
@@ -207,7 +232,8 @@ func TestRecordsGoByThemselves(t *testing.T) {
 	if err := s.Open(t.Context(), key, primary.Record{Primary: a, Epoch: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if ms, err := s.does(t, "PTTL", primary.KeyOf(key)).Int(); err != nil || ms <= 0 || ms > time.Hour.Milliseconds() {
+	if ms, err := s.does(t, "PTTL", primary.KeyOf(key)).Int(); err != nil || ms <= 0 ||
+		ms > time.Hour.Milliseconds() {
 		t.Errorf("got a life of %d ms, %v", ms, err)
 	}
 }

@@ -10,16 +10,21 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
 
-// maxTries is how often an event is tried to be appended before others who append at the same time.
+// maxTries is how often an event is tried to be appended before others who append at the
+// same time.
 const maxTries = 100
 
 // Append implements Log.
-func (l *Redis) Append(ctx context.Context, session Key, stream string, data []byte, last bool) (string, error) {
+func (l *Redis) Append(ctx context.Context, session Key, stream string, data []byte,
+	last bool,
+) (string, error) {
 	return l.append(ctx, &writing{log: l, place: place{session, stream}, data: data, last: last})
 }
 
 // Notify implements Log.
-func (l *Redis) Notify(ctx context.Context, session Key, stream string, epoch uint64, data []byte) (string, error) {
+func (l *Redis) Notify(ctx context.Context, session Key, stream string, epoch uint64,
+	data []byte,
+) (string, error) {
 	return l.append(ctx, &writing{log: l, place: place{session, stream}, data: data, epoch: epoch})
 }
 
@@ -50,7 +55,8 @@ type writing struct {
 	epoch uint64 // of who leads the session, if it is a notice; zero: anybody may append it
 }
 
-// try appends the event. again tells that another replica has appended before it, which is to be taken into account.
+// try appends the event. again tells that another replica has appended before it, which
+// is to be taken into account.
 func (w *writing) try(ctx context.Context) (sequence uint64, again bool, err error) {
 	l := w.log
 	turn, err := w.turn(ctx)
@@ -96,7 +102,8 @@ func (w *writing) try(ctx context.Context) (sequence uint64, again bool, err err
 	return sequence, again, err
 }
 
-// turn waits until nobody else in this replica appends to the stream. A stream that is not here is looked up first.
+// turn waits until nobody else in this replica appends to the stream. A stream that is
+// not here is looked up first.
 func (w *writing) turn(ctx context.Context) (chan struct{}, error) {
 	l := w.log
 	l.local.mu.Lock()
@@ -112,7 +119,8 @@ func (w *writing) turn(ctx context.Context) (chan struct{}, error) {
 	return s.shared.turn, s.shared.take(ctx)
 }
 
-// take waits until nobody else in this replica appends to the stream. Then the token in turn is to be taken out.
+// take waits until nobody else in this replica appends to the stream. Then the token in
+// turn is to be taken out.
 func (s *sharedStream) take(ctx context.Context) error {
 	select {
 	case s.turn <- struct{}{}:
@@ -122,7 +130,8 @@ func (s *sharedStream) take(ctx context.Context) error {
 	}
 }
 
-// lookUp learns from the server what the newest event of a stream is. A stream that is not there begins, if that is asked.
+// lookUp learns from the server what the newest event of a stream is. A stream that is
+// not there begins, if that is asked.
 func (w *writing) lookUp(ctx context.Context, begin bool) (*memoryStream, error) {
 	l, base := w.log, w.log.now()
 	var head []byte
@@ -167,12 +176,15 @@ func topOf(said string, rest []redis.Reply) (top uint64, last, ok bool) {
 	return parseEntryID(id)
 }
 
-// write writes the event to the server. Whoever appends may leave meanwhile: what was begun is finished, so that it is
-// known whether the event is there.
-func (w *writing) write(ctx context.Context, sequence uint64) (said string, readers []redis.Reply, err error) {
+// write writes the event to the server. Whoever appends may leave meanwhile: what was
+// begun is finished, so that it is known whether the event is there.
+func (w *writing) write(ctx context.Context, sequence uint64) (said string, readers []redis.Reply,
+	err error,
+) {
 	entry := entryID(sequence, w.last)
 	sealed := w.log.config.Seal.SealBytes(w.eventPurpose(entry), w.data)
-	return w.log.run(context.WithoutCancel(ctx), appendScript, w.place, entry, string(sealed), w.log.life(), entryID(sequence, false), strconv.FormatUint(w.epoch, 10))
+	return w.log.run(context.WithoutCancel(ctx), appendScript, w.place, entry, string(sealed), w.log.life(),
+		entryID(sequence, false), strconv.FormatUint(w.epoch, 10))
 }
 
 // written adds the event to what is in memory if the server has it.
@@ -180,7 +192,8 @@ func (w *writing) written(s *memoryStream, sequence uint64, said string, err err
 	l := w.log
 	l.local.mu.Lock()
 	defer l.local.mu.Unlock()
-	if owner := l.local.sessions[w.session.Name]; owner == nil || owner.ended || owner.streams.find(w.stream) != s {
+	if owner := l.local.sessions[w.session.Name]; owner == nil || owner.ended ||
+		owner.streams.find(w.stream) != s {
 		l.giveBackLocked(s, w)
 		if err == nil && said != saidOK { // others may have read it otherwise
 			err = ErrUnknown

@@ -16,8 +16,8 @@ const (
 	choreRetry = 2 * time.Second // until what failed is tried again
 )
 
-// chores are what is yet to be done for streams off the path. They are bounded by the streams that there are: of each,
-// only the newest state counts.
+// chores are what is yet to be done for streams off the path. They are bounded by the
+// streams that there are: of each, only the newest state counts.
 type chores struct {
 	now      func() time.Time
 	wake     chan struct{} // holds a token while there is something to do
@@ -52,7 +52,8 @@ func put(into chan struct{}) {
 	}
 }
 
-// dropped notes that a stream has lost its oldest event, or all it has. The mutex of the Memory is held.
+// dropped notes that a stream has lost its oldest event, or all it has. The mutex of the
+// Memory is held.
 func (c *chores) dropped(s *memoryStream, all bool) {
 	shared := s.shared
 	p := place{Key{Name: s.session.name, Owner: s.session.owner}, s.name}
@@ -90,8 +91,8 @@ func (c *chores) stir(p place, to replica.ID) {
 	c.prompt()
 }
 
-// Run does what is off the path, until ctx ends: it wakes readers at other replicas, drops in the server what was dropped
-// here, and keeps there what is used here.
+// Run does what is off the path, until ctx ends: it wakes readers at other replicas,
+// drops in the server what was dropped here, and keeps there what is used here.
 func (l *Redis) Run(ctx context.Context) error {
 	var caring sync.WaitGroup
 	caring.Go(func() { l.care(ctx) })
@@ -140,11 +141,16 @@ func (l *Redis) stirAll(ctx context.Context) {
 	l.chores.mu.Unlock()
 	for s := range stirs {
 		data := []byte(s.session.Name + "\x00" + s.stream)
-		_, _ = l.config.Others.Send(ctx, s.to, replica.Word{Kind: kindStir, Tenant: s.session.Owner.TenantID, Data: data}) // who gets none looks again by itself
+		// who gets none looks again by itself
+		_, _ = l.config.Others.Send(ctx, s.to, replica.Word{
+			Kind: kindStir, Tenant: s.session.Owner.TenantID,
+			Data: data,
+		})
 	}
 }
 
-// heard wakes the readers of a session, because another replica has appended to one of its streams.
+// heard wakes the readers of a session, because another replica has appended to one of
+// its streams.
 func (l *Redis) heard(_ context.Context, _ replica.ID, w replica.Word) ([]byte, error) {
 	name, stream, _ := bytes.Cut(w.Data, []byte{0})
 	m := l.local
@@ -161,7 +167,8 @@ func (l *Redis) heard(_ context.Context, _ replica.ID, w replica.Word) ([]byte, 
 	return nil, nil
 }
 
-// returned wakes all readers, because word may have been lost, and has Run look what the server has lost.
+// returned wakes all readers, because word may have been lost, and has Run look what the
+// server has lost.
 func (l *Redis) returned() {
 	m := l.local
 	m.mu.Lock()
@@ -172,8 +179,8 @@ func (l *Redis) returned() {
 	put(l.chores.returned)
 }
 
-// trimAll drops in the server what was dropped here. What fails is tried again, and is left to the server when it has
-// become too old in any case.
+// trimAll drops in the server what was dropped here. What fails is tried again, and is
+// left to the server when it has become too old in any case.
 func (l *Redis) trimAll(ctx context.Context) {
 	l.chores.mu.Lock()
 	trims, forgets := l.chores.trims, l.chores.forgets
@@ -181,11 +188,15 @@ func (l *Redis) trimAll(ctx context.Context) {
 	l.chores.mu.Unlock()
 	var commands []redis.Command
 	for p, entry := range trims {
-		commands = append(commands, redis.Command{Name: "XTRIM", Key: p.keys()[1], Args: []string{"MINID", entry}})
+		commands = append(commands, redis.Command{
+			Name: "XTRIM", Key: p.keys()[1],
+			Args: []string{"MINID", entry},
+		})
 	}
 	for p := range forgets {
 		keys := p.keys()
-		commands = append(commands, redis.Command{Name: "UNLINK", Key: keys[1]}, redis.Command{Name: "UNLINK", Key: keys[2]})
+		commands = append(commands, redis.Command{Name: "UNLINK", Key: keys[1]},
+			redis.Command{Name: "UNLINK", Key: keys[2]})
 	}
 	if l.doAll(ctx, commands) == nil {
 		return

@@ -40,7 +40,8 @@ func (r *resident) trips(t *testing.T) (n int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, found := range regexp.MustCompile(`cmdstat_(?:evalsha|hgetall):calls=(\d+)`).FindAllStringSubmatch(text, -1) {
+	for _, found := range regexp.MustCompile(`cmdstat_(?:evalsha|hgetall):calls=(\d+)`).FindAllStringSubmatch(
+		text, -1) {
 		calls, _ := strconv.Atoi(found[1])
 		n += calls
 	}
@@ -74,8 +75,8 @@ func TestAStreamIsReadElsewhere(t *testing.T) {
 	}
 }
 
-// TestLargeStreamIsReadInPages reads 200 KB of events at another replica: no answer of Redis has all of them, since what others
-// ask waits behind it.
+// TestLargeStreamIsReadInPages reads 200 KB of events at another replica: no answer of
+// Redis has all of them, since what others ask waits behind it.
 func TestLargeStreamIsReadInPages(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -94,7 +95,8 @@ func TestLargeStreamIsReadInPages(t *testing.T) {
 	}
 }
 
-// TestOthersAppendToAStreamThatOneReplicaBegan is the case of a connection that went on at another replica, with notices.
+// TestOthersAppendToAStreamThatOneReplicaBegan is the case of a connection that went on
+// at another replica, with notices.
 func TestOthersAppendToAStreamThatOneReplicaBegan(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -113,7 +115,8 @@ func TestOthersAppendToAStreamThatOneReplicaBegan(t *testing.T) {
 	add(t, b, "s", "p1", "4", true)
 	for _, r := range []*resident{a, b} {
 		want(t, r, "s", "p1", session.FirstID("p1"), "1 2 3 4", false)
-		if _, err := r.Append(t.Context(), of("s"), "p1", []byte("5"), false); !errors.Is(err, session.ErrUnknown) {
+		if _, err := r.Append(t.Context(), of("s"), "p1", []byte("5"), false); !errors.Is(err,
+			session.ErrUnknown) {
 			t.Errorf("after the last event: got %v, want ErrUnknown", err)
 		}
 	}
@@ -133,7 +136,12 @@ func TestRoundTrips(t *testing.T) {
 	}{
 		{"begin", 1, func() error { _, err := a.Begin(ctx, key, "p1"); return err }},
 		{"follow", 0, func() error { return a.Follow(ctx, key, &f) }},
-		{"append", 1, func() (err error) { last, err = a.Append(ctx, key, "p1", []byte("x"), false); return err }},
+		{"append", 1, func() (
+			err error,
+		) {
+			last, err = a.Append(ctx, key, "p1", []byte("x"), false)
+			return err
+		}},
 		{"next", 0, func() error { _, _, err := a.Next(ctx, key, "p1", ""); return err }},
 		{"read", 0, func() error { _, _, err := a.Read(ctx, key, "p1", last); return err }},
 		{"find", 0, func() error { _, err := a.Find(ctx, key, last); return err }},
@@ -141,8 +149,14 @@ func TestRoundTrips(t *testing.T) {
 		{"find elsewhere", 1, func() error { _, err := b.Find(ctx, key, last); return err }},
 		{"next elsewhere", 1, func() error { _, _, err := b.Next(ctx, key, "p1", last); return err }},
 		{"a notice", 1, func() error { _, err := a.Notify(ctx, key, "p1", 7, []byte("x")); return err }},
-		{"append to what nobody began", 2, func() error { _, err := a.Append(ctx, key, "q1", []byte("x"), false); return err }},
-		{"append to it again", 1, func() error { _, err := a.Append(ctx, key, "q1", []byte("x"), true); return err }},
+		{
+			"append to what nobody began", 2,
+			func() error { _, err := a.Append(ctx, key, "q1", []byte("x"), false); return err },
+		},
+		{
+			"append to it again", 1,
+			func() error { _, err := a.Append(ctx, key, "q1", []byte("x"), true); return err },
+		},
 		{"unfollow", 0, func() error { a.Unfollow(key, &f); return nil }},
 		{"drop", 0, func() error { a.Drop(ctx, key, "p1", last); return nil }},
 		{"end", 0, func() error { a.End(key); return nil }},
@@ -193,7 +207,8 @@ func TestWhatIsDroppedHereIsDroppedInRedis(t *testing.T) {
 	want(t, b, "s", "p1", last, "", false)
 }
 
-// TestOneUserMadeTheEventsOfOthersDisappearFromRedis shows that shares hold for what is in the server, too.
+// TestOneUserMadeTheEventsOfOthersDisappearFromRedis shows that shares hold for what is
+// in the server, too.
 func TestOneUserMadeTheEventsOfOthersDisappearFromRedis(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -285,7 +300,8 @@ func TestAllKeysGoByThemselves(t *testing.T) {
 	}
 }
 
-// TestAStreamThatIsReadElsewhereStays lets the replica that appends believe that time passes.
+// TestAStreamThatIsReadElsewhereStays lets the replica that appends believe that time
+// passes.
 func TestAStreamThatIsReadElsewhereStays(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -326,8 +342,16 @@ func TestNobodyBelievesWhatOthersWroteIntoRedis(t *testing.T) {
 		"an entry": func(t *testing.T, key, _ string) {
 			a.does(t, "XADD", key, "18446744073709551615-1", "d", "forged")
 		},
-		"an entry of the future": func(t *testing.T, key, _ string) { a.does(t, "XADD", key, "*", "d", "forged") },
-		"another stream":         func(t *testing.T, key, other string) { a.does(t, "COPY", other, key, "REPLACE") },
+		"an entry of the future": func(t *testing.T, key,
+			_ string,
+		) {
+			a.does(t, "XADD", key, "*", "d", "forged")
+		},
+		"another stream": func(t *testing.T, key,
+			other string,
+		) {
+			a.does(t, "COPY", other, key, "REPLACE")
+		},
 		"a missing entry": func(t *testing.T, key, _ string) {
 			entries, _ := a.does(t, "XRANGE", key, "-", "+").Entries()
 			a.does(t, "XDEL", key, entries[2].ID)
@@ -382,8 +406,9 @@ func TestAnIDOfAnyoneIsNoForgery(t *testing.T) {
 	}
 }
 
-// TestSessionsOfADayStayedInMemory: each session that a replica had to do with was remembered by it for a day, whether it had
-// ended or went on elsewhere, and nothing counted that.
+// TestSessionsOfADayStayedInMemory: each session that a replica had to do with was
+// remembered by it for a day, whether it had ended or went on elsewhere, and nothing
+// counted that.
 func TestSessionsOfADayStayedInMemory(t *testing.T) {
 	t.Parallel()
 	var now atomic.Int64

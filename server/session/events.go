@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// events are those of one stream that were not dropped, in order of sequence. They are a chain and not a slice, since
-// most streams have few: a slice that grows leaves behind one array after the other, and with a notice to each of
-// thousands of streams that is more than the events. The zero events are none.
+// events are those of one stream that were not dropped, in order of sequence. They are a
+// chain and not a slice, since most streams have few: a slice that grows leaves behind
+// one array after the other, and with a notice to each of thousands of streams that is
+// more than the events. The zero events are none.
 type events struct {
 	first, newest *memoryEvent // nil: none
 	count         int

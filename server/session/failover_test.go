@@ -15,7 +15,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
-// route is one stream that is written at one replica and read at another while faults happen.
+// route is one stream that is written at one replica and read at another while faults
+// happen.
 type route struct {
 	name string
 	read atomic.Int64 // events
@@ -25,7 +26,8 @@ type route struct {
 // write appends an event now and then until ctx ends: their texts count from zero.
 func (r *route) write(ctx context.Context, t *testing.T, l session.Log) {
 	for n := 0; ctx.Err() == nil; n++ {
-		if _, err := l.Append(context.Background(), of("s"), r.name, fmt.Append(nil, r.name, " ", n), false); err != nil {
+		if _, err := l.Append(context.Background(), of("s"), r.name, fmt.Append(nil, r.name, " ", n),
+			false); err != nil {
 			t.Errorf("append to %s, which began here: %v", r.name, err)
 			return
 		}
@@ -33,7 +35,8 @@ func (r *route) write(ctx context.Context, t *testing.T, l session.Log) {
 	}
 }
 
-// follow reads the stream until ctx ends or it is lost. Each event must be the one after the one before.
+// follow reads the stream until ctx ends or it is lost. Each event must be the one after
+// the one before.
 func (r *route) follow(ctx context.Context, t *testing.T, l session.Log) {
 	after := session.FirstID(r.name)
 	for ctx.Err() == nil {
@@ -65,8 +68,9 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// through writes at a and reads at b while fault happens, which is over when it returns. Each stream goes on at both, or
-// its reader is told that it cannot; lost is how many are. A fact that was kept is still there, and a session that had ended stays so.
+// through writes at a and reads at b while fault happens, which is over when it returns.
+// Each stream goes on at both, or its reader is told that it cannot; lost is how many
+// are. A fact that was kept is still there, and a session that had ended stays so.
 func through(t *testing.T, a, b *resident, fault func()) (lost int) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -85,7 +89,8 @@ func through(t *testing.T, a, b *resident, fault func()) (lost int) {
 		t.Helper()
 		for _, r := range routes {
 			from := r.read.Load()
-			eventually(t, what, func() bool { return t.Failed() || r.lost.Load() || r.read.Load() > from+more })
+			eventually(
+				t, what, func() bool { return t.Failed() || r.lost.Load() || r.read.Load() > from+more })
 		}
 	}
 	each("events are read elsewhere", 20)
@@ -120,8 +125,9 @@ func TestStreamsThroughAFailover(t *testing.T) {
 	t.Logf("%d streams cannot be resumed", lost)
 }
 
-// TestAMovedSlotLostStreams moves the slot of the tenant to another node of a cluster, and has the nodes forget their
-// scripts: no stream is lost, though scripts are refused whose keys are at two nodes.
+// TestAMovedSlotLostStreams moves the slot of the tenant to another node of a cluster,
+// and has the nodes forget their scripts: no stream is lost, though scripts are refused
+// whose keys are at two nodes.
 func TestAMovedSlotLostStreams(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)

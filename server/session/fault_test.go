@@ -25,7 +25,8 @@ func fleeting(t *testing.T, l session.Log, stream string) (is []bool) {
 	return is
 }
 
-// goesOn shows that streams of Begin go on without the server, and all else fails in a way that tells why.
+// goesOn shows that streams of Begin go on without the server, and all else fails in a
+// way that tells why.
 func goesOn(t *testing.T, a, b *resident, id string) {
 	t.Helper()
 	var f stirs
@@ -69,7 +70,8 @@ func isLost(t *testing.T, a, b *resident, id string) {
 	want(t, b, "s", "p1", id, unknown, false)
 	want(t, b, "s", "p1", session.FirstID("p1"), unknown, false)
 	n := 0
-	eventually(t, "a stream that began later can be resumed", func() bool { // connections of before may still fail
+	// connections of before may still fail
+	eventually(t, "a stream that began later can be resumed", func() bool {
 		n++
 		stream := fmt.Sprint("later", n)
 		if lasting, err := a.Begin(t.Context(), of("s"), stream); !lasting || err != nil {
@@ -82,7 +84,10 @@ func isLost(t *testing.T, a, b *resident, id string) {
 
 func TestRedisIsDown(t *testing.T) {
 	t.Parallel()
-	for name, args := range map[string][]string{"and forgets": nil, "and remembers": {"--appendonly", "yes", "--appendfsync", "always"}} {
+	for name, args := range map[string][]string{"and forgets": nil, "and remembers": {
+		"--appendonly", "yes",
+		"--appendfsync", "always",
+	}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := &house{server: redistest.Start(t, args...), ring: seal.RandomRing()}
@@ -126,8 +131,8 @@ func TestRedisIsDown(t *testing.T) {
 	}
 }
 
-// goesOnElsewhere shows that one of several streams goes on at another replica. Others may be lost because a connection of
-// before fails late.
+// goesOnElsewhere shows that one of several streams goes on at another replica. Others
+// may be lost because a connection of before fails late.
 func goesOnElsewhere(t *testing.T, a, b *resident, streams map[string]string) {
 	t.Helper()
 	for stream, id := range streams {
@@ -135,7 +140,8 @@ func goesOnElsewhere(t *testing.T, a, b *resident, streams map[string]string) {
 		if is := fleeting(t, a, stream); is[len(is)-1] {
 			continue
 		}
-		eventually(t, "the stream goes on", func() bool { text, more := read(t, b, "s", stream, id); return text == "2" && more })
+		eventually(t, "the stream goes on",
+			func() bool { text, more := read(t, b, "s", stream, id); return text == "2" && more })
 		return
 	}
 	t.Error("no stream goes on")
@@ -161,7 +167,8 @@ func TestRedisIsFull(t *testing.T) {
 	isLost(t, a, b, id)
 }
 
-// TestRedisForgetsAll shows that a stream which was there is not taken for one that begins.
+// TestRedisForgetsAll shows that a stream which was there is not taken for one that
+// begins.
 func TestRedisForgetsAll(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -182,8 +189,8 @@ func TestRedisForgetsAll(t *testing.T) {
 	}
 }
 
-// TestAFailoverLostTheNewestEvents puts back a stream as it was before the last events, as a replica of the server that
-// takes over may have it.
+// TestAFailoverLostTheNewestEvents puts back a stream as it was before the last events,
+// as a replica of the server that takes over may have it.
 func TestAFailoverLostTheNewestEvents(t *testing.T) {
 	t.Parallel()
 	for _, ends := range []bool{false, true} {
@@ -210,7 +217,8 @@ func TestAFailoverLostTheNewestEvents(t *testing.T) {
 	}
 }
 
-// TestAFailoverLostAnEventBetweenOthers is the same when the next event comes before it is looked what was lost.
+// TestAFailoverLostAnEventBetweenOthers is the same when the next event comes before it
+// is looked what was lost.
 func TestAFailoverLostAnEventBetweenOthers(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

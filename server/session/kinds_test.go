@@ -14,14 +14,22 @@ func TestKeysOfAnotherTypeGaveSomething(t *testing.T) {
 	h := newHouse(t)
 	a, b := h.join(t), h.join(t)
 	for _, key := range []string{"db2:{acme}:session:s", streamKey, "db2:{acme}:readers:p1:s"} {
-		for _, spoil := range [][]string{{"SET", key, "junk"}, {"LPUSH", key, "junk"}, {"SADD", key, "junk"}, {"HSET", key, "d", "junk"}, {"XADD", key, "*", "d", "junk"}, {"ZADD", key, "1", "junk"}} {
+		for _, spoil := range [][]string{
+			{"SET", key, "junk"},
+			{"LPUSH", key, "junk"},
+			{"SADD", key, "junk"},
+			{"HSET", key, "d", "junk"},
+			{"XADD", key, "*", "d", "junk"},
+			{"ZADD", key, "1", "junk"},
+		} {
 			h.server.Exec(t, "FLUSHALL")
 			h.server.Exec(t, spoil...)
 			events, _, err := b.Next(t.Context(), of("s"), "p1", session.FirstID("p1"))
 			if len(events) > 0 || err == nil {
 				t.Errorf("%v: got events %v, %v", spoil, events, err)
 			}
-			if _, err := a.Begin(t.Context(), of("s"), "p1"); err != nil && !errors.Is(err, session.ErrUnknown) {
+			if _, err := a.Begin(t.Context(), of("s"), "p1"); err != nil &&
+				!errors.Is(err, session.ErrUnknown) {
 				t.Errorf("%v: begin: got %v", spoil, err)
 			}
 			a.End(of("s"))

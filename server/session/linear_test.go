@@ -35,7 +35,8 @@ type past struct {
 	last   bool
 }
 
-// after returns what a session may be after a deed, if the outcome is one that it can have then.
+// after returns what a session may be after a deed, if the outcome is one that it can
+// have then.
 func (p past) after(d deed, o outcome) []past {
 	next, refused := p, false
 	switch d.what {
@@ -59,7 +60,8 @@ func (p past) after(d deed, o outcome) []past {
 	return []past{next}
 }
 
-// model says what a Log is: as if all calls had been made one after the other, each at some time while it ran.
+// model says what a Log is: as if all calls had been made one after the other, each at
+// some time while it ran.
 func model() porcupine.Model {
 	m := porcupine.NondeterministicModel{
 		Partition: func(history []porcupine.Operation) (parts [][]porcupine.Operation) {
@@ -104,8 +106,9 @@ func (d deed) do(t *testing.T, l session.Log) outcome {
 	return o
 }
 
-// history has clients make calls at several replicas, all at the same time, and returns what came of them. Now
-// and then one of them cuts all connections, and who meets that heals them; with a nil cut, none is.
+// history has clients make calls at several replicas, all at the same time, and returns
+// what came of them. Now and then one of them cuts all connections, and who meets that
+// heals them; with a nil cut, none is.
 func history(t *testing.T, replicas []session.Log, seed uint64, cut func(bool)) []porcupine.Operation {
 	const clients, sessions, deeds = 4, 6, 60
 	began := time.Now()
@@ -181,7 +184,8 @@ func TestCallsOfSeveralReplicasAreLinear(t *testing.T) {
 	}
 }
 
-// TestCallsAreLinearWhenConnectionsBreak breaks the connections of the replicas to the server again and again.
+// TestCallsAreLinearWhenConnectionsBreak breaks the connections of the replicas to the
+// server again and again.
 func TestCallsAreLinearWhenConnectionsBreak(t *testing.T) {
 	t.Parallel()
 	h := &house{server: redistest.StartOne(t), ring: seal.RandomRing()} // a proxy stands before one
@@ -190,7 +194,8 @@ func TestCallsAreLinearWhenConnectionsBreak(t *testing.T) {
 	var stores []*redis.Store
 	for range 3 {
 		proxy := redistest.NewProxy(t, h.server.Address)
-		store := redistest.Run(t, redis.New(redis.Config{Addresses: []string{proxy.Address}, Patience: redistest.Patience}))
+		store := redistest.Run(t,
+			redis.New(redis.Config{Addresses: []string{proxy.Address}, Patience: redistest.Patience}))
 		proxies, stores = append(proxies, proxy), append(stores, store)
 		replicas = append(replicas, h.joinBy(t, store))
 	}

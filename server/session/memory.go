@@ -10,14 +10,15 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// What an event and a stream cost in memory beside their data, in bytes, roughly. Without it, a great many small or
-// empty ones would cost nothing and have no bound.
+// What an event and a stream cost in memory beside their data, in bytes, roughly. Without
+// it, a great many small or empty ones would cost nothing and have no bound.
 const (
 	eventCost  = 128
 	streamCost = 512
 )
 
-// streamsPart is the part of the budget of the process that streams may take: the budget divided by this.
+// streamsPart is the part of the budget of the process that streams may take: the budget
+// divided by this.
 const streamsPart = 2
 
 // Bounds of what is remembered of sessions that have no streams, such as that they have
@@ -31,30 +32,34 @@ const (
 // MemoryConfig bounds a Memory. A zero field means its default.
 type MemoryConfig struct {
 	Count int // events that are kept of one stream; zero: 1000
-	// Bytes are kept of one stream. The newest event does not count: it may be an answer that is larger, and a client
-	// that lost its connection must get it nevertheless. Zero: 1 MiB.
+	// Bytes are kept of one stream. The newest event does not count: it may be an answer
+	// that is larger, and a client that lost its connection must get it nevertheless.
+	// Zero: 1 MiB.
 	Bytes int
 	Age   time.Duration // how long an event is kept, and a stream that nobody reads; zero: 5 m
-	// Memory is the budget of the process, of bytes. Half of it at most is for streams, and shared out like the whole,
-	// so that a user whose answers fill its part of that can still make requests. nil: its own, of share.DefaultMemory.
+	// Memory is the budget of the process, of bytes. Half of it at most is for streams,
+	// and shared out like the whole, so that a user whose answers fill its part of that
+	// can still make requests. nil: its own, of share.DefaultMemory.
 	Memory *share.Budget
 	Now    func() time.Time // nil: time.Now
 }
 
-// Memory is a Log in the memory of this process, for a gateway with one replica. It is safe for concurrent use.
+// Memory is a Log in the memory of this process, for a gateway with one replica. It is
+// safe for concurrent use.
 //
-// It has no goroutine: each Append, Find and End sweeps away what is too old. A reader that waits holds only a channel,
-// which the session closes at its next event, whichever stream that is of; a follower holds an entry in a list.
+// It has no goroutine: each Append, Find and End sweeps away what is too old. A reader
+// that waits holds only a channel, which the session closes at its next event, whichever
+// stream that is of; a follower holds an entry in a list.
 type Memory struct {
 	config MemoryConfig
 	room   *share.Budget // the part of config.Memory that streams may take
 	most   int64         // bytes that one event may have
 	began  time.Time     // when it was made
-	// dropped is called with the mutex held when a stream that others share has lost its oldest event, or is about to lose
-	// all it has. nil: nobody is told.
+	// dropped is called with the mutex held when a stream that others share has lost its
+	// oldest event, or is about to lose all it has. nil: nobody is told.
 	dropped func(s *memoryStream, all bool)
-	// rest is for how long a session is remembered that has no streams, since it was last used: maxRest, or less where
-	// another place remembers it.
+	// rest is for how long a session is remembered that has no streams, since it was last
+	// used: maxRest, or less where another place remembers it.
 	rest time.Duration
 
 	mu       sync.Mutex // guards the fields below and everything they lead to
@@ -62,8 +67,10 @@ type Memory struct {
 	byAge    *list.List // of *memoryStream; the one that was not used for the longest time is first
 	holders  map[share.User]*holder
 	tenants  map[string]int64 // bytes of the events of each
-	ended    []string         // names of sessions that have ended and are in sessions; the one that ended first is first
-	swept    time.Time        // when sweep last looked
+	// names of sessions that have ended and are in sessions; the one that ended first is
+	// first
+	ended []string
+	swept time.Time // when sweep last looked
 }
 
 var _ Log = (*Memory)(nil)
@@ -73,8 +80,9 @@ var _ Log = (*Memory)(nil)
 type memorySession struct {
 	name  string
 	owner share.User
-	// sequence is that of the newest event of any of its streams. All streams count together, so that an id is not used
-	// twice even if a stream is dropped and begins anew under its name.
+	// sequence is that of the newest event of any of its streams. All streams count
+	// together, so that an id is not used twice even if a stream is dropped and begins
+	// anew under its name.
 	sequence uint64
 	streams  streams
 	wake     chan struct{} // closed at the next event or the end; nil: nobody waits
@@ -116,7 +124,8 @@ func NewMemory(cfg MemoryConfig) *Memory {
 	}
 	room := share.New(cfg.Memory.Total() / streamsPart)
 	return &Memory{
-		config: cfg, room: room, most: room.Most(), rest: maxRest, began: cfg.Now(), sessions: make(map[string]*memorySession), byAge: list.New(),
+		config: cfg, room: room, most: room.Most(), rest: maxRest, began: cfg.Now(),
+		sessions: make(map[string]*memorySession), byAge: list.New(),
 		holders: make(map[share.User]*holder), tenants: make(map[string]int64),
 	}
 }
@@ -130,7 +139,9 @@ func (m *Memory) Begin(_ context.Context, session Key, stream string) (lasting b
 }
 
 // Append implements Log.
-func (m *Memory) Append(_ context.Context, session Key, stream string, data []byte, last bool) (string, error) {
+func (m *Memory) Append(_ context.Context, session Key, stream string, data []byte,
+	last bool,
+) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s, err := m.readyLocked(session, stream, len(data))
@@ -142,8 +153,8 @@ func (m *Memory) Append(_ context.Context, session Key, stream string, data []by
 	return eventID(stream, s.session.sequence), nil
 }
 
-// readyLocked returns a stream that takes an event of so many bytes, for which it has taken room. The errors are those of
-// Append.
+// readyLocked returns a stream that takes an event of so many bytes, for which it has
+// taken room. The errors are those of Append.
 func (m *Memory) readyLocked(session Key, stream string, size int) (*memoryStream, error) {
 	now := m.config.Now()
 	m.sweepLocked(now)
@@ -158,7 +169,8 @@ func (m *Memory) readyLocked(session Key, stream string, size int) (*memoryStrea
 	return s, m.makeRoomLocked(s, int64(eventCost+size))
 }
 
-// addLocked adds an event for which readyLocked has taken room. It came when the stream was last used.
+// addLocked adds an event for which readyLocked has taken room. It came when the stream
+// was last used.
 func (m *Memory) addLocked(s *memoryStream, sequence uint64, data []byte, last bool) {
 	s.events.add(&memoryEvent{sequence: sequence, data: data, at: s.touched})
 	s.last = last
@@ -167,7 +179,9 @@ func (m *Memory) addLocked(s *memoryStream, sequence uint64, data []byte, last b
 }
 
 // Read implements Log.
-func (m *Memory) Read(_ context.Context, session Key, stream, after string) ([]Event, <-chan struct{}, error) {
+func (m *Memory) Read(_ context.Context, session Key, stream, after string) ([]Event, <-chan struct{},
+	error,
+) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s, events, err := m.readLocked(session, stream, after)
@@ -178,7 +192,9 @@ func (m *Memory) Read(_ context.Context, session Key, stream, after string) ([]E
 }
 
 // Next implements Log.
-func (m *Memory) Next(_ context.Context, session Key, stream, after string) (events []Event, more bool, err error) {
+func (m *Memory) Next(_ context.Context, session Key, stream, after string) (events []Event, more bool,
+	err error,
+) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s, events, err := m.readLocked(session, stream, after)
@@ -203,7 +219,8 @@ func (m *Memory) Drop(_ context.Context, session Key, stream, through string) {
 	}
 }
 
-// readLocked returns a stream and those of its events that follow an id. The errors are those of Read.
+// readLocked returns a stream and those of its events that follow an id. The errors are
+// those of Read.
 func (m *Memory) readLocked(session Key, stream, after string) (*memoryStream, []Event, error) {
 	var sequence uint64
 	if after != "" {
@@ -269,11 +286,14 @@ func (m *Memory) Find(_ context.Context, session Key, event string) (string, err
 }
 
 // Notify implements Log: nobody else leads a session of this process.
-func (m *Memory) Notify(ctx context.Context, session Key, stream string, _ uint64, data []byte) (string, error) {
+func (m *Memory) Notify(ctx context.Context, session Key, stream string, _ uint64,
+	data []byte,
+) (string, error) {
 	return m.Append(ctx, session, stream, data, false)
 }
 
-// End implements Log. The name of the session stays taken, so that an event that comes late does not open it again.
+// End implements Log. The name of the session stays taken, so that an event that comes
+// late does not open it again.
 func (m *Memory) End(session Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -307,8 +327,9 @@ func (m *Memory) sessionLocked(key Key) *memorySession {
 	return s
 }
 
-// openLocked returns a stream, which it makes if it is not there. It counts as a use of the stream and the session. The
-// error is ErrUnknown if the session has ended, or one of package share if there is no room.
+// openLocked returns a stream, which it makes if it is not there. It counts as a use of
+// the stream and the session. The error is ErrUnknown if the session has ended, or one of
+// package share if there is no room.
 func (m *Memory) openLocked(session Key, stream string, now time.Time) (*memoryStream, error) {
 	owner := m.sessionLocked(session)
 	if owner.ended {
@@ -332,8 +353,8 @@ func (m *Memory) openLocked(session Key, stream string, now time.Time) (*memoryS
 	return s, nil
 }
 
-// trimLocked drops the oldest events of a stream until it is within its bounds with one more, which itself counts only
-// as one.
+// trimLocked drops the oldest events of a stream until it is within its bounds with one
+// more, which itself counts only as one.
 func (m *Memory) trimLocked(s *memoryStream, now time.Time) {
 	oldest := now.Sub(m.began) - m.config.Age
 	for s.events.count > 0 {
@@ -353,8 +374,9 @@ func (m *Memory) forgetLocked(s *memoryStream) {
 	s.session.streams.remove(s)
 }
 
-// sweepLocked forgets streams that nobody used for the age of events. It also forgets sessions that have no streams and
-// were not used for longer than rest. It looks at most ten times within that age, because it goes through all sessions.
+// sweepLocked forgets streams that nobody used for the age of events. It also forgets
+// sessions that have no streams and were not used for longer than rest. It looks at most
+// ten times within that age, because it goes through all sessions.
 func (m *Memory) sweepLocked(now time.Time) {
 	if now.Sub(m.swept) < m.config.Age/10 {
 		return
@@ -389,17 +411,19 @@ func (s *memoryStream) after(sequence uint64) []Event {
 	for e := range s.events.all() {
 		if e.sequence > sequence {
 			events = append(events, Event{
-				ID: eventID(s.name, e.sequence), Data: e.data, Last: s.last && e.next == nil, Fleeting: s.shared.isFleeting(e.sequence),
+				ID: eventID(s.name, e.sequence), Data: e.data, Last: s.last &&
+					e.next == nil, Fleeting: s.shared.isFleeting(e.sequence),
 			})
 		}
 	}
 	return events
 }
 
-// has tells whether every event after the one with that sequence is still here. That is so if the event itself is kept,
-// or if it is the newest of those that were dropped. Sequence 0 stands for the beginning, which is the floor as long as
-// nothing was dropped. It is not enough that the sequence is above the floor: streams of a session share the numbers,
-// so such a number may be that of another stream's event.
+// has tells whether every event after the one with that sequence is still here. That is
+// so if the event itself is kept, or if it is the newest of those that were dropped.
+// Sequence 0 stands for the beginning, which is the floor as long as nothing was dropped.
+// It is not enough that the sequence is above the floor: streams of a session share the
+// numbers, so such a number may be that of another stream's event.
 func (s *memoryStream) has(sequence uint64) bool {
 	if sequence == s.floor {
 		return true
@@ -412,7 +436,8 @@ func (s *memoryStream) has(sequence uint64) bool {
 	return false
 }
 
-// waiter returns a channel that is closed at the next event of the session, or at its end.
+// waiter returns a channel that is closed at the next event of the session, or at its
+// end.
 func (s *memorySession) waiter() <-chan struct{} {
 	if s.wake == nil {
 		s.wake = make(chan struct{})
@@ -420,7 +445,8 @@ func (s *memorySession) waiter() <-chan struct{} {
 	return s.wake
 }
 
-// rouse wakes all who wait for the session, and stirs all who follow it. Those whose stream has nothing new read in vain and wait again.
+// rouse wakes all who wait for the session, and stirs all who follow it. Those whose
+// stream has nothing new read in vain and wait again.
 func (s *memorySession) rouse() {
 	if s.wake != nil {
 		close(s.wake)

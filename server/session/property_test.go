@@ -35,7 +35,8 @@ func (s *story) key(name string) session.Key {
 
 // pick draws a session, a stream and a replica, and returns what is known of the stream.
 func (s *story) pick(t *rapid.T) (in, stream string, at int, known *line) {
-	in, stream = rapid.SampledFrom([]string{"a", "b"}).Draw(t, "session"), rapid.SampledFrom([]string{"p1", "p2", "q1"}).Draw(t, "stream")
+	in, stream = rapid.SampledFrom([]string{"a", "b"}).Draw(t, "session"),
+		rapid.SampledFrom([]string{"p1", "p2", "q1"}).Draw(t, "stream")
 	at = rapid.IntRange(0, 1).Draw(t, "replica")
 	return in, stream, at, s.streams[in+stream]
 }
@@ -62,9 +63,11 @@ func (s *story) append(t *rapid.T) {
 	if known != nil && known.home >= 0 {
 		at = known.home // what others append, it hears of later
 	}
-	data, last := rapid.StringMatching(`[a-z]{0,5}`).Draw(t, "data"), rapid.IntRange(0, 5).Draw(t, "last") == 0
+	data, last := rapid.StringMatching(`[a-z]{0,5}`).Draw(t, "data"), rapid.IntRange(0, 5).Draw(t,
+		"last") == 0
 	id, err := s.replicas[at].Append(context.Background(), s.key(in), stream, []byte(data), last)
-	if refused := s.ended[in] || known != nil && known.last; refused != (err != nil) || refused != errors.Is(err, session.ErrUnknown) {
+	if refused := s.ended[in] || known != nil && known.last; refused != (err != nil) ||
+		refused != errors.Is(err, session.ErrUnknown) {
 		t.Fatalf("append to %s of %s: got %q, %v", stream, in, id, err)
 	}
 	if err != nil {
@@ -103,10 +106,12 @@ func (s *story) read(t *rapid.T) {
 		got = append(got, fmt.Sprintf("%s %s %t %t", e.ID, e.Data, e.Last, e.Fleeting))
 	}
 	for i := n; i < len(known.ids); i++ {
-		want = append(want, fmt.Sprintf("%s %s %t false", known.ids[i], known.data[i], known.last && i == len(known.ids)-1))
+		want = append(want, fmt.Sprintf("%s %s %t false", known.ids[i], known.data[i], known.last &&
+			i == len(known.ids)-1))
 	}
 	if strings.Join(got, ",") != strings.Join(want, ",") || more == known.last {
-		t.Fatalf("read %s of %s after %s: got %v, more %t; want %v, more %t", stream, in, after, got, more, want, !known.last)
+		t.Fatalf("read %s of %s after %s: got %v, more %t; want %v, more %t", stream, in, after, got, more,
+			want, !known.last)
 	}
 }
 
@@ -151,7 +156,8 @@ func stories(t *testing.T, a, b session.Log) {
 			streams: make(map[string]*line), ended: make(map[string]bool),
 		}
 		t.Repeat(map[string]func(*rapid.T){
-			"begin": s.begin, "append": s.append, "append2": s.append, "read": s.read, "drop": s.drop, "end": s.end,
+			"begin": s.begin, "append": s.append, "append2": s.append, "read": s.read, "drop": s.drop,
+			"end": s.end,
 		})
 	})
 }

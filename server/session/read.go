@@ -8,7 +8,9 @@ import (
 )
 
 // Read implements Log.
-func (l *Redis) Read(ctx context.Context, session Key, stream, after string) ([]Event, <-chan struct{}, error) {
+func (l *Redis) Read(ctx context.Context, session Key, stream, after string) ([]Event, <-chan struct{},
+	error,
+) {
 	l.local.mu.Lock()
 	s := l.local.sessionLocked(session)
 	if s.ended {
@@ -25,7 +27,9 @@ func (l *Redis) Read(ctx context.Context, session Key, stream, after string) ([]
 }
 
 // Next implements Log.
-func (l *Redis) Next(ctx context.Context, session Key, stream, after string) (events []Event, more bool, err error) {
+func (l *Redis) Next(ctx context.Context, session Key, stream, after string) (events []Event, more bool,
+	err error,
+) {
 	if session.Here {
 		return l.local.Next(ctx, session, stream, after)
 	}
@@ -85,7 +89,8 @@ type reading struct {
 	last    bool
 }
 
-// here looks in memory for the events after a sequence. It is false if they must be looked for in the server.
+// here looks in memory for the events after a sequence. It is false if they must be
+// looked for in the server.
 func (r *reading) here(sequence uint64) (bool, error) {
 	m := r.log.local
 	m.mu.Lock()
@@ -119,8 +124,8 @@ func (r *reading) here(sequence uint64) (bool, error) {
 	return true, nil
 }
 
-// elsewhere looks in the server for the events after a sequence; zero stands for the beginning. A stream that is not
-// there begins, if that is asked.
+// elsewhere looks in the server for the events after a sequence; zero stands for the
+// beginning. A stream that is not there begins, if that is asked.
 func (r *reading) elsewhere(ctx context.Context, sequence uint64, begin bool) error {
 	for {
 		full, err := r.page(ctx, sequence, begin)
@@ -136,10 +141,12 @@ func (r *reading) elsewhere(ctx context.Context, sequence uint64, begin bool) er
 	}
 }
 
-// pageBytes bounds what one read brings: on the same connection other answers wait behind it.
+// pageBytes bounds what one read brings: on the same connection other answers wait behind
+// it.
 const pageBytes = 64 << 10
 
-// page reads as many events as a stream may have, or as fit into a page. full tells that there may be others.
+// page reads as many events as a stream may have, or as fit into a page. full tells that
+// there may be others.
 func (r *reading) page(ctx context.Context, sequence uint64, begin bool) (full bool, err error) {
 	l, base := r.log, r.log.now()
 	from, count, reader, head := headID(sequence+1), l.config.Count+1, "", ""
@@ -155,7 +162,8 @@ func (r *reading) page(ctx context.Context, sequence uint64, begin bool) (full b
 	if begin {
 		head = string(l.config.Seal.SealBytes(r.headPurpose(base), nil))
 	}
-	said, rest, err := l.run(ctx, readScript, r.place, from, strconv.Itoa(count), l.life(), reader, head, headID(base), strconv.Itoa(pageBytes))
+	said, rest, err := l.run(ctx, readScript, r.place, from, strconv.Itoa(count), l.life(), reader, head,
+		headID(base), strconv.Itoa(pageBytes))
 	switch {
 	case err != nil:
 		return false, err
@@ -184,8 +192,8 @@ func (r *reading) page(ctx context.Context, sequence uint64, begin bool) (full b
 	return len(rest) > 1 || len(entries) >= count-1, r.take(ctx, sequence, entries)
 }
 
-// head returns the base of a stream, of which the first entries are given. The error is ErrUnknown if its first events are
-// not there any more.
+// head returns the base of a stream, of which the first entries are given. The error is
+// ErrUnknown if its first events are not there any more.
 func (r *reading) head(ctx context.Context, entries []redis.Entry, begin bool) (uint64, error) {
 	if len(entries) == 0 {
 		return 0, ErrUnknown
@@ -194,8 +202,10 @@ func (r *reading) head(ctx context.Context, entries []redis.Entry, begin bool) (
 	if !ok || last {
 		return 0, ErrUnknown
 	}
-	if _, err := r.log.config.Seal.OpenBytes(r.headPurpose(base), []byte(entries[0].Fields["d"])); err != nil {
-		if _, err := r.log.config.Seal.OpenBytes(r.eventPurpose(entries[0].ID), []byte(entries[0].Fields["d"])); err != nil {
+	if _, err := r.log.config.Seal.OpenBytes(r.headPurpose(base),
+		[]byte(entries[0].Fields["d"])); err != nil {
+		if _, err := r.log.config.Seal.OpenBytes(r.eventPurpose(entries[0].ID),
+			[]byte(entries[0].Fields["d"])); err != nil {
 			return 0, r.log.refuse(ctx, r.place)
 		}
 		return 0, ErrUnknown // the first events were dropped
@@ -203,7 +213,8 @@ func (r *reading) head(ctx context.Context, entries []redis.Entry, begin bool) (
 	if !begin {
 		return base, nil
 	}
-	// Who reads from the beginning will do so again, and is not to find another beginning then.
+	// Who reads from the beginning will do so again, and is not to find another beginning
+	// then.
 	m := r.log.local
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -220,7 +231,8 @@ func (r *reading) head(ctx context.Context, entries []redis.Entry, begin bool) (
 	return base, nil
 }
 
-// take opens entries that follow a sequence. The error is ErrUnknown if one between them is missing.
+// take opens entries that follow a sequence. The error is ErrUnknown if one between them
+// is missing.
 func (r *reading) take(ctx context.Context, sequence uint64, entries []redis.Entry) error {
 	for _, e := range entries {
 		n, last, ok := parseEntryID(e.ID)

@@ -12,7 +12,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
 
-// RedisConfig is what a Redis needs. The fields of MemoryConfig bound what this replica appends, here and in the server.
+// RedisConfig is what a Redis needs. The fields of MemoryConfig bound what this replica
+// appends, here and in the server.
 type RedisConfig struct {
 	MemoryConfig
 
@@ -20,11 +21,13 @@ type RedisConfig struct {
 	Seal   *seal.Ring
 	Others replica.Others
 	Logger *slog.Logger
-	// Refused is called when the server returns what no replica has written there. nil: nobody is told.
+	// Refused is called when the server returns what no replica has written there. nil:
+	// nobody is told.
 	Refused func()
 }
 
-// Redis is a Log of several replicas, over what they share. It is safe for concurrent use; Run must run.
+// Redis is a Log of several replicas, over what they share. It is safe for concurrent
+// use; Run must run.
 //
 //	                     ┌───────────── this replica ─────────────┐
 //	Begin, Append ──────▶│ Memory: what it appended itself        │──▶ Read, Next, Find of a stream that Begin began:
@@ -40,16 +43,18 @@ type RedisConfig struct {
 // stream that was not begun by Begin needs one or two more to be appended to, because
 // others may append to it at the same time.
 //
-// When the server does not answer, the streams of Begin go on in memory, and what is appended to them from then on is
-// Fleeting, until the stream ends. It is taken out of the server as soon as that answers, so that nobody waits there for
-// what will not come.
+// When the server does not answer, the streams of Begin go on in memory, and what is
+// appended to them from then on is Fleeting, until the stream ends. It is taken out of
+// the server as soon as that answers, so that nobody waits there for what will not come.
 //
-// Nothing waits until replicas of the server have an event (WAIT): on a connection that all callers share, everybody's calls
-// would wait behind it. A failover may so lose the newest events. The replica that appended them writes them again when
-// the server has returned; where it cannot, a reader finds that the sequence has a gap, and gets ErrUnknown.
+// Nothing waits until replicas of the server have an event (WAIT): on a connection that
+// all callers share, everybody's calls would wait behind it. A failover may so lose the
+// newest events. The replica that appended them writes them again when the server has
+// returned; where it cannot, a reader finds that the sequence has a gap, and gets
+// ErrUnknown.
 //
-// Values are sealed for their place, so that whoever can write to the server can make the gateway forget, but not believe.
-// What was not written by a replica counts as not there.
+// Values are sealed for their place, so that whoever can write to the server can make the
+// gateway forget, but not believe. What was not written by a replica counts as not there.
 type Redis struct {
 	config RedisConfig
 	local  *Memory
@@ -61,7 +66,8 @@ var _ Log = (*Redis)(nil)
 // kindStir is word that a stream has something new.
 const kindStir = "stir 1"
 
-// NewRedis returns a Redis. It sets handlers of cfg.Others, so it is called before that runs.
+// NewRedis returns a Redis. It sets handlers of cfg.Others, so it is called before that
+// runs.
 func NewRedis(cfg RedisConfig) *Redis {
 	if cfg.Refused == nil {
 		cfg.Refused = func() {}
@@ -83,7 +89,9 @@ func (l *Redis) life() string {
 
 // run runs a script, and returns what it said first, and the rest. The error is ErrFenced
 // if another replica leads the session.
-func (l *Redis) run(ctx context.Context, script *redis.Script, p place, args ...string) (said string, rest []redis.Reply, err error) {
+func (l *Redis) run(ctx context.Context, script *redis.Script, p place,
+	args ...string,
+) (said string, rest []redis.Reply, err error) {
 	reply, err := script.Run(ctx, l.config.Store, p.keys(), args)
 	if err != nil {
 		return "", nil, err
@@ -101,14 +109,16 @@ func (l *Redis) run(ctx context.Context, script *redis.Script, p place, args ...
 	return said, parts[1:], nil
 }
 
-// errLater says that what is in the server may be of a version that knows more than this one. It is like a fault: nothing is
-// known here, and nothing has ended.
+// errLater says that what is in the server may be of a version that knows more than this
+// one. It is like a fault: nothing is known here, and nothing has ended.
 var errLater = fmt.Errorf("what redis holds may be of a later version: %w", redis.ErrDown)
 
-// refuse notes that what is in the server was not written by a replica, or by one of a later version.
+// refuse notes that what is in the server was not written by a replica, or by one of a
+// later version.
 func (l *Redis) refuse(ctx context.Context, p place) error {
 	l.config.Refused()
-	l.config.Logger.WarnContext(ctx, "redis holds what no replica has written there; it is not used", slog.String("tenant", p.session.Owner.TenantID),
+	l.config.Logger.WarnContext(ctx, "redis holds what no replica has written there; it is not used",
+		slog.String("tenant", p.session.Owner.TenantID),
 		slog.String("stream", p.stream))
 	if l.config.Others.IsNewerThere() {
 		return errLater
@@ -131,7 +141,8 @@ func (l *Redis) Begin(ctx context.Context, session Key, stream string) (lasting 
 		return lasting, err
 	}
 	head := l.config.Seal.SealBytes(p.headPurpose(base), nil)
-	said, _, err := l.run(ctx, beginScript, p, headID(base), string(head), l.life(), string(l.config.Others.Self()))
+	said, _, err := l.run(ctx, beginScript, p, headID(base), string(head), l.life(),
+		string(l.config.Others.Self()))
 	if err != nil && !errors.Is(err, redis.ErrDown) {
 		return false, err
 	}
@@ -164,7 +175,8 @@ func (l *Redis) openLocked(p place, base uint64) (*memoryStream, error) {
 // now returns the base of a stream that begins now.
 func (l *Redis) now() uint64 { return uint64(max(1, l.config.Now().UnixMilli())) }
 
-// findLocked returns what is here of a stream, nil if nothing is. The error is ErrUnknown if the session has ended.
+// findLocked returns what is here of a stream, nil if nothing is. The error is ErrUnknown
+// if the session has ended.
 func (l *Redis) findLocked(p place) (*memoryStream, error) {
 	owner := l.local.sessions[p.session.Name]
 	switch {

@@ -47,7 +47,10 @@ func (h *house) join(t *testing.T, change ...func(*session.RedisConfig)) *reside
 func (h *house) joinBy(t *testing.T, store *redis.Store, change ...func(*session.RedisConfig)) *resident {
 	t.Helper()
 	r := &resident{store: store, admin: h.server.Admin(t), member: h.hub.Join()}
-	cfg := session.RedisConfig{Store: r.store, Seal: h.ring, Others: r.member, Logger: slog.New(slog.DiscardHandler), Refused: func() { h.refused.Add(1) }}
+	cfg := session.RedisConfig{
+		Store: r.store, Seal: h.ring, Others: r.member,
+		Logger: slog.New(slog.DiscardHandler), Refused: func() { h.refused.Add(1) },
+	}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -93,7 +96,10 @@ func TestRedis(t *testing.T) {
 
 func BenchmarkRedisAppend(b *testing.B) {
 	h := &house{server: redistest.Start(b), ring: seal.RandomRing()}
-	l := session.NewRedis(session.RedisConfig{Store: h.server.Store(b), Seal: h.ring, Others: h.hub.Join(), Logger: slog.New(slog.DiscardHandler)})
+	l := session.NewRedis(session.RedisConfig{
+		Store: h.server.Store(b), Seal: h.ring, Others: h.hub.Join(),
+		Logger: slog.New(slog.DiscardHandler),
+	})
 	if _, err := l.Begin(b.Context(), of("s"), "p1"); err != nil {
 		b.Fatal(err)
 	}

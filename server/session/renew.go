@@ -7,8 +7,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
 
-// ownPlaces returns the streams that only this replica appends to and that are in the server. used tells of each whether
-// it was used here within half the age of events.
+// ownPlaces returns the streams that only this replica appends to and that are in the
+// server. used tells of each whether it was used here within half the age of events.
 func (l *Redis) ownPlaces() (places []place, used []bool) {
 	m := l.local
 	m.mu.Lock()
@@ -24,7 +24,8 @@ func (l *Redis) ownPlaces() (places []place, used []bool) {
 	return places, used
 }
 
-// renewAll keeps in the server the streams that are used here, and here those that are read at other replicas.
+// renewAll keeps in the server the streams that are used here, and here those that are
+// read at other replicas.
 func (l *Redis) renewAll(ctx context.Context) {
 	places, used := l.ownPlaces()
 	for len(places) > 0 {
@@ -33,11 +34,17 @@ func (l *Redis) renewAll(ctx context.Context) {
 		for i, p := range places[:n] {
 			keys := p.keys()
 			if used[i] {
-				commands = append(commands, redis.Command{Name: "PEXPIRE", Key: keys[1], Args: []string{l.life()}})
+				commands = append(commands, redis.Command{
+					Name: "PEXPIRE", Key: keys[1],
+					Args: []string{l.life()},
+				})
 			} else {
 				commands = append(commands, redis.Command{Name: "PTTL", Key: keys[1]})
 			}
-			commands = append(commands, redis.Command{Name: "PEXPIRE", Key: keys[2], Args: []string{l.life()}}, redis.Command{Name: "SMEMBERS", Key: keys[2]})
+			commands = append(commands, redis.Command{
+				Name: "PEXPIRE", Key: keys[2],
+				Args: []string{l.life()},
+			}, redis.Command{Name: "SMEMBERS", Key: keys[2]})
 		}
 		replies, err := l.config.Store.DoAll(ctx, commands...)
 		if err != nil {
@@ -59,7 +66,8 @@ func (l *Redis) isReadElsewhere(readers redis.Reply) bool {
 		return false
 	}
 	for _, r := range list {
-		if id, err := r.Text(); err == nil && replica.ID(id) != l.config.Others.Self() && l.config.Others.IsThere(replica.ID(id)) {
+		if id, err := r.Text(); err == nil && replica.ID(id) != l.config.Others.Self() &&
+			l.config.Others.IsThere(replica.ID(id)) {
 			return true
 		}
 	}
@@ -75,8 +83,9 @@ func (l *Redis) touch(p place) {
 	}
 }
 
-// repairAll looks, after a fault, what the server has lost of the streams of this replica, and writes it again. A stream
-// that it has lost altogether goes on in memory. It is false if the server did not answer for all of them.
+// repairAll looks, after a fault, what the server has lost of the streams of this
+// replica, and writes it again. A stream that it has lost altogether goes on in memory.
+// It is false if the server did not answer for all of them.
 func (l *Redis) repairAll(ctx context.Context) bool {
 	all := true
 	places, _ := l.ownPlaces()
@@ -117,8 +126,9 @@ func (l *Redis) repair(ctx context.Context, p place) error {
 	return nil
 }
 
-// missing returns the events of a stream that the server has not, after the newest that it has. If it has no such stream,
-// or one that does not go on here, the stream goes on in memory only.
+// missing returns the events of a stream that the server has not, after the newest that
+// it has. If it has no such stream, or one that does not go on here, the stream goes on
+// in memory only.
 func (l *Redis) missing(p place, top uint64, there bool) []Event {
 	l.local.mu.Lock()
 	defer l.local.mu.Unlock()

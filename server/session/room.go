@@ -9,13 +9,16 @@ import (
 
 // holder is what one user has in a Memory. One without events is forgotten.
 type holder struct {
-	bytes int64      // of its events
-	full  *list.List // of its *memoryStream that have events; the one that was not used for the longest time is first
+	bytes int64 // of its events
+	// of its *memoryStream that have events; the one that was not used for the longest
+	// time is first
+	full *list.List
 }
 
-// makeRoomLocked takes room for n bytes for the owner of a stream, which may be one that is just being made. If there is
-// too little, it drops events; victimLocked says whose. What fills the budget beside the room of streams may be no
-// events, so when that is too full the owner has to do with its own. An error is one of package share; then there was
+// makeRoomLocked takes room for n bytes for the owner of a stream, which may be one that
+// is just being made. If there is too little, it drops events; victimLocked says whose.
+// What fills the budget beside the room of streams may be no events, so when that is too
+// full the owner has to do with its own. An error is one of package share; then there was
 // nothing to drop, or the event is too large for any user.
 func (m *Memory) makeRoomLocked(s *memoryStream, n int64) error {
 	if n > m.most {
@@ -44,16 +47,17 @@ func (m *Memory) giveLocked(user share.User, n int64) {
 	m.config.Memory.Give(user, n)
 }
 
-// victimLocked returns whose events make room for n bytes of a user that was refused them. It is the first of these that
-// there is, nil if there is none:
+// victimLocked returns whose events make room for n bytes of a user that was refused
+// them. It is the first of these that there is, nil if there is none:
 //
 //	more than the user's share      the user itself, a colleague, another tenant
 //	more than the tenant's share    a colleague, the user itself, another tenant
 //	too little is left              another tenant, a colleague, the user itself
 //
-// The colleague is the one with most events, and has more of them than the user would have. The other tenant is the one
-// with most, and has more than the user's would have; of that it is the user with most. So whoever needs room takes it
-// from itself, or from one who has more.
+// The colleague is the one with most events, and has more of them than the user would
+// have. The other tenant is the one with most, and has more than the user's would have;
+// of that it is the user with most. So whoever needs room takes it from itself, or from
+// one who has more.
 func (m *Memory) victimLocked(user share.User, n int64, refused error) *holder {
 	itself := func() *holder { return m.holders[user] }
 	colleague := func() *holder {
@@ -90,8 +94,8 @@ func (m *Memory) victimLocked(user share.User, n int64, refused error) *holder {
 	return nil
 }
 
-// largestLocked returns the user of a tenant that has most events, if they have more than so many bytes, and nil
-// otherwise. It goes through all who have any.
+// largestLocked returns the user of a tenant that has most events, if they have more than
+// so many bytes, and nil otherwise. It goes through all who have any.
 func (m *Memory) largestLocked(tenant string, most int64) (largest *holder) {
 	for user, h := range m.holders {
 		if user.TenantID == tenant && h.bytes > most {
@@ -101,8 +105,8 @@ func (m *Memory) largestLocked(tenant string, most int64) (largest *holder) {
 	return largest
 }
 
-// shedLocked drops the events of the stream that its user has not used for the longest time or, if only the stream that
-// needs the room has any, the oldest event of that one.
+// shedLocked drops the events of the stream that its user has not used for the longest
+// time or, if only the stream that needs the room has any, the oldest event of that one.
 func (m *Memory) shedLocked(h *holder, needy *memoryStream) {
 	first := h.full.Front()
 	if first.Value == any(needy) {
@@ -116,8 +120,9 @@ func (m *Memory) shedLocked(h *holder, needy *memoryStream) {
 	s.session.rouse() // its readers learn that they have missed something
 }
 
-// emptyLocked drops all events of a stream. The stream stays until it is too old, so that those who read it get
-// ErrUnknown: one that began anew under its name would look as if nothing had been said.
+// emptyLocked drops all events of a stream. The stream stays until it is too old, so that
+// those who read it get ErrUnknown: one that began anew under its name would look as if
+// nothing had been said.
 func (m *Memory) emptyLocked(s *memoryStream) {
 	for s.events.count > 0 {
 		m.dropOldestLocked(s)
@@ -140,7 +145,8 @@ func (m *Memory) droppedLocked(s *memoryStream, all bool) {
 	}
 }
 
-// grownLocked notes that the events of a stream have n bytes more, or less if n is negative.
+// grownLocked notes that the events of a stream have n bytes more, or less if n is
+// negative.
 func (m *Memory) grownLocked(s *memoryStream, n int) {
 	user := s.session.owner
 	h := m.holders[user]

@@ -15,7 +15,10 @@ import (
 
 // sessionOf names a session of a user, who may have several.
 func sessionOf(tenant, user string, n int) session.Key {
-	return session.Key{Name: fmt.Sprint(tenant, "/", user, "/", n), Owner: share.User{TenantID: tenant, Subject: user}}
+	return session.Key{
+		Name:  fmt.Sprint(tenant, "/", user, "/", n),
+		Owner: share.User{TenantID: tenant, Subject: user},
+	}
 }
 
 // keeps tells whether the first event of a stream is still there.
@@ -25,8 +28,8 @@ func keepsFirst(t *testing.T, l session.Log, in session.Key) bool {
 	return err == nil
 }
 
-// TestOneUserMadeTheEventsOfOthersDisappear keeps one answer of a colleague and one of another tenant, and lets a user
-// keep as much as it can.
+// TestOneUserMadeTheEventsOfOthersDisappear keeps one answer of a colleague and one of
+// another tenant, and lets a user keep as much as it can.
 func TestOneUserMadeTheEventsOfOthersDisappear(t *testing.T) {
 	const total = 64 << 20
 	memory := share.New(total)
@@ -55,7 +58,8 @@ func TestOneUserMadeTheEventsOfOthersDisappear(t *testing.T) {
 		}
 	}
 	if most < total/16 || most > total/4 {
-		t.Errorf("one user held %d bytes of %d at most, want a good part of the half that is for events", most, total)
+		t.Errorf("one user held %d bytes of %d at most, want a good part of the half that is for events",
+			most, total)
 	}
 	for n := range 300 {
 		l.End(sessionOf("acme", "loud", n))
@@ -68,14 +72,16 @@ func TestOneUserMadeTheEventsOfOthersDisappear(t *testing.T) {
 	}
 }
 
-// TestEventsOfTheQuietStay lets many users append in random order, some much and some little. Whoever never has more
-// than others loses nothing, and everybody can always append.
+// TestEventsOfTheQuietStay lets many users append in random order, some much and some
+// little. Whoever never has more than others loses nothing, and everybody can always
+// append.
 func TestEventsOfTheQuietStay(t *testing.T) {
 	l := session.NewMemory(session.MemoryConfig{Memory: share.New(64 << 20)})
 	random := rand.New(rand.NewPCG(3, 4))
 	var kept []session.Key
 	for n := range 3000 {
-		in, size := sessionOf(fmt.Sprint("loud", random.IntN(4)), fmt.Sprint("user", random.IntN(5)), n), random.IntN(1<<20)
+		in, size := sessionOf(fmt.Sprint("loud", random.IntN(4)), fmt.Sprint("user", random.IntN(5)), n),
+			random.IntN(1<<20)
 		switch n % 300 {
 		case 0:
 			in, size = sessionOf(fmt.Sprint("quiet", n/300%4), "user", n), 30_000
@@ -95,7 +101,8 @@ func TestEventsOfTheQuietStay(t *testing.T) {
 	}
 }
 
-// TestAStreamThatLostItsEventsBeganAnew shows that a reader who has read nothing yet learns that it has missed something.
+// TestAStreamThatLostItsEventsBeganAnew shows that a reader who has read nothing yet
+// learns that it has missed something.
 func TestAStreamThatLostItsEventsBeganAnew(t *testing.T) {
 	l := session.NewMemory(session.MemoryConfig{Memory: share.New(8 << 20)})
 	in := sessionOf("acme", "alice", 0)
@@ -108,7 +115,8 @@ func TestAStreamThatLostItsEventsBeganAnew(t *testing.T) {
 	}
 	<-more
 	for n := range 100 { // the user needs the room for other answers before it reads this one
-		if _, err = l.Append(t.Context(), sessionOf("acme", "alice", n+1), "p1", make([]byte, 100_000), true); err != nil {
+		if _, err = l.Append(t.Context(), sessionOf("acme", "alice", n+1), "p1", make([]byte, 100_000),
+			true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -127,7 +135,8 @@ func TestAStreamThatLostItsEventsBeganAnew(t *testing.T) {
 	}
 }
 
-// TestReadersLearnThatEventsAreGone shows that a reader is woken when its stream loses its events.
+// TestReadersLearnThatEventsAreGone shows that a reader is woken when its stream loses
+// its events.
 func TestReadersLearnThatEventsAreGone(t *testing.T) {
 	l := session.NewMemory(session.MemoryConfig{Memory: share.New(8 << 20)})
 	in := sessionOf("acme", "alice", 0)
@@ -140,7 +149,8 @@ func TestReadersLearnThatEventsAreGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range 100 {
-		if _, err = l.Append(t.Context(), sessionOf("acme", "alice", n+1), "p1", make([]byte, 100_000), true); err != nil {
+		if _, err = l.Append(t.Context(), sessionOf("acme", "alice", n+1), "p1", make([]byte, 100_000),
+			true); err != nil {
 			t.Fatal(err)
 		}
 	}

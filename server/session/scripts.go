@@ -14,7 +14,8 @@ const (
 // All scripts have the same keys, in this order: the record of a session (see package
 // primary), a stream, and the replicas that read the stream.
 
-// beginScript begins a stream. ARGV: id and value of its head, milliseconds that it is kept, the replica.
+// beginScript begins a stream. ARGV: id and value of its head, milliseconds that it is
+// kept, the replica.
 var beginScript = redis.NewScript(`
 if redis.call('EXISTS', KEYS[2]) == 1 then return {'taken'} end
 redis.call('XADD', KEYS[2], ARGV[1], 'd', ARGV[2])
@@ -50,10 +51,12 @@ redis.call('PEXPIRE', KEYS[2], ARGV[3])
 redis.call('PEXPIRE', KEYS[3], ARGV[3])
 return {'ok', unpack(redis.call('SMEMBERS', KEYS[3]))}`)
 
-// readScript returns entries of a stream, or if there are none, the id of the newest that there ever was. It returns "more"
-// behind entries that are not all, because they have too many bytes: other answers would wait behind theirs. ARGV: id from
-// which on, how many at most, milliseconds, the replica or "" if it does not go on reading, the value of the head if the
-// stream is to begin when it is not there, with its id, and how many bytes at most, but for a single entry.
+// readScript returns entries of a stream, or if there are none, the id of the newest that
+// there ever was. It returns "more" behind entries that are not all, because they have
+// too many bytes: other answers would wait behind theirs. ARGV: id from which on, how
+// many at most, milliseconds, the replica or "" if it does not go on reading, the value
+// of the head if the stream is to begin when it is not there, with its id, and how many
+// bytes at most, but for a single entry.
 var readScript = redis.NewScript(`
 if redis.call('EXISTS', KEYS[2]) == 0 then
   if ARGV[5] == '' then return {'gone'} end
@@ -84,8 +87,8 @@ for i = 1, #info, 2 do
 end
 return {'gone'}`)
 
-// topScript returns the id of the newest event that a stream ever had. It begins the stream if it is not there. ARGV: id
-// and value of the head, milliseconds.
+// topScript returns the id of the newest event that a stream ever had. It begins the
+// stream if it is not there. ARGV: id and value of the head, milliseconds.
 var topScript = redis.NewScript(`
 if redis.call('EXISTS', KEYS[2]) == 0 then
   if ARGV[2] == '' then return {'gone'} end

@@ -70,7 +70,8 @@ func read(t *testing.T, l session.Log, in, stream, after string) (string, bool) 
 func want(t *testing.T, l session.Log, in, stream, after, data string, more bool) {
 	t.Helper()
 	if gotData, gotMore := read(t, l, in, stream, after); gotData != data || gotMore != more {
-		t.Errorf("%s of %s after %q: got %q, more %t; want %q, %t", stream, in, after, gotData, gotMore, data, more)
+		t.Errorf("%s of %s after %q: got %q, more %t; want %q, %t", stream, in, after, gotData, gotMore, data,
+			more)
 	}
 }
 
@@ -100,9 +101,11 @@ func followersRead(t *testing.T, l session.Log) {
 	add(t, l, "s", "p1", "c", true)
 	events, more, err = l.Next(t.Context(), of("s"), "p1", "")
 	if err != nil || more || len(events) != 3 || events[1].Last || !events[2].Last {
-		t.Errorf("at the end: got %v, more %t, %v; want three events, of which the third is the last", events, more, err)
+		t.Errorf("at the end: got %v, more %t, %v; want three events, of which the third is the last", events,
+			more, err)
 	}
-	if _, more, err = l.Next(t.Context(), of("s"), "p1", "p1-99"); more || !errors.Is(err, session.ErrUnknown) {
+	if _, more, err = l.Next(t.Context(), of("s"), "p1", "p1-99"); more ||
+		!errors.Is(err, session.ErrUnknown) {
 		t.Errorf("after what is not there: got more %t, %v; want ErrUnknown", more, err)
 	}
 }
@@ -195,7 +198,8 @@ func endForgets(t *testing.T, l session.Log) {
 	a := add(t, l, "s", "p1", "a", false)
 	l.End(of("s"))
 	want(t, l, "s", "p1", "", unknown, false)
-	if _, err := l.Append(t.Context(), of("s"), "p1", []byte("late"), true); !errors.Is(err, session.ErrUnknown) {
+	if _, err := l.Append(t.Context(), of("s"), "p1", []byte("late"), true); !errors.Is(err,
+		session.ErrUnknown) {
 		t.Errorf("append after the end: got %v, want ErrUnknown", err)
 	}
 	if _, err := l.Find(t.Context(), of("s"), a); !errors.Is(err, session.ErrUnknown) {
@@ -207,7 +211,8 @@ func endForgets(t *testing.T, l session.Log) {
 func unknownEvents(t *testing.T, l session.Log) {
 	id := add(t, l, "s", "p1", "a", false)
 	for _, event := range []string{
-		"", "p1", "p1-", "-1", "p1--1", "p1-+1", "p1-01", "p1-1 ", "p1-99", "p2-1", "p1-18446744073709551616", id + "-1",
+		"", "p1", "p1-", "-1", "p1--1", "p1-+1", "p1-01", "p1-1 ", "p1-99", "p2-1", "p1-18446744073709551616",
+		id + "-1",
 		strings.Repeat("p", 100) + "-1", "p1-1\x00",
 	} {
 		if stream, err := l.Find(t.Context(), of("s"), event); !errors.Is(err, session.ErrUnknown) {
@@ -233,7 +238,8 @@ func idsAreUnique(t *testing.T, l session.Log) {
 func endsOnce(t *testing.T, l session.Log) {
 	add(t, l, "a", "q", "1", true)
 	for _, last := range []bool{false, true} {
-		if _, err := l.Append(t.Context(), of("a"), "q", []byte("2"), last); !errors.Is(err, session.ErrUnknown) {
+		if _, err := l.Append(t.Context(), of("a"), "q", []byte("2"), last); !errors.Is(err,
+			session.ErrUnknown) {
 			t.Errorf("after the last event, last %t: got %v, want ErrUnknown", last, err)
 		}
 	}
@@ -258,7 +264,8 @@ func beginsAlone(t *testing.T, l session.Log) {
 			t.Errorf("find %q: got %q, %v", id, stream, err)
 		}
 	}
-	if _, err := l.Append(t.Context(), of("s"), "p1", []byte("c"), true); !errors.Is(err, session.ErrUnknown) {
+	if _, err := l.Append(t.Context(), of("s"), "p1", []byte("c"), true); !errors.Is(err,
+		session.ErrUnknown) {
 		t.Errorf("after the last event: got %v, want ErrUnknown", err)
 	}
 	l.End(of("s"))
@@ -274,7 +281,8 @@ func manyWriters(t *testing.T, l session.Log) {
 	for w := range writers {
 		all.Go(func() {
 			for i := range each {
-				if _, err := l.Append(t.Context(), of("s"), "p1", fmt.Appendf(nil, "%d-%d", w, i), false); err != nil {
+				if _, err := l.Append(t.Context(), of("s"), "p1", fmt.Appendf(nil, "%d-%d", w, i),
+					false); err != nil {
 					t.Error(err)
 				}
 			}
@@ -354,7 +362,8 @@ func FuzzFind(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, event string) {
 		stream, err := l.Find(t.Context(), of("s"), event)
-		if known := event == id || event == session.FirstID("p1"); known != (err == nil) || err == nil && stream != "p1" {
+		if known := event == id || event == session.FirstID("p1"); known != (err == nil) || err == nil &&
+			stream != "p1" {
 			t.Errorf("find %q: got %q, %v", event, stream, err)
 		}
 	})

@@ -8,20 +8,24 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 )
 
-// A stream is an entry of the server each: a head, and then its events. The ids of the entries are made of sequences:
+// A stream is an entry of the server each: a head, and then its events. The ids of the
+// entries are made of sequences:
 //
 //	base-0      base+1-0      base+2-0      …      18446744073709551615-sequence
 //	 head         event         event                    the last event
 //
-// Sequences of a stream are without gaps, so whoever reads sees when one is missing: because it was dropped, or the server
-// has lost it, or somebody took it out. The base is the time at which the stream began, in milliseconds, so that a stream
-// that begins again under its name does not use an id twice. After the last event the server itself accepts no other,
-// because there is no higher id.
+// Sequences of a stream are without gaps, so whoever reads sees when one is missing:
+// because it was dropped, or the server has lost it, or somebody took it out. The base is
+// the time at which the stream began, in milliseconds, so that a stream that begins again
+// under its name does not use an id twice. After the last event the server itself accepts
+// no other, because there is no higher id.
 
-// sharedStream is what a replica knows of a stream that others may read. The mutex of the Memory guards it.
+// sharedStream is what a replica knows of a stream that others may read. The mutex of the
+// Memory guards it.
 type sharedStream struct {
 	turn chan struct{} // holds one token, of whoever appends: events are written one after the other
-	// own tells that only this replica appends, so that what it holds in memory is all there is.
+	// own tells that only this replica appends, so that what it holds in memory is all
+	// there is.
 	own bool
 	// lost tells that the stream goes on in memory only, from the event after top on.
 	lost bool
@@ -36,7 +40,8 @@ func newSharedStream(base uint64) *sharedStream {
 	return &sharedStream{turn: make(chan struct{}, 1), base: base, top: base}
 }
 
-// isFleeting tells whether the event with that sequence is in memory only. s may be nil: then nobody shares the stream.
+// isFleeting tells whether the event with that sequence is in memory only. s may be nil:
+// then nobody shares the stream.
 func (s *sharedStream) isFleeting(sequence uint64) bool {
 	return s != nil && s.lost && sequence > s.top
 }
@@ -53,7 +58,8 @@ func entryID(sequence uint64, last bool) string {
 	return n + "-0"
 }
 
-// parseEntryID is the inverse of entryID. It is false for ids that somebody else has given.
+// parseEntryID is the inverse of entryID. It is false for ids that somebody else has
+// given.
 func parseEntryID(id string) (sequence uint64, last, ok bool) {
 	left, right, found := strings.Cut(id, "-")
 	high, err1 := strconv.ParseUint(left, 10, 64)
@@ -76,14 +82,20 @@ type place struct {
 // keys returns the keys that scripts use.
 func (p place) keys() []string {
 	tenant, name := p.session.Owner.TenantID, p.session.Name
-	return []string{redis.Key(tenant, "session", name), redis.Key(tenant, "stream", p.stream, name), redis.Key(tenant, "readers", p.stream, name)}
+	return []string{
+		redis.Key(tenant, "session", name), redis.Key(tenant, "stream", p.stream, name),
+		redis.Key(tenant, "readers", p.stream, name),
+	}
 }
 
-// Purposes for which values are sealed: none is taken for another one. Only the last part may hold a NUL.
+// Purposes for which values are sealed: none is taken for another one. Only the last part
+// may hold a NUL.
 func (p place) headPurpose(base uint64) string {
-	return "head 1\x00" + p.session.Owner.TenantID + "\x00" + strconv.FormatUint(base, 10) + "\x00" + p.stream + "\x00" + p.session.Name
+	return "head 1\x00" + p.session.Owner.TenantID + "\x00" + strconv.FormatUint(base, 10) + "\x00" +
+		p.stream + "\x00" + p.session.Name
 }
 
 func (p place) eventPurpose(entry string) string {
-	return "event 1\x00" + p.session.Owner.TenantID + "\x00" + entry + "\x00" + p.stream + "\x00" + p.session.Name
+	return "event 1\x00" + p.session.Owner.TenantID + "\x00" + entry + "\x00" + p.stream + "\x00" +
+		p.session.Name
 }

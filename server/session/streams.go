@@ -1,7 +1,8 @@
 package session
 
-// streams are those of one session, by name. Most sessions have one at a time, which needs no map: that would be a third
-// of what such a session takes. The zero streams are empty.
+// streams are those of one session, by name. Most sessions have one at a time, which
+// needs no map: that would be a third of what such a session takes. The zero streams are
+// empty.
 type streams struct {
 	one  *memoryStream            // nil: none, or it has ended
 	more map[string]*memoryStream // others; nil: none

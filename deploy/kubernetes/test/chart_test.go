@@ -50,7 +50,8 @@ func example(t *testing.T, name string) map[string]any {
 	return v
 }
 
-// with returns the example with some values changed, or without those that become nil. A path has dots between its names.
+// with returns the example with some values changed, or without those that become nil. A
+// path has dots between its names.
 func with(t *testing.T, name string, changes map[string]any) map[string]any {
 	t.Helper()
 	all := example(t, name)
@@ -92,7 +93,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// render returns what `helm install drawbridge` in the namespace drawbridge would send to the cluster, and NOTES.txt.
+// render returns what `helm install drawbridge` in the namespace drawbridge would send to
+// the cluster, and NOTES.txt.
 func render(v map[string]any) (manifests, notes string, err error) {
 	return renderAt(v, chartutil.DefaultCapabilities, cluster{})
 }
@@ -109,20 +111,28 @@ func (c cluster) GetClientFor(string, string) (dynamic.NamespaceableResourceInte
 
 func (c cluster) Namespace(string) dynamic.ResourceInterface { return c }
 
-func (c cluster) Get(context.Context, string, meta.GetOptions, ...string) (*unstructured.Unstructured, error) {
+func (c cluster) Get(context.Context, string, meta.GetOptions,
+	...string,
+) (*unstructured.Unstructured, error) {
 	if c.live == nil {
 		return nil, apierrors.NewNotFound(schema.GroupResource{}, "drawbridge")
 	}
 	return c.live, nil
 }
 
-// renderAt is render for a cluster with these capabilities, and with what the chart can look up in it.
-func renderAt(v map[string]any, can *chartutil.Capabilities, from engine.ClientProvider) (manifests, notes string, err error) {
+// renderAt is render for a cluster with these capabilities, and with what the chart can
+// look up in it.
+func renderAt(v map[string]any, can *chartutil.Capabilities,
+	from engine.ClientProvider,
+) (manifests, notes string, err error) {
 	c, err := loaded()
 	if err != nil {
 		return "", "", err
 	}
-	release := chartutil.ReleaseOptions{Name: "drawbridge", Namespace: "drawbridge", Revision: 1, IsInstall: true}
+	release := chartutil.ReleaseOptions{
+		Name: "drawbridge", Namespace: "drawbridge", Revision: 1,
+		IsInstall: true,
+	}
 	all, err := chartutil.ToRenderValues(c, v, release, can)
 	if err != nil {
 		return "", "", err
@@ -155,7 +165,8 @@ func rendered(t *testing.T, v map[string]any) []runtime.Object {
 	return decoded(t, manifests)
 }
 
-// decoded reads manifests strictly: a name that the type has not, or one that comes twice, ends the test.
+// decoded reads manifests strictly: a name that the type has not, or one that comes
+// twice, ends the test.
 func decoded(t *testing.T, manifests string) []runtime.Object {
 	t.Helper()
 	all, err := decode(manifests)
@@ -167,7 +178,8 @@ func decoded(t *testing.T, manifests string) []runtime.Object {
 
 func decode(manifests string) ([]runtime.Object, error) {
 	known := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, monitoring.AddToScheme, gateway.Install} {
+	for _, add := range []func(
+		*runtime.Scheme) error{scheme.AddToScheme, monitoring.AddToScheme, gateway.Install} {
 		if err := add(known); err != nil {
 			return nil, err
 		}
@@ -194,7 +206,8 @@ func decode(manifests string) ([]runtime.Object, error) {
 	return all, nil
 }
 
-// foreign are the kinds of the examples that only their controller's own modules have types of.
+// foreign are the kinds of the examples that only their controller's own modules have
+// types of.
 var foreign = map[string]bool{
 	"gateway.nginx.org/v1alpha1/ProxySettingsPolicy":  true,
 	"gateway.nginx.org/v1alpha1/ClientSettingsPolicy": true,
@@ -206,7 +219,8 @@ func the[T runtime.Object](t *testing.T, all []runtime.Object, name ...string) T
 	t.Helper()
 	var found []T
 	for _, object := range all {
-		if one, ok := object.(T); ok && (len(name) == 0 || any(one).(interface{ GetName() string }).GetName() == name[0]) {
+		if one, ok := object.(T); ok &&
+			(len(name) == 0 || any(one).(interface{ GetName() string }).GetName() == name[0]) {
 			found = append(found, one)
 		}
 	}
@@ -230,7 +244,10 @@ func TestChartIsWithoutFaultsForHelmLint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, v := range map[string]map[string]any{"defaults": {}, "single": example(t, "single"), "replicas": example(t, "replicas")} {
+	for name, v := range map[string]map[string]any{
+		"defaults": {}, "single": example(t, "single"),
+		"replicas": example(t, "replicas"),
+	} {
 		for _, message := range lint.AllWithKubeVersion(chart, v, "drawbridge", capabilities).Messages {
 			if !strings.Contains(message.Error(), "icon is recommended") {
 				t.Errorf("%s: %s", name, message.Error())
@@ -239,14 +256,16 @@ func TestChartIsWithoutFaultsForHelmLint(t *testing.T) {
 	}
 }
 
-// TestManifestsAreWhatTheChartRenders is for those who have no Helm: the files beside the examples are its output.
+// TestManifestsAreWhatTheChartRenders is for those who have no Helm: the files beside the
+// examples are its output.
 func TestManifestsAreWhatTheChartRenders(t *testing.T) {
 	for _, name := range values {
 		manifests, _, err := render(example(t, name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		head := "# Made of the chart deploy/helm/drawbridge and values-" + name + ".yaml, where the first steps are: make chart ARGS=-update\n"
+		head := "# Made of the chart deploy/helm/drawbridge and values-" + name +
+			".yaml, where the first steps are: make chart ARGS=-update\n"
 		file := filepath.Join("..", name+".yaml")
 		if *update {
 			if err := os.WriteFile(file, []byte(head+manifests), 0o644); err != nil {
@@ -254,13 +273,15 @@ func TestManifestsAreWhatTheChartRenders(t *testing.T) {
 			}
 		}
 		if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, []byte(head+manifests)) {
-			t.Errorf("%s is not what the chart renders with values-%s.yaml (%v); make chart ARGS=-update writes it", file, name, err)
+			t.Errorf(
+				"%s is not what the chart renders with values-%s.yaml (%v); make chart ARGS=-update writes it", file, name, err)
 		}
 		decoded(t, manifests)
 	}
 }
 
-// TestExamplesOfIngressAreGood reads all that stands in the folder, the examples for ingress controllers too.
+// TestExamplesOfIngressAreGood reads all that stands in the folder, the examples for
+// ingress controllers too.
 func TestExamplesOfIngressAreGood(t *testing.T) {
 	for _, name := range []string{"ingress-nginx", "ingress-haproxy", "gateway-nginx", "gateway-haproxy"} {
 		if all := decoded(t, read(t, "../"+name+".yaml")); len(all) == 0 {

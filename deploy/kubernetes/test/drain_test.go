@@ -15,18 +15,22 @@ import (
 	autoscaling "k8s.io/api/autoscaling/v2"
 )
 
-// parts are the durations in the gateway's source that a stop consists of, by file, and how often each may be waited for in
-// full.
+// parts are the durations in the gateway's source that a stop consists of, by file, and
+// how often each may be waited for in full.
 var parts = map[string]map[string]int{
 	"cmd/drawbridge/serve.go": {
 		"drainDelay": 1, "callPatience": 1,
-		"closeTimeout": 5, // calls that were cut off, the clients' listener, again when they are cancelled, their streams, the operator's listener
+		// calls that were cut off, the clients' listener, again when they are cancelled,
+		// their streams, the operator's listener
+		"closeTimeout": 5,
 	},
-	"cmd/drawbridge/refuse.go":            {"acceptTime": 1},
-	"cmd/drawbridge/log.go":               {"logPatience": 1},
-	"internal/audit/audit.go":             {"closePatience": 1},
-	"registry/upstream/wire/stdio.go":     {"eofGrace": 1, "termGrace": 1}, // of all servers that are commands, at the same time
-	"registry/upstream/process/keeper.go": {"sweepLimit": 1},               // until what they started is given up
+	"cmd/drawbridge/refuse.go": {"acceptTime": 1},
+	"cmd/drawbridge/log.go":    {"logPatience": 1},
+	"internal/audit/audit.go":  {"closePatience": 1},
+	// of all servers that are commands, at the same time
+	"registry/upstream/wire/stdio.go": {"eofGrace": 1, "termGrace": 1},
+	// until what they started is given up
+	"registry/upstream/process/keeper.go": {"sweepLimit": 1},
 }
 
 // drainTime adds up how long the gateway may take to stop.
@@ -45,23 +49,26 @@ func drainTime(t *testing.T) (sum time.Duration) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A stop comes once to each of the three bounds, but to that of shutDown three times: for the clients, again for them by
-	// closeHTTP, and for the operator by closeHTTP.
-	for text, want := range map[string]int{", closeTimeout)": 3, "shutDown(": 3, "closeHTTP(": 3} { // calls, and what is called
+	// A stop comes once to each of the three bounds, but to that of shutDown three times:
+	// for the clients, again for them by closeHTTP, and for the operator by closeHTTP.
+	// calls, and what is called
+	for text, want := range map[string]int{", closeTimeout)": 3, "shutDown(": 3, "closeHTTP(": 3} {
 		if got := strings.Count(string(serve), text); got != want {
-			t.Errorf("serve.go has %q %d times, not %d: count again how many closeTimeouts a stop may take", text, got, want)
+			t.Errorf("serve.go has %q %d times, not %d: count again how many closeTimeouts a stop may take",
+				text, got, want)
 		}
 	}
 	return sum
 }
 
-// TestTheGraceFitsTheDrain compares how long the gateway may take to stop with what the chart demands and examples grant.
-// The rest is for a machine that is busy.
+// TestTheGraceFitsTheDrain compares how long the gateway may take to stop with what the
+// chart demands and examples grant. The rest is for a machine that is busy.
 func TestTheGraceFitsTheDrain(t *testing.T) {
 	drain := drainTime(t)
 	const checked = 60 * time.Second // what the chart demands beside preStopSeconds
 	if drain > checked {
-		t.Errorf("the gateway may take %v to stop, and the chart is content with %v: change both checks in templates/_checks.tpl, the schema and the values, docker-compose.yml and docs/replicas.md", drain, checked)
+		t.Errorf(
+			"the gateway may take %v to stop, and the chart is content with %v: change both checks in templates/_checks.tpl, the schema and the values, docker-compose.yml and docs/replicas.md", drain, checked)
 	}
 	for _, name := range values {
 		all := rendered(t, example(t, name))
@@ -75,8 +82,11 @@ func TestTheGraceFitsTheDrain(t *testing.T) {
 			continue
 		}
 		down := the[*autoscaling.HorizontalPodAutoscaler](t, all).Spec.Behavior.ScaleDown
-		if period := time.Duration(down.Policies[0].PeriodSeconds) * time.Second; len(down.Policies) != 1 || down.Policies[0].Value != 1 || period < grace {
-			t.Errorf("the autoscaler takes away %v, want one replica in the time that one may take to go (%v)", down.Policies, grace)
+		if period := time.Duration(down.Policies[0].PeriodSeconds) * time.Second; len(down.Policies) != 1 ||
+			down.Policies[0].Value != 1 || period < grace {
+			t.Errorf(
+				"the autoscaler takes away %v, want one replica in the time that one may take to go (%v)",
+				down.Policies, grace)
 		}
 	}
 }
@@ -90,8 +100,12 @@ func durations(t *testing.T, path string) map[string]time.Duration {
 		t.Fatal(err)
 	}
 	units := types.NewPackage("time", "time")
-	for name, unit := range map[string]time.Duration{"Millisecond": time.Millisecond, "Second": time.Second, "Minute": time.Minute} {
-		units.Scope().Insert(types.NewConst(token.NoPos, units, name, types.Typ[types.UntypedInt], constant.MakeInt64(int64(unit))))
+	for name, unit := range map[string]time.Duration{
+		"Millisecond": time.Millisecond, "Second": time.Second,
+		"Minute": time.Minute,
+	} {
+		units.Scope().Insert(types.NewConst(token.NoPos, units, name, types.Typ[types.UntypedInt],
+			constant.MakeInt64(int64(unit))))
 	}
 	here := types.NewPackage("main", "main")
 	here.Scope().Insert(types.NewPkgName(token.NoPos, here, "time", units))

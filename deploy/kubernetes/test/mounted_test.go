@@ -42,8 +42,8 @@ type pod struct {
 	volumes map[string]string // the folder of each Secret and ConfigMap by its name
 }
 
-// mounted makes the volumes of the only container as the kubelet does. The content of Secrets, and of ConfigMaps that the
-// chart does not make, is in more, by name.
+// mounted makes the volumes of the only container as the kubelet does. The content of
+// Secrets, and of ConfigMaps that the chart does not make, is in more, by name.
 func mounted(t *testing.T, all []runtime.Object, more map[string]map[string]string) *pod {
 	t.Helper()
 	binary, err := program()
@@ -51,7 +51,10 @@ func mounted(t *testing.T, all []runtime.Object, more map[string]map[string]stri
 		t.Fatal(err)
 	}
 	spec := the[*apps.Deployment](t, all).Spec.Template.Spec
-	p := &pod{root: t.TempDir(), binary: binary, volumes: make(map[string]string), env: append(os.Environ(), "POD_NAME=drawbridge-0")}
+	p := &pod{
+		root: t.TempDir(), binary: binary, volumes: make(map[string]string),
+		env: append(os.Environ(), "POD_NAME=drawbridge-0"),
+	}
 	for _, variable := range spec.Containers[0].Env[1:] {
 		p.env = append(p.env, variable.Name+"=example")
 	}
@@ -80,9 +83,9 @@ func mounted(t *testing.T, all []runtime.Object, more map[string]map[string]stri
 	return p
 }
 
-// project writes the files of a volume, at first or again, in the way of the kubelet: into a folder whose name is new,
-// which takes the place of the one before when the link ..data is replaced. Each file is a link through ..data and never
-// changes itself.
+// project writes the files of a volume, at first or again, in the way of the kubelet:
+// into a folder whose name is new, which takes the place of the one before when the link
+// ..data is replaced. Each file is a link through ..data and never changes itself.
 func (p *pod) project(t *testing.T, name string, files map[string]string) {
 	t.Helper()
 	volume := p.volumes[name]
@@ -99,7 +102,8 @@ func (p *pod) project(t *testing.T, name string, files map[string]string) {
 	next := filepath.Join(volume, "..2026_11_22_"+rand.Text())
 	must(os.Mkdir(next, 0o755))
 	// Paths and addresses of the pod become those of the folder and of loopback.
-	moved := strings.NewReplacer("/run/secrets/", p.root+"/run/secrets/", "/etc/drawbridge.d/", p.root+"/etc/drawbridge.d/",
+	moved := strings.NewReplacer("/run/secrets/", p.root+"/run/secrets/", "/etc/drawbridge.d/",
+		p.root+"/etc/drawbridge.d/",
 		"0.0.0.0:8080", "127.0.0.1:0", "0.0.0.0:9090", "127.0.0.1:0")
 	for file, text := range files {
 		must(os.WriteFile(filepath.Join(next, file), []byte(moved.Replace(text)), 0o440))
@@ -108,7 +112,8 @@ func (p *pod) project(t *testing.T, name string, files map[string]string) {
 	must(os.Symlink(filepath.Base(next), filepath.Join(volume, "..data_tmp")))
 	must(os.Rename(filepath.Join(volume, "..data_tmp"), filepath.Join(volume, "..data")))
 	for file := range files {
-		if err := os.Symlink(filepath.Join("..data", file), filepath.Join(volume, file)); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := os.Symlink(filepath.Join("..data", file), filepath.Join(volume, file)); err != nil &&
+			!errors.Is(err, os.ErrExist) {
 			t.Fatal(err)
 		}
 	}
@@ -138,24 +143,30 @@ func key(t *testing.T) string {
 // secret is the Secret that the heads of the examples make.
 func secret(t *testing.T) map[string]map[string]string {
 	t.Helper()
-	return map[string]map[string]string{"drawbridge": {"gateway.key": key(t), "session.keys": key(t), "redis.password": key(t)}}
+	return map[string]map[string]string{"drawbridge": {
+		"gateway.key": key(t), "session.keys": key(t),
+		"redis.password": key(t),
+	}}
 }
 
-// TestTheGatewayTakesTheConfigOfTheChart checks it with the gateway itself, without any warning, with files as they are
-// mounted.
+// TestTheGatewayTakesTheConfigOfTheChart checks it with the gateway itself, without any
+// warning, with files as they are mounted.
 func TestTheGatewayTakesTheConfigOfTheChart(t *testing.T) {
 	for _, name := range values {
-		if out, err := mounted(t, rendered(t, example(t, name)), secret(t)).validate(t); err != nil || !strings.Contains(out, "ok (") {
+		if out, err := mounted(t, rendered(t, example(t, name)), secret(t)).validate(t); err != nil ||
+			!strings.Contains(out, "ok (") {
 			t.Errorf("%s: %v: %s", name, err, out)
 		}
 	}
 }
 
-// TestTheConfigCanBeInSeveralConfigMaps includes a file of a ConfigMap that the chart did not make.
+// TestTheConfigCanBeInSeveralConfigMaps includes a file of a ConfigMap that the chart did
+// not make.
 func TestTheConfigCanBeInSeveralConfigMaps(t *testing.T) {
 	team := map[string]string{"demo.yaml": "tenants: {demo: {servers: [toolbox], rules: [{allow: [\"toolbox__*\"]}]}}\n"}
 	all := rendered(t, with(t, "single", map[string]any{
-		"config.tenants": nil, "config.include": []any{"/etc/drawbridge.d/teams/*.yaml"}, "configMaps": []any{"teams"},
+		"config.tenants": nil, "config.include": []any{"/etc/drawbridge.d/teams/*.yaml"},
+		"configMaps": []any{"teams"},
 	}))
 	files := secret(t)
 	files["teams.config"] = team
@@ -164,19 +175,24 @@ func TestTheConfigCanBeInSeveralConfigMaps(t *testing.T) {
 	}
 }
 
-// TestLongTextsKeepTheirWords has a text that YAML breaks into lines, and numbers and words that must stay what they are.
+// TestLongTextsKeepTheirWords has a text that YAML breaks into lines, and numbers and
+// words that must stay what they are.
 func TestLongTextsKeepTheirWords(t *testing.T) {
 	long := strings.TrimSpace(strings.Repeat("word ", 40))
 	all := rendered(t, with(t, "replicas", map[string]any{
-		"config.servers.tracker.headers": map[string]any{"X-Long": long, "X-No": "no", "X-Number": "0123", "X-Quotes": `'"#: ` + "`"},
-		"config.limits":                  map[string]any{"max_body": 16777216, "max_calls": 100000},
+		"config.servers.tracker.headers": map[string]any{
+			"X-Long": long, "X-No": "no", "X-Number": "0123",
+			"X-Quotes": `'"#: ` + "`",
+		},
+		"config.limits": map[string]any{"max_body": 16777216, "max_calls": 100000},
 	}))
 	if out, err := mounted(t, all, secret(t)).validate(t); err != nil || !strings.Contains(out, "ok (") {
 		t.Errorf("%v: %s\n%s", err, out, the[*core.ConfigMap](t, all).Data["drawbridge.yaml"])
 	}
 	parsed := config(t, all)
 	headers := parsed["servers"].(map[string]any)["tracker"].(map[string]any)["headers"].(map[string]any)
-	if headers["X-Long"] != long || headers["X-No"] != "no" || headers["X-Number"] != "0123" || parsed["limits"].(map[string]any)["max_body"] != 16777216.0 {
+	if headers["X-Long"] != long || headers["X-No"] != "no" || headers["X-Number"] != "0123" ||
+		parsed["limits"].(map[string]any)["max_body"] != 16777216.0 {
 		t.Errorf("got %v and %v", headers, parsed["limits"])
 	}
 }
@@ -189,8 +205,9 @@ func TestTheCheckOfTheConfigCanFail(t *testing.T) {
 	}
 }
 
-// TestMountedFilesAreReadAgain changes the ConfigMap and the Secret of a gateway that runs, as the kubelet does, and then
-// gives it a config that it must refuse. It starts once and is ready all the time.
+// TestMountedFilesAreReadAgain changes the ConfigMap and the Secret of a gateway that
+// runs, as the kubelet does, and then gives it a config that it must refuse. It starts
+// once and is ready all the time.
 func TestMountedFilesAreReadAgain(t *testing.T) {
 	all := rendered(t, example(t, "single"))
 	files := secret(t)
@@ -198,11 +215,13 @@ func TestMountedFilesAreReadAgain(t *testing.T) {
 	operator, told := p.serve(t)
 	ready := func() {
 		t.Helper()
-		eventually(t, "the gateway is ready", func() error { return ask(t.Context(), "http://"+operator+"/readyz") })
+		eventually(t, "the gateway is ready",
+			func() error { return ask(t.Context(), "http://"+operator+"/readyz") })
 	}
 	ready()
 	data := the[*core.ConfigMap](t, all).Data["drawbridge.yaml"]
-	changed := strings.Replace(data, "\n  demo:\n", "\n  other: {servers: [toolbox], rules: [{allow: [toolbox__*]}]}\n  demo:\n", 1)
+	changed := strings.Replace(data, "\n  demo:\n",
+		"\n  other: {servers: [toolbox], rules: [{allow: [toolbox__*]}]}\n  demo:\n", 1)
 	p.project(t, "drawbridge.config", map[string]string{"drawbridge.yaml": changed})
 	eventually(t, "the changed ConfigMap is in force", func() error { return told(`tenant other added`) })
 	files["drawbridge"]["gateway.key"] = key(t)
@@ -213,8 +232,8 @@ func TestMountedFilesAreReadAgain(t *testing.T) {
 	ready()
 }
 
-// serve runs the gateway until the test ends. It returns the operator's address, and a function that finds nothing wrong
-// when the log has a text.
+// serve runs the gateway until the test ends. It returns the operator's address, and a
+// function that finds nothing wrong when the log has a text.
 func (p *pod) serve(t *testing.T) (operator string, told func(string) error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")

@@ -33,17 +33,21 @@ func TestPodsHaveNoRights(t *testing.T) {
 		all := rendered(t, example(t, name))
 		pod := the[*apps.Deployment](t, all).Spec.Template.Spec
 		account := the[*core.ServiceAccount](t, all)
-		if isTrue(pod.AutomountServiceAccountToken, true) || isTrue(account.AutomountServiceAccountToken, true) || pod.ServiceAccountName != account.Name {
+		if isTrue(pod.AutomountServiceAccountToken, true) || isTrue(account.AutomountServiceAccountToken,
+			true) || pod.ServiceAccountName != account.Name {
 			t.Errorf("%s: the pod of account %q can get a token", name, pod.ServiceAccountName)
 		}
-		if pod.HostNetwork || pod.HostPID || pod.HostIPC || len(pod.Containers) != 1 || len(pod.InitContainers) != 0 {
+		if pod.HostNetwork || pod.HostPID || pod.HostIPC || len(pod.Containers) != 1 ||
+			len(pod.InitContainers) != 0 {
 			t.Errorf("%s: the pod is not one container by itself", name)
 		}
-		if s := pod.SecurityContext; !isTrue(s.RunAsNonRoot, false) || *s.RunAsUser == 0 || s.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault {
+		if s := pod.SecurityContext; !isTrue(s.RunAsNonRoot, false) || *s.RunAsUser == 0 ||
+			s.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault {
 			t.Errorf("%s: got %v, want a user without rights and the seccomp profile of the runtime", name, s)
 		}
 		s := pod.Containers[0].SecurityContext
-		if isTrue(s.AllowPrivilegeEscalation, true) || isTrue(s.Privileged, true) || !isTrue(s.ReadOnlyRootFilesystem, false) ||
+		if isTrue(s.AllowPrivilegeEscalation, true) || isTrue(s.Privileged, true) ||
+			!isTrue(s.ReadOnlyRootFilesystem, false) ||
 			!reflect.DeepEqual(s.Capabilities, &core.Capabilities{Drop: []core.Capability{"ALL"}}) {
 			t.Errorf("%s: got %v, want a container with no rights and a root that cannot be written", name, s)
 		}
@@ -55,7 +59,8 @@ func TestPodsHaveNoRights(t *testing.T) {
 	}
 }
 
-// TestOpenShiftChoosesTheUser: there a namespace has users of its own, and any other is refused.
+// TestOpenShiftChoosesTheUser: there a namespace has users of its own, and any other is
+// refused.
 func TestOpenShiftChoosesTheUser(t *testing.T) {
 	can := chartutil.DefaultCapabilities.Copy()
 	can.APIVersions = append(can.APIVersions, "security.openshift.io/v1")
@@ -69,19 +74,21 @@ func TestOpenShiftChoosesTheUser(t *testing.T) {
 	}
 }
 
-// TestTheAutoscalerBeginsWithTheReplicasThatRun: when the field disappears, Kubernetes sets it to
-// one, and all pods but one end.
+// TestTheAutoscalerBeginsWithTheReplicasThatRun: when the field disappears, Kubernetes
+// sets it to one, and all pods but one end.
 func TestTheAutoscalerBeginsWithTheReplicasThatRun(t *testing.T) {
 	four := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": int64(4)}}}
 	for name, test := range map[string]struct {
 		in   cluster
 		want *int32
 	}{"four run": {cluster{live: four}, new(int32(4))}, "none is there yet": {cluster{}, nil}} {
-		manifests, _, err := renderAt(with(t, "replicas", map[string]any{"autoscaling.enabled": true}), chartutil.DefaultCapabilities, test.in)
+		manifests, _, err := renderAt(with(t, "replicas", map[string]any{"autoscaling.enabled": true}),
+			chartutil.DefaultCapabilities, test.in)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := the[*apps.Deployment](t, decoded(t, manifests)).Spec.Replicas; !reflect.DeepEqual(got, test.want) {
+		if got := the[*apps.Deployment](t, decoded(t, manifests)).Spec.Replicas; !reflect.DeepEqual(got,
+			test.want) {
 			t.Errorf("%s: got %v replicas, want %v", name, got, test.want)
 		}
 	}
@@ -106,25 +113,34 @@ func isTrue(value *bool, unset bool) bool {
 	return *value
 }
 
-// TestARedisThatIsGoneRestartsNobody wants liveness to ask for the process alone, and readiness for what it serves with.
+// TestARedisThatIsGoneRestartsNobody wants liveness to ask for the process alone, and
+// readiness for what it serves with.
 func TestARedisThatIsGoneRestartsNobody(t *testing.T) {
-	container := the[*apps.Deployment](t, rendered(t, example(t, "replicas"))).Spec.Template.Spec.Containers[0]
+	container := the[*apps.Deployment](t,
+		rendered(t, example(t, "replicas"))).Spec.Template.Spec.Containers[0]
 	for name, probe := range map[string]struct {
 		got  *core.Probe
 		path string
-	}{"startup": {container.StartupProbe, "/healthz"}, "liveness": {container.LivenessProbe, "/healthz"}, "readiness": {container.ReadinessProbe, "/readyz"}} {
-		if http := probe.got.HTTPGet; http == nil || http.Path != probe.path || http.Port != intstr.FromString("operator") {
+	}{
+		"startup": {container.StartupProbe, "/healthz"}, "liveness": {container.LivenessProbe, "/healthz"},
+		"readiness": {container.ReadinessProbe, "/readyz"},
+	} {
+		if http := probe.got.HTTPGet; http == nil || http.Path != probe.path ||
+			http.Port != intstr.FromString("operator") {
 			t.Errorf("%s asks %v, want %s of the operator's port", name, http, probe.path)
 		}
 	}
 }
 
-// TestEverythingSelectsThePods compares every selector with the labels of the pods, and every port with theirs.
+// TestEverythingSelectsThePods compares every selector with the labels of the pods, and
+// every port with theirs.
 func TestEverythingSelectsThePods(t *testing.T) {
-	all := append(rendered(t, monitored(t, "ServiceMonitor")), the[*monitoring.PodMonitor](t, rendered(t, monitored(t, "PodMonitor"))))
+	all := append(rendered(t, monitored(t, "ServiceMonitor")),
+		the[*monitoring.PodMonitor](t, rendered(t, monitored(t, "PodMonitor"))))
 	deployment := the[*apps.Deployment](t, all)
 	labels := deployment.Spec.Template.Labels
-	clients, operator := the[*core.Service](t, all, "drawbridge"), the[*core.Service](t, all, "drawbridge-operator")
+	clients, operator := the[*core.Service](t, all, "drawbridge"), the[*core.Service](t, all,
+		"drawbridge-operator")
 	pods := the[*monitoring.PodMonitor](t, all)
 	services := the[*monitoring.ServiceMonitor](t, all)
 	selectors := map[string]map[string]string{
@@ -146,10 +162,13 @@ func TestEverythingSelectsThePods(t *testing.T) {
 			t.Errorf("%s selects %v, and the pods have %v", name, selector, labels)
 		}
 	}
-	if !within(services.Spec.Selector.MatchLabels, operator.Labels) || within(services.Spec.Selector.MatchLabels, clients.Labels) {
-		t.Errorf("the ServiceMonitor selects %v, want the operator's Service alone", services.Spec.Selector.MatchLabels)
+	if !within(services.Spec.Selector.MatchLabels, operator.Labels) ||
+		within(services.Spec.Selector.MatchLabels, clients.Labels) {
+		t.Errorf("the ServiceMonitor selects %v, want the operator's Service alone",
+			services.Spec.Selector.MatchLabels)
 	}
-	if target := the[*autoscaling.HorizontalPodAutoscaler](t, all).Spec.ScaleTargetRef; target.Name != deployment.Name || target.Kind != "Deployment" {
+	if target := the[*autoscaling.HorizontalPodAutoscaler](t,
+		all).Spec.ScaleTargetRef; target.Name != deployment.Name || target.Kind != "Deployment" {
 		t.Errorf("the autoscaler scales %v", target)
 	}
 	var ports []string
@@ -157,7 +176,8 @@ func TestEverythingSelectsThePods(t *testing.T) {
 		ports = append(ports, port.Name)
 	}
 	for _, port := range []string{
-		clients.Spec.Ports[0].TargetPort.StrVal, operator.Spec.Ports[0].TargetPort.StrVal, operator.Spec.Ports[0].Name,
+		clients.Spec.Ports[0].TargetPort.StrVal, operator.Spec.Ports[0].TargetPort.StrVal,
+		operator.Spec.Ports[0].Name,
 		services.Spec.Endpoints[0].Port, *pods.Spec.PodMetricsEndpoints[0].Port,
 	} {
 		if !slices.Contains(ports, port) {
@@ -180,26 +200,33 @@ func within(few, many map[string]string) bool {
 	return true
 }
 
-// TestClientsReachOneServiceAndNoMore wants the operator's port, where nobody asks for a token, in no Service of clients.
+// TestClientsReachOneServiceAndNoMore wants the operator's port, where nobody asks for a
+// token, in no Service of clients.
 func TestClientsReachOneServiceAndNoMore(t *testing.T) {
 	all := rendered(t, example(t, "replicas"))
 	clients := the[*core.Service](t, all, "drawbridge")
-	if len(clients.Spec.Ports) != 1 || clients.Spec.Ports[0].TargetPort.StrVal != "mcp" || clients.Spec.SessionAffinity == core.ServiceAffinityClientIP {
-		t.Errorf("clients get %v, with affinity %q; want the port mcp alone, without", clients.Spec.Ports, clients.Spec.SessionAffinity)
+	if len(clients.Spec.Ports) != 1 || clients.Spec.Ports[0].TargetPort.StrVal != "mcp" ||
+		clients.Spec.SessionAffinity == core.ServiceAffinityClientIP {
+		t.Errorf("clients get %v, with affinity %q; want the port mcp alone, without", clients.Spec.Ports,
+			clients.Spec.SessionAffinity)
 	}
 	for _, rule := range the[*networking.NetworkPolicy](t, all).Spec.Ingress {
 		if len(rule.From) == 0 || len(rule.Ports) != 1 {
 			t.Errorf("%v lets in from anywhere, or to more than one port", rule)
 		}
 	}
-	if rules := the[*networking.NetworkPolicy](t, rendered(t, example(t, "single"))).Spec; len(rules.Ingress) != 1 || rules.Ingress[0].Ports[0].Port.StrVal != "mcp" ||
-		len(rules.Egress) != 1 || rules.Egress[0].Ports[0].Port.IntVal != 53 || !slices.Equal(rules.PolicyTypes, []networking.PolicyType{"Ingress", "Egress"}) {
+	if rules := the[*networking.NetworkPolicy](t,
+		rendered(t, example(t, "single"))).Spec; len(rules.Ingress) != 1 ||
+		rules.Ingress[0].Ports[0].Port.StrVal != "mcp" ||
+		len(rules.Egress) != 1 || rules.Egress[0].Ports[0].Port.IntVal != 53 ||
+		!slices.Equal(rules.PolicyTypes, []networking.PolicyType{"Ingress", "Egress"}) {
 		t.Errorf("got %v, want clients in and names out, and nothing else", rules)
 	}
 }
 
-// TestSharesAreForThoseThatDrainToo wants the shares in limits while Redis is away to be for as many replicas as live at once:
-// in a rollout every old one may still drain when every new one is there, however few Kubernetes starts at a time.
+// TestSharesAreForThoseThatDrainToo wants the shares in limits while Redis is away to be
+// for as many replicas as live at once: in a rollout every old one may still drain when
+// every new one is there, however few Kubernetes starts at a time.
 func TestSharesAreForThoseThatDrainToo(t *testing.T) {
 	for _, test := range []struct {
 		changes map[string]any
@@ -217,7 +244,8 @@ func TestSharesAreForThoseThatDrainToo(t *testing.T) {
 		}
 		rolling := the[*apps.Deployment](t, all).Spec.Strategy.RollingUpdate
 		if wait := the[*apps.Deployment](t, all).Spec.MinReadySeconds; wait != 10 {
-			t.Errorf("a new pod counts after %d seconds, want 10: until then it may have seen no issuer", wait)
+			t.Errorf("a new pod counts after %d seconds, want 10: until then it may have seen no issuer",
+				wait)
 		}
 		if rolling.MaxUnavailable.IntVal != 0 || rolling.MaxUnavailable.Type != intstr.Int {
 			t.Errorf("a rollout has %v fewer than wanted", rolling.MaxUnavailable)
@@ -232,14 +260,16 @@ func TestSharesAreForThoseThatDrainToo(t *testing.T) {
 func config(t *testing.T, all []runtime.Object) map[string]any {
 	t.Helper()
 	parsed := make(map[string]any)
-	if err := yaml.UnmarshalStrict([]byte(the[*core.ConfigMap](t, all).Data["drawbridge.yaml"]), &parsed); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(the[*core.ConfigMap](t, all).Data["drawbridge.yaml"]),
+		&parsed); err != nil {
 		t.Fatal(err)
 	}
 	return parsed
 }
 
-// TestWhatOnlyARestartChangesReplacesThePods knows from the gateway's source which settings those are. Any other must not
-// touch the pods, because the gateway takes it over while it runs.
+// TestWhatOnlyARestartChangesReplacesThePods knows from the gateway's source which
+// settings those are. Any other must not touch the pods, because the gateway takes it
+// over while it runs.
 func TestWhatOnlyARestartChangesReplacesThePods(t *testing.T) {
 	_, source, found := strings.Cut(read(t, "../../../cmd/drawbridge/reload.go"), "func restartNeeded(")
 	source, _, ended := strings.Cut(source, "\n}")
@@ -248,10 +278,16 @@ func TestWhatOnlyARestartChangesReplacesThePods(t *testing.T) {
 		t.Fatalf("found the settings %q in restartNeeded", settings)
 	}
 	other := map[string]any{
-		"listen": "0.0.0.0:8081", "operator": "0.0.0.0:9091", "revisions.legacy_sse": false, "audit": map[string]any{"file": "-", "sync": "always"},
-		"key_sets_dir": "/var/lib/drawbridge", "extensions": map[string]any{"pass": []any{"com.example/thing"}},
-		"limits":       map[string]any{"max_calls": 7}, "link": map[string]any{"listen": ":9099"}, "lists.page_size": 7, "redis": map[string]any{"url": "redis://other.example.com"}, "replicas": 13,
-		"sessions":           map[string]any{"keys_file": "/run/secrets/drawbridge/session.keys", "idle": "1m"},
+		"listen": "0.0.0.0:8081", "operator": "0.0.0.0:9091", "revisions.legacy_sse": false,
+		"audit":        map[string]any{"file": "-", "sync": "always"},
+		"key_sets_dir": "/var/lib/drawbridge",
+		"extensions":   map[string]any{"pass": []any{"com.example/thing"}},
+		"limits":       map[string]any{"max_calls": 7}, "link": map[string]any{"listen": ":9099"},
+		"lists.page_size": 7, "redis": map[string]any{"url": "redis://other.example.com"}, "replicas": 13,
+		"sessions": map[string]any{
+			"keys_file": "/run/secrets/drawbridge/session.keys",
+			"idle":      "1m",
+		},
 		"sessions.keys_file": nil, "log.format": "text",
 	}
 	before := template(t, nil)
@@ -259,7 +295,9 @@ func TestWhatOnlyARestartChangesReplacesThePods(t *testing.T) {
 		name := setting[1]
 		value, known := other[name]
 		if !known {
-			t.Errorf("%s needs a restart, and nobody looked whether the chart knows: add a value to this test", name)
+			t.Errorf(
+				"%s needs a restart, and nobody looked whether the chart knows: add a value to this test",
+				name)
 			continue
 		}
 		changes := map[string]any{"config." + name: value}
@@ -272,24 +310,31 @@ func TestWhatOnlyARestartChangesReplacesThePods(t *testing.T) {
 		}
 	}
 	for name, value := range map[string]any{
-		"public_url": "https://other.example.com", "log.level": "debug", "trusted_proxies": []any{"10.1.0.0/16"},
-		"issuers":  []any{map[string]any{"issuer": "https://other.example.com/", "jwks_url": "https://other.example.com/keys", "tenant": "acme"}},
+		"public_url": "https://other.example.com", "log.level": "debug",
+		"trusted_proxies": []any{"10.1.0.0/16"},
+		"issuers": []any{map[string]any{
+			"issuer":   "https://other.example.com/",
+			"jwks_url": "https://other.example.com/keys", "tenant": "acme",
+		}},
 		"sessions": map[string]any{"keys_file": "/run/secrets/drawbridge/other.keys"},
 	} {
 		if after := template(t, map[string]any{"config." + name: value}); !reflect.DeepEqual(before, after) {
-			t.Errorf("a change of %s replaces the pods, and the gateway takes it over without:\n%v\n%v", name, before.Annotations, after.Annotations)
+			t.Errorf("a change of %s replaces the pods, and the gateway takes it over without:\n%v\n%v", name,
+				before.Annotations, after.Annotations)
 		}
 	}
 }
 
-// TestOldPodsFindTheirConfigInAnUpgrade: a pod mounts the config of its own image and settings,
-// which stays when another takes its place, and other changes are made where it reads them.
+// TestOldPodsFindTheirConfigInAnUpgrade: a pod mounts the config of its own image and
+// settings, which stays when another takes its place, and other changes are made where it
+// reads them.
 func TestOldPodsFindTheirConfigInAnUpgrade(t *testing.T) {
 	named := func(changes map[string]any) string {
 		t.Helper()
 		all := rendered(t, with(t, "replicas", changes))
 		made := the[*core.ConfigMap](t, all)
-		if got := the[*apps.Deployment](t, all).Spec.Template.Spec.Volumes[0].ConfigMap.Name; got != made.Name {
+		if got := the[*apps.Deployment](t,
+			all).Spec.Template.Spec.Volumes[0].ConfigMap.Name; got != made.Name {
 			t.Errorf("%v: the pods mount %s, want %s", changes, got, made.Name)
 		}
 		if made.Annotations["helm.sh/resource-policy"] != "keep" {
@@ -319,7 +364,8 @@ func template(t *testing.T, changes map[string]any) core.PodTemplateSpec {
 	return the[*apps.Deployment](t, rendered(t, with(t, "replicas", changes))).Spec.Template
 }
 
-// TestAlertsAreThoseOfTheRepository compares the PrometheusRule with the file that has its own unit tests.
+// TestAlertsAreThoseOfTheRepository compares the PrometheusRule with the file that has
+// its own unit tests.
 func TestAlertsAreThoseOfTheRepository(t *testing.T) {
 	var want monitoring.PrometheusRuleSpec
 	if err := yaml.UnmarshalStrict([]byte(read(t, "../../prometheus/alerts.yml")), &want); err != nil {
@@ -338,11 +384,14 @@ func TestRecordsCanGoToAVolume(t *testing.T) {
 		"audit.volume": map[string]any{"persistentVolumeClaim": map[string]any{"claimName": "audit"}},
 	}))
 	pod := the[*apps.Deployment](t, all).Spec.Template.Spec
-	volume, mount := pod.Volumes[len(pod.Volumes)-1], pod.Containers[0].VolumeMounts[len(pod.Containers[0].VolumeMounts)-1]
-	if volume.Name != "audit" || volume.PersistentVolumeClaim.ClaimName != "audit" || mount.Name != "audit" || mount.MountPath != "/var/lib/drawbridge" || mount.ReadOnly {
+	volume, mount := pod.Volumes[len(pod.Volumes)-1],
+		pod.Containers[0].VolumeMounts[len(pod.Containers[0].VolumeMounts)-1]
+	if volume.Name != "audit" || volume.PersistentVolumeClaim.ClaimName != "audit" || mount.Name != "audit" ||
+		mount.MountPath != "/var/lib/drawbridge" || mount.ReadOnly {
 		t.Errorf("got the volume %v at %v", volume, mount)
 	}
-	if env := pod.Containers[0].Env[0]; env.Name != "POD_NAME" || env.ValueFrom.FieldRef.FieldPath != "metadata.name" {
+	if env := pod.Containers[0].Env[0]; env.Name != "POD_NAME" ||
+		env.ValueFrom.FieldRef.FieldPath != "metadata.name" {
 		t.Errorf("got the variable %v, want the name of the pod", env)
 	}
 }
@@ -372,13 +421,17 @@ func TestNotesSayTheNextTwoCommands(t *testing.T) {
 	}
 }
 
-// TestOneReplicaHasNothingForSeveral wants neither a budget nor an autoscaler for a single replica.
+// TestOneReplicaHasNothingForSeveral wants neither a budget nor an autoscaler for a
+// single replica.
 func TestOneReplicaHasNothingForSeveral(t *testing.T) {
 	kinds := make(map[string]int)
 	for _, object := range rendered(t, example(t, "single")) {
 		kinds[object.GetObjectKind().GroupVersionKind().Kind]++
 	}
-	want := map[string]int{"ConfigMap": 1, "Deployment": 1, "NetworkPolicy": 1, "Service": 2, "ServiceAccount": 1}
+	want := map[string]int{
+		"ConfigMap": 1, "Deployment": 1, "NetworkPolicy": 1, "Service": 2,
+		"ServiceAccount": 1,
+	}
 	if !maps.Equal(kinds, want) {
 		t.Errorf("got %v, want %v", kinds, want)
 	}

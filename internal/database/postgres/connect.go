@@ -64,7 +64,8 @@ var errForm = errors.New("this is no address of PostgreSQL; write " + Form)
 // driver could undo what this package makes sure of.
 func parse(text, dir string) (a address, err error) {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || u.Opaque != "" || u.Fragment != "" {
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || u.Opaque != "" ||
+		u.Fragment != "" {
 		return a, errForm // and not err, which quotes the text
 	}
 	a.host, a.user, a.database = u.Hostname(), u.User.Username(), strings.TrimPrefix(u.Path, "/")
@@ -85,7 +86,8 @@ func parse(text, dir string) (a address, err error) {
 		switch name {
 		case "sslmode", "sslrootcert", "sslcert", "sslkey":
 		default:
-			return a, fmt.Errorf("the option %q has no meaning here; there are sslmode, sslrootcert, sslcert and sslkey", name)
+			return a, fmt.Errorf(
+				"the option %q has no meaning here; there are sslmode, sslrootcert, sslcert and sslkey", name)
 		}
 	}
 	switch mode := options.Get("sslmode"); {
@@ -93,7 +95,8 @@ func parse(text, dir string) (a address, err error) {
 		a.secure, err = secured(a.host, options, dir)
 		return a, err
 	case mode != "" && mode != "disable":
-		return a, fmt.Errorf("sslmode=%s does not make sure whom the password is sent to; write sslmode=verify-full", mode)
+		return a, fmt.Errorf(
+			"sslmode=%s does not make sure whom the password is sent to; write sslmode=verify-full", mode)
 	case !isLoopback(a.host):
 		return a, errors.New("TLS is needed beyond this machine; write sslmode=verify-full")
 	}
@@ -144,9 +147,11 @@ func (s *Server) connect(ctx context.Context) (*pgconn.PgConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := pgconn.ParseConfig("host=localhost user=none dbname=none sslmode=disable passfile='' target_session_attrs=any")
+	cfg, err := pgconn.ParseConfig(
+		"host=localhost user=none dbname=none sslmode=disable passfile='' target_session_attrs=any")
 	if err != nil {
-		return nil, errors.New("the environment has variables of PostgreSQL, such as PGSERVICE, that are wrong")
+		return nil, errors.New(
+			"the environment has variables of PostgreSQL, such as PGSERVICE, that are wrong")
 	}
 	cfg.Host, cfg.Port, cfg.User, cfg.Password, cfg.Database = a.host, a.port, a.user, a.password, a.database
 	cfg.TLSConfig, cfg.Fallbacks, cfg.ValidateConnect = a.secure, nil, nil
@@ -154,10 +159,12 @@ func (s *Server) connect(ctx context.Context) (*pgconn.PgConn, error) {
 	cfg.MaxProtocolMessageBodyLen = maxRow
 	cfg.RuntimeParams = map[string]string{
 		"application_name": "drawbridge", "client_encoding": "UTF8", "default_transaction_read_only": "on",
-		"statement_timeout": milliseconds(ctx), "bytea_output": "hex", "datestyle": "ISO", "extra_float_digits": "1",
+		"statement_timeout": milliseconds(ctx), "bytea_output": "hex", "datestyle": "ISO",
+		"extra_float_digits":                  "1",
 		"idle_in_transaction_session_timeout": strconv.FormatInt(2*queryTime.Milliseconds(), 10),
 	}
-	cfg.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil } // dial resolves
+	// dial resolves
+	cfg.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
 	cfg.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if network != "tcp" {
 			return nil, errForm

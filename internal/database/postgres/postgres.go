@@ -120,7 +120,8 @@ func (r *running) query(ctx context.Context, q *database.Query) (*database.Table
 		return nil, database.ErrWrites()
 	}
 	if wanted := len(description.ParamOIDs); wanted != len(q.Parameters) {
-		return nil, database.Errorf("The query has %d parameters, and %d values were given.", wanted, len(q.Parameters))
+		return nil, database.Errorf("The query has %d parameters, and %d values were given.", wanted,
+			len(q.Parameters))
 	}
 	columns := make([]database.Column, len(description.Fields))
 	for i, f := range description.Fields {
@@ -135,7 +136,9 @@ func (r *running) query(ctx context.Context, q *database.Query) (*database.Table
 
 // fetch binds the parameters of the statement that was prepared, and reads no more rows
 // than the table takes. The server is asked for one more than that, and makes no others.
-func (r *running) fetch(ctx context.Context, q *database.Query, table *database.Table, fields []pgconn.FieldDescription) error {
+func (r *running) fetch(ctx context.Context, q *database.Query, table *database.Table,
+	fields []pgconn.FieldDescription,
+) error {
 	bind := &pgproto3.Bind{}
 	for _, p := range q.Parameters {
 		value := []byte(p.Text)
@@ -222,10 +225,14 @@ func cell(kind uint32, value []byte) database.Cell {
 // typeName returns the name of a usual type, else its number.
 func typeName(oid uint32) string {
 	if name := map[uint32]string{
-		boolType: "boolean", byteaType: "bytea", int2Type: "smallint", int4Type: "integer", int8Type: "bigint", oidType: "oid",
-		float4Type: "real", float8Type: "double precision", numericType: "numeric", 18: "char", 19: "name", 25: "text", 114: "json",
-		1042: "character", 1043: "character varying", 1082: "date", 1083: "time", 1114: "timestamp", 1184: "timestamp with time zone",
-		1186: "interval", 1266: "time with time zone", 2205: "regclass", 2950: "uuid", 3802: "jsonb", 1007: "integer[]", 1009: "text[]",
+		boolType: "boolean", byteaType: "bytea", int2Type: "smallint", int4Type: "integer",
+		int8Type: "bigint", oidType: "oid",
+		float4Type: "real", float8Type: "double precision", numericType: "numeric", 18: "char", 19: "name",
+		25: "text", 114: "json",
+		1042: "character", 1043: "character varying", 1082: "date", 1083: "time", 1114: "timestamp",
+		1184: "timestamp with time zone",
+		1186: "interval", 1266: "time with time zone", 2205: "regclass", 2950: "uuid", 3802: "jsonb",
+		1007: "integer[]", 1009: "text[]",
 	}[oid]; name != "" {
 		return name
 	}
@@ -241,17 +248,22 @@ func explain(ctx context.Context, err error) error {
 	case isOurs:
 		return ours
 	case isLarge:
-		return database.Errorf("A row has %d bytes, and %d are the most: select fewer columns, or parts of them with left().", large.ActualBodyLen, maxRow)
+		return database.Errorf(
+			"A row has %d bytes, and %d are the most: select fewer columns, or parts of them with left().",
+			large.ActualBodyLen, maxRow)
 	case isServers && fault.Code == "57014" && ctx.Err() == nil:
 		return database.Errorf("The query took longer than it may: ask for less, or use an index.")
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case isServers && strings.HasPrefix(fault.Code, "42601") && strings.Contains(fault.Message, "multiple commands"):
+	case isServers && strings.HasPrefix(fault.Code, "42601") &&
+		strings.Contains(fault.Message, "multiple commands"):
 		return database.ErrSeveral()
 	case isServers && fault.Code == "25006":
-		return database.Errorf("%s %s", strings.TrimSuffix(database.ErrWrites().Error(), "."), "(PostgreSQL says: "+fault.Message+").")
+		return database.Errorf("%s %s", strings.TrimSuffix(database.ErrWrites().Error(), "."),
+			"(PostgreSQL says: "+fault.Message+").")
 	case isServers && !isOfConnection(fault.Code):
-		return database.Errorf("PostgreSQL says: %s%s%s (%s)", fault.Message, hint(" Detail: ", fault.Detail), hint(" Hint: ", fault.Hint), fault.Code)
+		return database.Errorf("PostgreSQL says: %s%s%s (%s)", fault.Message, hint(" Detail: ", fault.Detail),
+			hint(" Hint: ", fault.Hint), fault.Code)
 	case isServers && (fault.Code == "53300" || strings.HasPrefix(fault.Code, "57P")):
 		return database.Errorf("The database does not take queries now: try again later.")
 	}

@@ -59,5 +59,7 @@ func (r *running) judgeRole(ctx context.Context) (notes []string, err error) {
 	if more := len(refused) - maxGrants; more > 0 {
 		refused = append(refused[:maxGrants], fmt.Sprintf("and %d more", more))
 	}
-	return nil, database.Errorf("The operator has to give this database a role that can only read. The present one has %s.", strings.Join(refused, ", "))
+	return nil, database.Errorf(
+		"The operator has to give this database a role that can only read. The present one has %s.",
+		strings.Join(refused, ", "))
 }

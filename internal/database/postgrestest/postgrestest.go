@@ -75,7 +75,8 @@ func (s *Server) start(bin string) error {
 		return fmt.Errorf("initdb: %w: %s", err, output)
 	}
 	s.program = unprivileged(exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-h", host, "-p", port, //nolint:gosec,noctx // Stop ends it
-		"-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "password_encryption=md5", "-c", "shared_buffers=16MB", "-c", "max_connections=40", "-c", "logging_collector=off"))
+		"-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "password_encryption=md5", "-c",
+		"shared_buffers=16MB", "-c", "max_connections=40", "-c", "logging_collector=off"))
 	s.program.Dir = s.dir
 	if err := start(s.program); err != nil {
 		return err
@@ -173,7 +174,8 @@ func (s *Server) run(database, statements string) (string, error) {
 // nothing else, and runs statements there.
 func (s *Server) Create(t testing.TB, name, statements string) {
 	t.Helper()
-	s.Exec(t, "postgres", fmt.Sprintf("CREATE ROLE %[1]s LOGIN PASSWORD '%[2]s'; CREATE DATABASE %[1]s;", name, password))
+	s.Exec(t, "postgres", fmt.Sprintf("CREATE ROLE %[1]s LOGIN PASSWORD '%[2]s'; CREATE DATABASE %[1]s;",
+		name, password))
 	s.Exec(t, "postgres", fmt.Sprintf("REVOKE TEMP ON DATABASE %[1]s FROM PUBLIC", name))
 	s.Exec(t, name, statements)
 }

@@ -15,7 +15,8 @@ import (
 // on.
 func slowFunctions() []string {
 	return []string{
-		"decimal_exp", "decimal_mul", "decimal_pow2", "json_patch", "jsonb_patch", "load_extension", "regexp", "regexpi",
+		"decimal_exp", "decimal_mul", "decimal_pow2", "json_patch", "jsonb_patch", "load_extension", "regexp",
+		"regexpi",
 		"sqlite_log",
 	}
 }

@@ -123,8 +123,9 @@ func restrict(c *sqlite3.Conn, turn *slice) error {
 		return errors.New("the file was not opened for reading alone")
 	}
 	for option, on := range map[sqlite3.DBConfig]bool{
-		sqlite3.DBCONFIG_DEFENSIVE:        true,
-		sqlite3.DBCONFIG_TRUSTED_SCHEMA:   false, // views and defaults of the file call harmless functions alone
+		sqlite3.DBCONFIG_DEFENSIVE: true,
+		// views and defaults of the file call harmless functions alone
+		sqlite3.DBCONFIG_TRUSTED_SCHEMA:   false,
 		sqlite3.DBCONFIG_ENABLE_TRIGGER:   false,
 		sqlite3.DBCONFIG_WRITABLE_SCHEMA:  false,
 		sqlite3.DBCONFIG_NO_CKPT_ON_CLOSE: true,
@@ -134,17 +135,19 @@ func restrict(c *sqlite3.Conn, turn *slice) error {
 		}
 	}
 	// Without temp_store, what is sorted would go to a file of this machine.
-	if err := c.Exec("PRAGMA query_only=ON; PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0; PRAGMA cell_size_check=ON"); err != nil {
+	if err := c.Exec(
+		"PRAGMA query_only=ON; PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0; PRAGMA cell_size_check=ON"); err != nil {
 		return fmt.Errorf("restrict the connection: %w", err)
 	}
 	for limit, value := range map[sqlite3.LimitCategory]int{
-		sqlite3.LIMIT_ATTACHED:            0, // neither ATTACH nor VACUUM INTO
-		sqlite3.LIMIT_LENGTH:              database.MaxValue,
-		sqlite3.LIMIT_SQL_LENGTH:          database.MaxQuery,
-		sqlite3.LIMIT_EXPR_DEPTH:          200,
-		sqlite3.LIMIT_COMPOUND_SELECT:     100,
-		sqlite3.LIMIT_FUNCTION_ARG:        100,
-		sqlite3.LIMIT_LIKE_PATTERN_LENGTH: 50, // a pattern takes one step, of time by its length times that of the text
+		sqlite3.LIMIT_ATTACHED:        0, // neither ATTACH nor VACUUM INTO
+		sqlite3.LIMIT_LENGTH:          database.MaxValue,
+		sqlite3.LIMIT_SQL_LENGTH:      database.MaxQuery,
+		sqlite3.LIMIT_EXPR_DEPTH:      200,
+		sqlite3.LIMIT_COMPOUND_SELECT: 100,
+		sqlite3.LIMIT_FUNCTION_ARG:    100,
+		// a pattern takes one step, of time by its length times that of the text
+		sqlite3.LIMIT_LIKE_PATTERN_LENGTH: 50,
 		sqlite3.LIMIT_VARIABLE_NUMBER:     database.MaxParameters,
 		sqlite3.LIMIT_TRIGGER_DEPTH:       0,
 		sqlite3.LIMIT_WORKER_THREADS:      0,
@@ -152,7 +155,8 @@ func restrict(c *sqlite3.Conn, turn *slice) error {
 		c.Limit(limit, value)
 	}
 	c.SetInterrupt(turn)
-	if err := errors.Join(c.BusyHandler(turn.rest), replaceFunctions(c), c.SetAuthorizer(authorize)); err != nil {
+	if err := errors.Join(c.BusyHandler(turn.rest), replaceFunctions(c),
+		c.SetAuthorizer(authorize)); err != nil {
 		return fmt.Errorf("restrict the connection: %w", err)
 	}
 	return nil
@@ -170,7 +174,8 @@ func authorize(action sqlite3.AuthorizerActionCode, first, second, _, _ string) 
 		}
 	case sqlite3.AUTH_PRAGMA: // those that describe the schema, which tell and change nothing
 		if slices.Contains([]string{
-			"table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo", "foreign_key_list",
+			"table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo",
+			"foreign_key_list",
 		}, strings.ToLower(first)) {
 			return sqlite3.AUTH_OK
 		}
@@ -250,26 +255,32 @@ func (f *File) explain(ctx context.Context, err error) error {
 	case isOurs:
 		return says
 	case errors.Is(err, errMemory):
-		return database.Errorf("The query needs more than %d MiB of memory here: sort, group or join fewer rows, or select fewer columns.", Memory>>20)
+		return database.Errorf(
+			"The query needs more than %d MiB of memory here: sort, group or join fewer rows, or select fewer columns.", Memory>>20)
 	case code(sqlite3.AUTH):
 		if _, function, found := strings.Cut(fmt.Sprint(fault), "not authorized to use function: "); found {
 			return database.Errorf("The function %s cannot be used here.", function)
 		}
 		return database.ErrWrites()
 	case code(sqlite3.TOOBIG):
-		return database.Errorf("A value or the query is longer than %d bytes: select parts of it with substr().", database.MaxValue)
+		return database.Errorf(
+			"A value or the query is longer than %d bytes: select parts of it with substr().",
+			database.MaxValue)
 	case code(sqlite3.ERROR) && isSQLite, code(sqlite3.RANGE) && isSQLite, code(sqlite3.MISMATCH) && isSQLite:
 		return database.Errorf("SQLite says: %s", sentence(fault))
 	case code(sqlite3.READONLY_ROLLBACK), code(sqlite3.READONLY_RECOVERY):
-		return database.Errorf("A program that writes this database has ended in the middle of it. It can be read again when that program has opened it once more.")
+		return database.Errorf(
+			"A program that writes this database has ended in the middle of it. It can be read again when that program has opened it once more.")
 	case f.isWAL() && (code(sqlite3.CANTOPEN) || code(sqlite3.READONLY) || code(sqlite3.IOERR)):
-		return database.Errorf("This database is in WAL mode, which can only be read where its folder can be written: the operator makes the folder writable for the gateway, or sets PRAGMA journal_mode=DELETE.")
+		return database.Errorf(
+			"This database is in WAL mode, which can only be read where its folder can be written: the operator makes the folder writable for the gateway, or sets PRAGMA journal_mode=DELETE.")
 	case code(sqlite3.BUSY), code(sqlite3.LOCKED):
 		return database.Errorf("Another program is writing this database: try again.")
 	case code(sqlite3.NOTADB), code(sqlite3.CORRUPT):
 		return database.Errorf("The file is no database of SQLite, or is damaged.")
 	case code(sqlite3.CANTOPEN), code(sqlite3.IOERR):
-		return database.Errorf("The database file cannot be opened or read. The operator has to look after it.")
+		return database.Errorf(
+			"The database file cannot be opened or read. The operator has to look after it.")
 	}
 	return fmt.Errorf("query %s: %w", f.path, err)
 }

@@ -26,12 +26,16 @@ type findings struct {
 // runCalls is the command without a name: calls, the kinds of them, and idle streams.
 func runCalls(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	report := flags.String("out", "", "page to write the section to, with its charts beside it; the standard output, without charts, when empty")
-	took := flags.Duration("time", 1500*time.Millisecond, "how long each way runs in each round; kinds of calls run half as long")
+	report := flags.String("out", "",
+		"page to write the section to, with its charts beside it; the standard output, without charts, when empty")
+	took := flags.Duration("time", 1500*time.Millisecond,
+		"how long each way runs in each round; kinds of calls run half as long")
 	number := flags.Int("rounds", 5, "rounds; the median counts")
-	streams := flags.Int("streams", 10_000, "idle event streams to open for the measure of memory; 0 for none")
+	streams := flags.Int("streams", 10_000,
+		"idle event streams to open for the measure of memory; 0 for none")
 	flags.Usage = func() {
-		_, _ = fmt.Fprintln(flags.Output(), "bench [flags], or bench scale, peers or replicas [flags]: each has its own -h")
+		_, _ = fmt.Fprintln(flags.Output(),
+			"bench [flags], or bench scale, peers or replicas [flags]: each has its own -h")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
@@ -85,15 +89,16 @@ func (p plan) everything(ctx context.Context, streams int, progress io.Writer) (
 	if m.secure, err = p.measure(ctx, l.secureTargets(mcp.Modern), 16, progress); err != nil {
 		return nil, err
 	}
-	if m.kinds, err = (plan{took: p.took / 2, rounds: p.rounds}).measureKinds(ctx, l.kinds(), progress); err != nil {
+	if m.kinds, err = (plan{took: p.took / 2, rounds: p.rounds}).measureKinds(ctx, l.kinds(),
+		progress); err != nil {
 		return nil, err
 	}
 	m.idle, err = l.idle(ctx, sizes, progress)
 	return m, err
 }
 
-// crowdSizes returns how many idle streams are measured: a thousand, and all. Where the system does not allow so many
-// open files, there are fewer, and the note says so.
+// crowdSizes returns how many idle streams are measured: a thousand, and all. Where the
+// system does not allow so many open files, there are fewer, and the note says so.
 func crowdSizes(streams int) (sizes []int, note string, err error) {
 	if streams <= 0 {
 		return nil, "", nil
@@ -103,7 +108,8 @@ func crowdSizes(streams int) (sizes []int, note string, err error) {
 		return nil, "", fmt.Errorf("ask for open files: %w", err)
 	}
 	if most := int(min(allowed, 1<<30)) / 2; most < streams {
-		note = fmt.Sprintf("The system allows %d open files, so there are %d streams instead of %d.", allowed, most, streams)
+		note = fmt.Sprintf("The system allows %d open files, so there are %d streams instead of %d.", allowed,
+			most, streams)
 		streams = most
 	}
 	sizes = []int{min(1000, streams), streams}

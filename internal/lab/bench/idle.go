@@ -18,10 +18,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// idleHeartbeat is shorter than the gateway's default, so that a run need not wait long for one.
+// idleHeartbeat is shorter than the gateway's default, so that a run need not wait long
+// for one.
 const idleHeartbeat = 5 * time.Second
 
-// idleConfig shows two tools; the last rule hides one of them, and a reload takes that rule in or out.
+// idleConfig shows two tools; the last rule hides one of them, and a reload takes that
+// rule in or out.
 const idleConfig = configHead + `    servers: [echo]
     rules: [{allow: ["*"]}%[4]s]
     limits: {requests: {rate: 1e9, burst: 1000000000}, streams: 100000, sessions: 100000, user_sessions: 100000}
@@ -38,12 +40,14 @@ type crowd struct {
 	gateway part
 	open    func(ctx context.Context, c *crowd) (*caller, error) // opens one stream
 	posts   *target                                              // how requests are made
-	posting *client.Conn                                         // for those beside the streams; nil before the first
+	// for those beside the streams; nil before the first
+	posting *client.Conn
 
 	streams
 }
 
-// streams are event streams that are read until they end. It may be used from several goroutines.
+// streams are event streams that are read until they end. It may be used from several
+// goroutines.
 type streams struct {
 	readers sync.WaitGroup // closing the streams ends them
 	mu      sync.Mutex     // guards the field below
@@ -54,7 +58,9 @@ type streams struct {
 type idleStream struct {
 	conn  *client.Conn
 	beats atomic.Int64 // heartbeats
-	told  atomic.Int64 // when the first notice of a changed list came since it was asked for, in Unix nanoseconds; 0: none
+	// when the first notice of a changed list came since it was asked for, in Unix
+	// nanoseconds; 0: none
+	told  atomic.Int64
 	ended atomic.Bool
 }
 
@@ -85,9 +91,11 @@ func (s *streams) forget() {
 	}
 }
 
-// toldSince waits until each stream was told of a changed list, or for the limit, and returns after how long those were that
-// were told, the first one first.
-func (s *streams) toldSince(ctx context.Context, begun time.Time, limit time.Duration) (after []time.Duration) {
+// toldSince waits until each stream was told of a changed list, or for the limit, and
+// returns after how long those were that were told, the first one first.
+func (s *streams) toldSince(ctx context.Context, begun time.Time,
+	limit time.Duration,
+) (after []time.Duration) {
 	_ = world.Within(ctx, limit, "every stream is told", func() bool { // else the report says how many were
 		return !slices.ContainsFunc(s.all, func(s *idleStream) bool { return s.told.Load() == 0 })
 	})
@@ -136,7 +144,8 @@ func idleKinds() []idleKind {
 	}
 }
 
-// idle measures crowds of the given sizes, each kind of stream at a gateway of its own that nothing else has used.
+// idle measures crowds of the given sizes, each kind of stream at a gateway of its own
+// that nothing else has used.
 func (l *lab) idle(ctx context.Context, sizes []int, progress io.Writer) ([]idleResult, error) {
 	var all []idleResult
 	for _, k := range idleKinds() {
@@ -150,7 +159,9 @@ func (l *lab) idle(ctx context.Context, sizes []int, progress io.Writer) ([]idle
 	return all, nil
 }
 
-func (c *crowd) measure(ctx context.Context, name string, era mcp.Era, sizes []int, progress io.Writer) ([]idleResult, error) {
+func (c *crowd) measure(ctx context.Context, name string, era mcp.Era, sizes []int,
+	progress io.Writer,
+) ([]idleResult, error) {
 	addrs, err := world.Addresses(2)
 	if err != nil {
 		return nil, err
@@ -163,7 +174,8 @@ func (c *crowd) measure(ctx context.Context, name string, era mcp.Era, sizes []i
 	if err := config(false); err != nil {
 		return nil, err
 	}
-	c.gateway, err = c.lab.startWith(ctx, nil, addrs[0], c.lab.program, "serve", "-config", filepath.Join(c.lab.dir, "idle.yaml"))
+	c.gateway, err = c.lab.startWith(ctx, nil, addrs[0], c.lab.program, "serve", "-config",
+		filepath.Join(c.lab.dir, "idle.yaml"))
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +203,8 @@ func (c *crowd) measure(ctx context.Context, name string, era mcp.Era, sizes []i
 		if r.after, err = c.share(ctx, before); err != nil {
 			return nil, err
 		}
-		_, _ = fmt.Fprintf(progress, "%s: %d streams, %.1f KiB each, %.1f after a change that %d were told of, the last after %v\n",
+		_, _ = fmt.Fprintf(progress,
+			"%s: %d streams, %.1f KiB each, %.1f after a change that %d were told of, the last after %v\n",
 			name, size, r.kib, r.after, r.told, r.last)
 		results = append(results, r)
 	}
@@ -201,9 +214,11 @@ func (c *crowd) measure(ctx context.Context, name string, era mcp.Era, sizes []i
 // begin waits until the gateway has the server's tools.
 func (c *crowd) begin(ctx context.Context, era mcp.Era) (*target, error) {
 	t := &target{
-		name: wayDrawbridge, addr: c.gateway.addr, pids: c.gateway.pids, tool: "echo__echo", token: sign(c.gateway.addr), revision: mcp.LatestModern,
+		name: wayDrawbridge, addr: c.gateway.addr, pids: c.gateway.pids, tool: "echo__echo",
+		token: sign(c.gateway.addr), revision: mcp.LatestModern,
 	}
-	if err := world.Within(ctx, 20*time.Second, "the gateway serves the tool", func() bool { return t.answers(ctx) }); err != nil {
+	if err := world.Within(ctx, 20*time.Second, "the gateway serves the tool",
+		func() bool { return t.answers(ctx) }); err != nil {
 		return nil, err
 	}
 	if era == mcp.Legacy {
@@ -271,17 +286,19 @@ func (c *crowd) weigh(ctx context.Context, before int64) (float64, error) {
 	return c.share(ctx, before)
 }
 
-// share returns what each stream takes of the gateway's memory, in KiB, once it has settled.
+// share returns what each stream takes of the gateway's memory, in KiB, once it has
+// settled.
 func (c *crowd) share(ctx context.Context, before int64) (float64, error) {
 	after, err := c.settle(ctx)
 	return float64(after-before) / 1024 / float64(len(c.all)), err
 }
 
-// settling is how long the gateway's memory must not have shrunk to count as settled: by itself it collects garbage
-// every five seconds at most.
+// settling is how long the gateway's memory must not have shrunk to count as settled: by
+// itself it collects garbage every five seconds at most.
 const settling = 7 * time.Second
 
-// settle returns the gateway's resident memory once it does not shrink any more, or after a minute.
+// settle returns the gateway's resident memory once it does not shrink any more, or after
+// a minute.
 func (c *crowd) settle(ctx context.Context) (int64, error) {
 	least, err := world.Resident(c.gateway.pids...)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// TestStreamsAreReadHoweverTheyAreCut sends heartbeats and notices in pieces of every size.
+// TestStreamsAreReadHoweverTheyAreCut sends heartbeats and notices in pieces of every
+// size.
 func TestStreamsAreReadHoweverTheyAreCut(t *testing.T) {
 	const notice = "id: 7\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"" + mcp.NotifyToolsChanged + "\"}\n\n"
 	for _, size := range []int{1, 2, 3, 7, 30, 200} {

@@ -13,14 +13,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// kind is a way to use the gateway that costs something else than the plain case: a call of echo over HTTP in the same
-// era.
+// kind is a way to use the gateway that costs something else than the plain case: a call
+// of echo over HTTP in the same era.
 type kind struct {
 	name    string
 	target  *target
 	callers int
 	plain   string // the name of the plain case; "" for that itself and for what does not pass the gateway
-	reason  string // why a byte costs more than twice the plain case's, as a profile shows it; "" where none was needed
+	// why a byte costs more than twice the plain case's, as a profile shows it; "" where
+	// none was needed
+	reason string
 }
 
 // The names of kinds that others are compared with.
@@ -43,23 +45,34 @@ func (l *lab) kinds() []kind {
 		{name: plainModern, target: of("echo__echo", mcp.Modern), callers: 16},
 		{name: plainLegacy, target: of("echo__echo", mcp.Legacy), callers: 16},
 		{name: plainAlone, target: of("echo__echo", mcp.Legacy), callers: 1},
-		{name: "event stream: three notices of progress, then the result", target: stream, callers: 16, plain: plainModern, reason: reasonStream},
-		{name: "stdio server: one process", target: of("stdio__echo", mcp.Modern), callers: 64, plain: plainModern},
+		{
+			name: "event stream: three notices of progress, then the result", target: stream, callers: 16,
+			plain: plainModern, reason: reasonStream,
+		},
+		{
+			name: "stdio server: one process", target: of("stdio__echo", mcp.Modern), callers: 64,
+			plain: plainModern,
+		},
 		{name: "built-in tool", target: builtin, callers: 16, plain: plainModern},
 	}
 	for _, size := range []int{1 << 10, 64 << 10, 1 << 20} {
 		tool := fmt.Sprintf("text_%d", size)
-		through, beside := of("kinds__"+tool, mcp.Modern), l.target(wayProxy, l.parts[wayProxy], tool, mcp.Modern)
+		through, beside := of("kinds__"+tool, mcp.Modern), l.target(wayProxy, l.parts[wayProxy], tool,
+			mcp.Modern)
 		for _, t := range []*target{through, beside} {
 			t.arguments = "{}"
 		}
 		what := fmt.Sprintf("result of %d KiB", size>>10)
-		all = append(all, kind{name: what, target: through, callers: 16, plain: plainModern}, kind{name: what + besideProxy, target: beside, callers: 16})
+		all = append(all, kind{name: what, target: through, callers: 16, plain: plainModern},
+			kind{name: what + besideProxy, target: beside, callers: 16})
 	}
 	for _, callers := range []int{1, 10, 100} {
 		ask := of("kinds__ask", mcp.Legacy)
 		ask.capabilities = client.Able
-		k := kind{name: fmt.Sprintf("%d questions at once, each in a call", callers), target: ask, callers: callers, plain: plainLegacy, reason: reasonQuestions}
+		k := kind{
+			name: fmt.Sprintf("%d questions at once, each in a call", callers), target: ask,
+			callers: callers, plain: plainLegacy, reason: reasonQuestions,
+		}
 		if callers == 1 {
 			k.name, k.plain = "one question at a time, each in a call", plainAlone
 		}
@@ -96,14 +109,16 @@ func (p plan) measureKinds(ctx context.Context, all []kind, progress io.Writer) 
 			r.cpu = append(r.cpu, micros(s.cpu)/calls)
 			r.kib = append(r.kib, kib/calls)
 			r.perKiB = append(r.perKiB, micros(s.cpu)/kib)
-			_, _ = fmt.Fprintf(progress, "round %d: %s, %d callers: %.0f calls/s, %.0f µs of CPU a call, %.1f KiB\n",
+			_, _ = fmt.Fprintf(progress,
+				"round %d: %s, %d callers: %.0f calls/s, %.0f µs of CPU a call, %.1f KiB\n",
 				round+1, r.name, r.callers, s.perSecond(), micros(s.cpu)/calls, kib/calls)
 		}
 	}
 	return results, nil
 }
 
-// events reads a stream to its end, answers questions, and fails when the result is not on it.
+// events reads a stream to its end, answers questions, and fails when the result is not
+// on it.
 func (c *caller) events(stream io.Reader) error {
 	lines := bufio.NewScanner(stream)
 	answered := false
@@ -131,7 +146,8 @@ func (c *caller) events(stream io.Reader) error {
 	return lines.Err()
 }
 
-// agree answers a question on a second connection, as clients do while the first waits for the result.
+// agree answers a question on a second connection, as clients do while the first waits
+// for the result.
 func (c *caller) agree(id mcp.ID) error {
 	if c.aside == nil {
 		var err error

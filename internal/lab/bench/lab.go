@@ -51,7 +51,8 @@ type part struct {
 // hmacSecret signs the tokens of all gateways.
 const hmacSecret = "bench-83c1f0a7d94e26b5-hmac-secret" //nolint:gosec // of gateways that live for minutes, on loopback
 
-// configHead begins the configs of gateways with one tenant: their addresses, who may call, and the tenant's name.
+// configHead begins the configs of gateways with one tenant: their addresses, who may
+// call, and the tenant's name.
 const configHead = `listen: %[1]s
 operator: %[2]s
 public_url: http://%[1]s
@@ -75,7 +76,8 @@ audit: {file: audit.jsonl, sync: interval}
 log: {level: info, format: json}
 `
 
-// newLab builds the gateway and starts all parts. Everything it makes lies in a temporary folder.
+// newLab builds the gateway and starts all parts. Everything it makes lies in a temporary
+// folder.
 func newLab(ctx context.Context) (*lab, error) {
 	l, err := emptyLab("drawbridge-bench-")
 	if err != nil {
@@ -95,7 +97,10 @@ func emptyLab(name string) (*lab, error) {
 		return nil, err
 	}
 	self, err := os.Executable()
-	return &lab{dir: dir, self: self, keeper: world.NewKeeper(), parts: make(map[string]part), secure: make(map[string]part)}, err
+	return &lab{
+		dir: dir, self: self, keeper: world.NewKeeper(), parts: make(map[string]part),
+		secure: make(map[string]part),
+	}, err
 }
 
 func (l *lab) begin(ctx context.Context) error {
@@ -114,7 +119,8 @@ func (l *lab) begin(ctx context.Context) error {
 	}
 	trust := "SSL_CERT_FILE=" + l.authority
 	config := filepath.Join(l.dir, "drawbridge.yaml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, gatewayConfig, l.gateway, addrs[4], l.upstream, secure, l.self), 0o600); err != nil {
+	if err := os.WriteFile(config, fmt.Appendf(nil, gatewayConfig, l.gateway, addrs[4], l.upstream, secure,
+		l.self), 0o600); err != nil {
 		return err
 	}
 	l.token = sign(l.gateway)
@@ -127,9 +133,21 @@ func (l *lab) begin(ctx context.Context) error {
 		{l.parts, wayDirect, l.upstream, nil, []string{l.self, "upstream", l.upstream}},
 		{l.secure, wayDirect, secure, nil, []string{l.self, "upstream", secure, l.certificate(), l.key()}},
 		{l.parts, wayProxy, l.proxy, nil, []string{l.self, "proxy", l.proxy, "http://" + l.upstream}},
-		{l.parts, wayThrifty, addrs[5], []string{"GOGC=400"}, []string{l.self, "proxy", addrs[5], "http://" + l.upstream}},
-		{l.secure, wayProxyTwo, addrs[6], []string{trust}, []string{l.self, "proxy", addrs[6], "https://" + secure}},
-		{l.secure, wayProxyOne, addrs[7], []string{trust, "GODEBUG=http2client=0"}, []string{l.self, "proxy", addrs[7], "https://" + secure}},
+		{
+			l.parts, wayThrifty, addrs[5],
+			[]string{"GOGC=400"},
+			[]string{l.self, "proxy", addrs[5], "http://" + l.upstream},
+		},
+		{
+			l.secure, wayProxyTwo, addrs[6],
+			[]string{trust},
+			[]string{l.self, "proxy", addrs[6], "https://" + secure},
+		},
+		{
+			l.secure, wayProxyOne, addrs[7],
+			[]string{trust, "GODEBUG=http2client=0"},
+			[]string{l.self, "proxy", addrs[7], "https://" + secure},
+		},
 		{l.parts, wayDrawbridge, l.gateway, []string{trust}, []string{l.program, "serve", "-config", config}},
 	} {
 		if p.into[p.way], err = l.startWith(ctx, p.env, p.addr, p.args...); err != nil {
@@ -161,7 +179,8 @@ func sign(public string) string {
 	return world.Token(hmacSecret, "https://bench.test/", "http://"+public+"/mcp", "load", nil)
 }
 
-// startTime is how long a part may take until it listens: one with thousands of tenants, on a busy machine.
+// startTime is how long a part may take until it listens: one with thousands of tenants,
+// on a busy machine.
 const startTime = 2 * time.Minute
 
 // start runs one part and waits until it listens.
@@ -169,8 +188,9 @@ func (l *lab) start(ctx context.Context, addr string, command ...string) (part, 
 	return l.startWith(ctx, nil, addr, command...)
 }
 
-// startWith is start with variables added to the environment. Those that change Go's collector or scheduler are taken
-// out of it, so that each part has what it would have in production.
+// startWith is start with variables added to the environment. Those that change Go's
+// collector or scheduler are taken out of it, so that each part has what it would have in
+// production.
 func (l *lab) startWith(ctx context.Context, env []string, addr string, command ...string) (part, error) {
 	own := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
@@ -178,7 +198,8 @@ func (l *lab) startWith(ctx context.Context, env []string, addr string, command 
 	})
 	l.started++
 	p, err := l.keeper.Start(world.Order{
-		Dir: l.dir, Log: fmt.Sprintf("log%d", l.started), Command: command, Env: append(own, env...), Bare: true,
+		Dir: l.dir, Log: fmt.Sprintf("log%d", l.started), Command: command, Env: append(own, env...),
+		Bare: true,
 	})
 	if err != nil {
 		return part{}, err
@@ -194,7 +215,8 @@ func (l *lab) startWith(ctx context.Context, env []string, addr string, command 
 func (l *lab) ready(ctx context.Context) error {
 	for _, tool := range []string{"echo__echo", "tls__echo", "kinds__echo", "stdio__echo"} {
 		t := l.target(wayDrawbridge, l.parts[wayDrawbridge], tool, mcp.Modern)
-		if err := world.Within(ctx, 20*time.Second, "the gateway serves "+tool, func() bool { return t.answers(ctx) }); err != nil {
+		if err := world.Within(ctx, 20*time.Second, "the gateway serves "+tool,
+			func() bool { return t.answers(ctx) }); err != nil {
 			return err
 		}
 	}
@@ -217,7 +239,8 @@ func (l *lab) close() {
 	_ = os.RemoveAll(l.dir) // temporary anyway
 }
 
-// target returns how to call a tool, by the name that the upstream gives it, or the gateway.
+// target returns how to call a tool, by the name that the upstream gives it, or the
+// gateway.
 func (l *lab) target(way string, p part, tool string, era mcp.Era) *target {
 	t := &target{name: way, addr: p.addr, pids: p.pids, tool: tool, revision: mcp.LatestModern}
 	if era == mcp.Legacy {
@@ -234,7 +257,8 @@ func (l *lab) targets(era mcp.Era) []*target {
 	var all []*target
 	for _, way := range []string{wayDirect, wayNginx, wayProxy, wayDrawbridge, wayThrifty} {
 		if p, found := l.parts[way]; found {
-			all = append(all, l.target(way, p, map[bool]string{true: "echo__echo", false: "echo"}[way == wayDrawbridge], era))
+			all = append(all, l.target(way, p,
+				map[bool]string{true: "echo__echo", false: "echo"}[way == wayDrawbridge], era))
 		}
 	}
 	return all
@@ -244,7 +268,8 @@ func (l *lab) targets(era mcp.Era) []*target {
 func (l *lab) secureTargets(era mcp.Era) []*target {
 	var all []*target
 	for _, way := range []string{wayProxyTwo, wayDrawbridge, wayProxyOne} {
-		all = append(all, l.target(way, l.secure[way], map[bool]string{true: "tls__echo", false: "echo"}[way == wayDrawbridge], era))
+		all = append(all, l.target(way, l.secure[way],
+			map[bool]string{true: "tls__echo", false: "echo"}[way == wayDrawbridge], era))
 	}
 	return all
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// target is one part to load: where it is and the requests that open a session and call the tool.
+// target is one part to load: where it is and the requests that open a session and call
+// the tool.
 type target struct {
 	name      string
 	addr      string
@@ -27,7 +28,8 @@ type target struct {
 	revision  string
 	pids      []int // of the processes whose CPU counts; nil for none
 
-	// What is not set is the plain case: a message to say again, and a client that can do nothing.
+	// What is not set is the plain case: a message to say again, and a client that can do
+	// nothing.
 	arguments    string // of the tool, as JSON
 	meta         string // a member of _meta, as JSON
 	capabilities string // that a session is opened with, as JSON
@@ -55,8 +57,9 @@ func (s *sample) median() time.Duration {
 	return s.latency[len(s.latency)/2]
 }
 
-// load calls the tool over so many connections for so long. Every answer is checked; one wrong answer fails the run.
-// What it costs to open connections and sessions does not count.
+// load calls the tool over so many connections for so long. Every answer is checked; one
+// wrong answer fails the run. What it costs to open connections and sessions does not
+// count.
 func (t *target) load(ctx context.Context, connections int, took time.Duration) (*sample, error) {
 	callers := make([]*caller, connections)
 	for i := range callers {
@@ -72,7 +75,11 @@ func (t *target) load(ctx context.Context, connections int, took time.Duration) 
 	if err != nil {
 		return nil, err
 	}
-	total, err := together(connections, func(n int, end time.Time) ([]time.Duration, error) { return callers[n].callUntil(end) }, took)
+	total, err := together(connections, func(n int, end time.Time) ([]time.Duration,
+		error,
+	) {
+		return callers[n].callUntil(end)
+	}, took)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", t.name, err)
 	}
@@ -82,8 +89,11 @@ func (t *target) load(ctx context.Context, connections int, took time.Duration) 
 	return total, total.count(t.pids, before)
 }
 
-// together has so many callers work at once until an end, and gathers how long each call took.
-func together(callers int, work func(n int, end time.Time) ([]time.Duration, error), took time.Duration) (*sample, error) {
+// together has so many callers work at once until an end, and gathers how long each call
+// took.
+func together(callers int, work func(n int, end time.Time) ([]time.Duration, error),
+	took time.Duration,
+) (*sample, error) {
 	latencies, failed := make([][]time.Duration, callers), make([]error, callers)
 	var wg sync.WaitGroup
 	started := time.Now()
@@ -187,7 +197,8 @@ func (t *target) callBody() string {
 	if t.meta != "" {
 		meta = []string{t.meta}
 	}
-	params := `"name":"` + t.tool + `","arguments":` + cmp.Or(t.arguments, `{"message":"`+upstream.Message+`"}`)
+	params := `"name":"` + t.tool + `","arguments":` + cmp.Or(t.arguments, `{"message":"`+upstream.Message+
+		`"}`)
 	return client.Message(firstID, mcp.MethodToolsCall, params, t.revision, meta...)
 }
 
@@ -195,7 +206,8 @@ func (t *target) callBody() string {
 func (c *caller) post(body, method string) []byte {
 	t := c.target
 	return client.Request{
-		Addr: t.addr, Token: t.token, Revision: t.revision, Session: c.session, RPC: method, Tool: t.tool, Body: body,
+		Addr: t.addr, Token: t.token, Revision: t.revision, Session: c.session, RPC: method, Tool: t.tool,
+		Body: body,
 	}.Bytes()
 }
 
@@ -208,7 +220,8 @@ func (c *caller) say(body string, status int) (*client.Answer, error) {
 	return a, err
 }
 
-// callUntil calls again and again until that time, once at least, and returns how long each call took.
+// callUntil calls again and again until that time, once at least, and returns how long
+// each call took.
 func (c *caller) callUntil(end time.Time) ([]time.Duration, error) {
 	latency := make([]time.Duration, 0, 1<<16)
 	for started := time.Now(); ; {
@@ -227,8 +240,8 @@ func (c *caller) callUntil(end time.Time) ([]time.Duration, error) {
 // mostAnswer is how long an answer may be, in bytes.
 const mostAnswer = 4 << 20
 
-// call calls the tool and takes an answer of any form: in one piece or as an event stream, on which the server may ask
-// something first.
+// call calls the tool and takes an answer of any form: in one piece or as an event
+// stream, on which the server may ask something first.
 func (c *caller) call() error {
 	a, err := c.ask()
 	if err != nil {

@@ -21,7 +21,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// upstreamOf starts the upstream for a test, with the files of a certificate for TLS, and returns its address.
+// upstreamOf starts the upstream for a test, with the files of a certificate for TLS, and
+// returns its address.
 func upstreamOf(t *testing.T, files ...string) string {
 	t.Helper()
 	addr, err := freeport.Address()
@@ -50,7 +51,8 @@ func upstreamOf(t *testing.T, files ...string) string {
 	return addr
 }
 
-// TestEveryKindIsAnswered calls the upstream itself in each of the ways that are measured.
+// TestEveryKindIsAnswered calls the upstream itself in each of the ways that are
+// measured.
 func TestEveryKindIsAnswered(t *testing.T) {
 	addr := upstreamOf(t)
 	for name, target := range map[string]*target{
@@ -77,7 +79,8 @@ func TestEveryKindIsAnswered(t *testing.T) {
 	}
 }
 
-// TestCallsOfASessionHaveIDsOfTheirOwn: replicas that share Redis refuse an id that is given back just now.
+// TestCallsOfASessionHaveIDsOfTheirOwn: replicas that share Redis refuse an id that is
+// given back just now.
 func TestCallsOfASessionHaveIDsOfTheirOwn(t *testing.T) {
 	var ids []int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -89,7 +92,10 @@ func TestCallsOfASessionHaveIDsOfTheirOwn(t *testing.T) {
 		asJSON(w, []byte(upstream.Message))
 	}))
 	defer server.Close()
-	c, err := (&target{addr: strings.TrimPrefix(server.URL, "http://"), tool: "echo", revision: mcp.LatestModern}).connect(t.Context())
+	c, err := (&target{
+		addr: strings.TrimPrefix(server.URL, "http://"), tool: "echo",
+		revision: mcp.LatestModern,
+	}).connect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,21 +118,39 @@ func TestLoadCountsCallsAndBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.calls < 3 || len(s.latency) != s.calls || s.bytes < int64(s.calls*len(upstream.Message)) || s.counted {
-		t.Errorf("%d calls with %d latencies, %d bytes, counted %v", s.calls, len(s.latency), s.bytes, s.counted)
+	if s.calls < 3 || len(s.latency) != s.calls || s.bytes < int64(s.calls*len(upstream.Message)) ||
+		s.counted {
+		t.Errorf("%d calls with %d latencies, %d bytes, counted %v", s.calls, len(s.latency), s.bytes,
+			s.counted)
 	}
 }
 
-// TestWrongAnswersFailTheRun lets a server say something else, in each form that an answer has.
+// TestWrongAnswersFailTheRun lets a server say something else, in each form that an
+// answer has.
 func TestWrongAnswersFailTheRun(t *testing.T) {
 	for name, answer := range map[string]func(http.ResponseWriter){
-		"another text":  func(w http.ResponseWriter) { asJSON(w, []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)) },
-		"a refusal":     func(w http.ResponseWriter) { w.WriteHeader(http.StatusTooManyRequests) },
-		"a short event": func(w http.ResponseWriter) { asEvent(w, `data: {"jsonrpc":"2.0","method":"notifications/progress"}`) },
-		"no message":    func(w http.ResponseWriter) { asEvent(w, "data: {") },
+		"another text": func(
+			w http.ResponseWriter,
+		) {
+			asJSON(w, []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`))
+		},
+		"a refusal": func(w http.ResponseWriter) { w.WriteHeader(http.StatusTooManyRequests) },
+		"a short event": func(
+			w http.ResponseWriter,
+		) {
+			asEvent(w, `data: {"jsonrpc":"2.0","method":"notifications/progress"}`)
+		},
+		"no message": func(w http.ResponseWriter) { asEvent(w, "data: {") },
 	} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w) }))
-		target := &target{name: name, addr: strings.TrimPrefix(server.URL, "http://"), tool: "echo", revision: mcp.LatestModern}
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+			_ *http.Request,
+		) {
+			answer(w)
+		}))
+		target := &target{
+			name: name, addr: strings.TrimPrefix(server.URL, "http://"), tool: "echo",
+			revision: mcp.LatestModern,
+		}
 		if _, err := target.load(t.Context(), 1, time.Second); err == nil {
 			t.Errorf("%s counts as an answer", name)
 		}
@@ -146,17 +170,20 @@ func asEvent(w http.ResponseWriter, text string) {
 
 func TestStdioUpstreamAnswersEachLine(t *testing.T) {
 	var out strings.Builder
-	in := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n" +
+	in := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}` + "\n" +
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n" +
 		(&target{tool: "echo", revision: mcp.LatestModern}).callBody() + "\n"
 	if err := upstream.NewQuick(false).ServeStdio(strings.NewReader(in), &out); err != nil {
 		t.Fatal(err)
 	}
-	if lines := strings.Split(strings.TrimSpace(out.String()), "\n"); len(lines) != 2 || !strings.Contains(lines[1], upstream.Message) {
+	if lines := strings.Split(strings.TrimSpace(out.String()), "\n"); len(lines) != 2 ||
+		!strings.Contains(lines[1], upstream.Message) {
 		t.Errorf("got %q", lines)
 	}
 }
 
-// TestUpstreamWithTLSIsTrustedByItsAuthorityAlone calls it with the certificate that the parts are given, and without.
+// TestUpstreamWithTLSIsTrustedByItsAuthorityAlone calls it with the certificate that the
+// parts are given, and without.
 func TestUpstreamWithTLSIsTrustedByItsAuthorityAlone(t *testing.T) {
 	l := &lab{dir: t.TempDir()}
 	authority := l.dir + "/authority.pem"
@@ -169,8 +196,12 @@ func TestUpstreamWithTLSIsTrustedByItsAuthorityAlone(t *testing.T) {
 		t.Fatal("the authority has no certificate")
 	}
 	for _, pool := range []*x509.CertPool{trusted, x509.NewCertPool()} {
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}}
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+addr+"/mcp", strings.NewReader((&target{tool: "echo"}).callBody()))
+		client := &http.Client{Transport: &http.Transport{
+			TLSClientConfig:   &tls.Config{RootCAs: pool},
+			ForceAttemptHTTP2: true,
+		}}
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+addr+"/mcp",
+			strings.NewReader((&target{tool: "echo"}).callBody()))
 		if err != nil {
 			t.Fatal(err)
 		}

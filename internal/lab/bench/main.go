@@ -1,7 +1,8 @@
-// Command bench compares a tools/call through the gateway, with its whole chain on, to the same call made directly and
-// through nginx and Go's httputil.ReverseProxy: same upstream, same run, each answer checked. It also measures other
-// kinds of calls and idle event streams. It starts every part as a process of its own on loopback and writes what it saw
-// as ratios, because absolute figures belong to one machine.
+// Command bench compares a tools/call through the gateway, with its whole chain on, to
+// the same call made directly and through nginx and Go's httputil.ReverseProxy: same
+// upstream, same run, each answer checked. It also measures other kinds of calls and idle
+// event streams. It starts every part as a process of its own on loopback and writes what
+// it saw as ratios, because absolute figures belong to one machine.
 //
 //	go run -C internal/lab ./bench -out docs/evidence/benchmarks.md
 //
@@ -17,8 +18,8 @@
 //
 //	go run -C internal/lab ./bench replicas
 //
-// Read calls.go for what is measured, measure.go for how rounds are compared, lab.go for the parts, and page.go for the
-// report, of which each command writes a section.
+// Read calls.go for what is measured, measure.go for how rounds are compared, lab.go for
+// the parts, and page.go for the report, of which each command writes a section.
 package main
 
 import (
@@ -31,11 +32,12 @@ import (
 )
 
 func main() {
-	world.Main("bench", func(ctx context.Context, args []string) error { return run(ctx, args, os.Stdout) }, 1, nil)
+	world.Main("bench", func(ctx context.Context, args []string) error { return run(ctx, args, os.Stdout) },
+		1, nil)
 }
 
-// run is the whole program. The processes that it starts are this program again, with the name of their part as first
-// argument.
+// run is the whole program. The processes that it starts are this program again, with the
+// name of their part as first argument.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) > 0 {
 		switch args[0] {

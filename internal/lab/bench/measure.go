@@ -27,15 +27,16 @@ func (r *rounds) add(s *sample) {
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// result is what all ways showed in one revision at one count of connections, in the same rounds.
+// result is what all ways showed in one revision at one count of connections, in the same
+// rounds.
 type result struct {
 	revision    string
 	connections int
 	ways        map[string]*rounds
 }
 
-// spread is the median of the rounds, with the least and the most of them. The zero value says that nothing was
-// measured.
+// spread is the median of the rounds, with the least and the most of them. The zero value
+// says that nothing was measured.
 type spread struct{ median, least, most float64 }
 
 func spreadOf(values []float64) spread {
@@ -55,7 +56,8 @@ func medianOf(sorted []float64) float64 {
 	return (sorted[half-1] + sorted[half]) / 2
 }
 
-// ratioOf divides what two ways showed in each round, so that what disturbed both of them does not count.
+// ratioOf divides what two ways showed in each round, so that what disturbed both of them
+// does not count.
 func ratioOf(of, by []float64) spread {
 	each := make([]float64, 0, len(of))
 	for i, value := range of {
@@ -72,10 +74,12 @@ type plan struct {
 	rounds int
 }
 
-// measure loads all ways in turn, round after round, in one direction and then in the other. So whatever disturbs the
-// machine disturbs all of them, ways that stand beside each other run right after one another, and neither of them is
-// always the first.
-func (p plan) measure(ctx context.Context, targets []*target, connections int, progress io.Writer) (result, error) {
+// measure loads all ways in turn, round after round, in one direction and then in the
+// other. So whatever disturbs the machine disturbs all of them, ways that stand beside
+// each other run right after one another, and neither of them is always the first.
+func (p plan) measure(ctx context.Context, targets []*target, connections int,
+	progress io.Writer,
+) (result, error) {
 	r := result{revision: targets[0].revision, connections: connections, ways: make(map[string]*rounds)}
 	for _, t := range targets {
 		r.ways[t.name] = &rounds{}
@@ -87,8 +91,10 @@ func (p plan) measure(ctx context.Context, targets []*target, connections int, p
 				return r, err
 			}
 			r.ways[t.name].add(s)
-			_, _ = fmt.Fprintf(progress, "%s, %d connections, round %d: %-23s %8.0f calls/s, median %v, %.0f µs of CPU a call\n",
-				r.revision, connections, round+1, t.name, s.perSecond(), s.median(), micros(s.cpu)/float64(s.calls))
+			_, _ = fmt.Fprintf(progress,
+				"%s, %d connections, round %d: %-23s %8.0f calls/s, median %v, %.0f µs of CPU a call\n",
+				r.revision, connections, round+1, t.name, s.perSecond(), s.median(),
+				micros(s.cpu)/float64(s.calls))
 		}
 	}
 	return r, nil

@@ -90,9 +90,13 @@ func TestResidentMemoryIsOfAllProcesses(t *testing.T) {
 	}
 }
 
-// Once only the worker that had started already was counted, and nginx looked as if it took half of its CPU.
+// Once only the worker that had started already was counted, and nginx looked as if it
+// took half of its CPU.
 func TestNginxCountsWithAllWorkers(t *testing.T) {
-	l := &lab{dir: t.TempDir(), keeper: world.NewKeeper(), parts: make(map[string]part), upstream: "127.0.0.1:1"}
+	l := &lab{
+		dir: t.TempDir(), keeper: world.NewKeeper(), parts: make(map[string]part),
+		upstream: "127.0.0.1:1",
+	}
 	addrs, err := world.Addresses(1)
 	if err != nil {
 		t.Fatal(err)
@@ -109,6 +113,7 @@ func TestNginxCountsWithAllWorkers(t *testing.T) {
 		return
 	}
 	if got := len(p.pids); got != 1+runtime.NumCPU() {
-		t.Errorf("nginx has %d processes, want its master and a worker for each of %d processors", got, runtime.NumCPU())
+		t.Errorf("nginx has %d processes, want its master and a worker for each of %d processors", got,
+			runtime.NumCPU())
 	}
 }

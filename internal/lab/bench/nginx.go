@@ -14,7 +14,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
-// plainNginx is nginx as a plain proxy that keeps its connections to the upstream. Nothing is logged.
+// plainNginx is nginx as a plain proxy that keeps its connections to the upstream.
+// Nothing is logged.
 const plainNginx = `daemon off;
 worker_processes %[4]d;
 pid %[1]s/nginx.pid;
@@ -41,18 +42,21 @@ http {
 }
 `
 
-// startNginx starts nginx before the upstream. Where it is not installed there is no such way.
+// startNginx starts nginx before the upstream. Where it is not installed there is no such
+// way.
 func (l *lab) startNginx(ctx context.Context, addr string) error {
 	if _, err := exec.LookPath("nginx"); err != nil {
 		return nil //nolint:nilerr // not installed: the report says so
 	}
-	p, err := l.runNginx(ctx, l.dir, addr, fmt.Sprintf(plainNginx, l.dir, addr, l.upstream, runtime.NumCPU()), runtime.NumCPU())
+	p, err := l.runNginx(ctx, l.dir, addr, fmt.Sprintf(plainNginx, l.dir, addr, l.upstream, runtime.NumCPU()),
+		runtime.NumCPU())
 	l.parts[wayNginx] = p
 	return err
 }
 
-// runNginx starts nginx in a folder, with a config that gives it so many workers. It listens before they run, and all of
-// them count. If not all begin, its work is done where it cannot be counted.
+// runNginx starts nginx in a folder, with a config that gives it so many workers. It
+// listens before they run, and all of them count. If not all begin, its work is done
+// where it cannot be counted.
 func (l *lab) runNginx(ctx context.Context, dir, addr, text string, workers int) (part, error) {
 	config := filepath.Join(dir, "nginx.conf")
 	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(config, []byte(text), 0o600)); err != nil {

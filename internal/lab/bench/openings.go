@@ -16,11 +16,13 @@ func openListen(ctx context.Context, c *crowd) (*caller, error) {
 	if err != nil {
 		return nil, err
 	}
-	body := client.Message("1", mcp.MethodListen, `"notifications":{"toolsListChanged":true}`, c.posts.revision)
+	body := client.Message("1", mcp.MethodListen, `"notifications":{"toolsListChanged":true}`,
+		c.posts.revision)
 	return opened.begins(client.Request{Revision: c.posts.revision, RPC: mcp.MethodListen, Body: body})
 }
 
-// openGet opens a session, lists the tools as every client does, and opens the session's stream.
+// openGet opens a session, lists the tools as every client does, and opens the session's
+// stream.
 func openGet(ctx context.Context, c *crowd) (*caller, error) {
 	opened, err := c.posts.open(ctx)
 	if err != nil {
@@ -33,11 +35,14 @@ func openGet(ctx context.Context, c *crowd) (*caller, error) {
 		opened.close()
 		return nil, err
 	}
-	return opened.begins(client.Request{Method: http.MethodGet, Revision: c.posts.revision, Session: opened.session})
+	return opened.begins(client.Request{
+		Method: http.MethodGet, Revision: c.posts.revision,
+		Session: opened.session,
+	})
 }
 
-// openSSE opens a session over HTTP+SSE, and on it what every client does: the handshake, and a list of tools. One
-// connection carries what all of them post.
+// openSSE opens a session over HTTP+SSE, and on it what every client does: the handshake,
+// and a list of tools. One connection carries what all of them post.
 func openSSE(ctx context.Context, c *crowd) (_ *caller, err error) {
 	opened, err := c.posts.dial(ctx)
 	if err != nil {
@@ -60,8 +65,14 @@ func openSSE(ctx context.Context, c *crowd) (_ *caller, err error) {
 			return nil, err
 		}
 	}
-	for _, body := range []string{client.Initialize(mcp.Revision2024, client.Unable), client.Initialized, client.Listing} {
-		a, err := c.posting.Exchange(client.Request{Addr: c.posts.addr, Path: path, Token: c.posts.token, Body: body}.Bytes(), 1<<10)
+	for _, body := range []string{
+		client.Initialize(mcp.Revision2024, client.Unable), client.Initialized,
+		client.Listing,
+	} {
+		a, err := c.posting.Exchange(client.Request{
+			Addr: c.posts.addr, Path: path, Token: c.posts.token,
+			Body: body,
+		}.Bytes(), 1<<10)
 		if err == nil && a.Status != http.StatusAccepted {
 			err = fmt.Errorf("status %d: %.300s", a.Status, a.Body)
 		}
@@ -75,7 +86,8 @@ func openSSE(ctx context.Context, c *crowd) (_ *caller, err error) {
 	return opened, nil
 }
 
-// begins sends a request of the target's client and reads the head of the answer, which must be an event stream.
+// begins sends a request of the target's client and reads the head of the answer, which
+// must be an event stream.
 func (c *caller) begins(r client.Request) (*caller, error) {
 	r.Addr, r.Token = c.target.addr, c.target.token
 	a, err := c.conn.Begin(r.Bytes())

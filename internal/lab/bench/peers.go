@@ -28,7 +28,8 @@ type peersRun struct {
 // mostStreams is how many can be asked for.
 const mostStreams = 10_000
 
-// runPeers is the command peers: it installs other gateways and measures them beside drawbridge.
+// runPeers is the command peers: it installs other gateways and measures them beside
+// drawbridge.
 func runPeers(ctx context.Context, args []string, out io.Writer) error {
 	begun := time.Now()
 	r, err := parsePeers(args)
@@ -37,7 +38,9 @@ func runPeers(ctx context.Context, args []string, out io.Writer) error {
 	}
 	wanted := uint64(2*r.streams + 500) //nolint:gosec // mostStreams bounds it; each stream is a connection of a client and one of the server behind
 	if most, err := world.AllowDescriptors(wanted); err != nil || most < wanted {
-		return errors.Join(fmt.Errorf("%d open files are allowed, of %d that are needed: raise ulimit -n, or ask for fewer -streams", most, wanted), err)
+		return errors.Join(
+			fmt.Errorf(
+				"%d open files are allowed, of %d that are needed: raise ulimit -n, or ask for fewer -streams", most, wanted), err)
 	}
 	lab, err := newPeersLab(ctx, out)
 	if err != nil {
@@ -56,20 +59,24 @@ func parsePeers(args []string) (*peersRun, error) {
 	r := &peersRun{args: args}
 	flags := flag.NewFlagSet("bench peers", flag.ContinueOnError)
 	flags.StringVar(&r.report, "out", "", "page whose section is written; the standard output when empty")
-	flags.DurationVar(&r.plan.took, "time", 1500*time.Millisecond, "how long each kind of work takes in each round")
+	flags.DurationVar(&r.plan.took, "time", 1500*time.Millisecond,
+		"how long each kind of work takes in each round")
 	flags.IntVar(&r.plan.rounds, "rounds", 3, "rounds; the median counts")
 	flags.IntVar(&r.streams, "streams", 1000, "sessions and event streams to open for the measure of memory")
 	flags.StringVar(&r.cache, "cache", "", "folder for what is installed; one in the user's cache when empty")
-	only := flags.String("only", "", "names of the peers to measure beside drawbridge, with commas between: "+strings.Join(peerNames(), ", ")+"; all when empty")
+	only := flags.String("only", "", "names of the peers to measure beside drawbridge, with commas between: "+
+		strings.Join(peerNames(), ", ")+"; all when empty")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
-	if flags.NArg() > 0 || r.plan.took <= 0 || r.plan.rounds < 1 || r.streams < 10 || r.streams > mostStreams {
+	if flags.NArg() > 0 || r.plan.took <= 0 || r.plan.rounds < 1 || r.streams < 10 ||
+		r.streams > mostStreams {
 		return nil, errors.New("peers takes no arguments, a time and rounds above 0, and 10 to 10000 streams")
 	}
 	for _, name := range strings.FieldsFunc(*only, func(letter rune) bool { return letter == ',' }) {
 		if !slices.ContainsFunc(peers(), func(p peer) bool { return p.name == name }) {
-			return nil, fmt.Errorf("-only names %q, which is no peer; there are: %s", name, strings.Join(peerNames(), ", "))
+			return nil, fmt.Errorf("-only names %q, which is no peer; there are: %s", name,
+				strings.Join(peerNames(), ", "))
 		}
 		r.only = append(r.only, name)
 	}
@@ -96,7 +103,10 @@ func peerNames() []string {
 // install installs every peer that was asked for. One that cannot be installed says why.
 func (r *peersRun) install(ctx context.Context, out io.Writer) []*contender {
 	s := &shelf{dir: r.cache, progress: out}
-	all := []*contender{newContender(peer{name: peerDirect, passes: true, settings: "the server alone, without anything before it"})}
+	all := []*contender{newContender(peer{
+		name: peerDirect, passes: true,
+		settings: "the server alone, without anything before it",
+	})}
 	for _, p := range peers() {
 		if len(r.only) > 0 && p.name != peerDrawbridge && !slices.Contains(r.only, p.name) {
 			continue
@@ -125,7 +135,8 @@ func (r *peersRun) install(ctx context.Context, out io.Writer) []*contender {
 
 func newContender(p peer) *contender { return &contender{peer: p, work: make(map[cell]*series)} }
 
-// measure measures memory of one contender after the other, each alone, and then calls and lists of all in turn.
+// measure measures memory of one contender after the other, each alone, and then calls
+// and lists of all in turn.
 func (l *peersLab) measure(ctx context.Context, all []*contender, r *peersRun) {
 	l.say("sessions, streams and changes of the list")
 	for _, c := range all {

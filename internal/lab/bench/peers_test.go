@@ -32,7 +32,8 @@ func TestPeersAreDescribedAndPinned(t *testing.T) {
 			t.Errorf("%s is there twice", p.name)
 		}
 		names = append(names, p.name)
-		if pinned := p.parcel.registry == fromNPM || p.parcel.registry == fromGo; pinned && p.parcel.version == "" {
+		if pinned := p.parcel.registry == fromNPM || p.parcel.registry == fromGo; pinned &&
+			p.parcel.version == "" {
 			t.Errorf("%s has no version", p.name)
 		}
 		if p.start == nil {
@@ -41,7 +42,10 @@ func TestPeersAreDescribedAndPinned(t *testing.T) {
 		if p.settings == "" || p.lacks == "" {
 			t.Errorf("%s: settings %q, lacks %q", p.name, p.settings, p.lacks)
 		}
-		how := p.start(place{binary: "/program", self: "/bench", dir: "/dir", addr: "127.0.0.1:2345", operator: "127.0.0.1:2346", upstream: "127.0.0.1:6789"})
+		how := p.start(place{
+			binary: "/program", self: "/bench", dir: "/dir", addr: "127.0.0.1:2345",
+			operator: "127.0.0.1:2346", upstream: "127.0.0.1:6789",
+		})
 		said := fmt.Sprint(how.argv, how.files)
 		if how.path == "" || !strings.Contains(said, "2345") || !strings.Contains(said, "127.0.0.1") {
 			t.Errorf("%s is not told where to listen: %s", p.name, said)
@@ -52,7 +56,8 @@ func TestPeersAreDescribedAndPinned(t *testing.T) {
 	}
 }
 
-// TestPeerThatFailsStopsNothing runs a peer that ends at once beside one that works, from the start to the page.
+// TestPeerThatFailsStopsNothing runs a peer that ends at once beside one that works, from
+// the start to the page.
 func TestPeerThatFailsStopsNothing(t *testing.T) {
 	all := peers()
 	works := newContender(all[slices.IndexFunc(all, func(p peer) bool { return p.name == "ReverseProxy" })])
@@ -73,7 +78,10 @@ func TestPeerThatFailsStopsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lab.close()
-	r := &peersRun{report: filepath.Join(t.TempDir(), "benchmarks.md"), plan: plan{took: 20 * time.Millisecond, rounds: 2}, streams: 20}
+	r := &peersRun{
+		report: filepath.Join(t.TempDir(), "benchmarks.md"),
+		plan:   plan{took: 20 * time.Millisecond, rounds: 2}, streams: 20,
+	}
 	lab.measure(t.Context(), contenders, r)
 	if !strings.Contains(broken.failed, "no licence for today") {
 		t.Errorf("the broken one failed for %q", broken.failed)
@@ -89,14 +97,18 @@ func TestPeerThatFailsStopsNothing(t *testing.T) {
 			}
 		}
 	}
-	if m := &works.memory; m.failed != "" || len(m.steps) != 2 || m.steps[1].sessions != 20 || m.streams != 20 || m.reached != 20 {
+	if m := &works.memory; m.failed != "" || len(m.steps) != 2 || m.steps[1].sessions != 20 ||
+		m.streams != 20 || m.reached != 20 {
 		t.Errorf("sessions and streams: %s", m)
 	}
 	if err := r.write(t.Context(), io.Discard, contenders, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	page := read(t, r.report)
-	for _, part := range []string{"## Beside other gateways", "charts/peers-calls.svg", "charts/peers-memory.svg", "| 20 of 20 |", "no licence for today", "404 Not Found"} {
+	for _, part := range []string{
+		"## Beside other gateways", "charts/peers-calls.svg",
+		"charts/peers-memory.svg", "| 20 of 20 |", "no licence for today", "404 Not Found",
+	} {
 		if !strings.Contains(page, part) {
 			t.Errorf("the page has no %q:\n%s", part, page)
 		}
@@ -112,7 +124,8 @@ func TestStopEndsWhatThePeerStarted(t *testing.T) {
 	script := "trap '' TERM; sleep 1000 & setsid sleep 1000 & while :; do wait; done"
 	l := &lab{keeper: world.NewKeeper()}
 	defer l.keeper.Close()
-	p, err := l.startPeer(t.Context(), t.TempDir(), listener.Addr().String(), []string{"/bin/sh", "-c", script})
+	p, err := l.startPeer(t.Context(), t.TempDir(), listener.Addr().String(),
+		[]string{"/bin/sh", "-c", script})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,12 +138,14 @@ func TestStopEndsWhatThePeerStarted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := world.Within(t.Context(), time.Minute, "all have ended", func() bool { return !slices.ContainsFunc(tree, runsStill) }); err != nil {
+	if err := world.Within(t.Context(), time.Minute, "all have ended",
+		func() bool { return !slices.ContainsFunc(tree, runsStill) }); err != nil {
 		t.Error(err)
 	}
 }
 
-// runsStill tells whether a process is there and has not ended, even if nobody has taken note of its end.
+// runsStill tells whether a process is there and has not ended, even if nobody has taken
+// note of its end.
 func runsStill(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !bytes.Contains(stat, []byte(") Z "))
@@ -165,9 +180,14 @@ func TestInstallSaysWhyNot(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(tools, "npm"), []byte("#!/bin/sh\n"+script), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		return s.get(t.Context(), parcel{registry: fromNPM, name: "@some/gateway", version: "1.2.3", program: "gateway"})
+		return s.get(t.Context(), parcel{
+			registry: fromNPM, name: "@some/gateway", version: "1.2.3",
+			program: "gateway",
+		})
 	}
-	if _, err := ask("echo npm warn old; echo 'npm error 404 Not Found - GET it'; echo see the log; exit 1"); err == nil || !strings.Contains(err.Error(), "404 Not Found") {
+	if _, err := ask(
+		"echo npm warn old; echo 'npm error 404 Not Found - GET it'; echo see the log; exit 1"); err == nil ||
+		!strings.Contains(err.Error(), "404 Not Found") {
 		t.Errorf("got %v", err)
 	}
 	i, err := ask("mkdir -p node_modules/.bin && echo '#!/bin/sh' > node_modules/.bin/gateway")
@@ -177,13 +197,18 @@ func TestInstallSaysWhyNot(t *testing.T) {
 	if again, err := ask("exit 1"); err != nil || again.binary != i.binary {
 		t.Errorf("what is installed was installed again: %+v, %v", again, err)
 	}
-	if _, err := s.get(t.Context(), parcel{registry: fromDebian, name: "no-such-package-of-debian", program: "no-such-program"}); err == nil || !strings.Contains(err.Error(), "apt-get install no-such-package-of-debian") {
+	if _, err := s.get(t.Context(), parcel{
+		registry: fromDebian, name: "no-such-package-of-debian",
+		program: "no-such-program",
+	}); err == nil || !strings.Contains(err.Error(),
+		"apt-get install no-such-package-of-debian") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestPeersRefusesNamesItDoesNotKnow(t *testing.T) {
-	if _, err := parsePeers([]string{"-only", "drawbridge,ngnix"}); err == nil || !strings.Contains(err.Error(), `"ngnix"`) || !strings.Contains(err.Error(), "nginx") {
+	if _, err := parsePeers([]string{"-only", "drawbridge,ngnix"}); err == nil ||
+		!strings.Contains(err.Error(), `"ngnix"`) || !strings.Contains(err.Error(), "nginx") {
 		t.Errorf("got %v", err)
 	}
 	r, err := parsePeers([]string{"-only", "nginx,mcp-proxy (npm)", "-cache", t.TempDir()})
@@ -193,8 +218,15 @@ func TestPeersRefusesNamesItDoesNotKnow(t *testing.T) {
 }
 
 func TestCostOfASessionIsThatOfTheNewOnes(t *testing.T) {
-	m := memoryFigures{start: 1000 << 10, steps: []memoryStep{{sessions: 100, without: 1200 << 10, withStreams: 2000 << 10}, {sessions: 1000, without: 3800 << 10, withStreams: 31000 << 10}}}
-	if got := []float64{m.session(0), m.session(1), m.stream(0), m.stream(1)}; !slices.Equal(got, []float64{2, 2, 10, 30}) {
+	m := memoryFigures{
+		start: 1000 << 10,
+		steps: []memoryStep{
+			{sessions: 100, without: 1200 << 10, withStreams: 2000 << 10},
+			{sessions: 1000, without: 3800 << 10, withStreams: 31000 << 10},
+		},
+	}
+	if got := []float64{m.session(0), m.session(1), m.stream(0), m.stream(1)}; !slices.Equal(got,
+		[]float64{2, 2, 10, 30}) {
 		t.Errorf("got %v", got)
 	}
 }

@@ -22,9 +22,9 @@ type gateTarget struct {
 	era   mcp.Era
 }
 
-// peerCaller is one connection to a peer, with a session of its own in the legacy era. It reads answers of every form that
-// servers choose: of a known length, in chunks, until the connection ends, as JSON or as an event stream. It is for one
-// goroutine at a time.
+// peerCaller is one connection to a peer, with a session of its own in the legacy era. It
+// reads answers of every form that servers choose: of a known length, in chunks, until
+// the connection ends, as JSON or as an event stream. It is for one goroutine at a time.
 type peerCaller struct {
 	gateTarget
 
@@ -34,8 +34,8 @@ type peerCaller struct {
 	name     string // of the tool that calls are about
 }
 
-// connectPeer opens a connection and, in the legacy era, a session as clients do: the revision that the server answers with is
-// the one that is spoken from then on.
+// connectPeer opens a connection and, in the legacy era, a session as clients do: the
+// revision that the server answers with is the one that is spoken from then on.
 func connectPeer(ctx context.Context, t gateTarget) (*peerCaller, error) {
 	c := &peerCaller{gateTarget: t, revision: revisionOf(t.era)}
 	if err := c.dial(ctx); err != nil || t.era == mcp.Modern {
@@ -78,9 +78,13 @@ func (c *peerCaller) openSession(ctx context.Context) error {
 	return err
 }
 
-// request returns the bytes of one HTTP request. An empty body opens the event stream of the session.
+// request returns the bytes of one HTTP request. An empty body opens the event stream of
+// the session.
 func (c *peerCaller) request(method, body string) []byte {
-	r := client.Request{Addr: c.addr, Path: c.path, Token: c.token, Session: c.session, RPC: method, Body: body}
+	r := client.Request{
+		Addr: c.addr, Path: c.path, Token: c.token, Session: c.session, RPC: method,
+		Body: body,
+	}
 	if c.era == mcp.Modern || c.session != "" {
 		r.Revision = c.revision
 	}
@@ -98,10 +102,12 @@ func (c *peerCaller) message(method, params string) []byte {
 	return c.request(method, client.Message("1", method, params, c.revision))
 }
 
-// call returns the request that calls the tool echo, and the words that the answer must contain.
+// call returns the request that calls the tool echo, and the words that the answer must
+// contain.
 func (c *peerCaller) call(connection int) (request, want []byte) {
 	words := fmt.Sprintf("%s, said connection %d.", upstream.Message, connection)
-	return c.message(mcp.MethodToolsCall, `"name":"`+c.name+`","arguments":{"message":"`+words+`"}`), []byte(words)
+	return c.message(mcp.MethodToolsCall, `"name":"`+c.name+`","arguments":{"message":"`+words+`"}`),
+		[]byte(words)
 }
 
 // list returns the request for all tools.
@@ -125,7 +131,8 @@ func (c *peerCaller) learn(ctx context.Context) error {
 	return errors.New("lists no tool echo")
 }
 
-// ask sends a request and returns the JSON-RPC response to it. The response is valid until the next request.
+// ask sends a request and returns the JSON-RPC response to it. The response is valid
+// until the next request.
 func (c *peerCaller) ask(ctx context.Context, request []byte) ([]byte, error) {
 	a, err := c.exchange(ctx, request)
 	if err != nil {

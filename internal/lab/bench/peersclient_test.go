@@ -13,7 +13,10 @@ import (
 
 func TestWrongAnswersAreErrors(t *testing.T) {
 	want := []byte("the words")
-	for _, answer := range []string{`{"result":{"content":"other words"}}`, `{"error":{"message":"the words"}}`} {
+	for _, answer := range []string{
+		`{"result":{"content":"other words"}}`,
+		`{"error":{"message":"the words"}}`,
+	} {
 		if checkCall([]byte(answer), want) == nil {
 			t.Errorf("%s passed", answer)
 		}
@@ -59,7 +62,8 @@ func TestCallerSpeaksBothEras(t *testing.T) {
 	}
 }
 
-// TestStreamsHearOfChanges counts those that hear of a change after it, not of one before.
+// TestStreamsHearOfChanges counts those that hear of a change after it, not of one
+// before.
 func TestStreamsHearOfChanges(t *testing.T) {
 	u, target := serveUpstreamOfPeers(t)
 	target.era = mcp.Legacy
@@ -87,7 +91,8 @@ func TestStreamsHearOfChanges(t *testing.T) {
 		u.Change()
 		told := w.toldSince(t.Context(), begun, time.Minute)
 		if len(told) != streams || told[0] <= 0 || u.Tools().Size() == before {
-			t.Errorf("%s: told after %v, %d bytes before and %d after", length, told, before, u.Tools().Size())
+			t.Errorf("%s: told after %v, %d bytes before and %d after", length, told, before,
+				u.Tools().Size())
 		}
 	}
 }

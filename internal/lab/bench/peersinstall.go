@@ -25,7 +25,8 @@ const (
 	fromHere   = "this repository"
 )
 
-// parcel says where a program comes from. Versions are pinned, except that Debian has one version at a time.
+// parcel says where a program comes from. Versions are pinned, except that Debian has one
+// version at a time.
 type parcel struct {
 	registry string
 	name     string   // of the npm package, the Go module or the Debian package
@@ -50,7 +51,8 @@ type shelf struct {
 	progress io.Writer
 }
 
-// get installs a program. It changes nothing outside of the shelf but the caches of the tools that it uses.
+// get installs a program. It changes nothing outside of the shelf but the caches of the
+// tools that it uses.
 func (s *shelf) get(ctx context.Context, o parcel) (installed, error) {
 	ctx, cancel := context.WithTimeout(ctx, installTime)
 	defer cancel()
@@ -75,7 +77,8 @@ func (s *shelf) fromNPM(ctx context.Context, o parcel) (installed, error) {
 	}
 	binary := filepath.Join(dir, "node_modules", ".bin", o.program)
 	if _, err := os.Stat(binary); err != nil {
-		err := s.run(ctx, dir, nil, "npm", "install", "--prefix", dir, "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", o.name+"@"+o.version)
+		err := s.run(ctx, dir, nil, "npm", "install", "--prefix", dir, "--ignore-scripts", "--no-audit",
+			"--no-fund", "--no-update-notifier", o.name+"@"+o.version)
 		if err != nil {
 			return installed{}, err
 		}
@@ -83,8 +86,8 @@ func (s *shelf) fromNPM(ctx context.Context, o parcel) (installed, error) {
 	return installed{binary: binary, version: o.version}, nil
 }
 
-// fromGo builds a package of a module that a module made for the purpose requires, so that replacements in its own
-// go.mod do not hinder.
+// fromGo builds a package of a module that a module made for the purpose requires, so
+// that replacements in its own go.mod do not hinder.
 func (s *shelf) fromGo(ctx context.Context, o parcel) (installed, error) {
 	dir, err := s.folder("go", o.name+"@"+o.version)
 	if err != nil {
@@ -96,15 +99,16 @@ func (s *shelf) fromGo(ctx context.Context, o parcel) (installed, error) {
 		if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(module), 0o600); err != nil {
 			return installed{}, err
 		}
-		if err := s.run(ctx, dir, []string{"GOFLAGS=-mod=mod", "GOWORK=off"}, "go", "build", "-o", binary, o.program); err != nil {
+		if err := s.run(ctx, dir, []string{"GOFLAGS=-mod=mod", "GOWORK=off"}, "go", "build", "-o", binary,
+			o.program); err != nil {
 			return installed{}, err
 		}
 	}
 	return installed{binary: binary, version: o.version}, nil
 }
 
-// fromDebian takes the program that the system has. Where there is none it unpacks Debian's packages into the shelf,
-// which leaves the system as it is.
+// fromDebian takes the program that the system has. Where there is none it unpacks
+// Debian's packages into the shelf, which leaves the system as it is.
 func (s *shelf) fromDebian(ctx context.Context, o parcel) (installed, error) {
 	for _, binary := range []string{o.program, "/usr/sbin/" + o.program} {
 		if path, err := exec.LookPath(binary); err == nil {
@@ -131,7 +135,8 @@ func (s *shelf) fromDebian(ctx context.Context, o parcel) (installed, error) {
 
 // unpack downloads packages and lays out what is in them.
 func (s *shelf) unpack(ctx context.Context, dir string, o parcel) error {
-	if err := s.run(ctx, dir, nil, "apt-get", slices.Concat([]string{"download", o.name}, o.needs)...); err != nil {
+	if err := s.run(ctx, dir, nil, "apt-get", slices.Concat([]string{"download", o.name},
+		o.needs)...); err != nil {
 		return err
 	}
 	packages, err := filepath.Glob(filepath.Join(dir, "*.deb"))
@@ -180,7 +185,8 @@ func (s *shelf) folder(kind, name string) (string, error) {
 	return dir, os.MkdirAll(dir, 0o750)
 }
 
-// run runs a tool in a folder of the shelf. An error says why it failed in the tool's own words.
+// run runs a tool in a folder of the shelf. An error says why it failed in the tool's own
+// words.
 func (s *shelf) run(ctx context.Context, dir string, env []string, program string, args ...string) error {
 	_, _ = fmt.Fprintf(s.progress, "  %s %s\n", program, strings.Join(args, " "))
 	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // what the table of peers asks for
@@ -212,7 +218,8 @@ func reason(output string, err error) string {
 	return short(err.Error())
 }
 
-// short makes one line of a text, not too long for a table and without what would end a cell.
+// short makes one line of a text, not too long for a table and without what would end a
+// cell.
 func short(text string) string {
 	text = strings.Join(strings.Fields(strings.ReplaceAll(text, "|", "/")), " ")
 	if letters := []rune(text); len(letters) > 200 {

@@ -29,7 +29,8 @@ type contender struct {
 	work    map[cell]*series
 }
 
-// pid returns the process that the peer began with, 0 for the server itself, which is measured without anything before.
+// pid returns the process that the peer began with, 0 for the server itself, which is
+// measured without anything before.
 func (c *contender) pid() int {
 	if c.process == nil {
 		return 0
@@ -74,7 +75,8 @@ func (l *peersLab) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(l.out, "%4.0fs "+format+"\n", append([]any{time.Since(l.begun).Seconds()}, args...)...)
 }
 
-// start runs a contender until end is called, and finds out which tool to call and which eras it serves.
+// start runs a contender until end is called, and finds out which tool to call and which
+// eras it serves.
 func (l *peersLab) start(ctx context.Context, c *contender) (end func(), err error) {
 	end = func() {
 		for _, callers := range c.callers {
@@ -94,7 +96,8 @@ func (l *peersLab) start(ctx context.Context, c *contender) (end func(), err err
 		return end, err
 	}
 	var failed error
-	if world.Within(ctx, peerStart, c.name+" serves the tool", func() bool { failed = c.greet(ctx); return failed == nil }) != nil {
+	if world.Within(ctx, peerStart, c.name+" serves the tool",
+		func() bool { failed = c.greet(ctx); return failed == nil }) != nil {
 		return end, failed
 	}
 	return end, nil
@@ -110,7 +113,10 @@ func (l *peersLab) launch(ctx context.Context, c *contender) error {
 	if err != nil {
 		return err
 	}
-	how := c.start(place{binary: c.binary, self: l.self, dir: dir, addr: addrs[0], operator: addrs[1], upstream: l.upstream})
+	how := c.start(place{
+		binary: c.binary, self: l.self, dir: dir, addr: addrs[0], operator: addrs[1],
+		upstream: l.upstream,
+	})
 	for name, text := range how.files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			return err
@@ -124,7 +130,8 @@ func (l *peersLab) launch(ctx context.Context, c *contender) error {
 	return err
 }
 
-// greet opens a session, lists the tools and calls one. Whoever does not serve the modern era may do without.
+// greet opens a session, lists the tools and calls one. Whoever does not serve the modern
+// era may do without.
 func (c *contender) greet(ctx context.Context) error {
 	if err := c.tryOut(ctx, mcp.Legacy); err != nil {
 		return err
@@ -133,7 +140,8 @@ func (c *contender) greet(ctx context.Context) error {
 	return nil
 }
 
-// discovers tells whether the contender itself knows the modern era. Some answer its calls as if they were older ones.
+// discovers tells whether the contender itself knows the modern era. Some answer its
+// calls as if they were older ones.
 func (c *contender) discovers(ctx context.Context) error {
 	caller, err := connectPeer(ctx, c.gate(mcp.Modern))
 	if err != nil {

@@ -47,8 +47,9 @@ type series struct {
 	failed error // what went wrong; then there are no more rounds of it
 }
 
-// loadAll gives every contender every kind of work, one after the other, round after round, in one direction and then in
-// the other, so that what disturbs the machine disturbs all of them.
+// loadAll gives every contender every kind of work, one after the other, round after
+// round, in one direction and then in the other, so that what disturbs the machine
+// disturbs all of them.
 func (l *peersLab) loadAll(ctx context.Context, all []*contender, p plan) {
 	for round := range p.rounds {
 		for _, kind := range cells() {
@@ -82,7 +83,8 @@ func (l *peersLab) loadOnce(ctx context.Context, c *contender, kind cell, took t
 		round+1, kind, c.name, got.perSecond(), got.median(), micros(got.cpu)/float64(got.calls))
 }
 
-// load gives a contender one kind of work for so long. Every answer is checked; one wrong answer ends it.
+// load gives a contender one kind of work for so long. Every answer is checked; one wrong
+// answer ends it.
 func (c *contender) load(ctx context.Context, kind cell, took time.Duration) (*sample, error) {
 	callers, err := c.ready(ctx, kind)
 	if err != nil {
@@ -108,11 +110,13 @@ func (c *contender) load(ctx context.Context, kind cell, took time.Duration) (*s
 	return total, err
 }
 
-// ready returns as many callers as the work asks for, with open connections. Their sessions are those of earlier work.
+// ready returns as many callers as the work asks for, with open connections. Their
+// sessions are those of earlier work.
 func (c *contender) ready(ctx context.Context, kind cell) ([]*peerCaller, error) {
 	for begun := time.Now(); len(c.callers[kind.era]) < kind.connections; {
 		if time.Since(begun) > openingTime {
-			return nil, fmt.Errorf("%d of %d sessions in %v", len(c.callers[kind.era]), kind.connections, openingTime)
+			return nil, fmt.Errorf("%d of %d sessions in %v", len(c.callers[kind.era]), kind.connections,
+				openingTime)
 		}
 		caller, err := connectPeer(ctx, c.gate(kind.era))
 		if err != nil {
@@ -131,7 +135,8 @@ func (c *contender) ready(ctx context.Context, kind cell) ([]*peerCaller, error)
 	return callers, nil
 }
 
-// cpu returns what the contender's processes have used. That of the server itself is nobody's.
+// cpu returns what the contender's processes have used. That of the server itself is
+// nobody's.
 func (c *contender) cpu() (time.Duration, error) {
 	if c.pid() == 0 {
 		return 0, nil
@@ -139,8 +144,11 @@ func (c *contender) cpu() (time.Duration, error) {
 	return treeCPU(c.pid())
 }
 
-// workUntil sends one request after the other, at least one, and returns how long each took.
-func (c *peerCaller) workUntil(ctx context.Context, end time.Time, kind cell, connection int) ([]time.Duration, error) {
+// workUntil sends one request after the other, at least one, and returns how long each
+// took.
+func (c *peerCaller) workUntil(ctx context.Context, end time.Time, kind cell,
+	connection int,
+) ([]time.Duration, error) {
 	request, want := c.call(connection)
 	check := func(answer []byte) error { return checkCall(answer, want) }
 	if kind.lists {

@@ -13,7 +13,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
-// memoryFigures is what sessions and event streams cost one contender, and who got a change of the list.
+// memoryFigures is what sessions and event streams cost one contender, and who got a
+// change of the list.
 type memoryFigures struct {
 	start   int64 // bytes, with one session that listed and called
 	steps   []memoryStep
@@ -23,8 +24,8 @@ type memoryFigures struct {
 	failed  string        // what went wrong, "" if nothing did
 }
 
-// memoryStep is resident memory, in bytes, with so many sessions: when none of those that came since the step before had
-// a stream, and when all had one.
+// memoryStep is resident memory, in bytes, with so many sessions: when none of those that
+// came since the step before had a stream, and when all had one.
 type memoryStep struct {
 	sessions    int
 	without     int64
@@ -40,7 +41,8 @@ const (
 	openers     = 8               // sessions or streams that are opened at once
 )
 
-// hold opens sessions and streams step by step, says what they cost, and then changes the list.
+// hold opens sessions and streams step by step, says what they cost, and then changes the
+// list.
 func (l *peersLab) hold(ctx context.Context, c *contender, most int) {
 	if c.sessions > 0 {
 		most = min(most, c.sessions)
@@ -72,17 +74,20 @@ func (m *memoryFigures) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%.1f MiB at the start", float64(m.start)/(1<<20))
 	for _, s := range m.steps {
-		fmt.Fprintf(&b, "; %d sessions %.1f MiB, with streams %.1f MiB", s.sessions, float64(s.without)/(1<<20), float64(s.withStreams)/(1<<20))
+		fmt.Fprintf(&b, "; %d sessions %.1f MiB, with streams %.1f MiB", s.sessions,
+			float64(s.without)/(1<<20), float64(s.withStreams)/(1<<20))
 	}
-	fmt.Fprintf(&b, "; change reached %d of %d, last after %v", m.reached, m.streams, m.last.Round(time.Millisecond))
+	fmt.Fprintf(&b, "; change reached %d of %d, last after %v", m.reached, m.streams,
+		m.last.Round(time.Millisecond))
 	if m.failed != "" {
 		b.WriteString("; " + m.failed)
 	}
 	return b.String()
 }
 
-// step opens sessions until there are as many, and then a stream for each of the new ones. Where not all could be opened it
-// measures those that could, and returns an error beside.
+// step opens sessions until there are as many, and then a stream for each of the new
+// ones. Where not all could be opened it measures those that could, and returns an error
+// beside.
 func (c *contender) step(ctx context.Context, w *watch, size int) error {
 	callers := make([]*peerCaller, size-len(w.callers))
 	missing := inParallel(ctx, len(callers), func(ctx context.Context, n int) error {
@@ -105,7 +110,8 @@ func (c *contender) step(ctx context.Context, w *watch, size int) error {
 	if s.without, err = treeMemory(c.pid()); err != nil {
 		return err
 	}
-	if err := inParallel(ctx, len(callers), func(ctx context.Context, n int) error { return w.open(ctx, callers[n]) }); err != nil {
+	if err := inParallel(ctx, len(callers),
+		func(ctx context.Context, n int) error { return w.open(ctx, callers[n]) }); err != nil {
 		return fmt.Errorf("%d of %d streams: %w", w.count(), s.sessions, err)
 	}
 	world.Pause(ctx, settleTime)
@@ -116,8 +122,8 @@ func (c *contender) step(ctx context.Context, w *watch, size int) error {
 	return missing
 }
 
-// inParallel does something so many times, a few of them at once, until one fails or openingTime is over. It returns the
-// first error.
+// inParallel does something so many times, a few of them at once, until one fails or
+// openingTime is over. It returns the first error.
 func inParallel(ctx context.Context, count int, do func(ctx context.Context, n int) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, openingTime, fmt.Errorf("not more in %v", openingTime))
 	defer cancel()
@@ -159,7 +165,8 @@ type watch struct {
 	streams
 }
 
-// open opens an event stream in the session of a caller. It may be called from many goroutines.
+// open opens an event stream in the session of a caller. It may be called from many
+// goroutines.
 func (w *watch) open(ctx context.Context, c *peerCaller) error {
 	if err := c.dial(ctx); err != nil {
 		return err

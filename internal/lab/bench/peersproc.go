@@ -17,12 +17,17 @@ import (
 // peerStart is how long a peer may take until it listens.
 const peerStart = 30 * time.Second
 
-// startPeer runs a command and waits until something listens at addr. It gets an environment of its own: no setting of the
-// user's reaches it, and its home is dir.
-func (l *lab) startPeer(ctx context.Context, dir, addr string, command []string, env ...string) (*world.Process, error) {
+// startPeer runs a command and waits until something listens at addr. It gets an
+// environment of its own: no setting of the user's reaches it, and its home is dir.
+func (l *lab) startPeer(ctx context.Context, dir, addr string, command []string,
+	env ...string,
+) (*world.Process, error) {
 	p, err := l.keeper.Start(world.Order{
 		Dir: dir, Command: command, Bare: true,
-		Env: append([]string{searchPath(), "HOME=" + dir, "TMPDIR=" + dir, "DO_NOT_TRACK=1", "NO_UPDATE_NOTIFIER=1"}, env...),
+		Env: append([]string{
+			searchPath(), "HOME=" + dir, "TMPDIR=" + dir, "DO_NOT_TRACK=1",
+			"NO_UPDATE_NOTIFIER=1",
+		}, env...),
 	})
 	if err != nil {
 		return nil, err
@@ -44,8 +49,9 @@ func searchPath() string {
 	return "PATH=/usr/local/bin:/usr/bin:/bin"
 }
 
-// treeCPU returns how long a process and its children have run on processors. The server that some peers start as their
-// child does not count: it stands behind the others as a process of its own.
+// treeCPU returns how long a process and its children have run on processors. The server
+// that some peers start as their child does not count: it stands behind the others as a
+// process of its own.
 func treeCPU(root int) (time.Duration, error) {
 	pids, err := world.Tree(root)
 	if err != nil {
@@ -75,8 +81,9 @@ func runs(pid int, program string) bool {
 	return err == nil && path == program
 }
 
-// treeMemory returns the resident memory of a process, and of its children what they do not share with others: the text
-// of programs and libraries, which several of them have in common, counts once.
+// treeMemory returns the resident memory of a process, and of its children what they do
+// not share with others: the text of programs and libraries, which several of them have
+// in common, counts once.
 func treeMemory(root int) (int64, error) {
 	pids, err := world.Tree(root)
 	if err != nil {
@@ -96,8 +103,8 @@ func treeMemory(root int) (int64, error) {
 	return total, nil
 }
 
-// own returns how much memory of a process is not that of files, in bytes. Of pages that it shares with others it has its
-// part only.
+// own returns how much memory of a process is not that of files, in bytes. Of pages that
+// it shares with others it has its part only.
 func own(pid int) (int64, error) { return world.Field(pid, "smaps_rollup", "Pss_Anon", "Pss_Shmem") }
 
 // announceIn makes every server of ours that a peer has started change its list.
@@ -110,7 +117,8 @@ func announceIn(root int) error {
 	if err != nil {
 		return err
 	}
-	for _, pid := range slices.DeleteFunc(pids, func(pid int) bool { return pid == root || !runs(pid, self) }) {
+	for _, pid := range slices.DeleteFunc(pids,
+		func(pid int) bool { return pid == root || !runs(pid, self) }) {
 		if err := syscall.Kill(pid, upstream.ChangeSignal); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return err
 		}

@@ -14,7 +14,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// write writes the section of the page and its charts, or the section to out where there is no page.
+// write writes the section of the page and its charts, or the section to out where there
+// is no page.
 func (r *peersRun) write(ctx context.Context, out io.Writer, all []*contender, begun time.Time) error {
 	charts := ""
 	if r.report != "" {
@@ -24,7 +25,8 @@ func (r *peersRun) write(ctx context.Context, out io.Writer, all []*contender, b
 		}
 	}
 	parts := []string{
-		"## Beside other gateways\n\n" + page.Origin(ctx, begun, append([]string{"bench", "peers"}, r.args...)...), r.introduction(), charts,
+		"## Beside other gateways\n\n" + page.Origin(ctx, begun,
+			append([]string{"bench", "peers"}, r.args...)...), r.introduction(), charts,
 		callsTable(all), listsTable(all), memoryTable(all), settingsTable(all), absentTable(all),
 	}
 	for i := range parts {
@@ -57,13 +59,15 @@ Read the figures fairly, because these programs do **different work**:
 // callsTable says what calls cost.
 func callsTable(all []*contender) string {
 	var b strings.Builder
-	b.WriteString("### Calls\n\nCalls per second at 1 / 16 / 64 connections. The ratio is that of 2025-11-25 at 16, with the lowest and highest of the rounds.\n" +
-		"CPU is that of all processes that a program starts, without the server. A dash means that it does not serve that revision.\n\n" +
-		"| | 2025-11-25 | 2026-07-28 | drawbridge ÷ this | median latency at 1 / 16 / 64 | CPU µs a call at 1 / 16 / 64 |\n|---|---|---|---|---|---|\n")
+	b.WriteString(
+		"### Calls\n\nCalls per second at 1 / 16 / 64 connections. The ratio is that of 2025-11-25 at 16, with the lowest and highest of the rounds.\n" +
+			"CPU is that of all processes that a program starts, without the server. A dash means that it does not serve that revision.\n\n" +
+			"| | 2025-11-25 | 2026-07-28 | drawbridge ÷ this | median latency at 1 / 16 / 64 | CPU µs a call at 1 / 16 / 64 |\n|---|---|---|---|---|---|\n")
 	base := find(all, peerDrawbridge)
 	for _, c := range present(all) {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", c.title(),
-			c.each(mcp.Legacy, (*series).perSecond), c.each(mcp.Modern, (*series).perSecond), beside(base, c, cell{era: mcp.Legacy, connections: 16}),
+			c.each(mcp.Legacy, (*series).perSecond), c.each(mcp.Modern, (*series).perSecond), beside(base, c,
+				cell{era: mcp.Legacy, connections: 16}),
 			c.each(mcp.Legacy, (*series).median), c.each(mcp.Legacy, (*series).processor))
 	}
 	return b.String() + troubles(all)
@@ -73,12 +77,15 @@ func callsTable(all []*contender) string {
 func listsTable(all []*contender) string {
 	kind := cell{era: mcp.Legacy, connections: 16, lists: true}
 	var b strings.Builder
-	fmt.Fprintf(&b, "### Lists\n\ntools/list with %d tools in one answer, 2025-11-25, 16 connections.\n\n", upstream.Announced)
-	b.WriteString("| | lists per second | drawbridge ÷ this | median latency | CPU µs a list |\n|---|---|---|---|---|\n")
+	fmt.Fprintf(&b, "### Lists\n\ntools/list with %d tools in one answer, 2025-11-25, 16 connections.\n\n",
+		upstream.Announced)
+	b.WriteString(
+		"| | lists per second | drawbridge ÷ this | median latency | CPU µs a list |\n|---|---|---|---|---|\n")
 	base := find(all, peerDrawbridge)
 	for _, c := range present(all) {
 		s := c.work[kind]
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.title(), s.perSecond(), beside(base, c, kind), s.median(), s.processor())
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.title(), s.perSecond(), beside(base, c, kind),
+			s.median(), s.processor())
 	}
 	return b.String()
 }
@@ -90,7 +97,8 @@ func memoryTable(all []*contender) string {
 		"The table has the resident memory at the start, and what a session costs, without and with an open event stream (GET), at both\n"+
 		"numbers of sessions. Then the server changes its list of tools and announces it. The last columns say how many of the open\n"+
 		"streams get that within %v, and when the last of them does. What a program starts counts too, such as a server for each session.\n\n", changeTime)
-	b.WriteString("| | sessions | at the start, MiB | a session, KiB | a session with a stream, KiB | change reached | last after |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString(
+		"| | sessions | at the start, MiB | a session, KiB | a session with a stream, KiB | change reached | last after |\n|---|---|---|---|---|---|---|\n")
 	for _, c := range processesOf(all) {
 		m := c.memory
 		var sizes, without, with []string
@@ -103,7 +111,8 @@ func memoryTable(all []*contender) string {
 		if m.reached > 0 {
 			last = m.last.Round(time.Millisecond).String()
 		}
-		fmt.Fprintf(&b, "| %s | %s | %.1f | %s | %s | %d of %d | %s |\n", c.title(), row(sizes), float64(m.start)/(1<<20), row(without), row(with), m.reached, m.streams, last)
+		fmt.Fprintf(&b, "| %s | %s | %.1f | %s | %s | %d of %d | %s |\n", c.title(), row(sizes),
+			float64(m.start)/(1<<20), row(without), row(with), m.reached, m.streams, last)
 	}
 	for _, c := range present(all) {
 		if c.memory.failed != "" {
@@ -116,9 +125,11 @@ func memoryTable(all []*contender) string {
 // settingsTable says how each program was set up and what it does not do.
 func settingsTable(all []*contender) string {
 	var b strings.Builder
-	b.WriteString("### What was compared\n\n| | version, from | settings | what it does not do here |\n|---|---|---|---|\n")
+	b.WriteString(
+		"### What was compared\n\n| | version, from | settings | what it does not do here |\n|---|---|---|---|\n")
 	for _, c := range processesOf(all) {
-		fmt.Fprintf(&b, "| %s | %s, %s | %s | %s |\n", c.title(), c.release(), c.parcel.registry, c.settings, c.lacks)
+		fmt.Fprintf(&b, "| %s | %s, %s | %s | %s |\n", c.title(), c.release(), c.parcel.registry, c.settings,
+			c.lacks)
 	}
 	return b.String()
 }
@@ -150,10 +161,20 @@ func troubles(all []*contender) string {
 	return b.String()
 }
 
-// charts draws calls at 16 connections and memory of a stream, and returns what shows them.
+// charts draws calls at 16 connections and memory of a stream, and returns what shows
+// them.
 func (r *peersRun) charts(all []*contender) (string, error) {
-	calls := page.Bars{Title: "Calls through other programs and drawbridge", Unit: "calls per second at 16 connections, higher is better", Series: []string{mcp.LatestLegacy, mcp.LatestModern}}
-	memory := page.Bars{Title: "Memory of a session with an open event stream", Unit: "KiB of resident memory each, lower is better"}
+	calls := page.Bars{
+		Title: "Calls through other programs and drawbridge",
+		Unit:  "calls per second at 16 connections, higher is better", Series: []string{
+			mcp.LatestLegacy,
+			mcp.LatestModern,
+		},
+	}
+	memory := page.Bars{
+		Title: "Memory of a session with an open event stream",
+		Unit:  "KiB of resident memory each, lower is better",
+	}
 	for _, c := range processesOf(all) {
 		group := page.Group{Label: c.name}
 		for _, era := range []mcp.Era{mcp.Legacy, mcp.Modern} {
@@ -165,7 +186,8 @@ func (r *peersRun) charts(all []*contender) (string, error) {
 			calls.Groups = append(calls.Groups, group)
 		}
 		if steps := len(c.memory.steps); steps > 0 {
-			memory.Groups = append(memory.Groups, page.Group{Label: c.name, Bars: []page.Bar{{Value: max(c.memory.stream(steps-1), 0)}}})
+			memory.Groups = append(memory.Groups,
+				page.Group{Label: c.name, Bars: []page.Bar{{Value: max(c.memory.stream(steps-1), 0)}}})
 		}
 	}
 	var shown []string
@@ -260,7 +282,8 @@ func (s *series) processor() string {
 	return page.Number(math.Round(spreadOf(s.cpu).median))
 }
 
-// beside compares two contenders round by round, for they took their turns one after the other.
+// beside compares two contenders round by round, for they took their turns one after the
+// other.
 func beside(base, other *contender, kind cell) string {
 	if base == other {
 		return "1"
@@ -275,7 +298,8 @@ func beside(base, other *contender, kind cell) string {
 	return fmt.Sprintf("**%s** (%s–%s)", page.Number(s.median), page.Number(s.least), page.Number(s.most))
 }
 
-// session returns what a session cost in a step, in KiB: one of those that came since the step before.
+// session returns what a session cost in a step, in KiB: one of those that came since the
+// step before.
 func (m *memoryFigures) session(step int) float64 {
 	before, count := m.start, 0
 	if step > 0 {

@@ -11,8 +11,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 )
 
-// serveProxy runs httputil.ReverseProxy as well as it goes: a pool of idle connections as large as the concurrency, and
-// the request body read before it is sent on, or answers get lost.
+// serveProxy runs httputil.ReverseProxy as well as it goes: a pool of idle connections as
+// large as the concurrency, and the request body read before it is sent on, or answers
+// get lost.
 func serveProxy(ctx context.Context, addr, target string) error {
 	to, err := url.Parse(target)
 	if err != nil {

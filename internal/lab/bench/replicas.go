@@ -12,20 +12,23 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// runReplicas is the command replicas: it shows what several replicas that share Redis cost, beside one gateway that
-// shares nothing.
+// runReplicas is the command replicas: it shows what several replicas that share Redis
+// cost, beside one gateway that shares nothing.
 func runReplicas(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("bench replicas", flag.ContinueOnError)
 	path := flags.String("out", "", "the page whose section to write; the standard output when empty")
-	took := flags.Duration("time", 1500*time.Millisecond, "how long each number of replicas is loaded in each round")
+	took := flags.Duration("time", 1500*time.Millisecond,
+		"how long each number of replicas is loaded in each round")
 	number := flags.Int("rounds", 5, "rounds; the median counts")
-	times := flags.Int("times", 300, "how often each kind of request is made while round trips to Redis are counted")
+	times := flags.Int("times", 300,
+		"how often each kind of request is made while round trips to Redis are counted")
 	watched := flags.Duration("idle", 40*time.Second, "how long idle streams are watched")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 || *took <= 0 || *number < 1 || *times < 10 || *watched < time.Second {
-		return errors.New("replicas takes no arguments, a time and rounds above 0, 10 times, and a second of idle streams")
+		return errors.New(
+			"replicas takes no arguments, a time and rounds above 0, 10 times, and a second of idle streams")
 	}
 	begun := time.Now()
 	from := page.Origin(ctx, begun, append([]string{"bench", "replicas"}, args...)...)
@@ -65,7 +68,8 @@ type fleetLoad struct {
 	rate     []float64 // calls a second
 }
 
-// Callers at a time: many, so that what each costs is as under load, and one, so that no call waits for another.
+// Callers at a time: many, so that what each costs is as under load, and one, so that no
+// call waits for another.
 const fleetCallers = 16
 
 func (s *sharing) measure(ctx context.Context, l *replicasLab, progress io.Writer) error {
@@ -90,7 +94,9 @@ func (s *sharing) measure(ctx context.Context, l *replicasLab, progress io.Write
 }
 
 // load loads one fleet for a round, with many callers and then with one.
-func (s *sharing) load(ctx context.Context, l *replicasLab, load *fleetLoad, era mcp.Era, progress io.Writer) error {
+func (s *sharing) load(ctx context.Context, l *replicasLab, load *fleetLoad, era mcp.Era,
+	progress io.Writer,
+) error {
 	f := load.fleet
 	t := f.target(l, "echo__echo", era)
 	before, err := f.costs()

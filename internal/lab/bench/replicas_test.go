@@ -12,7 +12,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
 
-// TestTallyCountsRoundTrips: commands that are sent together are one round trip, and what the tally itself asks is none.
+// TestTallyCountsRoundTrips: commands that are sent together are one round trip, and what
+// the tally itself asks is none.
 func TestTallyCountsRoundTrips(t *testing.T) {
 	server := redistest.StartOpen(t)
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Address)
@@ -71,7 +72,10 @@ func TestTallyCountsRoundTrips(t *testing.T) {
 }
 
 func TestTallyNeedsACountOfReads(t *testing.T) {
-	for _, text := range []string{"", "# Stats\r\ntotal_commands_processed:3\r\n", "total_reads_processed:many\r\n", "total_reads_processed:1\r\ncmdstat_get:calls=x,usec=1\r\n"} {
+	for _, text := range []string{
+		"", "# Stats\r\ntotal_commands_processed:3\r\n",
+		"total_reads_processed:many\r\n", "total_reads_processed:1\r\ncmdstat_get:calls=x,usec=1\r\n",
+	} {
 		if got, err := readTally(text); err == nil {
 			t.Errorf("%q gives %v, want an error", text, got)
 		}
@@ -88,7 +92,8 @@ func TestReplicasReportSaysWhatWasMeasured(t *testing.T) {
 			}
 			cost := 100 * float64(i+1)
 			s.loads = append(s.loads, &fleetLoad{
-				fleet: f, revision: revision, cpu: []float64{cost, cost}, redis: []float64{7, 9}, nginx: []float64{20, 20},
+				fleet: f, revision: revision, cpu: []float64{cost, cost}, redis: []float64{7, 9},
+				nginx:   []float64{20, 20},
 				latency: []float64{300 + cost, 300 + cost + float64(i)},
 			})
 		}
@@ -101,7 +106,8 @@ func TestReplicasReportSaysWhatWasMeasured(t *testing.T) {
 		"| 2025-11-25 | 1, shares nothing | 100 | 1 | – | 20 | 400 | – |",
 		"| 2025-11-25 | 1 | 200 | 2 | 8 (7–9) | 20 |", "| 500 (500–501) | 100 (100–101) |",
 		"| 2026-07-28 | 3 | 300 | 3 |",
-		fmt.Sprintf("| a call | %s | 2 | 512 | `evalsha` 1 |", page.Number(1.02)), "| a stream | 0.50 | 1024 |", "open for 1m0s",
+		fmt.Sprintf("| a call | %s | 2 | 512 | `evalsha` 1 |", page.Number(1.02)),
+		"| a stream | 0.50 | 1024 |", "open for 1m0s",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report has no %q:\n%s", want, text)

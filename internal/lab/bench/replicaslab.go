@@ -22,8 +22,8 @@ type replicasLab struct {
 	fleets []*fleet // the first shares nothing
 }
 
-// fleet is replicas of one gateway behind nginx, which gives each request to the next of them in turn. They share a Redis
-// of their own, or are one gateway that shares nothing.
+// fleet is replicas of one gateway behind nginx, which gives each request to the next of
+// them in turn. They share a Redis of their own, or are one gateway that shares nothing.
 type fleet struct {
 	name     string
 	replicas []part
@@ -52,13 +52,15 @@ audit: {file: audit.jsonl, sync: interval}
 log: {level: info, format: json}
 %[5]s`
 
-// fleetShares has more patience than the default, because all parts of the lab wait for the same processors.
+// fleetShares has more patience than the default, because all parts of the lab wait for
+// the same processors.
 const fleetShares = `redis: {url: "redis://%s", patience: 1s}
 sessions: {keys_file: ../session.keys}
 replicas: %d
 `
 
-// fleetNginx gives requests to all replicas in turn, without affinity. With one worker the turns are exact.
+// fleetNginx gives requests to all replicas in turn, without affinity. With one worker
+// the turns are exact.
 const fleetNginx = `daemon off;
 worker_processes 1;
 pid %[1]s/nginx.pid;
@@ -102,11 +104,13 @@ func newReplicasLab(ctx context.Context) (*replicasLab, error) {
 	return l, nil
 }
 
-// beginFleets starts one gateway that shares nothing, and fleets of one, two and three replicas.
+// beginFleets starts one gateway that shares nothing, and fleets of one, two and three
+// replicas.
 func (l *replicasLab) beginFleets(ctx context.Context) error {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // it never fails
-	if err := os.WriteFile(filepath.Join(l.dir, "session.keys"), []byte(base64.StdEncoding.EncodeToString(key)+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(l.dir, "session.keys"),
+		[]byte(base64.StdEncoding.EncodeToString(key)+"\n"), 0o600); err != nil {
 		return err
 	}
 	for _, f := range []struct {
@@ -135,7 +139,8 @@ func (l *replicasLab) startFleet(ctx context.Context, name string, size int, sha
 	if shares {
 		shared = fmt.Sprintf(fleetShares, store, size)
 		_, port, _ := strings.Cut(store, ":")
-		if f.redis, err = l.start(ctx, store, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", l.dir); err != nil {
+		if f.redis, err = l.start(ctx, store, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save",
+			"", "--appendonly", "no", "--dir", l.dir); err != nil {
 			return nil, err
 		}
 		if f.counter, err = newCounter(ctx, store); err != nil {
@@ -151,7 +156,8 @@ func (l *replicasLab) startFleet(ctx context.Context, name string, size int, sha
 			return nil, err
 		}
 		config := filepath.Join(dir, "drawbridge.yaml")
-		if err := os.WriteFile(config, fmt.Appendf(nil, fleetConfig, listen, operator, public, l.upstream, shared), 0o600); err != nil {
+		if err := os.WriteFile(config, fmt.Appendf(nil, fleetConfig, listen, operator, public, l.upstream,
+			shared), 0o600); err != nil {
 			return nil, err
 		}
 		one, err := l.start(ctx, listen, l.program, "serve", "-config", config)
@@ -160,11 +166,13 @@ func (l *replicasLab) startFleet(ctx context.Context, name string, size int, sha
 		}
 		f.replicas = append(f.replicas, one)
 		_, _ = fmt.Fprintf(&servers, "server %s max_fails=0; ", listen) // a Builder has no errors
-		if err := world.Within(ctx, startTime, "the replica is ready", func() bool { return l.isReady(ctx, operator) }); err != nil {
+		if err := world.Within(ctx, startTime, "the replica is ready",
+			func() bool { return l.isReady(ctx, operator) }); err != nil {
 			return nil, err
 		}
 	}
-	f.nginx, err = l.runNginx(ctx, folder, public, fmt.Sprintf(fleetNginx, folder, public, servers.String()), 1)
+	f.nginx, err = l.runNginx(ctx, folder, public, fmt.Sprintf(fleetNginx, folder, public, servers.String()),
+		1)
 	if err == nil && f.nginx.pids == nil {
 		err = errors.New("nginx has no worker")
 	}
@@ -179,7 +187,8 @@ func (l *replicasLab) close() {
 	l.scaleLab.close()
 }
 
-// target returns how to call a tool of a fleet. The processor time of all replicas counts.
+// target returns how to call a tool of a fleet. The processor time of all replicas
+// counts.
 func (f *fleet) target(l *replicasLab, tool string, era mcp.Era) *target {
 	t := l.target(f.name, f.nginx, tool, era)
 	t.token, t.pids = f.token, nil

@@ -15,7 +15,9 @@ import (
 
 // tally is what a Redis server has done since its start.
 type tally struct {
-	reads    int64            // times it read from a connection: a round trip each, however many commands came together
+	// times it read from a connection: a round trip each, however many commands came
+	// together
+	reads    int64
 	commands map[string]int64 // by name; those that scripts run count too
 	memory   int64            // bytes that it uses now; after since, how many more than before
 }
@@ -96,7 +98,10 @@ func readTally(text string) (tally, error) {
 // since returns what was done after an earlier tally, without the asking.
 func (t tally) since(before tally) tally {
 	const own = 1 // the later question
-	d := tally{reads: max(0, t.reads-before.reads-own), commands: make(map[string]int64), memory: t.memory - before.memory}
+	d := tally{
+		reads: max(0, t.reads-before.reads-own), commands: make(map[string]int64),
+		memory: t.memory - before.memory,
+	}
 	for name, n := range t.commands {
 		if n > before.commands[name] && name != "info" {
 			d.commands[name] = n - before.commands[name]
@@ -105,12 +110,14 @@ func (t tally) since(before tally) tally {
 	return d
 }
 
-// common lists the commands that were run at least every second time, the most frequent first. A bar between a command
-// and its part would end the cell of a table.
+// common lists the commands that were run at least every second time, the most frequent
+// first. A bar between a command and its part would end the cell of a table.
 func (t tally) common(times int) string {
-	names := slices.DeleteFunc(page.Frequent(t.commands), func(name string) bool { return 2*t.commands[name] < int64(times) })
+	names := slices.DeleteFunc(page.Frequent(t.commands),
+		func(name string) bool { return 2*t.commands[name] < int64(times) })
 	for i, name := range names {
-		names[i] = fmt.Sprintf("`%s` %s", strings.ReplaceAll(name, "|", " "), page.Number(float64(t.commands[name])/float64(times)))
+		names[i] = fmt.Sprintf("`%s` %s", strings.ReplaceAll(name, "|", " "),
+			page.Number(float64(t.commands[name])/float64(times)))
 	}
 	return strings.Join(names, ", ")
 }

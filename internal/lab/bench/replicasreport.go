@@ -33,7 +33,8 @@ second here. What counts is what a call costs, because each further machine adds
 		if l != nothing {
 			redis, added = spreadOf(l.redis).String(), spreadOf(lessOf(l.latency, nothing.latency)).String()
 		}
-		fmt.Fprintf(&b, "| %s | %s | %v | %v | %s | %v | %v | %s |\n", l.revision, l.fleet.name, spreadOf(l.cpu), ratioOf(l.cpu, nothing.cpu),
+		fmt.Fprintf(&b, "| %s | %s | %v | %v | %s | %v | %v | %s |\n", l.revision, l.fleet.name,
+			spreadOf(l.cpu), ratioOf(l.cpu, nothing.cpu),
 			redis, spreadOf(l.nginx), spreadOf(l.latency), added)
 	}
 	s.describeTrips(&b)
@@ -58,7 +59,8 @@ for as long as the keys live. Some hundred bytes more or less are those of conne
 |---|---|---|---|---|
 `, s.times, warming, page.Number(s.alone))
 	for _, t := range s.trips {
-		fmt.Fprintf(b, "| %s | %s | %s | %.0f | %s |\n", t.what, page.Number(t.one), page.Number(t.three), max(0, t.kept), t.commands)
+		fmt.Fprintf(b, "| %s | %s | %s | %.0f | %s |\n", t.what, page.Number(t.one), page.Number(t.three),
+			max(0, t.kept), t.commands)
 	}
 	fmt.Fprintf(b, `
 At three replicas %d event streams were open for %v, with nothing on them but heartbeats. Each takes:

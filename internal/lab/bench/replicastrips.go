@@ -13,7 +13,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// tripFigure is how many round trips to Redis one thing took, on average, of what a fleet had to do meanwhile without it.
+// tripFigure is how many round trips to Redis one thing took, on average, of what a fleet
+// had to do meanwhile without it.
 type tripFigure struct {
 	what     string
 	one      float64 // with one replica
@@ -25,7 +26,8 @@ type tripFigure struct {
 // deed is a kind of request, made again and again, one at a time.
 type deed struct {
 	what  string
-	begin func(ctx context.Context, l *replicasLab, f *fleet) (again func(ctx context.Context) error, end func(), err error)
+	begin func(ctx context.Context, l *replicasLab, f *fleet) (again func(ctx context.Context) error,
+		end func(), err error)
 }
 
 func deeds() []deed {
@@ -42,7 +44,8 @@ func deeds() []deed {
 }
 
 // calling returns what calls a tool on one connection.
-func calling(tool string, era mcp.Era) func(context.Context, *replicasLab, *fleet) (func(context.Context) error, func(), error) {
+func calling(tool string, era mcp.Era) func(context.Context, *replicasLab,
+	*fleet) (func(context.Context) error, func(), error) {
 	return func(ctx context.Context, l *replicasLab, f *fleet) (func(context.Context) error, func(), error) {
 		t := f.target(l, tool, era)
 		switch tool {
@@ -89,7 +92,9 @@ func openingAlone(_ context.Context, l *replicasLab, f *fleet) (func(context.Con
 }
 
 // openingAndEnding opens a session and ends it, so that there are never many.
-func openingAndEnding(_ context.Context, l *replicasLab, f *fleet) (func(context.Context) error, func(), error) {
+func openingAndEnding(_ context.Context, l *replicasLab, f *fleet) (func(context.Context) error, func(),
+	error,
+) {
 	url := "http://" + f.nginx.addr + "/mcp"
 	ask := asks(url, mcp.MethodInitialize, "", f.token)
 	return func(ctx context.Context) error {
@@ -101,7 +106,8 @@ func openingAndEnding(_ context.Context, l *replicasLab, f *fleet) (func(context
 	}, func() {}, nil
 }
 
-// countTrips counts the round trips of each kind of request, with one replica and with three.
+// countTrips counts the round trips of each kind of request, with one replica and with
+// three.
 func (s *sharing) countTrips(ctx context.Context, l *replicasLab, progress io.Writer) error {
 	one, three := l.fleets[1], l.fleets[len(l.fleets)-1]
 	for _, d := range deeds() {
@@ -117,7 +123,9 @@ func (s *sharing) countTrips(ctx context.Context, l *replicasLab, progress io.Wr
 		figure.one, figure.three = few.each, many.each
 		figure.commands, figure.kept = many.done.common(s.times), float64(many.done.memory)/float64(s.times)
 		s.trips = append(s.trips, figure)
-		_, _ = fmt.Fprintf(progress, "%s: %.2f round trips with one replica, %.2f with three (%s), %.0f bytes kept\n", d.what, figure.one, figure.three, figure.commands, figure.kept)
+		_, _ = fmt.Fprintf(progress,
+			"%s: %.2f round trips with one replica, %.2f with three (%s), %.0f bytes kept\n", d.what,
+			figure.one, figure.three, figure.commands, figure.kept)
 	}
 	return nil
 }
@@ -128,10 +136,12 @@ type counted struct {
 	done tally
 }
 
-// warming is how often each kind of request is made before it is counted, so that every replica knows its session.
+// warming is how often each kind of request is made before it is counted, so that every
+// replica knows its session.
 const warming = 12
 
-// tripsOf makes one kind of request, and takes off what the fleet does in the same time by itself.
+// tripsOf makes one kind of request, and takes off what the fleet does in the same time
+// by itself.
 func (s *sharing) tripsOf(ctx context.Context, l *replicasLab, f *fleet, d deed) (counted, error) {
 	again, end, err := d.begin(ctx, l, f)
 	if err != nil {
@@ -166,7 +176,8 @@ func (s *sharing) tripsOf(ctx context.Context, l *replicasLab, f *fleet, d deed)
 	return counted{max(0, float64(done.reads)-quiet*took.Seconds()) / float64(s.times), done}, nil
 }
 
-// rateOf returns how many round trips a second a fleet makes when nobody asks it anything.
+// rateOf returns how many round trips a second a fleet makes when nobody asks it
+// anything.
 func rateOf(ctx context.Context, f *fleet, watched time.Duration) (float64, error) {
 	before, err := f.counter.tally()
 	if err != nil {
@@ -183,7 +194,8 @@ func rateOf(ctx context.Context, f *fleet, watched time.Duration) (float64, erro
 // idleStreams is how many streams of a kind are open while they are watched.
 const idleStreams = 200
 
-// watchStreams counts the round trips of three replicas by themselves, and of streams on which nothing happens.
+// watchStreams counts the round trips of three replicas by themselves, and of streams on
+// which nothing happens.
 func (s *sharing) watchStreams(ctx context.Context, l *replicasLab, progress io.Writer) error {
 	three := l.fleets[len(l.fleets)-1]
 	quiet, err := rateOf(ctx, three, s.watched)
@@ -198,14 +210,18 @@ func (s *sharing) watchStreams(ctx context.Context, l *replicasLab, progress io.
 		}
 		each := 60 * max(0, rate-quiet) / idleStreams
 		s.stream = append(s.stream, tripFigure{what: k.name, three: each, kept: kept})
-		_, _ = fmt.Fprintf(progress, "idle stream, %s: %.2f round trips a minute, %.0f bytes; a replica by itself %.0f\n", k.name, each, kept, s.alone)
+		_, _ = fmt.Fprintf(progress,
+			"idle stream, %s: %.2f round trips a minute, %.0f bytes; a replica by itself %.0f\n", k.name,
+			each, kept, s.alone)
 	}
 	return nil
 }
 
-// withStreams returns how many round trips a second a fleet makes with idle streams, and how many bytes Redis has for each,
-// its session included.
-func withStreams(ctx context.Context, l *replicasLab, f *fleet, k idleKind, watched time.Duration) (rate, kept float64, err error) {
+// withStreams returns how many round trips a second a fleet makes with idle streams, and
+// how many bytes Redis has for each, its session included.
+func withStreams(ctx context.Context, l *replicasLab, f *fleet, k idleKind,
+	watched time.Duration,
+) (rate, kept float64, err error) {
 	before, err := f.counter.tally()
 	if err != nil {
 		return 0, 0, err

@@ -10,12 +10,13 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 )
 
-// charts draws the pictures of the section into the folder beside the page and returns what shows them there. Without
-// idle streams there is no picture of them.
+// charts draws the pictures of the section into the folder beside the page and returns
+// what shows them there. Without idle streams there is no picture of them.
 func (m *findings) charts(path string) (calls, memory string, err error) {
 	const callsSay = "Calls per second through drawbridge, in times of what a tuned ReverseProxy does"
 	bars := &page.Bars{
-		Title: callsSay, Unit: "calls per second ÷ ReverseProxy's: median of the rounds, and their spread", Mark: 1,
+		Title: callsSay, Unit: "calls per second ÷ ReverseProxy's: median of the rounds, and their spread",
+		Mark:   1,
 		Series: []string{"beside a tuned ReverseProxy", "beside one with GOGC=400"},
 	}
 	for _, r := range m.calls {
@@ -76,9 +77,11 @@ both orders in turn. A figure is the median of the rounds' ratios. The brackets 
 	for _, r := range m.calls {
 		own := r.ways[wayDrawbridge]
 		fmt.Fprintf(&b, "| %s | %d | **%s** | %s | %s | %s | %s |\n", r.revision, r.connections,
-			r.over(wayProxy), r.over(wayThrifty), r.over(wayNginx), r.over(wayDirect), ratioOf(own.cpu, r.ways[wayProxy].cpu))
+			r.over(wayProxy), r.over(wayThrifty), r.over(wayNginx), r.over(wayDirect), ratioOf(own.cpu,
+				r.ways[wayProxy].cpu))
 	}
-	b.WriteString("\nThese are the figures behind the ratios. CPU and memory are those of the processes between client and upstream alone.\n\n")
+	b.WriteString(
+		"\nThese are the figures behind the ratios. CPU and memory are those of the processes between client and upstream alone.\n\n")
 	m.figures(&b, m.calls)
 	b.WriteString(`
 ### An upstream that speaks TLS
@@ -87,7 +90,8 @@ The same calls to an https upstream. The gateway and the proxies check its certi
 HTTP/2, so there are two ReverseProxies: one uses it, and one stays with HTTP/1.1.
 
 `)
-	fmt.Fprintf(&b, "drawbridge ÷ ReverseProxy with HTTP/1.1: calls/s **%s**, CPU a call %s. ÷ ReverseProxy with HTTP/2: calls/s **%s**, CPU a call %s.\n\n",
+	fmt.Fprintf(
+		&b, "drawbridge ÷ ReverseProxy with HTTP/1.1: calls/s **%s**, CPU a call %s. ÷ ReverseProxy with HTTP/2: calls/s **%s**, CPU a call %s.\n\n",
 		m.secure.over(wayProxyOne), ratioOf(m.secure.ways[wayDrawbridge].cpu, m.secure.ways[wayProxyOne].cpu),
 		m.secure.over(wayProxyTwo), ratioOf(m.secure.ways[wayDrawbridge].cpu, m.secure.ways[wayProxyTwo].cpu))
 	m.figures(&b, []result{m.secure})
@@ -107,9 +111,13 @@ func (r *result) over(way string) string {
 
 // figures writes the table of absolute figures.
 func (m *findings) figures(b *strings.Builder, results []result) {
-	b.WriteString("| revision | connections | way | calls/s | median latency, µs | CPU a call, µs | resident, MiB |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString(
+		"| revision | connections | way | calls/s | median latency, µs | CPU a call, µs | resident, MiB |\n|---|---|---|---|---|---|---|\n")
 	for _, r := range results {
-		for _, way := range []string{wayDirect, wayNginx, wayProxy, wayThrifty, wayProxyOne, wayProxyTwo, wayDrawbridge} {
+		for _, way := range []string{
+			wayDirect, wayNginx, wayProxy, wayThrifty, wayProxyOne, wayProxyTwo,
+			wayDrawbridge,
+		} {
 			s, found := r.ways[way]
 			if !found {
 				continue
@@ -150,16 +158,19 @@ and then the result comes. Each kind has %s of %v.
 			times = factor.String()
 			if factor.median > 2 {
 				times = "**" + times + "**"
-				notes = append(notes, fmt.Sprintf("- %s costs %s times the plain case by KiB.", k.name, page.Number(factor.median)))
+				notes = append(notes, fmt.Sprintf("- %s costs %s times the plain case by KiB.", k.name,
+					page.Number(factor.median)))
 				reasons = append(reasons, cmp.Or(k.reason, reasonUnknown))
 			}
 		}
-		fmt.Fprintf(b, "| %s | %d | %s | %s | %s | %s | %s |\n", k.name, k.callers, page.Number(spreadOf(k.rate).median),
+		fmt.Fprintf(b, "| %s | %d | %s | %s | %s | %s | %s |\n", k.name, k.callers,
+			page.Number(spreadOf(k.rate).median),
 			spreadOf(k.cpu), page.Number(spreadOf(k.kib).median), spreadOf(k.perKiB), times)
 	}
 	for _, k := range m.kinds {
 		if other, found := byName[k.name+besideProxy]; found {
-			notes = append(notes, fmt.Sprintf("- A %s costs %s times the CPU that ReverseProxy takes for it.", k.name, ratioOf(k.cpu, other.cpu)))
+			notes = append(notes, fmt.Sprintf("- A %s costs %s times the CPU that ReverseProxy takes for it.",
+				k.name, ratioOf(k.cpu, other.cpu)))
 			reasons = append(reasons, reasonUnread)
 		}
 	}
@@ -200,7 +211,8 @@ the reload is in it.
 		if r.told < r.streams {
 			told = fmt.Sprintf("**%d of %d**", r.told, r.streams)
 		}
-		fmt.Fprintf(b, "| %s | %d | **%s** | %s | %s | %v | %v | %v |\n", r.kind, r.streams, page.Number(r.kib), page.Number(r.after), told,
+		fmt.Fprintf(b, "| %s | %d | **%s** | %s | %s | %v | %v | %v |\n", r.kind, r.streams,
+			page.Number(r.kib), page.Number(r.after), told,
 			r.first.Round(time.Millisecond), r.median.Round(time.Millisecond), r.last.Round(time.Millisecond))
 	}
 	if m.note != "" {

@@ -13,16 +13,23 @@ func sampleFindings() *findings {
 		all := make(map[string]*rounds)
 		for i, name := range names {
 			rate := 1000 * float64(i+1)
-			all[name] = &rounds{rate: []float64{rate, rate}, latency: []float64{100, 200}, cpu: []float64{50, 60}, resident: []float64{20, 30}}
+			all[name] = &rounds{
+				rate: []float64{rate, rate}, latency: []float64{100, 200},
+				cpu: []float64{50, 60}, resident: []float64{20, 30},
+			}
 		}
 		return all
 	}
 	m := &findings{secure: result{"2026-07-28", 16, ways(wayProxyOne, wayProxyTwo, wayDrawbridge)}}
 	for _, connections := range []int{1, 16} {
-		m.calls = append(m.calls, result{"2026-07-28", connections, ways(wayDirect, wayProxy, wayDrawbridge, wayThrifty)})
+		m.calls = append(m.calls, result{"2026-07-28", connections, ways(wayDirect, wayProxy, wayDrawbridge,
+			wayThrifty)})
 	}
 	kind := func(k kind, perKiB float64) *kindRounds {
-		return &kindRounds{kind: k, rate: []float64{10}, cpu: []float64{perKiB}, kib: []float64{1}, perKiB: []float64{perKiB}}
+		return &kindRounds{
+			kind: k, rate: []float64{10}, cpu: []float64{perKiB}, kib: []float64{1},
+			perKiB: []float64{perKiB},
+		}
 	}
 	m.kinds = []*kindRounds{
 		kind(kindNamed(plainModern, "", ""), 100),
@@ -33,7 +40,10 @@ func sampleFindings() *findings {
 		kind(kindNamed("result of 1 KiB"+besideProxy, "", ""), 45),
 	}
 	for i, k := range idleKinds() {
-		m.idle = append(m.idle, idleResult{kind: k.name, streams: 1000, kib: 7.5, after: 8, told: 1000 - i, last: 90 * time.Millisecond})
+		m.idle = append(m.idle, idleResult{
+			kind: k.name, streams: 1000, kib: 7.5, after: 8, told: 1000 - i,
+			last: 90 * time.Millisecond,
+		})
 	}
 	return m
 }
@@ -43,7 +53,8 @@ func kindNamed(name, plain, reason string) kind {
 }
 
 func TestReportSaysWhatWasMeasured(t *testing.T) {
-	text := sampleFindings().describe(plan{took: time.Second, rounds: 2}, "ORIGIN", "no nginx here", "CALLS", "STREAMS")
+	text := sampleFindings().describe(plan{took: time.Second, rounds: 2}, "ORIGIN", "no nginx here", "CALLS",
+		"STREAMS")
 	for _, want := range []string{
 		"ORIGIN", "CALLS", "STREAMS", "no nginx here", "2 rounds of 1s",
 		"| 2026-07-28 | 1 | **1.50** | 0.75 | not measured | 3 | 1 |",      // ratios
@@ -77,7 +88,8 @@ func TestReportHasCharts(t *testing.T) {
 	}
 	for shows, bars := range map[string]int{calls: 4, memory: 3} {
 		_, path, _ := strings.Cut(strings.TrimSuffix(shows, ")"), "](")
-		if got := strings.Count(read(t, filepath.Join(filepath.Dir(page), path)), `class="bar `); got != bars {
+		if got := strings.Count(read(t, filepath.Join(filepath.Dir(page), path)),
+			`class="bar `); got != bars {
 			t.Errorf("%s has %d bars, want %d", shows, got, bars)
 		}
 	}

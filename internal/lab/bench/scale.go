@@ -13,7 +13,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// runScale is the command scale: it shows how the gateway's work grows with what it holds.
+// runScale is the command scale: it shows how the gateway's work grows with what it
+// holds.
 func runScale(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("bench scale", flag.ContinueOnError)
 	path := flags.String("out", "", "the page whose section to write; the standard output when empty")
@@ -35,7 +36,8 @@ func runScale(ctx context.Context, args []string, out io.Writer) error {
 	}
 	shown := ""
 	if *path != "" {
-		if shown, err = page.Chart(*path, "bench-scale", found.chart(), "How the cost of a request changes with what the gateway holds"); err != nil {
+		if shown, err = page.Chart(*path, "bench-scale", found.chart(),
+			"How the cost of a request changes with what the gateway holds"); err != nil {
 			return err
 		}
 	}
@@ -49,7 +51,8 @@ type growth struct {
 	session int64         // bytes of resident memory that an open session takes
 }
 
-// scaleFigure is one kind of request at several sizes, in microseconds of the gateway's processor time.
+// scaleFigure is one kind of request at several sizes, in microseconds of the gateway's
+// processor time.
 type scaleFigure struct {
 	what   string
 	unit   string // of the sizes
@@ -62,28 +65,34 @@ type scaleFigure struct {
 // goal is what must be true of a figure.
 type goal struct {
 	within float64 // the part by which the cost at a size may exceed that at the smallest; zero: any
-	beside bool    // at the smallest size it costs no more than ReverseProxy, and at others grows no faster than the size
+	// at the smallest size it costs no more than ReverseProxy, and at others grows no
+	// faster than the size
+	beside bool
 }
 
-// growth measures everything. Each figure starts its gateways, one for each size, and ends them.
+// growth measures everything. Each figure starts its gateways, one for each size, and
+// ends them.
 func (l *scaleLab) growth(ctx context.Context, rounds, requests int, progress io.Writer) (growth, error) {
 	var found growth
 	for _, f := range []func() (scaleFigure, error){
 		func() (scaleFigure, error) { return l.lists(ctx, rounds, max(1, requests/5), progress) },
 		func() (scaleFigure, error) {
-			return l.calls(ctx, rounds, requests, progress, "tenants", []int{10, 5000}, func(size int) contents {
-				return contents{tenants: size, servers: 10, tools: 20, rules: 10}
-			})
+			return l.calls(ctx, rounds, requests, progress, "tenants", []int{10, 5000},
+				func(size int) contents {
+					return contents{tenants: size, servers: 10, tools: 20, rules: 10}
+				})
 		},
 		func() (scaleFigure, error) {
-			return l.calls(ctx, rounds, requests, progress, "rules", []int{10, 1000}, func(size int) contents {
-				return contents{tenants: 10, servers: 10, tools: 20, rules: size}
-			})
+			return l.calls(ctx, rounds, requests, progress, "rules", []int{10, 1000},
+				func(size int) contents {
+					return contents{tenants: 10, servers: 10, tools: 20, rules: size}
+				})
 		},
 		func() (scaleFigure, error) {
-			return l.calls(ctx, rounds, requests, progress, "tools", []int{10, 5000}, func(size int) contents {
-				return contents{tenants: 10, servers: 1, tools: size, rules: 10}
-			})
+			return l.calls(ctx, rounds, requests, progress, "tools", []int{10, 5000},
+				func(size int) contents {
+					return contents{tenants: 10, servers: 1, tools: size, rules: 10}
+				})
 		},
 		func() (scaleFigure, error) {
 			f, session, err := l.sessions(ctx, rounds, requests, progress)
@@ -98,7 +107,10 @@ func (l *scaleLab) growth(ctx context.Context, rounds, requests int, progress io
 		found.figures = append(found.figures, figure)
 	}
 	for _, files := range []bool{false, true} {
-		load, err := l.startAndReload(ctx, contents{tenants: 5000, servers: 50, tools: 100, rules: 20, files: files}, progress)
+		load, err := l.startAndReload(ctx, contents{
+			tenants: 5000, servers: 50, tools: 100, rules: 20,
+			files: files,
+		}, progress)
 		if err != nil {
 			return found, err
 		}
@@ -123,7 +135,8 @@ func (l *scaleLab) serveAll(ctx context.Context, worlds ...contents) ([]*gateway
 // lists asks for all tools in one answer, through the gateway and through ReverseProxy.
 func (l *scaleLab) lists(ctx context.Context, rounds, requests int, progress io.Writer) (scaleFigure, error) {
 	f := scaleFigure{what: "tools/list", unit: "tools", sizes: []int{1000, 5000}, goal: goal{beside: true}}
-	gateways, err := l.serveAll(ctx, contents{tenants: 1, servers: 1, tools: f.sizes[0], rules: 1}, contents{tenants: 1, servers: 1, tools: f.sizes[1], rules: 1})
+	gateways, err := l.serveAll(ctx, contents{tenants: 1, servers: 1, tools: f.sizes[0], rules: 1},
+		contents{tenants: 1, servers: 1, tools: f.sizes[1], rules: 1})
 	if err != nil {
 		return f, err
 	}
@@ -147,7 +160,9 @@ func (l *scaleLab) lists(ctx context.Context, rounds, requests int, progress io.
 }
 
 // calls calls a tool in worlds of several sizes.
-func (l *scaleLab) calls(ctx context.Context, rounds, requests int, progress io.Writer, unit string, sizes []int, of func(size int) contents) (scaleFigure, error) {
+func (l *scaleLab) calls(ctx context.Context, rounds, requests int, progress io.Writer, unit string,
+	sizes []int, of func(size int) contents,
+) (scaleFigure, error) {
 	f := scaleFigure{what: "tools/call", unit: unit, sizes: sizes, goal: goal{within: 0.1}}
 	var worlds []contents
 	for _, size := range sizes {
@@ -169,10 +184,16 @@ func (l *scaleLab) calls(ctx context.Context, rounds, requests int, progress io.
 	return f, err
 }
 
-// sessions measures how long it takes to open one when there are many. Those that are measured end after their round. It
-// also returns what an open session takes of resident memory, in bytes.
-func (l *scaleLab) sessions(ctx context.Context, rounds, requests int, progress io.Writer) (scaleFigure, int64, error) {
-	f := scaleFigure{what: "initialize", unit: "sessions", sizes: []int{0, 20_000, 100_000}, goal: goal{within: 0.2}}
+// sessions measures how long it takes to open one when there are many. Those that are
+// measured end after their round. It also returns what an open session takes of resident
+// memory, in bytes.
+func (l *scaleLab) sessions(ctx context.Context, rounds, requests int,
+	progress io.Writer,
+) (scaleFigure, int64, error) {
+	f := scaleFigure{
+		what: "initialize", unit: "sessions", sizes: []int{0, 20_000, 100_000},
+		goal: goal{within: 0.2},
+	}
 	w := contents{tenants: 1, servers: 1, tools: 10, rules: 1}
 	gateways, err := l.serveAll(ctx, w, w, w)
 	if err != nil {
@@ -184,7 +205,8 @@ func (l *scaleLab) sessions(ctx context.Context, rounds, requests int, progress 
 	for i, g := range gateways {
 		url := "http://" + g.address + "/mcp"
 		open := asks(url, mcp.MethodInitialize, "", g.tokens...)
-		if _, err := l.sendAll(ctx, requests, open); err != nil { // what the first requests take is not the sessions'
+		// what the first requests take is not the sessions'
+		if _, err := l.sendAll(ctx, requests, open); err != nil {
 			return f, 0, err
 		}
 		before, err := world.Resident(g.pid)
@@ -219,8 +241,8 @@ type loadFigure struct {
 	busy              []float64 // milliseconds of processor time that each took until then
 }
 
-// startAndReload measures a gateway of very many tenants from its start until every server is there, and then reloads,
-// each after one tenant has changed.
+// startAndReload measures a gateway of very many tenants from its start until every
+// server is there, and then reloads, each after one tenant has changed.
 func (l *scaleLab) startAndReload(ctx context.Context, w contents, progress io.Writer) (loadFigure, error) {
 	f := loadFigure{files: w.files}
 	g, err := l.serve(ctx, w)
@@ -261,7 +283,9 @@ func (l *scaleLab) startAndReload(ctx context.Context, w contents, progress io.W
 			return f, err
 		}
 	}
-	_, _ = fmt.Fprintf(progress, "start with %d tenants (files %t) %.2f s, %.2f s of CPU, %d MiB; reloads %s ms, %d MiB\n",
-		w.tenants, w.files, f.start.Seconds(), f.cpu.Seconds(), f.started>>20, medianAndEnds(f.reloads), f.reloaded>>20)
+	_, _ = fmt.Fprintf(progress,
+		"start with %d tenants (files %t) %.2f s, %.2f s of CPU, %d MiB; reloads %s ms, %d MiB\n",
+		w.tenants, w.files, f.start.Seconds(), f.cpu.Seconds(), f.started>>20, medianAndEnds(f.reloads),
+		f.reloaded>>20)
 	return f, nil
 }

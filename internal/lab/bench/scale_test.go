@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestGrowthSaysWhichGoalsAreKept: a size is judged by what it cost in the same rounds as the smallest.
+// TestGrowthSaysWhichGoalsAreKept: a size is judged by what it cost in the same rounds as
+// the smallest.
 func TestGrowthSaysWhichGoalsAreKept(t *testing.T) {
 	call := goal{within: 0.1}
 	for _, test := range []struct {
@@ -15,14 +16,38 @@ func TestGrowthSaysWhichGoalsAreKept(t *testing.T) {
 		size   int
 		want   bool
 	}{
-		{"equal", scaleFigure{sizes: []int{10, 5000}, costs: [][]float64{{100, 200, 90}, {101, 199, 90}}, goal: call}, 1, true},
-		{"less", scaleFigure{sizes: []int{10, 5000}, costs: [][]float64{{100, 200, 90}, {50, 100, 45}}, goal: call}, 1, true},
-		{"noise that meets both", scaleFigure{sizes: []int{10, 5000}, costs: [][]float64{{100, 900, 100}, {105, 930, 104}}, goal: call}, 1, true},
-		{"more", scaleFigure{sizes: []int{10, 5000}, costs: [][]float64{{100, 100, 100}, {112, 111, 90}}, goal: call}, 1, false},
-		{"list beside", scaleFigure{sizes: []int{1000}, costs: [][]float64{{300}}, beside: [][]float64{{310}}, goal: goal{beside: true}}, 0, true},
-		{"list dearer", scaleFigure{sizes: []int{1000}, costs: [][]float64{{320}}, beside: [][]float64{{310}}, goal: goal{beside: true}}, 0, false},
-		{"list that grows as it should", scaleFigure{sizes: []int{1000, 5000}, costs: [][]float64{{300}, {1600}}, goal: goal{beside: true}}, 1, true},
-		{"list that grows faster", scaleFigure{sizes: []int{1000, 5000}, costs: [][]float64{{300}, {1700}}, goal: goal{beside: true}}, 1, false},
+		{"equal", scaleFigure{
+			sizes: []int{10, 5000}, costs: [][]float64{{100, 200, 90}, {101, 199, 90}},
+			goal: call,
+		}, 1, true},
+		{"less", scaleFigure{
+			sizes: []int{10, 5000}, costs: [][]float64{{100, 200, 90}, {50, 100, 45}},
+			goal: call,
+		}, 1, true},
+		{"noise that meets both", scaleFigure{
+			sizes: []int{10, 5000},
+			costs: [][]float64{{100, 900, 100}, {105, 930, 104}}, goal: call,
+		}, 1, true},
+		{"more", scaleFigure{
+			sizes: []int{10, 5000}, costs: [][]float64{{100, 100, 100}, {112, 111, 90}},
+			goal: call,
+		}, 1, false},
+		{"list beside", scaleFigure{
+			sizes: []int{1000}, costs: [][]float64{{300}}, beside: [][]float64{{310}},
+			goal: goal{beside: true},
+		}, 0, true},
+		{"list dearer", scaleFigure{
+			sizes: []int{1000}, costs: [][]float64{{320}}, beside: [][]float64{{310}},
+			goal: goal{beside: true},
+		}, 0, false},
+		{"list that grows as it should", scaleFigure{
+			sizes: []int{1000, 5000},
+			costs: [][]float64{{300}, {1600}}, goal: goal{beside: true},
+		}, 1, true},
+		{"list that grows faster", scaleFigure{
+			sizes: []int{1000, 5000}, costs: [][]float64{{300}, {1700}},
+			goal: goal{beside: true},
+		}, 1, false},
 	} {
 		if got, _ := test.figure.kept(test.size); got != test.want {
 			t.Errorf("%s: kept %t, want %t", test.name, got, test.want)
@@ -30,9 +55,13 @@ func TestGrowthSaysWhichGoalsAreKept(t *testing.T) {
 	}
 }
 
-// TestLoadIsKeptOnlyIfAllOfItIs: each of the four goals of a start with its reloads is missed once.
+// TestLoadIsKeptOnlyIfAllOfItIs: each of the four goals of a start with its reloads is
+// missed once.
 func TestLoadIsKeptOnlyIfAllOfItIs(t *testing.T) {
-	good := loadFigure{start: 4 * time.Second, started: 200 << 20, reloaded: 190 << 20, reloads: []float64{150, 900, 160}, busy: []float64{150, 150, 150}}
+	good := loadFigure{
+		start: 4 * time.Second, started: 200 << 20, reloaded: 190 << 20,
+		reloads: []float64{150, 900, 160}, busy: []float64{150, 150, 150},
+	}
 	for name, change := range map[string]func(*loadFigure){
 		"":                   func(*loadFigure) {},
 		"slow start":         func(f *loadFigure) { f.start = 6 * time.Second },

@@ -26,9 +26,12 @@ type subject struct {
 // request makes the nth request of a round.
 type request func(ctx context.Context, n int) (*http.Request, error)
 
-// compare measures subjects in turn, round after round, so that what disturbs the machine disturbs all of them. It returns
-// what a request cost each subject in each round, in microseconds of processor time. A first round warms up.
-func (l *scaleLab) compare(ctx context.Context, rounds, requests int, subjects []subject, progress io.Writer) ([][]float64, error) {
+// compare measures subjects in turn, round after round, so that what disturbs the machine
+// disturbs all of them. It returns what a request cost each subject in each round, in
+// microseconds of processor time. A first round warms up.
+func (l *scaleLab) compare(ctx context.Context, rounds, requests int, subjects []subject,
+	progress io.Writer,
+) ([][]float64, error) {
 	costs := make([][]float64, len(subjects))
 	for round := range rounds + 1 {
 		for i := range subjects {
@@ -54,7 +57,8 @@ func medianAndEnds(values []float64) string {
 	return fmt.Sprintf("%.0f (%.0f–%.0f)", s.median, s.least, s.most)
 }
 
-// cost returns how much processor time a request costs, four of which are under way at once.
+// cost returns how much processor time a request costs, four of which are under way at
+// once.
 func (l *scaleLab) cost(ctx context.Context, s *subject, requests int) (time.Duration, error) {
 	before, err := world.Busy(s.pid)
 	if err != nil {
@@ -71,7 +75,8 @@ func (l *scaleLab) cost(ctx context.Context, s *subject, requests int) (time.Dur
 	return (after - before) / time.Duration(requests), err
 }
 
-// sendAll sends requests, four at a time, and returns the headers of the answers in no order.
+// sendAll sends requests, four at a time, and returns the headers of the answers in no
+// order.
 func (l *scaleLab) sendAll(ctx context.Context, requests int, ask request) ([]http.Header, error) {
 	const clients = 4
 	var all sync.WaitGroup
@@ -105,14 +110,15 @@ func (l *scaleLab) send(ctx context.Context, n int, ask request) (http.Header, e
 	}
 	defer func() { _ = response.Body.Close() }() // it was read to its end
 	body, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode/100 != 2 || r.Method == http.MethodPost && !strings.Contains(string(body), `"result"`) {
+	if err != nil || response.StatusCode/100 != 2 || r.Method == http.MethodPost &&
+		!strings.Contains(string(body), `"result"`) {
 		return nil, fmt.Errorf("%s: status %d: %.200s (%w)", r.URL, response.StatusCode, body, err)
 	}
 	return response.Header, nil
 }
 
-// asks returns requests in the newest revision or, to open a session, in the newest of those that have sessions. The
-// tokens take turns; without any, none is sent.
+// asks returns requests in the newest revision or, to open a session, in the newest of
+// those that have sessions. The tokens take turns; without any, none is sent.
 func asks(url, method, tool string, tokens ...string) request {
 	revision, params := mcp.LatestModern, ""
 	if method == mcp.MethodToolsCall {

@@ -15,7 +15,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
-// scaleLab has an upstream and Go's ReverseProxy, and starts gateways of several sizes, also several at a time.
+// scaleLab has an upstream and Go's ReverseProxy, and starts gateways of several sizes,
+// also several at a time.
 type scaleLab struct {
 	*lab
 
@@ -88,11 +89,13 @@ func (l *scaleLab) serve(ctx context.Context, w contents) (*gatewayProcess, erro
 		return nil, err
 	}
 	began := time.Now()
-	if g.process, err = l.start(ctx, g.address, l.program, "serve", "-config", filepath.Join(g.dir, "drawbridge.yaml")); err != nil {
+	if g.process, err = l.start(ctx, g.address, l.program, "serve", "-config",
+		filepath.Join(g.dir, "drawbridge.yaml")); err != nil {
 		return nil, err
 	}
 	g.pid = g.process.PID()
-	if err := world.Within(ctx, startTime, "all servers are there", func() bool { return l.isReady(ctx, g.operator) }); err != nil {
+	if err := world.Within(ctx, startTime, "all servers are there",
+		func() bool { return l.isReady(ctx, g.operator) }); err != nil {
 		return nil, err
 	}
 	g.took = time.Since(began)
@@ -121,7 +124,8 @@ func (l *scaleLab) isReady(ctx context.Context, operator string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// reload changes the first tenant, asks for a reload, and returns how long it took until the change was in force.
+// reload changes the first tenant, asks for a reload, and returns how long it took until
+// the change was in force.
 func (g *gatewayProcess) reload(ctx context.Context) (took time.Duration, err error) {
 	g.contents.version++
 	commit, err := g.contents.rewrite(g.dir)
@@ -137,7 +141,8 @@ func (g *gatewayProcess) reload(ctx context.Context) (took time.Duration, err er
 		return 0, err
 	}
 	err = world.Within(ctx, time.Minute, "the change is in force", func() bool {
-		for _, line := range g.reloads()[before:] { // the gateway may also have seen by itself that the file changed
+		// the gateway may also have seen by itself that the file changed
+		for _, line := range g.reloads()[before:] {
 			if line.Changes == "tenant "+tenantName(0)+" changed (rules)" {
 				took = line.Time.Sub(began)
 				return true

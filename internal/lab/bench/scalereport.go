@@ -30,11 +30,12 @@ func (f *scaleFigure) kept(i int) (kept bool, says string) {
 	return grown <= 1+f.goal.within, fmt.Sprintf("at most %.1f ×", 1+f.goal.within)
 }
 
-// grown returns what a request costs at that size, where the smallest is 1: the median of the rounds, in each of which
-// both sizes ran right after one another.
+// grown returns what a request costs at that size, where the smallest is 1: the median of
+// the rounds, in each of which both sizes ran right after one another.
 func (f *scaleFigure) grown(i int) float64 { return ratioOf(f.costs[i], f.costs[0]).median }
 
-// section writes all that was measured. Picture is the Markdown that shows the chart, "" for none.
+// section writes all that was measured. Picture is the Markdown that shows the chart, ""
+// for none.
 func (g *growth) section(from string, rounds, requests int, picture string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `## How it grows
@@ -58,13 +59,16 @@ collects the garbage of a large heap more rarely.
 			if f.beside != nil {
 				beside = medianAndEnds(f.beside[j])
 			}
-			fmt.Fprintf(&b, "| `%s` | %s %s | %s | %.2f | %s | %s | %s |\n", f.what, page.Number(float64(size)), f.unit, medianAndEnds(f.costs[j]), f.grown(j), beside, goal, yes(kept, goal))
+			fmt.Fprintf(&b, "| `%s` | %s %s | %s | %.2f | %s | %s | %s |\n", f.what,
+				page.Number(float64(size)), f.unit, medianAndEnds(f.costs[j]), f.grown(j), beside, goal,
+				yes(kept, goal))
 		}
 	}
 	if picture != "" {
 		b.WriteString("\n" + picture + "\n")
 	}
-	fmt.Fprintf(&b, "\nA session without a stream takes %.1f KiB of resident memory, at 100,000.\n", float64(g.session)/1024)
+	fmt.Fprintf(&b, "\nA session without a stream takes %.1f KiB of resident memory, at 100,000.\n",
+		float64(g.session)/1024)
 	b.WriteString(`
 The gateway starts with 5,000 tenants. Each has 200 tools of two of 50 servers, and 20 rules of its own. A start
 lasts until all servers are there. Then come five reloads, each after a change of one tenant's rules. A reload
@@ -79,9 +83,12 @@ lasts until the change is in force.
 		if f.files {
 			form = "a file for each tenant"
 		}
-		kept := f.start <= mostStart && f.started <= mostMemory && spreadOf(f.reloads).median <= mostReload && f.reloaded <= f.started
-		fmt.Fprintf(&b, "| %s | %.1f s | %.1f s | %d MiB | %s | %s | %d MiB | %.0f s, %d MiB, %d ms, no more memory than the start | %s |\n", form,
-			f.start.Seconds(), f.cpu.Seconds(), f.started>>20, medianAndEnds(f.reloads), medianAndEnds(f.busy), f.reloaded>>20,
+		kept := f.start <= mostStart && f.started <= mostMemory && spreadOf(f.reloads).median <= mostReload &&
+			f.reloaded <= f.started
+		fmt.Fprintf(
+			&b, "| %s | %.1f s | %.1f s | %d MiB | %s | %s | %d MiB | %.0f s, %d MiB, %d ms, no more memory than the start | %s |\n", form,
+			f.start.Seconds(), f.cpu.Seconds(), f.started>>20, medianAndEnds(f.reloads),
+			medianAndEnds(f.busy), f.reloaded>>20,
 			mostStart.Seconds(), mostMemory>>20, mostReload, yes(kept, "all"))
 	}
 	return b.String()
@@ -98,17 +105,23 @@ func yes(kept bool, goal string) string {
 	return "**no**"
 }
 
-// chart draws how much more a request costs with much than with little. Lists, which grow with what they say, are left out.
+// chart draws how much more a request costs with much than with little. Lists, which grow
+// with what they say, are left out.
 func (g *growth) chart() *page.Bars {
-	c := &page.Bars{Title: "A request costs the same, however much the gateway holds", Unit: "cost of a request ÷ that with the smallest size", Mark: 1}
+	c := &page.Bars{
+		Title: "A request costs the same, however much the gateway holds",
+		Unit:  "cost of a request ÷ that with the smallest size", Mark: 1,
+	}
 	for i := range g.figures {
 		f := &g.figures[i]
 		for j, size := range f.sizes {
 			if j == 0 || f.goal.beside {
 				continue
 			}
-			label := fmt.Sprintf("%s with %s %s instead of %s", f.what, page.Number(float64(size)), f.unit, page.Number(float64(f.sizes[0])))
-			c.Groups = append(c.Groups, page.Group{Label: label, Bars: []page.Bar{ratioOf(f.costs[j], f.costs[0]).bar()}})
+			label := fmt.Sprintf("%s with %s %s instead of %s", f.what, page.Number(float64(size)), f.unit,
+				page.Number(float64(f.sizes[0])))
+			c.Groups = append(c.Groups,
+				page.Group{Label: label, Bars: []page.Bar{ratioOf(f.costs[j], f.costs[0]).bar()}})
 		}
 	}
 	return c

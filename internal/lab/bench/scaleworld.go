@@ -39,7 +39,8 @@ func (w contents) write(dir, gateway, operator, upstream string) error {
 			return err
 		}
 	}
-	return os.WriteFile(filepath.Join(dir, "drawbridge.yaml"), []byte(w.config(gateway, operator, upstream)), 0o600)
+	return os.WriteFile(filepath.Join(dir, "drawbridge.yaml"), []byte(w.config(gateway, operator, upstream)),
+		0o600)
 }
 
 // fileOf returns the file in which a tenant stands.
@@ -65,31 +66,37 @@ func (w contents) part(first int) string {
 	return b.String()
 }
 
-// rewrite writes the first tenant as it is now into a file that commit puts in the place of its file, in one step.
+// rewrite writes the first tenant as it is now into a file that commit puts in the place
+// of its file, in one step.
 func (w contents) rewrite(dir string) (commit func() error, err error) {
 	file := w.fileOf(dir, 0)
-	return func() error { return os.Rename(file+".next", file) }, os.WriteFile(file+".next", []byte(w.part(0)), 0o600)
+	return func() error { return os.Rename(file+".next", file) },
+		os.WriteFile(file+".next", []byte(w.part(0)), 0o600)
 }
 
 // config returns the text of the config file.
 func (w contents) config(gateway, operator, upstream string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "listen: %s\noperator: %s\npublic_url: http://%s\nlists: {page_size: 10000}\nlimits: {memory: 1GiB}\n", gateway, operator, gateway)
+	fmt.Fprintf(
+		&b, "listen: %s\noperator: %s\npublic_url: http://%s\nlists: {page_size: 10000}\nlimits: {memory: 1GiB}\n", gateway, operator, gateway)
 	b.WriteString("audit: {file: audit.jsonl, sync: interval}\nlog: {level: info, format: json}\n")
-	fmt.Fprintf(&b, "issuers:\n  - {issuer: %q, hmac_secret_file: secret, algorithms: [HS256], tenants: {claim: org}, tenants_allowed: [", scaleIssuer)
+	fmt.Fprintf(
+		&b, "issuers:\n  - {issuer: %q, hmac_secret_file: secret, algorithms: [HS256], tenants: {claim: org}, tenants_allowed: [", scaleIssuer)
 	for n := range w.tenants {
 		b.WriteString(tenantName(n) + ", ")
 	}
 	b.WriteString("]}\nservers:\n")
 	for n := range w.servers {
-		fmt.Fprintf(&b, "  s%d: {url: \"http://%s/tools/%d\", private_addresses: true}\n", n, upstream, w.tools)
+		fmt.Fprintf(&b, "  s%d: {url: \"http://%s/tools/%d\", private_addresses: true}\n", n, upstream,
+			w.tools)
 	}
 	b.WriteString("include: [tenants/*.yaml]\n")
 	return b.String()
 }
 
-// tenant returns the text of one tenant. Its last rule allows everything, and each before that one tool; which tools
-// these are differs from tenant to tenant, as it would among people.
+// tenant returns the text of one tenant. Its last rule allows everything, and each before
+// that one tool; which tools these are differs from tenant to tenant, as it would among
+// people.
 func (w contents) tenant(n int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "  %s:\n    servers: [s0", tenantName(n))
@@ -98,10 +105,12 @@ func (w contents) tenant(n int) string {
 		second = 1 + n%(w.servers-1)
 		fmt.Fprintf(&b, ", s%d", second)
 	}
-	b.WriteString("]\n    limits: {requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, " +
-		"user_calls: {rate: 1e9, burst: 1000000000}, concurrency: 1000, sessions: 200000, user_sessions: 200000}\n    rules:\n")
+	b.WriteString(
+		"]\n    limits: {requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, " +
+			"user_calls: {rate: 1e9, burst: 1000000000}, concurrency: 1000, sessions: 200000, user_sessions: 200000}\n    rules:\n")
 	for rule := range w.rules - 1 {
-		fmt.Fprintf(&b, "      - {allow: [\"s%d__tool_%04d\"]}\n", []int{0, second}[rule%2], (n*7+rule)%(w.tools-1))
+		fmt.Fprintf(&b, "      - {allow: [\"s%d__tool_%04d\"]}\n", []int{0, second}[rule%2],
+			(n*7+rule)%(w.tools-1))
 	}
 	if n == 0 && w.version > 0 {
 		fmt.Fprintf(&b, "      - {allow: [\"s0__tool_%04d\"]}\n", w.version)
@@ -115,7 +124,8 @@ func (w contents) tokens(gateway string) []string {
 	var all []string
 	step := max(1, w.tenants/signed)
 	for n := 0; n < w.tenants && len(all) < signed; n += step {
-		all = append(all, world.Token(hmacSecret, scaleIssuer, "http://"+gateway+"/mcp", "load", map[string]any{"org": tenantName(n)}))
+		all = append(all, world.Token(hmacSecret, scaleIssuer, "http://"+gateway+"/mcp", "load",
+			map[string]any{"org": tenantName(n)}))
 	}
 	return all
 }

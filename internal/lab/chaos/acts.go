@@ -12,29 +12,54 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
-// act is one way in which replicas come and go. The first three replicas run when it begins and when it ends.
+// act is one way in which replicas come and go. The first three replicas run when it
+// begins and when it ends.
 type act struct {
 	name, done string // for the report
-	share      int    // how many requests go through at least while it is played, in percent of those that are wanted with restarts
-	deadly     bool   // replicas are killed
-	pass       func(ctx context.Context, s *stage) error
+	// how many requests go through at least while it is played, in percent of those that
+	// are wanted with restarts
+	share  int
+	deadly bool // replicas are killed
+	pass   func(ctx context.Context, s *stage) error
 }
 
-// acts returns all ways, some only if there is another program of the gateway. With restarts a tenth more requests go through
-// than are wanted, without those of the other program, of the act without restarts and of that with kills.
+// acts returns all ways, some only if there is another program of the gateway. With
+// restarts a tenth more requests go through than are wanted, without those of the other
+// program, of the act without restarts and of that with kills.
 func acts(withPrevious bool) []*act {
 	all := []*act{
-		{name: "none", done: "nothing, for comparison", share: 5, pass: func(ctx context.Context, s *stage) error { return s.work(ctx) }},
-		{name: "one after the other", done: "each of three replicas in turn: SIGTERM, exit 0, start, ready, and the next", share: 60, pass: oneByOne},
-		{name: "the new one first", done: "a fourth one is started, and each of the others is restarted while three run; then it goes", share: 18, pass: newFirst},
-		{name: "more and fewer", done: "3, 5, 1 and 3 replicas, of which four leave at once", share: 12, pass: scaled},
+		{
+			name: "none", done: "nothing, for comparison", share: 5,
+			pass: func(ctx context.Context, s *stage) error { return s.work(ctx) },
+		},
+		{
+			name: "one after the other",
+			done: "each of three replicas in turn: SIGTERM, exit 0, start, ready, and the next", share: 60,
+			pass: oneByOne,
+		},
+		{
+			name: "the new one first",
+			done: "a fourth one is started, and each of the others is restarted while three run; then it goes", share: 18, pass: newFirst,
+		},
+		{
+			name: "more and fewer", done: "3, 5, 1 and 3 replicas, of which four leave at once", share: 12,
+			pass: scaled,
+		},
 		{name: "other configs", done: "each replica in turn gets another config by a reload or by a restart, and later the old one", share: 12, pass: reconfigured},
 		{name: "other keys", done: "the three steps of a rotation of `sessions.keys_file`, and a restart after each; other clients come before the last step", share: 8, pass: rekeyed},
 	}
 	if withPrevious {
-		all = append(all, &act{name: "another program", done: "each replica in turn is replaced by another program, and then each by this one", share: 5, pass: replaced})
+		all = append(all, &act{
+			name: "another program",
+			done: "each replica in turn is replaced by another program, and then each by this one", share: 5,
+			pass: replaced,
+		})
 	}
-	return append(all, &act{name: "kill -9", done: "each of three replicas in turn: SIGKILL, start, ready, and the next", share: 5, deadly: true, pass: struck})
+	return append(all, &act{
+		name: "kill -9",
+		done: "each of three replicas in turn: SIGKILL, start, ready, and the next", share: 5, deadly: true,
+		pass: struck,
+	})
 }
 
 func oneByOne(ctx context.Context, s *stage) error {
@@ -76,8 +101,9 @@ func scaled(ctx context.Context, s *stage) error {
 	return s.further(ctx, replicas)
 }
 
-// reconfigured gives each replica another config while the others have another one still: the first by a reload, the
-// second by a restart, and so on; and then the old one, the last first.
+// reconfigured gives each replica another config while the others have another one still:
+// the first by a reload, the second by a restart, and so on; and then the old one, the
+// last first.
 func reconfigured(ctx context.Context, s *stage) error {
 	const added = "\nservers:\n  added: {builtin: [calculate]}\n"
 	more := func(config string) string { return strings.Replace(config, "\nservers:\n", added, 1) }
@@ -95,8 +121,11 @@ func reconfigured(ctx context.Context, s *stage) error {
 	return nil
 }
 
-// reconfigure changes the config of a replica, while it runs or between its stop and its start.
-func (s *stage) reconfigure(ctx context.Context, r *world.Replica, change func(config string) string, running bool) error {
+// reconfigure changes the config of a replica, while it runs or between its stop and its
+// start.
+func (s *stage) reconfigure(ctx context.Context, r *world.Replica, change func(config string) string,
+	running bool,
+) error {
 	limited, stop := context.WithTimeout(ctx, stopTime)
 	defer stop()
 	if running {
@@ -111,7 +140,8 @@ func (s *stage) reconfigure(ctx context.Context, r *world.Replica, change func(c
 	return s.join(ctx, r)
 }
 
-// rekeyed rotates the keys that seal, as docs/keys.md says: clients that have ids of the old key are gone before it ends.
+// rekeyed rotates the keys that seal, as docs/keys.md says: clients that have ids of the
+// old key are gone before it ends.
 func rekeyed(ctx context.Context, s *stage) error {
 	text, err := os.ReadFile(keysOf(s.Replicas[0]))
 	if err != nil {

@@ -4,7 +4,8 @@ import (
 	"testing"
 )
 
-// TestCatalogueIsWhole says that no fault is without a name of its own, words for the report, and something that is made.
+// TestCatalogueIsWhole says that no fault is without a name of its own, words for the
+// report, and something that is made.
 func TestCatalogueIsWhole(t *testing.T) {
 	const least = 40
 	names := map[string]bool{}

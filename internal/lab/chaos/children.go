@@ -17,10 +17,12 @@ import (
 	"time"
 )
 
-// childPart is the argument with which this program is a server that speaks over stdio and behaves badly.
+// childPart is the argument with which this program is a server that speaks over stdio
+// and behaves badly.
 const childPart = "child"
 
-// childFaults returns what a program that the gateway starts may do. It serves a tenant of its own beside the crowd.
+// childFaults returns what a program that the gateway starts may do. It serves a tenant
+// of its own beside the crowd.
 func childFaults() []*fault {
 	child := func(name, done, mode, holds string) *fault {
 		return &fault{
@@ -29,23 +31,30 @@ func childFaults() []*fault {
 		}
 	}
 	return []*fault{
-		child("fills standard error", "1 MiB on standard error with each call", "stderr", "its calls are answered, and it ends when the config drops it"),
-		child("starts others and ignores SIGTERM", "it starts a process with each call, and neither heeds SIGTERM", "forks", "its calls are answered, and all of them end when the config drops it"),
-		child("ends in the middle of calls", "it exits instead of every second answer", "exits", "it is started again, and nothing is left when the config drops it"),
+		child("fills standard error", "1 MiB on standard error with each call", "stderr",
+			"its calls are answered, and it ends when the config drops it"),
+		child("starts others and ignores SIGTERM",
+			"it starts a process with each call, and neither heeds SIGTERM", "forks",
+			"its calls are answered, and all of them end when the config drops it"),
+		child("ends in the middle of calls", "it exits instead of every second answer", "exits",
+			"it is started again, and nothing is left when the config drops it"),
 		stillborn(),
-		child("writes garbage", "lines that are no JSON around each answer", "garbage", "its calls are answered, and it ends when the config drops it"),
+		child("writes garbage", "lines that are no JSON around each answer", "garbage",
+			"its calls are answered, and it ends when the config drops it"),
 		nameLost(),
 	}
 }
 
-// raise gives the victim a program that behaves badly, calls it for as long as the round lasts, and drops it.
+// raise gives the victim a program that behaves badly, calls it for as long as the round
+// lasts, and drops it.
 func (s *scene) raise(ctx context.Context, mode string) (effect, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return effect{}, err
 	}
 	mark := fmt.Sprintf("chaos-%d-%d", os.Getpid(), s.draw.Uint64())
-	token, err := s.withNursery(ctx, fmt.Sprintf("{command: %q, args: [%s, %s, %s]}", program, childPart, mode, mark), s.victim)
+	token, err := s.withNursery(ctx, fmt.Sprintf("{command: %q, args: [%s, %s, %s]}", program, childPart,
+		mode, mark), s.victim)
 	if err != nil {
 		return effect{}, err
 	}
@@ -63,14 +72,15 @@ func (s *scene) raise(ctx context.Context, mode string) (effect, error) {
 	}, nil
 }
 
-// gone returns what is wrong when there is a process with a mark, or the victim has any child, be it a zombie, which has no
-// arguments any more.
+// gone returns what is wrong when there is a process with a mark, or the victim has any
+// child, be it a zombie, which has no arguments any more.
 func (s *scene) gone(mark string) func(context.Context) error {
 	return func(context.Context) error {
 		left, err := marked(mark)
 		children, wrong := childrenOf(s.victim.PID())
 		left = append(left, children...)
-		return is("no process of the program is left, not even a zombie", len(left) == 0, left, errors.Join(err, wrong))
+		return is("no process of the program is left, not even a zombie", len(left) == 0, left,
+			errors.Join(err, wrong))
 	}
 }
 
@@ -78,15 +88,17 @@ func (s *scene) gone(mark string) func(context.Context) error {
 func stillborn() *fault {
 	const last, births = "no room in this world", 12
 	return &fault{
-		name: "a program ends as soon as it starts", done: "exit code 1 before it reads anything, each time", ground: plain,
-		holds: "its calls are refused as not made (`DB-UPSTREAM-DOWN`), `/readyz` quotes its last words, it is started again and again with longer and longer pauses, and nothing is left when the config drops it, not even a zombie",
+		name: "a program ends as soon as it starts", done: "exit code 1 before it reads anything, each time",
+		ground: plain,
+		holds:  "its calls are refused as not made (`DB-UPSTREAM-DOWN`), `/readyz` quotes its last words, it is started again and again with longer and longer pauses, and nothing is left when the config drops it, not even a zombie",
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			program, err := os.Executable()
 			if err != nil {
 				return effect{}, err
 			}
 			register := filepath.Join(s.dir, fmt.Sprintf("births-%d", s.draw.Uint64()))
-			token, err := s.withNursery(ctx, fmt.Sprintf("{command: %q, args: [%s, stillborn, %q, %q]}", program, childPart, register, last), s.victim)
+			token, err := s.withNursery(ctx, fmt.Sprintf("{command: %q, args: [%s, stillborn, %q, %q]}",
+				program, childPart, register, last), s.victim)
 			if err != nil {
 				return effect{}, err
 			}
@@ -97,13 +109,17 @@ func stillborn() *fault {
 			says := s.judged(s.victim, "the program is down, and its last words", func(v view) bool {
 				return strings.Contains(strings.Join(v.Warnings, " "), last)
 			})
-			return effect{seen: all(paced(register, births), says, s.servesAll(s.victim), refused), heal: s.clean, after: s.gone(register)}, nil
+			return effect{
+				seen: all(paced(register, births), says, s.servesAll(s.victim), refused),
+				heal: s.clean, after: s.gone(register),
+			}, nil
 		},
 	}
 }
 
-// paced returns what is wrong when a program was not started so often, or without pauses that grow. An attempt starts it
-// twice at most, to speak with it in each of the two eras. The pause before the next attempt is 50 ms at least, and doubles.
+// paced returns what is wrong when a program was not started so often, or without pauses
+// that grow. An attempt starts it twice at most, to speak with it in each of the two
+// eras. The pause before the next attempt is 50 ms at least, and doubles.
 func paced(register string, births int) func(context.Context) error {
 	return func(context.Context) error {
 		text, err := os.ReadFile(register) //nolint:gosec // of our own world
@@ -112,7 +128,8 @@ func paced(register string, births int) func(context.Context) error {
 			when, _ := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
 			at = append(at, when)
 		}
-		if err := is(fmt.Sprintf("it is started %d times", births), len(at) >= births, len(at), err); err != nil {
+		if err := is(fmt.Sprintf("it is started %d times", births), len(at) >= births, len(at),
+			err); err != nil {
 			return err
 		}
 		pauses := births/2 - 1
@@ -130,7 +147,8 @@ func childrenOf(pid int) (children []string, err error) {
 		if err != nil {
 			continue // it has ended
 		}
-		// The name of the program stands in parentheses and may hold anything; its state and its parent follow.
+		// The name of the program stands in parentheses and may hold anything; its state
+		// and its parent follow.
 		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 		if len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
 			children = append(children, strings.TrimSpace(string(text)))
@@ -139,7 +157,8 @@ func childrenOf(pid int) (children []string, err error) {
 	return children, err
 }
 
-// marked returns the command lines of all processes that have a mark among their arguments.
+// marked returns the command lines of all processes that have a mark among their
+// arguments.
 func marked(mark string) (lines []string, err error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, file := range files {
@@ -179,9 +198,11 @@ func beChild(args []string, in io.Reader, out io.Writer) error {
 		result := `{}`
 		switch message.Method {
 		case "initialize":
-			result = `{"protocolVersion":"` + legacyRevision + `","capabilities":{"tools":{}},"serverInfo":{"name":"odd","version":"1"}}`
+			result = `{"protocolVersion":"` + legacyRevision +
+				`","capabilities":{"tools":{}},"serverInfo":{"name":"odd","version":"1"}}`
 		case "server/discover":
-			say(out, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`+"\n", message.ID)
+			say(out, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`+"\n",
+				message.ID)
 			continue
 		case "tools/list":
 			result = `{"tools":[{"name":"touch","description":"says which call it is","inputSchema":{"type":"object"}}]}`

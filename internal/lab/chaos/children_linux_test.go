@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestAZombieIsAChild has a child that has ended and that nobody has waited for: it has no arguments, by which it could be
-// found.
+// TestAZombieIsAChild has a child that has ended and that nobody has waited for: it has
+// no arguments, by which it could be found.
 func TestAZombieIsAChild(t *testing.T) {
 	t.Parallel()
 	child := exec.CommandContext(t.Context(), "true")
@@ -38,7 +38,8 @@ func TestAZombieIsAChild(t *testing.T) {
 	}
 }
 
-// TestStartsWithoutPausesAreSeen writes when a program was started, as the program itself does.
+// TestStartsWithoutPausesAreSeen writes when a program was started, as the program itself
+// does.
 func TestStartsWithoutPausesAreSeen(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond

@@ -20,19 +20,23 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
 )
 
-// clientFaults returns what clients and those between them and the replicas may do. The bad clients come beside the crowd.
+// clientFaults returns what clients and those between them and the replicas may do. The
+// bad clients come beside the crowd.
 func clientFaults() []*fault {
 	return []*fault{
 		{
-			name: "clients read slowly", done: "40 connections ask for 500 lists each without waiting, and read one byte a second", ground: plain,
-			holds: "all replicas serve everybody else",
+			name:   "clients read slowly",
+			done:   "40 connections ask for 500 lists each without waiting, and read one byte a second",
+			ground: plain,
+			holds:  "all replicas serve everybody else",
 			make: func(ctx context.Context, s *scene) (effect, error) {
 				crawl, err := s.besiege(ctx, s.victim.Address, 40, strings.Repeat(s.listRequest(), 500), 1)
 				return effect{seen: s.goOn(), heal: crawl}, err
 			},
 		},
 		{
-			name: "clients stop in the middle of a request", done: "40 connections send half a header, 40 half a body, and no more", ground: plain,
+			name: "clients stop in the middle of a request",
+			done: "40 connections send half a header, 40 half a body, and no more", ground: plain,
 			holds: "all replicas serve everybody else",
 			make: func(ctx context.Context, s *scene) (effect, error) {
 				request := s.listRequest()
@@ -45,8 +49,10 @@ func clientFaults() []*fault {
 			},
 		},
 		{
-			name: "clients vanish without a word", done: "40 clients with open streams of events, from and to whom nothing comes any more", ground: plain,
-			holds: "all replicas serve everybody else",
+			name:   "clients vanish without a word",
+			done:   "40 clients with open streams of events, from and to whom nothing comes any more",
+			ground: plain,
+			holds:  "all replicas serve everybody else",
 			make: func(ctx context.Context, s *scene) (effect, error) {
 				proxy, err := netfault.Start(s.victim.Address)
 				if err != nil {
@@ -64,8 +70,11 @@ func clientFaults() []*fault {
 	}
 }
 
-// besiege opens connections that all send a text and then read so many bytes a second, 0: none. It returns what ends them.
-func (s *scene) besiege(ctx context.Context, address string, connections int, text string, rate int) (end func(context.Context) error, err error) {
+// besiege opens connections that all send a text and then read so many bytes a second, 0:
+// none. It returns what ends them.
+func (s *scene) besiege(ctx context.Context, address string, connections int, text string,
+	rate int,
+) (end func(context.Context) error, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	var reading sync.WaitGroup
 	end = func(context.Context) error {
@@ -87,7 +96,8 @@ func (s *scene) besiege(ctx context.Context, address string, connections int, te
 			_, _ = io.WriteString(c, text) // it may be cut off, which is the replica's right
 		})
 		reading.Go(func() {
-			for buffer := make([]byte, max(rate, 1)); rate > 0 && ctx.Err() == nil; world.Pause(ctx, time.Second) {
+			for buffer := make([]byte, max(rate, 1)); rate > 0 &&
+				ctx.Err() == nil; world.Pause(ctx, time.Second) {
 				if _, err := c.Read(buffer); err != nil {
 					return
 				}
@@ -108,13 +118,15 @@ func (s *scene) listenRequest() string {
 // callRequest is a call of the plain tool of the server that is spared.
 func (s *scene) callRequest() string {
 	tool := s.spared + "__touch"
-	return s.wire(mcp.MethodToolsCall, tool, fmt.Sprintf(`"name":%q,"arguments":{"nonce":"probe","tenant":%q}`, tool, crowd.TenantB))
+	return s.wire(mcp.MethodToolsCall, tool,
+		fmt.Sprintf(`"name":%q,"arguments":{"nonce":"probe","tenant":%q}`, tool, crowd.TenantB))
 }
 
 // wire is a request as it goes over the wire.
 func (s *scene) wire(method, tool, params string) string {
 	return string(client.Request{
-		Addr: strings.TrimPrefix(s.URL, "http://"), Token: s.token(crowd.TenantB, "slow"), Revision: mcp.LatestModern, RPC: method, Tool: tool,
+		Addr: strings.TrimPrefix(s.URL, "http://"), Token: s.token(crowd.TenantB, "slow"),
+		Revision: mcp.LatestModern, RPC: method, Tool: tool,
 		Body: client.Message("1", method, params, mcp.LatestModern),
 	}.Bytes())
 }
@@ -122,7 +134,8 @@ func (s *scene) wire(method, tool, params string) string {
 // sentTwice sends calls under one key to two replicas at once.
 func sentTwice() *fault {
 	return &fault{
-		name: "a request comes twice at once", done: "100 calls under an Idempotency-Key, each sent to two replicas at the same time", ground: plain,
+		name: "a request comes twice at once",
+		done: "100 calls under an Idempotency-Key, each sent to two replicas at the same time", ground: plain,
 		holds: "both answers are of the same execution",
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			for i := range 100 {
@@ -131,16 +144,19 @@ func sentTwice() *fault {
 				var wrong [2]error
 				var asking sync.WaitGroup
 				for n, r := range s.others {
-					asking.Go(func() { said[n], wrong[n] = s.touch(ctx, at(r), s.server, "Idempotency-Key", key) })
+					asking.Go(
+						func() { said[n], wrong[n] = s.touch(ctx, at(r), s.server, "Idempotency-Key", key) })
 				}
 				asking.Wait()
 				for n := range said {
-					if err := is("a call under a key is answered", said[n].ok(), said[n], wrong[n]); err != nil {
+					if err := is("a call under a key is answered", said[n].ok(), said[n],
+						wrong[n]); err != nil {
 						return effect{}, err
 					}
 				}
 				if serialOf(said[0]) != serialOf(said[1]) {
-					return effect{}, fmt.Errorf("a call under one key was executed twice: %v and %v", said[0], said[1])
+					return effect{}, fmt.Errorf("a call under one key was executed twice: %v and %v", said[0],
+						said[1])
 				}
 			}
 			return effect{}, nil
@@ -155,11 +171,14 @@ func serialOf(r reply) string {
 	return serial
 }
 
-// resent puts a load balancer before the replicas that sends a POST again when its replica goes away, which ours do not.
+// resent puts a load balancer before the replicas that sends a POST again when its
+// replica goes away, which ours do not.
 func resent() *fault {
 	return &fault{
-		name: "the load balancer sends calls again", done: "nginx with `non_idempotent`, HAProxy with `retry-on empty-response`; a replica is killed", ground: direct,
-		holds: "calls under an Idempotency-Key are executed once; others may be executed twice, or be refused as a copy (`DB-REQUEST`) while the first sending runs, which is why no load balancer may do that", unrecorded: true,
+		name:   "the load balancer sends calls again",
+		done:   "nginx with `non_idempotent`, HAProxy with `retry-on empty-response`; a replica is killed",
+		ground: direct,
+		holds:  "calls under an Idempotency-Key are executed once; others may be executed twice, or be refused as a copy (`DB-REQUEST`) while the first sending runs, which is why no load balancer may do that", unrecorded: true,
 		before: func(ctx context.Context, s *scene) error {
 			address, err := freeport.Address()
 			if err != nil {
@@ -182,8 +201,13 @@ func resent() *fault {
 			}
 			return effect{seen: s.goOn()}, nil
 		},
-		// A copy is refused with DB-REQUEST, since its id is in flight. Any other refusal of what was executed counts.
-		spares: func(v *ledger.Verdict) int { return v.Twice - v.TwiceKeyed + min(v.Denied, v.Ends["DB-REQUEST"]) },
+		// A copy is refused with DB-REQUEST, since its id is in flight. Any other refusal
+		// of what was executed counts.
+		spares: func(
+			v *ledger.Verdict,
+		) int {
+			return v.Twice - v.TwiceKeyed + min(v.Denied, v.Ends["DB-REQUEST"])
+		},
 	}
 }
 

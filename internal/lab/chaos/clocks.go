@@ -13,8 +13,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
-// clockFaults returns the faults that need a gateway which was changed for them: its wall clock can be set, and handlers can
-// be made to panic.
+// clockFaults returns the faults that need a gateway which was changed for them: its wall
+// clock can be set, and handlers can be made to panic.
 func clockFaults() []*fault {
 	return []*fault{
 		jump("one hour ahead", time.Hour, true),
@@ -22,25 +22,28 @@ func clockFaults() []*fault {
 		jump("ten days ahead", 10*24*time.Hour, false),
 		jump("ten days back", -10*24*time.Hour, false),
 		{
-			name: "a handler panics", done: "twenty requests whose handlers panic", ground: direct, variant: true,
-			holds: "each gets 500, they are counted, and the process goes on", before: changed,
+			name: "a handler panics", done: "twenty requests whose handlers panic", ground: direct,
+			variant: true,
+			holds:   "each gets 500, they are counted, and the process goes on", before: changed,
 			make: func(ctx context.Context, s *scene) (effect, error) {
 				const times = 20
 				exited := s.victim.Exited()
 				for range times {
 					said, err := s.touch(ctx, at(s.victim), s.server, panicHeader, "1")
-					if err := is("a request whose handler panics gets 500", said.status == http.StatusInternalServerError, said, err); err != nil {
+					if err := is("a request whose handler panics gets 500",
+						said.status == http.StatusInternalServerError, said, err); err != nil {
 						return effect{}, err
 					}
 				}
-				return effect{seen: all(counts(s.victim, times, "drawbridge_panics_total"), s.goOn(), func(context.Context) error {
-					select {
-					case <-exited:
-						return fmt.Errorf("%s has ended", s.victim.Name)
-					default:
-						return nil
-					}
-				})}, nil
+				return effect{seen: all(counts(s.victim, times, "drawbridge_panics_total"), s.goOn(),
+					func(context.Context) error {
+						select {
+						case <-exited:
+							return fmt.Errorf("%s has ended", s.victim.Name)
+						default:
+							return nil
+						}
+					})}, nil
 			},
 		},
 	}
@@ -76,14 +79,16 @@ func (s *scene) setClock(ahead time.Duration) error {
 	return os.Rename(file+".new", file)
 }
 
-// jump lets the clock of one replica jump, and jump back. valid tells whether tokens are still good by that clock.
+// jump lets the clock of one replica jump, and jump back. valid tells whether tokens are
+// still good by that clock.
 func jump(name string, ahead time.Duration, valid bool) *fault {
 	what := "tokens are refused there meanwhile, since by that clock they are not valid"
 	if valid {
 		what = "tokens go on being good"
 	}
 	return &fault{
-		name: "the clock of a replica jumps " + name, done: "the wall clock of one process is set, and set back", ground: direct, variant: true,
+		name: "the clock of a replica jumps " +
+			name, done: "the wall clock of one process is set, and set back", ground: direct, variant: true,
 		holds: what + "; the others serve; all goes on without a restart, and a limit of calls a second that was used up is free again afterwards", before: changed,
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			if err := until(ctx, s.usesUp(s.victim)); err != nil {
@@ -91,7 +96,8 @@ func jump(name string, ahead time.Duration, valid bool) *fault {
 			}
 			while := all(s.servesAll(s.victim), s.usesUp(s.victim))
 			if !valid {
-				while = s.refuses(s.victim, crowd.Modern, "DB-AUTH-EXPIRED", "DB-AUTH-EARLY", "DB-AUTH-LIFETIME")
+				while = s.refuses(s.victim, crowd.Modern, "DB-AUTH-EXPIRED", "DB-AUTH-EARLY",
+					"DB-AUTH-LIFETIME")
 			}
 			return effect{
 				seen:  all(while, s.othersServe()),
@@ -107,7 +113,8 @@ func (s *scene) tight(ctx context.Context, r *world.Replica) (reply, error) {
 	return s.call(ctx, at(r), s.token(world.Tight, prober), s.server+"__touch", world.Tight)
 }
 
-// usesUp returns what is wrong when a replica refuses no call of a tenant with a limit, however many it makes.
+// usesUp returns what is wrong when a replica refuses no call of a tenant with a limit,
+// however many it makes.
 func (s *scene) usesUp(r *world.Replica) func(context.Context) error {
 	return func(ctx context.Context) (err error) {
 		var said reply
@@ -116,11 +123,13 @@ func (s *scene) usesUp(r *world.Replica) func(context.Context) error {
 				break
 			}
 		}
-		return is(r.Name+" refuses calls beyond the limit", strings.HasPrefix(said.code, "DB-LIMIT-"), said, err)
+		return is(r.Name+" refuses calls beyond the limit", strings.HasPrefix(said.code, "DB-LIMIT-"), said,
+			err)
 	}
 }
 
-// servesTight returns what is wrong when a replica serves no call of the tenant with a limit.
+// servesTight returns what is wrong when a replica serves no call of the tenant with a
+// limit.
 func (s *scene) servesTight(r *world.Replica) func(context.Context) error {
 	return func(ctx context.Context) error {
 		said, err := s.tight(ctx, r)

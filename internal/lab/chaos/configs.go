@@ -16,24 +16,36 @@ import (
 // configFaults returns what may happen to configs and keys.
 func configFaults() []*fault {
 	return []*fault{
-		badConfig("a truncated config", "the file ends in the middle of a server", "is not closed", func(text string) string {
-			whole, _, _ := strings.Cut(text, "private_addresses")
-			return whole
-		}),
-		badConfig("a config with an unknown key", "`nonsense: 1` at its end", `unknown key "nonsense"`, func(text string) string { return text + "\nnonsense: 1\n" }),
-		badConfig("a config that names a server twice", "a server stands twice in `servers`", `repeated key "twice"`, func(text string) string {
-			return strings.Replace(text, "\nservers:\n", "\nservers:\n  twice: {builtin: [calculate]}\n  twice: {builtin: [calculate]}\n", 1)
-		}),
-		badConfig("a config with a weak secret", "an issuer whose secret is one word", "at least 32 are needed", func(text string) string {
-			return strings.Replace(text, "\nissuers:\n", "\nissuers:\n  - {issuer: \"https://weak.test/\", hmac_secret_file: /proc/sys/kernel/ostype, algorithms: [HS256], tenant: red}\n", 1)
-		}),
-		badConfig("a config with a bad pattern", "a rule that allows `to[ol`; the config has no regular expressions", `"to[ol" is not a pattern`, func(text string) string {
-			return strings.Replace(text, "\ntenants:\n", "\ntenants:\n  odd: {servers: [modern], rules: [{allow: [\"to[ol\"]}]}\n", 1)
-		}),
-		badConfig("a huge config", "17 MiB of comments", "larger than 16 MiB", func(text string) string { return text + strings.Repeat("# nothing but room\n", 17<<20/19) }),
-		badConfig("an empty config", "a file without a byte", "the file is empty", func(string) string { return "" }),
+		badConfig("a truncated config", "the file ends in the middle of a server", "is not closed",
+			func(text string) string {
+				whole, _, _ := strings.Cut(text, "private_addresses")
+				return whole
+			}),
+		badConfig("a config with an unknown key", "`nonsense: 1` at its end", `unknown key "nonsense"`,
+			func(text string) string { return text + "\nnonsense: 1\n" }),
+		badConfig("a config that names a server twice", "a server stands twice in `servers`",
+			`repeated key "twice"`, func(text string) string {
+				return strings.Replace(text, "\nservers:\n",
+					"\nservers:\n  twice: {builtin: [calculate]}\n  twice: {builtin: [calculate]}\n", 1)
+			}),
+		badConfig("a config with a weak secret", "an issuer whose secret is one word",
+			"at least 32 are needed", func(text string) string {
+				return strings.Replace(text, "\nissuers:\n",
+					"\nissuers:\n  - {issuer: \"https://weak.test/\", hmac_secret_file: /proc/sys/kernel/ostype, algorithms: [HS256], tenant: red}\n", 1)
+			}),
+		badConfig("a config with a bad pattern",
+			"a rule that allows `to[ol`; the config has no regular expressions", `"to[ol" is not a pattern`,
+			func(text string) string {
+				return strings.Replace(text, "\ntenants:\n",
+					"\ntenants:\n  odd: {servers: [modern], rules: [{allow: [\"to[ol\"]}]}\n", 1)
+			}),
+		badConfig("a huge config", "17 MiB of comments", "larger than 16 MiB",
+			func(text string) string { return text + strings.Repeat("# nothing but room\n", 17<<20/19) }),
+		badConfig("an empty config", "a file without a byte", "the file is empty",
+			func(string) string { return "" }),
 		{
-			name: "the config changes under load", done: "all replicas take four other configs, one after the other", ground: plain,
+			name: "the config changes under load",
+			done: "all replicas take four other configs, one after the other", ground: plain,
 			holds: "each is taken, and sessions go on",
 			make: func(ctx context.Context, s *scene) (effect, error) {
 				session, err := s.open(ctx, at(s.victim))
@@ -43,7 +55,8 @@ func configFaults() []*fault {
 				for i := range 4 {
 					for _, r := range s.Replicas[:replicas] {
 						if err := s.rewrite(ctx, r, func(text string) string {
-							return strings.Replace(text, "\nservers:\n", fmt.Sprintf("\nservers:\n  added-%d: {builtin: [calculate]}\n", i), 1)
+							return strings.Replace(text, "\nservers:\n",
+								fmt.Sprintf("\nservers:\n  added-%d: {builtin: [calculate]}\n", i), 1)
 						}); err != nil {
 							return effect{}, err
 						}
@@ -56,7 +69,8 @@ func configFaults() []*fault {
 	}
 }
 
-// rewrite changes the config of a replica, and has it changed back when the round is over.
+// rewrite changes the config of a replica, and has it changed back when the round is
+// over.
 func (s *scene) rewrite(ctx context.Context, r *world.Replica, change func(config string) string) error {
 	before := ""
 	err := r.Rewrite(ctx, func(text string) string {
@@ -77,7 +91,8 @@ var errTaken = errors.New("the config was taken")
 func badConfig(name, done, why string, change func(text string) string) *fault {
 	return &fault{
 		name: name, done: done, ground: plain,
-		holds: "it is refused, a metric says so and `/readyz` why (`" + why + "`), the one before stays in force, and a gateway that is started with it ends with exit code 2",
+		holds: "it is refused, a metric says so and `/readyz` why (`" + why +
+			"`), the one before stays in force, and a gateway that is started with it ends with exit code 2",
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			before := ""
 			err := s.victim.Rewrite(ctx, func(text string) string {
@@ -97,16 +112,21 @@ func badConfig(name, done, why string, change func(text string) string) *fault {
 				})
 			})
 			return effect{
-				seen:  all(s.measures(s.victim, 0, success), says, s.startsNot(s.victim), s.servesAll(s.victim)),
-				heal:  func(ctx context.Context) error { return s.victim.Rewrite(ctx, func(string) string { return before }) },
+				seen: all(s.measures(s.victim, 0, success), says, s.startsNot(s.victim),
+					s.servesAll(s.victim)),
+				heal: func(
+					ctx context.Context,
+				) error {
+					return s.victim.Rewrite(ctx, func(string) string { return before })
+				},
 				after: s.measures(s.victim, 1, success),
 			}, err
 		},
 	}
 }
 
-// startsNot returns what is wrong when a gateway can be started with the config of a replica, or does not say that it
-// was refused.
+// startsNot returns what is wrong when a gateway can be started with the config of a
+// replica, or does not say that it was refused.
 func (s *scene) startsNot(r *world.Replica) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		command := exec.CommandContext(ctx, s.program, "serve", "-config", filepath.Join(r.Dir, "drawbridge.yaml")) //nolint:gosec // our own program
@@ -114,7 +134,8 @@ func (s *scene) startsNot(r *world.Replica) func(ctx context.Context) error {
 		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 			err = nil
 		}
-		return is("a gateway that is started with it ends with exit code 2", command.ProcessState.ExitCode() == 2, fmt.Sprintf("%v %.300s", command.ProcessState, said), err)
+		return is("a gateway that is started with it ends with exit code 2",
+			command.ProcessState.ExitCode() == 2, fmt.Sprintf("%v %.300s", command.ProcessState, said), err)
 	}
 }
 
@@ -139,10 +160,12 @@ func (s *scene) knows(session string) func(ctx context.Context) error {
 	}
 }
 
-// keysRotated takes the keys that seal through the three steps of docs/keys.md, but for the wait before the last.
+// keysRotated takes the keys that seal through the three steps of docs/keys.md, but for
+// the wait before the last.
 func keysRotated() *fault {
 	return &fault{
-		name: "the keys that seal are rotated", done: "a key is added, and then turned to the front, at one replica after the other", ground: plain,
+		name: "the keys that seal are rotated",
+		done: "a key is added, and then turned to the front, at one replica after the other", ground: plain,
 		holds: "sessions from before each step go on at every replica",
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			session, err := s.open(ctx, at(s.victim))

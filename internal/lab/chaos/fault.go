@@ -14,8 +14,8 @@ import (
 //	before ─▶ crowd begins ─▶ make ─▶ seen ─▶ heal ─▶ ready, unaided ─▶ after ─▶ crowd ends ─▶ verdict
 //	                                  (asked until all is as it must be)
 //
-// make returns the rest as an effect, which keeps what it needs of the round. Whatever is to be undone when the crowd has
-// ended is given to scene.later.
+// make returns the rest as an effect, which keeps what it needs of the round. Whatever is
+// to be undone when the crowd has ended is given to scene.later.
 type fault struct {
 	name    string // what happens, such as "a replica is killed"
 	done    string // how it is done, for the report
@@ -23,12 +23,16 @@ type fault struct {
 	ground  ground // the world it needs
 	root    bool   // it needs root
 	variant bool   // it needs a gateway with a clock that can be set
-	weak    bool   // Redis is not well meanwhile, so calls may be answered without a stream, and their progress be left out
-	// unrecorded says that a replica is killed, or its record disturbed, so calls may be executed, broken, and not on record.
+	// Redis is not well meanwhile, so calls may be answered without a stream, and their
+	// progress be left out
+	weak bool
+	// unrecorded says that a replica is killed, or its record disturbed, so calls may be
+	// executed, broken, and not on record.
 	unrecorded bool
 	before     func(ctx context.Context, s *scene) error
 	make       func(ctx context.Context, s *scene) (effect, error)
-	// spares returns how much of what the verdict found must be expected with this fault; holds says so, too. Nil: nothing.
+	// spares returns how much of what the verdict found must be expected with this fault;
+	// holds says so, too. Nil: nothing.
 	spares func(v *ledger.Verdict) int
 }
 
@@ -57,7 +61,8 @@ var (
 )
 
 func (g ground) compare(other ground) int {
-	return cmp.Or(cmp.Compare(g.redis, other.redis), compareBool(g.direct, other.direct), compareBool(g.namespaces, other.namespaces))
+	return cmp.Or(cmp.Compare(g.redis, other.redis), compareBool(g.direct, other.direct),
+		compareBool(g.namespaces, other.namespaces))
 }
 
 func compareBool(a, b bool) int {
@@ -72,5 +77,6 @@ func compareBool(a, b bool) int {
 
 // catalogue returns all faults.
 func catalogue() []*fault {
-	return slices.Concat(networkFaults(), serverFaults(), redisFaults(), replicaFaults(), partitionFaults(), resourceFaults(), configFaults(), issuerFaults(), clientFaults(), childFaults(), clockFaults())
+	return slices.Concat(networkFaults(), serverFaults(), redisFaults(), replicaFaults(), partitionFaults(),
+		resourceFaults(), configFaults(), issuerFaults(), clientFaults(), childFaults(), clockFaults())
 }

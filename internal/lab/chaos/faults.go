@@ -30,7 +30,8 @@ type faultFlags struct {
 	keep     bool
 }
 
-// newFaults is the part faults: it makes every fault of the catalogue, several times each, while a crowd of clients works.
+// newFaults is the part faults: it makes every fault of the catalogue, several times
+// each, while a crowd of clients works.
 func newFaults(flags *flag.FlagSet) proof {
 	var f faultFlags
 	flags.StringVar(&f.only, "only", "", "make only the faults whose names match this regular expression")
@@ -67,11 +68,15 @@ func (f *faultFlags) prove(ctx context.Context, log io.Writer) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The two load balancers have worlds of their own, so their rounds can be made at the same time: nothing is measured.
+	// The two load balancers have worlds of their own, so their rounds can be made at the
+	// same time: nothing is measured.
 	group, ctx := errgroup.WithContext(ctx)
 	runners := make([]*runner, len(balancers))
 	for i, balancer := range balancers {
-		r := &runner{dir: filepath.Join(dir, balancer), program: program, variant: variant, size: f.size, keep: f.keep, log: log, began: began}
+		r := &runner{
+			dir: filepath.Join(dir, balancer), program: program, variant: variant, size: f.size,
+			keep: f.keep, log: log, began: began,
+		}
 		runners[i] = r
 		group.Go(func() error { return r.run(ctx, f.plan(faults, balancers, balancer)) })
 	}
@@ -87,20 +92,23 @@ func (f *faultFlags) prove(ctx context.Context, log io.Writer) (string, error) {
 
 // programs builds the gateway, and the other one if a fault needs it.
 func programs(ctx context.Context, dir string, faults []*fault) (program, variant string, err error) {
-	if program, err = build(ctx, dir); err == nil && slices.ContainsFunc(faults, func(f *fault) bool { return f.variant }) {
+	if program, err = build(ctx, dir); err == nil &&
+		slices.ContainsFunc(faults, func(f *fault) bool { return f.variant }) {
 		variant, err = buildVariant(ctx, dir)
 	}
 	return program, variant, err
 }
 
-// chosen returns the faults that are to be made, and those that this machine or user cannot make.
+// chosen returns the faults that are to be made, and those that this machine or user
+// cannot make.
 func (f *faultFlags) chosen() (faults, unable []*fault, err error) {
 	pattern, err := regexp.Compile(f.only)
 	if err != nil {
 		return nil, nil, fmt.Errorf("-only: %w", err)
 	}
 	if f.rounds < 1 || f.size < 1 || !slices.Contains([]string{"nginx", "haproxy", "both"}, f.balancer) {
-		return nil, nil, fmt.Errorf("%d rounds with %d clients of each kind behind %q show nothing", f.rounds, f.size, f.balancer)
+		return nil, nil, fmt.Errorf("%d rounds with %d clients of each kind behind %q show nothing", f.rounds,
+			f.size, f.balancer)
 	}
 	for _, one := range catalogue() {
 		switch {
@@ -126,8 +134,9 @@ type job struct {
 	seed     uint64
 }
 
-// plan returns the rounds behind one of the load balancers, in an order in which one world serves many of them. The load
-// balancers take turns from round to round of a fault.
+// plan returns the rounds behind one of the load balancers, in an order in which one
+// world serves many of them. The load balancers take turns from round to round of a
+// fault.
 func (f *faultFlags) plan(faults []*fault, balancers []string, balancer string) (jobs []job) {
 	for at, one := range faults {
 		for round := range f.rounds {
@@ -142,8 +151,9 @@ func (f *faultFlags) plan(faults []*fault, balancers []string, balancer string) 
 	return jobs
 }
 
-// seedOf returns the seed of a round. It depends on the fault, so that over a run all replicas and both servers are met, and
-// by its name, so that the same is drawn when -only leaves out others.
+// seedOf returns the seed of a round. It depends on the fault, so that over a run all
+// replicas and both servers are met, and by its name, so that the same is drawn when
+// -only leaves out others.
 func seedOf(seed uint64, f *fault, round int) uint64 {
 	name := fnv.New64a()
 	_, _ = io.WriteString(name, f.name)        // a hash takes everything
@@ -176,7 +186,8 @@ func (r *runner) run(ctx context.Context, jobs []job) error {
 	return nil
 }
 
-// round makes one round and keeps its outcome. An error means that no world could be started, or that ctx ended.
+// round makes one round and keeps its outcome. An error means that no world could be
+// started, or that ctx ended.
 func (r *runner) round(ctx context.Context, j job) error {
 	if r.scene != nil && (r.scene.ground != j.fault.ground || r.scene.balancer != j.balancer) {
 		r.end(false)
@@ -207,8 +218,9 @@ func (r *runner) round(ctx context.Context, j job) error {
 	return nil
 }
 
-// unexcused returns how many calls were executed, broken and not on record, although the fault kills no replica and leaves
-// the record alone. Those that their clients left do not count: they may still be on their way to the record.
+// unexcused returns how many calls were executed, broken and not on record, although the
+// fault kills no replica and leaves the record alone. Those that their clients left do
+// not count: they may still be on their way to the record.
 func (f *fault) unexcused(v *ledger.Verdict) int {
 	if f.unrecorded {
 		return 0

@@ -9,7 +9,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
-// TestOneRoundOfEachFaultMeetsAllReplicasAndServers draws what a run of one round each draws, behind both load balancers.
+// TestOneRoundOfEachFaultMeetsAllReplicasAndServers draws what a run of one round each
+// draws, behind both load balancers.
 func TestOneRoundOfEachFaultMeetsAllReplicasAndServers(t *testing.T) {
 	balancers := []string{"nginx", "haproxy"}
 	for seed := range uint64(10) {
@@ -18,13 +19,18 @@ func TestOneRoundOfEachFaultMeetsAllReplicasAndServers(t *testing.T) {
 			met := map[string]int{}
 			jobs := f.plan(catalogue(), balancers, balancer)
 			for _, j := range jobs {
-				s := &scene{World: &world.World{Replicas: []*world.Replica{{Name: "replica-0"}, {Name: "replica-1"}, {Name: "replica-2"}}}}
+				s := &scene{World: &world.World{Replicas: []*world.Replica{
+					{Name: "replica-0"},
+					{Name: "replica-1"},
+					{Name: "replica-2"},
+				}}}
 				s.begin(j.seed)
 				met[s.victim.Name]++
 				met[s.server]++
 			}
 			if len(met) != replicas+2 {
-				t.Errorf("seed %d, %s: %d rounds meet %v, want each of three replicas and of two servers", seed, balancer, len(jobs), met)
+				t.Errorf("seed %d, %s: %d rounds meet %v, want each of three replicas and of two servers",
+					seed, balancer, len(jobs), met)
 			}
 		}
 	}
@@ -50,7 +56,8 @@ func TestARoundDrawsTheSameWithoutTheOtherFaults(t *testing.T) {
 	all, alone := seeds(""), seeds("^a replica is killed$")
 	for round := range f.rounds {
 		if all[round] == 0 || all[round] != alone[round] {
-			t.Errorf("round %d: got seed %d alone, want %d as among all others", round, alone[round], all[round])
+			t.Errorf("round %d: got seed %d alone, want %d as among all others", round, alone[round],
+				all[round])
 		}
 	}
 	if all[0] == all[1] || all[1] == all[2] {
@@ -58,13 +65,14 @@ func TestARoundDrawsTheSameWithoutTheOtherFaults(t *testing.T) {
 	}
 }
 
-// TestACallThatIsNotOnRecordIsExcusedByAKillOnly judges the same verdict with a fault that kills a replica, and with one that
-// does not, and looks for it in the report.
+// TestACallThatIsNotOnRecordIsExcusedByAKillOnly judges the same verdict with a fault
+// that kills a replica, and with one that does not, and looks for it in the report.
 func TestACallThatIsNotOnRecordIsExcusedByAKillOnly(t *testing.T) {
 	v := ledger.Verdict{BrokenUnaudited: 3, Unrecorded: []ledger.Nonce{1, 2}, Notes: []string{"call 7"}}
 	for name, want := range map[string]int{
-		"a replica is killed": 0, "a replica is killed while it stops": 0, "the record may not grow": 0, "the load balancer sends calls again": 0,
-		"a replica is stopped": 2, "Redis freezes": 2, "replica to server: resets": 2,
+		"a replica is killed": 0, "a replica is killed while it stops": 0, "the record may not grow": 0,
+		"the load balancer sends calls again": 0,
+		"a replica is stopped":                2, "Redis freezes": 2, "replica to server: resets": 2,
 	} {
 		f := named(t, name)
 		o := &outcome{job: job{fault: f}, verdict: v, lost: f.unexcused(&v)}
@@ -72,7 +80,8 @@ func TestACallThatIsNotOnRecordIsExcusedByAKillOnly(t *testing.T) {
 			t.Errorf("%s: got %d lost, want %d", name, o.lost, want)
 		}
 		page := describe([]*fault{f}, nil, []*outcome{o}, 1, 0)
-		if !strings.Contains(page, "| 0, 3 | "+map[bool]string{true: "yes", false: "**no**"}[want == 0]+" |") || strings.Contains(page, "call 7") == (want == 0) {
+		if !strings.Contains(page, "| 0, 3 | "+map[bool]string{true: "yes", false: "**no**"}[want == 0]+
+			" |") || strings.Contains(page, "call 7") == (want == 0) {
 			t.Errorf("%s: the report does not say it: %s", name, page)
 		}
 	}

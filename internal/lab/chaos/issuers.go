@@ -19,33 +19,44 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
-// issuerFaults returns what may happen to an issuer whose keys are fetched. The crowd has tokens of such an issuer.
+// issuerFaults returns what may happen to an issuer whose keys are fetched. The crowd has
+// tokens of such an issuer.
 func issuerFaults() []*fault {
 	return []*fault{
 		{
-			name: "the keys of an issuer rotate", done: "its key set gets a new key before the old one; new tokens are signed with the new key", ground: plain,
-			holds: "tokens of the new key are taken at every replica without a reload, and those of the old one go on", before: withIssuer,
+			name:   "the keys of an issuer rotate",
+			done:   "its key set gets a new key before the old one; new tokens are signed with the new key",
+			ground: plain,
+			holds:  "tokens of the new key are taken at every replica without a reload, and those of the old one go on", before: withIssuer,
 			make: func(_ context.Context, s *scene) (effect, error) {
 				s.issuer.rotate()
 				return effect{seen: s.goOn()}, nil
 			},
 		},
 		{
-			name: "the key server of an issuer is gone", done: "it does not listen any more, and replicas are told to fetch", ground: plain,
+			name: "the key server of an issuer is gone",
+			done: "it does not listen any more, and replicas are told to fetch", ground: plain,
 			holds: "tokens go on, and `/readyz` warns", before: withIssuer,
 			make: func(ctx context.Context, s *scene) (effect, error) {
 				s.issuer.close()
 				err := s.fetchKeys(ctx)
-				return effect{seen: all(s.keysFail(), s.goOn()), heal: func(context.Context) error { return s.issuer.listen() }}, err
+				return effect{
+					seen: all(s.keysFail(), s.goOn()),
+					heal: func(context.Context) error { return s.issuer.listen() },
+				}, err
 			},
 		},
 		{
-			name: "the key server of an issuer answers garbage", done: "status 200 and a page, and replicas are told to fetch", ground: plain,
+			name: "the key server of an issuer answers garbage",
+			done: "status 200 and a page, and replicas are told to fetch", ground: plain,
 			holds: "tokens go on, and `/readyz` warns", before: withIssuer,
 			make: func(ctx context.Context, s *scene) (effect, error) {
 				s.issuer.spoil(true)
 				err := s.fetchKeys(ctx)
-				return effect{seen: all(s.keysFail(), s.goOn()), heal: does(func() { s.issuer.spoil(false) })}, err
+				return effect{
+					seen: all(s.keysFail(), s.goOn()),
+					heal: does(func() { s.issuer.spoil(false) }),
+				}, err
 			},
 		},
 	}
@@ -59,9 +70,11 @@ func withIssuer(ctx context.Context, s *scene) error {
 	}
 	s.later(does(i.close))
 	s.issuer, s.token = i, i.token
-	text := fmt.Sprintf("\nissuers:\n  - {issuer: %q, jwks_url: \"http://%s/keys\", private_addresses: true, algorithms: [EdDSA], tenants: {claim: tenant}, tenants_allowed: [%s]}\n",
+	text := fmt.Sprintf(
+		"\nissuers:\n  - {issuer: %q, jwks_url: \"http://%s/keys\", private_addresses: true, algorithms: [EdDSA], tenants: {claim: tenant}, tenants_allowed: [%s]}\n",
 		issuerName, i.address, strings.Join(world.Tenants(), ", "))
-	return s.rewriteAll(ctx, func(config string) string { return strings.Replace(config, "\nissuers:\n", text, 1) })
+	return s.rewriteAll(ctx,
+		func(config string) string { return strings.Replace(config, "\nissuers:\n", text, 1) })
 }
 
 // rewriteAll changes the configs of all replicas until the round is over.
@@ -79,7 +92,8 @@ func (s *scene) fetchKeys(ctx context.Context) error {
 	return s.rewriteAll(ctx, func(config string) string { return config + "\n# once more\n" })
 }
 
-// keysFail returns what is wrong when a replica does not warn that keys cannot be fetched.
+// keysFail returns what is wrong when a replica does not warn that keys cannot be
+// fetched.
 func (s *scene) keysFail() func(context.Context) error {
 	var questions []func(context.Context) error
 	for _, r := range s.Replicas[:replicas] {
@@ -160,7 +174,8 @@ func (i *issuer) serve(w http.ResponseWriter, _ *http.Request) {
 	for id, key := range i.keys {
 		public, _ := key.Public().(ed25519.PublicKey)
 		set = append(set, map[string]any{
-			"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "use": "sig", "kid": fmt.Sprint(id), "x": base64.RawURLEncoding.EncodeToString(public),
+			"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "use": "sig", "kid": fmt.Sprint(id),
+			"x": base64.RawURLEncoding.EncodeToString(public),
 		})
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -173,9 +188,11 @@ func (i *issuer) token(tenant, user string) string {
 	defer i.mu.Unlock()
 	now, id := time.Now(), len(i.keys)-1
 	key := i.keys[id]
-	token, err := auth.Sign(auth.Key{ID: fmt.Sprint(id), Public: key.Public(), Private: key}, "EdDSA", auth.Claims{
-		Issuer: issuerName, Subject: user, Audience: i.audience, Extra: map[string]any{"tenant": tenant}, IssuedAt: now, Expiry: now.Add(23 * time.Hour),
-	})
+	token, err := auth.Sign(auth.Key{ID: fmt.Sprint(id), Public: key.Public(), Private: key}, "EdDSA",
+		auth.Claims{
+			Issuer: issuerName, Subject: user, Audience: i.audience, Extra: map[string]any{"tenant": tenant},
+			IssuedAt: now, Expiry: now.Add(23 * time.Hour),
+		})
 	if err != nil {
 		panic(errors.Join(errors.New("a key of our own cannot sign"), err))
 	}

@@ -1,11 +1,14 @@
-// Command chaos asks whether anything is lost when replicas of the gateway, and what they stand on, fail, come and go. It
-// runs real gateways, a real Redis and a real load balancer on this machine, lets clients of all eras work with them, makes
-// faults meanwhile, and joins afterwards what clients were told, what servers did and what the gateways recorded.
+// Command chaos asks whether anything is lost when replicas of the gateway, and what they
+// stand on, fail, come and go. It runs real gateways, a real Redis and a real load
+// balancer on this machine, lets clients of all eras work with them, makes faults
+// meanwhile, and joins afterwards what clients were told, what servers did and what the
+// gateways recorded.
 //
 //	go run -C internal/lab ./chaos [faults | rolling | soak] [flags]
 //
-// Each part has flags of its own, which -h lists. It writes its section of the page that -out names, and leaves the others as
-// they are. The exit code is 1 if a promise was broken, and 2 if something went wrong before that could be told.
+// Each part has flags of its own, which -h lists. It writes its section of the page that
+// -out names, and leaves the others as they are. The exit code is 1 if a promise was
+// broken, and 2 if something went wrong before that could be told.
 package main
 
 import (
@@ -39,11 +42,12 @@ func main() {
 // say writes how it goes. Whoever reads it may have gone, which ends no proof.
 func say(log io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(log, format, args...) }
 
-// proof is one part of the program. It says on log how it goes, and returns its section of the page. An error that is
-// world.ErrBroken comes with a section, any other without.
+// proof is one part of the program. It says on log how it goes, and returns its section
+// of the page. An error that is world.ErrBroken comes with a section, any other without.
 type proof func(ctx context.Context, log io.Writer) (section string, err error)
 
-// proofs returns what adds the flags of a part and makes its proof, by the name of the part, which is that of its section.
+// proofs returns what adds the flags of a part and makes its proof, by the name of the
+// part, which is that of its section.
 func proofs() map[string]func(*flag.FlagSet) proof {
 	return map[string]func(*flag.FlagSet) proof{
 		"faults":  newFaults,
@@ -60,7 +64,8 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	}
 	begin := proofs()[part]
 	if begin == nil {
-		return fmt.Errorf("there is no part %q: the parts are %s", part, strings.Join(slices.Sorted(maps.Keys(proofs())), ", "))
+		return fmt.Errorf("there is no part %q: the parts are %s", part,
+			strings.Join(slices.Sorted(maps.Keys(proofs())), ", "))
 	}
 	flags := flag.NewFlagSet("chaos "+part, flag.ContinueOnError)
 	path := flags.String("out", "", "page whose section "+part+" is written; the standard output when empty")

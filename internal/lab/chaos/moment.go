@@ -34,7 +34,8 @@ type kind struct {
 	bytes int64
 }
 
-// countScript tells of each kind of keys how many there are, and how many bytes they take.
+// countScript tells of each kind of keys how many there are, and how many bytes they
+// take.
 const countScript = `local n, b, out = {}, {}, {}
 for _, key in ipairs(redis.call('KEYS', 'db2:*')) do
   local kind = string.match(key, '^db2:{[^}]*}:(%a+)') or string.match(key, '^db2:(%a+)')
@@ -44,9 +45,10 @@ end
 for kind, keys in pairs(n) do out[#out + 1] = kind .. ' ' .. keys .. ' ' .. b[kind] end
 return out`
 
-// removeScript removes the keys of the kinds in its arguments, which are names and lives in milliseconds in turn, that will
-// end by themselves within the life of their kind. Of all kinds it returns, one in a line, those of which keys never end, or
-// end later than that.
+// removeScript removes the keys of the kinds in its arguments, which are names and lives
+// in milliseconds in turn, that will end by themselves within the life of their kind. Of
+// all kinds it returns, one in a line, those of which keys never end, or end later than
+// that.
 const removeScript = `local life, wrong, out = {}, {}, {}
 for i = 1, #ARGV, 2 do life[ARGV[i]] = tonumber(ARGV[i + 1]) end
 for _, key in ipairs(redis.call('KEYS', 'db2:*')) do
@@ -62,10 +64,14 @@ for what, keys in pairs(wrong) do out[#out + 1] = what .. ': ' .. keys .. ' keys
 table.sort(out)
 return out`
 
-// staying are the kinds of keys that live for longer than it takes to measure, and how long they live at most, as
-// docs/replicas.md says: what is known of a session, answers of calls under a key, and used states.
+// staying are the kinds of keys that live for longer than it takes to measure, and how
+// long they live at most, as docs/replicas.md says: what is known of a session, answers
+// of calls under a key, and used states.
 func staying() map[string]time.Duration {
-	return map[string]time.Duration{"session": 25 * time.Hour, "once": 10 * time.Minute, "used": 11 * time.Minute}
+	return map[string]time.Duration{
+		"session": 25 * time.Hour, "once": 10 * time.Minute,
+		"used": 11 * time.Minute,
+	}
 }
 
 func stays(kind string) bool { return staying()[kind] > 0 }
@@ -79,7 +85,8 @@ func removal() []string {
 	return command
 }
 
-// measure waits until nothing is left of what clients did, and looks at what all parts hold. Nobody may be at work.
+// measure waits until nothing is left of what clients did, and looks at what all parts
+// hold. Nobody may be at work.
 func (s *soak) measure(ctx context.Context, name string) (*moment, error) {
 	quiet := time.Now()
 	if err := s.well(ctx); err != nil {
@@ -99,8 +106,8 @@ func (s *soak) measure(ctx context.Context, name string) (*moment, error) {
 	return m, err
 }
 
-// usage looks at what a replica holds. Its heap is the least of some looks, since each finds what was made since the last
-// collection, too.
+// usage looks at what a replica holds. Its heap is the least of some looks, since each
+// finds what was made since the last collection, too.
 func (s *soak) usage(ctx context.Context, r *world.Replica) (least world.Usage, err error) {
 	const looks = 3
 	for i := range looks {
@@ -119,8 +126,9 @@ func (s *soak) usage(ctx context.Context, r *world.Replica) (least world.Usage, 
 	return least, nil
 }
 
-// collect has a replica collect its garbage twice, after which what its pools kept is gone, too. The metrics tell when it
-// has, and asking for them makes the garbage that it takes.
+// collect has a replica collect its garbage twice, after which what its pools kept is
+// gone, too. The metrics tell when it has, and asking for them makes the garbage that it
+// takes.
 func (s *soak) collect(ctx context.Context, r *world.Replica) error {
 	const collections = "go_gc_duration_seconds_count"
 	before, err := r.Metric(ctx, collections)
@@ -172,7 +180,8 @@ func (m *moment) String() string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.usage)) {
 		u := m.usage[name]
-		_, _ = fmt.Fprintf(&b, "; %s: %d goroutines, %d descriptors, heap %s, RSS %s", name, u.Goroutines, u.Descriptors, page.MiB(u.Heap), page.MiB(u.Resident))
+		_, _ = fmt.Fprintf(&b, "; %s: %d goroutines, %d descriptors, heap %s, RSS %s", name, u.Goroutines,
+			u.Descriptors, page.MiB(u.Heap), page.MiB(u.Resident))
 	}
 	return b.String()
 }
@@ -181,15 +190,20 @@ func (m *moment) String() string {
 func (s *soak) describe() string {
 	var b strings.Builder // which has no errors
 	d, v := s.deeds(), &s.total
-	_, _ = fmt.Fprintf(&b, "%v behind %s. **%s sessions were opened, used and ended. There were %s requests, %s calls and %d reloads. "+
-		"%d replicas were replaced, by SIGTERM and SIGKILL in turn. The oracle found %d.**\n\n",
-		time.Since(s.began).Round(time.Second), s.balancer, page.Grouped(int(d.Lives)), page.Grouped(int(d.Requests)), page.Grouped(v.Requests),
+	_, _ = fmt.Fprintf(
+		&b, "%v behind %s. **%s sessions were opened, used and ended. There were %s requests, %s calls and %d reloads. "+
+			"%d replicas were replaced, by SIGTERM and SIGKILL in turn. The oracle found %d.**\n\n",
+		time.Since(s.began).Round(time.Second), s.balancer, page.Grouped(int(d.Lives)),
+		page.Grouped(int(d.Requests)), page.Grouped(v.Requests),
 		s.reloads, s.restarts, v.Lost())
-	_, _ = fmt.Fprintf(&b, "%s calls were answered. Of those that were not, %d were in flight at any replica when one was killed. "+
-		"%d were made within a second of that, and %d were others. Of the calls that were executed, %d were not on record without an excuse. "+
-		"%d were answered without a stream for their events.\n\n%s\n",
-		page.Grouped(v.Answered), s.known, s.asked, len(s.late), s.unrecorded, v.Unstreamed, tabled("end of a call that was not answered", s.ends))
-	b.WriteString("| while nobody works | goroutines | descriptors | heap in use | resident |\n|---|--:|--:|--:|--:|\n")
+	_, _ = fmt.Fprintf(
+		&b, "%s calls were answered. Of those that were not, %d were in flight at any replica when one was killed. "+
+			"%d were made within a second of that, and %d were others. Of the calls that were executed, %d were not on record without an excuse. "+
+			"%d were answered without a stream for their events.\n\n%s\n",
+		page.Grouped(v.Answered), s.known, s.asked, len(s.late), s.unrecorded, v.Unstreamed,
+		tabled("end of a call that was not answered", s.ends))
+	b.WriteString(
+		"| while nobody works | goroutines | descriptors | heap in use | resident |\n|---|--:|--:|--:|--:|\n")
 	for _, r := range s.Replicas {
 		what := "replaced"
 		if r == s.longLived() {
@@ -197,10 +211,12 @@ func (s *soak) describe() string {
 		}
 		for _, m := range s.moments[:3] {
 			u := m.usage[r.Name]
-			_, _ = fmt.Fprintf(&b, "| %s (%s), %s, after %v | %d | %d | %s | %s |\n", r.Name, what, m.name, m.at.Round(time.Second), u.Goroutines, u.Descriptors, page.MiB(u.Heap), page.MiB(u.Resident))
+			_, _ = fmt.Fprintf(&b, "| %s (%s), %s, after %v | %d | %d | %s | %s |\n", r.Name, what, m.name,
+				m.at.Round(time.Second), u.Goroutines, u.Descriptors, page.MiB(u.Heap), page.MiB(u.Resident))
 		}
 	}
-	b.WriteString("\n| Redis | memory in use | keys that live for seconds | sessions (25 h) | answers under a key (10 min) | used states (11 min) |\n|---|--:|--:|--:|--:|--:|\n")
+	b.WriteString(
+		"\n| Redis | memory in use | keys that live for seconds | sessions (25 h) | answers under a key (10 min) | used states (11 min) |\n|---|--:|--:|--:|--:|--:|\n")
 	for _, m := range s.moments {
 		short := 0
 		for name, k := range m.redis.kinds {
@@ -216,7 +232,8 @@ func (s *soak) describe() string {
 		b.WriteString(" |\n")
 	}
 	if err := s.verdict(); err != nil {
-		_, _ = fmt.Fprintf(&b, "\n**Not all was back:** %.3000s\n", strings.Join(strings.Fields(err.Error()), " "))
+		_, _ = fmt.Fprintf(&b, "\n**Not all was back:** %.3000s\n", strings.Join(strings.Fields(err.Error()),
+			" "))
 	}
 	return b.String()
 }

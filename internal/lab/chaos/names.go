@@ -21,7 +21,9 @@ func (s *scene) hostsFile() string { return filepath.Join(s.dir, "hosts") }
 // nameLost lets the name of a server resolve no more.
 func nameLost() *fault {
 	return &fault{
-		name: "the name of a server does not resolve", done: "it stands in a hosts file of the replica, which loses it while its connections end", ground: direct, root: true,
+		name:   "the name of a server does not resolve",
+		done:   "it stands in a hosts file of the replica, which loses it while its connections end",
+		ground: direct, root: true,
 		holds: "its calls are refused as not made, all else goes on, and it is served again without a restart",
 		before: func(ctx context.Context, s *scene) error {
 			if err := os.WriteFile(s.hostsFile(), []byte(hosts), 0o600); err != nil {
@@ -31,7 +33,10 @@ func nameLost() *fault {
 				return s.restarted(ctx, s.victim, func() error { s.victim.Wrapper = nil; return nil })
 			})
 			return s.restarted(ctx, s.victim, func() error {
-				s.victim.Wrapper = []string{"unshare", "--mount", "/bin/sh", "-c", `mount --bind "$0" /etc/hosts && exec "$@"`, s.hostsFile()}
+				s.victim.Wrapper = []string{
+					"unshare", "--mount", "/bin/sh", "-c",
+					`mount --bind "$0" /etc/hosts && exec "$@"`, s.hostsFile(),
+				}
 				return nil
 			})
 		},
@@ -42,7 +47,8 @@ func nameLost() *fault {
 			}
 			s.later(does(proxy.Close))
 			_, port, _ := strings.Cut(proxy.Address, ":")
-			token, err := s.withNursery(ctx, fmt.Sprintf("{url: \"http://%s:%s/mcp\", private_addresses: true}", hostName, port), s.victim)
+			token, err := s.withNursery(ctx,
+				fmt.Sprintf("{url: \"http://%s:%s/mcp\", private_addresses: true}", hostName, port), s.victim)
 			if err != nil {
 				return effect{}, err
 			}

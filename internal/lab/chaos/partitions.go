@@ -7,8 +7,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 )
 
-// partitionFaults returns the partitions of the network between namespaces: packets are dropped, so that nobody is told
-// anything, and connections that are open seem to live on.
+// partitionFaults returns the partitions of the network between namespaces: packets are
+// dropped, so that nobody is told anything, and connections that are open seem to live
+// on.
 func partitionFaults() []*fault {
 	const balancer, redis = "balancer", "redis"
 	return []*fault{
@@ -20,10 +21,13 @@ func partitionFaults() []*fault {
 			func(s *scene) func(context.Context) error { return s.serves(s.victim, crowd.Legacy) }),
 		partition("the load balancer", "the other replicas serve meanwhile", []string{balancer},
 			func(*scene) func(context.Context) error { return nil }),
-		partition("everything", "the other replicas serve meanwhile", []string{redis, crowd.Modern, crowd.Legacy, balancer},
+		partition("everything", "the other replicas serve meanwhile",
+			[]string{redis, crowd.Modern, crowd.Legacy, balancer},
 			func(*scene) func(context.Context) error { return nil }),
 		{
-			name: "all replicas are cut off from Redis", done: "packets between each of them and Redis are dropped", ground: spaces, root: true, weak: true,
+			name: "all replicas are cut off from Redis",
+			done: "packets between each of them and Redis are dropped", ground: spaces, root: true,
+			weak:  true,
 			holds: "all are ready, notice, and serve 2026-07-28 meanwhile; all goes on without a restart",
 			make: func(_ context.Context, s *scene) (effect, error) {
 				seen := []func(context.Context) error{s.goOn()}
@@ -33,7 +37,8 @@ func partitionFaults() []*fault {
 					}
 					seen = append(seen, s.missesRedis(r))
 				}
-				return effect{seen: all(seen...), heal: func(context.Context) error { return s.Rejoin() }}, nil
+				return effect{seen: all(seen...), heal: func(context.Context) error { return s.Rejoin() }},
+					nil
 			},
 		},
 	}
@@ -42,7 +47,8 @@ func partitionFaults() []*fault {
 // partition cuts one replica off from some parts.
 func partition(name, holds string, parts []string, seen func(s *scene) func(context.Context) error) *fault {
 	return &fault{
-		name: "a replica is cut off from " + name, done: "packets between them are dropped", ground: spaces, root: true, weak: slices.Contains(parts, "redis"),
+		name: "a replica is cut off from " + name, done: "packets between them are dropped", ground: spaces,
+		root: true, weak: slices.Contains(parts, "redis"),
 		holds: holds + "; all goes on without a restart",
 		make: func(_ context.Context, s *scene) (effect, error) {
 			for _, part := range parts {
@@ -50,7 +56,10 @@ func partition(name, holds string, parts []string, seen func(s *scene) func(cont
 					return effect{}, err
 				}
 			}
-			return effect{seen: all(seen(s), s.othersServe()), heal: func(context.Context) error { return s.Rejoin() }}, nil
+			return effect{
+				seen: all(seen(s), s.othersServe()),
+				heal: func(context.Context) error { return s.Rejoin() },
+			}, nil
 		},
 	}
 }

@@ -15,12 +15,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// A probe is a call beside the crowd, of which the ledger knows nothing, to see what one replica answers.
+// A probe is a call beside the crowd, of which the ledger knows nothing, to see what one
+// replica answers.
 
 const prober = "prober" // the user that probes come from
 
 func newClient() *http.Client {
-	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience} // a probe must not meet a connection that a fault has left behind
+	// a probe must not meet a connection that a fault has left behind
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 }
 
 // reply is what came back.
@@ -42,16 +44,21 @@ func (r reply) String() string {
 // at returns the URL of a replica itself.
 func at(r *world.Replica) string { return "http://" + r.Address }
 
-// touch calls the plain tool of a server in revision 2026-07-28, as a user of the first tenant. header are further ones:
-// name, value, name, value.
+// touch calls the plain tool of a server in revision 2026-07-28, as a user of the first
+// tenant. header are further ones: name, value, name, value.
 func (s *scene) touch(ctx context.Context, base, server string, header ...string) (reply, error) {
 	return s.call(ctx, base, s.token(crowd.TenantA, prober), server+"__touch", crowd.TenantA, header...)
 }
 
 // call calls a tool in revision 2026-07-28.
 func (s *scene) call(ctx context.Context, base, token, tool, tenant string, header ...string) (reply, error) {
-	body := client.Message("1", mcp.MethodToolsCall, fmt.Sprintf(`"name":%q,"arguments":{"nonce":"probe","tenant":%q}`, tool, tenant), mcp.LatestModern)
-	return s.post(ctx, base, token, body, append([]string{"MCP-Protocol-Version", mcp.LatestModern, "Mcp-Method", "tools/call", "Mcp-Name", tool}, header...)...)
+	body := client.Message("1", mcp.MethodToolsCall,
+		fmt.Sprintf(`"name":%q,"arguments":{"nonce":"probe","tenant":%q}`, tool, tenant), mcp.LatestModern)
+	return s.post(ctx, base, token, body,
+		append([]string{
+			"MCP-Protocol-Version", mcp.LatestModern, "Mcp-Method", "tools/call", "Mcp-Name",
+			tool,
+		}, header...)...)
 }
 
 const legacyRevision = "2025-11-25"
@@ -66,15 +73,18 @@ func (s *scene) open(ctx context.Context, base string) (session string, err erro
 	if said.session == "" {
 		return "", fmt.Errorf("no session was opened: %v", said)
 	}
-	_, err = s.post(ctx, base, token, client.Initialized, "Mcp-Session-Id", said.session, "MCP-Protocol-Version", legacyRevision)
+	_, err = s.post(ctx, base, token, client.Initialized, "Mcp-Session-Id", said.session,
+		"MCP-Protocol-Version", legacyRevision)
 	return said.session, err
 }
 
 // within calls the plain tool of a server in a session.
 func (s *scene) within(ctx context.Context, base, session, server string) (reply, error) {
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":"tools/call","params":{"name":"%s__touch","arguments":{"nonce":"probe","tenant":%q}}}`,
+	body := fmt.Sprintf(
+		`{"jsonrpc":"2.0","id":%q,"method":"tools/call","params":{"name":"%s__touch","arguments":{"nonce":"probe","tenant":%q}}}`,
 		rand.Text(), server, crowd.TenantA) // no two requests of a session have one id
-	return s.post(ctx, base, s.token(crowd.TenantA, prober), body, "Mcp-Session-Id", session, "MCP-Protocol-Version", legacyRevision)
+	return s.post(ctx, base, s.token(crowd.TenantA, prober), body, "Mcp-Session-Id", session,
+		"MCP-Protocol-Version", legacyRevision)
 }
 
 func (s *scene) post(ctx context.Context, base, token, body string, header ...string) (reply, error) {
@@ -101,7 +111,10 @@ func (s *scene) do(request *http.Request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	r := reply{status: response.StatusCode, body: string(text), session: response.Header.Get("Mcp-Session-Id"), header: response.Header}
+	r := reply{
+		status: response.StatusCode, body: string(text),
+		session: response.Header.Get("Mcp-Session-Id"), header: response.Header,
+	}
 	var message struct {
 		Error struct {
 			Data struct {
@@ -124,7 +137,8 @@ func (s *scene) serves(r *world.Replica, server string) func(ctx context.Context
 	}
 }
 
-// refuses returns what is wrong when a replica does not refuse a call of a server with one of the codes.
+// refuses returns what is wrong when a replica does not refuse a call of a server with
+// one of the codes.
 func (s *scene) refuses(r *world.Replica, server string, codes ...string) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		said, err := s.touch(ctx, at(r), server)
@@ -160,7 +174,8 @@ type view struct {
 
 // readyz asks a replica how it is.
 func (s *scene) readyz(ctx context.Context, r *world.Replica) (view, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.Operator+"/readyz", http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.Operator+"/readyz",
+		http.NoBody)
 	if err != nil {
 		return view{}, err
 	}

@@ -18,19 +18,33 @@ var (
 // redisFaults returns what may happen to Redis.
 func redisFaults() []*fault {
 	faults := slices.Concat([]*fault{
-		redisLost("Redis is killed and begins empty", "it is killed and started again, and keeps nothing on disk", killed),
+		redisLost("Redis is killed and begins empty",
+			"it is killed and started again, and keeps nothing on disk", killed),
 		redisLost("Redis is killed again and again", "it is killed and started three times", killedAgain),
-		redisGone("Redis freezes", "its process is stopped with SIGSTOP, its connections stay open", (*world.Store).Freeze, (*world.Store).Thaw),
+		redisGone("Redis freezes", "its process is stopped with SIGSTOP, its connections stay open",
+			(*world.Store).Freeze, (*world.Store).Thaw),
 		redisAbsent(),
-		redisSays("Redis is full", "CONFIG SET maxmemory 1", "full", []string{"CONFIG", "SET", "maxmemory", "1"}, []string{"CONFIG", "SET", "maxmemory", "0"}),
-		redisSays("Redis is read-only", "it becomes a replica of a server that is not there", "readonly", []string{"REPLICAOF", "127.0.0.1", "1"}, []string{"REPLICAOF", "NO", "ONE"}),
+		redisSays("Redis is full", "CONFIG SET maxmemory 1", "full", []string{
+			"CONFIG", "SET", "maxmemory",
+			"1",
+		}, []string{"CONFIG", "SET", "maxmemory", "0"}),
+		redisSays("Redis is read-only", "it becomes a replica of a server that is not there", "readonly",
+			[]string{"REPLICAOF", "127.0.0.1", "1"}, []string{"REPLICAOF", "NO", "ONE"}),
 		redisSays("Redis has too few replicas", "CONFIG SET min-replicas-to-write 1", "readonly",
-			[]string{"CONFIG", "SET", "min-replicas-to-write", "1"}, []string{"CONFIG", "SET", "min-replicas-to-write", "0"}),
-		redisSays("Redis pauses", "CLIENT PAUSE 60000 WRITE", "slow", []string{"CLIENT", "PAUSE", "60000", "WRITE"}, []string{"CLIENT", "UNPAUSE"}),
+			[]string{"CONFIG", "SET", "min-replicas-to-write", "1"}, []string{
+				"CONFIG", "SET",
+				"min-replicas-to-write", "0",
+			}),
+		redisSays("Redis pauses", "CLIENT PAUSE 60000 WRITE", "slow", []string{
+			"CLIENT", "PAUSE", "60000",
+			"WRITE",
+		}, []string{"CLIENT", "UNPAUSE"}),
 		flushed(),
-		spoiled("Redis has values of other types", "each key that does not hold a number becomes a list, those of streams a text", wrongTypes),
+		spoiled("Redis has values of other types",
+			"each key that does not hold a number becomes a list, those of streams a text", wrongTypes),
 		spoiled("Redis has junk", "each text, field and entry is replaced by other bytes", junk),
-		hurried("Redis ends all connections", "CLIENT KILL of all connections, twenty times", []string{"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"}),
+		hurried("Redis ends all connections", "CLIENT KILL of all connections, twenty times",
+			[]string{"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"}),
 		hurried("Redis forgets all scripts", "SCRIPT FLUSH, twenty times", []string{"SCRIPT", "FLUSH"}),
 	}, watchedFaults(), clusterFaults())
 	for _, f := range faults {
@@ -54,7 +68,8 @@ func (s *scene) legacyMeets(ctx context.Context) (meets func(context.Context) er
 	}, nil
 }
 
-// goOn returns what is wrong when a replica is not ready, or does not serve calls of 2026-07-28.
+// goOn returns what is wrong when a replica is not ready, or does not serve calls of
+// 2026-07-28.
 func (s *scene) goOn() func(context.Context) error {
 	var questions []func(context.Context) error
 	for _, r := range s.Replicas[:replicas] {
@@ -63,11 +78,13 @@ func (s *scene) goOn() func(context.Context) error {
 	return all(questions...)
 }
 
-// sayRedis returns what is wrong when a replica does not say that Redis is in one of the states.
+// sayRedis returns what is wrong when a replica does not say that Redis is in one of the
+// states.
 func (s *scene) sayRedis(states ...string) func(context.Context) error {
 	var questions []func(context.Context) error
 	for _, r := range s.Replicas[:replicas] {
-		questions = append(questions, s.judged(r, fmt.Sprintf("Redis is one of %v", states), func(v view) bool { return slices.Contains(states, v.Redis) }))
+		questions = append(questions, s.judged(r, fmt.Sprintf("Redis is one of %v", states),
+			func(v view) bool { return slices.Contains(states, v.Redis) }))
 	}
 	return all(questions...)
 }
@@ -92,8 +109,8 @@ func redisGone(name, done string, begin, end func(*world.Store) error) *fault {
 	}
 }
 
-// keyedTwice spares calls under an Idempotency-Key that were executed twice, because Redis forgot that they had been made.
-// docs/once.md says so.
+// keyedTwice spares calls under an Idempotency-Key that were executed twice, because
+// Redis forgot that they had been made. docs/once.md says so.
 func keyedTwice(v *ledger.Verdict) int { return v.TwiceKeyed }
 
 const forgets = "; calls under an Idempotency-Key that are sent again may run again, since Redis has forgotten them"
@@ -141,7 +158,8 @@ func killedAgain(ctx context.Context, s *scene) error {
 // redisAbsent starts a replica while Redis is not there.
 func redisAbsent() *fault {
 	return &fault{
-		name: "Redis is not there when a replica starts", done: "a replica is stopped, Redis killed, the replica started", ground: direct, spares: keyedTwice,
+		name: "Redis is not there when a replica starts",
+		done: "a replica is stopped, Redis killed, the replica started", ground: direct, spares: keyedTwice,
 		holds: "the replica is not ready, says why, and becomes ready by itself when Redis is there; the others serve 2026-07-28" + forgets,
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			if _, err := s.victim.Stop(ctx); err != nil {
@@ -149,7 +167,8 @@ func redisAbsent() *fault {
 			}
 			s.Redis.Nodes[0].Kill()
 			notReady := s.judged(s.victim, "it is not ready, since Redis was not reached", func(v view) bool {
-				return !v.Ready && v.status == http.StatusServiceUnavailable && v.Redis == "starting" && len(v.Problems) > 0
+				return !v.Ready && v.status == http.StatusServiceUnavailable && v.Redis == "starting" &&
+					len(v.Problems) > 0
 			})
 			return effect{
 				seen: all(notReady, s.othersServe()),
@@ -163,7 +182,8 @@ func redisAbsent() *fault {
 func redisSays(name, done, state string, begin, end []string) *fault {
 	return &fault{
 		name: name, done: done, ground: plain,
-		holds: "replicas name the state `" + state + "`, stay ready and serve 2026-07-28; sessions go on afterwards",
+		holds: "replicas name the state `" + state +
+			"`, stay ready and serve 2026-07-28; sessions go on afterwards",
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			meets, err := s.legacyMeets(ctx)
 			if err != nil {
@@ -186,7 +206,8 @@ func redisSays(name, done, state string, begin, end []string) *fault {
 func flushed() *fault {
 	return &fault{
 		name: "Redis is emptied", done: "FLUSHALL", ground: plain,
-		holds: "sessions from before go on at their primaries, which write their records again" + forgets, spares: keyedTwice,
+		holds: "sessions from before go on at their primaries, which write their records again" +
+			forgets, spares: keyedTwice,
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			meets, err := s.legacyMeets(ctx)
 			if err != nil {
@@ -219,7 +240,8 @@ end return 'OK'`
 func spoiled(name, done, script string) *fault {
 	return &fault{
 		name: name, done: done + "; then Redis is emptied", ground: plain,
-		holds: "nothing that was written is believed, and when Redis was emptied all goes on" + forgets, spares: keyedTwice,
+		holds: "nothing that was written is believed, and when Redis was emptied all goes on" +
+			forgets, spares: keyedTwice,
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			for range 3 {
 				if _, err := s.Redis.Nodes[0].Exec(ctx, "EVAL", script, "0"); err != nil {

@@ -10,13 +10,20 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
-// watchedFaults returns what may happen to a master, its replica and the sentinel that watches them.
+// watchedFaults returns what may happen to a master, its replica and the sentinel that
+// watches them.
 func watchedFaults() []*fault {
 	return []*fault{
-		failover("the master of Redis is killed", "the sentinel makes the other server master; the one that was killed comes back as its replica",
+		failover("the master of Redis is killed",
+			"the sentinel makes the other server master; the one that was killed comes back as its replica",
 			func(s *world.Store, _ context.Context) error { s.Kill(); return nil }, (*world.Store).Begin),
-		failover("the master of Redis freezes", "SIGSTOP until the sentinel has made the other server master, then SIGCONT",
-			func(s *world.Store, _ context.Context) error { return s.Freeze() }, func(s *world.Store, _ context.Context) error { return s.Thaw() }),
+		failover("the master of Redis freezes",
+			"SIGSTOP until the sentinel has made the other server master, then SIGCONT",
+			func(s *world.Store, _ context.Context) error { return s.Freeze() }, func(s *world.Store,
+				_ context.Context,
+			) error {
+				return s.Thaw()
+			}),
 		{
 			name: "the sentinel is killed", done: "it is killed, and started again", ground: watched,
 			holds: "replicas stay ready and go on with the master that they know; Redis is up",
@@ -32,7 +39,8 @@ func watchedFaults() []*fault {
 func failover(name, done string, begin, end func(*world.Store, context.Context) error) *fault {
 	return &fault{
 		name: name, done: done, ground: watched,
-		holds: "replicas use the new master without a restart, stay ready and serve 2026-07-28 meanwhile" + forgets, spares: keyedTwice,
+		holds: "replicas use the new master without a restart, stay ready and serve 2026-07-28 meanwhile" +
+			forgets, spares: keyedTwice,
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			old, err := s.Redis.Master(ctx)
 			if err != nil {
@@ -57,7 +65,8 @@ func failover(name, done string, begin, end func(*world.Store, context.Context) 
 func clusterFaults() []*fault {
 	return []*fault{
 		{
-			name: "slots of the cluster move", done: "all slots of tenants move to another node, one by one, with their keys", ground: clustered,
+			name: "slots of the cluster move",
+			done: "all slots of tenants move to another node, one by one, with their keys", ground: clustered,
 			holds: "replicas stay ready, Redis stays up",
 			make: func(ctx context.Context, s *scene) (effect, error) {
 				err := s.moveSlots(ctx)
@@ -69,7 +78,8 @@ func clusterFaults() []*fault {
 			holds: "replicas stay ready and serve 2026-07-28",
 			make: func(_ context.Context, s *scene) (effect, error) {
 				node := s.Redis.Nodes[s.draw.IntN(len(s.Redis.Nodes))]
-				return effect{seen: s.goOn(), heal: func(context.Context) error { return node.Thaw() }}, node.Freeze()
+				return effect{seen: s.goOn(), heal: func(context.Context) error { return node.Thaw() }},
+					node.Freeze()
 			},
 		},
 	}
@@ -130,7 +140,8 @@ func (s *scene) moveSlot(ctx context.Context, slot string, ids []string) error {
 			break
 		}
 		for key := range strings.Lines(keys) {
-			if _, err := nodes[owner].Exec(ctx, "MIGRATE", host, port, strings.TrimSpace(key), "0", "5000"); err != nil {
+			if _, err := nodes[owner].Exec(ctx, "MIGRATE", host, port, strings.TrimSpace(key), "0",
+				"5000"); err != nil {
 				return err
 			}
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
-// replicaFaults returns what may happen to replicas. The load balancer reaches them without proxies, so that it sees what it
-// would see in production.
+// replicaFaults returns what may happen to replicas. The load balancer reaches them
+// without proxies, so that it sees what it would see in production.
 func replicaFaults() []*fault {
 	return append(killings(), stoppings()...)
 }
@@ -20,15 +20,17 @@ func killings() []*fault {
 	return []*fault{
 		{
 			name: "a replica is killed", done: "SIGKILL, then it is started again", ground: direct,
-			holds: "the others serve meanwhile, and every caller of what was in flight knows", unrecorded: true,
+			holds:      "the others serve meanwhile, and every caller of what was in flight knows",
+			unrecorded: true,
 			make: func(_ context.Context, s *scene) (effect, error) {
 				s.victim.Kill()
 				return effect{seen: s.othersServe(), heal: s.victim.Start}, nil
 			},
 		},
 		{
-			name: "two replicas are killed at once", done: "SIGKILL of two, then they are started again", ground: direct,
-			holds: "the last one serves meanwhile", unrecorded: true,
+			name: "two replicas are killed at once", done: "SIGKILL of two, then they are started again",
+			ground: direct,
+			holds:  "the last one serves meanwhile", unrecorded: true,
 			make: func(_ context.Context, s *scene) (effect, error) {
 				killed, left := []*world.Replica{s.victim, s.others[0]}, s.others[1]
 				for _, r := range killed {
@@ -40,8 +42,9 @@ func killings() []*fault {
 			},
 		},
 		{
-			name: "a replica is killed again and again", done: "SIGKILL as soon as it is ready, three times", ground: direct,
-			holds: "the others serve meanwhile", unrecorded: true,
+			name: "a replica is killed again and again", done: "SIGKILL as soon as it is ready, three times",
+			ground: direct,
+			holds:  "the others serve meanwhile", unrecorded: true,
 			make: func(ctx context.Context, s *scene) (effect, error) {
 				for range 2 {
 					s.victim.Kill()
@@ -57,7 +60,10 @@ func killings() []*fault {
 			name: "a replica freezes", done: "SIGSTOP, then SIGCONT", ground: plain,
 			holds: "the others serve meanwhile, and the replica goes on without a restart",
 			make: func(_ context.Context, s *scene) (effect, error) {
-				return effect{seen: s.othersServe(), heal: func(context.Context) error { return s.victim.Thaw() }}, s.victim.Freeze()
+				return effect{
+					seen: s.othersServe(),
+					heal: func(context.Context) error { return s.victim.Thaw() },
+				}, s.victim.Freeze()
 			},
 		},
 	}
@@ -75,7 +81,8 @@ func stoppings() []*fault {
 			},
 		},
 		{
-			name: "all replicas but one are stopped", done: "SIGTERM to two at once, then they are started again", ground: direct,
+			name: "all replicas but one are stopped",
+			done: "SIGTERM to two at once, then they are started again", ground: direct,
 			holds: "exit code 0 of both, and the last one serves meanwhile",
 			make: func(ctx context.Context, s *scene) (effect, error) {
 				err := each(s.others, func(r *world.Replica) error { return s.stopClean(ctx, r) })
@@ -88,8 +95,9 @@ func stoppings() []*fault {
 			},
 		},
 		{
-			name: "a replica is killed while it stops", done: "SIGTERM, and SIGKILL when it is draining", ground: direct,
-			holds: "the others serve meanwhile", unrecorded: true,
+			name: "a replica is killed while it stops", done: "SIGTERM, and SIGKILL when it is draining",
+			ground: direct,
+			holds:  "the others serve meanwhile", unrecorded: true,
 			make: func(ctx context.Context, s *scene) (effect, error) {
 				stopped := make(chan struct{})
 				dying, kill := context.WithCancel(ctx)
@@ -98,14 +106,16 @@ func stoppings() []*fault {
 					defer close(stopped)
 					_, _ = s.victim.Stop(dying) // it is killed, as was asked
 				}()
-				err := until(ctx, s.judged(s.victim, "it is draining", func(v view) bool { return v.Draining }))
+				err := until(ctx, s.judged(s.victim, "it is draining",
+					func(v view) bool { return v.Draining }))
 				kill()
 				<-stopped
 				return effect{seen: s.othersServe(), heal: s.victim.Start}, err
 			},
 		},
 		{
-			name: "a replica joins", done: "a stopped replica is started while the others run", ground: direct,
+			name: "a replica joins", done: "a stopped replica is started while the others run",
+			ground: direct,
 			holds:  "until it serves, no request of any client is refused, and no connection breaks but by its client",
 			before: func(ctx context.Context, s *scene) error { return s.stopClean(ctx, s.victim) },
 			make: func(ctx context.Context, s *scene) (effect, error) {
@@ -117,7 +127,8 @@ func stoppings() []*fault {
 			},
 		},
 		{
-			name: "a replica dies while Redis is gone", done: "Redis is killed, then a replica; both are started again", ground: direct, weak: true,
+			name: "a replica dies while Redis is gone",
+			done: "Redis is killed, then a replica; both are started again", ground: direct, weak: true,
 			holds: "the others serve 2026-07-28 meanwhile" + forgets, spares: keyedTwice, unrecorded: true,
 			make: func(_ context.Context, s *scene) (effect, error) {
 				s.Redis.Nodes[0].Kill()
@@ -140,7 +151,8 @@ func (s *scene) stopClean(ctx context.Context, r *world.Replica) error {
 	code, err := r.Stop(ctx)
 	if err != nil || code != 0 {
 		log := strings.Split(strings.TrimSpace(r.Log()), "\n")
-		return fmt.Errorf("%s ended with %d, %w; its log ends with %q", r.Name, code, err, log[max(0, len(log)-3):])
+		return fmt.Errorf("%s ended with %d, %w; its log ends with %q", r.Name, code, err,
+			log[max(0, len(log)-3):])
 	}
 	return nil
 }

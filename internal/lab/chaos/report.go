@@ -42,7 +42,8 @@ func (s *sum) add(o *outcome) {
 	}
 	for _, sample := range slices.Concat(o.verdict.Samples, o.verdict.Notes) {
 		if o.lost > 0 {
-			s.missed = append(s.missed, fmt.Sprintf("round %d, %s: %s", o.job.round+1, o.job.balancer, sample))
+			s.missed = append(s.missed, fmt.Sprintf("round %d, %s: %s", o.job.round+1, o.job.balancer,
+				sample))
 		}
 	}
 }
@@ -95,10 +96,12 @@ func describe(faults, unable []*fault, outcomes []*outcome, seed uint64, took ti
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "Seed %d, %v. **%d kinds of faults, %d rounds: %d kinds in which everything held, %d in which something did not.**\n\n",
+	fmt.Fprintf(
+		&b, "Seed %d, %v. **%d kinds of faults, %d rounds: %d kinds in which everything held, %d in which something did not.**\n\n",
 		seed, took.Round(time.Second), len(faults), len(outcomes), kept, len(faults)-kept)
-	b.WriteString("| fault | rounds | requests | answered | refused | broken | twice | unanswered | unexecuted | events and changes lost, doubled, out of order | wrong tenant | not on record: answered, broken | held |\n" +
-		"|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n")
+	b.WriteString(
+		"| fault | rounds | requests | answered | refused | broken | twice | unanswered | unexecuted | events and changes lost, doubled, out of order | wrong tenant | not on record: answered, broken | held |\n" +
+			"|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n")
 	for _, s := range all {
 		b.WriteString(s.row())
 	}
@@ -111,8 +114,10 @@ func describe(faults, unable []*fault, outcomes []*outcome, seed uint64, took ti
 
 // figures are the cells of a row from the requests on.
 func figures(v *ledger.Verdict) string {
-	return fmt.Sprintf("| %s | %s | %s | %s | %d | %d | %d | %d, %d, %d | %d | %d, %d", page.Grouped(v.Requests), page.Grouped(v.Answered), page.Grouped(v.Refused), page.Grouped(v.Broken),
-		v.Twice, v.Unanswered, v.Unexecuted+v.Denied+v.Unfounded, v.EventsLost+v.ChangesLost, v.EventsTwice, v.EventsOutOfOrder, v.WrongTenant, v.Unaudited, v.BrokenUnaudited)
+	return fmt.Sprintf("| %s | %s | %s | %s | %d | %d | %d | %d, %d, %d | %d | %d, %d",
+		page.Grouped(v.Requests), page.Grouped(v.Answered), page.Grouped(v.Refused), page.Grouped(v.Broken),
+		v.Twice, v.Unanswered, v.Unexecuted+v.Denied+v.Unfounded, v.EventsLost+v.ChangesLost, v.EventsTwice,
+		v.EventsOutOfOrder, v.WrongTenant, v.Unaudited, v.BrokenUnaudited)
 }
 
 func (s *sum) row() string {

@@ -21,7 +21,10 @@ import (
 
 // resourceFaults returns what happens when the machine has too little of something.
 func resourceFaults() []*fault {
-	return []*fault{descriptorsOut(), diskFull(), recordDropped(), recordBounded(), recordReadOnly(), recordBlocked(), memoryTight()}
+	return []*fault{
+		descriptorsOut(), diskFull(), recordDropped(), recordBounded(), recordReadOnly(),
+		recordBlocked(), memoryTight(),
+	}
 }
 
 // restarted stops a replica, lets change what the next process has, and starts it.
@@ -41,8 +44,10 @@ func (s *scene) restarted(ctx context.Context, r *world.Replica, change func() e
 func descriptorsOut() *fault {
 	const few, many = 160, 400
 	return &fault{
-		name: "descriptors run out", done: fmt.Sprintf("`prlimit --nofile=%d`, and %d connections that send nothing", few, many), ground: direct,
-		holds: "the operator's page, Redis and servers keep theirs, the others serve, and the replica serves when the connections are gone",
+		name:   "descriptors run out",
+		done:   fmt.Sprintf("`prlimit --nofile=%d`, and %d connections that send nothing", few, many),
+		ground: direct,
+		holds:  "the operator's page, Redis and servers keep theirs, the others serve, and the replica serves when the connections are gone",
 		before: func(ctx context.Context, s *scene) error {
 			s.later(func(ctx context.Context) error {
 				return s.restarted(ctx, s.victim, func() error { s.victim.Wrapper = nil; return nil })
@@ -54,7 +59,8 @@ func descriptorsOut() *fault {
 		},
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			idle := connect(ctx, s.victim.Address, many)
-			up := s.judged(s.victim, "it is ready and uses Redis", func(v view) bool { return v.Ready && v.Redis == "up" })
+			up := s.judged(s.victim, "it is ready and uses Redis",
+				func(v view) bool { return v.Ready && v.Redis == "up" })
 			return effect{seen: all(up, s.othersServe()), heal: func(context.Context) error {
 				for _, c := range idle {
 					_ = c.Close() // whichever side was first
@@ -80,7 +86,8 @@ func connect(ctx context.Context, address string, many int) (open []net.Conn) {
 // diskFull gives the record of a replica a disk of its own, which something else fills.
 func diskFull() *fault {
 	return &fault{
-		name: "the disk of the record is full", done: "a file system of 6 MiB for the record of calls, which another file fills, while 16 clients make thousands of calls", ground: direct, root: true,
+		name: "the disk of the record is full",
+		done: "a file system of 6 MiB for the record of calls, which another file fills, while 16 clients make thousands of calls", ground: direct, root: true,
 		holds: "calls are refused as not made (`DB-AUDIT-FULL`), the replica is not ready and says why, and goes on without a restart when there is room", unrecorded: true,
 		before: onSmallDisk,
 		make: func(ctx context.Context, s *scene) (effect, error) {
@@ -90,7 +97,8 @@ func diskFull() *fault {
 			}
 			// The gateway has set room aside, which is used up first.
 			end, err := s.besiege(ctx, s.victim.Address, 16, strings.Repeat(s.callRequest(), 2000), 1<<20)
-			full := s.judged(s.victim, "records cannot be written", func(v view) bool { return !v.Ready && len(v.Problems) > 0 })
+			full := s.judged(s.victim, "records cannot be written",
+				func(v view) bool { return !v.Ready && len(v.Problems) > 0 })
 			return effect{
 				seen: all(full, s.refuses(s.victim, s.server, "DB-AUDIT-FULL"), s.othersServe()),
 				heal: func(ctx context.Context) error { return errors.Join(end(ctx), os.Remove(filler)) },
@@ -123,7 +131,8 @@ func onSmallDisk(ctx context.Context, s *scene) error {
 	return s.restarted(ctx, s.victim, func() error { return s.victim.AuditTo(record) })
 }
 
-// keepRecords unmounts a file system, and puts its records where they were, on the disk below.
+// keepRecords unmounts a file system, and puts its records where they were, on the disk
+// below.
 func keepRecords(disk string) error {
 	records := map[string][]byte{}
 	err := filepath.WalkDir(disk, func(path string, entry fs.DirEntry, err error) error {
@@ -162,7 +171,9 @@ func fill(path string) error {
 // recordBounded forbids the record of a replica to grow, as a quota does.
 func recordBounded() *fault {
 	return &fault{
-		name: "the record may not grow", done: "RLIMIT_FSIZE of the process is set to less than the record has, and lifted", ground: direct, root: true,
+		name: "the record may not grow",
+		done: "RLIMIT_FSIZE of the process is set to less than the record has, and lifted", ground: direct,
+		root:  true,
 		holds: "calls are refused as not made (`DB-AUDIT-FULL`), the replica is not ready and says why, and goes on without a restart", unrecorded: true,
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			pid := fmt.Sprint(s.victim.PID())
@@ -170,7 +181,8 @@ func recordBounded() *fault {
 				_, err := run1(ctx, "prlimit", "--pid", pid, "--fsize="+size+":unlimited")
 				return err
 			}
-			full := s.judged(s.victim, "records cannot be written", func(v view) bool { return !v.Ready && len(v.Problems) > 0 })
+			full := s.judged(s.victim, "records cannot be written",
+				func(v view) bool { return !v.Ready && len(v.Problems) > 0 })
 			return effect{
 				seen: all(full, s.refuses(s.victim, s.server, "DB-AUDIT-FULL"), s.othersServe()),
 				heal: func(ctx context.Context) error { return bound(ctx, "unlimited") },
@@ -182,7 +194,9 @@ func recordBounded() *fault {
 // recordReadOnly starts a replica whose record lies on a file system that is read-only.
 func recordReadOnly() *fault {
 	return &fault{
-		name: "a replica starts with a read-only disk for its record", done: "it is stopped, the file system of its record remounted read-only, and it is started", ground: direct, root: true,
+		name:   "a replica starts with a read-only disk for its record",
+		done:   "it is stopped, the file system of its record remounted read-only, and it is started",
+		ground: direct, root: true,
 		holds: "it refuses to start, since it could record nothing, and the others serve", unrecorded: true,
 		before: onSmallDisk,
 		make: func(ctx context.Context, s *scene) (effect, error) {
@@ -190,7 +204,8 @@ func recordReadOnly() *fault {
 				return effect{}, err
 			}
 			disk := s.smallDisk()
-			if err := syscall.Mount("", disk, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY, ""); err != nil {
+			if err := syscall.Mount("", disk, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY,
+				""); err != nil {
 				return effect{}, err
 			}
 			launched := s.victim.Launch(ctx)
@@ -201,11 +216,13 @@ func recordReadOnly() *fault {
 					case <-exited:
 						return nil
 					default:
-						return fmt.Errorf("%s runs without a record; it was launched with %w", s.victim.Name, launched)
+						return fmt.Errorf("%s runs without a record; it was launched with %w", s.victim.Name,
+							launched)
 					}
 				}, s.othersServe()),
 				heal: func(ctx context.Context) error {
-					if err := syscall.Mount("", disk, "", syscall.MS_REMOUNT|syscall.MS_BIND, ""); err != nil {
+					if err := syscall.Mount("", disk, "", syscall.MS_REMOUNT|syscall.MS_BIND,
+						""); err != nil {
 						return err
 					}
 					s.victim.Kill()
@@ -219,7 +236,8 @@ func recordReadOnly() *fault {
 // recordBlocked gives the record of a replica to a pipe whose reader stops reading.
 func recordBlocked() *fault {
 	return &fault{
-		name: "the record of calls goes to a blocked pipe", done: "the record is a FIFO, whose reader stops reading and goes on later", ground: direct,
+		name: "the record of calls goes to a blocked pipe",
+		done: "the record is a FIFO, whose reader stops reading and goes on later", ground: direct,
 		holds: "calls are refused as not made or wait, the others serve, and the replica goes on without a restart when the reader does", unrecorded: true,
 		before: func(ctx context.Context, s *scene) error {
 			pipe := filepath.Join(s.dir, fmt.Sprintf("audit-%d.pipe", time.Now().UnixNano()))
@@ -244,7 +262,8 @@ func recordBlocked() *fault {
 		},
 		make: func(_ context.Context, s *scene) (effect, error) {
 			s.pipe.stop(true)
-			full := s.judged(s.victim, "records cannot be written", func(v view) bool { return !v.Ready && len(v.Problems) > 0 })
+			full := s.judged(s.victim, "records cannot be written",
+				func(v view) bool { return !v.Ready && len(v.Problems) > 0 })
 			return effect{seen: all(full, s.othersServe()), heal: does(func() {
 				s.pipe.stop(false)
 			})}, nil
@@ -298,7 +317,8 @@ func (r *pipeReader) copy() {
 	}
 }
 
-// stop stops the reading, or lets it go on. At most one piece is read after it was stopped.
+// stop stops the reading, or lets it go on. At most one piece is read after it was
+// stopped.
 func (r *pipeReader) stop(stopped bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -314,11 +334,14 @@ func (r *pipeReader) close() error {
 	return errors.Join(wrong, r.wrong, r.pipe.Close(), r.file.Close())
 }
 
-// memoryTight bounds the memory of a replica, and lets clients send more than that at once.
+// memoryTight bounds the memory of a replica, and lets clients send more than that at
+// once.
 func memoryTight() *fault {
 	const limit, bodies = 160 << 20, 120
 	return &fault{
-		name: "memory runs short", done: fmt.Sprintf("a control group of %d MiB, and %d bodies of 3 MiB at once, again and again", limit>>20, bodies), ground: direct, root: true,
+		name: "memory runs short",
+		done: fmt.Sprintf("a control group of %d MiB, and %d bodies of 3 MiB at once, again and again",
+			limit>>20, bodies), ground: direct, root: true,
 		holds: "what does not fit is refused, and the kernel does not end the process",
 		before: func(ctx context.Context, s *scene) error {
 			cage, err := world.NewCage(limit)
@@ -344,7 +367,8 @@ func memoryTight() *fault {
 			for range bodies {
 				sending.Go(func() {
 					for ctx.Err() == nil {
-						said, err := s.post(ctx, at(s.victim), token, body, "MCP-Protocol-Version", mcp.LatestModern, "Mcp-Method", "tools/call", "Mcp-Name", crowd.Modern+"__touch")
+						said, err := s.post(ctx, at(s.victim), token, body, "MCP-Protocol-Version",
+							mcp.LatestModern, "Mcp-Method", "tools/call", "Mcp-Name", crowd.Modern+"__touch")
 						if err != nil {
 							continue
 						}
@@ -357,7 +381,8 @@ func memoryTight() *fault {
 			refused := func(context.Context) error {
 				mu.Lock()
 				defer mu.Unlock()
-				return is("large bodies are refused with 503 or 429", codes[http.StatusServiceUnavailable]+codes[http.StatusTooManyRequests] > 0, codes, nil)
+				return is("large bodies are refused with 503 or 429", codes[http.StatusServiceUnavailable]+
+					codes[http.StatusTooManyRequests] > 0, codes, nil)
 			}
 			lives := func(context.Context) error {
 				select {
@@ -378,7 +403,8 @@ func memoryTight() *fault {
 
 // largeCall is a call with an argument of a size.
 func largeCall(size int) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%s__touch","arguments":{"nonce":%q,"tenant":%q},`+
-		`"_meta":{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientCapabilities":{}}}}`,
+	return fmt.Sprintf(
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%s__touch","arguments":{"nonce":%q,"tenant":%q},`+
+			`"_meta":{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientCapabilities":{}}}}`,
 		crowd.Modern, strings.Repeat("x", size), crowd.TenantA, mcp.LatestModern)
 }

@@ -24,14 +24,18 @@ type rollingFlags struct {
 	size     int
 }
 
-// newRolling is the part rolling: it restarts replicas in all ways that a rollout has, while a crowd of clients works.
+// newRolling is the part rolling: it restarts replicas in all ways that a rollout has,
+// while a crowd of clients works.
 func newRolling(flags *flag.FlagSet) proof {
 	var f rollingFlags
-	flags.IntVar(&f.requests, "requests", 100_000, "how many requests go through at least while replicas are restarted, behind each load balancer")
+	flags.IntVar(&f.requests, "requests", 100_000,
+		"how many requests go through at least while replicas are restarted, behind each load balancer")
 	flags.StringVar(&f.balancer, "balancer", "both", "nginx, haproxy, or both one after the other")
-	flags.StringVar(&f.previous, "previous", "", "another program of the gateway, by which replicas are replaced, and which they replace")
+	flags.StringVar(&f.previous, "previous", "",
+		"another program of the gateway, by which replicas are replaced, and which they replace")
 	flags.StringVar(&f.only, "only", "", "play only the acts whose names match this regular expression")
-	flags.IntVar(&f.size, "size", 1, "how many clients of each kind and tenant there are; eight times as many make plain calls")
+	flags.IntVar(&f.size, "size", 1,
+		"how many clients of each kind and tenant there are; eight times as many make plain calls")
 	return f.prove
 }
 
@@ -42,7 +46,8 @@ func (f *rollingFlags) prove(ctx context.Context, log io.Writer) (section string
 		balancers = []string{f.balancer}
 	}
 	if f.requests < 1 || f.size < 1 || !slices.Contains([]string{"nginx", "haproxy", "both"}, f.balancer) {
-		return "", fmt.Errorf("%d requests of %d clients of each kind behind %q show nothing", f.requests, f.size, f.balancer)
+		return "", fmt.Errorf("%d requests of %d clients of each kind behind %q show nothing", f.requests,
+			f.size, f.balancer)
 	}
 	dir, err := os.MkdirTemp("", "drawbridge-rolling-")
 	if err != nil {
@@ -69,7 +74,8 @@ func (f *rollingFlags) prove(ctx context.Context, log io.Writer) (section string
 	return describeRolling(scores, f.previous != "", time.Since(began)), verdictOfRolling(scores, wanted)
 }
 
-// leave removes the folder of a proof, unless something went wrong before it could tell anything.
+// leave removes the folder of a proof, unless something went wrong before it could tell
+// anything.
 func leave(dir string, log io.Writer, err error) {
 	if err != nil && !errors.Is(err, world.ErrBroken) {
 		_, _ = fmt.Fprintln(log, "kept:", dir) // the log is no part of the proof
@@ -79,7 +85,9 @@ func leave(dir string, log io.Writer, err error) {
 }
 
 // behind plays all acts in one world. An error means that one could not be played.
-func (f *rollingFlags) behind(ctx context.Context, log io.Writer, dir, program, balancer string) ([]*score, error) {
+func (f *rollingFlags) behind(ctx context.Context, log io.Writer, dir, program, balancer string) ([]*score,
+	error,
+) {
 	pattern, err := regexp.Compile(f.only)
 	if err != nil {
 		return nil, fmt.Errorf("-only: %w", err)
@@ -99,27 +107,32 @@ func (f *rollingFlags) behind(ctx context.Context, log io.Writer, dir, program, 
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", a.name, err)
 		}
-		_, _ = fmt.Fprintf(log, "%s, %v\n", time.Now().UTC().Format(time.TimeOnly), one) // the log is no part of the proof
+		// the log is no part of the proof
+		_, _ = fmt.Fprintf(log, "%s, %v\n", time.Now().UTC().Format(time.TimeOnly), one)
 		scores = append(scores, one)
 	}
 	return scores, nil
 }
 
-// steady is a ground on which nothing happens but what is done to replicas, however busy the machine is: the gateways wait
-// for Redis as long as they can.
+// steady is a ground on which nothing happens but what is done to replicas, however busy
+// the machine is: the gateways wait for Redis as long as they can.
 func steady() ground {
 	g := direct
 	g.patience = 10 * time.Second
 	return g
 }
 
-// verdictOfRolling returns the promises that were broken, nil if none was. Behind each load balancer as many requests as are
-// wanted must have gone through while replicas were restarted.
+// verdictOfRolling returns the promises that were broken, nil if none was. Behind each
+// load balancer as many requests as are wanted must have gone through while replicas were
+// restarted.
 func verdictOfRolling(scores []*score, wanted int) error {
 	var broken []error
 	for _, all := range rolled(scores) {
 		if all.requests < int64(wanted) {
-			broken = append(broken, fmt.Errorf("%w: behind %s %d requests went through while replicas were restarted, want %d", world.ErrBroken, all.balancer, all.requests, wanted))
+			broken = append(
+				broken, fmt.Errorf(
+					"%w: behind %s %d requests went through while replicas were restarted, want %d",
+					world.ErrBroken, all.balancer, all.requests, wanted))
 		}
 	}
 	for _, s := range scores {

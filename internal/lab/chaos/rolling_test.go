@@ -13,8 +13,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
-// TestNothingIsLostInARollingRestart restarts each of three replicas once behind nginx. `make rolling` does that, and much
-// more, behind both load balancers until 100,000 requests went through.
+// TestNothingIsLostInARollingRestart restarts each of three replicas once behind nginx.
+// `make rolling` does that, and much more, behind both load balancers until 100,000
+// requests went through.
 func TestNothingIsLostInARollingRestart(t *testing.T) {
 	needs(t, "nginx", "redis-server")
 	dir := t.TempDir()
@@ -37,11 +38,13 @@ func TestNothingIsLostInARollingRestart(t *testing.T) {
 		t.Error(err)
 	}
 	if got.restarts != replicas || got.deeds.Requests < 100 || got.deeds.Goodbyes == 0 {
-		t.Errorf("%d restarts, %d requests and %d streams that were told to come back show nothing", got.restarts, got.deeds.Requests, got.deeds.Goodbyes)
+		t.Errorf("%d restarts, %d requests and %d streams that were told to come back show nothing",
+			got.restarts, got.deeds.Requests, got.deeds.Goodbyes)
 	}
 }
 
-// TestAScoreKnowsWhatWasLost judges acts in which something went wrong, and in which nothing did.
+// TestAScoreKnowsWhatWasLost judges acts in which something went wrong, and in which
+// nothing did.
 func TestAScoreKnowsWhatWasLost(t *testing.T) {
 	inFlight, soon, late := ledger.Failure{Nonce: 1}, ledger.Failure{Nonce: 2}, ledger.Failure{Nonce: 3}
 	known, asked := map[ledger.Nonce]bool{1: true}, map[ledger.Nonce]bool{2: true}
@@ -49,20 +52,46 @@ func TestAScoreKnowsWhatWasLost(t *testing.T) {
 		score score
 		wrong bool
 	}{
-		"nothing":                     {score{act: &act{}}, false},
-		"a call":                      {score{act: &act{}, failures: []ledger.Failure{late}}, true},
-		"a handshake":                 {score{act: &act{}, troubles: map[string]int{"status 502": 1}}, true},
-		"a session":                   {score{act: &act{}, deeds: crowd.Deeds{Reconnects: 1}}, true},
-		"twice":                       {score{act: &act{}, verdict: ledger.Verdict{Twice: 1}}, true},
-		"in flight at a kill":         {score{act: &act{deadly: true}, failures: []ledger.Failure{inFlight, soon}, inFlight: known, soon: asked}, false},
-		"not in flight at a kill":     {score{act: &act{deadly: true}, failures: []ledger.Failure{inFlight, late}, inFlight: known, soon: asked}, true},
-		"without a stream":            {score{act: &act{}, verdict: ledger.Verdict{Unstreamed: 1}}, true},
-		"without a stream at a kill":  {score{act: &act{deadly: true}, verdict: ledger.Verdict{Unstreamed: 1}, inFlight: known}, true},
-		"left and not on record":      {score{act: &act{}, verdict: ledger.Verdict{BrokenUnaudited: 1}}, true},
-		"left at a kill":              {score{act: &act{deadly: true}, verdict: ledger.Verdict{BrokenUnaudited: 1}, inFlight: known}, false},
-		"not on record at a kill":     {score{act: &act{deadly: true}, verdict: ledger.Verdict{BrokenUnaudited: 2, Unrecorded: []ledger.Nonce{1, 2}}, inFlight: known, soon: asked}, false},
-		"not on record after a kill":  {score{act: &act{deadly: true}, verdict: ledger.Verdict{BrokenUnaudited: 1, Unrecorded: []ledger.Nonce{3}}, inFlight: known, soon: asked}, true},
-		"without a word after a kill": {score{act: &act{deadly: true}, verdict: ledger.Verdict{Unanswered: 1}}, true},
+		"nothing":     {score{act: &act{}}, false},
+		"a call":      {score{act: &act{}, failures: []ledger.Failure{late}}, true},
+		"a handshake": {score{act: &act{}, troubles: map[string]int{"status 502": 1}}, true},
+		"a session":   {score{act: &act{}, deeds: crowd.Deeds{Reconnects: 1}}, true},
+		"twice":       {score{act: &act{}, verdict: ledger.Verdict{Twice: 1}}, true},
+		"in flight at a kill": {score{act: &act{deadly: true}, failures: []ledger.Failure{
+			inFlight,
+			soon,
+		}, inFlight: known, soon: asked}, false},
+		"not in flight at a kill": {score{act: &act{deadly: true}, failures: []ledger.Failure{
+			inFlight,
+			late,
+		}, inFlight: known, soon: asked}, true},
+		"without a stream": {score{act: &act{}, verdict: ledger.Verdict{Unstreamed: 1}}, true},
+		"without a stream at a kill": {score{
+			act: &act{deadly: true}, verdict: ledger.Verdict{Unstreamed: 1},
+			inFlight: known,
+		}, true},
+		"left and not on record": {
+			score{act: &act{}, verdict: ledger.Verdict{BrokenUnaudited: 1}},
+			true,
+		},
+		"left at a kill": {score{
+			act:     &act{deadly: true},
+			verdict: ledger.Verdict{BrokenUnaudited: 1}, inFlight: known,
+		}, false},
+		"not on record at a kill": {score{
+			act:     &act{deadly: true},
+			verdict: ledger.Verdict{BrokenUnaudited: 2, Unrecorded: []ledger.Nonce{1, 2}}, inFlight: known,
+			soon: asked,
+		}, false},
+		"not on record after a kill": {score{
+			act:     &act{deadly: true},
+			verdict: ledger.Verdict{BrokenUnaudited: 1, Unrecorded: []ledger.Nonce{3}}, inFlight: known,
+			soon: asked,
+		}, true},
+		"without a word after a kill": {score{
+			act:     &act{deadly: true},
+			verdict: ledger.Verdict{Unanswered: 1},
+		}, true},
 	} {
 		if err := test.score.wrong(); (err != nil) != test.wrong {
 			t.Errorf("%s: got %v", name, err)
@@ -70,20 +99,29 @@ func TestAScoreKnowsWhatWasLost(t *testing.T) {
 	}
 }
 
-// TestOnlyRequestsWithRestartsAreCounted adds up acts with restarts, without any, and with kills.
+// TestOnlyRequestsWithRestartsAreCounted adds up acts with restarts, without any, and
+// with kills.
 func TestOnlyRequestsWithRestartsAreCounted(t *testing.T) {
 	some := func(balancer string, restarts int, deadly bool, requests int64) *score {
-		return &score{act: &act{name: "some", deadly: deadly}, balancer: balancer, restarts: restarts, deeds: crowd.Deeds{Requests: requests}}
+		return &score{
+			act: &act{name: "some", deadly: deadly}, balancer: balancer, restarts: restarts,
+			deeds: crowd.Deeds{Requests: requests},
+		}
 	}
 	scores := []*score{
-		some("nginx", 0, false, 1000), some("nginx", 3, false, 60), some("nginx", 4, false, 40), some("nginx", 6, true, 1000),
+		some("nginx", 0, false, 1000), some("nginx", 3, false, 60), some("nginx", 4, false, 40), some("nginx",
+			6, true, 1000),
 		some("haproxy", 3, false, 110), some("haproxy", 0, false, 1000),
 	}
-	want := []rolls{{balancer: "nginx", restarts: 7, requests: 100}, {balancer: "haproxy", restarts: 3, requests: 110}}
+	want := []rolls{
+		{balancer: "nginx", restarts: 7, requests: 100},
+		{balancer: "haproxy", restarts: 3, requests: 110},
+	}
 	if got := rolled(scores); !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if page := describeRolling(scores, false, 0); !strings.Contains(page, "Behind nginx: 100 requests during 7 restarts, 0 lost.** **Behind haproxy: 110 requests during 3 restarts") {
+	if page := describeRolling(scores, false, 0); !strings.Contains(page,
+		"Behind nginx: 100 requests during 7 restarts, 0 lost.** **Behind haproxy: 110 requests during 3 restarts") {
 		t.Errorf("the report counts others: %s", page)
 	}
 	for wanted, broken := range map[int]bool{0: false, 100: false, 101: true, 111: true} {
@@ -107,6 +145,7 @@ func TestActsAreWhole(t *testing.T) {
 		}
 	}
 	if share != 110 {
-		t.Errorf("the acts with restarts have %d %% of the requests, want 110 without another program: %v", share, slices.Sorted(maps.Keys(names)))
+		t.Errorf("the acts with restarts have %d %% of the requests, want 110 without another program: %v",
+			share, slices.Sorted(maps.Keys(names)))
 	}
 }

@@ -14,10 +14,14 @@ import (
 )
 
 const (
-	warm    = 40               // so many calls are asked before the fault, and again after it
-	lasts   = 2 * time.Second  // the least time that a fault lasts
-	silence = 30 * time.Second // how long a client waits until it takes a call for lost; calls have 10 s, and subscriptions of a replica that died twice 5 s
-	ends    = 3 * time.Minute  // how long the crowd may take to come to its end; it waits two minutes for word of a change
+	warm  = 40              // so many calls are asked before the fault, and again after it
+	lasts = 2 * time.Second // the least time that a fault lasts
+	// how long a client waits until it takes a call for lost; calls have 10 s, and
+	// subscriptions of a replica that died twice 5 s
+	silence = 30 * time.Second
+	// how long the crowd may take to come to its end; it waits two minutes for word of a
+	// change
+	ends = 3 * time.Minute
 )
 
 // outcome is what became of one round.
@@ -37,7 +41,8 @@ func (o *outcome) bad() bool { return o.lost > 0 || o.missed != nil }
 func (o *outcome) String() string {
 	v := &o.verdict
 	text := fmt.Sprintf("%s, %s, round %d: %d asked, %d answered, %d refused, %d broken, %d lost (%.1f s)",
-		o.job.fault.name, o.job.balancer, o.job.round+1, v.Requests, v.Answered, v.Refused, v.Broken, o.lost, o.took.Seconds())
+		o.job.fault.name, o.job.balancer, o.job.round+1, v.Requests, v.Answered, v.Refused, v.Broken, o.lost,
+		o.took.Seconds())
 	if o.missed != nil {
 		text += ": " + o.missed.Error()
 	}
@@ -61,7 +66,8 @@ func (s *scene) play(ctx context.Context, j job, size int) *outcome {
 	o.verdict = book.Judge(s.executions(), records)
 	if o.deeds.Doubled > 0 {
 		o.verdict.EventsTwice += int(o.deeds.Doubled)
-		o.verdict.Samples = append(o.verdict.Samples, fmt.Sprintf("%d events came again on streams that were resumed after them", o.deeds.Doubled))
+		o.verdict.Samples = append(o.verdict.Samples,
+			fmt.Sprintf("%d events came again on streams that were resumed after them", o.deeds.Doubled))
 	}
 	o.lost = o.verdict.Lost()
 	if !j.fault.weak {
@@ -87,7 +93,10 @@ func (s *scene) playWith(ctx context.Context, f *fault, book *ledger.Ledger, siz
 	if err := s.ready(ctx); err != nil {
 		return fmt.Errorf("before the fault: %w", err)
 	}
-	s.crowd = crowd.Start(ctx, crowd.Config{URL: s.url, Token: s.token, Ledger: book, Size: size, Patience: silence, Forgetful: f.weak})
+	s.crowd = crowd.Start(ctx, crowd.Config{
+		URL: s.url, Token: s.token, Ledger: book, Size: size,
+		Patience: silence, Forgetful: f.weak,
+	})
 	missed := s.suffer(ctx, f)
 	stopping, stop := context.WithTimeout(ctx, ends)
 	defer stop()
@@ -141,8 +150,9 @@ func (s *scene) suffer(ctx context.Context, f *fault) error {
 	return nil
 }
 
-// back returns which kinds of clients had no answer to a call since before, nil if each had one. A handshake or a session
-// that stays broken for one kind shows nowhere else: the others ask enough.
+// back returns which kinds of clients had no answer to a call since before, nil if each
+// had one. A handshake or a session that stays broken for one kind shows nowhere else:
+// the others ask enough.
 func back(before, now map[string]int64) error {
 	var away []string
 	for _, kind := range slices.Sorted(maps.Keys(before)) {
@@ -167,7 +177,8 @@ func (s *scene) busy(ctx context.Context, calls int) error {
 	})
 }
 
-// ready waits until everything is ready, without helping, and both servers answer through each replica.
+// ready waits until everything is ready, without helping, and both servers answer through
+// each replica.
 func (s *scene) ready(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()

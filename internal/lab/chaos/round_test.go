@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestAKindThatStaysAwayIsNamed shows that a round does not hold because some kinds of clients are back.
+// TestAKindThatStaysAwayIsNamed shows that a round does not hold because some kinds of
+// clients are back.
 func TestAKindThatStaysAwayIsNamed(t *testing.T) {
 	t.Parallel()
 	before := map[string]int64{"2024": 3, "2025 calls": 0, "2026 calls": 9}

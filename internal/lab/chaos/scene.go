@@ -15,7 +15,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
-// scene is a world with the servers behind it, and what a fault in it needs. Its methods are for one goroutine.
+// scene is a world with the servers behind it, and what a fault in it needs. Its methods
+// are for one goroutine.
 type scene struct {
 	*world.World
 
@@ -46,7 +47,10 @@ const replicas = 3
 
 // newScene starts a world.
 func newScene(ctx context.Context, dir, program, balancer string, g ground) (_ *scene, err error) {
-	s := &scene{ground: g, balancer: balancer, dir: dir, program: program, servers: map[string]*upstream.Server{}, client: newClient()}
+	s := &scene{
+		ground: g, balancer: balancer, dir: dir, program: program,
+		servers: map[string]*upstream.Server{}, client: newClient(),
+	}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -69,7 +73,8 @@ func newScene(ctx context.Context, dir, program, balancer string, g ground) (_ *
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	s.World, err = world.Start(ctx, world.Config{
-		Dir: dir, Program: program, Balancer: balancer, Replicas: replicas, Redis: g.redis, Upstreams: paths, Direct: g.direct, Namespaces: g.namespaces, EventAge: g.eventAge, Patience: g.patience,
+		Dir: dir, Program: program, Balancer: balancer, Replicas: replicas, Redis: g.redis, Upstreams: paths,
+		Direct: g.direct, Namespaces: g.namespaces, EventAge: g.eventAge, Patience: g.patience,
 	})
 	if err != nil {
 		return nil, err
@@ -127,13 +132,14 @@ func (s *scene) executions() (all []ledger.Execution) {
 }
 
 const (
-	// patience is how long anything may take that must come to an end. It is long because the processors may be busy with
-	// other things, and nothing is measured by it.
+	// patience is how long anything may take that must come to an end. It is long because
+	// the processors may be busy with other things, and nothing is measured by it.
 	patience = 60 * time.Second
 	pace     = 20 * time.Millisecond // between two questions whether something is so by now
 )
 
-// until asks until the answer is nil, and returns the last one when ctx or the time is over.
+// until asks until the answer is nil, and returns the last one when ctx or the time is
+// over.
 func until(ctx context.Context, wrong func(ctx context.Context) error) error {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()

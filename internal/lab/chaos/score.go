@@ -26,7 +26,8 @@ type score struct {
 	took             time.Duration
 }
 
-// lost returns how many requests of all kinds did not end as they would have without a restart.
+// lost returns how many requests of all kinds did not end as they would have without a
+// restart.
 func (s *score) lost() (n int) {
 	for _, times := range s.troubles {
 		n += times
@@ -34,8 +35,9 @@ func (s *score) lost() (n int) {
 	return max(n, len(s.failures))
 }
 
-// late returns the calls that failed although they were not in flight when a replica was killed: how many of them were
-// asked before the load balancer had time to notice, and the others.
+// late returns the calls that failed although they were not in flight when a replica was
+// killed: how many of them were asked before the load balancer had time to notice, and
+// the others.
 func late(all []ledger.Failure, inFlight, asked map[ledger.Nonce]bool) (soon int, others []ledger.Failure) {
 	for _, f := range all {
 		switch {
@@ -49,9 +51,10 @@ func late(all []ledger.Failure, inFlight, asked map[ledger.Nonce]bool) (soon int
 	return soon, others
 }
 
-// unrecorded returns how many calls were executed, are unknown to their callers and not on record, although no replica was
-// killed, or they were not in flight then. Calls that their clients left count only where no replica was killed, since
-// nobody knows until when they were in flight.
+// unrecorded returns how many calls were executed, are unknown to their callers and not
+// on record, although no replica was killed, or they were not in flight then. Calls that
+// their clients left count only where no replica was killed, since nobody knows until
+// when they were in flight.
 func unrecorded(v *ledger.Verdict, inFlight, soon map[ledger.Nonce]bool) (n int) {
 	if len(inFlight)+len(soon) == 0 {
 		return v.BrokenUnaudited
@@ -71,18 +74,24 @@ func (s *score) wrong() error {
 		wrong = append(wrong, fmt.Errorf("the oracle found %d: %q", s.verdict.Lost(), s.verdict.Samples))
 	}
 	if n := unrecorded(&s.verdict, s.inFlight, s.soon); n > 0 {
-		wrong = append(wrong, fmt.Errorf("%d calls were executed, are unknown to their callers and not on record: %q", n, s.verdict.Notes))
+		wrong = append(
+			wrong, fmt.Errorf("%d calls were executed, are unknown to their callers and not on record: %q", n,
+				s.verdict.Notes))
 	}
 	if n := s.verdict.Unstreamed; n > 0 {
-		wrong = append(wrong, fmt.Errorf("%d calls were answered without a stream for their events: %q", n, s.verdict.Notes))
+		wrong = append(wrong, fmt.Errorf("%d calls were answered without a stream for their events: %q", n,
+			s.verdict.Notes))
 	}
 	switch {
 	case s.act.deadly:
 		if _, others := late(s.failures, s.inFlight, s.soon); others != nil {
-			wrong = append(wrong, fmt.Errorf("%d calls failed that were not in flight when a replica was killed: %v", len(others), others))
+			wrong = append(
+				wrong, fmt.Errorf("%d calls failed that were not in flight when a replica was killed: %v",
+					len(others), others))
 		}
 	case s.lost() > 0:
-		wrong = append(wrong, fmt.Errorf("%d requests were lost: %s; calls: %v", s.lost(), page.Counted(s.troubles, "none"), s.failures))
+		wrong = append(wrong, fmt.Errorf("%d requests were lost: %s; calls: %v", s.lost(),
+			page.Counted(s.troubles, "none"), s.failures))
 	}
 	if !s.act.deadly && s.deeds.Reconnects > 0 {
 		wrong = append(wrong, fmt.Errorf("%d sessions were gone", s.deeds.Reconnects))
@@ -92,9 +101,12 @@ func (s *score) wrong() error {
 
 // String is the score in a line.
 func (s *score) String() string {
-	text := fmt.Sprintf("%s, %s: %d restarts, %d requests, %d calls, %d lost, %d twice, %d streams told to come back, %d torn, %d resumed, longest call %v, gap %v (%v)",
-		s.balancer, s.act.name, s.restarts, s.deeds.Requests, s.verdict.Requests, s.lost(), s.verdict.Twice, s.deeds.Goodbyes, s.deeds.Aborted, s.deeds.Resumed,
-		s.deeds.LongestCall.Round(time.Millisecond), s.deeds.LongestGap.Round(time.Millisecond), s.took.Round(time.Second))
+	text := fmt.Sprintf(
+		"%s, %s: %d restarts, %d requests, %d calls, %d lost, %d twice, %d streams told to come back, %d torn, %d resumed, longest call %v, gap %v (%v)",
+		s.balancer, s.act.name, s.restarts, s.deeds.Requests, s.verdict.Requests, s.lost(), s.verdict.Twice,
+		s.deeds.Goodbyes, s.deeds.Aborted, s.deeds.Resumed,
+		s.deeds.LongestCall.Round(time.Millisecond), s.deeds.LongestGap.Round(time.Millisecond),
+		s.took.Round(time.Second))
 	if err := s.wrong(); err != nil {
 		text += ": " + strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
@@ -108,7 +120,8 @@ type rolls struct {
 	requests         int64
 }
 
-// rolled adds up, for each load balancer, the acts in which replicas were restarted and none was killed.
+// rolled adds up, for each load balancer, the acts in which replicas were restarted and
+// none was killed.
 func rolled(scores []*score) (all []rolls) {
 	for _, s := range scores {
 		at := slices.IndexFunc(all, func(r rolls) bool { return r.balancer == s.balancer })
@@ -135,20 +148,23 @@ func describeRolling(scores []*score, withPrevious bool, took time.Duration) str
 	}
 	_, _ = fmt.Fprintf(&b, "%v.", took.Round(time.Second))
 	for _, all := range rolled(scores) {
-		_, _ = fmt.Fprintf(&b, " **Behind %s: %s requests during %d restarts, %d lost.**", all.balancer, page.Grouped(int(all.requests)), all.restarts, all.failed)
+		_, _ = fmt.Fprintf(&b, " **Behind %s: %s requests during %d restarts, %d lost.**", all.balancer,
+			page.Grouped(int(all.requests)), all.restarts, all.failed)
 	}
 	if broken > 0 {
 		_, _ = fmt.Fprintf(&b, " **%d rows did not hold.**", broken)
 	}
-	b.WriteString("\n\n| behind | how replicas come and go | restarts | requests | calls | lost | twice | events and changes lost, doubled, out of order | broken and not on record, without a stream | streams told to come back | torn | resumed | longest call | longest gap of a stream | held |\n" +
-		"|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n")
+	b.WriteString(
+		"\n\n| behind | how replicas come and go | restarts | requests | calls | lost | twice | events and changes lost, doubled, out of order | broken and not on record, without a stream | streams told to come back | torn | resumed | longest call | longest gap of a stream | held |\n" +
+			"|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n")
 	for _, s := range scores {
 		if !s.act.deadly {
 			b.WriteString(s.row())
 		}
 	}
-	b.WriteString("\n| behind | kills | requests | calls | calls in flight at any replica when one was killed | of these not answered | of those asked within a second | of others | without a word | twice | broken and not on record, without a stream | how calls ended that were not answered | held |\n" +
-		"|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|---|\n")
+	b.WriteString(
+		"\n| behind | kills | requests | calls | calls in flight at any replica when one was killed | of these not answered | of those asked within a second | of others | without a word | twice | broken and not on record, without a stream | how calls ended that were not answered | held |\n" +
+			"|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|---|\n")
 	for _, s := range scores {
 		if s.act.deadly {
 			b.WriteString(s.deadlyRow())
@@ -156,7 +172,8 @@ func describeRolling(scores []*score, withPrevious bool, took time.Duration) str
 	}
 	for _, s := range scores {
 		if err := s.wrong(); err != nil {
-			_, _ = fmt.Fprintf(&b, "\n**%s, %s** did not hold: %.2000s\n", s.balancer, s.act.name, strings.Join(strings.Fields(err.Error()), " "))
+			_, _ = fmt.Fprintf(&b, "\n**%s, %s** did not hold: %.2000s\n", s.balancer, s.act.name,
+				strings.Join(strings.Fields(err.Error()), " "))
 		}
 	}
 	b.WriteString("\n| how replicas come and go | what is done |\n|---|---|\n")
@@ -178,8 +195,11 @@ func (s *score) held() string {
 
 func (s *score) row() string {
 	v, d := &s.verdict, &s.deeds
-	return fmt.Sprintf("| %s | %s | %d | %s | %s | %d | %d | %d, %d, %d | %d, %d | %s | %d | %s | %s | %s | %s |\n", s.balancer, s.act.name, s.restarts, page.Grouped(int(d.Requests)), page.Grouped(v.Requests),
-		s.lost(), v.Twice, v.EventsLost+v.ChangesLost, v.EventsTwice, v.EventsOutOfOrder, v.BrokenUnaudited, v.Unstreamed, page.Grouped(int(d.Goodbyes)), d.Aborted, page.Grouped(int(d.Resumed)),
+	return fmt.Sprintf(
+		"| %s | %s | %d | %s | %s | %d | %d | %d, %d, %d | %d, %d | %s | %d | %s | %s | %s | %s |\n",
+		s.balancer, s.act.name, s.restarts, page.Grouped(int(d.Requests)), page.Grouped(v.Requests),
+		s.lost(), v.Twice, v.EventsLost+v.ChangesLost, v.EventsTwice, v.EventsOutOfOrder, v.BrokenUnaudited,
+		v.Unstreamed, page.Grouped(int(d.Goodbyes)), d.Aborted, page.Grouped(int(d.Resumed)),
 		seconds(d.LongestCall), seconds(d.LongestGap), s.held())
 }
 
@@ -189,8 +209,10 @@ func (s *score) deadlyRow() string {
 		ends[f.How]++
 	}
 	soon, others := late(s.failures, s.inFlight, s.soon)
-	return fmt.Sprintf("| %s | %d | %s | %s | %d | %d | %d | %d | %d | %d | %d, %d | %s | %s |\n", s.balancer, s.restarts, page.Grouped(int(s.deeds.Requests)), page.Grouped(v.Requests), len(s.inFlight),
-		len(s.failures)-soon-len(others), soon, len(others), v.Unanswered, v.Twice, v.BrokenUnaudited, v.Unstreamed, page.Counted(ends, "none"), s.held())
+	return fmt.Sprintf("| %s | %d | %s | %s | %d | %d | %d | %d | %d | %d | %d, %d | %s | %s |\n", s.balancer,
+		s.restarts, page.Grouped(int(s.deeds.Requests)), page.Grouped(v.Requests), len(s.inFlight),
+		len(s.failures)-soon-len(others), soon, len(others), v.Unanswered, v.Twice, v.BrokenUnaudited,
+		v.Unstreamed, page.Counted(ends, "none"), s.held())
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }

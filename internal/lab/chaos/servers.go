@@ -12,7 +12,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
-// serverFaults returns what a server behind the gateway can do wrong. Which of the two servers does it is drawn.
+// serverFaults returns what a server behind the gateway can do wrong. Which of the two
+// servers does it is drawn.
 func serverFaults() (faults []*fault) {
 	for _, b := range []struct {
 		name, done string
@@ -43,26 +44,37 @@ func serverFaults() (faults []*fault) {
 		})
 	}
 	return append(faults,
-		useless("answers in the wrong version", "answers of JSON-RPC 1.0", upstream.Version, "calls of it are refused (`DB-UPSTREAM-PROTOCOL`)", func(s *scene) func(context.Context) error {
-			return s.refuses(s.victim, s.server, "DB-UPSTREAM-PROTOCOL")
-		}),
-		useless("answers bombs", "answers in gzip, which nobody has asked for, that inflate from 3 MB to 1 GiB, and lists", upstream.Bomb,
+		useless("answers in the wrong version", "answers of JSON-RPC 1.0", upstream.Version,
+			"calls of it are refused (`DB-UPSTREAM-PROTOCOL`)", func(s *scene) func(context.Context) error {
+				return s.refuses(s.victim, s.server, "DB-UPSTREAM-PROTOCOL")
+			}),
+		useless("answers bombs",
+			"answers in gzip, which nobody has asked for, that inflate from 3 MB to 1 GiB, and lists",
+			upstream.Bomb,
 			"a replica never has 256 MiB in memory, and calls of it are refused (`DB-UPSTREAM-PROTOCOL`, or `DB-UPSTREAM-DOWN` once it has asked for the lists)", func(s *scene) func(context.Context) error {
 				return s.refuses(s.victim, s.server, "DB-UPSTREAM-PROTOCOL", "DB-UPSTREAM-DOWN")
 			}),
-		useless("has a million tools", "a list of a million tools on one page", upstream.Crowded, "a replica never has 256 MiB in memory, and `/readyz` says that the list is too large", func(s *scene) func(context.Context) error {
-			return s.leavesOut("too large")
-		}),
-		useless("has ten thousand pages", "a list of ten thousand pages, each with a cursor of its own", upstream.Pages, "`/readyz` says that there are more pages than the 1,000 that are read", func(s *scene) func(context.Context) error {
-			return s.leavesOut("more than 1000 pages")
-		}),
+		useless("has a million tools", "a list of a million tools on one page", upstream.Crowded,
+			"a replica never has 256 MiB in memory, and `/readyz` says that the list is too large",
+			func(s *scene) func(context.Context) error {
+				return s.leavesOut("too large")
+			}),
+		useless("has ten thousand pages", "a list of ten thousand pages, each with a cursor of its own",
+			upstream.Pages, "`/readyz` says that there are more pages than the 1,000 that are read",
+			func(s *scene) func(context.Context) error {
+				return s.leavesOut("more than 1000 pages")
+			}),
 		crashing(), crashLoop())
 }
 
-// useless is a fault of a server of which nothing can be used meanwhile. seen returns what must be seen of that.
-func useless(name, done string, b upstream.Behaviour, holds string, seen func(s *scene) func(context.Context) error) *fault {
+// useless is a fault of a server of which nothing can be used meanwhile. seen returns
+// what must be seen of that.
+func useless(name, done string, b upstream.Behaviour, holds string,
+	seen func(s *scene) func(context.Context) error,
+) *fault {
 	return &fault{
-		name: "a server " + name, done: done, ground: plain, holds: holds + "; all replicas are ready and serve the other server meanwhile",
+		name: "a server " + name, done: done, ground: plain, holds: holds +
+			"; all replicas are ready and serve the other server meanwhile",
 		make: func(_ context.Context, s *scene) (effect, error) {
 			small, err := smallFromNow(s.victim)
 			if err != nil {
@@ -76,7 +88,8 @@ func useless(name, done string, b upstream.Behaviour, holds string, seen func(s 
 	}
 }
 
-// leavesOut returns what is wrong when a replica does not say why it cannot read the list of the server.
+// leavesOut returns what is wrong when a replica does not say why it cannot read the list
+// of the server.
 func (s *scene) leavesOut(why string) func(context.Context) error {
 	return s.judged(s.victim, s.server+" has a list with "+why, func(v view) bool {
 		return slices.ContainsFunc(v.Warnings, func(warning string) bool {
@@ -85,10 +98,12 @@ func (s *scene) leavesOut(why string) func(context.Context) error {
 	})
 }
 
-// smallFromNow returns what is wrong when a replica had 256 MiB in memory at any time since.
+// smallFromNow returns what is wrong when a replica had 256 MiB in memory at any time
+// since.
 func smallFromNow(r *world.Replica) (small func(context.Context) error, err error) {
 	const most = 256 << 20 // bytes
-	// https://man7.org/linux/man-pages/man5/proc_pid_clear_refs.5.html: the largest size that there was is forgotten.
+	// https://man7.org/linux/man-pages/man5/proc_pid_clear_refs.5.html: the largest size
+	// that there was is forgotten.
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", r.PID()), []byte("5"), 0); err != nil {
 		return nil, err
 	}
@@ -98,7 +113,8 @@ func smallFromNow(r *world.Replica) (small func(context.Context) error, err erro
 	}, nil
 }
 
-// spares returns what is wrong when a replica is not ready or does not serve the server that is well.
+// spares returns what is wrong when a replica is not ready or does not serve the server
+// that is well.
 func (s *scene) spares() func(context.Context) error {
 	var questions []func(context.Context) error
 	for _, r := range s.Replicas[:replicas] {
@@ -109,8 +125,10 @@ func (s *scene) spares() func(context.Context) error {
 
 func crashing() *fault {
 	return &fault{
-		name: "a server crashes", done: "all its connections end, and new ones are refused; it comes back without its sessions", ground: plain,
-		holds: "calls of it are refused as not made, the other server is served meanwhile",
+		name:   "a server crashes",
+		done:   "all its connections end, and new ones are refused; it comes back without its sessions",
+		ground: plain,
+		holds:  "calls of it are refused as not made, the other server is served meanwhile",
 		make: func(_ context.Context, s *scene) (effect, error) {
 			server := s.servers[s.server]
 			server.Crash()
@@ -124,13 +142,15 @@ func crashing() *fault {
 
 func crashLoop() *fault {
 	return &fault{
-		name: "a server crashes again and again", done: "it crashes five times, and comes back each time when a replica has noticed", ground: plain,
+		name: "a server crashes again and again",
+		done: "it crashes five times, and comes back each time when a replica has noticed", ground: plain,
 		holds: "the other server is served meanwhile",
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			server := s.servers[s.server]
 			for range 5 {
 				server.Crash()
-				if err := until(ctx, s.refuses(s.victim, s.server, "DB-UPSTREAM-DOWN", "DB-UPSTREAM-LOST")); err != nil {
+				if err := until(ctx, s.refuses(s.victim, s.server, "DB-UPSTREAM-DOWN",
+					"DB-UPSTREAM-LOST")); err != nil {
 					return effect{}, err
 				}
 				if err := server.Revive(); err != nil {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestTheMostTellingFaults makes a few faults of the catalogue once, all in one world behind nginx. `make chaos` makes all
-// of them, behind both load balancers.
+// TestTheMostTellingFaults makes a few faults of the catalogue once, all in one world
+// behind nginx. `make chaos` makes all of them, behind both load balancers.
 func TestTheMostTellingFaults(t *testing.T) {
 	needs(t, "nginx", "redis-server")
 	dir := t.TempDir()
@@ -18,7 +18,10 @@ func TestTheMostTellingFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	var jobs []job
-	telling := []string{"a replica is killed", "a replica is stopped", "Redis is killed and begins empty", "Redis freezes", "replica to server: resets"}
+	telling := []string{
+		"a replica is killed", "a replica is stopped", "Redis is killed and begins empty",
+		"Redis freezes", "replica to server: resets",
+	}
 	for seed, name := range telling {
 		f := named(t, name)
 		f.ground = direct // it has the proxies that these need

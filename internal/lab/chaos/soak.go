@@ -25,20 +25,25 @@ type soakFlags struct {
 	balancer string
 }
 
-// newSoak is the part soak: it uses a fleet for long, while configs change and replicas are replaced, and looks whether
-// what they hold is then what they held at the beginning.
+// newSoak is the part soak: it uses a fleet for long, while configs change and replicas
+// are replaced, and looks whether what they hold is then what they held at the beginning.
 func newSoak(flags *flag.FlagSet) proof {
 	var f soakFlags
-	flags.DurationVar(&f.time, "time", 30*time.Minute, "how long all of it takes, of which some minutes are for measuring")
-	flags.IntVar(&f.lives, "lives", 30_000, "how many sessions must have been opened, used and ended at least")
+	flags.DurationVar(&f.time, "time", 30*time.Minute,
+		"how long all of it takes, of which some minutes are for measuring")
+	flags.IntVar(&f.lives, "lives", 30_000,
+		"how many sessions must have been opened, used and ended at least")
 	flags.StringVar(&f.balancer, "balancer", "nginx", "nginx or haproxy")
 	return f.prove
 }
 
 const (
-	soakAge     = 30 * time.Second       // sessions.events.age, so that streams have gone from Redis when it is measured
-	warmTime    = time.Minute            // of the same work before the first measurement, so that pools are filled
-	closing     = 65 * time.Second       // after which the load balancer has closed connections that nobody uses
+	// sessions.events.age, so that streams have gone from Redis when it is measured
+	soakAge = 30 * time.Second
+	// of the same work before the first measurement, so that pools are filled
+	warmTime = time.Minute
+	// after which the load balancer has closed connections that nobody uses
+	closing     = 65 * time.Second
 	reloadEvery = 10 * time.Second       // a config changes
 	renewEvery  = time.Minute            // a replica is replaced
 	soakPause   = 100 * time.Millisecond // between two operations of one client
@@ -67,7 +72,10 @@ func (f *soakFlags) prove(ctx context.Context, log io.Writer) (section string, e
 		return "", err
 	}
 	defer scene.close()
-	s := &soak{stage: stage{scene: scene, inFlight: map[ledger.Nonce]bool{}, soon: map[ledger.Nonce]bool{}}, lives: f.lives, log: log, began: time.Now(), ends: map[string]int{}}
+	s := &soak{
+		stage: stage{scene: scene, inFlight: map[ledger.Nonce]bool{}, soon: map[ledger.Nonce]bool{}},
+		lives: f.lives, log: log, began: time.Now(), ends: map[string]int{},
+	}
 	s.begin(1) // nothing is drawn
 	if err := s.live(ctx, f.time); err != nil {
 		return "", err
@@ -75,7 +83,8 @@ func (f *soakFlags) prove(ctx context.Context, log io.Writer) (section string, e
 	return s.describe(), s.verdict()
 }
 
-// soak is one long run. The last of the replicas lives from the beginning to the end, the others are replaced.
+// soak is one long run. The last of the replicas lives from the beginning to the end, the
+// others are replaced.
 type soak struct {
 	stage
 
@@ -88,7 +97,9 @@ type soak struct {
 	ends    map[string]int
 	samples []string
 
-	known, asked int              // calls that failed and were in flight when a replica was killed, and that were asked soon after
+	// calls that failed and were in flight when a replica was killed, and that were asked
+	// soon after
+	known, asked int
 	late         []ledger.Failure // other calls that failed
 	unrecorded   int              // calls that are not on record without excuse
 	overdue      []string         // kinds of keys that do not end when they must
@@ -121,7 +132,8 @@ func (s *soak) live(ctx context.Context, all time.Duration) error {
 	return s.empty(ctx)
 }
 
-// half has clients work until a time, while configs change and replicas are replaced, and judges that.
+// half has clients work until a time, while configs change and replicas are replaced, and
+// judges that.
 func (s *soak) half(ctx context.Context, until time.Time) error {
 	s.book = ledger.New()
 	c := crowd.Config{URL: s.URL, Token: s.Token, Ledger: s.book, Pause: soakPause}
@@ -162,17 +174,21 @@ func (s *soak) add(v *ledger.Verdict, failures []ledger.Failure) {
 		s.ends[f.How]++
 	}
 	asked, others := late(failures, s.inFlight, s.soon)
-	s.known, s.asked, s.late = s.known+len(failures)-asked-len(others), s.asked+asked, append(s.late, others...)
+	s.known, s.asked, s.late = s.known+len(failures)-asked-len(others), s.asked+asked, append(s.late,
+		others...)
 	s.unrecorded += unrecorded(v, s.inFlight, s.soon)
 	s.samples = slices.Concat(s.samples, v.Samples, v.Notes)
 	v.Ends, s.total.Ends = nil, map[string]int{} // ends has them without what clients ended themselves
 	addVerdict(&s.total, v)
 }
 
-// renew replaces one of the replicas that do not live long, by SIGTERM and by SIGKILL in turn.
+// renew replaces one of the replicas that do not live long, by SIGTERM and by SIGKILL in
+// turn.
 func (s *soak) renew(ctx context.Context) error {
 	r := s.Replicas[s.restarts/2%(replicas-1)]
-	_, _ = fmt.Fprintf(s.log, "%v: replacement %d, %s, %d lives\n", time.Since(s.began).Round(time.Second), s.restarts+1, r.Name, s.deeds().Lives) // as above
+	// as above
+	_, _ = fmt.Fprintf(s.log, "%v: replacement %d, %s, %d lives\n", time.Since(s.began).Round(time.Second),
+		s.restarts+1, r.Name, s.deeds().Lives)
 	if s.restarts%2 == 0 {
 		return s.restart(ctx, r)
 	}
@@ -180,7 +196,8 @@ func (s *soak) renew(ctx context.Context) error {
 	return s.join(ctx, r)
 }
 
-// reload changes the config of a replica, each in turn, and changes it back the next time.
+// reload changes the config of a replica, each in turn, and changes it back the next
+// time.
 func (s *soak) reload(ctx context.Context) error {
 	const added = "\nservers:\n  added: {builtin: [calculate]}\n"
 	limited, stop := context.WithTimeout(ctx, stopTime)
@@ -194,7 +211,8 @@ func (s *soak) reload(ctx context.Context) error {
 	})
 }
 
-// empty takes out of Redis what must stay there for longer than a run, as time would, and looks at it once more.
+// empty takes out of Redis what must stay there for longer than a run, as time would, and
+// looks at it once more.
 func (s *soak) empty(ctx context.Context) error {
 	last := s.moments[len(s.moments)-1]
 	overdue, err := s.Redis.Nodes[0].Exec(ctx, removal()...)
@@ -207,7 +225,10 @@ func (s *soak) empty(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	after := &moment{name: "end, without what stays", at: time.Since(s.began), usage: maps.Clone(last.usage), redis: left}
+	after := &moment{
+		name: "end, without what stays", at: time.Since(s.began), usage: maps.Clone(last.usage),
+		redis: left,
+	}
 	s.moments = append(s.moments, after)
 	_, _ = fmt.Fprintln(s.log, after) // as above
 	return nil
@@ -220,10 +241,14 @@ func (s *soak) longLived() *world.Replica { return s.Replicas[replicas-1] }
 func (s *soak) verdict() error {
 	var c claims
 	c.claim(s.total.Lost() == 0, "the oracle found %d: %q", s.total.Lost(), s.samples)
-	c.claim(len(s.late) == 0, "%d calls failed that were not in flight when a replica was killed: %v", len(s.late), s.late)
-	c.claim(s.unrecorded == 0, "%d calls were executed, are unknown to their callers and not on record: %q", s.unrecorded, s.samples)
-	c.claim(s.total.Unstreamed == 0, "%d calls were answered without a stream for their events: %q", s.total.Unstreamed, s.samples)
-	c.claim(s.deeds().Lives >= int64(s.lives), "%d sessions were opened, used and ended, want %d", s.deeds().Lives, s.lives)
+	c.claim(len(s.late) == 0, "%d calls failed that were not in flight when a replica was killed: %v",
+		len(s.late), s.late)
+	c.claim(s.unrecorded == 0, "%d calls were executed, are unknown to their callers and not on record: %q",
+		s.unrecorded, s.samples)
+	c.claim(s.total.Unstreamed == 0, "%d calls were answered without a stream for their events: %q",
+		s.total.Unstreamed, s.samples)
+	c.claim(s.deeds().Lives >= int64(s.lives), "%d sessions were opened, used and ended, want %d",
+		s.deeds().Lives, s.lives)
 	s.claimProcesses(&c)
 	s.claimStore(&c)
 	return errors.Join(c.broken...)
@@ -243,14 +268,20 @@ func (s *soak) claimProcesses(c *claims) {
 	begin, middle, end := s.moments[0], s.moments[1], s.moments[2]
 	for _, r := range s.Replicas {
 		before, after := begin.usage[r.Name], end.usage[r.Name]
-		c.claim(after.Goroutines <= before.Goroutines+moreGoroutines, "%s has %d goroutines at the end, and had %d", r.Name, after.Goroutines, before.Goroutines)
-		c.claim(after.Descriptors <= before.Descriptors+moreDescriptors, "%s has %d descriptors at the end, and had %d", r.Name, after.Descriptors, before.Descriptors)
-		c.claim(after.Heap <= before.Heap+before.Heap/4+moreEnds, "%s has %d bytes in use at the end, and had %d", r.Name, after.Heap, before.Heap)
-		c.claim(after.Resident <= 2*before.Resident, "%s is %d bytes large at the end, and was %d", r.Name, after.Resident, before.Resident)
+		c.claim(after.Goroutines <= before.Goroutines+moreGoroutines,
+			"%s has %d goroutines at the end, and had %d", r.Name, after.Goroutines, before.Goroutines)
+		c.claim(after.Descriptors <= before.Descriptors+moreDescriptors,
+			"%s has %d descriptors at the end, and had %d", r.Name, after.Descriptors, before.Descriptors)
+		c.claim(after.Heap <= before.Heap+before.Heap/4+moreEnds,
+			"%s has %d bytes in use at the end, and had %d", r.Name, after.Heap, before.Heap)
+		c.claim(after.Resident <= 2*before.Resident, "%s is %d bytes large at the end, and was %d", r.Name,
+			after.Resident, before.Resident)
 	}
 	lasting := s.longLived().Name
 	before, after, sessions := middle.usage[lasting].Heap, end.usage[lasting].Heap, end.lives-middle.lives
-	c.claim(middle.at < fillTime || after <= before+moreHeap(sessions), "%s has %d bytes in use at the end, and had %d in the middle, %d sessions before", lasting, after, before, sessions)
+	c.claim(middle.at < fillTime || after <= before+moreHeap(sessions),
+		"%s has %d bytes in use at the end, and had %d in the middle, %d sessions before", lasting, after,
+		before, sessions)
 }
 
 // claimStore claims that Redis holds what it held, and what must stay there.
@@ -258,30 +289,39 @@ func (s *soak) claimStore(c *claims) {
 	begin, end, empty := s.moments[0], s.moments[2], s.moments[3]
 	for _, m := range s.moments[:3] {
 		for kind, k := range m.redis.kinds {
-			c.claim(stays(kind) || k.keys <= fewKeys, "%s: there are %d keys of the kind %s", m.name, k.keys, kind)
+			c.claim(stays(kind) || k.keys <= fewKeys, "%s: there are %d keys of the kind %s", m.name, k.keys,
+				kind)
 		}
 	}
-	c.claim(end.redis.kinds["session"].keys <= int(s.deeds().Sessions), "Redis keeps %d sessions, and %d were opened", end.redis.kinds["session"].keys, s.deeds().Sessions)
+	c.claim(end.redis.kinds["session"].keys <= int(s.deeds().Sessions),
+		"Redis keeps %d sessions, and %d were opened", end.redis.kinds["session"].keys, s.deeds().Sessions)
 	c.claim(len(s.overdue) == 0, "Redis keeps keys for longer than it may: %q", s.overdue)
-	c.claim(empty.redis.used <= begin.redis.used+begin.redis.used/10+moreBytes, "Redis uses %d bytes at the end, and used %d", empty.redis.used, begin.redis.used)
+	c.claim(empty.redis.used <= begin.redis.used+begin.redis.used/10+moreBytes,
+		"Redis uses %d bytes at the end, and used %d", empty.redis.used, begin.redis.used)
 }
 
-// What may be more at the end than at the beginning: what is busy with something for a moment, such as a beat of replicas.
+// What may be more at the end than at the beginning: what is busy with something for a
+// moment, such as a beat of replicas.
 const (
 	moreGoroutines  = 10
 	moreDescriptors = 10
 	moreBytes       = 1 << 20
-	moreEnds        = 4 << 20 // of a replica: besides, the ends of sessions that it remembers for minutes, 4096 of each tenant and 310 bytes each
-	fewKeys         = 40      // of one kind, that live for seconds: pulses, replicas, links, blocks
+	// of a replica: besides, the ends of sessions that it remembers for minutes, 4096 of
+	// each tenant and 310 bytes each
+	moreEnds = 4 << 20
+	fewKeys  = 40 // of one kind, that live for seconds: pulses, replicas, links, blocks
 )
 
-// fillTime is when all that a replica keeps for a while has filled up, so that its heap should stay as it is: pools, tables,
-// and ends of sessions, which it remembers for ten minutes. A middle before that is no measure of the end.
+// fillTime is when all that a replica keeps for a while has filled up, so that its heap
+// should stay as it is: pools, tables, and ends of sessions, which it remembers for ten
+// minutes. A middle before that is no measure of the end.
 const fillTime = 12 * time.Minute
 
-// moreHeap is how many bytes more the replica that lives all the time may have in use at the end than in the middle, when so
-// many sessions were opened, used and ended between. If each of these left 100 bytes, that must be found, so half of it is
-// allowed. A heap at rest differs by some hundred KiB from look to look, so 1 MiB is allowed at least; that is less than 100
-// bytes for each of the 15,000 sessions that half of a full run has at the very least. What a session leaves at one of three
-// replicas alone, such as the one that opened it, is found only if it is three times as much.
+// moreHeap is how many bytes more the replica that lives all the time may have in use at
+// the end than in the middle, when so many sessions were opened, used and ended between.
+// If each of these left 100 bytes, that must be found, so half of it is allowed. A heap
+// at rest differs by some hundred KiB from look to look, so 1 MiB is allowed at least;
+// that is less than 100 bytes for each of the 15,000 sessions that half of a full run has
+// at the very least. What a session leaves at one of three replicas alone, such as the
+// one that opened it, is found only if it is three times as much.
 func moreHeap(sessions int64) int64 { return max(moreBytes, 50*sessions) }

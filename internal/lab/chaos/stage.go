@@ -13,7 +13,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
-// stage is a scene on which replicas come and go while clients work. Its methods are for one goroutine.
+// stage is a scene on which replicas come and go while clients work. Its methods are for
+// one goroutine.
 type stage struct {
 	*scene
 
@@ -34,7 +35,8 @@ const (
 	stopTime  = 3 * patience         // for a stop or a start, on a machine that is busy with other things
 )
 
-// play plays an act again and again until a number of requests went through, and judges it.
+// play plays an act again and again until a number of requests went through, and judges
+// it.
 func (s *stage) play(ctx context.Context, a *act, requests int) (*score, error) {
 	began := time.Now()
 	s.begin(1) // nothing is drawn
@@ -55,16 +57,19 @@ func (s *stage) play(ctx context.Context, a *act, requests int) (*score, error) 
 		return nil, err
 	}
 	return &score{
-		act: a, balancer: s.balancer, passes: passes, restarts: s.restarts, deeds: s.deeds(), troubles: s.troubles(),
-		verdict: verdict, failures: s.book.Failures(), inFlight: s.inFlight, soon: s.soon, took: time.Since(began),
+		act: a, balancer: s.balancer, passes: passes, restarts: s.restarts, deeds: s.deeds(),
+		troubles: s.troubles(),
+		verdict:  verdict, failures: s.book.Failures(), inFlight: s.inFlight, soon: s.soon,
+		took: time.Since(began),
 	}, nil
 }
 
-// settleTime is how long a call may go on that its client has left: calls have 10 s. It is put on record when it ends.
+// settleTime is how long a call may go on that its client has left: calls have 10 s. It
+// is put on record when it ends.
 const settleTime = 15 * time.Second
 
-// judge joins what clients, servers and records say of this book. As long as calls are not on record that must be, it does
-// that again, until these have had time to end.
+// judge joins what clients, servers and records say of this book. As long as calls are
+// not on record that must be, it does that again, until these have had time to end.
 func (s *stage) judge(ctx context.Context) (ledger.Verdict, error) {
 	for end := time.Now().Add(settleTime); ; world.Pause(ctx, settleTime/5) {
 		records, err := s.Audit()
@@ -127,7 +132,8 @@ func (s *stage) deeds() (all crowd.Deeds) {
 		all.Crossed += d.Crossed
 		all.Changes += d.Changes
 		all.Reconnects += d.Reconnects
-		all.LongestCall, all.LongestGap = max(all.LongestCall, d.LongestCall), max(all.LongestGap, d.LongestGap)
+		all.LongestCall, all.LongestGap = max(all.LongestCall, d.LongestCall), max(all.LongestGap,
+			d.LongestGap)
 	}
 	return all
 }
@@ -159,7 +165,8 @@ func (s *stage) work(ctx context.Context) error {
 	return nil
 }
 
-// well waits until all is ready, and the load balancer sends requests to all replicas that run.
+// well waits until all is ready, and the load balancer sends requests to all replicas
+// that run.
 func (s *stage) well(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, stopTime)
 	defer stop()
@@ -212,11 +219,13 @@ func (s *stage) further(ctx context.Context, all int) error {
 	return s.well(ctx)
 }
 
-// noticeTime is how long a load balancer may take, on a machine that is busy, to notice that connections which it keeps open
-// have ended with a replica. A request that it sends on one meanwhile is lost, too.
+// noticeTime is how long a load balancer may take, on a machine that is busy, to notice
+// that connections which it keeps open have ended with a replica. A request that it sends
+// on one meanwhile is lost, too.
 const noticeTime = time.Second
 
-// strike kills a replica. What was in flight at any replica is remembered, and what was asked soon after.
+// strike kills a replica. What was in flight at any replica is remembered, and what was
+// asked soon after.
 func (s *stage) strike(ctx context.Context, r *world.Replica) {
 	s.restarts++
 	before := s.book.Last()

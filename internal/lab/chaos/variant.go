@@ -28,22 +28,31 @@ func run1(ctx context.Context, name string, args ...string) (string, error) {
 	return strings.TrimSpace(string(output)), nil
 }
 
-// patch is a change of one source file: text is put behind anchor, which must stand there once.
+// patch is a change of one source file: text is put behind anchor, which must stand there
+// once.
 type patch struct{ file, anchor, text string }
 
 const (
-	// clockVariable is the environment variable that names the file with the offset of the wall clock, in seconds.
+	// clockVariable is the environment variable that names the file with the offset of
+	// the wall clock, in seconds.
 	clockVariable = "CHAOS_CLOCK"
 	// panicHeader is the header of a request whose handler panics.
 	panicHeader = "Chaos-Panic"
 )
 
-// wallClock makes time.Now of the standard library, and so of all that the gateway is made of, tell a wall clock that
-// somebody has set. The monotonic clock stays as it is, as with a real jump of the clock.
+// wallClock makes time.Now of the standard library, and so of all that the gateway is
+// made of, tell a wall clock that somebody has set. The monotonic clock stays as it is,
+// as with a real jump of the clock.
 func wallClock() []patch {
 	return []patch{
-		{"time/time.go", "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n", "\tsec += wallOffset.Load()\n"},
-		{"time/time.go", "\nfunc now() (sec int64, nsec int32, mono int64)\n", "\nvar wallOffset atomic.Int64\n\nfunc SetWallOffset(seconds int64) { wallOffset.Store(seconds) }\n"},
+		{
+			"time/time.go", "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n",
+			"\tsec += wallOffset.Load()\n",
+		},
+		{
+			"time/time.go", "\nfunc now() (sec int64, nsec int32, mono int64)\n",
+			"\nvar wallOffset atomic.Int64\n\nfunc SetWallOffset(seconds int64) { wallOffset.Store(seconds) }\n",
+		},
 		{"time/time.go", "import (\n", "\t\"sync/atomic\"\n"},
 	}
 }
@@ -78,9 +87,10 @@ func panics() patch {
 	}
 }
 
-// buildVariant compiles a gateway whose wall clock can be set and whose handlers can be made to panic, which no gateway
-// that is shipped can. The sources stay as they are: the compiler is told to read other files in the place of a few. Since
-// one of these is part of the standard library, all is compiled anew the first time.
+// buildVariant compiles a gateway whose wall clock can be set and whose handlers can be
+// made to panic, which no gateway that is shipped can. The sources stay as they are: the
+// compiler is told to read other files in the place of a few. Since one of these is part
+// of the standard library, all is compiled anew the first time.
 func buildVariant(ctx context.Context, dir string) (program string, err error) {
 	root, err := world.Root()
 	if err != nil {
@@ -135,5 +145,6 @@ func (p patch) apply(from, to string) error {
 	return os.WriteFile(to, []byte(before+p.anchor+p.text+after), 0o600) //nolint:gosec // into a folder of our own
 }
 
-// errAnchor means that a source file has changed so that the variant must be changed, too.
+// errAnchor means that a source file has changed so that the variant must be changed,
+// too.
 var errAnchor = errors.New("the text behind which the variant differs does not stand there once")

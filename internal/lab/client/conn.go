@@ -104,8 +104,8 @@ type Answer struct {
 	chunked bool
 }
 
-// Exchange sends a request and reads the answer to its end, of which it keeps so many bytes.
-// A request may be answered before it was sent; then the answer counts.
+// Exchange sends a request and reads the answer to its end, of which it keeps so many
+// bytes. A request may be answered before it was sent; then the answer counts.
 func (c *Conn) Exchange(request []byte, keep int64) (*Answer, error) {
 	c.Allow(Patience)
 	_, sent := c.Write(request)

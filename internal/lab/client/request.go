@@ -23,13 +23,16 @@ type Request struct {
 	Tool      string // for tools/call
 	Accept    string // "" names JSON, then event streams
 	Body      string
-	Announce  int // the Content-Length if it is not that of the body; negative: the body is chunked, and Body is its start
+	// the Content-Length if it is not that of the body; negative: the body is chunked,
+	// and Body is its start
+	Announce int
 }
 
 // Bytes returns the request as it goes over the wire.
 func (r Request) Bytes() []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", cmp.Or(r.Method, http.MethodPost), cmp.Or(r.Path, "/mcp"), r.Addr)
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", cmp.Or(r.Method, http.MethodPost),
+		cmp.Or(r.Path, "/mcp"), r.Addr)
 	if r.Token != "" {
 		r.Token = "Bearer " + r.Token
 	}
@@ -51,9 +54,11 @@ func (r Request) Bytes() []byte {
 	}
 	switch {
 	case r.Announce < 0:
-		fmt.Fprintf(&b, "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(r.Body), r.Body)
+		fmt.Fprintf(&b, "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n",
+			len(r.Body), r.Body)
 	case r.Body != "":
-		fmt.Fprintf(&b, "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", max(r.Announce, len(r.Body)), r.Body)
+		fmt.Fprintf(&b, "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+			max(r.Announce, len(r.Body)), r.Body)
 	default:
 		b.WriteString("\r\n")
 	}
@@ -67,12 +72,13 @@ const (
 	Unable = `{}`
 )
 
-// Message returns the body of a request with these members of params, without their braces.
-// Meta are members of _meta, in the same form. In the newest era, what a client says of
-// itself stands before them.
+// Message returns the body of a request with these members of params, without their
+// braces. Meta are members of _meta, in the same form. In the newest era, what a client
+// says of itself stands before them.
 func Message(id, rpc, params, revision string, meta ...string) string {
 	if mcp.EraOf(revision) == mcp.Modern {
-		meta = append([]string{`"io.modelcontextprotocol/protocolVersion":"` + revision + `","io.modelcontextprotocol/clientCapabilities":{}`}, meta...)
+		meta = append([]string{`"io.modelcontextprotocol/protocolVersion":"` + revision +
+			`","io.modelcontextprotocol/clientCapabilities":{}`}, meta...)
 	}
 	members := strings.Join(meta, ",")
 	if members != "" {
@@ -86,7 +92,8 @@ func Message(id, rpc, params, revision string, meta ...string) string {
 
 // Initialize returns the body that opens a session.
 func Initialize(revision, capabilities string) string {
-	return Message("0", mcp.MethodInitialize, `"protocolVersion":"`+revision+`","capabilities":`+capabilities+`,"clientInfo":{"name":"lab","version":"1"}`, "")
+	return Message("0", mcp.MethodInitialize, `"protocolVersion":"`+revision+`","capabilities":`+capabilities+
+		`,"clientInfo":{"name":"lab","version":"1"}`, "")
 }
 
 // What clients of sessions say before they wait: without the first they are told nothing,

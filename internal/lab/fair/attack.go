@@ -11,9 +11,13 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// attacks lists all attacks. The first is none: what it shows is how far two measures of the same thing differ.
+// attacks lists all attacks. The first is none: what it shows is how far two measures of
+// the same thing differ.
 func attacks() []raid.Attack {
-	none := raid.Attack{Name: "no attack", Does: "nothing; how far the ratio is from 1 is the noise of the measure"}
+	none := raid.Attack{
+		Name: "no attack",
+		Does: "nothing; how far the ratio is from 1 is the noise of the measure",
+	}
 	return append([]raid.Attack{none}, raid.Attacks()...)
 }
 
@@ -38,8 +42,9 @@ func tallied(c *raid.Counters, begun time.Time) tally {
 // ready is the line that an attacking process writes once its attack bites.
 const ready = "ready\n"
 
-// attackUntilTold is a part: it carries out a mission, which its argument says in JSON, until its standard input ends.
-// It writes a line when the attack bites, and its tally at the end. After the line, the tally begins anew.
+// attackUntilTold is a part: it carries out a mission, which its argument says in JSON,
+// until its standard input ends. It writes a line when the attack bites, and its tally at
+// the end. After the line, the tally begins anew.
 func attackUntilTold(ctx context.Context, argument string, in io.Reader, out io.Writer) error {
 	ctx, cancel := untilEnd(ctx, in)
 	defer cancel()
@@ -78,7 +83,8 @@ func attackUntilTold(ctx context.Context, argument string, in io.Reader, out io.
 	return report(out, after.since(before))
 }
 
-// bitesAt tells whether the attack takes place. The dummy refuses nothing, so there it is enough that it is tried.
+// bitesAt tells whether the attack takes place. The dummy refuses nothing, so there it is
+// enough that it is tried.
 func bitesAt(a *raid.Attack, m mission, seen raid.Tally) bool {
 	if !m.Real {
 		return seen.Attempts > 0

@@ -25,8 +25,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestFairShort lets a real gateway meet every attack: no call of the quiet tenant may be refused or lost, and every
-// attack must take place. How long the calls take is for make bench-fair to say.
+// TestFairShort lets a real gateway meet every attack: no call of the quiet tenant may be
+// refused or lost, and every attack must take place. How long the calls take is for make
+// bench-fair to say.
 func TestFairShort(t *testing.T) {
 	if err := run(t.Context(), []string{"-short"}, strings.NewReader(""), t.Output()); err != nil {
 		t.Error(err)
@@ -52,16 +53,42 @@ func TestVerdict(t *testing.T) {
 		harms  bool
 		row    string
 	}{
-		"as fast as the baseline": {sideOf(0, with(3*time.Millisecond, time.Hour)...), false, "| x | 1.5 | 1.0 | 0 | no harm |"},
-		"twice as slow":           {sideOf(0, with(4*time.Millisecond, time.Hour)...), true, "| x | 2.0 | 1.0 | 0 | **does harm** |"},
-		"one call refused":        {sideOf(1, with(time.Millisecond)...), true, "| x | 0.5 | 1.0 | 1 (1 × 503 DB-OVERLOAD) | **does harm** |"},
-		"many calls refused":      {sideOf(2, with()...), true, "| x | none | 1.0 | 2 (2 × 503 DB-OVERLOAD) | **does harm** |"},
-		"no calls":                {sideOf(0), true, "| x | none | none | 0 | **does harm** |"},
-		"no attack took place":    {side{fault: errors.New("it did not begin"), rounds: sideOf(0, with(0, 0)...).rounds}, true, "| x | 0.5 | 1.0 | 0 | **could not be measured** |"},
-		"the gateway ended":       {side{died: true, rounds: sideOf(0, with(0, 0)...).rounds}, true, "| x | 0.5 | 1.0 | 0 | **the gateway ended** |"},
+		"as fast as the baseline": {
+			sideOf(0, with(3*time.Millisecond, time.Hour)...), false,
+			"| x | 1.5 | 1.0 | 0 | no harm |",
+		},
+		"twice as slow": {
+			sideOf(0, with(4*time.Millisecond, time.Hour)...), true,
+			"| x | 2.0 | 1.0 | 0 | **does harm** |",
+		},
+		"one call refused": {
+			sideOf(1, with(time.Millisecond)...), true,
+			"| x | 0.5 | 1.0 | 1 (1 × 503 DB-OVERLOAD) | **does harm** |",
+		},
+		"many calls refused": {
+			sideOf(2, with()...), true,
+			"| x | none | 1.0 | 2 (2 × 503 DB-OVERLOAD) | **does harm** |",
+		},
+		"no calls": {sideOf(0), true, "| x | none | none | 0 | **does harm** |"},
+		"no attack took place": {
+			side{
+				fault:  errors.New("it did not begin"),
+				rounds: sideOf(0, with(0, 0)...).rounds,
+			},
+			true,
+			"| x | 0.5 | 1.0 | 0 | **could not be measured** |",
+		},
+		"the gateway ended": {
+			side{died: true, rounds: sideOf(0, with(0, 0)...).rounds},
+			true,
+			"| x | 0.5 | 1.0 | 0 | **the gateway ended** |",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := result{attack: raid.Attack{Name: "x"}, baseline: sideOf(0, with(2*time.Millisecond, 2*time.Millisecond)...), beside: test.beside}
+			r := result{
+				attack:   raid.Attack{Name: "x"},
+				baseline: sideOf(0, with(2*time.Millisecond, 2*time.Millisecond)...), beside: test.beside,
+			}
 			if got := r.harms(); got != test.harms {
 				t.Errorf("harms: got %v, want %v", got, test.harms)
 			}
@@ -72,7 +99,8 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestPercentileOfRounds wants the median of the rounds, in which a round without answers is the slowest.
+// TestPercentileOfRounds wants the median of the rounds, in which a round without answers
+// is the slowest.
 func TestPercentileOfRounds(t *testing.T) {
 	var s side
 	for _, more := range []side{sideOf(0, time.Second), sideOf(0, time.Millisecond), sideOf(1)} {
@@ -97,7 +125,8 @@ func TestAttackThatDoesNotBite(t *testing.T) {
 			t.Errorf("%s bites without an attempt", a.Name)
 		}
 	}
-	if err := run(t.Context(), []string{"-only", "nothing of the kind"}, strings.NewReader(""), t.Output()); err == nil {
+	if err := run(t.Context(), []string{"-only", "nothing of the kind"}, strings.NewReader(""),
+		t.Output()); err == nil {
 		t.Error("a name of no attack was accepted")
 	}
 }
@@ -110,7 +139,8 @@ func TestCores(t *testing.T) {
 		"0-x":     nil,
 		"":        nil,
 	} {
-		if got := coresIn("Name:\tfair\nCpus_allowed_list:\t" + list + "\nMems_allowed:\t1\n"); !slices.Equal(got, want) {
+		if got := coresIn("Name:\tfair\nCpus_allowed_list:\t" + list +
+			"\nMems_allowed:\t1\n"); !slices.Equal(got, want) {
 			t.Errorf("%q: got %v, want %v", list, got, want)
 		}
 	}

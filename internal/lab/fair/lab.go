@@ -17,14 +17,15 @@ const (
 	usersOfQuiet = 4
 	usersOfLoud  = 8
 
-	// loudAddress is where attackers connect from, so that the gateway can tell them from the quiet tenant as it can in
-	// a network.
+	// loudAddress is where attackers connect from, so that the gateway can tell them from
+	// the quiet tenant as it can in a network.
 	loudAddress = "127.0.0.2"
 )
 
-// The limits are the default ones, with two exceptions. The rates of the quiet tenant are high, because it makes up for
-// calls that were late, and its own limits must not refuse them. Tenant raised, for the attacks that need it, has high
-// rates too; all else of it is as by default.
+// The limits are the default ones, with two exceptions. The rates of the quiet tenant are
+// high, because it makes up for calls that were late, and its own limits must not refuse
+// them. Tenant raised, for the attacks that need it, has high rates too; all else of it
+// is as by default.
 const gatewayConfig = `listen: %[1]s
 operator: %[2]s
 public_url: http://%[1]s
@@ -50,7 +51,8 @@ audit: {file: audit.jsonl, sync: interval}
 log: {level: info, format: json}
 `
 
-// lab is what all measures share: the program of the gateway, the servers, and who knows which token.
+// lab is what all measures share: the program of the gateway, the servers, and who knows
+// which token.
 type lab struct {
 	dir                string
 	self, binary       string // this program, and that of the gateway
@@ -63,7 +65,8 @@ type lab struct {
 	started            int // processes, each with a log of its own
 }
 
-// newLab builds the gateway and starts the servers. Everything it makes lies in a temporary folder.
+// newLab builds the gateway and starts the servers. Everything it makes lies in a
+// temporary folder.
 func newLab(ctx context.Context) (*lab, error) {
 	dir, err := os.MkdirTemp("", "drawbridge-fair-")
 	if err != nil {
@@ -104,7 +107,8 @@ func (l *lab) begin(ctx context.Context) error {
 	return nil
 }
 
-// configure takes addresses, makes a token for each user of each tenant and writes the gateway's config.
+// configure takes addresses, makes a token for each user of each tenant and writes the
+// gateway's config.
 func (l *lab) configure() error {
 	addresses, err := world.Addresses(5)
 	if err != nil {
@@ -113,9 +117,13 @@ func (l *lab) configure() error {
 	l.calm, l.storm, l.dummy, l.gateway = addresses[0], addresses[1], addresses[2], addresses[3]
 	const secret = "fair-5d0b97e1c3f84a62-hmac-secret" //nolint:gosec // G101: of gateways that live for minutes
 	l.tokens = map[string][]string{}
-	for tenant, users := range map[string]int{"quiet": usersOfQuiet, "loud": usersOfLoud, "raised": usersOfLoud} {
+	for tenant, users := range map[string]int{
+		"quiet": usersOfQuiet, "loud": usersOfLoud,
+		"raised": usersOfLoud,
+	} {
 		for i := range users {
-			l.tokens[tenant] = append(l.tokens[tenant], world.Token(secret, "https://fair.test/", "http://"+l.gateway+"/mcp", fmt.Sprintf("user%d", i), map[string]any{"team": tenant}))
+			l.tokens[tenant] = append(l.tokens[tenant], world.Token(secret, "https://fair.test/",
+				"http://"+l.gateway+"/mcp", fmt.Sprintf("user%d", i), map[string]any{"team": tenant}))
 		}
 	}
 	config := fmt.Sprintf(gatewayConfig, l.gateway, addresses[4], l.calm, l.storm)
@@ -128,13 +136,15 @@ func (l *lab) configure() error {
 
 // serve starts a gateway and waits until it answers calls of all tenants.
 func (l *lab) serve(ctx context.Context) (*world.Process, error) {
-	gateway, err := l.start(l.cores.served, false, l.binary, "serve", "-config", filepath.Join(l.dir, "drawbridge.yaml"))
+	gateway, err := l.start(l.cores.served, false, l.binary, "serve", "-config",
+		filepath.Join(l.dir, "drawbridge.yaml"))
 	if err != nil {
 		return nil, err
 	}
 	for tenant, server := range map[string]string{"quiet": "calm", "raised": "storm"} {
 		call := raid.Call(l.gateway, l.tokens[tenant][0], server)
-		if err := world.Within(ctx, time.Minute, "the gateway serves "+server, func() bool { return raid.Answers(ctx, l.gateway, call) }); err != nil {
+		if err := world.Within(ctx, time.Minute, "the gateway serves "+server,
+			func() bool { return raid.Answers(ctx, l.gateway, call) }); err != nil {
 			gateway.Kill()
 			return nil, fmt.Errorf("%w\n%s", err, gateway.Words())
 		}

@@ -1,12 +1,14 @@
-// Command fair asks whether one tenant can take the speed of another. A quiet tenant makes its calls at a modest pace
-// while a loud one, or a stranger, attacks the same gateway, with one attack after the other. What the quiet tenant
-// notices is compared with a baseline: the same attack on another program on the same machine, so that what the machine
-// does not have for two is no fault of the gateway. All parts run as processes of their own on loopback.
+// Command fair asks whether one tenant can take the speed of another. A quiet tenant
+// makes its calls at a modest pace while a loud one, or a stranger, attacks the same
+// gateway, with one attack after the other. What the quiet tenant notices is compared
+// with a baseline: the same attack on another program on the same machine, so that what
+// the machine does not have for two is no fault of the gateway. All parts run as
+// processes of their own on loopback.
 //
 //	go run -C internal/lab ./fair -out docs/evidence/fairness.md
 //
-// With -short it only asks whether every call of the quiet tenant was answered and whether every attack took place,
-// which does not depend on how fast the machine is.
+// With -short it only asks whether every call of the quiet tenant was answered and
+// whether every attack took place, which does not depend on how fast the machine is.
 package main
 
 import (
@@ -29,16 +31,18 @@ func main() {
 	}, 1, nil)
 }
 
-// run is the whole program. The processes that it starts are this program again, with the name of their part as first
-// argument.
+// run is the whole program. The processes that it starts are this program again, with the
+// name of their part as first argument.
 func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	if part, argument := partOf(args); part != nil {
 		return part(ctx, argument, in, out)
 	}
 	flags := flag.NewFlagSet("fair", flag.ContinueOnError)
 	report := flags.String("out", "", "file to write the report to; the standard output when empty")
-	short := flags.Bool("short", false, "a few hundred calls without a baseline: are all of them answered, and did every attack take place?")
-	samples := flags.Int("samples", 2000, "calls of the quiet tenant for each attack, and as many for its baseline")
+	short := flags.Bool("short", false,
+		"a few hundred calls without a baseline: are all of them answered, and did every attack take place?")
+	samples := flags.Int("samples", 2000,
+		"calls of the quiet tenant for each attack, and as many for its baseline")
 	only := flags.String("only", "", "run only the attacks whose name contains this")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -64,10 +68,12 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	return errors.Join(page.Write(out, *report, text), err)
 }
 
-// role is what a process of this program does beside the measuring one. It ends when its standard input does.
+// role is what a process of this program does beside the measuring one. It ends when its
+// standard input does.
 type role func(ctx context.Context, argument string, in io.Reader, out io.Writer) error
 
-// partOf returns the role that the arguments name, with its own argument. It is nil if they name none.
+// partOf returns the role that the arguments name, with its own argument. It is nil if
+// they name none.
 func partOf(args []string) (part role, argument string) {
 	if len(args) != 2 {
 		return nil, ""

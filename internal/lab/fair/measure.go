@@ -28,7 +28,8 @@ type plan struct {
 	args    []string // of the command, for the report
 }
 
-// side is what was seen while an attack was on one target: the dummy, which is the baseline, or the gateway.
+// side is what was seen while an attack was on one target: the dummy, which is the
+// baseline, or the gateway.
 type side struct {
 	rounds []notes // of the quiet tenant
 	tally  tally
@@ -42,8 +43,9 @@ type result struct {
 	baseline, beside side
 }
 
-// runFull measures every attack against its baseline and returns the report. The error says that an attack does harm, or
-// that the measure itself failed; in the first case there is a report.
+// runFull measures every attack against its baseline and returns the report. The error
+// says that an attack does harm, or that the measure itself failed; in the first case
+// there is a report.
 func runFull(ctx context.Context, chosen []raid.Attack, p plan, progress io.Writer) (string, error) {
 	l, err := newLab(ctx)
 	if err != nil {
@@ -71,13 +73,14 @@ func runFull(ctx context.Context, chosen []raid.Attack, p plan, progress io.Writ
 		}
 	}
 	if len(harmful) > 0 {
-		return text, fmt.Errorf("%d of %d attacks do harm: %s", len(harmful), len(results), strings.Join(harmful, ", "))
+		return text, fmt.Errorf("%d of %d attacks do harm: %s", len(harmful), len(results),
+			strings.Join(harmful, ", "))
 	}
 	return text, nil
 }
 
-// compare measures one attack and its baseline in turn. Each time there is a new gateway, which has nothing left of the
-// time before.
+// compare measures one attack and its baseline in turn. Each time there is a new gateway,
+// which has nothing left of the time before.
 func (l *lab) compare(ctx context.Context, a raid.Attack, samples int) (*result, error) {
 	r := &result{attack: a}
 	for round := range rounds {
@@ -132,7 +135,10 @@ func (l *lab) mission(a raid.Attack, target string) mission {
 	if l.from != "" {
 		from = []string{l.from}
 	}
-	return mission{Attack: a.Name, For: raid.Mission{Addr: target, From: from, Tokens: l.tokens[tenant]}, Real: target == l.gateway}
+	return mission{
+		Attack: a.Name, For: raid.Mission{Addr: target, From: from, Tokens: l.tokens[tenant]},
+		Real: target == l.gateway,
+	}
 }
 
 // errand returns what the quiet tenant needs for so many calls.
@@ -140,14 +146,16 @@ func (l *lab) errand(calls, grace int) errand {
 	return errand{Addr: l.gateway, Tokens: l.tokens["quiet"], Calls: calls, Grace: grace}
 }
 
-// meet starts an attack, waits until it bites, lets the quiet tenant call the gateway that runs, and ends the attack.
+// meet starts an attack, waits until it bites, lets the quiet tenant call the gateway
+// that runs, and ends the attack.
 func (l *lab) meet(ctx context.Context, m mission, do errand, settle time.Duration) (*side, error) {
 	attacker, err := l.say(l.cores.loud, "part-attack", m)
 	if err != nil {
 		return nil, err
 	}
 	defer attacker.Finish(partTime)
-	impatient := time.AfterFunc(biteTime, func() { _ = attacker.In.Close() }) // it ends without having been ready
+	// it ends without having been ready
+	impatient := time.AfterFunc(biteTime, func() { _ = attacker.In.Close() })
 	line, err := attacker.Out.ReadString('\n')
 	impatient.Stop()
 	if err != nil || line != ready {
@@ -176,8 +184,9 @@ func (l *lab) say(on, name string, argument any) (*world.Process, error) {
 	return l.startPart(on, name, string(text))
 }
 
-// percentile returns the latency that so many percent of the calls do not exceed. Calls that were refused count as
-// slower than all others; if it is one of them, there is no such latency and it returns false.
+// percentile returns the latency that so many percent of the calls do not exceed. Calls
+// that were refused count as slower than all others; if it is one of them, there is no
+// such latency and it returns false.
 func (n *notes) percentile(percent int) (time.Duration, bool) {
 	slices.Sort(n.Latency)
 	at := (len(n.Latency)+n.refusals())*percent/100 - 1
@@ -187,8 +196,9 @@ func (n *notes) percentile(percent int) (time.Duration, bool) {
 	return time.Duration(n.Latency[at]) * time.Microsecond, true
 }
 
-// percentile returns the median of the rounds' percentiles: a burst of what others do on the machine hits one round, an
-// attack hits all. It returns false if there is none, because the calls of most rounds were not answered.
+// percentile returns the median of the rounds' percentiles: a burst of what others do on
+// the machine hits one round, an attack hits all. It returns false if there is none,
+// because the calls of most rounds were not answered.
 func (s *side) percentile(percent int) (time.Duration, bool) {
 	var found []time.Duration
 	for i := range s.rounds {
@@ -203,7 +213,8 @@ func (s *side) percentile(percent int) (time.Duration, bool) {
 	return 0, false
 }
 
-// refused returns how many calls were not answered as they should, in all rounds, by what came instead.
+// refused returns how many calls were not answered as they should, in all rounds, by what
+// came instead.
 func (s *side) refused() (total int, by map[string]int) {
 	all := notes{Refused: map[string]int{}}
 	for i := range s.rounds {
@@ -222,10 +233,11 @@ func (r *result) ratio(percent int) (float64, bool) {
 	return float64(beside) / float64(max(base, time.Microsecond)), true
 }
 
-// harms tells whether the attack takes something of the quiet tenant: a call, or more than its share of time. What could
-// not be measured counts as harm.
+// harms tells whether the attack takes something of the quiet tenant: a call, or more
+// than its share of time. What could not be measured counts as harm.
 func (r *result) harms() bool {
 	times, found := r.ratio(99)
 	refused, _ := r.beside.refused()
-	return r.beside.died || r.beside.fault != nil || r.baseline.fault != nil || refused > 0 || !found || times >= 2
+	return r.beside.died || r.beside.fault != nil || r.baseline.fault != nil || refused > 0 || !found ||
+		times >= 2
 }

@@ -12,12 +12,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
-// cores says on which processors parts run, as lists that taskset reads; "" is all of them.
+// cores says on which processors parts run, as lists that taskset reads; "" is all of
+// them.
 type cores struct{ served, quiet, loud string }
 
-// coresOfThisMachine gives the first half of the processors to the quiet tenant and the other half to attackers, so
-// that an attacker's own work never delays the clock of the one who measures. The gateway, the dummy and the servers
-// have all processors, as in life. Without taskset, or with one processor, nothing is pinned.
+// coresOfThisMachine gives the first half of the processors to the quiet tenant and the
+// other half to attackers, so that an attacker's own work never delays the clock of the
+// one who measures. The gateway, the dummy and the servers have all processors, as in
+// life. Without taskset, or with one processor, nothing is pinned.
 func coresOfThisMachine() cores {
 	status, _ := os.ReadFile("/proc/self/status") // without it there are none
 	usable := coresIn(string(status))
@@ -28,7 +30,8 @@ func coresOfThisMachine() cores {
 	return cores{quiet: strings.Join(usable[:half], ","), loud: strings.Join(usable[half:], ",")}
 }
 
-// coresIn returns the processors that a process may use, in the text of its status: "0-2,5" are four.
+// coresIn returns the processors that a process may use, in the text of its status:
+// "0-2,5" are four.
 func coresIn(status string) (usable []string) {
 	list := regexp.MustCompile(`(?m)^Cpus_allowed_list:\s*(\S+)$`).FindStringSubmatch(status)
 	if list == nil {
@@ -58,7 +61,9 @@ func (c cores) describe() string {
 	if c.quiet == "" {
 		return "nothing is pinned to a processor"
 	}
-	return fmt.Sprintf("the quiet tenant on processor %s, attackers on %s; gateway, dummy and servers have all", c.quiet, c.loud)
+	return fmt.Sprintf(
+		"the quiet tenant on processor %s, attackers on %s; gateway, dummy and servers have all", c.quiet,
+		c.loud)
 }
 
 // start runs a program on the processors of a list.
@@ -67,10 +72,14 @@ func (l *lab) start(on string, talks bool, command ...string) (*world.Process, e
 		command = append([]string{"taskset", "-c", on}, command...)
 	}
 	l.started++
-	return l.keeper.Start(world.Order{Dir: l.dir, Log: fmt.Sprintf("log%d", l.started), Command: command, Talks: talks})
+	return l.keeper.Start(world.Order{
+		Dir: l.dir, Log: fmt.Sprintf("log%d", l.started), Command: command,
+		Talks: talks,
+	})
 }
 
-// startPart runs this program as one of its parts, which ends when its standard input does.
+// startPart runs this program as one of its parts, which ends when its standard input
+// does.
 func (l *lab) startPart(on, name, argument string) (*world.Process, error) {
 	return l.start(on, true, l.self, name, argument)
 }

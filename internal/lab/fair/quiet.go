@@ -25,18 +25,23 @@ type errand struct {
 	Addr   string
 	Tokens []string // one for each user
 	Calls  int      // of all connections together
-	Grace  int      // seconds that it may take longer than it does by plan; what is not answered then never is
+	// seconds that it may take longer than it does by plan; what is not answered then
+	// never is
+	Grace int
 }
 
 // notes is what the quiet tenant saw.
 type notes struct {
-	Latency []int64        // of the calls that were answered, in microseconds, each from when it was meant to be sent
+	// of the calls that were answered, in microseconds, each from when it was meant to be
+	// sent
+	Latency []int64
 	Refused map[string]int // the others, by what came instead
 }
 
-// callQuietly is a part: it does an errand, which its argument says in JSON, and writes its notes. Each connection has
-// its turn at fixed times and sends late when the answer before is late; since a call counts from when it was meant to
-// be sent, what is late is seen.
+// callQuietly is a part: it does an errand, which its argument says in JSON, and writes
+// its notes. Each connection has its turn at fixed times and sends late when the answer
+// before is late; since a call counts from when it was meant to be sent, what is late is
+// seen.
 func callQuietly(ctx context.Context, argument string, in io.Reader, out io.Writer) error {
 	ctx, cancel := untilEnd(ctx, in)
 	defer cancel()
@@ -95,7 +100,8 @@ type quiet struct {
 	notes  notes
 }
 
-// calls makes so many calls, the first at begin. When ctx ends, those that are left count as never answered.
+// calls makes so many calls, the first at begin. When ctx ends, those that are left count
+// as never answered.
 func (q *quiet) calls(ctx context.Context, begin time.Time, count int) {
 	call := raid.Call(q.errand.Addr, q.token, "calm")
 	for i := range count {

@@ -32,8 +32,10 @@ there is none.
 Make your own: `+"`make bench-fair`"+` writes this file, and fails if an attack does harm.
 
 `, int(time.Second/quietInterval)*quietConnections, quietConnections, usersOfQuiet, grace)
-	fmt.Fprintf(&b, "- %s\n- %s\n- Load average at the end: %s. What others did on the machine is in the figures.\n\n", s.origin, s.cores.describe(), page.Load())
-	b.WriteString("| attack | p99 ÷ baseline | p50 ÷ baseline | refused or never answered | verdict |\n|---|---|---|---|---|\n")
+	fmt.Fprintf(
+		&b, "- %s\n- %s\n- Load average at the end: %s. What others did on the machine is in the figures.\n\n", s.origin, s.cores.describe(), page.Load())
+	b.WriteString(
+		"| attack | p99 ÷ baseline | p50 ÷ baseline | refused or never answered | verdict |\n|---|---|---|---|---|\n")
 	for _, r := range results {
 		b.WriteString(r.row())
 	}
@@ -70,7 +72,8 @@ tenant. That one makes up for calls that were late, and must not be refused for 
 
 // row is the line of an attack in the table of verdicts.
 func (r *result) row() string {
-	return fmt.Sprintf("| %s | %s | %s | %s | %s |\n", r.attack.Name, r.times(99), r.times(50), r.refused(), r.verdict())
+	return fmt.Sprintf("| %s | %s | %s | %s | %s |\n", r.attack.Name, r.times(99), r.times(50), r.refused(),
+		r.verdict())
 }
 
 func (r *result) times(percent int) string {
@@ -110,7 +113,8 @@ func (r *result) figures() string {
 	t, d := r.beside.tally, r.baseline.tally
 	return fmt.Sprintf("| %s | %s / %s | %s / %s | %.0f (%s, %s) | %.1f | %d | %.0f |\n", r.attack.Name,
 		r.baseline.millis(50), r.baseline.millis(99), r.beside.millis(50), r.beside.millis(99),
-		t.perSecond(t.Attempts), share(t.Refused, t.ended()), share(t.Broken, t.ended()), t.perSecond(t.Received)/1e6, t.Held,
+		t.perSecond(t.Attempts), share(t.Refused, t.ended()), share(t.Broken, t.ended()),
+		t.perSecond(t.Received)/1e6, t.Held,
 		d.perSecond(d.Attempts))
 }
 

@@ -15,8 +15,9 @@ const (
 	shortGrace   = 60 // seconds, because tests share their machine with others
 )
 
-// runShort lets every attack bite for a moment, all on one gateway, and asks only what does not depend on the speed of
-// the machine: was every call of the quiet tenant answered, and did every attack take place?
+// runShort lets every attack bite for a moment, all on one gateway, and asks only what
+// does not depend on the speed of the machine: was every call of the quiet tenant
+// answered, and did every attack take place?
 func runShort(ctx context.Context, chosen []raid.Attack, progress io.Writer) error {
 	l, err := newLab(ctx)
 	if err != nil {
@@ -39,9 +40,13 @@ func runShort(ctx context.Context, chosen []raid.Attack, progress io.Writer) err
 			continue
 		}
 		if seen := s.rounds[0]; seen.refusals() > 0 || len(seen.Latency) != shortSamples {
-			wrong = append(wrong, fmt.Errorf("%s: of %d calls of the quiet tenant %d were answered; the others: %v", a.Name, shortSamples, len(seen.Latency), seen.Refused))
+			wrong = append(
+				wrong, fmt.Errorf("%s: of %d calls of the quiet tenant %d were answered; the others: %v",
+					a.Name, shortSamples, len(seen.Latency), seen.Refused))
 		}
-		_, _ = fmt.Fprintf(progress, "%s: %v, %+v\n", a.Name, time.Since(begun).Round(time.Millisecond), s.tally) // a terminal
+		// a terminal
+		_, _ = fmt.Fprintf(progress, "%s: %v, %+v\n", a.Name, time.Since(begun).Round(time.Millisecond),
+			s.tally)
 	}
 	if !gateway.Runs() {
 		wrong = append(wrong, fmt.Errorf("the gateway ended:\n%s", gateway.Words()))

@@ -17,8 +17,9 @@ type done struct {
 	strangeRecord        bool
 }
 
-// Judge joins the ledger with all executions of the servers and all records of the gateway. Those that are of none of
-// its calls, as of an earlier round, are left out. Nothing may be in flight any more. It is the oracle:
+// Judge joins the ledger with all executions of the servers and all records of the
+// gateway. Those that are of none of its calls, as of an earlier round, are left out.
+// Nothing may be in flight any more. It is the oracle:
 //
 //	clients        what each call ended with      ┐
 //	servers        which calls were executed      ├─ by nonce, and digest of the arguments ─▶ verdict
@@ -119,13 +120,15 @@ func (j *judge) call(i int, e *entry, d *done) {
 	find(&v.Twice, one(d.executions > 1), "executed more than once")
 	v.TwiceKeyed += one(d.executions > 1 && e.keyed)
 	find(&v.Unanswered, one(e.end == silent || e.end == open), "no end")
-	find(&v.Unexecuted, one(e.end == answered && !e.otherTenant && (e.foreign || !d.serialKnown)), "answered, not executed")
+	find(&v.Unexecuted, one(e.end == answered && !e.otherTenant && (e.foreign || !d.serialKnown)),
+		"answered, not executed")
 	find(&v.Denied, one(e.end == refused && !e.made && ran), "executed, and the error says it was not")
 	if e.end == answered && !e.wasBroken && !e.plain {
 		find(&v.EventsLost, int(e.events)-bits.OnesCount64(e.seen), "events lost")
 	}
 	find(&v.EventsTwice, int(e.doubled), "events or answers twice")
-	find(&v.EventsOutOfOrder, int(e.disordered)+one(e.end != answered && e.foreign && !e.otherTenant), "events out of order")
+	find(&v.EventsOutOfOrder, int(e.disordered)+one(e.end != answered && e.foreign && !e.otherTenant),
+		"events out of order")
 	find(&v.WrongTenant, one(e.otherTenant || d.strangeExecution || d.strangeRecord), "wrong tenant")
 	find(&v.Unaudited, one(e.end == answered && !d.recordedOK), "answered, not on record as done")
 	find(&v.Unfounded, one(d.recordedOK && !ran), "on record as done, not executed")
@@ -139,14 +142,17 @@ func (j *judge) call(i int, e *entry, d *done) {
 	if unrecorded && !e.left && !e.cancelled {
 		v.Unrecorded = append(v.Unrecorded, j.nonce(i))
 	}
-	note(&v.Unstreamed, e.end == answered && e.plain && int(e.events) > bits.OnesCount64(e.seen), "answered without a stream for its events")
-	note(&v.Uncancelled, e.cancelled && e.end != answered && ran && !d.cancelled, "cancelled, and the server was not told")
+	note(&v.Unstreamed, e.end == answered && e.plain && int(e.events) > bits.OnesCount64(e.seen),
+		"answered without a stream for its events")
+	note(&v.Uncancelled, e.cancelled && e.end != answered && ran && !d.cancelled,
+		"cancelled, and the server was not told")
 }
 
 // maxSamples is how many samples of one kind are kept.
 const maxSamples = 5
 
-// find adds n to a number of the verdict, and keeps a sample as long as there are few of its kind.
+// find adds n to a number of the verdict, and keeps a sample as long as there are few of
+// its kind.
 func (j *judge) find(count *int, n int, sample string) {
 	if *count < maxSamples {
 		j.verdict.Samples = append(j.verdict.Samples, sample)
@@ -172,7 +178,8 @@ func (j *judge) describe(i int) string {
 	if e.end != answered && e.end != open {
 		how += " (" + words[e.word] + ")"
 	}
-	return fmt.Sprintf("call %s of %s, %s: %s, answer %x, %d executions (first %x), %d of %d events, on record as %q",
+	return fmt.Sprintf(
+		"call %s of %s, %s: %s, answer %x, %d executions (first %x), %d of %d events, on record as %q",
 		j.nonce(i), words[e.tenant], words[e.kind], how, e.serial, d.executions, d.serial,
 		bits.OnesCount64(e.seen), e.events, d.outcome)
 }

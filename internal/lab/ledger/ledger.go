@@ -1,6 +1,7 @@
-// Package ledger answers whether anything was lost while things broke: it keeps what clients asked and what they got,
-// and joins that with what servers did and with what the gateway put on record. It speaks no protocol, opens nothing
-// and waits for nothing: all that it judges was told to it.
+// Package ledger answers whether anything was lost while things broke: it keeps what
+// clients asked and what they got, and joins that with what servers did and with what the
+// gateway put on record. It speaks no protocol, opens nothing and waits for nothing: all
+// that it judges was told to it.
 package ledger
 
 import (
@@ -11,9 +12,10 @@ import (
 	"sync"
 )
 
-// Nonce names one call in all three books: the client writes it into the arguments, the server finds it there and
-// repeats it in its answer, and the record of the gateway has the digest of the arguments. The zero Nonce names none.
-// The upper half names the ledger, the lower half counts its calls from 1.
+// Nonce names one call in all three books: the client writes it into the arguments, the
+// server finds it there and repeats it in its answer, and the record of the gateway has
+// the digest of the arguments. The zero Nonce names none. The upper half names the
+// ledger, the lower half counts its calls from 1.
 type Nonce uint64
 
 // String returns the nonce as it stands in arguments and answers.
@@ -79,8 +81,8 @@ type entry struct {
 	foreign, otherTenant bool // answer or event of another call; of another tenant's call
 }
 
-// Ledger is what the clients of one round asked and got. It is safe for concurrent use. It takes about 50 bytes for
-// each call, and while it judges twice as many again.
+// Ledger is what the clients of one round asked and got. It is safe for concurrent use.
+// It takes about 50 bytes for each call, and while it judges twice as many again.
 type Ledger struct {
 	base Nonce // the upper half of its nonces
 
@@ -94,7 +96,8 @@ type Ledger struct {
 	misdelivered []string // what clients were told that is others'
 }
 
-// New returns an empty ledger whose nonces no other has, except by a chance of one in four thousand millions.
+// New returns an empty ledger whose nonces no other has, except by a chance of one in
+// four thousand millions.
 func New() *Ledger {
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // it never fails
@@ -129,12 +132,13 @@ func (l *Ledger) Answered(n Nonce, a Answer) {
 	})
 }
 
-// Plain enters that the answer of a call is plain JSON, which has no place for events: the gateway had no place for a
-// stream.
+// Plain enters that the answer of a call is plain JSON, which has no place for events:
+// the gateway had no place for a stream.
 func (l *Ledger) Plain(n Nonce) { l.with(n, func(e *entry) { e.plain = true }) }
 
-// Refused enters that a call ended with an error. code is the data.code of the gateway, or what else names it. made
-// tells whether the error leaves open that the call took effect; where it says that it did not, it must not have.
+// Refused enters that a call ended with an error. code is the data.code of the gateway,
+// or what else names it. made tells whether the error leaves open that the call took
+// effect; where it says that it did not, it must not have.
 func (l *Ledger) Refused(n Nonce, code string, made bool) {
 	l.with(n, func(e *entry) {
 		if e.end != answered {
@@ -143,7 +147,8 @@ func (l *Ledger) Refused(n Nonce, code string, made bool) {
 	})
 }
 
-// Broken enters that the client saw the connection of a call break, so that it knows that it does not know.
+// Broken enters that the client saw the connection of a call break, so that it knows that
+// it does not know.
 func (l *Ledger) Broken(n Nonce, how string) {
 	l.with(n, func(e *entry) {
 		e.wasBroken, e.made = true, true
@@ -159,14 +164,15 @@ func (l *Ledger) Left(n Nonce, how string) {
 	l.with(n, func(e *entry) { e.left = true })
 }
 
-// Cancelled enters that the client cancelled a call, and so gets no answer. It may still get one that was on its way.
+// Cancelled enters that the client cancelled a call, and so gets no answer. It may still
+// get one that was on its way.
 func (l *Ledger) Cancelled(n Nonce) {
 	l.Left(n, "cancelled by its client")
 	l.with(n, func(e *entry) { e.cancelled = true })
 }
 
-// Silent enters that a call got neither an answer nor an error nor a broken connection in all the time that its client
-// had patience.
+// Silent enters that a call got neither an answer nor an error nor a broken connection in
+// all the time that its client had patience.
 func (l *Ledger) Silent(n Nonce, how string) {
 	l.with(n, func(e *entry) {
 		if e.end != answered {
@@ -175,8 +181,8 @@ func (l *Ledger) Silent(n Nonce, how string) {
 	})
 }
 
-// Event enters an event that came on the stream of call n. of and number are what it says of itself: the call that it
-// belongs to, and which of its events it is, from 1 on.
+// Event enters an event that came on the stream of call n. of and number are what it says
+// of itself: the call that it belongs to, and which of its events it is, from 1 on.
 func (l *Ledger) Event(n, of Nonce, number int) {
 	l.with(n, func(e *entry) {
 		switch {
@@ -199,8 +205,8 @@ func (l *Ledger) Event(n, of Nonce, number int) {
 	})
 }
 
-// Open returns the calls that are in flight: they were asked and have no end yet, or may be repeated by their clients, who
-// broke the connection.
+// Open returns the calls that are in flight: they were asked and have no end yet, or may
+// be repeated by their clients, who broke the connection.
 func (l *Ledger) Open() map[Nonce]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -229,8 +235,8 @@ type Failure struct {
 	Kind, How string // as in the question; the code of the error, or how the connection broke
 }
 
-// Failures returns all calls that ended without an answer and without their clients' doing. Where nothing breaks, there
-// are none.
+// Failures returns all calls that ended without an answer and without their clients'
+// doing. Where nothing breaks, there are none.
 func (l *Ledger) Failures() (all []Failure) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -250,14 +256,16 @@ func (l *Ledger) Told() {
 	l.told++
 }
 
-// Untold enters that a client was not told of a change, although its stream was open all the time. what says which.
+// Untold enters that a client was not told of a change, although its stream was open all
+// the time. what says which.
 func (l *Ledger) Untold(what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.untold = append(l.untold, what)
 }
 
-// Misdelivered enters that a client was told of something that is none of its business. what says what.
+// Misdelivered enters that a client was told of something that is none of its business.
+// what says what.
 func (l *Ledger) Misdelivered(what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -288,8 +296,8 @@ func (l *Ledger) index(n Nonce, entries int) int {
 	return int(n-l.base) - 1 //nolint:gosec // it is at most entries
 }
 
-// maxWords bounds the texts that entries share. They come from our clients and from a table of codes, but a broken
-// connection may be described in any words.
+// maxWords bounds the texts that entries share. They come from our clients and from a
+// table of codes, but a broken connection may be described in any words.
 const maxWords = 4096
 
 func (l *Ledger) wordLocked(text string) uint16 {

@@ -33,12 +33,18 @@ func (s *story) ask(q ledger.Question) (ledger.Nonce, []byte) {
 // run enters an execution and returns its serial.
 func (s *story) run(n ledger.Nonce, tenant string) uint64 {
 	serial := uint64(len(s.executions)) + 100
-	s.executions = append(s.executions, ledger.Execution{Serial: serial, Nonce: n, Tenant: tenant, Tool: "touch"})
+	s.executions = append(s.executions, ledger.Execution{
+		Serial: serial, Nonce: n, Tenant: tenant,
+		Tool: "touch",
+	})
 	return serial
 }
 
 func (s *story) record(arguments []byte, tenant, outcome string) {
-	s.records = append(s.records, ledger.Record{Tenant: tenant, Outcome: outcome, Arguments: ledger.DigestOf(arguments)})
+	s.records = append(s.records, ledger.Record{
+		Tenant: tenant, Outcome: outcome,
+		Arguments: ledger.DigestOf(arguments),
+	})
 }
 
 // good is a call that went as it should, up to its answer.
@@ -133,7 +139,8 @@ func TestViolationsAreFoundAndNothingElse(t *testing.T) {
 			earlier := &story{Ledger: ledger.New()}
 			n, _ := earlier.good(ledger.Question{})
 			earlier.run(n, "red")
-			s.executions, s.records = append(s.executions, earlier.executions...), append(s.records, earlier.records...)
+			s.executions, s.records = append(s.executions, earlier.executions...), append(s.records,
+				earlier.records...)
 		}},
 
 		"executed twice": {want: map[string]int{"Twice": 1}, happens: func(s *story) {
@@ -146,11 +153,14 @@ func TestViolationsAreFoundAndNothingElse(t *testing.T) {
 			s.run(n, "red")
 			s.Broken(n, "reset")
 		}},
-		"executed twice under its key": {want: map[string]int{"Twice": 1, "TwiceKeyed": 1}, happens: func(s *story) {
-			n, a := s.good(ledger.Question{Keyed: true})
-			s.run(n, "red")
-			s.Answered(n, a)
-		}},
+		"executed twice under its key": {
+			want: map[string]int{"Twice": 1, "TwiceKeyed": 1},
+			happens: func(s *story) {
+				n, a := s.good(ledger.Question{Keyed: true})
+				s.run(n, "red")
+				s.Answered(n, a)
+			},
+		},
 		"executed and silent": {want: map[string]int{"Unanswered": 1}, happens: func(s *story) {
 			n, _ := s.good(ledger.Question{})
 			s.Silent(n, "no answer in a minute")
@@ -159,23 +169,35 @@ func TestViolationsAreFoundAndNothingElse(t *testing.T) {
 			n, _ := s.ask(ledger.Question{})
 			s.Silent(n, "no answer in a minute")
 		}},
-		"never ended": {want: map[string]int{"Unanswered": 1}, happens: func(s *story) { s.ask(ledger.Question{}) }},
-		"answered, not executed": {want: map[string]int{"Unexecuted": 1, "Unfounded": 1}, happens: func(s *story) {
-			n, arguments := s.ask(ledger.Question{})
-			s.record(arguments, "red", "ok")
-			s.Answered(n, ledger.Answer{Nonce: n, Serial: 100, Tenant: "red"})
-		}},
-		"answered with the answer of another call": {want: map[string]int{"Unexecuted": 1}, happens: func(s *story) {
-			n, _ := s.good(ledger.Question{})
-			other, a := s.good(ledger.Question{})
-			s.Answered(other, a)
-			s.Answered(n, a)
-		}},
-		"answered with a serial of its own making": {want: map[string]int{"Unexecuted": 1}, happens: func(s *story) {
-			n, a := s.good(ledger.Question{})
-			a.Serial++
-			s.Answered(n, a)
-		}},
+		"never ended": {
+			want:    map[string]int{"Unanswered": 1},
+			happens: func(s *story) { s.ask(ledger.Question{}) },
+		},
+		"answered, not executed": {
+			want: map[string]int{"Unexecuted": 1, "Unfounded": 1},
+			happens: func(s *story) {
+				n, arguments := s.ask(ledger.Question{})
+				s.record(arguments, "red", "ok")
+				s.Answered(n, ledger.Answer{Nonce: n, Serial: 100, Tenant: "red"})
+			},
+		},
+		"answered with the answer of another call": {
+			want: map[string]int{"Unexecuted": 1},
+			happens: func(s *story) {
+				n, _ := s.good(ledger.Question{})
+				other, a := s.good(ledger.Question{})
+				s.Answered(other, a)
+				s.Answered(n, a)
+			},
+		},
+		"answered with a serial of its own making": {
+			want: map[string]int{"Unexecuted": 1},
+			happens: func(s *story) {
+				n, a := s.good(ledger.Question{})
+				a.Serial++
+				s.Answered(n, a)
+			},
+		},
 		"executed, though refused": {want: map[string]int{"Denied": 1}, happens: func(s *story) {
 			n, _ := s.good(ledger.Question{})
 			s.Refused(n, "DB-UPSTREAM-DOWN", false)
@@ -204,11 +226,14 @@ func TestViolationsAreFoundAndNothingElse(t *testing.T) {
 			s.Event(n, n, 1)
 			s.Answered(n, a)
 		}},
-		"event after the answer": {want: map[string]int{"EventsOutOfOrder": 1, "EventsLost": 0}, happens: func(s *story) {
-			n, a := s.good(ledger.Question{Events: 1})
-			s.Answered(n, a)
-			s.Event(n, n, 1)
-		}},
+		"event after the answer": {
+			want: map[string]int{"EventsOutOfOrder": 1, "EventsLost": 0},
+			happens: func(s *story) {
+				n, a := s.good(ledger.Question{Events: 1})
+				s.Answered(n, a)
+				s.Event(n, n, 1)
+			},
+		},
 		"event that nobody sent": {want: map[string]int{"EventsOutOfOrder": 1}, happens: func(s *story) {
 			n, a := s.good(ledger.Question{Events: 1})
 			s.Event(n, n, 1)
@@ -238,31 +263,46 @@ func TestViolationsAreFoundAndNothingElse(t *testing.T) {
 			s.record(arguments, "blue", "ok")
 			s.Answered(n, ledger.Answer{Nonce: n, Serial: serial, Tenant: "red"})
 		}},
-		"executed and answered, not on record": {want: map[string]int{"Unaudited": 1}, happens: func(s *story) {
-			n, _ := s.ask(ledger.Question{})
-			s.Answered(n, ledger.Answer{Nonce: n, Serial: s.run(n, "red"), Tenant: "red"})
-		}},
+		"executed and answered, not on record": {
+			want: map[string]int{"Unaudited": 1},
+			happens: func(s *story) {
+				n, _ := s.ask(ledger.Question{})
+				s.Answered(n, ledger.Answer{Nonce: n, Serial: s.run(n, "red"), Tenant: "red"})
+			},
+		},
 		"answered, on record as refused": {want: map[string]int{"Unaudited": 1}, happens: func(s *story) {
 			n, arguments := s.ask(ledger.Question{})
 			s.record(arguments, "red", "limited")
 			s.Answered(n, ledger.Answer{Nonce: n, Serial: s.run(n, "red"), Tenant: "red"})
 		}},
-		"executed and broken, not on record": {want: map[string]int{"BrokenUnaudited": 1}, happens: func(s *story) {
-			n, _ := s.ask(ledger.Question{})
-			s.run(n, "red")
-			s.Broken(n, "reset")
-		}},
+		"executed and broken, not on record": {
+			want: map[string]int{"BrokenUnaudited": 1},
+			happens: func(s *story) {
+				n, _ := s.ask(ledger.Question{})
+				s.run(n, "red")
+				s.Broken(n, "reset")
+			},
+		},
 		"on record as done, not executed": {want: map[string]int{"Unfounded": 1}, happens: func(s *story) {
 			n, arguments := s.ask(ledger.Question{})
 			s.record(arguments, "red", "ok")
 			s.Broken(n, "reset")
 		}},
-		"cancelled, and the server never heard": {want: map[string]int{"Uncancelled": 1}, happens: func(s *story) {
-			n, _ := s.good(ledger.Question{})
-			s.Cancelled(n)
-		}},
-		"told of the change of another's resource": {want: map[string]int{"WrongTenant": 1}, happens: func(s *story) { s.Misdelivered("thing") }},
-		"change not told":                          {want: map[string]int{"ChangesLost": 1}, happens: func(s *story) { s.Untold("list") }},
+		"cancelled, and the server never heard": {
+			want: map[string]int{"Uncancelled": 1},
+			happens: func(s *story) {
+				n, _ := s.good(ledger.Question{})
+				s.Cancelled(n)
+			},
+		},
+		"told of the change of another's resource": {
+			want:    map[string]int{"WrongTenant": 1},
+			happens: func(s *story) { s.Misdelivered("thing") },
+		},
+		"change not told": {
+			want:    map[string]int{"ChangesLost": 1},
+			happens: func(s *story) { s.Untold("list") },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -300,7 +340,8 @@ func TestVerdictCountsHowCallsEnded(t *testing.T) {
 	s.Broken(n, "reset")
 	s.Told()
 	v := s.Judge(s.executions, s.records)
-	got := fmt.Sprint(v.Requests, v.Answered, v.Refused, v.Broken, v.Executed, v.Events, v.Changes, v.Ends, v.Lost())
+	got := fmt.Sprint(v.Requests, v.Answered, v.Refused, v.Broken, v.Executed, v.Events, v.Changes, v.Ends,
+		v.Lost())
 	if want := "3 1 1 1 2 1 1 map[DB-DRAINING:1 reset:1] 0"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -338,7 +379,8 @@ func TestManyAtOnce(t *testing.T) {
 		t.Errorf("got %+v, want %d answered and nothing lost", v, clients*calls)
 	}
 	if v := l.Judge(nil, recorded); v.Unexecuted != clients*calls || len(v.Samples) > 20 {
-		t.Errorf("without executions %d were found and %d samples kept, want %d and few", v.Unexecuted, len(v.Samples), clients*calls)
+		t.Errorf("without executions %d were found and %d samples kept, want %d and few", v.Unexecuted,
+			len(v.Samples), clients*calls)
 	}
 }
 
@@ -365,7 +407,9 @@ func TestRecordsOfCallsAreReadAndTornLinesAreNot(t *testing.T) {
 		strings.Replace(call, "red", "blue", 1) + sum + `,"duration_seconds":0.1}` + "\n" +
 		call + sum[:20]
 	got, err := ledger.ReadRecords(strings.NewReader(file))
-	if err != nil || len(got) != 2 || got[0] != (ledger.Record{Tenant: "red", Outcome: "ok", Arguments: ledger.DigestOf([]byte(`{}`))}) || got[1].Tenant != "blue" {
+	if err != nil || len(got) != 2 ||
+		got[0] != (ledger.Record{Tenant: "red", Outcome: "ok", Arguments: ledger.DigestOf([]byte(`{}`))}) ||
+		got[1].Tenant != "blue" {
 		t.Errorf("got %+v, error %v; want two records", got, err)
 	}
 	for _, bad := range []string{"nonsense}\n", call + `"md5:12"}` + "\n"} {
@@ -388,8 +432,9 @@ func BenchmarkJudge(b *testing.B) {
 	}
 }
 
-// TestFailuresAreNotTheClientsDoing enters calls that ended in all ways: only those are failures that their clients did not
-// end themselves, and only those are open that may still get an answer.
+// TestFailuresAreNotTheClientsDoing enters calls that ended in all ways: only those are
+// failures that their clients did not end themselves, and only those are open that may
+// still get an answer.
 func TestFailuresAreNotTheClientsDoing(t *testing.T) {
 	t.Parallel()
 	l := ledger.New()
@@ -409,13 +454,18 @@ func TestFailuresAreNotTheClientsDoing(t *testing.T) {
 	if got, want := l.Open(), map[ledger.Nonce]bool{inFlight: true, repeated: true}; !maps.Equal(got, want) {
 		t.Errorf("open are %v, want %v", got, want)
 	}
-	want := []ledger.Failure{{again, "touch", "DB-ONE"}, {refused, "touch", "DB-TWO"}, {broken, "touch", "connection reset"}}
+	want := []ledger.Failure{
+		{again, "touch", "DB-ONE"},
+		{refused, "touch", "DB-TWO"},
+		{broken, "touch", "connection reset"},
+	}
 	if got := l.Failures(); !slices.Equal(got, want) {
 		t.Errorf("failures are %v, want %v", got, want)
 	}
 }
 
-// TestWhatAClientLeftIsNotAmongTheUnrecorded has calls executed and not put on record, which ended in several ways.
+// TestWhatAClientLeftIsNotAmongTheUnrecorded has calls executed and not put on record,
+// which ended in several ways.
 func TestWhatAClientLeftIsNotAmongTheUnrecorded(t *testing.T) {
 	t.Parallel()
 	s := &story{Ledger: ledger.New()}

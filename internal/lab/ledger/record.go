@@ -14,15 +14,17 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// Record is what the gateway put on record of one call of a tool, as far as it is needed here.
+// Record is what the gateway put on record of one call of a tool, as far as it is needed
+// here.
 type Record struct {
 	Tenant, Outcome, Reason string
 	Arguments               Digest
 }
 
-// Digest is the beginning of the SHA-256 of the arguments of a call. A record holds no arguments, and its request id is
-// one that a client does not choose, so the digest is what joins it with a call: the nonce in the arguments makes it
-// unique. Zero: there were none.
+// Digest is the beginning of the SHA-256 of the arguments of a call. A record holds no
+// arguments, and its request id is one that a client does not choose, so the digest is
+// what joins it with a call: the nonce in the arguments makes it unique. Zero: there were
+// none.
 type Digest uint64
 
 // DigestOf returns the digest of arguments, byte for byte as a client sends them.
@@ -40,9 +42,9 @@ type line struct {
 	Arguments string `json:"arguments"`
 }
 
-// ReadRecords reads the records of tools/call from an audit file. A line without its end is left out: the gateway was
-// killed while it wrote it, and began a new line when it was started again. Any other line that is no record is an
-// error.
+// ReadRecords reads the records of tools/call from an audit file. A line without its end
+// is left out: the gateway was killed while it wrote it, and began a new line when it was
+// started again. Any other line that is no record is an error.
 func ReadRecords(r io.Reader) ([]Record, error) {
 	var records []Record
 	words := map[string]string{} // so that equal texts are kept once
@@ -77,7 +79,10 @@ func ReadRecords(r io.Reader) ([]Record, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d of an audit file: %w", number, err)
 		}
-		records = append(records, Record{Tenant: word(l.Tenant), Outcome: word(l.Outcome), Reason: word(l.Reason), Arguments: digest})
+		records = append(records, Record{
+			Tenant: word(l.Tenant), Outcome: word(l.Outcome),
+			Reason: word(l.Reason), Arguments: digest,
+		})
 	}
 }
 

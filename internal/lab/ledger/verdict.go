@@ -33,21 +33,23 @@ type Verdict struct {
 	Unaudited        int // answered, and not on record as done
 	Unfounded        int // on record as done, and no server did it
 
-	// BrokenUnaudited is executed, ended with an error or a broken connection, and not on record. That may be where a
-	// replica was killed, and only there.
+	// BrokenUnaudited is executed, ended with an error or a broken connection, and not on
+	// record. That may be where a replica was killed, and only there.
 	BrokenUnaudited int
-	// Unrecorded are those of BrokenUnaudited that did not end by their clients' doing. Of these the ledger knows until when
-	// they were in flight; a call that its client left goes on.
+	// Unrecorded are those of BrokenUnaudited that did not end by their clients' doing.
+	// Of these the ledger knows until when they were in flight; a call that its client
+	// left goes on.
 	Unrecorded []Nonce
-	// Uncancelled is cancelled by its client, executed, and the server was never told. That may be where a replica was
-	// killed, or the server could not be reached.
+	// Uncancelled is cancelled by its client, executed, and the server was never told.
+	// That may be where a replica was killed, or the server could not be reached.
 	Uncancelled int
 
-	// Unstreamed is answered as plain JSON, and so without its events. That may be where Redis is not well, and so fewer
-	// places for streams are given out, and only there.
+	// Unstreamed is answered as plain JSON, and so without its events. That may be where
+	// Redis is not well, and so fewer places for streams are given out, and only there.
 	Unstreamed int
 
-	// Ends counts how calls ended that were not answered, by the code of the error or how the connection broke.
+	// Ends counts how calls ended that were not answered, by the code of the error or how
+	// the connection broke.
 	Ends map[string]int
 
 	Samples []string // of what was lost, a few of each kind
@@ -56,6 +58,7 @@ type Verdict struct {
 
 // Lost returns how much was lost, doubled or mixed up: 0 in a good round.
 func (v *Verdict) Lost() int {
-	return v.Twice + v.Unanswered + v.Unexecuted + v.Denied + v.EventsLost + v.EventsTwice + v.EventsOutOfOrder +
+	return v.Twice + v.Unanswered + v.Unexecuted + v.Denied + v.EventsLost + v.EventsTwice +
+		v.EventsOutOfOrder +
 		v.ChangesLost + v.WrongTenant + v.Unaudited + v.Unfounded
 }

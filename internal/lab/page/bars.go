@@ -2,8 +2,8 @@ package page
 
 import "slices"
 
-// Bars compares values by the lengths of bars, in groups below each other. It is drawn the same way from the same
-// values.
+// Bars compares values by the lengths of bars, in groups below each other. It is drawn
+// the same way from the same values.
 type Bars struct {
 	Title  string
 	Unit   string   // what a bar's length says, with its unit
@@ -12,13 +12,15 @@ type Bars struct {
 	Mark   float64 // where a dashed line stands, such as 1 in a chart of ratios; 0 is none
 }
 
-// Group is the bars of one thing, in the order of the series. A group may have fewer of them.
+// Group is the bars of one thing, in the order of the series. A group may have fewer of
+// them.
 type Group struct {
 	Label string
 	Bars  []Bar
 }
 
-// Bar is a value and how far its measurements lay apart. A bar with least and most 0 has no whisker.
+// Bar is a value and how far its measurements lay apart. A bar with least and most 0 has
+// no whisker.
 type Bar struct{ Value, Least, Most float64 }
 
 // Heights in a bar chart.

@@ -26,7 +26,8 @@ func (s *shape) number(t *testing.T, name string) float64 {
 	return v
 }
 
-// shapes reads a picture strictly and returns the elements that have the word in their class.
+// shapes reads a picture strictly and returns the elements that have the word in their
+// class.
 func shapes(t *testing.T, picture, class string) []shape {
 	t.Helper()
 	var all []shape
@@ -63,7 +64,8 @@ func shapes(t *testing.T, picture, class string) []shape {
 
 func sampleBars() *Bars {
 	return &Bars{
-		Title: "Calls & lists", Unit: "calls per second ÷ <ReverseProxy>", Series: []string{"calls", "lists"}, Mark: 1,
+		Title: "Calls & lists", Unit: "calls per second ÷ <ReverseProxy>", Series: []string{"calls", "lists"},
+		Mark: 1,
 		Groups: []Group{
 			{"drawbridge", []Bar{{1.5, 1.4, 1.6}, {0.75, 0, 0}}},
 			{"another gateway with a long name", []Bar{{0.3, 0.3, 0.45}}},
@@ -87,14 +89,16 @@ func TestBarsAreAsLongAsTheirValues(t *testing.T) {
 		}
 	}
 	left := bars[0].number(t, "x")
-	if mark := shapes(t, picture, "mark"); len(mark) != 1 || math.Abs((mark[0].number(t, "x1")-left)/unit-1) > 0.002 {
+	if mark := shapes(t, picture, "mark"); len(mark) != 1 ||
+		math.Abs((mark[0].number(t, "x1")-left)/unit-1) > 0.002 {
 		t.Errorf("the line at 1 is %v, with bars from %.1f and %.1f for 1", mark, left, unit)
 	}
 	whiskers := shapes(t, picture, "whisker")
 	if len(whiskers) != 6 {
 		t.Fatalf("got %d lines of whiskers, want 3 for each of 2", len(whiskers))
 	}
-	if from, to := (whiskers[0].number(t, "x1")-left)/unit, (whiskers[0].number(t, "x2")-left)/unit; math.Abs(from-1.4) > 0.002 || math.Abs(to-1.6) > 0.002 {
+	if from, to := (whiskers[0].number(t, "x1")-left)/unit,
+		(whiskers[0].number(t, "x2")-left)/unit; math.Abs(from-1.4) > 0.002 || math.Abs(to-1.6) > 0.002 {
 		t.Errorf("the whisker reaches from %.3f to %.3f, want 1.4 to 1.6", from, to)
 	}
 	var values []string
@@ -140,7 +144,8 @@ func TestChartsAreTheSameFileEachTime(t *testing.T) {
 
 func TestChartsRefuseWhatCannotBeDrawn(t *testing.T) {
 	for name, bars := range map[string][]Bar{
-		"nothing": nil, "not a number": {{Value: math.NaN()}}, "infinite": {{1, 0, math.Inf(1)}}, "negative": {{Value: -1}},
+		"nothing": nil, "not a number": {{Value: math.NaN()}}, "infinite": {{1, 0, math.Inf(1)}},
+		"negative": {{Value: -1}},
 	} {
 		if _, err := (&Bars{Groups: []Group{{"x", bars}}}).svg(); !errors.Is(err, errNoValues) {
 			t.Errorf("bars of %s: got error %v, want %v", name, err, errNoValues)
@@ -153,7 +158,8 @@ func TestChartsRefuseWhatCannotBeDrawn(t *testing.T) {
 }
 
 func TestLinesOfATitleFitTheirChart(t *testing.T) {
-	lines := wrapped("Calls per second through drawbridge, in times of what a tuned ReverseProxy does", titleLetter)
+	lines := wrapped("Calls per second through drawbridge, in times of what a tuned ReverseProxy does",
+		titleLetter)
 	if len(lines) < 2 {
 		t.Errorf("got %q, want several lines", lines)
 	}
@@ -174,7 +180,10 @@ func TestTicksEndAboveTheLargestValue(t *testing.T) {
 }
 
 func TestNumbersHaveThreeDigitsThatCount(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", 1: "1", 0.031: "0.03", 1.456: "1.46", 9.999: "10.0", 33.33: "33.3", 250: "250", 999.6: "1,000", 12345: "12,345", 1234567: "1,234,567"} {
+	for v, want := range map[float64]string{
+		0: "0", 1: "1", 0.031: "0.03", 1.456: "1.46", 9.999: "10.0",
+		33.33: "33.3", 250: "250", 999.6: "1,000", 12345: "12,345", 1234567: "1,234,567",
+	} {
 		if got := Number(v); got != want {
 			t.Errorf("Number(%v) = %q, want %q", v, got, want)
 		}

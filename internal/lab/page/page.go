@@ -1,5 +1,5 @@
-// Package page writes what labs measured: sections of Markdown, numbers, charts, and where
-// and of what all of it was made. It does not know what was measured.
+// Package page writes what labs measured: sections of Markdown, numbers, charts, and
+// where and of what all of it was made. It does not know what was measured.
 package page
 
 import (
@@ -32,8 +32,8 @@ func Write(out io.Writer, path, text string) error {
 
 // WriteSection puts a text between the marks of its section in the page at path, in place
 // of what stood there, or writes it to out where path is "". What stands around the marks
-// stays. A page without them, or one that does not exist, gets the section at its end. One
-// that does not have both marks once is not touched.
+// stays. A page without them, or one that does not exist, gets the section at its end.
+// One that does not have both marks once is not touched.
 func WriteSection(out io.Writer, path, name, text string) error {
 	text = strings.TrimSpace(text)
 	if path == "" {
@@ -49,17 +49,20 @@ func WriteSection(out io.Writer, path, name, text string) error {
 	}
 	before, rest, opened := strings.Cut(string(old), opening)
 	between, after, closed := strings.Cut(rest, closing)
-	if !opened || !closed || strings.Contains(before+after, closing) || strings.Contains(between+after, opening) || strings.Contains(between, ": written by the") {
-		return fmt.Errorf("%s: the section %s does not begin and end once, with %s and %s", path, name, opening, closing)
+	if !opened || !closed || strings.Contains(before+after, closing) ||
+		strings.Contains(between+after, opening) || strings.Contains(between, ": written by the") {
+		return fmt.Errorf("%s: the section %s does not begin and end once, with %s and %s", path, name,
+			opening, closing)
 	}
 	return Write(out, path, before+opening+"\n\n"+text+"\n\n"+closing+after)
 }
 
-// Origin says when, where, of what and with which command a section is made. Args are those
-// of the command, with its name before them.
+// Origin says when, where, of what and with which command a section is made. Args are
+// those of the command, with its name before them.
 func Origin(ctx context.Context, begun time.Time, args ...string) string {
 	return fmt.Sprintf("Made %s with `%s` of drawbridge %s, %s, on %s. Load average at the start: %s.",
-		begun.UTC().Format("2006-01-02 15:04 UTC"), Command(args...), Commit(ctx), runtime.Version(), Machine(), Load())
+		begun.UTC().Format("2006-01-02 15:04 UTC"), Command(args...), Commit(ctx), runtime.Version(),
+		Machine(), Load())
 }
 
 // Command is how to run a lab again.
@@ -90,7 +93,8 @@ func Machine() string {
 	if kib, err := strconv.Atoi(fieldOf("/proc/meminfo", `(?m)^MemTotal:\s*(\d+) kB$`)); err == nil {
 		parts = append(parts, fmt.Sprintf("%.0f GiB of memory", float64(kib)/(1<<20)))
 	}
-	return strings.Join(append(parts, runtime.GOOS+"/"+runtime.GOARCH+" "+fieldOf("/proc/sys/kernel/osrelease", `(\S+)`)), ", ")
+	return strings.Join(append(parts, runtime.GOOS+"/"+runtime.GOARCH+" "+
+		fieldOf("/proc/sys/kernel/osrelease", `(\S+)`)), ", ")
 }
 
 // Load returns the load of the last minute as the system says it.
@@ -105,8 +109,8 @@ func fieldOf(path, pattern string) string {
 	return ""
 }
 
-// Chart draws a chart into the folder charts beside the page, and returns the Markdown that
-// shows it there.
+// Chart draws a chart into the folder charts beside the page, and returns the Markdown
+// that shows it there.
 func Chart(path, name string, chart *Bars, says string) (string, error) {
 	picture, err := chart.svg()
 	if err != nil {
@@ -116,7 +120,8 @@ func Chart(path, name string, chart *Bars, says string) (string, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // pictures for everybody to see
 		return "", err
 	}
-	return fmt.Sprintf("![%s](charts/%s.svg)", says, name), Write(nil, filepath.Join(folder, name+".svg"), picture)
+	return fmt.Sprintf("![%s](charts/%s.svg)", says, name), Write(nil, filepath.Join(folder, name+".svg"),
+		picture)
 }
 
 // Number writes a value with three digits that count, and with commas from a thousand on.

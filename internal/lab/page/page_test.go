@@ -17,8 +17,12 @@ func TestASectionIsReplacedAndNothingElse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "page.md")
 	const other = "<!-- soak: written by the command of that name -->"
 	for name, test := range map[string]struct{ page, want string }{
-		"an empty section":     {"# Head\n" + opening + "\n" + closing + "\nTail\n", "# Head\n" + opening + "\n\nnew\n\n" + closing + "\nTail\n"},
-		"a full section":       {opening + "\nold\n" + closing + "\n<!-- soak: end -->", opening + "\n\nnew\n\n" + closing + "\n<!-- soak: end -->"},
+		"an empty section": {"# Head\n" + opening + "\n" + closing + "\nTail\n", "# Head\n" + opening +
+			"\n\nnew\n\n" + closing + "\nTail\n"},
+		"a full section": {
+			opening + "\nold\n" + closing + "\n<!-- soak: end -->",
+			opening + "\n\nnew\n\n" + closing + "\n<!-- soak: end -->",
+		},
 		"no section":           {"# Head\n", "# Head\n" + opening + "\n\nnew\n\n" + closing + "\n"},
 		"no end":               {opening + "\nold\n", ""},
 		"the end stands first": {closing + opening, ""},
@@ -74,7 +78,8 @@ func TestAChartStandsBesideThePage(t *testing.T) {
 	if err != nil || shows != "![calls per second](charts/calls.svg)" {
 		t.Errorf("got %q, %v", shows, err)
 	}
-	if got := read(t, filepath.Join(filepath.Dir(path), "charts", "calls.svg")); !strings.HasPrefix(got, "<svg ") {
+	if got := read(t, filepath.Join(filepath.Dir(path), "charts", "calls.svg")); !strings.HasPrefix(got,
+		"<svg ") {
 		t.Errorf("the picture is %q", got)
 	}
 }
@@ -82,7 +87,10 @@ func TestAChartStandsBesideThePage(t *testing.T) {
 func TestOriginSaysWhenAndWithWhat(t *testing.T) {
 	t.Parallel()
 	got := page.Origin(t.Context(), time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC), "bench", "-rounds", "1")
-	for _, part := range []string{"2026-11-22 17:00 UTC", "`go run -C internal/lab ./bench -rounds 1`", " go1.", " processor"} {
+	for _, part := range []string{
+		"2026-11-22 17:00 UTC", "`go run -C internal/lab ./bench -rounds 1`",
+		" go1.", " processor",
+	} {
 		if !strings.Contains(got, part) {
 			t.Errorf("%q has no %q", got, part)
 		}

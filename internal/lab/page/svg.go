@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// errNoValues is what a chart without values, or with values that cannot be drawn, gives instead of a picture.
+// errNoValues is what a chart without values, or with values that cannot be drawn, gives
+// instead of a picture.
 var errNoValues = errors.New("a chart needs at least one value, and all values finite and not negative")
 
 // Sizes of every chart, in pixels of the picture.
@@ -21,8 +22,8 @@ const (
 	colours     = 6   // a series beyond them begins with the first one again
 )
 
-// style gives every chart its own background, so that its text is legible on a page of either theme, whichever of the
-// two the reader's system says it prefers.
+// style gives every chart its own background, so that its text is legible on a page of
+// either theme, whichever of the two the reader's system says it prefers.
 const style = `<style>
 .paper{fill:#ffffff}
 text{font:13px system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;fill:#1f2328}
@@ -47,7 +48,8 @@ type drawing struct {
 	y     float64
 }
 
-// header draws the title, the unit below it, and which colour means what where there is more than one.
+// header draws the title, the unit below it, and which colour means what where there is
+// more than one.
 func (d *drawing) header(title, unit string, series []string) {
 	d.y = chartMargin - 6
 	for _, line := range wrapped(title, titleLetter) {
@@ -79,7 +81,8 @@ func (d *drawing) header(title, unit string, series []string) {
 	d.y += 20
 }
 
-// wrapped breaks a text into lines that fit between the margins, with letters of that width.
+// wrapped breaks a text into lines that fit between the margins, with letters of that
+// width.
 func wrapped(text string, letter float64) (lines []string) {
 	line := ""
 	for word := range strings.FieldsSeq(text) {
@@ -95,26 +98,32 @@ func wrapped(text string, letter float64) (lines []string) {
 
 // text writes at the height that the drawing has; anchor is start, middle or end.
 func (d *drawing) text(x float64, anchor, class, text string) {
-	fmt.Fprintf(&d.parts, `<text x="%s" y="%s" text-anchor="%s" class="%s">%s</text>`+"\n", px(x), px(d.y), anchor, class, html.EscapeString(text))
+	fmt.Fprintf(&d.parts, `<text x="%s" y="%s" text-anchor="%s" class="%s">%s</text>`+"\n", px(x), px(d.y),
+		anchor, class, html.EscapeString(text))
 }
 
 func (d *drawing) rect(x, y, width, height float64, class string) {
-	fmt.Fprintf(&d.parts, `<rect x="%s" y="%s" width="%s" height="%s" class="%s"/>`+"\n", px(x), px(y), px(width), px(height), class)
+	fmt.Fprintf(&d.parts, `<rect x="%s" y="%s" width="%s" height="%s" class="%s"/>`+"\n", px(x), px(y),
+		px(width), px(height), class)
 }
 
 func (d *drawing) line(x1, y1, x2, y2 float64, class string) {
-	fmt.Fprintf(&d.parts, `<line x1="%s" y1="%s" x2="%s" y2="%s" class="%s"/>`+"\n", px(x1), px(y1), px(x2), px(y2), class)
+	fmt.Fprintf(&d.parts, `<line x1="%s" y1="%s" x2="%s" y2="%s" class="%s"/>`+"\n", px(x1), px(y1), px(x2),
+		px(y2), class)
 }
 
 // picture returns the whole file. A reader that cannot see it gets the title.
 func (d *drawing) picture(title string) string {
 	height := px(d.y + chartMargin)
-	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%s" viewBox="0 0 %d %s" role="img" aria-label="%s">`+"\n",
+	return fmt.Sprintf(
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%s" viewBox="0 0 %d %s" role="img" aria-label="%s">`+"\n",
 		chartWidth, height, chartWidth, height, html.EscapeString(title)) + style +
-		fmt.Sprintf(`<rect width="%d" height="%s" class="paper"/>`+"\n", chartWidth, height) + d.parts.String() + "</svg>\n"
+		fmt.Sprintf(`<rect width="%d" height="%s" class="paper"/>`+"\n", chartWidth, height) +
+		d.parts.String() + "</svg>\n"
 }
 
-// px writes a length with one decimal, so that the same figures give the same file on every machine.
+// px writes a length with one decimal, so that the same figures give the same file on
+// every machine.
 func px(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 
 func colour(series int) string { return "s" + strconv.Itoa(series%colours) }

@@ -20,14 +20,20 @@ func bigAnswers() Attack {
 		Name: "big answers", Does: "16 connections call a tool that answers 15 MB",
 		Raiders: 16, Few: 2,
 		Begin: func(r *Raider) func(context.Context) error { return r.repeat(r.call("big", `{}`)) },
-		Bites: func(seen Tally) bool { return seen.Answered > 0 && seen.Received > upstream.StreamedAnswer/2 },
+		Bites: func(
+			seen Tally,
+		) bool {
+			return seen.Answered > 0 && seen.Received > upstream.StreamedAnswer/2
+		},
 	}
 }
 
-// streamedAnswers calls a tool whose answers of 1 MB come as event streams that can be resumed, so they are kept.
+// streamedAnswers calls a tool whose answers of 1 MB come as event streams that can be
+// resumed, so they are kept.
 func streamedAnswers() Attack {
 	return Attack{
-		Name: "streamed answers", Does: "16 connections in sessions call a tool that streams 1 MB, which is kept for resuming",
+		Name:    "streamed answers",
+		Does:    "16 connections in sessions call a tool that streams 1 MB, which is kept for resuming",
 		Raiders: 16,
 		Begin: func(r *Raider) func(context.Context) error {
 			var call []byte
@@ -54,9 +60,11 @@ func streamedAnswers() Attack {
 func (r *Raider) inSession(tool, session string) client.Request {
 	name := "storm__" + tool
 	return client.Request{
-		Addr: r.mission.Addr, Token: r.token(), Revision: mcp.LatestLegacy, Session: session, RPC: "tools/call", Tool: name,
+		Addr: r.mission.Addr, Token: r.token(), Revision: mcp.LatestLegacy, Session: session,
+		RPC: "tools/call", Tool: name,
 		Accept: "text/event-stream, application/json",
-		Body:   client.Message("1", "tools/call", `"name":"`+name+`","arguments":{}`, mcp.LatestLegacy, progress),
+		Body: client.Message("1", "tools/call", `"name":"`+name+`","arguments":{}`, mcp.LatestLegacy,
+			progress),
 	}
 }
 
@@ -82,7 +90,8 @@ func slowReaders() Attack {
 // slowStreams asks for progress and hardly reads it.
 func slowStreams() Attack {
 	return Attack{
-		Name: "slow readers of streams", Does: "64 connections ask for 20,000 notifications of progress and read 5 KB a second",
+		Name:    "slow readers of streams",
+		Does:    "64 connections ask for 20,000 notifications of progress and read 5 KB a second",
 		Raiders: sippers, Few: 8,
 		Begin: func(r *Raider) func(context.Context) error {
 			q := r.call("flood", `{}`)
@@ -93,7 +102,8 @@ func slowStreams() Attack {
 	}
 }
 
-// sip returns a step that sends a request on a new connection with a small window, and reads the answer in sips.
+// sip returns a step that sends a request on a new connection with a small window, and
+// reads the answer in sips.
 func (r *Raider) sip(request []byte) func(context.Context) error {
 	return func(ctx context.Context) error {
 		w, err := r.dial(ctx)
@@ -143,7 +153,8 @@ func (r *Raider) sipOn(ctx context.Context, w *client.Conn) error {
 // progressFloods calls a tool that tells of progress as fast as it can.
 func progressFloods() Attack {
 	return Attack{
-		Name: "progress floods", Does: "8 connections call a tool that sends 20,000 notifications of progress at once",
+		Name:    "progress floods",
+		Does:    "8 connections call a tool that sends 20,000 notifications of progress at once",
 		Raiders: 8, Few: 2,
 		Begin: func(r *Raider) func(context.Context) error {
 			q := r.call("flood", `{}`)

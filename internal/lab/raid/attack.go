@@ -1,7 +1,8 @@
-// Package raid has the ways to take from a gateway what is another's: memory, time, connections, places. Each is a small
-// function that misbehaves on connections of its own, written by hand on the wire, until it is told to stop. The package
-// knows the server that its calls are meant for, and which requests bite; it does not know what is measured meanwhile,
-// nor by whom. Attackers connect to loopback addresses only.
+// Package raid has the ways to take from a gateway what is another's: memory, time,
+// connections, places. Each is a small function that misbehaves on connections of its
+// own, written by hand on the wire, until it is told to stop. The package knows the
+// server that its calls are meant for, and which requests bite; it does not know what is
+// measured meanwhile, nor by whom. Attackers connect to loopback addresses only.
 package raid
 
 import (
@@ -25,10 +26,12 @@ type Attack struct {
 	Raised   bool   // it needs rates of requests and calls that are higher than the default ones
 	Raiders  int    // how many do it at once, each on connections of its own
 	Few      int    // how many are enough where each is dear; zero: as many
-	// Begin returns what one raider does again and again. An error of that is a connection that broke, or something
-	// else that was not answered. What the raider holds it gives back when its context ends.
+	// Begin returns what one raider does again and again. An error of that is a
+	// connection that broke, or something else that was not answered. What the raider
+	// holds it gives back when its context ends.
 	Begin func(r *Raider) func(ctx context.Context) error
-	// Bites tells whether what was seen at the gateway shows that the attack takes place as it is meant.
+	// Bites tells whether what was seen at the gateway shows that the attack takes place
+	// as it is meant.
 	Bites func(seen Tally) bool
 }
 
@@ -47,7 +50,8 @@ func Attacks() []Attack {
 // Variants lists further attacks, each akin to one of the others.
 func Variants() []Attack {
 	return []Attack{
-		batches(), reconnects(), pipelined(), deepValues(), garbage(), abortedAnswers(), resumedAnswers(), parkedCalls(), parkedStreams(),
+		batches(), reconnects(), pipelined(), deepValues(), garbage(), abortedAnswers(), resumedAnswers(),
+		parkedCalls(), parkedStreams(),
 		idleConnections(), slowHeaders(), logFloods(),
 	}
 }
@@ -77,8 +81,9 @@ func (a *Attack) Carry(ctx context.Context, m Mission, c *Counters) {
 	wg.Wait()
 }
 
-// raidersApart is how far apart the addresses of a raider's connections are, so that no two
-// raiders connect from the same ones: a prime, and more than most attacks have raiders.
+// raidersApart is how far apart the addresses of a raider's connections are, so that no
+// two raiders connect from the same ones: a prime, and more than most attacks have
+// raiders.
 const raidersApart = 131
 
 // Raider is one of those who carry out an attack.
@@ -90,8 +95,8 @@ type Raider struct {
 	dialed  int // connections
 }
 
-// rage does step again and again until ctx ends. A raider who finds no connection waits a moment, or it would only heat
-// the machine.
+// rage does step again and again until ctx ends. A raider who finds no connection waits a
+// moment, or it would only heat the machine.
 func (r *Raider) rage(ctx context.Context, step func(context.Context) error) {
 	for ctx.Err() == nil {
 		err := step(ctx)
@@ -170,7 +175,8 @@ func (r *Raider) callOf(server, tool, arguments string) client.Request {
 	name := server + "__" + tool
 	return client.Request{
 		Addr: r.mission.Addr, Token: r.token(), Revision: mcp.LatestModern, RPC: "tools/call", Tool: name,
-		Body: client.Message("1", "tools/call", `"name":"`+name+`","arguments":`+arguments, mcp.LatestModern, progress),
+		Body: client.Message("1", "tools/call", `"name":"`+name+`","arguments":`+arguments, mcp.LatestModern,
+			progress),
 	}
 }
 
@@ -183,7 +189,8 @@ func (r *Raider) repeat(q client.Request) func(context.Context) error {
 	}
 }
 
-// hoard returns a step that opens connections, does something on each, and holds the last most of them until ctx ends.
+// hoard returns a step that opens connections, does something on each, and holds the last
+// most of them until ctx ends.
 func (r *Raider) hoard(most int, use func(w *client.Conn) error) func(context.Context) error {
 	var open []*client.Conn
 	return func(ctx context.Context) error {

@@ -30,7 +30,8 @@ const (
 // slowChunks sends bodies of unknown length in small pieces, slowly.
 func slowChunks() Attack {
 	return Attack{
-		Name: "slow bodies, chunked", Does: "128 connections send a chunked body a byte at a time, three a second",
+		Name:    "slow bodies, chunked",
+		Does:    "128 connections send a chunked body a byte at a time, three a second",
 		Raiders: dripAtOne, Begin: drip(-1, "1\r\nx\r\n"), Bites: manyHeld,
 	}
 }
@@ -38,7 +39,8 @@ func slowChunks() Attack {
 // slowAnnounced announces large bodies and sends them slowly.
 func slowAnnounced() Attack {
 	return Attack{
-		Name: "slow bodies, announced", Does: "128 connections announce a body of 4 MiB and send three bytes a second",
+		Name:    "slow bodies, announced",
+		Does:    "128 connections announce a body of 4 MiB and send three bytes a second",
 		Raiders: dripAtOne, Begin: drip(4<<20, "x"), Bites: manyHeld,
 	}
 }
@@ -46,7 +48,8 @@ func slowAnnounced() Attack {
 // manyHeld tells whether most of those who drip did so at the same time.
 func manyHeld(seen Tally) bool { return seen.Held >= dripAtOne/2 }
 
-// drip sends a header and the beginning of a body, then a piece at a time until it is answered or cut off.
+// drip sends a header and the beginning of a body, then a piece at a time until it is
+// answered or cut off.
 func drip(announce int, piece string) func(r *Raider) func(context.Context) error {
 	return func(r *Raider) func(context.Context) error {
 		q := r.call("echo", "")
@@ -96,14 +99,18 @@ func dripOn(ctx context.Context, w *client.Conn, piece string) error {
 	return ctx.Err()
 }
 
-// manyMembers sends arguments that cost far more memory decoded than they are long: in turn an object of as many members
-// as fit into 3 MB, an array of 20,000 small objects, and an object with 19,000 members, which is allowed.
+// manyMembers sends arguments that cost far more memory decoded than they are long: in
+// turn an object of as many members as fit into 3 MB, an array of 20,000 small objects,
+// and an object with 19,000 members, which is allowed.
 func manyMembers() Attack {
 	return Attack{
 		Name: "many members", Does: "16 connections call with 3 MB of 180,000 members, of small objects, or of 19,000 members",
 		Raiders: 16, Few: 4,
 		Begin: func(r *Raider) func(context.Context) error {
-			values := []string{members(180_000), "{\"a\":[" + strings.Repeat(`{"b":1},`, 300_000) + "0]}", members(19_000)}
+			values := []string{
+				members(180_000), "{\"a\":[" + strings.Repeat(`{"b":1},`, 300_000) + "0]}",
+				members(19_000),
+			}
 			requests := make([][]byte, len(values))
 			for i, value := range values {
 				requests[i] = r.call("take", value).Bytes()
@@ -138,7 +145,8 @@ func name(i int) string {
 	return string(text)
 }
 
-// dearPatterns makes the gateway check a long text against the dearest pattern that a schema may have.
+// dearPatterns makes the gateway check a long text against the dearest pattern that a
+// schema may have.
 func dearPatterns() Attack {
 	return Attack{
 		Name: "dear patterns", Does: "24 connections call with 12 KB of text for a pattern of nearly 4,000 instructions",

@@ -8,7 +8,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 )
 
-// deepValues sends arguments of arrays within arrays: in turn as deep as a body is long, and 900 deep.
+// deepValues sends arguments of arrays within arrays: in turn as deep as a body is long,
+// and 900 deep.
 func deepValues() Attack {
 	return Attack{
 		Name: "deep values", Does: "16 connections call with arrays within arrays, a million deep and 900 deep",
@@ -24,7 +25,8 @@ func nested(depth int) string {
 	return `{"a":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + "}"
 }
 
-// inTurn returns a step that sends one request after the other, again and again. Raiders begin at different ones.
+// inTurn returns a step that sends one request after the other, again and again. Raiders
+// begin at different ones.
 func (r *Raider) inTurn(requests ...client.Request) func(context.Context) error {
 	texts := make([][]byte, len(requests))
 	for i, q := range requests {
@@ -46,8 +48,10 @@ func garbage() Attack {
 		Begin: func(r *Raider) func(context.Context) error {
 			var requests []client.Request
 			for _, body := range []string{
-				strings.Repeat("\xff\x00", 100_000), strings.Repeat(`{"a":`, 50_000), `{"jsonrpc":"2.0"`, `"` + strings.Repeat(`\u0000`, 100_000) + `"`,
-				`{"jsonrpc":"2.0","id":` + strings.Repeat("9", 100_000) + `,"method":"ping"}`, "[" + strings.Repeat("null,", 100_000) + "null]",
+				strings.Repeat("\xff\x00", 100_000), strings.Repeat(`{"a":`, 50_000), `{"jsonrpc":"2.0"`,
+				`"` + strings.Repeat(`\u0000`, 100_000) + `"`,
+				`{"jsonrpc":"2.0","id":` + strings.Repeat("9", 100_000) + `,"method":"ping"}`, "[" +
+					strings.Repeat("null,", 100_000) + "null]",
 			} {
 				q := r.call("take", "{}")
 				q.Body = body

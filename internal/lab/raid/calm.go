@@ -18,7 +18,8 @@ func Call(addr, token, server string) []byte {
 	tool := server + "__echo"
 	return client.Request{
 		Addr: addr, Token: token, Revision: mcp.LatestModern, RPC: mcp.MethodToolsCall, Tool: tool,
-		Body: client.Message("1", mcp.MethodToolsCall, `"name":"`+tool+`","arguments":{"message":"hello"}`, mcp.LatestModern),
+		Body: client.Message("1", mcp.MethodToolsCall, `"name":"`+tool+`","arguments":{"message":"hello"}`,
+			mcp.LatestModern),
 	}.Bytes()
 }
 

@@ -44,10 +44,12 @@ func abortedAnswers() Attack {
 	}
 }
 
-// resumedAnswers leaves streamed answers at their first event and resumes them again and again.
+// resumedAnswers leaves streamed answers at their first event and resumes them again and
+// again.
 func resumedAnswers() Attack {
 	return Attack{
-		Name: "resumed answers", Does: "16 raiders in sessions leave streams of 1 MB at the first event, and resume each 8 times",
+		Name:    "resumed answers",
+		Does:    "16 raiders in sessions leave streams of 1 MB at the first event, and resume each 8 times",
 		Raiders: 16,
 		Begin: func(r *Raider) func(context.Context) error {
 			var session, event string
@@ -59,7 +61,11 @@ func resumedAnswers() Attack {
 				}
 				q := r.inSession("some", session)
 				if event != "" {
-					q = client.Request{Addr: q.Addr, Method: http.MethodGet, Token: q.Token, Revision: mcp.LatestLegacy, Session: session, LastEvent: event, Accept: "text/event-stream"}
+					q = client.Request{
+						Addr: q.Addr, Method: http.MethodGet, Token: q.Token,
+						Revision: mcp.LatestLegacy, Session: session, LastEvent: event,
+						Accept: "text/event-stream",
+					}
 				}
 				answer, last, err := r.firstEvent(ctx, q)
 				if err != nil {
@@ -78,9 +84,11 @@ func resumedAnswers() Attack {
 	}
 }
 
-// firstEvent sends a request on a connection of its own, reads the answer until an event with an id comes, and leaves.
-// The id is empty if none came.
-func (r *Raider) firstEvent(ctx context.Context, q client.Request) (answer *client.Answer, id string, err error) {
+// firstEvent sends a request on a connection of its own, reads the answer until an event
+// with an id comes, and leaves. The id is empty if none came.
+func (r *Raider) firstEvent(ctx context.Context, q client.Request) (answer *client.Answer, id string,
+	err error,
+) {
 	w, err := r.dial(ctx)
 	if err != nil {
 		return nil, "", err

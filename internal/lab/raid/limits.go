@@ -10,7 +10,8 @@ import (
 // beyondLimits calls on, whatever the limits say.
 func beyondLimits() Attack {
 	return Attack{
-		Name: "calls beyond limits", Does: "64 connections call a small tool as fast as they can and ignore 429",
+		Name:    "calls beyond limits",
+		Does:    "64 connections call a small tool as fast as they can and ignore 429",
 		Raiders: 64,
 		Begin: func(r *Raider) func(context.Context) error {
 			return r.repeat(r.call("echo", `{"message":"hello"}`))

@@ -24,17 +24,20 @@ func parkedCalls() Attack {
 	}
 }
 
-// parkedStreams does the same in sessions, where the question comes on the stream of the call.
+// parkedStreams does the same in sessions, where the question comes on the stream of the
+// call.
 func parkedStreams() Attack {
 	return Attack{
-		Name: "calls that wait for an answer", Does: "8 raiders in sessions do the same with 256 KB, and hold 16 streams each on which the question came",
+		Name:    "calls that wait for an answer",
+		Does:    "8 raiders in sessions do the same with 256 KB, and hold 16 streams each on which the question came",
 		Raiders: 8,
 		Begin: func(r *Raider) func(context.Context) error {
 			var call string
 			calls := 0
 			hold := r.hoard(16, func(w *client.Conn) error {
 				calls = (calls + 1) % 9000 // four digits, as many as a client may have open
-				answer, err := w.Begin([]byte(strings.Replace(call, `"id":1`, fmt.Sprintf(`"id":%d`, 1000+calls), 1)))
+				answer, err := w.Begin([]byte(strings.Replace(call, `"id":1`,
+					fmt.Sprintf(`"id":%d`, 1000+calls), 1)))
 				if err != nil {
 					return err
 				}
@@ -51,8 +54,10 @@ func parkedStreams() Attack {
 						return err
 					}
 					q := r.inSession("ask", session)
-					q.Body = strings.Replace(q.Body, `"arguments":{}`, `"arguments":{"message":"`+strings.Repeat("x", 256<<10)+`"}`, 1)
-					q.Announce = len(q.Body) + len("1000") - len("1") // the id has as many digits in each call
+					q.Body = strings.Replace(q.Body, `"arguments":{}`, `"arguments":{"message":"`+
+						strings.Repeat("x", 256<<10)+`"}`, 1)
+					// the id has as many digits in each call
+					q.Announce = len(q.Body) + len("1000") - len("1")
 					call = string(q.Bytes())
 				}
 				return hold(ctx)

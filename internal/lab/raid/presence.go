@@ -8,12 +8,17 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// initialize returns the request that opens a session of a client with these capabilities, in JSON.
+// initialize returns the request that opens a session of a client with these
+// capabilities, in JSON.
 func (r *Raider) initialize(revision, capabilities string) client.Request {
-	return client.Request{Addr: r.mission.Addr, Token: r.token(), Revision: revision, Body: client.Initialize(revision, capabilities)}
+	return client.Request{
+		Addr: r.mission.Addr, Token: r.token(), Revision: revision,
+		Body: client.Initialize(revision, capabilities),
+	}
 }
 
-// openSession opens a session on the raider's connection and returns its id, "" if it was refused.
+// openSession opens a session on the raider's connection and returns its id, "" if it was
+// refused.
 func (r *Raider) openSession(ctx context.Context) (string, error) {
 	return r.openSessionOf(ctx, mcp.LatestLegacy, "{}")
 }
@@ -32,14 +37,18 @@ func sessions() Attack {
 	return Attack{
 		Name: "sessions", Does: "32 connections open sessions as fast as they can and never end them",
 		Raiders: 32,
-		Begin:   func(r *Raider) func(context.Context) error { return r.repeat(r.initialize(mcp.LatestLegacy, "{}")) },
-		Bites:   anyAnswer,
+		Begin: func(r *Raider) func(
+			context.Context) error {
+			return r.repeat(r.initialize(mcp.LatestLegacy, "{}"))
+		},
+		Bites: anyAnswer,
 	}
 }
 
 const streamsEach = 32 // that one raider holds
 
-// streams opens event streams of sessions, holds many and replaces the oldest by new ones.
+// streams opens event streams of sessions, holds many and replaces the oldest by new
+// ones.
 func streams() Attack {
 	return Attack{
 		Name: "streams", Does: "16 raiders open event streams of new sessions, each holds up to 32 and replaces the oldest",
@@ -72,8 +81,8 @@ func streams() Attack {
 	}
 }
 
-// openStream opens the event stream of a session on a connection of its own. Without an error it returns nil if that
-// was refused.
+// openStream opens the event stream of a session on a connection of its own. Without an
+// error it returns nil if that was refused.
 func (r *Raider) openStream(ctx context.Context, session string) (*client.Conn, error) {
 	w, err := r.dial(ctx)
 	if err != nil {
@@ -81,7 +90,8 @@ func (r *Raider) openStream(ctx context.Context, session string) (*client.Conn, 
 	}
 	r.attempts.Add(1)
 	answer, err := w.Begin(client.Request{
-		Addr: r.mission.Addr, Method: http.MethodGet, Token: r.token(), Revision: mcp.LatestLegacy, Session: session, Accept: "text/event-stream",
+		Addr: r.mission.Addr, Method: http.MethodGet, Token: r.token(), Revision: mcp.LatestLegacy,
+		Session: session, Accept: "text/event-stream",
 	}.Bytes())
 	if err != nil {
 		w.Close()

@@ -15,7 +15,8 @@ import (
 // refusedLogins tries tokens with wrong signatures, each another one.
 func refusedLogins() Attack {
 	return Attack{
-		Name: "refused logins", Stranger: true, Does: "64 connections try tokens with a wrong signature, each another one",
+		Name: "refused logins", Stranger: true,
+		Does:    "64 connections try tokens with a wrong signature, each another one",
 		Raiders: 64,
 		Begin: func(r *Raider) func(context.Context) error {
 			q := r.call("echo", `{"message":"hello"}`)
@@ -41,7 +42,10 @@ func strangers() Attack {
 		Does:    "128 raiders open connections, get one 401 on each, hold up to 64 (8,192 in all) and replace the oldest",
 		Raiders: 128,
 		Begin: func(r *Raider) func(context.Context) error {
-			ask := client.Request{Addr: r.mission.Addr, Method: http.MethodGet, Revision: mcp.LatestModern}.Bytes()
+			ask := client.Request{
+				Addr: r.mission.Addr, Method: http.MethodGet,
+				Revision: mcp.LatestModern,
+			}.Bytes()
 			return r.hoard(connectionsEach, func(w *client.Conn) error {
 				answer, err := w.Exchange(ask, kept)
 				if err == nil {
@@ -64,12 +68,16 @@ func logFloods() Attack {
 		Begin: func(r *Raider) func(context.Context) error {
 			path := "/" + strings.Repeat("%01", 128)
 			var all [][]byte
-			for _, line := range []string{path, "/.well-known/oauth-protected-resource/mcp", "/mcp\nOrigin: https://foreign.test", "/mcp"} {
+			for _, line := range []string{
+				path, "/.well-known/oauth-protected-resource/mcp",
+				"/mcp\nOrigin: https://foreign.test", "/mcp",
+			} {
 				target, header, more := strings.Cut(line, "\n")
 				if more {
 					header += "\r\n"
 				}
-				all = append(all, fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\n%s\r\n", target, r.mission.Addr, header))
+				all = append(all, fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\n%s\r\n", target,
+					r.mission.Addr, header))
 			}
 			sent := 0
 			return func(ctx context.Context) error {
@@ -77,7 +85,8 @@ func logFloods() Attack {
 					r.close()
 				}
 				_, err := r.exchange(ctx, all[sent%len(all)])
-				world.Pause(ctx, 5*time.Millisecond) // as many lines fill a disk, and leave the processors to others
+				// as many lines fill a disk, and leave the processors to others
+				world.Pause(ctx, 5*time.Millisecond)
 				return err
 			}
 		},

@@ -19,21 +19,23 @@ type Tally struct {
 	Broken   int64 // not answered: refused connections, or closed ones
 	Received int64 // bytes of answers
 	Held     int64 // connections that were held open at the same time, at most
-	// Instead is what came instead of an answer with 200, by status and code, and how often. Connections that were
-	// closed without an answer are among them.
+	// Instead is what came instead of an answer with 200, by status and code, and how
+	// often. Connections that were closed without an answer are among them.
 	Instead map[string]int64
 }
 
-// Since returns what was added after before, without what came instead of answers. What is held at once is the most of
-// all times.
+// Since returns what was added after before, without what came instead of answers. What
+// is held at once is the most of all times.
 func (t *Tally) Since(before Tally) Tally {
 	return Tally{
-		Attempts: t.Attempts - before.Attempts, Answered: t.Answered - before.Answered, Refused: t.Refused - before.Refused,
-		Broken: t.Broken - before.Broken, Received: t.Received - before.Received, Held: t.Held,
+		Attempts: t.Attempts - before.Attempts, Answered: t.Answered - before.Answered,
+		Refused: t.Refused - before.Refused,
+		Broken:  t.Broken - before.Broken, Received: t.Received - before.Received, Held: t.Held,
 	}
 }
 
-// Add adds another tally, as of a later time. What is held at once is the most of all times.
+// Add adds another tally, as of a later time. What is held at once is the most of all
+// times.
 func (t *Tally) Add(other Tally) {
 	t.Attempts += other.Attempts
 	t.Answered += other.Answered
@@ -62,7 +64,8 @@ func (c *Counters) Tally() Tally {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return Tally{
-		c.attempts.Load(), c.answered.Load(), c.refused.Load(), c.broken.Load(), c.received.Load(), c.held.Load(), maps.Clone(c.instead),
+		c.attempts.Load(), c.answered.Load(), c.refused.Load(), c.broken.Load(), c.received.Load(),
+		c.held.Load(), maps.Clone(c.instead),
 	}
 }
 

@@ -19,8 +19,8 @@ type way struct {
 	use  func(s *speaker, rid, id string) request // rid is the id of the request
 }
 
-// ways are all places where ids stand, in whatever revision the speaker talks. Each id is used in each of them: one
-// that is taken for an id of another kind would be as bad.
+// ways are all places where ids stand, in whatever revision the speaker talks. Each id is
+// used in each of them: one that is taken for an id of another kind would be as bad.
 func ways(revision string, overSSE bool) []way {
 	in := func(name, method, format string) way {
 		return way{name, func(s *speaker, rid, id string) request {
@@ -44,7 +44,8 @@ func ways(revision string, overSSE bool) []way {
 		in("task to cancel", mcp.MethodTasksCancel, `"taskId":%s`),
 		in("URI", mcp.MethodResourcesRead, `"uri":%s`),
 		in("tool", mcp.MethodToolsCall, `"name":%s`),
-		plain("cancelled request", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`),
+		plain("cancelled request",
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`),
 		{"session of a stream", func(s *speaker, rid, id string) request {
 			m := s.post(`{"jsonrpc":"2.0","id":"` + rid + `","method":"tools/list"}`)
 			m.path, m.headers = "/messages?sessionId="+url.QueryEscape(id), nil
@@ -53,16 +54,19 @@ func ways(revision string, overSSE bool) []way {
 	}
 	if revision == mcp.Revision2607 {
 		return append(all,
-			in("requestState", mcp.MethodToolsCall, `"name":"box__ask","inputResponses":{"q":{"action":"accept","content":{"name":"thief"}}},"requestState":%s`),
+			in("requestState", mcp.MethodToolsCall,
+				`"name":"box__ask","inputResponses":{"q":{"action":"accept","content":{"name":"thief"}}},"requestState":%s`),
 			in("task to update", mcp.MethodTasksUpdate, `"inputResponses":{},"taskId":%s`))
 	}
 	all = append(all,
 		in("result of a task", mcp.MethodTasksResult, `"taskId":%s`),
 		in("subscription", mcp.MethodSubscribe, `"uri":%s`),
 		in("subscription to end", mcp.MethodUnsubscribe, `"uri":%s`),
-		plain("answer", `{"jsonrpc":"2.0","id":%s,"result":{"role":"assistant","model":"m","content":{"type":"text","text":"thief"}}}`),
+		plain(
+			"answer", `{"jsonrpc":"2.0","id":%s,"result":{"role":"assistant","model":"m","content":{"type":"text","text":"thief"}}}`),
 		plain("refusal", `{"jsonrpc":"2.0","id":%s,"error":{"code":-1,"message":"thief"}}`),
-		plain("progress", `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":%s}}`))
+		plain(
+			"progress", `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":%s}}`))
 	if overSSE {
 		return all
 	}
@@ -73,21 +77,27 @@ func ways(revision string, overSSE bool) []way {
 func sessionWays() []way {
 	session := func(name, method, body string, more ...string) way {
 		return way{name, func(s *speaker, rid, id string) request {
-			m := request{method: method, path: "/mcp", token: s.token, body: strings.ReplaceAll(body, "RID", rid)}
+			m := request{method: method, path: "/mcp", token: s.token, body: strings.ReplaceAll(body, "RID",
+				rid)}
 			m.headers = append([]string{mcp.HeaderSessionID, id}, more...)
 			return m
 		}}
 	}
 	return []way{
 		session("session: ping", http.MethodPost, `{"jsonrpc":"2.0","id":"RID","method":"ping"}`),
-		session("session: call", http.MethodPost, `{"jsonrpc":"2.0","id":"RID","method":"tools/call","params":{"name":"box__progress"}}`),
+		session("session: call", http.MethodPost,
+			`{"jsonrpc":"2.0","id":"RID","method":"tools/call","params":{"name":"box__progress"}}`),
 		session("session: batch", http.MethodPost, `[{"jsonrpc":"2.0","id":"RID","method":"ping"}]`),
-		session("session: cancel", http.MethodPost, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"r"}}`),
+		session("session: cancel", http.MethodPost,
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"r"}}`),
 		session("session: stream", http.MethodGet, ""),
 		session("session: stream from the start", http.MethodGet, "", mcp.HeaderLastEventID, "p1-0"),
 		session("session: end", http.MethodDelete, ""),
 		{"event", func(s *speaker, _, id string) request {
-			return request{method: http.MethodGet, path: "/mcp", token: s.token, headers: []string{mcp.HeaderSessionID, s.session, mcp.HeaderLastEventID, id}}
+			return request{
+				method: http.MethodGet, path: "/mcp", token: s.token,
+				headers: []string{mcp.HeaderSessionID, s.session, mcp.HeaderLastEventID, id},
+			}
 		}},
 	}
 }
@@ -101,12 +111,14 @@ type crossing struct {
 	vain  []string // ids that were of no use to their owner either: stealing them shows nothing
 }
 
-// everywhere is where it is tried: in the revisions, and over the transport of the oldest one.
+// everywhere is where it is tried: in the revisions, and over the transport of the oldest
+// one.
 func everywhere() []string { return append(mcp.Revisions(), "over HTTP+SSE") }
 
-// cross lets every person use every id of every other person in every way, in rounds with new ids, until it was tried
-// at least n times. What comes back must be what comes back for an id that nobody was given, byte for byte but for the
-// id itself and that of the request.
+// cross lets every person use every id of every other person in every way, in rounds with
+// new ids, until it was tried at least n times. What comes back must be what comes back
+// for an id that nobody was given, byte for byte but for the id itself and that of the
+// request.
 func (w *world) cross(n int, revisions []string, say teller) (*crossing, error) {
 	c := &crossing{tally: newTally(say), kinds: make(map[string]bool)}
 	for c.all() < n {
@@ -152,7 +164,8 @@ func (w *world) round(c *crossing, revision string) error {
 	}
 	for _, thief := range thieves {
 		if thief.stream != nil && holdsForeign(thief.stream.out.text(), thief.person) {
-			c.add(revision, wronglyServed, func() string { return "the stream of " + thief.person.String() + " has what is another's" })
+			c.add(revision, wronglyServed,
+				func() string { return "the stream of " + thief.person.String() + " has what is another's" })
 		}
 	}
 	return nil
@@ -177,8 +190,10 @@ func (c *crossing) rob(owner *speaker, thieves []*speaker, ways []way) error {
 		}
 	}
 	if open != nil {
-		if heard := open.end(); !strings.Contains(heard, owner.person.marker()) || !strings.Contains(heard, `owner`) || strings.Contains(heard, "thief") {
-			c.add("parked calls", wronglyServed, func() string { return fmt.Sprintf("the parked call of %v came to %s", owner.person, heard) })
+		if heard := open.end(); !strings.Contains(heard, owner.person.marker()) ||
+			!strings.Contains(heard, `owner`) || strings.Contains(heard, "thief") {
+			c.add("parked calls", wronglyServed,
+				func() string { return fmt.Sprintf("the parked call of %v came to %s", owner.person, heard) })
 		}
 	}
 	c.control(owner, all)
@@ -208,7 +223,8 @@ func (c *crossing) steal(owner, thief *speaker, one loot, way way, known map[str
 		v = wronglyServed
 	}
 	c.add(thief.revision, v, func() string {
-		return fmt.Sprintf("%v uses the %s of %v as %s:\ngot  %.600s\nwant %.600s", thief.person, one.kind, owner.person, way.name, text, want)
+		return fmt.Sprintf("%v uses the %s of %v as %s:\ngot  %.600s\nwant %.600s", thief.person, one.kind,
+			owner.person, way.name, text, want)
 	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -229,8 +245,8 @@ func (t *tries) try(s *speaker, way way, id string) (a answer, text string) {
 	return a, strings.ReplaceAll(nameless(&a, id), rid, "RID")
 }
 
-// isShared tells whether the other may use it by design: cursors are the user's, whatever the client, and a tool of a
-// tenant is everybody's there.
+// isShared tells whether the other may use it by design: cursors are the user's, whatever
+// the client, and a tool of a tenant is everybody's there.
 func isShared(owner, other person, kind string) bool {
 	if strings.HasPrefix(kind, "cursor") {
 		return owner.issuer == other.issuer && owner.tenant == other.tenant && owner.user == other.user
@@ -238,13 +254,15 @@ func isShared(owner, other person, kind string) bool {
 	return kind == "tool of a tenant" && owner.tenant == other.tenant
 }
 
-// nameless returns all of an answer that may tell one refusal from another. A response alone on an event stream is the same
-// as one in plain JSON: whether there is a stream depends on how long the answer took, and so on who else uses the machine.
+// nameless returns all of an answer that may tell one refusal from another. A response
+// alone on an event stream is the same as one in plain JSON: whether there is a stream
+// depends on how long the answer took, and so on who else uses the machine.
 func nameless(a *answer, id string) string {
 	header, body := a.header.Clone(), a.body
 	name := header.Get("X-Request-Id")
 	drop := []string{"X-Request-Id", "Date", "Content-Length"}
-	if last := client.LastEvent([]byte(body)); last != nil && strings.Count(body, `"jsonrpc"`) == 1 && !strings.Contains(body, `"method"`) {
+	if last := client.LastEvent([]byte(body)); last != nil && strings.Count(body, `"jsonrpc"`) == 1 &&
+		!strings.Contains(body, `"method"`) {
 		header.Set("Content-Type", "application/json")
 		body, drop = string(last), append(drop, "Cache-Control", "X-Accel-Buffering")
 	}
@@ -273,7 +291,8 @@ func holdsForeign(text string, p person) bool {
 	return false
 }
 
-// control uses what is the owner's own. If it is of no use to the owner, that others cannot use it shows nothing.
+// control uses what is the owner's own. If it is of no use to the owner, that others
+// cannot use it shows nothing.
 func (c *crossing) control(owner *speaker, all []loot) {
 	for _, one := range all {
 		var err error
@@ -287,7 +306,8 @@ func (c *crossing) control(owner *speaker, all []loot) {
 		case "task":
 			_, err = owner.result(mcp.MethodTasksGet, `"taskId":`+write(one.id))
 		case "requestState":
-			_, err = owner.result(mcp.MethodToolsCall, `"name":"box__ask","inputResponses":{"q":{"action":"decline"}},"requestState":`+write(one.id))
+			_, err = owner.result(mcp.MethodToolsCall,
+				`"name":"box__ask","inputResponses":{"q":{"action":"decline"}},"requestState":`+write(one.id))
 		}
 		if err != nil {
 			c.mu.Lock()

@@ -19,14 +19,19 @@ type forgery struct{ what, token string }
 // forgedTokens is the class of inputs that forgeries are.
 const forgedTokens = "tokens forged, for each algorithm" //nolint:gosec // G101: the name of a class
 
-// tryForgeries sends every forgery under every algorithm, and beside them the good token of each.
+// tryForgeries sends every forgery under every algorithm, and beside them the good token
+// of each.
 func (w *world) tryForgeries(t *tally) {
 	one := &speaker{w: w, person: people()[0], revision: mcp.Revision2607}
 	try := func(class string, m must, f forgery) {
-		in := input{request: one.ask(`"f"`, mcp.MethodToolsList, ""), class: class, what: f.what, must: m, id: `"f"`}
+		in := input{
+			request: one.ask(`"f"`, mcp.MethodToolsList, ""), class: class, what: f.what, must: m,
+			id: `"f"`,
+		}
 		in.token = f.token
 		a := one.do(&in)
-		t.add(class, judge(&in, &a), func() string { return fmt.Sprintf("%s: %.300s: %d %.200s", f.what, f.token, a.status, a.body) })
+		t.add(class, judge(&in, &a),
+			func() string { return fmt.Sprintf("%s: %.300s: %d %.200s", f.what, f.token, a.status, a.body) })
 	}
 	var all sync.WaitGroup
 	for _, s := range signers() {
@@ -42,7 +47,10 @@ func (w *world) tryForgeries(t *tally) {
 
 // forgeries are all that are tried under one algorithm.
 func (s signer) forgeries() (all []forgery) {
-	for _, some := range [][]forgery{s.renamed(), s.confused(), s.headers(), s.payloads(), s.spellings(), s.signatures(), s.numbers()} {
+	for _, some := range [][]forgery{
+		s.renamed(), s.confused(), s.headers(), s.payloads(), s.spellings(),
+		s.signatures(), s.numbers(),
+	} {
 		all = append(all, some...)
 	}
 	return all
@@ -75,23 +83,35 @@ func (s signer) token(header, claims string) string {
 
 // renamed are tokens whose header names another algorithm than that of the signature.
 func (s signer) renamed() (all []forgery) {
-	for _, name := range []string{"none", "None", "NONE", "nOnE", " none", "none ", "", "\u0000", "no\u200bne"} {
+	for _, name := range []string{
+		"none", "None", "NONE", "nOnE", " none", "none ", "", "\u0000",
+		"no\u200bne",
+	} {
 		header := string(made(json.Marshal(map[string]string{"alg": name, "kid": keyID})))
 		input := encode(header) + "." + encode(s.claims())
-		all = append(all, forgery{fmt.Sprintf("alg %q, no signature", name), input + "."}, forgery{fmt.Sprintf("alg %q, signed", name), s.token(header, s.claims())},
+		all = append(all, forgery{fmt.Sprintf("alg %q, no signature", name), input + "."},
+			forgery{fmt.Sprintf("alg %q, signed", name), s.token(header, s.claims())},
 			forgery{fmt.Sprintf("alg %q, two parts", name), input})
 	}
-	names := []string{"ES256K", "Ed25519", "Ed448", "HS1", "RS1", "RSA-OAEP", "RSA1_5", "dir", "A128KW", "PBES2-HS256+A128KW", "ECDH-ES", strings.ToLower(s.algorithm), s.algorithm + " ", s.algorithm + "\u0000"}
+	names := []string{
+		"ES256K", "Ed25519", "Ed448", "HS1", "RS1", "RSA-OAEP", "RSA1_5", "dir", "A128KW",
+		"PBES2-HS256+A128KW", "ECDH-ES", strings.ToLower(s.algorithm), s.algorithm + " ", s.algorithm +
+			"\u0000",
+	}
 	for _, other := range signers() {
 		if other.algorithm == s.algorithm {
 			continue
 		}
 		names = append(names, other.algorithm)
 		header := strings.Replace(s.header(), s.algorithm, other.algorithm, 1)
-		all = append(all, forgery{"signed with " + other.algorithm + " by the key of that", other.token(header, s.claims())})
+		all = append(all, forgery{
+			"signed with " + other.algorithm + " by the key of that",
+			other.token(header, s.claims()),
+		})
 		if fmt.Sprintf("%T", other.private) == fmt.Sprintf("%T", s.private) { // the same key, if it can
 			own := signer{other.algorithm, other.hash, s.private}
-			all = append(all, forgery{"signed with " + other.algorithm, own.token(header, s.claims())}, forgery{"really signed with " + other.algorithm, own.token(s.header(), s.claims())})
+			all = append(all, forgery{"signed with " + other.algorithm, own.token(header, s.claims())},
+				forgery{"really signed with " + other.algorithm, own.token(s.header(), s.claims())})
 		}
 	}
 	for _, name := range names {
@@ -99,19 +119,26 @@ func (s signer) renamed() (all []forgery) {
 		all = append(all, forgery{fmt.Sprintf("alg said to be %q", name), s.token(header, s.claims())})
 	}
 	for _, value := range []string{"null", "7", "true", "[]", `["` + s.algorithm + `"]`, "{}"} {
-		all = append(all, forgery{"alg " + value, s.token(strings.Replace(s.header(), `"`+s.algorithm+`"`, value, 1), s.claims())})
+		all = append(all, forgery{
+			"alg " + value,
+			s.token(strings.Replace(s.header(), `"`+s.algorithm+`"`, value, 1), s.claims()),
+		})
 	}
 	return append(all, forgery{"no alg", s.token(`{"kid":"k"}`, s.claims())})
 }
 
-// confused are tokens that are signed with what everybody may know: the public key taken for a secret, in every form in
-// which a program may hold it, or nothing at all.
+// confused are tokens that are signed with what everybody may know: the public key taken
+// for a secret, in every form in which a program may hold it, or nothing at all.
 func (s signer) confused() (all []forgery) {
-	known := map[string][]byte{"nothing": nil, "a NUL": {0}, "a word": []byte("secret"), "its name": []byte(keyID), "the issuer": []byte(s.issuer())}
+	known := map[string][]byte{
+		"nothing": nil, "a NUL": {0}, "a word": []byte("secret"),
+		"its name": []byte(keyID), "the issuer": []byte(s.issuer()),
+	}
 	if _, shared := s.private.([]byte); !shared {
 		der := made(x509.MarshalPKIXPublicKey(s.public()))
 		block := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
-		known["DER"], known["PEM"], known["PEM without its last line break"] = der, block, block[:len(block)-1]
+		known["DER"], known["PEM"], known["PEM without its last line break"] = der, block,
+			block[:len(block)-1]
 		known["PEM with other line breaks"] = []byte(strings.ReplaceAll(string(block), "\n", "\r\n"))
 		known["base64 of DER"] = []byte(strings.Join(strings.Split(string(block), "\n")[1:], ""))
 		known["JSON"] = made(json.Marshal(s.public()))
@@ -120,16 +147,23 @@ func (s signer) confused() (all []forgery) {
 		}
 	}
 	for form, secret := range known {
-		for name, hash := range map[string]crypto.Hash{"HS256": crypto.SHA256, "HS384": crypto.SHA384, "HS512": crypto.SHA512} {
+		for name, hash := range map[string]crypto.Hash{
+			"HS256": crypto.SHA256, "HS384": crypto.SHA384,
+			"HS512": crypto.SHA512,
+		} {
 			mac := signer{name, hash, secret}
-			all = append(all, forgery{name + " by " + form, mac.token(strings.Replace(s.header(), s.algorithm, name, 1), s.claims())},
+			all = append(all, forgery{
+				name + " by " + form,
+				mac.token(strings.Replace(s.header(), s.algorithm, name, 1), s.claims()),
+			},
 				forgery{name + " by " + form + ", not said", mac.token(s.header(), s.claims())})
 		}
 	}
 	return all
 }
 
-// headers are tokens that are signed well or by a stranger, under a header that asks for too much.
+// headers are tokens that are signed well or by a stranger, under a header that asks for
+// too much.
 func (s signer) headers() (all []forgery) {
 	stranger := s
 	for _, one := range strangers() {
@@ -140,26 +174,48 @@ func (s signer) headers() (all []forgery) {
 	all = append(all, forgery{"signed by a stranger", stranger.token(s.header(), s.claims())})
 	jwk := `{"kty":"oct","kid":"k","k":"` + encode(secrets[""]) + `"}`
 	for _, members := range []string{
-		`"jwk":` + jwk, `"jku":"https://evil.test/keys"`, `"jku":"file:///dev/null"`, `"x5u":"https://evil.test/c"`, `"x5c":["` + digest("x") + `"]`, `"x5t":"` + digest("x") + `"`,
-		`"x5t#S256":"` + digest("x") + `"`, `"keys":[` + jwk + `]`, `"jwks":{"keys":[` + jwk + `]}`, `"iss":"` + s.issuer() + `"`, `"nonce":"x"`, `"apu":"x"`,
+		`"jwk":` + jwk, `"jku":"https://evil.test/keys"`, `"jku":"file:///dev/null"`,
+		`"x5u":"https://evil.test/c"`, `"x5c":["` + digest("x") + `"]`, `"x5t":"` + digest("x") + `"`,
+		`"x5t#S256":"` + digest("x") + `"`, `"keys":[` + jwk + `]`, `"jwks":{"keys":[` + jwk +
+			`]}`, `"iss":"` + s.issuer() + `"`, `"nonce":"x"`, `"apu":"x"`,
 	} {
-		all = append(all, forgery{"signed by a stranger with " + members, stranger.token(s.with(members), s.claims())})
+		all = append(all, forgery{
+			"signed by a stranger with " + members,
+			stranger.token(s.with(members), s.claims()),
+		})
 	}
 	for _, members := range []string{
-		`"crit":["exp"]`, `"crit":["alg"]`, `"crit":[]`, `"crit":null`, `"crit":"b64"`, `"crit":[1]`, `"crit":["b64"],"b64":true`, `"crit":["b64"],"b64":false`, `"crit":["x"],"x":1`,
-		`"b64":false`, `"b64":true`, `"b64":null`, `"b64":"false"`, `"zip":"DEF"`, `"enc":"A256GCM"`, `"alg":"` + s.algorithm + `"`, `"alg":"none"`, `"\u0061lg":"none"`, `"ALG":"none"`, `"Alg":"` + s.algorithm + `"`,
-		`"alg\u0000":"none"`, `"kid":"k"`, `"KID":"k"`, "\"\u212aid\":\"k\"", `"Crit":["x"]`, `"x":1,"x":2`, `"x":1,"X":2`, `"x":"` + strings.Repeat("x", 9<<10) + `"`,
-		`"x":` + strings.Repeat("[", 200) + strings.Repeat("]", 200), `"x":1e999999`, `"x":"\ud800"`, "\"x\":\"\xff\"", "\"x\":\"\n\"", `"x":01`, `"x":NaN`, `"x":1,`,
+		`"crit":["exp"]`, `"crit":["alg"]`, `"crit":[]`, `"crit":null`, `"crit":"b64"`, `"crit":[1]`,
+		`"crit":["b64"],"b64":true`, `"crit":["b64"],"b64":false`, `"crit":["x"],"x":1`,
+		`"b64":false`, `"b64":true`, `"b64":null`, `"b64":"false"`, `"zip":"DEF"`, `"enc":"A256GCM"`,
+		`"alg":"` + s.algorithm + `"`, `"alg":"none"`, `"\u0061lg":"none"`, `"ALG":"none"`, `"Alg":"` +
+			s.algorithm + `"`,
+		`"alg\u0000":"none"`, `"kid":"k"`, `"KID":"k"`, "\"\u212aid\":\"k\"", `"Crit":["x"]`, `"x":1,"x":2`,
+		`"x":1,"X":2`, `"x":"` + strings.Repeat("x", 9<<10) + `"`,
+		`"x":` + strings.Repeat("[", 200) + strings.Repeat("]", 200), `"x":1e999999`, `"x":"\ud800"`,
+		"\"x\":\"\xff\"", "\"x\":\"\n\"", `"x":01`, `"x":NaN`, `"x":1,`,
 	} {
 		all = append(all, forgery{"header with " + members, s.token(s.with(members), s.claims())})
 	}
-	for _, typ := range []string{`"dpop+jwt"`, `"logout+jwt"`, `"secevent+jwt"`, `"JWE"`, `"at+jwt2"`, `"token-introspection+jwt"`, `""`, `7`, `null`, `[]`, `{}`, `["at+jwt"]`} {
-		all = append(all, forgery{"typ " + typ, s.token(strings.Replace(s.header(), `"at+jwt"`, typ, 1), s.claims())})
+	for _, typ := range []string{
+		`"dpop+jwt"`, `"logout+jwt"`, `"secevent+jwt"`, `"JWE"`, `"at+jwt2"`,
+		`"token-introspection+jwt"`, `""`, `7`, `null`, `[]`, `{}`, `["at+jwt"]`,
+	} {
+		all = append(all, forgery{"typ " + typ, s.token(strings.Replace(s.header(), `"at+jwt"`, typ, 1),
+			s.claims())})
 	}
-	for _, kid := range []string{`"x"`, `""`, `"K"`, `"k "`, `"k\u0000"`, `"../k"`, `"/dev/null"`, `"' OR '1'='1"`, `"k;id"`, `7`, `null`, `["k"]`, `{}`, `"` + strings.Repeat("k", 300) + `"`} {
-		all = append(all, forgery{"kid " + kid, s.token(strings.Replace(s.header(), `"k"`, kid, 1), s.claims())})
+	for _, kid := range []string{
+		`"x"`, `""`, `"K"`, `"k "`, `"k\u0000"`, `"../k"`, `"/dev/null"`,
+		`"' OR '1'='1"`, `"k;id"`, `7`, `null`, `["k"]`, `{}`, `"` + strings.Repeat("k", 300) + `"`,
+	} {
+		all = append(all, forgery{"kid " + kid, s.token(strings.Replace(s.header(), `"k"`, kid, 1),
+			s.claims())})
 	}
-	for _, header := range []string{"", "{", "{}", "[]", "null", `"x"`, "7", s.header() + "{}", s.header() + " x", "\ufeff" + s.header(), "[" + s.header() + "]", s.header()[1:], strings.ReplaceAll(s.header(), `"`, "'"), "/**/" + s.header(), "\x00" + s.header()} {
+	for _, header := range []string{
+		"", "{", "{}", "[]", "null", `"x"`, "7", s.header() + "{}",
+		s.header() + " x", "\ufeff" + s.header(), "[" + s.header() + "]", s.header()[1:],
+		strings.ReplaceAll(s.header(), `"`, "'"), "/**/" + s.header(), "\x00" + s.header(),
+	} {
 		all = append(all, forgery{"header " + header, s.token(header, s.claims())})
 	}
 	return all
@@ -169,11 +225,16 @@ func (s signer) headers() (all []forgery) {
 func (s signer) payloads() (all []forgery) {
 	good := s.claims()
 	for _, payload := range []string{
-		"", "{", "{}", "[]", "null", `"x"`, "7", good + "{}", "[" + good + "]", "\ufeff" + good, good[1:], strings.Replace(good, "{", `{"sub":"root",`, 1), strings.Replace(good, "{", `{"Sub":"root",`, 1),
-		strings.Replace(good, "{", `{"s\u0075b":"root",`, 1), strings.Replace(good, "{", `{"iss":"https://one.test/",`, 1), strings.Replace(good, "alice", "al\xffice", 1), strings.Replace(good, "alice", `\ud800`, 1),
-		strings.Replace(good, "{", `{"x":"`+strings.Repeat("x", 9<<10)+`",`, 1), strings.Replace(good, "{", `{"x":`+strings.Repeat("[", 200)+strings.Repeat("]", 200)+`,`, 1), s.token(s.header(), good),
+		"", "{", "{}", "[]", "null", `"x"`, "7", good + "{}", "[" + good + "]", "\ufeff" + good, good[1:],
+		strings.Replace(good, "{", `{"sub":"root",`, 1), strings.Replace(good, "{", `{"Sub":"root",`, 1),
+		strings.Replace(good, "{", `{"s\u0075b":"root",`, 1), strings.Replace(good, "{",
+			`{"iss":"https://one.test/",`, 1), strings.Replace(good, "alice", "al\xffice", 1),
+		strings.Replace(good, "alice", `\ud800`, 1),
+		strings.Replace(good, "{", `{"x":"`+strings.Repeat("x", 9<<10)+`",`, 1), strings.Replace(good, "{",
+			`{"x":`+strings.Repeat("[", 200)+strings.Repeat("]", 200)+`,`, 1), s.token(s.header(), good),
 	} {
-		all = append(all, forgery{"claims " + payload, s.token(s.header(), payload)}, forgery{"nested claims " + payload, s.token(s.with(`"cty":"JWT"`), payload)})
+		all = append(all, forgery{"claims " + payload, s.token(s.header(), payload)},
+			forgery{"nested claims " + payload, s.token(s.with(`"cty":"JWT"`), payload)})
 	}
 	for _, other := range signers() {
 		if other.algorithm != s.algorithm {
@@ -210,7 +271,10 @@ func (s signer) payloads() (all []forgery) {
 		{"org", nil},
 		{"org", 7},
 	} {
-		all = append(all, forgery{fmt.Sprintf("%s %v", one.name, one.value), s.token(s.header(), s.claimsWith(one.name, one.value))})
+		all = append(all, forgery{
+			fmt.Sprintf("%s %v", one.name, one.value),
+			s.token(s.header(), s.claimsWith(one.name, one.value)),
+		})
 	}
 	return all
 }

@@ -15,16 +15,27 @@ import (
 	"strings"
 )
 
-// spellings are good tokens in another spelling. Where it concerns what is signed, that spelling is signed.
+// spellings are good tokens in another spelling. Where it concerns what is signed, that
+// spelling is signed.
 func (s signer) spellings() (all []forgery) {
 	good := strings.Split(s.token(s.header(), s.claims()), ".")
 	for i, name := range []string{"header", "claims", "signature"} {
 		for how, respell := range map[string]func(text string) string{
-			"padded": func(t string) string { return t + "=" }, "padded twice": func(t string) string { return t + "==" }, "a letter more": func(t string) string { return t + "A" },
-			"a letter less": func(t string) string { return t[:len(t)-1] }, "line break": func(t string) string { return t[:4] + "\n" + t[4:] }, "carriage return": func(t string) string { return t + "\r" },
-			"blank within": func(t string) string { return t[:4] + " " + t[4:] }, "tab": func(t string) string { return t[:4] + "\t" + t[4:] }, "NUL": func(t string) string { return t[:4] + "\x00" + t[4:] },
-			"plus": func(t string) string { return t[:4] + "+" + t[5:] }, "slash": func(t string) string { return t[:4] + "/" + t[5:] }, "percent": func(t string) string { return fmt.Sprintf("%%%02x", t[0]) + t[1:] },
-			"another letter": func(t string) string { return t[:4] + "é" + t[4:] }, "twice": func(t string) string { return t + t }, "nothing": func(string) string { return "" },
+			"padded":          func(t string) string { return t + "=" },
+			"padded twice":    func(t string) string { return t + "==" },
+			"a letter more":   func(t string) string { return t + "A" },
+			"a letter less":   func(t string) string { return t[:len(t)-1] },
+			"line break":      func(t string) string { return t[:4] + "\n" + t[4:] },
+			"carriage return": func(t string) string { return t + "\r" },
+			"blank within":    func(t string) string { return t[:4] + " " + t[4:] },
+			"tab":             func(t string) string { return t[:4] + "\t" + t[4:] },
+			"NUL":             func(t string) string { return t[:4] + "\x00" + t[4:] },
+			"plus":            func(t string) string { return t[:4] + "+" + t[5:] },
+			"slash":           func(t string) string { return t[:4] + "/" + t[5:] },
+			"percent":         func(t string) string { return fmt.Sprintf("%%%02x", t[0]) + t[1:] },
+			"another letter":  func(t string) string { return t[:4] + "é" + t[4:] },
+			"twice":           func(t string) string { return t + t },
+			"nothing":         func(string) string { return "" },
 		} {
 			parts := slices.Clone(good)
 			parts[i] = respell(parts[i])
@@ -37,9 +48,14 @@ func (s signer) spellings() (all []forgery) {
 	}
 	whole := strings.Join(good, ".")
 	for _, text := range []string{
-		"." + whole, whole + ".", "." + whole + ".", whole + ".AAAA", whole + "." + whole, good[0] + ".." + good[1] + "." + good[2], good[0] + "." + good[1], good[0] + "." + good[2], good[1] + "." + good[0] + "." + good[2], "..", ".", good[0],
-		`{"payload":"` + good[1] + `","protected":"` + good[0] + `","signature":"` + good[2] + `"}`, `{"payload":"` + good[1] + `","signatures":[{"protected":"` + good[0] + `","signature":"` + good[2] + `"}]}`,
-		`"` + whole + `"`, "Bearer " + whole, whole + "," + whole, whole + ";", strings.ToUpper(whole), good[0] + ".AAAA.AAAA.AAAA." + good[2], s.header() + "." + s.claims() + "." + good[2],
+		"." + whole, whole + ".", "." + whole + ".", whole + ".AAAA", whole + "." + whole, good[0] + ".." +
+			good[1] + "." + good[2], good[0] + "." + good[1], good[0] + "." + good[2], good[1] + "." +
+			good[0] + "." + good[2], "..", ".", good[0],
+		`{"payload":"` + good[1] + `","protected":"` + good[0] + `","signature":"` + good[2] +
+			`"}`, `{"payload":"` + good[1] + `","signatures":[{"protected":"` + good[0] + `","signature":"` +
+			good[2] + `"}]}`,
+		`"` + whole + `"`, "Bearer " + whole, whole + "," + whole, whole + ";", strings.ToUpper(whole),
+		good[0] + ".AAAA.AAAA.AAAA." + good[2], s.header() + "." + s.claims() + "." + good[2],
 	} {
 		all = append(all, forgery{"as " + text, text})
 	}
@@ -55,9 +71,15 @@ func (s signer) signatures() (all []forgery) {
 	good := s.sign(input)
 	size := len(good)
 	for what, signature := range map[string][]byte{
-		"none": nil, "a zero": {0}, "zeros": make([]byte, size), "ones": bytes.Repeat([]byte{0xff}, size), "cut at its end": good[:size-1], "cut at its beginning": good[1:], "a half": good[:size/2], "a byte": good[:1],
-		"a zero before": append([]byte{0}, good...), "a zero behind": append(slices.Clone(good), 0), "a line break behind": append(slices.Clone(good), '\n'), "twice": append(slices.Clone(good), good...), "of nothing": s.sign(""), "of the header": s.sign(encode(s.header())),
-		"of the claims": s.sign(encode(s.claims())), "of what is not encoded": s.sign(s.header() + "." + s.claims()), "of more": s.sign(input + "."), "hex": []byte(hex.EncodeToString(good)), "base64 twice": []byte(encode(string(good))), "very long": make([]byte, 5000),
+		"none": nil, "a zero": {0}, "zeros": make([]byte, size), "ones": bytes.Repeat([]byte{0xff}, size),
+		"cut at its end": good[:size-1], "cut at its beginning": good[1:], "a half": good[:size/2],
+		"a byte":        good[:1],
+		"a zero before": append([]byte{0}, good...), "a zero behind": append(slices.Clone(good), 0),
+		"a line break behind": append(slices.Clone(good), '\n'), "twice": append(slices.Clone(good), good...),
+		"of nothing": s.sign(""), "of the header": s.sign(encode(s.header())),
+		"of the claims": s.sign(encode(s.claims())), "of what is not encoded": s.sign(s.header() + "." +
+			s.claims()), "of more": s.sign(input + "."), "hex": []byte(hex.EncodeToString(good)),
+		"base64 twice": []byte(encode(string(good))), "very long": make([]byte, 5000),
 	} {
 		add(what, signature)
 	}
@@ -101,7 +123,8 @@ func fill(n *big.Int, size int) []byte { return n.FillBytes(make([]byte, max(siz
 func (s signer) points(private *ecdsa.PrivateKey, input string, add func(string, []byte)) {
 	n, one, size := private.Curve.Params().N, big.NewInt(1), s.half()
 	odd := map[string]*big.Int{
-		"0": new(big.Int), "1": one, "n-1": new(big.Int).Sub(n, one), "n": n, "n+1": new(big.Int).Add(n, one), "p": private.Curve.Params().P, "all ones": new(big.Int).Sub(new(big.Int).Lsh(one, uint(8*size)), one),
+		"0": new(big.Int), "1": one, "n-1": new(big.Int).Sub(n, one), "n": n, "n+1": new(big.Int).Add(n, one),
+		"p": private.Curve.Params().P, "all ones": new(big.Int).Sub(new(big.Int).Lsh(one, uint(8*size)), one),
 	}
 	good := s.sign(input)
 	r, t := new(big.Int).SetBytes(good[:size]), new(big.Int).SetBytes(good[size:])
@@ -128,20 +151,27 @@ func (s signer) points(private *ecdsa.PrivateKey, input string, add func(string,
 	}
 }
 
-// paddings are RSA signatures: numbers that are none, and what a signer would have made who pads in another way.
+// paddings are RSA signatures: numbers that are none, and what a signer would have made
+// who pads in another way.
 func (s signer) paddings(private *rsa.PrivateKey, input string, add func(string, []byte)) {
 	n, one, size := private.N, big.NewInt(1), private.Size()
 	good := new(big.Int).SetBytes(s.sign(input))
-	for what, number := range map[string]*big.Int{"1": one, "n-1": new(big.Int).Sub(n, one), "n": n, "n+1": new(big.Int).Add(n, one), "itself and n": new(big.Int).Add(good, n), "n without it": new(big.Int).Sub(n, good)} {
+	for what, number := range map[string]*big.Int{
+		"1": one, "n-1": new(big.Int).Sub(n, one), "n": n,
+		"n+1": new(big.Int).Add(n, one), "itself and n": new(big.Int).Add(good, n),
+		"n without it": new(big.Int).Sub(n, good),
+	} {
 		add(what, fill(number, size))
 	}
 	if s.algorithm[0] == 'P' {
 		for _, salt := range []int{0, 1, s.hash.Size() - 1, s.hash.Size() + 1, rsa.PSSSaltLengthAuto} {
-			if signature, err := rsa.SignPSS(rand.Reader, private, s.hash, s.sum(input), &rsa.PSSOptions{SaltLength: max(salt, -1)}); err == nil && salt > 0 {
+			if signature, err := rsa.SignPSS(rand.Reader, private, s.hash, s.sum(input),
+				&rsa.PSSOptions{SaltLength: max(salt, -1)}); err == nil && salt > 0 {
 				add(fmt.Sprintf("salt of %d bytes", salt), signature)
 			}
 		}
-		longest := made(rsa.SignPSS(rand.Reader, private, s.hash, s.sum(input), &rsa.PSSOptions{SaltLength: size - s.hash.Size() - 2}))
+		longest := made(rsa.SignPSS(rand.Reader, private, s.hash, s.sum(input),
+			&rsa.PSSOptions{SaltLength: size - s.hash.Size() - 2}))
 		add("the longest salt", longest)
 		return
 	}
@@ -171,8 +201,10 @@ func (s signer) paddings(private *rsa.PrivateKey, input string, add func(string,
 		changed := slices.Clone(whole)
 		changed[at] ^= 1
 		raise(fmt.Sprintf("byte %d of the name of the hash", at), pad(1, 0xff, changed, nil))
-		raise(fmt.Sprintf("the name of the hash without byte %d", at), pad(1, 0xff, slices.Delete(slices.Clone(whole), at, at+1), nil))
-		raise(fmt.Sprintf("the name of the hash with byte %d twice", at), pad(1, 0xff, slices.Insert(slices.Clone(whole), at, whole[at]), nil))
+		raise(fmt.Sprintf("the name of the hash without byte %d", at),
+			pad(1, 0xff, slices.Delete(slices.Clone(whole), at, at+1), nil))
+		raise(fmt.Sprintf("the name of the hash with byte %d twice", at),
+			pad(1, 0xff, slices.Insert(slices.Clone(whole), at, whole[at]), nil))
 	}
 }
 
@@ -186,7 +218,8 @@ func info(hash crypto.Hash) []byte {
 // edwards are EdDSA signatures.
 func edwards(private ed25519.PrivateKey, input string, add func(string, []byte)) {
 	good := ed25519.Sign(private, []byte(input))
-	order, _ := new(big.Int).SetString("7237005577332262213973186563042994240857116359379907606001950938285454250989", 10)
+	order, _ := new(big.Int).SetString(
+		"7237005577332262213973186563042994240857116359379907606001950938285454250989", 10)
 	number := func(n *big.Int) []byte { // the other way round than most
 		text := fill(n, 32)
 		slices.Reverse(text)
@@ -197,12 +230,19 @@ func edwards(private ed25519.PrivateKey, input string, add func(string, []byte))
 	more := new(big.Int).SetBytes(half)
 	for times := range 8 { // the same number, were it not for its size
 		if more.Add(more, order); more.BitLen() <= 256 {
-			add(fmt.Sprintf("S and %d times the order", times+1), append(slices.Clone(good[:32]), number(more)...))
+			add(fmt.Sprintf("S and %d times the order", times+1),
+				append(slices.Clone(good[:32]), number(more)...))
 		}
 	}
-	small := [][]byte{number(big.NewInt(1)), make([]byte, 32), append(make([]byte, 31), 0x80), bytes.Repeat([]byte{0xff}, 32), append([]byte{0xec}, append(bytes.Repeat([]byte{0xff}, 30), 0x7f)...)}
+	small := [][]byte{
+		number(big.NewInt(1)), make([]byte, 32), append(make([]byte, 31), 0x80),
+		bytes.Repeat([]byte{0xff}, 32), append([]byte{0xec}, append(bytes.Repeat([]byte{0xff}, 30), 0x7f)...),
+	}
 	for i, point := range small {
-		for what, s := range map[string][]byte{"0": make([]byte, 32), "1": number(big.NewInt(1)), "the order": number(order), "as it was": good[32:]} {
+		for what, s := range map[string][]byte{
+			"0": make([]byte, 32), "1": number(big.NewInt(1)),
+			"the order": number(order), "as it was": good[32:],
+		} {
 			add(fmt.Sprintf("R of small order %d, S %s", i, what), append(slices.Clone(point), s...))
 		}
 	}

@@ -40,11 +40,12 @@ func (s *speaker) result(method, params string) (mcp.Object, error) {
 			return m.Object("result"), nil
 		}
 	}
-	return mcp.Object{}, fmt.Errorf("%v in %s: %s %s: %d %s", s.person, s.revision, method, params, a.status, a.body)
+	return mcp.Object{}, fmt.Errorf("%v in %s: %s %s: %d %s", s.person, s.revision, method, params, a.status,
+		a.body)
 }
 
-// gather collects every kind of id that the revision has. The call that it leaves parked, if the revision has any, is
-// for free to end.
+// gather collects every kind of id that the revision has. The call that it leaves parked,
+// if the revision has any, is for free to end.
 func (s *speaker) gather() (all []loot, open *parked, err error) {
 	add := func(kind, id string) { all = append(all, loot{kind, id, lookalike(id)}) }
 	if s.session != "" {
@@ -61,7 +62,10 @@ func (s *speaker) gather() (all []loot, open *parked, err error) {
 		}
 		add("cursor of "+method, page.Text("nextCursor"))
 	}
-	if tool := map[string]string{mcp.Revision2511: `"name":"box__asked","task":{"ttl":60000}`, mcp.Revision2607: `"name":"box__given"`}[s.revision]; tool != "" {
+	if tool := map[string]string{
+		mcp.Revision2511: `"name":"box__asked","task":{"ttl":60000}`,
+		mcp.Revision2607: `"name":"box__given"`,
+	}[s.revision]; tool != "" {
 		made, err := s.result(mcp.MethodToolsCall, tool)
 		if err != nil {
 			return nil, nil, err
@@ -138,7 +142,10 @@ func lookalike(id string) string {
 
 // park makes a call that waits for its caller's answer.
 func (s *speaker) park() (*parked, error) {
-	p := &parked{owner: s, request: "parked-" + strings.TrimPrefix(s.person.marker(), "marker-"), done: make(chan struct{})}
+	p := &parked{
+		owner: s, request: "parked-" + strings.TrimPrefix(s.person.marker(), "marker-"),
+		done: make(chan struct{}),
+	}
 	p.out = &capture{header: make(http.Header), told: make(chan struct{}, 1)}
 	m := s.ask(write(p.request), mcp.MethodToolsCall, `"name":"box__ask"`)
 	r := m.of(context.Background())
@@ -161,7 +168,8 @@ func (s *speaker) park() (*parked, error) {
 
 // end answers the question, and returns what the call came to.
 func (p *parked) end() string {
-	m := p.owner.post(`{"jsonrpc":"2.0","id":"` + p.question + `","result":{"role":"assistant","model":"m","content":{"type":"text","text":"owner"}}}`)
+	m := p.owner.post(`{"jsonrpc":"2.0","id":"` + p.question +
+		`","result":{"role":"assistant","model":"m","content":{"type":"text","text":"owner"}}}`)
 	p.owner.w.send(&m)
 	<-p.done
 	return p.out.text()

@@ -1,10 +1,13 @@
-// Command scoreboard measures what the gateway withstands, as far as one machine can tell: inputs that are wrong on
-// purpose against the whole gateway in this process, ids of one principal in the hands of all others, and the tests and
-// fuzz targets of the repository that try the rest. Each figure has a target; the program fails when one is missed.
+// Command scoreboard measures what the gateway withstands, as far as one machine can
+// tell: inputs that are wrong on purpose against the whole gateway in this process, ids
+// of one principal in the hands of all others, and the tests and fuzz targets of the
+// repository that try the rest. Each figure has a target; the program fails when one is
+// missed.
 //
-// Whether an input was wrongly accepted is known from how it was made: a message that its schema does not allow, a token
-// that no issuer signed, an id that nobody was given. What cannot be told that way must only do no harm. Good messages
-// stand among the bad ones and must be served, so that a gateway which refuses everything does not pass.
+// Whether an input was wrongly accepted is known from how it was made: a message that its
+// schema does not allow, a token that no issuer signed, an id that nobody was given. What
+// cannot be told that way must only do no harm. Good messages stand among the bad ones
+// and must be served, so that a gateway which refuses everything does not pass.
 //
 //	go run -C internal/lab ./scoreboard -out SECURITY.md
 package main
@@ -23,7 +26,11 @@ import (
 )
 
 func main() {
-	lab.Main("scoreboard", func(ctx context.Context, args []string) error { return run(ctx, args, os.Stdout) }, 1, nil)
+	lab.Main("scoreboard", func(ctx context.Context,
+		args []string,
+	) error {
+		return run(ctx, args, os.Stdout)
+	}, 1, nil)
 }
 
 // settings are what is asked for on the command line.
@@ -42,10 +49,13 @@ func read(args []string) (settings, error) {
 	flags.IntVar(&s.inputs, "inputs", 1_000_000, "bad inputs to try")
 	flags.IntVar(&s.crossings, "crossings", 100_000, "uses of another's id to try")
 	flags.Uint64Var(&s.seed, "seed", 1, "of the inputs: the same seed makes the same ones")
-	flags.IntVar(&s.pairs, "pairs", 20_000, "pairs of requests to time for each thing that may be unknown or forbidden; 0: none")
-	flags.DurationVar(&s.fuzz, "fuzz", 10*time.Second, "how long each fuzz target runs; 0: they are only counted")
+	flags.IntVar(&s.pairs, "pairs", 20_000,
+		"pairs of requests to time for each thing that may be unknown or forbidden; 0: none")
+	flags.DurationVar(&s.fuzz, "fuzz", 10*time.Second,
+		"how long each fuzz target runs; 0: they are only counted")
 	flags.BoolVar(&s.tests, "tests", true, "run the tests that the scoreboard counts on")
-	flags.StringVar(&s.page, "out", "", "page to write the report into, between its marks; the standard output alone when empty")
+	flags.StringVar(&s.page, "out", "",
+		"page to write the report into, between its marks; the standard output alone when empty")
 	return s, flags.Parse(args)
 }
 
@@ -64,8 +74,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	b, started := &board{seed: s.seed, commit: page.Commit(ctx)}, time.Now()
 	say := func(format string, values ...any) {
-		// What cannot be written here cannot be written at the end either, and is said there.
-		_, _ = fmt.Fprintf(out, "%4.0f s: "+format+"\n", append([]any{time.Since(started).Seconds()}, values...)...)
+		// What cannot be written here cannot be written at the end either, and is said
+		// there.
+		_, _ = fmt.Fprintf(out, "%4.0f s: "+format+"\n", append([]any{time.Since(started).Seconds()},
+			values...)...)
 	}
 	if err := b.attack(s, say); err != nil {
 		return err
@@ -158,8 +170,10 @@ func (b *board) count(ctx context.Context, root string, each time.Duration, say 
 	if err != nil {
 		return err
 	}
-	b.add(len(tested) > 0 && len(gone) == 0, "advisories about gateways, servers and libraries like these that have a test", "all that apply",
-		fmt.Sprintf("%d; for %d others the page says why there is none", len(tested), len(without)), "[`docs/evidence/advisories.md`](docs/evidence/advisories.md)")
+	b.add(len(tested) > 0 && len(gone) == 0,
+		"advisories about gateways, servers and libraries like these that have a test", "all that apply",
+		fmt.Sprintf("%d; for %d others the page says why there is none", len(tested), len(without)),
+		"[`docs/evidence/advisories.md`](docs/evidence/advisories.md)")
 	return nil
 }
 

@@ -145,7 +145,8 @@ func (w *writer) expect(in *input, tree *members) {
 	if valid && method != "" && tree.value("jsonrpc") == "2.0" {
 		in.id = write(id)
 	}
-	if !valid && id == nil || tree.value("jsonrpc") != "2.0" || !w.speech.allows(method, write(forgive(tree))) {
+	if !valid && id == nil || tree.value("jsonrpc") != "2.0" ||
+		!w.speech.allows(method, write(forgive(tree))) {
 		in.must = refuse
 	}
 }
@@ -162,7 +163,8 @@ func (w *writer) mismatch(in *input) {
 		in.headers[i+1] += "x"
 	default:
 		in.without = in.headers[i]
-		if in.headers[i] == mcp.HeaderProtocolVersion { // without it the body decides the era, and wants the header
+		// without it the body decides the era, and wants the header
+		if in.headers[i] == mcp.HeaderProtocolVersion {
 			in.without = mcp.HeaderMethod
 		}
 	}
@@ -187,7 +189,8 @@ func (w *writer) batch() input {
 		in.headers = repeated(mcp.MethodToolsCall, "box__echo")
 	}
 	if in.must == behave && w.IntN(3) == 0 {
-		in.must, in.body = refuse, in.body[:len(in.body)-1-w.IntN(2)]+pick(w.Rand, []string{"", ",", ",[]]", "}", ",null]", ",1]"})
+		in.must, in.body = refuse, in.body[:len(in.body)-1-w.IntN(2)]+
+			pick(w.Rand, []string{"", ",", ",[]]", "}", ",null]", ",1]"})
 	}
 	return in
 }
@@ -195,7 +198,10 @@ func (w *writer) batch() input {
 // call is a good tools/call, for faults around it.
 func (w *writer) call(class string, m must) input {
 	id := write(w.nextID())
-	return input{request: w.ask(id, mcp.MethodToolsCall, `"name":"box__echo","arguments":{"text":"x"}`), class: class, must: m, id: id}
+	return input{
+		request: w.ask(id, mcp.MethodToolsCall, `"name":"box__echo","arguments":{"text":"x"}`),
+		class:   class, must: m, id: id,
+	}
 }
 
 // token is a good message with a bad token.
@@ -207,7 +213,8 @@ func (w *writer) badToken() input {
 		in.token, in.what = "", "no token"
 	case 1:
 		in.token, in.what = "", "another scheme"
-		in.headers = append(in.headers, "Authorization", pick(w.Rand, []string{"Basic ", "DPoP ", "", "Bearer", "Token "})+w.token)
+		in.headers = append(in.headers, "Authorization",
+			pick(w.Rand, []string{"Basic ", "DPoP ", "", "Bearer", "Token "})+w.token)
 	case 2:
 		in.token, in.what = w.token, "two headers"
 		in.headers = append(in.headers, "Authorization", "Bearer "+in.token)
@@ -229,10 +236,17 @@ func (w *writer) around() input {
 		make func()
 	}{
 		{"host", func() {
-			in.host = pick(w.Rand, []string{"evil.test", "mcp.test.evil.test", "mcp.test@evil.test", "[mcp.test", "mcp.test:1:1", "localhost"})
+			in.host = pick(w.Rand, []string{
+				"evil.test", "mcp.test.evil.test", "mcp.test@evil.test",
+				"[mcp.test", "mcp.test:1:1", "localhost",
+			})
 		}},
 		{"origin", func() {
-			in.headers = append(in.headers, "Origin", pick(w.Rand, []string{"https://evil.test", "null", "https://app.test.evil.test", "http://app.test"}))
+			in.headers = append(in.headers, "Origin",
+				pick(w.Rand, []string{
+					"https://evil.test", "null", "https://app.test.evil.test",
+					"http://app.test",
+				}))
 		}},
 		{"content type", func() {
 			in.without = "Content-Type"
@@ -241,22 +255,41 @@ func (w *writer) around() input {
 				in.headers = append(in.headers, "Content-Type", "text/plain")
 			}
 		}},
-		{"content encoding", func() { in.headers = append(in.headers, "Content-Encoding", pick(w.Rand, []string{"gzip", "br", "x"})) }},
+		{"content encoding", func() {
+			in.headers = append(in.headers, "Content-Encoding", pick(w.Rand, []string{"gzip", "br", "x"}))
+		}},
 		{"path", func() {
-			in.path = pick(w.Rand, []string{"/mcp/", "//mcp", "/MCP", "/mcp%2f", "/%6dcp", "/./mcp", "/x/../mcp", "/t/globex/mcp", "/t/acme/mcp", "/t//mcp", "/t/%61cme/mcp", "/t/initech/mcp", "/mcp;x", "/", "/metrics", "/debug/pprof/", "/messages", "/messages?sessionId=", "/sse", "/healthz"})
+			in.path = pick(w.Rand, []string{
+				"/mcp/", "//mcp", "/MCP", "/mcp%2f", "/%6dcp", "/./mcp",
+				"/x/../mcp", "/t/globex/mcp", "/t/acme/mcp", "/t//mcp", "/t/%61cme/mcp", "/t/initech/mcp",
+				"/mcp;x", "/", "/metrics", "/debug/pprof/", "/messages", "/messages?sessionId=", "/sse",
+				"/healthz",
+			})
 			if in.path == "/t/"+w.person.tenant+"/mcp" {
 				in.must = behave
 			}
 		}},
 		{"method", func() {
-			in.method = pick(w.Rand, []string{"PUT", "PATCH", "OPTIONS", "HEAD", "TRACE", "CONNECT", "PROPFIND", "post", "X"})
+			in.method = pick(w.Rand, []string{
+				"PUT", "PATCH", "OPTIONS", "HEAD", "TRACE", "CONNECT",
+				"PROPFIND", "post", "X",
+			})
 		}},
 		{"headers that claim", func() {
 			in.must = behave
-			in.headers = append(in.headers, pick(w.Rand, []string{"X-Tenant", "X-Tenant-Id", "X-Forwarded-User", "X-Forwarded-Host", "X-Original-Url", "X-Forwarded-For", "Mcp-Init-Host", "Connection"}), pick(w.Rand, []string{"globex", "127.0.0.1", "/metrics", "Authorization", "evil.test"}))
+			in.headers = append(in.headers,
+				pick(w.Rand, []string{
+					"X-Tenant", "X-Tenant-Id", "X-Forwarded-User", "X-Forwarded-Host",
+					"X-Original-Url", "X-Forwarded-For", "Mcp-Init-Host", "Connection",
+				}), pick(w.Rand,
+					[]string{"globex", "127.0.0.1", "/metrics", "Authorization", "evil.test"}))
 		}},
 		{"revision", func() {
-			in.headers = append(in.headers, mcp.HeaderProtocolVersion, pick(w.Rand, []string{"", "1999-01-01", "2026-07-29", "9999-99-99", "x", "2025-06-18,2025-11-25", "\xff"}))
+			in.headers = append(in.headers, mcp.HeaderProtocolVersion,
+				pick(w.Rand, []string{
+					"", "1999-01-01", "2026-07-29", "9999-99-99", "x",
+					"2025-06-18,2025-11-25", "\xff",
+				}))
 			if w.stream != nil { // HTTP+SSE is older than the header
 				in.must = behave
 			}

@@ -8,8 +8,9 @@ import (
 	"unicode"
 )
 
-// mutation changes a message that is as it should be. A mutation of members changes the tree, and the schema tells what
-// became of it; one of text makes what no reader may take for a message.
+// mutation changes a message that is as it should be. A mutation of members changes the
+// tree, and the schema tells what became of it; one of text makes what no reader may take
+// for a message.
 type mutation struct {
 	name string
 	tree func(r *rand.Rand, m *members) bool // false: nothing to change here
@@ -19,7 +20,8 @@ type mutation struct {
 // odd are values in the place of others.
 func odd(r *rand.Rand) any {
 	return pick(r, []any{
-		nil, true, false, "", "x", "\u202e", strings.Repeat("x", 300), literal("0"), literal("-1"), literal("1.5"), literal("1e400"), literal("9007199254740993"),
+		nil, true, false, "", "x", "\u202e", strings.Repeat("x", 300), literal("0"), literal("-1"),
+		literal("1.5"), literal("1e400"), literal("9007199254740993"),
 		literal("123456789012345678901234567890"),
 		[]any{},
 		[]any{nil},
@@ -48,7 +50,8 @@ func mutations() []mutation {
 		{name: "a broken character", text: breakOne},
 		{name: "too deep", text: func(r *rand.Rand, text string) string {
 			n := 65 + r.IntN(3000)
-			return `{"jsonrpc":"2.0","x":` + strings.Repeat(`{"a":[`, n) + strings.Repeat("]}", n) + "," + text[1:]
+			return `{"jsonrpc":"2.0","x":` + strings.Repeat(`{"a":[`, n) + strings.Repeat("]}", n) + "," +
+				text[1:]
 		}},
 		{name: "an imitated name", text: imitate},
 	}
@@ -85,7 +88,10 @@ func add(r *rand.Rand, m *members) bool {
 	if !ok || at.in == nil {
 		return false
 	}
-	name := pick(r, []string{"x", "", "a b", "__proto__", "constructor", "toString", "$ref", "_meta", "cursor", "requestState", "inputResponses", "task", "result", "error", "id", "\u202e", "x\x00"})
+	name := pick(r, []string{
+		"x", "", "a b", "__proto__", "constructor", "toString", "$ref", "_meta",
+		"cursor", "requestState", "inputResponses", "task", "result", "error", "id", "\u202e", "x\x00",
+	})
 	at.in.set(name, odd(r))
 	return true
 }
@@ -93,7 +99,8 @@ func add(r *rand.Rand, m *members) bool {
 func huge(r *rand.Rand, m *members) bool {
 	at, ok := anywhere(r, m)
 	if ok {
-		at.set(strings.Repeat(pick(r, []string{"x", "\U0001F600", "\u202e", `\`, "../", "%00"}), 1+r.IntN(4000)))
+		at.set(strings.Repeat(pick(r, []string{"x", "\U0001F600", "\u202e", `\`, "../", "%00"}),
+			1+r.IntN(4000)))
 	}
 	return ok
 }
@@ -132,7 +139,8 @@ func reidentify(r *rand.Rand, m *members) bool {
 
 // double gives a message a member that it has already.
 func double(r *rand.Rand, text string) string {
-	names := slices.DeleteFunc([]string{`"jsonrpc"`, `"method"`, `"id"`}, func(name string) bool { return !strings.Contains(text, name+":") })
+	names := slices.DeleteFunc([]string{`"jsonrpc"`, `"method"`, `"id"`},
+		func(name string) bool { return !strings.Contains(text, name+":") })
 	if len(names) == 0 {
 		return text + text
 	}
@@ -147,7 +155,10 @@ func double(r *rand.Rand, text string) string {
 // spoil puts bytes that are no UTF-8 into a string.
 func spoil(r *rand.Rand, text string) string {
 	quotes := strings.Count(text, `":"`)
-	bad := pick(r, []string{"\xff", "\xc0\x80", "\xed\xa0\x80", "\xf5\x80\x80\x80", "\x80", "\xe2\x82", `\ud800`, `\udc00`, `\ud800x`, "\x01", "\n", `\x`, `\u12g`})
+	bad := pick(r, []string{
+		"\xff", "\xc0\x80", "\xed\xa0\x80", "\xf5\x80\x80\x80", "\x80", "\xe2\x82",
+		`\ud800`, `\udc00`, `\ud800x`, "\x01", "\n", `\x`, `\u12g`,
+	})
 	if quotes == 0 {
 		return bad + text
 	}
@@ -158,25 +169,31 @@ func spoil(r *rand.Rand, text string) string {
 	return text[:at] + bad + text[at:]
 }
 
-// breakOne replaces what holds the text together: behind the first string a colon must come.
+// breakOne replaces what holds the text together: behind the first string a colon must
+// come.
 func breakOne(r *rand.Rand, text string) string {
 	before, after, found := strings.Cut(text, ":")
 	if !found {
 		return "{"
 	}
-	return before + pick(r, []string{" ", "=", ";", ",", "::", ":,", ":+", ":.", ":-,", ":NaN,", ":Infinity,", ":0x1,", ":01,", ":'x',"}) + after
+	return before + pick(r, []string{
+		" ", "=", ";", ",", "::", ":,", ":+", ":.", ":-,", ":NaN,", ":Infinity,",
+		":0x1,", ":01,", ":'x',",
+	}) + after
 }
 
 // imitate adds a member that careless readers take for one that means something.
 func imitate(r *rand.Rand, text string) string {
 	name := pick(r, []string{"method", "params", "id", "jsonrpc"})
 	fakes := []string{
-		strings.ToUpper(name), string(unicode.ToUpper(rune(name[0]))) + name[1:], name + `\u0000`, strings.Replace(name, "s", "\u017f", 1),
+		strings.ToUpper(name), string(unicode.ToUpper(rune(name[0]))) + name[1:], name + `\u0000`,
+		strings.Replace(name, "s", "\u017f", 1),
 		strings.Map(func(c rune) rune { return c + 0xFEE0 }, name),
 	}
 	fake := pick(r, fakes)
 	if fake == name {
 		fake = fakes[0]
 	}
-	return `{"` + fake + `":` + pick(r, []string{`"tools/call"`, `{"name":"box__evil"}`, "9", `"1.0"`}) + "," + text[1:]
+	return `{"` + fake + `":` + pick(r, []string{`"tools/call"`, `{"name":"box__evil"}`, "9", `"1.0"`}) +
+		"," + text[1:]
 }

@@ -13,9 +13,10 @@ import (
 
 // texts are what inputs are made of beside the schemas.
 type texts struct {
-	strings  []string            // that programs have stumbled over, of valid UTF-8
-	bodies   []string            // the same, and those that are not
-	smuggled map[string][]string // bodies that readers take for different calls, by what the revision wants in params
+	strings []string // that programs have stumbled over, of valid UTF-8
+	bodies  []string // the same, and those that are not
+	// bodies that readers take for different calls, by what the revision wants in params
+	smuggled map[string][]string
 }
 
 func newTexts() *texts {
@@ -32,7 +33,8 @@ func newTexts() *texts {
 	return t
 }
 
-// odd is a body that is one of the odd texts, or has one in the place of a name, a URI or an argument.
+// odd is a body that is one of the odd texts, or has one in the place of a name, a URI or
+// an argument.
 func (w *writer) odd() input {
 	in := w.call("odd texts", behave)
 	text := pick(w.Rand, w.texts.bodies)
@@ -44,22 +46,27 @@ func (w *writer) odd() input {
 			in.headers = repeated(mcp.MethodToolsCall, "box__echo")
 		}
 	case 1:
-		in.request, in.what = w.ask(in.id, mcp.MethodToolsCall, `"name":"box__echo","arguments":{"text":`+quoted+`}`), "as an argument"
+		in.request, in.what = w.ask(in.id, mcp.MethodToolsCall, `"name":"box__echo","arguments":{"text":`+
+			quoted+`}`), "as an argument"
 	case 2:
-		in.request, in.what, in.must = w.ask(in.id, mcp.MethodToolsCall, `"name":`+quoted+`,"arguments":{}`), "as the name of a tool", refuse
+		in.request, in.what, in.must = w.ask(in.id, mcp.MethodToolsCall, `"name":`+quoted+`,"arguments":{}`),
+			"as the name of a tool", refuse
 	case 3:
 		in.request, in.what = w.ask(in.id, mcp.MethodResourcesRead, `"uri":`+quoted), "as a URI"
 	case 4:
-		in.request, in.what = w.ask(in.id, mcp.MethodToolsCall, `"name":"box__echo","arguments":{`+quoted+`:"x","text":"x"}`), "as a member"
+		in.request, in.what = w.ask(in.id, mcp.MethodToolsCall, `"name":"box__echo","arguments":{`+quoted+
+			`:"x","text":"x"}`), "as a member"
 	}
 	return in
 }
 
-// denied asks for what a rule denies, in another spelling. None may be served, whatever the spelling.
+// denied asks for what a rule denies, in another spelling. None may be served, whatever
+// the spelling.
 func (w *writer) denied() input {
 	in := w.call("names and URIs of what is denied", refuse)
 	if w.IntN(3) == 0 {
-		in.request, in.what = w.ask(in.id, mcp.MethodToolsCall, `"name":`+write(respelt(w.Rand, "box__evil"))+`,"arguments":{}`), "tool"
+		in.request, in.what = w.ask(in.id, mcp.MethodToolsCall, `"name":`+write(respelt(w.Rand, "box__evil"))+
+			`,"arguments":{}`), "tool"
 		return in
 	}
 	uri := pick(w.Rand, []string{exposed, exposed, exposed, "", "mcp.ofacme+"}) + uriOfSecret(w.Rand)
@@ -74,7 +81,10 @@ func respelt(r *rand.Rand, name string) string {
 	case 0:
 		return strings.ToUpper(name)
 	case 1:
-		return name[:at] + pick(r, []string{"\u200b", "\u00ad", "\x00", " ", "\u202e", "%", "/", "__", "\ufeff"}) + name[at:]
+		return name[:at] + pick(r, []string{
+			"\u200b", "\u00ad", "\x00", " ", "\u202e", "%", "/", "__",
+			"\ufeff",
+		}) + name[at:]
 	case 2:
 		return name + pick(r, []string{" ", "\x00", "\n", "\u200d", ".", "/", "#", "?", "x"})
 	case 3:
@@ -87,7 +97,8 @@ func respelt(r *rand.Rand, name string) string {
 	return name
 }
 
-// uriOfSecret returns file:///secret/x in one of the many ways that a server may read as that.
+// uriOfSecret returns file:///secret/x in one of the many ways that a server may read as
+// that.
 func uriOfSecret(r *rand.Rand) string {
 	segment := func(text string) string {
 		var b strings.Builder
@@ -103,18 +114,24 @@ func uriOfSecret(r *rand.Rand) string {
 		}
 		return b.String()
 	}
-	before := pick(r, []string{"", "", "./", "open/../", "a/b/../../", "%2e/", "x/%2e%2e/", "/", "%2f", "x/%2E./", ".//"})
+	before := pick(r, []string{
+		"", "", "./", "open/../", "a/b/../../", "%2e/", "x/%2e%2e/", "/", "%2f",
+		"x/%2E./", ".//",
+	})
 	scheme := pick(r, []string{"file", "file", "FILE", "File"})
 	authority := pick(r, []string{"//", "//", "//localhost", "//LOCALHOST", ""})
-	tail := pick(r, []string{"", "/x", "/a/b", "/%61", "/x?y", "/x#y", "#x", "?x", "/", "//x", "/x/../y", "%2fx", "/x%00", "%20"})
+	tail := pick(r, []string{
+		"", "/x", "/a/b", "/%61", "/x?y", "/x#y", "#x", "?x", "/", "//x", "/x/../y",
+		"%2fx", "/x%00", "%20",
+	})
 	if authority == "" && strings.HasPrefix(before, "/") {
 		before = ""
 	}
 	return scheme + ":" + authority + "/" + before + segment("secret") + tail
 }
 
-// forgedID uses an id that was made for this speaker or another one, with one thing changed in it, in some place where
-// an id stands.
+// forgedID uses an id that was made for this speaker or another one, with one thing
+// changed in it, in some place where an id stands.
 func (w *writer) forgedID() input {
 	in := w.call("ids, cursors and states forged", refuse)
 	good := pick(w.Rand, w.forged)
@@ -137,14 +154,19 @@ func (w *writer) forgedID() input {
 		{"task", mcp.MethodTasksCancel, `"taskId":` + quoted},
 	}
 	if w.revision == mcp.Revision2607 {
-		places = append(places, struct{ what, method, params string }{"requestState", mcp.MethodToolsCall, `"name":"box__ask","arguments":{},"inputResponses":{"q":{"action":"decline"}},"requestState":` + quoted})
+		places = append(places, struct{ what, method, params string }{
+			"requestState", mcp.MethodToolsCall,
+			`"name":"box__ask","arguments":{},"inputResponses":{"q":{"action":"decline"}},"requestState":` +
+				quoted,
+		})
 	}
 	if w.session != "" && w.IntN(3) == 0 && printable(id) && id != w.session {
 		in.what, in.headers = "session", []string{mcp.HeaderSessionID, id}
 		return in
 	}
 	if w.stream != nil && w.IntN(3) == 0 && printable(id) {
-		in.what, in.path = "session of a stream", "/messages?sessionId="+strings.ReplaceAll(strings.ReplaceAll(id, " ", "%20"), "=", "%3D")
+		in.what, in.path = "session of a stream", "/messages?sessionId="+
+			strings.ReplaceAll(strings.ReplaceAll(id, " ", "%20"), "=", "%3D")
 		return in
 	}
 	one := places[w.IntN(len(places))]
@@ -156,7 +178,8 @@ func printable(text string) bool {
 	return !strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' }) && text != ""
 }
 
-// smuggled is a body in which one reader finds a tool that is allowed, and another one finds the denied one.
+// smuggled is a body in which one reader finds a tool that is allowed, and another one
+// finds the denied one.
 func (w *writer) smuggled() input {
 	inside := ""
 	in := input{class: "smuggling bodies", what: "body", must: behave}

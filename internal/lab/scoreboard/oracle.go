@@ -15,8 +15,10 @@ type must int
 const (
 	behave must = iota // whatever becomes of it: no crash, no fault of ours, and an answer that is JSON-RPC
 	refuse             // no result, because of how it was made
-	serve              // a result: it is as it should be, so that the judge can be trusted when it sees refusals
-	deny               // 401 and nothing else
+	// a result: it is as it should be, so that the judge can be trusted when it sees
+	// refusals
+	serve
+	deny // 401 and nothing else
 )
 
 // input is one thing that is tried.
@@ -120,7 +122,8 @@ func parsed(text string) (all []mcp.Object, ok bool) {
 	return all, len(all) > 0
 }
 
-// ids tells whether a message has the id that it should have: that of the request, but an error may have none.
+// ids tells whether a message has the id that it should have: that of the request, but an
+// error may have none.
 func ids(in *input, m mcp.Object) bool {
 	if m.Has("method") {
 		return true // on its way to the client; it has an id of ours or none
@@ -153,8 +156,8 @@ func same(one, other string) bool {
 	return fmt.Sprint(a) == fmt.Sprint(b)
 }
 
-// isServed tells whether a message is the result of something that was done. A result that is an error for the model
-// is none.
+// isServed tells whether a message is the result of something that was done. A result
+// that is an error for the model is none.
 func isServed(m mcp.Object) bool {
 	return m.Has("result") && string(m.Object("result").Value("isError")) != "true"
 }

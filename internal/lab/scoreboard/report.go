@@ -61,16 +61,23 @@ func (b *board) addInputs(least int) {
 		b.add(t.wrong[one.v] == 0, one.figure, "0", page.Grouped(t.wrong[one.v]), here)
 	}
 	const leastForged = 6_000
-	b.add(t.tried[forgedTokens] >= leastForged, fmt.Sprintf("of these, tokens forged for each of %d algorithms", len(signers())), "≥ "+page.Grouped(leastForged), page.Grouped(t.tried[forgedTokens]), here)
-	b.add(t.wrong[wronglyRefused] == 0 && good > 0, "messages as they should be, refused", "0", fmt.Sprintf("%d of %s", t.wrong[wronglyRefused], page.Grouped(good)), here)
+	b.add(t.tried[forgedTokens] >= leastForged,
+		fmt.Sprintf("of these, tokens forged for each of %d algorithms", len(signers())), "≥ "+
+			page.Grouped(leastForged), page.Grouped(t.tried[forgedTokens]), here)
+	b.add(t.wrong[wronglyRefused] == 0 && good > 0, "messages as they should be, refused", "0",
+		fmt.Sprintf("%d of %s", t.wrong[wronglyRefused], page.Grouped(good)), here)
 }
 
 // addCrossing adds what became of the attempts to use what is another's.
 func (b *board) addCrossing(least int) {
 	c := b.crossed
-	b.add(c.all() >= least, fmt.Sprintf("uses of another's id (8 principals, %d kinds of ids, each in every place)", len(c.kinds)), "≥ "+page.Grouped(least), page.Grouped(c.all()), here)
+	b.add(
+		c.all() >= least, fmt.Sprintf(
+			"uses of another's id (8 principals, %d kinds of ids, each in every place)", len(c.kinds)),
+		"≥ "+page.Grouped(least), page.Grouped(c.all()), here)
 	b.add(c.bad() == 0, "answers that differ from those for an unknown id", "0", page.Grouped(c.bad()), here)
-	b.add(len(c.vain) == 0, "stolen ids that were of no use to their owner either", "0", page.Grouped(len(c.vain)), here)
+	b.add(len(c.vain) == 0, "stolen ids that were of no use to their owner either", "0",
+		page.Grouped(len(c.vain)), here)
 }
 
 // addTimes adds whether the time of answers tells what their words do not.
@@ -81,7 +88,9 @@ func (b *board) addTimes(pairs int) {
 			told = append(told, t.what)
 		}
 	}
-	b.add(len(told) == 0, fmt.Sprintf("things whose refusals differ by time when forbidden and when unknown, of %d, each with %s pairs of requests", len(b.timed), page.Grouped(pairs)), "0",
+	b.add(
+		len(told) == 0, fmt.Sprintf(
+			"things whose refusals differ by time when forbidden and when unknown, of %d, each with %s pairs of requests", len(b.timed), page.Grouped(pairs)), "0",
 		strings.TrimSpace(fmt.Sprint(len(told), " ", strings.Join(told, "; "))), here)
 }
 
@@ -99,7 +108,8 @@ func (b *board) addFuzz(each time.Duration) {
 		}
 	}
 	b.add(len(found) == 0 && idle == 0, "fuzz targets that found something, "+each.String()+" each", "0",
-		strings.TrimSpace(fmt.Sprintf("%d in %s executions; %d did not run %s", len(found), page.Grouped(executions), idle, strings.Join(found, ", "))), "`make fuzz`")
+		strings.TrimSpace(fmt.Sprintf("%d in %s executions; %d did not run %s", len(found),
+			page.Grouped(executions), idle, strings.Join(found, ", "))), "`make fuzz`")
 }
 
 func (b *board) addGroup(g group, r ran) {
@@ -115,13 +125,15 @@ func (b *board) addGroup(g group, r ran) {
 	if r.faults != "" {
 		measured += ": " + strings.Join(strings.Fields(r.faults), " ")
 	}
-	b.add(r.failed == 0 && r.passed > 0 && r.tried >= g.least, g.figure, target, measured, "`"+strings.ReplaceAll(g.command(), "|", `\|`)+"`")
+	b.add(r.failed == 0 && r.passed > 0 && r.tried >= g.least, g.figure, target, measured,
+		"`"+strings.ReplaceAll(g.command(), "|", `\|`)+"`")
 }
 
 // text is the report in Markdown.
 func (b *board) text(command string) string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "`%s`, %s, commit %s, seed %d, %s on %d processors, %s.\n\n", command, time.Now().UTC().Format("2006-01-02"), b.commit, b.seed,
+	fmt.Fprintf(&s, "`%s`, %s, commit %s, seed %d, %s on %d processors, %s.\n\n", command,
+		time.Now().UTC().Format("2006-01-02"), b.commit, b.seed,
 		runtime.Version(), runtime.NumCPU(), b.took.Round(time.Second))
 	s.WriteString("| figure | target | measured | met | how |\n|---|---|---|---|---|\n")
 	for _, r := range b.rows {
@@ -137,7 +149,8 @@ func (b *board) text(command string) string {
 	}
 	b.writeTimes(&s)
 	b.writeFuzz(&s)
-	s.WriteString("\nA message that differs from its schema must be refused, except in these places:\n\n| place | why |\n|---|---|\n")
+	s.WriteString(
+		"\nA message that differs from its schema must be refused, except in these places:\n\n| place | why |\n|---|---|\n")
 	for _, one := range leniencies() {
 		fmt.Fprintf(&s, "| `%s` | %s |\n", strings.TrimPrefix(one.path, "."), one.why)
 	}
@@ -149,11 +162,14 @@ func (b *board) writeTimes(s *strings.Builder) {
 	if len(b.timed) == 0 {
 		return
 	}
-	fmt.Fprintf(s, "\nHow long refusals take in this process. *Told* is the chance that of two requests, one for what is unknown and one for what is "+
-		"forbidden, the second takes longer: 0.5 tells nothing. The target is missed where it is further from 0.5 than %v and the medians differ by more than %v.\n\n", mostTold, mostApart)
-	s.WriteString("| thing | unknown, median | forbidden, median | between quartiles | told |\n|---|---|---|---|---|\n")
+	fmt.Fprintf(
+		s, "\nHow long refusals take in this process. *Told* is the chance that of two requests, one for what is unknown and one for what is "+
+			"forbidden, the second takes longer: 0.5 tells nothing. The target is missed where it is further from 0.5 than %v and the medians differ by more than %v.\n\n", mostTold, mostApart)
+	s.WriteString(
+		"| thing | unknown, median | forbidden, median | between quartiles | told |\n|---|---|---|---|---|\n")
 	for _, t := range b.timed {
-		fmt.Fprintf(s, "| %s | %.1f µs | %.1f µs | %.1f µs | %.3f |\n", t.what, micros(t.unknown), micros(t.forbidden), micros(t.spread), t.auc)
+		fmt.Fprintf(s, "| %s | %.1f µs | %.1f µs | %.1f µs | %.3f |\n", t.what, micros(t.unknown),
+			micros(t.forbidden), micros(t.spread), t.auc)
 	}
 }
 
@@ -170,6 +186,7 @@ func (b *board) writeFuzz(s *strings.Builder) {
 		if f.found != "" {
 			found = "**a fault**"
 		}
-		fmt.Fprintf(s, "| `%s` | `%s` | %s | %s | %s |\n", f.name, strings.TrimPrefix(f.folder, "./"), f.took, page.Grouped(f.executions), found)
+		fmt.Fprintf(s, "| `%s` | `%s` | %s | %s | %s |\n", f.name, strings.TrimPrefix(f.folder, "./"), f.took,
+			page.Grouped(f.executions), found)
 	}
 }

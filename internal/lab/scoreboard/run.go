@@ -13,8 +13,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// shards are how many rows of inputs there are. Each has its own person, sessions and random numbers, so that a seed
-// gives the same inputs on every machine.
+// shards are how many rows of inputs there are. Each has its own person, sessions and
+// random numbers, so that a seed gives the same inputs on every machine.
 const shards = 8
 
 // tally counts what became of inputs.
@@ -124,7 +124,8 @@ func (w *world) tryInputs(n int, seed uint64, say teller) (*tally, error) {
 		}
 	}
 	for range w.denied.Load() {
-		t.add("uses of what is denied", wronglyServed, func() string { return "a tool, prompt or resource that a rule denies was used" })
+		t.add("uses of what is denied", wronglyServed,
+			func() string { return "a tool, prompt or resource that a rule denies was used" })
 	}
 	for range int(w.panics()) {
 		t.add("panics", crashed, func() string { return "the gateway recovered from a panic" })
@@ -133,7 +134,9 @@ func (w *world) tryInputs(n int, seed uint64, say teller) (*tally, error) {
 }
 
 // shard sends the inputs of one person.
-func (w *world) shard(t *tally, p person, r *rand.Rand, texts *texts, speeches map[string]*speech, n int) error {
+func (w *world) shard(t *tally, p person, r *rand.Rand, texts *texts, speeches map[string]*speech,
+	n int,
+) error {
 	var writers []*writer
 	for _, revision := range everywhere() {
 		overSSE := revision == "over HTTP+SSE"
@@ -157,10 +160,15 @@ func (w *world) shard(t *tally, p person, r *rand.Rand, texts *texts, speeches m
 		a := one.do(&in)
 		v := judge(&in, &a)
 		t.add(in.class, v, func() string {
-			return fmt.Sprintf("%s %s: %s %.20s %.600s: %d %.200s", one.revision, in.what, in.method, in.path, in.body, a.status, a.body)
+			return fmt.Sprintf("%s %s: %s %.20s %.600s: %d %.200s", one.revision, in.what, in.method, in.path,
+				in.body, a.status, a.body)
 		})
-		if in.method == "POST" && a.header.Get(mcp.HeaderSessionID) != "" { // a session that was opened on the way
-			w.send(&request{method: "DELETE", path: "/mcp", token: one.token, headers: []string{mcp.HeaderSessionID, a.header.Get(mcp.HeaderSessionID)}})
+		// a session that was opened on the way
+		if in.method == "POST" && a.header.Get(mcp.HeaderSessionID) != "" {
+			w.send(&request{
+				method: "DELETE", path: "/mcp", token: one.token,
+				headers: []string{mcp.HeaderSessionID, a.header.Get(mcp.HeaderSessionID)},
+			})
 		}
 	}
 	return nil

@@ -34,7 +34,8 @@ func TestNoInputHurts(t *testing.T) {
 	}
 }
 
-// TestNobodyUsesWhatIsAnothers is the short form of what the program does a hundred thousand times.
+// TestNobodyUsesWhatIsAnothers is the short form of what the program does a hundred
+// thousand times.
 func TestNobodyUsesWhatIsAnothers(t *testing.T) {
 	got, err := open(t).cross(1, []string{mcp.Revision2511, mcp.Revision2607}, quietly)
 	if err != nil {
@@ -50,7 +51,8 @@ func TestNobodyUsesWhatIsAnothers(t *testing.T) {
 
 // TestJudgeSeesWhatIsWrong gives the judge an answer of each kind that must not be.
 func TestJudgeSeesWhatIsWrong(t *testing.T) {
-	const result, failure = `{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no"}}`
+	const result, failure = `{"jsonrpc":"2.0","id":1,"result":{}}`,
+		`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no"}}`
 	for _, test := range []struct {
 		name   string
 		must   must
@@ -60,7 +62,10 @@ func TestJudgeSeesWhatIsWrong(t *testing.T) {
 	}{
 		{"served", serve, 200, result, fine},
 		{"refused", refuse, 200, failure, fine},
-		{"refused as an error for the model", refuse, 200, `{"jsonrpc":"2.0","id":1,"result":{"isError":true}}`, fine},
+		{
+			"refused as an error for the model", refuse, 200,
+			`{"jsonrpc":"2.0","id":1,"result":{"isError":true}}`, fine,
+		},
 		{"no token", deny, 401, failure, fine},
 		{"good but refused", serve, 200, failure, wronglyRefused},
 		{"bad but served", refuse, 200, result, wronglyServed},
@@ -70,19 +75,28 @@ func TestJudgeSeesWhatIsWrong(t *testing.T) {
 		{"fault of ours", refuse, 500, failure, ownFault},
 		{"another's id", behave, 200, strings.Replace(result, "1", "2", 1), malformed},
 		{"no message", behave, 200, `{}`, malformed},
-		{"result and error", behave, 200, `{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"x"}}`, malformed},
+		{
+			"result and error", behave, 200,
+			`{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"x"}}`, malformed,
+		},
 		{"error without a code", behave, 200, `{"jsonrpc":"2.0","id":1,"error":{"message":"x"}}`, malformed},
 		{"two members of one name", behave, 200, `{"jsonrpc":"2.0","id":1,"id":1,"result":{}}`, malformed},
 	} {
 		header := http.Header{"Content-Type": {"application/json"}}
-		if got := judge(&input{must: test.must, id: "1"}, &answer{status: test.status, header: header, body: test.body}); got != test.want {
+		if got := judge(&input{must: test.must, id: "1"}, &answer{
+			status: test.status, header: header,
+			body: test.body,
+		}); got != test.want {
 			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
 		}
 		header = http.Header{"Content-Type": {"text/event-stream"}}
 		if test.body == "" {
 			continue
 		}
-		if got := judge(&input{must: test.must, id: "1"}, &answer{status: test.status, header: header, body: "id: p1-1\ndata: " + test.body + "\n\n"}); got != test.want {
+		if got := judge(&input{must: test.must, id: "1"}, &answer{
+			status: test.status, header: header,
+			body: "id: p1-1\ndata: " + test.body + "\n\n",
+		}); got != test.want {
 			t.Errorf("%s in a stream: got %q, want %q", test.name, got, test.want)
 		}
 	}
@@ -94,7 +108,8 @@ func TestJudgeSeesWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestForeignAnswersAreSeen shows that what was said to another person is found in an answer, and nothing else.
+// TestForeignAnswersAreSeen shows that what was said to another person is found in an
+// answer, and nothing else.
 func TestForeignAnswersAreSeen(t *testing.T) {
 	all := people()
 	for i, p := range all {
@@ -106,10 +121,14 @@ func TestForeignAnswersAreSeen(t *testing.T) {
 	}
 }
 
-// TestSecretIsReadInEverySpelling shows that each URI of what is denied is one for a careless server, so that a use of
-// it would be counted.
+// TestSecretIsReadInEverySpelling shows that each URI of what is denied is one for a
+// careless server, so that a use of it would be counted.
 func TestSecretIsReadInEverySpelling(t *testing.T) {
-	for _, uri := range []string{"file:///secret", "file:///secret/x", "file:///%73ecret/x", "file:///open/../secret/x", "file:////secret", "FILE://localhost/secret?x", "file:secret", "file:///%2573ecret"} {
+	for _, uri := range []string{
+		"file:///secret", "file:///secret/x", "file:///%73ecret/x",
+		"file:///open/../secret/x", "file:////secret", "FILE://localhost/secret?x", "file:secret",
+		"file:///%2573ecret",
+	} {
 		if !isSecret(uri) {
 			t.Errorf("%s is not seen", uri)
 		}
@@ -177,16 +196,21 @@ func TestARefusalIsTheSameOnAStream(t *testing.T) {
 		body: `{"jsonrpc":"2.0","id":"r","error":{"code":-32602,"message":"no"}}`,
 	}
 	streamed := func(body string) *answer {
-		return &answer{status: 200, body: "id: p1-0\nretry: 1000\ndata: \n\nid: p1-1\ndata: " + body + "\n\n", header: http.Header{
-			"Content-Type": {"text/event-stream"}, "Cache-Control": {"no-store"}, "X-Accel-Buffering": {"no"},
-		}}
+		return &answer{
+			status: 200, body: "id: p1-0\nretry: 1000\ndata: \n\nid: p1-1\ndata: " + body + "\n\n",
+			header: http.Header{
+				"Content-Type": {"text/event-stream"}, "Cache-Control": {"no-store"},
+				"X-Accel-Buffering": {"no"},
+			},
+		}
 	}
 	want := nameless(plain, "secret")
 	if got := nameless(streamed(plain.body), "secret"); got != want {
 		t.Errorf("on a stream it is %s, want %s", got, want)
 	}
 	for _, body := range []string{
-		strings.Replace(plain.body, "no", "yes", 1), plain.body + "\n\ndata: " + plain.body, `{"jsonrpc":"2.0","method":"notifications/progress"}`,
+		strings.Replace(plain.body, "no", "yes", 1), plain.body + "\n\ndata: " + plain.body,
+		`{"jsonrpc":"2.0","method":"notifications/progress"}`,
 	} {
 		if got := nameless(streamed(body), "secret"); got == want {
 			t.Errorf("a stream with %s is the same as a refusal", body)

@@ -17,7 +17,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 )
 
-// signer signs tokens with one algorithm. It is its own code, so that what is forged does not depend on what is tried.
+// signer signs tokens with one algorithm. It is its own code, so that what is forged does
+// not depend on what is tried.
 type signer struct {
 	algorithm string
 	hash      crypto.Hash // 0 for EdDSA, which hashes by itself
@@ -31,7 +32,8 @@ func (s signer) issuer() string { return "https://" + strings.ToLower(s.algorith
 const keyID = "k"
 
 // signers are one for each algorithm that a token may have.
-var signers = sync.OnceValue(func() []signer { return newSigners(secrets["https://one.test/"] + secrets["https://two.test/"]) })
+var signers = sync.OnceValue(
+	func() []signer { return newSigners(secrets["https://one.test/"] + secrets["https://two.test/"]) })
 
 // strangers are the same with other keys, which no issuer has.
 var strangers = sync.OnceValue(func() []signer { return newSigners(secrets[""] + secrets[""][:31] + "x") })
@@ -44,9 +46,13 @@ func newSigners(secret string) []signer {
 		bits  string
 		hash  crypto.Hash
 		curve elliptic.Curve
-	}{{"256", crypto.SHA256, elliptic.P256()}, {"384", crypto.SHA384, elliptic.P384()}, {"512", crypto.SHA512, elliptic.P521()}} {
+	}{{"256", crypto.SHA256, elliptic.P256()}, {"384", crypto.SHA384, elliptic.P384()}, {
+		"512", crypto.SHA512,
+		elliptic.P521(),
+	}} {
 		all = append(all,
-			signer{"HS" + of.bits, of.hash, []byte(secret)}, signer{"RS" + of.bits, of.hash, private}, signer{"PS" + of.bits, of.hash, private},
+			signer{"HS" + of.bits, of.hash, []byte(secret)}, signer{"RS" + of.bits, of.hash, private},
+			signer{"PS" + of.bits, of.hash, private},
 			signer{"ES" + of.bits, of.hash, made(ecdsa.GenerateKey(of.curve, rand.Reader))})
 	}
 	return all
@@ -84,7 +90,8 @@ func (s signer) sign(input string) []byte {
 		return macOf(s.hash, private, input)
 	case *rsa.PrivateKey:
 		if s.algorithm[0] == 'P' {
-			return made(rsa.SignPSS(rand.Reader, private, s.hash, s.sum(input), &rsa.PSSOptions{SaltLength: rsa.PSSSaltLengthEqualsHash}))
+			return made(rsa.SignPSS(rand.Reader, private, s.hash, s.sum(input),
+				&rsa.PSSOptions{SaltLength: rsa.PSSSaltLengthEqualsHash}))
 		}
 		return made(rsa.SignPKCS1v15(rand.Reader, private, s.hash, s.sum(input)))
 	case *ecdsa.PrivateKey:

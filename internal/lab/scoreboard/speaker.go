@@ -47,7 +47,8 @@ func (w *world) speak(p person, revision string, overSSE bool) (*speaker, error)
 			return nil, fmt.Errorf("no stream for %v: %s", p, s.stream.out.text())
 		}
 	}
-	hello := s.post(`{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"` + revision +
+	hello := s.post(`{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"` +
+		revision +
 		`","capabilities":` + capable + `,"clientInfo":{"name":"scoreboard","version":"1"}}}`)
 	a := w.send(&hello)
 	if s.session = a.header.Get(mcp.HeaderSessionID); s.session == "" && !overSSE {
@@ -65,7 +66,10 @@ func (w *world) speak(p person, revision string, overSSE bool) (*speaker, error)
 func (w *world) open(token string) *stream {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	st := &stream{out: &capture{header: make(http.Header), told: make(chan struct{}, 1)}, leave: cancel, done: done}
+	st := &stream{
+		out: &capture{header: make(http.Header), told: make(chan struct{}, 1)}, leave: cancel,
+		done: done,
+	}
 	r := (&request{method: http.MethodGet, path: "/sse", token: token}).of(ctx)
 	go func() { // ends when leave is called, or the world is closed
 		defer close(done)
@@ -107,7 +111,8 @@ func (s *speaker) post(body string, headers ...string) request {
 	return m
 }
 
-// ask is a request of this speaker with that inside of its params, and the headers that repeat it.
+// ask is a request of this speaker with that inside of its params, and the headers that
+// repeat it.
 func (s *speaker) ask(id, method, params string) request {
 	if s.revision != mcp.Revision2607 {
 		return s.post(`{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":{` + params + `}}`)
@@ -115,20 +120,26 @@ func (s *speaker) ask(id, method, params string) request {
 	if params != "" {
 		params += ","
 	}
-	body := `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":{` + params + modernMeta(`{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`) + `}}`
-	return s.post(body, repeated(method, object("{"+strings.TrimSuffix(params, ",")+"}").Text(mcp.MethodOf(method).Subject))...)
+	body := `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":{` + params +
+		modernMeta(`{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`) + `}}`
+	return s.post(body, repeated(method,
+		object("{"+strings.TrimSuffix(params, ",")+"}").Text(mcp.MethodOf(method).Subject))...)
 }
 
 // repeated are the headers of a modern request.
 func repeated(method, subject string) []string {
-	headers := []string{mcp.HeaderProtocolVersion, mcp.Revision2607, mcp.HeaderMethod, mcp.EncodeHeader(method)}
+	headers := []string{
+		mcp.HeaderProtocolVersion, mcp.Revision2607, mcp.HeaderMethod,
+		mcp.EncodeHeader(method),
+	}
 	if mcp.MethodOf(method).Named {
 		headers = append(headers, mcp.HeaderName, mcp.EncodeHeader(subject))
 	}
 	return headers
 }
 
-// do sends an input, and where the answer comes on a stream of its own, waits for it there.
+// do sends an input, and where the answer comes on a stream of its own, waits for it
+// there.
 func (s *speaker) do(in *input) answer {
 	a := s.w.send(&in.request)
 	if s.stream == nil || a.status != http.StatusAccepted || in.id == "" {
@@ -153,6 +164,9 @@ func (s *speaker) close() {
 		return
 	}
 	if s.session != "" {
-		s.w.send(&request{method: http.MethodDelete, path: "/mcp", token: s.token, headers: []string{mcp.HeaderSessionID, s.session}})
+		s.w.send(&request{
+			method: http.MethodDelete, path: "/mcp", token: s.token,
+			headers: []string{mcp.HeaderSessionID, s.session},
+		})
 	}
 }

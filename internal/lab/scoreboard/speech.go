@@ -18,7 +18,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// reader lets this program read what internal/corpus keeps for tests. What fails there ends the program.
+// reader lets this program read what internal/corpus keeps for tests. What fails there
+// ends the program.
 type reader struct{ testing.TB }
 
 func (reader) Helper()             {}
@@ -28,7 +29,8 @@ func (reader) Fatalf(format string, args ...any) {
 	panic(fmt.Sprintf(format, args...))
 }
 
-// speech makes messages of one revision as its schema defines them, and tells which are as it defines them.
+// speech makes messages of one revision as its schema defines them, and tells which are
+// as it defines them.
 type speech struct {
 	revision string
 	named    map[string]any
@@ -63,7 +65,8 @@ func newSpeech(revision string, texts []string) (*speech, error) {
 		return nil, err
 	}
 	tool, err := jsonschema.UnmarshalJSON(strings.NewReader(echoSchema))
-	if err = errors.Join(err, compiler.AddResource("mcp.json", schema), compiler.AddResource("echo.json", tool)); err != nil {
+	if err = errors.Join(err, compiler.AddResource("mcp.json", schema),
+		compiler.AddResource("echo.json", tool)); err != nil {
 		return nil, err
 	}
 	if s.echo, err = compiler.Compile("echo.json"); err != nil {
@@ -109,7 +112,8 @@ func (s *speech) methodOf(name string) string {
 	return fixed
 }
 
-// make returns a message of that kind as the schema allows it. id is its id, if it has one.
+// make returns a message of that kind as the schema allows it. id is its id, if it has
+// one.
 func (s *speech) make(r *rand.Rand, k *kind, id string) *members {
 	made, _ := s.value(r, s.named[k.name], 0).(*members)
 	if k.method == "" { // the schema has the result alone
@@ -123,7 +127,8 @@ func (s *speech) make(r *rand.Rand, k *kind, id string) *members {
 	return made
 }
 
-// value returns a value that a schema allows. Optional members come and go, less the deeper they are.
+// value returns a value that a schema allows. Optional members come and go, less the
+// deeper they are.
 func (s *speech) value(r *rand.Rand, schema any, depth int) any {
 	o, _ := schema.(map[string]any)
 	if name := refersTo(o); name != "" {
@@ -213,8 +218,8 @@ func (s *speech) members(r *rand.Rand, o map[string]any, depth int) *members {
 	return made
 }
 
-// allows tells whether the schema of the revision allows a message. One of the tool box__echo needs arguments that its
-// own schema allows, too.
+// allows tells whether the schema of the revision allows a message. One of the tool
+// box__echo needs arguments that its own schema allows, too.
 func (s *speech) allows(method, text string) bool {
 	i := slices.IndexFunc(s.kinds, func(k kind) bool { return k.method == method })
 	if i < 0 {

@@ -24,28 +24,90 @@ type group struct {
 	figure   string
 	packages []string
 	run      string // of the names of the tests
-	what     string // that is counted: the key of the attributes with which the tests tell how much they tried
-	least    int    // that must have been tried
-	most     string // what is meant to be none
+	// that is counted: the key of the attributes with which the tests tell how much they
+	// tried
+	what  string
+	least int    // that must have been tried
+	most  string // what is meant to be none
 }
 
 // groups are in the order of the report.
 func groups() []group {
 	return []group{
-		{"smuggling bodies over real connections; calls that differ from their record", []string{"./internal/interop"}, "^TestT1SmugglingBodies$", "bodies", 1_000, "0"},
-		{"cells of route × method × login; unexpected answers", []string{"./internal/interop", "./server"}, "^TestT14|^TestT5Origin", "cells", 500, "0"},
-		{"hidden text in every position of a string; texts that arrive hidden", []string{"./internal/sanitize", "./server", "./internal/interop"}, "^TestNothingHidden|^TestT12Every|^TestT33T49OutputIsCleaned", "positions", 1_000, "0"},
-		{"code points that hide, each between letters, and kinds of hidden text; what is left", []string{"./internal/sanitize"}, "^TestT33(Every|Smuggled|Mixed|Naughty|Escape|Broken|Allowed)", "hidden", 100_000, "0"},
-		{"legitimate texts; texts that change", []string{"./internal/sanitize"}, "^TestT33LegitimateTexts(Keep|Together)|^TestRealDefinitions", "texts", 69, "0"},
-		{"secrets in outputs; secrets that are left", []string{"./internal/sanitize"}, "^TestT49", "secrets", 4_000, "0"},
-		{"spellings of addresses that must not be reached; connections made", []string{"./internal/dial"}, "^TestT7|^TestT47|^TestMapped", "spellings", 300, "0"},
-		{"spellings of URIs that a rule denies; spellings that pass", []string{"./internal/interop", "./internal/gateway"}, "^TestWhatParsersRead|^TestDeniedURI|^TestURIWith", "spellings", 10_000, "0"},
-		{"canary secrets in logs, records, metrics, errors; canaries found", []string{"./internal/interop"}, "^TestT19|^TestT48", "canaries", 7, "0"},
-		{"tokens by form, algorithm, claim and time; wrong verdicts", []string{"./auth"}, "^TestT42|^TestT44|^TestPrincipal$", "tokens", 100, "0"},
-		{"JSON that parsers read differently; wrong verdicts", []string{"./internal/strictjson"}, "^TestT1|^TestT37|^TestVectors|^TestJSONTestSuite", "texts", 200, "0"},
-		{"tests of the JSON Schema suite; wrong verdicts", []string{"./registry/schema"}, "^TestSuiteGives", "tests", 2_000, "0"},
-		{"faults of schemas that strangers send; crashes, hangs", []string{"./registry/schema"}, "Hostile|T22|T36|Refuse", "schemas", 61, "0"},
-		{"schemas of real tools; refused", []string{"./registry"}, "^TestRealToolSchemas", "schemas", 16, "0"},
+		{
+			"smuggling bodies over real connections; calls that differ from their record",
+			[]string{"./internal/interop"},
+			"^TestT1SmugglingBodies$", "bodies", 1_000, "0",
+		},
+		{
+			"cells of route × method × login; unexpected answers",
+			[]string{"./internal/interop", "./server"},
+			"^TestT14|^TestT5Origin", "cells", 500, "0",
+		},
+		{
+			"hidden text in every position of a string; texts that arrive hidden",
+			[]string{"./internal/sanitize", "./server", "./internal/interop"},
+			"^TestNothingHidden|^TestT12Every|^TestT33T49OutputIsCleaned", "positions", 1_000, "0",
+		},
+		{
+			"code points that hide, each between letters, and kinds of hidden text; what is left",
+			[]string{"./internal/sanitize"},
+			"^TestT33(Every|Smuggled|Mixed|Naughty|Escape|Broken|Allowed)",
+			"hidden", 100_000, "0",
+		},
+		{
+			"legitimate texts; texts that change",
+			[]string{"./internal/sanitize"},
+			"^TestT33LegitimateTexts(Keep|Together)|^TestRealDefinitions", "texts", 69, "0",
+		},
+		{
+			"secrets in outputs; secrets that are left",
+			[]string{"./internal/sanitize"},
+			"^TestT49", "secrets",
+			4_000, "0",
+		},
+		{
+			"spellings of addresses that must not be reached; connections made",
+			[]string{"./internal/dial"},
+			"^TestT7|^TestT47|^TestMapped", "spellings", 300, "0",
+		},
+		{
+			"spellings of URIs that a rule denies; spellings that pass",
+			[]string{"./internal/interop", "./internal/gateway"},
+			"^TestWhatParsersRead|^TestDeniedURI|^TestURIWith", "spellings", 10_000, "0",
+		},
+		{
+			"canary secrets in logs, records, metrics, errors; canaries found",
+			[]string{"./internal/interop"},
+			"^TestT19|^TestT48", "canaries", 7, "0",
+		},
+		{
+			"tokens by form, algorithm, claim and time; wrong verdicts",
+			[]string{"./auth"},
+			"^TestT42|^TestT44|^TestPrincipal$", "tokens", 100, "0",
+		},
+		{
+			"JSON that parsers read differently; wrong verdicts",
+			[]string{"./internal/strictjson"},
+			"^TestT1|^TestT37|^TestVectors|^TestJSONTestSuite", "texts", 200, "0",
+		},
+		{
+			"tests of the JSON Schema suite; wrong verdicts",
+			[]string{"./registry/schema"},
+			"^TestSuiteGives",
+			"tests", 2_000, "0",
+		},
+		{
+			"faults of schemas that strangers send; crashes, hangs",
+			[]string{"./registry/schema"},
+			"Hostile|T22|T36|Refuse", "schemas", 61, "0",
+		},
+		{
+			"schemas of real tools; refused",
+			[]string{"./registry"},
+			"^TestRealToolSchemas", "schemas", 16,
+			"0",
+		},
 	}
 }
 
@@ -126,7 +188,8 @@ func eachTestFile(root string, do func(file string, text []byte)) error {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && file != root && (entry.Name() == "node_modules" || entry.Name() == "testdata" || entry.Name()[0] == '.') {
+		if entry.IsDir() && file != root && (entry.Name() == "node_modules" || entry.Name() == "testdata" ||
+			entry.Name()[0] == '.') {
 			return filepath.SkipDir
 		}
 		if !strings.HasSuffix(file, "_test.go") {
@@ -155,8 +218,10 @@ var elapsed = regexp.MustCompile(`fuzz: elapsed: (\w+), execs: (\d+)`)
 func fuzz(ctx context.Context, root string, all []target, each time.Duration, say teller) (came []fuzzed) {
 	for _, one := range all {
 		f := one.fuzz(ctx, root, each)
-		cut := strings.Contains(f.found, "context deadline exceeded") && !strings.Contains(f.found, "Failing input")
-		if cut || f.found == "" && f.executions == 0 { // its time ended in the middle of an input, or before the first one
+		cut := strings.Contains(f.found, "context deadline exceeded") &&
+			!strings.Contains(f.found, "Failing input")
+		// its time ended in the middle of an input, or before the first one
+		if cut || f.found == "" && f.executions == 0 {
 			f = one.fuzz(ctx, root, each)
 		}
 		say("fuzz %s %s: %s executions %s", one.folder, one.name, page.Grouped(f.executions), f.found)
@@ -191,7 +256,8 @@ type advisory struct{ id, tests string }
 
 var testName = regexp.MustCompile("`((?:Test|Fuzz)\\w+)`")
 
-// advisories reads the table: those with a test, and those whose row says why there is none.
+// advisories reads the table: those with a test, and those whose row says why there is
+// none.
 func advisories(root string) (tested, without []advisory, err error) {
 	page, err := os.ReadFile(filepath.Join(root, "docs", "evidence", "advisories.md")) //nolint:gosec // G304: a page of this repository
 	if err != nil {
@@ -199,7 +265,8 @@ func advisories(root string) (tested, without []advisory, err error) {
 	}
 	for line := range strings.Lines(string(page)) {
 		cells := strings.Split(line, "|")
-		if len(cells) != 6 || strings.HasPrefix(strings.TrimSpace(cells[1]), "-") || strings.TrimSpace(cells[1]) == "advisory" {
+		if len(cells) != 6 || strings.HasPrefix(strings.TrimSpace(cells[1]), "-") ||
+			strings.TrimSpace(cells[1]) == "advisory" {
 			continue
 		}
 		for id := range strings.SplitSeq(cells[1], ",") {

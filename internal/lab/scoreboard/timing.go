@@ -15,8 +15,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// contrast is two requests of one person that are refused in the same words: the one because there is no such thing, the
-// other because it is not for that person. The time until the answer must not tell which is which either.
+// contrast is two requests of one person that are refused in the same words: the one
+// because there is no such thing, the other because it is not for that person. The time
+// until the answer must not tell which is which either.
 type contrast struct {
 	what               string
 	unknown, forbidden request
@@ -27,14 +28,18 @@ type timed struct {
 	what               string
 	unknown, forbidden time.Duration // medians
 	spread             time.Duration // between the quartiles of the unknown
-	auc                float64       // how often a forbidden one takes longer than an unknown one; 0.5: nothing can be told
+	// how often a forbidden one takes longer than an unknown one; 0.5: nothing can be
+	// told
+	auc float64
 }
 
-// What may be told at most. One answer of each kind tells next to nothing within mostTold, even to somebody inside this
-// process, who sees no noise of networks: it is seventeen times the error that 20,000 pairs leave, so that a quiet result
-// is no accident either. A difference up to mostApart can be seen in this process, and no further: between two machines
-// of one network the same answer comes earlier or later by some twenty times that, so it takes thousands of calls for
-// each name to see it, and they cost the caller's limits.
+// What may be told at most. One answer of each kind tells next to nothing within
+// mostTold, even to somebody inside this process, who sees no noise of networks: it is
+// seventeen times the error that 20,000 pairs leave, so that a quiet result is no
+// accident either. A difference up to mostApart can be seen in this process, and no
+// further: between two machines of one network the same answer comes earlier or later by
+// some twenty times that, so it takes thousands of calls for each name to see it, and
+// they cost the caller's limits.
 const (
 	mostTold  = 0.05
 	mostApart = 2 * time.Microsecond
@@ -63,7 +68,8 @@ func (w *world) tell(n int, seed uint64, say teller) (all []timed, err error) {
 	return all, nil
 }
 
-// time sends n pairs, each in an order of its own, so that whatever else the machine does falls on both kinds alike.
+// time sends n pairs, each in an order of its own, so that whatever else the machine does
+// falls on both kinds alike.
 func (w *world) time(c *contrast, n int, r *rand.Rand) timed {
 	unknown, forbidden := make([]time.Duration, n), make([]time.Duration, n)
 	runtime.GC() // what came before is not part of this
@@ -90,11 +96,13 @@ func (w *world) clock(m *request) time.Duration {
 	return time.Since(begun)
 }
 
-// alike tells whether both answers are refusals in the same words. If they are not, their times mean nothing.
+// alike tells whether both answers are refusals in the same words. If they are not, their
+// times mean nothing.
 func (w *world) alike(c *contrast) error {
 	unknown, forbidden := w.send(&c.unknown), w.send(&c.forbidden)
 	if unknown.status != forbidden.status || len(unknown.body) != len(forbidden.body) {
-		return fmt.Errorf("%s: unknown is answered with %d %s, forbidden with %d %s", c.what, unknown.status, unknown.body, forbidden.status, forbidden.body)
+		return fmt.Errorf("%s: unknown is answered with %d %s, forbidden with %d %s", c.what, unknown.status,
+			unknown.body, forbidden.status, forbidden.body)
 	}
 	messages, _ := spoken(&forbidden)
 	if slices.ContainsFunc(messages, isServed) {
@@ -103,8 +111,8 @@ func (w *world) alike(c *contrast) error {
 	return nil
 }
 
-// greater returns how likely one of a is greater than one of b: the statistic of Mann and Whitney, divided by how many
-// pairs there are. Equal ones count half.
+// greater returns how likely one of a is greater than one of b: the statistic of Mann and
+// Whitney, divided by how many pairs there are. Equal ones count half.
 func greater(a, b []time.Duration) float64 {
 	type sample struct {
 		took time.Duration
@@ -133,8 +141,8 @@ func greater(a, b []time.Duration) float64 {
 	return (ranks - n*(n+1)/2) / (n * m)
 }
 
-// contrasts are what a person may ask for that is not there, beside what is there and is not that person's. end gives
-// up what was opened for them.
+// contrasts are what a person may ask for that is not there, beside what is there and is
+// not that person's. end gives up what was opened for them.
 func (w *world) contrasts() (all []contrast, end func(), err error) {
 	thief, owner := people()[0], people()[6]
 	var open []func()
@@ -176,7 +184,8 @@ func named(s *speaker) []contrast {
 	two := func(what, method, format, unknown, forbidden string) contrast {
 		return contrast{
 			what + ", " + s.revision,
-			s.ask(`"r"`, method, fmt.Sprintf(format, write(unknown))), s.ask(`"r"`, method, fmt.Sprintf(format, write(forbidden))),
+			s.ask(`"r"`, method, fmt.Sprintf(format, write(unknown))), s.ask(`"r"`, method,
+				fmt.Sprintf(format, write(forbidden))),
 		}
 	}
 	at := s.ask(`"r"`, mcp.MethodToolsList, "")
@@ -189,10 +198,15 @@ func named(s *speaker) []contrast {
 		two("tool that a rule denies", mcp.MethodToolsCall, `"name":%s`, "box__evix", "box__evil"),
 		two("tool of another tenant", mcp.MethodToolsCall, `"name":%s`, "ofnobody__own", "ofglobex__own"),
 		two("prompt that a rule denies", mcp.MethodPromptsGet, `"name":%s`, "box__evix", "box__evil"),
-		two("prompt to complete", mcp.MethodComplete, `"ref":{"type":"ref/prompt","name":%s},"argument":{"name":"a","value":""}`, "box__evix", "box__evil"),
-		two("resource of another tenant", mcp.MethodResourcesRead, `"uri":%s`, "mcp.nobodyxx+file:///x", "mcp.ofglobex+file:///x"),
-		two("resource that a rule denies, beside an unknown server", mcp.MethodResourcesRead, `"uri":%s`, "mcp.bax+file:///secret/x", exposed+"file:///secret/x"),
-		two("resource that a rule denies and a list has, beside one in no list", mcp.MethodResourcesRead, `"uri":%s`, exposed+"file:///secret/x", exposed+"file:///secret/k"),
+		two("prompt to complete", mcp.MethodComplete,
+			`"ref":{"type":"ref/prompt","name":%s},"argument":{"name":"a","value":""}`, "box__evix",
+			"box__evil"),
+		two("resource of another tenant", mcp.MethodResourcesRead, `"uri":%s`, "mcp.nobodyxx+file:///x",
+			"mcp.ofglobex+file:///x"),
+		two("resource that a rule denies, beside an unknown server", mcp.MethodResourcesRead, `"uri":%s`,
+			"mcp.bax+file:///secret/x", exposed+"file:///secret/x"),
+		two("resource that a rule denies and a list has, beside one in no list", mcp.MethodResourcesRead,
+			`"uri":%s`, exposed+"file:///secret/x", exposed+"file:///secret/k"),
 		{"another tenant, " + s.revision, of("nobody"), of("globex")},
 	}
 }
@@ -201,23 +215,43 @@ func named(s *speaker) []contrast {
 func owned(s *speaker, ids []loot) (all []contrast) {
 	places := map[string]func(id string) request{
 		"session": func(id string) request {
-			return request{method: http.MethodPost, path: "/mcp", token: s.token, body: `{"jsonrpc":"2.0","id":"r","method":"ping"}`, headers: []string{mcp.HeaderSessionID, id}}
+			return request{
+				method: http.MethodPost, path: "/mcp", token: s.token,
+				body: `{"jsonrpc":"2.0","id":"r","method":"ping"}`, headers: []string{
+					mcp.HeaderSessionID,
+					id,
+				},
+			}
 		},
 		"session of a stream": func(id string) request {
 			m := s.post(`{"jsonrpc":"2.0","id":"r","method":"tools/list"}`)
 			m.path = "/messages?sessionId=" + url.QueryEscape(id)
 			return m
 		},
-		"cursor of " + mcp.MethodToolsList: func(id string) request { return s.ask(`"r"`, mcp.MethodToolsList, `"cursor":`+write(id)) },
-		"task":                             func(id string) request { return s.ask(`"r"`, mcp.MethodTasksGet, `"taskId":`+write(id)) },
-		"requestState": func(id string) request {
-			return s.ask(`"r"`, mcp.MethodToolsCall, `"name":"box__ask","inputResponses":{"q":{"action":"decline"}},"requestState":`+write(id))
+		"cursor of " + mcp.MethodToolsList: func(
+			id string,
+		) request {
+			return s.ask(`"r"`, mcp.MethodToolsList, `"cursor":`+write(id))
 		},
-		"question": func(id string) request { return s.post(`{"jsonrpc":"2.0","id":` + write(id) + `,"result":{}}`) },
+		"task": func(
+			id string,
+		) request {
+			return s.ask(`"r"`, mcp.MethodTasksGet, `"taskId":`+write(id))
+		},
+		"requestState": func(id string) request {
+			return s.ask(`"r"`, mcp.MethodToolsCall,
+				`"name":"box__ask","inputResponses":{"q":{"action":"decline"}},"requestState":`+write(id))
+		},
+		"question": func(
+			id string,
+		) request {
+			return s.post(`{"jsonrpc":"2.0","id":` + write(id) + `,"result":{}}`)
+		},
 	}
 	for _, one := range ids {
 		place, has := places[one.kind]
-		if !has || s.stream != nil && one.kind != "session of a stream" { // all answers to these come on the one stream
+		// all answers to these come on the one stream
+		if !has || s.stream != nil && one.kind != "session of a stream" {
 			continue
 		}
 		all = append(all, contrast{one.kind + ", " + s.revision, place(forged(one.id)), place(one.id)})
@@ -225,9 +259,9 @@ func owned(s *speaker, ids []loot) (all []contrast) {
 	return all
 }
 
-// forged returns an id as somebody makes it who was given one by the same gateway: its beginning, which says how it was
-// sealed, and its end, where base64 may have bits that mean nothing, are as they should be. So it is refused no sooner
-// than when it is opened.
+// forged returns an id as somebody makes it who was given one by the same gateway: its
+// beginning, which says how it was sealed, and its end, where base64 may have bits that
+// mean nothing, are as they should be. So it is refused no sooner than when it is opened.
 func forged(id string) string {
 	const kept = 8 // characters
 	return id[:kept] + lookalike(id)[kept:len(id)-kept] + id[len(id)-kept:]

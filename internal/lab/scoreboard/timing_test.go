@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestWhatIsTimedIsRefusedInTheSameWords shows that there is something to compare. The times themselves are for the
-// program alone.
+// TestWhatIsTimedIsRefusedInTheSameWords shows that there is something to compare. The
+// times themselves are for the program alone.
 func TestWhatIsTimedIsRefusedInTheSameWords(t *testing.T) {
 	w := open(t)
 	all, end, err := w.contrasts()
@@ -78,10 +78,12 @@ func TestTimeTellsOnlyWhatIsBothLikelyAndLarge(t *testing.T) {
 func TestRunsOfFuzzTargetsAreRead(t *testing.T) {
 	const out = "fuzz: elapsed: 3s, execs: 100 (33/sec), new interesting: 1 (total: 9)\n" +
 		"fuzz: elapsed: 10s, execs: 17071 (1471/sec), new interesting: 85 (total: 94)\n"
-	if got := (target{}).read(out, nil); got.took != 10*time.Second || got.executions != 17_071 || got.found != "" {
+	if got := (target{}).read(out, nil); got.took != 10*time.Second || got.executions != 17_071 ||
+		got.found != "" {
 		t.Errorf("got %+v, want 17,071 executions in 10 s that found nothing", got)
 	}
-	if got := (target{}).read(out+"Failing input written to x", errors.New("exit status 1")); got.found == "" {
+	if got := (target{}).read(out+"Failing input written to x",
+		errors.New("exit status 1")); got.found == "" {
 		t.Errorf("got %+v, want that it found something", got)
 	}
 }

@@ -21,14 +21,15 @@ func mint(claims map[string]any, secret string) string {
 
 // signed returns a token of any header and claims.
 func signed(header, payload, secret string) string {
-	text := base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + base64.RawURLEncoding.EncodeToString([]byte(payload))
+	text := base64.RawURLEncoding.EncodeToString([]byte(header)) + "." +
+		base64.RawURLEncoding.EncodeToString([]byte(payload))
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte(text))
 	return text + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// badToken returns a token that is none of an issuer here, or not for here, or not in its time: whatever it is, it must
-// be refused. way says what is wrong with it.
+// badToken returns a token that is none of an issuer here, or not for here, or not in its
+// time: whatever it is, it must be refused. way says what is wrong with it.
 func badToken(r *rand.Rand, p person) (token, way string) {
 	good := p.token()
 	parts := strings.Split(good, ".")
@@ -40,13 +41,15 @@ func badToken(r *rand.Rand, p person) (token, way string) {
 		return good[:r.IntN(len(good))], "cut off"
 	case 2:
 		at := r.IntN(len(good) + 1)
-		return good[:at] + pick(r, []string{"A", ".", "=", "==", "%", "\t", "e30", "AAAA", good}) + good[at:], "something inserted"
+		return good[:at] + pick(r, []string{"A", ".", "=", "==", "%", "\t", "e30", "AAAA", good}) + good[at:],
+			"something inserted"
 	case 3:
 		other := strings.Split(mint(changed(p.claims(), "sub", "mallory"), secrets[""]), ".")
 		parts[r.IntN(3)] = other[1+r.IntN(2)]
 		return strings.Join(parts, "."), "parts of another token"
 	case 4:
-		return mint(changed(p.claims(), pick(r, []string{"sub", "org", "azp", "x"}), pick(r, []any{"root", "acme", "globex", 1, true})), secrets[""]), "signed by nobody here"
+		return mint(changed(p.claims(), pick(r, []string{"sub", "org", "azp", "x"}),
+			pick(r, []any{"root", "acme", "globex", 1, true})), secrets[""]), "signed by nobody here"
 	case 5:
 		return badHeader(r, p), "header"
 	case 6: // each issuer has its own secret
@@ -62,14 +65,18 @@ func badToken(r *rand.Rand, p person) (token, way string) {
 func badHeader(r *rand.Rand, p person) string {
 	payload, _ := json.Marshal(p.claims()) // plain values always encode
 	header := pick(r, []string{
-		`{"alg":"none"}`, `{"alg":"None"}`, `{"alg":""}`, `{}`, `{"alg":"HS512"}`, `{"alg":"RS256"}`, `{"alg":"hs256"}`, `{"alg":["HS256"]}`, `{"alg":null}`,
-		`{"alg":"HS256","crit":["exp"]}`, `{"alg":"HS256","b64":false,"crit":["b64"]}`, `{"alg":"HS256","b64":false}`, `{"alg":"HS256","alg":"HS256"}`,
+		`{"alg":"none"}`, `{"alg":"None"}`, `{"alg":""}`, `{}`, `{"alg":"HS512"}`, `{"alg":"RS256"}`,
+		`{"alg":"hs256"}`, `{"alg":["HS256"]}`, `{"alg":null}`,
+		`{"alg":"HS256","crit":["exp"]}`, `{"alg":"HS256","b64":false,"crit":["b64"]}`,
+		`{"alg":"HS256","b64":false}`, `{"alg":"HS256","alg":"HS256"}`,
 		`{"alg":"HS256","Alg":"none"}`, `{"alg":"HS256"}{}`, `{"alg":"HS256","kid":7}`, `[]`, `"HS256"`, "",
-		`{"alg":"HS256","typ":7}`, "{\"alg\":\"HS256\",\"x\":\"\xff\"}", `{"alg":"HS256","x":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`,
+		`{"alg":"HS256","typ":7}`, "{\"alg\":\"HS256\",\"x\":\"\xff\"}", `{"alg":"HS256","x":` +
+			strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`,
 	})
 	if r.IntN(4) == 0 {
 		good := p.token()
-		return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + good[strings.IndexByte(good, '.'):strings.LastIndexByte(good, '.')+1]
+		return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) +
+			good[strings.IndexByte(good, '.'):strings.LastIndexByte(good, '.')+1]
 	}
 	return signed(header, string(payload), secrets[p.issuer])
 }
@@ -113,7 +120,8 @@ func badClaims(r *rand.Rand, p person) string {
 	text := string(payload)
 	if r.IntN(5) == 0 { // two of one name, which parsers read differently
 		payload, _ = json.Marshal(p.claims())
-		text = strings.Replace(string(payload), `"sub":`, pick(r, []string{`"sub":"root","sub":`, `"Sub":"root","sub":`, `"org":"acme","sub":`}), 1)
+		text = strings.Replace(string(payload), `"sub":`,
+			pick(r, []string{`"sub":"root","sub":`, `"Sub":"root","sub":`, `"org":"acme","sub":`}), 1)
 	}
 	return signed(`{"alg":"HS256","typ":"JWT"}`, text, secret)
 }

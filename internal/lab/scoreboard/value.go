@@ -6,8 +6,9 @@ import (
 	"strconv"
 )
 
-// Values of JSON are nil, bool, string, literal, []any and *members here. Members have an order, and may have one name
-// twice: what is sent need not be what a library would write.
+// Values of JSON are nil, bool, string, literal, []any and *members here. Members have an
+// order, and may have one name twice: what is sent need not be what a library would
+// write.
 
 // literal is JSON text that is written as it stands.
 type literal string

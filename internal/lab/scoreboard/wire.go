@@ -15,15 +15,17 @@ import (
 	"time"
 )
 
-// patience is how long an answer may take. Nothing in the world takes long, so only what hangs reaches it.
+// patience is how long an answer may take. Nothing in the world takes long, so only what
+// hangs reaches it.
 const patience = 30 * time.Second
 
 // request is one request over HTTP, as far as it differs from a good one.
 type request struct {
 	method, path, token, body string
-	headers                   []string // name, value, name, value; a name that was there before is there twice then
-	without                   string   // a header that is left out
-	host                      string   // "": the gateway's
+	// name, value, name, value; a name that was there before is there twice then
+	headers []string
+	without string // a header that is left out
+	host    string // "": the gateway's
 }
 
 // answer is what came back.
@@ -35,8 +37,8 @@ type answer struct {
 	hung   bool
 }
 
-// capture is an http.ResponseWriter that keeps what is written. When the answer is a stream that has no end by itself,
-// leave is called after its first event.
+// capture is an http.ResponseWriter that keeps what is written. When the answer is a
+// stream that has no end by itself, leave is called after its first event.
 type capture struct {
 	mu     sync.Mutex // guards the fields below
 	status int
@@ -81,7 +83,8 @@ func (c *capture) Flush() {
 	}
 }
 
-// SetReadDeadline implements what http.ResponseController asks for: nothing here can be slow.
+// SetReadDeadline implements what http.ResponseController asks for: nothing here can be
+// slow.
 func (*capture) SetReadDeadline(time.Time) error { return nil }
 
 // SetWriteDeadline implements what http.ResponseController asks for.
@@ -107,7 +110,8 @@ func (c *capture) text() string {
 	return c.body.String()
 }
 
-// send lets the door answer, as the server of package http would. A GET of a stream is left once it is open.
+// send lets the door answer, as the server of package http would. A GET of a stream is
+// left once it is open.
 func (w *world) send(m *request) (a answer) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -129,7 +133,8 @@ func (w *world) send(m *request) (a answer) {
 
 var requests atomic.Uint32
 
-// somewhere returns an address that no request of late came from: who is refused often from one address is made to wait.
+// somewhere returns an address that no request of late came from: who is refused often
+// from one address is made to wait.
 func somewhere() string {
 	var address [4]byte
 	binary.BigEndian.PutUint32(address[:], 10<<24|requests.Add(1)&0xffffff)

@@ -60,7 +60,8 @@ func (p person) String() string {
 	return strings.Join([]string{strings.TrimPrefix(p.issuer, "https://"), p.tenant, p.user, p.client}, " ")
 }
 
-// marker stands in everything that the world's server says to this person, and in nothing else.
+// marker stands in everything that the world's server says to this person, and in nothing
+// else.
 func (p person) marker() string {
 	return "marker-" + base64.RawURLEncoding.EncodeToString([]byte(p.String()))
 }
@@ -81,8 +82,9 @@ func (p person) claims() map[string]any {
 // token returns the person's bearer token.
 func (p person) token() string { return mint(p.claims(), secrets[p.issuer]) }
 
-// world is the gateway of the product in this process, with its door and all of its chain, real tokens of two issuers,
-// two tenants, and a server that both of them have. Its limits are so wide that no refusal comes from them.
+// world is the gateway of the product in this process, with its door and all of its
+// chain, real tokens of two issuers, two tenants, and a server that both of them have.
+// Its limits are so wide that no refusal comes from them.
 type world struct {
 	http.Handler
 
@@ -107,18 +109,23 @@ func newWorld() (*world, error) {
 		}
 	}
 	desk := gateway.New(gateway.Config{
-		Registry: catalogue, Limiter: ratelimit.NewMemory(0), Metrics: recorder, Seal: ring, Logger: quiet, PageSize: 2, Version: "scoreboard",
+		Registry: catalogue, Limiter: ratelimit.NewMemory(0), Metrics: recorder, Seal: ring, Logger: quiet,
+		PageSize: 2, Version: "scoreboard",
 	})
 	if err := desk.SetTenants(tenants()); err != nil {
 		return nil, err
 	}
 	settings := server.Settings{
-		PublicURL: "https://mcp.test", AuthorizationServers: []server.AuthorizationServer{{Issuer: "https://one.test/"}},
-		AllowedOrigins: []string{"https://app.test"}, AllowedHosts: []string{"mcp.test"}, TrustedProxies: []netip.Prefix{},
+		PublicURL:            "https://mcp.test",
+		AuthorizationServers: []server.AuthorizationServer{{Issuer: "https://one.test/"}},
+		AllowedOrigins:       []string{"https://app.test"}, AllowedHosts: []string{"mcp.test"},
+		TrustedProxies: []netip.Prefix{},
 	}
 	w.server = server.New(server.Config{
-		Gateway: desk, Verify: verifier.Verify, Judge: verifier.Judge, Seal: ring, Log: session.NewMemory(session.MemoryConfig{}),
-		Logger: quiet, Metrics: recorder, Version: "scoreboard", Settings: func() server.Settings { return settings }, LegacySSE: true,
+		Gateway: desk, Verify: verifier.Verify, Judge: verifier.Judge, Seal: ring,
+		Log:    session.NewMemory(session.MemoryConfig{}),
+		Logger: quiet, Metrics: recorder, Version: "scoreboard",
+		Settings: func() server.Settings { return settings }, LegacySSE: true,
 	})
 	w.Handler = w.server.Handler()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -150,7 +157,8 @@ func newVerifier() (*auth.Verifier, error) {
 	}
 	for _, s := range signers() {
 		issuers = append(issuers, auth.Issuer{
-			Issuer: s.issuer(), Algorithms: []string{s.algorithm}, Audiences: []string{audience}, Keys: []auth.Key{s.key()},
+			Issuer: s.issuer(), Algorithms: []string{s.algorithm}, Audiences: []string{audience},
+			Keys:        []auth.Key{s.key()},
 			TenantClaim: "org", TenantsAllowed: []string{"acme", "globex"},
 		})
 	}
@@ -160,10 +168,14 @@ func newVerifier() (*auth.Verifier, error) {
 func tenants() []gateway.TenantConfig {
 	plenty, many := ratelimit.Limit{Rate: 1e9, Burst: 1e9}, 1<<20
 	limits := gateway.Limits{
-		Requests: &plenty, Calls: &plenty, UserCalls: &plenty, Concurrency: &many, Streams: &many, Sessions: &many, UserSessions: &many,
+		Requests: &plenty, Calls: &plenty, UserCalls: &plenty, Concurrency: &many, Streams: &many,
+		Sessions: &many, UserSessions: &many,
 	}
 	rules := []gateway.Rule{{
-		Allow: []string{"*", "prompt:*", "resource:*"}, Deny: []string{"*evil", "prompt:*evil", "resource:box:file:///secret/*", "resource:box:file:///secret"},
+		Allow: []string{"*", "prompt:*", "resource:*"}, Deny: []string{
+			"*evil", "prompt:*evil",
+			"resource:box:file:///secret/*", "resource:box:file:///secret",
+		},
 		MayMatchNothing: true,
 	}}
 	return []gateway.TenantConfig{
@@ -195,19 +207,32 @@ const echoSchema = `{"type":"object","additionalProperties":false,"required":["t
 func (w *world) sources() []registry.Source {
 	box := registry.Source{
 		Name: "box", Prefix: "box", Reads: true, Completes: true, Timeout: time.Minute, Use: w.use,
-		Prompts:   []mcp.Object{object(`{"name":"greet"}`), object(`{"name":"second"}`), object(`{"name":"third"}`), object(`{"name":"evil"}`)},
-		Resources: []mcp.Object{object(`{"uri":"file:///open/a","name":"a"}`), object(`{"uri":"file:///open/b","name":"b"}`), object(`{"uri":"file:///open/c","name":"c"}`), object(`{"uri":"file:///secret/k","name":"k"}`)},
-		Templates: []mcp.Object{object(`{"uriTemplate":"file:///open/{a}","name":"t"}`), object(`{"uriTemplate":"file:///x/{a}","name":"u"}`), object(`{"uriTemplate":"file:///y/{a}","name":"v"}`)},
+		Prompts: []mcp.Object{
+			object(`{"name":"greet"}`), object(`{"name":"second"}`),
+			object(`{"name":"third"}`), object(`{"name":"evil"}`),
+		},
+		Resources: []mcp.Object{
+			object(`{"uri":"file:///open/a","name":"a"}`),
+			object(`{"uri":"file:///open/b","name":"b"}`), object(`{"uri":"file:///open/c","name":"c"}`),
+			object(`{"uri":"file:///secret/k","name":"k"}`),
+		},
+		Templates: []mcp.Object{
+			object(`{"uriTemplate":"file:///open/{a}","name":"t"}`),
+			object(`{"uriTemplate":"file:///x/{a}","name":"u"}`),
+			object(`{"uriTemplate":"file:///y/{a}","name":"v"}`),
+		},
 		Subscribe: func(context.Context, share.User, string, func(string)) error { return nil },
 	}
 	add := func(s *registry.Source, name, schema, more string, form mcp.Tasks, call registry.Func) {
 		s.Tools = append(s.Tools, registry.Offer{
-			Definition: object(`{"name":"` + name + `","inputSchema":` + schema + more + `}`), Timeout: time.Minute, Tasks: form, Call: call,
+			Definition: object(`{"name":"` + name + `","inputSchema":` + schema + more + `}`),
+			Timeout:    time.Minute, Tasks: form, Call: call,
 		})
 	}
 	const anything = `{"type":"object"}`
 	add(&box, "echo", echoSchema, "", 0, echo)
-	add(&box, "headed", `{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`, "", 0, echo)
+	add(&box, "headed", `{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`,
+		"", 0, echo)
 	add(&box, "progress", anything, "", 0, progress)
 	add(&box, "ask", anything, "", 0, ask)
 	add(&box, "given", anything, "", mcp.TasksGiven, given)
@@ -237,18 +262,20 @@ func (w *world) use(_ context.Context, c *registry.Call) (mcp.Object, error) {
 		if c.Target == "evil" {
 			w.denied.Add(1)
 		}
-		return object(`{"messages":[{"role":"user","content":{"type":"text","text":"` + markerOf(c.Principal) + `"}}]}`), nil
+		return object(`{"messages":[{"role":"user","content":{"type":"text","text":"` +
+			markerOf(c.Principal) + `"}}]}`), nil
 	case mcp.MethodResourcesRead:
 		if isSecret(c.Target) {
 			w.denied.Add(1)
 		}
-		return object(`{"contents":[{"uri":` + string(mcp.String(c.Target)) + `,"text":"` + markerOf(c.Principal) + `"}]}`), nil
+		return object(`{"contents":[{"uri":` + string(mcp.String(c.Target)) + `,"text":"` +
+			markerOf(c.Principal) + `"}]}`), nil
 	}
 	return object(`{"completion":{"values":["x"]}}`), nil
 }
 
-// isSecret reads a URI as a careless server would: decoded until nothing is left to decode, without dots and empty
-// segments, and whatever the host.
+// isSecret reads a URI as a careless server would: decoded until nothing is left to
+// decode, without dots and empty segments, and whatever the host.
 func isSecret(uri string) bool {
 	for range 4 {
 		if decoded, err := url.PathUnescape(uri); err == nil {
@@ -273,7 +300,10 @@ func progress(ctx context.Context, c *registry.Call) (mcp.Object, error) {
 	for n := range int64(2) {
 		params := mcp.NewObject(
 			mcp.Member{Name: "progressToken", Value: c.Params.Object("_meta").Value("progressToken")},
-			mcp.Member{Name: "progress", Value: mcp.Int(n)}, mcp.Member{Name: "message", Value: mcp.String(markerOf(c.Principal))},
+			mcp.Member{Name: "progress", Value: mcp.Int(n)}, mcp.Member{
+				Name:  "message",
+				Value: mcp.String(markerOf(c.Principal)),
+			},
 		)
 		if err := c.Notify(ctx, mcp.Notification{Method: mcp.NotifyProgress, Params: params}); err != nil {
 			return mcp.Object{}, err
@@ -287,18 +317,22 @@ func ask(_ context.Context, c *registry.Call) (mcp.Object, error) {
 	if c.Params.Has("inputResponses") || len(c.Refusals) > 0 {
 		return textResult(markerOf(c.Principal) + string(c.Params.Value("inputResponses"))), nil
 	}
-	question := `{"method":"elicitation/create","params":{"message":"` + markerOf(c.Principal) + `","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}}`
+	question := `{"method":"elicitation/create","params":{"message":"` + markerOf(c.Principal) +
+		`","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}}`
 	if c.InSession { // sessions of all revisions can be asked this
 		question = `{"method":"sampling/createMessage","params":{"maxTokens":9,"messages":[{"role":"user","content":{"type":"text","text":"` + markerOf(c.Principal) + `"}}]}}`
 	}
-	return object(`{"resultType":"input_required","requestState":"s","inputRequests":{"q":` + question + `}}`), nil
+	return object(`{"resultType":"input_required","requestState":"s","inputRequests":{"q":` + question +
+		`}}`), nil
 }
 
 // given becomes a task of 2026-07-28, when the client knows them.
 func given(_ context.Context, c *registry.Call) (mcp.Object, error) {
 	switch {
 	case c.Task != "":
-		return object(`{"taskId":"own","status":"completed","ttlMs":null,"result":{"content":[{"type":"text","text":"` + markerOf(c.Principal) + `"}]}}`), nil
+		return object(
+			`{"taskId":"own","status":"completed","ttlMs":null,"result":{"content":[{"type":"text","text":"` +
+				markerOf(c.Principal) + `"}]}}`), nil
 	case c.Tasks == mcp.TasksGiven:
 		return object(`{"resultType":"task","taskId":"own","status":"working","ttlMs":null}`), nil
 	}
@@ -313,5 +347,6 @@ func asked(_ context.Context, c *registry.Call) (mcp.Object, error) {
 	case mcp.MethodTasksResult:
 		return textResult(markerOf(c.Principal)), nil
 	}
-	return object(`{"taskId":"` + c.Task + `","status":"working","ttl":60000,"statusMessage":"` + markerOf(c.Principal) + `"}`), nil
+	return object(`{"taskId":"` + c.Task + `","status":"working","ttl":60000,"statusMessage":"` +
+		markerOf(c.Principal) + `"}`), nil
 }

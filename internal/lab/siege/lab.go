@@ -19,10 +19,11 @@ import (
 
 const usersOfTenant = 8
 
-// The limits are the default ones but for the rates of tenant blue, which let attacks through that the rates of tenant
-// red refuse. Sessions and what is kept for resuming end sooner than by default, so that what is left of the siege soon
-// after it has ended says something; while it lasts, both are at their bounds all the time. The last line differs from
-// reload to reload.
+// The limits are the default ones but for the rates of tenant blue, which let attacks
+// through that the rates of tenant red refuse. Sessions and what is kept for resuming end
+// sooner than by default, so that what is left of the siege soon after it has ended says
+// something; while it lasts, both are at their bounds all the time. The last line differs
+// from reload to reload.
 const gatewayConfig = `listen: %[1]s
 operator: %[2]s
 public_url: http://%[1]s
@@ -61,15 +62,18 @@ type lab struct {
 	disk   *disk // of log and audit; nil: they share none
 }
 
-// newLab builds the gateway and starts its servers. Sessions and what is kept for resuming
-// last for lapse. Log and audit share a disk of so many bytes, unless it is zero.
-// Everything that it makes lies in a temporary folder.
+// newLab builds the gateway and starts its servers. Sessions and what is kept for
+// resuming last for lapse. Log and audit share a disk of so many bytes, unless it is
+// zero. Everything that it makes lies in a temporary folder.
 func newLab(ctx context.Context, lapse time.Duration, diskSize int64) (*lab, error) {
 	dir, err := os.MkdirTemp("", "drawbridge-siege-")
 	if err != nil {
 		return nil, err
 	}
-	l := &lab{dir: dir, binary: filepath.Join(dir, "drawbridge"), tokens: map[string][]string{}, keeper: world.NewKeeper()}
+	l := &lab{
+		dir: dir, binary: filepath.Join(dir, "drawbridge"), tokens: map[string][]string{},
+		keeper: world.NewKeeper(),
+	}
 	if diskSize > 0 {
 		if l.disk, err = mountDisk(ctx, filepath.Join(dir, "disk"), diskSize); err != nil {
 			l.close()
@@ -97,7 +101,10 @@ func (l *lab) begin(ctx context.Context, lapse time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if l.quiet, err = l.keeper.Start(world.Order{Dir: l.dir, Command: []string{self, quietPart}, Talks: true}); err != nil {
+	if l.quiet, err = l.keeper.Start(world.Order{
+		Dir: l.dir, Command: []string{self, quietPart},
+		Talks: true,
+	}); err != nil {
 		return err
 	}
 	calm, err := l.quiet.Out.ReadString('\n') // the address of its server
@@ -107,10 +114,12 @@ func (l *lab) begin(ctx context.Context, lapse time.Duration) error {
 	const secret = "siege-7c61f0a2d94be853-hmac-secret" //nolint:gosec // G101: of a gateway that lives for minutes
 	for _, tenant := range []string{"quiet", "red", "blue"} {
 		for i := range usersOfTenant {
-			l.tokens[tenant] = append(l.tokens[tenant], world.Token(secret, "https://siege.test/", "http://"+l.addr+"/mcp", fmt.Sprintf("user%d", i), map[string]any{"team": tenant}))
+			l.tokens[tenant] = append(l.tokens[tenant], world.Token(secret, "https://siege.test/",
+				"http://"+l.addr+"/mcp", fmt.Sprintf("user%d", i), map[string]any{"team": tenant}))
 		}
 	}
-	l.text = fmt.Sprintf(gatewayConfig, l.addr, addresses[1], strings.TrimSpace(calm), l.storm.Listener.Addr(), lapse, 1, l.disk.auditFile())
+	l.text = fmt.Sprintf(gatewayConfig, l.addr, addresses[1], strings.TrimSpace(calm),
+		l.storm.Listener.Addr(), lapse, 1, l.disk.auditFile())
 	return errors.Join(
 		l.configure(1),
 		os.WriteFile(filepath.Join(l.dir, "secret"), []byte(secret), 0o600),
@@ -122,7 +131,8 @@ func (l *lab) begin(ctx context.Context, lapse time.Duration) error {
 func (l *lab) configure(turn int) error {
 	text := strings.Replace(l.text, "burst: 1}", "burst: "+strconv.Itoa(100+turn%2)+"}", 1)
 	next := filepath.Join(l.dir, "next.yaml")
-	return errors.Join(os.WriteFile(next, []byte(text), 0o600), os.Rename(next, filepath.Join(l.dir, "drawbridge.yaml")))
+	return errors.Join(os.WriteFile(next, []byte(text), 0o600),
+		os.Rename(next, filepath.Join(l.dir, "drawbridge.yaml")))
 }
 
 // call returns a call of a small tool by a user of the tenant.
@@ -152,12 +162,16 @@ func (l *lab) serve(ctx context.Context, c *world.Cage) (*process, error) {
 	p := &process{words: &lastWords{}}
 	command := c.Command(l.binary, "serve", "-config", filepath.Join(l.dir, "drawbridge.yaml"))
 	var err error
-	if p.Process, err = l.keeper.Start(world.Order{Dir: l.dir, Command: command, Output: l.disk.words(p.words)}); err != nil {
+	if p.Process, err = l.keeper.Start(world.Order{
+		Dir: l.dir, Command: command,
+		Output: l.disk.words(p.words),
+	}); err != nil {
 		return nil, err
 	}
 	for tenant, server := range map[string]string{"quiet": "calm", "red": "storm", "blue": "storm"} {
 		call := l.call(tenant, server, 0)
-		if err := world.Within(ctx, time.Minute, "the gateway serves tenant "+tenant, func() bool { return raid.Answers(ctx, l.addr, call) }); err != nil {
+		if err := world.Within(ctx, time.Minute, "the gateway serves tenant "+tenant,
+			func() bool { return raid.Answers(ctx, l.addr, call) }); err != nil {
 			p.Kill()
 			return nil, fmt.Errorf("%w\n%s", err, p.words)
 		}
@@ -165,8 +179,9 @@ func (l *lab) serve(ctx context.Context, c *world.Cage) (*process, error) {
 	return p, nil
 }
 
-// resident returns the resident memory in bytes, without the pages of the program's own file, of which the kernel keeps as
-// many as it likes, and the most that it ever was. Both are zero once the gateway has ended.
+// resident returns the resident memory in bytes, without the pages of the program's own
+// file, of which the kernel keeps as many as it likes, and the most that it ever was.
+// Both are zero once the gateway has ended.
 func (p *process) resident() (now, most int64) {
 	now, _ = world.Field(p.PID(), "status", "RssAnon") // without it the gateway has ended
 	file, _ := world.Field(p.PID(), "status", "RssFile")
@@ -174,7 +189,8 @@ func (p *process) resident() (now, most int64) {
 	return now, max(most-file, now)
 }
 
-// lastWords keeps the end of what is written to it, so that a log of any length needs no disk.
+// lastWords keeps the end of what is written to it, so that a log of any length needs no
+// disk.
 type lastWords struct {
 	mu   sync.Mutex // guards the field below
 	text []byte

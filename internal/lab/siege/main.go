@@ -1,12 +1,14 @@
-// Command siege asks whether anybody can end the gateway by what it has to remember. It runs the gateway in control
-// groups of Linux with little memory, where the kernel ends whoever needs more, lets two attackers with tokens and one
-// without do everything that package raid has, mixed at random, while a quiet tenant makes its calls, and says what
+// Command siege asks whether anybody can end the gateway by what it has to remember. It
+// runs the gateway in control groups of Linux with little memory, where the kernel ends
+// whoever needs more, lets two attackers with tokens and one without do everything that
+// package raid has, mixed at random, while a quiet tenant makes its calls, and says what
 // became of the process, its memory and the calls.
 //
 //	go run -C internal/lab ./siege -out docs/evidence/siege.md
 //
-// It needs Linux and root. The exit code is 1 if a promise was broken, 2 if something went wrong before, and 3 if nothing
-// was measured because no control group could be made.
+// It needs Linux and root. The exit code is 1 if a promise was broken, 2 if something
+// went wrong before, and 3 if nothing was measured because no control group could be
+// made.
 package main
 
 import (
@@ -39,20 +41,28 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	}
 	flags := flag.NewFlagSet("siege", flag.ContinueOnError)
 	minutes := flags.Float64("minutes", 10, "how long each siege lasts")
-	memory := flags.String("memory", "512MiB,128MiB", "how much memory the gateway may have, one siege for each")
+	memory := flags.String("memory", "512MiB,128MiB",
+		"how much memory the gateway may have, one siege for each")
 	report := flags.String("out", "", "file to write the report to; the standard output when empty")
 	seed := flags.Uint64("seed", 1, "of the order of attacks")
-	disk := flags.String("disk", "", "size of a disk that log and audit share, such as 64MiB; without it the log needs none")
-	addresses := flags.String("addresses", "3", "how many addresses the stranger comes from, one siege for each")
-	only := flags.String("only", "", "carry out only the attacks whose names contain one of these, separated by commas")
-	restMost := flags.Duration("rest", 6*time.Minute, "how long the memory may take after the siege to come back")
+	disk := flags.String("disk", "",
+		"size of a disk that log and audit share, such as 64MiB; without it the log needs none")
+	addresses := flags.String("addresses", "3",
+		"how many addresses the stranger comes from, one siege for each")
+	only := flags.String("only", "",
+		"carry out only the attacks whose names contain one of these, separated by commas")
+	restMost := flags.Duration("rest", 6*time.Minute,
+		"how long the memory may take after the siege to come back")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return nil // the flags have been printed
 	case err != nil:
 		return err
 	}
-	p := plan{lasts: time.Duration(*minutes * float64(time.Minute)), seed: *seed, rest: *restMost, attacks: attacksNamed(strings.Split(*only, ",")...)}
+	p := plan{
+		lasts: time.Duration(*minutes * float64(time.Minute)), seed: *seed, rest: *restMost,
+		attacks: attacksNamed(strings.Split(*only, ",")...),
+	}
 	if p.lasts < time.Second || len(p.attacks) == 0 {
 		return fmt.Errorf("a siege of %v with %d attacks shows nothing", p.lasts, len(p.attacks))
 	}

@@ -21,7 +21,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// The quiet tenant makes between five and nine calls a second, each when it is due, whatever became of those before.
+// The quiet tenant makes between five and nine calls a second, each when it is due,
+// whatever became of those before.
 const (
 	quietLeast = 111 * time.Millisecond // between two calls
 	quietMost  = 200 * time.Millisecond
@@ -38,7 +39,9 @@ type orders struct {
 type notes struct {
 	Answered []answer       `json:"answered"`
 	Instead  map[string]int `json:"instead"` // of the other calls, what came instead
-	Again    int            `json:"again"`   // calls that were sent twice, since a connection had been closed while nothing was under way on it
+	// calls that were sent twice, since a connection had been closed while nothing was
+	// under way on it
+	Again int `json:"again"`
 }
 
 // answer is a call that was answered.
@@ -55,8 +58,8 @@ func (n *notes) sent() int {
 	return total
 }
 
-// quantile returns the latency that so much of the answered calls did not exceed that were due within a time, zero if
-// there are none.
+// quantile returns the latency that so much of the answered calls did not exceed that
+// were due within a time, zero if there are none.
 func (n *notes) quantile(part float64, from time.Time, lasted time.Duration) time.Duration {
 	var sorted []time.Duration
 	for _, a := range n.Answered {
@@ -74,9 +77,10 @@ func (n *notes) quantile(part float64, from time.Time, lasted time.Duration) tim
 // quietPart is the argument that makes this program the quiet tenant.
 const quietPart = "part-quiet"
 
-// beQuiet is the process of the quiet tenant and of its server, which has one of its own: in that of the attackers, both
-// would wait for a processor behind hundreds of goroutines, and that would be taken for the gateway's doing. It says the
-// address of the server, reads orders, makes calls until in ends, and says what it saw.
+// beQuiet is the process of the quiet tenant and of its server, which has one of its own:
+// in that of the attackers, both would wait for a processor behind hundreds of
+// goroutines, and that would be taken for the gateway's doing. It says the address of the
+// server, reads orders, makes calls until in ends, and says what it saw.
 func beQuiet(ctx context.Context, in io.Reader, out io.Writer) error {
 	server := httptest.NewServer(upstream.NewCareless())
 	defer server.Close()
@@ -102,7 +106,8 @@ func beQuiet(ctx context.Context, in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(callUntil(ctx, o))
 }
 
-// quiet is the quiet tenant. Its users have a few connections that stay open between calls.
+// quiet is the quiet tenant. Its users have a few connections that stay open between
+// calls.
 type quiet struct {
 	addr string
 	idle chan *client.Conn // connections that no call uses
@@ -114,7 +119,10 @@ type quiet struct {
 // callUntil makes calls until ctx ends, then waits for those under way.
 func callUntil(ctx context.Context, o orders) *notes {
 	random := rand.New(rand.NewPCG(o.Seed, 0)) //nolint:gosec // no secret
-	q := &quiet{addr: o.Addr, idle: make(chan *client.Conn, usersOfTenant), notes: notes{Instead: map[string]int{}}}
+	q := &quiet{
+		addr: o.Addr, idle: make(chan *client.Conn, usersOfTenant),
+		notes: notes{Instead: map[string]int{}},
+	}
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx)) // calls under way are still to be answered
 	defer cancel()
 	var wg sync.WaitGroup
@@ -138,8 +146,9 @@ func (q *quiet) note(due time.Time, instead string) {
 	}
 }
 
-// call makes one call and returns what came instead of the answer, "" if it was answered. A server may close a connection
-// that is idle; a client that finds it so sends the call once more, on a new one, as clients do.
+// call makes one call and returns what came instead of the answer, "" if it was answered.
+// A server may close a connection that is idle; a client that finds it so sends the call
+// once more, on a new one, as clients do.
 // https://www.rfc-editor.org/rfc/rfc9112.html#section-9.3.1
 func (q *quiet) call(ctx context.Context, call []byte) string {
 	w, used, err := q.connection(ctx)

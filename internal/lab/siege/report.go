@@ -11,15 +11,17 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
-// Resident memory is near its start when it exceeds it by no more than nearBytes, or than one part of what it grew by: of a
-// heap that was large, the Go runtime keeps its tables, and pages that some small value still lies in.
+// Resident memory is near its start when it exceeds it by no more than nearBytes, or than
+// one part of what it grew by: of a heap that was large, the Go runtime keeps its tables,
+// and pages that some small value still lies in.
 const (
 	nearPart  = 8
 	nearBytes = 20 << 20
 )
 
 // minuteBytes is how much the log or the audit may take of a disk in a minute, whatever
-// strangers do: 1,500 lines, of which 500 have a path of theirs, and those of the quiet tenant.
+// strangers do: 1,500 lines, of which 500 have a path of theirs, and those of the quiet
+// tenant.
 const minuteBytes = 3 << 19
 
 // near tells whether the resident memory is back near its start.
@@ -29,10 +31,12 @@ func (o *outcome) near() bool { return o.end <= o.start+max((o.most-o.start)/nea
 func (o *outcome) verdict() error {
 	var wrong []error
 	broke := func(format string, args ...any) {
-		wrong = append(wrong, fmt.Errorf("%w: with %d MiB: %s", world.ErrBroken, o.limit>>20, fmt.Sprintf(format, args...)))
+		wrong = append(wrong, fmt.Errorf("%w: with %d MiB: %s", world.ErrBroken, o.limit>>20,
+			fmt.Sprintf(format, args...)))
 	}
 	if !o.alive || o.kills > 0 {
-		broke("the gateway ended after %v, the kernel ended %d processes for want of memory:\n%s", o.lasted.Round(time.Second), o.kills, o.words)
+		broke("the gateway ended after %v, the kernel ended %d processes for want of memory:\n%s",
+			o.lasted.Round(time.Second), o.kills, o.words)
 	}
 	if !o.near() {
 		broke("resident memory was %s before the siege and %s after it", page.MiB(o.start), page.MiB(o.end))
@@ -41,7 +45,8 @@ func (o *outcome) verdict() error {
 		broke("the config was never loaded again")
 	}
 	if len(o.quiet.Instead) > 0 || len(o.quiet.Answered) == 0 {
-		broke("of %d calls of the quiet tenant %d were answered; instead came %s", o.quiet.sent(), len(o.quiet.Answered), page.Counted(o.quiet.Instead, "nothing"))
+		broke("of %d calls of the quiet tenant %d were answered; instead came %s", o.quiet.sent(),
+			len(o.quiet.Answered), page.Counted(o.quiet.Instead, "nothing"))
 	}
 	if o.disk != nil {
 		most := int64(o.lasted/time.Minute+1) * minuteBytes
@@ -63,9 +68,12 @@ func (o *outcome) verdict() error {
 
 // String is the outcome in a line.
 func (o *outcome) String() string {
-	return fmt.Sprintf("%d MiB: alive %v after %v, %d ended by the kernel; resident %s, at most %s, %s after %v; quiet: %d sent, %d answered, p99 %v, instead %s; disk %s, strangers from %d",
-		o.limit>>20, o.alive, o.lasted.Round(time.Second), o.kills, page.MiB(o.start), page.MiB(o.most), page.MiB(o.end), o.rested.Round(time.Second),
-		o.quiet.sent(), len(o.quiet.Answered), o.quantile(0.99), page.Counted(o.quiet.Instead, "nothing"), o.disk, o.from)
+	return fmt.Sprintf(
+		"%d MiB: alive %v after %v, %d ended by the kernel; resident %s, at most %s, %s after %v; quiet: %d sent, %d answered, p99 %v, instead %s; disk %s, strangers from %d",
+		o.limit>>20, o.alive, o.lasted.Round(time.Second), o.kills, page.MiB(o.start), page.MiB(o.most),
+		page.MiB(o.end), o.rested.Round(time.Second),
+		o.quiet.sent(), len(o.quiet.Answered), o.quantile(0.99), page.Counted(o.quiet.Instead, "nothing"),
+		o.disk, o.from)
 }
 
 // describe writes the report.
@@ -137,7 +145,8 @@ func (o *outcome) row() []string {
 	}
 	return []string{
 		fmt.Sprint(o.limit>>20, " MiB"), o.lasted.Round(time.Second).String(), process,
-		fmt.Sprintf("%s, %s, %s (after %v)", page.MiB(o.start), page.MiB(o.most), page.MiB(o.end), o.rested.Round(time.Second)),
+		fmt.Sprintf("%s, %s, %s (after %v)", page.MiB(o.start), page.MiB(o.most), page.MiB(o.end),
+			o.rested.Round(time.Second)),
 		fmt.Sprintf("%s, sockets %s", page.MiB(o.charged), page.MiB(o.sockets)),
 		fmt.Sprintf("%d, %s", o.quiet.sent(), answered),
 		fmt.Sprintf("%v, %v", o.quantile(0.5), o.quantile(0.99)),
@@ -151,10 +160,12 @@ func (o *outcome) describeAttacks(b *strings.Builder) {
 		strangers = fmt.Sprintf(", addresses of strangers: %d", o.from)
 	}
 	fmt.Fprintf(b, "\n## With %d MiB%s\n\n", o.limit>>20, strangers)
-	b.WriteString("| attack | what it does | tries | answered | received | held open at most | refused, and how |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString(
+		"| attack | what it does | tries | answered | received | held open at most | refused, and how |\n|---|---|---|---|---|---|---|\n")
 	for _, a := range attacksNamed("") {
 		if t := o.attacks[a.Name]; t != nil {
-			fmt.Fprintf(b, "| %s | %s | %d | %d | %s | %d | %s |\n", a.Name, a.Does, t.Attempts, t.Answered, page.MiB(t.Received), t.Held, page.Counted(t.Instead, "nothing"))
+			fmt.Fprintf(b, "| %s | %s | %d | %d | %s | %d | %s |\n", a.Name, a.Does, t.Attempts, t.Answered,
+				page.MiB(t.Received), t.Held, page.Counted(t.Instead, "nothing"))
 		}
 	}
 }

@@ -34,8 +34,8 @@ type attacker struct {
 }
 
 // attackers returns two with tokens and one without. Each connects from addresses of its
-// own, the stranger from as many as addresses says, so that the gateway can tell them apart
-// as it can in a network.
+// own, the stranger from as many as addresses says, so that the gateway can tell them
+// apart as it can in a network.
 func (l *lab) attackers(attacks []raid.Attack, addresses int, random *rand.Rand) []*attacker {
 	var known, strange []raid.Attack
 	for _, a := range attacks {
@@ -77,8 +77,8 @@ func (g *ledger) add(attack string, t raid.Tally) {
 	g.tallies[attack].Add(t)
 }
 
-// besiege carries out attacks, some at once, until the siege is over and all have had their turn, or until ctx ends. It
-// waits until all have stopped.
+// besiege carries out attacks, some at once, until the siege is over and all have had
+// their turn, or until ctx ends. It waits until all have stopped.
 func (a *attacker) besiege(ctx context.Context, lasts time.Duration, g *ledger) {
 	over := time.Now().Add(lasts)
 	turns := time.Duration(len(a.attacks)/attacksAtOnce + 1)
@@ -94,14 +94,16 @@ func (a *attacker) besiege(ctx context.Context, lasts time.Duration, g *ledger) 
 		}
 		wg.Go(func() {
 			for turn := 0; ctx.Err() == nil && (turn < len(own) || time.Now().Before(over)); turn++ {
-				a.carry(ctx, own[turn%len(own)], min(half+time.Duration(random.Int64N(int64(half))), time.Until(over)), g)
+				a.carry(ctx, own[turn%len(own)], min(half+time.Duration(random.Int64N(int64(half))),
+					time.Until(over)), g)
 			}
 		})
 	}
 	wg.Wait()
 }
 
-// carry carries out one attack for a while, which may be over already, and until it was tried at least once.
+// carry carries out one attack for a while, which may be over already, and until it was
+// tried at least once.
 func (a *attacker) carry(ctx context.Context, attack *raid.Attack, lasts time.Duration, g *ledger) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -109,7 +111,8 @@ func (a *attacker) carry(ctx context.Context, attack *raid.Attack, lasts time.Du
 	var wg sync.WaitGroup
 	wg.Go(func() { attack.Carry(ctx, a.mission, c) })
 	world.Pause(ctx, lasts)
-	_ = world.Within(ctx, triedWithin, "the attack was tried", func() bool { return c.Tally().Attempts > 0 }) // the verdict says so if it was not
+	// the verdict says so if it was not
+	_ = world.Within(ctx, triedWithin, "the attack was tried", func() bool { return c.Tally().Attempts > 0 })
 	cancel()
 	wg.Wait()
 	g.add(attack.Name, c.Tally())
@@ -137,8 +140,8 @@ type outcome struct {
 	words   string // the last that the gateway said, if it has ended
 }
 
-// quantile returns the latency that so much of the quiet tenant's calls did not exceed, of those during the siege that
-// were answered.
+// quantile returns the latency that so much of the quiet tenant's calls did not exceed,
+// of those during the siege that were answered.
 func (o *outcome) quantile(part float64) time.Duration {
 	return o.quiet.quantile(part, o.begun, o.lasted).Round(time.Millisecond)
 }
@@ -154,8 +157,8 @@ type plan struct {
 	addresses int   // of the stranger
 }
 
-// run besieges one gateway. The error says that nothing was measured; whether promises were kept is for the outcome to
-// say.
+// run besieges one gateway. The error says that nothing was measured; whether promises
+// were kept is for the outcome to say.
 func (p *plan) run(ctx context.Context, progress io.Writer) (o *outcome, err error) {
 	c, err := world.NewCage(p.limit)
 	if err != nil {
@@ -197,8 +200,11 @@ func (p *plan) run(ctx context.Context, progress io.Writer) (o *outcome, err err
 	return o, nil
 }
 
-// beside does something while the quiet tenant makes its calls, with a few of them before.
-func (p *plan) beside(ctx context.Context, l *lab, random *rand.Rand, do func(context.Context)) (*notes, error) {
+// beside does something while the quiet tenant makes its calls, with a few of them
+// before.
+func (p *plan) beside(ctx context.Context, l *lab, random *rand.Rand,
+	do func(context.Context),
+) (*notes, error) {
 	o := orders{Addr: l.addr, Seed: random.Uint64()}
 	for user := range usersOfTenant {
 		o.Calls = append(o.Calls, string(l.call("quiet", "calm", user)))
@@ -215,8 +221,8 @@ func (p *plan) beside(ctx context.Context, l *lab, random *rand.Rand, do func(co
 	return seen, l.quiet.Reads(seen)
 }
 
-// attack lets all attackers loose at once, and has the config loaded again and again meanwhile. It ends early with the
-// gateway.
+// attack lets all attackers loose at once, and has the config loaded again and again
+// meanwhile. It ends early with the gateway.
 func (p *plan) attack(ctx context.Context, l *lab, gateway *process, random *rand.Rand, o *outcome) {
 	o.begun = time.Now()
 	ctx, cancel := context.WithCancel(ctx)
@@ -246,8 +252,8 @@ func (p *plan) attack(ctx context.Context, l *lab, gateway *process, random *ran
 	o.attacks = g.tallies
 }
 
-// afterwards waits until the resident memory is back near its start, as long as that may take, and returns how long it
-// took.
+// afterwards waits until the resident memory is back near its start, as long as that may
+// take, and returns how long it took.
 func (p *plan) afterwards(ctx context.Context, gateway *process, o *outcome) time.Duration {
 	begun := time.Now()
 	for {

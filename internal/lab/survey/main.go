@@ -1,5 +1,5 @@
-// Command survey tries a folder of OpenAPI documents: how many of their operations become tools, which do not, and why.
-// It calls no API, and reads nothing but the folder.
+// Command survey tries a folder of OpenAPI documents: how many of their operations become
+// tools, which do not, and why. It calls no API, and reads nothing but the folder.
 //
 //	go run -C internal/lab ./survey path/to/documents
 package main

@@ -54,7 +54,8 @@ func TestAFolderIsTried(t *testing.T) {
 func TestFoldersThatCannotBeTried(t *testing.T) {
 	empty := t.TempDir()
 	for want, args := range map[string][]string{
-		"name one folder": nil, "make openapi DIR=": {""}, "no such file": {filepath.Join(empty, "x")}, "ends in .json, .yaml or .yml": {empty},
+		"name one folder": nil, "make openapi DIR=": {""}, "no such file": {filepath.Join(empty, "x")},
+		"ends in .json, .yaml or .yml": {empty},
 	} {
 		if err := run(args, &strings.Builder{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got error %v, want %q", args, err, want)

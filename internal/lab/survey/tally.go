@@ -46,7 +46,8 @@ func survey(file string) tally {
 	}
 	left := registry.New().Replace(registry.Source{Name: name, Prefix: name, Tools: loaded.Offers})
 	return tally{
-		documents: 1, tools: len(loaded.Offers) - len(left), leftOut: slices.Concat(loaded.Refusals, left), notes: loaded.Notes,
+		documents: 1, tools: len(loaded.Offers) - len(left), leftOut: slices.Concat(loaded.Refusals, left),
+		notes: loaded.Notes,
 	}
 }
 
@@ -98,7 +99,11 @@ func (t *tally) writeSum(out io.Writer) error {
 		for _, reason := range group.reasons {
 			counts[quoted.ReplaceAllString(reason, "…")]++
 		}
-		often := func(a, b string) int { return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b)) }
+		often := func(
+			a, b string,
+		) int {
+			return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
+		}
 		for _, reason := range slices.SortedFunc(maps.Keys(counts), often) {
 			fmt.Fprintf(&text, "%6d %s: %s\n", counts[reason], group.name, reason)
 		}

@@ -16,7 +16,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// Behaviour is how a server answers calls of tools, and lists where it says so. A call is executed first, and counts.
+// Behaviour is how a server answers calls of tools, and lists where it says so. A call is
+// executed first, and counts.
 type Behaviour int
 
 // How a server may behave.
@@ -46,8 +47,9 @@ const (
 	sip      = time.Second
 )
 
-// Behave makes the server do what b says from now on, until the next Behave. Behave(Well) heals it. It announces that
-// the list of tools has changed where a behaviour is seen in lists, so that they are read.
+// Behave makes the server do what b says from now on, until the next Behave. Behave(Well)
+// heals it. It announces that the list of tools has changed where a behaviour is seen in
+// lists, so that they are read.
 func (s *Server) Behave(b Behaviour) {
 	s.mu.Lock()
 	before := s.behaviour
@@ -69,7 +71,8 @@ func (s *Server) behaves() Behaviour {
 	return s.behaviour
 }
 
-// misanswer gives the answer of a call as a behaviour other than Well has it. answer is the good one.
+// misanswer gives the answer of a call as a behaviour other than Well has it. answer is
+// the good one.
 func (s *Server) misanswer(ctx context.Context, b Behaviour, c *call, answer []byte) {
 	switch b {
 	case Hang:
@@ -89,12 +92,15 @@ func (s *Server) misanswer(ctx context.Context, b Behaviour, c *call, answer []b
 		c.out.end(answer)
 	case Flood:
 		for i := range flood {
-			c.out.event(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"flood %d"}}`, i))
-			c.out.event(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"nobody's","progress":%d}}`, i))
+			c.out.event(fmt.Appendf(nil,
+				`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"flood %d"}}`, i))
+			c.out.event(fmt.Appendf(nil,
+				`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"nobody's","progress":%d}}`, i))
 		}
 		c.out.end(answer)
 	case HalfClose:
-		c.out.cut(ctx, answer, func(conn *net.TCPConn) { _ = conn.CloseWrite() }) // the other side may be gone
+		// the other side may be gone
+		c.out.cut(ctx, answer, func(conn *net.TCPConn) { _ = conn.CloseWrite() })
 	case Reset:
 		c.out.cut(ctx, answer, func(conn *net.TCPConn) {
 			_ = conn.SetLinger(0) // the same
@@ -154,13 +160,15 @@ func (o *output) oversized(id mcp.RawJSON) {
 	o.write(end)
 }
 
-// oversizedOf returns the parts of such an answer. The one in the middle comes again and again.
+// oversizedOf returns the parts of such an answer. The one in the middle comes again and
+// again.
 func oversizedOf(id mcp.RawJSON) (begin, filler, end []byte) {
 	return []byte(`{"jsonrpc":"2.0","id":` + string(id) + `,"result":{"content":[{"type":"text","text":"`),
 		[]byte(strings.Repeat("more and ", 8<<10)), []byte(`"}]}}`)
 }
 
-// bomb writes an answer of some MiB that inflates to the size of an oversized one. Nobody has asked for compression.
+// bomb writes an answer of some MiB that inflates to the size of an oversized one. Nobody
+// has asked for compression.
 func (o *output) bomb(id mcp.RawJSON) {
 	begin, filler, end := oversizedOf(id)
 	if !o.begun {
@@ -174,7 +182,8 @@ func (o *output) bomb(id mcp.RawJSON) {
 	o.write(member(end))
 }
 
-// member returns a text as a member of a gzip file. Members that follow one another are one text.
+// member returns a text as a member of a gzip file. Members that follow one another are
+// one text.
 func member(text []byte) []byte {
 	var small bytes.Buffer
 	w := gzip.NewWriter(&small)
@@ -183,7 +192,8 @@ func member(text []byte) []byte {
 	return small.Bytes()
 }
 
-// cut announces an answer, writes half of it and leaves the rest to what happens to the connection.
+// cut announces an answer, writes half of it and leaves the rest to what happens to the
+// connection.
 func (o *output) cut(ctx context.Context, answer []byte, happens func(*net.TCPConn)) {
 	half := answer[:len(answer)/2]
 	if o.begun {
@@ -195,7 +205,10 @@ func (o *output) cut(ctx context.Context, answer []byte, happens func(*net.TCPCo
 	}
 	defer func() { _ = conn.Close() }() // the other side may be gone
 	if !o.begun {
-		_, _ = fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(answer), half) // the same
+		// the same
+		_, _ = fmt.Fprintf(conn,
+			"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(answer),
+			half)
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		happens(tcp)

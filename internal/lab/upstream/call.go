@@ -18,14 +18,15 @@ type call struct {
 	arguments mcp.Object
 	params    mcp.Object
 	out       *output
-	// ask asks the caller something and returns whether it answered. It is nil for a modern call, which answers with a
-	// question instead.
+	// ask asks the caller something and returns whether it answered. It is nil for a
+	// modern call, which answers with a question instead.
 	ask func(ctx context.Context, params string) bool
 }
 
 func newCall(s *side, m *mcp.Message, out *output) *call {
 	return &call{
-		side: s, id: mcp.RawJSON(m.ID), tool: m.Params.Text("name"), arguments: m.Params.Object("arguments"), params: m.Params, out: out,
+		side: s, id: mcp.RawJSON(m.ID), tool: m.Params.Text("name"), arguments: m.Params.Object("arguments"),
+		params: m.Params, out: out,
 	}
 }
 
@@ -53,7 +54,8 @@ func (c *call) otherID() string {
 // stayLimit is how long stay stays when nobody cancels it.
 const stayLimit = 2 * time.Minute
 
-// serve does the call and answers it. ctx ends when it is cancelled, or the server crashes.
+// serve does the call and answers it. ctx ends when it is cancelled, or the server
+// crashes.
 func (c *call) serve(ctx context.Context) {
 	c.side.mu.Lock()
 	c.side.calls[c] = struct{}{}
@@ -89,7 +91,8 @@ func (c *call) serve(ctx context.Context) {
 	c.out.end(answer)
 }
 
-// work is what the tool does. extra is further text of the answer. It returns false if ctx ended before the work did.
+// work is what the tool does. extra is further text of the answer. It returns false if
+// ctx ended before the work did.
 func (c *call) work(ctx context.Context) (extra string, ok bool) {
 	switch c.tool {
 	case "slow":
@@ -119,7 +122,8 @@ func (c *call) progress(ctx context.Context) bool {
 			return false
 		}
 		if token != nil {
-			c.out.event(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":%q,"params":{"progressToken":%s,"progress":%d,"total":%d,"message":"%s"}}`,
+			c.out.event(fmt.Appendf(nil,
+				`{"jsonrpc":"2.0","method":%q,"params":{"progressToken":%s,"progress":%d,"total":%d,"message":"%s"}}`,
 				mcp.NotifyProgress, token, i+1, n, c.nonce()))
 		}
 	}
@@ -128,7 +132,8 @@ func (c *call) progress(ctx context.Context) bool {
 
 // result returns a result that says which execution it is of.
 func (c *call) result(serial uint64, extra string) string {
-	says := mcp.String(fmt.Sprintf("serial %d nonce %s tenant %s", serial, c.nonce(), c.arguments.Text("tenant")))
+	says := mcp.String(fmt.Sprintf("serial %d nonce %s tenant %s", serial, c.nonce(),
+		c.arguments.Text("tenant")))
 	more := ""
 	if extra != "" {
 		more = `,{"type":"text","text":` + string(mcp.String(extra)) + `}`
@@ -136,7 +141,8 @@ func (c *call) result(serial uint64, extra string) string {
 	return `{"resultType":"complete","content":[{"type":"text","text":` + string(says) + `}` + more + `]}`
 }
 
-// elicitation returns the params of the question that the tool ask asks. It names the call.
+// elicitation returns the params of the question that the tool ask asks. It names the
+// call.
 func (c *call) elicitation() string {
 	return `{"mode":"form","message":"Shall ` + c.nonce().String() + ` be done?",` +
 		`"requestedSchema":{"type":"object","properties":{"sure":{"type":"boolean"}},"required":["sure"]}}`
@@ -144,8 +150,10 @@ func (c *call) elicitation() string {
 
 // question returns the answer of a modern call that asks first.
 func (c *call) question() []byte {
-	return resultOf(mcp.ID(c.id), `{"resultType":"input_required","inputRequests":{"sure":{"method":"elicitation/create","params":`+c.elicitation()+
-		`}},"requestState":"`+c.nonce().String()+`"}`)
+	return resultOf(mcp.ID(c.id),
+		`{"resultType":"input_required","inputRequests":{"sure":{"method":"elicitation/create","params":`+
+			c.elicitation()+
+			`}},"requestState":"`+c.nonce().String()+`"}`)
 }
 
 // pause waits, and returns false if ctx ends before.

@@ -31,8 +31,9 @@ var (
 	progressOf = regexp.MustCompile(`"progressToken":("[^"]*"|\d+)`)
 )
 
-// Careless is an MCP server of 2025-11-25 that works as little as it can: it finds what is asked in the first bytes of a
-// message without parsing it, and its answers lie ready. It is safe for concurrent use.
+// Careless is an MCP server of 2025-11-25 that works as little as it can: it finds what
+// is asked in the first bytes of a message without parsing it, and its answers lie ready.
+// It is safe for concurrent use.
 type Careless struct {
 	list string
 	text map[string]string // the answer by tool
@@ -78,13 +79,15 @@ func (t *Careless) answer(w http.ResponseWriter, r *http.Request, asked string) 
 		w.WriteHeader(http.StatusAccepted)
 	case method == "initialize":
 		w.Header().Set("Mcp-Session-Id", "raid")
-		respondTo(w, id, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"raid","version":"1"}}`)
+		respondTo(
+			w, id, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"raid","version":"1"}}`)
 	case method == "tools/list":
 		respondTo(w, id, t.list)
 	case method == "tools/call":
 		t.call(w, r, id, asked)
 	default:
-		respond(w, []byte(`{"jsonrpc":"2.0","id":`+id+`,"error":{"code":-32601,"message":"Method not found"}}`))
+		respond(w, []byte(`{"jsonrpc":"2.0","id":`+id+
+			`,"error":{"code":-32601,"message":"Method not found"}}`))
 	}
 }
 
@@ -102,7 +105,8 @@ func (t *Careless) call(w http.ResponseWriter, r *http.Request, id, asked string
 		floodOf(w, found(progressOf, asked), id, result)
 	case tool == "some" && strings.HasPrefix(r.Header.Get("Accept"), "text/event-stream"):
 		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n\n", id, result) // the client is gone
+		// the client is gone
+		_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n\n", id, result)
 	default:
 		respondTo(w, id, result)
 	}
@@ -111,8 +115,10 @@ func (t *Careless) call(w http.ResponseWriter, r *http.Request, id, asked string
 // askFor asks the caller something, and waits for the answer until the caller leaves.
 func askFor(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	_, _ = fmt.Fprint(w, `data: {"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Who are you?",`+
-		`"requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}}`+"\n\n") // the client is gone
+	_, _ = fmt.Fprint(
+		w, `data: {"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Who are you?",`+
+			// the client is gone
+			`"requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}}`+"\n\n")
 	_ = http.NewResponseController(w).Flush() // the same
 	<-r.Context().Done()
 }
@@ -124,11 +130,13 @@ func floodOf(w http.ResponseWriter, token, id, result string) {
 		if token == "" {
 			break
 		}
-		if _, err := fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,\"progress\":%d}}\n\n", token, i+1); err != nil {
+		if _, err := fmt.Fprintf(w,
+			"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,\"progress\":%d}}\n\n", token, i+1); err != nil {
 			return
 		}
 	}
-	_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n\n", id, result) // the client is gone
+	// the client is gone
+	_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n\n", id, result)
 }
 
 func respondTo(w http.ResponseWriter, id, result string) {
@@ -142,18 +150,22 @@ func found(pattern *regexp.Regexp, in string) string {
 	return ""
 }
 
-// catalogue returns the result of tools/list. The pattern of match is as dear as a schema may have: nearly 4,000
-// instructions, all of them busy at every byte of a text of the letter a.
+// catalogue returns the result of tools/list. The pattern of match is as dear as a schema
+// may have: nearly 4,000 instructions, all of them busy at every byte of a text of the
+// letter a.
 func catalogue() string {
 	var b strings.Builder
 	b.WriteString(`{"tools":[`)
 	for _, name := range []string{"echo", "big", "some", "flood", "ask"} {
-		fmt.Fprintf(&b, `{"name":%q,"description":"Answers","inputSchema":{"type":"object","properties":{"message":{"type":"string"}}}},`, name)
+		fmt.Fprintf(
+			&b, `{"name":%q,"description":"Answers","inputSchema":{"type":"object","properties":{"message":{"type":"string"}}}},`, name)
 	}
 	b.WriteString(`{"name":"take","description":"Takes anything","inputSchema":{"type":"object"}},`)
-	b.WriteString(`{"name":"match","description":"Checks a text","inputSchema":{"type":"object","properties":{"text":{"type":"string","pattern":"^(?:a?){1000}(?:a?){850}$"}}}}`)
+	b.WriteString(
+		`{"name":"match","description":"Checks a text","inputSchema":{"type":"object","properties":{"text":{"type":"string","pattern":"^(?:a?){1000}(?:a?){850}$"}}}}`)
 	for i := range toolCount {
-		fmt.Fprintf(&b, `,{"name":"tool%03d","description":%q,"inputSchema":{"type":"object","properties":{"message":{"type":"string"}}}}`, i, Sentence+Sentence)
+		fmt.Fprintf(
+			&b, `,{"name":"tool%03d","description":%q,"inputSchema":{"type":"object","properties":{"message":{"type":"string"}}}}`, i, Sentence+Sentence)
 	}
 	b.WriteString(`]}`)
 	return b.String()

@@ -12,8 +12,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// kindTools are the tools of the upstream that do not just answer: stream tells of its progress first, ask asks its
-// client first, and text_N answers with N bytes.
+// kindTools are the tools of the upstream that do not just answer: stream tells of its
+// progress first, ask asks its client first, and text_N answers with N bytes.
 const kindTools = `{"tools":[
 {"name":"echo","inputSchema":{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}},
 {"name":"stream","inputSchema":{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}},
@@ -24,7 +24,8 @@ const kindTools = `{"tools":[
 
 const progressSteps = 3 // notices of progress before the result of stream
 
-// questions are those that calls of ask wait with. The zero value has none. It may be used from several goroutines.
+// questions are those that calls of ask wait with. The zero value has none. It may be
+// used from several goroutines.
 type questions struct {
 	last    atomic.Int64
 	waiting sync.Map // a chan mcp.Object for the answer, by the id of the question
@@ -56,7 +57,10 @@ func (q *questions) serveKind(w http.ResponseWriter, r *http.Request, m *mcp.Mes
 		token := m.Params.Object("_meta").Value("progressToken")
 		for step := range progressSteps {
 			say(mcp.AppendRequest(nil, "", mcp.NotifyProgress, mcp.NewObject(
-				mcp.Member{Name: "progressToken", Value: token}, mcp.Member{Name: "progress", Value: mcp.Int(int64(step + 1))})))
+				mcp.Member{Name: "progressToken", Value: token}, mcp.Member{
+					Name:  "progress",
+					Value: mcp.Int(int64(step + 1)),
+				})))
 		}
 		say(echo(m))
 	case "ask":
@@ -66,7 +70,8 @@ func (q *questions) serveKind(w http.ResponseWriter, r *http.Request, m *mcp.Mes
 	}
 }
 
-// ask asks the client something and waits for the answer. It tells whether the client agreed.
+// ask asks the client something and waits for the answer. It tells whether the client
+// agreed.
 func (q *questions) ask(ctx context.Context, say func([]byte)) bool {
 	id := mcp.ID(`"q` + strconv.FormatInt(q.last.Add(1), 10) + `"`)
 	answer := make(chan mcp.Object, 1)

@@ -23,8 +23,8 @@ type session struct {
 	uris      map[string]bool               // that it has subscribed to
 }
 
-// serveLegacy serves revision 2025-11-25. A connection that closes cancels nothing: what was begun goes on as long as
-// ctx, which is that of the server.
+// serveLegacy serves revision 2025-11-25. A connection that closes cancels nothing: what
+// was begun goes on as long as ctx, which is that of the server.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
 func (s *Server) serveLegacy(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	side, id := s.legacy, r.Header.Get(mcp.HeaderSessionID)
@@ -79,8 +79,10 @@ func (s *side) initialize(ctx context.Context, w http.ResponseWriter, m *mcp.Mes
 	s.sessions[id] = one
 	s.mu.Unlock()
 	w.Header().Set(mcp.HeaderSessionID, id)
-	out.end(resultOf(m.ID, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true}},`+
-		`"serverInfo":{"name":"chaos","version":"1"}}`))
+	out.end(
+		resultOf(
+			m.ID, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true}},`+
+				`"serverInfo":{"name":"chaos","version":"1"}}`))
 }
 
 // hear takes a notification or an answer of the client.
@@ -123,7 +125,8 @@ func (s *session) ask(ctx context.Context, out *output, params string) bool {
 	id := fmt.Sprintf(`"q%d"`, s.asked)
 	s.questions[id] = waiting
 	s.mu.Unlock()
-	out.event([]byte(`{"jsonrpc":"2.0","id":` + id + `,"method":"elicitation/create","params":` + params + `}`))
+	out.event([]byte(`{"jsonrpc":"2.0","id":` + id + `,"method":"elicitation/create","params":` + params +
+		`}`))
 	limited, cancel := context.WithTimeout(ctx, stayLimit)
 	defer cancel()
 	select {
@@ -154,7 +157,11 @@ func (s *session) stream(w http.ResponseWriter, r *http.Request) {
 	out := &output{w: w}
 	defer out.close()
 	leave := s.side.listen(&listener{
-		tell: func(method string, params mcp.Object) { out.event(mcp.AppendRequest(nil, "", method, params)) },
+		tell: func(method string,
+			params mcp.Object,
+		) {
+			out.event(mcp.AppendRequest(nil, "", method, params))
+		},
 		wants: func(uri string) bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -30,7 +30,9 @@ func (s *Server) serveModern(w http.ResponseWriter, r *http.Request) {
 	case m.ID == "":
 		w.WriteHeader(http.StatusAccepted)
 	case m.Method == mcp.MethodDiscover:
-		out.end(resultOf(m.ID, `{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true}},`+hints+`}`))
+		out.end(
+			resultOf(
+				m.ID, `{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true}},`+hints+`}`))
 	case m.Method == mcp.MethodToolsCall:
 		newCall(s.modern, m, out).serve(r.Context())
 	case m.Method == mcp.MethodListen:
@@ -78,7 +80,14 @@ func (s *side) subscription(r *http.Request, m *mcp.Message, out *output) {
 		out.event(mcp.AppendRequest(nil, "", method, params.With("_meta", id)))
 	}
 	order.Lock()
-	leave := s.listen(&listener{tell: send, wants: func(uri string) bool { return uri == "" && lists || uri != "" && slices.Contains(uris, uri) }})
+	leave := s.listen(&listener{
+		tell: send,
+		wants: func(
+			uri string,
+		) bool {
+			return uri == "" && lists || uri != "" && slices.Contains(uris, uri)
+		},
+	})
 	defer leave()
 	out.event(mcp.AppendRequest(nil, "", mcp.NotifyAcknowledged, mcp.NewObject(
 		mcp.Member{Name: "notifications", Value: filter.JSON()}, mcp.Member{Name: "_meta", Value: id})))

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// output is the answer to one HTTP request: one message as plain JSON, or an event stream once there is more than that.
-// It is safe for concurrent use, except by two that end it.
+// output is the answer to one HTTP request: one message as plain JSON, or an event stream
+// once there is more than that. It is safe for concurrent use, except by two that end it.
 type output struct {
 	w http.ResponseWriter
 

@@ -23,12 +23,13 @@ import (
 // Message is what the tool echo of Quick is told, to say it again.
 const Message = "The quick brown fox jumps over the lazy dog and says so"
 
-// ChangeSignal makes a process that is a Quick change its list of tools and announce that.
+// ChangeSignal makes a process that is a Quick change its list of tools and announce
+// that.
 const ChangeSignal = syscall.SIGUSR1
 
-// Quick is an MCP server that serves both eras and does nothing else: what it costs is the
-// floor of every comparison. It has one tool, echo; under /tools/N it lists N tools, and
-// under /kinds those that answer in other ways.
+// Quick is an MCP server that serves both eras and does nothing else: what it costs is
+// the floor of every comparison. It has one tool, echo; under /tools/N it lists N tools,
+// and under /kinds those that answer in other ways.
 //
 // One that announces does what the clients inside gateways ask for beside calls: it opens
 // sessions, lists Announced tools everywhere and keeps event streams open, on which it
@@ -49,7 +50,10 @@ const Announced = 100
 
 // NewQuick returns a server.
 func NewQuick(announces bool) *Quick {
-	return &Quick{announces: announces, short: manyTools(Announced), long: manyTools(Announced + 1), streams: make(map[chan struct{}]bool)}
+	return &Quick{
+		announces: announces, short: manyTools(Announced), long: manyTools(Announced + 1),
+		streams: make(map[chan struct{}]bool),
+	}
 }
 
 const announcement = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
@@ -63,7 +67,10 @@ func (q *Quick) Serve(ctx context.Context, addr string, files ...string) error {
 
 // Listen serves until ctx ends, over TLS with the files of a certificate and its key.
 func Listen(ctx context.Context, addr string, handler http.Handler, files ...string) error {
-	server := &http.Server{Addr: addr, Handler: handler, ReadHeaderTimeout: 5 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
+	server := &http.Server{
+		Addr: addr, Handler: handler, ReadHeaderTimeout: 5 * time.Second,
+		ErrorLog: log.New(io.Discard, "", 0),
+	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // the process ends with it
 	defer stop()
 	serve := server.ListenAndServe
@@ -194,17 +201,20 @@ func echo(m *mcp.Message) []byte {
 		mcp.Member{Name: "type", Value: mcp.String("text")},
 		mcp.Member{Name: "text", Value: m.Params.Object("arguments").Value("message")},
 	)
-	return mcp.AppendResult(nil, m.ID, mcp.NewObject(mcp.Member{Name: "content", Value: mcp.Array([]mcp.RawJSON{block.JSON()})}))
+	return mcp.AppendResult(nil, m.ID,
+		mcp.NewObject(mcp.Member{Name: "content", Value: mcp.Array([]mcp.RawJSON{block.JSON()})}))
 }
 
-// manyTools returns a list of echo and others, whose definitions have about 160 bytes each.
+// manyTools returns a list of echo and others, whose definitions have about 160 bytes
+// each.
 func manyTools(count int) mcp.Object {
 	echo := `{"name":"echo","description":"Says it again","inputSchema":{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}}`
 	tools := []mcp.RawJSON{mcp.RawJSON(echo)}
 	for n := range count - 1 {
 		tools = append(tools, mcp.RawJSON(strings.Replace(echo, `"echo"`, fmt.Sprintf(`"tool_%04d"`, n), 1)))
 	}
-	return mcp.NewObject(mcp.Member{Name: "resultType", Value: mcp.String("complete")}, mcp.Member{Name: mcp.ResultTools, Value: mcp.Array(tools)})
+	return mcp.NewObject(mcp.Member{Name: "resultType", Value: mcp.String("complete")},
+		mcp.Member{Name: mcp.ResultTools, Value: mcp.Array(tools)})
 }
 
 func object(text string) mcp.Object {
@@ -229,7 +239,8 @@ func (q *Quick) stream(w http.ResponseWriter, r *http.Request) {
 	for err := out.Flush(); err == nil; err = out.Flush() {
 		select {
 		case <-changes:
-			_, _ = io.WriteString(w, "event: message\ndata: "+announcement+"\n\n") // Flush returns what went wrong
+			// Flush returns what went wrong
+			_, _ = io.WriteString(w, "event: message\ndata: "+announcement+"\n\n")
 		case <-r.Context().Done():
 			return
 		}

@@ -24,9 +24,11 @@ func TestStdioServerAnnouncesChanges(t *testing.T) {
 			t.Fatalf("got %.200q, %v; want %q", lines.Text(), lines.Err(), want)
 		}
 	}
-	_, _ = io.WriteString(toServer, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2024-11-05"}}`+"\n")
+	_, _ = io.WriteString(toServer,
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2024-11-05"}}`+"\n")
 	next(`"protocolVersion":"2024-11-05"`)
-	_, _ = io.WriteString(toServer, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
+	_, _ = io.WriteString(toServer, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"+
+		`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
 	next(`"inputSchema"`)
 	if err := syscall.Kill(os.Getpid(), upstream.ChangeSignal); err != nil {
 		t.Fatal(err)

@@ -10,10 +10,13 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// side is what both endpoints have: lists, resources and whoever is to be told of changes.
+// side is what both endpoints have: lists, resources and whoever is to be told of
+// changes.
 type side struct {
 	server *Server
-	era    string // "modern" or "legacy", which the URIs of its resources begin with, so that no two servers have the same
+	// "modern" or "legacy", which the URIs of its resources begin with, so that no two
+	// servers have the same
+	era string
 
 	mu        sync.Mutex // guards the fields below
 	version   int        // of the list of tools
@@ -23,7 +26,8 @@ type side struct {
 	calls     map[*call]struct{}  // in work
 }
 
-// listener is one stream that is told of changes. tell does not block for long: its reader reads, or is gone.
+// listener is one stream that is told of changes. tell does not block for long: its
+// reader reads, or is gone.
 type listener struct {
 	tell  func(method string, params mcp.Object)
 	wants func(uri string) bool // whether it has subscribed to that resource; "" is the list of tools
@@ -35,7 +39,8 @@ func newSide(server *Server, era string) *side {
 	return s
 }
 
-// forget is what a crash does. Versions go on, as those of a program that keeps them on disk.
+// forget is what a crash does. Versions go on, as those of a program that keeps them on
+// disk.
 func (s *side) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,11 +108,12 @@ var toolProperties = []struct{ name, properties string }{
 	{"change", `,"uri":{"type":"string"}`},
 }
 
-// hints are what a modern list says of how long it may be kept. A legacy client does not mind them.
+// hints are what a modern list says of how long it may be kept. A legacy client does not
+// mind them.
 const hints = `"resultType":"complete","ttlMs":600000,"cacheScope":"public"`
 
-// tools returns the result of tools/list: its first page unless cursor says another one. The description of touch says
-// which version the list has.
+// tools returns the result of tools/list: its first page unless cursor says another one.
+// The description of touch says which version the list has.
 func (s *side) tools(b Behaviour, cursor string) string {
 	s.mu.Lock()
 	version := s.version
@@ -167,7 +173,8 @@ func (o *output) crowd(id mcp.RawJSON) {
 	o.write([]byte(`{"name":"last","inputSchema":{"type":"object"}}],` + hints + `}}`))
 }
 
-// answer answers the requests that both eras have in the same form. ok is false for others.
+// answer answers the requests that both eras have in the same form. ok is false for
+// others.
 func (s *side) answer(o *output, m *mcp.Message) (ok bool) {
 	var result string
 	switch m.Method {
@@ -175,7 +182,11 @@ func (s *side) answer(o *output, m *mcp.Message) (ok bool) {
 		result = `{}`
 	case mcp.MethodToolsList:
 		b := s.server.behaves()
-		if write := map[Behaviour]func(*output, mcp.RawJSON){Oversized: (*output).oversized, Bomb: (*output).bomb, Crowded: (*output).crowd}[b]; write != nil {
+		if write := map[Behaviour]func(*output,
+			mcp.RawJSON){
+			Oversized: (*output).oversized, Bomb: (*output).bomb,
+			Crowded: (*output).crowd,
+		}[b]; write != nil {
 			write(o, mcp.RawJSON(m.ID))
 			return true
 		}
@@ -185,13 +196,15 @@ func (s *side) answer(o *output, m *mcp.Message) (ok bool) {
 	case mcp.MethodResourcesList:
 		result = `{"resources":[],` + hints + `}`
 	case mcp.MethodTemplatesList:
-		result = `{"resourceTemplates":[{"name":"thing","uriTemplate":"` + s.era + `://thing/{id}"}],` + hints + `}`
+		result = `{"resourceTemplates":[{"name":"thing","uriTemplate":"` + s.era + `://thing/{id}"}],` +
+			hints + `}`
 	case mcp.MethodResourcesRead:
 		uri := m.Params.Text("uri")
 		s.mu.Lock()
 		version := s.things[uri]
 		s.mu.Unlock()
-		result = fmt.Sprintf(`{"contents":[{"uri":%s,"text":"version %d"}],%s}`, mcp.String(uri), version, strings.Replace(hints, "600000", "0", 1))
+		result = fmt.Sprintf(`{"contents":[{"uri":%s,"text":"version %d"}],%s}`, mcp.String(uri), version,
+			strings.Replace(hints, "600000", "0", 1))
 	default:
 		return false
 	}
@@ -206,7 +219,8 @@ func resultOf(id mcp.ID, result string) []byte {
 
 // errorOf returns a response that is an error.
 func errorOf(id mcp.ID, code int, text string) []byte {
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, id, code, mcp.String(text))
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, id, code,
+		mcp.String(text))
 }
 
 // refuse answers with a status and an error.

@@ -1,5 +1,6 @@
-// Package upstream is MCP servers to stand behind gateways. They do not know who calls. Quick costs as little as it can.
-// Careless answers without reading. Server counts what it does, and misbehaves on command.
+// Package upstream is MCP servers to stand behind gateways. They do not know who calls.
+// Quick costs as little as it can. Careless answers without reading. Server counts what
+// it does, and misbehaves on command.
 package upstream
 
 import (
@@ -15,9 +16,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
 )
 
-// Server counts what it does: each execution of a tool gets a serial number and goes into a list that outlives its
-// crashes. It serves revision 2026-07-28 at /mcp and 2025-11-25 with sessions at /legacy. The arguments of a call say who
-// calls. It is safe for concurrent use.
+// Server counts what it does: each execution of a tool gets a serial number and goes into
+// a list that outlives its crashes. It serves revision 2026-07-28 at /mcp and 2025-11-25
+// with sessions at /legacy. The arguments of a call say who calls. It is safe for
+// concurrent use.
 type Server struct {
 	Address string // host:port
 
@@ -49,7 +51,8 @@ func Start(address string) (*Server, error) {
 // Close ends the server and all that runs in it.
 func (s *Server) Close() { s.Crash() }
 
-// Crash closes all connections, stops listening and forgets sessions and whatever runs. Executions stay known.
+// Crash closes all connections, stops listening and forgets sessions and whatever runs.
+// Executions stay known.
 func (s *Server) Crash() {
 	s.mu.Lock()
 	r := s.run
@@ -110,7 +113,8 @@ func (s *Server) begin(c *call) (serial uint64, end func(cancelled bool)) {
 	s.serial++
 	at := len(s.executions)
 	s.executions = append(s.executions, ledger.Execution{
-		Serial: s.serial, Nonce: c.nonce(), Tenant: c.arguments.Text("tenant"), Tool: c.tool, Era: c.side.era, At: time.Now(),
+		Serial: s.serial, Nonce: c.nonce(), Tenant: c.arguments.Text("tenant"), Tool: c.tool, Era: c.side.era,
+		At: time.Now(),
 	})
 	return s.serial, func(cancelled bool) {
 		s.mu.Lock()

@@ -48,12 +48,16 @@ type client struct {
 // sides returns a client of each era.
 func sides(t *testing.T, s *upstream.Server) map[string]*client {
 	t.Helper()
-	all := map[string]*client{"modern": {t: t, url: "http://" + s.Address + "/mcp", modern: true}, "legacy": {t: t, url: "http://" + s.Address + "/legacy"}}
+	all := map[string]*client{
+		"modern": {t: t, url: "http://" + s.Address + "/mcp", modern: true},
+		"legacy": {t: t, url: "http://" + s.Address + "/legacy"},
+	}
 	for _, c := range all {
 		c.http = &http.Client{Transport: &http.Transport{}}
 		t.Cleanup(c.http.CloseIdleConnections)
 	}
-	response := all["legacy"].post(t.Context(), `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`)
+	response := all["legacy"].post(t.Context(),
+		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`)
 	if all["legacy"].session = response.Header.Get("Mcp-Session-Id"); all["legacy"].session == "" {
 		t.Fatal("there is no session")
 	}
@@ -90,14 +94,17 @@ func (c *client) body(method, params string) string {
 	if c.modern {
 		meta += `,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}`
 	}
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s"_meta":{%s}}}`, c.ids, method, params, meta)
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s"_meta":{%s}}}`, c.ids, method,
+		params, meta)
 }
 
 func (c *client) tool(name string, nonce ledger.Nonce, more string) string {
-	return c.body("tools/call", fmt.Sprintf(`"name":%q,"arguments":{"nonce":"%s","tenant":"red"%s},`, name, nonce, more))
+	return c.body("tools/call", fmt.Sprintf(`"name":%q,"arguments":{"nonce":"%s","tenant":"red"%s},`, name,
+		nonce, more))
 }
 
-// messages returns what was answered, until the end of the answer or a message that has stop in it.
+// messages returns what was answered, until the end of the answer or a message that has
+// stop in it.
 func messages(t *testing.T, response *http.Response, stop string) (all []string) {
 	t.Helper()
 	defer response.Body.Close()
@@ -151,10 +158,12 @@ func TestEachExecutionHasASerialAndSaysSo(t *testing.T) {
 			got := messages(t, c.post(within(t), c.tool(tool, n, `,"ms":1,"size":100`)), "")
 			executions := s.Executions()
 			last := executions[len(executions)-1]
-			if want := fmt.Sprintf("serial %d nonce %s tenant red", last.Serial, n); len(got) != 1 || !strings.Contains(got[0], want) {
+			if want := fmt.Sprintf("serial %d nonce %s tenant red", last.Serial, n); len(got) != 1 ||
+				!strings.Contains(got[0], want) {
 				t.Errorf("%s %s: got %q, want %q in it", era, tool, got, want)
 			}
-			if last.Nonce != n || last.Tool != tool || last.Era != era || last.Tenant != "red" || last.Ended.Before(last.At) || last.Cancelled || serials[last.Serial] {
+			if last.Nonce != n || last.Tool != tool || last.Era != era || last.Tenant != "red" ||
+				last.Ended.Before(last.At) || last.Cancelled || serials[last.Serial] {
 				t.Errorf("%s %s: got %+v", era, tool, last)
 			}
 			serials[last.Serial] = true
@@ -171,7 +180,8 @@ func TestProgressIsNumbered(t *testing.T) {
 	for era, c := range sides(t, start(t)) {
 		got := messages(t, c.post(within(t), c.tool("progress", n, `,"n":3,"ms":1`)), "")
 		for i := range min(3, len(got)) {
-			if want := fmt.Sprintf(`"progressToken":"p","progress":%d,"total":3,"message":"%s"`, i+1, n); !strings.Contains(got[i], want) {
+			if want := fmt.Sprintf(`"progressToken":"p","progress":%d,"total":3,"message":"%s"`, i+1,
+				n); !strings.Contains(got[i], want) {
 				t.Errorf("%s: got %s, want %s in it", era, got[i], want)
 			}
 		}
@@ -189,11 +199,14 @@ func TestAskIsExecutedOnceItIsAnswered(t *testing.T) {
 
 	n, c := book.Ask(ledger.Question{}), all["modern"]
 	got := messages(t, c.post(within(t), c.tool("ask", n, "")), "")
-	if len(got) != 1 || !strings.Contains(got[0], "input_required") || !strings.Contains(got[0], n.String()) || len(s.Executions()) != 0 {
+	if len(got) != 1 || !strings.Contains(got[0], "input_required") ||
+		!strings.Contains(got[0], n.String()) || len(s.Executions()) != 0 {
 		t.Fatalf("got %q and %d executions, want a question", got, len(s.Executions()))
 	}
-	repeat := strings.Replace(c.tool("ask", n, ""), `"arguments"`, `"inputResponses":{"sure":{"action":"accept"}},"arguments"`, 1)
-	if got = messages(t, c.post(within(t), repeat), ""); !strings.Contains(got[0], "serial") || len(s.Executions()) != 1 {
+	repeat := strings.Replace(c.tool("ask", n, ""), `"arguments"`,
+		`"inputResponses":{"sure":{"action":"accept"}},"arguments"`, 1)
+	if got = messages(t, c.post(within(t), repeat), ""); !strings.Contains(got[0], "serial") ||
+		len(s.Executions()) != 1 {
 		t.Errorf("got %q and %d executions, want one", got, len(s.Executions()))
 	}
 
@@ -205,9 +218,12 @@ func TestAskIsExecutedOnceItIsAnswered(t *testing.T) {
 		}
 		if data := string(e.Data); strings.Contains(data, "elicitation/create") {
 			if !strings.Contains(data, n.String()) || len(s.Executions()) != 1 {
-				t.Errorf("got %s and %d executions, want a question about the call and no further one", data, len(s.Executions()))
+				t.Errorf("got %s and %d executions, want a question about the call and no further one", data,
+					len(s.Executions()))
 			}
-			c.post(within(t), `{"jsonrpc":"2.0","id":"q1","result":{"action":"accept","content":{"sure":true}}}`).Body.Close()
+			c.post(
+				within(
+					t), `{"jsonrpc":"2.0","id":"q1","result":{"action":"accept","content":{"sure":true}}}`).Body.Close()
 		} else if !strings.Contains(data, "serial") {
 			t.Errorf("got %s, want the answer", data)
 		}
@@ -257,7 +273,10 @@ func TestCancelledCallsAreKnown(t *testing.T) {
 		}
 	}()
 	eventually(t, "the legacy call runs", begun(2))
-	c.post(within(t), fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, c.ids)).Body.Close()
+	c.post(
+		within(t), fmt.Sprintf(
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`,
+			c.ids)).Body.Close()
 	eventually(t, "the legacy call is cancelled", func() bool { return cancelled(n) })
 	<-ended
 }
@@ -269,7 +288,8 @@ func TestChangesAreToldToWhoeverAsked(t *testing.T) {
 		uri := era + "://thing/a"
 		var stream *http.Response
 		if c.modern {
-			stream = c.post(within(t), c.body("subscriptions/listen", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["`+uri+`"]},`))
+			stream = c.post(within(t), c.body("subscriptions/listen",
+				`"notifications":{"toolsListChanged":true,"resourceSubscriptions":["`+uri+`"]},`))
 		} else {
 			c.post(within(t), c.body("resources/subscribe", `"uri":"`+uri+`",`)).Body.Close()
 			r, err := http.NewRequestWithContext(within(t), http.MethodGet, c.url, http.NoBody)
@@ -289,7 +309,8 @@ func TestChangesAreToldToWhoeverAsked(t *testing.T) {
 			t.Errorf("%s: got %s, want the change of a, and not that of b", era, got)
 		}
 	}
-	if got := messages(t, all["modern"].post(within(t), all["modern"].body("tools/list", "")), ""); !strings.Contains(got[0], "version 1.") {
+	if got := messages(t, all["modern"].post(within(t), all["modern"].body("tools/list", "")),
+		""); !strings.Contains(got[0], "version 1.") {
 		t.Errorf("got %s, want version 1 of the list", got[0])
 	}
 }
@@ -301,19 +322,46 @@ func TestWhatItDoesWrongComesAfterTheExecution(t *testing.T) {
 		behaviour upstream.Behaviour
 		wrong     func(body string, err error) bool
 	}{
-		"hang":        {upstream.Hang, func(_ string, err error) bool { return errors.Is(err, context.DeadlineExceeded) }},
-		"drip":        {upstream.Drip, func(body string, err error) bool { return errors.Is(err, context.DeadlineExceeded) && len(body) < 10 }},
-		"garbage":     {upstream.Garbage, func(body string, _ error) bool { return !strings.Contains(body, "jsonrpc") }},
-		"oversized":   {upstream.Oversized, func(body string, _ error) bool { return len(body) > 10<<20 }},
-		"wrong id":    {upstream.WrongID, func(body string, _ error) bool { return strings.Contains(body, `"id":987654321`) }},
-		"two answers": {upstream.TwoAnswers, func(body string, _ error) bool { return strings.Count(body, "serial") == 2 }},
-		"other's id":  {upstream.OthersID, func(body string, _ error) bool { return strings.Contains(body, `"id":987654321`) }},
+		"hang": {
+			upstream.Hang,
+			func(_ string, err error) bool { return errors.Is(err, context.DeadlineExceeded) },
+		},
+		"drip": {
+			upstream.Drip,
+			func(body string, err error) bool {
+				return errors.Is(err, context.DeadlineExceeded) &&
+					len(body) < 10
+			},
+		},
+		"garbage": {
+			upstream.Garbage,
+			func(body string, _ error) bool { return !strings.Contains(body, "jsonrpc") },
+		},
+		"oversized": {upstream.Oversized, func(body string, _ error) bool { return len(body) > 10<<20 }},
+		"wrong id": {
+			upstream.WrongID,
+			func(body string, _ error) bool { return strings.Contains(body, `"id":987654321`) },
+		},
+		"two answers": {
+			upstream.TwoAnswers,
+			func(body string, _ error) bool { return strings.Count(body, "serial") == 2 },
+		},
+		"other's id": {
+			upstream.OthersID,
+			func(body string, _ error) bool { return strings.Contains(body, `"id":987654321`) },
+		},
 		"flood": {upstream.Flood, func(body string, _ error) bool {
 			return strings.Count(body, "flood") == 5000 && strings.Contains(body, "serial")
 		}},
-		"half close":    {upstream.HalfClose, func(_ string, err error) bool { return errors.Is(err, io.ErrUnexpectedEOF) }},
-		"reset":         {upstream.Reset, func(_ string, err error) bool { return err != nil }},
-		"wrong version": {upstream.Version, func(body string, _ error) bool { return strings.HasPrefix(body, `{"jsonrpc":"1.0",`) }},
+		"half close": {
+			upstream.HalfClose,
+			func(_ string, err error) bool { return errors.Is(err, io.ErrUnexpectedEOF) },
+		},
+		"reset": {upstream.Reset, func(_ string, err error) bool { return err != nil }},
+		"wrong version": {
+			upstream.Version,
+			func(body string, _ error) bool { return strings.HasPrefix(body, `{"jsonrpc":"1.0",`) },
+		},
 		"bomb": {upstream.Bomb, func(body string, _ error) bool {
 			return strings.HasPrefix(body, `{"jsonrpc":"2.0",`) && len(body) > 10<<20
 		}},
@@ -347,7 +395,8 @@ func TestWhatItDoesWrongComesAfterTheExecution(t *testing.T) {
 			}
 			s.Behave(upstream.Well)
 			c := sides(t, s)["modern"]
-			if got := messages(t, c.post(within(t), c.tool("touch", 1, "")), ""); len(got) != 1 || !strings.Contains(got[0], "serial") {
+			if got := messages(t, c.post(within(t), c.tool("touch", 1, "")), ""); len(got) != 1 ||
+				!strings.Contains(got[0], "serial") {
 				t.Errorf("healed: got %q", got)
 			}
 		})
@@ -359,7 +408,8 @@ func TestEndlessListsHaveANextPage(t *testing.T) {
 	s := start(t)
 	s.Behave(upstream.Endless)
 	for era, c := range sides(t, s) {
-		if got := messages(t, c.post(within(t), c.body("tools/list", "")), ""); !strings.Contains(got[0], "nextCursor") {
+		if got := messages(t, c.post(within(t), c.body("tools/list", "")), ""); !strings.Contains(got[0],
+			"nextCursor") {
 			t.Errorf("%s: got %s", era, got[0])
 		}
 	}
@@ -371,7 +421,10 @@ func TestManyPagesHaveAnEnd(t *testing.T) {
 	s := start(t)
 	s.Behave(upstream.Pages)
 	for era, c := range sides(t, s) {
-		for params, next := range map[string]bool{"": true, `"cursor":"17",`: true, `"cursor":"9999",`: false} {
+		for params, next := range map[string]bool{
+			"": true, `"cursor":"17",`: true,
+			`"cursor":"9999",`: false,
+		} {
 			got := messages(t, c.post(within(t), c.body("tools/list", params)), "")[0]
 			if strings.Contains(got, "nextCursor") != next {
 				t.Errorf("%s with %q: got %s", era, params, got)

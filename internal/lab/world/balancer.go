@@ -12,16 +12,19 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 )
 
-// balancer is nginx or HAProxy before all replicas that may ever be. Both give each request to the next replica in turn,
-// and try another one only where no connection was made, as the configs of deploy/loadbalancer do.
+// balancer is nginx or HAProxy before all replicas that may ever be. Both give each
+// request to the next replica in turn, and try another one only where no connection was
+// made, as the configs of deploy/loadbalancer do.
 type balancer struct {
 	child *Process
 	dir   string
-	stats string // host:port where HAProxy says whom it believes to be well; empty: nginx, which believes nothing
+	// host:port where HAProxy says whom it believes to be well; empty: nginx, which
+	// believes nothing
+	stats string
 }
 
-// nginxConfig tries as many replicas as there may be, because several in a row may be gone: those of the room that was
-// never used are.
+// nginxConfig tries as many replicas as there may be, because several in a row may be
+// gone: those of the room that was never used are.
 const nginxConfig = `daemon off;
 master_process off;
 pid %[1]s/pid;
@@ -155,11 +158,12 @@ func LookUp(name string) (string, error) {
 	return path, nil
 }
 
-// wrong says why the balancer does not send requests to all replicas that run, or still sends some to others. HAProxy takes
-// all for well at its start.
+// wrong says why the balancer does not send requests to all replicas that run, or still
+// sends some to others. HAProxy takes all for well at its start.
 func (b *balancer) wrong(ctx context.Context, w *World) error {
 	if !b.child.Runs() {
-		return fmt.Errorf("%s: %w: %s", w.config.Balancer, errNotRunning, tail(filepath.Join(b.dir, logFile), 1<<10))
+		return fmt.Errorf("%s: %w: %s", w.config.Balancer, errNotRunning,
+			tail(filepath.Join(b.dir, logFile), 1<<10))
 	}
 	status, _, err := w.ask(ctx, w.URL+"/.well-known/oauth-protected-resource")
 	if err != nil || status != http.StatusOK {
@@ -184,7 +188,8 @@ func (b *balancer) wrong(ctx context.Context, w *World) error {
 	return nil
 }
 
-// opinion returns what HAProxy says of a server in its table of all, "UP" or "UP 1/2" for example.
+// opinion returns what HAProxy says of a server in its table of all, "UP" or "UP 1/2" for
+// example.
 func opinion(table, server string) string {
 	for line := range strings.Lines(table) {
 		fields := strings.Split(line, ",")
@@ -195,8 +200,9 @@ func opinion(table, server string) string {
 	return ""
 }
 
-// Ready waits until Redis is up, all replicas that run are ready and use Redis and all upstreams, and the balancer
-// sends requests to them. When ctx ends before that, the error says what is not ready and why.
+// Ready waits until Redis is up, all replicas that run are ready and use Redis and all
+// upstreams, and the balancer sends requests to them. When ctx ends before that, the
+// error says what is not ready and why.
 func (w *World) Ready(ctx context.Context) error {
 	return Until(ctx, func() error {
 		if err := w.Redis.wrong(ctx); err != nil {

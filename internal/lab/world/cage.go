@@ -15,17 +15,19 @@ import (
 // ErrNoCage means that this process may not bound the memory of another one.
 var ErrNoCage = errors.New("no control group for memory could be made")
 
-// Cage is a control group of Linux, of version 1 or 2, whose processes the kernel ends when they need more memory than
-// the group may have. With version 1 it lies below the group that this process runs in. Version 2 bounds no group below
-// one that has processes, so there it lies below the nearest group above that hands memory on to groups below it.
+// Cage is a control group of Linux, of version 1 or 2, whose processes the kernel ends
+// when they need more memory than the group may have. With version 1 it lies below the
+// group that this process runs in. Version 2 bounds no group below one that has
+// processes, so there it lies below the nearest group above that hands memory on to
+// groups below it.
 // https://docs.kernel.org/admin-guide/cgroup-v2.html#no-internal-process-constraint
 type Cage struct {
 	dir    string
 	second bool // it is of version 2
 }
 
-// NewCage makes a control group with a limit in bytes and without swap. Without the right to do so the error is
-// ErrNoCage.
+// NewCage makes a control group with a limit in bytes and without swap. Without the right
+// to do so the error is ErrNoCage.
 func NewCage(limit int64) (*Cage, error) {
 	parent, second, err := parentGroup("/")
 	if err != nil {
@@ -43,8 +45,8 @@ func NewCage(limit int64) (*Cage, error) {
 	return c, nil
 }
 
-// parentGroup returns the directory of the control group below which a cage can be made. root is where the file system
-// is.
+// parentGroup returns the directory of the control group below which a cage can be made.
+// root is where the file system is.
 func parentGroup(root string) (dir string, second bool, err error) {
 	text, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup")) //nolint:gosec // a file of the kernel
 	if err != nil {
@@ -70,28 +72,32 @@ func parentGroup(root string) (dir string, second bool, err error) {
 	return "", false, errors.New("no control group above this process hands memory on")
 }
 
-// bound sets the limit. With version 1 the kernel counts what sockets hold apart from all else, and only if that has a
-// limit of its own; with version 2 it is part of the whole.
+// bound sets the limit. With version 1 the kernel counts what sockets hold apart from all
+// else, and only if that has a limit of its own; with version 2 it is part of the whole.
 func (c *Cage) bound(limit int64) error {
 	bytes := strconv.FormatInt(limit, 10)
 	file, others := "memory.max", map[string]string{"memory.swap.max": "0"}
 	if !c.second {
-		file, others = "memory.limit_in_bytes", map[string]string{"memory.memsw.limit_in_bytes": bytes, "memory.kmem.tcp.limit_in_bytes": bytes}
+		file, others = "memory.limit_in_bytes", map[string]string{
+			"memory.memsw.limit_in_bytes":    bytes,
+			"memory.kmem.tcp.limit_in_bytes": bytes,
+		}
 	}
 	if err := c.write(file, bytes); err != nil {
 		return err
 	}
 	for file, text := range others {
-		if err := c.write(file, text); err != nil && !errors.Is(err, os.ErrNotExist) { // kernels without swap have no such file
+		// kernels without swap have no such file
+		if err := c.write(file, text); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
 	return nil
 }
 
-// Charged returns the most that the kernel ever charged to the cage, in bytes: memory of processes, of files that they
-// read, of connections and, counted by itself with version 1, of sockets. Kernels before 5.19 do not tell with version 2;
-// then both are zero.
+// Charged returns the most that the kernel ever charged to the cage, in bytes: memory of
+// processes, of files that they read, of connections and, counted by itself with version
+// 1, of sockets. Kernels before 5.19 do not tell with version 2; then both are zero.
 func (c *Cage) Charged() (most, sockets int64) {
 	if c.second {
 		return c.number("memory.peak"), 0
@@ -139,7 +145,8 @@ func (c *Cage) Kills() (int, error) {
 	return 0, fmt.Errorf("%s has no oom_kill", file)
 }
 
-// Close removes the cage. Its processes have ended; the kernel may need a moment to see that.
+// Close removes the cage. Its processes have ended; the kernel may need a moment to see
+// that.
 func (c *Cage) Close(ctx context.Context) error {
 	return Within(ctx, 10*time.Second, "the control group "+c.dir+" is empty", func() bool {
 		return os.Remove(c.dir) == nil

@@ -16,7 +16,9 @@ var ErrBroken = errors.New("a promise was broken")
 // Main is the main function of a lab. In the repository, relative paths begin at Root,
 // wherever the go command has started it. An interrupt ends the context. The process ends
 // with 0, with the code that codes has for the error, or with otherwise.
-func Main(name string, run func(ctx context.Context, args []string) error, otherwise int, codes map[error]int) {
+func Main(name string, run func(ctx context.Context, args []string) error, otherwise int,
+	codes map[error]int,
+) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	if root, err := Root(); err == nil { // else a lab has started it in a folder of its own
 		_ = os.Chdir(root) // it is above

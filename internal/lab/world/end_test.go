@@ -18,7 +18,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
-// asOther is the variable of the environment that makes the test binary start a world in that folder and wait for its end.
+// asOther is the variable of the environment that makes the test binary start a world in
+// that folder and wait for its end.
 const asOther = "WORLD_OTHER"
 
 // beOther starts a world, prints the ids of all processes that it started, and stays.
@@ -26,7 +27,9 @@ func beOther(dir string) error {
 	ctx, stop := context.WithTimeout(context.Background(), patience)
 	defer stop()
 	w, err := world.Start(ctx, world.Config{
-		Upstreams: map[string]string{"echo": echo().Listener.Addr().String() + "/mcp"}, Dir: dir, Program: os.Getenv("WORLD_PROGRAM"), Balancer: "nginx", Replicas: 2, Redis: "one", Namespaces: os.Geteuid() == 0,
+		Upstreams: map[string]string{"echo": echo().Listener.Addr().String() + "/mcp"}, Dir: dir,
+		Program: os.Getenv("WORLD_PROGRAM"), Balancer: "nginx", Replicas: 2, Redis: "one",
+		Namespaces: os.Geteuid() == 0,
 	})
 	if err != nil {
 		return err
@@ -38,7 +41,8 @@ func beOther(dir string) error {
 	select {}
 }
 
-// descendants returns the processes that a process has started and that have not ended, with theirs.
+// descendants returns the processes that a process has started and that have not ended,
+// with theirs.
 func descendants(pid int) (all []int) {
 	files, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
 	for _, file := range files {
@@ -87,7 +91,8 @@ func TestNothingOutlivesAProcessThatIsKilled(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return
 	}
-	start(t, world.Config{Balancer: "nginx", Replicas: 1, Redis: "one", Namespaces: true}) // and clears away the bridge
+	// and clears away the bridge
+	start(t, world.Config{Balancer: "nginx", Replicas: 1, Redis: "one", Namespaces: true})
 	bridges, _ := filepath.Glob("/sys/class/net/dbchaos*/ifalias")
 	for _, file := range bridges {
 		if text, _ := os.ReadFile(file); strings.TrimSpace(string(text)) == strconv.Itoa(other.Process.Pid) {
@@ -96,8 +101,8 @@ func TestNothingOutlivesAProcessThatIsKilled(t *testing.T) {
 	}
 }
 
-// gone fails unless no process of them lives any more. Those of a parent that was killed become others' children, who may
-// take a moment to see that they have ended.
+// gone fails unless no process of them lives any more. Those of a parent that was killed
+// become others' children, who may take a moment to see that they have ended.
 func gone(t *testing.T, pids []int) {
 	t.Helper()
 	ctx := within(t)
@@ -112,7 +117,8 @@ func gone(t *testing.T, pids []int) {
 	}
 }
 
-// lives tells whether a process runs. One that has ended and that nobody has asked for does not.
+// lives tells whether a process runs. One that has ended and that nobody has asked for
+// does not.
 func lives(pid int) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	return err == nil && !strings.Contains(string(status), "State:\tZ")
@@ -131,11 +137,14 @@ func TestNothingIsLeftAfterClose(t *testing.T) {
 		t.Error("a replica began in a world that has ended")
 	}
 	addresses := []string{
-		strings.TrimPrefix(w.URL, "http://"), w.Redis.Nodes[0].Address, w.Redis.Nodes[1].Address, w.Redis.Sentinel.Address,
-		w.Replicas[0].Address, w.Replicas[0].Operator, w.Replicas[0].Balancer.Address, w.Replicas[0].Redis.Address, w.Replicas[0].Upstream["echo"].Address,
+		strings.TrimPrefix(w.URL, "http://"), w.Redis.Nodes[0].Address, w.Redis.Nodes[1].Address,
+		w.Redis.Sentinel.Address,
+		w.Replicas[0].Address, w.Replicas[0].Operator, w.Replicas[0].Balancer.Address,
+		w.Replicas[0].Redis.Address, w.Replicas[0].Upstream["echo"].Address,
 	}
 	for _, address := range addresses {
-		if _, err := new(net.Dialer).DialContext(t.Context(), "tcp", address); !errors.Is(err, syscall.ECONNREFUSED) {
+		if _, err := new(net.Dialer).DialContext(t.Context(), "tcp", address); !errors.Is(err,
+			syscall.ECONNREFUSED) {
 			t.Errorf("%s: got %v, want that nobody listens", address, err)
 		}
 	}
@@ -145,14 +154,21 @@ func TestNothingIsLeftAfterClose(t *testing.T) {
 func TestAWorldThatCannotStart(t *testing.T) {
 	t.Parallel()
 	needs(t, "nginx", "redis-server")
-	good := world.Config{Balancer: "nginx", Replicas: 1, Redis: "one", Upstreams: map[string]string{"echo": "127.0.0.1:1/mcp"}}
+	good := world.Config{
+		Balancer: "nginx", Replicas: 1, Redis: "one",
+		Upstreams: map[string]string{"echo": "127.0.0.1:1/mcp"},
+	}
 	for want, spoil := range map[string]func(*world.Config){
-		"want nginx or haproxy":                func(c *world.Config) { c.Balancer = "dnsmasq" },
-		"want one, watched or cluster":         func(c *world.Config) { c.Redis = "none" },
-		"want 1 to 5":                          func(c *world.Config) { c.Replicas = 6 },
-		"needs one":                            func(c *world.Config) { c.Upstreams = nil },
-		"replica-0 has ended with exit code 2": func(c *world.Config) { c.Upstreams = map[string]string{"no name": "127.0.0.1:1/mcp"} },
-		"no such file or directory":            func(c *world.Config) { c.Program = "/nowhere/drawbridge" },
+		"want nginx or haproxy":        func(c *world.Config) { c.Balancer = "dnsmasq" },
+		"want one, watched or cluster": func(c *world.Config) { c.Redis = "none" },
+		"want 1 to 5":                  func(c *world.Config) { c.Replicas = 6 },
+		"needs one":                    func(c *world.Config) { c.Upstreams = nil },
+		"replica-0 has ended with exit code 2": func(
+			c *world.Config,
+		) {
+			c.Upstreams = map[string]string{"no name": "127.0.0.1:1/mcp"}
+		},
+		"no such file or directory": func(c *world.Config) { c.Program = "/nowhere/drawbridge" },
 	} {
 		c := good
 		c.Dir, c.Program = t.TempDir(), program

@@ -9,13 +9,16 @@ import (
 
 const tenantClaim = "team"
 
-// Tight is a tenant with tight limits: a call a second with bursts of 3, one at a time, and two streams.
+// Tight is a tenant with tight limits: a call a second with bursts of 3, one at a time,
+// and two streams.
 const Tight = "tight"
 
-// Tenants returns the tenants whose limits are too high to matter. A token may name any user of these and of Tight.
+// Tenants returns the tenants whose limits are too high to matter. A token may name any
+// user of these and of Tight.
 func Tenants() []string { return []string{"red", "blue", "green"} }
 
-// gatewayConfig is the config of one replica. What a fault may change stands in a line of its own.
+// gatewayConfig is the config of one replica. What a fault may change stands in a line of
+// its own.
 const gatewayConfig = `listen: %[1]s
 operator: %[2]s
 public_url: %[3]s
@@ -48,14 +51,19 @@ func (w *World) text(r *Replica, audit string) string {
 		if name == Tight {
 			limits = tightLimits
 		}
-		_, _ = fmt.Fprintf(&tenants, "  %s:\n    servers: [%s]\n    rules: [{allow: [\"*\"%s]}]\n    limits: %s\n", name, strings.Join(upstreams, ", "), everything(upstreams), limits)
+		_, _ = fmt.Fprintf(&tenants,
+			"  %s:\n    servers: [%s]\n    rules: [{allow: [\"*\"%s]}]\n    limits: %s\n", name,
+			strings.Join(upstreams, ", "), everything(upstreams), limits)
 	}
 	for _, name := range upstreams {
 		_, path, _ := strings.Cut(w.config.Upstreams[name], "/")
-		_, _ = fmt.Fprintf(&servers, "  %s: {url: \"http://%s/%s\", private_addresses: true, timeout: 10s}\n", name, r.Upstream[name].Address, path)
+		_, _ = fmt.Fprintf(&servers, "  %s: {url: \"http://%s/%s\", private_addresses: true, timeout: 10s}\n",
+			name, r.Upstream[name].Address, path)
 	}
-	return fmt.Sprintf(gatewayConfig, r.Address, r.Operator, w.URL, w.network.trusted, issuer, secretFile, tenantClaim, strings.Join(names, ", "),
-		tenants.String(), servers.String(), audit, w.Redis.url(r.Redis.Address), w.config.Patience, Room, w.config.EventAge)
+	return fmt.Sprintf(gatewayConfig, r.Address, r.Operator, w.URL, w.network.trusted, issuer, secretFile,
+		tenantClaim, strings.Join(names, ", "),
+		tenants.String(), servers.String(), audit, w.Redis.url(r.Redis.Address), w.config.Patience, Room,
+		w.config.EventAge)
 }
 
 // everything returns patterns for all prompts and resources of the servers.

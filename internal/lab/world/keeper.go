@@ -20,9 +20,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// Keeper starts all children, from one thread of the system. The kernel ends a child when the thread that started it
-// does, and threads of Go come and go. So a child lives as long as its keeper, and no longer than this process, however
-// that ends.
+// Keeper starts all children, from one thread of the system. The kernel ends a child when
+// the thread that started it does, and threads of Go come and go. So a child lives as
+// long as its keeper, and no longer than this process, however that ends.
 type Keeper struct {
 	orders chan func()
 	over   chan struct{} // closed when the thread has ended
@@ -100,7 +100,8 @@ func (k *Keeper) Start(o Order) (*Process, error) {
 	}
 	command.SysProcAttr = attributes(o.space)
 	if o.Talks {
-		// A pipe of our own: that of exec is closed as soon as the process has ended, though nobody has read it.
+		// A pipe of our own: that of exec is closed as soon as the process has ended,
+		// though nobody has read it.
 		reader, writer, err := os.Pipe()
 		if err != nil {
 			return nil, err

@@ -10,7 +10,8 @@ import (
 
 const loopback = "127.0.0.1"
 
-// network says where parts listen and how they are started. All are on loopback, or in spaces:
+// network says where parts listen and how they are started. All are on loopback, or in
+// spaces:
 //
 //	crowd, balancer, proxies, upstreams    bridge dbchaosN     spaces, each with a process that holds it
 //	  10.213.N.1 (us), .2 (balancer)  ─────────┬──────────────  10.213.N.10  replica-0
@@ -49,7 +50,8 @@ func (n *network) address(part string) (string, error) {
 	return net.JoinHostPort(n.host(part), strconv.Itoa(port)), err
 }
 
-// command returns how to start a program as a part. The program gets the process id of what is started.
+// command returns how to start a program as a part. The program gets the process id of
+// what is started.
 func (n *network) command(part string, command ...string) []string {
 	if s := n.spaces[part]; s != nil {
 		return slices.Concat([]string{"nsenter", "--net=" + s.path(), "--"}, command)

@@ -36,8 +36,9 @@ func (w *World) ask(ctx context.Context, url string) (status int, body []byte, e
 	return response.StatusCode, body, err
 }
 
-// Metric returns the sum of all series of a metric whose labels contain those given, such as
-// Metric(ctx, "drawbridge_redis_state", `state="up"`). A metric without such series is 0.
+// Metric returns the sum of all series of a metric whose labels contain those given, such
+// as Metric(ctx, "drawbridge_redis_state", `state="up"`). A metric without such series is
+// 0.
 func (r *Replica) Metric(ctx context.Context, name string, labels ...string) (float64, error) {
 	body, err := r.metrics(ctx)
 	if err != nil {
@@ -111,7 +112,8 @@ func (r *Replica) wrongBeyond(ctx context.Context) error {
 	return nil
 }
 
-// Log returns the end of what the gateway has written to standard error, of all its processes: 8 MiB at most.
+// Log returns the end of what the gateway has written to standard error, of all its
+// processes: 8 MiB at most.
 func (r *Replica) Log() string { return tail(filepath.Join(r.Dir, logFile), mostLog) }
 
 // Usage is what a process holds.
@@ -155,8 +157,8 @@ var ErrRefused = errors.New("the config was refused")
 // reloads is the metric of attempts to load the config.
 const reloads = "drawbridge_config_reloads_total"
 
-// Rewrite changes the text of the config and waits until a running gateway has taken or refused it. A refusal is the
-// error ErrRefused. A text that stays the same is no change.
+// Rewrite changes the text of the config and waits until a running gateway has taken or
+// refused it. A refusal is the error ErrRefused. A text that stays the same is no change.
 func (r *Replica) Rewrite(ctx context.Context, change func(config string) string) error {
 	before, err := os.ReadFile(r.file())
 	if err != nil {

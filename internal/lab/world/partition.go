@@ -14,9 +14,10 @@ const (
 	commandTime  = 20 * time.Second // for one of the system's own commands
 )
 
-// Partition drops all packets between two parts, from now until Rejoin: "replica-0" …, "redis" ("redis-0" … and
-// "sentinel" where there are several), "balancer", or the name of an upstream. One of them must be a replica or a server
-// of Redis. It needs Namespaces.
+// Partition drops all packets between two parts, from now until Rejoin: "replica-0" …,
+// "redis" ("redis-0" … and "sentinel" where there are several), "balancer", or the name
+// of an upstream. One of them must be a replica or a server of Redis. It needs
+// Namespaces.
 func (w *World) Partition(a, b string) error {
 	if w.replica(a) == nil && w.replica(b) != nil || w.network.spaces[a] == nil {
 		a, b = b, a
@@ -39,8 +40,9 @@ func (w *World) Partition(a, b string) error {
 	return nil
 }
 
-// between returns what the part a, which is in a space and is a replica if one of them is, must drop to have nothing from
-// or to b: what goes directly, and what goes through a proxy that stands between them.
+// between returns what the part a, which is in a space and is a replica if one of them
+// is, must drop to have nothing from or to b: what goes directly, and what goes through a
+// proxy that stands between them.
 func (w *World) between(a, b string) (rules [][]string) {
 	if to := w.network.spaces[b]; to != nil {
 		rules = direct(to.host)
@@ -61,7 +63,8 @@ func (w *World) between(a, b string) (rules [][]string) {
 	rules = direct(w.network.balancer)
 	if r.Balancer != nil {
 		_, port, _ := net.SplitHostPort(r.Address) // we made it
-		rules = append(rules, []string{"INPUT", "-p", "tcp", "-s", w.network.outside, "--dport", port}, []string{"OUTPUT", "-p", "tcp", "-d", w.network.outside, "--sport", port})
+		rules = append(rules, []string{"INPUT", "-p", "tcp", "-s", w.network.outside, "--dport", port},
+			[]string{"OUTPUT", "-p", "tcp", "-d", w.network.outside, "--sport", port})
 	}
 	return rules
 }
@@ -72,7 +75,10 @@ func direct(host string) [][]string { return [][]string{{"INPUT", "-s", host}, {
 // through is all from and to a proxy that a part connects to.
 func (w *World) through(proxy *netfault.Proxy) [][]string {
 	_, port, _ := net.SplitHostPort(proxy.Address) // we made it
-	return [][]string{{"OUTPUT", "-p", "tcp", "-d", w.network.outside, "--dport", port}, {"INPUT", "-p", "tcp", "-s", w.network.outside, "--sport", port}}
+	return [][]string{
+		{"OUTPUT", "-p", "tcp", "-d", w.network.outside, "--dport", port},
+		{"INPUT", "-p", "tcp", "-s", w.network.outside, "--sport", port},
+	}
 }
 
 // Rejoin ends all partitions.

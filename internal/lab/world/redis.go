@@ -16,8 +16,8 @@ import (
 // masterName is what the sentinel calls its master.
 const masterName = "shared"
 
-// Redis is what the replicas share: Nodes has one server; master and replica, with a sentinel; or three of a cluster.
-// Its methods and those of Store are for one goroutine.
+// Redis is what the replicas share: Nodes has one server; master and replica, with a
+// sentinel; or three of a cluster. Its methods and those of Store are for one goroutine.
 type Redis struct {
 	Nodes    []*Store
 	Sentinel *Store // nil unless watched
@@ -25,7 +25,8 @@ type Redis struct {
 	kind string
 }
 
-// Store is one redis-server, which keeps nothing on disk and lets everybody do everything.
+// Store is one redis-server, which keeps nothing on disk and lets everybody do
+// everything.
 type Store struct {
 	Name    string // such as "redis", "redis-1", "sentinel": for Partition
 	Address string // host:port
@@ -38,7 +39,8 @@ type Store struct {
 	child   *Process
 }
 
-// storeNames are the servers of each kind of Redis, the one first that replicas are told of.
+// storeNames are the servers of each kind of Redis, the one first that replicas are told
+// of.
 func storeNames(kind string) ([]string, error) {
 	switch kind {
 	case "one":
@@ -64,18 +66,25 @@ func newStore(name, dir string, k *Keeper, n *network) (*Store, error) {
 // server is what every redis-server is started with.
 func (s *Store) server(more ...string) []string {
 	host, port := split(s.Address)
-	args := []string{"redis-server", "--bind", host, "--port", port, "--protected-mode", "no", "--save", "", "--appendonly", "no", "--dir", s.dir}
+	args := []string{
+		"redis-server", "--bind", host, "--port", port, "--protected-mode", "no", "--save", "",
+		"--appendonly", "no", "--dir", s.dir,
+	}
 	return append(args, more...)
 }
 
-// Begin starts the server again after Kill, at the same address and without data, and waits until it answers. Where
-// another one has become the master, it becomes a replica of that.
+// Begin starts the server again after Kill, at the same address and without data, and
+// waits until it answers. Where another one has become the master, it becomes a replica
+// of that.
 func (s *Store) Begin(ctx context.Context) error {
 	if s.child.Runs() {
 		return fmt.Errorf("%s runs already", s.Name)
 	}
 	var err error
-	if s.child, err = s.keeper.Start(Order{Dir: s.dir, Command: s.network.command(s.Name, s.args(ctx)...)}); err != nil {
+	if s.child, err = s.keeper.Start(Order{
+		Dir:     s.dir,
+		Command: s.network.command(s.Name, s.args(ctx)...),
+	}); err != nil {
 		return err
 	}
 	return Until(ctx, func() error {
@@ -97,13 +106,15 @@ func (s *Store) answers(ctx context.Context) error {
 // Kill ends the server at once. What it kept is lost.
 func (s *Store) Kill() { s.child.Kill() }
 
-// Freeze stops the processor time of the server: connections stay open and nothing is answered.
+// Freeze stops the processor time of the server: connections stay open and nothing is
+// answered.
 func (s *Store) Freeze() error { return s.child.Signal(syscall.SIGSTOP) }
 
 // Thaw ends Freeze.
 func (s *Store) Thaw() error { return s.child.Signal(syscall.SIGCONT) }
 
-// Exec runs a command at the server past all proxies, with all rights, and returns the answer as redis-cli writes it.
+// Exec runs a command at the server past all proxies, with all rights, and returns the
+// answer as redis-cli writes it.
 func (s *Store) Exec(ctx context.Context, command ...string) (string, error) {
 	host, port := split(s.Address)
 	args := append([]string{"-e", "-h", host, "-p", port}, command...)
@@ -166,7 +177,8 @@ func (r *Redis) each(do func(*Store) error) error {
 	return errors.Join(wrong...)
 }
 
-// Exec runs a command at each node that runs and is a master, and returns the answers, a line or more of each.
+// Exec runs a command at each node that runs and is a master, and returns the answers, a
+// line or more of each.
 func (r *Redis) Exec(ctx context.Context, command ...string) (string, error) {
 	var answers []string
 	for _, s := range r.Nodes {

@@ -51,8 +51,8 @@ func startRedis(ctx context.Context, kind, dir string, k *Keeper, n *network) (*
 	return r, Until(ctx, func() error { return r.wrong(ctx) })
 }
 
-// watch makes each node a copy of the master when it begins, and writes the config of the sentinel, which keeps there
-// what it learns.
+// watch makes each node a copy of the master when it begins, and writes the config of the
+// sentinel, which keeps there what it learns.
 func (r *Redis) watch() error {
 	for _, s := range r.Nodes {
 		s.args = func(ctx context.Context) []string {
@@ -67,14 +67,16 @@ func (r *Redis) watch() error {
 	own, ownPort := split(r.Sentinel.Address)
 	host, port := split(r.Nodes[0].Address)
 	config := filepath.Join(r.Sentinel.dir, "sentinel.conf")
-	text := fmt.Sprintf("bind %[4]s\nport %[5]s\nprotected-mode no\ndir %[6]s\nsentinel monitor %[1]s %[2]s %[3]s 1\n"+
-		"sentinel down-after-milliseconds %[1]s 1000\nsentinel failover-timeout %[1]s 5000\n", masterName, host, port, own, ownPort, r.Sentinel.dir)
+	text := fmt.Sprintf(
+		"bind %[4]s\nport %[5]s\nprotected-mode no\ndir %[6]s\nsentinel monitor %[1]s %[2]s %[3]s 1\n"+
+			"sentinel down-after-milliseconds %[1]s 1000\nsentinel failover-timeout %[1]s 5000\n", masterName,
+		host, port, own, ownPort, r.Sentinel.dir)
 	r.Sentinel.args = func(context.Context) []string { return []string{"redis-server", config, "--sentinel"} }
 	return os.WriteFile(config, []byte(text), 0o600)
 }
 
-// leader returns the address of the master: of a node that is, which the sentinel may not have noticed yet, of whom the
-// sentinel has in mind, or at the start of the first.
+// leader returns the address of the master: of a node that is, which the sentinel may not
+// have noticed yet, of whom the sentinel has in mind, or at the start of the first.
 func (r *Redis) leader(ctx context.Context) string {
 	if master, err := r.Master(ctx); err == nil {
 		return master.Address
@@ -97,25 +99,28 @@ func (r *Redis) spread() error {
 		}
 		_, s.bus = split(bus)
 		s.args = func(context.Context) []string {
-			return s.server("--cluster-enabled", "yes", "--cluster-port", s.bus, "--cluster-node-timeout", "2000")
+			return s.server("--cluster-enabled", "yes", "--cluster-port", s.bus, "--cluster-node-timeout",
+				"2000")
 		}
 	}
 	return nil
 }
 
-// join gives the nodes of a new cluster their slots and shows them to each other. A node that has begun again knows both
-// from its file. Other kinds of Redis need nothing.
+// join gives the nodes of a new cluster their slots and shows them to each other. A node
+// that has begun again knows both from its file. Other kinds of Redis need nothing.
 func (r *Redis) join(ctx context.Context) error {
 	if r.kind != "cluster" {
 		return nil
 	}
 	const slots = 16384
 	for i, s := range r.Nodes {
-		if info, err := s.Exec(ctx, "CLUSTER", "INFO"); err != nil || strings.Contains(info, "cluster_known_nodes:3") {
+		if info, err := s.Exec(ctx, "CLUSTER", "INFO"); err != nil ||
+			strings.Contains(info, "cluster_known_nodes:3") {
 			return err
 		}
 		first, last := i*slots/len(r.Nodes), (i+1)*slots/len(r.Nodes)-1
-		if _, err := s.Exec(ctx, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)); err != nil {
+		if _, err := s.Exec(ctx, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first),
+			strconv.Itoa(last)); err != nil {
 			return err
 		}
 	}
@@ -144,7 +149,8 @@ func (r *Redis) wrong(ctx context.Context) error {
 	case "cluster":
 		for _, s := range r.Nodes {
 			info, err := s.Exec(ctx, "CLUSTER", "INFO")
-			if err != nil || !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_known_nodes:3") {
+			if err != nil || !strings.Contains(info, "cluster_state:ok") ||
+				!strings.Contains(info, "cluster_known_nodes:3") {
 				return errors.Join(err, fmt.Errorf("%s: the cluster is not whole: %s", s.Name, info))
 			}
 		}
@@ -162,13 +168,15 @@ func (r *Redis) wrongCopy(ctx context.Context) error {
 		if s == master {
 			continue
 		}
-		if info, err := s.Exec(ctx, "INFO", "replication"); err != nil || !strings.Contains(info, "master_link_status:up") {
+		if info, err := s.Exec(ctx, "INFO", "replication"); err != nil ||
+			!strings.Contains(info, "master_link_status:up") {
 			return errors.Join(err, fmt.Errorf("%s has no copy of %s", s.Name, master.Name))
 		}
 	}
 	found, err := r.Sentinel.Exec(ctx, "SENTINEL", "MASTER", masterName)
 	_, port := split(master.Address)
-	if err != nil || !slices.Contains(strings.Fields(found), port) || !slices.Contains(strings.Fields(found), "master") {
+	if err != nil || !slices.Contains(strings.Fields(found), port) || !slices.Contains(strings.Fields(found),
+		"master") {
 		return errors.Join(err, fmt.Errorf("the sentinel does not see that %s is the master", master.Name))
 	}
 	copies, err := r.Sentinel.Exec(ctx, "SENTINEL", "REPLICAS", masterName)

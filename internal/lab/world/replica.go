@@ -16,19 +16,23 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
 )
 
-// Replica is a gateway: one address and config, at which a process runs most of the time. Its methods are for one
-// goroutine.
+// Replica is a gateway: one address and config, at which a process runs most of the time.
+// Its methods are for one goroutine.
 type Replica struct {
-	Name     string                     // such as "replica-0"
-	Dir      string                     // of its files: drawbridge.yaml, keys, audit.jsonl, log
-	Address  string                     // host:port where the gateway itself listens for clients, past Balancer
-	Operator string                     // host:port of /readyz and /metrics
-	Balancer *netfault.Proxy            // from the load balancer; nil in a Direct world
-	Redis    *netfault.Proxy            // to the address of redis.url: the server, the sentinel, or a node of the cluster
+	Name string // such as "replica-0"
+	Dir  string // of its files: drawbridge.yaml, keys, audit.jsonl, log
+	// host:port where the gateway itself listens for clients, past Balancer
+	Address  string
+	Operator string          // host:port of /readyz and /metrics
+	Balancer *netfault.Proxy // from the load balancer; nil in a Direct world
+	// to the address of redis.url: the server, the sentinel, or a node of the cluster
+	Redis    *netfault.Proxy
 	Upstream map[string]*netfault.Proxy // to each server, by its name
 
-	Env     []string // further ones such as "GOMEMLIMIT=100MiB", from the next Start on
-	Wrapper []string // a program with arguments that becomes the gateway, such as prlimit --nofile=256, from the next Start on
+	Env []string // further ones such as "GOMEMLIMIT=100MiB", from the next Start on
+	// a program with arguments that becomes the gateway, such as prlimit --nofile=256,
+	// from the next Start on
+	Wrapper []string
 
 	world   *World
 	program string
@@ -38,9 +42,13 @@ type Replica struct {
 
 func replicaName(i int) string { return fmt.Sprintf("replica-%d", i) }
 
-// newReplica prepares a replica that does not run: its proxies, the one of the balancer refusing, and its files.
+// newReplica prepares a replica that does not run: its proxies, the one of the balancer
+// refusing, and its files.
 func (w *World) newReplica(i int) (_ *Replica, err error) {
-	r := &Replica{Name: replicaName(i), world: w, program: w.config.Program, Upstream: map[string]*netfault.Proxy{}}
+	r := &Replica{
+		Name: replicaName(i), world: w, program: w.config.Program,
+		Upstream: map[string]*netfault.Proxy{},
+	}
 	defer func() {
 		if err != nil {
 			r.closeProxies()
@@ -69,7 +77,8 @@ func (w *World) newReplica(i int) (_ *Replica, err error) {
 	}
 	r.audits = []string{filepath.Join(r.Dir, "audit.jsonl")}
 	key := base64.StdEncoding.EncodeToString([]byte(secret)[:32]) + "\n"
-	return r, errors.Join(os.Mkdir(r.Dir, 0o700), os.WriteFile(filepath.Join(r.Dir, "keys"), []byte(key), 0o600), r.write(w.text(r, r.audits[0])))
+	return r, errors.Join(os.Mkdir(r.Dir, 0o700), os.WriteFile(filepath.Join(r.Dir, "keys"), []byte(key),
+		0o600), r.write(w.text(r, r.audits[0])))
 }
 
 // proxy starts a proxy for replicas before a target.
@@ -101,7 +110,8 @@ func (r *Replica) write(text string) error {
 	return os.Rename(next, r.file())
 }
 
-// Start starts the process, and returns when it answers /readyz with 200, or with an error that has the end of its log.
+// Start starts the process, and returns when it answers /readyz with 200, or with an
+// error that has the end of its log.
 func (r *Replica) Start(ctx context.Context) error {
 	if err := r.Launch(ctx); err != nil {
 		return err
@@ -117,7 +127,10 @@ func (r *Replica) Launch(ctx context.Context) error {
 	if r.child.Runs() {
 		return fmt.Errorf("%s runs already", r.Name)
 	}
-	command := slices.Concat(r.Wrapper, []string{r.program, "serve", "-config", r.file(), "-drain-delay", r.world.config.DrainDelay.String()})
+	command := slices.Concat(r.Wrapper, []string{
+		r.program, "serve", "-config", r.file(), "-drain-delay",
+		r.world.config.DrainDelay.String(),
+	})
 	o := Order{Dir: r.Dir, Command: r.world.network.command(r.Name, command...), Env: r.Env}
 	if r.Balancer != nil {
 		o.ended = r.Balancer.Refuse // as the kernel would, if there were no proxy
@@ -151,8 +164,8 @@ func (r *Replica) ready(ctx context.Context) error {
 	return fmt.Errorf("%w\n%s", err, tail(filepath.Join(r.Dir, logFile), 4<<10))
 }
 
-// Stop asks the process to end with SIGTERM, waits for that, and returns the exit code. When ctx ends, which is
-// an error, it writes into its log what it does, and is killed.
+// Stop asks the process to end with SIGTERM, waits for that, and returns the exit code.
+// When ctx ends, which is an error, it writes into its log what it does, and is killed.
 func (r *Replica) Stop(ctx context.Context) (exit int, err error) {
 	if err := r.child.Signal(syscall.SIGTERM); err != nil {
 		return 0, fmt.Errorf("%s: %w", r.Name, err)
@@ -169,13 +182,15 @@ func (r *Replica) Stop(ctx context.Context) (exit int, err error) {
 // Kill ends the process at once and waits for it.
 func (r *Replica) Kill() { r.child.Kill() }
 
-// Exited returns a channel that is closed when the process that was started last has ended.
+// Exited returns a channel that is closed when the process that was started last has
+// ended.
 func (r *Replica) Exited() <-chan struct{} { return r.child.ended }
 
 // Runs tells whether a process runs, be it a frozen one.
 func (r *Replica) Runs() bool { return r.child.Runs() }
 
-// Freeze stops the processor time of the process: connections stay open and nothing is answered.
+// Freeze stops the processor time of the process: connections stay open and nothing is
+// answered.
 func (r *Replica) Freeze() error { return r.child.Signal(syscall.SIGSTOP) }
 
 // Thaw ends Freeze.
@@ -187,7 +202,8 @@ func (r *Replica) Program(path string) { r.program = path }
 // auditLine is where the config says which file audit records go to.
 var auditLine = regexp.MustCompile(`(?m)^audit: \{file: [^,}\s]+`)
 
-// AuditTo names another audit file, from the next Start on. World.Audit reads those before too.
+// AuditTo names another audit file, from the next Start on. World.Audit reads those
+// before too.
 func (r *Replica) AuditTo(path string) error {
 	text, err := os.ReadFile(r.file())
 	if err != nil {

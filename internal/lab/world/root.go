@@ -13,8 +13,8 @@ import (
 // module is the gateway's, as its go.mod names it.
 const module = "module github.com/drawbridge-mcp/drawbridge"
 
-// Root returns the directory of the gateway's module. The working directory lies in it, or
-// in the module of the labs.
+// Root returns the directory of the gateway's module. The working directory lies in it,
+// or in the module of the labs.
 func Root() (string, error) {
 	folder, err := os.Getwd()
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"syscall"
 )
 
-// ErrNoNamespaces means that this machine, or this user, cannot have network namespaces. The error says why.
+// ErrNoNamespaces means that this machine, or this user, cannot have network namespaces.
+// The error says why.
 var ErrNoNamespaces = errors.New("network namespaces cannot be had")
 
 const (
@@ -21,8 +22,8 @@ const (
 	firstHost = 10        // of the parts
 )
 
-// inSpaces makes a bridge and a space for each part. The spaces end with their holders; the bridge would outlive a crash,
-// so those whose makers are gone are removed first.
+// inSpaces makes a bridge and a space for each part. The spaces end with their holders;
+// the bridge would outlive a crash, so those whose makers are gone are removed first.
 func inSpaces(ctx context.Context, k *Keeper, dir string, parts []string) (_ *network, err error) {
 	if err := canHaveSpaces(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoNamespaces, err)
@@ -41,14 +42,17 @@ func inSpaces(ctx context.Context, k *Keeper, dir string, parts []string) (_ *ne
 	host := func(last int) string { return fmt.Sprintf("10.213.%d.%d", number, last) }
 	n.outside, n.balancer, n.trusted = host(1), host(2), host(0)+"/30"
 	var script strings.Builder // which has no errors
-	_, _ = fmt.Fprintf(&script, "address add %[2]s/24 dev %[1]s\naddress add %[3]s/24 dev %[1]s\nlink set %[1]s up\n", n.bridge, n.outside, n.balancer)
+	_, _ = fmt.Fprintf(&script,
+		"address add %[2]s/24 dev %[1]s\naddress add %[3]s/24 dev %[1]s\nlink set %[1]s up\n", n.bridge,
+		n.outside, n.balancer)
 	for i, part := range parts {
 		holder, err := k.Start(Order{Dir: dir, Command: []string{"sleep", "infinity"}, space: true})
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrNoNamespaces, err)
 		}
 		n.spaces[part] = &space{host: host(firstHost + i), holder: holder}
-		_, _ = fmt.Fprintf(&script, "link add %[1]s-%[2]d type veth peer name eth0 netns %[3]d\nlink set %[1]s-%[2]d master %[1]s up\n", n.bridge, i, holder.command.Process.Pid)
+		_, _ = fmt.Fprintf(&script,
+			"link add %[1]s-%[2]d type veth peer name eth0 netns %[3]d\nlink set %[1]s-%[2]d master %[1]s up\n", n.bridge, i, holder.command.Process.Pid)
 	}
 	if err := pipe(ctx, script.String(), "ip", "-batch", "-"); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoNamespaces, err)
@@ -75,7 +79,8 @@ func canHaveSpaces() error {
 	return nil
 }
 
-// addBridge makes a bridge that has no name of another, and with it takes its number. The alias says who made it.
+// addBridge makes a bridge that has no name of another, and with it takes its number. The
+// alias says who made it.
 func (n *network) addBridge(ctx context.Context) (number int, err error) {
 	for number = range mostSpace {
 		name := bridges + strconv.Itoa(number)
@@ -90,7 +95,8 @@ func (n *network) addBridge(ctx context.Context) (number int, err error) {
 	return 0, err
 }
 
-// removeLeftovers removes bridges of processes that are gone. One without an alias is just being made.
+// removeLeftovers removes bridges of processes that are gone. One without an alias is
+// just being made.
 func removeLeftovers(ctx context.Context) {
 	files, _ := filepath.Glob("/sys/class/net/" + bridges + "*/ifalias") // the pattern is good
 	for _, file := range files {
@@ -110,8 +116,8 @@ func (n *network) close(ctx context.Context) {
 	}
 }
 
-// removeBridge removes a bridge after what is plugged into it. That would go with its spaces, but connections that still
-// wait for an answer keep these for minutes.
+// removeBridge removes a bridge after what is plugged into it. That would go with its
+// spaces, but connections that still wait for an answer keep these for minutes.
 func removeBridge(ctx context.Context, name string) {
 	plugs, _ := filepath.Glob("/sys/class/net/" + name + "-*") // as above
 	var script strings.Builder                                 // which has no errors

@@ -10,7 +10,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
-// TestPartitions cuts off a replica from Redis, then from the server, then from the balancer.
+// TestPartitions cuts off a replica from Redis, then from the server, then from the
+// balancer.
 func TestPartitions(t *testing.T) {
 	t.Parallel()
 	w := startApart(t, world.Config{Balancer: "haproxy", Replicas: 2, Redis: "one", Direct: true})
@@ -49,7 +50,8 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// startApart starts a world in network namespaces, and ends the test where there cannot be any.
+// startApart starts a world in network namespaces, and ends the test where there cannot
+// be any.
 func startApart(t *testing.T, c world.Config) *world.World {
 	t.Helper()
 	c.Namespaces = true

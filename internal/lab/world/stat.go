@@ -95,9 +95,8 @@ func Birth(pid int) string {
 	return stat(pid, starttime)
 }
 
-// stat returns a field of what the system says of a process, counted from its state on, ""
-// if there is none.
-// https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
+// stat returns a field of what the system says of a process, counted from its state on,
+// "" if there is none. https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
 func stat(pid, field int) string {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // without it there is no process
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
@@ -110,8 +109,8 @@ func stat(pid, field int) string {
 // Gone tells whether a file of a process could not be read because the process has ended.
 func Gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
 
-// AllowDescriptors asks the system for that many open files, for this process and for those that it starts from now on,
-// and returns how many there are.
+// AllowDescriptors asks the system for that many open files, for this process and for
+// those that it starts from now on, and returns how many there are.
 func AllowDescriptors(wanted uint64) (uint64, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -121,6 +120,8 @@ func AllowDescriptors(wanted uint64) (uint64, error) {
 	if syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: most, Max: most}) == nil {
 		return most, nil
 	}
-	// Only root may raise the upper bound. Setting it to what it is lets children inherit it whole.
-	return limit.Max, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: limit.Max, Max: limit.Max})
+	// Only root may raise the upper bound. Setting it to what it is lets children inherit
+	// it whole.
+	return limit.Max, syscall.Setrlimit(syscall.RLIMIT_NOFILE,
+		&syscall.Rlimit{Cur: limit.Max, Max: limit.Max})
 }

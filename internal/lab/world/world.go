@@ -1,6 +1,7 @@
-// Package world is what labs stand on: the gateway that Build makes of its sources, processes
-// that end with the one that started them, and what the system says of these. World is
-// replicas of the gateway with all that they need on one machine, which break on command:
+// Package world is what labs stand on: the gateway that Build makes of its sources,
+// processes that end with the one that started them, and what the system says of these.
+// World is replicas of the gateway with all that they need on one machine, which break on
+// command:
 //
 //	clients ──▶ nginx | haproxy ──▶ [netfault] replica-0 … ──▶ [netfault] Redis
 //	                                                └────────▶ [netfault] upstreams
@@ -26,20 +27,23 @@ import (
 
 // Config says how a world is.
 type Config struct {
-	Dir       string            // empty folder for everything
-	Program   string            // path of the gateway
-	Balancer  string            // "nginx" or "haproxy"
-	Replicas  int               // how many run at the start, Room at most
-	Redis     string            // "one"; "watched": master, replica and sentinel; "cluster" of three
-	Upstreams map[string]string // name → host:port/path of servers, which each replica reaches through a proxy of its own
+	Dir      string // empty folder for everything
+	Program  string // path of the gateway
+	Balancer string // "nginx" or "haproxy"
+	Replicas int    // how many run at the start, Room at most
+	Redis    string // "one"; "watched": master, replica and sentinel; "cluster" of three
+	// name → host:port/path of servers, which each replica reaches through a proxy of its
+	// own
+	Upstreams map[string]string
 
-	// Direct makes the balancer reach the replicas without proxies, so that one that does not listen refuses
-	// connections by itself, as in production: while it stops, a proxy can only accept and reset them. Replica.Balancer is
-	// nil then.
+	// Direct makes the balancer reach the replicas without proxies, so that one that does
+	// not listen refuses connections by itself, as in production: while it stops, a proxy
+	// can only accept and reset them. Replica.Balancer is nil then.
 	Direct bool
 
-	// Namespaces puts each replica and each server of Redis into a network namespace of its own, for Partition. Where
-	// they cannot be had, the error of Start is ErrNoNamespaces.
+	// Namespaces puts each replica and each server of Redis into a network namespace of
+	// its own, for Partition. Where they cannot be had, the error of Start is
+	// ErrNoNamespaces.
 	Namespaces bool
 
 	DrainDelay time.Duration // of the gateways; zero: 500 ms, which two checks of the balancer need
@@ -65,8 +69,8 @@ type World struct {
 	closing  sync.Once
 }
 
-// Start starts a world. All is ready when it returns, or it returns why not and nothing is left. It lasts until Close,
-// also when ctx ends.
+// Start starts a world. All is ready when it returns, or it returns why not and nothing
+// is left. It lasts until Close, also when ctx ends.
 func Start(ctx context.Context, c Config) (_ *World, err error) {
 	c.DrainDelay, c.Patience = cmp.Or(c.DrainDelay, 500*time.Millisecond), cmp.Or(c.Patience, time.Second)
 	c.EventAge = cmp.Or(c.EventAge, 5*time.Minute)
@@ -83,7 +87,10 @@ func Start(ctx context.Context, c Config) (_ *World, err error) {
 			return nil, err
 		}
 	}
-	w := &World{config: c, keeper: NewKeeper(), client: &http.Client{Timeout: operatorTime, Transport: &http.Transport{DisableKeepAlives: true}}}
+	w := &World{config: c, keeper: NewKeeper(), client: &http.Client{
+		Timeout:   operatorTime,
+		Transport: &http.Transport{DisableKeepAlives: true},
+	}}
 	defer func() {
 		if err != nil {
 			w.Close()
@@ -134,7 +141,8 @@ func (w *World) begin(ctx context.Context) (err error) {
 	return w.Ready(ctx)
 }
 
-// newNetwork puts all on loopback, or each server of Redis and each replica that may ever be into a space.
+// newNetwork puts all on loopback, or each server of Redis and each replica that may ever
+// be into a space.
 func (w *World) newNetwork(ctx context.Context) (*network, error) {
 	if !w.config.Namespaces {
 		return onLoopback(), nil
@@ -149,7 +157,8 @@ func (w *World) newNetwork(ctx context.Context) (*network, error) {
 	return inSpaces(ctx, w.keeper, w.config.Dir, parts)
 }
 
-// Add starts another replica and returns when it is ready. The balancer uses it from then on. Stop is its opposite.
+// Add starts another replica and returns when it is ready. The balancer uses it from then
+// on. Stop is its opposite.
 func (w *World) Add(ctx context.Context) (*Replica, error) {
 	r, err := w.launchNext(ctx)
 	if err != nil {
@@ -161,7 +170,9 @@ func (w *World) Add(ctx context.Context) (*Replica, error) {
 // launchNext starts the first replica that was never started.
 func (w *World) launchNext(ctx context.Context) (*Replica, error) {
 	if len(w.Replicas) == len(w.slots) {
-		return nil, fmt.Errorf("there are %d replicas already, and the balancer knows no others: start one that has stopped", Room)
+		return nil, fmt.Errorf(
+			"there are %d replicas already, and the balancer knows no others: start one that has stopped",
+			Room)
 	}
 	r := w.slots[len(w.Replicas)]
 	if err := r.Launch(ctx); err != nil {
@@ -216,8 +227,8 @@ func Token(secret, issuer, audience, user string, claims map[string]any) string 
 	return token
 }
 
-// Audit returns the records of all replicas, also of those that are gone. Audit files that are no files, such as pipes,
-// are left out.
+// Audit returns the records of all replicas, also of those that are gone. Audit files
+// that are no files, such as pipes, are left out.
 func (w *World) Audit() (all []ledger.Record, err error) {
 	for _, r := range w.Replicas {
 		for _, path := range r.audits {
@@ -232,7 +243,8 @@ func (w *World) Audit() (all []ledger.Record, err error) {
 }
 
 func readAudit(path string) ([]ledger.Record, error) {
-	if about, err := os.Stat(path); errors.Is(err, os.ErrNotExist) || err == nil && !about.Mode().IsRegular() {
+	if about, err := os.Stat(path); errors.Is(err, os.ErrNotExist) || err == nil &&
+		!about.Mode().IsRegular() {
 		return nil, nil
 	}
 	file, err := os.Open(path) //nolint:gosec // a file of ours

@@ -59,10 +59,14 @@ func echo() *httptest.Server {
 		result := map[string]any{"resultType": "complete"}
 		switch call.Method {
 		case "server/discover":
-			result["supportedVersions"], result["capabilities"] = []string{"2026-07-28"}, map[string]any{"tools": map[string]any{}}
+			result["supportedVersions"], result["capabilities"] = []string{"2026-07-28"},
+				map[string]any{"tools": map[string]any{}}
 			result["serverInfo"] = map[string]any{"name": "echo", "version": "1"}
 		case "tools/list":
-			result["tools"] = []any{map[string]any{"name": "echo", "inputSchema": map[string]any{"type": "object"}}}
+			result["tools"] = []any{map[string]any{
+				"name":        "echo",
+				"inputSchema": map[string]any{"type": "object"},
+			}}
 			result["ttlMs"], result["cacheScope"] = 1000, "public"
 		case "tools/call":
 			result["content"] = []any{map[string]any{"type": "text", "text": "done"}}
@@ -90,7 +94,8 @@ func tryStart(t *testing.T, c world.Config) (*world.World, error) {
 	needs(t, c.Balancer, "redis-server")
 	server := echo()
 	t.Cleanup(server.Close)
-	c.Dir, c.Program, c.Upstreams = t.TempDir(), program, map[string]string{"echo": server.Listener.Addr().String() + "/mcp"}
+	c.Dir, c.Program, c.Upstreams = t.TempDir(), program,
+		map[string]string{"echo": server.Listener.Addr().String() + "/mcp"}
 	w, err := world.Start(within(t), c)
 	if err == nil {
 		t.Cleanup(w.Close)
@@ -123,7 +128,8 @@ func call(ctx context.Context, url, token string) error {
 		return err
 	}
 	for name, value := range map[string]string{
-		"Authorization": "Bearer " + token, "Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+		"Authorization": "Bearer " + token, "Content-Type": "application/json",
+		"Accept":               "application/json, text/event-stream",
 		"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "echo__echo",
 	} {
 		request.Header.Set(name, value)
@@ -183,7 +189,8 @@ func TestAWorldOfEachBalancer(t *testing.T) {
 	}
 }
 
-// TestReplicasComeAndGo stops, kills, freezes and adds replicas, and changes their configs.
+// TestReplicasComeAndGo stops, kills, freezes and adds replicas, and changes their
+// configs.
 func TestReplicasComeAndGo(t *testing.T) {
 	t.Parallel()
 	w := start(t, world.Config{Balancer: "nginx", Replicas: 2, Redis: "one", Direct: true})
@@ -209,7 +216,8 @@ func TestReplicasComeAndGo(t *testing.T) {
 	if bound, err := r.Metric(ctx, "go_gc_gomemlimit_bytes"); err != nil || bound != 123<<20 {
 		t.Errorf("got a memory limit of %v and %v, want 123 MiB", bound, err)
 	}
-	if usage, err := r.Usage(ctx); err != nil || usage.Descriptors == 0 || usage.Goroutines == 0 || usage.Resident < 1<<20 || usage.Heap < 1<<20 {
+	if usage, err := r.Usage(ctx); err != nil || usage.Descriptors == 0 || usage.Goroutines == 0 ||
+		usage.Resident < 1<<20 || usage.Heap < 1<<20 {
 		t.Errorf("got %+v and %v, want something of each", usage, err)
 	}
 	w.Replicas[1].Kill()
@@ -229,7 +237,12 @@ func TestRewriteWaitsUntilTheConfigIsTakenOrRefused(t *testing.T) {
 	t.Parallel()
 	w := start(t, world.Config{Balancer: "nginx", Replicas: 1, Redis: "one"})
 	ctx, r := within(t), w.Replicas[0]
-	err := r.Rewrite(ctx, func(config string) string { return strings.ReplaceAll(config, "concurrency: 1,", "concurrency: none,") })
+	err := r.Rewrite(
+		ctx, func(
+			config string,
+		) string {
+			return strings.ReplaceAll(config, "concurrency: 1,", "concurrency: none,")
+		})
 	if !errors.Is(err, world.ErrRefused) || !strings.Contains(err.Error(), "none") {
 		t.Errorf("got %v, want that the config was refused, and why", err)
 	}
@@ -255,7 +268,10 @@ func TestReadyNamesThePartThatIsNot(t *testing.T) {
 	r := w.Replicas[1]
 	none := func(do func()) func() error { return func() error { do(); return nil } }
 	for want, fault := range map[string]struct{ begin, end func() error }{
-		"redis does not run":           {none(w.Redis.Kill), func() error { return w.Redis.Begin(within(t)) }},
+		"redis does not run": {
+			none(w.Redis.Kill),
+			func() error { return w.Redis.Begin(within(t)) },
+		},
 		"redis: ":                      {w.Redis.Freeze, w.Redis.Thaw},
 		"replica-1 does not use Redis": {none(r.Redis.Cut), none(r.Redis.Heal)},
 		"replica-1: Get":               {r.Freeze, r.Thaw},

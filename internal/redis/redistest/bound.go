@@ -9,9 +9,10 @@ import (
 	"syscall"
 )
 
-// startBound starts a program that the system kills when this process ends, however it ends: a test program that runs into
-// its time, or is killed, does not end its servers. The system goes by the thread that started the program. So one
-// goroutine starts them all, on a thread that is its own and lasts as long as the process.
+// startBound starts a program that the system kills when this process ends, however it
+// ends: a test program that runs into its time, or is killed, does not end its servers.
+// The system goes by the thread that started the program. So one goroutine starts them
+// all, on a thread that is its own and lasts as long as the process.
 func startBound(program *exec.Cmd) error {
 	program.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)

@@ -15,7 +15,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
 
-// childVariable has this test program start a server, say where it is, and wait to be killed.
+// childVariable has this test program start a server, say where it is, and wait to be
+// killed.
 const childVariable = "REDISTEST_CHILD"
 
 // TestServersOutlivedKilledTests kills a test program that has a server.
@@ -37,7 +38,8 @@ func TestServersOutlivedKilledTests(t *testing.T) {
 	}
 	var address, dir string
 	for lines := bufio.NewScanner(out); address == "" && lines.Scan(); {
-		_, _ = fmt.Sscanf(lines.Text(), "server %s %s", &address, &dir) // other lines are those of the test runner
+		// other lines are those of the test runner
+		_, _ = fmt.Sscanf(lines.Text(), "server %s %s", &address, &dir)
 	}
 	_ = child.Process.Kill()
 	_ = child.Wait() // it was killed

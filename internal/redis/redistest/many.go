@@ -13,26 +13,29 @@ import (
 // MasterName is what the sentinel of StartWatched calls its master.
 const MasterName = "shared"
 
-// Watched is a master with one replica, and a sentinel that makes the replica master if the master is gone.
+// Watched is a master with one replica, and a sentinel that makes the replica master if
+// the master is gone.
 type Watched struct {
 	Master, Replica, Sentinel *Server
 }
 
-// StartWatched starts them, with further arguments for master and replica, and returns when the replica has a copy.
+// StartWatched starts them, with further arguments for master and replica, and returns
+// when the replica has a copy.
 func StartWatched(t testing.TB, args ...string) *Watched {
 	t.Helper()
 	return watch(t, "", args)
 }
 
-// StartSecure is StartWatched with TLS between all of them, that wants certificates of everybody. dir gets the files
-// cert.pem and key.pem.
+// StartSecure is StartWatched with TLS between all of them, that wants certificates of
+// everybody. dir gets the files cert.pem and key.pem.
 func StartSecure(t testing.TB, dir string, args ...string) *Watched {
 	t.Helper()
 	Certificates(t, dir)
 	return watch(t, dir, args)
 }
 
-// secured returns the arguments of a server that has TLS at another port, besides the one that tests ask.
+// secured returns the arguments of a server that has TLS at another port, besides the one
+// that tests ask.
 func secured(t testing.TB, dir string) (address string, args []string) {
 	t.Helper()
 	if dir == "" {
@@ -41,7 +44,10 @@ func secured(t testing.TB, dir string) (address string, args []string) {
 	address = FreeAddress(t)
 	_, port := split(t, address)
 	certificate := filepath.Join(dir, "cert.pem")
-	return address, []string{"--tls-port", port, "--tls-replication", "yes", "--tls-cert-file", certificate, "--tls-ca-cert-file", certificate, "--tls-key-file", filepath.Join(dir, "key.pem")}
+	return address, []string{
+		"--tls-port", port, "--tls-replication", "yes", "--tls-cert-file", certificate,
+		"--tls-ca-cert-file", certificate, "--tls-key-file", filepath.Join(dir, "key.pem"),
+	}
 }
 
 // begin starts a server of those.
@@ -58,7 +64,8 @@ func watch(t testing.TB, dir string, args []string) *Watched {
 	w := &Watched{}
 	w.Master = w.begin(t, dir, args)
 	host, port := split(t, w.Master.reach())
-	w.Replica = w.begin(t, dir, append([]string{"--replicaof", host, port, "--repl-diskless-sync-delay", "0"}, args...))
+	w.Replica = w.begin(t, dir, append([]string{"--replicaof", host, port, "--repl-diskless-sync-delay", "0"},
+		args...))
 	w.hasCopy(t)
 	w.Sentinel = newServer(t, "--sentinel")
 	w.Sentinel.master = MasterName
@@ -68,7 +75,8 @@ func watch(t testing.TB, dir string, args []string) *Watched {
 	w.Sentinel.config = filepath.Join(w.Sentinel.Dir, "sentinel.conf")
 	text := fmt.Sprintf("bind 127.0.0.1\nport %s\ndir %s\nlogfile log\n", own, w.Sentinel.Dir) +
 		strings.NewReplacer(" --", "\n", "--", "").Replace(strings.Join(more, " ")) +
-		fmt.Sprintf("\nsentinel monitor %[1]s %[2]s %[3]s 1\nsentinel down-after-milliseconds %[1]s 1000\nsentinel failover-timeout %[1]s 5000\n", MasterName, host, port)
+		fmt.Sprintf(
+			"\nsentinel monitor %[1]s %[2]s %[3]s 1\nsentinel down-after-milliseconds %[1]s 1000\nsentinel failover-timeout %[1]s 5000\n", MasterName, host, port)
 	if err := os.WriteFile(w.Sentinel.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -82,8 +90,8 @@ func watch(t testing.TB, dir string, args []string) *Watched {
 	return w
 }
 
-// FailOver kills the master, waits until the sentinel has made its replica the master, and starts it again as the replica
-// of that.
+// FailOver kills the master, waits until the sentinel has made its replica the master,
+// and starts it again as the replica of that.
 func (w *Watched) FailOver(t testing.TB) {
 	t.Helper()
 	w.Master.Stop()
@@ -107,15 +115,16 @@ func (w *Watched) FailOver(t testing.TB) {
 func (w *Watched) hasCopy(t testing.TB) {
 	t.Helper()
 	Wait(t, func() error {
-		if info, err := w.Replica.ask(t, "INFO", "replication"); err != nil || !strings.Contains(info, "master_link_status:up") {
+		if info, err := w.Replica.ask(t, "INFO", "replication"); err != nil ||
+			!strings.Contains(info, "master_link_status:up") {
 			return errors.Join(errors.New("the replica has no copy"), err)
 		}
 		return nil
 	})
 }
 
-// StartCluster starts a cluster of three masters, with further arguments for each, and returns when they have divided the
-// slots.
+// StartCluster starts a cluster of three masters, with further arguments for each, and
+// returns when they have divided the slots.
 func StartCluster(t testing.TB, args ...string) *Server {
 	t.Helper()
 	c := &Server{}
@@ -123,7 +132,11 @@ func StartCluster(t testing.TB, args ...string) *Server {
 	for range 3 {
 		_, bus := split(t, FreeAddress(t))
 		busses = append(busses, bus)
-		c.Nodes = append(c.Nodes, StartOne(t, append([]string{"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "2000"}, args...)...))
+		c.Nodes = append(c.Nodes,
+			StartOne(t, append([]string{
+				"--cluster-enabled", "yes", "--cluster-port", bus,
+				"--cluster-node-timeout", "2000",
+			}, args...)...))
 	}
 	c.Address, c.admin = c.Nodes[0].Address, c.Nodes[0].admin
 	for i, slots := range []string{"0 5460", "5461 10922", "10923 16383"} {
@@ -133,7 +146,8 @@ func StartCluster(t testing.TB, args ...string) *Server {
 	}
 	for _, n := range c.Nodes {
 		Wait(t, func() error {
-			if info := n.Exec(t, "CLUSTER", "INFO"); !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_known_nodes:3") {
+			if info := n.Exec(t, "CLUSTER", "INFO"); !strings.Contains(info, "cluster_state:ok") ||
+				!strings.Contains(info, "cluster_known_nodes:3") {
 				return errors.New(info)
 			}
 			return nil
@@ -142,7 +156,8 @@ func StartCluster(t testing.TB, args ...string) *Server {
 	return c
 }
 
-// Move moves the slot of a key, and all that is there, to another node of a cluster, as redis-cli --cluster reshard does.
+// Move moves the slot of a key, and all that is there, to another node of a cluster, as
+// redis-cli --cluster reshard does.
 func (s *Server) Move(t testing.TB, key string) {
 	t.Helper()
 	slot := s.Exec(t, "CLUSTER", "KEYSLOT", key)
@@ -160,7 +175,10 @@ func (s *Server) Move(t testing.TB, key string) {
 		if len(keys) == 0 {
 			break
 		}
-		from.Exec(t, append([]string{"MIGRATE", host, port, "", "0", "60000", "AUTH2", "admin", "admin", "KEYS"}, keys...)...)
+		from.Exec(t, append([]string{
+			"MIGRATE", host, port, "", "0", "60000", "AUTH2", "admin", "admin",
+			"KEYS",
+		}, keys...)...)
 	}
 	for _, node := range []*Server{to, from, s.Nodes[(owner+2)%3]} {
 		node.Exec(t, "CLUSTER", "SETSLOT", slot, "NODE", to.Exec(t, "CLUSTER", "MYID"))

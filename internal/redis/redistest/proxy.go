@@ -6,7 +6,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
 )
 
-// NewProxy starts a proxy before a server, host:port, that passes everything on, and ends it with the test.
+// NewProxy starts a proxy before a server, host:port, that passes everything on, and ends
+// it with the test.
 func NewProxy(t testing.TB, server string) *netfault.Proxy {
 	t.Helper()
 	p, err := netfault.Start(server)

@@ -14,7 +14,8 @@ import (
 func TestProxy(t *testing.T) {
 	t.Parallel()
 	p := redistest.NewProxy(t, redistest.StartOne(t).Address)
-	store := redistest.Run(t, redis.New(redis.Config{Addresses: []string{p.Address}, Patience: redistest.Patience}))
+	store := redistest.Run(t,
+		redis.New(redis.Config{Addresses: []string{p.Address}, Patience: redistest.Patience}))
 	get := redis.Command{Name: "GET", Key: redis.CommonKey("x")}
 	for name, fault := range map[string]func(){"a delay": func() { p.Delay(time.Hour) }, "a black hole": p.BlackHole, "a cut": p.Cut} {
 		if _, err := store.Do(t.Context(), get); err != nil {
@@ -22,7 +23,8 @@ func TestProxy(t *testing.T) {
 		}
 		fault()
 		ctx, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		if _, err := store.Do(ctx, get); !errors.Is(err, redis.ErrDown) && !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := store.Do(ctx, get); !errors.Is(err, redis.ErrDown) &&
+			!errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: got %v", name, err)
 		}
 		stop()

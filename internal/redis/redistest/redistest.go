@@ -28,7 +28,8 @@ const Patience = 10 * time.Second
 // kind is what Start starts, so that every test can be run on each kind of server.
 var kind = flag.String("redis", "one", "what tests of replicas share: one server, or a cluster")
 
-// Server is a redis-server that runs for one test, or a cluster of them, which is started, stopped and asked as one.
+// Server is a redis-server that runs for one test, or a cluster of them, which is
+// started, stopped and asked as one.
 type Server struct {
 	Address string    // host:port; of a cluster that of one of its nodes
 	Dir     string    // of its files
@@ -41,12 +42,14 @@ type Server struct {
 	secure  string   // host:port, with TLS; empty: without
 }
 
-// Start starts a server that keeps nothing on disk, or with -redis=cluster a cluster of such, and ends it with the test.
-// args are further ones of its command line, such as "--requirepass", "x". A machine without redis-server passes the test
-// over, unless CI is true.
+// Start starts a server that keeps nothing on disk, or with -redis=cluster a cluster of
+// such, and ends it with the test. args are further ones of its command line, such as
+// "--requirepass", "x". A machine without redis-server passes the test over, unless CI is
+// true.
 //
-// Whoever connects has the rights that the operator's page gives to the gateway, and no others, so that no test passes
-// with a command that an operator has not allowed. Where args are about users, they alone say who has which rights.
+// Whoever connects has the rights that the operator's page gives to the gateway, and no
+// others, so that no test passes with a command that an operator has not allowed. Where
+// args are about users, they alone say who has which rights.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	if *kind == "cluster" {
@@ -55,19 +58,22 @@ func Start(t testing.TB, args ...string) *Server {
 	return StartOne(t, args...)
 }
 
-// StartOne is Start for tests that need one server, since they look at it without a Store.
+// StartOne is Start for tests that need one server, since they look at it without a
+// Store.
 func StartOne(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := newServer(t, args...)
 	if !slices.Contains(args, "--requirepass") && !slices.Contains(args, "--aclfile") {
-		s.args = append(slices.Concat([]string{"--user", "default", "on", "nopass"}, Rule(t), []string{"--user", "admin", "on", ">admin", "~*", "&*", "+@all"}), args...)
+		s.args = append(slices.Concat([]string{"--user", "default", "on", "nopass"}, Rule(t),
+			[]string{"--user", "admin", "on", ">admin", "~*", "&*", "+@all"}), args...)
 		s.admin = []string{"--user", "admin", "--pass", "admin", "--no-auth-warning"}
 	}
 	s.Begin(t)
 	return s
 }
 
-// StartOpen is StartOne for a server at which everybody may do everything, as a replica and a sentinel must.
+// StartOpen is StartOne for a server at which everybody may do everything, as a replica
+// and a sentinel must.
 func StartOpen(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := newServer(t, args...)
@@ -75,7 +81,8 @@ func StartOpen(t testing.TB, args ...string) *Server {
 	return s
 }
 
-// Rule returns the rights that the operator's page gives to the user of the gateway, without a password.
+// Rule returns the rights that the operator's page gives to the user of the gateway,
+// without a password.
 func Rule(t testing.TB) []string {
 	t.Helper()
 	folder, err := os.Getwd()
@@ -136,7 +143,10 @@ func (s *Server) reach() string { return cmp.Or(s.secure, s.Address) }
 
 // Config is for a Store of the server, or of the master that a sentinel watches.
 func (s *Server) Config() redis.Config {
-	return redis.Config{Addresses: []string{s.Address}, Cluster: s.Nodes != nil, Master: s.master, Patience: Patience}
+	return redis.Config{
+		Addresses: []string{s.Address}, Cluster: s.Nodes != nil, Master: s.master,
+		Patience: Patience,
+	}
 }
 
 // URL is what the config of a gateway says.
@@ -162,7 +172,10 @@ func (s *Server) Begin(t testing.TB) {
 		return
 	}
 	host, port := split(t, s.Address)
-	args := append([]string{"--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", s.Dir, "--logfile", filepath.Join(s.Dir, "log")}, s.args...)
+	args := append([]string{
+		"--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir",
+		s.Dir, "--logfile", filepath.Join(s.Dir, "log"),
+	}, s.args...)
 	if s.config != "" {
 		args = append([]string{s.config}, s.args...)
 	}
@@ -196,7 +209,8 @@ func (s *Server) Stop() {
 	}
 }
 
-// Freeze stops the processor time of the server: its connections stay open, and nothing is answered.
+// Freeze stops the processor time of the server: its connections stay open, and nothing
+// is answered.
 func (s *Server) Freeze(t testing.TB) { s.signal(t, syscall.SIGSTOP) }
 
 // Thaw ends Freeze.
@@ -215,8 +229,9 @@ func (s *Server) signal(t testing.TB, number syscall.Signal) {
 	}
 }
 
-// Exec runs a command at the server past all faults of a Proxy, and returns the answer as redis-cli writes it. A command
-// about a server and not about a key is run at each node of a cluster.
+// Exec runs a command at the server past all faults of a Proxy, and returns the answer as
+// redis-cli writes it. A command about a server and not about a key is run at each node
+// of a cluster.
 func (s *Server) Exec(t testing.TB, command ...string) (answer string) {
 	t.Helper()
 	switch command[0] {

@@ -1,4 +1,5 @@
-// Package replicatest carries word between replicas that are in one process, for tests of those who speak it.
+// Package replicatest carries word between replicas that are in one process, for tests of
+// those who speak it.
 package replicatest
 
 import (
@@ -16,7 +17,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
 
-// Hub connects members. The zero Hub has none. It is safe for concurrent use, and works within testing/synctest.
+// Hub connects members. The zero Hub has none. It is safe for concurrent use, and works
+// within testing/synctest.
 type Hub struct {
 	mu      sync.Mutex
 	members map[replica.ID]*Member
@@ -190,7 +192,10 @@ func (m *Member) Forward(ctx context.Context, to replica.ID, f link.Request) (*h
 	if receiver == nil || receiver.clients == nil {
 		return nil, replica.ErrGone
 	}
-	ctx, end := context.WithCancel(link.WithOrigin(ctx, link.Origin{From: string(m.id), Remote: f.Remote, ID: f.ID, Note: f.Note}))
+	ctx, end := context.WithCancel(link.WithOrigin(ctx, link.Origin{
+		From: string(m.id), Remote: f.Remote,
+		ID: f.ID, Note: f.Note,
+	}))
 	r, err := http.NewRequestWithContext(ctx, f.Method, f.Target, bytes.NewReader(f.Body))
 	if err != nil {
 		end()

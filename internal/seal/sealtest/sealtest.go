@@ -1,5 +1,6 @@
-// Package sealtest keeps what an earlier version of the gateway has sealed, for tests that a later one still reads it. While
-// a new version is rolled out both serve the same clients, so each reads what the other has written.
+// Package sealtest keeps what an earlier version of the gateway has sealed, for tests
+// that a later one still reads it. While a new version is rolled out both serve the same
+// clients, so each reads what the other has written.
 package sealtest
 
 import (
@@ -22,8 +23,9 @@ func Ring(t testing.TB) *seal.Ring {
 	return ring
 }
 
-// Kept returns what testdata/formats of the package keeps under a name. A kept file is never changed: what is in it may be
-// in the hands of clients. Who adds a format writes made, which is what this version makes, into a new file.
+// Kept returns what testdata/formats of the package keeps under a name. A kept file is
+// never changed: what is in it may be in the hands of clients. Who adds a format writes
+// made, which is what this version makes, into a new file.
 func Kept(t testing.TB, name string, made []byte) []byte {
 	t.Helper()
 	file := filepath.Join("testdata", "formats", name)

@@ -1,5 +1,5 @@
-// Package pace says how long to wait before something is tried again: after failures, and when requests for it never
-// end. It does not know what is tried.
+// Package pace says how long to wait before something is tried again: after failures, and
+// when requests for it never end. It does not know what is tried.
 package pace
 
 import (
@@ -17,8 +17,9 @@ const (
 	gapsFree   = 10 // how many requests in a row a Pacer serves without spacing them out
 )
 
-// Backoff returns how long to wait after that many failures in a row, counted from zero: 100 ms, doubled by each
-// failure up to half a minute, and of that between half and all (Jitter).
+// Backoff returns how long to wait after that many failures in a row, counted from zero:
+// 100 ms, doubled by each failure up to half a minute, and of that between half and all
+// (Jitter).
 func Backoff(failures int) time.Duration {
 	d := backoffMax
 	if failures < 9 {
@@ -27,7 +28,8 @@ func Backoff(failures int) time.Duration {
 	return Jitter(d)
 }
 
-// Jitter returns a random time between d/2 and d, so that many who wait for the same thing do not all come at once.
+// Jitter returns a random time between d/2 and d, so that many who wait for the same
+// thing do not all come at once.
 func Jitter(d time.Duration) time.Duration {
 	return d/2 + rand.N(d/2+1) //nolint:gosec // spreads load, guards nothing
 }
@@ -44,17 +46,20 @@ func Wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Pacer spaces out requests that somebody else may make without end: the first few in a row are served at once, the
-// rest one in each Gap. Without it a server, or whoever can call a tool that changes the server's lists, could keep the
-// gateway reading lists. The zero value with a Gap is ready. It is not safe for concurrent use.
+// Pacer spaces out requests that somebody else may make without end: the first few in a
+// row are served at once, the rest one in each Gap. Without it a server, or whoever can
+// call a tool that changes the server's lists, could keep the gateway reading lists. The
+// zero value with a Gap is ready. It is not safe for concurrent use.
 type Pacer struct {
-	Gap  time.Duration
-	debt time.Duration // one Gap for each request that was served, less the time that has passed; never below zero
+	Gap time.Duration
+	// one Gap for each request that was served, less the time that has passed; never
+	// below zero
+	debt time.Duration
 	last time.Time
 }
 
-// Next is called when a request was served. It returns how long to pause before the next one: MinGap, or more when too
-// many came in a row.
+// Next is called when a request was served. It returns how long to pause before the next
+// one: MinGap, or more when too many came in a row.
 func (p *Pacer) Next() time.Duration {
 	now := time.Now()
 	p.debt = max(p.debt-now.Sub(p.last), 0) + p.Gap

@@ -13,7 +13,8 @@ import (
 func TestBackoffDoublesUpToALimit(t *testing.T) {
 	t.Parallel()
 	for failures, most := range map[int]time.Duration{
-		0: 100 * time.Millisecond, 1: 200 * time.Millisecond, 8: 25600 * time.Millisecond, 9: 30 * time.Second, 1000: 30 * time.Second,
+		0: 100 * time.Millisecond, 1: 200 * time.Millisecond, 8: 25600 * time.Millisecond,
+		9: 30 * time.Second, 1000: 30 * time.Second,
 	} {
 		for range 100 {
 			if got := pace.Backoff(failures); got < most/2 || got > most {
@@ -23,7 +24,8 @@ func TestBackoffDoublesUpToALimit(t *testing.T) {
 	}
 }
 
-// TestEndlessRowIsSpacedOut serves requests that come as soon as they may: the first ones at once, the others once in a gap.
+// TestEndlessRowIsSpacedOut serves requests that come as soon as they may: the first ones
+// at once, the others once in a gap.
 func TestEndlessRowIsSpacedOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -37,7 +39,8 @@ func TestEndlessRowIsSpacedOut(t *testing.T) {
 			time.Sleep(p.Next())
 		}
 		if took := time.Since(began); early < 9 || early > 12 || took < 49*gap || took > 51*gap {
-			t.Errorf("60 requests took %v, %d of them within %v; want about 50 gaps, and ten at once", took, early, gap/2)
+			t.Errorf("60 requests took %v, %d of them within %v; want about 50 gaps, and ten at once", took,
+				early, gap/2)
 		}
 		time.Sleep(time.Hour)
 		if got := p.Next(); got != pace.MinGap {

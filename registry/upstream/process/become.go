@@ -76,10 +76,13 @@ func (u User) take() error {
 	}
 	// A gateway that has only the capabilities is refused, because the program could be
 	// left with them.
-	if os.Geteuid() == 0 && syscall.Setgroups(nil) == nil && syscall.Setgid(int(u.GID)) == nil && syscall.Setuid(int(u.UID)) == nil {
+	if os.Geteuid() == 0 && syscall.Setgroups(nil) == nil && syscall.Setgid(int(u.GID)) == nil &&
+		syscall.Setuid(int(u.UID)) == nil {
 		return nil
 	}
-	return fmt.Errorf("run as user %d: the gateway must run as root for that, with the capabilities SETUID and SETGID", u.UID)
+	return fmt.Errorf(
+		"run as user %d: the gateway must run as root for that, with the capabilities SETUID and SETGID",
+		u.UID)
 }
 
 // gainNothing makes the thread, and what it becomes, unable to get rights from the file

@@ -13,17 +13,20 @@ import (
 	"testing"
 )
 
-// families are what programs start beside themselves, as commands of a shell, and how many processes there are then at
-// least. $0 is a file of the test.
+// families are what programs start beside themselves, as commands of a shell, and how
+// many processes there are then at least. $0 is a file of the test.
 var families = map[string]struct {
 	script string
 	size   int
 }{
-	"a child":                             {`sleep 1000 &`, 1},
-	"a child in a session of its own":     {`setsid sleep 1000 &`, 1},
-	"an orphan in a session of its own":   {`(setsid sh -c 'sleep 1000 & sleep 1000' &)`, 2},
-	"sessions within sessions":            {`setsid sh -c 'setsid sh -c "setsid sleep 1000 & sleep 1000" & sleep 1000' &`, 5},
-	"one that is deaf to kind signals":    {`setsid sh -c 'trap "" TERM INT HUP; sleep 1000; sleep 1000' &`, 2},
+	"a child":                           {`sleep 1000 &`, 1},
+	"a child in a session of its own":   {`setsid sleep 1000 &`, 1},
+	"an orphan in a session of its own": {`(setsid sh -c 'sleep 1000 & sleep 1000' &)`, 2},
+	"sessions within sessions":          {`setsid sh -c 'setsid sh -c "setsid sleep 1000 & sleep 1000" & sleep 1000' &`, 5},
+	"one that is deaf to kind signals": {
+		`setsid sh -c 'trap "" TERM INT HUP; sleep 1000; sleep 1000' &`,
+		2,
+	},
 	"one that was stopped":                {`setsid sleep 1000 & kill -STOP $!`, 1},
 	"many":                                {`for i in 1 2 3 4 5 6 7 8 9 10; do setsid sleep 1000 & (setsid sleep 1000 &) done`, 20},
 	"a name that looks like a state":      {`cp "$(command -v sleep)" "$0.d/a) Z 1 (b"; setsid "$0.d/a) Z 1 (b" 1000 &`, 1},
@@ -49,8 +52,9 @@ func kill(t *testing.T, pid int, s syscall.Signal) {
 	}
 }
 
-// TestGrandchildrenOutlivedTheProgram lets every family meet every ending, and finds nobody left. Before there were
-// keepers, whoever had called setsid stayed for ever, and each grandchild of an owner that was killed.
+// TestGrandchildrenOutlivedTheProgram lets every family meet every ending, and finds
+// nobody left. Before there were keepers, whoever had called setsid stayed for ever, and
+// each grandchild of an owner that was killed.
 func TestGrandchildrenOutlivedTheProgram(t *testing.T) {
 	t.Parallel()
 	for family, members := range families {
@@ -68,14 +72,18 @@ func TestGrandchildrenOutlivedTheProgram(t *testing.T) {
 					}
 				})
 				o := engage(t, described{
-					Command: "sh", Args: []string{"-c", members.script + "\necho up $$; read line; exit 3", file}, Env: []string{mark}, Kept: true,
+					Command: "sh", Args: []string{
+						"-c", members.script + "\necho up $$; read line; exit 3",
+						file,
+					}, Env: []string{mark}, Kept: true,
 				})
 				pid, err := strconv.Atoi(o.hear("up"))
 				if err != nil {
 					t.Fatal(err)
 				}
 				const keeperAndProgram = 2
-				eventually(t, "the family is there", func() bool { return len(marked(t, mark)) >= keeperAndProgram+members.size })
+				eventually(t, "the family is there",
+					func() bool { return len(marked(t, mark)) >= keeperAndProgram+members.size })
 				end(t, o, pid)
 				eventually(t, "nobody is left", func() bool { return len(marked(t, mark)) == 0 })
 			})
@@ -83,8 +91,9 @@ func TestGrandchildrenOutlivedTheProgram(t *testing.T) {
 	}
 }
 
-// TestAStoppedKeeperLeftGrandchildren lets a program stop its keeper. Then nobody heard that everything was to end, and
-// when the keeper was killed for it, whoever had called setsid stayed.
+// TestAStoppedKeeperLeftGrandchildren lets a program stop its keeper. Then nobody heard
+// that everything was to end, and when the keeper was killed for it, whoever had called
+// setsid stayed.
 func TestAStoppedKeeperLeftGrandchildren(t *testing.T) {
 	t.Parallel()
 	for ending, want := range map[string]string{"terminate": "signal: terminated", "kill": "signal: killed"} {
@@ -96,9 +105,13 @@ func TestAStoppedKeeperLeftGrandchildren(t *testing.T) {
 					kill(t, pid, syscall.SIGKILL)
 				}
 			})
-			// The first line comes when the owner knows that the program was started, which its keeper tells it.
+			// The first line comes when the owner knows that the program was started,
+			// which its keeper tells it.
 			const script = "read line; setsid sleep 1000 & kill -STOP $PPID; echo up; read line"
-			o := engage(t, described{Command: "sh", Args: []string{"-c", script}, Env: []string{mark}, Kept: true})
+			o := engage(t, described{
+				Command: "sh", Args: []string{"-c", script}, Env: []string{mark},
+				Kept: true,
+			})
 			o.tell("line")
 			o.hear("up")
 			o.tell(ending)
@@ -110,8 +123,8 @@ func TestAStoppedKeeperLeftGrandchildren(t *testing.T) {
 	}
 }
 
-// marked returns the processes with a variable in their environment. It passes to descendants whatever they do to
-// their group or session.
+// marked returns the processes with a variable in their environment. It passes to
+// descendants whatever they do to their group or session.
 func marked(t *testing.T, variable string) (pids []int) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -123,15 +136,18 @@ func marked(t *testing.T, variable string) (pids []int) {
 		if err != nil {
 			continue
 		}
-		environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)) // none of one that waits to be reaped
-		if err == nil && strings.Contains("\x00"+string(bytes.TrimRight(environment, "\x00"))+"\x00", "\x00"+variable+"\x00") {
+		// none of one that waits to be reaped
+		environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if err == nil && strings.Contains("\x00"+string(bytes.TrimRight(environment, "\x00"))+"\x00",
+			"\x00"+variable+"\x00") {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
 }
 
-// TestEndsAreTold shows that a keeper in between changes nothing about what is said of the end of a program.
+// TestEndsAreTold shows that a keeper in between changes nothing about what is said of
+// the end of a program.
 func TestEndsAreTold(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ script, tell, want string }{
@@ -144,7 +160,10 @@ func TestEndsAreTold(t *testing.T) {
 		for _, kept := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/kept %t", name, kept), func(t *testing.T) {
 				t.Parallel()
-				o := engage(t, described{Command: "sh", Args: []string{"-c", "echo up; " + test.script}, Kept: kept})
+				o := engage(t, described{
+					Command: "sh", Args: []string{"-c", "echo up; " + test.script},
+					Kept: kept,
+				})
 				o.hear("up")
 				if test.tell != "" {
 					o.tell(test.tell)
@@ -157,7 +176,8 @@ func TestEndsAreTold(t *testing.T) {
 	}
 }
 
-// TestWhatCannotStartIsTold shows that the reason comes from the keeper as from the system.
+// TestWhatCannotStartIsTold shows that the reason comes from the keeper as from the
+// system.
 func TestWhatCannotStartIsTold(t *testing.T) {
 	t.Parallel()
 	for _, kept := range []bool{true, false} {

@@ -33,9 +33,10 @@ const (
 )
 
 const (
-	lineFD     = 3                // of the line in the keeper, and of the pipe in what becomes the program
-	sweepLimit = 10 * time.Second // for ending all descendants; what hangs in the kernel cannot be ended at all
-	textMax    = 4 << 10          // bytes of a text that is reported
+	lineFD = 3 // of the line in the keeper, and of the pipe in what becomes the program
+	// for ending all descendants; what hangs in the kernel cannot be ended at all
+	sweepLimit = 10 * time.Second
+	textMax    = 4 << 10 // bytes of a text that is reported
 )
 
 // keeper is the life of one keeper.
@@ -77,7 +78,8 @@ func Keep(args []string) {
 
 func parseOrder(args []string) (o order, err error) {
 	var stat unix.Stat_t
-	if err := unix.Fstat(lineFD, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFSOCK && stat.Mode&unix.S_IFMT != unix.S_IFIFO {
+	if err := unix.Fstat(lineFD, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFSOCK &&
+		stat.Mode&unix.S_IFMT != unix.S_IFIFO {
 		return o, errors.New("it has no line")
 	}
 	if len(args) < 4 || args[0] != roleKeeper && args[0] != roleProgram {

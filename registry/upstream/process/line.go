@@ -21,8 +21,10 @@ import (
 const (
 	self = "/proc/self/exe" // this executable, also when its file was replaced since
 
-	lastWait  = time.Second                // for reading what a keeper that has ended said last
-	letGoWait = sweepLimit + 5*time.Second // from letting go of a keeper until it is killed: it may have been stopped by a signal
+	lastWait = time.Second // for reading what a keeper that has ended said last
+	// from letting go of a keeper until it is killed: it may have been stopped by a
+	// signal
+	letGoWait = sweepLimit + 5*time.Second
 )
 
 // line is the owner's end of the line to a keeper. The owner says nothing on it: that it
@@ -47,7 +49,8 @@ func startKept(ctx context.Context, p Program, cmd *exec.Cmd) (*Tree, error) {
 	l := &line{file: ours, in: bufio.NewReader(ours)}
 	keeper := &exec.Cmd{
 		Path: self, Args: slices.Concat(p.Keeper, []string{roleKeeper, p.Rights.text(), cmd.Path}, cmd.Args),
-		Dir: p.Dir, Env: p.Env, Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr, ExtraFiles: []*os.File{theirs},
+		Dir: p.Dir, Env: p.Env, Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr,
+		ExtraFiles: []*os.File{theirs},
 		// A group of its own keeps away what a terminal sends. No signal on the owner's
 		// death: it would end the keeper before the keeper has done its work.
 		SysProcAttr: &unix.SysProcAttr{Setpgid: true},
@@ -59,7 +62,8 @@ func startKept(ctx context.Context, p Program, cmd *exec.Cmd) (*Tree, error) {
 		return nil, fmt.Errorf("start keeper: %w", err)
 	}
 	t := &Tree{cmd: keeper, line: l, ended: make(chan struct{})}
-	stop := context.AfterFunc(ctx, func() { _ = ours.SetReadDeadline(time.Unix(1, 0)) }) // fails only when it is closed
+	// fails only when it is closed
+	stop := context.AfterFunc(ctx, func() { _ = ours.SetReadDeadline(time.Unix(1, 0)) })
 	t.leader, err = l.first()
 	stop()
 	if err != nil {
@@ -96,7 +100,8 @@ func (l *line) first() (pid int, err error) {
 // last returns how the program ended. It is called when the keeper has ended. known is
 // false when the keeper did not come to say it, because it was killed itself.
 func (l *line) last() (how string, known bool) {
-	_ = l.file.SetReadDeadline(time.Now().Add(lastWait)) // fails only when it was closed, and so does the next line
+	// fails only when it was closed, and so does the next line
+	_ = l.file.SetReadDeadline(time.Now().Add(lastWait))
 	word, text, err := l.read()
 	return text, err == nil && word == wordEnded
 }

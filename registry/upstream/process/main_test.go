@@ -15,13 +15,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/process"
 )
 
-// limit is how long a test waits for what must happen, also on a machine with much else to do.
+// limit is how long a test waits for what must happen, also on a machine with much else
+// to do.
 const limit = 2 * time.Minute
 
-// keepWord makes the test binary a keeper, as the command of that name does with the program.
+// keepWord makes the test binary a keeper, as the command of that name does with the
+// program.
 const keepWord = "keep"
 
-// ownerRole in the environment makes the test binary the owner of one program, which it reads as JSON from there.
+// ownerRole in the environment makes the test binary the owner of one program, which it
+// reads as JSON from there.
 const ownerRole = "DRAWBRIDGE_TEST_OWNER"
 
 func TestMain(m *testing.M) {
@@ -44,8 +47,9 @@ type described struct {
 	Kept    bool
 }
 
-// own starts a program, says so, and does with it what its standard input says: "close" its input, "terminate" it or
-// "kill" it. It says how the program ended. When its own input ends, it ends at once.
+// own starts a program, says so, and does with it what its standard input says: "close"
+// its input, "terminate" it or "kill" it. It says how the program ended. When its own
+// input ends, it ends at once.
 func own(text string) {
 	var d described
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
@@ -56,7 +60,8 @@ func own(text string) {
 		panic(err)
 	}
 	p := process.Program{
-		Command: d.Command, Args: d.Args, Env: append(d.Env, "PATH="+os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0"),
+		Command: d.Command, Args: d.Args, Env: append(d.Env, "PATH="+os.Getenv("PATH"),
+			"GORACE=atexit_sleep_ms=0"),
 		Stdin: theirs, Stdout: os.Stdout, Stderr: os.Stderr, Rights: d.Rights,
 	}
 	if d.Kept {

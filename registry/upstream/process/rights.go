@@ -29,11 +29,13 @@ type Limits struct {
 
 // text returns the rights in the form that parseRights reads.
 func (r Rights) text() string {
-	return fmt.Sprint(r.User.UID, r.User.GID, r.Limits.Memory, int64(r.Limits.CPU), r.Limits.Files, r.Limits.Processes)
+	return fmt.Sprint(r.User.UID, r.User.GID, r.Limits.Memory, int64(r.Limits.CPU), r.Limits.Files,
+		r.Limits.Processes)
 }
 
 // parseRights reads what text returned.
 func parseRights(text string) (r Rights, err error) {
-	_, err = fmt.Sscan(text, &r.User.UID, &r.User.GID, &r.Limits.Memory, (*int64)(&r.Limits.CPU), &r.Limits.Files, &r.Limits.Processes)
+	_, err = fmt.Sscan(text, &r.User.UID, &r.User.GID, &r.Limits.Memory, (*int64)(&r.Limits.CPU),
+		&r.Limits.Files, &r.Limits.Processes)
 	return r, err
 }

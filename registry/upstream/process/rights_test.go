@@ -23,7 +23,8 @@ var stranger = process.User{UID: 54321, GID: 54322}
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("NOT TESTED: servers with a user of their own. Only root can start them; run this test as root.")
+		t.Skip(
+			"NOT TESTED: servers with a user of their own. Only root can start them; run this test as root.")
 	}
 }
 
@@ -41,11 +42,15 @@ func TestLimitsHold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := engage(t, described{
-				Command: "sh", Args: []string{"-c", `cat /proc/self/limits; sh -c "exec setsid cat /proc/self/limits"`},
+				Command: "sh", Args: []string{
+					"-c",
+					`cat /proc/self/limits; sh -c "exec setsid cat /proc/self/limits"`,
+				},
 				Rights: process.Rights{Limits: test.limits}, Kept: true,
 			})
 			said := strings.Join(o.all(), "\n")
-			if got := strings.Count(regexp.MustCompile(` {2,}`).ReplaceAllString(said, " "), test.want); got != 2 {
+			if got := strings.Count(regexp.MustCompile(` {2,}`).ReplaceAllString(said, " "),
+				test.want); got != 2 {
 				t.Errorf("%q: got it %d times, want 2, in\n%s", test.want, got, said)
 			}
 		})
@@ -56,15 +61,17 @@ func TestLimitsHold(t *testing.T) {
 func TestOveruseEndsTheProgram(t *testing.T) {
 	t.Parallel()
 	o := engage(t, described{
-		Command: "sh", Args: []string{"-c", "while :; do :; done"}, Rights: process.Rights{Limits: process.Limits{CPU: time.Second}}, Kept: true,
+		Command: "sh", Args: []string{"-c", "while :; do :; done"},
+		Rights: process.Rights{Limits: process.Limits{CPU: time.Second}}, Kept: true,
 	})
 	if got := o.hear("ended:"); !strings.HasPrefix(got, "signal: CPU time limit exceeded") {
 		t.Errorf("got %q, want the end by that signal", got)
 	}
 }
 
-// TestAnotherUser starts a program as somebody without rights, and finds none, nor a way to get one: no group of the
-// owner, no way to the keeper, and no more processes than it may have.
+// TestAnotherUser starts a program as somebody without rights, and finds none, nor a way
+// to get one: no group of the owner, no way to the keeper, and no more processes than it
+// may have.
 func TestAnotherUser(t *testing.T) {
 	needRoot(t)
 	t.Parallel()
@@ -77,15 +84,17 @@ func TestAnotherUser(t *testing.T) {
 			sleep 1000 & sleep 1000 & sleep 1000 & sleep 1000 & echo too many`},
 	})
 	said := strings.Join(strings.Fields(strings.Join(o.all(), " ")), " ")
-	want := fmt.Sprintf("Uid: %[1]d %[1]d %[1]d %[1]d Gid: %[2]d %[2]d %[2]d %[2]d Groups: CapPrm: 0000000000000000 CapEff: 0000000000000000 "+
-		"CapBnd: 0000000000000000 NoNewPrivs: 1 "+
-		"cannot kill cannot read ended: exit status 2", stranger.UID, stranger.GID)
+	want := fmt.Sprintf(
+		"Uid: %[1]d %[1]d %[1]d %[1]d Gid: %[2]d %[2]d %[2]d %[2]d Groups: CapPrm: 0000000000000000 CapEff: 0000000000000000 "+
+			"CapBnd: 0000000000000000 NoNewPrivs: 1 "+
+			"cannot kill cannot read ended: exit status 2", stranger.UID, stranger.GID)
 	if said != want {
 		t.Errorf("got  %s\nwant %s", said, want)
 	}
 }
 
-// TestFamiliesOfAnotherUserEnd repeats with another user what TestGrandchildrenOutlivedTheProgram does.
+// TestFamiliesOfAnotherUserEnd repeats with another user what
+// TestGrandchildrenOutlivedTheProgram does.
 func TestFamiliesOfAnotherUserEnd(t *testing.T) {
 	needRoot(t)
 	t.Parallel()
@@ -99,14 +108,19 @@ func TestFamiliesOfAnotherUserEnd(t *testing.T) {
 				}
 			})
 			o := engage(t, described{
-				Command: "sh", Args: []string{"-c", "(setsid sleep 1000 &); echo up $$; read line; exit 3"}, Env: []string{mark}, Kept: true,
-				Rights: process.Rights{User: process.User{UID: 54323, GID: 54323}, Limits: process.Limits{Files: 100}},
+				Command: "sh", Args: []string{"-c", "(setsid sleep 1000 &); echo up $$; read line; exit 3"},
+				Env: []string{mark}, Kept: true,
+				Rights: process.Rights{
+					User:   process.User{UID: 54323, GID: 54323},
+					Limits: process.Limits{Files: 100},
+				},
 			})
 			pid, err := strconv.Atoi(o.hear("up"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "keeper, program and orphan are there", func() bool { return len(marked(t, mark)) == 3 })
+			eventually(t, "keeper, program and orphan are there",
+				func() bool { return len(marked(t, mark)) == 3 })
 			end(t, o, pid)
 			eventually(t, "nobody is left", func() bool { return len(marked(t, mark)) == 0 })
 		})
@@ -125,11 +139,26 @@ func TestRightsThatCannotBeHadStartNothing(t *testing.T) {
 		rights  process.Rights
 		want    string
 	}{
-		"another user":   {"sh", process.Rights{User: stranger}, "run as user 54321: the gateway must run as root for that, with the capabilities SETUID and SETGID"},
-		"too many files": {"sh", process.Rights{Limits: process.Limits{Files: 1 << 30}}, "limits.files is more than the gateway itself may have: operation not permitted"},
-		"no program":     {"/nonexistent/server", process.Rights{Limits: process.Limits{Files: 100}}, "exec /nonexistent/server: no such file or directory"},
+		"another user": {
+			"sh",
+			process.Rights{User: stranger},
+			"run as user 54321: the gateway must run as root for that, with the capabilities SETUID and SETGID",
+		},
+		"too many files": {
+			"sh",
+			process.Rights{Limits: process.Limits{Files: 1 << 30}},
+			"limits.files is more than the gateway itself may have: operation not permitted",
+		},
+		"no program": {
+			"/nonexistent/server",
+			process.Rights{Limits: process.Limits{Files: 100}},
+			"exec /nonexistent/server: no such file or directory",
+		},
 	} {
-		o := engageAs(t, credential, described{Command: test.command, Args: []string{"-c", "echo up"}, Rights: test.rights, Kept: true})
+		o := engageAs(t, credential, described{
+			Command: test.command, Args: []string{"-c", "echo up"},
+			Rights: test.rights, Kept: true,
+		})
 		if got := o.hear("failed:"); got != test.want {
 			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}

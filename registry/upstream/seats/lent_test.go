@@ -11,8 +11,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 )
 
-// TestLentSessionsNeverServeTwoOwnersAtOnce lets the clients of one user come, go, return to a seat and die in random
-// order. At no time do calls of two owners run on one session, and in the end nobody waits in vain.
+// TestLentSessionsNeverServeTwoOwnersAtOnce lets the clients of one user come, go, return
+// to a seat and die in random order. At no time do calls of two owners run on one
+// session, and in the end nobody waits in vain.
 func TestLentSessionsNeverServeTwoOwnersAtOnce(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {
@@ -43,7 +44,8 @@ func TestLentSessionsNeverServeTwoOwnersAtOnce(t *testing.T) {
 					calls += n
 				}
 				if len(running[s]) > 1 || solo[s] > 0 && calls > 1 {
-					t.Errorf("seed %d: %d owners with %d calls, %d of them alone, on one session", seed, len(running[s]), calls, solo[s])
+					t.Errorf("seed %d: %d owners with %d calls, %d of them alone, on one session", seed,
+						len(running[s]), calls, solo[s])
 				}
 			}
 			for range 150 {
@@ -53,7 +55,8 @@ func TestLentSessionsNeverServeTwoOwnersAtOnce(t *testing.T) {
 				if random.IntN(8) == 0 {
 					k.Traits, k.Patient = "", false
 				}
-				comes, stays := time.Duration(random.IntN(60_000))*time.Millisecond, time.Duration(random.IntN(4_000))*time.Millisecond
+				comes, stays := time.Duration(random.IntN(60_000))*time.Millisecond,
+					time.Duration(random.IntN(4_000))*time.Millisecond
 				gives, dies, doubts := random.IntN(8) == 0, random.IntN(12) == 0, random.IntN(6) == 0
 				callers.Go(func() {
 					time.Sleep(comes)

@@ -87,14 +87,17 @@ type Room[S Session] struct {
 	end   context.CancelFunc                           // ends all contexts that owned made
 	work  sync.WaitGroup                               // all goroutines of the room; Close waits for them
 
-	mu       sync.Mutex // guards the fields below and those of each seat; never held during I/O of a session
-	ended    bool
-	taking   map[Key][]*Seat[S]    // the seats that take calls, the oldest of each key first
-	all      map[*Seat[S]]struct{} // the seats that have a place
-	closing  int                   // how many seats are Closing, each of which is a place for somebody in the queue
-	retiring int                   // how many seats are Retiring, which will be Closing when their last call has ended
-	queue    []*waiter[S]          // the calls and loans that wait for room, in the order in which they came
-	lent     *Seat[S]              // the seat that Lend added, which takes no place; nil: the room does not lend
+	mu     sync.Mutex // guards the fields below and those of each seat; never held during I/O of a session
+	ended  bool
+	taking map[Key][]*Seat[S]    // the seats that take calls, the oldest of each key first
+	all    map[*Seat[S]]struct{} // the seats that have a place
+	// how many seats are Closing, each of which is a place for somebody in the queue
+	closing int
+	// how many seats are Retiring, which will be Closing when their last call has ended
+	retiring int
+	queue    []*waiter[S] // the calls and loans that wait for room, in the order in which they came
+	// the seat that Lend added, which takes no place; nil: the room does not lend
+	lent *Seat[S]
 }
 
 // waiter is one call or loan in the queue.
@@ -146,7 +149,10 @@ func (r *Room[S]) Size() int {
 func (r *Room[S]) Lend(session S, k Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.lent = &Seat[S]{Session: session, key: k, opened: make(chan struct{}), state: Open, since: time.Now(), idle: time.Now()}
+	r.lent = &Seat[S]{
+		Session: session, key: k, opened: make(chan struct{}), state: Open, since: time.Now(),
+		idle: time.Now(),
+	}
 	close(r.lent.opened)
 	r.taking[k] = append(r.taking[k], r.lent)
 }
@@ -256,7 +262,8 @@ func (r *Room[S]) Close(ctx context.Context, polite bool) {
 	r.end()
 	r.work.Wait()
 	var open sync.WaitGroup
-	for s := range r.all { // needs no lock: all goroutines have ended, and ended keeps others from changing it
+	// needs no lock: all goroutines have ended, and ended keeps others from changing it
+	for s := range r.all {
 		open.Go(func() { s.Session.Close(ctx, polite) })
 	}
 	open.Wait()
@@ -466,7 +473,8 @@ func (r *Room[S]) makeRoomLocked(k Key) bool {
 	if len(r.taking[k]) > 0 {
 		grace = idleGrace
 	}
-	first := r.firstLocked(k, func(s *Seat[S]) bool { return s.calls == 0 && time.Since(s.idle) >= grace }, (*Seat[S]).beforeLocked)
+	first := r.firstLocked(k, func(s *Seat[S]) bool { return s.calls == 0 && time.Since(s.idle) >= grace },
+		(*Seat[S]).beforeLocked)
 	if first == nil {
 		return false
 	}
@@ -491,7 +499,9 @@ func (r *Room[S]) retireLocked(k Key) {
 // firstLocked returns, of the key's rivals that take calls and meet the condition, the
 // one before all others; nil when there is none. It is called only when there is no room
 // for the key.
-func (r *Room[S]) firstLocked(k Key, meets func(*Seat[S]) bool, before func(s, other *Seat[S]) bool) (first *Seat[S]) {
+func (r *Room[S]) firstLocked(k Key, meets func(*Seat[S]) bool,
+	before func(s, other *Seat[S]) bool,
+) (first *Seat[S]) {
 	rivals := r.rivalsLocked(k)
 	for _, seats := range r.taking {
 		for _, s := range seats {

@@ -89,7 +89,10 @@ func play(t *testing.T, seats int, story func(t *testing.T, r *stage)) {
 			New: func(k Key, lost func()) *session {
 				r.mu.Lock()
 				defer r.mu.Unlock()
-				s := &session{key: k, lost: lost, doubts: make(chan struct{}, 1), err: r.next.err, takes: r.next.takes}
+				s := &session{
+					key: k, lost: lost, doubts: make(chan struct{}, 1), err: r.next.err,
+					takes: r.next.takes,
+				}
 				r.made = append(r.made, s)
 				return s
 			},
@@ -135,7 +138,8 @@ func (r *stage) expect(what string, s *Seat[*session], want State) {
 	}
 }
 
-// later takes a seat in the background. What it returns tells whether that has ended by now, and how.
+// later takes a seat in the background. What it returns tells whether that has ended by
+// now, and how.
 func (r *stage) later(ctx context.Context, k Key) (taken func() (*Seat[*session], error, bool)) {
 	var (
 		seat *Seat[*session]
@@ -161,14 +165,19 @@ func (r *stage) later(ctx context.Context, k Key) (taken func() (*Seat[*session]
 func tenant(name string) Key { return Key{Owner: auth.Owner{User: auth.User{TenantID: name}}} }
 
 func user(tenant, subject string) Key {
-	return Key{Owner: auth.Owner{User: auth.User{TenantID: tenant, Issuer: "i", Subject: subject}}, Traits: "t", Patient: true}
+	return Key{
+		Owner:  auth.Owner{User: auth.User{TenantID: tenant, Issuer: "i", Subject: subject}},
+		Traits: "t", Patient: true,
+	}
 }
 
-// TestCallsOfOneKeyShareASeat takes seats for equal keys and others, with and without calls that run alone.
+// TestCallsOfOneKeyShareASeat takes seats for equal keys and others, with and without
+// calls that run alone.
 func TestCallsOfOneKeyShareASeat(t *testing.T) {
 	t.Parallel()
 	play(t, 8, func(t *testing.T, r *stage) {
-		if a, again, b := r.take(tenant("a")), r.take(tenant("a")), r.take(tenant("b")); a != again || a == b {
+		if a, again, b := r.take(tenant("a")), r.take(tenant("a")), r.take(tenant("b")); a != again ||
+			a == b {
 			t.Error("calls of one tenant have seats of their own, or those of two share one")
 		}
 		alone := tenant("a")
@@ -190,13 +199,15 @@ func TestCallsOfOneKeyShareASeat(t *testing.T) {
 	})
 }
 
-// TestIdleSeatMakesRoomForWhoCameFirst fills a room and lets three wait, of whom one gives up.
+// TestIdleSeatMakesRoomForWhoCameFirst fills a room and lets three wait, of whom one
+// gives up.
 func TestIdleSeatMakesRoomForWhoCameFirst(t *testing.T) {
 	t.Parallel()
 	play(t, 1, func(t *testing.T, r *stage) {
 		a := r.take(tenant("a"))
 		gives, cancel := context.WithCancel(t.Context())
-		b, c, d := r.later(gives, tenant("b")), r.later(t.Context(), tenant("c")), r.later(t.Context(), tenant("d"))
+		b, c, d := r.later(gives, tenant("b")), r.later(t.Context(), tenant("c")), r.later(t.Context(),
+			tenant("d"))
 		cancel()
 		if _, err, done := b(); !done || !errors.Is(err, context.Canceled) {
 			t.Errorf("who gave up: got %v, want their own cancellation", err)
@@ -217,7 +228,8 @@ func TestIdleSeatMakesRoomForWhoCameFirst(t *testing.T) {
 	})
 }
 
-// TestDeadlineInTheQueueSaysBusy waits in a full room until the deadline, and in one without seats not at all.
+// TestDeadlineInTheQueueSaysBusy waits in a full room until the deadline, and in one
+// without seats not at all.
 func TestDeadlineInTheQueueSaysBusy(t *testing.T) {
 	t.Parallel()
 	play(t, 1, func(t *testing.T, r *stage) {
@@ -248,8 +260,8 @@ func TestDeadlineInTheQueueSaysBusy(t *testing.T) {
 	})
 }
 
-// TestOneUserHasHalfAndOneTenantLeavesAQuarter lets one user, then others of the tenant, then another tenant come to a room
-// of eight. Nobody's calls end.
+// TestOneUserHasHalfAndOneTenantLeavesAQuarter lets one user, then others of the tenant,
+// then another tenant come to a room of eight. Nobody's calls end.
 func TestOneUserHasHalfAndOneTenantLeavesAQuarter(t *testing.T) {
 	t.Parallel()
 	play(t, 8, func(t *testing.T, r *stage) {
@@ -282,8 +294,9 @@ func TestOneUserHasHalfAndOneTenantLeavesAQuarter(t *testing.T) {
 	})
 }
 
-// TestBusySeatRetiresForWhoHasNone shares a room of two between tenants whose calls never cease: after its turn, the seat
-// that was opened first takes no more calls and makes room when its last one ends. One that waits for humans stays.
+// TestBusySeatRetiresForWhoHasNone shares a room of two between tenants whose calls never
+// cease: after its turn, the seat that was opened first takes no more calls and makes
+// room when its last one ends. One that waits for humans stays.
 func TestBusySeatRetiresForWhoHasNone(t *testing.T) {
 	t.Parallel()
 	play(t, 2, func(t *testing.T, r *stage) {
@@ -309,7 +322,8 @@ func TestBusySeatRetiresForWhoHasNone(t *testing.T) {
 	})
 }
 
-// TestWhoHasSeatsLeavesFreshOnesAlone lets a tenant with a busy seat want another one, for which others were used just now.
+// TestWhoHasSeatsLeavesFreshOnesAlone lets a tenant with a busy seat want another one,
+// for which others were used just now.
 func TestWhoHasSeatsLeavesFreshOnesAlone(t *testing.T) {
 	t.Parallel()
 	play(t, 2, func(t *testing.T, r *stage) {
@@ -328,7 +342,8 @@ func TestWhoHasSeatsLeavesFreshOnesAlone(t *testing.T) {
 	})
 }
 
-// TestSeatsThatAreOfUseMakeRoomLast has one seat that is loaned, one that is needed and one that was used last.
+// TestSeatsThatAreOfUseMakeRoomLast has one seat that is loaned, one that is needed and
+// one that was used last.
 func TestSeatsThatAreOfUseMakeRoomLast(t *testing.T) {
 	t.Parallel()
 	play(t, 3, func(t *testing.T, r *stage) {
@@ -345,7 +360,8 @@ func TestSeatsThatAreOfUseMakeRoomLast(t *testing.T) {
 	})
 }
 
-// TestUnusedSeatIsClosedInTheEnd sweeps a room from time to time: a seat in use stays, one that is needed stays until then.
+// TestUnusedSeatIsClosedInTheEnd sweeps a room from time to time: a seat in use stays,
+// one that is needed stays until then.
 func TestUnusedSeatIsClosedInTheEnd(t *testing.T) {
 	t.Parallel()
 	play(t, 4, func(t *testing.T, r *stage) {
@@ -413,7 +429,8 @@ func TestDeadSeatIsClosedAfterItsLastCall(t *testing.T) {
 	})
 }
 
-// TestFailureToOpenReachesAllWhoWait opens a session that fails, for two calls, while a third waits for its place.
+// TestFailureToOpenReachesAllWhoWait opens a session that fails, for two calls, while a
+// third waits for its place.
 func TestFailureToOpenReachesAllWhoWait(t *testing.T) {
 	t.Parallel()
 	play(t, 1, func(t *testing.T, r *stage) {
@@ -436,7 +453,8 @@ func TestFailureToOpenReachesAllWhoWait(t *testing.T) {
 	})
 }
 
-// TestSeatThatIsGivenUpWhileItOpensIsClosedThen lets who wanted a seat leave before it is open, and another take its place.
+// TestSeatThatIsGivenUpWhileItOpensIsClosedThen lets who wanted a seat leave before it is
+// open, and another take its place.
 func TestSeatThatIsGivenUpWhileItOpensIsClosedThen(t *testing.T) {
 	t.Parallel()
 	play(t, 1, func(t *testing.T, r *stage) {
@@ -454,13 +472,15 @@ func TestSeatThatIsGivenUpWhileItOpensIsClosedThen(t *testing.T) {
 		}
 		time.Sleep(11 * time.Second)
 		if _, err, done := b(); !done || err != nil || r.made[0].closed.Load() != 1 {
-			t.Errorf("who waited for the place: %v; the first was closed %d times", err, r.made[0].closed.Load())
+			t.Errorf("who waited for the place: %v; the first was closed %d times", err,
+				r.made[0].closed.Load())
 		}
 	})
 }
 
-// TestLentSessionGoesFromOwnerToOwner lends a session in a room of one place: calls of one owner share it, another owner gets
-// it when no call is open, and a place of its own while one is.
+// TestLentSessionGoesFromOwnerToOwner lends a session in a room of one place: calls of
+// one owner share it, another owner gets it when no call is open, and a place of its own
+// while one is.
 func TestLentSessionGoesFromOwnerToOwner(t *testing.T) {
 	t.Parallel()
 	play(t, 1, func(t *testing.T, r *stage) {
@@ -487,7 +507,8 @@ func TestLentSessionGoesFromOwnerToOwner(t *testing.T) {
 		kept.Kept = true
 		for _, k := range []Key{a, kept} {
 			if s := r.take(k); s.Session == lister {
-				t.Errorf("%+v got a session that its server may still use for another, or that must be its own", k)
+				t.Errorf(
+					"%+v got a session that its server may still use for another, or that must be its own", k)
 			} else {
 				r.Leave(s, Call)
 				time.Sleep(2 * idleGrace)
@@ -501,8 +522,9 @@ func TestLentSessionGoesFromOwnerToOwner(t *testing.T) {
 	})
 }
 
-// TestOneUsersClientsHadHalfOfThePlaces has as many clients of one user call at once as there are places, with the lent
-// session one more. Nobody else is there for whom half of the places, or a quarter, would be kept.
+// TestOneUsersClientsHadHalfOfThePlaces has as many clients of one user call at once as
+// there are places, with the lent session one more. Nobody else is there for whom half of
+// the places, or a quarter, would be kept.
 func TestOneUsersClientsHadHalfOfThePlaces(t *testing.T) {
 	t.Parallel()
 	play(t, 4, func(t *testing.T, r *stage) {
@@ -541,15 +563,17 @@ func TestWorkEndsBeforeSeatsAreClosed(t *testing.T) {
 		})
 		r.Close(t.Context(), false)
 		if early.Load() || s.Session.closed.Load() != 1 || s.Session.polite.Load() {
-			t.Errorf("closed before its work ended: %t; closed %d times, polite %t", early.Load(), s.Session.closed.Load(), s.Session.polite.Load())
+			t.Errorf("closed before its work ended: %t; closed %d times, polite %t", early.Load(),
+				s.Session.closed.Load(), s.Session.polite.Load())
 		}
 		clear(r.all) // closed above
 	})
 }
 
-// TestAnyOrderOfEventsKeepsTheCount lets many callers come, go and doubt in random order. At no time are there more sessions
-// than places, a call on a seat that is being closed, or a seat in a list that it does not belong to; in the end nobody
-// waits in vain and the room is empty of calls.
+// TestAnyOrderOfEventsKeepsTheCount lets many callers come, go and doubt in random order.
+// At no time are there more sessions than places, a call on a seat that is being closed,
+// or a seat in a list that it does not belong to; in the end nobody waits in vain and the
+// room is empty of calls.
 func TestAnyOrderOfEventsKeepsTheCount(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -563,8 +587,10 @@ func TestAnyOrderOfEventsKeepsTheCount(t *testing.T) {
 					k = user(k.TenantID, fmt.Sprint(random.IntN(3)))
 				}
 				k.Alone = random.IntN(4) == 0
-				u, comes, stays := Use(random.IntN(5)/4), time.Duration(random.IntN(60_000))*time.Millisecond, time.Duration(random.IntN(8_000))*time.Millisecond
-				gives, doubts, dies, fails := random.IntN(8) == 0, random.IntN(6) == 0, random.IntN(12) == 0, random.IntN(20) == 0
+				u, comes, stays := Use(random.IntN(5)/4), time.Duration(random.IntN(60_000))*time.Millisecond,
+					time.Duration(random.IntN(8_000))*time.Millisecond
+				gives, doubts, dies, fails := random.IntN(8) == 0, random.IntN(6) == 0, random.IntN(12) == 0,
+					random.IntN(20) == 0
 				callers.Go(func() {
 					time.Sleep(comes)
 					ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
@@ -600,14 +626,16 @@ func TestAnyOrderOfEventsKeepsTheCount(t *testing.T) {
 			}
 			for s := range r.all {
 				if s.calls != 0 || s.loans != 0 {
-					t.Errorf("seed %d: a seat that is %v has %d calls and %d loans left", seed, s.state, s.calls, s.loans)
+					t.Errorf("seed %d: a seat that is %v has %d calls and %d loans left", seed, s.state,
+						s.calls, s.loans)
 				}
 			}
 		})
 	}
 }
 
-// watch sweeps and checks the room again and again, each time after what may change, until all callers have left.
+// watch sweeps and checks the room again and again, each time after what may change,
+// until all callers have left.
 func (r *stage) watch(callers *sync.WaitGroup, seed uint64, change func()) {
 	r.t.Helper()
 	done := make(chan struct{})
@@ -639,7 +667,8 @@ func (r *stage) check(seed uint64) {
 		case s.state.taking() != listed:
 			r.t.Errorf("seed %d: a seat that is %v is listed: %t", seed, s.state, listed)
 		case s.state == Closing && s.calls > 0, s.state == Gone, s.calls < 0, s.loans < 0:
-			r.t.Errorf("seed %d: a seat with a place is %v with %d calls and %d loans", seed, s.state, s.calls, s.loans)
+			r.t.Errorf("seed %d: a seat with a place is %v with %d calls and %d loans", seed, s.state,
+				s.calls, s.loans)
 		case (s.state == Dead || s.state == Retiring) && s.calls == 0:
 			r.t.Errorf("seed %d: a seat without calls is still %v", seed, s.state)
 		}
@@ -652,6 +681,7 @@ func (r *stage) check(seed uint64) {
 		}
 	}
 	if len(r.all) > r.cfg.Max || closing != r.closing || retiring != r.retiring {
-		r.t.Errorf("seed %d: %d of %d places; %d closing, counted %d; %d retiring, counted %d", seed, len(r.all), r.cfg.Max, closing, r.closing, retiring, r.retiring)
+		r.t.Errorf("seed %d: %d of %d places; %d closing, counted %d; %d retiring, counted %d", seed,
+			len(r.all), r.cfg.Max, closing, r.closing, retiring, r.retiring)
 	}
 }

@@ -37,10 +37,14 @@ const (
 	Opening  State = iota // it takes calls, which wait until the session can be used
 	Open                  // it takes calls
 	Examined              // it takes calls while its session is asked for a proof of life
-	Retiring              // others wait for its place: it takes no more calls; closed when its last one has ended
-	Dead                  // its session showed no life: it takes no more calls; closed when its last one has ended
-	Closing               // it is being closed and still has its place
-	Gone                  // its place is free
+	// others wait for its place: it takes no more calls; closed when its last one has
+	// ended
+	Retiring
+	// its session showed no life: it takes no more calls; closed when its last one has
+	// ended
+	Dead
+	Closing // it is being closed and still has its place
+	Gone    // its place is free
 )
 
 func (s State) String() string {
@@ -89,5 +93,6 @@ func (s *Seat[S]) beforeLocked(other *Seat[S]) bool {
 // hadTurnLocked tells whether a seat may be retired. A patient seat may not, because it
 // would make no room for as long as its caller thinks; neither may one that is needed.
 func (s *Seat[S]) hadTurnLocked() bool {
-	return !s.key.Patient && s.needed.IsZero() && (s.state == Open || s.state == Examined) && time.Since(s.since) >= turnLimit
+	return !s.key.Patient && s.needed.IsZero() && (s.state == Open || s.state == Examined) &&
+		time.Since(s.since) >= turnLimit
 }

@@ -65,7 +65,9 @@ func (r reader) pace(hurry <-chan struct{}, bytes int) {
 const (
 	paddingLine = 16       // bytes that a line counts for besides its own: it has to be found
 	paddingStep = 64 << 10 // bytes that are added up before they are paced
-	errorCost   = 8        // bytes that one of standard error counts for: each line is searched for the name of an error
+	// bytes that one of standard error counts for: each line is searched for the name of
+	// an error
+	errorCost = 8
 )
 
 // padding paces what a server sends besides messages: comments of event streams, events

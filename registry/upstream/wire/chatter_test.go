@@ -15,7 +15,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// TestReadersOfOneServerShareItsPace has several streams of one server read messages of several sizes for ten seconds.
+// TestReadersOfOneServerShareItsPace has several streams of one server read messages of
+// several sizes for ten seconds.
 func TestReadersOfOneServerShareItsPace(t *testing.T) {
 	t.Parallel()
 	for _, streams := range []int{1, 40} {
@@ -38,7 +39,8 @@ func TestReadersOfOneServerShareItsPace(t *testing.T) {
 				}
 				want := (chatterBurst + 10*chatterRate) / each
 				if total < want*9/10 || total > want*11/10 {
-					t.Errorf("%d streams with messages of %d bytes: %d were read, want about %d", streams, size, total, want)
+					t.Errorf("%d streams with messages of %d bytes: %d were read, want about %d", streams,
+						size, total, want)
 				}
 			})
 		}
@@ -60,7 +62,8 @@ func TestWhatSaysNothingIsPaced(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began, flood := time.Now(), strings.NewReader(strings.Repeat(line, 8<<20/len(line)))
 				r := reader{count: func(Anomaly, int) {}, chatter: &Chatter{}}
-				if err := r.stream(t.Context(), flood, &progress{}, nil, func(*mcp.Message) bool { return false }); err != nil {
+				if err := r.stream(t.Context(), flood, &progress{}, nil,
+					func(*mcp.Message) bool { return false }); err != nil {
 					t.Fatal(err)
 				}
 				if took := time.Since(began); took < time.Second {
@@ -71,7 +74,8 @@ func TestWhatSaysNothingIsPaced(t *testing.T) {
 	}
 }
 
-// TestChildrenThatSayNothingArePaced has a child flood its standard output with empty lines, or its standard error.
+// TestChildrenThatSayNothingArePaced has a child flood its standard output with empty
+// lines, or its standard error.
 func TestChildrenThatSayNothingArePaced(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
@@ -130,7 +134,8 @@ func TestAPauseEndsWithItsStream(t *testing.T) {
 	})
 }
 
-// TestTheLatestProgressIsKept fills the room for notifications of a call whose taker is slow.
+// TestTheLatestProgressIsKept fills the room for notifications of a call whose taker is
+// slow.
 func TestTheLatestProgressIsKept(t *testing.T) {
 	t.Parallel()
 	note := func(method string, n int) *mcp.Message {
@@ -140,7 +145,10 @@ func TestTheLatestProgressIsKept(t *testing.T) {
 		}
 		return &mcp.Message{Method: method, Params: params}
 	}
-	for method, want := range map[string]int64{mcp.NotifyProgress: notesMax + 9, mcp.NotifyMessage: notesMax - 1} {
+	for method, want := range map[string]int64{
+		mcp.NotifyProgress: notesMax + 9,
+		mcp.NotifyMessage:  notesMax - 1,
+	} {
 		notes, dropped := NewNotes(nil), 0
 		for n := range notesMax + 10 {
 			if !notes.Keep(note(method, n)) {
@@ -158,7 +166,8 @@ func TestTheLatestProgressIsKept(t *testing.T) {
 			left++
 		}
 		if last != want || left != notesMax || dropped != 10 {
-			t.Errorf("%s: %d wait, the last is %d, %d dropped; want %d, %d, 10", method, left, last, dropped, notesMax, want)
+			t.Errorf("%s: %d wait, the last is %d, %d dropped; want %d, %d, 10", method, left, last, dropped,
+				notesMax, want)
 		}
 	}
 }

@@ -9,14 +9,18 @@ import (
 	"time"
 )
 
-// TestDeafChildIsLost writes to a child that reads one message and then no more. From outside that takes as long as it
-// says; here time is exact. That a lost child is replaced is TestKilledChildComesBack's to show.
+// TestDeafChildIsLost writes to a child that reads one message and then no more. From
+// outside that takes as long as it says; here time is exact. That a lost child is
+// replaced is TestKilledChildComesBack's to show.
 func TestDeafChildIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		theirs, ours := net.Pipe()
 		defer theirs.Close()
-		k := &Child{duplex: newDuplex(&notebook{}, reader{}, Memory{}), stdin: ours, queue: make(chan []byte, queueMax)}
+		k := &Child{
+			duplex: newDuplex(&notebook{}, reader{}, Memory{}), stdin: ours,
+			queue: make(chan []byte, queueMax),
+		}
 		go k.write()
 		for range 2 {
 			if err := k.enqueue(t.Context(), []byte("{}")); err != nil {

@@ -20,8 +20,10 @@ type duplex struct {
 	read    reader
 	waiting pending
 	memory  Memory
-	tellOut func(context.Context, []byte) // sends the answer to a question in the background; set before reading begins
-	hurry   <-chan struct{}               // closed when what is left is read without pauses; set before reading begins
+	// sends the answer to a question in the background; set before reading begins
+	tellOut func(context.Context, []byte)
+	// closed when what is left is read without pauses; set before reading begins
+	hurry <-chan struct{}
 
 	legacy atomic.Bool // a legacy handshake was done
 
@@ -45,7 +47,9 @@ func (d *duplex) lost(cause error) {
 
 // exchange sends a request and waits for its answer. send returns as soon as the request
 // is on its way.
-func (d *duplex) exchange(ctx context.Context, out *Request, send func(ctx context.Context, body []byte) error) (mcp.Object, error) {
+func (d *duplex) exchange(ctx context.Context, out *Request,
+	send func(ctx context.Context, body []byte) error,
+) (mcp.Object, error) {
 	w := d.waiting.add(out, d.memory)
 	defer d.waiting.remove(w, out.ID)
 	if err := send(ctx, out.Body); err != nil {
@@ -57,7 +61,9 @@ func (d *duplex) exchange(ctx context.Context, out *Request, send func(ctx conte
 // await waits for the answer to a request that is on its way. failed brings an error when
 // the request did not get there; nil: that cannot happen. An answer that came just before
 // the connection was lost still counts.
-func (d *duplex) await(ctx context.Context, out *Request, w *waiter, failed <-chan error) (mcp.Object, error) {
+func (d *duplex) await(ctx context.Context, out *Request, w *waiter,
+	failed <-chan error,
+) (mcp.Object, error) {
 	for {
 		select {
 		case m := <-w.notes.Waiting():
@@ -175,7 +181,9 @@ func (d *duplex) take(ctx context.Context, text []byte) {
 
 // messages reads a text in its turn, and appends its messages to into, which is empty.
 // readable is false if it holds no message, or if the connection is being closed.
-func (d *duplex) messages(ctx context.Context, text []byte, into []*mcp.Message) (messages []*mcp.Message, readable bool) {
+func (d *duplex) messages(ctx context.Context, text []byte, into []*mcp.Message) (messages []*mcp.Message,
+	readable bool,
+) {
 	leave, err := d.read.turn(ctx, d.memory.Server, len(text))
 	if err != nil {
 		return nil, false

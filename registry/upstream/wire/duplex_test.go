@@ -24,32 +24,47 @@ func (n *notebook) Following(open, again bool) {
 func (n *notebook) Doubt()             { n.lines = append(n.lines, "doubt") }
 func (n *notebook) Count(Anomaly, int) {}
 
-// TestNotesComeBeforeTheQuestionAfterThem takes a note and a question in while whoever waits for the answer is late: the
-// request that hears at once has the note first. From outside, how late anyone is cannot be chosen.
+// TestNotesComeBeforeTheQuestionAfterThem takes a note and a question in while whoever
+// waits for the answer is late: the request that hears at once has the note first. From
+// outside, how late anyone is cannot be chosen.
 func TestNotesComeBeforeTheQuestionAfterThem(t *testing.T) {
 	t.Parallel()
 	up := &notebook{}
 	link := newDuplex(up, reader{count: up.Count}, Memory{})
-	link.waiting.add(&Request{ID: "7", Hear: func(m *mcp.Message) { up.lines = append(up.lines, "note "+m.Params.Text("message")) }}, Memory{})
-	link.take(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1,"message":"hello"}}`))
-	link.take(t.Context(), []byte(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}`))
+	link.waiting.add(&Request{
+		ID:   "7",
+		Hear: func(m *mcp.Message) { up.lines = append(up.lines, "note "+m.Params.Text("message")) },
+	},
+		Memory{})
+	link.take(
+		t.Context(), []byte(
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1,"message":"hello"}}`))
+	link.take(
+		t.Context(), []byte(
+			`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}`))
 	if want := []string{"note hello", "question elicitation/create"}; !slices.Equal(up.lines, want) {
 		t.Errorf("got %q, want %q", up.lines, want)
 	}
 }
 
-// TestLogMessagesBelongToTheRequestThatWantsThem sends log messages, which say nothing of their request over a pipe, before
-// there is one that wants them, while there is, and afterwards.
+// TestLogMessagesBelongToTheRequestThatWantsThem sends log messages, which say nothing of
+// their request over a pipe, before there is one that wants them, while there is, and
+// afterwards.
 func TestLogMessagesBelongToTheRequestThatWantsThem(t *testing.T) {
 	t.Parallel()
 	up := &notebook{}
 	link := newDuplex(up, reader{count: up.Count}, Memory{})
 	link.Begin("", mcp.LatestLegacy)
 	say := func() {
-		link.take(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`))
+		link.take(
+			t.Context(), []byte(
+				`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`))
 	}
 	say()
-	heard := link.waiting.add(&Request{ID: "7", Logs: true, Hear: func(*mcp.Message) { up.lines = append(up.lines, "heard") }}, Memory{})
+	heard := link.waiting.add(&Request{
+		ID: "7", Logs: true,
+		Hear: func(*mcp.Message) { up.lines = append(up.lines, "heard") },
+	}, Memory{})
 	say()
 	link.waiting.remove(heard, "7")
 	say()
@@ -59,18 +74,23 @@ func TestLogMessagesBelongToTheRequestThatWantsThem(t *testing.T) {
 	}
 }
 
-// TestOnlyModernServersEndRequests cancels a request of the gateway: a modern server ends its subscription so, and one of
-// the legacy era takes back a question of its own that happens to have the same id.
+// TestOnlyModernServersEndRequests cancels a request of the gateway: a modern server ends
+// its subscription so, and one of the legacy era takes back a question of its own that
+// happens to have the same id.
 func TestOnlyModernServersEndRequests(t *testing.T) {
 	t.Parallel()
 	up := &notebook{}
 	link := newDuplex(up, reader{count: up.Count}, Memory{})
-	subscription, call := link.waiting.add(&Request{ID: "7", Header: map[string][]string{}}, Memory{}), link.waiting.add(&Request{ID: "8"}, Memory{})
+	subscription, call := link.waiting.add(&Request{ID: "7", Header: map[string][]string{}}, Memory{}),
+		link.waiting.add(&Request{ID: "8"}, Memory{})
 	for _, id := range []string{"7", "8"} {
-		link.take(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+id+`}}`))
+		link.take(
+			t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+
+				id+`}}`))
 	}
 	if len(subscription.answer) != 1 || len(call.answer) != 0 {
-		t.Errorf("ended: subscription %d, call %d; want the subscription alone", len(subscription.answer), len(call.answer))
+		t.Errorf("ended: subscription %d, call %d; want the subscription alone", len(subscription.answer),
+			len(call.answer))
 	}
 	if want := []string{"notification notifications/cancelled"}; !slices.Equal(up.lines, want) {
 		t.Errorf("got %q, want %q", up.lines, want)

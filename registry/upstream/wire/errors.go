@@ -47,5 +47,6 @@ func (e *StatusError) Error() string { return fmt.Sprintf("HTTP status %d", e.St
 // says of a sign-in, only that it wants one is read: what it names nobody asks.
 func refusedBy(resp *response) *StatusError {
 	challenged := resp.StatusCode == http.StatusForbidden && resp.Header.Get("WWW-Authenticate") != ""
-	return &StatusError{Status: resp.StatusCode, SignIn: challenged || resp.StatusCode == http.StatusUnauthorized}
+	return &StatusError{Status: resp.StatusCode, SignIn: challenged ||
+		resp.StatusCode == http.StatusUnauthorized}
 }

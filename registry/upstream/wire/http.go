@@ -112,7 +112,9 @@ func (l *HTTP) Prepare(header http.Header) *dial.Post {
 	return dial.NewPost(l.client, l.target, header)
 }
 
-func (l *HTTP) do(ctx context.Context, method string, header http.Header, body []byte) (resp *response, sent bool, err error) {
+func (l *HTTP) do(ctx context.Context, method string, header http.Header,
+	body []byte,
+) (resp *response, sent bool, err error) {
 	resp, sent, err = roundTrip(ctx, l.client, l.target, method, header, body)
 	if err == nil {
 		l.pace(ctx, resp)
@@ -209,7 +211,9 @@ func validSessionID(id string) bool {
 }
 
 // readJSON reads the answer from a JSON body.
-func (l *HTTP) readJSON(ctx context.Context, out *Request, resp *response, room *share.Claim) (mcp.Object, error) {
+func (l *HTTP) readJSON(ctx context.Context, out *Request, resp *response,
+	room *share.Claim,
+) (mcp.Object, error) {
 	body, err := resp.read(maxMessage, room)
 	if err == nil {
 		return l.takeJSON(ctx, out, body, room)
@@ -226,7 +230,9 @@ func (l *HTTP) readJSON(ctx context.Context, out *Request, resp *response, room 
 
 // takeJSON takes the answer from a JSON body: one message, or several as 2025-03-26
 // allows.
-func (l *HTTP) takeJSON(ctx context.Context, out *Request, body []byte, room *share.Claim) (mcp.Object, error) {
+func (l *HTTP) takeJSON(ctx context.Context, out *Request, body []byte,
+	room *share.Claim,
+) (mcp.Object, error) {
 	var one [1]*mcp.Message
 	messages, err := l.read.inTurn(ctx, room.User(), body, one[:0])
 	switch {
@@ -331,7 +337,9 @@ func (l *HTTP) refusal(out *Request, resp *response) *mcp.Error {
 // readStreams reads the answer from an event stream. A legacy server may end the stream
 // before the answer; then the rest is asked for, from the last event on.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
-func (l *HTTP) readStreams(ctx context.Context, out *Request, s *session, resp *response, room *share.Claim) (mcp.Object, error) {
+func (l *HTTP) readStreams(ctx context.Context, out *Request, s *session, resp *response,
+	room *share.Claim,
+) (mcp.Object, error) {
 	var (
 		at     progress
 		answer *mcp.Message
@@ -429,7 +437,9 @@ func (l *HTTP) Follow(ctx context.Context) error {
 
 // followOnce opens one such stream and reads it until it ends. offered is false when the
 // server has none.
-func (l *HTTP) followOnce(ctx context.Context, s *session, at *progress, again bool) (offered bool, err error) {
+func (l *HTTP) followOnce(ctx context.Context, s *session, at *progress,
+	again bool,
+) (offered bool, err error) {
 	resp, _, err := l.do(ctx, http.MethodGet, s.get, nil)
 	if err != nil {
 		return true, err

@@ -25,7 +25,8 @@ const (
 // namesError matches the line in which the common runtimes name what ends a program, such
 // as "TypeError: x is not a function", "panic: no such table", "fatal error: out of
 // memory" or "thread 'main' panicked at src/main.rs:2:5:".
-var namesError = regexp.MustCompile(`^\s*(Uncaught )?[\w.$]*(Error|Exception)( \[\w+\])?:|^Exception in thread |^(panic|fatal error|error|fatal): |^thread '.*' panicked at `)
+var namesError = regexp.MustCompile(
+	`^\s*(Uncaught )?[\w.$]*(Error|Exception)( \[\w+\])?:|^Exception in thread |^(panic|fatal error|error|fatal): |^thread '.*' panicked at `)
 
 // LastWords are the last lines that a child wrote to its standard error, kept as the
 // child wrote them and cleaned when they are shown. Of the lines shortly before them, the
@@ -35,10 +36,12 @@ var namesError = regexp.MustCompile(`^\s*(Uncaught )?[\w.$]*(Error|Exception)( \
 type LastWords struct {
 	mu    sync.Mutex // guards the fields below
 	lines [maxLastLines][]byte
-	next  int               // how many lines were added; line n is at n % maxLastLines
-	cause []byte            // the newest line that names an error and is no longer in lines
-	since int               // what next was when cause left lines; zero: there is no cause
-	hide  *strings.Replacer // replaces what the child was given in confidence; nil: there was no child, hence no line
+	next  int    // how many lines were added; line n is at n % maxLastLines
+	cause []byte // the newest line that names an error and is no longer in lines
+	since int    // what next was when cause left lines; zero: there is no cause
+	// replaces what the child was given in confidence; nil: there was no child, hence no
+	// line
+	hide *strings.Replacer
 }
 
 // begin forgets the lines of the child before. hide replaces what the new child was given
@@ -152,7 +155,10 @@ func hider(env map[string]string, args []string) *strings.Replacer {
 // secret.
 func secretFlag(name string) bool {
 	name = strings.ToLower(name)
-	return slices.ContainsFunc([]string{"auth", "token", "secret", "key", "pass", "pwd", "cookie", "credential", "header"}, func(word string) bool {
+	return slices.ContainsFunc([]string{
+		"auth", "token", "secret", "key", "pass", "pwd", "cookie",
+		"credential", "header",
+	}, func(word string) bool {
 		return strings.Contains(name, word)
 	})
 }

@@ -58,7 +58,8 @@ const (
 	Foreign   Anomaly = "foreign"   // an answer for which no request waits
 	Oversized Anomaly = "oversized" // a message over the limit, dropped
 	Paced     Anomaly = "paced"     // a pause in reading, because too much came that is no answer
-	Flooded   Anomaly = "flooded"   // a notification or question beyond what is kept at the same time, dropped
+	// a notification or question beyond what is kept at the same time, dropped
+	Flooded Anomaly = "flooded"
 )
 
 // Events is how a transport tells whoever uses it what a server sends besides answers,

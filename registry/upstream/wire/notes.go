@@ -99,7 +99,8 @@ func (n *Notes) addLocked(m *mcp.Message) bool {
 		members = append(members, mcp.Member{Name: strings.Clone(name), Value: bytes.Clone(value)})
 	}
 	n.size = size
-	n.queue <- &mcp.Message{Method: m.Method, Params: mcp.NewObject(members...)} // nobody else adds, so there is a place
+	// nobody else adds, so there is a place
+	n.queue <- &mcp.Message{Method: m.Method, Params: mcp.NewObject(members...)}
 	return true
 }
 

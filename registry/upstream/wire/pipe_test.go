@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// TestBrokenPipeDoesNotHideWhyAChildEnded writes to children that do not read any more: one that is about to end is lost
-// for the reason that its end has, and one that lives on for the broken pipe.
+// TestBrokenPipeDoesNotHideWhyAChildEnded writes to children that do not read any more:
+// one that is about to end is lost for the reason that its end has, and one that lives on
+// for the broken pipe.
 func TestBrokenPipeDoesNotHideWhyAChildEnded(t *testing.T) {
 	t.Parallel()
 	for _, ends := range []bool{true, false} {
@@ -17,7 +18,8 @@ func TestBrokenPipeDoesNotHideWhyAChildEnded(t *testing.T) {
 			theirs, ours := net.Pipe()
 			_ = theirs.Close() // in memory, where that cannot fail
 			k := &Child{
-				duplex: newDuplex(&notebook{}, reader{}, Memory{}), stdin: ours, queue: make(chan []byte, queueMax),
+				duplex: newDuplex(&notebook{}, reader{}, Memory{}), stdin: ours, queue: make(chan []byte,
+					queueMax),
 				exited: make(chan struct{}),
 			}
 			if err := k.enqueue(t.Context(), []byte("{}")); err != nil {

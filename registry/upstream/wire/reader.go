@@ -59,7 +59,9 @@ func (r reader) turn(ctx context.Context, holder share.User, bytes int) (leave f
 }
 
 // inTurn is messages in its turn. When ctx ends before, the error is why.
-func (r reader) inTurn(ctx context.Context, holder share.User, data []byte, into []*mcp.Message) ([]*mcp.Message, error) {
+func (r reader) inTurn(ctx context.Context, holder share.User, data []byte,
+	into []*mcp.Message,
+) ([]*mcp.Message, error) {
 	leave, err := r.turn(ctx, holder, len(data))
 	if err != nil {
 		return nil, err

@@ -10,11 +10,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// FuzzMessages feeds the reader what a server may send: it must not panic, and what it returns is well formed.
+// FuzzMessages feeds the reader what a server may send: it must not panic, and what it
+// returns is well formed.
 func FuzzMessages(f *testing.F) {
 	for _, seed := range []string{
-		`{"jsonrpc":"2.0","id":1,"result":{}}`, `[{"jsonrpc":"2.0","method":"x"}]`, "{\"jsonrpc\":\"2.0\",\"id\":\"\xff\",\"result\":{}}",
-		`{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"\ud800"}}`, "", "[", "[]", "null", " \n[\n]", `[[]]`,
+		`{"jsonrpc":"2.0","id":1,"result":{}}`, `[{"jsonrpc":"2.0","method":"x"}]`,
+		"{\"jsonrpc\":\"2.0\",\"id\":\"\xff\",\"result\":{}}",
+		`{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"\ud800"}}`, "", "[", "[]", "null", " \n[\n]",
+		`[[]]`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -37,13 +40,15 @@ func FuzzMessages(f *testing.F) {
 	})
 }
 
-// TestLinesOverTheLimitAreSkipped shows that reading goes on behind a line that is too long, whatever its length.
+// TestLinesOverTheLimitAreSkipped shows that reading goes on behind a line that is too
+// long, whatever its length.
 func TestLinesOverTheLimitAreSkipped(t *testing.T) {
 	t.Parallel()
 	for _, length := range []int{39, 40, 41, 63, 64, 65, 100, 1000} {
 		in := bufio.NewReaderSize(strings.NewReader(strings.Repeat("x", length)+"\nnext\nlast"), 16)
 		line, err := readLine(in, 41, nil)
-		if fits := length+1 <= 41; fits != (err == nil) || !fits && !errors.Is(err, ErrTooLarge) || fits && len(line) != length+1 {
+		if fits := length+1 <= 41; fits != (err == nil) || !fits && !errors.Is(err, ErrTooLarge) || fits &&
+			len(line) != length+1 {
 			t.Errorf("line of %d bytes: got %q, %v", length, line, err)
 		}
 		if line, err = readLine(in, 41, nil); string(line) != "next\n" || err != nil {

@@ -21,9 +21,12 @@ type Request struct {
 	Post   *dial.Post  // Header, prepared by HTTP.Prepare of the same link; nil: it was not
 
 	Notify func(context.Context, *mcp.Message) // takes its notifications; nil: they are dropped
-	Hear   func(*mcp.Message)                  // replaces Notify on SSE and Child, in one order with questions
-	Ask    func(*mcp.Message) *mcp.Error       // takes its questions, or returns why not; nil: it can be asked none
-	Logs   bool                                // log messages that do not say whose they are belong to this request
+	// replaces Notify on SSE and Child, in one order with questions
+	Hear func(*mcp.Message)
+	// takes its questions, or returns why not; nil: it can be asked none
+	Ask func(*mcp.Message) *mcp.Error
+	// log messages that do not say whose they are belong to this request
+	Logs bool
 
 	// Room holds what has come of the answer, also when Exchange has returned it. nil:
 	// the server does, while it comes.

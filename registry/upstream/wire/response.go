@@ -23,8 +23,10 @@ const (
 
 // Bounds of bodies that are being read.
 const (
-	trusted  = 1 << 20 // bytes that are allocated on a server's word
-	believed = 4       // times what has come, which are allocated on its word beyond that: so little is copied
+	trusted = 1 << 20 // bytes that are allocated on a server's word
+	// times what has come, which are allocated on its word beyond that: so little is
+	// copied
+	believed = 4
 )
 
 // response is a server's answer to one HTTP request. Whoever gets it reads or discards
@@ -37,7 +39,8 @@ type response struct {
 // roundTrip sends one HTTP request. sent tells, beside an error, whether the server may
 // have received the request: if its headers were written, it may.
 func roundTrip(
-	ctx context.Context, client http.RoundTripper, target *url.URL, method string, header http.Header, body []byte,
+	ctx context.Context, client http.RoundTripper, target *url.URL, method string, header http.Header,
+	body []byte,
 ) (resp *response, sent bool, err error) {
 	var written atomic.Bool
 	trace := &httptrace.ClientTrace{WroteHeaders: func() { written.Store(true) }}

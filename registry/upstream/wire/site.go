@@ -28,7 +28,10 @@ func baseHeader(at Site) http.Header {
 	base.Set("Content-Type", "application/json")
 	base.Set("Accept", "application/json, text/event-stream")
 	base.Set("User-Agent", "drawbridge/"+at.Version)
-	for _, name := range []string{mcp.HeaderSessionID, mcp.HeaderProtocolVersion, mcp.HeaderMethod, mcp.HeaderName, mcp.HeaderLastEventID} {
+	for _, name := range []string{
+		mcp.HeaderSessionID, mcp.HeaderProtocolVersion, mcp.HeaderMethod,
+		mcp.HeaderName, mcp.HeaderLastEventID,
+	} {
 		base.Del(name)
 	}
 	return base

@@ -54,7 +54,8 @@ func OpenSSE(ctx context.Context, at Site, up Events) (*SSE, error) {
 		return nil, unavailable(false, errors.New("url cannot be parsed"))
 	}
 	l := &SSE{
-		duplex: newDuplex(up, reader{up.Count, at.Chatter, at.Turns}, at.Memory), client: at.Client, source: source, base: baseHeader(at), asides: newAsides(up.Count),
+		duplex: newDuplex(up, reader{up.Count, at.Chatter, at.Turns}, at.Memory), client: at.Client,
+		source: source, base: baseHeader(at), asides: newAsides(up.Count),
 		ready: make(chan struct{}),
 	}
 	l.tellOut, l.hurry = l.Tell, l.gone

@@ -25,7 +25,8 @@ const (
 	eofGrace   = time.Second            // from the end of a child's input until it is told to end
 	termGrace  = 2 * time.Second        // from there until it is killed
 	tailLimit  = 500 * time.Millisecond // for reading the rest of what a dead child wrote
-	endLimit   = 5 * time.Second        // from the end of a child's output until it must have ended, on a busy machine too
+	// from the end of a child's output until it must have ended, on a busy machine too
+	endLimit = 5 * time.Second
 
 	maxErrorLine = 1 << 10 // bytes of a line on standard error that are logged
 	maxErrors    = 20      // such lines that are logged in a second
@@ -64,12 +65,15 @@ type input interface {
 type Program struct {
 	Command string
 	Args    []string
-	Dir     string            // where it runs, and a relative path in Command starts; "": where the gateway runs
-	Env     map[string]string // added to PATH, HOME, LANG and TZ; nothing else of the gateway's environment is passed
-	Said    *LastWords        // takes what it writes to standard error
-	Rights  process.Rights    // which of the gateway's it has; zero: all
-	Keeper  []string          // as process.Program.Keeper
-	Ended   func()            // called once, when a process that was started is reaped
+	// where it runs, and a relative path in Command starts; "": where the gateway runs
+	Dir string
+	// added to PATH, HOME, LANG and TZ; nothing else of the gateway's environment is
+	// passed
+	Env     map[string]string
+	Said    *LastWords     // takes what it writes to standard error
+	Rights  process.Rights // which of the gateway's it has; zero: all
+	Keeper  []string       // as process.Program.Keeper
+	Ended   func()         // called once, when a process that was started is reaped
 	Logger  *slog.Logger
 	Chatter *Chatter // of the server; nil: what it sends is read as fast as it comes
 	Memory  Memory
@@ -80,7 +84,8 @@ type Program struct {
 // that nothing runs.
 func Start(ctx context.Context, of Program, up Events) (*Child, error) {
 	k := &Child{
-		duplex: newDuplex(up, reader{up.Count, of.Chatter, of.Turns}, of.Memory), logger: of.Logger, said: of.Said, reaped: of.Ended, queue: make(chan []byte, queueMax),
+		duplex: newDuplex(up, reader{up.Count, of.Chatter, of.Turns}, of.Memory), logger: of.Logger,
+		said: of.Said, reaped: of.Ended, queue: make(chan []byte, queueMax),
 		exited: make(chan struct{}), drained: make(chan struct{}), silent: make(chan struct{}),
 	}
 	k.tellOut, k.hurry = k.Tell, k.exited
@@ -225,7 +230,8 @@ func (k *Child) readErrors(ctx context.Context) {
 			k.said.add(text)
 			if logged < maxErrors && k.logger.Enabled(ctx, slog.LevelDebug) {
 				logged++
-				k.logger.DebugContext(ctx, "child wrote to standard error", "line", k.said.readable(text, maxErrorLine))
+				k.logger.DebugContext(ctx, "child wrote to standard error", "line",
+					k.said.readable(text, maxErrorLine))
 			}
 		}
 		if err != nil && !within {

@@ -14,9 +14,11 @@ import (
 
 // progress is how far an event stream was read, so that it can be resumed.
 type progress struct {
-	id    string        // the last event id; "": no event had one, so the stream cannot be resumed
-	retry time.Duration // how long the server wants clients to wait before they reconnect; zero: it did not say
-	news  bool          // an event came since news was last cleared
+	id string // the last event id; "": no event had one, so the stream cannot be resumed
+	// how long the server wants clients to wait before they reconnect; zero: it did not
+	// say
+	retry time.Duration
+	news  bool // an event came since news was last cleared
 }
 
 // stream reads the messages of an event stream until take returns true, and keeps in at
@@ -24,7 +26,8 @@ type progress struct {
 // holds what was read of the message that comes or was taken. ctx only ends pauses;
 // whoever ends it ends the body too.
 func (r reader) stream(
-	ctx context.Context, body io.Reader, at *progress, room *share.Claim, take func(*mcp.Message) (enough bool),
+	ctx context.Context, body io.Reader, at *progress, room *share.Claim,
+	take func(*mcp.Message) (enough bool),
 ) error {
 	idle := padding{read: r, hurry: ctx.Done()}
 	for event, err := range sse.ReadWithin(body, maxMessage, roomOf(room), idle.add) {

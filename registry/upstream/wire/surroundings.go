@@ -11,7 +11,8 @@ func environment(own []string, added map[string]string) []string {
 	var env []string
 	for _, variable := range own {
 		name, _, _ := strings.Cut(variable, "=")
-		if _, replaced := added[name]; !replaced && slices.Contains([]string{"PATH", "HOME", "LANG", "TZ"}, name) {
+		if _, replaced := added[name]; !replaced && slices.Contains([]string{"PATH", "HOME", "LANG", "TZ"},
+			name) {
 			env = append(env, variable)
 		}
 	}

@@ -19,8 +19,9 @@ type oneAnswer struct{ kind, body string }
 
 func (o oneAnswer) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{
-		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {o.kind}}, ContentLength: int64(len(o.body)),
-		Body: io.NopCloser(strings.NewReader(o.body)),
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {o.kind}},
+		ContentLength: int64(len(o.body)),
+		Body:          io.NopCloser(strings.NewReader(o.body)),
 	}, nil
 }
 
@@ -30,10 +31,14 @@ func answerOf(size int) string {
 }
 
 // exchanges are the ways in which a message of a server comes in.
-func exchanges(answer string, turns *fairqueue.Queue) map[string]func(context.Context, *Request) (mcp.Object, error) {
+func exchanges(answer string, turns *fairqueue.Queue) map[string]func(context.Context,
+	*Request) (mcp.Object, error) {
 	overHTTP := func(kind, body string) func(context.Context, *Request) (mcp.Object, error) {
 		return func(ctx context.Context, out *Request) (mcp.Object, error) {
-			link, err := NewHTTP(Site{URL: "http://server.invalid/mcp", Client: oneAnswer{kind, body}, Turns: turns}, &notebook{})
+			link, err := NewHTTP(Site{
+				URL: "http://server.invalid/mcp", Client: oneAnswer{kind, body},
+				Turns: turns,
+			}, &notebook{})
 			if err != nil {
 				return mcp.Object{}, err
 			}
@@ -45,7 +50,8 @@ func exchanges(answer string, turns *fairqueue.Queue) map[string]func(context.Co
 		"event stream": overHTTP("text/event-stream", "data: "+answer+"\n\n"),
 		"pipe": func(ctx context.Context, out *Request) (mcp.Object, error) {
 			up := &notebook{}
-			link := newDuplex(up, reader{count: up.Count, turns: turns}, Memory{Server: share.Server("tools")})
+			link := newDuplex(up, reader{count: up.Count, turns: turns},
+				Memory{Server: share.Server("tools")})
 			return link.exchange(ctx, out, func(ctx context.Context, _ []byte) error {
 				link.take(ctx, []byte(answer))
 				return nil
@@ -54,8 +60,9 @@ func exchanges(answer string, turns *fairqueue.Queue) map[string]func(context.Co
 	}
 }
 
-// TestLargeAnswersAreReadInTurn keeps the one slot busy: a large answer waits for it, a small one does not. Large ones
-// were once read by as many goroutines as there were calls, and whoever called meanwhile waited behind all of them.
+// TestLargeAnswersAreReadInTurn keeps the one slot busy: a large answer waits for it, a
+// small one does not. Large ones were once read by as many goroutines as there were
+// calls, and whoever called meanwhile waited behind all of them.
 func TestLargeAnswersAreReadInTurn(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"JSON", "event stream", "pipe"} {
@@ -68,9 +75,11 @@ func TestLargeAnswersAreReadInTurn(t *testing.T) {
 				}
 				answered := false
 				go func() {
-					result, err := exchanges(answerOf(size), turns)[name](t.Context(), &Request{ID: "1", Method: mcp.MethodToolsCall})
+					result, err := exchanges(answerOf(size), turns)[name](t.Context(),
+						&Request{ID: "1", Method: mcp.MethodToolsCall})
 					if err != nil || len(result.Text("text")) != size {
-						t.Errorf("%s of %d bytes: got a text of %d bytes and error %v", name, size, len(result.Text("text")), err)
+						t.Errorf("%s of %d bytes: got a text of %d bytes and error %v", name, size,
+							len(result.Text("text")), err)
 					}
 					answered = true
 				}()
@@ -81,14 +90,16 @@ func TestLargeAnswersAreReadInTurn(t *testing.T) {
 				leave()
 				synctest.Wait()
 				if !answered || turns.Busy() != 0 {
-					t.Errorf("%s of %d bytes, afterwards: answered is %t, and %d slots are held", name, size, answered, turns.Busy())
+					t.Errorf("%s of %d bytes, afterwards: answered is %t, and %d slots are held", name, size,
+						answered, turns.Busy())
 				}
 			})
 		}
 	}
 }
 
-// TestCallsEndWhileTheirAnswerWaitsForItsTurn cancels a call whose answer waits to be read.
+// TestCallsEndWhileTheirAnswerWaitsForItsTurn cancels a call whose answer waits to be
+// read.
 func TestCallsEndWhileTheirAnswerWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"JSON", "event stream", "pipe"} {
@@ -102,7 +113,8 @@ func TestCallsEndWhileTheirAnswerWaitsForItsTurn(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var got error
 			go func() {
-				_, got = exchanges(answerOf(1<<20), turns)[name](ctx, &Request{ID: "1", Method: mcp.MethodToolsCall})
+				_, got = exchanges(answerOf(1<<20), turns)[name](ctx,
+					&Request{ID: "1", Method: mcp.MethodToolsCall})
 			}()
 			synctest.Wait()
 			cancel()
@@ -114,8 +126,8 @@ func TestCallsEndWhileTheirAnswerWaitsForItsTurn(t *testing.T) {
 	}
 }
 
-// BenchmarkLargeAnswer reads an answer of 15 MB. B/op is what is allocated for it, and how often its bytes are copied
-// shows there.
+// BenchmarkLargeAnswer reads an answer of 15 MB. B/op is what is allocated for it, and
+// how often its bytes are copied shows there.
 func BenchmarkLargeAnswer(b *testing.B) {
 	for _, name := range []string{"JSON", "event stream"} {
 		b.Run(name, func(b *testing.B) {
@@ -123,7 +135,8 @@ func BenchmarkLargeAnswer(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(15 << 20)
 			for b.Loop() {
-				if _, err := exchange(b.Context(), &Request{ID: "1", Method: mcp.MethodToolsCall}); err != nil {
+				if _, err := exchange(b.Context(),
+					&Request{ID: "1", Method: mcp.MethodToolsCall}); err != nil {
 					b.Fatal(err)
 				}
 			}

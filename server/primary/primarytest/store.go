@@ -168,7 +168,9 @@ func (s *Store) Look(_ context.Context, k primary.Key) (primary.Record, error) {
 }
 
 // Take implements primary.Store.
-func (s *Store) Take(_ context.Context, k primary.Key, from primary.Record, to replica.ID) (primary.Record, error) {
+func (s *Store) Take(_ context.Context, k primary.Key, from primary.Record,
+	to replica.ID,
+) (primary.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.beginLocked(); err != nil {

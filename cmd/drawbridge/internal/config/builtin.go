@@ -17,7 +17,8 @@ import (
 // empty list or mapping.
 func (r *reader) builtin(s *Server, n *node) {
 	if len(n.items)+len(n.members) == 0 {
-		r.fault(n, "built-in tools are wanted here, as in [calculate] or {calculate: {}}; there are %s", strings.Join(builtin.Names(), ", "))
+		r.fault(n, "built-in tools are wanted here, as in [calculate] or {calculate: {}}; there are %s",
+			strings.Join(builtin.Names(), ", "))
 		return
 	}
 	if n.kind == mapping {
@@ -35,7 +36,8 @@ func (r *reader) builtin(s *Server, n *node) {
 				at.raw, strings.Join(builtin.Names(), ", "))
 		}
 		if keys := builtinNeeds()[name]; keys != nil {
-			r.fault(at, "%s needs %s: write builtin: {%s: {%s: …}}", name, strings.Join(keys, " and "), name, strings.Join(keys, ": …, "))
+			r.fault(at, "%s needs %s: write builtin: {%s: {%s: …}}", name, strings.Join(keys, " and "), name,
+				strings.Join(keys, ": …, "))
 		}
 		s.Builtin = append(s.Builtin, name)
 	})
@@ -43,7 +45,10 @@ func (r *reader) builtin(s *Server, n *node) {
 
 // builtinNeeds returns the keys that a built-in tool cannot do without.
 func builtinNeeds() map[string][]string {
-	return map[string][]string{"analyze_csv": {"csv_root"}, "get_weather": {"weather_url", "geocoding_url"}, "query_database": {"databases"}}
+	return map[string][]string{
+		"analyze_csv": {"csv_root"}, "get_weather": {"weather_url", "geocoding_url"},
+		"query_database": {"databases"},
+	}
 }
 
 // builtinFields returns the built-in tools, each with the function that reads its keys
@@ -118,7 +123,10 @@ func (r *reader) databaseFields(d *builtin.Database) fields {
 
 // movedKeys returns keys that a server had, with the built-in tool that has them now.
 func movedKeys() map[string]string {
-	return map[string]string{"csv_root": "analyze_csv", "weather_url": "get_weather", "geocoding_url": "get_weather"}
+	return map[string]string{
+		"csv_root": "analyze_csv", "weather_url": "get_weather",
+		"geocoding_url": "get_weather",
+	}
 }
 
 // moved adds to the keys of a server those that are elsewhere now, and returns known.
@@ -140,8 +148,10 @@ func (r *reader) checkBuiltin(s *Server, n *node) {
 			r.checkReachable(value, s.PrivateAddresses)
 		}
 	}
-	if at := n.child("builtin").member("describe_database"); at != nil && n.child("builtin").member("query_database") == nil {
-		r.fault(at, "describe_database describes the databases of query_database, which this server does not have")
+	if at := n.child("builtin").member("describe_database"); at != nil &&
+		n.child("builtin").member("query_database") == nil {
+		r.fault(
+			at, "describe_database describes the databases of query_database, which this server does not have")
 	}
 	// After any problem, s may be incomplete, and package builtin would complain about
 	// values that the file does not have.

@@ -21,28 +21,68 @@ func TestClientFilesAreRead(t *testing.T) {
 		name, text string
 		want       Server
 	}{
-		{"command", `{"mcpServers": {"files": {"command": "npx", "args": ["-y", "x"]}}}`, Server{Name: "files", Command: "npx"}},
-		{"vs code", `{"inputs": [], "servers": {"web": {"type": "http", "url": "https://example.com/mcp"}}}`, Server{Name: "web", URL: "https://example.com/mcp"}},
-		{"httpUrl", `{"mcpServers": {"web": {"httpUrl": "https://example.com/mcp"}}}`, Server{Name: "web", URL: "https://example.com/mcp"}},
-		{"serverUrl", `{"mcpServers": {"web": {"serverUrl": "https://example.com/${env:LEVEL}"}}}`, Server{Name: "web", URL: "https://example.com/debug"}},
+		{
+			"command", `{"mcpServers": {"files": {"command": "npx", "args": ["-y", "x"]}}}`,
+			Server{Name: "files", Command: "npx"},
+		},
+		{
+			"vs code", `{"inputs": [], "servers": {"web": {"type": "http", "url": "https://example.com/mcp"}}}`,
+			Server{Name: "web", URL: "https://example.com/mcp"},
+		},
+		{
+			"httpUrl", `{"mcpServers": {"web": {"httpUrl": "https://example.com/mcp"}}}`,
+			Server{Name: "web", URL: "https://example.com/mcp"},
+		},
+		{
+			"serverUrl", `{"mcpServers": {"web": {"serverUrl": "https://example.com/${env:LEVEL}"}}}`,
+			Server{Name: "web", URL: "https://example.com/debug"},
+		},
 		{"both lists", `{"mcpServers": {}, "servers": {"web": {"type": "http", "url": "https://example.com/mcp"}}}`, Server{Name: "web", URL: "https://example.com/mcp"}},
-		{"input", `{"servers": {"web": {"url": "https://example.com/${input:level}"}}}`, Server{Name: "web", URL: "https://example.com/info"}},
-		{"claude's default", `{"mcpServers": {"web": {"url": "https://example.com/${UNSET:-a}"}}}`, Server{Name: "web", URL: "https://example.com/a"}},
-		{"sse", `{"mcpServers": {"old": {"type": "sse", "url": "https://example.com/sse"}}}`, Server{Name: "old", URL: "https://example.com/sse", Transport: "sse"}},
-		{"sse, spelled otherwise", `{"mcpServers": {"old": {"transport": "sse", "url": "https://example.com/sse"}}}`, Server{Name: "old", URL: "https://example.com/sse", Transport: "sse"}},
-		{"type without effect", `{"mcpServers": {"files": {"type": "sse", "command": "x"}}}`, Server{Name: "files", Command: "x"}},
-		{"name made valid", `{"mcpServers": {"My Long Server_Name!": {"command": "x"}}}`, Server{Name: "my-long-server-n", Command: "x"}},
-		{"name without a letter", `{"mcpServers": {"日本": {"command": "x"}}}`, Server{Name: "server", Command: "x"}},
-		{"name taken", `{"mcpServers": {"Toolbox": {"command": "x"}}}`, Server{Name: "toolbox-2", Command: "x"}},
+		{
+			"input", `{"servers": {"web": {"url": "https://example.com/${input:level}"}}}`,
+			Server{Name: "web", URL: "https://example.com/info"},
+		},
+		{
+			"claude's default", `{"mcpServers": {"web": {"url": "https://example.com/${UNSET:-a}"}}}`,
+			Server{Name: "web", URL: "https://example.com/a"},
+		},
+		{
+			"sse", `{"mcpServers": {"old": {"type": "sse", "url": "https://example.com/sse"}}}`,
+			Server{Name: "old", URL: "https://example.com/sse", Transport: "sse"},
+		},
+		{
+			"sse, spelled otherwise",
+			`{"mcpServers": {"old": {"transport": "sse", "url": "https://example.com/sse"}}}`,
+			Server{Name: "old", URL: "https://example.com/sse", Transport: "sse"},
+		},
+		{
+			"type without effect", `{"mcpServers": {"files": {"type": "sse", "command": "x"}}}`,
+			Server{Name: "files", Command: "x"},
+		},
+		{
+			"name made valid", `{"mcpServers": {"My Long Server_Name!": {"command": "x"}}}`,
+			Server{Name: "my-long-server-n", Command: "x"},
+		},
+		{
+			"name without a letter", `{"mcpServers": {"日本": {"command": "x"}}}`,
+			Server{Name: "server", Command: "x"},
+		},
+		{
+			"name taken", `{"mcpServers": {"Toolbox": {"command": "x"}}}`,
+			Server{Name: "toolbox-2", Command: "x"},
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			found, err := importServers("servers.json", []byte(test.text), []string{"toolbox"}, testEnvironment)
+			found, err := importServers("servers.json", []byte(test.text), []string{"toolbox"},
+				testEnvironment)
 			if err != nil || len(found.Servers) != 1 || len(found.Skipped) != 0 {
 				t.Fatalf("got %+v, error %v", found, err)
 			}
 			got := found.Servers[0]
-			if got.Name != test.want.Name || got.Prefix != test.want.Name || got.Command != test.want.Command || got.URL != test.want.URL || got.Transport != test.want.Transport || !got.PrivateAddresses {
+			if got.Name != test.want.Name || got.Prefix != test.want.Name ||
+				got.Command != test.want.Command || got.URL != test.want.URL ||
+				got.Transport != test.want.Transport || !got.PrivateAddresses {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 		})
@@ -54,11 +94,20 @@ func TestServersThatCannotRunAreSkippedWithTheReason(t *testing.T) {
 		{"disabled", `{"command": "x", "disabled": true}`, "disabled"},
 		{"unset variable", `{"command": "x", "env": {"A": "${UNSET}"}}`, "UNSET is not set"},
 		{"switched off", `{"command": "x", "enabled": false, "env": {"A": "${UNSET}"}}`, "disabled"},
-		{"asks its user", `{"command": "x", "env": {"A": "${input:api-key}"}}`, `the input "api-key" cannot be asked for here; set the environment variable INPUT_API_KEY`},
-		{"variable of the editor", `{"command": "x", "args": ["${config:a.b}"]}`, "known to the editor alone"},
+		{
+			"asks its user", `{"command": "x", "env": {"A": "${input:api-key}"}}`,
+			`the input "api-key" cannot be asked for here; set the environment variable INPUT_API_KEY`,
+		},
+		{
+			"variable of the editor", `{"command": "x", "args": ["${config:a.b}"]}`,
+			"known to the editor alone",
+		},
 		{"variable without an end", `{"command": "x", "args": ["${A"]}`, "without }"},
 		{"directory is missing", `{"command": "x", "cwd": "nowhere"}`, `"nowhere" is not a directory`},
-		{"two addresses", `{"url": "https://example.com/sse", "httpUrl": "https://example.com/mcp"}`, "two addresses"},
+		{
+			"two addresses", `{"url": "https://example.com/sse", "httpUrl": "https://example.com/mcp"}`,
+			"two addresses",
+		},
 		{"arguments in one text", `{"command": "x", "args": "-y x"}`, "args must be a list"},
 		{"text with a NUL", `{"command": "x", "args": ["\u0000"]}`, "NUL"},
 		{"neither", `{"note": "x"}`, "neither"},
@@ -69,12 +118,14 @@ func TestServersThatCannotRunAreSkippedWithTheReason(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			found, err := importServers("servers.json", []byte("{\"mcpServers\": {\n \"a\": "+test.entry+"}}"), nil, testEnvironment)
+			found, err := importServers("servers.json",
+				[]byte("{\"mcpServers\": {\n \"a\": "+test.entry+"}}"), nil, testEnvironment)
 			if err != nil || len(found.Servers) != 0 || len(found.Skipped) != 1 {
 				t.Fatalf("got %+v, error %v, want one problem", found, err)
 			}
 			got := found.Skipped[0].String()
-			if !strings.HasPrefix(got, "servers.json:2:") || !strings.Contains(got, `: "a": `) || !strings.Contains(got, test.want) {
+			if !strings.HasPrefix(got, "servers.json:2:") || !strings.Contains(got, `: "a": `) ||
+				!strings.Contains(got, test.want) {
 				t.Errorf("got %s, want its place, its name and: %s", got, test.want)
 			}
 		})
@@ -88,13 +139,22 @@ func TestFilesThatAreNoServersAreRefused(t *testing.T) {
 		{"a list", " []", `s.json:1:2: this is no object; wanted is {"mcpServers": `},
 		{"nothing", "{}", `s.json:1:1: there are no servers in it; wanted is {"mcpServers": `},
 		{"list of servers", "{\n\t\"mcpServers\": []}", `s.json:2:16: mcpServers is no object; wanted is`},
-		{"same name twice", "{\"mcpServers\": {\"a\": {},\n  \"a\": {}}}", `s.json:2:3: this cannot be read: the same name twice`},
+		{
+			"same name twice", "{\"mcpServers\": {\"a\": {},\n  \"a\": {}}}",
+			`s.json:2:3: this cannot be read: the same name twice`,
+		},
 		{"no end", "{", `s.json:1:2: this cannot be read: unexpected end`},
-		{"no comma", "{\n  // é\n  \"é\": 1 \"b\": 2}", `s.json:3:10: this cannot be read: not JSON (comments`},
+		{
+			"no comma", "{\n  // é\n  \"é\": 1 \"b\": 2}",
+			`s.json:3:10: this cannot be read: not JSON (comments`,
+		},
 		{"two commas", "{\"a\": [1,,]}", `s.json:1:10: this cannot be read: `},
 		{"comma alone", "{\"a\": [,]}", `s.json:1:8: this cannot be read: `},
 		{"comma before a member", "{,}", `s.json:1:2: this cannot be read: `},
-		{"comment without an end", "{\n  /* \n\"mcpServers\": {}}", `s.json:2:3: a comment that does not end; close it with */`},
+		{
+			"comment without an end", "{\n  /* \n\"mcpServers\": {}}",
+			`s.json:2:3: a comment that does not end; close it with */`,
+		},
 		{"one slash", "{ / }", `s.json:1:3: this cannot be read: `},
 	}
 	for _, test := range tests {
@@ -107,8 +167,8 @@ func TestFilesThatAreNoServersAreRefused(t *testing.T) {
 	}
 }
 
-// TestCommentsAndLastCommasAreRead reads a file as editors write it, where what looks like a comment stands in texts
-// too.
+// TestCommentsAndLastCommasAreRead reads a file as editors write it, where what looks
+// like a comment stands in texts too.
 func TestCommentsAndLastCommasAreRead(t *testing.T) {
 	const text = "\ufeff// servers\r\n{\r\n\t/* of this\r\n\t   folder, */ \"servers\": {\r\n\t\t\"web\": { // one, two\r\n" +
 		"\t\t\t\"url\": \"https://example.com/a//b\", \"headers\": {\"X\": \"/* \\\" , ] */\",},\r\n\t\t},\r\n" +
@@ -154,7 +214,8 @@ s.json:7:76: env has no effect: this server has url`
 	}
 }
 
-// TestCommandsRunWhereTheFileSays: cwd is relative to the file, and the workspace is the folder that the file is about.
+// TestCommandsRunWhereTheFileSays: cwd is relative to the file, and the workspace is the
+// folder that the file is about.
 func TestCommandsRunWhereTheFileSays(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{".vscode", "sub"} {
@@ -169,7 +230,9 @@ func TestCommandsRunWhereTheFileSays(t *testing.T) {
 		{".vscode/mcp.json", "..", ""},
 		{".vscode/mcp.json", "${workspaceFolder}${/}sub", "sub"},
 	} {
-		text := fmt.Sprintf(`{"servers": {"kid": {"command": "x", "cwd": %q, "args": ["${workspaceFolderBasename}"]}}}`, test.cwd)
+		text := fmt.Sprintf(
+			`{"servers": {"kid": {"command": "x", "cwd": %q, "args": ["${workspaceFolderBasename}"]}}}`,
+			test.cwd)
 		found, err := importServers(filepath.Join(root, test.file), []byte(text), nil, testEnvironment)
 		if err != nil || len(found.Servers) != 1 {
 			t.Fatalf("%+v: got %+v, error %v", test, found, err)
@@ -184,12 +247,14 @@ func TestCommandsRunWhereTheFileSays(t *testing.T) {
 	}
 }
 
-// FuzzClientFile: whatever the file holds, reading it ends and each thing said of it has a place. Only comments and last
-// commas are blanked: strict JSON stays as it is, and so does what was blanked once.
+// FuzzClientFile: whatever the file holds, reading it ends and each thing said of it has
+// a place. Only comments and last commas are blanked: strict JSON stays as it is, and so
+// does what was blanked once.
 func FuzzClientFile(f *testing.F) {
 	for _, text := range []string{
 		"", "{", `{"mcpServers": {"a": {"command": "x", "args": ["${input:b}", 1, null], "cwd": "."}}}`,
-		"{\"servers\": { // a\n\"a\": {\"url\": \"http://b//c\", /* d */ \"headers\": {\"e\": null,},},},}", `[1,,]`, `"\`, "/*", "//", `{"a": "//\"", "b": [,]}`, "\ufeff{}",
+		"{\"servers\": { // a\n\"a\": {\"url\": \"http://b//c\", /* d */ \"headers\": {\"e\": null,},},},}",
+		`[1,,]`, `"\`, "/*", "//", `{"a": "//\"", "b": [,]}`, "\ufeff{}",
 	} {
 		f.Add([]byte(text))
 	}
@@ -225,7 +290,8 @@ func FuzzClientFile(f *testing.F) {
 }
 
 func TestCommandsOfAClientsFileHaveTimeToStart(t *testing.T) {
-	found, err := importServers("servers.json", []byte(`{"mcpServers": {"a": {"command": "npx"}}}`), nil, testEnvironment)
+	found, err := importServers("servers.json", []byte(`{"mcpServers": {"a": {"command": "npx"}}}`), nil,
+		testEnvironment)
 	if err != nil || found.Servers[0].StartTimeout != time.Minute {
 		t.Errorf("got %+v, %v, want a minute", found, err)
 	}

@@ -18,13 +18,14 @@ import (
 // testEnvironment is what the configs of testdata may expand.
 func testEnvironment(name string) (string, bool) {
 	value, ok := map[string]string{
-		"EMPTY": "", "STRUCTURE": "{level: debug}", "SECRET": "hunter2-hunter2", "LEVEL": "debug", "INPUT_LEVEL": "info",
+		"EMPTY": "", "STRUCTURE": "{level: debug}", "SECRET": "hunter2-hunter2", "LEVEL": "debug",
+		"INPUT_LEVEL": "info",
 	}[name]
 	return value, ok
 }
 
-// TestFaultsAreFoundWithTheirPlace reads testdata/bad/*.yaml: each is named after its fault and ends in what must be
-// said about it.
+// TestFaultsAreFoundWithTheirPlace reads testdata/bad/*.yaml: each is named after its
+// fault and ends in what must be said about it.
 func TestFaultsAreFoundWithTheirPlace(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	if err != nil || len(files) < 80 {
@@ -80,16 +81,21 @@ func parse(t *testing.T, text string) *Config {
 
 func TestWhatAFileLeavesOutHasDocumentedDefaults(t *testing.T) {
 	cfg := parse(t, minimal)
-	if cfg.Listen != "127.0.0.1:8080" || cfg.Operator != "127.0.0.1:9090" || !cfg.LegacySSE || cfg.LogFormat != "json" {
+	if cfg.Listen != "127.0.0.1:8080" || cfg.Operator != "127.0.0.1:9090" || !cfg.LegacySSE ||
+		cfg.LogFormat != "json" {
 		t.Errorf("got %+v", cfg)
 	}
-	if got, want := cfg.Issuers[0].Audiences, []string{"http://127.0.0.1:8080/mcp", "http://127.0.0.1:8080/t/acme/mcp"}; !cmp.Equal(got, want) {
+	if got, want := cfg.Issuers[0].Audiences, []string{
+		"http://127.0.0.1:8080/mcp",
+		"http://127.0.0.1:8080/t/acme/mcp",
+	}; !cmp.Equal(got, want) {
 		t.Errorf("audiences: got %v, want %v", got, want)
 	}
 	if got, want := cfg.Audit.File, filepath.Join("testdata", "audit.jsonl"); got != want {
 		t.Errorf("audit file: got %q, want %q", got, want)
 	}
-	if got := cfg.Tenants[0].Limits; got.Calls != nil || got.Concurrency != nil || got.Sessions != nil || got.UserSessions != nil {
+	if got := cfg.Tenants[0].Limits; got.Calls != nil || got.Concurrency != nil || got.Sessions != nil ||
+		got.UserSessions != nil {
 		t.Errorf("limits that the file leaves out: got %+v, want nil", got)
 	}
 	if got := cfg.Servers[0].Prefix; got != "files" {
@@ -99,15 +105,22 @@ func TestWhatAFileLeavesOutHasDocumentedDefaults(t *testing.T) {
 
 func TestAudienceFollowsPublicURL(t *testing.T) {
 	cfg := parse(t, "public_url: https://mcp.example.com/\n"+minimal)
-	if got, want := cfg.Issuers[0].Audiences, []string{"https://mcp.example.com/mcp", "https://mcp.example.com/t/acme/mcp"}; !cmp.Equal(got, want) {
+	if got, want := cfg.Issuers[0].Audiences, []string{
+		"https://mcp.example.com/mcp",
+		"https://mcp.example.com/t/acme/mcp",
+	}; !cmp.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
 func TestZeroLimitLetsNothingThrough(t *testing.T) {
-	cfg := parse(t, strings.Replace(minimal, "servers: [files]", "servers: [files], limits: {calls: 0, user_calls: {rate: 1.5, burst: 3}, concurrency: 0, sessions: 0, user_sessions: 0}", 1))
+	cfg := parse(t, strings.Replace(minimal, "servers: [files]",
+		"servers: [files], limits: {calls: 0, user_calls: {rate: 1.5, burst: 3}, concurrency: 0, sessions: 0, user_sessions: 0}", 1))
 	got, none := cfg.Tenants[0].Limits, 0
-	want := gateway.Limits{Calls: &ratelimit.Limit{}, UserCalls: &ratelimit.Limit{Rate: 1.5, Burst: 3}, Concurrency: &none, Sessions: &none, UserSessions: &none}
+	want := gateway.Limits{
+		Calls: &ratelimit.Limit{}, UserCalls: &ratelimit.Limit{Rate: 1.5, Burst: 3},
+		Concurrency: &none, Sessions: &none, UserSessions: &none,
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}
@@ -120,7 +133,8 @@ func TestEmptyPrefixIsKept(t *testing.T) {
 	}
 }
 
-// TestT19SecretsAreNotInProblems puts a secret wherever one may stand and something wrong beside it.
+// TestT19SecretsAreNotInProblems puts a secret wherever one may stand and something wrong
+// beside it.
 func TestT19SecretsAreNotInProblems(t *testing.T) {
 	const canary = "hunter2"
 	texts := []string{
@@ -132,12 +146,16 @@ func TestT19SecretsAreNotInProblems(t *testing.T) {
 		minimal + `  web: {command: x, env: {A: hunter2: b}}`,
 		minimal + `  web: {command: x, env: [hunter2, {a: hunter2}]}`,
 		`redis: {url: "redis://:hunter2@127.0.0.1"}` + "\n" + minimal,
-		`listen: "${SECRET}"` + "\n" + `public_url: "${SECRET}"` + "\n" + `allowed_hosts: ["${SECRET} "]` + "\n" + minimal,
-		`trusted_proxies: ["${SECRET}"]` + "\n" + `limits: {max_body: "${SECRET}", max_calls: "${SECRET}"}` + "\n" + `log: {level: "${SECRET}"}` + "\n" + minimal,
+		`listen: "${SECRET}"` + "\n" + `public_url: "${SECRET}"` + "\n" + `allowed_hosts: ["${SECRET} "]` +
+			"\n" + minimal,
+		`trusted_proxies: ["${SECRET}"]` + "\n" + `limits: {max_body: "${SECRET}", max_calls: "${SECRET}"}` +
+			"\n" + `log: {level: "${SECRET}"}` + "\n" + minimal,
 		strings.Replace(minimal, "[HS256]", `["${SECRET}"]`, 1),
 		strings.Replace(minimal, "tenant: acme", `tenant: "${SECRET}"`, 1),
 		strings.Replace(minimal, "[files]", `["${SECRET}"]`, 1),
-		strings.Replace(minimal, "servers: [files]", `servers: [files], rules: [{allow: ["${SECRET}:x", "${SECRET}__*"], subjects: ["${SECRET}"]}]`, 1),
+		strings.Replace(minimal, "servers: [files]",
+			`servers: [files], rules: [{allow: ["${SECRET}:x", "${SECRET}__*"], subjects: ["${SECRET}"]}]`,
+			1),
 	}
 	for _, text := range texts {
 		_, err := parseConfig("inline.yaml", []byte(text), testEnvironment)
@@ -169,7 +187,8 @@ func TestSlipsFindTheNearestWord(t *testing.T) {
 
 var placed = regexp.MustCompile(`^.+\.yaml:[1-9][0-9]*:[1-9][0-9]*: .+`)
 
-// FuzzConfig: whatever the file holds, reading it ends, and says either a config or problems that each have a place.
+// FuzzConfig: whatever the file holds, reading it ends, and says either a config or
+// problems that each have a place.
 func FuzzConfig(f *testing.F) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	if err != nil {
@@ -217,7 +236,10 @@ func errorText(err error) string {
 }
 
 func TestReferencesAreInlinedOnlyWhereAsked(t *testing.T) {
-	for value, want := range map[string]bool{"": false, ", inline_refs: true": true, ", inline_refs: false": false} {
+	for value, want := range map[string]bool{
+		"": false, ", inline_refs: true": true,
+		", inline_refs: false": false,
+	} {
 		cfg := parse(t, strings.Replace(minimal, "servers: [files]", "servers: [files]"+value, 1))
 		if got := cfg.Tenants[0].InlineRefs; got != want {
 			t.Errorf("%q: got %v, want %v", value, got, want)

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestDigestNamesWhatFilesContain compares configs of several files, one of which differs, or a key does.
+// TestDigestNamesWhatFilesContain compares configs of several files, one of which
+// differs, or a key does.
 func TestDigestNamesWhatFilesContain(t *testing.T) {
 	t.Parallel()
 	digest := func(file string) string {

@@ -20,7 +20,8 @@ func TestVariablesExpandInsideValuesOnly(t *testing.T) {
 			t.Errorf("expand(%q): got %q, %v, want %q", test.text, got, err, test.want)
 		}
 	}
-	if got, _, err := expand("${OUTER}", func(string) (string, bool) { return "${LEVEL}", true }); err != nil || got != "${LEVEL}" {
+	if got, _, err := expand("${OUTER}",
+		func(string) (string, bool) { return "${LEVEL}", true }); err != nil || got != "${LEVEL}" {
 		t.Errorf("a value was expanded again: got %q, %v", got, err)
 	}
 }

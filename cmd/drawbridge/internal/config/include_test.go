@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// including writes a config that includes tenants/*.yaml and the files there, and returns its name.
+// including writes a config that includes tenants/*.yaml and the files there, and returns
+// its name.
 func including(t *testing.T, parts map[string]string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "a[b]*c") // as no pattern matches itself
@@ -45,7 +46,8 @@ func TestIncludedFilesAreBoundedInNumber(t *testing.T) {
 	if got := len(cfg.Tenants); got != maxIncluded+1 {
 		t.Errorf("got %d tenants, want %d", got, maxIncluded+1)
 	}
-	write(t, filepath.Join(filepath.Dir(file), "tenants", "more.yaml"), "tenants:\n  more: {servers: [files]}\n")
+	write(t, filepath.Join(filepath.Dir(file), "tenants", "more.yaml"),
+		"tenants:\n  more: {servers: [files]}\n")
 	_, err = Load(file, testEnvironment)
 	if got, want := errorText(err), file+":1:11: more than 10000 files are included"; got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -61,13 +63,15 @@ func TestIncludedFilesAreBoundedTogether(t *testing.T) {
 	file := including(t, files)
 	_, err := Load(file, testEnvironment)
 	// The config file takes a part of them, too.
-	want := filepath.Join(filepath.Dir(file), "tenants", "15.yaml") + ":1:1: with this file the config is larger than 16 MiB\n"
+	want := filepath.Join(filepath.Dir(file), "tenants", "15.yaml") +
+		":1:1: with this file the config is larger than 16 MiB\n"
 	if got := errorText(err); !strings.HasPrefix(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
-// TestFilesThatComeAndGoAreNoticed: what is to be included may change without any file that was read.
+// TestFilesThatComeAndGoAreNoticed: what is to be included may change without any file
+// that was read.
 func TestFilesThatComeAndGoAreNoticed(t *testing.T) {
 	file := including(t, map[string]string{"a.yaml": "tenants:\n  globex: {servers: [files]}\n"})
 	tenants := filepath.Join(filepath.Dir(file), "tenants")
@@ -95,8 +99,14 @@ func TestFilesThatComeAndGoAreNoticed(t *testing.T) {
 		{"written", func() { write(t, filepath.Join(tenants, "b.yaml"), "servers: {}\n# again\n") }, true},
 		{"renamed", rename("b.yaml", "c.yaml"), true},
 		{"gone", rename("c.yaml", "c.off"), true},
-		{"another that does not match", func() { write(t, filepath.Join(tenants, "d.off"), "servers: {}\n") }, false},
-		{"what an editor leaves", func() { write(t, filepath.Join(tenants, ".d.yaml"), "servers: {}\n") }, false},
+		{
+			"another that does not match", func() { write(t, filepath.Join(tenants, "d.off"), "servers: {}\n") },
+			false,
+		},
+		{
+			"what an editor leaves", func() { write(t, filepath.Join(tenants, ".d.yaml"), "servers: {}\n") },
+			false,
+		},
 	} {
 		step.change()
 		if got := !w.Settled() && w.Settled() && w.Changed(); got != step.noticed {
@@ -113,8 +123,8 @@ func TestFilesThatComeAndGoAreNoticed(t *testing.T) {
 	}
 }
 
-// TestHiddenDirectoriesAreNotIncluded: a volume that shows a config has a directory ..data with all of it, and a checkout
-// has .git.
+// TestHiddenDirectoriesAreNotIncluded: a volume that shows a config has a directory
+// ..data with all of it, and a checkout has .git.
 func TestHiddenDirectoriesAreNotIncluded(t *testing.T) {
 	file := including(t, nil)
 	dir := filepath.Dir(file)
@@ -139,7 +149,8 @@ func TestHiddenDirectoriesAreNotIncluded(t *testing.T) {
 	}
 }
 
-// TestLinkToTheConfigIsNoticedWhenItIsMended: what is refused for where it points may point elsewhere later.
+// TestLinkToTheConfigIsNoticedWhenItIsMended: what is refused for where it points may
+// point elsewhere later.
 func TestLinkToTheConfigIsNoticedWhenItIsMended(t *testing.T) {
 	file := including(t, nil)
 	link := filepath.Join(filepath.Dir(file), "tenants", "a.yaml")

@@ -125,8 +125,9 @@ func (r *reader) checkTenantSource(n *node) {
 		case mapped != nil && mapped.kind == mapping && len(mapped.members) == 0:
 			r.fault(mapped, "an empty map leads to no tenant")
 		case !listed && mapped == nil:
-			r.fault(from.member("claim"), "the claim needs tenants_allowed, which tenants this issuer may name, "+
-				"or a map from what it says to tenants")
+			r.fault(from.member("claim"),
+				"the claim needs tenants_allowed, which tenants this issuer may name, "+
+					"or a map from what it says to tenants")
 		}
 	case "tenant":
 		if allowed != nil {
@@ -259,7 +260,8 @@ func (r *reader) finishIssuer(cfg *Config, iss Issuer, places issuerPlaces, whol
 		iss.Audiences = audiencesOf(cfg.PublicAddress(), iss.Issuer)
 	}
 	if whole {
-		// With those of the same name before it, since a token's audience chooses among them.
+		// With those of the same name before it, since a token's audience chooses among
+		// them.
 		issuers := []auth.Issuer{iss.Issuer}
 		for i := range cfg.Issuers {
 			if same := cfg.Issuers[i].Issuer; same.Issuer == iss.Issuer.Issuer {

@@ -26,8 +26,8 @@ servers:
   time: {command: mcp-time, acknowledge: [no-command]}
 `
 
-// TestALoaderNoticesWhateverAFreshLoadWould changes a config in every way that a tenant may depend on, without a change of
-// the tenant's own text, and in its text.
+// TestALoaderNoticesWhateverAFreshLoadWould changes a config in every way that a tenant
+// may depend on, without a change of the tenant's own text, and in its text.
 func TestALoaderNoticesWhateverAFreshLoadWould(t *testing.T) {
 	dir := t.TempDir()
 	file, more := filepath.Join(dir, "drawbridge.yaml"), filepath.Join(dir, "more.yaml")
@@ -61,20 +61,27 @@ func TestALoaderNoticesWhateverAFreshLoadWould(t *testing.T) {
 		{name: "a prefix", change: replaced(file, "mcp-files,", "mcp-files, prefix: papers,"), refused: true},
 		{name: "a prefix, followed", change: replaced(file, "files__r*", "papers__r*"), refused: true},
 		{name: "a prefix, followed by both", change: replaced(file, "files__${", "papers__${")},
-		{name: "an issuer", change: replaced(file, "issuer: \"https://login.example/\"", "issuer: \"https://login2.example/\""), refused: true},
+		{name: "an issuer", change: replaced(file, "issuer: \"https://login.example/\"",
+			"issuer: \"https://login2.example/\""), refused: true},
 		{name: "an issuer, followed", change: replaced(file, "login.example/#ann", "login2.example/#ann")},
 		{name: "not served", change: replaced(file, "acme, globex, initech]", "acme, globex]")},
 		{name: "a second issuer", change: replaced(file, "tenants:\n", "\ntenants:\n")},
-		{name: "acknowledged", change: replaced(file, "include:", "acknowledge: [no-match, unserved-tenant]\ninclude:")},
+		{name: "acknowledged", change: replaced(file, "include:",
+			"acknowledge: [no-match, unserved-tenant]\ninclude:")},
 		{name: "served again", change: replaced(file, "acme, globex]", "acme, globex, initech]")},
-		{name: "a server less", change: replaced(file, "  time: {command: mcp-time, acknowledge: [no-command]}\n", ""), refused: true},
-		{name: "a server again", change: replaced(file, "servers:\n  files", "servers:\n  time: {command: mcp-time2, acknowledge: [no-command]}\n  files")},
-		{name: "built in", change: replaced(file, "command: mcp-time2, acknowledge: [no-command]", "builtin: {get_weather: {weather_url: \"https://weather.example/\", geocoding_url: \"https://places.example/\"}}"), refused: true},
+		{name: "a server less", change: replaced(file,
+			"  time: {command: mcp-time, acknowledge: [no-command]}\n", ""), refused: true},
+		{name: "a server again", change: replaced(file, "servers:\n  files",
+			"servers:\n  time: {command: mcp-time2, acknowledge: [no-command]}\n  files")},
+		{name: "built in", change: replaced(file, "command: mcp-time2, acknowledge: [no-command]",
+			"builtin: {get_weather: {weather_url: \"https://weather.example/\", geocoding_url: \"https://places.example/\"}}"), refused: true},
 		{name: "built in, followed", change: replaced(file, "time__now", "time__get_weather")},
 		{name: "a tenant twice", change: replaced(more, "initech:", "acme:"), refused: true},
 		{name: "a tenant renamed", change: replaced(more, "acme:", "initech: {servers: [files]}\n  hooli:")},
-		{name: "a slip", change: replaced(file, "rules: [{allow: [\"papers__r*\"]", "rules: [{allow: [\"papers__r*\""), refused: true},
-		{name: "mended", change: replaced(file, "rules: [{allow: [\"papers__r*\"", "rules: [{allow: [\"papers__r*\"]")},
+		{name: "a slip", change: replaced(file, "rules: [{allow: [\"papers__r*\"]",
+			"rules: [{allow: [\"papers__r*\""), refused: true},
+		{name: "mended", change: replaced(file, "rules: [{allow: [\"papers__r*\"",
+			"rules: [{allow: [\"papers__r*\"]")},
 	} {
 		step.change()
 		for path, content := range text {
@@ -89,7 +96,8 @@ func TestALoaderNoticesWhateverAFreshLoadWould(t *testing.T) {
 			t.Errorf("%s: got sources %+v, want %+v", step.name, read, wantRead)
 		}
 		if want != nil {
-			want.patterns, want.idle, want.acknowledged = map[gateway.PatternPlace]Problem{}, got.idle, nil // for validate alone
+			// for validate alone
+			want.patterns, want.idle, want.acknowledged = map[gateway.PatternPlace]Problem{}, got.idle, nil
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", step.name, got, want)
@@ -97,7 +105,8 @@ func TestALoaderNoticesWhateverAFreshLoadWould(t *testing.T) {
 	}
 }
 
-// TestTenantsThatDidNotChangeAreNotReadAgain: with very many tenants, that is what a reload would take long for.
+// TestTenantsThatDidNotChangeAreNotReadAgain: with very many tenants, that is what a
+// reload would take long for.
 func TestTenantsThatDidNotChangeAreNotReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "drawbridge.yaml")
@@ -110,7 +119,8 @@ func TestTenantsThatDidNotChangeAreNotReadAgain(t *testing.T) {
 		var b strings.Builder
 		b.WriteString("tenants:\n")
 		for i := from; i < from+10; i++ {
-			fmt.Fprintf(&b, "  t%d:\n    servers: [files]\n    rules:\n      - {allow: [\"files__a%d\"]}\n      - {deny: [\"files__b%d\"]}\n", i, i, i)
+			fmt.Fprintf(
+				&b, "  t%d:\n    servers: [files]\n    rules:\n      - {allow: [\"files__a%d\"]}\n      - {deny: [\"files__b%d\"]}\n", i, i, i)
 		}
 		return filepath.Join(dir, fmt.Sprintf("more-%03d.yaml", from)), b.String()
 	}
@@ -137,7 +147,8 @@ func TestTenantsThatDidNotChangeAreNotReadAgain(t *testing.T) {
 		if len(before.Tenants[i].Rules) == 0 {
 			continue
 		}
-		if same, want := &before.Tenants[i].Rules[0] == &after.Tenants[i].Rules[0], before.Tenants[i].ID != "t7"; same != want {
+		if same, want := &before.Tenants[i].Rules[0] == &after.Tenants[i].Rules[0],
+			before.Tenants[i].ID != "t7"; same != want {
 			t.Errorf("tenant %s is the same: %t, want %t", before.Tenants[i].ID, same, want)
 		}
 	}
@@ -145,7 +156,8 @@ func TestTenantsThatDidNotChangeAreNotReadAgain(t *testing.T) {
 		t.Errorf("got %.0f allocations, want less than a fifth of the first time's %.0f", again, fresh)
 	}
 	// Another server changes what every tenant depends on, but not what they say.
-	write(t, file, strings.Replace(text, "servers:\n", "servers:\n  more: {command: mcp-more, acknowledge: [unused-server]}\n", 1))
+	write(t, file, strings.Replace(text, "servers:\n",
+		"servers:\n  more: {command: mcp-more, acknowledge: [unused-server]}\n", 1))
 	if last := load(); &last.Tenants[9].Rules[0] != &before.Tenants[9].Rules[0] {
 		t.Error("a tenant that was read again and is equal takes memory of its own")
 	}
@@ -160,7 +172,8 @@ func TestTheTenantsOfOneFileAreInMemoryAtATime(t *testing.T) {
 	file := filepath.Join(dir, "drawbridge.yaml")
 	write(t, file, "issuers: []\nservers: {}\ntenants: {}\ninclude: [more-*.yaml]\n")
 	for i := range 3 {
-		write(t, filepath.Join(dir, fmt.Sprintf("more-%d.yaml", i)), fmt.Sprintf("tenants:\n  a%d: {servers: [x]}\n  b%d: {servers: [y]}\n", i, i))
+		write(t, filepath.Join(dir, fmt.Sprintf("more-%d.yaml", i)),
+			fmt.Sprintf("tenants:\n  a%d: {servers: [x]}\n  b%d: {servers: [y]}\n", i, i))
 	}
 	data, err := readFile(file)
 	if err != nil {
@@ -177,8 +190,10 @@ func TestTheTenantsOfOneFileAreInMemoryAtATime(t *testing.T) {
 			t.Errorf("tenant %s is read, want it to wait", m.name)
 		}
 		value := r.open(m)
-		if got, want := value.child("servers").items[0].text, []string{"x", "y"}[i%2]; got != want || value.line != i%2+2 {
-			t.Errorf("tenant %s: got server %s on line %d, want %s on line %d", m.name, got, value.line, want, i%2+2)
+		if got, want := value.child("servers").items[0].text, []string{"x", "y"}[i%2]; got != want ||
+			value.line != i%2+2 {
+			t.Errorf("tenant %s: got server %s on line %d, want %s on line %d", m.name, got, value.line, want,
+				i%2+2)
 		}
 		if r.opened.part != m.value.part {
 			t.Errorf("tenant %s: its file is not the one that is in memory", m.name)

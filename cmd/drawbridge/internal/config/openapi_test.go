@@ -55,7 +55,8 @@ servers: {api: {openapi: api/api.yaml, base_url: "https://api.example", include:
 	}
 	s := cfg.Servers[0]
 	for label, want := range map[string]string{
-		"linked": "path escapes from parent", "folder": "is not a regular file", "gone": "no such file or directory",
+		"linked": "path escapes from parent", "folder": "is not a regular file",
+		"gone": "no such file or directory",
 	} {
 		found := slices.ContainsFunc(s.API.Notes, func(note string) bool {
 			return strings.Contains(note, `"GET /`+label+`" cannot be a tool`) && strings.Contains(note, want)

@@ -56,10 +56,10 @@ var (
 		`upgrade|keep-alive|accept|accept-encoding|mcp-.*|last-event-id)$`)
 )
 
-// checkHeader returns what is wrong with a header for a server, "" when nothing is. Headers
-// that the gateway sets itself are refused, since a second value could break the framing of
-// a request or contradict the protocol. A line break in a value would begin a header of its
-// own.
+// checkHeader returns what is wrong with a header for a server, "" when nothing is.
+// Headers that the gateway sets itself are refused, since a second value could break the
+// framing of a request or contradict the protocol. A line break in a value would begin a
+// header of its own.
 func checkHeader(name, value string) string {
 	switch {
 	case !headerPattern.MatchString(name):

@@ -10,7 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// redisConfig reads a config with that section redis, in a directory with a password and the keys that replicas need.
+// redisConfig reads a config with that section redis, in a directory with a password and
+// the keys that replicas need.
 func redisConfig(t *testing.T, section string) (*Config, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -27,7 +28,10 @@ servers:
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, data := range map[string]string{"drawbridge.yaml": text, "keys": string(secret), "password": "hunter2\n", "two": "a\nb\n", "none": "\n"} {
+	for name, data := range map[string]string{
+		"drawbridge.yaml": text, "keys": string(secret),
+		"password": "hunter2\n", "two": "a\nb\n", "none": "\n",
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +41,10 @@ servers:
 
 func TestRedisPatienceHasBounds(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]time.Duration{"10ms": 10 * time.Millisecond, "250ms": 250 * time.Millisecond, "10s": 10 * time.Second} {
+	for text, want := range map[string]time.Duration{
+		"10ms":  10 * time.Millisecond,
+		"250ms": 250 * time.Millisecond, "10s": 10 * time.Second,
+	} {
 		cfg, err := redisConfig(t, `{url: "redis://cache", patience: `+text+`}`)
 		if err != nil || cfg.Redis.Patience != want {
 			t.Errorf("%s: got %+v, %v; want %v", text, cfg, err, want)
@@ -53,13 +60,22 @@ func TestRedisPatienceHasBounds(t *testing.T) {
 func TestRedisAddresses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Redis{
-		"redis://cache":                          {Addresses: []string{"cache:6379"}},
-		"redis://[::1]:7000/3":                   {Addresses: []string{"[::1]:7000"}, Database: 3},
-		"rediss://cache.example:6380":            {Addresses: []string{"cache.example:6380"}, Secure: true},
-		"redis+sentinel://a,b:7,c/main":          {Addresses: []string{"a:26379", "b:7", "c:26379"}, Master: "main"},
-		"rediss+sentinel://a/main/2":             {Addresses: []string{"a:26379"}, Master: "main", Secure: true, Database: 2},
-		"redis+cluster://a,b":                    {Addresses: []string{"a:6379", "b:6379"}, Cluster: true},
-		"rediss+cluster://10.0.0.1:7,10.0.0.2:7": {Addresses: []string{"10.0.0.1:7", "10.0.0.2:7"}, Cluster: true, Secure: true},
+		"redis://cache":               {Addresses: []string{"cache:6379"}},
+		"redis://[::1]:7000/3":        {Addresses: []string{"[::1]:7000"}, Database: 3},
+		"rediss://cache.example:6380": {Addresses: []string{"cache.example:6380"}, Secure: true},
+		"redis+sentinel://a,b:7,c/main": {
+			Addresses: []string{"a:26379", "b:7", "c:26379"},
+			Master:    "main",
+		},
+		"rediss+sentinel://a/main/2": {
+			Addresses: []string{"a:26379"}, Master: "main",
+			Secure: true, Database: 2,
+		},
+		"redis+cluster://a,b": {Addresses: []string{"a:6379", "b:6379"}, Cluster: true},
+		"rediss+cluster://10.0.0.1:7,10.0.0.2:7": {
+			Addresses: []string{"10.0.0.1:7", "10.0.0.2:7"},
+			Cluster:   true, Secure: true,
+		},
 	} {
 		cfg, err := redisConfig(t, `{url: "`+text+`"}`)
 		if err != nil {

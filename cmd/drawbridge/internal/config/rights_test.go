@@ -58,7 +58,8 @@ func TestRightsThatAreWithheldHereAreSaid(t *testing.T) {
 		{another, "darwin", 0, true},
 	} {
 		if got := withheld(test.rights, test.system, test.uid); (got != "") != test.want {
-			t.Errorf("%+v on %s by %d: got %q, want something said: %t", test.rights, test.system, test.uid, got, test.want)
+			t.Errorf("%+v on %s by %d: got %q, want something said: %t", test.rights, test.system, test.uid,
+				got, test.want)
 		}
 	}
 }

@@ -73,7 +73,8 @@ func wholeConfig(text string) string {
 			servers = append(servers, name[1]+name[2])
 		}
 	}
-	tenants := strings.ReplaceAll("tenants:\n  acme: {servers: []}\n  globex: {servers: []}\n", "[]", "["+strings.Join(servers, ", ")+"]")
+	tenants := strings.ReplaceAll("tenants:\n  acme: {servers: []}\n  globex: {servers: []}\n", "[]",
+		"["+strings.Join(servers, ", ")+"]")
 	for _, section := range []string{
 		"public_url: https://mcp.example.com\n", snippetIssuer, tenants,
 		"servers:\n  files: {command: npx}\n  github: {url: \"https://api.example.com/mcp\"}\n",
@@ -92,7 +93,8 @@ func loadSnippet(t *testing.T, text string) string {
 	server := httptest.NewTLSServer(nil)
 	server.Close()
 	for name, content := range map[string][]byte{
-		"drawbridge.yaml": []byte(text), "redis-password": []byte("a password"), "issues.yaml": []byte(snippetAPI), "users.db": nil,
+		"drawbridge.yaml": []byte(text), "redis-password": []byte("a password"),
+		"issues.yaml": []byte(snippetAPI), "users.db": nil,
 		"orders.dsn":   []byte("postgres://reader:secret@127.0.0.1/orders"),
 		"keys":         []byte("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
 		"redis-ca.pem": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
@@ -101,7 +103,8 @@ func loadSnippet(t *testing.T, text string) string {
 			t.Fatal(err)
 		}
 	}
-	if _, err := config.Load(filepath.Join(dir, "drawbridge.yaml"), func(string) (string, bool) { return "a value", true }); err != nil {
+	if _, err := config.Load(filepath.Join(dir, "drawbridge.yaml"),
+		func(string) (string, bool) { return "a value", true }); err != nil {
 		return err.Error()
 	}
 	return ""

@@ -32,7 +32,8 @@ func TestT19SecretsAreNotInWarnings(t *testing.T) {
 	}
 }
 
-// TestCredentialsOverPlainHTTP shows where they are warned of: where the internet is between.
+// TestCredentialsOverPlainHTTP shows where they are warned of: where the internet is
+// between.
 func TestCredentialsOverPlainHTTP(t *testing.T) {
 	for server, want := range map[string]bool{
 		`{url: "http://mcp.example.com/mcp", headers: {Authorization: x}}`:                                 true,
@@ -57,10 +58,12 @@ func TestCredentialsOverPlainHTTP(t *testing.T) {
 
 func TestOperatorOnAllAddressesIsWarnedOf(t *testing.T) {
 	for address, want := range map[string]bool{
-		"0.0.0.0:9090": true, "[::]:9090": true, "[::ffff:0.0.0.0]:9090": true, "127.0.0.1:9090": false, "localhost:9090": false, "10.0.0.1:9090": false,
+		"0.0.0.0:9090": true, "[::]:9090": true, "[::ffff:0.0.0.0]:9090": true, "127.0.0.1:9090": false,
+		"localhost:9090": false, "10.0.0.1:9090": false,
 	} {
 		cfg := parse(t, "operator: '"+address+"'\n"+minimal)
-		if got := slices.ContainsFunc(cfg.Warnings, func(w Warning) bool { return w.Code == codeOpenOperator }); got != want {
+		if got := slices.ContainsFunc(cfg.Warnings,
+			func(w Warning) bool { return w.Code == codeOpenOperator }); got != want {
 			t.Errorf("%s: warned %v, want %v", address, got, want)
 		}
 	}
@@ -69,7 +72,8 @@ func TestOperatorOnAllAddressesIsWarnedOf(t *testing.T) {
 	}
 }
 
-// TestCommandsRunWhereTheConfigSays: cwd is relative to the config file, and a command with a path is looked for there.
+// TestCommandsRunWhereTheConfigSays: cwd is relative to the config file, and a command
+// with a path is looked for there.
 func TestCommandsRunWhereTheConfigSays(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "server"), []byte("#!/bin/sh\n"), 0o700); err != nil {
@@ -79,7 +83,8 @@ func TestCommandsRunWhereTheConfigSays(t *testing.T) {
 	for cwd, want := range map[string]string{"": "", ", cwd: .": dir, ", cwd: " + dir: dir} {
 		text := strings.Replace(minimal, "bad/secret", "secret", 1)
 		text = strings.Replace(text, "{command: mcp-files}", "{command: ./server"+cwd+"}", 1)
-		if err := os.WriteFile(filepath.Join(dir, "secret"), []byte("f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "secret"),
+			[]byte("f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		cfg, err := parseConfig(file, []byte(text), testEnvironment)
@@ -96,7 +101,8 @@ func TestCommandsRunWhereTheConfigSays(t *testing.T) {
 	}
 }
 
-// TestReplicasThatDoNotKnowHowManyTheyAre shows when that is warned of: where they share limits.
+// TestReplicasThatDoNotKnowHowManyTheyAre shows when that is warned of: where they share
+// limits.
 func TestReplicasThatDoNotKnowHowManyTheyAre(t *testing.T) {
 	keys := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(keys, []byte(strings.Repeat("QUJD", 10)+"QUI=\n"), 0o600); err != nil {
@@ -110,7 +116,8 @@ func TestReplicasThatDoNotKnowHowManyTheyAre(t *testing.T) {
 		"redis: {url: redis://a}\nacknowledge: [no-replicas]": false,
 	} {
 		cfg := parse(t, "sessions: {keys_file: "+keys+"}\n"+settings+"\n"+minimal)
-		if got := slices.ContainsFunc(cfg.Warnings, func(w Warning) bool { return w.Code == codeNoReplicas }); got != want {
+		if got := slices.ContainsFunc(cfg.Warnings,
+			func(w Warning) bool { return w.Code == codeNoReplicas }); got != want {
 			t.Errorf("%q: warned %v, want %v", settings, got, want)
 		}
 	}

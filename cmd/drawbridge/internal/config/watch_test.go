@@ -8,14 +8,18 @@ import (
 	"testing"
 )
 
-// onDisk writes a config and its secret below a data directory, reached through symbolic links as in a mounted volume.
+// onDisk writes a config and its secret below a data directory, reached through symbolic
+// links as in a mounted volume.
 func onDisk(t *testing.T, dir, version, text string) {
 	t.Helper()
 	data := filepath.Join(dir, version)
 	if err := os.Mkdir(data, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range map[string]string{"drawbridge.yaml": text, "secret": "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99" + version} {
+	for name, content := range map[string]string{
+		"drawbridge.yaml": text,
+		"secret":          "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99" + version,
+	} {
 		if err := os.WriteFile(filepath.Join(data, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +62,8 @@ func TestSwappedVolumeIsNoticed(t *testing.T) {
 	}
 }
 
-// TestRefusedConfigIsWatchedWithTheFilesItNames creates what was missing, which no other file tells of.
+// TestRefusedConfigIsWatchedWithTheFilesItNames creates what was missing, which no other
+// file tells of.
 func TestRefusedConfigIsWatchedWithTheFilesItNames(t *testing.T) {
 	dir := t.TempDir()
 	file, secret := filepath.Join(dir, "drawbridge.yaml"), filepath.Join(dir, "secret")
@@ -122,7 +127,8 @@ func TestFileThatIsWrittenOrGoesOrComesSettlesOnce(t *testing.T) {
 		{"back", func() { write("b") }},
 	} {
 		step.change()
-		if got := []bool{w.Settled(), w.Settled(), w.Settled()}; !slices.Equal(got, []bool{false, true, false}) {
+		if got := []bool{w.Settled(), w.Settled(), w.Settled()}; !slices.Equal(got,
+			[]bool{false, true, false}) {
 			t.Errorf("%s: settled at three looks = %v, want at the second alone", step.name, got)
 		}
 	}

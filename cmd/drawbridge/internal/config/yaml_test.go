@@ -13,7 +13,8 @@ import (
 
 func TestLargeFileIsRefusedUnread(t *testing.T) {
 	_, err := parseConfig("big.yaml", bytes.Repeat([]byte("# x\n"), maxPartBytes/4+1), testEnvironment)
-	if got, want := errorText(err), "big.yaml:1:1: the file is larger than 1 MiB; put tenants into other files, and name these under include"; got != want {
+	if got, want := errorText(err),
+		"big.yaml:1:1: the file is larger than 1 MiB; put tenants into other files, and name these under include"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -24,9 +25,12 @@ func TestDeepNestingIsRefusedQuickly(t *testing.T) {
 		fmt.Fprintf(&steps, "%*sa:\n", i, "")
 	}
 	for _, text := range []string{
-		strings.Repeat("[", 1<<16), strings.Repeat("{a: ", 1<<16), strings.Repeat("- ", 1<<16), strings.Repeat("? ", 1<<16), strings.Repeat("!a ", 1<<16),
-		steps.String(), strings.ReplaceAll(steps.String(), "a:", "- "), "[" + strings.Repeat("a: ", 1<<17), "[" + strings.Repeat("\na: b", 1<<17), "a: " + strings.Repeat("a: ", 1<<17),
-		"{" + strings.Repeat("a, ", 1<<17) + "}", "{" + strings.Repeat("a:, ", 1<<17) + "}", strings.Repeat("-\n", 1<<17), "a: \"" + strings.Repeat("\t", 1<<17), strings.Repeat("@ ", 1<<17),
+		strings.Repeat("[", 1<<16), strings.Repeat("{a: ", 1<<16), strings.Repeat("- ", 1<<16),
+		strings.Repeat("? ", 1<<16), strings.Repeat("!a ", 1<<16),
+		steps.String(), strings.ReplaceAll(steps.String(), "a:", "- "), "[" + strings.Repeat("a: ", 1<<17),
+		"[" + strings.Repeat("\na: b", 1<<17), "a: " + strings.Repeat("a: ", 1<<17),
+		"{" + strings.Repeat("a, ", 1<<17) + "}", "{" + strings.Repeat("a:, ", 1<<17) + "}",
+		strings.Repeat("-\n", 1<<17), "a: \"" + strings.Repeat("\t", 1<<17), strings.Repeat("@ ", 1<<17),
 	} {
 		if _, err := parseConfig("deep.yaml", []byte(text), testEnvironment); err == nil {
 			t.Errorf("%.10q… accepted", text)
@@ -53,7 +57,8 @@ func TestNestingIsCountedInLevels(t *testing.T) {
 	}
 }
 
-// TestPiecesSayWhatTheWholeSays: a file that is divided among several runs of the parser is read as by one.
+// TestPiecesSayWhatTheWholeSays: a file that is divided among several runs of the parser
+// is read as by one.
 func TestPiecesSayWhatTheWholeSays(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	if err != nil {
@@ -80,15 +85,20 @@ func TestPiecesSayWhatTheWholeSays(t *testing.T) {
 		if diff := cmp.Diff(want, found); diff != "" {
 			t.Errorf("%s: problems (-whole +pieces):\n%s", file, diff)
 		}
-		if diff := cmp.Diff(whole, pieces, cmp.AllowUnexported(node{}, member{})); diff != "" && len(want) == 0 {
+		if diff := cmp.Diff(whole, pieces, cmp.AllowUnexported(node{}, member{})); diff != "" &&
+			len(want) == 0 {
 			t.Errorf("%s: nodes (-whole +pieces):\n%s", file, diff)
 		}
 	}
 }
 
-// TestPiecesAreNoMoreLenientThanTheWhole: what the parser refuses in a small file is refused in a large one.
+// TestPiecesAreNoMoreLenientThanTheWhole: what the parser refuses in a small file is
+// refused in a large one.
 func TestPiecesAreNoMoreLenientThanTheWhole(t *testing.T) {
-	for _, text := range []string{"ten\rants:\n  a: {b: 1}\n", "tenants\n:\n  a: {b: 1}\n", "tenants:\n{\n a: 1\n}\n"} {
+	for _, text := range []string{
+		"ten\rants:\n  a: {b: 1}\n", "tenants\n:\n  a: {b: 1}\n",
+		"tenants:\n{\n a: 1\n}\n",
+	} {
 		for _, most := range []int{1, len(text)} {
 			r := newReader("pieces.yaml", nil, nil, testEnvironment)
 			tokens, err := scan(text)
@@ -105,7 +115,8 @@ func TestPiecesAreNoMoreLenientThanTheWhole(t *testing.T) {
 	}
 }
 
-// TestTabsAreNotLostFromTexts: the library leaves them out of a text without quotes, and "read<tab>_all" was read_all.
+// TestTabsAreNotLostFromTexts: the library leaves them out of a text without quotes, and
+// "read<tab>_all" was read_all.
 func TestTabsAreNotLostFromTexts(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"a: read\t_all\n", "tabs.yaml:1:4: a tab in a text without quotes; write a space, or \\t in double quotes"},
@@ -119,13 +130,15 @@ func TestTabsAreNotLostFromTexts(t *testing.T) {
 	} {
 		r := newReader("tabs.yaml", nil, nil, testEnvironment)
 		r.parseYAML([]byte(test.text))
-		if got := errorText(RefusedError(r.problems)); len(r.problems) > 0 && got != test.want || len(r.problems) == 0 && test.want != "" {
+		if got := errorText(RefusedError(r.problems)); len(r.problems) > 0 && got != test.want ||
+			len(r.problems) == 0 && test.want != "" {
 			t.Errorf("%q: got %q, want %q", test.text, got, test.want)
 		}
 	}
 }
 
-// TestLineBreaksOfWindowsMeanTheSame: the scanner keeps those in a text in quotes that are a space or nothing.
+// TestLineBreaksOfWindowsMeanTheSame: the scanner keeps those in a text in quotes that
+// are a space or nothing.
 func TestLineBreaksOfWindowsMeanTheSame(t *testing.T) {
 	const text = "a: \"x\n  y\"\nb: 'x\n\n  y'\nc: x\n  y\nd: |\n  x\n  y\ne: >-\n  x\n  y\nf: [\"x\n  y\", {z: \"x\n  y\"}]\n"
 	read := func(text string) *node {
@@ -136,12 +149,14 @@ func TestLineBreaksOfWindowsMeanTheSame(t *testing.T) {
 		}
 		return n
 	}
-	if diff := cmp.Diff(read(text), read(strings.ReplaceAll(text, "\n", "\r\n")), cmp.AllowUnexported(node{}, member{})); diff != "" {
+	if diff := cmp.Diff(read(text), read(strings.ReplaceAll(text, "\n", "\r\n")),
+		cmp.AllowUnexported(node{}, member{})); diff != "" {
 		t.Errorf("-LF +CRLF:\n%s", diff)
 	}
 }
 
-// TestManyKeysAreReadInTimeAndStack reads what would take the parser alone minutes, or overflow its stack.
+// TestManyKeysAreReadInTimeAndStack reads what would take the parser alone minutes, or
+// overflow its stack.
 func TestManyKeysAreReadInTimeAndStack(t *testing.T) {
 	const many = 50_000
 	var text strings.Builder
@@ -175,10 +190,12 @@ func addConfigs(f *testing.F) {
 	}
 }
 
-// FuzzPieces reads texts in the smallest pieces and as a whole: both are refused, or both are the same.
+// FuzzPieces reads texts in the smallest pieces and as a whole: both are refused, or both
+// are the same.
 func FuzzPieces(f *testing.F) {
 	addConfigs(f)
-	f.Add("a:\n- |\n  # b\n  c: d\n- \"e\n  f: g\"\n- h\n  i # j\n- [k,\n  {l: m}]\nn:\n  - - o: p\n      q:\n  -\n    r\n")
+	f.Add(
+		"a:\n- |\n  # b\n  c: d\n- \"e\n  f: g\"\n- h\n  i # j\n- [k,\n  {l: m}]\nn:\n  - - o: p\n      q:\n  -\n    r\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) > 16<<10 {
 			return // the parser alone would take too long
@@ -200,7 +217,12 @@ func FuzzPieces(f *testing.F) {
 		if taken != inPieces {
 			t.Fatalf("taken as a whole: %t, in pieces: %t", taken, inPieces)
 		}
-		missing := cmp.FilterValues(func(a, b *node) bool { return a != nil && b != nil && a.kind == null && b.kind == null }, cmp.Ignore()) // it has no place of its own
+		// it has no place of its own
+		missing := cmp.FilterValues(func(a,
+			b *node,
+		) bool {
+			return a != nil && b != nil && a.kind == null && b.kind == null
+		}, cmp.Ignore())
 		if !taken {
 			return
 		}

@@ -1,5 +1,6 @@
-// Command schemas makes files that kubeconform can read of the description of Kubernetes' own kinds in the module
-// k8s.io/kubernetes, so that it needs no other network than the module proxy. It knows nothing of kinds that are not Kubernetes' own.
+// Command schemas makes files that kubeconform can read of the description of Kubernetes'
+// own kinds in the module k8s.io/kubernetes, so that it needs no other network than the
+// module proxy. It knows nothing of kinds that are not Kubernetes' own.
 //
 //	schemas swagger.json FOLDER
 package main
@@ -48,8 +49,10 @@ func write(swagger, folder string) error {
 		}
 		kind, _ := kinds[0].(map[string]any)
 		group, _, _ := strings.Cut(text(kind["group"]), ".")
-		file := strings.ToLower(strings.Join(nonEmpty(text(kind["kind"]), group, text(kind["version"])), "-")) + ".json"
-		schema := map[string]any{"$ref": "#/definitions/" + name, "definitions": needed(all.Definitions, name)}
+		file := strings.ToLower(strings.Join(nonEmpty(text(kind["kind"]), group, text(kind["version"])),
+			"-")) + ".json"
+		schema := map[string]any{"$ref": "#/definitions/" + name, "definitions": needed(all.Definitions,
+			name)}
 		out, err := json.Marshal(schema)
 		if err != nil {
 			return err
@@ -61,7 +64,8 @@ func write(swagger, folder string) error {
 	return nil
 }
 
-// closed refuses properties that a type does not have. What may be a number or a text is called a text there.
+// closed refuses properties that a type does not have. What may be a number or a text is
+// called a text there.
 func closed(d definition) {
 	if d["format"] == "int-or-string" {
 		d["type"] = []string{"integer", "string"}

@@ -1,10 +1,12 @@
-// Package crowd is a crowd of MCP clients of all revisions that use a gateway as good clients do, and enter in a ledger
-// what they ask and what they get. They are written by hand, since what they must notice, such as an event that comes
-// twice, a library would hide.
+// Package crowd is a crowd of MCP clients of all revisions that use a gateway as good
+// clients do, and enter in a ledger what they ask and what they get. They are written by
+// hand, since what they must notice, such as an event that comes twice, a library would
+// hide.
 //
-// crowd.go has the crowd and its kinds of clients, person.go what each client can do over HTTP, word.go what it reads
-// there. modern.go, listen.go, session.go, legacy.go, follow.go and old.go have one kind of client each, or two. tally.go
-// counts what is no call.
+// crowd.go has the crowd and its kinds of clients, person.go what each client can do over
+// HTTP, word.go what it reads there. modern.go, listen.go, session.go, legacy.go,
+// follow.go and old.go have one kind of client each, or two. tally.go counts what is no
+// call.
 package crowd
 
 import (
@@ -18,9 +20,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
 )
 
-// The tenants that a crowd has unless its Config names others, and the servers that a gateway needs for it. Each tenant
-// uses both, whose tools are exposed as modern__touch and legacy__touch: "modern" is /mcp of an upstream.Server,
-// "legacy" is /legacy of one. Their timeout must be shorter than the crowd's patience.
+// The tenants that a crowd has unless its Config names others, and the servers that a
+// gateway needs for it. Each tenant uses both, whose tools are exposed as modern__touch
+// and legacy__touch: "modern" is /mcp of an upstream.Server, "legacy" is /legacy of one.
+// Their timeout must be shorter than the crowd's patience.
 const (
 	TenantA = "red"
 	TenantB = "blue"
@@ -30,21 +33,24 @@ const (
 
 // Config is what a crowd needs.
 type Config struct {
-	URL      string // of the gateway or of the load balancer, such as http://127.0.0.1:8080, without a path
-	Token    func(tenant, user string) string
-	Ledger   *ledger.Ledger
-	Size     int           // how many clients of each kind and tenant; zero: one
-	Tenants  []string      // nil: TenantA and TenantB
-	Kinds    []string      // nil: all of Kinds
-	Pause    time.Duration // between two operations of one client, on average; zero: 20 ms
-	Patience time.Duration // how long a client waits for an answer before that counts as silence; zero: a minute
+	URL     string // of the gateway or of the load balancer, such as http://127.0.0.1:8080, without a path
+	Token   func(tenant, user string) string
+	Ledger  *ledger.Ledger
+	Size    int           // how many clients of each kind and tenant; zero: one
+	Tenants []string      // nil: TenantA and TenantB
+	Kinds   []string      // nil: all of Kinds
+	Pause   time.Duration // between two operations of one client, on average; zero: 20 ms
+	// how long a client waits for an answer before that counts as silence; zero: a minute
+	Patience time.Duration
 
-	// ChangePatience is how long a client waits to be told of a change. Where the replica died that had its
-	// subscription, the one that has its stream makes another after up to three heartbeats. Zero: two minutes.
+	// ChangePatience is how long a client waits to be told of a change. Where the replica
+	// died that had its subscription, the one that has its stream makes another after up
+	// to three heartbeats. Zero: two minutes.
 	ChangePatience time.Duration
 
-	// Forgetful tells that Redis may lose what it keeps. Then a client is told of changes only while its stream is open:
-	// what it is owed when the stream ends is not asked for on the one that resumes it.
+	// Forgetful tells that Redis may lose what it keeps. Then a client is told of changes
+	// only while its stream is open: what it is owed when the stream ends is not asked
+	// for on the one that resumes it.
 	Forgetful bool
 }
 
@@ -60,7 +66,8 @@ type Crowd struct {
 	tally  tally
 
 	deeds struct {
-		calls, resumed, questions, cancelled, repeated, changes, sessions, lives, listened, postponed, reconnects, doubled atomic.Int64
+		calls, resumed, questions, cancelled, repeated, changes, sessions, lives, listened, postponed,
+		reconnects, doubled atomic.Int64
 	}
 	answers map[string]*atomic.Int64 // of calls, by the kind of client; the map does not change
 }
@@ -81,19 +88,25 @@ func kinds() map[string]func(*person) {
 	}
 }
 
-// Kinds of clients for load, which are not among Kinds: one that does nothing but call the plain tool in 2026-07-28, and
-// one that opens a session, makes a plain call in it and ends it with DELETE.
+// Kinds of clients for load, which are not among Kinds: one that does nothing but call
+// the plain tool in 2026-07-28, and one that opens a session, makes a plain call in it
+// and ends it with DELETE.
 const (
 	Plain = "2026 plain"
 	Brief = "2025 brief"
 )
 
-// Kinds returns the kinds of clients that a crowd has unless it is told others, in the order of the revisions.
+// Kinds returns the kinds of clients that a crowd has unless it is told others, in the
+// order of the revisions.
 func Kinds() []string {
-	return []string{"2026 calls", "2026 keyed", "2026 progress", "2026 parked", "2026 listen", "2025 calls", "2025 listen", "2024"}
+	return []string{
+		"2026 calls", "2026 keyed", "2026 progress", "2026 parked", "2026 listen", "2025 calls",
+		"2025 listen", "2024",
+	}
 }
 
-// Start sets a crowd to work. It ends with Stop, or abruptly with ctx: then what is in flight stays open in the ledger.
+// Start sets a crowd to work. It ends with Stop, or abruptly with ctx: then what is in
+// flight stays open in the ledger.
 func Start(ctx context.Context, c Config) *Crowd {
 	if c.Size == 0 {
 		c.Size = 1
@@ -115,7 +128,10 @@ func Start(ctx context.Context, c Config) *Crowd {
 	}
 	life, end := context.WithCancel(ctx)
 	crowd := &Crowd{config: c, life: life, end: end, stop: make(chan struct{}), http: &http.Client{
-		Transport: &http.Transport{MaxIdleConnsPerHost: 1000, IdleConnTimeout: 30 * time.Second, DisableCompression: true},
+		Transport: &http.Transport{
+			MaxIdleConnsPerHost: 1000, IdleConnTimeout: 30 * time.Second,
+			DisableCompression: true,
+		},
 	}}
 	crowd.answers = map[string]*atomic.Int64{}
 	for _, kind := range c.Kinds {
@@ -132,8 +148,8 @@ func Start(ctx context.Context, c Config) *Crowd {
 	return crowd
 }
 
-// Stop asks nothing new, waits until all that was asked has its end, and ends streams and sessions. It returns an error
-// if ctx ends before that; then the rest ends abruptly.
+// Stop asks nothing new, waits until all that was asked has its end, and ends streams and
+// sessions. It returns an error if ctx ends before that; then the rest ends abruptly.
 func (c *Crowd) Stop(ctx context.Context) error {
 	c.once.Do(func() { close(c.stop) })
 	done := make(chan struct{})
@@ -167,11 +183,14 @@ type Deeds struct {
 	Reconnects int64 // sessions that were opened because the last one was gone
 	Doubled    int64 // events that came again on a stream that was resumed after them
 
-	Requests    int64         // that were sent over HTTP, of all kinds
-	Lives       int64         // sessions that were opened, used and ended with DELETE
-	Goodbyes    int64         // streams that the gateway ended in good order, though there was more to come
-	Crossed     int64         // messages over HTTP+SSE that were refused since their session had just ended, and were sent again in another
-	Aborted     int64         // answers, streams among them, whose connection broke without the client's doing
+	Requests int64 // that were sent over HTTP, of all kinds
+	Lives    int64 // sessions that were opened, used and ended with DELETE
+	Goodbyes int64 // streams that the gateway ended in good order, though there was more to come
+	// messages over HTTP+SSE that were refused since their session had just ended, and
+	// were sent again in another
+	Crossed int64
+	// answers, streams among them, whose connection broke without the client's doing
+	Aborted     int64
 	LongestCall time.Duration // from a plain call of 2026-07-28 to its answer
 	LongestGap  time.Duration // from the end of a stream of a session until the client had it again
 }
@@ -180,16 +199,20 @@ type Deeds struct {
 func (c *Crowd) Deeds() Deeds {
 	d, t := &c.deeds, &c.tally
 	return Deeds{
-		Calls: d.calls.Load(), Resumed: d.resumed.Load(), Questions: d.questions.Load(), Cancelled: d.cancelled.Load(),
-		Repeated: d.repeated.Load(), Changes: d.changes.Load(), Sessions: d.sessions.Load(), Listened: d.listened.Load(),
-		Postponed: d.postponed.Load(), Reconnects: d.reconnects.Load(), Lives: d.lives.Load(), Doubled: d.doubled.Load(),
-		Requests: t.requests.Load(), Goodbyes: t.goodbyes.Load(), Aborted: t.aborted.Load(), Crossed: t.crossed.Load(),
+		Calls: d.calls.Load(), Resumed: d.resumed.Load(), Questions: d.questions.Load(),
+		Cancelled: d.cancelled.Load(),
+		Repeated:  d.repeated.Load(), Changes: d.changes.Load(), Sessions: d.sessions.Load(),
+		Listened:  d.listened.Load(),
+		Postponed: d.postponed.Load(), Reconnects: d.reconnects.Load(), Lives: d.lives.Load(),
+		Doubled:  d.doubled.Load(),
+		Requests: t.requests.Load(), Goodbyes: t.goodbyes.Load(), Aborted: t.aborted.Load(),
+		Crossed:     t.crossed.Load(),
 		LongestCall: time.Duration(t.longestCall.Load()), LongestGap: time.Duration(t.longestGap.Load()),
 	}
 }
 
-// Answers returns how many calls were answered with what a server did, by the kind of client. Each kind that the crowd has is
-// there.
+// Answers returns how many calls were answered with what a server did, by the kind of
+// client. Each kind that the crowd has is there.
 func (c *Crowd) Answers() map[string]int64 {
 	answers := make(map[string]int64, len(c.answers))
 	for kind, n := range c.answers {

@@ -49,7 +49,9 @@ func begin(t *testing.T) (*world.World, *upstream.Server) {
 }
 
 // end stops a crowd and judges what it saw.
-func end(t *testing.T, c *crowd.Crowd, book *ledger.Ledger, w *world.World, server *upstream.Server) ledger.Verdict {
+func end(t *testing.T, c *crowd.Crowd, book *ledger.Ledger, w *world.World,
+	server *upstream.Server,
+) ledger.Verdict {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
@@ -84,7 +86,8 @@ func TestNothingIsLostWhereNothingBreaks(t *testing.T) {
 	c := crowd.Start(t.Context(), crowd.Config{URL: w.URL, Token: w.Token, Ledger: book})
 	eventually(t, "each kind of client does what it is for", func() bool {
 		d := c.Deeds()
-		return d.Calls > 300 && d.Resumed > 5 && d.Questions > 5 && d.Cancelled > 5 && d.Repeated > 5 && d.Changes > 20 &&
+		return d.Calls > 300 && d.Resumed > 5 && d.Questions > 5 && d.Cancelled > 5 && d.Repeated > 5 &&
+			d.Changes > 20 &&
 			d.Sessions > 5 && d.Listened > 1
 	})
 	v := end(t, c, book, w, server)
@@ -96,14 +99,19 @@ func TestNothingIsLostWhereNothingBreaks(t *testing.T) {
 	}
 }
 
-// TestAKilledReplicaIsSeen ends a replica at once, twice. What was in flight there is broken, and every client knows.
+// TestAKilledReplicaIsSeen ends a replica at once, twice. What was in flight there is
+// broken, and every client knows.
 func TestAKilledReplicaIsSeen(t *testing.T) {
 	t.Parallel()
 	w, server := begin(t)
 	book := ledger.New()
-	// A client of 2025 whose subscription was there is told again only after some heartbeats, for which this does not wait.
+	// A client of 2025 whose subscription was there is told again only after some
+	// heartbeats, for which this does not wait.
 	kinds := slices.DeleteFunc(crowd.Kinds(), func(kind string) bool { return kind == "2025 listen" })
-	c := crowd.Start(t.Context(), crowd.Config{URL: w.URL, Token: w.Token, Ledger: book, Kinds: kinds, Size: 2})
+	c := crowd.Start(t.Context(), crowd.Config{
+		URL: w.URL, Token: w.Token, Ledger: book, Kinds: kinds,
+		Size: 2,
+	})
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
 	for _, r := range w.Replicas {
@@ -111,7 +119,8 @@ func TestAKilledReplicaIsSeen(t *testing.T) {
 		eventually(t, "the crowd is at work", func() bool { return c.Deeds().Calls > calls+200 })
 		r.Kill()
 		calls = c.Deeds().Calls
-		eventually(t, "the crowd works without that replica", func() bool { return c.Deeds().Calls > calls+200 })
+		eventually(t, "the crowd works without that replica",
+			func() bool { return c.Deeds().Calls > calls+200 })
 		if err := r.Start(ctx); err != nil {
 			t.Fatal(err)
 		}

@@ -9,8 +9,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// follow keeps the stream of a session open, makes changes and waits until it is told of them. When the stream breaks, it
-// resumes it, where it is told of what it missed; now and then it breaks it itself.
+// follow keeps the stream of a session open, makes changes and waits until it is told of
+// them. When the stream breaks, it resumes it, where it is told of what it missed; now
+// and then it breaks it itself.
 func (p *person) follow() {
 	p.eachRound(func() time.Duration {
 		s, later := p.open()
@@ -36,7 +37,8 @@ func (p *person) follow() {
 func (s *session) watches(uri string) bool {
 	ctx, cancel := s.patient()
 	defer cancel()
-	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"resources/subscribe","params":{"uri":%q}}`, s.nextID(), uri)
+	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"resources/subscribe","params":{"uri":%q}}`,
+		s.nextID(), uri)
 	response, err := s.send(ctx, "/mcp", body, s.header())
 	if err != nil {
 		return false
@@ -49,8 +51,8 @@ func (s *session) watches(uri string) bool {
 	return ok
 }
 
-// along opens or resumes the stream and goes along with it until it ends, for some rounds at most. It returns how long
-// to wait before the next connection.
+// along opens or resumes the stream and goes along with it until it ends, for some rounds
+// at most. It returns how long to wait before the next connection.
 func (s *session) along(w *watch) time.Duration {
 	ctx, begun, cancel := s.lasting()
 	defer cancel()

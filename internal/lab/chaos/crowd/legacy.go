@@ -15,8 +15,9 @@ import (
 // callsOpen is how many calls a client makes in a session before it opens another.
 const callsOpen = 40
 
-// sessions opens sessions and makes calls in them: some answer as plain JSON, some tell of their progress, ask, take
-// long or are cancelled. Of each four streams it breaks one, and resumes it.
+// sessions opens sessions and makes calls in them: some answer as plain JSON, some tell
+// of their progress, ask, take long or are cancelled. Of each four streams it breaks one,
+// and resumes it.
 func (p *person) sessions() {
 	var s *session
 	p.eachRound(func() (later time.Duration) {
@@ -45,15 +46,18 @@ func (s *session) operate() time.Duration {
 	case 0:
 		return s.cancelled(ctx)
 	case 1, 2:
-		return s.call(ctx, s.intend(s.server(), "progress", fmt.Sprintf(`,"n":%d,"ms":%d`, n, 5+s.dice.IntN(40)), ledger.Question{Events: n}))
+		return s.call(ctx, s.intend(s.server(), "progress",
+			fmt.Sprintf(`,"n":%d,"ms":%d`, n, 5+s.dice.IntN(40)), ledger.Question{Events: n}))
 	case 3:
 		if s.revision >= mcp.Revision2506 {
 			return s.call(ctx, s.intend(s.server(), "ask", "", ledger.Question{Events: 1}))
 		}
 	case 4:
-		return s.call(ctx, s.intend(s.server(), "slow", fmt.Sprintf(`,"ms":%d`, 800+s.dice.IntN(800)), ledger.Question{}))
+		return s.call(ctx, s.intend(s.server(), "slow", fmt.Sprintf(`,"ms":%d`, 800+s.dice.IntN(800)),
+			ledger.Question{}))
 	case 5:
-		return s.call(ctx, s.intend(s.server(), "big", fmt.Sprintf(`,"size":%d`, 1000+s.dice.IntN(60_000)), ledger.Question{}))
+		return s.call(ctx, s.intend(s.server(), "big", fmt.Sprintf(`,"size":%d`, 1000+s.dice.IntN(60_000)),
+			ledger.Question{}))
 	}
 	return s.call(ctx, s.intend(s.server(), "touch", "", ledger.Question{}))
 }
@@ -64,7 +68,9 @@ func (s *session) post(ctx context.Context, id mcp.ID, d *deed) (*reply, error) 
 	if d.progress {
 		meta = `,"_meta":{"progressToken":"` + d.nonce.String() + `"}`
 	}
-	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s%s}}`, id, d.tool, d.arguments, meta)
+	body := fmt.Appendf(nil,
+		`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s%s}}`, id, d.tool,
+		d.arguments, meta)
 	return s.send(ctx, "/mcp", body, s.header())
 }
 
@@ -81,7 +87,8 @@ type stream struct {
 // errCut is why a connection ended that the client broke itself.
 var errCut = errors.New("the client broke the connection")
 
-// call makes a call and reads its answer. A stream that breaks is resumed where it has event ids.
+// call makes a call and reads its answer. A stream that breaks is resumed where it has
+// event ids.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
 func (s *session) call(ctx context.Context, d *deed) (later time.Duration) {
 	response, err := s.post(ctx, s.nextID(), d)
@@ -117,8 +124,11 @@ func (s *session) call(ctx context.Context, d *deed) (later time.Duration) {
 	}
 }
 
-// follows reads one connection of a stream to its end. over tells whether the call has its end.
-func (s *session) follows(ctx context.Context, t *stream, response *reply) (over bool, later time.Duration, err error) {
+// follows reads one connection of a stream to its end. over tells whether the call has
+// its end.
+func (s *session) follows(ctx context.Context, t *stream, response *reply) (over bool, later time.Duration,
+	err error,
+) {
 	for e, err := range events(response) {
 		if err != nil {
 			return false, 0, err
@@ -158,7 +168,8 @@ func (s *session) answer(ctx context.Context, question mcp.ID) {
 	}
 }
 
-// resume opens the stream of a call again, as often as it takes. It returns nil when that has no end, which it enters.
+// resume opens the stream of a call again, as often as it takes. It returns nil when that
+// has no end, which it enters.
 func (s *session) resume(ctx context.Context, t *stream) *reply {
 	began := time.Now()
 	for wait := t.retry; world.Pause(ctx, wait); wait = max(t.retry, 100*time.Millisecond) {
@@ -192,7 +203,8 @@ func (s *session) cancelled(ctx context.Context) time.Duration {
 		defer close(told)
 		s.ledger.Cancelled(d.nonce)
 		s.crowd.deeds.cancelled.Add(1)
-		s.tell(ctx, fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s,"reason":"enough"}}`, id))
+		s.tell(ctx, fmt.Appendf(nil,
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s,"reason":"enough"}}`, id))
 	})
 	response, err := s.post(ctx, id, d)
 	var over bool

@@ -19,20 +19,24 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// liar stands between a crowd and a gateway, and does once in a while what no gateway may. Without that it passes all on.
+// liar stands between a crowd and a gateway, and does once in a while what no gateway
+// may. Without that it passes all on.
 type liar struct {
 	world *world.World
 	calls atomic.Int64 // of tools, so far
 	lies  atomic.Int64
 
-	twice    bool                                        // sends the request to the gateway twice
-	answer   func(w http.ResponseWriter, answer string)  // gives another answer in place of the one of the gateway
-	without  func(w http.ResponseWriter, request string) // answers by itself
-	event    func(event string) string                   // of a notification makes another, or several, or none
-	stranger string                                      // the tenant that the gateway is told
-	ends     bool                                        // ends the stream after such an event
-	rewinds  bool                                        // resumes streams not at the last event, but where they were resumed first
-	firsts   sync.Map                                    // of rewinds: session → event
+	twice bool // sends the request to the gateway twice
+	// gives another answer in place of the one of the gateway
+	answer  func(w http.ResponseWriter, answer string)
+	without func(w http.ResponseWriter, request string) // answers by itself
+	// of a notification makes another, or several, or none
+	event    func(event string) string
+	stranger string // the tenant that the gateway is told
+	ends     bool   // ends the stream after such an event
+	// resumes streams not at the last event, but where they were resumed first
+	rewinds bool
+	firsts  sync.Map // of rewinds: session → event
 }
 
 func (l *liar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -70,7 +74,8 @@ func (l *liar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // pass sends a request on.
 func (l *liar) pass(r *http.Request, body []byte, lie bool) (*http.Response, error) {
-	out, err := http.NewRequestWithContext(r.Context(), r.Method, l.world.URL+r.URL.RequestURI(), bytes.NewReader(body))
+	out, err := http.NewRequestWithContext(r.Context(), r.Method, l.world.URL+r.URL.RequestURI(),
+		bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +84,8 @@ func (l *liar) pass(r *http.Request, body []byte, lie bool) (*http.Response, err
 		out.Header.Set("Authorization", "Bearer "+l.world.Token(l.stranger, "user-0"))
 	}
 	if last := r.Header.Get(mcp.HeaderLastEventID); l.rewinds && last != "" {
-		if first, known := l.firsts.LoadOrStore(r.Header.Get(mcp.HeaderSessionID), last); known && first != last {
+		if first, known := l.firsts.LoadOrStore(r.Header.Get(mcp.HeaderSessionID), last); known &&
+			first != last {
 			l.lies.Add(1)
 			out.Header.Set(mcp.HeaderLastEventID, first.(string))
 		}
@@ -87,13 +93,15 @@ func (l *liar) pass(r *http.Request, body []byte, lie bool) (*http.Response, err
 	return http.DefaultTransport.RoundTrip(out)
 }
 
-// stream passes an answer on line by line, and lies about the lines that are notifications of one of these methods.
+// stream passes an answer on line by line, and lies about the lines that are
+// notifications of one of these methods.
 func (l *liar) stream(w http.ResponseWriter, body io.Reader) {
 	in := bufio.NewReader(body)
 	for {
 		line, err := in.ReadString('\n')
 		lied := false
-		if l.event != nil && (strings.Contains(line, mcp.NotifyProgress) || strings.Contains(line, mcp.NotifyResourceUpdated)) {
+		if l.event != nil && (strings.Contains(line, mcp.NotifyProgress) ||
+			strings.Contains(line, mcp.NotifyResourceUpdated)) {
 			l.lies.Add(1)
 			line = l.event(line)
 			lied = true
@@ -106,7 +114,8 @@ func (l *liar) stream(w http.ResponseWriter, body io.Reader) {
 	}
 }
 
-// TestLiesAreFound shows that a crowd and its ledger notice what must not be: each lie shows as what it is.
+// TestLiesAreFound shows that a crowd and its ledger notice what must not be: each lie
+// shows as what it is.
 func TestLiesAreFound(t *testing.T) {
 	t.Parallel()
 	w, server := begin(t)
@@ -115,7 +124,10 @@ func TestLiesAreFound(t *testing.T) {
 		liar *liar
 		want func(*ledger.Verdict) int
 	}{
-		"a request is sent twice": {"2026 calls", &liar{twice: true}, func(v *ledger.Verdict) int { return v.Twice }},
+		"a request is sent twice": {
+			"2026 calls", &liar{twice: true},
+			func(v *ledger.Verdict) int { return v.Twice },
+		},
 		"an answer is kept back": {"2026 calls", &liar{answer: func(w http.ResponseWriter, _ string) {
 			_ = http.NewResponseController(w).Flush()
 			<-time.After(7 * time.Second) // longer than the patience of these clients
@@ -125,11 +137,15 @@ func TestLiesAreFound(t *testing.T) {
 			_, id, _ := strings.Cut(request, `"id":`)
 			id, _, _ = strings.Cut(id, ",")
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":`+id+`,"result":{"content":[{"type":"text","text":"serial 1 nonce `+rest[:16]+` tenant red"}]}}`)
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":`+id+
+				`,"result":{"content":[{"type":"text","text":"serial 1 nonce `+rest[:16]+` tenant red"}]}}`)
 		}}, func(v *ledger.Verdict) int { return v.Unexecuted }},
-		"what was done is said not to be": {"2025 calls", &liar{answer: func(w http.ResponseWriter, _ string) {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}}, func(v *ledger.Verdict) int { return v.Denied }},
+		"what was done is said not to be": {
+			"2025 calls",
+			&liar{answer: func(w http.ResponseWriter, _ string) {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}}, func(v *ledger.Verdict) int { return v.Denied },
+		},
 		"an event is left out": {"2025 calls", &liar{event: func(line string) string {
 			if strings.Contains(line, `"progress":1,`) {
 				return "\n"
@@ -140,17 +156,30 @@ func TestLiesAreFound(t *testing.T) {
 			"2024", &liar{event: func(line string) string { return line + "\n" + line }},
 			func(v *ledger.Verdict) int { return v.EventsTwice },
 		},
-		"a change is not told": {"2025 listen", &liar{event: func(string) string { return "\n" }}, func(v *ledger.Verdict) int { return v.ChangesLost }},
+		"a change is not told": {
+			"2025 listen", &liar{event: func(string) string { return "\n" }},
+			func(v *ledger.Verdict) int { return v.ChangesLost },
+		},
 		"a change is not told, and the stream ends": {
 			"2025 listen", &liar{event: func(string) string { return "\n" }, ends: true},
 			func(v *ledger.Verdict) int { return v.ChangesLost },
 		},
-		"a resumed stream begins too early": {"2025 listen", &liar{rewinds: true}, func(v *ledger.Verdict) int { return v.EventsTwice }},
+		"a resumed stream begins too early": {
+			"2025 listen", &liar{rewinds: true},
+			func(v *ledger.Verdict) int { return v.EventsTwice },
+		},
 		"a change is told to another": {
-			"2026 listen", &liar{event: func(line string) string { return strings.Replace(line, "://thing/", "://thing/x", 1) }},
+			"2026 listen", &liar{event: func(
+				line string,
+			) string {
+				return strings.Replace(line, "://thing/", "://thing/x", 1)
+			}},
 			func(v *ledger.Verdict) int { return v.WrongTenant },
 		},
-		"a call is made for another tenant": {"2026 calls", &liar{stranger: "blue"}, func(v *ledger.Verdict) int { return v.WrongTenant }},
+		"a call is made for another tenant": {
+			"2026 calls", &liar{stranger: "blue"},
+			func(v *ledger.Verdict) int { return v.WrongTenant },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -159,7 +188,8 @@ func TestLiesAreFound(t *testing.T) {
 			defer between.Close()
 			book := ledger.New()
 			c := crowd.Start(t.Context(), crowd.Config{
-				URL: between.URL, Token: w.Token, Ledger: book, Kinds: []string{test.kind}, Tenants: []string{"red"}, Size: 3, Patience: 5 * time.Second, ChangePatience: 2 * time.Second,
+				URL: between.URL, Token: w.Token, Ledger: book, Kinds: []string{test.kind},
+				Tenants: []string{"red"}, Size: 3, Patience: 5 * time.Second, ChangePatience: 2 * time.Second,
 			})
 			eventually(t, "there are lies", func() bool { return test.liar.lies.Load() > 5 })
 			v := end(t, c, book, w, server)

@@ -10,11 +10,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// roundsOpen is how many changes a client waits for before it opens another stream or session.
+// roundsOpen is how many changes a client waits for before it opens another stream or
+// session.
 const roundsOpen = 20
 
-// listen keeps a subscriptions/listen open, makes changes and waits until it is told of them. When the stream ends, with
-// its result or without, it opens another.
+// listen keeps a subscriptions/listen open, makes changes and waits until it is told of
+// them. When the stream ends, with its result or without, it opens another.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
 func (p *person) listen() {
 	p.eachRound(func() time.Duration {
@@ -39,8 +40,10 @@ func (p *person) listen() {
 func (p *person) subscribe(ctx context.Context, begun func()) (*watch, time.Duration) {
 	uris := p.things()
 	id := p.nextID()
-	params := `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["` + uris[0] + `","` + uris[1] + `"]},`
-	response, err := p.send(ctx, "/mcp", modernBody(id, mcp.MethodListen, params, ""), modernHeader(mcp.MethodListen, ""))
+	params := `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["` + uris[0] + `","` +
+		uris[1] + `"]},`
+	response, err := p.send(ctx, "/mcp", modernBody(id, mcp.MethodListen, params, ""),
+		modernHeader(mcp.MethodListen, ""))
 	if err != nil {
 		return nil, 100 * time.Millisecond
 	}
@@ -64,7 +67,8 @@ func (p *person) subscribe(ctx context.Context, begun func()) (*watch, time.Dura
 		p.crowd.deeds.listened.Add(1)
 		promised := first.Params.Object("notifications")
 		w.lists = string(promised.Value("toolsListChanged")) == "true"
-		w.uris = slices.DeleteFunc(slices.Clone(uris), func(uri string) bool { return !has(promised.Value("resourceSubscriptions"), uri) })
+		w.uris = slices.DeleteFunc(slices.Clone(uris),
+			func(uri string) bool { return !has(promised.Value("resourceSubscriptions"), uri) })
 		return w, 0
 	case <-timer.C:
 		p.ledger.Untold(p.kind + " of " + p.tenant + ": no acknowledgement")
@@ -89,7 +93,8 @@ func (p *person) callOnce(ctx context.Context, d *deed) time.Duration {
 
 // listModern asks for the list of tools.
 func (p *person) listModern(ctx context.Context) (tools mcp.Object, ok bool) {
-	response, err := p.send(ctx, "/mcp", modernBody(p.nextID(), mcp.MethodToolsList, "", ""), modernHeader(mcp.MethodToolsList, ""))
+	response, err := p.send(ctx, "/mcp", modernBody(p.nextID(), mcp.MethodToolsList, "", ""),
+		modernHeader(mcp.MethodToolsList, ""))
 	if err != nil {
 		return tools, false
 	}

@@ -15,12 +15,15 @@ import (
 const modernMeta = `"io.modelcontextprotocol/protocolVersion":"` + mcp.Revision2607 +
 	`","io.modelcontextprotocol/clientInfo":{"name":"crowd","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}`
 
-// modernBody returns a request. params are its members without braces, with a comma behind them unless there are none.
+// modernBody returns a request. params are its members without braces, with a comma
+// behind them unless there are none.
 func modernBody(id mcp.ID, method, params, meta string) []byte {
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s"_meta":{%s%s}}}`, id, method, params, modernMeta, meta)
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s"_meta":{%s%s}}}`, id, method,
+		params, modernMeta, meta)
 }
 
-// modernHeader returns the headers of a request. name is "" for a method that names nothing.
+// modernHeader returns the headers of a request. name is "" for a method that names
+// nothing.
 func modernHeader(method, name string) map[string]string {
 	header := map[string]string{mcp.HeaderProtocolVersion: mcp.Revision2607, mcp.HeaderMethod: method}
 	if name != "" {
@@ -37,19 +40,25 @@ type round struct {
 	header map[string]string
 }
 
-// modernRound returns a request of a call. answers is what a repeat adds: the answers to questions and the state.
+// modernRound returns a request of a call. answers is what a repeat adds: the answers to
+// questions and the state.
 func (p *person) modernRound(d *deed, answers string) *round {
 	meta := ""
 	if d.progress {
 		meta = `,"progressToken":"` + d.nonce.String() + `"`
 	}
 	params := fmt.Sprintf(`"name":%q,"arguments":%s,%s`, d.tool, d.arguments, answers)
-	return &round{d, modernBody(p.nextID(), mcp.MethodToolsCall, params, meta), modernHeader(mcp.MethodToolsCall, d.tool)}
+	return &round{
+		d, modernBody(p.nextID(), mcp.MethodToolsCall, params, meta),
+		modernHeader(mcp.MethodToolsCall, d.tool),
+	}
 }
 
-// attempt sends one request of a call and enters how it ends. A question ends it too: that is the result it returns.
-// broken tells whether the connection broke.
-func (p *person) attempt(ctx context.Context, r *round) (question mcp.Object, broken bool, later time.Duration) {
+// attempt sends one request of a call and enters how it ends. A question ends it too:
+// that is the result it returns. broken tells whether the connection broke.
+func (p *person) attempt(ctx context.Context,
+	r *round,
+) (question mcp.Object, broken bool, later time.Duration) {
 	response, err := p.send(ctx, "/mcp", r.body, r.header)
 	if err != nil {
 		p.broke(ctx, r.nonce, err)
@@ -81,7 +90,8 @@ func (p *person) attempt(ctx context.Context, r *round) (question mcp.Object, br
 	return question, true, 0
 }
 
-// modernCalls calls tools that answer at once, later or at length, and cancels some calls.
+// modernCalls calls tools that answer at once, later or at length, and cancels some
+// calls.
 func (p *person) modernCalls() {
 	p.eachRound(func() time.Duration {
 		switch p.dice.IntN(10) {
@@ -106,7 +116,8 @@ func (p *person) once(tool, arguments string) time.Duration {
 	ctx, cancel := p.patient()
 	defer cancel()
 	began := time.Now()
-	_, broken, later := p.attempt(ctx, p.modernRound(p.intend(p.server(), tool, arguments, ledger.Question{}), ""))
+	_, broken, later := p.attempt(ctx, p.modernRound(p.intend(p.server(), tool, arguments, ledger.Question{}),
+		""))
 	if tool == "touch" && !broken {
 		longest(&p.crowd.tally.longestCall, time.Since(began))
 	}
@@ -153,7 +164,8 @@ func (p *person) leave() time.Duration {
 func (p *person) modernProgress() {
 	p.eachRound(func() time.Duration {
 		n := 2 + p.dice.IntN(10)
-		d := p.intend(p.server(), "progress", fmt.Sprintf(`,"n":%d,"ms":%d`, n, 5+p.dice.IntN(40)), ledger.Question{Events: n})
+		d := p.intend(p.server(), "progress", fmt.Sprintf(`,"n":%d,"ms":%d`, n, 5+p.dice.IntN(40)),
+			ledger.Question{Events: n})
 		ctx, cancel := p.patient()
 		defer cancel()
 		_, _, later := p.attempt(ctx, p.modernRound(d, ""))
@@ -161,11 +173,12 @@ func (p *person) modernProgress() {
 	})
 }
 
-// keyedCalls makes calls with an Idempotency-Key, and repeats them byte for byte when the connection broke. It breaks
-// some connections itself.
+// keyedCalls makes calls with an Idempotency-Key, and repeats them byte for byte when the
+// connection broke. It breaks some connections itself.
 func (p *person) keyedCalls() {
 	p.eachRound(func() time.Duration {
-		d := p.intend(p.server(), "slow", fmt.Sprintf(`,"ms":%d`, p.dice.IntN(300)), ledger.Question{Keyed: true})
+		d := p.intend(p.server(), "slow", fmt.Sprintf(`,"ms":%d`, p.dice.IntN(300)),
+			ledger.Question{Keyed: true})
 		ctx, cancel := p.patient()
 		defer cancel()
 		r := p.modernRound(d, "")
@@ -174,7 +187,8 @@ func (p *person) keyedCalls() {
 		for broken && world.Pause(ctx, later) {
 			p.crowd.deeds.repeated.Add(1)
 			_, again, wait := p.attempt(ctx, r)
-			broken, later = again || wait > 0, max(wait, 100*time.Millisecond) // what is told to come later may be repeated as well
+			// what is told to come later may be repeated as well
+			broken, later = again || wait > 0, max(wait, 100*time.Millisecond)
 			if p.crowd.life.Err() != nil {
 				return 0
 			}
@@ -183,7 +197,8 @@ func (p *person) keyedCalls() {
 	})
 }
 
-// hasty is the first attempt at a call with a key. Of four, the client loses one by itself in the middle.
+// hasty is the first attempt at a call with a key. Of four, the client loses one by
+// itself in the middle.
 func (p *person) hasty(ctx context.Context, r *round) (broken bool, later time.Duration) {
 	if p.dice.IntN(4) > 0 {
 		_, broken, later = p.attempt(ctx, r)
@@ -209,7 +224,8 @@ func (p *person) hasty(ctx context.Context, r *round) (broken bool, later time.D
 	return true, 0
 }
 
-// parkedCalls makes calls that ask their client something, and repeats them with the answer, at whatever replica.
+// parkedCalls makes calls that ask their client something, and repeats them with the
+// answer, at whatever replica.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 func (p *person) parkedCalls() {
 	p.eachRound(func() time.Duration {
@@ -226,7 +242,8 @@ func (p *person) parkedCalls() {
 	})
 }
 
-// askedOf returns the call that the question of an input_required result belongs to, by its own words.
+// askedOf returns the call that the question of an input_required result belongs to, by
+// its own words.
 func askedOf(result mcp.Object) (of ledger.Nonce) {
 	for _, request := range result.Object("inputRequests").Members {
 		text, _ := request.Member("params").Member("message").Text()
@@ -235,7 +252,8 @@ func askedOf(result mcp.Object) (of ledger.Nonce) {
 	return of
 }
 
-// repeat repeats a parked call with the answer. Where it is told that nothing happened, it does so later again.
+// repeat repeats a parked call with the answer. Where it is told that nothing happened,
+// it does so later again.
 func (p *person) repeat(ctx context.Context, d *deed, question mcp.Object) time.Duration {
 	answers := mcp.Object{}
 	for key := range question.Object("inputRequests").Members {

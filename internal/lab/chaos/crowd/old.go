@@ -13,7 +13,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// oldSession is a session of 2024-11-05. All that comes, comes on one stream, and the session ends with it.
+// oldSession is a session of 2024-11-05. All that comes, comes on one stream, and the
+// session ends with it.
 type oldSession struct {
 	*person
 
@@ -35,11 +36,14 @@ type waiting struct {
 	wrong bool          // it is an error; read it when over is closed
 }
 
-// old opens sessions over HTTP+SSE and makes calls in them. Now and then it leaves in the middle of a call.
+// old opens sessions over HTTP+SSE and makes calls in them. Now and then it leaves in the
+// middle of a call.
 // https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse
 func (p *person) old() {
 	var s *oldSession
-	var crossed *deed // whose message crossed the end of its session, so that it is sent again in the next one
+	// whose message crossed the end of its session, so that it is sent again in the next
+	// one
+	var crossed *deed
 	p.eachRound(func() time.Duration {
 		if s != nil && s.over() {
 			s.close()
@@ -55,7 +59,8 @@ func (p *person) old() {
 		switch kind := p.dice.IntN(4); {
 		case d != nil:
 		case kind == 0:
-			d = p.intend(p.server(), "progress", fmt.Sprintf(`,"n":%d,"ms":%d`, n, 5+p.dice.IntN(40)), ledger.Question{Events: n})
+			d = p.intend(p.server(), "progress", fmt.Sprintf(`,"n":%d,"ms":%d`, n, 5+p.dice.IntN(40)),
+				ledger.Question{Events: n})
 		case kind == 1:
 			d = p.intend(p.server(), "slow", fmt.Sprintf(`,"ms":%d`, p.dice.IntN(300)), ledger.Question{})
 		default:
@@ -118,7 +123,8 @@ func (p *person) openOld() *oldSession {
 	}
 	const params = `"params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"crowd","version":"1"}}`
 	id := p.nextID()
-	if s.endpoint == "" || !s.handshake(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"initialize",%s}`, id, params), id) {
+	if s.endpoint == "" || !s.handshake(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"initialize",%s}`,
+		id, params), id) {
 		s.close()
 		return nil
 	}
@@ -163,8 +169,8 @@ func (s *oldSession) over() bool {
 	}
 }
 
-// crossTime is how long a client waits for the end of its stream when it was refused, before it takes the refusal for one
-// that has nothing to do with that.
+// crossTime is how long a client waits for the end of its stream when it was refused,
+// before it takes the refusal for one that has nothing to do with that.
 const crossTime = 5 * time.Second
 
 // endsSoon tells whether the gateway ends the stream at about this time.
@@ -195,7 +201,8 @@ func (s *oldSession) expect(id mcp.ID, d *deed) *waiting {
 	return w
 }
 
-// listens reads the stream to its end. An answer that comes after its client gave up still counts.
+// listens reads the stream to its end. An answer that comes after its client gave up
+// still counts.
 func (s *oldSession) listens(response *reply, endpoint chan<- string) {
 	defer close(s.ended)
 	for e, err := range events(response) {
@@ -260,7 +267,8 @@ func (s *oldSession) initialized(w *waiting, m *mcp.Message) {
 	close(w.over)
 }
 
-// posts sends a message. It returns true if it was accepted; otherwise it enters why the call was not, if there is one.
+// posts sends a message. It returns true if it was accepted; otherwise it enters why the
+// call was not, if there is one.
 func (s *oldSession) posts(ctx context.Context, body []byte, d *deed) bool {
 	response, err := s.send(ctx, s.endpoint, body, nil)
 	if err != nil {
@@ -276,7 +284,9 @@ func (s *oldSession) posts(ctx context.Context, body []byte, d *deed) bool {
 			s.lost(ctx, d) // so there is no such session any more
 		case s.endsSoon(ctx) && !w.broken && !w.made:
 			s.crowd.tally.crossed.Add(1)
-			if d != nil { // which is refused unless it is answered in the next session; a handshake is made anew there anyway
+			// which is refused unless it is answered in the next session; a handshake is
+			// made anew there anyway
+			if d != nil {
 				s.crossed = true
 				s.refused(d.nonce, w)
 			}
@@ -301,7 +311,8 @@ func (s *oldSession) lost(ctx context.Context, d *deed) {
 	s.broke(ctx, d.nonce, nil)
 }
 
-// call makes a call and waits for its answer on the stream. alive is false when another session is to be opened.
+// call makes a call and waits for its answer on the stream. alive is false when another
+// session is to be opened.
 func (s *oldSession) call(d *deed) (alive bool, later time.Duration) {
 	ctx, cancel := s.patient()
 	defer cancel()
@@ -310,7 +321,9 @@ func (s *oldSession) call(d *deed) (alive bool, later time.Duration) {
 		meta = `,"_meta":{"progressToken":"` + d.nonce.String() + `"}`
 	}
 	w := s.expect(id, d)
-	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s%s}}`, id, d.tool, d.arguments, meta)
+	body := fmt.Appendf(nil,
+		`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s%s}}`, id, d.tool,
+		d.arguments, meta)
 	if !s.posts(ctx, body, d) {
 		return false, 100 * time.Millisecond
 	}

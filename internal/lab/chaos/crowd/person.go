@@ -19,8 +19,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 )
 
-// person is one client: a user of a tenant with one program. Its methods are for one goroutine, except send, get and
-// what enters in the ledger.
+// person is one client: a user of a tenant with one program. Its methods are for one
+// goroutine, except send, get and what enters in the ledger.
 type person struct {
 	crowd        *Crowd
 	ledger       *ledger.Ledger
@@ -34,12 +34,14 @@ type person struct {
 
 func newPerson(c *Crowd, kind, tenant, user string, number int) *person {
 	return &person{
-		crowd: c, ledger: c.config.Ledger, kind: kind, tenant: tenant, number: number, token: c.config.Token(tenant, user),
-		dice: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), //nolint:gosec // it chooses what to do next
+		crowd: c, ledger: c.config.Ledger, kind: kind, tenant: tenant, number: number,
+		token: c.config.Token(tenant, user),
+		dice:  rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), //nolint:gosec // it chooses what to do next
 	}
 }
 
-// eachRound does something again and again until the crowd stops. It pauses between, longer after a round that says so.
+// eachRound does something again and again until the crowd stops. It pauses between,
+// longer after a round that says so.
 func (p *person) eachRound(round func() (later time.Duration)) {
 	for ; !p.crowd.stopping(); p.rounds++ {
 		later := round()
@@ -58,7 +60,8 @@ func (p *person) eachRound(round func() (later time.Duration)) {
 // errSilence is why a request ended that its client waited for in vain.
 var errSilence = errors.New("no answer within the patience of the client")
 
-// silent tells whether a request ended since the patience of its client was over, and not since its client wanted no more.
+// silent tells whether a request ended since the patience of its client was over, and not
+// since its client wanted no more.
 func silent(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errSilence) }
 
 // patient returns a context that ends when the client's patience does.
@@ -66,8 +69,8 @@ func (p *person) patient() (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(p.crowd.life, p.crowd.config.Patience, errSilence)
 }
 
-// lasting returns a context for a stream, which may last as long as the crowd once it has begun. Until begun is called, it
-// ends with the client's patience.
+// lasting returns a context for a stream, which may last as long as the crowd once it has
+// begun. Until begun is called, it ends with the client's patience.
 func (p *person) lasting() (ctx context.Context, begun func(), cancel context.CancelFunc) {
 	ctx, end := context.WithCancelCause(p.crowd.life)
 	timer := time.AfterFunc(p.crowd.config.Patience, func() { end(errSilence) })
@@ -113,9 +116,13 @@ func (p *person) intend(server, tool, arguments string, q ledger.Question) *deed
 	return d
 }
 
-// send sends a POST with a message. The HTTP client never sends it again by itself, since the body cannot be read twice.
-func (p *person) send(ctx context.Context, path string, body []byte, header map[string]string) (*reply, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.crowd.config.URL+path, io.NopCloser(bytes.NewReader(body)))
+// send sends a POST with a message. The HTTP client never sends it again by itself, since
+// the body cannot be read twice.
+func (p *person) send(ctx context.Context, path string, body []byte,
+	header map[string]string,
+) (*reply, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.crowd.config.URL+path,
+		io.NopCloser(bytes.NewReader(body)))
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +142,8 @@ func (p *person) get(ctx context.Context, method, path string, header map[string
 	return p.do(r, header)
 }
 
-// reply is the answer to an HTTP request. Whoever gets one closes its body: heard and events do.
+// reply is the answer to an HTTP request. Whoever gets one closes its body: heard and
+// events do.
 type reply struct {
 	status int
 	header http.Header
@@ -172,8 +180,8 @@ type event struct {
 	message *mcp.Message // nil: it has none, as the first event of a stream
 }
 
-// events yields the events of an answer with status 200 until it ends. Why it ended is yielded last, nil if it ended
-// well. It closes the answer.
+// events yields the events of an answer with status 200 until it ends. Why it ended is
+// yielded last, nil if it ended well. It closes the answer.
 func events(r *reply) iter.Seq2[event, error] {
 	return func(yield func(event, error) bool) {
 		defer func() { _ = r.body.Close() }() // it is of no more use
@@ -220,8 +228,9 @@ func fault(err error) string {
 	return "connection broken"
 }
 
-// broke enters that the connection of a call broke, or that it was silent until the end of ctx, which is that of the
-// client's patience. When the crowd ended abruptly, the call stays open.
+// broke enters that the connection of a call broke, or that it was silent until the end
+// of ctx, which is that of the client's patience. When the crowd ended abruptly, the call
+// stays open.
 func (p *person) broke(ctx context.Context, n ledger.Nonce, err error) {
 	switch {
 	case p.crowd.life.Err() != nil:

@@ -26,8 +26,9 @@ func (p *person) open() (s *session, later time.Duration) {
 	defer cancel()
 	revisions := []string{mcp.Revision2511, mcp.Revision2506, mcp.Revision2503}
 	s = &session{person: p, revision: revisions[(p.rounds+p.number)%len(revisions)]}
-	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"initialize","params":{"protocolVersion":%q,"capabilities":{"elicitation":{}},`+
-		`"clientInfo":{"name":"crowd","version":"1"}}}`, p.nextID(), s.revision)
+	body := fmt.Appendf(nil,
+		`{"jsonrpc":"2.0","id":%s,"method":"initialize","params":{"protocolVersion":%q,"capabilities":{"elicitation":{}},`+
+			`"clientInfo":{"name":"crowd","version":"1"}}}`, p.nextID(), s.revision)
 	response, err := p.send(ctx, "/mcp", body, nil)
 	if err != nil {
 		return nil, 100 * time.Millisecond
@@ -77,8 +78,9 @@ func (s *session) header() map[string]string {
 	return header
 }
 
-// tell sends a notification, or an answer to a question, until it is taken. Both do no harm when they come twice, so
-// they are sent again when a connection broke. It returns false when the session is gone or patience is over.
+// tell sends a notification, or an answer to a question, until it is taken. Both do no
+// harm when they come twice, so they are sent again when a connection broke. It returns
+// false when the session is gone or patience is over.
 func (s *session) tell(ctx context.Context, body []byte) bool {
 	for {
 		wait := 100 * time.Millisecond
@@ -100,8 +102,8 @@ func (s *session) tell(ctx context.Context, body []byte) bool {
 	}
 }
 
-// refusal reads a refusal of a request of the session. 404 says that there is no such session, unless it speaks of an
-// event.
+// refusal reads a refusal of a request of the session. 404 says that there is no such
+// session, unless it speaks of an event.
 func (s *session) refusal(response *reply) word {
 	w := s.heard(response)
 	if w.status == http.StatusNotFound && w.code != "DB-EVENT" && !s.gone {
@@ -111,8 +113,8 @@ func (s *session) refusal(response *reply) word {
 	return w
 }
 
-// close ends the session with DELETE, which is repeated while the gateway asks to come later. It returns
-// whether the gateway has ended it.
+// close ends the session with DELETE, which is repeated while the gateway asks to come
+// later. It returns whether the gateway has ended it.
 func (s *session) close() (ended bool) {
 	ctx, cancel := s.patient()
 	defer cancel()

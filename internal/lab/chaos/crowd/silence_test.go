@@ -34,7 +34,8 @@ func answer(w http.ResponseWriter, body string) {
 // until keeps a request open until its client ends it.
 func until(r *http.Request) { <-r.Context().Done() }
 
-// initialized answers initialize, whatever its id and revision, and takes notifications. It returns false for other requests.
+// initialized answers initialize, whatever its id and revision, and takes notifications.
+// It returns false for other requests.
 func initialized(w http.ResponseWriter, method string) bool {
 	switch method {
 	case "initialize":
@@ -56,71 +57,115 @@ func session(w http.ResponseWriter, r *http.Request) {
 	until(r)
 }
 
-// TestRequestsWithoutAnAnswerAreCounted shows that what is no call of a tool may not be lost without a word either.
+// TestRequestsWithoutAnAnswerAreCounted shows that what is no call of a tool may not be
+// lost without a word either.
 func TestRequestsWithoutAnAnswerAreCounted(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		kind, trouble string
 		mute          mute
 	}{
-		"initialize is not answered": {crowd.Brief, "POST /mcp: no answer", func(_ http.ResponseWriter, r *http.Request, _ string) { until(r) }},
-		"initialize has no end": {crowd.Brief, "POST /mcp: an answer without an end", func(w http.ResponseWriter, r *http.Request, _ string) {
-			_ = http.NewResponseController(w).Flush()
-			until(r)
-		}},
-		"initialize is refused with status 200": {crowd.Brief, "2025 brief: DB-BUSY", func(w http.ResponseWriter, _ *http.Request, _ string) {
-			answer(w, `{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no","data":{"code":"DB-BUSY"}}}`)
-		}},
-		"initialize has an empty stream": {crowd.Brief, "2025 brief: an answer without a result", func(w http.ResponseWriter, _ *http.Request, _ string) {
-			w.Header().Set("Content-Type", "text/event-stream")
-		}},
-		"initialized is not answered": {crowd.Brief, "POST /mcp: no answer", func(w http.ResponseWriter, r *http.Request, method string) {
-			if method != "initialize" || !initialized(w, method) {
+		"initialize is not answered": {
+			crowd.Brief, "POST /mcp: no answer",
+			func(_ http.ResponseWriter, r *http.Request, _ string) { until(r) },
+		},
+		"initialize has no end": {
+			crowd.Brief, "POST /mcp: an answer without an end",
+			func(w http.ResponseWriter, r *http.Request, _ string) {
+				_ = http.NewResponseController(w).Flush()
 				until(r)
-			}
-		}},
-		"DELETE is not answered": {crowd.Brief, "DELETE /mcp: no answer", func(w http.ResponseWriter, r *http.Request, method string) {
-			switch {
-			case r.Method == http.MethodDelete:
+			},
+		},
+		"initialize is refused with status 200": {
+			crowd.Brief, "2025 brief: DB-BUSY",
+			func(w http.ResponseWriter, _ *http.Request, _ string) {
+				answer(
+					w, `{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no","data":{"code":"DB-BUSY"}}}`)
+			},
+		},
+		"initialize has an empty stream": {
+			crowd.Brief, "2025 brief: an answer without a result",
+			func(w http.ResponseWriter, _ *http.Request, _ string) {
+				w.Header().Set("Content-Type", "text/event-stream")
+			},
+		},
+		"initialized is not answered": {
+			crowd.Brief, "POST /mcp: no answer",
+			func(w http.ResponseWriter, r *http.Request, method string) {
+				if method != "initialize" || !initialized(w, method) {
+					until(r)
+				}
+			},
+		},
+		"DELETE is not answered": {
+			crowd.Brief, "DELETE /mcp: no answer",
+			func(w http.ResponseWriter, r *http.Request, method string) {
+				switch {
+				case r.Method == http.MethodDelete:
+					until(r)
+				case !initialized(w, method):
+					w.WriteHeader(http.StatusTooManyRequests)
+				}
+			},
+		},
+		"the stream of a session does not begin": {
+			"2025 listen", "GET /mcp: no answer",
+			func(w http.ResponseWriter, r *http.Request, method string) {
+				switch {
+				case r.Method == http.MethodGet:
+					until(r)
+				case !initialized(w, method):
+					answer(w, `{"jsonrpc":"2.0","id":2,"result":{}}`)
+				}
+			},
+		},
+		"subscribe is not answered": {
+			"2025 listen", "POST /mcp: no answer",
+			func(w http.ResponseWriter, r *http.Request, method string) {
+				if r.Method != http.MethodPost || !initialized(w, method) {
+					until(r)
+				}
+			},
+		},
+		"listen is not answered": {
+			"2026 listen", "POST /mcp: no answer",
+			func(_ http.ResponseWriter, r *http.Request, _ string) { until(r) },
+		},
+		"listen is refused with status 200": {
+			"2026 listen", "2026 listen: error -32603",
+			func(w http.ResponseWriter, _ *http.Request, _ string) {
+				answer(w, `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"no"}}`)
+			},
+		},
+		"the stream of HTTP+SSE does not begin": {
+			"2024", "GET /sse: no answer",
+			func(_ http.ResponseWriter, r *http.Request, _ string) { until(r) },
+		},
+		"the stream of HTTP+SSE ends at once": {
+			"2024", "2024: a session that ended before it began",
+			func(w http.ResponseWriter, _ *http.Request, _ string) {
+				w.Header().Set("Content-Type", "text/event-stream")
+			},
+		},
+		"initialize over HTTP+SSE is accepted, and silence": {
+			"2024", "2024: initialize was not answered",
+			func(w http.ResponseWriter, r *http.Request, _ string) {
+				if r.Method == http.MethodGet {
+					session(w, r)
+					return
+				}
+				w.WriteHeader(http.StatusAccepted)
+			},
+		},
+		"a message over HTTP+SSE is not answered": {
+			"2024", "POST /messages: no answer",
+			func(w http.ResponseWriter, r *http.Request, _ string) {
+				if r.Method == http.MethodGet {
+					session(w, r)
+				}
 				until(r)
-			case !initialized(w, method):
-				w.WriteHeader(http.StatusTooManyRequests)
-			}
-		}},
-		"the stream of a session does not begin": {"2025 listen", "GET /mcp: no answer", func(w http.ResponseWriter, r *http.Request, method string) {
-			switch {
-			case r.Method == http.MethodGet:
-				until(r)
-			case !initialized(w, method):
-				answer(w, `{"jsonrpc":"2.0","id":2,"result":{}}`)
-			}
-		}},
-		"subscribe is not answered": {"2025 listen", "POST /mcp: no answer", func(w http.ResponseWriter, r *http.Request, method string) {
-			if r.Method != http.MethodPost || !initialized(w, method) {
-				until(r)
-			}
-		}},
-		"listen is not answered": {"2026 listen", "POST /mcp: no answer", func(_ http.ResponseWriter, r *http.Request, _ string) { until(r) }},
-		"listen is refused with status 200": {"2026 listen", "2026 listen: error -32603", func(w http.ResponseWriter, _ *http.Request, _ string) {
-			answer(w, `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"no"}}`)
-		}},
-		"the stream of HTTP+SSE does not begin": {"2024", "GET /sse: no answer", func(_ http.ResponseWriter, r *http.Request, _ string) { until(r) }},
-		"the stream of HTTP+SSE ends at once": {"2024", "2024: a session that ended before it began", func(w http.ResponseWriter, _ *http.Request, _ string) {
-			w.Header().Set("Content-Type", "text/event-stream")
-		}},
-		"initialize over HTTP+SSE is accepted, and silence": {"2024", "2024: initialize was not answered", func(w http.ResponseWriter, r *http.Request, _ string) {
-			if r.Method == http.MethodGet {
-				session(w, r)
-				return
-			}
-			w.WriteHeader(http.StatusAccepted)
-		}},
-		"a message over HTTP+SSE is not answered": {"2024", "POST /messages: no answer", func(w http.ResponseWriter, r *http.Request, _ string) {
-			if r.Method == http.MethodGet {
-				session(w, r)
-			}
-			until(r)
-		}},
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -136,7 +181,8 @@ func TestRequestsWithoutAnAnswerAreCounted(t *testing.T) {
 	}
 }
 
-// TestARefusedHandshakeOverSSEIsCounted has a server of its own, since the refusal comes on the stream.
+// TestARefusedHandshakeOverSSEIsCounted has a server of its own, since the refusal comes
+// on the stream.
 func TestARefusedHandshakeOverSSEIsCounted(t *testing.T) {
 	t.Parallel()
 	asked := make(chan mcp.ID, 100)
@@ -147,7 +193,8 @@ func TestARefusedHandshakeOverSSEIsCounted(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			select {
 			case id := <-asked:
-				_, _ = fmt.Fprintf(w, `data: {"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"no"}}`+"\n\n", id)
+				_, _ = fmt.Fprintf(
+					w, `data: {"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"no"}}`+"\n\n", id)
 			case <-r.Context().Done():
 			}
 			return
@@ -172,7 +219,8 @@ func begun(t *testing.T, url, kind string) *crowd.Crowd {
 	t.Helper()
 	return crowd.Start(t.Context(), crowd.Config{
 		URL: url, Token: func(string, string) string { return "" }, Ledger: ledger.New(),
-		Kinds: []string{kind}, Tenants: []string{"red"}, Patience: 500 * time.Millisecond, ChangePatience: time.Second,
+		Kinds: []string{kind}, Tenants: []string{"red"}, Patience: 500 * time.Millisecond,
+		ChangePatience: time.Second,
 	})
 }
 
@@ -194,7 +242,8 @@ func TestACrowdThatIsEndedCountsNothing(t *testing.T) {
 	}))
 	defer between.Close()
 	c := crowd.Start(t.Context(), crowd.Config{
-		URL: between.URL, Token: func(string, string) string { return "" }, Ledger: ledger.New(), Tenants: []string{"red"}, Patience: patience,
+		URL: between.URL, Token: func(string, string) string { return "" }, Ledger: ledger.New(),
+		Tenants: []string{"red"}, Patience: patience,
 	})
 	for range crowd.Kinds() {
 		<-waiting

@@ -14,8 +14,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// tally counts what happened to requests of all kinds, those of the ledger and others: whoever restarts replicas wants to
-// know of a handshake that failed, too.
+// tally counts what happened to requests of all kinds, those of the ledger and others:
+// whoever restarts replicas wants to know of a handshake that failed, too.
 type tally struct {
 	requests, goodbyes, aborted, crossed atomic.Int64
 	longestCall, longestGap              atomic.Int64 // nanoseconds
@@ -40,17 +40,18 @@ func longest(kept *atomic.Int64, d time.Duration) {
 	}
 }
 
-// Troubles returns how often requests of any kind met something that no client meets while all replicas go on, by what it
-// was: a refusal, named by its code or status, a connection that broke without the client's doing, or no answer in all the
-// time that the client waited.
+// Troubles returns how often requests of any kind met something that no client meets
+// while all replicas go on, by what it was: a refusal, named by its code or status, a
+// connection that broke without the client's doing, or no answer in all the time that the
+// client waited.
 func (c *Crowd) Troubles() map[string]int {
 	c.tally.mu.Lock()
 	defer c.tally.mu.Unlock()
 	return maps.Clone(c.tally.troubles)
 }
 
-// watchedBody is the body of an answer, whose end is counted. A client that closes it, or ends its request while it has
-// patience still, is no trouble.
+// watchedBody is the body of an answer, whose end is counted. A client that closes it, or
+// ends its request while it has patience still, is no trouble.
 type watchedBody struct {
 	io.ReadCloser
 
@@ -92,7 +93,8 @@ func (t *tally) failed(r *http.Request, err error) {
 	}
 }
 
-// garbled counts an answer that is no JSON-RPC. Other errors are of its connection, and counted when that ends.
+// garbled counts an answer that is no JSON-RPC. Other errors are of its connection, and
+// counted when that ends.
 func (p *person) garbled(err error) {
 	if _, ok := errors.AsType[*mcp.Error](err); ok {
 		p.trouble(fault(err))
@@ -108,7 +110,8 @@ func (p *person) failed(e *mcp.Error) {
 	p.trouble(code)
 }
 
-// trouble counts something that no client meets while all replicas go on, unless the crowd was ended.
+// trouble counts something that no client meets while all replicas go on, unless the
+// crowd was ended.
 func (p *person) trouble(what string) {
 	if p.crowd.life.Err() == nil {
 		p.crowd.tally.trouble(p.kind + ": " + what)

@@ -12,8 +12,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// watch is a stream on which a client is told of changes. In 2026-07-28 it is so as long as the stream is open; in sessions
-// a client that resumes the stream is told of what it missed:
+// watch is a stream on which a client is told of changes. In 2026-07-28 it is so as long
+// as the stream is open; in sessions a client that resumes the stream is told of what it
+// missed:
 //
 //	change ─▶ owed ─┬─▶ told on the stream ─▶ told
 //	                ├─▶ stream ends, is resumed ─▶ still owed
@@ -29,9 +30,11 @@ type watch struct {
 	over  bool      // the stream ended with its result; as last
 	ended time.Time // when the gateway ended the stream in good order; as last
 
-	owed       *owed           // the change that the client waits for; nil: none
-	seen       map[string]bool // ids of all events with a message that came; nil: they are not looked at. As last
-	unnumbered bool            // an event of this connection had no id, so what followed cannot be resumed; as last
+	owed *owed // the change that the client waits for; nil: none
+	// ids of all events with a message that came; nil: they are not looked at. As last
+	seen map[string]bool
+	// an event of this connection had no id, so what followed cannot be resumed; as last
+	unnumbered bool
 }
 
 // owed is a change of which a client is to be told.
@@ -42,7 +45,8 @@ type owed struct {
 	resumed     int    // how often the stream was resumed since
 }
 
-// forgive forgets the change that a client was not told of before its stream ended, unless the stream can be resumed.
+// forgive forgets the change that a client was not told of before its stream ended,
+// unless the stream can be resumed.
 func (w *watch) forgive(resumable bool) {
 	if !resumable || w.last == "" || w.unnumbered {
 		w.owed = nil
@@ -52,10 +56,12 @@ func (w *watch) forgive(resumable bool) {
 // watched is how many messages wait for a client that makes a call meanwhile.
 const watched = 1024
 
-// things returns URIs of resources that no other client knows, as the gateway exposes them: one of each server.
+// things returns URIs of resources that no other client knows, as the gateway exposes
+// them: one of each server.
 func (p *person) things() []string {
 	name := fmt.Sprintf("%016x", p.dice.Uint64())
-	return []string{exposed(Modern) + Modern + "://thing/" + name, exposed(Legacy) + Legacy + "://thing/" + name}
+	return []string{exposed(Modern) + Modern + "://thing/" + name, exposed(Legacy) + Legacy + "://thing/" +
+		name}
 }
 
 // exposed is what the gateway puts before the URIs of a server.
@@ -102,8 +108,9 @@ func (p *person) read(w *watch, response *reply) {
 	}
 }
 
-// identify looks at the id of an event with a message. No two events of a session have the same one, so one that comes again
-// was sent again, although the client said which event was its last.
+// identify looks at the id of an event with a message. No two events of a session have
+// the same one, so one that comes again was sent again, although the client said which
+// event was its last.
 func (p *person) identify(w *watch, e event) {
 	switch {
 	case w.seen == nil:
@@ -124,8 +131,8 @@ type caller struct {
 	gone func() bool // the session has ended, so that nothing more is told and listed in it
 }
 
-// change changes something and waits until the stream tells of that. It returns false when the stream ended before; then the
-// change is owed still.
+// change changes something and waits until the stream tells of that. It returns false
+// when the stream ended before; then the change is owed still.
 func (p *person) change(w *watch, by caller) (open bool, later time.Duration) {
 	for drained := false; !drained; {
 		select {
@@ -152,7 +159,8 @@ func (p *person) change(w *watch, by caller) (open bool, later time.Duration) {
 	if at < 0 {
 		return true, maxWait // the server could not be subscribed to
 	}
-	d := p.intend(server, "change", `,"uri":"`+strings.TrimPrefix(w.uris[at], exposed(server))+`"`, ledger.Question{})
+	d := p.intend(server, "change", `,"uri":"`+strings.TrimPrefix(w.uris[at], exposed(server))+`"`,
+		ledger.Question{})
 	if later := by.call(ctx, d); d.version < 0 {
 		return true, later
 	}
@@ -160,7 +168,8 @@ func (p *person) change(w *watch, by caller) (open bool, later time.Duration) {
 	return p.await(w, by), 0
 }
 
-// await waits until a stream has told of the change that is owed. It returns false when the stream ended before.
+// await waits until a stream has told of the change that is owed. It returns false when
+// the stream ended before.
 func (p *person) await(w *watch, by caller) (open bool) {
 	// From the change on, or from when the stream was resumed.
 	limited, cancel := context.WithTimeout(p.crowd.life, p.crowd.config.ChangePatience)
@@ -187,7 +196,9 @@ func (p *person) await(w *watch, by caller) (open bool) {
 			return true
 		case <-limited.Done():
 			if p.crowd.life.Err() == nil {
-				p.ledger.Untold(fmt.Sprintf("%s of %s, %s %s, version %d by call %s, stream resumed %d times since", p.kind, p.tenant, o.method, o.uri, o.version, o.nonce, o.resumed))
+				p.ledger.Untold(
+					fmt.Sprintf("%s of %s, %s %s, version %d by call %s, stream resumed %d times since",
+						p.kind, p.tenant, o.method, o.uri, o.version, o.nonce, o.resumed))
 			}
 			w.owed = nil
 			return true
@@ -195,8 +206,8 @@ func (p *person) await(w *watch, by caller) (open bool) {
 	}
 }
 
-// lists lists tools until the list has the version that a change made. It may take a little, since the answer may be
-// another replica's than the one that told of the change.
+// lists lists tools until the list has the version that a change made. It may take a
+// little, since the answer may be another replica's than the one that told of the change.
 func (p *person) lists(ctx context.Context, d *deed, by caller) bool {
 	name := d.tool[:len(d.tool)-len("change")] + "touch"
 	for {

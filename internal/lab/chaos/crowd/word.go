@@ -20,11 +20,12 @@ type word struct {
 	broken bool          // nobody who knows has spoken: a load balancer lost its connection
 }
 
-// maxWait is the longest that a client of the crowd waits before it comes again, whatever it is told, so that much is
-// asked while things are broken.
+// maxWait is the longest that a client of the crowd waits before it comes again, whatever
+// it is told, so that much is asked while things are broken.
 const maxWait = 2 * time.Second
 
-// heard reads a refusal with an HTTP status other than 200 and 202, closes it, and counts it as trouble.
+// heard reads a refusal with an HTTP status other than 200 and 202, closes it, and counts
+// it as trouble.
 func (p *person) heard(r *reply) word {
 	w := p.refusalOf(r)
 	p.crowd.tally.trouble(p.kind + ": " + w.code)
@@ -53,8 +54,9 @@ func (p *person) refusalOf(r *reply) word {
 	return w
 }
 
-// wordOf reads an error. Whether the request may have been made is what docs/reference/codes.md says: a status of 429 or 503, or
-// a time after which to come again, mean that it was not; some codes mean that it was, or may have been; all others
+// wordOf reads an error. Whether the request may have been made is what
+// docs/reference/codes.md says: a status of 429 or 503, or a time after which to come
+// again, mean that it was not; some codes mean that it was, or may have been; all others
 // that it was not.
 func wordOf(e *mcp.Error, w word) word {
 	data, _ := mcp.ObjectOf(e.Data)
@@ -69,8 +71,10 @@ func wordOf(e *mcp.Error, w word) word {
 		return w
 	}
 	switch w.code {
-	case "DB-UPSTREAM-LOST", "DB-REPLICA-LOST", "DB-REPLICA-GONE", "DB-TIMEOUT", "DB-CANCELLED", "DB-STOPPED", "DB-AUDIT", "DB-IDEMPOTENCY-OUTCOME",
-		"DB-STATE", "DB-INPUT", "DB-UPSTREAM-PROTOCOL", "DB-UPSTREAM-ERROR", "DB-IDEMPOTENCY-ANSWER", "DB-EVENT":
+	case "DB-UPSTREAM-LOST", "DB-REPLICA-LOST", "DB-REPLICA-GONE", "DB-TIMEOUT", "DB-CANCELLED", "DB-STOPPED",
+		"DB-AUDIT", "DB-IDEMPOTENCY-OUTCOME",
+		"DB-STATE", "DB-INPUT", "DB-UPSTREAM-PROTOCOL", "DB-UPSTREAM-ERROR", "DB-IDEMPOTENCY-ANSWER",
+		"DB-EVENT":
 		w.made = true
 	}
 	w.made = w.made || strings.HasPrefix(w.code, "DB-OUTPUT-")
@@ -87,8 +91,8 @@ func (p *person) refused(n ledger.Nonce, w word) time.Duration {
 	return w.later
 }
 
-// told enters what a message on the stream of a call says of it: an event, the answer or an error. over tells whether
-// that was the last word on the call.
+// told enters what a message on the stream of a call says of it: an event, the answer or
+// an error. over tells whether that was the last word on the call.
 func (p *person) told(d *deed, m *mcp.Message) (over bool, later time.Duration) {
 	switch {
 	case m.Method == mcp.NotifyProgress:
@@ -99,7 +103,8 @@ func (p *person) told(d *deed, m *mcp.Message) (over bool, later time.Duration) 
 		return false, 0 // nothing that this client counts
 	case m.Err != nil:
 		w := wordOf(m.Err, word{})
-		if !strings.HasSuffix(d.tool, "__stay") { // whose calls end when their client cancels them, be it with an error
+		// whose calls end when their client cancels them, be it with an error
+		if !strings.HasSuffix(d.tool, "__stay") {
 			p.crowd.tally.trouble(p.kind + ": " + w.code)
 		}
 		return true, p.refused(d.nonce, w)
@@ -120,7 +125,8 @@ func (p *person) answered(d *deed, result mcp.Object) {
 	p.ledger.Answered(d.nonce, answerOf(text))
 }
 
-// ofQuestion returns the call that a question of the tool ask belongs to, by its own words.
+// ofQuestion returns the call that a question of the tool ask belongs to, by its own
+// words.
 func ofQuestion(text string) ledger.Nonce {
 	fields := strings.Fields(text)
 	if len(fields) < 2 {
@@ -129,7 +135,8 @@ func ofQuestion(text string) ledger.Nonce {
 	return ledger.ParseNonce(fields[1])
 }
 
-// answerOf reads what a tool of upstream.Server answers. A text of any other form is an answer that says nothing.
+// answerOf reads what a tool of upstream.Server answers. A text of any other form is an
+// answer that says nothing.
 func answerOf(text string) (a ledger.Answer) {
 	fields := strings.Fields(text)
 	if len(fields) != 6 || fields[0] != "serial" || fields[2] != "nonce" || fields[4] != "tenant" {

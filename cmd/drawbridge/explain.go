@@ -284,7 +284,7 @@ func (w *walk) caller(p auth.Principal, checked string) (auth.Principal, *auth.E
 	if len(all) == 0 {
 		all = []string{p.TenantID}
 	}
-	w.line("tenant", "%s, by %s", strings.Join(all, ", "), w.tenantSource(p))
+	w.line("tenant", "%s, by %s", strings.Join(all, ", "), w.tenantSource(p.Issuer, all[0]))
 	named := ""
 	if p.Name != "" {
 		named = fmt.Sprintf(" (%q)", p.Name)
@@ -302,12 +302,11 @@ func (w *walk) caller(p auth.Principal, checked string) (auth.Principal, *auth.E
 	return chosen, nil, nil
 }
 
-// tenantSource says what makes the tenants of a token.
-func (w *walk) tenantSource(p auth.Principal) string {
+// tenantSource says what makes a tenant of an issuer's tokens.
+func (w *walk) tenantSource(issuer, tenant string) string {
 	for i := range w.cfg.Issuers {
 		iss := &w.cfg.Issuers[i]
-		if iss.Issuer.Issuer == p.Issuer &&
-			slices.Contains(iss.AllTenants(), append(p.Tenants, p.TenantID)[0]) {
+		if iss.Issuer.Issuer == issuer && slices.Contains(iss.AllTenants(), tenant) {
 			return tenantSource(iss)
 		}
 	}

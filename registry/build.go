@@ -67,6 +67,7 @@ func build(s Source, before shelf) (shelf, []Refusal) {
 		next.resources = shelve(b, KindResource, textsOf(s.Resources, "uri"), before.resources, b.resource)
 		next.templates = shelve(b, KindTemplate, textsOf(s.Templates, "uriTemplate"), before.templates,
 			b.template)
+		next.skills = shelve(b, KindSkill, textsOf(s.Skills, "uri"), before.skills, b.skill)
 		next.withheld = slices.Sorted(slices.Values(s.Withheld))
 		if before.origin == b.origin {
 			next.keep(s.Unread, &before)
@@ -89,6 +90,8 @@ func (s *shelf) keep(kinds []Kind, before *shelf) {
 			s.resources, s.withheld = before.resources, before.withheld
 		case KindTemplate:
 			s.templates = before.templates
+		case KindSkill:
+			s.skills = before.skills
 		case KindTool:
 		}
 	}
@@ -141,7 +144,7 @@ func clip(text string, size int) string {
 	return text[:size] + "…"
 }
 
-// entry is a *Tool, *Prompt, *Resource or *Template.
+// entry is a *Tool, *Prompt, *Resource, *Template or *Skill.
 type entry interface {
 	comparable
 	item() *Item
@@ -251,6 +254,15 @@ func (b *builder) template(i int, known *Template) (*Template, error) {
 	return t, t.define(b, definition)
 }
 
+func (b *builder) skill(i int, known *Skill) (*Skill, error) {
+	definition := b.source.Skills[i]
+	if known != nil && b.unchanged(&known.Item, definition) {
+		return known, nil
+	}
+	s := &Skill{}
+	return s, s.define(b, definition)
+}
+
 // unchanged tells whether building the definition again would make the same item.
 func (b *builder) unchanged(i *Item, definition mcp.Object) bool {
 	return i.origin == b.origin && i.Timeout == b.timeout() && sha256.Sum256(definition.JSON()) == i.offered
@@ -291,7 +303,7 @@ func checkMembers(definition mcp.Object) (mcp.Object, error) {
 // are *refusalError.
 func (i *Item) define(b *builder, kind Kind, member string, definition mcp.Object, exposed string) error {
 	raw := definition.JSON()
-	if len(raw) > MaxDefinition {
+	if len(raw) > MaxDefinition && kind != KindSkill {
 		return refuse("size", errLarge)
 	}
 	i.Kind, i.Server, i.Name, i.Exposed, i.Timeout = kind, b.source.Name, definition.Text(member), exposed,

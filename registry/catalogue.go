@@ -29,6 +29,7 @@ type shelf struct {
 	prompts   []*Prompt
 	resources []*Resource
 	templates []*Template
+	skills    []*Skill
 
 	listed                       [3]bool // by listOf: the list was read, even if it was empty
 	reads, completes, subscribes bool    // as in Source
@@ -43,15 +44,15 @@ type shelf struct {
 	unlisted bool
 }
 
-// listOf returns the index of a kind in listed and announced. Resources and templates
-// share one, because the protocol has one notification for changes of both.
+// listOf returns the index of a kind in listed and announced. Resources, templates and
+// skills share one, because the protocol has one notification for changes of both.
 func listOf(kind Kind) int {
 	switch kind {
 	case KindTool:
 		return 0
 	case KindPrompt:
 		return 1
-	case KindResource, KindTemplate:
+	case KindResource, KindTemplate, KindSkill:
 	}
 	return 2
 }
@@ -69,6 +70,7 @@ func (s *shelf) equal(other *shelf) bool {
 		s.reached == other.reached && s.extensions == other.extensions && s.unlisted == other.unlisted &&
 		slices.Equal(s.tools, other.tools) && slices.Equal(s.prompts, other.prompts) &&
 		slices.Equal(s.resources, other.resources) && slices.Equal(s.templates, other.templates) &&
+		slices.Equal(s.skills, other.skills) &&
 		slices.Equal(s.withheld, other.withheld)
 }
 

@@ -16,6 +16,7 @@ import (
 //	       ├─ contents ────────── the contents of a resource
 //	       ├─ messages ────────── message ── content
 //	       ├─ inputRequests ───── a request for sampling ── params ── messages
+//	       ├─ skill, resources ── a skill with its files; what is in a directory
 //	       ├─ _meta ───────────── the view of an app
 //	       └─ result (of a task)─ content, _meta
 
@@ -34,7 +35,7 @@ func (o *origin) exposedResult(result mcp.Object, c *Call) mcp.Object {
 	mapped := result
 	for name, value := range result.Members {
 		switch name {
-		case "content", "contents", "messages", "inputRequests", "result", "_meta":
+		case "content", "contents", "messages", "inputRequests", "result", "_meta", "skill", "resources":
 		default:
 			continue
 		}
@@ -102,6 +103,14 @@ func (m *mapper) member(name string, value mcp.RawJSON) mcp.RawJSON {
 		return each(value, m.message)
 	case "_meta":
 		return m.view(value)
+	case "skill":
+		skill, ok := mcp.ObjectOf(value)
+		if !ok {
+			return nil
+		}
+		return m.origin.skillMapped(skill).JSON()
+	case "resources":
+		return m.children(value)
 	case "result": // of a task
 		fresh := within(value, "content",
 			func(content mcp.RawJSON) mcp.RawJSON { return each(content, m.block) })
@@ -187,6 +196,27 @@ func (m *mapper) view(raw mcp.RawJSON) mcp.RawJSON {
 		return mcp.RawJSON("{}")
 	}
 	return m.origin.viewMapped(meta)
+}
+
+// children maps the resources in a directory, without those that the client may not see.
+func (m *mapper) children(raw mcp.RawJSON) mcp.RawJSON {
+	elements, ok := raw.Elements()
+	if !ok {
+		return nil
+	}
+	kept := make([]mcp.RawJSON, 0, len(elements))
+	for _, element := range elements {
+		child, _ := mcp.ObjectOf(element)
+		uri := child.Text("uri")
+		if uri == "" || m.judge != nil && !m.judge.Shows(uri, Linked) {
+			continue
+		}
+		if fresh := m.contents(element); fresh != nil {
+			element = fresh
+		}
+		kept = append(kept, element)
+	}
+	return mcp.Array(kept)
 }
 
 // viewed maps the view that _meta of a value names, of which other members have been

@@ -21,6 +21,7 @@ const (
 	KindPrompt   Kind = "prompt"
 	KindResource Kind = "resource"
 	KindTemplate Kind = "template" // of resources
+	KindSkill    Kind = "skill"
 )
 
 // Item is what items of all kinds have in common. Many requests share it: callers must
@@ -41,11 +42,11 @@ type Item struct {
 }
 
 // PolicyName returns the text that patterns of a tenant's policy are matched with. For a
-// tool or prompt that is the exposed name, for a resource or template "server:uri" with
-// the own URI. A policy must match WholeName as well: otherwise a rule that denies a long
-// name would not hold for its cut form.
+// tool or prompt that is the exposed name, for a resource, template or skill "server:uri"
+// with the own URI. A policy must match WholeName as well: otherwise a rule that denies a
+// long name would not hold for its cut form.
 func (i *Item) PolicyName() string {
-	if i.Kind == KindResource || i.Kind == KindTemplate {
+	if i.Kind == KindResource || i.Kind == KindTemplate || i.Kind == KindSkill {
 		return i.Server + ":" + i.Name
 	}
 	return i.Exposed

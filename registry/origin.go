@@ -38,6 +38,8 @@ type service struct {
 	released  []string
 	listed    map[string]bool // own URIs of the listed resources
 	templates []*Template
+	skills    map[string]string // own URIs of the listed skills, by their directories
+	fresh     time.Time         // as Source.SkillsFresh
 }
 
 // newService makes the service of what a source offers now. It takes URIs from the shelf
@@ -49,6 +51,12 @@ func newService(s Source, next *shelf) *service {
 	}
 	if s.Use != nil {
 		made.subscribe = s.Subscribe
+	}
+	if len(next.skills) > 0 {
+		made.skills, made.fresh = make(map[string]string, len(next.skills)), s.SkillsFresh
+	}
+	for _, skill := range next.skills {
+		made.skills[directoryOf(skill.Name)] = skill.Name
 	}
 	for _, r := range next.resources {
 		made.listed[r.Name] = true

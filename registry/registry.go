@@ -165,8 +165,11 @@ type Source struct {
 
 	// Prompts, Resources and Templates are definitions as in the server's lists, under
 	// their own names and URIs. Admit has cleaned them of hidden text.
-	Prompts, Resources, Templates []mcp.Object
-	Extensions                    mcp.Extensions // those that the server declares and the gateway carries
+	Prompts, Resources, Templates, Skills []mcp.Object
+	// SkillsFresh is until when the server says that its list of skills is fresh; zero:
+	// it does not say.
+	SkillsFresh time.Time
+	Extensions  mcp.Extensions // those that the server declares and the gateway carries
 	// Withheld are own URIs of resources that Admit has quarantined. Such a resource
 	// cannot be read either, although it would be served if it were only missing in the
 	// list.

@@ -18,6 +18,7 @@ type View struct {
 	Prompts    []*Prompt
 	Resources  []*Resource
 	Templates  []*Template
+	Skills     []*Skill
 	Collisions []Collision
 
 	// The same items by exposed name.
@@ -25,6 +26,7 @@ type View struct {
 	prompts   map[string]*Prompt
 	resources map[string]*Resource
 	templates map[string]*Template
+	skills    map[string]*Skill
 
 	views   []string         // of apps
 	order   []string         // the servers as listed, each once
@@ -51,7 +53,8 @@ var ErrNotFound = errors.New("no such item")
 func (c *Catalogue) newView(servers []string) *View {
 	v := &View{
 		tools: map[string]*Tool{}, prompts: map[string]*Prompt{}, resources: map[string]*Resource{},
-		templates: map[string]*Template{}, shelves: make(map[string]shelf, len(servers)),
+		templates: map[string]*Template{}, skills: map[string]*Skill{}, shelves: make(map[string]shelf,
+			len(servers)),
 	}
 	for _, server := range servers {
 		if _, twice := v.shelves[server]; twice {
@@ -70,6 +73,7 @@ func (c *Catalogue) newView(servers []string) *View {
 		v.Prompts = arrange(v, v.Prompts, s.prompts, v.prompts)
 		v.Resources = arrange(v, v.Resources, s.resources, v.resources)
 		v.Templates = arrange(v, v.Templates, s.templates, v.templates)
+		v.Skills = arrange(v, v.Skills, s.skills, v.skills)
 	}
 	for _, tool := range v.Tools {
 		if tool.View != "" && !slices.Contains(v.views, tool.View) {
@@ -104,7 +108,7 @@ func arrange[T entry](v *View, list, items []T, byName map[string]T) []T {
 // formOf returns the other server of the view to whose exposed URIs the URI of a resource
 // or template seems to belong, "" when there is none and for other kinds of items.
 func (v *View) formOf(i *Item) string {
-	if i.Kind != KindResource && i.Kind != KindTemplate {
+	if i.Kind != KindResource && i.Kind != KindTemplate && i.Kind != KindSkill {
 		return ""
 	}
 	server, _, ok := fromForm(i.Exposed)

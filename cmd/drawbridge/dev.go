@@ -133,7 +133,7 @@ func newTrial(cfg *config.Config, l listeners, now time.Time) (*trial, error) {
 	}
 	cfg.Tenants = []gateway.TenantConfig{{
 		ID: devTenant, Servers: names,
-		Rules: []gateway.Rule{{Allow: []string{"*", "prompt:*", "resource:*"}}},
+		Rules: []gateway.Rule{{Allow: []string{"*", "prompt:*", "resource:*", "skill:*"}}},
 	}}
 	token, _, err := signToken(cfg, tokenRequest{tenant: devTenant, subject: "dev", ttl: devTokenLife}, now)
 	return &trial{config: cfg, token: token, expires: now.Add(devTokenLife)}, err

@@ -226,7 +226,7 @@ func (g *Gateway) cleaned(ctx context.Context, c *call, result mcp.Object) (mcp.
 	}
 	defer leave()
 	policy := c.caller.Tenant.output
-	policy.Released = c.item.Released()
+	policy.Released, policy.Files = c.item.Released(), c.item.IsWhole()
 	clean := policy.Result
 	if c.method.Name == mcp.MethodTasksGet || c.method.Name == mcp.MethodTasksCancel {
 		clean = policy.Task

@@ -72,6 +72,10 @@ func (g *Gateway) meetOthers() {
 // of a call InSession, and, where the protocol wants them, the hints of caching. Errors
 // are *mcp.Error; CodeMethodNotFound stands for a method that is not served.
 func (g *Gateway) Handle(ctx context.Context, c Caller, r *Request) (mcp.Object, error) {
+	if of := mcp.MethodOf(r.Method).Extension; of != "" && of != mcp.ExtensionTasks &&
+		!g.Extensions(c).Has(of) {
+		return mcp.Object{}, errMethod
+	}
 	if m := g.methods[r.Method]; m != nil && r.mayUse(m.Tasks) {
 		return g.call(ctx, g.newCall(c, r, m))
 	}
@@ -81,8 +85,10 @@ func (g *Gateway) Handle(ctx context.Context, c Caller, r *Request) (mcp.Object,
 	if r.Method == mcp.MethodDiscover {
 		return g.discoverFor(c), nil
 	}
-	return mcp.Object{}, mcp.Stable(mcp.CodeMethodNotFound, "DB-METHOD", "Method not found")
+	return mcp.Object{}, errMethod
 }
+
+var errMethod = mcp.Stable(mcp.CodeMethodNotFound, "DB-METHOD", "Method not found")
 
 // Run tells those who wait on Changed when the catalogue changes, and reports to
 // operators what they should know of it, until ctx ends.

@@ -504,7 +504,7 @@ func notFound(err *unknownError) *mcp.Error {
 	switch err.kind {
 	case registry.KindPrompt:
 		return mcp.Stable(mcp.CodeInvalidParams, "DB-PROMPT", "Unknown prompt: "+clip(err.name, 128))
-	case registry.KindResource, registry.KindTemplate:
+	case registry.KindResource, registry.KindTemplate, registry.KindSkill:
 		told := mcp.Stable(mcp.CodeInvalidParams, "DB-RESOURCE", "Resource not found")
 		data, _ := mcp.ObjectOf(told.Data)
 		told.Data = data.With("uri", mcp.String(clip(err.name, 2048))).JSON()

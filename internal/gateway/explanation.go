@@ -311,6 +311,10 @@ func (g *Gateway) Names(p auth.Principal, kind registry.Kind) []string {
 		for _, resource := range view.Resources {
 			add(&resource.Item)
 		}
+	case registry.KindSkill:
+		for _, skill := range view.Skills {
+			add(&skill.Item)
+		}
 	}
 	return names
 }

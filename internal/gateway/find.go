@@ -121,6 +121,18 @@ func (g *Gateway) findResource(c *call) error {
 	return g.allow(c, &resource.Item, uri)
 }
 
+func (g *Gateway) findSkill(c *call) error {
+	uri, err := text(c.params, "uri")
+	if err != nil {
+		return err
+	}
+	skill, err := g.look(c.caller.Tenant).view.Skill(uri)
+	if err != nil {
+		return &unknownError{kind: registry.KindSkill, name: uri}
+	}
+	return g.allow(c, &skill.Item, uri)
+}
+
 // findReference finds the item whose argument is to be completed: a prompt by its name,
 // or a resource template by its text.
 func (g *Gateway) findReference(c *call) error {

@@ -3,6 +3,7 @@ package gateway
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -54,9 +55,28 @@ func (g *Gateway) page(c Caller, r *Request, granted *grant, kind listKind, star
 	members := append(make([]mcp.Member, 0, 2+g.ending.Len()),
 		mcp.Member{Name: kind.member(), Value: text}, mcp.Member{Name: "nextCursor", Value: next})
 	for name, value := range g.ending.Members {
+		if name == "ttlMs" && kind == listedSkills {
+			value = mcp.Int(freshFor(items))
+		}
 		members = append(members, mcp.Member{Name: name, Value: value})
 	}
 	return mcp.NewObject(members...), nil
+}
+
+// freshFor returns for how many milliseconds a list of skills is fresh: as long as all of
+// its servers say, from when they said it.
+func freshFor(items []*registry.Item) int64 {
+	least := time.Duration(-1)
+	for i, item := range items {
+		if i > 0 && item.Server == items[i-1].Server {
+			continue
+		}
+		rest := max(0, time.Until(item.SkillsFresh()))
+		if least < 0 || rest < least {
+			least = rest
+		}
+	}
+	return max(0, least.Milliseconds())
 }
 
 // A cursor holds a digest of its user, a digest of the last item on its page (of which

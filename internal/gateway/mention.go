@@ -30,7 +30,9 @@ var _ registry.Judge = judge{}
 
 // Shows implements registry.Judge. The call counts what it does not show.
 func (j judge) Shows(uri string, m registry.Mention) bool {
-	n := policyName{kind: registry.KindResource, name: j.call.item.Server + ":" + uri}
+	n := policyName{
+		kind: registry.KindResource, name: j.call.item.Server + ":" + uri, skill: j.call.item.SkillOf(uri),
+	}
 	if j.shows(uri, &n, m) {
 		return true
 	}

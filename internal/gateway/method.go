@@ -35,6 +35,14 @@ func methods() map[string]*method {
 			label: "completion", find: (*Gateway).findReference, check: checkCompletion,
 			conform: conformCompletion, rescue: rescueCompletion, use: useItem,
 		},
+		mcp.MethodSkillsGet: {
+			label: "skill", find: (*Gateway).findSkill, check: unchecked,
+			conform: conformSkill, rescue: rescueRead, use: useItem,
+		},
+		mcp.MethodDirectoryRead: {
+			label: "directory", find: (*Gateway).findResource, check: unchecked,
+			conform: conformDirectory, rescue: rescueRead, use: useItem,
+		},
 		// Clients poll tasks/get for as long as a task runs, and tasks/result comes once
 		// for each. They cost a request of the tenant at the door, like all else, and no
 		// call: that was paid for when the task was made.
@@ -128,10 +136,32 @@ func conformRead(_ context.Context, _ *Gateway, c *call, result mcp.Object) (mcp
 	if len(contents) == 0 {
 		return mcp.Object{}, c.absent()
 	}
+	return kept(c, result), nil
+}
+
+// kept adds the hints of caching to a result of one server: fresh for as long as that
+// says, but only for this caller.
+func kept(c *call, result mcp.Object) mcp.Object {
 	fresh, ok := result.Value("ttlMs").Int()
 	result = hinted(result)
 	if ok && fresh > 0 && c.state == nil && !c.params.Has("inputResponses") {
 		result = result.With("ttlMs", mcp.Int(fresh))
+	}
+	return result
+}
+
+// conformSkill refuses an answer that is about another skill than was asked for.
+func conformSkill(_ context.Context, _ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
+	if result.Object("skill").Text("uri") != c.item.Exposed {
+		return mcp.Object{}, c.broken("another skill than was asked for, or none")
+	}
+	return kept(c, result), nil
+}
+
+// conformDirectory refuses an answer that is no list.
+func conformDirectory(_ context.Context, _ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
+	if !result.Value("resources").IsArray() {
+		return mcp.Object{}, c.broken("a directory without resources")
 	}
 	return result, nil
 }

@@ -119,6 +119,8 @@ func memberOf(kind registry.Kind) string {
 		return mcp.ResultPrompts
 	case registry.KindResource:
 		return mcp.ResultResources
+	case registry.KindSkill:
+		return mcp.ResultSkills
 	case registry.KindTemplate:
 	}
 	return mcp.ResultTemplates

@@ -16,7 +16,7 @@ type Rule struct {
 	Scopes   []string
 	Subjects []string // "issuer#subject"; the issuer has no #
 	// patterns; a bare one means tools, prompt:NAME prompts, resource:SERVER:URI
-	// resources and templates
+	// resources and templates, skill:SERVER:URI skills with their files
 	Allow    []string
 	Deny     []string
 	Announce bool // a caller who lacks nothing but Scopes is told which, instead of that the item is unknown
@@ -49,7 +49,7 @@ func (c *condition) key() string {
 }
 
 // patterns are those of one list of a rule, by the kind of item that they name.
-type patterns struct{ tools, prompts, resources []string }
+type patterns struct{ tools, prompts, resources, skills []string }
 
 // policyName is what an item is called in patterns: by the name that clients see and, if
 // that is another one, by the name that its server gives it.
@@ -62,10 +62,13 @@ type patterns struct{ tools, prompts, resources []string }
 type policyName struct {
 	kind        registry.Kind
 	name, whole string // whole: "" if it is the same
+	skill       string // the name of the skill that a resource is a file of; "": of none
 }
 
 func policyNameOf(item *registry.Item) policyName {
-	return policyName{kind: item.Kind, name: item.PolicyName(), whole: item.WholeName()}
+	return policyName{
+		kind: item.Kind, name: item.PolicyName(), whole: item.WholeName(), skill: item.SkillName(),
+	}
 }
 
 // pattern returns the pattern for a rule that names the item alone.
@@ -75,6 +78,8 @@ func (n *policyName) pattern() string {
 		return "prompt:" + n.name
 	case registry.KindResource, registry.KindTemplate:
 		return "resource:" + n.name
+	case registry.KindSkill:
+		return "skill:" + n.name
 	default:
 		return n.name
 	}
@@ -86,8 +91,11 @@ func (n *policyName) fits(pattern string) bool {
 	return registry.MatchName(pattern, n.name) || n.whole != "" && registry.MatchName(pattern, n.whole)
 }
 
-// match tells whether at least one of the patterns names the item.
-func (p *patterns) match(n *policyName) bool { return slices.ContainsFunc(p.of(n.kind), n.fits) }
+// match tells whether at least one of the patterns names the item, or the skill that it
+// is a file of.
+func (p *patterns) match(n *policyName) bool {
+	return slices.ContainsFunc(p.of(n.kind), n.fits) || n.skill != "" && matchesAny(p.skills, n.skill)
+}
 
 // of returns the patterns for items of that kind.
 func (p *patterns) of(kind registry.Kind) []string {
@@ -98,6 +106,8 @@ func (p *patterns) of(kind registry.Kind) []string {
 		return p.prompts
 	case registry.KindResource, registry.KindTemplate:
 		return p.resources
+	case registry.KindSkill:
+		return p.skills
 	}
 	return nil
 }
@@ -108,15 +118,21 @@ func (p *patterns) of(kind registry.Kind) []string {
 // by other spellings (see usualSpelling). Otherwise a caller could get around the rule by
 // spelling the URI differently.
 func (r *rule) denies(n *policyName) bool {
-	if n.kind != registry.KindResource && n.kind != registry.KindTemplate {
+	switch n.kind {
+	case registry.KindResource, registry.KindTemplate, registry.KindSkill:
+		return deniesURI(r.deny.of(n.kind), n.name) || n.skill != "" && deniesURI(r.deny.skills, n.skill)
+	default:
 		return r.deny.match(n)
 	}
-	if len(r.deny.resources) == 0 {
+}
+
+// deniesURI tells whether one of the patterns, which deny, fits a URI in any spelling.
+func deniesURI(patterns []string, uri string) bool {
+	if len(patterns) == 0 {
 		return false
 	}
-	uri := n.name
 	for range maxDecodings + 1 {
-		if r.deniesBeginning(uri) {
+		if deniesBeginning(patterns, uri) {
 			return true
 		}
 		decoded := registry.Decode(uri)
@@ -135,15 +151,15 @@ func (r *rule) deniesSomeOf(beginning string) bool {
 		func(pattern string) bool { return registry.MayMatch(pattern, beginning) })
 }
 
-// deniesBeginning tells whether the rule denies the URI, or what is left of it without
-// fragment, query and parameters.
-func (r *rule) deniesBeginning(uri string) bool {
-	if r.deniesSpelling(uri) {
+// deniesBeginning tells whether one of the patterns fits the URI, or what is left of it
+// without fragment, query and parameters.
+func deniesBeginning(patterns []string, uri string) bool {
+	if deniesSpelling(patterns, uri) {
 		return true
 	}
 	for _, end := range []string{"#", "?", ";"} {
 		before, _, found := strings.Cut(uri, end)
-		if found && r.deniesSpelling(before) {
+		if found && deniesSpelling(patterns, before) {
 			return true
 		}
 		uri = before
@@ -151,11 +167,11 @@ func (r *rule) deniesBeginning(uri string) bool {
 	return false
 }
 
-// deniesSpelling tells whether the rule denies the URI as it is, without what stands at
-// its end, or in its usual spelling.
-func (r *rule) deniesSpelling(uri string) bool {
-	return matchesAny(r.deny.resources, uri) || matchesAny(r.deny.resources, strings.TrimRight(uri, "/. ")) ||
-		matchesAny(r.deny.resources, usualSpelling(uri))
+// deniesSpelling tells whether one of the patterns fits the URI as it is, without what
+// stands at its end, or in its usual spelling.
+func deniesSpelling(patterns []string, uri string) bool {
+	return matchesAny(patterns, uri) || matchesAny(patterns, strings.TrimRight(uri, "/. ")) ||
+		matchesAny(patterns, usualSpelling(uri))
 }
 
 // maxDecodings is how many layers of percent-encoding a pattern that denies looks
@@ -188,7 +204,7 @@ func compileRule(cfg *Rule) (rule, error) {
 	if r.deny, err = compilePatterns(cfg.Deny); err != nil {
 		return rule{}, err
 	}
-	r.deny.resources = usual(decoded(r.deny.resources))
+	r.deny.resources, r.deny.skills = usual(decoded(r.deny.resources)), usual(decoded(r.deny.skills))
 	if len(cfg.Allow)+len(cfg.Deny) == 0 {
 		return rule{}, fmt.Errorf("it neither allows nor denies anything")
 	}
@@ -206,9 +222,11 @@ func compilePatterns(texts []string) (patterns, error) {
 			p.prompts = append(p.prompts, pattern)
 		case registry.KindResource:
 			p.resources = append(p.resources, pattern)
+		case registry.KindSkill:
+			p.skills = append(p.skills, pattern)
 		default:
-			return patterns{}, fmt.Errorf("pattern %q: want a tool's name, prompt:NAME or "+
-				"resource:SERVER:URI, with * for any run of characters", text)
+			return patterns{}, fmt.Errorf("pattern %q: want a tool's name, prompt:NAME, "+
+				"resource:SERVER:URI or skill:SERVER:URI, with * for any run of characters", text)
 		}
 	}
 	return p, nil
@@ -225,7 +243,8 @@ func PatternKind(text string) (kind registry.Kind, pattern string) {
 		return "", ""
 	case !found, strings.ContainsRune(word, '*'), strings.Contains(word, "__"):
 		return registry.KindTool, text
-	case rest != "" && (word == string(registry.KindPrompt) || word == string(registry.KindResource)):
+	case rest != "" && (word == string(registry.KindPrompt) || word == string(registry.KindResource) ||
+		word == string(registry.KindSkill)):
 		return registry.Kind(word), rest
 	}
 	return "", ""

@@ -92,6 +92,9 @@ func newGrant(view *registry.View, allowed bitset, compared bool) *grant {
 	for _, template := range view.Templates {
 		made.lists[listedTemplates].add(view, next(), &template.Item)
 	}
+	for _, skill := range view.Skills {
+		made.lists[listedSkills].add(view, next(), &skill.Item)
+	}
 	slices.SortFunc(made.tools,
 		func(a, b *registry.Tool) int { return strings.Compare(a.Exposed, b.Exposed) })
 	made.listTools(view, shown, all)
@@ -100,14 +103,14 @@ func newGrant(view *registry.View, allowed bitset, compared bool) *grant {
 		Tools:   digest(view.Announced, all, made.aliases),
 		Prompts: digest(view.Announced, made.lists[listedPrompts].items),
 		Resources: digest(view.Announced, made.lists[listedResources].items,
-			made.lists[listedTemplates].items),
+			made.lists[listedTemplates].items, made.lists[listedSkills].items),
 	}
 	if compared {
 		made.digests.Content = [3]string{
 			digest(unannounced, all, made.aliases)[:contentDigits],
 			digest(unannounced, made.lists[listedPrompts].items)[:contentDigits],
 			digest(unannounced, made.lists[listedResources].items,
-				made.lists[listedTemplates].items)[:contentDigits],
+				made.lists[listedTemplates].items, made.lists[listedSkills].items)[:contentDigits],
 		}
 	}
 	return made
@@ -187,7 +190,7 @@ func line(sum hash.Hash, raw mcp.RawJSON) {
 // digest of the tools covers also those that run only as tasks, so it is the same for all
 // clients of a caller.
 type Digests struct {
-	Tools, Prompts, Resources string // Resources: with their templates
+	Tools, Prompts, Resources string // Resources: with their templates and skills
 	// Content are digests of the same lists, in this order, that leave out what servers
 	// announced: replicas that offer a caller the same have the same. They are empty
 	// where there are no other replicas.
@@ -218,6 +221,7 @@ const (
 	listedPrompts
 	listedResources
 	listedTemplates
+	listedSkills
 	listKinds // how many there are
 )
 
@@ -231,6 +235,7 @@ var listings = [listKinds]struct{ method, purpose string }{
 	listedPrompts:    {mcp.MethodPromptsList, "cursor of prompts"},
 	listedResources:  {mcp.MethodResourcesList, "cursor of resources"},
 	listedTemplates:  {mcp.MethodTemplatesList, "cursor of templates"},
+	listedSkills:     {mcp.MethodSkillsList, "cursor of skills"},
 }
 
 // listOf returns the first list that a method asks for.

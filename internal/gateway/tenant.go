@@ -400,6 +400,9 @@ func (t *Tenant) allowed(view *registry.View, rules ruleSet) bitset {
 	for _, template := range view.Templates {
 		add(&template.Item)
 	}
+	for _, skill := range view.Skills {
+		add(&skill.Item)
+	}
 	for _, uri := range view.Views() {
 		if shown, err := view.Resource(uri); err == nil {
 			add(&shown.Item)
@@ -412,7 +415,7 @@ func (t *Tenant) allowed(view *registry.View, rules ruleSet) bitset {
 
 // itemsOf returns how many items a view has.
 func itemsOf(view *registry.View) int {
-	return len(view.Tools) + len(view.Prompts) + len(view.Resources) + len(view.Templates)
+	return len(view.Tools) + len(view.Prompts) + len(view.Resources) + len(view.Templates) + len(view.Skills)
 }
 
 // ofUser returns how many of that many places of a tenant one of its users may hold.

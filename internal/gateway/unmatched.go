@@ -116,15 +116,20 @@ func (t *Tenant) knows(view *registry.View, w *watched) (known, possible bool) {
 			continue
 		}
 		known = known && view.Listed(server, w.kind)
-		possible = possible || w.kind == registry.KindResource && view.Reads(server)
+		possible = possible || isOfURIs(w.kind) && view.Reads(server)
 	}
 	return known, possible
+}
+
+// isOfURIs tells whether patterns of items of that kind are of URIs.
+func isOfURIs(kind registry.Kind) bool {
+	return kind == registry.KindResource || kind == registry.KindSkill
 }
 
 // beginning returns the text with which the policy names of the server's items of that
 // kind begin.
 func (t *Tenant) beginning(kind registry.Kind, server string) string {
-	if kind == registry.KindResource {
+	if isOfURIs(kind) {
 		return server + ":"
 	}
 	prefix, set := t.prefixes[server]

@@ -44,10 +44,13 @@ type Extension struct {
 // Identifiers of extensions, and the words that other code needs of them. ExtensionTasks
 // is in task.go.
 const (
-	ExtensionApps = "io.modelcontextprotocol/ui"
+	ExtensionApps   = "io.modelcontextprotocol/ui"
+	ExtensionSkills = "io.modelcontextprotocol/skills"
 
 	MediaApp  = "text/html;profile=mcp-app" // of the view of an app
 	SchemeApp = "ui"
+
+	SchemeSkill = "skill"
 
 	MetaApp     = "ui"             // of a tool: an object with MetaAppURI and visibility
 	MetaAppURI  = "resourceUri"    // in MetaApp: the view
@@ -57,6 +60,11 @@ const (
 // extensions are those that the gateway knows, by their identifiers. It is never changed.
 // A new extension is a row here; docs/extending.md says what else it needs.
 var extensions = []Extension{
+	{
+		ID: ExtensionSkills, Methods: []string{MethodSkillsList, MethodSkillsGet, MethodDirectoryRead},
+		Meta: []string{ExtensionSkills + "/"}, Schemes: []string{SchemeSkill}, Settings: RawJSON("{}"),
+		Flags: []string{"directoryRead"}, Pattern: "skill", Older: "the files as resources",
+	},
 	{
 		ID: ExtensionTasks, Methods: []string{
 			MethodTasksGet, MethodTasksUpdate, MethodTasksCancel,

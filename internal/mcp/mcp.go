@@ -77,6 +77,9 @@ const (
 	MethodElicit        = "elicitation/create"
 	MethodSample        = "sampling/createMessage"
 	MethodRoots         = "roots/list"
+	MethodSkillsList    = "skills/list"
+	MethodSkillsGet     = "skills/get"
+	MethodDirectoryRead = "resources/directory/read"
 
 	NotifyInitialized      = "notifications/initialized"
 	NotifyCancelled        = "notifications/cancelled"

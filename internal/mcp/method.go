@@ -49,6 +49,8 @@ const (
 	ResultPrompts    = "prompts"
 	ResultResources  = "resources"
 	ResultTemplates  = "resourceTemplates"
+	ResultSkills     = "skills"
+	ResultSkill      = "skill"
 )
 
 // The values of Method.Capability.
@@ -86,6 +88,9 @@ var methods = tableOf(
 		Name: MethodResourcesRead, Capability: capabilityResources, Subject: "uri", Named: true,
 		Result: ResultContents, Asks: true,
 	},
+	Method{Name: MethodSkillsList, Extension: ExtensionSkills, Result: ResultSkills, Lists: true},
+	Method{Name: MethodSkillsGet, Extension: ExtensionSkills, Subject: "uri", Result: ResultSkill},
+	Method{Name: MethodDirectoryRead, Extension: ExtensionSkills, Subject: "uri", Result: ResultResources},
 	Method{Name: MethodSubscribe, Only: Legacy, Capability: capabilityResources, Subject: "uri"},
 	Method{Name: MethodUnsubscribe, Only: Legacy, Capability: capabilityResources, Subject: "uri"},
 	Method{Name: MethodComplete, Capability: capabilityCompletions, Subject: "ref", Result: ResultCompletion},

@@ -20,6 +20,15 @@ func Definition(definition mcp.Object) (mcp.Object, Report) {
 	return w.object(definition, definitionPlace(definition)), w.report()
 }
 
+// HoldsSecret tells whether a definition holds a secret in a string that Definition does
+// not edit.
+func HoldsSecret(definition mcp.Object) bool {
+	w := borrow(Policy{})
+	defer giveBack(w)
+	w.object(definition, definitionPlace(definition))
+	return w.held
+}
+
 // definitionPlace tells by its members what a definition defines. One that has the
 // members of several kinds is taken for one of them, and then those of the others are
 // unknown to it and never edited.
@@ -27,6 +36,8 @@ func definitionPlace(definition mcp.Object) place {
 	switch {
 	case definition.Has("inputSchema"):
 		return tool
+	case definition.Has("frontmatter"):
+		return skill
 	case definition.Has("uri"):
 		return resource
 	case definition.Has("uriTemplate"):

@@ -1,6 +1,7 @@
 package sanitize
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
@@ -10,9 +11,9 @@ import (
 )
 
 // contentsPlace returns the place of the contents of a resource that are next. c is a
-// copy of the cursor.
-func contentsPlace(c strictjson.Cursor) place {
-	if string(word(find(c, "mimeType"))) == mcp.MediaApp {
+// copy of the cursor, and wholly tells that all contents are files.
+func contentsPlace(c strictjson.Cursor, wholly bool) place {
+	if wholly || string(word(find(c, "mimeType"))) == mcp.MediaApp {
 		return file
 	}
 	return contents
@@ -34,6 +35,7 @@ func (w *walker) whole(i, end int, s sight) {
 	if slices.Contains(w.released, digest) {
 		return
 	}
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // which a file may begin with
 	held := w.held
 	w.held = false
 	hides := w.flagText(text, &w.flaggedKey)

@@ -72,7 +72,7 @@ func (w *walker) where(root string, at place, i int) string {
 				at = blockPlace(at, c)
 			}
 			if at == contents {
-				at = contentsPlace(c)
+				at = contentsPlace(c, w.wholly)
 			}
 			name, isName := enterMember(&c, i)
 			if isName {

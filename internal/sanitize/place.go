@@ -67,6 +67,8 @@ const (
 	promptArgument
 	resource
 	resourceTemplate
+	skill
+	skillFile
 	schema  // a JSON Schema: of arguments, of a result, of a form
 	schemas // JSON Schemas by name
 

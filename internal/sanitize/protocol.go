@@ -27,6 +27,7 @@ var protocol = [places]form{
 		"contents":    contents,                  // of a resource
 		"description": free, "messages": message, // of a prompt
 		"completion": completion,
+		"skill":      skill, "resources": resource, // of an extension
 		"resultType": exact, "cacheScope": exact, "_meta": meta,
 	}},
 	asking: {members: map[string]place{
@@ -141,6 +142,13 @@ var protocol = [places]form{
 		"annotations": exact,
 		"icons":       icon, "_meta": exact,
 	}, others: exact},
+
+	// Of an extension: hosts compare all of it with the file that it describes.
+	skill: {members: map[string]place{
+		"uri": address, "frontmatter": exact, "resources": skillFile,
+		"_meta": exact,
+	}, others: exact},
+	skillFile: {members: map[string]place{"uri": address, "digest": exact}, others: exact},
 
 	// Keywords that hold schemas are those of the drafts 4 to 2020-12; enumNames is
 	// MCP's.

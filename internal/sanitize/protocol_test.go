@@ -80,7 +80,9 @@ var elsewhere = map[place][]string{
 	// The texts of a block of an unknown type count like those of other blocks.
 	strangeBlock: {"type", "text", "data", "blob"},
 	// Contents of a resource of an extension, by their media type.
-	file: {"uri", "mimeType", "text", "blob", "_meta"},
+	skill: {"uri", "frontmatter", "resources", "_meta"}, skillFile: {"uri", "digest"},
+	completed: {"skill", "resources"},
+	file:      {"uri", "mimeType", "text", "blob", "_meta"},
 }
 
 // comparison goes through the schema of one revision and the table side by side.

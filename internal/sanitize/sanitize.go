@@ -57,6 +57,8 @@ type Policy struct {
 	// Released are digests of files that the operator of their server lets in although
 	// they hide text or hold a secret.
 	Released []string
+	// Files tells that all contents of resources are files that are never edited.
+	Files bool
 }
 
 const (
@@ -111,7 +113,7 @@ func (p Policy) result(result mcp.Object, at place) (mcp.Object, Report, error) 
 	defer giveBack(w)
 	w.room, w.maxBinary = cmp.Or(p.MaxText, defaultMaxText), cmp.Or(p.MaxBinary, defaultMaxBinary)
 	maxStructured := w.room
-	w.released = p.Released
+	w.released, w.wholly = p.Released, p.Files
 	cleaned := w.object(result, at)
 	switch {
 	case p.Secrets == Block && w.held, w.secretFile:

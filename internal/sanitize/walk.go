@@ -32,6 +32,7 @@ type walker struct {
 	kept   int
 
 	released   []string // digests of files that pass although they would be refused
+	wholly     bool     // contents of resources are files
 	secretFile bool     // one holds a secret
 	digest     string   // of the file of the first offence; "": it is in none
 
@@ -140,7 +141,7 @@ func (w *walker) value(at place) {
 	case at == content || at == sampled:
 		w.block(at)
 	case at == contents:
-		w.members(contentsPlace(w.cursor))
+		w.members(contentsPlace(w.cursor, w.wholly))
 	default:
 		w.members(at)
 	}

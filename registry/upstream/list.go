@@ -18,6 +18,7 @@ const (
 	maxItems   = 5000
 	maxList    = 32 << 20         // bytes of all definitions
 	freshMax   = 10 * time.Minute // the longest time until a list is read again, whatever the server says
+	maxTTL     = 24 * time.Hour   // of what is passed on of how long a server says that a list is fresh
 	maxRefused = 200              // bytes of a name or URI that a refusal quotes
 	checkEvery = 30 * time.Second // between two proofs of life, or readings that nothing announced, at least
 )
@@ -38,6 +39,7 @@ type listing struct {
 	released []string      // digests of those that would be, had the operator not released them
 	none     bool          // the server does not know the method
 	read     time.Time     // when the last attempt ended; zero: there was none
+	ttl      time.Duration // how long the server says that the reading is fresh
 	fresh    time.Duration // how long the reading is good when the server announces no changes
 	failures int           // attempts that failed in a row
 }
@@ -48,6 +50,7 @@ type reading struct {
 	of    *listing
 	raw   []mcp.RawJSON // the definitions; with errOverflow, as many as fit
 	fresh time.Duration
+	ttl   time.Duration // the least that a page says
 	none  bool
 	err   error
 }
@@ -88,6 +91,10 @@ func (one *listing) fetch(ctx context.Context, c *control) reading {
 			}
 			return fail("%w", errOverflow)
 		}
+		if millis, _ := page.Value("ttlMs").Int(); len(seen) == 0 ||
+			time.Duration(millis)*time.Millisecond < r.ttl {
+			r.ttl = time.Duration(min(max(millis, 0), maxTTL.Milliseconds())) * time.Millisecond
+		}
 		r.raw, r.fresh = append(r.raw, elements...), min(r.fresh, freshness(page))
 		if cursor = page.Value("nextCursor"); cursor == nil {
 			return r
@@ -118,7 +125,7 @@ func unknownMethod(err error) bool {
 // take keeps what was read. It tells whether that differs from what was read before, and
 // how many repairs cleaning made in it.
 func (one *listing) take(cfg *Config, r reading) (differs bool, repaired int) {
-	one.read, one.fresh, one.failures, one.none = time.Now(), r.fresh, 0, r.none
+	one.read, one.fresh, one.ttl, one.failures, one.none = time.Now(), r.fresh, r.ttl, 0, r.none
 	text := mcp.Array(r.raw)
 	if one.text != nil && bytes.Equal(one.text, text) {
 		return false, 0
@@ -202,6 +209,7 @@ func (one *listing) judge(definition, cleaned mcp.Object) (reason string, err er
 	switch key := definition.Text(one.key); {
 	case one.key != "name" && (key == "" || cleaned.Text(one.key) != key):
 		return "uri", errURI
+	case one.kind == registry.KindSkill: // its name is in its frontmatter
 	case definition.Text("name") == "", one.key == "name" && cleaned.Text("name") != key:
 		return "name", errName
 	}

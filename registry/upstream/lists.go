@@ -23,11 +23,12 @@ const listLimit = 30 * time.Second
 // lists are all lists of one control connection. Only its supervisor touches them, so
 // they have no lock.
 type lists struct {
-	conn                                 *control
-	cfg                                  *Config
-	tools, prompts, resources, templates *listing
-	offers                               []registry.Offer // made of tools.items
-	changed                              topics           // which changed since the catalogue was told
+	conn                                         *control
+	cfg                                          *Config
+	tools, prompts, resources, templates, skills *listing
+	offers                                       []registry.Offer // made of tools.items
+	// which changed since the catalogue was told
+	changed topics
 	// the catalogue or the Status does not know the latest
 	stale bool
 }
@@ -53,10 +54,24 @@ func newLists(c *control, cfg *Config) *lists {
 			kind: registry.KindTemplate, method: mcp.MethodTemplatesList,
 			member: "resourceTemplates", key: "uriTemplate",
 		},
+		skills: &listing{
+			kind: registry.KindSkill, method: mcp.MethodSkillsList, member: "skills",
+			key: "uri",
+		},
 	}
 }
 
-func (l *lists) all() []*listing { return []*listing{l.tools, l.prompts, l.resources, l.templates} }
+func (l *lists) all() []*listing {
+	return []*listing{l.tools, l.prompts, l.resources, l.templates, l.skills}
+}
+
+// isHad tells whether the server has a list.
+func (l *lists) isHad(one *listing) bool {
+	if one == l.skills && !l.conn.extensions(l.cfg.Extensions).Has(mcp.ExtensionSkills) {
+		return false
+	}
+	return l.conn.topics()&topicOf(one.kind) != 0
+}
 
 // due returns the topics of the lists that are to be read again although nothing
 // announced a change. Those are, first, the lists that are no longer fresh, if the last
@@ -66,6 +81,9 @@ func (l *lists) due() topics {
 	var due topics
 	told := l.conn.told.Load()
 	for _, one := range l.all() {
+		if one == l.skills && !l.isHad(one) {
+			continue
+		}
 		topic, age := topicOf(one.kind), time.Since(one.read)
 		if age >= one.fresh && (one.failures > 0 || !told) || age >= freshMax && !l.conn.tells(topic) {
 			due |= topic
@@ -131,11 +149,10 @@ func (l *lists) read(ctx context.Context, asked topics, publish func()) error {
 // wanted returns the lists of the topics that the server has, and empties the lists that
 // the server no longer has.
 func (l *lists) wanted(asked topics) []*listing {
-	had := l.conn.topics()
 	var wanted []*listing
 	for _, one := range l.all() {
 		switch topic := topicOf(one.kind); {
-		case had&topic == 0:
+		case !l.isHad(one):
 			if one.empty() {
 				l.changed, l.stale = l.changed|topic, true
 			}
@@ -143,7 +160,7 @@ func (l *lists) wanted(asked topics) []*listing {
 			wanted = append(wanted, one)
 		}
 	}
-	if had&topicTools == 0 {
+	if l.conn.topics()&topicTools == 0 {
 		l.tools.text, l.offers = mcp.RawJSON("[]"), nil // counts as read: other lists need not wait for it
 	}
 	return wanted
@@ -197,15 +214,18 @@ func (l *lists) source(subscribe func(ctx context.Context, user share.User, uri 
 		Reads: c.has("resources") && (!l.resources.none || !l.templates.none),
 	}
 	for _, one := range l.all() {
-		if one.text == nil && c.topics()&topicOf(one.kind) != 0 {
+		if one.text == nil && l.isHad(one) {
 			s.Unread = append(s.Unread, one.kind)
 		}
+	}
+	if s.Skills = l.skills.items; l.skills.ttl > 0 {
+		s.SkillsFresh = l.skills.read.Add(l.skills.ttl)
 	}
 	s.Completes = c.has("completions")
 	if c.version == mcp.Revision2024 { // that revision has no such capability to declare
 		s.Completes = len(s.Prompts) > 0 || len(s.Templates) > 0
 	}
-	if s.Reads || s.Completes || len(s.Prompts)+len(s.Unread) > 0 {
+	if s.Reads || s.Completes || len(s.Prompts)+len(s.Unread)+len(s.Skills) > 0 {
 		s.Use = c.use
 	}
 	if s.Reads && c.subscribable() {
@@ -232,6 +252,7 @@ func (l *lists) status(left []registry.Refusal) Status {
 			s.Resources--
 		case registry.KindTemplate:
 			s.Templates--
+		case registry.KindSkill:
 		}
 	}
 	s.Refused = slices.Clone(left)
@@ -252,7 +273,7 @@ func (l *lists) idle() []string {
 	}
 	needed := make(map[string]bool)
 	for _, one := range l.all() {
-		if one.text == nil && l.conn.topics()&topicOf(one.kind) != 0 {
+		if one.text == nil && l.isHad(one) {
 			return nil
 		}
 		for _, digest := range one.released {

@@ -20,8 +20,8 @@ const (
 	announcedBy = 8
 )
 
-// topicOf returns the topic of a kind of items. Templates share that of resources, as
-// they do in the protocol's announcements.
+// topicOf returns the topic of a kind of items. Templates and skills share that of
+// resources, as they do in the protocol's announcements.
 func topicOf(kind registry.Kind) topics {
 	switch kind {
 	case registry.KindTool:

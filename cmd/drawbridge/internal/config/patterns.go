@@ -191,9 +191,9 @@ func orNone(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// checkResourceServer reports a pattern of resources whose server the tenant does not
-// reach. The part of such a pattern after resource: is the name of the server, a colon,
-// and the URI as the server itself has it.
+// checkResourceServer reports a pattern of resources or skills whose server the tenant
+// does not reach. The part of such a pattern after resource: or skill: is the name of the
+// server, a colon, and the URI as the server itself has it.
 func (r *reader) checkResourceServer(t *gateway.TenantConfig, at *node, pattern string) {
 	if strings.HasPrefix(pattern, "*") || r.reachesUnknown(t) ||
 		slices.ContainsFunc(t.Servers,
@@ -251,7 +251,7 @@ func (r *reader) warnTenant(serving []string, m member) {
 func (r *reader) warnDeny(rules, rule, tenant *node) {
 	var left []string
 	deny := rule.child("deny").items
-	for _, kind := range []string{"prompt:", "resource:"} {
+	for _, kind := range []string{"prompt:", "resource:", "skill:"} {
 		allowed := slices.ContainsFunc(rules.items, func(other *node) bool {
 			return slices.ContainsFunc(other.child("allow").items,
 				func(at *node) bool { return strings.HasPrefix(at.text, kind) })

@@ -163,9 +163,9 @@ func (r *reader) subjects(n *node) []string {
 	return texts
 }
 
-// patterns reads patterns of exposed names. A bare pattern means tools; prompt: and
-// resource: before it mean the other kinds. Whether a pattern can match anything is
-// checked later, when all servers are known.
+// patterns reads patterns of exposed names. A bare pattern means tools; prompt:,
+// resource: and skill: before it mean the other kinds. Whether a pattern can match
+// anything is checked later, when all servers are known.
 func (r *reader) patterns(t *gateway.TenantConfig, what string) func(*node) []string {
 	return func(n *node) (out []string) {
 		if n.kind == list && len(n.items) == 0 {
@@ -182,10 +182,11 @@ func (r *reader) patterns(t *gateway.TenantConfig, what string) func(*node) []st
 				r.fault(at, "%q is not a pattern: it has letters, digits, _ - . / : and single spaces, and "+
 					"* stands for any run of characters", at.raw)
 			case kind == "" && after != "":
-				r.faultHint(at, nearest(word+":", []string{"prompt:", "resource:"}),
-					"%q: a pattern begins with prompt: or resource:, or is bare and means tools", at.raw)
-			case rest != strings.TrimSpace(rest) || rest == "" || kind == registry.KindResource &&
-				strings.ContainsAny(rest, " \t\r\n"):
+				r.faultHint(at, nearest(word+":", []string{"prompt:", "resource:", "skill:"}),
+					"%q: a pattern begins with prompt:, resource: or skill:, or is bare and means tools",
+					at.raw)
+			case rest != strings.TrimSpace(rest) || rest == "" || (kind == registry.KindResource ||
+				kind == registry.KindSkill) && strings.ContainsAny(rest, " \t\r\n"):
 				r.fault(at, "%q names nothing", at.raw)
 			case kind == registry.KindPrompt:
 				r.later = append(r.later, func() { r.checkPatternServer(t, at, rest) })

@@ -38,6 +38,7 @@ type Metrics struct {
 	refusals        *prometheus.CounterVec
 	loginFailures   *prometheus.CounterVec
 	repairs         *prometheus.CounterVec
+	deprecated      *prometheus.CounterVec
 	streams         *prometheus.GaugeVec
 	sessions        *prometheus.GaugeVec
 	evictions       *prometheus.CounterVec

@@ -29,7 +29,7 @@ func (m *Metrics) tidy(tenant string) (there bool) {
 		return true
 	}
 	gone := prometheus.Labels{"tenant": tenant}
-	for _, vec := range []*prometheus.CounterVec{m.calls, m.refusals, m.repairs, m.evictions} {
+	for _, vec := range []*prometheus.CounterVec{m.calls, m.refusals, m.repairs, m.deprecated, m.evictions} {
 		vec.DeletePartialMatch(gone)
 	}
 	for _, vec := range []*prometheus.GaugeVec{m.callsInFlight, m.streams, m.sessions} {

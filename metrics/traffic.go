@@ -27,6 +27,10 @@ func (m *Metrics) traffic(f promauto.Factory) {
 	m.callsInFlight = f.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "drawbridge_calls_in_flight", Help: "Calls that have not ended.",
 	}, []string{"tenant"})
+	m.deprecated = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "drawbridge_deprecated_uses_total",
+		Help: "Uses of what the protocol will remove: sessions over HTTP+SSE (sse), questions for roots and for sampling, and calls that want log lines (logging).",
+	}, []string{"tenant", "part"})
 	m.repairs = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_output_repairs_total",
 		Help: "What was cleaned in outputs, and resources that were left out of them (left_out).",
@@ -126,6 +130,13 @@ func (m *Metrics) CallStarted(tenant string) (done func()) {
 // output cleaning changed, and resources that were left out.
 func (m *Metrics) Repaired(tenant, server, kind string, n int) {
 	m.repairs.WithLabelValues(tenant, server, kind).Add(float64(n))
+	m.tidy(tenant)
+}
+
+// DeprecatedUsed counts one use of a part of the protocol that is deprecated: sse,
+// roots, sampling or logging.
+func (m *Metrics) DeprecatedUsed(tenant, part string) {
+	m.deprecated.WithLabelValues(tenant, part).Inc()
 	m.tidy(tenant)
 }
 

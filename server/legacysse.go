@@ -39,6 +39,7 @@ func (s *Server) openSSE(w http.ResponseWriter, r *http.Request) {
 		x.refuse("", refused)
 		return
 	}
+	s.config.Metrics.DeprecatedUsed(x.caller.Tenant.ID, "sse")
 	if _, refused := s.beginStream(x.context(), l, sseStream); refused != nil {
 		s.sessions.end(x.context(), l, endClosed)
 		place.leave()

@@ -19,6 +19,7 @@ func (c *call) askable(questions mcp.RawJSON) error {
 		return c.broken("inputRequests are no object or too many")
 	}
 	var missing mcp.Object
+	used := map[string]bool{}
 	for key, raw := range all.Members {
 		question, ok := mcp.ObjectOf(raw)
 		if !ok || len(key) > maxQuestionKey {
@@ -26,6 +27,7 @@ func (c *call) askable(questions mcp.RawJSON) error {
 		}
 		method, params := question.Text("method"), question.Object("params")
 		if mcp.CanBeAsked(c.request.Capabilities, method, params) {
+			used[deprecated[method]] = true
 			continue
 		}
 		if missing, ok = mcp.WithNeeded(missing, method, params); !ok {
@@ -35,5 +37,12 @@ func (c *call) askable(questions mcp.RawJSON) error {
 	if missing.Len() > 0 {
 		return &capabilityError{missing}
 	}
+	delete(used, "")
+	for part := range used {
+		c.gateway.config.Metrics.DeprecatedUsed(c.caller.Tenant.ID, part)
+	}
 	return nil
 }
+
+// deprecated has the questions that the protocol will remove, by their methods.
+var deprecated = map[string]string{mcp.MethodRoots: "roots", mcp.MethodSample: "sampling"}

@@ -93,6 +93,9 @@ func (g *Gateway) measured(next Handler) Handler {
 		outcome := c.kind(failure)
 		server, item := c.labels()
 		g.config.Metrics.Call(tenant, server, item, outcome, time.Since(started))
+		if c.request.LogLevel > 0 {
+			g.config.Metrics.DeprecatedUsed(tenant, "logging")
+		}
 		if reason, counts := failure.counted(); counts || outcome == outcomeInvalid {
 			g.config.Metrics.Refused(outcome, tenant, reason)
 		}

@@ -65,7 +65,7 @@ func (j judge) shows(uri string, n *policyName, m registry.Mention) bool {
 // all, which address nothing.
 func (j judge) hasOneReading(uri string, m registry.Mention) bool {
 	if m == registry.Elsewhere {
-		uri = usualSpelling(uri)
+		uri = registry.UsualSpelling(uri)
 	}
 	return j.call.item.Lists(uri) || registry.IsPlain(uri) || m == registry.Elsewhere && !isOfWeb(uri)
 }

@@ -115,7 +115,7 @@ func (p *patterns) of(kind registry.Kind) []string {
 // denies tells whether the rule denies the item. For a URI this looks at every spelling:
 // the server may decode the URI before it looks for the resource, may ignore its
 // fragment, its query and some characters at the end of its path, and may know its host
-// by other spellings (see usualSpelling). Otherwise a caller could get around the rule by
+// by other spellings (see registry.UsualSpelling). Otherwise a caller could get around the rule by
 // spelling the URI differently.
 func (r *rule) denies(n *policyName) bool {
 	switch n.kind {
@@ -171,12 +171,22 @@ func deniesBeginning(patterns []string, uri string) bool {
 // stands at its end, or in its usual spelling.
 func deniesSpelling(patterns []string, uri string) bool {
 	return matchesAny(patterns, uri) || matchesAny(patterns, strings.TrimRight(uri, "/. ")) ||
-		matchesAny(patterns, usualSpelling(uri))
+		matchesAny(patterns, registry.UsualSpelling(uri))
 }
 
 // maxDecodings is how many layers of percent-encoding a pattern that denies looks
 // through.
 const maxDecodings = 3
+
+// usual returns patterns of URIs and, in addition, the usual spelling of each.
+func usual(patterns []string) []string {
+	for _, pattern := range slices.Clone(patterns) {
+		if spelt := registry.UsualSpelling(pattern); spelt != pattern {
+			patterns = append(patterns, spelt)
+		}
+	}
+	return patterns
+}
 
 // decoded returns patterns of URIs and, in addition, the percent-decoded form of each.
 func decoded(patterns []string) []string {

@@ -1,21 +1,18 @@
-package gateway
+package registry
 
 import (
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// This file is about URIs with several spellings that a server may take for one. The
-// registry refuses unlisted URIs whose scheme, host or path is spelt in an unusual way.
+// This file is about URIs with several spellings that a server may take for one. IsPlain
+// refuses unlisted URIs whose scheme, host or path is spelt in an unusual way.
 // What remains are spellings of schemes that are a server's own, where each program has
 // its own idea of what a host is, and those that lists, results and operators write. A
 // pattern that denies one of them denies all.
 
-// usualSpelling returns the spelling that stands for all those which some program takes
+// UsualSpelling returns the spelling that stands for all those which some program takes
 // for the same URI:
 //
 //	memo://Secret/x     memo://secret/x      Python reads hosts in small letters
@@ -30,7 +27,7 @@ import (
 // text is a URI, or a pattern of URIs, with or without the server's name before it. A
 // text without an absolute path or a host stays as it is, and so does a host or port with
 // a star.
-func usualSpelling(text string) string {
+func UsualSpelling(text string) string {
 	scheme, rest, found := strings.Cut(text, ":/")
 	if !found {
 		return text
@@ -64,9 +61,9 @@ func usualAuthority(scheme, authority string) string {
 	}
 	starred := strings.Contains(host, "*")
 	switch {
-	case registry.IsFile(scheme) && !starred:
+	case IsFile(scheme) && !starred:
 		return ""
-	case port == "" || port == registry.DefaultPort(scheme) && !starred:
+	case port == "" || port == DefaultPort(scheme) && !starred:
 		return host
 	}
 	return host + ":" + port
@@ -112,14 +109,4 @@ func numberedAddress(host string) (address netip.Addr, ok bool) {
 		}
 	}
 	return netip.AddrFrom4(bytes), true
-}
-
-// usual returns patterns of URIs and, in addition, the usual spelling of each.
-func usual(patterns []string) []string {
-	for _, pattern := range slices.Clone(patterns) {
-		if spelt := usualSpelling(pattern); spelt != pattern {
-			patterns = append(patterns, spelt)
-		}
-	}
-	return patterns
 }

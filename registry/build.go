@@ -34,6 +34,8 @@ type refusalError struct {
 
 func (e *refusalError) Error() string { return e.err.Error() }
 
+func (e *refusalError) Unwrap() error { return e.err }
+
 func refuse(reason string, err error) error { return &refusalError{reason, err} }
 
 // build makes the shelf for what a source offers now. before is the source's current

@@ -35,7 +35,11 @@ func (o *origin) exposedResult(result mcp.Object, c *Call) mcp.Object {
 	mapped := result
 	for name, value := range result.Members {
 		switch name {
-		case "content", "contents", "messages", "inputRequests", "result", "_meta", "skill", "resources":
+		case "content", "contents", "messages", "inputRequests", "result", "_meta":
+		case mcp.ResultSkill, mcp.ResultResources:
+			if mcp.MethodOf(c.Method).Result != name {
+				continue
+			}
 		default:
 			continue
 		}
@@ -103,13 +107,13 @@ func (m *mapper) member(name string, value mcp.RawJSON) mcp.RawJSON {
 		return each(value, m.message)
 	case "_meta":
 		return m.view(value)
-	case "skill":
+	case mcp.ResultSkill:
 		skill, ok := mcp.ObjectOf(value)
 		if !ok {
 			return nil
 		}
 		return m.origin.skillMapped(skill).JSON()
-	case "resources":
+	case mcp.ResultResources:
 		return m.children(value)
 	case "result": // of a task
 		fresh := within(value, "content",

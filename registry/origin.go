@@ -38,8 +38,9 @@ type service struct {
 	released  []string
 	listed    map[string]bool // own URIs of the listed resources
 	templates []*Template
-	skills    map[string]string // own URIs of the listed skills, by their directories
-	fresh     time.Time         // as Source.SkillsFresh
+	// own URIs of the listed skills, by the usual spelling of their directories
+	skills map[string][]string
+	fresh  time.Time // as Source.SkillsFresh
 }
 
 // newService makes the service of what a source offers now. It takes URIs from the shelf
@@ -53,10 +54,11 @@ func newService(s Source, next *shelf) *service {
 		made.subscribe = s.Subscribe
 	}
 	if len(next.skills) > 0 {
-		made.skills, made.fresh = make(map[string]string, len(next.skills)), s.SkillsFresh
+		made.skills, made.fresh = make(map[string][]string, len(next.skills)), s.SkillsFresh
 	}
 	for _, skill := range next.skills {
-		made.skills[directoryOf(skill.Name)] = skill.Name
+		directory := UsualSpelling(directoryOf(skill.Name))
+		made.skills[directory] = append(made.skills[directory], skill.Name)
 	}
 	for _, r := range next.resources {
 		made.listed[r.Name] = true
@@ -118,6 +120,9 @@ func fromForm(exposed string) (server, uri string, ok bool) {
 // call runs f, and maps and judges the URIs in its result or error.
 func (o *origin) call(ctx context.Context, f Func, c *Call) (mcp.Object, error) {
 	result, err := f(ctx, c)
+	if err == nil && c.Method == mcp.MethodSkillsGet {
+		err = o.judgeSkill(result.Object("skill"))
+	}
 	switch {
 	case o.prefix == "" && (err != nil || c.Judge == nil):
 		return result, err

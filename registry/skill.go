@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -31,32 +30,50 @@ var (
 	errFrontmatter = errors.New("the skill has no frontmatter with a name")
 	errSkillFiles  = errors.New(
 		"the files of the skill are no list with a URI and a size for each, nor dynamic")
-	errSkillSize   = fmt.Errorf("the skill has more than %d files or %d bytes", maxSkillFiles, maxSkillBytes)
-	errSkillSecret = errors.New("the definition holds a secret")
+	errSkillSize = fmt.Errorf("the skill has more than %d files or %d bytes", maxSkillFiles, maxSkillBytes)
 )
 
 // define reads the definition of a skill. Errors are *refusalError.
 func (s *Skill) define(b *builder, definition mcp.Object) error {
-	uri := definition.Text("uri")
-	switch {
-	case !validURI(uri):
-		return refuse("uri", errURI)
-	case definition.Object("frontmatter").Text("name") == "":
-		return refuse("name", errFrontmatter)
-	case definition.Size() > maxSkill:
-		return refuse("size", errLarge)
-	case sanitize.HoldsSecret(definition):
-		return refuse("secret", errSkillSecret)
-	}
-	if err := checkFiles(definition.Value("resources")); err != nil {
+	if err := checkSkill(definition); err != nil {
 		return err
 	}
+	uri := definition.Text("uri")
 	if err := s.Item.define(b, KindSkill, "uri", definition, b.origin.exposed(uri)); err != nil {
 		return err
 	}
 	s.Definition = b.origin.skillMapped(s.Definition.With("uri", mcp.String(uri)))
 	s.Raw = s.Definition.JSON()
 	return nil
+}
+
+// checkSkill refuses what is no definition of a skill, or one that hosts need not take.
+// Errors are *refusalError.
+func checkSkill(definition mcp.Object) error {
+	switch {
+	case !validURI(definition.Text("uri")):
+		return refuse("uri", errURI)
+	case definition.Object("frontmatter").Text("name") == "":
+		return refuse("name", errFrontmatter)
+	case definition.Size() > maxSkill:
+		return refuse("size", errLarge)
+	case sanitize.HoldsSecret(definition):
+		return refuse("secret", fmt.Errorf("definition: %w", sanitize.ErrBlocked))
+	}
+	return checkFiles(definition.Value("resources"))
+}
+
+// judgeSkill refuses a skill, as its server describes it when it is asked for one, that
+// would not be listed either.
+func (o *origin) judgeSkill(skill mcp.Object) error {
+	_, err := Admit(skill, o.service.Load().released)
+	if hidden, ok := errors.AsType[*QuarantineError](err); ok {
+		return &sanitize.HiddenError{Place: hidden.Found[0].Place, Digest: hidden.Digest}
+	}
+	if err = checkSkill(skill); err != nil && !errors.Is(err, sanitize.ErrBlocked) {
+		return &ProtocolError{Server: o.server, Err: err}
+	}
+	return err
 }
 
 // checkFiles refuses what is no list of files, or one that hosts need not take.
@@ -107,37 +124,46 @@ func (o *origin) skillMapped(skill mcp.Object) mcp.Object {
 // directoryOf returns the URI of the directory in which a file is.
 func directoryOf(uri string) string { return uri[:strings.LastIndexByte(uri, '/')+1] }
 
-// SkillName returns how patterns of skills name the skill that the item is a file of, ""
-// if it is of none that its server lists. Of nested skills it is the innermost.
-func (i *Item) SkillName() string {
-	if i.Kind != KindResource || i.origin == nil {
-		return ""
+// Skills returns how patterns of skills name the skills that the item is a file of, and
+// that its server lists: the innermost one first.
+func (i *Item) Skills() []string {
+	if i.Kind != KindResource {
+		return nil
 	}
-	return i.SkillOf(i.Name)
+	return i.SkillsOf(i.Name)
 }
 
-// SkillOf is SkillName for another own URI of the item's server.
-func (i *Item) SkillOf(uri string) string {
+// SkillsOf is Skills for another own URI of the item's server. The directory of a skill
+// may be spelt in another way there, which the server takes for the same.
+func (i *Item) SkillsOf(uri string) (names []string) {
 	if i.origin == nil {
-		return ""
+		return nil
 	}
 	service := i.origin.service.Load()
 	if service == nil || len(service.skills) == 0 {
-		return ""
+		return nil
 	}
-	for directory := directoryOf(uri); directory != ""; directory = directoryOf(strings.TrimSuffix(directory,
-		"/")) {
-		if skill := service.skills[directory]; skill != "" {
-			return i.Server + ":" + skill
+	for range mostDecodings {
+		directory := directoryOf(UsualSpelling(uri))
+		for directory != "" {
+			for _, skill := range service.skills[directory] {
+				names = append(names, i.Server+":"+skill)
+			}
+			directory = directoryOf(strings.TrimSuffix(directory, "/"))
 		}
+		decoded := Decode(uri)
+		if decoded == uri {
+			break
+		}
+		uri = decoded
 	}
-	return ""
+	return names
 }
 
 // IsWhole tells whether the contents of the item pass whole or not at all, because hosts
 // compare them with a digest: those of files of skills.
 func (i *Item) IsWhole() bool {
-	return i.Kind == KindResource && (schemeOf(i.Name) == mcp.SchemeSkill || i.SkillName() != "")
+	return i.Kind == KindResource && (schemeOf(i.Name) == mcp.SchemeSkill || len(i.Skills()) > 0)
 }
 
 // SkillsFresh returns until when the server says that its list of skills is fresh; zero:
@@ -156,44 +182,49 @@ func (v *View) Skill(uri string) (*Skill, error) {
 	if listed, err := find(v.skills, uri); err == nil {
 		return listed, nil
 	}
-	server, own := "", uri
-	if named, rest, ok := fromForm(uri); ok && v.prefixes(named) {
-		server, own = named, rest
-	} else if owned := v.skillServers(uri); len(owned) == 1 {
-		server = owned[0]
+	if server, own, ok := fromForm(uri); ok && v.prefixes(server) {
+		if itself, err := find(v.skills, v.shelves[server].origin.exposed(uri)); err == nil {
+			return itself, nil // its own URI begins with its own name
+		}
+		return v.unlistedSkill(server, own)
 	}
-	s := v.shelves[server]
-	if s.origin == nil || !s.extensions.Has(mcp.ExtensionSkills) || !IsPlain(own) ||
-		slices.Contains(s.withheld, own) {
+	if len(v.OwnedSkills(uri)) > 0 {
+		return nil, ErrNotFound // it is for the caller of OwnedSkills to say which
+	}
+	var only []string
+	for _, server := range v.open {
+		if v.shelves[server].extensions.Has(mcp.ExtensionSkills) {
+			only = append(only, server)
+		}
+	}
+	if len(only) != 1 {
 		return nil, ErrNotFound
 	}
-	exposed := s.origin.exposed(own)
-	if listed, err := find(v.skills, exposed); err == nil {
-		return listed, nil
-	}
-	skill := &Skill{}
-	skill.Kind, skill.Server, skill.Name, skill.Exposed = KindSkill, server, own, exposed
-	skill.Timeout, skill.origin = cmp.Or(s.timeout, defaultTimeout), s.origin
-	return skill, nil
+	return v.unlistedSkill(only[0], uri)
 }
 
-// skillServers returns the servers that a skill's own URI may belong to: those that list
-// it or, if none does, those without a prefix that have skills.
-func (v *View) skillServers(uri string) []string {
-	var listing, open []string
+// OwnedSkills returns the listed skills of servers with a prefix of which that is the own
+// URI, as a file of a skill names another.
+func (v *View) OwnedSkills(uri string) []*Skill {
+	var owned []*Skill
 	for _, server := range v.order {
-		s := v.shelves[server]
-		if !s.extensions.Has(mcp.ExtensionSkills) || s.origin == nil {
-			continue
-		}
-		if _, err := find(v.skills, s.origin.exposed(uri)); err == nil {
-			listing = append(listing, server)
-		} else if s.origin.prefix == "" {
-			open = append(open, server)
+		if s := v.shelves[server]; s.origin != nil && s.origin.prefix != "" {
+			if skill, err := find(v.skills, s.origin.exposed(uri)); err == nil {
+				owned = append(owned, skill)
+			}
 		}
 	}
-	if len(listing) > 0 {
-		return listing
+	return owned
+}
+
+// unlistedSkill makes a skill that the server may have although it does not list it.
+func (v *View) unlistedSkill(server, own string) (*Skill, error) {
+	s := v.shelves[server]
+	if !s.extensions.Has(mcp.ExtensionSkills) || !IsPlain(own) {
+		return nil, ErrNotFound
 	}
-	return open
+	skill := &Skill{}
+	skill.Kind, skill.Server, skill.Name, skill.Exposed = KindSkill, server, own, s.origin.exposed(own)
+	skill.Timeout, skill.origin = cmp.Or(s.timeout, defaultTimeout), s.origin
+	return skill, nil
 }

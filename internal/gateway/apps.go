@@ -123,13 +123,13 @@ var (
 		"Several servers have a resource of this URI: read it by the URI in the list, with the server's name")
 )
 
-// owned returns the one of these resources that the caller may use. The error is
-// registry.ErrNotFound if there is none, or else errAmbiguousResource.
-func (g *Gateway) owned(c *call, candidates []*registry.Resource) (*registry.Resource, error) {
-	var found *registry.Resource
+// owned returns the one of these resources or skills that the caller may use. The error
+// is registry.ErrNotFound if there is none, or else errAmbiguousResource.
+func owned[T any](c *call, candidates []*T, item func(*T) *registry.Item) (*T, error) {
+	var found *T
 	for _, one := range candidates {
 		switch {
-		case !c.caller.Tenant.allows(c.caller.rules, &one.Item):
+		case !c.caller.Tenant.allows(c.caller.rules, item(one)):
 		case found != nil:
 			return nil, errAmbiguousResource
 		default:

@@ -228,8 +228,13 @@ func (g *Gateway) cleaned(ctx context.Context, c *call, result mcp.Object) (mcp.
 	policy := c.caller.Tenant.output
 	policy.Released, policy.Files = c.item.Released(), c.item.IsWhole()
 	clean := policy.Result
-	if c.method.Name == mcp.MethodTasksGet || c.method.Name == mcp.MethodTasksCancel {
+	switch c.method.Name {
+	case mcp.MethodTasksGet, mcp.MethodTasksCancel:
 		clean = policy.Task
+	case mcp.MethodSkillsGet:
+		clean = policy.Skill
+	case mcp.MethodDirectoryRead:
+		clean = policy.Directory
 	}
 	result, report, err := clean(result)
 	g.count(c, report)

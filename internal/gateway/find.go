@@ -109,7 +109,7 @@ func (g *Gateway) findResource(c *call) error {
 	view := g.look(c.caller.Tenant).view
 	resource, err := view.Resource(uri)
 	if err != nil {
-		resource, err = g.owned(c, view.Owned(uri))
+		resource, err = owned(c, view.Owned(uri), func(r *registry.Resource) *registry.Item { return &r.Item })
 	}
 	if err == errAmbiguousResource { //nolint:errorlint // it is not wrapped
 		return err
@@ -126,11 +126,29 @@ func (g *Gateway) findSkill(c *call) error {
 	if err != nil {
 		return err
 	}
-	skill, err := g.look(c.caller.Tenant).view.Skill(uri)
+	view := g.look(c.caller.Tenant).view
+	skill, err := view.Skill(uri)
+	if err != nil {
+		skill, err = owned(c, view.OwnedSkills(uri), func(s *registry.Skill) *registry.Item { return &s.Item })
+	}
+	if err == errAmbiguousResource { //nolint:errorlint // it is not wrapped
+		return err
+	}
 	if err != nil {
 		return &unknownError{kind: registry.KindSkill, name: uri}
 	}
 	return g.allow(c, &skill.Item, uri)
+}
+
+// findDirectory finds a directory as if it were a resource, at a server that has skills.
+func (g *Gateway) findDirectory(c *call) error {
+	if err := g.findResource(c); err != nil {
+		return err
+	}
+	if !g.look(c.caller.Tenant).view.Extensions(c.item.Server).Has(mcp.ExtensionSkills) {
+		return &unknownError{kind: registry.KindResource, name: c.item.Exposed}
+	}
+	return nil
 }
 
 // findReference finds the item whose argument is to be completed: a prompt by its name,

@@ -31,7 +31,7 @@ var _ registry.Judge = judge{}
 // Shows implements registry.Judge. The call counts what it does not show.
 func (j judge) Shows(uri string, m registry.Mention) bool {
 	n := policyName{
-		kind: registry.KindResource, name: j.call.item.Server + ":" + uri, skill: j.call.item.SkillOf(uri),
+		kind: registry.KindResource, name: j.call.item.Server + ":" + uri, skills: j.call.item.SkillsOf(uri),
 	}
 	if j.shows(uri, &n, m) {
 		return true
@@ -85,6 +85,7 @@ const maxJudging = 100_000_000
 // affords tells whether there is work left for judging the URI by the rule, and takes it.
 func (j judge) affords(uri string, r *rule) bool {
 	// three spellings, and deniesSomeOf
-	j.call.judging += len(uri) * (len(r.allow.resources) + 4*len(r.deny.resources))
+	j.call.judging += len(uri) * (len(r.allow.resources) + len(r.allow.skills) +
+		4*(len(r.deny.resources)+len(r.deny.skills)))
 	return j.call.judging <= maxJudging
 }

@@ -40,7 +40,7 @@ func methods() map[string]*method {
 			conform: conformSkill, rescue: rescueRead, use: useItem,
 		},
 		mcp.MethodDirectoryRead: {
-			label: "directory", find: (*Gateway).findResource, check: unchecked,
+			label: "directory", find: (*Gateway).findDirectory, check: unchecked,
 			conform: conformDirectory, rescue: rescueRead, use: useItem,
 		},
 		// Clients poll tasks/get for as long as a task runs, and tasks/result comes once

@@ -61,13 +61,13 @@ type patterns struct{ tools, prompts, resources, skills []string }
 // server that wants a name which a pattern fits could as well have taken that one.
 type policyName struct {
 	kind        registry.Kind
-	name, whole string // whole: "" if it is the same
-	skill       string // the name of the skill that a resource is a file of; "": of none
+	name, whole string   // whole: "" if it is the same
+	skills      []string // the names of those that a resource is a file of, or may be taken for one
 }
 
 func policyNameOf(item *registry.Item) policyName {
 	return policyName{
-		kind: item.Kind, name: item.PolicyName(), whole: item.WholeName(), skill: item.SkillName(),
+		kind: item.Kind, name: item.PolicyName(), whole: item.WholeName(), skills: item.Skills(),
 	}
 }
 
@@ -91,10 +91,12 @@ func (n *policyName) fits(pattern string) bool {
 	return registry.MatchName(pattern, n.name) || n.whole != "" && registry.MatchName(pattern, n.whole)
 }
 
-// match tells whether at least one of the patterns names the item, or the skill that it
-// is a file of.
+// match tells whether at least one of the patterns names the item, or a skill that it is
+// a file of, in that very spelling.
 func (p *patterns) match(n *policyName) bool {
-	return slices.ContainsFunc(p.of(n.kind), n.fits) || n.skill != "" && matchesAny(p.skills, n.skill)
+	return slices.ContainsFunc(p.of(n.kind), n.fits) || slices.ContainsFunc(n.skills, func(skill string) bool {
+		return strings.HasPrefix(n.name, skill[:strings.LastIndexByte(skill, '/')+1]) && matchesAny(p.skills, skill)
+	})
 }
 
 // of returns the patterns for items of that kind.
@@ -115,12 +117,13 @@ func (p *patterns) of(kind registry.Kind) []string {
 // denies tells whether the rule denies the item. For a URI this looks at every spelling:
 // the server may decode the URI before it looks for the resource, may ignore its
 // fragment, its query and some characters at the end of its path, and may know its host
-// by other spellings (see registry.UsualSpelling). Otherwise a caller could get around the rule by
-// spelling the URI differently.
+// by other spellings (see registry.UsualSpelling). Otherwise a caller could get around
+// the rule by spelling the URI differently. A file is denied with each skill that it is in.
 func (r *rule) denies(n *policyName) bool {
 	switch n.kind {
 	case registry.KindResource, registry.KindTemplate, registry.KindSkill:
-		return deniesURI(r.deny.of(n.kind), n.name) || n.skill != "" && deniesURI(r.deny.skills, n.skill)
+		return deniesURI(r.deny.of(n.kind), n.name) || slices.ContainsFunc(n.skills,
+			func(skill string) bool { return deniesURI(r.deny.skills, skill) })
 	default:
 		return r.deny.match(n)
 	}
@@ -147,8 +150,8 @@ func deniesURI(patterns []string, uri string) bool {
 // deniesSomeOf tells whether the rule denies any URI that begins so; the name of its
 // server and a colon come first.
 func (r *rule) deniesSomeOf(beginning string) bool {
-	return slices.ContainsFunc(r.deny.resources,
-		func(pattern string) bool { return registry.MayMatch(pattern, beginning) })
+	mayMatch := func(pattern string) bool { return registry.MayMatch(pattern, beginning) }
+	return slices.ContainsFunc(r.deny.resources, mayMatch) || slices.ContainsFunc(r.deny.skills, mayMatch)
 }
 
 // deniesBeginning tells whether one of the patterns fits the URI, or what is left of it

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -132,6 +133,10 @@ func TestRulesOfSkillsHoldForTheirFiles(t *testing.T) {
 			Allow: []string{"skill:*", "resource:*", "*"},
 			Deny:  []string{"skill:mod:*/pdf/*"},
 		}}, false, false},
+		"one file's skill, asked in capitals": {[]Rule{{
+			Allow: []string{"resource:*", "*"},
+			Deny:  []string{"skill:mod:skill://docs/pdf/SKILL.md"},
+		}}, false, false},
 		"denied, spelt else": {[]Rule{{
 			Allow: []string{"skill:*", "resource:*", "*"},
 			Deny:  []string{"skill:mod:skill://docs/%70df/*"},
@@ -185,10 +190,10 @@ func TestSkillsAreBounded(t *testing.T) {
 	for reason, definition := range map[string]string{
 		"size": `{"uri":"skill://a/b/SKILL.md","frontmatter":{"name":"b"},"resources":[` +
 			strings.TrimSuffix(files, ",") + `]}`,
-		"size ":  `{"uri":"skill://a/b/SKILL.md","frontmatter":{"name":"b"},"resources":[{"uri":"skill://a/b/SKILL.md","size":16777217}]}`,
-		"schema": `{"uri":"skill://a/b/SKILL.md","frontmatter":{"name":"b"},"resources":{}}`,
-		"name":   `{"uri":"skill://a/b/SKILL.md","frontmatter":{},"resources":"dynamic"}`,
-		"uri":    `{"uri":"b","frontmatter":{"name":"b"},"resources":"dynamic"}`,
+		"size of the files": `{"uri":"skill://a/b/SKILL.md","frontmatter":{"name":"b"},"resources":[{"uri":"skill://a/b/SKILL.md","size":16777217}]}`,
+		"schema":            `{"uri":"skill://a/b/SKILL.md","frontmatter":{"name":"b"},"resources":{}}`,
+		"name":              `{"uri":"skill://a/b/SKILL.md","frontmatter":{},"resources":"dynamic"}`,
+		"uri":               `{"uri":"b","frontmatter":{"name":"b"},"resources":"dynamic"}`,
 		"secret": `{"uri":"skill://a/b/SKILL.md","frontmatter":{"name":"b","x":"` + "AKIA" +
 			`QYLPMN5HFIQR7XYA"},"resources":"dynamic"}`,
 		"nothing": `{"uri":"skill://a/b/SKILL.md","frontmatter":{"name":"b"},"resources":"dynamic"}`,
@@ -197,8 +202,119 @@ func TestSkillsAreBounded(t *testing.T) {
 		source.Skills = []mcp.Object{object(definition)}
 		refused := b.registry.Replace(source)
 		if reason == "nothing" != (len(refused) == 0) || len(refused) == 1 &&
-			refused[0].Reason != strings.TrimSpace(reason) {
+			refused[0].Reason != strings.Fields(reason)[0] {
 			t.Errorf("%s: refused %+v", reason, refused)
+		}
+	}
+}
+
+func TestDeniedSkillsHaveNoOtherSpelling(t *testing.T) {
+	b, _ := newSkillBench(t, []Rule{{
+		Allow: []string{"resource:*", "skill:*", "*"},
+		Deny:  []string{"skill:mod:skill://docs/pdf/SKILL.md"},
+	}}, "mod")
+	for uri, want := range map[string]bool{
+		"skill://mod/docs/pdf/a/form.md": false, "skill://mod/DOCS/pdf/a/form.md": false,
+		"skill://mod/docs/pdf/a?x/y": false, "skill://mod/docs/other/form.md": true,
+	} {
+		_, failure := b.handle(t, ask(mcp.MethodResourcesRead, `{"uri":"`+uri+`"}`))
+		if want != (failure == nil) {
+			t.Errorf("%s: got %v", uri, failure)
+		}
+	}
+}
+
+// TestNestedSkillsAreFilesOfTheOuterOne holds because hosts read all files of a skill, and
+// the outer skill lists those of the inner one.
+func TestNestedSkillsAreFilesOfTheOuterOne(t *testing.T) {
+	const inner = `{"uri":"skill://docs/pdf/in/SKILL.md","frontmatter":{"name":"in"},"resources":"dynamic"}`
+	for name, test := range map[string]struct {
+		rule  Rule
+		reads bool
+	}{
+		"the outer is allowed": {Rule{Allow: []string{"skill:mod:skill://docs/pdf/SKILL.md", "*"}}, true},
+		"the inner is allowed": {Rule{Allow: []string{"skill:mod:skill://docs/pdf/in/SKILL.md", "*"}}, true},
+		"the outer is denied": {Rule{
+			Allow: []string{"skill:*", "*"},
+			Deny:  []string{"skill:mod:skill://docs/pdf/SKILL.md"},
+		}, false},
+	} {
+		b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"mod", "box"}, Rules: []Rule{test.rule}})
+		source := skillServer("mod", &[]*registry.Call{})
+		source.Skills = append(source.Skills, object(inner))
+		b.replace(t, source)
+		_, failure := b.handle(t, ask(mcp.MethodResourcesRead, `{"uri":"skill://mod/docs/pdf/in/a.md"}`))
+		if test.reads != (failure == nil) {
+			t.Errorf("%s: got %v", name, failure)
+		}
+	}
+}
+
+// TestSkillsAreJudgedWhenTheyAreGotAsInLists holds for those that no list has, too.
+func TestSkillsAreJudgedWhenTheyAreGotAsInLists(t *testing.T) {
+	const hides = `{"uri":"skill://a/b/SKILL.md","frontmatter":{"name":"b","description":"x\u200by"},"resources":"dynamic"}`
+	_, err := registry.Admit(object(hides), nil)
+	quarantined, _ := errors.AsType[*registry.QuarantineError](err)
+	for name, test := range map[string]struct {
+		skill, code string
+		released    []string
+	}{
+		"hidden text": {hides, "DB-OUTPUT-HIDDEN", nil},
+		"released":    {hides, "", []string{quarantined.Digest}},
+		"a secret":    {strings.Replace(hides, `x\u200by`, "AKIA"+"QYLPMN5HFIQR7XYA", 1), "DB-OUTPUT-SECRET", nil},
+		"no skill":    {`{"uri":"skill://a/b/SKILL.md","resources":"dynamic"}`, "DB-UPSTREAM-PROTOCOL", nil},
+		"too large": {
+			`{"uri":"skill://a/b/SKILL.md","frontmatter":{"name":"b"},"resources":[` +
+				`{"uri":"skill://a/b/x","digest":"sha256:00","size":16777217}]}`, "DB-UPSTREAM-PROTOCOL", nil,
+		},
+		"another": {strings.Replace(hides, `a/b`, "a/c/b", 1), "DB-OUTPUT-HIDDEN", nil},
+	} {
+		b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"mod", "box"}, Rules: everySkill})
+		source := skillServer("mod", &[]*registry.Call{})
+		source.Released = test.released
+		source.Use = func(context.Context, *registry.Call) (mcp.Object, error) {
+			return object(`{"skill":` + test.skill + `}`), nil
+		}
+		b.replace(t, source)
+		result, failure := b.handle(t, ask(mcp.MethodSkillsGet, `{"uri":"skill://mod/a/b/SKILL.md"}`))
+		if got := stable(failure); got != test.code {
+			t.Errorf("%s: got %s, %v", name, result.JSON(), failure)
+		}
+		if test.code == "" && !strings.Contains(string(result.JSON()), `x\u200by`) {
+			t.Errorf("%s: got %s", name, result.JSON())
+		}
+	}
+}
+
+func TestSkillsAreKnownByTheirServersURIsWhereThatIsClear(t *testing.T) {
+	for name, test := range map[string]struct {
+		rules   []Rule
+		servers []string
+		want    string
+	}{
+		"one server":            {everySkill, []string{"mod"}, ""},
+		"two servers":           {everySkill, []string{"mod", "other"}, "DB-AMBIGUOUS"},
+		"one that may be used":  {[]Rule{{Allow: []string{"skill:mod:*", "*"}}}, []string{"mod", "other"}, ""},
+		"none that may be used": {[]Rule{{Allow: []string{"*"}}}, []string{"mod", "other"}, "DB-METHOD"},
+	} {
+		b, _ := newSkillBench(t, test.rules, test.servers...)
+		_, failure := b.handle(t, ask(mcp.MethodSkillsGet, `{"uri":"skill://docs/pdf/SKILL.md"}`))
+		if got := stable(failure); got != test.want {
+			t.Errorf("%s: got %v, want %q", name, failure, test.want)
+		}
+	}
+}
+
+// TestResultsOfToolsKeepWhatLooksLikeSkills holds because only answers about skills and
+// directories are taken for them.
+func TestResultsOfToolsKeepWhatLooksLikeSkills(t *testing.T) {
+	b, l := newLibrary(t)
+	const result = `{"content":[],"skill":{"uri":"skill://a/b"},"resources":[{"uri":"file:///a"},{"n":1}]}`
+	l.reply = func(context.Context, *registry.Call) (mcp.Object, error) { return object(result), nil }
+	got, failure := b.handle(t, ask(mcp.MethodToolsCall, `{"name":"lib__ask"}`))
+	for _, name := range []string{"skill", "resources"} {
+		if failure != nil || string(got.Value(name)) != string(object(result).Value(name)) {
+			t.Errorf("%s: got %s, %v", name, got.JSON(), failure)
 		}
 	}
 }

@@ -3,8 +3,10 @@ package sanitize
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
@@ -13,7 +15,10 @@ import (
 // contentsPlace returns the place of the contents of a resource that are next. c is a
 // copy of the cursor, and wholly tells that all contents are files.
 func contentsPlace(c strictjson.Cursor, wholly bool) place {
-	if wholly || string(word(find(c, "mimeType"))) == mcp.MediaApp {
+	switch {
+	case string(word(find(c, "mimeType"))) == mcp.MediaApp:
+		return view
+	case wholly:
 		return file
 	}
 	return contents
@@ -26,10 +31,51 @@ func (w *walker) whole(i, end int, s sight) {
 	if end-i-2 > w.maxBinary {
 		w.tooLarge = true
 	}
-	if s.marks&w.watch == 0 {
+	if s.marks&w.watch != 0 {
+		w.judgeFile(i, w.decode(w.data[i:end]), false)
+	}
+}
+
+// encoded is whole for a file in Base64. A page that a host shows must be text; any other
+// file may be a picture, whose bytes mean nothing to a reader.
+func (w *walker) encoded(i, end int, isPage bool) {
+	if end-i-2 > w.maxBinary {
+		w.tooLarge = true
+	}
+	if w.watch == 0 {
 		return
 	}
-	text := w.decode(w.data[i:end])
+	raw := w.decode(w.data[i:end])
+	text, ok := decodeBase64(raw)
+	if !ok {
+		text = raw
+	}
+	isText := utf8.Valid(text)
+	if isPage || isText && !bytes.ContainsRune(text, 0) {
+		w.judgeFile(i, text, isPage && w.unhides && (!ok || !isText))
+	}
+}
+
+// decodeBase64 decodes text in either alphabet, with or without padding, as programs do.
+func decodeBase64(text []byte) (decoded []byte, ok bool) {
+	plain := bytes.Map(func(c rune) rune {
+		switch c {
+		case '-':
+			return '+'
+		case '_':
+			return '/'
+		case '=':
+			return -1
+		}
+		return c
+	}, text)
+	decoded, err := base64.RawStdEncoding.AppendDecode(nil, plain)
+	return decoded, err == nil
+}
+
+// judgeFile judges the bytes of a file that stands at data[i]. One that is opaque counts
+// as hiding something.
+func (w *walker) judgeFile(i int, text []byte, isOpaque bool) {
 	sum := sha256.Sum256(text)
 	digest := "sha256:" + hex.EncodeToString(sum[:])
 	if slices.Contains(w.released, digest) {
@@ -38,7 +84,7 @@ func (w *walker) whole(i, end int, s sight) {
 	text = bytes.TrimPrefix(text, []byte("\ufeff")) // which a file may begin with
 	held := w.held
 	w.held = false
-	hides := w.flagText(text, &w.flaggedKey)
+	hides := w.flagText(text, &w.flaggedKey) || isOpaque
 	w.secretFile = w.secretFile || w.held
 	w.held = w.held || held
 	if hides && w.offence < 0 {

@@ -2,6 +2,7 @@ package sanitize_test
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	hexes "encoding/hex"
 	"errors"
 	"strings"
@@ -23,6 +24,50 @@ func view(text string) mcp.Object {
 		},
 	).JSON()
 	return mcp.NewObject(mcp.Member{Name: "contents", Value: mcp.Array([]mcp.RawJSON{contents})})
+}
+
+// TestFilesInBase64AreJudgedByWhatTheyHold holds for views, which must be text, and for
+// other files, of which some are pictures.
+func TestFilesInBase64AreJudgedByWhatTheyHold(t *testing.T) {
+	const secret = "AKIA" + "QYLPMN5HFIQR7XYA" // in two parts, so that no scanner of source code finds it
+	hidden := "<p>a\u200bb</p>"
+	sum := sha256.Sum256([]byte(hidden))
+	released := sanitize.Policy{Released: []string{"sha256:" + hexes.EncodeToString(sum[:])}}
+	plain, urls := base64.StdEncoding, base64.RawURLEncoding
+	for name, test := range map[string]struct {
+		media, blob string
+		policy      sanitize.Policy
+		passes      bool
+	}{
+		"a view":                {mcp.MediaApp, plain.EncodeToString([]byte("<p>\r\nx</p>")), sanitize.Policy{}, true},
+		"a view that hides":     {mcp.MediaApp, plain.EncodeToString([]byte(hidden)), sanitize.Policy{}, false},
+		"in the other alphabet": {mcp.MediaApp, urls.EncodeToString([]byte(hidden)), sanitize.Policy{}, false},
+		"released":              {mcp.MediaApp, plain.EncodeToString([]byte(hidden)), released, true},
+		"a view with a secret":  {mcp.MediaApp, plain.EncodeToString([]byte(secret)), sanitize.Policy{}, false},
+		"a view in UTF-16":      {mcp.MediaApp, plain.EncodeToString([]byte("\xff\xfe<\x00p\x00")), sanitize.Policy{}, false},
+		"a view of no Base64":   {mcp.MediaApp, "<p>", sanitize.Policy{}, false},
+		"not looked at": {
+			mcp.MediaApp, plain.EncodeToString([]byte("\xff" + hidden)),
+			sanitize.Policy{HiddenText: sanitize.Off},
+			true,
+		},
+		"a file":            {"text/markdown", plain.EncodeToString([]byte("# x")), sanitize.Policy{Files: true}, true},
+		"a file that hides": {"text/markdown", plain.EncodeToString([]byte(hidden)), sanitize.Policy{Files: true}, false},
+		"a picture":         {"image/png", plain.EncodeToString([]byte("\x89PNG\x00\u200b")), sanitize.Policy{Files: true}, true},
+		"an archive":        {"x/tar", plain.EncodeToString([]byte("a\x00\x00\u200b")), sanitize.Policy{Files: true}, true},
+		"too large": {
+			"image/png", plain.EncodeToString([]byte("\x89PNG")),
+			sanitize.Policy{Files: true, MaxBinary: 2},
+			false,
+		},
+	} {
+		result := mcp.NewObject(mcp.Member{Name: "contents", Value: mcp.RawJSON(
+			`[{"uri":"ui://a/b","mimeType":"` + test.media + `","blob":"` + test.blob + `"}]`)})
+		got, _, err := test.policy.Result(result)
+		if test.passes != (err == nil) || err == nil && string(got.JSON()) != string(result.JSON()) {
+			t.Errorf("%s: got %s, %v", name, got.JSON(), err)
+		}
+	}
 }
 
 // TestViewsPassWholeOrNotAtAll holds for hidden text and secrets in the view of an app,

@@ -27,9 +27,15 @@ const (
 	// a file: passes whole or, with hidden text or a secret, not at all; its size is
 	// bounded
 	whole
-	sealed // not looked at, because it never reaches a client: the gateway seals it or drops it
+	wholeView // the same in Base64, of a page that a host shows
+	wholeFile // the same in Base64, judged if it is text
+	// not looked at: the gateway seals it, drops it or judges it elsewhere, or it goes back
+	// to the server
+	sealed
 
 	completed // the result of a call that is done, whichever the method
+	skillGot  // of skills/get
+	directory // of resources/directory/read
 	asking    // a result that asks for input
 	taskMade  // a result that wraps a task
 	taskState // a task, or what is told of one
@@ -49,6 +55,7 @@ const (
 
 	contents    // the contents of a resource
 	file        // the same, of a kind that is never edited
+	view        // a file that is shown as a page
 	annotations // of a block
 	icon
 	meta // _meta of a result, a notification or a question
@@ -87,7 +94,7 @@ func (at place) lookup(name []byte) (to place, known bool) {
 	switch at {
 	case free, counted, binary:
 		return free, false
-	case exact, address, whole:
+	case exact, address, whole, wholeView, wholeFile:
 		return exact, false
 	case sealed:
 		return sealed, false

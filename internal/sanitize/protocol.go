@@ -27,12 +27,18 @@ var protocol = [places]form{
 		"contents":    contents,                  // of a resource
 		"description": free, "messages": message, // of a prompt
 		"completion": completion,
-		"skill":      skill, "resources": resource, // of an extension
 		"resultType": exact, "cacheScope": exact, "_meta": meta,
 	}},
 	asking: {members: map[string]place{
 		"inputRequests": requests, "requestState": sealed,
 		"resultType": exact, "_meta": meta,
+	}},
+	// Of an extension.
+	skillGot: {members: map[string]place{
+		"skill": sealed, "resultType": exact, "cacheScope": exact, "_meta": meta,
+	}},
+	directory: {members: map[string]place{
+		"resources": resource, "nextCursor": sealed, "resultType": exact, "cacheScope": exact, "_meta": meta,
 	}},
 	taskMade: {members: map[string]place{"task": taskState, "resultType": exact, "_meta": meta}},
 	taskState: {members: map[string]place{
@@ -88,7 +94,11 @@ var protocol = [places]form{
 	}},
 	// Of an extension whose hosts compare or run what they read (mcp.MediaApp).
 	file: {members: map[string]place{
-		"uri": address, "mimeType": exact, "text": whole, "blob": binary,
+		"uri": address, "mimeType": exact, "text": whole, "blob": wholeFile,
+		"_meta": exact,
+	}, others: exact},
+	view: {members: map[string]place{
+		"uri": address, "mimeType": exact, "text": whole, "blob": wholeView,
 		"_meta": exact,
 	}, others: exact},
 	annotations: {members: map[string]place{"audience": exact, "lastModified": exact}},

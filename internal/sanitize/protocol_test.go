@@ -81,8 +81,10 @@ var elsewhere = map[place][]string{
 	strangeBlock: {"type", "text", "data", "blob"},
 	// Contents of a resource of an extension, by their media type.
 	skill: {"uri", "frontmatter", "resources", "_meta"}, skillFile: {"uri", "digest"},
-	completed: {"skill", "resources"},
+	skillGot:  {"skill", "resultType", "cacheScope", "_meta"},
+	directory: {"resources", "nextCursor", "resultType", "cacheScope", "_meta"},
 	file:      {"uri", "mimeType", "text", "blob", "_meta"},
+	view:      {"uri", "mimeType", "text", "blob", "_meta"},
 }
 
 // comparison goes through the schema of one revision and the table side by side.

@@ -108,6 +108,17 @@ func (p Policy) Result(result mcp.Object) (mcp.Object, Report, error) {
 // Result.
 func (p Policy) Task(state mcp.Object) (mcp.Object, Report, error) { return p.result(state, taskState) }
 
+// Skill cleans what stands beside a skill in the answer to skills/get. The skill itself
+// is judged as a definition is, by Concealed and HoldsSecret. It is like Result.
+func (p Policy) Skill(result mcp.Object) (mcp.Object, Report, error) {
+	return p.result(result, skillGot)
+}
+
+// Directory cleans what a server says of the resources in a directory. It is like Result.
+func (p Policy) Directory(result mcp.Object) (mcp.Object, Report, error) {
+	return p.result(result, directory)
+}
+
 func (p Policy) result(result mcp.Object, at place) (mcp.Object, Report, error) {
 	w := borrow(p)
 	defer giveBack(w)

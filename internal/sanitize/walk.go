@@ -185,6 +185,8 @@ func (w *walker) text(at place) {
 		w.counted(i, end, s)
 	case whole:
 		w.whole(i, end, s)
+	case wholeView, wholeFile:
+		w.encoded(i, end, at == wholeView)
 	default:
 		if text, changed := w.clean(w.data[i:end], s); changed {
 			w.replace(i, end, text)

@@ -189,6 +189,7 @@ func (l *lists) take(ctx context.Context, r reading) error {
 			string(one.kind), "repairs", repaired)
 	}
 	if !differs {
+		l.stale = l.stale || one == l.skills && one.ttl > 0 // it is fresh again
 		return nil
 	}
 	l.changed, l.stale = l.changed|topicOf(one.kind), true

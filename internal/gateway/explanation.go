@@ -30,7 +30,7 @@ type Explanation struct {
 
 	Pattern string     // that names the item alone, for a rule
 	Rules   []RuleSays // all, in their order; none where there is no such item
-	Rule    string     // where the rule stands that decides; "" for none
+	Rule    string     // where the rule stands that refuses the item; "" for none
 	Missing []string   // scopes that the rule wants and the token lacks
 
 	Limits []LimitSays // all that the request counts in
@@ -70,12 +70,32 @@ var errReached = errors.New("the item would be used")
 // takes tokens and places as a call would, so it is for a gateway that serves nobody. An
 // error says that the tenant is not served, or admits nothing.
 func (g *Gateway) Explain(ctx context.Context, p auth.Principal, r *Request) Explanation {
+	caller, err := g.Admit(ctx, p, 1)
+	return g.explained(ctx, caller, err, r, g.limited, g.resolved, g.validated)
+}
+
+// ExplainItem is Explain as far as only tenant, rules and item decide: it takes nothing,
+// and knows nothing of arguments.
+func (g *Gateway) ExplainItem(ctx context.Context, p auth.Principal, r *Request) Explanation {
+	caller, err := g.Resolve(p)
+	unpaid := func(next Handler) Handler {
+		return func(ctx context.Context, c *call) (mcp.Object, error) {
+			c.prepaid = true
+			return next(ctx, c)
+		}
+	}
+	return g.explained(ctx, caller, err, r, unpaid, g.resolved)
+}
+
+// explained runs stages with a request of a caller, or says why the caller is none.
+func (g *Gateway) explained(
+	ctx context.Context, caller Caller, err error, r *Request, stages ...Stage,
+) Explanation {
 	m := g.methods[r.Method]
 	if m == nil {
 		told := mcp.Stable(mcp.CodeMethodNotFound, "DB-METHOD", "Method not found")
 		return Explanation{Outcome: outcomeRequest, Told: told}
 	}
-	caller, err := g.Admit(ctx, p, 1)
 	c := g.newCall(caller, r, m)
 	e := Explanation{Kind: kindOf(r.Method), Name: c.spelt()}
 	if caller.Tenant != nil {
@@ -86,7 +106,7 @@ func (g *Gateway) Explain(ctx context.Context, p auth.Principal, r *Request) Exp
 		told, _ := errors.AsType[*mcp.Error](err)
 		failure = admission(told)
 	} else {
-		result, err := stack([]Stage{g.limited, g.resolved, g.validated}, reached)(ctx, c)
+		result, err := stack(stages, reached)(ctx, c)
 		e.item(g, c, err)
 		if err = e.guess(g, c, err); errors.Is(err, errReached) {
 			err = nil
@@ -203,14 +223,15 @@ func (t *Tenant) unprefixed(view *registry.View, kind registry.Kind) string {
 	return ""
 }
 
-// judge notes what every rule says of the item that is called n, and which decides.
+// judge notes what every rule says of the item that is called n.
 func (e *Explanation) judge(g *Gateway, c *Caller, n *policyName) {
 	t := c.Tenant
+	stands := g.tenants.Load()
 	e.Rules, e.Pattern = nil, n.pattern()
-	_, by := t.judge(c.rules, n, func(i int, says effect) {
+	t.judge(c.rules, n, func(i int, says effect) {
 		r := &t.rules[i]
 		one := RuleSays{
-			Place: g.placeOf(t, i), Applies: says != unapplied,
+			Place: stands.placeOf(t, i), Applies: says != unapplied,
 			Allows: says == allowing, Denies: says == denying,
 		}
 		if says == unapplied {
@@ -227,9 +248,6 @@ func (e *Explanation) judge(g *Gateway, c *Caller, n *policyName) {
 		}
 		e.Rules = append(e.Rules, one)
 	})
-	if by >= 0 {
-		e.Rule = g.placeOf(t, by)
-	}
 }
 
 // naming returns the first of the patterns that names what is called n, or that denies
@@ -258,6 +276,13 @@ func naming(patterns []string, n *policyName, denies func(*rule) bool) string {
 // limits returns the limits that a call of the tenant counts in, with those of the tool
 // that is called n, nil for none.
 func (t *Tenant) limits(n *policyName) []LimitSays {
+	return t.limitsOf(func(pattern string) bool {
+		return n != nil && n.kind == registry.KindTool && n.fits(pattern)
+	})
+}
+
+// limitsOf returns the limits of the tenant, and those of tools whose patterns count.
+func (t *Tenant) limitsOf(counts func(pattern string) bool) []LimitSays {
 	all := []LimitSays{
 		{Setting: "requests", Rate: t.requests.Limit},
 		{Setting: "calls", Rate: t.calls.Limit},
@@ -265,7 +290,7 @@ func (t *Tenant) limits(n *policyName) []LimitSays {
 		{Setting: "concurrency", Places: t.concurrency, Never: t.concurrency == 0},
 	}
 	for _, l := range t.tools {
-		if n != nil && n.kind == registry.KindTool && n.fits(l.pattern) {
+		if counts(l.pattern) {
 			all = append(all, LimitSays{Setting: toolLimits + l.pattern, Rate: l.limit})
 		}
 	}
@@ -317,4 +342,13 @@ func (g *Gateway) Names(p auth.Principal, kind registry.Kind) []string {
 		}
 	}
 	return names
+}
+
+// ScopesNamed returns the scopes that the rules of a tenant name, sorted, each once: of a
+// token these alone are on record. Do not modify it.
+func (g *Gateway) ScopesNamed(tenant string) []string {
+	if t := g.tenants.Load().byID[tenant]; t != nil {
+		return t.scopes
+	}
+	return nil
 }

@@ -193,7 +193,7 @@ func (g *Gateway) refused(c *Caller, n *policyName, name string) *unknownError {
 	var rule int
 	e.reason, rule, e.missing = c.Tenant.whyNot(c, n)
 	if rule >= 0 {
-		e.rule = g.placeOf(c.Tenant, rule)
+		e.rule = g.tenants.Load().placeOf(c.Tenant, rule)
 		if e.reason == reasonScope {
 			e.scopes = c.Tenant.rules[rule].scopes
 		}
@@ -203,7 +203,6 @@ func (g *Gateway) refused(c *Caller, n *policyName, name string) *unknownError {
 
 // placeOf returns where a rule of the tenant stands, as file:line, or its number if it
 // stands in no file.
-func (g *Gateway) placeOf(t *Tenant, rule int) string {
-	at := g.tenants.Load().stands[t.ID]
-	return at.ofRule(rule, &t.config.Rules[rule])
+func (d *directory) placeOf(t *Tenant, rule int) string {
+	return d.stands[t.ID].ofRule(rule, &t.config.Rules[rule])
 }

@@ -1,0 +1,514 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// Access is who may use what: a policy, and what servers offer.
+type Access struct {
+	tenants   *directory
+	catalogue *registry.Catalogue
+}
+
+// Access returns that of the moment.
+func (g *Gateway) Access() Access { return Access{g.tenants.Load(), g.config.Registry.Catalogue()} }
+
+// Difference is one thing that changes for callers of a tenant.
+type Difference struct {
+	Tenant string
+	Loss   bool // somebody may do less than before
+
+	who, what string
+	names     []string // of items; nil where what says all
+	why       string   // "" for none
+}
+
+// Text says the difference in words, with at most that many names of items.
+func (d *Difference) Text(most int) string {
+	text := "tenant " + d.Tenant + ": " + d.who + d.what
+	if names := d.names; len(names) > most {
+		text += fmt.Sprintf(" %s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	} else if len(names) > 0 {
+		text += " " + strings.Join(names, ", ")
+	}
+	if d.why != "" {
+		text += " (" + d.why + ")"
+	}
+	return text
+}
+
+// Compare returns what callers gain and lose between two states of access, tenant by
+// tenant in the order of their ids, losses first. Who may use an item is for the loop
+// over the rules to say that judges calls. Where it is not known what a server offers,
+// the patterns are compared that could name something of it. The work takes turns with
+// that of calls. The error is that of the context.
+func (g *Gateway) Compare(ctx context.Context, before, after Access) ([]Difference, error) {
+	ids := slices.Concat(before.tenants.ids, after.tenants.ids)
+	slices.Sort(ids)
+	var all []Difference
+	for _, id := range slices.Compact(ids) {
+		c := comparison{g: g, id: id, before: before.of(id), after: after.of(id)}
+		if c.before.t == c.after.t && c.before.view == c.after.view {
+			continue
+		}
+		if err := c.run(ctx); err != nil {
+			return nil, err
+		}
+		all = append(all, c.found...)
+	}
+	return all, nil
+}
+
+// side is one tenant in a state of access.
+type side struct {
+	t         *Tenant // without servers and rules where the tenant is not served
+	view      *registry.View
+	directory *directory
+}
+
+func (a Access) of(id string) side {
+	t := a.tenants.byID[id]
+	if t == nil {
+		t = &Tenant{ID: id}
+	}
+	return side{t, a.catalogue.View(t.servers), a.tenants}
+}
+
+// serves tells whether the tenant is served at all.
+func (s *side) serves() bool { return s.directory.byID[s.t.ID] != nil }
+
+// comparison compares one tenant.
+type comparison struct {
+	g             *Gateway
+	id            string
+	before, after side
+	found         []Difference
+}
+
+func (c *comparison) add(d Difference) {
+	d.Tenant = c.id
+	c.found = append(c.found, d)
+}
+
+func (c *comparison) run(ctx context.Context) error {
+	switch was, is := c.before.serves(), c.after.serves(); {
+	case is && !was:
+		c.add(Difference{what: "is new"})
+	case was && !is:
+		c.add(Difference{Loss: true, what: "is served no more"})
+	default:
+		c.limits()
+	}
+	c.servers()
+	if err := c.items(ctx); err != nil {
+		return err
+	}
+	c.patterns()
+	slices.SortStableFunc(c.found,
+		func(a, b Difference) int { return cmp.Compare(order(a.Loss), order(b.Loss)) })
+	return nil
+}
+
+func order(loss bool) int {
+	if loss {
+		return 0
+	}
+	return 1
+}
+
+// limits compares the limits, those of tools included.
+func (c *comparison) limits() {
+	was, is := c.before.t.allLimits(), c.after.t.allLimits()
+	settings := func(all []LimitSays) (names []string) {
+		for _, l := range all {
+			names = append(names, l.Setting)
+		}
+		return names
+	}
+	names := slices.Concat(settings(was), settings(is))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		a, b := limitOf(was, name), limitOf(is, name)
+		if a != b {
+			never := func(all []LimitSays) bool {
+				return slices.ContainsFunc(all,
+					func(l LimitSays) bool { return l.Setting == name && l.Never })
+			}
+			c.add(Difference{
+				Loss: never(is) && !never(was), what: fmt.Sprintf("the limit %s changes from %s to %s", name,
+					a, b),
+			})
+		}
+	}
+}
+
+// limitOf says the limit of that setting in words.
+func limitOf(all []LimitSays, setting string) string {
+	i := slices.IndexFunc(all, func(l LimitSays) bool { return l.Setting == setting })
+	if i < 0 {
+		return "none"
+	}
+	return strings.TrimPrefix(all[i].String(), setting+": ")
+}
+
+// allLimits returns all limits of the tenant.
+func (t *Tenant) allLimits() []LimitSays {
+	all := t.limitsOf(func(string) bool { return true })
+	for _, l := range []LimitSays{
+		{Setting: "streams", Places: t.streams},
+		{Setting: "sessions", Places: t.sessions},
+		{Setting: "user_sessions", Places: t.ofUser},
+	} {
+		l.Never = l.Places == 0
+		all = append(all, l)
+	}
+	return all
+}
+
+// servers compares which servers the tenant can reach.
+func (c *comparison) servers() {
+	gone, added := without(c.before.t.servers, c.after.t.servers), without(c.after.t.servers,
+		c.before.t.servers)
+	if len(gone) > 0 {
+		c.add(Difference{Loss: true, what: "no longer reaches", names: gone})
+	}
+	if len(added) > 0 {
+		c.add(Difference{what: "reaches also", names: added})
+	}
+}
+
+// without returns those of names that are not in others.
+func without(names, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(names),
+		func(name string) bool { return slices.Contains(others, name) })
+}
+
+// judgedAtOnce is how many items are judged in one turn.
+const judgedAtOnce = 64
+
+// itemKey names an item on both sides.
+type itemKey struct {
+	kind registry.Kind
+	name string
+}
+
+// items compares who may use which item.
+func (c *comparison) items(ctx context.Context) error {
+	was, keys := c.before.offers(nil)
+	is, keys := c.after.offers(keys)
+	slices.SortFunc(keys, func(a, b itemKey) int {
+		return cmp.Or(strings.Compare(string(a.kind), string(b.kind)), strings.Compare(a.name, b.name))
+	})
+	keys = slices.Compact(keys)
+	w := itemWork{c: c, known: make(map[string][]change), groups: make(map[change]int)}
+	for some := range slices.Chunk(keys, judgedAtOnce) {
+		leave, err := c.turn(ctx, len(some))
+		if err != nil {
+			return err
+		}
+		for _, key := range some {
+			w.compare(key, was[key], is[key])
+		}
+		leave()
+	}
+	return nil
+}
+
+// itemWork is what comparing items has found so far.
+type itemWork struct {
+	c *comparison
+	// by what every rule says of an item on both sides: callers are looked for once for
+	// all items of which that is the same, as it mostly is
+	known  map[string][]change
+	groups map[change]int // place in c.found
+}
+
+// compare compares one item, which is nil on a side that does not have it.
+func (w *itemWork) compare(key itemKey, was, is *registry.Item) {
+	if was == nil && w.c.before.isOpen(is) || is == nil && w.c.after.isOpen(was) {
+		return // it may be there on both sides
+	}
+	signature := string(key.kind) + w.c.before.signature(was) + "\x00" + w.c.after.signature(is)
+	changes, judged := w.known[signature]
+	if !judged {
+		changes = w.c.changes(was, is)
+		w.known[signature] = changes
+	}
+	for _, ch := range changes {
+		ch.kind = key.kind
+		if _, there := w.groups[ch]; !there {
+			w.groups[ch] = len(w.c.found)
+			w.c.add(ch.difference())
+		}
+		d := &w.c.found[w.groups[ch]]
+		d.names = append(d.names, key.name)
+	}
+}
+
+// perPattern is about how long it takes to compare a name with a pattern.
+const perPattern = 50 * time.Nanosecond
+
+// turn waits until it is this comparison's turn to keep a processor busy with that many
+// items.
+func (c *comparison) turn(ctx context.Context, items int) (leave func(), err error) {
+	rules := len(c.before.t.rules) + len(c.after.t.rules)
+	estimate := time.Duration(items*rules) * 2 * perPattern
+	leave, err = c.g.config.Turns.Finish(ctx, share.Server("(comparison)"), estimate)
+	if err == nil && ctx.Err() != nil {
+		leave()
+		return nil, ctx.Err()
+	}
+	return leave, err
+}
+
+// offers returns the items of the tenant's servers, and adds their names to keys.
+func (s *side) offers(keys []itemKey) (map[itemKey]*registry.Item, []itemKey) {
+	all := make(map[itemKey]*registry.Item, itemsOf(s.view))
+	add := func(item *registry.Item) {
+		key := itemKey{item.Kind, item.Exposed}
+		all[key] = item
+		keys = append(keys, key)
+	}
+	for _, tool := range s.view.Tools {
+		add(&tool.Item)
+	}
+	for _, prompt := range s.view.Prompts {
+		add(&prompt.Item)
+	}
+	for _, resource := range s.view.Resources {
+		add(&resource.Item)
+	}
+	for _, template := range s.view.Templates {
+		add(&template.Item)
+	}
+	return all, keys
+}
+
+// isOpen tells whether the server of an item is one of the tenant's, and it is not known
+// whether it offers the item. It is false for no item.
+func (s *side) isOpen(item *registry.Item) bool {
+	return item != nil && slices.Contains(s.t.servers, item.Server) && !s.view.Listed(item.Server, item.Kind)
+}
+
+// signature is the same for items of which every rule says the same.
+func (s *side) signature(item *registry.Item) string {
+	if item == nil {
+		return "-"
+	}
+	n := policyNameOf(item)
+	var says strings.Builder
+	s.t.judge(s.everyRule(), &n, func(_ int, e effect) { says.WriteString(strconv.Itoa(int(e))) })
+	return says.String()
+}
+
+// everyRule is the set of a caller to whom all rules apply.
+func (s *side) everyRule() ruleSet { return ruleSet(strings.Repeat("\x01", len(s.t.conditions))) }
+
+// naming returns the rules that allow an item, and those that deny it.
+func (s *side) naming(item *registry.Item) (allow, deny []*rule) {
+	if item == nil {
+		return nil, nil
+	}
+	n := policyNameOf(item)
+	s.t.judge(s.everyRule(), &n, func(i int, says effect) {
+		switch says {
+		case allowing:
+			allow = append(allow, &s.t.rules[i])
+		case denying:
+			deny = append(deny, &s.t.rules[i])
+		default:
+		}
+	})
+	return allow, deny
+}
+
+// change is what changes for some callers, of an item of that kind.
+type change struct {
+	kind     registry.Kind
+	gains    bool
+	who, why string
+	cut      bool // there are more kinds of callers than were looked at
+}
+
+func (ch *change) difference() Difference {
+	what := " loses "
+	if ch.gains {
+		what = " gains "
+	}
+	d := Difference{Loss: !ch.gains, who: ch.who, what: what + "the " + string(ch.kind), why: ch.why}
+	if ch.cut {
+		d.why += "; there are more kinds of callers than were looked at"
+	}
+	return d
+}
+
+// changes returns for whom it changes whether they may use an item, which is nil on a
+// side that does not have it.
+func (c *comparison) changes(was, is *registry.Item) (all []change) {
+	allowBefore, denyBefore := c.before.naming(was)
+	allowAfter, denyAfter := c.after.naming(is)
+	kinds, whole := profilesOf(slices.Concat(allowBefore, allowAfter), slices.Concat(denyBefore, denyAfter))
+	lost, gained := make([]bool, len(kinds)), make([]bool, len(kinds))
+	why := make([]string, len(kinds))
+	for i := range kinds {
+		could, _ := c.before.decides(was, &kinds[i])
+		can, because := c.after.decides(is, &kinds[i])
+		lost[i], gained[i], why[i] = could && !can, can && !could, because
+	}
+	for _, gains := range []bool{false, true} {
+		has := lost
+		if gains {
+			has = gained
+		}
+		hasNot := make([]bool, len(has))
+		for i := range has {
+			hasNot[i] = !has[i]
+		}
+		but := widest(kinds, hasNot)
+		for _, i := range widest(kinds, has) {
+			who := kinds[i].String() + exceptions(kinds, but, i)
+			all = append(all, change{gains: gains, who: who, why: why[i], cut: !whole})
+		}
+	}
+	return all
+}
+
+// maxExceptions is how many kinds of callers are named of which something is not true.
+const maxExceptions = 8
+
+// exceptions names those of but who are of the kind i, too.
+func exceptions(all []profile, but []int, i int) string {
+	var names []string
+	more := 0
+	for _, j := range but {
+		switch {
+		case j == i || !all[i].covers(&all[j]):
+		case len(names) < maxExceptions:
+			names = append(names, all[j].String())
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		names = append(names, fmt.Sprintf("%d others", more))
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return " (but not " + strings.Join(names, ", ") + ")"
+}
+
+// decides tells whether callers of a kind may use an item, and what decides that.
+func (s *side) decides(item *registry.Item, p *profile) (allowed bool, because string) {
+	switch {
+	case item == nil && !s.serves():
+		return false, "the tenant is served no more"
+	case item == nil:
+		return false, "no server of the tenant offers it"
+	}
+	n := policyNameOf(item)
+	c := Caller{Principal: p.principal(s.t.ID), Tenant: s.t}
+	c.rules = s.t.matching(&c.Principal)
+	allowed, by := s.t.judge(c.rules, &n, nil)
+	if allowed {
+		return true, s.directory.placeOf(s.t, by) + " allows it"
+	}
+	reason, by, missing := s.t.whyNot(&c, &n)
+	switch {
+	case reason == reasonDenied:
+		return false, s.directory.placeOf(s.t, by) + " denies it"
+	case by >= 0:
+		return false, s.directory.placeOf(s.t, by) + " wants " + strings.Join(missing, " ")
+	}
+	return false, "no rule allows it"
+}
+
+// openPattern is a pattern that may name what nobody knows, and for whom it is.
+type openPattern struct {
+	who     string
+	deny    bool
+	pattern string
+}
+
+// patterns compares the patterns that could name something of servers whose items are not
+// known.
+func (c *comparison) patterns() {
+	was, is := c.openPatterns(&c.before), c.openPatterns(&c.after)
+	verb := map[bool]string{false: "allows", true: "denies"}
+	for _, p := range was.order {
+		if _, there := is.places[p]; !there {
+			c.add(Difference{
+				Loss: !p.deny, who: p.who,
+				what: fmt.Sprintf(": no rule %s %q now", verb[p.deny], p.pattern), why: was.places[p],
+			})
+		}
+	}
+	for _, p := range is.order {
+		if _, there := was.places[p]; !there {
+			c.add(Difference{
+				Loss: p.deny, who: p.who,
+				what: fmt.Sprintf(": a rule %s %q now", verb[p.deny], p.pattern), why: is.places[p],
+			})
+		}
+	}
+}
+
+// openPatterns are the patterns of one side, with where they stand.
+type openPatterns struct {
+	order  []openPattern
+	places map[openPattern]string
+}
+
+func (c *comparison) openPatterns(s *side) openPatterns {
+	all := openPatterns{places: make(map[openPattern]string)}
+	for i := range s.t.config.Rules {
+		r := &s.t.config.Rules[i]
+		for _, deny := range []bool{false, true} {
+			patterns := r.Allow
+			if deny {
+				patterns = r.Deny
+			}
+			for _, text := range patterns {
+				server := c.open(s, text)
+				if server == "" {
+					continue
+				}
+				for _, who := range s.t.rules[i].profiles() {
+					p := openPattern{who.String(), deny, text}
+					if _, twice := all.places[p]; !twice {
+						all.order = append(all.order, p)
+						all.places[p] = s.directory.placeOf(s.t, i) + "; what " + server +
+							" offers is not known"
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// open returns a server of which the pattern could name something that no list of both
+// sides shows, "" for none.
+func (c *comparison) open(s *side, text string) string {
+	kind, pattern := PatternKind(text)
+	shows := func(s *side, server string) bool {
+		return !slices.Contains(s.t.servers, server) ||
+			s.view.Listed(server, kind) && (kind != registry.KindResource || !s.view.Reads(server))
+	}
+	for _, server := range s.t.servers {
+		if known := shows(&c.before, server) && shows(&c.after, server); !known &&
+			registry.MayMatch(pattern, s.t.beginning(kind, server)) {
+			return server
+		}
+	}
+	return ""
+}

@@ -60,6 +60,7 @@ type parts struct {
 	// request sees half of a change.
 	settings atomic.Pointer[server.Settings]
 	status   *status
+	access   *accessLog // what reloads change for callers
 }
 
 // build makes the parts, those first that others need, and starts nothing. The config has
@@ -129,7 +130,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 		Places:   cfg.Limits.MaxCalls,
 		Version:  thisBuild().version,
 	})
-	if err := p.gateway.SetTenants(cfg.Tenants); err != nil {
+	if err := p.gateway.SetPolicy(cfg.Digest, cfg.Tenants); err != nil {
 		return nil, err
 	}
 	p.metrics.ServeTenants(tenantIDs(cfg))

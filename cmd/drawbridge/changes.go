@@ -14,15 +14,27 @@ import (
 // maxChangesShown bounds how many changes the log names for one reload.
 const maxChangesShown = 20
 
-// changes says in one line for the log in what the config after a reload differs from the
-// one before: which servers, tenants and issuers were added, removed or changed, and in
-// which keys. It never says a value, because a value may be a secret.
+// changes is changeList in one line for the log, with at most maxChangesShown of them.
+func changes(started, before, after *config.Config) string {
+	all := changeList(started, before, after)
+	if len(all) == 0 {
+		return "nothing changed"
+	}
+	if more := len(all) - maxChangesShown; more > 0 {
+		all = append(all[:maxChangesShown], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(all, "; ")
+}
+
+// changeList says in what the config after a reload differs from the one before: which
+// servers, tenants and issuers were added, removed or changed, and in which keys. It
+// never says a value, because a value may be a secret.
 //
 // A setting that only a restart changes is compared twice: with the config before, for
 // whether it changed, and with started, the config that the process runs with, for
 // whether the process now needs a restart. An operator who undoes such a change reads
 // that it is back at what runs.
-func changes(started, before, after *config.Config) string {
+func changeList(started, before, after *config.Config) []string {
 	var all []string
 	all = append(all, compared("server", before.Servers, after.Servers,
 		func(s *config.Server) string { return s.Name }, serverChanges)...)
@@ -49,13 +61,7 @@ func changes(started, before, after *config.Config) string {
 			all = append(all, name+" changed back to what runs")
 		}
 	}
-	if len(all) == 0 {
-		return "nothing changed"
-	}
-	if more := len(all) - maxChangesShown; more > 0 {
-		all = append(all[:maxChangesShown], fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(all, "; ")
+	return all
 }
 
 // compared says which things of one kind were added, removed or changed, in this order:

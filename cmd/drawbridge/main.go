@@ -5,7 +5,7 @@
 //
 // To read it, begin with this file (the commands), then serve.go (the order of start and
 // stop) and build.go (which parts there are and what each is given). What a reload
-// changes is in reload.go, with changes.go for the line that the log has about it. The
+// changes is in reload.go, with changes.go and accesslog.go for what the log says of it. The
 // servers are in fleet.go and load.go, the issuers' verifiers in verifiers.go, both on
 // task.go. What operators see is in status.go, log.go and describe.go. Each other command
 // has a file of its name: dev, validate, token, healthcheck, version.
@@ -80,6 +80,7 @@ func commands() []command {
 		{"serve", "run the gateway with a config", runServe},
 		{"validate", "check a config and start nothing", runValidate},
 		{"explain", "say what becomes of a request, and why", runExplain},
+		{"plan", "say what a new config changes for callers", runPlan},
 		{"usage", "count who used what, from audit files", runUsage},
 		{"token", "sign a token for trials", runToken},
 		{"healthcheck", "ask a running gateway whether it is ready", runHealthcheck},

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -307,6 +308,8 @@ func TestFullDiskMakesNoCalls(t *testing.T) {
 	}
 	if lines := strings.Join(r.records(t), "\n"); !strings.Contains(lines, digest) {
 		t.Errorf("the record lacks %s: %s", digest, lines)
+	} else if !regexp.MustCompile(`"config":"[0-9a-f]{8}"`).MatchString(lines) {
+		t.Errorf("the record does not name the config that decided: %s", lines)
 	}
 	eventually(t, "the log says that it broke and mended", func() bool {
 		_, after, broke := strings.Cut(r.log(), `"audit records cannot be written"`)

@@ -117,8 +117,9 @@ func (p *parts) replace(work context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
+	access := p.gateway.Access()
 	before := p.settings.Swap(settingsOf(cfg, p.address))
-	if err := p.gateway.SetTenants(cfg.Tenants); err != nil {
+	if err := p.gateway.SetPolicy(cfg.Digest, cfg.Tenants); err != nil {
 		p.settings.Store(before)
 		return err
 	}
@@ -128,6 +129,7 @@ func (p *parts) replace(work context.Context, cfg *config.Config) error {
 	p.server.JudgeAgain() // what was begun under the config before, by issuers, tenants and rules together
 	p.level.Set(cfg.LogLevel)
 	p.fleet.apply(work, cfg.ReachedServers())
+	p.access.reloaded(access)
 	return nil
 }
 

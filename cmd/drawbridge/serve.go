@@ -186,6 +186,8 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 		return serveHTTP(clients, p.doors.clients.Listener(l.clients))
 	})
 	if o.hangups != nil {
+		p.access = newAccessLog(p.gateway, p.log)
+		group.Go(func() error { return p.access.Run(work) })
 		group.Go(func() error { return p.reloads(ctx, work, o.hangups, o.loader) })
 	}
 	tellWarnings(ctx, p.started, p.log, p.metrics)

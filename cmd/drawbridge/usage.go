@@ -163,12 +163,10 @@ func (r *usageReport) add(e *entry) {
 func (u *use) count(e *entry) {
 	n := max(1, e.Count)
 	u.Calls += n
-	switch e.Outcome {
-	case outcomeLet, "task", "input_required", "repeated":
-	case "limited", outcomeForbidden, outcomeUnknown, outcomeInvalidArguments, "invalid_request",
-		"missing_capability", "unrecordable", outcomeUnauthenticated:
+	switch {
+	case e.isRefused():
 		u.Refused += n
-	default:
+	case !slices.Contains([]string{outcomeLet, "task", "input_required", "repeated"}, e.Outcome):
 		u.Failed += n
 	}
 	if e.Time.Before(u.First) {
@@ -177,6 +175,16 @@ func (u *use) count(e *entry) {
 	if e.Time.After(u.Last) {
 		u.Last = e.Time
 	}
+}
+
+// isRefused tells whether the request was refused, so that nothing was used.
+func (e *entry) isRefused() bool {
+	switch e.Outcome {
+	case "limited", outcomeForbidden, outcomeUnknown, outcomeInvalidArguments, "invalid_request",
+		"missing_capability", "unrecordable", outcomeUnauthenticated:
+		return true
+	}
+	return false
 }
 
 // user names who called: the subject, with its issuer, or "" before anybody was known.

@@ -21,6 +21,9 @@ const (
 	maxScopes = 6144 // of all scopes: about as many as a token has room for
 )
 
+// MaxName is the length in bytes to which the name of an item is cut in the file.
+const MaxName = maxString
+
 // escapedLen is how long a byte gets at most: an escape such as \u001b.
 const escapedLen = 6
 

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+)
+
+// plan says what changes for callers between two configs.
+type plan struct {
+	before, after planned
+	losses        int // lines that say that somebody may do less
+	s             streams
+}
+
+// planned is one of the two configs, with a gateway that serves nobody.
+type planned struct {
+	cfg    *config.Config
+	offers *offers
+	desk   *gateway.Gateway
+}
+
+// runPlan is the command plan.
+func runPlan(ctx context.Context, args []string, s streams) int {
+	flags := newFlags("plan", "OLD NEW [-audit F]… [-online]",
+		"Says what changes for callers when the config NEW takes the place of OLD: who gains and loses which tools, "+
+			"prompts and resources, which limits, servers and issuers change.\n"+
+			"With audit files it says which of the calls in them NEW would refuse, and of whom.\n"+
+			"It starts nothing but the configs' own tools, and asks no server unless -online is given. "+
+			"Where it is not known what a server offers, it names the patterns that changed.\n"+
+			"Exit 0 when nobody may do less, 1 when somebody does, "+
+			"2 when a config, a file or the command line is refused.", s)
+	var audits []string
+	flags.Func(
+		"audit", "an audit `file` whose calls are judged, again for each further one; - is standard input",
+		func(name string) error { audits = append(audits, name); return nil })
+	online := flags.Bool("online", false, "connect to the servers, to know what they offer")
+	files, args := leading(args)
+	if code, done := parseFlags(flags, args, s); done {
+		return code
+	}
+	if len(files) != 2 {
+		s.complain(
+			"drawbridge plan: two configs are needed, the old and the new one: drawbridge plan OLD NEW\n")
+		return exitRefused
+	}
+	p := &plan{s: s}
+	for i, side := range []*planned{&p.before, &p.after} {
+		if err := side.load(ctx, files[i], *online); err != nil {
+			s.complain("%v\n", err)
+			return exitRefused
+		}
+		defer side.offers.close()
+		for _, c := range side.offers.failed() {
+			s.complain("drawbridge plan: %s: %s\n", files[i], c)
+		}
+	}
+	if err := p.run(ctx, audits); err != nil {
+		s.complain("drawbridge plan: %v\n", err)
+		return exitRefused
+	}
+	if p.losses > 0 {
+		return exitFailure
+	}
+	return exitOK
+}
+
+// leading returns the arguments before the first flag, and the others.
+func leading(args []string) (names, others []string) {
+	i := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "-") })
+	if i < 0 {
+		return args, nil
+	}
+	return args[:i], args[i:]
+}
+
+// load reads a config and learns what its servers offer.
+func (p *planned) load(ctx context.Context, file string, online bool) (err error) {
+	if p.cfg, err = config.Load(file, config.ProcessEnvironment()); err != nil {
+		return err
+	}
+	p.offers = newOffers(ctx, p.cfg, online)
+	p.desk, err = deskOf(p.cfg, p.offers.catalogue)
+	return err
+}
+
+// run writes the plan.
+func (p *plan) run(ctx context.Context, audits []string) error {
+	all := changeList(p.before.cfg, p.before.cfg, p.after.cfg)
+	for _, change := range all {
+		p.s.say("config: %s\n", change)
+	}
+	for _, d := range issuerDifferences(p.before.cfg, p.after.cfg) {
+		p.line(d.loss, d.text)
+	}
+	found, err := p.after.desk.Compare(ctx, p.before.desk.Access(), p.after.desk.Access())
+	if err != nil {
+		return err
+	}
+	for i := range found {
+		p.line(found[i].Loss, found[i].Text(math.MaxInt))
+	}
+	if len(all) == 0 && len(found) == 0 {
+		p.s.say("nothing changes for callers\n")
+	}
+	if len(audits) == 0 {
+		return nil
+	}
+	calls := newCallsJudged(&p.before, &p.after)
+	for _, name := range audits {
+		if err := calls.read(ctx, name); err != nil {
+			return err
+		}
+	}
+	p.losses += calls.print(p.s)
+	return nil
+}
+
+func (p *plan) line(loss bool, text string) {
+	if loss {
+		p.losses++
+	}
+	p.s.say("%s\n", text)
+}
+
+// difference is one change for callers, in words.
+type difference struct {
+	loss bool
+	text string
+}
+
+// issuerDifferences says of which tenants issuers begin or cease to speak.
+func issuerDifferences(before, after *config.Config) (all []difference) {
+	was, is := speakers(before), speakers(after)
+	for _, s := range was {
+		if !slices.Contains(is, s) {
+			all = append(all, difference{true, fmt.Sprintf(
+				"tenant %s: callers of %s lose everything (the issuer serves the tenant no more)", s[1],
+				s[0])})
+		}
+	}
+	for _, s := range is {
+		if !slices.Contains(was, s) {
+			all = append(all, difference{false, fmt.Sprintf(
+				"tenant %s: callers of %s have access now (the issuer serves the tenant)", s[1], s[0])})
+		}
+	}
+	return all
+}
+
+// speakers returns pairs of an issuer and a tenant that its tokens may be for.
+func speakers(cfg *config.Config) (all [][2]string) {
+	for i := range cfg.Issuers {
+		for _, tenant := range slices.Sorted(slices.Values(cfg.Issuers[i].AllTenants())) {
+			all = append(all, [2]string{cfg.Issuers[i].Issuer.Issuer, tenant})
+		}
+	}
+	return all
+}

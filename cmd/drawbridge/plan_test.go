@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// configOfPlan writes a config whose tenant has these rules, and loads it.
+func configOfPlan(t *testing.T, rules string) *planned {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "drawbridge.yaml")
+	text := `issuers:
+  - {issuer: "https://login.acme.example/", hmac_secret_file: secret, algorithms: [HS256], tenant: acme}
+tenants:
+  acme: {servers: [toolbox], rules: [` + rules + `]}
+servers:
+  toolbox: {builtin: [calculate, current_time]}
+`
+	secret := "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99"
+	for name, content := range map[string]string{file: text, filepath.Join(dir, "secret"): secret} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := &planned{}
+	if err := p.load(t.Context(), file, false); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.offers.close)
+	return p
+}
+
+// TestPlanJudgesNoCallWhoseScopesAreNotOnRecord shows when the scopes that a line has are
+// enough: those that rules of its config named are all there, and of others nothing is
+// known.
+func TestPlanJudgesNoCallWhoseScopesAreNotOnRecord(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, before, after string
+		scopes              []string
+		other               bool // the line was written under another config than OLD
+		want                string
+	}{
+		{"no scope decides", `{allow: ["*"]}`, `{deny: ["*"]}`, nil, true, "refused"},
+		{
+			"it has the scope", `{allow: ["*"], scopes: [a]}`, `{allow: ["*"], scopes: [a]}`,
+			[]string{"a"},
+			true, "let",
+		},
+		{
+			"it has it not", `{allow: ["*"], scopes: [a]}`, `{allow: ["*"], scopes: [a]}`, nil, false,
+			"refused",
+		},
+		{"who knows?", `{allow: ["*"], scopes: [a]}`, `{allow: ["*"], scopes: [a]}`, nil, true, "open"},
+		{"a new scope", `{allow: ["*"]}`, `{allow: ["*"], scopes: [b]}`, nil, false, "open"},
+		{
+			"a scope that denies", `{allow: ["*"]}`, `{allow: ["*"]}, {deny: ["*"], scopes: [b]}`, nil, false,
+			"open",
+		},
+		{
+			"a denial whatever it has", `{allow: ["*"]}`, `{allow: ["*"], scopes: [b]}, {deny: ["*"]}`, nil,
+			false, "refused",
+		},
+		{
+			"one scope opens, another one shuts", `{allow: ["*"]}`,
+			`{allow: ["*"], scopes: [b]}, {deny: ["*"], scopes: [c]}`, nil, false, "open",
+		},
+	}
+	for _, test := range tests {
+		before, after := configOfPlan(t, test.before), configOfPlan(t, test.after)
+		j := newCallsJudged(before, after)
+		e := entry{
+			Tenant: "acme", Issuer: "https://login.acme.example/", Subject: "alice", Method: "tools/call",
+			Item: "toolbox__calculate", Outcome: "ok", Scopes: test.scopes, Config: before.cfg.Digest,
+		}
+		if test.other {
+			e.Config = "00000000"
+		}
+		j.add(t.Context(), &e)
+		got := "let"
+		switch {
+		case len(j.open) > 0:
+			got = "open"
+		case j.refused > 0:
+			got = "refused"
+		}
+		if got != test.want {
+			t.Errorf("%s: got %s, want %s; %v", test.name, got, test.want, j.open)
+		}
+	}
+}
+
+// TestALargeReloadIsTwentyLinesOfTheLog takes what they had from thirty tenants, in two
+// reloads of which the log hears at once.
+func TestALargeReloadIsTwentyLinesOfTheLog(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	catalogue := registry.New()
+	catalogue.Lose("away", "away")
+	g := gateway.New(gateway.Config{Registry: catalogue})
+	policy := func(rule gateway.Rule) {
+		var tenants []gateway.TenantConfig
+		for i := range 30 {
+			tenants = append(tenants, gateway.TenantConfig{
+				ID: fmt.Sprintf("t%02d", i), Servers: []string{"away"}, Rules: []gateway.Rule{rule},
+			})
+		}
+		if err := g.SetTenants(tenants); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := newAccessLog(g, slog.New(slog.NewTextHandler(&out, nil)))
+	policy(gateway.Rule{Allow: []string{"away__one", "away__two"}})
+	for _, rule := range []gateway.Rule{
+		{Allow: []string{"away__one"}},
+		{Deny: []string{"away__two"}, Allow: []string{"away__one"}},
+	} {
+		before := g.Access()
+		policy(rule)
+		a.reloaded(before)
+	}
+	access := <-a.reloads
+	a.tell(t.Context(), access[0], access[1])
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 20 || !strings.Contains(lines[0],
+		`tenant t00: everyone: no rule allows \"away__two\" now`) ||
+		!strings.Contains(lines[1], `tenant t00: everyone: a rule denies \"away__two\" now`) ||
+		!strings.Contains(lines[19], "41 more changes: drawbridge plan shows them all") {
+		t.Errorf("got %d lines:\n%s", len(lines), out.String())
+	}
+}

@@ -102,7 +102,7 @@ func (m *Member) Return() {
 func (m *Member) IsThere(id replica.ID) bool {
 	m.hub.mu.Lock()
 	defer m.hub.mu.Unlock()
-	return m.hub.members[id] != nil
+	return id == m.id || m.hub.members[id] != nil // as replica.Group: nobody is gone for itself
 }
 
 // Drains implements replica.Others.

@@ -139,7 +139,8 @@ func (r *recorder) start(t *testing.T, wire func(*recorder)) {
 		r.process.Process.Kill() // unless the test ended it
 		<-r.ended
 		if t.Failed() {
-			t.Logf("log:\n%s", r.log())
+			log := r.log()
+			t.Logf("the end of the log:\n%s", log[max(0, len(log)-16<<10):])
 		}
 	})
 	eventually(t, "the program listens", func() bool {
@@ -171,7 +172,7 @@ func (r *recorder) ready(t *testing.T, status int, text string) {
 	})
 }
 
-// stops ends the program with SIGTERM and expects it to be gone soon.
+// stops ends the program with SIGTERM.
 func (r *recorder) stops(t *testing.T) {
 	t.Helper()
 	if err := r.process.Process.Signal(syscall.SIGTERM); err != nil {
@@ -179,8 +180,9 @@ func (r *recorder) stops(t *testing.T) {
 	}
 	select {
 	case <-r.ended:
-	case <-time.After(
-		30 * time.Second): // 17 s is the sum of what it waits for, on a machine that has time for it
+	case <-time.After(patience):
+		r.process.Process.Signal(syscall.SIGQUIT) // the log says what it does instead
+		<-r.ended
 		t.Fatal("SIGTERM did not end it")
 	}
 }

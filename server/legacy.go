@@ -162,6 +162,7 @@ func (s *Server) legacyRequest(x *exchange, l *live, m *mcp.Message) {
 		p.follow()
 	}
 	if p.decide() == "" && a.err != nil {
+		s.linger(x, a.err)
 		x.answerError(a.id, a.err, status)
 		return
 	}

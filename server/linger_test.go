@@ -6,7 +6,36 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 )
+
+// TestRefusedCallsAreSlow makes more calls than a user may, in each era. The refusals
+// come late, so that who ignores them makes few.
+func TestRefusedCallsAreSlow(t *testing.T) {
+	for _, era := range []string{"modern", "legacy"} {
+		t.Run(era, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				h, m := w.Handler(), modernCall("echo")
+				if era == "legacy" {
+					m = legacyCall(w.open(t, "usual", mcp.Revision2511), "echo")
+				}
+				m.token = "usual"
+				refused, began := 0, time.Now()
+				for range 30 { // the usual burst of calls is 20
+					got := record(h, m.request(t.Context(), ""))
+					if got.Code == http.StatusTooManyRequests && stable(t, got.Body) == "DB-LIMIT-USER" {
+						refused++
+					}
+				}
+				if refused == 0 || time.Since(began) != time.Duration(refused)*100*time.Millisecond {
+					t.Errorf("%d refused calls took %v, want 100 ms each", refused, time.Since(began))
+				}
+			})
+		})
+	}
+}
 
 // TestFloodsOfRefusalsAreSlow sends more requests than a tenant may. The refusals come
 // late, so that who ignores them sends few; meanwhile they keep no place from others; and
@@ -49,7 +78,10 @@ func TestFloodsOfRefusalsAreSlow(t *testing.T) {
 		if got := answered.Load(); got != 1100 {
 			t.Errorf("%d are answered after 100 ms, want all", got)
 		}
-	}, func(w *world) { w.config.MaxCalls = 600 })
+	}, func(w *world) {
+		many := ratelimit.Limit{Rate: 1e6, Burst: 1e6}
+		w.config.MaxCalls, w.tenants[2].Limits.Calls, w.tenants[2].Limits.UserCalls = 600, &many, &many
+	})
 }
 
 // TestRefusedLoginsCameAsFastAsTheyCould tries more tokens that are none than anybody has

@@ -112,6 +112,7 @@ func (t *trickle) finish(ctx context.Context, a *answer) {
 		endStream(t.x)
 		t.place.leave()
 	case a.err != nil:
+		t.server.linger(t.x, a.err)
 		t.x.answerError(a.id, a.err, cmp.Or(a.status, statusOf(a.err.Code, mcp.Modern)))
 	default:
 		t.x.writeJSON(http.StatusOK, t.server.payload(ctx, a, t.x.id)...)

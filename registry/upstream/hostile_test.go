@@ -122,7 +122,9 @@ var answers = map[string]struct {
 	"null":       {jsonBody("null"), "protocol"},
 	"name twice": {jsonBody(`{"jsonrpc":"2.0","id":1,"result":{"content":[],"content":[]}}`), "protocol"},
 	"deep":       {jsonBody(strings.Repeat("[", 1000) + strings.Repeat("]", 1000)), "protocol"},
-	"too large":  {jsonBody(`{"x":"` + strings.Repeat("x", 17<<20) + `"}`), "protocol"},
+	"too large": {func(w http.ResponseWriter, r *http.Request, m wire) { // made here, not in every fake at its start
+		jsonBody(`{"x":"`+strings.Repeat("x", 17<<20)+`"}`)(w, r, m)
+	}, "protocol"},
 	"announces a gigabyte": {func(w http.ResponseWriter, _ *http.Request, _ wire) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Content-Length", "1073741824")

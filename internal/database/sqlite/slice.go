@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -51,6 +52,7 @@ func (s *slice) Err() error {
 		return err
 	}
 	s.leave()
+	runtime.Gosched() // what is short has waited for this processor for a slice at most
 	return s.enter()
 }
 

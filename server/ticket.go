@@ -74,10 +74,9 @@ func (t *ticket) encode() []byte {
 	out = binary.BigEndian.AppendUint64(out, uint64(t.opened.Unix())) //nolint:gosec // not before 1970
 	out = append(out, t.revision...)
 	out = append(out, t.capabilities)
-	if text := t.extensions.JSON(); text != nil {
-		out = append(binary.BigEndian.AppendUint16(out, uint16(len(text))), text...) //nolint:gosec // its bound is lower
-	}
-	return out
+	text := t.extensions.JSON()
+	out = binary.BigEndian.AppendUint16(out, uint16(len(text))) //nolint:gosec // its bound is lower
+	return append(out, text...)
 }
 
 // decodeTicket reads what encode wrote, here or in a later version that adds something at

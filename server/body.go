@@ -184,9 +184,14 @@ var jsonTypes = []string{jsonType}
 
 // writeJSON answers with one JSON text, which may come in parts and is not empty.
 func (x *exchange) writeJSON(status int, body ...[]byte) {
+	x.writeAs(jsonTypes, status, body...)
+}
+
+// writeAs is writeJSON for JSON of a media type of its own.
+func (x *exchange) writeAs(types []string, status int, body ...[]byte) {
 	h := x.Header()
 	x.measured[0] = strconv.Itoa(payload(body).size())
-	h["Content-Type"], h["Content-Length"] = jsonTypes, x.measured[:]
+	h["Content-Type"], h["Content-Length"] = types, x.measured[:]
 	x.WriteHeader(status)
 	for _, part := range body {
 		if x.writeAll(part) != nil {

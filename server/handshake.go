@@ -89,6 +89,6 @@ func (s *Server) welcome(x *exchange, revision string) mcp.Object {
 	return mcp.NewObject(
 		mcp.Member{Name: "protocolVersion", Value: mcp.String(revision)},
 		mcp.Member{Name: "capabilities", Value: capabilities.JSON()},
-		mcp.Member{Name: "serverInfo", Value: gateway.ServerInfo(s.config.Version)},
+		mcp.Member{Name: "serverInfo", Value: gateway.ServerInfo(s.config.Card.Name, s.config.Version)},
 	)
 }

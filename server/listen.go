@@ -283,7 +283,7 @@ func (sub *subscription) farewell(out *stream) error {
 	result := mcp.NewObject(
 		mcp.Member{Name: "resultType", Value: mcp.String("complete")},
 		mcp.Member{Name: "_meta", Value: sub.meta().With(mcp.MetaServerInfo,
-			gateway.ServerInfo(sub.server.config.Version)).JSON()},
+			gateway.ServerInfo(sub.server.config.Card.Name, sub.server.config.Version)).JSON()},
 	)
 	return out.send(sse.Event{Data: mcp.AppendResult(nil, sub.id, result)})
 }

@@ -28,6 +28,13 @@ func (s *Server) sameOrigin(x *exchange, r *http.Request) bool {
 		x.refuse("", errHost)
 		return false
 	}
+	if s.isPublic(r.URL.Path, &x.settings) {
+		x.shareWithAll()
+		if r.Method == http.MethodOptions {
+			x.writeStatus(http.StatusNoContent)
+		}
+		return r.Method != http.MethodOptions
+	}
 	origins := r.Header["Origin"]
 	if len(origins) == 0 {
 		return true

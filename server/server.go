@@ -59,6 +59,7 @@ type Config struct {
 	Memory  *share.Budget    // of bytes, for what is held for clients; nil: its own, of share.DefaultMemory
 	Turns   *fairqueue.Queue // at work that takes long; nil: its own
 	Version string
+	Card    Card // what it says of itself to everybody
 	// Extensions are those that are carried; nil: those that are known.
 	Extensions *mcp.ExtensionTable
 
@@ -83,6 +84,7 @@ type Settings struct {
 	AllowedOrigins       []string
 	AllowedHosts         []string // values of Host that are accepted; one without a port accepts every port
 	TrustedProxies       []netip.Prefix
+	PublicTenants        []string // whose endpoints have a card
 }
 
 // AuthorizationServer is an issuer at which clients can get a token.
@@ -227,6 +229,11 @@ func (s *Server) Handler() http.Handler {
 	r.Get(metadataPath, s.metadata)
 	r.Get(metadataPath+endpointPath, s.metadata)
 	r.Get(metadataPath+tenantPath+"{tenant}"+endpointPath, s.metadata)
+	if s.config.Card.Name != "" {
+		r.Get(catalogPath, s.public)
+		r.Get(endpointPath+cardSuffix, s.public)
+		r.Get(tenantPath+"{tenant}"+endpointPath+cardSuffix, s.public)
+	}
 	r.Post(registerPath, s.register)
 	r.Group(func(r chi.Router) {
 		r.Use(known)

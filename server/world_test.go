@@ -183,7 +183,7 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 	}
 	w.gateway = gateway.New(gateway.Config{
 		Registry: w.registry, Limiter: w.limiter, Audit: w.audit, Metrics: recorder, Seal: w.config.Seal,
-		Logger: w.config.Logger, Version: "test", Memory: w.config.Memory, Turns: w.config.Turns,
+		Logger: w.config.Logger, Name: w.config.Card.Name, Version: "test", Memory: w.config.Memory, Turns: w.config.Turns,
 		Others: w.config.Others,
 	})
 	w.config.Gateway = w.gateway

@@ -128,6 +128,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 		Turns:    p.turns,
 		PageSize: cfg.PageSize,
 		Places:   cfg.Limits.MaxCalls,
+		Name:     cfg.Card.Name,
 		Version:  thisBuild().version,
 	})
 	if err := p.gateway.SetPolicy(cfg.Digest, cfg.Tenants); err != nil {
@@ -200,6 +201,7 @@ func (p *parts) serverConfig(cfg *config.Config) server.Config {
 		Memory:        p.memory,
 		Turns:         p.turns,
 		Version:       thisBuild().version,
+		Card:          server.Card(cfg.Card),
 		Extensions:    carried(cfg),
 		Settings:      func() server.Settings { return *p.settings.Load() },
 		LegacySSE:     cfg.LegacySSE,
@@ -265,7 +267,18 @@ func settingsOf(cfg *config.Config, address string) *server.Settings {
 		AllowedOrigins:       cfg.AllowedOrigins,
 		AllowedHosts:         allowedHosts(cfg, public, address),
 		TrustedProxies:       cfg.TrustedProxies,
+		PublicTenants:        tenantsWithCard(cfg),
 	}
+}
+
+// tenantsWithCard returns the ids of the tenants whose endpoints have a server card.
+func tenantsWithCard(cfg *config.Config) (ids []string) {
+	for i := range cfg.Tenants {
+		if cfg.Tenants[i].Card {
+			ids = append(ids, cfg.Tenants[i].ID)
+		}
+	}
+	return ids
 }
 
 // allowedHosts returns the values of the header Host that clients may send. The check is

@@ -150,6 +150,7 @@ func tenantChanges(a, b *gateway.TenantConfig) []string {
 		"limits":      reflect.DeepEqual(a.Limits, b.Limits),
 		"output":      reflect.DeepEqual(a.Output, b.Output),
 		"inline_refs": a.InlineRefs == b.InlineRefs,
+		"card":        a.Card == b.Card,
 	})
 }
 

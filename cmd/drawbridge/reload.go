@@ -152,6 +152,7 @@ func restartNeeded(started, next *config.Config) []string {
 		"audit":                reflect.DeepEqual(started.Audit, next.Audit),
 		"limits":               started.Limits == next.Limits,
 		"extensions":           slices.Equal(started.PassedExtensions, next.PassedExtensions),
+		"card":                 started.Card == next.Card,
 		"lists.page_size":      started.PageSize == next.PageSize,
 		"replicas":             max(started.Replicas, 1) == max(next.Replicas, 1),
 		"redis":                reflect.DeepEqual(started.Redis, next.Redis),

@@ -26,6 +26,7 @@ func keyPlaces() map[string]keyPlace {
 		"sessions":       {"Gateway", "sessions."},
 		"audit":          {"Gateway", "audit."},
 		"log":            {"Gateway", "log."},
+		"card":           {"Gateway", "card."},
 		"limits":         {"Gateway", "limits."},
 		"redis":          {"Gateway", "redis."},
 		"link":           {"Gateway", "link."},

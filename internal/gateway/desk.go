@@ -41,7 +41,7 @@ func New(cfg Config) *Gateway {
 		used:          newUsed(),
 		rendered:      newRendered(cfg.Memory.Total()),
 		renewed:       make(chan struct{}, 1),
-		serverInfo:    ServerInfo(cfg.Version),
+		serverInfo:    ServerInfo(cfg.Name, cfg.Version),
 		complete:      mcp.Member{Name: "resultType", Value: mcp.String("complete")},
 	}
 	g.meetOthers()

@@ -55,6 +55,7 @@ type Config struct {
 	PageSize int              // items in one answer of a list; zero: 1000
 	// for calls at once of all tenants, of which one server holds only a part; zero: 1024
 	Places  int
+	Name    string // told to clients; "": drawbridge
 	Version string // told to clients
 }
 

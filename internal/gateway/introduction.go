@@ -1,11 +1,16 @@
 package gateway
 
-import "github.com/drawbridge-mcp/drawbridge/internal/mcp"
+import (
+	"cmp"
 
-// ServerInfo returns what the gateway calls itself to clients of either era.
-func ServerInfo(version string) mcp.RawJSON {
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// ServerInfo returns what the gateway calls itself to clients of either era. Without a
+// name that is drawbridge.
+func ServerInfo(name, version string) mcp.RawJSON {
 	return mcp.NewObject(
-		mcp.Member{Name: "name", Value: mcp.String("drawbridge")},
+		mcp.Member{Name: "name", Value: mcp.String(cmp.Or(name, "drawbridge"))},
 		mcp.Member{Name: "version", Value: mcp.String(version)},
 	).JSON()
 }

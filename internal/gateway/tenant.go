@@ -30,6 +30,8 @@ type TenantConfig struct {
 	// InlineRefs shows the tools of lists with the local references in their schemas
 	// inlined.
 	InlineRefs bool
+	// Card: anybody may read the server card of its endpoint; no part of the policy.
+	Card bool
 	// MayMatchNothing: patterns of Limits.Tools that match nothing are meant, and no
 	// warning. Rules have their own.
 	MayMatchNothing bool

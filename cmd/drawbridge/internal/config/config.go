@@ -108,6 +108,7 @@ type Config struct {
 	// gateway
 	PageSize int
 	Limits   Limits // limits
+	Card     Card   // card: what the gateway says of itself to everybody; without a name, nothing
 	// extensions.pass: identifiers of extensions that are let through though nobody here
 	// knows them
 	PassedExtensions []string
@@ -127,6 +128,13 @@ type Config struct {
 	releases     map[release]Problem // where each release stands, with its text as written
 	largeBody    awaited             // the warning about the largest body
 	muchMemory   awaited             // the warning about limits.memory
+}
+
+// Card is what stands in server cards, as server.Card.
+type Card struct {
+	Name        string // card.name
+	Title       string // card.title; "": none
+	Description string // card.description
 }
 
 // Sessions is what the file says under sessions. Zero of a field stands for the default

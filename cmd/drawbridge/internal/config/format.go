@@ -3,6 +3,8 @@ package config
 import (
 	"errors"
 	"log/slog"
+	"regexp"
+	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
@@ -107,6 +109,7 @@ func (r *reader) topFields(cfg *Config) fields {
 		"extensions": r.section("extensions", fields{
 			"pass": into(&cfg.PassedExtensions, r.checkedTexts("extensions.pass", checkExtension)),
 		}),
+		"card": func(n *node) { r.card(cfg, n) },
 		"limits": r.section("limits", fields{
 			"max_body":            into(&l.MaxBody, r.size),
 			"max_calls":           into(&l.MaxCalls, r.between(1, 1_000_000)),
@@ -118,6 +121,38 @@ func (r *reader) topFields(cfg *Config) fields {
 			"memory":              into(&l.Memory, r.memory),
 		}),
 	}
+}
+
+// cardName is the form of the name of a server card.
+var cardName = regexp.MustCompile(`^[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+$`)
+
+// Bounds of the texts in a server card, in characters.
+const (
+	maxCardName = 200
+	maxCardText = 100
+)
+
+// card reads what the gateway says of itself to everybody.
+// https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json
+func (r *reader) card(cfg *Config, n *node) {
+	short := func(n *node) string {
+		text := r.text(n)
+		if utf8.RuneCountInString(text) > maxCardText {
+			r.fault(n, "a server card has at most %d characters here", maxCardText)
+		}
+		return text
+	}
+	r.object(n, "card", fields{
+		"name": func(n *node) {
+			name := r.text(n)
+			if cfg.Card.Name = name; name != "" && (!cardName.MatchString(name) || len(name) > maxCardName) {
+				r.fault(n, "%q: a server card has a name such as com.example/tools", n.raw)
+			}
+		},
+		"title":       into(&cfg.Card.Title, short),
+		"description": into(&cfg.Card.Description, short),
+	})
+	r.need(n, "card", "name", "description")
 }
 
 // checkExtension tells why an extension cannot be let through.

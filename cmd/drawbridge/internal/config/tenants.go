@@ -100,6 +100,11 @@ func (r *reader) tenant(cfg *Config, t *gateway.TenantConfig, n *node) {
 		"limits":      r.tenantLimits(t),
 		"output":      r.output(&t.Output),
 		"inline_refs": into(&t.InlineRefs, r.boolean),
+		"card": func(n *node) {
+			if t.Card = r.boolean(n); t.Card && r.root.member("card") == nil {
+				r.fault(n, "the gateway has no card: card at the top says what stands in it")
+			}
+		},
 		"acknowledge": r.acknowledge,
 	})
 	r.watchPatterns(cfg, t, n)

@@ -1,0 +1,142 @@
+package server
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// Card is what the gateway says of itself to whoever has not connected: the same of each
+// endpoint, and nothing of tenants, servers or items.
+// https://github.com/modelcontextprotocol/experimental-ext-server-card/blob/main/docs/discovery.md
+type Card struct {
+	Name        string // as com.example/tools, which clients of the endpoint are told too; "": there is no card
+	Title       string // "": none
+	Description string
+}
+
+// Where cards are, and what they are.
+const (
+	cardSuffix  = "/server-card" // behind the path of an endpoint
+	catalogPath = "/.well-known/ai-catalog.json"
+
+	mediaCard    = "application/mcp-server-card+json"
+	mediaCatalog = "application/ai-catalog+json"
+	cardSchema   = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json"
+)
+
+// isPublic tells whether the path is that of a document for everybody: of the catalogue,
+// or of the card of an endpoint that has one.
+func (s *Server) isPublic(path string, settings *Settings) bool {
+	if s.config.Card.Name == "" {
+		return false
+	}
+	endpoint, isCard := strings.CutSuffix(path, cardSuffix)
+	return path == catalogPath || isCard && slices.Contains(settings.cardEndpoints(), endpoint)
+}
+
+// cardEndpoints returns the paths of the endpoints that have a card.
+func (s *Settings) cardEndpoints() []string {
+	paths := []string{endpointPath}
+	for _, tenant := range s.PublicTenants {
+		paths = append(paths, tenantPath+tenant+endpointPath)
+	}
+	return paths
+}
+
+// public serves the documents for everybody. Any page in a browser may read them.
+func (s *Server) public(w http.ResponseWriter, r *http.Request) {
+	x := of(w)
+	switch {
+	case !s.isPublic(r.URL.Path, &x.settings):
+		x.refuse("", errNotFound)
+	case r.URL.Path == catalogPath:
+		x.writePublic(r, mediaCatalog, s.catalog(&x.settings))
+	default:
+		x.writePublic(r, mediaCard, s.card(&x.settings, strings.TrimSuffix(r.URL.Path, cardSuffix)))
+	}
+}
+
+// card returns the card of an endpoint. It agrees with what server/discover answers there.
+func (s *Server) card(settings *Settings, endpoint string) mcp.RawJSON {
+	card := s.config.Card
+	versions := make([]mcp.RawJSON, 0, len(mcp.Revisions()))
+	for _, revision := range mcp.Revisions() {
+		versions = append(versions, mcp.String(revision))
+	}
+	remote := mcp.NewObject(
+		mcp.Member{Name: "type", Value: mcp.String("streamable-http")},
+		mcp.Member{Name: "url", Value: mcp.String(settings.base() + endpoint)},
+		mcp.Member{Name: "supportedProtocolVersions", Value: mcp.Array(versions)},
+	)
+	if len(settings.AuthorizationServers) == 0 { // where there are some, clients get a token by themselves
+		remote = remote.With("headers", mcp.RawJSON(`[{"name":"Authorization",`+
+			`"description":"Bearer and a token of the operator","isRequired":true,"isSecret":true}]`))
+	}
+	document := mcp.NewObject(
+		mcp.Member{Name: "$schema", Value: mcp.String(cardSchema)},
+		mcp.Member{Name: "name", Value: mcp.String(card.Name)},
+		mcp.Member{Name: "version", Value: mcp.String(s.config.Version)},
+		mcp.Member{Name: "description", Value: mcp.String(card.Description)},
+		mcp.Member{Name: "remotes", Value: mcp.Array([]mcp.RawJSON{remote.JSON()})},
+	)
+	if card.Title != "" {
+		document = document.With("title", mcp.String(card.Title))
+	}
+	return document.JSON()
+}
+
+// catalog returns the list of the cards.
+func (s *Server) catalog(settings *Settings) mcp.RawJSON {
+	domain, name, _ := strings.Cut(s.config.Card.Name, "/")
+	labels := strings.Split(domain, ".")
+	slices.Reverse(labels)
+	identifier := "urn:air:" + strings.Join(labels, ".") + ":mcp:" + name
+	var entries []mcp.RawJSON
+	for _, endpoint := range settings.cardEndpoints() {
+		tenant := strings.TrimSuffix(strings.TrimPrefix(endpoint, tenantPath), endpointPath)
+		id := identifier
+		if tenant != "" {
+			id += "-" + tenant
+		}
+		entries = append(entries, mcp.NewObject(
+			mcp.Member{Name: "identifier", Value: mcp.String(id)},
+			mcp.Member{Name: "type", Value: mcp.String(mediaCard)},
+			mcp.Member{Name: "url", Value: mcp.String(settings.base() + endpoint + cardSuffix)},
+		).JSON())
+	}
+	return mcp.NewObject(
+		mcp.Member{Name: "specVersion", Value: mcp.String("1.0")},
+		mcp.Member{Name: "entries", Value: mcp.Array(entries)},
+	).JSON()
+}
+
+// writePublic answers with a document for everybody, or says that the client has it
+// already.
+func (x *exchange) writePublic(r *http.Request, media string, body mcp.RawJSON) {
+	sum := sha256.Sum256(body)
+	tag := `"` + hex.EncodeToString(sum[:16]) + `"`
+	h := x.Header()
+	h.Set("ETag", tag)
+	h.Set("Cache-Control", "public, max-age=3600")
+	for known := range strings.SplitSeq(r.Header.Get("If-None-Match"), ",") {
+		if known = strings.TrimPrefix(strings.TrimSpace(known), "W/"); known == tag || known == "*" {
+			x.writeStatus(http.StatusNotModified)
+			return
+		}
+	}
+	x.writeAs([]string{media}, http.StatusOK, body)
+}
+
+// shareWithAll tells the browser that every page may read the answer.
+func (x *exchange) shareWithAll() {
+	h := x.Header()
+	h.Set("Access-Control-Allow-Origin", "*")
+	h.Set("Access-Control-Allow-Methods", "GET")
+	h.Set("Access-Control-Allow-Headers", "Content-Type, If-None-Match")
+	h.Set("Access-Control-Expose-Headers", "ETag")
+}

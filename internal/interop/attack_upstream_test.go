@@ -71,7 +71,7 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w, m.ID, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"hostile","version":"1"}}`)
 	case "server/discover":
 		if !h.modern {
-			fail(w, m.ID, http.StatusOK, -32601)
+			fail(w, m.ID, -32601)
 			return
 		}
 		h.result(
@@ -88,7 +88,7 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusAccepted)
 			return
 		}
-		fail(w, m.ID, http.StatusOK, -32601)
+		fail(w, m.ID, -32601)
 	}
 }
 
@@ -98,7 +98,7 @@ func (h *hostile) call(w http.ResponseWriter, r *http.Request, m message, body [
 		Arguments json.RawMessage
 	}
 	if err := json.Unmarshal(m.Params, &params); err != nil {
-		fail(w, m.ID, http.StatusOK, -32602)
+		fail(w, m.ID, -32602)
 		return
 	}
 	e := execution{params.Name, string(params.Arguments), r.Header, string(body)}
@@ -117,9 +117,8 @@ func (h *hostile) result(w http.ResponseWriter, id json.RawMessage, result strin
 	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result)
 }
 
-func fail(w http.ResponseWriter, id json.RawMessage, status, code int) {
+func fail(w http.ResponseWriter, id json.RawMessage, code int) {
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
 	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"no"}}`, id, code)
 }
 

@@ -7,7 +7,8 @@ import (
 
 // Extension is what the gateway knows of one extension of the protocol. Nothing on the
 // wire says which methods, members and URIs belong to an extension, so a row of
-// extensions says it, and all other code looks there.
+// extensions says it, and all other code looks there. A test compares the reference of
+// the protocol with the rows.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/index#extensions
 type Extension struct {
 	ID string
@@ -20,9 +21,6 @@ type Extension struct {
 	// Schemes are those of URIs by which hosts know what belongs to it, so that exposed
 	// URIs keep them.
 	Schemes []string
-	// Whole is the media type of what is never edited, but passes whole or not at all;
-	// "": none.
-	Whole string
 	// Settings are what a side declares that knows all of it.
 	Settings RawJSON
 	// Media is a media type that a client's settings must name in mimeTypes, or else it
@@ -37,7 +35,7 @@ type Extension struct {
 	// Apart tells that it is negotiated by other means than Extensions: the one that
 	// tasks are has two forms (see Tasks).
 	Apart bool
-	// Older says what a client without it gets in its place, for the documentation.
+	// Older says what a client without it gets in its place.
 	Older string
 }
 
@@ -75,7 +73,6 @@ var extensions = []Extension{
 	},
 	{
 		ID: ExtensionApps, Meta: []string{MetaApp, MetaAppFlat}, Schemes: []string{SchemeApp},
-		Whole:    MediaApp,
 		Settings: RawJSON(`{"mimeTypes":["` + MediaApp + `"]}`), Media: MediaApp,
 		Older: "the tool without its view; tools for apps alone are left out",
 	},

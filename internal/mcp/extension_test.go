@@ -1,7 +1,9 @@
 package mcp_test
 
 import (
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -80,6 +82,34 @@ func TestExtensionsNameTheirMethods(t *testing.T) {
 		}
 		if !mcp.ValidExtensionID(row.ID) {
 			t.Errorf("%s is no identifier", row.ID)
+		}
+	}
+}
+
+// TestExtensionsAreInTheReference compares the table of docs/reference/protocol.md with the
+// rows: it says what the gateway knows of each.
+func TestExtensionsAreInTheReference(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/protocol.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	quoted := func(names []string) string {
+		if len(names) == 0 {
+			return "–"
+		}
+		return "`" + strings.Join(names, "`, `") + "`"
+	}
+	for _, row := range (*mcp.ExtensionTable)(nil).Rows() {
+		pattern := "–"
+		if row.Pattern != "" {
+			pattern = "`" + row.Pattern + ":`"
+		}
+		want := "| `" + row.ID + "` | " + strings.Join([]string{
+			quoted(row.Methods), quoted(row.Meta),
+			quoted(row.Schemes), pattern, row.Older,
+		}, " | ") + " |\n"
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the page lacks the row\n%s", want)
 		}
 	}
 }

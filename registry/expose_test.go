@@ -78,6 +78,26 @@ func TestTrap12_URIsInResultsAreMapped(t *testing.T) {
 	}
 }
 
+// TestViewsInResultsAreMapped holds wherever a result can name or hold the view of an app,
+// so that a host reads it by the URI that it knows from the list.
+func TestViewsInResultsAreMapped(t *testing.T) {
+	for name, result := range map[string]string{ // @ is where the name of the server belongs
+		"a result":               `{"content":[],"_meta":{"ui":{"resourceUri":"ui://@chart/v","x":1},"ui/resourceUri":"ui://@chart/v"}}`,
+		"a link":                 `{"content":[{"type":"resource_link","uri":"ui://@chart/v","name":"n","_meta":{"ui":{"resourceUri":"ui://@chart/w"}}}]}`,
+		"an embedded view":       `{"content":[{"type":"resource","resource":{"uri":"ui://@chart/v","mimeType":"text/html;profile=mcp-app","text":"ui://chart/v","_meta":{"ui":{"csp":{"connectDomains":["https://a.example"]}}}}}]}`,
+		"contents":               `{"contents":[{"uri":"ui://@chart/v","mimeType":"text/html;profile=mcp-app","blob":"AAAA"}]}`,
+		"the result of a task":   `{"taskId":"1","status":"completed","result":{"content":[{"type":"resource","resource":{"uri":"ui://@chart/v","text":"x"}}],"_meta":{"ui/resourceUri":"ui://@chart/v"}}}`,
+		"a file of a skill":      `{"content":[{"type":"resource_link","uri":"skill://@a/b/SKILL.md","name":"n"}]}`,
+		"a view of no such kind": `{"content":[],"_meta":{"ui":{"resourceUri":"https://web.example/v"}}}`,
+	} {
+		own := parse(t, strings.ReplaceAll(result, "@", ""))
+		got, err := resultOf(t, "box", own, nil)
+		if want := strings.ReplaceAll(result, "@", "box/"); err != nil || string(got.JSON()) != want {
+			t.Errorf("%s: got %s, %v; want %s", name, got.JSON(), err, want)
+		}
+	}
+}
+
 // plainly writes the escapes of these tests as what they stand for.
 func plainly(text string) string {
 	return strings.NewReplacer(`\u0074`, "t", `\u0075`, "u").Replace(text)

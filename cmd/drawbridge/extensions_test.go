@@ -10,7 +10,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // appUpstream is a server of either era with an app. It notes which extensions its client
@@ -183,5 +185,27 @@ func TestAppsPassBetweenTheEras(t *testing.T) {
 		if want := `"extensions":"io.modelcontextprotocol/ui com.example/odd com.example/passed"`; !strings.Contains(r.log(), want) {
 			t.Errorf("no line of a request has %s", want)
 		}
+	}
+}
+
+// TestValidateDeclaresWhatTheGatewayDeclares holds because servers list other tools to
+// clients with other extensions.
+func TestValidateDeclaresWhatTheGatewayDeclares(t *testing.T) {
+	upstream := &appUpstream{revision: mcp.Revision2511}
+	web := httptest.NewServer(upstream)
+	t.Cleanup(web.Close)
+	cfg := &config.Config{
+		PassedExtensions: []string{"com.example/passed"},
+		Servers: []config.Server{{
+			Name: "mod", Prefix: "mod", URL: web.URL, Revision: mcp.Revision2511, PrivateAddresses: true,
+		}},
+	}
+	for _, c := range tryOnline(t.Context(), cfg, registry.New()) {
+		if !c.OK {
+			t.Errorf("%s: %s", c.Name, c.Message)
+		}
+	}
+	if got := upstream.last(); !strings.Contains(got, "com.example/passed") {
+		t.Errorf("the server learns %s", got)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -202,6 +203,7 @@ func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Regi
 	limited, cancel := context.WithTimeout(ctx, onlineTimeout)
 	defer cancel()
 	var tries []func() check
+	extensions := carried(cfg)
 	if len(cfg.Redis.Addresses) > 0 {
 		tries = append(tries, func() check { return tryRedis(limited, cfg.Redis) })
 	}
@@ -218,12 +220,12 @@ func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Regi
 		if srv.IsElsewhere() {
 			tries = append(tries, func() check {
 				if srv.Command == "" {
-					return tryServer(limited, srv, catalogue)
+					return tryServer(limited, srv, extensions, catalogue)
 				}
 				// a program has to start before it can answer
 				limited, cancel := context.WithTimeout(ctx, srv.StartTimeout+onlineTimeout)
 				defer cancel()
-				return tryServer(limited, srv, catalogue)
+				return tryServer(limited, srv, extensions, catalogue)
 			})
 		}
 	}
@@ -284,10 +286,15 @@ func tryDatabases(ctx context.Context, srv config.Server) check {
 	return c
 }
 
-// tryServer connects to one server, reads its lists into the catalogue and disconnects.
-func tryServer(ctx context.Context, srv config.Server, catalogue *registry.Registry) check {
+// tryServer connects to one server, reads its lists into the catalogue and disconnects. It
+// declares the same extensions as the gateway does.
+func tryServer(ctx context.Context, srv config.Server, extensions *mcp.ExtensionTable,
+	catalogue *registry.Registry,
+) check {
 	c := check{Name: "server " + srv.Name}
-	status, err := upstream.New(upstreamConfig(srv, slog.New(slog.DiscardHandler)), catalogue).Probe(ctx)
+	cfg := upstreamConfig(srv, slog.New(slog.DiscardHandler))
+	cfg.Extensions = extensions
+	status, err := upstream.New(cfg, catalogue).Probe(ctx)
 	if err != nil {
 		c.Message = status.Problem + lastSaid(status)
 		return c

@@ -23,7 +23,7 @@ const (
 	ticketVersion = 4
 	openerSize    = 8
 	keySize       = 16
-	ticketSize    = 1 + openerSize + keySize + sha256.Size + 8 + len(mcp.LatestLegacy) + 1
+	ticketSize    = 1 + openerSize + keySize + sha256.Size + 8 + len(mcp.LatestLegacy) + 1 + 2 // without extensions
 )
 
 // ticket is what the id of a session says. It is sealed, so only gateways with the same
@@ -90,12 +90,11 @@ func decodeTicket(data []byte) (t ticket, ok bool) {
 	rest = rest[copy(t.key[:], rest):]
 	rest = rest[copy(t.owner[:], rest):]
 	t.opened = time.Unix(int64(binary.BigEndian.Uint64(rest)), 0) //nolint:gosec // as encode wrote it
-	last := len(rest) - 1
-	t.revision, t.capabilities = legacyRevision(rest[8:last]), rest[last]
-	if added := data[ticketSize:]; len(added) >= 2 {
-		if size := int(binary.BigEndian.Uint16(added)); size <= len(added)-2 {
-			t.extensions = mcp.ParseExtensions(string(added[2 : 2+size]))
-		}
+	size := len(rest) - 2 // where the size of the extensions stands
+	t.revision, t.capabilities = legacyRevision(rest[8:size-1]), rest[size-1]
+	extensions := data[ticketSize:]
+	if n := int(binary.BigEndian.Uint16(rest[size:])); n > 0 && n <= len(extensions) {
+		t.extensions = mcp.ParseExtensions(string(extensions[:n]))
 	}
 	return t, t.revision != ""
 }

@@ -90,7 +90,7 @@ func decodeTicket(data []byte) (t ticket, ok bool) {
 	rest = rest[copy(t.key[:], rest):]
 	rest = rest[copy(t.owner[:], rest):]
 	t.opened = time.Unix(int64(binary.BigEndian.Uint64(rest)), 0) //nolint:gosec // as encode wrote it
-	size := len(rest) - 2 // where the size of the extensions stands
+	size := len(rest) - 2
 	t.revision, t.capabilities = legacyRevision(rest[8:size-1]), rest[size-1]
 	extensions := data[ticketSize:]
 	if n := int(binary.BigEndian.Uint16(rest[size:])); n > 0 && n <= len(extensions) {

@@ -29,6 +29,7 @@ func floors() [][]string {
 			"registry/upstream/seats",    // who gets which session of a server, and who waits
 			"server/once",                // which requests were made before, and what their answers were
 			"server/primary",             // which replica leads a session
+			"auth/signin",                // people sign in, and clients get tokens
 		},
 		{
 			"internal/mcp", // the words: messages, revisions, codes
@@ -47,6 +48,7 @@ func floors() [][]string {
 			"internal/link",  // how one replica reaches another
 		},
 		{
+			"internal/store", // what outlives a restart
 			"internal/strictjson", "internal/seal", "internal/share", "internal/lifetime", "internal/cgroup",
 			"internal/connlimit", "internal/dial", "registry/upstream/pace", "registry/upstream/process",
 			"docs",

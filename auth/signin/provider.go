@@ -1,0 +1,51 @@
+// Package signin is an OAuth authorization server for MCP clients. It lets a person sign
+// in at the company's identity provider, asks for consent, and gives the client tokens of
+// its own. It deliberately knows nothing of a tenant's rules.
+package signin
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// ErrSignInAgain tells that the provider wants the person to sign in again: what was kept
+// of the last time is worth nothing any more. Any other error of a Provider is passing.
+var ErrSignInAgain = errors.New("the provider wants a new sign-in")
+
+// Provider is where people prove who they are. It is safe for concurrent use.
+type Provider interface {
+	// Name tells providers apart in addresses: lower-case letters, digits and dashes.
+	Name() string
+	// Issuer names it as the issuers of the config do.
+	Issuer() string
+	// AuthURL returns the address at the provider where a browser is sent.
+	AuthURL(ctx context.Context, a Attempt) (string, error)
+	// Exchange redeems the code that the browser brought back. iss is the parameter of
+	// that name, "" if there was none.
+	// https://www.rfc-editor.org/rfc/rfc9207
+	Exchange(ctx context.Context, a Attempt, code, iss string) (Identity, error)
+	// Refresh looks the person up again with the refresh token of an Identity. The error
+	// is ErrSignInAgain if that is worth nothing any more.
+	Refresh(ctx context.Context, refreshToken string) (Identity, error)
+}
+
+// Attempt is one person's way through a provider.
+type Attempt struct {
+	State    string // comes back with the browser
+	Nonce    string // must be in the ID token
+	Verifier string // of PKCE
+	Callback string // our address that the provider sends the browser to
+}
+
+// Identity is who somebody is, by the provider's word.
+type Identity struct {
+	// Claims are those of the ID token together with what userinfo adds, as one JSON
+	// object; what they mean is decided by the mapping of the issuer's config.
+	Claims []byte
+	// RefreshToken is the provider's; "": it gave none. It is kept sealed.
+	RefreshToken string
+	AccessToken  string    // the provider's, for exchanges of tokens; ""
+	Expiry       time.Time // of AccessToken
+	SessionID    string    // the sid claim, for back-channel logout; ""
+}

@@ -282,6 +282,7 @@ func TestWhatOnlyARestartChangesReplacesThePods(t *testing.T) {
 		"audit":        map[string]any{"file": "-", "sync": "always"},
 		"key_sets_dir": "/var/lib/drawbridge",
 		"extensions":   map[string]any{"pass": []any{"com.example/thing"}},
+		"card":         map[string]any{"name": "com.example/tools", "description": "Tools"},
 		"limits":       map[string]any{"max_calls": 7}, "link": map[string]any{"listen": ":9099"},
 		"lists.page_size": 7, "redis": map[string]any{"url": "redis://other.example.com"}, "replicas": 13,
 		"sessions": map[string]any{

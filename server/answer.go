@@ -28,7 +28,7 @@ type answer struct {
 const bytesEncoded = 2
 
 // message is the message of a, which is made in its turn if it is large.
-func (s *Server) message(ctx context.Context, a *answer, requestID string) []byte {
+func (s *service) message(ctx context.Context, a *answer, requestID string) []byte {
 	leave, err := s.config.Turns.Finish(ctx, a.room.User(), time.Duration(a.result.Size()/bytesEncoded))
 	if err == nil { // otherwise the client has left, and nobody waits for what is made
 		defer leave()
@@ -74,7 +74,7 @@ func sharedBy(method string) string {
 // payload returns the response, and forgets the result. It is that of message, but for
 // the text that others share: what is copied around that is too little to wait for a
 // turn.
-func (s *Server) payload(ctx context.Context, a *answer, requestID string) payload {
+func (s *service) payload(ctx context.Context, a *answer, requestID string) payload {
 	if a.err != nil || a.shared == "" || len(a.result.Value(a.shared)) < splitFrom {
 		a.text[0] = s.message(ctx, a, requestID)
 		return a.text[:]
@@ -108,14 +108,14 @@ func (a *answer) unkept(requestID string) []byte {
 // outcomeOK is the outcome of a request of which nothing else is to be said.
 const outcomeOK = "ok"
 
-// word returns the outcome in one word for the log, which is the one of the audit where
+// outcome returns the outcome in one word for the log, which is the one of the audit where
 // both have a line.
-func (a *answer) word() string {
+func (a *answer) outcome() string {
 	switch {
 	case a.silent:
 		return "cancelled"
 	case a.err != nil:
-		return wordFor(a.err)
+		return outcomeFor(a.err)
 	case string(a.result.Value("isError")) == "true":
 		return "tool_error"
 	}

@@ -109,7 +109,7 @@ func (s *Server) unpack(ctx context.Context, l *live, raw mcp.RawJSON) ([]*mcp.M
 func (s *Server) answerBatch(x *exchange, l *live, requests []*mcp.Message) {
 	ctx := x.outliving() // a client that loses its connection can resume, so the calls go on
 	p := &reply{}
-	p.begin(x, l, "")
+	p.begin(s, x, l, "")
 	way := p.line()
 	answers := make([]answer, len(requests))
 	var all sync.WaitGroup
@@ -122,12 +122,12 @@ func (s *Server) answerBatch(x *exchange, l *live, requests []*mcp.Message) {
 			answers[i] = answer{id: m.ID, err: refused.told}
 			continue
 		}
-		defer s.jobs.finish(j)
+		defer s.exchanges.jobs.finish(j)
 		defer l.leave(j)
 		inFlight = append(inFlight, j)
 		all.Go(func() {
 			answers[i] = answer{id: m.ID, err: errPanic.told}
-			s.safely(ctx, func() { answers[i] = s.batched(ctx, x, l, m, way.of(j)) })
+			s.exchanges.safely(ctx, func() { answers[i] = s.batched(ctx, x, l, m, way.of(j)) })
 		})
 	}
 	all.Wait()
@@ -160,7 +160,7 @@ func (s *Server) arrayOf(ctx context.Context, answers []answer, requestID string
 		if answers[i].silent {
 			continue
 		}
-		array = append(append(array, before), s.payload(ctx, &answers[i], requestID)...)
+		array = append(append(array, before), s.exchanges.payload(ctx, &answers[i], requestID)...)
 		before = []byte{','}
 	}
 	if array == nil {

@@ -30,7 +30,7 @@ const (
 // answered. Its memory is never reused, because the raw values of the call are parts of
 // it. A body that declares its length is charged before it is read, so that little is
 // done for one that is refused.
-func (s *Server) readBody(x *exchange, r *http.Request) (mcp.RawJSON, *refusal) {
+func (s *service) readBody(x *exchange, r *http.Request) (mcp.RawJSON, *refusal) {
 	if !isJSON(r.Header) {
 		return nil, errMediaType
 	}
@@ -56,12 +56,12 @@ func (s *Server) readBody(x *exchange, r *http.Request) (mcp.RawJSON, *refusal) 
 
 // charge takes what a body of that size costs. Who has no room for it gets the refusal
 // late.
-func (s *Server) charge(x *exchange, size int64) *refusal {
+func (s *service) charge(x *exchange, size int64) *refusal {
 	if x.forwarded {
 		return nil // the first replica has taken it
 	}
 	if err := s.desk.ChargeSize(x.context(), x.caller, size); err != nil {
-		s.linger(x, err)
+		s.delayLimited(x, err)
 		told := toldOf(err)
 		return &refusal{statusOf(told.Code, 0), told}
 	}
@@ -69,7 +69,7 @@ func (s *Server) charge(x *exchange, size int64) *refusal {
 }
 
 // receiveBody reads the bytes of the body.
-func (s *Server) receiveBody(x *exchange, r *http.Request) ([]byte, *refusal) {
+func (s *service) receiveBody(x *exchange, r *http.Request) ([]byte, *refusal) {
 	x.held.body = s.config.Memory.Lease(share.User(x.principal.User()))
 	body := r.Body
 	if r.ContentLength < 0 || r.ContentLength > fairqueue.Swift { // what is shorter is never held up
@@ -87,7 +87,7 @@ func (s *Server) receiveBody(x *exchange, r *http.Request) ([]byte, *refusal) {
 }
 
 // unreceived returns what is told for an error of receive.
-func (s *Server) unreceived(err error) *refusal {
+func (s *service) unreceived(err error) *refusal {
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		return s.tooLarge()
 	}
@@ -106,7 +106,7 @@ func (s *Server) unreceived(err error) *refusal {
 const parseTime = 4 * time.Nanosecond
 
 // parse checks a body strictly. A large one waits for its turn.
-func (s *Server) parse(x *exchange, data []byte) (mcp.RawJSON, *refusal) {
+func (s *service) parse(x *exchange, data []byte) (mcp.RawJSON, *refusal) {
 	leave, err := s.config.Turns.Enter(x.context(), share.User(x.principal.User()),
 		time.Duration(len(data))*parseTime)
 	switch {
@@ -209,7 +209,7 @@ func (x *exchange) writeAll(data []byte) error {
 			return err
 		}
 		if written += n; written > fairqueue.Swift {
-			x.server.config.Turns.Pace(context.Background(), n)
+			x.service.config.Turns.Pace(context.Background(), n)
 		}
 	}
 	return nil
@@ -225,3 +225,9 @@ func (x *exchange) writeStatus(status int) {
 	x.allowWrite()
 	x.WriteHeader(status)
 }
+
+// room implements outlet: the goroutine of a request waits for its client.
+func (*exchange) room(int) error { return nil }
+
+// flush implements outlet.
+func (x *exchange) flush() error { return x.control.Flush() }

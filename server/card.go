@@ -36,11 +36,11 @@ func (s *Server) isPublic(path string, settings *Settings) bool {
 		return false
 	}
 	endpoint, isCard := strings.CutSuffix(path, cardSuffix)
-	return path == catalogPath || isCard && slices.Contains(settings.cardEndpoints(), endpoint)
+	return path == catalogPath || isCard && slices.Contains(cardEndpoints(settings), endpoint)
 }
 
 // cardEndpoints returns the paths of the endpoints that have a card.
-func (s *Settings) cardEndpoints() []string {
+func cardEndpoints(s *Settings) []string {
 	paths := []string{endpointPath}
 	for _, tenant := range s.PublicTenants {
 		paths = append(paths, tenantPath+tenant+endpointPath)
@@ -55,9 +55,9 @@ func (s *Server) public(w http.ResponseWriter, r *http.Request) {
 	case !s.isPublic(r.URL.Path, &x.settings):
 		x.refuse("", errNotFound)
 	case r.URL.Path == catalogPath:
-		x.writePublic(r, mediaCatalog, s.catalog(&x.settings))
+		writePublic(x, r, mediaCatalog, s.catalog(&x.settings))
 	default:
-		x.writePublic(r, mediaCard, s.card(&x.settings, strings.TrimSuffix(r.URL.Path, cardSuffix)))
+		writePublic(x, r, mediaCard, s.card(&x.settings, strings.TrimSuffix(r.URL.Path, cardSuffix)))
 	}
 }
 
@@ -97,7 +97,7 @@ func (s *Server) catalog(settings *Settings) mcp.RawJSON {
 	slices.Reverse(labels)
 	identifier := "urn:air:" + strings.Join(labels, ".") + ":mcp:" + name
 	var entries []mcp.RawJSON
-	for _, endpoint := range settings.cardEndpoints() {
+	for _, endpoint := range cardEndpoints(settings) {
 		tenant := strings.TrimSuffix(strings.TrimPrefix(endpoint, tenantPath), endpointPath)
 		id := identifier
 		if tenant != "" {
@@ -117,7 +117,7 @@ func (s *Server) catalog(settings *Settings) mcp.RawJSON {
 
 // writePublic answers with a document for everybody, or says that the client has it
 // already.
-func (x *exchange) writePublic(r *http.Request, media string, body mcp.RawJSON) {
+func writePublic(x *exchange, r *http.Request, media string, body mcp.RawJSON) {
 	sum := sha256.Sum256(body)
 	tag := `"` + hex.EncodeToString(sum[:16]) + `"`
 	h := x.Header()
@@ -133,7 +133,7 @@ func (x *exchange) writePublic(r *http.Request, media string, body mcp.RawJSON) 
 }
 
 // shareWithAll tells the browser that every page may read the answer.
-func (x *exchange) shareWithAll() {
+func shareWithAll(x *exchange) {
 	h := x.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
 	h.Set("Access-Control-Allow-Methods", "GET")

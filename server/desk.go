@@ -47,13 +47,13 @@ type desk interface {
 }
 
 // handle passes a request to the desk.
-func (s *Server) handle(ctx context.Context, c gateway.Caller, r *gateway.Request) (mcp.Object, *mcp.Error) {
+func (s *service) handle(ctx context.Context, c gateway.Caller, r *gateway.Request) (mcp.Object, *mcp.Error) {
 	return s.guarded(ctx, func() (mcp.Object, error) { return s.desk.Handle(ctx, c, r) })
 }
 
 // guarded calls the desk, and turns a panic there into an internal error. It is needed
 // because the goroutine may be one that no HTTP handler recovers.
-func (s *Server) guarded(ctx context.Context, do func() (mcp.Object, error)) (result mcp.Object,
+func (s *service) guarded(ctx context.Context, do func() (mcp.Object, error)) (result mcp.Object,
 	told *mcp.Error,
 ) {
 	defer func() {

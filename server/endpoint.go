@@ -31,7 +31,7 @@ func (s *Server) post(x *exchange, r *http.Request) {
 		x.refuse("", errAccept)
 		return
 	}
-	raw, refused := s.readBody(x, r)
+	raw, refused := s.exchanges.readBody(x, r)
 	if refused != nil {
 		x.refuse("", refused)
 		return
@@ -61,18 +61,6 @@ func (s *Server) post(x *exchange, r *http.Request) {
 		return
 	}
 	s.legacy(x, r, m, raw)
-}
-
-// decode returns the message in a body. If it is malformed, decode refuses it and returns
-// nil.
-func (x *exchange) decode(raw mcp.RawJSON) *mcp.Message {
-	m, err := mcp.DecodeRaw(raw)
-	if err != nil {
-		x.refuse(m.ID, badRequest(err))
-		return nil
-	}
-	x.note(m)
-	return m
 }
 
 // eraOf decides, once for each message, which era it belongs to. A message is modern if

@@ -23,7 +23,7 @@ type entry struct {
 func entryOf(x *exchange, r *http.Request) entry {
 	return entry{
 		id: strings.Clone(x.id), tenant: x.principal.TenantID, remote: strings.Clone(x.remote),
-		route: routeOf(r), httpMethod: strings.Clone(cut(r.Method)), path: strings.Clone(cut(r.URL.Path)),
+		route: x.service.config.RouteOf(r), httpMethod: strings.Clone(cut(r.Method)), path: strings.Clone(cut(r.URL.Path)),
 		method: strings.Clone(cut(x.method)), era: eraName(x.era), started: x.started,
 	}
 }
@@ -43,9 +43,9 @@ func (e *entry) context() context.Context {
 
 // logStream does for a stream what logRequest does for a request: it writes the line, and
 // counts.
-func (s *Server) logStream(ctx context.Context, e *entry, outcome string) {
+func (s *service) logStream(ctx context.Context, e *entry, outcome string) {
 	now, x := time.Now(), e.exchange()
 	x.outcome = outcome
-	s.config.Metrics.Request(e.route, e.httpMethod, x.status, e.era, now.Sub(e.started))
-	s.tellRequest(ctx, now, x, e.httpMethod, e.path)
+	s.metrics.Request(e.route, e.httpMethod, x.status, e.era, now.Sub(e.started))
+	s.logLine(ctx, now, x, e.httpMethod, e.path)
 }

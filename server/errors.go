@@ -41,6 +41,14 @@ type refusal struct {
 	told   *mcp.Error
 }
 
+// Bounds of what one session, or one request for notices, may subscribe to.
+const (
+	maxSubscriptions = 256
+	// maxURI is the longest URI that may be subscribed to, in bytes: longer ones are in
+	// no notice of a server.
+	maxURI = 8 << 10
+)
+
 // sessionsRetry is how long a caller is told to wait if all sessions are in use.
 const sessionsRetry = 5 * time.Second
 
@@ -148,7 +156,7 @@ var (
 )
 
 // tooLate refuses a body that came too slowly.
-func (s *Server) tooLate() *refusal {
+func (s *service) tooLate() *refusal {
 	return refuseWith(http.StatusRequestTimeout, "DB-BODY-TIME",
 		fmt.Sprintf(
 			"The body came too slowly: after %v it must come with %s a second, and within %v in all (limits.read_timeout)",
@@ -156,14 +164,14 @@ func (s *Server) tooLate() *refusal {
 }
 
 // tooLarge refuses a body over the limit of the config.
-func (s *Server) tooLarge() *refusal {
+func (s *service) tooLarge() *refusal {
 	return refuseWith(http.StatusRequestEntityTooLarge, "DB-BODY-SIZE",
 		"The body is larger than limits.max_body, "+mcp.InBytes(s.config.MaxBody)+": send less")
 }
 
 // tooLargeForMemory refuses a body that a user could not hold even if nobody held
 // anything.
-func (s *Server) tooLargeForMemory() *refusal {
+func (s *service) tooLargeForMemory() *refusal {
 	return refuseWith(http.StatusRequestEntityTooLarge, "DB-BODY-SIZE",
 		"The body is larger than one user may ever hold of the memory (limits.memory), "+
 			mcp.InBytes(s.roomForBody)+": send less")
@@ -220,13 +228,13 @@ func (x *exchange) refuse(id mcp.ID, r *refusal) {
 // the gateway is in. It is counted, and not put on record, because nothing bounds how
 // many such requests there are.
 func (x *exchange) turnAway(r *refusal) {
-	x.server.config.Metrics.Refused(recordedAs(r.status), "", r.told.StableCode())
+	x.service.metrics.Refused(recordedAs(r.status), "", r.told.StableCode())
 	x.answerError("", r.told, r.status)
 }
 
 // recordRefusal puts a refusal on record if the caller is admitted. The limits of
 // admitted callers bound how many such records there are. Before that, only the stages
-// that refuse strangers record it, in sums.
+// that refuse unauthenticated callers record it, in sums.
 func (x *exchange) recordRefusal(r *refusal) {
 	if x.caller.Tenant != nil {
 		x.record(recordedAs(r.status), r.told.StableCode())
@@ -252,7 +260,7 @@ func recordedAs(status int) string {
 
 // answerError answers with a JSON-RPC error that names the HTTP request.
 func (x *exchange) answerError(id mcp.ID, e *mcp.Error, status int) {
-	x.outcome = wordFor(e)
+	x.outcome = outcomeFor(e)
 	if e.RetryAfter > 0 {
 		seconds := (e.RetryAfter + time.Second - 1) / time.Second
 		x.Header().Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
@@ -263,8 +271,8 @@ func (x *exchange) answerError(id mcp.ID, e *mcp.Error, status int) {
 	x.writeJSON(status, mcp.AppendError(nil, id, e.OfRequest(x.id)))
 }
 
-// wordFor returns the outcome of an error for the log.
-func wordFor(e *mcp.Error) string {
+// outcomeFor returns the outcome of an error for the log.
+func outcomeFor(e *mcp.Error) string {
 	if stable := e.StableCode(); strings.HasPrefix(stable, "DB-") {
 		return cut(stable)
 	}

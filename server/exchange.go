@@ -4,13 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/link"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -21,7 +21,7 @@ import (
 type exchange struct {
 	http.ResponseWriter
 	control http.ResponseController
-	server  *Server
+	service *service
 	request *http.Request // as it came
 
 	id       string    // of this request, for records
@@ -32,7 +32,7 @@ type exchange struct {
 	started  time.Time
 	settings Settings
 	remote   string
-	// how often all had been judged before its token was checked; set by authenticated
+	// how often all had been judged when it came, before its token was checked
 	judged    uint64
 	principal auth.Principal // set by authenticated
 	// that the principal stands for; for the desk alone, stands in no record. Set by
@@ -40,15 +40,15 @@ type exchange struct {
 	token   string
 	refused *auth.Error // why the token was refused; nil unless it was
 	// the host or origin that was refused, with advice, for the log alone; nil: none was
-	foreign   []slog.Attr
-	telling   telling        // how the log tells of it
-	missed    string         // why the session was not found, for the log alone; "" unless it was not
-	caller    gateway.Caller // set by admitted
-	forwarded bool           // another replica has sent it here, and has taken what every request costs
-	from      string         // that replica
-	aside     string         // what that one says about the request; see link.Request
-	tenant    string         // that the path names, "" when it names none; set by authenticated
-	held      held           // while it is in work
+	refusedOrigin []slog.Attr
+	lineForm      lineForm       // how the log tells of it
+	missed        string         // why the session was not found, for the log alone; "" unless it was not
+	caller        gateway.Caller // set by admitted
+	forwarded     bool           // another replica has sent it here, and has taken what every request costs
+	from          string         // that replica
+	linkNote      string         // what that one says about the request; see link.Request
+	tenant        string         // that the path names, "" when it names none; set by authenticated
+	held          held           // while it is in work
 
 	era  mcp.Era    // set by the endpoint; zero while unknown
 	meta mcp.Object // of the message
@@ -111,7 +111,7 @@ func (x *exchange) WriteHeader(status int) {
 	if x.status == 0 {
 		x.status = status
 	}
-	if x.server.parting.Load() {
+	if x.service.parting.Load() {
 		x.Header().Set("Connection", "close")
 	}
 	x.ResponseWriter.WriteHeader(status)
@@ -137,38 +137,101 @@ func (x *exchange) note(m *mcp.Message) {
 	}
 }
 
-// remoteOf returns the address of the client. X-Forwarded-For counts only as far as
-// trusted proxies wrote it: reading from the end, the first address that is not a trusted
-// proxy is the client's.
-func (s *Settings) remoteOf(r *http.Request) string {
-	peer := r.RemoteAddr
-	if i := strings.LastIndexByte(peer, ':'); i >= 0 {
-		peer = strings.Trim(peer[:i], "[]")
+// requestIDHeader names the id of a request in its answer, whatever that is.
+const requestIDHeader = "X-Request-Id"
+
+// newExchange gives a request an id, which its answer and all its records carry, and a
+// place where later stages keep what they find out. An id that the client sends is
+// ignored: clients must not choose what stands in the records, and two requests must not
+// share an id.
+func (s *service) newExchange(w http.ResponseWriter, r *http.Request) *exchange {
+	x := &exchange{
+		ResponseWriter: w,
+		control:        *http.NewResponseController(w),
+		service:        s,
+		request:        r,
+		id:             s.ids.next(),
+		started:        time.Now(),
+		settings:       s.config.Settings(),
+		judged:         s.judged.Load(), // before the token is checked: see isOutdated
+		outcome:        outcomeOK,
 	}
-	if len(s.TrustedProxies) == 0 || !s.trusts(peer) {
-		return peer
-	}
-	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for _, hop := range slices.Backward(hops) {
-		address, err := netip.ParseAddr(strings.TrimSpace(hop))
-		if err != nil {
-			return peer
-		}
-		peer = address.String()
-		if !s.trusts(peer) {
-			return peer
-		}
-	}
-	return peer
+	x.scope, x.lasting = scope{r.Context(), x}, scope{context.Background(), x}
+	x.remote = x.settings.remoteOf(r)
+	x.readOrigin(r)
+	x.named[0] = x.id
+	x.Header()[requestIDHeader] = x.named[:]
+	return x
 }
 
-func (s *Settings) trusts(address string) bool {
-	parsed, err := netip.ParseAddr(address)
-	return err == nil && s.Trusts(parsed)
+// cutShort ends the answer to the request with that id after a panic, in the goroutine of
+// its handler: with an error, or with a broken connection if a part was sent already,
+// because half an answer must not look like a whole one.
+func (x *exchange) cutShort(id mcp.ID) {
+	if x.status != 0 {
+		panic(http.ErrAbortHandler)
+	}
+	x.refuse(id, errPanic)
 }
 
-// Trusts tells whether the address is one of TrustedProxies.
-func (s *Settings) Trusts(address netip.Addr) bool {
-	address = address.Unmap().WithZone("")
-	return slices.ContainsFunc(s.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(address) })
+// record puts a refusal of the door on record, even if the client has left meanwhile.
+func (x *exchange) record(outcome, reason string) {
+	line := audit.Record{
+		Time: x.started, RequestID: x.id, TenantID: x.principal.TenantID,
+		Issuer: x.principal.Issuer, Subject: x.principal.Subject, ClientID: x.principal.ClientID,
+		Remote: x.remote, Method: x.method, Outcome: outcome, Reason: reason, Duration: time.Since(x.started),
+	}
+	if x.refused != nil {
+		line.Issuer, line.Audience, line.Expected = x.refused.Issuer, x.refused.Audience, x.refused.Expected
+	}
+	x.service.desk.Refuse(x.outliving(), line)
+}
+
+// refuseAdmission answers a caller whom the desk does not let in, and puts that on record.
+func (x *exchange) refuseAdmission(err error) {
+	told := toldOf(err)
+	status := statusOf(told.Code, 0)
+	x.record(recordedAs(status), told.StableCode())
+	x.answerError("", told, status)
+}
+
+// readOrigin notes where a request comes from if another replica has forwarded it.
+func (x *exchange) readOrigin(r *http.Request) {
+	o, ok := link.OriginOf(r.Context())
+	if !ok {
+		return
+	}
+	x.forwarded, x.remote, x.from, x.linkNote = true, o.Remote, o.From, o.Note
+	if o.ID != "" && len(o.ID) <= maxLogged && !slices.Contains([]byte(o.ID), ' ') {
+		x.id = o.ID
+	}
+}
+
+// decode returns the message in a body. If it is malformed, decode refuses it and returns
+// nil.
+func (x *exchange) decode(raw mcp.RawJSON) *mcp.Message {
+	m, err := mcp.DecodeRaw(raw)
+	if err != nil {
+		x.refuse(m.ID, badRequest(err))
+		return nil
+	}
+	x.note(m)
+	return m
+}
+
+// acknowledge answers the request of a message that needs no answer.
+func (x *exchange) acknowledge(refused *refusal) {
+	if refused != nil {
+		x.refuse("", refused)
+		return
+	}
+	x.writeStatus(http.StatusAccepted)
+}
+
+// conclude notes for the log how a request ended, unless the stream of its answer, which
+// has ended, was refused or revoked.
+func (x *exchange) conclude(outcome string) {
+	if x.outcome == outcomeOK {
+		x.outcome = outcome
+	}
 }

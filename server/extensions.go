@@ -40,7 +40,7 @@ func (u *unknownExtensions) first(id string) bool {
 // declares notes which extensions the client of a request declares, and returns those
 // that are carried. declared is the member extensions of its capabilities, nil if there
 // is none.
-func (s *Server) declares(ctx context.Context, x *exchange, declared mcp.RawJSON) mcp.Extensions {
+func (s *service) declares(ctx context.Context, x *exchange, declared mcp.RawJSON) mcp.Extensions {
 	if declared == nil {
 		return mcp.Extensions{}
 	}

@@ -226,7 +226,7 @@ func (l *live) primaryOf() replica.ID {
 // whose stream it is is not accepted any more.
 func (f *feed) tell(ctx context.Context) bool {
 	s := f.server
-	caller, ok := s.resolve(f.place.principal)
+	caller, ok := s.exchanges.resolve(f.place.principal)
 	if !ok {
 		return false
 	}
@@ -253,7 +253,7 @@ func (f *feed) tellUpdates(ctx context.Context) (open bool) {
 	if more {
 		f.flow.stir()
 	}
-	caller, ok := s.resolve(f.place.principal)
+	caller, ok := s.exchanges.resolve(f.place.principal)
 	if !ok {
 		return false
 	}

@@ -212,7 +212,7 @@ func (f *flow) close(ctx context.Context) (revoked bool) {
 		return false
 	}
 	defer f.place.leave()
-	revoked = !f.server.accepts(f.place.principal)
+	revoked = !f.server.exchanges.accepts(f.place.principal)
 	f.source.close(ctx, revoked)
 	return revoked
 }
@@ -272,7 +272,7 @@ func (f *flow) advanceSafely() (err error) {
 // recovered turns a panic into a line in the log, and sets err.
 func (f *flow) recovered(err *error) {
 	if problem := recover(); problem != nil {
-		f.server.panicked(f.entry.context(), problem)
+		f.server.exchanges.panicked(f.entry.context(), problem)
 		*err = errLeft
 	}
 }

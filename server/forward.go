@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -118,19 +117,19 @@ func (s *Server) forward(x *exchange, r *http.Request, to replica.ID, m *mcp.Mes
 	}
 	defer s.forwarding.Give(user, 1)
 	j := &job{}
-	ctx, refused := s.beginJob(x.context(), x, j, m.ID)
+	ctx, refused := s.exchanges.beginJob(x.context(), x, j, m.ID)
 	if refused != nil {
 		x.refuse(m.ID, refused)
 		return forwardDone
 	}
-	defer s.jobs.finish(j)
-	s.rest(&x.held)
-	answer, err := s.config.Others.Forward(ctx, to, x.forwardOf(r, body))
+	defer s.exchanges.jobs.finish(j)
+	x.held.releaseSlot()
+	answer, err := s.config.Others.Forward(ctx, to, forwardOf(x, r, body))
 	switch {
 	case errors.Is(err, replica.ErrGone):
 		return forwardGone
 	case err != nil:
-		x.refuseForward(ctx, m)
+		refuseForward(ctx, x, m)
 		return forwardDone
 	}
 	defer answer.Body.Close() //nolint:errcheck // it was read, or its rest is not wanted
@@ -138,7 +137,7 @@ func (s *Server) forward(x *exchange, r *http.Request, to replica.ID, m *mcp.Mes
 		return forwardDenied
 	}
 	x.outcome = "forwarded"
-	x.passOn(ctx, answer, m.ID, to)
+	s.passOn(ctx, x, answer, m.ID, to)
 	return forwardDone
 }
 
@@ -162,8 +161,8 @@ func (s *Server) route(x *exchange, t *ticket, id mcp.ID, ask func(to replica.ID
 			return nil
 		}
 		if l != nil {
-			if x.held.place == nil {
-				x.held.place = &s.working // it was given back while others were asked
+			if x.held.slot == nil {
+				x.held.slot = &s.working // it was given back while others were asked
 				s.working.Add(1)
 			}
 			return l
@@ -216,7 +215,7 @@ func (s *Server) noteChange() {
 }
 
 // forwardOf returns a request as it is forwarded.
-func (x *exchange) forwardOf(r *http.Request, body []byte) link.Request {
+func forwardOf(x *exchange, r *http.Request, body []byte) link.Request {
 	return link.Request{
 		Method: r.Method, Target: r.URL.RequestURI(), Header: r.Header, Body: body, Remote: x.remote,
 		ID: x.id,
@@ -226,7 +225,7 @@ func (x *exchange) forwardOf(r *http.Request, body []byte) link.Request {
 // refuseForward answers a request that got no answer from another replica. An answer to a
 // question may come again in any case: the first one counts. A status that says that all
 // is well is for answers to requests alone.
-func (x *exchange) refuseForward(ctx context.Context, m *mcp.Message) {
+func refuseForward(ctx context.Context, x *exchange, m *mcp.Message) {
 	if m.IsResponse() {
 		x.refuse(m.ID, errReplicas)
 		return
@@ -236,7 +235,7 @@ func (x *exchange) refuseForward(ctx context.Context, m *mcp.Message) {
 	if !m.IsRequest() || x.request.URL.Path == messagesPath {
 		status = http.StatusInternalServerError
 	}
-	x.refuse(m.ID, &refusal{status, told})
+	x.refuse(m.ID, &refusal{status: status, told: told})
 }
 
 // lostForward returns what is told of a request that was forwarded, and of which no more
@@ -261,7 +260,7 @@ var passedHeaders = []string{
 // passOn gives the client the answer of another replica, as it comes. If it breaks off, a
 // stream ends with an error, and any other answer is cut short, because half of it must
 // not look like a whole one.
-func (x *exchange) passOn(ctx context.Context, answer *http.Response, id mcp.ID, from replica.ID) {
+func (s *Server) passOn(ctx context.Context, x *exchange, answer *http.Response, id mcp.ID, from replica.ID) {
 	for _, name := range passedHeaders {
 		if values := answer.Header[name]; values != nil {
 			x.Header()[name] = values
@@ -288,7 +287,7 @@ func (x *exchange) passOn(ctx context.Context, answer *http.Response, id mcp.ID,
 			return
 		case err != nil && x.context().Err() != nil:
 			return // the client is gone
-		case err != nil && streams && whole && id != "" && !x.resumes(from):
+		case err != nil && streams && whole && id != "" && !s.resumes(x, from):
 			x.allowWrite()
 			lost := mcp.AppendError(nil, id, lostForward(ctx).OfRequest(x.id))
 			_, _ = x.Write(sse.Append(nil, sse.Event{Data: lost})) // or the client is gone
@@ -301,8 +300,8 @@ func (x *exchange) passOn(ctx context.Context, answer *http.Response, id mcp.ID,
 
 // resumes tells whether the client can have the rest of a stream by resuming it: in a
 // session, while the replica that runs the call is there.
-func (x *exchange) resumes(from replica.ID) bool {
-	return x.era == mcp.Legacy && x.server.config.Others.IsThere(from)
+func (s *Server) resumes(x *exchange, from replica.ID) bool {
+	return x.era == mcp.Legacy && s.config.Others.IsThere(from)
 }
 
 // forwardAnswer gives an answer of a client, which came among others, to the replica that
@@ -318,7 +317,7 @@ func (s *Server) forwardAnswer(ctx context.Context, to replica.ID, message []byt
 		}
 		return nil // the request that asked is gone with it
 	}
-	answer, err := s.config.Others.Forward(ctx, to, x.forwardOf(x.request, message))
+	answer, err := s.config.Others.Forward(ctx, to, forwardOf(x, x.request, message))
 	if err != nil {
 		return errReplicas // the first answer counts, so the client may send it again
 	}
@@ -334,7 +333,7 @@ func (s *Server) forwardAnswer(ctx context.Context, to replica.ID, message []byt
 // connection, and for what a request costs: the first replica has seen to that.
 func (s *Server) forwarded() http.Handler {
 	r := chi.NewRouter()
-	r.Use(s.identified, s.logged, s.recovered, checked(s.bounded, s.authenticated, s.admitted))
+	r.Use(s.identified, s.exchanges.logged, s.recovered, checked(s.bounded, s.authenticated, s.admitted))
 	r.NotFound(s.notFound)
 	r.MethodNotAllowed(s.notFound)
 	r.HandleFunc(endpointPath, s.endpoint)
@@ -343,16 +342,4 @@ func (s *Server) forwarded() http.Handler {
 		r.HandleFunc(messagesPath, s.postMessage)
 	}
 	return r
-}
-
-// originOf notes where a request comes from if another replica has forwarded it.
-func (x *exchange) originOf(r *http.Request) {
-	o, ok := link.OriginOf(r.Context())
-	if !ok {
-		return
-	}
-	x.forwarded, x.remote, x.from, x.aside = true, o.Remote, o.From, o.Note
-	if o.ID != "" && len(o.ID) <= maxLogged && !slices.Contains([]byte(o.ID), ' ') {
-		x.id = o.ID
-	}
 }

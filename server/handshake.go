@@ -41,7 +41,7 @@ func (s *Server) termsOf(ctx context.Context, x *exchange, revision string, m *m
 	declared := m.Params.Object("capabilities")
 	return terms{
 		revision, mcp.CapabilitiesOf(revision, declared),
-		s.declares(ctx, x, declared.Value("extensions")),
+		s.exchanges.declares(ctx, x, declared.Value("extensions")),
 	}
 }
 
@@ -51,7 +51,7 @@ func (s *Server) openSession(ctx context.Context, x *exchange, purpose string,
 ) (*live, string, *refusal) {
 	l, id, refused, err := s.sessions.open(ctx, purpose, x.caller, agreed)
 	if err != nil {
-		s.log.ErrorContext(ctx, "session id not sealed", "error", err)
+		s.exchanges.log.ErrorContext(ctx, "session id not sealed", "error", err)
 		return nil, "", errPanic
 	}
 	return l, id, refused

@@ -25,7 +25,7 @@ func (s *Server) checkModern(x *exchange, h http.Header, m *mcp.Message) *refusa
 		return refused
 	}
 	if mcp.MethodOf(m.Method).Only == mcp.Legacy { // the desk knows no eras, so it cannot refuse these
-		return &refusal{http.StatusNotFound, errUnknownMethod}
+		return &refusal{status: http.StatusNotFound, told: errUnknownMethod}
 	}
 	if m.Method == mcp.MethodToolsCall {
 		return s.checkParams(x, h, m)

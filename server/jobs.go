@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,7 +48,7 @@ func (js *jobs) begin(ctx context.Context, j *job) (context.Context, bool) {
 // beginJob makes j, which is new, a job for a request of a caller who is still accepted.
 // The context that it returns ends with ctx, and when that caller is not accepted any
 // more, or the process stops.
-func (s *Server) beginJob(ctx context.Context, x *exchange, j *job, id mcp.ID) (context.Context, *refusal) {
+func (s *service) beginJob(ctx context.Context, x *exchange, j *job, id mcp.ID) (context.Context, *refusal) {
 	j.id, j.principal = id, x.principal
 	ctx, begun := s.jobs.begin(ctx, j)
 	if !begun {
@@ -96,4 +98,16 @@ func (js *jobs) end() int {
 		j.life.End(gateway.ErrStopped)
 	}
 	return len(js.running)
+}
+
+// judge cancels the requests whose callers are not accepted any more.
+func (js *jobs) judge(accepts func(auth.Principal) bool) {
+	js.mu.Lock()
+	running := slices.Collect(maps.Keys(js.running))
+	js.mu.Unlock()
+	for _, j := range running {
+		if !accepts(j.principal) {
+			j.life.End(gateway.ErrRevoked)
+		}
+	}
 }

@@ -2,12 +2,10 @@ package server
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
@@ -40,84 +38,29 @@ func (s *Server) JudgeAgain() {
 
 // judgeAgain ends everything that is open for callers who could not open it any more.
 func (s *Server) judgeAgain(ctx context.Context) {
-	s.judged.Add(1)
+	s.exchanges.judged.Add(1)
 	// Requests go first: one that is cancelled cannot let its source keep a call open
 	// unseen (see gateway.hold), and is recorded as revoked and not as a call whose
 	// session has ended.
 	resolve := func(p auth.Principal) (caller gateway.Caller, ok bool) {
 		// After a panic it is false: who cannot be judged keeps nothing open, and all
 		// others are judged.
-		s.safely(ctx, func() { caller, ok = s.resolve(p) })
+		s.exchanges.safely(ctx, func() { caller, ok = s.exchanges.resolve(p) })
 		return caller, ok
 	}
 	accepts := func(p auth.Principal) bool {
 		_, ok := resolve(p)
 		return ok
 	}
-	s.jobs.judge(accepts)
+	s.exchanges.jobs.judge(accepts)
 	sessions, given := s.sessions.judge(ctx, resolve, s.config.Judge)
 	s.forgetWatches(ctx, given)
 	streams := s.open.judge(accepts)
 	calls := s.desk.Judge(resolve)
 	if sessions+streams+calls > 0 {
-		s.log.InfoContext(ctx, "revoked what its callers may not have any more",
+		s.exchanges.log.InfoContext(ctx, "revoked what its callers may not have any more",
 			slog.Int("sessions", sessions),
 			slog.Int("streams", streams), slog.Int("calls", calls))
-	}
-}
-
-// resolve finds out anew what a principal may do whose token was accepted earlier. It is
-// false if the token would not be accepted now, or its tenant is not served any more.
-// That the token has expired ends nothing here: a stream ends by itself then, and a call
-// may take longer than its token lasts.
-func (s *Server) resolve(p auth.Principal) (gateway.Caller, bool) {
-	if s.config.Judge(unexpired(p)) != nil {
-		return gateway.Caller{}, false
-	}
-	caller, err := s.desk.Resolve(p)
-	return caller, err == nil
-}
-
-// unexpired returns a principal whose token has not expired.
-func unexpired(p auth.Principal) auth.Principal {
-	if now := time.Now(); p.Expiry.Before(now) {
-		p.Expiry = now.Add(time.Hour)
-	}
-	return p
-}
-
-// accepts tells whether a principal whose token was accepted earlier could come in now.
-func (s *Server) accepts(p auth.Principal) bool {
-	_, ok := s.resolve(p)
-	return ok
-}
-
-// isOutdated tells whether the caller could not come in any more, because keys, issuers
-// or tenants have changed since its token was checked. It is asked after something was
-// opened, so that either this finds out or judgeAgain.
-func (x *exchange) isOutdated() bool {
-	return x.server.judged.Load() != x.judged && !x.server.accepts(x.principal)
-}
-
-// refuseOutdated returns the refusal of a caller that is outdated.
-func (x *exchange) refuseOutdated() *refusal {
-	x.challenge(`error="invalid_token"`, `error_description="`+errToken.told.Message+`"`)
-	return errToken
-}
-
-// isRevoked tells whether a request was cancelled because its caller may not go on. Then
-// its answer is not given.
-func isRevoked(ctx context.Context) bool { return errors.Is(context.Cause(ctx), gateway.ErrRevoked) }
-
-// judge cancels the requests whose callers are not accepted any more.
-func (js *jobs) judge(accepts func(auth.Principal) bool) {
-	js.mu.Lock()
-	running := slices.Collect(maps.Keys(js.running))
-	js.mu.Unlock()
-	for _, j := range running {
-		if !accepts(j.principal) {
-			j.life.End(gateway.ErrRevoked)
-		}
 	}
 }
 

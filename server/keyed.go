@@ -2,101 +2,24 @@ package server
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/once"
 )
 
-// headerKey is the header by which a client, or a load balancer, says that it may send a
-// request again, and that it is to run once. It ends here: it is never passed on.
-// https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/
-const headerKey = "Idempotency-Key"
-
 const (
-	// requests that wait for others with their key have the places of all calls divided
-	// by this
+	// requests that wait for others with their key have the slots of all calls divided by
+	// this
 	repeatsPart = 4
 	minRepeats  = 8
 
-	maxKey = 128 // characters of a key
 	// after which a call whose client left is cancelled, unless a repeat waits for it
 	unwantedLook = 500 * time.Millisecond
 )
-
-// keyed is what a request with a key says besides its message.
-type keyed struct {
-	values []string          // of the header
-	body   [sha256.Size]byte // digest of the body
-}
-
-// keyedBy returns what is needed to run a message once, nil if it is no call or has no
-// key. Other methods have no effect that could come twice, so that the header means
-// nothing to them.
-func keyedBy(r *http.Request, m *mcp.Message, body []byte) *keyed {
-	values := r.Header[headerKey]
-	if values == nil || m.Method != mcp.MethodToolsCall || !m.IsRequest() {
-		return nil
-	}
-	return &keyed{values, sha256.Sum256(body)}
-}
-
-// request returns the request for the store. Another owner's key is another key. The
-// tenant is part of the owner, and the path cannot name another one.
-func (k *keyed) request(x *exchange) (once.Request, *refusal) {
-	key, ok := readKey(k.values)
-	if !ok {
-		return once.Request{}, errKey
-	}
-	owner := x.principal.Owner().Digest()
-	return once.Request{
-		User: share.User(x.principal.User()),
-		Name: sha256.Sum256(append(append([]byte("key 1\x00"), owner[:]...), key...)),
-		Body: k.body,
-	}, nil
-}
-
-// readKey reads the header: a string of structured fields or, as many clients send it,
-// just visible ASCII. Both spellings of a text are the same key.
-// https://www.rfc-editor.org/rfc/rfc8941#section-3.3.3
-func readKey(values []string) (key string, ok bool) {
-	if len(values) != 1 {
-		return "", false
-	}
-	key = strings.Trim(values[0], " ")
-	lowest := '!'
-	if strings.HasPrefix(key, `"`) {
-		lowest = ' '
-		if key, ok = unquoted(key); !ok {
-			return "", false
-		}
-	}
-	visible := !strings.ContainsFunc(key, func(c rune) bool { return c < lowest || c > '~' })
-	return key, visible && key != "" && len(key) <= maxKey
-}
-
-// unquoted returns what stands in a string of structured fields.
-func unquoted(text string) (plain string, ok bool) {
-	var out strings.Builder
-	for i := 1; i < len(text); i++ {
-		switch text[i] {
-		case '"':
-			return out.String(), i == len(text)-1
-		case '\\':
-			if i++; i == len(text) || text[i] != '"' && text[i] != '\\' {
-				return "", false
-			}
-		}
-		out.WriteByte(text[i])
-	}
-	return "", false
-}
 
 // keyedRequest answers a call that is to run once, however often it comes:
 //
@@ -114,13 +37,13 @@ func (s *Server) keyedRequest(x *exchange, m *mcp.Message) {
 		return
 	}
 	c := &modernCall{}
-	ctx, refused := s.beginJob(x.outliving(), x, &c.job, m.ID)
+	ctx, refused := s.exchanges.beginJob(x.outliving(), x, &c.job, m.ID)
 	if refused != nil {
 		x.refuse(m.ID, refused)
 		return
 	}
-	defer s.jobs.finish(&c.job)
-	c.trickle.begin(x)
+	defer s.exchanges.jobs.finish(&c.job)
+	c.trickle.begin(s, x)
 	claim, kept, err := s.beginKeyed(ctx, x, request)
 	switch {
 	case err != nil:
@@ -155,7 +78,7 @@ func (s *Server) refuseKeyed(ctx context.Context, x *exchange, c *modernCall, er
 	if isRevoked(ctx) {
 		a = answer{id: c.job.id, err: errGone}
 	}
-	x.outcome = a.word()
+	x.outcome = a.outcome()
 	c.trickle.finish(ctx, &a)
 }
 
@@ -186,9 +109,9 @@ func (s *Server) repeatKeyed(ctx context.Context, x *exchange, c *modernCall, m 
 ) {
 	caller, err := s.desk.Resolve(x.principal)
 	if err != nil {
-		x.recordRefusal(&refusal{statusOf(toldOf(err).Code, mcp.Modern), toldOf(err)})
+		x.recordRefusal(&refusal{status: statusOf(toldOf(err).Code, mcp.Modern), told: toldOf(err)})
 	} else {
-		c.request = x.modernForm(m, c)
+		c.request = s.modernForm(x, m, c)
 		err = s.desk.Repeat(ctx, caller, &c.request)
 	}
 	if err == nil && !isRevoked(ctx) {
@@ -200,7 +123,7 @@ func (s *Server) repeatKeyed(ctx context.Context, x *exchange, c *modernCall, m 
 	if err != nil {
 		a.err = toldOf(err)
 	}
-	x.outcome, x.ended = a.word(), c.request.Ended.Outcome
+	x.outcome, x.ended = a.outcome(), c.request.Ended.Outcome
 	c.trickle.finish(ctx, &a)
 }
 
@@ -214,7 +137,7 @@ func (s *Server) runKeyed(ctx context.Context, x *exchange, c *modernCall, m *mc
 	}()
 	defer context.AfterFunc(x.context(), func() { s.endUnwanted(ctx, &c.job, claim) })()
 	a = s.modernAnswer(ctx, x, m, c)
-	x.outcome, x.ended = a.word(), a.ended
+	x.outcome, x.ended = a.outcome(), a.ended
 	if a.err != nil && unmade(a.err) {
 		claim.Free(x.outliving())
 		settled = true
@@ -225,7 +148,7 @@ func (s *Server) runKeyed(ctx context.Context, x *exchange, c *modernCall, m *mc
 	if a.err != nil {
 		given.Status = statusOf(a.err.Code, mcp.Modern)
 	}
-	given.Message = s.payload(ctx, &a, x.id).joined()
+	given.Message = s.exchanges.payload(ctx, &a, x.id).joined()
 	claim.Finish(x.outliving(), given)
 	settled = true
 	c.trickle.give(given.Status, given.Message)
@@ -240,7 +163,7 @@ func (s *Server) endUnwanted(ctx context.Context, j *job, claim once.Claim) {
 		select {
 		case <-look.C:
 			wanted := true // until the next look, if a panic keeps it from being known
-			s.safely(ctx, func() { wanted = claim.Wanted() })
+			s.exchanges.safely(ctx, func() { wanted = claim.Wanted() })
 			if !wanted {
 				j.life.End(errCancelled)
 				return

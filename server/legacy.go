@@ -21,7 +21,7 @@ func (s *Server) legacy(x *exchange, r *http.Request, m *mcp.Message, body []byt
 	var l *live
 	switch {
 	case refused != nil:
-	case x.aside == noteFormer:
+	case x.linkNote == noteFormer:
 		s.asFormer(x, t, m)
 		return
 	case s.isHome(m):
@@ -88,15 +88,6 @@ func checkRevision(h http.Header, l *live) *refusal {
 		"Invalid request: Mcp-Protocol-Version names no revision that is served in a session")
 }
 
-// acknowledge answers the request of a message that needs no answer.
-func (x *exchange) acknowledge(refused *refusal) {
-	if refused != nil {
-		x.refuse("", refused)
-		return
-	}
-	x.writeStatus(http.StatusAccepted)
-}
-
 // notified takes a message that needs no answer. That the roots of a client changed needs
 // no action: they are asked for anew each time.
 func (s *Server) notified(ctx context.Context, l *live, m *mcp.Message) *refusal {
@@ -138,9 +129,9 @@ func (s *Server) legacyRequest(x *exchange, l *live, m *mcp.Message) {
 		x.refuse(m.ID, refused)
 		return
 	}
-	defer s.jobs.finish(j)
+	defer s.exchanges.jobs.finish(j)
 	defer l.leave(j)
-	p.begin(x, l, m.ID)
+	p.begin(s, x, l, m.ID)
 	c.line = p.line()
 	c.line.room = &j.answer
 	a := s.legacyAnswer(ctx, x.caller, x.id, l, m, &c.line)
@@ -148,7 +139,7 @@ func (s *Server) legacyRequest(x *exchange, l *live, m *mcp.Message) {
 	l.answered(j)
 	if a.silent {
 		p.finish(ctx, 0, nil, noMessage)
-		x.conclude(a.word())
+		x.conclude(a.outcome())
 		return
 	}
 	status := http.StatusOK
@@ -162,20 +153,12 @@ func (s *Server) legacyRequest(x *exchange, l *live, m *mcp.Message) {
 		p.follow()
 	}
 	if p.decide() == "" && a.err != nil {
-		s.linger(x, a.err)
+		s.exchanges.delayLimited(x, a.err)
 		x.answerError(a.id, a.err, status)
 		return
 	}
-	p.finish(ctx, status, s.payload(ctx, &a, x.id), func() []byte { return a.unkept(x.id) })
-	x.conclude(a.word())
-}
-
-// conclude notes for the log how a request ended, unless the stream of its answer, which
-// has ended, was refused or revoked.
-func (x *exchange) conclude(outcome string) {
-	if x.outcome == outcomeOK {
-		x.outcome = outcome
-	}
+	p.finish(ctx, status, s.exchanges.payload(ctx, &a, x.id), func() []byte { return a.unkept(x.id) })
+	x.conclude(a.outcome())
 }
 
 // beginLegacy makes j, which is new, a job of a session. The context that it returns ends
@@ -184,12 +167,12 @@ func (x *exchange) conclude(outcome string) {
 func (s *Server) beginLegacy(ctx context.Context, x *exchange, l *live, j *job,
 	id mcp.ID,
 ) (context.Context, *refusal) {
-	ctx, refused := s.beginJob(ctx, x, j, id)
+	ctx, refused := s.exchanges.beginJob(ctx, x, j, id)
 	if refused != nil {
 		return ctx, refused
 	}
 	if refused := l.enter(j); refused != nil {
-		s.jobs.finish(j)
+		s.exchanges.jobs.finish(j)
 		return ctx, refused
 	}
 	return ctx, nil
@@ -258,11 +241,11 @@ func (s *Server) get(x *exchange, r *http.Request) {
 	}
 	x.era = mcp.Legacy
 	if x.forwarded {
-		s.listenElsewhere(x, r, x.aside)
+		s.listenElsewhere(x, r, x.linkNote)
 		return
 	}
 	if f := s.findFeed(x, r); f != nil {
-		s.leave(x)
+		x.release()
 		s.serveFeed(x.context(), x, r, f)
 	}
 }
@@ -384,7 +367,7 @@ func (s *Server) delete(x *exchange, r *http.Request) {
 		x.refuse("", refused)
 		return
 	}
-	if x.aside == noteFormer {
+	if x.linkNote == noteFormer {
 		if l := s.sessions.roster.find(t.key); l != nil {
 			s.sessions.drop(l, endClosed)
 		}

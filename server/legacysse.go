@@ -47,7 +47,7 @@ func (s *Server) openSSE(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	l.claim(s.desk.Lists(x.caller), "") // the client has yet to list: what it sees now is no change
-	s.leave(x)
+	x.release()
 	// The address is a path from the root that clients see, because some of them append
 	// it to the origin.
 	address := x.settings.publicPath() + messagesPath + "?sessionId=" + id
@@ -82,7 +82,7 @@ func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) {
 		x.refuse("", refused)
 		return
 	}
-	raw, refused := s.readBody(x, r)
+	raw, refused := s.exchanges.readBody(x, r)
 	if refused != nil {
 		x.refuse("", refused)
 		return
@@ -132,11 +132,11 @@ func (s *Server) takeRequest(x *exchange, l *live, m *mcp.Message) *refusal {
 	}
 	way := &sseWay{server: s, session: l, taken: x.held} // belongs to the goroutine from here on
 	x.held = held{}
-	go s.safely(ctx, func() { // Wait waits for it
-		defer s.jobs.finish(j)
+	go s.exchanges.safely(ctx, func() { // Wait waits for it
+		defer s.exchanges.jobs.finish(j)
 		defer l.leave(j)
-		defer func() { s.giveBack(way.taken) }()
-		if !s.safely(ctx, func() { s.answerSSE(ctx, x, l, m, j, way) }) {
+		defer func() { way.taken.release() }()
+		if !s.exchanges.safely(ctx, func() { s.answerSSE(ctx, x, l, m, j, way) }) {
 			s.sessions.end(ctx, l, endClosed) // its client would wait for the answer for ever
 		}
 	})
@@ -158,13 +158,13 @@ func (p *sseWay) send(ctx context.Context, message []byte) error {
 	return err
 }
 
-func (p *sseWay) rest() { p.server.rest(&p.taken) }
+func (p *sseWay) rest() { p.taken.releaseSlot() }
 
 // answerSSE runs one request, and appends all that comes of it to the stream of the
 // session. A panic in the request is answered with an error.
 func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Message, j *job, way *sseWay) {
 	a := answer{id: m.ID, err: errPanic.told}
-	s.safely(ctx, func() {
+	s.exchanges.safely(ctx, func() {
 		switch m.Method {
 		case mcp.MethodInitialize:
 			a = s.agreeSSE(x, l, m)
@@ -182,14 +182,14 @@ func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Mes
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	err := way.send(ctx, s.message(ctx, &a, x.id))
+	err := way.send(ctx, s.exchanges.message(ctx, &a, x.id))
 	if ofMemory(err) != nil {
-		s.log.WarnContext(ctx, "answer not kept", "error", err)
+		s.exchanges.log.WarnContext(ctx, "answer not kept", "error", err)
 		err = way.send(ctx, a.unkept(x.id))
 	}
 	if err != nil {
 		// the session has ended, and its stream with it
-		s.log.DebugContext(ctx, "answer not kept", "error", err)
+		s.exchanges.log.DebugContext(ctx, "answer not kept", "error", err)
 	}
 }
 

@@ -36,8 +36,8 @@ var attributes = sync.Pool{New: func() any {
 	return &attrs
 }}
 
-// tellRequest writes the line of a request that ended at that time.
-func (s *Server) tellRequest(ctx context.Context, at time.Time, x *exchange, httpMethod, path string) {
+// logLine writes the line of a request that ended at that time.
+func (s *service) logLine(ctx context.Context, at time.Time, x *exchange, httpMethod, path string) {
 	if !s.log.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
@@ -47,7 +47,7 @@ func (s *Server) tellRequest(ctx context.Context, at time.Time, x *exchange, htt
 		slog.String("http_method", cut(httpMethod)), slog.String("path", cut(path)), slog.Int("status",
 			x.status),
 		slog.String("method", cut(x.method)), slog.String("tool", cut(x.tool)), slog.String("outcome",
-			x.word()),
+			x.outcomeWord()),
 		slog.Float64("duration_seconds", at.Sub(x.started).Seconds()), slog.String("remote", x.remote))
 	if code := x.outcome; strings.HasPrefix(code, "DB-") || strings.HasPrefix(code, "error ") {
 		attrs = append(attrs, slog.String("code", code))
@@ -58,7 +58,7 @@ func (s *Server) tellRequest(ctx context.Context, at time.Time, x *exchange, htt
 	if x.missed != "" {
 		attrs = append(attrs, slog.String("reason", x.missed))
 	}
-	attrs = appendRefusal(append(attrs, x.foreign...), x.refused)
+	attrs = appendRefusal(append(attrs, x.refusedOrigin...), x.refused)
 	if x.principal.Name != "" {
 		attrs = append(attrs, slog.String("name", legible(x.principal.Name)))
 	}
@@ -74,8 +74,8 @@ func (s *Server) tellRequest(ctx context.Context, at time.Time, x *exchange, htt
 	attributes.Put(room)
 }
 
-// word returns how the request ended, in the words of the audit.
-func (x *exchange) word() string {
+// outcomeWord returns how the request ended, in the words of the audit.
+func (x *exchange) outcomeWord() string {
 	switch {
 	case !strings.HasPrefix(x.outcome, "DB-") && !strings.HasPrefix(x.outcome, "error "):
 		return x.outcome

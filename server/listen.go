@@ -116,7 +116,7 @@ type followed struct {
 func (sub *subscription) open(ctx context.Context, x *exchange, r *http.Request) (*stream, error) {
 	sub.subscribe(ctx, x, sub.wanted)
 	sub.wanted = nil
-	sub.server.leave(x)
+	x.release()
 	out, err := openTakeable(x, r)
 	if err != nil {
 		return out, err
@@ -135,7 +135,7 @@ func (sub *subscription) subscribe(ctx context.Context, x *exchange, uris []stri
 	for range min(openingSubscriptions, len(uris)) {
 		all.Go(func() {
 			for i := range next {
-				_, told := s.guarded(ctx, func() (result mcp.Object, err error) {
+				_, told := s.exchanges.guarded(ctx, func() (result mcp.Object, err error) {
 					one, err := s.desk.Subscribe(ctx, caller, x.id, uris[i],
 						func(part string) { sub.updated(uris[i], part) })
 					opened[i] = &one
@@ -229,7 +229,7 @@ func (sub *subscription) honoured() (filter mcp.Object) {
 
 // step implements source.
 func (sub *subscription) step(_ context.Context, out *stream) error {
-	caller, ok := sub.server.resolve(sub.place.principal)
+	caller, ok := sub.server.exchanges.resolve(sub.place.principal)
 	if !ok || sub.server.flows.isDue(sub.flow) {
 		return errOver
 	}
@@ -264,7 +264,7 @@ func (sub *subscription) tellUpdates(out *stream) error {
 			return err // before it is forgotten
 		}
 		sub.forgetUpdate(uri)
-		caller, ok := sub.server.resolve(sub.place.principal)
+		caller, ok := sub.server.exchanges.resolve(sub.place.principal)
 		if !ok {
 			return errOver
 		}

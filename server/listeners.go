@@ -103,7 +103,7 @@ func (o *outbox) run(ctx context.Context, at replica.ID) {
 		if len(batch) == 0 {
 			return
 		}
-		if !o.server.safely(ctx, func() { o.server.tellListeners(ctx, at, batch) }) || ctx.Err() != nil {
+		if !o.server.exchanges.safely(ctx, func() { o.server.tellListeners(ctx, at, batch) }) || ctx.Err() != nil {
 			continue
 		}
 	}
@@ -170,7 +170,7 @@ func (s *Server) tellListeners(ctx context.Context, at replica.ID, sessions []*l
 	defer stop()
 	var taken []byte
 	err := errWord
-	s.safely(ctx, func() { // or what was claimed would be told by nobody
+	s.exchanges.safely(ctx, func() { // or what was claimed would be told by nobody
 		taken, err = s.config.Others.Send(brief, at, replica.Word{Kind: kindListener, Data: packed(parts...)})
 	})
 	for i, one := range all {
@@ -206,7 +206,7 @@ func (s *Server) newsFor(l *live, at replica.ID) (all []told) {
 	if _, leads := s.config.Others.Leads(); h == nil || !leads || !l.isReady() {
 		return nil
 	}
-	caller, ok := s.resolve(h.listener.principal)
+	caller, ok := s.exchanges.resolve(h.listener.principal)
 	if !ok {
 		l.dropListener(h.stream, at)
 		// one for each stream
@@ -221,7 +221,7 @@ func (s *Server) newsFor(l *live, at replica.ID) (all []told) {
 	if more {
 		s.outbox.add(l)
 	}
-	if caller, ok = s.resolve(h.listener.principal); !ok { // as in feed.tellUpdates
+	if caller, ok = s.exchanges.resolve(h.listener.principal); !ok { // as in feed.tellUpdates
 		return all
 	}
 	for _, uri := range uris {
@@ -286,7 +286,7 @@ func (s *Server) heardListener(ctx context.Context, from replica.ID, w replica.W
 		one := parts[4*i : 4*i+4]
 		all.Go(func() error {
 			answer[i] = noticeRefused
-			s.safely(ctx, func() { answer[i] = s.heardNotice(ctx, from, one) })
+			s.exchanges.safely(ctx, func() { answer[i] = s.heardNotice(ctx, from, one) })
 			return nil
 		})
 	}
@@ -413,7 +413,7 @@ func (s *Server) letGo(ctx context.Context, l *live, stream string, at replica.I
 	defer stop()
 	data := packed(l.key[:], []byte(stream), binary.BigEndian.AppendUint64(nil, epoch), nil)
 	if _, err := s.config.Others.Send(ctx, at, replica.Word{Kind: kindListener, Data: data}); err != nil {
-		s.log.DebugContext(ctx, "another replica was not told that a stream is elsewhere", "error", err)
+		s.exchanges.log.DebugContext(ctx, "another replica was not told that a stream is elsewhere", "error", err)
 	}
 }
 
@@ -547,7 +547,7 @@ func (s *Server) dropGone(l *live) {
 // it does; denied tells that it does not lead the session, gone that it was not reached.
 // Otherwise its answer is that to the client.
 func (s *Server) announce(x *exchange, r *http.Request, f *feed, to replica.ID) outcome {
-	request := x.forwardOf(r, nil)
+	request := forwardOf(x, r, nil)
 	request.Note = f.stream
 	answer, err := s.config.Others.Forward(x.context(), to, request)
 	switch {
@@ -562,7 +562,7 @@ func (s *Server) announce(x *exchange, r *http.Request, f *feed, to replica.ID) 
 	case answer.StatusCode == errElsewhere.status:
 		return forwardDenied
 	case answer.StatusCode != http.StatusOK:
-		x.passOn(x.context(), answer, "", to)
+		s.passOn(x.context(), x, answer, "", to)
 		return forwardDone
 	}
 	epoch, _ := strconv.ParseUint(answer.Header.Get(headerEpoch), 10, 64)
@@ -602,7 +602,7 @@ func (l *live) strandedAt() (at replica.ID, held bool) {
 // takeOne takes a session over, or has its streams known to whoever was faster.
 func (s *Server) takeOne(ctx context.Context, l *live) {
 	principal := l.lastPrincipal()
-	caller, ok := s.resolve(principal)
+	caller, ok := s.exchanges.resolve(principal)
 	if !ok {
 		return
 	}
@@ -650,7 +650,7 @@ func (s *Server) tellTaken(ctx context.Context, l *live, former replica.ID, epoc
 		Data: data,
 	})
 	if err != nil {
-		s.log.DebugContext(ctx, "another replica was not told that a session was taken over", "error", err)
+		s.exchanges.log.DebugContext(ctx, "another replica was not told that a session was taken over", "error", err)
 		return nil
 	}
 	ids, _ := unpacked(answer, 0)
@@ -692,7 +692,7 @@ func (s *Server) taken(l *live) {
 // resubscribeLater makes subscriptions again beside the request for which the session was
 // taken over.
 func (s *Server) resubscribeLater(l *live) {
-	if caller, ok := s.resolve(l.lastPrincipal()); ok {
+	if caller, ok := s.exchanges.resolve(l.lastPrincipal()); ok {
 		// one for each session
 		s.errands.begin(context.Background(), func(ctx context.Context) { s.resubscribe(ctx, l, caller) })
 	}
@@ -705,7 +705,7 @@ func (s *Server) tellFormer(ctx context.Context, x *exchange, l *live, body []by
 	if former == "" || x == nil || x.forwarded || !s.config.Others.IsThere(former) {
 		return true
 	}
-	request := x.forwardOf(x.request, body)
+	request := forwardOf(x, x.request, body)
 	request.Note = noteFormer
 	answer, err := s.config.Others.Forward(ctx, former, request)
 	if err != nil {

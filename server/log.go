@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-chi/chi/v5"
-
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
@@ -49,26 +47,26 @@ func (h logHandler) WithGroup(name string) slog.Handler {
 	return logHandler{h.Handler.WithGroup(name)}
 }
 
-// logged writes one line for each request, or sums up those of a stranger, and counts the
+// logged writes one line for each request, or sums up those of a caller that is refused again and again, and counts the
 // request. When the request is over it gives back what that held.
-func (s *Server) logged(next http.Handler) http.Handler {
+func (s *service) logged(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer s.logRequest(of(w), r)
 		next.ServeHTTP(w, r)
 	})
 }
 
-func (s *Server) logRequest(x *exchange, r *http.Request) {
-	s.leave(x)
+func (s *service) logRequest(x *exchange, r *http.Request) {
+	x.release()
 	if x.taken {
 		return // logStream does it when the stream ends
 	}
 	now := time.Now()
 	if !x.forwarded { // it is counted where the client is
-		s.config.Metrics.Request(routeOf(r), r.Method, x.status, eraName(x.era), now.Sub(x.started))
+		s.metrics.Request(s.config.RouteOf(r), r.Method, x.status, eraName(x.era), now.Sub(x.started))
 	}
-	if s.logsApart(x) {
-		s.tellRequest(x.context(), now, x, r.Method, r.URL.Path)
+	if s.hasOwnLine(x) {
+		s.logLine(x.context(), now, x, r.Method, r.URL.Path)
 	}
 }
 
@@ -93,19 +91,6 @@ func appendRefusal(line []slog.Attr, refused *auth.Error) []slog.Attr {
 		line = append(line, slog.String("claimed_issuer", harmless(refused.Claimed)))
 	}
 	return line
-}
-
-// routeOf returns the pattern of the route that matched. The path itself is not used as a
-// label, because clients choose it.
-func routeOf(r *http.Request) string {
-	route := chi.RouteContext(r.Context())
-	if route == nil { // it came by the shortcut
-		return endpointPath
-	}
-	if pattern := route.RoutePattern(); pattern != "" {
-		return pattern
-	}
-	return "none"
 }
 
 func eraName(era mcp.Era) string {

@@ -2,23 +2,12 @@ package server
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/go-chi/chi/v5"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-)
-
-// The paths that are served.
-const (
-	endpointPath = "/mcp"
-	tenantPath   = "/t/"
-	ssePath      = "/sse"
-	messagesPath = "/messages"
-	metadataPath = "/.well-known/oauth-protected-resource"
-	registerPath = "/register"
 )
 
 // metadata tells a client which authorization servers give tokens for the endpoint that
@@ -57,12 +46,6 @@ func (s *Server) metadata(w http.ResponseWriter, r *http.Request) {
 	x.writeJSON(http.StatusOK, document.JSON())
 }
 
-// serves tells whether tokens of a may be for the tenant. The common endpoint, "", is for
-// the tokens of all.
-func (a AuthorizationServer) serves(tenant string) bool {
-	return tenant == "" || a.Tenant == "" || a.Tenant == tenant
-}
-
 // register refuses to register a client. The gateway registers nobody; but a client that
 // could get a token by itself, and finds no metadata, takes the gateway for its
 // authorization server and comes here, with the token that was refused before if it has
@@ -87,24 +70,3 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 		mcp.Member{Name: "error_description", Value: mcp.String(says)},
 	).JSON())
 }
-
-// base returns the public URL without a slash at its end.
-func (s *Settings) base() string { return strings.TrimSuffix(s.PublicURL, "/") }
-
-// metadataURL returns where the metadata is of the endpoint that the request came to, ""
-// if there is none. Paths other than endpoints have the metadata of /mcp.
-func (x *exchange) metadataURL() string {
-	tenant, path := "", endpointPath
-	if gateway.IsTenantID(x.tenant) {
-		tenant, path = x.tenant, tenantPath+x.tenant+endpointPath
-	}
-	serves := func(a AuthorizationServer) bool { return a.serves(tenant) }
-	if !slices.ContainsFunc(x.settings.AuthorizationServers, serves) {
-		return ""
-	}
-	return x.settings.base() + metadataPath + path
-}
-
-// publicPath returns the path under which clients see the root of this server, "" if that
-// is /.
-func (s *Settings) publicPath() string { return strings.TrimPrefix(s.base(), originOf(s.base())) }

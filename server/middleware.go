@@ -1,23 +1,16 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/netip"
 	"strings"
-	"time"
 
 	"github.com/go-chi/chi/v5"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
-	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/connlimit"
-	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
-
-// requestIDHeader names the id of a request in its answer, whatever that is.
-const requestIDHeader = "X-Request-Id"
 
 // check is a stage that either lets a request pass or answers it. It is false if it
 // answered.
@@ -39,34 +32,12 @@ func checked(checks ...check) func(http.Handler) http.Handler {
 	}
 }
 
-// identified gives the request an id, which its answer and all its records carry, and a
-// place where later stages keep what they find out. An id that the client sends is
-// ignored: clients must not choose what stands in the records, and two requests must not
-// share an id.
+// identified begins the exchange, which answers the request and is where later stages
+// keep what they find out.
 func (s *Server) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := s.newExchange(w, r)
-		x.Header()[requestIDHeader] = x.named[:]
-		next.ServeHTTP(x, r)
+		next.ServeHTTP(s.exchanges.newExchange(w, r), r)
 	})
-}
-
-func (s *Server) newExchange(w http.ResponseWriter, r *http.Request) *exchange {
-	x := &exchange{
-		ResponseWriter: w,
-		control:        *http.NewResponseController(w),
-		server:         s,
-		request:        r,
-		id:             s.ids.next(),
-		started:        time.Now(),
-		settings:       s.config.Settings(),
-		outcome:        outcomeOK,
-	}
-	x.scope, x.lasting = scope{r.Context(), x}, scope{context.Background(), x}
-	x.remote = x.settings.remoteOf(r)
-	x.originOf(r)
-	x.named[0] = x.id
-	return x
 }
 
 // recovered turns a panic into an error for the client and a line in the log.
@@ -85,34 +56,24 @@ func (s *Server) answerPanic(x *exchange, problem any) {
 	if problem == http.ErrAbortHandler { //nolint:errorlint // net/http compares it like this
 		panic(problem)
 	}
-	s.panicked(x.context(), problem)
+	s.exchanges.panicked(x.context(), problem)
 	x.cutShort("")
 }
 
-// cutShort ends the answer to the request with that id after a panic, in the goroutine of
-// its handler: with an error, or with a broken connection if a part was sent already,
-// because half an answer must not look like a whole one.
-func (x *exchange) cutShort(id mcp.ID) {
-	if x.status != 0 {
-		panic(http.ErrAbortHandler)
-	}
-	x.refuse(id, errPanic)
-}
-
-// bounded takes one of the places for requests in work, and bounds how large the body may
+// bounded takes one of the slots for requests in work, and bounds how large the body may
 // be and how long it may take.
 func (s *Server) bounded(x *exchange, r *http.Request) bool {
-	x.held.place = &s.working
+	x.held.slot = &s.working
 	if x.forwarded {
-		x.held.place = &s.visiting
+		x.held.slot = &s.visiting
 	}
 	switch {
-	case x.held.place.Add(1) > int64(s.config.MaxCalls):
+	case x.held.slot.Add(1) > int64(s.config.MaxCalls):
 		x.turnAway(errOverload)
-	case s.jobs.closed():
+	case s.exchanges.jobs.closed():
 		x.turnAway(errDraining)
 	case r.ContentLength > s.config.MaxBody:
-		x.refuse("", s.tooLarge())
+		x.refuse("", s.exchanges.tooLarge())
 	default:
 		if r.ContentLength != 0 {
 			_ = x.control.SetReadDeadline(x.started.Add(s.config.ReadTimeout)) // a recorder has no deadlines
@@ -129,7 +90,6 @@ func (s *Server) bounded(x *exchange, r *http.Request) bool {
 // read. https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 func (s *Server) authenticated(x *exchange, r *http.Request) bool {
 	x.tenant = chi.URLParam(r, "tenant")
-	x.judged = s.judged.Load() // before the token is checked: see isOutdated
 	refused := s.login(x, r)
 	if refused == nil {
 		connlimit.Known(r.Context())
@@ -149,7 +109,7 @@ func (s *Server) chosen(x *exchange, r *http.Request) bool {
 	}
 	if !strings.HasPrefix(r.URL.Path, tenantPath) {
 		err := x.severalTenants()
-		s.linger(x, err)
+		s.exchanges.delayLimited(x, err)
 		x.refuseAdmission(err)
 		return false
 	}
@@ -215,7 +175,7 @@ func (s *Server) recordLogin(x *exchange, refused *auth.Error) {
 	address, _ := netip.ParseAddr(x.remote)
 	s.config.Metrics.LoginFailed(refused.Reason, address)
 	x.refused = refused
-	s.recordStranger(x, "unauthenticated", refused.Reason)
+	s.exchanges.recordUnauthenticated(x, "unauthenticated", refused.Reason)
 }
 
 func (s *Server) refuseLogin(x *exchange, refused *auth.Error) {
@@ -230,19 +190,6 @@ func (s *Server) refuseLogin(x *exchange, refused *auth.Error) {
 	x.refuse("", told)
 }
 
-// record puts a refusal of the door on record, even if the client has left meanwhile.
-func (x *exchange) record(outcome, reason string) {
-	line := audit.Record{
-		Time: x.started, RequestID: x.id, TenantID: x.principal.TenantID,
-		Issuer: x.principal.Issuer, Subject: x.principal.Subject, ClientID: x.principal.ClientID,
-		Remote: x.remote, Method: x.method, Outcome: outcome, Reason: reason, Duration: time.Since(x.started),
-	}
-	if x.refused != nil {
-		line.Issuer, line.Audience, line.Expected = x.refused.Issuer, x.refused.Audience, x.refused.Expected
-	}
-	x.server.desk.Refuse(x.outliving(), line)
-}
-
 // admitted finds the tenant of the caller and takes one request token from it, before the
 // body is read; of a request that another replica has forwarded, that one has taken it.
 // If the path names a tenant, it must be one of the token: the path chooses among these
@@ -255,7 +202,7 @@ func (s *Server) admitted(x *exchange, r *http.Request) bool {
 		x.caller, err = s.desk.Admit(x.context(), x.principal, 1)
 	}
 	if err != nil {
-		s.linger(x, err)
+		s.exchanges.delayLimited(x, err)
 		x.refuseAdmission(err)
 		return false
 	}
@@ -264,13 +211,6 @@ func (s *Server) admitted(x *exchange, r *http.Request) bool {
 		return false
 	}
 	return true
-}
-
-func (x *exchange) refuseAdmission(err error) {
-	told := toldOf(err)
-	status := statusOf(told.Code, 0)
-	x.record(recordedAs(status), told.StableCode())
-	x.answerError("", told, status)
 }
 
 func (s *Server) notFound(w http.ResponseWriter, _ *http.Request) { of(w).refuse("", errNotFound) }

@@ -45,22 +45,22 @@ type modernCall struct {
 func (s *Server) modernRequest(x *exchange, m *mcp.Message) {
 	c := &modernCall{}
 	j, t := &c.job, &c.trickle
-	ctx, refused := s.beginJob(x.context(), x, j, m.ID)
+	ctx, refused := s.exchanges.beginJob(x.context(), x, j, m.ID)
 	if refused != nil {
 		x.refuse(m.ID, refused)
 		return
 	}
-	defer s.jobs.finish(j)
-	t.begin(x)
+	defer s.exchanges.jobs.finish(j)
+	t.begin(s, x)
 	a := s.modernAnswer(ctx, x, m, c)
-	x.outcome, x.ended = a.word(), a.ended
+	x.outcome, x.ended = a.outcome(), a.ended
 	t.finish(ctx, &a)
 }
 
 // modernAnswer runs one request.
 func (s *Server) modernAnswer(ctx context.Context, x *exchange, m *mcp.Message, c *modernCall) answer {
-	c.request = x.modernForm(m, c)
-	result, err := s.handle(ctx, x.caller, &c.request)
+	c.request = s.modernForm(x, m, c)
+	result, err := s.exchanges.handle(ctx, x.caller, &c.request)
 	if isRevoked(ctx) {
 		return answer{id: m.ID, err: errGone}
 	}
@@ -71,7 +71,7 @@ func (s *Server) modernAnswer(ctx context.Context, x *exchange, m *mcp.Message, 
 }
 
 // modernForm returns the request for the desk.
-func (x *exchange) modernForm(m *mcp.Message, c *modernCall) gateway.Request {
+func (s *Server) modernForm(x *exchange, m *mcp.Message, c *modernCall) gateway.Request {
 	level, _ := mcp.LevelOf(x.meta.Text(mcp.MetaLogLevel)) // absent: none
 	info := x.meta.Value(mcp.MetaClientInfo)
 	client, _ := info.Member("name").Text()
@@ -84,7 +84,7 @@ func (x *exchange) modernForm(m *mcp.Message, c *modernCall) gateway.Request {
 		From:         gateway.From{Remote: x.remote, Name: client, Version: version},
 		LogLevel:     level,
 		Tasks:        tasksOf(declared),
-		Extensions:   x.server.declares(x.context(), x, declared),
+		Extensions:   s.exchanges.declares(x.context(), x, declared),
 		Form:         forms[mcp.LatestModern],
 		Notify:       c.trickle.notify,
 		Room:         &c.job.answer,

@@ -10,16 +10,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// Bounds of what one session, or one request for notices, may subscribe to.
-const (
-	maxSubscriptions = 256
-	// maxTold is how many updates are put into the log before they are sent, because the
-	// log keeps only so many events.
-	maxTold = 32
-	// maxURI is the longest URI that may be subscribed to, in bytes: longer ones are in
-	// no notice of a server.
-	maxURI = 8 << 10
-)
+// maxTold is how many updates are put into the log before they are sent, because the log
+// keeps only so many events.
+const maxTold = 32
 
 // uriOf returns the URI of a subscription.
 func uriOf(value mcp.RawJSON) (string, *refusal) {
@@ -215,7 +208,7 @@ func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *
 			return errGone
 		}
 	}
-	_, w.told = s.guarded(ctx, func() (result mcp.Object, err error) {
+	_, w.told = s.exchanges.guarded(ctx, func() (result mcp.Object, err error) {
 		w.subscription, err = s.desk.Subscribe(ctx, c, id, uri, func(part string) { s.updated(l, uri, part) })
 		return result, err
 	})
@@ -225,7 +218,7 @@ func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *
 	if w.told == nil {
 		s.sessions.keepWatch(ctx, l, uri)
 	}
-	if now, ok := s.resolve(c.Principal); ok { // rules may have changed while it was being opened
+	if now, ok := s.exchanges.resolve(c.Principal); ok { // rules may have changed while it was being opened
 		s.forgetWatches(ctx, l.judge(now))
 	}
 	return w.told

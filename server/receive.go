@@ -57,7 +57,7 @@ func (x *exchange) receive(from io.Reader, length int64) ([]byte, error) {
 // come since begun. It is never later than ReadTimeout allows for the whole body.
 func (x *exchange) patience(begun time.Time, came int) time.Time {
 	atRate := begun.Add(bodyGrace + time.Duration(came)*time.Second/bodyRate)
-	if last := x.started.Add(x.server.config.ReadTimeout); last.Before(atRate) {
+	if last := x.started.Add(x.service.config.ReadTimeout); last.Before(atRate) {
 		return last
 	}
 	return atRate
@@ -67,7 +67,7 @@ func (x *exchange) patience(begun time.Time, came int) time.Time {
 // header declared a length, so that less is copied; or for the whole body or all that a
 // user can hold if that is less.
 func (x *exchange) enlarge(data []byte, length int64) ([]byte, error) {
-	most := x.server.roomForBody
+	most := x.service.roomForBody
 	if int64(cap(data)) >= most {
 		return nil, errNoRoom
 	}

@@ -47,13 +47,13 @@ var _ passage = (*reply)(nil)
 
 // begin begins the answer to a request of a session, or to several if answers is "". p is
 // new.
-func (p *reply) begin(x *exchange, l *live, answers mcp.ID) {
-	p.server, p.x, p.session, p.answers = x.server, x, l, answers
+func (p *reply) begin(s *Server, x *exchange, l *live, answers mcp.ID) {
+	p.server, p.x, p.session, p.answers = s, x, l, answers
 	if !x.acceptsStream {
 		p.plain = true
 		return
 	}
-	p.alarm = x.server.alarms.set(patience, p)
+	p.alarm = s.alarms.set(patience, p)
 }
 
 // line returns the way to the client for what happens during the request. The first
@@ -72,11 +72,11 @@ func (p *reply) send(ctx context.Context, message []byte) error {
 	return err
 }
 
-func (p *reply) rest() { p.rested.Do(func() { p.server.rest(&p.x.held) }) }
+func (p *reply) rest() { p.rested.Do(func() { p.x.held.releaseSlot() }) }
 
 // ring makes the answer an event stream when patience is over, and sends it.
 func (p *reply) ring() {
-	p.server.safely(p.x.outliving(), func() {
+	p.server.exchanges.safely(p.x.outliving(), func() {
 		if follow := p.upgrade(); follow != nil {
 			follow()
 		}
@@ -87,7 +87,7 @@ func (p *reply) ring() {
 // connection follow it.
 func (p *reply) follow() {
 	if follow := p.upgrade(); follow != nil {
-		go p.server.safely(p.x.outliving(), follow) // finish waits for it
+		go p.server.exchanges.safely(p.x.outliving(), follow) // finish waits for it
 	}
 }
 
@@ -160,7 +160,7 @@ func (p *reply) finish(ctx context.Context, status int, message payload, unkept 
 		ctx = context.WithoutCancel(ctx)
 		_, err := p.server.config.Log.Append(ctx, p.session.inLog(), stream, message.joined(), true)
 		if ofMemory(err) != nil {
-			p.server.log.WarnContext(ctx, "answer not kept", "error", err, "bytes", message.size())
+			p.server.exchanges.log.WarnContext(ctx, "answer not kept", "error", err, "bytes", message.size())
 			_, err = p.server.config.Log.Append(ctx, p.session.inLog(), stream, unkept(), true)
 		}
 		if err != nil {

@@ -125,7 +125,7 @@ func (s *Server) inRounds(ctx context.Context, c gateway.Caller, l *live, way *l
 func (rt *roundTrips) run(ctx context.Context) (mcp.Object, *mcp.Error) {
 	params := rt.request.Params
 	for rounds, pauses := 0, 0; ; {
-		result, told := rt.server.handle(ctx, rt.caller, &rt.request)
+		result, told := rt.server.exchanges.handle(ctx, rt.caller, &rt.request)
 		if told != nil && rounds+pauses > 0 && told.StableCode() == unrecordable {
 			return mcp.Object{}, errBegun
 		}
@@ -155,7 +155,7 @@ func (rt *roundTrips) run(ctx context.Context) (mcp.Object, *mcp.Error) {
 		if err != nil {
 			return rt.giveUp(ctx, err)
 		}
-		caller, ok := rt.server.resolve(rt.caller.Principal)
+		caller, ok := rt.server.exchanges.resolve(rt.caller.Principal)
 		if !ok {
 			_, _ = rt.giveUp(ctx, errGone) // the client is told only that the call ended
 			return mcp.Object{}, errGone
@@ -172,7 +172,7 @@ func (rt *roundTrips) giveUp(ctx context.Context, err error) (mcp.Object, *mcp.E
 	cancel(err)
 	last := rt.request
 	last.Params, last.Refusals = last.Params.Without("inputResponses"), nil
-	_, _ = rt.server.handle(ended, rt.caller, &last) // its answer is only that its context has ended
+	_, _ = rt.server.exchanges.handle(ended, rt.caller, &last) // its answer is only that its context has ended
 	switch {
 	case errors.Is(context.Cause(ctx), gateway.ErrStopped):
 		return mcp.Object{}, errStopped

@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,54 +74,25 @@ type Config struct {
 	Heartbeat   time.Duration // silence on a stream before a comment; zero: 20 s
 }
 
-// Settings are the parts of the config that a reload may change.
-type Settings struct {
-	PublicURL string // what clients type, without /mcp
-	// AuthorizationServers are the issuers that clients can go to for a token: the
-	// metadata names them, and every 401 leads there. Empty: there is no metadata.
-	AuthorizationServers []AuthorizationServer
-	AllowedOrigins       []string
-	AllowedHosts         []string // values of Host that are accepted; one without a port accepts every port
-	TrustedProxies       []netip.Prefix
-	PublicTenants        []string // whose endpoints have a card
-}
-
-// AuthorizationServer is an issuer at which clients can get a token.
-type AuthorizationServer struct {
-	Issuer string
-	Tenant string // for which all of its tokens are; "": a claim of each token says it
-}
-
 // Server is the client-facing HTTP service. It is safe for concurrent use.
 type Server struct {
-	guard
+	exchanges *service // what answers requests
 
 	config Config
-	log    *slog.Logger
-	lines  LineHandler // for the line of each request; nil: log writes it
 	desk   desk
 
-	sessions  *sessions
-	jobs      *jobs
-	waiting   *waiting
-	strangers *strangers
-	unknown   unknownExtensions
-	once      once.Store    // answers of calls with a key
-	repeats   *share.Budget // places of requests that wait for what runs under their key
+	sessions *sessions
+	waiting  *waiting
+	once     once.Store    // answers of calls with a key
+	repeats  *share.Budget // slots of requests that wait for what runs under their key
 
-	forwarding *share.Budget             // places of requests that other replicas answer
+	forwarding *share.Budget             // slots of requests that other replicas answer
 	visiting   atomic.Int64              // requests in work that other replicas have forwarded
 	returned   atomic.Pointer[time.Time] // when others may have taken this replica for gone last; nil: never
 
-	roomForBody int64 // what one user can hold of a body if nobody holds anything, in bytes
-
-	ids     requestIDs
 	alarms  alarms
 	working atomic.Int64  // requests in work
-	streams *share.Budget // places of event streams
-
-	beyond   lingering // refused requests of tenants beyond their limits
-	knocking lingering // refused requests of strangers
+	streams *share.Budget // slots of event streams
 
 	open    *openStreams
 	flows   *flows
@@ -132,10 +102,8 @@ type Server struct {
 	changed atomic.Pointer[chan struct{}] // closed when replicas have come or ended
 	turnout chan struct{}                 // holds a value then
 
-	again  chan struct{} // holds a value if what callers have open is to be judged again
-	judged atomic.Uint64 // how often that was begun
+	again chan struct{} // holds a value if what callers have open is to be judged again
 
-	parting  atomic.Bool   // set by PartFromClients
 	draining chan struct{} // closed by EndStreams; see flows for when each stream ends
 	drain    sync.Once
 }
@@ -162,23 +130,19 @@ func newServer(cfg Config, d desk) *Server {
 	}
 	var instance [openerSize]byte
 	_, _ = hex.Decode(instance[:], []byte(cfg.Others.Self())) // as replica.NewID makes it
-	log := slog.New(LogHandler(cfg.Logger.Handler()))
-	g := guard{cfg.Metrics, log}
+	in := newService(serviceConfig{
+		Desk: d, Metrics: cfg.Metrics, Logger: cfg.Logger, Memory: cfg.Memory, Turns: cfg.Turns,
+		Settings: cfg.Settings, Judge: cfg.Judge, RouteOf: routeOf, Extensions: cfg.Extensions,
+		MaxBody: cfg.MaxBody, ReadTimeout: cfg.ReadTimeout,
+	})
 	s := &Server{
-		guard:    g,
-		config:   cfg,
-		desk:     d,
-		log:      log,
-		lines:    lineHandlerOf(log.Handler()),
-		sessions: newSessions(&cfg, instance, g),
-		jobs:     newJobs(),
-		waiting:  newWaiting(cfg.Memory),
-
-		roomForBody: max(cfg.Memory.Most()/share.Step*share.Step, share.Covered),
-
+		exchanges:  in,
+		config:     cfg,
+		desk:       d,
+		sessions:   newSessions(&cfg, instance, in.guard),
+		waiting:    newWaiting(cfg.Memory),
 		forwarding: share.New(int64(cfg.MaxCalls)),
 		repeats:    share.New(int64(max(cfg.MaxCalls/repeatsPart, minRepeats))),
-		strangers:  newStrangers(),
 		streams:    share.New(int64(cfg.MaxStreams)),
 		open:       newOpenStreams(),
 		again:      make(chan struct{}, 1),
@@ -189,7 +153,7 @@ func newServer(cfg Config, d desk) *Server {
 		s.once = once.NewMemory(cfg.Memory)
 	}
 	s.flows, s.outbox = newFlows(s), newOutbox(s)
-	s.errands.guard = g
+	s.errands.guard = in.guard
 	s.join(cfg.Others)
 	return s
 }
@@ -220,7 +184,7 @@ func orDefault[T int | int64 | time.Duration](value, fallback T) T {
 func (s *Server) Handler() http.Handler {
 	r := chi.NewRouter()
 	// Every request, to whatever path, is:
-	every := chi.Chain(s.identified, s.logged, s.recovered, checked(s.sameOrigin, s.bounded))
+	every := chi.Chain(s.identified, s.exchanges.logged, s.recovered, checked(s.sameOrigin, s.bounded))
 	// Every request to what only a caller may use is besides:
 	known := checked(s.authenticated, s.admitted)
 	r.Use(every...)
@@ -247,6 +211,19 @@ func (s *Server) Handler() http.Handler {
 	return &shortcut{r, every.Handler(known(http.HandlerFunc(s.endpoint)))}
 }
 
+// routeOf returns the pattern of the route that matched. The path itself is not used as a
+// label, because clients choose it.
+func routeOf(r *http.Request) string {
+	route := chi.RouteContext(r.Context())
+	if route == nil { // it came by the shortcut
+		return endpointPath
+	}
+	if pattern := route.RoutePattern(); pattern != "" {
+		return pattern
+	}
+	return "none"
+}
+
 // shortcut is a router that leads messages to endpointPath past itself. Nearly every
 // request is one. It passes the same stages, and is spared the look-up and the copy of
 // the request that the router makes.
@@ -268,14 +245,14 @@ func (s *shortcut) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Run ends sessions that nobody has used for too long, keeps what other replicas must
 // know of them, judges again what callers have open when JudgeAgain asks for it, and
-// records the sums of refused strangers, until ctx ends. A panic in one of these holds up
+// records the sums of refused requests, until ctx ends. A panic in one of these holds up
 // nothing else; what callers have open is then judged once more after a while.
 func (s *Server) Run(ctx context.Context) error {
 	sweep := time.NewTicker(max(s.config.SessionIdle/10, time.Second))
 	defer sweep.Stop()
-	window := time.NewTicker(strangersWindow)
+	window := time.NewTicker(sumWindow)
 	defer window.Stop()
-	defer s.recordStrangers(context.WithoutCancel(ctx))
+	defer s.exchanges.recordSums(context.WithoutCancel(ctx))
 	defer s.errands.end()
 	if s.sessions.shared {
 		var tending sync.WaitGroup
@@ -287,14 +264,14 @@ func (s *Server) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-window.C:
-			s.recordStrangers(ctx)
+			s.exchanges.recordSums(ctx)
 		case <-sweep.C:
 			s.sessions.sweep(ctx)
 			if !judged {
 				s.JudgeAgain()
 			}
 		case <-s.again:
-			judged = s.safely(ctx, func() { s.judgeAgain(ctx) })
+			judged = s.exchanges.safely(ctx, func() { s.judgeAgain(ctx) })
 		case <-ctx.Done():
 			return nil
 		}
@@ -303,7 +280,7 @@ func (s *Server) Run(ctx context.Context) error {
 
 // untilOver calls do until ctx ends, and again after a panic.
 func (s *Server) untilOver(ctx context.Context, do func()) {
-	for !s.safely(ctx, do) && ctx.Err() == nil {
+	for !s.exchanges.safely(ctx, do) && ctx.Err() == nil {
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
@@ -335,7 +312,7 @@ func (s *Server) tellChanges(ctx context.Context) {
 // close idle connections instead would be wrong: a request that is on its way on one of
 // them would be lost. https://www.rfc-editor.org/rfc/rfc9112#section-9.6
 func (s *Server) PartFromClients() {
-	s.parting.Store(true)
+	s.exchanges.part()
 	s.config.Others.Drain()
 }
 
@@ -377,21 +354,21 @@ const waitStep = 10 * time.Millisecond
 // elsewhere. Whatever is in work until its end is waited for by the next Wait. For how
 // many requests it waits, and for how long at most, is logged.
 func (s *Server) Wait(ctx context.Context) int {
-	if calls := s.jobs.count(); calls > 0 && !s.jobs.closed() {
+	if calls := s.exchanges.jobs.count(); calls > 0 && !s.exchanges.jobs.closed() {
 		line := []slog.Attr{slog.Int("calls", calls)}
 		if end, bounded := ctx.Deadline(); bounded {
 			line = append(line, slog.Duration("at_most", time.Until(end).Round(time.Second)))
 		}
-		s.log.LogAttrs(ctx, slog.LevelInfo, "waiting for calls", line...)
+		s.exchanges.log.LogAttrs(ctx, slog.LevelInfo, "waiting for calls", line...)
 	}
 	step := time.NewTicker(waitStep)
 	defer step.Stop()
-	for s.working.Load()+s.visiting.Load() > 0 || s.jobs.count() > 0 || s.desk.Ongoing() > 0 ||
+	for s.working.Load()+s.visiting.Load() > 0 || s.exchanges.jobs.count() > 0 || s.desk.Ongoing() > 0 ||
 		s.flows.isEnding() {
 		select {
 		case <-step.C:
 		case <-ctx.Done():
-			return s.jobs.end()
+			return s.exchanges.jobs.end()
 		}
 	}
 	return 0

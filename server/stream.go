@@ -60,7 +60,7 @@ func (s *Server) takeStreamPlace(x *exchange, kind string) (*streamPlace, *refus
 	if err != nil {
 		s.streams.Give(share.User(x.principal.User()), 1)
 		told := toldOf(err)
-		return nil, &refusal{statusOf(told.Code, x.era), told}
+		return nil, &refusal{status: statusOf(told.Code, x.era), told: told}
 	}
 	p := &streamPlace{server: s, closed: closed, principal: x.principal}
 	if kind == streamOfPost { // it ends with its request
@@ -108,12 +108,6 @@ type outlet interface {
 }
 
 var _ outlet = (*exchange)(nil)
-
-// room implements outlet: the goroutine of a request waits for its client.
-func (*exchange) room(int) error { return nil }
-
-// flush implements outlet.
-func (x *exchange) flush() error { return x.control.Flush() }
 
 // stream is an open event stream to one client. One goroutine at a time uses it.
 type stream struct {

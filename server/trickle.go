@@ -26,12 +26,12 @@ type trickle struct {
 }
 
 // begin begins the answer to a request. t is new.
-func (t *trickle) begin(x *exchange) {
-	t.server, t.x, t.plain = x.server, x, !x.acceptsStream
+func (t *trickle) begin(s *Server, x *exchange) {
+	t.server, t.x, t.plain = s, x, !x.acceptsStream
 	if !t.plain {
 		t.mu.Lock() // it may ring before the alarm is here
 		defer t.mu.Unlock()
-		t.alarm = x.server.alarms.set(x.server.config.Heartbeat, t)
+		t.alarm = s.alarms.set(s.config.Heartbeat, t)
 	}
 }
 
@@ -57,7 +57,7 @@ func (t *trickle) notify(_ context.Context, n mcp.Notification) error {
 func (t *trickle) ring() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	whole := t.server.safely(t.x.outliving(), func() {
+	whole := t.server.exchanges.safely(t.x.outliving(), func() {
 		if t.openLocked() && t.out.comment() == nil {
 			t.alarm.delay(t.server.config.Heartbeat)
 		}
@@ -108,14 +108,14 @@ func (t *trickle) finish(ctx context.Context, a *answer) {
 	t.plain = true
 	switch {
 	case t.out != nil:
-		_ = t.out.sendMessage(t.server.payload(ctx, a, t.x.id)) // the client may be gone
+		_ = t.out.sendMessage(t.server.exchanges.payload(ctx, a, t.x.id)) // the client may be gone
 		endStream(t.x)
 		t.place.leave()
 	case a.err != nil:
-		t.server.linger(t.x, a.err)
+		t.server.exchanges.delayLimited(t.x, a.err)
 		t.x.answerError(a.id, a.err, cmp.Or(a.status, statusOf(a.err.Code, mcp.Modern)))
 	default:
-		t.x.writeJSON(http.StatusOK, t.server.payload(ctx, a, t.x.id)...)
+		t.x.writeJSON(http.StatusOK, t.server.exchanges.payload(ctx, a, t.x.id)...)
 	}
 }
 

@@ -81,12 +81,12 @@ func (s *Server) resubscribe(ctx context.Context, l *live, c gateway.Caller) {
 	defer l.endResubscribing()
 	for uri, tried := range l.beginResubscribing() {
 		params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
-		told := s.subscribe(ctx, c, s.ids.next(), l, params)
+		told := s.subscribe(ctx, c, s.exchanges.ids.next(), l, params)
 		switch {
 		case told == nil:
 			s.updated(l, uri, uri)
 		case !tried: // or a server that stays down would fill the log
-			s.log.WarnContext(ctx, "a subscription of a replica that is gone was not opened again", "error",
+			s.exchanges.log.WarnContext(ctx, "a subscription of a replica that is gone was not opened again", "error",
 				told)
 		}
 		if told != nil && !isForGood(told) {
@@ -142,7 +142,7 @@ func (s *Server) resubscribeAll() {
 		if !l.isLost() || s.isDraining() {
 			return
 		}
-		if caller, ok := s.resolve(l.lastPrincipal()); ok {
+		if caller, ok := s.exchanges.resolve(l.lastPrincipal()); ok {
 			// one for each session
 			s.errands.begin(context.Background(), func(ctx context.Context) { s.resubscribe(ctx, l, caller) })
 		}

@@ -280,7 +280,7 @@ func (f *flow) letGo() {
 	if f.close(ctx) {
 		outcome = endRevoked
 	}
-	f.server.logStream(ctx, f.entry, outcome)
+	f.server.exchanges.logStream(ctx, f.entry, outcome)
 }
 
 // part closes the connection, which also ends the goroutine that reads. A client that got

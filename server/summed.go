@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	strangersWindow = time.Minute // for which refusals are summed up
-	strangersShown  = 5           // requests of one stranger in a window that are told one by one
-	maxShown        = 500         // requests of all strangers in a window that are told one by one
-	strangersSwift  = 100         // refusals of one stranger in a window that are answered at once
+	sumWindow      = time.Minute // for which refusals are summed up
+	shownOfOne     = 5           // requests of one caller in a window that are told one by one
+	maxShown       = 500         // requests of all such callers in a window that are told one by one
+	undelayedOfOne = 100         // refusals of one caller in a window that are answered at once
 	// with a sum of their own in a window; all others share one for each outcome
-	maxStrangers = 1000
+	maxSums = 1000
 
-	otherAddresses = "other_addresses" // the reason of the sum of those beyond maxStrangers
+	otherAddresses = "other_addresses" // the reason of the sum of those beyond maxSums
 )
 
-// strangers decides how requests of callers whose token did not verify are told, on
+// refusalSums decides how requests of callers whose token did not verify are told, on
 // record and in the log. No limit bounds how many such requests there are, and a full
 // disk would keep every tenant from its calls. So the first few of each address and
 // reason in a window of time are told one by one; of the others, one line with their
@@ -32,101 +32,101 @@ const (
 // Without maxShown, a thousand addresses made six lines a minute each: some 2 GB of
 // record in a day and, with long paths, ten times as much in the log. With it, record and
 // log are bounded by 1,500 lines a minute each, whatever comes.
-type strangers struct {
+type refusalSums struct {
 	mu    sync.Mutex // guards the fields below
-	seen  map[stranger]*seen
+	seen  map[sumKey]*tally
 	shown int // requests of this window that are told one by one
 }
 
-// stranger is the key under which requests are summed up: an address (or a /64 network of
+// sumKey is the key under which requests are summed up: an address (or a /64 network of
 // IPv6), an outcome and a reason. If the signature of a token says which issuer it is
 // from, refusals of different issuers are counted apart, because many clients may share
 // one address. The zero network stands for all for whom there is no room.
-type stranger struct {
+type sumKey struct {
 	network         netip.Prefix
 	outcome, reason string
 	issuer          string // one of the config; "" for none that is known
 	logged          bool   // in the log alone, such as a path that is not there; no refusal on record
 }
 
-// seen is how often a stranger has come in this window.
-type seen struct {
+// tally is how often a caller has come in this window.
+type tally struct {
 	times int
 	sum   audit.Record // of the requests that are not told one by one; its Count is zero if there are none
 }
 
-func newStrangers() *strangers { return &strangers{seen: make(map[stranger]*seen)} }
+func newRefusalSums() *refusalSums { return &refusalSums{seen: make(map[sumKey]*tally)} }
 
-// recordStranger puts the refusal of an unverified caller on record, or counts it for the
+// recordUnauthenticated puts the refusal of an unverified caller on record, or counts it for the
 // line at the end of the window. Who is refused again and again waits for each further
 // answer.
-func (s *Server) recordStranger(x *exchange, outcome, reason string) {
-	who := stranger{network: networkOf(x.remote), outcome: outcome, reason: reason}
+func (s *service) recordUnauthenticated(x *exchange, outcome, reason string) {
+	who := sumKey{network: networkOf(x.remote), outcome: outcome, reason: reason}
 	if x.refused != nil {
 		who.issuer = x.refused.Issuer
 	}
 	var often bool
-	if x.telling, often = s.strangers.count(who, x.started); x.telling == apart {
+	if x.lineForm, often = s.sums.count(who, x.started); x.lineForm == lineOwn {
 		x.record(outcome, reason)
 	} else {
-		s.config.Metrics.Refused(outcome, "", reason)
+		s.metrics.Refused(outcome, "", reason)
 	}
 	if often {
-		s.rest(&x.held)
-		s.knocking.wait(x)
+		x.held.releaseSlot()
+		s.unauthenticated.wait(x)
 	}
 }
 
-// telling is how the log tells of a request.
-type telling int
+// lineForm is how the log tells of a request.
+type lineForm int
 
 const (
-	undecided telling = iota // it is not over, or its caller is known
-	apart                    // in a line of its own
-	summed                   // in the sum of a stranger's requests
+	lineUndecided lineForm = iota // it is not over, or its caller is known
+	lineOwn                       // in a line of its own
+	lineSummed                    // in the sum of a requests
 )
 
-// logsApart tells whether the log has a line for the request, which is over. Requests of
-// strangers that are on record are in the log as they are there; all others, such as
+// hasOwnLine tells whether the log has a line for the request, which is over. Requests of
+// such callers that are on record are in the log as they are there; all others, such as
 // those for the metadata or for a path that is not there, are counted here.
-func (s *Server) logsApart(x *exchange) bool {
-	if x.telling == undecided && x.principal.Issuer == "" {
-		who := stranger{network: networkOf(x.remote), outcome: x.outcome, logged: true}
-		x.telling, _ = s.strangers.count(who, x.started)
+func (s *service) hasOwnLine(x *exchange) bool {
+	if x.lineForm == lineUndecided && x.principal.Issuer == "" {
+		who := sumKey{network: networkOf(x.remote), outcome: x.outcome, logged: true}
+		x.lineForm, _ = s.sums.count(who, x.started)
 	}
-	return x.telling != summed
+	return x.lineForm != lineSummed
 }
 
-// count counts a stranger's request, and returns how it is told. If not apart, it has
-// been added to a sum. It was refused often if that is more than strangersSwift times in
+// count counts a request, and returns how it is told. If not apart, it has
+// been added to a sum. It was refused often if that is more than undelayedOfOne times in
 // this window. Those who share a sum because there is no room for more are not known
 // apart, and count as not often refused.
-func (s *strangers) count(who stranger, at time.Time) (told telling, often bool) {
+func (s *refusalSums) count(who sumKey, at time.Time) (form lineForm, often bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.seen[who]
-	if one == nil && len(s.seen) >= maxStrangers {
-		who = stranger{outcome: who.outcome, reason: otherAddresses, logged: who.logged}
+	if one == nil && len(s.seen) >= maxSums {
+		who = sumKey{outcome: who.outcome, reason: otherAddresses, logged: who.logged}
 		one = s.seen[who]
 	}
 	if one == nil {
-		one = &seen{}
+		one = &tally{}
 		s.seen[who] = one
 	}
 	if !who.network.IsValid() {
 		one.add(who, at)
-		return summed, false
+		return lineSummed, false
 	}
-	if one.times++; one.times <= strangersShown && s.shown < maxShown {
+	if one.times++; one.times <= shownOfOne && s.shown < maxShown {
 		s.shown++
-		return apart, false
+		return lineOwn, false
 	}
 	one.add(who, at)
-	return summed, one.times > strangersSwift
+	return lineSummed, one.times > undelayedOfOne
 }
 
 // add adds a request to the sum.
-func (o *seen) add(who stranger, at time.Time) {
+func (o *tally) add(who sumKey, at time.Time) {
 	sum := &o.sum
 	if sum.Count == 0 {
 		sum.Time, sum.Outcome, sum.Reason, sum.Remote, sum.Issuer = at, who.outcome, who.reason,
@@ -160,12 +160,12 @@ func remoteName(network netip.Prefix) string {
 	return network.String()
 }
 
-// sums ends the window, begins a new one, and returns the sums of the one that ended, in
+// endWindow ends the window, begins a new one, and returns the sums of the one that ended, in
 // the order of time.
-func (s *strangers) sums() []sum {
+func (s *refusalSums) endWindow() []sum {
 	s.mu.Lock()
 	before := s.seen
-	s.seen, s.shown = make(map[stranger]*seen), 0
+	s.seen, s.shown = make(map[sumKey]*tally), 0
 	s.mu.Unlock()
 	var sums []sum
 	for who, one := range before {
@@ -180,17 +180,17 @@ func (s *strangers) sums() []sum {
 	return sums
 }
 
-// sum is a number of requests of one stranger.
+// sum is a number of requests of one caller.
 type sum struct {
 	audit.Record
 
-	logged bool // as in stranger
+	logged bool // as in sumKey
 }
 
-// recordStrangers puts the sums of the window on record and into the log, and begins a
+// recordSums puts the sums of the window on record and into the log, and begins a
 // new one. A sum that panics is lost, the others are not.
-func (s *Server) recordStrangers(ctx context.Context) {
-	for _, sum := range s.strangers.sums() {
+func (s *service) recordSums(ctx context.Context) {
+	for _, sum := range s.sums.endWindow() {
 		s.safely(ctx, func() {
 			s.log.LogAttrs(ctx, slog.LevelInfo, "requests", slog.Int("count", sum.Count),
 				slog.String("outcome", sum.Outcome),

@@ -1,0 +1,75 @@
+package server
+
+import (
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/metrics"
+)
+
+// serviceConfig is what a service needs. Every field is required.
+type serviceConfig struct {
+	Desk    desk
+	Metrics *metrics.Metrics
+	Logger  *slog.Logger
+	Memory  *share.Budget    // of bytes, for what is held for clients
+	Turns   *fairqueue.Queue // at work that takes long
+	// Settings are what a reload may change; it is called once a request.
+	Settings func() Settings
+	// Judge returns nil if the token of a principal that was accepted earlier would be
+	// accepted now.
+	Judge func(auth.Principal) error
+	// RouteOf returns the pattern of the route that a request matched.
+	RouteOf     func(*http.Request) string
+	Extensions  *mcp.ExtensionTable // that are carried; nil: those that are known
+	MaxBody     int64               // bytes
+	ReadTimeout time.Duration       // of a request body
+}
+
+// service is what the exchanges of a server have in common: what bounds them, where
+// their lines, counts and records go, and what decides who may still come in. It is safe
+// for concurrent use.
+type service struct {
+	guard
+
+	config serviceConfig
+	desk   desk
+	lines  LineHandler // for the line of each request; nil: log writes it
+
+	roomForBody int64 // what one user can hold of a body if nobody holds anything, in bytes
+
+	ids     requestIDs
+	jobs    *jobs
+	unknown unknownExtensions
+	sums    *refusalSums
+
+	overLimit       delayer // refused requests of tenants beyond their limits
+	unauthenticated delayer // refused requests of unauthenticated callers
+
+	judged  atomic.Uint64 // how often whatever callers have open was judged again
+	parting atomic.Bool   // set by Part
+}
+
+// newService returns a service.
+func newService(cfg serviceConfig) *service {
+	log := slog.New(LogHandler(cfg.Logger.Handler()))
+	return &service{
+		guard:       guard{cfg.Metrics, log},
+		config:      cfg,
+		desk:        cfg.Desk,
+		lines:       lineHandlerOf(log.Handler()),
+		roomForBody: max(cfg.Memory.Most()/share.Step*share.Step, share.Covered),
+		jobs:        newJobs(),
+		sums:        newRefusalSums(),
+	}
+}
+
+// part makes every answer from now on the last one on its connection, and tells the
+// client so.
+func (s *service) part() { s.parting.Store(true) }

@@ -1,0 +1,159 @@
+package server
+
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+)
+
+// Settings are the parts of the config that a reload may change.
+type Settings struct {
+	PublicURL string // what clients type, without /mcp
+	// AuthorizationServers are the issuers that clients can go to for a token: the
+	// metadata names them, and every 401 leads there. Empty: there is no metadata.
+	AuthorizationServers []AuthorizationServer
+	AllowedOrigins       []string
+	AllowedHosts         []string // values of Host that are accepted; one without a port accepts every port
+	TrustedProxies       []netip.Prefix
+	PublicTenants        []string // whose endpoints have a card
+}
+
+// AuthorizationServer is an issuer at which clients can get a token.
+type AuthorizationServer struct {
+	Issuer string
+	Tenant string // for which all of its tokens are; "": a claim of each token says it
+}
+
+// remoteOf returns the address of the client. X-Forwarded-For counts only as far as
+// trusted proxies wrote it: reading from the end, the first address that is not a trusted
+// proxy is the client's.
+func (s *Settings) remoteOf(r *http.Request) string {
+	peer := r.RemoteAddr
+	if i := strings.LastIndexByte(peer, ':'); i >= 0 {
+		peer = strings.Trim(peer[:i], "[]")
+	}
+	if len(s.TrustedProxies) == 0 || !s.trusts(peer) {
+		return peer
+	}
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for _, hop := range slices.Backward(hops) {
+		address, err := netip.ParseAddr(strings.TrimSpace(hop))
+		if err != nil {
+			return peer
+		}
+		peer = address.String()
+		if !s.trusts(peer) {
+			return peer
+		}
+	}
+	return peer
+}
+
+func (s *Settings) trusts(address string) bool {
+	parsed, err := netip.ParseAddr(address)
+	return err == nil && s.Trusts(parsed)
+}
+
+// Trusts tells whether the address is one of TrustedProxies.
+func (s *Settings) Trusts(address netip.Addr) bool {
+	address = address.Unmap().WithZone("")
+	return slices.ContainsFunc(s.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(address) })
+}
+
+// The paths that are served.
+const (
+	endpointPath = "/mcp"
+	tenantPath   = "/t/"
+	ssePath      = "/sse"
+	messagesPath = "/messages"
+	metadataPath = "/.well-known/oauth-protected-resource"
+	registerPath = "/register"
+)
+
+// serves tells whether tokens of a may be for the tenant. The common endpoint, "", is for
+// the tokens of all.
+func (a AuthorizationServer) serves(tenant string) bool {
+	return tenant == "" || a.Tenant == "" || a.Tenant == tenant
+}
+
+// base returns the public URL without a slash at its end.
+func (s *Settings) base() string { return strings.TrimSuffix(s.PublicURL, "/") }
+
+// metadataURL returns where the metadata is of the endpoint that the request came to, ""
+// if there is none. Paths other than endpoints have the metadata of /mcp.
+func (x *exchange) metadataURL() string {
+	tenant, path := "", endpointPath
+	if gateway.IsTenantID(x.tenant) {
+		tenant, path = x.tenant, tenantPath+x.tenant+endpointPath
+	}
+	serves := func(a AuthorizationServer) bool { return a.serves(tenant) }
+	if !slices.ContainsFunc(x.settings.AuthorizationServers, serves) {
+		return ""
+	}
+	return x.settings.base() + metadataPath + path
+}
+
+// publicPath returns the path under which clients see the root of this server, "" if that
+// is /.
+func (s *Settings) publicPath() string { return strings.TrimPrefix(s.base(), originOf(s.base())) }
+
+// allowsHost tells whether host is one of the names of the gateway. An allowed host
+// without a port stands for the host with any port or none, but what follows it must be a
+// port: 127.0.0.1:80.evil is another name, which a stranger can own. Any other text than
+// a host is refused, whatever is allowed.
+func (s *Settings) allowsHost(host string) bool {
+	name, port, ok := splitHost(host)
+	return ok && slices.ContainsFunc(s.AllowedHosts, func(allowed string) bool {
+		wanted, only, ok := splitHost(allowed)
+		return ok && strings.EqualFold(wanted, name) && (only == "" || only == port)
+	})
+}
+
+// allowsOrigin tells whether origin is on the list or is the gateway's own origin. That
+// is the one of the public URL, or the one of the request, whose host was checked before.
+func (s *Settings) allowsOrigin(origin, host string) bool {
+	for _, allowed := range s.AllowedOrigins {
+		if strings.EqualFold(strings.TrimSuffix(allowed, "/"), origin) {
+			return true
+		}
+	}
+	scheme, rest, found := strings.Cut(origin, "://")
+	if !found || scheme != "https" && scheme != "http" {
+		return false
+	}
+	return strings.EqualFold(rest, host) || strings.EqualFold(origin, originOf(s.PublicURL))
+}
+
+// originOf returns scheme and host of a URL.
+func originOf(url string) string {
+	scheme, rest, _ := strings.Cut(url, "://")
+	host, _, _ := strings.Cut(rest, "/")
+	return scheme + "://" + host
+}
+
+// splitHost splits host, host:port, [IPv6] or [IPv6]:port into name and port. port is ""
+// if there is none. ok is false for every other text: a port is a number from 1 to 65535,
+// and only an IPv6 address has colons in it.
+func splitHost(host string) (name, port string, ok bool) {
+	name, rest := host, ""
+	if inner, found := strings.CutPrefix(host, "["); found {
+		if name, rest, found = strings.Cut(inner, "]"); !found {
+			return "", "", false
+		}
+		if address, err := netip.ParseAddr(name); err != nil || !address.Is6() || address.Zone() != "" {
+			return "", "", false
+		}
+	} else if end := strings.IndexByte(host, ':'); end >= 0 {
+		name, rest = host[:end], host[end:]
+	}
+	if rest == "" {
+		return name, "", name != ""
+	}
+	port, found := strings.CutPrefix(rest, ":")
+	number, err := strconv.ParseUint(port, 10, 16)
+	return name, port, found && name != "" && err == nil && number > 0
+}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/server"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // TestIssuersThatAreNoAddressWereAdvertised asks for the metadata, and for what wants a
@@ -17,7 +17,7 @@ import (
 func TestIssuersThatAreNoAddressWereAdvertised(t *testing.T) {
 	w := newWorld(t)
 	h := w.Handler()
-	for _, servers := range [][]server.AuthorizationServer{
+	for _, servers := range [][]exchange.AuthorizationServer{
 		issuers("https://issuer.test"), nil, issuers("https://issuer.test", "https://issuer2.test"),
 	} {
 		w.settings.AuthorizationServers = servers
@@ -62,10 +62,10 @@ func TestIssuersThatAreNoAddressWereAdvertised(t *testing.T) {
 
 // issuers are authorization servers whose tokens say by a claim which tenant they are
 // for.
-func issuers(names ...string) []server.AuthorizationServer {
-	var all []server.AuthorizationServer
+func issuers(names ...string) []exchange.AuthorizationServer {
+	var all []exchange.AuthorizationServer
 	for _, name := range names {
-		all = append(all, server.AuthorizationServer{Issuer: name})
+		all = append(all, exchange.AuthorizationServer{Issuer: name})
 	}
 	return all
 }
@@ -73,12 +73,12 @@ func issuers(names ...string) []server.AuthorizationServer {
 // TestTenantIsNotLedToAnothersIssuer asks for the metadata of tenants with issuers of
 // their own, with none, and of one that is not there, which must look like one with none.
 func TestTenantIsNotLedToAnothersIssuer(t *testing.T) {
-	fixed := []server.AuthorizationServer{
+	fixed := []exchange.AuthorizationServer{
 		{Issuer: "https://acme.test", Tenant: "acme"}, {Issuer: "https://globex.test", Tenant: "globex"},
 	}
 	both := append(issuers("https://shared.test"), fixed...)
 	for _, c := range []struct {
-		servers []server.AuthorizationServer
+		servers []exchange.AuthorizationServer
 		path    string
 		want    string // its authorization_servers; "": there is no metadata
 	}{

@@ -4,12 +4,13 @@ import (
 	"context"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // answered takes an answer of the client to a question that was asked in its session, on
 // this replica or another. An answer to anything else is dropped, and so is a second
 // answer. If it is refused, the client may send it again.
-func (s *Server) answered(ctx context.Context, l *live, m *mcp.Message) *refusal {
+func (s *Server) answered(ctx context.Context, l *live, m *mcp.Message) *exchange.Refusal {
 	id, _ := mcp.RawJSON(m.ID).Text()
 	home, ok := homeOf(id)
 	if !ok {
@@ -21,7 +22,7 @@ func (s *Server) answered(ctx context.Context, l *live, m *mcp.Message) *refusal
 	}
 	switch {
 	case home == s.config.Others.Self():
-		return ofMemory(l.take(id, message))
+		return exchange.RefusalOfMemory(l.take(id, message))
 	case l.shared:
 		return s.forwardAnswer(ctx, home, message)
 	}

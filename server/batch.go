@@ -7,6 +7,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // maxBatch is the most messages of a batch.
@@ -16,17 +17,17 @@ const maxBatch = 32
 // it is charged and answered by itself. The answers go back in one array, even if there
 // is only one.
 // https://modelcontextprotocol.io/specification/2025-03-26/basic/transports#sending-messages-to-the-server
-func (s *Server) batch(x *exchange, r *http.Request, raw mcp.RawJSON) {
-	x.method = "batch"
+func (s *Server) batch(x *exchange.Exchange, r *http.Request, raw mcp.RawJSON) {
+	x.Method = "batch"
 	if revisionIn(r.Header) >= mcp.Revision2607 {
-		x.era = mcp.Modern
-		x.refuse("", errBatch)
+		x.Era = mcp.Modern
+		x.Refuse("", exchange.ErrBatch)
 		return
 	}
-	x.era = mcp.Legacy
+	x.Era = mcp.Legacy
 	t, refused := s.sessions.of(x, r)
 	if refused != nil {
-		x.refuse("", refused)
+		x.Refuse("", refused)
 		return
 	}
 	l := s.route(
@@ -40,23 +41,23 @@ func (s *Server) batch(x *exchange, r *http.Request, raw mcp.RawJSON) {
 	}
 	if refused = checkRevision(r.Header, l); refused == nil && (l.speaks() != mcp.Revision2503 ||
 		!absentOr(r.Header[mcp.HeaderProtocolVersion], mcp.Revision2503)) {
-		refused = errBatch
+		refused = exchange.ErrBatch
 	}
 	var requests []*mcp.Message
 	if refused == nil {
-		requests, refused = s.unpack(x.context(), l, raw)
+		requests, refused = s.unpack(x.Context(), l, raw)
 	}
 	if refused != nil {
-		x.refuse("", refused)
+		x.Refuse("", refused)
 		return
 	}
 	if len(requests) == 0 {
-		x.writeStatus(http.StatusAccepted)
+		x.WriteStatus(http.StatusAccepted)
 		return
 	}
 	if len(requests) > 1 { // one was charged at the door
-		if err := s.desk.Charge(x.context(), x.caller, len(requests)-1); err != nil {
-			x.refuseAdmission(err)
+		if err := s.desk.Charge(x.Context(), x.Caller, len(requests)-1); err != nil {
+			x.RefuseAdmission(err)
 			return
 		}
 	}
@@ -70,10 +71,10 @@ func absentOr(values []string, want string) bool {
 
 // unpack checks every message of a batch before any of them has an effect. Then it acts
 // on the notifications and responses, and returns the requests.
-func (s *Server) unpack(ctx context.Context, l *live, raw mcp.RawJSON) ([]*mcp.Message, *refusal) {
+func (s *Server) unpack(ctx context.Context, l *live, raw mcp.RawJSON) ([]*mcp.Message, *exchange.Refusal) {
 	elements, _ := raw.Elements()
 	if len(elements) == 0 || len(elements) > maxBatch {
-		return nil, refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest,
+		return nil, exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidRequest,
 			"Invalid request: a batch has 1 to %d messages", maxBatch)
 	}
 	var requests, others []*mcp.Message
@@ -82,14 +83,14 @@ func (s *Server) unpack(ctx context.Context, l *live, raw mcp.RawJSON) ([]*mcp.M
 		m, err := mcp.DecodeRaw(element)
 		switch {
 		case err != nil:
-			return nil, badRequest(err)
+			return nil, exchange.BadRequest(err)
 		case m.Method == mcp.MethodInitialize:
-			return nil, refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest,
+			return nil, exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidRequest,
 				"Invalid request: initialize is never part of a batch")
 		case !m.IsRequest():
 			others = append(others, m)
 		case seen[m.ID]:
-			return nil, refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest,
+			return nil, exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidRequest,
 				"Invalid request: two requests of the batch have the same id")
 		default:
 			seen[m.ID] = true
@@ -106,35 +107,35 @@ func (s *Server) unpack(ctx context.Context, l *live, raw mcp.RawJSON) ([]*mcp.M
 
 // answerBatch runs the requests of a batch at the same time, each under its own limits,
 // and answers when all of them are done.
-func (s *Server) answerBatch(x *exchange, l *live, requests []*mcp.Message) {
-	ctx := x.outliving() // a client that loses its connection can resume, so the calls go on
+func (s *Server) answerBatch(x *exchange.Exchange, l *live, requests []*mcp.Message) {
+	ctx := x.Outliving() // a client that loses its connection can resume, so the calls go on
 	p := &reply{}
 	p.begin(s, x, l, "")
 	way := p.line()
-	answers := make([]answer, len(requests))
+	answers := make([]exchange.Answer, len(requests))
 	var all sync.WaitGroup
-	var inFlight []*job
+	var inFlight []*exchange.Job
 	for i, m := range requests {
-		j := &job{}
+		j := &exchange.Job{}
 		ctx, refused := s.beginLegacy(ctx, x, l, j, m.ID)
 		if refused != nil {
-			x.recordRefusal(refused)
-			answers[i] = answer{id: m.ID, err: refused.told}
+			x.RecordRefusal(refused)
+			answers[i] = exchange.Answer{ID: m.ID, Err: refused.Told}
 			continue
 		}
-		defer s.exchanges.jobs.finish(j)
+		defer s.exchanges.Jobs.Finish(j)
 		defer l.leave(j)
 		inFlight = append(inFlight, j)
 		all.Go(func() {
-			answers[i] = answer{id: m.ID, err: errPanic.told}
-			s.exchanges.safely(ctx, func() { answers[i] = s.batched(ctx, x, l, m, way.of(j)) })
+			answers[i] = exchange.Answer{ID: m.ID, Err: exchange.ErrPanic.Told}
+			s.exchanges.Safely(ctx, func() { answers[i] = s.batched(ctx, x, l, m, way.of(j)) })
 		})
 	}
 	all.Wait()
 	for _, j := range inFlight {
 		l.answered(j)
 	}
-	message := s.arrayOf(ctx, answers, x.id)
+	message := s.arrayOf(ctx, answers, x.ID)
 	if message == nil {
 		p.finish(ctx, 0, nil, noMessage)
 		return
@@ -142,8 +143,8 @@ func (s *Server) answerBatch(x *exchange, l *live, requests []*mcp.Message) {
 	p.finish(ctx, http.StatusOK, message, func() []byte {
 		var unkept [][]byte
 		for i := range answers {
-			if !answers[i].silent {
-				unkept = append(unkept, answers[i].unkept(x.id))
+			if !answers[i].Silent {
+				unkept = append(unkept, answers[i].Unkept(x.ID))
 			}
 		}
 		return mcp.Array(unkept)
@@ -153,14 +154,14 @@ func (s *Server) answerBatch(x *exchange, l *live, requests []*mcp.Message) {
 // arrayOf returns the array of the answers that are told, in parts: a client could ask
 // for the same long list in every request of a batch, and nothing counts copies of that.
 // It is nil if none is told.
-func (s *Server) arrayOf(ctx context.Context, answers []answer, requestID string) payload {
-	var array payload
+func (s *Server) arrayOf(ctx context.Context, answers []exchange.Answer, requestID string) exchange.Payload {
+	var array exchange.Payload
 	before := []byte{'['}
 	for i := range answers {
-		if answers[i].silent {
+		if answers[i].Silent {
 			continue
 		}
-		array = append(append(array, before), s.exchanges.payload(ctx, &answers[i], requestID)...)
+		array = append(append(array, before), s.exchanges.Payload(ctx, &answers[i], requestID)...)
 		before = []byte{','}
 	}
 	if array == nil {
@@ -169,9 +170,9 @@ func (s *Server) arrayOf(ctx context.Context, answers []answer, requestID string
 	return append(array, []byte{']'})
 }
 
-func (s *Server) batched(ctx context.Context, x *exchange, l *live, m *mcp.Message, way *line) answer {
+func (s *Server) batched(ctx context.Context, x *exchange.Exchange, l *live, m *mcp.Message, way *line) exchange.Answer {
 	if m.Method == mcp.MethodPing {
-		return answer{id: m.ID}
+		return exchange.Answer{ID: m.ID}
 	}
-	return s.legacyAnswer(ctx, x.caller, x.id, l, m, way)
+	return s.legacyAnswer(ctx, x.Caller, x.ID, l, m, way)
 }

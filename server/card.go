@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // Card is what the gateway says of itself to whoever has not connected: the same of each
@@ -31,7 +32,7 @@ const (
 
 // isPublic tells whether the path is that of a document for everybody: of the catalogue,
 // or of the card of an endpoint that has one.
-func (s *Server) isPublic(path string, settings *Settings) bool {
+func (s *Server) isPublic(path string, settings *exchange.Settings) bool {
 	if s.config.Card.Name == "" {
 		return false
 	}
@@ -40,29 +41,29 @@ func (s *Server) isPublic(path string, settings *Settings) bool {
 }
 
 // cardEndpoints returns the paths of the endpoints that have a card.
-func cardEndpoints(s *Settings) []string {
-	paths := []string{endpointPath}
+func cardEndpoints(s *exchange.Settings) []string {
+	paths := []string{exchange.EndpointPath}
 	for _, tenant := range s.PublicTenants {
-		paths = append(paths, tenantPath+tenant+endpointPath)
+		paths = append(paths, exchange.TenantPath+tenant+exchange.EndpointPath)
 	}
 	return paths
 }
 
 // public serves the documents for everybody. Any page in a browser may read them.
 func (s *Server) public(w http.ResponseWriter, r *http.Request) {
-	x := of(w)
+	x := exchange.Of(w)
 	switch {
-	case !s.isPublic(r.URL.Path, &x.settings):
-		x.refuse("", errNotFound)
+	case !s.isPublic(r.URL.Path, &x.Settings):
+		x.Refuse("", exchange.ErrNotFound)
 	case r.URL.Path == catalogPath:
-		writePublic(x, r, mediaCatalog, s.catalog(&x.settings))
+		writePublic(x, r, mediaCatalog, s.catalog(&x.Settings))
 	default:
-		writePublic(x, r, mediaCard, s.card(&x.settings, strings.TrimSuffix(r.URL.Path, cardSuffix)))
+		writePublic(x, r, mediaCard, s.card(&x.Settings, strings.TrimSuffix(r.URL.Path, cardSuffix)))
 	}
 }
 
 // card returns the card of an endpoint. It agrees with what server/discover answers there.
-func (s *Server) card(settings *Settings, endpoint string) mcp.RawJSON {
+func (s *Server) card(settings *exchange.Settings, endpoint string) mcp.RawJSON {
 	card := s.config.Card
 	versions := make([]mcp.RawJSON, 0, len(mcp.Revisions()))
 	for _, revision := range mcp.Revisions() {
@@ -70,7 +71,7 @@ func (s *Server) card(settings *Settings, endpoint string) mcp.RawJSON {
 	}
 	remote := mcp.NewObject(
 		mcp.Member{Name: "type", Value: mcp.String("streamable-http")},
-		mcp.Member{Name: "url", Value: mcp.String(settings.base() + endpoint)},
+		mcp.Member{Name: "url", Value: mcp.String(settings.Base() + endpoint)},
 		mcp.Member{Name: "supportedProtocolVersions", Value: mcp.Array(versions)},
 	)
 	if len(settings.AuthorizationServers) == 0 { // where there are some, clients get a token by themselves
@@ -91,14 +92,14 @@ func (s *Server) card(settings *Settings, endpoint string) mcp.RawJSON {
 }
 
 // catalog returns the list of the cards.
-func (s *Server) catalog(settings *Settings) mcp.RawJSON {
+func (s *Server) catalog(settings *exchange.Settings) mcp.RawJSON {
 	domain, name, _ := strings.Cut(s.config.Card.Name, "/")
 	labels := strings.Split(domain, ".")
 	slices.Reverse(labels)
 	identifier := "urn:air:" + strings.Join(labels, ".") + ":mcp:" + name
 	var entries []mcp.RawJSON
 	for _, endpoint := range cardEndpoints(settings) {
-		tenant := strings.TrimSuffix(strings.TrimPrefix(endpoint, tenantPath), endpointPath)
+		tenant := strings.TrimSuffix(strings.TrimPrefix(endpoint, exchange.TenantPath), exchange.EndpointPath)
 		id := identifier
 		if tenant != "" {
 			id += "-" + tenant
@@ -106,7 +107,7 @@ func (s *Server) catalog(settings *Settings) mcp.RawJSON {
 		entries = append(entries, mcp.NewObject(
 			mcp.Member{Name: "identifier", Value: mcp.String(id)},
 			mcp.Member{Name: "type", Value: mcp.String(mediaCard)},
-			mcp.Member{Name: "url", Value: mcp.String(settings.base() + endpoint + cardSuffix)},
+			mcp.Member{Name: "url", Value: mcp.String(settings.Base() + endpoint + cardSuffix)},
 		).JSON())
 	}
 	return mcp.NewObject(
@@ -117,7 +118,7 @@ func (s *Server) catalog(settings *Settings) mcp.RawJSON {
 
 // writePublic answers with a document for everybody, or says that the client has it
 // already.
-func writePublic(x *exchange, r *http.Request, media string, body mcp.RawJSON) {
+func writePublic(x *exchange.Exchange, r *http.Request, media string, body mcp.RawJSON) {
 	sum := sha256.Sum256(body)
 	tag := `"` + hex.EncodeToString(sum[:16]) + `"`
 	h := x.Header()
@@ -125,15 +126,15 @@ func writePublic(x *exchange, r *http.Request, media string, body mcp.RawJSON) {
 	h.Set("Cache-Control", "public, max-age=3600")
 	for known := range strings.SplitSeq(r.Header.Get("If-None-Match"), ",") {
 		if known = strings.TrimPrefix(strings.TrimSpace(known), "W/"); known == tag || known == "*" {
-			x.writeStatus(http.StatusNotModified)
+			x.WriteStatus(http.StatusNotModified)
 			return
 		}
 	}
-	x.writeAs([]string{media}, http.StatusOK, body)
+	x.WriteAs([]string{media}, http.StatusOK, body)
 }
 
 // shareWithAll tells the browser that every page may read the answer.
-func shareWithAll(x *exchange) {
+func shareWithAll(x *exchange.Exchange) {
 	h := x.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
 	h.Set("Access-Control-Allow-Methods", "GET")

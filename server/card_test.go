@@ -11,6 +11,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/server"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 const cardPath, catalogPath = "/mcp/server-card", "/.well-known/ai-catalog.json"
@@ -65,7 +66,7 @@ func TestCardsFitTheOfficialSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	schema := compiler.MustCompile("card.json")
-	for _, issuers := range [][]server.AuthorizationServer{nil, {{Issuer: "https://issuer.test"}}} {
+	for _, issuers := range [][]exchange.AuthorizationServer{nil, {{Issuer: "https://issuer.test"}}} {
 		w := newCardWorld(t)
 		w.settings.AuthorizationServers = issuers
 		for _, endpoint := range []string{"/mcp", "/t/acme/mcp"} {

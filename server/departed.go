@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // How sessions end, for the log.
@@ -72,11 +74,11 @@ func (d *departed) end(key sessionKey) string {
 
 // miss notes for the log why the session of a request is not found. The client is told
 // nothing of that.
-func miss(ctx context.Context, why string) *refusal {
-	if x := exchangeIn(ctx); x != nil {
-		x.missed = why
+func miss(ctx context.Context, why string) *exchange.Refusal {
+	if x := exchange.FromContext(ctx); x != nil {
+		x.Missed = why
 	}
-	return errSession
+	return exchange.ErrSession
 }
 
 // tellEvicted logs which sessions were evicted for a new one, the one that was idle

@@ -5,12 +5,13 @@ import (
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // endpoint serves /mcp, the one endpoint for clients of both eras.
 func (s *Server) endpoint(w http.ResponseWriter, r *http.Request) {
-	x := of(w)
-	x.readAccept(r.Header)
+	x := exchange.Of(w)
+	x.ReadAccept(r.Header)
 	switch r.Method {
 	case http.MethodPost:
 		s.post(x, r)
@@ -20,43 +21,43 @@ func (s *Server) endpoint(w http.ResponseWriter, r *http.Request) {
 		s.delete(x, r)
 	default:
 		x.Header().Set("Allow", "POST, GET, DELETE")
-		x.refuse("", errMethod)
+		x.Refuse("", exchange.ErrMethod)
 	}
 }
 
 // post reads one message, decides which era it belongs to, and passes it to the half of
 // the door that serves that era.
-func (s *Server) post(x *exchange, r *http.Request) {
-	if !x.acceptsJSON {
-		x.refuse("", errAccept)
+func (s *Server) post(x *exchange.Exchange, r *http.Request) {
+	if !x.AcceptsJSON {
+		x.Refuse("", exchange.ErrAccept)
 		return
 	}
-	raw, refused := s.exchanges.readBody(x, r)
+	raw, refused := s.exchanges.ReadBody(x, r)
 	if refused != nil {
-		x.refuse("", refused)
+		x.Refuse("", refused)
 		return
 	}
 	if raw.IsArray() {
 		s.batch(x, r, raw)
 		return
 	}
-	m := x.decode(raw)
+	m := x.Decode(raw)
 	if m == nil {
 		return
 	}
-	x.era = eraOf(r.Header, x.meta)
+	x.Era = eraOf(r.Header, x.Meta)
 	switch to, refused := s.elsewhere(x, m); {
 	case refused != nil:
-		x.refuse(m.ID, refused)
+		x.Refuse(m.ID, refused)
 		return
 	case to != "":
 		if s.forward(x, r, to, m, raw) != forwardDone {
-			x.refuse(m.ID, errReplicas)
+			x.Refuse(m.ID, exchange.ErrReplicas)
 		}
 		return
 	}
-	if x.era == mcp.Modern {
-		x.keyed = keyedBy(r, m, raw)
+	if x.Era == mcp.Modern {
+		x.Key = exchange.KeyOf(r, m, raw)
 		s.modern(x, r, m)
 		return
 	}

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"sync"
+
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // errands are what the server does beside the requests of clients, mostly to tell other
@@ -10,7 +12,7 @@ import (
 // how many there are and how long each takes. Run ends and waits for those that are left.
 // A panic ends only the errand. It is safe for concurrent use.
 type errands struct {
-	guard
+	exchange.Guard
 
 	running sync.WaitGroup
 	mu      sync.Mutex // guards the fields below
@@ -37,7 +39,7 @@ func (e *errands) begin(ctx context.Context, f func(ctx context.Context)) {
 	e.stops[number] = stop
 	e.running.Go(func() {
 		defer e.done(number)
-		e.safely(ctx, func() { f(ctx) })
+		e.Safely(ctx, func() { f(ctx) })
 	})
 }
 

@@ -1,7 +1,9 @@
 package server
 
+import "github.com/drawbridge-mcp/drawbridge/server/exchange"
+
 // Desk is what a test puts in the place of the gateway, to misbehave on purpose.
-type Desk = desk
+type Desk = exchange.Desk
 
 // NewWithDesk returns a server in front of a desk of the test's.
 func NewWithDesk(cfg Config, d Desk) *Server { return newServer(cfg, d) }
@@ -13,7 +15,7 @@ const OpeningTime = openingTime
 const FlowWorkers = flowWorkers
 
 // WriteSize is how many bytes of a stream are written at once, at most.
-const WriteSize = writeSize
+const WriteSize = exchange.WriteSize
 
 // HoldRoster holds what guards the order of sessions, until release is called.
 func HoldRoster(s *Server) (release func()) {

@@ -9,6 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
@@ -36,7 +37,7 @@ var _ source = (*feed)(nil)
 // serveFeed answers with what the log holds of a stream, and with what is added to it,
 // until the stream, the session or the connection ends. It may return before that: see
 // flow. Whatever the feed has is given back at its end.
-func (s *Server) serveFeed(ctx context.Context, x *exchange, r *http.Request, f *feed) {
+func (s *Server) serveFeed(ctx context.Context, x *exchange.Exchange, r *http.Request, f *feed) {
 	f.server = s
 	f.flow = s.newFlow(f, f.place)
 	f.flow.serve(ctx, x, r)
@@ -46,27 +47,27 @@ func (s *Server) serveFeed(ctx context.Context, x *exchange, r *http.Request, f 
 // first id. It is refused if the session has ended, or if the caller has no memory for
 // it. If lasting is false, the stream cannot be resumed, and the client must get no ids
 // of it.
-func (s *Server) beginStream(ctx context.Context, l *live, stream string) (lasting bool, refused *refusal) {
+func (s *Server) beginStream(ctx context.Context, l *live, stream string) (lasting bool, refused *exchange.Refusal) {
 	lasting, err := s.config.Log.Begin(ctx, l.inLog(), stream)
-	return lasting, ofLog(err, errSession)
+	return lasting, ofLog(err, exchange.ErrSession)
 }
 
 // ofLog returns the refusal for an error of the log, unknown for session.ErrUnknown. A
 // log that cannot be reached knows nothing, and no client may throw away its session for
 // that.
-func ofLog(err error, unknown *refusal) *refusal {
-	switch refused := ofMemory(err); {
+func ofLog(err error, unknown *exchange.Refusal) *exchange.Refusal {
+	switch refused := exchange.RefusalOfMemory(err); {
 	case err == nil || refused != nil:
 		return refused
 	case errors.Is(err, session.ErrUnknown):
 		return unknown
 	}
-	return errReplicas
+	return exchange.ErrReplicas
 }
 
 // open implements source: it takes the stream away from any connection that had it, and
 // answers with its beginning.
-func (f *feed) open(ctx context.Context, x *exchange, r *http.Request) (*stream, error) {
+func (f *feed) open(ctx context.Context, x *exchange.Exchange, r *http.Request) (*stream, error) {
 	log, in := f.server.config.Log, f.session.inLog()
 	var err error
 	f.mine, err = f.session.hold(ctx, f.stream, f.flow)
@@ -78,7 +79,7 @@ func (f *feed) open(ctx context.Context, x *exchange, r *http.Request) (*stream,
 		_, _, err = log.Next(ctx, in, f.stream, f.after)
 	}
 	if err != nil {
-		x.refuse("", ofLog(err, errEvent))
+		x.Refuse("", ofLog(err, exchange.ErrEvent))
 		return nil, err
 	}
 	var out *stream
@@ -108,7 +109,7 @@ func (f *feed) step(ctx context.Context, out *stream) error {
 	f.parts = f.isDue()
 	f.server.flows.reading(f.flow)
 	events, more, err := f.server.config.Log.Next(ctx, f.session.inLog(), f.stream, f.after)
-	if ofLog(err, errSession) == errReplicas {
+	if ofLog(err, exchange.ErrSession) == exchange.ErrReplicas {
 		if f.parts {
 			return errOver // what there is comes elsewhere
 		}
@@ -124,7 +125,7 @@ func (f *feed) step(ctx context.Context, out *stream) error {
 	if err != nil {
 		return err
 	}
-	if err := out.to.room(0); err != nil {
+	if err := out.to.Room(0); err != nil {
 		return err // the client has yet to take some of it
 	}
 	if f.tells && f.session.isLeading() {
@@ -226,7 +227,7 @@ func (l *live) primaryOf() replica.ID {
 // whose stream it is is not accepted any more.
 func (f *feed) tell(ctx context.Context) bool {
 	s := f.server
-	caller, ok := s.exchanges.resolve(f.place.principal)
+	caller, ok := s.exchanges.Resolve(f.place.principal)
 	if !ok {
 		return false
 	}
@@ -253,7 +254,7 @@ func (f *feed) tellUpdates(ctx context.Context) (open bool) {
 	if more {
 		f.flow.stir()
 	}
-	caller, ok := s.exchanges.resolve(f.place.principal)
+	caller, ok := s.exchanges.Resolve(f.place.principal)
 	if !ok {
 		return false
 	}
@@ -277,7 +278,7 @@ func (f *feed) put(ctx context.Context, notice []byte, method, uri string) bool 
 		f.server.sessions.superseded(f.session)
 		return false
 	}
-	if ofLog(err, errSession) != errReplicas {
+	if ofLog(err, exchange.ErrSession) != exchange.ErrReplicas {
 		return err == nil
 	}
 	f.session.unclaim(f.stream, method, uri)

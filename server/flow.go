@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // What advance and the methods of a source return if a flow cannot go on as it is.
@@ -21,7 +23,7 @@ type source interface {
 	// open answers the request with the beginning of the stream. After an error, the
 	// stream that it returns is nil if nothing was answered. It is called once, before
 	// all others, in the goroutine of the request.
-	open(ctx context.Context, x *exchange, r *http.Request) (*stream, error)
+	open(ctx context.Context, x *exchange.Exchange, r *http.Request) (*stream, error)
 	// step sends what there is to send now. It returns nil if more may follow, errOver
 	// after the last event, errFull if it is to be called again when the client may be
 	// waited for, and any other error if the client is gone.
@@ -63,10 +65,10 @@ type flow struct {
 	// nil: the stream answers a POST and ends with it, and its place is none of the
 	// flow's business
 	place *streamPlace
-	out   *stream     // nil: nothing was answered yet
-	wire  *wire       // nil: net/http has the connection
-	entry *entry      // of the log of requests; nil: net/http has the connection
-	gone  atomic.Bool // the client has left
+	out   *stream            // nil: nothing was answered yet
+	wire  *wire              // nil: net/http has the connection
+	entry *exchange.LogEntry // of the log of requests; nil: net/http has the connection
+	gone  atomic.Bool        // the client has left
 
 	// The flows' mutex guards what follows.
 	state  flowState
@@ -107,9 +109,9 @@ func (f *flow) stir() { f.server.flows.stir(f) }
 // serve sends the flow in the goroutine of its request, until the stream ends or the flow
 // has taken the connection over. Everything is given back when the stream ends, by
 // whoever drives the flow then.
-func (f *flow) serve(ctx context.Context, x *exchange, r *http.Request) {
+func (f *flow) serve(ctx context.Context, x *exchange.Exchange, r *http.Request) {
 	defer func() { // also after a panic
-		if !x.taken {
+		if !x.Taken {
 			f.abandon(ctx, x)
 		}
 	}()
@@ -125,10 +127,10 @@ func (f *flow) serve(ctx context.Context, x *exchange, r *http.Request) {
 }
 
 // abandon ends the flow in the goroutine of its request.
-func (f *flow) abandon(ctx context.Context, x *exchange) {
+func (f *flow) abandon(ctx context.Context, x *exchange.Exchange) {
 	defer f.server.flows.remove(f)
 	if f.close(ctx) {
-		x.outcome = endRevoked
+		x.Outcome = endRevoked
 	}
 	if f.out != nil {
 		endStream(x)
@@ -212,7 +214,7 @@ func (f *flow) close(ctx context.Context) (revoked bool) {
 		return false
 	}
 	defer f.place.leave()
-	revoked = !f.server.exchanges.accepts(f.place.principal)
+	revoked = !f.server.exchanges.Accepts(f.place.principal)
 	f.source.close(ctx, revoked)
 	return revoked
 }
@@ -272,7 +274,7 @@ func (f *flow) advanceSafely() (err error) {
 // recovered turns a panic into a line in the log, and sets err.
 func (f *flow) recovered(err *error) {
 	if problem := recover(); problem != nil {
-		f.server.exchanges.panicked(f.entry.context(), problem)
+		f.server.exchanges.Panicked(f.entry.Context(), problem)
 		*err = errLeft
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // A session is led by one replica, and some things are where they began: a call that
@@ -51,15 +52,15 @@ func (s *Server) isUnsure() bool {
 // elsewhere returns the other replica that a message is for, "" if it is for this one. It
 // is refused while nobody knows whether that replica is there. What is for one that is
 // gone is answered here: that it is.
-func (s *Server) elsewhere(x *exchange, m *mcp.Message) (to replica.ID, refused *refusal) {
-	if x.forwarded {
+func (s *Server) elsewhere(x *exchange.Exchange, m *mcp.Message) (to replica.ID, refused *exchange.Refusal) {
+	if x.Forwarded {
 		return "", nil
 	}
 	if m.IsResponse() {
 		id, _ := mcp.RawJSON(m.ID).Text()
 		to, _ = homeOf(id)
 	} else if m.IsRequest() {
-		to = s.desk.Home(x.caller, m.Method, m.Params)
+		to = s.desk.Home(x.Caller, m.Method, m.Params)
 	}
 	switch {
 	case to == "" || to == s.config.Others.Self():
@@ -67,7 +68,7 @@ func (s *Server) elsewhere(x *exchange, m *mcp.Message) (to replica.ID, refused 
 	case s.config.Others.IsThere(to):
 		return to, nil
 	case s.isUnsure():
-		return "", errReplicas
+		return "", exchange.ErrReplicas
 	}
 	return "", nil
 }
@@ -90,9 +91,9 @@ func (ss *sessions) home(id string, c gateway.Caller) (replica.ID, bool) {
 // missing returns the refusal for a session whose home is not there. Shortly after a
 // fault nobody can tell whether it is, and then the client must not throw its session
 // away.
-func (s *Server) missing(ctx context.Context) *refusal {
+func (s *Server) missing(ctx context.Context) *exchange.Refusal {
 	if s.isUnsure() {
-		return errReplicas
+		return exchange.ErrReplicas
 	}
 	return miss(ctx, lostRestart)
 }
@@ -109,21 +110,21 @@ const (
 
 // forward has another replica answer a request. The body has been read, and m is what it
 // says.
-func (s *Server) forward(x *exchange, r *http.Request, to replica.ID, m *mcp.Message, body []byte) outcome {
-	user := share.User(x.principal.User())
+func (s *Server) forward(x *exchange.Exchange, r *http.Request, to replica.ID, m *mcp.Message, body []byte) outcome {
+	user := share.User(x.Principal.User())
 	if s.forwarding.Take(user, 1) != nil {
-		x.refuse(m.ID, errOverload)
+		x.Refuse(m.ID, exchange.ErrOverload)
 		return forwardDone
 	}
 	defer s.forwarding.Give(user, 1)
-	j := &job{}
-	ctx, refused := s.exchanges.beginJob(x.context(), x, j, m.ID)
+	j := &exchange.Job{}
+	ctx, refused := s.exchanges.BeginJob(x.Context(), x, j, m.ID)
 	if refused != nil {
-		x.refuse(m.ID, refused)
+		x.Refuse(m.ID, refused)
 		return forwardDone
 	}
-	defer s.exchanges.jobs.finish(j)
-	x.held.releaseSlot()
+	defer s.exchanges.Jobs.Finish(j)
+	x.Held.ReleaseSlot()
 	answer, err := s.config.Others.Forward(ctx, to, forwardOf(x, r, body))
 	switch {
 	case errors.Is(err, replica.ErrGone):
@@ -133,10 +134,10 @@ func (s *Server) forward(x *exchange, r *http.Request, to replica.ID, m *mcp.Mes
 		return forwardDone
 	}
 	defer answer.Body.Close() //nolint:errcheck // it was read, or its rest is not wanted
-	if answer.StatusCode == errElsewhere.status {
+	if answer.StatusCode == errElsewhere.Status {
 		return forwardDenied
 	}
-	x.outcome = "forwarded"
+	x.Outcome = "forwarded"
 	s.passOn(ctx, x, answer, m.ID, to)
 	return forwardDone
 }
@@ -152,17 +153,17 @@ const (
 // that is this one. Otherwise ask has the other do what is to be done, and the request is
 // answered. A primary that is not reached is most likely about to be known as gone, and
 // is waited for: clients do not send again what was refused.
-func (s *Server) route(x *exchange, t *ticket, id mcp.ID, ask func(to replica.ID) outcome) *live {
+func (s *Server) route(x *exchange.Exchange, t *ticket, id mcp.ID, ask func(to replica.ID) outcome) *live {
 	denied, until := replica.ID(""), time.Now().Add(holdTime)
 	for {
-		l, to, refused := s.sessions.whose(x.context(), t, x.caller, denied)
+		l, to, refused := s.sessions.whose(x.Context(), t, x.Caller, denied)
 		if refused != nil {
-			x.refuse(id, refused)
+			x.Refuse(id, refused)
 			return nil
 		}
 		if l != nil {
-			if x.held.slot == nil {
-				x.held.slot = &s.working // it was given back while others were asked
+			if x.Held.Slot == nil {
+				x.Held.Slot = &s.working // it was given back while others were asked
 				s.working.Add(1)
 			}
 			return l
@@ -173,14 +174,14 @@ func (s *Server) route(x *exchange, t *ticket, id mcp.ID, ask func(to replica.ID
 		case forwardDenied:
 			s.sessions.hints.set(t.key, "")
 			if to == denied {
-				x.refuse(id, errReplicas)
+				x.Refuse(id, exchange.ErrReplicas)
 				return nil
 			}
 			denied = to
 		case forwardGone:
 			denied = ""
-			if !s.awaitChange(x.context(), until) {
-				x.refuse(id, errReplicas)
+			if !s.awaitChange(x.Context(), until) {
+				x.Refuse(id, exchange.ErrReplicas)
 				return nil
 			}
 		}
@@ -215,39 +216,39 @@ func (s *Server) noteChange() {
 }
 
 // forwardOf returns a request as it is forwarded.
-func forwardOf(x *exchange, r *http.Request, body []byte) link.Request {
+func forwardOf(x *exchange.Exchange, r *http.Request, body []byte) link.Request {
 	return link.Request{
-		Method: r.Method, Target: r.URL.RequestURI(), Header: r.Header, Body: body, Remote: x.remote,
-		ID: x.id,
+		Method: r.Method, Target: r.URL.RequestURI(), Header: r.Header, Body: body, Remote: x.Remote,
+		ID: x.ID,
 	}
 }
 
 // refuseForward answers a request that got no answer from another replica. An answer to a
 // question may come again in any case: the first one counts. A status that says that all
 // is well is for answers to requests alone.
-func refuseForward(ctx context.Context, x *exchange, m *mcp.Message) {
+func refuseForward(ctx context.Context, x *exchange.Exchange, m *mcp.Message) {
 	if m.IsResponse() {
-		x.refuse(m.ID, errReplicas)
+		x.Refuse(m.ID, exchange.ErrReplicas)
 		return
 	}
 	told := lostForward(ctx)
-	status := statusOf(told.Code, x.era)
-	if !m.IsRequest() || x.request.URL.Path == messagesPath {
+	status := exchange.StatusOf(told.Code, x.Era)
+	if !m.IsRequest() || x.Request.URL.Path == exchange.MessagesPath {
 		status = http.StatusInternalServerError
 	}
-	x.refuse(m.ID, &refusal{status: status, told: told})
+	x.Refuse(m.ID, &exchange.Refusal{Status: status, Told: told})
 }
 
 // lostForward returns what is told of a request that was forwarded, and of which no more
 // is heard.
 func lostForward(ctx context.Context) *mcp.Error {
 	switch {
-	case isRevoked(ctx):
-		return errGone
+	case exchange.IsRevoked(ctx):
+		return exchange.ErrGone
 	case errors.Is(context.Cause(ctx), gateway.ErrStopped):
-		return errStopped
+		return exchange.ErrStopped
 	}
-	return errForwardLost
+	return exchange.ErrForwardLost
 }
 
 // passedHeaders are those of an answer of another replica that the client gets. All
@@ -260,36 +261,36 @@ var passedHeaders = []string{
 // passOn gives the client the answer of another replica, as it comes. If it breaks off, a
 // stream ends with an error, and any other answer is cut short, because half of it must
 // not look like a whole one.
-func (s *Server) passOn(ctx context.Context, x *exchange, answer *http.Response, id mcp.ID, from replica.ID) {
+func (s *Server) passOn(ctx context.Context, x *exchange.Exchange, answer *http.Response, id mcp.ID, from replica.ID) {
 	for _, name := range passedHeaders {
 		if values := answer.Header[name]; values != nil {
 			x.Header()[name] = values
 		}
 	}
-	x.allowWrite()
+	x.AllowWrite()
 	x.WriteHeader(answer.StatusCode)
-	streams := strings.HasPrefix(answer.Header.Get("Content-Type"), streamType)
+	streams := strings.HasPrefix(answer.Header.Get("Content-Type"), exchange.StreamType)
 	buffer, whole := make([]byte, 32<<10), true
 	for {
 		n, err := answer.Body.Read(buffer)
 		if n > 0 {
-			x.allowWrite()
+			x.AllowWrite()
 			if _, failed := x.Write(buffer[:n]); failed != nil {
 				return // the client is gone, and the other replica sees that
 			}
 			if streams {
-				_ = x.flush() // the next write would fail, too
+				_ = x.Flush() // the next write would fail, too
 			}
 			whole = bytes.HasSuffix(buffer[:n], []byte("\n\n"))
 		}
 		switch {
 		case errors.Is(err, io.EOF):
 			return
-		case err != nil && x.context().Err() != nil:
+		case err != nil && x.Context().Err() != nil:
 			return // the client is gone
 		case err != nil && streams && whole && id != "" && !s.resumes(x, from):
-			x.allowWrite()
-			lost := mcp.AppendError(nil, id, lostForward(ctx).OfRequest(x.id))
+			x.AllowWrite()
+			lost := mcp.AppendError(nil, id, lostForward(ctx).OfRequest(x.ID))
 			_, _ = x.Write(sse.Append(nil, sse.Event{Data: lost})) // or the client is gone
 			return
 		case err != nil:
@@ -300,30 +301,30 @@ func (s *Server) passOn(ctx context.Context, x *exchange, answer *http.Response,
 
 // resumes tells whether the client can have the rest of a stream by resuming it: in a
 // session, while the replica that runs the call is there.
-func (s *Server) resumes(x *exchange, from replica.ID) bool {
-	return x.era == mcp.Legacy && s.config.Others.IsThere(from)
+func (s *Server) resumes(x *exchange.Exchange, from replica.ID) bool {
+	return x.Era == mcp.Legacy && s.config.Others.IsThere(from)
 }
 
 // forwardAnswer gives an answer of a client, which came among others, to the replica that
 // has the question.
-func (s *Server) forwardAnswer(ctx context.Context, to replica.ID, message []byte) *refusal {
-	x := exchangeIn(ctx)
+func (s *Server) forwardAnswer(ctx context.Context, to replica.ID, message []byte) *exchange.Refusal {
+	x := exchange.FromContext(ctx)
 	if x == nil {
 		return nil // nobody asked
 	}
 	if !s.config.Others.IsThere(to) {
 		if s.isUnsure() {
-			return errReplicas
+			return exchange.ErrReplicas
 		}
 		return nil // the request that asked is gone with it
 	}
-	answer, err := s.config.Others.Forward(ctx, to, forwardOf(x, x.request, message))
+	answer, err := s.config.Others.Forward(ctx, to, forwardOf(x, x.Request, message))
 	if err != nil {
-		return errReplicas // the first answer counts, so the client may send it again
+		return exchange.ErrReplicas // the first answer counts, so the client may send it again
 	}
 	defer answer.Body.Close() //nolint:errcheck // it says no more than the status
 	if answer.StatusCode != http.StatusAccepted {
-		return errReplicas
+		return exchange.ErrReplicas
 	}
 	return nil
 }
@@ -333,13 +334,13 @@ func (s *Server) forwardAnswer(ctx context.Context, to replica.ID, message []byt
 // connection, and for what a request costs: the first replica has seen to that.
 func (s *Server) forwarded() http.Handler {
 	r := chi.NewRouter()
-	r.Use(s.identified, s.exchanges.logged, s.recovered, checked(s.bounded, s.authenticated, s.admitted))
+	r.Use(s.identified, s.exchanges.Logged, s.recovered, checked(s.bounded, s.authenticated, s.admitted))
 	r.NotFound(s.notFound)
 	r.MethodNotAllowed(s.notFound)
-	r.HandleFunc(endpointPath, s.endpoint)
-	r.HandleFunc(tenantPath+"{tenant}"+endpointPath, s.endpoint)
+	r.HandleFunc(exchange.EndpointPath, s.endpoint)
+	r.HandleFunc(exchange.TenantPath+"{tenant}"+exchange.EndpointPath, s.endpoint)
 	if s.config.LegacySSE {
-		r.HandleFunc(messagesPath, s.postMessage)
+		r.HandleFunc(exchange.MessagesPath, s.postMessage)
 	}
 	return r
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // negotiate returns the revision that a session gets: the one that the client asks for if
@@ -19,51 +20,51 @@ func negotiate(asked string) string {
 }
 
 // initialize opens a session, and answers with its id.
-func (s *Server) initialize(ctx context.Context, x *exchange, m *mcp.Message) {
+func (s *Server) initialize(ctx context.Context, x *exchange.Exchange, m *mcp.Message) {
 	if refused := checkInitialize(m); refused != nil {
-		x.refuse(m.ID, refused)
+		x.Refuse(m.ID, refused)
 		return
 	}
 	revision := negotiate(m.Params.Text("protocolVersion"))
 	sess, id, refused := s.openSession(ctx, x, purposeSession, s.termsOf(ctx, x, revision, m))
 	if refused != nil {
-		x.refuse(m.ID, refused)
+		x.Refuse(m.ID, refused)
 		return
 	}
-	sess.claim(s.desk.Lists(x.caller), "") // the client has yet to list: what it sees now is no change
+	sess.claim(s.desk.Lists(x.Caller), "") // the client has yet to list: what it sees now is no change
 	s.sessions.record(ctx, sess)
 	x.Header().Set(mcp.HeaderSessionID, id)
-	x.writeJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, s.welcome(x, revision)))
+	x.WriteJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, s.welcome(x, revision)))
 }
 
 // termsOf returns what the handshake says that the client can do.
-func (s *Server) termsOf(ctx context.Context, x *exchange, revision string, m *mcp.Message) terms {
+func (s *Server) termsOf(ctx context.Context, x *exchange.Exchange, revision string, m *mcp.Message) terms {
 	declared := m.Params.Object("capabilities")
 	return terms{
 		revision, mcp.CapabilitiesOf(revision, declared),
-		s.exchanges.declares(ctx, x, declared.Value("extensions")),
+		x.Declares(ctx, declared.Value("extensions")),
 	}
 }
 
 // openSession opens a session for the caller of x and returns it with its id.
-func (s *Server) openSession(ctx context.Context, x *exchange, purpose string,
+func (s *Server) openSession(ctx context.Context, x *exchange.Exchange, purpose string,
 	agreed terms,
-) (*live, string, *refusal) {
-	l, id, refused, err := s.sessions.open(ctx, purpose, x.caller, agreed)
+) (*live, string, *exchange.Refusal) {
+	l, id, refused, err := s.sessions.open(ctx, purpose, x.Caller, agreed)
 	if err != nil {
-		s.exchanges.log.ErrorContext(ctx, "session id not sealed", "error", err)
-		return nil, "", errPanic
+		s.exchanges.Log.ErrorContext(ctx, "session id not sealed", "error", err)
+		return nil, "", exchange.ErrPanic
 	}
 	return l, id, refused
 }
 
-func checkInitialize(m *mcp.Message) *refusal {
+func checkInitialize(m *mcp.Message) *exchange.Refusal {
 	if _, ok := m.Params.Value("protocolVersion").Text(); !ok {
-		return refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams,
+		return exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidParams,
 			"Invalid params: protocolVersion must be a string")
 	}
 	if capabilities := m.Params.Value("capabilities"); capabilities != nil && !capabilities.IsObject() {
-		return refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams,
+		return exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidParams,
 			"Invalid params: capabilities must be an object")
 	}
 	return nil
@@ -71,7 +72,7 @@ func checkInitialize(m *mcp.Message) *refusal {
 
 // welcome returns the result of initialize. Extensions are named to every client that
 // could read of them in _meta, if the servers of this caller have any.
-func (s *Server) welcome(x *exchange, revision string) mcp.Object {
+func (s *Server) welcome(x *exchange.Exchange, revision string) mcp.Object {
 	declared := gateway.Capabilities()
 	capabilities := declared.Without("completions", "extensions")
 	if revision >= mcp.Revision2503 { // earlier revisions have the method, but no capability for it
@@ -84,7 +85,7 @@ func (s *Server) welcome(x *exchange, revision string) mcp.Object {
 			mcp.RawJSON(`{"cancel":{},"requests":{"tools":{"call":{}}}}`))
 	}
 	if revision >= mcp.Revision2506 {
-		capabilities = s.desk.Extensions(x.caller).Adding(capabilities)
+		capabilities = s.desk.Extensions(x.Caller).Adding(capabilities)
 	}
 	return mcp.NewObject(
 		mcp.Member{Name: "protocolVersion", Value: mcp.String(revision)},

@@ -6,26 +6,27 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // checkModern checks what a modern message says about itself in body and headers, and
 // that they agree. Of several faults the client is told the first in this order.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
-func (s *Server) checkModern(x *exchange, h http.Header, m *mcp.Message) *refusal {
+func (s *Server) checkModern(x *exchange.Exchange, h http.Header, m *mcp.Message) *exchange.Refusal {
 	if m.IsNotification() {
-		return checkNotification(h, x.meta, m)
+		return checkNotification(h, x.Meta, m)
 	}
-	if refused := checkMeta(x.meta); refused != nil {
+	if refused := checkMeta(x.Meta); refused != nil {
 		return refused
 	}
-	if refused := checkVersion(h, x.meta); refused != nil {
+	if refused := checkVersion(h, x.Meta); refused != nil {
 		return refused
 	}
 	if refused := checkNames(h, m); refused != nil {
 		return refused
 	}
 	if mcp.MethodOf(m.Method).Only == mcp.Legacy { // the desk knows no eras, so it cannot refuse these
-		return &refusal{status: http.StatusNotFound, told: errUnknownMethod}
+		return &exchange.Refusal{Status: http.StatusNotFound, Told: exchange.ErrUnknownMethod}
 	}
 	if m.Method == mcp.MethodToolsCall {
 		return s.checkParams(x, h, m)
@@ -35,7 +36,7 @@ func (s *Server) checkModern(x *exchange, h http.Header, m *mcp.Message) *refusa
 
 // checkMeta requires the metadata that every modern request carries.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic
-func checkMeta(meta mcp.Object) *refusal {
+func checkMeta(meta mcp.Object) *exchange.Refusal {
 	if !meta.Value(mcp.MetaProtocolVersion).IsText() {
 		return missing(mcp.MetaProtocolVersion)
 	}
@@ -45,19 +46,19 @@ func checkMeta(meta mcp.Object) *refusal {
 	if level := meta.Value(mcp.MetaLogLevel); level != nil {
 		name, _ := level.Text()
 		if _, ok := mcp.LevelOf(name); !ok {
-			return errLevel
+			return exchange.ErrLevel
 		}
 	}
 	return nil
 }
 
-func missing(name string) *refusal {
-	return refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: _meta needs %q", name)
+func missing(name string) *exchange.Refusal {
+	return exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: _meta needs %q", name)
 }
 
 // checkVersion compares the revision in the header with the one in the body, and with
 // those that are served.
-func checkVersion(h http.Header, meta mcp.Object) *refusal {
+func checkVersion(h http.Header, meta mcp.Object) *exchange.Refusal {
 	values := h[mcp.HeaderProtocolVersion]
 	if len(values) != 1 || !meta.Value(mcp.MetaProtocolVersion).Says(values[0]) {
 		return mismatch(mcp.HeaderProtocolVersion)
@@ -68,23 +69,23 @@ func checkVersion(h http.Header, meta mcp.Object) *refusal {
 	return nil
 }
 
-func unsupported(revision string) *refusal {
+func unsupported(revision string) *exchange.Refusal {
 	served := make([]mcp.RawJSON, 0, len(mcp.Revisions()))
 	for _, one := range mcp.Revisions() {
 		served = append(served, mcp.String(one))
 	}
-	return badRequest(&mcp.Error{
+	return exchange.BadRequest(&mcp.Error{
 		Code: mcp.CodeUnsupportedVersion, Message: "Unsupported protocol version",
 		Data: mcp.NewObject(
 			mcp.Member{Name: "supported", Value: mcp.Array(served)},
-			mcp.Member{Name: "requested", Value: mcp.String(cut(revision))},
+			mcp.Member{Name: "requested", Value: mcp.String(exchange.Cut(revision))},
 		).JSON(),
 	})
 }
 
 // checkNames compares the body with the headers that repeat its method and the name of
 // its subject.
-func checkNames(h http.Header, m *mcp.Message) *refusal {
+func checkNames(h http.Header, m *mcp.Message) *exchange.Refusal {
 	if !repeats(h[mcp.HeaderMethod], m.Method) {
 		return mismatch(mcp.HeaderMethod)
 	}
@@ -97,7 +98,7 @@ func checkNames(h http.Header, m *mcp.Message) *refusal {
 
 // checkNotification checks the headers of a notification as far as it has any. It needs
 // no metadata.
-func checkNotification(h http.Header, meta mcp.Object, m *mcp.Message) *refusal {
+func checkNotification(h http.Header, meta mcp.Object, m *mcp.Message) *exchange.Refusal {
 	revision, named := meta.Value(mcp.MetaProtocolVersion).Text()
 	values := h[mcp.HeaderProtocolVersion]
 	if len(values) > 1 || len(values) == 1 && named && values[0] != revision {
@@ -118,8 +119,8 @@ func checkNotification(h http.Header, meta mcp.Object, m *mcp.Message) *refusal 
 // checkParams compares the arguments of a tool with the headers that repeat them. A
 // header that the tool does not ask for means nothing.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/tools
-func (s *Server) checkParams(x *exchange, h http.Header, m *mcp.Message) *refusal {
-	params := s.desk.HeaderParams(x.caller, x.tool)
+func (s *Server) checkParams(x *exchange.Exchange, h http.Header, m *mcp.Message) *exchange.Refusal {
+	params := s.desk.HeaderParams(x.Caller, x.Tool)
 	for i := range params {
 		name := mcp.HeaderParamPrefix + params[i].Header
 		value := params[i].Argument(m.Params.Value("arguments"))
@@ -182,7 +183,7 @@ func number(literal []byte) (*big.Rat, bool) {
 	return new(big.Rat).SetString(string(literal))
 }
 
-func mismatch(header string) *refusal {
-	return refuseAs(http.StatusBadRequest, mcp.CodeHeaderMismatch,
+func mismatch(header string) *exchange.Refusal {
+	return exchange.Refusalf(http.StatusBadRequest, mcp.CodeHeaderMismatch,
 		"Header mismatch: %s is missing, repeated, malformed or differs from the body", header)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // The name of a stream of a shared session says where the call runs that it answers, and
@@ -59,10 +60,10 @@ func (f *feed) isOrphaned() bool {
 func (f *feed) bury(ctx context.Context) {
 	var message []byte
 	if _, id, _ := homeOfStream(f.stream); id != "" {
-		message = mcp.AppendError(nil, id, errHomeGone)
+		message = mcp.AppendError(nil, id, exchange.ErrHomeGone)
 	}
 	if _, err := f.server.config.Log.Append(ctx, f.session.inLog(), f.stream, message, true); err != nil {
 		return // at the next heartbeat again
 	}
-	f.server.config.Metrics.Refused("unavailable", f.session.user.TenantID, errHomeGone.StableCode())
+	f.server.config.Metrics.Refused("unavailable", f.session.user.TenantID, exchange.ErrHomeGone.StableCode())
 }

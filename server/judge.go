@@ -9,6 +9,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // A token is checked when a request comes, but what the request opens may last for hours.
@@ -38,27 +39,27 @@ func (s *Server) JudgeAgain() {
 
 // judgeAgain ends everything that is open for callers who could not open it any more.
 func (s *Server) judgeAgain(ctx context.Context) {
-	s.exchanges.judged.Add(1)
+	s.exchanges.Judged.Add(1)
 	// Requests go first: one that is cancelled cannot let its source keep a call open
 	// unseen (see gateway.hold), and is recorded as revoked and not as a call whose
 	// session has ended.
 	resolve := func(p auth.Principal) (caller gateway.Caller, ok bool) {
 		// After a panic it is false: who cannot be judged keeps nothing open, and all
 		// others are judged.
-		s.exchanges.safely(ctx, func() { caller, ok = s.exchanges.resolve(p) })
+		s.exchanges.Safely(ctx, func() { caller, ok = s.exchanges.Resolve(p) })
 		return caller, ok
 	}
 	accepts := func(p auth.Principal) bool {
 		_, ok := resolve(p)
 		return ok
 	}
-	s.exchanges.jobs.judge(accepts)
+	s.exchanges.Jobs.Judge(accepts)
 	sessions, given := s.sessions.judge(ctx, resolve, s.config.Judge)
 	s.forgetWatches(ctx, given)
 	streams := s.open.judge(accepts)
 	calls := s.desk.Judge(resolve)
 	if sessions+streams+calls > 0 {
-		s.exchanges.log.InfoContext(ctx, "revoked what its callers may not have any more",
+		s.exchanges.Log.InfoContext(ctx, "revoked what its callers may not have any more",
 			slog.Int("sessions", sessions),
 			slog.Int("streams", streams), slog.Int("calls", calls))
 	}
@@ -82,7 +83,7 @@ func (ss *sessions) judge(ctx context.Context, resolve func(auth.Principal) (gat
 		}
 		if ss.drop(l, endRevoked) {
 			ended++
-			if judge(unexpired(principal)) != nil {
+			if judge(exchange.Unexpired(principal)) != nil {
 				gone = append(gone, l)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/once"
 )
 
@@ -30,19 +31,19 @@ const (
 // The client of the first may leave, because its connection broke or a load balancer sent
 // the request to another replica. Then the call is cancelled within a second, as without
 // a key, unless a repeat waits for it.
-func (s *Server) keyedRequest(x *exchange, m *mcp.Message) {
-	request, refused := x.keyed.request(x)
+func (s *Server) keyedRequest(x *exchange.Exchange, m *mcp.Message) {
+	request, refused := x.Key.Request(x.Principal)
 	if refused != nil {
-		x.refuse(m.ID, refused)
+		x.Refuse(m.ID, refused)
 		return
 	}
 	c := &modernCall{}
-	ctx, refused := s.exchanges.beginJob(x.outliving(), x, &c.job, m.ID)
+	ctx, refused := s.exchanges.BeginJob(x.Outliving(), x, &c.job, m.ID)
 	if refused != nil {
-		x.refuse(m.ID, refused)
+		x.Refuse(m.ID, refused)
 		return
 	}
-	defer s.exchanges.jobs.finish(&c.job)
+	defer s.exchanges.Jobs.Finish(&c.job)
 	c.trickle.begin(s, x)
 	claim, kept, err := s.beginKeyed(ctx, x, request)
 	switch {
@@ -57,7 +58,7 @@ func (s *Server) keyedRequest(x *exchange, m *mcp.Message) {
 
 // beginKeyed claims the key, or waits for the answer of the request that has it. It gives
 // up when the client leaves.
-func (s *Server) beginKeyed(ctx context.Context, x *exchange,
+func (s *Server) beginKeyed(ctx context.Context, x *exchange.Exchange,
 	r once.Request,
 ) (once.Claim, *once.Answer, error) {
 	if s.repeats.Take(r.User, 1) != nil {
@@ -66,106 +67,106 @@ func (s *Server) beginKeyed(ctx context.Context, x *exchange,
 	defer s.repeats.Give(r.User, 1)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	defer context.AfterFunc(x.context(), stop)()
+	defer context.AfterFunc(x.Context(), stop)()
 	return s.once.Begin(ctx, r)
 }
 
 // refuseKeyed answers a request of which nothing is run now.
-func (s *Server) refuseKeyed(ctx context.Context, x *exchange, c *modernCall, err error) {
+func (s *Server) refuseKeyed(ctx context.Context, x *exchange.Exchange, c *modernCall, err error) {
 	refused := refusalOfKeyed(err)
-	x.recordRefusal(refused)
-	a := answer{id: c.job.id, err: refused.told, status: refused.status}
-	if isRevoked(ctx) {
-		a = answer{id: c.job.id, err: errGone}
+	x.RecordRefusal(refused)
+	a := exchange.Answer{ID: c.job.ID, Err: refused.Told, Status: refused.Status}
+	if exchange.IsRevoked(ctx) {
+		a = exchange.Answer{ID: c.job.ID, Err: exchange.ErrGone}
 	}
-	x.outcome = a.outcome()
+	x.Outcome = a.Outcome()
 	c.trickle.finish(ctx, &a)
 }
 
 // refusalOfKeyed returns what is told of an error of once.Store.
-func refusalOfKeyed(err error) *refusal {
+func refusalOfKeyed(err error) *exchange.Refusal {
 	switch {
 	case errors.Is(err, once.ErrBody):
-		return errKeyBody
+		return exchange.ErrKeyBody
 	case errors.Is(err, once.ErrUnkept):
-		return errKeyAnswer
+		return exchange.ErrKeyAnswer
 	case errors.Is(err, once.ErrUnknown):
-		return errKeyOutcome
+		return exchange.ErrKeyOutcome
 	case errors.Is(err, once.ErrFull):
-		return errKeys
+		return exchange.ErrKeys
 	case errors.Is(err, gateway.ErrStopped):
-		return errDraining
+		return exchange.ErrDraining
 	}
 	// the client asked for once, and without what the replicas share nobody can promise
 	// that
-	return errReplicas
+	return exchange.ErrReplicas
 }
 
 // repeatKeyed gives the answer that was kept, if the caller may still use the tool by the
 // config of this replica, which may be newer than the answer, or another than that of the
 // replica that ran it.
-func (s *Server) repeatKeyed(ctx context.Context, x *exchange, c *modernCall, m *mcp.Message,
+func (s *Server) repeatKeyed(ctx context.Context, x *exchange.Exchange, c *modernCall, m *mcp.Message,
 	kept *once.Answer,
 ) {
-	caller, err := s.desk.Resolve(x.principal)
+	caller, err := s.desk.Resolve(x.Principal)
 	if err != nil {
-		x.recordRefusal(&refusal{status: statusOf(toldOf(err).Code, mcp.Modern), told: toldOf(err)})
+		x.RecordRefusal(&exchange.Refusal{Status: exchange.StatusOf(exchange.ErrorOf(err).Code, mcp.Modern), Told: exchange.ErrorOf(err)})
 	} else {
 		c.request = s.modernForm(x, m, c)
 		err = s.desk.Repeat(ctx, caller, &c.request)
 	}
-	if err == nil && !isRevoked(ctx) {
-		x.outcome = "repeated"
+	if err == nil && !exchange.IsRevoked(ctx) {
+		x.Outcome = "repeated"
 		c.trickle.give(kept.Status, kept.Message)
 		return
 	}
-	a := answer{id: m.ID, err: errGone}
+	a := exchange.Answer{ID: m.ID, Err: exchange.ErrGone}
 	if err != nil {
-		a.err = toldOf(err)
+		a.Err = exchange.ErrorOf(err)
 	}
-	x.outcome, x.ended = a.outcome(), c.request.Ended.Outcome
+	x.Outcome, x.Ended = a.Outcome(), c.request.Ended.Outcome
 	c.trickle.finish(ctx, &a)
 }
 
 // runKeyed runs the request, and keeps its answer before the client gets it.
-func (s *Server) runKeyed(ctx context.Context, x *exchange, c *modernCall, m *mcp.Message, claim once.Claim) {
-	a, settled := answer{id: m.ID, err: errPanic.told, status: errPanic.status}, false
+func (s *Server) runKeyed(ctx context.Context, x *exchange.Exchange, c *modernCall, m *mcp.Message, claim once.Claim) {
+	a, settled := exchange.Answer{ID: m.ID, Err: exchange.ErrPanic.Told, Status: exchange.ErrPanic.Status}, false
 	defer func() {
 		if !settled { // a panic: nobody knows how far the call came
-			claim.Finish(x.outliving(), once.Answer{Status: a.status, Message: a.message(x.id)})
+			claim.Finish(x.Outliving(), once.Answer{Status: a.Status, Message: a.Message(x.ID)})
 		}
 	}()
-	defer context.AfterFunc(x.context(), func() { s.endUnwanted(ctx, &c.job, claim) })()
+	defer context.AfterFunc(x.Context(), func() { s.endUnwanted(ctx, &c.job, claim) })()
 	a = s.modernAnswer(ctx, x, m, c)
-	x.outcome, x.ended = a.outcome(), a.ended
-	if a.err != nil && unmade(a.err) {
-		claim.Free(x.outliving())
+	x.Outcome, x.Ended = a.Outcome(), a.Ended
+	if a.Err != nil && unmade(a.Err) {
+		claim.Free(x.Outliving())
 		settled = true
 		c.trickle.finish(ctx, &a)
 		return
 	}
 	given := once.Answer{Status: http.StatusOK}
-	if a.err != nil {
-		given.Status = statusOf(a.err.Code, mcp.Modern)
+	if a.Err != nil {
+		given.Status = exchange.StatusOf(a.Err.Code, mcp.Modern)
 	}
-	given.Message = s.exchanges.payload(ctx, &a, x.id).joined()
-	claim.Finish(x.outliving(), given)
+	given.Message = s.exchanges.Payload(ctx, &a, x.ID).Joined()
+	claim.Finish(x.Outliving(), given)
 	settled = true
 	c.trickle.give(given.Status, given.Message)
 }
 
 // endUnwanted cancels a call whose client has left, as soon as nobody waits for it. It
 // returns when the call is over.
-func (s *Server) endUnwanted(ctx context.Context, j *job, claim once.Claim) {
+func (s *Server) endUnwanted(ctx context.Context, j *exchange.Job, claim once.Claim) {
 	look := time.NewTicker(unwantedLook)
 	defer look.Stop()
 	for {
 		select {
 		case <-look.C:
 			wanted := true // until the next look, if a panic keeps it from being known
-			s.exchanges.safely(ctx, func() { wanted = claim.Wanted() })
+			s.exchanges.Safely(ctx, func() { wanted = claim.Wanted() })
 			if !wanted {
-				j.life.End(errCancelled)
+				j.Life.End(errCancelled)
 				return
 			}
 		case <-ctx.Done():

@@ -8,24 +8,25 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // legacy answers one message of a session over Streamable HTTP.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
-func (s *Server) legacy(x *exchange, r *http.Request, m *mcp.Message, body []byte) {
+func (s *Server) legacy(x *exchange.Exchange, r *http.Request, m *mcp.Message, body []byte) {
 	if m.IsRequest() && m.Method == mcp.MethodInitialize {
-		s.initialize(x.context(), x, m)
+		s.initialize(x.Context(), x, m)
 		return
 	}
 	t, refused := s.sessions.of(x, r)
 	var l *live
 	switch {
 	case refused != nil:
-	case x.linkNote == noteFormer:
+	case x.LinkNote == noteFormer:
 		s.asFormer(x, t, m)
 		return
 	case s.isHome(m):
-		l, refused = s.sessions.guest(x.context(), t, x.caller)
+		l, refused = s.sessions.guest(x.Context(), t, x.Caller)
 	default:
 		if l = s.route(x, t, m.ID,
 			func(to replica.ID) outcome { return s.forward(x, r, to, m, body) }); l == nil {
@@ -37,9 +38,9 @@ func (s *Server) legacy(x *exchange, r *http.Request, m *mcp.Message, body []byt
 	}
 	switch {
 	case refused != nil:
-		x.refuse(m.ID, refused)
+		x.Refuse(m.ID, refused)
 	case !m.IsRequest():
-		x.acknowledge(s.notified(x.context(), l, m))
+		x.Acknowledge(s.notified(x.Context(), l, m))
 	default:
 		s.legacyRequest(x, l, m)
 	}
@@ -58,11 +59,11 @@ func (s *Server) isHome(m *mcp.Message) bool {
 
 // asFormer does what a client asks for with the calls that this replica began when it led
 // the session.
-func (s *Server) asFormer(x *exchange, t *ticket, m *mcp.Message) {
+func (s *Server) asFormer(x *exchange.Exchange, t *ticket, m *mcp.Message) {
 	l := s.sessions.roster.find(t.key)
 	switch {
 	case l == nil:
-		x.refuse(m.ID, errElsewhere)
+		x.Refuse(m.ID, errElsewhere)
 		return
 	case m.Method == mcp.NotifyCancelled:
 		l.cancel(mcp.ID(m.Params.Value("requestId")))
@@ -71,26 +72,26 @@ func (s *Server) asFormer(x *exchange, t *ticket, m *mcp.Message) {
 			l.wantLogs(level)
 		}
 	}
-	x.writeStatus(http.StatusAccepted)
+	x.WriteStatus(http.StatusAccepted)
 }
 
 // checkRevision checks the header that repeats the negotiated revision. Clients may leave
 // it out, and some name another revision than was negotiated, so any revision that a
 // session can have is accepted.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#protocol-version-header
-func checkRevision(h http.Header, l *live) *refusal {
+func checkRevision(h http.Header, l *live) *exchange.Refusal {
 	values := h[mcp.HeaderProtocolVersion]
 	if len(values) == 0 || len(values) == 1 &&
 		(values[0] == l.speaks() || mcp.EraOf(values[0]) == mcp.Legacy) {
 		return nil
 	}
-	return refuseAs(http.StatusBadRequest, mcp.CodeInvalidRequest,
+	return exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidRequest,
 		"Invalid request: Mcp-Protocol-Version names no revision that is served in a session")
 }
 
 // notified takes a message that needs no answer. That the roots of a client changed needs
 // no action: they are asked for anew each time.
-func (s *Server) notified(ctx context.Context, l *live, m *mcp.Message) *refusal {
+func (s *Server) notified(ctx context.Context, l *live, m *mcp.Message) *exchange.Refusal {
 	switch {
 	case m.IsResponse():
 		return s.answered(ctx, l, m)
@@ -102,7 +103,7 @@ func (s *Server) notified(ctx context.Context, l *live, m *mcp.Message) *refusal
 			return nil // no request has it
 		}
 		if !l.cancel(id) && l.runsFormerly(id) {
-			s.tellFormer(ctx, exchangeIn(ctx), l, mcp.AppendRequest(nil, "", m.Method, m.Params))
+			s.tellFormer(ctx, exchange.FromContext(ctx), l, mcp.AppendRequest(nil, "", m.Method, m.Params))
 		}
 	}
 	return nil
@@ -110,69 +111,69 @@ func (s *Server) notified(ctx context.Context, l *live, m *mcp.Message) *refusal
 
 // legacyCall is what answers one request, in one piece of memory.
 type legacyCall struct {
-	job   job
+	job   exchange.Job
 	reply reply
 	line  line
 }
 
 // legacyRequest answers one request. The call goes on if the connection breaks, because
 // the client can resume.
-func (s *Server) legacyRequest(x *exchange, l *live, m *mcp.Message) {
+func (s *Server) legacyRequest(x *exchange.Exchange, l *live, m *mcp.Message) {
 	if m.Method == mcp.MethodPing {
-		x.writeJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, mcp.Object{}))
+		x.WriteJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, mcp.Object{}))
 		return
 	}
 	c := &legacyCall{}
 	j, p := &c.job, &c.reply
-	ctx, refused := s.beginLegacy(x.outliving(), x, l, j, m.ID)
+	ctx, refused := s.beginLegacy(x.Outliving(), x, l, j, m.ID)
 	if refused != nil {
-		x.refuse(m.ID, refused)
+		x.Refuse(m.ID, refused)
 		return
 	}
-	defer s.exchanges.jobs.finish(j)
+	defer s.exchanges.Jobs.Finish(j)
 	defer l.leave(j)
 	p.begin(s, x, l, m.ID)
 	c.line = p.line()
-	c.line.room = &j.answer
-	a := s.legacyAnswer(ctx, x.caller, x.id, l, m, &c.line)
-	x.ended = a.ended
+	c.line.room = &j.Answer
+	a := s.legacyAnswer(ctx, x.Caller, x.ID, l, m, &c.line)
+	x.Ended = a.Ended
 	l.answered(j)
-	if a.silent {
+	if a.Silent {
 		p.finish(ctx, 0, nil, noMessage)
-		x.conclude(a.outcome())
+		x.Conclude(a.Outcome())
 		return
 	}
 	status := http.StatusOK
-	if a.err != nil {
-		status = statusOf(a.err.Code, mcp.Legacy)
+	if a.Err != nil {
+		status = exchange.StatusOf(a.Err.Code, mcp.Legacy)
 	}
-	if a.err == errIDInUse.told {
-		status = errIDInUse.status
+	if a.Err == exchange.ErrIDInUse.Told {
+		status = exchange.ErrIDInUse.Status
 	}
-	if status == http.StatusOK && x.prefersStream {
+	if status == http.StatusOK && x.PrefersStream {
 		p.follow()
 	}
-	if p.decide() == "" && a.err != nil {
-		s.exchanges.delayLimited(x, a.err)
-		x.answerError(a.id, a.err, status)
+	if p.decide() == "" && a.Err != nil {
+		s.exchanges.DelayLimited(x, a.Err)
+		x.AnswerError(a.ID, a.Err, status)
 		return
 	}
-	p.finish(ctx, status, s.exchanges.payload(ctx, &a, x.id), func() []byte { return a.unkept(x.id) })
-	x.conclude(a.outcome())
+	p.finish(ctx, status, s.exchanges.Payload(ctx, &a, x.ID), func() []byte { return a.Unkept(x.ID) })
+	x.Conclude(a.Outcome())
 }
 
 // beginLegacy makes j, which is new, a job of a session. The context that it returns ends
 // when the client cancels the request, its caller is not accepted any more, the session
 // ends, or the process stops.
-func (s *Server) beginLegacy(ctx context.Context, x *exchange, l *live, j *job,
+func (s *Server) beginLegacy(ctx context.Context, x *exchange.Exchange, l *live, j *exchange.Job,
 	id mcp.ID,
-) (context.Context, *refusal) {
-	ctx, refused := s.exchanges.beginJob(ctx, x, j, id)
+) (context.Context, *exchange.Refusal) {
+	ctx, refused := s.exchanges.BeginJob(ctx, x, j, id)
 	if refused != nil {
 		return ctx, refused
 	}
 	if refused := l.enter(j); refused != nil {
-		s.exchanges.jobs.finish(j)
+		s.exchanges.Jobs.Finish(j)
 		return ctx, refused
 	}
 	return ctx, nil
@@ -182,35 +183,35 @@ func (s *Server) beginLegacy(ctx context.Context, x *exchange, l *live, j *job,
 // session's revision.
 func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, l *live, m *mcp.Message,
 	way *line,
-) answer {
-	a := answer{id: m.ID, shared: sharedBy(m.Method), room: way.room}
+) exchange.Answer {
+	a := exchange.Answer{ID: m.ID, Shared: exchange.SharedBy(m.Method), Room: way.room}
 	if !hasMethod(l.speaks(), m.Method) {
-		a.err = errUnknownMethod
+		a.Err = exchange.ErrUnknownMethod
 		return a
 	}
 	switch m.Method {
 	case mcp.MethodSetLevel:
-		if a.err = s.setLevel(ctx, l, m.Params); a.err == nil {
-			s.tellFormer(ctx, exchangeIn(ctx), l, mcp.AppendRequest(nil, m.ID, m.Method, m.Params))
+		if a.Err = s.setLevel(ctx, l, m.Params); a.Err == nil {
+			s.tellFormer(ctx, exchange.FromContext(ctx), l, mcp.AppendRequest(nil, m.ID, m.Method, m.Params))
 		}
 	case mcp.MethodSubscribe:
-		if a.err = s.subscribe(ctx, c, id, l, m.Params); a.err != nil {
-			_, a.err = lowerError(m.Method, a.err)
+		if a.Err = s.subscribe(ctx, c, id, l, m.Params); a.Err != nil {
+			_, a.Err = lowerError(m.Method, a.Err)
 		}
 	case mcp.MethodUnsubscribe:
-		a.err = s.unsubscribe(ctx, l, m.Params)
+		a.Err = s.unsubscribe(ctx, l, m.Params)
 	default:
-		a.result, a.err = s.inRounds(ctx, c, l, way, id, m)
-		a.ended = way.rounds.request.Ended.Outcome
-		if a.err == nil {
-			a.result = lower(l.speaks(), m.Method, a.result)
+		a.Result, a.Err = s.inRounds(ctx, c, l, way, id, m)
+		a.Ended = way.rounds.request.Ended.Outcome
+		if a.Err == nil {
+			a.Result = lower(l.speaks(), m.Method, a.Result)
 		}
 	}
 	if context.Cause(ctx) == errCancelled { //nolint:errorlint // the cause itself, not what may wrap it
-		return answer{id: m.ID, silent: true}
+		return exchange.Answer{ID: m.ID, Silent: true}
 	}
-	if isRevoked(ctx) {
-		return answer{id: m.ID, err: errGone}
+	if exchange.IsRevoked(ctx) {
+		return exchange.Answer{ID: m.ID, Err: exchange.ErrGone}
 	}
 	return a
 }
@@ -233,41 +234,41 @@ func tasksIn(revision string) mcp.Tasks {
 // get opens a stream of a session: either a new one, for messages that no request of the
 // client caused, or the rest of one that broke.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server
-func (s *Server) get(x *exchange, r *http.Request) {
+func (s *Server) get(x *exchange.Exchange, r *http.Request) {
 	if _, named := r.Header[mcp.HeaderSessionID]; !named {
 		x.Header().Set("Allow", "POST")
-		x.refuse("", errMethod)
+		x.Refuse("", exchange.ErrMethod)
 		return
 	}
-	x.era = mcp.Legacy
-	if x.forwarded {
-		s.listenElsewhere(x, r, x.linkNote)
+	x.Era = mcp.Legacy
+	if x.Forwarded {
+		s.listenElsewhere(x, r, x.LinkNote)
 		return
 	}
 	if f := s.findFeed(x, r); f != nil {
-		x.release()
-		s.serveFeed(x.context(), x, r, f)
+		x.Release()
+		s.serveFeed(x.Context(), x, r, f)
 	}
 }
 
 // findFeed returns what a GET is to be answered with, with the place for its stream. It
 // is nil if the GET was refused. Where another replica leads the session, that one has
 // agreed and knows of the stream.
-func (s *Server) findFeed(x *exchange, r *http.Request) *feed {
+func (s *Server) findFeed(x *exchange.Exchange, r *http.Request) *feed {
 	t, refused := s.sessions.of(x, r)
 	if refused != nil {
-		x.refuse("", refused)
+		x.Refuse("", refused)
 		return nil
 	}
 	f, known := &feed{numbered: true}, false
 	l := s.route(x, t, "", func(to replica.ID) outcome {
 		if f.session == nil {
-			follower, refused := s.sessions.enter(x.context(), t, x.caller)
+			follower, refused := s.sessions.enter(x.Context(), t, x.Caller)
 			if refused == nil {
 				refused = s.nameStream(x, r, f, follower)
 			}
 			if refused != nil {
-				x.refuse("", refused)
+				x.Refuse("", refused)
 				return forwardDone
 			}
 			follower.expectStream(f.stream)
@@ -287,15 +288,15 @@ func (s *Server) findFeed(x *exchange, r *http.Request) *feed {
 		refused = s.beginFeed(x, r, f)
 	}
 	if refused != nil {
-		x.refuse("", refused)
+		x.Refuse("", refused)
 		s.giveUpFeed(f)
 		if at := f.session.primaryOf(); known && at != "" && f.stream != "" {
-			s.letGo(x.context(), f.session, f.stream, at, f.session.epoch())
+			s.letGo(x.Context(), f.session, f.stream, at, f.session.epoch())
 		}
 		return nil
 	}
 	if l != nil {
-		s.takeStream(x.context(), l, f.stream)
+		s.takeStream(x.Context(), l, f.stream)
 	}
 	return f
 }
@@ -303,23 +304,23 @@ func (s *Server) findFeed(x *exchange, r *http.Request) *feed {
 // nameStream decides which stream a GET gets. Notices of changed lists go only to streams
 // that a GET opened, and each message goes to one stream only. The name is "" where no
 // stream has the event after which the client wants to go on.
-func (s *Server) nameStream(x *exchange, r *http.Request, f *feed, l *live) *refusal {
+func (s *Server) nameStream(x *exchange.Exchange, r *http.Request, f *feed, l *live) *exchange.Refusal {
 	f.session = l
 	refused := checkRevision(r.Header, l)
-	if refused == nil && !x.acceptsStream {
-		refused = errAccept
+	if refused == nil && !x.AcceptsStream {
+		refused = exchange.ErrAccept
 	}
 	switch last := r.Header[mcp.HeaderLastEventID]; {
 	case refused != nil:
 	case len(last) == 0:
 		f.stream = l.nextStream('g', "")
 	case len(last) == 1:
-		name, err := s.config.Log.Find(x.context(), l.inLog(), last[0])
+		name, err := s.config.Log.Find(x.Context(), l.inLog(), last[0])
 		switch {
 		case err == nil && (name[0] == 'g' || name[0] == 'p'):
 			f.stream, f.after = name, last[0]
-		case ofLog(err, errEvent) == errReplicas:
-			return errReplicas // the stream stays where it is
+		case ofLog(err, exchange.ErrEvent) == exchange.ErrReplicas:
+			return exchange.ErrReplicas // the stream stays where it is
 		}
 	}
 	f.tells = f.stream != "" && f.stream[0] == 'g'
@@ -328,19 +329,19 @@ func (s *Server) nameStream(x *exchange, r *http.Request, f *feed, l *live) *ref
 
 // beginFeed begins the stream of a GET, or finds the rest of one, and takes the place for
 // it.
-func (s *Server) beginFeed(x *exchange, r *http.Request, f *feed) (refused *refusal) {
+func (s *Server) beginFeed(x *exchange.Exchange, r *http.Request, f *feed) (refused *exchange.Refusal) {
 	switch {
 	case f.stream == "":
-		return errEvent
+		return exchange.ErrEvent
 	case f.after == "":
-		if f.numbered, refused = s.beginStream(x.context(), f.session, f.stream); refused != nil {
+		if f.numbered, refused = s.beginStream(x.Context(), f.session, f.stream); refused != nil {
 			return refused
 		}
 		if f.numbered {
 			f.first = f.session.priming(f.stream)
 		}
 	}
-	f.session.use(time.Now(), s.sessions.maxAge, x.principal)
+	f.session.use(time.Now(), s.sessions.maxAge, x.Principal)
 	f.place, refused = s.takeLastingPlace(x, r, "get")
 	return refused
 }
@@ -360,18 +361,18 @@ func (s *Server) giveUpFeed(f *feed) {
 
 // delete ends a session.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
-func (s *Server) delete(x *exchange, r *http.Request) {
-	x.era = mcp.Legacy
+func (s *Server) delete(x *exchange.Exchange, r *http.Request) {
+	x.Era = mcp.Legacy
 	t, refused := s.sessions.of(x, r)
 	if refused != nil {
-		x.refuse("", refused)
+		x.Refuse("", refused)
 		return
 	}
-	if x.linkNote == noteFormer {
+	if x.LinkNote == noteFormer {
 		if l := s.sessions.roster.find(t.key); l != nil {
 			s.sessions.drop(l, endClosed)
 		}
-		x.writeStatus(http.StatusNoContent)
+		x.WriteStatus(http.StatusNoContent)
 		return
 	}
 	l := s.route(
@@ -384,32 +385,32 @@ func (s *Server) delete(x *exchange, r *http.Request) {
 		return
 	}
 	if refused := checkRevision(r.Header, l); refused != nil {
-		x.refuse("", refused)
+		x.Refuse("", refused)
 		return
 	}
 	switch refused := s.endByClient(x, l); {
-	case refused == errElsewhere && !x.forwarded:
-		x.refuse("", errReplicas) // the next try finds the other
+	case refused == errElsewhere && !x.Forwarded:
+		x.Refuse("", exchange.ErrReplicas) // the next try finds the other
 	case refused != nil:
-		x.refuse("", refused)
+		x.Refuse("", refused)
 	default:
-		x.writeStatus(http.StatusNoContent)
+		x.WriteStatus(http.StatusNoContent)
 	}
 }
 
 // endByClient ends a session wherever something of it is. When it returns nil, nobody
 // serves the session any more.
-func (s *Server) endByClient(x *exchange, l *live) *refusal {
+func (s *Server) endByClient(x *exchange.Exchange, l *live) *exchange.Refusal {
 	former := l.formerOf()
 	at := l.streamsAt()
-	if refused := s.sessions.delete(x.context(), l); refused != nil {
+	if refused := s.sessions.delete(x.Context(), l); refused != nil {
 		return refused
 	}
 	for stream, one := range at {
-		s.letGo(x.context(), l, stream, one, l.epoch())
+		s.letGo(x.Context(), l, stream, one, l.epoch())
 	}
-	if former != "" && !s.tellFormer(x.context(), x, l, nil) {
-		return errReplicas
+	if former != "" && !s.tellFormer(x.Context(), x, l, nil) {
+		return exchange.ErrReplicas
 	}
 	return nil
 }

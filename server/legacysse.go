@@ -7,6 +7,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // sseStream is the one stream of a session over HTTP+SSE.
@@ -16,42 +17,42 @@ const sseStream = "s"
 // post its messages. When the stream ends, the session ends too.
 // https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse
 func (s *Server) openSSE(w http.ResponseWriter, r *http.Request) {
-	x := of(w)
-	x.era = mcp.Legacy
-	x.readAccept(r.Header)
+	x := exchange.Of(w)
+	x.Era = mcp.Legacy
+	x.ReadAccept(r.Header)
 	if r.Method != http.MethodGet {
 		x.Header().Set("Allow", "GET")
-		x.refuse("", errMethod)
+		x.Refuse("", exchange.ErrMethod)
 		return
 	}
-	if !x.acceptsStream {
-		x.refuse("", errAccept)
+	if !x.AcceptsStream {
+		x.Refuse("", exchange.ErrAccept)
 		return
 	}
 	place, refused := s.takeLastingPlace(x, r, streamOfSession)
 	if refused != nil {
-		x.refuse("", refused)
+		x.Refuse("", refused)
 		return
 	}
-	l, id, refused := s.openSession(x.context(), x, purposeSSE, terms{revision: mcp.Revision2024})
+	l, id, refused := s.openSession(x.Context(), x, purposeSSE, terms{revision: mcp.Revision2024})
 	if refused != nil {
 		place.leave()
-		x.refuse("", refused)
+		x.Refuse("", refused)
 		return
 	}
-	s.config.Metrics.DeprecatedUsed(x.caller.Tenant.ID, "sse")
-	if _, refused := s.beginStream(x.context(), l, sseStream); refused != nil {
-		s.sessions.end(x.context(), l, endClosed)
+	s.config.Metrics.DeprecatedUsed(x.Caller.Tenant.ID, "sse")
+	if _, refused := s.beginStream(x.Context(), l, sseStream); refused != nil {
+		s.sessions.end(x.Context(), l, endClosed)
 		place.leave()
-		x.refuse("", refused)
+		x.Refuse("", refused)
 		return
 	}
-	l.claim(s.desk.Lists(x.caller), "") // the client has yet to list: what it sees now is no change
-	x.release()
+	l.claim(s.desk.Lists(x.Caller), "") // the client has yet to list: what it sees now is no change
+	x.Release()
 	// The address is a path from the root that clients see, because some of them append
 	// it to the origin.
-	address := x.settings.publicPath() + messagesPath + "?sessionId=" + id
-	s.serveFeed(x.context(), x, r, &feed{
+	address := x.Settings.PublicPath() + exchange.MessagesPath + "?sessionId=" + id
+	s.serveFeed(x.Context(), x, r, &feed{
 		session: l, stream: sseStream, event: "message", tells: true, owns: true, place: place,
 		first: &sse.Event{Type: "endpoint", Data: []byte(address)},
 	})
@@ -60,83 +61,83 @@ func (s *Server) openSSE(w http.ResponseWriter, r *http.Request) {
 // postMessage takes a message of a session over HTTP+SSE. The answer does not come in the
 // response, but on the stream of the session.
 func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) {
-	x := of(w)
-	x.era = mcp.Legacy
+	x := exchange.Of(w)
+	x.Era = mcp.Legacy
 	if r.Method != http.MethodPost {
 		x.Header().Set("Allow", "POST")
-		x.refuse("", errMethod)
+		x.Refuse("", exchange.ErrMethod)
 		return
 	}
 	id, refused := sessionOfQuery(r)
 	if refused != nil {
-		x.refuse("", refused)
+		x.Refuse("", refused)
 		return
 	}
-	home, elsewhere := s.sessions.home(id, x.caller)
-	elsewhere = elsewhere && !x.forwarded
+	home, elsewhere := s.sessions.home(id, x.Caller)
+	elsewhere = elsewhere && !x.Forwarded
 	var l *live
 	if !elsewhere {
-		l, refused = s.sessions.find(x.context(), purposeSSE, id, x.caller)
+		l, refused = s.sessions.find(x.Context(), purposeSSE, id, x.Caller)
 	}
 	if refused != nil {
-		x.refuse("", refused)
+		x.Refuse("", refused)
 		return
 	}
-	raw, refused := s.exchanges.readBody(x, r)
+	raw, refused := s.exchanges.ReadBody(x, r)
 	if refused != nil {
-		x.refuse("", refused)
+		x.Refuse("", refused)
 		return
 	}
 	if raw.IsArray() {
-		x.refuse("", errBatch)
+		x.Refuse("", exchange.ErrBatch)
 		return
 	}
-	m := x.decode(raw)
+	m := x.Decode(raw)
 	switch {
 	case m == nil:
 	case elsewhere && s.config.Others.IsThere(home):
 		if s.forward(x, r, home, m, raw) != forwardDone {
-			x.refuse(m.ID, errReplicas)
+			x.Refuse(m.ID, exchange.ErrReplicas)
 		}
 	case elsewhere:
-		x.refuse(m.ID, s.missing(x.context()))
+		x.Refuse(m.ID, s.missing(x.Context()))
 	case !m.IsRequest():
-		x.acknowledge(s.notified(x.context(), l, m))
+		x.Acknowledge(s.notified(x.Context(), l, m))
 	default:
 		if refused := s.takeRequest(x, l, m); refused != nil {
-			x.refuse(m.ID, refused)
+			x.Refuse(m.ID, refused)
 			return
 		}
-		x.writeStatus(http.StatusAccepted)
+		x.WriteStatus(http.StatusAccepted)
 	}
 }
 
 // sessionOfQuery returns the id of the session that the query names.
-func sessionOfQuery(r *http.Request) (string, *refusal) {
+func sessionOfQuery(r *http.Request) (string, *exchange.Refusal) {
 	ids := r.URL.Query()["sessionId"]
 	if len(ids) == 0 {
-		return "", errNoSession
+		return "", exchange.ErrNoSession
 	}
 	if len(ids) == 1 && len(ids[0]) <= seal.MaxLength {
 		return ids[0], nil
 	}
-	return "", errSession
+	return "", exchange.ErrSession
 }
 
 // takeRequest has a goroutine answer a request on the stream of the session.
-func (s *Server) takeRequest(x *exchange, l *live, m *mcp.Message) *refusal {
-	j := &job{}
-	ctx, refused := s.beginLegacy(x.outliving(), x, l, j, m.ID)
+func (s *Server) takeRequest(x *exchange.Exchange, l *live, m *mcp.Message) *exchange.Refusal {
+	j := &exchange.Job{}
+	ctx, refused := s.beginLegacy(x.Outliving(), x, l, j, m.ID)
 	if refused != nil {
 		return refused
 	}
-	way := &sseWay{server: s, session: l, taken: x.held} // belongs to the goroutine from here on
-	x.held = held{}
-	go s.exchanges.safely(ctx, func() { // Wait waits for it
-		defer s.exchanges.jobs.finish(j)
+	way := &sseWay{server: s, session: l, taken: x.Held} // belongs to the goroutine from here on
+	x.Held = exchange.Held{}
+	go s.exchanges.Safely(ctx, func() { // Wait waits for it
+		defer s.exchanges.Jobs.Finish(j)
 		defer l.leave(j)
-		defer func() { way.taken.release() }()
-		if !s.exchanges.safely(ctx, func() { s.answerSSE(ctx, x, l, m, j, way) }) {
+		defer func() { way.taken.Release() }()
+		if !s.exchanges.Safely(ctx, func() { s.answerSSE(ctx, x, l, m, j, way) }) {
 			s.sessions.end(ctx, l, endClosed) // its client would wait for the answer for ever
 		}
 	})
@@ -148,7 +149,7 @@ func (s *Server) takeRequest(x *exchange, l *live, m *mcp.Message) *refusal {
 type sseWay struct {
 	server  *Server
 	session *live
-	taken   held // by the request
+	taken   exchange.Held // by the request
 }
 
 var _ passage = (*sseWay)(nil)
@@ -158,49 +159,49 @@ func (p *sseWay) send(ctx context.Context, message []byte) error {
 	return err
 }
 
-func (p *sseWay) rest() { p.taken.releaseSlot() }
+func (p *sseWay) rest() { p.taken.ReleaseSlot() }
 
 // answerSSE runs one request, and appends all that comes of it to the stream of the
 // session. A panic in the request is answered with an error.
-func (s *Server) answerSSE(ctx context.Context, x *exchange, l *live, m *mcp.Message, j *job, way *sseWay) {
-	a := answer{id: m.ID, err: errPanic.told}
-	s.exchanges.safely(ctx, func() {
+func (s *Server) answerSSE(ctx context.Context, x *exchange.Exchange, l *live, m *mcp.Message, j *exchange.Job, way *sseWay) {
+	a := exchange.Answer{ID: m.ID, Err: exchange.ErrPanic.Told}
+	s.exchanges.Safely(ctx, func() {
 		switch m.Method {
 		case mcp.MethodInitialize:
 			a = s.agreeSSE(x, l, m)
 		case mcp.MethodPing:
-			a = answer{id: m.ID}
+			a = exchange.Answer{ID: m.ID}
 		default:
-			a = s.legacyAnswer(ctx, x.caller, x.id, l, m, &line{
+			a = s.legacyAnswer(ctx, x.Caller, x.ID, l, m, &line{
 				passage: way, carriesQuestions: true,
-				body: way.taken.body.Held(), room: &j.answer,
+				body: way.taken.Body.Held(), room: &j.Answer,
 			})
 		}
 	})
 	l.answered(j)
-	if a.silent {
+	if a.Silent {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	err := way.send(ctx, s.exchanges.message(ctx, &a, x.id))
-	if ofMemory(err) != nil {
-		s.exchanges.log.WarnContext(ctx, "answer not kept", "error", err)
-		err = way.send(ctx, a.unkept(x.id))
+	err := way.send(ctx, s.exchanges.Message(ctx, &a, x.ID))
+	if exchange.RefusalOfMemory(err) != nil {
+		s.exchanges.Log.WarnContext(ctx, "answer not kept", "error", err)
+		err = way.send(ctx, a.Unkept(x.ID))
 	}
 	if err != nil {
 		// the session has ended, and its stream with it
-		s.exchanges.log.DebugContext(ctx, "answer not kept", "error", err)
+		s.exchanges.Log.DebugContext(ctx, "answer not kept", "error", err)
 	}
 }
 
 // agreeSSE answers the handshake of a session over HTTP+SSE, in which newer clients may
 // ask for newer revisions.
-func (s *Server) agreeSSE(x *exchange, l *live, m *mcp.Message) answer {
+func (s *Server) agreeSSE(x *exchange.Exchange, l *live, m *mcp.Message) exchange.Answer {
 	if refused := checkInitialize(m); refused != nil {
-		x.recordRefusal(refused)
-		return answer{id: m.ID, err: refused.told}
+		x.RecordRefusal(refused)
+		return exchange.Answer{ID: m.ID, Err: refused.Told}
 	}
 	revision := negotiate(m.Params.Text("protocolVersion"))
-	l.agree(s.termsOf(x.context(), x, revision, m))
-	return answer{id: m.ID, result: s.welcome(x, revision)}
+	l.agree(s.termsOf(x.Context(), x, revision, m))
+	return exchange.Answer{ID: m.ID, Result: s.welcome(x, revision)}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // setLevel sets how grave a log message must be for the client of the session to get it.
@@ -12,7 +13,7 @@ func (s *Server) setLevel(ctx context.Context, l *live, params mcp.Object) *mcp.
 	name := params.Text("level")
 	level, ok := mcp.LevelOf(name)
 	if !ok {
-		return errLevel.told
+		return exchange.ErrLevel.Told
 	}
 	l.wantLogs(level)
 	s.sessions.keep(ctx, l, factLevel, name)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/server"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // lineTaker is a handler that takes lines of requests as they are.
@@ -20,7 +20,7 @@ type lineTaker struct {
 	taken *int // how many it took so
 }
 
-var _ server.LineHandler = lineTaker{}
+var _ exchange.LineHandler = lineTaker{}
 
 func (l lineTaker) HandleLine(ctx context.Context, at time.Time, level slog.Level, message string,
 	attrs []slog.Attr,

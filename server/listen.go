@@ -11,6 +11,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // openingSubscriptions is how many subscriptions of one request are being opened at the
@@ -25,57 +26,57 @@ var listFilters = [...]string{"toolsListChanged", "promptsListChanged", "resourc
 // leaves or the time of the stream is over. Every message on it carries the id of the
 // request as the id of the subscription.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
-func (s *Server) listen(x *exchange, r *http.Request, m *mcp.Message) {
+func (s *Server) listen(x *exchange.Exchange, r *http.Request, m *mcp.Message) {
 	filter, uris, refused := filterOf(m.Params)
 	if refused == nil && filter.Has("taskIds") &&
-		tasksOf(x.meta.Value(mcp.MetaClientCapabilities).Member("extensions")) == 0 {
-		refused = errTasks
+		tasksOf(x.Meta.Value(mcp.MetaClientCapabilities).Member("extensions")) == 0 {
+		refused = exchange.ErrTasks
 	}
-	if refused == nil && !x.acceptsStream {
-		refused = errAccept
+	if refused == nil && !x.AcceptsStream {
+		refused = exchange.ErrAccept
 	}
 	if refused != nil {
-		x.refuse(m.ID, refused)
+		x.Refuse(m.ID, refused)
 		return
 	}
 	place, refused := s.takeLastingPlace(x, r, "listen")
 	if refused != nil {
-		x.refuse(m.ID, refused)
+		x.Refuse(m.ID, refused)
 		return
 	}
 	sub := &subscription{
 		server: s, place: place, id: mcp.ID(strings.Clone(string(m.ID))),
-		updates: updates{memory: s.config.Memory, user: share.User(x.principal.User())},
+		updates: updates{memory: s.config.Memory, user: share.User(x.Principal.User())},
 	}
 	for i, name := range listFilters {
 		sub.lists[i] = string(filter.Value(name)) == "true"
 	}
 	// taken before the acknowledgement, so that no change after it goes untold
-	for i, change := range changes(s.desk.Lists(x.caller)) {
+	for i, change := range changes(s.desk.Lists(x.Caller)) {
 		sub.told[i] = change.digest
 	}
 	sub.flow = s.newFlow(sub, place)
 	if !s.isDraining() { // otherwise the stream ends at once, and tells of nothing
 		sub.wanted = uris
 	}
-	sub.flow.serve(x.context(), x, r)
+	sub.flow.serve(x.Context(), x, r)
 }
 
 // filterOf returns what the client wants to be told of.
-func filterOf(params mcp.Object) (filter mcp.Object, uris []string, refused *refusal) {
+func filterOf(params mcp.Object) (filter mcp.Object, uris []string, refused *exchange.Refusal) {
 	filter, ok := mcp.ObjectOf(params.Value("notifications"))
 	if !ok {
-		return filter, nil, refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams,
+		return filter, nil, exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidParams,
 			"Invalid params: notifications must be an object")
 	}
 	wanted := filter.Value("resourceSubscriptions")
 	elements, ok := wanted.Elements()
 	if wanted != nil && !ok {
-		return filter, nil, refuseAs(http.StatusBadRequest, mcp.CodeInvalidParams,
+		return filter, nil, exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidParams,
 			"Invalid params: resourceSubscriptions must be an array")
 	}
-	if len(elements) > maxSubscriptions {
-		return filter, nil, errSubscriptions
+	if len(elements) > exchange.MaxSubscriptions {
+		return filter, nil, exchange.ErrSubscriptions
 	}
 	for _, element := range elements {
 		uri, refused := uriOf(element)
@@ -113,10 +114,10 @@ type followed struct {
 }
 
 // open implements source: it subscribes to the resources, and sends the acknowledgement.
-func (sub *subscription) open(ctx context.Context, x *exchange, r *http.Request) (*stream, error) {
+func (sub *subscription) open(ctx context.Context, x *exchange.Exchange, r *http.Request) (*stream, error) {
 	sub.subscribe(ctx, x, sub.wanted)
 	sub.wanted = nil
-	x.release()
+	x.Release()
 	out, err := openTakeable(x, r)
 	if err != nil {
 		return out, err
@@ -127,16 +128,16 @@ func (sub *subscription) open(ctx context.Context, x *exchange, r *http.Request)
 
 // subscribe subscribes to resources, several at a time. Resources that cannot be
 // subscribed to are left out of the acknowledgement, as the protocol wants.
-func (sub *subscription) subscribe(ctx context.Context, x *exchange, uris []string) {
-	s, caller := sub.server, x.caller
+func (sub *subscription) subscribe(ctx context.Context, x *exchange.Exchange, uris []string) {
+	s, caller := sub.server, x.Caller
 	opened := make([]*gateway.Subscription, len(uris))
 	next := make(chan int)
 	var all sync.WaitGroup
 	for range min(openingSubscriptions, len(uris)) {
 		all.Go(func() {
 			for i := range next {
-				_, told := s.exchanges.guarded(ctx, func() (result mcp.Object, err error) {
-					one, err := s.desk.Subscribe(ctx, caller, x.id, uris[i],
+				_, told := s.exchanges.Guarded(ctx, func() (result mcp.Object, err error) {
+					one, err := s.desk.Subscribe(ctx, caller, x.ID, uris[i],
 						func(part string) { sub.updated(uris[i], part) })
 					opened[i] = &one
 					return result, err
@@ -229,7 +230,7 @@ func (sub *subscription) honoured() (filter mcp.Object) {
 
 // step implements source.
 func (sub *subscription) step(_ context.Context, out *stream) error {
-	caller, ok := sub.server.exchanges.resolve(sub.place.principal)
+	caller, ok := sub.server.exchanges.Resolve(sub.place.principal)
 	if !ok || sub.server.flows.isDue(sub.flow) {
 		return errOver
 	}
@@ -260,11 +261,11 @@ func (sub *subscription) tellUpdates(out *stream) error {
 	for uri, ok := sub.firstUpdate(); ok; uri, ok = sub.firstUpdate() {
 		notice := sub.notice(mcp.NotifyResourceUpdated,
 			mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)}))
-		if err := out.to.room(len(notice.Data)); err != nil {
+		if err := out.to.Room(len(notice.Data)); err != nil {
 			return err // before it is forgotten
 		}
 		sub.forgetUpdate(uri)
-		caller, ok := sub.server.exchanges.resolve(sub.place.principal)
+		caller, ok := sub.server.exchanges.Resolve(sub.place.principal)
 		if !ok {
 			return errOver
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // A client opens a stream at one replica, and another one leads the session. The stream
@@ -103,7 +104,7 @@ func (o *outbox) run(ctx context.Context, at replica.ID) {
 		if len(batch) == 0 {
 			return
 		}
-		if !o.server.exchanges.safely(ctx, func() { o.server.tellListeners(ctx, at, batch) }) || ctx.Err() != nil {
+		if !o.server.exchanges.Safely(ctx, func() { o.server.tellListeners(ctx, at, batch) }) || ctx.Err() != nil {
 			continue
 		}
 	}
@@ -170,7 +171,7 @@ func (s *Server) tellListeners(ctx context.Context, at replica.ID, sessions []*l
 	defer stop()
 	var taken []byte
 	err := errWord
-	s.exchanges.safely(ctx, func() { // or what was claimed would be told by nobody
+	s.exchanges.Safely(ctx, func() { // or what was claimed would be told by nobody
 		taken, err = s.config.Others.Send(brief, at, replica.Word{Kind: kindListener, Data: packed(parts...)})
 	})
 	for i, one := range all {
@@ -206,7 +207,7 @@ func (s *Server) newsFor(l *live, at replica.ID) (all []told) {
 	if _, leads := s.config.Others.Leads(); h == nil || !leads || !l.isReady() {
 		return nil
 	}
-	caller, ok := s.exchanges.resolve(h.listener.principal)
+	caller, ok := s.exchanges.Resolve(h.listener.principal)
 	if !ok {
 		l.dropListener(h.stream, at)
 		// one for each stream
@@ -221,7 +222,7 @@ func (s *Server) newsFor(l *live, at replica.ID) (all []told) {
 	if more {
 		s.outbox.add(l)
 	}
-	if caller, ok = s.exchanges.resolve(h.listener.principal); !ok { // as in feed.tellUpdates
+	if caller, ok = s.exchanges.Resolve(h.listener.principal); !ok { // as in feed.tellUpdates
 		return all
 	}
 	for _, uri := range uris {
@@ -286,7 +287,7 @@ func (s *Server) heardListener(ctx context.Context, from replica.ID, w replica.W
 		one := parts[4*i : 4*i+4]
 		all.Go(func() error {
 			answer[i] = noticeRefused
-			s.exchanges.safely(ctx, func() { answer[i] = s.heardNotice(ctx, from, one) })
+			s.exchanges.Safely(ctx, func() { answer[i] = s.heardNotice(ctx, from, one) })
 			return nil
 		})
 	}
@@ -413,7 +414,7 @@ func (s *Server) letGo(ctx context.Context, l *live, stream string, at replica.I
 	defer stop()
 	data := packed(l.key[:], []byte(stream), binary.BigEndian.AppendUint64(nil, epoch), nil)
 	if _, err := s.config.Others.Send(ctx, at, replica.Word{Kind: kindListener, Data: data}); err != nil {
-		s.exchanges.log.DebugContext(ctx, "another replica was not told that a stream is elsewhere", "error", err)
+		s.exchanges.Log.DebugContext(ctx, "another replica was not told that a stream is elsewhere", "error", err)
 	}
 }
 
@@ -429,25 +430,25 @@ func (s *Server) letGoAll(l *live, at map[string]replica.ID, epoch uint64) {
 
 // listenElsewhere answers a GET that another replica has forwarded: the stream of that
 // name is there from now on.
-func (s *Server) listenElsewhere(x *exchange, r *http.Request, stream string) {
+func (s *Server) listenElsewhere(x *exchange.Exchange, r *http.Request, stream string) {
 	t, refused := s.sessions.of(x, r)
 	var l *live
 	if refused == nil {
-		l, _, refused = s.sessions.whose(x.context(), t, x.caller, "")
+		l, _, refused = s.sessions.whose(x.Context(), t, x.Caller, "")
 	}
 	if refused == nil {
 		refused = checkRevision(r.Header, l)
 	}
 	if refused != nil {
-		x.refuse("", refused)
+		x.Refuse("", refused)
 		return
 	}
 	if stream != "" {
-		s.takeStream(x.context(), l, stream)
-		l.addListener(stream, &listener{at: replica.ID(x.from), principal: x.principal})
+		s.takeStream(x.Context(), l, stream)
+		l.addListener(stream, &listener{at: replica.ID(x.From), principal: x.Principal})
 	}
 	x.Header().Set(headerEpoch, strconv.FormatUint(l.epoch(), 10))
-	x.writeStatus(http.StatusOK)
+	x.WriteStatus(http.StatusOK)
 	s.outbox.add(l)
 }
 
@@ -546,23 +547,23 @@ func (s *Server) dropGone(l *live) {
 // announce has the primary of a session know that a stream of it is here. It is true if
 // it does; denied tells that it does not lead the session, gone that it was not reached.
 // Otherwise its answer is that to the client.
-func (s *Server) announce(x *exchange, r *http.Request, f *feed, to replica.ID) outcome {
+func (s *Server) announce(x *exchange.Exchange, r *http.Request, f *feed, to replica.ID) outcome {
 	request := forwardOf(x, r, nil)
 	request.Note = f.stream
-	answer, err := s.config.Others.Forward(x.context(), to, request)
+	answer, err := s.config.Others.Forward(x.Context(), to, request)
 	switch {
 	case errors.Is(err, replica.ErrGone):
 		return forwardGone
 	case err != nil:
-		x.refuse("", errReplicas)
+		x.Refuse("", exchange.ErrReplicas)
 		return forwardDone
 	}
 	defer answer.Body.Close() //nolint:errcheck // it was read, or its rest is not wanted
 	switch {
-	case answer.StatusCode == errElsewhere.status:
+	case answer.StatusCode == errElsewhere.Status:
 		return forwardDenied
 	case answer.StatusCode != http.StatusOK:
-		s.passOn(x.context(), x, answer, "", to)
+		s.passOn(x.Context(), x, answer, "", to)
 		return forwardDone
 	}
 	epoch, _ := strconv.ParseUint(answer.Header.Get(headerEpoch), 10, 64)
@@ -602,7 +603,7 @@ func (l *live) strandedAt() (at replica.ID, held bool) {
 // takeOne takes a session over, or has its streams known to whoever was faster.
 func (s *Server) takeOne(ctx context.Context, l *live) {
 	principal := l.lastPrincipal()
-	caller, ok := s.exchanges.resolve(principal)
+	caller, ok := s.exchanges.Resolve(principal)
 	if !ok {
 		return
 	}
@@ -612,7 +613,7 @@ func (s *Server) takeOne(ctx context.Context, l *live) {
 	}
 	_, to, refused := s.sessions.look(ctx, t, caller, "")
 	switch {
-	case refused == errReplicas:
+	case refused == exchange.ErrReplicas:
 	case refused != nil:
 		s.sessions.drop(l, endClosed)
 	case to != "":
@@ -650,7 +651,7 @@ func (s *Server) tellTaken(ctx context.Context, l *live, former replica.ID, epoc
 		Data: data,
 	})
 	if err != nil {
-		s.exchanges.log.DebugContext(ctx, "another replica was not told that a session was taken over", "error", err)
+		s.exchanges.Log.DebugContext(ctx, "another replica was not told that a session was taken over", "error", err)
 		return nil
 	}
 	ids, _ := unpacked(answer, 0)
@@ -692,7 +693,7 @@ func (s *Server) taken(l *live) {
 // resubscribeLater makes subscriptions again beside the request for which the session was
 // taken over.
 func (s *Server) resubscribeLater(l *live) {
-	if caller, ok := s.exchanges.resolve(l.lastPrincipal()); ok {
+	if caller, ok := s.exchanges.Resolve(l.lastPrincipal()); ok {
 		// one for each session
 		s.errands.begin(context.Background(), func(ctx context.Context) { s.resubscribe(ctx, l, caller) })
 	}
@@ -700,19 +701,19 @@ func (s *Server) resubscribeLater(l *live) {
 
 // tellFormer has the replica that led a session before, and has calls of it, do what a
 // request asks for, too. It is false if that one was not reached and lives.
-func (s *Server) tellFormer(ctx context.Context, x *exchange, l *live, body []byte) bool {
+func (s *Server) tellFormer(ctx context.Context, x *exchange.Exchange, l *live, body []byte) bool {
 	former := l.formerOf()
-	if former == "" || x == nil || x.forwarded || !s.config.Others.IsThere(former) {
+	if former == "" || x == nil || x.Forwarded || !s.config.Others.IsThere(former) {
 		return true
 	}
-	request := forwardOf(x, x.request, body)
+	request := forwardOf(x, x.Request, body)
 	request.Note = noteFormer
 	answer, err := s.config.Others.Forward(ctx, former, request)
 	if err != nil {
 		return !s.config.Others.IsThere(former)
 	}
 	defer answer.Body.Close() //nolint:errcheck // it says no more than the status
-	return answer.StatusCode < http.StatusBadRequest || answer.StatusCode == errElsewhere.status
+	return answer.StatusCode < http.StatusBadRequest || answer.StatusCode == errElsewhere.Status
 }
 
 // noteFormer says of a request that was forwarded that it is for the calls which the

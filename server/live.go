@@ -12,6 +12,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
@@ -50,7 +51,7 @@ type live struct {
 	news      news
 	lead      lead
 	calm      func()                   // called when no job is in flight any more; nil: nobody waits for that
-	jobs      map[mcp.ID]*job          // in flight, of which the answer is not on its way to the client yet
+	jobs      map[mcp.ID]*exchange.Job // in flight, of which the answer is not on its way to the client yet
 	answering int32                    // jobs in flight of which it is
 	asked     map[string]*question     // that wait for answers of the client, by id; nil: none
 	opening   map[string]chan struct{} // streams that are about to be opened; nil: none; closed when they are
@@ -183,7 +184,7 @@ func (l *live) emptied() (watched map[string]*watch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, j := range l.jobs {
-		j.life.End(errSessionEnded)
+		j.Life.End(errSessionEnded)
 	}
 	watched, l.news.watched = l.news.watched, nil
 	if l.news.updates != nil {
@@ -245,33 +246,33 @@ func (l *live) agree(on terms) {
 }
 
 // enter adds a job. Two jobs of a session at the same time must not have the same id.
-func (l *live) enter(j *job) *refusal {
+func (l *live) enter(j *exchange.Job) *exchange.Refusal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.over:
-		return errSession
+		return exchange.ErrSession
 	case l.retired:
-		return errDraining
+		return exchange.ErrDraining
 	}
 	if l.jobs == nil {
-		l.jobs = make(map[mcp.ID]*job)
+		l.jobs = make(map[mcp.ID]*exchange.Job)
 	}
-	if l.jobs[j.id] != nil || l.lead.running[j.id] {
-		return errIDInUse
+	if l.jobs[j.ID] != nil || l.lead.running[j.ID] {
+		return exchange.ErrIDInUse
 	}
-	l.jobs[j.id] = j
+	l.jobs[j.ID] = j
 	return nil
 }
 
 // answered frees the id of a job, which is still in flight. A client may use it again as
 // soon as it has the answer, and that may be before the job leaves.
-func (l *live) answered(j *job) {
+func (l *live) answered(j *exchange.Job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !j.answered {
-		delete(l.jobs, j.id)
-		j.answered = true
+	if !j.Answered {
+		delete(l.jobs, j.ID)
+		j.Answered = true
 		l.answering++
 	}
 }
@@ -280,7 +281,7 @@ func (l *live) answered(j *job) {
 func (l *live) inFlightLocked() int { return len(l.jobs) + int(l.answering) }
 
 // leave takes a job out.
-func (l *live) leave(j *job) {
+func (l *live) leave(j *exchange.Job) {
 	l.answered(j)
 	l.mu.Lock()
 	l.answering--
@@ -373,7 +374,7 @@ func (l *live) cancel(id mcp.ID) bool {
 	defer l.mu.Unlock()
 	j := l.jobs[id]
 	if j != nil {
-		j.life.End(errCancelled)
+		j.Life.End(errCancelled)
 	}
 	return j != nil
 }

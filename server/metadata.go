@@ -8,6 +8,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // metadata tells a client which authorization servers give tokens for the endpoint that
@@ -19,31 +20,31 @@ import (
 // metadata reveals that a tenant exists only by the issuers that are fixed to it.
 // https://www.rfc-editor.org/rfc/rfc9728#section-3.2
 func (s *Server) metadata(w http.ResponseWriter, r *http.Request) {
-	x := of(w)
-	tenant, path := "", endpointPath
-	if strings.HasPrefix(r.URL.Path, metadataPath+tenantPath) {
+	x := exchange.Of(w)
+	tenant, path := "", exchange.EndpointPath
+	if strings.HasPrefix(r.URL.Path, exchange.MetadataPath+exchange.TenantPath) {
 		if tenant = chi.URLParam(r, "tenant"); !gateway.IsTenantID(tenant) {
-			x.refuse("", errNotFound)
+			x.Refuse("", exchange.ErrNotFound)
 			return
 		}
-		path = tenantPath + tenant + endpointPath
+		path = exchange.TenantPath + tenant + exchange.EndpointPath
 	}
 	var issuers []mcp.RawJSON
-	for _, server := range x.settings.AuthorizationServers {
-		if server.serves(tenant) {
+	for _, server := range x.Settings.AuthorizationServers {
+		if server.Serves(tenant) {
 			issuers = append(issuers, mcp.String(server.Issuer))
 		}
 	}
 	if len(issuers) == 0 {
-		x.refuse("", errNotFound)
+		x.Refuse("", exchange.ErrNotFound)
 		return
 	}
 	document := mcp.NewObject(
-		mcp.Member{Name: "resource", Value: mcp.String(x.settings.base() + path)},
+		mcp.Member{Name: "resource", Value: mcp.String(x.Settings.Base() + path)},
 		mcp.Member{Name: "authorization_servers", Value: mcp.Array(issuers)},
 		mcp.Member{Name: "bearer_methods_supported", Value: mcp.RawJSON(`["header"]`)},
 	)
-	x.writeJSON(http.StatusOK, document.JSON())
+	x.WriteJSON(http.StatusOK, document.JSON())
 }
 
 // register refuses to register a client. The gateway registers nobody; but a client that
@@ -55,17 +56,17 @@ func (s *Server) metadata(w http.ResponseWriter, r *http.Request) {
 // https://modelcontextprotocol.io/specification/2025-03-26/basic/authorization#fallbacks-for-servers-without-metadata-discovery
 // https://www.rfc-editor.org/rfc/rfc7591#section-3.2.2
 func (s *Server) register(w http.ResponseWriter, r *http.Request) {
-	x := of(w)
+	x := exchange.Of(w)
 	code, says := "access_denied",
 		"Clients are not registered here: get a token from the operator and send it as Authorization: Bearer"
 	if refused := s.login(x, r); refused != nil {
-		if told := refusedLogin(refused); told != errNoToken && told != errScheme {
+		if told := exchange.RefusedLogin(refused); told != exchange.ErrNoToken && told != exchange.ErrScheme {
 			s.recordLogin(x, refused)
-			code, says = "invalid_token", told.told.Message
+			code, says = "invalid_token", told.Told.Message
 		}
 	}
-	x.outcome = errNotFound.told.StableCode()
-	x.writeJSON(http.StatusNotFound, mcp.NewObject(
+	x.Outcome = exchange.ErrNotFound.Told.StableCode()
+	x.WriteJSON(http.StatusNotFound, mcp.NewObject(
 		mcp.Member{Name: "error", Value: mcp.String(code)},
 		mcp.Member{Name: "error_description", Value: mcp.String(says)},
 	).JSON())

@@ -10,18 +10,19 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/connlimit"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // check is a stage that either lets a request pass or answers it. It is false if it
 // answered.
-type check func(x *exchange, r *http.Request) bool
+type check func(x *exchange.Exchange, r *http.Request) bool
 
 // checked runs checks in order. Each returns before the next handler is called: an idle
 // stream keeps all that is on the stack at that point in memory.
 func checked(checks ...check) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			x := of(w)
+			x := exchange.Of(w)
 			for _, passes := range checks {
 				if !passes(x, r) {
 					return
@@ -36,7 +37,7 @@ func checked(checks ...check) func(http.Handler) http.Handler {
 // keep what they find out.
 func (s *Server) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(s.exchanges.newExchange(w, r), r)
+		next.ServeHTTP(s.exchanges.Begin(w, r), r)
 	})
 }
 
@@ -45,38 +46,38 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			if problem := recover(); problem != nil {
-				s.answerPanic(of(w), problem)
+				s.answerPanic(exchange.Of(w), problem)
 			}
 		}()
 		next.ServeHTTP(w, r)
 	})
 }
 
-func (s *Server) answerPanic(x *exchange, problem any) {
+func (s *Server) answerPanic(x *exchange.Exchange, problem any) {
 	if problem == http.ErrAbortHandler { //nolint:errorlint // net/http compares it like this
 		panic(problem)
 	}
-	s.exchanges.panicked(x.context(), problem)
-	x.cutShort("")
+	s.exchanges.Panicked(x.Context(), problem)
+	x.CutShort("")
 }
 
 // bounded takes one of the slots for requests in work, and bounds how large the body may
 // be and how long it may take.
-func (s *Server) bounded(x *exchange, r *http.Request) bool {
-	x.held.slot = &s.working
-	if x.forwarded {
-		x.held.slot = &s.visiting
+func (s *Server) bounded(x *exchange.Exchange, r *http.Request) bool {
+	x.Held.Slot = &s.working
+	if x.Forwarded {
+		x.Held.Slot = &s.visiting
 	}
 	switch {
-	case x.held.slot.Add(1) > int64(s.config.MaxCalls):
-		x.turnAway(errOverload)
-	case s.exchanges.jobs.closed():
-		x.turnAway(errDraining)
+	case x.Held.Slot.Add(1) > int64(s.config.MaxCalls):
+		x.TurnAway(exchange.ErrOverload)
+	case s.exchanges.Jobs.Closed():
+		x.TurnAway(exchange.ErrDraining)
 	case r.ContentLength > s.config.MaxBody:
-		x.refuse("", s.exchanges.tooLarge())
+		x.Refuse("", exchange.TooLarge(s.config.MaxBody))
 	default:
 		if r.ContentLength != 0 {
-			_ = x.control.SetReadDeadline(x.started.Add(s.config.ReadTimeout)) // a recorder has no deadlines
+			_ = x.Control.SetReadDeadline(x.Started.Add(s.config.ReadTimeout)) // a recorder has no deadlines
 		}
 		if r.ContentLength < 0 { // net/http ends a body at the length that it declares
 			r.Body = http.MaxBytesReader(x.ResponseWriter, r.Body, s.config.MaxBody)
@@ -88,8 +89,8 @@ func (s *Server) bounded(x *exchange, r *http.Request) bool {
 
 // authenticated finds out whose token the request carries, before any of its body is
 // read. https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
-func (s *Server) authenticated(x *exchange, r *http.Request) bool {
-	x.tenant = chi.URLParam(r, "tenant")
+func (s *Server) authenticated(x *exchange.Exchange, r *http.Request) bool {
+	x.Tenant = chi.URLParam(r, "tenant")
 	refused := s.login(x, r)
 	if refused == nil {
 		connlimit.Known(r.Context())
@@ -103,35 +104,35 @@ func (s *Server) authenticated(x *exchange, r *http.Request) bool {
 
 // chosen lets the path say for which tenant a request is whose token is for several. It
 // cannot lead to any other.
-func (s *Server) chosen(x *exchange, r *http.Request) bool {
-	if len(x.principal.Tenants) == 0 {
+func (s *Server) chosen(x *exchange.Exchange, r *http.Request) bool {
+	if len(x.Principal.Tenants) == 0 {
 		return true
 	}
-	if !strings.HasPrefix(r.URL.Path, tenantPath) {
-		err := x.severalTenants()
-		s.exchanges.delayLimited(x, err)
-		x.refuseAdmission(err)
+	if !strings.HasPrefix(r.URL.Path, exchange.TenantPath) {
+		err := x.SeveralTenants()
+		s.exchanges.DelayLimited(x, err)
+		x.RefuseAdmission(err)
 		return false
 	}
-	chosen, is := x.principal.At(x.tenant)
+	chosen, is := x.Principal.At(x.Tenant)
 	if !is {
-		x.refuse("", errNotFound)
+		x.Refuse("", exchange.ErrNotFound)
 		return false
 	}
-	x.principal = chosen
+	x.Principal = chosen
 	return true
 }
 
 // login finds out whose token the request carries. If the token is refused, login returns
 // why.
-func (s *Server) login(x *exchange, r *http.Request) *auth.Error {
+func (s *Server) login(x *exchange.Exchange, r *http.Request) *auth.Error {
 	token, refused := bearer(r)
 	if refused != nil {
 		return refused
 	}
 	var err error
-	if x.principal, err = s.config.Verify(x.context(), token); err == nil {
-		x.token = token
+	if x.Principal, err = s.config.Verify(x.Context(), token); err == nil {
+		x.Token = token
 		return nil
 	}
 	return loginError(err)
@@ -171,46 +172,48 @@ func bearer(r *http.Request) (string, *auth.Error) {
 }
 
 // recordLogin counts a refused token and puts it on record.
-func (s *Server) recordLogin(x *exchange, refused *auth.Error) {
-	address, _ := netip.ParseAddr(x.remote)
+func (s *Server) recordLogin(x *exchange.Exchange, refused *auth.Error) {
+	address, _ := netip.ParseAddr(x.Remote)
 	s.config.Metrics.LoginFailed(refused.Reason, address)
-	x.refused = refused
-	s.exchanges.recordUnauthenticated(x, "unauthenticated", refused.Reason)
+	x.Refused = refused
+	s.exchanges.RecordUnauthenticated(x, "unauthenticated", refused.Reason)
 }
 
-func (s *Server) refuseLogin(x *exchange, refused *auth.Error) {
-	told := refusedLogin(refused)
+func (s *Server) refuseLogin(x *exchange.Exchange, refused *auth.Error) {
+	told := exchange.RefusedLogin(refused)
 	switch told {
-	case errKeysUnavailable: // no challenge, because another token would not help
-	case errNoToken, errScheme: // https://www.rfc-editor.org/rfc/rfc6750#section-3.1 wants no error then
-		x.challenge()
+	case exchange.ErrKeysUnavailable: // no challenge, because another token would not help
+	case exchange.ErrNoToken, exchange.ErrScheme: // https://www.rfc-editor.org/rfc/rfc6750#section-3.1 wants no error then
+		x.Challenge()
 	default:
-		x.challenge(`error="invalid_token"`, `error_description="`+told.told.Message+`"`)
+		x.Challenge(`error="invalid_token"`, `error_description="`+told.Told.Message+`"`)
 	}
-	x.refuse("", told)
+	x.Refuse("", told)
 }
 
 // admitted finds the tenant of the caller and takes one request token from it, before the
 // body is read; of a request that another replica has forwarded, that one has taken it.
 // If the path names a tenant, it must be one of the token: the path chooses among these
 // alone.
-func (s *Server) admitted(x *exchange, r *http.Request) bool {
+func (s *Server) admitted(x *exchange.Exchange, r *http.Request) bool {
 	var err error
-	if x.forwarded {
-		x.caller, err = s.desk.Resolve(x.principal)
+	if x.Forwarded {
+		x.Caller, err = s.desk.Resolve(x.Principal)
 	} else {
-		x.caller, err = s.desk.Admit(x.context(), x.principal, 1)
+		x.Caller, err = s.desk.Admit(x.Context(), x.Principal, 1)
 	}
 	if err != nil {
-		s.exchanges.delayLimited(x, err)
-		x.refuseAdmission(err)
+		s.exchanges.DelayLimited(x, err)
+		x.RefuseAdmission(err)
 		return false
 	}
-	if strings.HasPrefix(r.URL.Path, tenantPath) && x.tenant != x.caller.Tenant.ID {
-		x.refuse("", errNotFound)
+	if strings.HasPrefix(r.URL.Path, exchange.TenantPath) && x.Tenant != x.Caller.Tenant.ID {
+		x.Refuse("", exchange.ErrNotFound)
 		return false
 	}
 	return true
 }
 
-func (s *Server) notFound(w http.ResponseWriter, _ *http.Request) { of(w).refuse("", errNotFound) }
+func (s *Server) notFound(w http.ResponseWriter, _ *http.Request) {
+	exchange.Of(w).Refuse("", exchange.ErrNotFound)
+}

@@ -6,26 +6,27 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // modern answers one message that carries its own metadata. Nothing that came before
 // matters for it.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
-func (s *Server) modern(x *exchange, r *http.Request, m *mcp.Message) {
+func (s *Server) modern(x *exchange.Exchange, r *http.Request, m *mcp.Message) {
 	if m.IsResponse() {
-		x.refuse(m.ID, errResponse)
+		x.Refuse(m.ID, exchange.ErrResponse)
 		return
 	}
 	if refused := s.checkModern(x, r.Header, m); refused != nil {
-		x.refuse(m.ID, refused)
+		x.Refuse(m.ID, refused)
 		return
 	}
 	switch {
 	case m.IsNotification(): // no notification of a client has a meaning here: it cancels a request by leaving
-		x.writeStatus(http.StatusAccepted)
+		x.WriteStatus(http.StatusAccepted)
 	case m.Method == mcp.MethodListen:
 		s.listen(x, r, m)
-	case x.keyed != nil:
+	case x.Key != nil:
 		s.keyedRequest(x, m)
 	default:
 		s.modernRequest(x, m)
@@ -34,7 +35,7 @@ func (s *Server) modern(x *exchange, r *http.Request, m *mcp.Message) {
 
 // modernCall is what answers one request, in one piece of memory.
 type modernCall struct {
-	job     job
+	job     exchange.Job
 	trickle trickle
 	request gateway.Request
 }
@@ -42,52 +43,52 @@ type modernCall struct {
 // modernRequest answers one request. If the client leaves, or is not accepted any more,
 // the call is cancelled.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/utilities/cancellation
-func (s *Server) modernRequest(x *exchange, m *mcp.Message) {
+func (s *Server) modernRequest(x *exchange.Exchange, m *mcp.Message) {
 	c := &modernCall{}
 	j, t := &c.job, &c.trickle
-	ctx, refused := s.exchanges.beginJob(x.context(), x, j, m.ID)
+	ctx, refused := s.exchanges.BeginJob(x.Context(), x, j, m.ID)
 	if refused != nil {
-		x.refuse(m.ID, refused)
+		x.Refuse(m.ID, refused)
 		return
 	}
-	defer s.exchanges.jobs.finish(j)
+	defer s.exchanges.Jobs.Finish(j)
 	t.begin(s, x)
 	a := s.modernAnswer(ctx, x, m, c)
-	x.outcome, x.ended = a.outcome(), a.ended
+	x.Outcome, x.Ended = a.Outcome(), a.Ended
 	t.finish(ctx, &a)
 }
 
 // modernAnswer runs one request.
-func (s *Server) modernAnswer(ctx context.Context, x *exchange, m *mcp.Message, c *modernCall) answer {
+func (s *Server) modernAnswer(ctx context.Context, x *exchange.Exchange, m *mcp.Message, c *modernCall) exchange.Answer {
 	c.request = s.modernForm(x, m, c)
-	result, err := s.exchanges.handle(ctx, x.caller, &c.request)
-	if isRevoked(ctx) {
-		return answer{id: m.ID, err: errGone}
+	result, err := s.exchanges.Handle(ctx, x.Caller, &c.request)
+	if exchange.IsRevoked(ctx) {
+		return exchange.Answer{ID: m.ID, Err: exchange.ErrGone}
 	}
-	return answer{
-		id: m.ID, result: result, shared: sharedBy(m.Method), err: err, room: &c.job.answer,
-		ended: c.request.Ended.Outcome,
+	return exchange.Answer{
+		ID: m.ID, Result: result, Shared: exchange.SharedBy(m.Method), Err: err, Room: &c.job.Answer,
+		Ended: c.request.Ended.Outcome,
 	}
 }
 
 // modernForm returns the request for the desk.
-func (s *Server) modernForm(x *exchange, m *mcp.Message, c *modernCall) gateway.Request {
-	level, _ := mcp.LevelOf(x.meta.Text(mcp.MetaLogLevel)) // absent: none
-	info := x.meta.Value(mcp.MetaClientInfo)
+func (s *Server) modernForm(x *exchange.Exchange, m *mcp.Message, c *modernCall) gateway.Request {
+	level, _ := mcp.LevelOf(x.Meta.Text(mcp.MetaLogLevel)) // absent: none
+	info := x.Meta.Value(mcp.MetaClientInfo)
 	client, _ := info.Member("name").Text()
 	version, _ := info.Member("version").Text()
-	declared := x.meta.Value(mcp.MetaClientCapabilities).Member("extensions")
+	declared := x.Meta.Value(mcp.MetaClientCapabilities).Member("extensions")
 	return gateway.Request{
-		ID: x.id, Method: m.Method, Params: m.Params,
-		Capabilities: mcp.CapabilitiesOf(mcp.LatestModern, x.meta.Object(mcp.MetaClientCapabilities)),
+		ID: x.ID, Method: m.Method, Params: m.Params,
+		Capabilities: mcp.CapabilitiesOf(mcp.LatestModern, x.Meta.Object(mcp.MetaClientCapabilities)),
 		Client:       client,
-		From:         gateway.From{Remote: x.remote, Name: client, Version: version},
+		From:         gateway.From{Remote: x.Remote, Name: client, Version: version},
 		LogLevel:     level,
 		Tasks:        tasksOf(declared),
-		Extensions:   s.exchanges.declares(x.context(), x, declared),
+		Extensions:   x.Declares(x.Context(), declared),
 		Form:         forms[mcp.LatestModern],
 		Notify:       c.trickle.notify,
-		Room:         &c.job.answer,
+		Room:         &c.job.Answer,
 	}
 }
 

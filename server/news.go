@@ -8,6 +8,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // maxTold is how many updates are put into the log before they are sent, because the log
@@ -15,13 +16,13 @@ import (
 const maxTold = 32
 
 // uriOf returns the URI of a subscription.
-func uriOf(value mcp.RawJSON) (string, *refusal) {
+func uriOf(value mcp.RawJSON) (string, *exchange.Refusal) {
 	uri, ok := value.Text()
 	switch {
 	case !ok:
-		return "", errURI
-	case len(uri) > maxURI:
-		return "", errURISize
+		return "", exchange.ErrURI
+	case len(uri) > exchange.MaxURI:
+		return "", exchange.ErrURISize
 	}
 	return uri, nil
 }
@@ -194,21 +195,21 @@ func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *
 ) *mcp.Error {
 	uri, refused := uriOf(params.Value("uri"))
 	if refused != nil {
-		return refused.told
+		return refused.Told
 	}
 	w, mine := l.reserve(uri)
 	switch {
 	case w == nil:
-		return errSubscriptions.told
+		return exchange.ErrSubscriptions.Told
 	case !mine:
 		select {
 		case <-w.opened:
 			return w.told
 		case <-ctx.Done():
-			return errGone
+			return exchange.ErrGone
 		}
 	}
-	_, w.told = s.exchanges.guarded(ctx, func() (result mcp.Object, err error) {
+	_, w.told = s.exchanges.Guarded(ctx, func() (result mcp.Object, err error) {
 		w.subscription, err = s.desk.Subscribe(ctx, c, id, uri, func(part string) { s.updated(l, uri, part) })
 		return result, err
 	})
@@ -218,7 +219,7 @@ func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *
 	if w.told == nil {
 		s.sessions.keepWatch(ctx, l, uri)
 	}
-	if now, ok := s.exchanges.resolve(c.Principal); ok { // rules may have changed while it was being opened
+	if now, ok := s.exchanges.Resolve(c.Principal); ok { // rules may have changed while it was being opened
 		s.forgetWatches(ctx, l.judge(now))
 	}
 	return w.told
@@ -233,7 +234,7 @@ func (l *live) reserve(uri string) (w *watch, mine bool) {
 	if w = l.news.watched[uri]; w != nil {
 		return w, false
 	}
-	if l.over || !l.lead.leads || len(l.news.watched) >= maxSubscriptions {
+	if l.over || !l.lead.leads || len(l.news.watched) >= exchange.MaxSubscriptions {
 		return nil, false
 	}
 	if l.news.watched == nil {

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // What an operator reads in the log about a host or an origin that was refused. The
@@ -18,17 +20,17 @@ const (
 // origin. Each of the two is checked by itself, on every path. It also answers the
 // preflight requests of allowed origins, which carry no token.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#security-warning
-func (s *Server) sameOrigin(x *exchange, r *http.Request) bool {
-	if !x.settings.allowsHost(r.Host) {
-		x.refusedOrigin = []slog.Attr{slog.String("host", harmless(r.Host)), slog.String("advice", hostAdvice)}
-		s.exchanges.recordUnauthenticated(x, "forbidden", "host")
-		x.refuse("", errHost)
+func (s *Server) sameOrigin(x *exchange.Exchange, r *http.Request) bool {
+	if !x.Settings.AllowsHost(r.Host) {
+		x.RefusedOrigin = []slog.Attr{slog.String("host", exchange.Harmless(r.Host)), slog.String("advice", hostAdvice)}
+		s.exchanges.RecordUnauthenticated(x, "forbidden", "host")
+		x.Refuse("", exchange.ErrHost)
 		return false
 	}
-	if s.isPublic(r.URL.Path, &x.settings) {
+	if s.isPublic(r.URL.Path, &x.Settings) {
 		shareWithAll(x)
 		if r.Method == http.MethodOptions {
-			x.writeStatus(http.StatusNoContent)
+			x.WriteStatus(http.StatusNoContent)
 		}
 		return r.Method != http.MethodOptions
 	}
@@ -36,13 +38,13 @@ func (s *Server) sameOrigin(x *exchange, r *http.Request) bool {
 	if len(origins) == 0 {
 		return true
 	}
-	if len(origins) > 1 || !x.settings.allowsOrigin(origins[0], r.Host) {
-		x.refusedOrigin = []slog.Attr{
-			slog.String("origin", harmless(strings.Join(origins, ", "))),
+	if len(origins) > 1 || !x.Settings.AllowsOrigin(origins[0], r.Host) {
+		x.RefusedOrigin = []slog.Attr{
+			slog.String("origin", exchange.Harmless(strings.Join(origins, ", "))),
 			slog.String("advice", originAdvice),
 		}
-		s.exchanges.recordUnauthenticated(x, "forbidden", "origin")
-		x.refuse("", errOrigin)
+		s.exchanges.RecordUnauthenticated(x, "forbidden", "origin")
+		x.Refuse("", exchange.ErrOrigin)
 		return false
 	}
 	shareWith(x, origins[0])
@@ -54,18 +56,18 @@ func (s *Server) sameOrigin(x *exchange, r *http.Request) bool {
 }
 
 // shareWith tells the browser that pages of the origin may read the answer.
-func shareWith(x *exchange, origin string) {
+func shareWith(x *exchange.Exchange, origin string) {
 	h := x.Header()
 	h.Set("Access-Control-Allow-Origin", origin)
 	h.Set("Vary", "Origin")
-	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate, Retry-After, "+requestIDHeader)
+	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate, Retry-After, "+exchange.RequestIDHeader)
 }
 
 // preflight answers the question of a browser whether it may send a request.
-func preflight(x *exchange) {
+func preflight(x *exchange.Exchange) {
 	h := x.Header()
 	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
 	h.Set("Access-Control-Allow-Headers", "*, Authorization")
 	h.Set("Access-Control-Max-Age", "600")
-	x.writeStatus(http.StatusNoContent)
+	x.WriteStatus(http.StatusNoContent)
 }

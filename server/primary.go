@@ -13,6 +13,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
 )
 
@@ -76,7 +77,7 @@ func (l *live) formerOf() replica.ID {
 func (l *live) inRecord() primary.Key { return primary.Key{Tenant: l.user.TenantID, Name: l.name} }
 
 // Refusals of one replica to another, which no client sees.
-var errElsewhere = refuseWith(421, "DB-REPLICAS", "Another replica leads this session") // Misdirected Request
+var errElsewhere = exchange.NewRefusal(421, "DB-REPLICAS", "Another replica leads this session") // Misdirected Request
 
 // hints are where sessions were found that their openers do not lead. It is safe for
 // concurrent use.
@@ -121,7 +122,7 @@ func (h *hints) set(key sessionKey, at replica.ID) {
 // alone.
 func (ss *sessions) whose(ctx context.Context, t *ticket, c gateway.Caller,
 	denied replica.ID,
-) (l *live, to replica.ID, refused *refusal) {
+) (l *live, to replica.ID, refused *exchange.Refusal) {
 	if !ss.shared {
 		l, refused = ss.findHere(ctx, t, c)
 		return l, "", refused
@@ -131,7 +132,7 @@ func (ss *sessions) whose(ctx context.Context, t *ticket, c gateway.Caller,
 			return l, "", refused
 		}
 	}
-	if x := exchangeIn(ctx); x != nil && x.forwarded {
+	if x := exchange.FromContext(ctx); x != nil && x.Forwarded {
 		return nil, "", errElsewhere
 	}
 	if denied == "" {
@@ -163,7 +164,7 @@ const maxTakes = 3
 // drains.
 func (ss *sessions) look(ctx context.Context, t *ticket, c gateway.Caller,
 	denied replica.ID,
-) (*live, replica.ID, *refusal) {
+) (*live, replica.ID, *exchange.Refusal) {
 	key, self := primary.Key{Tenant: c.Principal.User().TenantID, Name: t.key.String()}, ss.others.Self()
 	for range maxTakes {
 		record, err := ss.records.Look(ctx, key)
@@ -188,7 +189,7 @@ func (ss *sessions) look(ctx context.Context, t *ticket, c gateway.Caller,
 		l, refused := ss.begin(ctx, t, c, taken, at)
 		return l, "", refused
 	}
-	return nil, "", errReplicas
+	return nil, "", exchange.ErrReplicas
 }
 
 // unlooked returns the replica that is asked for a session because it cannot be looked
@@ -203,7 +204,7 @@ func (ss *sessions) unlooked(t *ticket, denied replica.ID, err error) replica.ID
 }
 
 // refusalOf returns the refusal for an error of the records.
-func (ss *sessions) refusalOf(ctx context.Context, t *ticket, denied replica.ID, err error) *refusal {
+func (ss *sessions) refusalOf(ctx context.Context, t *ticket, denied replica.ID, err error) *exchange.Refusal {
 	switch {
 	case errors.Is(err, primary.ErrNone):
 		ss.hints.set(t.key, "")
@@ -212,14 +213,14 @@ func (ss *sessions) refusalOf(ctx context.Context, t *ticket, denied replica.ID,
 		return nil
 	}
 	ss.logger.WarnContext(ctx, "a session cannot be looked up", slog.Any("error", err))
-	return errReplicas
+	return exchange.ErrReplicas
 }
 
 // begin makes this replica the primary of a session that it has taken over from another,
 // "" if that is gone.
 func (ss *sessions) begin(ctx context.Context, t *ticket, c gateway.Caller, r primary.Record,
 	former replica.ID,
-) (*live, *refusal) {
+) (*live, *exchange.Refusal) {
 	l, refused := ss.enter(ctx, t, c)
 	if refused != nil {
 		return nil, refused
@@ -231,14 +232,14 @@ func (ss *sessions) begin(ctx context.Context, t *ticket, c gateway.Caller, r pr
 	l.mu.Unlock()
 	l.learn(r.Facts)
 	ss.hints.set(t.key, "")
-	ss.roster.metrics.SessionAdopted()
+	ss.roster.Metrics.SessionAdopted()
 	ss.onTaken(l)
 	return l, ss.useLed(ctx, l, c)
 }
 
 // enter returns the session of a ticket, which it adds to the roster if it is not there.
 // The bounds of open apply.
-func (ss *sessions) enter(ctx context.Context, t *ticket, c gateway.Caller) (*live, *refusal) {
+func (ss *sessions) enter(ctx context.Context, t *ticket, c gateway.Caller) (*live, *exchange.Refusal) {
 	l := ss.liveOf(t, c.Principal, true)
 	l.heard = true
 	if !time.Now().Before(l.expiry) {
@@ -250,12 +251,12 @@ func (ss *sessions) enter(ctx context.Context, t *ticket, c gateway.Caller) (*li
 // useLed notes that a session which this replica leads is being used. It is refused as
 // errElsewhere if another has taken it over, which a replica that others may have taken
 // for gone looks up once.
-func (ss *sessions) useLed(ctx context.Context, l *live, c gateway.Caller) *refusal {
+func (ss *sessions) useLed(ctx context.Context, l *live, c gateway.Caller) *exchange.Refusal {
 	if l.shared {
 		since, leads := ss.others.Leads()
 		switch {
 		case !leads:
-			return errReplicas
+			return exchange.ErrReplicas
 		case !l.leadsSince(since):
 			if refused := ss.confirm(ctx, l); refused != nil {
 				return refused
@@ -277,7 +278,7 @@ func (ss *sessions) useLed(ctx context.Context, l *live, c gateway.Caller) *refu
 
 // confirm looks up whether this replica still leads a session, after others may have
 // taken it for gone.
-func (ss *sessions) confirm(ctx context.Context, l *live) *refusal {
+func (ss *sessions) confirm(ctx context.Context, l *live) *exchange.Refusal {
 	now := time.Now()
 	record, err := ss.records.Look(ctx, l.inRecord())
 	switch {
@@ -285,7 +286,7 @@ func (ss *sessions) confirm(ctx context.Context, l *live) *refusal {
 		ss.drop(l, endClosed)
 		return miss(ctx, endClosed)
 	case err != nil:
-		return errReplicas
+		return exchange.ErrReplicas
 	case record.Primary != ss.others.Self() || record.Epoch != l.epoch():
 		ss.follow(l, record.Primary, record.Epoch)
 		return errElsewhere
@@ -410,7 +411,7 @@ func (l *live) setUnwritten(unwritten bool) {
 
 // delete ends a session for its client. If its record cannot be removed, nothing has
 // happened: no session is served any more after its end was answered.
-func (ss *sessions) delete(ctx context.Context, l *live) *refusal {
+func (ss *sessions) delete(ctx context.Context, l *live) *exchange.Refusal {
 	ctx = context.WithoutCancel(ctx) // a client that leaves must not leave half of it undone
 	if l.shared {
 		switch err := ss.records.End(ctx, l.inRecord(), l.epoch()); {
@@ -419,7 +420,7 @@ func (ss *sessions) delete(ctx context.Context, l *live) *refusal {
 			return errElsewhere
 		case err != nil:
 			ss.logger.WarnContext(ctx, "a session cannot be ended", slog.Any("error", err))
-			return errReplicas
+			return exchange.ErrReplicas
 		}
 	}
 	ss.drop(l, endClosed)
@@ -527,7 +528,7 @@ func (ss *sessions) forEach(ctx context.Context, which func(*live) bool, do func
 	ss.roster.each(func(l *live) {
 		if ctx.Err() == nil && which(l) {
 			all.Go(func() error {
-				ss.roster.safely(ctx, func() { do(l) })
+				ss.roster.Safely(ctx, func() { do(l) })
 				return nil
 			})
 		}

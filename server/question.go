@@ -9,6 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // question is one request from the server to the client, in a round of a request of the
@@ -186,7 +187,7 @@ func (rt *roundTrips) take(answers mcp.Object, q *question, m *mcp.Message) mcp.
 	case q.method == mcp.MethodElicit:
 		return answers.With(q.key, mcp.RawJSON(`{"action":"cancel"}`))
 	}
-	refusal := errNotAsked
+	refusal := exchange.ErrNotAsked
 	if m != nil {
 		refusal = m.Err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/server"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // cause is why a token is refused, and what its bearer is told.
@@ -56,7 +56,7 @@ func TestRefusedTokenWasNotExplained(t *testing.T) {
 	h := w.Handler()
 	servers := w.settings.AuthorizationServers
 	cells := 0
-	for _, advertised := range [][]server.AuthorizationServer{servers, nil} {
+	for _, advertised := range [][]exchange.AuthorizationServer{servers, nil} {
 		w.settings.AuthorizationServers = advertised
 		for _, path := range []string{"/mcp", "/t/acme/mcp", "/sse", "/messages", "/messages?sessionId=x"} {
 			for _, method := range slices.DeleteFunc(slices.Clone(methods),

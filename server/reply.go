@@ -8,6 +8,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
@@ -29,7 +30,7 @@ const patience = time.Second
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
 type reply struct {
 	server  *Server
-	x       *exchange
+	x       *exchange.Exchange
 	session *live
 	answers mcp.ID    // the request that it answers; "": several
 	alarm   *alarm    // rings when patience is over; nil: no stream is possible
@@ -47,9 +48,9 @@ var _ passage = (*reply)(nil)
 
 // begin begins the answer to a request of a session, or to several if answers is "". p is
 // new.
-func (p *reply) begin(s *Server, x *exchange, l *live, answers mcp.ID) {
+func (p *reply) begin(s *Server, x *exchange.Exchange, l *live, answers mcp.ID) {
 	p.server, p.x, p.session, p.answers = s, x, l, answers
-	if !x.acceptsStream {
+	if !x.AcceptsStream {
 		p.plain = true
 		return
 	}
@@ -59,7 +60,7 @@ func (p *reply) begin(s *Server, x *exchange, l *live, answers mcp.ID) {
 // line returns the way to the client for what happens during the request. The first
 // message on it makes the answer an event stream.
 func (p *reply) line() line {
-	return line{passage: p, carriesQuestions: p.x.acceptsStream, body: p.x.held.body.Held()}
+	return line{passage: p, carriesQuestions: p.x.AcceptsStream, body: p.x.Held.Body.Held()}
 }
 
 func (p *reply) send(ctx context.Context, message []byte) error {
@@ -72,11 +73,11 @@ func (p *reply) send(ctx context.Context, message []byte) error {
 	return err
 }
 
-func (p *reply) rest() { p.rested.Do(func() { p.x.held.releaseSlot() }) }
+func (p *reply) rest() { p.rested.Do(func() { p.x.Held.ReleaseSlot() }) }
 
 // ring makes the answer an event stream when patience is over, and sends it.
 func (p *reply) ring() {
-	p.server.exchanges.safely(p.x.outliving(), func() {
+	p.server.exchanges.Safely(p.x.Outliving(), func() {
 		if follow := p.upgrade(); follow != nil {
 			follow()
 		}
@@ -87,7 +88,7 @@ func (p *reply) ring() {
 // connection follow it.
 func (p *reply) follow() {
 	if follow := p.upgrade(); follow != nil {
-		go p.server.exchanges.safely(p.x.outliving(), follow) // finish waits for it
+		go p.server.exchanges.Safely(p.x.Outliving(), follow) // finish waits for it
 	}
 }
 
@@ -100,7 +101,7 @@ func (p *reply) streamed() string {
 // upgrade makes the answer an event stream, unless that is decided already. It returns a
 // function that sends the stream to the client, for the caller to run, or nil.
 func (p *reply) upgrade() (follow func()) {
-	connection := p.x.context()
+	connection := p.x.Context()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.plain || p.stream != "" {
@@ -153,30 +154,30 @@ func (p *reply) decide() string {
 // finish gives the answer, or ends it without one if message is nil. It returns when the
 // client has it, or has left. If there is no memory to keep the message, the client gets
 // what unkept returns instead.
-func (p *reply) finish(ctx context.Context, status int, message payload, unkept func() []byte) {
+func (p *reply) finish(ctx context.Context, status int, message exchange.Payload, unkept func() []byte) {
 	stream := p.decide()
 	switch {
 	case stream != "":
 		ctx = context.WithoutCancel(ctx)
-		_, err := p.server.config.Log.Append(ctx, p.session.inLog(), stream, message.joined(), true)
-		if ofMemory(err) != nil {
-			p.server.exchanges.log.WarnContext(ctx, "answer not kept", "error", err, "bytes", message.size())
+		_, err := p.server.config.Log.Append(ctx, p.session.inLog(), stream, message.Joined(), true)
+		if exchange.RefusalOfMemory(err) != nil {
+			p.server.exchanges.Log.WarnContext(ctx, "answer not kept", "error", err, "bytes", message.Size())
 			_, err = p.server.config.Log.Append(ctx, p.session.inLog(), stream, unkept(), true)
 		}
 		if err != nil {
 			p.abandon() // the session has ended
 		}
 		if <-p.followed; p.broken {
-			p.x.cutShort(p.answers)
+			p.x.CutShort(p.answers)
 		}
 	case message != nil:
-		p.x.writeJSON(status, message...)
-	case p.x.acceptsStream:
+		p.x.WriteJSON(status, message...)
+	case p.x.AcceptsStream:
 		if _, err := openStream(p.x); err == nil {
 			endStream(p.x)
 		}
 	default:
-		p.x.writeStatus(http.StatusAccepted)
+		p.x.WriteStatus(http.StatusAccepted)
 	}
 }
 

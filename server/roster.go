@@ -9,6 +9,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // openingTime is how long a session cannot be evicted if its client has sent nothing
@@ -49,7 +50,7 @@ const sessionCost = 1 << 10
 // A roster is safe for concurrent use. Its mutex is locked before that of a session,
 // never the other way round.
 type roster struct {
-	guard
+	exchange.Guard
 
 	memory *share.Budget
 	outbox *outbox  // of what other replicas are to be told of sessions; set before the first session
@@ -72,9 +73,9 @@ type seat struct {
 	gone   func()    // tells the metrics that the session has ended
 }
 
-func newRoster(g guard, memory *share.Budget) *roster {
+func newRoster(g exchange.Guard, memory *share.Budget) *roster {
 	return &roster{
-		guard: g, memory: memory, tenants: make(map[string]*group),
+		Guard: g, memory: memory, tenants: make(map[string]*group),
 		users: make(map[auth.User]*group),
 	}
 }
@@ -91,7 +92,7 @@ func (ro *roster) find(key sessionKey) *live {
 // each time.
 func (ro *roster) each(do func(*live)) {
 	ro.byKey.Range(func(_, l any) bool {
-		ro.safely(context.Background(), func() { do(l.(*live)) })
+		ro.Safely(context.Background(), func() { do(l.(*live)) })
 		return true
 	})
 }
@@ -101,7 +102,7 @@ func (ro *roster) each(do func(*live)) {
 // has been idle longest is evicted for it. evicted are those that were: they are over,
 // and the caller dissolves them. If none is idle, the new session is refused and not
 // entered.
-func (ro *roster) add(l *live, b bounds) (entered *live, evicted []*live, refused *refusal) {
+func (ro *roster) add(l *live, b bounds) (entered *live, evicted []*live, refused *exchange.Refusal) {
 	ro.mu.Lock()
 	defer ro.mu.Unlock()
 	if other := ro.find(l.key); other != nil {
@@ -111,7 +112,7 @@ func (ro *roster) add(l *live, b bounds) (entered *live, evicted []*live, refuse
 		return nil, evicted, refused
 	}
 	ro.byKey.Store(l.key, l)
-	l.seat.gone = ro.metrics.SessionOpened(l.user.TenantID)
+	l.seat.gone = ro.Metrics.SessionOpened(l.user.TenantID)
 	l.seat.groups = [2]*group{
 		groupOf(ro.tenants, l.user.TenantID, ofTenant),
 		groupOf(ro.users, l.user, ofUser),
@@ -126,9 +127,9 @@ func (ro *roster) add(l *live, b bounds) (entered *live, evicted []*live, refuse
 // makeRoomLocked evicts as many sessions as there are too many for one more, and takes
 // memory for that. It evicts one, unless a reload has lowered the bound, or the tenant
 // holds more memory than its share is by now.
-func (ro *roster) makeRoomLocked(l *live, b bounds) (evicted []*live, refused *refusal) {
+func (ro *roster) makeRoomLocked(l *live, b bounds) (evicted []*live, refused *exchange.Refusal) {
 	if b.user == 0 || b.tenant == 0 {
-		return nil, errNoSessions
+		return nil, exchange.ErrNoSessions
 	}
 	now, owner := time.Now(), share.User(l.user)
 	// There is memory for l once a session of its user was evicted. To give that back and
@@ -156,12 +157,12 @@ func (ro *roster) makeRoomLocked(l *live, b bounds) (evicted []*live, refused *r
 	user, tenant := ro.users[l.user], ro.tenants[l.user.TenantID]
 	for user.isFull(b.user) { // first, because an evicted session of the user makes room in the tenant too
 		if !evict(user, "user_sessions") {
-			return evicted, errUserSessions
+			return evicted, exchange.ErrUserSessions
 		}
 	}
 	for tenant.isFull(b.tenant) {
 		if !evict(tenant, "sessions") {
-			return evicted, errSessions
+			return evicted, exchange.ErrSessions
 		}
 	}
 	for !held {
@@ -172,7 +173,7 @@ func (ro *roster) makeRoomLocked(l *live, b bounds) (evicted []*live, refused *r
 		case errors.Is(err, share.ErrTenant) &&
 			evict(tenant, "memory"): // its sessions are also those of the user
 		default:
-			return evicted, ofMemory(err)
+			return evicted, exchange.RefusalOfMemory(err)
 		}
 	}
 	return evicted, nil
@@ -195,7 +196,7 @@ func (ro *roster) evictLocked(g *group, now time.Time, limit string) *live {
 		default:
 			ro.removeLocked(l)
 			l.evictedBy = limit
-			ro.metrics.SessionEvicted(l.user.TenantID, l.evictedBy)
+			ro.Metrics.SessionEvicted(l.user.TenantID, l.evictedBy)
 			return l
 		}
 	}

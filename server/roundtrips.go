@@ -8,6 +8,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // Bounds of what one request of a session may ask of its client.
@@ -53,8 +54,8 @@ type line struct {
 }
 
 // of returns the line for one request of a batch.
-func (w *line) of(j *job) *line {
-	return &line{passage: w.passage, carriesQuestions: w.carriesQuestions, body: w.body, room: &j.answer}
+func (w *line) of(j *exchange.Job) *line {
+	return &line{passage: w.passage, carriesQuestions: w.carriesQuestions, body: w.body, room: &j.Answer}
 }
 
 // notify sends a notification. A client that accepts no stream does not get it.
@@ -108,8 +109,8 @@ func (s *Server) inRounds(ctx context.Context, c gateway.Caller, l *live, way *l
 			Room: way.room, Form: forms[l.speaks()], From: gateway.From{Session: l.shortName()},
 		},
 	}
-	if x := exchangeIn(ctx); x != nil {
-		rt.request.From.Remote = x.remote
+	if x := exchange.FromContext(ctx); x != nil {
+		rt.request.From.Remote = x.Remote
 	}
 	defer func() { rt.heard.Release() }()
 	if m.Method == mcp.MethodTasksResult {
@@ -125,9 +126,9 @@ func (s *Server) inRounds(ctx context.Context, c gateway.Caller, l *live, way *l
 func (rt *roundTrips) run(ctx context.Context) (mcp.Object, *mcp.Error) {
 	params := rt.request.Params
 	for rounds, pauses := 0, 0; ; {
-		result, told := rt.server.exchanges.handle(ctx, rt.caller, &rt.request)
-		if told != nil && rounds+pauses > 0 && told.StableCode() == unrecordable {
-			return mcp.Object{}, errBegun
+		result, told := rt.server.exchanges.Handle(ctx, rt.caller, &rt.request)
+		if told != nil && rounds+pauses > 0 && told.StableCode() == exchange.Unrecordable {
+			return mcp.Object{}, exchange.ErrBegun
 		}
 		if told != nil || !result.Value("resultType").Says("input_required") {
 			return result, told
@@ -155,10 +156,10 @@ func (rt *roundTrips) run(ctx context.Context) (mcp.Object, *mcp.Error) {
 		if err != nil {
 			return rt.giveUp(ctx, err)
 		}
-		caller, ok := rt.server.exchanges.resolve(rt.caller.Principal)
+		caller, ok := rt.server.exchanges.Resolve(rt.caller.Principal)
 		if !ok {
-			_, _ = rt.giveUp(ctx, errGone) // the client is told only that the call ended
-			return mcp.Object{}, errGone
+			_, _ = rt.giveUp(ctx, exchange.ErrGone) // the client is told only that the call ended
+			return mcp.Object{}, exchange.ErrGone
 		}
 		rt.caller = caller
 	}
@@ -172,12 +173,12 @@ func (rt *roundTrips) giveUp(ctx context.Context, err error) (mcp.Object, *mcp.E
 	cancel(err)
 	last := rt.request
 	last.Params, last.Refusals = last.Params.Without("inputResponses"), nil
-	_, _ = rt.server.exchanges.handle(ended, rt.caller, &last) // its answer is only that its context has ended
+	_, _ = rt.server.exchanges.Handle(ended, rt.caller, &last) // its answer is only that its context has ended
 	switch {
 	case errors.Is(context.Cause(ctx), gateway.ErrStopped):
-		return mcp.Object{}, errStopped
+		return mcp.Object{}, exchange.ErrStopped
 	case ctx.Err() != nil:
-		return mcp.Object{}, errGone
+		return mcp.Object{}, exchange.ErrGone
 	}
 	return unanswerable(rt.request.Method, err)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/once"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
@@ -32,6 +33,15 @@ import (
 const (
 	DefaultMaxBody  = 4 << 20 // bytes
 	DefaultMaxCalls = 1024
+)
+
+type (
+	// Settings are the parts of the config that a reload may change.
+	Settings = exchange.Settings
+	// AuthorizationServer is an issuer at which clients can get a token.
+	AuthorizationServer = exchange.AuthorizationServer
+	// LineHandler is what the handler of a logger may be besides.
+	LineHandler = exchange.LineHandler
 )
 
 // Config is what a Server needs. Every field is required unless its comment says
@@ -63,7 +73,7 @@ type Config struct {
 	Extensions *mcp.ExtensionTable
 
 	// what a reload may change; called once a request, must be cheap
-	Settings                   func() Settings
+	Settings                   func() exchange.Settings
 	LegacySSE                  bool          // serve 2024-11-05 on /sse and /messages
 	SessionIdle, SessionMaxAge time.Duration // zero: 30 m, 24 h
 	MaxBody                    int64         // bytes; zero: DefaultMaxBody
@@ -76,10 +86,10 @@ type Config struct {
 
 // Server is the client-facing HTTP service. It is safe for concurrent use.
 type Server struct {
-	exchanges *service // what answers requests
+	exchanges *exchange.Service // what answers requests
 
 	config Config
-	desk   desk
+	desk   exchange.Desk
 
 	sessions *sessions
 	waiting  *waiting
@@ -111,7 +121,7 @@ type Server struct {
 // New returns a server.
 func New(cfg Config) *Server { return newServer(cfg, cfg.Gateway) }
 
-func newServer(cfg Config, d desk) *Server {
+func newServer(cfg Config, d exchange.Desk) *Server {
 	cfg.SessionIdle = orDefault(cfg.SessionIdle, 30*time.Minute)
 	cfg.SessionMaxAge = orDefault(cfg.SessionMaxAge, 24*time.Hour)
 	cfg.MaxBody = orDefault(cfg.MaxBody, DefaultMaxBody)
@@ -130,7 +140,7 @@ func newServer(cfg Config, d desk) *Server {
 	}
 	var instance [openerSize]byte
 	_, _ = hex.Decode(instance[:], []byte(cfg.Others.Self())) // as replica.NewID makes it
-	in := newService(serviceConfig{
+	in := exchange.New(exchange.Config{
 		Desk: d, Metrics: cfg.Metrics, Logger: cfg.Logger, Memory: cfg.Memory, Turns: cfg.Turns,
 		Settings: cfg.Settings, Judge: cfg.Judge, RouteOf: routeOf, Extensions: cfg.Extensions,
 		MaxBody: cfg.MaxBody, ReadTimeout: cfg.ReadTimeout,
@@ -139,7 +149,7 @@ func newServer(cfg Config, d desk) *Server {
 		exchanges:  in,
 		config:     cfg,
 		desk:       d,
-		sessions:   newSessions(&cfg, instance, in.guard),
+		sessions:   newSessions(&cfg, instance, in.Guard),
 		waiting:    newWaiting(cfg.Memory),
 		forwarding: share.New(int64(cfg.MaxCalls)),
 		repeats:    share.New(int64(max(cfg.MaxCalls/repeatsPart, minRepeats))),
@@ -153,7 +163,7 @@ func newServer(cfg Config, d desk) *Server {
 		s.once = once.NewMemory(cfg.Memory)
 	}
 	s.flows, s.outbox = newFlows(s), newOutbox(s)
-	s.errands.guard = in.guard
+	s.errands.Guard = in.Guard
 	s.join(cfg.Others)
 	return s
 }
@@ -184,28 +194,28 @@ func orDefault[T int | int64 | time.Duration](value, fallback T) T {
 func (s *Server) Handler() http.Handler {
 	r := chi.NewRouter()
 	// Every request, to whatever path, is:
-	every := chi.Chain(s.identified, s.exchanges.logged, s.recovered, checked(s.sameOrigin, s.bounded))
+	every := chi.Chain(s.identified, s.exchanges.Logged, s.recovered, checked(s.sameOrigin, s.bounded))
 	// Every request to what only a caller may use is besides:
 	known := checked(s.authenticated, s.admitted)
 	r.Use(every...)
 	r.NotFound(s.notFound)
 	r.MethodNotAllowed(s.notFound)
-	r.Get(metadataPath, s.metadata)
-	r.Get(metadataPath+endpointPath, s.metadata)
-	r.Get(metadataPath+tenantPath+"{tenant}"+endpointPath, s.metadata)
+	r.Get(exchange.MetadataPath, s.metadata)
+	r.Get(exchange.MetadataPath+exchange.EndpointPath, s.metadata)
+	r.Get(exchange.MetadataPath+exchange.TenantPath+"{tenant}"+exchange.EndpointPath, s.metadata)
 	if s.config.Card.Name != "" {
 		r.Get(catalogPath, s.public)
-		r.Get(endpointPath+cardSuffix, s.public)
-		r.Get(tenantPath+"{tenant}"+endpointPath+cardSuffix, s.public)
+		r.Get(exchange.EndpointPath+cardSuffix, s.public)
+		r.Get(exchange.TenantPath+"{tenant}"+exchange.EndpointPath+cardSuffix, s.public)
 	}
-	r.Post(registerPath, s.register)
+	r.Post(exchange.RegisterPath, s.register)
 	r.Group(func(r chi.Router) {
 		r.Use(known)
-		r.HandleFunc(endpointPath, s.endpoint)
-		r.HandleFunc(tenantPath+"{tenant}"+endpointPath, s.endpoint)
+		r.HandleFunc(exchange.EndpointPath, s.endpoint)
+		r.HandleFunc(exchange.TenantPath+"{tenant}"+exchange.EndpointPath, s.endpoint)
 		if s.config.LegacySSE {
-			r.HandleFunc(ssePath, s.openSSE)
-			r.HandleFunc(messagesPath, s.postMessage)
+			r.HandleFunc(exchange.SSEPath, s.openSSE)
+			r.HandleFunc(exchange.MessagesPath, s.postMessage)
 		}
 	})
 	return &shortcut{r, every.Handler(known(http.HandlerFunc(s.endpoint)))}
@@ -216,7 +226,7 @@ func (s *Server) Handler() http.Handler {
 func routeOf(r *http.Request) string {
 	route := chi.RouteContext(r.Context())
 	if route == nil { // it came by the shortcut
-		return endpointPath
+		return exchange.EndpointPath
 	}
 	if pattern := route.RoutePattern(); pattern != "" {
 		return pattern
@@ -236,7 +246,7 @@ type shortcut struct {
 // ServeHTTP implements http.Handler. An escaped path is left to the router, which takes
 // it as it is written.
 func (s *shortcut) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodPost && r.URL.Path == endpointPath && r.URL.RawPath == "" {
+	if r.Method == http.MethodPost && r.URL.Path == exchange.EndpointPath && r.URL.RawPath == "" {
 		s.messages.ServeHTTP(w, r)
 		return
 	}
@@ -250,9 +260,9 @@ func (s *shortcut) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) Run(ctx context.Context) error {
 	sweep := time.NewTicker(max(s.config.SessionIdle/10, time.Second))
 	defer sweep.Stop()
-	window := time.NewTicker(sumWindow)
+	window := time.NewTicker(exchange.SumWindow)
 	defer window.Stop()
-	defer s.exchanges.recordSums(context.WithoutCancel(ctx))
+	defer s.exchanges.RecordSums(context.WithoutCancel(ctx))
 	defer s.errands.end()
 	if s.sessions.shared {
 		var tending sync.WaitGroup
@@ -264,14 +274,14 @@ func (s *Server) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-window.C:
-			s.exchanges.recordSums(ctx)
+			s.exchanges.RecordSums(ctx)
 		case <-sweep.C:
 			s.sessions.sweep(ctx)
 			if !judged {
 				s.JudgeAgain()
 			}
 		case <-s.again:
-			judged = s.exchanges.safely(ctx, func() { s.judgeAgain(ctx) })
+			judged = s.exchanges.Safely(ctx, func() { s.judgeAgain(ctx) })
 		case <-ctx.Done():
 			return nil
 		}
@@ -280,7 +290,7 @@ func (s *Server) Run(ctx context.Context) error {
 
 // untilOver calls do until ctx ends, and again after a panic.
 func (s *Server) untilOver(ctx context.Context, do func()) {
-	for !s.exchanges.safely(ctx, do) && ctx.Err() == nil {
+	for !s.exchanges.Safely(ctx, do) && ctx.Err() == nil {
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
@@ -312,7 +322,7 @@ func (s *Server) tellChanges(ctx context.Context) {
 // close idle connections instead would be wrong: a request that is on its way on one of
 // them would be lost. https://www.rfc-editor.org/rfc/rfc9112#section-9.6
 func (s *Server) PartFromClients() {
-	s.exchanges.part()
+	s.exchanges.Part()
 	s.config.Others.Drain()
 }
 
@@ -354,21 +364,21 @@ const waitStep = 10 * time.Millisecond
 // elsewhere. Whatever is in work until its end is waited for by the next Wait. For how
 // many requests it waits, and for how long at most, is logged.
 func (s *Server) Wait(ctx context.Context) int {
-	if calls := s.exchanges.jobs.count(); calls > 0 && !s.exchanges.jobs.closed() {
+	if calls := s.exchanges.Jobs.Count(); calls > 0 && !s.exchanges.Jobs.Closed() {
 		line := []slog.Attr{slog.Int("calls", calls)}
 		if end, bounded := ctx.Deadline(); bounded {
 			line = append(line, slog.Duration("at_most", time.Until(end).Round(time.Second)))
 		}
-		s.exchanges.log.LogAttrs(ctx, slog.LevelInfo, "waiting for calls", line...)
+		s.exchanges.Log.LogAttrs(ctx, slog.LevelInfo, "waiting for calls", line...)
 	}
 	step := time.NewTicker(waitStep)
 	defer step.Stop()
-	for s.working.Load()+s.visiting.Load() > 0 || s.exchanges.jobs.count() > 0 || s.desk.Ongoing() > 0 ||
+	for s.working.Load()+s.visiting.Load() > 0 || s.exchanges.Jobs.Count() > 0 || s.desk.Ongoing() > 0 ||
 		s.flows.isEnding() {
 		select {
 		case <-step.C:
 		case <-ctx.Done():
-			return s.exchanges.jobs.end()
+			return s.exchanges.Jobs.End()
 		}
 	}
 	return 0

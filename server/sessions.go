@@ -15,6 +15,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
@@ -58,12 +59,12 @@ type sessions struct {
 	unended map[primary.Key]uint64 // epochs of records that are yet to be removed
 }
 
-func newSessions(cfg *Config, opener [openerSize]byte, g guard) *sessions {
+func newSessions(cfg *Config, opener [openerSize]byte, g exchange.Guard) *sessions {
 	ss := &sessions{
 		ring: cfg.Seal, log: cfg.Log, opener: opener, shared: cfg.Records != nil, records: cfg.Records,
 		others: cfg.Others,
 		idle:   cfg.SessionIdle, maxAge: cfg.SessionMaxAge, roster: newRoster(g, cfg.Memory),
-		departed: newDeparted(), logger: g.log,
+		departed: newDeparted(), logger: g.Log,
 		doubted: make(chan struct{}, 1), unended: make(map[primary.Key]uint64),
 	}
 	if ss.shared {
@@ -77,7 +78,7 @@ func newSessions(cfg *Config, opener [openerSize]byte, g guard) *sessions {
 // idle, the new one is refused. A shared one is recorded by record.
 func (ss *sessions) open(ctx context.Context, purpose string, c gateway.Caller,
 	agreed terms,
-) (l *live, id string, refused *refusal, err error) {
+) (l *live, id string, refused *exchange.Refusal, err error) {
 	t := ticket{
 		opener: ss.opener, key: newKey(), owner: c.Principal.Owner().Digest(), opened: time.Now(),
 		revision: agreed.revision, capabilities: encodeCapabilities(agreed.capabilities),
@@ -108,7 +109,7 @@ func (ss *sessions) liveOf(t *ticket, p auth.Principal, shared bool) *live {
 
 // add enters a session, and ends those that are evicted for it. It returns the session
 // that has the key.
-func (ss *sessions) add(ctx context.Context, l *live, c gateway.Caller) (*live, *refusal) {
+func (ss *sessions) add(ctx context.Context, l *live, c gateway.Caller) (*live, *exchange.Refusal) {
 	var b bounds
 	b.tenant, b.user = c.Tenant.Sessions()
 	entered, evicted, refused := ss.roster.add(l, b)
@@ -126,7 +127,7 @@ func (ss *sessions) add(ctx context.Context, l *live, c gateway.Caller) (*live, 
 // is alive. The client is not told why a session is not found: the id may be forged,
 // unknown, of somebody else or of another instance, or the session may have ended or
 // expired. Only the log tells.
-func (ss *sessions) find(ctx context.Context, purpose, id string, c gateway.Caller) (*live, *refusal) {
+func (ss *sessions) find(ctx context.Context, purpose, id string, c gateway.Caller) (*live, *exchange.Refusal) {
 	t, refused := ss.ticketOf(ctx, purpose, id, c)
 	if refused != nil {
 		return nil, refused
@@ -135,7 +136,7 @@ func (ss *sessions) find(ctx context.Context, purpose, id string, c gateway.Call
 }
 
 // findHere returns the session of a ticket that lives on this instance alone.
-func (ss *sessions) findHere(ctx context.Context, t *ticket, c gateway.Caller) (*live, *refusal) {
+func (ss *sessions) findHere(ctx context.Context, t *ticket, c gateway.Caller) (*live, *exchange.Refusal) {
 	if t.opener != ss.opener {
 		return nil, miss(ctx, lostRestart)
 	}
@@ -147,7 +148,7 @@ func (ss *sessions) findHere(ctx context.Context, t *ticket, c gateway.Caller) (
 }
 
 // ticketOf returns the ticket that is sealed in id, if it is the caller's.
-func (ss *sessions) ticketOf(ctx context.Context, purpose, id string, c gateway.Caller) (*ticket, *refusal) {
+func (ss *sessions) ticketOf(ctx context.Context, purpose, id string, c gateway.Caller) (*ticket, *exchange.Refusal) {
 	// worked out for every id, so that the time does not tell a foreign one from a forged
 	// one
 	owner := c.Principal.Owner().Digest()
@@ -164,9 +165,9 @@ func (ss *sessions) ticketOf(ctx context.Context, purpose, id string, c gateway.
 // unreadable returns the refusal of an id that this replica cannot open. Where a replica
 // of a later version runs, the id may be one of its own: with 404 its client would throw
 // away a session that goes on there.
-func (ss *sessions) unreadable(ctx context.Context) *refusal {
+func (ss *sessions) unreadable(ctx context.Context) *exchange.Refusal {
 	if ss.shared && ss.others.IsNewerThere() {
-		return errReplicas
+		return exchange.ErrReplicas
 	}
 	return miss(ctx, lostUnreadable)
 }
@@ -186,15 +187,15 @@ func (ss *sessions) openTicket(purpose, id string) (t ticket, ok bool) {
 var plains = sync.Pool{New: func() any { return new([ticketSize]byte) }}
 
 // of returns the ticket of the session that a request names in its header.
-func (ss *sessions) of(x *exchange, r *http.Request) (*ticket, *refusal) {
+func (ss *sessions) of(x *exchange.Exchange, r *http.Request) (*ticket, *exchange.Refusal) {
 	ids := r.Header[mcp.HeaderSessionID]
 	if len(ids) == 0 {
-		return nil, errNoSession
+		return nil, exchange.ErrNoSession
 	}
 	if len(ids) == 1 && len(ids[0]) <= seal.MaxLength {
-		return ss.ticketOf(x.context(), purposeSession, ids[0], x.caller)
+		return ss.ticketOf(x.Context(), purposeSession, ids[0], x.Caller)
 	}
-	return nil, errSession
+	return nil, exchange.ErrSession
 }
 
 // end ends a session: its jobs are cancelled, its streams end, and its events and its
@@ -239,7 +240,7 @@ func (ss *sessions) forgetEvents(l *live) {
 
 // guest returns a session for what this replica has of it, a question or a task, whoever
 // leads it.
-func (ss *sessions) guest(ctx context.Context, t *ticket, c gateway.Caller) (*live, *refusal) {
+func (ss *sessions) guest(ctx context.Context, t *ticket, c gateway.Caller) (*live, *exchange.Refusal) {
 	if !ss.shared {
 		return ss.findHere(ctx, t, c)
 	}
@@ -257,7 +258,7 @@ func (ss *sessions) guest(ctx context.Context, t *ticket, c gateway.Caller) (*li
 	case errors.Is(err, primary.ErrNone):
 		return nil, miss(ctx, ss.departed.end(t.key))
 	case err != nil:
-		return nil, errReplicas
+		return nil, exchange.ErrReplicas
 	}
 	return l, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 const (
@@ -46,39 +47,39 @@ const (
 
 // takeStreamPlace takes a place for a stream of one of these kinds: get, post, listen,
 // sse.
-func (s *Server) takeStreamPlace(x *exchange, kind string) (*streamPlace, *refusal) {
+func (s *Server) takeStreamPlace(x *exchange.Exchange, kind string) (*streamPlace, *exchange.Refusal) {
 	if kind == streamOfSession && s.isDraining() {
-		return nil, errDraining
+		return nil, exchange.ErrDraining
 	}
-	switch err := s.streams.Take(share.User(x.principal.User()), 1); {
+	switch err := s.streams.Take(share.User(x.Principal.User()), 1); {
 	case errors.Is(err, share.ErrTotal):
-		return nil, errStreams
+		return nil, exchange.ErrStreams
 	case err != nil:
-		return nil, errStreamShare
+		return nil, exchange.ErrStreamShare
 	}
-	closed, err := s.desk.OpenStream(x.context(), x.caller, kind)
+	closed, err := s.desk.OpenStream(x.Context(), x.Caller, kind)
 	if err != nil {
-		s.streams.Give(share.User(x.principal.User()), 1)
-		told := toldOf(err)
-		return nil, &refusal{status: statusOf(told.Code, x.era), told: told}
+		s.streams.Give(share.User(x.Principal.User()), 1)
+		told := exchange.ErrorOf(err)
+		return nil, &exchange.Refusal{Status: exchange.StatusOf(told.Code, x.Era), Told: told}
 	}
-	p := &streamPlace{server: s, closed: closed, principal: x.principal}
+	p := &streamPlace{server: s, closed: closed, principal: x.Principal}
 	if kind == streamOfPost { // it ends with its request
 		return p, nil
 	}
 	s.open.add(p)
-	if x.isOutdated() {
+	if x.IsOutdated() {
 		p.leave()
-		return nil, x.refuseOutdated()
+		return nil, x.RefuseOutdated()
 	}
 	return p, nil
 }
 
 // takeLastingPlace takes a place for a stream that lasts for as long as its client wants.
 // HTTP/1.0 cannot tell the end of such a stream from a broken connection.
-func (s *Server) takeLastingPlace(x *exchange, r *http.Request, kind string) (*streamPlace, *refusal) {
+func (s *Server) takeLastingPlace(x *exchange.Exchange, r *http.Request, kind string) (*streamPlace, *exchange.Refusal) {
 	if !r.ProtoAtLeast(1, 1) {
-		return nil, errHTTPVersion
+		return nil, exchange.ErrHTTPVersion
 	}
 	return s.takeStreamPlace(x, kind)
 }
@@ -101,13 +102,13 @@ func (p *streamPlace) leave() {
 
 // outlet takes the bytes of an event stream to the client.
 type outlet interface {
-	// room tells whether an event of so many bytes may be sent now; the error is errFull.
-	room(size int) error
-	writeAll(data []byte) error
-	flush() error
+	// Room tells whether an event of so many bytes may be sent now; the error is errFull.
+	Room(size int) error
+	WriteAll(data []byte) error
+	Flush() error
 }
 
-var _ outlet = (*exchange)(nil)
+var _ outlet = (*exchange.Exchange)(nil)
 
 // stream is an open event stream to one client. One goroutine at a time uses it.
 type stream struct {
@@ -117,19 +118,19 @@ type stream struct {
 }
 
 // openStream answers the request with an event stream.
-func openStream(x *exchange) (*stream, error) {
+func openStream(x *exchange.Exchange) (*stream, error) {
 	h := x.Header()
-	h.Set("Content-Type", streamType)
+	h.Set("Content-Type", exchange.StreamType)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
-	x.allowWrite()
+	x.AllowWrite()
 	x.WriteHeader(http.StatusOK)
-	return &stream{to: x, last: time.Now()}, x.control.Flush()
+	return &stream{to: x, last: time.Now()}, x.Control.Flush()
 }
 
 // openTakeable does so for a stream that a flow takes over from net/http, if it can: the
 // client is told that nothing follows it on the connection.
-func openTakeable(x *exchange, r *http.Request) (*stream, error) {
+func openTakeable(x *exchange.Exchange, r *http.Request) (*stream, error) {
 	if takeable(x, r) {
 		x.Header().Set("Connection", "close")
 	}
@@ -139,18 +140,18 @@ func openTakeable(x *exchange, r *http.Request) (*stream, error) {
 // send writes one event. If the error is errFull, nothing was written; any other means
 // that the client is gone or too slow.
 func (o *stream) send(e sse.Event) error {
-	if err := o.to.room(len(e.Data)); err != nil {
+	if err := o.to.Room(len(e.Data)); err != nil {
 		return err
 	}
-	if len(e.Data) > writeSize && !bytes.ContainsAny(e.Data, "\r\n") {
-		return o.sendLong(e, payload{e.Data})
+	if len(e.Data) > exchange.WriteSize && !bytes.ContainsAny(e.Data, "\r\n") {
+		return o.sendLong(e, exchange.Payload{e.Data})
 	}
 	o.buffer = sse.Append(o.buffer[:0], e)
 	return o.flush()
 }
 
 // sendMessage writes an event with a message, which is one line.
-func (o *stream) sendMessage(message payload) error {
+func (o *stream) sendMessage(message exchange.Payload) error {
 	if len(message) == 1 {
 		return o.send(sse.Event{Data: message[0]})
 	}
@@ -158,21 +159,21 @@ func (o *stream) sendMessage(message payload) error {
 }
 
 // sendLong writes an event whose data is one long line, which it does not copy.
-func (o *stream) sendLong(e sse.Event, line payload) error {
+func (o *stream) sendLong(e sse.Event, line exchange.Payload) error {
 	e.Data = []byte{}
 	head, end := sse.Append(nil, e), []byte("\n\n") // of an empty line and of the event
-	for _, part := range slices.Concat(payload{head[:len(head)-len(end)]}, line, payload{end}) {
-		if err := o.to.writeAll(part); err != nil {
+	for _, part := range slices.Concat(exchange.Payload{head[:len(head)-len(end)]}, line, exchange.Payload{end}) {
+		if err := o.to.WriteAll(part); err != nil {
 			return err
 		}
 	}
 	o.buffer, o.last = nil, time.Now()
-	return o.to.flush()
+	return o.to.Flush()
 }
 
 // comment writes a comment, so that no load balancer cuts the stream for being silent.
 func (o *stream) comment() error {
-	if err := o.to.room(0); err != nil {
+	if err := o.to.Room(0); err != nil {
 		return err
 	}
 	o.buffer = sse.AppendComment(o.buffer[:0], "")
@@ -180,15 +181,15 @@ func (o *stream) comment() error {
 }
 
 func (o *stream) flush() error {
-	if err := o.to.writeAll(o.buffer); err != nil {
+	if err := o.to.WriteAll(o.buffer); err != nil {
 		return err
 	}
 	if cap(o.buffer) > keptBuffer {
 		o.buffer = nil
 	}
 	o.last = time.Now()
-	return o.to.flush()
+	return o.to.Flush()
 }
 
 // endStream gives the client time to get the end of a stream that net/http writes.
-func endStream(x *exchange) { x.allowWrite() }
+func endStream(x *exchange.Exchange) { x.AllowWrite() }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // trickle is the answer to one modern request: plain JSON for as long as it can be, and
@@ -15,7 +16,7 @@ import (
 // event stream too, because load balancers cut connections that are silent.
 type trickle struct {
 	server *Server
-	x      *exchange
+	x      *exchange.Exchange
 	alarm  *alarm // rings after Heartbeat; nil: no stream is possible, or the answer is finished
 
 	mu     sync.Mutex // guards the fields below, and the connection while the call is under way
@@ -26,8 +27,8 @@ type trickle struct {
 }
 
 // begin begins the answer to a request. t is new.
-func (t *trickle) begin(s *Server, x *exchange) {
-	t.server, t.x, t.plain = s, x, !x.acceptsStream
+func (t *trickle) begin(s *Server, x *exchange.Exchange) {
+	t.server, t.x, t.plain = s, x, !x.AcceptsStream
 	if !t.plain {
 		t.mu.Lock() // it may ring before the alarm is here
 		defer t.mu.Unlock()
@@ -46,7 +47,7 @@ func (t *trickle) notify(_ context.Context, n mcp.Notification) error {
 	}
 	t.alarm.delay(t.server.config.Heartbeat)
 	err := t.out.send(sse.Event{Data: mcp.AppendRequest(nil, "", n.Method, n.Params)})
-	if t.x.keyed != nil {
+	if t.x.Key != nil {
 		return nil // see above
 	}
 	return err
@@ -57,7 +58,7 @@ func (t *trickle) notify(_ context.Context, n mcp.Notification) error {
 func (t *trickle) ring() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	whole := t.server.exchanges.safely(t.x.outliving(), func() {
+	whole := t.server.exchanges.Safely(t.x.Outliving(), func() {
 		if t.openLocked() && t.out.comment() == nil {
 			t.alarm.delay(t.server.config.Heartbeat)
 		}
@@ -73,8 +74,8 @@ func (t *trickle) abandonLocked() {
 	if t.place != nil {
 		t.place.leave()
 	}
-	if t.x.status != 0 {
-		t.x.cutShort("")
+	if t.x.Status != 0 {
+		t.x.CutShort("")
 	}
 }
 
@@ -95,27 +96,27 @@ func (t *trickle) openLocked() bool {
 }
 
 // finish sends the result or the error, in the form that the answer has by now.
-func (t *trickle) finish(ctx context.Context, a *answer) {
+func (t *trickle) finish(ctx context.Context, a *exchange.Answer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.server.alarms.stop(&t.alarm)
 	if t.broken {
 		t.abandonLocked()
 	}
-	if a.err == nil && t.x.prefersStream {
+	if a.Err == nil && t.x.PrefersStream {
 		t.openLocked()
 	}
 	t.plain = true
 	switch {
 	case t.out != nil:
-		_ = t.out.sendMessage(t.server.exchanges.payload(ctx, a, t.x.id)) // the client may be gone
+		_ = t.out.sendMessage(t.server.exchanges.Payload(ctx, a, t.x.ID)) // the client may be gone
 		endStream(t.x)
 		t.place.leave()
-	case a.err != nil:
-		t.server.exchanges.delayLimited(t.x, a.err)
-		t.x.answerError(a.id, a.err, cmp.Or(a.status, statusOf(a.err.Code, mcp.Modern)))
+	case a.Err != nil:
+		t.server.exchanges.DelayLimited(t.x, a.Err)
+		t.x.AnswerError(a.ID, a.Err, cmp.Or(a.Status, exchange.StatusOf(a.Err.Code, mcp.Modern)))
 	default:
-		t.x.writeJSON(http.StatusOK, t.server.exchanges.payload(ctx, a, t.x.id)...)
+		t.x.WriteJSON(http.StatusOK, t.server.exchanges.Payload(ctx, a, t.x.ID)...)
 	}
 }
 
@@ -128,15 +129,15 @@ func (t *trickle) give(status int, message []byte) {
 	if t.broken {
 		t.abandonLocked()
 	}
-	if status == http.StatusOK && t.x.prefersStream {
+	if status == http.StatusOK && t.x.PrefersStream {
 		t.openLocked()
 	}
 	t.plain = true
 	if t.out == nil {
-		t.x.writeJSON(status, message)
+		t.x.WriteJSON(status, message)
 		return
 	}
-	_ = t.out.sendMessage(payload{message}) // the client may be gone
+	_ = t.out.sendMessage(exchange.Payload{message}) // the client may be gone
 	endStream(t.x)
 	t.place.leave()
 }

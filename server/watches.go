@@ -9,6 +9,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // A subscription is at the replica that leads the session, and a fact of its record. So
@@ -61,7 +62,7 @@ func (l *live) learnWatches(facts map[string]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for name, uri := range facts {
-		if strings.HasPrefix(name, factWatch) && len(uri) <= maxURI && len(l.news.lost) < maxSubscriptions &&
+		if strings.HasPrefix(name, factWatch) && len(uri) <= exchange.MaxURI && len(l.news.lost) < exchange.MaxSubscriptions &&
 			l.news.watched[uri] == nil {
 			if l.news.lost == nil {
 				l.news.lost = make(map[string]bool)
@@ -81,12 +82,12 @@ func (s *Server) resubscribe(ctx context.Context, l *live, c gateway.Caller) {
 	defer l.endResubscribing()
 	for uri, tried := range l.beginResubscribing() {
 		params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
-		told := s.subscribe(ctx, c, s.exchanges.ids.next(), l, params)
+		told := s.subscribe(ctx, c, s.exchanges.IDs.Next(), l, params)
 		switch {
 		case told == nil:
 			s.updated(l, uri, uri)
 		case !tried: // or a server that stays down would fill the log
-			s.exchanges.log.WarnContext(ctx, "a subscription of a replica that is gone was not opened again", "error",
+			s.exchanges.Log.WarnContext(ctx, "a subscription of a replica that is gone was not opened again", "error",
 				told)
 		}
 		if told != nil && !isForGood(told) {
@@ -142,7 +143,7 @@ func (s *Server) resubscribeAll() {
 		if !l.isLost() || s.isDraining() {
 			return
 		}
-		if caller, ok := s.exchanges.resolve(l.lastPrincipal()); ok {
+		if caller, ok := s.exchanges.Resolve(l.lastPrincipal()); ok {
 			// one for each session
 			s.errands.begin(context.Background(), func(ctx context.Context) { s.resubscribe(ctx, l, caller) })
 		}
@@ -175,7 +176,7 @@ func (l *live) dropWatch(uri string) {
 func (s *Server) unsubscribe(ctx context.Context, l *live, params mcp.Object) *mcp.Error {
 	uri, refused := uriOf(params.Value("uri"))
 	if refused != nil {
-		return refused.told
+		return refused.Told
 	}
 	l.dropWatch(uri)
 	s.sessions.keepWatch(ctx, l, uri)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // While a stream is idle, net/http keeps 9 KiB of buffers for it and the stack of a
@@ -63,18 +64,18 @@ var _ outlet = (*wire)(nil)
 
 // take takes the connection over. It is false if that cannot be done, and changes nothing
 // then.
-func (f *flow) take(x *exchange, r *http.Request) bool {
+func (f *flow) take(x *exchange.Exchange, r *http.Request) bool {
 	if f.place == nil || !takeable(x, r) {
 		return false
 	}
 	f.server.flows.expect()
-	conn, ahead, err := x.control.Hijack()
+	conn, ahead, err := x.Control.Hijack()
 	if err != nil {
 		f.server.flows.gaveUp()
 		f.server.flows.gaveUp()
 		return false
 	}
-	x.taken = true
+	x.Taken = true
 	f.holdTaken(conn, x, r)
 	if one, ok := conn.(syscall.Conn); ok {
 		// without it, each event is written by a goroutine of the flow's own
@@ -92,15 +93,15 @@ func (f *flow) take(x *exchange, r *http.Request) bool {
 // holdTaken sets what a flow has in place of net/http's request. It is made in one piece:
 // many small objects that stay, each among the garbage of a request, would keep blocks of
 // memory that are nearly empty.
-func (f *flow) holdTaken(conn net.Conn, x *exchange, r *http.Request) {
+func (f *flow) holdTaken(conn net.Conn, x *exchange.Exchange, r *http.Request) {
 	held := &struct {
 		wire  wire
 		out   stream
-		entry entry
+		entry exchange.LogEntry
 	}{
 		wire:  wire{conn: conn, turns: f.server.config.Turns},
 		out:   stream{last: f.out.last},
-		entry: entryOf(x, r),
+		entry: exchange.EntryOf(x, r),
 	}
 	held.out.to = &held.wire
 	f.wire, f.out, f.entry = &held.wire, &held.out, &held.entry
@@ -108,7 +109,7 @@ func (f *flow) holdTaken(conn net.Conn, x *exchange, r *http.Request) {
 
 // takeable tells whether the connection of a request can be taken over: not with HTTP/2,
 // nor with a recorder of a test.
-func takeable(x *exchange, r *http.Request) bool {
+func takeable(x *exchange.Exchange, r *http.Request) bool {
 	_, ok := x.ResponseWriter.(http.Hijacker)
 	return ok && r.ProtoMajor == 1
 }
@@ -130,9 +131,9 @@ func (f *flow) listen(allowed int) {
 	f.server.flows.gaveUp()
 }
 
-// room implements outlet.
-func (w *wire) room(size int) error {
-	if !w.waits && (w.lags() || w.raw == nil || size > writeSize) {
+// Room implements outlet.
+func (w *wire) Room(size int) error {
+	if !w.waits && (w.lags() || w.raw == nil || size > exchange.WriteSize) {
 		return errFull
 	}
 	return nil
@@ -141,11 +142,11 @@ func (w *wire) room(size int) error {
 // lags tells whether the client has yet to take something.
 func (w *wire) lags() bool { return len(w.rest) > 0 }
 
-// writeAll implements outlet. Each chunk that may be waited for has a deadline, and goes
+// WriteAll implements outlet. Each chunk that may be waited for has a deadline, and goes
 // at the pace of what is large.
-func (w *wire) writeAll(data []byte) error {
+func (w *wire) WriteAll(data []byte) error {
 	for written := 0; written < len(data); {
-		n := min(len(data)-written, writeSize)
+		n := min(len(data)-written, exchange.WriteSize)
 		if err := w.writeChunk(data[written : written+n]); err != nil {
 			return err
 		}
@@ -156,8 +157,8 @@ func (w *wire) writeAll(data []byte) error {
 	return nil
 }
 
-// flush implements outlet: nothing is kept back.
-func (w *wire) flush() error { return nil }
+// Flush implements outlet: nothing is kept back.
+func (w *wire) Flush() error { return nil }
 
 // scratch keeps buffers of keptBuffer bytes at most, for events and chunks that are being
 // written.
@@ -234,8 +235,8 @@ func (w *wire) writeInTime(data []byte) error {
 	if len(data) == 0 {
 		return nil
 	}
-	_ = w.conn.SetWriteDeadline(time.Now().Add(writeTimeout))   // if that fails, so does the write
-	defer func() { _ = w.conn.SetWriteDeadline(time.Time{}) }() // or it would end a later attempt
+	_ = w.conn.SetWriteDeadline(time.Now().Add(exchange.WriteTimeout)) // if that fails, so does the write
+	defer func() { _ = w.conn.SetWriteDeadline(time.Time{}) }()        // or it would end a later attempt
 	_, err := w.conn.Write(data)
 	return err
 }
@@ -276,11 +277,11 @@ func (f *flow) finish(err error) {
 func (f *flow) letGo() {
 	var err error
 	defer f.recovered(&err)
-	ctx, outcome := f.entry.context(), outcomeOK
+	ctx, outcome := f.entry.Context(), exchange.OutcomeOK
 	if f.close(ctx) {
 		outcome = endRevoked
 	}
-	f.server.exchanges.logStream(ctx, f.entry, outcome)
+	f.server.exchanges.LogStream(ctx, f.entry, outcome)
 }
 
 // part closes the connection, which also ends the goroutine that reads. A client that got

@@ -22,6 +22,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/server"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
@@ -33,7 +34,7 @@ type world struct {
 	registry *registry.Registry
 	log      *session.Memory
 	metrics  *prometheus.Registry
-	settings server.Settings
+	settings exchange.Settings
 	config   server.Config
 	tenants  []gateway.TenantConfig
 	audit    *audit.Log // nil: nothing is recorded
@@ -146,7 +147,7 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 			Streams: &one,
 		}},
 	}
-	w.settings = server.Settings{
+	w.settings = exchange.Settings{
 		PublicURL:            "https://mcp.test",
 		AuthorizationServers: issuers("https://issuer.test", "https://issuer2.test"),
 		AllowedOrigins:       []string{"https://app.test"}, AllowedHosts: []string{"mcp.test", "127.0.0.1"},
@@ -169,7 +170,7 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 		},
 		Judge: w.judge,
 		Seal:  seal.RandomRing(), Logger: slog.New(slog.DiscardHandler), Metrics: recorder, Version: "test",
-		Settings: func() server.Settings { return w.settings }, LegacySSE: true,
+		Settings: func() exchange.Settings { return w.settings }, LegacySSE: true,
 	}
 	for _, f := range change {
 		f(w)

@@ -21,7 +21,7 @@ var codeShape = regexp.MustCompile(`^DB-[A-Z-]+[A-Z]$`)
 // desk has the code that the vocabulary says.
 func TestEveryRefusalIsExplained(t *testing.T) {
 	t.Parallel()
-	desk, door := parsed(t, "../../internal/gateway/errors.go"), parsed(t, "../../server/errors.go")
+	desk, door := parsed(t, "../../internal/gateway/errors.go"), parsed(t, "../../server/exchange/errors.go")
 	texts := constants(t, "../../internal/gateway")
 	codes := map[string]bool{}
 	for _, file := range []*ast.File{desk, door} {

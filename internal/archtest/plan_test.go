@@ -12,6 +12,9 @@ func floors() [][]string {
 			"server",                         // front door: HTTP, transports, eras of clients
 		},
 		{
+			"server/exchange", // one HTTP request of a client: read, refused, answered, logged
+		},
+		{
 			"internal/gateway",  // the desk: one request, one path
 			"registry/builtin",  // tools that run here
 			"registry/openapi",  // tools of HTTP APIs
@@ -138,7 +141,7 @@ func doors() []door {
 		{
 			"net/http",
 			[]string{
-				"server", "server/admin", "auth", "registry/upstream", "registry/upstream/wire",
+				"server", "server/exchange", "server/admin", "auth", "registry/upstream", "registry/upstream/wire",
 				"registry/builtin", "registry/openapi", "internal/dial", "internal/connlimit", "internal/link",
 				"internal/replica", "cmd/drawbridge", "metrics",
 			},

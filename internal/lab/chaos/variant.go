@@ -82,7 +82,7 @@ func init() {
 // panics makes the handler of a request with panicHeader panic.
 func panics() patch {
 	return patch{
-		"server/middleware.go", "func (s *Server) bounded(x *exchange, r *http.Request) bool {\n",
+		"server/middleware.go", "func (s *Server) bounded(x *exchange.Exchange, r *http.Request) bool {\n",
 		"\tif r.Header.Get(\"" + panicHeader + "\") != \"\" {\n\t\tpanic(\"a fault that was made\")\n\t}\n",
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package exchange
 
 import (
 	"log/slog"
@@ -13,9 +13,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 )
 
-// serviceConfig is what a service needs. Every field is required.
-type serviceConfig struct {
-	Desk    desk
+// Config is what a service needs. Every field is required.
+type Config struct {
+	Desk    Desk
 	Metrics *metrics.Metrics
 	Logger  *slog.Logger
 	Memory  *share.Budget    // of bytes, for what is held for clients
@@ -32,44 +32,44 @@ type serviceConfig struct {
 	ReadTimeout time.Duration       // of a request body
 }
 
-// service is what the exchanges of a server have in common: what bounds them, where
+// Service is what the exchanges of a server have in common: what bounds them, where
 // their lines, counts and records go, and what decides who may still come in. It is safe
 // for concurrent use.
-type service struct {
-	guard
+type Service struct {
+	Guard
 
-	config serviceConfig
-	desk   desk
+	config Config
+	desk   Desk
 	lines  LineHandler // for the line of each request; nil: log writes it
 
 	roomForBody int64 // what one user can hold of a body if nobody holds anything, in bytes
 
-	ids     requestIDs
-	jobs    *jobs
+	IDs     requestIDs
+	Jobs    *jobs
 	unknown unknownExtensions
 	sums    *refusalSums
 
 	overLimit       delayer // refused requests of tenants beyond their limits
 	unauthenticated delayer // refused requests of unauthenticated callers
 
-	judged  atomic.Uint64 // how often whatever callers have open was judged again
+	Judged  atomic.Uint64 // how often whatever callers have open was judged again
 	parting atomic.Bool   // set by Part
 }
 
-// newService returns a service.
-func newService(cfg serviceConfig) *service {
+// New returns a service.
+func New(cfg Config) *Service {
 	log := slog.New(LogHandler(cfg.Logger.Handler()))
-	return &service{
-		guard:       guard{cfg.Metrics, log},
+	return &Service{
+		Guard:       Guard{cfg.Metrics, log},
 		config:      cfg,
 		desk:        cfg.Desk,
 		lines:       lineHandlerOf(log.Handler()),
 		roomForBody: max(cfg.Memory.Most()/share.Step*share.Step, share.Covered),
-		jobs:        newJobs(),
+		Jobs:        newJobs(),
 		sums:        newRefusalSums(),
 	}
 }
 
-// part makes every answer from now on the last one on its connection, and tells the
+// Part makes every answer from now on the last one on its connection, and tells the
 // client so.
-func (s *service) part() { s.parting.Store(true) }
+func (s *Service) Part() { s.parting.Store(true) }

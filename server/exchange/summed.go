@@ -1,22 +1,24 @@
-package server
+package exchange
 
 import (
 	"cmp"
 	"context"
-	"log/slog"
+	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 )
 
 const (
-	sumWindow      = time.Minute // for which refusals are summed up
-	shownOfOne     = 5           // requests of one caller in a window that are told one by one
-	maxShown       = 500         // requests of all such callers in a window that are told one by one
-	undelayedOfOne = 100         // refusals of one caller in a window that are answered at once
+	// SumWindow is for how long refusals are summed up.
+	SumWindow      = time.Minute
+	shownOfOne     = 5   // requests of one caller in a window that are told one by one
+	maxShown       = 500 // requests of all such callers in a window that are told one by one
+	undelayedOfOne = 100 // refusals of one caller in a window that are answered at once
 	// with a sum of their own in a window; all others share one for each outcome
 	maxSums = 1000
 
@@ -57,26 +59,6 @@ type tally struct {
 
 func newRefusalSums() *refusalSums { return &refusalSums{seen: make(map[sumKey]*tally)} }
 
-// recordUnauthenticated puts the refusal of an unverified caller on record, or counts it for the
-// line at the end of the window. Who is refused again and again waits for each further
-// answer.
-func (s *service) recordUnauthenticated(x *exchange, outcome, reason string) {
-	who := sumKey{network: networkOf(x.remote), outcome: outcome, reason: reason}
-	if x.refused != nil {
-		who.issuer = x.refused.Issuer
-	}
-	var often bool
-	if x.lineForm, often = s.sums.count(who, x.started); x.lineForm == lineOwn {
-		x.record(outcome, reason)
-	} else {
-		s.metrics.Refused(outcome, "", reason)
-	}
-	if often {
-		x.held.releaseSlot()
-		s.unauthenticated.wait(x)
-	}
-}
-
 // lineForm is how the log tells of a request.
 type lineForm int
 
@@ -85,17 +67,6 @@ const (
 	lineOwn                       // in a line of its own
 	lineSummed                    // in the sum of a requests
 )
-
-// hasOwnLine tells whether the log has a line for the request, which is over. Requests of
-// such callers that are on record are in the log as they are there; all others, such as
-// those for the metadata or for a path that is not there, are counted here.
-func (s *service) hasOwnLine(x *exchange) bool {
-	if x.lineForm == lineUndecided && x.principal.Issuer == "" {
-		who := sumKey{network: networkOf(x.remote), outcome: x.outcome, logged: true}
-		x.lineForm, _ = s.sums.count(who, x.started)
-	}
-	return x.lineForm != lineSummed
-}
 
 // count counts a request, and returns how it is told. If not apart, it has
 // been added to a sum. It was refused often if that is more than undelayedOfOne times in
@@ -187,19 +158,32 @@ type sum struct {
 	logged bool // as in sumKey
 }
 
-// recordSums puts the sums of the window on record and into the log, and begins a
-// new one. A sum that panics is lost, the others are not.
-func (s *service) recordSums(ctx context.Context) {
-	for _, sum := range s.sums.endWindow() {
-		s.safely(ctx, func() {
-			s.log.LogAttrs(ctx, slog.LevelInfo, "requests", slog.Int("count", sum.Count),
-				slog.String("outcome", sum.Outcome),
-				slog.String("reason", sum.Reason), slog.String("issuer", sum.Issuer), slog.String("remote",
-					sum.Remote),
-				slog.Time("since", sum.Time), slog.Float64("duration_seconds", sum.Duration.Seconds()))
-			if !sum.logged {
-				s.desk.Refuse(ctx, sum.Record)
-			}
-		})
+// How long a client waits for the answer that it is refused, and how many of one kind
+// wait at once.
+const (
+	refusalDelay = 100 * time.Millisecond
+	maxDelayed   = 1024
+)
+
+// delayer makes clients of one kind wait that send more requests than they may. One
+// that does not heed the refusal sends the next request as soon as it has the answer, so
+// without this it would keep a processor busy with refusals. Who waits must hold no slot
+// among the requests in work. A body that came without a length was read before its cost
+// was known, and stays leased meanwhile. The zero delayer is ready to use; it is safe
+// for concurrent use, and must not be copied.
+type delayer struct{ waiting atomic.Int64 }
+
+// wait returns after refusalDelay, or when the client leaves. Where many wait already, it
+// returns at once, and the answer is the last one on its connection: to connect again
+// makes up for the time.
+func (l *delayer) wait(ctx context.Context, answer http.Header) {
+	defer l.waiting.Add(-1)
+	if l.waiting.Add(1) > maxDelayed {
+		answer.Set("Connection", "close")
+		return
+	}
+	select {
+	case <-time.After(refusalDelay):
+	case <-ctx.Done():
 	}
 }

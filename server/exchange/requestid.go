@@ -1,4 +1,4 @@
-package server
+package exchange
 
 import (
 	"crypto/rand"
@@ -21,7 +21,7 @@ type requestIDs struct {
 	left string     // ids that are not given out yet, one after the other
 }
 
-func (q *requestIDs) next() string {
+func (q *requestIDs) Next() string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.left == "" {

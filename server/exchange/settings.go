@@ -1,4 +1,4 @@
-package server
+package exchange
 
 import (
 	"net/http"
@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 )
 
 // Settings are the parts of the config that a reload may change.
@@ -66,46 +64,32 @@ func (s *Settings) Trusts(address netip.Addr) bool {
 
 // The paths that are served.
 const (
-	endpointPath = "/mcp"
-	tenantPath   = "/t/"
-	ssePath      = "/sse"
-	messagesPath = "/messages"
-	metadataPath = "/.well-known/oauth-protected-resource"
-	registerPath = "/register"
+	EndpointPath = "/mcp"
+	TenantPath   = "/t/"
+	SSEPath      = "/sse"
+	MessagesPath = "/messages"
+	MetadataPath = "/.well-known/oauth-protected-resource"
+	RegisterPath = "/register"
 )
 
-// serves tells whether tokens of a may be for the tenant. The common endpoint, "", is for
+// Serves tells whether tokens of a may be for the tenant. The common endpoint, "", is for
 // the tokens of all.
-func (a AuthorizationServer) serves(tenant string) bool {
+func (a AuthorizationServer) Serves(tenant string) bool {
 	return tenant == "" || a.Tenant == "" || a.Tenant == tenant
 }
 
-// base returns the public URL without a slash at its end.
-func (s *Settings) base() string { return strings.TrimSuffix(s.PublicURL, "/") }
+// Base returns the public URL without a slash at its end.
+func (s *Settings) Base() string { return strings.TrimSuffix(s.PublicURL, "/") }
 
-// metadataURL returns where the metadata is of the endpoint that the request came to, ""
-// if there is none. Paths other than endpoints have the metadata of /mcp.
-func (x *exchange) metadataURL() string {
-	tenant, path := "", endpointPath
-	if gateway.IsTenantID(x.tenant) {
-		tenant, path = x.tenant, tenantPath+x.tenant+endpointPath
-	}
-	serves := func(a AuthorizationServer) bool { return a.serves(tenant) }
-	if !slices.ContainsFunc(x.settings.AuthorizationServers, serves) {
-		return ""
-	}
-	return x.settings.base() + metadataPath + path
-}
-
-// publicPath returns the path under which clients see the root of this server, "" if that
+// PublicPath returns the path under which clients see the root of this server, "" if that
 // is /.
-func (s *Settings) publicPath() string { return strings.TrimPrefix(s.base(), originOf(s.base())) }
+func (s *Settings) PublicPath() string { return strings.TrimPrefix(s.Base(), originOf(s.Base())) }
 
-// allowsHost tells whether host is one of the names of the gateway. An allowed host
+// AllowsHost tells whether host is one of the names of the gateway. An allowed host
 // without a port stands for the host with any port or none, but what follows it must be a
 // port: 127.0.0.1:80.evil is another name, which a stranger can own. Any other text than
 // a host is refused, whatever is allowed.
-func (s *Settings) allowsHost(host string) bool {
+func (s *Settings) AllowsHost(host string) bool {
 	name, port, ok := splitHost(host)
 	return ok && slices.ContainsFunc(s.AllowedHosts, func(allowed string) bool {
 		wanted, only, ok := splitHost(allowed)
@@ -113,9 +97,9 @@ func (s *Settings) allowsHost(host string) bool {
 	})
 }
 
-// allowsOrigin tells whether origin is on the list or is the gateway's own origin. That
+// AllowsOrigin tells whether origin is on the list or is the gateway's own origin. That
 // is the one of the public URL, or the one of the request, whose host was checked before.
-func (s *Settings) allowsOrigin(origin, host string) bool {
+func (s *Settings) AllowsOrigin(origin, host string) bool {
 	for _, allowed := range s.AllowedOrigins {
 		if strings.EqualFold(strings.TrimSuffix(allowed, "/"), origin) {
 			return true

@@ -1,8 +1,6 @@
-package server
+package exchange
 
 import (
-	"context"
-	"log/slog"
 	"strings"
 	"sync"
 
@@ -35,24 +33,6 @@ func (u *unknownExtensions) first(id string) bool {
 	}
 	u.told[id] = true
 	return true
-}
-
-// declares notes which extensions the client of a request declares, and returns those
-// that are carried. declared is the member extensions of its capabilities, nil if there
-// is none.
-func (s *service) declares(ctx context.Context, x *exchange, declared mcp.RawJSON) mcp.Extensions {
-	if declared == nil {
-		return mcp.Extensions{}
-	}
-	x.extensions = declared
-	carried, unknown := s.config.Extensions.OfClient(declared)
-	for _, id := range unknown {
-		if s.unknown.first(id) {
-			s.log.InfoContext(ctx, "clients declare an extension that is kept from servers",
-				slog.String("extension", id), slog.String("cure", "extensions.pass lets it through"))
-		}
-	}
-	return carried
 }
 
 // maxExtensionsTold bounds how many identifiers stand in the line of a request.

@@ -1,10 +1,11 @@
-package server
+package exchange
 
 import (
 	"crypto/sha256"
 	"net/http"
 	"strings"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/once"
@@ -18,33 +19,33 @@ const headerKey = "Idempotency-Key"
 // maxKey bounds the characters of a key.
 const maxKey = 128
 
-// keyed is what a request with a key says besides its message.
-type keyed struct {
+// Key is what a request with a key says besides its message.
+type Key struct {
 	values []string          // of the header
 	body   [sha256.Size]byte // digest of the body
 }
 
-// keyedBy returns what is needed to run a message once, nil if it is no call or has no
+// KeyOf returns what is needed to run a message once, nil if it is no call or has no
 // key. Other methods have no effect that could come twice, so that the header means
 // nothing to them.
-func keyedBy(r *http.Request, m *mcp.Message, body []byte) *keyed {
+func KeyOf(r *http.Request, m *mcp.Message, body []byte) *Key {
 	values := r.Header[headerKey]
 	if values == nil || m.Method != mcp.MethodToolsCall || !m.IsRequest() {
 		return nil
 	}
-	return &keyed{values, sha256.Sum256(body)}
+	return &Key{values, sha256.Sum256(body)}
 }
 
-// request returns the request for the store. Another owner's key is another key. The
+// Request returns the request for the store. Another owner's key is another key. The
 // tenant is part of the owner, and the path cannot name another one.
-func (k *keyed) request(x *exchange) (once.Request, *refusal) {
+func (k *Key) Request(p auth.Principal) (once.Request, *Refusal) {
 	key, ok := readKey(k.values)
 	if !ok {
 		return once.Request{}, errKey
 	}
-	owner := x.principal.Owner().Digest()
+	owner := p.Owner().Digest()
 	return once.Request{
-		User: share.User(x.principal.User()),
+		User: share.User(p.User()),
 		Name: sha256.Sum256(append(append([]byte("key 1\x00"), owner[:]...), key...)),
 		Body: k.body,
 	}, nil

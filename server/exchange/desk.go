@@ -1,4 +1,4 @@
-package server
+package exchange
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// desk is what the door uses of *gateway.Gateway. It is an interface so that a test can
+// Desk is what the door uses of *gateway.Gateway. It is an interface so that a test can
 // put something that misbehaves in its place.
-type desk interface {
+type Desk interface {
 	// Admit finds the tenant of a principal and takes the price of n requests; Resolve
 	// only finds the tenant.
 	Admit(ctx context.Context, p auth.Principal, n int) (gateway.Caller, error)
@@ -44,27 +44,4 @@ type desk interface {
 	Judge(now func(auth.Principal) (gateway.Caller, bool)) (ended int)
 	// Refuse puts a refusal of the door on record.
 	Refuse(ctx context.Context, r audit.Record)
-}
-
-// handle passes a request to the desk.
-func (s *service) handle(ctx context.Context, c gateway.Caller, r *gateway.Request) (mcp.Object, *mcp.Error) {
-	return s.guarded(ctx, func() (mcp.Object, error) { return s.desk.Handle(ctx, c, r) })
-}
-
-// guarded calls the desk, and turns a panic there into an internal error. It is needed
-// because the goroutine may be one that no HTTP handler recovers.
-func (s *service) guarded(ctx context.Context, do func() (mcp.Object, error)) (result mcp.Object,
-	told *mcp.Error,
-) {
-	defer func() {
-		if problem := recover(); problem != nil {
-			s.panicked(ctx, problem)
-			result, told = mcp.Object{}, errPanic.told
-		}
-	}()
-	result, err := do()
-	if err != nil {
-		return mcp.Object{}, toldOf(err)
-	}
-	return result, nil
 }

@@ -1,0 +1,206 @@
+package exchange
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+)
+
+// ReadBody reads the whole body of a POST and checks it strictly, before anything is
+// answered. Its memory is never reused, because the raw values of the call are parts of
+// it. A body that declares its length is charged before it is read, so that little is
+// done for one that is refused.
+func (s *Service) ReadBody(x *Exchange, r *http.Request) (mcp.RawJSON, *Refusal) {
+	if !isJSON(r.Header) {
+		return nil, errMediaType
+	}
+	if r.ContentLength >= s.roomForBody {
+		return nil, tooLargeForMemory(s.roomForBody)
+	}
+	if r.ContentLength >= 0 {
+		if refused := s.charge(x, r.ContentLength); refused != nil {
+			return nil, refused
+		}
+	}
+	data, refused := s.receiveBody(x, r)
+	if refused != nil {
+		return nil, refused
+	}
+	if r.ContentLength < 0 {
+		if refused := s.charge(x, int64(len(data))); refused != nil {
+			return nil, refused
+		}
+	}
+	return s.parse(x, data)
+}
+
+// charge takes what a body of that size costs. Who has no room for it gets the refusal
+// late.
+func (s *Service) charge(x *Exchange, size int64) *Refusal {
+	if x.Forwarded {
+		return nil // the first replica has taken it
+	}
+	if err := s.desk.ChargeSize(x.Context(), x.Caller, size); err != nil {
+		s.DelayLimited(x, err)
+		told := ErrorOf(err)
+		return &Refusal{StatusOf(told.Code, 0), told}
+	}
+	return nil
+}
+
+// receiveBody reads the bytes of the body.
+func (s *Service) receiveBody(x *Exchange, r *http.Request) ([]byte, *Refusal) {
+	x.Held.Body = s.config.Memory.Lease(share.User(x.Principal.User()))
+	body := r.Body
+	if r.ContentLength < 0 || r.ContentLength > fairqueue.Swift { // what is shorter is never held up
+		body = s.config.Turns.Paced(x.Context(), body)
+	}
+	data, err := x.receive(body, r.ContentLength)
+	if err != nil {
+		return nil, s.unreceived(err)
+	}
+	_ = body.Close() // it is at its end; net/http would look for that again
+	// The deadline ends only here: until then it also bounds how long net/http reads on
+	// in a body that was refused.
+	_ = x.Control.SetReadDeadline(time.Time{}) // a recorder has no deadlines
+	return data, nil
+}
+
+// unreceived returns what is told for an error of receive.
+func (s *Service) unreceived(err error) *Refusal {
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		return TooLarge(s.config.MaxBody)
+	}
+	switch {
+	case errors.Is(err, errNoRoom):
+		return tooLargeForMemory(s.roomForBody)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return tooLate(s.config.ReadTimeout)
+	case RefusalOfMemory(err) != nil:
+		return RefusalOfMemory(err)
+	}
+	return errBody
+}
+
+// parseTime is about how long it takes to check one byte of a body strictly.
+const parseTime = 4 * time.Nanosecond
+
+// parse checks a body strictly. A large one waits for its turn.
+func (s *Service) parse(x *Exchange, data []byte) (mcp.RawJSON, *Refusal) {
+	leave, err := s.config.Turns.Enter(x.Context(), share.User(x.Principal.User()),
+		time.Duration(len(data))*parseTime)
+	switch {
+	case errors.Is(err, fairqueue.ErrUser):
+		return nil, errUserWork
+	case errors.Is(err, fairqueue.ErrTenant):
+		return nil, errTenantWork
+	case errors.Is(err, fairqueue.ErrTotal):
+		return nil, errOverloadWork
+	case err != nil:
+		return nil, errBody // the client is gone
+	}
+	defer leave()
+	raw, err := mcp.ParseRaw(data)
+	if err != nil {
+		return nil, Refusalf(http.StatusBadRequest, mcp.CodeParse, "Parse error: %v", err)
+	}
+	return raw, nil
+}
+
+// isJSON tells whether the body is declared as uncompressed JSON in UTF-8. It is also a
+// defence: a browser does not send this content type to a foreign origin without asking
+// first.
+func isJSON(h http.Header) bool {
+	if _, encoded := h["Content-Encoding"]; encoded {
+		return false
+	}
+	types := h["Content-Type"]
+	if len(types) != 1 {
+		return false
+	}
+	if types[0] == jsonType {
+		return true
+	}
+	media, params, err := mime.ParseMediaType(types[0])
+	charset, found := params["charset"]
+	return err == nil && media == jsonType && (!found || strings.EqualFold(charset, "utf-8"))
+}
+
+// errNoRoom is the error for a body that one user could not hold even if nobody held
+// anything.
+var errNoRoom = errors.New("the body never fits into the share of a user")
+
+// receive reads a body to its end, length being what its header declares, negative if it
+// does not. Memory is allocated for what has arrived and not for what was announced, and
+// leased before it is allocated: a client that announces much and sends little holds
+// little. An error may be one of package share, errNoRoom, or os.ErrDeadlineExceeded if
+// the body comes too slowly.
+func (x *Exchange) receive(from io.Reader, length int64) ([]byte, error) {
+	first := int64(share.Covered)
+	if length >= 0 {
+		first = min(first, length+1)
+	}
+	data := make([]byte, 0, first)
+	begun, deadline := time.Now(), time.Time{}
+	for {
+		if next := x.patience(begun, len(data)); !next.Equal(deadline) {
+			deadline = next
+			_ = x.Control.SetReadDeadline(deadline) // a recorder has no deadlines
+		}
+		n, err := from.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		if errors.Is(err, io.EOF) {
+			return data, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(data) == cap(data) {
+			if data, err = x.enlarge(data, length); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// patience returns until when the next bytes of a body must have come, when so many have
+// come since begun. It is never later than ReadTimeout allows for the whole body.
+func (x *Exchange) patience(begun time.Time, came int) time.Time {
+	atRate := begun.Add(bodyGrace + time.Duration(came)*time.Second/bodyRate)
+	if last := x.Started.Add(x.service.config.ReadTimeout); last.Before(atRate) {
+		return last
+	}
+	return atRate
+}
+
+// enlarge returns data with room for half as much again, or for twice as much if the
+// header declared a length, so that less is copied; or for the whole body or all that a
+// user can hold if that is less.
+func (x *Exchange) enlarge(data []byte, length int64) ([]byte, error) {
+	most := x.service.roomForBody
+	if int64(cap(data)) >= most {
+		return nil, errNoRoom
+	}
+	grown := int64(cap(data)) * 3 / 2
+	if length >= 0 {
+		grown = int64(cap(data)) * 2
+	}
+	room := min(max(grown, share.Step), most)
+	if length > int64(len(data)) {
+		room = min(room, length+1) // the last byte is for the end to be seen
+	}
+	if err := x.Held.Body.Resize(room); err != nil {
+		return nil, err
+	}
+	larger := make([]byte, len(data), room)
+	copy(larger, data)
+	return larger, nil
+}

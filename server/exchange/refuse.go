@@ -1,0 +1,165 @@
+package exchange
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// CutShort ends the answer to the request with that id after a panic, in the goroutine of
+// its handler: with an error, or with a broken connection if a part was sent already,
+// because half an answer must not look like a whole one.
+func (x *Exchange) CutShort(id mcp.ID) {
+	if x.Status != 0 {
+		panic(http.ErrAbortHandler)
+	}
+	x.Refuse(id, ErrPanic)
+}
+
+// record puts a refusal of the door on record, even if the client has left meanwhile.
+func (x *Exchange) record(outcome, reason string) {
+	line := audit.Record{
+		Time: x.Started, RequestID: x.ID, TenantID: x.Principal.TenantID,
+		Issuer: x.Principal.Issuer, Subject: x.Principal.Subject, ClientID: x.Principal.ClientID,
+		Remote: x.Remote, Method: x.Method, Outcome: outcome, Reason: reason, Duration: time.Since(x.Started),
+	}
+	if x.Refused != nil {
+		line.Issuer, line.Audience, line.Expected = x.Refused.Issuer, x.Refused.Audience, x.Refused.Expected
+	}
+	x.service.desk.Refuse(x.Outliving(), line)
+}
+
+// RefuseAdmission answers a caller whom the desk does not let in, and puts that on record.
+func (x *Exchange) RefuseAdmission(err error) {
+	told := ErrorOf(err)
+	status := StatusOf(told.Code, 0)
+	x.record(recordedAs(status), told.StableCode())
+	x.AnswerError("", told, status)
+}
+
+// Decode returns the message in a body. If it is malformed, decode refuses it and returns
+// nil.
+func (x *Exchange) Decode(raw mcp.RawJSON) *mcp.Message {
+	m, err := mcp.DecodeRaw(raw)
+	if err != nil {
+		x.Refuse(m.ID, BadRequest(err))
+		return nil
+	}
+	x.note(m)
+	return m
+}
+
+// Acknowledge answers the request of a message that needs no answer.
+func (x *Exchange) Acknowledge(refused *Refusal) {
+	if refused != nil {
+		x.Refuse("", refused)
+		return
+	}
+	x.WriteStatus(http.StatusAccepted)
+}
+
+// Refuse answers with an error of the door, and puts the refusal on record. id is the id
+// of the message, "" if none was read.
+func (x *Exchange) Refuse(id mcp.ID, r *Refusal) {
+	x.RecordRefusal(r)
+	x.AnswerError(id, r.Told, r.Status)
+}
+
+// TurnAway refuses a request before anybody asks who sent it, because of the state that
+// the gateway is in. It is counted, and not put on record, because nothing bounds how
+// many such requests there are.
+func (x *Exchange) TurnAway(r *Refusal) {
+	x.service.Metrics.Refused(recordedAs(r.Status), "", r.Told.StableCode())
+	x.AnswerError("", r.Told, r.Status)
+}
+
+// RecordRefusal puts a refusal on record if the caller is admitted. The limits of
+// admitted callers bound how many such records there are. Before that, only the stages
+// that refuse unauthenticated callers record it, in sums.
+func (x *Exchange) RecordRefusal(r *Refusal) {
+	if x.Caller.Tenant != nil {
+		x.record(recordedAs(r.Status), r.Told.StableCode())
+	}
+}
+
+// AnswerError answers with a JSON-RPC error that names the HTTP request.
+func (x *Exchange) AnswerError(id mcp.ID, e *mcp.Error, status int) {
+	x.Outcome = outcomeFor(e)
+	if e.RetryAfter > 0 {
+		seconds := (e.RetryAfter + time.Second - 1) / time.Second
+		x.Header().Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
+	}
+	if status == http.StatusForbidden {
+		x.announceScope(e)
+	}
+	x.WriteJSON(status, mcp.AppendError(nil, id, e.OfRequest(x.ID)))
+}
+
+// SeveralTenants tells a caller whose token is for several tenants at which addresses
+// each is served.
+func (x *Exchange) SeveralTenants() *mcp.Error {
+	addresses := make([]string, len(x.Principal.Tenants))
+	for i, tenant := range x.Principal.Tenants {
+		addresses[i] = x.Settings.Base() + TenantPath + url.PathEscape(tenant) + EndpointPath
+	}
+	return NewRefusal(http.StatusForbidden, "DB-TENANT-CHOICE",
+		"The token is for several tenants: connect to the address of one of them: "+strings.Join(addresses,
+			", ")).Told
+}
+
+// Challenge adds the header that asks for a token. params say what was wrong with the one
+// that came, and where tokens can be had if there is such a place. A header with the
+// scheme alone is not allowed. https://www.rfc-editor.org/rfc/rfc6750#section-3 and
+// https://www.rfc-editor.org/rfc/rfc9728#section-5.1
+func (x *Exchange) Challenge(params ...string) {
+	if metadata := x.metadataURL(); metadata != "" {
+		params = append(params, `resource_metadata="`+metadata+`"`)
+	}
+	if len(params) == 0 {
+		params = []string{`realm="drawbridge"`}
+	}
+	x.Header().Set("WWW-Authenticate", "Bearer "+strings.Join(params, ", "))
+}
+
+// announceScope names the missing scope in the header, if the desk says that the caller
+// may know it.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+func (x *Exchange) announceScope(e *mcp.Error) {
+	data, _ := mcp.ObjectOf(e.Data)
+	scope := data.Text("scope")
+	if scope == "" || strings.ContainsFunc(scope,
+		func(c rune) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' }) {
+		return
+	}
+	x.Challenge(`error="insufficient_scope"`, `scope="`+scope+`"`)
+}
+
+// metadataURL returns where the metadata is of the endpoint that the request came to, ""
+// if there is none. Paths other than endpoints have the metadata of /mcp.
+func (x *Exchange) metadataURL() string {
+	tenant, path := "", EndpointPath
+	if gateway.IsTenantID(x.Tenant) {
+		tenant, path = x.Tenant, TenantPath+x.Tenant+EndpointPath
+	}
+	serves := func(a AuthorizationServer) bool { return a.Serves(tenant) }
+	if !slices.ContainsFunc(x.Settings.AuthorizationServers, serves) {
+		return ""
+	}
+	return x.Settings.Base() + MetadataPath + path
+}
+
+// DelayLimited makes a client wait that was refused because it sends more than its tenant
+// or user may.
+func (s *Service) DelayLimited(x *Exchange, err error) {
+	if ErrorOf(err).Code == mcp.CodeLimited {
+		x.Held.ReleaseSlot()
+		s.overLimit.wait(x.Context(), x.Header())
+	}
+}

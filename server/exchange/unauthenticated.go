@@ -1,0 +1,54 @@
+package exchange
+
+import (
+	"context"
+	"log/slog"
+)
+
+// RecordUnauthenticated puts the refusal of an unverified caller on record, or counts it for the
+// line at the end of the window. Who is refused again and again waits for each further
+// answer.
+func (s *Service) RecordUnauthenticated(x *Exchange, outcome, reason string) {
+	who := sumKey{network: networkOf(x.Remote), outcome: outcome, reason: reason}
+	if x.Refused != nil {
+		who.issuer = x.Refused.Issuer
+	}
+	var often bool
+	if x.lineForm, often = s.sums.count(who, x.Started); x.lineForm == lineOwn {
+		x.record(outcome, reason)
+	} else {
+		s.Metrics.Refused(outcome, "", reason)
+	}
+	if often {
+		x.Held.ReleaseSlot()
+		s.unauthenticated.wait(x.Context(), x.Header())
+	}
+}
+
+// hasOwnLine tells whether the log has a line for the request, which is over. Requests of
+// such callers that are on record are in the log as they are there; all others, such as
+// those for the metadata or for a path that is not there, are counted here.
+func (s *Service) hasOwnLine(x *Exchange) bool {
+	if x.lineForm == lineUndecided && x.Principal.Issuer == "" {
+		who := sumKey{network: networkOf(x.Remote), outcome: x.Outcome, logged: true}
+		x.lineForm, _ = s.sums.count(who, x.Started)
+	}
+	return x.lineForm != lineSummed
+}
+
+// RecordSums puts the sums of the window on record and into the log, and begins a
+// new one. A sum that panics is lost, the others are not.
+func (s *Service) RecordSums(ctx context.Context) {
+	for _, sum := range s.sums.endWindow() {
+		s.Safely(ctx, func() {
+			s.Log.LogAttrs(ctx, slog.LevelInfo, "requests", slog.Int("count", sum.Count),
+				slog.String("outcome", sum.Outcome),
+				slog.String("reason", sum.Reason), slog.String("issuer", sum.Issuer), slog.String("remote",
+					sum.Remote),
+				slog.Time("since", sum.Time), slog.Float64("duration_seconds", sum.Duration.Seconds()))
+			if !sum.logged {
+				s.desk.Refuse(ctx, sum.Record)
+			}
+		})
+	}
+}

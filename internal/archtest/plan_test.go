@@ -44,14 +44,15 @@ func floors() [][]string {
 			"server/admin",       // the operator's page
 		},
 		{
-			"internal/replica", // which other processes serve the same tenants, and how word reaches them
+			"internal/replica",      // which other processes serve the same tenants, and how word reaches them
+			"internal/store/sqlite", // what outlives a restart, in a file
 		},
 		{
 			"internal/redis", // what replicas share, and how to reach it
 			"internal/link",  // how one replica reaches another
+			"internal/store", // what outlives a restart
 		},
 		{
-			"internal/store", // what outlives a restart
 			"internal/strictjson", "internal/seal", "internal/share", "internal/lifetime", "internal/cgroup",
 			"internal/connlimit", "internal/dial", "registry/upstream/pace", "registry/upstream/process",
 			"docs",
@@ -123,7 +124,7 @@ func doors() []door {
 		},
 		{
 			"github.com/ncruces/go-sqlite3",
-			[]string{"internal/database/sqlite"},
+			[]string{"internal/database/sqlite", "internal/store/sqlite"},
 			"it runs what strangers wrote in this process",
 		},
 		{

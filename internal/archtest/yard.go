@@ -15,6 +15,7 @@ func Yard() []string {
 		"internal/redis/redistest",
 		"internal/database/postgrestest",
 		"internal/replica/replicatest",
+		"internal/store/storetest",
 		"server/primary/primarytest",
 		"internal/seal/sealtest",
 		"internal/wiretest",

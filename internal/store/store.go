@@ -44,6 +44,16 @@ type Query struct {
 	Limit               int // at most 1,000, which zero means
 }
 
+// Most returns how many records are listed.
+func (q Query) Most() int {
+	if q.Limit <= 0 || q.Limit > maxListed {
+		return maxListed
+	}
+	return q.Limit
+}
+
+const maxListed = 1000
+
 // Store keeps records. It is safe for concurrent use, and several processes may use one.
 type Store interface {
 	// Get returns the record of that kind and id. The error is ErrNotFound if there is

@@ -1,0 +1,195 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+)
+
+// DefaultBound is how many records of a kind a tenant may have, unless Config.Bounds says
+// otherwise.
+const DefaultBound = 100_000
+
+// maxName is how long a kind, an id, a tenant or an owner may be, in bytes.
+const maxName = 256
+
+// Config is what every implementation needs.
+type Config struct {
+	Ring *seal.Ring // seals values
+	// Bounds says how many records of a kind a tenant may have. For a kind that is not in
+	// it, this is DefaultBound.
+	Bounds map[string]int
+	Now    func() time.Time // nil: time.Now
+	Log    *slog.Logger
+}
+
+// Bound returns how many records of a kind a tenant may have.
+func (c *Config) Bound(kind string) int {
+	if bound, ok := c.Bounds[kind]; ok {
+		return bound
+	}
+	return DefaultBound
+}
+
+// Time returns the present time as rows have it.
+func (c *Config) Time() int64 {
+	if c.Now != nil {
+		return c.Now().UnixMilli()
+	}
+	return time.Now().UnixMilli()
+}
+
+// Row is a record as it is written down: its value is sealed.
+type Row struct {
+	Kind, ID, Tenant, Owner string
+
+	Expires int64  // in milliseconds since 1970
+	Version int64  // above zero
+	Key     string // the id of the key that seals the value, as seal.Ring.IDs has it
+	Value   []byte
+}
+
+// Seal returns the row of a record, with a version of its own. The error says what no
+// store takes.
+func (c *Config) Seal(r Record) (Row, error) {
+	for _, name := range []string{r.Kind, r.ID, r.Tenant, r.Owner} {
+		if len(name) > maxName || strings.ContainsRune(name, 0) {
+			return Row{}, fmt.Errorf("a name in a record is longer than %d bytes, or has a NUL", maxName)
+		}
+	}
+	switch {
+	case r.Kind == "" || r.ID == "":
+		return Row{}, errors.New("a record needs a kind and an id")
+	case len(r.Value) > MaxValue:
+		return Row{}, fmt.Errorf("%d bytes in a record, the limit is %d", len(r.Value), MaxValue)
+	case r.Expires.IsZero():
+		return Row{}, errors.New("a record needs a time at which it expires")
+	}
+	row := Row{
+		Kind: r.Kind, ID: r.ID, Tenant: r.Tenant, Owner: r.Owner,
+		Expires: r.Expires.UnixMilli(), Version: newVersion(),
+	}
+	c.reseal(&row, r.Value)
+	return row, nil
+}
+
+// reseal seals the value of a row with the newest key.
+func (c *Config) reseal(row *Row, plain []byte) {
+	row.Value = c.Ring.SealBytes(row.purpose(), plain)
+	row.Key = KeyOf(row.Value)
+}
+
+// KeyOf returns the id of the key that seals a value.
+// It stands after the version, see package seal.
+func KeyOf(value []byte) string {
+	if len(value) < 4 {
+		return ""
+	}
+	return hex.EncodeToString(value[1:4])
+}
+
+// purpose binds a value to its row: whoever can write to the database can neither move it
+// to another name, tenant or owner nor let it live longer.
+func (r *Row) purpose() string {
+	return strings.Join([]string{
+		"store 1", r.Kind, r.ID, r.Tenant, r.Owner, strconv.FormatInt(r.Expires, 10),
+	}, "\x00")
+}
+
+// Open returns the record of a row. The error says which one cannot be read, and nothing
+// of what is in it.
+func (c *Config) Open(row Row) (Record, error) {
+	value, err := c.Ring.OpenBytes(row.purpose(), row.Value)
+	if err != nil {
+		return Record{}, fmt.Errorf("a record of kind %q cannot be read with the keys that are in force: %w",
+			row.Kind, err)
+	}
+	return Record{
+		Kind: row.Kind, ID: row.ID, Tenant: row.Tenant, Owner: row.Owner,
+		Expires: time.UnixMilli(row.Expires), Value: value, Version: row.Version,
+	}, nil
+}
+
+// OpenAll returns the records of rows that can be read. Others are logged: they are of no
+// use to anybody, and one of them must not hide the rest.
+func (c *Config) OpenAll(ctx context.Context, rows []Row) []Record {
+	records := make([]Record, 0, len(rows))
+	var failed error
+	for _, row := range rows {
+		r, err := c.Open(row)
+		if err != nil {
+			failed = err
+			continue
+		}
+		records = append(records, r)
+	}
+	if failed != nil {
+		c.Log.ErrorContext(ctx, "records cannot be read", slog.Int("records", len(rows)-len(records)),
+			slog.Any("error", failed))
+	}
+	return records
+}
+
+// Resealed returns a row sealed with the newest key, and with the same version. It
+// returns false if the row cannot be opened.
+func (c *Config) Resealed(row Row) (Row, bool) {
+	plain, err := c.Ring.OpenBytes(row.purpose(), row.Value)
+	if err != nil {
+		return row, false
+	}
+	c.reseal(&row, plain)
+	return row, true
+}
+
+// newVersion returns a version that no record had before, so that a record which is
+// removed and made again is not taken for the one that was read.
+func newVersion() int64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // crypto/rand never returns an error, it ends the program instead
+	return int64(binary.BigEndian.Uint64(b[:])>>1) | 1
+}
+
+// Database is a Store with what its operator needs.
+type Database interface {
+	Store
+	// Check returns an error if records cannot be written and read now.
+	Check(ctx context.Context) error
+	// Keys returns how many rows each key seals, by its id.
+	Keys(ctx context.Context) (map[string]int, error)
+	// Sweep removes some rows that have expired, and seals some with the newest key that
+	// an older one seals. It tells whether there may be more of them.
+	Sweep(ctx context.Context) (more bool, err error)
+	// Rows returns all rows as they are at one moment. An error ends them.
+	Rows(ctx context.Context) iter.Seq2[Row, error]
+	// Replace puts rows in the place of all that there are, at once or not at all, and
+	// returns how many. Those that have expired are left out.
+	Replace(ctx context.Context, rows iter.Seq2[Row, error]) (int, error)
+	// Close waits for what is being written and closes the database.
+	Close() error
+}
+
+// MissingKeys returns an error that names the keys which seal rows and are not in a ring.
+// Without them the rows are lost, so whoever would take these keys away must not.
+func MissingKeys(ctx context.Context, d Database, ring *seal.Ring) error {
+	used, err := d.Keys(ctx)
+	if err != nil {
+		return fmt.Errorf("ask which keys are in use: %w", err)
+	}
+	for _, id := range ring.IDs() {
+		delete(used, id)
+	}
+	for id, rows := range used {
+		return fmt.Errorf("the key %s seals %d records that are kept, and is not in the key ring", id, rows)
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
+)
+
+const (
+	memory   = 16 << 20        // most that one connection takes, in bytes
+	busyTime = 5 * time.Second // until another process has written
+)
+
+// conn is a connection with the statements that it has compiled. One goroutine at a time
+// uses it.
+type conn struct {
+	*sqlite3.Conn
+	statements map[string]*sqlite3.Stmt
+}
+
+// connect opens a connection. One that only reads cannot write by mistake.
+func connect(path string, reads bool) (c *conn, err error) {
+	defer recovered(&err)
+	at := url.URL{Scheme: "file", Path: slashed(path), RawQuery: "mode=rw"}
+	opened, err := sqlite3.OpenContext(sqlite3.WithMaxMemory(context.Background(), memory), at.String())
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	c = &conn{opened, map[string]*sqlite3.Stmt{}}
+	if err := c.prepare(reads); err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), c.shut())
+	}
+	return c, nil
+}
+
+// prepare makes a connection what this package needs. With synchronous=FULL a commit
+// returns when the disk has it: https://sqlite.org/pragma.html#pragma_synchronous
+func (c *conn) prepare(reads bool) error {
+	for option, on := range map[sqlite3.DBConfig]bool{
+		sqlite3.DBCONFIG_DEFENSIVE:       true,
+		sqlite3.DBCONFIG_TRUSTED_SCHEMA:  false,
+		sqlite3.DBCONFIG_WRITABLE_SCHEMA: false,
+	} {
+		if _, err := c.Config(option, on); err != nil {
+			return err
+		}
+	}
+	if err := c.BusyTimeout(busyTime); err != nil {
+		return err
+	}
+	if err := c.Exec(`PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA temp_store=MEMORY;
+		PRAGMA cache_size=-1024; PRAGMA cell_size_check=ON; PRAGMA journal_size_limit=4194304`); err != nil {
+		return err
+	}
+	if reads {
+		return c.Exec("PRAGMA query_only=ON")
+	}
+	return nil
+}
+
+// slashed returns a path as URLs have it.
+func slashed(path string) string {
+	path = filepath.ToSlash(path)
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path // of Windows, where it begins with a letter
+	}
+	return path
+}
+
+// run runs a statement, and calls each for every row of its result. Arguments are
+// strings, numbers and bytes.
+func (c *conn) run(each func(*sqlite3.Stmt), text string, arguments ...any) (err error) {
+	s := c.statements[text]
+	if s == nil {
+		if s, _, err = c.PrepareFlags(text, sqlite3.PREPARE_PERSISTENT); err != nil {
+			return err
+		}
+		c.statements[text] = s
+	}
+	defer func() { err = errors.Join(err, s.Reset(), s.ClearBindings()) }()
+	for i, argument := range arguments {
+		if err := bind(s, i+1, argument); err != nil {
+			return err
+		}
+	}
+	for s.Step() {
+		if each != nil {
+			each(s)
+		}
+	}
+	return s.Err()
+}
+
+func bind(s *sqlite3.Stmt, at int, argument any) error {
+	switch v := argument.(type) {
+	case string:
+		return s.BindText(at, v)
+	case int:
+		return s.BindInt(at, v)
+	case int64:
+		return s.BindInt64(at, v)
+	case []byte:
+		return s.BindBlob(at, v)
+	default:
+		panic(fmt.Sprintf("a %T cannot be bound", v))
+	}
+}
+
+// columns are those of a row, in the order in which rowAt reads them.
+const columns = "kind, id, tenant, owner, expires, version, key, value"
+
+// rowAt returns the row that a statement is at.
+func rowAt(s *sqlite3.Stmt) store.Row {
+	return store.Row{
+		Kind: s.ColumnText(0), ID: s.ColumnText(1), Tenant: s.ColumnText(2), Owner: s.ColumnText(3),
+		Expires: s.ColumnInt64(4), Version: s.ColumnInt64(5), Key: s.ColumnText(6), Value: s.ColumnBlob(7, nil),
+	}
+}
+
+// errMemory is that the bound on the memory of a connection is reached.
+var errMemory = errors.New("out of memory")
+
+// recovered turns a panic of the driver into an error: that is how it tells that a
+// connection has no more memory.
+func recovered(err *error) {
+	if fault := recover(); fault != nil {
+		*err = fmt.Errorf("%w: %v", errMemory, fault)
+	}
+}
+
+// shut closes a connection.
+func (c *conn) shut() (err error) {
+	defer recovered(&err)
+	for s := range c.Stmts() {
+		_ = s.Close() // it says once more why its last step failed
+	}
+	return c.Close()
+}
+
+// passing tells whether a connection may go on after an error.
+func passing(err error) bool {
+	return err == nil || errors.Is(err, sqlite3.BUSY) || errors.Is(err, sqlite3.INTERRUPT) ||
+		errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrFull)
+}

@@ -1,0 +1,242 @@
+// Package sqlite is a store in a file of SQLite, for a gateway of one replica. It needs
+// nothing installed. Other processes of the same machine may use the file at the same
+// time, such as a command that makes a backup.
+//
+// One goroutine writes (writer.go). It commits what has come meanwhile in one
+// transaction, so that many writers wait for one and the same write to the disk. Reads go
+// over connections of their own and see what is committed.
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
+)
+
+// readers is how many connections read. Each takes memory, and two are as many as there
+// are processors in a small machine.
+const readers = 2
+
+var errClosed = errors.New("the store is closed")
+
+// Store is a file of SQLite.
+type Store struct {
+	cfg store.Config
+
+	path    string
+	writes  chan *write
+	readers chan *conn // nil in it: to be opened by whoever takes it
+	closed  chan struct{}
+	over    chan struct{} // closed when the goroutine that writes has ended
+	once    sync.Once
+}
+
+var _ store.Database = (*Store)(nil)
+
+// Open opens a file or makes it, and brings its schema up to date. Nobody but the user of
+// this process may read what it makes.
+func Open(path string, cfg store.Config) (*Store, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := createFiles(path); err != nil {
+		return nil, err
+	}
+	c, err := connect(path, false)
+	if err != nil {
+		return nil, err
+	}
+	// In the place of an empty log the driver makes one of its own.
+	if err := errors.Join(migrate(c), createFiles(path)); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), c.shut())
+	}
+	s := &Store{
+		cfg: cfg, path: path, writes: make(chan *write, mostWrites), readers: make(chan *conn, readers),
+		closed: make(chan struct{}), over: make(chan struct{}),
+	}
+	for range readers {
+		s.readers <- nil
+	}
+	go s.writer(c) // Close waits for it
+	return s, nil
+}
+
+// createFiles makes the files of a database that are not there, as the driver would do
+// with the rights that everybody has. The folder is written to the disk, so that the file
+// is not lost with a commit in it.
+func createFiles(path string) error {
+	for _, name := range []string{path, path + "-wal", path + "-shm"} {
+		f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the operator names it
+		if err != nil {
+			return err
+		}
+		about, err := f.Stat()
+		if err = errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+		if about.Mode().Perm()&0o077 != 0 {
+			if err := os.Chmod(name, 0o600); err != nil {
+				return err
+			}
+		}
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	err = dir.Sync()
+	if errors.Is(err, fs.ErrInvalid) || errors.Is(err, errors.ErrUnsupported) {
+		err = nil // Windows has no such thing
+	}
+	return errors.Join(err, dir.Close())
+}
+
+// Close waits for what is being written and closes the file.
+func (s *Store) Close() error {
+	err := errClosed
+	s.once.Do(func() {
+		err = nil
+		close(s.closed)
+		<-s.over
+		for range readers {
+			if c := <-s.readers; c != nil {
+				err = errors.Join(err, c.shut())
+			}
+		}
+	})
+	return err
+}
+
+// read calls do with a connection that reads. Whoever waits for one waits no longer than
+// ctx, which also interrupts what runs.
+func (s *Store) read(ctx context.Context, do func(c *conn) error) (err error) {
+	var c *conn
+	select {
+	case <-s.closed:
+		return errClosed
+	default:
+	}
+	select {
+	case c = <-s.readers:
+	case <-s.closed:
+		return errClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { s.readers <- c }()
+	if c == nil {
+		if c, err = connect(s.path, true); err != nil {
+			return err
+		}
+	}
+	c.SetInterrupt(ctx)
+	err = guarded(c, do)
+	c.SetInterrupt(context.Background())
+	if !passing(err) {
+		_ = c.shut() // the error says why it is of no use any more
+		c = nil
+	}
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// guarded calls do, and makes an error of a panic of the driver.
+func guarded(c *conn, do func(c *conn) error) (err error) {
+	defer recovered(&err)
+	return do(c)
+}
+
+// Get returns a record.
+func (s *Store) Get(ctx context.Context, kind, id string) (store.Record, error) {
+	var row store.Row
+	err := s.read(ctx, func(c *conn) error {
+		return c.run(func(at *sqlite3.Stmt) { row = rowAt(at) },
+			"SELECT "+columns+" FROM records WHERE kind = ? AND id = ? AND expires > ?", kind, id, s.cfg.Time())
+	})
+	if err != nil {
+		return store.Record{}, fmt.Errorf("read a record: %w", err)
+	}
+	if row.Version == 0 {
+		return store.Record{}, store.ErrNotFound
+	}
+	return s.cfg.Open(row)
+}
+
+// List returns records.
+func (s *Store) List(ctx context.Context, q store.Query) ([]store.Record, error) {
+	text, arguments := "SELECT "+columns+" FROM records WHERE kind = ? AND id > ? AND expires > ?",
+		[]any{q.Kind, q.After, s.cfg.Time()}
+	if q.Tenant != "" {
+		text, arguments = text+" AND tenant = ?", append(arguments, q.Tenant)
+	}
+	if q.Owner != "" {
+		text, arguments = text+" AND owner = ?", append(arguments, q.Owner)
+	}
+	var rows []store.Row
+	err := s.read(ctx, func(c *conn) error {
+		return c.run(func(at *sqlite3.Stmt) { rows = append(rows, rowAt(at)) },
+			text+" ORDER BY id LIMIT ?", append(arguments, q.Most())...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list records: %w", err)
+	}
+	return s.cfg.OpenAll(ctx, rows), nil
+}
+
+// Count returns how many records of a kind there are.
+func (s *Store) Count(ctx context.Context, kind string) (map[string]int, error) {
+	return s.numbers(ctx, "SELECT tenant, records FROM counts WHERE kind = ?", kind)
+}
+
+// Keys returns how many rows each key seals.
+func (s *Store) Keys(ctx context.Context) (map[string]int, error) {
+	return s.numbers(ctx, "SELECT key, count(*) FROM records GROUP BY key")
+}
+
+// numbers returns a result of names and numbers.
+func (s *Store) numbers(ctx context.Context, text string, arguments ...any) (map[string]int, error) {
+	numbers := map[string]int{}
+	err := s.read(ctx, func(c *conn) error {
+		return c.run(func(at *sqlite3.Stmt) { numbers[at.ColumnText(0)] = at.ColumnInt(1) },
+			text, arguments...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count records: %w", err)
+	}
+	return numbers, nil
+}
+
+// Rows returns all rows as they are at one moment.
+func (s *Store) Rows(ctx context.Context) iter.Seq2[store.Row, error] {
+	return func(yield func(store.Row, error) bool) {
+		stopped := false
+		err := s.read(ctx, func(c *conn) (err error) {
+			statement, _, err := c.Prepare("SELECT " + columns + " FROM records ORDER BY kind, id")
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, statement.Close()) }()
+			for statement.Step() {
+				if stopped = !yield(rowAt(statement), nil); stopped {
+					return nil
+				}
+			}
+			return statement.Err()
+		})
+		if err != nil && !stopped {
+			yield(store.Row{}, fmt.Errorf("read all records: %w", err))
+		}
+	}
+}

@@ -1,0 +1,470 @@
+// Package storetest is what every store must do, as tests.
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
+)
+
+// Open opens an empty store, and closes it when the test ends.
+type Open func(t *testing.T, cfg store.Config) store.Database
+
+// Config returns what the store of a test needs.
+func Config() store.Config {
+	return store.Config{Ring: seal.RandomRing(), Log: slog.New(slog.DiscardHandler)}
+}
+
+// Run tests a store.
+func Run(t *testing.T, open Open) {
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, Open)
+	}{
+		{"a record is written, read, changed and removed", changed},
+		{"what no store takes is refused", refused},
+		{"records are listed by tenant and owner, in pages", listed},
+		{"an expired record is not found and gives way", expired},
+		{"a tenant has as many records as it may", bounded},
+		{"a record counts where it was moved to", moved},
+		{"of two writers one succeeds", atOnce},
+		{"the bound holds for writers at the same time", boundedAtOnce},
+		{"what is written down is sealed and bound to its name", sealed},
+		{"an older key is needed until its rows are sealed again", keysEnded},
+		{"all rows are replaced, or none", replaced},
+		{"a call ends with its context", ended},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, open) })
+	}
+}
+
+func record(kind, id, tenant string) store.Record {
+	return store.Record{
+		Kind: kind, ID: id, Tenant: tenant, Owner: "ann", Expires: time.Now().Add(time.Hour).Truncate(time.Millisecond),
+		Value: []byte("value of " + id),
+	}
+}
+
+// put writes a record that nothing speaks against, and returns it as it is then.
+func put(t *testing.T, s store.Store, r store.Record) store.Record {
+	t.Helper()
+	version, err := s.Put(t.Context(), r)
+	if err != nil {
+		t.Fatalf("put %s %s: %v", r.Kind, r.ID, err)
+	}
+	if version <= 0 || version == r.Version {
+		t.Fatalf("put %s %s: got version %d after %d", r.Kind, r.ID, version, r.Version)
+	}
+	r.Version = version
+	return r
+}
+
+// get fails the test unless the record is found as it was written.
+func get(t *testing.T, s store.Store, want store.Record) {
+	t.Helper()
+	got, err := s.Get(t.Context(), want.Kind, want.ID)
+	if err != nil {
+		t.Fatalf("get %s %s: %v", want.Kind, want.ID, err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("get %s %s: (-want +got)\n%s", want.Kind, want.ID, diff)
+	}
+}
+
+// wantError fails the test unless the error is the one.
+func wantError(t *testing.T, what string, got, want error) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Fatalf("%s: got error %v, want %v", what, got, want)
+	}
+}
+
+func changed(t *testing.T, open Open) {
+	s := open(t, Config())
+	if err := s.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Get(t.Context(), "family", "1")
+	wantError(t, "get what is not there", err, store.ErrNotFound)
+	r := put(t, s, record("family", "1", "a"))
+	get(t, s, r)
+	other := put(t, s, record("client", "1", "a")) // another kind, the same id
+
+	_, err = s.Put(t.Context(), record("family", "1", "a"))
+	wantError(t, "put what is there as new", err, store.ErrConflict)
+	second := r
+	second.Value, second.Owner, second.Expires = []byte{0, 1, 255}, "bob", r.Expires.Add(time.Minute)
+	second = put(t, s, second)
+	get(t, s, second)
+	_, err = s.Put(t.Context(), r)
+	wantError(t, "put a version that is no longer there", err, store.ErrConflict)
+
+	for range 2 {
+		if err := s.Delete(t.Context(), "family", "1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = s.Get(t.Context(), "family", "1")
+	wantError(t, "get what was removed", err, store.ErrNotFound)
+	_, err = s.Put(t.Context(), second)
+	wantError(t, "change what was removed", err, store.ErrConflict)
+	again := put(t, s, record("family", "1", "a"))
+	_, err = s.Put(t.Context(), second)
+	wantError(t, "change what was removed and made again", err, store.ErrConflict)
+	get(t, s, again)
+	get(t, s, other)
+
+	empty := record("family", "empty", "")
+	empty.Owner, empty.Value = "", nil
+	get(t, s, put(t, s, empty))
+	large := record("family", "large", "a")
+	large.Value = bytes.Repeat([]byte("x"), store.MaxValue)
+	get(t, s, put(t, s, large))
+}
+
+func refused(t *testing.T, open Open) {
+	s := open(t, Config())
+	for name, spoil := range map[string]func(*store.Record){
+		"no kind":        func(r *store.Record) { r.Kind = "" },
+		"no id":          func(r *store.Record) { r.ID = "" },
+		"long id":        func(r *store.Record) { r.ID = string(bytes.Repeat([]byte("x"), 257)) },
+		"NUL in tenant":  func(r *store.Record) { r.Tenant = "a\x00b" },
+		"no expiry":      func(r *store.Record) { r.Expires = time.Time{} },
+		"value too long": func(r *store.Record) { r.Value = make([]byte, store.MaxValue+1) },
+	} {
+		r := record("family", "1", "a")
+		spoil(&r)
+		if _, err := s.Put(t.Context(), r); err == nil {
+			t.Errorf("%s: got no error", name)
+		}
+	}
+	wantCount(t, s, "family", map[string]int{})
+}
+
+func listed(t *testing.T, open Open) {
+	s := open(t, Config())
+	for _, tenant := range []string{"a", "b"} {
+		for i := range 5 {
+			r := record("key", fmt.Sprintf("%s%d", tenant, i), tenant)
+			if i == 3 {
+				r.Owner = "bob"
+			}
+			put(t, s, r)
+		}
+	}
+	put(t, s, record("other", "a9", "a"))
+	for _, test := range []struct {
+		q    store.Query
+		want []string
+	}{
+		{store.Query{Kind: "key"}, []string{"a0", "a1", "a2", "a3", "a4", "b0", "b1", "b2", "b3", "b4"}},
+		{store.Query{Kind: "key", Tenant: "a"}, []string{"a0", "a1", "a2", "a3", "a4"}},
+		{store.Query{Kind: "key", Owner: "bob"}, []string{"a3", "b3"}},
+		{store.Query{Kind: "key", Owner: "bob", Tenant: "b"}, []string{"b3"}},
+		{store.Query{Kind: "key", Tenant: "a", Limit: 2}, []string{"a0", "a1"}},
+		{store.Query{Kind: "key", Tenant: "a", Limit: 2, After: "a1"}, []string{"a2", "a3"}},
+		{store.Query{Kind: "key", After: "b4"}, nil},
+		{store.Query{Kind: "none"}, nil},
+	} {
+		records, err := s.List(t.Context(), test.q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range records {
+			got = append(got, r.ID)
+			get(t, s, r)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("list %+v: (-want +got)\n%s", test.q, diff)
+		}
+	}
+	wantCount(t, s, "key", map[string]int{"a": 5, "b": 5})
+}
+
+func wantCount(t *testing.T, s store.Store, kind string, want map[string]int) {
+	t.Helper()
+	got, err := s.Count(t.Context(), kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("count %s: (-want +got)\n%s", kind, diff)
+	}
+}
+
+func expired(t *testing.T, open Open) {
+	cfg, pass := clocked()
+	s := open(t, cfg)
+	first := put(t, s, record("family", "1", "a"))
+	put(t, s, record("family", "2", "a"))
+	pass(time.Hour - time.Minute)
+	get(t, s, first)
+	pass(2 * time.Minute)
+	_, err := s.Get(t.Context(), "family", "1")
+	wantError(t, "get what has expired", err, store.ErrNotFound)
+	if records, err := s.List(t.Context(), store.Query{Kind: "family"}); err != nil || len(records) > 0 {
+		t.Fatalf("list: got %d records and error %v, want none", len(records), err)
+	}
+	first.Expires = first.Expires.Add(time.Hour)
+	_, err = s.Put(t.Context(), first)
+	wantError(t, "change what has expired", err, store.ErrConflict)
+	again := record("family", "1", "b")
+	again.Expires = first.Expires
+	get(t, s, put(t, s, again))
+	wantCount(t, s, "family", map[string]int{"a": 1, "b": 1})
+	if more, err := s.Sweep(t.Context()); err != nil || more {
+		t.Fatalf("sweep: got more %t and error %v", more, err)
+	}
+	wantCount(t, s, "family", map[string]int{"b": 1})
+}
+
+// clocked returns a config whose time passes when it is told to.
+func clocked() (cfg store.Config, pass func(time.Duration)) {
+	var passed atomic.Int64
+	cfg = Config()
+	began := time.Now()
+	cfg.Now = func() time.Time { return began.Add(time.Duration(passed.Load())) }
+	return cfg, func(d time.Duration) { passed.Add(int64(d)) }
+}
+
+func bounded(t *testing.T, open Open) {
+	cfg, pass := clocked()
+	cfg.Bounds = map[string]int{"family": 3}
+	s := open(t, cfg)
+	for i := range 3 {
+		put(t, s, record("family", fmt.Sprint(i), "a"))
+	}
+	_, err := s.Put(t.Context(), record("family", "3", "a"))
+	wantError(t, "put one too many", err, store.ErrFull)
+	_, err = s.Get(t.Context(), "family", "3")
+	wantError(t, "get what was one too many", err, store.ErrNotFound)
+	put(t, s, record("family", "4", "b"))
+	put(t, s, record("client", "3", "a"))
+	if err := s.Delete(t.Context(), "family", "0"); err != nil {
+		t.Fatal(err)
+	}
+	last := put(t, s, record("family", "3", "a"))
+	put(t, s, last) // a change needs no room
+	wantCount(t, s, "family", map[string]int{"a": 3, "b": 1})
+
+	pass(2 * time.Hour)
+	late := record("family", "5", "a")
+	late.Expires = late.Expires.Add(4 * time.Hour)
+	put(t, s, late) // what has expired gives way before it is swept
+	wantCount(t, s, "family", map[string]int{"a": 1, "b": 1})
+}
+
+func moved(t *testing.T, open Open) {
+	cfg := Config()
+	cfg.Bounds = map[string]int{"family": 1}
+	s := open(t, cfg)
+	r := put(t, s, record("family", "1", ""))
+	put(t, s, record("family", "2", "full"))
+	r.Tenant = "full"
+	_, err := s.Put(t.Context(), r)
+	wantError(t, "move to a tenant that is full", err, store.ErrFull)
+	r.Tenant = "a"
+	get(t, s, put(t, s, r))
+	wantCount(t, s, "family", map[string]int{"a": 1, "full": 1})
+}
+
+func atOnce(t *testing.T, open Open) {
+	s := open(t, Config())
+	put(t, s, record("counter", "1", "a"))
+	const writers, times = 8, 10
+	var over sync.WaitGroup
+	for range writers {
+		over.Go(func() {
+			for done := 0; done < times; {
+				r, err := s.Get(t.Context(), "counter", "1")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				r.Value = append(r.Value, '.')
+				switch _, err := s.Put(t.Context(), r); {
+				case err == nil:
+					done++
+				case !errors.Is(err, store.ErrConflict):
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	over.Wait()
+	r, err := s.Get(t.Context(), "counter", "1")
+	if got, want := bytes.Count(r.Value, []byte(".")), writers*times; err != nil || got != want {
+		t.Fatalf("got %d changes and error %v, want %d: changes were lost", got, err, want)
+	}
+}
+
+func boundedAtOnce(t *testing.T, open Open) {
+	cfg := Config()
+	cfg.Bounds = map[string]int{"family": 5}
+	s := open(t, cfg)
+	var taken atomic.Int64
+	var over sync.WaitGroup
+	for i := range 20 {
+		over.Go(func() {
+			_, err := s.Put(t.Context(), record("family", fmt.Sprint(i), "a"))
+			if err == nil {
+				taken.Add(1)
+			} else if !errors.Is(err, store.ErrFull) {
+				t.Error(err)
+			}
+		})
+	}
+	over.Wait()
+	if taken.Load() != 5 {
+		t.Errorf("got %d records, want 5", taken.Load())
+	}
+	wantCount(t, s, "family", map[string]int{"a": 5})
+}
+
+// rows returns all rows, which need be few.
+func rows(t *testing.T, s store.Database) (all []store.Row) {
+	t.Helper()
+	for row, err := range s.Rows(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, row)
+	}
+	return all
+}
+
+// sequence returns rows as Replace takes them, and an error after them unless it is nil.
+func sequence(all []store.Row, last error) iter.Seq2[store.Row, error] {
+	return func(yield func(store.Row, error) bool) {
+		for _, row := range all {
+			if !yield(row, nil) {
+				return
+			}
+		}
+		if last != nil {
+			yield(store.Row{}, last)
+		}
+	}
+}
+
+func sealed(t *testing.T, open Open) {
+	s := open(t, Config())
+	put(t, s, record("family", "1", "a"))
+	put(t, s, record("family", "2", "a"))
+	for name, spoil := range map[string]func(*store.Row){
+		"another id":     func(r *store.Row) { r.ID += "x" },
+		"another kind":   func(r *store.Row) { r.Kind += "x" },
+		"another tenant": func(r *store.Row) { r.Tenant = "b" },
+		"another owner":  func(r *store.Row) { r.Owner = "bob" },
+		"later":          func(r *store.Row) { r.Expires += 1000 },
+		"another value":  func(r *store.Row) { r.Value[len(r.Value)-1] ^= 1 },
+		"no value":       func(r *store.Row) { r.Value = []byte{} },
+	} {
+		all := rows(t, s)
+		if bytes.Contains(all[0].Value, []byte("value of")) {
+			t.Fatal("the value is not sealed")
+		}
+		good := slices.Clone(all)
+		good[0].Value = bytes.Clone(all[0].Value)
+		spoil(&all[0])
+		if _, err := s.Replace(t.Context(), sequence(all, nil)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Get(t.Context(), all[0].Kind, all[0].ID); err == nil || errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s: got error %v, want one that says that the record cannot be read", name, err)
+		}
+		records, err := s.List(t.Context(), store.Query{Kind: "family"})
+		if err != nil || len(records) != 1 || records[0].ID != "2" {
+			t.Errorf("%s: list: got %d records and error %v, want the other one", name, len(records), err)
+		}
+		if _, err := s.Replace(t.Context(), sequence(good, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func keysEnded(t *testing.T, open Open) {
+	older, newer := bytes.Repeat([]byte{1}, seal.KeySize), bytes.Repeat([]byte{2}, seal.KeySize)
+	ring := func(keys ...[]byte) *seal.Ring {
+		r, err := seal.NewRing(keys...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	cfg := Config()
+	cfg.Ring = ring(older)
+	s := open(t, cfg)
+	r := put(t, s, record("family", "1", "a"))
+	if err := store.MissingKeys(t.Context(), s, ring(newer)); err == nil {
+		t.Error("a key that seals rows may end")
+	}
+	cfg.Ring.Adopt(ring(newer, older))
+	if err := store.MissingKeys(t.Context(), s, cfg.Ring); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.MissingKeys(t.Context(), s, ring(newer)); err != nil {
+		t.Errorf("after a sweep: %v", err)
+	}
+	cfg.Ring.Adopt(ring(newer))
+	get(t, s, r)
+	put(t, s, r) // whoever read it before may still change it
+}
+
+func replaced(t *testing.T, open Open) {
+	cfg, pass := clocked()
+	s := open(t, cfg)
+	put(t, s, record("family", "1", "a"))
+	all := rows(t, s)
+	pass(time.Minute)
+	late := record("family", "2", "b")
+	late.Expires = late.Expires.Add(time.Hour)
+	late = put(t, s, late)
+	failure := errors.New("the end of the file is missing")
+	_, err := s.Replace(t.Context(), sequence(all, failure))
+	wantError(t, "replace by what cannot be read", err, failure)
+	get(t, s, late)
+	wantCount(t, s, "family", map[string]int{"a": 1, "b": 1})
+
+	both := rows(t, s)
+	pass(time.Hour) // of the two, the first has expired
+	replaced, err := s.Replace(t.Context(), sequence(both, nil))
+	if err != nil || replaced != 1 {
+		t.Fatalf("got %d rows and error %v, want 1", replaced, err)
+	}
+	get(t, s, late)
+	wantCount(t, s, "family", map[string]int{"b": 1})
+}
+
+func ended(t *testing.T, open Open) {
+	s := open(t, Config())
+	r := put(t, s, record("family", "1", "a"))
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	_, err := s.Get(ctx, "family", "1")
+	wantError(t, "get", err, context.Canceled)
+	_, err = s.List(ctx, store.Query{Kind: "family"})
+	wantError(t, "list", err, context.Canceled)
+	_, err = s.Put(ctx, r)
+	wantError(t, "put", err, context.Canceled)
+	wantError(t, "delete", s.Delete(ctx, "family", "1"), context.Canceled)
+	get(t, s, r)
+}

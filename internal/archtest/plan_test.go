@@ -23,6 +23,7 @@ func floors() [][]string {
 		{
 			"registry",               // the shared catalogue
 			"registry/upstream/wire", // transports of other MCP servers, which know no catalogue
+			"auth/provider",          // identity providers: who is this person?
 		},
 		{
 			"registry/schema",            // JSON Schemas of strangers: compiled, bounded, checked, explained
@@ -96,6 +97,8 @@ func doors() []door {
 	return []door{
 		{"github.com/go-chi/chi/v5", []string{"server"}, "routes are one page"},
 		{"github.com/golang-jwt/jwt/v5", []string{"auth"}, "its gaps are closed there"},
+		{"github.com/coreos/go-oidc/v3", []string{"auth/provider"}, "its answers have no bounds"},
+		{"golang.org/x/oauth2", []string{"auth/provider"}, "its errors repeat what providers say"},
 		{"golang.org/x/time/rate", []string{"ratelimit", "internal/fairqueue"}, "one way to count"},
 		{"github.com/kaptinlin/jsonschema", []string{"registry/schema"}, "its defaults are unsafe"},
 		{"github.com/go-json-experiment/json", []string{"internal/strictjson"}, "its API is experimental"},
@@ -144,7 +147,7 @@ func doors() []door {
 			[]string{
 				"server", "server/exchange", "server/admin", "auth", "registry/upstream", "registry/upstream/wire",
 				"registry/builtin", "registry/openapi", "internal/dial", "internal/connlimit", "internal/link",
-				"internal/replica", "cmd/drawbridge", "metrics",
+				"internal/replica", "cmd/drawbridge", "metrics", "auth/provider",
 			},
 			"the desk and the catalogue are free of transport",
 		},

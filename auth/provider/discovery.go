@@ -1,0 +1,142 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+)
+
+const (
+	documentFresh = time.Hour      // that a document, and the keys with it, serve before they are fetched again
+	documentStale = 24 * time.Hour // that they serve while they cannot be fetched
+	documentPause = 30 * time.Second
+)
+
+// discovered is what the document of a provider says. It is never changed.
+type discovered struct {
+	provider *oidc.Provider
+	keys     *oidc.RemoteKeySet // new with each document, so that a key that was taken back does not stay
+	endpoint oauth2.Endpoint
+	document document
+	fetched  time.Time
+}
+
+// document has the members of a document that go-oidc has no place for.
+// https://openid.net/specs/openid-connect-discovery-1_0.html#ProviderMetadata
+type document struct {
+	Keys              string   `json:"jwks_uri"`
+	TellsIssuer       bool     `json:"authorization_response_iss_parameter_supported"`
+	ClientMethods     []string `json:"token_endpoint_auth_methods_supported"`
+	AssertionMethods  []string `json:"token_endpoint_auth_signing_alg_values_supported"`
+	ScopesSupported   []string `json:"scopes_supported"`
+	ClaimsSupported   []string `json:"claims_supported"`
+	BackChannelLogout bool     `json:"backchannel_logout_supported"`
+}
+
+// discover returns what the provider's document says. One fetch serves all who wait. It
+// goes on when the one who began it has left, and an old document serves while there is
+// no newer one.
+func (p *OIDC) discover(ctx context.Context) (*discovered, error) {
+	old, now := p.found.Load(), p.cfg.Now()
+	if old != nil && (now.Sub(old.fetched) < documentFresh ||
+		now.Sub(old.fetched) < documentStale && now.UnixNano() < p.pause.Load()) {
+		return old, nil
+	}
+	flight := p.flights.DoChan("", func() (any, error) {
+		if made := p.found.Load(); made != old {
+			return made, nil // a flight has landed since this one was wanted
+		}
+		made, err := p.fetch(context.WithoutCancel(ctx))
+		if err != nil {
+			p.pause.Store(p.cfg.Now().Add(documentPause).UnixNano())
+			return nil, err
+		}
+		p.found.Store(made)
+		return made, nil
+	})
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case answer := <-flight:
+		if made, ok := answer.Val.(*discovered); ok && answer.Err == nil {
+			return made, nil
+		}
+		if old != nil && now.Sub(old.fetched) < documentStale {
+			p.cfg.Logger.WarnContext(ctx, "document of the provider not fetched",
+				"issuer", p.cfg.Issuer, "error", answer.Err)
+			return old, nil
+		}
+		return nil, answer.Err
+	}
+}
+
+// fetch gets the document from the provider and checks it.
+func (p *OIDC) fetch(ctx context.Context) (*discovered, error) {
+	ctx = p.with(ctx)
+	found, err := oidc.NewProvider(ctx, p.cfg.Issuer)
+	if other, ok := errors.AsType[*oidc.IssuerMismatchError](err); ok {
+		return nil, fmt.Errorf("the provider's document is of the issuer %q, and the config names %q: they must be "+
+			"equal, character by character", clean(other.Discovered, maxSays, nil), p.cfg.Issuer)
+	}
+	if err != nil {
+		return nil, bare("get the provider's document", err)
+	}
+	d := &discovered{provider: found, endpoint: found.Endpoint(), fetched: p.cfg.Now()}
+	if err := found.Claims(&d.document); err != nil {
+		return nil, errors.New("the provider's document is not of the form of OpenID Connect Discovery")
+	}
+	for name, address := range map[string]string{
+		"authorization_endpoint": d.endpoint.AuthURL, "token_endpoint": d.endpoint.TokenURL,
+		"jwks_uri": d.document.Keys, "userinfo_endpoint": found.UserInfoEndpoint(),
+	} {
+		if address == "" && name == "userinfo_endpoint" {
+			continue
+		}
+		if err := p.checkEndpoint(address); err != nil {
+			return nil, fmt.Errorf("%s of the provider's document: %w", name, err)
+		}
+	}
+	if d.endpoint.AuthStyle, err = p.style(d.document.ClientMethods); err != nil {
+		return nil, err
+	}
+	p.transport.guard(d.document.Keys)
+	d.keys = oidc.NewRemoteKeySet(ctx, d.document.Keys)
+	return d, nil
+}
+
+// checkEndpoint returns an error unless secrets may be sent to the address.
+func (p *OIDC) checkEndpoint(address string) error {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil || u.Fragment != "":
+		return errors.New("it is missing or no address")
+	case u.Scheme != "https" && (u.Scheme != "http" || !p.cfg.Plain):
+		return errors.New("it is not https; plain http is only for an issuer with private_addresses: true")
+	}
+	return nil
+}
+
+// style tells how the client proves itself. The library could find out by trying; but
+// then it would send a code twice.
+func (p *OIDC) style(methods []string) (oauth2.AuthStyle, error) {
+	if p.cfg.ClientKey != nil {
+		if len(methods) > 0 && !slices.Contains(methods, "private_key_jwt") {
+			return 0, errors.New("the provider does not take private_key_jwt; use client_secret_file")
+		}
+		return oauth2.AuthStyleInParams, nil
+	}
+	switch {
+	// Without the member it is client_secret_basic.
+	case len(methods) == 0 || slices.Contains(methods, "client_secret_basic"):
+		return oauth2.AuthStyleInHeader, nil
+	case slices.Contains(methods, "client_secret_post"):
+		return oauth2.AuthStyleInParams, nil
+	}
+	return 0, errors.New("the provider takes no client secret; use client_key_file")
+}

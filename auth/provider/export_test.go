@@ -1,0 +1,6 @@
+package provider
+
+import "time"
+
+// SetKeysGap changes how long after a fetch of keys none follows.
+func (p *OIDC) SetKeysGap(gap time.Duration) { p.transport.gap = gap }

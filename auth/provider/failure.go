@@ -1,0 +1,122 @@
+package provider
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"golang.org/x/oauth2"
+
+	"github.com/drawbridge-mcp/drawbridge/auth/signin"
+)
+
+const (
+	maxCode = 64  // bytes of the error code of a provider
+	maxSays = 300 // bytes of what it says beside that
+)
+
+// Error is an answer of a provider that is not what was asked for. Its text is for
+// operators.
+type Error struct {
+	Doing  string // what was asked for
+	Status int    // of HTTP
+	Code   string // the error of OAuth, cleaned; "": the answer had none
+	Says   string // what the provider says about it, cut and cleaned; may be ""
+
+	anew bool // only a new sign-in helps
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	text := fmt.Sprintf("%s: status %d", e.Doing, e.Status)
+	if e.Code != "" {
+		text += ", " + e.Code
+	}
+	if e.Says != "" {
+		text += ": " + e.Says
+	}
+	return text
+}
+
+// Unwrap returns signin.ErrSignInAgain if only a new sign-in helps.
+func (e *Error) Unwrap() error {
+	if e.anew {
+		return signin.ErrSignInAgain
+	}
+	return nil
+}
+
+// ending lists the errors after which what was kept is worth nothing. A network error is
+// none of them, nor is one that a later attempt may not meet.
+// https://www.rfc-editor.org/rfc/rfc6749#section-5.2
+// https://openid.net/specs/openid-connect-core-1_0.html#AuthError
+func ending() []string {
+	return []string{
+		"invalid_grant", "interaction_required", "login_required", "consent_required",
+		"account_selection_required",
+		// of GitHub
+		"bad_refresh_token", "bad_verification_code",
+	}
+}
+
+// told returns the error of a request to a token endpoint without anything that was sent.
+// secrets are the texts that a careless provider could repeat.
+func told(doing string, err error, secrets ...string) error {
+	answer, ok := errors.AsType[*oauth2.RetrieveError](err)
+	if !ok {
+		return bare(doing, err)
+	}
+	e := &Error{
+		Doing: doing, Code: clean(answer.ErrorCode, maxCode, secrets),
+		Says: clean(answer.ErrorDescription, maxSays, secrets),
+		anew: slices.Contains(ending(), answer.ErrorCode),
+	}
+	if answer.Response != nil {
+		e.Status = answer.Response.StatusCode
+	}
+	return e
+}
+
+// bare returns an error without the address that net/http puts in front of it, cut: the
+// libraries write whole answers into some.
+func bare(doing string, err error) error {
+	if at, ok := errors.AsType[*url.Error](err); ok {
+		err = at.Err
+	}
+	if known, ok := errors.AsType[*Error](err); ok {
+		return known
+	}
+	return &cutError{text: doing + ": " + clean(err.Error(), maxSays, nil), err: err}
+}
+
+// cutError is an error of which only the beginning is told.
+type cutError struct {
+	text string
+	err  error
+}
+
+func (e *cutError) Error() string { return e.text }
+func (e *cutError) Unwrap() error { return e.err }
+
+// clean returns the beginning of a text of a provider, in printable ASCII on one line, or
+// "" if it repeats a secret.
+func clean(text string, most int, secrets []string) string {
+	for _, secret := range secrets {
+		if secret != "" && strings.Contains(text, secret) {
+			return ""
+		}
+	}
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return ' '
+		}
+		return r
+	}, text)
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > most {
+		text = text[:most]
+	}
+	return text
+}

@@ -1,0 +1,260 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/oauth2"
+
+	"github.com/drawbridge-mcp/drawbridge/auth/signin"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+// GitHubIssuer names GitHub in rules and records. It is what GitHub writes into iss when
+// it sends a browser back.
+const GitHubIssuer = "https://github.com/login/oauth"
+
+const (
+	githubAPI     = "https://api.github.com"
+	githubVersion = "2022-11-28" // of the API
+	orgsPage      = 100          // organisations in one answer; the most that GitHub gives
+	maxOrgPages   = 10           // answers that are read
+)
+
+// GitHub is github.com, which has no ID tokens: who somebody is, is asked of its API with
+// the access token that the code brought. It is safe for concurrent use.
+type GitHub struct {
+	cfg    Config
+	client *http.Client
+	web    string // where the OAuth endpoints are
+	api    string
+	told   sync.Map // what was told to the logger already
+}
+
+var _ signin.Provider = (*GitHub)(nil)
+
+// NewGitHub returns GitHub as a provider. The Issuer of the config is not looked at.
+func NewGitHub(cfg Config) (*GitHub, error) {
+	cfg.Issuer = GitHubIssuer
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	if cfg.ClientKey != nil {
+		return nil, errors.New("GitHub takes no client key, only a client secret")
+	}
+	p := &GitHub{cfg: cfg, client: cfg.Client, web: GitHubIssuer, api: githubAPI}
+	p.client.Transport = &transport{inner: cfg.Client.Transport, now: cfg.Now}
+	return p, nil
+}
+
+// Name implements signin.Provider.
+func (p *GitHub) Name() string { return p.cfg.Name }
+
+// Issuer implements signin.Provider.
+func (p *GitHub) Issuer() string { return p.cfg.Issuer }
+
+// AuthURL implements signin.Provider. GitHub has no nonce: what binds the code to the
+// browser is PKCE.
+func (p *GitHub) AuthURL(_ context.Context, a signin.Attempt) (string, error) {
+	return p.oauth(a.Callback).AuthCodeURL(a.State, oauth2.S256ChallengeOption(a.Verifier)), nil
+}
+
+// Exchange implements signin.Provider. GitHub sends iss; whoever leaves it out is asked
+// for the code anyway, since it did not send it for years.
+func (p *GitHub) Exchange(ctx context.Context, a signin.Attempt, code, iss string) (signin.Identity, error) {
+	if iss != "" && iss != GitHubIssuer {
+		return signin.Identity{}, errors.New("the answer is of another provider")
+	}
+	token, err := p.oauth(a.Callback).Exchange(p.with(ctx), code, oauth2.VerifierOption(a.Verifier))
+	if err != nil {
+		return signin.Identity{}, told("redeem the code", err, code, a.Verifier, p.cfg.ClientSecret)
+	}
+	return p.identity(ctx, token, "")
+}
+
+// Refresh implements signin.Provider. Apps whose tokens do not expire have no refresh
+// token; then the access token itself says who somebody is now, until it is taken back.
+// A refresh token is worth nothing once it was used, as is the access token with it.
+func (p *GitHub) Refresh(ctx context.Context, refreshToken string) (signin.Identity, error) {
+	was, err := remembered(refreshToken, &p.cfg)
+	if err != nil {
+		return signin.Identity{}, err
+	}
+	token := &oauth2.Token{AccessToken: was.Token}
+	if !was.Access {
+		token, err = p.oauth("").TokenSource(p.with(ctx), &oauth2.Token{RefreshToken: was.Token}).Token()
+		if err != nil {
+			return signin.Identity{}, told("refresh", err, was.Token, p.cfg.ClientSecret)
+		}
+	}
+	return p.identity(ctx, token, was.Subject)
+}
+
+// Ready asks GitHub whether it is there. Whether the client exists and its secret is
+// right shows only at a sign-in.
+func (p *GitHub) Ready(ctx context.Context, _ []string) (notes []string, err error) {
+	_, err = p.get(ctx, p.api+"/meta", nil)
+	return nil, err
+}
+
+// user is what GitHub says of somebody. The number stays when the login changes, and a
+// login that was given up may be somebody else's later.
+type user struct {
+	ID    int64  `json:"id"`
+	Login string `json:"login"`
+	Name  string `json:"name"`
+}
+
+// org is an organisation that somebody is a member of.
+type org struct {
+	ID    int64  `json:"id"`
+	Login string `json:"login"`
+}
+
+// claims are what GitHub's answers become, in the form of an ID token.
+type claims struct {
+	Issuer  string   `json:"iss"`
+	Subject string   `json:"sub"`
+	Login   string   `json:"login"`
+	Name    string   `json:"name,omitempty"`
+	Orgs    []string `json:"orgs"`
+	OrgIDs  []string `json:"org_ids"`
+}
+
+// identity asks GitHub who the token is of. was is the subject at the sign-in, "" if this
+// is one.
+func (p *GitHub) identity(ctx context.Context, token *oauth2.Token, was string) (signin.Identity, error) {
+	var who user
+	if err := p.ask(ctx, "/user", token, &who); err != nil {
+		return signin.Identity{}, err
+	}
+	if who.ID <= 0 || who.Login == "" {
+		return signin.Identity{}, errors.New("GitHub did not say who somebody is")
+	}
+	said := claims{
+		Issuer: GitHubIssuer, Subject: strconv.FormatInt(who.ID, 10), Login: who.Login, Name: who.Name,
+		Orgs: []string{}, OrgIDs: []string{},
+	}
+	if was != "" && said.Subject != was {
+		return signin.Identity{}, fmt.Errorf("%w: the refreshed token is of somebody else", signin.ErrSignInAgain)
+	}
+	if err := p.orgs(ctx, token, &said); err != nil {
+		return signin.Identity{}, err
+	}
+	data, err := strictjson.Marshal(said)
+	if err != nil {
+		return signin.Identity{}, err
+	}
+	keep := kept{
+		Token: token.RefreshToken, Client: p.cfg.ClientID, Issuer: GitHubIssuer, Subject: said.Subject,
+	}
+	if keep.Token == "" {
+		keep.Token, keep.Access = token.AccessToken, true
+	}
+	text, err := keep.text()
+	if err != nil {
+		return signin.Identity{}, err
+	}
+	return signin.Identity{
+		Claims: data, RefreshToken: text, AccessToken: token.AccessToken, Expiry: token.Expiry,
+	}, nil
+}
+
+// orgs adds the organisations of somebody, page by page. More than are read are an error:
+// which of them are missing would be chance.
+func (p *GitHub) orgs(ctx context.Context, token *oauth2.Token, said *claims) error {
+	for page := 1; ; page++ {
+		var list []org
+		path := fmt.Sprintf("/user/orgs?per_page=%d&page=%d", orgsPage, page)
+		if err := p.ask(ctx, path, token, &list); err != nil {
+			return err
+		}
+		for _, one := range list {
+			if one.Login != "" && one.ID > 0 {
+				said.Orgs = append(said.Orgs, one.Login)
+				said.OrgIDs = append(said.OrgIDs, strconv.FormatInt(one.ID, 10))
+			}
+		}
+		switch {
+		case len(list) < orgsPage:
+			return nil
+		case page == maxOrgPages:
+			return fmt.Errorf("somebody of more than %d organisations", maxOrgPages*orgsPage)
+		}
+	}
+}
+
+// ask gets an answer of the API with somebody's token. A token that GitHub does not know
+// any more wants a new sign-in.
+func (p *GitHub) ask(ctx context.Context, path string, token *oauth2.Token, into any) error {
+	response, err := p.get(ctx, p.api+path, token)
+	if refused, ok := errors.AsType[*Error](err); ok && refused.Status == http.StatusUnauthorized {
+		refused.anew = true
+	}
+	if err != nil {
+		return err
+	}
+	if partial := response.header.Get("X-Github-Sso"); strings.HasPrefix(partial, "partial-results") {
+		p.tellOnce(ctx, "GitHub leaves out organisations whose single sign-on somebody has not passed")
+	}
+	if strictjson.Unmarshal(response.body, into) != nil {
+		return errors.New("an answer of GitHub that is not what its documentation says")
+	}
+	return nil
+}
+
+// answered is an answer of the API.
+type answered struct {
+	header http.Header
+	body   []byte
+}
+
+// get sends one request to the API; token may be nil.
+func (p *GitHub) get(ctx context.Context, address string, token *oauth2.Token) (answered, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return answered{}, err
+	}
+	request.Header.Set("Accept", "application/vnd.github+json")
+	request.Header.Set("X-Github-Api-Version", githubVersion)
+	request.Header.Set("User-Agent", "drawbridge") // GitHub answers nobody without a name
+	if token != nil {
+		request.Header.Set("Authorization", "Bearer "+token.AccessToken)
+	}
+	response, err := p.client.Do(request)
+	if err != nil {
+		return answered{}, bare("ask GitHub", err)
+	}
+	defer func() { _ = response.Body.Close() }() // it is in memory
+	body, err := io.ReadAll(response.Body)
+	return answered{response.Header, body}, err
+}
+
+// oauth returns the client as the library wants it.
+func (p *GitHub) oauth(callback string) *oauth2.Config {
+	return &oauth2.Config{
+		ClientID: p.cfg.ClientID, ClientSecret: p.cfg.ClientSecret, RedirectURL: callback, Scopes: p.cfg.Scopes,
+		Endpoint: oauth2.Endpoint{
+			AuthURL: p.web + "/authorize", TokenURL: p.web + "/access_token",
+			AuthStyle: oauth2.AuthStyleInParams,
+		},
+	}
+}
+
+// with returns a context by which the library finds the client.
+func (p *GitHub) with(ctx context.Context) context.Context {
+	return context.WithValue(ctx, oauth2.HTTPClient, p.client)
+}
+
+// tellOnce logs what GitHub leaves out, once in the life of the process.
+func (p *GitHub) tellOnce(ctx context.Context, what string) {
+	if _, before := p.told.LoadOrStore(what, true); !before {
+		p.cfg.Logger.WarnContext(ctx, "provider leaves something out", "issuer", p.cfg.Issuer, "warning", what)
+	}
+}

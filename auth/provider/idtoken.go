@@ -1,0 +1,226 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+
+	"github.com/drawbridge-mcp/drawbridge/auth/signin"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+const (
+	maxIDToken  = 64 << 10 // bytes; two hundred groups of Entra take twelve thousand
+	maxClaims   = 64 << 10 // bytes of all claims of a person
+	maxEarly    = 5 * time.Minute
+	maxLogouts  = 10 * time.Minute // that a logout token is taken after it was issued
+	maxTokenID  = 256              // bytes of a subject or session id
+	logoutClaim = "http://schemas.openid.net/event/backchannel-logout"
+)
+
+// person is what a verified ID token says.
+type person struct {
+	subject, nonce, session string
+	claims                  []strictjson.Member
+}
+
+// verify checks an ID token: its signature, issuer, audience and times, and that it was
+// made for this client. The nonce is left to the caller.
+// https://openid.net/specs/openid-connect-core-1_0.html#IDTokenValidation
+func (p *OIDC) verify(ctx context.Context, d *discovered, raw string) (*person, error) {
+	if len(raw) > maxIDToken {
+		return nil, fmt.Errorf("an ID token of more than %d bytes", maxIDToken)
+	}
+	token, err := p.verifier(d, true).Verify(ctx, raw)
+	if err != nil {
+		return nil, bare("verify the ID token", err)
+	}
+	var payload rawJSON
+	if err := token.Claims(&payload); err != nil {
+		return nil, err
+	}
+	claims, err := members(payload, "iss", "sub", "aud", "azp", "nonce", "sid", "exp", "iat")
+	if err != nil {
+		return nil, fmt.Errorf("the ID token: %w", err)
+	}
+	who := &person{
+		subject: textOf(claims, "sub"), nonce: textOf(claims, "nonce"), session: textOf(claims, "sid"),
+		claims: claims,
+	}
+	party := textOf(claims, "azp")
+	switch {
+	// go-oidc lets accounts.google.com pass without its scheme; rules would then name
+	// another issuer than the config.
+	case token.Issuer != p.cfg.Issuer:
+		return nil, errors.New("the ID token is of another issuer")
+	case who.subject == "" || len(who.subject) > maxTokenID:
+		return nil, errors.New("the ID token has no subject, or one that is too long")
+	case party != "" && party != p.cfg.ClientID, party == "" && len(token.Audience) > 1:
+		return nil, errors.New("the ID token was made for another client")
+	case token.IssuedAt.After(p.cfg.Now().Add(maxEarly)):
+		return nil, errors.New("the ID token was issued in the future; compare the clocks")
+	}
+	return who, nil
+}
+
+// VerifyLogout implements signin.LogoutVerifier.
+// https://openid.net/specs/openid-connect-backchannel-1_0.html#Validation
+func (p *OIDC) VerifyLogout(ctx context.Context, raw string) (signin.Logout, error) {
+	if len(raw) > maxIDToken {
+		return signin.Logout{}, fmt.Errorf("a logout token of more than %d bytes", maxIDToken)
+	}
+	d, err := p.discover(ctx)
+	if err != nil {
+		return signin.Logout{}, err
+	}
+	token, err := p.verifier(d, false).VerifyLogout(ctx, raw)
+	if err != nil {
+		return signin.Logout{}, bare("verify the logout token", err)
+	}
+	var payload rawJSON
+	if err := token.Claims(&payload); err != nil {
+		return signin.Logout{}, err
+	}
+	claims, err := members(payload, "iss", "sub", "aud", "sid", "exp", "iat", "jti", "events", "nonce")
+	if err != nil {
+		return signin.Logout{}, fmt.Errorf("the logout token: %w", err)
+	}
+	out := signin.Logout{
+		Subject: textOf(claims, "sub"), SessionID: textOf(claims, "sid"), TokenID: textOf(claims, "jti"),
+		Issued: token.IssuedAt,
+	}
+	now := p.cfg.Now()
+	event := valueOf(events(claims), logoutClaim)
+	switch {
+	case len(event) == 0 || event[0] != '{':
+		return signin.Logout{}, errors.New("the logout token has no event of a logout")
+	case len(out.Subject) > maxTokenID || len(out.SessionID) > maxTokenID || len(out.TokenID) > maxTokenID:
+		return signin.Logout{}, errors.New("the logout token has a name that is too long")
+	case out.Subject == "" && out.SessionID == "" || out.TokenID == "":
+		return signin.Logout{}, errors.New("the logout token lacks sub and sid, or jti")
+	case out.Issued.After(now.Add(maxEarly)), now.Sub(out.Issued) > maxLogouts:
+		return signin.Logout{}, errors.New("the logout token was not issued just now")
+	}
+	return out, nil
+}
+
+// events returns the members of the claim of that name.
+func events(claims []strictjson.Member) []strictjson.Member {
+	found, err := strictjson.Members(nil, valueOf(claims, "events"))
+	if err != nil {
+		return nil
+	}
+	return found
+}
+
+// verifier returns what verifies tokens of d. A patient one waits until the key set may
+// be fetched again: a new key may have signed the token of somebody who just proved
+// himself. What strangers can send must not make requests wait.
+func (p *OIDC) verifier(d *discovered, patient bool) *oidc.IDTokenVerifier {
+	return oidc.NewVerifier(p.cfg.Issuer, keySet{remote: d.keys, patient: patient, gap: p.transport.gap},
+		&oidc.Config{ClientID: p.cfg.ClientID, SupportedSigningAlgs: algorithms(), Now: p.cfg.Now})
+}
+
+// algorithms lists what ID tokens may be signed with: all that need a public key.
+func algorithms() []string {
+	return []string{
+		oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512,
+		oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
+	}
+}
+
+// keySet is the key set of a provider.
+type keySet struct {
+	remote  *oidc.RemoteKeySet
+	patient bool
+	gap     time.Duration
+}
+
+var _ oidc.KeySet = keySet{}
+
+// VerifySignature implements oidc.KeySet.
+func (k keySet) VerifySignature(ctx context.Context, token string) ([]byte, error) {
+	payload, err := k.remote.VerifySignature(ctx, token)
+	if !k.patient || !errors.Is(err, errTooSoon) {
+		return payload, err
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(k.gap):
+		return k.remote.VerifySignature(ctx, token)
+	}
+}
+
+// members returns the members of a JSON object. No two of them may have one name, not
+// even in other capitals where known has the name: readers differ in which they believe.
+func members(data []byte, known ...string) ([]strictjson.Member, error) {
+	if err := strictjson.Check(data); err != nil {
+		return nil, errors.New("not strict JSON") // the error might name members
+	}
+	list, err := strictjson.Members(nil, data)
+	if err != nil {
+		return nil, errors.New("not a JSON object")
+	}
+	for _, m := range list {
+		if folded := strictjson.Fold(m.Name); folded != m.Name && slices.Contains(known, folded) {
+			return nil, errors.New("a claim is there in other capitals")
+		}
+	}
+	return list, nil
+}
+
+// valueOf returns the value of the member of that name, nil if there is none.
+func valueOf(list []strictjson.Member, name string) []byte {
+	for _, m := range list {
+		if m.Name == name {
+			return m.Value
+		}
+	}
+	return nil
+}
+
+// textOf returns the text of the member of that name, "" if there is none.
+func textOf(list []strictjson.Member, name string) string {
+	value := valueOf(list, name)
+	if len(value) == 0 || value[0] != '"' {
+		return ""
+	}
+	text, err := strictjson.Unquote(value)
+	if err != nil {
+		return ""
+	}
+	return text
+}
+
+// joined returns first with the members of second that first does not have, as one JSON
+// object. What only the protocol needs is left out.
+func joined(first, second []strictjson.Member) ([]byte, error) {
+	var out bytes.Buffer
+	have := map[string]bool{"nonce": true, "at_hash": true, "c_hash": true, "s_hash": true}
+	out.WriteByte('{')
+	for _, list := range [][]strictjson.Member{first, second} {
+		for _, m := range list {
+			if have[m.Name] {
+				continue
+			}
+			have[m.Name] = true
+			if out.Len() > 1 {
+				out.WriteByte(',')
+			}
+			out.Write(strictjson.AppendQuote(nil, m.Name))
+			out.WriteByte(':')
+			out.Write(m.Value)
+		}
+	}
+	out.WriteByte('}')
+	if out.Len() > maxClaims {
+		return nil, fmt.Errorf("claims of more than %d bytes", maxClaims)
+	}
+	return out.Bytes(), nil
+}

@@ -1,0 +1,316 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/auth/signin"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+// OIDC is a provider of OpenID Connect. It asks for its document at the first need, so
+// that a gateway starts while the provider is away. It is safe for concurrent use.
+type OIDC struct {
+	cfg       Config
+	client    *http.Client
+	transport *transport
+
+	flights singleflight.Group         // fetches of the document; there is one at a time
+	found   atomic.Pointer[discovered] // nil: never fetched
+	pause   atomic.Int64               // nanoseconds since 1970 until which the document is not fetched again
+	told    sync.Map                   // what was told to the logger already, by text
+}
+
+var (
+	_ signin.Provider       = (*OIDC)(nil)
+	_ signin.LogoutVerifier = (*OIDC)(nil)
+)
+
+// New returns a provider. It connects to nothing yet.
+func New(cfg Config) (*OIDC, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	p := &OIDC{cfg: cfg, client: cfg.Client}
+	p.transport = &transport{inner: cfg.Client.Transport, now: cfg.Now, gap: keysGap}
+	if cfg.ClientKey != nil {
+		algorithm, err := assertionAlgorithm(cfg.ClientKey)
+		if err != nil {
+			return nil, err
+		}
+		p.transport.assert = func(endpoint string) (string, error) {
+			return p.assertion(algorithm, endpoint)
+		}
+	}
+	p.client.Transport = p.transport
+	return p, nil
+}
+
+// Name implements signin.Provider.
+func (p *OIDC) Name() string { return p.cfg.Name }
+
+// Issuer implements signin.Provider.
+func (p *OIDC) Issuer() string { return p.cfg.Issuer }
+
+// AuthURL implements signin.Provider. PKCE is asked for also where the document does not
+// list it: who does not know it ignores it.
+// https://www.rfc-editor.org/rfc/rfc9700#section-2.1.1
+func (p *OIDC) AuthURL(ctx context.Context, a signin.Attempt) (string, error) {
+	d, err := p.discover(ctx)
+	if err != nil {
+		return "", err
+	}
+	options := []oauth2.AuthCodeOption{oauth2.S256ChallengeOption(a.Verifier), oidc.Nonce(a.Nonce)}
+	if p.cfg.Issuer == google {
+		// Only both together bring a refresh token each time, and not at the first sign-in
+		// alone.
+		options = append(options, oauth2.AccessTypeOffline, oauth2.SetAuthURLParam("prompt", "consent"))
+	}
+	return p.oauth(d, a.Callback).AuthCodeURL(a.State, options...), nil
+}
+
+// Exchange implements signin.Provider.
+func (p *OIDC) Exchange(ctx context.Context, a signin.Attempt, code, iss string) (signin.Identity, error) {
+	d, err := p.discover(ctx)
+	if err != nil {
+		return signin.Identity{}, err
+	}
+	if iss == "" && d.document.TellsIssuer {
+		return signin.Identity{}, errors.New("the provider says that it names itself in its answers, and did not")
+	}
+	if iss != "" && iss != p.cfg.Issuer {
+		return signin.Identity{}, errors.New("the answer is of another provider")
+	}
+	token, err := p.oauth(d, a.Callback).Exchange(p.with(ctx), code, oauth2.VerifierOption(a.Verifier))
+	if err != nil {
+		return signin.Identity{}, told("redeem the code", err, code, a.Verifier, p.cfg.ClientSecret)
+	}
+	raw, _ := token.Extra("id_token").(string) // "" if there is none, which is an error below
+	if raw == "" {
+		return signin.Identity{}, errors.New("the provider gave no ID token; is openid among the scopes?")
+	}
+	who, err := p.verify(ctx, d, raw)
+	if err != nil {
+		return signin.Identity{}, err
+	}
+	if who.nonce != a.Nonce || a.Nonce == "" {
+		return signin.Identity{}, errors.New("the ID token was made for another attempt")
+	}
+	return p.identity(ctx, d, token, who)
+}
+
+// Refresh implements signin.Provider. Where the answer has an ID token, that alone says
+// which groups somebody is in now. Without one the claims of the last one stay, but for
+// what userinfo says.
+// https://openid.net/specs/openid-connect-core-1_0.html#RefreshTokenResponse
+func (p *OIDC) Refresh(ctx context.Context, refreshToken string) (signin.Identity, error) {
+	was, err := remembered(refreshToken, &p.cfg)
+	if err != nil {
+		return signin.Identity{}, err
+	}
+	d, err := p.discover(ctx)
+	if err != nil {
+		return signin.Identity{}, err
+	}
+	token, err := p.oauth(d, "").TokenSource(p.with(ctx), &oauth2.Token{RefreshToken: was.Token}).Token()
+	if err != nil {
+		return signin.Identity{}, told("refresh", err, was.Token, p.cfg.ClientSecret)
+	}
+	before, err := members([]byte(was.Claims))
+	if err != nil {
+		return signin.Identity{}, fmt.Errorf("%w: its claims are not readable", signin.ErrSignInAgain)
+	}
+	raw, _ := token.Extra("id_token").(string) // "" if there is none, which is legal here
+	if raw == "" {
+		p.tellOnce(ctx, "the provider gives no ID token at a refresh: claims that userinfo lacks stay as they "+
+			"were at the sign-in")
+		return p.identity(ctx, d, token, &person{
+			subject: was.Subject, session: textOf(before, "sid"), claims: before,
+		})
+	}
+	who, err := p.verify(ctx, d, raw)
+	if err != nil {
+		return signin.Identity{}, err
+	}
+	// A nonce need not be there, and nobody knows any more which one it was.
+	if who.subject != was.Subject {
+		return signin.Identity{}, fmt.Errorf("%w: the refreshed ID token is of somebody else", signin.ErrSignInAgain)
+	}
+	if who.session == "" {
+		who.session = textOf(before, "sid")
+	}
+	return p.identity(ctx, d, token, who)
+}
+
+// Ready fetches the document and the keys of the provider, and returns what the config or
+// the provider lacks. notes are what works and may not be meant. It is for an operator
+// who tries a config.
+func (p *OIDC) Ready(ctx context.Context, claims []string) (notes []string, err error) {
+	d, err := p.discover(ctx)
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.document.Keys, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	response, err := p.client.Do(request)
+	if err != nil {
+		return nil, bare("get the keys", err)
+	}
+	_ = response.Body.Close() // it is in memory
+	return d.document.notes(&p.cfg, claims), nil
+}
+
+// identity returns who somebody is by an ID token and userinfo.
+func (p *OIDC) identity(ctx context.Context, d *discovered, token *oauth2.Token, who *person) (
+	signin.Identity, error,
+) {
+	more, err := p.userinfo(ctx, d, token, who.subject)
+	if err != nil {
+		return signin.Identity{}, err
+	}
+	claims, err := joined(who.claims, more)
+	if err != nil {
+		return signin.Identity{}, err
+	}
+	signed, err := joined(who.claims, nil)
+	if err != nil {
+		return signin.Identity{}, err
+	}
+	keep := kept{
+		Token: token.RefreshToken, Client: p.cfg.ClientID, Issuer: p.cfg.Issuer, Subject: who.subject,
+		Claims: string(signed),
+	}
+	text, err := keep.text()
+	if err != nil {
+		return signin.Identity{}, err
+	}
+	return signin.Identity{
+		Claims: claims, RefreshToken: text, AccessToken: token.AccessToken, Expiry: token.Expiry,
+		SessionID: who.session,
+	}, nil
+}
+
+// userinfo returns what the userinfo endpoint adds, nothing if there is none or it does
+// not take the token: Entra's is for tokens of Microsoft Graph alone.
+// https://openid.net/specs/openid-connect-core-1_0.html#UserInfoResponse
+func (p *OIDC) userinfo(ctx context.Context, d *discovered, token *oauth2.Token, subject string) (
+	[]strictjson.Member, error,
+) {
+	if d.provider.UserInfoEndpoint() == "" {
+		return nil, nil
+	}
+	info, err := d.provider.UserInfo(p.with(ctx), oauth2.StaticTokenSource(token))
+	if refused, ok := errors.AsType[*Error](err); ok && refused.Status < http.StatusInternalServerError &&
+		refused.Status != http.StatusTooManyRequests {
+		p.tellOnce(ctx, "the provider's userinfo does not take its access token: only the ID token counts")
+		return nil, nil
+	}
+	if err != nil {
+		return nil, bare("ask userinfo", err)
+	}
+	var payload rawJSON
+	if err := info.Claims(&payload); err != nil {
+		return nil, errors.New("userinfo is not an object of JSON")
+	}
+	claims, err := members(payload, "sub")
+	if err != nil {
+		return nil, fmt.Errorf("userinfo: %w", err)
+	}
+	if textOf(claims, "sub") != subject {
+		return nil, errors.New("userinfo is about somebody else than the ID token")
+	}
+	return claims, nil
+}
+
+// rawJSON is a JSON text as it came.
+type rawJSON []byte
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (r *rawJSON) UnmarshalJSON(data []byte) error {
+	*r = append((*r)[:0], data...)
+	return nil
+}
+
+// oauth returns the client as the library wants it.
+func (p *OIDC) oauth(d *discovered, callback string) *oauth2.Config {
+	return &oauth2.Config{
+		ClientID: p.cfg.ClientID, ClientSecret: p.cfg.ClientSecret, Endpoint: d.endpoint,
+		RedirectURL: callback, Scopes: p.cfg.Scopes,
+	}
+}
+
+// with returns a context by which both libraries find the client.
+func (p *OIDC) with(ctx context.Context) context.Context { return oidc.ClientContext(ctx, p.client) }
+
+// tellOnce logs what a provider leaves out, once in the life of the process.
+func (p *OIDC) tellOnce(ctx context.Context, what string) {
+	if _, before := p.told.LoadOrStore(what, true); !before {
+		p.cfg.Logger.WarnContext(ctx, "provider leaves something out", "issuer", p.cfg.Issuer, "warning", what)
+	}
+}
+
+// assertionAlgorithm returns what the key of a client signs with.
+func assertionAlgorithm(key *auth.Key) (string, error) {
+	for _, algorithm := range []string{"RS256", "ES256", "ES384", "ES512", "EdDSA"} {
+		if _, err := auth.Sign(*key, algorithm, auth.Claims{}); err == nil {
+			return algorithm, nil
+		}
+	}
+	return "", errors.New("the client key is none that signs RS256, ES256, ES384, ES512 or EdDSA")
+}
+
+// assertionLife is how long a proof of who we are is good, on clocks that differ.
+const assertionLife = 2 * time.Minute
+
+// assertion returns a proof that we hold the key of the client, for one request.
+// https://openid.net/specs/openid-connect-core-1_0.html#ClientAuthentication
+func (p *OIDC) assertion(algorithm, endpoint string) (string, error) {
+	now := p.cfg.Now()
+	return auth.Sign(*p.cfg.ClientKey, algorithm, auth.Claims{
+		Issuer: p.cfg.ClientID, Subject: p.cfg.ClientID, Audience: endpoint,
+		IssuedAt: now, Expiry: now.Add(assertionLife),
+		Extra: map[string]any{"jti": oauth2.GenerateVerifier()},
+	})
+}
+
+// notes returns what of a document does not fit the config, for people.
+func (d *document) notes(cfg *Config, claims []string) []string {
+	var notes []string
+	has := func(list []string, name string) bool {
+		return len(list) == 0 || slices.Contains(list, name) // without a list the provider does not say
+	}
+	offline := false
+	for _, scope := range cfg.Scopes {
+		offline = offline || scope == "offline_access"
+		if !has(d.ScopesSupported, scope) {
+			notes = append(notes, fmt.Sprintf("the provider does not list the scope %q among those that it knows",
+				scope))
+		}
+	}
+	if !offline && cfg.Issuer != google {
+		notes = append(notes, "without the scope offline_access most providers give no refresh token; "+
+			"then people sign in again every 8 hours")
+	}
+	for _, path := range claims {
+		name, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), ".")
+		if !strings.Contains(path, "://") && !has(d.ClaimsSupported, name) {
+			notes = append(notes, fmt.Sprintf("the provider does not list the claim %q; it may need a setting "+
+				"there to be in the ID token", name))
+		}
+	}
+	return notes
+}

@@ -1,0 +1,90 @@
+// Package provider asks identity providers who somebody is: any that speaks OpenID
+// Connect, and GitHub, which speaks only OAuth. It deliberately does not know what
+// becomes of the answer: which tenant somebody has, which scopes, and which tokens.
+//
+//	openid     the way through an OpenID Connect provider: OIDC
+//	discovery  what its document says, and how long that is believed
+//	idtoken    what it signed: ID tokens and logout tokens
+//	github     the same way through GitHub
+//	kept       what must be remembered between two looks at one person
+//	transport  every request: bounds, retries, proof of who we are
+//	failure    what is told of a refusal
+//
+// A file uses only what stands below it. It is the only package that imports go-oidc and
+// x/oauth2. Both read whole answers into their errors; transport and failure see to it
+// that nothing of that reaches a log.
+package provider
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+)
+
+// Config of a provider.
+type Config struct {
+	Name     string // as signin.Provider says it
+	Issuer   string // as its tokens and its document write it, byte for byte; GitHub has a fixed one
+	ClientID string // that the provider has given us
+
+	// Exactly one of the two proves that we are that client.
+	ClientSecret string
+	ClientKey    *auth.Key // with its private part, for private_key_jwt; not for GitHub
+
+	Scopes []string // that are asked for; empty: DefaultScopes of the issuer
+
+	// Client makes all requests, by dial.Client. The provider takes it over, and puts its
+	// own bounds in front of its transport.
+	Client *http.Client
+	// Plain allows http in the addresses of the provider, for one in the own network.
+	Plain bool
+
+	Logger *slog.Logger     // nil: nobody is told what the provider leaves out
+	Now    func() time.Time // nil: time.Now
+}
+
+// google is the issuer of Google, which gives refresh tokens in a way of its own.
+const google = "https://accounts.google.com"
+
+// DefaultScopes returns what is asked for where a config names no scopes. offline_access
+// brings a refresh token, by which groups are looked up again. Google refuses it, and
+// takes parameters in its place.
+// https://openid.net/specs/openid-connect-core-1_0.html#OfflineAccess
+func DefaultScopes(issuer string) []string {
+	switch issuer {
+	case google:
+		return []string{"openid", "email"}
+	case GitHubIssuer:
+		return []string{"read:user", "read:org"}
+	}
+	return []string{"openid", "email", "offline_access"}
+}
+
+// check completes the config of any provider, or says what it lacks.
+func (c *Config) check() error {
+	switch {
+	case c.Name == "" || c.Issuer == "" || c.ClientID == "":
+		return errors.New("a provider needs a name, an issuer and a client id")
+	case (c.ClientSecret == "") == (c.ClientKey == nil):
+		return errors.New("a provider needs either a client secret or a client key")
+	case c.ClientKey != nil && c.ClientKey.Private == nil:
+		return errors.New("the client key has no private part")
+	case c.Client == nil:
+		return errors.New("a provider needs a client")
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if len(c.Scopes) == 0 {
+		c.Scopes = DefaultScopes(c.Issuer)
+	}
+	c.Scopes = slices.Clone(c.Scopes)
+	return nil
+}

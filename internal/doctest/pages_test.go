@@ -88,7 +88,7 @@ func checkWrongNames(t *testing.T, r *repository) {
 		"see [why](#reason)\n\n## Reason\n":           "see [why](#raisin)\n\n## Reason\n",
 		"see [it](#row-1)\n\n<a id=\"row-1\"></a>":    "see [it](#row-2)\n\n<a id=\"row-1\"></a>",
 		"`internal/mcp/object.go`":                    "`internal/mcp/objects.go`",
-		"`server/{server,origin}.go`":                    "`server/{errors,blog}.go`",
+		"`server/{server,origin}.go`":                 "`server/{errors,blog}.go`",
 		"`mcp.Object`":                                "`mcp.Objekt`",
 		"`Object.Has`":                                "`Object.Hat`",
 		"`TestDocuments`":                             "`TestDokuments`",

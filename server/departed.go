@@ -15,7 +15,6 @@ const (
 	endIdle    = "idle"
 	endExpired = "expired" // at its greatest age
 	endClosed  = "ended"   // by its client
-	endRevoked = "revoked" // its caller is not accepted any more
 )
 
 // Why a session is not found that is not known to have ended, for the log.

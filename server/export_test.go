@@ -1,6 +1,9 @@
 package server
 
-import "github.com/drawbridge-mcp/drawbridge/server/exchange"
+import (
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/streams"
+)
 
 // Desk is what a test puts in the place of the gateway, to misbehave on purpose.
 type Desk = exchange.Desk
@@ -12,7 +15,7 @@ func NewWithDesk(cfg Config, d Desk) *Server { return newServer(cfg, d) }
 const OpeningTime = openingTime
 
 // FlowWorkers is how many goroutines send at once what streams have.
-const FlowWorkers = flowWorkers
+const FlowWorkers = streams.FlowWorkers
 
 // WriteSize is how many bytes of a stream are written at once, at most.
 const WriteSize = exchange.WriteSize
@@ -25,7 +28,5 @@ func HoldRoster(s *Server) (release func()) {
 
 // HasTaken tells whether a server has taken a connection over from net/http.
 func HasTaken(s *Server) bool {
-	s.flows.mu.Lock()
-	defer s.flows.mu.Unlock()
-	return s.flows.taken > 0
+	return s.streams.Taken() > 0
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
+	"github.com/drawbridge-mcp/drawbridge/server/streams"
 )
 
 // feed says what one connection gets: one stream of the log of a session, from one event
@@ -18,29 +19,29 @@ import (
 type feed struct {
 	session  *live
 	stream   string
-	after    string       // id of the last event that the client has; "" for none
-	event    string       // type of the events
-	numbered bool         // the client is told the ids of events
-	tells    bool         // notices of changed lists and resources go on this stream
-	owns     bool         // the session ends with the stream
-	place    *streamPlace // nil: the stream answers a POST, and something else ends it
-	first    *sse.Event   // sent before all others; nil: none
-	parts    bool         // it ends because the process stops, and goes on elsewhere
+	after    string        // id of the last event that the client has; "" for none
+	event    string        // type of the events
+	numbered bool          // the client is told the ids of events
+	tells    bool          // notices of changed lists and resources go on this stream
+	owns     bool          // the session ends with the stream
+	place    *streams.Slot // nil: the stream answers a POST, and something else ends it
+	first    *sse.Event    // sent before all others; nil: none
+	parts    bool          // it ends because the process stops, and goes on elsewhere
 
 	server *Server // set by serveFeed, like the fields below
-	flow   *flow
+	flow   *streams.Flow
 	mine   *holder
 }
 
-var _ source = (*feed)(nil)
+var _ streams.Source = (*feed)(nil)
 
 // serveFeed answers with what the log holds of a stream, and with what is added to it,
 // until the stream, the session or the connection ends. It may return before that: see
 // flow. Whatever the feed has is given back at its end.
 func (s *Server) serveFeed(ctx context.Context, x *exchange.Exchange, r *http.Request, f *feed) {
 	f.server = s
-	f.flow = s.newFlow(f, f.place)
-	f.flow.serve(ctx, x, r)
+	f.flow = s.streams.NewFlow(f, f.place)
+	f.flow.Serve(ctx, x, r)
 }
 
 // beginStream makes a stream known to the log, so that a client can resume from the very
@@ -65,9 +66,9 @@ func ofLog(err error, unknown *exchange.Refusal) *exchange.Refusal {
 	return exchange.ErrReplicas
 }
 
-// open implements source: it takes the stream away from any connection that had it, and
+// Open implements source: it takes the stream away from any connection that had it, and
 // answers with its beginning.
-func (f *feed) open(ctx context.Context, x *exchange.Exchange, r *http.Request) (*stream, error) {
+func (f *feed) Open(ctx context.Context, x *exchange.Exchange, r *http.Request) (*streams.Stream, error) {
 	log, in := f.server.config.Log, f.session.inLog()
 	var err error
 	f.mine, err = f.session.hold(ctx, f.stream, f.flow)
@@ -82,41 +83,41 @@ func (f *feed) open(ctx context.Context, x *exchange.Exchange, r *http.Request) 
 		x.Refuse("", ofLog(err, exchange.ErrEvent))
 		return nil, err
 	}
-	var out *stream
+	var out *streams.Stream
 	if f.place == nil {
-		out, err = openStream(x)
+		out, err = streams.Open(x)
 	} else {
-		out, err = openTakeable(x, r)
+		out, err = streams.OpenLasting(x, r)
 	}
 	if err == nil && f.first != nil {
-		err = out.send(*f.first)
+		err = out.Send(*f.first)
 		f.first = nil
 	}
 	return out, err
 }
 
-// step implements source.
-func (f *feed) step(ctx context.Context, out *stream) error {
+// Step implements source.
+func (f *feed) Step(ctx context.Context, out *streams.Stream) error {
 	if f.mine.lost.Load() || f.place != nil && f.session.isOver() {
-		return errOver
+		return streams.ErrEnded
 	}
 	if f.tells && !f.tell(ctx) {
-		return errOver
+		return streams.ErrEnded
 	}
 	if f.isOrphaned() {
 		f.bury(ctx)
 	}
 	f.parts = f.isDue()
-	f.server.flows.reading(f.flow)
+	f.server.streams.Reading(f.flow)
 	events, more, err := f.server.config.Log.Next(ctx, f.session.inLog(), f.stream, f.after)
 	if ofLog(err, exchange.ErrSession) == exchange.ErrReplicas {
 		if f.parts {
-			return errOver // what there is comes elsewhere
+			return streams.ErrEnded // what there is comes elsewhere
 		}
 		return nil // what there is comes when the log can be reached
 	}
 	if err != nil {
-		return errOver
+		return streams.ErrEnded
 	}
 	err = f.send(events, out)
 	if f.owns && len(events) > 0 { // the stream cannot be resumed, so what was sent is not needed any more
@@ -125,7 +126,7 @@ func (f *feed) step(ctx context.Context, out *stream) error {
 	if err != nil {
 		return err
 	}
-	if err := out.to.Room(0); err != nil {
+	if err := out.CanTake(0); err != nil {
 		return err // the client has yet to take some of it
 	}
 	if f.tells && f.session.isLeading() {
@@ -136,7 +137,7 @@ func (f *feed) step(ctx context.Context, out *stream) error {
 		f.parts = false
 	}
 	if !more || f.parts {
-		return errOver
+		return streams.ErrEnded
 	}
 	return nil
 }
@@ -145,7 +146,7 @@ func (f *feed) step(ctx context.Context, out *stream) error {
 // still get their answers to the client; a session that ends with the stream takes no
 // further ones.
 func (f *feed) isDue() bool {
-	if !f.server.flows.isDue(f.flow) {
+	if !f.server.streams.IsDue(f.flow) {
 		return false
 	}
 	if f.owns {
@@ -155,13 +156,13 @@ func (f *feed) isDue() bool {
 }
 
 // send sends events, as long as no other connection takes the stream.
-func (f *feed) send(events []session.Event, out *stream) error {
+func (f *feed) send(events []session.Event, out *streams.Stream) error {
 	for _, e := range events {
 		if f.mine.lost.Load() {
-			return errOver
+			return streams.ErrEnded
 		}
 		if len(e.Data) > 0 {
-			if err := out.send(sse.Event{
+			if err := out.Send(sse.Event{
 				Type: f.event, ID: e.ID, HasID: f.numbered && !e.Fleeting,
 				Data: e.Data,
 			}); err != nil {
@@ -173,19 +174,19 @@ func (f *feed) send(events []session.Event, out *stream) error {
 	return nil
 }
 
-// farewell implements source: the end of the answer says all, but for when to resume a
+// SendEnd implements source: the end of the answer says all, but for when to resume a
 // stream that goes on elsewhere. Clients of older revisions than 2025-11-25 take an event
 // without data for a broken message.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
-func (f *feed) farewell(out *stream) error {
+func (f *feed) SendEnd(out *streams.Stream) error {
 	if !f.parts || !f.numbered || f.session.speaks() < mcp.Revision2511 {
 		return nil
 	}
-	return out.send(sse.Event{Retry: retry + rand.N(retrySpread)}) //nolint:gosec // it spreads clients, and guards nothing
+	return out.Send(sse.Event{Retry: streams.Retry + rand.N(streams.RetrySpread)}) //nolint:gosec // it spreads clients, and guards nothing
 }
 
-// close implements source.
-func (f *feed) close(ctx context.Context, revoked bool) {
+// Close implements source.
+func (f *feed) Close(ctx context.Context, revoked bool) {
 	f.server.config.Log.Unfollow(f.session.inLog(), f.flow)
 	if f.mine != nil {
 		f.session.release(f.mine)
@@ -196,7 +197,7 @@ func (f *feed) close(ctx context.Context, revoked bool) {
 	}
 	end := endClosed
 	if revoked {
-		end = endRevoked
+		end = exchange.OutcomeRevoked
 	}
 	f.server.sessions.end(ctx, f.session, end)
 }
@@ -227,7 +228,7 @@ func (l *live) primaryOf() replica.ID {
 // whose stream it is is not accepted any more.
 func (f *feed) tell(ctx context.Context) bool {
 	s := f.server
-	caller, ok := s.exchanges.Resolve(f.place.principal)
+	caller, ok := s.exchanges.Resolve(f.place.Principal)
 	if !ok {
 		return false
 	}
@@ -252,9 +253,9 @@ func (f *feed) tellUpdates(ctx context.Context) (open bool) {
 		return true
 	}
 	if more {
-		f.flow.stir()
+		f.flow.Wake()
 	}
-	caller, ok := s.exchanges.Resolve(f.place.principal)
+	caller, ok := s.exchanges.Resolve(f.place.Principal)
 	if !ok {
 		return false
 	}

@@ -212,7 +212,7 @@ func (s *Server) noteChange() {
 	case s.turnout <- struct{}{}:
 	default: // it is asked for already
 	}
-	s.flows.stirAll() // those that wait for a replica that is gone
+	s.streams.WakeAll() // those that wait for a replica that is gone
 }
 
 // forwardOf returns a request as it is forwarded.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"slices"
-	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
@@ -56,7 +54,7 @@ func (s *Server) judgeAgain(ctx context.Context) {
 	s.exchanges.Jobs.Judge(accepts)
 	sessions, given := s.sessions.judge(ctx, resolve, s.config.Judge)
 	s.forgetWatches(ctx, given)
-	streams := s.open.judge(accepts)
+	streams := s.streams.Judge(accepts)
 	calls := s.desk.Judge(resolve)
 	if sessions+streams+calls > 0 {
 		s.exchanges.Log.InfoContext(ctx, "revoked what its callers may not have any more",
@@ -81,7 +79,7 @@ func (ss *sessions) judge(ctx context.Context, resolve func(auth.Principal) (gat
 			given = append(given, l.judge(caller)...)
 			return
 		}
-		if ss.drop(l, endRevoked) {
+		if ss.drop(l, exchange.OutcomeRevoked) {
 			ended++
 			if judge(exchange.Unexpired(principal)) != nil {
 				gone = append(gone, l)
@@ -121,39 +119,4 @@ func (l *live) loseWatches(c gateway.Caller) (lost map[string]*watch) {
 		return refused
 	})
 	return lost
-}
-
-// openStreams are the event streams that clients opened, besides those that answer a
-// POST: these end with their request. It is safe for concurrent use.
-type openStreams struct {
-	mu     sync.Mutex // guards the field below
-	places map[*streamPlace]struct{}
-}
-
-func newOpenStreams() *openStreams { return &openStreams{places: make(map[*streamPlace]struct{})} }
-
-func (o *openStreams) add(p *streamPlace) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.places[p] = struct{}{}
-}
-
-func (o *openStreams) remove(p *streamPlace) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.places, p)
-}
-
-// judge ends the streams whose callers are not accepted any more, and returns how many
-// they were.
-func (o *openStreams) judge(accepts func(auth.Principal) bool) (ended int) {
-	o.mu.Lock()
-	places := slices.Collect(maps.Keys(o.places))
-	o.mu.Unlock()
-	for _, p := range places {
-		if !accepts(p.principal) && p.revoke() {
-			ended++
-		}
-	}
-	return ended
 }

@@ -342,14 +342,14 @@ func (s *Server) beginFeed(x *exchange.Exchange, r *http.Request, f *feed) (refu
 		}
 	}
 	f.session.use(time.Now(), s.sessions.maxAge, x.Principal)
-	f.place, refused = s.takeLastingPlace(x, r, "get")
+	f.place, refused = s.streams.TakeLastingSlot(x, r, "get")
 	return refused
 }
 
 // giveUpFeed lets go of what a GET has taken that is not answered with a stream.
 func (s *Server) giveUpFeed(f *feed) {
 	if f.place != nil {
-		f.place.leave()
+		f.place.Leave()
 	}
 	if f.session != nil {
 		f.session.streamOpened(f.stream)

@@ -8,6 +8,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/streams"
 )
 
 // sseStream is the one stream of a session over HTTP+SSE.
@@ -29,21 +30,21 @@ func (s *Server) openSSE(w http.ResponseWriter, r *http.Request) {
 		x.Refuse("", exchange.ErrAccept)
 		return
 	}
-	place, refused := s.takeLastingPlace(x, r, streamOfSession)
+	place, refused := s.streams.TakeLastingSlot(x, r, streams.KindSession)
 	if refused != nil {
 		x.Refuse("", refused)
 		return
 	}
 	l, id, refused := s.openSession(x.Context(), x, purposeSSE, terms{revision: mcp.Revision2024})
 	if refused != nil {
-		place.leave()
+		place.Leave()
 		x.Refuse("", refused)
 		return
 	}
 	s.config.Metrics.DeprecatedUsed(x.Caller.Tenant.ID, "sse")
 	if _, refused := s.beginStream(x.Context(), l, sseStream); refused != nil {
 		s.sessions.end(x.Context(), l, endClosed)
-		place.leave()
+		place.Leave()
 		x.Refuse("", refused)
 		return
 	}

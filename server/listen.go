@@ -12,6 +12,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/streams"
 )
 
 // openingSubscriptions is how many subscriptions of one request are being opened at the
@@ -39,7 +40,7 @@ func (s *Server) listen(x *exchange.Exchange, r *http.Request, m *mcp.Message) {
 		x.Refuse(m.ID, refused)
 		return
 	}
-	place, refused := s.takeLastingPlace(x, r, "listen")
+	place, refused := s.streams.TakeLastingSlot(x, r, "listen")
 	if refused != nil {
 		x.Refuse(m.ID, refused)
 		return
@@ -55,11 +56,11 @@ func (s *Server) listen(x *exchange.Exchange, r *http.Request, m *mcp.Message) {
 	for i, change := range changes(s.desk.Lists(x.Caller)) {
 		sub.told[i] = change.digest
 	}
-	sub.flow = s.newFlow(sub, place)
-	if !s.isDraining() { // otherwise the stream ends at once, and tells of nothing
+	sub.flow = s.streams.NewFlow(sub, place)
+	if !s.streams.IsDraining() { // otherwise the stream ends at once, and tells of nothing
 		sub.wanted = uris
 	}
-	sub.flow.serve(x.Context(), x, r)
+	sub.flow.Serve(x.Context(), x, r)
 }
 
 // filterOf returns what the client wants to be told of.
@@ -93,8 +94,8 @@ func filterOf(params mcp.Object) (filter mcp.Object, uris []string, refused *exc
 // subscription is one stream of notices to a modern client. It is the source of a flow.
 type subscription struct {
 	server  *Server
-	flow    *flow
-	place   *streamPlace
+	flow    *streams.Flow
+	place   *streams.Slot
 	id      mcp.ID
 	lists   [len(listFilters)]bool   // which changed lists the client wants to be told of
 	told    [len(listFilters)]string // digests of the lists as the client was last told
@@ -105,7 +106,7 @@ type subscription struct {
 	updates updates
 }
 
-var _ source = (*subscription)(nil)
+var _ streams.Source = (*subscription)(nil)
 
 // followed is a resource that is subscribed to.
 type followed struct {
@@ -113,17 +114,17 @@ type followed struct {
 	gateway.Subscription
 }
 
-// open implements source: it subscribes to the resources, and sends the acknowledgement.
-func (sub *subscription) open(ctx context.Context, x *exchange.Exchange, r *http.Request) (*stream, error) {
+// Open implements source: it subscribes to the resources, and sends the acknowledgement.
+func (sub *subscription) Open(ctx context.Context, x *exchange.Exchange, r *http.Request) (*streams.Stream, error) {
 	sub.subscribe(ctx, x, sub.wanted)
 	sub.wanted = nil
 	x.Release()
-	out, err := openTakeable(x, r)
+	out, err := streams.OpenLasting(x, r)
 	if err != nil {
 		return out, err
 	}
 	params := mcp.NewObject(mcp.Member{Name: "notifications", Value: sub.honoured().JSON()})
-	return out, out.send(sub.notice(mcp.NotifyAcknowledged, params))
+	return out, out.Send(sub.notice(mcp.NotifyAcknowledged, params))
 }
 
 // subscribe subscribes to resources, several at a time. Resources that cannot be
@@ -160,8 +161,8 @@ func (sub *subscription) subscribe(ctx context.Context, x *exchange.Exchange, ur
 	}
 }
 
-// close implements source.
-func (sub *subscription) close(context.Context, bool) {
+// Close implements source.
+func (sub *subscription) Close(context.Context, bool) {
 	for _, one := range sub.follows {
 		one.Stop()
 	}
@@ -187,7 +188,7 @@ func (sub *subscription) updated(uri, part string) {
 	sub.mu.Lock()
 	sub.updates.add(uri, part)
 	sub.mu.Unlock()
-	sub.flow.stir()
+	sub.flow.Wake()
 }
 
 // firstUpdate returns one of the changes of which the client has yet to be told. It is
@@ -228,11 +229,11 @@ func (sub *subscription) honoured() (filter mcp.Object) {
 	return filter.With("resourceSubscriptions", mcp.Array(uris))
 }
 
-// step implements source.
-func (sub *subscription) step(_ context.Context, out *stream) error {
-	caller, ok := sub.server.exchanges.Resolve(sub.place.principal)
-	if !ok || sub.server.flows.isDue(sub.flow) {
-		return errOver
+// Step implements source.
+func (sub *subscription) Step(_ context.Context, out *streams.Stream) error {
+	caller, ok := sub.server.exchanges.Resolve(sub.place.Principal)
+	if !ok || sub.server.streams.IsDue(sub.flow) {
+		return streams.ErrEnded
 	}
 	sub.judge(caller)
 	if err := sub.tellLists(caller, out); err != nil {
@@ -242,10 +243,10 @@ func (sub *subscription) step(_ context.Context, out *stream) error {
 }
 
 // tellLists sends a notice of each list that changed.
-func (sub *subscription) tellLists(caller gateway.Caller, out *stream) error {
+func (sub *subscription) tellLists(caller gateway.Caller, out *streams.Stream) error {
 	for i, change := range changes(sub.server.desk.Lists(caller)) {
 		if sub.lists[i] && change.digest != sub.told[i] {
-			if err := out.send(sub.notice(change.method, mcp.Object{})); err != nil {
+			if err := out.Send(sub.notice(change.method, mcp.Object{})); err != nil {
 				return err
 			}
 		}
@@ -257,36 +258,36 @@ func (sub *subscription) tellLists(caller gateway.Caller, out *stream) error {
 // tellUpdates sends a notice of each changed resource that the caller may still read. It
 // looks up what the caller may do after it has taken the change: otherwise it would tell
 // of a change that came after the right to read it had ended.
-func (sub *subscription) tellUpdates(out *stream) error {
+func (sub *subscription) tellUpdates(out *streams.Stream) error {
 	for uri, ok := sub.firstUpdate(); ok; uri, ok = sub.firstUpdate() {
 		notice := sub.notice(mcp.NotifyResourceUpdated,
 			mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)}))
-		if err := out.to.Room(len(notice.Data)); err != nil {
+		if err := out.CanTake(len(notice.Data)); err != nil {
 			return err // before it is forgotten
 		}
 		sub.forgetUpdate(uri)
-		caller, ok := sub.server.exchanges.Resolve(sub.place.principal)
+		caller, ok := sub.server.exchanges.Resolve(sub.place.Principal)
 		if !ok {
-			return errOver
+			return streams.ErrEnded
 		}
 		if !sub.server.desk.Reads(caller, uri) {
 			continue
 		}
-		if err := out.send(notice); err != nil {
+		if err := out.Send(notice); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// farewell implements source: it sends the result of the request.
-func (sub *subscription) farewell(out *stream) error {
+// SendEnd implements source: it sends the result of the request.
+func (sub *subscription) SendEnd(out *streams.Stream) error {
 	result := mcp.NewObject(
 		mcp.Member{Name: "resultType", Value: mcp.String("complete")},
 		mcp.Member{Name: "_meta", Value: sub.meta().With(mcp.MetaServerInfo,
 			gateway.ServerInfo(sub.server.config.Card.Name, sub.server.config.Version)).JSON()},
 	)
-	return out.send(sse.Event{Data: mcp.AppendResult(nil, sub.id, result)})
+	return out.Send(sse.Event{Data: mcp.AppendResult(nil, sub.id, result)})
 }
 
 func (sub *subscription) notice(method string, params mcp.Object) sse.Event {

@@ -399,7 +399,7 @@ func (l *live) loseStream(ctx context.Context, stream string) {
 	gone := h.gone
 	l.mu.Unlock()
 	h.lost.Store(true)
-	h.flow.stir()
+	h.flow.Wake()
 	ctx, stop := context.WithTimeout(ctx, noticeTime/2)
 	defer stop()
 	select {
@@ -482,7 +482,7 @@ func (l *live) dropListener(stream string, at replica.ID) {
 	l.dropListenersLocked(func(h *holder) bool { return h.stream == stream && h.listener.at == at })
 	back := l.restLocked()
 	l.mu.Unlock()
-	l.stir()
+	l.wakeStreams()
 	if back {
 		l.roster.requeue(l)
 	}
@@ -538,7 +538,7 @@ func (s *Server) dropGone(l *live) {
 			l.noteUpdate(h.listener.watches[i], uri)
 		}
 	}
-	l.stir()
+	l.wakeStreams()
 	if back {
 		l.roster.requeue(l)
 	}
@@ -575,7 +575,7 @@ func (s *Server) announce(x *exchange.Exchange, r *http.Request, f *feed, to rep
 // or lets the streams know of the next one, and forgets the streams of sessions that this
 // replica leads at others that are gone.
 func (s *Server) takeStranded(ctx context.Context) {
-	if s.isDraining() {
+	if s.streams.IsDraining() {
 		return
 	}
 	s.sessions.forEach(ctx, func(l *live) bool { return l.shared }, func(l *live) {
@@ -595,7 +595,7 @@ func (l *live) strandedAt() (at replica.ID, held bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range l.holders {
-		held = held || h.flow != nil && h.flow.place != nil
+		held = held || h.flow != nil && h.flow.Lasts()
 	}
 	return l.lead.primary, held && !l.over
 }
@@ -626,14 +626,14 @@ func (l *live) endStreams() {
 	l.mu.Lock()
 	var lost []*holder
 	for _, h := range l.holders {
-		if h.flow != nil && h.flow.place != nil {
+		if h.flow != nil && h.flow.Lasts() {
 			lost = append(lost, h)
 		}
 	}
 	l.mu.Unlock()
 	for _, h := range lost {
 		h.lost.Store(true)
-		h.flow.stir()
+		h.flow.Wake()
 	}
 }
 
@@ -687,7 +687,7 @@ func (s *Server) taken(l *live) {
 	if l.isLost() {
 		s.resubscribeLater(l)
 	}
-	l.stir()
+	l.wakeStreams()
 }
 
 // resubscribeLater makes subscriptions again beside the request for which the session was

@@ -14,6 +14,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
+	"github.com/drawbridge-mcp/drawbridge/server/streams"
 )
 
 // live is one session that this instance serves. Which one is evicted for another is
@@ -46,7 +47,7 @@ type live struct {
 	ready     bool // the client has confirmed the handshake
 	heard     bool // the client has sent a message since the session was opened
 	unqueued  bool // the roster took it out of its queues, because it was in use
-	awaited   bool // streams wait until no job is in flight, and are to be stirred then
+	awaited   bool // streams wait until no job is in flight, and are to be woken then
 	used      time.Time
 	news      news
 	lead      lead
@@ -175,7 +176,7 @@ func (l *live) dissolve() {
 	for _, w := range l.emptied() {
 		w.end()
 	}
-	l.stir()
+	l.wakeStreams()
 }
 
 // emptied cancels the jobs, forgets what the client has yet to be told, and returns the
@@ -194,10 +195,10 @@ func (l *live) emptied() (watched map[string]*watch) {
 	return watched
 }
 
-// stir has the streams of the session look for something to send, or for a reason to end.
-func (l *live) stir() {
+// wakeStreams has the streams of the session look for something to send, or for a reason to end.
+func (l *live) wakeStreams() {
 	l.mu.Lock()
-	flows, elsewhere := make([]*flow, 0, len(l.holders)), false
+	flows, elsewhere := make([]*streams.Flow, 0, len(l.holders)), false
 	for _, h := range l.holders {
 		if h.flow == nil {
 			elsewhere = true
@@ -207,7 +208,7 @@ func (l *live) stir() {
 	}
 	l.mu.Unlock()
 	for _, f := range flows {
-		f.stir()
+		f.Wake()
 	}
 	if elsewhere {
 		l.roster.outbox.add(l)
@@ -294,7 +295,7 @@ func (l *live) leave(j *exchange.Job) {
 	}
 	l.mu.Unlock()
 	if calm {
-		l.stir()
+		l.wakeStreams()
 	}
 	if then != nil {
 		then()
@@ -305,7 +306,7 @@ func (l *live) leave(j *exchange.Job) {
 }
 
 // isCalm tells whether no job of the session is in flight. If one is, the streams are
-// stirred when none is any more.
+// woken when none is any more.
 func (l *live) isCalm() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -382,9 +383,9 @@ func (l *live) cancel(id mcp.ID) bool {
 // holder is a connection that sends a stream of the log, here or at another replica.
 type holder struct {
 	stream   string
-	flow     *flow       // nil: it is at another replica
-	listener *listener   // there; nil: it is here
-	lost     atomic.Bool // another connection takes over
+	flow     *streams.Flow // nil: it is at another replica
+	listener *listener     // there; nil: it is here
+	lost     atomic.Bool   // another connection takes over
 	// closed when this one sends nothing more; nil: nobody waits for that; guarded by the
 	// mutex of the session
 	gone chan struct{}
@@ -404,7 +405,7 @@ func (l *live) holderLocked(stream string) *holder {
 // connection that had it and waits until that one has sent its last event: otherwise both
 // might send the same event. release is called once, even after an error, which is that
 // of ctx.
-func (l *live) hold(ctx context.Context, stream string, f *flow) (mine *holder, err error) {
+func (l *live) hold(ctx context.Context, stream string, f *streams.Flow) (mine *holder, err error) {
 	mine = &holder{stream: stream, flow: f}
 	l.mu.Lock()
 	before, gone := l.holderLocked(stream), make(chan struct{})
@@ -419,7 +420,7 @@ func (l *live) hold(ctx context.Context, stream string, f *flow) (mine *holder, 
 		return mine, nil
 	}
 	before.lost.Store(true)
-	before.flow.stir()
+	before.flow.Wake()
 	select {
 	case <-gone:
 		return mine, nil

@@ -173,7 +173,7 @@ func (l *live) sent(stream string) {
 // said so. Until the client is told, further changes of it count as the same one.
 func (s *Server) updated(l *live, uri, part string) {
 	if l.noteUpdate(uri, part) {
-		l.stir()
+		l.wakeStreams()
 	}
 }
 

@@ -321,7 +321,7 @@ func (ss *sessions) follow(l *live, at replica.ID, epoch uint64) {
 	}
 	for _, h := range lost {
 		h.lost.Store(true)
-		h.flow.stir()
+		h.flow.Wake()
 	}
 	if before.leads {
 		ss.letGoAll(l, elsewhere, before.epoch)

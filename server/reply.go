@@ -10,6 +10,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
+	"github.com/drawbridge-mcp/drawbridge/server/streams"
 )
 
 // patience is how long an answer may take before it becomes an event stream, which a
@@ -32,9 +33,9 @@ type reply struct {
 	server  *Server
 	x       *exchange.Exchange
 	session *live
-	answers mcp.ID    // the request that it answers; "": several
-	alarm   *alarm    // rings when patience is over; nil: no stream is possible
-	rested  sync.Once // the place of the request is given back
+	answers mcp.ID         // the request that it answers; "": several
+	alarm   *streams.Alarm // rings when patience is over; nil: no stream is possible
+	rested  sync.Once      // the place of the request is given back
 
 	mu       sync.Mutex         // guards the fields below
 	stream   string             // of the log; "" while the answer is to be plain
@@ -54,7 +55,7 @@ func (p *reply) begin(s *Server, x *exchange.Exchange, l *live, answers mcp.ID) 
 		p.plain = true
 		return
 	}
-	p.alarm = s.alarms.set(patience, p)
+	p.alarm = s.alarms.Set(patience, p)
 }
 
 // line returns the way to the client for what happens during the request. The first
@@ -75,8 +76,8 @@ func (p *reply) send(ctx context.Context, message []byte) error {
 
 func (p *reply) rest() { p.rested.Do(func() { p.x.Held.ReleaseSlot() }) }
 
-// ring makes the answer an event stream when patience is over, and sends it.
-func (p *reply) ring() {
+// Ring makes the answer an event stream when patience is over, and sends it.
+func (p *reply) Ring() {
 	p.server.exchanges.Safely(p.x.Outliving(), func() {
 		if follow := p.upgrade(); follow != nil {
 			follow()
@@ -107,14 +108,14 @@ func (p *reply) upgrade() (follow func()) {
 	if p.plain || p.stream != "" {
 		return nil
 	}
-	place, refused := p.server.takeStreamPlace(p.x, streamOfPost)
+	place, refused := p.server.streams.TakeSlot(p.x, streams.KindPost)
 	if refused != nil {
 		p.plain = true
 		return nil
 	}
 	defer func() { // also after a panic, after which the answer is still undecided
 		if follow == nil {
-			place.leave()
+			place.Leave()
 		}
 	}()
 	stream := p.session.nextStream('p', p.answers)
@@ -129,7 +130,7 @@ func (p *reply) upgrade() (follow func()) {
 	p.abandon = abandon
 	return func() {
 		defer close(p.followed)
-		defer place.leave()
+		defer place.Leave()
 		defer abandon()
 		f := &feed{session: p.session, stream: stream, numbered: lasting}
 		if lasting {
@@ -144,7 +145,7 @@ func (p *reply) upgrade() (follow func()) {
 // decide makes the answer plain, unless it is an event stream already. It returns the
 // name of the stream, "" if there is none.
 func (p *reply) decide() string {
-	p.server.alarms.stop(&p.alarm)
+	p.server.alarms.Stop(&p.alarm)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.plain = p.stream == ""
@@ -173,8 +174,8 @@ func (p *reply) finish(ctx context.Context, status int, message exchange.Payload
 	case message != nil:
 		p.x.WriteJSON(status, message...)
 	case p.x.AcceptsStream:
-		if _, err := openStream(p.x); err == nil {
-			endStream(p.x)
+		if _, err := streams.Open(p.x); err == nil {
+			streams.Finish(p.x)
 		}
 	default:
 		p.x.WriteStatus(http.StatusAccepted)
@@ -192,5 +193,5 @@ func (l *live) priming(stream string) *sse.Event {
 	if l.speaks() < mcp.Revision2511 {
 		return nil
 	}
-	return &sse.Event{ID: session.FirstID(stream), HasID: true, Data: []byte{}, Retry: retry}
+	return &sse.Event{ID: session.FirstID(stream), HasID: true, Data: []byte{}, Retry: streams.Retry}
 }

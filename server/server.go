@@ -27,6 +27,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/once"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
+	"github.com/drawbridge-mcp/drawbridge/server/streams"
 )
 
 // Defaults of Config, on which the need for memory depends.
@@ -100,12 +101,10 @@ type Server struct {
 	visiting   atomic.Int64              // requests in work that other replicas have forwarded
 	returned   atomic.Pointer[time.Time] // when others may have taken this replica for gone last; nil: never
 
-	alarms  alarms
-	working atomic.Int64  // requests in work
-	streams *share.Budget // slots of event streams
+	alarms  streams.Alarms
+	working atomic.Int64 // requests in work
 
-	open    *openStreams
-	flows   *flows
+	streams *streams.Set
 	outbox  *outbox
 	errands errands
 
@@ -113,9 +112,6 @@ type Server struct {
 	turnout chan struct{}                 // holds a value then
 
 	again chan struct{} // holds a value if what callers have open is to be judged again
-
-	draining chan struct{} // closed by EndStreams; see flows for when each stream ends
-	drain    sync.Once
 }
 
 // New returns a server.
@@ -146,23 +142,23 @@ func newServer(cfg Config, d exchange.Desk) *Server {
 		MaxBody: cfg.MaxBody, ReadTimeout: cfg.ReadTimeout,
 	})
 	s := &Server{
-		exchanges:  in,
+		exchanges: in,
+		streams: streams.New(streams.Config{
+			Exchanges: in, Turns: cfg.Turns, Heartbeat: cfg.Heartbeat, Most: int64(cfg.MaxStreams),
+		}),
 		config:     cfg,
 		desk:       d,
 		sessions:   newSessions(&cfg, instance, in.Guard),
 		waiting:    newWaiting(cfg.Memory),
 		forwarding: share.New(int64(cfg.MaxCalls)),
 		repeats:    share.New(int64(max(cfg.MaxCalls/repeatsPart, minRepeats))),
-		streams:    share.New(int64(cfg.MaxStreams)),
-		open:       newOpenStreams(),
 		again:      make(chan struct{}, 1),
 		turnout:    make(chan struct{}, 1),
-		draining:   make(chan struct{}),
 	}
 	if s.once = cfg.Once; s.once == nil {
 		s.once = once.NewMemory(cfg.Memory)
 	}
-	s.flows, s.outbox = newFlows(s), newOutbox(s)
+	s.outbox = newOutbox(s)
 	s.errands.Guard = in.Guard
 	s.join(cfg.Others)
 	return s
@@ -326,30 +322,20 @@ func (s *Server) PartFromClients() {
 	s.config.Others.Drain()
 }
 
-// isDraining tells whether EndStreams was called.
-func (s *Server) isDraining() bool {
-	select {
-	case <-s.draining:
-		return true
-	default:
-		return false
-	}
-}
-
 // EndStreams ends every open event stream properly: not all in one moment, so that their
 // clients do not come back in one moment either (see endsEach), and one that a call waits
 // on with the answer to that call. A stream that is asked for later gets what there is
 // for it and ends at once, so that its client goes on elsewhere; only a session over
 // HTTP+SSE, which would end with it, is refused. It is the second step of a shutdown,
 // after which nobody can connect any more.
-func (s *Server) EndStreams() { s.drain.Do(func() { close(s.draining) }) }
+func (s *Server) EndStreams() { s.streams.End() }
 
 // CloseStreams returns when every event stream has ended whose connection an http.Server
 // has given up to this server, and which the http.Server neither waits for nor closes.
 // When ctx ends, it closes the connections of those that are left. It is called after
 // EndStreams and when the http.Server takes no more requests. Streams whose turn has not
 // come end now.
-func (s *Server) CloseStreams(ctx context.Context) { s.flows.endTaken(ctx) }
+func (s *Server) CloseStreams(ctx context.Context) { s.streams.EndTaken(ctx) }
 
 // waitStep is how often Wait looks whether anything is in work.
 const waitStep = 10 * time.Millisecond
@@ -374,7 +360,7 @@ func (s *Server) Wait(ctx context.Context) int {
 	step := time.NewTicker(waitStep)
 	defer step.Stop()
 	for s.working.Load()+s.visiting.Load() > 0 || s.exchanges.Jobs.Count() > 0 || s.desk.Ongoing() > 0 ||
-		s.flows.isEnding() {
+		s.streams.IsEnding() {
 		select {
 		case <-step.C:
 		case <-ctx.Done():

@@ -9,6 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/streams"
 )
 
 // trickle is the answer to one modern request: plain JSON for as long as it can be, and
@@ -17,11 +18,11 @@ import (
 type trickle struct {
 	server *Server
 	x      *exchange.Exchange
-	alarm  *alarm // rings after Heartbeat; nil: no stream is possible, or the answer is finished
+	alarm  *streams.Alarm // rings after Heartbeat; nil: no stream is possible, or the answer is finished
 
-	mu     sync.Mutex // guards the fields below, and the connection while the call is under way
-	out    *stream    // nil as long as the answer is not a stream
-	place  *streamPlace
+	mu     sync.Mutex      // guards the fields below, and the connection while the call is under way
+	out    *streams.Stream // nil as long as the answer is not a stream
+	place  *streams.Slot
 	plain  bool // it is decided that the answer is no stream, or that nothing more is sent
 	broken bool // ring panicked, and may have sent a part of something
 }
@@ -32,7 +33,7 @@ func (t *trickle) begin(s *Server, x *exchange.Exchange) {
 	if !t.plain {
 		t.mu.Lock() // it may ring before the alarm is here
 		defer t.mu.Unlock()
-		t.alarm = s.alarms.set(s.config.Heartbeat, t)
+		t.alarm = s.alarms.Set(s.config.Heartbeat, t)
 	}
 }
 
@@ -45,22 +46,22 @@ func (t *trickle) notify(_ context.Context, n mcp.Notification) error {
 	if !t.openLocked() {
 		return nil
 	}
-	t.alarm.delay(t.server.config.Heartbeat)
-	err := t.out.send(sse.Event{Data: mcp.AppendRequest(nil, "", n.Method, n.Params)})
+	t.alarm.Delay(t.server.config.Heartbeat)
+	err := t.out.Send(sse.Event{Data: mcp.AppendRequest(nil, "", n.Method, n.Params)})
 	if t.x.Key != nil {
 		return nil // see above
 	}
 	return err
 }
 
-// ring breaks the silence on the connection. After a panic nothing more is sent before
+// Ring breaks the silence on the connection. After a panic nothing more is sent before
 // the call is over.
-func (t *trickle) ring() {
+func (t *trickle) Ring() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	whole := t.server.exchanges.Safely(t.x.Outliving(), func() {
-		if t.openLocked() && t.out.comment() == nil {
-			t.alarm.delay(t.server.config.Heartbeat)
+		if t.openLocked() && t.out.Comment() == nil {
+			t.alarm.Delay(t.server.config.Heartbeat)
 		}
 	})
 	if !whole {
@@ -72,7 +73,7 @@ func (t *trickle) ring() {
 // nothing was sent, the answer is plain.
 func (t *trickle) abandonLocked() {
 	if t.place != nil {
-		t.place.leave()
+		t.place.Leave()
 	}
 	if t.x.Status != 0 {
 		t.x.CutShort("")
@@ -85,13 +86,13 @@ func (t *trickle) openLocked() bool {
 	if t.plain || t.out != nil {
 		return !t.plain
 	}
-	place, refused := t.server.takeStreamPlace(t.x, streamOfPost)
+	place, refused := t.server.streams.TakeSlot(t.x, streams.KindPost)
 	if refused != nil {
 		t.plain = true
 		return false
 	}
 	t.place = place
-	t.out, _ = openStream(t.x) // if the client is gone, the next write fails too
+	t.out, _ = streams.Open(t.x) // if the client is gone, the next write fails too
 	return true
 }
 
@@ -99,7 +100,7 @@ func (t *trickle) openLocked() bool {
 func (t *trickle) finish(ctx context.Context, a *exchange.Answer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.server.alarms.stop(&t.alarm)
+	t.server.alarms.Stop(&t.alarm)
 	if t.broken {
 		t.abandonLocked()
 	}
@@ -109,9 +110,9 @@ func (t *trickle) finish(ctx context.Context, a *exchange.Answer) {
 	t.plain = true
 	switch {
 	case t.out != nil:
-		_ = t.out.sendMessage(t.server.exchanges.Payload(ctx, a, t.x.ID)) // the client may be gone
-		endStream(t.x)
-		t.place.leave()
+		_ = t.out.SendMessage(t.server.exchanges.Payload(ctx, a, t.x.ID)) // the client may be gone
+		streams.Finish(t.x)
+		t.place.Leave()
 	case a.Err != nil:
 		t.server.exchanges.DelayLimited(t.x, a.Err)
 		t.x.AnswerError(a.ID, a.Err, cmp.Or(a.Status, exchange.StatusOf(a.Err.Code, mcp.Modern)))
@@ -125,7 +126,7 @@ func (t *trickle) finish(ctx context.Context, a *exchange.Answer) {
 func (t *trickle) give(status int, message []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.server.alarms.stop(&t.alarm)
+	t.server.alarms.Stop(&t.alarm)
 	if t.broken {
 		t.abandonLocked()
 	}
@@ -137,7 +138,7 @@ func (t *trickle) give(status int, message []byte) {
 		t.x.WriteJSON(status, message)
 		return
 	}
-	_ = t.out.sendMessage(exchange.Payload{message}) // the client may be gone
-	endStream(t.x)
-	t.place.leave()
+	_ = t.out.SendMessage(exchange.Payload{message}) // the client may be gone
+	streams.Finish(t.x)
+	t.place.Leave()
 }

@@ -140,7 +140,7 @@ func (l *live) isLost() bool {
 // resubscribeAll tries again to make what could not be made.
 func (s *Server) resubscribeAll() {
 	s.sessions.roster.each(func(l *live) {
-		if !l.isLost() || s.isDraining() {
+		if !l.isLost() || s.streams.IsDraining() {
 			return
 		}
 		if caller, ok := s.exchanges.Resolve(l.lastPrincipal()); ok {

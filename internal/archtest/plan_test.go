@@ -12,6 +12,9 @@ func floors() [][]string {
 			"server",                         // front door: HTTP, transports, eras of clients
 		},
 		{
+			"server/streams", // event streams that are open to clients
+		},
+		{
 			"server/exchange", // one HTTP request of a client: read, refused, answered, logged
 		},
 		{
@@ -145,7 +148,7 @@ func doors() []door {
 		{
 			"net/http",
 			[]string{
-				"server", "server/exchange", "server/admin", "auth", "registry/upstream", "registry/upstream/wire",
+				"server", "server/exchange", "server/streams", "server/admin", "auth", "registry/upstream", "registry/upstream/wire",
 				"registry/builtin", "registry/openapi", "internal/dial", "internal/connlimit", "internal/link",
 				"internal/replica", "cmd/drawbridge", "metrics", "auth/provider",
 			},

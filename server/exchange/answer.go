@@ -130,7 +130,7 @@ func (a *Answer) Outcome() string {
 
 // Handle passes a request to the desk.
 func (s *Service) Handle(ctx context.Context, c gateway.Caller, r *gateway.Request) (mcp.Object, *mcp.Error) {
-	return s.Guarded(ctx, func() (mcp.Object, error) { return s.desk.Handle(ctx, c, r) })
+	return s.Guarded(ctx, func() (mcp.Object, error) { return s.Desk.Handle(ctx, c, r) })
 }
 
 // Guarded calls the desk, and turns a panic there into an internal error. It is needed

@@ -48,7 +48,7 @@ func (s *Service) charge(x *Exchange, size int64) *Refusal {
 	if x.Forwarded {
 		return nil // the first replica has taken it
 	}
-	if err := s.desk.ChargeSize(x.Context(), x.Caller, size); err != nil {
+	if err := s.Desk.ChargeSize(x.Context(), x.Caller, size); err != nil {
 		s.DelayLimited(x, err)
 		told := ErrorOf(err)
 		return &Refusal{StatusOf(told.Code, 0), told}

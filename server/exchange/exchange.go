@@ -281,8 +281,11 @@ func (x *Exchange) Declares(ctx context.Context, declared mcp.RawJSON) mcp.Exten
 	return carried
 }
 
-// OutcomeOK is the outcome of a request of which nothing else is to be said.
-const OutcomeOK = "ok"
+// Outcomes of requests for the log, beside those of the desk.
+const (
+	OutcomeOK      = "ok"      // nothing else is to be said
+	OutcomeRevoked = "revoked" // the caller is not accepted any more
+)
 
 // appendIdentity appends which request a line is about, as far as is known.
 func (x *Exchange) appendIdentity(attrs []slog.Attr) []slog.Attr {

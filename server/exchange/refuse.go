@@ -33,7 +33,7 @@ func (x *Exchange) record(outcome, reason string) {
 	if x.Refused != nil {
 		line.Issuer, line.Audience, line.Expected = x.Refused.Issuer, x.Refused.Audience, x.Refused.Expected
 	}
-	x.service.desk.Refuse(x.Outliving(), line)
+	x.service.Desk.Refuse(x.Outliving(), line)
 }
 
 // RefuseAdmission answers a caller whom the desk does not let in, and puts that on record.

@@ -19,7 +19,7 @@ func (s *Service) Resolve(p auth.Principal) (gateway.Caller, bool) {
 	if s.config.Judge(Unexpired(p)) != nil {
 		return gateway.Caller{}, false
 	}
-	caller, err := s.desk.Resolve(p)
+	caller, err := s.Desk.Resolve(p)
 	return caller, err == nil
 }
 

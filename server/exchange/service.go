@@ -39,7 +39,7 @@ type Service struct {
 	Guard
 
 	config Config
-	desk   Desk
+	Desk   Desk
 	lines  LineHandler // for the line of each request; nil: log writes it
 
 	roomForBody int64 // what one user can hold of a body if nobody holds anything, in bytes
@@ -62,7 +62,7 @@ func New(cfg Config) *Service {
 	return &Service{
 		Guard:       Guard{cfg.Metrics, log},
 		config:      cfg,
-		desk:        cfg.Desk,
+		Desk:        cfg.Desk,
 		lines:       lineHandlerOf(log.Handler()),
 		roomForBody: max(cfg.Memory.Most()/share.Step*share.Step, share.Covered),
 		Jobs:        newJobs(),

@@ -47,7 +47,7 @@ func (s *Service) RecordSums(ctx context.Context) {
 					sum.Remote),
 				slog.Time("since", sum.Time), slog.Float64("duration_seconds", sum.Duration.Seconds()))
 			if !sum.logged {
-				s.desk.Refuse(ctx, sum.Record)
+				s.Desk.Refuse(ctx, sum.Record)
 			}
 		})
 	}

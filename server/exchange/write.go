@@ -63,8 +63,8 @@ func (x *Exchange) WriteStatus(status int) {
 	x.WriteHeader(status)
 }
 
-// Room implements outlet: the goroutine of a request waits for its client.
-func (*Exchange) Room(int) error { return nil }
+// CanTake tells that something may be sent: the goroutine of a request waits for its client.
+func (*Exchange) CanTake(int) error { return nil }
 
 // Flush implements outlet.
 func (x *Exchange) Flush() error { return x.Control.Flush() }

@@ -234,7 +234,7 @@ func (l *Redis) stirOthers(p place, readers []redis.Reply) {
 	for _, r := range readers {
 		id, err := r.Text()
 		if err == nil && replica.ID(id) != l.config.Others.Self() && len(id) == len(l.config.Others.Self()) {
-			l.chores.stir(p, replica.ID(id))
+			l.chores.notify(p, replica.ID(id))
 		}
 	}
 }

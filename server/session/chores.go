@@ -26,11 +26,11 @@ type chores struct {
 	mu      sync.Mutex          // guards the fields below
 	trims   map[place]string    // id of the entry before which all are to be dropped
 	forgets map[place]time.Time // streams that are to be forgotten, and since when
-	stirs   map[stirring]bool   // word that is to be sent
+	notices map[notice]bool     // word that is to be sent
 }
 
-// stirring is that a replica is to look at a stream.
-type stirring struct {
+// notice is that a replica is to look at a stream.
+type notice struct {
 	place
 	to replica.ID
 }
@@ -38,7 +38,7 @@ type stirring struct {
 func newChores(now func() time.Time) *chores {
 	return &chores{
 		now: now, wake: make(chan struct{}, 1), returned: make(chan struct{}, 1),
-		trims: make(map[place]string), forgets: make(map[place]time.Time), stirs: make(map[stirring]bool),
+		trims: make(map[place]string), forgets: make(map[place]time.Time), notices: make(map[notice]bool),
 	}
 }
 
@@ -83,11 +83,11 @@ func (c *chores) forget(p place) {
 	c.prompt()
 }
 
-// stir has a replica look at a stream.
-func (c *chores) stir(p place, to replica.ID) {
+// notify has a replica look at a stream.
+func (c *chores) notify(p place, to replica.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.stirs[stirring{p, to}] = true
+	c.notices[notice{p, to}] = true
 	c.prompt()
 }
 
@@ -102,7 +102,7 @@ func (l *Redis) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-l.chores.wake:
-			l.stirAll(ctx)
+			l.notifyAll(ctx)
 			l.trimAll(ctx)
 		case <-retry.C:
 			l.trimAll(ctx)
@@ -133,17 +133,17 @@ func (l *Redis) care(ctx context.Context) {
 	}
 }
 
-// stirAll sends word to all who wait for some.
-func (l *Redis) stirAll(ctx context.Context) {
+// notifyAll sends word to all who wait for some.
+func (l *Redis) notifyAll(ctx context.Context) {
 	l.chores.mu.Lock()
-	stirs := l.chores.stirs
-	l.chores.stirs = make(map[stirring]bool)
+	notices := l.chores.notices
+	l.chores.notices = make(map[notice]bool)
 	l.chores.mu.Unlock()
-	for s := range stirs {
+	for s := range notices {
 		data := []byte(s.session.Name + "\x00" + s.stream)
 		// who gets none looks again by itself
 		_, _ = l.config.Others.Send(ctx, s.to, replica.Word{
-			Kind: kindStir, Tenant: s.session.Owner.TenantID,
+			Kind: kindAppended, Tenant: s.session.Owner.TenantID,
 			Data: data,
 		})
 	}

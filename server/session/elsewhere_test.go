@@ -56,7 +56,7 @@ func TestAStreamIsReadElsewhere(t *testing.T) {
 	a, b := h.join(t), h.join(t)
 	begin(t, a, "s", "p1", true)
 	want(t, b, "s", "p1", session.FirstID("p1"), "", true)
-	var f stirs
+	var f follower
 	if err := b.Follow(t.Context(), of("s"), &f); err != nil {
 		t.Fatal(err)
 	}
@@ -101,15 +101,15 @@ func TestOthersAppendToAStreamThatOneReplicaBegan(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	a, b := h.join(t), h.join(t)
-	var f stirs
+	var f follower
 	begin(t, a, "s", "p1", true)
 	if err := a.Follow(t.Context(), of("s"), &f); err != nil {
 		t.Fatal(err)
 	}
 	first := add(t, a, "s", "p1", "1", false)
-	stirred := f.n.Load()
+	woken := f.n.Load()
 	add(t, b, "s", "p1", "2", false)
-	eventually(t, "word to the replica that began the stream", func() bool { return f.n.Load() > stirred })
+	eventually(t, "word to the replica that began the stream", func() bool { return f.n.Load() > woken })
 	want(t, a, "s", "p1", first, "2", true)
 	add(t, a, "s", "p1", "3", false)
 	add(t, b, "s", "p1", "4", true)
@@ -127,7 +127,7 @@ func TestRoundTrips(t *testing.T) {
 	h := newHouse(t)
 	a, b := h.join(t), h.join(t)
 	ctx, key := t.Context(), of("s")
-	var f stirs
+	var f follower
 	last := ""
 	for _, step := range []struct {
 		name string

@@ -29,13 +29,13 @@ func fleeting(t *testing.T, l session.Log, stream string) (is []bool) {
 // way that tells why.
 func goesOn(t *testing.T, a, b *resident, id string) {
 	t.Helper()
-	var f stirs
+	var f follower
 	if err := a.Follow(t.Context(), of("s"), &f); err != nil {
 		t.Fatal(err)
 	}
 	add(t, a, "s", "p1", "2", false)
 	if f.n.Load() == 0 {
-		t.Error("a reader here was not stirred")
+		t.Error("a reader here was not woken")
 	}
 	want(t, a, "s", "p1", id, "2", true)
 	if is := fleeting(t, a, "p1"); len(is) != 2 || !is[1] {

@@ -86,7 +86,7 @@ type memorySession struct {
 	sequence uint64
 	streams  streams
 	wake     chan struct{} // closed at the next event or the end; nil: nobody waits
-	follow   []Follower    // stirred at each event and at the end
+	follow   []Follower    // told of each event and at the end
 	ended    bool
 	touched  time.Duration // when it was last used, since the Memory was made
 }
@@ -445,7 +445,7 @@ func (s *memorySession) waiter() <-chan struct{} {
 	return s.wake
 }
 
-// rouse wakes all who wait for the session, and stirs all who follow it. Those whose
+// rouse wakes all who wait for the session, and tells all who follow it. Those whose
 // stream has nothing new read in vain and wait again.
 func (s *memorySession) rouse() {
 	if s.wake != nil {
@@ -453,6 +453,6 @@ func (s *memorySession) rouse() {
 		s.wake = nil
 	}
 	for _, f := range s.follow {
-		f.Stir()
+		f.Appended()
 	}
 }

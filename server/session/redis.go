@@ -63,8 +63,8 @@ type Redis struct {
 
 var _ Log = (*Redis)(nil)
 
-// kindStir is word that a stream has something new.
-const kindStir = "stir 1"
+// kindAppended is word that a stream has something new.
+const kindAppended = "stir 1"
 
 // NewRedis returns a Redis. It sets handlers of cfg.Others, so it is called before that
 // runs.
@@ -77,7 +77,7 @@ func NewRedis(cfg RedisConfig) *Redis {
 	l.local.rest = l.config.Age
 	l.chores = newChores(l.config.Now)
 	l.local.dropped = l.chores.dropped
-	cfg.Others.Handle(kindStir, l.heard)
+	cfg.Others.Handle(kindAppended, l.heard)
 	cfg.Others.OnReturn(l.returned)
 	return l
 }

@@ -50,9 +50,9 @@ type Event struct {
 
 // Follower is told when a session may have more to read, whichever stream it is on.
 type Follower interface {
-	// Stir must return at once and call no method of the Log, which may be locked
+	// Appended must return at once and call no method of the Log, which may be locked
 	// meanwhile.
-	Stir()
+	Appended()
 }
 
 // ErrUnknown is the one error for a session, stream or event that is not there, or no
@@ -105,12 +105,12 @@ type Log interface {
 	// asks for them again. To read from before that is then ErrUnknown. What is not there
 	// needs no dropping.
 	Drop(ctx context.Context, session Key, stream, through string)
-	// Follow has the follower stirred at each event of the session and at its end, until
+	// Follow has the follower woken at each event of the session and at its end, until
 	// Unfollow. So a stream that waits costs no goroutine, as a reader of more does, and
 	// reads with Next. The error is ErrUnknown if the session has ended. What came before
-	// Follow returns stirs nobody: who follows reads afterwards.
+	// Follow returns wakes nobody: who follows reads afterwards.
 	Follow(ctx context.Context, session Key, f Follower) error
-	// Unfollow ends what Follow began. The follower may be stirred once more by what
+	// Unfollow ends what Follow began. The follower may be woken once more by what
 	// happens at the same time.
 	Unfollow(session Key, f Follower)
 	// Find returns the stream of the event with that id, for a client that wants to go on

@@ -21,7 +21,7 @@ func suite(t *testing.T, open func(*testing.T) session.Log) {
 		"events in order":         eventsInOrder,
 		"streams apart":           streamsApart,
 		"readers wake":            readersWake,
-		"followers are stirred":   followersStir,
+		"followers are woken":     followersHear,
 		"followers read":          followersRead,
 		"dropped":                 droppedIsGone,
 		"end":                     endForgets,
@@ -161,14 +161,14 @@ func readersWake(t *testing.T, l session.Log) {
 	<-more
 }
 
-// stirs counts how often a follower is stirred.
-type stirs struct{ n atomic.Int64 }
+// follower counts how often it is told.
+type follower struct{ n atomic.Int64 }
 
-func (s *stirs) Stir() { s.n.Add(1) }
+func (s *follower) Appended() { s.n.Add(1) }
 
-func followersStir(t *testing.T, l session.Log) {
-	var one, two, elsewhere stirs
-	for in, f := range map[*stirs]string{&one: "s", &two: "s", &elsewhere: "other"} {
+func followersHear(t *testing.T, l session.Log) {
+	var one, two, elsewhere follower
+	for in, f := range map[*follower]string{&one: "s", &two: "s", &elsewhere: "other"} {
 		if err := l.Follow(t.Context(), of(f), in); err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +176,7 @@ func followersStir(t *testing.T, l session.Log) {
 	want := func(when string, first, second int64) {
 		t.Helper()
 		if a, b, c := one.n.Load(), two.n.Load(), elsewhere.n.Load(); a != first || b != second || c != 0 {
-			t.Errorf("%s: stirred %d, %d and %d times, want %d, %d and 0", when, a, b, c, first, second)
+			t.Errorf("%s: woken %d, %d and %d times, want %d, %d and 0", when, a, b, c, first, second)
 		}
 	}
 	add(t, l, "s", "p1", "a", false)
@@ -372,7 +372,7 @@ func FuzzFind(f *testing.F) {
 // isEnded tells whether a session has ended as far as a log remembers.
 func isEnded(t *testing.T, l session.Log, in string) bool {
 	t.Helper()
-	return errors.Is(l.Follow(t.Context(), of(in), &stirs{}), session.ErrUnknown)
+	return errors.Is(l.Follow(t.Context(), of(in), &follower{}), session.ErrUnknown)
 }
 
 // TestMemoryRemembersEnds shows that a session stays ended as long as its id may live.

@@ -1,16 +1,16 @@
-package server
+package streams
 
 import (
 	"sync"
 	"time"
 )
 
-// alarms are the timers of answers that are under way. Nearly every answer comes before
+// Alarms are the timers of answers that are under way. Nearly every answer comes before
 // its timer fires, so timers are used again. The zero alarms is ready to use; it is safe
 // for concurrent use.
-type alarms struct{ idle sync.Pool }
+type Alarms struct{ idle sync.Pool }
 
-// alarm is one of them:
+// Alarm is one of them:
 //
 //	set ──▶ armed ──stop──▶ idle: the next set may take it
 //	          │
@@ -19,7 +19,7 @@ type alarms struct{ idle sync.Pool }
 // A ringing alarm runs in a goroutine of its own, and whoever has stopped the timer
 // cannot know whether an earlier ringing has begun to look for whom it rings. Were a
 // spent alarm used again, it might ring for the wrong one.
-type alarm struct {
+type Alarm struct {
 	timer *time.Timer
 	spent bool    // for who has set it
 	whom  ringing // set before the timer is
@@ -27,29 +27,29 @@ type alarm struct {
 
 // ringing is what an alarm rings for. Its method is called in a goroutine of its own,
 // where it recovers from its panics.
-type ringing interface{ ring() }
+type ringing interface{ Ring() }
 
-// set returns an alarm that rings after d, unless it is stopped before.
-func (s *alarms) set(d time.Duration, whom ringing) *alarm {
-	if a, _ := s.idle.Get().(*alarm); a != nil {
+// Set returns an alarm that rings after d, unless it is stopped before.
+func (s *Alarms) Set(d time.Duration, whom ringing) *Alarm {
+	if a, _ := s.idle.Get().(*Alarm); a != nil {
 		a.whom = whom
 		a.timer.Reset(d)
 		return a
 	}
-	a := &alarm{whom: whom}
-	a.timer = time.AfterFunc(d, func() { a.whom.ring() })
+	a := &Alarm{whom: whom}
+	a.timer = time.AfterFunc(d, func() { a.whom.Ring() })
 	return a
 }
 
-// delay makes the alarm ring after d from now, be it for the first time or again.
-func (a *alarm) delay(d time.Duration) {
+// Delay makes the alarm ring after d from now, be it for the first time or again.
+func (a *Alarm) Delay(d time.Duration) {
 	a.spent = true
 	a.timer.Reset(d)
 }
 
-// stop stops an alarm, if there is one, and takes it from its owner. It may still be
+// Stop stops an alarm, if there is one, and takes it from its owner. It may still be
 // ringing.
-func (s *alarms) stop(owned **alarm) {
+func (s *Alarms) Stop(owned **Alarm) {
 	a := *owned
 	*owned = nil
 	if a != nil && a.timer.Stop() && !a.spent {

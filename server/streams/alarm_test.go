@@ -1,4 +1,4 @@
-package server
+package streams
 
 import (
 	"sync/atomic"
@@ -9,26 +9,26 @@ import (
 
 type bell struct{ rung atomic.Int64 }
 
-func (b *bell) ring() { b.rung.Add(1) }
+func (b *bell) Ring() { b.rung.Add(1) }
 
 // TestAlarmRingsForItsOwnerOnly sets alarms that others have stopped, delayed, or let
 // ring before.
 func TestAlarmRingsForItsOwnerOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s alarms
+		var s Alarms
 		var early, delayed, rung, last bell
-		stopped := s.set(time.Second, &early)
-		s.stop(&stopped)
-		again := s.set(time.Minute, &delayed)
-		again.delay(time.Second)
-		ringing := s.set(time.Second, &rung)
+		stopped := s.Set(time.Second, &early)
+		s.Stop(&stopped)
+		again := s.Set(time.Minute, &delayed)
+		again.Delay(time.Second)
+		ringing := s.Set(time.Second, &rung)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		again.delay(time.Second)
-		s.stop(&again)
-		s.stop(&ringing)
-		s.stop(&ringing) // there is none any more
-		owned := s.set(time.Second, &last)
+		again.Delay(time.Second)
+		s.Stop(&again)
+		s.Stop(&ringing)
+		s.Stop(&ringing) // there is none any more
+		owned := s.Set(time.Second, &last)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		for name, got := range map[string]struct{ rung, want int64 }{
@@ -51,14 +51,14 @@ func TestAlarmRingsForItsOwnerOnly(t *testing.T) {
 // what a busy machine does.
 func TestSpentAlarmIsNotUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s alarms
+		var s Alarms
 		var first bell
-		spent := s.set(time.Second, &first)
+		spent := s.Set(time.Second, &first)
 		kept := spent
-		spent.delay(2 * time.Second)
-		s.stop(&spent)
+		spent.Delay(2 * time.Second)
+		s.Stop(&spent)
 		for range 100 {
-			other := s.set(time.Minute, &first)
+			other := s.Set(time.Minute, &first)
 			if other == kept {
 				t.Fatal("an alarm that may still be ringing is used again")
 			}

@@ -1,4 +1,15 @@
-package server
+// Package streams is the event streams that are open to clients: it takes their
+// connections over from net/http, sends what there is with a few goroutines, and ends each
+// at its time. What a stream says comes from a Source; the package knows neither eras nor
+// sessions.
+//
+// To read the package, begin at the top of this table. A file uses only what stands below
+// it, except those of the first line, which use each other:
+//
+//	how a stream is held    set: all that are open; slot: how many; flow: one of them; schedule: when; wire: its connection
+//	how it is written       stream: events; writenow: without waiting
+//	before it is a stream   alarm: an answer that takes long becomes one
+package streams
 
 import (
 	"context"
@@ -6,36 +17,46 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
-// flowWorkers is how many goroutines send at once what streams have. None of them waits
+// FlowWorkers is how many goroutines send at once what streams have. None of them waits
 // for a client, but the log of events may be far away.
-const flowWorkers = 16
+const FlowWorkers = 16
 
-// flows are the event streams that are open, and what they share instead of having it
+// Set is the event streams that are open, and what they share instead of having it
 // each: the goroutines that send, one clock, and one eye on the catalogue:
 //
 //	an event of the log ──────────────┐
 //	an updated resource ──────────────┤
 //	the end of a session, a revoked   │         queue, first come first served
-//	  caller, a takeover, a client    ├─ stir ──▶ ▢▢▢▢▢▢ ──▶ workers: each sends what one flow has, without waiting
+//	  caller, a takeover, a client    ├─ wake ──▶ ▢▢▢▢▢▢ ──▶ workers: each sends what one flow has, without waiting
 //	  that leaves                     │
 //	watch: lists that changed, drain, │
 //	  heartbeats, expired tokens ─────┘
 //
-// A flow stands in the queue once, however often it was stirred, so a tenant with much to
+// A flow stands in the queue once, however often it was woken, so a tenant with much to
 // say takes turns with the others. Watch and the workers run only while they have
 // something to do.
 //
 // It is safe for concurrent use. Its mutex may be locked while that of the log is, never
 // the other way round, and nothing is called while it is held.
-type flows struct {
-	server *Server
-	kick   chan struct{} // holds a value if watch is to look again at the time or for flows
+type Set struct {
+	config Config
+	slots  *share.Budget
+	open   *openStreams
+
+	draining chan struct{} // closed by end
+	drain    sync.Once
+	kick     chan struct{} // holds a value if watch is to look again at the time or for flows
 
 	mu       sync.Mutex // guards the fields below, and those of flows that say so
-	times    timetable  // of all flows
-	queue    []*flow
+	times    schedule   // of all flows
+	queue    []*Flow
 	workers  int
 	watching bool
 	// connections that were taken over, counted until they are closed and nobody reads
@@ -44,16 +65,47 @@ type flows struct {
 	none  chan struct{} // closed when taken is zero; nil: nobody waits for that
 }
 
-func newFlows(s *Server) *flows { return &flows{server: s, kick: make(chan struct{}, 1)} }
+// Config is what a set needs. Every field is required.
+type Config struct {
+	Exchanges *exchange.Service
+	Turns     *fairqueue.Queue // at writing what is large
+	Heartbeat time.Duration    // silence on a stream before a comment
+	Most      int64            // streams at once, of which one tenant alone gets half
+}
+
+// New returns an empty set.
+func New(cfg Config) *Set {
+	return &Set{
+		config: cfg, slots: share.New(cfg.Most), open: newOpenStreams(),
+		draining: make(chan struct{}), kick: make(chan struct{}, 1),
+	}
+}
+
+// End ends every stream, each at a time of its own: see endAll.
+func (fs *Set) End() { fs.drain.Do(func() { close(fs.draining) }) }
+
+// Judge ends the streams whose callers are not accepted any more, besides those that
+// answer a POST. It returns how many they were.
+func (fs *Set) Judge(accepts func(auth.Principal) bool) (ended int) { return fs.open.judge(accepts) }
+
+// IsDraining tells whether end was called.
+func (fs *Set) IsDraining() bool {
+	select {
+	case <-fs.draining:
+		return true
+	default:
+		return false
+	}
+}
 
 // add enters a flow that the calling goroutine drives.
-func (fs *flows) add(f *flow) {
+func (fs *Set) add(f *Flow) {
 	now := time.Now()
 	// before the flow looks at lists, so that it misses no change after that
-	changed := fs.server.desk.Changed()
+	changed := fs.config.Exchanges.Desk.Changed()
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	if fs.server.isDraining() {
+	if fs.IsDraining() {
 		f.ends = now // it gets what there is
 	}
 	fs.times.add(f, f.next(now))
@@ -67,7 +119,7 @@ func (fs *flows) add(f *flow) {
 }
 
 // remove takes out a flow that has ended.
-func (fs *flows) remove(f *flow) {
+func (fs *Set) remove(f *Flow) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	f.state = flowEnded
@@ -77,17 +129,17 @@ func (fs *flows) remove(f *flow) {
 }
 
 // look makes watch look again.
-func (fs *flows) look() {
+func (fs *Set) look() {
 	select {
 	case fs.kick <- struct{}{}:
 	default:
 	}
 }
 
-// watch stirs flows because of the time, because lists may have changed, and when streams
+// watch wakes flows because of the time, because lists may have changed, and when streams
 // must end. It returns when there are no flows.
-func (fs *flows) watch(changed <-chan struct{}) {
-	draining := fs.server.draining
+func (fs *Set) watch(changed <-chan struct{}) {
+	draining := fs.draining
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -98,10 +150,10 @@ func (fs *flows) watch(changed <-chan struct{}) {
 		timer.Reset(time.Until(due))
 		select {
 		case <-timer.C:
-			fs.stirDue(time.Now())
+			fs.wakeDue(time.Now())
 		case <-changed:
-			changed = fs.server.desk.Changed()
-			fs.stirAll()
+			changed = fs.config.Exchanges.Desk.Changed()
+			fs.WakeAll()
 		case <-draining:
 			draining = nil
 			fs.endAll()
@@ -110,9 +162,9 @@ func (fs *flows) watch(changed <-chan struct{}) {
 	}
 }
 
-// earliest returns when the next flow is to be stirred. It is false if there are none,
+// earliest returns when the next flow is to be woken. It is false if there are none,
 // and then watch ends.
-func (fs *flows) earliest() (time.Time, bool) {
+func (fs *Set) earliest() (time.Time, bool) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if len(fs.times) == 0 {
@@ -122,23 +174,24 @@ func (fs *flows) earliest() (time.Time, bool) {
 	return fs.times[0].due, true
 }
 
-// stirDue stirs those whose time has come. Until one has been driven, it is due again
+// wakeDue wakes those whose time has come. Until one has been driven, it is due again
 // only after a heartbeat.
-func (fs *flows) stirDue(now time.Time) {
+func (fs *Set) wakeDue(now time.Time) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	for len(fs.times) > 0 && !fs.times[0].due.After(now) {
 		f := fs.times[0]
-		fs.times.move(f, now.Add(fs.server.config.Heartbeat))
-		fs.stirLocked(f)
+		fs.times.move(f, now.Add(fs.config.Heartbeat))
+		fs.wakeLocked(f)
 	}
 }
 
-func (fs *flows) stirAll() {
+// WakeAll has all flows look for something to send.
+func (fs *Set) WakeAll() {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	for _, f := range fs.times {
-		fs.stirLocked(f)
+		fs.wakeLocked(f)
 	}
 }
 
@@ -150,7 +203,7 @@ const (
 )
 
 // endAll sets when each flow ends, at random.
-func (fs *flows) endAll() {
+func (fs *Set) endAll() {
 	now := time.Now()
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -166,18 +219,18 @@ func (fs *flows) endAll() {
 }
 
 // endNow ends the flows whose turn has not come.
-func (fs *flows) endNow() {
+func (fs *Set) endNow() {
 	now := time.Now()
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	for _, f := range fs.times {
 		f.ends = now
-		fs.stirLocked(f)
+		fs.wakeLocked(f)
 	}
 }
 
-// isDue tells whether the time of a flow has come to end because the process stops.
-func (fs *flows) isDue(f *flow) bool {
+// IsDue tells whether the time of a flow has come to end because the process stops.
+func (fs *Set) IsDue(f *Flow) bool {
 	now := time.Now()
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -188,74 +241,74 @@ func (fs *flows) isDue(f *flow) bool {
 	return true
 }
 
-// isEnding tells whether flows are about to end whose turn has not come.
-func (fs *flows) isEnding() bool {
-	draining, now := fs.server.isDraining(), time.Now()
+// IsEnding tells whether flows are about to end whose turn has not come.
+func (fs *Set) IsEnding() bool {
+	draining, now := fs.IsDraining(), time.Now()
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	return draining && slices.ContainsFunc(fs.times,
-		func(f *flow) bool { return f.ends.IsZero() || now.Before(f.ends) })
+		func(f *Flow) bool { return f.ends.IsZero() || now.Before(f.ends) })
 }
 
-// stir has the flow look for something to send.
-func (fs *flows) stir(f *flow) {
+// wake has the flow look for something to send.
+func (fs *Set) wake(f *Flow) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	fs.stirLocked(f)
+	fs.wakeLocked(f)
 }
 
-// stirToRead is stir for a flow whose log may have more. Somebody who drives the flow and
+// noteAppended is wake for a flow whose log may have more. Somebody who drives the flow and
 // has yet to read it does so anyway; otherwise each notice that a flow puts into its own
-// log would stir it again for nothing.
-func (fs *flows) stirToRead(f *flow) {
+// log would wake it again for nothing.
+func (fs *Set) noteAppended(f *Flow) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if f.state == flowWorking {
 		f.unread = true
 		return
 	}
-	fs.stirLocked(f)
+	fs.wakeLocked(f)
 }
 
-// reading notes that the log of the flow is about to be read.
-func (fs *flows) reading(f *flow) {
+// Reading notes that the log of the flow is about to be read.
+func (fs *Set) Reading(f *Flow) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	f.unread = false
 }
 
-func (fs *flows) stirLocked(f *flow) {
+func (fs *Set) wakeLocked(f *Flow) {
 	switch {
 	case f.state == flowWorking:
 		f.again = true
 	case f.state != flowIdle:
-	case f.nudge != nil:
+	case f.resumed != nil:
 		f.state = flowQueued
-		f.nudge <- struct{}{} // there is room: the flow was idle
+		f.resumed <- struct{}{} // there is room: the flow was idle
 	default:
 		fs.queueLocked(f)
 	}
 }
 
-func (fs *flows) queueLocked(f *flow) {
+func (fs *Set) queueLocked(f *Flow) {
 	f.state = flowQueued
 	fs.queue = append(fs.queue, f)
-	if fs.workers < flowWorkers {
+	if fs.workers < FlowWorkers {
 		fs.workers++
 		go fs.work() // until the queue is empty
 	}
 }
 
 // requeue has a flow that a worker drives wait for its next turn.
-func (fs *flows) requeue(f *flow) {
+func (fs *Set) requeue(f *Flow) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	fs.queueLocked(f)
 }
 
 // settle notes that a flow has nothing more to send. It is false, and the flow goes on,
-// if it was stirred meanwhile.
-func (fs *flows) settle(f *flow) bool {
+// if it was woken meanwhile.
+func (fs *Set) settle(f *Flow) bool {
 	now := time.Now()
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -271,15 +324,15 @@ func (fs *flows) settle(f *flow) bool {
 	return true
 }
 
-// resume notes that the calling goroutine drives a flow that was stirred.
-func (fs *flows) resume(f *flow) {
+// resume notes that the calling goroutine drives a flow that was woken.
+func (fs *Set) resume(f *Flow) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	f.state = flowWorking
 }
 
 // work drives the flows in the queue until there are none.
-func (fs *flows) work() {
+func (fs *Set) work() {
 	for f := fs.first(); f != nil; f = fs.first() {
 		f.turn()
 	}
@@ -287,7 +340,7 @@ func (fs *flows) work() {
 
 // first takes the first flow out of the queue. It returns nil if the queue is empty, and
 // then the worker ends.
-func (fs *flows) first() *flow {
+func (fs *Set) first() *Flow {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if len(fs.queue) == 0 {
@@ -305,22 +358,30 @@ func (fs *flows) first() *flow {
 // expect notes that a connection is about to be taken over. A stop that asked in between,
 // when net/http has given the connection up and nobody else counts it yet, would go on
 // without its stream.
-func (fs *flows) expect() {
+func (fs *Set) expect() {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	fs.taken += 2 // the connection, and the goroutine that reads from it
 }
 
 // take notes that workers drive a flow from now on, whose connection was taken over.
-func (fs *flows) take(f *flow) {
+func (fs *Set) take(f *Flow) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	f.nudge = nil
+	f.resumed = nil
+}
+
+// Taken returns how many connections that were taken over, and goroutines that read from
+// one, are left. Tests wait for the first.
+func (fs *Set) Taken() int {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return fs.taken
 }
 
 // gaveUp notes that a connection that was taken over was closed, or that the goroutine
 // that read from it has ended.
-func (fs *flows) gaveUp() {
+func (fs *Set) gaveUp() {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if fs.taken--; fs.taken == 0 && fs.none != nil {
@@ -329,9 +390,9 @@ func (fs *flows) gaveUp() {
 	}
 }
 
-// endTaken returns when no connection is left that was taken over. When ctx ends, it
+// EndTaken returns when no connection is left that was taken over. When ctx ends, it
 // closes those that are left.
-func (fs *flows) endTaken(ctx context.Context) {
+func (fs *Set) EndTaken(ctx context.Context) {
 	fs.endNow()
 	fs.mu.Lock()
 	if fs.taken == 0 {
@@ -353,9 +414,9 @@ func (fs *flows) endTaken(ctx context.Context) {
 
 // cut closes the connections that were taken over. Their flows end as if the clients had
 // left.
-func (fs *flows) cut() {
+func (fs *Set) cut() {
 	fs.mu.Lock()
-	left := slices.DeleteFunc(slices.Clone(fs.times), func(f *flow) bool { return f.nudge != nil })
+	left := slices.DeleteFunc(slices.Clone(fs.times), func(f *Flow) bool { return f.resumed != nil })
 	fs.mu.Unlock()
 	for _, f := range left {
 		_ = f.wire.conn.Close() // whatever is left had its time

@@ -1,4 +1,4 @@
-package server
+package streams
 
 import (
 	"context"
@@ -12,44 +12,44 @@ import (
 
 // What advance and the methods of a source return if a flow cannot go on as it is.
 var (
-	errOver = errors.New("the stream has ended")     // properly: the client is told so
-	errLeft = errors.New("the client is gone")       // or too slow
-	errFull = errors.New("the client takes no more") // now: what is left comes when it may be waited for
+	ErrEnded = errors.New("the stream has ended")     // properly: the client is told so
+	errLeft  = errors.New("the client is gone")       // or too slow
+	errFull  = errors.New("the client takes no more") // now: what is left comes when it may be waited for
 )
 
-// source is where the events of a flow come from: a stream of the log of a session, or a
+// Source is where the events of a flow come from: a stream of the log of a session, or a
 // subscription. One goroutine at a time uses it.
-type source interface {
-	// open answers the request with the beginning of the stream. After an error, the
+type Source interface {
+	// Open answers the request with the beginning of the stream. After an error, the
 	// stream that it returns is nil if nothing was answered. It is called once, before
 	// all others, in the goroutine of the request.
-	open(ctx context.Context, x *exchange.Exchange, r *http.Request) (*stream, error)
-	// step sends what there is to send now. It returns nil if more may follow, errOver
+	Open(ctx context.Context, x *exchange.Exchange, r *http.Request) (*Stream, error)
+	// Step sends what there is to send now. It returns nil if more may follow, ErrEnded
 	// after the last event, errFull if it is to be called again when the client may be
 	// waited for, and any other error if the client is gone.
-	step(ctx context.Context, out *stream) error
-	// farewell sends what tells the client that the stream ended properly. It may return
+	Step(ctx context.Context, out *Stream) error
+	// SendEnd sends what tells the client that the stream ended properly. It may return
 	// errFull, like step.
-	farewell(out *stream) error
-	// close lets go of all that the source has, before the client sees the end. revoked
+	SendEnd(out *Stream) error
+	// Close lets go of all that the source has, before the client sees the end. revoked
 	// tells whether the stream ended because its caller is not accepted any more. It is
 	// called once.
-	close(ctx context.Context, revoked bool)
+	Close(ctx context.Context, revoked bool)
 }
 
-// flow is one event stream that is open to a client. It has no goroutine of its own that
-// sends: whatever happens stirs it, and then one of the shared workers sends what there
-// is (see flows):
+// Flow is one event stream that is open to a client. It has no goroutine of its own that
+// sends: whatever happens wakes it, and then one of the shared workers sends what there
+// is (see Set):
 //
-//	          stirred               a worker has time
+//	          woken               a worker has time
 //	┌─ idle ───────────▶ queued ───────────────────────▶ working ──┐
 //	│   ▲ ▲                ▲                              │   │    │ over, or the client is gone
-//	│   │ │                └──stirred meanwhile───────────┤   │    ▼
+//	│   │ │                └──woken meanwhile───────────┤   │    ▼
 //	│   │ └───────────nothing more to send────────────────┘   │  ended
 //	│   │                                                     │    ▲
 //	│   └──caught up── slow ◀──the client takes no more───────┘    │
 //	│                   └──────────────────────────────────────────┤
-//	└──the client leaves: that stirs it, too ──────────────────────┘
+//	└──the client leaves: that wakes it, too ──────────────────────┘
 //
 // A slow flow has a goroutine of its own for as long as the client lags behind, so a
 // worker never waits for a client. Were the workers to wait, a few clients that read
@@ -58,27 +58,27 @@ type source interface {
 // At first the goroutine of the request drives a flow in the same states. When all has
 // been sent that there was, the flow takes the connection over from net/http (see wire),
 // and the goroutine ends with everything that net/http has. Where that is not possible,
-// the goroutine stays, and waits for what stirs the flow.
-type flow struct {
-	server *Server
-	source source
-	// nil: the stream answers a POST and ends with it, and its place is none of the
-	// flow's business
-	place *streamPlace
-	out   *stream            // nil: nothing was answered yet
+// the goroutine stays, and waits for what wakes the flow.
+type Flow struct {
+	set    *Set
+	source Source
+	// nil: the stream answers a POST and ends with it, and its slot is none of the flow's
+	// business
+	slot  *Slot
+	out   *Stream            // nil: nothing was answered yet
 	wire  *wire              // nil: net/http has the connection
 	entry *exchange.LogEntry // of the log of requests; nil: net/http has the connection
 	gone  atomic.Bool        // the client has left
 
-	// The flows' mutex guards what follows.
-	state  flowState
-	again  bool          // stirred while somebody drives it
-	unread bool          // the log may have more than was read
-	nudge  chan struct{} // wakes the goroutine of the request; nil: workers drive it
-	due    time.Time     // when it is stirred because of the time
-	ends   time.Time     // when it ends because the process stops; zero: that does not stop
-	ending bool          // it was driven since then
-	index  int           // in the timetable
+	// The mutex of the set guards what follows.
+	state   flowState
+	again   bool          // woken while somebody drives it
+	unread  bool          // the log may have more than was read
+	resumed chan struct{} // wakes the goroutine of the request; nil: workers drive it
+	due     time.Time     // when it is woken because of the time
+	ends    time.Time     // when it ends because the process stops; zero: that does not stop
+	ending  bool          // it was driven since then
+	index   int           // in the schedule
 }
 
 type flowState uint8
@@ -90,33 +90,34 @@ const (
 	flowEnded
 )
 
-// newFlow returns a flow that the calling goroutine drives, and enters it among those
-// that are stirred.
-func (s *Server) newFlow(from source, place *streamPlace) *flow {
-	f := &flow{server: s, source: from, place: place, nudge: make(chan struct{}, 1)}
-	s.flows.add(f)
-	if place != nil {
-		place.flow.Store(f)
+// NewFlow returns a flow that the calling goroutine drives, and enters it among those
+// that are woken.
+func (fs *Set) NewFlow(from Source, slot *Slot) *Flow {
+	f := &Flow{set: fs, source: from, slot: slot, resumed: make(chan struct{}, 1)}
+	fs.add(f)
+	if slot != nil {
+		slot.flow.Store(f)
 	}
 	return f
 }
 
-// Stir implements session.Follower.
-func (f *flow) Stir() { f.server.flows.stirToRead(f) }
+// Appended implements session.Follower.
+func (f *Flow) Appended() { f.set.noteAppended(f) }
 
-func (f *flow) stir() { f.server.flows.stir(f) }
+// Wake has the flow look for something to send, or for a reason to end.
+func (f *Flow) Wake() { f.set.wake(f) }
 
-// serve sends the flow in the goroutine of its request, until the stream ends or the flow
+// Serve sends the flow in the goroutine of its request, until the stream ends or the flow
 // has taken the connection over. Everything is given back when the stream ends, by
 // whoever drives the flow then.
-func (f *flow) serve(ctx context.Context, x *exchange.Exchange, r *http.Request) {
+func (f *Flow) Serve(ctx context.Context, x *exchange.Exchange, r *http.Request) {
 	defer func() { // also after a panic
 		if !x.Taken {
 			f.abandon(ctx, x)
 		}
 	}()
 	var err error
-	if f.out, err = f.source.open(ctx, x, r); err != nil {
+	if f.out, err = f.source.Open(ctx, x, r); err != nil {
 		return
 	}
 	for f.advance(ctx) == nil {
@@ -127,24 +128,24 @@ func (f *flow) serve(ctx context.Context, x *exchange.Exchange, r *http.Request)
 }
 
 // abandon ends the flow in the goroutine of its request.
-func (f *flow) abandon(ctx context.Context, x *exchange.Exchange) {
-	defer f.server.flows.remove(f)
+func (f *Flow) abandon(ctx context.Context, x *exchange.Exchange) {
+	defer f.set.remove(f)
 	if f.close(ctx) {
-		x.Outcome = endRevoked
+		x.Outcome = exchange.OutcomeRevoked
 	}
 	if f.out != nil {
-		endStream(x)
+		Finish(x)
 	}
 }
 
-// await waits until the flow is stirred, in the goroutine of the request.
-func (f *flow) await(ctx context.Context) error {
-	if !f.server.flows.settle(f) {
+// await waits until the flow is woken, in the goroutine of the request.
+func (f *Flow) await(ctx context.Context) error {
+	if !f.set.settle(f) {
 		return nil
 	}
 	select {
-	case <-f.nudge:
-		f.server.flows.resume(f)
+	case <-f.resumed:
+		f.set.resume(f)
 		return nil
 	case <-ctx.Done():
 		return errLeft
@@ -153,21 +154,21 @@ func (f *flow) await(ctx context.Context) error {
 
 // advance sends what there is to send now. It returns nil if more may follow; errFull if
 // the client does not take all that there is, and may be waited for only by a goroutine
-// of the flow's own; errOver if the stream has ended, and another error if the client is
+// of the flow's own; ErrEnded if the stream has ended, and another error if the client is
 // gone.
-func (f *flow) advance(ctx context.Context) error {
+func (f *Flow) advance(ctx context.Context) error {
 	if f.gone.Load() {
 		return errLeft
 	}
-	err := errOver
+	err := ErrEnded
 	if !f.isOver() {
-		err = f.source.step(ctx, f.out)
+		err = f.source.Step(ctx, f.out)
 	}
-	if err == nil && time.Since(f.out.last) >= f.server.config.Heartbeat {
-		err = f.out.comment()
+	if err == nil && time.Since(f.out.last) >= f.set.config.Heartbeat {
+		err = f.out.Comment()
 	}
-	if errors.Is(err, errOver) {
-		if err := f.source.farewell(f.out); err != nil {
+	if errors.Is(err, ErrEnded) {
+		if err := f.source.SendEnd(f.out); err != nil {
 			return err
 		}
 	}
@@ -175,28 +176,32 @@ func (f *flow) advance(ctx context.Context) error {
 }
 
 // isOver tells whether the caller has lost the right to the stream, or its time is over.
-func (f *flow) isOver() bool {
-	return f.place != nil && (f.place.revoked.Load() || !f.expires().IsZero() &&
+func (f *Flow) isOver() bool {
+	return f.slot != nil && (f.slot.revoked.Load() || !f.expires().IsZero() &&
 		!time.Now().Before(f.expires()))
 }
 
 // expires returns when the stream ends because its token has expired, the zero time if it
 // does not.
-func (f *flow) expires() time.Time {
-	if f.place == nil || f.place.principal.Expiry.IsZero() {
+func (f *Flow) expires() time.Time {
+	if f.slot == nil || f.slot.Principal.Expiry.IsZero() {
 		return time.Time{}
 	}
-	return f.place.principal.Expiry.Add(expiryLeeway)
+	return f.slot.Principal.Expiry.Add(expiryLeeway)
 }
 
-// next returns when the flow is to be stirred because of the time: to break the silence,
-// or to end. It is called with the mutex of the flows.
-func (f *flow) next(now time.Time) time.Time {
+// Lasts tells whether the stream lasts for as long as its client wants: it does not
+// answer a POST.
+func (f *Flow) Lasts() bool { return f.slot != nil }
+
+// next returns when the flow is to be woken because of the time: to break the silence,
+// or to end. It is called with the mutex of the set.
+func (f *Flow) next(now time.Time) time.Time {
 	due := now
 	if f.out != nil && f.out.last.Before(now) {
 		due = f.out.last
 	}
-	due = due.Add(f.server.config.Heartbeat)
+	due = due.Add(f.set.config.Heartbeat)
 	if !f.ends.IsZero() && !f.ending && f.ends.Before(due) {
 		due = f.ends
 	}
@@ -208,34 +213,34 @@ func (f *flow) next(now time.Time) time.Time {
 
 // close gives back all that the stream has, but for the connection. It tells whether the
 // caller is not accepted any more, which is then why the stream ended.
-func (f *flow) close(ctx context.Context) (revoked bool) {
-	if f.place == nil {
-		f.source.close(ctx, false)
+func (f *Flow) close(ctx context.Context) (revoked bool) {
+	if f.slot == nil {
+		f.source.Close(ctx, false)
 		return false
 	}
-	defer f.place.leave()
-	revoked = !f.server.exchanges.Accepts(f.place.principal)
-	f.source.close(ctx, revoked)
+	defer f.slot.Leave()
+	revoked = !f.set.config.Exchanges.Accepts(f.slot.Principal)
+	f.source.Close(ctx, revoked)
 	return revoked
 }
 
 // turn sends what a flow has, as a worker: without waiting for the client. What the
 // client does not take at once is sent by a goroutine of the flow's own.
-func (f *flow) turn() {
+func (f *Flow) turn() {
 	err := f.advanceSafely()
 	switch {
 	case errors.Is(err, errFull) || f.wire.lags():
 		go f.catchUp(err) // until the client has caught up, or is too slow; EndTaken waits for it
 	case err != nil:
 		f.finish(err)
-	case !f.server.flows.settle(f):
-		f.server.flows.requeue(f)
+	case !f.set.settle(f):
+		f.set.requeue(f)
 	}
 }
 
 // catchUp sends what a flow has, and gives its client as much time for each write as any
 // other answer does. err is what advance returned.
-func (f *flow) catchUp(err error) {
+func (f *Flow) catchUp(err error) {
 	f.wire.waits = true
 	for {
 		if late := f.wire.sendRest(); late != nil {
@@ -249,7 +254,7 @@ func (f *flow) catchUp(err error) {
 			continue
 		}
 		f.wire.waits = false
-		if f.server.flows.settle(f) {
+		if f.set.settle(f) {
 			return
 		}
 		f.wire.waits = true
@@ -258,7 +263,7 @@ func (f *flow) catchUp(err error) {
 
 // advanceSafely is advance for goroutines that no HTTP handler recovers. After a panic
 // the client is cut off.
-func (f *flow) advanceSafely() (err error) {
+func (f *Flow) advanceSafely() (err error) {
 	defer f.recovered(&err)
 	buffer := scratch.Get().(*[]byte)
 	f.out.buffer = *buffer
@@ -272,9 +277,9 @@ func (f *flow) advanceSafely() (err error) {
 }
 
 // recovered turns a panic into a line in the log, and sets err.
-func (f *flow) recovered(err *error) {
+func (f *Flow) recovered(err *error) {
 	if problem := recover(); problem != nil {
-		f.server.exchanges.Panicked(f.entry.Context(), problem)
+		f.set.config.Exchanges.Panicked(f.entry.Context(), problem)
 		*err = errLeft
 	}
 }

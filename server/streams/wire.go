@@ -1,4 +1,4 @@
-package server
+package streams
 
 import (
 	"bytes"
@@ -23,13 +23,13 @@ import (
 //	net/http: accept ─▶ request ─▶ chain ─▶ head of the answer, events that are there ─▶ Hijack
 //	                                                                                       │
 //	 wire:   one goroutine waits in Read ◀─────────────────────────────────────────────────┤
-//	            │ the client is gone: stirs the flow                                       ▼
-//	            ▼                                                       workers write chunks when the flow is stirred
+//	            │ the client is gone: wakes the flow                                       ▼
+//	            ▼                                                       workers write chunks when the flow is woken
 //	         the end of the stream ─▶ last chunk ─▶ close, which gives back the place at the listener
 //
 // What net/http and the chain did when the request ended is done when the stream ends:
-// the line of the log and the metric of the request (entry), the place of the stream
-// (flow.close), and what a stop waits for (flows.endTaken). The client was told with
+// the line of the log and the metric of the request (LogEntry), the slot of the stream
+// (flow.close), and what a stop waits for (Set.EndTaken). The client was told with
 // "Connection: close" that nothing follows the stream, so the connection never goes back
 // to net/http. HTTP/2 has no connection of its own for a request, so there the goroutine
 // of the request stays.
@@ -40,10 +40,10 @@ import (
 // https://www.rfc-editor.org/rfc/rfc9112#section-9.6
 const maxAfterwards = 64 << 10
 
-// partingTime is how long a client may take to close the connection after the end of its
+// closeTime is how long a client may take to close the connection after the end of its
 // stream. Were it closed at once, what the client has sent and nobody has read would make
 // the kernel reset the connection, and the client could lose the end of the stream.
-const partingTime = 500 * time.Millisecond
+const closeTime = 500 * time.Millisecond
 
 // wire is a connection that was taken over from net/http, and writes an event stream in
 // the chunks of HTTP/1.1. One goroutine at a time writes.
@@ -64,15 +64,15 @@ var _ outlet = (*wire)(nil)
 
 // take takes the connection over. It is false if that cannot be done, and changes nothing
 // then.
-func (f *flow) take(x *exchange.Exchange, r *http.Request) bool {
-	if f.place == nil || !takeable(x, r) {
+func (f *Flow) take(x *exchange.Exchange, r *http.Request) bool {
+	if f.slot == nil || !takeable(x, r) {
 		return false
 	}
-	f.server.flows.expect()
+	f.set.expect()
 	conn, ahead, err := x.Control.Hijack()
 	if err != nil {
-		f.server.flows.gaveUp()
-		f.server.flows.gaveUp()
+		f.set.gaveUp()
+		f.set.gaveUp()
 		return false
 	}
 	x.Taken = true
@@ -81,11 +81,11 @@ func (f *flow) take(x *exchange.Exchange, r *http.Request) bool {
 		// without it, each event is written by a goroutine of the flow's own
 		f.wire.raw, _ = one.SyscallConn()
 	}
-	f.server.flows.take(f)
-	// until the connection is closed; endTaken waits for it
+	f.set.take(f)
+	// until the connection is closed; EndTaken waits for it
 	go f.listen(maxAfterwards - ahead.Reader.Buffered())
-	if !f.server.flows.settle(f) {
-		f.server.flows.requeue(f)
+	if !f.set.settle(f) {
+		f.set.requeue(f)
 	}
 	return true
 }
@@ -93,14 +93,14 @@ func (f *flow) take(x *exchange.Exchange, r *http.Request) bool {
 // holdTaken sets what a flow has in place of net/http's request. It is made in one piece:
 // many small objects that stay, each among the garbage of a request, would keep blocks of
 // memory that are nearly empty.
-func (f *flow) holdTaken(conn net.Conn, x *exchange.Exchange, r *http.Request) {
+func (f *Flow) holdTaken(conn net.Conn, x *exchange.Exchange, r *http.Request) {
 	held := &struct {
 		wire  wire
-		out   stream
+		out   Stream
 		entry exchange.LogEntry
 	}{
-		wire:  wire{conn: conn, turns: f.server.config.Turns},
-		out:   stream{last: f.out.last},
+		wire:  wire{conn: conn, turns: f.set.config.Turns},
+		out:   Stream{last: f.out.last},
 		entry: exchange.EntryOf(x, r),
 	}
 	held.out.to = &held.wire
@@ -117,7 +117,7 @@ func takeable(x *exchange.Exchange, r *http.Request) bool {
 // listen waits until the client is gone, and drops what it sends until then. It is the
 // one goroutine of an idle stream, so it must not call anything that needs much of a
 // stack before it has read.
-func (f *flow) listen(allowed int) {
+func (f *Flow) listen(allowed int) {
 	for allowed >= 0 {
 		n, err := f.wire.conn.Read(f.wire.read[:])
 		if err != nil {
@@ -127,12 +127,12 @@ func (f *flow) listen(allowed int) {
 	}
 	_ = f.wire.conn.Close() // a write that waits for the client ends with that
 	f.gone.Store(true)
-	f.stir()
-	f.server.flows.gaveUp()
+	f.Wake()
+	f.set.gaveUp()
 }
 
-// Room implements outlet.
-func (w *wire) Room(size int) error {
+// CanTake implements outlet.
+func (w *wire) CanTake(size int) error {
 	if !w.waits && (w.lags() || w.raw == nil || size > exchange.WriteSize) {
 		return errFull
 	}
@@ -257,42 +257,42 @@ const lastChunk = "0\r\n\r\n"
 // finish ends a flow that has taken its connection over. err says why; a stream that
 // ended properly gets its last chunk. Everything has been given back when the client sees
 // that.
-func (f *flow) finish(err error) {
-	f.letGo()
-	if !errors.Is(err, errOver) {
-		f.part(false)
+func (f *Flow) finish(err error) {
+	f.settleRequest()
+	if !errors.Is(err, ErrEnded) {
+		f.hangUp(false)
 		return
 	}
 	n, err := f.wire.attempt([]byte(lastChunk))
 	if err == nil && n < len(lastChunk) {
-		go func() { // for the time of one write; endTaken waits for it
-			f.part(f.wire.writeInTime([]byte(lastChunk)[n:]) == nil)
+		go func() { // for the time of one write; EndTaken waits for it
+			f.hangUp(f.wire.writeInTime([]byte(lastChunk)[n:]) == nil)
 		}()
 		return
 	}
-	f.part(err == nil)
+	f.hangUp(err == nil)
 }
 
-// letGo gives back what the stream has, and writes the line of its request.
-func (f *flow) letGo() {
+// settleRequest gives back what the stream has, and writes the line of its request.
+func (f *Flow) settleRequest() {
 	var err error
 	defer f.recovered(&err)
 	ctx, outcome := f.entry.Context(), exchange.OutcomeOK
 	if f.close(ctx) {
-		outcome = endRevoked
+		outcome = exchange.OutcomeRevoked
 	}
-	f.server.exchanges.LogStream(ctx, f.entry, outcome)
+	f.set.config.Exchanges.LogStream(ctx, f.entry, outcome)
 }
 
-// part closes the connection, which also ends the goroutine that reads. A client that got
+// hangUp closes the connection, which also ends the goroutine that reads. A client that got
 // the end of its stream may close first.
-func (f *flow) part(whole bool) {
+func (f *Flow) hangUp(whole bool) {
 	half, ok := f.wire.conn.(interface{ CloseWrite() error })
 	if whole && ok && half.CloseWrite() == nil {
-		_ = f.wire.conn.SetReadDeadline(time.Now().Add(partingTime)) // if that fails, so does the read
+		_ = f.wire.conn.SetReadDeadline(time.Now().Add(closeTime)) // if that fails, so does the read
 	} else {
 		_ = f.wire.conn.Close() // the client may have closed it
 	}
-	f.server.flows.remove(f)
-	f.server.flows.gaveUp()
+	f.set.remove(f)
+	f.set.gaveUp()
 }

@@ -1,0 +1,121 @@
+package streams
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+)
+
+// openStreams are the event streams that clients opened, besides those that answer a
+// POST: these end with their request. It is safe for concurrent use.
+type openStreams struct {
+	mu    sync.Mutex // guards the field below
+	slots map[*Slot]struct{}
+}
+
+func newOpenStreams() *openStreams { return &openStreams{slots: make(map[*Slot]struct{})} }
+
+func (o *openStreams) add(p *Slot) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.slots[p] = struct{}{}
+}
+
+func (o *openStreams) remove(p *Slot) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.slots, p)
+}
+
+// judge ends the streams whose callers are not accepted any more, and returns how many
+// they were.
+func (o *openStreams) judge(accepts func(auth.Principal) bool) (ended int) {
+	o.mu.Lock()
+	slots := slices.Collect(maps.Keys(o.slots))
+	o.mu.Unlock()
+	for _, p := range slots {
+		if !accepts(p.Principal) && p.revoke() {
+			ended++
+		}
+	}
+	return ended
+}
+
+// Slot is one of the slots for event streams, of the tenant and of the whole
+// server. It was taken and must be given back.
+type Slot struct {
+	set       *Set
+	closed    func()
+	Principal auth.Principal
+	revoked   atomic.Bool          // its caller is not accepted any more, so the stream must end
+	flow      atomic.Pointer[Flow] // that has the slot; nil: none has it yet
+}
+
+// Kinds of streams that are special: one answers a POST, and the other one's end is that
+// of its session.
+const (
+	KindPost    = "post"
+	KindSession = "sse"
+)
+
+// TakeSlot takes a slot for a stream of one of these kinds: get, post, listen,
+// sse.
+func (fs *Set) TakeSlot(x *exchange.Exchange, kind string) (*Slot, *exchange.Refusal) {
+	if kind == KindSession && fs.IsDraining() {
+		return nil, exchange.ErrDraining
+	}
+	switch err := fs.slots.Take(share.User(x.Principal.User()), 1); {
+	case errors.Is(err, share.ErrTotal):
+		return nil, exchange.ErrStreams
+	case err != nil:
+		return nil, exchange.ErrStreamShare
+	}
+	closed, err := fs.config.Exchanges.Desk.OpenStream(x.Context(), x.Caller, kind)
+	if err != nil {
+		fs.slots.Give(share.User(x.Principal.User()), 1)
+		told := exchange.ErrorOf(err)
+		return nil, &exchange.Refusal{Status: exchange.StatusOf(told.Code, x.Era), Told: told}
+	}
+	p := &Slot{set: fs, closed: closed, Principal: x.Principal}
+	if kind == KindPost { // it ends with its request
+		return p, nil
+	}
+	fs.open.add(p)
+	if x.IsOutdated() {
+		p.Leave()
+		return nil, x.RefuseOutdated()
+	}
+	return p, nil
+}
+
+// TakeLastingSlot takes a slot for a stream that lasts for as long as its client wants.
+// HTTP/1.0 cannot tell the end of such a stream from a broken connection.
+func (fs *Set) TakeLastingSlot(x *exchange.Exchange, r *http.Request, kind string) (*Slot, *exchange.Refusal) {
+	if !r.ProtoAtLeast(1, 1) {
+		return nil, exchange.ErrHTTPVersion
+	}
+	return fs.TakeSlot(x, kind)
+}
+
+// revoke makes the stream end. It is false if it was called before.
+func (p *Slot) revoke() (first bool) {
+	first = !p.revoked.Swap(true)
+	if f := p.flow.Load(); f != nil {
+		f.Wake()
+	}
+	return first
+}
+
+// Leave gives the slot back.
+func (p *Slot) Leave() {
+	p.set.open.remove(p)
+	p.set.slots.Give(share.User(p.Principal.User()), 1)
+	p.closed()
+}

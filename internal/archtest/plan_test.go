@@ -52,9 +52,10 @@ func floors() [][]string {
 			"internal/store/sqlite", // what outlives a restart, in a file
 		},
 		{
-			"internal/redis", // what replicas share, and how to reach it
-			"internal/link",  // how one replica reaches another
-			"internal/store", // what outlives a restart
+			"internal/redis",  // what replicas share, and how to reach it
+			"internal/link",   // how one replica reaches another
+			"internal/store",  // what outlives a restart
+			"internal/pgdial", // how to reach PostgreSQL servers
 		},
 		{
 			"internal/strictjson", "internal/seal", "internal/share", "internal/lifetime", "internal/cgroup",
@@ -135,7 +136,7 @@ func doors() []door {
 		},
 		{
 			"github.com/jackc/pgx/v5",
-			[]string{"internal/database/postgres"},
+			[]string{"internal/database/postgres", "internal/pgdial"},
 			"it takes settings from the environment, and several statements at once",
 		},
 		{"golang.org/x/sync", []string{"*"}, "harmless"},

@@ -1,11 +1,10 @@
 // Package postgres runs queries on a PostgreSQL server, and lets no query do more than
-// read. It is the only package that imports the driver, github.com/jackc/pgx, and of that
-// only its lowest parts.
+// read. Of the driver, github.com/jackc/pgx, it uses only the lowest parts.
 //
 // What is dangerous about it: the texts of strangers reach a server that does what the
 // role may do. So, in this order:
 //
-//	connect.go   a connection of its own for each query, dialled by internal/dial, with TLS beyond this machine; nothing
+//	connect.go   a connection of its own for each query, opened by internal/pgdial, with TLS beyond this machine; nothing
 //	             that a query leaves on a connection (settings, locks, prepared statements) meets another one
 //	role.go      a role that may do more than read is refused
 //	this file    the extended protocol, which takes one statement; a statement that returns no rows is refused before

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/database/postgres"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+	"github.com/drawbridge-mcp/drawbridge/internal/pgdial"
 	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
 )
 
@@ -114,7 +114,7 @@ func (r *reader) databaseFields(d *builtin.Database) fields {
 			if r.read(n) == nil {
 				return
 			}
-			if err := postgres.CheckFile(d.PostgresFile); err != nil {
+			if err := pgdial.CheckFile(d.PostgresFile); err != nil {
 				r.fault(n, "%s", err)
 			}
 		},

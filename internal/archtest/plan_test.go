@@ -48,8 +48,9 @@ func floors() [][]string {
 			"server/admin",       // the operator's page
 		},
 		{
-			"internal/replica",      // which other processes serve the same tenants, and how word reaches them
-			"internal/store/sqlite", // what outlives a restart, in a file
+			"internal/replica",        // which other processes serve the same tenants, and how word reaches them
+			"internal/store/sqlite",   // what outlives a restart, in a file
+			"internal/store/postgres", // the same at a server, for several replicas
 		},
 		{
 			"internal/redis",  // what replicas share, and how to reach it
@@ -136,7 +137,7 @@ func doors() []door {
 		},
 		{
 			"github.com/jackc/pgx/v5",
-			[]string{"internal/database/postgres", "internal/pgdial"},
+			[]string{"internal/database/postgres", "internal/pgdial", "internal/store/postgres"},
 			"it takes settings from the environment, and several statements at once",
 		},
 		{"golang.org/x/sync", []string{"*"}, "harmless"},

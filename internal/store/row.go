@@ -178,6 +178,17 @@ type Database interface {
 	Close() error
 }
 
+// SchemaError is that a later version of the program has changed the database so that
+// this one cannot use it.
+type SchemaError struct{ Schema, Known int }
+
+// Error implements error.
+func (e *SchemaError) Error() string {
+	return fmt.Sprintf(
+		"a later version of drawbridge has changed the database (its schema is %d, and this version knows %d)",
+		e.Schema, e.Known)
+}
+
 // MissingKeys returns an error that names the keys which seal rows and are not in a ring.
 // Without them the rows are lost, so whoever would take these keys away must not.
 func MissingKeys(ctx context.Context, d Database, ring *seal.Ring) error {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/ncruces/go-sqlite3"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
 // migration is one step of the schema, which stands in the database for good. A step that
@@ -62,9 +64,7 @@ func migrate(c *conn) (err error) {
 		return err
 	}
 	if oldest > len(steps) {
-		return fmt.Errorf(
-			"a later version of drawbridge has changed the database (its schema is %d, and this version knows %d)",
-			version, len(steps))
+		return &store.SchemaError{Schema: version, Known: len(steps)}
 	}
 	if version >= len(steps) {
 		return nil

@@ -1,0 +1,139 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
+)
+
+// migration is one step of the schema, which stands in the database for good. A step that
+// the program before survives leaves oldest as it is: it adds tables, or columns that
+// have a default. Any other needs two releases.
+type migration struct {
+	oldest int // version of the schema that a program must know to use the database after this step
+	text   string
+}
+
+// migrations returns the steps, of which the first makes version 1. The triggers count
+// the rows of each tenant; they take the counts in one order, so that two of them never
+// wait for each other. Function bounded is called in the transaction that has inserted a
+// row: what has expired gives way, and too many are an error of its own.
+func migrations() []migration {
+	return []migration{{1, `
+CREATE TABLE records(
+  kind text COLLATE "C" NOT NULL, id text COLLATE "C" NOT NULL, tenant text COLLATE "C" NOT NULL,
+  owner text COLLATE "C" NOT NULL, expires bigint NOT NULL, version bigint NOT NULL,
+  key text COLLATE "C" NOT NULL, value bytea NOT NULL, PRIMARY KEY(kind, id));
+ALTER TABLE records ALTER COLUMN value SET STORAGE EXTERNAL;
+CREATE INDEX records_tenant ON records(kind, tenant, id);
+CREATE INDEX records_owner ON records(kind, owner, id) WHERE owner <> '';
+CREATE INDEX records_expires ON records(expires);
+CREATE INDEX records_key ON records(key);
+CREATE TABLE counts(kind text COLLATE "C" NOT NULL, tenant text COLLATE "C" NOT NULL, records bigint NOT NULL,
+  PRIMARY KEY(kind, tenant)) WITH (fillfactor = 50);
+CREATE FUNCTION count_more() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  INSERT INTO counts AS c SELECT kind, tenant, count(*) FROM added GROUP BY kind, tenant ORDER BY kind, tenant
+    ON CONFLICT (kind, tenant) DO UPDATE SET records = c.records + excluded.records;
+  RETURN NULL;
+END $$;
+CREATE FUNCTION count_less() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  PERFORM FROM counts c WHERE (c.kind, c.tenant) IN (SELECT kind, tenant FROM removed)
+    ORDER BY c.kind, c.tenant FOR UPDATE;
+  UPDATE counts c SET records = c.records - r.n
+    FROM (SELECT kind, tenant, count(*) AS n FROM removed GROUP BY kind, tenant) r
+    WHERE c.kind = r.kind AND c.tenant = r.tenant;
+  RETURN NULL;
+END $$;
+CREATE FUNCTION count_moved() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  INSERT INTO counts AS c SELECT kind, tenant, sum(n) FROM (
+    SELECT kind, tenant, 1 AS n FROM added UNION ALL SELECT kind, tenant, -1 FROM removed) moved
+    GROUP BY kind, tenant HAVING sum(n) <> 0 ORDER BY kind, tenant
+    ON CONFLICT (kind, tenant) DO UPDATE SET records = c.records + excluded.records;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER records_insert AFTER INSERT ON records REFERENCING NEW TABLE AS added
+  FOR EACH STATEMENT EXECUTE FUNCTION count_more();
+CREATE TRIGGER records_delete AFTER DELETE ON records REFERENCING OLD TABLE AS removed
+  FOR EACH STATEMENT EXECUTE FUNCTION count_less();
+CREATE TRIGGER records_move AFTER UPDATE ON records REFERENCING OLD TABLE AS removed NEW TABLE AS added
+  FOR EACH STATEMENT EXECUTE FUNCTION count_moved();
+CREATE FUNCTION bounded(a_kind text, a_tenant text, most bigint, now bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE n bigint; BEGIN
+  FOR attempt IN 1..2 LOOP
+    SELECT records INTO n FROM counts WHERE kind = a_kind AND tenant = a_tenant;
+    IF n IS NULL OR n <= most THEN RETURN; END IF;
+    DELETE FROM records WHERE (kind, id) IN (
+      SELECT kind, id FROM records WHERE kind = a_kind AND tenant = a_tenant AND expires <= now LIMIT 500);
+  END LOOP;
+  RAISE EXCEPTION 'too many records' USING ERRCODE = 'DB001';
+END $$`}}
+}
+
+// fullCode is the SQLSTATE that function bounded raises.
+const fullCode = "DB001"
+
+// migrationLock is a number that only replicas which migrate take a lock on.
+const migrationLock = 0x6472617762726467
+
+// migrate brings the schema to the version that this program knows, or leaves a later one
+// that this program may use. Of several replicas one does it, and the others wait.
+func migrate(ctx context.Context, c *pgconn.PgConn) error {
+	steps := migrations()
+	version, oldest, err := schemaOf(ctx, c)
+	if err != nil {
+		return err
+	}
+	if version < len(steps) {
+		if err := execute(ctx, c, "BEGIN; SELECT pg_advisory_xact_lock("+strconv.Itoa(migrationLock)+
+			"); CREATE SCHEMA IF NOT EXISTS drawbridge; "+
+			"CREATE TABLE IF NOT EXISTS schema(version integer NOT NULL, oldest integer NOT NULL)"); err != nil {
+			return err
+		}
+		if version, oldest, err = schemaOf(ctx, c); err != nil {
+			return err
+		}
+		for _, step := range steps[min(version, len(steps)):] {
+			if err := execute(ctx, c, step.text); err != nil {
+				return err
+			}
+			version, oldest = version+1, step.oldest
+		}
+		if err := execute(ctx, c, fmt.Sprintf(
+			"DELETE FROM schema; INSERT INTO schema VALUES (%d, %d); COMMIT", version, oldest)); err != nil {
+			return err
+		}
+	}
+	if oldest > len(steps) {
+		return &store.SchemaError{Schema: version, Known: len(steps)}
+	}
+	return nil
+}
+
+// schemaOf returns the version of the schema, and the oldest that a program must know;
+// zeros: there is none.
+func schemaOf(ctx context.Context, c *pgconn.PgConn) (version, oldest int, err error) {
+	found := c.ExecParams(ctx, "SELECT to_regclass('drawbridge.schema') IS NOT NULL", nil, nil, nil, nil).Read()
+	if found.Err != nil || len(found.Rows) == 0 || string(found.Rows[0][0]) != "t" {
+		return 0, 0, found.Err
+	}
+	result := c.ExecParams(ctx, "SELECT version, oldest FROM schema", nil, nil, nil, nil).Read()
+	if result.Err != nil || len(result.Rows) == 0 {
+		return 0, 0, result.Err
+	}
+	version, err = strconv.Atoi(string(result.Rows[0][0]))
+	if err != nil {
+		return 0, 0, err
+	}
+	oldest, err = strconv.Atoi(string(result.Rows[0][1]))
+	return version, oldest, err
+}
+
+// execute runs statements of this file.
+func execute(ctx context.Context, c *pgconn.PgConn, text string) error {
+	_, err := c.Exec(ctx, text).ReadAll()
+	return err
+}

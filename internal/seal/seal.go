@@ -20,6 +20,7 @@ import (
 	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -72,13 +73,15 @@ const (
 // Ring seals and opens tokens. It is safe for concurrent use, also while Adopt changes
 // its keys.
 type Ring struct {
-	keys atomic.Pointer[[]key] // newest first, at least one; replaced whole
+	keys    atomic.Pointer[[]key] // newest first, at least one; replaced whole
+	adopted atomic.Uint64         // how often Adopt was called
 }
 
 // key is a secret made ready for use, with the header of the tokens that it seals.
 type key struct {
 	header [headerSize]byte
 	aead   cipher.AEAD
+	root   []byte // of secrets that are derived from the key; tells nothing of it
 }
 
 // NewRing returns a ring of keys of KeySize bytes, newest first: the first seals, all
@@ -119,7 +122,32 @@ func RandomRing() *Ring {
 // Adopt gives the ring the keys of another one in place of its own, at once and for good.
 // A Seal or Open that is under way uses either all of the old keys or all of the new
 // ones. What a key has sealed that is gone does not open any more.
-func (r *Ring) Adopt(next *Ring) { r.keys.Store(next.keys.Load()) }
+func (r *Ring) Adopt(next *Ring) {
+	r.keys.Store(next.keys.Load())
+	r.adopted.Add(1)
+}
+
+// Adopted returns how often the ring has taken other keys. Whoever keeps what Derive
+// returned compares it: the number read before Derive belongs to those secrets or to
+// older ones.
+func (r *Ring) Adopted() uint64 { return r.adopted.Load() }
+
+// Derive returns a secret of KeySize bytes for each key, newest first: the same at every
+// replica, another for each purpose, and of no use to find the key or what is derived for
+// other purposes. It is for secrets that must follow the keys of the ring, such as those
+// that sign: a signature by the first is known wherever the rest of the ring is.
+func (r *Ring) Derive(purpose string) [][]byte {
+	keys := *r.keys.Load()
+	secrets := make([][]byte, len(keys))
+	for i := range keys {
+		secret, err := hkdf.Expand(sha256.New, keys[i].root, purpose, KeySize)
+		if err != nil {
+			panic(err) // the length is allowed
+		}
+		secrets[i] = secret
+	}
+	return secrets
+}
 
 // IDs returns the ids of the keys, newest first, each of six hexadecimal digits. An id
 // stands at the beginning of every token of its key and tells nothing of it, so it may be
@@ -148,7 +176,11 @@ func newKey(secret []byte) (key, error) {
 		return key{}, err
 	}
 	sum := sha256.Sum256(append([]byte("drawbridge key id\x00"), secret...))
-	k := key{header: [headerSize]byte{version}, aead: aead}
+	root, err := hkdf.Extract(sha256.New, secret, []byte("drawbridge derived keys"))
+	if err != nil {
+		return key{}, err
+	}
+	k := key{header: [headerSize]byte{version}, aead: aead, root: root}
 	copy(k.header[1:], sum[:])
 	return k, nil
 }

@@ -348,3 +348,26 @@ func TestIDsNameKeys(t *testing.T) {
 		t.Errorf("a token begins with %x, want the id %s", raw[1:4], ids[0])
 	}
 }
+
+// TestDerivedSecretsFollowTheKeys shows that derived secrets are the same for the same
+// key, differ by key and purpose, and come in the order of the keys.
+func TestDerivedSecretsFollowTheKeys(t *testing.T) {
+	t.Parallel()
+	ring := ringOf(t, 1, 2)
+	both := ring.Derive("signing")
+	if len(both) != 2 || len(both[0]) != seal.KeySize || bytes.Equal(both[0], both[1]) {
+		t.Fatalf("got %d secrets, want two that differ", len(both))
+	}
+	if again := ringOf(t, 2).Derive("signing"); !bytes.Equal(again[0], both[1]) {
+		t.Error("the same key gives another secret in another ring")
+	}
+	if other := ring.Derive("another"); bytes.Equal(other[0], both[0]) {
+		t.Error("two purposes have one secret")
+	}
+	before := ring.Adopted()
+	ring.Adopt(ringOf(t, 2))
+	if after := ring.Derive("signing"); len(after) != 1 || !bytes.Equal(after[0], both[1]) ||
+		ring.Adopted() == before {
+		t.Error("the secrets do not follow the keys of the ring")
+	}
+}

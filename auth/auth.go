@@ -39,6 +39,12 @@ const MaxLifetime = 24 * time.Hour
 // MostLifetime is the longest life that an Issuer may allow.
 const MostLifetime = 90 * 24 * time.Hour
 
+// Claims of the tokens that this gateway signs for people whom others know.
+const (
+	OriginClaim = "origin" // the issuer that knows the subject
+	FamilyClaim = "family" // what the token was given out for
+)
+
 const (
 	leeway           = 30 * time.Second // how much the clocks of issuer and gateway may differ
 	defaultCacheSize = 10_000           // tokens
@@ -83,10 +89,19 @@ type Issuer struct {
 
 	MaxLifetime time.Duration // how long its tokens may live; zero: the constant MaxLifetime
 
+	// The issuer is this gateway, which signs tokens for people whom others know.
+	// SpeaksFor has the issuers that a claim OriginClaim may name: the Principal has that
+	// one as its Issuer. Nil: the issuer speaks for its own people. Revoked tells whether
+	// what a token was given out for, which its claim FamilyClaim names, has ended; it is
+	// asked at each use, and must be quick. Nil: nothing ends before its time.
+	SpeaksFor []string
+	Revoked   func(family string) bool
+
 	// Exactly one source of keys.
-	Keys    []Key  // from a file: public keys, or one shared secret
-	JWKS    []byte // the text of a key set from a file
-	JWKSURL string // the address of a key set, which is fetched while Run runs, and again when keys change
+	Own     func() (keys []Key, generation uint64) // of this gateway; the generation differs when they do
+	Keys    []Key                                  // from a file: public keys, or one shared secret
+	JWKS    []byte                                 // the text of a key set from a file
+	JWKSURL string                                 // the address of a key set, which is fetched while Run runs, and again when keys change
 
 	// How long a key that the provider at JWKSURL has removed may still verify.
 	// KeysRefresh is that bound while the provider answers: the set is fetched at least
@@ -362,6 +377,9 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Principal, error) 
 	id := digestOf(token)
 	now := v.now()
 	if known := v.verified.get(id); known != nil && known.holds(now) {
+		if known.principal.proof.isRevoked() {
+			return Principal{}, errRevoked
+		}
 		return known.principal, nil
 	}
 	fresh, err := v.verify(ctx, token, now)

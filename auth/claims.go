@@ -65,9 +65,6 @@ func readClaims(data []byte) (claims, error) {
 	if c.clientID == "" {
 		c.clientID = clientID
 	}
-	if c.issuer == "" {
-		return claims{}, refuse("claims", "iss is needed")
-	}
 	return c, nil
 }
 

@@ -21,6 +21,8 @@ type issuer struct {
 	named       []*namedClaim
 	rules       rules
 	keys        source
+	origins     []string // that it speaks for; nil: itself alone
+	revoked     func(family string) bool
 }
 
 // newIssuer makes the issuer cfg ready for use, or returns what is wrong with it. all is
@@ -43,6 +45,8 @@ func newIssuer(cfg *Issuer, all *Config) (*issuer, error) {
 		named:       newNamedClaims(cfg, mapping),
 		rules:       newRules(cfg, all),
 		keys:        keys,
+		origins:     slices.Clone(cfg.SpeaksFor),
+		revoked:     cfg.Revoked,
 	}
 	if made.maxLifetime == 0 {
 		made.maxLifetime = MaxLifetime
@@ -100,7 +104,7 @@ func checkNames(cfg *Issuer) error {
 // newSource returns the one source of keys that the issuer has.
 func newSource(cfg *Issuer, all *Config) (source, error) {
 	given := 0
-	for _, is := range []bool{len(cfg.Keys) > 0, len(cfg.JWKS) > 0, cfg.JWKSURL != ""} {
+	for _, is := range []bool{cfg.Own != nil, len(cfg.Keys) > 0, len(cfg.JWKS) > 0, cfg.JWKSURL != ""} {
 		if is {
 			given++
 		}
@@ -109,6 +113,8 @@ func newSource(cfg *Issuer, all *Config) (source, error) {
 		return nil, errors.New("needs exactly one source of keys: keys, a key set, or the address of one")
 	}
 	switch {
+	case cfg.Own != nil:
+		return newOwned(cfg.Own), nil
 	case len(cfg.Keys) > 0:
 		return newFixed(cfg.Keys, cfg.Algorithms)
 	case len(cfg.JWKS) > 0:
@@ -216,8 +222,16 @@ func (i *issuer) principal(c *claims) (p Principal, values []string, err error) 
 	if err != nil {
 		return Principal{}, nil, err
 	}
+	origin := i.name
+	if i.origins != nil {
+		origin, _ = text(c.member(OriginClaim))
+	}
+	if !i.speaksFor(origin) {
+		return Principal{}, nil, unfit("claims", &claimPath{text: OriginClaim}, c.member(OriginClaim), i.origins,
+			errors.New("an issuer that signs for others names one of those"))
+	}
 	p = Principal{
-		Issuer:   i.name,
+		Issuer:   origin,
 		Subject:  subject,
 		Name:     i.mapping.nameOf(c),
 		ClientID: c.clientID,
@@ -229,6 +243,14 @@ func (i *issuer) principal(c *claims) (p Principal, values []string, err error) 
 		p.TenantID, p.Tenants = "", tenants
 	}
 	return p, values, nil
+}
+
+// speaksFor tells whether principals of the issuer may have that one as theirs.
+func (i *issuer) speaksFor(origin string) bool {
+	if i.origins == nil {
+		return origin == i.name
+	}
+	return slices.Contains(i.origins, origin)
 }
 
 // isFor tells whether one of the audiences is the issuer's here.

@@ -12,12 +12,24 @@ import (
 // ask later whether all that still holds, when the token itself is not at hand any more.
 // It holds no part of the signature and is never changed.
 type proof struct {
+	issuer    string      // that signed the token; the Principal may have another
 	key       fingerprint // of the key that made the signature
 	keyID     string      // kid of the token; "" when it has none
 	algorithm string
-	audiences []string // of the token
-	mapping   *mapping // by which the claims were read
-	tenants   []string // the values of the claim that named the tenants; none: the issuer has one tenant
+	audiences []string                 // of the token
+	mapping   *mapping                 // by which the claims were read
+	tenants   []string                 // the values of the claim that named the tenants; none: the issuer has one tenant
+	family    string                   // what the token was given out for; "": it does not say
+	revoked   func(family string) bool // nil: nothing ends before its time
+}
+
+// errRevoked says that what the token was given out for has ended. To its caller it is a
+// token whose time is over: then clients try to get a new one, and learn what to do.
+var errRevoked = refuse("expired", "what the token was given out for has ended")
+
+// isRevoked tells whether what the token was given out for has ended.
+func (p *proof) isRevoked() bool {
+	return p.family != "" && p.revoked != nil && p.revoked(p.family)
 }
 
 // fingerprint is a digest that no other key or secret has.
@@ -56,7 +68,7 @@ func (v *Verifier) Judge(p Principal) error {
 	if p.proof == nil {
 		return &Error{Reason: "missing"}
 	}
-	from := v.entryFor(p.Issuer, p.proof.audiences)
+	from := v.entryFor(p.proof.issuer, p.proof.audiences)
 	if from == nil {
 		return &Error{Reason: "issuer"}
 	}
@@ -84,6 +96,12 @@ func (i *issuer) judge(p *Principal, now time.Time) error {
 	if !i.isTenant(p) {
 		return &Error{Reason: "tenant"}
 	}
+	if !i.speaksFor(p.Issuer) {
+		return &Error{Reason: "issuer"}
+	}
+	if p.proof.isRevoked() {
+		return errRevoked
+	}
 	if p.proof.mapping != i.mapping && !p.proof.mapping.isSame(i.mapping) {
 		return refuse("claims", "claims are read otherwise now")
 	}
@@ -93,7 +111,11 @@ func (i *issuer) judge(p *Principal, now time.Time) error {
 // proof returns by what the verified token p of the issuer was accepted; tenants are the
 // values that named its tenants.
 func (i *issuer) proof(p *parsed, signer verifying, tenants []string) *proof {
+	family, _ := text(p.claims.member(FamilyClaim)) // a token without one cannot be revoked
 	return &proof{
+		issuer:    i.name,
+		family:    family,
+		revoked:   i.revoked,
 		key:       signer.fingerprint,
 		keyID:     p.keyID,
 		algorithm: p.algorithm,

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -17,11 +18,12 @@ type Claims struct {
 	// further claims, such as tenant and scopes; the fields win over them
 	Extra            map[string]any
 	IssuedAt, Expiry time.Time
+	Type             string // the typ of the header; "": JWT
 }
 
-// Sign signs claims with key.Private and the named algorithm. It is for trials, such as
-// the command that makes tokens. It does not ask whether a Verifier would accept the
-// token.
+// Sign signs claims with key.Private and the named algorithm. It is for tokens of this
+// gateway itself, and for trials, such as the command that makes tokens. It does not ask
+// whether a Verifier would accept the token.
 func Sign(key Key, algorithm string, claims Claims) (string, error) {
 	if key.Private == nil {
 		return "", errors.New("the key has no private part")
@@ -33,7 +35,7 @@ func Sign(key Key, algorithm string, claims Claims) (string, error) {
 	if !slices.Contains(served, algorithm) || !pairs(key) {
 		return "", fmt.Errorf("the key cannot sign with %q", algorithm)
 	}
-	header := map[string]any{"alg": algorithm, "typ": "JWT"}
+	header := map[string]any{"alg": algorithm, "typ": cmp.Or(claims.Type, "JWT")}
 	if key.ID != "" {
 		header["kid"] = key.ID
 	}

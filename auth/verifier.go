@@ -54,8 +54,13 @@ func parse(token string) (*parsed, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.claims, err = readClaims(payload)
-	return p, err
+	if p.claims, err = readClaims(payload); err != nil {
+		return nil, err
+	}
+	if p.claims.issuer == "" {
+		return nil, refuse("claims", "iss is needed")
+	}
+	return p, nil
 }
 
 // takeApart returns a token without its claims, and the JSON text of the claims.

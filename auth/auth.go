@@ -376,18 +376,19 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Principal, error) 
 	}
 	id := digestOf(token)
 	now := v.now()
-	if known := v.verified.get(id); known != nil && known.holds(now) {
-		if known.principal.proof.isRevoked() {
-			return Principal{}, errRevoked
+	known := v.verified.get(id)
+	if known == nil || !known.holds(now) {
+		fresh, err := v.verify(ctx, token, now)
+		if err != nil {
+			return Principal{}, err
 		}
-		return known.principal, nil
+		v.verified.put(id, fresh)
+		known = fresh
 	}
-	fresh, err := v.verify(ctx, token, now)
-	if err != nil {
-		return Principal{}, err
+	if known.principal.proof.isRevoked() {
+		return Principal{}, errRevoked
 	}
-	v.verified.put(id, fresh)
-	return fresh.principal, nil
+	return known.principal, nil
 }
 
 // verify verifies a token that is not remembered. The order of its checks is chosen so

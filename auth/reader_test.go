@@ -90,6 +90,9 @@ func TestOwnTokensSpeakForPeopleOfOthers(t *testing.T) {
 	if judged := v.Judge(p); err == nil || judged == nil {
 		t.Errorf("after the end: verified %v, judged %v; want refusals", err, judged)
 	}
+	if _, err := v.Verify(t.Context(), sign(second, issuerName)); err == nil {
+		t.Error("a token that was never seen before is accepted after the end")
+	}
 	delete(ended, "f1")
 	keys, generation = []auth.Key{second}, 2
 	if _, err := v.Verify(t.Context(), token); err == nil {

@@ -1,6 +1,23 @@
 // Package signin is an OAuth authorization server for MCP clients. It lets a person sign
 // in at the company's identity provider, asks for consent, and gives the client tokens of
 // its own. It deliberately knows nothing of a tenant's rules.
+//
+//	client ── authorize ──▶ browser ──▶ provider ──▶ callback ──▶ consent ──▶ client ── token ──▶ tokens
+//	            attempt: a cookie of the browser      family: a record in the store, until its end
+//
+// From the top: signin.go has the server, and routes.go what each path leads to.
+// authorize.go, callback.go and consent.go are a person's way, which attempt.go binds to
+// one browser. token.go gives out tokens: redeem.go the first of a family, refresh.go all
+// others, issue.go the tokens themselves. revoke.go, logouts.go and ended.go end them;
+// family.go is what they belong to. metadata.go answers whoever asks what there is, and
+// registers clients. exchange.go is one request, ask.go what a client wants, core.go what
+// all parts have in common, settings.go what a reload may change and our addresses,
+// signing.go the keys, fault.go what clients are told. This file and logout.go say what a
+// provider must do.
+//
+// Of a sign-in that nobody finished nothing is kept: registrations and attempts are
+// sealed into what clients and browsers carry. A record is made for a person who has
+// signed in.
 package signin
 
 import (

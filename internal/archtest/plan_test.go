@@ -39,7 +39,9 @@ func floors() [][]string {
 			"auth/signin",                // people sign in, and clients get tokens
 		},
 		{
-			"internal/mcp", // the words: messages, revisions, codes
+			"internal/mcp",        // the words: messages, revisions, codes
+			"auth/signin/clients", // which program asks for tokens, and where the answers go
+			"auth/signin/pages",   // what a person sees who signs in
 			"auth", "ratelimit", "metrics", "internal/audit", "internal/sse",
 			"internal/database",  // what a query may ask, and what comes of it
 			"internal/fairqueue", // whose turn it is to keep a processor busy
@@ -153,9 +155,11 @@ func doors() []door {
 				"server", "server/exchange", "server/streams", "server/admin", "auth", "registry/upstream", "registry/upstream/wire",
 				"registry/builtin", "registry/openapi", "internal/dial", "internal/connlimit", "internal/link",
 				"internal/replica", "cmd/drawbridge", "metrics", "auth/provider",
+				"auth/signin", "auth/signin/clients", "auth/signin/pages",
 			},
 			"the desk and the catalogue are free of transport",
 		},
+		{"html/template", []string{"auth/signin/pages"}, "what is markup is decided there"},
 		{"net/http/httptest", nil, "for tests"},
 		{"net/http/pprof", []string{"server/admin", "cmd/drawbridge"}, "it registers handlers when imported"},
 		{"os/exec", []string{"registry/upstream/process"}, "only the operator's config starts programs"},

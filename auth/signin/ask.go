@@ -1,0 +1,71 @@
+package signin
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
+)
+
+// ask is what a client has asked for.
+type ask struct {
+	Tenant    string         `json:"t,omitempty"` // of the address; "": that of all tenants
+	Client    clients.Client `json:"c"`
+	Redirect  string         `json:"r"`
+	State     string         `json:"s,omitempty"`
+	Challenge string         `json:"p"`           // of PKCE
+	Scopes    []string       `json:"a,omitempty"` // none: all that the person has
+}
+
+// answerURL returns where the browser brings an answer to the client: always with who
+// answers, so that the client cannot be led to take it for another's.
+// https://www.rfc-editor.org/rfc/rfc9207#section-2
+func (s *core) answerURL(asked ask, answer url.Values) string {
+	answer.Set("iss", newAddress(s.config.Settings(), asked.Tenant).issuer())
+	if asked.State != "" {
+		answer.Set("state", asked.State)
+	}
+	separator := "?"
+	if strings.Contains(asked.Redirect, "?") {
+		separator = "&"
+	}
+	return asked.Redirect + separator + answer.Encode()
+}
+
+// judgeResource checks that a client means the resource of this address, if it names one.
+// https://www.rfc-editor.org/rfc/rfc8707#section-2
+func judgeResource(a address, values url.Values) *fault {
+	for _, resource := range values["resource"] {
+		if !a.isResource(resource) {
+			return errResource
+		}
+	}
+	return nil
+}
+
+// identityScopes are those that clients ask for out of habit. They mean nothing here, and
+// who asks for nothing else has asked for all.
+var identityScopes = []string{"openid", "profile", "email", "address", "phone", "offline_access"}
+
+// scopesAsked returns the scopes that are asked for and may be, none if that is all.
+func scopesAsked(known []string, text string) ([]string, *fault) {
+	if len(text) > maxState {
+		return nil, errRepeated
+	}
+	var asked []string
+	unknown := false
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case slices.Contains(identityScopes, word) || slices.Contains(asked, word):
+		case len(known) > 0 && !slices.Contains(known, word):
+			unknown = true
+		default:
+			asked = append(asked, word)
+		}
+	}
+	if unknown && len(asked) == 0 {
+		return nil, errScope
+	}
+	return asked, nil
+}

@@ -1,0 +1,147 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"regexp"
+
+	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
+	"github.com/drawbridge-mcp/drawbridge/auth/signin/pages"
+)
+
+// choiceParameter says in the query of authorize where a person has chosen to sign in.
+const choiceParameter = "drawbridge_login"
+
+// challengeForm is the form of a challenge of S256: a SHA-256 in base64url.
+// https://www.rfc-editor.org/rfc/rfc7636#section-4.2
+var challengeForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
+
+// authorize begins a sign-in: it checks what the client asks for and sends the browser to
+// a provider. Until client and redirect are known to belong together, nothing leads away
+// from here.
+// https://www.rfc-editor.org/rfc/rfc6749#section-4.1.2.1
+func (s *core) authorize(x *exchange) {
+	query, err := url.ParseQuery(x.request.URL.RawQuery)
+	if err != nil || repeated(query) {
+		s.problem(x, http.StatusBadRequest, pages.BadRequest, "query")
+		return
+	}
+	client, err := s.registry.Find(x.request.Context(), query.Get("client_id"))
+	switch {
+	case errors.Is(err, clients.ErrUnknown):
+		s.problem(x, http.StatusBadRequest, pages.UnknownClient, "unknown_client")
+		return
+	case err != nil:
+		s.away(x, "client", err)
+		return
+	}
+	redirect, ok := client.RedirectOf(query.Get("redirect_uri"))
+	if !ok {
+		s.problem(x, http.StatusBadRequest, pages.BadRedirect, "redirect")
+		return
+	}
+	asked := ask{
+		Tenant: x.at.tenant, Client: client, Redirect: redirect.URI, State: query.Get("state"),
+		Challenge: query.Get("code_challenge"),
+	}
+	if f := s.judge(x.at, query, &asked); f != nil {
+		s.bounce(x, asked, f)
+		return
+	}
+	s.leadToProvider(x, asked, query)
+}
+
+// judge checks what a client asks for, and adds the scopes to asked.
+func (s *core) judge(a address, query url.Values, asked *ask) *fault {
+	if len(asked.State) > maxState {
+		asked.State = "" // what is not kept is not brought back cut
+		return errRepeated
+	}
+	fixed := s.registry.FixedBy(query.Get("client_id"))
+	switch {
+	case query.Has("request"):
+		return &fault{code: "request_not_supported", says: "requests come in the query"}
+	case query.Has("request_uri"):
+		return &fault{code: "request_uri_not_supported", says: "requests come in the query"}
+	case query.Get("response_type") != "code":
+		return &fault{code: "unsupported_response_type", says: "only code is given out"}
+	case query.Has("response_mode") && query.Get("response_mode") != "query":
+		return &fault{code: "invalid_request", says: "answers come in the query", reason: "response_mode"}
+	case fixed != nil && !fixed.Has("authorization_code"):
+		return &fault{code: "unauthorized_client", says: "the client may not use this grant"}
+	case query.Get("code_challenge_method") != "S256" || !challengeForm.MatchString(asked.Challenge):
+		return &fault{code: "invalid_request", says: "PKCE with S256 is required", reason: "pkce"}
+	case query.Get("prompt") == "none":
+		return &fault{code: "login_required", says: "a person has to consent"}
+	}
+	if f := judgeResource(a, query); f != nil {
+		return f
+	}
+	var f *fault
+	asked.Scopes, f = scopesAsked(a.settings.Scopes, query.Get("scope"))
+	return f
+}
+
+// leadToProvider sends the browser where the person signs in, or lets the person choose.
+func (s *core) leadToProvider(x *exchange, asked ask, query url.Values) {
+	logins := x.at.logins()
+	chosen := x.at.login(query.Get(choiceParameter))
+	if chosen == nil && len(logins) == 1 {
+		chosen = &logins[0]
+	}
+	if chosen == nil {
+		s.choose(x, logins, query)
+		return
+	}
+	t := s.newAttempt(asked, chosen.Provider.Name())
+	ctx, cancel := context.WithTimeout(x.request.Context(), providerTime)
+	defer cancel()
+	to, err := chosen.Provider.AuthURL(ctx, s.towards(&t))
+	if err != nil {
+		s.providerFailed(x, t.Provider, err)
+		return
+	}
+	if err := s.begin(x, &t); err != nil {
+		s.bounce(x, asked, errRepeated)
+		return
+	}
+	x.Header().Set("Location", to)
+	x.WriteHeader(http.StatusSeeOther)
+}
+
+// choose lets a person choose where to sign in. The links lead here again.
+func (s *core) choose(x *exchange, logins []Login, query url.Values) {
+	var choice pages.Choice
+	for _, l := range logins {
+		query.Set(choiceParameter, l.Provider.Name())
+		title := l.Title
+		if title == "" {
+			title = l.Provider.Name()
+		}
+		choice.Providers = append(choice.Providers, pages.Option{
+			Name: title, Href: x.at.path(x.request.URL.Path + "?" + query.Encode()),
+		})
+	}
+	pages.Page{Language: x.language(), Choice: &choice}.Write(x)
+}
+
+// bounce tells a client of a fault by way of the browser.
+func (s *core) bounce(x *exchange, asked ask, f *fault) {
+	s.refused(x, "authorize", f.word(), slog.String("client", asked.Client.Short()))
+	to := s.answerURL(asked, url.Values{"error": {f.code}, "error_description": {f.says}})
+	redirect, _ := asked.Client.RedirectOf(asked.Redirect)
+	if asked.Client.Kind == clients.Configured || redirect.Local {
+		x.Header().Set("Location", to)
+		x.WriteHeader(http.StatusSeeOther)
+		return
+	}
+	// Whoever registers a client chooses where it is. Its faults must not turn this
+	// gateway into a way to lead people there:
+	// https://www.rfc-editor.org/rfc/rfc9700#section-4.11.2
+	pages.Page{
+		Status: http.StatusBadRequest, Language: x.language(), Move: &pages.Move{To: to, Failed: true},
+	}.Write(x)
+}

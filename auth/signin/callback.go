@@ -1,0 +1,123 @@
+package signin
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
+	"github.com/drawbridge-mcp/drawbridge/auth/signin/pages"
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
+)
+
+// callback is where a provider sends the browser back to. Each provider has its own, so
+// that the answer of one is never taken for another's.
+// https://www.rfc-editor.org/rfc/rfc9700#section-4.4.2
+func (s *core) callback(x *exchange) {
+	query, err := url.ParseQuery(x.request.URL.RawQuery)
+	if err != nil || repeated(query) {
+		s.problem(x, http.StatusBadRequest, pages.BadRequest, "query")
+		return
+	}
+	t, ok := s.resumed(x, query.Get("state"))
+	if !ok {
+		s.problem(x, http.StatusBadRequest, pages.OtherBrowser, "other_browser")
+		return
+	}
+	x.dropCookie(cookiePrefix + t.ID)
+	x.at = newAddress(x.at.settings, t.Tenant)
+	login := x.at.login(t.Provider)
+	switch {
+	case login == nil:
+		s.problem(x, http.StatusBadRequest, pages.OtherBrowser, "provider_gone")
+		return
+	case query.Has("error"):
+		s.config.Records.SignedIn(t.Provider, "denied")
+		s.problem(x, http.StatusForbidden, pages.ProviderDenied, "provider_denied")
+		return
+	}
+	id, err := s.exchanged(x.request.Context(), login, &t, query)
+	if err != nil {
+		s.providerFailed(x, t.Provider, err)
+		return
+	}
+	person, err := login.Claims.Read(id.Claims)
+	if err != nil {
+		s.noAccess(x, t.Provider, err)
+		return
+	}
+	if t.Tenant != "" {
+		if person, ok = person.At(t.Tenant); !ok {
+			s.noAccess(x, t.Provider, errOtherTenant)
+			return
+		}
+	}
+	s.config.Records.SignedIn(t.Provider, "ok")
+	s.arrived(x, &t, person, &id)
+}
+
+// errOtherTenant says that a person is not of the tenant whose address it was.
+var errOtherTenant = errors.New("the person is not of the tenant of this address")
+
+// exchanged redeems the code of a provider.
+func (s *core) exchanged(ctx context.Context, l *Login, t *attempt, query url.Values) (Identity, error) {
+	return s.asking(ctx, func(ctx context.Context) (Identity, error) {
+		return l.Provider.Exchange(ctx, s.towards(t), query.Get("code"), query.Get("iss"))
+	})
+}
+
+// noAccess answers a person whose claims lead to no tenant here, and tells the operator
+// which claim it was.
+func (s *core) noAccess(x *exchange, provider string, err error) {
+	s.config.Records.SignedIn(provider, "no_access")
+	attrs := []slog.Attr{slog.String("provider", provider), slog.Any("error", err)}
+	if refused, ok := errors.AsType[*auth.Error](err); ok {
+		attrs = append(attrs, slog.Any("cause", refused.Err), slog.String("claim", refused.Claim),
+			slog.String("found", cut(refused.Found)), slog.Any("expected", refused.Expected))
+	}
+	s.log.LogAttrs(x.request.Context(), slog.LevelWarn, "a person who signed in has no access", attrs...)
+	s.problem(x, http.StatusForbidden, pages.NoAccess, "no_access")
+}
+
+// cut returns a text that somebody else has chosen, short enough for a line of the log.
+func cut(text string) string {
+	const most = 128
+	return text[:min(len(text), most)]
+}
+
+// arrived keeps who a person is until she has consented, and asks her. A client that the
+// operator has configured needs no consent, unless the person has to choose a tenant.
+func (s *core) arrived(x *exchange, t *attempt, person auth.Principal, id *Identity) {
+	now := s.now()
+	f := &family{
+		ID: rand.Text(), Stage: stageConsent, Ask: t.ask, Provider: t.Provider,
+		Issuer: person.Issuer, Subject: person.Subject, Name: person.Name, Claimed: person.Scopes,
+		Tenant: person.TenantID, Tenants: person.Tenants,
+		RefreshToken: id.RefreshToken, SessionID: id.SessionID,
+		ProviderSubject: subjectOf(id.Claims), SignedIn: now.Unix(), Looked: now.Unix(),
+	}
+	secret := rand.Text()
+	f.Secret = digest(secret)
+	ctx := x.request.Context()
+	if t.Client.Kind == clients.Configured && f.Tenant != "" {
+		s.granted(x, f)
+		return
+	}
+	err := s.held(ctx, func() error { return s.put(ctx, f, now.Add(consentLife)) })
+	switch {
+	case errors.Is(err, store.ErrFull):
+		s.problem(x, http.StatusServiceUnavailable, pages.TooMany, "full")
+		return
+	case err != nil:
+		s.away(x, "family", err)
+		return
+	}
+	x.setCookie(cookiePrefix+f.ID, secret, consentLife)
+	// Code and state of the provider leave the address bar here.
+	x.Header().Set("Location", x.at.path("/consent?id="+f.ID))
+	x.WriteHeader(http.StatusSeeOther)
+}

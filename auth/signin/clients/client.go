@@ -1,0 +1,126 @@
+// Package clients answers: which program asks for tokens, and where may the answers go?
+// It knows programs that the operator has configured, that have registered themselves,
+// and that have a document on the web. It knows nothing of people and of tokens.
+//
+// redirect.go has the rules for where answers go, registration.go reads what a program
+// says of itself when it registers, document.go fetches what it says on the web, and
+// registry.go finds a program by the id that it sends.
+package clients
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"slices"
+)
+
+// ErrUnknown says that nobody has the id. Any other error of a Registry is passing.
+var ErrUnknown = errors.New("no such client")
+
+// Kind is how a client came to be known.
+type Kind string
+
+// The kinds of clients.
+const (
+	Configured Kind = "configured" // by the operator
+	Registered Kind = "registered" // by itself
+	Document   Kind = "document"   // by a document at the address that is its id
+)
+
+// Client is a program that asks for tokens.
+type Client struct {
+	Kind      Kind     `json:"kind"`
+	ID        string   `json:"id,omitempty"`       // what it sends as client_id; see Kept
+	Digest    string   `json:"digest"`             // of the id
+	Name      string   `json:"name,omitempty"`     // by its own word; "": it has none
+	Host      string   `json:"host,omitempty"`     // of its document; "": it has none
+	Redirects []string `json:"redirects"`          // as registered
+	Issued    int64    `json:"issued,omitempty"`   // when it registered itself, in seconds since 1970
+	Localhost bool     `json:"loopback,omitempty"` // its document names no server that answers go to
+}
+
+// Fixed is a client that the operator has configured.
+type Fixed struct {
+	ID        string
+	Secret    string // "": it has none, and is a public client
+	Redirects []string
+	Grants    []string // that it may use; none: authorization_code and refresh_token
+	Tenant    string   // that its own tokens are for, as grants without a person need
+	Scopes    []string // that its own tokens may have
+}
+
+// client returns the client that is configured.
+func (f *Fixed) client() Client {
+	return Client{Kind: Configured, ID: f.ID, Digest: DigestOf(f.ID), Name: f.ID, Redirects: f.Redirects}
+}
+
+// Has tells whether the client may use a grant.
+func (f *Fixed) Has(grant string) bool {
+	if len(f.Grants) == 0 {
+		return grant == "authorization_code" || grant == "refresh_token"
+	}
+	return slices.Contains(f.Grants, grant)
+}
+
+// Proves tells whether secret is the client's. It takes as long for a wrong one. A client
+// without a secret proves nothing by one.
+func (f *Fixed) Proves(secret string) bool {
+	want, got := sha256.Sum256([]byte(f.Secret)), sha256.Sum256([]byte(secret))
+	return f.Secret != "" && subtle.ConstantTimeCompare(want[:], got[:]) == 1
+}
+
+// Check returns what is wrong with the settings of the client.
+func (f *Fixed) Check() error {
+	if f.ID == "" || len(f.ID) > maxShort {
+		return errors.New("a client id has 1 to 200 bytes")
+	}
+	if f.Secret != "" && len(f.Secret) < minSecret {
+		return errors.New("a client's secret has at least 32 bytes")
+	}
+	for _, text := range f.Redirects {
+		if _, err := parseRedirect(text); err != nil {
+			return err
+		}
+	}
+	own := f.Has("client_credentials")
+	if own && (f.Secret == "" || f.Tenant == "") {
+		return errors.New("a client with client_credentials needs a secret and a tenant")
+	}
+	if f.Has("authorization_code") && len(f.Redirects) == 0 {
+		return errors.New("a client with authorization_code needs redirect_uris")
+	}
+	return nil
+}
+
+const (
+	minSecret = 32 // bytes of a client's secret
+	// bytes of an id that stands in tokens as it is; a longer one stands there by its digest
+	maxShort = 200
+)
+
+// DigestOf returns a digest of a client id that fits the name of a record, whatever
+// characters the id has.
+func DigestOf(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// Kept returns the client as it is kept: without an id that it made by registering. Such
+// an id has the whole registration in it, and the digest is enough.
+func (c *Client) Kept() Client {
+	kept := *c
+	if c.Kind == Registered {
+		kept.ID = ""
+	}
+	return kept
+}
+
+// Short returns the client's name in tokens and records: its id, or the digest of an id
+// that it made by registering.
+func (c *Client) Short() string {
+	if c.Kind == Registered || len(c.ID) > maxShort || c.ID == "" {
+		return "registered-" + c.Digest[:22]
+	}
+	return c.ID
+}

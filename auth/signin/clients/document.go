@@ -1,0 +1,214 @@
+package clients
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+)
+
+const (
+	maxDocument  = 16 << 10 // bytes
+	maxDocuments = 1000     // that are remembered
+	maxFetches   = 16       // at once; strangers cause them
+	fetchTime    = 5 * time.Second
+	leastFresh   = 30 * time.Second // for how long a document is not fetched again
+	mostFresh    = 24 * time.Hour
+	usualFresh   = time.Hour        // of one whose server does not say
+	failedFresh  = 10 * time.Second // for how long a failure stands
+)
+
+// errDocument says that there is a document, and that it is not the client's.
+var errDocument = errors.New("the client's document is not fit")
+
+// documents fetches what programs say of themselves on the web. Whoever sends an id of
+// that kind chooses where this gateway connects to: the client that it is given connects
+// to public addresses only, and what is fetched is bounded in size, time and number.
+// https://datatracker.ietf.org/doc/draft-ietf-oauth-client-id-metadata-document/
+type documents struct {
+	client  *http.Client
+	now     func() time.Time
+	flight  singleflight.Group
+	fetches chan struct{} // has a value for each fetch under way
+
+	mu    sync.Mutex // guards the field below
+	known map[string]document
+}
+
+// document is what a fetch brought.
+type document struct {
+	client Client
+	err    error
+	until  time.Time // when it is fetched again
+}
+
+func newDocuments(client *http.Client, now func() time.Time) *documents {
+	guarded := *client
+	guarded.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	guarded.Jar = nil
+	return &documents{
+		client: &guarded, now: now, known: make(map[string]document),
+		fetches: make(chan struct{}, maxFetches),
+	}
+}
+
+// isDocument tells whether an id is an address that a document may stand at.
+func isDocument(id string) bool {
+	if !strings.HasPrefix(id, "https://") || len(id) > maxRedirect || strings.ContainsFunc(id, isUnfit) {
+		return false
+	}
+	u, err := url.Parse(id)
+	if err != nil || u.User != nil || hostOf(u) != nil || len(u.Path) < 2 {
+		return false
+	}
+	for step := range strings.SplitSeq(u.Path, "/") { // decoded, so that %2e is a dot, too
+		if step == "." || step == ".." {
+			return false
+		}
+	}
+	return true
+}
+
+// find returns the client with that address as its id. The error is ErrUnknown if the
+// document is none or somebody else's, and any other if it could not be fetched.
+func (d *documents) find(ctx context.Context, id string) (Client, error) {
+	if !isDocument(id) {
+		return Client{}, ErrUnknown
+	}
+	if known, ok := d.remembered(id); ok {
+		return known.client, known.err
+	}
+	fetched := d.flight.DoChan(id, func() (any, error) {
+		// It goes on when the first that asked for it has left: others wait for it.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTime)
+		defer cancel()
+		return d.fetch(ctx, id), nil
+	})
+	select {
+	case <-ctx.Done():
+		return Client{}, ctx.Err()
+	case result := <-fetched:
+		made := result.Val.(document)
+		return made.client, made.err
+	}
+}
+
+// remembered returns the document that was fetched lately.
+func (d *documents) remembered(id string) (document, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known, ok := d.known[id]
+	return known, ok && d.now().Before(known.until)
+}
+
+// fetch fetches a document and remembers what came.
+func (d *documents) fetch(ctx context.Context, id string) document {
+	select {
+	case d.fetches <- struct{}{}:
+		defer func() { <-d.fetches }()
+	default:
+		return document{err: errors.New("too many documents of clients are being fetched")}
+	}
+	client, fresh, err := d.load(ctx, id)
+	made := document{client, err, d.now().Add(fresh)}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.known) >= maxDocuments {
+		d.forgetLocked()
+	}
+	d.known[id] = made
+	return made
+}
+
+// forgetLocked makes room: it forgets what is out of date and, if nothing is, one of the
+// others.
+func (d *documents) forgetLocked() {
+	now := d.now()
+	one := ""
+	for id, known := range d.known {
+		if one = id; !now.Before(known.until) {
+			delete(d.known, id)
+		}
+	}
+	if len(d.known) >= maxDocuments {
+		delete(d.known, one)
+	}
+}
+
+// load gets a document and says for how long it is fresh.
+func (d *documents) load(ctx context.Context, id string) (Client, time.Duration, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, id, http.NoBody)
+	if err != nil {
+		return Client{}, failedFresh, ErrUnknown
+	}
+	request.Header.Set("Accept", "application/json")
+	response, err := d.client.Do(request)
+	if err != nil {
+		return Client{}, failedFresh, fmt.Errorf("fetch the client's document: %w", err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it was only read
+	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	if response.StatusCode >= http.StatusInternalServerError {
+		return Client{}, failedFresh, fmt.Errorf(
+			"fetch the client's document: status %d",
+			response.StatusCode,
+		)
+	}
+	if response.StatusCode != http.StatusOK ||
+		kind != "application/json" &&
+			(!strings.HasPrefix(kind, "application/") || !strings.HasSuffix(kind, "+json")) {
+		return Client{}, failedFresh, errors.Join(ErrUnknown, errDocument)
+	}
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxDocument+1))
+	if err != nil {
+		return Client{}, failedFresh, fmt.Errorf("read the client's document: %w", err)
+	}
+	client, err := readDocument(id, data)
+	if err != nil {
+		return Client{}, failedFresh, err
+	}
+	return client, freshness(response.Header.Get("Cache-Control")), nil
+}
+
+// readDocument returns the client that a document describes.
+func readDocument(id string, data []byte) (Client, error) {
+	if len(data) > maxDocument {
+		return Client{}, errors.Join(ErrUnknown, errDocument)
+	}
+	s, err := read(data)
+	u, bad := url.Parse(id)
+	if err != nil || bad != nil || s.id != id || s.secret || s.method != "" && s.method != "none" {
+		return Client{}, errors.Join(ErrUnknown, errDocument)
+	}
+	made := Client{
+		Kind: Document, ID: id, Digest: DigestOf(id), Name: s.name, Host: u.Host, Redirects: s.redirects,
+	}
+	made.Localhost = made.isLocal()
+	return made, nil
+}
+
+// freshness returns for how long a document need not be fetched again.
+func freshness(control string) time.Duration {
+	fresh := usualFresh
+	for directive := range strings.SplitSeq(strings.ToLower(control), ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(directive), "=")
+		switch name {
+		case "no-store", "no-cache":
+			return leastFresh
+		case "max-age":
+			if seconds, err := strconv.ParseUint(strings.Trim(value, `"`), 10, 31); err == nil {
+				fresh = time.Duration(seconds) * time.Second
+			}
+		}
+	}
+	return min(max(fresh, leastFresh), mostFresh)
+}

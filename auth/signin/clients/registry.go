@@ -1,0 +1,182 @@
+package clients
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+const (
+	prefix  = "dbc_" // of ids of clients that have registered themselves
+	purpose = "client that registered itself"
+	kind    = "client" // of records
+
+	// for how long a registration holds that nobody has consented to: it is in the id
+	// alone, so that a flood of them takes up nothing
+	unusedLife = time.Hour
+	usedLife   = 180 * 24 * time.Hour // of a registration since its last use
+	touchAfter = 10 * 24 * time.Hour  // how old the last use on record must be to be written again
+)
+
+// Config is what a Registry needs. Every field is required.
+type Config struct {
+	Ring      *seal.Ring
+	Store     store.Store
+	Documents *http.Client // of internal/dial, for public addresses only
+	Fixed     func() []Fixed
+	Open      func() bool // whether clients may come that the operator has not configured
+	Now       func() time.Time
+}
+
+// Registry knows clients. It is safe for concurrent use.
+type Registry struct {
+	config    Config
+	documents *documents
+}
+
+// NewRegistry returns a registry.
+func NewRegistry(cfg Config) *Registry {
+	return &Registry{cfg, newDocuments(cfg.Documents, cfg.Now)}
+}
+
+// Register makes a client of what a program says of itself. Nothing is kept: the client
+// is sealed into its id. Code tells the word for the error.
+func (r *Registry) Register(body []byte) (Client, error) {
+	s, err := read(body)
+	if err != nil {
+		return Client{}, err
+	}
+	c := Client{Kind: Registered, Name: s.name, Redirects: s.redirects, Issued: r.config.Now().Unix()}
+	text, err := strictjson.Marshal(c)
+	if err != nil {
+		return Client{}, fmt.Errorf("write the registration: %w", err)
+	}
+	sealed, err := r.config.Ring.SealLong(purpose, text)
+	if err != nil {
+		return Client{}, fmt.Errorf("seal the registration: %w", err)
+	}
+	c.ID = prefix + sealed
+	c.Digest = DigestOf(c.ID)
+	return c, nil
+}
+
+// FixedBy returns the configured client with that id, nil if there is none.
+func (r *Registry) FixedBy(id string) *Fixed {
+	all := r.config.Fixed()
+	i := slices.IndexFunc(all, func(f Fixed) bool { return f.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
+}
+
+// Find returns the client with that id. The error is ErrUnknown if there is none; any
+// other is passing.
+func (r *Registry) Find(ctx context.Context, id string) (Client, error) {
+	if fixed := r.FixedBy(id); fixed != nil {
+		return fixed.client(), nil
+	}
+	if !r.config.Open() {
+		return Client{}, ErrUnknown
+	}
+	if sealed, is := strings.CutPrefix(id, prefix); is {
+		return r.registered(ctx, id, sealed)
+	}
+	return r.documents.find(ctx, id)
+}
+
+// registered returns a client that has registered itself: lately, or before and then
+// somebody has consented.
+func (r *Registry) registered(ctx context.Context, id, sealed string) (Client, error) {
+	c, err := r.opened(sealed)
+	if err == nil && r.config.Now().Sub(time.Unix(c.Issued, 0)) < unusedLife {
+		c.ID, c.Digest = id, DigestOf(id)
+		return c, nil
+	}
+	record, err := r.config.Store.Get(ctx, kind, DigestOf(id))
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return Client{}, ErrUnknown
+	case err != nil:
+		return Client{}, fmt.Errorf("read the client: %w", err)
+	}
+	if err := strictjson.Unmarshal(record.Value, &c); err != nil {
+		return Client{}, fmt.Errorf("read the client: %w", err)
+	}
+	c.ID = id
+	return c, nil
+}
+
+// opened returns the client that is sealed into an id.
+func (r *Registry) opened(sealed string) (Client, error) {
+	text, err := r.config.Ring.OpenLong(purpose, sealed)
+	if err != nil {
+		return Client{}, err
+	}
+	var c Client
+	err = strictjson.Unmarshal(text, &c)
+	return c, err
+}
+
+// Known tells whether somebody may have that id, without looking at what is on the web.
+func (r *Registry) Known(ctx context.Context, id string) (bool, error) {
+	if r.config.Open() && isDocument(id) {
+		return true, nil
+	}
+	_, err := r.Find(ctx, id)
+	if errors.Is(err, ErrUnknown) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Keep notes that somebody of the tenant has consented to the client: from then on its
+// registration outlives the first hour. Of clients that did not register themselves it
+// keeps nothing. The error may be store.ErrFull.
+func (r *Registry) Keep(ctx context.Context, c Client, tenant string) error {
+	if c.Kind != Registered {
+		return nil
+	}
+	kept, err := r.Used(ctx, c.Digest)
+	if kept || err != nil {
+		return err
+	}
+	text, err := strictjson.Marshal(c.Kept())
+	if err != nil {
+		return fmt.Errorf("write the client: %w", err)
+	}
+	return r.put(ctx, store.Record{Kind: kind, ID: c.Digest, Tenant: tenant, Value: text})
+}
+
+// Used notes that the client with that digest is still in use, and tells whether it is
+// kept at all.
+func (r *Registry) Used(ctx context.Context, digest string) (bool, error) {
+	record, err := r.config.Store.Get(ctx, kind, digest)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("read the client: %w", err)
+	case record.Expires.Sub(r.config.Now()) > usedLife-touchAfter:
+		return true, nil
+	}
+	return true, r.put(ctx, record)
+}
+
+// put writes the record of a client. After a conflict another has written it just now.
+func (r *Registry) put(ctx context.Context, record store.Record) error {
+	record.Expires = r.config.Now().Add(usedLife)
+	_, err := r.config.Store.Put(ctx, record)
+	if errors.Is(err, store.ErrConflict) {
+		return nil
+	}
+	return err
+}

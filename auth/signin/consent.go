@@ -1,0 +1,203 @@
+package signin
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/auth/signin/pages"
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
+)
+
+// consent asks a person whether a client may act for her, and takes the answer. It asks
+// each time: a consent that was remembered could be used by a page that leads the browser
+// through a whole sign-in without the person's doing.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/security_best_practices#confused-deputy-problem
+func (s *core) consent(x *exchange) {
+	values := x.request.URL.Query()
+	posted := x.request.Method == http.MethodPost
+	if posted {
+		var ok bool
+		if values, ok = s.form(x); !ok {
+			s.problem(x, http.StatusBadRequest, pages.BadRequest, "form")
+			return
+		}
+	}
+	f, secret, ok := s.pending(x, values.Get("id"))
+	if !ok {
+		return
+	}
+	if !posted {
+		s.askPerson(x, f, secret)
+		return
+	}
+	if !s.isOwnForm(x) || !isProof(values.Get("proof"), secret, f.ID) {
+		s.problem(x, http.StatusForbidden, pages.Refused, "forged_consent")
+		return
+	}
+	x.dropCookie(cookiePrefix + f.ID)
+	if values.Get("decision") != "allow" {
+		s.denied(x, f)
+		return
+	}
+	s.allowed(x, f, values.Get("tenant"))
+}
+
+// pending returns the family that waits for the consent of this very browser, and the
+// secret in the browser's cookie. It has answered if there is none.
+func (s *core) pending(x *exchange, id string) (f *family, secret string, ok bool) {
+	cookie, err := x.request.Cookie(cookiePrefix + id)
+	if len(id) != idSize || err != nil {
+		s.problem(x, http.StatusBadRequest, pages.OtherBrowser, "other_browser")
+		return nil, "", false
+	}
+	ctx := x.request.Context()
+	err = s.held(ctx, func() (err error) { f, err = s.family(ctx, id); return err })
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		s.problem(x, http.StatusBadRequest, pages.OtherBrowser, "consent_expired")
+		return nil, "", false
+	case err != nil:
+		s.away(x, "family", err)
+		return nil, "", false
+	case f.Stage != stageConsent:
+		s.problem(x, http.StatusConflict, pages.AlreadyDone, "already_done")
+		return nil, "", false
+	case !isDigest(f.Secret, cookie.Value):
+		s.problem(x, http.StatusBadRequest, pages.OtherBrowser, "other_browser")
+		return nil, "", false
+	}
+	x.at = newAddress(x.at.settings, f.Ask.Tenant)
+	return f, cookie.Value, true
+}
+
+// isOwnForm tells whether a browser sent a form from a page of this server. Its pages
+// send no Referer, and with that the origin is null.
+// https://fetch.spec.whatwg.org/#origin-header
+func (s *core) isOwnForm(x *exchange) bool {
+	origin, site := x.request.Header.Get("Origin"), x.request.Header.Get("Sec-Fetch-Site")
+	own := origin == "" || origin == "null" || strings.HasPrefix(x.at.base()+"/", origin+"/")
+	return own && (site == "" || site == "same-origin")
+}
+
+// isProof tells whether a form has brought along the proof.
+func isProof(proof, secret, id string) bool {
+	return subtle.ConstantTimeCompare([]byte(proof), []byte(proofOf(secret, id))) == 1
+}
+
+// proofOf returns what a form must bring along, for the secret in the browser's cookie. A
+// page of another site can have the browser send the cookie, but does not know the proof.
+func proofOf(secret, id string) string {
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write([]byte("consent " + id))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// askPerson shows the page that asks.
+func (s *core) askPerson(x *exchange, f *family, secret string) {
+	redirect, _ := f.Ask.Client.RedirectOf(f.Ask.Redirect)
+	tenants := f.Tenants
+	if f.Tenant != "" {
+		tenants = []string{f.Tenant}
+	}
+	person := f.Name
+	if person == "" {
+		person = f.Subject
+	}
+	pages.Page{Language: x.language(), Consent: &pages.Consent{
+		Client:     f.Ask.Client.Name,
+		Host:       f.Ask.Client.Host,
+		Redirect:   redirect.Host,
+		Local:      redirect.Local,
+		AnyProgram: f.Ask.Client.Localhost,
+		Person:     person,
+		Tenants:    tenants,
+		Scopes:     f.scopes(x.at.settings.Scopes, nil),
+		All:        len(f.Ask.Scopes) == 0,
+		Action:     x.at.path("/consent"),
+		ID:         f.ID,
+		Proof:      proofOf(secret, f.ID),
+	}}.Write(x)
+}
+
+// denied ends a family that the person does not want, and sends the browser back.
+func (s *core) denied(x *exchange, f *family) {
+	s.refused(x, "consent", "denied", slog.String("client", f.Ask.Client.Short()))
+	_ = s.config.Store.Delete(x.request.Context(), familyKind, f.ID) // else it expires
+	to := s.answerURL(
+		f.Ask,
+		url.Values{"error": {"access_denied"}, "error_description": {"the person did not allow it"}},
+	)
+	pages.Page{Language: x.language(), Move: &pages.Move{To: to, Denied: true}}.Write(x)
+}
+
+// allowed gives the client its code by way of the browser. The answer to the form is a
+// page: of a redirect, browsers would hold the client's own next hop against the policy.
+func (s *core) allowed(x *exchange, f *family, tenant string) {
+	if f.Tenant == "" {
+		if !slices.Contains(f.Tenants, tenant) {
+			s.problem(x, http.StatusBadRequest, pages.Refused, "no_tenant_chosen")
+			return
+		}
+		f.Tenant = tenant
+	}
+	code, err := s.consented(x.request.Context(), f)
+	if err != nil {
+		s.consentFailed(x, err)
+		return
+	}
+	to := s.answerURL(f.Ask, url.Values{"code": {code}})
+	pages.Page{Language: x.language(), Move: &pages.Move{To: to}}.Write(x)
+}
+
+// granted gives the client of a family that needs no consent its code at once.
+func (s *core) granted(x *exchange, f *family) {
+	code, err := s.consented(x.request.Context(), f)
+	if err != nil {
+		s.consentFailed(x, err)
+		return
+	}
+	x.Header().Set("Location", s.answerURL(f.Ask, url.Values{"code": {code}}))
+	x.WriteHeader(http.StatusSeeOther)
+}
+
+// consented makes a family wait for its client, and returns the code that the client
+// brings.
+func (s *core) consented(ctx context.Context, f *family) (code string, err error) {
+	secret := rand.Text()
+	f.Stage, f.Secret = stageCode, digest(secret)
+	f.Until = s.now().Add(codeLife).Unix()
+	err = s.held(ctx, func() error {
+		if err := s.registry.Keep(ctx, f.Ask.Client, f.Tenant); err != nil {
+			return err
+		}
+		// The record outlives its code, so that a code that comes twice is noticed.
+		return s.put(ctx, f, s.now().Add(10*codeLife))
+	})
+	if err != nil {
+		return "", err
+	}
+	s.makeRoom(ctx, f)
+	return f.ID + "." + secret, nil
+}
+
+// consentFailed answers a person whose consent could not be kept.
+func (s *core) consentFailed(x *exchange, err error) {
+	switch {
+	case errors.Is(err, store.ErrConflict): // a second click came first
+		s.problem(x, http.StatusConflict, pages.AlreadyDone, "already_done")
+	case errors.Is(err, store.ErrFull):
+		s.problem(x, http.StatusServiceUnavailable, pages.TooMany, "full")
+	default:
+		s.away(x, "consent", err)
+	}
+}

@@ -1,0 +1,42 @@
+package signin
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
+)
+
+// credentials are who a client says that it is, and what it proves that by.
+type credentials struct {
+	id    string
+	fixed *clients.Fixed // nil: a public client
+}
+
+// credentials returns the client of a request. One that the operator has configured with
+// a secret must prove it. All others are public, and prove by PKCE and by their tokens
+// that they are the same as before.
+// https://www.rfc-editor.org/rfc/rfc6749#section-2.3.1
+func (s *core) credentials(r *http.Request, form url.Values) (credentials, error) {
+	id, secret := form.Get("client_id"), form.Get("client_secret")
+	if r.Header.Get("Authorization") != "" {
+		name, password, ok := r.BasicAuth()
+		plain, err := url.QueryUnescape(name)
+		plainSecret, bad := url.QueryUnescape(password)
+		if !ok || err != nil || bad != nil || secret != "" || id != "" && id != plain {
+			return credentials{}, errClient
+		}
+		id, secret = plain, plainSecret
+	}
+	if id == "" {
+		return credentials{}, errRepeated
+	}
+	fixed := s.registry.FixedBy(id)
+	if fixed != nil && fixed.Secret != "" && !fixed.Proves(secret) {
+		return credentials{}, errClient
+	}
+	return credentials{id, fixed}, nil
+}
+
+// is tells whether the client is the one of a family.
+func (c credentials) is(f *family) bool { return f.Ask.Client.Digest == clients.DigestOf(c.id) }

@@ -1,0 +1,164 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
+)
+
+const (
+	endedKind = "ended" // of records
+	pollEvery = 500 * time.Millisecond
+	// how much the clocks of replicas may differ, and how long a write may take
+	pollBack  = 15 * time.Second
+	endedLife = tokenLife + 2*time.Minute // longer than any access token of the family
+)
+
+// end ends a family, at every replica within a second. First the family itself is ended,
+// so that no token is given out any more, then the others are told of its access tokens.
+// If the second cannot be done, the error says so, and it is done by the next end.
+func (s *core) end(ctx context.Context, f *family, reason string) error {
+	now := s.now()
+	if f.Stage != stageEnded {
+		before := *f
+		f.Stage, f.RefreshToken, f.Key, f.Spent, f.Asking = stageEnded, "", nil, nil, 0
+		if err := s.put(ctx, f, now.Add(endedLife)); err != nil {
+			*f = before
+			return err
+		}
+		s.config.Records.FamilyEnded(reason)
+	}
+	until := now.Add(endedLife)
+	_, err := s.config.Store.Put(ctx, store.Record{
+		Kind: endedKind, ID: endedID(now, f.ID), Tenant: f.Tenant, Expires: until, Value: []byte(f.ID),
+	})
+	if err != nil && !errors.Is(err, store.ErrConflict) {
+		return fmt.Errorf("tell that the family has ended: %w", err)
+	}
+	if s.ended.add(map[string]time.Time{f.ID: until}, now) {
+		s.config.Changed()
+	}
+	return nil
+}
+
+// endedID returns the id of the record that tells of an end. The ids are in the order of
+// time, so that a replica reads only what it has not read.
+func endedID(at time.Time, family string) string {
+	return fmt.Sprintf("%013d.%s", at.UnixMilli(), family)
+}
+
+// pollEnded learns what other replicas have ended.
+func (s *core) pollEnded(ctx context.Context) {
+	now := s.now()
+	after := ""
+	if !s.ended.polled.IsZero() {
+		after = endedID(s.ended.polled.Add(-pollBack), "")
+	}
+	found := map[string]time.Time{}
+	for {
+		records, err := s.config.Store.List(ctx, store.Query{Kind: endedKind, After: after})
+		if err != nil {
+			return // what is known goes on to hold; the next poll reads on from the same place
+		}
+		for _, r := range records {
+			after = r.ID
+			_, family, _ := strings.Cut(r.ID, ".")
+			found[family] = r.Expires
+		}
+		if len(records) < pageSize {
+			break
+		}
+	}
+	s.ended.polled = now
+	if len(found) > 0 && s.ended.add(found, now) {
+		s.config.Changed()
+	}
+}
+
+const pageSize = 1000 // records of one list
+
+// endAll ends the families that records lead to. Each is tried again while others change
+// it.
+func (s *core) endAll(ctx context.Context, q store.Query, reason string,
+	familyBy func(store.Record) (*family, error),
+) (int, error) {
+	count := 0
+	var faults []error
+	for {
+		records, err := s.config.Store.List(ctx, q)
+		if err != nil {
+			return count, errors.Join(append(faults, err)...)
+		}
+		for _, r := range records {
+			q.After = r.ID
+			f, err := familyBy(r)
+			if errors.Is(err, store.ErrNotFound) {
+				continue
+			}
+			if err == nil {
+				err = s.endHeld(ctx, f, reason)
+			}
+			if err != nil {
+				faults = append(faults, err)
+				continue
+			}
+			count++
+			s.log.LogAttrs(
+				ctx,
+				slog.LevelInfo,
+				"signed out",
+				append(f.attrs(), slog.String("reason", reason))...)
+		}
+		if len(records) < pageSize {
+			return count, errors.Join(faults...)
+		}
+	}
+}
+
+// endHeld ends a family though others change it meanwhile.
+func (s *core) endHeld(ctx context.Context, f *family, reason string) error {
+	err := s.end(ctx, f, reason)
+	for tries := 0; errors.Is(err, store.ErrConflict) && tries < maxTries; tries++ {
+		fresh, again := s.family(ctx, f.ID)
+		if errors.Is(again, store.ErrNotFound) {
+			return nil
+		}
+		if again != nil {
+			return again
+		}
+		*f = *fresh
+		err = s.end(ctx, f, reason)
+	}
+	return err
+}
+
+// makeRoom ends families of the person of f beyond those that one person may have: those
+// that would end first. Some programs register anew at each connect. It is no fault if it
+// cannot.
+func (s *core) makeRoom(ctx context.Context, f *family) {
+	records, err := s.config.Store.List(ctx, store.Query{Kind: familyKind, Owner: owner(f.Issuer, f.Subject)})
+	if err != nil || len(records) <= maxFamilies {
+		return
+	}
+	slices.SortFunc(records, func(a, b store.Record) int { return a.Expires.Compare(b.Expires) })
+	var first *family
+	open := 0
+	for _, r := range records {
+		old, err := familyOf(r)
+		if err != nil || old.Stage == stageEnded {
+			continue
+		}
+		if open++; first == nil && old.ID != f.ID {
+			first = old
+		}
+	}
+	if open > maxFamilies {
+		_ = s.end(ctx, first, "too_many") // the next sign-in tries again
+	}
+}

@@ -1,0 +1,147 @@
+package signin
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth/signin/pages"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+// exchange is one request on its way through the server.
+type exchange struct {
+	http.ResponseWriter
+
+	request *http.Request
+	at      address
+	name    string // of the provider that the path names; "": none
+}
+
+// requestID returns the id that the request has in all records, "" if it has none.
+func (x *exchange) requestID() string { return x.Header().Get("X-Request-Id") }
+
+// language returns the language of the person's browser.
+func (x *exchange) language() pages.Language {
+	return pages.LanguageOf(x.request.Header.Get("Accept-Language"))
+}
+
+// problem answers a person in words.
+func (s *core) problem(x *exchange, status int, problem pages.Problem, reason string) {
+	s.refused(x, "page", reason)
+	pages.Page{
+		Status: status, Language: x.language(), Request: x.requestID(), Problem: problem,
+	}.Write(x)
+}
+
+// away answers a person that something needed cannot be reached, and tells the operator
+// what.
+func (s *core) away(x *exchange, what string, err error) {
+	s.log.LogAttrs(x.request.Context(), slog.LevelWarn, "sign-in is not possible now",
+		slog.String("needs", what), slog.Any("error", err))
+	x.Header().Set("Retry-After", "30")
+	s.problem(x, http.StatusServiceUnavailable, pages.Unavailable, "unavailable")
+}
+
+// refused puts a refusal on record.
+func (s *core) refused(x *exchange, endpoint, reason string, more ...slog.Attr) {
+	s.config.Records.SignInRefused(endpoint, reason)
+	attrs := append([]slog.Attr{
+		slog.String("endpoint", endpoint), slog.String("reason", reason), slog.String("tenant", x.at.tenant),
+	}, more...)
+	s.log.LogAttrs(x.request.Context(), slog.LevelInfo, "sign-in refused", attrs...)
+}
+
+// refuse answers a program with a fault.
+func (s *core) refuse(x *exchange, endpoint string, f *fault) {
+	s.refused(x, endpoint, f.word())
+	status := f.status
+	switch status {
+	case 0:
+		status = http.StatusBadRequest
+	case http.StatusUnauthorized:
+		if x.request.Header.Get("Authorization") != "" { // https://www.rfc-editor.org/rfc/rfc6749#section-5.2
+			x.Header().Set("WWW-Authenticate", `Basic realm="drawbridge"`)
+		}
+	case http.StatusServiceUnavailable:
+		x.Header().Set("Retry-After", "5")
+	}
+	x.writeJSON(status, map[string]any{"error": f.code, "error_description": f.says})
+}
+
+// writeJSON answers with a document.
+func (x *exchange) writeJSON(status int, document map[string]any) {
+	data, err := strictjson.Marshal(document)
+	if err != nil {
+		panic("signin: a document that cannot be written: " + err.Error())
+	}
+	h := x.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(data)))
+	x.WriteHeader(status)
+	_, _ = x.Write(data) // the client is gone
+}
+
+// answerError answers a client with an error: a fault as it is, any other as something
+// that may pass.
+func (s *core) answerError(x *exchange, endpoint string, err error) {
+	f, is := errors.AsType[*fault](err)
+	if !is {
+		s.log.LogAttrs(
+			x.request.Context(),
+			slog.LevelWarn,
+			"tokens cannot be given out now",
+			slog.Any("error", err),
+		)
+		f = errAway
+	}
+	s.refuse(x, endpoint, f)
+}
+
+// body reads a request. It is false if that is too long or cut off.
+func (s *core) body(x *exchange) ([]byte, bool) {
+	data, err := io.ReadAll(x.request.Body)
+	return data, err == nil
+}
+
+// form reads a form, in which each parameter stands once.
+func (s *core) form(x *exchange) (url.Values, bool) {
+	kind, _, _ := mime.ParseMediaType(x.request.Header.Get("Content-Type"))
+	data, ok := s.body(x)
+	if !ok || kind != "application/x-www-form-urlencoded" {
+		return nil, false
+	}
+	values, err := url.ParseQuery(string(data))
+	return values, err == nil && !repeated(values)
+}
+
+// repeated tells whether a parameter stands in a query or form more than once. Two
+// programs might read different ones. Only resource may, and then no more than one is
+// taken.
+// https://www.rfc-editor.org/rfc/rfc6749#section-3.1
+func repeated(values url.Values) bool {
+	for name, list := range values {
+		if len(list) > 1 && name != "resource" {
+			return true
+		}
+	}
+	return false
+}
+
+// setCookie gives the browser a cookie for this host alone, which scripts do not see and
+// which comes along when a provider sends the browser back. A browser takes it from plain
+// HTTP only on the person's own machine.
+func (x *exchange) setCookie(name, value string, life time.Duration) {
+	http.SetCookie(x, &http.Cookie{
+		Name: name, Value: value, Path: "/", MaxAge: int(life / time.Second), Secure: true, HttpOnly: true,
+		SameSite: http.SameSiteLaxMode,
+	})
+}
+
+// dropCookie takes a cookie from the browser.
+func (x *exchange) dropCookie(name string) { x.setCookie(name, "", -time.Second) }

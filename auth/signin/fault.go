@@ -1,0 +1,47 @@
+package signin
+
+import (
+	"net/http"
+)
+
+// fault is an error that a client is told, with a word of OAuth.
+type fault struct {
+	code   string
+	says   string // for whoever reads the client's log; constant text
+	reason string // one word for metrics and log; "": the code
+	status int    // at the token endpoint; zero: 400
+}
+
+func (f *fault) Error() string { return f.code + ": " + f.says }
+
+// word returns the word for metrics and log.
+func (f *fault) word() string {
+	if f.reason != "" {
+		return f.reason
+	}
+	return f.code
+}
+
+// Faults that several endpoints have.
+var (
+	// The one answer after which clients keep their tokens and try again.
+	errAway = &fault{"temporarily_unavailable", "try again in a moment", "", http.StatusServiceUnavailable}
+
+	errClient = &fault{
+		"invalid_client", "the client is not known here, or did not prove who it is: register again", "",
+		http.StatusUnauthorized,
+	}
+	errGrant = &fault{
+		code: "invalid_grant",
+		says: "the code or token is not valid any more: sign in again",
+	}
+	errResource = &fault{
+		code: "invalid_target",
+		says: "the resource is not the one of this authorization server",
+	}
+	errRepeated = &fault{
+		code: "invalid_request",
+		says: "a parameter is missing, stands there twice or is too long",
+	}
+	errScope = &fault{code: "invalid_scope", says: "none of the scopes is known here"}
+)

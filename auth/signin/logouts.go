@@ -1,0 +1,102 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
+)
+
+// logout ends what a person has who has signed out at the provider.
+// https://openid.net/specs/openid-connect-backchannel-1_0.html#BCResponse
+func (s *core) logout(x *exchange) {
+	var login *Login
+	for _, l := range x.at.settings.Logins {
+		if l.Provider.Name() == x.name {
+			login = &l
+		}
+	}
+	form, ok := s.form(x)
+	var verifier LogoutVerifier
+	if login != nil {
+		verifier, _ = login.Provider.(LogoutVerifier)
+	}
+	if !ok || verifier == nil {
+		s.refuse(x, "logout", errRepeated)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.request.Context()), providerTime)
+	defer cancel()
+	said, err := verifier.VerifyLogout(ctx, form.Get("logout_token"))
+	if err != nil || said.Subject == "" && said.SessionID == "" {
+		s.log.LogAttrs(ctx, slog.LevelWarn, "a logout of a provider was not believed",
+			slog.String("provider", x.name), slog.Any("error", err))
+		s.refuse(
+			x,
+			"logout",
+			&fault{code: "invalid_request", says: "the logout token is not fit", reason: "logout_token"},
+		)
+		return
+	}
+	if err := s.loggedOut(ctx, login.Provider.Issuer(), said); err != nil {
+		s.answerError(x, "logout", err)
+		return
+	}
+	x.Header().Set("Content-Length", "0")
+	x.WriteHeader(http.StatusOK)
+}
+
+// loggedOut ends the families of a session of the provider or, if it names none, all of
+// the person. Who has signed in after the logout stays: a logout token that comes twice,
+// or late, ends nothing new.
+func (s *core) loggedOut(ctx context.Context, issuer string, said Logout) error {
+	key := "sub\x00" + said.Subject
+	if said.SessionID != "" {
+		key = "sid\x00" + said.SessionID
+	}
+	query := store.Query{Kind: indexKind, Owner: owner(issuer, key)}
+	_, err := s.endAll(ctx, query, "logged_out", func(r store.Record) (*family, error) {
+		f, err := s.family(ctx, string(r.Value))
+		if err == nil && atTime(f.SignedIn).After(said.Issued.Add(clockSkew)) {
+			return nil, store.ErrNotFound
+		}
+		return f, err
+	})
+	return err
+}
+
+// indexKind is the kind of records that lead from what a provider calls a session or a
+// person to families. In rules, the person may have another name.
+const indexKind = "logout"
+
+// index notes how the provider would name the family, if it tells of logouts.
+func (s *core) index(ctx context.Context, f *family) error {
+	login := newAddress(s.config.Settings(), f.Tenant).login(f.Provider)
+	if login == nil {
+		return nil
+	}
+	if _, tells := login.Provider.(LogoutVerifier); !tells {
+		return nil
+	}
+	for name, key := range map[string]string{"sub": f.ProviderSubject, "sid": f.SessionID} {
+		if key == "" {
+			continue
+		}
+		_, err := s.config.Store.Put(ctx, store.Record{
+			Kind: indexKind, ID: name + "." + f.ID, Tenant: f.Tenant, Owner: owner(f.Issuer, name+"\x00"+key),
+			Expires: s.now().Add(indexLife), Value: []byte(f.ID),
+		})
+		if err != nil && !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	indexLife = 6 * familyIdle   // for how long a logout of the provider finds a family
+	clockSkew = 30 * time.Second // how much the clock of a provider may be behind
+)

@@ -1,0 +1,107 @@
+package signin
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"net/http"
+
+	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
+)
+
+// metadata tells clients what the authorization server at this address can do. Documents
+// of known and unknown tenants differ in the name alone. It needs no store: a client that
+// got an error here would take another server for ours.
+// https://www.rfc-editor.org/rfc/rfc8414#section-2
+func (s *core) metadata(x *exchange) {
+	issuer := x.at.issuer()
+	document := map[string]any{
+		"issuer":                   issuer,
+		"authorization_endpoint":   issuer + "/authorize",
+		"token_endpoint":           issuer + "/token",
+		"revocation_endpoint":      issuer + "/revoke",
+		"jwks_uri":                 issuer + "/jwks",
+		"response_types_supported": []string{"code"},
+		"response_modes_supported": []string{"query"},
+		"grant_types_supported": []string{
+			"authorization_code",
+			"refresh_token",
+			"client_credentials",
+		},
+		"code_challenge_methods_supported": []string{"S256"},
+		"token_endpoint_auth_methods_supported": []string{
+			"none",
+			"client_secret_basic",
+			"client_secret_post",
+		},
+		"revocation_endpoint_auth_methods_supported": []string{
+			"none",
+			"client_secret_basic",
+			"client_secret_post",
+		},
+		"authorization_response_iss_parameter_supported": true,
+		// OpenID Connect requires these two; no ID tokens are given out.
+		"subject_types_supported":               []string{"public"},
+		"id_token_signing_alg_values_supported": []string{"EdDSA"},
+	}
+	if x.at.settings.Registration {
+		document["registration_endpoint"] = issuer + "/register"
+		document["client_id_metadata_document_supported"] = true
+	}
+	if len(x.at.settings.Scopes) > 0 {
+		document["scopes_supported"] = x.at.settings.Scopes
+	}
+	x.Header().Set("Cache-Control", "public, max-age=60")
+	x.writeJSON(http.StatusOK, document)
+}
+
+// jwks tells with which keys tokens are signed. Clients need not know them.
+// https://www.rfc-editor.org/rfc/rfc8037#section-2
+func (s *core) jwks(x *exchange) {
+	keys, _ := s.signer.keys()
+	list := make([]map[string]any, 0, len(keys))
+	for _, key := range keys {
+		list = append(list, map[string]any{
+			"kty": "OKP", "crv": "Ed25519", "use": "sig", "alg": "EdDSA", "kid": key.ID,
+			"x": base64.RawURLEncoding.EncodeToString(key.Public.(ed25519.PublicKey)),
+		})
+	}
+	x.Header().Set("Cache-Control", "public, max-age=60")
+	x.writeJSON(http.StatusOK, map[string]any{"keys": list})
+}
+
+// register registers a client. The answer has what was kept of what it asked for, and no
+// empty members, which some clients cannot read.
+// https://www.rfc-editor.org/rfc/rfc7591#section-3.2.1
+func (s *core) register(x *exchange) {
+	if !x.at.settings.Registration {
+		s.refuse(x, "register", &fault{
+			code:   "access_denied",
+			says:   "clients do not register themselves here: ask the operator for a client id",
+			status: http.StatusForbidden,
+		})
+		return
+	}
+	body, ok := s.body(x)
+	if !ok {
+		s.refuse(x, "register", &fault{code: "invalid_client_metadata", says: "the registration is too long"})
+		return
+	}
+	client, err := s.registry.Register(body)
+	if err != nil {
+		s.refuse(x, "register", &fault{code: clients.Code(err), says: err.Error()})
+		return
+	}
+	s.config.Records.ClientRegistered()
+	document := map[string]any{
+		"client_id":                  client.ID,
+		"client_id_issued_at":        client.Issued,
+		"redirect_uris":              client.Redirects,
+		"grant_types":                []string{"authorization_code", "refresh_token"},
+		"response_types":             []string{"code"},
+		"token_endpoint_auth_method": "none",
+	}
+	if client.Name != "" {
+		document["client_name"] = client.Name
+	}
+	x.writeJSON(http.StatusCreated, document)
+}

@@ -1,0 +1,81 @@
+package signin
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"log/slog"
+	"regexp"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
+)
+
+// verifierForm is the form of a verifier of PKCE.
+// https://www.rfc-editor.org/rfc/rfc7636#section-4.1
+var verifierForm = regexp.MustCompile(`^[A-Za-z0-9._~-]{43,128}$`)
+
+// redeem gives the first tokens of a family for its code. A code is good for once: a
+// second use ends the family, since one of the two has stolen it, and so does a use by
+// somebody who cannot prove to have asked for it.
+// https://www.rfc-editor.org/rfc/rfc6749#section-4.1.2
+func (s *core) redeem(ctx context.Context, at address, q *request) (tokens, error) {
+	id, secret, _ := strings.Cut(q.form.Get("code"), ".")
+	if len(id) != idSize {
+		return tokens{}, errGrant
+	}
+	var made tokens
+	err := s.held(ctx, func() (err error) {
+		made, err = s.redeemOnce(ctx, at, q, id, secret)
+		return err
+	})
+	return made, err
+}
+
+// redeemOnce is redeem without a second try.
+func (s *core) redeemOnce(ctx context.Context, at address, q *request, id, secret string) (tokens, error) {
+	f, err := s.family(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return tokens{}, errGrant
+	}
+	if err != nil {
+		return tokens{}, err
+	}
+	if f.Stage != stageCode && f.Stage != stageLive || !isDigest(f.Secret, secret) {
+		return tokens{}, errGrant
+	}
+	if f.Stage == stageLive {
+		return tokens{}, s.suspect(ctx, f, "code_replay")
+	}
+	if !q.client.is(f) || q.form.Get("redirect_uri") != f.Ask.Redirect ||
+		!proves(q.form.Get("code_verifier"), f.Ask.Challenge) || at.tenant != f.Ask.Tenant {
+		return tokens{}, s.suspect(ctx, f, "code_of_another")
+	}
+	now := s.now()
+	if !now.Before(atTime(f.Until)) {
+		return tokens{}, errGrant
+	}
+	if f := judgeResource(at, q.form); f != nil {
+		return tokens{}, f
+	}
+	if err := s.index(ctx, f); err != nil {
+		return tokens{}, err
+	}
+	f.Stage = stageLive
+	f.startTokens()
+	if err := s.put(ctx, f, f.expires(now)); err != nil {
+		if errors.Is(err, store.ErrConflict) { // another was first
+			return tokens{}, errGrant
+		}
+		return tokens{}, err
+	}
+	s.log.LogAttrs(ctx, slog.LevelInfo, "signed in", f.attrs()...)
+	return s.tokensOf(f, nil)
+}
+
+// proves tells whether a verifier belongs to a challenge of S256, which every code has.
+func proves(verifier, challenge string) bool {
+	sum := sha256.Sum256([]byte(verifier))
+	return verifierForm.MatchString(verifier) && base64.RawURLEncoding.EncodeToString(sum[:]) == challenge
+}

@@ -1,0 +1,172 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
+)
+
+const (
+	// For how long the word of a provider serves all refreshes of a family: those that
+	// came together, at whichever replica, are answered by one question.
+	freshWord = 20 * time.Second
+	// For how long a replica has the family to itself that asks the provider. One that
+	// dies meanwhile holds up nobody for longer.
+	askingTime = providerTime + 5*time.Second
+	maxTries   = 100 // changes of a family by others during one refresh
+)
+
+// errOther says that another request or replica is at work on the family.
+var errOther = errors.New("another request is at work on the family")
+
+// refresh gives new tokens for a refresh token. The present one is spent thereby. One
+// that was spent lately is answered with the present one: clients share what they keep
+// between windows, lose answers, and come back with what they had. A token that was spent
+// longer ago, or that another client brings, was taken by somebody: then the family ends.
+//
+// A request that meets the store or the provider away waits for them as long as is
+// allowed, because many clients sign in again after any error.
+// https://www.rfc-editor.org/rfc/rfc9700#section-4.14.2
+func (s *core) refresh(ctx context.Context, at address, q *request) (tokens, error) {
+	p, ok := readToken(q.form.Get("refresh_token"))
+	if !ok {
+		return tokens{}, errGrant
+	}
+	var f *family
+	tries := 0
+	err := s.held(ctx, func() (err error) {
+		for ; tries < maxTries; tries++ {
+			if f, err = s.refreshOnce(ctx, at, q, p); !errors.Is(err, store.ErrConflict) {
+				return err
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return tokens{}, err
+	}
+	if _, err := s.registry.Used(ctx, f.Ask.Client.Digest); err != nil {
+		s.log.LogAttrs(ctx, slog.LevelDebug, "the use of a client was not noted", slog.Any("error", err))
+	}
+	return s.tokensOf(f, strings.Fields(q.form.Get("scope")))
+}
+
+// refreshOnce is refresh without a second try. The error is store.ErrConflict if others
+// have changed the family meanwhile, and errOther while one of them asks the provider.
+func (s *core) refreshOnce(ctx context.Context, at address, q *request, p presented) (*family, error) {
+	f, err := s.family(ctx, p.family)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, errGrant
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := s.mayRefresh(ctx, at, q, f, p); err != nil {
+		return nil, err
+	}
+	now := s.now()
+	if f.RefreshToken != "" && now.Sub(atTime(f.Looked)) >= freshWord {
+		if now.Before(atTime(f.Asking)) {
+			return nil, errOther
+		}
+		if err := s.lookUp(ctx, f); err != nil {
+			return nil, err
+		}
+	}
+	changed := f.Asking != 0
+	f.Asking = 0
+	if p.generation == f.Generation && f.rotate(now, s.config.SpentWindow) {
+		changed = true
+	}
+	if !changed { // a token that was spent before is answered without a trace
+		return f, nil
+	}
+	// What the provider has said is not to be had again: it may have taken its refresh
+	// token and given another.
+	return f, s.held(ctx, func() error { return s.put(ctx, f, f.expires(now)) })
+}
+
+// mayRefresh returns why a token must not be answered. It ends the family if the token
+// seems stolen.
+func (s *core) mayRefresh(ctx context.Context, at address, q *request, f *family, p presented) error {
+	switch {
+	case f.Stage != stageLive || !f.made(p) || p.generation > f.Generation:
+		return errGrant
+	case !q.client.is(f):
+		return s.suspect(ctx, f, "other_client")
+	case at.tenant != f.Ask.Tenant:
+		return errGrant // another address of ours has other tokens
+	case p.generation < f.Generation && !f.spentLately(p.generation, s.now(), s.config.SpentWindow):
+		return s.suspect(ctx, f, "token_replay")
+	}
+	if fault := judgeResource(at, q.form); fault != nil {
+		return fault
+	}
+	if q.client.fixed != nil && !q.client.fixed.Has("refresh_token") {
+		return &fault{code: "unauthorized_client", says: "the client may not use this grant"}
+	}
+	return nil
+}
+
+// lookUp asks the provider who the person is now. First it notes on the family that it
+// asks: the provider may take its refresh token but once, and two who ask at a time would
+// lose it. After success the family is to be written.
+func (s *core) lookUp(ctx context.Context, f *family) error {
+	f.Asking = s.now().Add(askingTime).Unix()
+	if err := s.put(ctx, f, f.expires(s.now())); err != nil {
+		return err
+	}
+	login := newAddress(s.config.Settings(), f.Tenant).login(f.Provider)
+	if login == nil {
+		return s.lost(ctx, f, "provider_gone")
+	}
+	id, err := s.asking(ctx, func(ctx context.Context) (Identity, error) {
+		return login.Provider.Refresh(ctx, f.RefreshToken)
+	})
+	switch {
+	case errors.Is(err, ErrSignInAgain):
+		return s.lost(ctx, f, "provider_refused")
+	case err != nil:
+		f.Asking = 0
+		_ = s.put(ctx, f, f.expires(s.now())) // else it ends by itself
+		return err
+	}
+	return s.takeWord(ctx, f, login, &id)
+}
+
+// takeWord takes over what the provider has said.
+func (s *core) takeWord(ctx context.Context, f *family, l *Login, id *Identity) error {
+	if id.RefreshToken != "" {
+		f.RefreshToken = id.RefreshToken
+	}
+	if id.SessionID != "" {
+		f.SessionID = id.SessionID
+	}
+	if len(id.Claims) == 0 { // the provider has no new ones to say, and vouches for the person
+		f.Looked = s.now().Unix()
+		return nil
+	}
+	person, err := l.Claims.Read(id.Claims)
+	if refused, is := errors.AsType[*auth.Error](err); is {
+		s.log.LogAttrs(ctx, slog.LevelInfo, "a person has lost access",
+			append(f.attrs(), slog.String("claim", refused.Claim), slog.Any("cause", refused.Err))...)
+		return s.lost(ctx, f, "no_access")
+	}
+	if !f.take(person, s.now()) {
+		return s.lost(ctx, f, "no_access")
+	}
+	return nil
+}
+
+// lost ends a family that nobody has stolen, and returns what its client is told.
+func (s *core) lost(ctx context.Context, f *family, reason string) error {
+	if err := s.end(ctx, f, reason); err != nil {
+		return err
+	}
+	return errGrant
+}

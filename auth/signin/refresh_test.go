@@ -1,0 +1,357 @@
+package signin_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth/signin"
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
+)
+
+// inBubble runs a test whose time is exact.
+func inBubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, test)
+}
+
+// mustRefresh brings a token that must be answered, and returns the answer's tokens.
+func (c *signedIn) mustRefresh(server http.Handler, token string) (access, next string) {
+	c.b.t.Helper()
+	status, got := c.refresh(server, token)
+	if status != http.StatusOK {
+		c.b.t.Fatalf("refresh: status %d, %v", status, got)
+	}
+	return got["access_token"].(string), got["refresh_token"].(string)
+}
+
+// TestSpentTokenIsAnsweredForAnHour shows that a spent token of any generation is answered
+// with the present one, at another replica too, for an hour after it was spent; and that
+// a later use ends the family.
+func TestSpentTokenIsAnsweredForAnHour(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		other := w.replica(t)
+		c := w.signIn(t, base, "ann", nil)
+		generations := []string{c.refreshWith}
+		for range 3 {
+			time.Sleep(10 * time.Minute)
+			_, next := c.mustRefresh(w.server, generations[len(generations)-1])
+			generations = append(generations, next)
+		}
+		present := generations[3]
+		time.Sleep(39 * time.Minute) // the first was spent 59 minutes ago
+		for i, token := range generations[:3] {
+			if _, next := c.mustRefresh(other, token); next != present {
+				t.Errorf("generation %d: got another token than the present one", i)
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		access, _ := c.mustRefresh(w.server, present)
+		if status, got := c.refresh(
+			other,
+			generations[0],
+		); status != http.StatusBadRequest ||
+			got["error"] != "invalid_grant" {
+			t.Errorf("an hour later: status %d, %v", status, got)
+		}
+		if status, _ := c.refresh(w.server, present); status != http.StatusBadRequest {
+			t.Errorf("the present token after a replay: status %d, want 400", status)
+		}
+		if w.counts.get("ended", "token_replay") != 1 {
+			t.Errorf("counted %v", w.counts.of)
+		}
+		_ = access
+	})
+}
+
+// TestParallelRefreshesGetOneToken shows that refreshes in parallel at two replicas give
+// one new token to all, and ask the provider once, whose token is good for once.
+func TestParallelRefreshesGetOneToken(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		other := w.replica(t)
+		c := w.signIn(t, base, "ann", nil)
+		time.Sleep(time.Hour)
+		w.idp.set(func() { w.idp.hold = make(chan struct{}) })
+		var all sync.WaitGroup
+		answers := make([]string, 20)
+		for i := range answers {
+			all.Go(func() {
+				server := w.server
+				if i%2 == 1 {
+					server = other
+				}
+				status, got := c.refresh(server, c.refreshWith)
+				answers[i] = fmt.Sprint(status, got["refresh_token"])
+			})
+		}
+		time.Sleep(2 * time.Second)
+		close(w.idp.hold)
+		all.Wait()
+		for _, answer := range answers {
+			if answer != answers[0] || answer[:3] != "200" {
+				t.Fatalf("got %q and %q", answers[0], answer)
+			}
+		}
+		if w.idp.lookups != 1 {
+			t.Errorf("the provider was asked %d times, want once", w.idp.lookups)
+		}
+	})
+}
+
+// TestRefreshTakesWhatTheProviderSays shows that scopes and names follow the provider at
+// a refresh, and that a person without access has to sign in again.
+func TestRefreshTakesWhatTheProviderSays(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.signIn(t, base, "ann", nil)
+		time.Sleep(time.Hour)
+		w.idp.set(func() { w.idp.claims["ann"] = `{"sub":"ann","groups":["acme"],"scope":"admin"}` })
+		access, next := c.mustRefresh(w.server, c.refreshWith)
+		if _, claims := parts(t, access); scopeOf(claims) != "admin" {
+			t.Errorf("got scope %q", scopeOf(claims))
+		}
+		for name, claims := range map[string]string{
+			"no tenant":      `{"sub":"ann","groups":[]}`,
+			"another tenant": `{"sub":"ann","groups":["umbrella"]}`,
+			"another person": `{"sub":"bob","groups":["acme"]}`,
+			"gone":           ``,
+		} {
+			w := newWorld(t)
+			c := w.signIn(t, base, "ann", nil)
+			time.Sleep(time.Hour)
+			w.idp.set(func() { w.idp.claims["ann"] = claims })
+			if status, got := c.refresh(
+				w.server,
+				c.refreshWith,
+			); status != http.StatusBadRequest ||
+				got["error"] != "invalid_grant" {
+				t.Errorf("%s: status %d, %v", name, status, got)
+			}
+			if _, err := w.verifier(t).Verify(t.Context(), c.access); err == nil {
+				t.Errorf("%s: the access token still counts", name)
+			}
+		}
+		_ = next
+	})
+}
+
+// TestRefreshIsHeldWhileSomethingIsAway shows that a refresh waits for the store and the
+// provider, and that the answer after that lets clients keep their tokens.
+func TestRefreshIsHeldWhileSomethingIsAway(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for name, away := range map[string]func(*world, error){
+			"store":    func(w *world, err error) { w.store.setAway(err) },
+			"provider": func(w *world, err error) { w.idp.set(func() { w.idp.away = err }) },
+		} {
+			w := newWorld(t)
+			c := w.signIn(t, base, "ann", nil)
+			time.Sleep(time.Hour)
+			away(w, errAway)
+			began := time.Now()
+			status, got := c.refresh(w.server, c.refreshWith)
+			if status != http.StatusServiceUnavailable || got["error"] != "temporarily_unavailable" {
+				t.Errorf("%s: status %d, %v", name, status, got)
+			}
+			if took := time.Since(began); took < 4*time.Second || took > 8*time.Second {
+				t.Errorf("%s: held for %v", name, took)
+			}
+			time.AfterFunc(2*time.Second, func() { away(w, nil) })
+			if status, got := c.refresh(w.server, c.refreshWith); status != http.StatusOK {
+				t.Errorf("%s came back: status %d, %v", name, status, got)
+			}
+		}
+	})
+}
+
+// TestWordOfTheProviderSurvivesTheStore shows that what a provider said is written though
+// the store is away for a moment just then: its token is good for once.
+func TestWordOfTheProviderSurvivesTheStore(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.signIn(t, base, "ann", nil)
+		time.Sleep(time.Hour)
+		w.idp.set(func() { w.idp.hold = make(chan struct{}) })
+		time.AfterFunc(time.Second, func() {
+			w.store.setAway(errAway)
+			close(w.idp.hold)
+		})
+		time.AfterFunc(3*time.Second, func() { w.store.setAway(nil) })
+		_, next := c.mustRefresh(w.server, c.refreshWith)
+		time.Sleep(time.Hour)
+		c.mustRefresh(w.server, next)
+	})
+}
+
+// TestDeadReplicaHoldsUpNobodyForLong shows that a family whose replica died while it
+// asked the provider is free again after the time of a question.
+func TestDeadReplicaHoldsUpNobodyForLong(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.signIn(t, base, "ann", nil)
+		time.Sleep(time.Hour)
+		// The replica writes that it asks, and dies.
+		puts := 0
+		w.store.onPut = func(store.Record) error {
+			if puts++; puts > 1 {
+				return errAway
+			}
+			return nil
+		}
+		w.idp.set(func() { w.idp.away = errAway })
+		if status, _ := c.refresh(w.server, c.refreshWith); status != http.StatusServiceUnavailable {
+			t.Errorf("status %d", status)
+		}
+		w.store.onPut = nil
+		w.idp.set(func() { w.idp.away = nil })
+		time.Sleep(16 * time.Second)
+		c.mustRefresh(w.replica(t), c.refreshWith)
+	})
+}
+
+// TestFamilyWithoutProviderTokenEndsAfterEightHours shows how long a family lives whose
+// person cannot be looked up, and how long one that nobody uses.
+func TestFamilyWithoutProviderTokenEndsAfterEightHours(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.idp.silent = true
+		c := w.signIn(t, base, "ann", nil)
+		token := c.refreshWith
+		for range 7 {
+			time.Sleep(time.Hour)
+			_, token = c.mustRefresh(w.server, token)
+		}
+		time.Sleep(time.Hour)
+		if status, got := c.refresh(w.server, token); got["error"] != "invalid_grant" {
+			t.Errorf("after eight hours: status %d, %v", status, got)
+		}
+		w.idp.silent = false
+		c = w.signIn(t, base, "ann", nil)
+		time.Sleep(29 * 24 * time.Hour)
+		_, token = c.mustRefresh(w.server, c.refreshWith)
+		time.Sleep(31 * 24 * time.Hour)
+		if status, got := c.refresh(
+			w.server,
+			token,
+		); got["error"] != "invalid_grant" &&
+			got["error"] != "invalid_client" {
+			t.Errorf("after a month: status %d, %v", status, got)
+		}
+	})
+}
+
+// TestSignOutEndsAllOfAPerson shows that a sign-out, and a logout at the provider, end all
+// that a person has and nothing else, and that other replicas know it within a second.
+func TestSignOutEndsAllOfAPerson(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for name, end := range map[string]func(*world) error{
+			"sign-out": func(w *world) error {
+				n, err := w.server.SignOut(t.Context(), idpIssuer, "ann")
+				if n != 2 {
+					return errors.Join(err, fmt.Errorf("ended %d", n))
+				}
+				return err
+			},
+			"logout by subject": func(w *world) error { return w.logout(t, "sub:ann") },
+			"logout by session": func(w *world) error { return w.logout(t, "sid:s1") },
+		} {
+			changed := 0
+			w := newWorld(t)
+			other := w.replica(
+				t,
+				func(c *signin.Config, _ *signin.Settings) { c.Changed = func() { changed++ } },
+			)
+			ctx, cancel := contextOf(t)
+			var running sync.WaitGroup
+			running.Go(func() { _ = other.Run(ctx) })
+			w.idp.sessions = "s1"
+			ann := []*signedIn{w.signIn(t, base, "ann", nil), w.signIn(t, base+"/t/acme", "ann", nil)}
+			w.idp.sessions = "s2"
+			bob := w.signIn(t, base+"/t/acme", "bob", nil)
+			there := (&world{server: other}).verifier(t)
+			time.Sleep(time.Minute)
+			if err := end(w); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			time.Sleep(time.Second)
+			for _, c := range ann {
+				if _, err := there.Verify(t.Context(), c.access); err == nil {
+					t.Errorf("%s: an access token of ann counts at another replica", name)
+				}
+				if status, _ := c.refresh(other, c.refreshWith); status != http.StatusBadRequest {
+					t.Errorf("%s: refresh: status %d", name, status)
+				}
+			}
+			if _, err := there.Verify(t.Context(), bob.access); err != nil {
+				t.Errorf("%s: bob: %v", name, err)
+			}
+			bob.mustRefresh(other, bob.refreshWith)
+			if changed == 0 {
+				t.Errorf("%s: nobody was told at the other replica", name)
+			}
+			again := w.signIn(t, base, "ann", nil)
+			if _, err := there.Verify(t.Context(), again.access); err != nil {
+				t.Errorf("%s: a new sign-in: %v", name, err)
+			}
+			cancel()
+			running.Wait()
+		}
+	})
+}
+
+// logout brings a logout token of the provider.
+func (w *world) logout(t testing.TB, token string) error {
+	answer := w.browser(t).post(base+"/logout/corp", url.Values{"logout_token": {token}})
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d: %s", answer.StatusCode, read(answer))
+	}
+	return nil
+}
+
+// TestRegistrationOutlivesItsFirstHourOnlyWhenUsed shows how long a registration holds
+// that nobody consented to, and one that is in use.
+func TestRegistrationOutlivesItsFirstHourOnlyWhenUsed(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		unused := w.browser(t).register(base, loopback)
+		c := w.signIn(t, base, "ann", nil)
+		status := func(id string) int {
+			return w.browser(t).get(base + "/authorize?" + query(id, loopback).Encode()).StatusCode
+		}
+		time.Sleep(61 * time.Minute)
+		if got := status(unused); got != http.StatusBadRequest {
+			t.Errorf("unused: status %d, want 400", got)
+		}
+		if got := status(c.id); got != http.StatusSeeOther {
+			t.Errorf("used: status %d, want 303", got)
+		}
+		token := c.refreshWith
+		for range 20 { // 400 days
+			time.Sleep(20 * 24 * time.Hour)
+			_, token = c.mustRefresh(w.server, token)
+		}
+		time.Sleep(170 * 24 * time.Hour)
+		if got := status(c.id); got != http.StatusSeeOther {
+			t.Errorf("used 170 days ago: status %d, want 303", got)
+		}
+		time.Sleep(20 * 24 * time.Hour)
+		if got := status(c.id); got != http.StatusBadRequest {
+			t.Errorf("used 190 days ago: status %d, want 400", got)
+		}
+		// A client that is gone is told to register again.
+		if status, got := c.refresh(
+			w.server,
+			token,
+		); status != http.StatusUnauthorized ||
+			got["error"] != "invalid_client" {
+			t.Errorf("refresh of a client that is gone: status %d, %v", status, got)
+		}
+	})
+}

@@ -1,0 +1,53 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
+)
+
+// revoke ends the family of a token that its client does not want any more. A token that
+// is none is no error.
+// https://www.rfc-editor.org/rfc/rfc7009#section-2.2
+func (s *core) revoke(x *exchange) {
+	form, ok := s.form(x)
+	if !ok || form.Get("token") == "" {
+		s.refuse(x, "revoke", errRepeated)
+		return
+	}
+	client, err := s.credentials(x.request, form)
+	if err != nil {
+		s.answerError(x, "revoke", err)
+		return
+	}
+	ctx := context.WithoutCancel(x.request.Context())
+	if err := s.held(ctx, func() error { return s.revokeOnce(ctx, client, form.Get("token")) }); err != nil {
+		s.answerError(x, "revoke", err)
+		return
+	}
+	x.Header().Set("Content-Length", "0")
+	x.WriteHeader(http.StatusOK)
+}
+
+// revokeOnce ends the family of a token, if the token is of the client.
+func (s *core) revokeOnce(ctx context.Context, client credentials, token string) error {
+	p, refreshes := readToken(token)
+	id := p.family
+	if !refreshes {
+		if id = s.signer.familyOf(token); id == "" {
+			return nil
+		}
+	}
+	f, err := s.family(ctx, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case !client.is(f) || refreshes && !f.made(p):
+		return nil
+	}
+	return s.endHeld(ctx, f, "revoked")
+}

@@ -1,0 +1,128 @@
+package signin
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/auth/signin/pages"
+)
+
+// endpoint is what a path leads to.
+type endpoint struct {
+	serve   func(*core, *exchange)
+	methods string
+	// pages of any origin may ask it, because what it answers does not depend on what a
+	// browser sends by itself
+	public bool
+}
+
+const (
+	metadataPath = "/.well-known/oauth-authorization-server"
+	openIDPath   = "/.well-known/openid-configuration"
+	tenantPath   = "/t/"
+)
+
+// endpointOf returns what a path leads to, behind the address that it belongs to.
+func endpointOf(path string) (e endpoint, ok bool) {
+	switch path {
+	case metadataPath, openIDPath:
+		return endpoint{(*core).metadata, "GET, HEAD", true}, true
+	case "/jwks":
+		return endpoint{(*core).jwks, "GET, HEAD", true}, true
+	case "/register":
+		return endpoint{(*core).register, "POST", true}, true
+	case "/token":
+		return endpoint{(*core).token, "POST", true}, true
+	case "/revoke":
+		return endpoint{(*core).revoke, "POST", true}, true
+	case "/authorize":
+		return endpoint{(*core).authorize, "GET, HEAD", false}, true
+	}
+	return endpoint{}, false
+}
+
+// rootEndpointOf returns what a path leads to that only the address of all tenants has. A
+// provider knows one callback.
+func rootEndpointOf(path string) (e endpoint, name string, ok bool) {
+	if path == "/consent" {
+		return endpoint{(*core).consent, "GET, HEAD, POST", false}, "", true
+	}
+	if name, is := strings.CutPrefix(path, "/callback/"); is && name != "" && !strings.Contains(name, "/") {
+		return endpoint{(*core).callback, "GET", false}, name, true
+	}
+	if name, is := strings.CutPrefix(path, "/logout/"); is && name != "" && !strings.Contains(name, "/") {
+		return endpoint{(*core).logout, "POST", false}, name, true
+	}
+	return endpoint{}, "", false
+}
+
+// find returns what a path leads to, and the tenant that it names. Metadata of a tenant
+// stands where RFC 8414 wants it, with the tenant at the end, and where OpenID Connect
+// wants it, with the tenant in front.
+// https://www.rfc-editor.org/rfc/rfc8414#section-3.1
+func (s *Server) find(path string) (e endpoint, tenant, name string, ok bool) {
+	for _, document := range []string{metadataPath, openIDPath} {
+		if tenant, is := strings.CutPrefix(path, document+tenantPath); is {
+			e, _ = endpointOf(document)
+			return e, tenant, "", s.core.config.IsTenant(tenant)
+		}
+	}
+	if rest, is := strings.CutPrefix(path, tenantPath); is {
+		tenant, rest, _ := strings.Cut(rest, "/")
+		e, ok = endpointOf("/" + rest)
+		return e, tenant, "", ok && s.core.config.IsTenant(tenant)
+	}
+	if e, ok = endpointOf(path); ok {
+		return e, "", "", true
+	}
+	e, name, ok = rootEndpointOf(path)
+	return e, "", name, ok
+}
+
+// Serves tells whether a path is one of this server. It says itself which origins may
+// come there.
+func (s *Server) Serves(path string) bool {
+	_, _, _, ok := s.find(path)
+	return ok
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e, tenant, name, ok := s.find(r.URL.Path)
+	if !ok || r.URL.RawPath != "" {
+		http.NotFound(w, r)
+		return
+	}
+	x := &exchange{w, r, newAddress(s.core.config.Settings(), tenant), name}
+	pages.SetHeader(x.Header())
+	if e.public {
+		shareWithAll(x.Header())
+	}
+	if !strings.Contains(e.methods, r.Method) {
+		x.Header().Set("Allow", e.methods)
+		if r.Method == http.MethodOptions && e.public {
+			x.WriteHeader(http.StatusNoContent)
+			return
+		}
+		x.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	if r.Method == http.MethodPost {
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	}
+	if len(r.URL.RawQuery) > maxQuery {
+		s.core.problem(x, http.StatusBadRequest, pages.BadRequest, "long_query")
+		return
+	}
+	e.serve(s.core, x)
+}
+
+// shareWithAll lets pages of every origin read the answer. Such pages are clients, too.
+// No cookie has a meaning at these addresses.
+func shareWithAll(h http.Header) {
+	h.Set("Access-Control-Allow-Origin", "*")
+	h.Set("Access-Control-Allow-Methods", "GET, POST")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, MCP-Protocol-Version")
+	h.Set("Access-Control-Expose-Headers", "X-Request-Id, Retry-After")
+	h.Set("Access-Control-Max-Age", "600")
+}

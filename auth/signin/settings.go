@@ -1,0 +1,94 @@
+package signin
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
+)
+
+// Settings are what a reload may change. The slices are shared: do not modify.
+type Settings struct {
+	PublicURL string // what clients type, without /mcp
+	Logins    []Login
+	Clients   []clients.Fixed
+	// Registration lets clients come that the operator has not configured: those that
+	// register themselves, and those with a document.
+	Registration bool
+	// Scopes are those that clients may ask for: the same at all addresses, so that they
+	// tell nobody which tenants there are. None: none are known, and each is passed on.
+	Scopes []string
+}
+
+// Login is a place where people sign in, and what its claims mean.
+type Login struct {
+	Provider Provider
+	Claims   *auth.Reader
+	Tenants  []string // that its people may be of
+	Title    string   // for people who choose; "": the name of the provider
+}
+
+// address is one of the addresses of this server: that of all tenants, or of one.
+type address struct {
+	settings Settings
+	tenant   string // "": of all
+}
+
+func newAddress(settings Settings, tenant string) address { return address{settings, tenant} }
+
+// base returns the public URL without a slash at its end.
+func (a address) base() string { return strings.TrimSuffix(a.settings.PublicURL, "/") }
+
+// issuer returns the identifier of the authorization server at the address. Everything
+// that names it is made here, since clients compare it byte for byte.
+func (a address) issuer() string {
+	if a.tenant == "" {
+		return a.base()
+	}
+	return a.base() + "/t/" + a.tenant
+}
+
+// resource returns the address that tokens are for.
+func (a address) resource() string { return a.issuer() + "/mcp" }
+
+// isResource tells whether a client means the resource of this address.
+func (a address) isResource(text string) bool {
+	return strings.TrimSuffix(text, "/") == a.resource() || strings.TrimSuffix(text, "/") == a.issuer()
+}
+
+// path returns a path of this server as browsers see it, which may have the path of the
+// public URL in front.
+func (a address) path(rest string) string {
+	_, after, _ := strings.Cut(a.base(), "://")
+	if i := strings.IndexByte(after, '/'); i >= 0 {
+		return after[i:] + rest
+	}
+	return rest
+}
+
+// logins returns where people sign in who come to the address. At that of an unknown
+// tenant it is as at the root.
+func (a address) logins() []Login {
+	all := a.settings.Logins
+	var own []Login
+	for _, l := range all {
+		if slices.Contains(l.Tenants, a.tenant) {
+			own = append(own, l)
+		}
+	}
+	if len(own) == 0 {
+		return all
+	}
+	return own
+}
+
+// login returns the login with that name at the address, nil if there is none.
+func (a address) login(name string) *Login {
+	for _, l := range a.logins() {
+		if l.Provider.Name() == name {
+			return &l
+		}
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package signin
+
+import (
+	"context"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
+)
+
+// Server is the authorization server. It is safe for concurrent use.
+type Server struct{ core *core }
+
+// New returns a server.
+func New(cfg Config) *Server {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.SpentWindow == 0 {
+		cfg.SpentWindow = time.Hour
+	}
+	if cfg.Hold == 0 {
+		cfg.Hold = 6 * time.Second
+	}
+	if cfg.Changed == nil {
+		cfg.Changed = func() {}
+	}
+	c := &core{
+		config: cfg, log: cfg.Logger, now: cfg.Now, lookups: make(chan struct{}, maxLookups),
+		signer: signer{ring: cfg.Ring, now: cfg.Now},
+	}
+	c.registry = clients.NewRegistry(clients.Config{
+		Ring: cfg.Ring, Store: cfg.Store, Documents: cfg.Documents, Now: cfg.Now,
+		Fixed: func() []clients.Fixed { return cfg.Settings().Clients },
+		Open:  func() bool { return cfg.Settings().Registration },
+	})
+	return &Server{c}
+}
+
+// Run learns of families that other replicas have ended, and counts families, until ctx
+// ends.
+func (s *Server) Run(ctx context.Context) error {
+	poll := time.NewTicker(pollEvery)
+	defer poll.Stop()
+	count := time.NewTicker(countEvery)
+	defer count.Stop()
+	s.core.pollEnded(ctx)
+	s.countFamilies(ctx)
+	for {
+		select {
+		case <-poll.C:
+			s.core.pollEnded(ctx)
+		case <-count.C:
+			s.countFamilies(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// countEvery is how often families are counted for the metrics.
+const countEvery = 30 * time.Second
+
+// countFamilies tells the metrics how many families there are. While the store is away
+// the last count stands.
+func (s *Server) countFamilies(ctx context.Context) {
+	if counts, err := s.core.config.Store.Count(ctx, familyKind); err == nil {
+		s.core.config.Records.Families(counts)
+	}
+}
+
+// Issuers returns what a verifier needs to know of the tokens of this server: an issuer
+// for each of its addresses. tenants are all that there are.
+func (s *Server) Issuers(tenants []string) []auth.Issuer {
+	settings := s.core.config.Settings()
+	root := newAddress(settings, "")
+	origins := []string{root.issuer()} // for clients that have tokens of their own
+	for _, l := range settings.Logins {
+		origins = append(origins, l.Provider.Issuer())
+	}
+	made := make([]auth.Issuer, 0, len(tenants)+1)
+	for _, tenant := range append([]string{""}, tenants...) {
+		a := newAddress(settings, tenant)
+		issuer := auth.Issuer{
+			Issuer: a.issuer(), Algorithms: []string{"EdDSA"}, Audiences: []string{a.resource()},
+			Tenant: tenant, NameClaim: "name", SpeaksFor: origins, Revoked: s.core.ended.has,
+			MaxLifetime: tokenLife, Own: s.core.signer.keys,
+		}
+		if tenant == "" {
+			issuer.TenantClaim, issuer.TenantsAllowed = tenantClaim, tenants
+		}
+		made = append(made, issuer)
+	}
+	return made
+}
+
+// SignOut ends all families of a person, and returns how many these were. The person is
+// named as rules name her: by the issuer and its subject.
+func (s *Server) SignOut(ctx context.Context, issuer, subject string) (int, error) {
+	return s.core.endAll(ctx, store.Query{Kind: familyKind, Owner: owner(issuer, subject)}, "signed_out", familyOf)
+}

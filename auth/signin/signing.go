@@ -1,0 +1,91 @@
+package signin
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+// signingKeys are the keys that tokens are signed with.
+type signingKeys struct {
+	keys    []auth.Key // newest first
+	adopted uint64     // of the ring, when they were derived
+}
+
+// signer signs access tokens.
+type signer struct {
+	ring *seal.Ring
+	now  func() time.Time
+	made atomic.Pointer[signingKeys] // nil: none were derived yet
+}
+
+// keys returns the keys of all tokens, newest first, and a number that differs when
+// they do. They follow the keys of the ring, whose rotation has three steps for this
+// reason: each replica knows a key before the first token is signed with it, and keeps it
+// until the last one has expired.
+func (s *signer) keys() (keys []auth.Key, generation uint64) {
+	adopted := s.ring.Adopted()
+	if made := s.made.Load(); made != nil && made.adopted == adopted {
+		return made.keys, adopted
+	}
+	made := &signingKeys{adopted: adopted}
+	for _, seed := range s.ring.Derive("access tokens, EdDSA") {
+		private := ed25519.NewKeyFromSeed(seed)
+		public := private.Public().(ed25519.PublicKey)
+		made.keys = append(made.keys, auth.Key{
+			ID:     base64.RawURLEncoding.EncodeToString(public[:9]),
+			Public: public, Private: private,
+		})
+	}
+	s.made.Store(made)
+	return made.keys, adopted
+}
+
+// sign signs an access token.
+// https://www.rfc-editor.org/rfc/rfc9068#section-2.2
+func (s *signer) sign(at address, claims auth.Claims, scopes []string) (string, error) {
+	now := s.now()
+	claims.Type, claims.Issuer, claims.Audience = "at+jwt", at.issuer(), at.resource()
+	claims.IssuedAt, claims.Expiry = now, now.Add(tokenLife)
+	claims.Extra["jti"] = rand.Text()
+	if len(scopes) > 0 {
+		claims.Extra["scope"] = strings.Join(scopes, " ")
+	}
+	keys, _ := s.keys()
+	return auth.Sign(keys[0], "EdDSA", claims)
+}
+
+// familyOf returns the family of an access token of this server, "" if it is none.
+func (s *signer) familyOf(token string) string {
+	dot := strings.LastIndexByte(token, '.')
+	_, payload, found := strings.Cut(token[:max(dot, 0)], ".")
+	signature, err := base64.RawURLEncoding.DecodeString(token[dot+1:])
+	if !found || err != nil {
+		return ""
+	}
+	keys, _ := s.keys()
+	for _, key := range keys {
+		if !ed25519.Verify(key.Public.(ed25519.PublicKey), []byte(token[:dot]), signature) {
+			continue
+		}
+		var claims struct {
+			Family string `json:"family"`
+		}
+		data, err := base64.RawURLEncoding.DecodeString(payload)
+		if err != nil || strictjson.Unmarshal(data, &claims) != nil {
+			return ""
+		}
+		return claims.Family
+	}
+	return ""
+}
+
+// tenantClaim has the one tenant that an access token is for.
+const tenantClaim = "tenant"

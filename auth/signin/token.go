@@ -1,0 +1,103 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+)
+
+// token gives out tokens.
+// https://www.rfc-editor.org/rfc/rfc6749#section-3.2
+func (s *core) token(x *exchange) {
+	form, ok := s.form(x)
+	if !ok {
+		s.refuse(x, "token", errRepeated)
+		return
+	}
+	given, err := s.credentials(x.request, form)
+	if err != nil {
+		s.answerError(x, "token", err)
+		return
+	}
+	q := &request{form, given}
+	// What was begun is brought to its end though the client leaves: a token of the
+	// provider that was used up must not be lost with it.
+	ctx := context.WithoutCancel(x.request.Context())
+	grant := form.Get("grant_type")
+	var made tokens
+	switch grant {
+	case "authorization_code":
+		made, err = s.redeem(ctx, x.at, q)
+	case "refresh_token":
+		made, err = s.refresh(ctx, x.at, q)
+	case "client_credentials":
+		made, err = s.ownTokens(x.at, q)
+	default:
+		err = &fault{
+			code: "unsupported_grant_type",
+			says: "codes, refresh tokens and client credentials are taken",
+		}
+	}
+	if err != nil {
+		s.answerError(x, "token", s.blame(ctx, q, err))
+		return
+	}
+	s.config.Records.TokenIssued(grant)
+	document := map[string]any{
+		"access_token": made.access, "token_type": "Bearer", "expires_in": int(tokenLife.Seconds()),
+	}
+	if made.refresh != "" {
+		document["refresh_token"] = made.refresh
+	}
+	if len(made.scopes) > 0 {
+		document["scope"] = strings.Join(made.scopes, " ")
+	}
+	x.Header().Set("Pragma", "no-cache")
+	x.writeJSON(http.StatusOK, document)
+}
+
+// blame turns an invalid grant of a client that is not known into the error after which
+// clients register again: some never would, and repeat their old id for ever.
+func (s *core) blame(ctx context.Context, q *request, err error) error {
+	if !errors.Is(err, errGrant) {
+		return err
+	}
+	known, away := s.registry.Known(ctx, q.client.id)
+	if away != nil || known {
+		return err
+	}
+	return errClient
+}
+
+// ownTokens gives a client that the operator has configured a token of its own. In rules
+// it is the user of that name whom this gateway itself knows.
+// https://www.rfc-editor.org/rfc/rfc6749#section-4.4
+func (s *core) ownTokens(at address, q *request) (tokens, error) {
+	c := q.client.fixed
+	if c == nil || c.Secret == "" || !c.Has("client_credentials") {
+		return tokens{}, &fault{code: "unauthorized_client", says: "the client may not use this grant"}
+	}
+	if at.tenant != "" && at.tenant != c.Tenant {
+		return tokens{}, &fault{code: "unauthorized_client", says: "the client may not use this grant"}
+	}
+	if f := judgeResource(at, q.form); f != nil {
+		return tokens{}, f
+	}
+	scopes := c.Scopes
+	if asked := strings.Fields(q.form.Get("scope")); len(asked) > 0 {
+		scopes = slices.DeleteFunc(slices.Clone(c.Scopes), func(scope string) bool {
+			return !slices.Contains(asked, scope)
+		})
+		if len(scopes) == 0 {
+			return tokens{}, errScope
+		}
+	}
+	access, err := s.signer.sign(at, auth.Claims{Subject: c.ID, Extra: map[string]any{
+		auth.OriginClaim: newAddress(at.settings, "").issuer(), tenantClaim: c.Tenant, "client_id": c.ID,
+	}}, scopes)
+	return tokens{access: access, scopes: scopes}, err
+}

@@ -41,6 +41,9 @@ import (
 // have been done all the same.
 var ErrDown = errors.New("redis does not answer")
 
+// ErrDenied says that the user of the gateway may not do what was asked.
+var ErrDenied = errors.New("the user of redis may not do that")
+
 // Config of a Store. Only Addresses must be set.
 type Config struct {
 	Addresses []string // host:port; of sentinels if Master is set, of some nodes of a cluster if Cluster is

@@ -83,6 +83,11 @@ func (w *writing) try(ctx context.Context) (sequence uint64, again bool, err err
 		l.local.mu.Unlock()
 		return 0, true, nil
 	}
+	if err := l.takeRoomLocked(s, w); err != nil {
+		l.giveBackLocked(s, w)
+		l.local.mu.Unlock()
+		return 0, false, err
+	}
 	sequence, lost := s.shared.top+1, s.shared.lost
 	if lost {
 		sequence = max(s.floor, s.shared.top) + 1
@@ -161,6 +166,9 @@ func (w *writing) lookUp(ctx context.Context, begin bool) (*memoryStream, error)
 		return nil, err
 	}
 	s.shared.own, s.shared.stale, s.shared.top = false, false, max(s.shared.top, top)
+	if said == saidBegun {
+		_ = l.takeQuotaLocked(s, streamQuota) // where there is none, no event follows
+	}
 	return s, nil
 }
 
@@ -195,6 +203,7 @@ func (w *writing) written(s *memoryStream, sequence uint64, said string, err err
 	if owner := l.local.sessions[w.session.Name]; owner == nil || owner.ended ||
 		owner.streams.find(w.stream) != s {
 		l.giveBackLocked(s, w)
+		l.giveQuotaLocked(s, quotaOf(w.data))
 		if err == nil && said != saidOK { // others may have read it otherwise
 			err = ErrUnknown
 		}
@@ -212,6 +221,7 @@ func (w *writing) written(s *memoryStream, sequence uint64, said string, err err
 		return false, nil
 	}
 	l.giveBackLocked(s, w)
+	l.giveQuotaLocked(s, quotaOf(w.data))
 	switch {
 	case err != nil:
 		return false, err
@@ -222,6 +232,25 @@ func (w *writing) written(s *memoryStream, sequence uint64, said string, err err
 		return true, nil
 	}
 	return false, ErrUnknown
+}
+
+// takeRoomLocked takes room in the server for the event, if it is to be written there. A
+// stream that only this replica appends to goes on in memory where there is none. What
+// ends a stream is written in any case: it is small, unless it is an answer on such a
+// stream.
+func (l *Redis) takeRoomLocked(s *memoryStream, w *writing) error {
+	if s.shared.lost {
+		return nil
+	}
+	err := l.takeQuotaLocked(s, quotaOf(w.data))
+	switch {
+	case err == nil || w.last && !s.shared.own:
+		return nil
+	case s.shared.own:
+		l.loseLocked(w.place, s)
+		return nil
+	}
+	return errQuota(err)
 }
 
 // giveBackLocked gives back the room that was taken for the event.

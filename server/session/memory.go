@@ -56,8 +56,8 @@ type Memory struct {
 	most   int64         // bytes that one event may have
 	began  time.Time     // when it was made
 	// dropped is called with the mutex held when a stream that others share has lost its
-	// oldest event, or is about to lose all it has. nil: nobody is told.
-	dropped func(s *memoryStream, all bool)
+	// oldest event, or with nil when it is about to lose all it has. nil: nobody is told.
+	dropped func(s *memoryStream, oldest *memoryEvent)
 	// rest is for how long a session is remembered that has no streams, since it was last
 	// used: maxRest, or less where another place remembers it.
 	rest time.Duration
@@ -367,7 +367,7 @@ func (m *Memory) trimLocked(s *memoryStream, now time.Time) {
 
 // forgetLocked forgets a stream, with all that it has.
 func (m *Memory) forgetLocked(s *memoryStream) {
-	m.droppedLocked(s, true)
+	m.droppedLocked(s, nil)
 	m.emptyLocked(s)
 	m.giveLocked(s.session.owner, streamCost)
 	m.byAge.Remove(s.place)

@@ -10,6 +10,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
 // RedisConfig is what a Redis needs. The fields of MemoryConfig bound what this replica
@@ -21,6 +22,9 @@ type RedisConfig struct {
 	Seal   *seal.Ring
 	Others replica.Others
 	Logger *slog.Logger
+	// Quota is what this replica may put into the server, in bytes. nil: its own, of 64
+	// MiB.
+	Quota *share.Budget
 	// Refused is called when the server returns what no replica has written there. nil:
 	// nobody is told.
 	Refused func()
@@ -72,11 +76,14 @@ func NewRedis(cfg RedisConfig) *Redis {
 	if cfg.Refused == nil {
 		cfg.Refused = func() {}
 	}
+	if cfg.Quota == nil {
+		cfg.Quota = share.New(defaultQuota)
+	}
 	l := &Redis{config: cfg, local: NewMemory(cfg.MemoryConfig)}
 	l.config.MemoryConfig = l.local.config
 	l.local.rest = l.config.Age
 	l.chores = newChores(l.config.Now)
-	l.local.dropped = l.chores.dropped
+	l.local.dropped = l.dropped
 	cfg.Others.Handle(kindAppended, l.heard)
 	cfg.Others.OnReturn(l.returned)
 	return l
@@ -140,27 +147,45 @@ func (l *Redis) Begin(ctx context.Context, session Key, stream string) (lasting 
 	if err != nil || known {
 		return lasting, err
 	}
+	if l.beginQuota(session.Owner) != nil {
+		return false, l.beginHere(p, base)
+	}
 	head := l.config.Seal.SealBytes(p.headPurpose(base), nil)
 	said, _, err := l.run(ctx, beginScript, p, headID(base), string(head), l.life(),
 		string(l.config.Others.Self()))
 	if err != nil && !errors.Is(err, redis.ErrDown) {
+		l.config.Quota.Give(session.Owner, streamQuota)
 		return false, err
 	}
 	down := err != nil
 	if said == saidTaken { // another replica has appended to it, or reads it already
+		l.config.Quota.Give(session.Owner, streamQuota)
 		_, err = (&writing{log: l, place: p}).lookUp(ctx, false)
 		return err == nil, err
 	}
 	l.local.mu.Lock()
 	defer l.local.mu.Unlock()
 	if s, err = l.openLocked(p, base); err != nil {
+		l.config.Quota.Give(session.Owner, streamQuota)
 		l.chores.forget(p)
 		return false, err
 	}
-	if s.shared.own = true; down {
+	s.shared.own, s.shared.quota = true, s.shared.quota+streamQuota
+	if down {
 		l.loseLocked(p, s)
 	}
 	return !down, nil
+}
+
+// beginHere begins a stream that goes on in memory only.
+func (l *Redis) beginHere(p place, base uint64) error {
+	l.local.mu.Lock()
+	defer l.local.mu.Unlock()
+	s, err := l.openLocked(p, base)
+	if err == nil {
+		s.shared.own, s.shared.lost = true, true
+	}
+	return err
 }
 
 // openLocked returns a stream, which it makes with that base if it is not there.
@@ -191,6 +216,7 @@ func (l *Redis) findLocked(p place) (*memoryStream, error) {
 // loseLocked lets a stream go on in memory only.
 func (l *Redis) loseLocked(p place, s *memoryStream) {
 	s.shared.lost = true
+	l.giveQuotaLocked(s, s.shared.quota)
 	l.chores.forget(p)
 }
 

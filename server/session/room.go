@@ -136,12 +136,12 @@ func (m *Memory) dropOldestLocked(s *memoryStream) {
 	cost := len(event.data) + eventCost
 	m.giveLocked(s.session.owner, int64(cost))
 	m.grownLocked(s, -cost)
-	m.droppedLocked(s, false)
+	m.droppedLocked(s, event)
 }
 
-func (m *Memory) droppedLocked(s *memoryStream, all bool) {
+func (m *Memory) droppedLocked(s *memoryStream, oldest *memoryEvent) {
 	if s.shared != nil {
-		m.dropped(s, all)
+		m.dropped(s, oldest)
 	}
 }
 

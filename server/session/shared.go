@@ -34,6 +34,7 @@ type sharedStream struct {
 	top  uint64 // sequence of the newest event that is known to be in the server
 	// stale tells that another replica has appended what is not in top yet.
 	stale bool
+	quota int64 // bytes in the server that the owner of the session holds for it; see quota.go
 }
 
 func newSharedStream(base uint64) *sharedStream {

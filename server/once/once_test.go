@@ -437,3 +437,25 @@ func TestAClaimThatNobodyKnowsIsDropped(t *testing.T) {
 type mute struct{ *replicatest.Member }
 
 func (mute) Handle(string, replica.Handler) {}
+
+// TestAnswersCountInTheQuota fills what the replica may have in Redis with other things:
+// a request with a key is refused then, and runs when there is room again.
+func TestAnswersCountInTheQuota(t *testing.T) {
+	t.Parallel()
+	quota := share.New(1 << 20)
+	a := newLab(t).join(t, func(c *once.RedisConfig) { c.Quota = quota })
+	others := share.User{TenantID: "acme", Subject: "another"}
+	for quota.Take(others, 512) == nil {
+	}
+	held := quota.HeldBy("acme")
+	for quota.Take(request(1, 1).User, 512) == nil {
+	}
+	if _, err := repeat(t, a, request(1, 1)); !errors.Is(err, once.ErrFull) {
+		t.Errorf("got %v, want ErrFull", err)
+	}
+	quota.Give(request(1, 1).User, quota.HeldBy("acme")-held)
+	claim(t, a, request(1, 1)).Finish(t.Context(), once.Answer{Status: 200, Message: make([]byte, 1000)})
+	if got := quota.HeldBy("acme") - held; got < 1000 {
+		t.Errorf("%d bytes are counted for an answer of 1000", got)
+	}
+}

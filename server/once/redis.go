@@ -12,7 +12,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// RedisConfig is what a Redis needs. Every field is required but Room and Now.
+// RedisConfig is what a Redis needs. Every field is required but Room, Quota and Now.
 type RedisConfig struct {
 	Store  *redis.Store
 	Seal   *seal.Ring
@@ -20,7 +20,10 @@ type RedisConfig struct {
 	// Room is how many bytes of answers this replica may have in Redis, shared out among
 	// tenants and users. Zero: 64 MiB.
 	Room int64
-	Now  func() time.Time // that records show; nil: time.Now
+	// Quota is what this replica may have in Redis altogether, in bytes, of which the
+	// answers take their part. nil: answers alone are bounded.
+	Quota *share.Budget
+	Now   func() time.Time // that records show; nil: time.Now
 }
 
 // Redis is a Store that replicas share. A key is one record in Redis: claimed by whoever
@@ -92,7 +95,7 @@ func NewRedis(cfg RedisConfig) *Redis {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	s := &Redis{config: cfg, room: room{part: share.New(cfg.Room)}, claims: make(map[string]*claim)}
+	s := &Redis{config: cfg, room: room{share.New(cfg.Room), cfg.Quota}, claims: make(map[string]*claim)}
 	cfg.Others.Handle(kindWaits, s.heard)
 	return s
 }

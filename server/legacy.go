@@ -407,7 +407,7 @@ func (s *Server) endByClient(x *exchange.Exchange, l *live) *exchange.Refusal {
 		return refused
 	}
 	for stream, one := range at {
-		s.letGo(x.Context(), l, stream, one, l.epoch())
+		s.letGo(x.Context(), l, stream, one, endedEpoch)
 	}
 	if former != "" && !s.tellFormer(x.Context(), x, l, nil) {
 		return exchange.ErrReplicas

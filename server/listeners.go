@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -52,6 +53,10 @@ const (
 
 // headerEpoch says in the answer to a GET that was forwarded which epoch the session has.
 const headerEpoch = "Drawbridge-Epoch"
+
+// endedEpoch stands in such word for the epoch of a session that has ended: no replica
+// leads it, and nothing of it is needed.
+const endedEpoch = math.MaxUint64
 
 // listener is where a stream is held that is at another replica.
 type listener struct {
@@ -313,6 +318,9 @@ func (s *Server) heardNotice(ctx context.Context, from replica.ID, parts [][]byt
 		// else it came here from the sender, or another replica leads
 		if !l.isLeading() && l.epoch() <= epoch {
 			l.loseStream(ctx, stream)
+			if epoch == endedEpoch && s.sessions.drop(l, endClosed) {
+				s.sessions.forgetEvents(l)
+			}
 		}
 		return noticeTaken
 	}

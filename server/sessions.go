@@ -203,6 +203,14 @@ func (ss *sessions) of(x *exchange.Exchange, r *http.Request) (*ticket, *exchang
 func (ss *sessions) end(ctx context.Context, l *live, how string) {
 	if ss.drop(l, how) {
 		ss.forget(ctx, l)
+		ss.letGoEnded(l)
+	}
+}
+
+// letGoEnded has other replicas let go of what they hold of a session that has ended.
+func (ss *sessions) letGoEnded(l *live) {
+	if l.shared && l.isLeading() {
+		ss.letGoAll(l, l.streamsAt(), endedEpoch)
 	}
 }
 

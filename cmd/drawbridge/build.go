@@ -240,7 +240,7 @@ func (p *parts) newSessionLog(s config.Sessions) session.Log {
 	}
 	p.sharing.events = session.NewRedis(session.RedisConfig{
 		MemoryConfig: bounds, Store: p.sharing.store, Seal: p.ring, Others: p.sharing.others, Logger: p.log,
-		Refused: p.metrics.ValueRefused,
+		Quota: p.sharing.quota, Refused: p.metrics.ValueRefused,
 	})
 	return p.sharing.events
 }

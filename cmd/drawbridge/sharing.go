@@ -14,6 +14,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
@@ -29,10 +30,15 @@ type sharing struct {
 	group   *replica.Group   // that others are; nil: there are no others
 	events  *session.Redis   // of sessions, set when the server is built; nil: there are no others
 	once    *once.Redis      // answers of calls with a key; nil: there are no others
+	quota   *share.Budget    // bytes that this replica may put into Redis; nil: there is none
 	allowed int              // replicas at once, by the config
 	limits  *ratelimit.Redis // nil: there are no others
 	lists   *relisting       // of servers
 }
+
+// answersPart is the part of what a replica may put into Redis that answers of calls with
+// a key may take: the whole divided by this.
+const answersPart = 2
 
 // newSharing returns what the config says, not running yet. An error is about a file that
 // the config names.
@@ -73,8 +79,13 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 	})
 	m.RedisClock(group.Ahead)
 	others := observe(group, m)
-	answers := once.NewRedis(once.RedisConfig{Store: store, Seal: ring, Others: others})
-	return sharing{store: store, others: others, group: group, once: answers, allowed: allowed}, nil
+	quota := share.New(cfg.Redis.Memory / int64(allowed))
+	answers := once.NewRedis(once.RedisConfig{
+		Store: store, Seal: ring, Others: others, Room: quota.Total() / answersPart, Quota: quota,
+	})
+	return sharing{
+		store: store, others: others, group: group, once: answers, quota: quota, allowed: allowed,
+	}, nil
 }
 
 // redisConfig returns how to reach Redis, without a log and without metrics. An error is

@@ -172,6 +172,7 @@ type Limits struct {
 func Default() *Config {
 	return &Config{
 		Listen:    "127.0.0.1:8080",
+		Redis:     Redis{Memory: DefaultRedisMemory},
 		Link:      Link{Listen: ":0"},
 		Operator:  "127.0.0.1:9090",
 		LegacySSE: true,
@@ -218,7 +219,11 @@ type Issuer struct {
 	PrivateAddresses bool // private_addresses: the key set may be fetched from a loopback or private address
 }
 
-// Redis is what the file says under redis. The zero Redis is none: there is one replica.
+// DefaultRedisMemory is how many bytes replicas keep in Redis if the file does not say.
+const DefaultRedisMemory = 256 << 20
+
+// Redis is what the file says under redis. Without Addresses there is none, and one
+// replica.
 type Redis struct {
 	Addresses []string // url: host:port; of sentinels if Master is set, of nodes of a cluster if Cluster is
 	Master    string   // url: what the sentinels call the master; "": there are none
@@ -233,6 +238,8 @@ type Redis struct {
 
 	// Patience is how long a call waits for its answer; zero: 500 ms.
 	Patience time.Duration // patience
+	// Memory is how many bytes all replicas together may keep there.
+	Memory int64 // memory
 
 	CAFile            string // ca_file; "": the authorities of the system
 	CertificateFile   string // certificate_file, of the gateway; "": none

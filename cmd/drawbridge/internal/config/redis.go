@@ -91,6 +91,7 @@ func (r *reader) redis(cfg *Config, n *node) {
 		"sentinel_user":          into(&to.SentinelUser, r.text),
 		"sentinel_password_file": into(&to.SentinelPasswordFile, secret),
 		"patience":               into(&to.Patience, r.patience),
+		"memory":                 into(&to.Memory, r.redisMemory),
 		"ca_file":                into(&to.CAFile, file),
 		"certificate_file":       into(&to.CertificateFile, file),
 		"certificate_key_file":   into(&to.CertificateSecret, file),
@@ -116,6 +117,19 @@ func (r *reader) patience(n *node) time.Duration {
 		r.fault(n, "patience is %v to %v", leastPatience, mostPatience)
 	}
 	return d
+}
+
+// leastRedisMemory is the least of redis.memory: with less, a replica could hardly keep
+// one answer.
+const leastRedisMemory = 16 << 20
+
+// redisMemory reads how many bytes replicas may keep in Redis.
+func (r *reader) redisMemory(n *node) int64 {
+	size := r.size(n)
+	if size != 0 && size < leastRedisMemory {
+		r.fault(n, "memory is 16MiB at least")
+	}
+	return size
 }
 
 // checkRedis reports keys that do not go together. It is called if each of them is right.

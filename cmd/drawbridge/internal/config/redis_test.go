@@ -57,6 +57,19 @@ func TestRedisPatienceHasBounds(t *testing.T) {
 	}
 }
 
+func TestRedisMemoryHasABound(t *testing.T) {
+	t.Parallel()
+	cfg, err := redisConfig(t, `{url: "redis://cache", memory: 64MiB}`)
+	if err != nil || cfg.Redis.Memory != 64<<20 {
+		t.Errorf("got %+v, %v; want 64 MiB", cfg, err)
+	}
+	for _, text := range []string{"15MiB", "0", "-1", "much"} {
+		if cfg, err := redisConfig(t, `{url: "redis://cache", memory: `+text+`}`); err == nil {
+			t.Errorf("%s: got %v, want a problem", text, cfg.Redis.Memory)
+		}
+	}
+}
+
 func TestRedisAddresses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Redis{
@@ -82,6 +95,7 @@ func TestRedisAddresses(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
+		want.Memory = DefaultRedisMemory
 		if diff := cmp.Diff(want, cfg.Redis); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", text, diff)
 		}

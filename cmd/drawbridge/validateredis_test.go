@@ -1,0 +1,49 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
+)
+
+// TestOnlineChecksTheRoomOfRedis tells Redis servers that have room for redis.memory from
+// those that have not.
+func TestOnlineChecksTheRoomOfRedis(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args    []string
+		revoked string // a right that the user does not have
+		filled  bool
+		ok      bool
+		message string
+	}{
+		"enough":      {args: []string{"--maxmemory", "512mb"}, ok: true, message: "of its 512 MiB are used"},
+		"too little":  {args: []string{"--maxmemory", "256mb"}, message: "maxmemory is 256 MiB: it must be 512 MiB"},
+		"others":      {args: []string{"--maxmemory", "512mb"}, filled: true, message: "which leaves less than"},
+		"not bounded": {ok: true, message: "its maxmemory is not set"},
+		"evicts": {
+			args:    []string{"--maxmemory", "512mb", "--maxmemory-policy", "allkeys-lru"},
+			message: "must be noeviction",
+		},
+		"not allowed to ask": {revoked: "-info", ok: true, message: "give its user the right +info"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.StartOne(t, c.args...)
+			if c.revoked != "" {
+				server.Exec(t, "ACL", "SETUSER", "default", c.revoked)
+			}
+			if c.filled {
+				server.Exec(t, "EVAL", "redis.call('SET', KEYS[1], string.rep('x', 300 * 1024 * 1024))", "1", "junk")
+			}
+			got := tryRedis(t.Context(), config.Redis{
+				Addresses: []string{server.Address}, Memory: 256 << 20, Patience: redistest.Patience,
+			})
+			if got.OK != c.ok || !strings.Contains(got.Message, c.message) {
+				t.Errorf("got %v %q, want %v %q", got.OK, got.Message, c.ok, c.message)
+			}
+		})
+	}
+}

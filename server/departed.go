@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
 // How sessions end, for the log.
@@ -37,15 +38,15 @@ const (
 // request why. It is safe for concurrent use.
 type departed struct {
 	mu    sync.Mutex // guards the fields below
-	ends  map[sessionKey]string
-	order []sessionKey // the oldest at next once it is full
+	ends  map[ticket.Key]string
+	order []ticket.Key // the oldest at next once it is full
 	next  int
 }
 
-func newDeparted() *departed { return &departed{ends: make(map[sessionKey]string)} }
+func newDeparted() *departed { return &departed{ends: make(map[ticket.Key]string)} }
 
 // add remembers how a session ended. If there are too many, it forgets the oldest end.
-func (d *departed) add(key sessionKey, end string) {
+func (d *departed) add(key ticket.Key, end string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, known := d.ends[key]; known {
@@ -62,7 +63,7 @@ func (d *departed) add(key sessionKey, end string) {
 }
 
 // end returns how the session ended, or that this is not known any more.
-func (d *departed) end(key sessionKey) string {
+func (d *departed) end(key ticket.Key) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if end, known := d.ends[key]; known {

@@ -10,6 +10,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/notices"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 	"github.com/drawbridge-mcp/drawbridge/server/streams"
 )
@@ -237,18 +238,18 @@ func (f *feed) tell(ctx context.Context) bool {
 		return true
 	}
 	open := true
-	for _, method := range f.session.claim(s.desk.Lists(caller), f.stream) {
-		open = f.put(ctx, listNotice(method), method, "") && open
+	for _, method := range f.session.assign(s.desk.Lists(caller), f.stream) {
+		open = f.put(ctx, notices.OfList(method), method, "") && open
 	}
 	return f.tellUpdates(ctx) && open
 }
 
 // tellUpdates puts notices of changed resources on the stream. It looks up what the
-// caller may do after it has claimed them: otherwise it would tell of a change that came
+// caller may do after it has taken them: otherwise it would tell of a change that came
 // after the right to read it had ended.
 func (f *feed) tellUpdates(ctx context.Context) (open bool) {
 	s := f.server
-	uris, more := f.session.claimUpdates(f.stream)
+	uris, more := f.session.assignUpdates(f.stream)
 	if len(uris) == 0 {
 		return true
 	}
@@ -271,7 +272,7 @@ func (f *feed) tellUpdates(ctx context.Context) (open bool) {
 }
 
 // put puts a notice into the log. It is false if the stream must end. If the log cannot
-// be reached, the notice is owed as before, and the stream stays open for the time when
+// be reached, the notice is to be sent as before, and the stream stays open for the time when
 // it can.
 func (f *feed) put(ctx context.Context, notice []byte, method, uri string) bool {
 	_, err := f.server.config.Log.Notify(ctx, f.session.inLog(), f.stream, f.session.epoch(), notice)
@@ -282,6 +283,6 @@ func (f *feed) put(ctx context.Context, notice []byte, method, uri string) bool 
 	if ofLog(err, exchange.ErrSession) != exchange.ErrReplicas {
 		return err == nil
 	}
-	f.session.unclaim(f.stream, method, uri)
+	f.session.unassign(f.stream, method, uri)
 	return true
 }

@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/seal/sealtest"
+	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
 // keptTicket is what testdata/formats/session-4 says.
-func keptTicket() ticket {
-	t := ticket{opened: time.Unix(1764000000, 0), revision: "2025-11-25", capabilities: 0b0001_0011}
-	copy(t.opener[:], "a repli.")
-	copy(t.key[:], "the key of 16 by")
-	copy(t.owner[:], "the digest of an owner, 32 bytes")
+func keptTicket() ticket.Ticket {
+	t := ticket.Ticket{Opened: time.Unix(1764000000, 0), Revision: "2025-11-25", Capabilities: 0b0001_0011}
+	copy(t.Opener[:], "a repli.")
+	copy(t.Key[:], "the key of 16 by")
+	copy(t.Owner[:], "the digest of an owner, 32 bytes")
 	return t
 }
 
@@ -22,21 +23,21 @@ func keptTicket() ticket {
 func TestKeptSessionIDsAreRead(t *testing.T) {
 	t.Parallel()
 	ring, want := sealtest.Ring(t), keptTicket()
-	made, err := ring.Seal(purposeSession, want.encode())
+	made, err := ring.Seal(ticket.Session, want.Encode())
 	if err != nil {
 		t.Fatal(err)
 	}
 	kept := string(sealtest.Kept(t, "session-4", []byte(made)))
 	ss := &sessions{ring: ring}
-	if got, ok := ss.openTicket(purposeSession, kept); !ok || got != want {
+	if got, ok := ss.openTicket(ticket.Session, kept); !ok || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, ok, want)
 	}
-	if _, ok := ss.openTicket(purposeSSE, kept); ok {
+	if _, ok := ss.openTicket(ticket.SSE, kept); ok {
 		t.Error("an id of one transport passes for one of the other")
 	}
-	if plain, err := ring.Open(purposeSession, kept); err != nil || !bytes.Equal(plain, want.encode()) {
+	if plain, err := ring.Open(ticket.Session, kept); err != nil || !bytes.Equal(plain, want.Encode()) {
 		t.Errorf("kept is %x, %v, and this version writes %x: what a version before reads has changed", plain,
-			err, want.encode())
+			err, want.Encode())
 	}
 }
 
@@ -44,15 +45,15 @@ func TestKeptSessionIDsAreRead(t *testing.T) {
 func TestATicketOfALaterVersion(t *testing.T) {
 	t.Parallel()
 	want := keptTicket()
-	if got, ok := decodeTicket(append(want.encode(), "more"...)); !ok || got != want {
+	if got, ok := ticket.Decode(append(want.Encode(), "more"...)); !ok || got != want {
 		t.Errorf("with an addition: got %+v, %v, want %+v", got, ok, want)
 	}
-	other := want.encode()
+	other := want.Encode()
 	other[0]++
-	if got, ok := decodeTicket(other); ok {
+	if got, ok := ticket.Decode(other); ok {
 		t.Errorf("of another layout: got %+v, want that it is not read", got)
 	}
-	if got, ok := decodeTicket(want.encode()[:ticketSize-1]); ok {
+	if got, ok := ticket.Decode(want.Encode()[:ticket.Size-1]); ok {
 		t.Errorf("cut: got %+v", got)
 	}
 }

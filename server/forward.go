@@ -18,6 +18,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
 // A session is led by one replica, and some things are where they began: a call that
@@ -81,11 +82,11 @@ func (ss *sessions) home(id string, c gateway.Caller) (replica.ID, bool) {
 		return "", false
 	}
 	owner := c.Principal.Owner().Digest() // for every id, as in find
-	t, ok := ss.openTicket(purposeSSE, id)
-	if !ok || t.owner != owner || t.opener == ss.opener {
+	t, ok := ss.openTicket(ticket.SSE, id)
+	if !ok || t.Owner != owner || t.Opener == ss.opener {
 		return "", false
 	}
-	return t.openedBy(), true
+	return t.OpenedBy(), true
 }
 
 // missing returns the refusal for a session whose home is not there. Shortly after a
@@ -153,7 +154,7 @@ const (
 // that is this one. Otherwise ask has the other do what is to be done, and the request is
 // answered. A primary that is not reached is most likely about to be known as gone, and
 // is waited for: clients do not send again what was refused.
-func (s *Server) route(x *exchange.Exchange, t *ticket, id mcp.ID, ask func(to replica.ID) outcome) *live {
+func (s *Server) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID, ask func(to replica.ID) outcome) *live {
 	denied, until := replica.ID(""), time.Now().Add(holdTime)
 	for {
 		l, to, refused := s.sessions.whose(x.Context(), t, x.Caller, denied)
@@ -172,7 +173,7 @@ func (s *Server) route(x *exchange.Exchange, t *ticket, id mcp.ID, ask func(to r
 		case forwardDone, forwardTaken:
 			return nil
 		case forwardDenied:
-			s.sessions.hints.set(t.key, "")
+			s.sessions.hints.set(t.Key, "")
 			if to == denied {
 				x.Refuse(id, exchange.ErrReplicas)
 				return nil

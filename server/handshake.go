@@ -7,6 +7,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/lowering"
+	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
 // negotiate returns the revision that a session gets: the one that the client asks for if
@@ -26,29 +28,29 @@ func (s *Server) initialize(ctx context.Context, x *exchange.Exchange, m *mcp.Me
 		return
 	}
 	revision := negotiate(m.Params.Text("protocolVersion"))
-	sess, id, refused := s.openSession(ctx, x, purposeSession, s.termsOf(ctx, x, revision, m))
+	sess, id, refused := s.openSession(ctx, x, ticket.Session, s.termsOf(ctx, x, revision, m))
 	if refused != nil {
 		x.Refuse(m.ID, refused)
 		return
 	}
-	sess.claim(s.desk.Lists(x.Caller), "") // the client has yet to list: what it sees now is no change
+	sess.assign(s.desk.Lists(x.Caller), "") // the client has yet to list: what it sees now is no change
 	s.sessions.record(ctx, sess)
 	x.Header().Set(mcp.HeaderSessionID, id)
 	x.WriteJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, s.welcome(x, revision)))
 }
 
 // termsOf returns what the handshake says that the client can do.
-func (s *Server) termsOf(ctx context.Context, x *exchange.Exchange, revision string, m *mcp.Message) terms {
+func (s *Server) termsOf(ctx context.Context, x *exchange.Exchange, revision string, m *mcp.Message) ticket.Terms {
 	declared := m.Params.Object("capabilities")
-	return terms{
-		revision, mcp.CapabilitiesOf(revision, declared),
-		x.Declares(ctx, declared.Value("extensions")),
+	return ticket.Terms{
+		Revision: revision, Capabilities: mcp.CapabilitiesOf(revision, declared),
+		Extensions: x.Declares(ctx, declared.Value("extensions")),
 	}
 }
 
 // openSession opens a session for the caller of x and returns it with its id.
 func (s *Server) openSession(ctx context.Context, x *exchange.Exchange, purpose string,
-	agreed terms,
+	agreed ticket.Terms,
 ) (*live, string, *exchange.Refusal) {
 	l, id, refused, err := s.sessions.open(ctx, purpose, x.Caller, agreed)
 	if err != nil {
@@ -80,7 +82,7 @@ func (s *Server) welcome(x *exchange.Exchange, revision string) mcp.Object {
 	}
 	// without a list: the gateway knows no tasks, it only opens the ids that clients
 	// bring
-	if tasksIn(revision) != 0 {
+	if lowering.Tasks(revision) != 0 {
 		capabilities = capabilities.With("tasks",
 			mcp.RawJSON(`{"cancel":{},"requests":{"tools":{"call":{}}}}`))
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
 // The name of a stream of a shared session says where the call runs that it answers, and
@@ -29,7 +30,7 @@ const (
 // that it answers if the name says so. It is false for streams that answer no request,
 // and for those of sessions that are not shared.
 func homeOfStream(stream string) (home replica.ID, answers mcp.ID, ok bool) {
-	const idSize, randomSize = 2 * openerSize, 8
+	const idSize, randomSize = 2 * ticket.OpenerSize, 8
 	if stream[0] != 'p' {
 		return "", "", false
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/lowering"
+	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
 // legacy answers one message of a session over Streamable HTTP.
@@ -59,8 +61,8 @@ func (s *Server) isHome(m *mcp.Message) bool {
 
 // asFormer does what a client asks for with the calls that this replica began when it led
 // the session.
-func (s *Server) asFormer(x *exchange.Exchange, t *ticket, m *mcp.Message) {
-	l := s.sessions.roster.find(t.key)
+func (s *Server) asFormer(x *exchange.Exchange, t *ticket.Ticket, m *mcp.Message) {
+	l := s.sessions.roster.find(t.Key)
 	switch {
 	case l == nil:
 		x.Refuse(m.ID, errElsewhere)
@@ -185,7 +187,7 @@ func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, 
 	way *line,
 ) exchange.Answer {
 	a := exchange.Answer{ID: m.ID, Shared: exchange.SharedBy(m.Method), Room: way.room}
-	if !hasMethod(l.speaks(), m.Method) {
+	if !lowering.HasMethod(l.speaks(), m.Method) {
 		a.Err = exchange.ErrUnknownMethod
 		return a
 	}
@@ -196,7 +198,7 @@ func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, 
 		}
 	case mcp.MethodSubscribe:
 		if a.Err = s.subscribe(ctx, c, id, l, m.Params); a.Err != nil {
-			_, a.Err = lowerError(m.Method, a.Err)
+			_, a.Err = lowering.Error(m.Method, a.Err)
 		}
 	case mcp.MethodUnsubscribe:
 		a.Err = s.unsubscribe(ctx, l, m.Params)
@@ -204,7 +206,7 @@ func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, 
 		a.Result, a.Err = s.inRounds(ctx, c, l, way, id, m)
 		a.Ended = way.rounds.request.Ended.Outcome
 		if a.Err == nil {
-			a.Result = lower(l.speaks(), m.Method, a.Result)
+			a.Result = lowering.Result(l.speaks(), m.Method, a.Result)
 		}
 	}
 	if context.Cause(ctx) == errCancelled { //nolint:errorlint // the cause itself, not what may wrap it
@@ -214,21 +216,6 @@ func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, 
 		return exchange.Answer{ID: m.ID, Err: exchange.ErrGone}
 	}
 	return a
-}
-
-// hasMethod tells whether sessions of that revision have the method. It is true for a
-// method that nobody knows: the desk refuses that.
-func hasMethod(revision, method string) bool {
-	known := mcp.MethodOf(method)
-	return known.Only != mcp.Modern && (!known.OfTasks() || tasksIn(revision) != 0)
-}
-
-// tasksIn returns the form of tasks that clients of the revision know.
-func tasksIn(revision string) mcp.Tasks {
-	if revision == mcp.Revision2511 {
-		return mcp.TasksAsked
-	}
-	return 0
 }
 
 // get opens a stream of a session: either a new one, for messages that no request of the
@@ -369,7 +356,7 @@ func (s *Server) delete(x *exchange.Exchange, r *http.Request) {
 		return
 	}
 	if x.LinkNote == noteFormer {
-		if l := s.sessions.roster.find(t.key); l != nil {
+		if l := s.sessions.roster.find(t.Key); l != nil {
 			s.sessions.drop(l, endClosed)
 		}
 		x.WriteStatus(http.StatusNoContent)

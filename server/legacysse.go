@@ -9,6 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/streams"
+	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
 // sseStream is the one stream of a session over HTTP+SSE.
@@ -35,7 +36,7 @@ func (s *Server) openSSE(w http.ResponseWriter, r *http.Request) {
 		x.Refuse("", refused)
 		return
 	}
-	l, id, refused := s.openSession(x.Context(), x, purposeSSE, terms{revision: mcp.Revision2024})
+	l, id, refused := s.openSession(x.Context(), x, ticket.SSE, ticket.Terms{Revision: mcp.Revision2024})
 	if refused != nil {
 		place.Leave()
 		x.Refuse("", refused)
@@ -48,7 +49,7 @@ func (s *Server) openSSE(w http.ResponseWriter, r *http.Request) {
 		x.Refuse("", refused)
 		return
 	}
-	l.claim(s.desk.Lists(x.Caller), "") // the client has yet to list: what it sees now is no change
+	l.assign(s.desk.Lists(x.Caller), "") // the client has yet to list: what it sees now is no change
 	x.Release()
 	// The address is a path from the root that clients see, because some of them append
 	// it to the origin.
@@ -78,7 +79,7 @@ func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) {
 	elsewhere = elsewhere && !x.Forwarded
 	var l *live
 	if !elsewhere {
-		l, refused = s.sessions.find(x.Context(), purposeSSE, id, x.Caller)
+		l, refused = s.sessions.find(x.Context(), ticket.SSE, id, x.Caller)
 	}
 	if refused != nil {
 		x.Refuse("", refused)

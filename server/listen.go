@@ -12,6 +12,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/notices"
 	"github.com/drawbridge-mcp/drawbridge/server/streams"
 )
 
@@ -47,14 +48,14 @@ func (s *Server) listen(x *exchange.Exchange, r *http.Request, m *mcp.Message) {
 	}
 	sub := &subscription{
 		server: s, place: place, id: mcp.ID(strings.Clone(string(m.ID))),
-		updates: updates{memory: s.config.Memory, user: share.User(x.Principal.User())},
+		updates: notices.NewPending(s.config.Memory, share.User(x.Principal.User())),
 	}
 	for i, name := range listFilters {
 		sub.lists[i] = string(filter.Value(name)) == "true"
 	}
 	// taken before the acknowledgement, so that no change after it goes untold
-	for i, change := range changes(s.desk.Lists(x.Caller)) {
-		sub.told[i] = change.digest
+	for i, change := range notices.Changes(s.desk.Lists(x.Caller)) {
+		sub.told[i] = change.Digest
 	}
 	sub.flow = s.streams.NewFlow(sub, place)
 	if !s.streams.IsDraining() { // otherwise the stream ends at once, and tells of nothing
@@ -80,7 +81,7 @@ func filterOf(params mcp.Object) (filter mcp.Object, uris []string, refused *exc
 		return filter, nil, exchange.ErrSubscriptions
 	}
 	for _, element := range elements {
-		uri, refused := uriOf(element)
+		uri, refused := notices.URIOf(element)
 		if refused != nil {
 			return filter, nil, refused
 		}
@@ -103,7 +104,7 @@ type subscription struct {
 	follows []followed               // those that are subscribed to
 
 	mu      sync.Mutex // guards the field below
-	updates updates
+	updates *notices.Pending
 }
 
 var _ streams.Source = (*subscription)(nil)
@@ -168,7 +169,7 @@ func (sub *subscription) Close(context.Context, bool) {
 	}
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
-	sub.updates.close()
+	sub.updates.Close()
 }
 
 // judge ends the subscriptions that the caller may not have any more.
@@ -186,7 +187,7 @@ func (sub *subscription) judge(caller gateway.Caller) {
 // further changes of it count as the same one.
 func (sub *subscription) updated(uri, part string) {
 	sub.mu.Lock()
-	sub.updates.add(uri, part)
+	sub.updates.Add(uri, part)
 	sub.mu.Unlock()
 	sub.flow.Wake()
 }
@@ -196,7 +197,7 @@ func (sub *subscription) updated(uri, part string) {
 func (sub *subscription) firstUpdate() (uri string, ok bool) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
-	for one := range sub.updates.owed {
+	for one := range sub.updates.All() {
 		if !ok || one < uri {
 			uri, ok = one, true
 		}
@@ -209,7 +210,7 @@ func (sub *subscription) firstUpdate() (uri string, ok bool) {
 func (sub *subscription) forgetUpdate(uri string) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
-	sub.updates.drop(func(owed, _ string) bool { return owed == uri })
+	sub.updates.Drop(func(changed, _ string) bool { return changed == uri })
 }
 
 // honoured returns the part of its filter that the client will be told of.
@@ -244,13 +245,13 @@ func (sub *subscription) Step(_ context.Context, out *streams.Stream) error {
 
 // tellLists sends a notice of each list that changed.
 func (sub *subscription) tellLists(caller gateway.Caller, out *streams.Stream) error {
-	for i, change := range changes(sub.server.desk.Lists(caller)) {
-		if sub.lists[i] && change.digest != sub.told[i] {
-			if err := out.Send(sub.notice(change.method, mcp.Object{})); err != nil {
+	for i, change := range notices.Changes(sub.server.desk.Lists(caller)) {
+		if sub.lists[i] && change.Digest != sub.told[i] {
+			if err := out.Send(sub.notice(change.Method, mcp.Object{})); err != nil {
 				return err
 			}
 		}
-		sub.told[i] = change.digest
+		sub.told[i] = change.Digest
 	}
 	return nil
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/notices"
+	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
 // A client opens a stream at one replica, and another one leads the session. The stream
@@ -176,7 +178,7 @@ func (s *Server) tellListeners(ctx context.Context, at replica.ID, sessions []*l
 	defer stop()
 	var taken []byte
 	err := errWord
-	s.exchanges.Safely(ctx, func() { // or what was claimed would be told by nobody
+	s.exchanges.Safely(ctx, func() { // or what was assigned would be told by nobody
 		taken, err = s.config.Others.Send(brief, at, replica.Word{Kind: kindListener, Data: packed(parts...)})
 	})
 	for i, one := range all {
@@ -190,7 +192,7 @@ func (s *Server) tellListeners(ctx context.Context, at replica.ID, sessions []*l
 		case err == nil:
 			l.dropListener(one.holder.stream, at)
 		}
-		l.unclaim(one.holder.stream, one.method, one.uri)
+		l.unassign(one.holder.stream, one.method, one.uri)
 	}
 	for _, l := range sessions {
 		l.settle(at)
@@ -206,7 +208,7 @@ const (
 )
 
 // newsFor returns what the first stream of a session at a replica is to be told. What is
-// claimed for it is told by no other.
+// assigned to it is told by no other.
 func (s *Server) newsFor(l *live, at replica.ID) (all []told) {
 	h := l.listenerAt(at)
 	if _, leads := s.config.Others.Leads(); h == nil || !leads || !l.isReady() {
@@ -220,10 +222,10 @@ func (s *Server) newsFor(l *live, at replica.ID) (all []told) {
 			func(ctx context.Context) { s.letGo(ctx, l, h.stream, at, l.epoch()) })
 		return nil
 	}
-	for _, method := range l.claim(s.desk.Lists(caller), h.stream) {
-		all = append(all, told{l, h, method, "", listNotice(method)})
+	for _, method := range l.assign(s.desk.Lists(caller), h.stream) {
+		all = append(all, told{l, h, method, "", notices.OfList(method)})
 	}
-	uris, more := l.claimUpdates(h.stream)
+	uris, more := l.assignUpdates(h.stream)
 	if more {
 		s.outbox.add(l)
 	}
@@ -267,11 +269,11 @@ func (l *live) sentBy(one told) {
 		listener.methods = append(listener.methods, one.method)
 	} else {
 		listener.uris = append(listener.uris, one.uri)
-		listener.watches = append(listener.watches, l.news.updates.owed[one.uri].uri)
+		listener.watches = append(listener.watches, l.news.updates.Subscription(one.uri))
 	}
 }
 
-// settle notes that what a stream at a replica owed has got there.
+// settle notes that what a stream at a replica carried has got there.
 func (l *live) settle(at replica.ID) {
 	if h := l.listenerAt(at); h != nil {
 		l.sent(h.stream)
@@ -305,10 +307,10 @@ var errWord = errors.New("that word has another form")
 
 // heardNotice takes one notice.
 func (s *Server) heardNotice(ctx context.Context, from replica.ID, parts [][]byte) byte {
-	if len(parts[0]) != keySize || len(parts[2]) != 8 || len(parts[1]) == 0 {
+	if len(parts[0]) != ticket.KeySize || len(parts[2]) != 8 || len(parts[1]) == 0 {
 		return noticeRefused
 	}
-	l, stream, epoch := s.sessions.roster.find(sessionKey(parts[0])), string(parts[1]),
+	l, stream, epoch := s.sessions.roster.find(ticket.Key(parts[0])), string(parts[1]),
 		binary.BigEndian.Uint64(parts[2])
 	if l == nil || !l.shared {
 		return noticeRefused
@@ -540,7 +542,7 @@ func (s *Server) dropGone(l *live) {
 			continue
 		}
 		for _, method := range h.listener.methods {
-			l.unclaim("", method, "")
+			l.unassign("", method, "")
 		}
 		for i, uri := range h.listener.uris {
 			l.noteUpdate(h.listener.watches[i], uri)
@@ -615,9 +617,9 @@ func (s *Server) takeOne(ctx context.Context, l *live) {
 	if !ok {
 		return
 	}
-	t := &ticket{
-		opener: s.sessions.opener, key: l.key, opened: l.expiry.Add(-s.sessions.maxAge),
-		revision: l.speaks(),
+	t := &ticket.Ticket{
+		Opener: s.sessions.opener, Key: l.key, Opened: l.expiry.Add(-s.sessions.maxAge),
+		Revision: l.speaks(),
 	}
 	_, to, refused := s.sessions.look(ctx, t, caller, "")
 	switch {
@@ -673,10 +675,10 @@ func (s *Server) tellTaken(ctx context.Context, l *live, former replica.ID, epoc
 // heardTaken notes that another replica leads a session.
 func (s *Server) heardTaken(_ context.Context, from replica.ID, w replica.Word) ([]byte, error) {
 	parts, ok := unpacked(w.Data, 2)
-	if !ok || len(parts[0]) != keySize || len(parts[1]) != 8 {
+	if !ok || len(parts[0]) != ticket.KeySize || len(parts[1]) != 8 {
 		return nil, errWord
 	}
-	l, epoch := s.sessions.roster.find(sessionKey(parts[0])), binary.BigEndian.Uint64(parts[1])
+	l, epoch := s.sessions.roster.find(ticket.Key(parts[0])), binary.BigEndian.Uint64(parts[1])
 	if l == nil || !l.shared || l.user.TenantID != w.Tenant || l.epoch() >= epoch {
 		return nil, nil
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 	"github.com/drawbridge-mcp/drawbridge/server/streams"
+	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
 // live is one session that this instance serves. Which one is evicted for another is
@@ -28,7 +29,7 @@ import (
 // While its mutex is held, no other mutex of this package is locked and nothing is waited
 // for.
 type live struct {
-	key    sessionKey
+	key    ticket.Key
 	user   auth.User
 	name   string // in the log of events
 	expiry time.Time
@@ -39,7 +40,7 @@ type live struct {
 	evictedBy string     // the limit that it was evicted for; written once, by who ends it
 	suffix    string     // of the names of its streams, see homeMark; "" if it is not shared
 	mu        sync.Mutex // guards the fields below
-	terms
+	ticket.Terms
 	level     mcp.Level      // of log messages that the client wants; zero: none
 	principal auth.Principal // of the token that was last used
 	over      bool
@@ -189,7 +190,7 @@ func (l *live) emptied() (watched map[string]*watch) {
 	}
 	watched, l.news.watched = l.news.watched, nil
 	if l.news.updates != nil {
-		l.news.updates.close()
+		l.news.updates.Close()
 	}
 	l.news.lost, l.news.reopening = nil, nil
 	return watched
@@ -227,23 +228,23 @@ func (l *live) lastPrincipal() auth.Principal {
 func (l *live) speaks() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.revision
+	return l.Revision
 }
 
 // wants returns what was agreed on with the client, and the level of log messages that it
 // wants.
-func (l *live) wants() (agreed terms, level mcp.Level) {
+func (l *live) wants() (agreed ticket.Terms, level mcp.Level) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.terms, l.level
+	return l.Terms, l.level
 }
 
 // agree sets what the handshake decides. It is for sessions that are opened before their
 // handshake.
-func (l *live) agree(on terms) {
+func (l *live) agree(on ticket.Terms) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.terms = on
+	l.Terms = on
 }
 
 // enter adds a job. Two jobs of a session at the same time must not have the same id.

@@ -7,6 +7,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/lowering"
 )
 
 // modern answers one message that carries its own metadata. Nothing that came before
@@ -86,7 +87,7 @@ func (s *Server) modernForm(x *exchange.Exchange, m *mcp.Message, c *modernCall)
 		LogLevel:     level,
 		Tasks:        tasksOf(declared),
 		Extensions:   x.Declares(x.Context(), declared),
-		Form:         forms[mcp.LatestModern],
+		Form:         lowering.Form(mcp.LatestModern),
 		Notify:       c.trickle.notify,
 		Room:         &c.job.Answer,
 	}

@@ -9,60 +9,25 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/notices"
 )
 
 // maxTold is how many updates are put into the log before they are sent, because the log
 // keeps only so many events.
 const maxTold = 32
 
-// uriOf returns the URI of a subscription.
-func uriOf(value mcp.RawJSON) (string, *exchange.Refusal) {
-	uri, ok := value.Text()
-	switch {
-	case !ok:
-		return "", exchange.ErrURI
-	case len(uri) > exchange.MaxURI:
-		return "", exchange.ErrURISize
-	}
-	return uri, nil
-}
-
-// changes returns, for each kind of list, the method of the notice that it changed, the
-// digest that shows whether it did, and the digest of what it holds, which replicas can
-// compare.
-func changes(d gateway.Digests) [3]struct{ method, digest, content string } {
-	return [3]struct{ method, digest, content string }{
-		{mcp.NotifyToolsChanged, d.Tools, d.Content[0]},
-		{mcp.NotifyPromptsChanged, d.Prompts, d.Content[1]},
-		{mcp.NotifyResourcesChanged, d.Resources, d.Content[2]},
-	}
-}
-
-// listNotices are the notices of changed lists, which are the same for all sessions: each
-// log keeps them, and they would be a copy for each stream.
-var listNotices = func() map[string][]byte {
-	all := make(map[string][]byte)
-	for _, change := range changes(gateway.Digests{}) {
-		all[change.method] = mcp.AppendRequest(nil, "", change.method, mcp.Object{})
-	}
-	return all
-}()
-
-// listNotice returns the notice with that method. It is shared: do not modify it.
-func listNotice(method string) []byte { return listNotices[method] }
-
 // news is what the client of a session has yet to be told: changed lists, changed
 // resources. The mutex of the session guards it. A notice is put into the log of one
-// stream, and that stream owes it to the client. If no connection sends that stream any
+// stream, which carries it to the client. If no connection sends that stream any
 // more before the notice went out, another stream takes over.
 type news struct {
 	lists [3]struct {
 		told    string // digest of what the client was last told of; "": not known here
 		content string // digest of what that holds
-		owed    string // the stream that has the notice and has not sent it yet; "" for none
+		carrier string // the stream that has the notice and has not sent it yet; "" for none
 	}
 	kept    string            // what the record has of the lists
-	updates *updates          // changed resources; nil: none has changed yet
+	updates *notices.Pending  // changed resources; nil: none has changed yet
 	watched map[string]*watch // subscriptions, by URI
 	// those of the primary before that are to be made again; true: that was tried
 	lost          map[string]bool
@@ -89,61 +54,53 @@ func (w *watch) isOpen() bool {
 	}
 }
 
-// claim returns the methods of the notices of changed lists that the client has yet to
-// get, and makes stream the one that owes them: of several streams only one tells each
+// assign returns the methods of the notices of changed lists that the client has yet to
+// get, and makes stream the one that carries them: of several streams only one tells each
 // change. stream is "" if the client need not be told, because it has yet to list.
-func (l *live) claim(d gateway.Digests, stream string) (methods []string) {
+func (l *live) assign(d gateway.Digests, stream string) (methods []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i, change := range changes(d) {
+	for i, change := range notices.Changes(d) {
 		n := &l.news.lists[i]
-		if n.told == "" && n.content == change.content { // another replica has told the client
-			n.told = change.digest
+		if n.told == "" && n.content == change.Content { // another replica has told the client
+			n.told = change.Digest
 		}
-		if n.told == change.digest && !l.isUnsentLocked(n.owed, stream) {
+		if n.told == change.Digest && !l.isUnsentLocked(n.carrier, stream) {
 			continue
 		}
-		n.told, n.content, n.owed = change.digest, change.content, stream
-		methods = append(methods, change.method)
+		n.told, n.content, n.carrier = change.Digest, change.Content, stream
+		methods = append(methods, change.Method)
 	}
 	return methods
 }
 
-// isUnsentLocked tells whether a notice that one stream owes falls to another, because no
-// connection has the first one any more.
-func (l *live) isUnsentLocked(owed, stream string) bool {
-	return owed != "" && owed != stream && l.holderLocked(owed) == nil
+// isUnsentLocked tells whether a notice that one stream carries falls to another, because
+// no connection has the first one any more.
+func (l *live) isUnsentLocked(carrier, stream string) bool {
+	return carrier != "" && carrier != stream && l.holderLocked(carrier) == nil
 }
 
-// unclaim notes that notices with that method, or of that resource, could not be put into
-// the log of the stream that owes them. They are claimed again, unless another stream has
+// unassign notes that notices with that method, or of that resource, could not be put into
+// the log of the stream that carries them. They are assigned again, unless another stream has
 // done so already.
-func (l *live) unclaim(stream, method, uri string) {
+func (l *live) unassign(stream, method, uri string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i, change := range changes(gateway.Digests{}) {
-		if change.method == method && l.news.lists[i].owed == stream {
-			l.news.lists[i].told, l.news.lists[i].content, l.news.lists[i].owed = "", "", ""
+	for i, change := range notices.Changes(gateway.Digests{}) {
+		if change.Method == method && l.news.lists[i].carrier == stream {
+			l.news.lists[i].told, l.news.lists[i].content, l.news.lists[i].carrier = "", "", ""
 		}
 	}
-	if l.news.updates.waits() {
-		if one, owed := l.news.updates.owed[uri]; owed && one.stream == stream {
-			one.stream = ""
-			l.news.updates.owed[uri] = one
-		}
-	}
+	l.news.updates.Unassign(uri, stream)
 }
 
-// claimUpdates does for changed resources what claim does for lists. It returns at most
+// assignUpdates does for changed resources what assign does for lists. It returns at most
 // maxTold URIs; more tells whether there are others.
-func (l *live) claimUpdates(stream string) (uris []string, more bool) {
+func (l *live) assignUpdates(stream string) (uris []string, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.news.updates == nil {
-		return nil, false
-	}
-	for uri, one := range l.news.updates.owed {
-		if one.stream == "" || l.isUnsentLocked(one.stream, stream) {
+	for uri, carrier := range l.news.updates.All() {
+		if carrier == "" || l.isUnsentLocked(carrier, stream) {
 			uris = append(uris, uri)
 		}
 	}
@@ -151,22 +108,22 @@ func (l *live) claimUpdates(stream string) (uris []string, more bool) {
 	more = len(uris) > maxTold
 	uris = uris[:min(len(uris), maxTold)]
 	for _, uri := range uris {
-		l.news.updates.owe(uri, stream)
+		l.news.updates.Assign(uri, stream)
 	}
 	return uris, more
 }
 
 // sent notes that everything on the stream has gone out, including the notices that it
-// owed.
+// carried.
 func (l *live) sent(stream string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.news.lists {
-		if n := &l.news.lists[i]; n.owed == stream {
-			n.owed = ""
+		if n := &l.news.lists[i]; n.carrier == stream {
+			n.carrier = ""
 		}
 	}
-	l.news.updates.drop(func(_, owing string) bool { return owing == stream })
+	l.news.updates.Drop(func(_, carrier string) bool { return carrier == stream })
 }
 
 // updated notes that a resource, or a part of one, has changed; the subscription to uri
@@ -193,7 +150,7 @@ func (l *live) noteUpdate(uri, part string) bool {
 func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *live,
 	params mcp.Object,
 ) *mcp.Error {
-	uri, refused := uriOf(params.Value("uri"))
+	uri, refused := notices.URIOf(params.Value("uri"))
 	if refused != nil {
 		return refused.Told
 	}
@@ -274,9 +231,9 @@ func (l *live) addUpdateLocked(uri, part string) {
 		return
 	}
 	if l.news.updates == nil {
-		l.news.updates = &updates{memory: l.roster.memory, user: share.User(l.user)}
+		l.news.updates = notices.NewPending(l.roster.memory, share.User(l.user))
 	}
-	l.news.updates.add(uri, part)
+	l.news.updates.Add(uri, part)
 }
 
 // learnLists notes what the client was told of lists, as the record has it.
@@ -286,7 +243,7 @@ func (l *live) learnLists(text string) {
 	defer l.mu.Unlock()
 	for i := range l.news.lists {
 		n := &l.news.lists[i]
-		if n.told, n.content, n.owed = "", "", ""; len(contents) == len(l.news.lists) {
+		if n.told, n.content, n.carrier = "", "", ""; len(contents) == len(l.news.lists) {
 			n.content = contents[i]
 		}
 	}
@@ -298,7 +255,7 @@ func (l *live) learnLists(text string) {
 func (l *live) listsLocked() string {
 	contents := make([]string, 0, len(l.news.lists))
 	for _, n := range l.news.lists {
-		if n.owed != "" || n.content == "" {
+		if n.carrier != "" || n.content == "" {
 			return ""
 		}
 		contents = append(contents, n.content)

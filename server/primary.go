@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"log/slog"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
+	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
 // A shared session has one primary: the replica that answers its client and alone writes
@@ -83,21 +83,21 @@ var errElsewhere = exchange.NewRefusal(421, "DB-REPLICAS", "Another replica lead
 // concurrent use.
 type hints struct {
 	mu    sync.Mutex // guards the fields below
-	known map[sessionKey]replica.ID
+	known map[ticket.Key]replica.ID
 }
 
 // maxHints is how many there are. When there are more, some are forgotten: to look costs
 // one round trip.
 const maxHints = 10_000
 
-func (h *hints) of(key sessionKey) replica.ID {
+func (h *hints) of(key ticket.Key) replica.ID {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.known[key]
 }
 
 // set notes where a session is, or with "" that this is not known.
-func (h *hints) set(key sessionKey, at replica.ID) {
+func (h *hints) set(key ticket.Key, at replica.ID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if at == "" {
@@ -105,7 +105,7 @@ func (h *hints) set(key sessionKey, at replica.ID) {
 		return
 	}
 	if h.known == nil {
-		h.known = make(map[sessionKey]replica.ID)
+		h.known = make(map[ticket.Key]replica.ID)
 	}
 	for some := range h.known {
 		if len(h.known) < maxHints {
@@ -120,14 +120,14 @@ func (h *hints) set(key sessionKey, at replica.ID) {
 // this one, and then it returns the session, or the other one that it returns. denied has
 // said that it does not; "": none has. A request that was forwarded is looked for here
 // alone.
-func (ss *sessions) whose(ctx context.Context, t *ticket, c gateway.Caller,
+func (ss *sessions) whose(ctx context.Context, t *ticket.Ticket, c gateway.Caller,
 	denied replica.ID,
 ) (l *live, to replica.ID, refused *exchange.Refusal) {
 	if !ss.shared {
 		l, refused = ss.findHere(ctx, t, c)
 		return l, "", refused
 	}
-	if l := ss.roster.find(t.key); l != nil && l.isLeading() {
+	if l := ss.roster.find(t.Key); l != nil && l.isLeading() {
 		if refused := ss.useLed(ctx, l, c); refused != errElsewhere {
 			return l, "", refused
 		}
@@ -145,10 +145,10 @@ func (ss *sessions) whose(ctx context.Context, t *ticket, c gateway.Caller,
 
 // guess returns the replica that most likely leads a session, if that lives and does not
 // drain: as was found out before, or the one that opened the session. It costs nothing.
-func (ss *sessions) guess(t *ticket) replica.ID {
-	at := ss.hints.of(t.key)
+func (ss *sessions) guess(t *ticket.Ticket) replica.ID {
+	at := ss.hints.of(t.Key)
 	if at == "" {
-		at = t.openedBy()
+		at = t.OpenedBy()
 	}
 	if at == ss.others.Self() || !ss.others.IsThere(at) || ss.others.Drains(at) {
 		return ""
@@ -162,10 +162,10 @@ const maxTakes = 3
 
 // look looks the session up in the records, and takes it over if its primary is gone or
 // drains.
-func (ss *sessions) look(ctx context.Context, t *ticket, c gateway.Caller,
+func (ss *sessions) look(ctx context.Context, t *ticket.Ticket, c gateway.Caller,
 	denied replica.ID,
 ) (*live, replica.ID, *exchange.Refusal) {
-	key, self := primary.Key{Tenant: c.Principal.User().TenantID, Name: t.key.String()}, ss.others.Self()
+	key, self := primary.Key{Tenant: c.Principal.User().TenantID, Name: t.Key.String()}, ss.others.Self()
 	for range maxTakes {
 		record, err := ss.records.Look(ctx, key)
 		if err != nil {
@@ -173,7 +173,7 @@ func (ss *sessions) look(ctx context.Context, t *ticket, c gateway.Caller,
 		}
 		at := record.Primary
 		if at != self && at != denied && ss.others.IsThere(at) && !ss.others.Drains(at) {
-			ss.hints.set(t.key, at)
+			ss.hints.set(t.Key, at)
 			return nil, at, nil
 		}
 		taken, err := ss.records.Take(ctx, key, record, self)
@@ -195,8 +195,8 @@ func (ss *sessions) look(ctx context.Context, t *ticket, c gateway.Caller,
 // unlooked returns the replica that is asked for a session because it cannot be looked
 // up: the one that opened it, also if that drains. It is "" if that was asked, or is not
 // there.
-func (ss *sessions) unlooked(t *ticket, denied replica.ID, err error) replica.ID {
-	at := t.openedBy()
+func (ss *sessions) unlooked(t *ticket.Ticket, denied replica.ID, err error) replica.ID {
+	at := t.OpenedBy()
 	if errors.Is(err, primary.ErrNone) || at == denied || at == ss.others.Self() || !ss.others.IsThere(at) {
 		return ""
 	}
@@ -204,11 +204,11 @@ func (ss *sessions) unlooked(t *ticket, denied replica.ID, err error) replica.ID
 }
 
 // refusalOf returns the refusal for an error of the records.
-func (ss *sessions) refusalOf(ctx context.Context, t *ticket, denied replica.ID, err error) *exchange.Refusal {
+func (ss *sessions) refusalOf(ctx context.Context, t *ticket.Ticket, denied replica.ID, err error) *exchange.Refusal {
 	switch {
 	case errors.Is(err, primary.ErrNone):
-		ss.hints.set(t.key, "")
-		return miss(ctx, ss.departed.end(t.key))
+		ss.hints.set(t.Key, "")
+		return miss(ctx, ss.departed.end(t.Key))
 	case ss.unlooked(t, denied, err) != "":
 		return nil
 	}
@@ -218,7 +218,7 @@ func (ss *sessions) refusalOf(ctx context.Context, t *ticket, denied replica.ID,
 
 // begin makes this replica the primary of a session that it has taken over from another,
 // "" if that is gone.
-func (ss *sessions) begin(ctx context.Context, t *ticket, c gateway.Caller, r primary.Record,
+func (ss *sessions) begin(ctx context.Context, t *ticket.Ticket, c gateway.Caller, r primary.Record,
 	former replica.ID,
 ) (*live, *exchange.Refusal) {
 	l, refused := ss.enter(ctx, t, c)
@@ -231,7 +231,7 @@ func (ss *sessions) begin(ctx context.Context, t *ticket, c gateway.Caller, r pr
 	l.ready = true
 	l.mu.Unlock()
 	l.learn(r.Facts)
-	ss.hints.set(t.key, "")
+	ss.hints.set(t.Key, "")
 	ss.roster.Metrics.SessionAdopted()
 	ss.onTaken(l)
 	return l, ss.useLed(ctx, l, c)
@@ -239,7 +239,7 @@ func (ss *sessions) begin(ctx context.Context, t *ticket, c gateway.Caller, r pr
 
 // enter returns the session of a ticket, which it adds to the roster if it is not there.
 // The bounds of open apply.
-func (ss *sessions) enter(ctx context.Context, t *ticket, c gateway.Caller) (*live, *exchange.Refusal) {
+func (ss *sessions) enter(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*live, *exchange.Refusal) {
 	l := ss.liveOf(t, c.Principal, true)
 	l.heard = true
 	if !time.Now().Before(l.expiry) {
@@ -573,6 +573,3 @@ func (ss *sessions) removeEnded(ctx context.Context) {
 		}
 	}
 }
-
-// openedBy returns the replica that opened the session of a ticket.
-func (t *ticket) openedBy() replica.ID { return replica.ID(hex.EncodeToString(t.opener[:])) }

@@ -10,6 +10,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/lowering"
 )
 
 // question is one request from the server to the client, in a round of a request of the
@@ -30,9 +31,9 @@ func (rt *roundTrips) askAll(ctx context.Context, round int,
 	requests mcp.Object,
 ) (answers mcp.Object, err error) {
 	if round > maxRounds || requests.Len() > maxQuestions {
-		return mcp.Object{}, errRounds
+		return mcp.Object{}, lowering.ErrRounds
 	}
-	ctx, stop := context.WithTimeoutCause(ctx, roundTime, errUnanswered)
+	ctx, stop := context.WithTimeoutCause(ctx, roundTime, lowering.ErrUnanswered)
 	defer stop()
 	questions := make([]question, 0, requests.Len())
 	defer func() { rt.withdraw(ctx, questions) }()
@@ -105,7 +106,7 @@ func (rt *roundTrips) askOne(ctx context.Context, q *question, params mcp.Object
 	if !rt.session.expect(q) {
 		return errSessionEnded
 	}
-	params = lowerQuestion(rt.revision, rt.request.Capabilities, q.method, params)
+	params = lowering.Question(rt.revision, rt.request.Capabilities, q.method, params)
 	err := rt.line.send(ctx, mcp.AppendRequest(nil, q.rpcID(), q.method, params))
 	q.asked = err == nil
 	if !q.asked {

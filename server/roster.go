@@ -10,6 +10,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
 // openingTime is how long a session cannot be evicted if its client has sent nothing
@@ -81,7 +82,7 @@ func newRoster(g exchange.Guard, memory *share.Budget) *roster {
 }
 
 // find returns the session with that key, nil when there is none.
-func (ro *roster) find(key sessionKey) *live {
+func (ro *roster) find(key ticket.Key) *live {
 	l, _ := ro.byKey.Load(key)
 	found, _ := l.(*live)
 	return found

@@ -9,6 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/lowering"
 )
 
 // Bounds of what one request of a session may ask of its client.
@@ -24,13 +25,8 @@ const (
 	maxPause   = 10 * time.Second
 )
 
-// Why a request that asks its client something ends without a result.
-var (
-	errNoLine     = errors.New("there is no stream to the client")
-	errUnanswered = errors.New("nobody answered in time")
-	errRounds     = errors.New("there are too many questions")
-	errPauses     = errors.New("it is not ready in time")
-)
+// errNoLine is the error for a message to a client that accepts no stream.
+var errNoLine = errors.New("there is no stream to the client")
 
 // passage leads to the client of a session: a reply, or a stream that is there already.
 // Several requests of a batch share one.
@@ -95,7 +91,7 @@ func (s *Server) inRounds(ctx context.Context, c gateway.Caller, l *live, way *l
 	m *mcp.Message,
 ) (mcp.Object, *mcp.Error) {
 	agreed, level := l.wants()
-	capabilities := agreed.capabilities
+	capabilities := agreed.Capabilities
 	if !way.carriesQuestions {
 		capabilities = mcp.Object{}
 	}
@@ -104,9 +100,9 @@ func (s *Server) inRounds(ctx context.Context, c gateway.Caller, l *live, way *l
 		server: s, session: l, line: way, caller: c, revision: l.speaks(),
 		request: gateway.Request{
 			ID: id, Method: m.Method, Params: m.Params.Without("inputResponses", "requestState"),
-			Capabilities: capabilities, InSession: true, Extensions: agreed.extensions, Client: l.name,
-			LogLevel: level, Notify: way.notify, Tasks: tasksIn(l.speaks()),
-			Room: way.room, Form: forms[l.speaks()], From: gateway.From{Session: l.shortName()},
+			Capabilities: capabilities, InSession: true, Extensions: agreed.Extensions, Client: l.name,
+			LogLevel: level, Notify: way.notify, Tasks: lowering.Tasks(l.speaks()),
+			Room: way.room, Form: lowering.Form(l.speaks()), From: gateway.From{Session: l.shortName()},
 		},
 	}
 	if x := exchange.FromContext(ctx); x != nil {
@@ -118,7 +114,7 @@ func (s *Server) inRounds(ctx context.Context, c gateway.Caller, l *live, way *l
 	}
 	result, told := rt.run(ctx)
 	if told != nil {
-		return lowerError(m.Method, told)
+		return lowering.Error(m.Method, told)
 	}
 	return result, nil
 }
@@ -180,18 +176,18 @@ func (rt *roundTrips) giveUp(ctx context.Context, err error) (mcp.Object, *mcp.E
 	case ctx.Err() != nil:
 		return mcp.Object{}, exchange.ErrGone
 	}
-	return unanswerable(rt.request.Method, err)
+	return lowering.Unanswerable(rt.request.Method, err)
 }
 
 // pause waits before a request is tried again. n is how many times in a row it has been,
 // this time included.
 func (rt *roundTrips) pause(ctx context.Context, n int) error {
 	if n > maxPauses {
-		return errPauses
+		return lowering.ErrPauses
 	}
 	leave := rt.server.waiting.enter(rt.caller, rt.line.body)
 	if leave == nil {
-		return errPauses
+		return lowering.ErrPauses
 	}
 	defer leave()
 	rt.line.rest()

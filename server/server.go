@@ -28,6 +28,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 	"github.com/drawbridge-mcp/drawbridge/server/streams"
+	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
 // Defaults of Config, on which the need for memory depends.
@@ -134,7 +135,7 @@ func newServer(cfg Config, d exchange.Desk) *Server {
 	if cfg.Turns == nil {
 		cfg.Turns = fairqueue.New(0)
 	}
-	var instance [openerSize]byte
+	var instance [ticket.OpenerSize]byte
 	_, _ = hex.Decode(instance[:], []byte(cfg.Others.Self())) // as replica.NewID makes it
 	in := exchange.New(exchange.Config{
 		Desk: d, Metrics: cfg.Metrics, Logger: cfg.Logger, Memory: cfg.Memory, Turns: cfg.Turns,

@@ -18,6 +18,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
+	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
 // Causes of a call's end. Whatever gives up because of them, such as a question to Redis,
@@ -32,9 +33,9 @@ var (
 type sessions struct {
 	ring     *seal.Ring
 	log      session.Log
-	opener   [openerSize]byte // this process
-	shared   bool             // sessions of Streamable HTTP have a record that other replicas know
-	records  primary.Store    // nil: there are no others
+	opener   [ticket.OpenerSize]byte // this process
+	shared   bool                    // sessions of Streamable HTTP have a record that other replicas know
+	records  primary.Store           // nil: there are no others
 	others   replica.Others
 	idle     time.Duration
 	maxAge   time.Duration
@@ -59,7 +60,7 @@ type sessions struct {
 	unended map[primary.Key]uint64 // epochs of records that are yet to be removed
 }
 
-func newSessions(cfg *Config, opener [openerSize]byte, g exchange.Guard) *sessions {
+func newSessions(cfg *Config, opener [ticket.OpenerSize]byte, g exchange.Guard) *sessions {
 	ss := &sessions{
 		ring: cfg.Seal, log: cfg.Log, opener: opener, shared: cfg.Records != nil, records: cfg.Records,
 		others: cfg.Others,
@@ -77,32 +78,32 @@ func newSessions(cfg *Config, opener [openerSize]byte, g exchange.Guard) *sessio
 // sessions as it may have, the one that has been idle longest ends for it; if none is
 // idle, the new one is refused. A shared one is recorded by record.
 func (ss *sessions) open(ctx context.Context, purpose string, c gateway.Caller,
-	agreed terms,
+	agreed ticket.Terms,
 ) (l *live, id string, refused *exchange.Refusal, err error) {
-	t := ticket{
-		opener: ss.opener, key: newKey(), owner: c.Principal.Owner().Digest(), opened: time.Now(),
-		revision: agreed.revision, capabilities: encodeCapabilities(agreed.capabilities),
-		extensions: agreed.extensions,
+	t := ticket.Ticket{
+		Opener: ss.opener, Key: ticket.NewKey(), Owner: c.Principal.Owner().Digest(), Opened: time.Now(),
+		Revision: agreed.Revision, Capabilities: ticket.EncodeCapabilities(agreed.Capabilities),
+		Extensions: agreed.Extensions,
 	}
-	id, err = ss.ring.Seal(purpose, t.encode())
+	id, err = ss.ring.Seal(purpose, t.Encode())
 	if err != nil {
 		return nil, "", nil, err
 	}
-	l = ss.liveOf(&t, c.Principal, ss.shared && purpose == purposeSession)
+	l = ss.liveOf(&t, c.Principal, ss.shared && purpose == ticket.Session)
 	l.lead = lead{leads: true, epoch: primary.Epoch(), confirmed: time.Now()}
 	l, refused = ss.add(ctx, l, c)
 	return l, id, refused, nil
 }
 
 // liveOf returns the session that a ticket describes.
-func (ss *sessions) liveOf(t *ticket, p auth.Principal, shared bool) *live {
+func (ss *sessions) liveOf(t *ticket.Ticket, p auth.Principal, shared bool) *live {
 	l := &live{
-		key: t.key, user: p.User(), name: t.key.String(), expiry: t.opened.Add(ss.maxAge), shared: shared,
-		roster: ss.roster, terms: t.agreed(), used: time.Now(),
+		key: t.Key, user: p.User(), name: t.Key.String(), expiry: t.Opened.Add(ss.maxAge), shared: shared,
+		roster: ss.roster, Terms: t.Agreed(), used: time.Now(),
 		principal: p,
 	}
 	if shared {
-		l.suffix = homeMark + hex.EncodeToString(ss.opener[:]) + newKey().String()[:8]
+		l.suffix = homeMark + hex.EncodeToString(ss.opener[:]) + ticket.NewKey().String()[:8]
 	}
 	return l
 }
@@ -136,19 +137,19 @@ func (ss *sessions) find(ctx context.Context, purpose, id string, c gateway.Call
 }
 
 // findHere returns the session of a ticket that lives on this instance alone.
-func (ss *sessions) findHere(ctx context.Context, t *ticket, c gateway.Caller) (*live, *exchange.Refusal) {
-	if t.opener != ss.opener {
+func (ss *sessions) findHere(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*live, *exchange.Refusal) {
+	if t.Opener != ss.opener {
 		return nil, miss(ctx, lostRestart)
 	}
-	l := ss.roster.find(t.key)
+	l := ss.roster.find(t.Key)
 	if l == nil {
-		return nil, miss(ctx, ss.departed.end(t.key))
+		return nil, miss(ctx, ss.departed.end(t.Key))
 	}
 	return l, ss.useLed(ctx, l, c)
 }
 
 // ticketOf returns the ticket that is sealed in id, if it is the caller's.
-func (ss *sessions) ticketOf(ctx context.Context, purpose, id string, c gateway.Caller) (*ticket, *exchange.Refusal) {
+func (ss *sessions) ticketOf(ctx context.Context, purpose, id string, c gateway.Caller) (*ticket.Ticket, *exchange.Refusal) {
 	// worked out for every id, so that the time does not tell a foreign one from a forged
 	// one
 	owner := c.Principal.Owner().Digest()
@@ -156,7 +157,7 @@ func (ss *sessions) ticketOf(ctx context.Context, purpose, id string, c gateway.
 	switch {
 	case !ok:
 		return nil, ss.unreadable(ctx)
-	case t.owner != owner:
+	case t.Owner != owner:
 		return nil, miss(ctx, lostForeign)
 	}
 	return &t, nil
@@ -173,27 +174,27 @@ func (ss *sessions) unreadable(ctx context.Context) *exchange.Refusal {
 }
 
 // openTicket returns the ticket that is sealed in id.
-func (ss *sessions) openTicket(purpose, id string) (t ticket, ok bool) {
-	room := plains.Get().(*[ticketSize]byte)
+func (ss *sessions) openTicket(purpose, id string) (t ticket.Ticket, ok bool) {
+	room := plains.Get().(*[ticket.Size]byte)
 	defer plains.Put(room)
 	plain, err := ss.ring.AppendOpen(room[:0], purpose, id)
 	if err != nil {
-		return ticket{}, false
+		return ticket.Ticket{}, false
 	}
-	return decodeTicket(plain)
+	return ticket.Decode(plain)
 }
 
 // plains has room for tickets that are being read.
-var plains = sync.Pool{New: func() any { return new([ticketSize]byte) }}
+var plains = sync.Pool{New: func() any { return new([ticket.Size]byte) }}
 
 // of returns the ticket of the session that a request names in its header.
-func (ss *sessions) of(x *exchange.Exchange, r *http.Request) (*ticket, *exchange.Refusal) {
+func (ss *sessions) of(x *exchange.Exchange, r *http.Request) (*ticket.Ticket, *exchange.Refusal) {
 	ids := r.Header[mcp.HeaderSessionID]
 	if len(ids) == 0 {
 		return nil, exchange.ErrNoSession
 	}
 	if len(ids) == 1 && len(ids[0]) <= seal.MaxLength {
-		return ss.ticketOf(x.Context(), purposeSession, ids[0], x.Caller)
+		return ss.ticketOf(x.Context(), ticket.Session, ids[0], x.Caller)
 	}
 	return nil, exchange.ErrSession
 }
@@ -248,11 +249,11 @@ func (ss *sessions) forgetEvents(l *live) {
 
 // guest returns a session for what this replica has of it, a question or a task, whoever
 // leads it.
-func (ss *sessions) guest(ctx context.Context, t *ticket, c gateway.Caller) (*live, *exchange.Refusal) {
+func (ss *sessions) guest(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*live, *exchange.Refusal) {
 	if !ss.shared {
 		return ss.findHere(ctx, t, c)
 	}
-	if l := ss.roster.find(t.key); l != nil && !l.isOver() {
+	if l := ss.roster.find(t.Key); l != nil && !l.isOver() {
 		if !l.isLeading() {
 			return l, nil
 		}
@@ -264,7 +265,7 @@ func (ss *sessions) guest(ctx context.Context, t *ticket, c gateway.Caller) (*li
 	l.ready = true
 	switch _, err := ss.records.Look(ctx, l.inRecord()); {
 	case errors.Is(err, primary.ErrNone):
-		return nil, miss(ctx, ss.departed.end(t.key))
+		return nil, miss(ctx, ss.departed.end(t.Key))
 	case err != nil:
 		return nil, exchange.ErrReplicas
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/notices"
 )
 
 // A subscription is at the replica that leads the session, and a fact of its record. So
@@ -164,7 +165,7 @@ func (l *live) dropWatch(uri string) {
 	delete(l.news.watched, uri)
 	delete(l.news.lost, uri)
 	delete(l.news.reopening, uri)
-	l.news.updates.drop(func(changed, _ string) bool { return changed == uri })
+	l.news.updates.Drop(func(changed, _ string) bool { return changed == uri })
 	l.mu.Unlock()
 	if w != nil {
 		w.end()
@@ -174,7 +175,7 @@ func (l *live) dropWatch(uri string) {
 
 // unsubscribe ends a subscription of the session, if there is one.
 func (s *Server) unsubscribe(ctx context.Context, l *live, params mcp.Object) *mcp.Error {
-	uri, refused := uriOf(params.Value("uri"))
+	uri, refused := notices.URIOf(params.Value("uri"))
 	if refused != nil {
 		return refused.Told
 	}

@@ -26,7 +26,7 @@ type edit struct{ file, old, new string }
 func additions() []edit {
 	return []edit{
 		{
-			"server/ticket.go", "return append(out, text...)",
+			"server/ticket/ticket.go", "return append(out, text...)",
 			"return append(append(out, text...), 1, 2, 3)",
 		},
 		{
@@ -50,8 +50,8 @@ func additions() []edit {
 func formatChanges() []edit {
 	return []edit{
 		{"internal/replica/replica.go", "const Formats = 1", "const Formats = 2"},
-		{"server/ticket.go", "ticketVersion = 4", "ticketVersion = 5"},
-		{"server/ticket.go", "data[0] != ticketVersion", "data[0] != ticketVersion && data[0] != 4"},
+		{"server/ticket/ticket.go", "ticketVersion = 4", "ticketVersion = 5"},
+		{"server/ticket/ticket.go", "data[0] != ticketVersion", "data[0] != ticketVersion && data[0] != 4"},
 		{"internal/gateway/state.go", `purposeHome = "requestState 2"`, `purposeHome = "requestState 3"`},
 	}
 }

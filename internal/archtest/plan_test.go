@@ -12,10 +12,12 @@ func floors() [][]string {
 			"server",                         // front door: HTTP, transports, eras of clients
 		},
 		{
+			"server/notices", // what clients are told without asking
 			"server/streams", // event streams that are open to clients
 		},
 		{
 			"server/exchange", // one HTTP request of a client: read, refused, answered, logged
+			"server/lowering", // what older revisions make of results and items
 		},
 		{
 			"internal/gateway",  // the desk: one request, one path
@@ -35,6 +37,7 @@ func floors() [][]string {
 			"internal/database/postgres", // queries on PostgreSQL servers
 			"registry/upstream/seats",    // who gets which session of a server, and who waits
 			"server/once",                // which requests were made before, and what their answers were
+			"server/ticket",              // what the id of a session says
 			"server/primary",             // which replica leads a session
 			"auth/signin",                // people sign in, and clients get tokens
 		},

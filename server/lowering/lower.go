@@ -1,17 +1,23 @@
-package server
+// Package lowering brings results, errors, questions and the items of lists from the
+// stateless form into what an older revision of the protocol knows. It is a set of
+// functions of revision and text, and knows no session and no transport: lower has
+// messages, and form the items of lists and what of tasks a revision has.
+package lowering
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// lower brings a result from the stateless form into the form of a session's revision, by
+// Result brings a result from the stateless form into the form of a session's revision, by
 // removing or replacing what that revision does not know. What it knows stays as it is,
 // and so does what nobody here knows. The items of a list are in their form already (see
 // forms).
-func lower(revision, method string, result mcp.Object) mcp.Object {
+func Result(revision, method string, result mcp.Object) mcp.Object {
 	if result.Value("_meta").HasOnly(mcp.MetaServerInfo) { // as the desk adds it
 		result = result.Without("resultType", "ttlMs", "cacheScope", "_meta")
 	} else {
@@ -19,7 +25,7 @@ func lower(revision, method string, result mcp.Object) mcp.Object {
 	}
 	switch mcp.MethodOf(method).Result {
 	case mcp.ResultContent:
-		if result.Has("task") && tasksIn(revision) != 0 {
+		if result.Has("task") && Tasks(revision) != 0 {
 			return result // a task in the place of a result
 		}
 		return lowerCall(revision, result)
@@ -31,11 +37,11 @@ func lower(revision, method string, result mcp.Object) mcp.Object {
 	return result
 }
 
-// lowerError brings an error into the legacy era. There, a resource that does not exist
+// Error brings an error into the legacy era. There, a resource that does not exist
 // had a code of its own, and a question that the client cannot be asked had none: if a
 // tool asked it, the model is told in a result.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/resources#error-handling
-func lowerError(method string, told *mcp.Error) (mcp.Object, *mcp.Error) {
+func Error(method string, told *mcp.Error) (mcp.Object, *mcp.Error) {
 	switch {
 	case told.Code == mcp.CodeMissingCapability && isOfTool(method):
 		return mcp.ToolError("This tool needs to ask the user's client for something it cannot do: " +
@@ -93,9 +99,9 @@ func lowerMeta(result mcp.Object) mcp.Object {
 	return result.With("_meta", meta.JSON())
 }
 
-// unanswerable is the answer to a request whose questions were not answered. If it is
+// Unanswerable is the answer to a request whose questions were not answered. If it is
 // about a tool, the model is told in a result.
-func unanswerable(method string, why error) (mcp.Object, *mcp.Error) {
+func Unanswerable(method string, why error) (mcp.Object, *mcp.Error) {
 	if isOfTool(method) {
 		return mcp.ToolError("This tool needs something from the user's client before it can go on, and " +
 			reason(why) + ". The call was not completed."), nil
@@ -104,9 +110,16 @@ func unanswerable(method string, why error) (mcp.Object, *mcp.Error) {
 		"This needs something from the client before it can go on, and "+reason(why))
 }
 
+// Why a request that asks its client something ends without a result.
+var (
+	ErrUnanswered = errors.New("nobody answered in time")
+	ErrRounds     = errors.New("there are too many questions")
+	ErrPauses     = errors.New("it is not ready in time")
+)
+
 // reason tells the client why there is no answer.
 func reason(why error) string {
-	for _, known := range []error{errUnanswered, errRounds, errPauses} {
+	for _, known := range []error{ErrUnanswered, ErrRounds, ErrPauses} {
 		if errors.Is(why, known) {
 			return known.Error()
 		}
@@ -185,9 +198,9 @@ func lowerContents(revision string, result mcp.Object) mcp.Object {
 		lowerEach(contents, func(content mcp.Object) mcp.Object { return content.Without("_meta") }))
 }
 
-// lowerQuestion brings a question to the client into a revision. It was checked before
+// Question brings a question to the client into a revision. It was checked before
 // that the client can be asked it, so only its form may differ.
-func lowerQuestion(revision string, capabilities mcp.Object, method string, params mcp.Object) mcp.Object {
+func Question(revision string, capabilities mcp.Object, method string, params mcp.Object) mcp.Object {
 	params = params.Without("task")
 	if meta := params.Object("_meta").Without(mcp.MetaProgressToken); meta.Len() == 0 {
 		params = params.Without("_meta")
@@ -202,7 +215,7 @@ func lowerQuestion(revision string, capabilities mcp.Object, method string, para
 	case revision < mcp.Revision2511: // there is one mode
 		return params.Without("mode")
 	case params.Text("mode") == "url" && params.Text("elicitationId") == "":
-		return params.With("elicitationId", mcp.String("q"+newKey().String()))
+		return params.With("elicitationId", mcp.String(newElicitationID()))
 	}
 	return params
 }
@@ -263,4 +276,11 @@ func lowerEach(elements []mcp.RawJSON, lower func(mcp.Object) mcp.Object) mcp.Ra
 		}
 	}
 	return mcp.Array(elements)
+}
+
+// newElicitationID returns an id that no other elicitation has.
+func newElicitationID() string {
+	var random [16]byte
+	rand.Read(random[:]) // never fails
+	return "q" + hex.EncodeToString(random[:])
 }

@@ -1,4 +1,4 @@
-package server
+package lowering
 
 import (
 	"bytes"
@@ -10,6 +10,9 @@ import (
 // forms are those of the items of lists, by revision. The desk applies them, which
 // remembers what comes of it. It is never changed.
 var forms = formsOf(mcp.Revisions())
+
+// Form returns the form that the items of lists have in a revision.
+func Form(revision string) *gateway.Form { return forms[revision] }
 
 func formsOf(revisions []string) map[string]*gateway.Form {
 	table := make(map[string]*gateway.Form, len(revisions))
@@ -39,7 +42,7 @@ func mayDiffer(kind, revision string, item mcp.RawJSON) bool {
 	case kind != mcp.ResultTools:
 		return false
 	}
-	if tasksIn(revision) != 0 {
+	if Tasks(revision) != 0 {
 		return bytes.Contains(item, []byte(`"outputSchema"`))
 	}
 	return bytes.Contains(item, []byte(`"execution"`))
@@ -68,7 +71,7 @@ func lowerItem(kind, revision string, item mcp.Object) mcp.Object {
 // any value since 2026-07-28. How a tool runs as a task concerns the clients of one
 // revision only.
 func lowerTool(revision string, tool mcp.Object) mcp.Object {
-	if tasksIn(revision) == 0 {
+	if Tasks(revision) == 0 {
 		tool = tool.Without("execution")
 	}
 	if revision < mcp.Revision2503 {
@@ -89,4 +92,19 @@ func lowerArguments(revision string, prompt mcp.Object) mcp.Object {
 	}
 	return prompt.With("arguments",
 		lowerEach(arguments, func(argument mcp.Object) mcp.Object { return argument.Without("title") }))
+}
+
+// HasMethod tells whether sessions of that revision have the method. It is true for a
+// method that nobody knows: the desk refuses that.
+func HasMethod(revision, method string) bool {
+	known := mcp.MethodOf(method)
+	return known.Only != mcp.Modern && (!known.OfTasks() || Tasks(revision) != 0)
+}
+
+// Tasks returns the form of tasks that clients of the revision know.
+func Tasks(revision string) mcp.Tasks {
+	if revision == mcp.Revision2511 {
+		return mcp.TasksAsked
+	}
+	return 0
 }

@@ -1,0 +1,116 @@
+package notices
+
+import (
+	"iter"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+)
+
+const (
+	// maxUpdates is how many changed resources and parts of resources are remembered.
+	// Beyond that, a changed part is remembered as a change of the resource that the
+	// subscription names.
+	maxUpdates = 1024
+	// updateCost is what a changed part takes in memory besides its URI, in bytes,
+	// roughly.
+	updateCost = 128
+)
+
+// Pending are the changed resources and parts of resources of which a client has yet to
+// be told. The user holds the parts, which the server names, for as long as they are
+// here. What a subscription names is held with that, by the desk. Whoever has them
+// guards them.
+type Pending struct {
+	memory  *share.Budget
+	user    share.User
+	changed map[string]update // by URI; nil: none
+	over    bool
+}
+
+// update is one of them.
+type update struct {
+	stream string // that carries the notice; "": none does yet
+	uri    string // that the subscription names
+	cost   int64  // bytes that the user holds for it
+}
+
+// NewPending returns what remembers changes for a user.
+func NewPending(memory *share.Budget, user share.User) *Pending {
+	return &Pending{memory: memory, user: user}
+}
+
+// All returns the changed resources and parts, each with the stream that carries its
+// notice, "" if none does yet. A nil u has none.
+func (u *Pending) All() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		if u == nil {
+			return
+		}
+		for uri, one := range u.changed {
+			if !yield(uri, one.stream) {
+				return
+			}
+		}
+	}
+}
+
+// Subscription returns the URI of the subscription that a change belongs to.
+func (u *Pending) Subscription(uri string) string { return u.changed[uri].uri }
+
+// Add remembers a change of a part; the subscription to uri said so. If there is no room
+// for the part, uri is remembered in its place. Until the client is told, further changes
+// of it count as the same one.
+func (u *Pending) Add(uri, part string) {
+	if u.over {
+		return
+	}
+	one, known := u.changed[part]
+	if !known && part != uri {
+		one.cost = int64(updateCost + len(part))
+		if len(u.changed) >= maxUpdates || u.memory.Take(u.user, one.cost) != nil {
+			part, one = uri, u.changed[uri]
+		}
+	}
+	one.stream, one.uri = "", uri
+	if u.changed == nil {
+		u.changed = make(map[string]update)
+	}
+	u.changed[part] = one
+}
+
+// Assign notes that the stream carries the notice of a change.
+func (u *Pending) Assign(uri, stream string) {
+	one := u.changed[uri]
+	one.stream = stream
+	u.changed[uri] = one
+}
+
+// Unassign notes that the stream does not carry the notice of a change, if it does. A nil
+// u has no change.
+func (u *Pending) Unassign(uri, stream string) {
+	if u == nil {
+		return
+	}
+	if one, known := u.changed[uri]; known && one.stream == stream {
+		u.Assign(uri, "")
+	}
+}
+
+// Drop forgets the changes for which told is true. A nil u has none.
+func (u *Pending) Drop(told func(uri, stream string) bool) {
+	if u == nil {
+		return
+	}
+	for uri, one := range u.changed {
+		if told(uri, one.stream) {
+			u.memory.Give(u.user, one.cost)
+			delete(u.changed, uri)
+		}
+	}
+}
+
+// Close forgets all changes, and remembers no more.
+func (u *Pending) Close() {
+	u.over = true
+	u.Drop(func(string, string) bool { return true })
+}

@@ -58,7 +58,7 @@ func (s *Server) post(x *exchange.Exchange, r *http.Request) {
 	}
 	if x.Era == mcp.Modern {
 		x.Key = exchange.KeyOf(r, m, raw)
-		s.modern(x, r, m)
+		s.modern.Answer(x, r, m)
 		return
 	}
 	s.legacy(x, r, m, raw)

@@ -209,7 +209,7 @@ func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, 
 			a.Result = lowering.Result(l.speaks(), m.Method, a.Result)
 		}
 	}
-	if context.Cause(ctx) == errCancelled { //nolint:errorlint // the cause itself, not what may wrap it
+	if context.Cause(ctx) == exchange.ErrCancelled { //nolint:errorlint // the cause itself, not what may wrap it
 		return exchange.Answer{ID: m.ID, Silent: true}
 	}
 	if exchange.IsRevoked(ctx) {

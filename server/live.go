@@ -376,7 +376,7 @@ func (l *live) cancel(id mcp.ID) bool {
 	defer l.mu.Unlock()
 	j := l.jobs[id]
 	if j != nil {
-		j.Life.End(errCancelled)
+		j.Life.End(exchange.ErrCancelled)
 	}
 	return j != nil
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/modern"
 	"github.com/drawbridge-mcp/drawbridge/server/once"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
@@ -95,8 +96,7 @@ type Server struct {
 
 	sessions *sessions
 	waiting  *waiting
-	once     once.Store    // answers of calls with a key
-	repeats  *share.Budget // slots of requests that wait for what runs under their key
+	modern   *modern.Endpoint
 
 	forwarding *share.Budget             // slots of requests that other replicas answer
 	visiting   atomic.Int64              // requests in work that other replicas have forwarded
@@ -132,6 +132,9 @@ func newServer(cfg Config, d exchange.Desk) *Server {
 	if cfg.Memory == nil {
 		cfg.Memory = share.New(share.DefaultMemory)
 	}
+	if cfg.Once == nil {
+		cfg.Once = once.NewMemory(cfg.Memory)
+	}
 	if cfg.Turns == nil {
 		cfg.Turns = fairqueue.New(0)
 	}
@@ -152,13 +155,13 @@ func newServer(cfg Config, d exchange.Desk) *Server {
 		sessions:   newSessions(&cfg, instance, in.Guard),
 		waiting:    newWaiting(cfg.Memory),
 		forwarding: share.New(int64(cfg.MaxCalls)),
-		repeats:    share.New(int64(max(cfg.MaxCalls/repeatsPart, minRepeats))),
 		again:      make(chan struct{}, 1),
 		turnout:    make(chan struct{}, 1),
 	}
-	if s.once = cfg.Once; s.once == nil {
-		s.once = once.NewMemory(cfg.Memory)
-	}
+	s.modern = modern.New(modern.Config{
+		Exchanges: in, Streams: s.streams, Once: cfg.Once, Memory: cfg.Memory, MaxCalls: cfg.MaxCalls,
+		Heartbeat: cfg.Heartbeat, Name: cfg.Card.Name, Version: cfg.Version,
+	})
 	s.outbox = newOutbox(s)
 	s.errands.Guard = in.Guard
 	s.join(cfg.Others)

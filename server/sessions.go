@@ -21,12 +21,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
-// Causes of a call's end. Whatever gives up because of them, such as a question to Redis,
-// may return them as its error, and that is then told and recorded as a cancelled call.
-var (
-	errCancelled    = fmt.Errorf("cancelled by the client: %w", context.Canceled)
-	errSessionEnded = fmt.Errorf("the session has ended: %w", context.Canceled)
-)
+// errSessionEnded is the cause of a call's end with its session; see exchange.ErrCancelled.
+var errSessionEnded = fmt.Errorf("the session has ended: %w", context.Canceled)
 
 // sessions opens, finds and ends the sessions that live on this instance. Which replica
 // leads one is found out in primary.go.

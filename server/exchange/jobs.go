@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -13,6 +14,11 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
+
+// ErrCancelled is the cause of a call's end. Whatever gives up because of it, such as a
+// question to Redis, may return it as its error, and that is then told and recorded as a
+// cancelled call.
+var ErrCancelled = fmt.Errorf("cancelled by the client: %w", context.Canceled)
 
 // Job is one request that is being answered.
 type Job struct {

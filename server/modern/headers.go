@@ -1,4 +1,4 @@
-package server
+package modern
 
 import (
 	"math/big"
@@ -9,10 +9,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
-// checkModern checks what a modern message says about itself in body and headers, and
+// check checks what a modern message says about itself in body and headers, and
 // that they agree. Of several faults the client is told the first in this order.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
-func (s *Server) checkModern(x *exchange.Exchange, h http.Header, m *mcp.Message) *exchange.Refusal {
+func (e *Endpoint) check(x *exchange.Exchange, h http.Header, m *mcp.Message) *exchange.Refusal {
 	if m.IsNotification() {
 		return checkNotification(h, x.Meta, m)
 	}
@@ -29,7 +29,7 @@ func (s *Server) checkModern(x *exchange.Exchange, h http.Header, m *mcp.Message
 		return &exchange.Refusal{Status: http.StatusNotFound, Told: exchange.ErrUnknownMethod}
 	}
 	if m.Method == mcp.MethodToolsCall {
-		return s.checkParams(x, h, m)
+		return e.checkParams(x, h, m)
 	}
 	return nil
 }
@@ -119,8 +119,8 @@ func checkNotification(h http.Header, meta mcp.Object, m *mcp.Message) *exchange
 // checkParams compares the arguments of a tool with the headers that repeat them. A
 // header that the tool does not ask for means nothing.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/tools
-func (s *Server) checkParams(x *exchange.Exchange, h http.Header, m *mcp.Message) *exchange.Refusal {
-	params := s.desk.HeaderParams(x.Caller, x.Tool)
+func (e *Endpoint) checkParams(x *exchange.Exchange, h http.Header, m *mcp.Message) *exchange.Refusal {
+	params := e.config.Exchanges.Desk.HeaderParams(x.Caller, x.Tool)
 	for i := range params {
 		name := mcp.HeaderParamPrefix + params[i].Header
 		value := params[i].Argument(m.Params.Value("arguments"))

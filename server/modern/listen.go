@@ -1,4 +1,4 @@
-package server
+package modern
 
 import (
 	"context"
@@ -28,7 +28,7 @@ var listFilters = [...]string{"toolsListChanged", "promptsListChanged", "resourc
 // leaves or the time of the stream is over. Every message on it carries the id of the
 // request as the id of the subscription.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
-func (s *Server) listen(x *exchange.Exchange, r *http.Request, m *mcp.Message) {
+func (e *Endpoint) listen(x *exchange.Exchange, r *http.Request, m *mcp.Message) {
 	filter, uris, refused := filterOf(m.Params)
 	if refused == nil && filter.Has("taskIds") &&
 		tasksOf(x.Meta.Value(mcp.MetaClientCapabilities).Member("extensions")) == 0 {
@@ -41,24 +41,24 @@ func (s *Server) listen(x *exchange.Exchange, r *http.Request, m *mcp.Message) {
 		x.Refuse(m.ID, refused)
 		return
 	}
-	place, refused := s.streams.TakeLastingSlot(x, r, "listen")
+	slot, refused := e.config.Streams.TakeLastingSlot(x, r, "listen")
 	if refused != nil {
 		x.Refuse(m.ID, refused)
 		return
 	}
 	sub := &subscription{
-		server: s, place: place, id: mcp.ID(strings.Clone(string(m.ID))),
-		updates: notices.NewPending(s.config.Memory, share.User(x.Principal.User())),
+		endpoint: e, slot: slot, id: mcp.ID(strings.Clone(string(m.ID))),
+		updates: notices.NewPending(e.config.Memory, share.User(x.Principal.User())),
 	}
 	for i, name := range listFilters {
 		sub.lists[i] = string(filter.Value(name)) == "true"
 	}
 	// taken before the acknowledgement, so that no change after it goes untold
-	for i, change := range notices.Changes(s.desk.Lists(x.Caller)) {
+	for i, change := range notices.Changes(e.config.Exchanges.Desk.Lists(x.Caller)) {
 		sub.told[i] = change.Digest
 	}
-	sub.flow = s.streams.NewFlow(sub, place)
-	if !s.streams.IsDraining() { // otherwise the stream ends at once, and tells of nothing
+	sub.flow = e.config.Streams.NewFlow(sub, slot)
+	if !e.config.Streams.IsDraining() { // otherwise the stream ends at once, and tells of nothing
 		sub.wanted = uris
 	}
 	sub.flow.Serve(x.Context(), x, r)
@@ -94,14 +94,14 @@ func filterOf(params mcp.Object) (filter mcp.Object, uris []string, refused *exc
 
 // subscription is one stream of notices to a modern client. It is the source of a flow.
 type subscription struct {
-	server  *Server
-	flow    *streams.Flow
-	place   *streams.Slot
-	id      mcp.ID
-	lists   [len(listFilters)]bool   // which changed lists the client wants to be told of
-	told    [len(listFilters)]string // digests of the lists as the client was last told
-	wanted  []string                 // the resources that are to be subscribed to; nil when that was tried
-	follows []followed               // those that are subscribed to
+	endpoint *Endpoint
+	flow     *streams.Flow
+	slot     *streams.Slot
+	id       mcp.ID
+	lists    [len(listFilters)]bool   // which changed lists the client wants to be told of
+	told     [len(listFilters)]string // digests of the lists as the client was last told
+	wanted   []string                 // the resources that are to be subscribed to; nil when that was tried
+	follows  []followed               // those that are subscribed to
 
 	mu      sync.Mutex // guards the field below
 	updates *notices.Pending
@@ -131,15 +131,15 @@ func (sub *subscription) Open(ctx context.Context, x *exchange.Exchange, r *http
 // subscribe subscribes to resources, several at a time. Resources that cannot be
 // subscribed to are left out of the acknowledgement, as the protocol wants.
 func (sub *subscription) subscribe(ctx context.Context, x *exchange.Exchange, uris []string) {
-	s, caller := sub.server, x.Caller
+	e, caller := sub.endpoint, x.Caller
 	opened := make([]*gateway.Subscription, len(uris))
 	next := make(chan int)
 	var all sync.WaitGroup
 	for range min(openingSubscriptions, len(uris)) {
 		all.Go(func() {
 			for i := range next {
-				_, told := s.exchanges.Guarded(ctx, func() (result mcp.Object, err error) {
-					one, err := s.desk.Subscribe(ctx, caller, x.ID, uris[i],
+				_, told := e.config.Exchanges.Guarded(ctx, func() (result mcp.Object, err error) {
+					one, err := e.config.Exchanges.Desk.Subscribe(ctx, caller, x.ID, uris[i],
 						func(part string) { sub.updated(uris[i], part) })
 					opened[i] = &one
 					return result, err
@@ -232,8 +232,8 @@ func (sub *subscription) honoured() (filter mcp.Object) {
 
 // Step implements source.
 func (sub *subscription) Step(_ context.Context, out *streams.Stream) error {
-	caller, ok := sub.server.exchanges.Resolve(sub.place.Principal)
-	if !ok || sub.server.streams.IsDue(sub.flow) {
+	caller, ok := sub.endpoint.config.Exchanges.Resolve(sub.slot.Principal)
+	if !ok || sub.endpoint.config.Streams.IsDue(sub.flow) {
 		return streams.ErrEnded
 	}
 	sub.judge(caller)
@@ -245,7 +245,7 @@ func (sub *subscription) Step(_ context.Context, out *streams.Stream) error {
 
 // tellLists sends a notice of each list that changed.
 func (sub *subscription) tellLists(caller gateway.Caller, out *streams.Stream) error {
-	for i, change := range notices.Changes(sub.server.desk.Lists(caller)) {
+	for i, change := range notices.Changes(sub.endpoint.config.Exchanges.Desk.Lists(caller)) {
 		if sub.lists[i] && change.Digest != sub.told[i] {
 			if err := out.Send(sub.notice(change.Method, mcp.Object{})); err != nil {
 				return err
@@ -267,11 +267,11 @@ func (sub *subscription) tellUpdates(out *streams.Stream) error {
 			return err // before it is forgotten
 		}
 		sub.forgetUpdate(uri)
-		caller, ok := sub.server.exchanges.Resolve(sub.place.Principal)
+		caller, ok := sub.endpoint.config.Exchanges.Resolve(sub.slot.Principal)
 		if !ok {
 			return streams.ErrEnded
 		}
-		if !sub.server.desk.Reads(caller, uri) {
+		if !sub.endpoint.config.Exchanges.Desk.Reads(caller, uri) {
 			continue
 		}
 		if err := out.Send(notice); err != nil {
@@ -286,7 +286,7 @@ func (sub *subscription) SendEnd(out *streams.Stream) error {
 	result := mcp.NewObject(
 		mcp.Member{Name: "resultType", Value: mcp.String("complete")},
 		mcp.Member{Name: "_meta", Value: sub.meta().With(mcp.MetaServerInfo,
-			gateway.ServerInfo(sub.server.config.Card.Name, sub.server.config.Version)).JSON()},
+			gateway.ServerInfo(sub.endpoint.config.Name, sub.endpoint.config.Version)).JSON()},
 	)
 	return out.Send(sse.Event{Data: mcp.AppendResult(nil, sub.id, result)})
 }

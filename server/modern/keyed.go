@@ -1,4 +1,4 @@
-package server
+package modern
 
 import (
 	"context"
@@ -24,55 +24,55 @@ const (
 
 // keyedRequest answers a call that is to run once, however often it comes:
 //
-//	the first ──▶ modernAnswer ──▶ the answer is kept ──▶ its client
+//	the first ──▶ run ──▶ the answer is kept ──▶ its client
 //	a repeat while it runs ───────────── waits ─────────▶ the same answer
 //	a repeat later ──▶ may the caller still use the tool? ──▶ the same answer
 //
 // The client of the first may leave, because its connection broke or a load balancer sent
 // the request to another replica. Then the call is cancelled within a second, as without
 // a key, unless a repeat waits for it.
-func (s *Server) keyedRequest(x *exchange.Exchange, m *mcp.Message) {
+func (e *Endpoint) keyedRequest(x *exchange.Exchange, m *mcp.Message) {
 	request, refused := x.Key.Request(x.Principal)
 	if refused != nil {
 		x.Refuse(m.ID, refused)
 		return
 	}
-	c := &modernCall{}
-	ctx, refused := s.exchanges.BeginJob(x.Outliving(), x, &c.job, m.ID)
+	c := &call{}
+	ctx, refused := e.config.Exchanges.BeginJob(x.Outliving(), x, &c.job, m.ID)
 	if refused != nil {
 		x.Refuse(m.ID, refused)
 		return
 	}
-	defer s.exchanges.Jobs.Finish(&c.job)
-	c.trickle.begin(s, x)
-	claim, kept, err := s.beginKeyed(ctx, x, request)
+	defer e.config.Exchanges.Jobs.Finish(&c.job)
+	c.response.begin(e, x)
+	claim, kept, err := e.beginKeyed(ctx, x, request)
 	switch {
 	case err != nil:
-		s.refuseKeyed(ctx, x, c, err)
+		e.refuseKeyed(ctx, x, c, err)
 	case kept != nil:
-		s.repeatKeyed(ctx, x, c, m, kept)
+		e.repeatKeyed(ctx, x, c, m, kept)
 	default:
-		s.runKeyed(ctx, x, c, m, claim)
+		e.runKeyed(ctx, x, c, m, claim)
 	}
 }
 
 // beginKeyed claims the key, or waits for the answer of the request that has it. It gives
 // up when the client leaves.
-func (s *Server) beginKeyed(ctx context.Context, x *exchange.Exchange,
+func (e *Endpoint) beginKeyed(ctx context.Context, x *exchange.Exchange,
 	r once.Request,
 ) (once.Claim, *once.Answer, error) {
-	if s.repeats.Take(r.User, 1) != nil {
+	if e.repeats.Take(r.User, 1) != nil {
 		return nil, nil, once.ErrFull
 	}
-	defer s.repeats.Give(r.User, 1)
+	defer e.repeats.Give(r.User, 1)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(x.Context(), stop)()
-	return s.once.Begin(ctx, r)
+	return e.config.Once.Begin(ctx, r)
 }
 
 // refuseKeyed answers a request of which nothing is run now.
-func (s *Server) refuseKeyed(ctx context.Context, x *exchange.Exchange, c *modernCall, err error) {
+func (e *Endpoint) refuseKeyed(ctx context.Context, x *exchange.Exchange, c *call, err error) {
 	refused := refusalOfKeyed(err)
 	x.RecordRefusal(refused)
 	a := exchange.Answer{ID: c.job.ID, Err: refused.Told, Status: refused.Status}
@@ -80,7 +80,7 @@ func (s *Server) refuseKeyed(ctx context.Context, x *exchange.Exchange, c *moder
 		a = exchange.Answer{ID: c.job.ID, Err: exchange.ErrGone}
 	}
 	x.Outcome = a.Outcome()
-	c.trickle.finish(ctx, &a)
+	c.response.finish(ctx, &a)
 }
 
 // refusalOfKeyed returns what is told of an error of once.Store.
@@ -105,19 +105,19 @@ func refusalOfKeyed(err error) *exchange.Refusal {
 // repeatKeyed gives the answer that was kept, if the caller may still use the tool by the
 // config of this replica, which may be newer than the answer, or another than that of the
 // replica that ran it.
-func (s *Server) repeatKeyed(ctx context.Context, x *exchange.Exchange, c *modernCall, m *mcp.Message,
+func (e *Endpoint) repeatKeyed(ctx context.Context, x *exchange.Exchange, c *call, m *mcp.Message,
 	kept *once.Answer,
 ) {
-	caller, err := s.desk.Resolve(x.Principal)
+	caller, err := e.config.Exchanges.Desk.Resolve(x.Principal)
 	if err != nil {
 		x.RecordRefusal(&exchange.Refusal{Status: exchange.StatusOf(exchange.ErrorOf(err).Code, mcp.Modern), Told: exchange.ErrorOf(err)})
 	} else {
-		c.request = s.modernForm(x, m, c)
-		err = s.desk.Repeat(ctx, caller, &c.request)
+		c.request = e.requestOf(x, m, c)
+		err = e.config.Exchanges.Desk.Repeat(ctx, caller, &c.request)
 	}
 	if err == nil && !exchange.IsRevoked(ctx) {
 		x.Outcome = "repeated"
-		c.trickle.give(kept.Status, kept.Message)
+		c.response.give(kept.Status, kept.Message)
 		return
 	}
 	a := exchange.Answer{ID: m.ID, Err: exchange.ErrGone}
@@ -125,48 +125,48 @@ func (s *Server) repeatKeyed(ctx context.Context, x *exchange.Exchange, c *moder
 		a.Err = exchange.ErrorOf(err)
 	}
 	x.Outcome, x.Ended = a.Outcome(), c.request.Ended.Outcome
-	c.trickle.finish(ctx, &a)
+	c.response.finish(ctx, &a)
 }
 
 // runKeyed runs the request, and keeps its answer before the client gets it.
-func (s *Server) runKeyed(ctx context.Context, x *exchange.Exchange, c *modernCall, m *mcp.Message, claim once.Claim) {
+func (e *Endpoint) runKeyed(ctx context.Context, x *exchange.Exchange, c *call, m *mcp.Message, claim once.Claim) {
 	a, settled := exchange.Answer{ID: m.ID, Err: exchange.ErrPanic.Told, Status: exchange.ErrPanic.Status}, false
 	defer func() {
 		if !settled { // a panic: nobody knows how far the call came
 			claim.Finish(x.Outliving(), once.Answer{Status: a.Status, Message: a.Message(x.ID)})
 		}
 	}()
-	defer context.AfterFunc(x.Context(), func() { s.endUnwanted(ctx, &c.job, claim) })()
-	a = s.modernAnswer(ctx, x, m, c)
+	defer context.AfterFunc(x.Context(), func() { e.endUnwanted(ctx, &c.job, claim) })()
+	a = e.run(ctx, x, m, c)
 	x.Outcome, x.Ended = a.Outcome(), a.Ended
 	if a.Err != nil && unmade(a.Err) {
 		claim.Free(x.Outliving())
 		settled = true
-		c.trickle.finish(ctx, &a)
+		c.response.finish(ctx, &a)
 		return
 	}
 	given := once.Answer{Status: http.StatusOK}
 	if a.Err != nil {
 		given.Status = exchange.StatusOf(a.Err.Code, mcp.Modern)
 	}
-	given.Message = s.exchanges.Payload(ctx, &a, x.ID).Joined()
+	given.Message = e.config.Exchanges.Payload(ctx, &a, x.ID).Joined()
 	claim.Finish(x.Outliving(), given)
 	settled = true
-	c.trickle.give(given.Status, given.Message)
+	c.response.give(given.Status, given.Message)
 }
 
 // endUnwanted cancels a call whose client has left, as soon as nobody waits for it. It
 // returns when the call is over.
-func (s *Server) endUnwanted(ctx context.Context, j *exchange.Job, claim once.Claim) {
+func (e *Endpoint) endUnwanted(ctx context.Context, j *exchange.Job, claim once.Claim) {
 	look := time.NewTicker(unwantedLook)
 	defer look.Stop()
 	for {
 		select {
 		case <-look.C:
 			wanted := true // until the next look, if a panic keeps it from being known
-			s.exchanges.Safely(ctx, func() { wanted = claim.Wanted() })
+			e.config.Exchanges.Safely(ctx, func() { wanted = claim.Wanted() })
 			if !wanted {
-				j.Life.End(errCancelled)
+				j.Life.End(exchange.ErrCancelled)
 				return
 			}
 		case <-ctx.Done():

@@ -5,6 +5,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/forward"
 )
 
 // answered takes an answer of the client to a question that was asked in its session, on
@@ -12,7 +13,7 @@ import (
 // answer. If it is refused, the client may send it again.
 func (s *Server) answered(ctx context.Context, l *live, m *mcp.Message) *exchange.Refusal {
 	id, _ := mcp.RawJSON(m.ID).Text()
-	home, ok := homeOf(id)
+	home, ok := forward.HomeOf(id)
 	if !ok {
 		return nil
 	}
@@ -24,7 +25,7 @@ func (s *Server) answered(ctx context.Context, l *live, m *mcp.Message) *exchang
 	case home == s.config.Others.Self():
 		return exchange.RefusalOfMemory(l.take(id, message))
 	case l.shared:
-		return s.forwardAnswer(ctx, home, message)
+		return s.forwarder.ForwardAnswer(ctx, home, message)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/forward"
 )
 
 // maxBatch is the most messages of a batch.
@@ -33,8 +34,8 @@ func (s *Server) batch(x *exchange.Exchange, r *http.Request, raw mcp.RawJSON) {
 	l := s.route(
 		x, t, "", func(
 			to replica.ID,
-		) outcome {
-			return s.forward(x, r, to, &mcp.Message{Method: "batch"}, raw)
+		) forward.Outcome {
+			return s.forwarder.Forward(x, r, to, &mcp.Message{Method: "batch"}, raw)
 		})
 	if l == nil {
 		return

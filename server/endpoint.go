@@ -6,6 +6,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/forward"
 )
 
 // endpoint serves /mcp, the one endpoint for clients of both eras.
@@ -46,12 +47,12 @@ func (s *Server) post(x *exchange.Exchange, r *http.Request) {
 		return
 	}
 	x.Era = eraOf(r.Header, x.Meta)
-	switch to, refused := s.elsewhere(x, m); {
+	switch to, refused := s.forwarder.Elsewhere(x, m); {
 	case refused != nil:
 		x.Refuse(m.ID, refused)
 		return
 	case to != "":
-		if s.forward(x, r, to, m, raw) != forwardDone {
+		if s.forwarder.Forward(x, r, to, m, raw) != forward.Done {
 			x.Refuse(m.ID, exchange.ErrReplicas)
 		}
 		return

@@ -52,7 +52,7 @@ func homeOfStream(stream string) (home replica.ID, answers mcp.ID, ok bool) {
 // heartbeat at least.
 func (f *feed) isOrphaned() bool {
 	home, _, ok := homeOfStream(f.stream)
-	return ok && !f.server.config.Others.IsThere(home) && !f.server.isUnsure()
+	return ok && !f.server.config.Others.IsThere(home) && !f.server.forwarder.IsUnsure()
 }
 
 // bury ends a stream whose home is gone with an error for the request, or without a

@@ -9,6 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/lowering"
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
@@ -31,7 +32,7 @@ func (s *Server) legacy(x *exchange.Exchange, r *http.Request, m *mcp.Message, b
 		l, refused = s.sessions.guest(x.Context(), t, x.Caller)
 	default:
 		if l = s.route(x, t, m.ID,
-			func(to replica.ID) outcome { return s.forward(x, r, to, m, body) }); l == nil {
+			func(to replica.ID) forward.Outcome { return s.forwarder.Forward(x, r, to, m, body) }); l == nil {
 			return
 		}
 	}
@@ -53,7 +54,7 @@ func (s *Server) legacy(x *exchange.Exchange, r *http.Request, m *mcp.Message, b
 func (s *Server) isHome(m *mcp.Message) bool {
 	if m.IsResponse() {
 		id, _ := mcp.RawJSON(m.ID).Text()
-		at, _ := homeOf(id)
+		at, _ := forward.HomeOf(id)
 		return at == s.config.Others.Self()
 	}
 	return m.IsRequest() && mcp.MethodOf(m.Method).OfTasks() // what lives elsewhere was forwarded there
@@ -65,7 +66,7 @@ func (s *Server) asFormer(x *exchange.Exchange, t *ticket.Ticket, m *mcp.Message
 	l := s.sessions.roster.find(t.Key)
 	switch {
 	case l == nil:
-		x.Refuse(m.ID, errElsewhere)
+		x.Refuse(m.ID, forward.ErrElsewhere)
 		return
 	case m.Method == mcp.NotifyCancelled:
 		l.cancel(mcp.ID(m.Params.Value("requestId")))
@@ -248,7 +249,7 @@ func (s *Server) findFeed(x *exchange.Exchange, r *http.Request) *feed {
 		return nil
 	}
 	f, known := &feed{numbered: true}, false
-	l := s.route(x, t, "", func(to replica.ID) outcome {
+	l := s.route(x, t, "", func(to replica.ID) forward.Outcome {
 		if f.session == nil {
 			follower, refused := s.sessions.enter(x.Context(), t, x.Caller)
 			if refused == nil {
@@ -256,12 +257,12 @@ func (s *Server) findFeed(x *exchange.Exchange, r *http.Request) *feed {
 			}
 			if refused != nil {
 				x.Refuse("", refused)
-				return forwardDone
+				return forward.Done
 			}
 			follower.expectStream(f.stream)
 		}
 		said := s.announce(x, r, f, to)
-		known = said == forwardTaken
+		known = said == forward.Taken
 		return said
 	})
 	if l == nil && !known {
@@ -365,8 +366,8 @@ func (s *Server) delete(x *exchange.Exchange, r *http.Request) {
 	l := s.route(
 		x, t, "", func(
 			to replica.ID,
-		) outcome {
-			return s.forward(x, r, to, &mcp.Message{Method: http.MethodDelete}, nil)
+		) forward.Outcome {
+			return s.forwarder.Forward(x, r, to, &mcp.Message{Method: http.MethodDelete}, nil)
 		})
 	if l == nil {
 		return
@@ -376,7 +377,7 @@ func (s *Server) delete(x *exchange.Exchange, r *http.Request) {
 		return
 	}
 	switch refused := s.endByClient(x, l); {
-	case refused == errElsewhere && !x.Forwarded:
+	case refused == forward.ErrElsewhere && !x.Forwarded:
 		x.Refuse("", exchange.ErrReplicas) // the next try finds the other
 	case refused != nil:
 		x.Refuse("", refused)

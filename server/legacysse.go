@@ -8,6 +8,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/streams"
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
@@ -98,7 +99,7 @@ func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case m == nil:
 	case elsewhere && s.config.Others.IsThere(home):
-		if s.forward(x, r, home, m, raw) != forwardDone {
+		if s.forwarder.Forward(x, r, home, m, raw) != forward.Done {
 			x.Refuse(m.ID, exchange.ErrReplicas)
 		}
 	case elsewhere:

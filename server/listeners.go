@@ -17,6 +17,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/notices"
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
@@ -557,28 +558,28 @@ func (s *Server) dropGone(l *live) {
 // announce has the primary of a session know that a stream of it is here. It is true if
 // it does; denied tells that it does not lead the session, gone that it was not reached.
 // Otherwise its answer is that to the client.
-func (s *Server) announce(x *exchange.Exchange, r *http.Request, f *feed, to replica.ID) outcome {
-	request := forwardOf(x, r, nil)
+func (s *Server) announce(x *exchange.Exchange, r *http.Request, f *feed, to replica.ID) forward.Outcome {
+	request := forward.RequestOf(x, r, nil)
 	request.Note = f.stream
 	answer, err := s.config.Others.Forward(x.Context(), to, request)
 	switch {
 	case errors.Is(err, replica.ErrGone):
-		return forwardGone
+		return forward.Gone
 	case err != nil:
 		x.Refuse("", exchange.ErrReplicas)
-		return forwardDone
+		return forward.Done
 	}
 	defer answer.Body.Close() //nolint:errcheck // it was read, or its rest is not wanted
 	switch {
-	case answer.StatusCode == errElsewhere.Status:
-		return forwardDenied
+	case answer.StatusCode == forward.ErrElsewhere.Status:
+		return forward.Denied
 	case answer.StatusCode != http.StatusOK:
-		s.passOn(x.Context(), x, answer, "", to)
-		return forwardDone
+		s.forwarder.PassOn(x.Context(), x, answer, "", to)
+		return forward.Done
 	}
 	epoch, _ := strconv.ParseUint(answer.Header.Get(headerEpoch), 10, 64)
 	f.session.ledBy(to, epoch)
-	return forwardTaken
+	return forward.Taken
 }
 
 // takeStranded takes over the sessions with streams here whose primary is gone or drains,
@@ -716,14 +717,14 @@ func (s *Server) tellFormer(ctx context.Context, x *exchange.Exchange, l *live, 
 	if former == "" || x == nil || x.Forwarded || !s.config.Others.IsThere(former) {
 		return true
 	}
-	request := forwardOf(x, x.Request, body)
+	request := forward.RequestOf(x, x.Request, body)
 	request.Note = noteFormer
 	answer, err := s.config.Others.Forward(ctx, former, request)
 	if err != nil {
 		return !s.config.Others.IsThere(former)
 	}
 	defer answer.Body.Close() //nolint:errcheck // it says no more than the status
-	return answer.StatusCode < http.StatusBadRequest || answer.StatusCode == errElsewhere.Status
+	return answer.StatusCode < http.StatusBadRequest || answer.StatusCode == forward.ErrElsewhere.Status
 }
 
 // noteFormer says of a request that was forwarded that it is for the calls which the

@@ -13,6 +13,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
@@ -76,9 +77,6 @@ func (l *live) formerOf() replica.ID {
 // inRecord names the session in the records.
 func (l *live) inRecord() primary.Key { return primary.Key{Tenant: l.user.TenantID, Name: l.name} }
 
-// Refusals of one replica to another, which no client sees.
-var errElsewhere = exchange.NewRefusal(421, "DB-REPLICAS", "Another replica leads this session") // Misdirected Request
-
 // hints are where sessions were found that their openers do not lead. It is safe for
 // concurrent use.
 type hints struct {
@@ -128,12 +126,12 @@ func (ss *sessions) whose(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 		return l, "", refused
 	}
 	if l := ss.roster.find(t.Key); l != nil && l.isLeading() {
-		if refused := ss.useLed(ctx, l, c); refused != errElsewhere {
+		if refused := ss.useLed(ctx, l, c); refused != forward.ErrElsewhere {
 			return l, "", refused
 		}
 	}
 	if x := exchange.FromContext(ctx); x != nil && x.Forwarded {
-		return nil, "", errElsewhere
+		return nil, "", forward.ErrElsewhere
 	}
 	if denied == "" {
 		if to := ss.guess(t); to != "" {
@@ -289,7 +287,7 @@ func (ss *sessions) confirm(ctx context.Context, l *live) *exchange.Refusal {
 		return exchange.ErrReplicas
 	case record.Primary != ss.others.Self() || record.Epoch != l.epoch():
 		ss.follow(l, record.Primary, record.Epoch)
-		return errElsewhere
+		return forward.ErrElsewhere
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -417,7 +415,7 @@ func (ss *sessions) delete(ctx context.Context, l *live) *exchange.Refusal {
 		switch err := ss.records.End(ctx, l.inRecord(), l.epoch()); {
 		case errors.Is(err, primary.ErrFenced):
 			ss.superseded(l)
-			return errElsewhere
+			return forward.ErrElsewhere
 		case err != nil:
 			ss.logger.WarnContext(ctx, "a session cannot be ended", slog.Any("error", err))
 			return exchange.ErrReplicas

@@ -2,14 +2,12 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/lowering"
 )
 
@@ -48,7 +46,7 @@ func (rt *roundTrips) askAll(ctx context.Context, round int,
 	for key, raw := range requests.Members {
 		request, _ := mcp.ObjectOf(raw)
 		questions = append(questions, question{
-			key: key, method: request.Text("method"), id: newQuestion(home), room: rt.heard,
+			key: key, method: request.Text("method"), id: forward.NewQuestion(home), room: rt.heard,
 			came: make(chan struct{}),
 		})
 		if leave == nil {
@@ -66,36 +64,6 @@ func (rt *roundTrips) askAll(ctx context.Context, round int,
 		answers = rt.take(answers, &questions[i], m)
 	}
 	return answers, nil
-}
-
-// Sizes of the id of a question: "q", its home, and a random part, both in hexadecimal
-// digits. Only the owner of the session can answer, so the random part has to be new, and
-// so long that nobody tries them out.
-const (
-	homeSize     = 16
-	randomSize   = 8 // bytes
-	questionSize = 1 + homeSize + 2*randomSize
-)
-
-// newQuestion returns the id of a question of that home.
-func newQuestion(home replica.ID) string {
-	var random [randomSize]byte
-	rand.Read(random[:]) // never fails
-	return "q" + string(home) + hex.EncodeToString(random[:])
-}
-
-// homeOf returns where a question of that id waits, if the id has the form of one of
-// newQuestion.
-func homeOf(id string) (home replica.ID, ok bool) {
-	if len(id) != questionSize || id[0] != 'q' {
-		return "", false
-	}
-	for _, c := range []byte(id[1:]) {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return "", false
-		}
-	}
-	return replica.ID(id[1 : 1+homeSize]), true
 }
 
 // askOne sends one question, unless the client cannot be asked it.

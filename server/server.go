@@ -24,6 +24,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/modern"
 	"github.com/drawbridge-mcp/drawbridge/server/once"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
@@ -98,9 +99,8 @@ type Server struct {
 	waiting  *waiting
 	modern   *modern.Endpoint
 
-	forwarding *share.Budget             // slots of requests that other replicas answer
-	visiting   atomic.Int64              // requests in work that other replicas have forwarded
-	returned   atomic.Pointer[time.Time] // when others may have taken this replica for gone last; nil: never
+	forwarder *forward.Forwarder
+	visiting  atomic.Int64 // requests in work that other replicas have forwarded
 
 	alarms  streams.Alarms
 	working atomic.Int64 // requests in work
@@ -109,8 +109,7 @@ type Server struct {
 	outbox  *outbox
 	errands errands
 
-	changed atomic.Pointer[chan struct{}] // closed when replicas have come or ended
-	turnout chan struct{}                 // holds a value then
+	turnout chan struct{} // holds a value when replicas have come or ended
 
 	again chan struct{} // holds a value if what callers have open is to be judged again
 }
@@ -150,13 +149,13 @@ func newServer(cfg Config, d exchange.Desk) *Server {
 		streams: streams.New(streams.Config{
 			Exchanges: in, Turns: cfg.Turns, Heartbeat: cfg.Heartbeat, Most: int64(cfg.MaxStreams),
 		}),
-		config:     cfg,
-		desk:       d,
-		sessions:   newSessions(&cfg, instance, in.Guard),
-		waiting:    newWaiting(cfg.Memory),
-		forwarding: share.New(int64(cfg.MaxCalls)),
-		again:      make(chan struct{}, 1),
-		turnout:    make(chan struct{}, 1),
+		config:    cfg,
+		desk:      d,
+		sessions:  newSessions(&cfg, instance, in.Guard),
+		waiting:   newWaiting(cfg.Memory),
+		forwarder: forward.New(in, cfg.Others, int64(cfg.MaxCalls)),
+		again:     make(chan struct{}, 1),
+		turnout:   make(chan struct{}, 1),
 	}
 	s.modern = modern.New(modern.Config{
 		Exchanges: in, Streams: s.streams, Once: cfg.Once, Memory: cfg.Memory, MaxCalls: cfg.MaxCalls,
@@ -170,9 +169,7 @@ func newServer(cfg Config, d exchange.Desk) *Server {
 
 // join has the server work together with the other replicas.
 func (s *Server) join(others replica.Others) {
-	changed := make(chan struct{})
-	s.changed.Store(&changed)
-	others.OnReturn(func() { now := time.Now(); s.returned.Store(&now); s.sessions.doubt() })
+	others.OnReturn(func() { s.forwarder.NoteReturn(); s.sessions.doubt() })
 	others.OnChange(s.noteChange)
 	others.ServeClients(s.forwarded())
 	others.Handle(kindListener, s.heardListener)

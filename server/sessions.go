@@ -16,6 +16,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
@@ -253,7 +254,7 @@ func (ss *sessions) guest(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 		if !l.isLeading() {
 			return l, nil
 		}
-		if refused := ss.useLed(ctx, l, c); refused != errElsewhere {
+		if refused := ss.useLed(ctx, l, c); refused != forward.ErrElsewhere {
 			return l, refused
 		}
 	}

@@ -15,6 +15,7 @@ func floors() [][]string {
 			"server/modern", // clients of the modern era
 		},
 		{
+			"server/forward", // requests that another replica answers
 			"server/notices", // what clients are told without asking
 			"server/streams", // event streams that are open to clients
 		},
@@ -158,7 +159,7 @@ func doors() []door {
 		{
 			"net/http",
 			[]string{
-				"server", "server/exchange", "server/modern", "server/streams", "server/admin", "auth", "registry/upstream", "registry/upstream/wire",
+				"server", "server/exchange", "server/forward", "server/modern", "server/streams", "server/admin", "auth", "registry/upstream", "registry/upstream/wire",
 				"registry/builtin", "registry/openapi", "internal/dial", "internal/connlimit", "internal/link",
 				"internal/replica", "cmd/drawbridge", "metrics", "auth/provider",
 				"auth/signin", "auth/signin/clients", "auth/signin/pages",

@@ -1,15 +1,18 @@
-package server
+// Package forward has another replica answer a request of a client, and passes its answer
+// on. It knows which replica a message names, and not which one leads a session.
+package forward
 
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
-
-	"github.com/go-chi/chi/v5"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/link"
@@ -18,7 +21,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
-	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
 // A session is led by one replica, and some things are where they began: a call that
@@ -39,164 +41,123 @@ import (
 // were forwarded have places of their own at both, or replicas that are full would wait
 // for each other.
 
+// Forwarder has other replicas answer requests. It is safe for concurrent use.
+type Forwarder struct {
+	exchanges *exchange.Service
+	others    replica.Others
+	slots     *share.Budget                 // of requests that other replicas answer
+	returned  atomic.Pointer[time.Time]     // when others may have taken this replica for gone last; nil: never
+	changed   atomic.Pointer[chan struct{}] // closed when replicas have come or ended
+}
+
+// New returns a forwarder that has at most so many requests answered at once.
+func New(exchanges *exchange.Service, others replica.Others, most int64) *Forwarder {
+	f := &Forwarder{exchanges: exchanges, others: others, slots: share.New(most)}
+	changed := make(chan struct{})
+	f.changed.Store(&changed)
+	return f
+}
+
+// NoteReturn notes that others may have taken this replica for gone.
+func (f *Forwarder) NoteReturn() { now := time.Now(); f.returned.Store(&now) }
+
+// NoteChange has whoever waits look again: replicas have come, ended, or begun to drain.
+func (f *Forwarder) NoteChange() {
+	next := make(chan struct{})
+	close(*f.changed.Swap(&next))
+}
+
 // unsureTime is how long nothing that is missing counts as gone after others may have
 // taken this replica for gone. It is longer than a replica that lives takes to show that
 // again.
 const unsureTime = 10 * time.Second
 
-// isUnsure tells whether a replica that seems to be gone may be there all the same.
-func (s *Server) isUnsure() bool {
-	at := s.returned.Load()
+// IsUnsure tells whether a replica that seems to be gone may be there all the same.
+func (f *Forwarder) IsUnsure() bool {
+	at := f.returned.Load()
 	return at != nil && time.Since(*at) < unsureTime
 }
 
-// elsewhere returns the other replica that a message is for, "" if it is for this one. It
+// Elsewhere returns the other replica that a message is for, "" if it is for this one. It
 // is refused while nobody knows whether that replica is there. What is for one that is
 // gone is answered here: that it is.
-func (s *Server) elsewhere(x *exchange.Exchange, m *mcp.Message) (to replica.ID, refused *exchange.Refusal) {
+func (f *Forwarder) Elsewhere(x *exchange.Exchange, m *mcp.Message) (to replica.ID, refused *exchange.Refusal) {
 	if x.Forwarded {
 		return "", nil
 	}
 	if m.IsResponse() {
 		id, _ := mcp.RawJSON(m.ID).Text()
-		to, _ = homeOf(id)
+		to, _ = HomeOf(id)
 	} else if m.IsRequest() {
-		to = s.desk.Home(x.Caller, m.Method, m.Params)
+		to = f.exchanges.Desk.Home(x.Caller, m.Method, m.Params)
 	}
 	switch {
-	case to == "" || to == s.config.Others.Self():
+	case to == "" || to == f.others.Self():
 		return "", nil
-	case s.config.Others.IsThere(to):
+	case f.others.IsThere(to):
 		return to, nil
-	case s.isUnsure():
+	case f.IsUnsure():
 		return "", exchange.ErrReplicas
 	}
 	return "", nil
 }
 
-// home returns the replica that opened a session over HTTP+SSE. It is false if that is
-// this one, if there are no others, or if the id is not the caller's: then find says why
-// there is no such session.
-func (ss *sessions) home(id string, c gateway.Caller) (replica.ID, bool) {
-	if !ss.shared {
-		return "", false
-	}
-	owner := c.Principal.Owner().Digest() // for every id, as in find
-	t, ok := ss.openTicket(ticket.SSE, id)
-	if !ok || t.Owner != owner || t.Opener == ss.opener {
-		return "", false
-	}
-	return t.OpenedBy(), true
-}
+// Outcome is what became of a request that was to be forwarded.
+type Outcome int
 
-// missing returns the refusal for a session whose home is not there. Shortly after a
-// fault nobody can tell whether it is, and then the client must not throw its session
-// away.
-func (s *Server) missing(ctx context.Context) *exchange.Refusal {
-	if s.isUnsure() {
-		return exchange.ErrReplicas
-	}
-	return miss(ctx, lostRestart)
-}
-
-// outcome is what became of a request that was to be forwarded.
-type outcome int
-
+// What became of a request.
 const (
-	forwardDone   outcome = iota // it was answered
-	forwardGone                  // the other replica was not reached: nothing was sent
-	forwardDenied                // the other replica does not lead the session: nothing was done
-	forwardTaken                 // the other replica leads the session, and the rest is done here
+	Done   Outcome = iota // it was answered
+	Gone                  // the other replica was not reached: nothing was sent
+	Denied                // the other replica does not lead the session: nothing was done
+	Taken                 // the other replica leads the session, and the rest is done here
 )
 
-// forward has another replica answer a request. The body has been read, and m is what it
+// Forward has another replica answer a request. The body has been read, and m is what it
 // says.
-func (s *Server) forward(x *exchange.Exchange, r *http.Request, to replica.ID, m *mcp.Message, body []byte) outcome {
+func (f *Forwarder) Forward(x *exchange.Exchange, r *http.Request, to replica.ID, m *mcp.Message, body []byte) Outcome {
 	user := share.User(x.Principal.User())
-	if s.forwarding.Take(user, 1) != nil {
+	if f.slots.Take(user, 1) != nil {
 		x.Refuse(m.ID, exchange.ErrOverload)
-		return forwardDone
+		return Done
 	}
-	defer s.forwarding.Give(user, 1)
+	defer f.slots.Give(user, 1)
 	j := &exchange.Job{}
-	ctx, refused := s.exchanges.BeginJob(x.Context(), x, j, m.ID)
+	ctx, refused := f.exchanges.BeginJob(x.Context(), x, j, m.ID)
 	if refused != nil {
 		x.Refuse(m.ID, refused)
-		return forwardDone
+		return Done
 	}
-	defer s.exchanges.Jobs.Finish(j)
+	defer f.exchanges.Jobs.Finish(j)
 	x.Held.ReleaseSlot()
-	answer, err := s.config.Others.Forward(ctx, to, forwardOf(x, r, body))
+	answer, err := f.others.Forward(ctx, to, RequestOf(x, r, body))
 	switch {
 	case errors.Is(err, replica.ErrGone):
-		return forwardGone
+		return Gone
 	case err != nil:
 		refuseForward(ctx, x, m)
-		return forwardDone
+		return Done
 	}
 	defer answer.Body.Close() //nolint:errcheck // it was read, or its rest is not wanted
-	if answer.StatusCode == errElsewhere.Status {
-		return forwardDenied
+	if answer.StatusCode == ErrElsewhere.Status {
+		return Denied
 	}
 	x.Outcome = "forwarded"
-	s.passOn(ctx, x, answer, m.ID, to)
-	return forwardDone
+	f.PassOn(ctx, x, answer, m.ID, to)
+	return Done
 }
 
-const (
-	// that a request waits for the end of a replica that is not reached: longer than that
-	// takes
-	holdTime = 8 * time.Second
-	holdStep = time.Second // until that one is tried again
-)
+// holdStep is how long nobody waits before a replica is tried again.
+const holdStep = time.Second
 
-// route finds the replica that leads the session of a ticket. It returns the session if
-// that is this one. Otherwise ask has the other do what is to be done, and the request is
-// answered. A primary that is not reached is most likely about to be known as gone, and
-// is waited for: clients do not send again what was refused.
-func (s *Server) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID, ask func(to replica.ID) outcome) *live {
-	denied, until := replica.ID(""), time.Now().Add(holdTime)
-	for {
-		l, to, refused := s.sessions.whose(x.Context(), t, x.Caller, denied)
-		if refused != nil {
-			x.Refuse(id, refused)
-			return nil
-		}
-		if l != nil {
-			if x.Held.Slot == nil {
-				x.Held.Slot = &s.working // it was given back while others were asked
-				s.working.Add(1)
-			}
-			return l
-		}
-		switch ask(to) {
-		case forwardDone, forwardTaken:
-			return nil
-		case forwardDenied:
-			s.sessions.hints.set(t.Key, "")
-			if to == denied {
-				x.Refuse(id, exchange.ErrReplicas)
-				return nil
-			}
-			denied = to
-		case forwardGone:
-			denied = ""
-			if !s.awaitChange(x.Context(), until) {
-				x.Refuse(id, exchange.ErrReplicas)
-				return nil
-			}
-		}
-	}
-}
-
-// awaitChange waits until replicas have come or ended, for holdStep at most. It is false
+// AwaitChange waits until replicas have come or ended, for holdStep at most. It is false
 // if it is late, or the client is gone.
-func (s *Server) awaitChange(ctx context.Context, until time.Time) bool {
+func (f *Forwarder) AwaitChange(ctx context.Context, until time.Time) bool {
 	if !time.Now().Before(until) {
 		return false
 	}
 	select {
-	case <-*s.changed.Load():
+	case <-*f.changed.Load():
 		return true
 	case <-time.After(holdStep):
 		return true
@@ -205,19 +166,8 @@ func (s *Server) awaitChange(ctx context.Context, until time.Time) bool {
 	}
 }
 
-// noteChange has whoever waits look again: replicas have come, ended, or begun to drain.
-func (s *Server) noteChange() {
-	next := make(chan struct{})
-	close(*s.changed.Swap(&next))
-	select {
-	case s.turnout <- struct{}{}:
-	default: // it is asked for already
-	}
-	s.streams.WakeAll() // those that wait for a replica that is gone
-}
-
-// forwardOf returns a request as it is forwarded.
-func forwardOf(x *exchange.Exchange, r *http.Request, body []byte) link.Request {
+// RequestOf returns a request as it is forwarded.
+func RequestOf(x *exchange.Exchange, r *http.Request, body []byte) link.Request {
 	return link.Request{
 		Method: r.Method, Target: r.URL.RequestURI(), Header: r.Header, Body: body, Remote: x.Remote,
 		ID: x.ID,
@@ -259,10 +209,10 @@ var passedHeaders = []string{
 	"Www-Authenticate", "X-Accel-Buffering",
 }
 
-// passOn gives the client the answer of another replica, as it comes. If it breaks off, a
+// PassOn gives the client the answer of another replica, as it comes. If it breaks off, a
 // stream ends with an error, and any other answer is cut short, because half of it must
 // not look like a whole one.
-func (s *Server) passOn(ctx context.Context, x *exchange.Exchange, answer *http.Response, id mcp.ID, from replica.ID) {
+func (f *Forwarder) PassOn(ctx context.Context, x *exchange.Exchange, answer *http.Response, id mcp.ID, from replica.ID) {
 	for _, name := range passedHeaders {
 		if values := answer.Header[name]; values != nil {
 			x.Header()[name] = values
@@ -289,7 +239,7 @@ func (s *Server) passOn(ctx context.Context, x *exchange.Exchange, answer *http.
 			return
 		case err != nil && x.Context().Err() != nil:
 			return // the client is gone
-		case err != nil && streams && whole && id != "" && !s.resumes(x, from):
+		case err != nil && streams && whole && id != "" && !f.resumes(x, from):
 			x.AllowWrite()
 			lost := mcp.AppendError(nil, id, lostForward(ctx).OfRequest(x.ID))
 			_, _ = x.Write(sse.Append(nil, sse.Event{Data: lost})) // or the client is gone
@@ -302,24 +252,24 @@ func (s *Server) passOn(ctx context.Context, x *exchange.Exchange, answer *http.
 
 // resumes tells whether the client can have the rest of a stream by resuming it: in a
 // session, while the replica that runs the call is there.
-func (s *Server) resumes(x *exchange.Exchange, from replica.ID) bool {
-	return x.Era == mcp.Legacy && s.config.Others.IsThere(from)
+func (f *Forwarder) resumes(x *exchange.Exchange, from replica.ID) bool {
+	return x.Era == mcp.Legacy && f.others.IsThere(from)
 }
 
-// forwardAnswer gives an answer of a client, which came among others, to the replica that
+// ForwardAnswer gives an answer of a client, which came among others, to the replica that
 // has the question.
-func (s *Server) forwardAnswer(ctx context.Context, to replica.ID, message []byte) *exchange.Refusal {
+func (f *Forwarder) ForwardAnswer(ctx context.Context, to replica.ID, message []byte) *exchange.Refusal {
 	x := exchange.FromContext(ctx)
 	if x == nil {
 		return nil // nobody asked
 	}
-	if !s.config.Others.IsThere(to) {
-		if s.isUnsure() {
+	if !f.others.IsThere(to) {
+		if f.IsUnsure() {
 			return exchange.ErrReplicas
 		}
 		return nil // the request that asked is gone with it
 	}
-	answer, err := s.config.Others.Forward(ctx, to, forwardOf(x, x.Request, message))
+	answer, err := f.others.Forward(ctx, to, RequestOf(x, x.Request, message))
 	if err != nil {
 		return exchange.ErrReplicas // the first answer counts, so the client may send it again
 	}
@@ -330,18 +280,35 @@ func (s *Server) forwardAnswer(ctx context.Context, to replica.ID, message []byt
 	return nil
 }
 
-// forwarded returns the handler of requests that other replicas forward. What their
-// clients may do is judged here as if they had come here, but for what belongs to a
-// connection, and for what a request costs: the first replica has seen to that.
-func (s *Server) forwarded() http.Handler {
-	r := chi.NewRouter()
-	r.Use(s.identified, s.exchanges.Logged, s.recovered, checked(s.bounded, s.authenticated, s.admitted))
-	r.NotFound(s.notFound)
-	r.MethodNotAllowed(s.notFound)
-	r.HandleFunc(exchange.EndpointPath, s.endpoint)
-	r.HandleFunc(exchange.TenantPath+"{tenant}"+exchange.EndpointPath, s.endpoint)
-	if s.config.LegacySSE {
-		r.HandleFunc(exchange.MessagesPath, s.postMessage)
+// ErrElsewhere is a refusal of one replica to another, which no client sees.
+var ErrElsewhere = exchange.NewRefusal(421, "DB-REPLICAS", "Another replica leads this session") // Misdirected Request
+
+// Sizes of the id of a question: "q", its home, and a random part, both in hexadecimal
+// digits. Only the owner of the session can answer, so the random part has to be new, and
+// so long that nobody tries them out.
+const (
+	homeSize     = 16
+	randomSize   = 8 // bytes
+	questionSize = 1 + homeSize + 2*randomSize
+)
+
+// NewQuestion returns the id of a question of that home.
+func NewQuestion(home replica.ID) string {
+	var random [randomSize]byte
+	rand.Read(random[:]) // never fails
+	return "q" + string(home) + hex.EncodeToString(random[:])
+}
+
+// HomeOf returns where a question of that id waits, if the id has the form of one of
+// newQuestion.
+func HomeOf(id string) (home replica.ID, ok bool) {
+	if len(id) != questionSize || id[0] != 'q' {
+		return "", false
 	}
-	return r
+	for _, c := range []byte(id[1:]) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return "", false
+		}
+	}
+	return replica.ID(id[1 : 1+homeSize]), true
 }

@@ -1,0 +1,110 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/forward"
+	"github.com/drawbridge-mcp/drawbridge/server/ticket"
+)
+
+// home returns the replica that opened a session over HTTP+SSE. It is false if that is
+// this one, if there are no others, or if the id is not the caller's: then find says why
+// there is no such session.
+func (ss *sessions) home(id string, c gateway.Caller) (replica.ID, bool) {
+	if !ss.shared {
+		return "", false
+	}
+	owner := c.Principal.Owner().Digest() // for every id, as in find
+	t, ok := ss.openTicket(ticket.SSE, id)
+	if !ok || t.Owner != owner || t.Opener == ss.opener {
+		return "", false
+	}
+	return t.OpenedBy(), true
+}
+
+// missing returns the refusal for a session whose home is not there. Shortly after a
+// fault nobody can tell whether it is, and then the client must not throw its session
+// away.
+func (s *Server) missing(ctx context.Context) *exchange.Refusal {
+	if s.forwarder.IsUnsure() {
+		return exchange.ErrReplicas
+	}
+	return miss(ctx, lostRestart)
+}
+
+// holdTime is how long a request waits for the end of a replica that is not reached:
+// longer than that takes.
+const holdTime = 8 * time.Second
+
+// route finds the replica that leads the session of a ticket. It returns the session if
+// that is this one. Otherwise ask has the other do what is to be done, and the request is
+// answered. A primary that is not reached is most likely about to be known as gone, and
+// is waited for: clients do not send again what was refused.
+func (s *Server) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID, ask func(to replica.ID) forward.Outcome) *live {
+	denied, until := replica.ID(""), time.Now().Add(holdTime)
+	for {
+		l, to, refused := s.sessions.whose(x.Context(), t, x.Caller, denied)
+		if refused != nil {
+			x.Refuse(id, refused)
+			return nil
+		}
+		if l != nil {
+			if x.Held.Slot == nil {
+				x.Held.Slot = &s.working // it was given back while others were asked
+				s.working.Add(1)
+			}
+			return l
+		}
+		switch ask(to) {
+		case forward.Done, forward.Taken:
+			return nil
+		case forward.Denied:
+			s.sessions.hints.set(t.Key, "")
+			if to == denied {
+				x.Refuse(id, exchange.ErrReplicas)
+				return nil
+			}
+			denied = to
+		case forward.Gone:
+			denied = ""
+			if !s.forwarder.AwaitChange(x.Context(), until) {
+				x.Refuse(id, exchange.ErrReplicas)
+				return nil
+			}
+		}
+	}
+}
+
+// noteChange has whoever waits look again: replicas have come, ended, or begun to drain.
+func (s *Server) noteChange() {
+	s.forwarder.NoteChange()
+	select {
+	case s.turnout <- struct{}{}:
+	default: // it is asked for already
+	}
+	s.streams.WakeAll() // those that wait for a replica that is gone
+}
+
+// forwarded returns the handler of requests that other replicas forward. What their
+// clients may do is judged here as if they had come here, but for what belongs to a
+// connection, and for what a request costs: the first replica has seen to that.
+func (s *Server) forwarded() http.Handler {
+	r := chi.NewRouter()
+	r.Use(s.identified, s.exchanges.Logged, s.recovered, checked(s.bounded, s.authenticated, s.admitted))
+	r.NotFound(s.notFound)
+	r.MethodNotAllowed(s.notFound)
+	r.HandleFunc(exchange.EndpointPath, s.endpoint)
+	r.HandleFunc(exchange.TenantPath+"{tenant}"+exchange.EndpointPath, s.endpoint)
+	if s.config.LegacySSE {
+		r.HandleFunc(exchange.MessagesPath, s.postMessage)
+	}
+	return r
+}

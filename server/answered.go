@@ -6,12 +6,13 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 )
 
 // answered takes an answer of the client to a question that was asked in its session, on
 // this replica or another. An answer to anything else is dropped, and so is a second
 // answer. If it is refused, the client may send it again.
-func (s *Server) answered(ctx context.Context, l *live, m *mcp.Message) *exchange.Refusal {
+func (s *Server) answered(ctx context.Context, l *sessions.Session, m *mcp.Message) *exchange.Refusal {
 	id, _ := mcp.RawJSON(m.ID).Text()
 	home, ok := forward.HomeOf(id)
 	if !ok {
@@ -23,8 +24,8 @@ func (s *Server) answered(ctx context.Context, l *live, m *mcp.Message) *exchang
 	}
 	switch {
 	case home == s.config.Others.Self():
-		return exchange.RefusalOfMemory(l.take(id, message))
-	case l.shared:
+		return exchange.RefusalOfMemory(l.Take(id, message))
+	case l.Shared:
 		return s.forwarder.ForwardAnswer(ctx, home, message)
 	}
 	return nil

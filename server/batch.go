@@ -9,6 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 )
 
 // maxBatch is the most messages of a batch.
@@ -40,7 +41,7 @@ func (s *Server) batch(x *exchange.Exchange, r *http.Request, raw mcp.RawJSON) {
 	if l == nil {
 		return
 	}
-	if refused = checkRevision(r.Header, l); refused == nil && (l.speaks() != mcp.Revision2503 ||
+	if refused = checkRevision(r.Header, l); refused == nil && (l.Speaks() != mcp.Revision2503 ||
 		!absentOr(r.Header[mcp.HeaderProtocolVersion], mcp.Revision2503)) {
 		refused = exchange.ErrBatch
 	}
@@ -72,7 +73,7 @@ func absentOr(values []string, want string) bool {
 
 // unpack checks every message of a batch before any of them has an effect. Then it acts
 // on the notifications and responses, and returns the requests.
-func (s *Server) unpack(ctx context.Context, l *live, raw mcp.RawJSON) ([]*mcp.Message, *exchange.Refusal) {
+func (s *Server) unpack(ctx context.Context, l *sessions.Session, raw mcp.RawJSON) ([]*mcp.Message, *exchange.Refusal) {
 	elements, _ := raw.Elements()
 	if len(elements) == 0 || len(elements) > maxBatch {
 		return nil, exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidRequest,
@@ -108,7 +109,7 @@ func (s *Server) unpack(ctx context.Context, l *live, raw mcp.RawJSON) ([]*mcp.M
 
 // answerBatch runs the requests of a batch at the same time, each under its own limits,
 // and answers when all of them are done.
-func (s *Server) answerBatch(x *exchange.Exchange, l *live, requests []*mcp.Message) {
+func (s *Server) answerBatch(x *exchange.Exchange, l *sessions.Session, requests []*mcp.Message) {
 	ctx := x.Outliving() // a client that loses its connection can resume, so the calls go on
 	p := &reply{}
 	p.begin(s, x, l, "")
@@ -125,7 +126,7 @@ func (s *Server) answerBatch(x *exchange.Exchange, l *live, requests []*mcp.Mess
 			continue
 		}
 		defer s.exchanges.Jobs.Finish(j)
-		defer l.leave(j)
+		defer l.Leave(j)
 		inFlight = append(inFlight, j)
 		all.Go(func() {
 			answers[i] = exchange.Answer{ID: m.ID, Err: exchange.ErrPanic.Told}
@@ -134,7 +135,7 @@ func (s *Server) answerBatch(x *exchange.Exchange, l *live, requests []*mcp.Mess
 	}
 	all.Wait()
 	for _, j := range inFlight {
-		l.answered(j)
+		l.Answered(j)
 	}
 	message := s.arrayOf(ctx, answers, x.ID)
 	if message == nil {
@@ -171,7 +172,7 @@ func (s *Server) arrayOf(ctx context.Context, answers []exchange.Answer, request
 	return append(array, []byte{']'})
 }
 
-func (s *Server) batched(ctx context.Context, x *exchange.Exchange, l *live, m *mcp.Message, way *line) exchange.Answer {
+func (s *Server) batched(ctx context.Context, x *exchange.Exchange, l *sessions.Session, m *mcp.Message, way *line) exchange.Answer {
 	if m.Method == mcp.MethodPing {
 		return exchange.Answer{ID: m.ID}
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 	"github.com/drawbridge-mcp/drawbridge/server/streams"
 )
 
@@ -12,7 +13,7 @@ type Desk = exchange.Desk
 func NewWithDesk(cfg Config, d Desk) *Server { return newServer(cfg, d) }
 
 // OpeningTime is how long a session whose client said nothing yet is not evicted.
-const OpeningTime = openingTime
+const OpeningTime = sessions.OpeningTime
 
 // FlowWorkers is how many goroutines send at once what streams have.
 const FlowWorkers = streams.FlowWorkers
@@ -22,8 +23,7 @@ const WriteSize = exchange.WriteSize
 
 // HoldRoster holds what guards the order of sessions, until release is called.
 func HoldRoster(s *Server) (release func()) {
-	s.sessions.roster.mu.Lock()
-	return s.sessions.roster.mu.Unlock
+	return s.sessions.roster.Hold()
 }
 
 // HasTaken tells whether a server has taken a connection over from net/http.

@@ -7,18 +7,18 @@ import (
 	"net/http"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/notices"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 	"github.com/drawbridge-mcp/drawbridge/server/streams"
 )
 
 // feed says what one connection gets: one stream of the log of a session, from one event
 // on. It is the source of a flow.
 type feed struct {
-	session  *live
+	session  *sessions.Session
 	stream   string
 	after    string        // id of the last event that the client has; "" for none
 	event    string        // type of the events
@@ -31,7 +31,7 @@ type feed struct {
 
 	server *Server // set by serveFeed, like the fields below
 	flow   *streams.Flow
-	mine   *holder
+	mine   *sessions.Holder
 }
 
 var _ streams.Source = (*feed)(nil)
@@ -49,8 +49,8 @@ func (s *Server) serveFeed(ctx context.Context, x *exchange.Exchange, r *http.Re
 // first id. It is refused if the session has ended, or if the caller has no memory for
 // it. If lasting is false, the stream cannot be resumed, and the client must get no ids
 // of it.
-func (s *Server) beginStream(ctx context.Context, l *live, stream string) (lasting bool, refused *exchange.Refusal) {
-	lasting, err := s.config.Log.Begin(ctx, l.inLog(), stream)
+func (s *Server) beginStream(ctx context.Context, l *sessions.Session, stream string) (lasting bool, refused *exchange.Refusal) {
+	lasting, err := s.config.Log.Begin(ctx, l.InLog(), stream)
 	return lasting, ofLog(err, exchange.ErrSession)
 }
 
@@ -70,10 +70,10 @@ func ofLog(err error, unknown *exchange.Refusal) *exchange.Refusal {
 // Open implements source: it takes the stream away from any connection that had it, and
 // answers with its beginning.
 func (f *feed) Open(ctx context.Context, x *exchange.Exchange, r *http.Request) (*streams.Stream, error) {
-	log, in := f.server.config.Log, f.session.inLog()
+	log, in := f.server.config.Log, f.session.InLog()
 	var err error
-	f.mine, err = f.session.hold(ctx, f.stream, f.flow)
-	f.session.streamOpened(f.stream)
+	f.mine, err = f.session.Hold(ctx, f.stream, f.flow)
+	f.session.StreamOpened(f.stream)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (f *feed) Open(ctx context.Context, x *exchange.Exchange, r *http.Request) 
 
 // Step implements source.
 func (f *feed) Step(ctx context.Context, out *streams.Stream) error {
-	if f.mine.lost.Load() || f.place != nil && f.session.isOver() {
+	if f.mine.Lost.Load() || f.place != nil && f.session.IsOver() {
 		return streams.ErrEnded
 	}
 	if f.tells && !f.tell(ctx) {
@@ -110,7 +110,7 @@ func (f *feed) Step(ctx context.Context, out *streams.Stream) error {
 	}
 	f.parts = f.isDue()
 	f.server.streams.Reading(f.flow)
-	events, more, err := f.server.config.Log.Next(ctx, f.session.inLog(), f.stream, f.after)
+	events, more, err := f.server.config.Log.Next(ctx, f.session.InLog(), f.stream, f.after)
 	if ofLog(err, exchange.ErrSession) == exchange.ErrReplicas {
 		if f.parts {
 			return streams.ErrEnded // what there is comes elsewhere
@@ -122,7 +122,7 @@ func (f *feed) Step(ctx context.Context, out *streams.Stream) error {
 	}
 	err = f.send(events, out)
 	if f.owns && len(events) > 0 { // the stream cannot be resumed, so what was sent is not needed any more
-		f.server.config.Log.Drop(ctx, f.session.inLog(), f.stream, f.after)
+		f.server.config.Log.Drop(ctx, f.session.InLog(), f.stream, f.after)
 	}
 	if err != nil {
 		return err
@@ -130,8 +130,8 @@ func (f *feed) Step(ctx context.Context, out *streams.Stream) error {
 	if err := out.CanTake(0); err != nil {
 		return err // the client has yet to take some of it
 	}
-	if f.tells && f.session.isLeading() {
-		f.session.sent(f.stream)
+	if f.tells && f.session.IsLeading() {
+		f.session.Sent(f.stream)
 		f.server.keepLists(ctx, f.session)
 	}
 	if !more {
@@ -151,15 +151,15 @@ func (f *feed) isDue() bool {
 		return false
 	}
 	if f.owns {
-		f.session.retire()
+		f.session.Retire()
 	}
-	return f.session.isCalm()
+	return f.session.IsCalm()
 }
 
 // send sends events, as long as no other connection takes the stream.
 func (f *feed) send(events []session.Event, out *streams.Stream) error {
 	for _, e := range events {
-		if f.mine.lost.Load() {
+		if f.mine.Lost.Load() {
 			return streams.ErrEnded
 		}
 		if len(e.Data) > 0 {
@@ -180,7 +180,7 @@ func (f *feed) send(events []session.Event, out *streams.Stream) error {
 // without data for a broken message.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
 func (f *feed) SendEnd(out *streams.Stream) error {
-	if !f.parts || !f.numbered || f.session.speaks() < mcp.Revision2511 {
+	if !f.parts || !f.numbered || f.session.Speaks() < mcp.Revision2511 {
 		return nil
 	}
 	return out.Send(sse.Event{Retry: streams.Retry + rand.N(streams.RetrySpread)}) //nolint:gosec // it spreads clients, and guards nothing
@@ -188,15 +188,15 @@ func (f *feed) SendEnd(out *streams.Stream) error {
 
 // Close implements source.
 func (f *feed) Close(ctx context.Context, revoked bool) {
-	f.server.config.Log.Unfollow(f.session.inLog(), f.flow)
+	f.server.config.Log.Unfollow(f.session.InLog(), f.flow)
 	if f.mine != nil {
-		f.session.release(f.mine)
+		f.session.Release(f.mine)
 	}
 	if !f.owns {
 		f.closeElsewhere(ctx)
 		return
 	}
-	end := endClosed
+	end := sessions.EndClosed
 	if revoked {
 		end = exchange.OutcomeRevoked
 	}
@@ -206,22 +206,14 @@ func (f *feed) Close(ctx context.Context, revoked bool) {
 // closeElsewhere tells the replica that leads the session that the stream is closed,
 // unless another connection has it.
 func (f *feed) closeElsewhere(ctx context.Context) {
-	if f.place == nil || f.mine == nil || f.mine.lost.Load() || !f.session.shared {
+	if f.place == nil || f.mine == nil || f.mine.Lost.Load() || !f.session.Shared {
 		return
 	}
-	if at := f.session.primaryOf(); at != "" {
+	if at := f.session.PrimaryOf(); at != "" {
 		// one for each stream
 		f.server.errands.begin(ctx,
-			func(ctx context.Context) { f.server.letGo(ctx, f.session, f.stream, at, f.session.epoch()) })
+			func(ctx context.Context) { f.server.letGo(ctx, f.session, f.stream, at, f.session.Epoch()) })
 	}
-}
-
-// primaryOf returns the other replica that leads the session, "" if this one does or if
-// none is known.
-func (l *live) primaryOf() replica.ID {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lead.primary
 }
 
 // tell puts notices on the stream: of lists that differ from what the client was last
@@ -233,12 +225,12 @@ func (f *feed) tell(ctx context.Context) bool {
 	if !ok {
 		return false
 	}
-	if _, leads := s.config.Others.Leads(); !f.session.isReady() || !f.session.isLeading() ||
-		f.session.shared && !leads {
+	if _, leads := s.config.Others.Leads(); !f.session.IsReady() || !f.session.IsLeading() ||
+		f.session.Shared && !leads {
 		return true
 	}
 	open := true
-	for _, method := range f.session.assign(s.desk.Lists(caller), f.stream) {
+	for _, method := range f.session.Assign(s.desk.Lists(caller), f.stream) {
 		open = f.put(ctx, notices.OfList(method), method, "") && open
 	}
 	return f.tellUpdates(ctx) && open
@@ -249,7 +241,7 @@ func (f *feed) tell(ctx context.Context) bool {
 // after the right to read it had ended.
 func (f *feed) tellUpdates(ctx context.Context) (open bool) {
 	s := f.server
-	uris, more := f.session.assignUpdates(f.stream)
+	uris, more := f.session.AssignUpdates(f.stream)
 	if len(uris) == 0 {
 		return true
 	}
@@ -275,7 +267,7 @@ func (f *feed) tellUpdates(ctx context.Context) (open bool) {
 // be reached, the notice is to be sent as before, and the stream stays open for the time when
 // it can.
 func (f *feed) put(ctx context.Context, notice []byte, method, uri string) bool {
-	_, err := f.server.config.Log.Notify(ctx, f.session.inLog(), f.stream, f.session.epoch(), notice)
+	_, err := f.server.config.Log.Notify(ctx, f.session.InLog(), f.stream, f.session.Epoch(), notice)
 	if errors.Is(err, session.ErrFenced) {
 		f.server.sessions.superseded(f.session)
 		return false
@@ -283,6 +275,6 @@ func (f *feed) put(ctx context.Context, notice []byte, method, uri string) bool 
 	if ofLog(err, exchange.ErrSession) != exchange.ErrReplicas {
 		return err == nil
 	}
-	f.session.unassign(f.stream, method, uri)
+	f.session.Unassign(f.stream, method, uri)
 	return true
 }

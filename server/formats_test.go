@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/seal/sealtest"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
@@ -28,7 +29,7 @@ func TestKeptSessionIDsAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept := string(sealtest.Kept(t, "session-4", []byte(made)))
-	ss := &sessions{ring: ring}
+	ss := &directory{ring: ring}
 	if got, ok := ss.openTicket(ticket.Session, kept); !ok || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, ok, want)
 	}
@@ -76,7 +77,7 @@ func TestWordOfALaterVersion(t *testing.T) {
 // kept it. If it fails, a rollout loses the subscriptions of the replicas that it ends.
 func TestSubscriptionsKeepTheirNames(t *testing.T) {
 	t.Parallel()
-	if got, want := watchFact("file:///a b"), "watch-7d4b5df441507bd1ba8cd4d137e4b759"; got != want {
+	if got, want := sessions.WatchFact("file:///a b"), "watch-7d4b5df441507bd1ba8cd4d137e4b759"; got != want {
 		t.Errorf("got %q, want %q, under which an earlier version looks", got, want)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/lowering"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
@@ -33,7 +34,7 @@ func (s *Server) initialize(ctx context.Context, x *exchange.Exchange, m *mcp.Me
 		x.Refuse(m.ID, refused)
 		return
 	}
-	sess.assign(s.desk.Lists(x.Caller), "") // the client has yet to list: what it sees now is no change
+	sess.Assign(s.desk.Lists(x.Caller), "") // the client has yet to list: what it sees now is no change
 	s.sessions.record(ctx, sess)
 	x.Header().Set(mcp.HeaderSessionID, id)
 	x.WriteJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, s.welcome(x, revision)))
@@ -51,7 +52,7 @@ func (s *Server) termsOf(ctx context.Context, x *exchange.Exchange, revision str
 // openSession opens a session for the caller of x and returns it with its id.
 func (s *Server) openSession(ctx context.Context, x *exchange.Exchange, purpose string,
 	agreed ticket.Terms,
-) (*live, string, *exchange.Refusal) {
+) (*sessions.Session, string, *exchange.Refusal) {
 	l, id, refused, err := s.sessions.open(ctx, purpose, x.Caller, agreed)
 	if err != nil {
 		s.exchanges.Log.ErrorContext(ctx, "session id not sealed", "error", err)

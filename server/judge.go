@@ -3,11 +3,11 @@ package server
 import (
 	"context"
 	"log/slog"
-	"maps"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 )
 
 // A token is checked when a request comes, but what the request opens may last for hours.
@@ -68,15 +68,15 @@ func (s *Server) judgeAgain(ctx context.Context) {
 // and which subscriptions. A session whose token would be accepted, but whose tenant this
 // replica does not serve at the moment, ends here alone: others may serve it, and this
 // one later.
-func (ss *sessions) judge(ctx context.Context, resolve func(auth.Principal) (gateway.Caller, bool),
+func (ss *directory) judge(ctx context.Context, resolve func(auth.Principal) (gateway.Caller, bool),
 	judge func(auth.Principal) error,
-) (ended int, given []givenUp) {
-	var gone []*live
-	ss.roster.each(func(l *live) {
-		principal := l.lastPrincipal()
+) (ended int, given []sessions.Revoked) {
+	var gone []*sessions.Session
+	ss.roster.Each(func(l *sessions.Session) {
+		principal := l.LastPrincipal()
 		caller, ok := resolve(principal)
 		if ok {
-			given = append(given, l.judge(caller)...)
+			given = append(given, l.Judge(caller)...)
 			return
 		}
 		if ss.drop(l, exchange.OutcomeRevoked) {
@@ -90,33 +90,4 @@ func (ss *sessions) judge(ctx context.Context, resolve func(auth.Principal) (gat
 		ss.forget(ctx, l)
 	}
 	return ended, given
-}
-
-// judge ends the subscriptions of the session that its caller may not have any more, and
-// returns them.
-func (l *live) judge(c gateway.Caller) (given []givenUp) {
-	lost := l.loseWatches(c)
-	for uri, w := range lost {
-		w.end()
-		given = append(given, givenUp{l, uri})
-	}
-	if len(lost) > 0 {
-		l.rested()
-	}
-	return given
-}
-
-// loseWatches takes out the subscriptions that are open and that the caller may not have.
-func (l *live) loseWatches(c gateway.Caller) (lost map[string]*watch) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	lost = make(map[string]*watch)
-	maps.DeleteFunc(l.news.watched, func(uri string, w *watch) bool {
-		refused := w.isOpen() && w.told == nil && !w.subscription.Allows(c)
-		if refused {
-			lost[uri] = w
-		}
-		return refused
-	})
-	return lost
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/lowering"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
@@ -22,7 +23,7 @@ func (s *Server) legacy(x *exchange.Exchange, r *http.Request, m *mcp.Message, b
 		return
 	}
 	t, refused := s.sessions.of(x, r)
-	var l *live
+	var l *sessions.Session
 	switch {
 	case refused != nil:
 	case x.LinkNote == noteFormer:
@@ -63,16 +64,16 @@ func (s *Server) isHome(m *mcp.Message) bool {
 // asFormer does what a client asks for with the calls that this replica began when it led
 // the session.
 func (s *Server) asFormer(x *exchange.Exchange, t *ticket.Ticket, m *mcp.Message) {
-	l := s.sessions.roster.find(t.Key)
+	l := s.sessions.roster.Find(t.Key)
 	switch {
 	case l == nil:
 		x.Refuse(m.ID, forward.ErrElsewhere)
 		return
 	case m.Method == mcp.NotifyCancelled:
-		l.cancel(mcp.ID(m.Params.Value("requestId")))
+		l.Cancel(mcp.ID(m.Params.Value("requestId")))
 	case m.Method == mcp.MethodSetLevel:
 		if level, ok := mcp.LevelOf(m.Params.Text("level")); ok {
-			l.wantLogs(level)
+			l.WantLogs(level)
 		}
 	}
 	x.WriteStatus(http.StatusAccepted)
@@ -82,10 +83,10 @@ func (s *Server) asFormer(x *exchange.Exchange, t *ticket.Ticket, m *mcp.Message
 // it out, and some name another revision than was negotiated, so any revision that a
 // session can have is accepted.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#protocol-version-header
-func checkRevision(h http.Header, l *live) *exchange.Refusal {
+func checkRevision(h http.Header, l *sessions.Session) *exchange.Refusal {
 	values := h[mcp.HeaderProtocolVersion]
 	if len(values) == 0 || len(values) == 1 &&
-		(values[0] == l.speaks() || mcp.EraOf(values[0]) == mcp.Legacy) {
+		(values[0] == l.Speaks() || mcp.EraOf(values[0]) == mcp.Legacy) {
 		return nil
 	}
 	return exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidRequest,
@@ -94,18 +95,18 @@ func checkRevision(h http.Header, l *live) *exchange.Refusal {
 
 // notified takes a message that needs no answer. That the roots of a client changed needs
 // no action: they are asked for anew each time.
-func (s *Server) notified(ctx context.Context, l *live, m *mcp.Message) *exchange.Refusal {
+func (s *Server) notified(ctx context.Context, l *sessions.Session, m *mcp.Message) *exchange.Refusal {
 	switch {
 	case m.IsResponse():
 		return s.answered(ctx, l, m)
 	case m.Method == mcp.NotifyInitialized:
-		l.begin()
+		l.Begin()
 	case m.Method == mcp.NotifyCancelled:
 		id := mcp.ID(m.Params.Value("requestId"))
 		if id == "" || len(id) > mcp.MaxID {
 			return nil // no request has it
 		}
-		if !l.cancel(id) && l.runsFormerly(id) {
+		if !l.Cancel(id) && l.RunsFormerly(id) {
 			s.tellFormer(ctx, exchange.FromContext(ctx), l, mcp.AppendRequest(nil, "", m.Method, m.Params))
 		}
 	}
@@ -121,7 +122,7 @@ type legacyCall struct {
 
 // legacyRequest answers one request. The call goes on if the connection breaks, because
 // the client can resume.
-func (s *Server) legacyRequest(x *exchange.Exchange, l *live, m *mcp.Message) {
+func (s *Server) legacyRequest(x *exchange.Exchange, l *sessions.Session, m *mcp.Message) {
 	if m.Method == mcp.MethodPing {
 		x.WriteJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, mcp.Object{}))
 		return
@@ -134,13 +135,13 @@ func (s *Server) legacyRequest(x *exchange.Exchange, l *live, m *mcp.Message) {
 		return
 	}
 	defer s.exchanges.Jobs.Finish(j)
-	defer l.leave(j)
+	defer l.Leave(j)
 	p.begin(s, x, l, m.ID)
 	c.line = p.line()
 	c.line.room = &j.Answer
 	a := s.legacyAnswer(ctx, x.Caller, x.ID, l, m, &c.line)
 	x.Ended = a.Ended
-	l.answered(j)
+	l.Answered(j)
 	if a.Silent {
 		p.finish(ctx, 0, nil, noMessage)
 		x.Conclude(a.Outcome())
@@ -168,14 +169,14 @@ func (s *Server) legacyRequest(x *exchange.Exchange, l *live, m *mcp.Message) {
 // beginLegacy makes j, which is new, a job of a session. The context that it returns ends
 // when the client cancels the request, its caller is not accepted any more, the session
 // ends, or the process stops.
-func (s *Server) beginLegacy(ctx context.Context, x *exchange.Exchange, l *live, j *exchange.Job,
+func (s *Server) beginLegacy(ctx context.Context, x *exchange.Exchange, l *sessions.Session, j *exchange.Job,
 	id mcp.ID,
 ) (context.Context, *exchange.Refusal) {
 	ctx, refused := s.exchanges.BeginJob(ctx, x, j, id)
 	if refused != nil {
 		return ctx, refused
 	}
-	if refused := l.enter(j); refused != nil {
+	if refused := l.Enter(j); refused != nil {
 		s.exchanges.Jobs.Finish(j)
 		return ctx, refused
 	}
@@ -184,11 +185,11 @@ func (s *Server) beginLegacy(ctx context.Context, x *exchange.Exchange, l *live,
 
 // legacyAnswer runs one request of a session, and brings its result into the form of the
 // session's revision.
-func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, l *live, m *mcp.Message,
+func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, l *sessions.Session, m *mcp.Message,
 	way *line,
 ) exchange.Answer {
 	a := exchange.Answer{ID: m.ID, Shared: exchange.SharedBy(m.Method), Room: way.room}
-	if !lowering.HasMethod(l.speaks(), m.Method) {
+	if !lowering.HasMethod(l.Speaks(), m.Method) {
 		a.Err = exchange.ErrUnknownMethod
 		return a
 	}
@@ -207,7 +208,7 @@ func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, 
 		a.Result, a.Err = s.inRounds(ctx, c, l, way, id, m)
 		a.Ended = way.rounds.request.Ended.Outcome
 		if a.Err == nil {
-			a.Result = lowering.Result(l.speaks(), m.Method, a.Result)
+			a.Result = lowering.Result(l.Speaks(), m.Method, a.Result)
 		}
 	}
 	if context.Cause(ctx) == exchange.ErrCancelled { //nolint:errorlint // the cause itself, not what may wrap it
@@ -259,7 +260,7 @@ func (s *Server) findFeed(x *exchange.Exchange, r *http.Request) *feed {
 				x.Refuse("", refused)
 				return forward.Done
 			}
-			follower.expectStream(f.stream)
+			follower.ExpectStream(f.stream)
 		}
 		said := s.announce(x, r, f, to)
 		known = said == forward.Taken
@@ -278,8 +279,8 @@ func (s *Server) findFeed(x *exchange.Exchange, r *http.Request) *feed {
 	if refused != nil {
 		x.Refuse("", refused)
 		s.giveUpFeed(f)
-		if at := f.session.primaryOf(); known && at != "" && f.stream != "" {
-			s.letGo(x.Context(), f.session, f.stream, at, f.session.epoch())
+		if at := f.session.PrimaryOf(); known && at != "" && f.stream != "" {
+			s.letGo(x.Context(), f.session, f.stream, at, f.session.Epoch())
 		}
 		return nil
 	}
@@ -292,7 +293,7 @@ func (s *Server) findFeed(x *exchange.Exchange, r *http.Request) *feed {
 // nameStream decides which stream a GET gets. Notices of changed lists go only to streams
 // that a GET opened, and each message goes to one stream only. The name is "" where no
 // stream has the event after which the client wants to go on.
-func (s *Server) nameStream(x *exchange.Exchange, r *http.Request, f *feed, l *live) *exchange.Refusal {
+func (s *Server) nameStream(x *exchange.Exchange, r *http.Request, f *feed, l *sessions.Session) *exchange.Refusal {
 	f.session = l
 	refused := checkRevision(r.Header, l)
 	if refused == nil && !x.AcceptsStream {
@@ -301,9 +302,9 @@ func (s *Server) nameStream(x *exchange.Exchange, r *http.Request, f *feed, l *l
 	switch last := r.Header[mcp.HeaderLastEventID]; {
 	case refused != nil:
 	case len(last) == 0:
-		f.stream = l.nextStream('g', "")
+		f.stream = l.NextStream('g', "")
 	case len(last) == 1:
-		name, err := s.config.Log.Find(x.Context(), l.inLog(), last[0])
+		name, err := s.config.Log.Find(x.Context(), l.InLog(), last[0])
 		switch {
 		case err == nil && (name[0] == 'g' || name[0] == 'p'):
 			f.stream, f.after = name, last[0]
@@ -326,10 +327,10 @@ func (s *Server) beginFeed(x *exchange.Exchange, r *http.Request, f *feed) (refu
 			return refused
 		}
 		if f.numbered {
-			f.first = f.session.priming(f.stream)
+			f.first = f.session.Priming(f.stream)
 		}
 	}
-	f.session.use(time.Now(), s.sessions.maxAge, x.Principal)
+	f.session.Use(time.Now(), s.sessions.maxAge, x.Principal)
 	f.place, refused = s.streams.TakeLastingSlot(x, r, "get")
 	return refused
 }
@@ -340,10 +341,10 @@ func (s *Server) giveUpFeed(f *feed) {
 		f.place.Leave()
 	}
 	if f.session != nil {
-		f.session.streamOpened(f.stream)
+		f.session.StreamOpened(f.stream)
 	}
-	if f.session != nil && !f.session.isLeading() && !f.session.isBusy() {
-		s.sessions.drop(f.session, endIdle)
+	if f.session != nil && !f.session.IsLeading() && !f.session.IsBusy() {
+		s.sessions.drop(f.session, sessions.EndIdle)
 	}
 }
 
@@ -357,8 +358,8 @@ func (s *Server) delete(x *exchange.Exchange, r *http.Request) {
 		return
 	}
 	if x.LinkNote == noteFormer {
-		if l := s.sessions.roster.find(t.Key); l != nil {
-			s.sessions.drop(l, endClosed)
+		if l := s.sessions.roster.Find(t.Key); l != nil {
+			s.sessions.drop(l, sessions.EndClosed)
 		}
 		x.WriteStatus(http.StatusNoContent)
 		return
@@ -388,9 +389,9 @@ func (s *Server) delete(x *exchange.Exchange, r *http.Request) {
 
 // endByClient ends a session wherever something of it is. When it returns nil, nobody
 // serves the session any more.
-func (s *Server) endByClient(x *exchange.Exchange, l *live) *exchange.Refusal {
-	former := l.formerOf()
-	at := l.streamsAt()
+func (s *Server) endByClient(x *exchange.Exchange, l *sessions.Session) *exchange.Refusal {
+	former := l.FormerOf()
+	at := l.StreamsAt()
 	if refused := s.sessions.delete(x.Context(), l); refused != nil {
 		return refused
 	}

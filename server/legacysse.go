@@ -9,6 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 	"github.com/drawbridge-mcp/drawbridge/server/streams"
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
@@ -45,12 +46,12 @@ func (s *Server) openSSE(w http.ResponseWriter, r *http.Request) {
 	}
 	s.config.Metrics.DeprecatedUsed(x.Caller.Tenant.ID, "sse")
 	if _, refused := s.beginStream(x.Context(), l, sseStream); refused != nil {
-		s.sessions.end(x.Context(), l, endClosed)
+		s.sessions.end(x.Context(), l, sessions.EndClosed)
 		place.Leave()
 		x.Refuse("", refused)
 		return
 	}
-	l.assign(s.desk.Lists(x.Caller), "") // the client has yet to list: what it sees now is no change
+	l.Assign(s.desk.Lists(x.Caller), "") // the client has yet to list: what it sees now is no change
 	x.Release()
 	// The address is a path from the root that clients see, because some of them append
 	// it to the origin.
@@ -78,7 +79,7 @@ func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) {
 	}
 	home, elsewhere := s.sessions.home(id, x.Caller)
 	elsewhere = elsewhere && !x.Forwarded
-	var l *live
+	var l *sessions.Session
 	if !elsewhere {
 		l, refused = s.sessions.find(x.Context(), ticket.SSE, id, x.Caller)
 	}
@@ -128,7 +129,7 @@ func sessionOfQuery(r *http.Request) (string, *exchange.Refusal) {
 }
 
 // takeRequest has a goroutine answer a request on the stream of the session.
-func (s *Server) takeRequest(x *exchange.Exchange, l *live, m *mcp.Message) *exchange.Refusal {
+func (s *Server) takeRequest(x *exchange.Exchange, l *sessions.Session, m *mcp.Message) *exchange.Refusal {
 	j := &exchange.Job{}
 	ctx, refused := s.beginLegacy(x.Outliving(), x, l, j, m.ID)
 	if refused != nil {
@@ -138,10 +139,10 @@ func (s *Server) takeRequest(x *exchange.Exchange, l *live, m *mcp.Message) *exc
 	x.Held = exchange.Held{}
 	go s.exchanges.Safely(ctx, func() { // Wait waits for it
 		defer s.exchanges.Jobs.Finish(j)
-		defer l.leave(j)
+		defer l.Leave(j)
 		defer func() { way.taken.Release() }()
 		if !s.exchanges.Safely(ctx, func() { s.answerSSE(ctx, x, l, m, j, way) }) {
-			s.sessions.end(ctx, l, endClosed) // its client would wait for the answer for ever
+			s.sessions.end(ctx, l, sessions.EndClosed) // its client would wait for the answer for ever
 		}
 	})
 	return nil
@@ -151,14 +152,14 @@ func (s *Server) takeRequest(x *exchange.Exchange, l *live, m *mcp.Message) *exc
 // session.
 type sseWay struct {
 	server  *Server
-	session *live
+	session *sessions.Session
 	taken   exchange.Held // by the request
 }
 
 var _ passage = (*sseWay)(nil)
 
 func (p *sseWay) send(ctx context.Context, message []byte) error {
-	_, err := p.server.config.Log.Append(ctx, p.session.inLog(), sseStream, message, false)
+	_, err := p.server.config.Log.Append(ctx, p.session.InLog(), sseStream, message, false)
 	return err
 }
 
@@ -166,7 +167,7 @@ func (p *sseWay) rest() { p.taken.ReleaseSlot() }
 
 // answerSSE runs one request, and appends all that comes of it to the stream of the
 // session. A panic in the request is answered with an error.
-func (s *Server) answerSSE(ctx context.Context, x *exchange.Exchange, l *live, m *mcp.Message, j *exchange.Job, way *sseWay) {
+func (s *Server) answerSSE(ctx context.Context, x *exchange.Exchange, l *sessions.Session, m *mcp.Message, j *exchange.Job, way *sseWay) {
 	a := exchange.Answer{ID: m.ID, Err: exchange.ErrPanic.Told}
 	s.exchanges.Safely(ctx, func() {
 		switch m.Method {
@@ -181,7 +182,7 @@ func (s *Server) answerSSE(ctx context.Context, x *exchange.Exchange, l *live, m
 			})
 		}
 	})
-	l.answered(j)
+	l.Answered(j)
 	if a.Silent {
 		return
 	}
@@ -199,12 +200,12 @@ func (s *Server) answerSSE(ctx context.Context, x *exchange.Exchange, l *live, m
 
 // agreeSSE answers the handshake of a session over HTTP+SSE, in which newer clients may
 // ask for newer revisions.
-func (s *Server) agreeSSE(x *exchange.Exchange, l *live, m *mcp.Message) exchange.Answer {
+func (s *Server) agreeSSE(x *exchange.Exchange, l *sessions.Session, m *mcp.Message) exchange.Answer {
 	if refused := checkInitialize(m); refused != nil {
 		x.RecordRefusal(refused)
 		return exchange.Answer{ID: m.ID, Err: refused.Told}
 	}
 	revision := negotiate(m.Params.Text("protocolVersion"))
-	l.agree(s.termsOf(x.Context(), x, revision, m))
+	l.Agree(s.termsOf(x.Context(), x, revision, m))
 	return exchange.Answer{ID: m.ID, Result: s.welcome(x, revision)}
 }

@@ -5,23 +5,18 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 )
 
 // setLevel sets how grave a log message must be for the client of the session to get it.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging#setting-log-level
-func (s *Server) setLevel(ctx context.Context, l *live, params mcp.Object) *mcp.Error {
+func (s *Server) setLevel(ctx context.Context, l *sessions.Session, params mcp.Object) *mcp.Error {
 	name := params.Text("level")
 	level, ok := mcp.LevelOf(name)
 	if !ok {
 		return exchange.ErrLevel.Told
 	}
-	l.wantLogs(level)
-	s.sessions.keep(ctx, l, factLevel, name)
+	l.WantLogs(level)
+	s.sessions.keep(ctx, l, sessions.FactLevel, name)
 	return nil
-}
-
-func (l *live) wantLogs(level mcp.Level) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.level = level
 }

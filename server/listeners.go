@@ -9,16 +9,15 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/notices"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
@@ -48,11 +47,8 @@ const (
 	kindTaken = "taken 1"
 )
 
-const (
-	noticeTime = 2 * time.Second  // until a replica has taken notices
-	maxNotices = 256              // sessions of which notices go in one message
-	doubtTime  = 10 * time.Second // that a replica must live with a notice until it counts as told for good
-)
+// maxNotices is of how many sessions notices go in one message.
+const maxNotices = 256
 
 // headerEpoch says in the answer to a GET that was forwarded which epoch the session has.
 const headerEpoch = "Drawbridge-Epoch"
@@ -61,38 +57,28 @@ const headerEpoch = "Drawbridge-Epoch"
 // leads it, and nothing of it is needed.
 const endedEpoch = math.MaxUint64
 
-// listener is where a stream is held that is at another replica.
-type listener struct {
-	at        replica.ID
-	principal auth.Principal // whose stream it is
-	told      time.Time      // when it was told something last
-	methods   []string       // what, of lists
-	uris      []string       // what, of resources and parts of them
-	watches   []string       // the URI of the subscription to each of these
-}
-
 // outbox has what other replicas are to be told of sessions that this one leads. It is
 // safe for concurrent use.
 type outbox struct {
 	server  *Server
 	mu      sync.Mutex // guards the fields below
-	waiting map[replica.ID]map[*live]bool
+	waiting map[replica.ID]map[*sessions.Session]bool
 	running map[replica.ID]bool
 }
 
 func newOutbox(s *Server) *outbox {
 	return &outbox{
-		server: s, waiting: make(map[replica.ID]map[*live]bool),
+		server: s, waiting: make(map[replica.ID]map[*sessions.Session]bool),
 		running: make(map[replica.ID]bool),
 	}
 }
 
 // add has the replicas that hold streams for notices of a session look for news of it.
-func (o *outbox) add(l *live) {
-	for _, at := range l.listensAt() {
+func (o *outbox) add(l *sessions.Session) {
+	for _, at := range l.ListensAt() {
 		o.mu.Lock()
 		if o.waiting[at] == nil {
-			o.waiting[at] = make(map[*live]bool)
+			o.waiting[at] = make(map[*sessions.Session]bool)
 		}
 		o.waiting[at][l] = true
 		begins := !o.running[at]
@@ -120,7 +106,7 @@ func (o *outbox) run(ctx context.Context, at replica.ID) {
 
 // take takes out some sessions of which a replica is to be told. If there are none,
 // nobody tells it any more.
-func (o *outbox) take(at replica.ID) (batch []*live) {
+func (o *outbox) take(at replica.ID) (batch []*sessions.Session) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for l := range o.waiting[at] {
@@ -137,33 +123,10 @@ func (o *outbox) take(at replica.ID) (batch []*live) {
 	return batch
 }
 
-// listensAt returns the replicas that hold streams for notices of the session, if this
-// one leads it.
-func (l *live) listensAt() (at []replica.ID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, h := range l.holders {
-		if h.listener != nil && h.stream[0] == 'g' && l.lead.leads && !l.over &&
-			!slices.Contains(at, h.listener.at) {
-			at = append(at, h.listener.at)
-		}
-	}
-	return at
-}
-
-// told is a notice for a stream at another replica.
-type told struct {
-	session *live
-	holder  *holder
-	method  string
-	uri     string // of the resource that has changed; "": a list has
-	notice  []byte
-}
-
 // tellListeners tells a replica what the streams there are to be told of some sessions.
-func (s *Server) tellListeners(ctx context.Context, at replica.ID, sessions []*live) {
-	var all []told
-	for _, l := range sessions {
+func (s *Server) tellListeners(ctx context.Context, at replica.ID, some []*sessions.Session) {
+	var all []sessions.Notice
+	for _, l := range some {
 		all = append(all, s.newsFor(l, at)...)
 	}
 	if len(all) == 0 {
@@ -171,11 +134,11 @@ func (s *Server) tellListeners(ctx context.Context, at replica.ID, sessions []*l
 	}
 	parts := make([][]byte, 0, 4*len(all))
 	for _, one := range all {
-		l := one.session
-		parts = append(parts, l.key[:], []byte(one.holder.stream),
-			binary.BigEndian.AppendUint64(nil, l.epoch()), one.notice)
+		l := one.Session
+		parts = append(parts, l.Key[:], []byte(one.Holder.Stream),
+			binary.BigEndian.AppendUint64(nil, l.Epoch()), one.Text)
 	}
-	brief, stop := context.WithTimeout(ctx, noticeTime)
+	brief, stop := context.WithTimeout(ctx, sessions.NoticeTime)
 	defer stop()
 	var taken []byte
 	err := errWord
@@ -183,20 +146,20 @@ func (s *Server) tellListeners(ctx context.Context, at replica.ID, sessions []*l
 		taken, err = s.config.Others.Send(brief, at, replica.Word{Kind: kindListener, Data: packed(parts...)})
 	})
 	for i, one := range all {
-		l := one.session
+		l := one.Session
 		switch {
 		case err == nil && i < len(taken) && taken[i] == noticeTaken:
-			l.sentBy(one)
+			l.SentBy(one)
 			continue
 		case err == nil && i < len(taken) && taken[i] == noticeFenced:
 			s.sessions.superseded(l)
 		case err == nil:
-			l.dropListener(one.holder.stream, at)
+			l.DropListener(one.Holder.Stream, at)
 		}
-		l.unassign(one.holder.stream, one.method, one.uri)
+		l.Unassign(one.Holder.Stream, one.Method, one.URI)
 	}
-	for _, l := range sessions {
-		l.settle(at)
+	for _, l := range some {
+		l.Settle(at)
 		s.keepLists(ctx, l)
 	}
 }
@@ -210,82 +173,48 @@ const (
 
 // newsFor returns what the first stream of a session at a replica is to be told. What is
 // assigned to it is told by no other.
-func (s *Server) newsFor(l *live, at replica.ID) (all []told) {
-	h := l.listenerAt(at)
-	if _, leads := s.config.Others.Leads(); h == nil || !leads || !l.isReady() {
+func (s *Server) newsFor(l *sessions.Session, at replica.ID) (all []sessions.Notice) {
+	h := l.ListenerAt(at)
+	if _, leads := s.config.Others.Leads(); h == nil || !leads || !l.IsReady() {
 		return nil
 	}
-	caller, ok := s.exchanges.Resolve(h.listener.principal)
+	caller, ok := s.exchanges.Resolve(h.Listener.Principal)
 	if !ok {
-		l.dropListener(h.stream, at)
+		l.DropListener(h.Stream, at)
 		// one for each stream
 		s.errands.begin(context.Background(),
-			func(ctx context.Context) { s.letGo(ctx, l, h.stream, at, l.epoch()) })
+			func(ctx context.Context) { s.letGo(ctx, l, h.Stream, at, l.Epoch()) })
 		return nil
 	}
-	for _, method := range l.assign(s.desk.Lists(caller), h.stream) {
-		all = append(all, told{l, h, method, "", notices.OfList(method)})
+	for _, method := range l.Assign(s.desk.Lists(caller), h.Stream) {
+		all = append(all, sessions.Notice{
+			Session: l, Holder: h, Method: method, Text: notices.OfList(method),
+		})
 	}
-	uris, more := l.assignUpdates(h.stream)
+	uris, more := l.AssignUpdates(h.Stream)
 	if more {
 		s.outbox.add(l)
 	}
-	if caller, ok = s.exchanges.Resolve(h.listener.principal); !ok { // as in feed.tellUpdates
+	if caller, ok = s.exchanges.Resolve(h.Listener.Principal); !ok { // as in feed.tellUpdates
 		return all
 	}
 	for _, uri := range uris {
 		if s.desk.Reads(caller, uri) {
 			params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
-			all = append(all, told{
-				l, h, mcp.NotifyResourceUpdated, uri,
-				mcp.AppendRequest(nil, "", mcp.NotifyResourceUpdated, params),
+			all = append(all, sessions.Notice{
+				Session: l, Holder: h, Method: mcp.NotifyResourceUpdated, URI: uri,
+				Text: mcp.AppendRequest(nil, "", mcp.NotifyResourceUpdated, params),
 			})
 		}
 	}
 	return all
 }
 
-// listenerAt returns the newest stream for notices at a replica, nil if there is none.
-func (l *live) listenerAt(at replica.ID) *holder {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, h := range slices.Backward(l.holders) {
-		if h.listener != nil && h.listener.at == at && h.stream[0] == 'g' && l.lead.leads && !l.over {
-			return h
-		}
-	}
-	return nil
-}
-
-// sentBy notes that a notice is where its stream is held.
-func (l *live) sentBy(one told) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now, listener := time.Now(), one.holder.listener
-	if now.Sub(listener.told) > doubtTime {
-		listener.methods, listener.uris, listener.watches = nil, nil, nil
-	}
-	listener.told = now
-	if one.uri == "" {
-		listener.methods = append(listener.methods, one.method)
-	} else {
-		listener.uris = append(listener.uris, one.uri)
-		listener.watches = append(listener.watches, l.news.updates.Subscription(one.uri))
-	}
-}
-
-// settle notes that what a stream at a replica carried has got there.
-func (l *live) settle(at replica.ID) {
-	if h := l.listenerAt(at); h != nil {
-		l.sent(h.stream)
-	}
-}
-
 // heardListener takes notices for streams here, and word that a stream is not where it
 // was. It answers with a byte for each.
 func (s *Server) heardListener(ctx context.Context, from replica.ID, w replica.Word) ([]byte, error) {
 	parts, ok := unpacked(w.Data, 4)
-	if !ok || len(parts)%4 != 0 || len(parts) > 4*maxNotices*(maxTold+3) {
+	if !ok || len(parts)%4 != 0 || len(parts) > 4*maxNotices*(sessions.MaxTold+3) {
 		return nil, errWord
 	}
 	answer := make([]byte, len(parts)/4)
@@ -311,119 +240,41 @@ func (s *Server) heardNotice(ctx context.Context, from replica.ID, parts [][]byt
 	if len(parts[0]) != ticket.KeySize || len(parts[2]) != 8 || len(parts[1]) == 0 {
 		return noticeRefused
 	}
-	l, stream, epoch := s.sessions.roster.find(ticket.Key(parts[0])), string(parts[1]),
+	l, stream, epoch := s.sessions.roster.Find(ticket.Key(parts[0])), string(parts[1]),
 		binary.BigEndian.Uint64(parts[2])
-	if l == nil || !l.shared {
+	if l == nil || !l.Shared {
 		return noticeRefused
 	}
 	if len(parts[3]) == 0 {
-		l.dropListener(stream, from)
+		l.DropListener(stream, from)
 		// else it came here from the sender, or another replica leads
-		if !l.isLeading() && l.epoch() <= epoch {
-			l.loseStream(ctx, stream)
-			if epoch == endedEpoch && s.sessions.drop(l, endClosed) {
+		if !l.IsLeading() && l.Epoch() <= epoch {
+			l.LoseStream(ctx, stream)
+			if epoch == endedEpoch && s.sessions.drop(l, sessions.EndClosed) {
 				s.sessions.forgetEvents(l)
 			}
 		}
 		return noticeTaken
 	}
-	l.awaitStream(ctx, stream)
-	switch had := l.epoch(); {
+	l.AwaitStream(ctx, stream)
+	switch had := l.Epoch(); {
 	case had > epoch:
 		return noticeFenced
-	case !l.holds(stream):
+	case !l.Holds(stream):
 		return noticeRefused
 	}
-	l.ledBy(from, epoch)
-	if _, err := s.config.Log.Notify(ctx, l.inLog(), stream, epoch, slices.Clone(parts[3])); err != nil {
+	l.LedBy(from, epoch)
+	if _, err := s.config.Log.Notify(ctx, l.InLog(), stream, epoch, slices.Clone(parts[3])); err != nil {
 		return noticeRefused
 	}
 	return noticeTaken
 }
 
-// expectStream notes that a stream of the session is about to be opened here: its primary
-// may have notices for it before that.
-func (l *live) expectStream(stream string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.opening == nil {
-		l.opening = make(map[string]chan struct{})
-	}
-	l.opening[stream] = make(chan struct{})
-}
-
-// streamOpened notes that a stream is open, or will not be.
-func (l *live) streamOpened(stream string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if opening := l.opening[stream]; opening != nil {
-		close(opening)
-		delete(l.opening, stream)
-	}
-}
-
-// awaitStream waits until a stream is open that is about to be opened.
-func (l *live) awaitStream(ctx context.Context, stream string) {
-	l.mu.Lock()
-	opening := l.opening[stream]
-	l.mu.Unlock()
-	if opening == nil {
-		return
-	}
-	ctx, stop := context.WithTimeout(ctx, noticeTime/2)
-	defer stop()
-	select {
-	case <-opening:
-	case <-ctx.Done():
-	}
-}
-
-// holds tells whether a connection here sends that stream.
-func (l *live) holds(stream string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	h := l.holderLocked(stream)
-	return h != nil && h.flow != nil
-}
-
-// ledBy notes which other replica leads the session.
-func (l *live) ledBy(at replica.ID, epoch uint64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.lead.leads && epoch >= l.lead.epoch {
-		l.lead.primary, l.lead.epoch = at, epoch
-	}
-}
-
-// loseStream ends the connection that sends a stream, if there is one, and waits until it
-// sends nothing more.
-func (l *live) loseStream(ctx context.Context, stream string) {
-	l.mu.Lock()
-	h := l.holderLocked(stream)
-	if h == nil || h.flow == nil {
-		l.mu.Unlock()
-		return
-	}
-	if h.gone == nil {
-		h.gone = make(chan struct{})
-	}
-	gone := h.gone
-	l.mu.Unlock()
-	h.lost.Store(true)
-	h.flow.Wake()
-	ctx, stop := context.WithTimeout(ctx, noticeTime/2)
-	defer stop()
-	select {
-	case <-gone:
-	case <-ctx.Done():
-	}
-}
-
 // letGo tells a replica that a stream of a session is not there any more, or not here.
-func (s *Server) letGo(ctx context.Context, l *live, stream string, at replica.ID, epoch uint64) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), noticeTime)
+func (s *Server) letGo(ctx context.Context, l *sessions.Session, stream string, at replica.ID, epoch uint64) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), sessions.NoticeTime)
 	defer stop()
-	data := packed(l.key[:], []byte(stream), binary.BigEndian.AppendUint64(nil, epoch), nil)
+	data := packed(l.Key[:], []byte(stream), binary.BigEndian.AppendUint64(nil, epoch), nil)
 	if _, err := s.config.Others.Send(ctx, at, replica.Word{Kind: kindListener, Data: data}); err != nil {
 		s.exchanges.Log.DebugContext(ctx, "another replica was not told that a stream is elsewhere", "error", err)
 	}
@@ -431,7 +282,7 @@ func (s *Server) letGo(ctx context.Context, l *live, stream string, at replica.I
 
 // letGoAll has replicas end the streams that they hold of a session which this one led
 // with that epoch: their clients come back, and the streams become known to who leads.
-func (s *Server) letGoAll(l *live, at map[string]replica.ID, epoch uint64) {
+func (s *Server) letGoAll(l *sessions.Session, at map[string]replica.ID, epoch uint64) {
 	// one for each stream that was elsewhere when another replica took the session
 	for stream, one := range at {
 		s.errands.begin(context.Background(),
@@ -443,7 +294,7 @@ func (s *Server) letGoAll(l *live, at map[string]replica.ID, epoch uint64) {
 // name is there from now on.
 func (s *Server) listenElsewhere(x *exchange.Exchange, r *http.Request, stream string) {
 	t, refused := s.sessions.of(x, r)
-	var l *live
+	var l *sessions.Session
 	if refused == nil {
 		l, _, refused = s.sessions.whose(x.Context(), t, x.Caller, "")
 	}
@@ -456,103 +307,22 @@ func (s *Server) listenElsewhere(x *exchange.Exchange, r *http.Request, stream s
 	}
 	if stream != "" {
 		s.takeStream(x.Context(), l, stream)
-		l.addListener(stream, &listener{at: replica.ID(x.From), principal: x.Principal})
+		l.AddListener(stream, &sessions.Listener{At: replica.ID(x.From), Principal: x.Principal})
 	}
-	x.Header().Set(headerEpoch, strconv.FormatUint(l.epoch(), 10))
+	x.Header().Set(headerEpoch, strconv.FormatUint(l.Epoch(), 10))
 	x.WriteStatus(http.StatusOK)
 	s.outbox.add(l)
 }
 
 // takeStream takes a stream of a session that this replica leads from whoever sends it,
 // and returns when that sends nothing more of it.
-func (s *Server) takeStream(ctx context.Context, l *live, stream string) {
-	l.mu.Lock()
-	h := l.holderLocked(stream)
-	l.mu.Unlock()
-	switch {
-	case h == nil:
-	case h.listener != nil:
-		at := h.listener.at
-		l.dropListener(stream, at)
-		s.letGo(ctx, l, stream, at, l.epoch())
-	default:
-		l.loseStream(ctx, stream)
-	}
-}
-
-// addListener notes that a stream is held at another replica.
-func (l *live) addListener(stream string, to *listener) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.holders = append(l.holders, &holder{stream: stream, listener: to})
-}
-
-// dropListener notes that a stream is not held at a replica any more.
-func (l *live) dropListener(stream string, at replica.ID) {
-	l.mu.Lock()
-	l.dropListenersLocked(func(h *holder) bool { return h.stream == stream && h.listener.at == at })
-	back := l.restLocked()
-	l.mu.Unlock()
-	l.wakeStreams()
-	if back {
-		l.roster.requeue(l)
-	}
-}
-
-func (l *live) dropListenersLocked(which func(*holder) bool) {
-	l.holders = slices.DeleteFunc(l.holders, func(h *holder) bool { return h.listener != nil && which(h) })
-}
-
-// streamsAt returns the replicas that hold streams of the session, by stream.
-func (l *live) streamsAt() map[string]replica.ID {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	at := make(map[string]replica.ID)
-	for _, h := range l.holders {
-		if h.listener != nil {
-			at[h.stream] = h.listener.at
-		}
-	}
-	return at
-}
-
-// dropGone forgets the streams at replicas that are gone. What was told there a moment
-// ago may not have come to the client, so it is told again.
-func (s *Server) dropGone(l *live) {
-	dead := make(map[replica.ID]bool)
-	for _, at := range l.streamsAt() {
-		if !s.config.Others.IsThere(at) {
-			dead[at] = true
-		}
-	}
-	if len(dead) == 0 {
+func (s *Server) takeStream(ctx context.Context, l *sessions.Session, stream string) {
+	if at := l.HeldAt(stream); at != "" {
+		l.DropListener(stream, at)
+		s.letGo(ctx, l, stream, at, l.Epoch())
 		return
 	}
-	l.mu.Lock()
-	var gone []*holder
-	l.dropListenersLocked(func(h *holder) bool {
-		if dead[h.listener.at] {
-			gone = append(gone, h)
-		}
-		return dead[h.listener.at]
-	})
-	back := l.restLocked()
-	l.mu.Unlock()
-	for _, h := range gone {
-		if time.Since(h.listener.told) > doubtTime {
-			continue
-		}
-		for _, method := range h.listener.methods {
-			l.unassign("", method, "")
-		}
-		for i, uri := range h.listener.uris {
-			l.noteUpdate(h.listener.watches[i], uri)
-		}
-	}
-	l.wakeStreams()
-	if back {
-		l.roster.requeue(l)
-	}
+	l.LoseStream(ctx, stream)
 }
 
 // announce has the primary of a session know that a stream of it is here. It is true if
@@ -578,7 +348,7 @@ func (s *Server) announce(x *exchange.Exchange, r *http.Request, f *feed, to rep
 		return forward.Done
 	}
 	epoch, _ := strconv.ParseUint(answer.Header.Get(headerEpoch), 10, 64)
-	f.session.ledBy(to, epoch)
+	f.session.LedBy(to, epoch)
 	return forward.Taken
 }
 
@@ -589,76 +359,49 @@ func (s *Server) takeStranded(ctx context.Context) {
 	if s.streams.IsDraining() {
 		return
 	}
-	s.sessions.forEach(ctx, func(l *live) bool { return l.shared }, func(l *live) {
-		if l.isLeading() {
-			s.dropGone(l)
+	s.sessions.forEach(ctx, func(l *sessions.Session) bool { return l.Shared }, func(l *sessions.Session) {
+		if l.IsLeading() {
+			l.DropGone(s.config.Others.IsThere)
 			return
 		}
-		if at, held := l.strandedAt(); held && (!s.config.Others.IsThere(at) || s.config.Others.Drains(at)) {
+		if at, held := l.StrandedAt(); held && (!s.config.Others.IsThere(at) || s.config.Others.Drains(at)) {
 			s.takeOne(ctx, l)
 		}
 	})
 }
 
-// strandedAt returns the replica that leads the session. held tells whether streams for
-// notices are here.
-func (l *live) strandedAt() (at replica.ID, held bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, h := range l.holders {
-		held = held || h.flow != nil && h.flow.Lasts()
-	}
-	return l.lead.primary, held && !l.over
-}
-
 // takeOne takes a session over, or has its streams known to whoever was faster.
-func (s *Server) takeOne(ctx context.Context, l *live) {
-	principal := l.lastPrincipal()
+func (s *Server) takeOne(ctx context.Context, l *sessions.Session) {
+	principal := l.LastPrincipal()
 	caller, ok := s.exchanges.Resolve(principal)
 	if !ok {
 		return
 	}
 	t := &ticket.Ticket{
-		Opener: s.sessions.opener, Key: l.key, Opened: l.expiry.Add(-s.sessions.maxAge),
-		Revision: l.speaks(),
+		Opener: s.sessions.opener, Key: l.Key, Opened: l.Expiry.Add(-s.sessions.maxAge),
+		Revision: l.Speaks(),
 	}
 	_, to, refused := s.sessions.look(ctx, t, caller, "")
 	switch {
 	case refused == exchange.ErrReplicas:
 	case refused != nil:
-		s.sessions.drop(l, endClosed)
+		s.sessions.drop(l, sessions.EndClosed)
 	case to != "":
-		l.endStreams() // their clients come back, and their streams become known there
-	}
-}
-
-// endStreams ends the streams for notices that are here.
-func (l *live) endStreams() {
-	l.mu.Lock()
-	var lost []*holder
-	for _, h := range l.holders {
-		if h.flow != nil && h.flow.Lasts() {
-			lost = append(lost, h)
-		}
-	}
-	l.mu.Unlock()
-	for _, h := range lost {
-		h.lost.Store(true)
-		h.flow.Wake()
+		l.EndStreams() // their clients come back, and their streams become known there
 	}
 }
 
 // tellTaken tells the replica that led a session before that this one does, and returns
 // the requests that it answers. They go on there.
-func (s *Server) tellTaken(ctx context.Context, l *live, former replica.ID, epoch uint64) map[mcp.ID]bool {
+func (s *Server) tellTaken(ctx context.Context, l *sessions.Session, former replica.ID, epoch uint64) map[mcp.ID]bool {
 	if former == "" || former == s.config.Others.Self() {
 		return nil
 	}
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), noticeTime)
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), sessions.NoticeTime)
 	defer stop()
-	data := packed(l.key[:], binary.BigEndian.AppendUint64(nil, epoch))
+	data := packed(l.Key[:], binary.BigEndian.AppendUint64(nil, epoch))
 	answer, err := s.config.Others.Send(ctx, former, replica.Word{
-		Kind: kindTaken, Tenant: l.user.TenantID,
+		Kind: kindTaken, Tenant: l.User.TenantID,
 		Data: data,
 	})
 	if err != nil {
@@ -679,32 +422,30 @@ func (s *Server) heardTaken(_ context.Context, from replica.ID, w replica.Word) 
 	if !ok || len(parts[0]) != ticket.KeySize || len(parts[1]) != 8 {
 		return nil, errWord
 	}
-	l, epoch := s.sessions.roster.find(ticket.Key(parts[0])), binary.BigEndian.Uint64(parts[1])
-	if l == nil || !l.shared || l.user.TenantID != w.Tenant || l.epoch() >= epoch {
+	l, epoch := s.sessions.roster.Find(ticket.Key(parts[0])), binary.BigEndian.Uint64(parts[1])
+	if l == nil || !l.Shared || l.User.TenantID != w.Tenant || l.Epoch() >= epoch {
 		return nil, nil
 	}
 	s.sessions.follow(l, from, epoch)
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	var ids [][]byte
-	for id := range l.jobs {
+	for _, id := range l.InFlight() {
 		ids = append(ids, []byte(id))
 	}
 	return packed(ids...), nil
 }
 
 // taken does what else is to be done of a session that this replica leads from now on.
-func (s *Server) taken(l *live) {
-	if l.isLost() {
+func (s *Server) taken(l *sessions.Session) {
+	if l.IsLost() {
 		s.resubscribeLater(l)
 	}
-	l.wakeStreams()
+	l.WakeStreams()
 }
 
 // resubscribeLater makes subscriptions again beside the request for which the session was
 // taken over.
-func (s *Server) resubscribeLater(l *live) {
-	if caller, ok := s.exchanges.Resolve(l.lastPrincipal()); ok {
+func (s *Server) resubscribeLater(l *sessions.Session) {
+	if caller, ok := s.exchanges.Resolve(l.LastPrincipal()); ok {
 		// one for each session
 		s.errands.begin(context.Background(), func(ctx context.Context) { s.resubscribe(ctx, l, caller) })
 	}
@@ -712,8 +453,8 @@ func (s *Server) resubscribeLater(l *live) {
 
 // tellFormer has the replica that led a session before, and has calls of it, do what a
 // request asks for, too. It is false if that one was not reached and lives.
-func (s *Server) tellFormer(ctx context.Context, x *exchange.Exchange, l *live, body []byte) bool {
-	former := l.formerOf()
+func (s *Server) tellFormer(ctx context.Context, x *exchange.Exchange, l *sessions.Session, body []byte) bool {
+	former := l.FormerOf()
 	if former == "" || x == nil || x.Forwarded || !s.config.Others.IsThere(former) {
 		return true
 	}

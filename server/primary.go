@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
-	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
@@ -31,51 +31,6 @@ import (
 //
 // A follower has streams of the session, and a former primary calls that it began. Both
 // are in the roster, and lead nothing.
-
-// lead is what a replica knows of who leads a shared session. The mutex of the session
-// guards it.
-type lead struct {
-	leads     bool
-	epoch     uint64
-	confirmed time.Time       // when this replica was last sure to lead
-	unwritten bool            // the record lacks something
-	primary   replica.ID      // the other replica that leads; "": not known
-	former    replica.ID      // that led before this one, and has calls still; "": none
-	running   map[mcp.ID]bool // the requests that it answers
-}
-
-// isLeading tells whether this replica leads the session. It is true of a session that is
-// not shared.
-func (l *live) isLeading() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lead.leads
-}
-
-// leadsSince tells whether this replica has led the session since that time or longer.
-func (l *live) leadsSince(since time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.shared || !l.lead.confirmed.Before(since)
-}
-
-// epoch returns that of the session, as this replica has it.
-func (l *live) epoch() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lead.epoch
-}
-
-// formerOf returns the replica that led the session before, and may have calls of it, ""
-// if there is none.
-func (l *live) formerOf() replica.ID {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lead.former
-}
-
-// inRecord names the session in the records.
-func (l *live) inRecord() primary.Key { return primary.Key{Tenant: l.user.TenantID, Name: l.name} }
 
 // hints are where sessions were found that their openers do not lead. It is safe for
 // concurrent use.
@@ -118,14 +73,14 @@ func (h *hints) set(key ticket.Key, at replica.ID) {
 // this one, and then it returns the session, or the other one that it returns. denied has
 // said that it does not; "": none has. A request that was forwarded is looked for here
 // alone.
-func (ss *sessions) whose(ctx context.Context, t *ticket.Ticket, c gateway.Caller,
+func (ss *directory) whose(ctx context.Context, t *ticket.Ticket, c gateway.Caller,
 	denied replica.ID,
-) (l *live, to replica.ID, refused *exchange.Refusal) {
+) (l *sessions.Session, to replica.ID, refused *exchange.Refusal) {
 	if !ss.shared {
 		l, refused = ss.findHere(ctx, t, c)
 		return l, "", refused
 	}
-	if l := ss.roster.find(t.Key); l != nil && l.isLeading() {
+	if l := ss.roster.Find(t.Key); l != nil && l.IsLeading() {
 		if refused := ss.useLed(ctx, l, c); refused != forward.ErrElsewhere {
 			return l, "", refused
 		}
@@ -143,7 +98,7 @@ func (ss *sessions) whose(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 
 // guess returns the replica that most likely leads a session, if that lives and does not
 // drain: as was found out before, or the one that opened the session. It costs nothing.
-func (ss *sessions) guess(t *ticket.Ticket) replica.ID {
+func (ss *directory) guess(t *ticket.Ticket) replica.ID {
 	at := ss.hints.of(t.Key)
 	if at == "" {
 		at = t.OpenedBy()
@@ -160,9 +115,9 @@ const maxTakes = 3
 
 // look looks the session up in the records, and takes it over if its primary is gone or
 // drains.
-func (ss *sessions) look(ctx context.Context, t *ticket.Ticket, c gateway.Caller,
+func (ss *directory) look(ctx context.Context, t *ticket.Ticket, c gateway.Caller,
 	denied replica.ID,
-) (*live, replica.ID, *exchange.Refusal) {
+) (*sessions.Session, replica.ID, *exchange.Refusal) {
 	key, self := primary.Key{Tenant: c.Principal.User().TenantID, Name: t.Key.String()}, ss.others.Self()
 	for range maxTakes {
 		record, err := ss.records.Look(ctx, key)
@@ -193,7 +148,7 @@ func (ss *sessions) look(ctx context.Context, t *ticket.Ticket, c gateway.Caller
 // unlooked returns the replica that is asked for a session because it cannot be looked
 // up: the one that opened it, also if that drains. It is "" if that was asked, or is not
 // there.
-func (ss *sessions) unlooked(t *ticket.Ticket, denied replica.ID, err error) replica.ID {
+func (ss *directory) unlooked(t *ticket.Ticket, denied replica.ID, err error) replica.ID {
 	at := t.OpenedBy()
 	if errors.Is(err, primary.ErrNone) || at == denied || at == ss.others.Self() || !ss.others.IsThere(at) {
 		return ""
@@ -202,11 +157,11 @@ func (ss *sessions) unlooked(t *ticket.Ticket, denied replica.ID, err error) rep
 }
 
 // refusalOf returns the refusal for an error of the records.
-func (ss *sessions) refusalOf(ctx context.Context, t *ticket.Ticket, denied replica.ID, err error) *exchange.Refusal {
+func (ss *directory) refusalOf(ctx context.Context, t *ticket.Ticket, denied replica.ID, err error) *exchange.Refusal {
 	switch {
 	case errors.Is(err, primary.ErrNone):
 		ss.hints.set(t.Key, "")
-		return miss(ctx, ss.departed.end(t.Key))
+		return miss(ctx, ss.ended.Why(t.Key))
 	case ss.unlooked(t, denied, err) != "":
 		return nil
 	}
@@ -216,19 +171,15 @@ func (ss *sessions) refusalOf(ctx context.Context, t *ticket.Ticket, denied repl
 
 // begin makes this replica the primary of a session that it has taken over from another,
 // "" if that is gone.
-func (ss *sessions) begin(ctx context.Context, t *ticket.Ticket, c gateway.Caller, r primary.Record,
+func (ss *directory) begin(ctx context.Context, t *ticket.Ticket, c gateway.Caller, r primary.Record,
 	former replica.ID,
-) (*live, *exchange.Refusal) {
+) (*sessions.Session, *exchange.Refusal) {
 	l, refused := ss.enter(ctx, t, c)
 	if refused != nil {
 		return nil, refused
 	}
 	running := ss.tellTaken(ctx, l, former, r.Epoch)
-	l.mu.Lock()
-	l.lead = lead{leads: true, epoch: r.Epoch, confirmed: time.Now(), former: former, running: running}
-	l.ready = true
-	l.mu.Unlock()
-	l.learn(r.Facts)
+	l.BecomePrimary(r, former, running)
 	ss.hints.set(t.Key, "")
 	ss.roster.Metrics.SessionAdopted()
 	ss.onTaken(l)
@@ -237,11 +188,11 @@ func (ss *sessions) begin(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 
 // enter returns the session of a ticket, which it adds to the roster if it is not there.
 // The bounds of open apply.
-func (ss *sessions) enter(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*live, *exchange.Refusal) {
+func (ss *directory) enter(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*sessions.Session, *exchange.Refusal) {
 	l := ss.liveOf(t, c.Principal, true)
-	l.heard = true
-	if !time.Now().Before(l.expiry) {
-		return nil, miss(ctx, endExpired)
+	l.SetHeard()
+	if !time.Now().Before(l.Expiry) {
+		return nil, miss(ctx, sessions.EndExpired)
 	}
 	return ss.add(ctx, l, c)
 }
@@ -249,49 +200,47 @@ func (ss *sessions) enter(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 // useLed notes that a session which this replica leads is being used. It is refused as
 // errElsewhere if another has taken it over, which a replica that others may have taken
 // for gone looks up once.
-func (ss *sessions) useLed(ctx context.Context, l *live, c gateway.Caller) *exchange.Refusal {
-	if l.shared {
+func (ss *directory) useLed(ctx context.Context, l *sessions.Session, c gateway.Caller) *exchange.Refusal {
+	if l.Shared {
 		since, leads := ss.others.Leads()
 		switch {
 		case !leads:
 			return exchange.ErrReplicas
-		case !l.leadsSince(since):
+		case !l.LeadsSince(since):
 			if refused := ss.confirm(ctx, l); refused != nil {
 				return refused
 			}
 		}
 	}
 	now := time.Now()
-	if !l.use(now, ss.idle, c.Principal) {
-		ss.end(ctx, l, l.lapse(now))
-		return miss(ctx, ss.departed.end(l.key))
+	if !l.Use(now, ss.idle, c.Principal) {
+		ss.end(ctx, l, l.Lapse(now))
+		return miss(ctx, ss.ended.Why(l.Key))
 	}
-	if l.shared {
+	if l.Shared {
 		// the handshake is over: this replica opened the session, or another one did and
 		// the client goes on here
-		l.begin()
+		l.Begin()
 	}
 	return nil
 }
 
 // confirm looks up whether this replica still leads a session, after others may have
 // taken it for gone.
-func (ss *sessions) confirm(ctx context.Context, l *live) *exchange.Refusal {
+func (ss *directory) confirm(ctx context.Context, l *sessions.Session) *exchange.Refusal {
 	now := time.Now()
-	record, err := ss.records.Look(ctx, l.inRecord())
+	record, err := ss.records.Look(ctx, l.InRecord())
 	switch {
 	case errors.Is(err, primary.ErrNone):
-		ss.drop(l, endClosed)
-		return miss(ctx, endClosed)
+		ss.drop(l, sessions.EndClosed)
+		return miss(ctx, sessions.EndClosed)
 	case err != nil:
 		return exchange.ErrReplicas
-	case record.Primary != ss.others.Self() || record.Epoch != l.epoch():
+	case record.Primary != ss.others.Self() || record.Epoch != l.Epoch():
 		ss.follow(l, record.Primary, record.Epoch)
 		return forward.ErrElsewhere
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lead.confirmed = now
+	l.Confirm(now)
 	return nil
 }
 
@@ -299,120 +248,57 @@ func (ss *sessions) confirm(ctx context.Context, l *live) *exchange.Refusal {
 // without: calls and their streams until they end. Streams for notices end, here and at
 // other replicas that hold them for this one, so that their clients come back to who
 // leads.
-func (ss *sessions) follow(l *live, at replica.ID, epoch uint64) {
-	elsewhere := l.streamsAt()
-	l.mu.Lock()
-	before := l.lead
-	l.lead = lead{epoch: epoch, primary: at}
-	var lost []*holder
-	for _, h := range l.holders {
-		if before.leads && h.flow != nil && h.stream[0] == 'g' {
-			lost = append(lost, h)
-		}
+func (ss *directory) follow(l *sessions.Session, at replica.ID, epoch uint64) {
+	epochBefore, led, elsewhere := l.BecomeFollower(at, epoch)
+	if led {
+		ss.letGoAll(l, elsewhere, epochBefore)
 	}
-	l.dropListenersLocked(func(*holder) bool { return true })
-	watched := l.news.watched
-	l.news.watched, l.news.lost = nil, nil
-	l.mu.Unlock()
-	for _, w := range watched {
-		w.end()
-	}
-	for _, h := range lost {
-		h.lost.Store(true)
-		h.flow.Wake()
-	}
-	if before.leads {
-		ss.letGoAll(l, elsewhere, before.epoch)
-	}
-	ss.hints.set(l.key, at)
-	l.rested()
+	ss.hints.set(l.Key, at)
+	l.Rested()
 }
-
-// facts returns all that is kept of a session that this replica leads.
-func (l *live) facts() map[string]string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	facts := make(map[string]string)
-	if l.level != 0 {
-		facts[factLevel] = l.level.String()
-	}
-	if lists := l.listsLocked(); lists != "" {
-		facts[factLists] = lists
-	}
-	for uri, w := range l.news.watched {
-		if w.kept {
-			facts[watchFact(uri)] = uri
-		}
-	}
-	for uri := range l.news.lost {
-		facts[watchFact(uri)] = uri
-	}
-	return facts
-}
-
-// learn takes what is kept of a session that this replica leads from now on.
-func (l *live) learn(facts map[string]string) {
-	if level, ok := mcp.LevelOf(facts[factLevel]); ok {
-		l.wantLogs(level)
-	}
-	l.learnLists(facts[factLists])
-	l.learnWatches(facts)
-}
-
-// Names of facts.
-const (
-	factLevel = "level" // of log messages, by name
-	factLists = "lists" // digests of what the client was told of lists last
-)
 
 // record writes the record of a session that has just been opened. What cannot be written
 // now is written later.
-func (ss *sessions) record(ctx context.Context, l *live) {
-	if !l.shared {
+func (ss *directory) record(ctx context.Context, l *sessions.Session) {
+	if !l.Shared {
 		return
 	}
-	err := ss.records.Open(context.WithoutCancel(ctx), l.inRecord(), primary.Record{
+	err := ss.records.Open(context.WithoutCancel(ctx), l.InRecord(), primary.Record{
 		Primary: ss.others.Self(),
-		Epoch:   l.epoch(), Facts: l.facts(),
+		Epoch:   l.Epoch(), Facts: l.Facts(),
 	})
 	if err != nil {
 		ss.logger.WarnContext(ctx, "a session is not recorded yet", slog.Any("error", err))
-		l.setUnwritten(true)
+		l.SetUnwritten(true)
 	}
 }
 
 // keep writes a fact of a session that this replica leads; the text "" forgets it. What
 // cannot be written now is written later, together with all else.
-func (ss *sessions) keep(ctx context.Context, l *live, name, text string) {
-	if !l.shared {
+func (ss *directory) keep(ctx context.Context, l *sessions.Session, name, text string) {
+	if !l.Shared {
 		return
 	}
-	r := primary.Record{Primary: ss.others.Self(), Epoch: l.epoch(), Facts: map[string]string{name: text}}
-	switch err := ss.records.Keep(context.WithoutCancel(ctx), l.inRecord(), r); {
+	r := primary.Record{Primary: ss.others.Self(), Epoch: l.Epoch(), Facts: map[string]string{name: text}}
+	switch err := ss.records.Keep(context.WithoutCancel(ctx), l.InRecord(), r); {
 	case errors.Is(err, primary.ErrFenced):
 		ss.superseded(l)
 	case err != nil:
 		ss.logger.DebugContext(ctx, "a fact of a session is not kept yet", slog.Any("error", err))
-		l.setUnwritten(true)
+		l.SetUnwritten(true)
 	}
 }
 
 // superseded notes that another replica leads a session; which one is found out when it
 // matters.
-func (ss *sessions) superseded(l *live) { ss.follow(l, "", l.epoch()) }
-
-func (l *live) setUnwritten(unwritten bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lead.unwritten = unwritten
-}
+func (ss *directory) superseded(l *sessions.Session) { ss.follow(l, "", l.Epoch()) }
 
 // delete ends a session for its client. If its record cannot be removed, nothing has
 // happened: no session is served any more after its end was answered.
-func (ss *sessions) delete(ctx context.Context, l *live) *exchange.Refusal {
+func (ss *directory) delete(ctx context.Context, l *sessions.Session) *exchange.Refusal {
 	ctx = context.WithoutCancel(ctx) // a client that leaves must not leave half of it undone
-	if l.shared {
-		switch err := ss.records.End(ctx, l.inRecord(), l.epoch()); {
+	if l.Shared {
+		switch err := ss.records.End(ctx, l.InRecord(), l.Epoch()); {
 		case errors.Is(err, primary.ErrFenced):
 			ss.superseded(l)
 			return forward.ErrElsewhere
@@ -421,23 +307,23 @@ func (ss *sessions) delete(ctx context.Context, l *live) *exchange.Refusal {
 			return exchange.ErrReplicas
 		}
 	}
-	ss.drop(l, endClosed)
+	ss.drop(l, sessions.EndClosed)
 	return nil
 }
 
 // forget removes the record of a session that has ended here for another reason than that
 // its client said so. What cannot be removed now is removed later.
-func (ss *sessions) forget(ctx context.Context, l *live) {
-	if !l.shared || !l.isLeading() {
+func (ss *directory) forget(ctx context.Context, l *sessions.Session) {
+	if !l.Shared || !l.IsLeading() {
 		return
 	}
-	if ss.records.End(context.WithoutCancel(ctx), l.inRecord(), l.epoch()) == nil {
+	if ss.records.End(context.WithoutCancel(ctx), l.InRecord(), l.Epoch()) == nil {
 		return
 	}
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if len(ss.unended) < maxUnended {
-		ss.unended[l.inRecord()] = l.epoch()
+		ss.unended[l.InRecord()] = l.Epoch()
 	}
 }
 
@@ -449,7 +335,7 @@ const (
 )
 
 // doubt has tend write all records again: the store may have lost some.
-func (ss *sessions) doubt() {
+func (ss *directory) doubt() {
 	select {
 	case ss.doubted <- struct{}{}:
 	default: // it is asked for already
@@ -459,17 +345,17 @@ func (ss *sessions) doubt() {
 // tend writes what could not be written, renews the records of sessions that are used,
 // and takes over those whose clients have streams here when their primary is gone, until
 // ctx ends. changed holds a value when replicas have come, ended or begun to drain.
-func (ss *sessions) tend(ctx context.Context, changed <-chan struct{}) {
+func (ss *directory) tend(ctx context.Context, changed <-chan struct{}) {
 	ticker := time.NewTicker(tendTime)
 	defer ticker.Stop()
 	for renewed := time.Now(); ; {
 		select {
 		case <-ss.doubted:
-			ss.write(ctx, func(*live) bool { return true })
+			ss.write(ctx, func(*sessions.Session) bool { return true })
 		case <-changed:
 			ss.takeStranded(ctx)
 		case now := <-ticker.C:
-			ss.write(ctx, func(l *live) bool { return l.isUnwritten() })
+			ss.write(ctx, func(l *sessions.Session) bool { return l.IsUnwritten() })
 			ss.removeEnded(ctx)
 			ss.takeStranded(ctx)
 			if now.Sub(renewed) >= ss.idle/renewals {
@@ -485,34 +371,28 @@ func (ss *sessions) tend(ctx context.Context, changed <-chan struct{}) {
 // renewals is how often the record of a session is renewed while the session may be idle.
 const renewals = 10
 
-func (l *live) isUnwritten() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lead.leads && l.lead.unwritten
-}
-
 // write writes the records of those sessions that this replica leads.
-func (ss *sessions) write(ctx context.Context, which func(*live) bool) {
+func (ss *directory) write(ctx context.Context, which func(*sessions.Session) bool) {
 	since, leads := ss.others.Leads()
 	if !leads {
 		return // later, when it is sure again
 	}
-	ss.forEach(ctx, func(l *live) bool { return l.shared && l.isLeading() && which(l) }, func(l *live) {
-		if !l.leadsSince(since) {
+	ss.forEach(ctx, func(l *sessions.Session) bool { return l.Shared && l.IsLeading() && which(l) }, func(l *sessions.Session) {
+		if !l.LeadsSince(since) {
 			_ = ss.confirm(ctx, l) // or at its next use
 			return
 		}
-		l.setUnwritten(false)
-		err := ss.records.Open(ctx, l.inRecord(), primary.Record{
-			Primary: ss.others.Self(), Epoch: l.epoch(),
-			Facts: l.facts(),
+		l.SetUnwritten(false)
+		err := ss.records.Open(ctx, l.InRecord(), primary.Record{
+			Primary: ss.others.Self(), Epoch: l.Epoch(),
+			Facts: l.Facts(),
 		})
 		switch {
 		case errors.Is(err, primary.ErrFenced):
 			ss.superseded(l)
 		case err != nil:
-			l.setUnwritten(true)
-		case l.isOver():
+			l.SetUnwritten(true)
+		case l.IsOver():
 			ss.forget(ctx, l) // it has ended meanwhile
 		}
 	})
@@ -520,10 +400,10 @@ func (ss *sessions) write(ctx context.Context, which func(*live) bool) {
 
 // forEach calls do with sessions, several at once, and returns when it was called with
 // all.
-func (ss *sessions) forEach(ctx context.Context, which func(*live) bool, do func(*live)) {
+func (ss *directory) forEach(ctx context.Context, which func(*sessions.Session) bool, do func(*sessions.Session)) {
 	var all errgroup.Group
 	all.SetLimit(atOnce)
-	ss.roster.each(func(l *live) {
+	ss.roster.Each(func(l *sessions.Session) {
 		if ctx.Err() == nil && which(l) {
 			all.Go(func() error {
 				ss.roster.Safely(ctx, func() { do(l) })
@@ -536,15 +416,12 @@ func (ss *sessions) forEach(ctx context.Context, which func(*live) bool, do func
 
 // renew keeps the records of sessions for longer that were used since then, and writes
 // those again that are not there.
-func (ss *sessions) renew(ctx context.Context, since time.Time) {
+func (ss *directory) renew(ctx context.Context, since time.Time) {
 	var keys []primary.Key
-	used := make(map[primary.Key]*live)
-	ss.roster.each(func(l *live) {
-		l.mu.Lock()
-		due := l.shared && l.lead.leads && !l.over && (l.isBusyLocked() || l.used.After(since))
-		l.mu.Unlock()
-		if due {
-			keys, used[l.inRecord()] = append(keys, l.inRecord()), l
+	used := make(map[primary.Key]*sessions.Session)
+	ss.roster.Each(func(l *sessions.Session) {
+		if l.IsUsedSince(since) {
+			keys, used[l.InRecord()] = append(keys, l.InRecord()), l
 		}
 	})
 	missing, err := ss.records.Renew(ctx, keys)
@@ -553,12 +430,12 @@ func (ss *sessions) renew(ctx context.Context, since time.Time) {
 		ss.logger.DebugContext(ctx, "sessions are not renewed", slog.Any("error", err))
 	}
 	for _, k := range missing {
-		used[k].setUnwritten(true)
+		used[k].SetUnwritten(true)
 	}
 }
 
 // removeEnded removes the records that could not be removed before.
-func (ss *sessions) removeEnded(ctx context.Context) {
+func (ss *directory) removeEnded(ctx context.Context) {
 	ss.mu.Lock()
 	left := ss.unended
 	ss.unended = make(map[primary.Key]uint64)

@@ -7,9 +7,8 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 	"github.com/drawbridge-mcp/drawbridge/server/streams"
 )
 
@@ -32,7 +31,7 @@ const patience = time.Second
 type reply struct {
 	server  *Server
 	x       *exchange.Exchange
-	session *live
+	session *sessions.Session
 	answers mcp.ID         // the request that it answers; "": several
 	alarm   *streams.Alarm // rings when patience is over; nil: no stream is possible
 	rested  sync.Once      // the place of the request is given back
@@ -49,7 +48,7 @@ var _ passage = (*reply)(nil)
 
 // begin begins the answer to a request of a session, or to several if answers is "". p is
 // new.
-func (p *reply) begin(s *Server, x *exchange.Exchange, l *live, answers mcp.ID) {
+func (p *reply) begin(s *Server, x *exchange.Exchange, l *sessions.Session, answers mcp.ID) {
 	p.server, p.x, p.session, p.answers = s, x, l, answers
 	if !x.AcceptsStream {
 		p.plain = true
@@ -70,7 +69,7 @@ func (p *reply) send(ctx context.Context, message []byte) error {
 	if stream == "" {
 		return errNoLine
 	}
-	_, err := p.server.config.Log.Append(ctx, p.session.inLog(), stream, message, false)
+	_, err := p.server.config.Log.Append(ctx, p.session.InLog(), stream, message, false)
 	return err
 }
 
@@ -118,7 +117,7 @@ func (p *reply) upgrade() (follow func()) {
 			place.Leave()
 		}
 	}()
-	stream := p.session.nextStream('p', p.answers)
+	stream := p.session.NextStream('p', p.answers)
 	lasting, refused := p.server.beginStream(connection, p.session, stream)
 	if refused != nil {
 		p.plain = true
@@ -134,7 +133,7 @@ func (p *reply) upgrade() (follow func()) {
 		defer abandon()
 		f := &feed{session: p.session, stream: stream, numbered: lasting}
 		if lasting {
-			f.first = p.session.priming(stream)
+			f.first = p.session.Priming(stream)
 		}
 		p.broken = true
 		p.server.serveFeed(following, p.x, nil, f)
@@ -160,10 +159,10 @@ func (p *reply) finish(ctx context.Context, status int, message exchange.Payload
 	switch {
 	case stream != "":
 		ctx = context.WithoutCancel(ctx)
-		_, err := p.server.config.Log.Append(ctx, p.session.inLog(), stream, message.Joined(), true)
+		_, err := p.server.config.Log.Append(ctx, p.session.InLog(), stream, message.Joined(), true)
 		if exchange.RefusalOfMemory(err) != nil {
 			p.server.exchanges.Log.WarnContext(ctx, "answer not kept", "error", err, "bytes", message.Size())
-			_, err = p.server.config.Log.Append(ctx, p.session.inLog(), stream, unkept(), true)
+			_, err = p.server.config.Log.Append(ctx, p.session.InLog(), stream, unkept(), true)
 		}
 		if err != nil {
 			p.abandon() // the session has ended
@@ -184,14 +183,3 @@ func (p *reply) finish(ctx context.Context, status int, message exchange.Payload
 
 // noMessage is for finish when there is no message.
 func noMessage() []byte { return nil }
-
-// priming returns the event that begins a stream since revision 2025-11-25, nil for older
-// ones. It has an id but no message, so that the client can resume from the very
-// beginning.
-// https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
-func (l *live) priming(stream string) *sse.Event {
-	if l.speaks() < mcp.Revision2511 {
-		return nil
-	}
-	return &sse.Event{ID: session.FirstID(stream), HasID: true, Data: []byte{}, Retry: streams.Retry}
-}

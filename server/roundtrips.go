@@ -10,6 +10,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/lowering"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 )
 
 // Bounds of what one request of a session may ask of its client.
@@ -78,7 +79,7 @@ func (w *line) notify(ctx context.Context, n mcp.Notification) error {
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 type roundTrips struct {
 	server   *Server
-	session  *live
+	session  *sessions.Session
 	line     *line
 	caller   gateway.Caller
 	request  gateway.Request
@@ -87,22 +88,22 @@ type roundTrips struct {
 }
 
 // inRounds runs one request of a session until it has a result.
-func (s *Server) inRounds(ctx context.Context, c gateway.Caller, l *live, way *line, id string,
+func (s *Server) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Session, way *line, id string,
 	m *mcp.Message,
 ) (mcp.Object, *mcp.Error) {
-	agreed, level := l.wants()
+	agreed, level := l.Wants()
 	capabilities := agreed.Capabilities
 	if !way.carriesQuestions {
 		capabilities = mcp.Object{}
 	}
 	rt := &way.rounds
 	*rt = roundTrips{
-		server: s, session: l, line: way, caller: c, revision: l.speaks(),
+		server: s, session: l, line: way, caller: c, revision: l.Speaks(),
 		request: gateway.Request{
 			ID: id, Method: m.Method, Params: m.Params.Without("inputResponses", "requestState"),
-			Capabilities: capabilities, InSession: true, Extensions: agreed.Extensions, Client: l.name,
-			LogLevel: level, Notify: way.notify, Tasks: lowering.Tasks(l.speaks()),
-			Room: way.room, Form: lowering.Form(l.speaks()), From: gateway.From{Session: l.shortName()},
+			Capabilities: capabilities, InSession: true, Extensions: agreed.Extensions, Client: l.Name,
+			LogLevel: level, Notify: way.notify, Tasks: lowering.Tasks(l.Speaks()),
+			Room: way.room, Form: lowering.Form(l.Speaks()), From: gateway.From{Session: l.ShortName()},
 		},
 	}
 	if x := exchange.FromContext(ctx); x != nil {

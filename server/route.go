@@ -12,13 +12,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
 // home returns the replica that opened a session over HTTP+SSE. It is false if that is
 // this one, if there are no others, or if the id is not the caller's: then find says why
 // there is no such session.
-func (ss *sessions) home(id string, c gateway.Caller) (replica.ID, bool) {
+func (ss *directory) home(id string, c gateway.Caller) (replica.ID, bool) {
 	if !ss.shared {
 		return "", false
 	}
@@ -37,7 +38,7 @@ func (s *Server) missing(ctx context.Context) *exchange.Refusal {
 	if s.forwarder.IsUnsure() {
 		return exchange.ErrReplicas
 	}
-	return miss(ctx, lostRestart)
+	return miss(ctx, sessions.LostRestart)
 }
 
 // holdTime is how long a request waits for the end of a replica that is not reached:
@@ -48,7 +49,7 @@ const holdTime = 8 * time.Second
 // that is this one. Otherwise ask has the other do what is to be done, and the request is
 // answered. A primary that is not reached is most likely about to be known as gone, and
 // is waited for: clients do not send again what was refused.
-func (s *Server) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID, ask func(to replica.ID) forward.Outcome) *live {
+func (s *Server) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID, ask func(to replica.ID) forward.Outcome) *sessions.Session {
 	denied, until := replica.ID(""), time.Now().Add(holdTime)
 	for {
 		l, to, refused := s.sessions.whose(x.Context(), t, x.Caller, denied)

@@ -95,7 +95,7 @@ type Server struct {
 	config Config
 	desk   exchange.Desk
 
-	sessions *sessions
+	sessions *directory
 	waiting  *waiting
 	modern   *modern.Endpoint
 
@@ -151,7 +151,6 @@ func newServer(cfg Config, d exchange.Desk) *Server {
 		}),
 		config:    cfg,
 		desk:      d,
-		sessions:  newSessions(&cfg, instance, in.Guard),
 		waiting:   newWaiting(cfg.Memory),
 		forwarder: forward.New(in, cfg.Others, int64(cfg.MaxCalls)),
 		again:     make(chan struct{}, 1),
@@ -162,6 +161,7 @@ func newServer(cfg Config, d exchange.Desk) *Server {
 		Heartbeat: cfg.Heartbeat, Name: cfg.Card.Name, Version: cfg.Version,
 	})
 	s.outbox = newOutbox(s)
+	s.sessions = newDirectory(&cfg, instance, in.Guard, s.outbox.add)
 	s.errands.Guard = in.Guard
 	s.join(cfg.Others)
 	return s
@@ -174,7 +174,6 @@ func (s *Server) join(others replica.Others) {
 	others.ServeClients(s.forwarded())
 	others.Handle(kindListener, s.heardListener)
 	others.Handle(kindTaken, s.heardTaken)
-	s.sessions.roster.outbox = s.outbox
 	s.sessions.onTaken, s.sessions.tellTaken, s.sessions.takeStranded = s.taken, s.tellTaken, s.takeStranded
 	s.sessions.letGoAll = s.letGoAll
 }
@@ -304,10 +303,10 @@ func (s *Server) tellChanges(ctx context.Context) {
 		select {
 		case <-changed:
 			changed = s.desk.Changed()
-			s.sessions.roster.each(s.outbox.add)
+			s.sessions.roster.Each(s.outbox.add)
 		case <-heartbeat.C:
 			s.resubscribeAll()
-			s.sessions.roster.each(s.outbox.add) // what could not be told before
+			s.sessions.roster.Each(s.outbox.add) // what could not be told before
 		case <-ctx.Done():
 			return
 		}

@@ -2,9 +2,7 @@ package server
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -19,50 +17,48 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
-// errSessionEnded is the cause of a call's end with its session; see exchange.ErrCancelled.
-var errSessionEnded = fmt.Errorf("the session has ended: %w", context.Canceled)
-
-// sessions opens, finds and ends the sessions that live on this instance. Which replica
+// directory opens, finds and ends the sessions that live on this instance. Which replica
 // leads one is found out in primary.go.
-type sessions struct {
-	ring     *seal.Ring
-	log      session.Log
-	opener   [ticket.OpenerSize]byte // this process
-	shared   bool                    // sessions of Streamable HTTP have a record that other replicas know
-	records  primary.Store           // nil: there are no others
-	others   replica.Others
-	idle     time.Duration
-	maxAge   time.Duration
-	roster   *roster
-	departed *departed
-	logger   *slog.Logger
-	hints    hints
-	doubted  chan struct{} // holds a value if records may be lost
+type directory struct {
+	ring    *seal.Ring
+	log     session.Log
+	opener  [ticket.OpenerSize]byte // this process
+	shared  bool                    // sessions of Streamable HTTP have a record that other replicas know
+	records primary.Store           // nil: there are no others
+	others  replica.Others
+	idle    time.Duration
+	maxAge  time.Duration
+	roster  *sessions.Roster
+	ended   *sessions.Ended
+	logger  *slog.Logger
+	hints   hints
+	doubted chan struct{} // holds a value if records may be lost
 
 	// Set once by the server. What else is to be done of a session that this replica has
 	// taken over: onTaken; tellTaken tells the replica that led it before, "" if that is
 	// gone, and returns the requests that it answers; takeStranded looks for sessions
 	// with streams here whose primary is gone.
-	onTaken      func(l *live)
-	tellTaken    func(ctx context.Context, l *live, former replica.ID, epoch uint64) map[mcp.ID]bool
+	onTaken      func(l *sessions.Session)
+	tellTaken    func(ctx context.Context, l *sessions.Session, former replica.ID, epoch uint64) map[mcp.ID]bool
 	takeStranded func(ctx context.Context)
 	// letGoAll tells replicas that hold streams of a session that this one leads it no
 	// more.
-	letGoAll func(l *live, at map[string]replica.ID, epoch uint64)
+	letGoAll func(l *sessions.Session, at map[string]replica.ID, epoch uint64)
 
 	mu      sync.Mutex             // guards the field below
 	unended map[primary.Key]uint64 // epochs of records that are yet to be removed
 }
 
-func newSessions(cfg *Config, opener [ticket.OpenerSize]byte, g exchange.Guard) *sessions {
-	ss := &sessions{
+func newDirectory(cfg *Config, opener [ticket.OpenerSize]byte, g exchange.Guard, onNews func(*sessions.Session)) *directory {
+	ss := &directory{
 		ring: cfg.Seal, log: cfg.Log, opener: opener, shared: cfg.Records != nil, records: cfg.Records,
 		others: cfg.Others,
-		idle:   cfg.SessionIdle, maxAge: cfg.SessionMaxAge, roster: newRoster(g, cfg.Memory),
-		departed: newDeparted(), logger: g.Log,
+		idle:   cfg.SessionIdle, maxAge: cfg.SessionMaxAge, roster: sessions.NewRoster(g, cfg.Memory, onNews),
+		ended: sessions.NewEnded(), logger: g.Log,
 		doubted: make(chan struct{}, 1), unended: make(map[primary.Key]uint64),
 	}
 	if ss.shared {
@@ -74,9 +70,9 @@ func newSessions(cfg *Config, opener [ticket.OpenerSize]byte, g exchange.Guard) 
 // open makes a session for a caller, and its id. If the tenant or the user has as many
 // sessions as it may have, the one that has been idle longest ends for it; if none is
 // idle, the new one is refused. A shared one is recorded by record.
-func (ss *sessions) open(ctx context.Context, purpose string, c gateway.Caller,
+func (ss *directory) open(ctx context.Context, purpose string, c gateway.Caller,
 	agreed ticket.Terms,
-) (l *live, id string, refused *exchange.Refusal, err error) {
+) (l *sessions.Session, id string, refused *exchange.Refusal, err error) {
 	t := ticket.Ticket{
 		Opener: ss.opener, Key: ticket.NewKey(), Owner: c.Principal.Owner().Digest(), Opened: time.Now(),
 		Revision: agreed.Revision, Capabilities: ticket.EncodeCapabilities(agreed.Capabilities),
@@ -87,34 +83,25 @@ func (ss *sessions) open(ctx context.Context, purpose string, c gateway.Caller,
 		return nil, "", nil, err
 	}
 	l = ss.liveOf(&t, c.Principal, ss.shared && purpose == ticket.Session)
-	l.lead = lead{leads: true, epoch: primary.Epoch(), confirmed: time.Now()}
+	l.BeginLeading(primary.Epoch())
 	l, refused = ss.add(ctx, l, c)
 	return l, id, refused, nil
 }
 
 // liveOf returns the session that a ticket describes.
-func (ss *sessions) liveOf(t *ticket.Ticket, p auth.Principal, shared bool) *live {
-	l := &live{
-		key: t.Key, user: p.User(), name: t.Key.String(), expiry: t.Opened.Add(ss.maxAge), shared: shared,
-		roster: ss.roster, Terms: t.Agreed(), used: time.Now(),
-		principal: p,
-	}
-	if shared {
-		l.suffix = homeMark + hex.EncodeToString(ss.opener[:]) + ticket.NewKey().String()[:8]
-	}
-	return l
+func (ss *directory) liveOf(t *ticket.Ticket, p auth.Principal, shared bool) *sessions.Session {
+	return sessions.New(ss.roster, t, p, ss.opener, ss.maxAge, shared)
 }
 
 // add enters a session, and ends those that are evicted for it. It returns the session
 // that has the key.
-func (ss *sessions) add(ctx context.Context, l *live, c gateway.Caller) (*live, *exchange.Refusal) {
-	var b bounds
-	b.tenant, b.user = c.Tenant.Sessions()
-	entered, evicted, refused := ss.roster.add(l, b)
+func (ss *directory) add(ctx context.Context, l *sessions.Session, c gateway.Caller) (*sessions.Session, *exchange.Refusal) {
+	tenant, user := c.Tenant.Sessions()
+	entered, evicted, refused := ss.roster.Add(l, sessions.Bounds{Tenant: tenant, User: user})
 	ss.tellEvicted(ctx, evicted)
 	for _, gone := range evicted {
-		ss.departed.add(gone.key, endEvicted)
-		gone.dissolve()
+		ss.ended.Add(gone.Key, sessions.EndEvicted)
+		gone.Discard()
 		ss.forget(ctx, gone)
 		ss.forgetEvents(gone)
 	}
@@ -125,7 +112,7 @@ func (ss *sessions) add(ctx context.Context, l *live, c gateway.Caller) (*live, 
 // is alive. The client is not told why a session is not found: the id may be forged,
 // unknown, of somebody else or of another instance, or the session may have ended or
 // expired. Only the log tells.
-func (ss *sessions) find(ctx context.Context, purpose, id string, c gateway.Caller) (*live, *exchange.Refusal) {
+func (ss *directory) find(ctx context.Context, purpose, id string, c gateway.Caller) (*sessions.Session, *exchange.Refusal) {
 	t, refused := ss.ticketOf(ctx, purpose, id, c)
 	if refused != nil {
 		return nil, refused
@@ -134,19 +121,19 @@ func (ss *sessions) find(ctx context.Context, purpose, id string, c gateway.Call
 }
 
 // findHere returns the session of a ticket that lives on this instance alone.
-func (ss *sessions) findHere(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*live, *exchange.Refusal) {
+func (ss *directory) findHere(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*sessions.Session, *exchange.Refusal) {
 	if t.Opener != ss.opener {
-		return nil, miss(ctx, lostRestart)
+		return nil, miss(ctx, sessions.LostRestart)
 	}
-	l := ss.roster.find(t.Key)
+	l := ss.roster.Find(t.Key)
 	if l == nil {
-		return nil, miss(ctx, ss.departed.end(t.Key))
+		return nil, miss(ctx, ss.ended.Why(t.Key))
 	}
 	return l, ss.useLed(ctx, l, c)
 }
 
 // ticketOf returns the ticket that is sealed in id, if it is the caller's.
-func (ss *sessions) ticketOf(ctx context.Context, purpose, id string, c gateway.Caller) (*ticket.Ticket, *exchange.Refusal) {
+func (ss *directory) ticketOf(ctx context.Context, purpose, id string, c gateway.Caller) (*ticket.Ticket, *exchange.Refusal) {
 	// worked out for every id, so that the time does not tell a foreign one from a forged
 	// one
 	owner := c.Principal.Owner().Digest()
@@ -155,7 +142,7 @@ func (ss *sessions) ticketOf(ctx context.Context, purpose, id string, c gateway.
 	case !ok:
 		return nil, ss.unreadable(ctx)
 	case t.Owner != owner:
-		return nil, miss(ctx, lostForeign)
+		return nil, miss(ctx, sessions.LostForeign)
 	}
 	return &t, nil
 }
@@ -163,15 +150,15 @@ func (ss *sessions) ticketOf(ctx context.Context, purpose, id string, c gateway.
 // unreadable returns the refusal of an id that this replica cannot open. Where a replica
 // of a later version runs, the id may be one of its own: with 404 its client would throw
 // away a session that goes on there.
-func (ss *sessions) unreadable(ctx context.Context) *exchange.Refusal {
+func (ss *directory) unreadable(ctx context.Context) *exchange.Refusal {
 	if ss.shared && ss.others.IsNewerThere() {
 		return exchange.ErrReplicas
 	}
-	return miss(ctx, lostUnreadable)
+	return miss(ctx, sessions.LostUnreadable)
 }
 
 // openTicket returns the ticket that is sealed in id.
-func (ss *sessions) openTicket(purpose, id string) (t ticket.Ticket, ok bool) {
+func (ss *directory) openTicket(purpose, id string) (t ticket.Ticket, ok bool) {
 	room := plains.Get().(*[ticket.Size]byte)
 	defer plains.Put(room)
 	plain, err := ss.ring.AppendOpen(room[:0], purpose, id)
@@ -185,7 +172,7 @@ func (ss *sessions) openTicket(purpose, id string) (t ticket.Ticket, ok bool) {
 var plains = sync.Pool{New: func() any { return new([ticket.Size]byte) }}
 
 // of returns the ticket of the session that a request names in its header.
-func (ss *sessions) of(x *exchange.Exchange, r *http.Request) (*ticket.Ticket, *exchange.Refusal) {
+func (ss *directory) of(x *exchange.Exchange, r *http.Request) (*ticket.Ticket, *exchange.Refusal) {
 	ids := r.Header[mcp.HeaderSessionID]
 	if len(ids) == 0 {
 		return nil, exchange.ErrNoSession
@@ -198,7 +185,7 @@ func (ss *sessions) of(x *exchange.Exchange, r *http.Request) (*ticket.Ticket, *
 
 // end ends a session: its jobs are cancelled, its streams end, and its events and its
 // record are forgotten. how says for the log why it ended.
-func (ss *sessions) end(ctx context.Context, l *live, how string) {
+func (ss *directory) end(ctx context.Context, l *sessions.Session, how string) {
 	if ss.drop(l, how) {
 		ss.forget(ctx, l)
 		ss.letGoEnded(l)
@@ -206,19 +193,19 @@ func (ss *sessions) end(ctx context.Context, l *live, how string) {
 }
 
 // letGoEnded has other replicas let go of what they hold of a session that has ended.
-func (ss *sessions) letGoEnded(l *live) {
-	if l.shared && l.isLeading() {
-		ss.letGoAll(l, l.streamsAt(), endedEpoch)
+func (ss *directory) letGoEnded(l *sessions.Session) {
+	if l.Shared && l.IsLeading() {
+		ss.letGoAll(l, l.StreamsAt(), endedEpoch)
 	}
 }
 
 // drop ends a session on this instance alone. It is false if the session had ended
 // before.
-func (ss *sessions) drop(l *live, how string) bool {
-	ss.roster.remove(l)
-	ended := l.close()
-	if ended && l.isLeading() {
-		ss.departed.add(l.key, how)
+func (ss *directory) drop(l *sessions.Session, how string) bool {
+	ss.roster.Remove(l)
+	ended := l.Close()
+	if ended && l.IsLeading() {
+		ss.ended.Add(l.Key, how)
 		ss.forgetEvents(l)
 	}
 	return ended
@@ -226,32 +213,32 @@ func (ss *sessions) drop(l *live, how string) bool {
 
 // sweep ends the sessions that nobody has used for too long. One that another replica
 // leads is only let go of.
-func (ss *sessions) sweep(ctx context.Context) {
+func (ss *directory) sweep(ctx context.Context) {
 	now := time.Now()
-	ss.forEach(ctx, func(l *live) bool { return !l.fresh(now, ss.idle) || !l.isLeading() && !l.isBusy() },
-		func(l *live) {
-			if _, leads := ss.others.Leads(); leads || !l.shared {
-				ss.end(ctx, l, l.lapse(now))
+	ss.forEach(ctx, func(l *sessions.Session) bool { return !l.Fresh(now, ss.idle) || !l.IsLeading() && !l.IsBusy() },
+		func(l *sessions.Session) {
+			if _, leads := ss.others.Leads(); leads || !l.Shared {
+				ss.end(ctx, l, l.Lapse(now))
 			}
 		})
 }
 
 // forgetEvents forgets the events of a session that has ended, once the calls that are
 // still answered have their streams.
-func (ss *sessions) forgetEvents(l *live) {
-	if l.whenCalm(func() { ss.log.End(l.inLog()) }) {
-		ss.log.End(l.inLog())
+func (ss *directory) forgetEvents(l *sessions.Session) {
+	if l.WhenCalm(func() { ss.log.End(l.InLog()) }) {
+		ss.log.End(l.InLog())
 	}
 }
 
 // guest returns a session for what this replica has of it, a question or a task, whoever
 // leads it.
-func (ss *sessions) guest(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*live, *exchange.Refusal) {
+func (ss *directory) guest(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*sessions.Session, *exchange.Refusal) {
 	if !ss.shared {
 		return ss.findHere(ctx, t, c)
 	}
-	if l := ss.roster.find(t.Key); l != nil && !l.isOver() {
-		if !l.isLeading() {
+	if l := ss.roster.Find(t.Key); l != nil && !l.IsOver() {
+		if !l.IsLeading() {
 			return l, nil
 		}
 		if refused := ss.useLed(ctx, l, c); refused != forward.ErrElsewhere {
@@ -259,10 +246,10 @@ func (ss *sessions) guest(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 		}
 	}
 	l := ss.liveOf(t, c.Principal, true)
-	l.ready = true
-	switch _, err := ss.records.Look(ctx, l.inRecord()); {
+	l.Begin()
+	switch _, err := ss.records.Look(ctx, l.InRecord()); {
 	case errors.Is(err, primary.ErrNone):
-		return nil, miss(ctx, ss.departed.end(t.Key))
+		return nil, miss(ctx, ss.ended.Why(t.Key))
 	case err != nil:
 		return nil, exchange.ErrReplicas
 	}

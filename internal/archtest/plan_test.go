@@ -12,7 +12,8 @@ func floors() [][]string {
 			"server",                         // front door: HTTP, transports, eras of clients
 		},
 		{
-			"server/modern", // clients of the modern era
+			"server/modern",   // clients of the modern era
+			"server/sessions", // the state of sessions of older eras
 		},
 		{
 			"server/forward", // requests that another replica answers

@@ -1,4 +1,4 @@
-package server
+package sessions
 
 import (
 	"container/heap"
@@ -13,18 +13,18 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
-// openingTime is how long a session cannot be evicted if its client has sent nothing
+// OpeningTime is how long a session cannot be evicted if its client has sent nothing
 // since initialize: the time of a round trip and a little more. Without it, sessions that
 // are opened faster than their clients can go on would evict each other before their
 // first message.
-const openingTime = 100 * time.Millisecond
+const OpeningTime = 100 * time.Millisecond
 
 // sessionCost is what a session takes of the memory that all share, in bytes: itself, its
 // entries here, and what the log of events remembers of it. So the sessions of all
 // tenants together have a bound that follows the memory of the process.
 const sessionCost = 1 << 10
 
-// roster is the sessions that live on this instance, each in the group of its tenant and
+// Roster is the sessions that live on this instance, each in the group of its tenant and
 // in that of its user, and the one place that decides which of them ends so that another
 // can be opened:
 //
@@ -50,21 +50,21 @@ const sessionCost = 1 << 10
 //
 // A roster is safe for concurrent use. Its mutex is locked before that of a session,
 // never the other way round.
-type roster struct {
+type Roster struct {
 	exchange.Guard
 
 	memory *share.Budget
-	outbox *outbox  // of what other replicas are to be told of sessions; set before the first session
-	byKey  sync.Map // of *live by sessionKey: changed under mu, read without
+	onNews func(*Session) // has replicas that hold streams of a session look for news of it
+	byKey  sync.Map       // of *live by sessionKey: changed under mu, read without
 
 	mu      sync.Mutex // guards the fields below and the seats of all sessions
 	tenants map[string]*group
 	users   map[auth.User]*group
 }
 
-// bounds are how many sessions may live at once, of a tenant and of each of its users.
+// Bounds are how many sessions may live at once, of a tenant and of each of its users.
 // Zero means none.
-type bounds struct{ tenant, user int }
+type Bounds struct{ Tenant, User int }
 
 // seat is where a session stands in the roster.
 type seat struct {
@@ -74,65 +74,74 @@ type seat struct {
 	gone   func()    // tells the metrics that the session has ended
 }
 
-func newRoster(g exchange.Guard, memory *share.Budget) *roster {
-	return &roster{
-		Guard: g, memory: memory, tenants: make(map[string]*group),
+// NewRoster returns an empty roster. onNews has replicas that hold streams of a session
+// look for news of it.
+func NewRoster(g exchange.Guard, memory *share.Budget, onNews func(*Session)) *Roster {
+	return &Roster{
+		Guard: g, memory: memory, onNews: onNews, tenants: make(map[string]*group),
 		users: make(map[auth.User]*group),
 	}
 }
 
-// find returns the session with that key, nil when there is none.
-func (ro *roster) find(key ticket.Key) *live {
+// Hold keeps everybody else from the queues and counts until release is called. Tests
+// have two open a session at the same time with it.
+func (ro *Roster) Hold() (release func()) {
+	ro.mu.Lock()
+	return ro.mu.Unlock
+}
+
+// Find returns the session with that key, nil when there is none.
+func (ro *Roster) Find(key ticket.Key) *Session {
 	l, _ := ro.byKey.Load(key)
-	found, _ := l.(*live)
+	found, _ := l.(*Session)
 	return found
 }
 
-// each calls do with every session. It holds no lock while it does. After a panic it goes
+// Each calls do with every session. It holds no lock while it does. After a panic it goes
 // on with the next session: otherwise all that come behind that one would be left out
 // each time.
-func (ro *roster) each(do func(*live)) {
+func (ro *Roster) Each(do func(*Session)) {
 	ro.byKey.Range(func(_, l any) bool {
-		ro.Safely(context.Background(), func() { do(l.(*live)) })
+		ro.Safely(context.Background(), func() { do(l.(*Session)) })
 		return true
 	})
 }
 
-// add enters a session. It returns that session, or the one that has the same key
+// Add enters a session. It returns that session, or the one that has the same key
 // already. If a bound is reached, or there is no memory for one more, the session that
 // has been idle longest is evicted for it. evicted are those that were: they are over,
-// and the caller dissolves them. If none is idle, the new session is refused and not
+// and the caller discards them. If none is idle, the new session is refused and not
 // entered.
-func (ro *roster) add(l *live, b bounds) (entered *live, evicted []*live, refused *exchange.Refusal) {
+func (ro *Roster) Add(l *Session, b Bounds) (entered *Session, evicted []*Session, refused *exchange.Refusal) {
 	ro.mu.Lock()
 	defer ro.mu.Unlock()
-	if other := ro.find(l.key); other != nil {
+	if other := ro.Find(l.Key); other != nil {
 		return other, nil, nil
 	}
 	if evicted, refused = ro.makeRoomLocked(l, b); refused != nil {
 		return nil, evicted, refused
 	}
-	ro.byKey.Store(l.key, l)
-	l.seat.gone = ro.Metrics.SessionOpened(l.user.TenantID)
+	ro.byKey.Store(l.Key, l)
+	l.seat.gone = ro.Metrics.SessionOpened(l.User.TenantID)
 	l.seat.groups = [2]*group{
-		groupOf(ro.tenants, l.user.TenantID, ofTenant),
-		groupOf(ro.users, l.user, ofUser),
+		groupOf(ro.tenants, l.User.TenantID, ofTenant),
+		groupOf(ro.users, l.User, ofUser),
 	}
 	for _, g := range l.seat.groups {
 		g.count++
 	}
-	queueLocked(l, l.idleSince())
+	queueLocked(l, l.IdleSince())
 	return l, evicted, nil
 }
 
 // makeRoomLocked evicts as many sessions as there are too many for one more, and takes
 // memory for that. It evicts one, unless a reload has lowered the bound, or the tenant
 // holds more memory than its share is by now.
-func (ro *roster) makeRoomLocked(l *live, b bounds) (evicted []*live, refused *exchange.Refusal) {
-	if b.user == 0 || b.tenant == 0 {
+func (ro *Roster) makeRoomLocked(l *Session, b Bounds) (evicted []*Session, refused *exchange.Refusal) {
+	if b.User == 0 || b.Tenant == 0 {
 		return nil, exchange.ErrNoSessions
 	}
-	now, owner := time.Now(), share.User(l.user)
+	now, owner := time.Now(), share.User(l.User)
 	// There is memory for l once a session of its user was evicted. To give that back and
 	// to take as much anew could fail, because the share of the user may be less by now
 	// than what it holds.
@@ -147,21 +156,21 @@ func (ro *roster) makeRoomLocked(l *live, b bounds) (evicted []*live, refused *e
 		switch {
 		case gone == nil:
 			return false
-		case gone.user == l.user && !held:
+		case gone.User == l.User && !held:
 			held = true
 		default:
-			ro.memory.Give(share.User(gone.user), sessionCost)
+			ro.memory.Give(share.User(gone.User), sessionCost)
 		}
 		evicted = append(evicted, gone)
 		return true
 	}
-	user, tenant := ro.users[l.user], ro.tenants[l.user.TenantID]
-	for user.isFull(b.user) { // first, because an evicted session of the user makes room in the tenant too
+	user, tenant := ro.users[l.User], ro.tenants[l.User.TenantID]
+	for user.isFull(b.User) { // first, because an evicted session of the user makes room in the tenant too
 		if !evict(user, "user_sessions") {
 			return evicted, exchange.ErrUserSessions
 		}
 	}
-	for tenant.isFull(b.tenant) {
+	for tenant.isFull(b.Tenant) {
 		if !evict(tenant, "sessions") {
 			return evicted, exchange.ErrSessions
 		}
@@ -183,7 +192,7 @@ func (ro *roster) makeRoomLocked(l *live, b bounds) (evicted []*live, refused *e
 // evictLocked ends the session of the group that has been idle longest, and takes it out
 // as removeLocked does. limit is the setting that wants it. It returns nil if none is
 // idle, or if the group is nil.
-func (ro *roster) evictLocked(g *group, now time.Time, limit string) *live {
+func (ro *Roster) evictLocked(g *group, now time.Time, limit string) *Session {
 	for g != nil && len(g.queue) > 0 {
 		l := g.queue[0]
 		since, idle := l.yield(l.seat.stamp, now)
@@ -196,48 +205,48 @@ func (ro *roster) evictLocked(g *group, now time.Time, limit string) *live {
 			return nil // this session, and all behind it, were opened just now
 		default:
 			ro.removeLocked(l)
-			l.evictedBy = limit
-			ro.Metrics.SessionEvicted(l.user.TenantID, l.evictedBy)
+			l.EvictedBy = limit
+			ro.Metrics.SessionEvicted(l.User.TenantID, l.EvictedBy)
 			return l
 		}
 	}
 	return nil
 }
 
-// remove takes a session out, if it is in.
-func (ro *roster) remove(l *live) {
+// Remove takes a session out, if it is in.
+func (ro *Roster) Remove(l *Session) {
 	ro.mu.Lock()
 	defer ro.mu.Unlock()
-	if ro.find(l.key) == l {
+	if ro.Find(l.Key) == l {
 		ro.removeLocked(l)
-		ro.memory.Give(share.User(l.user), sessionCost)
+		ro.memory.Give(share.User(l.User), sessionCost)
 	}
 }
 
 // removeLocked takes a session out. The caller gives back its memory, or passes it on.
-func (ro *roster) removeLocked(l *live) {
+func (ro *Roster) removeLocked(l *Session) {
 	unqueueLocked(l)
-	ro.byKey.Delete(l.key)
+	ro.byKey.Delete(l.Key)
 	l.seat.gone()
 	for _, g := range l.seat.groups {
 		g.count--
 	}
 	if l.seat.groups[ofUser].count == 0 {
-		delete(ro.users, l.user)
+		delete(ro.users, l.User)
 	}
 	if l.seat.groups[ofTenant].count == 0 {
-		delete(ro.tenants, l.user.TenantID)
+		delete(ro.tenants, l.User.TenantID)
 	}
 }
 
 // requeue puts a session where it belongs in the queues. It is called after the first
 // message of a client, and when a session that had left the queues because it was in use
 // is idle again.
-func (ro *roster) requeue(l *live) {
+func (ro *Roster) requeue(l *Session) {
 	ro.mu.Lock()
 	defer ro.mu.Unlock()
-	if ro.find(l.key) == l {
-		queueLocked(l, l.idleSince())
+	if ro.Find(l.Key) == l {
+		queueLocked(l, l.IdleSince())
 	}
 }
 
@@ -253,7 +262,7 @@ func groupOf[K comparable](groups map[K]*group, key K, kind int) *group {
 
 // queueLocked puts a session where it belongs in the queues if stamp is when it was last
 // used.
-func queueLocked(l *live, stamp time.Time) {
+func queueLocked(l *Session, stamp time.Time) {
 	l.seat.stamp = stamp
 	for kind, g := range l.seat.groups {
 		if i := l.seat.index[kind]; i > 0 {
@@ -265,7 +274,7 @@ func queueLocked(l *live, stamp time.Time) {
 }
 
 // unqueueLocked takes a session out of the queues, if it is in them.
-func unqueueLocked(l *live) {
+func unqueueLocked(l *Session) {
 	for kind, g := range l.seat.groups {
 		if i := l.seat.index[kind]; i > 0 {
 			heap.Remove(g, i-1)
@@ -285,7 +294,7 @@ type group struct {
 	count int // of all of them
 	// a heap: at the front the one with the oldest stamp; those known to be in use are
 	// not in it
-	queue []*live
+	queue []*Session
 }
 
 // isFull tells whether the group has as many sessions as that or more. A nil one has
@@ -308,7 +317,7 @@ func (g *group) Swap(i, j int) {
 
 // Push implements heap.Interface.
 func (g *group) Push(l any) {
-	g.queue = append(g.queue, l.(*live))
+	g.queue = append(g.queue, l.(*Session))
 	g.queue[len(g.queue)-1].seat.index[g.kind] = len(g.queue)
 }
 

@@ -1,0 +1,319 @@
+package sessions
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/server/streams"
+)
+
+const (
+	// NoticeTime is how long it may take until a replica has taken notices.
+	NoticeTime = 2 * time.Second
+	// provenTime is how long a replica must live with a notice until it counts as told for
+	// good.
+	provenTime = 10 * time.Second
+)
+
+// ListensAt returns the replicas that hold streams for notices of the session, if this
+// one leads it.
+func (l *Session) ListensAt() (at []replica.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range l.holders {
+		if h.Listener != nil && h.Stream[0] == 'g' && l.lead.leads && !l.over &&
+			!slices.Contains(at, h.Listener.At) {
+			at = append(at, h.Listener.At)
+		}
+	}
+	return at
+}
+
+// Notice is a notice for a stream at another replica.
+type Notice struct {
+	Session *Session
+	Holder  *Holder
+	Method  string
+	URI     string // of the resource that has changed; "": a list has
+	Text    []byte
+}
+
+// ListenerAt returns the newest stream for notices at a replica, nil if there is none.
+func (l *Session) ListenerAt(at replica.ID) *Holder {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range slices.Backward(l.holders) {
+		if h.Listener != nil && h.Listener.At == at && h.Stream[0] == 'g' && l.lead.leads && !l.over {
+			return h
+		}
+	}
+	return nil
+}
+
+// SentBy notes that a notice is where its stream is held.
+func (l *Session) SentBy(one Notice) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now, listener := time.Now(), one.Holder.Listener
+	if now.Sub(listener.told) > provenTime {
+		listener.methods, listener.uris, listener.watches = nil, nil, nil
+	}
+	listener.told = now
+	if one.URI == "" {
+		listener.methods = append(listener.methods, one.Method)
+	} else {
+		listener.uris = append(listener.uris, one.URI)
+		listener.watches = append(listener.watches, l.notices.updates.Subscription(one.URI))
+	}
+}
+
+// Settle notes that what a stream at a replica carried has got there.
+func (l *Session) Settle(at replica.ID) {
+	if h := l.ListenerAt(at); h != nil {
+		l.Sent(h.Stream)
+	}
+}
+
+// ExpectStream notes that a stream of the session is about to be opened here: its primary
+// may have notices for it before that.
+func (l *Session) ExpectStream(stream string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.opening == nil {
+		l.opening = make(map[string]chan struct{})
+	}
+	l.opening[stream] = make(chan struct{})
+}
+
+// StreamOpened notes that a stream is open, or will not be.
+func (l *Session) StreamOpened(stream string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if opening := l.opening[stream]; opening != nil {
+		close(opening)
+		delete(l.opening, stream)
+	}
+}
+
+// AwaitStream waits until a stream is open that is about to be opened.
+func (l *Session) AwaitStream(ctx context.Context, stream string) {
+	l.mu.Lock()
+	opening := l.opening[stream]
+	l.mu.Unlock()
+	if opening == nil {
+		return
+	}
+	ctx, stop := context.WithTimeout(ctx, NoticeTime/2)
+	defer stop()
+	select {
+	case <-opening:
+	case <-ctx.Done():
+	}
+}
+
+// Holds tells whether a connection here sends that stream.
+func (l *Session) Holds(stream string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := l.holderLocked(stream)
+	return h != nil && h.flow != nil
+}
+
+// LedBy notes which other replica leads the session.
+func (l *Session) LedBy(at replica.ID, epoch uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.lead.leads && epoch >= l.lead.epoch {
+		l.lead.primary, l.lead.epoch = at, epoch
+	}
+}
+
+// LoseStream ends the connection that sends a stream, if there is one, and waits until it
+// sends nothing more.
+func (l *Session) LoseStream(ctx context.Context, stream string) {
+	l.mu.Lock()
+	h := l.holderLocked(stream)
+	if h == nil || h.flow == nil {
+		l.mu.Unlock()
+		return
+	}
+	if h.gone == nil {
+		h.gone = make(chan struct{})
+	}
+	gone := h.gone
+	l.mu.Unlock()
+	h.Lost.Store(true)
+	h.flow.Wake()
+	ctx, stop := context.WithTimeout(ctx, NoticeTime/2)
+	defer stop()
+	select {
+	case <-gone:
+	case <-ctx.Done():
+	}
+}
+
+// AddListener notes that a stream is held at another replica.
+func (l *Session) AddListener(stream string, to *Listener) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holders = append(l.holders, &Holder{Stream: stream, Listener: to})
+}
+
+// DropListener notes that a stream is not held at a replica any more.
+func (l *Session) DropListener(stream string, at replica.ID) {
+	l.mu.Lock()
+	l.dropListenersLocked(func(h *Holder) bool { return h.Stream == stream && h.Listener.At == at })
+	back := l.restLocked()
+	l.mu.Unlock()
+	l.WakeStreams()
+	if back {
+		l.roster.requeue(l)
+	}
+}
+
+func (l *Session) dropListenersLocked(which func(*Holder) bool) {
+	l.holders = slices.DeleteFunc(l.holders, func(h *Holder) bool { return h.Listener != nil && which(h) })
+}
+
+// StreamsAt returns the replicas that hold streams of the session, by stream.
+func (l *Session) StreamsAt() map[string]replica.ID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := make(map[string]replica.ID)
+	for _, h := range l.holders {
+		if h.Listener != nil {
+			at[h.Stream] = h.Listener.At
+		}
+	}
+	return at
+}
+
+// StrandedAt returns the replica that leads the session. held tells whether streams for
+// notices are here.
+func (l *Session) StrandedAt() (at replica.ID, held bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range l.holders {
+		held = held || h.flow != nil && h.flow.Lasts()
+	}
+	return l.lead.primary, held && !l.over
+}
+
+// EndStreams ends the streams for notices that are here.
+func (l *Session) EndStreams() {
+	l.mu.Lock()
+	var lost []*Holder
+	for _, h := range l.holders {
+		if h.flow != nil && h.flow.Lasts() {
+			lost = append(lost, h)
+		}
+	}
+	l.mu.Unlock()
+	for _, h := range lost {
+		h.Lost.Store(true)
+		h.flow.Wake()
+	}
+}
+
+// holderLocked returns who holds a stream of the log, nil if nobody does.
+func (l *Session) holderLocked(stream string) *Holder {
+	for _, h := range l.holders {
+		if h.Stream == stream {
+			return h
+		}
+	}
+	return nil
+}
+
+// Hold gives a stream of the log to one connection. It takes the stream away from the
+// connection that had it and waits until that one has sent its last event: otherwise both
+// might send the same event. release is called once, even after an error, which is that
+// of ctx.
+func (l *Session) Hold(ctx context.Context, stream string, f *streams.Flow) (mine *Holder, err error) {
+	mine = &Holder{Stream: stream, flow: f}
+	l.mu.Lock()
+	before, gone := l.holderLocked(stream), make(chan struct{})
+	if before != nil && before.flow != nil {
+		before.gone = gone
+		l.holders[slices.Index(l.holders, before)] = mine
+	} else {
+		l.holders = append(l.holders, mine)
+	}
+	l.mu.Unlock()
+	if before == nil || before.flow == nil {
+		return mine, nil
+	}
+	before.Lost.Store(true)
+	before.flow.Wake()
+	select {
+	case <-gone:
+		return mine, nil
+	case <-ctx.Done():
+		return mine, ctx.Err()
+	}
+}
+
+// Release gives the stream back, unless another connection has taken it.
+func (l *Session) Release(mine *Holder) {
+	l.mu.Lock()
+	l.holders = slices.DeleteFunc(l.holders, func(h *Holder) bool { return h == mine })
+	back := l.restLocked()
+	if mine.gone != nil {
+		close(mine.gone)
+	}
+	l.mu.Unlock()
+	if back {
+		l.roster.requeue(l)
+	}
+}
+
+// HeldAt returns the other replica that holds a stream, "" if that is this one or nobody.
+func (l *Session) HeldAt(stream string) replica.ID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h := l.holderLocked(stream); h != nil && h.Listener != nil {
+		return h.Listener.At
+	}
+	return ""
+}
+
+// DropGone forgets the streams at replicas that are gone. What was told there a moment
+// ago may not have come to the client, so it is told again.
+func (l *Session) DropGone(isThere func(replica.ID) bool) {
+	dead := make(map[replica.ID]bool)
+	for _, at := range l.StreamsAt() {
+		if !isThere(at) {
+			dead[at] = true
+		}
+	}
+	if len(dead) == 0 {
+		return
+	}
+	l.mu.Lock()
+	var gone []*Holder
+	l.dropListenersLocked(func(h *Holder) bool {
+		if dead[h.Listener.At] {
+			gone = append(gone, h)
+		}
+		return dead[h.Listener.At]
+	})
+	back := l.restLocked()
+	l.mu.Unlock()
+	for _, h := range gone {
+		if time.Since(h.Listener.told) > provenTime {
+			continue
+		}
+		for _, method := range h.Listener.methods {
+			l.Unassign("", method, "")
+		}
+		for i, uri := range h.Listener.uris {
+			l.NoteUpdate(h.Listener.watches[i], uri)
+		}
+	}
+	l.WakeStreams()
+	if back {
+		l.roster.requeue(l)
+	}
+}

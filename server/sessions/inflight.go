@@ -1,0 +1,122 @@
+package sessions
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+)
+
+// Enter adds a job. Two jobs of a session at the same time must not have the same id.
+func (l *Session) Enter(j *exchange.Job) *exchange.Refusal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.over:
+		return exchange.ErrSession
+	case l.retired:
+		return exchange.ErrDraining
+	}
+	if l.jobs == nil {
+		l.jobs = make(map[mcp.ID]*exchange.Job)
+	}
+	if l.jobs[j.ID] != nil || l.lead.running[j.ID] {
+		return exchange.ErrIDInUse
+	}
+	l.jobs[j.ID] = j
+	return nil
+}
+
+// Answered frees the id of a job, which is still in flight. A client may use it again as
+// soon as it has the answer, and that may be before the job leaves.
+func (l *Session) Answered(j *exchange.Job) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !j.Answered {
+		delete(l.jobs, j.ID)
+		j.Answered = true
+		l.answering++
+	}
+}
+
+// inFlightLocked returns how many jobs are in flight.
+func (l *Session) inFlightLocked() int { return len(l.jobs) + int(l.answering) }
+
+// Leave takes a job out.
+func (l *Session) Leave(j *exchange.Job) {
+	l.Answered(j)
+	l.mu.Lock()
+	l.answering--
+	back := l.restLocked()
+	calm := l.awaited && l.inFlightLocked() == 0
+	l.awaited = l.awaited && !calm
+	var then func()
+	if l.inFlightLocked() == 0 {
+		then, l.calm = l.calm, nil
+	}
+	l.mu.Unlock()
+	if calm {
+		l.WakeStreams()
+	}
+	if then != nil {
+		then()
+	}
+	if back {
+		l.roster.requeue(l)
+	}
+}
+
+// IsCalm tells whether no job of the session is in flight. If one is, the streams are
+// woken when none is any more.
+func (l *Session) IsCalm() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.awaited = l.inFlightLocked() > 0
+	return !l.awaited
+}
+
+// WhenCalm has then called when no job of the session is in flight any more. It is true,
+// and nothing is called, if none is.
+func (l *Session) WhenCalm(then func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.inFlightLocked() == 0 {
+		return true
+	}
+	l.calm = then
+	return false
+}
+
+// RunsFormerly tells whether the replica that led the session before answers a request of
+// that id.
+func (l *Session) RunsFormerly(id mcp.ID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lead.running[id]
+}
+
+// Retire has the session take no further request.
+func (l *Session) Retire() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.retired = true
+}
+
+// Cancel cancels the job with that id. It is false if there is none on this instance.
+func (l *Session) Cancel(id mcp.ID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	j := l.jobs[id]
+	if j != nil {
+		j.Life.End(exchange.ErrCancelled)
+	}
+	return j != nil
+}
+
+// InFlight returns the ids of the jobs in flight whose answers are not on their way yet.
+func (l *Session) InFlight() []mcp.ID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.jobs))
+}

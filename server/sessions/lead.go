@@ -1,0 +1,172 @@
+package sessions
+
+import (
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/server/primary"
+)
+
+// PrimaryOf returns the other replica that leads the session, "" if this one does or if
+// none is known.
+func (l *Session) PrimaryOf() replica.ID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lead.primary
+}
+
+// WantLogs notes how grave a log message must be for the client to get it.
+func (l *Session) WantLogs(level mcp.Level) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.level = level
+}
+
+// IsLeading tells whether this replica leads the session. It is true of a session that is
+// not shared.
+func (l *Session) IsLeading() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lead.leads
+}
+
+// LeadsSince tells whether this replica has led the session since that time or longer.
+func (l *Session) LeadsSince(since time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.Shared || !l.lead.confirmed.Before(since)
+}
+
+// Epoch returns that of the session, as this replica has it.
+func (l *Session) Epoch() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lead.epoch
+}
+
+// FormerOf returns the replica that led the session before, and may have calls of it, ""
+// if there is none.
+func (l *Session) FormerOf() replica.ID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lead.former
+}
+
+// InRecord names the session in the records.
+func (l *Session) InRecord() primary.Key { return primary.Key{Tenant: l.User.TenantID, Name: l.Name} }
+
+// Facts returns all that is kept of a session that this replica leads.
+func (l *Session) Facts() map[string]string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	facts := make(map[string]string)
+	if l.level != 0 {
+		facts[FactLevel] = l.level.String()
+	}
+	if lists := l.listsLocked(); lists != "" {
+		facts[FactLists] = lists
+	}
+	for uri, w := range l.notices.watched {
+		if w.kept {
+			facts[WatchFact(uri)] = uri
+		}
+	}
+	for uri := range l.notices.lost {
+		facts[WatchFact(uri)] = uri
+	}
+	return facts
+}
+
+// learn takes what is kept of a session that this replica leads from now on.
+func (l *Session) learn(facts map[string]string) {
+	if level, ok := mcp.LevelOf(facts[FactLevel]); ok {
+		l.WantLogs(level)
+	}
+	l.learnLists(facts[FactLists])
+	l.learnWatches(facts)
+}
+
+// Names of facts.
+const (
+	FactLevel = "level" // of log messages, by name
+	FactLists = "lists" // digests of what the client was told of lists last
+)
+
+// SetUnwritten notes whether the record lacks something.
+func (l *Session) SetUnwritten(unwritten bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lead.unwritten = unwritten
+}
+
+// IsUnwritten tells whether this replica leads the session, and its record lacks
+// something.
+func (l *Session) IsUnwritten() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lead.leads && l.lead.unwritten
+}
+
+// BeginLeading notes that this replica has opened the session.
+func (l *Session) BeginLeading(epoch uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lead = lead{leads: true, epoch: epoch, confirmed: time.Now()}
+}
+
+// BecomePrimary notes that this replica leads the session from now on, and what its
+// record has of it. former led it before and answers the requests that are running; it is
+// "" if that is gone.
+func (l *Session) BecomePrimary(r primary.Record, former replica.ID, running map[mcp.ID]bool) {
+	l.mu.Lock()
+	l.lead = lead{leads: true, epoch: r.Epoch, confirmed: time.Now(), former: former, running: running}
+	l.ready = true
+	l.mu.Unlock()
+	l.learn(r.Facts)
+}
+
+// Confirm notes that this replica was sure at that time that it leads the session.
+func (l *Session) Confirm(at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lead.confirmed = at
+}
+
+// BecomeFollower notes that another replica leads the session. Streams for notices end
+// here, and the subscriptions. It returns the epoch before, whether this replica led the
+// session, and the replicas that hold streams for it, by stream.
+func (l *Session) BecomeFollower(at replica.ID, epoch uint64) (before uint64, led bool,
+	elsewhere map[string]replica.ID,
+) {
+	elsewhere = l.StreamsAt()
+	l.mu.Lock()
+	was := l.lead
+	l.lead = lead{epoch: epoch, primary: at}
+	var lost []*Holder
+	for _, h := range l.holders {
+		if was.leads && h.flow != nil && h.Stream[0] == 'g' {
+			lost = append(lost, h)
+		}
+	}
+	l.dropListenersLocked(func(*Holder) bool { return true })
+	watched := l.notices.watched
+	l.notices.watched, l.notices.lost = nil, nil
+	l.mu.Unlock()
+	for _, w := range watched {
+		w.stop()
+	}
+	for _, h := range lost {
+		h.Lost.Store(true)
+		h.flow.Wake()
+	}
+	return was.epoch, was.leads, elsewhere
+}
+
+// IsUsedSince tells whether this replica leads the session, which is shared, and the
+// session is in use or was used since then.
+func (l *Session) IsUsedSince(since time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Shared && l.lead.leads && !l.over && (l.isBusyLocked() || l.used.After(since))
+}

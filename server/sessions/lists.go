@@ -1,0 +1,149 @@
+package sessions
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/server/notices"
+)
+
+// MaxTold is how many updates are put into the log before they are sent, because the log
+// keeps only so many events.
+const MaxTold = 32
+
+// Assign returns the methods of the notices of changed lists that the client has yet to
+// get, and makes stream the one that carries them: of several streams only one tells each
+// change. stream is "" if the client need not be told, because it has yet to list.
+func (l *Session) Assign(d gateway.Digests, stream string) (methods []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, change := range notices.Changes(d) {
+		n := &l.notices.lists[i]
+		if n.told == "" && n.content == change.Content { // another replica has told the client
+			n.told = change.Digest
+		}
+		if n.told == change.Digest && !l.isUnsentLocked(n.carrier, stream) {
+			continue
+		}
+		n.told, n.content, n.carrier = change.Digest, change.Content, stream
+		methods = append(methods, change.Method)
+	}
+	return methods
+}
+
+// isUnsentLocked tells whether a notice that one stream carries falls to another, because
+// no connection has the first one any more.
+func (l *Session) isUnsentLocked(carrier, stream string) bool {
+	return carrier != "" && carrier != stream && l.holderLocked(carrier) == nil
+}
+
+// Unassign notes that notices with that method, or of that resource, could not be put into
+// the log of the stream that carries them. They are assigned again, unless another stream has
+// done so already.
+func (l *Session) Unassign(stream, method, uri string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, change := range notices.Changes(gateway.Digests{}) {
+		if change.Method == method && l.notices.lists[i].carrier == stream {
+			l.notices.lists[i].told, l.notices.lists[i].content, l.notices.lists[i].carrier = "", "", ""
+		}
+	}
+	l.notices.updates.Unassign(uri, stream)
+}
+
+// AssignUpdates does for changed resources what assign does for lists. It returns at most
+// maxTold URIs; more tells whether there are others.
+func (l *Session) AssignUpdates(stream string) (uris []string, more bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for uri, carrier := range l.notices.updates.All() {
+		if carrier == "" || l.isUnsentLocked(carrier, stream) {
+			uris = append(uris, uri)
+		}
+	}
+	slices.Sort(uris)
+	more = len(uris) > MaxTold
+	uris = uris[:min(len(uris), MaxTold)]
+	for _, uri := range uris {
+		l.notices.updates.Assign(uri, stream)
+	}
+	return uris, more
+}
+
+// Sent notes that everything on the stream has gone out, including the notices that it
+// carried.
+func (l *Session) Sent(stream string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.notices.lists {
+		if n := &l.notices.lists[i]; n.carrier == stream {
+			n.carrier = ""
+		}
+	}
+	l.notices.updates.Drop(func(_, carrier string) bool { return carrier == stream })
+}
+
+// NoteUpdate remembers that a resource, or a part of one, has changed. It is false if the
+// session is not subscribed to uri.
+func (l *Session) NoteUpdate(uri, part string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over || l.notices.watched[uri] == nil {
+		return false
+	}
+	l.addUpdateLocked(uri, part)
+	return true
+}
+
+// addUpdateLocked remembers that a resource, or a part of one, has changed.
+func (l *Session) addUpdateLocked(uri, part string) {
+	if l.over {
+		return
+	}
+	if l.notices.updates == nil {
+		l.notices.updates = notices.NewPending(l.roster.memory, share.User(l.User))
+	}
+	l.notices.updates.Add(uri, part)
+}
+
+// learnLists notes what the client was told of lists, as the record has it.
+func (l *Session) learnLists(text string) {
+	contents := strings.Fields(text)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.notices.lists {
+		n := &l.notices.lists[i]
+		if n.told, n.content, n.carrier = "", "", ""; len(contents) == len(l.notices.lists) {
+			n.content = contents[i]
+		}
+	}
+	l.notices.kept = text
+}
+
+// listsLocked returns what the client was told of lists, "" as long as it has yet to get
+// a notice, or was told nothing.
+func (l *Session) listsLocked() string {
+	contents := make([]string, 0, len(l.notices.lists))
+	for _, n := range l.notices.lists {
+		if n.carrier != "" || n.content == "" {
+			return ""
+		}
+		contents = append(contents, n.content)
+	}
+	return strings.Join(contents, " ")
+}
+
+// ListsDue returns what the client was told of lists. due tells whether the record is to
+// have it and does not, and then counts as having it.
+func (l *Session) ListsDue() (text string, due bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text = l.listsLocked()
+	due = l.Shared && l.lead.leads && text != "" && text != l.notices.kept
+	if due {
+		l.notices.kept = text
+	}
+	return text, due
+}

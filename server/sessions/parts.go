@@ -1,0 +1,107 @@
+package sessions
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/server/notices"
+	"github.com/drawbridge-mcp/drawbridge/server/streams"
+)
+
+// lead is what a replica knows of who leads a shared session. The mutex of the session
+// guards it.
+type lead struct {
+	leads     bool
+	epoch     uint64
+	confirmed time.Time       // when this replica was last sure to lead
+	unwritten bool            // the record lacks something
+	primary   replica.ID      // the other replica that leads; "": not known
+	former    replica.ID      // that led before this one, and has calls still; "": none
+	running   map[mcp.ID]bool // the requests that it answers
+}
+
+// Listener is where a stream is held that is at another replica.
+type Listener struct {
+	At        replica.ID
+	Principal auth.Principal // whose stream it is
+	told      time.Time      // when it was told something last
+	methods   []string       // what, of lists
+	uris      []string       // what, of resources and parts of them
+	watches   []string       // the URI of the subscription to each of these
+}
+
+// Holder is a connection that sends a stream of the log, here or at another replica.
+type Holder struct {
+	Stream   string
+	flow     *streams.Flow // nil: it is at another replica
+	Listener *Listener     // there; nil: it is here
+	Lost     atomic.Bool   // another connection takes over
+	// closed when this one sends nothing more; nil: nobody waits for that; guarded by the
+	// mutex of the session
+	gone chan struct{}
+}
+
+// Question is one request from the server to the client, in a round of a request of the
+// client. It waits in the session, at the replica that asks: its home.
+type Question struct {
+	Key, Method string
+	ID          string
+	Asked       bool
+	Room        *share.Claim  // holds its answer, and those to the other questions of the request
+	Done        chan struct{} // closed when the answer has come
+	Answer      []byte        // guarded by the mutex of the session until came is closed
+}
+
+// untold is what the client of a session has yet to be told: changed lists, changed
+// resources. The mutex of the session guards it. A notice is put into the log of one
+// stream, which carries it to the client. If no connection sends that stream any
+// more before the notice went out, another stream takes over.
+type untold struct {
+	lists [3]struct {
+		told    string // digest of what the client was last told of; "": not known here
+		content string // digest of what that holds
+		carrier string // the stream that has the notice and has not sent it yet; "" for none
+	}
+	kept    string                   // what the record has of the lists
+	updates *notices.Pending         // changed resources; nil: none has changed yet
+	watched map[string]*Subscription // subscriptions, by URI
+	// those of the primary before that are to be made again; true: that was tried
+	lost          map[string]bool
+	reopening     map[string]bool // those that are being made again
+	resubscribing bool            // somebody makes them
+}
+
+// Subscription is the subscription of a session to one resource.
+type Subscription struct {
+	kept         bool          // the record is to have it
+	Opened       chan struct{} // closed when the fields below are set
+	Told         *mcp.Error    // why it could not be opened; nil: it was
+	Subscription gateway.Subscription
+}
+
+// isOpen tells whether the subscription was opened, or could not be; otherwise it is
+// being opened.
+func (w *Subscription) isOpen() bool {
+	select {
+	case <-w.Opened:
+		return true
+	default:
+		return false
+	}
+}
+
+// stop stops a subscription that is open. One that is still being opened is stopped by
+// whoever opens it.
+func (w *Subscription) stop() {
+	if w.isOpen() && w.Told == nil {
+		w.Subscription.Stop()
+	}
+}
+
+// RPCID returns the id of the question as JSON-RPC has it.
+func (q *Question) RPCID() mcp.ID { return mcp.ID(mcp.String(q.ID)) }

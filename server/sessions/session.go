@@ -1,0 +1,331 @@
+// Package sessions is the state of sessions of older eras that this replica serves: what
+// was agreed on, which requests and questions are in flight, who holds their streams, what
+// their clients have yet to be told, who leads them, and which one is evicted for another.
+// It knows neither how a session is reached nor what a request of it does; the events that
+// were sent on its streams are in server/session.
+//
+// To read the package, begin at the top of this table. A file uses only what stands below
+// it, except those of one line, which use each other:
+//
+//	who leads it            lead
+//	what is to be told      subscriptions
+//	                        holders: who has its streams; lists: what its client was told
+//	what is asked           questions
+//	one session             session, inflight: its jobs; streamname; roster: all sessions, and eviction
+//	what it consists of     parts; ended: how sessions have ended
+package sessions
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/internal/sse"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/session"
+	"github.com/drawbridge-mcp/drawbridge/server/streams"
+	"github.com/drawbridge-mcp/drawbridge/server/ticket"
+)
+
+// Session is one session that this instance serves. Which one is evicted for another is
+// decided by the roster; these are the states that a session has by itself:
+//
+//	opened ──first message──▶ heard ──initialized──▶ ready: notices may be sent
+//	   │                        │                      │
+//	   └────────────────────────┴──────────────────────┴──▶ over: deleted, idle for too long, expired, evicted or
+//	                                                        revoked; its jobs are cancelled, its streams end
+//
+// While its mutex is held, no other mutex of this package is locked and nothing is waited
+// for.
+type Session struct {
+	Key    ticket.Key
+	User   auth.User
+	Name   string // in the log of events
+	Expiry time.Time
+	roster *Roster
+	seat   seat // guarded by the roster's mutex
+	Shared bool // it has a record, and any replica may come to lead it
+
+	EvictedBy string     // the limit that it was evicted for; written once, by who ends it
+	suffix    string     // of the names of its streams, see homeMark; "" if it is not shared
+	mu        sync.Mutex // guards the fields below
+	ticket.Terms
+	level     mcp.Level      // of log messages that the client wants; zero: none
+	principal auth.Principal // of the token that was last used
+	over      bool
+	retired   bool // it takes no further request, because its stream is about to end
+	ready     bool // the client has confirmed the handshake
+	heard     bool // the client has sent a message since the session was opened
+	unqueued  bool // the roster took it out of its queues, because it was in use
+	awaited   bool // streams wait until no job is in flight, and are to be woken then
+	used      time.Time
+	notices   untold
+	lead      lead
+	calm      func()                   // called when no job is in flight any more; nil: nobody waits for that
+	jobs      map[mcp.ID]*exchange.Job // in flight, of which the answer is not on its way to the client yet
+	answering int32                    // jobs in flight of which it is
+	asked     map[string]*Question     // that wait for answers of the client, by id; nil: none
+	opening   map[string]chan struct{} // streams that are about to be opened; nil: none; closed when they are
+	// of the streams that are open; few, so a map would take more memory and no less time
+	holders []*Holder
+	opened  int32 // how many streams it has had
+}
+
+// New returns a session that a ticket describes, and that the replica of that opener
+// serves. It is not in the roster yet.
+func New(ro *Roster, t *ticket.Ticket, p auth.Principal, opener [ticket.OpenerSize]byte,
+	maxAge time.Duration, shared bool,
+) *Session {
+	l := &Session{
+		Key: t.Key, User: p.User(), Name: t.Key.String(), Expiry: t.Opened.Add(maxAge), Shared: shared,
+		roster: ro, Terms: t.Agreed(), used: time.Now(), principal: p,
+	}
+	if shared {
+		l.suffix = homeMark + hex.EncodeToString(opener[:]) + ticket.NewKey().String()[:8]
+	}
+	return l
+}
+
+// InLog names the session in the log of events.
+func (l *Session) InLog() session.Key {
+	return session.Key{Name: l.Name, Owner: share.User(l.User), Here: !l.Shared}
+}
+
+// Use notes that the session is being used now, with the token of p. It is false if the
+// session was idle for too long, or has ended.
+func (l *Session) Use(now time.Time, idle time.Duration, p auth.Principal) bool {
+	l.mu.Lock()
+	if !l.isFreshLocked(now, idle) {
+		l.mu.Unlock()
+		return false
+	}
+	first := !l.heard
+	l.used, l.heard, l.principal = now, true, p
+	l.mu.Unlock()
+	if first {
+		l.roster.requeue(l)
+	}
+	return true
+}
+
+// Fresh tells whether the session may still be used.
+func (l *Session) Fresh(now time.Time, idle time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.isFreshLocked(now, idle)
+}
+
+// isFreshLocked tells whether the session may still be used. A session with a job or an
+// open stream is not idle, however long ago its last message was.
+func (l *Session) isFreshLocked(now time.Time, idle time.Duration) bool {
+	return !l.over && now.Before(l.Expiry) && (l.isBusyLocked() || now.Sub(l.used) <= idle)
+}
+
+// Lapse says why the session is not fresh any more, for the log.
+func (l *Session) Lapse(now time.Time) string {
+	if !now.Before(l.Expiry) {
+		return EndExpired
+	}
+	return EndIdle
+}
+
+func (l *Session) isBusyLocked() bool {
+	return l.inFlightLocked() > 0 || len(l.holders) > 0
+}
+
+// yield ends the session to make room for another one, if it is idle and was not used
+// after stamp. It returns since when the session has been idle. That time is later than
+// now for a session that was opened just now: such a one does not end. A session in use
+// does not end either; it tells the roster when it is idle again. The caller discards a
+// session that yield ended.
+func (l *Session) yield(stamp, now time.Time) (since time.Time, idle bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.isBusyLocked() {
+		l.unqueued = true
+		return time.Time{}, false
+	}
+	since = l.idleSinceLocked()
+	l.over = !since.After(stamp) && !since.After(now)
+	return since, true
+}
+
+// IdleSince returns when the session was last used.
+func (l *Session) IdleSince() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.idleSinceLocked()
+}
+
+func (l *Session) idleSinceLocked() time.Time {
+	if !l.heard {
+		return l.used.Add(OpeningTime)
+	}
+	return l.used
+}
+
+// restLocked notes that the session was in use until now. If it is true, the caller must
+// tell the roster that the session is idle again, after unlocking the mutex.
+func (l *Session) restLocked() bool {
+	l.used = time.Now()
+	back := l.unqueued && !l.isBusyLocked()
+	l.unqueued = l.unqueued && !back
+	return back
+}
+
+// Rested is restLocked for who does not hold the mutex, and tells the roster.
+func (l *Session) Rested() {
+	l.mu.Lock()
+	back := l.restLocked()
+	l.mu.Unlock()
+	if back {
+		l.roster.requeue(l)
+	}
+}
+
+// Close ends the session. It is false if the session had ended before.
+func (l *Session) Close() bool {
+	l.mu.Lock()
+	before := l.over
+	l.over = true
+	l.mu.Unlock()
+	if before {
+		return false
+	}
+	l.Discard()
+	return true
+}
+
+// Discard lets go of everything that a session that is over still has: it cancels its
+// jobs, and ends its streams and subscriptions. It is called once.
+func (l *Session) Discard() {
+	for _, w := range l.emptied() {
+		w.stop()
+	}
+	l.WakeStreams()
+}
+
+// emptied cancels the jobs, forgets what the client has yet to be told, and returns the
+// subscriptions that are to end.
+func (l *Session) emptied() (watched map[string]*Subscription) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, j := range l.jobs {
+		j.Life.End(ErrSessionEnded)
+	}
+	watched, l.notices.watched = l.notices.watched, nil
+	if l.notices.updates != nil {
+		l.notices.updates.Close()
+	}
+	l.notices.lost, l.notices.reopening = nil, nil
+	return watched
+}
+
+// WakeStreams has the streams of the session look for something to send, or for a reason to end.
+func (l *Session) WakeStreams() {
+	l.mu.Lock()
+	flows, elsewhere := make([]*streams.Flow, 0, len(l.holders)), false
+	for _, h := range l.holders {
+		if h.flow == nil {
+			elsewhere = true
+			continue
+		}
+		flows = append(flows, h.flow)
+	}
+	l.mu.Unlock()
+	for _, f := range flows {
+		f.Wake()
+	}
+	if elsewhere {
+		l.roster.onNews(l)
+	}
+}
+
+// LastPrincipal returns whose token was last used in the session. It is always one of the
+// owner, but the owner's client gets a new token now and then.
+func (l *Session) LastPrincipal() auth.Principal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.principal
+}
+
+// Speaks returns the negotiated revision.
+func (l *Session) Speaks() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Revision
+}
+
+// Wants returns what was agreed on with the client, and the level of log messages that it
+// wants.
+func (l *Session) Wants() (agreed ticket.Terms, level mcp.Level) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Terms, l.level
+}
+
+// SetHeard notes that the client has sent messages, elsewhere or here.
+func (l *Session) SetHeard() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.heard = true
+}
+
+// Agree sets what the handshake decides. It is for sessions that are opened before their
+// handshake.
+func (l *Session) Agree(on ticket.Terms) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.Terms = on
+}
+
+// IsBusy tells whether the session has calls in flight or streams.
+func (l *Session) IsBusy() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.isBusyLocked()
+}
+
+// IsOver tells whether the session has ended.
+func (l *Session) IsOver() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.over
+}
+
+// IsReady tells whether notices may be sent, which is after the handshake.
+func (l *Session) IsReady() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ready
+}
+
+// Begin notes that the handshake is over.
+func (l *Session) Begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ready = true
+}
+
+// ShortName names the session in the log: enough to find all its lines, and not part of
+// its id.
+func (l *Session) ShortName() string { return l.Name[:12] }
+
+// Priming returns the event that begins a stream since revision 2025-11-25, nil for older
+// ones. It has an id but no message, so that the client can resume from the very
+// beginning.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
+func (l *Session) Priming(stream string) *sse.Event {
+	if l.Speaks() < mcp.Revision2511 {
+		return nil
+	}
+	return &sse.Event{ID: session.FirstID(stream), HasID: true, Data: []byte{}, Retry: streams.Retry}
+}
+
+// ErrSessionEnded is the cause of a call's end with its session; see exchange.ErrCancelled.
+var ErrSessionEnded = fmt.Errorf("the session has ended: %w", context.Canceled)

@@ -1,0 +1,188 @@
+package sessions
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+)
+
+// Judge ends the subscriptions of the session that its caller may not have any more, and
+// returns them.
+func (l *Session) Judge(c gateway.Caller) (given []Revoked) {
+	lost := l.loseWatches(c)
+	for uri, w := range lost {
+		w.stop()
+		given = append(given, Revoked{l, uri})
+	}
+	if len(lost) > 0 {
+		l.Rested()
+	}
+	return given
+}
+
+// loseWatches takes out the subscriptions that are open and that the caller may not have.
+func (l *Session) loseWatches(c gateway.Caller) (lost map[string]*Subscription) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lost = make(map[string]*Subscription)
+	maps.DeleteFunc(l.notices.watched, func(uri string, w *Subscription) bool {
+		refused := w.isOpen() && w.Told == nil && !w.Subscription.Allows(c)
+		if refused {
+			lost[uri] = w
+		}
+		return refused
+	})
+	return lost
+}
+
+// Reserve adds a subscription that is about to be opened. It returns nil if there are too
+// many. mine is false if another request has opened the same one already, or is opening
+// it.
+func (l *Session) Reserve(uri string) (w *Subscription, mine bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w = l.notices.watched[uri]; w != nil {
+		return w, false
+	}
+	if l.over || !l.lead.leads || len(l.notices.watched) >= exchange.MaxSubscriptions {
+		return nil, false
+	}
+	if l.notices.watched == nil {
+		l.notices.watched = make(map[string]*Subscription)
+	}
+	w = &Subscription{Opened: make(chan struct{}), kept: l.keepsLocked(uri)}
+	l.notices.watched[uri] = w
+	return w, true
+}
+
+// FinishOpening tells those who wait for the subscription what became of it. It is false
+// if the subscription was ended meanwhile.
+func (l *Session) FinishOpening(uri string, w *Subscription) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(w.Opened)
+	if l.notices.watched[uri] != w {
+		return false
+	}
+	if w.Told != nil {
+		delete(l.notices.watched, uri)
+	}
+	return true
+}
+
+// factWatch is the name of the fact of a subscription, without the digest of its URI:
+// names of facts are not sealed.
+const factWatch = "watch-"
+
+// maxKeptURIs is how many bytes of URIs are kept of one session. What is beyond is lost
+// with its replica.
+const maxKeptURIs = 64 << 10
+
+// WatchFact returns the name of the fact of a subscription.
+func WatchFact(uri string) string {
+	digest := sha256.Sum256([]byte(uri))
+	return factWatch + hex.EncodeToString(digest[:16])
+}
+
+// keepsLocked tells whether the record has room for one more subscription.
+func (l *Session) keepsLocked(uri string) bool {
+	size := len(uri)
+	for other, w := range l.notices.watched {
+		if w.kept {
+			size += len(other)
+		}
+	}
+	return l.Shared && size <= maxKeptURIs
+}
+
+// learnWatches notes which subscriptions the session had at the replica that led it
+// before.
+func (l *Session) learnWatches(facts map[string]string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name, uri := range facts {
+		if strings.HasPrefix(name, factWatch) && len(uri) <= exchange.MaxURI && len(l.notices.lost) < exchange.MaxSubscriptions &&
+			l.notices.watched[uri] == nil {
+			if l.notices.lost == nil {
+				l.notices.lost = make(map[string]bool)
+			}
+			l.notices.lost[uri] = false
+		}
+	}
+}
+
+// BeginResubscribing returns the subscriptions that are to be made again, and whether
+// that was tried before. There are none if somebody else is about to.
+func (l *Session) BeginResubscribing() map[string]bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.notices.resubscribing || l.over || !l.lead.leads {
+		return nil
+	}
+	lost := l.notices.lost
+	l.notices.resubscribing = len(lost) > 0
+	l.notices.reopening, l.notices.lost = lost, nil
+	return lost
+}
+
+// EndResubscribing notes that nobody makes subscriptions again any more.
+func (l *Session) EndResubscribing() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.notices.resubscribing, l.notices.reopening = false, nil
+}
+
+// Lose notes that a subscription could not be made again, unless the client has ended it
+// meanwhile, or made it.
+func (l *Session) Lose(uri string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, wanted := l.notices.reopening[uri]; !wanted || l.notices.watched[uri] != nil || l.over {
+		return
+	}
+	if l.notices.lost == nil {
+		l.notices.lost = make(map[string]bool)
+	}
+	l.notices.lost[uri] = true
+}
+
+// IsLost tells whether subscriptions are to be made again.
+func (l *Session) IsLost() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lead.leads && len(l.notices.lost) > 0 && !l.notices.resubscribing
+}
+
+// DropWatch ends the subscription to a resource, and forgets its changes.
+func (l *Session) DropWatch(uri string) {
+	l.mu.Lock()
+	w := l.notices.watched[uri]
+	delete(l.notices.watched, uri)
+	delete(l.notices.lost, uri)
+	delete(l.notices.reopening, uri)
+	l.notices.updates.Drop(func(changed, _ string) bool { return changed == uri })
+	l.mu.Unlock()
+	if w != nil {
+		w.stop()
+		l.Rested()
+	}
+}
+
+// Revoked is a subscription that the caller of its session may not have any more.
+type Revoked struct {
+	Session *Session
+	URI     string
+}
+
+// IsWatched tells whether the session is subscribed to a resource, or about to be, and
+// whether the record is to say so.
+func (l *Session) IsWatched(uri string) (watched, kept bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := l.notices.watched[uri]
+	return w != nil, w != nil && w.kept
+}

@@ -164,6 +164,8 @@ type Database interface {
 	Store
 	// Check returns an error if records cannot be written and read now.
 	Check(ctx context.Context) error
+	// Kinds returns how many rows there are of each kind.
+	Kinds(ctx context.Context) (map[string]int, error)
 	// Keys returns how many rows each key seals, by its id.
 	Keys(ctx context.Context) (map[string]int, error)
 	// Sweep removes some rows that have expired, and seals some with the newest key that
@@ -189,8 +191,19 @@ func (e *SchemaError) Error() string {
 		e.Schema, e.Known)
 }
 
-// MissingKeys returns an error that names the keys which seal rows and are not in a ring.
-// Without them the rows are lost, so whoever would take these keys away must not.
+// KeyError is that a key seals records that are kept, and is not in the ring.
+type KeyError struct {
+	Key     string // its id
+	Records int
+}
+
+// Error implements error.
+func (e *KeyError) Error() string {
+	return fmt.Sprintf("the key %s seals %d records that are kept, and is not among the keys", e.Key, e.Records)
+}
+
+// MissingKeys returns a *KeyError if a key seals rows and is not in a ring. Without it
+// the rows are lost, so whoever would take the key away must not.
 func MissingKeys(ctx context.Context, d Database, ring *seal.Ring) error {
 	used, err := d.Keys(ctx)
 	if err != nil {
@@ -200,7 +213,7 @@ func MissingKeys(ctx context.Context, d Database, ring *seal.Ring) error {
 		delete(used, id)
 	}
 	for id, rows := range used {
-		return fmt.Errorf("the key %s seals %d records that are kept, and is not in the key ring", id, rows)
+		return &KeyError{id, rows}
 	}
 	return nil
 }

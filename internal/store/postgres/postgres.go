@@ -136,6 +136,11 @@ func (s *Store) Count(ctx context.Context, kind string) (map[string]int, error) 
 	return s.numbers(ctx, "SELECT tenant, records FROM counts WHERE kind = $1 AND records > 0", kind)
 }
 
+// Kinds returns how many rows there are of each kind.
+func (s *Store) Kinds(ctx context.Context) (map[string]int, error) {
+	return s.numbers(ctx, "SELECT kind, sum(records) FROM counts WHERE records > 0 GROUP BY kind")
+}
+
 // Keys returns how many rows each key seals.
 func (s *Store) Keys(ctx context.Context) (map[string]int, error) {
 	return s.numbers(ctx, "SELECT key, count(*) FROM records GROUP BY key")

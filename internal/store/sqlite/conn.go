@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -136,10 +137,10 @@ func recovered(err *error) {
 	}
 }
 
-// shut closes a connection.
+// shut closes a connection. The last one writes the log into the file and removes it.
 func (c *conn) shut() (err error) {
 	defer recovered(&err)
-	for s := range c.Stmts() {
+	for _, s := range slices.Collect(c.Stmts()) { // which changes while they are closed
 		_ = s.Close() // it says once more why its last step failed
 	}
 	return c.Close()

@@ -139,6 +139,9 @@ func TestRecordsOutliveAClosedStore(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
+	if left, err := filepath.Glob(path + "*"); err != nil || len(left) != 1 {
+		t.Errorf("got files %v and error %v, want that of the database alone", left, err)
+	}
 	if _, err := s.Put(t.Context(), want); err == nil {
 		t.Error("a closed store takes records")
 	}

@@ -37,6 +37,7 @@ type Store struct {
 	readers chan *conn // nil in it: to be opened by whoever takes it
 	closed  chan struct{}
 	over    chan struct{} // closed when the goroutine that writes has ended
+	ended   error         // of the connection that writes; read after over
 	once    sync.Once
 }
 
@@ -105,9 +106,9 @@ func createFiles(path string) error {
 func (s *Store) Close() error {
 	err := errClosed
 	s.once.Do(func() {
-		err = nil
 		close(s.closed)
 		<-s.over
+		err = s.ended
 		for range readers {
 			if c := <-s.readers; c != nil {
 				err = errors.Join(err, c.shut())
@@ -200,6 +201,11 @@ func (s *Store) Count(ctx context.Context, kind string) (map[string]int, error) 
 	return s.numbers(ctx, "SELECT tenant, records FROM counts WHERE kind = ?", kind)
 }
 
+// Kinds returns how many rows there are of each kind.
+func (s *Store) Kinds(ctx context.Context) (map[string]int, error) {
+	return s.numbers(ctx, "SELECT kind, sum(records) FROM counts GROUP BY kind")
+}
+
 // Keys returns how many rows each key seals.
 func (s *Store) Keys(ctx context.Context) (map[string]int, error) {
 	return s.numbers(ctx, "SELECT key, count(*) FROM records GROUP BY key")
@@ -216,6 +222,21 @@ func (s *Store) numbers(ctx context.Context, text string, arguments ...any) (map
 		return nil, fmt.Errorf("count records: %w", err)
 	}
 	return numbers, nil
+}
+
+// Intact reads the whole file, and returns an error that says how it is damaged.
+func (s *Store) Intact(ctx context.Context) error {
+	damage := ""
+	err := s.read(ctx, func(c *conn) error {
+		return c.run(func(at *sqlite3.Stmt) { damage = at.ColumnText(0) }, "PRAGMA integrity_check(1)")
+	})
+	if err != nil {
+		return fmt.Errorf("check the file: %w", err)
+	}
+	if damage != "ok" {
+		return fmt.Errorf("the file is damaged: %s", damage)
+	}
+	return nil
 }
 
 // Rows returns all rows as they are at one moment.

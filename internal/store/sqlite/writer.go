@@ -79,7 +79,7 @@ func (s *Store) writer(c *conn) {
 		}
 	}
 	if c != nil {
-		_ = c.shut() // everything is committed
+		s.ended = c.shut()
 	}
 }
 

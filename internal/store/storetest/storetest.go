@@ -193,6 +193,10 @@ func listed(t *testing.T, open Open) {
 		}
 	}
 	wantCount(t, s, "key", map[string]int{"a": 5, "b": 5})
+	kinds, err := s.Kinds(t.Context())
+	if diff := cmp.Diff(map[string]int{"key": 10, "other": 1}, kinds); diff != "" || err != nil {
+		t.Errorf("kinds: error %v (-want +got)\n%s", err, diff)
+	}
 }
 
 func wantCount(t *testing.T, s store.Store, kind string, want map[string]int) {

@@ -30,6 +30,8 @@ import (
 // function instead, which is called at every reading of the metrics: it must be quick and
 // safe for concurrent use.
 type Metrics struct {
+	Store *Store // of what outlives a restart
+
 	requests        *prometheus.CounterVec
 	requestSeconds  *prometheus.HistogramVec
 	calls           *prometheus.CounterVec
@@ -93,8 +95,8 @@ type Metrics struct {
 func New(registerer prometheus.Registerer) *Metrics {
 	registerer.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m := &Metrics{failures: newFailures()}
 	f := promauto.With(registerer)
+	m := &Metrics{Store: newStore(f), failures: newFailures()}
 	m.traffic(f)
 	m.refused(f)
 	m.upstreams(f)
@@ -103,7 +105,7 @@ func New(registerer prometheus.Registerer) *Metrics {
 	m.redis(f)
 	m.replicas, m.ahead = newReplicas(f), newAhead()
 	registerer.MustRegister(m.replicas, m.ahead, m.upstreamLoads, m.issuerKeys, m.memory, m.work,
-		m.redisState)
+		m.redisState, m.Store)
 	m.process(f)
 	return m
 }

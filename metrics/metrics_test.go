@@ -80,6 +80,8 @@ func record(m *metrics.Metrics) {
 	m.ReplicaPlaces(
 		func() map[string]metrics.Places { return map[string]metrics.Places{"calls": {Held: 16, Used: 9}} })
 	m.LeasedTokens(func() int { return 25 })
+	m.Store.Show(func() (bool, map[string]int) { return true, map[string]int{"family": 3} })
+	m.Store.Call("put", "ok", time.Millisecond)
 	m.RedisState(func() map[string]bool { return map[string]bool{"up": true, "slow": false} })
 	m.RedisCall("rate", "done", 2*time.Millisecond)
 	m.RedisCall("mail", "skipped", -1)
@@ -146,6 +148,10 @@ func TestEveryMetric(t *testing.T) {
 		`drawbridge_work_waiting{tenant="acme"} 4`,
 		`drawbridge_seal_keys{key="f1d296",use="seal"} 1`,
 		`drawbridge_seal_keys{key="c0ffee",use="open"} 1`,
+		`drawbridge_store_up 1`,
+		`drawbridge_store_records{kind="family"} 3`,
+		`drawbridge_store_calls_total{call="put",outcome="ok"} 1`,
+		`drawbridge_store_call_duration_seconds_count{call="put"} 1`,
 		`drawbridge_redis_state{state="up"} 1`,
 		`drawbridge_redis_state{state="slow"} 0`,
 		`drawbridge_redis_calls_total{kind="rate",outcome="done"} 1`,

@@ -51,6 +51,7 @@ type parts struct {
 	doors     doors
 	ring      *seal.Ring // keys that seal what clients and Redis hold
 	sharing   sharing
+	storing   *storing // what outlives a restart
 	audit     *audit.Log
 	gateway   *gateway.Gateway
 	server    *server.Server
@@ -78,16 +79,16 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	p.collector = newCollector(plan, config.ProcessEnvironment())
 	p.doors = p.newDoors(cfg.Limits, descriptors(), plan.limit)
 	p.turns = fairqueue.New(0)
-	p.metrics.WorkUse(func() metrics.WorkUse { return workUse(p.turns) })
-	p.metrics.MemoryUse(func() metrics.MemoryUse { return memoryUse(p.memory) })
-	p.metrics.Reloaded(true) // the config of the start counts as the first one that was taken
-	p.metrics.ConfigInForce(cfg.Digest)
+	p.tellUse(cfg)
 	var err error
 	if p.ring, err = newRing(cfg); err != nil {
 		return nil, err
 	}
 	p.tellKeys()
 	if p.sharing, err = newSharing(cfg, p.ring, log, p.metrics); err != nil {
+		return nil, err
+	}
+	if p.storing, err = newStoring(cfg, p.ring, log, p.metrics); err != nil {
 		return nil, err
 	}
 	auditConfig := cfg.Audit
@@ -140,6 +141,14 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	p.status = newStatus(p)
 	p.metrics.Draining(p.status.drain.Load)
 	return p, nil
+}
+
+// tellUse has the metrics say which config is in force and what requests use.
+func (p *parts) tellUse(cfg *config.Config) {
+	p.metrics.WorkUse(func() metrics.WorkUse { return workUse(p.turns) })
+	p.metrics.MemoryUse(func() metrics.MemoryUse { return memoryUse(p.memory) })
+	p.metrics.Reloaded(true) // the config of the start counts as the first one that was taken
+	p.metrics.ConfigInForce(cfg.Digest)
 }
 
 // carried returns the extensions that are carried.

@@ -8,16 +8,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
 
-// newRing returns the keys that seal what clients hold for the gateway. Without keys in
-// the config they are random, and what was sealed before a restart, or by another
-// replica, cannot be opened.
-func newRing(cfg *config.Config) (*seal.Ring, error) {
-	if len(cfg.Sessions.Keys) == 0 {
-		return seal.RandomRing(), nil
-	}
-	return seal.NewRing(cfg.Sessions.Keys...)
-}
-
 // nextRing returns the keys that a reload puts in force, nil if those that are in force
 // stay: without a keys_file at the start, or now. To give the random keys of a start away
 // would lose every session.
@@ -25,7 +15,11 @@ func (p *parts) nextRing(cfg *config.Config) (*seal.Ring, error) {
 	if len(p.started.Sessions.Keys) == 0 || len(cfg.Sessions.Keys) == 0 {
 		return nil, nil
 	}
-	return seal.NewRing(cfg.Sessions.Keys...)
+	next, err := seal.NewRing(cfg.Sessions.Keys...)
+	if err != nil {
+		return nil, err
+	}
+	return next, p.storing.mayAdopt(p.ring, next)
 }
 
 // adoptKeys puts keys in force, if there are any.

@@ -3,18 +3,16 @@
 // the operator's commands. It imports every other package and none imports it. It does
 // not know how a config file is read and checked: package config does.
 //
-// To read it, begin with this file (the commands), then serve.go (the order of start and
+// To read it, begin with this file (the commands, which share command.go), then serve.go (the order of start and
 // stop) and build.go (which parts there are and what each is given). What a reload
 // changes is in reload.go, with changes.go and accesslog.go for what the log says of it. The
 // servers are in fleet.go and load.go, the issuers' verifiers in verifiers.go, both on
 // task.go. What operators see is in status.go, log.go and describe.go. Each other command
-// has a file of its name: dev, validate, token, healthcheck, version.
+// has a file of its name: dev, validate, data, token, healthcheck, version.
 package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -25,16 +23,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/process"
 )
-
-// Exit codes.
-const (
-	exitOK      = 0
-	exitFailure = 1
-	exitRefused = 2 // a config or a command line that is refused
-)
-
-// defaultConfigFile is read when -config is not given.
-const defaultConfigFile = "drawbridge.yaml"
 
 // keepCommand is the command by which the gateway starts itself as the keeper of a child.
 // It is not for people, and so not in the list of commands.
@@ -49,22 +37,6 @@ func main() {
 	// again, so that a second one ends a process whose stop takes too long.
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
-
-// streams are where a command writes: its results to out, and messages for people to err.
-// Tests have buffers in their place.
-type streams struct {
-	out, err io.Writer
-}
-
-// say writes to standard output.
-func (s streams) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(s.out, format, args...) // the reader is gone
-}
-
-// complain writes to standard error.
-func (s streams) complain(format string, args ...any) {
-	_, _ = fmt.Fprintf(s.err, format, args...) // the reader is gone
 }
 
 // command is one subcommand. Its function gets the arguments after the name, and returns
@@ -82,6 +54,7 @@ func commands() []command {
 		{"explain", "say what becomes of a request, and why", runExplain},
 		{"plan", "say what a new config changes for callers", runPlan},
 		{"usage", "count who used what, from audit files", runUsage},
+		{"data", "check, back up and restore what is kept for good", runData},
 		{"token", "sign a token for trials", runToken},
 		{"healthcheck", "ask a running gateway whether it is ready", runHealthcheck},
 		{"version", "print the version and the protocol revisions served", runVersion},
@@ -128,39 +101,4 @@ func usage(say func(string, ...any)) {
 	say("\nThe flags of a command: drawbridge <command> -h\n"+
 		"A page of the documentation, a code or an outcome: drawbridge help <topic>, with one of\n  %s\n",
 		strings.Join(topics(), " "))
-}
-
-// newFlags returns the flag set of a command. Synopsis is how the command is called;
-// about stands in its help, before the list of flags.
-func newFlags(name, synopsis, about string, s streams) *flag.FlagSet {
-	f := flag.NewFlagSet(name, flag.ContinueOnError)
-	f.SetOutput(s.err)
-	f.Usage = func() {
-		s := s
-		if f.Output() == s.out {
-			s.err = s.out
-		}
-		s.complain("Usage: drawbridge %s %s\n\n%s\n\n", name, synopsis, about)
-		f.PrintDefaults()
-	}
-	return f
-}
-
-// parseFlags reads the command line of a command. If done is true, the command has
-// nothing left to do and ends with code.
-func parseFlags(f *flag.FlagSet, args []string, s streams) (code int, done bool) {
-	if len(args) == 1 && (args[0] == "-h" || args[0] == "-help" || args[0] == "--help") {
-		f.SetOutput(s.out) // help that was asked for is output and no complaint, so that it can be piped
-	}
-	switch err := f.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return exitOK, true
-	case err != nil:
-		return exitRefused, true
-	case f.NArg() > 0:
-		s.complain("drawbridge %s: what is %q? This command takes flags only; see drawbridge %s -h\n",
-			f.Name(), f.Arg(0), f.Name())
-		return exitRefused, true
-	}
-	return exitOK, false
 }

@@ -160,6 +160,7 @@ func restartNeeded(started, next *config.Config) []string {
 		"sessions":             reflect.DeepEqual(withoutKeys(started.Sessions), withoutKeys(next.Sessions)),
 		"sessions.keys_file":   (len(started.Sessions.Keys) == 0) == (len(next.Sessions.Keys) == 0),
 		"key_sets_dir":         started.KeySetsDir == next.KeySetsDir,
+		"data":                 started.Data == next.Data,
 		"log.format":           started.LogFormat == next.LogFormat,
 	})
 }

@@ -142,7 +142,7 @@ func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s st
 //	start, top to bottom                  stop, top to bottom
 //	--------------------                  -------------------
 //	operator's listener                   drain, only if ctx ended (see there)
-//	what replicas share                   clients' listener
+//	what replicas share, the store        clients' listener
 //	verifiers of the issuers' tokens      work ends: it is cancelled for all that has it
 //	servers of the fleet
 //	server and gateway (housekeeping),    verifiers, then servers of the fleet
@@ -170,6 +170,7 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 
 	group.Go(func() error { return serveHTTP(operator, p.doors.operator.Listener(l.operator)) })
 	p.sharing.run(work, group)
+	group.Go(func() error { return p.storing.run(work) })
 	p.issuers.start(work)
 	p.fleet.apply(work, p.started.ReachedServers())
 	group.Go(func() error { return p.server.Run(work) })

@@ -80,6 +80,7 @@ func (s *status) view() admin.View {
 	s.judgeAudit(&view)
 	s.judgeKeys(&view)
 	s.parts.sharing.judge(&view)
+	s.parts.storing.judge(&view)
 	view.Issuers, view.Warnings = viewKeys(s.parts.issuers.keySets(), view.Warnings)
 	view.Warnings = append(view.Warnings, missingClaims(s.parts.issuers.missingClaims())...)
 	view.Warnings = append(view.Warnings, s.parts.fleet.warnings()...)

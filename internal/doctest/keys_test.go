@@ -30,6 +30,7 @@ func keyPlaces() map[string]keyPlace {
 		"limits":         {"Gateway", "limits."},
 		"redis":          {"Gateway", "redis."},
 		"link":           {"Gateway", "link."},
+		"data":           {"Gateway", "data."},
 		"issuer":         {"Issuers", ""},
 		"tenant":         {"Tenants", ""},
 		"rule":           {"Tenants", "rules[]."},

@@ -31,6 +31,9 @@ type View struct {
 
 	// Redis is the state of what replicas share; "": this gateway shares nothing.
 	Redis string `json:"redis,omitempty"`
+	// Store is whether the store of what outlives a restart is used or away; "": there is
+	// none.
+	Store string `json:"store,omitempty"`
 
 	Servers map[string]Server `json:"servers,omitempty"` // the servers that the gateway connects to, by name
 	Issuers map[string]Issuer `json:"issuers,omitempty"` // the issuers whose keys are fetched, by name

@@ -40,7 +40,7 @@
 //
 //	who calls        load; signers: for tokens alone; watch: has a file changed?
 //	the whole file   format: the keys at the top; warnings
-//	parts of it      tenants, issuers, redis, link, network
+//	parts of it      tenants, issuers, redis, link, network, data
 //	  servers        servers, then urls, rights, patterns, openapi, pairs, builtin
 //	the tree         include, part, yaml, syntax
 //	files of clients clientfile, jsonc
@@ -97,6 +97,8 @@ type Config struct {
 	// is that
 	KeySetsDir string
 
+	Data Data // data: where it is kept what outlives a restart; without, nothing is
+
 	Replicas  int          // replicas: processes that serve the same tenants at most; zero: 1
 	Redis     Redis        // redis
 	Link      Link         // link
@@ -143,8 +145,10 @@ type Sessions struct {
 	Idle   time.Duration // idle: a legacy session that nobody uses ends after it
 	MaxAge time.Duration // max_age: every legacy session ends after it
 
-	Keys     [][]byte // the content of keys_file, the newest first; nil: keys that are made at the start
-	KeysFile string   // keys_file; "": none
+	// the content of keys_file, the newest first; nil: keys that are made at the start, or
+	// are in Data.Dir
+	Keys     [][]byte
+	KeysFile string // keys_file; "": none
 
 	EventCount int           // events.count: events kept of one stream
 	EventBytes int64         // events.bytes: bytes kept of one stream

@@ -84,6 +84,7 @@ func (r *reader) topFields(cfg *Config) fields {
 		"link":         func(n *node) { r.link(cfg, n) },
 		"replicas":     func(n *node) { r.replicas(cfg, n) },
 		"key_sets_dir": func(n *node) { r.keySetsDir(cfg, n) },
+		"data":         func(n *node) { r.data(cfg, n) },
 		"acknowledge":  r.acknowledge,
 
 		"sessions": r.section("sessions", fields{
@@ -180,7 +181,7 @@ func (r *reader) replicas(cfg *Config, n *node) {
 func (r *reader) keySetsDir(cfg *Config, n *node) {
 	cfg.KeySetsDir = r.path(n)
 	r.later = append(r.later, func() {
-		if cfg.Sessions.KeysFile == "" {
+		if cfg.Sessions.KeysFile == "" && cfg.Data.Dir == "" {
 			r.fault(n, "key sets are sealed with the keys of sessions.keys_file, which is not there; "+
 				"make it with: openssl rand -base64 32 > session.keys")
 		}

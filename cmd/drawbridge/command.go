@@ -1,0 +1,69 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+)
+
+// Exit codes.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitRefused = 2 // a config or a command line that is refused
+)
+
+// defaultConfigFile is read when -config is not given.
+const defaultConfigFile = "drawbridge.yaml"
+
+// streams are where a command writes: its results to out, and messages for people to err.
+// Tests have buffers in their place.
+type streams struct {
+	out, err io.Writer
+}
+
+// say writes to standard output.
+func (s streams) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(s.out, format, args...) // the reader is gone
+}
+
+// complain writes to standard error.
+func (s streams) complain(format string, args ...any) {
+	_, _ = fmt.Fprintf(s.err, format, args...) // the reader is gone
+}
+
+// newFlags returns the flag set of a command. Synopsis is how the command is called;
+// about stands in its help, before the list of flags.
+func newFlags(name, synopsis, about string, s streams) *flag.FlagSet {
+	f := flag.NewFlagSet(name, flag.ContinueOnError)
+	f.SetOutput(s.err)
+	f.Usage = func() {
+		s := s
+		if f.Output() == s.out {
+			s.err = s.out
+		}
+		s.complain("Usage: drawbridge %s %s\n\n%s\n\n", name, synopsis, about)
+		f.PrintDefaults()
+	}
+	return f
+}
+
+// parseFlags reads the command line of a command. If done is true, the command has
+// nothing left to do and ends with code.
+func parseFlags(f *flag.FlagSet, args []string, s streams) (code int, done bool) {
+	if len(args) == 1 && (args[0] == "-h" || args[0] == "-help" || args[0] == "--help") {
+		f.SetOutput(s.out) // help that was asked for is output and no complaint, so that it can be piped
+	}
+	switch err := f.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK, true
+	case err != nil:
+		return exitRefused, true
+	case f.NArg() > 0:
+		s.complain("drawbridge %s: what is %q? This command takes flags only; see drawbridge %s -h\n",
+			f.Name(), f.Arg(0), f.Name())
+		return exitRefused, true
+	}
+	return exitOK, false
+}

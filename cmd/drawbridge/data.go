@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
+	"github.com/drawbridge-mcp/drawbridge/internal/store/sqlite"
+)
+
+// keeping is the store of a config as an operator's command uses it, beside the gateway
+// that runs.
+type keeping struct {
+	cfg  *config.Config
+	ring *seal.Ring
+	db   store.Database
+}
+
+// openKeeping opens the store that a config names.
+func openKeeping(file string, s streams) (*keeping, error) {
+	cfg, err := config.Load(file, config.ProcessEnvironment())
+	if err != nil {
+		return nil, err
+	}
+	if !cfg.Data.Exists() {
+		return nil, fmt.Errorf("%s has no data, so nothing is kept", file)
+	}
+	ring, err := newRing(cfg)
+	if err != nil {
+		return nil, err
+	}
+	db, err := openStore(cfg, ring, slog.New(slog.NewTextHandler(s.err, nil)))
+	if err != nil {
+		return nil, err
+	}
+	return &keeping{cfg, ring, db}, nil
+}
+
+// keysPlace says where the keys are without which nothing that is kept can be read.
+func (k *keeping) keysPlace() string {
+	if k.cfg.Sessions.KeysFile != "" {
+		return k.cfg.Sessions.KeysFile
+	}
+	return filepath.Join(k.cfg.Data.Dir, ringFile)
+}
+
+// runData is the command data.
+func runData(ctx context.Context, args []string, s streams) int {
+	flags := newFlags("data", "(check | backup FILE | restore FILE) [-config F]",
+		"Looks after what the gateway keeps for good, also while it runs.\n"+
+			"check reads all records and says which cannot be read. backup writes them to a new file, as they are at one moment. "+
+			"restore puts those of a backup in the place of all that there are, at once or not at all.\n"+
+			"A backup of a folder can be restored to PostgreSQL and back. It has no keys: keep those, too.\n"+
+			"Exit 0 when it is done, 1 when not, 2 when the config or the command line is refused.", s)
+	file := flags.String("config", defaultConfigFile, "the config `file`")
+	words, args := leading(args)
+	if code, done := parseFlags(flags, args, s); done {
+		return code
+	}
+	verb := strings.Join(words[:min(1, len(words))], "")
+	do, wants := map[string]func(*keeping, context.Context, string, streams) error{
+		"check": (*keeping).check, "backup": (*keeping).backup, "restore": (*keeping).restore,
+	}[verb], map[string]int{"check": 1, "backup": 2, "restore": 2}[verb]
+	if do == nil || len(words) != wants {
+		s.complain("drawbridge data: write check, backup FILE or restore FILE; see drawbridge data -h\n")
+		return exitRefused
+	}
+	k, err := openKeeping(*file, s)
+	if err != nil {
+		s.complain("drawbridge data: %v\n", err)
+		return exitRefused
+	}
+	err = do(k, ctx, words[len(words)-1], s)
+	if err = errors.Join(err, k.db.Close()); err != nil {
+		s.complain("drawbridge data: %v\n", err)
+		return exitFailure
+	}
+	return exitOK
+}
+
+// check reads all records.
+func (k *keeping) check(ctx context.Context, _ string, s streams) error {
+	if err := k.db.Check(ctx); err != nil {
+		return err
+	}
+	if file, ok := k.db.(*sqlite.Store); ok {
+		if err := file.Intact(ctx); err != nil {
+			return err
+		}
+	}
+	cfg := store.Config{Ring: k.ring}
+	kinds, unread := map[string]int{}, 0
+	for row, err := range k.db.Rows(ctx) {
+		if err != nil {
+			return err
+		}
+		kinds[row.Kind]++
+		if _, err := cfg.Open(row); err != nil {
+			unread++
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		s.say("%s: %d\n", kind, kinds[kind])
+	}
+	if unread > 0 {
+		return fmt.Errorf("%s cannot be read with the keys in %s", count(unread, "record"), k.keysPlace())
+	}
+	s.say("all records can be read with the keys in %s\n", k.keysPlace())
+	return nil
+}
+
+// backup writes all records to a new file, which has its name when it is whole.
+func (k *keeping) backup(ctx context.Context, path string, s streams) error {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) { //nolint:gosec // the operator names it
+		return fmt.Errorf("%s is there already: name a new file", path)
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(path), ".backup.")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() //nolint:gosec // it was made here, and is of no use
+	part := filepath.Join(dir, "backup")
+	to, err := sqlite.Open(part, store.Config{Ring: k.ring, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	records, err := to.Replace(ctx, k.db.Rows(ctx))
+	if err = errors.Join(err, to.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(part, path); err != nil { //nolint:gosec // the operator names it
+		return err
+	}
+	s.say("%s in %s\nkeep the keys in %s too, at another place: without them it cannot be read\n",
+		count(records, "record"), path, k.keysPlace())
+	return nil
+}
+
+// restore puts the records of a backup in the place of all that there are. The file is
+// copied first, since to open it would change it.
+func (k *keeping) restore(ctx context.Context, path string, s streams) error {
+	dir, err := os.MkdirTemp(k.cfg.Data.Dir, ".restore.") // the temporary folder of the system without data.dir
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // a copy
+	part := filepath.Join(dir, "backup")
+	if err := copyFile(part, path); err != nil {
+		return err
+	}
+	from, err := sqlite.Open(part, store.Config{Ring: k.ring, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }() // a copy
+	if err := errors.Join(from.Intact(ctx), store.MissingKeys(ctx, from, k.ring)); err != nil {
+		return fmt.Errorf("%s: %w (the keys in force are in %s)", path, err, k.keysPlace())
+	}
+	records, err := k.db.Replace(ctx, from.Rows(ctx))
+	if err != nil {
+		return err
+	}
+	s.say("%s restored from %s\nwhat was revoked or signed out after that backup was made is valid again: revoke it again\n",
+		count(records, "record"), path)
+	return nil
+}
+
+// copyFile copies a file to a new one that only the user of this process may read.
+func copyFile(to, from string) error {
+	in, err := os.Open(from) //nolint:gosec // the operator names it
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()                                     // it was only read
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // in a new folder
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}

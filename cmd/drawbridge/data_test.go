@@ -1,0 +1,262 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
+	"github.com/drawbridge-mcp/drawbridge/metrics"
+	"github.com/drawbridge-mcp/drawbridge/server/admin"
+)
+
+// keepingConfig writes a config that keeps data in a folder beside it, with more lines,
+// and returns its file.
+func keepingConfig(t *testing.T, more string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"gateway.key":     signingKey,
+		"drawbridge.yaml": keepingText + more,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "drawbridge.yaml")
+}
+
+const signingKey = "3f9c6a1be0d74852a6cf01937be48d25f1a09c73"
+
+const keepingText = `
+public_url: https://gw.example
+issuers:
+  - {issuer: local, hmac_secret_file: gateway.key, algorithms: [HS256], tenant: acme}
+tenants:
+  acme: {servers: [tools], rules: [{allow: ["*"]}]}
+servers:
+  tools: {builtin: [calculate]}
+data: {dir: kept}
+`
+
+// storingOf opens what a config keeps, as the gateway does.
+func storingOf(t *testing.T, file string) (*storing, error) {
+	t.Helper()
+	cfg, err := config.Load(file, config.ProcessEnvironment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring, err := newRing(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newStoring(cfg, ring, slog.New(slog.DiscardHandler), metrics.New(prometheus.NewRegistry()))
+	if err == nil {
+		t.Cleanup(func() { _ = s.db.Close() }) // the test may have closed it
+	}
+	return s, err
+}
+
+// keep opens what a config keeps, which must be possible.
+func keep(t *testing.T, file string) *storing {
+	t.Helper()
+	s, err := storingOf(t, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func put(t *testing.T, s *storing, id string) {
+	t.Helper()
+	if _, err := s.db.Put(t.Context(), store.Record{
+		Kind: "family", ID: id, Tenant: "acme", Expires: time.Now().Add(time.Hour), Value: []byte("x"),
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// operate runs a command, and returns its exit code and what it said.
+func operate(t *testing.T, args ...string) (code int, said string) {
+	t.Helper()
+	var out bytes.Buffer
+	code = run(context.Background(), args, &out, &out)
+	return code, out.String()
+}
+
+func TestDataIsBackedUpAndRestoredBesideAGateway(t *testing.T) {
+	file := keepingConfig(t, "")
+	s := keep(t, file)
+	put(t, s, "1")
+	backup := filepath.Join(filepath.Dir(file), "monday.backup")
+	code, said := operate(t, "data", "backup", backup, "-config", file)
+	if code != exitOK || !strings.Contains(said, "1 record in") || !strings.Contains(said, "session.keys") {
+		t.Fatalf("backup: got exit %d and %s", code, said)
+	}
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(file), ".backup.*")); err != nil || len(left) > 0 {
+		t.Errorf("files are left: %v, error %v", left, err)
+	}
+	if code, said = operate(t, "data", "backup", backup, "-config", file); code != exitFailure {
+		t.Errorf("a second backup to the same file: got exit %d and %s", code, said)
+	}
+	before, err := os.ReadFile(backup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, "2")
+	if err := s.db.Delete(t.Context(), "family", "1"); err != nil {
+		t.Fatal(err)
+	}
+	if code, said = operate(t, "data", "restore", backup, "-config", file); code != exitOK {
+		t.Fatalf("restore: got exit %d and %s", code, said)
+	}
+	if _, err := s.db.Get(t.Context(), "family", "1"); err != nil {
+		t.Errorf("the gateway does not see what was restored: %v", err)
+	}
+	if _, err := s.db.Get(t.Context(), "family", "2"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("what was not in the backup: got error %v, want ErrNotFound", err)
+	}
+	if after, err := os.ReadFile(backup); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the backup was changed, error %v", err)
+	}
+	code, said = operate(t, "data", "check", "-config", file)
+	if code != exitOK || !strings.Contains(said, "family: 1\nall records can be read") {
+		t.Errorf("check: got exit %d and %s", code, said)
+	}
+}
+
+func TestBackupOfOtherKeysIsNotRestored(t *testing.T) {
+	file, other := keepingConfig(t, ""), keepingConfig(t, "")
+	put(t, keep(t, other), "1")
+	put(t, keep(t, file), "2")
+	backup := filepath.Join(filepath.Dir(file), "backup")
+	if code, said := operate(t, "data", "backup", backup, "-config", other); code != exitOK {
+		t.Fatal(said)
+	}
+	code, said := operate(t, "data", "restore", backup, "-config", file)
+	if code != exitFailure || !strings.Contains(said, "is not among the keys") {
+		t.Errorf("got exit %d and %s", code, said)
+	}
+	if _, err := keep(t, file).db.Get(t.Context(), "family", "2"); err != nil {
+		t.Errorf("what was there is lost: %v", err)
+	}
+	damaged, err := os.ReadFile(backup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(backup, damaged[:len(damaged)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, said = operate(t, "data", "restore", backup, "-config", other); code != exitFailure {
+		t.Errorf("half of a backup: got exit %d and %s", code, said)
+	}
+}
+
+func TestDataCommandSaysWhatIsMissing(t *testing.T) {
+	without := filepath.Join(t.TempDir(), "drawbridge.yaml")
+	text := strings.Replace(keepingText, "data: {dir: kept}", "", 1)
+	if err := os.WriteFile(without, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(filepath.Dir(without), "gateway.key"),
+		[]byte(signingKey), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"data", "-config", without}, "write check, backup FILE or restore FILE"},
+		{[]string{"data", "burn", "-config", without}, "write check, backup FILE or restore FILE"},
+		{[]string{"data", "backup", "-config", without}, "write check, backup FILE or restore FILE"},
+		{[]string{"data", "check", "-config", without}, "has no data, so nothing is kept"},
+	} {
+		if code, said := operate(t, test.args...); code != exitRefused || !strings.Contains(said, test.want) {
+			t.Errorf("%v: got exit %d and %s, want 2 and %q", test.args, code, said, test.want)
+		}
+	}
+}
+
+func TestKeysAreMadeOnceInTheFolderOfTheData(t *testing.T) {
+	file := keepingConfig(t, "")
+	first := keep(t, file).ring.IDs()
+	if second := keep(t, file).ring.IDs(); second[0] != first[0] {
+		t.Errorf("got key %s at the second start, want %s", second[0], first[0])
+	}
+	keys := filepath.Join(filepath.Dir(file), "kept", ringFile)
+	if about, err := os.Stat(keys); err != nil || about.Mode().Perm() != 0o600 {
+		t.Errorf("got mode %v and error %v, want 600", about.Mode(), err)
+	}
+	if about, err := os.Stat(filepath.Dir(keys)); err != nil || about.Mode().Perm() != 0o700 {
+		t.Errorf("the folder: got mode %v and error %v, want 700", about.Mode(), err)
+	}
+	if err := os.Remove(keys); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := storingOf(t, file); err == nil || !strings.Contains(err.Error(), "put it back") {
+		t.Errorf("without the keys: got error %v, want one that says so", err)
+	}
+}
+
+func TestKeyThatSealsRecordsCannotBeEnded(t *testing.T) {
+	file := keepingConfig(t, "")
+	s := keep(t, file)
+	put(t, s, "1")
+	other := seal.RandomRing()
+	if err := s.mayAdopt(s.ring, other); err == nil || !strings.Contains(err.Error(), "seals 1 records") {
+		t.Errorf("got error %v, want one that names the records", err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := filepath.Join(filepath.Dir(file), "other.keys")
+	if err := errors.Join(
+		os.WriteFile(keys, []byte("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n"), 0o600),
+		os.WriteFile(file, append(text, "sessions: {keys_file: other.keys}\n"...), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = storingOf(t, file)
+	if _, ok := errors.AsType[*store.KeyError](err); !ok {
+		t.Errorf("a start with other keys: got error %v, want that of the key", err)
+	}
+}
+
+func TestGatewayStartsWhileItsStoreIsAway(t *testing.T) {
+	file := keepingConfig(t, "sessions: {keys_file: session.keys}\n")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Dir(file)
+	away := strings.Replace(string(text), "{dir: kept}", "{postgres_file: pg.dsn}", 1)
+	if err := errors.Join(os.WriteFile(file, []byte(away), 0o600),
+		os.WriteFile(filepath.Join(dir, "session.keys"),
+			[]byte("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n"), 0o600),
+		os.WriteFile(filepath.Join(dir, "pg.dsn"), []byte("postgres://u:hush@127.0.0.1:1/db\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	s := keep(t, file)
+	view := admin.View{Ready: true}
+	s.judge(&view)
+	if view.Store != "away" || len(view.Problems) > 0 || len(view.Warnings) != 1 ||
+		strings.Contains(view.Warnings[0], "hush") {
+		t.Errorf("got %+v, want a warning that the store is away", view)
+	}
+	if err := s.mayAdopt(s.ring, seal.RandomRing()); err == nil {
+		t.Error("a key may be ended while nobody knows whether it seals records")
+	}
+	if err := s.mayAdopt(s.ring, s.ring); err != nil {
+		t.Errorf("keys that stay: %v", err)
+	}
+}

@@ -1,0 +1,41 @@
+package config
+
+import "github.com/drawbridge-mcp/drawbridge/internal/pgdial"
+
+// Data is where it is kept what outlives a restart. At most one of its fields is set.
+type Data struct {
+	Dir          string // data.dir: a folder of this machine, for a gateway of one replica
+	PostgresFile string // data.postgres_file: has the address of a PostgreSQL server
+}
+
+// Exists tells whether anything is kept.
+func (d Data) Exists() bool { return d != Data{} }
+
+// data reads where it is kept what outlives a restart. A folder serves one replica: what
+// one has written there another would not know of.
+func (r *reader) data(cfg *Config, n *node) {
+	to := &cfg.Data
+	r.object(n, "data", fields{
+		"dir": into(&to.Dir, r.path),
+		"postgres_file": func(n *node) {
+			to.PostgresFile = r.path(n)
+			if r.read(n) == nil {
+				return
+			}
+			if err := pgdial.CheckFile(to.PostgresFile); err != nil {
+				r.fault(n, "%s", err)
+			}
+		},
+	})
+	r.oneOf(n, "data", "dir", "postgres_file")
+	r.later = append(r.later, func() {
+		switch at := n.member("dir"); {
+		case at != nil && (len(cfg.Redis.Addresses) > 0 || cfg.Replicas > 1):
+			r.fault(at, "several replicas share what they keep; write postgres_file, with the address of a "+
+				"PostgreSQL server in the file, in the place of dir")
+		case to.PostgresFile != "" && cfg.Sessions.KeysFile == "":
+			r.fault(n, "what is kept at a server is sealed with the keys of sessions.keys_file, which is not "+
+				"there; make it with: openssl rand -base64 32 > session.keys")
+		}
+	})
+}

@@ -17,7 +17,8 @@
 // long it serves, and savedset.go for what outlives the process. keys.go, secret.go and
 // jwks.go read keys and refuse weak ones, of which roca.go knows one kind. cache.go
 // remembers verified tokens, principal.go says who a caller is, judge.go whether its
-// token would still be accepted, and sign.go makes tokens for trials.
+// token would still be accepted, carried.go what else of a token goes with a principal, and
+// sign.go makes tokens.
 package auth
 
 import (
@@ -86,6 +87,11 @@ type Issuer struct {
 	// the claim that has a name for people's eyes, on which nothing is decided; "":
 	// nobody has one
 	NameClaim string
+
+	// What goes on with the Principal of a token, for servers that are told who calls: the
+	// claims with these names, at the top of the token, and the token itself.
+	KeepClaims []string
+	KeepToken  bool
 
 	MaxLifetime time.Duration // how long its tokens may live; zero: the constant MaxLifetime
 
@@ -388,7 +394,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Principal, error) 
 	if known.principal.proof.isRevoked() {
 		return Principal{}, errRevoked
 	}
-	return known.principal, nil
+	return known.carrying(token), nil
 }
 
 // verify verifies a token that is not remembered. The order of its checks is chosen so
@@ -418,7 +424,7 @@ func (v *Verifier) verify(ctx context.Context, token string, now time.Time) (*en
 	principal.proof = from.proof(p, signer, values)
 	return &entry{
 		principal: principal, until: p.claims.expires.Add(leeway), keys: from.keys,
-		generation: set.generation,
+		generation: set.generation, keepToken: from.keepToken,
 	}, nil
 }
 

@@ -23,6 +23,7 @@ type entry struct {
 	until      time.Time // when the token expires, leeway included
 	keys       source    // of the token's issuer
 	generation uint64    // of the key set that verified the token
+	keepToken  bool      // the token goes on with the principal
 }
 
 // holds tells whether the token would be verified again now: it has not expired, and its
@@ -107,4 +108,14 @@ func (s *shard) addLocked(d digest, e *entry, half int) {
 		s.old, s.young = s.young, make(map[digest]*entry, half)
 	}
 	s.young[d] = e
+}
+
+// carrying returns the principal of a token that was verified, with the token if it is to
+// go on.
+func (e *entry) carrying(token string) Principal {
+	p := e.principal
+	if e.keepToken {
+		p.token = &held{token}
+	}
+	return p
 }

@@ -18,6 +18,8 @@ type issuer struct {
 	audiences   []string
 	mapping     *mapping
 	maxLifetime time.Duration
+	keepClaims  []string
+	keepToken   bool
 	named       []*namedClaim
 	rules       rules
 	keys        source
@@ -42,6 +44,8 @@ func newIssuer(cfg *Issuer, all *Config) (*issuer, error) {
 		audiences:   slices.Clone(cfg.Audiences),
 		mapping:     mapping,
 		maxLifetime: cfg.MaxLifetime,
+		keepClaims:  slices.Clone(cfg.KeepClaims),
+		keepToken:   cfg.KeepToken,
 		named:       newNamedClaims(cfg, mapping),
 		rules:       newRules(cfg, all),
 		keys:        keys,

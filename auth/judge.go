@@ -21,6 +21,7 @@ type proof struct {
 	tenants   []string                 // the values of the claim that named the tenants; none: the issuer has one tenant
 	family    string                   // what the token was given out for; "": it does not say
 	revoked   func(family string) bool // nil: nothing ends before its time
+	kept      []Claim                  // as Issuer.KeepClaims asks
 }
 
 // errRevoked says that what the token was given out for has ended. To its caller it is a
@@ -122,6 +123,7 @@ func (i *issuer) proof(p *parsed, signer verifying, tenants []string) *proof {
 		audiences: p.claims.audience,
 		mapping:   i.mapping,
 		tenants:   tenants,
+		kept:      keptClaims(&p.claims, i.keepClaims),
 	}
 }
 
@@ -141,4 +143,15 @@ func (i *issuer) isTenant(p *Principal) bool {
 		}
 	}
 	return false
+}
+
+// keptClaims returns the claims with those names. One that is longer than MaxKept is left
+// out, as if the token did not have it.
+func keptClaims(c *claims, names []string) (kept []Claim) {
+	for _, m := range c.all {
+		if len(m.Value) <= MaxKept && slices.Contains(names, m.Name) {
+			kept = append(kept, Claim{m.Name, slices.Clone(m.Value)})
+		}
+	}
+	return kept
 }

@@ -21,6 +21,7 @@ type Principal struct {
 	Expiry  time.Time
 
 	proof *proof // by what the token was accepted, for Verifier.Judge; nil: no Verifier made this
+	token *held  // see SubjectToken; nil: it was not kept
 }
 
 // At returns the principal as it acts for one of the tenants that its token is for, and
@@ -71,4 +72,24 @@ func (o Owner) Digest() [sha256.Size]byte {
 		text = append(text, part...)
 	}
 	return sha256.Sum256(text)
+}
+
+// Claims returns what Issuer.KeepClaims asked for and the token had, in the order of the
+// token. Shared: do not modify.
+func (p *Principal) Claims() []Claim {
+	if p.proof == nil {
+		return nil
+	}
+	return p.proof.kept
+}
+
+// SubjectToken returns the token that the principal was made from, and false unless
+// Issuer.KeepToken asked for it. It is for one caller: the exchange of it for a token of a
+// server (registry/credential), which shows it to the configured endpoint alone. Nobody
+// else may ask, and a test of package archtest holds that.
+func (p *Principal) SubjectToken() (string, bool) {
+	if p.token == nil {
+		return "", false
+	}
+	return p.token.text, true
 }

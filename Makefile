@@ -46,7 +46,7 @@ image: ## the container image drawbridge, with its version, commit and date
 RACE = ./registry/upstream ./cmd/drawbridge ./server ./ratelimit ./auth ./auth/provider ./auth/signin ./internal/gateway ./internal/allot ./internal/audit \
 	./internal/connlimit ./internal/database/postgres ./internal/database/sqlite ./internal/dial ./internal/fairqueue \
 	./internal/lifetime ./internal/link ./internal/redis ./internal/replica ./internal/seal ./internal/share ./internal/sse ./internal/store/postgres ./internal/store/sqlite \
-	./metrics ./registry ./registry/builtin ./registry/openapi ./registry/schema \
+	./metrics ./registry ./registry/builtin ./registry/credential ./registry/openapi ./registry/schema \
 	./registry/upstream/process ./registry/upstream/seats ./registry/upstream/wire ./server/once ./server/primary ./server/session \
 	./server/modern ./server/streams
 MANY = $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))

@@ -45,6 +45,7 @@ func floors() [][]string {
 			"server/ticket",              // what the id of a session says
 			"server/primary",             // which replica leads a session
 			"auth/signin",                // people sign in, and clients get tokens
+			"registry/credential",        // what requests to servers carry, and on whose behalf
 		},
 		{
 			"internal/mcp",        // the words: messages, revisions, codes
@@ -160,7 +161,7 @@ func doors() []door {
 		{
 			"net/http",
 			[]string{
-				"server", "server/exchange", "server/forward", "server/modern", "server/streams", "server/admin", "auth", "registry/upstream", "registry/upstream/wire",
+				"server", "server/exchange", "server/forward", "server/modern", "server/streams", "server/admin", "auth", "registry/upstream", "registry/upstream/wire", "registry/credential",
 				"registry/builtin", "registry/openapi", "internal/dial", "internal/connlimit", "internal/link",
 				"internal/replica", "cmd/drawbridge", "metrics", "auth/provider",
 				"auth/signin", "auth/signin/clients", "auth/signin/pages",

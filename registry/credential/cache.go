@@ -1,0 +1,78 @@
+package credential
+
+import (
+	"container/list"
+	"crypto/sha256"
+	"sync"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+)
+
+// maxKept bounds the callers of one server and kind for whom something is kept. Whoever
+// was not seen for longest is forgotten, which costs a signature or an exchange more.
+const maxKept = 8192
+
+// place is where something of a caller is kept: for whom it is, and of which token it was
+// made. Two tokens of one owner may allow different things, so neither gets what was made
+// of the other. Users of two issuers are never the same, whatever their subjects.
+type place struct {
+	owner auth.Owner
+	token [sha256.Size]byte // zero: it is made of no token
+}
+
+// cache keeps things of callers, a bounded number. It is safe for concurrent use.
+type cache[T any] struct {
+	mu     sync.Mutex // guards the fields below
+	all    map[place]*list.Element
+	latest map[auth.Owner]*list.Element // of each owner, the one that was asked for last
+	order  *list.List                   // of *kept[T], the one asked for last in front
+}
+
+type kept[T any] struct {
+	at    place
+	value *T
+}
+
+func newCache[T any]() *cache[T] {
+	return &cache[T]{
+		all: map[place]*list.Element{}, latest: map[auth.Owner]*list.Element{}, order: list.New(),
+	}
+}
+
+// get returns what is kept at a place, which fresh makes if there is nothing.
+func (c *cache[T]) get(at place, fresh func() *T) *T {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	element := c.all[at]
+	if element == nil {
+		element = c.order.PushFront(&kept[T]{at, fresh()})
+		c.all[at] = element
+		if c.order.Len() > maxKept {
+			c.forgetLocked(c.order.Back())
+		}
+	} else {
+		c.order.MoveToFront(element)
+	}
+	c.latest[at.owner] = element
+	return element.Value.(*kept[T]).value //nolint:forcetypeassert // nothing else is in the list
+}
+
+// of returns what was asked for last of an owner, nil if nothing is kept.
+func (c *cache[T]) of(owner auth.Owner) *T {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	element := c.latest[owner]
+	if element == nil {
+		return nil
+	}
+	return element.Value.(*kept[T]).value //nolint:forcetypeassert // nothing else is in the list
+}
+
+func (c *cache[T]) forgetLocked(element *list.Element) {
+	at := element.Value.(*kept[T]).at //nolint:forcetypeassert // nothing else is in the list
+	c.order.Remove(element)
+	delete(c.all, at)
+	if c.latest[at.owner] == element {
+		delete(c.latest, at.owner)
+	}
+}

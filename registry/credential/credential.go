@@ -1,0 +1,243 @@
+// Package credential answers one question: which headers does a request to a server carry,
+// and on whose behalf? It knows files, keys and the endpoints that give tokens. It does
+// not know what a request asks for, who may call what, or how a server is spoken to.
+//
+//	Source.For(caller) ──▶ the kind that the caller's tenant has with this server
+//	                         header, token file    read from a file, again when that changes
+//	                         client credentials    had from an endpoint, for the gateway itself
+//	                         identity              signed here, for each user and client
+//	                         token exchange        had from an endpoint for a token of the caller
+//	                       ──▶ Grant: headers, ready to be sent
+//	Grant.Refused ◀── the server answered 401
+//
+// A caller's own token goes to the endpoint of a token exchange and nowhere else: no other
+// package asks a principal for it, which a test holds. Whatever depends on a caller is kept
+// under its owner, and never found under another's.
+//
+// Read grant.go and credential.go first, then static.go with file.go, identity.go with
+// signer.go, and issued.go, which keeps what endpoints gave, with endpoint.go and
+// clientauth.go. cell.go and cache.go keep things for a time.
+package credential
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+)
+
+// Spec says what requests to a server carry. At most one field is set; none: nothing. It
+// is plain data, so that two can be compared.
+type Spec struct {
+	Header            *Header
+	TokenFile         string // of a bearer token; "": another kind
+	ClientCredentials *Client
+	Identity          *Identity
+	Exchange          *Exchange
+}
+
+// IsZero tells whether requests carry nothing.
+func (s Spec) IsZero() bool { return s == Spec{} }
+
+// Personal tells whether what requests carry depends on the caller.
+func (s Spec) Personal() bool { return s.Identity != nil || s.Exchange != nil }
+
+// Names returns the names of the headers that requests carry.
+func (s Spec) Names() []string {
+	switch {
+	case s.Header != nil:
+		return []string{s.Header.Name}
+	case s.Identity != nil:
+		return s.Identity.names()
+	case s.IsZero():
+		return nil
+	}
+	return []string{authorization}
+}
+
+// Header is a header whose value is the content of a file.
+type Header struct{ Name, File string }
+
+// authorization is the header of bearer tokens.
+const authorization = "Authorization"
+
+// Config is what a Source needs.
+type Config struct {
+	Server string // its name, for the log
+	Spec   Spec   // for the gateway itself, and for tenants that have nothing of their own
+	// what a tenant has in place of Spec, by the tenants' ids
+	Tenants map[string]Spec
+	Client  *http.Client // asks the endpoints; follows no redirect
+	Signer  *Signer      // signs identities; nil: there are none
+	Issuer  string       // the gateway's own address, as identities and its clients have it
+	Now     func() time.Time
+	// Count is called with what became of each credential that was made or asked for. nil:
+	// nobody counts.
+	Count  func(result string)
+	Logger *slog.Logger
+}
+
+// Source makes and keeps the credentials for one server. It is safe for concurrent use. A
+// nil Source is one without any.
+type Source struct {
+	common  kind
+	tenants map[string]kind
+	life    *life
+}
+
+// kind is a way to have credentials. Its methods are safe for concurrent use.
+type kind interface {
+	// grant returns what a request on behalf of p carries; nil p: of the gateway itself.
+	grant(ctx context.Context, p *auth.Principal) (*Grant, error)
+	// held returns what the latest grant for an owner has become, for requests that keep
+	// the owner's session.
+	held(ctx context.Context, owner auth.Owner) (*Grant, error)
+}
+
+// New returns a source. It reads no file and asks nobody yet. Whoever has it calls Close.
+func New(cfg Config) *Source {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Count == nil {
+		cfg.Count = func(string) {}
+	}
+	s := &Source{life: newLife(&cfg), tenants: make(map[string]kind, len(cfg.Tenants))}
+	s.common = newKind(cfg.Spec, s.life)
+	for tenant, spec := range cfg.Tenants {
+		s.tenants[tenant] = newKind(spec, s.life)
+	}
+	return s
+}
+
+// newKind returns the kind that a spec names, nil for none.
+func newKind(spec Spec, l *life) kind {
+	switch {
+	case spec.Header != nil:
+		return &fixed{life: l, name: spec.Header.Name, file: newFile(spec.Header.File, l.cfg.Now)}
+	case spec.TokenFile != "":
+		return &fixed{
+			life: l, name: authorization, prefix: "Bearer ", file: newFile(spec.TokenFile, l.cfg.Now),
+		}
+	case spec.ClientCredentials != nil:
+		return newClientCredentials(spec.ClientCredentials, l)
+	case spec.Identity != nil:
+		return newIdentities(spec.Identity, l)
+	case spec.Exchange != nil:
+		return newExchanges(spec.Exchange, l)
+	}
+	return nil
+}
+
+// For returns what a request on behalf of p carries, nil: nothing. A nil p is the gateway
+// itself. Errors are *Error, or that of ctx.
+func (s *Source) For(ctx context.Context, p *auth.Principal) (*Grant, error) {
+	if s == nil {
+		return nil, nil
+	}
+	of := s.common
+	if p != nil {
+		of = s.of(p.TenantID)
+	}
+	if of == nil {
+		return nil, nil
+	}
+	return of.grant(ctx, p)
+}
+
+// Held returns what a request carries that keeps a session of an owner alive. It asks
+// nobody for anything that needs the owner's token: what For gave last must still be good.
+// Where nothing depends on the caller, an owner of whom only the tenant is known will do.
+func (s *Source) Held(ctx context.Context, owner auth.Owner) (*Grant, error) {
+	if s == nil {
+		return nil, nil
+	}
+	of := s.of(owner.TenantID)
+	if of == nil {
+		return nil, nil
+	}
+	return of.held(ctx, owner)
+}
+
+// Personal tells whether what requests of the tenant carry depends on who calls.
+func (s *Source) Personal(tenant string) bool {
+	if s == nil {
+		return false
+	}
+	switch s.of(tenant).(type) {
+	case *identities, *exchanges:
+		return true
+	}
+	return false
+}
+
+// Names returns the names of all headers that requests carry, whoever calls. Nobody else
+// may set one of them, also where a request does not carry it.
+func (s *Source) Names() []string {
+	if s == nil {
+		return nil
+	}
+	names := s.life.cfg.Spec.Names()
+	for _, spec := range s.life.cfg.Tenants {
+		names = append(names, spec.Names()...)
+	}
+	return names
+}
+
+// of returns the kind of a tenant.
+func (s *Source) of(tenant string) kind {
+	if own, has := s.tenants[tenant]; has {
+		return own
+	}
+	return s.common
+}
+
+// Close ends whatever is being asked for, and waits for it. No method is called
+// afterwards.
+func (s *Source) Close() {
+	if s != nil {
+		s.life.end()
+		s.life.work.Wait()
+	}
+}
+
+// life is what all kinds of one source share: its config, and until when their work goes
+// on.
+type life struct {
+	cfg  *Config
+	ctx  context.Context //nolint:containedctx // work here outlives whoever asks for it, and ends with the source
+	end  context.CancelFunc
+	work sync.WaitGroup // requests under way
+
+	mu     sync.Mutex          // guards the field below
+	worded map[Fault]time.Time // when the log last told of each
+}
+
+func newLife(cfg *Config) *life {
+	ctx, end := context.WithCancel(context.Background())
+	own := *cfg
+	return &life{cfg: &own, ctx: ctx, end: end, worded: map[Fault]time.Time{}}
+}
+
+// wordsEvery is the least time between two log lines of one fault, or an endpoint that is
+// away would fill the log.
+const wordsEvery = time.Minute
+
+// tell counts a fault and says it in the log.
+func (l *life) tell(err *Error) {
+	l.cfg.Count(string(err.Fault))
+	now := l.cfg.Now()
+	l.mu.Lock()
+	before, told := l.worded[err.Fault]
+	if told = told && now.Sub(before) < wordsEvery; !told {
+		l.worded[err.Fault] = now
+	}
+	l.mu.Unlock()
+	if !told && l.cfg.Logger != nil {
+		l.cfg.Logger.WarnContext(l.ctx, "no credential for a server", slog.String("server", l.cfg.Server),
+			slog.String("reason", string(err.Fault)), slog.String("problem", err.Err.Error()))
+	}
+}

@@ -1,0 +1,248 @@
+package credential
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+const (
+	// signEvery is how long an identity is used, so that a signature is not made for each
+	// call.
+	signEvery = time.Minute
+	// identityLife is how long it is good: for a server whose clock is off, or that takes
+	// its time, too.
+	identityLife = 3 * time.Minute
+	// maxIdentity bounds an identity. Servers refuse headers of more than 8 KiB or so, with
+	// an error that says nothing.
+	maxIdentity = 7 << 10 // bytes
+)
+
+var (
+	errNoToken  = errors.New("no token: a bearer token has no blanks, and 16 KiB at most")
+	errTooLong  = errors.New("the identity would have more than 7 KiB: name fewer claims")
+	errUnplain  = errors.New("a value that no header can carry: a claim that is no text of plain ASCII")
+	errUnheld   = errors.New("there is no credential for whose session it is, or it is over")
+	errUnsigned = errors.New("the identity cannot be signed")
+)
+
+// Identity says to a server who calls, in a token that the gateway signs.
+type Identity struct {
+	Audience string   // who the token is for; "": there is none, only Plain
+	Claims   []string // of the caller's token that go into it
+	Header   string   // that carries it; "": Authorization, behind Bearer
+	// Plain are headers without a signature, with the name of a claim of the identity each.
+	// They are worth what the network is worth.
+	Plain map[string]string
+}
+
+// names returns the headers that carry the identity.
+func (i *Identity) names() []string {
+	out := slices.Sorted(maps.Keys(i.Plain))
+	if i.Audience == "" {
+		return out
+	}
+	if i.Header == "" {
+		return append(out, authorization)
+	}
+	return append(out, i.Header)
+}
+
+// Reserved returns the names of the claims that the gateway makes, which none of the
+// caller's can replace.
+func Reserved() []string {
+	return []string{"iss", "sub", "aud", "exp", "iat", "nbf", "jti", "tenant", "client_id", "act", "cnf"}
+}
+
+// identities are those of one server.
+type identities struct {
+	life *life
+	spec *Identity
+	kept *cache[identity]
+	own  identity // the gateway's
+}
+
+var _ kind = (*identities)(nil)
+
+// identity is that of one caller, or of the gateway itself.
+type identity struct {
+	all    *identities
+	claims map[string]any // all but those of time; immutable
+	expiry time.Time      // of the caller's token; zero: it has none
+
+	mu     sync.Mutex // guards the fields below; held while it is signed, so that this is done once
+	ready  *Grant     // nil: none was signed
+	made   time.Time
+	signed string // id of the key
+}
+
+func newIdentities(spec *Identity, l *life) *identities {
+	all := &identities{life: l, spec: spec, kept: newCache[identity]()}
+	all.own.all = all
+	all.own.claims = map[string]any{"sub": l.cfg.Issuer}
+	return all
+}
+
+// grant returns the identity of p. What is kept depends on the claims of p's token too,
+// since two tokens of one user may say different things.
+func (all *identities) grant(_ context.Context, p *auth.Principal) (*Grant, error) {
+	if p == nil {
+		return all.own.current(time.Time{})
+	}
+	at := place{owner: p.Owner()}
+	if claims := p.Claims(); len(claims) > 0 {
+		at.token = digestOf(claims)
+	}
+	one := all.kept.get(at, func() *identity { return all.identityOf(p) })
+	return one.current(p.Expiry)
+}
+
+// held returns the identity of an owner that was used last, as long as the token is good
+// with which its caller came.
+func (all *identities) held(_ context.Context, owner auth.Owner) (*Grant, error) {
+	if one := all.kept.of(owner); one != nil && !one.over() {
+		return one.current(time.Time{})
+	}
+	return nil, &Error{FaultMissing, errUnheld}
+}
+
+// digestOf returns a digest that no other claims have.
+func digestOf(claims []auth.Claim) [sha256.Size]byte {
+	var buffer [1024]byte
+	text := buffer[:0]
+	for i := range claims {
+		text = append(strictjson.AppendQuote(text, claims[i].Name), ':')
+		text = append(append(text, claims[i].Value...), ',')
+	}
+	return sha256.Sum256(text)
+}
+
+// identityOf returns who p is to the server, not signed yet. The subject is what rules of
+// the gateway call a user, since a subject alone is unique with its issuer only. The
+// gateway acts on behalf of that user, which act says:
+// https://www.rfc-editor.org/rfc/rfc8693#section-4.1
+func (all *identities) identityOf(p *auth.Principal) *identity {
+	claims := map[string]any{
+		"sub":    p.Issuer + "#" + p.Subject,
+		"tenant": p.TenantID,
+		"act":    map[string]string{"sub": all.life.cfg.Issuer},
+	}
+	if p.ClientID != "" {
+		claims["client_id"] = p.ClientID
+	}
+	for _, c := range p.Claims() {
+		if slices.Contains(all.spec.Claims, c.Name) && !slices.Contains(Reserved(), c.Name) {
+			claims[c.Name] = json.RawMessage(c.Value)
+		}
+	}
+	return &identity{all: all, claims: claims}
+}
+
+// over tells whether the token is over with which its caller came last.
+func (i *identity) over() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return !i.expiry.IsZero() && !i.all.life.cfg.Now().Before(i.expiry)
+}
+
+// current returns the identity, signed less than a minute ago and with the key that signs
+// now. expiry is that of the token with which the caller comes; zero: nobody came.
+func (i *identity) current(expiry time.Time) (*Grant, error) {
+	l := i.all.life
+	now, key := l.cfg.Now(), l.cfg.Signer.current()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if expiry.After(i.expiry) {
+		i.expiry = expiry
+	}
+	if i.ready != nil && now.Sub(i.made) < signEvery && !now.Before(i.made) && i.signed == key.ID {
+		return i.ready, nil
+	}
+	g, err := i.sign(now, key)
+	if err != nil {
+		failure := &Error{FaultMissing, err}
+		l.tell(failure)
+		return nil, failure
+	}
+	g.origin = i
+	i.ready, i.made, i.signed = g, now, key.ID
+	l.cfg.Count(Made)
+	return g, nil
+}
+
+// sign makes the headers that carry the identity.
+func (i *identity) sign(now time.Time, key auth.Key) (*Grant, error) {
+	spec, g := i.all.spec, &Grant{}
+	for _, header := range slices.Sorted(maps.Keys(spec.Plain)) {
+		value, is, err := i.plain(spec.Plain[header])
+		if err != nil {
+			return nil, err
+		}
+		if is {
+			g.add(header, value)
+		}
+	}
+	if spec.Audience == "" {
+		return g, nil
+	}
+	extra := maps.Clone(i.claims)
+	extra["jti"] = rand.Text()
+	token, err := auth.Sign(key, algorithm, auth.Claims{
+		Issuer: i.all.life.cfg.Issuer, Audience: spec.Audience, Extra: extra,
+		IssuedAt: now, Expiry: now.Add(identityLife), Type: Type,
+	})
+	switch {
+	case err != nil:
+		return nil, errUnsigned // its text could quote a claim
+	case len(token) > maxIdentity:
+		return nil, errTooLong
+	case spec.Header == "":
+		g.add(authorization, "Bearer "+token)
+	default:
+		g.add(spec.Header, token)
+	}
+	return g, nil
+}
+
+// plain returns a claim as the value of a header, and false if there is no such claim.
+func (i *identity) plain(name string) (value string, is bool, err error) {
+	switch claim := i.claims[name].(type) {
+	case string:
+		value = claim
+	case json.RawMessage:
+		if value, err = strictjson.Unquote(claim); err != nil || claim[0] != '"' {
+			return "", false, errUnplain
+		}
+	default:
+		return "", false, nil
+	}
+	if CheckValue([]byte(value)) != nil || strings.ContainsRune(value,
+		'\t') || strings.TrimSpace(value) != value {
+		return "", false, errUnplain
+	}
+	return value, true, nil
+}
+
+// refused has the identity signed anew, unless that was done only just now.
+func (i *identity) refused(g *Grant) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	switch {
+	case i.ready != g:
+		return true
+	case i.all.life.cfg.Now().Sub(i.made) < refusedGap:
+		return false
+	}
+	i.ready = nil
+	return true
+}

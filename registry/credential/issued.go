@@ -1,0 +1,162 @@
+package credential
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+)
+
+// clientCredentials is a token for the gateway itself, the same for all callers.
+// https://www.rfc-editor.org/rfc/rfc6749#section-4.4
+type clientCredentials struct {
+	endpoint *endpoint
+	form     url.Values // immutable
+	cell     cell
+}
+
+var _ kind = (*clientCredentials)(nil)
+
+func newClientCredentials(spec *Client, l *life) *clientCredentials {
+	form := url.Values{"grant_type": {"client_credentials"}}
+	ask(form, spec.Scopes, spec.Resource)
+	return &clientCredentials{endpoint: newEndpoint(spec, l), form: form, cell: cell{life: l}}
+}
+
+// ask puts into a form what is asked for.
+func ask(form url.Values, scopes []string, resource string) {
+	if len(scopes) > 0 {
+		form.Set("scope", strings.Join(scopes, " "))
+	}
+	if resource != "" {
+		form.Set("resource", resource)
+	}
+}
+
+func (c *clientCredentials) grant(ctx context.Context, _ *auth.Principal) (*Grant, error) {
+	return c.cell.get(ctx, func(ctx context.Context) (issued, error) { return c.endpoint.ask(ctx, c.form) })
+}
+
+func (c *clientCredentials) held(ctx context.Context, _ auth.Owner) (*Grant, error) {
+	return c.grant(ctx, nil)
+}
+
+// Exchange trades the token of a caller for one of the server. The gateway itself has a
+// token by client credentials of the same client, for the lists.
+// https://www.rfc-editor.org/rfc/rfc8693
+type Exchange struct {
+	Client
+
+	Audience string // for whom the token is; "": Resource or Scopes say it
+	Actor    bool   // the gateway says that it acts, by a token of its own
+	Entra    bool   // as Microsoft Entra ID does it, on behalf of
+}
+
+// exchanges are those of one server.
+type exchanges struct {
+	life     *life
+	spec     *Exchange
+	endpoint *endpoint
+	own      *clientCredentials
+	kept     *cache[exchanged]
+}
+
+var _ kind = (*exchanges)(nil)
+
+// exchanged is what was given for one token of a caller.
+type exchanged struct {
+	cell   cell
+	expiry time.Time // of the caller's token; zero: it has none
+}
+
+func newExchanges(spec *Exchange, l *life) *exchanges {
+	own := newClientCredentials(&spec.Client, l)
+	own.endpoint.aimed = spec.Entra
+	if spec.Entra {
+		own.form.Del("resource")
+		own.form.Set("scope", cmp.Or(spec.Audience, spec.Resource)+"/.default")
+	} else if spec.Audience != "" {
+		own.form.Set("audience", spec.Audience)
+	}
+	return &exchanges{life: l, spec: spec, endpoint: own.endpoint, own: own, kept: newCache[exchanged]()}
+}
+
+// tokenType is what the names of the types of tokens begin with:
+// https://www.rfc-editor.org/rfc/rfc8693#section-3
+const tokenType = "urn:ietf:params:oauth:token-type:"
+
+var errNoSubject = errors.New("the caller came without a token that could be exchanged")
+
+func (x *exchanges) grant(ctx context.Context, p *auth.Principal) (*Grant, error) {
+	if p == nil {
+		return x.own.grant(ctx, nil)
+	}
+	token, has := p.SubjectToken()
+	if !has {
+		return nil, &Error{FaultExchange, errNoSubject}
+	}
+	at := place{owner: p.Owner(), token: sha256.Sum256([]byte(token))}
+	one := x.kept.get(at, func() *exchanged {
+		return &exchanged{cell: cell{life: x.life}, expiry: p.Expiry}
+	})
+	return one.cell.get(ctx, func(ctx context.Context) (issued, error) { return x.exchange(ctx, token) })
+}
+
+// held returns what was given last for a token of the owner, if both are still good.
+func (x *exchanges) held(_ context.Context, owner auth.Owner) (*Grant, error) {
+	one := x.kept.of(owner)
+	if one == nil || !one.expiry.IsZero() && !x.life.cfg.Now().Before(one.expiry) {
+		return nil, &Error{FaultMissing, errUnheld}
+	}
+	if g := one.cell.peek(); g != nil {
+		return g, nil
+	}
+	return nil, &Error{FaultMissing, errUnheld}
+}
+
+// exchange asks for a token in place of the caller's.
+func (x *exchanges) exchange(ctx context.Context, token string) (issued, error) {
+	if x.spec.Entra {
+		return x.endpoint.ask(ctx, x.onBehalf(token), token)
+	}
+	accessToken := tokenType + "access_token"
+	form := url.Values{
+		"grant_type":           {"urn:ietf:params:oauth:grant-type:token-exchange"},
+		"subject_token":        {token},
+		"subject_token_type":   {accessToken},
+		"requested_token_type": {accessToken},
+	}
+	ask(form, x.spec.Scopes, x.spec.Resource)
+	if x.spec.Audience != "" {
+		form.Set("audience", x.spec.Audience)
+	}
+	secrets := []string{token}
+	if x.spec.Actor {
+		actor, err := x.own.grant(ctx, nil)
+		if err != nil {
+			return issued{}, err
+		}
+		own := strings.TrimPrefix(actor.values[0], "Bearer ")
+		form.Set("actor_token", own)
+		form.Set("actor_token_type", accessToken)
+		secrets = append(secrets, own)
+	}
+	return x.endpoint.ask(ctx, form, secrets...)
+}
+
+// onBehalf returns the form of Microsoft Entra ID.
+// https://learn.microsoft.com/entra/identity-platform/v2-oauth2-on-behalf-of-flow
+func (x *exchanges) onBehalf(token string) url.Values {
+	scope := strings.Join(x.spec.Scopes, " ")
+	return url.Values{
+		"grant_type":          {"urn:ietf:params:oauth:grant-type:jwt-bearer"},
+		"assertion":           {token},
+		"requested_token_use": {"on_behalf_of"},
+		"scope":               {cmp.Or(scope, cmp.Or(x.spec.Audience, x.spec.Resource)+"/.default")},
+	}
+}

@@ -1,14 +1,21 @@
 package registry
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
+)
 
 // UnavailableError says that a server could not be reached, or went away before it
 // answered. Sources return it; unlike a *DownError it is found out by trying.
 type UnavailableError struct {
 	Server string
-	Sent   bool  // the server may have received the call; only a call that was not sent is safe to repeat
-	SignIn bool  // the server wants a sign-in, as in DownError
-	Err    error // the cause, for the log alone
+	Sent   bool // the server may have received the call; only a call that was not sent is safe to repeat
+	SignIn bool // the server wants a sign-in, as in DownError
+	// Credential is why the server was not told, or did not believe, who calls. "": that is
+	// not why.
+	Credential credential.Fault
+	Err        error // the cause, for the log alone
 }
 
 func (e *UnavailableError) Error() string {

@@ -54,7 +54,22 @@ func violations(s *source) []string {
 			found = append(found, s.report(spec, "%s", problem))
 		}
 	}
-	return append(found, dialing(s)...)
+	return slices.Concat(found, dialing(s), asking(s))
+}
+
+// asking returns where the file asks for the token of a caller, which goes to one place
+// alone.
+func asking(s *source) (found []string) {
+	if s.directory == tokenHouse {
+		return nil
+	}
+	ast.Inspect(s.file, func(node ast.Node) bool {
+		if n, ok := node.(*ast.SelectorExpr); ok && n.Sel.Name == "SubjectToken" {
+			found = append(found, s.report(n, "a caller's token is asked for in %s alone", tokenHouse))
+		}
+		return true
+	})
+	return found
 }
 
 // floorOf returns the index in floors, -1 for a package that is not in the plan.
@@ -330,6 +345,10 @@ func TestViolationsAreFound(t *testing.T) {
 		},
 		{"a program", "cmd/drawbridge/x.go", `import _ "os/exec"`, "no door here"},
 		{"unsafe", "internal/mcp/x.go", `import _ "unsafe"`, "no door here"},
+		{
+			"asking for a token", "server/x.go",
+			`func f(p interface{ SubjectToken() (string, bool) }) { p.SubjectToken() }`, "a caller's token",
+		},
 		{"dialing", "auth/x.go", `import "net"; var _ = net.DialTimeout`, "opens connections"},
 		{"a dialer", "auth/x.go", `import n "net"; var d n.Dialer`, "opens connections"},
 		{"a look-up", "server/x.go", `import "net"; var _ = net.LookupHost`, "opens connections"},

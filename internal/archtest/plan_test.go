@@ -195,3 +195,6 @@ func dialers() map[string][]string {
 }
 
 const dialHouse = "internal/dial"
+
+// tokenHouse is the one package that may ask a principal for the token that it came with.
+const tokenHouse = "registry/credential"

@@ -18,6 +18,7 @@ var errStale = errors.New("idle connection was closed, or has bytes that nobody 
 // message is a request as it is written.
 type message struct {
 	head   []byte // as of appendHead
+	more   []byte // further lines of the header, each with its end; may be empty
 	method string
 	body   []byte
 	wrote  func() // called once the server may have received the request; nil: nobody wants to know
@@ -25,7 +26,7 @@ type message struct {
 
 // appendTo appends all of the request. It says the length of a body where net/http would.
 func (m *message) appendTo(b []byte) []byte {
-	b = append(b, m.head...)
+	b = append(append(b, m.head...), m.more...)
 	if len(m.body) > 0 || m.method == http.MethodPost || m.method == http.MethodPut ||
 		m.method == http.MethodPatch {
 		b = append(b, "Content-Length: "...)

@@ -43,7 +43,7 @@ func prepared(t testing.TB, client *http.Client, target string) *dial.Post {
 
 // send sends a POST the short way. usual tells whether the answer came that way too.
 func send(ctx context.Context, p *dial.Post, body string) (text string, usual bool, err error) {
-	answer, other, _, err := p.Send(ctx, []byte(body), room{})
+	answer, other, _, err := p.Send(ctx, nil, []byte(body), room{})
 	switch {
 	case err != nil:
 		return "", false, err
@@ -210,7 +210,7 @@ func TestPostEndsWithItsContext(t *testing.T) {
 					cancel()
 				}()
 			}
-			answer, other, sent, err := prepared(t, newClient(t), server.url).Send(ctx, []byte("{}"),
+			answer, other, sent, err := prepared(t, newClient(t), server.url).Send(ctx, nil, []byte("{}"),
 				room{test.room})
 			if answer != nil || other != nil || !sent || !errors.Is(err, test.want) {
 				t.Errorf("got %q, %v, sent: %v and error %v, want %v", answer, other, sent, err, test.want)
@@ -241,7 +241,7 @@ func TestPostsThatAreLeftToNetHTTP(t *testing.T) {
 		t.Error("so can one of another client")
 	}
 	p := prepared(t, client, "http://127.0.0.1:1/")
-	if answer, other, sent, err := p.Send(t.Context(), make([]byte, 64<<10+1), room{}); answer != nil ||
+	if answer, other, sent, err := p.Send(t.Context(), nil, make([]byte, 64<<10+1), room{}); answer != nil ||
 		other != nil || sent || err != nil {
 		t.Errorf("a large body: got %q, %v, sent: %v and error %v, want nothing", answer, other, sent, err)
 	}

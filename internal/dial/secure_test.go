@@ -105,7 +105,7 @@ func asked(in *bufio.Reader) bool {
 // own connection.
 func ask(t *testing.T, p *Post) (text string, own bool, err error) {
 	t.Helper()
-	answer, other, sent, err := p.Send(t.Context(), []byte("{}"), anyRoom{})
+	answer, other, sent, err := p.Send(t.Context(), nil, []byte("{}"), anyRoom{})
 	if answer != nil || err != nil || sent {
 		if other != nil {
 			t.Errorf("got status %d, want a usual answer", other.StatusCode)
@@ -241,7 +241,7 @@ func TestUntrustedServer(t *testing.T) {
 	} {
 		test.version(test.host).Store(true)
 		p := NewPost(test.transport, &url.URL{Scheme: "https", Host: test.host}, http.Header{})
-		answer, other, sent, err := p.Send(t.Context(), []byte("{}"), anyRoom{})
+		answer, other, sent, err := p.Send(t.Context(), nil, []byte("{}"), anyRoom{})
 		if refused, ok := errors.AsType[*tls.CertificateVerificationError](err); !ok || answer != nil ||
 			other != nil || sent {
 			t.Errorf("%s: got %q, %v, sent: %v, error %v (%v), want one of the certificate", name, answer,
@@ -265,7 +265,7 @@ func TestHandshakeEndsWithItsContext(t *testing.T) {
 		<-reached
 		cancel()
 	}()
-	_, _, sent, err := NewPost(s.transport, s.target, http.Header{}).Send(ctx, []byte("{}"), anyRoom{})
+	_, _, sent, err := NewPost(s.transport, s.target, http.Header{}).Send(ctx, nil, []byte("{}"), anyRoom{})
 	if !errors.Is(err, context.Canceled) || sent {
 		t.Errorf("got error %v, sent: %v, want %v", err, sent, context.Canceled)
 	}

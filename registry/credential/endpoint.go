@@ -205,7 +205,7 @@ func (e *endpoint) read(response *http.Response, body []byte, secrets []string) 
 		return issued{}, false, failed(FaultExchange, "the endpoint gave a token that is no bearer token")
 	}
 	if slices.ContainsFunc([]string{"refresh_token", "id_token", "saml1", "saml2"}, func(kind string) bool {
-		return said.kind == tokenType+kind
+		return said.kind == kindURN+kind
 	}) {
 		return issued{}, false, failed(FaultExchange, "the endpoint gave a token that is no access token")
 	}

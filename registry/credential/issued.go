@@ -86,9 +86,9 @@ func newExchanges(spec *Exchange, l *life) *exchanges {
 	return &exchanges{life: l, spec: spec, endpoint: own.endpoint, own: own, kept: newCache[exchanged]()}
 }
 
-// tokenType is what the names of the types of tokens begin with:
+// kindURN is what the names of the types of tokens begin with:
 // https://www.rfc-editor.org/rfc/rfc8693#section-3
-const tokenType = "urn:ietf:params:oauth:token-type:"
+const kindURN = "urn:ietf:params:oauth:token-type:"
 
 var errNoSubject = errors.New("the caller came without a token that could be exchanged")
 
@@ -124,7 +124,7 @@ func (x *exchanges) exchange(ctx context.Context, token string) (issued, error) 
 	if x.spec.Entra {
 		return x.endpoint.ask(ctx, x.onBehalf(token), token)
 	}
-	accessToken := tokenType + "access_token"
+	accessToken := kindURN + "access_token"
 	form := url.Values{
 		"grant_type":           {"urn:ietf:params:oauth:grant-type:token-exchange"},
 		"subject_token":        {token},

@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -16,6 +17,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
 // Bounds of answers, in bytes.
@@ -32,8 +34,8 @@ const resultTime = 15 * time.Nanosecond
 // answer makes the result of a call from the answer of the API. What the API says, also
 // that it refuses, is a result: the model can read it and do better. An error is only
 // returned when the answer breaks off, or when claim, which holds what the answer takes
-// in memory, cannot hold it.
-func (c *caller) answer(ctx context.Context, response *http.Response,
+// in memory, cannot hold it. secrets are what it must not repeat.
+func (c *caller) answer(ctx context.Context, response *http.Response, secrets []string,
 	claim *share.Claim,
 ) (mcp.Object, error) {
 	status := strings.TrimSpace(fmt.Sprintf("%d %s", response.StatusCode,
@@ -43,7 +45,7 @@ func (c *caller) answer(ctx context.Context, response *http.Response,
 		return mcp.ToolError("The API answered " + status +
 			", which leads to another address. It was not followed."), nil
 	case response.StatusCode < 200 || response.StatusCode > 299:
-		return c.refused(status, response), nil
+		return refused(status, response, secrets), nil
 	}
 	data, err := read(response.Body, maxAnswer+1, claim)
 	switch {
@@ -64,7 +66,7 @@ func (c *caller) answer(ctx context.Context, response *http.Response,
 	if err := holds(claim, resultSize(data)); err != nil {
 		return mcp.Object{}, c.unread(ctx, err)
 	}
-	result := c.resultOf(status, response.Header, c.redact(data))
+	result := c.resultOf(status, response.Header, redact(data, secrets))
 	claim.Shrink(int64(result.Size()))
 	return result, nil
 }
@@ -116,14 +118,14 @@ func structured(status string, data []byte) mcp.Object {
 
 // refused returns a tool error with the beginning of what the API says is wrong, when
 // that is text or JSON.
-func (c *caller) refused(status string, response *http.Response) mcp.Object {
+func refused(status string, response *http.Response, secrets []string) mcp.Object {
 	said := "The API answered " + status
 	// the status says enough when the body breaks off
 	data, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
 	if kind, _ := kindOf(response.Header); kind == kindOther {
 		return mcp.ToolError(said + ".")
 	}
-	excerpt := strings.TrimSpace(cut(strings.ToValidUTF8(string(c.redact(data)), "\uFFFD"), maxExcerpt))
+	excerpt := strings.TrimSpace(cut(strings.ToValidUTF8(string(redact(data, secrets)), "\uFFFD"), maxExcerpt))
 	if excerpt == "" {
 		return mcp.ToolError(said + ".")
 	}
@@ -164,13 +166,7 @@ const minSecret = 8
 // both as JSON strings may spell them.
 func secretsOf(headers map[string]string) []string {
 	var secrets []string
-	add := func(secret string) {
-		if len(secret) < minSecret {
-			return
-		}
-		quoted := string(strictjson.AppendQuote(nil, secret))
-		secrets = append(secrets, secret, quoted[1:len(quoted)-1], strings.ReplaceAll(secret, "/", `\/`))
-	}
+	add := func(secret string) { secrets = appendSpellings(secrets, secret) }
 	for name, value := range headers {
 		folded := strings.ToLower(name)
 		for _, word := range []string{
@@ -188,10 +184,31 @@ func secretsOf(headers map[string]string) []string {
 	return secrets
 }
 
+// appendSpellings appends a secret as it is and as JSON strings may spell it.
+func appendSpellings(secrets []string, secret string) []string {
+	if len(secret) < minSecret {
+		return secrets
+	}
+	quoted := string(strictjson.AppendQuote(nil, secret))
+	return append(secrets, secret, quoted[1:len(quoted)-1], strings.ReplaceAll(secret, "/", `\/`))
+}
+
+// secretsWith returns the texts that no answer to a request may repeat which carried g.
+func (c *caller) secretsWith(g *credential.Grant) []string {
+	if g == nil {
+		return c.secrets
+	}
+	secrets := slices.Clone(c.secrets)
+	for _, secret := range g.Secrets() {
+		secrets = appendSpellings(secrets, secret)
+	}
+	return secrets
+}
+
 // redact removes the operator's credentials from an answer. Some APIs repeat the request
 // in their answer, above all in errors, and the model and its user must not learn them.
-func (c *caller) redact(data []byte) []byte {
-	for _, secret := range c.secrets {
+func redact(data []byte, secrets []string) []byte {
+	for _, secret := range secrets {
 		if bytes.Contains(data, []byte(secret)) {
 			data = bytes.ReplaceAll(data, []byte(secret), []byte("[redacted]"))
 		}

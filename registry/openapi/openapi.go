@@ -35,6 +35,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
 const (
@@ -61,6 +62,9 @@ type Config struct {
 	// Headers are sent with every request, for example credentials. No argument can set
 	// or change one of them.
 	Headers map[string]string
+	// Credential is what requests carry beside Headers, by who calls. No argument can set
+	// one of its headers either. nil: nothing.
+	Credential *credential.Source
 	// OutputSchemas makes what the document says about answers the output schemas of the
 	// tools. The gateway then turns an answer that breaks its schema into an error,
 	// although the API did what was asked. Documents are often wrong about answers, so it
@@ -116,7 +120,7 @@ func Load(cfg Config) (loaded *Loaded, err error) {
 	}
 	target := &target{
 		server: cfg.Name, base: base, client: cfg.Client,
-		turns: cfg.Turns, header: make(http.Header, len(cfg.Headers)), secrets: secretsOf(cfg.Headers),
+		turns: cfg.Turns, credential: cfg.Credential, reserved: cfg.Credential.Names(), header: make(http.Header, len(cfg.Headers)), secrets: secretsOf(cfg.Headers),
 	}
 	for name, value := range cfg.Headers {
 		target.header.Set(name, value)

@@ -12,21 +12,27 @@ import (
 	"net/url"
 	"strings"
 	"sync/atomic"
+	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
 // target is the API that all tools of one server call. It is immutable and shared.
 type target struct {
-	server  string
-	base    *url.URL         // without a slash at its end
-	header  http.Header      // the operator's, with credentials
-	secrets []string         // credentials that no answer may repeat to the model
-	client  *http.Client     // follows no redirect
-	turns   *fairqueue.Queue // at making large answers results; nil: nobody waits
+	server string
+	base   *url.URL    // without a slash at its end
+	header http.Header // the operator's, with credentials
+	// what requests carry beside that; nil: nothing
+	credential *credential.Source
+	reserved   []string         // names of its headers
+	secrets    []string         // credentials that no answer may repeat to the model
+	client     *http.Client     // follows no redirect
+	turns      *fairqueue.Queue // at making large answers results; nil: nobody waits
 }
 
 // caller serves the calls of one operation. It is immutable and safe for concurrent use.
@@ -209,8 +215,9 @@ func (c *caller) query(arguments mcp.Object) (string, error) {
 	return strings.Join(pieces, "&"), nil
 }
 
-// headers returns the headers of a request. The operator's are set last, so that no
-// argument can replace one of them.
+// headers returns the headers of a request but the credential. The operator's are set
+// last, so that no argument can replace one of them; nor can it be one of the
+// credential's.
 func (c *caller) headers(arguments mcp.Object) (http.Header, error) {
 	header := http.Header{"Accept": {"application/json, */*;q=0.5"}, "User-Agent": {"drawbridge"}}
 	for _, a := range c.arguments {
@@ -227,6 +234,9 @@ func (c *caller) headers(arguments mcp.Object) (http.Header, error) {
 			return nil, err
 		}
 		header.Set(a.parameter, text)
+	}
+	for _, name := range c.reserved {
+		header.Del(name)
 	}
 	maps.Copy(header, c.header)
 	return header, nil
@@ -272,25 +282,53 @@ func (c *caller) request(ctx context.Context, arguments mcp.Object) (*http.Reque
 	return r, nil
 }
 
-// run sends the request and makes a result of the answer. Errors are *usageError,
+// run sends the request on behalf of p and makes a result of the answer. Errors are *usageError,
 // *registry.UnavailableError, errAddress, a *registry.RoomError or that of ctx. An
 // *UnavailableError says whether the API may have received the call: that is taken to be
 // so as soon as the headers were written.
-func (c *caller) run(ctx context.Context, arguments mcp.Object, claim *share.Claim) (mcp.Object, error) {
+func (c *caller) run(ctx context.Context, p *auth.Principal, arguments mcp.Object,
+	claim *share.Claim,
+) (mcp.Object, error) {
 	var sent atomic.Bool
 	traced := httptrace.WithClientTrace(ctx,
 		&httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
-	r, err := c.request(traced, arguments)
+	response, granted, err := c.send(traced, p, arguments, &sent)
 	if err != nil {
 		return mcp.Object{}, err
 	}
-	response, err := c.client.Do(r)
-	if err != nil {
-		return mcp.Object{}, c.unavailable(ctx, sent.Load(), err)
-	}
 	response.Body = c.turns.Paced(ctx, response.Body)
 	defer func() { _ = response.Body.Close() }() // the body was read as far as it is wanted
-	return c.answer(ctx, response, claim)
+	if granted != nil && response.StatusCode == http.StatusUnauthorized {
+		return mcp.Object{}, c.unavailable(ctx, false,
+			credential.RefusedBy(response.StatusCode, response.Header, time.Now()))
+	}
+	return c.answer(ctx, response, c.secretsWith(granted), claim)
+}
+
+// send sends the request on behalf of p. If the API refuses what it carries, and there is
+// something else by now, the request is sent once more: an API that answers so has not
+// done what was asked. What the API says of where a credential could be had is not read.
+func (c *caller) send(ctx context.Context, p *auth.Principal, arguments mcp.Object, sent *atomic.Bool,
+) (*http.Response, *credential.Grant, error) {
+	for again := false; ; again = true {
+		r, err := c.request(ctx, arguments)
+		if err != nil {
+			return nil, nil, err
+		}
+		g, err := c.credential.For(ctx, p)
+		if err != nil {
+			return nil, nil, c.unavailable(ctx, false, err)
+		}
+		g.Set(r.Header)
+		response, err := c.client.Do(r)
+		if err != nil {
+			return nil, nil, c.unavailable(ctx, sent.Load(), err)
+		}
+		if again || response.StatusCode != http.StatusUnauthorized || !g.Refused() {
+			return response, g, nil
+		}
+		_ = response.Body.Close() // nothing depends on its success
+	}
 }
 
 // unavailable returns the error for a request that failed, or that of ctx when ctx has
@@ -303,7 +341,9 @@ func (c *caller) unavailable(ctx context.Context, sent bool, err error) error {
 	if outer, ok := errors.AsType[*url.Error](err); ok {
 		err = outer.Err
 	}
-	return &registry.UnavailableError{Server: c.server, Sent: sent, Err: err}
+	return &registry.UnavailableError{
+		Server: c.server, Sent: sent, Credential: credential.FaultOf(err), Err: err,
+	}
 }
 
 func asUsage(err error) (*usageError, bool) { return errors.AsType[*usageError](err) }

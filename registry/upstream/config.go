@@ -2,13 +2,16 @@ package upstream
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"net/http"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/process"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
@@ -52,6 +55,9 @@ type Config struct {
 	Type    string
 	Headers map[string]string // sent with every request; those of the protocol itself cannot be set
 	Client  *http.Client      // from internal/dial; its Transport is used
+	// what requests carry beside Headers, by who calls; none of its headers is in those.
+	// nil: nothing
+	Credential *credential.Source
 
 	// Revision is the operator's word on the revision in which the server is spoken to. A
 	// legacy revision is asked for in the handshake, and the server may answer with
@@ -124,11 +130,27 @@ func (c *Config) openLimit() time.Duration {
 	return cmp.Or(c.StartTimeout, startLimit)
 }
 
-// site returns where a server over HTTP is, for its transports.
-func (c *Config) site() wire.Site {
+// site returns where a server over HTTP is, for its transports. of is whose a session is,
+// nil of the control connection, which nobody's calls keep.
+func (c *Config) site(of *auth.Owner) wire.Site {
 	return wire.Site{
-		URL: c.URL, Client: c.Client.Transport, Headers: c.Headers, Version: c.Version,
+		Credential: c.credential(of),
+		URL:        c.URL, Client: c.Client.Transport, Headers: c.Headers, Version: c.Version,
 		Chatter: c.chatter, Memory: c.memory(), Turns: c.Turns,
+	}
+}
+
+// credential returns what the requests of a link carry: those of a call what its caller
+// has, all others what the owner of the session has.
+func (c *Config) credential(of *auth.Owner) wire.Credential {
+	if c.Credential == nil {
+		return nil
+	}
+	return func(ctx context.Context, p *auth.Principal) (*credential.Grant, error) {
+		if p == nil && of != nil {
+			return c.Credential.Held(ctx, *of)
+		}
+		return c.Credential.For(ctx, p)
 	}
 }
 

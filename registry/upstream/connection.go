@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"sync/atomic"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
@@ -16,8 +17,9 @@ import (
 // has set version.
 type connection struct {
 	server  fault
-	version string  // the revision agreed on
-	ids     counter // of requests in either era: an early question may be answered late
+	owner   *auth.Owner // whose session it is, as its seat says; nil: a control connection
+	version string      // the revision agreed on
+	ids     counter     // of requests in either era: an early question may be answered late
 	// takes what a legacy server sends on its own; nil: the server is modern
 	hears atomic.Pointer[hearer]
 	count func(Anomaly, int)

@@ -12,6 +12,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
@@ -125,8 +126,9 @@ func (c *control) use(ctx context.Context, call *registry.Call) (mcp.Object, err
 // judge draws conclusions from a failed call, as health.go says. A broken answer, or the
 // answer that the revision is unknown, asks for a proof of life. A header mismatch means
 // that the definition has changed since it was listed, so the lists are read again. A
-// caller who left, or who has no room for an answer, says nothing about the server; one
-// whose time was over is counted by conclude.
+// caller who left, who has no room for an answer, or of whom the server did not believe
+// who it is, says nothing about the server; one whose time was over is counted by
+// conclude.
 func (c *control) judge(err error) {
 	var (
 		answered *mcp.Error
@@ -134,7 +136,7 @@ func (c *control) judge(err error) {
 	)
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), throttled(err),
-		errors.As(err, &full):
+		errors.As(err, &full), credential.FaultOf(err) != "":
 	case !errors.As(err, &answered), answered.Code == mcp.CodeUnsupportedVersion:
 		c.Doubt()
 	case answered.Code == mcp.CodeHeaderMismatch:
@@ -186,7 +188,7 @@ func (c *control) repeats(ctx context.Context, i *item, call *registry.Call, err
 	)
 	unavailable, lost := errors.AsType[*registry.UnavailableError](err)
 	switch {
-	case !lost, c.gone.Load(), call.Params.Has("requestState"),
+	case !lost, unavailable.Credential != "", c.gone.Load(), call.Params.Has("requestState"),
 		errors.As(err, &refused) && refused.Status < http.StatusInternalServerError,
 		errors.As(err, &answered), errors.As(err, &unknown), errors.Is(err, errBusy), errors.Is(err,
 			errCrowded), errors.Is(err, errTasks):

@@ -113,9 +113,9 @@ func (d *dialer) dial(ctx context.Context, c *connection, k kind) (link wire.Lin
 	case d.cfg.URL == "":
 		link, err = d.startChild(ctx, c)
 	case k == kindSSE:
-		link, err = wire.OpenSSE(ctx, d.cfg.site(), c)
+		link, err = wire.OpenSSE(ctx, d.cfg.site(c.owner), c)
 	default:
-		link, err = wire.NewHTTP(d.cfg.site(), c)
+		link, err = wire.NewHTTP(d.cfg.site(c.owner), c)
 	}
 	return link, c.server.from(err)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
@@ -31,7 +32,9 @@ type fault string
 // unavailable returns the error for a server that cannot be reached or was lost. sent:
 // the server may have received the request, so the call may have taken effect.
 func (f fault) unavailable(sent bool, err error) error {
-	return &registry.UnavailableError{Server: string(f), Sent: sent, SignIn: wantsSignIn(err), Err: err}
+	return &registry.UnavailableError{
+		Server: string(f), Sent: sent, SignIn: wantsSignIn(err), Credential: credential.FaultOf(err), Err: err,
+	}
 }
 
 // protocol returns the error for an answer that the protocol does not allow.

@@ -11,9 +11,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
@@ -29,6 +31,8 @@ type modern struct {
 	// appended
 	head string
 	base http.Header
+	// what requests carry; nil: nothing
+	credential *credential.Source
 
 	// ends the present subscription, so that another is opened; nil: none yet
 	renew atomic.Pointer[context.CancelFunc]
@@ -48,7 +52,10 @@ func newModern(c *connection, link wire.Link, cfg *Config, base http.Header) *mo
 	own := string(text[1 : len(text)-1])
 	// some tools may be listed only then
 	meta = meta.With(mcp.MetaClientCapabilities, cfg.everything().JSON())
-	return &modern{conn: c, link: link, meta: meta, own: own, head: strings.TrimSuffix(own, "{}"), base: base}
+	return &modern{
+		conn: c, link: link, meta: meta, own: own, head: strings.TrimSuffix(own, "{}"), base: base,
+		credential: cfg.Credential,
+	}
 }
 
 // ownFor returns the reserved members of _meta for a call, as JSON without the braces:
@@ -343,15 +350,22 @@ func (m *modern) subscription(filter mcp.Object) *wire.Request {
 }
 
 // watchResource opens a subscription for this resource alone, so that what comes on it
-// belongs to nobody else. The tenant does not matter, because subscriptions share
-// nothing. For when live and updated are called, see peer.
-func (m *modern) watchResource(ctx context.Context, _, uri string, live func(),
+// belongs to nobody else. Where the server is told who calls there is none: it is for a
+// tenant, and a change that one user may know of is none of another's. For when live and
+// updated are called, see peer.
+func (m *modern) watchResource(ctx context.Context, tenantID, uri string, live func(),
 	updated func(uri string),
 ) error {
+	if m.credential.Personal(tenantID) {
+		return notTold()
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	list := mcp.Array([]mcp.RawJSON{mcp.String(uri)})
 	out := m.subscription(mcp.NewObject(mcp.Member{Name: "resourceSubscriptions", Value: list}))
+	if m.credential != nil {
+		out.For = &auth.Principal{TenantID: tenantID}
+	}
 	confirmed, refused := false, false
 	out.Notify = func(_ context.Context, message *mcp.Message) {
 		switch message.Method {

@@ -11,6 +11,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/seats"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
@@ -54,6 +55,9 @@ func (o *older) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 func (o *older) watchResource(ctx context.Context, tenantID, uri string, live func(),
 	updated func(uri string),
 ) error {
+	if o.pool.credential.Personal(tenantID) {
+		return notTold() // a change that one user may know of is none of another's
+	}
 	if o.pool.shared || o.pool.lends {
 		return o.legacy.watchResource(ctx, tenantID, uri, live, updated)
 	}
@@ -87,7 +91,9 @@ type pool struct {
 	server  fault
 	shared  bool // Config.Shared: one session may serve everyone
 	streams bool // the transport gives each call a stream of its own
-	most    int  // sessions at the same time, beside the control connection
+	// what requests carry; nil: nothing
+	credential *credential.Source
+	most       int // sessions at the same time, beside the control connection
 	// Config.OneUser: the control connection is lent to one client after the other
 	lends   bool
 	room    *seats.Room[*pooled] // the sessions
@@ -103,6 +109,7 @@ type pool struct {
 func newPool(ctx context.Context, c *connection, streams bool, cfg *Config, dial opener, seen *strays) *pool {
 	p := &pool{
 		conn: c, server: c.server, shared: cfg.Shared, streams: streams, most: maxSessions,
+		credential: cfg.Credential,
 		everything: string(cfg.everything().JSON()),
 	}
 	if cfg.URL == "" {
@@ -113,8 +120,10 @@ func newPool(ctx context.Context, c *connection, streams bool, cfg *Config, dial
 	p.room = seats.New(ctx, seats.Config[*pooled]{
 		Max: p.most, Opening: 2 * cfg.openLimit(), // a child may be started twice
 		New: func(k seats.Key, lost func()) *pooled {
+			conn := newSessionConnection(c)
+			conn.owner = &k.Owner
 			return &pooled{
-				key: k, conn: newSessionConnection(c), calls: &calls{strays: seen}, dial: dial, room: p.room,
+				key: k, conn: conn, calls: &calls{strays: seen}, dial: dial, room: p.room,
 				lagging: lagging,
 				lost:    lost, closed: p.tasks.forget,
 			}
@@ -152,6 +161,11 @@ func (p *pool) take(ctx context.Context, k seats.Key, u seats.Use) (*seat, error
 // call runs one call, of whichever sort: the repeat of a parked call, a request about a
 // task, a call whose caller can be asked, or a plain one.
 func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
+	// What the caller has is made first, so that a session opens with it, and a fault of it
+	// is the call's own.
+	if _, err := p.credential.For(ctx, &c.Principal); err != nil {
+		return mcp.Object{}, p.server.unavailable(false, err)
+	}
 	state := c.Params.Text("requestState")
 	if state == stateAgain {
 		accepted, err := again(c)
@@ -221,7 +235,8 @@ func (p *pool) run(ctx context.Context, s *seat, session *legacy, i *item,
 // keyOf says which sessions may run the call: calls with the same key may share one. The
 // key has the whole owner where the server may ask or tell something that is meant for
 // one caller, that is, where the caller can be asked, or wants log lines that no stream
-// ties to a call. Otherwise it has the tenant alone, and with Config.Shared nobody.
+// ties to a call; and where the server is told who calls, since it may tie that to the
+// session. Otherwise it has the tenant alone, and with Config.Shared nobody.
 func (p *pool) keyOf(c *registry.Call, i *item) seats.Key {
 	if p.lends {
 		return p.lentKey(c, i)
@@ -232,7 +247,7 @@ func (p *pool) keyOf(c *registry.Call, i *item) seats.Key {
 	k.Alone = !p.streams && (k.Patient || logs)
 	switch {
 	case p.shared:
-	case k.Patient || logs:
+	case k.Patient || logs || p.credential.Personal(c.Principal.TenantID):
 		k.Owner = c.Principal.Owner()
 	default:
 		k.TenantID = c.Principal.TenantID

@@ -11,6 +11,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
@@ -116,7 +117,9 @@ func (s *standing) advise(ctx context.Context) {
 // not told, in at most 300 bytes. The cause may quote what the server said, so it is
 // cleaned.
 func problem(err error) string {
-	if refused, ok := errors.AsType[*wire.StatusError](err); ok && refused.SignIn {
+	if refused, ok := errors.AsType[*credential.Error](err); ok {
+		err = refused.Err
+	} else if refused, ok := errors.AsType[*wire.StatusError](err); ok && refused.SignIn {
 		return refused.Error() +
 			": it wants a sign-in, so it needs a credential in headers, and one that it takes"
 	}

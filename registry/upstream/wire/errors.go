@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
 // Causes that are told apart.
@@ -39,14 +42,28 @@ func protocol(format string, args ...any) error { return &ProtocolError{fmt.Erro
 type StatusError struct {
 	Status int
 	SignIn bool // the server wants a sign-in
+	// the server refused what the request carried; nil: it did not, or that was nothing
+	Refused *credential.Error
 }
 
 func (e *StatusError) Error() string { return fmt.Sprintf("HTTP status %d", e.Status) }
+
+// Unwrap returns the cause, if there is more to say than the status.
+func (e *StatusError) Unwrap() error {
+	if e.Refused == nil {
+		return nil
+	}
+	return e.Refused
+}
 
 // refusedBy returns the error for a response with a status that is no success. Of what it
 // says of a sign-in, only that it wants one is read: what it names nobody asks.
 func refusedBy(resp *response) *StatusError {
 	challenged := resp.StatusCode == http.StatusForbidden && resp.Header.Get("WWW-Authenticate") != ""
-	return &StatusError{Status: resp.StatusCode, SignIn: challenged ||
+	refused := &StatusError{Status: resp.StatusCode, SignIn: challenged ||
 		resp.StatusCode == http.StatusUnauthorized}
+	if resp.grant != nil && refused.SignIn {
+		refused.Refused = credential.RefusedBy(resp.StatusCode, resp.Header, time.Now())
+	}
+	return refused
 }

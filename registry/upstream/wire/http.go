@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -28,8 +29,9 @@ const (
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 type HTTP struct {
+	sender
+
 	up     Events
-	client http.RoundTripper // not an http.Client, so that there are no redirects and no cookies
 	target *url.URL
 	base   http.Header // the headers of every request; shared: not modified
 	state  atomic.Pointer[session]
@@ -72,7 +74,7 @@ func NewHTTP(at Site, up Events) (*HTTP, error) {
 		return nil, unavailable(false, errors.New("url cannot be parsed"))
 	}
 	return &HTTP{
-		up: up, client: at.Client, target: target, base: baseHeader(at),
+		sender: sender{at.Client, at.Credential}, up: up, target: target, base: baseHeader(at),
 		read: reader{up.Count, at.Chatter, at.Turns}, memory: at.Memory, asides: newAsides(up.Count),
 	}, nil
 }
@@ -112,10 +114,11 @@ func (l *HTTP) Prepare(header http.Header) *dial.Post {
 	return dial.NewPost(l.client, l.target, header)
 }
 
-func (l *HTTP) do(ctx context.Context, method string, header http.Header,
+// do sends a request on behalf of p; nil: of the link itself.
+func (l *HTTP) do(ctx context.Context, p *auth.Principal, method string, header http.Header,
 	body []byte,
 ) (resp *response, sent bool, err error) {
-	resp, sent, err = roundTrip(ctx, l.client, l.target, method, header, body)
+	resp, sent, err = l.roundTrip(ctx, p, l.target, method, header, body)
 	if err == nil {
 		l.pace(ctx, resp)
 	}
@@ -129,26 +132,34 @@ func (l *HTTP) pace(ctx context.Context, resp *response) {
 	}
 }
 
-// post posts a message, which is prepared unless ready is nil. Either answer is the JSON
+// post posts a request, which is prepared unless ready is nil. Either answer is the JSON
 // of a response whose header says nothing else of interest, which room holds, or resp is
-// the response. The error is a *RoomError or one of the transport; sent is as in
+// the response. A prepared request is sent once more where roundTrip would do that. The error is a *RoomError or one of the transport; sent is as in
 // roundTrip.
 func (l *HTTP) post(
-	ctx context.Context, ready *dial.Post, header http.Header, body []byte, room *share.Claim,
+	ctx context.Context, ready *dial.Post, header http.Header, out *Request, room *share.Claim,
 ) (answer []byte, resp *response, sent bool, err error) {
-	if ready != nil {
+	for again := false; ready != nil; again = true {
 		var other *http.Response
-		answer, other, sent, err = ready.Send(ctx, body, (*answerRoom)(room)) //nolint:bodyclose // whoever gets resp closes it
-		switch {
-		case answer != nil, err != nil:
+		g, err := l.grant(ctx, out.For)
+		if err != nil {
+			return nil, nil, false, err
+		}
+		answer, other, sent, err = ready.Send(ctx, g.Lines(), out.Body, (*answerRoom)(room)) //nolint:bodyclose // whoever gets resp closes it
+		if answer != nil || err != nil {
 			return answer, nil, sent, err
-		case other != nil:
-			resp = &response{other, mediaType(other.Header)}
+		}
+		if other == nil {
+			break // this one it does not send
+		}
+		resp = &response{other, mediaType(other.Header), g}
+		if again || other.StatusCode != http.StatusUnauthorized || !g.Refused() {
 			l.pace(ctx, resp)
 			return nil, resp, true, nil
 		}
+		resp.discard()
 	}
-	resp, sent, err = l.do(ctx, http.MethodPost, header, body)
+	resp, sent, err = l.do(ctx, out.For, http.MethodPost, header, out.Body)
 	return nil, resp, sent, err
 }
 
@@ -170,7 +181,7 @@ func (l *HTTP) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 		room = l.memory.claim()
 		defer room.Release()
 	}
-	answer, resp, sent, err := l.post(ctx, ready, header, out.Body, room)
+	answer, resp, sent, err := l.post(ctx, ready, header, out, room)
 	switch {
 	case err != nil:
 		if full, ok := errors.AsType[*RoomError](err); ok {
@@ -385,7 +396,7 @@ func (l *HTTP) resume(ctx context.Context, s *session, at *progress, idle int) (
 		if !pace.Wait(ctx, max(at.retry, reconnectMin<<idle)) {
 			return nil, ctx.Err()
 		}
-		resp, _, err := l.do(ctx, http.MethodGet, header, nil)
+		resp, _, err := l.do(ctx, nil, http.MethodGet, header, nil)
 		if err != nil {
 			continue // the server may be restarting
 		}
@@ -440,7 +451,7 @@ func (l *HTTP) Follow(ctx context.Context) error {
 func (l *HTTP) followOnce(ctx context.Context, s *session, at *progress,
 	again bool,
 ) (offered bool, err error) {
-	resp, _, err := l.do(ctx, http.MethodGet, s.get, nil)
+	resp, _, err := l.do(ctx, nil, http.MethodGet, s.get, nil)
 	if err != nil {
 		return true, err
 	}
@@ -494,7 +505,7 @@ func (l *HTTP) Send(ctx context.Context, body []byte) error {
 	if s := l.state.Load(); s != nil {
 		header = s.post
 	}
-	resp, sent, err := l.do(ctx, http.MethodPost, header, body)
+	resp, sent, err := l.do(ctx, nil, http.MethodPost, header, body)
 	if err != nil {
 		return unavailable(sent, err)
 	}
@@ -515,7 +526,7 @@ func (l *HTTP) Tell(ctx context.Context, body []byte) { l.asides.tell(ctx, body,
 func (l *HTTP) Close(ctx context.Context, polite bool) {
 	l.asides.close()
 	if s := l.state.Load(); polite && s != nil && s.id != "" {
-		if resp, _, err := l.do(ctx, http.MethodDelete, s.get, nil); err == nil {
+		if resp, _, err := l.do(ctx, nil, http.MethodDelete, s.get, nil); err == nil {
 			resp.discard()
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -16,9 +17,10 @@ import (
 type Request struct {
 	ID     mcp.ID
 	Method string
-	Body   []byte      // the whole message; shared with the transport until Exchange returns
-	Header http.Header // of a request to a modern server; nil: the session's. Shared: do not modify
-	Post   *dial.Post  // Header, prepared by HTTP.Prepare of the same link; nil: it was not
+	Body   []byte          // the whole message; shared with the transport until Exchange returns
+	Header http.Header     // of a request to a modern server; nil: the session's. Shared: do not modify
+	For    *auth.Principal // on whose behalf, where the site has a credential; nil: the link's own
+	Post   *dial.Post      // Header, prepared by HTTP.Prepare of the same link; nil: it was not
 
 	Notify func(context.Context, *mcp.Message) // takes its notifications; nil: they are dropped
 	// replaces Notify on SSE and Child, in one order with questions

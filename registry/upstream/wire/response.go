@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
 // Limits of responses.
@@ -34,6 +35,7 @@ const (
 type response struct {
 	*http.Response
 	media media
+	grant *credential.Grant // what the request carried; nil: nothing
 }
 
 // roundTrip sends one HTTP request. sent tells, beside an error, whether the server may
@@ -57,7 +59,7 @@ func roundTrip(
 	if err != nil {
 		return nil, written.Load(), err
 	}
-	return &response{answer, mediaType(answer.Header)}, true, nil
+	return &response{answer, mediaType(answer.Header), nil}, true, nil
 }
 
 // media is the type of a body.

@@ -1,10 +1,14 @@
 package wire
 
 import (
+	"context"
 	"net/http"
+	"net/url"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
 // Site says where a server over HTTP is and how it is reached.
@@ -12,10 +16,54 @@ type Site struct {
 	URL     string
 	Client  http.RoundTripper // not an http.Client, so that there are no redirects and no cookies
 	Headers map[string]string // sent with every request; the protocol's own cannot be set
-	Version string            // of the gateway, for User-Agent
-	Chatter *Chatter          // of the server; nil: what it sends is read as fast as it comes
-	Memory  Memory
-	Turns   *fairqueue.Queue // at reading what is large; nil: it is read at once
+	// what requests carry beside that, see Credential; nil: nothing
+	Credential Credential
+	Version    string   // of the gateway, for User-Agent
+	Chatter    *Chatter // of the server; nil: what it sends is read as fast as it comes
+	Memory     Memory
+	Turns      *fairqueue.Queue // at reading what is large; nil: it is read at once
+}
+
+// Credential returns what a request carries on behalf of a principal, or for the link
+// itself if that is nil. An error means that nothing may be sent.
+type Credential func(ctx context.Context, p *auth.Principal) (*credential.Grant, error)
+
+// sender sends HTTP requests with what they carry.
+type sender struct {
+	client     http.RoundTripper // not an http.Client, so that there are no redirects and no cookies
+	credential Credential        // nil: nothing
+}
+
+// grant returns what a request carries.
+func (s *sender) grant(ctx context.Context, p *auth.Principal) (*credential.Grant, error) {
+	if s.credential == nil {
+		return nil, nil
+	}
+	return s.credential(ctx, p)
+}
+
+// roundTrip sends one HTTP request on behalf of p. If the server refuses what it carries,
+// and there is something else by now, the request is sent once more: a server that answers
+// so has not run it. What the server says of where a credential could be had is not read.
+// sent is as in the function roundTrip.
+func (s *sender) roundTrip(ctx context.Context, p *auth.Principal, target *url.URL, method string,
+	header http.Header, body []byte,
+) (resp *response, sent bool, err error) {
+	for again := false; ; again = true {
+		g, err := s.grant(ctx, p)
+		if err != nil {
+			return nil, false, err
+		}
+		resp, sent, err = roundTrip(ctx, s.client, target, method, g.Add(header), body)
+		if err != nil {
+			return nil, sent, err
+		}
+		resp.grant = g
+		if again || resp.StatusCode != http.StatusUnauthorized || !g.Refused() {
+			return resp, sent, nil
+		}
+		resp.discard()
+	}
 }
 
 // baseHeader returns the headers of messages: the operator's and our own. Those of the

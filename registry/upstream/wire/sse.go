@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 )
@@ -33,9 +34,10 @@ var (
 // https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse
 type SSE struct {
 	duplex
-	client http.RoundTripper // not an http.Client, so that there are no redirects and no cookies
-	source *url.URL          // the address of the stream
-	base   http.Header       // the headers of messages; shared: not modified
+	sender
+
+	source *url.URL    // the address of the stream
+	base   http.Header // the headers of messages; shared: not modified
 	asides *asides
 
 	end    context.CancelFunc // ends the stream
@@ -54,8 +56,8 @@ func OpenSSE(ctx context.Context, at Site, up Events) (*SSE, error) {
 		return nil, unavailable(false, errors.New("url cannot be parsed"))
 	}
 	l := &SSE{
-		duplex: newDuplex(up, reader{up.Count, at.Chatter, at.Turns}, at.Memory), client: at.Client,
-		source: source, base: baseHeader(at), asides: newAsides(up.Count),
+		duplex: newDuplex(up, reader{up.Count, at.Chatter, at.Turns}, at.Memory),
+		sender: sender{at.Client, at.Credential}, source: source, base: baseHeader(at), asides: newAsides(up.Count),
 		ready: make(chan struct{}),
 	}
 	l.tellOut, l.hurry = l.Tell, l.gone
@@ -79,7 +81,7 @@ func OpenSSE(ctx context.Context, at Site, up Events) (*SSE, error) {
 
 // openStream asks for the event stream.
 func (l *SSE) openStream(ctx context.Context) (*response, error) {
-	resp, sent, err := roundTrip(ctx, l.client, l.source, http.MethodGet, streamHeader(l.base), nil)
+	resp, sent, err := l.roundTrip(ctx, nil, l.source, http.MethodGet, streamHeader(l.base), nil)
 	switch {
 	case err != nil:
 		return nil, unavailable(sent, err)
@@ -190,7 +192,7 @@ func (l *SSE) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 	defer cancel()
 	posted := make(chan error, 1)
 	var post sync.WaitGroup
-	post.Go(func() { posted <- l.Send(posting, out.Body) })
+	post.Go(func() { posted <- l.sendFor(posting, out.For, out.Body) })
 	result, err := l.await(ctx, out, w, posted)
 	// The end of the response lets its connection be used again.
 	defer time.AfterFunc(postGrace, cancel).Stop()
@@ -200,13 +202,16 @@ func (l *SSE) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 
 // Send posts one message. Any status of success accepts it; the body of the response has
 // no meaning.
-func (l *SSE) Send(ctx context.Context, body []byte) error {
+func (l *SSE) Send(ctx context.Context, body []byte) error { return l.sendFor(ctx, nil, body) }
+
+// sendFor is Send on behalf of p; nil: of the link itself.
+func (l *SSE) sendFor(ctx context.Context, p *auth.Principal, body []byte) error {
 	select {
 	case <-l.gone:
 		return unavailable(false, l.cause)
 	default:
 	}
-	resp, sent, err := roundTrip(ctx, l.client, l.target, http.MethodPost, l.base, body)
+	resp, sent, err := l.roundTrip(ctx, p, l.target, http.MethodPost, l.base, body)
 	if err != nil {
 		return unavailable(sent, err)
 	}

@@ -1,0 +1,324 @@
+package upstream_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	mcpgo "github.com/mark3labs/mcp-go/mcp"
+	mcpgoserver "github.com/mark3labs/mcp-go/server"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
+)
+
+const (
+	gatewayAddress = "https://gateway.example"
+	serverAudience = "https://crm.example/mcp"
+	verifiedAs     = "X-Verified-As" // set by knowing alone
+)
+
+// knowing lets in who comes with an identity that the key set verifies, and notes who used
+// which session.
+type knowing struct {
+	keys func() []byte
+	next http.Handler
+
+	mu       sync.Mutex // guards the fields below
+	sessions map[string]map[string]bool
+	refused  int
+	refuse   func(subject string) bool
+}
+
+func (k *knowing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	subject, err := k.subject(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+	k.mu.Lock()
+	if k.sessions == nil {
+		k.sessions = map[string]map[string]bool{}
+	}
+	if err == nil && k.refuse != nil && k.refuse(subject) {
+		err = errors.New("not any more")
+	}
+	if err != nil {
+		k.refused++
+	} else if id := r.Header.Get("Mcp-Session-Id"); id != "" {
+		if k.sessions[id] == nil {
+			k.sessions[id] = map[string]bool{}
+		}
+		k.sessions[id][subject] = true
+	}
+	k.mu.Unlock()
+	if err != nil {
+		w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="http://169.254.169.254/latest"`)
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	r.Header.Set(verifiedAs, subject)
+	k.next.ServeHTTP(w, r)
+}
+
+func (k *knowing) subject(token string) (string, error) {
+	var known struct {
+		Keys []struct{ Kid, X, Y string }
+	}
+	if err := json.Unmarshal(k.keys(), &known); err != nil {
+		return "", err
+	}
+	claims := jwt.MapClaims{}
+	_, err := jwt.ParseWithClaims(token, claims, func(j *jwt.Token) (any, error) {
+		for _, key := range known.Keys {
+			if key.Kid == j.Header["kid"] && j.Header["typ"] == credential.Type {
+				x, _ := base64.RawURLEncoding.DecodeString(key.X)
+				y, _ := base64.RawURLEncoding.DecodeString(key.Y)
+				return ecdsa.ParseUncompressedPublicKey(elliptic.P256(), append(append([]byte{4}, x...),
+					y...))
+			}
+		}
+		return nil, errors.New("no such key")
+	}, jwt.WithValidMethods([]string{"ES256"}), jwt.WithIssuer(gatewayAddress),
+		jwt.WithAudience(serverAudience), jwt.WithExpirationRequired())
+	if err != nil {
+		return "", err
+	}
+	tenant, _ := claims["tenant"].(string)
+	return tenant + " " + claims["sub"].(string), nil
+}
+
+// listen serves a server that wants identities, and returns what reaches it.
+func (k *knowing) listen(t *testing.T, signer *credential.Signer, path string) upstream.Config {
+	t.Helper()
+	k.keys = signer.KeySet
+	s := httptest.NewServer(k)
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	source := credential.New(credential.Config{
+		Server: "up", Issuer: gatewayAddress, Signer: signer,
+		Spec: credential.Spec{Identity: &credential.Identity{Audience: serverAudience}},
+	})
+	t.Cleanup(source.Close)
+	return upstream.Config{URL: s.URL + path, Credential: source}
+}
+
+// whoSDK is a server of the Go SDK with a tool that says who it was called by.
+func whoSDK(options sdk.StreamableHTTPOptions) http.Handler {
+	server := sdk.NewServer(&sdk.Implementation{Name: "who", Version: "1"}, nil)
+	server.AddTool(&sdk.Tool{Name: "who", InputSchema: map[string]any{"type": "object"}},
+		func(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: r.Extra.Header.Get(verifiedAs)}}}, nil
+		})
+	return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &options)
+}
+
+// whoMCPGo is the same of mcp-go, over Streamable HTTP or HTTP+SSE.
+func whoMCPGo(overSSE bool) http.Handler {
+	server := mcpgoserver.NewMCPServer("who", "1", mcpgoserver.WithToolCapabilities(true))
+	type key struct{}
+	with := func(ctx context.Context, r *http.Request) context.Context {
+		return context.WithValue(ctx, key{}, r.Header.Get(verifiedAs))
+	}
+	server.AddTool(mcpgo.NewTool("who"), func(ctx context.Context,
+		_ mcpgo.CallToolRequest,
+	) (*mcpgo.CallToolResult, error) {
+		return mcpgo.NewToolResultText(ctx.Value(key{}).(string)), nil
+	})
+	if overSSE {
+		return mcpgoserver.NewSSEServer(server, mcpgoserver.WithSSEContextFunc(with))
+	}
+	return mcpgoserver.NewStreamableHTTPServer(server, mcpgoserver.WithHTTPContextFunc(with))
+}
+
+// callAs calls the tool who as a user.
+func (r *rig) callAs(p auth.Principal) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	call := request(r.t, `{"name":"x","arguments":{}}`, nil)
+	call.Principal = p
+	result, err := r.tool("who").Call(ctx, call)
+	if err != nil {
+		return "", err
+	}
+	return text(result), nil
+}
+
+func user(tenant, issuer, subject string) auth.Principal {
+	return auth.Principal{
+		TenantID: tenant, Issuer: issuer, Subject: subject, ClientID: "claude", Expiry: time.Now().Add(time.Hour),
+	}
+}
+
+// TestServerSeesEachCallUnderItsOwnUser has users of two tenants and two issuers, with the
+// same subjects, call servers that verify who calls, all at once.
+func TestServerSeesEachCallUnderItsOwnUser(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		handler http.Handler
+		path    string
+		kind    string
+	}{
+		"Go SDK with sessions": {handler: whoSDK(sdk.StreamableHTTPOptions{})},
+		"Go SDK stateless":     {handler: whoSDK(sdk.StreamableHTTPOptions{Stateless: true})},
+		"mcp-go":               {handler: whoMCPGo(false), path: "/mcp"},
+		"mcp-go over HTTP+SSE": {handler: whoMCPGo(true), path: "/sse", kind: "sse"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := &knowing{next: test.handler}
+			cfg := k.listen(t, credential.NewSigner(time.Now), test.path)
+			cfg.Type = test.kind
+			r := start(t, cfg)
+			r.untilTool("who")
+			var all sync.WaitGroup
+			for i := range 120 {
+				all.Go(func() {
+					tenant := []string{"acme", "globex"}[i%2]
+					issuer := []string{"https://a.example", "https://b.example"}[i/2%2]
+					subject := fmt.Sprint("user-", i/4%5)
+					got, err := r.callAs(user(tenant, issuer, subject))
+					if want := tenant + " " + issuer + "#" + subject; err != nil || got != want {
+						t.Errorf("got %q, %v (%s), want %q", got, err, cause(err), want)
+					}
+				})
+			}
+			all.Wait()
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			for id, users := range k.sessions {
+				if len(users) != 1 {
+					t.Errorf("got the session %s used by %v, want one user", id, users)
+				}
+			}
+			if k.refused > 0 {
+				t.Errorf("got %d requests refused, want none", k.refused)
+			}
+		})
+	}
+}
+
+// TestRefusedCredentialIsTheCallsOwn has a server refuse one user: nobody else notices, the
+// server counts as up, and of what it says about other places nothing is asked.
+func TestRefusedCredentialIsTheCallsOwn(t *testing.T) {
+	t.Parallel()
+	for name, handler := range map[string]http.Handler{
+		"sessions": whoSDK(sdk.StreamableHTTPOptions{}), "stateless": whoSDK(sdk.StreamableHTTPOptions{Stateless: true}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := &knowing{
+				next:   handler,
+				refuse: func(subject string) bool { return strings.HasSuffix(subject, "#mallory") },
+			}
+			r := start(t, k.listen(t, credential.NewSigner(time.Now), ""))
+			r.untilTool("who")
+			for range 5 {
+				_, err := r.callAs(user("acme", "https://a.example", "mallory"))
+				unavailable, ok := errors.AsType[*registry.UnavailableError](err)
+				if !ok || unavailable.Credential != credential.FaultRefused || unavailable.Sent {
+					t.Fatalf("got %#v, want a refused credential", err)
+				}
+				if got, err := r.callAs(user("acme", "https://a.example",
+					"ann")); err != nil || got != "acme https://a.example#ann" {
+					t.Fatalf("got %q, %v, want ann served", got, err)
+				}
+			}
+			if got := r.last(); !got.Up || got.Restarts > 0 {
+				t.Errorf("got %+v, want a server that is up", got)
+			}
+		})
+	}
+}
+
+// TestCredentialOfAFileIsTakenAnewAfterARefusal rotates the secret of a server while calls
+// go on, without a word to the gateway.
+func TestCredentialOfAFileIsTakenAnewAfterARefusal(t *testing.T) {
+	t.Parallel()
+	for name, next := range map[string]http.Handler{
+		"sessions": whoSDK(sdk.StreamableHTTPOptions{}), "stateless": whoSDK(sdk.StreamableHTTPOptions{Stateless: true}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "token")
+			var mu sync.Mutex
+			secret := "first-secret"
+			rotate := func(to string) {
+				mu.Lock()
+				defer mu.Unlock()
+				secret = to
+				if err := os.WriteFile(path, []byte(to), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			rotate("first-secret")
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				mu.Lock()
+				good := r.Header.Get("Authorization") == "Bearer "+secret
+				mu.Unlock()
+				if !good {
+					w.WriteHeader(http.StatusUnauthorized)
+					return
+				}
+				next.ServeHTTP(w, r)
+			}))
+			t.Cleanup(func() {
+				s.CloseClientConnections()
+				s.Close()
+			})
+			source := credential.New(credential.Config{
+				Server: "up",
+				Spec:   credential.Spec{TokenFile: path},
+			})
+			t.Cleanup(source.Close)
+			r := start(t, upstream.Config{URL: s.URL, Credential: source})
+			r.untilTool("who")
+			for i := range 20 {
+				if i%5 == 4 {
+					rotate(fmt.Sprint("secret-number-", i))
+				}
+				if _, err := r.callAs(user("acme", "https://a.example", "ann")); err != nil {
+					t.Fatalf("call %d: got %v (%s), want it served", i, err, cause(err))
+				}
+			}
+		})
+	}
+}
+
+// TestResourcesOfKnownCallersAreNotWatched: a subscription is a tenant's, and a change that
+// one user may know of is none of another's.
+func TestResourcesOfKnownCallersAreNotWatched(t *testing.T) {
+	t.Parallel()
+	server := sdk.NewServer(&sdk.Implementation{Name: "who", Version: "1"}, &sdk.ServerOptions{
+		SubscribeHandler:   func(context.Context, *sdk.SubscribeRequest) error { return nil },
+		UnsubscribeHandler: func(context.Context, *sdk.UnsubscribeRequest) error { return nil },
+	})
+	server.AddResource(&sdk.Resource{Name: "mine", URI: "file:///mine"},
+		func(context.Context, *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+			return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{
+				URI:  "file:///mine",
+				Text: "x",
+			}}}, nil
+		})
+	k := &knowing{next: sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server },
+		nil)}
+	r := start(t, k.listen(t, credential.NewSigner(time.Now), ""))
+	r.until("the resource is there", func() bool { return len(r.names()) > 0 })
+	if err := newWatcher(t).follow(r, "acme", "file:///mine"); err == nil {
+		t.Error("got a subscription, want none")
+	}
+}

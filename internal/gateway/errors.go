@@ -426,6 +426,9 @@ func serverFull(code int, stable string) *mcp.Error {
 }
 
 func notAvailable(err *registry.UnavailableError) failure {
+	if err.Credential != "" {
+		return uncredited(err)
+	}
 	if err.Sent {
 		return failure{
 			kind: "unavailable", reason: reasonLost, inside: true,

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
 // Ending is a row of the vocabulary: a way in which a request can end, in the words of
@@ -50,6 +51,12 @@ func Vocabulary() []Ending {
 		{"unavailable", reasonReplicas, "DB-REPLICAS"},
 		{"unavailable", reasonReplicaLost, "DB-REPLICA-LOST"},
 		{"unavailable", reasonNotTold, "DB-SUBSCRIBE"},
+		{"unavailable", string(credential.FaultRefused), "DB-UPSTREAM-CREDENTIAL"},
+		{"unavailable", string(credential.FaultClock), "DB-UPSTREAM-CREDENTIAL"},
+		{"unavailable", string(credential.FaultMissing), "DB-UPSTREAM-CREDENTIAL"},
+		{"unavailable", string(credential.FaultExchange), "DB-UPSTREAM-TOKEN"},
+		{"unavailable", string(credential.FaultAway), "DB-UPSTREAM-TOKEN-DOWN"},
+		{"unavailable", string(credential.FaultSignIn), "DB-UPSTREAM-SIGN-IN"},
 		{"timeout", "", "DB-TIMEOUT"},
 		{"cancelled", "", "DB-CANCELLED"},
 		{"cancelled", reasonRevoked, "DB-CANCELLED"},

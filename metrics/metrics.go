@@ -55,6 +55,7 @@ type Metrics struct {
 	upstreamCalls   *prometheus.GaugeVec
 	restarts        *prometheus.CounterVec
 	anomalies       *prometheus.CounterVec
+	credentials     *prometheus.CounterVec
 	upstreamLoads   *loads
 	issuerKeys      *keys
 	sealKeys        *prometheus.GaugeVec

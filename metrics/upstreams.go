@@ -28,6 +28,10 @@ func (m *Metrics) upstreams(f promauto.Factory) {
 	m.restarts = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_upstream_restarts_total", Help: "Times an upstream was connected to again.",
 	}, []string{"server"})
+	m.credentials = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "drawbridge_credentials_total",
+		Help: "Credentials for a server: made, or why there is none.",
+	}, []string{"server", "result"})
 	m.anomalies = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_upstream_anomalies_total",
 		Help: "What was mended or dropped of what an upstream sent.",
@@ -69,6 +73,12 @@ func (m *Metrics) UpstreamMisbehaved(server, kind string, n int) {
 	m.anomalies.WithLabelValues(server, kind).Add(float64(n))
 }
 
+// CredentialMade counts what became of a credential for a server, as credential.Config
+// has it.
+func (m *Metrics) CredentialMade(server, result string) {
+	m.credentials.WithLabelValues(server, result).Inc()
+}
+
 // ItemsQuarantined records how many items of a server are quarantined. The series stays,
 // also at zero, until UpstreamRemoved.
 func (m *Metrics) ItemsQuarantined(server string, n int) {
@@ -99,6 +109,7 @@ func (m *Metrics) UpstreamRemoved(server string) {
 	m.upstreamCalls.DeletePartialMatch(label)
 	m.restarts.DeletePartialMatch(label)
 	m.anomalies.DeletePartialMatch(label)
+	m.credentials.DeletePartialMatch(label)
 	m.calls.DeletePartialMatch(label)
 	m.callSeconds.DeletePartialMatch(label)
 	m.repairs.DeletePartialMatch(label)

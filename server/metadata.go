@@ -47,6 +47,22 @@ func (s *Server) metadata(w http.ResponseWriter, r *http.Request) {
 	x.WriteJSON(http.StatusOK, document.JSON())
 }
 
+// keysPath is where servers find the keys by which they know who calls.
+const keysPath = "/identity/jwks"
+
+// keySet tells servers by which keys they can check the tokens that say who calls. A server
+// that keeps the set for as long as it may knows a new key before that signs.
+func (s *Server) keySet(w http.ResponseWriter, _ *http.Request) {
+	x := exchange.Of(w)
+	set := s.config.KeySet()
+	if set == nil {
+		x.Refuse("", exchange.ErrNotFound)
+		return
+	}
+	x.Header().Set("Cache-Control", "public, max-age=300")
+	x.WriteAs([]string{"application/jwk-set+json"}, http.StatusOK, set)
+}
+
 // register refuses to register a client. The gateway registers nobody; but a client that
 // could get a token by itself, and finds no metadata, takes the gateway for its
 // authorization server and comes here, with the token that was refused before if it has

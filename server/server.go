@@ -76,6 +76,10 @@ type Config struct {
 	// Extensions are those that are carried; nil: those that are known.
 	Extensions *mcp.ExtensionTable
 
+	// KeySet returns the keys by which servers check who calls, as a JWK Set; nil, also from
+	// the function: nothing is signed for them.
+	KeySet func() []byte
+
 	// what a reload may change; called once a request, must be cheap
 	Settings                   func() exchange.Settings
 	LegacySSE                  bool          // serve 2024-11-05 on /sse and /messages
@@ -203,6 +207,9 @@ func (s *Server) Handler() http.Handler {
 		r.Get(catalogPath, s.public)
 		r.Get(exchange.EndpointPath+cardSuffix, s.public)
 		r.Get(exchange.TenantPath+"{tenant}"+exchange.EndpointPath+cardSuffix, s.public)
+	}
+	if s.config.KeySet != nil {
+		r.Get(keysPath, s.keySet)
 	}
 	r.Post(exchange.RegisterPath, s.register)
 	r.Group(func(r chi.Router) {

@@ -112,6 +112,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	p.metrics.IssuerKeys(p.issuers.keysForMetrics)
 	catalogue := registry.New()
 	p.fleet = newFleet(catalogue, p.metrics, log)
+	p.fleet.signer = newSigner(cfg)
 	p.fleet.memory, p.fleet.turns, p.fleet.extensions = p.memory, p.turns, carried(cfg)
 	p.sharing.lists = newRelisting(p.sharing.others, p.fleet.reread)
 	p.fleet.overheard = p.sharing.lists.add
@@ -211,6 +212,7 @@ func (p *parts) serverConfig(cfg *config.Config) server.Config {
 		Turns:         p.turns,
 		Version:       thisBuild().version,
 		Card:          server.Card(cfg.Card),
+		KeySet:        p.fleet.keySet,
 		Extensions:    carried(cfg),
 		Settings:      func() server.Settings { return *p.settings.Load() },
 		LegacySSE:     cfg.LegacySSE,

@@ -128,6 +128,7 @@ func serverChanges(a, b *config.Server) []string {
 		"url":           a.URL == b.URL,
 		"type":          a.Transport == b.Transport,
 		"headers":       reflect.DeepEqual(a.Headers, b.Headers),
+		"auth":          reflect.DeepEqual(a.Auth, b.Auth),
 		"revision":      a.Revision == b.Revision,
 		"shared":        a.Shared == b.Shared,
 		"prefix":        a.Prefix == b.Prefix,

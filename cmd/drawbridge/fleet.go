@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
@@ -21,6 +22,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 	"github.com/drawbridge-mcp/drawbridge/registry/openapi"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
@@ -55,6 +57,8 @@ type fleet struct {
 	turns      *fairqueue.Queue    // as upstream.Config.Turns; set before apply
 	overheard  func(name string)   // has other replicas read the lists of a server again; set before apply
 	extensions *mcp.ExtensionTable // as upstream.Config.Extensions; set before apply
+	signer     *credential.Signer  // of those who call, for servers that are told; set before apply
+	signs      atomic.Bool         // there is such a server
 
 	// guards running; held while servers start and stop, so that there is one change at a
 	// time
@@ -91,7 +95,7 @@ func newFleet(catalogue *registry.Registry, m *metrics.Metrics, log *slog.Logger
 		catalogue: catalogue, metrics: m, log: log,
 		running: map[string]runningServer{}, statuses: map[string]upstream.Status{},
 		loads: map[string]func() upstream.Load{}, rereads: map[string]func(){}, outages: map[string]outage{},
-		told: map[string]map[string]bool{},
+		told: map[string]map[string]bool{}, signer: credential.NewSigner(time.Now),
 	}
 	m.UpstreamLoads(f.loadsForMetrics)
 	return f
@@ -119,6 +123,7 @@ func (f *fleet) apply(ctx context.Context, servers []config.Server) {
 		delete(f.running, name)
 	}
 	f.stopAll(stopping, wanted)
+	f.signs.Store(slices.ContainsFunc(servers, func(s config.Server) bool { return s.Auth.Issuer != "" }))
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		f.running[name] = runningServer{wanted[name], f.start(ctx, wanted[name])}
 	}
@@ -183,6 +188,7 @@ func (f *fleet) start(ctx context.Context, s config.Server) (stop func()) {
 	outage := f.catalogue.Lose(s.Name, s.Prefix)
 	f.note(ctx, upstream.Status{Server: s.Name, Since: outage.Since})
 	cfg := upstreamConfig(s, f.log)
+	cfg.Credential = f.credential(s)
 	cfg.Memory, cfg.Turns, cfg.Extensions = f.memory, f.turns, f.extensions
 	cfg.Status = func(status upstream.Status) { f.note(ctx, withoutMeant(s, status)) }
 	cfg.Count = func(kind upstream.Anomaly, n int) { f.metrics.UpstreamMisbehaved(s.Name, string(kind), n) }
@@ -193,7 +199,41 @@ func (f *fleet) start(ctx context.Context, s config.Server) (stop func()) {
 	f.mu.Lock()
 	f.loads[s.Name], f.rereads[s.Name] = u.Load, u.Reread
 	f.mu.Unlock()
-	return startTask(ctx, u.Run).stop
+	task := startTask(ctx, u.Run)
+	return func() {
+		task.stop()
+		cfg.Credential.Close()
+	}
+}
+
+// credential returns what requests to a server carry by who calls, nil for nothing.
+func (f *fleet) credential(s config.Server) *credential.Source {
+	source := credentialConfig(s, f.signer, f.log)
+	if source == nil {
+		return nil
+	}
+	source.Count = func(result string) { f.metrics.CredentialMade(s.Name, result) }
+	return credential.New(*source)
+}
+
+// credentialConfig returns what package credential needs of a server, nil if requests to
+// it carry nothing. validate -online uses it too.
+func credentialConfig(s config.Server, signer *credential.Signer, log *slog.Logger) *credential.Config {
+	if s.Auth.IsZero() {
+		return nil
+	}
+	return &credential.Config{
+		Server: s.Name, Spec: s.Auth.Spec, Tenants: s.Auth.Tenants, Issuer: s.Auth.Issuer, Signer: signer,
+		Client: dial.Client(dial.Config{PrivateAddresses: s.PrivateAddresses}), Logger: log,
+	}
+}
+
+// keySet returns the keys by which servers check who calls, nil if no server is told.
+func (f *fleet) keySet() []byte {
+	if !f.signs.Load() {
+		return nil
+	}
+	return f.signer.KeySet()
 }
 
 // reread has the lists of a server read again. It does not block, and does nothing if
@@ -508,11 +548,15 @@ func leftOut(r registry.Refusal) string {
 // answers shows at each call.
 func (f *fleet) startOpenAPI(ctx context.Context, s config.Server) (stop func()) {
 	cfg := s.OpenAPIConfig()
-	cfg.Turns = f.turns
+	cfg.Turns, cfg.Credential = f.turns, f.credential(s)
 	loaded, err := openapi.Load(cfg)
 	if err != nil {
+		cfg.Credential.Close()
 		return f.fail(ctx, s, err)
 	}
 	f.offer(ctx, s, loaded.Offers, upstream.Status{Refused: loaded.Refusals, Idle: loaded.Idle})
-	return func() { f.catalogue.Lose(s.Name, s.Prefix) }
+	return func() {
+		f.catalogue.Lose(s.Name, s.Prefix)
+		cfg.Credential.Close()
+	}
 }

@@ -3,10 +3,18 @@ package main
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
+
+// newSigner returns the keys that sign who calls, for servers that are told. They follow
+// from the same secrets, so that replicas have the same.
+func newSigner(cfg *config.Config) *credential.Signer {
+	return credential.NewSigner(time.Now, cfg.Sessions.Keys...)
+}
 
 // nextRing returns the keys that a reload puts in force, nil if those that are in force
 // stay: without a keys_file at the start, or now. To give the random keys of a start away
@@ -22,10 +30,11 @@ func (p *parts) nextRing(cfg *config.Config) (*seal.Ring, error) {
 	return next, p.storing.mayAdopt(p.ring, next)
 }
 
-// adoptKeys puts keys in force, if there are any.
-func (p *parts) adoptKeys(next *seal.Ring) {
+// adoptKeys puts keys in force, if there are any: next, made of secrets.
+func (p *parts) adoptKeys(next *seal.Ring, secrets [][]byte) {
 	if next != nil {
 		p.ring.Adopt(next)
+		p.fleet.signer.Adopt(secrets...)
 		p.tellKeys()
 	}
 }

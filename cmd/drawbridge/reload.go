@@ -123,7 +123,7 @@ func (p *parts) replace(work context.Context, cfg *config.Config) error {
 		p.settings.Store(before)
 		return err
 	}
-	p.adoptKeys(keys)
+	p.adoptKeys(keys, cfg.Sessions.Keys)
 	p.metrics.ServeTenants(tenantIDs(cfg))
 	p.issuers.replace(work, cfg.Issuers, verifier)
 	p.server.JudgeAgain() // what was begun under the config before, by issuers, tenants and rules together

@@ -168,7 +168,7 @@ func TestNoSettingOfAServerChangesUnseen(t *testing.T) {
 		case reflect.Map:
 			field.Set(reflect.MakeMap(field.Type()))
 		default:
-			continue // the API, whose parts are compared as one
+			continue // the API and auth, whose parts are compared as one
 		}
 		if len(serverChanges(&before, &after)) == 0 {
 			t.Errorf("a change of %s is not told", fields.Field(i).Name)

@@ -22,6 +22,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
@@ -203,7 +204,7 @@ func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Regi
 	limited, cancel := context.WithTimeout(ctx, onlineTimeout)
 	defer cancel()
 	var tries []func() check
-	extensions := carried(cfg)
+	extensions, signer := carried(cfg), newSigner(cfg)
 	if len(cfg.Redis.Addresses) > 0 {
 		tries = append(tries, func() check { return tryRedis(limited, cfg.Redis) })
 	}
@@ -220,12 +221,12 @@ func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Regi
 		if srv.IsElsewhere() {
 			tries = append(tries, func() check {
 				if srv.Command == "" {
-					return tryServer(limited, srv, extensions, catalogue)
+					return tryServer(limited, srv, signer, extensions, catalogue)
 				}
 				// a program has to start before it can answer
 				limited, cancel := context.WithTimeout(ctx, srv.StartTimeout+onlineTimeout)
 				defer cancel()
-				return tryServer(limited, srv, extensions, catalogue)
+				return tryServer(limited, srv, signer, extensions, catalogue)
 			})
 		}
 	}
@@ -319,12 +320,16 @@ func tryDatabases(ctx context.Context, srv config.Server) check {
 
 // tryServer connects to one server, reads its lists into the catalogue and disconnects. It
 // declares the same extensions as the gateway does.
-func tryServer(ctx context.Context, srv config.Server, extensions *mcp.ExtensionTable,
-	catalogue *registry.Registry,
+func tryServer(ctx context.Context, srv config.Server, signer *credential.Signer,
+	extensions *mcp.ExtensionTable, catalogue *registry.Registry,
 ) check {
 	c := check{Name: "server " + srv.Name}
 	cfg := upstreamConfig(srv, slog.New(slog.DiscardHandler))
 	cfg.Extensions = extensions
+	if own := credentialConfig(srv, signer, slog.New(slog.DiscardHandler)); own != nil {
+		cfg.Credential = credential.New(*own)
+		defer cfg.Credential.Close()
+	}
 	status, err := upstream.New(cfg, catalogue).Probe(ctx)
 	if err != nil {
 		c.Message = status.Problem + lastSaid(status)

@@ -327,6 +327,7 @@ type Server struct {
 	// found
 	Transport string
 	Headers   map[string]string // sent with every request, to an address or an API
+	Auth      Auth              // auth: what requests carry beside that, and on whose behalf
 
 	Revision string // that the server is spoken to in, as in upstream.Config.Revision; "": what is found
 	Shared   bool   // one session may serve every tenant and user

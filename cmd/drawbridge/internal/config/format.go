@@ -59,6 +59,9 @@ func (r *reader) config(cfg *Config, root *node) {
 	if n := root.member("tenants"); n != nil {
 		r.tenants(cfg, n, complete)
 	}
+	if complete {
+		r.finishAuth(cfg)
+	}
 }
 
 // topFields returns the keys of the top level, each with the function that reads its

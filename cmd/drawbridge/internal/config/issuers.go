@@ -292,13 +292,19 @@ func audiencesOf(address string, iss auth.Issuer) []string {
 // KeepAddress is for a reload. Without public_url, the audiences that the file leaves out
 // follow from listen. A new listen takes effect only at a restart, so until then those
 // audiences must go on naming the address of the config that the process was started
-// with: otherwise the clients' tokens would be refused. It is called once, before anybody
+// with: otherwise the clients' tokens would be refused, and identities would be of an issuer
+// that servers do not know. It is called once, before anybody
 // else sees the config.
 func (c *Config) KeepAddress(started *Config) {
 	if c.PublicURL != "" {
 		return
 	}
 	wrong, right := c.PublicAddress()+"/", started.PublicAddress()+"/"
+	for i := range c.Servers {
+		if c.Servers[i].Auth.Issuer != "" {
+			c.Servers[i].Auth.Issuer = started.PublicAddress()
+		}
+	}
 	for i := range c.Issuers {
 		for j, audience := range c.Issuers[i].Audiences {
 			if rest, ok := strings.CutPrefix(audience, wrong); ok {

@@ -32,7 +32,9 @@ type reader struct {
 	root     *node    // the whole config, included files joined to it; nil until the config file is parsed
 	later    []func() // checks that need the whole config; finish runs them
 	index    index    // for those checks; finish fills it
-	warnings []Warning
+	// the audiences of identities, which must not be the gateway's own
+	identities []*node
+	warnings   []Warning
 
 	// The items of all lists acknowledge, and those among them that silence a warning or
 	// may do so. What is in the first and not in the second is useless, and validate says

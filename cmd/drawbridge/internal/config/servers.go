@@ -105,6 +105,9 @@ func (r *reader) server(s *Server, n *node) {
 	case "openapi":
 		r.checkAPI(s, n)
 	}
+	if value := n.member("auth"); value != nil {
+		r.checkAuth(s, s.Auth.Spec, value)
+	}
 	r.checkType(s, n, kind)
 }
 
@@ -122,6 +125,7 @@ func (r *reader) serverFields(s *Server) fields {
 		"start_timeout":     into(&s.StartTimeout, r.duration),
 		"url":               into(&s.URL, r.text),
 		"headers":           into(&s.Headers, r.pairs("headers", checkHeader)),
+		"auth":              r.auth(&s.Auth.Spec, func() Server { return *s }),
 		"grace":             into(&s.Grace, r.duration),
 		"timeout":           into(&s.Timeout, r.duration),
 		"private_addresses": into(&s.PrivateAddresses, r.boolean),

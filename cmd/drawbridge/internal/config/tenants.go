@@ -38,7 +38,7 @@ func (r *reader) tenants(cfg *Config, n *node, complete bool) {
 		if !known {
 			warnings := len(r.warnings)
 			t = r.known.shared(r.wholeTenant(cfg, m, serving[m.name], complete))
-			known = len(r.warnings) == warnings
+			known = len(r.warnings) == warnings && !cfg.hasAuth(m.name)
 		}
 		t.Place = placeOf(m.key)
 		if known {
@@ -98,6 +98,7 @@ func (r *reader) tenant(cfg *Config, t *gateway.TenantConfig, n *node) {
 			r.sequence(n, "rules", func(item *node) { t.Rules = append(t.Rules, r.rule(t, item)) })
 		},
 		"limits":      r.tenantLimits(t),
+		"auth":        r.tenantAuth(cfg, t.ID, &t.Servers),
 		"output":      r.output(&t.Output),
 		"inline_refs": into(&t.InlineRefs, r.boolean),
 		"card": func(n *node) {

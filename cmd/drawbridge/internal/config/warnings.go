@@ -235,6 +235,9 @@ func (s Server) exposesCredentials(address string) bool {
 	if ip, ok := addressOf(address); !ok && s.PrivateAddresses || ok && (dial.Config{}).Check(ip) != nil {
 		return false
 	}
+	if !s.Auth.IsZero() {
+		return true
+	}
 	for name := range s.Headers {
 		if secretName(name) {
 			return true

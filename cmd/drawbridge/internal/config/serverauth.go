@@ -1,0 +1,328 @@
+package config
+
+import (
+	"maps"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
+)
+
+// Auth is what requests to a server carry beside its headers, and on whose behalf.
+type Auth struct {
+	credential.Spec // auth of the server
+
+	Tenants map[string]credential.Spec // auth.SERVER of tenants, in place of that
+	Issuer  string                     // the gateway's address, as identities name it; "" without any
+}
+
+// IsZero tells whether requests carry nothing.
+func (a Auth) IsZero() bool { return a.Spec.IsZero() && len(a.Tenants) == 0 }
+
+// specs returns all ways in which requests get what they carry.
+func (a Auth) specs() []credential.Spec {
+	return append(slices.Collect(maps.Values(a.Tenants)), a.Spec)
+}
+
+// auth returns a function that reads the block auth of a server, which reached may read
+// later: whether an endpoint may be at a private address is said beside the block.
+func (r *reader) auth(spec *credential.Spec, reached func() Server) func(*node) {
+	return func(n *node) {
+		known := fields{
+			"header":     func(n *node) { spec.Header = r.authHeader(n) },
+			"token_file": into(&spec.TokenFile, r.secretFile),
+			"client_credentials": func(n *node) {
+				spec.ClientCredentials = &credential.Client{}
+				r.authClient(spec.ClientCredentials, n, "client_credentials", nil, reached)
+			},
+			"identity":       func(n *node) { spec.Identity = r.identity(n) },
+			"token_exchange": func(n *node) { spec.Exchange = r.tokenExchange(n, reached) },
+		}
+		if r.object(n, "auth", known) {
+			r.oneOf(n, "auth", slices.Sorted(maps.Keys(known))...)
+		}
+	}
+}
+
+// secretFile returns the path of a file with a secret, which must be there. It is not one
+// of the files of the config: it is read again without a reload when it changes.
+func (r *reader) secretFile(n *node) string {
+	return r.checkedFile(n, credential.CheckFile)
+}
+
+// checkedFile returns the path of a file in which check finds no fault.
+func (r *reader) checkedFile(n *node, check func(path string) error) string {
+	path := r.path(n)
+	if path == "" {
+		return ""
+	}
+	if err := check(path); err != nil {
+		r.fault(n, "%s: %s", n.raw, err)
+	}
+	return path
+}
+
+// headerName reads the name of a header that the gateway does not set itself.
+func (r *reader) headerName(n *node) string {
+	name := r.text(n)
+	if name == "" {
+		return ""
+	}
+	if reason := checkHeader(name, ""); reason != "" {
+		r.fault(n, "%s", reason)
+	}
+	return name
+}
+
+func (r *reader) authHeader(n *node) *credential.Header {
+	header := &credential.Header{}
+	if r.object(n, "header", fields{
+		"name": into(&header.Name, r.headerName),
+		"file": into(&header.File, r.secretFile),
+	}) {
+		r.need(n, "header", "name", "file")
+	}
+	return header
+}
+
+// authClient reads what the gateway is to an authorization server. more are the keys that
+// the block has beside that.
+func (r *reader) authClient(c *credential.Client, n *node, what string, more fields,
+	reached func() Server,
+) {
+	known := fields{
+		"token_url":             func(n *node) { c.TokenURL = r.endpoint(n, reached) },
+		"issuer":                func(n *node) { c.Issuer = r.endpoint(n, reached) },
+		"client_id":             into(&c.ID, r.text),
+		"client_secret_file":    into(&c.SecretFile, r.secretFile),
+		"client_key_file":       func(n *node) { c.KeyFile = r.checkedFile(n, credential.CheckKey) },
+		"client_assertion_file": into(&c.AssertionFile, r.secretFile),
+		"client_key_id":         into(&c.KeyID, r.text),
+		"scopes":                into(&c.Scopes, r.textsOf("scopes")),
+		"resource":              into(&c.Resource, r.text),
+	}
+	maps.Copy(known, more)
+	if !r.object(n, what, known) {
+		return
+	}
+	r.need(n, what, "client_id")
+	r.oneOf(n, what, "token_url", "issuer")
+	proof := r.oneOf(n, what, "client_secret_file", "client_key_file", "client_assertion_file")
+	if id := n.member("client_key_id"); id != nil && proof != "client_key_file" {
+		r.fault(id, "client_key_id goes with client_key_file")
+	}
+}
+
+// endpoint reads an address to which secrets are sent: https, or for trials http on this
+// machine.
+func (r *reader) endpoint(n *node, reached func() Server) string {
+	text := r.text(n)
+	if text == "" {
+		return ""
+	}
+	u, err := url.Parse(text)
+	plain := err == nil && IsLoopback(net.JoinHostPort(u.Hostname(), "0"))
+	if err := credential.CheckEndpoint(text, plain); err != nil {
+		r.fault(n, "%s", err)
+		return text
+	}
+	r.later = append(r.later, func() { r.checkReachable(n, reached().PrivateAddresses) })
+	return text
+}
+
+func (r *reader) identity(n *node) *credential.Identity {
+	id := &credential.Identity{}
+	trusted := false
+	ok := r.object(n, "identity", fields{
+		"audience": into(&id.Audience, r.text),
+		"claims":   into(&id.Claims, r.textsOf("claims")),
+		"header":   into(&id.Header, r.headerName),
+		"plain_headers": func(n *node) {
+			id.Plain = map[string]string{}
+			r.entries(n, "plain_headers", func(m member) {
+				if reason := checkHeader(m.name, ""); reason != "" {
+					r.fault(m.key, "%s", reason)
+				}
+				id.Plain[m.name] = r.text(m.value)
+			})
+		},
+		"trusted_network": into(&trusted, r.boolean),
+	})
+	if !ok {
+		return id
+	}
+	if strings.EqualFold(id.Header, "Authorization") {
+		id.Header = "" // behind Bearer, as without the key
+	}
+	for _, item := range n.child("claims").items {
+		if slices.Contains(credential.Reserved(), item.text) {
+			r.fault(item, "the gateway writes the claim %s itself", item.raw)
+		}
+	}
+	plain := n.member("plain_headers")
+	switch {
+	case plain == nil && n.member("audience") == nil:
+		r.fault(n, "identity lacks \"audience\": for whom the token is")
+	case plain == nil && n.member("trusted_network") != nil:
+		r.fault(n.member("trusted_network"), "trusted_network goes with plain_headers")
+	case plain != nil && !trusted:
+		r.fault(plain, "plain headers are signed by nobody: say trusted_network: true if nobody but this "+
+			"gateway reaches the server")
+	case id.Audience == "" && n.member("header") != nil:
+		r.fault(n.member("header"), "header goes with audience")
+	}
+	r.checkPlain(id, plain)
+	if at := n.member("audience"); at != nil {
+		r.identities = append(r.identities, at)
+	}
+	return id
+}
+
+// checkPlain reports plain headers of claims that an identity does not have, and headers
+// that stand twice.
+func (r *reader) checkPlain(id *credential.Identity, n *node) {
+	there := append([]string{"sub", "tenant", "client_id"}, id.Claims...)
+	seen := map[string]bool{}
+	if id.Audience != "" {
+		seen[strings.ToLower(id.Header)] = true
+		if id.Header == "" {
+			seen["authorization"] = true
+		}
+	}
+	if n == nil || n.kind != mapping {
+		return
+	}
+	for _, m := range n.members {
+		if m.value.text != "" && !slices.Contains(there, m.value.text) {
+			r.faultHint(m.value, nearest(m.value.raw, there), "an identity has no claim %s; it has %s",
+				m.value.raw,
+				strings.Join(there, ", "))
+		}
+		if name := strings.ToLower(m.name); seen[name] {
+			r.fault(m.key, "the header %s stands twice", m.name)
+		} else {
+			seen[name] = true
+		}
+	}
+}
+
+// checkAudience reports an identity that would be for this gateway: a server could take it
+// and come back with it as its caller. at is the audience.
+func (r *reader) checkAudience(cfg *Config, at *node) {
+	own := cfg.PublicAddress()
+	if at.text == own || strings.HasPrefix(at.text, own+"/") {
+		r.fault(at, "this is the gateway's own address; say the server's")
+		return
+	}
+	for i := range cfg.Issuers {
+		if slices.Contains(cfg.Issuers[i].Audiences, at.text) {
+			r.fault(at, "this gateway takes tokens with this audience; say the server's")
+			return
+		}
+	}
+}
+
+func (r *reader) tokenExchange(n *node, reached func() Server) *credential.Exchange {
+	x := &credential.Exchange{}
+	r.authClient(&x.Client, n, "token_exchange", fields{
+		"audience": into(&x.Audience, r.text),
+		"actor":    into(&x.Actor, r.boolean),
+		"style":    into(&x.Entra, r.is("entra", "standard", "entra")),
+	}, reached)
+	if n.kind != mapping {
+		return x
+	}
+	if n.member("audience") == nil && n.member("resource") == nil && n.member("scopes") == nil {
+		r.fault(n, "token_exchange needs one of audience, resource and scopes: what the token is for")
+	}
+	if x.Entra && x.Audience == "" && x.Resource == "" {
+		r.fault(n,
+			"token_exchange with style: entra lacks \"audience\": the application id URI of the server")
+	}
+	if at := n.member("actor"); at != nil && x.Entra {
+		r.fault(at, "actor does not go with style: entra, where the client is the actor")
+	}
+	return x
+}
+
+// checkAuth reports an auth that does not go with the server. at is the block.
+func (r *reader) checkAuth(s *Server, spec credential.Spec, at *node) {
+	switch {
+	case s.URL == "" && s.API.BaseURL == "":
+		r.fault(at, "auth goes with url or openapi; a program gets its secrets by env")
+		return
+	case spec.Personal() && s.Shared:
+		r.fault(at,
+			"this auth tells the server who calls, and shared: true has one session for all; leave "+
+				"one of them out")
+	}
+	for _, name := range spec.Names() {
+		for header := range s.Headers {
+			if strings.EqualFold(header, name) {
+				r.fault(at, "auth and headers both set %s; keep one", name)
+			}
+		}
+	}
+}
+
+// tenantAuth returns a function that reads the block auth of a tenant: what it has in
+// place of a server's own.
+func (r *reader) tenantAuth(cfg *Config, tenant string, servers *[]string) func(*node) {
+	return func(n *node) {
+		r.entries(n, "auth", func(m member) {
+			i := slices.IndexFunc(cfg.Servers, func(s Server) bool { return s.Name == m.name })
+			if i < 0 {
+				r.fault(m.key, "there is no server %q", m.name)
+				return
+			}
+			var spec credential.Spec
+			server := &cfg.Servers[i]
+			r.auth(&spec, func() Server { return *server })(m.value)
+			r.checkAuth(server, spec, m.value)
+			r.later = append(r.later, func() {
+				if !slices.Contains(*servers, m.name) {
+					r.fault(m.key, "the tenant does not use the server %s", m.name)
+				}
+			})
+			if server.Auth.Tenants == nil {
+				server.Auth.Tenants = map[string]credential.Spec{}
+			}
+			server.Auth.Tenants[tenant] = spec
+		})
+	}
+}
+
+// hasAuth tells whether a tenant has an auth of its own.
+func (c *Config) hasAuth(tenant string) bool {
+	return slices.ContainsFunc(c.Servers, func(s Server) bool {
+		_, has := s.Auth.Tenants[tenant]
+		return has
+	})
+}
+
+// finishAuth tells issuers what of their tokens goes on with a caller, and identities
+// whose they are. It runs when all else has been read.
+func (r *reader) finishAuth(cfg *Config) {
+	for _, at := range r.identities {
+		r.checkAudience(cfg, at)
+	}
+	var claims []string
+	exchanged := false
+	for i := range cfg.Servers {
+		own := &cfg.Servers[i].Auth
+		for _, spec := range own.specs() {
+			if spec.Identity != nil {
+				claims = append(claims, spec.Identity.Claims...)
+				own.Issuer = cfg.PublicAddress()
+			}
+			exchanged = exchanged || spec.Exchange != nil
+		}
+	}
+	slices.Sort(claims)
+	claims = slices.Compact(claims)
+	for i := range cfg.Issuers {
+		cfg.Issuers[i].KeepClaims, cfg.Issuers[i].KeepToken = claims, exchanged
+	}
+}

@@ -60,6 +60,7 @@ import (
 type Call struct {
 	Method    string
 	Principal auth.Principal
+	RequestID string // of the request of the client, as the records have it; "": there is none
 	// Params are the params of the request in the form of revision 2026-07-28. Names and
 	// URIs in them are still the exposed ones: a source uses Target instead. The gateway
 	// has unsealed inputResponses and requestState, so that the source sees the keys and

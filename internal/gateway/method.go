@@ -230,6 +230,7 @@ func (c *call) use() *registry.Call {
 	*use = registry.Call{
 		Method:       c.request.Method,
 		Principal:    c.caller.Principal,
+		RequestID:    c.request.ID,
 		Params:       c.params,
 		Capabilities: c.request.Capabilities,
 		InSession:    c.request.InSession,

@@ -14,7 +14,9 @@ import (
 type Grant struct {
 	names  []string // canonical
 	values []string
+	plain  int                               // how many of them come first and are no secrets
 	lines  []byte                            // the same as lines of a header
+	traced bool                              // the id of a request goes with it
 	origin interface{ refused(*Grant) bool } // nil: another attempt would be the same
 }
 
@@ -32,43 +34,56 @@ func (g *Grant) add(name, value string) {
 	g.lines = append(append(append(append(g.lines, name...), ": "...), value...), "\r\n"...)
 }
 
-// Add returns the headers with those of the grant, which win. header itself is not
-// changed, and returned if there is nothing to add.
-func (g *Grant) Add(header http.Header) http.Header {
+// requestID is the header that has the id of a request, by which a server's own log can be
+// laid beside the audit of the gateway.
+const requestID = "X-Request-Id"
+
+// Add returns the headers with those of the grant, which win. id is that of the request,
+// "" for one that nobody made. header itself is not changed, and returned if there is
+// nothing to add.
+func (g *Grant) Add(header http.Header, id string) http.Header {
 	if g == nil {
 		return header
 	}
 	header = header.Clone()
-	g.Set(header)
+	g.Set(header, id)
 	return header
 }
 
-// Set puts the grant into headers that are the caller's own.
-func (g *Grant) Set(header http.Header) {
+// Set puts the grant into headers that are the caller's own. id is as for Add.
+func (g *Grant) Set(header http.Header, id string) {
 	if g == nil {
 		return
 	}
 	for i, name := range g.names {
 		header[name] = []string{g.values[i]}
 	}
-}
-
-// Lines returns the grant as lines of an HTTP/1.1 header, each with its end. Shared: do not
-// modify.
-func (g *Grant) Lines() []byte {
-	if g == nil {
-		return nil
+	if g.traced && id != "" {
+		header[requestID] = []string{id}
 	}
-	return g.lines
 }
 
-// Secrets returns the texts in the grant that no answer should repeat.
+// Lines returns the grant as lines of an HTTP/1.1 header, each with its end. id is as for
+// Add. Shared: do not modify.
+func (g *Grant) Lines(id string) []byte {
+	switch {
+	case g == nil:
+		return nil
+	case !g.traced || id == "":
+		return g.lines
+	}
+	lines := append(make([]byte, 0, len(g.lines)+len(requestID)+len(id)+4), g.lines...)
+	return append(append(append(append(lines, requestID...), ": "...), id...), "\r\n"...)
+}
+
+// Secrets returns the texts in the grant that no answer should repeat. Who calls is none:
+// an answer may well say so.
 func (g *Grant) Secrets() []string {
 	if g == nil {
 		return nil
 	}
-	out := slices.Clone(g.values)
-	for _, value := range g.values {
+	out := slices.Clone(g.values[g.plain:])
+	for _, value := range g.values[g.plain:] {
 		if _, token, found := strings.Cut(value, " "); found {
 			out = append(out, token)
 		}

@@ -46,9 +46,9 @@ type Identity struct {
 	Plain map[string]string
 }
 
-// names returns the headers that carry the identity.
+// names returns the headers that carry the identity, and the id of the request.
 func (i *Identity) names() []string {
-	out := slices.Sorted(maps.Keys(i.Plain))
+	out := append(slices.Sorted(maps.Keys(i.Plain)), requestID)
 	if i.Audience == "" {
 		return out
 	}
@@ -182,7 +182,7 @@ func (i *identity) current(expiry time.Time) (*Grant, error) {
 
 // sign makes the headers that carry the identity.
 func (i *identity) sign(now time.Time, key auth.Key) (*Grant, error) {
-	spec, g := i.all.spec, &Grant{}
+	spec, g := i.all.spec, &Grant{traced: true}
 	for _, header := range slices.Sorted(maps.Keys(spec.Plain)) {
 		value, is, err := i.plain(spec.Plain[header])
 		if err != nil {
@@ -190,6 +190,7 @@ func (i *identity) sign(now time.Time, key auth.Key) (*Grant, error) {
 		}
 		if is {
 			g.add(header, value)
+			g.plain++
 		}
 	}
 	if spec.Audience == "" {

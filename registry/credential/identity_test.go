@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -102,6 +103,12 @@ func TestIdentitySaysWhoCalls(t *testing.T) {
 	}
 	if _, err := people.verifier.Verify(t.Context(), identity); err == nil {
 		t.Error("got an identity that the gateway takes, want none")
+	}
+	traced := http.Header{}
+	grant(t, s, ann).Set(traced, "REQ1")
+	if lines := string(grant(t, s, ann).Lines("REQ1")); traced.Get("X-Request-Id") != "REQ1" ||
+		!strings.Contains(lines, "\r\nX-Request-Id: REQ1\r\n") {
+		t.Errorf("got %v and %q, want the id of the request", traced, lines)
 	}
 	itself, claims := claimsOf(t, bearerOf(t, grant(t, s, nil)))
 	if itself["typ"] != credential.Type || claims["sub"] != own || claims["act"] != nil ||

@@ -250,7 +250,7 @@ func (o *loaded) outputSchema(s *schemas) (mcp.RawJSON, error) {
 // call serves one tools/call. It is the Func of the offer and safe for concurrent use.
 // Mistakes of the model become results with isError; other errors are those of run.
 func (c *caller) call(ctx context.Context, call *registry.Call) (mcp.Object, error) {
-	result, err := c.run(ctx, &call.Principal, call.Params.Object("arguments"), call.Room)
+	result, err := c.run(ctx, call)
 	if usage, ok := asUsage(err); ok {
 		return mcp.ToolError(usage.text), nil
 	}

@@ -14,10 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
@@ -282,17 +280,15 @@ func (c *caller) request(ctx context.Context, arguments mcp.Object) (*http.Reque
 	return r, nil
 }
 
-// run sends the request on behalf of p and makes a result of the answer. Errors are *usageError,
+// run sends the request of a call and makes a result of the answer. Errors are *usageError,
 // *registry.UnavailableError, errAddress, a *registry.RoomError or that of ctx. An
 // *UnavailableError says whether the API may have received the call: that is taken to be
 // so as soon as the headers were written.
-func (c *caller) run(ctx context.Context, p *auth.Principal, arguments mcp.Object,
-	claim *share.Claim,
-) (mcp.Object, error) {
+func (c *caller) run(ctx context.Context, call *registry.Call) (mcp.Object, error) {
 	var sent atomic.Bool
 	traced := httptrace.WithClientTrace(ctx,
 		&httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
-	response, granted, err := c.send(traced, p, arguments, &sent)
+	response, granted, err := c.send(traced, call, &sent)
 	if err != nil {
 		return mcp.Object{}, err
 	}
@@ -302,24 +298,23 @@ func (c *caller) run(ctx context.Context, p *auth.Principal, arguments mcp.Objec
 		return mcp.Object{}, c.unavailable(ctx, false,
 			credential.RefusedBy(response.StatusCode, response.Header, time.Now()))
 	}
-	return c.answer(ctx, response, c.secretsWith(granted), claim)
+	return c.answer(ctx, response, c.secretsWith(granted), call.Room)
 }
 
-// send sends the request on behalf of p. If the API refuses what it carries, and there is
+// send sends the request of a call. If the API refuses what it carries, and there is
 // something else by now, the request is sent once more: an API that answers so has not
 // done what was asked. What the API says of where a credential could be had is not read.
-func (c *caller) send(ctx context.Context, p *auth.Principal, arguments mcp.Object, sent *atomic.Bool,
-) (*http.Response, *credential.Grant, error) {
+func (c *caller) send(ctx context.Context, call *registry.Call, sent *atomic.Bool) (*http.Response, *credential.Grant, error) {
 	for again := false; ; again = true {
-		r, err := c.request(ctx, arguments)
+		r, err := c.request(ctx, call.Params.Object("arguments"))
 		if err != nil {
 			return nil, nil, err
 		}
-		g, err := c.credential.For(ctx, p)
+		g, err := c.credential.For(ctx, &call.Principal)
 		if err != nil {
 			return nil, nil, c.unavailable(ctx, false, err)
 		}
-		g.Set(r.Header)
+		g.Set(r.Header, call.RequestID)
 		response, err := c.client.Do(r)
 		if err != nil {
 			return nil, nil, c.unavailable(ctx, sent.Load(), err)

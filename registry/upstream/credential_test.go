@@ -43,6 +43,7 @@ type knowing struct {
 	mu       sync.Mutex // guards the fields below
 	sessions map[string]map[string]bool
 	refused  int
+	traced   map[string]string // subject by id of the request
 	refuse   func(subject string) bool
 }
 
@@ -50,7 +51,10 @@ func (k *knowing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	subject, err := k.subject(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 	k.mu.Lock()
 	if k.sessions == nil {
-		k.sessions = map[string]map[string]bool{}
+		k.sessions, k.traced = map[string]map[string]bool{}, map[string]string{}
+	}
+	if id := r.Header.Get("X-Request-Id"); err == nil && id != "" {
+		k.traced[id] = subject
 	}
 	if err == nil && k.refuse != nil && k.refuse(subject) {
 		err = errors.New("not any more")
@@ -150,7 +154,7 @@ func (r *rig) callAs(p auth.Principal) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	call := request(r.t, `{"name":"x","arguments":{}}`, nil)
-	call.Principal = p
+	call.Principal, call.RequestID = p, fmt.Sprintf("%s %s#%s", p.TenantID, p.Issuer, p.Subject)
 	result, err := r.tool("who").Call(ctx, call)
 	if err != nil {
 		return "", err
@@ -204,6 +208,14 @@ func TestServerSeesEachCallUnderItsOwnUser(t *testing.T) {
 				if len(users) != 1 {
 					t.Errorf("got the session %s used by %v, want one user", id, users)
 				}
+			}
+			for id, subject := range k.traced {
+				if id != subject {
+					t.Errorf("got the request %q as one of %q", id, subject)
+				}
+			}
+			if len(k.traced) != 20 {
+				t.Errorf("got the ids of %d users' requests, want 20", len(k.traced))
 			}
 			if k.refused > 0 {
 				t.Errorf("got %d requests refused, want none", k.refused)

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -114,11 +113,11 @@ func (l *HTTP) Prepare(header http.Header) *dial.Post {
 	return dial.NewPost(l.client, l.target, header)
 }
 
-// do sends a request on behalf of p; nil: of the link itself.
-func (l *HTTP) do(ctx context.Context, p *auth.Principal, method string, header http.Header,
+// do sends a request on behalf of whom out is; nil: of the link itself.
+func (l *HTTP) do(ctx context.Context, out *Request, method string, header http.Header,
 	body []byte,
 ) (resp *response, sent bool, err error) {
-	resp, sent, err = l.roundTrip(ctx, p, l.target, method, header, body)
+	resp, sent, err = l.roundTrip(ctx, out, l.target, method, header, body)
 	if err == nil {
 		l.pace(ctx, resp)
 	}
@@ -141,11 +140,11 @@ func (l *HTTP) post(
 ) (answer []byte, resp *response, sent bool, err error) {
 	for again := false; ready != nil; again = true {
 		var other *http.Response
-		g, err := l.grant(ctx, out.For)
+		g, id, err := l.grant(ctx, out)
 		if err != nil {
 			return nil, nil, false, err
 		}
-		answer, other, sent, err = ready.Send(ctx, g.Lines(), out.Body, (*answerRoom)(room)) //nolint:bodyclose // whoever gets resp closes it
+		answer, other, sent, err = ready.Send(ctx, g.Lines(id), out.Body, (*answerRoom)(room)) //nolint:bodyclose // whoever gets resp closes it
 		if answer != nil || err != nil {
 			return answer, nil, sent, err
 		}
@@ -159,7 +158,7 @@ func (l *HTTP) post(
 		}
 		resp.discard()
 	}
-	resp, sent, err = l.do(ctx, out.For, http.MethodPost, header, out.Body)
+	resp, sent, err = l.do(ctx, out, http.MethodPost, header, out.Body)
 	return nil, resp, sent, err
 }
 

@@ -19,6 +19,7 @@ type Request struct {
 	Method string
 	Body   []byte          // the whole message; shared with the transport until Exchange returns
 	Header http.Header     // of a request to a modern server; nil: the session's. Shared: do not modify
+	Trace  string          // id of the caller's request, for a server that is told who calls; "": it has none
 	For    *auth.Principal // on whose behalf, where the site has a credential; nil: the link's own
 	Post   *dial.Post      // Header, prepared by HTTP.Prepare of the same link; nil: it was not
 
@@ -38,6 +39,15 @@ type Request struct {
 
 	telling  sync.Mutex // held while Notify runs; guards the field below
 	finished bool
+}
+
+// caller returns on whose behalf a request is made, and the id of that caller's request. A
+// nil o is one of the link itself.
+func (o *Request) caller() (p *auth.Principal, id string) {
+	if o == nil {
+		return nil, ""
+	}
+	return o.For, o.Trace
 }
 
 // deliver hands a notification on, one at a time, and none after finish.

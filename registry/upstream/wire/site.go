@@ -34,27 +34,29 @@ type sender struct {
 	credential Credential        // nil: nothing
 }
 
-// grant returns what a request carries.
-func (s *sender) grant(ctx context.Context, p *auth.Principal) (*credential.Grant, error) {
+// grant returns what a request carries, and the id that goes with it.
+func (s *sender) grant(ctx context.Context, out *Request) (g *credential.Grant, id string, err error) {
 	if s.credential == nil {
-		return nil, nil
+		return nil, "", nil
 	}
-	return s.credential(ctx, p)
+	p, id := out.caller()
+	g, err = s.credential(ctx, p)
+	return g, id, err
 }
 
-// roundTrip sends one HTTP request on behalf of p. If the server refuses what it carries,
+// roundTrip sends one HTTP request, on behalf of whom out is; nil: of the link itself. If the server refuses what it carries,
 // and there is something else by now, the request is sent once more: a server that answers
 // so has not run it. What the server says of where a credential could be had is not read.
 // sent is as in the function roundTrip.
-func (s *sender) roundTrip(ctx context.Context, p *auth.Principal, target *url.URL, method string,
+func (s *sender) roundTrip(ctx context.Context, out *Request, target *url.URL, method string,
 	header http.Header, body []byte,
 ) (resp *response, sent bool, err error) {
 	for again := false; ; again = true {
-		g, err := s.grant(ctx, p)
+		g, id, err := s.grant(ctx, out)
 		if err != nil {
 			return nil, false, err
 		}
-		resp, sent, err = roundTrip(ctx, s.client, target, method, g.Add(header), body)
+		resp, sent, err = roundTrip(ctx, s.client, target, method, g.Add(header, id), body)
 		if err != nil {
 			return nil, sent, err
 		}

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 )
@@ -192,7 +191,7 @@ func (l *SSE) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 	defer cancel()
 	posted := make(chan error, 1)
 	var post sync.WaitGroup
-	post.Go(func() { posted <- l.sendFor(posting, out.For, out.Body) })
+	post.Go(func() { posted <- l.sendFor(posting, out, out.Body) })
 	result, err := l.await(ctx, out, w, posted)
 	// The end of the response lets its connection be used again.
 	defer time.AfterFunc(postGrace, cancel).Stop()
@@ -204,14 +203,14 @@ func (l *SSE) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 // no meaning.
 func (l *SSE) Send(ctx context.Context, body []byte) error { return l.sendFor(ctx, nil, body) }
 
-// sendFor is Send on behalf of p; nil: of the link itself.
-func (l *SSE) sendFor(ctx context.Context, p *auth.Principal, body []byte) error {
+// sendFor is Send on behalf of whom out is; nil: of the link itself.
+func (l *SSE) sendFor(ctx context.Context, out *Request, body []byte) error {
 	select {
 	case <-l.gone:
 		return unavailable(false, l.cause)
 	default:
 	}
-	resp, sent, err := l.roundTrip(ctx, p, l.target, http.MethodPost, l.base, body)
+	resp, sent, err := l.roundTrip(ctx, out, l.target, http.MethodPost, l.base, body)
 	if err != nil {
 		return unavailable(sent, err)
 	}

@@ -1,0 +1,113 @@
+package openapi_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
+	"github.com/drawbridge-mcp/drawbridge/registry/openapi"
+)
+
+// forwarding is an API whose operation takes a header that says who calls.
+const forwarding = `openapi: 3.0.0
+info: {title: t, version: "1"}
+paths:
+  /who:
+    get:
+      operationId: who
+      parameters: [{name: X-Team, in: header, schema: {type: string}}]
+      responses: {"200": {description: ok}}
+`
+
+// callWho calls the tool who as ann of acme.
+func callWho(t *testing.T, cfg openapi.Config, arguments string) (text string, err error) {
+	t.Helper()
+	loaded, err := openapi.Load(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := &registry.Call{
+		Params:    mcp.NewObject(mcp.Member{Name: "arguments", Value: mcp.RawJSON(arguments)}),
+		RequestID: "REQ1",
+		Principal: auth.Principal{TenantID: "acme", Issuer: "https://a.example", Subject: "ann"},
+	}
+	result, err := loaded.Offers[0].Call(t.Context(), call)
+	if err != nil {
+		return "", err
+	}
+	text, _ = said(t, result)
+	return text, nil
+}
+
+func newCredential(t *testing.T, spec credential.Spec) *credential.Source {
+	t.Helper()
+	s := credential.New(credential.Config{
+		Server: "tracker", Spec: spec, Signer: credential.NewSigner(time.Now), Issuer: "https://gateway.example",
+	})
+	t.Cleanup(s.Close)
+	return s
+}
+
+// TestArgumentsCannotSayWhoCalls has a document declare the header in which the gateway
+// says it, also where the caller has no such claim.
+func TestArgumentsCannotSayWhoCalls(t *testing.T) {
+	a := newAPI(t)
+	a.answers(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		fmt.Fprintf(w, "team %q, user %q, id %q", r.Header["X-Team"], r.Header["X-User"], r.Header["X-Request-Id"])
+	})
+	cfg := a.config([]byte(forwarding))
+	cfg.Credential = newCredential(t, credential.Spec{Identity: &credential.Identity{
+		Claims: []string{"team"}, Plain: map[string]string{"x-team": "team", "X-User": "sub"},
+	}})
+	got, err := callWho(t, cfg, `{"X-Team":"admins"}`)
+	if want := `team [], user ["https://a.example#ann"], id ["REQ1"]`; err != nil || got != want {
+		t.Errorf("got %s, %v, want %s", got, err, want)
+	}
+}
+
+// TestRefusedAPIIsAskedOnceMoreWithAnotherKey rotates the file of a key: the first call
+// after that is served, and one with a key that nobody takes is no answer of the API.
+func TestRefusedAPIIsAskedOnceMoreWithAnotherKey(t *testing.T) {
+	a := newAPI(t)
+	good := "first-key-of-the-api"
+	a.answers(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Api-Key") != good {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain")
+		io.WriteString(w, "with "+good)
+	})
+	path := filepath.Join(t.TempDir(), "key")
+	save := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save(good)
+	cfg := a.config([]byte(forwarding))
+	cfg.Credential = newCredential(t, credential.Spec{Header: &credential.Header{Name: "X-Api-Key", File: path}})
+	for range 2 {
+		if got, err := callWho(t, cfg, `{}`); err != nil || got != "with [redacted]" {
+			t.Fatalf("got %q, %v, want an answer without the key", got, err)
+		}
+		good = "second-key-of-the-api"
+		save(good)
+	}
+	good = "third-key-of-the-api"
+	save("a-key-that-nobody-takes")
+	_, err := callWho(t, cfg, `{}`)
+	if credential.FaultOf(err) != credential.FaultRefused || strings.Contains(err.Error(), "nobody-takes") {
+		t.Errorf("got %v, want %s", err, credential.FaultRefused)
+	}
+}

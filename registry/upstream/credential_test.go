@@ -23,6 +23,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
@@ -315,22 +316,25 @@ func TestCredentialOfAFileIsTakenAnewAfterARefusal(t *testing.T) {
 // one user may know of is none of another's.
 func TestResourcesOfKnownCallersAreNotWatched(t *testing.T) {
 	t.Parallel()
-	server := sdk.NewServer(&sdk.Implementation{Name: "who", Version: "1"}, &sdk.ServerOptions{
-		SubscribeHandler:   func(context.Context, *sdk.SubscribeRequest) error { return nil },
-		UnsubscribeHandler: func(context.Context, *sdk.UnsubscribeRequest) error { return nil },
-	})
-	server.AddResource(&sdk.Resource{Name: "mine", URI: "file:///mine"},
-		func(context.Context, *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
-			return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{
-				URI:  "file:///mine",
-				Text: "x",
-			}}}, nil
+	for name, stateless := range map[string]bool{"sessions": false, "stateless": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := sdk.NewServer(&sdk.Implementation{Name: "who", Version: "1"}, &sdk.ServerOptions{
+				SubscribeHandler: func(context.Context, *sdk.SubscribeRequest) error {
+					t.Error("got a subscription at the server, want none")
+					return nil
+				},
+				UnsubscribeHandler: func(context.Context, *sdk.UnsubscribeRequest) error { return nil },
+			})
+			server.AddResource(&sdk.Resource{Name: "mine", URI: "file:///mine"}, nil)
+			k := &knowing{next: sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server },
+				&sdk.StreamableHTTPOptions{Stateless: stateless})}
+			r := start(t, k.listen(t, credential.NewSigner(time.Now), ""))
+			r.until("the resource is there", func() bool { return len(r.names()) > 0 })
+			err := newWatcher(t).follow(r, "acme", "file:///mine")
+			if answered, ok := errors.AsType[*mcp.Error](err); !ok || answered.Code != mcp.CodeInvalidParams {
+				t.Errorf("got %v, want that the server does not tell of changes", err)
+			}
 		})
-	k := &knowing{next: sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server },
-		nil)}
-	r := start(t, k.listen(t, credential.NewSigner(time.Now), ""))
-	r.until("the resource is there", func() bool { return len(r.names()) > 0 })
-	if err := newWatcher(t).follow(r, "acme", "file:///mine"); err == nil {
-		t.Error("got a subscription, want none")
 	}
 }

@@ -64,6 +64,7 @@ type Metrics struct {
 	redisSeconds    *prometheus.HistogramVec
 	redisOpenings   *prometheus.CounterVec
 	replicas        *replicas
+	signIns         *signIns
 	ahead           *ahead
 	memory          *memory
 	work            *work
@@ -104,7 +105,7 @@ func New(registerer prometheus.Registerer) *Metrics {
 	m.held()
 	m.connections(f)
 	m.redis(f)
-	m.replicas, m.ahead = newReplicas(f), newAhead()
+	m.replicas, m.ahead, m.signIns = newReplicas(f), newAhead(), newSignIns(f)
 	registerer.MustRegister(m.replicas, m.ahead, m.upstreamLoads, m.issuerKeys, m.memory, m.work,
 		m.redisState, m.Store)
 	m.process(f)

@@ -48,6 +48,13 @@ func record(m *metrics.Metrics) {
 	m.ServerCall("files")
 	m.Refused("limited", "acme", "tenant")
 	m.LoginFailed("expired", netip.MustParseAddr("192.0.2.1"))
+	m.SignedIn("corp", "ok")
+	m.SignInRefused("token", "invalid_grant")
+	m.ClientRegistered()
+	m.TokenIssued("refresh_token")
+	m.FamilyEnded("token_replay")
+	m.Families(map[string]int{"gone": 1})
+	m.Families(map[string]int{"acme": 2})
 	m.Repaired("acme", "files", "ansi", 3)
 	m.StreamOpened("acme", "get")
 	m.SessionOpened("acme")
@@ -111,6 +118,12 @@ func TestEveryMetric(t *testing.T) {
 	record(m)
 	got := strings.Join(scrape(t, handler), "\n")
 	for _, want := range []string{
+		`drawbridge_sign_ins_total{outcome="ok",provider="corp"} 1`,
+		`drawbridge_sign_in_refusals_total{endpoint="token",reason="invalid_grant"} 1`,
+		`drawbridge_clients_registered_total 1`,
+		`drawbridge_access_tokens_issued_total{grant="refresh_token"} 1`,
+		`drawbridge_token_families_ended_total{reason="token_replay"} 1`,
+		`drawbridge_token_families{tenant="acme"} 2`,
 		`drawbridge_http_requests_total{era="modern",method="POST",route="/mcp",status="2xx"} 1`,
 		`drawbridge_http_request_duration_seconds_bucket{era="modern",route="/mcp",le="0.001"} 1`,
 		`drawbridge_upstream_calls_in_flight{server="files"} 1`,

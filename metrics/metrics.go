@@ -30,6 +30,8 @@ import (
 // function instead, which is called at every reading of the metrics: it must be quick and
 // safe for concurrent use.
 type Metrics struct {
+	*signIns
+
 	Store *Store // of what outlives a restart
 
 	requests        *prometheus.CounterVec
@@ -64,7 +66,6 @@ type Metrics struct {
 	redisSeconds    *prometheus.HistogramVec
 	redisOpenings   *prometheus.CounterVec
 	replicas        *replicas
-	signIns         *signIns
 	ahead           *ahead
 	memory          *memory
 	work            *work

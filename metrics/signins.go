@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// signIns are the metrics of people who sign in, and of the tokens that their clients
+// signIns are part of Metrics: the metrics of people who sign in, and of the tokens that their clients
 // get. Without sign-in in the config all stay zero.
 type signIns struct {
 	ways       *prometheus.CounterVec
@@ -51,29 +51,29 @@ func newSignIns(f promauto.Factory) *signIns {
 }
 
 // SignedIn counts a way through a provider. outcome is ok, denied, no_access or failed.
-func (m *Metrics) SignedIn(provider, outcome string) {
-	m.signIns.ways.WithLabelValues(provider, outcome).Inc()
+func (s *signIns) SignedIn(provider, outcome string) {
+	s.ways.WithLabelValues(provider, outcome).Inc()
 }
 
 // SignInRefused counts a refused request of a sign-in.
-func (m *Metrics) SignInRefused(endpoint, reason string) {
-	m.signIns.refusals.WithLabelValues(endpoint, reason).Inc()
+func (s *signIns) SignInRefused(endpoint, reason string) {
+	s.refusals.WithLabelValues(endpoint, reason).Inc()
 }
 
 // ClientRegistered counts a client that has registered itself.
-func (m *Metrics) ClientRegistered() { m.signIns.registered.Inc() }
+func (s *signIns) ClientRegistered() { s.registered.Inc() }
 
 // TokenIssued counts an access token, by the grant for which it was given out.
-func (m *Metrics) TokenIssued(grant string) { m.signIns.issued.WithLabelValues(grant).Inc() }
+func (s *signIns) TokenIssued(grant string) { s.issued.WithLabelValues(grant).Inc() }
 
 // FamilyEnded counts a family of tokens that has ended before its time.
-func (m *Metrics) FamilyEnded(reason string) { m.signIns.ended.WithLabelValues(reason).Inc() }
+func (s *signIns) FamilyEnded(reason string) { s.ended.WithLabelValues(reason).Inc() }
 
 // Families says how many families of tokens there are, by tenant. A tenant that is not
 // among them has none.
-func (m *Metrics) Families(byTenant map[string]int) {
-	m.signIns.families.Reset()
+func (s *signIns) Families(byTenant map[string]int) {
+	s.families.Reset()
 	for tenant, n := range byTenant {
-		m.signIns.families.WithLabelValues(tenant).Set(float64(n))
+		s.families.WithLabelValues(tenant).Set(float64(n))
 	}
 }

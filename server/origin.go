@@ -27,6 +27,9 @@ func (s *Server) sameOrigin(x *exchange.Exchange, r *http.Request) bool {
 		x.Refuse("", exchange.ErrHost)
 		return false
 	}
+	if (signingIn{s.config.SignIn}).serves(r.URL.Path) { // it judges origins itself: its pages have none
+		return true
+	}
 	if s.isPublic(r.URL.Path, &x.Settings) {
 		shareWithAll(x)
 		if r.Method == http.MethodOptions {

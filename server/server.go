@@ -73,6 +73,8 @@ type Config struct {
 	Turns   *fairqueue.Queue // at work that takes long; nil: its own
 	Version string
 	Card    Card // what it says of itself to everybody
+	// SignIn gives clients tokens, at addresses of this server; nil: others do.
+	SignIn SignIn
 	// Extensions are those that are carried; nil: those that are known.
 	Extensions *mcp.ExtensionTable
 
@@ -211,7 +213,13 @@ func (s *Server) Handler() http.Handler {
 	if s.config.KeySet != nil {
 		r.Get(keysPath, s.keySet)
 	}
-	r.Post(exchange.RegisterPath, s.register)
+	if s.config.SignIn == nil {
+		r.Post(exchange.RegisterPath, s.register)
+	} else {
+		for _, route := range signInRoutes() {
+			r.HandleFunc(route, signingIn{s.config.SignIn}.answer)
+		}
+	}
 	r.Group(func(r chi.Router) {
 		r.Use(known)
 		r.HandleFunc(exchange.EndpointPath, s.endpoint)

@@ -1,0 +1,57 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+)
+
+// SignIn is an authorization server for clients, at addresses of this server. It needs no
+// token of them, and says itself which origins may come.
+type SignIn interface {
+	http.Handler
+	// Serves tells whether a path is one of its own.
+	Serves(path string) bool
+}
+
+// signInRoutes are the routes of a SignIn.
+func signInRoutes() []string {
+	routes := []string{"/consent", "/callback/{provider}", "/logout/{provider}"}
+	for _, document := range [...]string{
+		"/.well-known/oauth-authorization-server", "/.well-known/openid-configuration",
+	} {
+		routes = append(routes, document, document+exchange.TenantPath+"{tenant}",
+			exchange.TenantPath+"{tenant}"+document)
+	}
+	for _, path := range [...]string{"/authorize", "/token", exchange.RegisterPath, "/revoke", "/jwks"} {
+		routes = append(routes, path, exchange.TenantPath+"{tenant}"+path)
+	}
+	return routes
+}
+
+// signingIn has an authorization server answer.
+type signingIn struct{ SignIn }
+
+// serves tells whether the path is one of the authorization server, if there is one.
+func (s signingIn) serves(path string) bool { return s.SignIn != nil && s.Serves(path) }
+
+// answer answers a request.
+func (s signingIn) answer(w http.ResponseWriter, r *http.Request) {
+	x := exchange.Of(w)
+	if !s.serves(r.URL.Path) || r.URL.RawPath != "" {
+		x.Refuse("", exchange.ErrNotFound)
+		return
+	}
+	s.ServeHTTP(w, r.WithContext(x.Context()))
+	switch status := x.Status; {
+	case status < http.StatusBadRequest:
+	case status == http.StatusUnauthorized:
+		x.Conclude("unauthenticated")
+	case status == http.StatusForbidden:
+		x.Conclude("forbidden")
+	case status >= http.StatusInternalServerError:
+		x.Conclude("unavailable")
+	default:
+		x.Conclude("invalid_request")
+	}
+}

@@ -1,0 +1,64 @@
+package server_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/server"
+)
+
+// signInPaths is an authorization server that answers what it is asked.
+type signInPaths struct{}
+
+var _ server.SignIn = signInPaths{}
+
+func (signInPaths) Serves(path string) bool { return !strings.Contains(path, "globex") }
+
+func (signInPaths) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/token"):
+		w.WriteHeader(http.StatusUnauthorized)
+	case strings.HasSuffix(r.URL.Path, "/jwks"):
+		panic("a fault of the authorization server")
+	}
+	_, _ = w.Write([]byte(r.Method + " " + r.URL.Path))
+}
+
+// TestSignInNeedsNoToken shows that each route of the authorization server reaches it
+// without a token, from any origin and with HEAD, but under no foreign host, with an id,
+// and that its faults are ours. What it does not serve is not found.
+func TestSignInNeedsNoToken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(w *world) { w.config.SignIn = signInPaths{} })
+	for _, path := range []string{
+		"/.well-known/oauth-authorization-server", "/.well-known/openid-configuration/t/acme",
+		"/t/acme/.well-known/openid-configuration", "/authorize", "/t/acme/authorize", "/register", "/t/acme/register",
+		"/revoke", "/consent", "/callback/corp", "/logout/corp",
+	} {
+		for _, method := range []string{"GET", "HEAD", "POST", "OPTIONS"} {
+			m := message{method: method, path: path, headers: map[string]string{"Origin": "null"}}
+			got := w.do(t, m)
+			if got.Code != http.StatusOK || got.Header().Get("X-Request-Id") == "" {
+				t.Errorf("%s %s: status %d: %s", method, path, got.Code, got.Body)
+			}
+			m.headers = map[string]string{"Host": "evil.test"}
+			if got := w.do(t, m); got.Code != http.StatusForbidden {
+				t.Errorf("%s %s under a foreign host: status %d, want 403", method, path, got.Code)
+			}
+		}
+	}
+	for path, want := range map[string]int{
+		"/token": http.StatusUnauthorized, "/jwks": http.StatusInternalServerError,
+		"/t/globex/token": http.StatusNotFound, "/callback/": http.StatusNotFound, "/callback/a/b": http.StatusNotFound,
+		"/t/acme/%74oken": http.StatusNotFound, "/t/acme/consent": http.StatusNotFound,
+	} {
+		if got := w.do(t, message{method: "POST", path: path}); got.Code != want {
+			t.Errorf("%s: status %d, want %d", path, got.Code, want)
+		}
+	}
+	if got := w.do(t, message{method: "HEAD", path: "/mcp"}); got.Code != http.StatusUnauthorized ||
+		got.Header().Get("WWW-Authenticate") == "" {
+		t.Errorf("HEAD /mcp: status %d, %v; want 401 with a challenge", got.Code, got.Header())
+	}
+}

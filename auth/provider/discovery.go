@@ -81,8 +81,7 @@ func (p *OIDC) fetch(ctx context.Context) (*discovered, error) {
 	ctx = p.with(ctx)
 	found, err := oidc.NewProvider(ctx, p.cfg.Issuer)
 	if other, ok := errors.AsType[*oidc.IssuerMismatchError](err); ok {
-		return nil, fmt.Errorf("the provider's document is of the issuer %q, and the config names %q: they must be "+
-			"equal, character by character", clean(other.Discovered, maxSays, nil), p.cfg.Issuer)
+		return nil, otherIssuer(other.Discovered, p.cfg.Issuer)
 	}
 	if err != nil {
 		return nil, bare("get the provider's document", err)
@@ -98,7 +97,7 @@ func (p *OIDC) fetch(ctx context.Context) (*discovered, error) {
 		if address == "" && name == "userinfo_endpoint" {
 			continue
 		}
-		if err := p.checkEndpoint(address); err != nil {
+		if err := checkEndpoint(address, p.cfg.Plain); err != nil {
 			return nil, fmt.Errorf("%s of the provider's document: %w", name, err)
 		}
 	}
@@ -110,13 +109,19 @@ func (p *OIDC) fetch(ctx context.Context) (*discovered, error) {
 	return d, nil
 }
 
+// otherIssuer says that a document is of another issuer than the config names.
+func otherIssuer(found, wanted string) error {
+	return fmt.Errorf("the provider's document is of the issuer %q, and the config names %q: they must be equal, "+
+		"character by character", clean(found, maxSays, nil), wanted)
+}
+
 // checkEndpoint returns an error unless secrets may be sent to the address.
-func (p *OIDC) checkEndpoint(address string) error {
+func checkEndpoint(address string, plain bool) error {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Host == "" || u.User != nil || u.Fragment != "":
 		return errors.New("it is missing or no address")
-	case u.Scheme != "https" && (u.Scheme != "http" || !p.cfg.Plain):
+	case u.Scheme != "https" && (u.Scheme != "http" || !plain):
 		return errors.New("it is not https; plain http is only for an issuer with private_addresses: true")
 	}
 	return nil

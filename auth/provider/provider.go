@@ -3,6 +3,7 @@
 // becomes of the answer: which tenant somebody has, which scopes, and which tokens.
 //
 //	openid     the way through an OpenID Connect provider: OIDC
+//	keys       the key set alone, for who verifies access tokens
 //	discovery  what its document says, and how long that is believed
 //	idtoken    what it signed: ID tokens and logout tokens
 //	github     the same way through GitHub
@@ -20,6 +21,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -87,4 +89,10 @@ func (c *Config) check() error {
 	}
 	c.Scopes = slices.Clone(c.Scopes)
 	return nil
+}
+
+// DocumentURL returns where the document of an issuer is.
+// https://openid.net/specs/openid-connect-discovery-1_0.html#ProviderConfig
+func DocumentURL(issuer string) string {
+	return strings.TrimSuffix(issuer, "/") + "/.well-known/openid-configuration"
 }

@@ -7,5 +7,5 @@ import "embed"
 
 // Pages are the pages, those of the reference in reference.
 //
-//go:embed *.md reference/*.md
+//go:embed *.md reference/*.md login/*.md
 var Pages embed.FS

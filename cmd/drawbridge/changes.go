@@ -42,12 +42,24 @@ func changeList(started, before, after *config.Config) []string {
 		func(t *gateway.TenantConfig) string { return t.ID }, tenantChanges)...)
 	all = append(all, compared("issuer", before.Issuers, after.Issuers, entryName(before, after),
 		issuerChanges)...)
+	all = append(all, compared("login", before.Logins, after.Logins,
+		func(l *config.Login) string { return l.Name }, loginChanges)...)
+	all = append(all, compared("client", before.Clients, after.Clients,
+		func(c *config.Client) string { return c.ID }, func(a, b *config.Client) []string {
+			if reflect.DeepEqual(a, b) {
+				return nil
+			}
+			return []string{"settings"}
+		})...)
 	for _, name := range differing(map[string]bool{
-		"public_url":      before.PublicURL == after.PublicURL,
-		"allowed_origins": slices.Equal(before.AllowedOrigins, after.AllowedOrigins),
-		"allowed_hosts":   slices.Equal(before.AllowedHosts, after.AllowedHosts),
-		"trusted_proxies": slices.Equal(before.TrustedProxies, after.TrustedProxies),
-		"log.level":       before.LogLevel == after.LogLevel,
+		"registration":     before.Registration == after.Registration,
+		"advertise":        reflect.DeepEqual(before.Advertise, after.Advertise),
+		"scopes_supported": reflect.DeepEqual(before.ScopesSupported, after.ScopesSupported),
+		"public_url":       before.PublicURL == after.PublicURL,
+		"allowed_origins":  slices.Equal(before.AllowedOrigins, after.AllowedOrigins),
+		"allowed_hosts":    slices.Equal(before.AllowedHosts, after.AllowedHosts),
+		"trusted_proxies":  slices.Equal(before.TrustedProxies, after.TrustedProxies),
+		"log.level":        before.LogLevel == after.LogLevel,
 		"keys_file": reflect.DeepEqual(before.Sessions.Keys, after.Sessions.Keys) ||
 			len(before.Sessions.Keys) == 0 || len(after.Sessions.Keys) == 0,
 	}) {
@@ -139,6 +151,21 @@ func serverChanges(a, b *config.Server) []string {
 	})
 	if len(names) == 0 {
 		return []string{"settings"}
+	}
+	return names
+}
+
+// loginChanges names the keys in which two states of a login differ.
+func loginChanges(a, b *config.Login) []string {
+	names := differing(map[string]bool{
+		"client_id":          a.ClientID == b.ClientID,
+		"client_secret_file": a.Secret == b.Secret,
+		"client_key_file":    reflect.DeepEqual(a.Key, b.Key),
+		"scopes":             slices.Equal(a.Scopes, b.Scopes),
+		"title":              a.Title == b.Title,
+	})
+	if len(names) == 0 && !reflect.DeepEqual(a, b) {
+		return []string{"claims"}
 	}
 	return names
 }

@@ -62,7 +62,7 @@ func (w *walk) keySet(ctx context.Context, iss *config.Issuer) []byte {
 	if err != nil {
 		return nil
 	}
-	response, err := dial.Client(dial.Config{PrivateAddresses: iss.PrivateAddresses}).Do(request)
+	response, err := keySetClient(*iss).Do(request)
 	if err != nil {
 		w.line("keys", "cannot be fetched: %v", err)
 		return nil

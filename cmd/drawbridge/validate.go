@@ -16,7 +16,6 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
-	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
@@ -366,7 +365,7 @@ func tryKeySet(ctx context.Context, iss config.Issuer) check {
 		c.Message = "jwks_url is not an address"
 		return c
 	}
-	response, err := dial.Client(dial.Config{PrivateAddresses: iss.PrivateAddresses}).Do(request)
+	response, err := keySetClient(iss).Do(request)
 	if err != nil {
 		c.Message = err.Error()
 		return c

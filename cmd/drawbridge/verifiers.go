@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/auth/provider"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
@@ -120,7 +121,7 @@ func keptSets(before, after []config.Issuer) []string {
 	for i := range after {
 		same := func(old config.Issuer) bool {
 			return old.Issuer.Issuer == after[i].Issuer.Issuer && old.JWKSURL == after[i].JWKSURL &&
-				old.PrivateAddresses == after[i].PrivateAddresses
+				old.PrivateAddresses == after[i].PrivateAddresses && old.Discover == after[i].Discover
 		}
 		if slices.ContainsFunc(before, same) {
 			names = append(names, after[i].Issuer.Issuer)
@@ -138,40 +139,52 @@ func (v *verifiers) wait() {
 	v.running.stop()
 }
 
-// verifier returns a verifier for the issuers, for replace. Its client connects to
-// private addresses only for the key sets that may be there.
+// verifier returns a verifier for the issuers, for replace.
 func (v *verifiers) verifier(issuers []config.Issuer) (*auth.Verifier, error) {
-	private := map[string]bool{}
 	plain := make([]auth.Issuer, 0, len(issuers))
 	for _, iss := range issuers {
 		plain = append(plain, iss.Issuer)
-		if iss.PrivateAddresses {
-			private[iss.JWKSURL] = true
-		}
-	}
-	client := dial.Client(dial.Config{})
-	client.Transport = keySetTransport{
-		public: client.Transport, private: dial.Client(dial.Config{PrivateAddresses: true}).Transport,
-		allowed: private,
 	}
 	return auth.New(auth.Config{
-		Issuers: plain, Client: client, Logger: v.log, Changed: v.changed,
+		Issuers: plain, Client: keySetClient(issuers...), Logger: v.log, Changed: v.changed,
 		Store: v.place.of(issuers),
 	})
 }
 
+// keySetClient returns a client that fetches the key sets of issuers from the jwks_url of
+// each. It connects to private addresses only for those that may be there.
+func keySetClient(issuers ...config.Issuer) *http.Client {
+	client := dial.Client(dial.Config{})
+	t := keySetTransport{public: client.Transport, own: map[string]http.RoundTripper{}}
+	private := dial.Client(dial.Config{PrivateAddresses: true}).Transport
+	for i := range issuers {
+		iss, way := &issuers[i], t.public
+		if iss.PrivateAddresses {
+			way = private
+		}
+		if iss.Discover {
+			way = provider.KeySet{Issuer: iss.Issuer.Issuer, Plain: iss.PrivateAddresses, Inner: way}
+		}
+		if iss.JWKSURL != "" && way != t.public {
+			t.own[iss.JWKSURL] = way
+		}
+	}
+	client.Transport = t
+	return client
+}
+
 // keySetTransport lets exactly the named key sets be fetched from loopback or private
-// addresses. A verifier has one client for all issuers, and a permission for one issuer
-// must not open the internal network to the key set of another.
+// addresses, or be found by a document. A verifier has one client for all issuers, and a
+// permission for one issuer must not open the internal network to the key set of another.
 type keySetTransport struct {
-	public, private http.RoundTripper
-	allowed         map[string]bool // by jwks_url as the config has it
+	public http.RoundTripper
+	own    map[string]http.RoundTripper // by jwks_url as the config has it
 }
 
 // RoundTrip implements http.RoundTripper.
 func (t keySetTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if t.allowed[r.URL.String()] {
-		return t.private.RoundTrip(r)
+	if way := t.own[r.URL.String()]; way != nil {
+		return way.RoundTrip(r)
 	}
 	return t.public.RoundTrip(r)
 }

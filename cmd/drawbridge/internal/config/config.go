@@ -93,6 +93,13 @@ type Config struct {
 	Tenants []gateway.TenantConfig // tenants, at least one, in the order of the files
 	Servers []Server               // servers, in the order of the files
 
+	Logins       []Login  // sign_in of issuers, and github, in the order of the files
+	Clients      []Client // clients
+	Registration bool     // registration: clients may register themselves
+	Advertise    []string // advertise: issuers, and SignInWord, that the metadata of /mcp names; nil: what follows
+	// scopes_supported: what metadata says of scopes; nil: those of the rules
+	ScopesSupported []string
+
 	// key_sets_dir: where the last key set of each issuer is kept; "": in Redis, if there
 	// is that
 	KeySetsDir string
@@ -179,7 +186,7 @@ func Default() *Config {
 		Redis:     Redis{Memory: DefaultRedisMemory},
 		Link:      Link{Listen: ":0"},
 		Operator:  "127.0.0.1:9090",
-		LegacySSE: true,
+		LegacySSE: true, Registration: true,
 		LogLevel:  slog.LevelInfo,
 		LogFormat: "json",
 		patterns:  map[gateway.PatternPlace]Problem{},
@@ -221,6 +228,9 @@ func (c *Config) PublicAddress() string {
 type Issuer struct {
 	auth.Issuer
 	PrivateAddresses bool // private_addresses: the key set may be fetched from a loopback or private address
+	// Discover says that JWKSURL is the provider's document, which has the address of the
+	// key set.
+	Discover bool
 }
 
 // DefaultRedisMemory is how many bytes replicas keep in Redis if the file does not say.

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"unicode/utf8"
 
+	"github.com/drawbridge-mcp/drawbridge/auth/provider"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
@@ -55,6 +56,7 @@ func (r *reader) config(cfg *Config, root *node) {
 		cfg.Audit.File = r.auditFile(cfg)
 		r.checkAddresses(cfg)
 		r.finish(cfg)
+		r.checkSigningIn(cfg)
 	}
 	if n := root.member("tenants"); n != nil {
 		r.tenants(cfg, n, complete)
@@ -82,6 +84,13 @@ func (r *reader) topFields(cfg *Config) fields {
 		"revisions":       r.section("revisions", fields{"legacy_sse": into(&cfg.LegacySSE, r.boolean)}),
 
 		"issuers":      func(n *node) { r.issuers(cfg, n) },
+		"clients":      func(n *node) { r.clients(cfg, n) },
+		"registration": into(&cfg.Registration, r.is("on", "on", "off")),
+		"advertise":    func(n *node) { r.advertise(cfg, n) },
+		"scopes_supported": func(n *node) {
+			// An empty list says that there are none, and is not taken for a missing one.
+			cfg.ScopesSupported = append([]string{}, r.checkedTexts("scopes_supported", checkScope)(n)...)
+		},
 		"servers":      func(n *node) { r.servers(cfg, n) },
 		"redis":        func(n *node) { r.redis(cfg, n) },
 		"link":         func(n *node) { r.link(cfg, n) },
@@ -259,6 +268,9 @@ func (r *reader) newIndex(cfg *Config) index {
 		tenant: make(map[string]bool, len(tenants)),
 		server: make(map[string]*Server, len(cfg.Servers)), issuers: r.issuerNames(),
 	}
+	if len(cfg.Clients) > 0 && cfg.PublicURL != "" {
+		x.issuers = append(x.issuers, cfg.PublicURL) // of clients that have tokens of their own
+	}
 	for _, m := range tenants {
 		x.tenants = append(x.tenants, m.name)
 		x.tenant[m.name] = true
@@ -278,6 +290,9 @@ func (r *reader) issuerNames() []string {
 		for _, item := range list.items {
 			if name := item.member("issuer"); name != nil && name.text != "" {
 				names = append(names, name.text)
+			}
+			if item.member("github") != nil {
+				names = append(names, provider.GitHubIssuer)
 			}
 		}
 	}

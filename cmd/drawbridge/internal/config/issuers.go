@@ -1,11 +1,13 @@
 package config
 
 import (
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/auth/provider"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 )
 
@@ -32,8 +34,12 @@ func (r *reader) issuers(cfg *Config, n *node) {
 		r.fault(n, "without an issuer nobody can log in")
 	}
 	r.sequence(n, "issuers", func(item *node) {
+		if github := item.member("github"); github != nil {
+			r.object(item, "an entry with github", fields{"github": func(n *node) { r.github(cfg, n) }})
+			return
+		}
 		before := len(r.problems)
-		iss, at := r.issuer(item)
+		iss, login, at := r.issuer(item)
 		if at.name != nil {
 			cfg.places["issuer "+iss.Issuer.Issuer] = Problem{
 				File: at.name.file, Line: at.name.line,
@@ -42,34 +48,25 @@ func (r *reader) issuers(cfg *Config, n *node) {
 		}
 		whole := len(r.problems) == before
 		r.later = append(r.later, func() { r.finishIssuer(cfg, iss, at, whole) })
+		if login != nil {
+			login.Issuer, login.PrivateAddresses = iss.Issuer, iss.PrivateAddresses
+			r.finishSignIn(login, item.member("sign_in"), item.member("issuer"))
+			r.later = append(r.later, func() { r.addLogin(cfg, login, item.member("sign_in"), nil, false) })
+		}
 	})
 }
 
 // issuer reads one issuer, and checks what can be checked without the rest of the config.
-func (r *reader) issuer(n *node) (Issuer, issuerPlaces) {
-	var iss Issuer
-	var at issuerPlaces
-	known := fields{
-		"issuer":     func(n *node) { iss.Issuer.Issuer, at.name = r.text(n), n },
-		"algorithms": into(&iss.Algorithms, r.algorithms),
-		"audiences":  into(&iss.Audiences, r.audiences),
-		"tenant":     func(n *node) { iss.Tenant, at.tenants = r.text(n), append(at.tenants, n) },
-		"tenants": r.section("tenants", fields{
-			"claim": into(&iss.TenantClaim, r.text),
-			"map": func(n *node) {
-				iss.TenantMap = make(map[string]string, len(n.members))
-				r.entries(n, "map", func(m member) {
-					iss.TenantMap[m.name], at.tenants = r.text(m.value), append(at.tenants, m.value)
-				})
-			},
-		}),
-		"scopes": r.section("scopes", fields{
-			"claims": into(&iss.ScopeClaims, r.textsOf("claims")),
-			"map":    into(&iss.ScopeMap, r.named("map")),
-		}),
-		"require":           into(&iss.Require, r.named("require")),
-		"subject_claim":     into(&iss.SubjectClaim, r.text),
-		"name_claim":        into(&iss.NameClaim, r.text),
+// The login is nil if people do not sign in there with a browser.
+func (r *reader) issuer(n *node) (iss Issuer, login *Login, at issuerPlaces) {
+	if n.member("sign_in") != nil {
+		login = &Login{}
+	}
+	known := r.claims(&iss.Issuer, &at.tenants)
+	maps.Copy(known, fields{
+		"issuer":            func(n *node) { iss.Issuer.Issuer, at.name = r.text(n), n },
+		"algorithms":        into(&iss.Algorithms, r.algorithms),
+		"audiences":         into(&iss.Audiences, r.audiences),
 		"max_token_life":    into(&iss.MaxLifetime, r.duration),
 		"private_addresses": into(&iss.PrivateAddresses, r.boolean),
 		"jwks_url":          into(&iss.JWKSURL, r.text),
@@ -78,22 +75,51 @@ func (r *reader) issuer(n *node) (Issuer, issuerPlaces) {
 		"jwks_file":         into(&iss.JWKS, r.read),
 		"public_key_file":   into(&iss.Keys, r.keys),
 		"hmac_secret_file":  into(&iss.Keys, r.secret),
-		"tenants_allowed": func(n *node) {
-			r.eachText(n, "tenants_allowed", func(item *node, id string) {
-				iss.TenantsAllowed, at.tenants = append(iss.TenantsAllowed, id), append(at.tenants, item)
-			})
-		},
-	}
+		"sign_in":           r.signInOf(login),
+	})
 	if !r.object(n, "an issuer", known) || !r.need(n, "the issuer", "issuer", "algorithms") {
-		return iss, at
+		return iss, nil, at
 	}
-	source := r.oneOf(n, "the issuer", "jwks_url", "jwks_file", "public_key_file", "hmac_secret_file")
-	if value := n.member(source); source != "" && value != nil {
-		r.checkSource(&iss, source, value, n.member("algorithms"))
+	sources := []string{"jwks_url", "jwks_file", "public_key_file", "hmac_secret_file"}
+	if login != nil && !slices.ContainsFunc(sources, func(name string) bool { return n.member(name) != nil }) {
+		iss.JWKSURL, iss.Discover = provider.DocumentURL(iss.Issuer.Issuer), true
+		r.checkAlgorithms("sign_in", false, n.member("algorithms"))
+		r.checkKeyTimes(&iss, "jwks_url", n)
+	} else if source := r.oneOf(n, "the issuer", sources...); source != "" {
+		r.checkSource(&iss, source, n.member(source), n.member("algorithms"))
 		r.checkKeyTimes(&iss, source, n)
 	}
 	r.checkTenantSource(n)
-	return iss, at
+	return iss, login, at
+}
+
+// claims returns the rows of a table of keys that say what claims mean, whatever they
+// came in. The nodes that name tenants are added to tenants.
+func (r *reader) claims(iss *auth.Issuer, tenants *[]*node) fields {
+	return fields{
+		"tenant": func(n *node) { iss.Tenant, *tenants = r.text(n), append(*tenants, n) },
+		"tenants": r.section("tenants", fields{
+			"claim": into(&iss.TenantClaim, r.text),
+			"map": func(n *node) {
+				iss.TenantMap = make(map[string]string, len(n.members))
+				r.entries(n, "map", func(m member) {
+					iss.TenantMap[m.name], *tenants = r.text(m.value), append(*tenants, m.value)
+				})
+			},
+		}),
+		"scopes": r.section("scopes", fields{
+			"claims": into(&iss.ScopeClaims, r.textsOf("claims")),
+			"map":    into(&iss.ScopeMap, r.named("map")),
+		}),
+		"require":       into(&iss.Require, r.named("require")),
+		"subject_claim": into(&iss.SubjectClaim, r.text),
+		"name_claim":    into(&iss.NameClaim, r.text),
+		"tenants_allowed": func(n *node) {
+			r.eachText(n, "tenants_allowed", func(item *node, id string) {
+				iss.TenantsAllowed, *tenants = append(iss.TenantsAllowed, id), append(*tenants, item)
+			})
+		},
+	}
 }
 
 // named reads a mapping from texts to texts.
@@ -167,12 +193,7 @@ func (r *reader) audiences(n *node) []string {
 // algorithms verify with a shared secret and all others with public keys. A mixture is
 // refused: a public key taken for a shared secret would let everybody sign.
 func (r *reader) checkSource(iss *Issuer, source string, value, algs *node) {
-	shared := source == "hmac_secret_file"
-	for _, item := range algs.items {
-		if slices.Contains(algorithms(), item.text) && strings.HasPrefix(item.text, "HS") != shared {
-			r.fault(item, "%s does not go with %s", item.raw, source)
-		}
-	}
+	r.checkAlgorithms(source, source == "hmac_secret_file", algs)
 	if source != "jwks_url" || iss.JWKSURL == "" {
 		return
 	}
@@ -189,6 +210,16 @@ func (r *reader) checkSource(iss *Issuer, source string, value, algs *node) {
 			"jwks_url must be https; plain http is only for an issuer with private_addresses: true")
 	default:
 		r.checkReachable(value, iss.PrivateAddresses)
+	}
+}
+
+// checkAlgorithms reports the algorithms that do not go with where the keys come from;
+// shared says that there is a shared secret.
+func (r *reader) checkAlgorithms(source string, shared bool, algs *node) {
+	for _, item := range algs.items {
+		if slices.Contains(algorithms(), item.text) && strings.HasPrefix(item.text, "HS") != shared {
+			r.fault(item, "%s does not go with %s", item.raw, source)
+		}
 	}
 }
 
@@ -251,11 +282,7 @@ func (r *reader) secret(n *node) []auth.Key {
 // auth for a last check, which would otherwise complain about values that the file does
 // not have.
 func (r *reader) finishIssuer(cfg *Config, iss Issuer, places issuerPlaces, whole bool) {
-	for _, at := range places.tenants {
-		if at.text != "" && at.kind == scalar && !r.index.tenant[at.text] && !r.full() {
-			r.faultHint(at, nearest(at.raw, r.index.tenants), "there is no tenant %q", at.raw)
-		}
-	}
+	r.checkTenants(places.tenants)
 	if len(iss.Audiences) == 0 {
 		iss.Audiences = audiencesOf(cfg.PublicAddress(), iss.Issuer)
 	}
@@ -274,6 +301,15 @@ func (r *reader) finishIssuer(cfg *Config, iss Issuer, places issuerPlaces, whol
 		}
 	}
 	cfg.Issuers = append(cfg.Issuers, iss)
+}
+
+// checkTenants reports the nodes that name tenants which are not there.
+func (r *reader) checkTenants(places []*node) {
+	for _, at := range places {
+		if at.text != "" && at.kind == scalar && !r.index.tenant[at.text] && !r.full() {
+			r.faultHint(at, nearest(at.raw, r.index.tenants), "there is no tenant %q", at.raw)
+		}
+	}
 }
 
 // audiencesOf returns the audiences of an issuer that lists none: the resources that the

@@ -1,0 +1,403 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/auth/provider"
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+)
+
+// Login is a provider where people sign in with a browser: sign_in of an issuer, or
+// github. The embedded Issuer says what its claims mean; it has keys only of an issuer,
+// which is in Config.Issuers, too.
+type Login struct {
+	auth.Issuer
+
+	GitHub           bool      // the provider is GitHub
+	PrivateAddresses bool      // as that of the issuer
+	Name             string    // name: in addresses, as that of the callback
+	Title            string    // title: for people who choose; "": the name
+	ClientID         string    // client_id
+	Secret           string    // the content of client_secret_file; "": there is a key
+	Key              *auth.Key // of client_key_file; nil: there is a secret
+	Scopes           []string  // scopes: asked for at the provider; never empty
+}
+
+// Client is one of clients: a client that need not register itself.
+type Client struct {
+	ID        string   // client_id
+	Secret    string   // the content of client_secret_file; "": it has none
+	Redirects []string // redirect_uris
+	Grants    []string // grants; empty: authorization_code and refresh_token
+	Tenant    string   // tenant: of its own tokens; "": it has none
+	Scopes    []string // scopes: of its own tokens
+}
+
+// SignsIn tells whether the gateway gives tokens of its own to clients.
+func (c *Config) SignsIn() bool { return len(c.Logins) > 0 || len(c.Clients) > 0 }
+
+const (
+	minClientSecret = 16   // bytes; shorter ones can be guessed
+	maxClientSecret = 4096 // bytes
+	maxClients      = 1000
+	maxTitle        = 60 // characters
+)
+
+// loginName is the form of the names of logins: they stand in addresses.
+var loginName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
+
+// signIn returns the rows of a table of keys that say how people sign in.
+func (r *reader) signIn(login *Login) fields {
+	return fields{
+		"name": func(n *node) {
+			if login.Name = r.text(n); login.Name != "" && !loginName.MatchString(login.Name) {
+				r.fault(n, "%q: a name is of a to z, digits and dashes, at most 40; it stands in the "+
+					"address of the callback", n.raw)
+			}
+		},
+		"title": func(n *node) {
+			if login.Title = r.text(n); utf8.RuneCountInString(login.Title) > maxTitle {
+				r.fault(n, "a title has at most %d characters", maxTitle)
+			}
+		},
+		"client_id":          into(&login.ClientID, r.text),
+		"client_secret_file": into(&login.Secret, r.clientSecret),
+	}
+}
+
+// signInOf reads sign_in of an issuer.
+func (r *reader) signInOf(login *Login) func(*node) {
+	return func(n *node) {
+		known := r.signIn(login)
+		known["client_key_file"] = into(&login.Key, r.clientKey)
+		known["scopes"] = into(&login.Scopes, r.textsOf("scopes"))
+		if r.object(n, "sign_in", known) && r.need(n, "sign_in", "client_id") {
+			r.oneOf(n, "sign_in", "client_secret_file", "client_key_file")
+		}
+	}
+}
+
+// finishSignIn completes a login whose issuer was read, and checks what follows from its
+// name. at is the value of sign_in, issuer that of the issuer's name.
+func (r *reader) finishSignIn(login *Login, at, issuer *node) {
+	address := login.Issuer.Issuer
+	if login.Name == "" {
+		login.Name = nameOf(address)
+	}
+	if at.kind != mapping || issuer == nil || address == "" {
+		return
+	}
+	r.checkIssuerAddress(issuer, address, login.PrivateAddresses)
+	if address == provider.GitHubIssuer || strings.HasPrefix(address, "https://github.com") {
+		r.fault(issuer, "GitHub has no OpenID Connect; write an entry with github in place of issuer")
+	}
+	scopes := at.member("scopes")
+	if scopes == nil {
+		login.Scopes = provider.DefaultScopes(address)
+		return
+	}
+	if !slices.Contains(login.Scopes, "openid") && scopes.kind == list {
+		r.fault(scopes, "without the scope openid the provider says nothing of who somebody is")
+	}
+	for _, item := range scopes.items {
+		if address == "https://accounts.google.com" && (item.text == "offline_access" || item.text == "groups") {
+			r.fault(item, "Google refuses the scope %s; it gives refresh tokens without it, and has no groups",
+				item.text)
+		}
+	}
+}
+
+// checkIssuerAddress reports an issuer at which no document can be found.
+func (r *reader) checkIssuerAddress(n *node, address string, private bool) {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil ||
+		u.RawQuery != "" || u.Fragment != "":
+		r.fault(n, "sign_in needs an issuer that is an https address: its document is found there")
+	case u.Scheme == "http" && !private:
+		r.fault(n, "an issuer where people sign in is an https address; plain http is only for one with "+
+			"private_addresses: true")
+	case strings.Contains(address, "microsoftonline.com/common/"),
+		strings.Contains(address, "microsoftonline.com/organizations/"):
+		r.fault(n, "this address is for all organisations, and its tokens have other issuers; name the id of "+
+			"yours: https://login.microsoftonline.com/ID/v2.0")
+	default:
+		r.checkReachable(n, private)
+	}
+}
+
+// nameOf makes a name out of the host of an address, "" if it has none.
+func nameOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	name := strings.Trim(strings.Map(func(c rune) rune {
+		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
+			return c
+		}
+		return '-'
+	}, strings.ToLower(u.Hostname())), "-")
+	if len(name) > 40 {
+		name = strings.Trim(name[:40], "-")
+	}
+	return name
+}
+
+// github reads an entry of issuers that is GitHub, which signs no tokens.
+func (r *reader) github(cfg *Config, n *node) {
+	login := Login{
+		Issuer: auth.Issuer{Issuer: provider.GitHubIssuer}, GitHub: true,
+		Scopes: provider.DefaultScopes(provider.GitHubIssuer),
+	}
+	before := len(r.problems)
+	var tenants []*node
+	known := r.signIn(&login)
+	maps.Copy(known, r.claims(&login.Issuer, &tenants))
+	if !r.object(n, "github", known) || !r.need(n, "github", "client_id", "client_secret_file") {
+		return
+	}
+	r.checkTenantSource(n)
+	if login.Name == "" {
+		login.Name = "github"
+	}
+	whole := len(r.problems) == before
+	r.later = append(r.later, func() { r.addLogin(cfg, &login, n, tenants, whole) })
+}
+
+// addLogin adds a login once the whole config is known.
+func (r *reader) addLogin(cfg *Config, login *Login, at *node, tenants []*node, whole bool) {
+	r.checkTenants(tenants)
+	for i := range cfg.Logins {
+		if cfg.Logins[i].Name == login.Name {
+			r.fault(at, "two logins have the name %q, and one address of a callback; give one of them "+
+				"another with name", login.Name)
+		}
+	}
+	if whole {
+		r.checkMeaning(login, at)
+	}
+	cfg.Logins = append(cfg.Logins, *login)
+	cfg.places["login "+login.Name] = Problem{File: at.file, Line: at.line, Column: at.col}
+}
+
+// checkMeaning reports what package auth has against the claims of a login. It wants keys
+// for that, which GitHub does not have; none are fetched here.
+func (r *reader) checkMeaning(login *Login, at *node) {
+	meaning := login.Issuer
+	meaning.Algorithms, meaning.Audiences = []string{"RS256"}, []string{login.ClientID}
+	meaning.JWKSURL = provider.GitHubIssuer
+	_, err := auth.New(auth.Config{
+		Issuers: []auth.Issuer{meaning}, Client: dial.Client(dial.Config{}),
+	})
+	for _, e := range split(err) {
+		r.fault(at, "%s", e)
+	}
+}
+
+// clientSecret returns the secret in the file that n names, without a line break at its
+// end.
+func (r *reader) clientSecret(n *node) string {
+	data := r.read(n)
+	if data == nil {
+		return ""
+	}
+	secret := strings.TrimRight(string(data), "\r\n")
+	switch {
+	case len(secret) < minClientSecret || len(secret) > maxClientSecret:
+		r.fault(n, "%s: a client secret has %d to %d characters", n.raw, minClientSecret, maxClientSecret)
+	case strings.ContainsFunc(secret, func(c rune) bool { return c <= ' ' || c > '~' }):
+		r.fault(n, "%s: a client secret is one line of visible characters", n.raw)
+	}
+	return secret
+}
+
+// clientKey returns the private key in the file that n names, nil after a problem.
+func (r *reader) clientKey(n *node) *auth.Key {
+	data := r.read(n)
+	if data == nil {
+		return nil
+	}
+	keys, err := auth.ParseKeys(data)
+	switch {
+	case err != nil:
+		r.fault(n, "%s: %s", n.raw, err)
+	case len(keys) != 1 || keys[0].Private == nil:
+		r.fault(n, "%s: one private key is wanted here", n.raw)
+	default:
+		return &keys[0]
+	}
+	return nil
+}
+
+// clients reads the clients that need not register themselves.
+func (r *reader) clients(cfg *Config, n *node) {
+	if n.kind == list && len(n.items) > maxClients {
+		r.fault(n, "more than %d clients; let them register themselves", maxClients)
+		return
+	}
+	r.sequence(n, "clients", func(item *node) {
+		var c Client
+		known := fields{
+			"client_id":          into(&c.ID, r.text),
+			"client_secret_file": into(&c.Secret, r.clientSecret),
+			"redirect_uris":      into(&c.Redirects, r.checkedTexts("redirect_uris", checkRedirect)),
+			"grants":             into(&c.Grants, r.grants),
+			"tenant":             into(&c.Tenant, r.text),
+			"scopes":             into(&c.Scopes, r.checkedTexts("scopes", checkScope)),
+		}
+		if !r.object(item, "a client", known) || !r.need(item, "the client", "client_id") {
+			return
+		}
+		r.checkClient(&c, item)
+		for _, other := range cfg.Clients {
+			if other.ID == c.ID && c.ID != "" {
+				r.fault(item.member("client_id"), "two clients have the id %q", c.ID)
+			}
+		}
+		cfg.Clients = append(cfg.Clients, c)
+		if at := item.member("tenant"); at != nil {
+			r.later = append(r.later, func() { r.checkTenants([]*node{at}) })
+		}
+	})
+}
+
+const (
+	codeGrant    = "authorization_code"
+	refreshGrant = "refresh_token"
+	machineGrant = "client_credentials"
+)
+
+// grants reads what a client may get tokens for.
+func (r *reader) grants(n *node) (out []string) {
+	words := []string{codeGrant, refreshGrant, machineGrant}
+	r.eachText(n, "grants", func(at *node, word string) {
+		if !slices.Contains(words, word) {
+			r.faultHint(at, nearest(at.raw, words), "%q is not one of %s", at.raw, strings.Join(words, ", "))
+			return
+		}
+		out = append(out, word)
+	})
+	return out
+}
+
+// checkClient reports what of a client does not go together.
+func (r *reader) checkClient(c *Client, n *node) {
+	machine := slices.Contains(c.Grants, machineGrant)
+	people := n.member("grants") == nil || slices.Contains(c.Grants, codeGrant)
+	switch {
+	case machine && n.member("client_secret_file") == nil:
+		r.fault(n, "a client with client_credentials needs client_secret_file: it signs in by that alone")
+	case machine && n.member("tenant") == nil:
+		r.fault(n, "a client with client_credentials needs a tenant, which its tokens are for")
+	case !machine && n.member("tenant") != nil:
+		r.fault(n.member("tenant"), "tenant is for client_credentials; here the tenant is that of whoever signs in")
+	case !machine && n.member("scopes") != nil:
+		r.fault(n.member("scopes"), "scopes are for client_credentials; here they are those of whoever signs in")
+	case people && len(c.Redirects) == 0 && !broken(n.member("redirect_uris")):
+		r.fault(n, "a client of people needs redirect_uris, to which the browser goes back")
+	case slices.Contains(c.Grants, refreshGrant) && !people:
+		r.fault(n.member("grants"), "refresh_token goes with authorization_code: tokens of client_credentials are "+
+			"asked for anew")
+	}
+}
+
+// broken tells whether a list has items, which then were at fault.
+func broken(n *node) bool { return n != nil && (n.kind != list || len(n.items) > 0) }
+
+// checkRedirect tells why a browser must not be sent to an address with a code.
+// https://www.rfc-editor.org/rfc/rfc8252#section-7
+func checkRedirect(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Scheme == "":
+		return errors.New("a redirect is a whole address")
+	case strings.Contains(text, "#"):
+		return errors.New("a redirect has no #fragment")
+	case u.User != nil:
+		return errors.New("a redirect has no user name")
+	case u.Scheme == "https" && u.Host != "":
+		return nil
+	case u.Scheme == "http" && isLoopbackHost(u.Hostname()):
+		return nil
+	case u.Scheme == "http" || u.Scheme == "https":
+		return errors.New("a redirect is https, or http on 127.0.0.1, [::1] or localhost")
+	case slices.Contains([]string{"javascript", "data", "file", "vbscript", "blob", "about"}, u.Scheme):
+		return fmt.Errorf("nobody is sent to an address of %s", u.Scheme)
+	}
+	return nil
+}
+
+// isLoopbackHost tells whether a host is this machine, as browsers write it.
+func isLoopbackHost(host string) bool {
+	address, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && address.IsLoopback()
+}
+
+// checkScope tells why a text is no scope.
+// https://www.rfc-editor.org/rfc/rfc6749#section-3.3
+func checkScope(text string) error {
+	if strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }) {
+		return errors.New("a scope has no spaces, quotation marks, backslashes or letters beyond ASCII")
+	}
+	return nil
+}
+
+// SignInWord stands in advertise for the gateway's own sign-in.
+const SignInWord = "sign_in"
+
+// advertise reads which authorization servers the metadata of /mcp names.
+func (r *reader) advertise(cfg *Config, n *node) {
+	cfg.Advertise = []string{}
+	places := map[string]*node{}
+	r.eachText(n, "advertise", func(at *node, name string) {
+		cfg.Advertise, places[name] = append(cfg.Advertise, name), at
+	})
+	r.later = append(r.later, func() {
+		for _, name := range cfg.Advertise {
+			switch {
+			case name == SignInWord && !r.hasLogins() && len(cfg.Clients) == 0:
+				r.fault(places[name], "there is no sign_in to advertise")
+			case name != SignInWord && !slices.Contains(r.index.issuers, name):
+				r.faultHint(places[name], nearest(name, r.index.issuers), "%q is no issuer of this config, and not %s",
+					places[name].raw, SignInWord)
+			}
+		}
+	})
+}
+
+// checkSigningIn reports what the gateway's own sign-in lacks. It runs after all keys were
+// read.
+func (r *reader) checkSigningIn(cfg *Config) {
+	if at := r.root.member("registration"); at != nil && len(cfg.Logins) == 0 && !r.hasLogins() {
+		r.fault(at, "registration goes with sign_in of an issuer: nobody could sign in")
+	}
+	if !cfg.SignsIn() {
+		return
+	}
+	switch u, err := url.Parse(cfg.PublicAddress()); {
+	case r.root.member("public_url") == nil:
+		r.fault(r.root, "sign_in and clients need public_url: it is the name of the gateway in tokens, and the "+
+			"beginning of the callback's address")
+	case err == nil && u.Scheme == "http" && !isLoopbackHost(u.Hostname()):
+		r.fault(r.at("public_url"), "clients sign in over https; let a load balancer speak it and set public_url to "+
+			"what clients type")
+	}
+}
+
+// hasLogins tells whether any issuer of the file has a sign_in or is GitHub, good or not.
+func (r *reader) hasLogins() bool {
+	all := r.root.member("issuers")
+	return all != nil && slices.ContainsFunc(all.items, func(item *node) bool {
+		return item.member("sign_in") != nil || item.member("github") != nil
+	})
+}

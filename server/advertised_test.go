@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
@@ -71,7 +72,7 @@ func issuers(names ...string) []exchange.AuthorizationServer {
 }
 
 // TestTenantIsNotLedToAnothersIssuer asks for the metadata of tenants with issuers of
-// their own, with none, and of one that is not there, which must look like one with none.
+// their own, with none, and of one that is not there, which has that of /mcp.
 func TestTenantIsNotLedToAnothersIssuer(t *testing.T) {
 	fixed := []exchange.AuthorizationServer{
 		{Issuer: "https://acme.test", Tenant: "acme"}, {Issuer: "https://globex.test", Tenant: "globex"},
@@ -86,12 +87,15 @@ func TestTenantIsNotLedToAnothersIssuer(t *testing.T) {
 		{both, "/t/acme/mcp", `["https://shared.test","https://acme.test"]`},
 		{both, "/t/globex/mcp", `["https://shared.test","https://globex.test"]`},
 		{both, "/t/poor/mcp", `["https://shared.test"]`},
-		{both, "/t/nobody/mcp", `["https://shared.test"]`},
+		{both, "/t/nobody/mcp", `["https://shared.test","https://acme.test","https://globex.test"]`},
 		{fixed, "/t/acme/mcp", `["https://acme.test"]`},
 		{fixed, "/t/poor/mcp", ""},
-		{fixed, "/t/nobody/mcp", ""},
+		{fixed, "/t/nobody/mcp", `["https://acme.test","https://globex.test"]`},
 	} {
-		w := newWorld(t, func(w *world) { w.settings.AuthorizationServers = c.servers })
+		w := newWorld(t, func(w *world) {
+			w.settings.AuthorizationServers = c.servers
+			w.settings.Known = func(tenant string) bool { return tenant != "nobody" }
+		})
 		h := w.Handler()
 		got := record(h, message{method: http.MethodGet, path: "/.well-known/oauth-protected-resource" +
 			c.path}.request(t.Context(), ""))
@@ -132,5 +136,103 @@ func refusesForScope(context.Context, gateway.Caller, *gateway.Request) (mcp.Obj
 	return mcp.Object{}, &mcp.Error{
 		Code: mcp.CodeForbidden, Message: "no",
 		Data: mcp.RawJSON(`{"code":"DB-SCOPE","scope":"tools.read"}`),
+	}
+}
+
+// TestOwnSignInNamesItself has a gateway where people sign in. Nothing but the name of the
+// tenant differs between documents, so that nobody learns which tenants there are.
+func TestOwnSignInNamesItself(t *testing.T) {
+	w := newWorld(t, func(w *world) {
+		w.settings.SignIn = true
+		w.settings.AuthorizationServers = nil
+		w.settings.Known = func(tenant string) bool { return tenant == "acme" }
+		w.settings.Scopes = func(tenant string) []string {
+			return map[string][]string{"": {"tools.read", "tools.write"}, "acme": {"tools.read"}}[tenant]
+		}
+	})
+	h := w.Handler()
+	document := func(path string) string {
+		return record(h, message{method: http.MethodGet, path: "/.well-known/oauth-protected-resource" +
+			path}.request(t.Context(), "")).Body.String()
+	}
+	known, unknown := document("/t/acme/mcp"), document("/t/nobody/mcp")
+	if strings.ReplaceAll(known, "acme", "nobody") != unknown {
+		t.Errorf("got %s for a tenant and %s for none", known, unknown)
+	}
+	const want = `{"resource":"https://mcp.test/t/acme/mcp","authorization_servers":["https://mcp.test/t/acme"],` +
+		`"bearer_methods_supported":["header"],"scopes_supported":["tools.read","tools.write"]}`
+	if strings.TrimSpace(known) != want {
+		t.Errorf("got %s, want %s", known, want)
+	}
+	if got := object(document("/mcp")); string(got.Value("authorization_servers")) != `["https://mcp.test"]` {
+		t.Errorf("got %s at /mcp", got.JSON())
+	}
+	w.settings.AuthorizationServers = []exchange.AuthorizationServer{{Issuer: "https://acme.test", Tenant: "acme"}}
+	if got := object(document("/t/acme/mcp")); string(got.Value("authorization_servers")) != `["https://acme.test"]` {
+		t.Errorf("got %s for a tenant whose people cannot sign in here", got.JSON())
+	}
+	if got := object(document("/mcp")); string(got.Value("authorization_servers")) != `["https://mcp.test"]` {
+		t.Errorf("got %s at /mcp, want no issuer of a tenant", got.JSON())
+	}
+}
+
+// TestAdvertiseSaysWhatIsNamed bounds the metadata of /mcp, and of tenants that are not
+// there.
+func TestAdvertiseSaysWhatIsNamed(t *testing.T) {
+	for want, list := range map[string][]string{`["https://issuer2.test"]`: {"https://issuer2.test"}, "": {}} {
+		w := newWorld(t, func(w *world) { w.settings.Advertise = list })
+		for _, path := range []string{"/mcp", "/t/nobody/mcp"} {
+			got := record(w.Handler(), message{method: http.MethodGet, path: "/.well-known/oauth-protected-resource" +
+				path}.request(t.Context(), ""))
+			if servers := string(object(got.Body.String()).Value("authorization_servers")); servers != want {
+				t.Errorf("%s: got %d %s, want %s", path, got.Code, got.Body, want)
+			}
+		}
+	}
+}
+
+// TestChallengeNamesScopes shows what a client is told to ask for, by HEAD as by POST:
+// some look at the header with HEAD alone.
+func TestChallengeNamesScopes(t *testing.T) {
+	w := newWorld(t, func(w *world) {
+		w.settings.Scopes = func(string) []string { return []string{"tools.read", "tools.write"} }
+	})
+	h := w.Handler()
+	for _, method := range []string{http.MethodPost, http.MethodHead, http.MethodGet} {
+		for _, path := range []string{"/mcp", "/t/acme/mcp", "/t/nobody/mcp"} {
+			for _, token := range []string{"", "expired"} {
+				got := record(h, message{method: method, path: path, token: token}.request(t.Context(), ""))
+				if challenge := got.Header().Get("WWW-Authenticate"); got.Code != http.StatusUnauthorized ||
+					!strings.Contains(challenge, `scope="tools.read tools.write", resource_metadata="https://mcp.test`) {
+					t.Errorf("%s %s with token %q: got %d %q", method, path, token, got.Code, challenge)
+				}
+			}
+		}
+	}
+	for _, scopes := range [][]string{nil, {`a"b`}, {strings.Repeat("a", 2000)}} {
+		w.settings.Scopes = func(string) []string { return scopes }
+		got := record(h, message{method: http.MethodPost, path: "/mcp"}.request(t.Context(), ""))
+		if challenge := got.Header().Get("WWW-Authenticate"); strings.Contains(challenge, "scope=") ||
+			!strings.Contains(challenge, "resource_metadata=") {
+			t.Errorf("%.20q: got %.200q", scopes, challenge)
+		}
+	}
+}
+
+// TestScopeThatNoSignInBringsIsNotAskedFor has a caller whose issuer would not give it the
+// scope, however often it signs in.
+func TestScopeThatNoSignInBringsIsNotAskedFor(t *testing.T) {
+	for _, brings := range []bool{true, false} {
+		w := newWorld(t, func(w *world) {
+			w.settings.Brings = func(p *auth.Principal, scope string) bool {
+				return brings && p.Issuer != "" && scope == "tools.read"
+			}
+		})
+		w.behind(&fakeDesk{handle: refusesForScope})
+		got := w.do(t, modernCall("echo"))
+		if names := strings.Contains(got.Header().Get("WWW-Authenticate"), `scope="tools.read"`); names != brings ||
+			got.Code != http.StatusForbidden {
+			t.Errorf("brings it %t: got %d %q", brings, got.Code, got.Header().Get("WWW-Authenticate"))
+		}
 	}
 }

@@ -16,8 +16,9 @@ import (
 // about another one. If no issuer has an address there is no metadata at all: a client
 // that found some would try to get a token there and fail, with an error that hides ours.
 //
-// An unknown tenant gets what a known one gets to which no issuer is fixed. So the
-// metadata reveals that a tenant exists only by the issuers that are fixed to it.
+// With a sign-in of its own the gateway names itself, for any tenant, and documents of
+// known and unknown ones differ in that name alone. Where issuers are named directly, an
+// unknown tenant has those of /mcp, so that names of tenants can be probed there.
 // https://www.rfc-editor.org/rfc/rfc9728#section-3.2
 func (s *Server) metadata(w http.ResponseWriter, r *http.Request) {
 	x := exchange.Of(w)
@@ -29,22 +30,29 @@ func (s *Server) metadata(w http.ResponseWriter, r *http.Request) {
 		}
 		path = exchange.TenantPath + tenant + exchange.EndpointPath
 	}
-	var issuers []mcp.RawJSON
-	for _, server := range x.Settings.AuthorizationServers {
-		if server.Serves(tenant) {
-			issuers = append(issuers, mcp.String(server.Issuer))
-		}
-	}
+	issuers := x.Settings.IssuersOf(tenant)
 	if len(issuers) == 0 {
 		x.Refuse("", exchange.ErrNotFound)
 		return
 	}
-	document := mcp.NewObject(
-		mcp.Member{Name: "resource", Value: mcp.String(x.Settings.Base() + path)},
-		mcp.Member{Name: "authorization_servers", Value: mcp.Array(issuers)},
-		mcp.Member{Name: "bearer_methods_supported", Value: mcp.RawJSON(`["header"]`)},
-	)
-	x.WriteJSON(http.StatusOK, document.JSON())
+	members := []mcp.Member{
+		{Name: "resource", Value: mcp.String(x.Settings.Base() + path)},
+		{Name: "authorization_servers", Value: mcp.Array(jsonTexts(issuers))},
+		{Name: "bearer_methods_supported", Value: mcp.RawJSON(`["header"]`)},
+	}
+	if scopes := x.Settings.ScopesOf(tenant); len(scopes) > 0 {
+		members = append(members, mcp.Member{Name: "scopes_supported", Value: mcp.Array(jsonTexts(scopes))})
+	}
+	x.WriteJSON(http.StatusOK, mcp.NewObject(members...).JSON())
+}
+
+// jsonTexts returns texts as JSON.
+func jsonTexts(list []string) []mcp.RawJSON {
+	out := make([]mcp.RawJSON, len(list))
+	for i, text := range list {
+		out[i] = mcp.String(text)
+	}
+	return out
 }
 
 // keysPath is where servers find the keys by which they know who calls.

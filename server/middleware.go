@@ -184,9 +184,10 @@ func (s *Server) refuseLogin(x *exchange.Exchange, refused *auth.Error) {
 	switch told {
 	case exchange.ErrKeysUnavailable: // no challenge, because another token would not help
 	case exchange.ErrNoToken, exchange.ErrScheme: // https://www.rfc-editor.org/rfc/rfc6750#section-3.1 wants no error then
-		x.Challenge()
+		x.Challenge(x.ScopeParam()...)
 	default:
-		x.Challenge(`error="invalid_token"`, `error_description="`+told.Told.Message+`"`)
+		x.Challenge(append([]string{`error="invalid_token"`, `error_description="` + told.Told.Message + `"`},
+			x.ScopeParam()...)...)
 	}
 	x.Refuse("", told)
 }

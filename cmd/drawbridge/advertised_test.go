@@ -4,11 +4,13 @@ import (
 	"crypto/ed25519"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/server"
 )
 
@@ -83,5 +85,61 @@ func TestDevAdvertisedItself(t *testing.T) {
 	}
 	if got := settingsOf(cfg, clients.Addr().String()); len(got.AuthorizationServers) != 0 {
 		t.Errorf("got %+v, want an issuer that is not advertised", got)
+	}
+}
+
+// TestScopesToAskFor shows what clients are told to ask for: what an issuer gives who asks
+// for it, and behind our own sign-in the same for every name.
+func TestScopesToAskFor(t *testing.T) {
+	cfg := config.Default()
+	for id, scopes := range map[string][]string{"acme": {"b", "a"}, "globex": {"c"}} {
+		cfg.Tenants = append(cfg.Tenants, gateway.TenantConfig{ID: id, Rules: []gateway.Rule{
+			{Scopes: scopes, Allow: []string{"*"}}, {Scopes: []string{"x"}, Deny: []string{"*"}},
+		}})
+	}
+	cfg.Issuers = []config.Issuer{
+		{Issuer: auth.Issuer{Issuer: "https://acme.example/", Tenant: "acme"}},
+		{Issuer: auth.Issuer{Issuer: "https://roles.example/", Tenant: "globex", ScopeClaims: []string{"roles"}}},
+	}
+	check := func(what string, want map[string]string) {
+		t.Helper()
+		s := settingsOf(cfg, "127.0.0.1:8080")
+		for tenant, scopes := range want {
+			if got := strings.Join(s.Scopes(tenant), " "); got != scopes {
+				t.Errorf("%s: got %q for %q, want %q", what, got, tenant, scopes)
+			}
+		}
+		p := auth.Principal{Issuer: "https://roles.example/"}
+		if s.Brings(&p, "c") {
+			t.Errorf("%s: roles are taken for scopes that can be asked for", what)
+		}
+	}
+	check("issuers", map[string]string{"": "a b", "acme": "a b", "globex": ""})
+	cfg.Logins = []config.Login{{Issuer: auth.Issuer{Issuer: "https://login.example", Tenant: "globex"}}}
+	check("sign-in", map[string]string{"": "a b c", "acme": "a b", "globex": "c"})
+	cfg.ScopesSupported = []string{"only"}
+	check("a setting", map[string]string{"": "only", "acme": "only", "nobody": "only"})
+}
+
+// TestSignInIsAdvertised shows which issuers are named beside a sign-in of the gateway:
+// those of tenants whose people cannot sign in here.
+func TestSignInIsAdvertised(t *testing.T) {
+	cfg := config.Default()
+	cfg.PublicURL = "https://mcp.example.com"
+	cfg.Issuers = []config.Issuer{
+		{Issuer: auth.Issuer{Issuer: "https://acme.example/", Tenant: "acme"}},
+		{Issuer: auth.Issuer{Issuer: "https://globex.example/", Tenant: "globex"}},
+		{Issuer: auth.Issuer{Issuer: "https://all.example/", TenantClaim: "team", TenantsAllowed: []string{"acme"}}},
+	}
+	cfg.Logins = []config.Login{{Issuer: auth.Issuer{Issuer: "https://login.example", Tenant: "acme"}}}
+	want := []server.AuthorizationServer{{Issuer: "https://globex.example/", Tenant: "globex"}}
+	s := settingsOf(cfg, "127.0.0.1:8080")
+	if !s.SignIn || !slices.Equal(s.AuthorizationServers, want) || s.Advertise != nil {
+		t.Errorf("got %+v, want %+v", s, want)
+	}
+	cfg.Advertise = []string{config.SignInWord, "https://globex.example/", "local"}
+	if got := settingsOf(cfg, "127.0.0.1:8080").Advertise; !slices.Equal(got,
+		[]string{"https://mcp.example.com", "https://globex.example/"}) {
+		t.Errorf("got %q", got)
 	}
 }

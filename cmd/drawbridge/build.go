@@ -9,8 +9,6 @@ import (
 	"net"
 	"net/url"
 	"slices"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -264,22 +262,15 @@ func settingsOf(cfg *config.Config, address string) *server.Settings {
 	if cfg.PublicURL == "" {
 		public = "http://" + address
 	}
-	var servers []server.AuthorizationServer
-	for i := range cfg.Issuers {
-		from := &cfg.Issuers[i].Issuer
-		one := server.AuthorizationServer{Issuer: from.Issuer, Tenant: from.Tenant}
-		if isServer(from.Issuer) && !slices.Contains(servers, one) { // an issuer may have several entries
-			servers = append(servers, one)
-		}
+	settings := &server.Settings{
+		PublicURL:      public,
+		AllowedOrigins: cfg.AllowedOrigins,
+		AllowedHosts:   allowedHosts(cfg, public, address),
+		TrustedProxies: cfg.TrustedProxies,
+		PublicTenants:  tenantsWithCard(cfg),
 	}
-	return &server.Settings{
-		PublicURL:            public,
-		AuthorizationServers: servers,
-		AllowedOrigins:       cfg.AllowedOrigins,
-		AllowedHosts:         allowedHosts(cfg, public, address),
-		TrustedProxies:       cfg.TrustedProxies,
-		PublicTenants:        tenantsWithCard(cfg),
-	}
+	advertised(cfg, settings)
+	return settings
 }
 
 // tenantsWithCard returns the ids of the tenants whose endpoints have a server card.
@@ -313,22 +304,4 @@ func allowedHosts(cfg *config.Config, public, address string) []string {
 	hosts = append(hosts, cfg.AllowedHosts...)
 	slices.Sort(hosts)
 	return slices.Compact(hosts)
-}
-
-// isServer tells whether an issuer may be an authorization server that clients can be
-// sent to: an https address without query and fragment or, for trials, an http one on
-// this machine. Any other issuer is just a name, and a client that is sent there would
-// fail with an error that nobody understands. It asks nobody, so it does not know whether
-// a server answers at the address. https://www.rfc-editor.org/rfc/rfc8414#section-2
-func isServer(issuer string) bool {
-	u, err := url.Parse(issuer)
-	if err != nil || u.Hostname() == "" || u.User != nil || strings.ContainsAny(issuer, "?#") {
-		return false
-	}
-	if port := u.Port(); port != "" {
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return false
-		}
-	}
-	return u.Scheme == "https" || u.Scheme == "http" && config.IsLoopback(net.JoinHostPort(u.Hostname(), "0"))
 }

@@ -11,7 +11,8 @@
 //	how it is answered      refuse: with an error            write: with JSON            answer: from the desk
 //	the exchange            exchange, service: what all have in common; log: records that name it
 //	what these consist of   jobs; key: Idempotency-Key; summed: sums and delays; extensions; desk: what the door uses of it
-//	what all of them use    errors: what is told with which status; settings; text; guard: panics; requestid
+//	what all of them use    errors: what is told with which status; whereto: which issuers and scopes clients are
+//	                        told of; settings; text; guard: panics; requestid
 package exchange
 
 import (

@@ -3,7 +3,6 @@ package exchange
 import (
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -134,9 +133,13 @@ func (x *Exchange) Challenge(params ...string) {
 func (x *Exchange) announceScope(e *mcp.Error) {
 	data, _ := mcp.ObjectOf(e.Data)
 	scope := data.Text("scope")
-	if scope == "" || strings.ContainsFunc(scope,
-		func(c rune) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' }) {
+	if scope == "" || !isQuotable(scope) {
 		return
+	}
+	for one := range strings.FieldsSeq(scope) {
+		if x.Settings.Brings != nil && !x.Settings.Brings(&x.Principal, one) {
+			return // a client that asked for it would sign in again and again
+		}
 	}
 	x.Challenge(`error="insufficient_scope"`, `scope="`+scope+`"`)
 }
@@ -148,8 +151,7 @@ func (x *Exchange) metadataURL() string {
 	if gateway.IsTenantID(x.Tenant) {
 		tenant, path = x.Tenant, TenantPath+x.Tenant+EndpointPath
 	}
-	serves := func(a AuthorizationServer) bool { return a.Serves(tenant) }
-	if !slices.ContainsFunc(x.Settings.AuthorizationServers, serves) {
+	if len(x.Settings.IssuersOf(tenant)) == 0 {
 		return ""
 	}
 	return x.Settings.Base() + MetadataPath + path

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
 )
 
 // Settings are the parts of the config that a reload may change.
@@ -18,9 +20,23 @@ type Settings struct {
 	AllowedHosts         []string // values of Host that are accepted; one without a port accepts every port
 	TrustedProxies       []netip.Prefix
 	PublicTenants        []string // whose endpoints have a card
+
+	// SignIn says that this gateway itself is the authorization server, under a name of its
+	// own at each endpoint. It is named where no AuthorizationServer has that tenant.
+	SignIn bool
+	// Advertise has the issuers that the metadata of /mcp names; nil: all, or with SignIn
+	// that of the gateway.
+	Advertise []string
+	// Scopes returns the scopes that clients of a tenant are told to ask for; "" is /mcp,
+	// and an unknown tenant has the same as that. Nil, and no scopes: nothing is told.
+	Scopes func(tenant string) []string
+	// Brings tells whether another sign-in could give a caller the scope. Nil: it could.
+	Brings func(p *auth.Principal, scope string) bool
+	// Known tells whether there is a tenant of that name; nil: none is known.
+	Known func(tenant string) bool
 }
 
-// AuthorizationServer is an issuer at which clients can get a token.
+// AuthorizationServer is an issuer at which clients can get a token by themselves.
 type AuthorizationServer struct {
 	Issuer string
 	Tenant string // for which all of its tokens are; "": a claim of each token says it

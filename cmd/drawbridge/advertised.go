@@ -1,0 +1,131 @@
+package main
+
+import (
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/server"
+)
+
+// advertised fills in what the metadata of resources says: where clients sign in, and
+// which scopes they ask for there.
+func advertised(cfg *config.Config, s *server.Settings) {
+	s.SignIn = len(cfg.Logins) > 0
+	s.AuthorizationServers = directServers(cfg)
+	s.Advertise = slices.Clone(cfg.Advertise)
+	if cfg.Advertise != nil {
+		s.Advertise = slices.DeleteFunc(s.Advertise,
+			func(name string) bool { return name != config.SignInWord && !isServer(name) })
+	}
+	for i, name := range s.Advertise {
+		if name == config.SignInWord {
+			s.Advertise[i] = s.PublicURL
+		}
+	}
+	known := make(map[string]bool, len(cfg.Tenants))
+	for i := range cfg.Tenants {
+		known[cfg.Tenants[i].ID] = true
+	}
+	s.Known = func(tenant string) bool { return known[tenant] }
+	s.Scopes = scopesToAskFor(cfg)
+	asks := asksForScopes(cfg)
+	s.Brings = func(p *auth.Principal, _ string) bool { return asks[p.Issuer] }
+}
+
+// directServers returns the issuers that clients are sent to themselves. With a sign-in
+// of the gateway these are only those of tenants whose people cannot come by that.
+func directServers(cfg *config.Config) []server.AuthorizationServer {
+	var servers []server.AuthorizationServer
+	for i := range cfg.Issuers {
+		from := &cfg.Issuers[i].Issuer
+		one := server.AuthorizationServer{Issuer: from.Issuer, Tenant: from.Tenant}
+		if !isServer(from.Issuer) || slices.Contains(servers, one) { // an issuer may have several entries
+			continue
+		}
+		if len(cfg.Logins) > 0 && (from.Tenant == "" || hasLogin(cfg, from.Tenant)) {
+			continue
+		}
+		servers = append(servers, one)
+	}
+	return servers
+}
+
+// hasLogin tells whether people of a tenant sign in here.
+func hasLogin(cfg *config.Config, tenant string) bool {
+	return slices.ContainsFunc(cfg.Logins,
+		func(l config.Login) bool { return slices.Contains(l.AllTenants(), tenant) })
+}
+
+// scopesToAskFor returns what tells which scopes the clients of a tenant ask for: those of
+// the config or, without any, those of the rules. Where no issuer takes scopes from what
+// was asked for there are none: a provider that does not know them refuses the sign-in.
+func scopesToAskFor(cfg *config.Config) func(tenant string) []string {
+	if cfg.ScopesSupported != nil {
+		return func(string) []string { return cfg.ScopesSupported }
+	}
+	asks := asksForScopes(cfg)
+	byTenant := make(map[string][]string, len(cfg.Tenants))
+	for i := range cfg.Tenants {
+		t := &cfg.Tenants[i]
+		if len(cfg.Logins) > 0 || slices.ContainsFunc(cfg.Issuers, func(iss config.Issuer) bool {
+			return asks[iss.Issuer.Issuer] && slices.Contains(iss.AllTenants(), t.ID)
+		}) {
+			byTenant[t.ID] = scopesOfRules(t)
+			byTenant[""] = append(byTenant[""], byTenant[t.ID]...)
+		}
+	}
+	slices.Sort(byTenant[""])
+	byTenant[""] = slices.Compact(byTenant[""])
+	return func(tenant string) []string { return byTenant[tenant] }
+}
+
+// scopesOfRules returns the scopes that rules of a tenant allow something for, sorted.
+func scopesOfRules(t *gateway.TenantConfig) []string {
+	var scopes []string
+	for i := range t.Rules {
+		if len(t.Rules[i].Allow) > 0 {
+			scopes = append(scopes, t.Rules[i].Scopes...)
+		}
+	}
+	slices.Sort(scopes)
+	return slices.Compact(scopes)
+}
+
+// asksForScopes has the issuers whose tokens get the scopes that a client asks for, since
+// they stand in the claim of OAuth. Others, such as roles, are given by somebody else, and
+// whoever signs in here has all that the claims give already.
+func asksForScopes(cfg *config.Config) map[string]bool {
+	asks := make(map[string]bool)
+	for i := range cfg.Issuers {
+		claims, name := cfg.Issuers[i].ScopeClaims, cfg.Issuers[i].Issuer.Issuer
+		signsIn := slices.ContainsFunc(cfg.Logins,
+			func(l config.Login) bool { return l.Issuer.Issuer == name })
+		asks[name] = !signsIn &&
+			(len(claims) == 0 || slices.Contains(claims, "scope") || slices.Contains(claims, "scp"))
+	}
+	return asks
+}
+
+// isServer tells whether an issuer may be an authorization server that clients can be
+// sent to: an https address without query and fragment or, for trials, an http one on
+// this machine. Any other issuer is just a name, and a client that is sent there would
+// fail with an error that nobody understands. It asks nobody, so it does not know whether
+// a server answers at the address. https://www.rfc-editor.org/rfc/rfc8414#section-2
+func isServer(issuer string) bool {
+	u, err := url.Parse(issuer)
+	if err != nil || u.Hostname() == "" || u.User != nil || strings.ContainsAny(issuer, "?#") {
+		return false
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return false
+		}
+	}
+	return u.Scheme == "https" || u.Scheme == "http" && config.IsLoopback(net.JoinHostPort(u.Hostname(), "0"))
+}

@@ -46,6 +46,7 @@ type fake struct {
 	issuer   string
 	document map[string]any // members that differ
 	claims   map[string]any // of ID tokens
+	location string         // where the authorization endpoint sends to; "": it has a page
 	userinfo map[string]any // beside sub; nil: there is no such endpoint
 
 	mu       sync.Mutex
@@ -105,6 +106,11 @@ func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
 		f.write(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{
 			{Key: f.key.Public, KeyID: f.key.ID, Algorithm: "ES256", Use: "sig"},
 		}})
+	case "/authorize":
+		if r.URL.Query().Get("prompt") == "none" && f.location != "" {
+			w.Header().Set("Location", f.location)
+			w.WriteHeader(http.StatusFound)
+		}
 	case "/token":
 		f.token(w, r, form)
 	case "/userinfo":

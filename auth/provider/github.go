@@ -96,11 +96,11 @@ func (p *GitHub) Refresh(ctx context.Context, refreshToken string) (signin.Ident
 	return p.identity(ctx, token, was.Subject)
 }
 
-// Ready asks GitHub whether it is there. Whether the client exists and its secret is
-// right shows only at a sign-in.
-func (p *GitHub) Ready(ctx context.Context, _ []string) (notes []string, err error) {
+// Try implements Trier: GitHub is asked whether it is there. Whether the client exists,
+// its secret is right and the callback is registered shows only at a sign-in.
+func (p *GitHub) Try(ctx context.Context, _ string, _ []string) (notes []string, err error) {
 	_, err = p.get(ctx, p.api+"/meta", nil)
-	return nil, err
+	return []string{"GitHub says nothing of a client before somebody signs in"}, err
 }
 
 // user is what GitHub says of somebody. The number stays when the login changes, and a

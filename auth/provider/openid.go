@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -154,26 +152,6 @@ func (p *OIDC) Refresh(ctx context.Context, refreshToken string) (signin.Identit
 	return p.identity(ctx, d, token, who)
 }
 
-// Ready fetches the document and the keys of the provider, and returns what the config or
-// the provider lacks. notes are what works and may not be meant. It is for an operator
-// who tries a config.
-func (p *OIDC) Ready(ctx context.Context, claims []string) (notes []string, err error) {
-	d, err := p.discover(ctx)
-	if err != nil {
-		return nil, err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.document.Keys, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	response, err := p.client.Do(request)
-	if err != nil {
-		return nil, bare("get the keys", err)
-	}
-	_ = response.Body.Close() // it is in memory
-	return d.document.notes(&p.cfg, claims), nil
-}
-
 // identity returns who somebody is by an ID token and userinfo.
 func (p *OIDC) identity(ctx context.Context, d *discovered, token *oauth2.Token, who *person) (
 	signin.Identity, error,
@@ -285,32 +263,4 @@ func (p *OIDC) assertion(algorithm, endpoint string) (string, error) {
 		IssuedAt: now, Expiry: now.Add(assertionLife),
 		Extra: map[string]any{"jti": oauth2.GenerateVerifier()},
 	})
-}
-
-// notes returns what of a document does not fit the config, for people.
-func (d *document) notes(cfg *Config, claims []string) []string {
-	var notes []string
-	has := func(list []string, name string) bool {
-		return len(list) == 0 || slices.Contains(list, name) // without a list the provider does not say
-	}
-	offline := false
-	for _, scope := range cfg.Scopes {
-		offline = offline || scope == "offline_access"
-		if !has(d.ScopesSupported, scope) {
-			notes = append(notes, fmt.Sprintf("the provider does not list the scope %q among those that it knows",
-				scope))
-		}
-	}
-	if !offline && cfg.Issuer != google {
-		notes = append(notes, "without the scope offline_access most providers give no refresh token; "+
-			"then people sign in again every 8 hours")
-	}
-	for _, path := range claims {
-		name, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), ".")
-		if !strings.Contains(path, "://") && !has(d.ClaimsSupported, name) {
-			notes = append(notes, fmt.Sprintf("the provider does not list the claim %q; it may need a setting "+
-				"there to be in the ID token", name))
-		}
-	}
-	return notes
 }

@@ -3,6 +3,7 @@
 // becomes of the answer: which tenant somebody has, which scopes, and which tokens.
 //
 //	openid     the way through an OpenID Connect provider: OIDC
+//	try        is all there that a sign-in needs?
 //	keys       the key set alone, for who verifies access tokens
 //	discovery  what its document says, and how long that is believed
 //	idtoken    what it signed: ID tokens and logout tokens

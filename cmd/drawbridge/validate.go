@@ -109,8 +109,8 @@ func runValidate(ctx context.Context, args []string, s streams) int {
 			"Exit 0 when the config is good, 1 when it has problems, 2 when it cannot be read.", s)
 	file := flags.String("config", defaultConfigFile, "the config `file`")
 	asJSON := flags.Bool("json", false, "print JSON")
-	online := flags.Bool("online", false,
-		"also connect to the servers, databases and Redis, and fetch the issuers' key sets")
+	online := flags.Bool("online", false, "also connect to the servers, databases and Redis, "+
+		"fetch the issuers' key sets, and try whether people can sign in")
 	strict := flags.Bool("strict", false, "exit 1 also when there are only warnings")
 	if code, done := parseFlags(flags, args, s); done {
 		return code
@@ -211,6 +211,9 @@ func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Regi
 		if iss.JWKSURL != "" {
 			tries = append(tries, func() check { return tryKeySet(limited, iss) })
 		}
+	}
+	for i := range cfg.Logins {
+		tries = append(tries, func() check { return tryLogin(limited, cfg, &cfg.Logins[i]) })
 	}
 	for _, srv := range cfg.Servers {
 		if len(srv.Databases) > 0 {
@@ -380,6 +383,26 @@ func tryKeySet(ctx context.Context, iss config.Issuer) check {
 	default:
 		c.OK, c.Message = checkKeySet(iss, body)
 	}
+	return c
+}
+
+// tryLogin asks a provider for all that a sign-in needs, and whether it sends people back
+// here.
+func tryLogin(ctx context.Context, cfg *config.Config, login *config.Login) check {
+	c := check{Name: "login " + login.Name}
+	p, err := newProvider(login, slog.New(slog.DiscardHandler))
+	if err != nil {
+		c.Message = err.Error()
+		return c
+	}
+	callback := cfg.PublicAddress() + callbackPath + login.Name
+	notes, err := p.Try(ctx, callback, claimsRead(login))
+	if err != nil {
+		c.Message = err.Error()
+		return c
+	}
+	c.OK = true
+	c.Message = strings.Join(append([]string{"people sign in there and come back to " + callback}, notes...), "; ")
 	return c
 }
 

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"log/slog"
+	"slices"
+
+	"github.com/drawbridge-mcp/drawbridge/auth/provider"
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+)
+
+// callbackPath is where providers send people back to, below the public URL and before
+// the name of the login.
+const callbackPath = "/callback/"
+
+// newProvider returns the provider of a login. It connects to nothing yet, and never to
+// private addresses unless the login says so.
+func newProvider(login *config.Login, log *slog.Logger) (provider.Trier, error) {
+	cfg := provider.Config{
+		Name: login.Name, Issuer: login.Issuer.Issuer, ClientID: login.ClientID, ClientSecret: login.Secret,
+		ClientKey: login.Key, Scopes: login.Scopes, Plain: login.PrivateAddresses, Logger: log,
+		Client: dial.Client(dial.Config{PrivateAddresses: login.PrivateAddresses}),
+	}
+	if login.GitHub {
+		return provider.NewGitHub(cfg)
+	}
+	return provider.New(cfg)
+}
+
+// claimsRead returns the claims by which the people of a login are told apart.
+func claimsRead(login *config.Login) []string {
+	claims := slices.Concat(login.ScopeClaims, []string{login.TenantClaim, login.SubjectClaim, login.NameClaim})
+	for name := range login.Require {
+		claims = append(claims, name)
+	}
+	slices.Sort(claims)
+	return slices.DeleteFunc(slices.Compact(claims), func(name string) bool { return name == "" })
+}

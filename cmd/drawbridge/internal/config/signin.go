@@ -384,6 +384,10 @@ func (r *reader) checkSigningIn(cfg *Config) {
 	if !cfg.SignsIn() {
 		return
 	}
+	if r.root.member("data") == nil {
+		r.fault(r.root, "sign_in and clients need data, which has the clients and who is signed in; "+
+			"write data: {dir: /var/lib/drawbridge}")
+	}
 	switch u, err := url.Parse(cfg.PublicAddress()); {
 	case r.root.member("public_url") == nil:
 		r.fault(r.root, "sign_in and clients need public_url: it is the name of the gateway in tokens, and the "+

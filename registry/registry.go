@@ -117,9 +117,19 @@ type Call struct {
 	// returns, on the goroutine that called the Func. nil: nobody asks.
 	Stays *bool
 
+	// Waited is where a source adds for how long the call waited before it was sent, on
+	// the goroutine that called the Func. nil: nobody asks.
+	Waited *Waited
+
 	// The item sets the fields below before it calls the Func.
 	Target  string        // the item's own name or URI
 	Headers []HeaderParam // the tool's parameters that travel as headers; nil for other items and for tasks/*
+}
+
+// Waited is for how long a call waited at its source before it was sent.
+type Waited struct {
+	Slot    time.Duration // for one of the sessions that the server may have at once
+	Process time.Duration // until a session was opened; for that a command is started
 }
 
 // Judge decides what of the resources in a result a client may see.

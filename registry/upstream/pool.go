@@ -61,7 +61,7 @@ func (o *older) watchResource(ctx context.Context, tenantID, uri string, live fu
 	if o.pool.shared || o.pool.lends {
 		return o.legacy.watchResource(ctx, tenantID, uri, live, updated)
 	}
-	s, err := o.pool.take(ctx, seats.Key{Owner: auth.Owner{User: auth.User{TenantID: tenantID}}}, seats.Loan)
+	s, _, err := o.pool.take(ctx, seats.Key{Owner: auth.Owner{User: auth.User{TenantID: tenantID}}}, seats.Loan)
 	if err != nil {
 		return err
 	}
@@ -140,22 +140,37 @@ func newPool(ctx context.Context, c *connection, streams bool, cfg *Config, dial
 	return p
 }
 
+// takeFor is take for a call, which is told for how long it waited.
+func (p *pool) takeFor(ctx context.Context, c *registry.Call, i *item) (*seat, error) {
+	s, waits, err := p.take(ctx, p.keyOf(c, i), seats.Call)
+	if c.Waited != nil {
+		c.Waited.Slot += waits.Queue
+		c.Waited.Process += waits.Opening
+	}
+	return s, err
+}
+
 // take returns a seat for a call or a loan, and puts the errors of the room into those of
 // the catalogue. An error means that nothing of the call has left.
-func (p *pool) take(ctx context.Context, k seats.Key, u seats.Use) (*seat, error) {
-	s, err := p.room.Take(ctx, k, u)
+func (p *pool) take(ctx context.Context, k seats.Key, u seats.Use) (*seat, seats.Waits, error) {
+	s, waits, err := p.room.Take(ctx, k, u)
+	return s, waits, p.inWords(err)
+}
+
+// inWords puts an error of the room into those of the catalogue.
+func (p *pool) inWords(err error) error {
 	switch {
 	case err == nil:
-		return s, nil
+		return nil
 	case errors.Is(err, seats.ErrNone):
-		return nil, p.server.unavailable(false, errNoChild)
+		return p.server.unavailable(false, errNoChild)
 	case errors.Is(err, seats.ErrEnded):
-		return nil, p.server.unavailable(false, wire.ErrGone)
+		return p.server.unavailable(false, wire.ErrGone)
 	case errors.Is(err, seats.ErrBusy):
 		p.conn.waitedInVain() // perhaps because the server hangs, and opens no session
-		return nil, p.server.unavailable(false, errBusy)
+		return p.server.unavailable(false, errBusy)
 	}
-	return nil, err
+	return err
 }
 
 // call runs one call, of whichever sort: the repeat of a parked call, a request about a
@@ -213,7 +228,7 @@ func (p *pool) plain(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 	if p.shared && k == (seats.Key{}) && (c.LogLevel == 0 || !p.conn.has("logging")) {
 		return p.run(ctx, nil, p.control, i, c)
 	}
-	s, err := p.take(ctx, k, seats.Call)
+	s, err := p.takeFor(ctx, c, i)
 	if err != nil {
 		return mcp.Object{}, err
 	}
@@ -276,7 +291,7 @@ func (p *pool) sweep(ctx context.Context) {
 
 // converse runs a call whose caller can be asked.
 func (p *pool) converse(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
-	s, err := p.take(ctx, p.keyOf(c, i), seats.Call)
+	s, err := p.takeFor(ctx, c, i)
 	if err != nil {
 		return mcp.Object{}, err
 	}

@@ -69,7 +69,7 @@ func TestLentSessionsNeverServeTwoOwnersAtOnce(t *testing.T) {
 					r.mu.Lock()
 					r.next = session{takes: stays / 10}
 					r.mu.Unlock()
-					s, err := r.Take(ctx, k, Call)
+					s, _, err := r.Take(ctx, k, Call)
 					if err != nil {
 						if !gives {
 							t.Errorf("seed %d: %+v got no seat: %v", seed, k, err)

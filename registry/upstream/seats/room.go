@@ -164,10 +164,21 @@ func (r *Room[S]) LentOut() bool {
 	return r.lent != nil && r.lent.calls > 0
 }
 
+// Waits are for how long a use waited for its seat.
+type Waits struct {
+	Queue   time.Duration // for room
+	Opening time.Duration // until the session was open
+}
+
 // Take returns a seat for the key with its session open. When there is no room it waits
 // in the queue, as long as ctx lets it. Leave gives the seat back; after an error there
-// is nothing to give back.
-func (r *Room[S]) Take(ctx context.Context, k Key, u Use) (*Seat[S], error) {
+// is nothing to give back. waits are how long that took, also after an error.
+func (r *Room[S]) Take(ctx context.Context, k Key, u Use) (taken *Seat[S], waits Waits, err error) {
+	taken, err = r.take(ctx, k, u, &waits)
+	return taken, waits, err
+}
+
+func (r *Room[S]) take(ctx context.Context, k Key, u Use, waits *Waits) (*Seat[S], error) {
 	if r.cfg.Max < 1 {
 		return nil, ErrNone
 	}
@@ -178,13 +189,13 @@ func (r *Room[S]) Take(ctx context.Context, k Key, u Use) (*Seat[S], error) {
 	}
 	if s := r.admitLocked(k, u); s != nil {
 		r.mu.Unlock()
-		return r.ready(ctx, s, u)
+		return r.ready(ctx, s, u, waits)
 	}
 	t := &waiter[S]{key: k, use: u, served: make(chan struct{})}
 	r.queue = append(r.queue, t)
 	r.serveLocked()
 	r.mu.Unlock()
-	return r.wait(ctx, t)
+	return r.wait(ctx, t, waits)
 }
 
 // Rejoin adds a call to a seat that was taken before, without any wait, and even if the
@@ -271,21 +282,24 @@ func (r *Room[S]) Close(ctx context.Context, polite bool) {
 
 // wait waits until the waiter is served or ctx ends. Nothing tells when idleGrace is over
 // for some seat, so it looks again from time to time.
-func (r *Room[S]) wait(ctx context.Context, t *waiter[S]) (*Seat[S], error) {
+func (r *Room[S]) wait(ctx context.Context, t *waiter[S], waits *Waits) (*Seat[S], error) {
+	began := time.Now()
 	again := time.NewTicker(idleGrace)
 	defer again.Stop()
 	for {
 		select {
 		case <-t.served:
+			waits.Queue = time.Since(began)
 			if t.seat == nil {
 				return nil, ErrEnded
 			}
-			return r.ready(ctx, t.seat, t.use)
+			return r.ready(ctx, t.seat, t.use, waits)
 		case <-again.C:
 			r.look(t)
 		case <-ctx.Done():
+			waits.Queue = time.Since(began)
 			if s := r.quit(t); s != nil {
-				return r.ready(ctx, s, t.use)
+				return r.ready(ctx, s, t.use, waits)
 			}
 			return nil, late(ctx)
 		}
@@ -294,18 +308,20 @@ func (r *Room[S]) wait(ctx context.Context, t *waiter[S]) (*Seat[S], error) {
 
 // ready waits until the session of a seat can be used. When that fails, it leaves the
 // seat.
-func (r *Room[S]) ready(ctx context.Context, s *Seat[S], u Use) (*Seat[S], error) {
+func (r *Room[S]) ready(ctx context.Context, s *Seat[S], u Use, waits *Waits) (*Seat[S], error) {
 	var err error
 	select {
 	case <-s.opened: // usually; to wait for ctx costs something
 		err = s.err
 	default:
+		began := time.Now()
 		select {
 		case <-s.opened:
 			err = s.err
 		case <-ctx.Done():
 			err = late(ctx)
 		}
+		waits.Opening = time.Since(began)
 	}
 	if err != nil {
 		r.Leave(s, u)

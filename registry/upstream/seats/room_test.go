@@ -114,7 +114,7 @@ func (r *stage) take(k Key) *Seat[*session] {
 	return r.must(r.Take(r.t.Context(), k, Call))
 }
 
-func (r *stage) must(s *Seat[*session], err error) *Seat[*session] {
+func (r *stage) must(s *Seat[*session], _ Waits, err error) *Seat[*session] {
 	r.t.Helper()
 	if err != nil {
 		r.t.Fatal(err)
@@ -148,7 +148,7 @@ func (r *stage) later(ctx context.Context, k Key) (taken func() (*Seat[*session]
 	)
 	go func() {
 		defer close(done)
-		seat, err = r.Take(ctx, k, Call)
+		seat, _, err = r.Take(ctx, k, Call)
 	}()
 	synctest.Wait()
 	return func() (*Seat[*session], error, bool) {
@@ -228,6 +228,37 @@ func TestIdleSeatMakesRoomForWhoCameFirst(t *testing.T) {
 	})
 }
 
+// TestWaitsAreTold shows for how long a call is told that it waited, for room and until
+// its session was open.
+func TestWaitsAreTold(t *testing.T) {
+	t.Parallel()
+	play(t, 1, func(t *testing.T, r *stage) {
+		r.next.takes = 2 * time.Second
+		seat, waits, err := r.Take(t.Context(), user("a", "u"), Call)
+		if want := (Waits{Opening: 2 * time.Second}); err != nil || waits != want {
+			t.Errorf("the first: got %v and %+v, want %+v", err, waits, want)
+		}
+		time.AfterFunc(3*time.Second, func() { r.Leave(seat, Call) })
+		seat, waits, err = r.Take(t.Context(), user("b", "u"), Call)
+		if err != nil || waits.Queue < 3*time.Second || waits.Opening != 2*time.Second {
+			t.Errorf("the second: got %v and %+v, want 3 s in the queue and 2 s more", err, waits)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, waits, err = r.Take(ctx, user("c", "u"), Call)
+		if !errors.Is(err, ErrBusy) || waits != (Waits{Queue: 5 * time.Second}) {
+			t.Errorf("in vain: got %v and %+v, want 5 s in the queue", err, waits)
+		}
+		r.Leave(seat, Call)
+		seat = r.take(user("b", "u"))
+		if _, waits, err = r.Take(t.Context(), user("b", "u"), Call); err != nil || waits != (Waits{}) {
+			t.Errorf("with a free seat: got %v and %+v, want no wait", err, waits)
+		}
+		r.Leave(seat, Call)
+		r.Leave(seat, Call)
+	})
+}
+
 // TestDeadlineInTheQueueSaysBusy waits in a full room until the deadline, and in one
 // without seats not at all.
 func TestDeadlineInTheQueueSaysBusy(t *testing.T) {
@@ -236,12 +267,12 @@ func TestDeadlineInTheQueueSaysBusy(t *testing.T) {
 		r.take(user("a", "u"))
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		if _, err := r.Take(ctx, tenant("b"), Call); !errors.Is(err, ErrBusy) {
+		if _, _, err := r.Take(ctx, tenant("b"), Call); !errors.Is(err, ErrBusy) {
 			t.Errorf("got %v, want ErrBusy", err)
 		}
 	})
 	play(t, 0, func(t *testing.T, r *stage) {
-		if _, err := r.Take(t.Context(), tenant("b"), Call); !errors.Is(err, ErrNone) {
+		if _, _, err := r.Take(t.Context(), tenant("b"), Call); !errors.Is(err, ErrNone) {
 			t.Errorf("got %v, want ErrNone", err)
 		}
 	})
@@ -252,7 +283,7 @@ func TestDeadlineInTheQueueSaysBusy(t *testing.T) {
 		if _, err, done := waits(); !done || !errors.Is(err, ErrEnded) {
 			t.Errorf("in the queue of a room that closes: got %v, want ErrEnded", err)
 		}
-		_, err := r.Take(t.Context(), tenant("a"), Call)
+		_, _, err := r.Take(t.Context(), tenant("a"), Call)
 		if _, ok := r.Go(func(context.Context) {}); !errors.Is(err, ErrEnded) || ok {
 			t.Errorf("in a closed room: got %v, want ErrEnded and no work", err)
 		}
@@ -534,7 +565,7 @@ func TestOneUsersClientsHadHalfOfThePlaces(t *testing.T) {
 			k := user("dev", "dev")
 			k.ClientID = fmt.Sprint("client-", i)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			seat, err := r.Take(ctx, k, Call)
+			seat, _, err := r.Take(ctx, k, Call)
 			cancel()
 			if err != nil {
 				t.Errorf("client %d of 5 got no seat, with %d of 4 places taken: %v", i+1, r.Size(), err)
@@ -605,7 +636,7 @@ func TestAnyOrderOfEventsKeepsTheCount(t *testing.T) {
 						r.next.err = errors.New("fails")
 					}
 					r.mu.Unlock()
-					s, err := r.Take(ctx, k, u)
+					s, _, err := r.Take(ctx, k, u)
 					if err != nil {
 						if !gives && err.Error() != "fails" {
 							t.Errorf("seed %d: %+v got no seat: %v", seed, k, err)

@@ -87,6 +87,8 @@ type Issuer struct {
 	// the claim that has a name for people's eyes, on which nothing is decided; "":
 	// nobody has one
 	NameClaim string
+	// claims, by their paths, that the Principal has for records; a token may lack them
+	Recorded []string
 
 	// What goes on with the Principal of a token, for servers that are told who calls: the
 	// claims with these names, at the top of the token, and the token itself.

@@ -83,6 +83,12 @@ func inside(value []byte, step string) []byte {
 	return nil
 }
 
+// CheckClaimPath tells why a path of an Issuer is none.
+func CheckClaimPath(path string) error {
+	_, err := newClaimPath(path)
+	return err
+}
+
 // PutClaim puts a claim where a path of an Issuer finds it, for a token that Sign signs.
 // Of the path "" it puts nothing. The error says that the path is none, or leads into a
 // claim that is no object.

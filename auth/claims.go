@@ -19,6 +19,7 @@ type claims struct {
 	issuer    string
 	subject   string
 	clientID  string
+	tokenID   string
 	audience  []string
 	expires   time.Time           // zero: not said
 	notBefore time.Time           // zero: not said
@@ -56,7 +57,7 @@ func readClaims(data []byte) (claims, error) {
 		case "client_id":
 			clientID, ok = name(m.Value)
 		case "jti":
-			_, ok = text(m.Value)
+			c.tokenID, ok = text(m.Value)
 		}
 		if !ok {
 			return claims{}, refuse("claims", m.Name+" is of the wrong type or size")

@@ -238,6 +238,8 @@ func (i *issuer) principal(c *claims) (p Principal, values []string, err error) 
 		Issuer:   origin,
 		Subject:  subject,
 		Name:     i.mapping.nameOf(c),
+		TokenID:  beginning(c.tokenID, maxTokenID),
+		Claims:   i.mapping.recordedOf(c),
 		ClientID: c.clientID,
 		TenantID: tenants[0],
 		Scopes:   scopes,

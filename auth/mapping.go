@@ -11,6 +11,9 @@ import (
 const (
 	maxFound  = 256 // bytes of a claim's value in an Error
 	maxWanted = 16  // values that an Error says were expected
+
+	maxTokenID  = 128 // bytes of a token's id that are kept
+	maxRecorded = 128 // bytes of a claim that is kept for records
 )
 
 // mapping is what the claims of an issuer's tokens mean here: which tenants, scopes and
@@ -25,7 +28,8 @@ type mapping struct {
 	requireAt  []claimPath
 	subjectAt  claimPath // not set: sub
 	nameAt     claimPath // not set: nobody has a name
-	wantsValue []string  // the values of tenants, sorted, for errors
+	recordedAt []claimPath
+	wantsValue []string // the values of tenants, sorted, for errors
 }
 
 // newMapping returns the mapping of the issuer cfg, or what is wrong with it.
@@ -55,6 +59,9 @@ func newMapping(cfg *Issuer) (*mapping, error) {
 	m.tenantAt = path("the claim of the tenant", cfg.TenantClaim)
 	m.subjectAt = path("the claim of the subject", cfg.SubjectClaim)
 	m.nameAt = path("the claim of the name", cfg.NameClaim)
+	for _, text := range cfg.Recorded {
+		m.recordedAt = append(m.recordedAt, path("a claim for the records", text))
+	}
 	for _, text := range cfg.ScopeClaims {
 		m.scopesAt = append(m.scopesAt, path("a claim of scopes", text))
 	}
@@ -220,6 +227,31 @@ func (m *mapping) nameOf(c *claims) string {
 		return ""
 	}
 	return called
+}
+
+// recordedOf returns what the claims for the records say: a text as it is, anything else
+// as JSON. The principal is remembered for as long as its token lasts, so that of each
+// only the beginning is kept.
+func (m *mapping) recordedOf(c *claims) [][2]string {
+	var recorded [][2]string
+	for i := range m.recordedAt {
+		at := &m.recordedAt[i]
+		value := at.in(c)
+		if value == nil {
+			continue
+		}
+		said, ok := text(value)
+		if !ok {
+			said = string(value)
+		}
+		recorded = append(recorded, [2]string{at.text, beginning(said, maxRecorded)})
+	}
+	return recorded
+}
+
+// beginning returns a copy of the first bytes of a text, so that the whole is not kept.
+func beginning(text string, most int) string {
+	return strings.ToValidUTF8(strings.Clone(text[:min(len(text), most)]), "")
 }
 
 // unfit returns an *Error that says which claim is at fault, what stands there and what

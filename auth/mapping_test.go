@@ -80,6 +80,17 @@ func TestClaimsBecomeTenantsScopesAndNames(t *testing.T) {
 			func(p *auth.Principal) { p.Subject, p.Name = "0a-b1", "alice@corp.example" },
 		},
 		{
+			"for the records", func(i *auth.Issuer) { i.Recorded = []string{"email", "a.b", "n", "none", "long"} },
+			said.with("jti", `"`+strings.Repeat("j", 200)+`"`).with("email", `"al@acme.example"`).
+				with("a", `{"b":["x"]}`).with("n", "7").with("long", `"`+strings.Repeat("é", 100)+`"`),
+			func(p *auth.Principal) {
+				p.TokenID = strings.Repeat("j", 128)
+				p.Claims = [][2]string{
+					{"email", "al@acme.example"}, {"a.b", `["x"]`}, {"n", "7"}, {"long", strings.Repeat("é", 64)},
+				}
+			},
+		},
+		{
 			"no name", func(i *auth.Issuer) { i.NameClaim = "email" }, said.with("email", "[]"),
 			func(*auth.Principal) {},
 		},

@@ -16,9 +16,13 @@ type Principal struct {
 	// if the token is for several, all of them, and TenantID is empty until At chooses;
 	// shared: do not modify
 	Tenants []string
-	Name    string   // for people's eyes, never for decisions; may be empty, or the same as another's
-	Scopes  []string // shared: do not modify
-	Expiry  time.Time
+	Name    string // for people's eyes, never for decisions; may be empty, or the same as another's
+	TokenID string // jti, the first maxTokenID bytes; may be empty
+	// claims that Issuer.Recorded names, each with what it says; never for decisions;
+	// shared: do not modify
+	Claims [][2]string
+	Scopes []string // shared: do not modify
+	Expiry time.Time
 
 	proof *proof // by what the token was accepted, for Verifier.Judge; nil: no Verifier made this
 	token *held  // see SubjectToken; nil: it was not kept

@@ -183,3 +183,12 @@ func (p Policy) Error(e *mcp.Error) (*mcp.Error, Report) {
 
 // unlimited is a limit that nothing exceeds.
 const unlimited = math.MaxInt
+
+// Text cleans a text that somebody else than a server wrote, for records: it redacts
+// secrets and removes what hides.
+func Text(text string) string {
+	w := borrow(Policy{})
+	defer giveBack(w)
+	cleaned, _ := w.repair([]byte(text))
+	return string(cleaned)
+}

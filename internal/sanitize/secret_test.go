@@ -287,3 +287,20 @@ func TestT49PrivateKeysAreRedacted(t *testing.T) {
 func header() string {
 	return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"HS256","typ":"JWT"}`))
 }
+
+// TestTextsForRecordsAreClean shows that a text of somebody who is no server is cleaned
+// as any other, and stays as it is when no rule fires.
+func TestTextsForRecordsAreClean(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":      "",
+		"a é 😀": "a é 😀",
+		"x ghp_16C7e42F292c6912E7710c838347Ae178B4a":         "x [REDACTED:github-pat]",
+		"x ghp_16C7e42F292c69\u200b12E7710c838347Ae178B4a y": "x [REDACTED:github-pat] y",
+		"a\x1b[2Jb": "ab",
+	} {
+		if got := sanitize.Text(text); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}

@@ -239,7 +239,7 @@ func (i *issuer) principal(c *claims) (p Principal, values []string, err error) 
 		Subject:  subject,
 		Name:     i.mapping.nameOf(c),
 		TokenID:  beginning(c.tokenID, maxTokenID),
-		Claims:   i.mapping.recordedOf(c),
+		Recorded: i.mapping.recordedOf(c),
 		ClientID: c.clientID,
 		TenantID: tenants[0],
 		Scopes:   scopes,

@@ -85,7 +85,7 @@ func TestClaimsBecomeTenantsScopesAndNames(t *testing.T) {
 				with("a", `{"b":["x"]}`).with("n", "7").with("long", `"`+strings.Repeat("é", 100)+`"`),
 			func(p *auth.Principal) {
 				p.TokenID = strings.Repeat("j", 128)
-				p.Claims = [][2]string{
+				p.Recorded = [][2]string{
 					{"email", "al@acme.example"}, {"a.b", `["x"]`}, {"n", "7"}, {"long", strings.Repeat("é", 64)},
 				}
 			},

@@ -20,9 +20,9 @@ type Principal struct {
 	TokenID string // jti, the first maxTokenID bytes; may be empty
 	// claims that Issuer.Recorded names, each with what it says; never for decisions;
 	// shared: do not modify
-	Claims [][2]string
-	Scopes []string // shared: do not modify
-	Expiry time.Time
+	Recorded [][2]string
+	Scopes   []string // shared: do not modify
+	Expiry   time.Time
 
 	proof *proof // by what the token was accepted, for Verifier.Judge; nil: no Verifier made this
 	token *held  // see SubjectToken; nil: it was not kept

@@ -152,6 +152,11 @@ func TestReasonOfARefusedTokenWasNotInTheLog(t *testing.T) {
 			[][]string{kept.Audience, kept.Expected}); diff != "" {
 			t.Errorf("%s: audiences on record (-want +got):\n%s", c.token, diff)
 		}
+		if kept.Claim != why.Claim || kept.Found != why.Found || line.Text("claim") != why.Claim ||
+			line.Text("found") != strings.ReplaceAll(why.Found, "\u202e", "?") {
+			t.Errorf("%s: got %+v on record and %s in the log, want the claim %s", c.token, kept, &out,
+				why.Claim)
+		}
 	}
 	out.Reset()
 	if w.do(t, modernCall("echo")); object(out.String()).Has("reason") {

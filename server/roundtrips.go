@@ -107,7 +107,7 @@ func (s *Server) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Ses
 		},
 	}
 	if x := exchange.FromContext(ctx); x != nil {
-		rt.request.From.Remote = x.Remote
+		rt.request.From.Remote, rt.request.Waited.Queue = x.Remote, x.Queued
 	}
 	defer func() { rt.heard.Release() }()
 	if m.Method == mcp.MethodTasksResult {

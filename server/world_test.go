@@ -127,6 +127,10 @@ func refusals() map[string]auth.Error {
 			Err: errors.New("a detail"),
 		}
 	}
+	all["genuine-tenant"] = auth.Error{
+		Reason: "tenant", Issuer: "https://issuer.test", Err: errors.New("a detail"),
+		Claim: "groups", Found: "[\"a\u202e\"]", Expected: []string{"5c6", "9f1"},
+	}
 	return all
 }
 

@@ -118,6 +118,8 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 		Registry: catalogue,
 		Limiter:  p.sharing.limiter(cfg.Replicas, p.metrics, log),
 		Audit:    p.audit,
+		Digests:  audit.NewKeys(cfg.Records.Keys),
+		Recorded: cfg.Records.Arguments,
 		Metrics:  p.metrics,
 		Seal:     p.ring,
 		Others:   p.sharing.others,

@@ -39,10 +39,11 @@ func runExplain(ctx context.Context, args []string, s streams) int {
 	flags := newFlags("explain",
 		"[-config F] -tenant T [-issuer I] -subject S [-scopes a,b] | -token-file F  "+
 			"-tool X | -prompt X | -resource X  [-args JSON]\n"+
-			"       drawbridge explain -request ID [-audit F]",
+			"       drawbridge explain -request ID [-audit F] [-args JSON]",
 		"Says what would become of a request, and why: issuer, tenant, each rule with its line, limits, arguments, "+
 			"cleaning, server, and what to change.\n"+
-			"With -request it says what happened to one request, from its line in the audit file.\n"+
+			"With -request it says what happened to one request, from its line in the audit file, "+
+			"and with -args whether these were its arguments.\n"+
 			"It starts nothing but the config's own tools, and asks no server unless -online is given.\n"+
 			"Exit 0 when the request would be let through, or is found, 1 when not, "+
 			"2 when the config or the command line is refused.", s)
@@ -99,7 +100,7 @@ func (q *asked) problem() string {
 	}
 	switch {
 	case q.request != "" && (items > 0 || q.tenant != "" || q.tokenFile != ""):
-		return "-request goes with -audit and -config alone"
+		return "-request goes with -audit, -args and -config alone"
 	case q.request != "":
 		return ""
 	case items != 1:
@@ -285,11 +286,7 @@ func (w *walk) caller(p auth.Principal, checked string) (auth.Principal, *auth.E
 		all = []string{p.TenantID}
 	}
 	w.line("tenant", "%s, by %s", strings.Join(all, ", "), w.tenantSource(p.Issuer, all[0]))
-	named := ""
-	if p.Name != "" {
-		named = fmt.Sprintf(" (%q)", p.Name)
-	}
-	w.line("caller", "%s#%s%s%s, until %s", p.Issuer, p.Subject, named, scopesIn(p.Scopes),
+	w.line("caller", "%s#%s%s%s, until %s", p.Issuer, p.Subject, named(p.Name), scopesIn(p.Scopes),
 		p.Expiry.UTC().Format("2006-01-02 15:04:05 MST"))
 	if w.tenant == "" {
 		return p, nil, nil
@@ -300,6 +297,14 @@ func (w *walk) caller(p auth.Principal, checked string) (auth.Principal, *auth.E
 			w.tenant, w.tenant)
 	}
 	return chosen, nil, nil
+}
+
+// named is a person's name behind the subject, "" for none.
+func named(name string) string {
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%q)", name)
 }
 
 // tenantSource says what makes a tenant of an issuer's tokens.

@@ -1,26 +1,31 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"unicode"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 )
 
 // explainRequest says what happened to one request, from its lines in the audit file. A
 // call of several rounds has one for each round, and all are shown. The config is needed
-// only for the place of the file.
+// only for the place of the file, and for the key with which arguments are compared.
 func explainRequest(q asked, s streams) int {
 	file := q.audit
-	if file == "" {
+	var keys *audit.Keys
+	if file == "" || q.arguments != "" {
 		cfg, err := config.Load(q.file, config.ProcessEnvironment())
 		if err != nil {
 			s.complain("%v\n", err)
 			return exitRefused
 		}
-		if file = cfg.Audit.File; file == "-" {
+		keys = audit.NewKeys(cfg.Records.Keys)
+		if file = cmp.Or(file, cfg.Audit.File); file == "-" && q.audit == "" {
 			s.complain("drawbridge explain: the audit records go to standard output: " +
 				"name their file with -audit, or - to pipe them\n")
 			return exitRefused
@@ -35,6 +40,9 @@ func explainRequest(q asked, s streams) int {
 			s.say("\n")
 		}
 		s.say("%s", happened(e))
+		if q.arguments != "" {
+			s.say("%-9s %s\n", "digest", argumentsCompared(e, keys, q.arguments))
+		}
 	})
 	switch {
 	case err != nil:
@@ -46,6 +54,22 @@ func explainRequest(q asked, s streams) int {
 		return exitFailure
 	}
 	return exitOK
+}
+
+// argumentsCompared says whether the arguments of a line are those that somebody shows.
+func argumentsCompared(e *entry, keys *audit.Keys, arguments string) string {
+	is, known := keys.Verify(e.Digest, e.Tenant, []byte(arguments))
+	switch {
+	case e.Digest == "":
+		return "the line has none: the call had no arguments, or audit.key_file was not set"
+	case keys == nil:
+		return "the config has no audit.key_file to compare arguments with"
+	case !known:
+		return "made with a key that is not in audit.key_file"
+	case !is:
+		return "of other arguments: each byte counts, blanks too"
+	}
+	return "of these very arguments"
 }
 
 // happened says in words what a line of the audit says.
@@ -71,26 +95,27 @@ func happened(e *entry) string {
 		line("tenant", "%s", e.Tenant)
 	}
 	if e.Subject != "" {
-		line("caller", "%s#%s", e.Issuer, e.Subject)
+		line("caller", "%s#%s%s", e.Issuer, e.Subject, named(e.Name))
 	}
-	for _, from := range [][2]string{
-		{"client", strings.TrimSpace(e.Client + " " + e.Version)}, {"session", e.Session}, {
-			"remote",
-			e.Remote,
-		},
+	for _, said := range [][2]string{
+		{"token", e.TokenID},
+		{"claims", e.Claims.String()},
+		{"client", strings.TrimSpace(e.Client + " " + e.Version)},
+		{"session", e.Session},
+		{"remote", e.Remote},
+		{"method", strings.TrimSpace(e.Method + " " + e.Item)},
+		{"server", e.Server},
+		{"arguments", e.Arguments.String()},
 	} {
-		if from[1] != "" {
-			line(from[0], "%s", from[1])
+		if said[1] != "" {
+			line(said[0], "%s", said[1])
 		}
-	}
-	if e.Method != "" {
-		line("method", "%s %s", e.Method, e.Item)
-	}
-	if e.Server != "" {
-		line("server", "%s", e.Server)
 	}
 	if len(e.Audience) > 0 {
 		line("audience", "the token is for %q, expected is %q", e.Audience, e.Expected)
+	}
+	if e.Claim != "" {
+		line("claim", "%s", claimAtFault(&auth.Error{Claim: e.Claim, Found: e.Found, Expected: e.Expected}))
 	}
 	if e.Rule != "" {
 		line("rule", "%s", e.Rule)
@@ -99,6 +124,9 @@ func happened(e *entry) string {
 		line("missing", "the token lacks %s", strings.Join(e.Missing, " "))
 	}
 	line("time", "%.4gs%s", e.Duration, e.upstream())
+	if e.WaitedFor != "" {
+		line("waited", "%.4gs, most of it for: %s", e.Wait, meaningOf(e.WaitedFor).means)
+	}
 	if e.Config != "" {
 		line("config", "%s", e.Config)
 	}

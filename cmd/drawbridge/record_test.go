@@ -2,9 +2,9 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
@@ -22,12 +22,19 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // The tests in this file run the program itself, with a record that cannot be written,
 // before an API that counts what is done to it.
+
+// keyOfTests is the key of the digests in records of tests.
+var (
+	keyOfTests     = bytes.Repeat([]byte{7}, 32)
+	digestsOfTests = audit.NewKeys([][]byte{keyOfTests})
+)
 
 // recorder is the program with an API behind it.
 type recorder struct {
@@ -75,9 +82,10 @@ tenants:
     limits: {requests: {rate: 100000, burst: 100000}, calls: {rate: 100000, burst: 100000}, user_calls: {rate: 100000, burst: 100000}, concurrency: 200}
 servers:
   api: {openapi: api.yaml, base_url: "%s", include: [create], private_addresses: true}
-`, ports[0], ports[1], audit, api.URL)
+`, ports[0], ports[1], strings.TrimSuffix(audit, "}")+", key_file: audit.key}", api.URL)
 	for name, text := range map[string]string{
 		"drawbridge.yaml": config,
+		"audit.key":       base64.StdEncoding.EncodeToString(keyOfTests),
 		"secret":          "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99", "api.yaml": string(document),
 	} {
 		if err := os.WriteFile(filepath.Join(r.directory, name), []byte(text), 0o600); err != nil {
@@ -202,14 +210,13 @@ func (o outcome) String() string {
 // write calls the tool as a client of 2026-07-28, with arguments of its own for each n.
 func (r *recorder) write(n int, headers ...string) (o outcome, digest string) {
 	arguments := fmt.Sprintf(`{"body":{"n":%d}}`, n)
-	sum := sha256.Sum256([]byte(arguments))
 	return r.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"api__create","arguments":`+
 		arguments+`,"_meta":{`+
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"test","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`,
 		append([]string{
 			mcp.HeaderProtocolVersion, "2026-07-28", mcp.HeaderMethod, "tools/call",
 			mcp.HeaderName, "api__create",
-		}, headers...)...), "sha256:" + hex.EncodeToString(sum[:])
+		}, headers...)...), digestsOfTests.Digest("acme", []byte(arguments))
 }
 
 // post posts a message. Headers are names and values in turn.

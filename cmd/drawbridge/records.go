@@ -4,7 +4,10 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
@@ -18,6 +21,9 @@ type entry struct {
 	Tenant    string    `json:"tenant"`
 	Issuer    string    `json:"issuer"`
 	Subject   string    `json:"subject"`
+	Name      string    `json:"name"`
+	TokenID   string    `json:"token_id"`
+	Claims    members   `json:"claims"`
 	ClientID  string    `json:"client_id"`
 	Scopes    []string  `json:"scopes"`
 	Client    string    `json:"client"`
@@ -34,9 +40,27 @@ type entry struct {
 	Config    string    `json:"config"`
 	Count     int       `json:"count"`
 	Upstream  float64   `json:"upstream_seconds"`
+	Wait      float64   `json:"wait_seconds"`
+	WaitedFor string    `json:"waited_for"`
+	Digest    string    `json:"arguments"`
+	Arguments members   `json:"named_arguments"`
 	Duration  float64   `json:"duration_seconds"`
 	Audience  []string  `json:"audience"`
 	Expected  []string  `json:"expected"`
+	Claim     string    `json:"claim"`
+	Found     string    `json:"found"`
+}
+
+// members are named values.
+type members map[string]string
+
+// String returns them in the order of their names.
+func (m members) String() string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		all = append(all, name+"="+m[name])
+	}
+	return strings.Join(all, ", ")
 }
 
 // maxAuditLine is more than the longest line of an audit file.

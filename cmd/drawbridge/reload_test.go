@@ -33,7 +33,7 @@ log: {format: text, level: debug}
 trusted_proxies: [10.0.0.0/8]
 `+minimal)
 	want := []string{
-		"audit", "limits", "listen", "lists.page_size", "log.format", "operator",
+		"audit.sync", "limits", "listen", "lists.page_size", "log.format", "operator",
 		"revisions.legacy_sse", "sessions",
 	}
 	if diff := cmp.Diff(want, restartNeeded(started, next)); diff != "" {

@@ -73,9 +73,9 @@ func TestFields(t *testing.T) {
 	write(t, l, &audit.Record{Time: noon, Outcome: "ok"})
 	write(t, l, &audit.Record{
 		Time: noon, RequestID: "r", CallID: "f", TenantID: "t", Issuer: "i", Subject: "s", ClientID: "c",
-		Remote: "192.0.2.1", Method: "tools/call",
+		Remote: "192.0.2.1", Method: "tools/call", Name: "n", TokenID: "j", Claim: "a.b", Found: "[]",
 		Server: "files", Item: "files__read", Outcome: "tool_error", Reason: "why", Arguments: "sha256:00",
-		Duration: 1500 * time.Microsecond, Repairs: 2,
+		Duration: 1500 * time.Microsecond, Repairs: 2, Wait: time.Second, WaitedFor: "queue",
 		Count: 3,
 	})
 	got, err := os.ReadFile(file)
@@ -83,8 +83,8 @@ func TestFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"time":"2026-07-28T11:00:00.123456789Z","outcome":"ok"}
-{"time":"2026-07-28T11:00:00.123456789Z","request_id":"r","call_id":"f","tenant":"t","issuer":"i","subject":"s","client_id":"c","remote":"192.0.2.1",` +
-		`"method":"tools/call","server":"files","item":"files__read","outcome":"tool_error","reason":"why","arguments":"sha256:00","duration_seconds":0.0015,"repairs":2,"count":3}
+{"time":"2026-07-28T11:00:00.123456789Z","request_id":"r","call_id":"f","tenant":"t","issuer":"i","subject":"s","name":"n","token_id":"j","client_id":"c","remote":"192.0.2.1",` +
+		`"method":"tools/call","server":"files","item":"files__read","outcome":"tool_error","reason":"why","arguments":"sha256:00","duration_seconds":0.0015,"wait_seconds":1,"waited_for":"queue","repairs":2,"claim":"a.b","found":"[]","count":3}
 `
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -107,6 +107,7 @@ func TestT35LogInjection(t *testing.T) {
 			Time: noon, RequestID: text, CallID: text, TenantID: text, Issuer: text, Subject: text,
 			ClientID: text, Remote: text,
 			Method: text, Server: text, Item: text, Outcome: text, Reason: text, Arguments: text,
+			Name: text, TokenID: text, Claim: text, Found: text, WaitedFor: text,
 		})
 	}
 	raw, err := os.ReadFile(file)
@@ -132,9 +133,9 @@ func TestT35LogInjection(t *testing.T) {
 			}
 			bound := 64
 			switch name {
-			case "issuer", "subject", "client_id", "item", "whole_name", "rule":
+			case "issuer", "subject", "client_id", "item", "whole_name", "rule", "name", "found":
 				bound = 256
-			case "request_id", "call_id", "arguments":
+			case "request_id", "call_id", "arguments", "token_id", "claim":
 				bound = 128
 			}
 			if len(texts[i]) <= bound || !strings.HasPrefix(want, got) || len(got) < bound-3 {

@@ -19,7 +19,20 @@ const (
 	maxList   = 8    // the most texts of a list
 	maxTexts  = 768  // of all texts of a list
 	maxScopes = 6144 // of all scopes: about as many as a token has room for
+
+	maxClaims = 512 // of the values of all claims
 )
+
+// Bounds of claims and of arguments: how many there are at most, how long the name of
+// one is, and to how many bytes its value is cut.
+const (
+	MaxMembers    = 8
+	MaxMemberName = 64
+	MaxValue      = 128
+)
+
+// IsName tells whether a claim or an argument of that name can be on record.
+func IsName(text string) bool { return isScope(text) && len(text) <= MaxMemberName }
 
 // MaxName is the length in bytes to which the name of an item is cut in the file.
 const MaxName = maxString
@@ -29,18 +42,25 @@ const escapedLen = 6
 
 // maxLine is the length in bytes of the longest possible line, which is what Book
 // reserves. Scopes have only characters that are not escaped. 2048 is enough for
-// everything else: the names of the members, quotation marks, the time and the numbers.
-const maxLine = escapedLen*(6*maxString+ // issuer, subject, client_id, item, whole_name, rule
+// everything else: the names of the members, quotation marks, the time, the numbers, and
+// what a call waited for.
+const maxLine = escapedLen*(8*maxString+ // issuer, subject, name, client_id, item, whole_name, rule, found
 	10*maxShort+ // tenant, client, client_version, remote, session, method, server, outcome, reason, config
-	3*maxID+ // request_id, call_id, arguments
-	2*maxTexts) + // audience, expected
+	5*maxID+ // request_id, call_id, token_id, claim, arguments
+	2*maxTexts+ // audience, expected
+	maxClaims+MaxMembers*MaxValue) + // values of claims and of named_arguments
+	2*MaxMembers*MaxMemberName + // their names
 	maxTexts + maxScopes + // missing, scopes
 	2048
 
+// Members are named values, in their order: each is a name and a value. Their names have
+// visible ASCII without quotation marks and backslashes; one that has not is left out.
+type Members = [][2]string
+
 // Record is one line of the file, as far as its fields are set: those that are zero are
 // left out, except Time. When it is written, each field is cut to its bound, so that
-// nobody who chooses one can fill the disk. It never holds a token, a secret, an argument
-// or a result.
+// nobody who chooses one can fill the disk. It never holds a token, a secret or a result,
+// and of arguments those alone that the operator names.
 type Record struct {
 	Time      time.Time
 	RequestID string
@@ -48,9 +68,12 @@ type Record struct {
 	TenantID  string
 	Issuer    string
 	Subject   string
+	Name      string // what people call the subject, on which nothing is decided
+	TokenID   string // of the token
+	Claims    Members
 	ClientID  string
 	Scopes    []string // of the token
-	Named     []string // which of Scopes are recorded, sorted: those that rules of the tenant name; nil: none
+	Ruled     []string // which of Scopes are recorded, sorted: those that rules of the tenant name; nil: none
 	Client    string   // what the client calls itself
 	Version   string   // and its version, as it says
 	Remote    string   // client address
@@ -67,8 +90,11 @@ type Record struct {
 	Reason    string   // one word of ours
 	Rule      string   // where the rule stands that refused the call, file:line
 	Missing   []string // scopes that the rule wants and the token lacks
-	Arguments string   // digest: "sha256:" + hex
+	Arguments string   // digest, as Keys.Digest returns it
+	Named     Members  // arguments that the operator wants on record, without secrets
 	Duration  time.Duration
+	Wait      time.Duration // before the item was used, and for its answer to be cleaned
+	WaitedFor string        // what took most of Wait, in one word of ours
 	Upstream  time.Duration // of Duration, in which the item was used
 	Repairs   int           // how many changes output cleaning made in the result
 	Config    string        // the beginning of the digest of the config that decided
@@ -78,9 +104,13 @@ type Record struct {
 	Count int
 
 	// Audience is what a refused token says that it is for, and Expected what it should
-	// say. Both are nil unless that is why it was refused, and its signature was
+	// say. Audience is nil unless that is why it was refused, and its signature was
 	// verified.
 	Audience, Expected []string
+	// Claim is the one that was the fault of a refused token, Found the JSON that stands
+	// there, and Expected what could, as far as that can be listed. Both are "" unless a
+	// claim was the fault, and the signature was verified.
+	Claim, Found string
 }
 
 // appendLine appends r to dst as one JSON object and a line break. Fields that are zero
@@ -104,11 +134,16 @@ func (r *Record) appendLine(dst []byte) []byte {
 		dst = appendScopes(dst, `,"missing":[`, r.Missing, maxTexts, r.Missing)
 	}
 	dst = appendText(dst, `,"arguments":"`, r.Arguments, maxID)
+	dst = appendMembers(dst, `,"named_arguments":{`, r.Named, MaxMembers*MaxValue)
 	dst = appendSeconds(dst, `,"duration_seconds":`, r.Duration)
+	dst = appendSeconds(dst, `,"wait_seconds":`, r.Wait)
+	dst = appendText(dst, `,"waited_for":"`, r.WaitedFor, maxShort)
 	dst = appendSeconds(dst, `,"upstream_seconds":`, r.Upstream)
 	dst = appendCount(dst, `,"repairs":`, r.Repairs)
 	dst = appendText(dst, `,"config":"`, r.Config, maxShort)
 	dst = appendTexts(dst, `,"audience":[`, r.Audience)
+	dst = appendText(dst, `,"claim":"`, r.Claim, maxID)
+	dst = appendText(dst, `,"found":"`, r.Found, maxString)
 	dst = appendTexts(dst, `,"expected":[`, r.Expected)
 	dst = appendCount(dst, `,"count":`, r.Count)
 	return append(dst, '}', '\n')
@@ -119,9 +154,12 @@ func (r *Record) appendCaller(dst []byte) []byte {
 	dst = appendText(dst, `,"tenant":"`, r.TenantID, maxShort)
 	dst = appendText(dst, `,"issuer":"`, r.Issuer, maxString)
 	dst = appendText(dst, `,"subject":"`, r.Subject, maxString)
+	dst = appendText(dst, `,"name":"`, r.Name, maxString)
+	dst = appendText(dst, `,"token_id":"`, r.TokenID, maxID)
+	dst = appendMembers(dst, `,"claims":{`, r.Claims, maxClaims)
 	dst = appendText(dst, `,"client_id":"`, r.ClientID, maxString)
-	if r.Named != nil {
-		dst = appendScopes(dst, `,"scopes":[`, r.Scopes, maxScopes, r.Named)
+	if r.Ruled != nil {
+		dst = appendScopes(dst, `,"scopes":[`, r.Scopes, maxScopes, r.Ruled)
 	}
 	dst = appendText(dst, `,"client":"`, r.Client, maxShort)
 	dst = appendText(dst, `,"client_version":"`, r.Version, maxShort)
@@ -168,7 +206,8 @@ func appendScopes(dst []byte, name string, scopes []string, room int, named []st
 	return append(dst, ']')
 }
 
-// isScope tells whether a text has the characters that a scope may have.
+// isScope tells whether a text has the characters that a scope may have, none of which is
+// escaped. Names of claims and arguments have no others either.
 // https://www.rfc-editor.org/rfc/rfc6749#section-3.3
 func isScope(text string) bool {
 	return text != "" && !strings.ContainsFunc(text, func(c rune) bool {
@@ -194,6 +233,30 @@ func appendTexts(dst []byte, name string, texts []string) []byte {
 		dst = appendQuoted(append(dst, '"'), text, maxString)
 	}
 	return append(dst, ']')
+}
+
+// appendMembers appends a member whose value is an object of texts, unless there are
+// none. room is that of all values.
+func appendMembers(dst []byte, name string, members Members, room int) []byte {
+	if len(members) == 0 {
+		return dst
+	}
+	dst = append(dst, name...)
+	first := true
+	for _, m := range members[:min(len(members), MaxMembers)] {
+		if !IsName(m[0]) {
+			continue
+		}
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		dst = append(append(append(dst, '"'), m[0]...), `":"`...)
+		value := cut(m[1], min(room, MaxValue))
+		room -= len(value)
+		dst = appendQuoted(dst, value, MaxValue)
+	}
+	return append(dst, '}')
 }
 
 // appendText appends a member whose value is a text, unless the text is empty. name is

@@ -318,6 +318,7 @@ func TestRoomIsSureBeforeACall(t *testing.T) {
 func longest(i int) *Record {
 	text := strings.Repeat("\x00", maxString)
 	scopes := slices.Repeat([]string{strings.Repeat("s", 20)}, maxScopes/20)
+	members := slices.Repeat(Members{{strings.Repeat("m", MaxMemberName), text}}, MaxMembers)
 	return &Record{
 		Audience: slices.Repeat([]string{text}, maxList), Expected: slices.Repeat([]string{text}, maxList),
 		Time: time.Date(2026, 12, 31, 23, 59, 59, 999999999, time.UTC), RequestID: fmt.Sprint(i) +
@@ -325,8 +326,9 @@ func longest(i int) *Record {
 		ClientID: text, Remote: text, Method: text, Server: text, Item: text, Outcome: text, Reason: text,
 		Arguments: text,
 		Client:    text, Version: text, Session: text, Rule: text, Config: text,
-		Scopes: scopes, Named: scopes, Missing: scopes,
-		Duration: -1 << 63, Upstream: -1 << 63, Repairs: -1 << 63, Count: -1 << 63,
+		Scopes: scopes, Ruled: scopes, Missing: scopes,
+		Name: text, TokenID: text, Claim: text, Found: text, WaitedFor: "process", Claims: members, Named: members,
+		Duration: -1 << 63, Wait: -1 << 63, Upstream: -1 << 63, Repairs: -1 << 63, Count: -1 << 63,
 	}
 }
 
@@ -338,11 +340,15 @@ func TestLongestLine(t *testing.T) {
 			&r.RequestID, &r.CallID, &r.TenantID, &r.Issuer, &r.Subject,
 			&r.ClientID, &r.Remote, &r.Method, &r.Server, &r.Item, &r.WholeName, &r.Outcome, &r.Reason,
 			&r.Arguments, &r.Client, &r.Version, &r.Session, &r.Rule, &r.Config,
+			&r.Name, &r.TokenID, &r.Claim, &r.Found,
 		} {
 			*field = strings.Repeat(text, maxString)
 		}
 		r.Audience = slices.Repeat([]string{r.Item}, maxList+1)
 		r.Expected = r.Audience
+		for i := range r.Claims { // which Named shares
+			r.Claims[i][1] = r.Item
+		}
 		if got := len(r.appendLine(nil)) + 1; got > maxLine { // and a line break for a torn line
 			t.Errorf("a line of %q has %d bytes, want %d at most", text, got, maxLine)
 		}
@@ -365,22 +371,58 @@ func TestScopesThatRulesNameAreUncut(t *testing.T) {
 		want   string
 	}{
 		"rules name none":    {Record{Scopes: many}, `{"time":"0001-01-01T00:00:00Z"}`},
-		"the token has none": {Record{Named: []string{"a"}}, `{"time":"0001-01-01T00:00:00Z","scopes":[]}`},
+		"the token has none": {Record{Ruled: []string{"a"}}, `{"time":"0001-01-01T00:00:00Z","scopes":[]}`},
 		"some": {
-			Record{Scopes: []string{"c", "b", "a"}, Named: []string{"a", "c"}},
+			Record{Scopes: []string{"c", "b", "a"}, Ruled: []string{"a", "c"}},
 			`{"time":"0001-01-01T00:00:00Z","scopes":["c","a"]}`,
 		},
 		"no scopes": {Record{
 			Scopes: []string{"a\"b", "", "a b", "é"},
-			Named:  []string{"a\"b", "", "a b", "é"},
+			Ruled:  []string{"a\"b", "", "a b", "é"},
 		}, `{"time":"0001-01-01T00:00:00Z","scopes":[]}`},
 		"many": {
-			Record{Scopes: many, Named: many},
+			Record{Scopes: many, Ruled: many},
 			`{"time":"0001-01-01T00:00:00Z","scopes":["` + strings.Join(many, `","`) + `"]}`,
 		},
 		"missing, and a rule": {
 			Record{Rule: "drawbridge.yaml:7", Missing: []string{"a", "b"}},
 			`{"time":"0001-01-01T00:00:00Z","rule":"drawbridge.yaml:7","missing":["a","b"]}`,
+		},
+	} {
+		if got := strings.TrimSpace(string(test.record.appendLine(nil))); got != test.want {
+			t.Errorf("%s: got %s, want %s", name, got, test.want)
+		}
+	}
+}
+
+// TestMembersHaveBounds gives a record claims and arguments whose names and values are too
+// many, too long, or such as would end a text in the line.
+func TestMembersHaveBounds(t *testing.T) {
+	t.Parallel()
+	const begin = `{"time":"0001-01-01T00:00:00Z",`
+	long := strings.Repeat("v", MaxValue+1)
+	for name, test := range map[string]struct {
+		record Record
+		want   string
+	}{
+		"claims": {
+			Record{Claims: Members{{"email", "a@b"}, {"/x/y", "\u202e\""}}},
+			begin + `"claims":{"email":"a@b","/x/y":"\u202e\""}}`,
+		},
+		"names": {
+			Record{Named: Members{{"a\"b", "1"}, {strings.Repeat("n", MaxMemberName+1), "2"}, {"é", "3"}, {"d", "4"}}},
+			begin + `"named_arguments":{"d":"4"}}`,
+		},
+		"a long value": {
+			Record{Named: Members{{"a", long}}}, begin + `"named_arguments":{"a":"` + long[1:] + `"}}`,
+		},
+		"many": {
+			Record{Named: slices.Repeat(Members{{"a", ""}}, MaxMembers+1)},
+			begin + `"named_arguments":{` + strings.Repeat(`"a":"",`, MaxMembers-1) + `"a":""}}`,
+		},
+		"claims have less room": {
+			Record{Claims: slices.Repeat(Members{{"a", long}}, 5)},
+			begin + `"claims":{` + strings.Repeat(`"a":"`+long[1:]+`",`, 4) + `"a":""}}`,
 		},
 	} {
 		if got := strings.TrimSpace(string(test.record.appendLine(nil))); got != test.want {

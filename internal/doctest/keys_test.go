@@ -24,7 +24,7 @@ func keyPlaces() map[string]keyPlace {
 		"topFields":      {"Gateway", ""},
 		"networkFields":  {"Gateway", ""},
 		"sessions":       {"Gateway", "sessions."},
-		"audit":          {"Gateway", "audit."},
+		"auditFields":    {"Gateway", "audit."},
 		"log":            {"Gateway", "log."},
 		"card":           {"Gateway", "card."},
 		"limits":         {"Gateway", "limits."},

@@ -193,6 +193,7 @@ func (m *resultBudget) Memory(bytes int64) error {
 // Turn implements schema.Budget. It waits however long: the call has been made.
 func (m *resultBudget) Turn(estimate time.Duration) error {
 	return m.slot.take(estimate, func() (leave func(), err error) {
+		defer since(time.Now(), &m.call.request.Waited.Queue)
 		return m.gateway.config.Turns.Finish(m.ctx, m.call.user(), estimate)
 	})
 }
@@ -220,7 +221,9 @@ func (g *Gateway) turnToClean(ctx context.Context, c *call, bytes int) (leave fu
 // cleaned cleans a result by policy. That of a large one waits for its turn, however
 // long: the call has been made.
 func (g *Gateway) cleaned(ctx context.Context, c *call, result mcp.Object) (mcp.Object, error) {
+	began := time.Now()
 	leave, err := g.turnToClean(ctx, c, result.Size())
+	since(began, &c.request.Waited.Queue)
 	if err != nil {
 		return mcp.Object{}, err
 	}

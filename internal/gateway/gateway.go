@@ -43,7 +43,9 @@ import (
 type Config struct {
 	Registry *registry.Registry
 	Limiter  ratelimit.Limiter
-	Audit    *audit.Log // nil: nothing is recorded
+	Audit    *audit.Log  // nil: nothing is recorded
+	Digests  *audit.Keys // of arguments, for records; nil: records have no digests
+	Recorded []Recorded  // which arguments are on record, besides their digest; nil: none
 	Metrics  *metrics.Metrics
 	Seal     *seal.Ring     // of cursors, requestState and ids of tasks
 	Others   replica.Others // the other replicas; nil: there are none
@@ -57,6 +59,12 @@ type Config struct {
 	Places  int
 	Name    string // told to clients; "": drawbridge
 	Version string // told to clients
+}
+
+// Recorded are arguments that the operator wants on record.
+type Recorded struct {
+	Pattern string   // of tools, or with prompt: in front of prompts, as in rules
+	Names   []string // of the arguments, at the top
 }
 
 // Gateway is the desk. It is safe for concurrent use.

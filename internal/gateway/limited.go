@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/allot"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -20,9 +21,11 @@ func (g *Gateway) limited(next Handler) Handler {
 		tenant := c.caller.Tenant
 		if !c.kept {
 			user := c.user()
+			began := time.Now()
 			if err := g.takePlace(ctx, allot.Calls, user, tenant.concurrency); err != nil {
 				return mcp.Object{}, errors.Join(errBusy, err)
 			}
+			since(began, &c.request.Waited.Limit)
 			c.place.take(g.inflight, user)
 			defer c.place.release()
 		}
@@ -56,6 +59,7 @@ func (g *Gateway) charge(ctx context.Context, c *call, tool *registry.Tool,
 		*buffer = [4]ratelimit.Bucket{} // whose names are those of a caller
 		g.buckets.Put(buffer)
 	}()
+	defer since(time.Now(), &c.request.Waited.Limit)
 	if all := g.toolBuckets(append(buffer[:0], buckets...), tool, &c.caller); len(all) > 0 {
 		return g.config.Limiter.Take(ctx, all...)
 	}

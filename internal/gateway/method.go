@@ -243,6 +243,7 @@ func (c *call) use() *registry.Call {
 		Tasks:        c.tasks,
 		Room:         c.request.Room,
 		Stays:        &c.stays,
+		Waited:       &c.request.Waited.Waited,
 	}
 	if c.task != nil {
 		use.Tasks, use.Task = c.task.form, c.task.own

@@ -2,25 +2,29 @@ package gateway
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// record returns the line of the audit for the call. Arguments are never in it, only
-// their digest, which digest makes.
+// record returns the line of the audit for the call, but for what audited adds of the
+// arguments.
 func (c *call) record(failure failure, started time.Time) audit.Record {
 	principal := &c.caller.Principal
 	r := audit.Record{
 		Time: started, RequestID: c.request.ID, TenantID: c.caller.Tenant.ID,
 		Issuer: principal.Issuer, Subject: principal.Subject, ClientID: principal.ClientID,
+		Name: principal.Name, TokenID: principal.TokenID, Claims: principal.Recorded,
 		Method: c.request.Method, Item: c.spelt(), Outcome: c.kind(failure), Reason: failure.reason,
 		Duration: time.Since(started), Upstream: c.upstream, Repairs: int(c.repairs.Load()),
-		Scopes: principal.Scopes, Named: c.caller.Tenant.scopes, Remote: c.request.From.Remote,
+		Wait: c.request.Waited.total(), WaitedFor: c.request.Waited.longest(),
+		Scopes: principal.Scopes, Ruled: c.caller.Tenant.scopes, Remote: c.request.From.Remote,
 		Session: c.request.From.Session, Client: c.request.From.Name, Version: c.request.From.Version,
 		Config: c.gateway.tenants.Load().config,
 	}
@@ -44,18 +48,15 @@ func (c *call) record(failure failure, started time.Time) audit.Record {
 	return r
 }
 
-// digestForm is what every digest begins with.
-const digestForm = "sha256:"
-
 // digestTime is about how long it takes to digest one byte.
 const digestTime = 2 * time.Nanosecond
 
-// digest returns the digest of the arguments for the record, "" if there are none. That
-// of long ones waits for its turn, and a record must be made even if the caller has left
-// meanwhile.
+// digest returns the digest of the arguments for the record, "" if there are none, or no
+// key. That of long ones waits for its turn, and a record must be made even if the caller
+// has left meanwhile.
 func (g *Gateway) digest(ctx context.Context, c *call) string {
 	arguments := c.params.Value("arguments")
-	if arguments == nil {
+	if g.config.Digests == nil || arguments == nil {
 		return ""
 	}
 	if estimate := time.Duration(len(arguments)) * digestTime; estimate >= fairqueue.Small {
@@ -63,9 +64,46 @@ func (g *Gateway) digest(ctx context.Context, c *call) string {
 			defer leave()
 		}
 	}
-	sum := sha256.Sum256(arguments)
-	var text [len(digestForm) + 2*sha256.Size]byte
-	return string(hex.AppendEncode(append(text[:0], digestForm...), sum[:]))
+	return g.config.Digests.Digest(c.caller.Tenant.ID, arguments)
+}
+
+// maxRead is how many bytes of an argument are looked at for its record: more than are
+// kept, because a secret shows itself by what follows its beginning.
+const maxRead = 8 << 10
+
+// named returns the arguments of the call that the operator wants on record: each
+// without secrets and hidden text. Of an object or a list it tells no more than that it
+// is one.
+func (g *Gateway) named(c *call) (named audit.Members) {
+	if len(g.config.Recorded) == 0 {
+		return nil
+	}
+	kind, item := kindOf(c.request.Method), c.spelt()
+	arguments, _ := mcp.ObjectOf(c.params.Value("arguments"))
+	for _, r := range g.config.Recorded {
+		if of, pattern := PatternKind(r.Pattern); of != kind || !registry.MatchName(pattern, item) {
+			continue
+		}
+		for _, name := range r.Names {
+			value := arguments.Value(name)
+			if value == nil || slices.ContainsFunc(named, func(m [2]string) bool { return m[0] == name }) {
+				continue
+			}
+			text, ok := value.Text()
+			switch {
+			case ok:
+			case value.IsObject():
+				text = "{…}"
+			case value.IsArray():
+				text = "[…]"
+			default: // a number or a word
+				text = string(value)
+			}
+			cleaned := sanitize.Text(strings.ToValidUTF8(text[:min(len(text), maxRead)], ""))
+			named = append(named, [2]string{name, clip(cleaned, audit.MaxValue)})
+		}
+	}
+	return named
 }
 
 // kind returns how the call ended, in the one word that audit and metrics use.

@@ -1,16 +1,16 @@
 package gateway
 
 import (
-	"crypto/sha256"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // refusedFor runs a call that fails, and returns its error.
@@ -163,9 +163,72 @@ func TestDigestOfLongArguments(t *testing.T) {
 		b := newBench(t)
 		arguments := `{"message":"` + strings.Repeat("x", size) + `"}`
 		b.run(t, "box__echo", arguments)
-		if want := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(arguments))); !strings.Contains(b.records(t),
-			want) {
+		want := digestsOfTests().Digest("acme", []byte(arguments))
+		if want == "" || !strings.Contains(b.records(t), want) {
 			t.Errorf("%d bytes: %s is not in %.500s", size, want, b.records(t))
+		}
+	}
+}
+
+// TestNamedArgumentsAreOnRecord shows which arguments are on record, and in which form:
+// those that the operator names, without what looks like a secret or is hidden.
+func TestNamedArgumentsAreOnRecord(t *testing.T) {
+	const key = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
+	b := newBench(t)
+	b.config.Recorded = []Recorded{
+		{Pattern: "box__e*", Names: []string{"repo", "message", "absent"}},
+		{Pattern: "box__echo", Names: []string{"n", "list", "object", "repo"}},
+		{Pattern: "prompt:box__echo", Names: []string{"other"}},
+		{Pattern: "box__slow", Names: []string{"other"}},
+	}
+	for arguments, want := range map[string]string{
+		`{"repo":"acme/web","message":"` + key + `","other":"o"}`:                     `"named_arguments":{"repo":"acme/web","message":"[REDACTED:github-pat]"}`,
+		`{"message":"\u0067hp_16C7e42F292c69` + "\u200b" + `12E7710c838347Ae178B4a"}`: `"named_arguments":{"message":"[REDACTED:github-pat]"}`,
+		`{"n":7,"list":["` + key + `"],"object":{"a":1},"repo":null}`:                 `"named_arguments":{"repo":"null","n":"7","list":"[…]","object":"{…}"}`,
+		`{"message":"` + strings.Repeat("é", 100) + `"}`:                              `"named_arguments":{"message":"` + strings.Repeat("é", 64) + `"}`,
+		`{"message":"` + strings.Repeat("x", 120) + " " + key + `"}`:                  `"named_arguments":{"message":"` + strings.Repeat("x", 120) + ` [REDACT"}`,
+		`{"other":"o"}`: `"outcome":"`,
+		`7`:             `"outcome":"`,
+	} {
+		before := len(b.records(t))
+		_, _, _ = b.run(t, "box__echo", arguments)
+		line := b.records(t)[before:]
+		if !strings.Contains(line, want) || strings.Contains(line, "ghp_") ||
+			strings.Contains(line, "named") != strings.Contains(want, "named") {
+			t.Errorf("%s: got %s, want %s in it", arguments, line, want)
+		}
+	}
+}
+
+// TestRecordsSayForWhatACallWaited shows that the record has the sum of what door, desk
+// and source waited for, and the word for the longest; and that a call which waited for
+// nothing worth a word has neither.
+func TestRecordsSayForWhatACallWaited(t *testing.T) {
+	b := newBench(t)
+	for _, test := range []struct {
+		waited Waited
+		want   string
+	}{
+		{Waited{}, ""},
+		{Waited{Queue: time.Microsecond}, ""},
+		{Waited{Queue: 2 * time.Second, Limit: time.Second}, "queue"},
+		{Waited{Queue: time.Second, Limit: 2 * time.Second}, "limit"},
+		{Waited{Waited: registry.Waited{Slot: 3 * time.Second, Process: time.Second}}, "slot"},
+		{Waited{Queue: time.Second, Waited: registry.Waited{Process: 2 * time.Second}}, "process"},
+	} {
+		r := request("box__plain", `{}`)
+		r.Waited = test.waited
+		if _, err := b.Handle(t.Context(), b.caller(t, alice), r); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSpace(b.records(t)), "\n")
+		line := lines[len(lines)-1]
+		_, after, told := strings.Cut(line, `"wait_seconds":`)
+		if told != (test.want != "") || told && !strings.Contains(after, `,"waited_for":"`+test.want+`"`) {
+			t.Errorf("%+v: got %s, want %q", test.waited, line, test.want)
+		}
+		if r.Waited != (Waited{}) {
+			t.Errorf("%+v is left for the next round", r.Waited)
 		}
 	}
 }

@@ -20,11 +20,14 @@ type Request struct {
 	InSession bool
 	// Extensions are those that the client declares and the gateway carries.
 	Extensions mcp.Extensions
-	Client     string    // as registry.Call.Client
-	From       From      // for records
-	LogLevel   mcp.Level // of log messages that the client wants; zero: none
-	Tasks      mcp.Tasks // the form that this client knows; zero: none
-	Form       *Form     // of the items of lists that this client knows; nil: that of the catalogue
+	Client     string // as registry.Call.Client
+	From       From   // for records
+	// Waited is for how long the request waited so far, and for what. The door says what
+	// it knows, the desk adds to it.
+	Waited   Waited
+	LogLevel mcp.Level // of log messages that the client wants; zero: none
+	Tasks    mcp.Tasks // the form that this client knows; zero: none
+	Form     *Form     // of the items of lists that this client knows; nil: that of the catalogue
 	// Refusals are the client's errors in answer to questions of the previous round, by
 	// the keys of the questions.
 	Refusals map[string]*mcp.Error

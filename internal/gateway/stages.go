@@ -60,7 +60,8 @@ func (g *Gateway) audited(next Handler) Handler {
 		result, err := g.guarded(ctx, c, next)
 		failure := explain(err)
 		record := c.record(failure, started)
-		record.Arguments = g.digest(ctx, c)
+		c.request.Waited = Waited{} // or the next round of the request would have it once more
+		record.Arguments, record.Named = g.digest(ctx, c), g.named(c)
 		if failure.inside {
 			g.logInside(ctx, &record, failure, err)
 		}

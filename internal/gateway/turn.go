@@ -58,6 +58,7 @@ func (m *argumentBudget) Turn(estimate time.Duration) error {
 		ctx, cancel := context.WithCancel(m.ctx)
 		defer cancel()
 		m.call.begun.endBy(endFunc(cancel))
+		defer since(time.Now(), &m.call.request.Waited.Queue)
 		return m.call.gateway.config.Turns.Enter(ctx, m.call.user(), estimate)
 	})
 }

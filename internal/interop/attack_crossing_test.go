@@ -106,7 +106,7 @@ func rightOwners(t *testing.T, g *gateway, want int) {
 			for _, revision := range revisions() {
 				for i := range 1000 {
 					owner := who{tenant: tenant, subject: subject}
-					mine[digest(fmt.Appendf(nil, `{"owner":"%s %s %d"}`, owner, revision, i))] = owner.String()
+					mine[digest(tenant, fmt.Appendf(nil, `{"owner":"%s %s %d"}`, owner, revision, i))] = owner.String()
 				}
 			}
 		}

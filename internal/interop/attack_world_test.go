@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 )
 
 // besiege starts drawbridge with one issuer for the tenants acme and globex, and
@@ -26,11 +28,15 @@ func besiege(t testing.TB, sections string) *gateway {
 func besiegeAt(t testing.TB, g *gateway, sections string) *gateway {
 	t.Helper()
 	for _, one := range g.members() {
+		key := []byte(base64.StdEncoding.EncodeToString(auditKey))
+		if err := os.WriteFile(filepath.Join(one.dir, "audit.key"), key, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		one.write(t, one.head()+`allowed_hosts: [127.0.0.1]
 issuers:
   - {issuer: "https://issuer.test/", hmac_secret_file: secret, algorithms: [HS256], tenants: {claim: org}, tenants_allowed: [acme, globex]}
   - {issuer: "https://other.test/", hmac_secret_file: secret, algorithms: [HS256], tenant: acme}
-audit: {file: audit.jsonl}
+audit: {file: audit.jsonl, key_file: audit.key}
 log: {level: debug}
 `+sections)
 	}
@@ -119,13 +125,16 @@ func (g *gateway) audited(t testing.TB) []auditLine {
 	return lines
 }
 
-// digest is how the audit names arguments.
-func digest(arguments []byte) string {
+// digest is how the audit names arguments of a tenant, for a gateway of besiege.
+func digest(tenant string, arguments []byte) string {
 	if len(arguments) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("sha256:%x", sha256.Sum256(arguments))
+	return audit.NewKeys([][]byte{auditKey}).Digest(tenant, arguments)
 }
+
+// auditKey is the key of the digests of arguments.
+var auditKey = bytes.Repeat([]byte{7}, 32)
 
 // gauge returns the one value of a metric without labels.
 func (g *gateway) gauge(t testing.TB, name string) float64 {

@@ -179,7 +179,7 @@ func ownRecords(t *testing.T, g *gateway, people []who, servers, spoken []string
 					if err != nil {
 						t.Fatal(err)
 					}
-					owners[digest(arguments)] = owner.String()
+					owners[digest(owner.tenant, arguments)] = owner.String()
 				}
 			}
 		}

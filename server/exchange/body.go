@@ -95,8 +95,10 @@ const parseTime = 4 * time.Nanosecond
 
 // parse checks a body strictly. A large one waits for its turn.
 func (s *Service) parse(x *Exchange, data []byte) (mcp.RawJSON, *Refusal) {
+	began := time.Now()
 	leave, err := s.config.Turns.Enter(x.Context(), share.User(x.Principal.User()),
 		time.Duration(len(data))*parseTime)
+	x.Queued = time.Since(began)
 	switch {
 	case errors.Is(err, fairqueue.ErrUser):
 		return nil, errUserWork

@@ -78,6 +78,8 @@ type Exchange struct {
 	Outcome string // one word for the log, or the code; see conclude
 	Ended   string // how the desk has recorded the request; "": it has not
 	Status  int    // as answered; zero: nothing yet
+	// Queued is for how long the body waited to be parsed.
+	Queued time.Duration
 	// a flow has taken the connection over, and does at the end of its stream what is due
 	// for the request
 	Taken bool

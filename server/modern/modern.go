@@ -123,6 +123,7 @@ func (e *Endpoint) requestOf(x *exchange.Exchange, m *mcp.Message, c *call) gate
 		Capabilities: mcp.CapabilitiesOf(mcp.LatestModern, x.Meta.Object(mcp.MetaClientCapabilities)),
 		Client:       client,
 		From:         gateway.From{Remote: x.Remote, Name: client, Version: version},
+		Waited:       gateway.Waited{Queue: x.Queued},
 		LogLevel:     level,
 		Tasks:        tasksOf(declared),
 		Extensions:   x.Declares(x.Context(), declared),

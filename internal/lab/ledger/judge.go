@@ -22,7 +22,7 @@ type done struct {
 // Nothing may be in flight any more. It is the oracle:
 //
 //	clients        what each call ended with      ┐
-//	servers        which calls were executed      ├─ by nonce, and digest of the arguments ─▶ verdict
+//	servers        which calls were executed      ├─ by nonce, which all three have ─▶ verdict
 //	audit files    which calls are on record      ┘
 func (l *Ledger) Judge(executions []Execution, records []Record) Verdict {
 	l.mu.Lock()
@@ -71,15 +71,9 @@ func (j *judge) takeExecutions(executions []Execution) {
 }
 
 func (j *judge) takeRecords(records []Record) {
-	calls := make(map[Digest]int, len(j.done))
-	for i := range j.ledger.entries {
-		if d := j.ledger.entries[i].arguments; d != 0 {
-			calls[d] = i
-		}
-	}
 	for _, r := range records {
-		at, ours := calls[r.Arguments]
-		if !ours {
+		at := j.ledger.index(r.Nonce, len(j.done))
+		if at < 0 {
 			continue
 		}
 		d := &j.done[at]

@@ -13,8 +13,8 @@ import (
 )
 
 // Nonce names one call in all three books: the client writes it into the arguments, the
-// server finds it there and repeats it in its answer, and the record of the gateway has
-// the digest of the arguments. The zero Nonce names none. The upper half names the
+// server finds it there and repeats it in its answer, and the gateway was told to have it
+// on record. The zero Nonce names none. The upper half names the
 // ledger, the lower half counts its calls from 1.
 type Nonce uint64
 
@@ -64,9 +64,8 @@ const (
 
 // entry is one call. It is small, because there may be millions.
 type entry struct {
-	arguments Digest
-	serial    uint64 // of the answer
-	seen      uint64 // bit i: event i+1 came
+	serial uint64 // of the answer
+	seen   uint64 // bit i: event i+1 came
 
 	tenant, kind, word uint16 // indexes in the ledger's words; word is the code or how it ended
 
@@ -113,11 +112,6 @@ func (l *Ledger) Ask(q Question) Nonce {
 		events: uint8(min(max(q.Events, 0), MaxEvents)),
 	})
 	return l.base + Nonce(len(l.entries))
-}
-
-// Sent enters the arguments of a call, byte for byte as they are about to be sent.
-func (l *Ledger) Sent(n Nonce, arguments []byte) {
-	l.with(n, func(e *entry) { e.arguments = DigestOf(arguments) })
 }
 
 // Answered enters the answer of a call.

@@ -1,7 +1,6 @@
 package ledger_test
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"maps"
 	"reflect"
@@ -21,13 +20,10 @@ type story struct {
 	records    []ledger.Record
 }
 
-// ask enters a call of tenant red and returns its nonce and arguments.
-func (s *story) ask(q ledger.Question) (ledger.Nonce, []byte) {
+// ask enters a call of tenant red and returns its nonce.
+func (s *story) ask(q ledger.Question) ledger.Nonce {
 	q.Tenant, q.Kind = "red", "test"
-	n := s.Ask(q)
-	arguments := []byte(`{"nonce":"` + n.String() + `"}`)
-	s.Sent(n, arguments)
-	return n, arguments
+	return s.Ask(q)
 }
 
 // run enters an execution and returns its serial.
@@ -40,18 +36,15 @@ func (s *story) run(n ledger.Nonce, tenant string) uint64 {
 	return serial
 }
 
-func (s *story) record(arguments []byte, tenant, outcome string) {
-	s.records = append(s.records, ledger.Record{
-		Tenant: tenant, Outcome: outcome,
-		Arguments: ledger.DigestOf(arguments),
-	})
+func (s *story) record(n ledger.Nonce, tenant, outcome string) {
+	s.records = append(s.records, ledger.Record{Tenant: tenant, Outcome: outcome, Nonce: n})
 }
 
 // good is a call that went as it should, up to its answer.
 func (s *story) good(q ledger.Question) (ledger.Nonce, ledger.Answer) {
-	n, arguments := s.ask(q)
+	n := s.ask(q)
 	serial := s.run(n, "red")
-	s.record(arguments, "red", "ok")
+	s.record(n, "red", "ok")
 	return n, ledger.Answer{Nonce: n, Serial: serial, Tenant: "red"}
 }
 
@@ -93,12 +86,12 @@ func TestViolationsAreFoundAndNothingElse(t *testing.T) {
 			want: map[string]int{"Unstreamed": 1},
 		},
 		"refused before anything happened": {happens: func(s *story) {
-			n, arguments := s.ask(ledger.Question{})
-			s.record(arguments, "red", "limited")
+			n := s.ask(ledger.Question{})
+			s.record(n, "red", "limited")
 			s.Refused(n, "DB-LIMIT-USER", false)
 		}},
 		"refused, and not even on record": {happens: func(s *story) {
-			n, _ := s.ask(ledger.Question{})
+			n := s.ask(ledger.Question{})
 			s.Refused(n, "503", false)
 		}},
 		"an error after it was done": {happens: func(s *story) {
@@ -111,7 +104,7 @@ func TestViolationsAreFoundAndNothingElse(t *testing.T) {
 			s.Broken(n, "reset")
 		}},
 		"broken before it was done": {happens: func(s *story) {
-			n, _ := s.ask(ledger.Question{})
+			n := s.ask(ledger.Question{})
 			s.Broken(n, "refused")
 		}},
 		"broken, and repeated under its key": {happens: func(s *story) {
@@ -166,7 +159,7 @@ func TestViolationsAreFoundAndNothingElse(t *testing.T) {
 			s.Silent(n, "no answer in a minute")
 		}},
 		"silent": {want: map[string]int{"Unanswered": 1}, happens: func(s *story) {
-			n, _ := s.ask(ledger.Question{})
+			n := s.ask(ledger.Question{})
 			s.Silent(n, "no answer in a minute")
 		}},
 		"never ended": {
@@ -176,8 +169,8 @@ func TestViolationsAreFoundAndNothingElse(t *testing.T) {
 		"answered, not executed": {
 			want: map[string]int{"Unexecuted": 1, "Unfounded": 1},
 			happens: func(s *story) {
-				n, arguments := s.ask(ledger.Question{})
-				s.record(arguments, "red", "ok")
+				n := s.ask(ledger.Question{})
+				s.record(n, "red", "ok")
 				s.Answered(n, ledger.Answer{Nonce: n, Serial: 100, Tenant: "red"})
 			},
 		},
@@ -252,40 +245,40 @@ func TestViolationsAreFoundAndNothingElse(t *testing.T) {
 			s.Answered(n, a)
 		}},
 		"executed for another tenant": {want: map[string]int{"WrongTenant": 1}, happens: func(s *story) {
-			n, arguments := s.ask(ledger.Question{})
+			n := s.ask(ledger.Question{})
 			serial := s.run(n, "blue")
-			s.record(arguments, "red", "ok")
+			s.record(n, "red", "ok")
 			s.Answered(n, ledger.Answer{Nonce: n, Serial: serial, Tenant: "red"})
 		}},
 		"on record for another tenant": {want: map[string]int{"WrongTenant": 1}, happens: func(s *story) {
-			n, arguments := s.ask(ledger.Question{})
+			n := s.ask(ledger.Question{})
 			serial := s.run(n, "red")
-			s.record(arguments, "blue", "ok")
+			s.record(n, "blue", "ok")
 			s.Answered(n, ledger.Answer{Nonce: n, Serial: serial, Tenant: "red"})
 		}},
 		"executed and answered, not on record": {
 			want: map[string]int{"Unaudited": 1},
 			happens: func(s *story) {
-				n, _ := s.ask(ledger.Question{})
+				n := s.ask(ledger.Question{})
 				s.Answered(n, ledger.Answer{Nonce: n, Serial: s.run(n, "red"), Tenant: "red"})
 			},
 		},
 		"answered, on record as refused": {want: map[string]int{"Unaudited": 1}, happens: func(s *story) {
-			n, arguments := s.ask(ledger.Question{})
-			s.record(arguments, "red", "limited")
+			n := s.ask(ledger.Question{})
+			s.record(n, "red", "limited")
 			s.Answered(n, ledger.Answer{Nonce: n, Serial: s.run(n, "red"), Tenant: "red"})
 		}},
 		"executed and broken, not on record": {
 			want: map[string]int{"BrokenUnaudited": 1},
 			happens: func(s *story) {
-				n, _ := s.ask(ledger.Question{})
+				n := s.ask(ledger.Question{})
 				s.run(n, "red")
 				s.Broken(n, "reset")
 			},
 		},
 		"on record as done, not executed": {want: map[string]int{"Unfounded": 1}, happens: func(s *story) {
-			n, arguments := s.ask(ledger.Question{})
-			s.record(arguments, "red", "ok")
+			n := s.ask(ledger.Question{})
+			s.record(n, "red", "ok")
 			s.Broken(n, "reset")
 		}},
 		"cancelled, and the server never heard": {
@@ -333,7 +326,7 @@ func TestVerdictCountsHowCallsEnded(t *testing.T) {
 	t.Parallel()
 	s := &story{Ledger: ledger.New()}
 	s.Answered(s.good(ledger.Question{}))
-	n, _ := s.ask(ledger.Question{})
+	n := s.ask(ledger.Question{})
 	s.Refused(n, "DB-DRAINING", false)
 	n, _ = s.good(ledger.Question{Events: 1})
 	s.Event(n, n, 1)
@@ -359,10 +352,10 @@ func TestManyAtOnce(t *testing.T) {
 		all.Go(func() {
 			s := &story{Ledger: l}
 			for range calls {
-				n, arguments := s.ask(ledger.Question{Events: 1})
+				n := s.ask(ledger.Question{Events: 1})
 				serial := uint64(n)
 				s.executions = append(s.executions, ledger.Execution{Serial: serial, Nonce: n, Tenant: "red"})
-				s.record(arguments, "red", "ok")
+				s.record(n, "red", "ok")
 				s.Event(n, n, 1)
 				s.Answered(n, ledger.Answer{Nonce: n, Serial: serial, Tenant: "red"})
 			}
@@ -399,23 +392,22 @@ func TestNonceIsReadAsItWasWritten(t *testing.T) {
 
 func TestRecordsOfCallsAreReadAndTornLinesAreNot(t *testing.T) {
 	t.Parallel()
-	sum := fmt.Sprintf(`"sha256:%x"`, sha256.Sum256([]byte(`{}`)))
-	const call = `{"time":"t","tenant":"red","method":"tools/call","outcome":"ok","arguments":`
-	file := call + sum + "}\n" +
+	const call = `{"time":"t","tenant":"red","method":"tools/call","outcome":"ok","arguments":"hmac-sha256:x"`
+	nonce := ledger.New().Ask(ledger.Question{})
+	named := `,"named_arguments":{"nonce":"` + nonce.String() + `"}`
+	file := call + named + "}\n" +
 		`{"time":"t","tenant":"red","method":"tools/list","outcome":"ok"}` + "\n" +
-		call + `"sha256:12` + "\n" + // killed, and started again
-		strings.Replace(call, "red", "blue", 1) + sum + `,"duration_seconds":0.1}` + "\n" +
-		call + sum[:20]
+		call + "}\n" + // without a nonce, as of a call that is not of the clients
+		call + `,"named_arg` + "\n" + // killed, and started again
+		strings.Replace(call, "red", "blue", 1) + named + `,"duration_seconds":0.1}` + "\n" +
+		call + named[:20]
 	got, err := ledger.ReadRecords(strings.NewReader(file))
 	if err != nil || len(got) != 2 ||
-		got[0] != (ledger.Record{Tenant: "red", Outcome: "ok", Arguments: ledger.DigestOf([]byte(`{}`))}) ||
-		got[1].Tenant != "blue" {
+		got[0] != (ledger.Record{Tenant: "red", Outcome: "ok", Nonce: nonce}) || got[1].Tenant != "blue" {
 		t.Errorf("got %+v, error %v; want two records", got, err)
 	}
-	for _, bad := range []string{"nonsense}\n", call + `"md5:12"}` + "\n"} {
-		if _, err := ledger.ReadRecords(strings.NewReader(bad)); err == nil {
-			t.Errorf("%q: no error", bad)
-		}
+	if _, err := ledger.ReadRecords(strings.NewReader("nonsense}\n")); err == nil {
+		t.Error("nonsense: no error")
 	}
 }
 
@@ -470,7 +462,7 @@ func TestWhatAClientLeftIsNotAmongTheUnrecorded(t *testing.T) {
 	t.Parallel()
 	s := &story{Ledger: ledger.New()}
 	ask := func() ledger.Nonce {
-		n, _ := s.ask(ledger.Question{})
+		n := s.ask(ledger.Question{})
 		s.run(n, "red")
 		return n
 	}

@@ -3,9 +3,6 @@ package ledger
 import (
 	"bufio"
 	"bytes"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -18,19 +15,7 @@ import (
 // here.
 type Record struct {
 	Tenant, Outcome, Reason string
-	Arguments               Digest
-}
-
-// Digest is the beginning of the SHA-256 of the arguments of a call. A record holds no
-// arguments, and its request id is one that a client does not choose, so the digest is
-// what joins it with a call: the nonce in the arguments makes it unique. Zero: there were
-// none.
-type Digest uint64
-
-// DigestOf returns the digest of arguments, byte for byte as a client sends them.
-func DigestOf(arguments []byte) Digest {
-	sum := sha256.Sum256(arguments)
-	return Digest(binary.BigEndian.Uint64(sum[:8]))
+	Nonce                   Nonce // among the arguments, which the gateway was told to record
 }
 
 // line is what is read of a line of an audit file.
@@ -39,7 +24,9 @@ type line struct {
 	Method    string `json:"method"`
 	Outcome   string `json:"outcome"`
 	Reason    string `json:"reason"`
-	Arguments string `json:"arguments"`
+	Arguments struct {
+		Nonce string `json:"nonce"`
+	} `json:"named_arguments"`
 }
 
 // ReadRecords reads the records of tools/call from an audit file. A line without its end
@@ -72,28 +59,13 @@ func ReadRecords(r io.Reader) ([]Record, error) {
 		if err := strictjson.Unmarshal(text, &l); err != nil {
 			return nil, fmt.Errorf("line %d of an audit file: %w", number, err)
 		}
-		if l.Method != "tools/call" || l.Arguments == "" {
+		nonce := ParseNonce(l.Arguments.Nonce)
+		if l.Method != "tools/call" || nonce == 0 {
 			continue
-		}
-		digest, err := parseDigest(l.Arguments)
-		if err != nil {
-			return nil, fmt.Errorf("line %d of an audit file: %w", number, err)
 		}
 		records = append(records, Record{
 			Tenant: word(l.Tenant), Outcome: word(l.Outcome),
-			Reason: word(l.Reason), Arguments: digest,
+			Reason: word(l.Reason), Nonce: nonce,
 		})
 	}
-}
-
-var errDigest = errors.New("the digest of the arguments is none")
-
-// parseDigest reads the digest of a record: "sha256:" and 64 hexadecimal digits.
-func parseDigest(text string) (Digest, error) {
-	digits, ok := strings.CutPrefix(text, "sha256:")
-	sum, err := hex.DecodeString(digits)
-	if !ok || err != nil || len(sum) != sha256.Size {
-		return 0, errDigest
-	}
-	return Digest(binary.BigEndian.Uint64(sum)), nil
 }

@@ -27,7 +27,7 @@ issuers:
   - {issuer: "%[5]s", hmac_secret_file: ../%[6]s, algorithms: [HS256], tenants: {claim: %[7]s}, tenants_allowed: [%[8]s]}
 tenants:
 %[9]sservers:
-%[10]saudit: {file: %[11]s}
+%[10]saudit: {file: %[11]s, arguments: {"*": [nonce]}}
 log: {level: info, format: json}
 redis: {url: "%[12]s", patience: %[13]s}
 sessions: {keys_file: keys, events: {age: %[15]s}}

@@ -111,6 +111,7 @@ type Config struct {
 	Link      Link         // link
 	Sessions  Sessions     // sessions
 	Audit     audit.Config // audit: File, Always and Drop alone; the functions are for whoever opens the log
+	Records   Records      // audit: what is on record
 	LogLevel  slog.Level   // log.level
 	LogFormat string       // log.format: "json" or "text"
 	// lists.page_size: items in one answer of a list; zero: the default of package
@@ -137,6 +138,14 @@ type Config struct {
 	releases     map[release]Problem // where each release stands, with its text as written
 	largeBody    awaited             // the warning about the largest body
 	muchMemory   awaited             // the warning about limits.memory
+}
+
+// Records is what the file says under audit of the content of records.
+type Records struct {
+	Claims    []string           // claims: of tokens, by their paths
+	Arguments []gateway.Recorded // arguments, in the order of the file
+	Keys      [][]byte           // the content of key_file, the newest first; nil: no digests of arguments
+	KeyFile   string             // key_file; "": none
 }
 
 // Card is what stands in server cards, as server.Card.

@@ -102,18 +102,14 @@ func (r *reader) topFields(cfg *Config) fields {
 		"sessions": r.section("sessions", fields{
 			"idle":      into(&s.Idle, r.duration),
 			"max_age":   into(&s.MaxAge, r.duration),
-			"keys_file": func(n *node) { s.KeysFile, s.Keys = r.path(n), r.sealKeys(n) },
+			"keys_file": func(n *node) { s.KeysFile, s.Keys = r.path(n), r.sealKeys(n, "keys_file") },
 			"events": r.section("events", fields{
 				"count": into(&s.EventCount, r.between(1, 1_000_000)),
 				"bytes": into(&s.EventBytes, r.size),
 				"age":   into(&s.EventAge, r.duration),
 			}),
 		}),
-		"audit": r.section("audit", fields{
-			"file":      into(&cfg.Audit.File, r.auditPath),
-			"when_full": into(&cfg.Audit.Drop, r.is("drop", "block", "drop")),
-			"sync":      into(&cfg.Audit.Always, r.is("always", "always", "interval")),
-		}),
+		"audit": r.section("audit", r.auditFields(cfg)),
 		"log": r.section("log", fields{
 			"level":  into(&cfg.LogLevel, r.logLevel),
 			"format": into(&cfg.LogFormat, r.among("json", "text")),
@@ -200,10 +196,10 @@ func (r *reader) keySetsDir(cfg *Config, n *node) {
 	})
 }
 
-// sealKeys returns the keys in the file of keys_file. It also makes a ring of them and
+// sealKeys returns the keys in a file, which the setting names. It also makes a ring of them and
 // drops it, so that keys that the gateway could not start with are reported here, with
 // their place.
-func (r *reader) sealKeys(n *node) [][]byte {
+func (r *reader) sealKeys(n *node, setting string) [][]byte {
 	data := r.read(n)
 	if data == nil {
 		return nil
@@ -213,7 +209,7 @@ func (r *reader) sealKeys(n *node) [][]byte {
 		_, err = seal.NewRing(keys...)
 	}
 	if err != nil {
-		r.fault(n, "keys_file: %s", err)
+		r.fault(n, "%s: %s", setting, err)
 	}
 	return keys
 }

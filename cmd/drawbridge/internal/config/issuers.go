@@ -283,6 +283,7 @@ func (r *reader) secret(n *node) []auth.Key {
 // not have.
 func (r *reader) finishIssuer(cfg *Config, iss Issuer, places issuerPlaces, whole bool) {
 	r.checkTenants(places.tenants)
+	iss.Recorded = cfg.Records.Claims
 	if len(iss.Audiences) == 0 {
 		iss.Audiences = audiencesOf(cfg.PublicAddress(), iss.Issuer)
 	}

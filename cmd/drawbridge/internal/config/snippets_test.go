@@ -94,6 +94,7 @@ func loadSnippet(t *testing.T, text string) string {
 	server.Close()
 	for name, content := range map[string][]byte{
 		"drawbridge.yaml": []byte(text), "redis-password": []byte("a password"),
+		"audit.key":   []byte("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
 		"issues.yaml": []byte(snippetAPI), "users.db": nil,
 		"orders.dsn":   []byte("postgres://reader:secret@127.0.0.1/orders"),
 		"keys":         []byte("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),

@@ -52,11 +52,10 @@ func floors() [][]string {
 			"auth/signin/clients", // which program asks for tokens, and where the answers go
 			"auth/signin/pages",   // what a person sees who signs in
 			"auth", "ratelimit", "metrics", "internal/audit", "internal/sse",
-			"internal/database",  // what a query may ask, and what comes of it
-			"internal/fairqueue", // whose turn it is to keep a processor busy
-			"server/session",     // what legacy sessions must remember
-			"internal/allot",     // how many of a tenant's places this replica may give out
-			"server/admin",       // the operator's page
+			"internal/database", // what a query may ask, and what comes of it
+			"server/session",    // what legacy sessions must remember
+			"internal/allot",    // how many of a tenant's places this replica may give out
+			"server/admin",      // the operator's page
 		},
 		{
 			"internal/replica",        // which other processes serve the same tenants, and how word reaches them
@@ -69,6 +68,7 @@ func floors() [][]string {
 			"internal/store",  // what outlives a restart
 			"internal/pgdial", // how to reach PostgreSQL servers
 		},
+		{"internal/fairqueue"}, // whose turn it is to keep a processor or a connection busy
 		{
 			"internal/strictjson", "internal/seal", "internal/share", "internal/lifetime", "internal/cgroup",
 			"internal/connlimit", "internal/dial", "registry/upstream/pace", "registry/upstream/process",

@@ -59,7 +59,13 @@ func (s *Store) ask(ctx context.Context, kind string, wait time.Duration,
 		over = true
 		s.leave(t)
 	case <-t.timer.C:
-		err = errLate
+		select {
+		case err = <-t.came: // both came while this process did not run
+			over = true
+			s.leave(t)
+		default:
+			err = errLate
+		}
 	case <-ctx.Done():
 		t.timer.Stop()
 		s.config.Called(kind, OutcomeAbandoned, -1)

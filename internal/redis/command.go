@@ -15,6 +15,8 @@ type Command struct {
 	Name string
 	Key  string
 	Args []string // what follows the key
+	// Answer is how many bytes the answer may have, where that may be more than a few.
+	Answer int
 }
 
 // Reply is what the server answered. Its methods return an error for an answer of another
@@ -100,20 +102,21 @@ func Outcomes() []Outcome {
 // Do runs one command. Errors wrap ErrDown, unless it is that of ctx: then nothing is
 // known of the command.
 func (s *Store) Do(ctx context.Context, c Command) (Reply, error) {
-	kind := kindOf(c.Key)
-	if err := s.admit(kind); err != nil {
+	if err := s.admit(kindOf(c.Key)); err != nil {
 		return Reply{}, err
 	}
-	size := bytesOf(c.Args)
-	reply, err := s.one(ctx, kind, size,
-		func(ctx context.Context, client rueidis.Client) rueidis.RedisResult {
-			return client.Do(ctx, c.build(client, isLarge(size)))
+	reply, err := s.one(ctx, c.Key, c.size(),
+		func(ctx context.Context, client rueidis.Client, apart bool) rueidis.RedisResult {
+			return client.Do(ctx, c.build(client, apart))
 		})
 	if err != nil {
 		return Reply{}, s.failed(ctx, err)
 	}
 	return reply, nil
 }
+
+// size returns how many bytes the command and its answer carry.
+func (c *Command) size() int { return bytesOf(c.Args) + c.Answer }
 
 // build returns the command as the library wants it. If it is apart, it goes on a
 // connection of its own.
@@ -126,12 +129,12 @@ func (c *Command) build(client rueidis.Client, apart bool) rueidis.Completed {
 }
 
 // one makes a call with one answer past the breaker, that carries so many bytes.
-func (s *Store) one(ctx context.Context, kind string, size int,
-	call func(context.Context, rueidis.Client) rueidis.RedisResult,
+func (s *Store) one(ctx context.Context, key string, size int,
+	call func(ctx context.Context, client rueidis.Client, apart bool) rueidis.RedisResult,
 ) (Reply, error) {
 	var a answer // of the goroutine, until that is over
-	_, err := s.askSized(ctx, kind, size, func(ctx context.Context, client rueidis.Client) error {
-		a = answerOf(call(ctx, client))
+	_, err := s.askSized(ctx, key, size, func(ctx context.Context, client rueidis.Client, apart bool) error {
+		a = answerOf(call(ctx, client, apart))
 		return a.err
 	})
 	if err != nil {
@@ -190,14 +193,14 @@ func answerOf(r rueidis.RedisResult) answer {
 func (s *Store) each(ctx context.Context, commands []Command) ([]answer, error) {
 	size := 0
 	for i := range commands {
-		size += bytesOf(commands[i].Args)
+		size += commands[i].size()
 	}
 	var answers []answer // of the goroutine, until that is over
-	over, err := s.askSized(ctx, kindOf(commands[0].Key), size,
-		func(ctx context.Context, client rueidis.Client) error {
+	over, err := s.askSized(ctx, commands[0].Key, size,
+		func(ctx context.Context, client rueidis.Client, apart bool) error {
 			built := make([]rueidis.Completed, len(commands))
 			for i := range commands {
-				built[i] = commands[i].build(client, isLarge(size))
+				built[i] = commands[i].build(client, apart)
 			}
 			answers = make([]answer, len(built))
 			var first error
@@ -264,10 +267,15 @@ func NewScript(text string) *Script { return &Script{rueidis.NewLuaScript(text),
 // Run runs the script in one round trip, but for the first time. There is at least one
 // key. Errors are those of Store.Do.
 func (p *Script) Run(ctx context.Context, s *Store, keys, args []string) (Reply, error) {
+	return p.RunFor(ctx, s, 0, keys, args)
+}
+
+// RunFor is Run for an answer that may have so many bytes.
+func (p *Script) RunFor(ctx context.Context, s *Store, answer int, keys, args []string) (Reply, error) {
 	if err := s.admit(kindOf(keys[0])); err != nil {
 		return Reply{}, err
 	}
-	reply, err := p.run(ctx, s, keys, args)
+	reply, err := p.run(ctx, s, answer, keys, args)
 	if err != nil {
 		return Reply{}, s.failed(ctx, err)
 	}
@@ -277,12 +285,11 @@ func (p *Script) Run(ctx context.Context, s *Store, keys, args []string) (Reply,
 // run is Run past the breaker. While a slot moves to another node of a cluster, scripts
 // that have some of their keys there and some not are refused, and have done nothing:
 // those are run again until they succeed or the time is over.
-func (p *Script) run(ctx context.Context, s *Store, keys, args []string) (Reply, error) {
-	size := bytesOf(args)
-	return s.one(ctx, kindOf(keys[0]), size,
-		func(ctx context.Context, client rueidis.Client) rueidis.RedisResult {
+func (p *Script) run(ctx context.Context, s *Store, answer int, keys, args []string) (Reply, error) {
+	return s.one(ctx, keys[0], bytesOf(args)+answer,
+		func(ctx context.Context, client rueidis.Client, apart bool) rueidis.RedisResult {
 			for {
-				result := p.exec(ctx, client, size, keys, args)
+				result := p.exec(ctx, client, apart, keys, args)
 				if err := result.Error(); err == nil || word(err) != "TRYAGAIN" {
 					return result
 				}
@@ -295,12 +302,12 @@ func (p *Script) run(ctx context.Context, s *Store, keys, args []string) (Reply,
 		})
 }
 
-// exec runs the script once. A large one is sent with its text, over a connection of its
-// own.
-func (p *Script) exec(ctx context.Context, client rueidis.Client, size int, keys,
+// exec runs the script once. One that is apart is sent with its text, over a connection of
+// its own.
+func (p *Script) exec(ctx context.Context, client rueidis.Client, apart bool, keys,
 	args []string,
 ) rueidis.RedisResult {
-	if isLarge(size) {
+	if apart {
 		return client.Do(ctx, client.B().Arbitrary("EVAL").Args(p.text,
 			strconv.Itoa(len(keys))).Keys(keys...).Args(args...).Blocking())
 	}

@@ -104,7 +104,7 @@ func (s *Store) look(ctx context.Context) error {
 	known, _ := s.Generation()
 	text, _ := answers[0].text() // whatever else is there is no generation
 	if !isGeneration(text) || s.memory.lost && text == known {
-		reply, err := renew.run(ctx, s, []string{generationKey},
+		reply, err := renew.run(ctx, s, 0, []string{generationKey},
 			[]string{text, randomText(), millis(generationTTL)})
 		if err != nil {
 			return err

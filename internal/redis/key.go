@@ -29,6 +29,16 @@ func kindOf(key string) string {
 	return kind
 }
 
+// tenantOf returns the tenant of a key that Key has made, "" for none.
+func tenantOf(key string) string {
+	rest, tagged := strings.CutPrefix(key, version+"{")
+	tenant, _, closed := strings.Cut(rest, "}")
+	if !tagged || !closed || tenant == "-" {
+		return ""
+	}
+	return tenant
+}
+
 // CommonKey returns a key of what belongs to no tenant. It shares its node of a cluster
 // with nothing on purpose.
 func CommonKey(parts ...string) string { return version + strings.Join(parts, ":") }

@@ -6,16 +6,30 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// A call that carries much goes on a connection of its own, one at a time: on the
-// connection of all the others, theirs would wait behind it until they are late, and so
-// whoever sends large requests could have a replica do without the server. Such a call
-// has more time, by its size, and if it is late that says nothing of the server.
+// All tenants share one connection, on which each answer waits for those before it: many
+// bytes of one tenant would make everybody's calls late, and have the replica do without
+// the server. So the bytes that are under way there are bounded, of requests and of
+// answers, and tenants share them out. A call that does not fit, or carries much by
+// itself, goes on a connection of its own when it is its tenant's turn:
+//
+//	          fits     the shared connection: sharedBytes at once, by tenant
+//	a call ──┤
+//	          large    a connection of its own: largeSlots at once, in turn by tenant
+//
+// A large call has more time, by its size, and if it is late that says nothing of the
+// server.
 const (
-	large      = 128 << 10 // bytes from which on a call is large
-	largePace  = 8 << 20   // bytes a second that it may need
-	largeQueue = time.Second
+	large       = 128 << 10 // bytes from which on a call is large
+	largePace   = 8 << 20   // bytes a second that it may need
+	largeQueue  = time.Second
+	largeSlots  = 2
+	sharedBytes = 2 << 20
+	callBytes   = 512 // that any call and its answer take, roughly
 )
 
 // errLarge says that a large call was too slow, or that others did not let it begin.
@@ -30,27 +44,41 @@ func bytesOf(args []string) (size int) {
 	return size
 }
 
-// askSized is ask for a call that carries so many bytes.
-func (s *Store) askSized(ctx context.Context, kind string, size int,
-	call func(context.Context, rueidis.Client) error,
+// traffic bounds what is under way. It is safe for concurrent use.
+type traffic struct {
+	shared *share.Budget
+	turns  *fairqueue.Queue
+}
+
+func newTraffic() traffic {
+	return traffic{share.New(sharedBytes), fairqueue.New(largeSlots)}
+}
+
+// askSized is ask for a call of a key that carries so many bytes, together with its
+// answer. apart tells the call that it is to go on a connection of its own.
+func (s *Store) askSized(ctx context.Context, key string, size int,
+	call func(ctx context.Context, client rueidis.Client, apart bool) error,
 ) (over bool, err error) {
-	if !isLarge(size) {
-		return s.ask(ctx, kind, s.config.Patience, call)
+	tenant := tenantOf(key)
+	user, size := share.User{TenantID: tenant}, size+callBytes
+	if !isLarge(size) && (tenant == "" || s.traffic.shared.Take(user, int64(size)) == nil) {
+		if tenant != "" {
+			defer s.traffic.shared.Give(user, int64(size))
+		}
+		return s.ask(ctx, kindOf(key), s.config.Patience,
+			func(ctx context.Context, client rueidis.Client) error { return call(ctx, client, false) })
 	}
-	turn := time.NewTimer(s.config.Patience + largeQueue)
-	defer turn.Stop()
-	select {
-	case s.large <- struct{}{}:
-	case <-turn.C:
-		return false, errLarge
-	case <-ctx.Done():
-		return false, context.Cause(ctx)
+	needs := max(time.Duration(size)*time.Second/largePace, fairqueue.Small)
+	leave, err := s.turn(ctx, user, needs)
+	if err != nil {
+		return false, err
 	}
-	defer func() { <-s.large }()
+	defer leave()
 	if err := s.Up(); err != nil {
 		return false, err
 	}
-	over, err = s.ask(ctx, kind, s.config.Patience+time.Duration(size)*time.Second/largePace, call)
+	over, err = s.ask(ctx, kindOf(key), s.config.Patience+needs,
+		func(ctx context.Context, client rueidis.Client) error { return call(ctx, client, true) })
 	if err == nil || ctx.Err() != nil {
 		return over, err
 	}
@@ -58,4 +86,19 @@ func (s *Store) askSized(ctx context.Context, kind string, size int,
 		return over, errLarge
 	}
 	return over, err
+}
+
+// turn waits until a tenant may make a large call. A slot is held while the server
+// answers: nobody who holds one waits for another.
+func (s *Store) turn(ctx context.Context, user share.User, needs time.Duration) (leave func(), err error) {
+	waiting, stop := context.WithTimeout(ctx, s.config.Patience+largeQueue)
+	defer stop()
+	leave, err = s.traffic.turns.Enter(waiting, user, needs)
+	switch {
+	case err == nil:
+		return leave, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	return nil, errLarge
 }

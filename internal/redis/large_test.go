@@ -7,7 +7,9 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
@@ -89,5 +91,51 @@ func TestLargeValueMadeAllOthersLate(t *testing.T) {
 				t.Errorf("the value has %s bytes", size)
 			}
 		})
+	}
+}
+
+// TestLargeAnswersMadeOthersLate has one tenant ask for 20 MB at once, over connections
+// that carry 1 MB a second: all answers of everybody waited behind those, so that another
+// tenant's calls were late, and the replica did without the server.
+func TestLargeAnswersMadeOthersLate(t *testing.T) {
+	t.Parallel()
+	const patience, size, calls = 4 * time.Second, 64 << 10, 300
+	server := redistest.StartOne(t)
+	busy, quiet := redis.Key("acme", "x"), redis.Key("globex", "x")
+	for key, size := range map[string]int{busy: size, quiet: 1} {
+		if _, err := server.Store(t).Do(t.Context(), redis.Command{
+			Name: "SET", Key: key, Args: []string{strings.Repeat("x", size)},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	proxy := redistest.NewProxy(t, server.Address)
+	proxy.Rate(1 << 20)
+	cfg, counts := counted(redis.Config{Addresses: []string{proxy.Address}, Patience: patience})
+	store := redistest.Run(t, redis.New(cfg))
+	redistest.WaitUp(t, store)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var answered atomic.Int64
+	var all sync.WaitGroup
+	for range calls {
+		all.Go(func() {
+			if _, err := store.Do(ctx, redis.Command{Name: "GET", Key: busy, Answer: size}); err == nil {
+				answered.Add(1)
+			}
+		})
+	}
+	for began := time.Now(); time.Since(began) < 2*patience; {
+		if _, err := store.Do(t.Context(), redis.Command{Name: "GET", Key: quiet}); err != nil {
+			t.Fatalf("a call of another tenant: %v", err)
+		}
+	}
+	stop()
+	all.Wait()
+	if opened := counts.openings(); len(opened) != 0 {
+		t.Errorf("calls stopped: %v", opened)
+	}
+	if answered.Load() < 20 {
+		t.Errorf("%d large answers came, want those that there is time for", answered.Load())
 	}
 }

@@ -93,7 +93,7 @@ type Store struct {
 	wake       chan struct{}          // tells Run that the breaker has opened
 	turns      sync.Pool              // of *turn
 	localHost  atomic.Pointer[string] // see LocalHost; nil: there was no connection yet
-	large      chan struct{}          // holds a value while a large call is made
+	traffic    traffic                // what is under way
 
 	// Set before Run.
 	onChange     []func(up bool)
@@ -124,8 +124,7 @@ func New(cfg Config) *Store {
 		cfg.Opened = func(State) {}
 	}
 	return &Store{
-		config: cfg, wake: make(chan struct{}, 1), large: make(chan struct{}, 1),
-		memory: newMemory(cfg.Cluster),
+		config: cfg, wake: make(chan struct{}, 1), traffic: newTraffic(), memory: newMemory(cfg.Cluster),
 	}
 }
 

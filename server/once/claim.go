@@ -2,7 +2,10 @@ package once
 
 import (
 	"context"
+	"strconv"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 )
 
 // claim is a request that runs here, or the end of which is still to be written.
@@ -33,7 +36,7 @@ func (c *claim) forget() {
 func (c *claim) enter(ctx context.Context) (*Answer, error) {
 	look, missed := firstLook, time.Time{}
 	for {
-		reply, err := enter.Run(ctx, c.store.config.Store, []string{c.key}, []string{c.text, keptMillis})
+		reply, err := c.try(ctx)
 		if err != nil {
 			c.settle(context.WithoutCancel(ctx), c.drop) // it may have been claimed all the same
 			return nil, err
@@ -71,6 +74,21 @@ func (c *claim) enter(ctx context.Context) (*Answer, error) {
 		}
 		look = min(2*look, lastLook)
 	}
+}
+
+// try returns the record under the key, or claims it. A record that is large is read as
+// such: the first look only says how large it is.
+func (c *claim) try(ctx context.Context) (redis.Reply, error) {
+	args := []string{c.text, keptMillis, strconv.Itoa(smallRecord)}
+	reply, err := enter.Run(ctx, c.store.config.Store, []string{c.key}, args)
+	if err != nil || reply.Nil() {
+		return reply, err
+	}
+	if size, err := reply.Int(); err == nil && size <= 2*MaxAnswer {
+		args[2] = strconv.FormatInt(size, 10)
+		return enter.RunFor(ctx, c.store.config.Store, int(size), []string{c.key}, args)
+	}
+	return reply, nil // a record, or what no replica has written
 }
 
 // Finish implements Claim.

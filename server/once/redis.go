@@ -71,9 +71,14 @@ const (
 	kindWaits = "waits 1"
 )
 
+// smallRecord is how large a record may be that is read without saying so before: others
+// do not wait for what is larger.
+const smallRecord = 4 << 10
+
 // The scripts change a key only if it holds what the caller believes, in one step.
 var (
 	enter = redis.NewScript(`local v = redis.call('GET', KEYS[1])
+if v and #v > tonumber(ARGV[3]) then return #v end
 if v then return v end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return false`)

@@ -145,6 +145,9 @@ func (r *reading) elsewhere(ctx context.Context, sequence uint64, begin bool) er
 // it.
 const pageBytes = 64 << 10
 
+// maxEvent is how large an event is believed to be, whatever the server says.
+const maxEvent = 1 << 30
+
 // page reads as many events as a stream may have, or as fit into a page. full tells that
 // there may be others.
 func (r *reading) page(ctx context.Context, sequence uint64, begin bool) (full bool, err error) {
@@ -162,8 +165,18 @@ func (r *reading) page(ctx context.Context, sequence uint64, begin bool) (full b
 	if begin {
 		head = string(l.config.Seal.SealBytes(r.headPurpose(base), nil))
 	}
-	said, rest, err := l.run(ctx, readScript, r.place, from, strconv.Itoa(count), l.life(), reader, head,
-		headID(base), strconv.Itoa(pageBytes))
+	size, single := pageBytes, ""
+	read := func() (said string, rest []redis.Reply, err error) {
+		return l.runFor(ctx, readScript, size, r.place, from, strconv.Itoa(count), l.life(), reader, head,
+			headID(base), strconv.Itoa(size), single)
+	}
+	said, rest, err := read()
+	if err == nil && said == saidLarge && len(rest) > 0 {
+		if n, err := rest[0].Int(); err == nil && n > 0 && n < maxEvent {
+			size, single = int(n), "1"
+		}
+		said, rest, err = read()
+	}
 	switch {
 	case err != nil:
 		return false, err

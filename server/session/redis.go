@@ -99,7 +99,14 @@ func (l *Redis) life() string {
 func (l *Redis) run(ctx context.Context, script *redis.Script, p place,
 	args ...string,
 ) (said string, rest []redis.Reply, err error) {
-	reply, err := script.Run(ctx, l.config.Store, p.keys(), args)
+	return l.runFor(ctx, script, 0, p, args...)
+}
+
+// runFor is run for an answer that may have so many bytes.
+func (l *Redis) runFor(ctx context.Context, script *redis.Script, answer int, p place,
+	args ...string,
+) (said string, rest []redis.Reply, err error) {
+	reply, err := script.RunFor(ctx, l.config.Store, answer, p.keys(), args)
 	if err != nil {
 		return "", nil, err
 	}

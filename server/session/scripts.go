@@ -8,6 +8,7 @@ const (
 	saidFenced = "fenced" // another replica leads the session
 	saidBegun  = "begun"  // the stream has, and has no event yet
 	saidGone   = "gone"   // there is no such stream
+	saidLarge  = "large"  // an event has more bytes than were asked for
 	saidTaken  = "taken"  // there is an event with that sequence, or the stream has ended
 )
 
@@ -55,8 +56,9 @@ return {'ok', unpack(redis.call('SMEMBERS', KEYS[3]))}`)
 // there ever was. It returns "more" behind entries that are not all, because they have
 // too many bytes: other answers would wait behind theirs. ARGV: id from which on, how
 // many at most, milliseconds, the replica or "" if it does not go on reading, the value
-// of the head if the stream is to begin when it is not there, with its id, and how many
-// bytes at most, but for a single entry.
+// of the head if the stream is to begin when it is not there, with its id, how many bytes
+// at most, and 1 if a single entry may have more. Otherwise it returns "large" and how
+// many bytes such an entry has.
 var readScript = redis.NewScript(`
 if redis.call('EXISTS', KEYS[2]) == 0 then
   if ARGV[5] == '' then return {'gone'} end
@@ -68,12 +70,16 @@ if ARGV[4] ~= '' then
   redis.call('PEXPIRE', KEYS[3], ARGV[3])
 end
 local found, from, left, room = {}, ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[7])
+local least = from == '-' and 1 or 0
 while left > 0 do
   local count = math.min(left, 8)
   local part = redis.call('XRANGE', KEYS[2], from, '+', 'COUNT', count)
   for _, entry in ipairs(part) do
     room = room - #entry[2][2]
-    if #found > 0 and room < 0 then return {'ok', found, 'more'} end
+    if room < 0 then
+      if #found > least then return {'ok', found, 'more'} end
+      if ARGV[8] ~= '1' then return {'large', #entry[2][2]} end
+    end
     found[#found + 1] = entry
     from = '(' .. entry[1]
   end

@@ -191,8 +191,17 @@ func (w *writing) write(ctx context.Context, sequence uint64) (said string, read
 ) {
 	entry := entryID(sequence, w.last)
 	sealed := w.log.config.Seal.SealBytes(w.eventPurpose(entry), w.data)
-	return w.log.run(context.WithoutCancel(ctx), appendScript, w.place, entry, string(sealed), w.log.life(),
-		entryID(sequence, false), strconv.FormatUint(w.epoch, 10))
+	args := []string{
+		entry, string(sealed), w.log.life(), entryID(sequence, false), strconv.FormatUint(w.epoch, 10),
+	}
+	ctx = context.WithoutCancel(ctx)
+	one := &appending{place: w.place, args: args}
+	if w.epoch == 0 {
+		w.log.appendAll(ctx, []*appending{one})
+	} else {
+		w.log.notify(ctx, one)
+	}
+	return one.said, one.readers, one.err
 }
 
 // written adds the event to what is in memory if the server has it.

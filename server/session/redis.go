@@ -43,7 +43,7 @@ type RedisConfig struct {
 //	      └─ who else reads it ──▶ word "stir 1" to those replicas
 //
 // An event is in the server before Append returns, so before any client has it. Round
-// trips: one for Begin, Append and Notify; none for Follow, Unfollow, End and Drop. A
+// trips: one for Begin and Append, one for all that Notify at the same time; none for Follow, Unfollow, End and Drop. A
 // stream that was not begun by Begin needs one or two more to be appended to, because
 // others may append to it at the same time.
 //
@@ -63,6 +63,7 @@ type Redis struct {
 	config RedisConfig
 	local  *Memory
 	chores *chores
+	round  *round
 }
 
 var _ Log = (*Redis)(nil)
@@ -79,7 +80,7 @@ func NewRedis(cfg RedisConfig) *Redis {
 	if cfg.Quota == nil {
 		cfg.Quota = share.New(defaultQuota)
 	}
-	l := &Redis{config: cfg, local: NewMemory(cfg.MemoryConfig)}
+	l := &Redis{config: cfg, local: NewMemory(cfg.MemoryConfig), round: newRound()}
 	l.config.MemoryConfig = l.local.config
 	l.local.rest = l.config.Age
 	l.chores = newChores(l.config.Now)
@@ -110,6 +111,13 @@ func (l *Redis) runFor(ctx context.Context, script *redis.Script, answer int, p 
 	if err != nil {
 		return "", nil, err
 	}
+	return l.heardOf(ctx, p, reply)
+}
+
+// heardOf reads what a script has said of a stream.
+func (l *Redis) heardOf(ctx context.Context, p place, reply redis.Reply) (said string, rest []redis.Reply,
+	err error,
+) {
 	parts, err := reply.List()
 	if err == nil && len(parts) > 0 {
 		said, err = parts[0].Text()
@@ -119,9 +127,14 @@ func (l *Redis) runFor(ctx context.Context, script *redis.Script, answer int, p 
 		return "", nil, l.refuse(ctx, p)
 	case said == saidFenced:
 		return "", nil, ErrFenced
+	case said == saidFailed:
+		return "", nil, errJunk
 	}
 	return said, parts[1:], nil
 }
+
+// errJunk says that somebody else has written where a stream or its readers are kept.
+var errJunk = fmt.Errorf("%w: a key has another type", redis.ErrDown)
 
 // errLater says that what is in the server may be of a version that knows more than this
 // one. It is like a fault: nothing is known here, and nothing has ended.

@@ -6,6 +6,7 @@ import "github.com/drawbridge-mcp/drawbridge/internal/redis"
 const (
 	saidOK     = "ok"
 	saidFenced = "fenced" // another replica leads the session
+	saidFailed = "failed" // somebody else has written there
 	saidBegun  = "begun"  // the stream has, and has no event yet
 	saidGone   = "gone"   // there is no such stream
 	saidLarge  = "large"  // an event has more bytes than were asked for
@@ -25,32 +26,47 @@ redis.call('SADD', KEYS[3], ARGV[4])
 redis.call('PEXPIRE', KEYS[3], ARGV[3])
 return {'ok'}`)
 
-// appendScript appends an event, and returns who reads the stream. ARGV: id and value of
-// the event, milliseconds, and the id that it would have if it were not the last. That
-// one is tried first: the id of the last event is higher than all others, so the server
-// would take it even if another replica had appended what this one does not know. Then
-// comes the epoch of who leads the session, of a notice, or 0.
+// appendScript appends events, and returns for each who reads its stream. The keys of each
+// come one after the other, and so do its ARGV: id and value of the event, milliseconds,
+// and the id that it would have if it were not the last. That one is tried first: the id
+// of the last event is higher than all others, so the server would take it even if
+// another replica had appended what this one does not know. Then comes the epoch of who
+// leads the session, of a notice, or 0. A key of another type, which somebody else must
+// have written, fails its own event alone.
 var appendScript = redis.NewScript(`
-if ARGV[5] ~= '0' and redis.call('TYPE', KEYS[1]).ok == 'hash' then
-  local epoch = tonumber(redis.call('HGET', KEYS[1], 'epoch') or '')
-  if epoch and epoch > tonumber(ARGV[5]) then return {'fenced'} end
+local function append(record, stream, readers, id, value, life, tried, mine)
+  if mine ~= '0' and redis.call('TYPE', record).ok == 'hash' then
+    local epoch = tonumber(redis.call('HGET', record, 'epoch') or '')
+    if epoch and epoch > tonumber(mine) then return {'fenced'} end
+  end
+  local done
+  if tried ~= id then
+    done = redis.pcall('XADD', stream, 'NOMKSTREAM', tried, 'd', '')
+    if type(done) == 'string' then redis.call('XDEL', stream, tried) end
+  end
+  if tried == id or type(done) == 'string' then
+    done = redis.pcall('XADD', stream, 'NOMKSTREAM', id, 'd', value)
+  end
+  if not done then return {'gone'} end
+  if type(done) == 'table' and done.err then
+    if string.find(done.err, 'equal or smaller', 1, true) then return {'taken'} end
+    return nil, done.err
+  end
+  redis.call('PEXPIRE', stream, life)
+  redis.call('PEXPIRE', readers, life)
+  local others = redis.pcall('SMEMBERS', readers)
+  if others.err then return nil, others.err end
+  return {'ok', unpack(others)}
 end
-local done
-if ARGV[4] ~= ARGV[1] then
-  done = redis.pcall('XADD', KEYS[2], 'NOMKSTREAM', ARGV[4], 'd', '')
-  if type(done) == 'string' then redis.call('XDEL', KEYS[2], ARGV[4]) end
+local all = {}
+for i = 1, #KEYS / 3 do
+  local k, a = 3 * i - 3, 5 * i - 5
+  local said, err = append(KEYS[k + 1], KEYS[k + 2], KEYS[k + 3],
+    ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5])
+  if err and string.sub(err, 1, 9) ~= 'WRONGTYPE' then return redis.error_reply(err) end
+  all[i] = said or {'failed'}
 end
-if ARGV[4] == ARGV[1] or type(done) == 'string' then
-  done = redis.pcall('XADD', KEYS[2], 'NOMKSTREAM', ARGV[1], 'd', ARGV[2])
-end
-if not done then return {'gone'} end
-if type(done) == 'table' and done.err then
-  if string.find(done.err, 'equal or smaller', 1, true) then return {'taken'} end
-  return redis.error_reply(done.err)
-end
-redis.call('PEXPIRE', KEYS[2], ARGV[3])
-redis.call('PEXPIRE', KEYS[3], ARGV[3])
-return {'ok', unpack(redis.call('SMEMBERS', KEYS[3]))}`)
+return all`)
 
 // readScript returns entries of a stream, or if there are none, the id of the newest that
 // there ever was. It returns "more" behind entries that are not all, because they have

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
@@ -11,9 +13,16 @@ import (
 )
 
 // newSigner returns the keys that sign who calls, for servers that are told. They follow
-// from the same secrets, so that replicas have the same.
+// from the secrets of newRing, so that replicas have the same; it is called after that.
 func newSigner(cfg *config.Config) *credential.Signer {
-	return credential.NewSigner(time.Now, cfg.Sessions.Keys...)
+	secrets := cfg.Sessions.Keys
+	if len(secrets) == 0 && cfg.Data.Dir != "" {
+		if data, err := os.ReadFile(filepath.Join(cfg.Data.Dir, ringFile)); err == nil {
+			// a file that cannot be parsed is refused by newRing
+			secrets, _ = seal.ParseKeys(data)
+		}
+	}
+	return credential.NewSigner(time.Now, secrets...)
 }
 
 // nextRing returns the keys that a reload puts in force, nil if those that are in force

@@ -53,6 +53,7 @@ package config
 import (
 	"errors"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -61,6 +62,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/process"
 )
 
@@ -394,4 +396,28 @@ type release struct{ server, digest string }
 type awaited struct {
 	place Problem
 	meant bool
+}
+
+// Auth is what requests to a server carry beside its headers, and on whose behalf.
+type Auth struct {
+	credential.Spec // auth of the server
+
+	Tenants map[string]credential.Spec // auth.SERVER of tenants, in place of that
+	Issuer  string                     // the gateway's address, as identities name it; "" without any
+}
+
+// IsZero tells whether requests carry nothing.
+func (a Auth) IsZero() bool { return a.Spec.IsZero() && len(a.Tenants) == 0 }
+
+// specs returns all ways in which requests get what they carry.
+func (a Auth) specs() []credential.Spec {
+	return append(slices.Collect(maps.Values(a.Tenants)), a.Spec)
+}
+
+// hasAuth tells whether a tenant has an auth of its own.
+func (c *Config) hasAuth(tenant string) bool {
+	return slices.ContainsFunc(c.Servers, func(s Server) bool {
+		_, has := s.Auth.Tenants[tenant]
+		return has
+	})
 }

@@ -10,22 +10,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
-// Auth is what requests to a server carry beside its headers, and on whose behalf.
-type Auth struct {
-	credential.Spec // auth of the server
-
-	Tenants map[string]credential.Spec // auth.SERVER of tenants, in place of that
-	Issuer  string                     // the gateway's address, as identities name it; "" without any
-}
-
-// IsZero tells whether requests carry nothing.
-func (a Auth) IsZero() bool { return a.Spec.IsZero() && len(a.Tenants) == 0 }
-
-// specs returns all ways in which requests get what they carry.
-func (a Auth) specs() []credential.Spec {
-	return append(slices.Collect(maps.Values(a.Tenants)), a.Spec)
-}
-
 // auth returns a function that reads the block auth of a server, which reached may read
 // later: whether an endpoint may be at a private address is said beside the block.
 func (r *reader) auth(spec *credential.Spec, reached func() Server) func(*node) {
@@ -292,14 +276,6 @@ func (r *reader) tenantAuth(cfg *Config, tenant string, servers *[]string) func(
 			server.Auth.Tenants[tenant] = spec
 		})
 	}
-}
-
-// hasAuth tells whether a tenant has an auth of its own.
-func (c *Config) hasAuth(tenant string) bool {
-	return slices.ContainsFunc(c.Servers, func(s Server) bool {
-		_, has := s.Auth.Tenants[tenant]
-		return has
-	})
 }
 
 // finishAuth tells issuers what of their tokens goes on with a caller, and identities

@@ -350,7 +350,7 @@ func loginOf(t testing.TB, p *idp) signin.Login {
 // verifier returns a verifier of the server's tokens.
 func (w *world) verifier(t testing.TB) *auth.Verifier {
 	t.Helper()
-	v, err := auth.New(auth.Config{Issuers: w.server.Issuers([]string{"acme", "umbrella"})})
+	v, err := auth.New(auth.Config{Issuers: w.server.Issuers(*w.settings.Load(), []string{"acme", "umbrella"})})
 	if err != nil {
 		t.Fatal(err)
 	}

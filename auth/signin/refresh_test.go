@@ -275,7 +275,7 @@ func TestSignOutEndsAllOfAPerson(t *testing.T) {
 			ann := []*signedIn{w.signIn(t, base, "ann", nil), w.signIn(t, base+"/t/acme", "ann", nil)}
 			w.idp.sessions = "s2"
 			bob := w.signIn(t, base+"/t/acme", "bob", nil)
-			there := (&world{server: other}).verifier(t)
+			there := (&world{server: other, settings: w.settings}).verifier(t)
 			time.Sleep(time.Minute)
 			if err := end(w); err != nil {
 				t.Errorf("%s: %v", name, err)

@@ -70,10 +70,9 @@ func (s *Server) countFamilies(ctx context.Context) {
 	}
 }
 
-// Issuers returns what a verifier needs to know of the tokens of this server: an issuer
-// for each of its addresses. tenants are all that there are.
-func (s *Server) Issuers(tenants []string) []auth.Issuer {
-	settings := s.core.config.Settings()
+// Issuers returns what a verifier needs to know of the tokens of this server under
+// settings: an issuer for each of its addresses. tenants are all that there are.
+func (s *Server) Issuers(settings Settings, tenants []string) []auth.Issuer {
 	root := newAddress(settings, "")
 	origins := []string{root.issuer()} // for clients that have tokens of their own
 	for _, l := range settings.Logins {

@@ -55,6 +55,7 @@ type parts struct {
 	server    *server.Server
 	fleet     *fleet
 	issuers   *verifiers
+	signIns   *signIns
 	// What the server asks for at each request. A reload swaps it whole, so that no
 	// request sees half of a change.
 	settings atomic.Pointer[server.Settings]
@@ -100,14 +101,9 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 		return nil, err
 	}
 	p.metrics.AuditWritable(func() bool { return p.audit.Problem() == nil })
-	place, err := newKeySetPlace(cfg, p.ring, p.sharing.store)
-	if err != nil {
+	if err := p.buildLogins(cfg); err != nil {
 		return nil, err
 	}
-	if p.issuers, err = newVerifiers(cfg.Issuers, place, log, p.loginsChanged); err != nil {
-		return nil, err
-	}
-	p.metrics.IssuerKeys(p.issuers.keysForMetrics)
 	catalogue := registry.New()
 	p.fleet = newFleet(catalogue, p.metrics, log)
 	p.fleet.signer = newSigner(cfg)
@@ -137,11 +133,32 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 		return nil, err
 	}
 	p.metrics.ServeTenants(tenantIDs(cfg))
-	p.settings.Store(settingsOf(cfg, p.address))
-	p.server = server.New(p.serverConfig(cfg))
+	serving := p.serverConfig(cfg)
+	p.signIns.mount(&serving)
+	p.server = server.New(serving)
 	p.status = newStatus(p)
 	p.metrics.Draining(p.status.drain.Load)
 	return p, nil
+}
+
+// buildLogins makes what finds out who calls: the authorization server, if there is one,
+// and the verifiers of tokens, its own included.
+func (p *parts) buildLogins(cfg *config.Config) error {
+	place, err := newKeySetPlace(cfg, p.ring, p.sharing.store)
+	if err != nil {
+		return err
+	}
+	p.settings.Store(settingsOf(cfg, p.address))
+	needs := signInParts{p.ring, p.storing.kept(), p.log, p.metrics, p.loginsChanged}
+	if p.signIns, err = newSignIns(cfg, p.settings.Load(), needs); err != nil {
+		return err
+	}
+	issuers := p.signIns.issuers(cfg, p.signIns.settings.Load(), tenantIDs(cfg))
+	if p.issuers, err = newVerifiers(issuers, place, p.log, p.loginsChanged); err != nil {
+		return err
+	}
+	p.metrics.IssuerKeys(p.issuers.keysForMetrics)
+	return nil
 }
 
 // tellUse has the metrics say which config is in force and what requests use.

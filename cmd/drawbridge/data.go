@@ -13,10 +13,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/drawbridge-mcp/drawbridge/auth/signin"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 	"github.com/drawbridge-mcp/drawbridge/internal/store/sqlite"
+	"github.com/drawbridge-mcp/drawbridge/metrics"
 )
 
 // keeping is the store of a config as an operator's command uses it, beside the gateway
@@ -189,4 +195,46 @@ func copyFile(to, from string) error {
 	}
 	_, err = io.Copy(out, in)
 	return errors.Join(err, out.Close())
+}
+
+// runSignOut is the command sign-out.
+func runSignOut(ctx context.Context, args []string, s streams) int {
+	flags := newFlags("sign-out", "ISSUER#SUBJECT [-config F]",
+		"Ends all that a person has who signed in with a browser, named as rules name people. Gateways that run know it "+
+			"within a second: the tokens of all programs that she allowed are refused, and what she has open is closed. "+
+			"She can sign in again, unless the provider refuses her.\n"+
+			"Exit 0 when it is done, 1 when not, 2 when the config or the command line is refused.", s)
+	file := flags.String("config", defaultConfigFile, "the config `file`")
+	words, args := leading(args)
+	if code, done := parseFlags(flags, args, s); done {
+		return code
+	}
+	issuer, subject, ok := strings.Cut(strings.Join(words[:min(1, len(words))], ""), "#")
+	if len(words) != 1 || !ok || issuer == "" || subject == "" {
+		s.complain("drawbridge sign-out: name the person as rules do, as ISSUER#SUBJECT; see drawbridge sign-out -h\n")
+		return exitRefused
+	}
+	k, err := openKeeping(*file, s)
+	if err != nil {
+		s.complain("drawbridge sign-out: %v\n", err)
+		return exitRefused
+	}
+	ended, err := k.signOut(ctx, issuer, subject, s)
+	if err = errors.Join(err, k.db.Close()); err != nil {
+		s.complain("drawbridge sign-out: %v\n", err)
+		return exitFailure
+	}
+	s.say("%s ended\n", count(ended, "sign-in"))
+	return exitOK
+}
+
+// signOut ends what a person has. The gateways learn of it from the store.
+func (k *keeping) signOut(ctx context.Context, issuer, subject string, s streams) (int, error) {
+	server := signin.New(signin.Config{
+		Ring: k.ring, Store: k.db, Documents: dial.Client(dial.Config{}), IsTenant: gateway.IsTenantID,
+		Settings: func() signin.Settings { return signin.Settings{PublicURL: k.cfg.PublicURL} },
+		Logger:   slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Records:  metrics.New(prometheus.NewRegistry()),
+	})
+	return server.SignOut(ctx, issuer, subject)
 }

@@ -109,7 +109,13 @@ func (p *parts) reload(ctx, work context.Context, loader *config.Loader) config.
 // replace puts a checked config in force. Everything that can fail comes first, and is
 // undone if a later step fails, so that the gateway never runs with half of a new config.
 func (p *parts) replace(work context.Context, cfg *config.Config) error {
-	verifier, err := p.issuers.verifier(cfg.Issuers)
+	settings := settingsOf(cfg, p.address)
+	signIns, err := p.signIns.next(cfg, settings)
+	if err != nil {
+		return err
+	}
+	issuers := p.signIns.issuers(cfg, signIns, tenantIDs(cfg))
+	verifier, err := p.issuers.verifier(issuers)
 	if err != nil {
 		return err
 	}
@@ -118,14 +124,15 @@ func (p *parts) replace(work context.Context, cfg *config.Config) error {
 		return err
 	}
 	access := p.gateway.Access()
-	before := p.settings.Swap(settingsOf(cfg, p.address))
+	before := p.settings.Swap(settings)
 	if err := p.gateway.SetPolicy(cfg.Digest, cfg.Tenants); err != nil {
 		p.settings.Store(before)
 		return err
 	}
 	p.adoptKeys(keys, cfg.Sessions.Keys)
 	p.metrics.ServeTenants(tenantIDs(cfg))
-	p.issuers.replace(work, cfg.Issuers, verifier)
+	p.signIns.replace(cfg, signIns)
+	p.issuers.replace(work, issuers, verifier)
 	p.server.JudgeAgain() // what was begun under the config before, by issuers, tenants and rules together
 	p.level.Set(cfg.LogLevel)
 	p.fleet.apply(work, cfg.ReachedServers())

@@ -171,6 +171,7 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	group.Go(func() error { return serveHTTP(operator, p.doors.operator.Listener(l.operator)) })
 	p.sharing.run(work, group)
 	group.Go(func() error { return p.storing.run(work) })
+	group.Go(func() error { return p.signIns.run(work) })
 	p.issuers.start(work)
 	p.fleet.apply(work, p.started.ReachedServers())
 	group.Go(func() error { return p.server.Run(work) })

@@ -85,6 +85,14 @@ func newStoring(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 	return s, nil
 }
 
+// kept returns the store, nil if nothing is kept.
+func (s *storing) kept() store.Store {
+	if s.db == nil {
+		return nil
+	}
+	return s.db
+}
+
 // up returns why the store cannot be used now.
 func (s *storing) up() error { return *s.problem.Load() }
 

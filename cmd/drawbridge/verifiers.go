@@ -99,7 +99,7 @@ func (v *verifiers) keysForMetrics() map[string]metrics.IssuerKeys {
 func (v *verifiers) replace(ctx context.Context, issuers []config.Issuer, next *auth.Verifier) {
 	v.changing.Lock()
 	defer v.changing.Unlock()
-	if reflect.DeepEqual(issuers, v.known) {
+	if reflect.DeepEqual(settingsOfAll(issuers), settingsOfAll(v.known)) {
 		v.refresh()
 		return
 	}
@@ -111,6 +111,16 @@ func (v *verifiers) replace(ctx context.Context, issuers []config.Issuer, next *
 	v.known, v.running = issuers, startTask(ctx, next.Run)
 	before.stop()
 	v.changed()
+}
+
+// settingsOfAll returns issuers without functions, which nothing can compare. There is one
+// authorization server in a process, and so they are always the same.
+func settingsOfAll(issuers []config.Issuer) []config.Issuer {
+	plain := slices.Clone(issuers)
+	for i := range plain {
+		plain[i].Own, plain[i].Revoked = nil, nil
+	}
+	return plain
 }
 
 // keptSets names the issuers whose key set is fetched from the same place as before. With

@@ -76,7 +76,7 @@ func (f *Fixed) Check() error {
 		return errors.New("a client id has 1 to 200 bytes")
 	}
 	if f.Secret != "" && len(f.Secret) < minSecret {
-		return errors.New("a client's secret has at least 32 bytes")
+		return errors.New("a client's secret has at least 16 bytes")
 	}
 	for _, text := range f.Redirects {
 		if _, err := parseRedirect(text); err != nil {
@@ -94,7 +94,7 @@ func (f *Fixed) Check() error {
 }
 
 const (
-	minSecret = 32 // bytes of a client's secret
+	minSecret = 16 // bytes of a client's secret
 	// bytes of an id that stands in tokens as it is; a longer one stands there by its digest
 	maxShort = 200
 )

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"sync/atomic"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/auth/signin"
+	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
+	"github.com/drawbridge-mcp/drawbridge/metrics"
+	"github.com/drawbridge-mcp/drawbridge/server"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+)
+
+// signIns is the authorization server of this process, where people sign in with a
+// browser. Of the zero value there is none.
+type signIns struct {
+	server   *signin.Server // nil: there is none
+	settings atomic.Pointer[signin.Settings]
+	log      *slog.Logger
+	logins   []config.Login // of the settings
+}
+
+// signInParts are what the authorization server needs of the other parts.
+type signInParts struct {
+	ring    *seal.Ring
+	db      store.Store // nil: nothing is kept
+	log     *slog.Logger
+	metrics *metrics.Metrics
+	changed func() // called when what is open is to be judged again
+}
+
+// newSignIns returns the authorization server of the config. public is what the server
+// says of itself under that config.
+func newSignIns(cfg *config.Config, public *server.Settings, p signInParts) (*signIns, error) {
+	s := &signIns{log: p.log}
+	if !cfg.SignsIn() {
+		return s, nil
+	}
+	if p.db == nil {
+		return nil, errors.New("to sign people in, something must be kept: write data with dir or postgres_file")
+	}
+	settings, err := s.next(cfg, public)
+	if err != nil {
+		return nil, err
+	}
+	s.settings.Store(settings)
+	s.logins = cfg.Logins
+	s.server = signin.New(signin.Config{
+		Ring: p.ring, Store: p.db, Documents: dial.Client(dial.Config{}), IsTenant: gateway.IsTenantID,
+		Settings: func() signin.Settings { return *s.settings.Load() },
+		Logger:   slog.New(exchange.LogHandler(p.log.Handler())), Records: p.metrics, Changed: p.changed,
+	})
+	return s, nil
+}
+
+// next returns the settings of a config. Providers whose logins are as before stay as
+// they are, with what they know of the other side.
+func (s *signIns) next(cfg *config.Config, public *server.Settings) (*signin.Settings, error) {
+	made := &signin.Settings{
+		PublicURL: public.PublicURL, Registration: cfg.Registration, Scopes: public.Scopes(""),
+	}
+	for i := range cfg.Logins {
+		login, err := s.login(&cfg.Logins[i])
+		if err != nil {
+			return nil, fmt.Errorf("login %q: %w", cfg.Logins[i].Name, err)
+		}
+		made.Logins = append(made.Logins, login)
+	}
+	for _, c := range cfg.Clients {
+		client := clients.Fixed{
+			ID: c.ID, Secret: c.Secret, Redirects: c.Redirects, Grants: c.Grants, Tenant: c.Tenant, Scopes: c.Scopes,
+		}
+		if err := client.Check(); err != nil {
+			return nil, fmt.Errorf("client %q: %w", c.ID, err)
+		}
+		made.Clients = append(made.Clients, client)
+	}
+	return made, nil
+}
+
+// login returns where people sign in by a login of the config.
+func (s *signIns) login(l *config.Login) (signin.Login, error) {
+	same := func(old config.Login) bool { return reflect.DeepEqual(old, *l) }
+	if i := slices.IndexFunc(s.logins, same); i >= 0 {
+		return s.settings.Load().Logins[i], nil
+	}
+	provider, err := newProvider(l, s.log)
+	if err != nil {
+		return signin.Login{}, err
+	}
+	reader, err := auth.NewReader(l.Issuer)
+	if err != nil {
+		return signin.Login{}, err
+	}
+	return signin.Login{Provider: provider, Claims: reader, Tenants: l.AllTenants(), Title: l.Title}, nil
+}
+
+// replace puts the settings of a new config in force.
+func (s *signIns) replace(cfg *config.Config, next *signin.Settings) {
+	if s.server != nil {
+		s.settings.Store(next)
+		s.logins = cfg.Logins
+	}
+}
+
+// issuers returns the issuers whose tokens are taken: those of the config, and those of
+// the authorization server under the settings, if there is one. tenants are all that
+// there are.
+func (s *signIns) issuers(cfg *config.Config, settings *signin.Settings, tenants []string) []config.Issuer {
+	if s.server == nil {
+		return cfg.Issuers
+	}
+	all := slices.Clone(cfg.Issuers)
+	for _, own := range s.server.Issuers(*settings, tenants) {
+		all = append(all, config.Issuer{Issuer: own})
+	}
+	return all
+}
+
+// mount has the server answer at the addresses of the authorization server.
+func (s *signIns) mount(cfg *server.Config) {
+	if s.server != nil {
+		cfg.SignIn = s.server
+	}
+}
+
+// run keeps the authorization server up to date with other replicas until ctx ends.
+func (s *signIns) run(ctx context.Context) error {
+	if s.server == nil {
+		return nil
+	}
+	return s.server.Run(ctx)
+}

@@ -1,0 +1,309 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+)
+
+// directory is an identity provider at which ann is signed in already.
+type directory struct {
+	*httptest.Server
+
+	key ed25519.PrivateKey
+
+	mu     sync.Mutex        // guards the field below
+	nonces map[string]string // by code
+}
+
+func newDirectory(t *testing.T) *directory {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &directory{key: key, nonces: map[string]string{}}
+	mux := http.NewServeMux()
+	d.Server = httptest.NewServer(mux)
+	t.Cleanup(d.Close)
+	answer := func(w http.ResponseWriter, document map[string]any) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(document) // a test that gets half of it fails
+	}
+	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string]any{
+			"issuer": d.URL, "authorization_endpoint": d.URL + "/authorize", "token_endpoint": d.URL + "/token",
+			"jwks_uri": d.URL + "/keys", "id_token_signing_alg_values_supported": []string{"EdDSA"},
+		})
+	})
+	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string]any{"keys": []any{map[string]any{
+			"kty": "OKP", "crv": "Ed25519", "kid": "k", "use": "sig", "alg": "EdDSA",
+			"x": base64.RawURLEncoding.EncodeToString(key.Public().(ed25519.PublicKey)),
+		}}})
+	})
+	mux.HandleFunc("/authorize", func(w http.ResponseWriter, r *http.Request) {
+		query := r.URL.Query()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.nonces[query.Get("state")] = query.Get("nonce")
+		back := url.Values{"code": {query.Get("state")}, "state": {query.Get("state")}}
+		http.Redirect(w, r, query.Get("redirect_uri")+"?"+back.Encode(), http.StatusFound)
+	})
+	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) {
+		token, err := d.idToken(r.FormValue("code"))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		answer(w, map[string]any{"access_token": "x", "token_type": "Bearer", "id_token": token, "refresh_token": "rt"})
+	})
+	return d
+}
+
+// idToken says who ann is, for a code or a refresh.
+func (d *directory) idToken(code string) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	more := map[string]any{"groups": []string{"staff"}, "email": "ann@corp.example"}
+	if nonce := d.nonces[code]; nonce != "" {
+		more["nonce"] = nonce
+	}
+	return auth.Sign(auth.Key{ID: "k", Public: d.key.Public(), Private: d.key}, "EdDSA", auth.Claims{
+		Issuer: d.URL, Subject: "ann", Audience: "gateway", IssuedAt: time.Now(),
+		Expiry: time.Now().Add(time.Minute), Extra: more,
+	})
+}
+
+var (
+	resourceMetadata = regexp.MustCompile(`resource_metadata="([^"]*)"`)
+	consentField     = regexp.MustCompile(`name="(id|proof)" value="([^"]*)"`)
+	movesTo          = regexp.MustCompile(`http-equiv="refresh" content="0; url=([^"]*)"`)
+)
+
+// wanderer is a client together with a person's browser, with the cookies of both.
+type wanderer struct {
+	t       *testing.T
+	cookies map[string]string
+}
+
+// ask sends a request and returns the answer and its text.
+func (w *wanderer) ask(method, address, kind, body string, header ...string) (*http.Response, string) {
+	w.t.Helper()
+	r, err := http.NewRequestWithContext(w.t.Context(), method, address, strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if kind != "" {
+		r.Header.Set("Content-Type", kind)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	for name, value := range w.cookies {
+		r.AddCookie(&http.Cookie{Name: name, Value: value})
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	answer, err := client.Do(r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, cookie := range answer.Cookies() {
+		w.cookies[cookie.Name] = cookie.Value
+	}
+	return answer, string(text)
+}
+
+// document returns the members of a JSON document.
+func (w *wanderer) document(method, address, kind, body string) map[string]any {
+	w.t.Helper()
+	answer, text := w.ask(method, address, kind, body)
+	var members map[string]any
+	if err := json.Unmarshal([]byte(text), &members); err != nil || answer.StatusCode >= 300 {
+		w.t.Fatalf("%s: status %d: %s", address, answer.StatusCode, text)
+	}
+	return members
+}
+
+const (
+	jsonKind = "application/json"
+	formKind = "application/x-www-form-urlencoded"
+	aPing    = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},` +
+		`"clientInfo":{"name":"test","version":"1"}}}`
+	aMessage = "application/json, text/event-stream"
+)
+
+// signIn goes from a refused request to tokens, as a client and a person do that know
+// nothing but the address, and returns the tokens and where they came from.
+func (w *wanderer) signIn(mcp string) (tokens map[string]any, server map[string]any, id string) {
+	w.t.Helper()
+	answer, _ := w.ask("POST", mcp, jsonKind, aPing, "Accept", aMessage)
+	found := resourceMetadata.FindStringSubmatch(answer.Header.Get("WWW-Authenticate"))
+	if answer.StatusCode != http.StatusUnauthorized || found == nil {
+		w.t.Fatalf("without a token: status %d, %v", answer.StatusCode, answer.Header)
+	}
+	resource := w.document("GET", found[1], "", "")
+	issuer := resource["authorization_servers"].([]any)[0].(string)
+	u, err := url.Parse(issuer)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	server = w.document("GET", u.Scheme+"://"+u.Host+"/.well-known/oauth-authorization-server"+u.Path, "", "")
+	if server["issuer"] != issuer {
+		w.t.Fatalf("the server of %q calls itself %q", issuer, server["issuer"])
+	}
+	const back = "http://127.0.0.1:1/cb"
+	client := w.document("POST", server["registration_endpoint"].(string), jsonKind, `{"redirect_uris":["`+back+`"]}`)
+	id = client["client_id"].(string)
+	verifier := strings.Repeat("verifier", 8)
+	sum := sha256.Sum256([]byte(verifier))
+	address := server["authorization_endpoint"].(string) + "?" + url.Values{
+		"response_type": {"code"}, "client_id": {id}, "redirect_uri": {back}, "state": {"s"},
+		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
+		"resource": {resource["resource"].(string)},
+	}.Encode()
+	code := w.follow(address, u.Scheme+"://"+u.Host)
+	return w.document("POST", server["token_endpoint"].(string), formKind, url.Values{
+		"grant_type": {"authorization_code"}, "code": {code}, "client_id": {id}, "redirect_uri": {back},
+		"code_verifier": {verifier},
+	}.Encode()), server, id
+}
+
+// follow lets the person go where the browser is led, and consent, and returns the code
+// that the client gets.
+func (w *wanderer) follow(address, origin string) string {
+	w.t.Helper()
+	for range 5 {
+		answer, text := w.ask("GET", address, "", "")
+		if to := answer.Header.Get("Location"); to != "" {
+			if address = to; strings.HasPrefix(to, "/") {
+				address = origin + to
+			}
+			continue
+		}
+		form := url.Values{"decision": {"allow"}}
+		for _, match := range consentField.FindAllStringSubmatch(text, -1) {
+			form.Set(match[1], match[2])
+		}
+		_, text = w.ask("POST", origin+"/consent", formKind, form.Encode(), "Origin", "null")
+		match := movesTo.FindStringSubmatch(text)
+		if match == nil {
+			w.t.Fatalf("no way back to the client: %s", text)
+		}
+		to, err := url.Parse(html.UnescapeString(match[1]))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return to.Query().Get("code")
+	}
+	w.t.Fatal("no end of redirects")
+	return ""
+}
+
+// TestPeopleSignInWithABrowser runs the program with a provider of OpenID Connect. A
+// client that knows nothing but the address gets from 401 to an answer, at the address of
+// all tenants and at that of one; the audit names the person as the provider does; a
+// token of one tenant is refused at another's address; after a restart both of its
+// tokens still serve, until the operator signs her out.
+func TestPeopleSignInWithABrowser(t *testing.T) {
+	t.Parallel()
+	d := newDirectory(t)
+	r := startReplica(t, func(listen, operator string) string {
+		return fmt.Sprintf(`listen: %s
+operator: %s
+public_url: http://%[1]s
+audit: {file: audit.jsonl}
+data: {dir: kept}
+issuers:
+  - issuer: %[3]s
+    private_addresses: true
+    algorithms: [EdDSA]
+    tenants: {claim: groups, map: {staff: acme, partners: globex}}
+    name_claim: email
+    sign_in: {name: corp, client_id: gateway, client_secret_file: secret, scopes: [openid]}
+  - {issuer: local, hmac_secret_file: secret, algorithms: [HS256], tenant: acme}
+tenants:
+  acme: {servers: [toolbox], rules: [{allow: ["*"], subjects: ["%[3]s#ann"]}]}
+  globex: {servers: [toolbox], rules: [{allow: ["*"]}]}
+servers:
+  toolbox: {builtin: [calculate]}
+`, listen, operator, d.URL)
+	})
+	origin := strings.TrimSuffix(r.url, "/mcp")
+	var refresh, access, id string
+	var server map[string]any
+	for _, address := range []string{origin + "/mcp", origin + "/t/acme/mcp"} {
+		w := &wanderer{t, map[string]string{}}
+		var tokens map[string]any
+		tokens, server, id = w.signIn(address)
+		access, refresh = tokens["access_token"].(string), tokens["refresh_token"].(string)
+		answer, text := w.ask("POST", address, jsonKind, aPing, "Accept", aMessage, "Authorization", "Bearer "+access)
+		if answer.StatusCode != http.StatusOK {
+			t.Fatalf("%s: status %d: %s", address, answer.StatusCode, text)
+		}
+		answer, _ = w.ask("POST", origin+"/t/globex/mcp", jsonKind, aPing, "Accept", aMessage,
+			"Authorization", "Bearer "+access)
+		if answer.StatusCode != http.StatusNotFound {
+			t.Errorf("at another tenant: status %d, want 404", answer.StatusCode)
+		}
+	}
+	r.stops(t)
+	r.begin(t)
+	w := &wanderer{t, map[string]string{}}
+	answer, text := w.ask("POST", origin+"/t/acme/mcp", jsonKind, aPing, "Accept", aMessage,
+		"Authorization", "Bearer "+access)
+	if answer.StatusCode != http.StatusOK {
+		t.Errorf("the access token after a restart: status %d: %s", answer.StatusCode, text)
+	}
+	again := w.document("POST", server["token_endpoint"].(string), formKind, url.Values{
+		"grant_type": {"refresh_token"}, "refresh_token": {refresh}, "client_id": {id},
+	}.Encode())
+	if again["access_token"] == nil || again["refresh_token"] == refresh {
+		t.Errorf("the refresh after a restart: %v", again)
+	}
+	// The operator ends what ann has, beside the running gateway.
+	said, err := exec.CommandContext(t.Context(), "drawbridge", "sign-out", d.URL+"#ann", "-config",
+		filepath.Join(r.directory, "drawbridge.yaml")).CombinedOutput()
+	if err != nil || !strings.Contains(string(said), "2 sign-ins ended") {
+		t.Errorf("sign-out: %v: %s", err, said)
+	}
+	eventually(t, "the access token is refused", func() bool {
+		answer, _ := w.ask("POST", origin+"/t/acme/mcp", jsonKind, aPing, "Accept", aMessage,
+			"Authorization", "Bearer "+again["access_token"].(string))
+		return answer.StatusCode == http.StatusUnauthorized
+	})
+	answer, text = w.ask("POST", server["token_endpoint"].(string), formKind, url.Values{
+		"grant_type": {"refresh_token"}, "refresh_token": {again["refresh_token"].(string)}, "client_id": {id},
+	}.Encode())
+	if answer.StatusCode != http.StatusBadRequest || !strings.Contains(text, "invalid_grant") {
+		t.Errorf("a refresh after the sign-out: status %d: %s", answer.StatusCode, text)
+	}
+	for _, wrong := range []string{"ann", "#ann", d.URL + "#", ""} {
+		code, said := operate(t, "sign-out", wrong, "-config", filepath.Join(r.directory, "drawbridge.yaml"))
+		if code != exitRefused || !strings.Contains(said, "ISSUER#SUBJECT") {
+			t.Errorf("sign-out %q: code %d: %s", wrong, code, said)
+		}
+	}
+}

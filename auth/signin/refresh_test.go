@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -262,11 +263,11 @@ func TestSignOutEndsAllOfAPerson(t *testing.T) {
 			"logout by subject": func(w *world) error { return w.logout(t, "sub:ann") },
 			"logout by session": func(w *world) error { return w.logout(t, "sid:s1") },
 		} {
-			changed := 0
+			var changed atomic.Int64
 			w := newWorld(t)
 			other := w.replica(
 				t,
-				func(c *signin.Config, _ *signin.Settings) { c.Changed = func() { changed++ } },
+				func(c *signin.Config, _ *signin.Settings) { c.Changed = func() { changed.Add(1) } },
 			)
 			ctx, cancel := contextOf(t)
 			var running sync.WaitGroup
@@ -293,7 +294,7 @@ func TestSignOutEndsAllOfAPerson(t *testing.T) {
 				t.Errorf("%s: bob: %v", name, err)
 			}
 			bob.mustRefresh(other, bob.refreshWith)
-			if changed == 0 {
+			if changed.Load() == 0 {
 				t.Errorf("%s: nobody was told at the other replica", name)
 			}
 			again := w.signIn(t, base, "ann", nil)

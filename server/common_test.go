@@ -160,7 +160,7 @@ func (c *common) setDown(down bool) {
 	c.log.down.Store(down)
 	c.records.SetDown(down)
 	if !down {
-		c.records.Doubt()
+		c.records.SuspectLoss()
 	}
 }
 

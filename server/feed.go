@@ -105,8 +105,8 @@ func (f *feed) Step(ctx context.Context, out *streams.Stream) error {
 	if f.tells && !f.tell(ctx) {
 		return streams.ErrEnded
 	}
-	if f.isOrphaned() {
-		f.bury(ctx)
+	if f.isHomeGone() {
+		f.endLost(ctx)
 	}
 	f.parts = f.isDue()
 	f.server.streams.Reading(f.flow)
@@ -211,7 +211,7 @@ func (f *feed) closeElsewhere(ctx context.Context) {
 	}
 	if at := f.session.PrimaryOf(); at != "" {
 		// one for each stream
-		f.server.errands.begin(ctx,
+		f.server.background.begin(ctx,
 			func(ctx context.Context) { f.server.letGo(ctx, f.session, f.stream, at, f.session.Epoch()) })
 	}
 }

@@ -86,7 +86,7 @@ func (o *outbox) add(l *sessions.Session) {
 		o.mu.Unlock()
 		if begins {
 			// one for each replica
-			o.server.errands.begin(context.Background(), func(ctx context.Context) { o.run(ctx, at) })
+			o.server.background.begin(context.Background(), func(ctx context.Context) { o.run(ctx, at) })
 		}
 	}
 }
@@ -182,7 +182,7 @@ func (s *Server) newsFor(l *sessions.Session, at replica.ID) (all []sessions.Not
 	if !ok {
 		l.DropListener(h.Stream, at)
 		// one for each stream
-		s.errands.begin(context.Background(),
+		s.background.begin(context.Background(),
 			func(ctx context.Context) { s.letGo(ctx, l, h.Stream, at, l.Epoch()) })
 		return nil
 	}
@@ -285,7 +285,7 @@ func (s *Server) letGo(ctx context.Context, l *sessions.Session, stream string, 
 func (s *Server) letGoAll(l *sessions.Session, at map[string]replica.ID, epoch uint64) {
 	// one for each stream that was elsewhere when another replica took the session
 	for stream, one := range at {
-		s.errands.begin(context.Background(),
+		s.background.begin(context.Background(),
 			func(ctx context.Context) { s.letGo(ctx, l, stream, one, epoch) })
 	}
 }
@@ -447,7 +447,7 @@ func (s *Server) taken(l *sessions.Session) {
 func (s *Server) resubscribeLater(l *sessions.Session) {
 	if caller, ok := s.exchanges.Resolve(l.LastPrincipal()); ok {
 		// one for each session
-		s.errands.begin(context.Background(), func(ctx context.Context) { s.resubscribe(ctx, l, caller) })
+		s.background.begin(context.Background(), func(ctx context.Context) { s.resubscribe(ctx, l, caller) })
 	}
 }
 

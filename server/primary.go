@@ -334,10 +334,10 @@ const (
 	maxUnended = 4096 // records that are yet to be removed; the others end by themselves
 )
 
-// doubt has tend write all records again: the store may have lost some.
-func (ss *directory) doubt() {
+// rewriteAll has tend write all records again: the store may have lost some.
+func (ss *directory) rewriteAll() {
 	select {
-	case ss.doubted <- struct{}{}:
+	case ss.rewriting <- struct{}{}:
 	default: // it is asked for already
 	}
 }
@@ -350,7 +350,7 @@ func (ss *directory) tend(ctx context.Context, changed <-chan struct{}) {
 	defer ticker.Stop()
 	for renewed := time.Now(); ; {
 		select {
-		case <-ss.doubted:
+		case <-ss.rewriting:
 			ss.write(ctx, func(*sessions.Session) bool { return true })
 		case <-changed:
 			ss.takeStranded(ctx)

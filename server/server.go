@@ -111,9 +111,9 @@ type Server struct {
 	alarms  streams.Alarms
 	working atomic.Int64 // requests in work
 
-	streams *streams.Set
-	outbox  *outbox
-	errands errands
+	streams    *streams.Set
+	outbox     *outbox
+	background background
 
 	turnout chan struct{} // holds a value when replicas have come or ended
 
@@ -168,14 +168,14 @@ func newServer(cfg Config, d exchange.Desk) *Server {
 	})
 	s.outbox = newOutbox(s)
 	s.sessions = newDirectory(&cfg, instance, in.Guard, s.outbox.add)
-	s.errands.Guard = in.Guard
+	s.background.Guard = in.Guard
 	s.join(cfg.Others)
 	return s
 }
 
 // join has the server work together with the other replicas.
 func (s *Server) join(others replica.Others) {
-	others.OnReturn(func() { s.forwarder.NoteReturn(); s.sessions.doubt() })
+	others.OnReturn(func() { s.forwarder.NoteReturn(); s.sessions.rewriteAll() })
 	others.OnChange(s.noteChange)
 	others.ServeClients(s.forwarded())
 	others.Handle(kindListener, s.heardListener)
@@ -274,7 +274,7 @@ func (s *Server) Run(ctx context.Context) error {
 	window := time.NewTicker(exchange.SumWindow)
 	defer window.Stop()
 	defer s.exchanges.RecordSums(context.WithoutCancel(ctx))
-	defer s.errands.end()
+	defer s.background.end()
 	if s.sessions.shared {
 		var tending sync.WaitGroup
 		tending.Go(func() { s.untilOver(ctx, func() { s.sessions.tend(ctx, s.turnout) }) })

@@ -24,19 +24,19 @@ import (
 // directory opens, finds and ends the sessions that live on this instance. Which replica
 // leads one is found out in primary.go.
 type directory struct {
-	ring    *seal.Ring
-	log     session.Log
-	opener  [ticket.OpenerSize]byte // this process
-	shared  bool                    // sessions of Streamable HTTP have a record that other replicas know
-	records primary.Store           // nil: there are no others
-	others  replica.Others
-	idle    time.Duration
-	maxAge  time.Duration
-	roster  *sessions.Roster
-	ended   *sessions.Ended
-	logger  *slog.Logger
-	hints   hints
-	doubted chan struct{} // holds a value if records may be lost
+	ring      *seal.Ring
+	log       session.Log
+	opener    [ticket.OpenerSize]byte // this process
+	shared    bool                    // sessions of Streamable HTTP have a record that other replicas know
+	records   primary.Store           // nil: there are no others
+	others    replica.Others
+	idle      time.Duration
+	maxAge    time.Duration
+	roster    *sessions.Roster
+	ended     *sessions.Ended
+	logger    *slog.Logger
+	hints     hints
+	rewriting chan struct{} // holds a value if records may be lost
 
 	// Set once by the server. What else is to be done of a session that this replica has
 	// taken over: onTaken; tellTaken tells the replica that led it before, "" if that is
@@ -59,10 +59,10 @@ func newDirectory(cfg *Config, opener [ticket.OpenerSize]byte, g exchange.Guard,
 		others: cfg.Others,
 		idle:   cfg.SessionIdle, maxAge: cfg.SessionMaxAge, roster: sessions.NewRoster(g, cfg.Memory, onNews),
 		ended: sessions.NewEnded(), logger: g.Log,
-		doubted: make(chan struct{}, 1), unended: make(map[primary.Key]uint64),
+		rewriting: make(chan struct{}, 1), unended: make(map[primary.Key]uint64),
 	}
 	if ss.shared {
-		cfg.Records.OnDoubt(ss.doubt)
+		cfg.Records.OnLoss(ss.rewriteAll)
 	}
 	return ss
 }

@@ -58,7 +58,7 @@ func (s *Server) resubscribeAll() {
 		}
 		if caller, ok := s.exchanges.Resolve(l.LastPrincipal()); ok {
 			// one for each session
-			s.errands.begin(context.Background(), func(ctx context.Context) { s.resubscribe(ctx, l, caller) })
+			s.background.begin(context.Background(), func(ctx context.Context) { s.resubscribe(ctx, l, caller) })
 		}
 	})
 }
@@ -88,7 +88,7 @@ func (s *Server) forgetWatches(ctx context.Context, given []sessions.Revoked) {
 		return
 	}
 	// one for each time that rights are judged, or that somebody subscribes
-	s.errands.begin(ctx, func(ctx context.Context) {
+	s.background.begin(ctx, func(ctx context.Context) {
 		for _, g := range given {
 			s.sessions.keepWatch(ctx, g.Session, g.URI)
 		}

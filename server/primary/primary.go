@@ -67,7 +67,7 @@ type Store interface {
 	// Renew keeps records for longer, and returns which of them are not there. It costs a
 	// round trip for a few hundred.
 	Renew(ctx context.Context, keys []Key) (missing []Key, err error)
-	// OnDoubt calls f when the store may have lost records: then whoever leads a session
+	// OnLoss calls f when the store may have lost records: then whoever leads a session
 	// writes its record again. f must return at once. It is called before the store runs.
-	OnDoubt(f func())
+	OnLoss(f func())
 }

@@ -285,8 +285,8 @@ func (s *Redis) Renew(ctx context.Context, keys []Key) (missing []Key, _ error) 
 	return missing, nil
 }
 
-// OnDoubt implements Store.
-func (s *Redis) OnDoubt(f func()) {
+// OnLoss implements Store.
+func (s *Redis) OnLoss(f func()) {
 	s.config.Store.OnGeneration(f)
 	s.config.Store.OnChange(func(up bool) {
 		if up {

@@ -23,7 +23,7 @@ type Store struct {
 	down    bool
 	trip    func() // called for each round trip; nil: nothing is
 	settles bool   // what is not there may be written again
-	doubts  []func()
+	losses  []func()
 }
 
 var _ primary.Store = (*Store)(nil)
@@ -47,7 +47,7 @@ func (s *Store) Lose() {
 	s.mu.Lock()
 	s.records, s.settles = nil, true
 	s.mu.Unlock()
-	s.Doubt()
+	s.SuspectLoss()
 }
 
 // Put puts a record back as it was, as a server does that fails over.
@@ -57,21 +57,21 @@ func (s *Store) Put(k primary.Key, r primary.Record) {
 	s.records[k] = r
 }
 
-// Doubt does what follows when records may have been lost.
-func (s *Store) Doubt() {
+// SuspectLoss does what follows when records may have been lost.
+func (s *Store) SuspectLoss() {
 	s.mu.Lock()
-	doubts := s.doubts
+	losses := s.losses
 	s.mu.Unlock()
-	for _, f := range doubts {
+	for _, f := range losses {
 		f()
 	}
 }
 
-// OnDoubt implements primary.Store.
-func (s *Store) OnDoubt(f func()) {
+// OnLoss implements primary.Store.
+func (s *Store) OnLoss(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.doubts = append(s.doubts, f)
+	s.losses = append(s.losses, f)
 }
 
 // Settle ends the time in which what was lost may be written again.

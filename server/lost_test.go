@@ -49,9 +49,9 @@ func TestASubscriptionOfADeadReplicaWasTriedOnceOnly(t *testing.T) {
 	})
 }
 
-// TestAnUnsubscribedOrphanIsNotOpened unsubscribes from what could not be opened, between
+// TestAnUnsubscribedResourceIsNotOpenedAgain unsubscribes from what could not be opened, between
 // two attempts and during one: it is not tried again.
-func TestAnUnsubscribedOrphanIsNotOpened(t *testing.T) {
+func TestAnUnsubscribedResourceIsNotOpenedAgain(t *testing.T) {
 	for name, during := range map[string]bool{"between two attempts": false, "during an attempt": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -85,9 +85,9 @@ func TestAnUnsubscribedOrphanIsNotOpened(t *testing.T) {
 	}
 }
 
-// TestAnOrphanThatIsRefusedForGoodIsTriedOnce opens a subscription whose resource is not
+// TestASubscriptionThatIsRefusedForGoodIsTriedOnce opens a subscription whose resource is not
 // there any more.
-func TestAnOrphanThatIsRefusedForGoodIsTriedOnce(t *testing.T) {
+func TestASubscriptionThatIsRefusedForGoodIsTriedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tries atomic.Int64
 		bereft(t, func() error {

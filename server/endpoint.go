@@ -2,11 +2,11 @@ package server
 
 import (
 	"net/http"
-	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
+	"github.com/drawbridge-mcp/drawbridge/server/legacy"
 )
 
 // endpoint serves /mcp, the one endpoint for clients of both eras.
@@ -17,9 +17,9 @@ func (s *Server) endpoint(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPost:
 		s.post(x, r)
 	case http.MethodGet:
-		s.get(x, r)
+		s.legacy.Get(x, r)
 	case http.MethodDelete:
-		s.delete(x, r)
+		s.legacy.Delete(x, r)
 	default:
 		x.Header().Set("Allow", "POST, GET, DELETE")
 		x.Refuse("", exchange.ErrMethod)
@@ -39,7 +39,7 @@ func (s *Server) post(x *exchange.Exchange, r *http.Request) {
 		return
 	}
 	if raw.IsArray() {
-		s.batch(x, r, raw)
+		s.legacy.Batch(x, r, raw)
 		return
 	}
 	m := x.Decode(raw)
@@ -62,7 +62,7 @@ func (s *Server) post(x *exchange.Exchange, r *http.Request) {
 		s.modern.Answer(x, r, m)
 		return
 	}
-	s.legacy(x, r, m, raw)
+	s.legacy.Answer(x, r, m, raw)
 }
 
 // eraOf decides, once for each message, which era it belongs to. A message is modern if
@@ -73,7 +73,7 @@ func (s *Server) post(x *exchange.Exchange, r *http.Request) {
 //
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 func eraOf(h http.Header, meta mcp.Object) mcp.Era {
-	revision := revisionIn(h)
+	revision := legacy.RevisionIn(h)
 	if revision >= mcp.Revision2607 || meta.Has(mcp.MetaProtocolVersion) {
 		return mcp.Modern
 	}
@@ -83,7 +83,3 @@ func eraOf(h http.Header, meta mcp.Object) mcp.Era {
 	}
 	return mcp.Legacy
 }
-
-// revisionIn returns the revision that the header names. If the header is there several
-// times, the result is a text that is no revision.
-func revisionIn(h http.Header) string { return strings.Join(h[mcp.HeaderProtocolVersion], ",") }

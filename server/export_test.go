@@ -23,7 +23,7 @@ const WriteSize = exchange.WriteSize
 
 // HoldRoster holds what guards the order of sessions, until release is called.
 func HoldRoster(s *Server) (release func()) {
-	return s.sessions.roster.Hold()
+	return s.legacy.HoldRoster()
 }
 
 // HasTaken tells whether a server has taken a connection over from net/http.

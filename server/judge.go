@@ -6,8 +6,6 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
-	"github.com/drawbridge-mcp/drawbridge/server/exchange"
-	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 )
 
 // A token is checked when a request comes, but what the request opens may last for hours.
@@ -52,8 +50,7 @@ func (s *Server) judgeAgain(ctx context.Context) {
 		return ok
 	}
 	s.exchanges.Jobs.Judge(accepts)
-	sessions, given := s.sessions.judge(ctx, resolve, s.config.Judge)
-	s.forgetWatches(ctx, given)
+	sessions := s.legacy.Judge(ctx, resolve, s.config.Judge)
 	streams := s.streams.Judge(accepts)
 	calls := s.desk.Judge(resolve)
 	if sessions+streams+calls > 0 {
@@ -61,33 +58,4 @@ func (s *Server) judgeAgain(ctx context.Context) {
 			slog.Int("sessions", sessions),
 			slog.Int("streams", streams), slog.Int("calls", calls))
 	}
-}
-
-// judge ends the sessions whose callers are not accepted any more, and of the others the
-// subscriptions that they may not have any more. It returns how many sessions it ended,
-// and which subscriptions. A session whose token would be accepted, but whose tenant this
-// replica does not serve at the moment, ends here alone: others may serve it, and this
-// one later.
-func (ss *directory) judge(ctx context.Context, resolve func(auth.Principal) (gateway.Caller, bool),
-	judge func(auth.Principal) error,
-) (ended int, given []sessions.Revoked) {
-	var gone []*sessions.Session
-	ss.roster.Each(func(l *sessions.Session) {
-		principal := l.LastPrincipal()
-		caller, ok := resolve(principal)
-		if ok {
-			given = append(given, l.Judge(caller)...)
-			return
-		}
-		if ss.drop(l, exchange.OutcomeRevoked) {
-			ended++
-			if judge(exchange.Unexpired(principal)) != nil {
-				gone = append(gone, l)
-			}
-		}
-	})
-	for _, l := range gone { // last, because the records may be far away
-		ss.forget(ctx, l)
-	}
-	return ended, given
 }

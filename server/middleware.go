@@ -218,3 +218,19 @@ func (s *Server) admitted(x *exchange.Exchange, r *http.Request) bool {
 func (s *Server) notFound(w http.ResponseWriter, _ *http.Request) {
 	exchange.Of(w).Refuse("", exchange.ErrNotFound)
 }
+
+// forwarded returns the handler of requests that other replicas forward. What their
+// clients may do is judged here as if they had come here, but for what belongs to a
+// connection, and for what a request costs: the first replica has seen to that.
+func (s *Server) forwarded() http.Handler {
+	r := chi.NewRouter()
+	r.Use(s.identified, s.exchanges.Logged, s.recovered, checked(s.bounded, s.authenticated, s.admitted))
+	r.NotFound(s.notFound)
+	r.MethodNotAllowed(s.notFound)
+	r.HandleFunc(exchange.EndpointPath, s.endpoint)
+	r.HandleFunc(exchange.TenantPath+"{tenant}"+exchange.EndpointPath, s.endpoint)
+	if s.config.LegacySSE {
+		r.HandleFunc(exchange.MessagesPath, s.legacy.PostMessage)
+	}
+	return r
+}

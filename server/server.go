@@ -6,10 +6,8 @@ package server
 
 import (
 	"context"
-	"encoding/hex"
 	"log/slog"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,12 +23,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
+	"github.com/drawbridge-mcp/drawbridge/server/legacy"
 	"github.com/drawbridge-mcp/drawbridge/server/modern"
 	"github.com/drawbridge-mcp/drawbridge/server/once"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 	"github.com/drawbridge-mcp/drawbridge/server/streams"
-	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
 // Defaults of Config, on which the need for memory depends.
@@ -101,21 +99,15 @@ type Server struct {
 	config Config
 	desk   exchange.Desk
 
-	sessions *directory
-	waiting  *waiting
-	modern   *modern.Endpoint
+	modern *modern.Endpoint
+	legacy *legacy.Service
 
 	forwarder *forward.Forwarder
 	visiting  atomic.Int64 // requests in work that other replicas have forwarded
 
-	alarms  streams.Alarms
 	working atomic.Int64 // requests in work
 
-	streams    *streams.Set
-	outbox     *outbox
-	background background
-
-	turnout chan struct{} // holds a value when replicas have come or ended
+	streams *streams.Set
 
 	again chan struct{} // holds a value if what callers have open is to be judged again
 }
@@ -143,8 +135,6 @@ func newServer(cfg Config, d exchange.Desk) *Server {
 	if cfg.Turns == nil {
 		cfg.Turns = fairqueue.New(0)
 	}
-	var instance [ticket.OpenerSize]byte
-	_, _ = hex.Decode(instance[:], []byte(cfg.Others.Self())) // as replica.NewID makes it
 	in := exchange.New(exchange.Config{
 		Desk: d, Metrics: cfg.Metrics, Logger: cfg.Logger, Memory: cfg.Memory, Turns: cfg.Turns,
 		Settings: cfg.Settings, Judge: cfg.Judge, RouteOf: routeOf, Extensions: cfg.Extensions,
@@ -157,31 +147,21 @@ func newServer(cfg Config, d exchange.Desk) *Server {
 		}),
 		config:    cfg,
 		desk:      d,
-		waiting:   newWaiting(cfg.Memory),
 		forwarder: forward.New(in, cfg.Others, int64(cfg.MaxCalls)),
 		again:     make(chan struct{}, 1),
-		turnout:   make(chan struct{}, 1),
 	}
 	s.modern = modern.New(modern.Config{
 		Exchanges: in, Streams: s.streams, Once: cfg.Once, Memory: cfg.Memory, MaxCalls: cfg.MaxCalls,
 		Heartbeat: cfg.Heartbeat, Name: cfg.Card.Name, Version: cfg.Version,
 	})
-	s.outbox = newOutbox(s)
-	s.sessions = newDirectory(&cfg, instance, in.Guard, s.outbox.add)
-	s.background.Guard = in.Guard
-	s.join(cfg.Others)
+	s.legacy = legacy.New(legacy.Config{
+		Exchanges: in, Streams: s.streams, Forwarder: s.forwarder, Working: &s.working, Seal: cfg.Seal,
+		Log: cfg.Log, Records: cfg.Records, Others: cfg.Others, Metrics: cfg.Metrics, Memory: cfg.Memory,
+		Heartbeat: cfg.Heartbeat, SessionIdle: cfg.SessionIdle, SessionMaxAge: cfg.SessionMaxAge,
+		Name: cfg.Card.Name, Version: cfg.Version,
+	})
+	cfg.Others.ServeClients(s.forwarded())
 	return s
-}
-
-// join has the server work together with the other replicas.
-func (s *Server) join(others replica.Others) {
-	others.OnReturn(func() { s.forwarder.NoteReturn(); s.sessions.rewriteAll() })
-	others.OnChange(s.noteChange)
-	others.ServeClients(s.forwarded())
-	others.Handle(kindListener, s.heardListener)
-	others.Handle(kindTaken, s.heardTaken)
-	s.sessions.onTaken, s.sessions.tellTaken, s.sessions.takeStranded = s.taken, s.tellTaken, s.takeStranded
-	s.sessions.letGoAll = s.letGoAll
 }
 
 func orDefault[T int | int64 | time.Duration](value, fallback T) T {
@@ -225,8 +205,8 @@ func (s *Server) Handler() http.Handler {
 		r.HandleFunc(exchange.EndpointPath, s.endpoint)
 		r.HandleFunc(exchange.TenantPath+"{tenant}"+exchange.EndpointPath, s.endpoint)
 		if s.config.LegacySSE {
-			r.HandleFunc(exchange.SSEPath, s.openSSE)
-			r.HandleFunc(exchange.MessagesPath, s.postMessage)
+			r.HandleFunc(exchange.SSEPath, s.legacy.OpenSSE)
+			r.HandleFunc(exchange.MessagesPath, s.legacy.PostMessage)
 		}
 	})
 	return &shortcut{r, every.Handler(known(http.HandlerFunc(s.endpoint)))}
@@ -274,20 +254,14 @@ func (s *Server) Run(ctx context.Context) error {
 	window := time.NewTicker(exchange.SumWindow)
 	defer window.Stop()
 	defer s.exchanges.RecordSums(context.WithoutCancel(ctx))
-	defer s.background.end()
-	if s.sessions.shared {
-		var tending sync.WaitGroup
-		tending.Go(func() { s.untilOver(ctx, func() { s.sessions.tend(ctx, s.turnout) }) })
-		tending.Go(func() { s.untilOver(ctx, func() { s.tellChanges(ctx) }) })
-		defer tending.Wait()
-	}
+	defer s.legacy.Begin(ctx)()
 	judged := true
 	for {
 		select {
 		case <-window.C:
 			s.exchanges.RecordSums(ctx)
 		case <-sweep.C:
-			s.sessions.sweep(ctx)
+			s.legacy.Sweep(ctx)
 			if !judged {
 				s.JudgeAgain()
 			}
@@ -295,35 +269,6 @@ func (s *Server) Run(ctx context.Context) error {
 			judged = s.exchanges.Safely(ctx, func() { s.judgeAgain(ctx) })
 		case <-ctx.Done():
 			return nil
-		}
-	}
-}
-
-// untilOver calls do until ctx ends, and again after a panic.
-func (s *Server) untilOver(ctx context.Context, do func()) {
-	for !s.exchanges.Safely(ctx, do) && ctx.Err() == nil {
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-		}
-	}
-}
-
-// tellChanges has streams at other replicas told of changed lists, and tries again to
-// make subscriptions, until ctx ends.
-func (s *Server) tellChanges(ctx context.Context) {
-	heartbeat := time.NewTicker(s.config.Heartbeat)
-	defer heartbeat.Stop()
-	for changed := s.desk.Changed(); ; {
-		select {
-		case <-changed:
-			changed = s.desk.Changed()
-			s.sessions.roster.Each(s.outbox.add)
-		case <-heartbeat.C:
-			s.resubscribeAll()
-			s.sessions.roster.Each(s.outbox.add) // what could not be told before
-		case <-ctx.Done():
-			return
 		}
 	}
 }

@@ -35,11 +35,11 @@ func additions() []edit {
 		},
 		{"internal/allot/grant.go", "string.format('%d %d %d', ", "string.format('%d %d %d and more', "},
 		{
-			"server/listeners.go", "data := packed(l.key[:], binary.BigEndian.AppendUint64(nil, epoch))",
-			"data := packed(l.key[:], binary.BigEndian.AppendUint64(nil, epoch), []byte(\"more\"))",
+			"server/legacy/listeners.go", "data := packed(l.Key[:], binary.BigEndian.AppendUint64(nil, epoch))",
+			"data := packed(l.Key[:], binary.BigEndian.AppendUint64(nil, epoch), []byte(\"more\"))",
 		},
 		{
-			"server/primary.go", "facts := make(map[string]string)",
+			"server/sessions/lead.go", "facts := make(map[string]string)",
 			"facts := map[string]string{\"more\": \"of a later version\"}",
 		},
 	}

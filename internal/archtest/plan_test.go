@@ -12,7 +12,10 @@ func floors() [][]string {
 			"server",                         // front door: HTTP, transports, eras of clients
 		},
 		{
-			"server/modern",   // clients of the modern era
+			"server/legacy", // clients of the legacy era
+			"server/modern", // clients of the modern era
+		},
+		{
 			"server/sessions", // the state of sessions of older eras
 		},
 		{
@@ -161,7 +164,9 @@ func doors() []door {
 		{
 			"net/http",
 			[]string{
-				"server", "server/exchange", "server/forward", "server/modern", "server/streams", "server/admin", "auth", "registry/upstream", "registry/upstream/wire", "registry/credential",
+				"server", "server/exchange", "server/forward", "server/legacy", "server/modern",
+				"server/streams", "server/admin", "auth", "registry/upstream", "registry/upstream/wire",
+				"registry/credential",
 				"registry/builtin", "registry/openapi", "internal/dial", "internal/connlimit", "internal/link",
 				"internal/replica", "cmd/drawbridge", "metrics", "auth/provider",
 				"auth/signin", "auth/signin/clients", "auth/signin/pages",

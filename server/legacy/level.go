@@ -1,4 +1,4 @@
-package server
+package legacy
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 
 // setLevel sets how grave a log message must be for the client of the session to get it.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging#setting-log-level
-func (s *Server) setLevel(ctx context.Context, l *sessions.Session, params mcp.Object) *mcp.Error {
+func (s *Service) setLevel(ctx context.Context, l *sessions.Session, params mcp.Object) *mcp.Error {
 	name := params.Text("level")
 	level, ok := mcp.LevelOf(name)
 	if !ok {

@@ -1,8 +1,9 @@
-package server
+package legacy
 
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -15,13 +16,13 @@ import (
 // maxBatch is the most messages of a batch.
 const maxBatch = 32
 
-// batch answers an array of messages, which only revision 2025-03-26 has. Each request in
+// Batch answers an array of messages, which only revision 2025-03-26 has. Each request in
 // it is charged and answered by itself. The answers go back in one array, even if there
 // is only one.
 // https://modelcontextprotocol.io/specification/2025-03-26/basic/transports#sending-messages-to-the-server
-func (s *Server) batch(x *exchange.Exchange, r *http.Request, raw mcp.RawJSON) {
+func (s *Service) Batch(x *exchange.Exchange, r *http.Request, raw mcp.RawJSON) {
 	x.Method = "batch"
-	if revisionIn(r.Header) >= mcp.Revision2607 {
+	if RevisionIn(r.Header) >= mcp.Revision2607 {
 		x.Era = mcp.Modern
 		x.Refuse("", exchange.ErrBatch)
 		return
@@ -73,7 +74,7 @@ func absentOr(values []string, want string) bool {
 
 // unpack checks every message of a batch before any of them has an effect. Then it acts
 // on the notifications and responses, and returns the requests.
-func (s *Server) unpack(ctx context.Context, l *sessions.Session, raw mcp.RawJSON) ([]*mcp.Message, *exchange.Refusal) {
+func (s *Service) unpack(ctx context.Context, l *sessions.Session, raw mcp.RawJSON) ([]*mcp.Message, *exchange.Refusal) {
 	elements, _ := raw.Elements()
 	if len(elements) == 0 || len(elements) > maxBatch {
 		return nil, exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidRequest,
@@ -109,7 +110,7 @@ func (s *Server) unpack(ctx context.Context, l *sessions.Session, raw mcp.RawJSO
 
 // answerBatch runs the requests of a batch at the same time, each under its own limits,
 // and answers when all of them are done.
-func (s *Server) answerBatch(x *exchange.Exchange, l *sessions.Session, requests []*mcp.Message) {
+func (s *Service) answerBatch(x *exchange.Exchange, l *sessions.Session, requests []*mcp.Message) {
 	ctx := x.Outliving() // a client that loses its connection can resume, so the calls go on
 	p := &reply{}
 	p.begin(s, x, l, "")
@@ -156,7 +157,7 @@ func (s *Server) answerBatch(x *exchange.Exchange, l *sessions.Session, requests
 // arrayOf returns the array of the answers that are told, in parts: a client could ask
 // for the same long list in every request of a batch, and nothing counts copies of that.
 // It is nil if none is told.
-func (s *Server) arrayOf(ctx context.Context, answers []exchange.Answer, requestID string) exchange.Payload {
+func (s *Service) arrayOf(ctx context.Context, answers []exchange.Answer, requestID string) exchange.Payload {
 	var array exchange.Payload
 	before := []byte{'['}
 	for i := range answers {
@@ -172,9 +173,13 @@ func (s *Server) arrayOf(ctx context.Context, answers []exchange.Answer, request
 	return append(array, []byte{']'})
 }
 
-func (s *Server) batched(ctx context.Context, x *exchange.Exchange, l *sessions.Session, m *mcp.Message, way *line) exchange.Answer {
+func (s *Service) batched(ctx context.Context, x *exchange.Exchange, l *sessions.Session, m *mcp.Message, way *line) exchange.Answer {
 	if m.Method == mcp.MethodPing {
 		return exchange.Answer{ID: m.ID}
 	}
 	return s.legacyAnswer(ctx, x.Caller, x.ID, l, m, way)
 }
+
+// RevisionIn returns the revision that the header names. If the header is there several
+// times, the result is a text that is no revision.
+func RevisionIn(h http.Header) string { return strings.Join(h[mcp.HeaderProtocolVersion], ",") }

@@ -1,4 +1,4 @@
-package server
+package legacy
 
 import (
 	"context"
@@ -17,10 +17,10 @@ import (
 // sseStream is the one stream of a session over HTTP+SSE.
 const sseStream = "s"
 
-// openSSE opens a session together with its one stream, and tells the client where to
+// OpenSSE opens a session together with its one stream, and tells the client where to
 // post its messages. When the stream ends, the session ends too.
 // https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse
-func (s *Server) openSSE(w http.ResponseWriter, r *http.Request) {
+func (s *Service) OpenSSE(w http.ResponseWriter, r *http.Request) {
 	x := exchange.Of(w)
 	x.Era = mcp.Legacy
 	x.ReadAccept(r.Header)
@@ -62,9 +62,9 @@ func (s *Server) openSSE(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// postMessage takes a message of a session over HTTP+SSE. The answer does not come in the
+// PostMessage takes a message of a session over HTTP+SSE. The answer does not come in the
 // response, but on the stream of the session.
-func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) {
+func (s *Service) PostMessage(w http.ResponseWriter, r *http.Request) {
 	x := exchange.Of(w)
 	x.Era = mcp.Legacy
 	if r.Method != http.MethodPost {
@@ -129,7 +129,7 @@ func sessionOfQuery(r *http.Request) (string, *exchange.Refusal) {
 }
 
 // takeRequest has a goroutine answer a request on the stream of the session.
-func (s *Server) takeRequest(x *exchange.Exchange, l *sessions.Session, m *mcp.Message) *exchange.Refusal {
+func (s *Service) takeRequest(x *exchange.Exchange, l *sessions.Session, m *mcp.Message) *exchange.Refusal {
 	j := &exchange.Job{}
 	ctx, refused := s.beginLegacy(x.Outliving(), x, l, j, m.ID)
 	if refused != nil {
@@ -151,7 +151,7 @@ func (s *Server) takeRequest(x *exchange.Exchange, l *sessions.Session, m *mcp.M
 // sseWay leads to the client of one request: everything goes on the stream of the
 // session.
 type sseWay struct {
-	server  *Server
+	server  *Service
 	session *sessions.Session
 	taken   exchange.Held // by the request
 }
@@ -167,7 +167,7 @@ func (p *sseWay) rest() { p.taken.ReleaseSlot() }
 
 // answerSSE runs one request, and appends all that comes of it to the stream of the
 // session. A panic in the request is answered with an error.
-func (s *Server) answerSSE(ctx context.Context, x *exchange.Exchange, l *sessions.Session, m *mcp.Message, j *exchange.Job, way *sseWay) {
+func (s *Service) answerSSE(ctx context.Context, x *exchange.Exchange, l *sessions.Session, m *mcp.Message, j *exchange.Job, way *sseWay) {
 	a := exchange.Answer{ID: m.ID, Err: exchange.ErrPanic.Told}
 	s.exchanges.Safely(ctx, func() {
 		switch m.Method {
@@ -200,7 +200,7 @@ func (s *Server) answerSSE(ctx context.Context, x *exchange.Exchange, l *session
 
 // agreeSSE answers the handshake of a session over HTTP+SSE, in which newer clients may
 // ask for newer revisions.
-func (s *Server) agreeSSE(x *exchange.Exchange, l *sessions.Session, m *mcp.Message) exchange.Answer {
+func (s *Service) agreeSSE(x *exchange.Exchange, l *sessions.Session, m *mcp.Message) exchange.Answer {
 	if refused := checkInitialize(m); refused != nil {
 		x.RecordRefusal(refused)
 		return exchange.Answer{ID: m.ID, Err: refused.Told}

@@ -1,4 +1,4 @@
-package server
+package legacy
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 // answered takes an answer of the client to a question that was asked in its session, on
 // this replica or another. An answer to anything else is dropped, and so is a second
 // answer. If it is refused, the client may send it again.
-func (s *Server) answered(ctx context.Context, l *sessions.Session, m *mcp.Message) *exchange.Refusal {
+func (s *Service) answered(ctx context.Context, l *sessions.Session, m *mcp.Message) *exchange.Refusal {
 	id, _ := mcp.RawJSON(m.ID).Text()
 	home, ok := forward.HomeOf(id)
 	if !ok {

@@ -1,11 +1,8 @@
-package server
+package legacy
 
 import (
 	"context"
-	"net/http"
 	"time"
-
-	"github.com/go-chi/chi/v5"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -34,7 +31,7 @@ func (ss *directory) home(id string, c gateway.Caller) (replica.ID, bool) {
 // missing returns the refusal for a session whose home is not there. Shortly after a
 // fault nobody can tell whether it is, and then the client must not throw its session
 // away.
-func (s *Server) missing(ctx context.Context) *exchange.Refusal {
+func (s *Service) missing(ctx context.Context) *exchange.Refusal {
 	if s.forwarder.IsUnsure() {
 		return exchange.ErrReplicas
 	}
@@ -49,7 +46,7 @@ const holdTime = 8 * time.Second
 // that is this one. Otherwise ask has the other do what is to be done, and the request is
 // answered. A primary that is not reached is most likely about to be known as gone, and
 // is waited for: clients do not send again what was refused.
-func (s *Server) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID, ask func(to replica.ID) forward.Outcome) *sessions.Session {
+func (s *Service) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID, ask func(to replica.ID) forward.Outcome) *sessions.Session {
 	denied, until := replica.ID(""), time.Now().Add(holdTime)
 	for {
 		l, to, refused := s.sessions.whose(x.Context(), t, x.Caller, denied)
@@ -59,8 +56,8 @@ func (s *Server) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID, ask fu
 		}
 		if l != nil {
 			if x.Held.Slot == nil {
-				x.Held.Slot = &s.working // it was given back while others were asked
-				s.working.Add(1)
+				x.Held.Slot = s.config.Working // it was given back while others were asked
+				s.config.Working.Add(1)
 			}
 			return l
 		}
@@ -85,7 +82,7 @@ func (s *Server) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID, ask fu
 }
 
 // noteChange has whoever waits look again: replicas have come, ended, or begun to drain.
-func (s *Server) noteChange() {
+func (s *Service) noteChange() {
 	s.forwarder.NoteChange()
 	select {
 	case s.turnout <- struct{}{}:
@@ -94,18 +91,31 @@ func (s *Server) noteChange() {
 	s.streams.WakeAll() // those that wait for a replica that is gone
 }
 
-// forwarded returns the handler of requests that other replicas forward. What their
-// clients may do is judged here as if they had come here, but for what belongs to a
-// connection, and for what a request costs: the first replica has seen to that.
-func (s *Server) forwarded() http.Handler {
-	r := chi.NewRouter()
-	r.Use(s.identified, s.exchanges.Logged, s.recovered, checked(s.bounded, s.authenticated, s.admitted))
-	r.NotFound(s.notFound)
-	r.MethodNotAllowed(s.notFound)
-	r.HandleFunc(exchange.EndpointPath, s.endpoint)
-	r.HandleFunc(exchange.TenantPath+"{tenant}"+exchange.EndpointPath, s.endpoint)
-	if s.config.LegacySSE {
-		r.HandleFunc(exchange.MessagesPath, s.postMessage)
+// untilOver calls do until ctx ends, and again after a panic.
+func (s *Service) untilOver(ctx context.Context, do func()) {
+	for !s.exchanges.Safely(ctx, do) && ctx.Err() == nil {
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
 	}
-	return r
+}
+
+// tellChanges has streams at other replicas told of changed lists, and tries again to
+// make subscriptions, until ctx ends.
+func (s *Service) tellChanges(ctx context.Context) {
+	heartbeat := time.NewTicker(s.config.Heartbeat)
+	defer heartbeat.Stop()
+	for changed := s.desk.Changed(); ; {
+		select {
+		case <-changed:
+			changed = s.desk.Changed()
+			s.sessions.roster.Each(s.outbox.add)
+		case <-heartbeat.C:
+			s.resubscribeAll()
+			s.sessions.roster.Each(s.outbox.add) // what could not be told before
+		case <-ctx.Done():
+			return
+		}
+	}
 }

@@ -1,23 +1,138 @@
-package server
+// Package legacy answers clients of the revisions with sessions: from 2024-11-05, also over
+// HTTP+SSE, to 2025-11-25. It turns their requests into the stateless form and its results
+// into what their revision knows, asks them what a server asks, holds their streams, and
+// with other replicas finds out who leads a session. The state of sessions stands in
+// server/sessions.
+//
+// To read the package, begin at the top of this table:
+//
+//	how messages come       legacy: POST, GET and DELETE of a session; sse: HTTP+SSE; batch
+//	  the handshake         handshake
+//	  what needs no answer  answered: answers to questions; level
+//	  what is followed      subscriptions, watches: after another replica has taken over
+//	one request             roundtrips, question: what its client is asked; waiting
+//	how it is answered      reply: JSON or a stream; feed, homes: a stream of the log
+//	sessions                directory: opened, found, ended; departed: what the log says of that
+//	with other replicas     route, primary: who leads; listeners: streams that are elsewhere
+//	beside requests         background
+package legacy
 
 import (
 	"context"
+	"encoding/hex"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/lowering"
+	"github.com/drawbridge-mcp/drawbridge/server/primary"
+	"github.com/drawbridge-mcp/drawbridge/server/session"
 	"github.com/drawbridge-mcp/drawbridge/server/sessions"
+	"github.com/drawbridge-mcp/drawbridge/server/streams"
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
-// legacy answers one message of a session over Streamable HTTP.
+// Config is what a service needs. Every field is required unless its comment says
+// otherwise.
+type Config struct {
+	Exchanges *exchange.Service
+	Streams   *streams.Set
+	Forwarder *forward.Forwarder
+	Working   *atomic.Int64 // counts the requests in work
+	Seal      *seal.Ring    // of session ids
+	Log       session.Log
+	Records   primary.Store // say which replica leads each session; nil: there are no others
+	Others    replica.Others
+	Metrics   *metrics.Metrics
+	Memory    *share.Budget // of bytes, for what is held for clients
+	Heartbeat time.Duration // between two tries to do what could not be done
+
+	SessionIdle, SessionMaxAge time.Duration
+
+	Name, Version string // of the gateway; Name may be ""
+}
+
+// Service answers the messages of clients of the legacy era. It is safe for concurrent
+// use.
+type Service struct {
+	config    Config
+	exchanges *exchange.Service
+	desk      exchange.Desk
+	streams   *streams.Set
+	forwarder *forward.Forwarder
+
+	sessions   *directory
+	waiting    *waiting
+	alarms     streams.Alarms
+	outbox     *outbox
+	background background
+
+	turnout chan struct{} // holds a value when replicas have come or ended
+}
+
+// New returns a service, which works together with the other replicas.
+func New(cfg Config) *Service {
+	var instance [ticket.OpenerSize]byte
+	_, _ = hex.Decode(instance[:], []byte(cfg.Others.Self())) // as replica.NewID makes it
+	s := &Service{
+		config: cfg, exchanges: cfg.Exchanges, desk: cfg.Exchanges.Desk, streams: cfg.Streams,
+		forwarder: cfg.Forwarder, waiting: newWaiting(cfg.Memory), turnout: make(chan struct{}, 1),
+	}
+	s.outbox = newOutbox(s)
+	s.sessions = newDirectory(&cfg, instance, cfg.Exchanges.Guard, s.outbox.add)
+	s.background.Guard = cfg.Exchanges.Guard
+	cfg.Others.OnReturn(func() { s.forwarder.NoteReturn(); s.sessions.rewriteAll() })
+	cfg.Others.OnChange(s.noteChange)
+	cfg.Others.Handle(kindListener, s.heardListener)
+	cfg.Others.Handle(kindTaken, s.heardTaken)
+	s.sessions.onTaken, s.sessions.tellTaken, s.sessions.takeStranded = s.taken, s.tellTaken, s.takeStranded
+	s.sessions.letGoAll = s.letGoAll
+	return s
+}
+
+// Begin begins to keep what other replicas must know of sessions, until ctx ends. The
+// function that it returns waits for that, and ends what runs beside requests.
+func (s *Service) Begin(ctx context.Context) (end func()) {
+	var tending sync.WaitGroup
+	if s.sessions.shared {
+		tending.Go(func() { s.untilOver(ctx, func() { s.sessions.tend(ctx, s.turnout) }) })
+		tending.Go(func() { s.untilOver(ctx, func() { s.tellChanges(ctx) }) })
+	}
+	return func() {
+		tending.Wait()
+		s.background.end()
+	}
+}
+
+// Sweep ends the sessions that nobody has used for too long.
+func (s *Service) Sweep(ctx context.Context) { s.sessions.sweep(ctx) }
+
+// Judge ends the sessions and subscriptions whose callers may not have them any more, and
+// returns how many sessions that were.
+func (s *Service) Judge(ctx context.Context, resolve func(auth.Principal) (gateway.Caller, bool),
+	judge func(auth.Principal) error,
+) (ended int) {
+	ended, given := s.sessions.judge(ctx, resolve, judge)
+	s.forgetWatches(ctx, given)
+	return ended
+}
+
+// HoldRoster holds what guards the order of sessions, until release is called, for tests.
+func (s *Service) HoldRoster() (release func()) { return s.sessions.roster.Hold() }
+
+// Answer answers one message of a session over Streamable HTTP.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
-func (s *Server) legacy(x *exchange.Exchange, r *http.Request, m *mcp.Message, body []byte) {
+func (s *Service) Answer(x *exchange.Exchange, r *http.Request, m *mcp.Message, body []byte) {
 	if m.IsRequest() && m.Method == mcp.MethodInitialize {
 		s.initialize(x.Context(), x, m)
 		return
@@ -52,7 +167,7 @@ func (s *Server) legacy(x *exchange.Exchange, r *http.Request, m *mcp.Message, b
 
 // isHome tells whether this replica has what a message is about, a question or a task,
 // whoever leads the session.
-func (s *Server) isHome(m *mcp.Message) bool {
+func (s *Service) isHome(m *mcp.Message) bool {
 	if m.IsResponse() {
 		id, _ := mcp.RawJSON(m.ID).Text()
 		at, _ := forward.HomeOf(id)
@@ -63,7 +178,7 @@ func (s *Server) isHome(m *mcp.Message) bool {
 
 // asFormer does what a client asks for with the calls that this replica began when it led
 // the session.
-func (s *Server) asFormer(x *exchange.Exchange, t *ticket.Ticket, m *mcp.Message) {
+func (s *Service) asFormer(x *exchange.Exchange, t *ticket.Ticket, m *mcp.Message) {
 	l := s.sessions.roster.Find(t.Key)
 	switch {
 	case l == nil:
@@ -95,7 +210,7 @@ func checkRevision(h http.Header, l *sessions.Session) *exchange.Refusal {
 
 // notified takes a message that needs no answer. That the roots of a client changed needs
 // no action: they are asked for anew each time.
-func (s *Server) notified(ctx context.Context, l *sessions.Session, m *mcp.Message) *exchange.Refusal {
+func (s *Service) notified(ctx context.Context, l *sessions.Session, m *mcp.Message) *exchange.Refusal {
 	switch {
 	case m.IsResponse():
 		return s.answered(ctx, l, m)
@@ -122,7 +237,7 @@ type legacyCall struct {
 
 // legacyRequest answers one request. The call goes on if the connection breaks, because
 // the client can resume.
-func (s *Server) legacyRequest(x *exchange.Exchange, l *sessions.Session, m *mcp.Message) {
+func (s *Service) legacyRequest(x *exchange.Exchange, l *sessions.Session, m *mcp.Message) {
 	if m.Method == mcp.MethodPing {
 		x.WriteJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, mcp.Object{}))
 		return
@@ -169,7 +284,7 @@ func (s *Server) legacyRequest(x *exchange.Exchange, l *sessions.Session, m *mcp
 // beginLegacy makes j, which is new, a job of a session. The context that it returns ends
 // when the client cancels the request, its caller is not accepted any more, the session
 // ends, or the process stops.
-func (s *Server) beginLegacy(ctx context.Context, x *exchange.Exchange, l *sessions.Session, j *exchange.Job,
+func (s *Service) beginLegacy(ctx context.Context, x *exchange.Exchange, l *sessions.Session, j *exchange.Job,
 	id mcp.ID,
 ) (context.Context, *exchange.Refusal) {
 	ctx, refused := s.exchanges.BeginJob(ctx, x, j, id)
@@ -185,7 +300,7 @@ func (s *Server) beginLegacy(ctx context.Context, x *exchange.Exchange, l *sessi
 
 // legacyAnswer runs one request of a session, and brings its result into the form of the
 // session's revision.
-func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, l *sessions.Session, m *mcp.Message,
+func (s *Service) legacyAnswer(ctx context.Context, c gateway.Caller, id string, l *sessions.Session, m *mcp.Message,
 	way *line,
 ) exchange.Answer {
 	a := exchange.Answer{ID: m.ID, Shared: exchange.SharedBy(m.Method), Room: way.room}
@@ -220,10 +335,10 @@ func (s *Server) legacyAnswer(ctx context.Context, c gateway.Caller, id string, 
 	return a
 }
 
-// get opens a stream of a session: either a new one, for messages that no request of the
+// Get opens a stream of a session: either a new one, for messages that no request of the
 // client caused, or the rest of one that broke.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server
-func (s *Server) get(x *exchange.Exchange, r *http.Request) {
+func (s *Service) Get(x *exchange.Exchange, r *http.Request) {
 	if _, named := r.Header[mcp.HeaderSessionID]; !named {
 		x.Header().Set("Allow", "POST")
 		x.Refuse("", exchange.ErrMethod)
@@ -243,7 +358,7 @@ func (s *Server) get(x *exchange.Exchange, r *http.Request) {
 // findFeed returns what a GET is to be answered with, with the place for its stream. It
 // is nil if the GET was refused. Where another replica leads the session, that one has
 // agreed and knows of the stream.
-func (s *Server) findFeed(x *exchange.Exchange, r *http.Request) *feed {
+func (s *Service) findFeed(x *exchange.Exchange, r *http.Request) *feed {
 	t, refused := s.sessions.of(x, r)
 	if refused != nil {
 		x.Refuse("", refused)
@@ -293,7 +408,7 @@ func (s *Server) findFeed(x *exchange.Exchange, r *http.Request) *feed {
 // nameStream decides which stream a GET gets. Notices of changed lists go only to streams
 // that a GET opened, and each message goes to one stream only. The name is "" where no
 // stream has the event after which the client wants to go on.
-func (s *Server) nameStream(x *exchange.Exchange, r *http.Request, f *feed, l *sessions.Session) *exchange.Refusal {
+func (s *Service) nameStream(x *exchange.Exchange, r *http.Request, f *feed, l *sessions.Session) *exchange.Refusal {
 	f.session = l
 	refused := checkRevision(r.Header, l)
 	if refused == nil && !x.AcceptsStream {
@@ -318,7 +433,7 @@ func (s *Server) nameStream(x *exchange.Exchange, r *http.Request, f *feed, l *s
 
 // beginFeed begins the stream of a GET, or finds the rest of one, and takes the place for
 // it.
-func (s *Server) beginFeed(x *exchange.Exchange, r *http.Request, f *feed) (refused *exchange.Refusal) {
+func (s *Service) beginFeed(x *exchange.Exchange, r *http.Request, f *feed) (refused *exchange.Refusal) {
 	switch {
 	case f.stream == "":
 		return exchange.ErrEvent
@@ -336,7 +451,7 @@ func (s *Server) beginFeed(x *exchange.Exchange, r *http.Request, f *feed) (refu
 }
 
 // giveUpFeed lets go of what a GET has taken that is not answered with a stream.
-func (s *Server) giveUpFeed(f *feed) {
+func (s *Service) giveUpFeed(f *feed) {
 	if f.place != nil {
 		f.place.Leave()
 	}
@@ -348,9 +463,9 @@ func (s *Server) giveUpFeed(f *feed) {
 	}
 }
 
-// delete ends a session.
+// Delete ends a session.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
-func (s *Server) delete(x *exchange.Exchange, r *http.Request) {
+func (s *Service) Delete(x *exchange.Exchange, r *http.Request) {
 	x.Era = mcp.Legacy
 	t, refused := s.sessions.of(x, r)
 	if refused != nil {
@@ -389,7 +504,7 @@ func (s *Server) delete(x *exchange.Exchange, r *http.Request) {
 
 // endByClient ends a session wherever something of it is. When it returns nil, nobody
 // serves the session any more.
-func (s *Server) endByClient(x *exchange.Exchange, l *sessions.Session) *exchange.Refusal {
+func (s *Service) endByClient(x *exchange.Exchange, l *sessions.Session) *exchange.Refusal {
 	former := l.FormerOf()
 	at := l.StreamsAt()
 	if refused := s.sessions.delete(x.Context(), l); refused != nil {

@@ -1,4 +1,4 @@
-package server
+package legacy
 
 import (
 	"context"
@@ -60,13 +60,13 @@ const endedEpoch = math.MaxUint64
 // outbox has what other replicas are to be told of sessions that this one leads. It is
 // safe for concurrent use.
 type outbox struct {
-	server  *Server
+	server  *Service
 	mu      sync.Mutex // guards the fields below
 	waiting map[replica.ID]map[*sessions.Session]bool
 	running map[replica.ID]bool
 }
 
-func newOutbox(s *Server) *outbox {
+func newOutbox(s *Service) *outbox {
 	return &outbox{
 		server: s, waiting: make(map[replica.ID]map[*sessions.Session]bool),
 		running: make(map[replica.ID]bool),
@@ -124,7 +124,7 @@ func (o *outbox) take(at replica.ID) (batch []*sessions.Session) {
 }
 
 // tellListeners tells a replica what the streams there are to be told of some sessions.
-func (s *Server) tellListeners(ctx context.Context, at replica.ID, some []*sessions.Session) {
+func (s *Service) tellListeners(ctx context.Context, at replica.ID, some []*sessions.Session) {
 	var all []sessions.Notice
 	for _, l := range some {
 		all = append(all, s.newsFor(l, at)...)
@@ -173,7 +173,7 @@ const (
 
 // newsFor returns what the first stream of a session at a replica is to be told. What is
 // assigned to it is told by no other.
-func (s *Server) newsFor(l *sessions.Session, at replica.ID) (all []sessions.Notice) {
+func (s *Service) newsFor(l *sessions.Session, at replica.ID) (all []sessions.Notice) {
 	h := l.ListenerAt(at)
 	if _, leads := s.config.Others.Leads(); h == nil || !leads || !l.IsReady() {
 		return nil
@@ -212,7 +212,7 @@ func (s *Server) newsFor(l *sessions.Session, at replica.ID) (all []sessions.Not
 
 // heardListener takes notices for streams here, and word that a stream is not where it
 // was. It answers with a byte for each.
-func (s *Server) heardListener(ctx context.Context, from replica.ID, w replica.Word) ([]byte, error) {
+func (s *Service) heardListener(ctx context.Context, from replica.ID, w replica.Word) ([]byte, error) {
 	parts, ok := unpacked(w.Data, 4)
 	if !ok || len(parts)%4 != 0 || len(parts) > 4*maxNotices*(sessions.MaxTold+3) {
 		return nil, errWord
@@ -236,7 +236,7 @@ func (s *Server) heardListener(ctx context.Context, from replica.ID, w replica.W
 var errWord = errors.New("that word has another form")
 
 // heardNotice takes one notice.
-func (s *Server) heardNotice(ctx context.Context, from replica.ID, parts [][]byte) byte {
+func (s *Service) heardNotice(ctx context.Context, from replica.ID, parts [][]byte) byte {
 	if len(parts[0]) != ticket.KeySize || len(parts[2]) != 8 || len(parts[1]) == 0 {
 		return noticeRefused
 	}
@@ -271,7 +271,7 @@ func (s *Server) heardNotice(ctx context.Context, from replica.ID, parts [][]byt
 }
 
 // letGo tells a replica that a stream of a session is not there any more, or not here.
-func (s *Server) letGo(ctx context.Context, l *sessions.Session, stream string, at replica.ID, epoch uint64) {
+func (s *Service) letGo(ctx context.Context, l *sessions.Session, stream string, at replica.ID, epoch uint64) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), sessions.NoticeTime)
 	defer stop()
 	data := packed(l.Key[:], []byte(stream), binary.BigEndian.AppendUint64(nil, epoch), nil)
@@ -282,7 +282,7 @@ func (s *Server) letGo(ctx context.Context, l *sessions.Session, stream string, 
 
 // letGoAll has replicas end the streams that they hold of a session which this one led
 // with that epoch: their clients come back, and the streams become known to who leads.
-func (s *Server) letGoAll(l *sessions.Session, at map[string]replica.ID, epoch uint64) {
+func (s *Service) letGoAll(l *sessions.Session, at map[string]replica.ID, epoch uint64) {
 	// one for each stream that was elsewhere when another replica took the session
 	for stream, one := range at {
 		s.background.begin(context.Background(),
@@ -292,7 +292,7 @@ func (s *Server) letGoAll(l *sessions.Session, at map[string]replica.ID, epoch u
 
 // listenElsewhere answers a GET that another replica has forwarded: the stream of that
 // name is there from now on.
-func (s *Server) listenElsewhere(x *exchange.Exchange, r *http.Request, stream string) {
+func (s *Service) listenElsewhere(x *exchange.Exchange, r *http.Request, stream string) {
 	t, refused := s.sessions.of(x, r)
 	var l *sessions.Session
 	if refused == nil {
@@ -316,7 +316,7 @@ func (s *Server) listenElsewhere(x *exchange.Exchange, r *http.Request, stream s
 
 // takeStream takes a stream of a session that this replica leads from whoever sends it,
 // and returns when that sends nothing more of it.
-func (s *Server) takeStream(ctx context.Context, l *sessions.Session, stream string) {
+func (s *Service) takeStream(ctx context.Context, l *sessions.Session, stream string) {
 	if at := l.HeldAt(stream); at != "" {
 		l.DropListener(stream, at)
 		s.letGo(ctx, l, stream, at, l.Epoch())
@@ -328,7 +328,7 @@ func (s *Server) takeStream(ctx context.Context, l *sessions.Session, stream str
 // announce has the primary of a session know that a stream of it is here. It is true if
 // it does; denied tells that it does not lead the session, gone that it was not reached.
 // Otherwise its answer is that to the client.
-func (s *Server) announce(x *exchange.Exchange, r *http.Request, f *feed, to replica.ID) forward.Outcome {
+func (s *Service) announce(x *exchange.Exchange, r *http.Request, f *feed, to replica.ID) forward.Outcome {
 	request := forward.RequestOf(x, r, nil)
 	request.Note = f.stream
 	answer, err := s.config.Others.Forward(x.Context(), to, request)
@@ -355,7 +355,7 @@ func (s *Server) announce(x *exchange.Exchange, r *http.Request, f *feed, to rep
 // takeStranded takes over the sessions with streams here whose primary is gone or drains,
 // or lets the streams know of the next one, and forgets the streams of sessions that this
 // replica leads at others that are gone.
-func (s *Server) takeStranded(ctx context.Context) {
+func (s *Service) takeStranded(ctx context.Context) {
 	if s.streams.IsDraining() {
 		return
 	}
@@ -371,7 +371,7 @@ func (s *Server) takeStranded(ctx context.Context) {
 }
 
 // takeOne takes a session over, or has its streams known to whoever was faster.
-func (s *Server) takeOne(ctx context.Context, l *sessions.Session) {
+func (s *Service) takeOne(ctx context.Context, l *sessions.Session) {
 	principal := l.LastPrincipal()
 	caller, ok := s.exchanges.Resolve(principal)
 	if !ok {
@@ -393,7 +393,7 @@ func (s *Server) takeOne(ctx context.Context, l *sessions.Session) {
 
 // tellTaken tells the replica that led a session before that this one does, and returns
 // the requests that it answers. They go on there.
-func (s *Server) tellTaken(ctx context.Context, l *sessions.Session, former replica.ID, epoch uint64) map[mcp.ID]bool {
+func (s *Service) tellTaken(ctx context.Context, l *sessions.Session, former replica.ID, epoch uint64) map[mcp.ID]bool {
 	if former == "" || former == s.config.Others.Self() {
 		return nil
 	}
@@ -417,7 +417,7 @@ func (s *Server) tellTaken(ctx context.Context, l *sessions.Session, former repl
 }
 
 // heardTaken notes that another replica leads a session.
-func (s *Server) heardTaken(_ context.Context, from replica.ID, w replica.Word) ([]byte, error) {
+func (s *Service) heardTaken(_ context.Context, from replica.ID, w replica.Word) ([]byte, error) {
 	parts, ok := unpacked(w.Data, 2)
 	if !ok || len(parts[0]) != ticket.KeySize || len(parts[1]) != 8 {
 		return nil, errWord
@@ -435,7 +435,7 @@ func (s *Server) heardTaken(_ context.Context, from replica.ID, w replica.Word) 
 }
 
 // taken does what else is to be done of a session that this replica leads from now on.
-func (s *Server) taken(l *sessions.Session) {
+func (s *Service) taken(l *sessions.Session) {
 	if l.IsLost() {
 		s.resubscribeLater(l)
 	}
@@ -444,7 +444,7 @@ func (s *Server) taken(l *sessions.Session) {
 
 // resubscribeLater makes subscriptions again beside the request for which the session was
 // taken over.
-func (s *Server) resubscribeLater(l *sessions.Session) {
+func (s *Service) resubscribeLater(l *sessions.Session) {
 	if caller, ok := s.exchanges.Resolve(l.LastPrincipal()); ok {
 		// one for each session
 		s.background.begin(context.Background(), func(ctx context.Context) { s.resubscribe(ctx, l, caller) })
@@ -453,7 +453,7 @@ func (s *Server) resubscribeLater(l *sessions.Session) {
 
 // tellFormer has the replica that led a session before, and has calls of it, do what a
 // request asks for, too. It is false if that one was not reached and lives.
-func (s *Server) tellFormer(ctx context.Context, x *exchange.Exchange, l *sessions.Session, body []byte) bool {
+func (s *Service) tellFormer(ctx context.Context, x *exchange.Exchange, l *sessions.Session, body []byte) bool {
 	former := l.FormerOf()
 	if former == "" || x == nil || x.Forwarded || !s.config.Others.IsThere(former) {
 		return true

@@ -1,4 +1,4 @@
-package server
+package legacy
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 
 // updated notes that a resource, or a part of one, has changed; the subscription to uri
 // said so. Until the client is told, further changes of it count as the same one.
-func (s *Server) updated(l *sessions.Session, uri, part string) {
+func (s *Service) updated(l *sessions.Session, uri, part string) {
 	if l.NoteUpdate(uri, part) {
 		l.WakeStreams()
 	}
@@ -21,7 +21,7 @@ func (s *Server) updated(l *sessions.Session, uri, part string) {
 // subscribe opens a subscription of the session, unless it is open already or about to
 // be.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions
-func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *sessions.Session,
+func (s *Service) subscribe(ctx context.Context, c gateway.Caller, id string, l *sessions.Session,
 	params mcp.Object,
 ) *mcp.Error {
 	uri, refused := notices.URIOf(params.Value("uri"))
@@ -58,7 +58,7 @@ func (s *Server) subscribe(ctx context.Context, c gateway.Caller, id string, l *
 
 // keepLists has the record say what the client was told of lists, so that the next
 // primary repeats nothing.
-func (s *Server) keepLists(ctx context.Context, l *sessions.Session) {
+func (s *Service) keepLists(ctx context.Context, l *sessions.Session) {
 	if text, due := l.ListsDue(); due {
 		s.sessions.keep(ctx, l, sessions.FactLists, text)
 	}

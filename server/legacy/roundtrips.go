@@ -1,4 +1,4 @@
-package server
+package legacy
 
 import (
 	"context"
@@ -78,7 +78,7 @@ func (w *line) notify(ctx context.Context, n mcp.Notification) error {
 // The answers may arrive at another replica, which forwards them.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 type roundTrips struct {
-	server   *Server
+	server   *Service
 	session  *sessions.Session
 	line     *line
 	caller   gateway.Caller
@@ -88,7 +88,7 @@ type roundTrips struct {
 }
 
 // inRounds runs one request of a session until it has a result.
-func (s *Server) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Session, way *line, id string,
+func (s *Service) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Session, way *line, id string,
 	m *mcp.Message,
 ) (mcp.Object, *mcp.Error) {
 	agreed, level := l.Wants()

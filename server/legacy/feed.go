@@ -1,4 +1,4 @@
-package server
+package legacy
 
 import (
 	"context"
@@ -29,7 +29,7 @@ type feed struct {
 	first    *sse.Event    // sent before all others; nil: none
 	parts    bool          // it ends because the process stops, and goes on elsewhere
 
-	server *Server // set by serveFeed, like the fields below
+	server *Service // set by serveFeed, like the fields below
 	flow   *streams.Flow
 	mine   *sessions.Holder
 }
@@ -39,7 +39,7 @@ var _ streams.Source = (*feed)(nil)
 // serveFeed answers with what the log holds of a stream, and with what is added to it,
 // until the stream, the session or the connection ends. It may return before that: see
 // flow. Whatever the feed has is given back at its end.
-func (s *Server) serveFeed(ctx context.Context, x *exchange.Exchange, r *http.Request, f *feed) {
+func (s *Service) serveFeed(ctx context.Context, x *exchange.Exchange, r *http.Request, f *feed) {
 	f.server = s
 	f.flow = s.streams.NewFlow(f, f.place)
 	f.flow.Serve(ctx, x, r)
@@ -49,7 +49,7 @@ func (s *Server) serveFeed(ctx context.Context, x *exchange.Exchange, r *http.Re
 // first id. It is refused if the session has ended, or if the caller has no memory for
 // it. If lasting is false, the stream cannot be resumed, and the client must get no ids
 // of it.
-func (s *Server) beginStream(ctx context.Context, l *sessions.Session, stream string) (lasting bool, refused *exchange.Refusal) {
+func (s *Service) beginStream(ctx context.Context, l *sessions.Session, stream string) (lasting bool, refused *exchange.Refusal) {
 	lasting, err := s.config.Log.Begin(ctx, l.InLog(), stream)
 	return lasting, ofLog(err, exchange.ErrSession)
 }

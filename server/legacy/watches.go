@@ -1,4 +1,4 @@
-package server
+package legacy
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func (ss *directory) keepWatch(ctx context.Context, l *sessions.Session, uri str
 // before. One that cannot be made now, because its server is down for example, is tried
 // again at a later heartbeat. One that is refused for good stays in the record, for the
 // next primary.
-func (s *Server) resubscribe(ctx context.Context, l *sessions.Session, c gateway.Caller) {
+func (s *Service) resubscribe(ctx context.Context, l *sessions.Session, c gateway.Caller) {
 	ctx, stop := context.WithTimeout(ctx, resubscribeTime)
 	defer stop()
 	defer l.EndResubscribing()
@@ -51,7 +51,7 @@ func (s *Server) resubscribe(ctx context.Context, l *sessions.Session, c gateway
 }
 
 // resubscribeAll tries again to make what could not be made.
-func (s *Server) resubscribeAll() {
+func (s *Service) resubscribeAll() {
 	s.sessions.roster.Each(func(l *sessions.Session) {
 		if !l.IsLost() || s.streams.IsDraining() {
 			return
@@ -71,7 +71,7 @@ func isForGood(told *mcp.Error) bool {
 }
 
 // unsubscribe ends a subscription of the session, if there is one.
-func (s *Server) unsubscribe(ctx context.Context, l *sessions.Session, params mcp.Object) *mcp.Error {
+func (s *Service) unsubscribe(ctx context.Context, l *sessions.Session, params mcp.Object) *mcp.Error {
 	uri, refused := notices.URIOf(params.Value("uri"))
 	if refused != nil {
 		return refused.Told
@@ -83,7 +83,7 @@ func (s *Server) unsubscribe(ctx context.Context, l *sessions.Session, params mc
 
 // forgetWatches has records forget subscriptions, in a goroutine: others whose rights
 // ended do not wait for that.
-func (s *Server) forgetWatches(ctx context.Context, given []sessions.Revoked) {
+func (s *Service) forgetWatches(ctx context.Context, given []sessions.Revoked) {
 	if len(given) == 0 || !s.sessions.shared {
 		return
 	}

@@ -1,4 +1,4 @@
-package server
+package legacy
 
 import (
 	"context"
@@ -254,4 +254,33 @@ func (ss *directory) guest(ctx context.Context, t *ticket.Ticket, c gateway.Call
 		return nil, exchange.ErrReplicas
 	}
 	return l, nil
+}
+
+// judge ends the sessions whose callers are not accepted any more, and of the others the
+// subscriptions that they may not have any more. It returns how many sessions it ended,
+// and which subscriptions. A session whose token would be accepted, but whose tenant this
+// replica does not serve at the moment, ends here alone: others may serve it, and this
+// one later.
+func (ss *directory) judge(ctx context.Context, resolve func(auth.Principal) (gateway.Caller, bool),
+	judge func(auth.Principal) error,
+) (ended int, given []sessions.Revoked) {
+	var gone []*sessions.Session
+	ss.roster.Each(func(l *sessions.Session) {
+		principal := l.LastPrincipal()
+		caller, ok := resolve(principal)
+		if ok {
+			given = append(given, l.Judge(caller)...)
+			return
+		}
+		if ss.drop(l, exchange.OutcomeRevoked) {
+			ended++
+			if judge(exchange.Unexpired(principal)) != nil {
+				gone = append(gone, l)
+			}
+		}
+	})
+	for _, l := range gone { // last, because the records may be far away
+		ss.forget(ctx, l)
+	}
+	return ended, given
 }

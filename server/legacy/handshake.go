@@ -1,4 +1,4 @@
-package server
+package legacy
 
 import (
 	"context"
@@ -23,7 +23,7 @@ func negotiate(asked string) string {
 }
 
 // initialize opens a session, and answers with its id.
-func (s *Server) initialize(ctx context.Context, x *exchange.Exchange, m *mcp.Message) {
+func (s *Service) initialize(ctx context.Context, x *exchange.Exchange, m *mcp.Message) {
 	if refused := checkInitialize(m); refused != nil {
 		x.Refuse(m.ID, refused)
 		return
@@ -41,7 +41,7 @@ func (s *Server) initialize(ctx context.Context, x *exchange.Exchange, m *mcp.Me
 }
 
 // termsOf returns what the handshake says that the client can do.
-func (s *Server) termsOf(ctx context.Context, x *exchange.Exchange, revision string, m *mcp.Message) ticket.Terms {
+func (s *Service) termsOf(ctx context.Context, x *exchange.Exchange, revision string, m *mcp.Message) ticket.Terms {
 	declared := m.Params.Object("capabilities")
 	return ticket.Terms{
 		Revision: revision, Capabilities: mcp.CapabilitiesOf(revision, declared),
@@ -50,7 +50,7 @@ func (s *Server) termsOf(ctx context.Context, x *exchange.Exchange, revision str
 }
 
 // openSession opens a session for the caller of x and returns it with its id.
-func (s *Server) openSession(ctx context.Context, x *exchange.Exchange, purpose string,
+func (s *Service) openSession(ctx context.Context, x *exchange.Exchange, purpose string,
 	agreed ticket.Terms,
 ) (*sessions.Session, string, *exchange.Refusal) {
 	l, id, refused, err := s.sessions.open(ctx, purpose, x.Caller, agreed)
@@ -75,7 +75,7 @@ func checkInitialize(m *mcp.Message) *exchange.Refusal {
 
 // welcome returns the result of initialize. Extensions are named to every client that
 // could read of them in _meta, if the servers of this caller have any.
-func (s *Server) welcome(x *exchange.Exchange, revision string) mcp.Object {
+func (s *Service) welcome(x *exchange.Exchange, revision string) mcp.Object {
 	declared := gateway.Capabilities()
 	capabilities := declared.Without("completions", "extensions")
 	if revision >= mcp.Revision2503 { // earlier revisions have the method, but no capability for it
@@ -93,6 +93,6 @@ func (s *Server) welcome(x *exchange.Exchange, revision string) mcp.Object {
 	return mcp.NewObject(
 		mcp.Member{Name: "protocolVersion", Value: mcp.String(revision)},
 		mcp.Member{Name: "capabilities", Value: capabilities.JSON()},
-		mcp.Member{Name: "serverInfo", Value: gateway.ServerInfo(s.config.Card.Name, s.config.Version)},
+		mcp.Member{Name: "serverInfo", Value: gateway.ServerInfo(s.config.Name, s.config.Version)},
 	)
 }

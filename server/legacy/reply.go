@@ -1,4 +1,4 @@
-package server
+package legacy
 
 import (
 	"context"
@@ -29,7 +29,7 @@ const patience = time.Second
 // resume. Plain JSON cannot be resumed, but does without the log.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
 type reply struct {
-	server  *Server
+	server  *Service
 	x       *exchange.Exchange
 	session *sessions.Session
 	answers mcp.ID         // the request that it answers; "": several
@@ -48,7 +48,7 @@ var _ passage = (*reply)(nil)
 
 // begin begins the answer to a request of a session, or to several if answers is "". p is
 // new.
-func (p *reply) begin(s *Server, x *exchange.Exchange, l *sessions.Session, answers mcp.ID) {
+func (p *reply) begin(s *Service, x *exchange.Exchange, l *sessions.Session, answers mcp.ID) {
 	p.server, p.x, p.session, p.answers = s, x, l, answers
 	if !x.AcceptsStream {
 		p.plain = true

@@ -21,7 +21,7 @@ import (
 // whether it may stay. A request whose token was checked before a change may open
 // something after it was looked at. Therefore the door counts how often all was judged,
 // each request remembers the count from before its token was checked, and what is opened
-// under another count is judged at once (isOutdated).
+// under another count is judged at once (IsOutdated).
 
 // JudgeAgain judges again, soon and in the background, whatever callers have open. It is
 // called after keys, issuers, tenants or rules have changed, from any goroutine. It does

@@ -1,7 +1,17 @@
-// Package server is the front door: HTTP, transports and the eras of clients. It turns
-// whatever a client speaks into requests in the stateless form for the desk, and answers
-// back into what the client understands. It knows which form each revision gives to
-// items, results and questions, and nothing of rules or upstreams.
+// Package server is the front door: routes, the stages that every request passes, what
+// everybody may read, and the drain. It decides which era a message belongs to; the
+// packages below turn what the client speaks into requests in the stateless form for the
+// desk, and answers back. It knows nothing of rules or upstreams.
+//
+// To read it, begin at the top of this table:
+//
+//	routes, life and drain   server
+//	the stages               middleware, origin: which pages of a browser may call
+//	one message              endpoint: which era it belongs to; judge: who may go on, when rights have changed
+//	what everybody may read  metadata, card
+//	the packages below       legacy, modern: an era each; sessions: the state of older ones; lowering, ticket, notices
+//	                         forward: requests that another replica answers; streams: what is open
+//	                         exchange: one request and its answer
 package server
 
 import (
@@ -225,7 +235,7 @@ func routeOf(r *http.Request) string {
 	return "none"
 }
 
-// shortcut is a router that leads messages to endpointPath past itself. Nearly every
+// shortcut is a router that leads messages to exchange.EndpointPath past itself. Nearly every
 // request is one. It passes the same stages, and is spared the look-up and the copy of
 // the request that the router makes.
 type shortcut struct {

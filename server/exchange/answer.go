@@ -16,7 +16,7 @@ type Answer struct {
 	ID     mcp.ID
 	Result mcp.Object
 	Err    *mcp.Error
-	Status int // of HTTP for err where the door knows better than statusOf; zero: it does not
+	Status int // of HTTP for err where the door knows better than StatusOf; zero: it does not
 	Silent bool
 	Ended  string       // how the desk has recorded the request; "": it has not
 	Shared string       // the member of the result whose text others share, see payload; "": none

@@ -200,7 +200,7 @@ func RefusalOfMemory(err error) *Refusal {
 
 // Unrecordable is the stable code with which the desk refuses a call because it could not
 // be recorded. Nothing of the call has happened, so a client may repeat it. If an earlier
-// round of the same call has happened, the client is told errBegun instead.
+// round of the same call has happened, the client is told ErrBegun instead.
 const Unrecordable = "DB-AUDIT-FULL"
 
 // NewRefusal returns a refusal whose code reads like its status.
@@ -239,7 +239,7 @@ func recordedAs(status int) string {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		return "limited"
 	case http.StatusInternalServerError,
-		http.StatusOK: // 200: an error of the desk that statusOf does not list
+		http.StatusOK: // 200: an error of the desk that StatusOf does not list
 		return "internal"
 	}
 	return "invalid_request"

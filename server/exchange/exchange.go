@@ -172,7 +172,7 @@ func (s *Service) Begin(w http.ResponseWriter, r *http.Request) *Exchange {
 		ID:             s.IDs.Next(),
 		Started:        time.Now(),
 		Settings:       s.config.Settings(),
-		judged:         s.Judged.Load(), // before the token is checked: see isOutdated
+		judged:         s.Judged.Load(), // before the token is checked: see IsOutdated
 		Outcome:        OutcomeOK,
 	}
 	x.scope, x.lasting = scope{r.Context(), x}, scope{context.Background(), x}

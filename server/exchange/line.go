@@ -83,7 +83,7 @@ func (s *Service) Logged(next http.Handler) http.Handler {
 func (s *Service) logRequest(x *Exchange, r *http.Request) {
 	x.Release()
 	if x.Taken {
-		return // logStream does it when the stream ends
+		return // LogStream does it when the stream ends
 	}
 	now := time.Now()
 	if !x.Forwarded { // it is counted where the client is

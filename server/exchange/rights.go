@@ -39,7 +39,7 @@ func (s *Service) Accepts(p auth.Principal) bool {
 
 // IsOutdated tells whether the caller could not come in any more, because keys, issuers
 // or tenants have changed since its token was checked. It is asked after something was
-// opened, so that either this finds out or judgeAgain.
+// opened, so that either this finds out or who judges all again.
 func (x *Exchange) IsOutdated() bool {
 	return x.service.Judged.Load() != x.judged && !x.service.Accepts(x.Principal)
 }

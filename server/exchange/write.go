@@ -24,7 +24,7 @@ func (x *Exchange) WriteJSON(status int, body ...[]byte) {
 	x.WriteAs(jsonTypes, status, body...)
 }
 
-// WriteAs is writeJSON for JSON of a media type of its own.
+// WriteAs is WriteJSON for JSON of a media type of its own.
 func (x *Exchange) WriteAs(types []string, status int, body ...[]byte) {
 	h := x.Header()
 	x.measured[0] = strconv.Itoa(Payload(body).Size())

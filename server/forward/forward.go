@@ -300,7 +300,7 @@ func NewQuestion(home replica.ID) string {
 }
 
 // HomeOf returns where a question of that id waits, if the id has the form of one of
-// newQuestion.
+// NewQuestion.
 func HomeOf(id string) (home replica.ID, ok bool) {
 	if len(id) != questionSize || id[0] != 'q' {
 		return "", false

@@ -198,8 +198,8 @@ func (ss *directory) enter(ctx context.Context, t *ticket.Ticket, c gateway.Call
 }
 
 // useLed notes that a session which this replica leads is being used. It is refused as
-// errElsewhere if another has taken it over, which a replica that others may have taken
-// for gone looks up once.
+// forward.ErrElsewhere if another has taken it over, which a replica that others may have
+// taken for gone looks up once.
 func (ss *directory) useLed(ctx context.Context, l *sessions.Session, c gateway.Caller) *exchange.Refusal {
 	if l.Shared {
 		since, leads := ss.others.Leads()

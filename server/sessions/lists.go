@@ -54,7 +54,7 @@ func (l *Session) Unassign(stream, method, uri string) {
 }
 
 // AssignUpdates does for changed resources what assign does for lists. It returns at most
-// maxTold URIs; more tells whether there are others.
+// MaxTold URIs; more tells whether there are others.
 func (l *Session) AssignUpdates(stream string) (uris []string, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

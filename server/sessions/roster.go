@@ -28,7 +28,7 @@ const sessionCost = 1 << 10
 // in that of its user, and the one place that decides which of them ends so that another
 // can be opened:
 //
-//	          first message, or openingTime            call or stream begins
+//	          first message, or OpeningTime            call or stream begins
 //	opening ────────────────────────────────▶ idle ──────────────────────────▶ in use
 //	                                          │  ▲                               │
 //	                          evicted ◀───────┘  └───────────────────────────────┘
@@ -55,7 +55,7 @@ type Roster struct {
 
 	memory *share.Budget
 	onNews func(*Session) // has replicas that hold streams of a session look for news of it
-	byKey  sync.Map       // of *live by sessionKey: changed under mu, read without
+	byKey  sync.Map       // of *live by ticket.Key: changed under mu, read without
 
 	mu      sync.Mutex // guards the fields below and the seats of all sessions
 	tenants map[string]*group

@@ -12,7 +12,7 @@ import (
 
 // NextStream returns a new name for a stream of the log. kind is its first byte: g for a
 // stream opened by GET, p for the answer to a POST. It names the request that it answers,
-// if there is one: see homeOfStream.
+// if there is one: see HomeOfStream.
 func (l *Session) NextStream(kind byte, answers mcp.ID) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -29,7 +29,7 @@ type Source interface {
 	// waited for, and any other error if the client is gone.
 	Step(ctx context.Context, out *Stream) error
 	// SendEnd sends what tells the client that the stream ended properly. It may return
-	// errFull, like step.
+	// errFull, like Step.
 	SendEnd(out *Stream) error
 	// Close lets go of all that the source has, before the client sees the end. revoked
 	// tells whether the stream ended because its caller is not accepted any more. It is

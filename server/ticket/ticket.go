@@ -45,7 +45,7 @@ type Ticket struct {
 	Owner    [sha256.Size]byte
 	Opened   time.Time // in seconds
 	Revision string    // as negotiated; means nothing over HTTP+SSE, where the handshake comes later
-	// what the client can be asked, see encodeCapabilities; means nothing over HTTP+SSE
+	// what the client can be asked, see EncodeCapabilities; means nothing over HTTP+SSE
 	Capabilities byte
 	Extensions   mcp.Extensions
 }
@@ -142,7 +142,7 @@ func EncodeCapabilities(capabilities mcp.Object) (bits byte) {
 	return bits
 }
 
-// decodeCapabilities reads what encodeCapabilities wrote.
+// decodeCapabilities reads what EncodeCapabilities wrote.
 func decodeCapabilities(bits byte) (capabilities mcp.Object) {
 	for i, one := range askable {
 		switch {

@@ -24,8 +24,9 @@ type Principal struct {
 	Scopes   []string // shared: do not modify
 	Expiry   time.Time
 
-	proof *proof // by what the token was accepted, for Verifier.Judge; nil: no Verifier made this
-	token *held  // see SubjectToken; nil: it was not kept
+	accessKey string // the id of the access key that spoke, not the key; "": a token did
+	proof     *proof // by what the token was accepted, for Verifier.Judge; nil: no Verifier made this
+	token     *held  // see SubjectToken; nil: it was not kept
 }
 
 // At returns the principal as it acts for one of the tenants that its token is for, and
@@ -38,6 +39,17 @@ func (p *Principal) At(tenant string) (Principal, bool) {
 	chosen.TenantID, chosen.Tenants = tenant, nil
 	return chosen, slices.Contains(p.Tenants, tenant)
 }
+
+// WithAccessKey returns the principal as an access key with that id speaks for it. Only
+// whoever has verified the key calls it.
+func (p *Principal) WithAccessKey(id string) Principal {
+	keyed := *p
+	keyed.accessKey, keyed.proof, keyed.token = id, nil, nil
+	return keyed
+}
+
+// AccessKey returns the id of the access key that spoke, "" if a token did.
+func (p *Principal) AccessKey() string { return p.accessKey }
 
 // User is the person or program behind a principal, whatever client it uses. Limits are
 // per user: the client id is the client's own choice, so somebody who is counted by it

@@ -47,6 +47,7 @@ func floors() [][]string {
 			"server/once",                // which requests were made before, and what their answers were
 			"server/ticket",              // what the id of a session says
 			"server/primary",             // which replica leads a session
+			"auth/accesskey",             // long-lived keys of machines
 			"auth/signin",                // people sign in, and clients get tokens
 			"registry/credential",        // what requests to servers carry, and on whose behalf
 		},

@@ -1,0 +1,154 @@
+package accesskey
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+// Kinds of records. That a key was revoked is told to replicas which hold it in memory
+// for as long as any of them may.
+const (
+	kindKey     = "access-key"
+	kindUse     = "access-key-use"
+	kindRevoked = "access-key-revoked"
+)
+
+// MaxLife is the longest life of a key.
+const MaxLife = 366 * 24 * time.Hour
+
+// Errors of a Book.
+var (
+	ErrNotFound  = errors.New("there is no such key")
+	ErrAmbiguous = errors.New("several keys begin so; write more of the id")
+)
+
+// Key is what is known of an access key. The key itself is known to its owner alone.
+type Key struct {
+	ID      string // what people call it
+	Tenant  string
+	Subject string
+	Scopes  []string
+	Created time.Time
+	Expires time.Time
+	Used    time.Time // to the minute; zero: never
+
+	digest string
+}
+
+// stored is what a record of a key says beside its names and its expiry.
+type stored struct {
+	Scopes  []string `json:"scopes"`
+	Created int64    `json:"created"` // seconds since 1970
+}
+
+// Book is where keys are kept, for whoever looks after them.
+type Book struct{ Store store.Store }
+
+// Create makes a key and returns it. Nobody can find it out again.
+func (b Book) Create(ctx context.Context, k Key, life time.Duration) (string, Key, error) {
+	if life <= 0 || life > MaxLife {
+		return "", Key{}, fmt.Errorf("a key lives at most %d days", int(MaxLife.Hours()/24))
+	}
+	key := newKey()
+	k.digest, k.Created = digest(key), time.Now()
+	k.ID, k.Expires = k.digest[:idSize], k.Created.Add(life)
+	value, err := json.Marshal(stored{k.Scopes, k.Created.Unix()})
+	if err != nil {
+		return "", Key{}, err
+	}
+	_, err = b.Store.Put(ctx, store.Record{
+		Kind: kindKey, ID: k.digest, Tenant: k.Tenant, Owner: k.Subject, Expires: k.Expires, Value: value,
+	})
+	return key, k, err
+}
+
+// List returns the keys of a tenant; "": of all.
+func (b Book) List(ctx context.Context, tenant string) ([]Key, error) {
+	used := map[string]time.Time{}
+	if err := each(ctx, b.Store, store.Query{Kind: kindUse, Tenant: tenant}, func(r store.Record) error {
+		var at int64
+		if err := strictjson.Unmarshal(r.Value, &at); err != nil {
+			return err
+		}
+		used[r.ID] = time.Unix(at, 0)
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	var keys []Key
+	err := each(ctx, b.Store, store.Query{Kind: kindKey, Tenant: tenant}, func(r store.Record) error {
+		k, err := keyOf(r)
+		k.Used = used[r.ID]
+		keys = append(keys, k)
+		return err
+	})
+	return keys, err
+}
+
+// Revoke ends the key whose id begins so. Every replica refuses it within a second. That
+// it was revoked is written first: were the key removed first and the rest failed, a
+// replica would go on with what it holds in memory.
+func (b Book) Revoke(ctx context.Context, id string) (Key, error) {
+	keys, err := b.List(ctx, "")
+	if err != nil {
+		return Key{}, err
+	}
+	var found []Key
+	for _, k := range keys {
+		if id != "" && strings.HasPrefix(k.digest, id) {
+			found = append(found, k)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return Key{}, ErrNotFound
+	case len(found) > 1:
+		return Key{}, ErrAmbiguous
+	}
+	k := found[0]
+	_, err = b.Store.Put(ctx, store.Record{
+		Kind: kindRevoked, ID: k.digest, Tenant: k.Tenant, Expires: time.Now().Add(tellTime),
+	})
+	if err != nil && !errors.Is(err, store.ErrConflict) { // it was told already
+		return Key{}, err
+	}
+	return k, errors.Join(b.Store.Delete(ctx, kindKey, k.digest), b.Store.Delete(ctx, kindUse, k.digest))
+}
+
+// keyOf returns the key of a record.
+func keyOf(r store.Record) (Key, error) {
+	var s stored
+	if err := strictjson.Unmarshal(r.Value, &s); err != nil {
+		return Key{}, fmt.Errorf("read an access key: %w", err)
+	}
+	return Key{
+		ID: r.ID[:min(idSize, len(r.ID))], Tenant: r.Tenant, Subject: r.Owner, Scopes: s.Scopes,
+		Created: time.Unix(s.Created, 0), Expires: r.Expires, digest: r.ID,
+	}, nil
+}
+
+// each calls do for all records of a query, however many there are.
+func each(ctx context.Context, s store.Store, q store.Query, do func(store.Record) error) error {
+	for {
+		records, err := s.List(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, r := range records {
+			if err := do(r); err != nil {
+				return err
+			}
+			q.After = r.ID
+		}
+		if len(records) < q.Most() {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,270 @@
+package accesskey
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
+)
+
+// Times of what a replica holds in memory. A key that was used in the last minute is
+// taken while the store is away, for awayTime at most: a replica that is cut off must not
+// serve for ever what was revoked elsewhere.
+const (
+	pollTime = 400 * time.Millisecond // between two looks at what was revoked
+	freshTTL = time.Second            // after a look, memory is as good as the store
+	readTime = time.Minute            // after which a key in use is read again
+	seenTime = time.Minute            // see above
+	awayTime = 15 * time.Minute
+	tellTime = time.Hour       // how long it is told that a key was revoked
+	askTime  = 2 * time.Second // of one question to the store
+	useTime  = time.Minute     // between two notes of when keys were used
+
+	maxHeld    = 10_000 // keys in memory
+	maxUnknown = 4      // questions about keys that are not in memory, at once
+)
+
+// Config is what Keys need. Every field is required.
+type Config struct {
+	Store   store.Store
+	Issuer  func() string // of the principals: the public URL
+	Log     *slog.Logger
+	Revoked func() // called when a key that was used here has ended; returns soon
+	Now     func() time.Time
+}
+
+// Keys takes keys in the place of tokens. It is safe for concurrent use.
+type Keys struct {
+	cfg     Config
+	unknown chan struct{} // has room for maxUnknown
+
+	mu     sync.Mutex // guards the fields below; never held while the store is asked
+	held   map[string]*held
+	looked time.Time // when the last good look at what was revoked began
+}
+
+// held is a key in memory.
+type held struct {
+	key  Key
+	read time.Time // when the store said so
+	seen time.Time // when it was used last
+	told time.Time // the use that the store has
+}
+
+// New returns Keys, for which Run looks after what was revoked.
+func New(cfg Config) *Keys {
+	return &Keys{cfg: cfg, unknown: make(chan struct{}, maxUnknown), held: map[string]*held{}}
+}
+
+// Refusals. Unknown, revoked and expired are one.
+var (
+	errForm    = errors.New("it has the prefix of an access key, and not its form or checksum")
+	errUnknown = errors.New("no such access key, or it was revoked, or its time is over")
+)
+
+// Verify returns whom a key speaks for. Errors are *auth.Error. A text that is no key is
+// refused before anything is asked.
+func (k *Keys) Verify(ctx context.Context, text string) (auth.Principal, error) {
+	if !IsKey(text) {
+		return auth.Principal{}, &auth.Error{Reason: "malformed", Err: errForm}
+	}
+	id := digest(text)
+	now := k.cfg.Now()
+	if h, ok := k.lookup(id, now, true); ok {
+		return k.principal(h), nil
+	}
+	key, err := k.ask(ctx, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		k.drop(id)
+		return auth.Principal{}, &auth.Error{Reason: "key", Err: errUnknown}
+	case err != nil:
+		if h, ok := k.lookup(id, now, false); ok {
+			return k.principal(h), nil
+		}
+		return auth.Principal{}, &auth.Error{Reason: "unavailable", Err: fmt.Errorf("ask for an access key: %w", err)}
+	}
+	return k.principal(k.hold(id, key, now)), nil
+}
+
+// lookup returns a key in memory that may be taken without asking the store, or, if it
+// was asked in vain, one that may be taken all the same.
+func (k *Keys) lookup(id string, now time.Time, fresh bool) (held, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	h := k.held[id]
+	if h == nil || !now.Before(h.key.Expires) {
+		return held{}, false
+	}
+	good := now.Sub(k.looked) < freshTTL && now.Sub(h.read) < readTime
+	if !fresh {
+		good = now.Sub(h.seen) < seenTime && now.Sub(h.read) < awayTime
+	}
+	if good {
+		h.seen = now
+	}
+	return *h, good
+}
+
+// ask reads a key from the store. Guesses wait for each other, so that they keep nobody
+// else from it.
+func (k *Keys) ask(ctx context.Context, id string) (Key, error) {
+	ctx, stop := context.WithTimeout(ctx, askTime)
+	defer stop()
+	k.mu.Lock()
+	known := k.held[id] != nil
+	k.mu.Unlock()
+	if !known {
+		select {
+		case k.unknown <- struct{}{}:
+			defer func() { <-k.unknown }()
+		case <-ctx.Done():
+			return Key{}, context.Cause(ctx)
+		}
+	}
+	r, err := k.cfg.Store.Get(ctx, kindKey, id)
+	if err != nil {
+		return Key{}, err
+	}
+	// Revoke may not have come to the end. What it does after this is heard at the next look.
+	if _, err := k.cfg.Store.Get(ctx, kindRevoked, id); !errors.Is(err, store.ErrNotFound) {
+		if err == nil {
+			err = store.ErrNotFound
+		}
+		return Key{}, err
+	}
+	return keyOf(r)
+}
+
+// hold takes a key into memory. When that is full, another one goes: it is read again.
+func (k *Keys) hold(id string, key Key, now time.Time) held {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	h := k.held[id]
+	if h == nil {
+		if len(k.held) >= maxHeld {
+			for other := range k.held {
+				delete(k.held, other)
+				break
+			}
+		}
+		h = &held{}
+		k.held[id] = h
+	}
+	h.key, h.read, h.seen = key, now, now
+	return *h
+}
+
+// drop forgets a key, and tells whether it was in memory.
+func (k *Keys) drop(id string) bool {
+	k.mu.Lock()
+	_, was := k.held[id]
+	delete(k.held, id)
+	k.mu.Unlock()
+	if was {
+		k.cfg.Revoked()
+	}
+	return was
+}
+
+// principal returns whom a key speaks for. Each key is a client of its own, so that what
+// one has begun is not another's.
+func (k *Keys) principal(h held) auth.Principal {
+	p := auth.Principal{
+		Issuer: k.cfg.Issuer(), Subject: h.key.Subject, ClientID: "access-key-" + h.key.ID, TenantID: h.key.Tenant,
+		Scopes: h.key.Scopes, Expiry: h.key.Expires,
+	}
+	return p.WithAccessKey(h.key.digest)
+}
+
+// Judge returns nil if the key from which p was made would be taken now, as far as this
+// replica has heard. It does not wait.
+func (k *Keys) Judge(p auth.Principal) error {
+	now := k.cfg.Now()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	h := k.held[p.AccessKey()]
+	switch {
+	case h == nil || h.key.Tenant != p.TenantID || p.Issuer != k.cfg.Issuer():
+		return &auth.Error{Reason: "key", Err: errUnknown}
+	case !now.Before(h.key.Expires):
+		return &auth.Error{Reason: "expired", Err: errUnknown}
+	}
+	return nil
+}
+
+// Run looks for keys that were revoked and notes when keys were used, until ctx ends.
+func (k *Keys) Run(ctx context.Context) error {
+	poll, use := time.NewTicker(pollTime), time.NewTicker(useTime)
+	defer poll.Stop()
+	defer use.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-poll.C:
+			k.look(ctx)
+		case <-use.C:
+			k.noteUses(ctx)
+		}
+	}
+}
+
+// look drops the keys that were revoked lately. While the store is away it says nothing:
+// whoever keeps the store does.
+func (k *Keys) look(ctx context.Context) {
+	ctx, stop := context.WithTimeout(ctx, askTime)
+	defer stop()
+	began := k.cfg.Now()
+	err := each(ctx, k.cfg.Store, store.Query{Kind: kindRevoked}, func(r store.Record) error {
+		if k.drop(r.ID) {
+			k.cfg.Log.InfoContext(ctx, "access key revoked", slog.String("key_id", r.ID[:min(idSize, len(r.ID))]))
+		}
+		return nil
+	})
+	if err == nil {
+		k.mu.Lock()
+		k.looked = began
+		k.mu.Unlock()
+	}
+}
+
+// noteUses writes when keys were used that were used since the last note.
+func (k *Keys) noteUses(ctx context.Context) {
+	k.mu.Lock()
+	var used []held
+	for _, h := range k.held {
+		if h.seen.Sub(h.told) >= useTime {
+			h.told = h.seen
+			used = append(used, *h)
+		}
+	}
+	k.mu.Unlock()
+	for _, h := range used {
+		k.noteUse(ctx, h)
+	}
+}
+
+// noteUse writes when a key was used. Of several replicas one wins, within a minute of
+// the others.
+func (k *Keys) noteUse(ctx context.Context, h held) {
+	ctx, stop := context.WithTimeout(ctx, askTime)
+	defer stop()
+	value, err := json.Marshal(h.seen.Unix())
+	if err != nil {
+		return
+	}
+	r, err := k.cfg.Store.Get(ctx, kindUse, h.key.digest)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return // it is noted at the next use
+	}
+	_, _ = k.cfg.Store.Put(ctx, store.Record{ // it is noted at the next use
+		Kind: kindUse, ID: h.key.digest, Tenant: h.key.Tenant, Expires: h.key.Expires, Value: value, Version: r.Version,
+	})
+}

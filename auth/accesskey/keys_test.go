@@ -1,0 +1,313 @@
+package accesskey
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
+	"github.com/drawbridge-mcp/drawbridge/internal/store/sqlite"
+	"github.com/drawbridge-mcp/drawbridge/internal/store/storetest"
+)
+
+const issuer = "https://gw.example"
+
+// counted is a store that counts how often it is read, and that can be away.
+type counted struct {
+	store.Database
+
+	reads atomic.Int64
+	away  atomic.Bool
+}
+
+var errAway = errors.New("the store is away")
+
+func (c *counted) Get(ctx context.Context, kind, id string) (store.Record, error) {
+	c.reads.Add(1)
+	if c.away.Load() {
+		return store.Record{}, errAway
+	}
+	return c.Database.Get(ctx, kind, id)
+}
+
+func (c *counted) List(ctx context.Context, q store.Query) ([]store.Record, error) {
+	if c.away.Load() {
+		return nil, errAway
+	}
+	return c.Database.List(ctx, q)
+}
+
+// replica is one that takes keys, with a clock that a test moves.
+type replica struct {
+	*Keys
+
+	store   *counted
+	revoked atomic.Int64
+	passed  atomic.Int64
+}
+
+func newReplica(t *testing.T, db store.Database) *replica {
+	t.Helper()
+	r := &replica{store: &counted{Database: db}}
+	began := time.Now()
+	r.Keys = New(Config{
+		Store: r.store, Issuer: func() string { return issuer }, Log: slog.New(slog.DiscardHandler),
+		Revoked: func() { r.revoked.Add(1) },
+		Now:     func() time.Time { return began.Add(time.Duration(r.passed.Load())) },
+	})
+	return r
+}
+
+func (r *replica) pass(d time.Duration) { r.passed.Add(int64(d)) }
+
+func open(t *testing.T) store.Database {
+	t.Helper()
+	db, err := sqlite.Open(filepath.Join(t.TempDir(), "drawbridge.db"), storetest.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() }) // nothing is written any more
+	return db
+}
+
+func create(t *testing.T, db store.Store, life time.Duration) (string, Key) {
+	t.Helper()
+	text, k, err := Book{db}.Create(t.Context(),
+		Key{Tenant: "payments", Subject: "ci", Scopes: []string{"tools.read"}}, life)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text, k
+}
+
+// refused fails the test unless the key is refused for that reason.
+func refused(t *testing.T, what string, r *replica, text, reason string) {
+	t.Helper()
+	p, err := r.Verify(t.Context(), text)
+	if e, ok := errors.AsType[*auth.Error](err); !ok || e.Reason != reason || p.Subject != "" {
+		t.Errorf("%s: got %+v and error %v, want a refusal for %s", what, p, err, reason)
+	}
+}
+
+func taken(t *testing.T, what string, r *replica, text string) auth.Principal {
+	t.Helper()
+	p, err := r.Verify(t.Context(), text)
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	return p
+}
+
+func TestKeySpeaksForItsSubject(t *testing.T) {
+	db := open(t)
+	text, k := create(t, db, time.Hour)
+	if !regexp.MustCompile(`^dbk_[a-z2-7]{47}$`).MatchString(text) {
+		t.Errorf("the key %q has not the form that scanners look for", text)
+	}
+	p := taken(t, "a key", newReplica(t, db), text)
+	want := auth.Principal{
+		Issuer: issuer, Subject: "ci", TenantID: "payments", ClientID: "access-key-" + k.ID,
+		Scopes: []string{"tools.read"},
+	}
+	got := p
+	got.Expiry = time.Time{}
+	got = got.WithAccessKey("")
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(auth.Principal{})); diff != "" || p.AccessKey() == "" {
+		t.Errorf("got another principal (-want +got):\n%s", diff)
+	}
+	if _, at := p.At("search"); at {
+		t.Error("the key speaks for another tenant")
+	}
+	for row, err := range db.Rows(t.Context()) {
+		if err != nil || row.ID != digest(text) || bytes.Contains(row.Value, []byte(text[:12])) {
+			t.Errorf("got row %q and error %v, want the digest of the key and nothing of it", row.ID, err)
+		}
+	}
+	if _, _, err := (Book{db}).Create(t.Context(), Key{Tenant: "a", Subject: "b"}, MaxLife+time.Hour); err == nil {
+		t.Error("a key may live for longer than a year")
+	}
+}
+
+func TestTextsThatAreNoKeysAskNobody(t *testing.T) {
+	db := open(t)
+	text, _ := create(t, db, time.Hour)
+	r := newReplica(t, db)
+	for i := range text {
+		for _, letter := range []byte{'a', 'b', 'A', '1', 0, 0xff} {
+			slip := []byte(text)
+			if slip[i] == letter {
+				continue
+			}
+			slip[i] = letter
+			refused(t, "a slip", r, string(slip), "malformed")
+		}
+	}
+	for _, other := range []string{"", Prefix, text[:len(text)-1], text + "a", " " + text, "DBK" + text[3:]} {
+		refused(t, other, r, other, "malformed")
+	}
+	if reads := r.store.reads.Load(); reads > 0 {
+		t.Errorf("the store was asked %d times", reads)
+	}
+}
+
+func TestGuessesFindNothingAndHoldUpNobody(t *testing.T) {
+	db := open(t)
+	text, _ := create(t, db, time.Hour)
+	r := newReplica(t, db)
+	taken(t, "before", r, text)
+	var over sync.WaitGroup
+	for range 20 {
+		over.Go(func() {
+			for range 50 {
+				refused(t, "a guess", r, newKey(), "key")
+			}
+		})
+	}
+	for range 50 {
+		taken(t, "meanwhile", r, text)
+	}
+	over.Wait()
+	if held := len(r.held); held != 1 {
+		t.Errorf("%d keys in memory, want 1: guesses take no memory", held)
+	}
+}
+
+func TestKeyInMemoryCostsNoQuestion(t *testing.T) {
+	db := open(t)
+	text, _ := create(t, db, time.Hour)
+	r := newReplica(t, db)
+	taken(t, "first", r, text)
+	r.look(t.Context())
+	before := r.store.reads.Load()
+	for range 100 {
+		taken(t, "again", r, text)
+	}
+	if asked := r.store.reads.Load() - before; asked > 0 {
+		t.Errorf("the store was asked %d times", asked)
+	}
+	r.pass(freshTTL) // nobody has looked for so long
+	taken(t, "later", r, text)
+	if r.store.reads.Load() == before {
+		t.Error("the store was not asked")
+	}
+}
+
+func TestRevokedKeyIsRefusedAtEveryReplica(t *testing.T) {
+	db := open(t)
+	text, k := create(t, db, time.Hour)
+	replicas := []*replica{newReplica(t, db), newReplica(t, db)}
+	ctx, stop := context.WithCancel(t.Context())
+	var over sync.WaitGroup
+	var principals []auth.Principal
+	for _, r := range replicas {
+		over.Go(func() {
+			if err := r.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		principals = append(principals, taken(t, "before", r, text))
+	}
+	defer over.Wait()
+	defer stop()
+	for i, r := range replicas {
+		if err := r.Judge(principals[i]); err != nil {
+			t.Errorf("judged before: %v", err)
+		}
+	}
+	if got, err := (Book{db}).Revoke(t.Context(), k.ID[:6]); err != nil || got.ID != k.ID {
+		t.Fatalf("got %+v and error %v", got, err)
+	}
+	for i, r := range replicas {
+		for began := time.Now(); r.Judge(principals[i]) == nil; <-time.After(10 * time.Millisecond) {
+			if time.Since(began) > time.Minute {
+				t.Fatal("a replica does not hear of it")
+			}
+		}
+		refused(t, "revoked", r, text, "key")
+		if r.revoked.Load() == 0 {
+			t.Error("nobody was told to judge again")
+		}
+	}
+	if _, err := (Book{db}).Revoke(t.Context(), k.ID); !errors.Is(err, ErrNotFound) {
+		t.Errorf("revoked again: got error %v", err)
+	}
+}
+
+func TestExpiredKeyIsRefused(t *testing.T) {
+	db := open(t)
+	text, _ := create(t, db, time.Second)
+	r := newReplica(t, db)
+	p := taken(t, "before", r, text)
+	r.pass(2 * time.Second)
+	if err := r.Judge(p); err == nil {
+		t.Error("an expired key is judged good")
+	}
+	for began := time.Now(); ; <-time.After(20 * time.Millisecond) { // by the clock of the store
+		if _, err := r.Verify(t.Context(), text); err != nil && r.revoked.Load() > 0 {
+			break
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatal("an expired key is taken")
+		}
+	}
+	refused(t, "expired", r, text, "key")
+}
+
+func TestKeysSeenInTheLastMinuteGoOnWithoutTheStore(t *testing.T) {
+	db := open(t)
+	busy, _ := create(t, db, time.Hour)
+	idle, _ := create(t, db, time.Hour)
+	r := newReplica(t, db)
+	taken(t, "busy", r, busy)
+	taken(t, "idle", r, idle)
+	r.store.away.Store(true)
+	refused(t, "a key that was never seen", r, newKey(), "unavailable")
+	for range 28 { // 14 minutes
+		r.pass(30 * time.Second)
+		taken(t, "busy, meanwhile", r, busy)
+	}
+	refused(t, "idle", r, idle, "unavailable")
+	r.pass(30 * time.Second)
+	taken(t, "busy, until then", r, busy) // 14 min 30 s
+	r.pass(30 * time.Second)
+	refused(t, "busy, after a quarter of an hour", r, busy, "unavailable")
+	r.store.away.Store(false)
+	taken(t, "idle, with the store", r, idle)
+}
+
+func TestLastUseIsListed(t *testing.T) {
+	db := open(t)
+	text, k := create(t, db, time.Hour)
+	create(t, db, time.Hour)
+	r := newReplica(t, db)
+	taken(t, "a key", r, text)
+	r.noteUses(t.Context())
+	r.pass(2 * time.Minute)
+	taken(t, "a key", r, text)
+	r.noteUses(t.Context())
+	keys, err := Book{db}.List(t.Context(), "payments")
+	if err != nil || len(keys) != 2 {
+		t.Fatalf("got %d keys and error %v, want 2", len(keys), err)
+	}
+	for _, got := range keys {
+		if used := !got.Used.IsZero(); used != (got.ID == k.ID) {
+			t.Errorf("key %s: used at %v", got.ID, got.Used)
+		}
+		if got.ID == k.ID && got.Used.Before(time.Now().Add(time.Minute)) {
+			t.Errorf("got last use %v, want that of two minutes later", got.Used)
+		}
+	}
+	if keys, err = (Book{db}).List(t.Context(), "search"); err != nil || len(keys) > 0 {
+		t.Errorf("another tenant: got %d keys and error %v", len(keys), err)
+	}
+}

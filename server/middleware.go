@@ -229,6 +229,7 @@ func (s *Server) forwarded() http.Handler {
 	r.MethodNotAllowed(s.notFound)
 	r.HandleFunc(exchange.EndpointPath, s.endpoint)
 	r.HandleFunc(exchange.TenantPath+"{tenant}"+exchange.EndpointPath, s.endpoint)
+	s.keyEndpoints(r)
 	if s.config.LegacySSE {
 		r.HandleFunc(exchange.MessagesPath, s.legacy.PostMessage)
 	}

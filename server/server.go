@@ -66,7 +66,10 @@ type Config struct {
 	// it, and by streams each time they wake: it must be cheap.
 	Judge func(auth.Principal) error
 	Seal  *seal.Ring // of session ids
-	Log   session.Log
+	// KeyEndpoints says whether the endpoints are served at addresses without discovery,
+	// too: some clients send a header that was configured only there.
+	KeyEndpoints bool
+	Log          session.Log
 	// Records say which replica leads each legacy session of Streamable HTTP. They tell
 	// that other replicas use the same Log and have the same keys in Seal, and are among
 	// Others. A client may then send its requests, cancellations and answers to any
@@ -214,12 +217,22 @@ func (s *Server) Handler() http.Handler {
 		r.Use(known)
 		r.HandleFunc(exchange.EndpointPath, s.endpoint)
 		r.HandleFunc(exchange.TenantPath+"{tenant}"+exchange.EndpointPath, s.endpoint)
+		s.keyEndpoints(r)
 		if s.config.LegacySSE {
 			r.HandleFunc(exchange.SSEPath, s.legacy.OpenSSE)
 			r.HandleFunc(exchange.MessagesPath, s.legacy.PostMessage)
 		}
 	})
 	return &shortcut{r, every.Handler(known(http.HandlerFunc(s.endpoint)))}
+}
+
+// keyEndpoints serves the endpoints at their addresses without discovery, if there are
+// any.
+func (s *Server) keyEndpoints(r chi.Router) {
+	if s.config.KeyEndpoints {
+		r.HandleFunc(exchange.KeyPath+exchange.EndpointPath, s.endpoint)
+		r.HandleFunc(exchange.TenantPath+"{tenant}"+exchange.KeyPath+exchange.EndpointPath, s.endpoint)
+	}
 }
 
 // routeOf returns the pattern of the route that matched. The path itself is not used as a

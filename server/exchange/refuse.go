@@ -147,8 +147,11 @@ func (x *Exchange) announceScope(e *mcp.Error) {
 }
 
 // metadataURL returns where the metadata is of the endpoint that the request came to, ""
-// if there is none. Paths other than endpoints have the metadata of /mcp.
+// if there is none, as at the addresses of access keys. Paths other than endpoints have the metadata of /mcp.
 func (x *Exchange) metadataURL() string {
+	if strings.HasSuffix(x.Request.URL.Path, KeyPath+EndpointPath) {
+		return ""
+	}
 	tenant, path := "", EndpointPath
 	if gateway.IsTenantID(x.Tenant) {
 		tenant, path = x.Tenant, TenantPath+x.Tenant+EndpointPath

@@ -82,6 +82,7 @@ func (s *Settings) Trusts(address netip.Addr) bool {
 const (
 	EndpointPath = "/mcp"
 	TenantPath   = "/t/"
+	KeyPath      = "/key" // before EndpointPath: an address without discovery
 	SSEPath      = "/sse"
 	MessagesPath = "/messages"
 	MetadataPath = "/.well-known/oauth-protected-resource"

@@ -14,6 +14,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/auth/accesskey"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
@@ -56,6 +58,7 @@ type parts struct {
 	fleet     *fleet
 	issuers   *verifiers
 	signIns   *signIns
+	keys      *accesskey.Keys // nil: none are taken
 	// What the server asks for at each request. A reload swaps it whole, so that no
 	// request sees half of a change.
 	settings atomic.Pointer[server.Settings]
@@ -214,10 +217,12 @@ func (p *parts) auditMoved(err error) {
 // serverConfig returns what package server needs. Limits and session settings are copied
 // from the config of the start: only a restart changes them.
 func (p *parts) serverConfig(cfg *config.Config) server.Config {
+	verify, judge := p.logins(cfg)
 	return server.Config{
 		Gateway:       p.gateway,
-		Verify:        p.issuers.verify,
-		Judge:         p.issuers.judge,
+		Verify:        verify,
+		Judge:         judge,
+		KeyEndpoints:  cfg.AccessKeys,
 		Seal:          p.ring,
 		Log:           p.newSessionLog(cfg.Sessions),
 		Others:        p.sharing.others,
@@ -241,6 +246,21 @@ func (p *parts) serverConfig(cfg *config.Config) server.Config {
 		ReadTimeout:   cfg.Limits.ReadTimeout,
 		Heartbeat:     cfg.Limits.Heartbeat,
 	}
+}
+
+// logins returns what finds out who a caller is, and whether that still holds.
+func (p *parts) logins(cfg *config.Config) (verify func(context.Context, string) (auth.Principal, error),
+	judge func(auth.Principal) error,
+) {
+	if !cfg.AccessKeys {
+		return p.issuers.verify, p.issuers.judge
+	}
+	p.keys = accesskey.New(accesskey.Config{
+		Store: p.storing.db, Log: p.log, Revoked: p.loginsChanged, Now: time.Now,
+		Issuer: func() string { return p.settings.Load().Base() },
+	})
+	both := logins{p.issuers, p.keys}
+	return both.verify, both.judge
 }
 
 // newRecords returns where it stands which replica leads each session; nil: there are no

@@ -5,6 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 )
 
 // Exit codes.
@@ -66,4 +68,13 @@ func parseFlags(f *flag.FlagSet, args []string, s streams) (code int, done bool)
 		return exitRefused, true
 	}
 	return exitOK, false
+}
+
+// leading returns the arguments before the first flag, and the others.
+func leading(args []string) (names, others []string) {
+	i := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "-") })
+	if i < 0 {
+		return args, nil
+	}
+	return args[:i], args[i:]
 }

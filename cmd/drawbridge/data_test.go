@@ -260,3 +260,10 @@ func TestGatewayStartsWhileItsStoreIsAway(t *testing.T) {
 		t.Errorf("keys that stay: %v", err)
 	}
 }
+
+func overwrite(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -55,6 +55,7 @@ func commands() []command {
 		{"plan", "say what a new config changes for callers", runPlan},
 		{"usage", "count who used what, from audit files", runUsage},
 		{"data", "check, back up and restore what is kept for good", runData},
+		{"keys", "make, list and revoke access keys of machines", runKeys},
 		{"sign-out", "end all that a person has who signed in", runSignOut},
 		{"token", "sign a token for trials", runToken},
 		{"healthcheck", "ask a running gateway whether it is ready", runHealthcheck},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
@@ -68,15 +67,6 @@ func runPlan(ctx context.Context, args []string, s streams) int {
 		return exitFailure
 	}
 	return exitOK
-}
-
-// leading returns the arguments before the first flag, and the others.
-func leading(args []string) (names, others []string) {
-	i := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "-") })
-	if i < 0 {
-		return args, nil
-	}
-	return args[:i], args[i:]
 }
 
 // load reads a config and learns what its servers offer.

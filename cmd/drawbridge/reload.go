@@ -172,6 +172,7 @@ func restartNeeded(started, next *config.Config) []string {
 		"sessions.keys_file":   (len(started.Sessions.Keys) == 0) == (len(next.Sessions.Keys) == 0),
 		"key_sets_dir":         started.KeySetsDir == next.KeySetsDir,
 		"data":                 started.Data == next.Data,
+		"access_keys":          started.AccessKeys == next.AccessKeys,
 		"log.format":           started.LogFormat == next.LogFormat,
 	})
 }

@@ -172,6 +172,9 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	p.sharing.run(work, group)
 	group.Go(func() error { return p.storing.run(work) })
 	group.Go(func() error { return p.signIns.run(work) })
+	if p.keys != nil {
+		group.Go(func() error { return p.keys.Run(work) })
+	}
 	p.issuers.start(work)
 	p.fleet.apply(work, p.started.ReachedServers())
 	group.Go(func() error { return p.server.Run(work) })

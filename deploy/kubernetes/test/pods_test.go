@@ -281,6 +281,7 @@ func TestWhatOnlyARestartChangesReplacesThePods(t *testing.T) {
 		"listen": "0.0.0.0:8081", "operator": "0.0.0.0:9091", "revisions.legacy_sse": false,
 		"audit":        map[string]any{"file": "-", "sync": "always"},
 		"key_sets_dir": "/var/lib/drawbridge",
+		"access_keys":  "on",
 		"data":         map[string]any{"dir": "/var/lib/drawbridge/data"},
 		"extensions":   map[string]any{"pass": []any{"com.example/thing"}},
 		"card":         map[string]any{"name": "com.example/tools", "description": "Tools"},

@@ -106,7 +106,8 @@ type Config struct {
 	// is that
 	KeySetsDir string
 
-	Data Data // data: where it is kept what outlives a restart; without, nothing is
+	Data       Data // data: where it is kept what outlives a restart; without, nothing is
+	AccessKeys bool // access_keys: whether access keys are taken
 
 	Replicas  int          // replicas: processes that serve the same tenants at most; zero: 1
 	Redis     Redis        // redis

@@ -39,3 +39,14 @@ func (r *reader) data(cfg *Config, n *node) {
 		}
 	})
 }
+
+// accessKeys reads whether access keys are taken. They need a place where they are kept.
+func (r *reader) accessKeys(cfg *Config, n *node) {
+	cfg.AccessKeys = r.is("on", "on", "off")(n)
+	r.later = append(r.later, func() {
+		if cfg.AccessKeys && !cfg.Data.Exists() {
+			r.fault(n, "access keys are kept where data says, which is not there; write data: {dir: "+
+				"/var/lib/drawbridge}")
+		}
+	})
+}

@@ -97,6 +97,7 @@ func (r *reader) topFields(cfg *Config) fields {
 		"replicas":     func(n *node) { r.replicas(cfg, n) },
 		"key_sets_dir": func(n *node) { r.keySetsDir(cfg, n) },
 		"data":         func(n *node) { r.data(cfg, n) },
+		"access_keys":  func(n *node) { r.accessKeys(cfg, n) },
 		"acknowledge":  r.acknowledge,
 
 		"sessions": r.section("sessions", fields{
@@ -266,6 +267,9 @@ func (r *reader) newIndex(cfg *Config) index {
 	}
 	if len(cfg.Clients) > 0 && cfg.PublicURL != "" {
 		x.issuers = append(x.issuers, cfg.PublicURL) // of clients that have tokens of their own
+	}
+	if cfg.AccessKeys {
+		x.issuers = append(x.issuers, cfg.PublicAddress()) // of access keys
 	}
 	for _, m := range tenants {
 		x.tenants = append(x.tenants, m.name)

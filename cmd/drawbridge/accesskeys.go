@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth/accesskey"
+)
+
+// runKeys is the command keys.
+func runKeys(ctx context.Context, args []string, s streams) int {
+	flags := newFlags("keys", "(create -tenant T -subject S [-scopes S,S] [-ttl 90d] | list [-tenant T] | revoke ID) [-config F]",
+		"Looks after access keys, which machines send in the place of tokens; access_keys: on in the config lets them in.\n"+
+			"create prints a new key once: nobody can find it out again. list says which there are and when each was used last, to the minute. "+
+			"revoke ends one, at every replica within a second.\n"+
+			"Exit 0 when it is done, 1 when not, 2 when the config or the command line is refused.", s)
+	file := flags.String("config", defaultConfigFile, "the config `file`")
+	tenant := flags.String("tenant", "", "the tenant that the key is for, or whose keys are listed")
+	subject := flags.String("subject", "", "who the key speaks for, such as ci; rules and audit know it as public_url#subject")
+	scopes := flags.String("scopes", "", "the scopes of the key, a `list` with commas; none without")
+	ttl := flags.String("ttl", "90d", "how long the key lives, as `90d` or 12h; a year at most")
+	words, args := leading(args)
+	if code, done := parseFlags(flags, args, s); done {
+		return code
+	}
+	verb := strings.Join(words[:min(1, len(words))], "")
+	wants := map[string]int{"create": 1, "list": 1, "revoke": 2}[verb]
+	life, err := lifeOf(*ttl)
+	switch {
+	case wants == 0 || len(words) != wants:
+		s.complain("drawbridge keys: write create, list or revoke ID; see drawbridge keys -h\n")
+		return exitRefused
+	case verb == "create" && (*tenant == "" || *subject == ""):
+		s.complain("drawbridge keys: create needs -tenant and -subject\n")
+		return exitRefused
+	case err != nil:
+		s.complain("drawbridge keys: -ttl: %v\n", err)
+		return exitRefused
+	}
+	k, err := openKeeping(*file, s)
+	if err != nil {
+		s.complain("drawbridge keys: %v\n", err)
+		return exitRefused
+	}
+	book := accesskey.Book{Store: k.db}
+	switch verb {
+	case "create":
+		key := accesskey.Key{Tenant: *tenant, Subject: *subject}
+		key.Scopes = strings.FieldsFunc(*scopes, func(r rune) bool { return r == ',' || r == ' ' })
+		err = k.createKey(ctx, book, key, life, s)
+	case "list":
+		err = listKeys(ctx, book, *tenant, s)
+	default:
+		err = revokeKey(ctx, book, words[1], s)
+	}
+	if err = errors.Join(err, k.db.Close()); err != nil {
+		s.complain("drawbridge keys: %v\n", err)
+		return exitFailure
+	}
+	return exitOK
+}
+
+// lifeOf reads how long a key lives, in days or as Go writes durations.
+func lifeOf(text string) (time.Duration, error) {
+	var days int
+	if n, err := fmt.Sscanf(text+"\n", "%dd\n", &days); err == nil && n == 1 && days > 0 && days <= 366 {
+		return time.Duration(days) * 24 * time.Hour, nil
+	}
+	life, err := time.ParseDuration(text)
+	if err != nil || life <= 0 || life > accesskey.MaxLife {
+		return 0, fmt.Errorf("%q is no time such as 90d or 12h, of a year at most", text)
+	}
+	return life, nil
+}
+
+// createKey makes a key, and prints it alone to the output, for programs.
+func (k *keeping) createKey(ctx context.Context, book accesskey.Book, key accesskey.Key, life time.Duration,
+	s streams,
+) error {
+	var tenants []string
+	for i := range k.cfg.Tenants {
+		tenants = append(tenants, k.cfg.Tenants[i].ID)
+	}
+	if !slices.Contains(tenants, key.Tenant) {
+		return fmt.Errorf("there is no tenant %q", key.Tenant)
+	}
+	text, key, err := book.Create(ctx, key, life)
+	if err != nil {
+		return err
+	}
+	s.say("%s\n", text)
+	s.complain("key %s speaks for %s#%s until %s; it is shown this once\n", key.ID, k.cfg.PublicAddress(), key.Subject,
+		key.Expires.UTC().Format(time.RFC3339))
+	if !k.cfg.AccessKeys {
+		s.complain("it is not taken yet: the config needs access_keys: on\n")
+	}
+	return nil
+}
+
+// listKeys prints the keys of a tenant, or of all.
+func listKeys(ctx context.Context, book accesskey.Book, tenant string, s streams) error {
+	keys, err := book.List(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(keys, func(a, b accesskey.Key) int {
+		return strings.Compare(a.Tenant+"\x00"+a.Subject+"\x00"+a.ID, b.Tenant+"\x00"+b.Subject+"\x00"+b.ID)
+	})
+	table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(table, "id\ttenant\tsubject\tscopes\tcreated\texpires\tlast use") // the reader is gone
+	for _, k := range keys {
+		used := "never"
+		if !k.Used.IsZero() {
+			used = k.Used.UTC().Format("2006-01-02 15:04")
+		}
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%q\t%s\t%s\t%s\t%s\n", k.ID, k.Tenant, k.Subject, strings.Join(k.Scopes, ","), // the reader is gone
+			k.Created.UTC().Format(time.DateOnly), k.Expires.UTC().Format(time.DateOnly), used)
+	}
+	return table.Flush()
+}
+
+// revokeKey ends a key.
+func revokeKey(ctx context.Context, book accesskey.Book, id string, s streams) error {
+	k, err := book.Revoke(ctx, id)
+	if err != nil {
+		return fmt.Errorf("%s: %w", id, err)
+	}
+	s.say("key %s of %q in tenant %s is revoked; every replica refuses it within a second\n", k.ID, k.Subject, k.Tenant)
+	return nil
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/auth/accesskey"
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+)
+
+func TestAccessKeysAreMadeListedAndRevokedBesideAGateway(t *testing.T) {
+	file := keepingConfig(t, "access_keys: on\n")
+	s := keep(t, file)
+	revoked := make(chan struct{}, 8)
+	cfg, err := config.Load(file, config.ProcessEnvironment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := newVerifiers(cfg.Issuers, keySetPlace{}, slog.New(slog.DiscardHandler), func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := logins{tokens, accesskey.New(accesskey.Config{
+		Store: s.db, Log: slog.New(slog.DiscardHandler), Now: time.Now,
+		Issuer:  func() string { return cfg.PublicAddress() },
+		Revoked: func() { revoked <- struct{}{} },
+	})}
+
+	code, said := operate(t, "keys", "create", "-tenant", "acme", "-subject", "ci", "-scopes", "tools.read,admin",
+		"-ttl", "30d", "-config", file)
+	key := regexp.MustCompile(`dbk_[a-z2-7]{47}`).FindString(said)
+	if code != exitOK || key == "" || !strings.Contains(said, "speaks for https://gw.example#ci until") {
+		t.Fatalf("create: got exit %d and %s", code, said)
+	}
+	p, err := both.verify(t.Context(), key)
+	if err != nil || p.TenantID != "acme" || p.Subject != "ci" || p.Issuer != "https://gw.example" ||
+		len(p.Scopes) != 2 || both.judge(p) != nil {
+		t.Fatalf("got %+v and error %v", p, err)
+	}
+	code, said = operate(t, "keys", "list", "-config", file)
+	if code != exitOK || !strings.Contains(said, `"ci"`) || !strings.Contains(said, "never") || strings.Contains(said, key) {
+		t.Errorf("list: got exit %d and %s", code, said)
+	}
+	id := strings.TrimPrefix(p.ClientID, "access-key-")
+	if code, said = operate(t, "keys", "revoke", id, "-config", file); code != exitOK {
+		t.Fatalf("revoke: got exit %d and %s", code, said)
+	}
+	_, err = both.verify(t.Context(), key)
+	if refused, ok := errors.AsType[*auth.Error](err); !ok || refused.Reason != "key" || both.judge(p) == nil {
+		t.Errorf("after it was revoked: got error %v", err)
+	}
+	select {
+	case <-revoked:
+	default:
+		t.Error("nobody was told to judge again")
+	}
+	if _, err := both.verify(t.Context(), "eyJ.a.b"); err == nil {
+		t.Error("a token that is none was taken")
+	}
+}
+
+func TestKeysCommandSaysWhatIsWrong(t *testing.T) {
+	file := keepingConfig(t, "")
+	for _, test := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"", exitRefused, "write create, list or revoke ID"},
+		{"revoke", exitRefused, "write create, list or revoke ID"},
+		{"create -tenant acme", exitRefused, "needs -tenant and -subject"},
+		{"create -tenant acme -subject ci -ttl 400d", exitRefused, "is no time such as 90d or 12h, of a year at most"},
+		{"create -tenant acme -subject ci -ttl -1h", exitRefused, "is no time"},
+		{"create -tenant nobody -subject ci", exitFailure, `there is no tenant "nobody"`},
+		{"create -tenant acme -subject ci", exitOK, "it is not taken yet: the config needs access_keys: on"},
+		{"revoke ffff", exitFailure, "there is no such key"},
+	} {
+		args := append(append([]string{"keys"}, strings.Fields(test.args)...), "-config", file)
+		if code, said := operate(t, args...); code != test.code || !strings.Contains(said, test.want) {
+			t.Errorf("%v: got exit %d and %s, want %d and %q", args, code, said, test.code, test.want)
+		}
+	}
+}
+
+func TestRulesKnowTheSubjectsOfAccessKeys(t *testing.T) {
+	rule := `["*"], subjects: ["https://gw.example#ci"]}]`
+	for more, want := range map[string]bool{"access_keys: on\n": true, "": false} {
+		file := keepingConfig(t, "")
+		text := strings.Replace(keepingText, `["*"]}]`, rule, 1) + more
+		overwrite(t, file, text)
+		_, err := config.Load(file, config.ProcessEnvironment())
+		if (err == nil) != want {
+			t.Errorf("%q: got error %v, want none: %t", more, err, want)
+		}
+	}
+}

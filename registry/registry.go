@@ -105,6 +105,10 @@ type Call struct {
 	// and the client asked for the call to become a task.
 	Tasks mcp.Tasks
 	Task  string // for a tasks/* method the task id that the source gave out; otherwise ""
+	// Told is called with what the server says later, by itself, of the task that the
+	// call became: with its state, under the id that the source gave out. It may be called
+	// by any goroutine, and does not block. nil: nobody wants to know.
+	Told func(state mcp.Object)
 
 	// Room holds the answer for the caller, from its first byte beyond what is covered
 	// until the client has it. A source that reads an answer from elsewhere has it hold

@@ -44,6 +44,7 @@ func New(cfg Config) *Gateway {
 		serverInfo:    ServerInfo(cfg.Name, cfg.Version),
 		complete:      mcp.Member{Name: "resultType", Value: mcp.String("complete")},
 	}
+	g.tasks.memory = cfg.Memory
 	g.meetOthers()
 	g.meta = mcp.NewObject(mcp.Member{Name: mcp.MetaServerInfo, Value: g.serverInfo}).JSON()
 	g.discovered = g.discover(mcp.Extensions{})
@@ -81,6 +82,9 @@ func (g *Gateway) Handle(ctx context.Context, c Caller, r *Request) (mcp.Object,
 	}
 	if mcp.MethodOf(r.Method).Lists {
 		return g.list(c, r)
+	}
+	if r.Method == mcp.MethodTasksList && r.Tasks == mcp.TasksAsked {
+		return g.listTasks(ctx, c, r), nil
 	}
 	if r.Method == mcp.MethodDiscover {
 		return g.discoverFor(c), nil

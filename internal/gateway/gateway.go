@@ -90,6 +90,7 @@ type Gateway struct {
 	rendered *rendered
 	grants   grants
 	ongoing  ongoing
+	tasks    taskList
 
 	tenants atomic.Pointer[directory]
 	changed atomic.Pointer[chan struct{}]

@@ -247,6 +247,9 @@ func (c *call) use() *registry.Call {
 	}
 	if c.task != nil {
 		use.Tasks, use.Task = c.task.form, c.task.own
+	} else if c.tasks == mcp.TasksAsked {
+		news := &taskNews{gateway: c.gateway, principal: c.caller.Principal, send: c.request.TaskNews}
+		c.taskID, use.Told = &news.id, news.told
 	}
 	if c.method.Asks && !c.kept {
 		use.Hold = c.hold

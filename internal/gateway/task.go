@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
@@ -126,6 +127,8 @@ func (g *Gateway) makeTask(c *call, result mcp.Object) (mcp.Object, error) {
 	made = made.Without("inputRequests", "result", "error", "requestState").With("taskId", mcp.String(id))
 	if c.tasks == mcp.TasksAsked {
 		// it may say what the model is told meanwhile
+		g.tasks.add(share.User(c.caller.Principal.User()), t.owner, id, made)
+		c.taskID.Store(&id)
 		meta := result.Object("_meta").Without(mcp.MetaRelatedTask)
 		return mcp.NewObject(
 			mcp.Member{Name: "resultType", Value: mcp.String("task")},
@@ -151,6 +154,7 @@ func conformTask(ctx context.Context, g *Gateway, c *call, result mcp.Object) (m
 	told := result.Without("inputRequests", "result", "error", "requestState").With("taskId",
 		c.params.Value("taskId"))
 	if c.task.form == mcp.TasksAsked {
+		g.tasks.note(c.task.owner, c.params.Text("taskId"), told)
 		return told, nil
 	}
 	switch result.Text("status") {

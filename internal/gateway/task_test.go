@@ -317,7 +317,7 @@ func TestMethodsOfTasks(t *testing.T) {
 		{mcp.MethodTasksCancel, capability, task, task},
 		{mcp.MethodTasksUpdate, capability, task, unknown},
 		{mcp.MethodTasksResult, unknown, unknown, task},
-		{"tasks/list", unknown, unknown, unknown},
+		{mcp.MethodTasksList, unknown, unknown, ""},
 	}
 	for _, test := range tests {
 		for form, want := range map[mcp.Tasks]string{

@@ -51,6 +51,7 @@ const (
 	ResultTemplates  = "resourceTemplates"
 	ResultSkills     = "skills"
 	ResultSkill      = "skill"
+	ResultTasks      = "tasks"
 )
 
 // The values of Method.Capability.
@@ -112,6 +113,10 @@ var methods = tableOf(
 		Name: MethodTasksResult, Only: Legacy, Tasks: TasksAsked, Capability: capabilityTasks,
 		Subject: "taskId",
 		Result:  ResultContent, Asks: true, // as for the tools/call whose task it is
+	},
+	Method{
+		Name: MethodTasksList, Only: Legacy, Tasks: TasksAsked, Capability: capabilityTasks,
+		Result: ResultTasks,
 	},
 )
 

@@ -25,6 +25,7 @@ const (
 	MethodTasksUpdate = "tasks/update" // of the extension only
 	MethodTasksCancel = "tasks/cancel"
 	MethodTasksResult = "tasks/result" // of 2025-11-25 only
+	MethodTasksList   = "tasks/list"   // of 2025-11-25 only
 
 	NotifyTasks       = "notifications/tasks"        // of the extension only
 	NotifyTasksStatus = "notifications/tasks/status" // of 2025-11-25 only

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -63,6 +65,9 @@ func (g *Group) Present() time.Time {
 	}
 	return *since
 }
+
+// All implements Others.
+func (g *Group) All() []ID { return slices.Collect(maps.Keys(*g.members.Load())) }
 
 // Living returns the ids of the other replicas that live.
 func (g *Group) Living() []string {

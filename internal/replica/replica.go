@@ -83,6 +83,8 @@ type Others interface {
 	// IsThere tells whether a replica lives, as far as is known here, which is a few
 	// seconds late at most. It waits for nothing. Self is always there.
 	IsThere(id ID) bool
+	// All returns the other replicas that live, likewise, in no order.
+	All() []ID
 	// IsNewerThere tells whether a replica with higher Formats lives, likewise. Then what
 	// this one cannot read may be good, and a client must not throw it away.
 	IsNewerThere() bool
@@ -136,6 +138,9 @@ func (a *Alone) IsThere(id ID) bool { return id == a.id }
 
 // IsNewerThere implements Others: nobody is.
 func (a *Alone) IsNewerThere() bool { return false }
+
+// All implements Others.
+func (a *Alone) All() []ID { return nil }
 
 // Drains implements Others.
 func (a *Alone) Drains(ID) bool { return false }

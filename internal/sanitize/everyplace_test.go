@@ -35,6 +35,7 @@ var everyCleaner = map[string]func(mcp.Object) mcp.RawJSON{
 	"GetTaskResult":    cleanTask, "CancelTaskResult": cleanTask,
 	"ProgressNotification": cleanNotification, "LoggingMessageNotification": cleanNotification,
 	"ResourceUpdatedNotification": cleanNotification,
+	"TaskStatusNotification":      func(o mcp.Object) mcp.RawJSON { return cleanTask(o.Object("params")) },
 	"Error":                       cleanError,
 	"URLElicitationRequiredError": func(o mcp.Object) mcp.RawJSON { return cleanError(o.Object("error")) },
 }
@@ -76,10 +77,11 @@ func cleanError(o mcp.Object) mcp.RawJSON {
 // sealedPlaces keep what they hide, because it reaches no client. One that is not needed
 // is a fault.
 var sealedPlaces = map[string]string{
-	"InputRequiredResult.requestState": "the gateway seals it",
-	"CreateTaskResult.task.taskId":     "the gateway seals it",
-	"GetTaskResult.taskId":             "the gateway compares it and drops it",
-	"CancelTaskResult.taskId":          "the gateway compares it and drops it",
+	"InputRequiredResult.requestState":     "the gateway seals it",
+	"CreateTaskResult.task.taskId":         "the gateway seals it",
+	"GetTaskResult.taskId":                 "the gateway compares it and drops it",
+	"CancelTaskResult.taskId":              "the gateway compares it and drops it",
+	"TaskStatusNotification.params.taskId": "the gateway compares it and drops it",
 }
 
 // TestNothingHiddenIsLeftInAnyPlace puts every kind of hidden text in every place of a

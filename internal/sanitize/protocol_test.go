@@ -29,7 +29,7 @@ var entries = map[string]struct {
 	"GetTaskResult": {"", taskState}, "CancelTaskResult": {"", taskState},
 	"GetTaskPayloadResult": {"", completed}, // it has the form of the result of its tool
 	"ProgressNotification": {"params", told}, "LoggingMessageNotification": {"params", told},
-	"ResourceUpdatedNotification": {"params", told},
+	"ResourceUpdatedNotification": {"params", told}, "TaskStatusNotification": {"params", taskState},
 	"CreateMessageRequest":        {"", request}, "ElicitRequest": {"", request}, "ListRootsRequest": {
 		"",
 		request,
@@ -52,7 +52,6 @@ var unheard = map[string]string{
 	"PromptListChangedNotification":         "the gateway tells of the change",
 	"ResourceListChangedNotification":       "the gateway tells of the change",
 	"CancelledNotification":                 "it withdraws a question",
-	"TaskStatusNotification":                "dropped: clients ask for the state of a task",
 	"ElicitationCompleteNotification":       "dropped",
 	"SubscriptionsAcknowledgedNotification": "it begins a stream of the gateway's own",
 	"PingRequest":                           "the gateway answers",

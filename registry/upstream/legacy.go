@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -38,7 +39,8 @@ type legacy struct {
 	streams      sync.Once
 	calls        *calls // the open calls whose callers can be asked
 	watchers     watchers
-	tellLoss     func(context.Context, error) // logs why its child died; nil on a control connection
+	tasks        atomic.Pointer[func(state mcp.Object)] // takes what is said of tasks; nil: nobody does
+	tellLoss     func(context.Context, error)           // logs why its child died; nil on a control connection
 
 	mu    sync.Mutex         // guards the fields below
 	level mcp.Level          // of log messages that the server was asked for; zero: it was not asked
@@ -423,6 +425,10 @@ func (l *legacy) notified(m *mcp.Message) {
 		l.calls.withdraw(mcp.ID(m.Params.Value("requestId")))
 	case mcp.NotifyMessage:
 		l.calls.note(m)
+	case mcp.NotifyTasksStatus:
+		if heard := l.tasks.Load(); heard != nil {
+			(*heard)(m.Params)
+		}
 	}
 }
 

@@ -39,6 +39,8 @@ func newOlder(ctx context.Context, control *legacy, cfg *Config, dial opener, se
 	p := newPool(ctx, control.conn, control.link.Streams(), cfg, dial, seen)
 	if cfg.Shared {
 		p.control = control
+		heard := func(state mcp.Object) { p.tasks.heard(nil, state) }
+		control.tasks.Store(&heard)
 	} else if cfg.OneUser && cfg.URL == "" {
 		p.lend(control)
 	}
@@ -125,7 +127,7 @@ func newPool(ctx context.Context, c *connection, streams bool, cfg *Config, dial
 			return &pooled{
 				key: k, conn: conn, calls: &calls{strays: seen}, dial: dial, room: p.room,
 				lagging: lagging,
-				lost:    lost, closed: p.tasks.forget,
+				lost:    lost, closed: p.tasks.forget, heard: p.tasks.heard,
 			}
 		},
 		Alone:    seen.expected,

@@ -26,6 +26,7 @@ type pooled struct {
 	lagging *atomic.Bool // shared by all sessions of the pool: a stream was once not open in time
 	lost    func()       // tells the room that the session is dead
 	closed  func(*pooled)
+	heard   func(*pooled, mcp.Object) // takes what the server says of tasks
 
 	// Set by Open.
 	session *legacy
@@ -46,6 +47,8 @@ func (s *pooled) Open(ctx context.Context, opened func()) error {
 		return s.conn.server.unavailable(false, cause(err))
 	}
 	s.session = session
+	heard := func(state mcp.Object) { s.heard(s, state) }
+	session.tasks.Store(&heard)
 	opened()
 	session.alone = s.key.Alone
 	session.attend = sync.OnceFunc(s.follow)

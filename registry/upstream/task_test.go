@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -294,6 +295,47 @@ func TestTasksOfASharedSession(t *testing.T) {
 			t.Errorf("%v in %d sessions, want the only one to serve it", err, s.born)
 		}
 	})
+}
+
+// TestWhatServersSayOfTasksIsTold hears of tasks of two callers on the streams of their
+// sessions, and in a session for all. Of what is said of tasks that a session does not
+// have, nothing is told.
+func TestWhatServersSayOfTasksIsTold(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*upstream.Config){
+		"pooled": nil, "shared": func(cfg *upstream.Config) { cfg.Shared = true },
+	} {
+		s := &chat{streams: true}
+		inBubble(t, s, change, func(t *testing.T, r *rig) {
+			told := map[string][]string{}
+			for _, token := range []string{"ann", "bob"} {
+				c := person{tenant: token, name: token}.call(t, token, "", "", nil)
+				c.Params, c.Tasks = c.Params.With("task", mcp.RawJSON(`{"ttl":60000}`)), mcp.TasksAsked
+				c.Told = func(state mcp.Object) {
+					told[token] = append(told[token], state.Text("taskId")+" "+state.Text("status"))
+				}
+				result, err := r.tool("job").Call(t.Context(), c)
+				id := result.Object("task").Text("taskId")
+				if err != nil || id == "" {
+					t.Fatal(err)
+				}
+				told["want "+token] = []string{id + " working", id + " completed"}
+			}
+			for _, status := range []string{"working", "working", "completed"} {
+				for i := range 3 * 6 {
+					own := fmt.Sprintf("%s of session-%d", []string{"ann", "bob", ""}[i%3], i/3)
+					s.push(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"` + own +
+						`","status":"` + status + `"}}`)
+				}
+				synctest.Wait()
+			}
+			for _, token := range []string{"ann", "bob"} {
+				if got, want := told[token], told["want "+token]; !slices.Equal(got, want) {
+					t.Errorf("%s: %s was told %q, want %q", name, token, got, want)
+				}
+			}
+		})
+	}
 }
 
 // TestTasksHaveALimit opens as many as one user may have, and as many as its tenant gets.

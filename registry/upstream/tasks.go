@@ -18,6 +18,9 @@ const (
 	// how long a session is kept for a task at most, even if the server keeps the task
 	// longer
 	taskLife = time.Hour
+	// how soon a server's word of a task counts after the one before, if the status is the
+	// same
+	taskNewsGap = 200 * time.Millisecond
 )
 
 // task is one task of 2025-11-25. A server may know a task only in the session that made
@@ -28,6 +31,10 @@ type task struct {
 	own   string // its id at the server; "" while the call that makes it is open
 	user  share.User
 	until time.Time
+
+	tell   func(state mcp.Object) // as registry.Call.Told
+	told   time.Time              // when the server last said something of it by itself
+	status string                 // that it said then
 }
 
 // tasks are the tasks of all sessions of one pool, by ids of the gateway's own, which
@@ -53,7 +60,7 @@ var errTaskLost = mcp.Errorf(mcp.CodeInvalidParams,
 func (t *tasks) tracked(s *seat, c *registry.Call, run func() (mcp.Object, error)) (mcp.Object, error) {
 	id, one := rand.Text(), &task{
 		seat: s, user: share.User(c.Principal.User()),
-		until: time.Now().Add(taskLife),
+		until: time.Now().Add(taskLife), tell: c.Told,
 	}
 	if !t.add(id, one) {
 		return mcp.Object{}, t.server.unavailable(false, errTasks)
@@ -74,6 +81,43 @@ func (t *tasks) tracked(s *seat, c *registry.Call, run func() (mcp.Object, error
 		t.room.Need(s, one.until)
 	}
 	return result.With("task", made.With("taskId", mcp.String(id)).JSON()), nil
+}
+
+// heard takes what the server says of a task by itself, in the session where the task
+// lives; s is nil for the control connection's. Of several states that come at once and
+// have the same status, one is passed on. What nobody waits for, and what is of no task
+// of that session, is dropped.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks#task-status-notification
+func (t *tasks) heard(s *pooled, state mcp.Object) {
+	own, status := state.Text("taskId"), state.Text("status")
+	id, one := t.find(s, own)
+	if one == nil || one.tell == nil {
+		return
+	}
+	now := time.Now()
+	t.mu.Lock()
+	again := status == one.status && now.Before(one.told.Add(taskNewsGap))
+	if !again {
+		one.told, one.status = now, status
+	}
+	t.mu.Unlock()
+	if !again {
+		one.tell(state.With("taskId", mcp.String(id)))
+	}
+}
+
+// find returns the task that the server knows by that id in a session, nil if there is
+// none.
+func (t *tasks) find(s *pooled, own string) (id string, one *task) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, one := range t.byID {
+		if one.own != "" && one.own == own && (one.seat == nil && s == nil ||
+			one.seat != nil && one.seat.Session == s) {
+			return id, one
+		}
+	}
+	return "", nil
 }
 
 func newTasks(server fault) *tasks {

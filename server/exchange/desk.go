@@ -38,6 +38,10 @@ type Desk interface {
 	Subscribe(ctx context.Context, c gateway.Caller, id, uri string,
 		updated func(uri string)) (gateway.Subscription, error)
 	Reads(c gateway.Caller, uri string) bool
+	FollowTask(ctx context.Context, c gateway.Caller, r *gateway.Request, id string,
+		told func(state mcp.Object) bool) (gateway.Subscription, error)
+	// FollowsTask tells whether a task is the caller's, who may use its tool now.
+	FollowsTask(c gateway.Caller, id string) bool
 
 	// Ongoing counts the calls that go on; Judge ends those whose callers lost the right.
 	Ongoing() int

@@ -8,11 +8,14 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/link"
@@ -278,6 +281,68 @@ func (f *Forwarder) ForwardAnswer(ctx context.Context, to replica.ID, message []
 		return exchange.ErrReplicas
 	}
 	return nil
+}
+
+// Bounds of the lists of tasks that other replicas have.
+const (
+	maxTaskList  = 4 << 20 // bytes of one
+	askingOthers = 8       // how many replicas are asked at once
+)
+
+// JoinTasks adds to the tasks of a client that live here those that live at other
+// replicas. What a replica has that is gone meanwhile is gone with it. If another cannot
+// be asked, the request is to be tried again: a list without its tasks would be wrong.
+func (f *Forwarder) JoinTasks(ctx context.Context, m *mcp.Message, result mcp.Object) (mcp.Object, *mcp.Error) {
+	x := exchange.FromContext(ctx)
+	others := f.others.All()
+	if x == nil || x.Forwarded || len(others) == 0 {
+		return result, nil
+	}
+	request := RequestOf(x, x.Request, mcp.AppendRequest(nil, m.ID, m.Method, m.Params))
+	request.Header = request.Header.Clone()
+	request.Header.Set("Accept", "application/json") // an answer in one piece
+	lists := make([][]mcp.RawJSON, len(others))
+	var asked errgroup.Group
+	asked.SetLimit(askingOthers)
+	for i, other := range others {
+		asked.Go(func() (err error) {
+			lists[i], err = f.tasksAt(ctx, other, request)
+			return err
+		})
+	}
+	if asked.Wait() != nil {
+		return mcp.Object{}, exchange.ErrReplicas.Told
+	}
+	all, _ := result.Value(mcp.ResultTasks).Elements()
+	for _, list := range lists {
+		all = append(all, list...)
+	}
+	return result.With(mcp.ResultTasks, mcp.Array(all)), nil
+}
+
+// tasksAt returns the tasks of the client of a request that live at another replica.
+func (f *Forwarder) tasksAt(ctx context.Context, at replica.ID, r link.Request) ([]mcp.RawJSON, error) {
+	answer, err := f.others.Forward(ctx, at, r)
+	if err != nil {
+		if !f.others.IsThere(at) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("ask a replica for tasks: %w", err)
+	}
+	defer answer.Body.Close() //nolint:errcheck // it was read
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxTaskList+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the tasks of a replica: %w", err)
+	}
+	said, err := mcp.ParseObject(body)
+	if code, _ := said.Object("error").Value("code").Int(); code == mcp.CodeMethodNotFound {
+		return nil, nil // a replica of an earlier version, which lists none
+	}
+	tasks, ok := said.Object("result").Value(mcp.ResultTasks).Elements()
+	if err != nil || !ok || answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("a replica did not list its tasks: %d", answer.StatusCode)
+	}
+	return tasks, nil
 }
 
 // ErrElsewhere is a refusal of one replica to another, which no client sees.

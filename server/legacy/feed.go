@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
@@ -233,7 +234,7 @@ func (f *feed) tell(ctx context.Context) bool {
 	for _, method := range f.session.Assign(s.desk.Lists(caller), f.stream) {
 		open = f.put(ctx, notices.OfList(method), method, "") && open
 	}
-	return f.tellUpdates(ctx) && open
+	return f.tellUpdates(ctx) && f.tellTasks(ctx, caller) && open
 }
 
 // tellUpdates puts notices of changed resources on the stream. It looks up what the
@@ -258,6 +259,18 @@ func (f *feed) tellUpdates(ctx context.Context) (open bool) {
 		if s.desk.Reads(caller, uri) {
 			open = f.put(ctx, mcp.AppendRequest(nil, "", mcp.NotifyResourceUpdated, params),
 				mcp.NotifyResourceUpdated, uri) && open
+		}
+	}
+	return open
+}
+
+// tellTasks puts notices of tasks on the stream, of those that the caller may still
+// follow. It is false if the stream must end.
+func (f *feed) tellTasks(ctx context.Context, caller gateway.Caller) (open bool) {
+	open = true
+	for id, notice := range f.session.TakeTasks() {
+		if f.server.desk.FollowsTask(caller, id) {
+			open = f.put(ctx, notice, mcp.NotifyTasksStatus, "") && open
 		}
 	}
 	return open

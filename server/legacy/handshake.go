@@ -81,11 +81,9 @@ func (s *Service) welcome(x *exchange.Exchange, revision string) mcp.Object {
 	if revision >= mcp.Revision2503 { // earlier revisions have the method, but no capability for it
 		capabilities = capabilities.With("completions", declared.Value("completions"))
 	}
-	// without a list: the gateway knows no tasks, it only opens the ids that clients
-	// bring
 	if lowering.Tasks(revision) != 0 {
 		capabilities = capabilities.With("tasks",
-			mcp.RawJSON(`{"cancel":{},"requests":{"tools":{"call":{}}}}`))
+			mcp.RawJSON(`{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`))
 	}
 	if revision >= mcp.Revision2506 {
 		capabilities = s.desk.Extensions(x.Caller).Adding(capabilities)

@@ -207,6 +207,11 @@ func (s *Service) newsFor(l *sessions.Session, at replica.ID) (all []sessions.No
 			})
 		}
 	}
+	for id, notice := range l.TakeTasks() {
+		if s.desk.FollowsTask(caller, id) {
+			all = append(all, sessions.Notice{Session: l, Holder: h, Method: mcp.NotifyTasksStatus, Text: notice})
+		}
+	}
 	return all
 }
 

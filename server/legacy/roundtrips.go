@@ -110,12 +110,18 @@ func (s *Service) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Se
 		rt.request.From.Remote, rt.request.Waited.Queue = x.Remote, x.Queued
 	}
 	defer func() { rt.heard.Release() }()
+	if m.Params.Has("task") {
+		rt.request.TaskNews = func(id string, n mcp.Notification) { s.taskChanged(l, id, n) }
+	}
 	if m.Method == mcp.MethodTasksResult {
 		way.rest() // the request waits for as long as its task runs
 	}
 	result, told := rt.run(ctx)
 	if told != nil {
 		return lowering.Error(m.Method, told)
+	}
+	if m.Method == mcp.MethodTasksList {
+		return s.forwarder.JoinTasks(ctx, m, result)
 	}
 	return result, nil
 }

@@ -63,3 +63,13 @@ func (s *Service) keepLists(ctx context.Context, l *sessions.Session) {
 		s.sessions.keep(ctx, l, sessions.FactLists, text)
 	}
 }
+
+// taskChanged notes that the client of a session is to be told of a task. The notice goes
+// out on the stream of the session, if this replica leads it. It is told once at most: a
+// client need not be told, and asks for the state of its tasks by itself.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks#task-status-notification
+func (s *Service) taskChanged(l *sessions.Session, id string, n mcp.Notification) {
+	if l.NoteTask(id, mcp.AppendRequest(nil, "", n.Method, n.Params)) {
+		l.WakeStreams()
+	}
+}

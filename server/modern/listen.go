@@ -30,6 +30,10 @@ var listFilters = [...]string{"toolsListChanged", "promptsListChanged", "resourc
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
 func (e *Endpoint) listen(x *exchange.Exchange, r *http.Request, m *mcp.Message) {
 	filter, uris, refused := filterOf(m.Params)
+	var ids []string
+	if refused == nil {
+		ids, refused = taskIDs(filter, len(uris))
+	}
 	if refused == nil && filter.Has("taskIds") &&
 		tasksOf(x.Meta.Value(mcp.MetaClientCapabilities).Member("extensions")) == 0 {
 		refused = exchange.ErrTasks
@@ -49,6 +53,7 @@ func (e *Endpoint) listen(x *exchange.Exchange, r *http.Request, m *mcp.Message)
 	sub := &subscription{
 		endpoint: e, slot: slot, id: mcp.ID(strings.Clone(string(m.ID))),
 		updates: notices.NewPending(e.config.Memory, share.User(x.Principal.User())),
+		tasks:   followedTasks{memory: e.config.Memory, user: share.User(x.Principal.User())},
 	}
 	for i, name := range listFilters {
 		sub.lists[i] = string(filter.Value(name)) == "true"
@@ -59,7 +64,7 @@ func (e *Endpoint) listen(x *exchange.Exchange, r *http.Request, m *mcp.Message)
 	}
 	sub.flow = e.config.Streams.NewFlow(sub, slot)
 	if !e.config.Streams.IsDraining() { // otherwise the stream ends at once, and tells of nothing
-		sub.wanted = uris
+		sub.wanted, sub.tasks.wanted = uris, ids
 	}
 	sub.flow.Serve(x.Context(), x, r)
 }
@@ -92,6 +97,30 @@ func filterOf(params mcp.Object) (filter mcp.Object, uris []string, refused *exc
 	return filter, uris, nil
 }
 
+// taskIDs returns the ids of the tasks that a filter names. others is how many resources
+// it names: both have one bound.
+func taskIDs(filter mcp.Object, others int) (ids []string, refused *exchange.Refusal) {
+	wanted := filter.Value("taskIds")
+	elements, ok := wanted.Elements()
+	if wanted != nil && !ok {
+		return nil, exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidParams,
+			"Invalid params: taskIds must be an array")
+	}
+	if len(elements)+others > exchange.MaxSubscriptions {
+		return nil, exchange.ErrSubscriptions
+	}
+	for _, element := range elements {
+		id, refused := notices.URIOf(element)
+		if refused != nil {
+			return nil, refused
+		}
+		if !slices.Contains(ids, id) {
+			ids = append(ids, strings.Clone(id)) // or all of the body would stay in memory
+		}
+	}
+	return ids, nil
+}
+
 // subscription is one stream of notices to a modern client. It is the source of a flow.
 type subscription struct {
 	endpoint *Endpoint
@@ -102,6 +131,8 @@ type subscription struct {
 	told     [len(listFilters)]string // digests of the lists as the client was last told
 	wanted   []string                 // the resources that are to be subscribed to; nil when that was tried
 	follows  []followed               // those that are subscribed to
+	tasked   []followed               // the tasks that are followed
+	tasks    followedTasks
 
 	mu      sync.Mutex // guards the field below
 	updates *notices.Pending
@@ -109,15 +140,16 @@ type subscription struct {
 
 var _ streams.Source = (*subscription)(nil)
 
-// followed is a resource that is subscribed to.
+// followed is a resource that is subscribed to, or a task that is followed.
 type followed struct {
-	uri string
+	uri string // of the task: its id
 	gateway.Subscription
 }
 
 // Open implements source: it subscribes to the resources, and sends the acknowledgement.
 func (sub *subscription) Open(ctx context.Context, x *exchange.Exchange, r *http.Request) (*streams.Stream, error) {
 	sub.subscribe(ctx, x, sub.wanted)
+	sub.followTasks(ctx, x)
 	sub.wanted = nil
 	x.Release()
 	out, err := streams.OpenLasting(x, r)
@@ -162,11 +194,65 @@ func (sub *subscription) subscribe(ctx context.Context, x *exchange.Exchange, ur
 	}
 }
 
+// followTasks begins to follow tasks, several at a time. Those that the caller cannot
+// follow are left out of the acknowledgement, as resources are.
+func (sub *subscription) followTasks(ctx context.Context, x *exchange.Exchange) {
+	exchanges, caller, ids := sub.endpoint.config.Exchanges, x.Caller, sub.tasks.wanted
+	sub.tasks.wanted = nil
+	if len(ids) == 0 {
+		return
+	}
+	declared := x.Meta.Value(mcp.MetaClientCapabilities)
+	client, _ := x.Meta.Value(mcp.MetaClientInfo).Member("name").Text()
+	request := &gateway.Request{
+		ID: x.ID, Client: strings.Clone(client), From: gateway.From{Remote: x.Remote},
+		Tasks: tasksOf(declared.Member("extensions")),
+		// what a task may ask its client, whose questions are in its state
+		Capabilities: mcp.CapabilitiesOf(mcp.LatestModern, x.Meta.Object(mcp.MetaClientCapabilities)),
+		Extensions:   x.Declares(ctx, declared.Member("extensions")),
+	}
+	opened := make([]*gateway.Subscription, len(ids))
+	places := make(chan struct{}, openingSubscriptions)
+	var all sync.WaitGroup
+	for i, id := range ids {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			_, told := exchanges.Guarded(ctx, func() (result mcp.Object, err error) {
+				one, err := exchanges.Desk.FollowTask(ctx, caller, request, id,
+					func(state mcp.Object) bool { return sub.taskChanged(id, state) })
+				opened[i] = &one
+				return result, err
+			})
+			if told != nil {
+				opened[i] = nil
+			}
+		})
+	}
+	all.Wait()
+	for i, one := range opened {
+		if one != nil {
+			sub.tasked = append(sub.tasked, followed{ids[i], *one})
+		}
+	}
+}
+
+// taskChanged takes the state of a task that the client is to be told of. It is false if
+// there is no memory for it.
+func (sub *subscription) taskChanged(id string, state mcp.Object) bool {
+	if !sub.tasks.put(id, state) {
+		return false
+	}
+	sub.flow.Wake()
+	return true
+}
+
 // Close implements source.
 func (sub *subscription) Close(context.Context, bool) {
-	for _, one := range sub.follows {
+	for _, one := range slices.Concat(sub.follows, sub.tasked) {
 		one.Stop()
 	}
+	sub.tasks.close()
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	sub.updates.Close()
@@ -174,13 +260,15 @@ func (sub *subscription) Close(context.Context, bool) {
 
 // judge ends the subscriptions that the caller may not have any more.
 func (sub *subscription) judge(caller gateway.Caller) {
-	sub.follows = slices.DeleteFunc(sub.follows, func(one followed) bool {
+	lost := func(one followed) bool {
 		if one.Allows(caller) {
 			return false
 		}
 		one.Stop()
 		return true
-	})
+	}
+	sub.follows = slices.DeleteFunc(sub.follows, lost)
+	sub.tasked = slices.DeleteFunc(sub.tasked, lost)
 }
 
 // updated notes that a resource, or a part of one, has changed. Until the client is told,
@@ -220,14 +308,20 @@ func (sub *subscription) honoured() (filter mcp.Object) {
 			filter = filter.With(name, mcp.Bool(true))
 		}
 	}
-	if len(sub.follows) == 0 {
+	filter = namesOf(filter, "resourceSubscriptions", sub.follows)
+	return namesOf(filter, "taskIds", sub.tasked)
+}
+
+// namesOf adds to a filter what is followed, if anything is.
+func namesOf(filter mcp.Object, member string, follows []followed) mcp.Object {
+	if len(follows) == 0 {
 		return filter
 	}
-	uris := make([]mcp.RawJSON, 0, len(sub.follows))
-	for _, one := range sub.follows {
-		uris = append(uris, mcp.String(one.uri))
+	names := make([]mcp.RawJSON, 0, len(follows))
+	for _, one := range follows {
+		names = append(names, mcp.String(one.uri))
 	}
-	return filter.With("resourceSubscriptions", mcp.Array(uris))
+	return filter.With(member, mcp.Array(names))
 }
 
 // Step implements source.
@@ -240,7 +334,10 @@ func (sub *subscription) Step(_ context.Context, out *streams.Stream) error {
 	if err := sub.tellLists(caller, out); err != nil {
 		return err
 	}
-	return sub.tellUpdates(out)
+	if err := sub.tellUpdates(out); err != nil {
+		return err
+	}
+	return sub.tellTasks(out)
 }
 
 // tellLists sends a notice of each list that changed.
@@ -272,6 +369,29 @@ func (sub *subscription) tellUpdates(out *streams.Stream) error {
 			return streams.ErrEnded
 		}
 		if !sub.endpoint.config.Exchanges.Desk.Reads(caller, uri) {
+			continue
+		}
+		if err := out.Send(notice); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tellTasks sends the states that wait, of tasks that the caller may still follow.
+func (sub *subscription) tellTasks(out *streams.Stream) error {
+	for id, state, ok := sub.tasks.first(); ok; id, state, ok = sub.tasks.first() {
+		params, _ := mcp.ObjectOf(state)
+		notice := sub.notice(mcp.NotifyTasks, params)
+		if err := out.CanTake(len(notice.Data)); err != nil {
+			return err // before it is forgotten
+		}
+		sub.tasks.forget(id, state)
+		caller, ok := sub.endpoint.config.Exchanges.Resolve(sub.slot.Principal)
+		if !ok {
+			return streams.ErrEnded
+		}
+		if !sub.endpoint.config.Exchanges.Desk.FollowsTask(caller, id) {
 			continue
 		}
 		if err := out.Send(notice); err != nil {

@@ -147,3 +147,37 @@ func (l *Session) ListsDue() (text string, due bool) {
 	}
 	return text, due
 }
+
+// Bounds of the notices of tasks of one session that wait for a stream. Of each task the
+// latest counts.
+const (
+	maxTaskNotices = 100
+	maxTaskNotice  = 4 << 10 // bytes of one: what is longer is told when the client asks
+)
+
+// NoteTask notes that the client is to be told of a task, with that notice. It is false
+// if this replica does not lead the session, or there is no room.
+func (l *Session) NoteTask(id string, notice []byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, waits := l.notices.tasks[id]
+	if l.over || l.Shared && !l.lead.leads || len(notice) > maxTaskNotice ||
+		!waits && len(l.notices.tasks) >= maxTaskNotices {
+		return false
+	}
+	if l.notices.tasks == nil {
+		l.notices.tasks = make(map[string][]byte)
+	}
+	l.notices.tasks[id] = notice
+	return true
+}
+
+// TakeTasks returns the notices of tasks that wait, by their ids. The stream that takes
+// them tells them.
+func (l *Session) TakeTasks() map[string][]byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	waiting := l.notices.tasks
+	l.notices.tasks = nil
+	return waiting
+}

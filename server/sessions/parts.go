@@ -69,6 +69,7 @@ type untold struct {
 	}
 	kept    string                   // what the record has of the lists
 	updates *notices.Pending         // changed resources; nil: none has changed yet
+	tasks   map[string][]byte        // notices of tasks that no stream has yet, by id
 	watched map[string]*Subscription // subscriptions, by URI
 	// those of the primary before that are to be made again; true: that was tried
 	lost          map[string]bool

@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -103,6 +105,14 @@ func (m *Member) IsThere(id replica.ID) bool {
 	m.hub.mu.Lock()
 	defer m.hub.mu.Unlock()
 	return id == m.id || m.hub.members[id] != nil // as replica.Group: nobody is gone for itself
+}
+
+// All implements replica.Others.
+func (m *Member) All() []replica.ID {
+	m.hub.mu.Lock()
+	defer m.hub.mu.Unlock()
+	all := slices.Collect(maps.Keys(m.hub.members))
+	return slices.DeleteFunc(all, func(id replica.ID) bool { return id == m.id })
 }
 
 // Drains implements replica.Others.

@@ -1,0 +1,129 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+)
+
+// A client of 2026-07-28 follows tasks on a stream. The gateway asks their servers for
+// their states, at the pace that each server names, and tells what is new:
+//
+//	FollowTask ──▶ tasks/get: may the caller follow it? ──▶ no: it is not acknowledged
+//	     │ yes
+//	     └──▶ wait, tasks/get, told if the state is new, … until the task is at its end
+//
+// So any replica can do it, also for servers that tell nothing by themselves, and each
+// state is judged, cleaned and put on record as one that the client asked for.
+
+// The pace at which a task is looked at.
+const (
+	defaultPoll = 5 * time.Second // where its server names none
+	minPoll     = time.Second
+	maxPoll     = time.Minute
+)
+
+// FollowTask calls told with the state of a task of 2026-07-28, now and whenever it is
+// another, until it is at its end or the subscription is stopped. told is called by a
+// goroutine of the gateway; it is false if the state cannot be taken yet, and is tried
+// again. r is the request that follows the task: of it counts what is said of the client.
+// The error is an *mcp.Error.
+func (g *Gateway) FollowTask(ctx context.Context, c Caller, r *Request, id string,
+	told func(state mcp.Object) bool,
+) (Subscription, error) {
+	user, size := share.User(c.Principal.User()), int64(subscriptionCost+subscriptionURIs*len(id))
+	if err := take(g.subscriptions, user, maxSubscriptions, maxSubscriptions); err != nil {
+		return Subscription{}, explain(errors.Join(errSubscriptions, err)).told
+	}
+	leave := func() { g.subscriptions.Give(user, 1) }
+	if err := g.config.Memory.Take(user, size); err != nil {
+		leave()
+		return Subscription{}, explain(fmt.Errorf("hold the subscription: %w", err)).told
+	}
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	stop := sync.OnceFunc(func() {
+		end()
+		leave()
+		g.config.Memory.Give(user, size)
+	})
+	f := &follower{gateway: g, caller: c, id: id, told: told, request: Request{
+		ID: r.ID, Method: mcp.MethodTasksGet, Capabilities: r.Capabilities, Extensions: r.Extensions,
+		Client: r.Client, From: r.From, Tasks: r.Tasks,
+		Params: mcp.NewObject(mcp.Member{Name: "taskId", Value: mcp.String(id)}),
+		Notify: func(context.Context, mcp.Notification) error { return nil },
+	}}
+	if err := f.look(ctx); err != nil {
+		stop()
+		return Subscription{}, err
+	}
+	go func() { // it ends with life, which ends when the subscription is stopped
+		defer stop()
+		f.run(life)
+	}()
+	return Subscription{
+		Stop:   stop,
+		Allows: func(c Caller) bool { return g.FollowsTask(c, id) },
+	}, nil
+}
+
+// follower looks at one task. It belongs to one goroutine.
+type follower struct {
+	gateway *Gateway
+	caller  Caller
+	request Request
+	id      string
+	told    func(state mcp.Object) bool
+
+	last [sha256.Size]byte // digest of the state that was told
+	wait time.Duration     // until the next look
+	over bool              // its end was told, or it is gone
+}
+
+// run looks at the task until it is at its end, or ctx ends.
+func (f *follower) run(ctx context.Context) {
+	for !f.over {
+		timer := time.NewTimer(f.wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		caller, err := f.gateway.Resolve(f.caller.Principal)
+		if err != nil {
+			return
+		}
+		f.caller = caller
+		_ = f.look(ctx) // it is on record, and tried again unless the task is gone
+	}
+}
+
+// look asks for the state, and tells it if it is new.
+func (f *follower) look(ctx context.Context) error {
+	f.wait = defaultPoll
+	g, request := f.gateway, f.request
+	request.Room = g.config.Memory.Claim(share.User(f.caller.Principal.User()))
+	defer func() { request.Room.Release() }()
+	state, err := g.call(ctx, g.newCall(f.caller, &request, g.methods[mcp.MethodTasksGet]))
+	if err != nil {
+		told, ok := errors.AsType[*mcp.Error](err)
+		f.over = ok && told.StableCode() == "DB-TASK"
+		return err
+	}
+	if interval, ok := state.Value("pollIntervalMs").Int(); ok {
+		f.wait = min(max(time.Duration(min(max(interval, 0), maxPoll.Milliseconds()))*time.Millisecond, minPoll),
+			maxPoll)
+	}
+	state = state.Without("_meta", "resultType")
+	digest := sha256.Sum256(state.JSON())
+	if digest == f.last || f.told(state) {
+		f.last, f.over = digest, isOver(state)
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+)
+
+// A client of 2025-11-25 may list its tasks, and is told of their status. Such a task
+// lives in a session with its server, at the replica that made it, and nowhere else is it
+// known whose it is:
+//
+//	tools/call ──▶ makeTask ──▶ taskList: what was last heard of the task
+//	tasks/get, tasks/cancel ──▶ conformTask ──▶ note ──┘      ▲   │
+//	the server, by itself ──▶ taskNews ──▶ client             │   └──▶ tasks/list
+//	                             └────────────── note ────────┘
+//
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
+
+// Bounds of lists of tasks.
+const (
+	maxListed  = 1000      // tasks of one owner; beyond that the oldest is left out
+	listedLife = time.Hour // that a task is listed at most, as long as its session is kept
+	listedCost = 512       // bytes that a task takes besides its id and its state, roughly
+	listedGap  = time.Minute
+)
+
+// taskList is the tasks of 2025-11-25 that live here, by owner and id. It is safe for
+// concurrent use.
+type taskList struct {
+	memory *share.Budget
+
+	mu    sync.Mutex // guards the fields below
+	swept time.Time  // when tasks whose time is over were last looked for
+	byID  map[[sha256.Size]byte]map[string]*listedTask
+}
+
+// listedTask is one of them. Its owner holds its memory.
+type listedTask struct {
+	user         share.User
+	size         int64
+	state        mcp.RawJSON // as its owner was last told
+	made, looked time.Time   // looked: when something was last heard of it
+	until        time.Time
+	over         bool // it does not change any more
+}
+
+// add lists a task that a call became. A task for which its owner has no memory is not
+// listed, and can be used all the same.
+func (t *taskList) add(user share.User, owner [sha256.Size]byte, id string, state mcp.Object) {
+	now, text := time.Now(), state.JSON()
+	one := &listedTask{
+		user: user, size: int64(listedCost + len(id) + len(text)), state: text,
+		made: now, looked: now, until: now.Add(listedLife), over: isOver(state),
+	}
+	if ttl, ok := state.Value("ttl").Int(); ok {
+		one.until = now.Add(min(listedLife, time.Duration(max(ttl, 0))*time.Millisecond))
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sweepLocked(now)
+	if t.memory.Take(one.user, one.size) != nil {
+		return
+	}
+	if t.byID == nil {
+		t.byID = make(map[[sha256.Size]byte]map[string]*listedTask)
+	}
+	if t.byID[owner] == nil {
+		t.byID[owner] = make(map[string]*listedTask)
+	}
+	mine := t.byID[owner]
+	if mine[id] = one; len(mine) > maxListed {
+		oldest := slices.MinFunc(slices.Collect(maps.Keys(mine)),
+			func(a, b string) int { return mine[a].made.Compare(mine[b].made) })
+		t.removeLocked(owner, oldest)
+	}
+}
+
+// note notes what was heard of a task, if it is listed.
+func (t *taskList) note(owner [sha256.Size]byte, id string, state mcp.Object) {
+	text := state.JSON()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	one := t.byID[owner][id]
+	if one == nil {
+		return
+	}
+	one.looked = time.Now()
+	if grown := int64(len(text) - len(one.state)); t.memory.Take(one.user, max(grown, 0)) == nil {
+		t.memory.Give(one.user, max(-grown, 0))
+		one.state, one.over, one.size = text, isOver(state), one.size+grown
+	}
+}
+
+// drop forgets a task.
+func (t *taskList) drop(owner [sha256.Size]byte, id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.removeLocked(owner, id)
+}
+
+func (t *taskList) removeLocked(owner [sha256.Size]byte, id string) {
+	if one := t.byID[owner][id]; one != nil {
+		t.memory.Give(one.user, one.size)
+		if delete(t.byID[owner], id); len(t.byID[owner]) == 0 {
+			delete(t.byID, owner)
+		}
+	}
+}
+
+// sweepLocked forgets the tasks whose time is over, now and then.
+func (t *taskList) sweepLocked(now time.Time) {
+	if now.Before(t.swept.Add(listedGap)) {
+		return
+	}
+	t.swept = now
+	for owner, mine := range t.byID {
+		for id, one := range mine {
+			if !now.Before(one.until) {
+				t.removeLocked(owner, id)
+			}
+		}
+	}
+}
+
+// of returns copies of the tasks of an owner whose time is not over, by their ids.
+func (t *taskList) of(owner [sha256.Size]byte) map[string]listedTask {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sweepLocked(time.Now())
+	all := make(map[string]listedTask, len(t.byID[owner]))
+	for id, one := range t.byID[owner] {
+		if time.Now().Before(one.until) {
+			all[id] = *one
+		}
+	}
+	return all
+}
+
+// isOver tells whether a task is at its end.
+func isOver(state mcp.Object) bool {
+	return slices.Contains([]string{"completed", "failed", "cancelled"}, state.Text("status"))
+}

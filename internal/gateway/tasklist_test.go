@@ -1,0 +1,208 @@
+package gateway
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// tasksListed returns the tasks that a user sees listed, as ids and statuses.
+func tasksListed(t *testing.T, b *bench, user string) (all []string) {
+	t.Helper()
+	who := alice
+	who.Subject = user
+	c, err := b.Resolve(who)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, failure := b.handleAs(t, c, knowing(mcp.TasksAsked, mcp.MethodTasksList, `{}`))
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	tasks, _ := result.Value("tasks").Elements()
+	for _, raw := range tasks {
+		one, _ := mcp.ObjectOf(raw)
+		all = append(all, one.Text("taskId")+" "+one.Text("status"))
+	}
+	return all
+}
+
+// TestTasksAreListedToTheirOwnerAlone lists tasks as they go on, to their owner and to
+// another user of the tenant, and after the owner may not use the tool any more.
+func TestTasksAreListedToTheirOwnerAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, l := newTasks(t, mcp.TasksAsked)
+		b.config.Memory = share.New(1 << 20)
+		b.tasks.memory = b.config.Memory
+		first := made(t, b, l, mcp.TasksAsked)
+		time.Sleep(2 * time.Second)
+		l.uses = nil
+		second := made(t, b, l, mcp.TasksAsked)
+		l.uses = nil
+		l.says(`{"taskId":"own-1","status":"completed","statusMessage":"a\u202Eb","ttl":60000,"x":1}`)
+		// the second was made just now: nothing else can be known of it
+		want := []string{first + " completed", second + " working"}
+		if got := tasksListed(t, b, "alice"); !slices.Equal(got, want) || len(l.uses) != 1 {
+			t.Errorf("listed %q after %d looks, want %q after one", got, len(l.uses), want)
+		}
+		if got := tasksListed(t, b, "bob"); len(got) > 0 {
+			t.Errorf("another user sees %q", got)
+		}
+		time.Sleep(2 * time.Second)
+		l.fails(mcp.Errorf(mcp.CodeInvalidParams, "no task own-1"))
+		if got := tasksListed(t, b, "alice"); !slices.Equal(got, want[:1]) {
+			t.Errorf("listed %q, want nothing that its server does not know", got)
+		}
+		tenant := everything()
+		tenant.Rules = []Rule{{Allow: []string{"lib__other"}}}
+		if err := b.SetTenants([]TenantConfig{tenant}); err != nil {
+			t.Fatal(err)
+		}
+		if got := tasksListed(t, b, "alice"); len(got) > 0 {
+			t.Errorf("listed %q, want nothing whose tool is not allowed", got)
+		}
+		time.Sleep(time.Hour)
+		tasksListed(t, b, "alice")
+		if held := b.config.Memory.Held(); held != 0 {
+			t.Errorf("%d bytes are held for tasks whose time is over", held)
+		}
+	})
+}
+
+// TestWhatServersSayOfTasksIsJudged tells of a task what its server says by itself.
+func TestWhatServersSayOfTasksIsJudged(t *testing.T) {
+	b, l := newTasks(t, mcp.TasksAsked)
+	var told []string
+	l.says(askedTask)
+	r := knowing(mcp.TasksAsked, mcp.MethodToolsCall, `{"name":"lib__ask","arguments":{"n":1},"task":{}}`)
+	r.TaskNews = func(id string, n mcp.Notification) {
+		told = append(told, strings.ReplaceAll(n.Method+string(n.Params.JSON()), id, "ID"))
+	}
+	if _, failure := b.handle(t, r); failure != nil {
+		t.Fatal(failure)
+	}
+	say := l.uses[0].Told
+	say(object(`{"taskId":"own-1","status":"working","statusMessage":"a\u202Eb","ttl":1,"pollInterval":5,"result":{},"x":"own-1"}`))
+	say(object(`{"taskId":"own-1","status":"done"}`))
+	want := []string{mcp.NotifyTasksStatus +
+		`{"taskId":"ID","status":"working","statusMessage":"ab","ttl":1,"pollInterval":5}`}
+	if !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+	tenant := everything()
+	tenant.Rules = []Rule{{Allow: []string{"lib__other"}}}
+	if err := b.SetTenants([]TenantConfig{tenant}); err != nil {
+		t.Fatal(err)
+	}
+	if say(object(`{"taskId":"own-1","status":"completed"}`)); len(told) != 1 {
+		t.Errorf("told %q to one who may not use the tool any more", told[1:])
+	}
+}
+
+// TestTasksAreFollowedToTheirEnd follows a task whose states a client takes, or cannot
+// take yet, until its end, its loss, or the end of the caller's right.
+func TestTasksAreFollowedToTheirEnd(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, b *bench, l *library){
+		"completed": func(_ *testing.T, _ *bench, l *library) {
+			l.says(`{"taskId":"own-1","status":"completed","result":{"content":[]}}`)
+		},
+		"gone": func(_ *testing.T, _ *bench, l *library) {
+			l.fails(mcp.Errorf(mcp.CodeInvalidParams, "no task own-1"))
+		},
+		"not allowed": func(t *testing.T, b *bench, _ *library) {
+			t.Helper()
+			tenant := everything()
+			tenant.Rules = []Rule{{Allow: []string{"lib__other"}}}
+			if err := b.SetTenants([]TenantConfig{tenant}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, l := newTasks(t, mcp.TasksGiven)
+				id := made(t, b, l, mcp.TasksGiven)
+				l.says(`{"taskId":"own-1","status":"working","pollIntervalMs":1}`)
+				var mu sync.Mutex // the gateway asks while the test goes on
+				s := l.source("lib")
+				s.Tools[0].Tasks = mcp.TasksGiven
+				use := s.Tools[0].Call
+				s.Tools[0].Call = func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					return use(ctx, c)
+				}
+				b.replace(t, s)
+				meanwhile := func(do func()) {
+					mu.Lock()
+					defer mu.Unlock()
+					do()
+				}
+				var told []string
+				takes := true
+				c, err := b.Resolve(alice)
+				if err != nil {
+					t.Fatal(err)
+				}
+				follow := func(id string) (Subscription, error) {
+					return b.FollowTask(context.Background(), c, knowing(mcp.TasksGiven, "", `{}`), id,
+						func(state mcp.Object) bool {
+							mu.Lock()
+							defer mu.Unlock()
+							if takes {
+								told = append(told, state.Text("statusMessage")+state.Text("status"))
+							}
+							return takes
+						})
+				}
+				if _, err := follow("forged"); err == nil {
+					t.Error("a forged id is followed")
+				}
+				followed, err := follow(id)
+				if err != nil || !followed.Allows(c) {
+					t.Fatalf("%v, want that the owner may follow it", err)
+				}
+				pass(3500 * time.Millisecond)
+				if got := len(l.uses); got != 5 { // the call, the first look, and one each second
+					t.Errorf("the server was asked %d times", got)
+				}
+				meanwhile(func() {
+					takes = false
+					l.says(`{"taskId":"own-1","status":"working","statusMessage":"b\u202E"}`)
+				})
+				pass(time.Second)
+				meanwhile(func() { takes = true })
+				pass(5 * time.Second)
+				meanwhile(func() { end(t, b, l) })
+				pass(10 * time.Second)
+				asked := len(l.uses)
+				pass(time.Minute)
+				want := []string{"working", "bworking"}
+				if name == "completed" {
+					want = append(want, "completed")
+				}
+				if !slices.Equal(told, want) || len(l.uses) != asked {
+					t.Errorf("told %q, and asked %d times more; want %q", told, len(l.uses)-asked, want)
+				}
+				if held := b.subscriptions.Held(); held != 0 {
+					t.Errorf("%d places are held at the end", held)
+				}
+				followed.Stop()
+			})
+		})
+	}
+}
+
+// pass lets time pass, and waits for what is done then.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}

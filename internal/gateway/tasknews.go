@@ -1,0 +1,136 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+const (
+	// For one list the servers are asked for the states of so many tasks that are not at
+	// their end, of which nothing was heard for longest, so many at a time, for so long.
+	maxLooks  = 32
+	looksOnce = 4
+	looksTime = 5 * time.Second
+)
+
+// listTasks returns the tasks of the caller that live here and whose tools it may use,
+// the oldest first. The list has one page. That of a client with several replicas is
+// joined by the door.
+func (g *Gateway) listTasks(ctx context.Context, c Caller, r *Request) mcp.Object {
+	owner := c.Principal.Owner().Digest()
+	g.lookAtTasks(ctx, c, r, owner)
+	all := g.tasks.of(owner)
+	maps.DeleteFunc(all, func(id string, _ listedTask) bool { return !g.FollowsTask(c, id) })
+	ids := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		return cmp.Or(all[a].made.Compare(all[b].made), cmp.Compare(a, b))
+	})
+	states := make([]mcp.RawJSON, 0, len(ids))
+	for _, id := range ids {
+		states = append(states, all[id].state)
+	}
+	return mcp.NewObject(mcp.Member{Name: mcp.ResultTasks, Value: mcp.Array(states)})
+}
+
+// lookAtTasks asks the servers for the states of tasks, as the caller's own tasks/get
+// would, so that each look is judged and on record.
+func (g *Gateway) lookAtTasks(ctx context.Context, c Caller, r *Request, owner [sha256.Size]byte) {
+	all := g.tasks.of(owner)
+	maps.DeleteFunc(all, func(_ string, one listedTask) bool {
+		return one.over || time.Since(one.looked) < time.Second
+	})
+	ids := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		return all[a].looked.Compare(all[b].looked)
+	})
+	ctx, cancel := context.WithTimeout(ctx, looksTime)
+	defer cancel()
+	var looks errgroup.Group
+	looks.SetLimit(looksOnce)
+	for _, id := range ids[:min(len(ids), maxLooks)] {
+		looks.Go(func() error {
+			look := &Request{
+				ID: r.ID, Method: mcp.MethodTasksGet, InSession: r.InSession, Client: r.Client, From: r.From,
+				Tasks: r.Tasks, Extensions: r.Extensions,
+				Params: mcp.NewObject(mcp.Member{Name: "taskId", Value: mcp.String(id)}),
+				Notify: func(context.Context, mcp.Notification) error { return nil },
+			}
+			_, err := g.call(ctx, g.newCall(c, look, g.methods[mcp.MethodTasksGet]))
+			told, ok := errors.AsType[*mcp.Error](err)
+			if ok && told.StableCode() == "DB-TASK" {
+				g.tasks.drop(owner, id)
+			}
+			return nil // what is known of it stays
+		})
+	}
+	_ = looks.Wait() // none fails
+}
+
+// FollowsTask tells whether the caller has the task with that id, and may use its tool
+// now.
+func (g *Gateway) FollowsTask(c Caller, id string) bool {
+	owner := c.Principal.Owner().Digest()
+	t, err := g.openTask(id)
+	if err != nil || t.owner != owner {
+		return false
+	}
+	found := g.grantOf(c).tool(t.tool)
+	return found != nil && found.Server == t.server
+}
+
+// taskNews passes on what the server of a task says of it by itself. It outlives the call
+// that became the task, and keeps nothing of it.
+type taskNews struct {
+	gateway   *Gateway
+	principal auth.Principal
+	send      func(id string, n mcp.Notification) // as Request.TaskNews
+	// under which the client knows the task; nil: it does not yet, and would not know of
+	// what is said
+	id atomic.Pointer[string]
+}
+
+// told takes the state of the task. Whether its owner may know it is judged anew.
+func (n *taskNews) told(state mcp.Object) {
+	g, id := n.gateway, n.id.Load()
+	if id == nil || !isStatus(state) {
+		return
+	}
+	caller, err := g.Resolve(n.principal)
+	if err != nil || !g.FollowsTask(caller, *id) {
+		return
+	}
+	_, _ = g.guarded(context.Background(), nil, func(context.Context, *call) (mcp.Object, error) {
+		cleaned, _, err := caller.Tenant.output.Task(state)
+		if err != nil {
+			return mcp.Object{}, err
+		}
+		cleaned = taskOnly(cleaned).With("taskId", mcp.String(*id))
+		g.tasks.note(caller.Principal.Owner().Digest(), *id, cleaned)
+		if n.send != nil {
+			n.send(*id, mcp.Notification{Method: mcp.NotifyTasksStatus, Params: cleaned})
+		}
+		return cleaned, nil
+	})
+}
+
+// taskOnly returns of a state what 2025-11-25 says that a task is.
+func taskOnly(state mcp.Object) mcp.Object {
+	var members []mcp.Member
+	for _, name := range []string{
+		"taskId", "status", "statusMessage", "createdAt", "lastUpdatedAt", "ttl", "pollInterval",
+	} {
+		if value := state.Value(name); value != nil {
+			members = append(members, mcp.Member{Name: name, Value: value})
+		}
+	}
+	return mcp.NewObject(members...)
+}

@@ -212,3 +212,67 @@ func TestClientsVerifySkills(t *testing.T) {
 	}
 	g.unhurt(t)
 }
+
+// TestConformanceOfClientsOfSkills lets the official suite look at a client that has the
+// suite's server behind the gateway: no file is read before it is wanted, and what was
+// changed at the server is found by the client.
+func TestConformanceOfClientsOfSkills(t *testing.T) {
+	t.Parallel()
+	binary, _ := node(t)
+	for scenario, want := range map[string]struct{ how, refused string }{
+		"sep-2640-client-no-prefetch":        {"list", ""},
+		"sep-2640-client-verify-digest":      {"load", "digest"},
+		"sep-2640-client-verify-size":        {"load", "size"},
+		"sep-2640-client-verify-frontmatter": {"load", "frontmatter"},
+	} {
+		t.Run(scenario, func(t *testing.T) {
+			t.Parallel()
+			out, finished, jobs := t.TempDir(), make(chan error, 1), takeJobs(t)
+			command := clientUnderTest(t, jobs.url)
+			go func() { // ends with the suite, which has a limit of its own
+				finished <- suite(t, patient, "client", "--command", command, "--scenario", scenario, "-o", out,
+					"--timeout", "100000")
+			}()
+			select {
+			case j := <-jobs.all:
+				loadSkills(t, binary, j, want.how, want.refused)
+				if err := <-finished; err != nil {
+					t.Error(err)
+				}
+			case err := <-finished:
+				t.Fatalf("the suite started no client: %v", err)
+			}
+			for name, checks := range readChecks(t, out, "") {
+				if passed, failed := count(checks); passed == 0 || passed < len(checks) {
+					t.Errorf("%s: %d of %d checks passed; failed: %v", name, passed, len(checks), failed)
+				}
+			}
+		})
+	}
+}
+
+// loadSkills runs a client of skills before a gateway whose server is that of the suite.
+func loadSkills(t *testing.T, binary string, j *job, how, refused string) {
+	t.Helper()
+	code := 1
+	defer func() { j.done <- code }()
+	g := serve(t, fmt.Sprintf(`tenants:
+  acme: {servers: [mock], rules: [{allow: ["*", "resource:*", "skill:*"]}], limits: %s}
+servers:
+  mock: {url: %q, private_addresses: true}
+`, generous, j.URL))
+	t.Cleanup(g.kill) // others look at how it stops
+	eventually(t, "the suite's skills are listed", func() bool {
+		s := g.speak(t, g.token(t), modernRevision)
+		return strings.Contains(string(s.ask(t, "1", "skills/list", "", "").Result), "pdf-processing")
+	})
+	told := follow(t, exec.CommandContext(t.Context(), binary, "clients/loadskills.mjs", "http://"+g.addr+"/mcp",
+		g.token(t), how), func() {})
+	if got := strings.Join(told["listed"].Names, " "); got != "pdf-processing" {
+		t.Errorf("listed %q", got)
+	}
+	if got := strings.Join(told["refused"].Names, " "); got != refused {
+		t.Errorf("refused %q, want %q", got, refused)
+	}
+	code = 0
+}

@@ -30,7 +30,7 @@ var entries = map[string]struct {
 	"GetTaskPayloadResult": {"", completed}, // it has the form of the result of its tool
 	"ProgressNotification": {"params", told}, "LoggingMessageNotification": {"params", told},
 	"ResourceUpdatedNotification": {"params", told}, "TaskStatusNotification": {"params", taskState},
-	"CreateMessageRequest":        {"", request}, "ElicitRequest": {"", request}, "ListRootsRequest": {
+	"CreateMessageRequest": {"", request}, "ElicitRequest": {"", request}, "ListRootsRequest": {
 		"",
 		request,
 	},

@@ -1,0 +1,224 @@
+package interop_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// worker is a server of either era whose tool becomes a task, which has the marker of its
+// call. All its tasks are known to whoever asks, so that only the gateway keeps them apart.
+type worker struct {
+	modern bool
+
+	mu    sync.Mutex // guards the field below
+	tasks []string   // markers; the id of a task is its number
+}
+
+func (k *worker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	var m message
+	if json.Unmarshal(body, &m) != nil || m.ID == nil {
+		w.WriteHeader(map[bool]int{true: http.StatusAccepted, false: http.StatusMethodNotAllowed}[r.Method == http.MethodPost])
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if result := k.result(m); result != "" {
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete",%s}}`, m.ID, result)
+		return
+	}
+	fail(w, m.ID, -32601)
+}
+
+func (k *worker) result(m message) string {
+	var p struct {
+		TaskID    string
+		Task      json.RawMessage
+		Arguments struct{ Marker string }
+	}
+	_ = json.Unmarshal(m.Params, &p) // many have none
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	number := 0
+	if _, err := fmt.Sscanf(p.TaskID, "own-%d", &number); p.TaskID != "" && (err != nil || number >= len(k.tasks)) {
+		return ""
+	}
+	switch {
+	case m.Method == "initialize" && !k.modern:
+		return `"protocolVersion":"2025-11-25","capabilities":{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"w","version":"1"}`
+	case m.Method == "server/discover" && k.modern:
+		return `"supportedVersions":["2026-07-28"],"capabilities":{"tools":{},` + tasksExtension[1:] + `,"ttlMs":0,"cacheScope":"private"`
+	case m.Method == "tools/list":
+		return `"tools":[{"name":"work","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}],"ttlMs":0,"cacheScope":"private"`
+	case m.Method == "tools/call":
+		k.tasks = append(k.tasks, p.Arguments.Marker)
+		state := fmt.Sprintf(`"taskId":"own-%d","status":"working","statusMessage":%q`, len(k.tasks)-1, p.Arguments.Marker)
+		if k.modern {
+			return strings.Replace(`"resultType":"task",`+state+`,"ttlMs":null`, `"resultType":"task",`, `"x":1,`, 1)
+		}
+		return `"task":{` + state + `,"ttl":null}`
+	case m.Method == "tasks/get", m.Method == "tasks/cancel" && !k.modern:
+		return fmt.Sprintf(`"taskId":%q,"status":"working","statusMessage":%q,"ttlMs":null,"ttl":null`, p.TaskID, k.tasks[number])
+	case m.Method == "tasks/result":
+		return fmt.Sprintf(`"content":[{"type":"text","text":%q}]`, k.tasks[number])
+	case m.Method == "tasks/cancel", m.Method == "tasks/update":
+		return `"x":1`
+	}
+	return ""
+}
+
+// modernWorker is a worker of 2026-07-28, which says itself that a result is a task.
+type modernWorker struct{ *worker }
+
+func (k modernWorker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	recorded := httptest.NewRecorder()
+	k.worker.ServeHTTP(recorded, r)
+	text := recorded.Body.String()
+	if strings.Contains(text, `"x":1,"taskId"`) {
+		text = strings.Replace(text, `"resultType":"complete"`, `"resultType":"task"`, 1)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(recorded.Code)
+	_, _ = io.WriteString(w, text)
+}
+
+// holder is one caller with the task that it made.
+type holder struct {
+	*speaker
+
+	owner who
+	tasks string // id
+}
+
+const knowsTasks = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}`
+
+// about asks something about a task, as a client that knows tasks.
+func (h *holder) about(t *testing.T, method, id string) string {
+	t.Helper()
+	params := fmt.Sprintf(`"taskId":%q,"inputResponses":{}`, id)
+	if h.revision == modernRevision {
+		params += "," + knowsTasks
+	}
+	m := h.ask(t, "1", method, id, params)
+	if m.Error != nil {
+		return fmt.Sprint(m.Error.Code)
+	}
+	return string(m.Result)
+}
+
+// TestT16NothingOfExtensionsCrosses has two users of each of two tenants make tasks in
+// both eras, with one gateway and with three replicas, and try those of all others. Each
+// tenant has a server of skills by itself, whose files the other cannot read.
+func TestT16NothingOfExtensionsCrosses(t *testing.T) {
+	t.Parallel()
+	for _, form := range forms {
+		t.Run(form.name, func(t *testing.T) {
+			t.Parallel()
+			servers := ""
+			for name, handler := range map[string]http.Handler{
+				"old": &worker{}, "new": modernWorker{&worker{modern: true}},
+				"acmes": newSkilled(t, "acmes", false), "globexs": newSkilled(t, "globexs", true),
+			} {
+				web := httptest.NewServer(handler)
+				t.Cleanup(web.Close)
+				servers += fmt.Sprintf("  %s: %s\n", name, private(web.URL))
+			}
+			config := "tenants:\n"
+			for _, tenant := range []string{"acme", "globex"} {
+				config += fmt.Sprintf(`  %s: {servers: [old, new, %ss], rules: [{allow: ["*", "resource:*", "skill:*"]}], limits: %s}`+"\n",
+					tenant, tenant, generous)
+			}
+			g := besiegeAt(t, form.settle(t), config+"servers:\n"+servers)
+			var all []*holder
+			for _, tenant := range []string{"acme", "globex"} {
+				for _, subject := range []string{"alice", "bob"} {
+					for _, revision := range []string{"2025-11-25", modernRevision} {
+						owner := who{tenant: tenant, subject: subject}
+						h := &holder{speaker: g.speak(t, g.mint(owner), revision), owner: owner}
+						h.make(t)
+						h.seesOwnSkills(t)
+						all = append(all, h)
+					}
+				}
+			}
+			for _, h := range all {
+				h.tries(t, all)
+			}
+			g.unhurt(t)
+		})
+	}
+}
+
+func (h *holder) marker() string { return fmt.Sprintf("%s %s#", h.owner, h.revision) }
+
+// make makes a task.
+func (h *holder) make(t *testing.T) {
+	t.Helper()
+	name, more := "old__work", `,"task":{}`
+	if h.revision == modernRevision {
+		name, more = "new__work", ","+knowsTasks
+	}
+	m := h.ask(t, "1", "tools/call", name, fmt.Sprintf(`"name":%q,"arguments":{"marker":%q}%s`, name, h.marker(), more))
+	var made struct {
+		TaskID string
+		Task   struct{ TaskID string }
+	}
+	if err := json.Unmarshal(m.Result, &made); err != nil || made.TaskID+made.Task.TaskID == "" {
+		t.Fatalf("%s made %s, %v", h.marker(), m.Result, m.Error)
+	}
+	h.tasks = made.TaskID + made.Task.TaskID
+}
+
+// tries asks for its own task, and for those of all others.
+func (h *holder) tries(t *testing.T, all []*holder) {
+	t.Helper()
+	methods := []string{"tasks/get", "tasks/cancel", "tasks/result"}
+	if h.revision == modernRevision {
+		methods = []string{"tasks/get", "tasks/cancel", "tasks/update"}
+	} else if got := string(h.ask(t, "2", "tasks/list", "", "").Result); strings.Count(got, "taskId") != 1 ||
+		!strings.Contains(got, h.tasks) || !strings.Contains(got, h.marker()) {
+		t.Errorf("%s lists %s", h.marker(), got)
+	}
+	for _, other := range all {
+		for _, method := range methods {
+			got := h.about(t, method, other.tasks)
+			switch {
+			case other != h && got != "-32602":
+				t.Errorf("%s: %s of the task of %s: %s", h.marker(), method, other.marker(), got)
+			case other == h && (method == "tasks/get" || method == "tasks/result") && !strings.Contains(got, h.marker()),
+				other == h && strings.HasPrefix(got, "-"):
+				t.Errorf("%s: %s of its own task: %s", h.marker(), method, got)
+			}
+		}
+	}
+}
+
+// seesOwnSkills lists skills, and reads files and directories of both tenants.
+func (h *holder) seesOwnSkills(t *testing.T) {
+	t.Helper()
+	mine, other := h.owner.tenant+"s", map[string]string{"acme": "globexs", "globex": "acmes"}[h.owner.tenant]
+	if got := string(h.ask(t, "1", "skills/list", "", "").Result); !strings.Contains(got, "skill://"+mine+"/") ||
+		strings.Contains(got, other) {
+		t.Errorf("%s lists the skills %s", h.marker(), got)
+	}
+	for method, path := range map[string]string{
+		"skills/get": "/SKILL.md", "resources/read": "/SKILL.md", "resources/directory/read": "/references",
+	} {
+		name := ""
+		for server, want := range map[string]bool{mine: true, other: false} {
+			uri := fmt.Sprintf("skill://%s/%s/%s-notes%s", server, server, server, path)
+			if method == "resources/read" {
+				name = uri
+			}
+			m := h.ask(t, "1", method, name, fmt.Sprintf(`"uri":%q`, uri))
+			if got := m.Error == nil; got != want {
+				t.Errorf("%s: %s of %s: %s %v", h.marker(), method, uri, m.Result, m.Error)
+			}
+		}
+	}
+}

@@ -218,6 +218,12 @@ func TestPlanSaysWhatDecides(t *testing.T) {
 			[]string{"tenant acme: i#x gains the tool box__one (rule 1 allows it)"},
 		},
 		{
+			"the first of several rules that allow", false,
+			[]Rule{{Deny: []string{"x"}}},
+			[]Rule{{Deny: []string{"x"}}, {Allow: []string{"box__one"}}, {Allow: []string{"box__o*"}}},
+			[]string{"tenant acme: everyone gains the tool box__one (rule 2 allows it)"},
+		},
+		{
 			"nothing", false,
 			[]Rule{{Allow: []string{"box__one", "box__two"}}},
 			[]Rule{{Allow: []string{"box__two"}}, {Allow: []string{"box__one"}}},

@@ -30,8 +30,11 @@ func (c *call) record(failure failure, started time.Time) audit.Record {
 	}
 	c.request.Ended = Ended{r.Outcome, r.Reason}
 	r.Server = c.unreached
-	if c.item != nil {
+	switch {
+	case c.item != nil:
 		r.Server, r.WholeName = c.item.Server, c.item.WholeName()
+	case c.charged != nil: // a limit refused the call of a tool that the caller may use
+		r.Server, r.WholeName = c.charged.Server, c.charged.WholeName()
 	}
 	if u := failure.unknown; u != nil && u.there {
 		r.Rule, r.Missing = u.rule, u.missing

@@ -10,6 +10,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -229,6 +230,24 @@ func TestRecordsSayForWhatACallWaited(t *testing.T) {
 		}
 		if r.Waited != (Waited{}) {
 			t.Errorf("%+v is left for the next round", r.Waited)
+		}
+	}
+}
+
+// TestRecordsOfLimitedCallsHaveTheServer shows that the record of a call which a limit
+// of tools refused names the server of the tool.
+func TestRecordsOfLimitedCallsHaveTheServer(t *testing.T) {
+	none := ratelimit.Limit{}
+	b := newBench(t, TenantConfig{
+		ID: "acme", Servers: []string{"box"}, Rules: []Rule{{Allow: []string{"box__plain"}}},
+		Limits: Limits{Tools: map[string]ratelimit.Limit{"box__*": none}},
+	})
+	for tool, want := range map[string]string{
+		"box__plain": `"server":"box","item":"box__plain","outcome":"limited","reason":"DB-LIMIT-TOOL"`,
+		"box__echo":  `"server":"box","item":"box__echo","outcome":"forbidden","reason":"no_rule"`,
+	} {
+		if _, _, err := b.run(t, tool, `{}`); err == nil || !strings.Contains(b.records(t), want) {
+			t.Errorf("%s: got %v and %s, want %s in it", tool, err, b.records(t), want)
 		}
 	}
 }

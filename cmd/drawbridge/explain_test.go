@@ -79,11 +79,13 @@ func TestTheGatewayDecidesWhatExplainSays(t *testing.T) {
 // decided is one request of a caller, and what became of it.
 type decided struct {
 	id, config, said string
+	method           string
 	allowed          bool // explain says that it is let through
 	there            bool // a server of the tenant has the item
 	rules            []string
 	pattern          string // that names the item alone
 	by               string // the rule that decides, by the judge of this test
+	never            map[string]bool
 
 	outcome, reason string
 	told            *mcp.Error
@@ -107,6 +109,11 @@ func (c *decided) wrong() string {
 		}
 	}
 	conclusion, guessed := strings.CutSuffix(conclusion, ", if the server github has it")
+	for _, limit := range []string{"requests", "calls", "user_calls", "concurrency"} {
+		if says := strings.Contains(rest, "limit     "+limit+": lets nothing through\n"); says != c.never[limit] {
+			return fmt.Sprintf("want of limits.%s that it lets nothing through: %t", limit, c.never[limit])
+		}
+	}
 	badArguments := c.outcome == "invalid_arguments" || c.reason == "DB-PARAMS"
 	switch {
 	case guessed && !c.there:
@@ -117,6 +124,8 @@ func (c *decided) wrong() string {
 	case guessed && badArguments && conclusion == "let through": // as the walk says
 	case conclusion != want:
 		return "want " + want
+	case c.told != nil && gateway.CodeOf(c.outcome, c.reason, c.method) != c.told.StableCode():
+		return "want in the vocabulary the code " + c.told.StableCode()
 	case c.allowed != (c.outcome == "ok"):
 		return fmt.Sprintf("allowed is %t", c.allowed)
 	case c.outcome == "invalid_arguments" && !strings.Contains(rest, "arguments do not fit the schema: "+
@@ -146,6 +155,7 @@ type scenario struct {
 	line    int
 	servers []string
 	rules   []genRule
+	never   map[string]bool // limits that let nothing through
 }
 
 // genRule is one rule of the tenant.
@@ -249,16 +259,19 @@ func (s *scenario) rule(patterns []string) {
 // limits writes limits that let everything through, or nothing.
 func (s *scenario) limits(patterns []string) {
 	const all = "{rate: 100000, burst: 1000000}"
+	s.never = map[string]bool{}
 	s.write("    limits:")
 	for _, name := range []string{"requests", "calls", "user_calls"} {
 		if s.IntN(30) == 0 {
 			s.write("      %s: 0", name)
+			s.never[name] = true
 		} else {
 			s.write("      %s: %s", name, all)
 		}
 	}
 	if s.IntN(12) == 0 {
 		s.write("      concurrency: 0")
+		s.never["concurrency"] = true
 	}
 	tools := slices.DeleteFunc(slices.Clone(patterns),
 		func(p string) bool { return strings.Contains(p, ":") })
@@ -347,7 +360,7 @@ func decideAll(t *testing.T, dir string, seed uint64, log *audit.Log) []*decided
 	}
 	cases := make([]*decided, 0, 10)
 	for i := range 10 {
-		c := &decided{id: fmt.Sprintf("%d-%d", seed, i), config: s.text.String()}
+		c := &decided{id: fmt.Sprintf("%d-%d", seed, i), config: s.text.String(), never: s.never}
 		s.ask(t, c, cfg, running, known)
 		cases = append(cases, c)
 	}
@@ -377,7 +390,7 @@ func (s *scenario) ask(t *testing.T, c *decided, cfg *config.Config, running *ga
 		t.Fatal(err)
 	}
 	c.said = w.out.String()
-	request.ID = c.id
+	request.ID, c.method = c.id, request.Method
 	caller, err := running.Admit(t.Context(), p, 1)
 	var result mcp.Object
 	if c.outcome = "limited"; err == nil { // otherwise the door has it on record
@@ -385,6 +398,9 @@ func (s *scenario) ask(t *testing.T, c *decided, cfg *config.Config, running *ga
 		result, err = running.Handle(t.Context(), caller, request)
 	}
 	c.told, _ = errors.AsType[*mcp.Error](err)
+	if c.outcome == "limited" {
+		c.reason = c.told.StableCode()
+	}
 	if parts, ok := result.Value("content").Elements(); ok && len(parts) > 0 {
 		c.text, _ = parts[0].Member("text").Text()
 	}

@@ -108,7 +108,7 @@ func sinceWhen(text string, now time.Time) (time.Time, error) {
 
 // problem says what is wrong with -by, "" if nothing is.
 func (r *usageReport) problem() string {
-	known := []string{"tenant", "user", "tool", "client", "server", "outcome"}
+	known := []string{"tenant", "user", "name", "tool", "client", "server", "outcome"}
 	for _, name := range r.by {
 		if !slices.Contains(known, name) {
 			return fmt.Sprintf("-by knows no %q%s; there are %s", name, hint(name, known),
@@ -131,6 +131,8 @@ func (r *usageReport) add(e *entry) {
 			names[i] = e.Tenant
 		case "user":
 			names[i] = e.user()
+		case "name":
+			names[i] = e.Name
 		case "tool":
 			if names[i] = e.Item; e.Outcome == outcomeUnknown {
 				names[i] = "(unknown)"

@@ -248,6 +248,44 @@ type Issuer struct {
 // DefaultRedisMemory is how many bytes replicas keep in Redis if the file does not say.
 const DefaultRedisMemory = 256 << 20
 
+// Data is where it is kept what outlives a restart. At most one of its fields is set.
+type Data struct {
+	Dir          string // data.dir: a folder of this machine, for a gateway of one replica
+	PostgresFile string // data.postgres_file: has the address of a PostgreSQL server
+}
+
+// Exists tells whether anything is kept.
+func (d Data) Exists() bool { return d != Data{} }
+
+// Login is a provider where people sign in with a browser: sign_in of an issuer, or
+// github. The embedded Issuer says what its claims mean; it has keys only of an issuer,
+// which is in Config.Issuers, too.
+type Login struct {
+	auth.Issuer
+
+	GitHub           bool      // the provider is GitHub
+	PrivateAddresses bool      // as that of the issuer
+	Name             string    // name: in addresses, as that of the callback
+	Title            string    // title: for people who choose; "": the name
+	ClientID         string    // client_id
+	Secret           string    // the content of client_secret_file; "": there is a key
+	Key              *auth.Key // of client_key_file; nil: there is a secret
+	Scopes           []string  // scopes: asked for at the provider; never empty
+}
+
+// Client is one of clients: a client that need not register itself.
+type Client struct {
+	ID        string   // client_id
+	Secret    string   // the content of client_secret_file; "": it has none
+	Redirects []string // redirect_uris
+	Grants    []string // grants; empty: authorization_code and refresh_token
+	Tenant    string   // tenant: of its own tokens; "": it has none
+	Scopes    []string // scopes: of its own tokens
+}
+
+// SignsIn tells whether the gateway gives tokens of its own to clients.
+func (c *Config) SignsIn() bool { return len(c.Logins) > 0 || len(c.Clients) > 0 }
+
 // Redis is what the file says under redis. Without Addresses there is none, and one
 // replica.
 type Redis struct {

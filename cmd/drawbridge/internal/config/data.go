@@ -2,15 +2,6 @@ package config
 
 import "github.com/drawbridge-mcp/drawbridge/internal/pgdial"
 
-// Data is where it is kept what outlives a restart. At most one of its fields is set.
-type Data struct {
-	Dir          string // data.dir: a folder of this machine, for a gateway of one replica
-	PostgresFile string // data.postgres_file: has the address of a PostgreSQL server
-}
-
-// Exists tells whether anything is kept.
-func (d Data) Exists() bool { return d != Data{} }
-
 // data reads where it is kept what outlives a restart. A folder serves one replica: what
 // one has written there another would not know of.
 func (r *reader) data(cfg *Config, n *node) {

@@ -32,7 +32,7 @@ func TestAllocationsOfACall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, plentiful())
-			b.replace(t, echoing("fixed", onePropertySchema, made))
+			b.replace(t, echoing(onePropertySchema, made))
 			ctx, cancel := context.WithCancel(t.Context()) // that of a client may end
 			defer cancel()
 			caller, r := b.caller(t, alice), request("fixed__do", onePropertyArguments)

@@ -42,7 +42,7 @@ func BenchmarkChain(b *testing.B) {
 		b.Run(test.name, func(b *testing.B) {
 			g := newBench(b, plentiful())
 			g.config.Audit = nil
-			g.replace(b, echoing("fixed", test.schema, texts("hello")))
+			g.replace(b, echoing(test.schema, texts("hello")))
 			ctx, cancel := context.WithCancel(b.Context()) // that of a client may end
 			defer cancel()
 			caller, r := g.caller(b, alice), request("fixed__do", test.arguments)
@@ -68,10 +68,10 @@ func plentiful() TenantConfig {
 	}
 }
 
-// echoing is a server with one tool, which takes arguments of that schema and waits for
+// echoing is the server fixed with one tool, which takes arguments of that schema and waits for
 // no one with its answer.
-func echoing(name, schema string, answer mcp.Object) registry.Source {
-	return registry.Source{Name: name, Prefix: name, Tools: []registry.Offer{{
+func echoing(schema string, answer mcp.Object) registry.Source {
+	return registry.Source{Name: "fixed", Prefix: "fixed", Tools: []registry.Offer{{
 		Definition: object(`{"name":"do","inputSchema":{` + schema + `}}`), Timeout: time.Minute,
 		Call: func(ctx context.Context, _ *registry.Call) (mcp.Object, error) {
 			return answer, ctx.Err()

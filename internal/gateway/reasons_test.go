@@ -25,7 +25,7 @@ func manyRules(id string, count int) TenantConfig {
 func TestReasonsAreWorkedOutForItemsThatExist(t *testing.T) {
 	quiet, loud := manyRules("quiet", 1000), manyRules("acme", 1000)
 	b := newBench(t, loud, quiet)
-	b.replace(t, echoing("fixed", onePropertySchema, texts("hello")))
+	b.replace(t, echoing(onePropertySchema, texts("hello")))
 	ask := func(tenant, tool string) string {
 		who := alice
 		who.TenantID = tenant
@@ -64,7 +64,7 @@ func BenchmarkRefusals(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			g := newBench(b, manyRules("acme", 1000))
 			g.config.Audit = nil
-			g.replace(b, echoing("fixed", onePropertySchema, texts("hello")))
+			g.replace(b, echoing(onePropertySchema, texts("hello")))
 			caller, r := g.caller(b, alice), request(tool, onePropertyArguments)
 			b.ReportAllocs()
 			for b.Loop() {

@@ -279,13 +279,15 @@ func TestWhatOnlyARestartChangesReplacesThePods(t *testing.T) {
 	}
 	other := map[string]any{
 		"listen": "0.0.0.0:8081", "operator": "0.0.0.0:9091", "revisions.legacy_sse": false,
-		"audit":        map[string]any{"file": "-", "sync": "always"},
-		"key_sets_dir": "/var/lib/drawbridge",
-		"access_keys":  "on",
-		"data":         map[string]any{"dir": "/var/lib/drawbridge/data"},
-		"extensions":   map[string]any{"pass": []any{"com.example/thing"}},
-		"card":         map[string]any{"name": "com.example/tools", "description": "Tools"},
-		"limits":       map[string]any{"max_calls": 7}, "link": map[string]any{"listen": ":9099"},
+		"audit.file": "/var/lib/drawbridge/audit.jsonl", "audit.when_full": "drop", "audit.sync": "always",
+		"audit.arguments": map[string]any{"files__*": []any{"path"}},
+		"audit.key_file":  "/run/secrets/drawbridge/audit.key",
+		"key_sets_dir":    "/var/lib/drawbridge",
+		"access_keys":     "on",
+		"data":            map[string]any{"dir": "/var/lib/drawbridge/data"},
+		"extensions":      map[string]any{"pass": []any{"com.example/thing"}},
+		"card":            map[string]any{"name": "com.example/tools", "description": "Tools"},
+		"limits":          map[string]any{"max_calls": 7}, "link": map[string]any{"listen": ":9099"},
 		"lists.page_size": 7, "redis": map[string]any{"url": "redis://other.example.com"}, "replicas": 13,
 		"sessions": map[string]any{
 			"keys_file": "/run/secrets/drawbridge/session.keys",
@@ -303,10 +305,15 @@ func TestWhatOnlyARestartChangesReplacesThePods(t *testing.T) {
 				name)
 			continue
 		}
-		changes := map[string]any{"config." + name: value}
-		if name == "sessions.keys_file" {
+		before, changes := before, map[string]any{"config." + name: value}
+		switch name {
+		case "sessions.keys_file":
 			changes["config.redis"] = nil
 			changes["autoscaling.enabled"] = false
+		case "audit.file": // a file wants a volume, which replaces the pods by itself
+			volume := map[string]any{"emptyDir": map[string]any{}}
+			before = template(t, map[string]any{"audit.volume": volume})
+			changes["audit.volume"] = volume
 		}
 		if reflect.DeepEqual(before, template(t, changes)) {
 			t.Errorf("a change of %s leaves the pods as they are, and needs a restart", name)
@@ -319,7 +326,8 @@ func TestWhatOnlyARestartChangesReplacesThePods(t *testing.T) {
 			"issuer":   "https://other.example.com/",
 			"jwks_url": "https://other.example.com/keys", "tenant": "acme",
 		}},
-		"sessions": map[string]any{"keys_file": "/run/secrets/drawbridge/other.keys"},
+		"sessions":     map[string]any{"keys_file": "/run/secrets/drawbridge/other.keys"},
+		"audit.claims": []any{"email"},
 	} {
 		if after := template(t, map[string]any{"config." + name: value}); !reflect.DeepEqual(before, after) {
 			t.Errorf("a change of %s replaces the pods, and the gateway takes it over without:\n%v\n%v", name,

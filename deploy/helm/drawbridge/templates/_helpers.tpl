@@ -47,8 +47,9 @@ as its grace, and Kubernetes does not wait for its end before it starts the next
 {{- $config := include "drawbridge.config" . | fromYaml -}}
 {{- $sessions := omit ($config.sessions | default dict) "keys_file" -}}
 {{- $_ := set $sessions "sealed" (hasKey ($config.sessions | default dict) "keys_file") -}}
-{{- $fixed := pick $config "listen" "operator" "revisions" "redis" "link" "replicas" "key_sets_dir" "data" "access_keys" "audit" "limits" "lists" "extensions" "card" -}}
+{{- $fixed := pick $config "listen" "operator" "revisions" "redis" "link" "replicas" "key_sets_dir" "data" "access_keys" "limits" "lists" "extensions" "card" -}}
 {{- $_ := set $fixed "sessions" $sessions -}}
+{{- $_ := set $fixed "audit" (omit ($config.audit | default dict) "claims") -}}
 {{- $_ := set $fixed "format" (dig "log" "format" "" $config) -}}
 {{- toJson $fixed | sha256sum -}}
 {{- end -}}

@@ -154,6 +154,9 @@ func secrets(t *testing.T) map[string]string {
 		"gateway.key":    hex.EncodeToString(random) + "\n",
 		"session.keys":   base64.StdEncoding.EncodeToString(random) + "\n",
 		"redis.password": hex.EncodeToString(random) + "\n",
+		"ci.secret":      base64.StdEncoding.EncodeToString(random) + "\n",
+		"entra.secret":   hex.EncodeToString(random) + "\n",
+		"github.secret":  hex.EncodeToString(random) + "\n",
 		"robot.pem":      string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})),
 		"partner.json": fmt.Sprintf(
 			`{"keys":[{"kty":"EC","crv":"P-256","kid":"1","alg":"ES256","use":"sig","x":%q,"y":%q}]}`,
@@ -168,8 +171,8 @@ func TestExampleConfigsAreGood(t *testing.T) {
 		"/run/secrets/drawbridge.key", filepath.Join(dir, "secrets", "gateway.key"), "/run/secrets/",
 		filepath.Join(dir, "secrets")+"/", "/var/lib/drawbridge/", dir+"/")
 	configs, err := filepath.Glob(filepath.Join(dir, "*", "*.yaml"))
-	if err != nil || len(configs) != 7 {
-		t.Fatalf("found %q, %v; want 6 examples and the one of the compose file", configs, err)
+	if err != nil || len(configs) != 8 {
+		t.Fatalf("found %q, %v; want 7 examples and the one of the compose file", configs, err)
 	}
 	for _, config := range append(configs, filepath.Join(dir, "drawbridge.container.yaml")) {
 		write(t, config, mounted.Replace(read(t, config)))

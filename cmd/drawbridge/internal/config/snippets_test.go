@@ -1,6 +1,10 @@
 package config_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/pem"
 	"net/http/httptest"
 	"os"
@@ -86,16 +90,35 @@ func wholeConfig(text string) string {
 	return text
 }
 
+// ownKey returns a private key as clients of token endpoints have it.
+func ownKey(t *testing.T) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+}
+
 // loadSnippet returns what is wrong with a config, "" for nothing.
 func loadSnippet(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()
 	server := httptest.NewTLSServer(nil)
 	server.Close()
+	if err := os.Mkdir(filepath.Join(dir, "tokens"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	for name, content := range map[string][]byte{
 		"drawbridge.yaml": []byte(text), "redis-password": []byte("a password"),
 		"audit.key":   []byte("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
-		"issues.yaml": []byte(snippetAPI), "users.db": nil,
+		"issues.yaml": []byte(snippetAPI), "users.db": nil, "gw.key": ownKey(t),
+		"tokens/mcp": []byte("a token"),
+		"crm.key":    []byte("a key"), "acme.key": []byte("a key"), "hr.secret": []byte("a secret"),
 		"orders.dsn":   []byte("postgres://reader:secret@127.0.0.1/orders"),
 		"keys":         []byte("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
 		"redis-ca.pem": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),

@@ -93,9 +93,12 @@ func TestRulesKnowTheSubjectsOfAccessKeys(t *testing.T) {
 		file := keepingConfig(t, "")
 		text := strings.Replace(keepingText, `["*"]}]`, rule, 1) + more
 		overwrite(t, file, text)
-		_, err := config.Load(file, config.ProcessEnvironment())
+		loaded, err := config.Load(file, config.ProcessEnvironment())
 		if (err == nil) != want {
 			t.Errorf("%q: got error %v, want none: %t", more, err, want)
+		}
+		if err == nil && len(loaded.Warnings) > 0 {
+			t.Errorf("%q: got the warnings %v, want none", more, loaded.Warnings)
 		}
 	}
 }

@@ -18,13 +18,7 @@ func (r *reader) tenants(cfg *Config, n *node, complete bool) {
 	if n.kind == mapping && len(n.members) == 0 {
 		r.fault(n, "without a tenant nobody is let in")
 	}
-	serving := make(map[string][]string) // the issuers of each tenant
-	for i := range cfg.Issuers {
-		iss := &cfg.Issuers[i]
-		for _, tenant := range iss.AllTenants() {
-			serving[tenant] = append(serving[tenant], iss.Issuer.Issuer)
-		}
-	}
+	serving := r.servingTenants(cfg)
 	r.known.surround(r)
 	cfg.Tenants = make([]gateway.TenantConfig, 0, len(n.members))
 	r.entries(n, "tenants", func(m member) {
@@ -46,6 +40,32 @@ func (r *reader) tenants(cfg *Config, n *node, complete bool) {
 		}
 		cfg.Tenants = append(cfg.Tenants, t)
 	})
+}
+
+// servingTenants returns the issuers whose tokens, or whose people, may be of each tenant.
+// The gateway itself is one, for access keys and for clients with tokens of their own.
+func (r *reader) servingTenants(cfg *Config) map[string][]string {
+	serving := make(map[string][]string)
+	add := func(tenant, issuer string) { serving[tenant] = append(serving[tenant], issuer) }
+	for i := range cfg.Issuers {
+		for _, tenant := range cfg.Issuers[i].AllTenants() {
+			add(tenant, cfg.Issuers[i].Issuer.Issuer)
+		}
+	}
+	for i := range cfg.Logins {
+		for _, tenant := range cfg.Logins[i].AllTenants() {
+			add(tenant, cfg.Logins[i].Issuer.Issuer)
+		}
+	}
+	for i := range cfg.Clients {
+		add(cfg.Clients[i].Tenant, cfg.PublicAddress())
+	}
+	if cfg.AccessKeys {
+		for _, tenant := range r.index.tenants {
+			add(tenant, cfg.PublicAddress())
+		}
+	}
+	return serving
 }
 
 func placeOf(n *node) gateway.Place { return gateway.Place{File: n.file, Line: n.line} }

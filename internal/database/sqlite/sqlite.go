@@ -365,7 +365,7 @@ func recovered(err *error) {
 // panic.
 func shut(c *sqlite3.Conn) (err error) {
 	defer recovered(&err)
-	for s := range c.Stmts() {
+	for _, s := range slices.Collect(c.Stmts()) { // which changes while they are closed
 		_ = s.Close() // it says once more why its last step failed
 	}
 	return c.Close()

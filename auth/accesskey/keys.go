@@ -199,19 +199,30 @@ func (k *Keys) Judge(p auth.Principal) error {
 	return nil
 }
 
-// Run looks for keys that were revoked and notes when keys were used, until ctx ends.
+// Run looks for keys that were revoked and notes when keys were used, until ctx ends. To
+// note the uses of many keys takes long, and what was revoked is heard of meanwhile.
 func (k *Keys) Run(ctx context.Context) error {
-	poll, use := time.NewTicker(pollTime), time.NewTicker(useTime)
-	defer poll.Stop()
-	defer use.Stop()
+	k.run(ctx, pollTime, useTime)
+	return nil
+}
+
+func (k *Keys) run(ctx context.Context, poll, use time.Duration) {
+	var both sync.WaitGroup
+	defer both.Wait()
+	both.Go(func() { every(ctx, use, k.noteUses) })
+	every(ctx, poll, k.look)
+}
+
+// every calls do again and again until ctx ends.
+func every(ctx context.Context, pause time.Duration, do func(context.Context)) {
+	ticker := time.NewTicker(pause)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-poll.C:
-			k.look(ctx)
-		case <-use.C:
-			k.noteUses(ctx)
+			return
+		case <-ticker.C:
+			do(ctx)
 		}
 	}
 }
@@ -247,6 +258,9 @@ func (k *Keys) noteUses(ctx context.Context) {
 	}
 	k.mu.Unlock()
 	for _, h := range used {
+		if ctx.Err() != nil {
+			return
+		}
 		k.noteUse(ctx, h)
 	}
 }

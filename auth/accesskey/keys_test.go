@@ -311,3 +311,50 @@ func TestLastUseIsListed(t *testing.T) {
 		t.Errorf("another tenant: got %d keys and error %v", len(keys), err)
 	}
 }
+
+// slow is a store whose notes of uses take until a test lets them go on.
+type slow struct {
+	store.Database
+
+	hold chan struct{}
+	held chan struct{} // has a value when the first one waits
+}
+
+func (s *slow) Put(ctx context.Context, r store.Record) (int64, error) {
+	if r.Kind == kindUse {
+		select {
+		case s.held <- struct{}{}:
+		default:
+		}
+		select {
+		case <-s.hold:
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	}
+	return s.Database.Put(ctx, r)
+}
+
+// TestNotesOfUsesHoldUpNothing shows that a replica hears of what was revoked while it
+// notes when keys were used, however long that takes.
+func TestNotesOfUsesHoldUpNothing(t *testing.T) {
+	db := open(t)
+	text, k := create(t, db, time.Hour)
+	r := newReplica(t, &slow{db, make(chan struct{}), make(chan struct{}, 1)})
+	s := r.store.Database.(*slow)
+	taken(t, "a new key", r, text)
+	ctx, stop := context.WithCancel(t.Context())
+	var runs sync.WaitGroup
+	runs.Go(func() { r.run(ctx, time.Millisecond, 10*time.Millisecond) })
+	defer runs.Wait()
+	defer stop()
+	<-s.held
+	if _, err := (Book{db}).Revoke(t.Context(), k.ID); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(askTime / 2); r.revoked.Load() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the key that was revoked is held while a note is written")
+		}
+	}
+}

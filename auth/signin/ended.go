@@ -20,11 +20,19 @@ const (
 	endedLife = tokenLife + 2*time.Minute // longer than any access token of the family
 )
 
-// end ends a family, at every replica within a second. First the family itself is ended,
-// so that no token is given out any more, then the others are told of its access tokens.
-// If the second cannot be done, the error says so, and it is done by the next end.
+// end ends a family, at every replica within a second. First the others are told of its
+// access tokens, then the family itself is ended, so that no token is given out any more.
+// In this order nothing is done as long as something is left to do: whoever gets an error
+// does all of it again, and no family has ended that replicas were not told of.
 func (s *core) end(ctx context.Context, f *family, reason string) error {
 	now := s.now()
+	until := now.Add(endedLife)
+	_, err := s.config.Store.Put(ctx, store.Record{
+		Kind: endedKind, ID: endedID(now, f.ID), Tenant: f.Tenant, Expires: until, Value: []byte(f.ID),
+	})
+	if err != nil && !errors.Is(err, store.ErrConflict) {
+		return fmt.Errorf("tell that the family has ended: %w", err)
+	}
 	if f.Stage != stageEnded {
 		before := *f
 		f.Stage, f.RefreshToken, f.Key, f.Spent, f.Asking = stageEnded, "", nil, nil, 0
@@ -33,13 +41,6 @@ func (s *core) end(ctx context.Context, f *family, reason string) error {
 			return err
 		}
 		s.config.Records.FamilyEnded(reason)
-	}
-	until := now.Add(endedLife)
-	_, err := s.config.Store.Put(ctx, store.Record{
-		Kind: endedKind, ID: endedID(now, f.ID), Tenant: f.Tenant, Expires: until, Value: []byte(f.ID),
-	})
-	if err != nil && !errors.Is(err, store.ErrConflict) {
-		return fmt.Errorf("tell that the family has ended: %w", err)
 	}
 	if s.ended.add(map[string]time.Time{f.ID: until}, now) {
 		s.config.Changed()

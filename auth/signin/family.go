@@ -167,12 +167,15 @@ const (
 	tokenSize   = idSize + 4 + macSize
 )
 
-// startTokens gives the family its first refresh token.
-func (f *family) startTokens() {
-	f.Key = make([]byte, sha256.Size)
-	_, _ = rand.Read(f.Key) // never fails
-	f.Generation, f.Spent = 1, nil
+// newTokenKey returns a key of a family's refresh tokens that no family has.
+func newTokenKey() []byte {
+	key := make([]byte, sha256.Size)
+	_, _ = rand.Read(key) // never fails
+	return key
 }
+
+// startTokens gives the family its first refresh token.
+func (f *family) startTokens(key []byte) { f.Key, f.Generation, f.Spent = key, 1, nil }
 
 // token returns the family's present refresh token.
 func (f *family) token() string {

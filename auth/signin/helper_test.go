@@ -43,6 +43,7 @@ type memory struct {
 	version int64
 	away    error                    // of every call; nil: it is there
 	onPut   func(store.Record) error // asked before each Put; nil: nothing
+	lose    func(store.Record) error // asked after each Put has been done; nil: nothing
 	most    int                      // records of a tenant and kind; zero: any number
 	puts    int
 }
@@ -101,6 +102,11 @@ func (m *memory) Put(_ context.Context, r store.Record) (int64, error) {
 	m.puts++
 	r.Version = m.version
 	m.records[r.Kind+"/"+r.ID] = r
+	if m.lose != nil {
+		if err := m.lose(r); err != nil {
+			return 0, err
+		}
+	}
 	return r.Version, nil
 }
 
@@ -153,6 +159,7 @@ type idp struct {
 	lookups  int
 	away     error
 	silent   bool // gives no refresh tokens
+	mute     int  // how many refreshes fail after the token was given
 	hold     chan struct{}
 	sessions string
 }
@@ -215,7 +222,12 @@ func (p *idp) Refresh(_ context.Context, token string) (signin.Identity, error) 
 	if person == "" || p.claims[person] == "" {
 		return signin.Identity{}, signin.ErrSignInAgain
 	}
-	return p.identityLocked(person), nil
+	id := p.identityLocked(person)
+	if p.mute > 0 {
+		p.mute--
+		return signin.Identity{RefreshToken: id.RefreshToken}, errAway
+	}
+	return id, nil
 }
 
 func (p *idp) VerifyLogout(_ context.Context, token string) (signin.Logout, error) {

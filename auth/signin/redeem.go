@@ -2,6 +2,7 @@ package signin
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -26,15 +27,20 @@ func (s *core) redeem(ctx context.Context, at address, q *request) (tokens, erro
 		return tokens{}, errGrant
 	}
 	var made tokens
+	key := newTokenKey()
 	err := s.held(ctx, func() (err error) {
-		made, err = s.redeemOnce(ctx, at, q, id, secret)
+		made, err = s.redeemOnce(ctx, at, q, id, secret, key)
 		return err
 	})
 	return made, err
 }
 
-// redeemOnce is redeem without a second try.
-func (s *core) redeemOnce(ctx context.Context, at address, q *request, id, secret string) (tokens, error) {
+// redeemOnce is redeem without a second try. The tokens of the family get the key. That a
+// family has it already tells that an earlier try has written it, and that the answer of
+// the store was lost.
+func (s *core) redeemOnce(ctx context.Context, at address, q *request, id, secret string, key []byte) (
+	tokens, error,
+) {
 	f, err := s.family(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return tokens{}, errGrant
@@ -44,6 +50,9 @@ func (s *core) redeemOnce(ctx context.Context, at address, q *request, id, secre
 	}
 	if f.Stage != stageCode && f.Stage != stageLive || !isDigest(f.Secret, secret) {
 		return tokens{}, errGrant
+	}
+	if f.Stage == stageLive && hmac.Equal(f.Key, key) {
+		return s.tokensOf(f, nil)
 	}
 	if f.Stage == stageLive {
 		return tokens{}, s.suspect(ctx, f, "code_replay")
@@ -63,7 +72,7 @@ func (s *core) redeemOnce(ctx context.Context, at address, q *request, id, secre
 		return tokens{}, err
 	}
 	f.Stage = stageLive
-	f.startTokens()
+	f.startTokens(key)
 	if err := s.put(ctx, f, f.expires(now)); err != nil {
 		if errors.Is(err, store.ErrConflict) { // another was first
 			return tokens{}, errGrant

@@ -3,6 +3,7 @@ package provider
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -77,6 +78,21 @@ func told(doing string, err error, secrets ...string) error {
 		e.Status = answer.Response.StatusCode
 	}
 	return e
+}
+
+// refreshFailed returns the error of a refresh. It is signin.ErrUnanswered unless the
+// provider itself has refused, or nothing was sent to it. With most statuses from 500 on,
+// something in front of the provider may have lost its answer.
+func refreshFailed(err error, secrets ...string) error {
+	failed := told("refresh", err, secrets...)
+	if refused, ok := errors.AsType[*Error](failed); ok &&
+		(refused.Status < http.StatusInternalServerError || refused.Status == http.StatusServiceUnavailable) {
+		return failed
+	}
+	if errors.Is(err, errUnsent) {
+		return failed
+	}
+	return fmt.Errorf("%w: %w", signin.ErrUnanswered, failed)
 }
 
 // bare returns an error without the address that net/http puts in front of it, cut: the

@@ -90,10 +90,14 @@ func (p *GitHub) Refresh(ctx context.Context, refreshToken string) (signin.Ident
 	if !was.Access {
 		token, err = p.oauth("").TokenSource(p.with(ctx), &oauth2.Token{RefreshToken: was.Token}).Token()
 		if err != nil {
-			return signin.Identity{}, told("refresh", err, was.Token, p.cfg.ClientSecret)
+			return signin.Identity{}, refreshFailed(err, was.Token, p.cfg.ClientSecret)
 		}
 	}
-	return p.identity(ctx, token, was.Subject)
+	id, err := p.identity(ctx, token, was.Subject)
+	if err != nil {
+		id = was.next(token.RefreshToken)
+	}
+	return id, err
 }
 
 // Try implements Trier: GitHub is asked whether it is there. Whether the client exists,

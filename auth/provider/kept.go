@@ -32,6 +32,18 @@ func (k *kept) text() (string, error) {
 	return string(data), err
 }
 
+// next returns an identity that has the provider's next refresh token and nothing else,
+// for when the provider failed after it gave that. Without one k stays as it is.
+func (k *kept) next(token string) signin.Identity {
+	after := *k
+	after.Token, after.Access = token, false
+	text, err := after.text()
+	if err != nil {
+		return signin.Identity{}
+	}
+	return signin.Identity{RefreshToken: text}
+}
+
 // remembered returns what the text of a kept says. It is worth nothing if it was made for
 // another provider or client than cfg has.
 func remembered(text string, cfg *Config) (kept, error) {

@@ -124,8 +124,19 @@ func (p *OIDC) Refresh(ctx context.Context, refreshToken string) (signin.Identit
 	}
 	token, err := p.oauth(d, "").TokenSource(p.with(ctx), &oauth2.Token{RefreshToken: was.Token}).Token()
 	if err != nil {
-		return signin.Identity{}, told("refresh", err, was.Token, p.cfg.ClientSecret)
+		return signin.Identity{}, refreshFailed(err, was.Token, p.cfg.ClientSecret)
 	}
+	id, err := p.refreshed(ctx, d, token, &was)
+	if err != nil {
+		id = was.next(token.RefreshToken)
+	}
+	return id, err
+}
+
+// refreshed returns who somebody is by the answer to a refresh.
+func (p *OIDC) refreshed(ctx context.Context, d *discovered, token *oauth2.Token, was *kept) (
+	signin.Identity, error,
+) {
 	before, err := members([]byte(was.Claims))
 	if err != nil {
 		return signin.Identity{}, fmt.Errorf("%w: its claims are not readable", signin.ErrSignInAgain)

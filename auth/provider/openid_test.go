@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -306,15 +307,17 @@ func TestOnlyRefusalsEnd(t *testing.T) {
 		status int
 		body   string
 		anew   bool
+		unsure bool // whether the token was taken
 	}{
-		{400, `{"error":"invalid_grant"}`, true},
-		{400, `{"error":"interaction_required"}`, true},
-		{400, `{"error":"temporarily_unavailable"}`, false},
-		{401, `{"error":"invalid_client"}`, false},
-		{429, `{"error":"slow_down"}`, false},
-		{500, `{"error":"server_error"}`, false},
-		{502, `<html>invalid_grant</html>`, false},
-		{200, `not JSON`, false},
+		{400, `{"error":"invalid_grant"}`, true, false},
+		{400, `{"error":"interaction_required"}`, true, false},
+		{400, `{"error":"temporarily_unavailable"}`, false, false},
+		{401, `{"error":"invalid_client"}`, false, false},
+		{429, `{"error":"slow_down"}`, false, false},
+		{503, `{"error":"temporarily_unavailable"}`, false, false},
+		{500, `{"error":"server_error"}`, false, true},
+		{502, `<html>invalid_grant</html>`, false, true},
+		{200, `not JSON`, false, true},
 	} {
 		f := newFake(plainIssuer)
 		p, _ := f.provider(t, nil)
@@ -333,9 +336,50 @@ func TestOnlyRefusalsEnd(t *testing.T) {
 		if err == nil || errors.Is(err, signin.ErrSignInAgain) != c.anew {
 			t.Errorf("%d %s: %v, want a new sign-in %t", c.status, c.body, err, c.anew)
 		}
+		if errors.Is(err, signin.ErrUnanswered) != c.unsure {
+			t.Errorf("%d %s: %v, want unsure %t", c.status, c.body, err, c.unsure)
+		}
 		if n := f.calls["/token"] - before; n != 1 {
 			t.Errorf("%d %s: the refresh token was sent %d times", c.status, c.body, n)
 		}
+	}
+}
+
+// TestNextTokenIsNotLost has a provider that gives the next refresh token and fails then.
+// The one before is spent.
+func TestNextTokenIsNotLost(t *testing.T) {
+	for _, failing := range []string{"/userinfo", "/keys"} {
+		t.Run(failing[1:], func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testNextToken(t, failing) })
+		})
+	}
+}
+
+func testNextToken(t *testing.T, failing string) {
+	f := newFake(plainIssuer)
+	f.rotates, f.userinfo = true, map[string]any{"groups": []string{"acme"}}
+	f.document["userinfo_endpoint"] = f.base() + "/userinfo"
+	p, _ := f.provider(t, nil)
+	id, err := f.redeem(t, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Minute) // until the keys may be fetched again
+	f.key = newKey("key-2")
+	f.bad = func(path string, _ url.Values) (int, string) {
+		if path == failing {
+			return http.StatusServiceUnavailable, ""
+		}
+		return 0, ""
+	}
+	id, err = p.Refresh(t.Context(), id.RefreshToken)
+	if err == nil || id.RefreshToken == "" || errors.Is(err, signin.ErrUnanswered) {
+		t.Fatalf("got %+v and error %v, want an error with the next token", id, err)
+	}
+	f.bad = nil
+	time.Sleep(time.Minute)
+	if _, err := p.Refresh(t.Context(), id.RefreshToken); err != nil {
+		t.Errorf("with the next token: %v", err)
 	}
 }
 

@@ -26,6 +26,9 @@ const (
 // token with a key id that nobody has; go-oidc asks the provider each time.
 var errTooSoon = errors.New("the key set was fetched a moment ago")
 
+// errUnsent tells that the provider has received nothing of a request.
+var errUnsent = errors.New("nothing was sent")
+
 // transport sends all requests to one provider. It reads every answer whole, within
 // attemptTime and maxBody, since go-oidc reads without bounds. An answer to GET that is
 // not 200 becomes an *Error, because go-oidc would write its text into an error.
@@ -100,8 +103,11 @@ func (t *transport) once(r *http.Request) (response *http.Response, wrote bool, 
 	var began atomic.Bool // net/http writes in a goroutine of its own
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { began.Store(true) }})
 	response, err = t.inner.RoundTrip(r.WithContext(ctx))
+	if err != nil && !began.Load() {
+		return nil, false, fmt.Errorf("%w: %w", errUnsent, err)
+	}
 	if err != nil {
-		return nil, began.Load(), err
+		return nil, true, err
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody+1))
 	_ = response.Body.Close() // all that is wanted was read

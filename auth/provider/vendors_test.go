@@ -300,6 +300,11 @@ func TestGitHubTokensExpire(t *testing.T) {
 	if g.sent[1].Get("refresh_token") != "ghr_1" || g.bearer != "Bearer ghu_2" {
 		t.Errorf("sent %v, asked with %s", g.sent[1], g.bearer)
 	}
+	g.token, g.status = "access_token=ghu_3&expires_in=28800&refresh_token=ghr_3&token_type=bearer", 502
+	if id, err = p.Refresh(t.Context(), id.RefreshToken); err == nil || !strings.Contains(id.RefreshToken, "ghr_3") {
+		t.Errorf("GitHub failed after it gave a token: got %+v and error %v", id, err)
+	}
+	g.status = http.StatusOK
 	g.user = `{"id":8,"login":"alice"}`
 	if _, err = p.Refresh(t.Context(), id.RefreshToken); !errors.Is(err, signin.ErrSignInAgain) {
 		t.Errorf("the login is somebody else's now: %v", err)
@@ -354,7 +359,7 @@ func TestSentTwice(t *testing.T) {
 	} {
 		f := newFake(plainIssuer)
 		tries := 0
-		broken := &http.Client{Transport: broken{f, c.path, &tries}}
+		broken := &http.Client{Transport: broken{f, c.path, &tries, false}}
 		p, err := provider.New(provider.Config{
 			Name: "login", Issuer: plainIssuer, ClientID: clientID, ClientSecret: secret, Client: broken,
 		})
@@ -367,11 +372,37 @@ func TestSentTwice(t *testing.T) {
 	}
 }
 
+// TestLostAnswerOfRefresh has that a refresh whose answer is lost is told from one that
+// was not sent.
+func TestLostAnswerOfRefresh(t *testing.T) {
+	for _, sent := range []bool{true, false} {
+		f := newFake(plainIssuer)
+		p, _ := f.provider(t, nil)
+		id, err := f.redeem(t, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tries := 0
+		lost, err := provider.New(provider.Config{
+			Name: "login", Issuer: plainIssuer, ClientID: clientID, ClientSecret: secret,
+			Client: &http.Client{Transport: broken{f, "/token", &tries, !sent}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = lost.Refresh(t.Context(), id.RefreshToken)
+		if err == nil || errors.Is(err, signin.ErrUnanswered) != sent {
+			t.Errorf("sent %t: %v", sent, err)
+		}
+	}
+}
+
 // broken loses the answers of one path.
 type broken struct {
 	inner http.RoundTripper
 	path  string
 	tries *int
+	early bool // nothing is sent
 }
 
 func (b broken) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -380,6 +411,8 @@ func (b broken) RoundTrip(r *http.Request) (*http.Response, error) {
 		return response, err
 	}
 	*b.tries++
-	httptrace.ContextClientTrace(r.Context()).WroteHeaders()
+	if !b.early {
+		httptrace.ContextClientTrace(r.Context()).WroteHeaders()
+	}
 	return nil, errors.New("connection reset")
 }

@@ -30,6 +30,11 @@ import (
 // of the last time is worth nothing any more. Any other error of a Provider is passing.
 var ErrSignInAgain = errors.New("the provider wants a new sign-in")
 
+// ErrUnanswered tells that a refresh token was sent to the provider, and that its answer
+// did not come. The provider may have taken the token, which is then good for nothing or,
+// at a second use, taken for a stolen one. So it is not sent again at once.
+var ErrUnanswered = errors.New("the provider was asked and has not answered")
+
 // Provider is where people prove who they are. It is safe for concurrent use.
 type Provider interface {
 	// Name tells providers apart in addresses: lower-case letters, digits and dashes.
@@ -43,7 +48,9 @@ type Provider interface {
 	// https://www.rfc-editor.org/rfc/rfc9207
 	Exchange(ctx context.Context, a Attempt, code, iss string) (Identity, error)
 	// Refresh looks the person up again with the refresh token of an Identity. The error
-	// is ErrSignInAgain if that is worth nothing any more.
+	// is ErrSignInAgain if that is worth nothing any more, and ErrUnanswered if it may be.
+	// With any other error there may be the RefreshToken of the Identity: the provider gave
+	// it before it failed, and it counts from then on.
 	Refresh(ctx context.Context, refreshToken string) (Identity, error)
 }
 

@@ -133,8 +133,12 @@ func (s *core) lookUp(ctx context.Context, f *family) error {
 		return s.lost(ctx, f, "provider_refused")
 	case err != nil:
 		f.Asking = 0
-		_ = s.put(ctx, f, f.expires(s.now())) // else it ends by itself
-		return err
+		if id.RefreshToken == "" {
+			_ = s.put(ctx, f, f.expires(s.now())) // else it ends by itself
+			return err
+		}
+		f.RefreshToken = id.RefreshToken
+		return errors.Join(err, s.held(ctx, func() error { return s.put(ctx, f, f.expires(s.now())) }))
 	}
 	return s.takeWord(ctx, f, login, &id)
 }

@@ -356,3 +356,35 @@ func TestRegistrationOutlivesItsFirstHourOnlyWhenUsed(t *testing.T) {
 		}
 	})
 }
+
+// TestUnansweredProviderIsNotAskedTwice shows that a refresh token of a provider is not
+// sent again at once if the provider may have taken it, and that the family goes on.
+func TestUnansweredProviderIsNotAskedTwice(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.signIn(t, base, "ann", nil)
+		time.Sleep(time.Hour)
+		w.idp.set(func() { w.idp.away = signin.ErrUnanswered })
+		status, got := c.refresh(w.server, c.refreshWith)
+		if status != http.StatusServiceUnavailable || got["error"] != "temporarily_unavailable" || w.idp.lookups != 1 {
+			t.Errorf("status %d, %v after %d questions, want 503 after one", status, got, w.idp.lookups)
+		}
+		w.idp.set(func() { w.idp.away = nil })
+		c.mustRefresh(w.server, c.refreshWith)
+	})
+}
+
+// TestNextTokenOfAProviderSurvivesItsFailure shows that the refresh token is kept that a
+// provider gave before it failed to say who the person is: the one before it is spent.
+func TestNextTokenOfAProviderSurvivesItsFailure(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.signIn(t, base, "ann", nil)
+		time.Sleep(time.Hour)
+		w.idp.set(func() { w.idp.mute = 1 })
+		c.mustRefresh(w.server, c.refreshWith)
+		if w.idp.lookups != 2 {
+			t.Errorf("the provider was asked %d times, want 2", w.idp.lookups)
+		}
+	})
+}

@@ -40,3 +40,9 @@ func (s *core) credentials(r *http.Request, form url.Values) (credentials, error
 
 // is tells whether the client is the one of a family.
 func (c credentials) is(f *family) bool { return f.Ask.Client.Digest == clients.DigestOf(c.id) }
+
+// isGone tells whether the operator has taken the client of a family out of the config.
+// Without its secret, nobody can prove to be that client.
+func (c credentials) isGone(f *family) bool {
+	return f.Ask.Client.Kind == clients.Configured && c.fixed == nil
+}

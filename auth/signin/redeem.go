@@ -51,6 +51,9 @@ func (s *core) redeemOnce(ctx context.Context, at address, q *request, id, secre
 	if f.Stage != stageCode && f.Stage != stageLive || !isDigest(f.Secret, secret) {
 		return tokens{}, errGrant
 	}
+	if q.client.is(f) && q.client.isGone(f) {
+		return tokens{}, errClient
+	}
 	if f.Stage == stageLive && hmac.Equal(f.Key, key) {
 		return s.tokensOf(f, nil)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,6 +70,9 @@ func (s *core) refreshOnce(ctx context.Context, at address, q *request, p presen
 	if err := s.mayRefresh(ctx, at, q, f, p); err != nil {
 		return nil, err
 	}
+	if !s.leads(f) {
+		return nil, s.lost(ctx, f, "provider_gone")
+	}
 	now := s.now()
 	if f.RefreshToken != "" && now.Sub(atTime(f.Looked)) >= freshWord {
 		if now.Before(atTime(f.Asking)) {
@@ -91,6 +95,14 @@ func (s *core) refreshOnce(ctx context.Context, at address, q *request, p presen
 	return f, s.held(ctx, func() error { return s.put(ctx, f, f.expires(now)) })
 }
 
+// leads tells whether the config still leads from the provider of a family to its tenant.
+// People who cannot be looked up would else go on until their family ends by itself.
+func (s *core) leads(f *family) bool {
+	return slices.ContainsFunc(s.config.Settings().Logins, func(l Login) bool {
+		return l.Provider.Name() == f.Provider && slices.Contains(l.Tenants, f.Tenant)
+	})
+}
+
 // mayRefresh returns why a token must not be answered. It ends the family if the token
 // seems stolen.
 func (s *core) mayRefresh(ctx context.Context, at address, q *request, f *family, p presented) error {
@@ -99,6 +111,8 @@ func (s *core) mayRefresh(ctx context.Context, at address, q *request, f *family
 		return errGrant
 	case !q.client.is(f):
 		return s.suspect(ctx, f, "other_client")
+	case q.client.isGone(f):
+		return errClient
 	case at.tenant != f.Ask.Tenant:
 		return errGrant // another address of ours has other tokens
 	case p.generation < f.Generation && !f.spentLately(p.generation, s.now(), s.config.SpentWindow):

@@ -109,7 +109,7 @@ func (p *parts) reload(ctx, work context.Context, loader *config.Loader) config.
 // replace puts a checked config in force. Everything that can fail comes first, and is
 // undone if a later step fails, so that the gateway never runs with half of a new config.
 func (p *parts) replace(work context.Context, cfg *config.Config) error {
-	settings := settingsOf(cfg, p.address)
+	settings := settingsOf(withoutNewSignIn(cfg, p.started), p.address)
 	signIns, err := p.signIns.next(cfg, settings)
 	if err != nil {
 		return err
@@ -173,8 +173,23 @@ func restartNeeded(started, next *config.Config) []string {
 		"key_sets_dir":         started.KeySetsDir == next.KeySetsDir,
 		"data":                 started.Data == next.Data,
 		"access_keys":          started.AccessKeys == next.AccessKeys,
+		"sign_in":              started.SignsIn() || !next.SignsIn(),
 		"log.format":           started.LogFormat == next.LogFormat,
 	})
+}
+
+// withoutNewSignIn returns next without its logins if people could not sign in when this
+// process started. Only a restart begins that, and until then clients must not be sent to
+// an authorization server that is not there.
+func withoutNewSignIn(next, started *config.Config) *config.Config {
+	if started.SignsIn() || !next.SignsIn() {
+		return next
+	}
+	without := *next
+	without.Logins, without.Clients = nil, nil
+	without.Advertise = slices.DeleteFunc(slices.Clone(next.Advertise),
+		func(name string) bool { return name == config.SignInWord })
+	return &without
 }
 
 // withoutKeys returns the settings of sessions without the keys, which a reload may

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -213,5 +214,26 @@ func TestKeysThatChangeNeedNoRestart(t *testing.T) {
 		if got := changes(test.before, test.before, test.after); got != test.want {
 			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
 		}
+	}
+}
+
+// TestNewSignInNeedsARestart shows that a reload which lets people sign in for the first
+// time says that it needs a restart, and that clients are not sent to an authorization
+// server that is not there.
+func TestNewSignInNeedsARestart(t *testing.T) {
+	t.Parallel()
+	issuer := config.Issuer{}
+	issuer.Issuer.Issuer = "https://login.example"
+	started := &config.Config{Issuers: []config.Issuer{issuer}}
+	next := &config.Config{Issuers: started.Issuers, Logins: []config.Login{{Name: "login"}}}
+	if got := restartNeeded(started, next); !slices.Contains(got, "sign_in") {
+		t.Errorf("a restart is needed for %q, want sign_in among them", got)
+	}
+	settings := settingsOf(withoutNewSignIn(next, started), "127.0.0.1:1")
+	if settings.SignIn || len(settings.IssuersOf("")) != 1 || settings.IssuersOf("")[0] != "https://login.example" {
+		t.Errorf("clients are sent to %q", settings.IssuersOf(""))
+	}
+	if got := restartNeeded(next, next); slices.Contains(got, "sign_in") {
+		t.Errorf("a restart is needed for %q without a change", got)
 	}
 }

@@ -44,13 +44,29 @@ func (s *Store) leave(t *turn) {
 func (s *Store) ask(ctx context.Context, kind string, wait time.Duration,
 	call func(context.Context, rueidis.Client) error,
 ) (over bool, err error) {
+	l, err := s.ready(ctx)
+	if err != nil {
+		return false, err
+	}
+	return s.askOver(ctx, l, kind, wait, call)
+}
+
+// ready returns the link over which a call can begin now.
+func (s *Store) ready(ctx context.Context) (*link, error) {
 	l := s.link.Load()
 	if l == nil {
-		return false, errNotYet
+		return nil, errNotYet
 	}
 	if ctx.Err() != nil {
-		return false, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
+	return l, nil
+}
+
+// askOver is ask over a link. call is called in any case.
+func (s *Store) askOver(ctx context.Context, l *link, kind string, wait time.Duration,
+	call func(context.Context, rueidis.Client) error,
+) (over bool, err error) {
 	began := time.Now()
 	t := s.newTurn(call, wait)
 	go t.run(l, wait)

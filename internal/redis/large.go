@@ -55,30 +55,41 @@ func newTraffic() traffic {
 }
 
 // askSized is ask for a call of a key that carries so many bytes, together with its
-// answer. apart tells the call that it is to go on a connection of its own.
+// answer. apart tells the call that it is to go on a connection of its own. What a call
+// takes is held until its answer came, also if its caller has left before: it is under way
+// all the same, and otherwise whoever asks and leaves would fill the connection.
 func (s *Store) askSized(ctx context.Context, key string, size int,
 	call func(ctx context.Context, client rueidis.Client, apart bool) error,
 ) (over bool, err error) {
+	l, err := s.ready(ctx)
+	if err != nil {
+		return false, err
+	}
 	tenant := tenantOf(key)
 	user, size := share.User{TenantID: tenant}, size+callBytes
 	if !isLarge(size) && (tenant == "" || s.traffic.shared.Take(user, int64(size)) == nil) {
-		if tenant != "" {
-			defer s.traffic.shared.Give(user, int64(size))
-		}
-		return s.ask(ctx, kindOf(key), s.config.Patience,
-			func(ctx context.Context, client rueidis.Client) error { return call(ctx, client, false) })
+		return s.askOver(ctx, l, kindOf(key), s.config.Patience,
+			func(ctx context.Context, client rueidis.Client) error {
+				if tenant != "" {
+					defer s.traffic.shared.Give(user, int64(size))
+				}
+				return call(ctx, client, false)
+			})
 	}
 	needs := max(time.Duration(size)*time.Second/largePace, fairqueue.Small)
 	leave, err := s.turn(ctx, user, needs)
 	if err != nil {
 		return false, err
 	}
-	defer leave()
 	if err := s.Up(); err != nil {
+		leave()
 		return false, err
 	}
-	over, err = s.ask(ctx, kindOf(key), s.config.Patience+needs,
-		func(ctx context.Context, client rueidis.Client) error { return call(ctx, client, true) })
+	over, err = s.askOver(ctx, l, kindOf(key), s.config.Patience+needs,
+		func(ctx context.Context, client rueidis.Client) error {
+			defer leave()
+			return call(ctx, client, true)
+		})
 	if err == nil || ctx.Err() != nil {
 		return over, err
 	}

@@ -139,3 +139,36 @@ func TestLargeAnswersMadeOthersLate(t *testing.T) {
 		t.Errorf("%d large answers came, want those that there is time for", answered.Load())
 	}
 }
+
+// TestAnswersOfThoseWhoLeftMadeOthersLate has one tenant ask over and over for answers
+// that it does not wait for, over a connection that carries 1 MB a second: what was under
+// way for who had left counted as nothing.
+func TestAnswersOfThoseWhoLeftMadeOthersLate(t *testing.T) {
+	t.Parallel()
+	const patience, size, calls = 4 * time.Second, 64 << 10, 300
+	server := redistest.StartOne(t)
+	busy, quiet := redis.Key("acme", "x"), redis.Key("globex", "x")
+	for key, size := range map[string]int{busy: size, quiet: 1} {
+		if _, err := server.Store(t).Do(t.Context(), redis.Command{
+			Name: "SET", Key: key, Args: []string{strings.Repeat("x", size)},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	proxy := redistest.NewProxy(t, server.Address)
+	proxy.Rate(1 << 20)
+	cfg, counts := counted(redis.Config{Addresses: []string{proxy.Address}, Patience: patience})
+	store := redistest.Run(t, redis.New(cfg))
+	redistest.WaitUp(t, store)
+	for range calls {
+		ctx, leave := context.WithTimeout(t.Context(), time.Millisecond)
+		_, _ = store.Do(ctx, redis.Command{Name: "GET", Key: busy, Answer: size})
+		leave()
+	}
+	if _, err := store.Do(t.Context(), redis.Command{Name: "GET", Key: quiet}); err != nil {
+		t.Errorf("a call of another tenant: %v", err)
+	}
+	if opened := counts.openings(); len(opened) != 0 {
+		t.Errorf("calls stopped: %v", opened)
+	}
+}

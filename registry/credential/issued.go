@@ -138,7 +138,10 @@ func (x *exchanges) exchange(ctx context.Context, token string) (issued, error) 
 	secrets := []string{token}
 	if x.spec.Actor {
 		actor, err := x.own.grant(ctx, nil)
-		if err != nil {
+		switch {
+		case err != nil && FaultOf(err) == "": // ctx is over, which is not the caller's
+			return issued{}, failed(FaultAway, "the gateway's own token did not come in time")
+		case err != nil:
 			return issued{}, err
 		}
 		own := strings.TrimPrefix(actor.values[0], "Bearer ")

@@ -470,6 +470,44 @@ func TestEndpointThatHangsIsNotWaitedForByEach(t *testing.T) {
 	})
 }
 
+// TestActorWhoseEndpointHangsIsAFault has the token of the gateway itself not come in
+// time: that is no end of the caller's time, and nothing was made.
+func TestActorWhoseEndpointHangsIsAFault(t *testing.T) {
+	people := newPeople(t, issuer)
+	secret := written(t, "hunter2-hunter2-hunter2")
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // guards made
+		made := 0
+		s := credential.New(credential.Config{
+			Spec: credential.Spec{Exchange: &credential.Exchange{Client: credential.Client{
+				TokenURL: "https://login.example/token", ID: "gw", SecretFile: secret,
+			}, Audience: "crm", Actor: true}},
+			Client: &http.Client{Transport: hung{}}, Issuer: own, Signer: credential.NewSigner(time.Now),
+			Count: func(result string) {
+				mu.Lock()
+				defer mu.Unlock()
+				if result == credential.Made {
+					made++
+				}
+			},
+		})
+		defer s.Close()
+		for i := range 10 {
+			ann, _ := people.caller(issuer, fmt.Sprint("user-", i), "acme", nil)
+			if _, err := s.For(t.Context(), ann); credential.FaultOf(err) != credential.FaultAway {
+				t.Errorf("got %v, want %s", err, credential.FaultAway)
+			}
+			time.Sleep(time.Minute)
+		}
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if made != 0 {
+			t.Errorf("got %d counted as made, want none", made)
+		}
+	})
+}
+
 func TestServerThatRefusesAllMakesNoWork(t *testing.T) {
 	e := newEndpoint(t, func(w http.ResponseWriter, _ url.Values, n int) {
 		give(w, fmt.Sprint("token-",

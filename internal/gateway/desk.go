@@ -84,7 +84,7 @@ func (g *Gateway) Handle(ctx context.Context, c Caller, r *Request) (mcp.Object,
 		return g.list(c, r)
 	}
 	if r.Method == mcp.MethodTasksList && r.Tasks == mcp.TasksAsked {
-		return g.listTasks(ctx, c, r), nil
+		return g.listTasks(ctx, c, r)
 	}
 	if r.Method == mcp.MethodDiscover {
 		return g.discoverFor(c), nil

@@ -59,7 +59,7 @@ func (t *taskList) add(user share.User, owner [sha256.Size]byte, id string, stat
 		made: now, looked: now, until: now.Add(listedLife), over: isOver(state),
 	}
 	if ttl, ok := state.Value("ttl").Int(); ok {
-		one.until = now.Add(min(listedLife, time.Duration(max(ttl, 0))*time.Millisecond))
+		one.until = now.Add(time.Duration(min(max(ttl, 0), listedLife.Milliseconds())) * time.Millisecond)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -77,6 +77,51 @@ func TestTasksAreListedToTheirOwnerAlone(t *testing.T) {
 	})
 }
 
+// TestTaskOfLongLifeIsListed lists a task whose server keeps it for longer than a time can
+// say.
+func TestTaskOfLongLifeIsListed(t *testing.T) {
+	b, l := newTasks(t, mcp.TasksAsked)
+	b.config.Memory = share.New(1 << 20)
+	b.tasks.memory = b.config.Memory
+	l.says(`{"resultType":"task","task":{"taskId":"own-1","status":"working","ttl":10000000000000}}`)
+	if _, failure := b.handle(t, knowing(mcp.TasksAsked, mcp.MethodToolsCall,
+		`{"name":"lib__ask","arguments":{"n":1},"task":{}}`)); failure != nil {
+		t.Fatal(failure)
+	}
+	if got := tasksListed(t, b, "alice"); len(got) != 1 {
+		t.Errorf("listed %q, want one task", got)
+	}
+}
+
+// TestListOfTasksIsHeld lists a task of which its server says much: what the answer takes
+// is its user's, and there is no answer for which the user has no memory.
+func TestListOfTasksIsHeld(t *testing.T) {
+	b, l := newTasks(t, mcp.TasksAsked)
+	b.config.Memory = share.New(8 << 20)
+	b.tasks.memory = b.config.Memory
+	l.says(`{"resultType":"task","task":{"taskId":"own-1","status":"completed","statusMessage":"` +
+		strings.Repeat("x", 256<<10) + `"}}`)
+	if _, failure := b.handle(t, knowing(mcp.TasksAsked, mcp.MethodToolsCall,
+		`{"name":"lib__ask","arguments":{"n":1},"task":{}}`)); failure != nil {
+		t.Fatal(failure)
+	}
+	user := share.User(alice.User())
+	r := knowing(mcp.TasksAsked, mcp.MethodTasksList, `{}`)
+	r.Room = b.config.Memory.Claim(user)
+	before := b.config.Memory.Held()
+	if _, failure := b.handle(t, r); failure != nil {
+		t.Fatal(failure)
+	}
+	if held := b.config.Memory.Held() - before; held < 512<<10 {
+		t.Errorf("%d bytes are held for an answer of 256 KiB, want it twice", held)
+	}
+	r.Room.Release()
+	r.Room = share.New(256 << 10).Claim(user)
+	if result, failure := b.handle(t, r); failure == nil {
+		t.Errorf("listed %d bytes, want a refusal", result.Size())
+	}
+}
+
 // TestWhatServersSayOfTasksIsJudged tells of a task what its server says by itself.
 func TestWhatServersSayOfTasksIsJudged(t *testing.T) {
 	b, l := newTasks(t, mcp.TasksAsked)

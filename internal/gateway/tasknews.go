@@ -14,6 +14,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
 const (
@@ -26,8 +27,8 @@ const (
 
 // listTasks returns the tasks of the caller that live here and whose tools it may use,
 // the oldest first. The list has one page. That of a client with several replicas is
-// joined by the door.
-func (g *Gateway) listTasks(ctx context.Context, c Caller, r *Request) mcp.Object {
+// joined by the door. The error is an *mcp.Error: there is no memory for the answer.
+func (g *Gateway) listTasks(ctx context.Context, c Caller, r *Request) (mcp.Object, error) {
 	owner := c.Principal.Owner().Digest()
 	g.lookAtTasks(ctx, c, r, owner)
 	all := g.tasks.of(owner)
@@ -35,11 +36,17 @@ func (g *Gateway) listTasks(ctx context.Context, c Caller, r *Request) mcp.Objec
 	ids := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
 		return cmp.Or(all[a].made.Compare(all[b].made), cmp.Compare(a, b))
 	})
-	states := make([]mcp.RawJSON, 0, len(ids))
+	states, size := make([]mcp.RawJSON, 0, len(ids)), len("[]")
 	for _, id := range ids {
 		states = append(states, all[id].state)
+		size += len(all[id].state) + len(",")
 	}
-	return mcp.NewObject(mcp.Member{Name: mcp.ResultTasks, Value: mcp.Array(states)})
+	if size > share.Covered {
+		if err := r.Room.Resize(2 * int64(size)); err != nil {
+			return mcp.Object{}, explain(err).told
+		}
+	}
+	return mcp.NewObject(mcp.Member{Name: mcp.ResultTasks, Value: mcp.Array(states)}), nil
 }
 
 // lookAtTasks asks the servers for the states of tasks, as the caller's own tasks/get

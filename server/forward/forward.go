@@ -292,7 +292,10 @@ const (
 // JoinTasks adds to the tasks of a client that live here those that live at other
 // replicas. What a replica has that is gone meanwhile is gone with it. If another cannot
 // be asked, the request is to be tried again: a list without its tasks would be wrong.
-func (f *Forwarder) JoinTasks(ctx context.Context, m *mcp.Message, result mcp.Object) (mcp.Object, *mcp.Error) {
+// room holds the answer.
+func (f *Forwarder) JoinTasks(ctx context.Context, m *mcp.Message, result mcp.Object,
+	room *share.Claim,
+) (mcp.Object, *mcp.Error) {
 	x := exchange.FromContext(ctx)
 	others := f.others.All()
 	if x == nil || x.Forwarded || len(others) == 0 {
@@ -305,12 +308,27 @@ func (f *Forwarder) JoinTasks(ctx context.Context, m *mcp.Message, result mcp.Ob
 	var asked errgroup.Group
 	asked.SetLimit(askingOthers)
 	for i, other := range others {
+		held := room.Another()
+		defer held.Release()
 		asked.Go(func() (err error) {
-			lists[i], err = f.tasksAt(ctx, other, request)
+			lists[i], err = f.tasksAt(ctx, other, request, held)
 			return err
 		})
 	}
-	if asked.Wait() != nil {
+	err := asked.Wait()
+	size := result.Size()
+	for _, list := range lists {
+		for _, one := range list {
+			size += len(one) + len(",")
+		}
+	}
+	if err == nil && size > share.Covered {
+		err = room.Resize(2 * int64(size))
+	}
+	switch refused := exchange.RefusalOfMemory(err); {
+	case refused != nil:
+		return mcp.Object{}, refused.Told
+	case err != nil:
 		return mcp.Object{}, exchange.ErrReplicas.Told
 	}
 	all, _ := result.Value(mcp.ResultTasks).Elements()
@@ -320,8 +338,30 @@ func (f *Forwarder) JoinTasks(ctx context.Context, m *mcp.Message, result mcp.Ob
 	return result.With(mcp.ResultTasks, mcp.Array(all)), nil
 }
 
-// tasksAt returns the tasks of the client of a request that live at another replica.
-func (f *Forwarder) tasksAt(ctx context.Context, at replica.ID, r link.Request) ([]mcp.RawJSON, error) {
+// heldBody is a body that is held while it comes.
+type heldBody struct {
+	io.Reader
+
+	held *share.Claim
+	came int64
+}
+
+func (b *heldBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if b.came += int64(n); b.came > share.Covered {
+		// a buffer that grows has the bytes twice for a moment
+		if full := b.held.Resize(2 * b.came); full != nil {
+			return 0, fmt.Errorf("hold a list of tasks: %w", full)
+		}
+	}
+	return n, err
+}
+
+// tasksAt returns the tasks of the client of a request that live at another replica, which
+// held holds.
+func (f *Forwarder) tasksAt(ctx context.Context, at replica.ID, r link.Request,
+	held *share.Claim,
+) ([]mcp.RawJSON, error) {
 	answer, err := f.others.Forward(ctx, at, r)
 	if err != nil {
 		if !f.others.IsThere(at) {
@@ -330,7 +370,7 @@ func (f *Forwarder) tasksAt(ctx context.Context, at replica.ID, r link.Request) 
 		return nil, fmt.Errorf("ask a replica for tasks: %w", err)
 	}
 	defer answer.Body.Close() //nolint:errcheck // it was read
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxTaskList+1))
+	body, err := io.ReadAll(io.LimitReader(&heldBody{Reader: answer.Body, held: held}, maxTaskList+1))
 	if err != nil {
 		return nil, fmt.Errorf("read the tasks of a replica: %w", err)
 	}

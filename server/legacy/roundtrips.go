@@ -121,7 +121,7 @@ func (s *Service) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Se
 		return lowering.Error(m.Method, told)
 	}
 	if m.Method == mcp.MethodTasksList {
-		return s.forwarder.JoinTasks(ctx, m, result)
+		return s.forwarder.JoinTasks(ctx, m, result, way.room)
 	}
 	return result, nil
 }

@@ -153,17 +153,31 @@ func (l *Session) ListsDue() (text string, due bool) {
 const (
 	maxTaskNotices = 100
 	maxTaskNotice  = 4 << 10 // bytes of one: what is longer is told when the client asks
+	taskNoticeCost = 128     // bytes that one takes besides its text and the id of its task, roughly
 )
 
+// taskNoticeSize returns how many bytes the notice of a task takes.
+func taskNoticeSize(id string, notice []byte) int64 {
+	return int64(taskNoticeCost + len(id) + len(notice))
+}
+
 // NoteTask notes that the client is to be told of a task, with that notice. It is false
-// if this replica does not lead the session, or there is no room.
+// if this replica does not lead the session, or there is no room. The user holds what
+// waits: a session may be without a stream for long.
 func (l *Session) NoteTask(id string, notice []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, waits := l.notices.tasks[id]
+	before, waits := l.notices.tasks[id]
 	if l.over || l.Shared && !l.lead.leads || len(notice) > maxTaskNotice ||
 		!waits && len(l.notices.tasks) >= maxTaskNotices {
 		return false
+	}
+	user := share.User(l.User)
+	if l.roster.memory.Take(user, taskNoticeSize(id, notice)) != nil {
+		return false
+	}
+	if waits {
+		l.roster.memory.Give(user, taskNoticeSize(id, before))
 	}
 	if l.notices.tasks == nil {
 		l.notices.tasks = make(map[string][]byte)
@@ -177,7 +191,14 @@ func (l *Session) NoteTask(id string, notice []byte) bool {
 func (l *Session) TakeTasks() map[string][]byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.takeTasksLocked()
+}
+
+func (l *Session) takeTasksLocked() map[string][]byte {
 	waiting := l.notices.tasks
+	for id, notice := range waiting {
+		l.roster.memory.Give(share.User(l.User), taskNoticeSize(id, notice))
+	}
 	l.notices.tasks = nil
 	return waiting
 }

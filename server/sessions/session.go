@@ -222,6 +222,7 @@ func (l *Session) emptied() (watched map[string]*Subscription) {
 	if l.notices.updates != nil {
 		l.notices.updates.Close()
 	}
+	l.takeTasksLocked()
 	l.notices.lost, l.notices.reopening = nil, nil
 	return watched
 }

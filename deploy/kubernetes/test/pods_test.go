@@ -286,8 +286,15 @@ func TestWhatOnlyARestartChangesReplacesThePods(t *testing.T) {
 		"access_keys":     "on",
 		"data":            map[string]any{"dir": "/var/lib/drawbridge/data"},
 		"extensions":      map[string]any{"pass": []any{"com.example/thing"}},
-		"card":            map[string]any{"name": "com.example/tools", "description": "Tools"},
-		"limits":          map[string]any{"max_calls": 7}, "link": map[string]any{"listen": ":9099"},
+		"sign_in": []any{map[string]any{
+			"issuer": "https://login.example.com/", "algorithms": []any{"RS256"}, "tenant": "acme",
+			"sign_in": map[string]any{
+				"client_id":          "drawbridge",
+				"client_secret_file": "/run/secrets/drawbridge/idp.secret",
+			},
+		}},
+		"card":   map[string]any{"name": "com.example/tools", "description": "Tools"},
+		"limits": map[string]any{"max_calls": 7}, "link": map[string]any{"listen": ":9099"},
 		"lists.page_size": 7, "redis": map[string]any{"url": "redis://other.example.com"}, "replicas": 13,
 		"sessions": map[string]any{
 			"keys_file": "/run/secrets/drawbridge/session.keys",
@@ -307,6 +314,8 @@ func TestWhatOnlyARestartChangesReplacesThePods(t *testing.T) {
 		}
 		before, changes := before, map[string]any{"config." + name: value}
 		switch name {
+		case "sign_in": // that an issuer, or a client, has begun to use it
+			changes = map[string]any{"config.issuers": value}
 		case "sessions.keys_file":
 			changes["config.redis"] = nil
 			changes["autoscaling.enabled"] = false

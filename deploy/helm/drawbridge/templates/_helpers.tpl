@@ -50,6 +50,9 @@ as its grace, and Kubernetes does not wait for its end before it starts the next
 {{- $fixed := pick $config "listen" "operator" "revisions" "redis" "link" "replicas" "key_sets_dir" "data" "access_keys" "limits" "lists" "extensions" "card" -}}
 {{- $_ := set $fixed "sessions" $sessions -}}
 {{- $_ := set $fixed "audit" (omit ($config.audit | default dict) "claims") -}}
+{{- $signIn := not (empty $config.clients) -}}
+{{- range $config.issuers -}}{{- if or (hasKey . "sign_in") (hasKey . "github") -}}{{- $signIn = true -}}{{- end -}}{{- end -}}
+{{- $_ := set $fixed "sign_in" $signIn -}}
 {{- $_ := set $fixed "format" (dig "log" "format" "" $config) -}}
 {{- toJson $fixed | sha256sum -}}
 {{- end -}}

@@ -104,8 +104,17 @@ func (p *parking) begin(ctx context.Context, who auth.Owner, s *seat, i *item,
 	}
 	d.session.calls.enter(d.questions)
 	cancel, ok := p.room.Go(func(ctx context.Context) {
-		defer p.room.Leave(s, seats.Call)
+		left := false
+		defer func() {
+			if !left { // run has panicked
+				p.room.Leave(s, seats.Call)
+			}
+		}()
 		d.run(ctx, s, i, c)
+		// The caller's next call, which may come at once, finds the seat free.
+		p.room.Leave(s, seats.Call)
+		left = true
+		close(d.done)
 	})
 	if !ok {
 		d.session.calls.leave(d.questions)
@@ -226,7 +235,6 @@ func (d *dialogue) run(ctx context.Context, s *seat, i *item, c *registry.Call) 
 	if release != nil {
 		release()
 	}
-	close(d.done)
 }
 
 // round waits, for one caller, until there is something to return: the questions of the

@@ -106,7 +106,7 @@ func (s *core) resumed(x *exchange, state string) (attempt, bool) {
 func (s *core) towards(t *attempt) Attempt {
 	return Attempt{
 		State: t.state(), Nonce: t.Nonce, Verifier: t.Verifier,
-		Callback: newAddress(s.config.Settings(), "").base() + "/callback/" + t.Provider,
+		Callback: newAddress(s.config.Settings(), "").base() + CallbackPath + t.Provider,
 	}
 }
 

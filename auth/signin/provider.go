@@ -54,6 +54,10 @@ type Provider interface {
 	Refresh(ctx context.Context, refreshToken string) (Identity, error)
 }
 
+// CallbackPath is where providers send people back to, below the public URL and before
+// the name of the provider.
+const CallbackPath = "/callback/"
+
 // Attempt is one person's way through a provider.
 type Attempt struct {
 	State    string // comes back with the browser

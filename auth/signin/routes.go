@@ -47,7 +47,7 @@ func rootEndpointOf(path string) (e endpoint, name string, ok bool) {
 	if path == "/consent" {
 		return endpoint{(*core).consent, "GET, HEAD, POST", false}, "", true
 	}
-	if name, is := strings.CutPrefix(path, "/callback/"); is && name != "" && !strings.Contains(name, "/") {
+	if name, is := strings.CutPrefix(path, CallbackPath); is && name != "" && !strings.Contains(name, "/") {
 		return endpoint{(*core).callback, "GET", false}, name, true
 	}
 	if name, is := strings.CutPrefix(path, "/logout/"); is && name != "" && !strings.Contains(name, "/") {

@@ -9,10 +9,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 )
 
-// callbackPath is where providers send people back to, below the public URL and before
-// the name of the login.
-const callbackPath = "/callback/"
-
 // newProvider returns the provider of a login. It connects to nothing yet, and never to
 // private addresses unless the login says so.
 func newProvider(login *config.Login, log *slog.Logger) (provider.Trier, error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/auth/signin"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
@@ -395,7 +396,7 @@ func tryLogin(ctx context.Context, cfg *config.Config, login *config.Login) chec
 		c.Message = err.Error()
 		return c
 	}
-	callback := cfg.PublicAddress() + callbackPath + login.Name
+	callback := cfg.PublicAddress() + signin.CallbackPath + login.Name
 	notes, err := p.Try(ctx, callback, claimsRead(login))
 	if err != nil {
 		c.Message = err.Error()

@@ -94,15 +94,12 @@ func TestLargeValueMadeAllOthersLate(t *testing.T) {
 	}
 }
 
-// TestLargeAnswersMadeOthersLate has one tenant ask for 20 MB at once, over connections
-// that carry 1 MB a second: all answers of everybody waited behind those, so that another
-// tenant's calls were late, and the replica did without the server.
-func TestLargeAnswersMadeOthersLate(t *testing.T) {
-	t.Parallel()
-	const patience, size, calls = 4 * time.Second, 64 << 10, 300
+// overSlowConnections returns a store over connections that carry 1 MB a second, of a
+// server with values of these sizes.
+func overSlowConnections(t *testing.T, patience time.Duration, sizes map[string]int) (*redis.Store, *counts) {
+	t.Helper()
 	server := redistest.StartOne(t)
-	busy, quiet := redis.Key("acme", "x"), redis.Key("globex", "x")
-	for key, size := range map[string]int{busy: size, quiet: 1} {
+	for key, size := range sizes {
 		if _, err := server.Store(t).Do(t.Context(), redis.Command{
 			Name: "SET", Key: key, Args: []string{strings.Repeat("x", size)},
 		}); err != nil {
@@ -114,6 +111,17 @@ func TestLargeAnswersMadeOthersLate(t *testing.T) {
 	cfg, counts := counted(redis.Config{Addresses: []string{proxy.Address}, Patience: patience})
 	store := redistest.Run(t, redis.New(cfg))
 	redistest.WaitUp(t, store)
+	return store, counts
+}
+
+// TestLargeAnswersMadeOthersLate has one tenant ask for 20 MB at once, over connections
+// that carry 1 MB a second: all answers of everybody waited behind those, so that another
+// tenant's calls were late, and the replica did without the server.
+func TestLargeAnswersMadeOthersLate(t *testing.T) {
+	t.Parallel()
+	const patience, size, calls = 4 * time.Second, 64 << 10, 300
+	busy, quiet := redis.Key("acme", "x"), redis.Key("globex", "x")
+	store, counts := overSlowConnections(t, patience, map[string]int{busy: size, quiet: 1})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var answered atomic.Int64
@@ -146,20 +154,8 @@ func TestLargeAnswersMadeOthersLate(t *testing.T) {
 func TestAnswersOfThoseWhoLeftMadeOthersLate(t *testing.T) {
 	t.Parallel()
 	const patience, size, calls = 4 * time.Second, 64 << 10, 300
-	server := redistest.StartOne(t)
 	busy, quiet := redis.Key("acme", "x"), redis.Key("globex", "x")
-	for key, size := range map[string]int{busy: size, quiet: 1} {
-		if _, err := server.Store(t).Do(t.Context(), redis.Command{
-			Name: "SET", Key: key, Args: []string{strings.Repeat("x", size)},
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	proxy := redistest.NewProxy(t, server.Address)
-	proxy.Rate(1 << 20)
-	cfg, counts := counted(redis.Config{Addresses: []string{proxy.Address}, Patience: patience})
-	store := redistest.Run(t, redis.New(cfg))
-	redistest.WaitUp(t, store)
+	store, counts := overSlowConnections(t, patience, map[string]int{busy: size, quiet: 1})
 	for range calls {
 		ctx, leave := context.WithTimeout(t.Context(), time.Millisecond)
 		_, _ = store.Do(ctx, redis.Command{Name: "GET", Key: busy, Answer: size})

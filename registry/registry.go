@@ -51,6 +51,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
 // Call is one use of an item, as its source sees it: tools/call, prompts/get,
@@ -60,7 +61,7 @@ import (
 type Call struct {
 	Method    string
 	Principal auth.Principal
-	RequestID string // of the request of the client, as the records have it; "": there is none
+	Trace     credential.Trace // of the request of the client
 	// Params are the params of the request in the form of revision 2026-07-28. Names and
 	// URIs in them are still the exposed ones: a source uses Target instead. The gateway
 	// has unsealed inputResponses and requestState, so that the source sees the keys and

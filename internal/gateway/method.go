@@ -6,6 +6,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
@@ -230,7 +231,7 @@ func (c *call) use() *registry.Call {
 	*use = registry.Call{
 		Method:       c.request.Method,
 		Principal:    c.caller.Principal,
-		RequestID:    c.request.ID,
+		Trace:        credential.Trace{ID: c.request.ID, Parent: c.request.Traceparent},
 		Params:       c.params,
 		Capabilities: c.request.Capabilities,
 		InSession:    c.request.InSession,

@@ -11,6 +11,7 @@ import (
 // used.
 type Request struct {
 	ID           string // of the HTTP request, for records
+	Traceparent  string // of the HTTP request, for servers that know callers; "": it had none
 	Method       string
 	Params       mcp.Object
 	Capabilities mcp.Object // what this client can be asked now, in the canonical form of mcp.CapabilitiesOf

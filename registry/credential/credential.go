@@ -52,6 +52,8 @@ func (s Spec) Names() []string {
 		return []string{s.Header.Name}
 	case s.Identity != nil:
 		return s.Identity.names()
+	case s.Exchange != nil:
+		return []string{authorization, requestID, traceparent}
 	case s.IsZero():
 		return nil
 	}

@@ -74,9 +74,9 @@ func (p *people) caller(iss, subject, tenant string, extra map[string]any) (*aut
 func headerOf(t *testing.T, g *credential.Grant, name string) string {
 	t.Helper()
 	h := http.Header{}
-	g.Set(h, "")
-	if value := h.Get(name); value != "" && !strings.Contains(string(g.Lines("")), name+": "+value+"\r\n") {
-		t.Errorf("got lines %q, want the header %s among them", g.Lines(""), name)
+	g.Set(h, credential.Trace{})
+	if value := h.Get(name); value != "" && !strings.Contains(string(g.Lines(credential.Trace{})), name+": "+value+"\r\n") {
+		t.Errorf("got lines %q, want the header %s among them", g.Lines(credential.Trace{}), name)
 	}
 	return h.Get(name)
 }

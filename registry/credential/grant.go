@@ -16,7 +16,7 @@ type Grant struct {
 	values []string
 	plain  int                               // how many of them come first and are no secrets
 	lines  []byte                            // the same as lines of a header
-	traced bool                              // the id of a request goes with it
+	traced bool                              // a Trace goes with it
 	origin interface{ refused(*Grant) bool } // nil: another attempt would be the same
 }
 
@@ -31,49 +31,78 @@ func newGrant(name, value string) *Grant {
 func (g *Grant) add(name, value string) {
 	name = http.CanonicalHeaderKey(name)
 	g.names, g.values = append(g.names, name), append(g.values, value)
-	g.lines = append(append(append(append(g.lines, name...), ": "...), value...), "\r\n"...)
+	g.lines = appendLine(g.lines, name, value)
 }
 
-// requestID is the header that has the id of a request, by which a server's own log can be
-// laid beside the audit of the gateway.
-const requestID = "X-Request-Id"
+// Trace says for which request of a client a request to a server is made. It goes to
+// servers that know callers. The zero Trace is that of a request that nobody made.
+type Trace struct {
+	// ID is the id of the request, as the records of the gateway have it. By it a server's
+	// own log can be laid beside the audit of the gateway.
+	ID string
+	// Parent is the traceparent of the request, as it came. "": it had none.
+	Parent string
+}
 
-// Add returns the headers with those of the grant, which win. id is that of the request,
-// "" for one that nobody made. header itself is not changed, and returned if there is
-// nothing to add.
-func (g *Grant) Add(header http.Header, id string) http.Header {
+// The headers that carry a Trace.
+const (
+	requestID   = "X-Request-Id"
+	traceparent = "Traceparent"
+)
+
+// Add returns the headers with those of the grant, which win. header itself is not
+// changed, and returned if there is nothing to add.
+func (g *Grant) Add(header http.Header, t Trace) http.Header {
 	if g == nil {
 		return header
 	}
 	header = header.Clone()
-	g.Set(header, id)
+	g.Set(header, t)
 	return header
 }
 
-// Set puts the grant into headers that are the caller's own. id is as for Add.
-func (g *Grant) Set(header http.Header, id string) {
+// Set puts the grant into headers that are the caller's own.
+func (g *Grant) Set(header http.Header, t Trace) {
 	if g == nil {
 		return
 	}
 	for i, name := range g.names {
 		header[name] = []string{g.values[i]}
 	}
-	if g.traced && id != "" {
-		header[requestID] = []string{id}
+	if !g.traced {
+		return
+	}
+	if t.ID != "" {
+		header[requestID] = []string{t.ID}
+	}
+	if t.Parent != "" {
+		header[traceparent] = []string{t.Parent}
 	}
 }
 
-// Lines returns the grant as lines of an HTTP/1.1 header, each with its end. id is as for
-// Add. Shared: do not modify.
-func (g *Grant) Lines(id string) []byte {
+// Lines returns the grant as lines of an HTTP/1.1 header, each with its end. Shared: do not
+// modify.
+func (g *Grant) Lines(t Trace) []byte {
 	switch {
 	case g == nil:
 		return nil
-	case !g.traced || id == "":
+	case !g.traced || t == Trace{}:
 		return g.lines
 	}
-	lines := append(make([]byte, 0, len(g.lines)+len(requestID)+len(id)+4), g.lines...)
-	return append(append(append(append(lines, requestID...), ": "...), id...), "\r\n"...)
+	size := len(g.lines) + len(requestID) + len(t.ID) + len(traceparent) + len(t.Parent) + 8
+	lines := append(make([]byte, 0, size), g.lines...)
+	if t.ID != "" {
+		lines = appendLine(lines, requestID, t.ID)
+	}
+	if t.Parent != "" {
+		lines = appendLine(lines, traceparent, t.Parent)
+	}
+	return lines
+}
+
+// appendLine appends a line of an HTTP/1.1 header, with its end.
+func appendLine(lines []byte, name, value string) []byte {
+	return append(append(append(append(lines, name...), ": "...), value...), "\r\n"...)
 }
 
 // Secrets returns the texts in the grant that no answer should repeat. Who calls is none:

@@ -46,9 +46,9 @@ type Identity struct {
 	Plain map[string]string
 }
 
-// names returns the headers that carry the identity, and the id of the request.
+// names returns the headers that carry the identity, and what goes with it.
 func (i *Identity) names() []string {
-	out := append(slices.Sorted(maps.Keys(i.Plain)), requestID)
+	out := append(slices.Sorted(maps.Keys(i.Plain)), requestID, traceparent)
 	if i.Audience == "" {
 		return out
 	}

@@ -105,10 +105,13 @@ func TestIdentitySaysWhoCalls(t *testing.T) {
 		t.Error("got an identity that the gateway takes, want none")
 	}
 	traced := http.Header{}
-	grant(t, s, ann).Set(traced, "REQ1")
-	if lines := string(grant(t, s, ann).Lines("REQ1")); traced.Get("X-Request-Id") != "REQ1" ||
-		!strings.Contains(lines, "\r\nX-Request-Id: REQ1\r\n") {
-		t.Errorf("got %v and %q, want the id of the request", traced, lines)
+	of := credential.Trace{ID: "REQ1", Parent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+	grant(t, s, ann).Set(traced, of)
+	lines := string(grant(t, s, ann).Lines(of))
+	for name, want := range map[string]string{"X-Request-Id": of.ID, "Traceparent": of.Parent} {
+		if traced.Get(name) != want || !strings.Contains(lines, "\r\n"+name+": "+want+"\r\n") {
+			t.Errorf("got %v and %q, want %s of the request", traced, lines, name)
+		}
 	}
 	itself, claims := claimsOf(t, bearerOf(t, grant(t, s, nil)))
 	if itself["typ"] != credential.Type || claims["sub"] != own || claims["act"] != nil ||

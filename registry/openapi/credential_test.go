@@ -28,6 +28,9 @@ paths:
       responses: {"200": {description: ok}}
 `
 
+// traceparent is that of the request of each call.
+const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
 // callWho calls the tool who as ann of acme.
 func callWho(t *testing.T, cfg openapi.Config, arguments string) (text string, err error) {
 	t.Helper()
@@ -37,7 +40,7 @@ func callWho(t *testing.T, cfg openapi.Config, arguments string) (text string, e
 	}
 	call := &registry.Call{
 		Params:    mcp.NewObject(mcp.Member{Name: "arguments", Value: mcp.RawJSON(arguments)}),
-		RequestID: "REQ1",
+		Trace:     credential.Trace{ID: "REQ1", Parent: traceparent},
 		Principal: auth.Principal{TenantID: "acme", Issuer: "https://a.example", Subject: "ann"},
 	}
 	result, err := loaded.Offers[0].Call(t.Context(), call)
@@ -63,14 +66,15 @@ func TestArgumentsCannotSayWhoCalls(t *testing.T) {
 	a := newAPI(t)
 	a.answers(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")
-		fmt.Fprintf(w, "team %q, user %q, id %q", r.Header["X-Team"], r.Header["X-User"], r.Header["X-Request-Id"])
+		fmt.Fprintf(w, "team %q, user %q, id %q, trace %q", r.Header["X-Team"], r.Header["X-User"], r.Header["X-Request-Id"],
+			r.Header["Traceparent"])
 	})
 	cfg := a.config([]byte(forwarding))
 	cfg.Credential = newCredential(t, credential.Spec{Identity: &credential.Identity{
 		Claims: []string{"team"}, Plain: map[string]string{"x-team": "team", "X-User": "sub"},
 	}})
 	got, err := callWho(t, cfg, `{"X-Team":"admins"}`)
-	if want := `team [], user ["https://a.example#ann"], id ["REQ1"]`; err != nil || got != want {
+	if want := `team [], user ["https://a.example#ann"], id ["REQ1"], trace ["` + traceparent + `"]`; err != nil || got != want {
 		t.Errorf("got %s, %v, want %s", got, err, want)
 	}
 }

@@ -314,7 +314,7 @@ func (c *caller) send(ctx context.Context, call *registry.Call, sent *atomic.Boo
 		if err != nil {
 			return nil, nil, c.unavailable(ctx, false, err)
 		}
-		g.Set(r.Header, call.RequestID)
+		g.Set(r.Header, call.Trace)
 		response, err := c.client.Do(r)
 		if err != nil {
 			return nil, nil, c.unavailable(ctx, sent.Load(), err)

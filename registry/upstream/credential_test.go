@@ -155,7 +155,7 @@ func (r *rig) callAs(p auth.Principal) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	call := request(r.t, `{"name":"x","arguments":{}}`, nil)
-	call.Principal, call.RequestID = p, fmt.Sprintf("%s %s#%s", p.TenantID, p.Issuer, p.Subject)
+	call.Principal, call.Trace.ID = p, fmt.Sprintf("%s %s#%s", p.TenantID, p.Issuer, p.Subject)
 	result, err := r.tool("who").Call(ctx, call)
 	if err != nil {
 		return "", err

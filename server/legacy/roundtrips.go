@@ -108,6 +108,7 @@ func (s *Service) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Se
 	}
 	if x := exchange.FromContext(ctx); x != nil {
 		rt.request.From.Remote, rt.request.Waited.Queue = x.Remote, x.Queued
+		rt.request.Traceparent = x.Traceparent()
 	}
 	defer func() { rt.heard.Release() }()
 	if m.Params.Has("task") {

@@ -119,7 +119,7 @@ func (e *Endpoint) requestOf(x *exchange.Exchange, m *mcp.Message, c *call) gate
 	version, _ := info.Member("version").Text()
 	declared := x.Meta.Value(mcp.MetaClientCapabilities).Member("extensions")
 	return gateway.Request{
-		ID: x.ID, Method: m.Method, Params: m.Params,
+		ID: x.ID, Traceparent: x.Traceparent(), Method: m.Method, Params: m.Params,
 		Capabilities: mcp.CapabilitiesOf(mcp.LatestModern, x.Meta.Object(mcp.MetaClientCapabilities)),
 		Client:       client,
 		From:         gateway.From{Remote: x.Remote, Name: client, Version: version},

@@ -140,11 +140,11 @@ func (l *HTTP) post(
 ) (answer []byte, resp *response, sent bool, err error) {
 	for again := false; ready != nil; again = true {
 		var other *http.Response
-		g, id, err := l.grant(ctx, out)
+		g, trace, err := l.grant(ctx, out)
 		if err != nil {
 			return nil, nil, false, err
 		}
-		answer, other, sent, err = ready.Send(ctx, g.Lines(id), out.Body, (*answerRoom)(room)) //nolint:bodyclose // whoever gets resp closes it
+		answer, other, sent, err = ready.Send(ctx, g.Lines(trace), out.Body, (*answerRoom)(room)) //nolint:bodyclose // whoever gets resp closes it
 		if answer != nil || err != nil {
 			return answer, nil, sent, err
 		}

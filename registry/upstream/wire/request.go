@@ -9,6 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
 // Request is one request on its way. Its fields are set before Exchange and not changed
@@ -19,9 +20,11 @@ type Request struct {
 	Method string
 	Body   []byte          // the whole message; shared with the transport until Exchange returns
 	Header http.Header     // of a request to a modern server; nil: the session's. Shared: do not modify
-	Trace  string          // id of the caller's request, for a server that is told who calls; "": it has none
 	For    *auth.Principal // on whose behalf, where the site has a credential; nil: the link's own
 	Post   *dial.Post      // Header, prepared by HTTP.Prepare of the same link; nil: it was not
+
+	// Trace is of the caller's request, for a server that is told who calls.
+	Trace credential.Trace
 
 	Notify func(context.Context, *mcp.Message) // takes its notifications; nil: they are dropped
 	// replaces Notify on SSE and Child, in one order with questions
@@ -41,11 +44,11 @@ type Request struct {
 	finished bool
 }
 
-// caller returns on whose behalf a request is made, and the id of that caller's request. A
-// nil o is one of the link itself.
-func (o *Request) caller() (p *auth.Principal, id string) {
+// caller returns on whose behalf a request is made, and the trace of that caller's request.
+// A nil o is one of the link itself.
+func (o *Request) caller() (*auth.Principal, credential.Trace) {
 	if o == nil {
-		return nil, ""
+		return nil, credential.Trace{}
 	}
 	return o.For, o.Trace
 }

@@ -34,29 +34,29 @@ type sender struct {
 	credential Credential        // nil: nothing
 }
 
-// grant returns what a request carries, and the id that goes with it.
-func (s *sender) grant(ctx context.Context, out *Request) (g *credential.Grant, id string, err error) {
+// grant returns what a request carries, and the trace that goes with it.
+func (s *sender) grant(ctx context.Context, out *Request) (*credential.Grant, credential.Trace, error) {
 	if s.credential == nil {
-		return nil, "", nil
+		return nil, credential.Trace{}, nil
 	}
-	p, id := out.caller()
-	g, err = s.credential(ctx, p)
-	return g, id, err
+	p, trace := out.caller()
+	g, err := s.credential(ctx, p)
+	return g, trace, err
 }
 
-// roundTrip sends one HTTP request, on behalf of whom out is; nil: of the link itself. If the server refuses what it carries,
-// and there is something else by now, the request is sent once more: a server that answers
-// so has not run it. What the server says of where a credential could be had is not read.
-// sent is as in the function roundTrip.
+// roundTrip sends one HTTP request, on behalf of whom out is; nil: of the link itself. If
+// the server refuses what it carries, and there is something else by now, the request is
+// sent once more: a server that answers so has not run it. What the server says of where a
+// credential could be had is not read. sent is as in the function roundTrip.
 func (s *sender) roundTrip(ctx context.Context, out *Request, target *url.URL, method string,
 	header http.Header, body []byte,
 ) (resp *response, sent bool, err error) {
 	for again := false; ; again = true {
-		g, id, err := s.grant(ctx, out)
+		g, trace, err := s.grant(ctx, out)
 		if err != nil {
 			return nil, false, err
 		}
-		resp, sent, err = roundTrip(ctx, s.client, target, method, g.Add(header, id), body)
+		resp, sent, err = roundTrip(ctx, s.client, target, method, g.Add(header, trace), body)
 		if err != nil {
 			return nil, sent, err
 		}

@@ -16,6 +16,9 @@ func floors() [][]string {
 			"server/modern", // clients of the modern era
 		},
 		{
+			"server/directory", // sessions of older eras: opened, found, ended, and who leads them
+		},
+		{
 			"server/sessions", // the state of sessions of older eras
 		},
 		{

@@ -28,7 +28,7 @@ func (s *Service) Batch(x *exchange.Exchange, r *http.Request, raw mcp.RawJSON) 
 		return
 	}
 	x.Era = mcp.Legacy
-	t, refused := s.sessions.of(x, r)
+	t, refused := s.sessions.Of(x)
 	if refused != nil {
 		x.Refuse("", refused)
 		return

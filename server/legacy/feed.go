@@ -201,7 +201,7 @@ func (f *feed) Close(ctx context.Context, revoked bool) {
 	if revoked {
 		end = exchange.OutcomeRevoked
 	}
-	f.server.sessions.end(ctx, f.session, end)
+	f.server.sessions.End(ctx, f.session, end)
 }
 
 // closeElsewhere tells the replica that leads the session that the stream is closed,
@@ -282,7 +282,7 @@ func (f *feed) tellTasks(ctx context.Context, caller gateway.Caller) (open bool)
 func (f *feed) put(ctx context.Context, notice []byte, method, uri string) bool {
 	_, err := f.server.config.Log.Notify(ctx, f.session.InLog(), f.stream, f.session.Epoch(), notice)
 	if errors.Is(err, session.ErrFenced) {
-		f.server.sessions.superseded(f.session)
+		f.server.sessions.Superseded(f.session)
 		return false
 	}
 	if ofLog(err, exchange.ErrSession) != exchange.ErrReplicas {
@@ -290,4 +290,26 @@ func (f *feed) put(ctx context.Context, notice []byte, method, uri string) bool 
 	}
 	f.session.Unassign(f.stream, method, uri)
 	return true
+}
+
+// isHomeGone tells whether the stream waits for an answer of a replica that is gone. It
+// is asked whenever the flow is driven, which is when a replica ends, and at each
+// heartbeat at least.
+func (f *feed) isHomeGone() bool {
+	home, _, ok := sessions.HomeOfStream(f.stream)
+	return ok && !f.server.config.Others.IsThere(home) && !f.server.forwarder.IsUnsure()
+}
+
+// endLost ends a stream whose home is gone with an error for the request, or without a
+// message if nobody knows its id. If the home has only lost touch, its answer may come
+// first: then the stream ends with that, and otherwise the log takes the answer no more.
+func (f *feed) endLost(ctx context.Context) {
+	var message []byte
+	if _, id, _ := sessions.HomeOfStream(f.stream); id != "" {
+		message = mcp.AppendError(nil, id, exchange.ErrHomeGone)
+	}
+	if _, err := f.server.config.Log.Append(ctx, f.session.InLog(), f.stream, message, true); err != nil {
+		return // at the next heartbeat again
+	}
+	f.server.config.Metrics.Refused("unavailable", f.session.User.TenantID, exchange.ErrHomeGone.StableCode())
 }

@@ -35,7 +35,7 @@ func (s *Service) initialize(ctx context.Context, x *exchange.Exchange, m *mcp.M
 		return
 	}
 	sess.Assign(s.desk.Lists(x.Caller), "") // the client has yet to list: what it sees now is no change
-	s.sessions.record(ctx, sess)
+	s.sessions.Record(ctx, sess)
 	x.Header().Set(mcp.HeaderSessionID, id)
 	x.WriteJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, s.welcome(x, revision)))
 }
@@ -53,7 +53,7 @@ func (s *Service) termsOf(ctx context.Context, x *exchange.Exchange, revision st
 func (s *Service) openSession(ctx context.Context, x *exchange.Exchange, purpose string,
 	agreed ticket.Terms,
 ) (*sessions.Session, string, *exchange.Refusal) {
-	l, id, refused, err := s.sessions.open(ctx, purpose, x.Caller, agreed)
+	l, id, refused, err := s.sessions.Open(ctx, purpose, x.Caller, agreed)
 	if err != nil {
 		s.exchanges.Log.ErrorContext(ctx, "session id not sealed", "error", err)
 		return nil, "", exchange.ErrPanic
@@ -93,4 +93,18 @@ func (s *Service) welcome(x *exchange.Exchange, revision string) mcp.Object {
 		mcp.Member{Name: "capabilities", Value: capabilities.JSON()},
 		mcp.Member{Name: "serverInfo", Value: gateway.ServerInfo(s.config.Name, s.config.Version)},
 	)
+}
+
+// checkRevision checks the header that repeats the negotiated revision. Clients may leave
+// it out, and some name another revision than was negotiated, so any revision that a
+// session can have is accepted.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#protocol-version-header
+func checkRevision(h http.Header, l *sessions.Session) *exchange.Refusal {
+	values := h[mcp.HeaderProtocolVersion]
+	if len(values) == 0 || len(values) == 1 &&
+		(values[0] == l.Speaks() || mcp.EraOf(values[0]) == mcp.Legacy) {
+		return nil
+	}
+	return exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidRequest,
+		"Invalid request: Mcp-Protocol-Version names no revision that is served in a session")
 }

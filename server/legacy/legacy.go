@@ -1,102 +1,59 @@
 // Package legacy answers clients of the revisions with sessions: from 2024-11-05, also over
 // HTTP+SSE, to 2025-11-25. It turns their requests into the stateless form and its results
-// into what their revision knows, asks them what a server asks, holds their streams, and
-// with other replicas finds out who leads a session. The state of sessions stands in
-// server/sessions.
+// into what their revision knows, asks them what a server asks, and holds their streams.
+// The state of sessions stands in server/sessions; server/directory finds them.
 //
-// To read the package, begin at the top of this table:
+// To read the package, begin at the top of this table. A file uses only what stands below
+// it, except roundtrips and question, which use each other:
 //
 //	how messages come       legacy: POST, GET and DELETE of a session; sse: HTTP+SSE; batch
-//	  the handshake         handshake
 //	  what needs no answer  answered: answers to questions; level
-//	  what is followed      subscriptions, watches: after another replica has taken over
+//	how it is answered      reply: JSON or a stream; feed: a stream of the log
 //	one request             roundtrips, question: what its client is asked; waiting
-//	how it is answered      reply: JSON or a stream; feed, homes: a stream of the log
-//	sessions                directory: opened, found, ended; departed: what the log says of that
-//	with other replicas     route, primary: who leads; listeners: streams that are elsewhere
-//	beside requests         background
+//	with other replicas     route: who leads; listeners, outbox: streams that are elsewhere
+//	what is followed        subscriptions: also after another replica has taken over
+//	the handshake           handshake
+//	what all share          service; background: what runs beside requests
 package legacy
 
 import (
 	"context"
-	"encoding/hex"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
-	"github.com/drawbridge-mcp/drawbridge/internal/seal"
-	"github.com/drawbridge-mcp/drawbridge/internal/share"
-	"github.com/drawbridge-mcp/drawbridge/metrics"
+	"github.com/drawbridge-mcp/drawbridge/server/directory"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/lowering"
-	"github.com/drawbridge-mcp/drawbridge/server/primary"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
 	"github.com/drawbridge-mcp/drawbridge/server/sessions"
-	"github.com/drawbridge-mcp/drawbridge/server/streams"
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
-// Config is what a service needs. Every field is required unless its comment says
-// otherwise.
-type Config struct {
-	Exchanges *exchange.Service
-	Streams   *streams.Set
-	Forwarder *forward.Forwarder
-	Working   *atomic.Int64 // counts the requests in work
-	Seal      *seal.Ring    // of session ids
-	Log       session.Log
-	Records   primary.Store // say which replica leads each session; nil: there are no others
-	Others    replica.Others
-	Metrics   *metrics.Metrics
-	Memory    *share.Budget // of bytes, for what is held for clients
-	Heartbeat time.Duration // between two tries to do what could not be done
-
-	SessionIdle, SessionMaxAge time.Duration
-
-	Name, Version string // of the gateway; Name may be ""
-}
-
-// Service answers the messages of clients of the legacy era. It is safe for concurrent
-// use.
-type Service struct {
-	config    Config
-	exchanges *exchange.Service
-	desk      exchange.Desk
-	streams   *streams.Set
-	forwarder *forward.Forwarder
-
-	sessions   *directory
-	waiting    *waiting
-	alarms     streams.Alarms
-	outbox     *outbox
-	background background
-
-	turnout chan struct{} // holds a value when replicas have come or ended
-}
-
 // New returns a service, which works together with the other replicas.
 func New(cfg Config) *Service {
-	var instance [ticket.OpenerSize]byte
-	_, _ = hex.Decode(instance[:], []byte(cfg.Others.Self())) // as replica.NewID makes it
 	s := &Service{
 		config: cfg, exchanges: cfg.Exchanges, desk: cfg.Exchanges.Desk, streams: cfg.Streams,
 		forwarder: cfg.Forwarder, waiting: newWaiting(cfg.Memory), turnout: make(chan struct{}, 1),
+		background: background{Guard: cfg.Exchanges.Guard},
 	}
-	s.outbox = newOutbox(s)
-	s.sessions = newDirectory(&cfg, instance, cfg.Exchanges.Guard, s.outbox.add)
-	s.background.Guard = cfg.Exchanges.Guard
-	cfg.Others.OnReturn(func() { s.forwarder.NoteReturn(); s.sessions.rewriteAll() })
+	s.outbox = outbox{
+		background: &s.background, tell: s.tellListeners,
+		waiting: make(map[replica.ID]map[*sessions.Session]bool), running: make(map[replica.ID]bool),
+	}
+	s.sessions = directory.New(directory.Config{
+		Seal: cfg.Seal, Log: cfg.Log, Records: cfg.Records, Others: cfg.Others, Memory: cfg.Memory,
+		Guard: cfg.Exchanges.Guard, SessionIdle: cfg.SessionIdle, SessionMaxAge: cfg.SessionMaxAge,
+		OnNews: s.outbox.add, TellTaken: s.tellTaken, OnTaken: s.taken, LetGo: s.letGoAll,
+	})
+	cfg.Others.OnReturn(func() { s.forwarder.NoteReturn(); s.sessions.RewriteAll() })
 	cfg.Others.OnChange(s.noteChange)
 	cfg.Others.Handle(kindListener, s.heardListener)
 	cfg.Others.Handle(kindTaken, s.heardTaken)
-	s.sessions.onTaken, s.sessions.tellTaken, s.sessions.takeStranded = s.taken, s.tellTaken, s.takeStranded
-	s.sessions.letGoAll = s.letGoAll
 	return s
 }
 
@@ -104,8 +61,8 @@ func New(cfg Config) *Service {
 // function that it returns waits for that, and ends what runs beside requests.
 func (s *Service) Begin(ctx context.Context) (end func()) {
 	var tending sync.WaitGroup
-	if s.sessions.shared {
-		tending.Go(func() { s.untilOver(ctx, func() { s.sessions.tend(ctx, s.turnout) }) })
+	if s.sessions.Shared {
+		tending.Go(func() { s.untilOver(ctx, func() { s.sessions.Tend(ctx, s.turnout, s.takeStranded) }) })
 		tending.Go(func() { s.untilOver(ctx, func() { s.tellChanges(ctx) }) })
 	}
 	return func() {
@@ -115,20 +72,20 @@ func (s *Service) Begin(ctx context.Context) (end func()) {
 }
 
 // Sweep ends the sessions that nobody has used for too long.
-func (s *Service) Sweep(ctx context.Context) { s.sessions.sweep(ctx) }
+func (s *Service) Sweep(ctx context.Context) { s.sessions.Sweep(ctx) }
 
 // Judge ends the sessions and subscriptions whose callers may not have them any more, and
 // returns how many sessions that were.
 func (s *Service) Judge(ctx context.Context, resolve func(auth.Principal) (gateway.Caller, bool),
 	judge func(auth.Principal) error,
 ) (ended int) {
-	ended, given := s.sessions.judge(ctx, resolve, judge)
+	ended, given := s.sessions.Judge(ctx, resolve, judge)
 	s.forgetWatches(ctx, given)
 	return ended
 }
 
 // HoldRoster holds what guards the order of sessions, until release is called, for tests.
-func (s *Service) HoldRoster() (release func()) { return s.sessions.roster.Hold() }
+func (s *Service) HoldRoster() (release func()) { return s.sessions.Roster.Hold() }
 
 // Answer answers one message of a session over Streamable HTTP.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
@@ -137,7 +94,7 @@ func (s *Service) Answer(x *exchange.Exchange, r *http.Request, m *mcp.Message, 
 		s.initialize(x.Context(), x, m)
 		return
 	}
-	t, refused := s.sessions.of(x, r)
+	t, refused := s.sessions.Of(x)
 	var l *sessions.Session
 	switch {
 	case refused != nil:
@@ -145,7 +102,7 @@ func (s *Service) Answer(x *exchange.Exchange, r *http.Request, m *mcp.Message, 
 		s.asFormer(x, t, m)
 		return
 	case s.isHome(m):
-		l, refused = s.sessions.guest(x.Context(), t, x.Caller)
+		l, refused = s.sessions.Visit(x.Context(), t, x.Caller)
 	default:
 		if l = s.route(x, t, m.ID,
 			func(to replica.ID) forward.Outcome { return s.forwarder.Forward(x, r, to, m, body) }); l == nil {
@@ -179,7 +136,7 @@ func (s *Service) isHome(m *mcp.Message) bool {
 // asFormer does what a client asks for with the calls that this replica began when it led
 // the session.
 func (s *Service) asFormer(x *exchange.Exchange, t *ticket.Ticket, m *mcp.Message) {
-	l := s.sessions.roster.Find(t.Key)
+	l := s.sessions.Roster.Find(t.Key)
 	switch {
 	case l == nil:
 		x.Refuse(m.ID, forward.ErrElsewhere)
@@ -192,20 +149,6 @@ func (s *Service) asFormer(x *exchange.Exchange, t *ticket.Ticket, m *mcp.Messag
 		}
 	}
 	x.WriteStatus(http.StatusAccepted)
-}
-
-// checkRevision checks the header that repeats the negotiated revision. Clients may leave
-// it out, and some name another revision than was negotiated, so any revision that a
-// session can have is accepted.
-// https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#protocol-version-header
-func checkRevision(h http.Header, l *sessions.Session) *exchange.Refusal {
-	values := h[mcp.HeaderProtocolVersion]
-	if len(values) == 0 || len(values) == 1 &&
-		(values[0] == l.Speaks() || mcp.EraOf(values[0]) == mcp.Legacy) {
-		return nil
-	}
-	return exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidRequest,
-		"Invalid request: Mcp-Protocol-Version names no revision that is served in a session")
 }
 
 // notified takes a message that needs no answer. That the roots of a client changed needs
@@ -359,7 +302,7 @@ func (s *Service) Get(x *exchange.Exchange, r *http.Request) {
 // is nil if the GET was refused. Where another replica leads the session, that one has
 // agreed and knows of the stream.
 func (s *Service) findFeed(x *exchange.Exchange, r *http.Request) *feed {
-	t, refused := s.sessions.of(x, r)
+	t, refused := s.sessions.Of(x)
 	if refused != nil {
 		x.Refuse("", refused)
 		return nil
@@ -367,7 +310,7 @@ func (s *Service) findFeed(x *exchange.Exchange, r *http.Request) *feed {
 	f, known := &feed{numbered: true}, false
 	l := s.route(x, t, "", func(to replica.ID) forward.Outcome {
 		if f.session == nil {
-			follower, refused := s.sessions.enter(x.Context(), t, x.Caller)
+			follower, refused := s.sessions.Enter(x.Context(), t, x.Caller)
 			if refused == nil {
 				refused = s.nameStream(x, r, f, follower)
 			}
@@ -377,7 +320,7 @@ func (s *Service) findFeed(x *exchange.Exchange, r *http.Request) *feed {
 			}
 			follower.ExpectStream(f.stream)
 		}
-		said := s.announce(x, r, f, to)
+		said := s.announce(x, r, f.session, f.stream, to)
 		known = said == forward.Taken
 		return said
 	})
@@ -445,7 +388,7 @@ func (s *Service) beginFeed(x *exchange.Exchange, r *http.Request, f *feed) (ref
 			f.first = f.session.Priming(f.stream)
 		}
 	}
-	f.session.Use(time.Now(), s.sessions.maxAge, x.Principal)
+	f.session.Use(time.Now(), s.config.SessionMaxAge, x.Principal)
 	f.place, refused = s.streams.TakeLastingSlot(x, r, "get")
 	return refused
 }
@@ -459,7 +402,7 @@ func (s *Service) giveUpFeed(f *feed) {
 		f.session.StreamOpened(f.stream)
 	}
 	if f.session != nil && !f.session.IsLeading() && !f.session.IsBusy() {
-		s.sessions.drop(f.session, sessions.EndIdle)
+		s.sessions.Drop(f.session, sessions.EndIdle)
 	}
 }
 
@@ -467,14 +410,14 @@ func (s *Service) giveUpFeed(f *feed) {
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
 func (s *Service) Delete(x *exchange.Exchange, r *http.Request) {
 	x.Era = mcp.Legacy
-	t, refused := s.sessions.of(x, r)
+	t, refused := s.sessions.Of(x)
 	if refused != nil {
 		x.Refuse("", refused)
 		return
 	}
 	if x.LinkNote == noteFormer {
-		if l := s.sessions.roster.Find(t.Key); l != nil {
-			s.sessions.drop(l, sessions.EndClosed)
+		if l := s.sessions.Roster.Find(t.Key); l != nil {
+			s.sessions.Drop(l, sessions.EndClosed)
 		}
 		x.WriteStatus(http.StatusNoContent)
 		return
@@ -507,11 +450,11 @@ func (s *Service) Delete(x *exchange.Exchange, r *http.Request) {
 func (s *Service) endByClient(x *exchange.Exchange, l *sessions.Session) *exchange.Refusal {
 	former := l.FormerOf()
 	at := l.StreamsAt()
-	if refused := s.sessions.delete(x.Context(), l); refused != nil {
+	if refused := s.sessions.Delete(x.Context(), l); refused != nil {
 		return refused
 	}
 	for stream, one := range at {
-		s.letGo(x.Context(), l, stream, one, endedEpoch)
+		s.letGo(x.Context(), l, stream, one, directory.EndedEpoch)
 	}
 	if former != "" && !s.tellFormer(x.Context(), x, l, nil) {
 		return exchange.ErrReplicas

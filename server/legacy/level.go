@@ -17,6 +17,6 @@ func (s *Service) setLevel(ctx context.Context, l *sessions.Session, params mcp.
 		return exchange.ErrLevel.Told
 	}
 	l.WantLogs(level)
-	s.sessions.keep(ctx, l, sessions.FactLevel, name)
+	s.sessions.Keep(ctx, l, sessions.FactLevel, name)
 	return nil
 }

@@ -4,16 +4,15 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/server/directory"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/notices"
@@ -47,81 +46,11 @@ const (
 	kindTaken = "taken 1"
 )
 
-// maxNotices is of how many sessions notices go in one message.
-const maxNotices = 256
+// noticesAtOnce is how many notices of one message are taken at once.
+const noticesAtOnce = 16
 
 // headerEpoch says in the answer to a GET that was forwarded which epoch the session has.
 const headerEpoch = "Drawbridge-Epoch"
-
-// endedEpoch stands in such word for the epoch of a session that has ended: no replica
-// leads it, and nothing of it is needed.
-const endedEpoch = math.MaxUint64
-
-// outbox has what other replicas are to be told of sessions that this one leads. It is
-// safe for concurrent use.
-type outbox struct {
-	server  *Service
-	mu      sync.Mutex // guards the fields below
-	waiting map[replica.ID]map[*sessions.Session]bool
-	running map[replica.ID]bool
-}
-
-func newOutbox(s *Service) *outbox {
-	return &outbox{
-		server: s, waiting: make(map[replica.ID]map[*sessions.Session]bool),
-		running: make(map[replica.ID]bool),
-	}
-}
-
-// add has the replicas that hold streams for notices of a session look for news of it.
-func (o *outbox) add(l *sessions.Session) {
-	for _, at := range l.ListensAt() {
-		o.mu.Lock()
-		if o.waiting[at] == nil {
-			o.waiting[at] = make(map[*sessions.Session]bool)
-		}
-		o.waiting[at][l] = true
-		begins := !o.running[at]
-		o.running[at] = true
-		o.mu.Unlock()
-		if begins {
-			// one for each replica
-			o.server.background.begin(context.Background(), func(ctx context.Context) { o.run(ctx, at) })
-		}
-	}
-}
-
-// run tells one replica until there is nothing more to tell it.
-func (o *outbox) run(ctx context.Context, at replica.ID) {
-	for {
-		batch := o.take(at)
-		if len(batch) == 0 {
-			return
-		}
-		if !o.server.exchanges.Safely(ctx, func() { o.server.tellListeners(ctx, at, batch) }) || ctx.Err() != nil {
-			continue
-		}
-	}
-}
-
-// take takes out some sessions of which a replica is to be told. If there are none,
-// nobody tells it any more.
-func (o *outbox) take(at replica.ID) (batch []*sessions.Session) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for l := range o.waiting[at] {
-		if len(batch) == maxNotices {
-			break
-		}
-		batch = append(batch, l)
-		delete(o.waiting[at], l)
-	}
-	if len(batch) == 0 {
-		delete(o.waiting, at)
-		delete(o.running, at)
-	}
-	return batch
-}
 
 // tellListeners tells a replica what the streams there are to be told of some sessions.
 func (s *Service) tellListeners(ctx context.Context, at replica.ID, some []*sessions.Session) {
@@ -152,7 +81,7 @@ func (s *Service) tellListeners(ctx context.Context, at replica.ID, some []*sess
 			l.SentBy(one)
 			continue
 		case err == nil && i < len(taken) && taken[i] == noticeFenced:
-			s.sessions.superseded(l)
+			s.sessions.Superseded(l)
 		case err == nil:
 			l.DropListener(one.Holder.Stream, at)
 		}
@@ -224,7 +153,7 @@ func (s *Service) heardListener(ctx context.Context, from replica.ID, w replica.
 	}
 	answer := make([]byte, len(parts)/4)
 	var all errgroup.Group
-	all.SetLimit(atOnce)
+	all.SetLimit(noticesAtOnce)
 	for i := range answer {
 		one := parts[4*i : 4*i+4]
 		all.Go(func() error {
@@ -245,7 +174,7 @@ func (s *Service) heardNotice(ctx context.Context, from replica.ID, parts [][]by
 	if len(parts[0]) != ticket.KeySize || len(parts[2]) != 8 || len(parts[1]) == 0 {
 		return noticeRefused
 	}
-	l, stream, epoch := s.sessions.roster.Find(ticket.Key(parts[0])), string(parts[1]),
+	l, stream, epoch := s.sessions.Roster.Find(ticket.Key(parts[0])), string(parts[1]),
 		binary.BigEndian.Uint64(parts[2])
 	if l == nil || !l.Shared {
 		return noticeRefused
@@ -255,8 +184,8 @@ func (s *Service) heardNotice(ctx context.Context, from replica.ID, parts [][]by
 		// else it came here from the sender, or another replica leads
 		if !l.IsLeading() && l.Epoch() <= epoch {
 			l.LoseStream(ctx, stream)
-			if epoch == endedEpoch && s.sessions.drop(l, sessions.EndClosed) {
-				s.sessions.forgetEvents(l)
+			if epoch == directory.EndedEpoch && s.sessions.Drop(l, sessions.EndClosed) {
+				s.sessions.ForgetEvents(l)
 			}
 		}
 		return noticeTaken
@@ -298,10 +227,10 @@ func (s *Service) letGoAll(l *sessions.Session, at map[string]replica.ID, epoch 
 // listenElsewhere answers a GET that another replica has forwarded: the stream of that
 // name is there from now on.
 func (s *Service) listenElsewhere(x *exchange.Exchange, r *http.Request, stream string) {
-	t, refused := s.sessions.of(x, r)
+	t, refused := s.sessions.Of(x)
 	var l *sessions.Session
 	if refused == nil {
-		l, _, refused = s.sessions.whose(x.Context(), t, x.Caller, "")
+		l, _, refused = s.sessions.Whose(x.Context(), t, x.Caller, "")
 	}
 	if refused == nil {
 		refused = checkRevision(r.Header, l)
@@ -333,9 +262,11 @@ func (s *Service) takeStream(ctx context.Context, l *sessions.Session, stream st
 // announce has the primary of a session know that a stream of it is here. It is true if
 // it does; denied tells that it does not lead the session, gone that it was not reached.
 // Otherwise its answer is that to the client.
-func (s *Service) announce(x *exchange.Exchange, r *http.Request, f *feed, to replica.ID) forward.Outcome {
+func (s *Service) announce(x *exchange.Exchange, r *http.Request, l *sessions.Session, stream string,
+	to replica.ID,
+) forward.Outcome {
 	request := forward.RequestOf(x, r, nil)
-	request.Note = f.stream
+	request.Note = stream
 	answer, err := s.config.Others.Forward(x.Context(), to, request)
 	switch {
 	case errors.Is(err, replica.ErrGone):
@@ -353,7 +284,7 @@ func (s *Service) announce(x *exchange.Exchange, r *http.Request, f *feed, to re
 		return forward.Done
 	}
 	epoch, _ := strconv.ParseUint(answer.Header.Get(headerEpoch), 10, 64)
-	f.session.LedBy(to, epoch)
+	l.LedBy(to, epoch)
 	return forward.Taken
 }
 
@@ -364,7 +295,7 @@ func (s *Service) takeStranded(ctx context.Context) {
 	if s.streams.IsDraining() {
 		return
 	}
-	s.sessions.forEach(ctx, func(l *sessions.Session) bool { return l.Shared }, func(l *sessions.Session) {
+	s.sessions.Each(ctx, func(l *sessions.Session) bool { return l.Shared }, func(l *sessions.Session) {
 		if l.IsLeading() {
 			l.DropGone(s.config.Others.IsThere)
 			return
@@ -382,15 +313,11 @@ func (s *Service) takeOne(ctx context.Context, l *sessions.Session) {
 	if !ok {
 		return
 	}
-	t := &ticket.Ticket{
-		Opener: s.sessions.opener, Key: l.Key, Opened: l.Expiry.Add(-s.sessions.maxAge),
-		Revision: l.Speaks(),
-	}
-	_, to, refused := s.sessions.look(ctx, t, caller, "")
+	to, refused := s.sessions.TakeOver(ctx, l, caller)
 	switch {
 	case refused == exchange.ErrReplicas:
 	case refused != nil:
-		s.sessions.drop(l, sessions.EndClosed)
+		s.sessions.Drop(l, sessions.EndClosed)
 	case to != "":
 		l.EndStreams() // their clients come back, and their streams become known there
 	}
@@ -427,11 +354,11 @@ func (s *Service) heardTaken(_ context.Context, from replica.ID, w replica.Word)
 	if !ok || len(parts[0]) != ticket.KeySize || len(parts[1]) != 8 {
 		return nil, errWord
 	}
-	l, epoch := s.sessions.roster.Find(ticket.Key(parts[0])), binary.BigEndian.Uint64(parts[1])
+	l, epoch := s.sessions.Roster.Find(ticket.Key(parts[0])), binary.BigEndian.Uint64(parts[1])
 	if l == nil || !l.Shared || l.User.TenantID != w.Tenant || l.Epoch() >= epoch {
 		return nil, nil
 	}
-	s.sessions.follow(l, from, epoch)
+	s.sessions.Follow(l, from, epoch)
 	var ids [][]byte
 	for _, id := range l.InFlight() {
 		ids = append(ids, []byte(id))

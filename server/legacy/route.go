@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
@@ -13,21 +12,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
-// home returns the replica that opened a session over HTTP+SSE. It is false if that is
-// this one, if there are no others, or if the id is not the caller's: then find says why
-// there is no such session.
-func (ss *directory) home(id string, c gateway.Caller) (replica.ID, bool) {
-	if !ss.shared {
-		return "", false
-	}
-	owner := c.Principal.Owner().Digest() // for every id, as in find
-	t, ok := ss.openTicket(ticket.SSE, id)
-	if !ok || t.Owner != owner || t.Opener == ss.opener {
-		return "", false
-	}
-	return t.OpenedBy(), true
-}
-
 // missing returns the refusal for a session whose home is not there. Shortly after a
 // fault nobody can tell whether it is, and then the client must not throw its session
 // away.
@@ -35,7 +19,7 @@ func (s *Service) missing(ctx context.Context) *exchange.Refusal {
 	if s.forwarder.IsUnsure() {
 		return exchange.ErrReplicas
 	}
-	return miss(ctx, sessions.LostRestart)
+	return sessions.Miss(ctx, sessions.LostRestart)
 }
 
 // holdTime is how long a request waits for the end of a replica that is not reached:
@@ -49,7 +33,7 @@ const holdTime = 8 * time.Second
 func (s *Service) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID, ask func(to replica.ID) forward.Outcome) *sessions.Session {
 	denied, until := replica.ID(""), time.Now().Add(holdTime)
 	for {
-		l, to, refused := s.sessions.whose(x.Context(), t, x.Caller, denied)
+		l, to, refused := s.sessions.Whose(x.Context(), t, x.Caller, denied)
 		if refused != nil {
 			x.Refuse(id, refused)
 			return nil
@@ -65,7 +49,7 @@ func (s *Service) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID, ask f
 		case forward.Done, forward.Taken:
 			return nil
 		case forward.Denied:
-			s.sessions.hints.set(t.Key, "")
+			s.sessions.ForgetLeader(t)
 			if to == denied {
 				x.Refuse(id, exchange.ErrReplicas)
 				return nil
@@ -110,10 +94,10 @@ func (s *Service) tellChanges(ctx context.Context) {
 		select {
 		case <-changed:
 			changed = s.desk.Changed()
-			s.sessions.roster.Each(s.outbox.add)
+			s.sessions.Roster.Each(s.outbox.add)
 		case <-heartbeat.C:
 			s.resubscribeAll()
-			s.sessions.roster.Each(s.outbox.add) // what could not be told before
+			s.sessions.Roster.Each(s.outbox.add) // what could not be told before
 		case <-ctx.Done():
 			return
 		}

@@ -46,7 +46,7 @@ func (s *Service) OpenSSE(w http.ResponseWriter, r *http.Request) {
 	}
 	s.config.Metrics.DeprecatedUsed(x.Caller.Tenant.ID, "sse")
 	if _, refused := s.beginStream(x.Context(), l, sseStream); refused != nil {
-		s.sessions.end(x.Context(), l, sessions.EndClosed)
+		s.sessions.End(x.Context(), l, sessions.EndClosed)
 		place.Leave()
 		x.Refuse("", refused)
 		return
@@ -77,11 +77,11 @@ func (s *Service) PostMessage(w http.ResponseWriter, r *http.Request) {
 		x.Refuse("", refused)
 		return
 	}
-	home, elsewhere := s.sessions.home(id, x.Caller)
+	home, elsewhere := s.sessions.Home(id, x.Caller)
 	elsewhere = elsewhere && !x.Forwarded
 	var l *sessions.Session
 	if !elsewhere {
-		l, refused = s.sessions.find(x.Context(), ticket.SSE, id, x.Caller)
+		l, refused = s.sessions.Find(x.Context(), ticket.SSE, id, x.Caller)
 	}
 	if refused != nil {
 		x.Refuse("", refused)
@@ -142,7 +142,7 @@ func (s *Service) takeRequest(x *exchange.Exchange, l *sessions.Session, m *mcp.
 		defer l.Leave(j)
 		defer func() { way.taken.Release() }()
 		if !s.exchanges.Safely(ctx, func() { s.answerSSE(ctx, x, l, m, j, way) }) {
-			s.sessions.end(ctx, l, sessions.EndClosed) // its client would wait for the answer for ever
+			s.sessions.End(ctx, l, sessions.EndClosed) // its client would wait for the answer for ever
 		}
 	})
 	return nil

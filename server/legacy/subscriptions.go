@@ -2,6 +2,7 @@ package legacy
 
 import (
 	"context"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -48,7 +49,7 @@ func (s *Service) subscribe(ctx context.Context, c gateway.Caller, id string, l 
 		w.Subscription.Stop() // the client unsubscribed, or the session ended, while it was being opened
 	}
 	if w.Told == nil {
-		s.sessions.keepWatch(ctx, l, uri)
+		s.keepWatch(ctx, l, uri)
 	}
 	if now, ok := s.exchanges.Resolve(c.Principal); ok { // rules may have changed while it was being opened
 		s.forgetWatches(ctx, l.Judge(now))
@@ -60,7 +61,7 @@ func (s *Service) subscribe(ctx context.Context, c gateway.Caller, id string, l 
 // primary repeats nothing.
 func (s *Service) keepLists(ctx context.Context, l *sessions.Session) {
 	if text, due := l.ListsDue(); due {
-		s.sessions.keep(ctx, l, sessions.FactLists, text)
+		s.sessions.Keep(ctx, l, sessions.FactLists, text)
 	}
 }
 
@@ -72,4 +73,86 @@ func (s *Service) taskChanged(l *sessions.Session, id string, n mcp.Notification
 	if l.NoteTask(id, mcp.AppendRequest(nil, "", n.Method, n.Params)) {
 		l.WakeStreams()
 	}
+}
+
+// resubscribeTime bounds how long it takes to make the subscriptions of a session again.
+const resubscribeTime = time.Minute
+
+// keepWatch has the record say whether the session is subscribed to a resource.
+func (s *Service) keepWatch(ctx context.Context, l *sessions.Session, uri string) {
+	switch watched, kept := l.IsWatched(uri); {
+	case !watched:
+		s.sessions.Keep(ctx, l, sessions.WatchFact(uri), "")
+	case kept:
+		s.sessions.Keep(ctx, l, sessions.WatchFact(uri), uri)
+	}
+}
+
+// resubscribe makes the subscriptions again that the replica had which led the session
+// before. One that cannot be made now, because its server is down for example, is tried
+// again at a later heartbeat. One that is refused for good stays in the record, for the
+// next primary.
+func (s *Service) resubscribe(ctx context.Context, l *sessions.Session, c gateway.Caller) {
+	ctx, stop := context.WithTimeout(ctx, resubscribeTime)
+	defer stop()
+	defer l.EndResubscribing()
+	for uri, tried := range l.BeginResubscribing() {
+		params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
+		told := s.subscribe(ctx, c, s.exchanges.IDs.Next(), l, params)
+		switch {
+		case told == nil:
+			s.updated(l, uri, uri)
+		case !tried: // or a server that stays down would fill the log
+			s.exchanges.Log.WarnContext(ctx, "a subscription of a replica that is gone was not opened again", "error",
+				told)
+		}
+		if told != nil && !isForGood(told) {
+			l.Lose(uri)
+		}
+	}
+}
+
+// resubscribeAll tries again to make what could not be made.
+func (s *Service) resubscribeAll() {
+	s.sessions.Roster.Each(func(l *sessions.Session) {
+		if !l.IsLost() || s.streams.IsDraining() {
+			return
+		}
+		if caller, ok := s.exchanges.Resolve(l.LastPrincipal()); ok {
+			// one for each session
+			s.background.begin(context.Background(), func(ctx context.Context) { s.resubscribe(ctx, l, caller) })
+		}
+	})
+}
+
+// isForGood tells whether a subscription is refused whenever it is tried, as far as
+// anybody can tell: the resource is not there or does not tell of changes, or the caller
+// may not have it.
+func isForGood(told *mcp.Error) bool {
+	return told.Code == mcp.CodeInvalidParams || told.Code == mcp.CodeForbidden
+}
+
+// unsubscribe ends a subscription of the session, if there is one.
+func (s *Service) unsubscribe(ctx context.Context, l *sessions.Session, params mcp.Object) *mcp.Error {
+	uri, refused := notices.URIOf(params.Value("uri"))
+	if refused != nil {
+		return refused.Told
+	}
+	l.DropWatch(uri)
+	s.keepWatch(ctx, l, uri)
+	return nil
+}
+
+// forgetWatches has records forget subscriptions, in a goroutine: others whose rights
+// ended do not wait for that.
+func (s *Service) forgetWatches(ctx context.Context, given []sessions.Revoked) {
+	if len(given) == 0 || !s.sessions.Shared {
+		return
+	}
+	// one for each time that rights are judged, or that somebody subscribes
+	s.background.begin(ctx, func(ctx context.Context) {
+		for _, g := range given {
+			s.keepWatch(ctx, g.Session, g.URI)
+		}
+	})
 }

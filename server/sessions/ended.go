@@ -1,8 +1,10 @@
 package sessions
 
 import (
+	"context"
 	"sync"
 
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
@@ -64,4 +66,13 @@ func (d *Ended) Why(key ticket.Key) string {
 		return end
 	}
 	return lostForgotten
+}
+
+// Miss notes for the log why the session of a request is not found. The client is told
+// nothing of that.
+func Miss(ctx context.Context, why string) *exchange.Refusal {
+	if x := exchange.FromContext(ctx); x != nil {
+		x.Missed = why
+	}
+	return exchange.ErrSession
 }

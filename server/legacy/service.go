@@ -1,0 +1,55 @@
+package legacy
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/metrics"
+	"github.com/drawbridge-mcp/drawbridge/server/directory"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/forward"
+	"github.com/drawbridge-mcp/drawbridge/server/primary"
+	"github.com/drawbridge-mcp/drawbridge/server/session"
+	"github.com/drawbridge-mcp/drawbridge/server/streams"
+)
+
+// Service answers the messages of clients of the legacy era. It is safe for concurrent
+// use.
+type Service struct {
+	config    Config
+	exchanges *exchange.Service
+	desk      exchange.Desk
+	streams   *streams.Set
+	forwarder *forward.Forwarder
+
+	sessions   *directory.Directory
+	waiting    *waiting
+	alarms     streams.Alarms
+	outbox     outbox
+	background background
+
+	turnout chan struct{} // holds a value when replicas have come or ended
+}
+
+// Config is what a service needs. Every field is required unless its comment says
+// otherwise.
+type Config struct {
+	Exchanges *exchange.Service
+	Streams   *streams.Set
+	Forwarder *forward.Forwarder
+	Working   *atomic.Int64 // counts the requests in work
+	Seal      *seal.Ring    // of session ids
+	Log       session.Log
+	Records   primary.Store // say which replica leads each session; nil: there are no others
+	Others    replica.Others
+	Metrics   *metrics.Metrics
+	Memory    *share.Budget // of bytes, for what is held for clients
+	Heartbeat time.Duration // between two tries to do what could not be done
+
+	SessionIdle, SessionMaxAge time.Duration
+
+	Name, Version string // of the gateway; Name may be ""
+}

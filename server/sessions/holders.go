@@ -22,8 +22,8 @@ const (
 func (l *Session) ListensAt() (at []replica.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, h := range l.holders {
-		if h.Listener != nil && h.Stream[0] == 'g' && l.lead.leads && !l.over &&
+	for _, h := range l.streams.holders {
+		if h.Listener != nil && h.Stream[0] == 'g' && l.lead.leads && !l.life.isOver() &&
 			!slices.Contains(at, h.Listener.At) {
 			at = append(at, h.Listener.At)
 		}
@@ -44,8 +44,8 @@ type Notice struct {
 func (l *Session) ListenerAt(at replica.ID) *Holder {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, h := range slices.Backward(l.holders) {
-		if h.Listener != nil && h.Listener.At == at && h.Stream[0] == 'g' && l.lead.leads && !l.over {
+	for _, h := range slices.Backward(l.streams.holders) {
+		if h.Listener != nil && h.Listener.At == at && h.Stream[0] == 'g' && l.lead.leads && !l.life.isOver() {
 			return h
 		}
 	}
@@ -81,26 +81,26 @@ func (l *Session) Settle(at replica.ID) {
 func (l *Session) ExpectStream(stream string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.opening == nil {
-		l.opening = make(map[string]chan struct{})
+	if l.streams.opening == nil {
+		l.streams.opening = make(map[string]chan struct{})
 	}
-	l.opening[stream] = make(chan struct{})
+	l.streams.opening[stream] = make(chan struct{})
 }
 
 // StreamOpened notes that a stream is open, or will not be.
 func (l *Session) StreamOpened(stream string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if opening := l.opening[stream]; opening != nil {
+	if opening := l.streams.opening[stream]; opening != nil {
 		close(opening)
-		delete(l.opening, stream)
+		delete(l.streams.opening, stream)
 	}
 }
 
 // AwaitStream waits until a stream is open that is about to be opened.
 func (l *Session) AwaitStream(ctx context.Context, stream string) {
 	l.mu.Lock()
-	opening := l.opening[stream]
+	opening := l.streams.opening[stream]
 	l.mu.Unlock()
 	if opening == nil {
 		return
@@ -158,7 +158,7 @@ func (l *Session) LoseStream(ctx context.Context, stream string) {
 func (l *Session) AddListener(stream string, to *Listener) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.holders = append(l.holders, &Holder{Stream: stream, Listener: to})
+	l.streams.holders = append(l.streams.holders, &Holder{Stream: stream, Listener: to})
 }
 
 // DropListener notes that a stream is not held at a replica any more.
@@ -174,7 +174,7 @@ func (l *Session) DropListener(stream string, at replica.ID) {
 }
 
 func (l *Session) dropListenersLocked(which func(*Holder) bool) {
-	l.holders = slices.DeleteFunc(l.holders, func(h *Holder) bool { return h.Listener != nil && which(h) })
+	l.streams.holders = slices.DeleteFunc(l.streams.holders, func(h *Holder) bool { return h.Listener != nil && which(h) })
 }
 
 // StreamsAt returns the replicas that hold streams of the session, by stream.
@@ -182,7 +182,7 @@ func (l *Session) StreamsAt() map[string]replica.ID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := make(map[string]replica.ID)
-	for _, h := range l.holders {
+	for _, h := range l.streams.holders {
 		if h.Listener != nil {
 			at[h.Stream] = h.Listener.At
 		}
@@ -195,17 +195,17 @@ func (l *Session) StreamsAt() map[string]replica.ID {
 func (l *Session) StrandedAt() (at replica.ID, held bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, h := range l.holders {
+	for _, h := range l.streams.holders {
 		held = held || h.flow != nil && h.flow.Lasts()
 	}
-	return l.lead.primary, held && !l.over
+	return l.lead.primary, held && !l.life.isOver()
 }
 
 // EndStreams ends the streams for notices that are here.
 func (l *Session) EndStreams() {
 	l.mu.Lock()
 	var lost []*Holder
-	for _, h := range l.holders {
+	for _, h := range l.streams.holders {
 		if h.flow != nil && h.flow.Lasts() {
 			lost = append(lost, h)
 		}
@@ -219,7 +219,7 @@ func (l *Session) EndStreams() {
 
 // holderLocked returns who holds a stream of the log, nil if nobody does.
 func (l *Session) holderLocked(stream string) *Holder {
-	for _, h := range l.holders {
+	for _, h := range l.streams.holders {
 		if h.Stream == stream {
 			return h
 		}
@@ -237,9 +237,9 @@ func (l *Session) Hold(ctx context.Context, stream string, f *streams.Flow) (min
 	before, gone := l.holderLocked(stream), make(chan struct{})
 	if before != nil && before.flow != nil {
 		before.gone = gone
-		l.holders[slices.Index(l.holders, before)] = mine
+		l.streams.holders[slices.Index(l.streams.holders, before)] = mine
 	} else {
-		l.holders = append(l.holders, mine)
+		l.streams.holders = append(l.streams.holders, mine)
 	}
 	l.mu.Unlock()
 	if before == nil || before.flow == nil {
@@ -258,7 +258,7 @@ func (l *Session) Hold(ctx context.Context, stream string, f *streams.Flow) (min
 // Release gives the stream back, unless another connection has taken it.
 func (l *Session) Release(mine *Holder) {
 	l.mu.Lock()
-	l.holders = slices.DeleteFunc(l.holders, func(h *Holder) bool { return h == mine })
+	l.streams.holders = slices.DeleteFunc(l.streams.holders, func(h *Holder) bool { return h == mine })
 	back := l.restLocked()
 	if mine.gone != nil {
 		close(mine.gone)

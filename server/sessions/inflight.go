@@ -13,18 +13,18 @@ func (l *Session) Enter(j *exchange.Job) *exchange.Refusal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.over:
+	case l.life.isOver():
 		return exchange.ErrSession
-	case l.retired:
+	case l.work.closed:
 		return exchange.ErrDraining
 	}
-	if l.jobs == nil {
-		l.jobs = make(map[mcp.ID]*exchange.Job)
+	if l.work.jobs == nil {
+		l.work.jobs = make(map[mcp.ID]*exchange.Job)
 	}
-	if l.jobs[j.ID] != nil || l.lead.running[j.ID] {
+	if l.work.jobs[j.ID] != nil || l.lead.running[j.ID] {
 		return exchange.ErrIDInUse
 	}
-	l.jobs[j.ID] = j
+	l.work.jobs[j.ID] = j
 	return nil
 }
 
@@ -34,26 +34,23 @@ func (l *Session) Answered(j *exchange.Job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !j.Answered {
-		delete(l.jobs, j.ID)
+		delete(l.work.jobs, j.ID)
 		j.Answered = true
-		l.answering++
+		l.work.answering++
 	}
 }
-
-// inFlightLocked returns how many jobs are in flight.
-func (l *Session) inFlightLocked() int { return len(l.jobs) + int(l.answering) }
 
 // Leave takes a job out.
 func (l *Session) Leave(j *exchange.Job) {
 	l.Answered(j)
 	l.mu.Lock()
-	l.answering--
+	l.work.answering--
 	back := l.restLocked()
-	calm := l.awaited && l.inFlightLocked() == 0
-	l.awaited = l.awaited && !calm
+	calm := l.work.awaited && l.work.inFlight() == 0
+	l.work.awaited = l.work.awaited && !calm
 	var then func()
-	if l.inFlightLocked() == 0 {
-		then, l.calm = l.calm, nil
+	if l.work.inFlight() == 0 {
+		then, l.work.calm = l.work.calm, nil
 	}
 	l.mu.Unlock()
 	if calm {
@@ -72,8 +69,8 @@ func (l *Session) Leave(j *exchange.Job) {
 func (l *Session) IsCalm() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.awaited = l.inFlightLocked() > 0
-	return !l.awaited
+	l.work.awaited = l.work.inFlight() > 0
+	return !l.work.awaited
 }
 
 // WhenCalm has then called when no job of the session is in flight any more. It is true,
@@ -81,10 +78,10 @@ func (l *Session) IsCalm() bool {
 func (l *Session) WhenCalm(then func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.inFlightLocked() == 0 {
+	if l.work.inFlight() == 0 {
 		return true
 	}
-	l.calm = then
+	l.work.calm = then
 	return false
 }
 
@@ -100,14 +97,14 @@ func (l *Session) RunsFormerly(id mcp.ID) bool {
 func (l *Session) Retire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.retired = true
+	l.work.closed = true
 }
 
 // Cancel cancels the job with that id. It is false if there is none on this instance.
 func (l *Session) Cancel(id mcp.ID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	j := l.jobs[id]
+	j := l.work.jobs[id]
 	if j != nil {
 		j.Life.End(exchange.ErrCancelled)
 	}
@@ -118,5 +115,5 @@ func (l *Session) Cancel(id mcp.ID) bool {
 func (l *Session) InFlight() []mcp.ID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Collect(maps.Keys(l.jobs))
+	return slices.Collect(maps.Keys(l.work.jobs))
 }

@@ -20,7 +20,7 @@ func (l *Session) PrimaryOf() replica.ID {
 func (l *Session) WantLogs(level mcp.Level) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.level = level
+	l.client.level = level
 }
 
 // IsLeading tells whether this replica leads the session. It is true of a session that is
@@ -61,8 +61,8 @@ func (l *Session) Facts() map[string]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	facts := make(map[string]string)
-	if l.level != 0 {
-		facts[FactLevel] = l.level.String()
+	if l.client.level != 0 {
+		facts[FactLevel] = l.client.level.String()
 	}
 	if lists := l.listsLocked(); lists != "" {
 		facts[FactLists] = lists
@@ -121,7 +121,7 @@ func (l *Session) BeginLeading(epoch uint64) {
 func (l *Session) BecomePrimary(r primary.Record, former replica.ID, running map[mcp.ID]bool) {
 	l.mu.Lock()
 	l.lead = lead{leads: true, epoch: r.Epoch, confirmed: time.Now(), former: former, running: running}
-	l.ready = true
+	l.life.reach(ready)
 	l.mu.Unlock()
 	l.learn(r.Facts)
 }
@@ -144,7 +144,7 @@ func (l *Session) BecomeFollower(at replica.ID, epoch uint64) (before uint64, le
 	was := l.lead
 	l.lead = lead{epoch: epoch, primary: at}
 	var lost []*Holder
-	for _, h := range l.holders {
+	for _, h := range l.streams.holders {
 		if was.leads && h.flow != nil && h.Stream[0] == 'g' {
 			lost = append(lost, h)
 		}
@@ -168,5 +168,5 @@ func (l *Session) BecomeFollower(at replica.ID, epoch uint64) (before uint64, le
 func (l *Session) IsUsedSince(since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.Shared && l.lead.leads && !l.over && (l.isBusyLocked() || l.used.After(since))
+	return l.Shared && l.lead.leads && !l.life.isOver() && (l.isBusyLocked() || l.life.used.After(since))
 }

@@ -90,7 +90,7 @@ func (l *Session) Sent(stream string) {
 func (l *Session) NoteUpdate(uri, part string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over || l.notices.watched[uri] == nil {
+	if l.life.isOver() || l.notices.watched[uri] == nil {
 		return false
 	}
 	l.addUpdateLocked(uri, part)
@@ -99,7 +99,7 @@ func (l *Session) NoteUpdate(uri, part string) bool {
 
 // addUpdateLocked remembers that a resource, or a part of one, has changed.
 func (l *Session) addUpdateLocked(uri, part string) {
-	if l.over {
+	if l.life.isOver() {
 		return
 	}
 	if l.notices.updates == nil {
@@ -168,7 +168,7 @@ func (l *Session) NoteTask(id string, notice []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before, waits := l.notices.tasks[id]
-	if l.over || l.Shared && !l.lead.leads || len(notice) > maxTaskNotice ||
+	if l.life.isOver() || l.Shared && !l.lead.leads || len(notice) > maxTaskNotice ||
 		!waits && len(l.notices.tasks) >= maxTaskNotices {
 		return false
 	}

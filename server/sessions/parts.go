@@ -9,12 +9,68 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/notices"
 	"github.com/drawbridge-mcp/drawbridge/server/streams"
+	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
-// lead is what a replica knows of who leads a shared session. The mutex of the session
-// guards it.
+// client is what a session knows of its client. The mutex of the session guards it, like
+// the other parts of a session.
+type client struct {
+	ticket.Terms                // that the handshake agreed on
+	level        mcp.Level      // of log messages that the client wants; zero: none
+	principal    auth.Principal // of the token that was last used
+}
+
+// stage is how far a session has come. It only ever grows.
+type stage int8
+
+const (
+	opened stage = iota // the client has sent no message since
+	heard               // the client has sent a message
+	ready               // the client has confirmed the handshake, or another replica says so
+	over
+)
+
+// life is whether a session may still be used, and since when it is idle.
+type life struct {
+	stage    stage
+	unqueued bool // the roster took it out of its queues, because it was in use
+	used     time.Time
+}
+
+func (f *life) isOver() bool { return f.stage == over }
+
+// reach notes that the session has come that far.
+func (f *life) reach(s stage) { f.stage = max(f.stage, s) }
+
+func (f *life) idleSince() time.Time {
+	if f.stage == opened {
+		return f.used.Add(OpeningTime)
+	}
+	return f.used
+}
+
+// work is the requests of a session that are in flight.
+type work struct {
+	jobs      map[mcp.ID]*exchange.Job // of which the answer is not on its way to the client yet
+	answering int32                    // how many others, of which it is
+	closed    bool                     // no further one is taken, because the stream of the session is about to end
+	awaited   bool                     // streams wait until none is in flight, and are to be woken then
+	calm      func()                   // called when none is in flight any more; nil: nobody waits for that
+}
+
+func (w *work) inFlight() int { return len(w.jobs) + int(w.answering) }
+
+// connections are the streams of a session.
+type connections struct {
+	opened  int32                    // how many there have been
+	opening map[string]chan struct{} // those about to be opened; closed when they are; nil: none
+	holders []*Holder                // of those that are open; few, so a map would be no faster
+}
+
+// lead is what a replica knows of who leads a shared session.
 type lead struct {
 	leads     bool
 	epoch     uint64
@@ -58,7 +114,7 @@ type Question struct {
 }
 
 // untold is what the client of a session has yet to be told: changed lists, changed
-// resources. The mutex of the session guards it. A notice is put into the log of one
+// resources. A notice is put into the log of one
 // stream, which carries it to the client. If no connection sends that stream any
 // more before the notice went out, another stream takes over.
 type untold struct {
@@ -72,9 +128,8 @@ type untold struct {
 	tasks   map[string][]byte        // notices of tasks that no stream has yet, by id
 	watched map[string]*Subscription // subscriptions, by URI
 	// those of the primary before that are to be made again; true: that was tried
-	lost          map[string]bool
-	reopening     map[string]bool // those that are being made again
-	resubscribing bool            // somebody makes them
+	lost      map[string]bool
+	reopening map[string]bool // those that are being made again; nil: nobody makes any
 }
 
 // Subscription is the subscription of a session to one resource.

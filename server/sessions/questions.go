@@ -5,7 +5,7 @@ package sessions
 func (l *Session) Expect(q *Question) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over {
+	if l.life.isOver() {
 		return false
 	}
 	if l.asked == nil {

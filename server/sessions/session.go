@@ -26,7 +26,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
-	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
 	"github.com/drawbridge-mcp/drawbridge/server/streams"
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
@@ -51,29 +50,17 @@ type Session struct {
 	seat   seat // guarded by the roster's mutex
 	Shared bool // it has a record, and any replica may come to lead it
 
-	EvictedBy string     // the limit that it was evicted for; written once, by who ends it
-	suffix    string     // of the names of its streams, see homeMark; "" if it is not shared
-	mu        sync.Mutex // guards the fields below
-	ticket.Terms
-	level     mcp.Level      // of log messages that the client wants; zero: none
-	principal auth.Principal // of the token that was last used
-	over      bool
-	retired   bool // it takes no further request, because its stream is about to end
-	ready     bool // the client has confirmed the handshake
-	heard     bool // the client has sent a message since the session was opened
-	unqueued  bool // the roster took it out of its queues, because it was in use
-	awaited   bool // streams wait until no job is in flight, and are to be woken then
-	used      time.Time
-	notices   untold
-	lead      lead
-	calm      func()                   // called when no job is in flight any more; nil: nobody waits for that
-	jobs      map[mcp.ID]*exchange.Job // in flight, of which the answer is not on its way to the client yet
-	answering int32                    // jobs in flight of which it is
-	asked     map[string]*Question     // that wait for answers of the client, by id; nil: none
-	opening   map[string]chan struct{} // streams that are about to be opened; nil: none; closed when they are
-	// of the streams that are open; few, so a map would take more memory and no less time
-	holders []*Holder
-	opened  int32 // how many streams it has had
+	EvictedBy string // the limit that it was evicted for; written once, by who ends it
+	suffix    string // of the names of its streams, see homeMark; "" if it is not shared
+
+	mu      sync.Mutex // guards the fields below
+	client  client
+	life    life
+	lead    lead
+	work    work
+	asked   map[string]*Question // that wait for answers of the client, by id; nil: none
+	notices untold
+	streams connections
 }
 
 // New returns a session that a ticket describes, and that the replica of that opener
@@ -83,7 +70,7 @@ func New(ro *Roster, t *ticket.Ticket, p auth.Principal, opener [ticket.OpenerSi
 ) *Session {
 	l := &Session{
 		Key: t.Key, User: p.User(), Name: t.Key.String(), Expiry: t.Opened.Add(maxAge), Shared: shared,
-		roster: ro, Terms: t.Agreed(), used: time.Now(), principal: p,
+		roster: ro, client: client{Terms: t.Agreed(), principal: p}, life: life{used: time.Now()},
 	}
 	if shared {
 		l.suffix = homeMark + hex.EncodeToString(opener[:]) + ticket.NewKey().String()[:8]
@@ -104,8 +91,9 @@ func (l *Session) Use(now time.Time, idle time.Duration, p auth.Principal) bool 
 		l.mu.Unlock()
 		return false
 	}
-	first := !l.heard
-	l.used, l.heard, l.principal = now, true, p
+	first := l.life.stage == opened
+	l.life.used, l.client.principal = now, p
+	l.life.reach(heard)
 	l.mu.Unlock()
 	if first {
 		l.roster.requeue(l)
@@ -123,7 +111,7 @@ func (l *Session) Fresh(now time.Time, idle time.Duration) bool {
 // isFreshLocked tells whether the session may still be used. A session with a job or an
 // open stream is not idle, however long ago its last message was.
 func (l *Session) isFreshLocked(now time.Time, idle time.Duration) bool {
-	return !l.over && now.Before(l.Expiry) && (l.isBusyLocked() || now.Sub(l.used) <= idle)
+	return !l.life.isOver() && now.Before(l.Expiry) && (l.isBusyLocked() || now.Sub(l.life.used) <= idle)
 }
 
 // Lapse says why the session is not fresh any more, for the log.
@@ -135,7 +123,7 @@ func (l *Session) Lapse(now time.Time) string {
 }
 
 func (l *Session) isBusyLocked() bool {
-	return l.inFlightLocked() > 0 || len(l.holders) > 0
+	return l.work.inFlight() > 0 || len(l.streams.holders) > 0
 }
 
 // yield ends the session to make room for another one, if it is idle and was not used
@@ -147,11 +135,13 @@ func (l *Session) yield(stamp, now time.Time) (since time.Time, idle bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.isBusyLocked() {
-		l.unqueued = true
+		l.life.unqueued = true
 		return time.Time{}, false
 	}
-	since = l.idleSinceLocked()
-	l.over = !since.After(stamp) && !since.After(now)
+	since = l.life.idleSince()
+	if !since.After(stamp) && !since.After(now) {
+		l.life.stage, l.life.used = over, since
+	}
 	return since, true
 }
 
@@ -159,22 +149,15 @@ func (l *Session) yield(stamp, now time.Time) (since time.Time, idle bool) {
 func (l *Session) IdleSince() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.idleSinceLocked()
-}
-
-func (l *Session) idleSinceLocked() time.Time {
-	if !l.heard {
-		return l.used.Add(OpeningTime)
-	}
-	return l.used
+	return l.life.idleSince()
 }
 
 // restLocked notes that the session was in use until now. If it is true, the caller must
 // tell the roster that the session is idle again, after unlocking the mutex.
 func (l *Session) restLocked() bool {
-	l.used = time.Now()
-	back := l.unqueued && !l.isBusyLocked()
-	l.unqueued = l.unqueued && !back
+	l.life.used = time.Now()
+	back := l.life.unqueued && !l.isBusyLocked()
+	l.life.unqueued = l.life.unqueued && !back
 	return back
 }
 
@@ -191,8 +174,8 @@ func (l *Session) Rested() {
 // Close ends the session. It is false if the session had ended before.
 func (l *Session) Close() bool {
 	l.mu.Lock()
-	before := l.over
-	l.over = true
+	before := l.life.isOver()
+	l.life.stage = over
 	l.mu.Unlock()
 	if before {
 		return false
@@ -215,7 +198,7 @@ func (l *Session) Discard() {
 func (l *Session) emptied() (watched map[string]*Subscription) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, j := range l.jobs {
+	for _, j := range l.work.jobs {
 		j.Life.End(ErrSessionEnded)
 	}
 	watched, l.notices.watched = l.notices.watched, nil
@@ -230,8 +213,8 @@ func (l *Session) emptied() (watched map[string]*Subscription) {
 // WakeStreams has the streams of the session look for something to send, or for a reason to end.
 func (l *Session) WakeStreams() {
 	l.mu.Lock()
-	flows, elsewhere := make([]*streams.Flow, 0, len(l.holders)), false
-	for _, h := range l.holders {
+	flows, elsewhere := make([]*streams.Flow, 0, len(l.streams.holders)), false
+	for _, h := range l.streams.holders {
 		if h.flow == nil {
 			elsewhere = true
 			continue
@@ -252,14 +235,14 @@ func (l *Session) WakeStreams() {
 func (l *Session) LastPrincipal() auth.Principal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.principal
+	return l.client.principal
 }
 
 // Speaks returns the negotiated revision.
 func (l *Session) Speaks() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.Revision
+	return l.client.Revision
 }
 
 // Wants returns what was agreed on with the client, and the level of log messages that it
@@ -267,14 +250,14 @@ func (l *Session) Speaks() string {
 func (l *Session) Wants() (agreed ticket.Terms, level mcp.Level) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.Terms, l.level
+	return l.client.Terms, l.client.level
 }
 
 // SetHeard notes that the client has sent messages, elsewhere or here.
 func (l *Session) SetHeard() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.heard = true
+	l.life.reach(heard)
 }
 
 // Agree sets what the handshake decides. It is for sessions that are opened before their
@@ -282,7 +265,7 @@ func (l *Session) SetHeard() {
 func (l *Session) Agree(on ticket.Terms) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.Terms = on
+	l.client.Terms = on
 }
 
 // IsBusy tells whether the session has calls in flight or streams.
@@ -296,21 +279,21 @@ func (l *Session) IsBusy() bool {
 func (l *Session) IsOver() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.over
+	return l.life.isOver()
 }
 
 // IsReady tells whether notices may be sent, which is after the handshake.
 func (l *Session) IsReady() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.ready
+	return l.life.stage == ready
 }
 
 // Begin notes that the handshake is over.
 func (l *Session) Begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ready = true
+	l.life.reach(ready)
 }
 
 // ShortName names the session in the log: enough to find all its lines, and not part of

@@ -16,8 +16,8 @@ import (
 func (l *Session) NextStream(kind byte, answers mcp.ID) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.opened++
-	name := string(kind) + strconv.Itoa(int(l.opened)) + l.suffix
+	l.streams.opened++
+	name := string(kind) + strconv.Itoa(int(l.streams.opened)) + l.suffix
 	if l.Shared && answers != "" && len(answers) <= maxNamedID {
 		name += requestMark + hex.EncodeToString([]byte(answers))
 	}

@@ -48,7 +48,7 @@ func (l *Session) Reserve(uri string) (w *Subscription, mine bool) {
 	if w = l.notices.watched[uri]; w != nil {
 		return w, false
 	}
-	if l.over || !l.lead.leads || len(l.notices.watched) >= exchange.MaxSubscriptions {
+	if l.life.isOver() || !l.lead.leads || len(l.notices.watched) >= exchange.MaxSubscriptions {
 		return nil, false
 	}
 	if l.notices.watched == nil {
@@ -120,20 +120,18 @@ func (l *Session) learnWatches(facts map[string]string) {
 func (l *Session) BeginResubscribing() map[string]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.notices.resubscribing || l.over || !l.lead.leads {
+	if !l.isLostLocked() {
 		return nil
 	}
-	lost := l.notices.lost
-	l.notices.resubscribing = len(lost) > 0
-	l.notices.reopening, l.notices.lost = lost, nil
-	return lost
+	l.notices.reopening, l.notices.lost = l.notices.lost, nil
+	return l.notices.reopening
 }
 
 // EndResubscribing notes that nobody makes subscriptions again any more.
 func (l *Session) EndResubscribing() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.notices.resubscribing, l.notices.reopening = false, nil
+	l.notices.reopening = nil
 }
 
 // Lose notes that a subscription could not be made again, unless the client has ended it
@@ -141,7 +139,7 @@ func (l *Session) EndResubscribing() {
 func (l *Session) Lose(uri string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, wanted := l.notices.reopening[uri]; !wanted || l.notices.watched[uri] != nil || l.over {
+	if _, wanted := l.notices.reopening[uri]; !wanted || l.notices.watched[uri] != nil || l.life.isOver() {
 		return
 	}
 	if l.notices.lost == nil {
@@ -154,7 +152,11 @@ func (l *Session) Lose(uri string) {
 func (l *Session) IsLost() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.lead.leads && len(l.notices.lost) > 0 && !l.notices.resubscribing
+	return l.isLostLocked()
+}
+
+func (l *Session) isLostLocked() bool {
+	return l.lead.leads && len(l.notices.lost) > 0 && l.notices.reopening == nil && !l.life.isOver()
 }
 
 // DropWatch ends the subscription to a resource, and forgets its changes.

@@ -22,7 +22,6 @@ const maxCycle = 8
 func longCycles() map[string]int {
 	return map[string]int{
 		"cmd/drawbridge":    27,
-		"internal/gateway":  10,
 		"registry/builtin":  9,
 		"registry/openapi":  14,
 		"registry":          15,

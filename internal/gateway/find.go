@@ -206,3 +206,33 @@ func (g *Gateway) refused(c *Caller, n *policyName, name string) *unknownError {
 func (d *directory) placeOf(t *Tenant, rule int) string {
 	return d.stands[t.ID].ofRule(rule, &t.config.Rules[rule])
 }
+
+// hostsApps tells whether the client of a call declares that it can show apps.
+func (g *Gateway) hostsApps(c *call) bool { return c.request.Extensions.Has(mcp.ExtensionApps) }
+
+// What a client is told that names what several servers have.
+var (
+	errAmbiguousTool = mcp.Stable(mcp.CodeInvalidParams, "DB-AMBIGUOUS",
+		"Several servers have a tool of this name: call it by the name in the list, with the server's prefix")
+	errAmbiguousResource = mcp.Stable(mcp.CodeInvalidParams, "DB-AMBIGUOUS",
+		"Several servers have a resource of this URI: read it by the URI in the list, with the server's name")
+)
+
+// owned returns the one of these resources or skills that the caller may use. The error
+// is registry.ErrNotFound if there is none, or else errAmbiguousResource.
+func owned[T any](c *call, candidates []*T, item func(*T) *registry.Item) (*T, error) {
+	var found *T
+	for _, one := range candidates {
+		switch {
+		case !c.caller.Tenant.allows(c.caller.rules, item(one)):
+		case found != nil:
+			return nil, errAmbiguousResource
+		default:
+			found = one
+		}
+	}
+	if found == nil {
+		return nil, registry.ErrNotFound
+	}
+	return found, nil
+}

@@ -3,7 +3,7 @@
 // results are in the stateless form of the protocol.
 //
 // To read the package, begin at the top of this table. A file uses only what stands below
-// it; gateway, call and turn alone name each other:
+// it; gateway, call and turn name each other, and so do apps and sight:
 //
 //	what operators ask       explanation: what would become of a request
 //	what the doors call      desk: New, Handle, Run; repeat, subscribe
@@ -16,7 +16,7 @@
 //	a call and the desk      call: what the stages have found; gateway; turn; question
 //	  parts of a call        relay, place, bulkhead, ongoing, state, mention
 //	what is remembered       page, memo, grants, used
-//	policy                   tenant, sight, rule, spelling
+//	policy                   tenant, rule; sight: what follows from rules; apps: what of it hosts of apps see
 //	what all of them use     request, errors, vocabulary, limit
 package gateway
 

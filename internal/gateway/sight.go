@@ -267,3 +267,8 @@ func needsTask(tool *registry.Tool) bool {
 // isStranded tells whether nobody can call the tool, because it runs only as a task and
 // its server offers no tasks.
 func isStranded(tool *registry.Tool) bool { return needsTask(tool) && tool.Tasks != mcp.TasksAsked }
+
+// itemsOf returns how many items a view has.
+func itemsOf(view *registry.View) int {
+	return len(view.Tools) + len(view.Prompts) + len(view.Resources) + len(view.Templates) + len(view.Skills)
+}

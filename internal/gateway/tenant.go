@@ -415,10 +415,5 @@ func (t *Tenant) allowed(view *registry.View, rules ruleSet) bitset {
 	return bitset(set)
 }
 
-// itemsOf returns how many items a view has.
-func itemsOf(view *registry.View) int {
-	return len(view.Tools) + len(view.Prompts) + len(view.Resources) + len(view.Templates) + len(view.Skills)
-}
-
 // ofUser returns how many of that many places of a tenant one of its users may hold.
 func ofUser(places int) int { return (places + 1) / 2 }

@@ -99,7 +99,7 @@ func recorded(t *testing.T) (names []string) {
 			text += read(t, file)
 		}
 	}
-	for _, match := range regexp.MustCompile(`Name:\s+"(drawbridge_[a-z_]+)"`).FindAllStringSubmatch(text,
+	for _, match := range regexp.MustCompile(`(?:Name:\s+|NewDesc\()"(drawbridge_[a-z_]+)"`).FindAllStringSubmatch(text,
 		-1) {
 		names = append(names, match[1])
 	}

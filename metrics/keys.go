@@ -24,12 +24,14 @@ type keys struct {
 
 var _ prometheus.Collector = (*keys)(nil)
 
-// newKeys returns a collector of two gauges with these names and help texts, each by
-// issuer.
-func newKeys(usable, failing prometheus.Opts) *keys {
+func newKeys() *keys {
 	return &keys{
-		usable:  prometheus.NewDesc(usable.Name, usable.Help, []string{"issuer"}, nil),
-		failing: prometheus.NewDesc(failing.Name, failing.Help, []string{"issuer"}, nil),
+		usable: prometheus.NewDesc("drawbridge_issuer_keys_usable",
+			"Whether there are keys for the tokens of an issuer whose keys are fetched. Without any, its tokens are refused.",
+			[]string{"issuer"}, nil),
+		failing: prometheus.NewDesc("drawbridge_issuer_keys_failing_seconds",
+			"For how long the keys of an issuer could not be fetched; 0 while they can. Keys that it has removed count meanwhile, up to keys_stale.",
+			[]string{"issuer"}, nil),
 	}
 }
 
@@ -60,4 +62,4 @@ func (k *keys) Collect(out chan<- prometheus.Metric) {
 // IssuerKeys sets the function that returns how it fares to fetch the keys of each issuer
 // of the config that has an address for them, by its name. It is called whenever metrics
 // are read. Until it is set, there are no such series.
-func (m *Metrics) IssuerKeys(read func() map[string]IssuerKeys) { m.issuerKeys.read.Store(&read) }
+func (k *keys) IssuerKeys(read func() map[string]IssuerKeys) { k.read.Store(&read) }

@@ -23,13 +23,15 @@ type loads struct {
 
 var _ prometheus.Collector = (*loads)(nil)
 
-// newLoads returns a collector of two gauges with these names and help texts, each by
-// server.
-func newLoads(processes, sessions prometheus.Opts) *loads {
-	describe := func(o prometheus.Opts) *prometheus.Desc {
-		return prometheus.NewDesc(o.Name, o.Help, []string{"server"}, nil)
+func newLoads() *loads {
+	return &loads{
+		processes: prometheus.NewDesc("drawbridge_upstream_processes",
+			"Processes that were started for an upstream and have not ended, without those that they start themselves.",
+			[]string{"server"}, nil),
+		sessions: prometheus.NewDesc("drawbridge_upstream_sessions",
+			"Sessions with an upstream of an older revision, the one that only lists included.",
+			[]string{"server"}, nil),
 	}
-	return &loads{processes: describe(processes), sessions: describe(sessions)}
 }
 
 // Describe implements prometheus.Collector.
@@ -56,6 +58,6 @@ func (l *loads) Collect(out chan<- prometheus.Metric) {
 // UpstreamLoads sets the function that returns the load of each upstream of the config,
 // by its name. It is called whenever metrics are read. Until it is set, these metrics
 // have no series.
-func (m *Metrics) UpstreamLoads(read func() map[string]UpstreamLoad) {
-	m.upstreamLoads.read.Store(&read)
+func (l *loads) UpstreamLoads(read func() map[string]UpstreamLoad) {
+	l.read.Store(&read)
 }

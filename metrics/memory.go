@@ -22,12 +22,14 @@ type memory struct {
 
 var _ prometheus.Collector = (*memory)(nil)
 
-// newMemory returns a collector of two gauges with these names and help texts, the first
-// by tenant.
-func newMemory(held, limit prometheus.Opts) *memory {
+func newMemory() *memory {
 	return &memory{
-		held:  prometheus.NewDesc(held.Name, held.Help, []string{"tenant"}, nil),
-		limit: prometheus.NewDesc(limit.Name, limit.Help, nil, nil),
+		held: prometheus.NewDesc("drawbridge_memory_held_bytes",
+			"Memory that requests hold beyond what their places cover, by the tenants that hold most; the tenant is empty for all others together.",
+			[]string{"tenant"}, nil),
+		limit: prometheus.NewDesc("drawbridge_memory_limit_bytes",
+			"Memory that all requests together may hold beyond what their places cover.",
+			nil, nil),
 	}
 }
 
@@ -57,25 +59,6 @@ func (m *memory) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(m.limit, prometheus.GaugeValue, float64(use.Limit))
 }
 
-// held makes the metrics of the memory that requests hold, and of the slots for work.
-func (m *Metrics) held() {
-	m.memory = newMemory(prometheus.Opts{
-		Name: "drawbridge_memory_held_bytes",
-		Help: "Memory that requests hold beyond what their places cover, by the tenants that hold most; the tenant is empty for all others together.",
-	}, prometheus.Opts{
-		Name: "drawbridge_memory_limit_bytes",
-		Help: "Memory that all requests together may hold beyond what their places cover.",
-	})
-	m.work = newWork(prometheus.Opts{
-		Name: "drawbridge_work_slots",
-		Help: "Slots for work that keeps a processor busy: parsing, checking, cleaning and encoding what is large.",
-	}, prometheus.Opts{
-		Name: "drawbridge_work_slots_busy", Help: "Slots that are in use.",
-	}, prometheus.Opts{
-		Name: "drawbridge_work_waiting", Help: "Pieces of work that wait for a slot, by tenant.",
-	})
-}
-
 // MemoryUse sets the function that tells how much memory is held, and by whom. It is
 // called whenever metrics are read. Until it is set, these metrics have no series.
-func (m *Metrics) MemoryUse(read func() MemoryUse) { m.memory.read.Store(&read) }
+func (m *memory) MemoryUse(read func() MemoryUse) { m.read.Store(&read) }

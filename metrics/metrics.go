@@ -16,7 +16,6 @@ package metrics
 
 import (
 	"net/http"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -30,66 +29,20 @@ import (
 // function instead, which is called at every reading of the metrics: it must be quick and
 // safe for concurrent use.
 type Metrics struct {
+	*traffic
+	*connections
+	*upstreams
+	*loads
+	*keys
+	*memory
+	*work
+	*shared
+	*replicas
+	*ahead
 	*signIns
+	*process
 
 	Store *Store // of what outlives a restart
-
-	requests        *prometheus.CounterVec
-	requestSeconds  *prometheus.HistogramVec
-	calls           *prometheus.CounterVec
-	callSeconds     *prometheus.HistogramVec
-	callsInFlight   *prometheus.GaugeVec
-	refusals        *prometheus.CounterVec
-	loginFailures   *prometheus.CounterVec
-	repairs         *prometheus.CounterVec
-	deprecated      *prometheus.CounterVec
-	streams         *prometheus.GaugeVec
-	sessions        *prometheus.GaugeVec
-	evictions       *prometheus.CounterVec
-	connsRefused    *prometheus.CounterVec
-	connsClosed     *prometheus.CounterVec
-	connsLimit      prometheus.Gauge
-	connsOpen       atomic.Pointer[func() int] // nil: nobody has set it yet
-	upstreamUp      *prometheus.GaugeVec
-	upstreamTools   *prometheus.GaugeVec
-	upstreamRefused *prometheus.GaugeVec
-	quarantined     *prometheus.GaugeVec
-	upstreamCalls   *prometheus.GaugeVec
-	restarts        *prometheus.CounterVec
-	anomalies       *prometheus.CounterVec
-	credentials     *prometheus.CounterVec
-	upstreamLoads   *loads
-	issuerKeys      *keys
-	sealKeys        *prometheus.GaugeVec
-	redisState      *shared
-	redisCalls      *prometheus.CounterVec
-	redisSeconds    *prometheus.HistogramVec
-	redisOpenings   *prometheus.CounterVec
-	replicas        *replicas
-	ahead           *ahead
-	memory          *memory
-	work            *work
-	reloads         *prometheus.CounterVec
-	reloadOK        prometheus.Gauge
-	reloadTime      prometheus.Gauge
-	configWarnings  *prometheus.GaugeVec
-	valuesRefused   prometheus.Counter
-	auditDropped    prometheus.Counter
-	localLimits     prometheus.Counter
-	auditWritable   atomic.Pointer[func() bool]   // nil: nobody has set it yet
-	logLost         atomic.Pointer[func() uint64] // nil: nobody has set it yet
-	panics          prometheus.Counter
-	buildInfo       *prometheus.GaugeVec
-
-	failures *failures
-
-	tenants atomic.Pointer[map[string]bool] // that have series; nil: all
-
-	// The series of what happens at each call.
-	ofRequests resolved[requestLabels, counted]
-	ofCalls    resolved[callLabels, counted]
-	ofTenants  resolved[string, inFlight]
-	ofServers  resolved[string, inFlight]
 }
 
 // New registers all metrics with registerer, and with them those of the Go runtime and of
@@ -99,25 +52,14 @@ func New(registerer prometheus.Registerer) *Metrics {
 	registerer.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	f := promauto.With(registerer)
-	m := &Metrics{Store: newStore(f), failures: newFailures()}
-	m.traffic(f)
-	m.refused(f)
-	m.upstreams(f)
-	m.held()
-	m.connections(f)
-	m.redis(f)
-	m.replicas, m.ahead, m.signIns = newReplicas(f), newAhead(), newSignIns(f)
-	registerer.MustRegister(m.replicas, m.ahead, m.upstreamLoads, m.issuerKeys, m.memory, m.work,
-		m.redisState, m.Store)
-	m.process(f)
+	traffic := newTraffic(f)
+	m := &Metrics{
+		traffic: traffic, connections: newConnections(f), upstreams: newUpstreams(f, traffic), loads: newLoads(),
+		keys: newKeys(), memory: newMemory(), work: newWork(), shared: newShared(f), replicas: newReplicas(f),
+		ahead: newAhead(), signIns: newSignIns(f), process: newProcess(f), Store: newStore(f),
+	}
+	registerer.MustRegister(m.replicas, m.ahead, m.loads, m.keys, m.memory, m.work, m.shared, m.Store)
 	return m
-}
-
-// buckets returns the upper bounds, in seconds, of the buckets of durations. Half a
-// millisecond is a call to a tool that runs in the gateway itself; a minute is a long
-// call to a server elsewhere.
-func buckets() []float64 {
-	return []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 }
 
 // Handler serves the metrics of gatherer in the text format of Prometheus. If one
@@ -129,12 +71,4 @@ func Handler(gatherer prometheus.Gatherer) http.Handler {
 		ErrorHandling:       promhttp.ContinueOnError,
 		MaxRequestsInFlight: 4,
 	})
-}
-
-// oneIf returns the value of a gauge that answers a question: 1 for yes, 0 for no.
-func oneIf(ok bool) float64 {
-	if ok {
-		return 1
-	}
-	return 0
 }

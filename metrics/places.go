@@ -64,9 +64,9 @@ func (a *ahead) Collect(out chan<- prometheus.Metric) {
 // ReplicaPlaces sets the function that returns, for each kind of places that replicas
 // share, what this one holds of them. It is called whenever metrics are read. Until it is
 // set, there are no such series.
-func (m *Metrics) ReplicaPlaces(read func() map[string]Places) { m.ahead.held.Store(&read) }
+func (a *ahead) ReplicaPlaces(read func() map[string]Places) { a.held.Store(&read) }
 
 // LeasedTokens sets the function that returns how many tokens of requests this replica
 // has taken ahead and not used yet. It is called whenever metrics are read. Until it is
 // set, there is no such series.
-func (m *Metrics) LeasedTokens(count func() int) { m.ahead.leased.Store(&count) }
+func (a *ahead) LeasedTokens(count func() int) { a.leased.Store(&count) }

@@ -2,41 +2,58 @@ package metrics
 
 import (
 	"runtime"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// process makes the metrics of the gateway itself: its config, its records and its build.
-func (m *Metrics) process(f promauto.Factory) {
-	m.reloads = f.NewCounterVec(prometheus.CounterOpts{
+// process are the metrics of the gateway itself: its config, its records and its build.
+type process struct {
+	sealKeys       *prometheus.GaugeVec
+	reloads        *prometheus.CounterVec
+	reloadOK       prometheus.Gauge
+	reloadTime     prometheus.Gauge
+	configWarnings *prometheus.GaugeVec
+	valuesRefused  prometheus.Counter
+	auditDropped   prometheus.Counter
+	localLimits    prometheus.Counter
+	auditWritable  atomic.Pointer[func() bool]   // nil: nobody has set it yet
+	logLost        atomic.Pointer[func() uint64] // nil: nobody has set it yet
+	panics         prometheus.Counter
+	buildInfo      *prometheus.GaugeVec
+}
+
+func newProcess(f promauto.Factory) *process {
+	p := &process{}
+	p.reloads = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_config_reloads_total", Help: "Attempts to load the config.",
 	}, []string{"result"})
-	m.reloadOK = f.NewGauge(prometheus.GaugeOpts{
+	p.reloadOK = f.NewGauge(prometheus.GaugeOpts{
 		Name: "drawbridge_config_last_reload_successful",
 		Help: "Whether the last attempt to load the config succeeded.",
 	})
-	m.reloadTime = f.NewGauge(prometheus.GaugeOpts{
+	p.reloadTime = f.NewGauge(prometheus.GaugeOpts{
 		Name: "drawbridge_config_last_reload_success_timestamp_seconds",
 		Help: "When the config in use was loaded.",
 	})
-	m.configWarnings = f.NewGaugeVec(prometheus.GaugeOpts{
+	p.configWarnings = f.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "drawbridge_config_warnings",
 		Help: "Warnings of the config in use, and of what its rules match now, that it does not acknowledge.",
 	}, []string{"code"})
-	m.sealKeys = f.NewGaugeVec(prometheus.GaugeOpts{
+	p.sealKeys = f.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "drawbridge_seal_keys",
 		Help: "Keys of sessions.keys_file that are in force, by their ids: the one that seals, and those that only open what they sealed before.",
 	}, []string{"key", "use"})
-	m.localLimits = f.NewCounter(prometheus.CounterOpts{
+	p.localLimits = f.NewCounter(prometheus.CounterOpts{
 		Name: "drawbridge_replica_local_limits_total",
 		Help: "Times that this replica decided on a rate by its part of the limit, because Redis did not.",
 	})
-	m.auditDropped = f.NewCounter(prometheus.CounterOpts{
+	p.auditDropped = f.NewCounter(prometheus.CounterOpts{
 		Name: "drawbridge_audit_records_dropped_total",
 		Help: "Audit records that are lost, those of calls refused for want of room included.",
 	})
-	m.valuesRefused = f.NewCounter(prometheus.CounterOpts{
+	p.valuesRefused = f.NewCounter(prometheus.CounterOpts{
 		Name: "drawbridge_replica_values_refused_total",
 		Help: "Values of sessions in Redis that no replica wrote there, or that are sealed under a key that this one lacks. They are not used.",
 	})
@@ -44,82 +61,83 @@ func (m *Metrics) process(f promauto.Factory) {
 		Name: "drawbridge_audit_writable",
 		Help: "Whether audit records can be written. While they cannot, calls are refused; with when_full=drop they go on, and records that memory does not hold are lost.",
 	}, func() float64 {
-		check := m.auditWritable.Load()
+		check := p.auditWritable.Load()
 		return oneIf(check == nil || (*check)())
 	})
 	f.NewCounterFunc(prometheus.CounterOpts{
 		Name: "drawbridge_log_lines_dropped_total",
 		Help: "Log lines that nobody took from standard error in time.",
 	}, func() float64 {
-		if lost := m.logLost.Load(); lost != nil {
+		if lost := p.logLost.Load(); lost != nil {
 			return float64((*lost)())
 		}
 		return 0
 	})
-	m.panics = f.NewCounter(prometheus.CounterOpts{
+	p.panics = f.NewCounter(prometheus.CounterOpts{
 		Name: "drawbridge_panics_total", Help: "Panics that were recovered from.",
 	})
-	m.buildInfo = f.NewGaugeVec(prometheus.GaugeOpts{
+	p.buildInfo = f.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "drawbridge_build_info", Help: "The build that runs.",
 	}, []string{"version", "revision", "goversion"})
+	return p
 }
 
 // BuildInfo records the version that runs, the commit that it was built from, and the
 // version of Go. Its gauge is always 1, as is usual in Prometheus for a metric whose
 // labels are what it tells.
-func (m *Metrics) BuildInfo(version, revision string) {
-	m.buildInfo.WithLabelValues(version, revision, runtime.Version()).Set(1)
+func (p *process) BuildInfo(version, revision string) {
+	p.buildInfo.WithLabelValues(version, revision, runtime.Version()).Set(1)
 }
 
 // SealKeys records which keys are in force, by their ids: the one that seals, and those
 // that only open. Those recorded before are forgotten.
-func (m *Metrics) SealKeys(seals string, open []string) {
-	m.sealKeys.Reset()
-	m.sealKeys.WithLabelValues(seals, "seal").Set(1)
+func (p *process) SealKeys(seals string, open []string) {
+	p.sealKeys.Reset()
+	p.sealKeys.WithLabelValues(seals, "seal").Set(1)
 	for _, id := range open {
-		m.sealKeys.WithLabelValues(id, "open").Set(1)
+		p.sealKeys.WithLabelValues(id, "open").Set(1)
 	}
 }
 
 // Reloaded records an attempt to load the config. The first one, at the start, counts
 // too.
-func (m *Metrics) Reloaded(ok bool) {
-	m.reloadOK.Set(oneIf(ok))
+func (p *process) Reloaded(ok bool) {
+	p.reloadOK.Set(oneIf(ok))
 	if !ok {
-		m.reloads.WithLabelValues("refused").Inc()
+		p.reloads.WithLabelValues("refused").Inc()
 		return
 	}
-	m.reloads.WithLabelValues("ok").Inc()
-	m.reloadTime.SetToCurrentTime()
+	p.reloads.WithLabelValues("ok").Inc()
+	p.reloadTime.SetToCurrentTime()
 }
 
 // ConfigWarnings records how many warnings with that code the config in use has and does
 // not acknowledge. If there are none, the series is deleted.
-func (m *Metrics) ConfigWarnings(code string, n int) {
+func (p *process) ConfigWarnings(code string, n int) {
 	if n == 0 {
-		m.configWarnings.DeleteLabelValues(code)
+		p.configWarnings.DeleteLabelValues(code)
 		return
 	}
-	m.configWarnings.WithLabelValues(code).Set(float64(n))
+	p.configWarnings.WithLabelValues(code).Set(float64(n))
 }
 
 // LimitedLocally counts one decision on a rate by this replica's part of the limit.
-func (m *Metrics) LimitedLocally() { m.localLimits.Inc() }
+func (p *process) LimitedLocally() { p.localLimits.Inc() }
 
 // ValueRefused counts a value in Redis that no replica wrote there.
-func (m *Metrics) ValueRefused() { m.valuesRefused.Inc() }
+func (p *process) ValueRefused() { p.valuesRefused.Inc() }
 
 // AuditDropped counts n audit records that are lost.
-func (m *Metrics) AuditDropped(n int) { m.auditDropped.Add(float64(n)) }
+func (p *process) AuditDropped(n int) { p.auditDropped.Add(float64(n)) }
 
 // AuditWritable sets the function that tells whether audit records can be written. It is
 // called whenever metrics are read. Until it is set, the gauge says that they can.
-func (m *Metrics) AuditWritable(check func() bool) { m.auditWritable.Store(&check) }
+func (p *process) AuditWritable(check func() bool) { p.auditWritable.Store(&check) }
 
 // LogLost sets the function that tells how many log lines could not be written since the
 // start; the number never falls. It is called whenever metrics are read. Until it is set,
 // the counter is 0.
-func (m *Metrics) LogLost(lost func() uint64) { m.logLost.Store(&lost) }
+func (p *process) LogLost(lost func() uint64) { p.logLost.Store(&lost) }
 
 // Panicked counts a panic that was recovered from.
-func (m *Metrics) Panicked() { m.panics.Inc() }
+func (p *process) Panicked() { p.panics.Inc() }

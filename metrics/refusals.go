@@ -8,39 +8,32 @@ import (
 )
 
 // refused makes the metrics of what was not let in.
-func (m *Metrics) refused(f promauto.Factory) {
-	m.refusals = f.NewCounterVec(prometheus.CounterOpts{
+func (t *traffic) refused(f promauto.Factory) {
+	t.refusals = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_refusals_total",
 		Help: "Refused requests and calls, and calls that were lost with a replica or by its stop; the tenant is empty when it is not known.",
 	}, []string{"kind", "tenant", "reason"})
-	m.loginFailures = f.NewCounterVec(prometheus.CounterOpts{
+	t.loginFailures = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_login_failures_total", Help: "Refused tokens.",
 	}, []string{"reason"})
-	m.issuerKeys = newKeys(prometheus.Opts{
-		Name: "drawbridge_issuer_keys_usable",
-		Help: "Whether there are keys for the tokens of an issuer whose keys are fetched. Without any, its tokens are refused.",
-	}, prometheus.Opts{
-		Name: "drawbridge_issuer_keys_failing_seconds",
-		Help: "For how long the keys of an issuer could not be fetched; 0 while they can. Keys that it has removed count meanwhile, up to keys_stale.",
-	})
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "drawbridge_login_failures_noisy_addresses",
 		Help: "Client addresses with 10 or more refused tokens within the last 5 to 10 minutes; the log and the audit records name them.",
-	}, func() float64 { return float64(m.failures.noisy()) })
+	}, func() float64 { return float64(t.failures.noisy()) })
 }
 
 // Refused counts a refusal. kind says what went wrong (unauthenticated, forbidden,
 // limited, unknown, invalid_arguments, …) and reason is a code, or one word for the
 // detail. tenant is "" while it is not known who calls.
-func (m *Metrics) Refused(kind, tenant, reason string) {
-	m.refusals.WithLabelValues(kind, tenant, reason).Inc()
-	m.tidy(tenant)
+func (t *traffic) Refused(kind, tenant, reason string) {
+	t.refusals.WithLabelValues(kind, tenant, reason).Inc()
+	t.tidy(tenant)
 }
 
 // LoginFailed counts a refused token by reason. It also counts it for the client's
 // address, for the gauge of noisy addresses; the zero address means that it is not known.
 // An address is never a label: an attacker has as many as they like.
-func (m *Metrics) LoginFailed(reason string, addr netip.Addr) {
-	m.loginFailures.WithLabelValues(reason).Inc()
-	m.failures.add(addr)
+func (t *traffic) LoginFailed(reason string, addr netip.Addr) {
+	t.loginFailures.WithLabelValues(reason).Inc()
+	t.failures.add(addr)
 }

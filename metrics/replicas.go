@@ -82,40 +82,40 @@ func (r *replicas) Collect(out chan<- prometheus.Metric) {
 }
 
 // RedisLost counts that Redis had lost what replicas share.
-func (m *Metrics) RedisLost() { m.replicas.losses.Inc() }
+func (r *replicas) RedisLost() { r.losses.Inc() }
 
 // SessionAdopted counts a session that another replica opened, or that this one had let
 // go of.
-func (m *Metrics) SessionAdopted() { m.replicas.adopted.Inc() }
+func (r *replicas) SessionAdopted() { r.adopted.Inc() }
 
 // WordSent counts word for other replicas. The outcome is one of those that the help text
 // of the metric lists.
-func (m *Metrics) WordSent(kind, outcome string) {
-	m.replicas.sent.WithLabelValues(kind, outcome).Inc()
+func (r *replicas) WordSent(kind, outcome string) {
+	r.sent.WithLabelValues(kind, outcome).Inc()
 }
 
 // WordReceived counts word of another replica.
-func (m *Metrics) WordReceived(kind string) { m.replicas.received.WithLabelValues(kind).Inc() }
+func (r *replicas) WordReceived(kind string) { r.received.WithLabelValues(kind).Inc() }
 
 // WordMissed counts that word of other replicas may have been lost.
-func (m *Metrics) WordMissed() { m.replicas.missed.Inc() }
+func (r *replicas) WordMissed() { r.missed.Inc() }
 
 // ConfigInForce records the digest of the config in use. The one before is forgotten. A
 // config without files has none, "".
-func (m *Metrics) ConfigInForce(digest string) {
-	m.replicas.config.Reset()
+func (r *replicas) ConfigInForce(digest string) {
+	r.config.Reset()
 	if digest != "" {
-		m.replicas.config.WithLabelValues(digest).Set(1)
+		r.config.WithLabelValues(digest).Set(1)
 	}
 }
 
 // Draining sets the function that tells whether the gateway is stopping. It is called
 // whenever metrics are read. Until it is set, the gauge says that it is not.
-func (m *Metrics) Draining(check func() bool) { m.replicas.draining.Store(&check) }
+func (r *replicas) Draining(check func() bool) { r.draining.Store(&check) }
 
 // RedisClock sets the function that tells how far the clock here is ahead of that of
 // Redis, if that is known. It is called whenever metrics are read. Until it is set, there
 // are no such series.
-func (m *Metrics) RedisClock(read func() (ahead time.Duration, known bool)) {
-	m.replicas.clock.Store(&read)
+func (r *replicas) RedisClock(read func() (ahead time.Duration, known bool)) {
+	r.clock.Store(&read)
 }

@@ -6,36 +6,36 @@ import "github.com/prometheus/client_golang/prometheus"
 // that were there before and are not any more. What such a tenant still does, as calls do
 // that end later, leaves no series either. It is called at the start and after each
 // reload, by one goroutine at a time.
-func (m *Metrics) ServeTenants(ids []string) {
+func (t *traffic) ServeTenants(ids []string) {
 	now := make(map[string]bool, len(ids))
 	for _, id := range ids {
 		now[id] = true
 	}
-	before := m.tenants.Swap(&now)
+	before := t.tenants.Swap(&now)
 	if before == nil {
 		return
 	}
 	for id := range *before {
-		m.tidy(id)
+		t.tidy(id)
 	}
 }
 
 // tidy drops the series of a tenant that is not there, and otherwise returns true.
 // Whoever has added to one of them calls it afterwards: so it makes no difference whether
 // ServeTenants comes before or between. The empty tenant stands for strangers and stays.
-func (m *Metrics) tidy(tenant string) (there bool) {
-	tenants := m.tenants.Load()
+func (t *traffic) tidy(tenant string) (there bool) {
+	tenants := t.tenants.Load()
 	if tenants == nil || tenant == "" || (*tenants)[tenant] {
 		return true
 	}
 	gone := prometheus.Labels{"tenant": tenant}
-	for _, vec := range []*prometheus.CounterVec{m.calls, m.refusals, m.repairs, m.deprecated, m.evictions} {
+	for _, vec := range []*prometheus.CounterVec{t.calls, t.refusals, t.repairs, t.deprecated, t.evictions} {
 		vec.DeletePartialMatch(gone)
 	}
-	for _, vec := range []*prometheus.GaugeVec{m.callsInFlight, m.streams, m.sessions} {
+	for _, vec := range []*prometheus.GaugeVec{t.callsInFlight, t.streams, t.sessions} {
 		vec.DeletePartialMatch(gone)
 	}
-	m.ofCalls.forget()
-	m.ofTenants.forget()
+	t.ofCalls.forget()
+	t.ofTenants.forget()
 	return false
 }

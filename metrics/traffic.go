@@ -2,49 +2,77 @@ package metrics
 
 import (
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// traffic makes the metrics of requests, calls, streams and sessions.
-func (m *Metrics) traffic(f promauto.Factory) {
-	m.requests = f.NewCounterVec(prometheus.CounterOpts{
+// traffic are the metrics of requests, calls, streams and sessions, and of what was not
+// let in: all those with a series for each tenant.
+type traffic struct {
+	requests       *prometheus.CounterVec
+	requestSeconds *prometheus.HistogramVec
+	calls          *prometheus.CounterVec
+	callSeconds    *prometheus.HistogramVec
+	callsInFlight  *prometheus.GaugeVec
+	refusals       *prometheus.CounterVec
+	loginFailures  *prometheus.CounterVec
+	repairs        *prometheus.CounterVec
+	deprecated     *prometheus.CounterVec
+	streams        *prometheus.GaugeVec
+	sessions       *prometheus.GaugeVec
+	evictions      *prometheus.CounterVec
+
+	failures *failures
+	tenants  atomic.Pointer[map[string]bool] // that have series; nil: all
+
+	// The series of what happens at each call.
+	ofRequests resolved[requestLabels, counted]
+	ofCalls    resolved[callLabels, counted]
+	ofTenants  resolved[string, inFlight]
+}
+
+func newTraffic(f promauto.Factory) *traffic {
+	t := &traffic{failures: newFailures()}
+	t.refused(f)
+	t.requests = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_http_requests_total", Help: "HTTP requests at the client listener.",
 	}, []string{"route", "method", "status", "era"})
-	m.requestSeconds = f.NewHistogramVec(prometheus.HistogramOpts{
+	t.requestSeconds = f.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "drawbridge_http_request_duration_seconds",
 		Help: "Time from an HTTP request's header to the end of its answer.", Buckets: buckets(),
 	}, []string{"route", "era"})
-	m.calls = f.NewCounterVec(prometheus.CounterOpts{
+	t.calls = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_calls_total",
 		Help: "Calls by outcome; the item is empty when the catalogue does not know it.",
 	}, []string{"tenant", "server", "item", "outcome"})
-	m.callSeconds = f.NewHistogramVec(prometheus.HistogramOpts{
+	t.callSeconds = f.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "drawbridge_call_duration_seconds", Help: "Time that calls took.", Buckets: buckets(),
 	}, []string{"server", "item"})
-	m.callsInFlight = f.NewGaugeVec(prometheus.GaugeOpts{
+	t.callsInFlight = f.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "drawbridge_calls_in_flight", Help: "Calls that have not ended.",
 	}, []string{"tenant"})
-	m.deprecated = f.NewCounterVec(prometheus.CounterOpts{
+	t.deprecated = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_deprecated_uses_total",
 		Help: "Uses of what the protocol will remove: sessions over HTTP+SSE (sse), questions for roots and for sampling, and calls that want log lines (logging).",
 	}, []string{"tenant", "part"})
-	m.repairs = f.NewCounterVec(prometheus.CounterOpts{
+	t.repairs = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_output_repairs_total",
 		Help: "What was cleaned in outputs, and resources that were left out of them (left_out).",
 	}, []string{"tenant", "server", "kind"})
-	m.streams = f.NewGaugeVec(prometheus.GaugeOpts{
+	t.streams = f.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "drawbridge_streams_open", Help: "Event streams that are open.",
 	}, []string{"tenant", "kind"})
-	m.sessions = f.NewGaugeVec(prometheus.GaugeOpts{
+	t.sessions = f.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "drawbridge_sessions_open", Help: "Sessions of clients that have not ended.",
 	}, []string{"tenant"})
-	m.evictions = f.NewCounterVec(prometheus.CounterOpts{
+	t.evictions = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_sessions_evicted_total",
 		Help: "Idle sessions that ended so that another could be opened, and the limit that they were too many for.",
 	}, []string{"tenant", "limit"})
+	return t
 }
 
 // Request counts an HTTP request at the client listener. route is the pattern of the
@@ -52,15 +80,15 @@ func (m *Metrics) traffic(f promauto.Factory) {
 // client's choice. era is "legacy", "modern", or "" if it is not known. For the same
 // reason methods that HTTP does not define are counted as "other"; statuses are counted
 // by class.
-func (m *Metrics) Request(route, method string, status int, era string, took time.Duration) {
+func (t *traffic) Request(route, method string, status int, era string, took time.Duration) {
 	labels := requestLabels{route, knownMethod(method), statusClass(status), era}
-	series, age, ok := m.ofRequests.find(labels)
+	series, age, ok := t.ofRequests.find(labels)
 	if !ok {
 		series = counted{
-			m.requests.WithLabelValues(route, labels.method, labels.class, era),
-			m.requestSeconds.WithLabelValues(route, era),
+			t.requests.WithLabelValues(route, labels.method, labels.class, era),
+			t.requestSeconds.WithLabelValues(route, era),
 		}
-		m.ofRequests.keep(labels, series, age)
+		t.ofRequests.keep(labels, series, age)
 	}
 	series.total.Inc()
 	series.seconds.Observe(took.Seconds())
@@ -96,71 +124,78 @@ func statusClass(status int) string {
 // tool, or "prompt:" and the name of a prompt. Where the names have no bound, as those of
 // resources have not, it is only the kind of use. It is "" if the catalogue does not know
 // the item, since then its name is the client's choice.
-func (m *Metrics) Call(tenant, server, item, outcome string, took time.Duration) {
+func (t *traffic) Call(tenant, server, item, outcome string, took time.Duration) {
 	labels := callLabels{tenant, server, item, outcome}
-	series, age, ok := m.ofCalls.find(labels)
+	series, age, ok := t.ofCalls.find(labels)
 	if !ok {
 		series = counted{
-			m.calls.WithLabelValues(tenant, server, item, outcome),
-			m.callSeconds.WithLabelValues(server, item),
+			t.calls.WithLabelValues(tenant, server, item, outcome),
+			t.callSeconds.WithLabelValues(server, item),
 		}
 	}
 	series.total.Inc()
 	series.seconds.Observe(took.Seconds())
-	if !ok && m.tidy(tenant) {
-		m.ofCalls.keep(labels, series, age)
+	if !ok && t.tidy(tenant) {
+		t.ofCalls.keep(labels, series, age)
 	}
 }
 
 // CallStarted adds a call to the gauge of calls in flight. done takes it off again and
 // must be called once.
-func (m *Metrics) CallStarted(tenant string) (done func()) {
-	calls, age, ok := m.ofTenants.find(tenant)
+func (t *traffic) CallStarted(tenant string) (done func()) {
+	calls, age, ok := t.ofTenants.find(tenant)
 	if !ok {
-		calls = newInFlight(m.callsInFlight.WithLabelValues(tenant))
+		calls = newInFlight(t.callsInFlight.WithLabelValues(tenant))
 	}
 	calls.gauge.Inc()
-	if !ok && m.tidy(tenant) {
-		m.ofTenants.keep(tenant, calls, age)
+	if !ok && t.tidy(tenant) {
+		t.ofTenants.keep(tenant, calls, age)
 	}
 	return calls.done
 }
 
 // Repaired counts the n changes of one kind that were made in what a server said: what
 // output cleaning changed, and resources that were left out.
-func (m *Metrics) Repaired(tenant, server, kind string, n int) {
-	m.repairs.WithLabelValues(tenant, server, kind).Add(float64(n))
-	m.tidy(tenant)
+func (t *traffic) Repaired(tenant, server, kind string, n int) {
+	t.repairs.WithLabelValues(tenant, server, kind).Add(float64(n))
+	t.tidy(tenant)
 }
 
 // DeprecatedUsed counts one use of a part of the protocol that is deprecated: sse,
 // roots, sampling or logging.
-func (m *Metrics) DeprecatedUsed(tenant, part string) {
-	m.deprecated.WithLabelValues(tenant, part).Inc()
-	m.tidy(tenant)
+func (t *traffic) DeprecatedUsed(tenant, part string) {
+	t.deprecated.WithLabelValues(tenant, part).Inc()
+	t.tidy(tenant)
 }
 
 // StreamOpened adds an event stream to the gauge of open ones. kind is get, post, listen
 // or sse. closed takes it off again and must be called once.
-func (m *Metrics) StreamOpened(tenant, kind string) (closed func()) {
-	gauge := m.streams.WithLabelValues(tenant, kind)
+func (t *traffic) StreamOpened(tenant, kind string) (closed func()) {
+	gauge := t.streams.WithLabelValues(tenant, kind)
 	gauge.Inc()
-	m.tidy(tenant)
+	t.tidy(tenant)
 	return gauge.Dec
 }
 
 // SessionOpened adds a session to the gauge of open ones. ended takes it off again and
 // must be called once.
-func (m *Metrics) SessionOpened(tenant string) (ended func()) {
-	gauge := m.sessions.WithLabelValues(tenant)
+func (t *traffic) SessionOpened(tenant string) (ended func()) {
+	gauge := t.sessions.WithLabelValues(tenant)
 	gauge.Inc()
-	m.tidy(tenant)
+	t.tidy(tenant)
 	return gauge.Dec
 }
 
 // SessionEvicted counts a session that was ended so that another could be opened. limit
 // is the setting that would have been exceeded: sessions, user_sessions or memory.
-func (m *Metrics) SessionEvicted(tenant, limit string) {
-	m.evictions.WithLabelValues(tenant, limit).Inc()
-	m.tidy(tenant)
+func (t *traffic) SessionEvicted(tenant, limit string) {
+	t.evictions.WithLabelValues(tenant, limit).Inc()
+	t.tidy(tenant)
+}
+
+// buckets returns the upper bounds, in seconds, of the buckets of durations. Half a
+// millisecond is a call to a tool that runs in the gateway itself; a minute is a long
+// call to a server elsewhere.
+func buckets() []float64 {
+	return []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 }

@@ -22,13 +22,15 @@ type work struct {
 
 var _ prometheus.Collector = (*work)(nil)
 
-// newWork returns a collector of three gauges with these names and help texts, the last
-// by tenant.
-func newWork(slots, busy, waiting prometheus.Opts) *work {
+func newWork() *work {
 	return &work{
-		slots:   prometheus.NewDesc(slots.Name, slots.Help, nil, nil),
-		busy:    prometheus.NewDesc(busy.Name, busy.Help, nil, nil),
-		waiting: prometheus.NewDesc(waiting.Name, waiting.Help, []string{"tenant"}, nil),
+		slots: prometheus.NewDesc("drawbridge_work_slots",
+			"Slots for work that keeps a processor busy: parsing, checking, cleaning and encoding what is large.",
+			nil, nil),
+		busy: prometheus.NewDesc("drawbridge_work_slots_busy", "Slots that are in use.", nil, nil),
+		waiting: prometheus.NewDesc("drawbridge_work_waiting",
+			"Pieces of work that wait for a slot, by tenant.",
+			[]string{"tenant"}, nil),
 	}
 }
 
@@ -56,4 +58,4 @@ func (w *work) Collect(out chan<- prometheus.Metric) {
 
 // WorkUse sets the function that tells who waits for a slot to work. It is called
 // whenever metrics are read. Until it is set, these metrics have no series.
-func (m *Metrics) WorkUse(read func() WorkUse) { m.work.read.Store(&read) }
+func (w *work) WorkUse(read func() WorkUse) { w.read.Store(&read) }

@@ -28,7 +28,6 @@ func longCycles() map[string]int {
 		"registry/schema":   9,
 		"internal/sanitize": 13,
 		"auth":              15,
-		"metrics":           14,
 	}
 }
 

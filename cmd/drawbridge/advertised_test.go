@@ -76,8 +76,8 @@ func TestDevAdvertisedItself(t *testing.T) {
 	}
 	defer clients.Close()
 	cfg := config.Default()
-	trial, err := newTrial(cfg, listeners{clients: clients}, time.Now())
-	if err != nil || trial.token == "" {
+	trial := newTrial(cfg, listeners{clients: clients}, config.Imported{})
+	if err := trial.makeToken(time.Now()); err != nil || trial.token == "" {
 		t.Fatalf("got %+v, %v", trial, err)
 	}
 	if _, ok := cfg.Issuers[0].Keys[0].Private.(ed25519.PrivateKey); !ok {

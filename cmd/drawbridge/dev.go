@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -29,21 +30,24 @@ const (
 // trial is what the command dev runs and prints.
 type trial struct {
 	config  *config.Config
-	token   string
+	token   string // "": people sign in
 	expires time.Time
+	login   string          // where people sign in; "": nowhere
 	found   config.Imported // the servers, and what the file of -servers holds beside them that has no effect
 }
 
 // runDev is the command dev. Everybody who can connect and has the token may use
 // everything, so dev listens on loopback only and refuses any other address.
 func runDev(ctx context.Context, args []string, s streams) int {
-	flags := newFlags("dev", "[-listen 127.0.0.1:8080] [-servers FILE]",
+	flags := newFlags("dev", "[-listen 127.0.0.1:8080] [-servers FILE] [-login]",
 		"Runs on loopback without any file: one tenant dev that may use everything, the built-in tools, a generated key.\nPrints a ready token and what to paste into clients. Only this machine can connect.", s)
 	cfg := config.Default()
 	flags.StringVar(&cfg.Listen, "listen", cfg.Listen, "`address` for clients; port 0 takes a free one")
 	flags.StringVar(&cfg.Operator, "operator", cfg.Operator, "`address` of /metrics, /healthz and /readyz")
 	file := flags.String("servers", "",
 		"also run the servers of a client's JSON `file` (mcpServers, or servers of VS Code)")
+	login := flags.Bool("login", false,
+		"people sign in with a browser, at a toy login that checks nobody, and no token is printed")
 	if code, done := parseFlags(flags, args, s); done {
 		return code
 	}
@@ -66,22 +70,28 @@ func runDev(ctx context.Context, args []string, s streams) int {
 		return exitFailure
 	}
 	defer l.close()
-	record, err := os.CreateTemp("", "drawbridge-dev-*.jsonl")
+	dir, err := os.MkdirTemp("", "drawbridge-dev-*")
 	if err != nil {
 		s.complain("drawbridge dev: %v\n", err)
 		return exitFailure
 	}
-	closeQuietly(record) // only its name is needed: the audit log opens it by that
 	// nothing of a trial is to stay; a file that does is in the directory for temporary
 	// files
-	defer func() { _ = os.Remove(record.Name()) }()
-	cfg.Audit = audit.Config{File: record.Name()}
-	t, err := newTrial(cfg, l, time.Now())
+	defer func() { _ = os.RemoveAll(dir) }()
+	cfg.Audit = audit.Config{File: filepath.Join(dir, "audit.jsonl")}
+	t := newTrial(cfg, l, found)
+	if *login {
+		var stop func()
+		if stop, err = t.startLogin(ctx, dir); err == nil {
+			defer stop()
+		}
+	} else {
+		err = t.makeToken(time.Now())
+	}
 	if err != nil {
 		s.complain("drawbridge dev: %v\n", err)
 		return exitFailure
 	}
-	t.found = found
 	return serve(ctx, cfg, l, options{
 		up: func() { s.say("%s", t.text(l)) },
 		// someone who tries a server wants to see when it is up, but no line for each
@@ -108,23 +118,10 @@ func devServers(file string, env config.Environment) (config.Imported, error) {
 	return found, err
 }
 
-// newTrial completes the config with a tenant that may use everything and an issuer with
-// a fresh key, and signs a token with it. The key lives in this process only, so tokens
-// of an earlier run are refused.
-func newTrial(cfg *config.Config, l listeners, now time.Time) (*trial, error) {
+// newTrial completes the config with a tenant that may use everything.
+func newTrial(cfg *config.Config, l listeners, found config.Imported) *trial {
 	cfg.PublicURL = "http://" + l.clients.Addr().String()
 	cfg.LogLevel, cfg.LogFormat = slog.LevelWarn, "text"
-	public, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		return nil, err
-	}
-	cfg.Issuers = []config.Issuer{{Issuer: auth.Issuer{
-		Issuer:     devIssuer,
-		Algorithms: []string{"EdDSA"},
-		Audiences:  []string{cfg.PublicURL + "/mcp"},
-		Tenant:     devTenant,
-		Keys:       []auth.Key{{Public: public, Private: private}},
-	}}}
 	names := make([]string, len(cfg.Servers))
 	for i := range cfg.Servers {
 		// One person is behind all calls, which no key of a config file can say.
@@ -132,11 +129,32 @@ func newTrial(cfg *config.Config, l listeners, now time.Time) (*trial, error) {
 		names[i] = cfg.Servers[i].Name
 	}
 	cfg.Tenants = []gateway.TenantConfig{{
-		ID: devTenant, Servers: names,
-		Rules: []gateway.Rule{{Allow: []string{"*", "prompt:*", "resource:*", "skill:*"}}},
+		ID: devTenant, Servers: names, Rules: []gateway.Rule{{Allow: everything()}},
 	}}
-	token, _, err := signToken(cfg, tokenRequest{tenant: devTenant, subject: "dev", ttl: devTokenLife}, now)
-	return &trial{config: cfg, token: token, expires: now.Add(devTokenLife)}, err
+	return &trial{config: cfg, found: found}
+}
+
+// everything returns the patterns of all that there is.
+func everything() []string { return []string{"*", "prompt:*", "resource:*", "skill:*"} }
+
+// makeToken completes the config with an issuer with a fresh key, and signs a token with
+// it. The key lives in this process only, so tokens of an earlier run are refused.
+func (t *trial) makeToken(now time.Time) error {
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return err
+	}
+	t.config.Issuers = []config.Issuer{{Issuer: auth.Issuer{
+		Issuer:     devIssuer,
+		Algorithms: []string{"EdDSA"},
+		Audiences:  []string{t.config.PublicURL + "/mcp"},
+		Tenant:     devTenant,
+		Keys:       []auth.Key{{Public: public, Private: private}},
+	}}}
+	request := tokenRequest{tenant: devTenant, subject: "dev", ttl: devTokenLife}
+	t.token, _, err = signToken(t.config, request, now)
+	t.expires = now.Add(devTokenLife)
+	return err
 }
 
 // text returns what dev prints once everything has been started, the token included.
@@ -162,12 +180,17 @@ func (t *trial) text(l listeners) string {
 	for _, p := range t.found.Ignored {
 		row("ignored", "%s", p)
 	}
+	if t.token == "" {
+		row("login", "%s (a toy that checks nobody)", t.login)
+		t.signInText(&b, url)
+		return b.String()
+	}
 	row("token", "tenant %s, may use everything, good until %s", devTenant, t.expires.Format("Mon 15:04 MST"))
 	fmt.Fprintf(&b, "\nCall a tool:\n\n%s\n", t.curl(url))
 	fmt.Fprintf(
 		&b, "\nClaude Code:\n\nclaude mcp add --transport http drawbridge %s --header \"Authorization: Bearer %s\"\n", url, t.token)
 	fmt.Fprintf(&b, "\nCursor and other clients with an mcpServers file:\n\n")
-	t.snippet(&b, url)
+	snippet(&b, url, fmt.Sprintf(",\n      \"headers\": {\"Authorization\": \"Bearer %s\"}", t.token))
 	fmt.Fprintf(&b, "\nThe token alone:\n\n%s\n\nStop with Ctrl-C.\n", t.token)
 	return b.String()
 }
@@ -190,16 +213,16 @@ func (t *trial) curl(url string) string {
 	return fmt.Sprintf("curl -sS %s -H '%s' -d '%s'", url, strings.Join(headers, "' -H '"), body)
 }
 
-// snippet writes the entry for a client's mcpServers file.
-func (t *trial) snippet(w io.Writer, url string) {
+// snippet writes the entry for a client's mcpServers file. more is what stands behind the
+// address.
+func snippet(w io.Writer, url, more string) {
 	_, _ = fmt.Fprintf(w, `{
   "mcpServers": {
     "drawbridge": {
       "type": "http",
-      "url": %q,
-      "headers": {"Authorization": "Bearer %s"}
+      "url": %q%s
     }
   }
 }
-`, url, t.token) // a write into a buffer cannot fail
+`, url, more) // a write into a buffer cannot fail
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 )
@@ -31,9 +30,7 @@ func TestDevHasOneUser(t *testing.T) {
 	defer clients.Close()
 	cfg := config.Default()
 	cfg.Servers = []config.Server{{Name: "files", Prefix: "files", Command: "npx"}}
-	if _, err := newTrial(cfg, listeners{clients: clients}, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	newTrial(cfg, listeners{clients: clients}, config.Imported{})
 	log := slog.New(slog.DiscardHandler)
 	if got := upstreamConfig(cfg.Servers[0], log); !got.OneUser || got.Shared {
 		t.Errorf("dev: got one user %v, shared %v, want one user and not shared", got.OneUser, got.Shared)

@@ -95,6 +95,7 @@ func (d *directory) idToken(code string) (string, error) {
 var (
 	resourceMetadata = regexp.MustCompile(`resource_metadata="([^"]*)"`)
 	consentField     = regexp.MustCompile(`name="(id|proof)" value="([^"]*)"`)
+	toyVisitor       = regexp.MustCompile(`href="(/enter\?[^"]*)">([^<]*)<`)
 	movesTo          = regexp.MustCompile(`http-equiv="refresh" content="0; url=([^"]*)"`)
 )
 
@@ -102,6 +103,7 @@ var (
 type wanderer struct {
 	t       *testing.T
 	cookies map[string]string
+	person  string // whom the person chooses to be at a toy login
 }
 
 // ask sends a request and returns the answer and its text.
@@ -155,9 +157,14 @@ const (
 	aMessage = "application/json, text/event-stream"
 )
 
-// signIn goes from a refused request to tokens, as a client and a person do that know
-// nothing but the address, and returns the tokens and where they came from.
-func (w *wanderer) signIn(mcp string) (tokens map[string]any, server map[string]any, id string) {
+const (
+	clientsBack     = "http://127.0.0.1:1/cb"
+	clientsVerifier = "verifierverifierverifierverifierverifierverifierverifierverifier"
+)
+
+// begin goes from a refused request to where the person's browser is to go, as a client
+// does that knows nothing but the address.
+func (w *wanderer) begin(mcp string) (address string, server map[string]any, id string) {
 	w.t.Helper()
 	answer, _ := w.ask("POST", mcp, jsonKind, aPing, "Accept", aMessage)
 	found := resourceMetadata.FindStringSubmatch(answer.Header.Get("WWW-Authenticate"))
@@ -174,26 +181,34 @@ func (w *wanderer) signIn(mcp string) (tokens map[string]any, server map[string]
 	if server["issuer"] != issuer {
 		w.t.Fatalf("the server of %q calls itself %q", issuer, server["issuer"])
 	}
-	const back = "http://127.0.0.1:1/cb"
-	client := w.document("POST", server["registration_endpoint"].(string), jsonKind, `{"redirect_uris":["`+back+`"]}`)
+	client := w.document("POST", server["registration_endpoint"].(string), jsonKind,
+		`{"redirect_uris":["`+clientsBack+`"]}`)
 	id = client["client_id"].(string)
-	verifier := strings.Repeat("verifier", 8)
-	sum := sha256.Sum256([]byte(verifier))
-	address := server["authorization_endpoint"].(string) + "?" + url.Values{
-		"response_type": {"code"}, "client_id": {id}, "redirect_uri": {back}, "state": {"s"},
+	sum := sha256.Sum256([]byte(clientsVerifier))
+	return server["authorization_endpoint"].(string) + "?" + url.Values{
+		"response_type": {"code"}, "client_id": {id}, "redirect_uri": {clientsBack}, "state": {"s"},
 		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
 		"resource": {resource["resource"].(string)},
-	}.Encode()
+	}.Encode(), server, id
+}
+
+// signIn goes from a refused request to tokens, and returns them and where they came from.
+func (w *wanderer) signIn(mcp string) (tokens map[string]any, server map[string]any, id string) {
+	w.t.Helper()
+	address, server, id := w.begin(mcp)
+	u, err := url.Parse(mcp)
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	code := w.follow(address, u.Scheme+"://"+u.Host)
 	return w.document("POST", server["token_endpoint"].(string), formKind, url.Values{
-		"grant_type": {"authorization_code"}, "code": {code}, "client_id": {id}, "redirect_uri": {back},
-		"code_verifier": {verifier},
+		"grant_type": {"authorization_code"}, "code": {code}, "client_id": {id}, "redirect_uri": {clientsBack},
+		"code_verifier": {clientsVerifier},
 	}.Encode()), server, id
 }
 
-// follow lets the person go where the browser is led, and consent, and returns the code
-// that the client gets.
-func (w *wanderer) follow(address, origin string) string {
+// browse lets the person go where the browser is led, and returns the page at its end.
+func (w *wanderer) browse(address, origin string) string {
 	w.t.Helper()
 	for range 5 {
 		answer, text := w.ask("GET", address, "", "")
@@ -203,22 +218,47 @@ func (w *wanderer) follow(address, origin string) string {
 			}
 			continue
 		}
-		form := url.Values{"decision": {"allow"}}
-		for _, match := range consentField.FindAllStringSubmatch(text, -1) {
-			form.Set(match[1], match[2])
+		enter := w.visitor(text)
+		if enter == "" {
+			return text
 		}
-		_, text = w.ask("POST", origin+"/consent", formKind, form.Encode(), "Origin", "null")
-		match := movesTo.FindStringSubmatch(text)
-		if match == nil {
-			w.t.Fatalf("no way back to the client: %s", text)
-		}
-		to, err := url.Parse(html.UnescapeString(match[1]))
+		toy, err := url.Parse(address)
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		return to.Query().Get("code")
+		address = toy.Scheme + "://" + toy.Host + enter
 	}
 	w.t.Fatal("no end of redirects")
+	return ""
+}
+
+// follow lets the person go where the browser is led, and consent, and returns the code
+// that the client gets.
+func (w *wanderer) follow(address, origin string) string {
+	w.t.Helper()
+	form := url.Values{"decision": {"allow"}}
+	for _, match := range consentField.FindAllStringSubmatch(w.browse(address, origin), -1) {
+		form.Set(match[1], match[2])
+	}
+	_, text := w.ask("POST", origin+"/consent", formKind, form.Encode(), "Origin", "null")
+	match := movesTo.FindStringSubmatch(text)
+	if match == nil {
+		w.t.Fatalf("no way back to the client: %s", text)
+	}
+	to, err := url.Parse(html.UnescapeString(match[1]))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return to.Query().Get("code")
+}
+
+// visitor returns where the page of a toy login lets the person in, "" if it is another.
+func (w *wanderer) visitor(page string) string {
+	for _, match := range toyVisitor.FindAllStringSubmatch(page, -1) {
+		if match[2] == w.person {
+			return html.UnescapeString(match[1])
+		}
+	}
 	return ""
 }
 
@@ -255,7 +295,7 @@ servers:
 	var refresh, access, id string
 	var server map[string]any
 	for _, address := range []string{origin + "/mcp", origin + "/t/acme/mcp"} {
-		w := &wanderer{t, map[string]string{}}
+		w := &wanderer{t: t, cookies: map[string]string{}}
 		var tokens map[string]any
 		tokens, server, id = w.signIn(address)
 		access, refresh = tokens["access_token"].(string), tokens["refresh_token"].(string)
@@ -271,7 +311,7 @@ servers:
 	}
 	r.stops(t)
 	r.begin(t)
-	w := &wanderer{t, map[string]string{}}
+	w := &wanderer{t: t, cookies: map[string]string{}}
 	answer, text := w.ask("POST", origin+"/t/acme/mcp", jsonKind, aPing, "Accept", aMessage,
 		"Authorization", "Bearer "+access)
 	if answer.StatusCode != http.StatusOK {

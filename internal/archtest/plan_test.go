@@ -37,9 +37,10 @@ func floors() [][]string {
 			"registry/upstream", // back door: other MCP servers
 		},
 		{
-			"registry",               // the shared catalogue
-			"registry/upstream/wire", // transports of other MCP servers, which know no catalogue
-			"auth/provider",          // identity providers: who is this person?
+			"registry",                         // the shared catalogue
+			"registry/upstream/wire",           // transports of other MCP servers, which know no catalogue
+			"auth/provider",                    // identity providers: who is this person?
+			"cmd/drawbridge/internal/toylogin", // an identity provider for trials, which checks nobody
 		},
 		{
 			"registry/schema",            // JSON Schemas of strangers: compiled, bounded, checked, explained
@@ -173,7 +174,7 @@ func doors() []door {
 				"registry/credential",
 				"registry/builtin", "registry/openapi", "internal/dial", "internal/connlimit", "internal/link",
 				"internal/replica", "cmd/drawbridge", "metrics", "auth/provider",
-				"auth/signin", "auth/signin/clients", "auth/signin/pages",
+				"auth/signin", "auth/signin/clients", "auth/signin/pages", "cmd/drawbridge/internal/toylogin",
 			},
 			"the desk and the catalogue are free of transport",
 		},

@@ -186,6 +186,9 @@ type Error struct {
 	// bytes of it, and "" if nothing does. It is the issuer's choice, with any
 	// characters.
 	Claim, Found string
+	// Name is what people call who the token is about, as Principal.Name. It is "" unless
+	// the signature was verified.
+	Name string
 }
 
 func (e *Error) Error() string { return "token refused: " + e.Reason }

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -71,11 +72,31 @@ func readClaims(data []byte) (claims, error) {
 
 // complete returns an *Error unless the claims that every token must have are there.
 func (c *claims) complete() error {
-	if c.subject == "" || len(c.audience) == 0 || c.expires.IsZero() {
-		return refuse("claims", "sub, aud and exp are needed")
+	var missing string
+	switch {
+	case c.subject == "":
+		missing = "sub"
+	case len(c.audience) == 0:
+		missing = "aud"
+	case c.expires.IsZero():
+		missing = "exp"
+	default:
+		return nil
 	}
-	return nil
+	return c.unfit("claims", missing, "", "sub, aud and exp are needed")
 }
+
+// unfit returns an *Error that says which registered claim is at fault.
+func (c *claims) unfit(reason, claim, want, cause string) error {
+	var wanted []string
+	if want != "" {
+		wanted = []string{want}
+	}
+	return unfit(reason, &claimPath{text: claim}, c.member(claim), wanted, errors.New(cause))
+}
+
+// unixTime returns a time as claims write it.
+func unixTime(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
 // timely checks what the library does not: when the token was issued, and how long it
 // lives, which may be as long as life. A token that does not say when it was issued is
@@ -83,14 +104,15 @@ func (c *claims) complete() error {
 // reading: any earlier time would make its life longer.
 func (c *claims) timely(now time.Time, life time.Duration) error {
 	if c.issued.After(now.Add(maxEarly)) {
-		return refuse("early", "issued in the future")
+		return c.unfit("early", "iat", "at most "+unixTime(now.Add(maxEarly)), "issued in the future")
 	}
 	issued := c.issued
 	if issued.IsZero() {
 		issued = now.Add(leeway)
 	}
 	if c.expires.Sub(issued) > life {
-		return &Error{Reason: "lifetime"}
+		return c.unfit("lifetime", "exp", "at most "+unixTime(issued.Add(life)),
+			"it may live for "+life.String()+" from when it was issued")
 	}
 	return nil
 }

@@ -197,14 +197,15 @@ func (i *issuer) accept(c *claims, now time.Time) (p Principal, tenants []string
 }
 
 // attributed returns an error of accept with what the verified signature makes certain:
-// the issuer and, if the audience is the fault, both audiences.
+// the issuer, what people call its subject and, if the audience is the fault, both
+// audiences.
 func (i *issuer) attributed(err error, c *claims) error {
 	refused, ok := errors.AsType[*Error](err)
 	if !ok {
 		return err
 	}
 	known := *refused // others may share the error
-	known.Issuer = i.name
+	known.Issuer, known.Name = i.name, i.mapping.nameOf(c)
 	if known.Reason == "audience" {
 		known.Audience, known.Expected = c.audience, i.audiences
 	}

@@ -13,6 +13,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
@@ -215,17 +216,20 @@ func strictPSS(m *jwt.SigningMethodRSAPSS) *jwt.SigningMethodRSAPSS {
 
 // rules are the checks of the claims of one issuer that the library makes: iss, aud, exp
 // and nbf.
-type rules struct{ validator *jwt.Validator }
+type rules struct {
+	validator *jwt.Validator
+	now       func() time.Time
+}
 
 // newRules returns the rules of the issuer cfg, by the clock of all.
 func newRules(cfg *Issuer, all *Config) rules {
-	return rules{jwt.NewValidator(
+	return rules{validator: jwt.NewValidator(
 		jwt.WithIssuer(cfg.Issuer),
 		jwt.WithAudience(cfg.Audiences...),
 		jwt.WithExpirationRequired(),
 		jwt.WithLeeway(leeway),
 		jwt.WithTimeFunc(all.Now),
-	)}
+	), now: all.Now}
 }
 
 // check returns an *Error if the claims break a rule. Of several faults it names audience
@@ -247,9 +251,9 @@ func (r rules) check(c *claims) error {
 	case errors.Is(err, jwt.ErrTokenInvalidAudience):
 		return &Error{Reason: "audience"}
 	case errors.Is(err, jwt.ErrTokenExpired):
-		return &Error{Reason: "expired"}
+		return c.unfit("expired", "exp", "after "+unixTime(r.now().Add(-leeway)), "its time is over")
 	case errors.Is(err, jwt.ErrTokenNotValidYet):
-		return &Error{Reason: "early"}
+		return c.unfit("early", "nbf", "at most "+unixTime(r.now().Add(leeway)), "its time has not come")
 	}
 	return &Error{Reason: "claims"}
 }

@@ -1,8 +1,11 @@
 package server
 
 import (
+	"context"
 	"net/http"
+	"strings"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
@@ -29,6 +32,31 @@ func signInRoutes() []string {
 	return routes
 }
 
+// SignInMethods is how the methods begin that log and audit name for requests to the
+// authorization server.
+const SignInMethods = "oauth/"
+
+// signInMethod returns how log and audit call a request to the authorization server, ""
+// for its documents.
+func signInMethod(path string) string {
+	path = strings.TrimPrefix(path, "/")
+	if rest, is := strings.CutPrefix(path, exchange.TenantPath[1:]); is {
+		_, path, _ = strings.Cut(rest, "/")
+	}
+	endpoint, _, _ := strings.Cut(path, "/")
+	switch endpoint {
+	case "authorize", "callback", "consent", "logout", "register", "revoke", "token":
+		return SignInMethods + endpoint
+	}
+	return ""
+}
+
+// RecordSignIn puts on record what the authorization server did, for the request in ctx
+// if it has one. It tells whether the log is to have a line, too.
+func (s *Server) RecordSignIn(ctx context.Context, r audit.Record) bool {
+	return s.exchanges.RecordSignIn(ctx, r)
+}
+
 // signingIn has an authorization server answer.
 type signingIn struct{ SignIn }
 
@@ -42,6 +70,7 @@ func (s signingIn) answer(w http.ResponseWriter, r *http.Request) {
 		x.Refuse("", exchange.ErrNotFound)
 		return
 	}
+	x.Method = signInMethod(r.URL.Path)
 	s.ServeHTTP(w, r.WithContext(x.Context()))
 	switch status := x.Status; {
 	case status < http.StatusBadRequest:

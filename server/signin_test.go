@@ -1,10 +1,14 @@
 package server_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/server"
 )
 
@@ -61,4 +65,57 @@ func TestSignInNeedsNoToken(t *testing.T) {
 		got.Header().Get("WWW-Authenticate") == "" {
 		t.Errorf("HEAD /mcp: status %d, %v; want 401 with a challenge", got.Code, got.Header())
 	}
+}
+
+// refusing is an authorization server that refuses everybody.
+type refusing struct {
+	signInPaths
+
+	record func(context.Context, audit.Record) bool
+	told   int // how many refusals the log may have a line of
+}
+
+func (r *refusing) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	if r.record(request.Context(), audit.Record{Outcome: "invalid_request", Reason: "invalid_grant"}) {
+		r.told++
+	}
+	w.WriteHeader(http.StatusBadRequest)
+}
+
+// TestFloodsAtTheAuthorizationServerAreSummedUp shows that what it refuses strangers
+// fills neither record nor log: the first of an address have lines, which say what was
+// asked for, and one line has the number of the others. They are no refused calls.
+func TestFloodsAtTheAuthorizationServerAreSummedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &refusing{}
+		w := newWorld(t, func(w *world) { w.config.SignIn = s })
+		taken := w.recording()
+		s.record = w.RecordSignIn
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- w.Run(ctx) }()
+		for range 50 {
+			w.do(t, message{method: "POST", path: "/t/acme/token"})
+		}
+		w.RecordSignIn(t.Context(), audit.Record{Outcome: "ended", Subject: "ann"})
+		time.Sleep(2 * time.Minute)
+		stop()
+		<-ended
+		lines := taken()
+		sums, single := sumsOf(lines)
+		if single != 6 || s.told != 5 || len(sums) != 1 {
+			t.Errorf("%d lines, %d of them in the log, and sums %v", single, s.told, sums)
+		}
+		for i, line := range lines {
+			if want := line.Subject == ""; (line.Method == "oauth/token") != want || (line.RequestID != "") != (want && line.Count == 0) {
+				t.Errorf("line %d: %+v", i, line)
+			}
+		}
+		if got := sums["192.0.2.1 invalid_request invalid_grant"]; got != 45 {
+			t.Errorf("the sum is %v, want one of 45", sums)
+		}
+		if got := w.refused(t); got != 0 {
+			t.Errorf("%v refusals of calls are counted, want none", got)
+		}
+	})
 }

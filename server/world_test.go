@@ -382,6 +382,13 @@ func (d *fakeDesk) Refuse(ctx context.Context, r audit.Record) {
 	d.Desk.Refuse(ctx, r)
 }
 
+func (d *fakeDesk) Note(ctx context.Context, r audit.Record) {
+	if d.refuse != nil {
+		d.refuse(r)
+	}
+	d.Desk.Note(ctx, r)
+}
+
 // behind puts a desk that misbehaves before the world's gateway.
 func (w *world) behind(d *fakeDesk) {
 	d.Desk = w.gateway

@@ -10,6 +10,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/pages"
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 )
 
 // choiceParameter says in the query of authorize where a person has chosen to sign in.
@@ -130,7 +131,8 @@ func (s *core) choose(x *exchange, logins []Login, query url.Values) {
 
 // bounce tells a client of a fault by way of the browser.
 func (s *core) bounce(x *exchange, asked ask, f *fault) {
-	s.refused(x, "authorize", f.word(), slog.String("client", asked.Client.Short()))
+	line := audit.Record{Outcome: outcomeOf(http.StatusBadRequest), Reason: f.word(), ClientID: asked.Client.Short()}
+	s.refused(x, "authorize", line, slog.String("client", line.ClientID))
 	to := s.answerURL(asked, url.Values{"error": {f.code}, "error_description": {f.says}})
 	redirect, _ := asked.Client.RedirectOf(asked.Redirect)
 	if asked.Client.Kind == clients.Configured || redirect.Local {

@@ -11,6 +11,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/pages"
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
@@ -47,14 +48,16 @@ func (s *core) callback(x *exchange) {
 	}
 	person, err := login.Claims.Read(id.Claims)
 	if err != nil {
-		s.noAccess(x, t.Provider, err)
+		s.noAccess(x, &t, person, err)
 		return
 	}
 	if t.Tenant != "" {
-		if person, ok = person.At(t.Tenant); !ok {
-			s.noAccess(x, t.Provider, errOtherTenant)
+		chosen, ok := person.At(t.Tenant)
+		if !ok {
+			s.noAccess(x, &t, person, errOtherTenant)
 			return
 		}
+		person = chosen
 	}
 	s.config.Records.SignedIn(t.Provider, "ok")
 	s.arrived(x, &t, person, &id)
@@ -70,17 +73,23 @@ func (s *core) exchanged(ctx context.Context, l *Login, t *attempt, query url.Va
 	})
 }
 
-// noAccess answers a person whose claims lead to no tenant here, and tells the operator
+// noAccess answers a person whose claims lead to no tenant at the address, and tells the operator
 // which claim it was.
-func (s *core) noAccess(x *exchange, provider string, err error) {
-	s.config.Records.SignedIn(provider, "no_access")
-	attrs := []slog.Attr{slog.String("provider", provider), slog.Any("error", err)}
+func (s *core) noAccess(x *exchange, t *attempt, person auth.Principal, err error) {
+	s.config.Records.SignedIn(t.Provider, "no_access")
+	attrs := []slog.Attr{slog.String("provider", t.Provider), slog.Any("error", err)}
+	line := audit.Record{
+		Reason: "no_access", Issuer: person.Issuer, Subject: person.Subject, Name: person.Name,
+		ClientID: t.Client.Short(),
+	}
 	if refused, ok := errors.AsType[*auth.Error](err); ok {
 		attrs = append(attrs, slog.Any("cause", refused.Err), slog.String("claim", refused.Claim),
 			slog.String("found", cut(refused.Found)), slog.Any("expected", refused.Expected))
+		line.Issuer, line.Name, line.Claim = refused.Issuer, refused.Name, refused.Claim
+		line.Found, line.Expected = refused.Found, refused.Expected
 	}
 	s.log.LogAttrs(x.request.Context(), slog.LevelWarn, "a person who signed in has no access", attrs...)
-	s.problem(x, http.StatusForbidden, pages.NoAccess, "no_access")
+	s.problemOf(x, http.StatusForbidden, pages.NoAccess, line)
 }
 
 // cut returns a text that somebody else has chosen, short enough for a line of the log.
@@ -89,7 +98,7 @@ func cut(text string) string {
 	return text[:min(len(text), most)]
 }
 
-// arrived keeps who a person is until she has consented, and asks her. A client that the
+// arrived keeps who a person is until they have consented, and asks them. A client that the
 // operator has configured needs no consent, unless the person has to choose a tenant.
 func (s *core) arrived(x *exchange, t *attempt, person auth.Principal, id *Identity) {
 	now := s.now()

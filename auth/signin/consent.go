@@ -131,7 +131,7 @@ func (s *core) askPerson(x *exchange, f *family, secret string) {
 
 // denied ends a family that the person does not want, and sends the browser back.
 func (s *core) denied(x *exchange, f *family) {
-	s.refused(x, "consent", "denied", slog.String("client", f.Ask.Client.Short()))
+	s.refused(x, "consent", f.record("forbidden", "denied"), slog.String("client", f.Ask.Client.Short()))
 	_ = s.config.Store.Delete(x.request.Context(), familyKind, f.ID) // else it expires
 	to := s.answerURL(
 		f.Ask,
@@ -186,6 +186,7 @@ func (s *core) consented(ctx context.Context, f *family) (code string, err error
 	if err != nil {
 		return "", err
 	}
+	s.config.Audit(ctx, f.record("ok", "consented"))
 	s.makeRoom(ctx, f)
 	return f.ID + "." + secret, nil
 }

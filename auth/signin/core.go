@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
@@ -23,6 +24,9 @@ type Config struct {
 	Settings func() Settings // what a reload may change; must be cheap
 	Logger   *slog.Logger
 	Records  Recorder
+	// Audit puts a line about what was done on record. It tells whether the log is to have
+	// a line, too: of what strangers do there may be too many. Nil: there is no record.
+	Audit func(context.Context, audit.Record) (logged bool)
 	// Changed is called when families have ended, so that what is open is judged again.
 	// It returns soon. Nil: nobody is called.
 	Changed func()

@@ -28,7 +28,7 @@ func (s *core) end(ctx context.Context, f *family, reason string) error {
 	now := s.now()
 	until := now.Add(endedLife)
 	_, err := s.config.Store.Put(ctx, store.Record{
-		Kind: endedKind, ID: endedID(now, f.ID), Tenant: f.Tenant, Expires: until, Value: []byte(f.ID),
+		Kind: endedKind, ID: endedID(now, f.ID), Tenant: f.Tenant, Expires: until, Value: []byte(reason),
 	})
 	if err != nil && !errors.Is(err, store.ErrConflict) {
 		return fmt.Errorf("tell that the family has ended: %w", err)
@@ -40,7 +40,7 @@ func (s *core) end(ctx context.Context, f *family, reason string) error {
 			*f = before
 			return err
 		}
-		s.config.Records.FamilyEnded(reason)
+		s.tellEnd(ctx, f, reason)
 	}
 	if s.ended.add(map[string]time.Time{f.ID: until}, now) {
 		s.config.Changed()
@@ -57,8 +57,8 @@ func endedID(at time.Time, family string) string {
 // pollEnded learns what other replicas have ended.
 func (s *core) pollEnded(ctx context.Context) {
 	now := s.now()
-	after := ""
-	if !s.ended.polled.IsZero() {
+	after, first := "", s.ended.polled.IsZero()
+	if !first {
 		after = endedID(s.ended.polled.Add(-pollBack), "")
 	}
 	found := map[string]time.Time{}
@@ -71,6 +71,9 @@ func (s *core) pollEnded(ctx context.Context) {
 			after = r.ID
 			_, family, _ := strings.Cut(r.ID, ".")
 			found[family] = r.Expires
+			if string(r.Value) == signedOut && !first && !s.ended.has(family) {
+				s.tellSignOut(ctx, family)
+			}
 		}
 		if len(records) < pageSize {
 			break
@@ -81,6 +84,17 @@ func (s *core) pollEnded(ctx context.Context) {
 		s.config.Changed()
 	}
 }
+
+// tellSignOut puts on record that the operator has ended a family: the command that does
+// it has no audit, and a replica that begins to read has read of it before.
+func (s *core) tellSignOut(ctx context.Context, family string) {
+	if f, err := s.family(ctx, family); err == nil { // else its record has expired
+		s.config.Audit(ctx, f.record(OutcomeEnded, signedOut))
+	}
+}
+
+// signedOut is the reason of an end by the operator.
+const signedOut = "signed_out"
 
 const pageSize = 1000 // records of one list
 

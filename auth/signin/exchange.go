@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/pages"
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
@@ -33,7 +35,13 @@ func (x *exchange) language() pages.Language {
 
 // problem answers a person in words.
 func (s *core) problem(x *exchange, status int, problem pages.Problem, reason string) {
-	s.refused(x, "page", reason)
+	s.problemOf(x, status, problem, audit.Record{Reason: reason})
+}
+
+// problemOf is problem with what is known of the person.
+func (s *core) problemOf(x *exchange, status int, problem pages.Problem, line audit.Record) {
+	line.Outcome = outcomeOf(status)
+	s.refused(x, "page", line)
 	pages.Page{
 		Status: status, Language: x.language(), Request: x.requestID(), Problem: problem,
 	}.Write(x)
@@ -48,22 +56,11 @@ func (s *core) away(x *exchange, what string, err error) {
 	s.problem(x, http.StatusServiceUnavailable, pages.Unavailable, "unavailable")
 }
 
-// refused puts a refusal on record.
-func (s *core) refused(x *exchange, endpoint, reason string, more ...slog.Attr) {
-	s.config.Records.SignInRefused(endpoint, reason)
-	attrs := append([]slog.Attr{
-		slog.String("endpoint", endpoint), slog.String("reason", reason), slog.String("tenant", x.at.tenant),
-	}, more...)
-	s.log.LogAttrs(x.request.Context(), slog.LevelInfo, "sign-in refused", attrs...)
-}
-
 // refuse answers a program with a fault.
 func (s *core) refuse(x *exchange, endpoint string, f *fault) {
-	s.refused(x, endpoint, f.word())
-	status := f.status
+	status := cmp.Or(f.status, http.StatusBadRequest)
+	s.refused(x, endpoint, audit.Record{Outcome: outcomeOf(status), Reason: f.word()})
 	switch status {
-	case 0:
-		status = http.StatusBadRequest
 	case http.StatusUnauthorized:
 		if x.request.Header.Get("Authorization") != "" { // https://www.rfc-editor.org/rfc/rfc6749#section-5.2
 			x.Header().Set("WWW-Authenticate", `Basic realm="drawbridge"`)

@@ -70,6 +70,8 @@ type family struct {
 	// Until when one replica asks the provider, whose own refresh token may be good for
 	// once; 0: none does.
 	Asking int64 `json:"asking,omitempty"`
+
+	unfit *auth.Error // the claim for which the person loses access; nil: there is none
 }
 
 // owner returns what the records of a person are listed by.

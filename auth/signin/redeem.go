@@ -83,6 +83,7 @@ func (s *core) redeemOnce(ctx context.Context, at address, q *request, id, secre
 		return tokens{}, err
 	}
 	s.log.LogAttrs(ctx, slog.LevelInfo, "signed in", f.attrs()...)
+	s.config.Audit(ctx, f.record("ok", "signed_in"))
 	return s.tokensOf(f, nil)
 }
 

@@ -173,6 +173,7 @@ func (s *core) takeWord(ctx context.Context, f *family, l *Login, id *Identity) 
 	if refused, is := errors.AsType[*auth.Error](err); is {
 		s.log.LogAttrs(ctx, slog.LevelInfo, "a person has lost access",
 			append(f.attrs(), slog.String("claim", refused.Claim), slog.Any("cause", refused.Err))...)
+		f.unfit = refused
 		return s.lost(ctx, f, "no_access")
 	}
 	if !f.take(person, s.now()) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
@@ -25,6 +26,9 @@ func New(cfg Config) *Server {
 	}
 	if cfg.Changed == nil {
 		cfg.Changed = func() {}
+	}
+	if cfg.Audit == nil {
+		cfg.Audit = func(context.Context, audit.Record) bool { return true }
 	}
 	c := &core{
 		config: cfg, log: cfg.Logger, now: cfg.Now, lookups: make(chan struct{}, maxLookups),
@@ -95,7 +99,7 @@ func (s *Server) Issuers(settings Settings, tenants []string) []auth.Issuer {
 }
 
 // SignOut ends all families of a person, and returns how many these were. The person is
-// named as rules name her: by the issuer and its subject.
+// named as rules do it: by the issuer and its subject.
 func (s *Server) SignOut(ctx context.Context, issuer, subject string) (int, error) {
-	return s.core.endAll(ctx, store.Query{Kind: familyKind, Owner: owner(issuer, subject)}, "signed_out", familyOf)
+	return s.core.endAll(ctx, store.Query{Kind: familyKind, Owner: owner(issuer, subject)}, signedOut, familyOf)
 }

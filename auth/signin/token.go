@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 )
 
 // token gives out tokens.
@@ -35,7 +36,7 @@ func (s *core) token(x *exchange) {
 	case "refresh_token":
 		made, err = s.refresh(ctx, x.at, q)
 	case "client_credentials":
-		made, err = s.ownTokens(x.at, q)
+		made, err = s.ownTokens(ctx, x.at, q)
 	default:
 		err = &fault{
 			code: "unsupported_grant_type",
@@ -76,7 +77,7 @@ func (s *core) blame(ctx context.Context, q *request, err error) error {
 // ownTokens gives a client that the operator has configured a token of its own. In rules
 // it is the user of that name whom this gateway itself knows.
 // https://www.rfc-editor.org/rfc/rfc6749#section-4.4
-func (s *core) ownTokens(at address, q *request) (tokens, error) {
+func (s *core) ownTokens(ctx context.Context, at address, q *request) (tokens, error) {
 	c := q.client.fixed
 	if c == nil || c.Secret == "" || !c.Has("client_credentials") {
 		return tokens{}, &fault{code: "unauthorized_client", says: "the client may not use this grant"}
@@ -99,5 +100,11 @@ func (s *core) ownTokens(at address, q *request) (tokens, error) {
 	access, err := s.signer.sign(at, auth.Claims{Subject: c.ID, Extra: map[string]any{
 		auth.OriginClaim: newAddress(at.settings, "").issuer(), tenantClaim: c.Tenant, "client_id": c.ID,
 	}}, scopes)
+	if err == nil {
+		s.config.Audit(ctx, audit.Record{
+			TenantID: c.Tenant, Issuer: newAddress(at.settings, "").issuer(), Subject: c.ID, ClientID: c.ID,
+			Outcome: "ok", Reason: "client_credentials",
+		})
+	}
 	return tokens{access: access, scopes: scopes}, err
 }

@@ -139,6 +139,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	serving := p.serverConfig(cfg)
 	p.signIns.mount(&serving)
 	p.server = server.New(serving)
+	p.signIns.audit = p.server.RecordSignIn
 	p.status = newStatus(p)
 	p.metrics.Draining(p.status.drain.Load)
 	return p, nil

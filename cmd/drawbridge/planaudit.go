@@ -93,6 +93,9 @@ func (j *callsJudged) read(ctx context.Context, name string) error {
 // add judges the call of a line. Lines of the door, which are about no item, are of
 // requests that were refused before rules were asked.
 func (j *callsJudged) add(ctx context.Context, e *entry) {
+	if e.isSignIn() {
+		return
+	}
 	n := max(1, e.Count)
 	if e.isRefused() && e.Outcome != outcomeForbidden {
 		j.others += n

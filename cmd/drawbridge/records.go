@@ -10,7 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth/signin"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+	"github.com/drawbridge-mcp/drawbridge/server"
 )
 
 // entry is a line of an audit file, as far as commands read it.
@@ -49,6 +51,11 @@ type entry struct {
 	Expected  []string  `json:"expected"`
 	Claim     string    `json:"claim"`
 	Found     string    `json:"found"`
+}
+
+// isSignIn tells whether the line is about signing in, and no call.
+func (e *entry) isSignIn() bool {
+	return strings.HasPrefix(e.Method, server.SignInMethods) || e.Outcome == signin.OutcomeEnded
 }
 
 // members are named values.

@@ -13,6 +13,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
@@ -29,6 +30,8 @@ type signIns struct {
 	settings atomic.Pointer[signin.Settings]
 	log      *slog.Logger
 	logins   []config.Login // of the settings
+	// puts on record what was done; it is set before anybody can sign in
+	audit func(context.Context, audit.Record) bool
 }
 
 // signInParts are what the authorization server needs of the other parts.
@@ -60,6 +63,7 @@ func newSignIns(cfg *config.Config, public *server.Settings, p signInParts) (*si
 		Ring: p.ring, Store: p.db, Documents: dial.Client(dial.Config{}), IsTenant: gateway.IsTenantID,
 		Settings: func() signin.Settings { return *s.settings.Load() },
 		Logger:   slog.New(exchange.LogHandler(p.log.Handler())), Records: p.metrics, Changed: p.changed,
+		Audit: func(ctx context.Context, r audit.Record) bool { return s.audit(ctx, r) },
 	})
 	return s, nil
 }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -339,6 +340,25 @@ servers:
 	}.Encode())
 	if answer.StatusCode != http.StatusBadRequest || !strings.Contains(text, "invalid_grant") {
 		t.Errorf("a refresh after the sign-out: status %d: %s", answer.StatusCode, text)
+	}
+	record, err := os.ReadFile(filepath.Join(r.directory, "audit.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`"tenant":"acme","issuer":"` + d.URL + `","subject":"ann","name":"ann@corp.example",`,
+		`"method":"oauth/consent","outcome":"ok","reason":"consented"`,
+		`"method":"oauth/token","outcome":"ok","reason":"signed_in"`,
+		`"outcome":"ended","reason":"signed_out"`,
+		`"method":"oauth/token","outcome":"invalid_request","reason":"invalid_grant"`,
+	} {
+		if !strings.Contains(string(record), want) {
+			t.Errorf("the audit has no %s:\n%s", want, record)
+		}
+	}
+	if code, said := operate(t, "usage", "-by", "outcome", "-audit", filepath.Join(r.directory, "audit.jsonl")); code != exitOK ||
+		strings.Contains(said, "ended") {
+		t.Errorf("usage: code %d: %s", code, said)
 	}
 	for _, wrong := range []string{"ann", "#ann", d.URL + "#", ""} {
 		code, said := operate(t, "sign-out", wrong, "-config", filepath.Join(r.directory, "drawbridge.yaml"))

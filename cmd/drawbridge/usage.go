@@ -121,7 +121,7 @@ func (r *usageReport) problem() string {
 // add counts a line of an audit file. Names that nobody but a caller chose, of what is
 // not there, are one: there is no bound on how many they are.
 func (r *usageReport) add(e *entry) {
-	if e.Time.Before(r.since) {
+	if e.Time.Before(r.since) || e.isSignIn() {
 		return
 	}
 	names := make([]string, len(r.by))

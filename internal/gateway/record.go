@@ -170,10 +170,15 @@ func (g *Gateway) Refuse(ctx context.Context, r audit.Record) {
 	if r.Count == 0 {
 		g.config.Metrics.Refused(r.Outcome, r.TenantID, r.Reason)
 	}
+	g.Note(ctx, r)
+}
+
+// Note puts on record what the door did without the desk, such as to sign people in.
+func (g *Gateway) Note(ctx context.Context, r audit.Record) {
 	if r.TenantID != "" {
 		r.Config = g.tenants.Load().config
 	}
-	if err := g.config.Audit.Write(&r); err != nil { // it is refused already
-		g.config.Logger.DebugContext(ctx, "refusal not on record", "request_id", r.RequestID, "error", err)
+	if err := g.config.Audit.Write(&r); err != nil { // it has happened already
+		g.config.Logger.DebugContext(ctx, "not on record", "request_id", r.RequestID, "error", err)
 	}
 }

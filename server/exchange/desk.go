@@ -48,4 +48,6 @@ type Desk interface {
 	Judge(now func(auth.Principal) (gateway.Caller, bool)) (ended int)
 	// Refuse puts a refusal of the door on record.
 	Refuse(ctx context.Context, r audit.Record)
+	// Note puts on record what became of a request without the desk.
+	Note(ctx context.Context, r audit.Record)
 }

@@ -32,7 +32,7 @@ func (x *Exchange) record(outcome, reason string) {
 	}
 	if x.Refused != nil {
 		line.Issuer, line.Audience, line.Expected = x.Refused.Issuer, x.Refused.Audience, x.Refused.Expected
-		line.Claim, line.Found = x.Refused.Claim, x.Refused.Found
+		line.Claim, line.Found, line.Name = x.Refused.Claim, x.Refused.Found, x.Refused.Name
 	}
 	x.service.Desk.Refuse(x.Outliving(), line)
 }

@@ -48,6 +48,7 @@ type sumKey struct {
 	network         netip.Prefix
 	outcome, reason string
 	issuer          string // one of the config; "" for none that is known
+	method          string // of a sign-in; "" for all others
 	logged          bool   // in the log alone, such as a path that is not there; no refusal on record
 }
 
@@ -77,7 +78,7 @@ func (s *refusalSums) count(who sumKey, at time.Time) (form lineForm, often bool
 	defer s.mu.Unlock()
 	one := s.seen[who]
 	if one == nil && len(s.seen) >= maxSums {
-		who = sumKey{outcome: who.outcome, reason: otherAddresses, logged: who.logged}
+		who = sumKey{outcome: who.outcome, reason: otherAddresses, method: who.method, logged: who.logged}
 		one = s.seen[who]
 	}
 	if one == nil {
@@ -102,6 +103,7 @@ func (o *tally) add(who sumKey, at time.Time) {
 	if sum.Count == 0 {
 		sum.Time, sum.Outcome, sum.Reason, sum.Remote, sum.Issuer = at, who.outcome, who.reason,
 			remoteName(who.network), who.issuer
+		sum.Method = who.method
 	}
 	sum.Count++
 	sum.Duration = max(sum.Duration, at.Sub(sum.Time))

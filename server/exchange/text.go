@@ -34,6 +34,9 @@ func appendRefusal(line []slog.Attr, refused *auth.Error) []slog.Attr {
 			slog.String("found", Harmless(refused.Found)),
 			slog.Any("expected", refused.Expected))
 	}
+	if refused.Name != "" {
+		line = append(line, slog.String("name", legible(refused.Name)))
+	}
 	if refused.Issuer != "" {
 		line = append(line, slog.String("issuer", refused.Issuer))
 	} else if refused.Claimed != "" {

@@ -3,6 +3,9 @@ package exchange
 import (
 	"context"
 	"log/slog"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 )
 
 // RecordUnauthenticated puts the refusal of an unverified caller on record, or counts it for the
@@ -23,6 +26,32 @@ func (s *Service) RecordUnauthenticated(x *Exchange, outcome, reason string) {
 		x.Held.ReleaseSlot()
 		s.unauthenticated.wait(x.Context(), x.Header())
 	}
+}
+
+// RecordSignIn puts on record what the authorization server did: for the request in ctx,
+// or by itself if ctx has none. What it refuses strangers is told as other refusals of
+// strangers are, so it tells whether the log is to have a line, too.
+func (s *Service) RecordSignIn(ctx context.Context, r audit.Record) bool {
+	x, _ := ctx.Value(exchangeKey{}).(*Exchange)
+	if x == nil {
+		r.Time = time.Now()
+		s.Desk.Note(ctx, r)
+		return true
+	}
+	r.Time, r.RequestID, r.Remote, r.Method = x.Started, x.ID, x.Remote, x.Method
+	r.Duration = time.Since(x.Started)
+	if r.Subject == "" {
+		who := sumKey{
+			network: networkOf(x.Remote), outcome: r.Outcome, reason: r.Reason, issuer: r.Issuer,
+			method: x.Method,
+		}
+		if x.lineForm, _ = s.sums.count(who, x.Started); x.lineForm != lineOwn {
+			return false
+		}
+	}
+	x.lineForm = lineOwn
+	s.Desk.Note(x.Outliving(), r)
+	return true
 }
 
 // hasOwnLine tells whether the log has a line for the request, which is over. Requests of

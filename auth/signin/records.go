@@ -1,0 +1,58 @@
+package signin
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
+)
+
+// OutcomeEnded is the word of the audit for a family of tokens that ended before its time.
+const OutcomeEnded = "ended"
+
+// record returns a line of the audit about a family. The path of the request says what it
+// was, and whoever keeps records adds that.
+func (f *family) record(outcome, reason string) audit.Record {
+	line := audit.Record{
+		TenantID: f.Tenant, Issuer: f.Issuer, Subject: f.Subject, Name: f.Name,
+		ClientID: f.Ask.Client.Short(), Outcome: outcome, Reason: reason,
+	}
+	if f.unfit != nil {
+		line.Claim, line.Found, line.Expected = f.unfit.Claim, f.unfit.Found, f.unfit.Expected
+	}
+	return line
+}
+
+// outcomeOf returns the word of the audit for a refusal that is answered with the status.
+func outcomeOf(status int) string {
+	switch {
+	case status == http.StatusUnauthorized:
+		return "unauthenticated"
+	case status == http.StatusForbidden:
+		return "forbidden"
+	case status >= http.StatusInternalServerError:
+		return "unavailable"
+	}
+	return "invalid_request"
+}
+
+// refused puts a refusal on record, and into the log unless there are too many of its
+// kind. line has what is known of who was refused.
+func (s *core) refused(x *exchange, endpoint string, line audit.Record, more ...slog.Attr) {
+	s.config.Records.SignInRefused(endpoint, line.Reason)
+	ctx := x.request.Context()
+	if !s.config.Audit(ctx, line) {
+		return
+	}
+	attrs := append([]slog.Attr{
+		slog.String("endpoint", endpoint), slog.String("reason", line.Reason), slog.String("tenant", x.at.tenant),
+	}, more...)
+	s.log.LogAttrs(ctx, slog.LevelInfo, "sign-in refused", attrs...)
+}
+
+// tellEnd puts on record that a family has ended.
+func (s *core) tellEnd(ctx context.Context, f *family, reason string) {
+	s.config.Records.FamilyEnded(reason)
+	s.config.Audit(ctx, f.record(OutcomeEnded, reason))
+}

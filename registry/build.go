@@ -57,7 +57,12 @@ func build(s Source, before shelf) (shelf, []Refusal) {
 	for _, kind := range s.Unread {
 		next.listed[listOf(kind)] = false
 	}
-	next.tools = shelve(b, KindTool, toolNames(s.Tools), before.tools, b.tool)
+	known := before.offered(s.Base)
+	next.stock = b.stockOf(s.lists(), known)
+	if s.Use != nil && before.origin == b.origin {
+		next.keep(s.Unread, before.listed, known)
+	}
+	next.vary(b)
 	// not all servers declare it
 	if slices.ContainsFunc(next.tools, func(t *Tool) bool { return t.View != "" }) {
 		next.extensions = next.extensions.With(mcp.ExtensionsNamed(mcp.ExtensionApps))
@@ -65,38 +70,64 @@ func build(s Source, before shelf) (shelf, []Refusal) {
 	if s.Use != nil {
 		next.completes, next.subscribes = s.Completes, s.Subscribe != nil
 		next.timeout = b.timeout()
-		next.prompts = shelve(b, KindPrompt, textsOf(s.Prompts, "name"), before.prompts, b.prompt)
-		next.resources = shelve(b, KindResource, textsOf(s.Resources, "uri"), before.resources, b.resource)
-		next.templates = shelve(b, KindTemplate, textsOf(s.Templates, "uriTemplate"), before.templates,
-			b.template)
-		next.skills = shelve(b, KindSkill, textsOf(s.Skills, "uri"), before.skills, b.skill)
-		next.withheld = slices.Sorted(slices.Values(s.Withheld))
-		if before.origin == b.origin {
-			next.keep(s.Unread, &before)
-		}
 		next.reads = s.Reads || len(next.resources)+len(next.templates) > 0
 	}
 	b.origin.service.Store(newService(s, &next))
 	return next, b.refusals
 }
 
-// keep takes over from before the items of those kinds and whether their lists are known.
-// For tools it takes over only the latter; see Source.Unread.
-func (s *shelf) keep(kinds []Kind, before *shelf) {
-	for _, kind := range kinds {
-		s.listed[listOf(kind)] = before.listed[listOf(kind)]
-		switch kind {
-		case KindPrompt:
-			s.prompts = before.prompts
-		case KindResource:
-			s.resources, s.withheld = before.resources, before.withheld
-		case KindTemplate:
-			s.templates = before.templates
-		case KindSkill:
-			s.skills = before.skills
-		case KindTool:
-		}
+// lists returns what the source lists to clients that declare Base.
+func (s *Source) lists() Variant {
+	return Variant{
+		Tools: s.Tools, Prompts: s.Prompts, Resources: s.Resources, Templates: s.Templates,
+		Skills: s.Skills, Withheld: s.Withheld,
 	}
+}
+
+// vary makes what the source lists to clients that declare other extensions, and then the
+// stock what it lists to anybody.
+func (s *shelf) vary(b *builder) {
+	if !b.source.Apart.Any() {
+		return
+	}
+	base := s.stock
+	s.apart, s.lists = b.source.Apart, map[mcp.Extensions]stock{b.source.Base: base}
+	b.again = true
+	refused := b.refusals
+	for _, variant := range b.source.Variants {
+		b.refusals = nil
+		made := b.stockOf(variant, base)
+		made = made.filled(variant.Unread, base)
+		s.lists[variant.Declared] = made
+		s.stock = s.with(&made)
+		refused = append(refused, Unknown(refused, b.refusals)...)
+	}
+	b.refusals = refused
+}
+
+// stockOf makes the items of lists. known are those that are used again.
+func (b *builder) stockOf(lists Variant, known stock) stock {
+	b.lists = lists
+	made := stock{tools: shelve(b, KindTool, toolNames(lists.Tools), known.tools, b.tool)}
+	if b.source.Use == nil {
+		return made
+	}
+	made.prompts = shelve(b, KindPrompt, textsOf(lists.Prompts, "name"), known.prompts, b.prompt)
+	made.resources = shelve(b, KindResource, textsOf(lists.Resources, "uri"), known.resources, b.resource)
+	made.templates = shelve(b, KindTemplate, textsOf(lists.Templates, "uriTemplate"), known.templates,
+		b.template)
+	made.skills = shelve(b, KindSkill, textsOf(lists.Skills, "uri"), known.skills, b.skill)
+	made.withheld = slices.Sorted(slices.Values(lists.Withheld))
+	return made
+}
+
+// keep takes over the items of those kinds from known, and from listed whether their
+// lists are known. For tools it takes over only the latter; see Source.Unread.
+func (s *shelf) keep(kinds []Kind, listed [3]bool, known stock) {
+	for _, kind := range kinds {
+		s.listed[listOf(kind)] = listed[listOf(kind)]
+	}
+	s.stock = s.filled(kinds, known)
 }
 
 func toolNames(offers []Offer) []string {
@@ -118,6 +149,8 @@ func textsOf(definitions []mcp.Object, member string) []string {
 // builder collects the items and refusals of one source during one build.
 type builder struct {
 	source   Source
+	lists    Variant // whose items are made
+	again    bool    // what is used again was counted before
 	origin   *origin
 	bytes    int // of the definitions so far, of all kinds
 	refusals []Refusal
@@ -181,15 +214,19 @@ func shelve[T entry](b *builder, kind Kind, names []string, before []T,
 			continue
 		}
 		t, err := made(i, known[name])
+		size := 0
 		if err == nil {
-			err = b.fits(t.item(), taken)
+			if !b.again || t != known[name] {
+				size = len(t.item().Raw)
+			}
+			err = b.fits(t.item(), size, taken)
 		}
 		if err != nil {
 			b.refuse(kind, name, err)
 			continue
 		}
 		taken[key], taken["="+t.item().Exposed] = true, true
-		b.bytes += len(t.item().Raw)
+		b.bytes += size
 		items = append(items, t)
 	}
 	slices.SortFunc(items, func(a, b T) int { return strings.Compare(a.item().Exposed, b.item().Exposed) })
@@ -206,12 +243,12 @@ func foldedName(kind Kind, name string) string {
 }
 
 // fits refuses an item whose exposed name is taken, or that would make the definitions
-// too large together.
-func (b *builder) fits(i *Item, taken map[string]bool) error {
+// too large together; size is what it adds.
+func (b *builder) fits(i *Item, size int, taken map[string]bool) error {
 	switch {
 	case taken["="+i.Exposed]:
 		return refuse("duplicate", errDuplicate)
-	case b.bytes+len(i.Raw) > maxDefinitions:
+	case b.bytes+size > maxDefinitions:
 		return refuse("size", errTogether)
 	}
 	return nil
@@ -220,7 +257,7 @@ func (b *builder) fits(i *Item, taken map[string]bool) error {
 // tool returns the known tool when its definition is the same, with calls now going where
 // the offer says; otherwise a new tool.
 func (b *builder) tool(i int, known *Tool) (*Tool, error) {
-	offer := &b.source.Tools[i]
+	offer := &b.lists.Tools[i]
 	if known != nil && known.origin == b.origin && sha256.Sum256(offer.Definition.JSON()) == known.offered {
 		return known.with(offer), nil
 	}
@@ -230,7 +267,7 @@ func (b *builder) tool(i int, known *Tool) (*Tool, error) {
 // prompt, resource and template return the known item when building it again would make
 // the same one, otherwise a new one.
 func (b *builder) prompt(i int, known *Prompt) (*Prompt, error) {
-	definition := b.source.Prompts[i]
+	definition := b.lists.Prompts[i]
 	if known != nil && b.unchanged(&known.Item, definition) {
 		return known, nil
 	}
@@ -239,7 +276,7 @@ func (b *builder) prompt(i int, known *Prompt) (*Prompt, error) {
 }
 
 func (b *builder) resource(i int, known *Resource) (*Resource, error) {
-	definition := b.source.Resources[i]
+	definition := b.lists.Resources[i]
 	if known != nil && b.unchanged(&known.Item, definition) {
 		return known, nil
 	}
@@ -248,7 +285,7 @@ func (b *builder) resource(i int, known *Resource) (*Resource, error) {
 }
 
 func (b *builder) template(i int, known *Template) (*Template, error) {
-	definition := b.source.Templates[i]
+	definition := b.lists.Templates[i]
 	if known != nil && b.unchanged(&known.Item, definition) {
 		return known, nil
 	}
@@ -257,7 +294,7 @@ func (b *builder) template(i int, known *Template) (*Template, error) {
 }
 
 func (b *builder) skill(i int, known *Skill) (*Skill, error) {
-	definition := b.source.Skills[i]
+	definition := b.lists.Skills[i]
 	if known != nil && b.unchanged(&known.Item, definition) {
 		return known, nil
 	}

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +17,9 @@ import (
 type Catalogue struct {
 	shelves  map[string]shelf // by server name
 	replaced chan struct{}    // closed when a newer catalogue is published
-	views    sync.Map         // *View by viewKey; grows with the different sets of servers that tenants have
+	// *View by viewKey; grows with the different sets of servers that tenants have, and
+	// with the sets of extensions by which their lists differ
+	views sync.Map
 }
 
 // shelf is what one server has in a catalogue. It is a value, and nothing that it refers
@@ -24,24 +27,103 @@ type Catalogue struct {
 // belongs to a server of which nothing is known.
 type shelf struct {
 	origin *origin
-	// The items of each kind are ordered by exposed name.
-	tools     []*Tool
-	prompts   []*Prompt
-	resources []*Resource
-	templates []*Template
-	skills    []*Skill
+	stock  // whatever the server lists to anybody
+	// the extensions on which its lists depend, and what it lists to clients by which of
+	// them they declare; none mostly
+	apart mcp.Extensions
+	lists map[mcp.Extensions]stock
 
-	listed                       [3]bool // by listOf: the list was read, even if it was empty
-	reads, completes, subscribes bool    // as in Source
-	// own URIs of resources that cannot be read, as in Source; sorted
-	withheld []string
-	timeout  time.Duration // limit of one use of a resource that is in no list
+	listed                       [3]bool       // by listOf: the list was read, even if it was empty
+	reads, completes, subscribes bool          // as in Source
+	timeout                      time.Duration // limit of one use of a resource that is in no list
 	// by listOf: how many changes of the list the server announced
 	announced  [3]uint64
 	extensions mcp.Extensions // that the server declares
 	reached    bool           // Replace was called; false: the server was only ever lost
 	// the server has been lost for so long that its items are in no list
 	unlisted bool
+}
+
+// stock is what a server has on a shelf. The items of each kind are ordered by exposed
+// name.
+//
+// A server may list other items to clients with an extension than to those without: a
+// tool with a view for hosts of apps, and in its place one of text for all others. So its
+// shelf has one stock for each set of the extensions on which its lists depend, and
+// beside them all items together:
+//
+//	shelf.stock: whatever it lists to anybody     shelf.lists[set]: what it lists to such clients
+//	       |                                                 |
+//	       v                                                 v
+//	Catalogue.View(servers)                       View.For(extensions of a client)
+//
+// Where nothing depends on them, which is nearly everywhere, there is one stock, and one
+// view for all clients.
+type stock struct {
+	tools     []*Tool
+	prompts   []*Prompt
+	resources []*Resource
+	templates []*Template
+	skills    []*Skill
+	// own URIs of resources that cannot be read, as in Source; sorted
+	withheld []string
+}
+
+// equal tells whether two stocks are the same for every reader. Items are compared by
+// address: building uses an item again when its definition did not change.
+func (s *stock) equal(other *stock) bool {
+	return slices.Equal(s.tools, other.tools) && slices.Equal(s.prompts, other.prompts) &&
+		slices.Equal(s.resources, other.resources) && slices.Equal(s.templates, other.templates) &&
+		slices.Equal(s.skills, other.skills) && slices.Equal(s.withheld, other.withheld)
+}
+
+// filled returns the stock with the items of those kinds from known; tools stay.
+func (s *stock) filled(kinds []Kind, known stock) stock {
+	whole := *s
+	for _, kind := range kinds {
+		switch kind {
+		case KindPrompt:
+			whole.prompts = known.prompts
+		case KindResource:
+			whole.resources, whole.withheld = known.resources, known.withheld
+		case KindTemplate:
+			whole.templates = known.templates
+		case KindSkill:
+			whole.skills = known.skills
+		case KindTool:
+		}
+	}
+	return whole
+}
+
+// with returns all items of both; where both have one of a name, that of s.
+func (s *stock) with(other *stock) stock {
+	return stock{
+		tools: joined(s.tools, other.tools), prompts: joined(s.prompts, other.prompts),
+		resources: joined(s.resources, other.resources), templates: joined(s.templates, other.templates),
+		skills: joined(s.skills, other.skills), withheld: s.withheld,
+	}
+}
+
+// joined returns items and those of more whose exposed names are not among them.
+func joined[T entry](items, more []T) []T {
+	whole := slices.Clip(items)
+	for _, one := range more {
+		place, found := slices.BinarySearchFunc(whole, one.item().Exposed,
+			func(t T, exposed string) int { return strings.Compare(t.item().Exposed, exposed) })
+		if !found {
+			whole = slices.Insert(whole, place, one)
+		}
+	}
+	return whole
+}
+
+// offered returns what is listed to clients that declare this of the extensions.
+func (s *shelf) offered(declared mcp.Extensions) stock {
+	if known, ok := s.lists[declared]; ok {
+		return known
+	}
+	return s.stock
 }
 
 // listOf returns the index of a kind in listed and announced. Resources, templates and
@@ -61,17 +143,14 @@ func listOf(kind Kind) int {
 func (s *shelf) empty() bool { return s.origin == nil }
 
 // equal tells whether a catalogue with other in the place of s would be the same for
-// every reader. Items are compared by address: building uses an item again when its
-// definition did not change.
+// every reader.
 func (s *shelf) equal(other *shelf) bool {
 	return s.origin == other.origin && s.listed == other.listed && s.reads == other.reads &&
 		s.completes == other.completes &&
 		s.subscribes == other.subscribes && s.timeout == other.timeout && s.announced == other.announced &&
 		s.reached == other.reached && s.extensions == other.extensions && s.unlisted == other.unlisted &&
-		slices.Equal(s.tools, other.tools) && slices.Equal(s.prompts, other.prompts) &&
-		slices.Equal(s.resources, other.resources) && slices.Equal(s.templates, other.templates) &&
-		slices.Equal(s.skills, other.skills) &&
-		slices.Equal(s.withheld, other.withheld)
+		s.apart == other.apart && s.stock.equal(&other.stock) &&
+		maps.EqualFunc(s.lists, other.lists, func(a, b stock) bool { return a.equal(&b) })
 }
 
 func newCatalogue(shelves map[string]shelf) *Catalogue {
@@ -90,7 +169,7 @@ func (c *Catalogue) View(servers []string) *View {
 	if v, ok := c.views.Load(key); ok {
 		return v.(*View)
 	}
-	v, _ := c.views.LoadOrStore(key, c.newView(servers))
+	v, _ := c.views.LoadOrStore(key, c.newView(servers, nil))
 	return v.(*View)
 }
 

@@ -44,6 +44,7 @@ package registry
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -186,6 +187,11 @@ type Source struct {
 	// it does not say.
 	SkillsFresh time.Time
 	Extensions  mcp.Extensions // those that the server declares and the gateway carries
+	// Apart are the extensions on which the server's lists depend. Then the lists above
+	// are for clients that declare Base of them, and Variants has those for others.
+	// Clients that declare a set that is in neither see all items.
+	Apart, Base mcp.Extensions
+	Variants    []Variant
 	// Withheld are own URIs of resources that Admit has quarantined. Such a resource
 	// cannot be read either, although it would be served if it were only missing in the
 	// list.
@@ -210,6 +216,16 @@ type Source struct {
 	Subscribe func(ctx context.Context, user share.User, uri string, updated func(uri string)) error
 }
 
+// Variant is what a server lists to clients that declare these extensions of
+// Source.Apart, and no others of them. Its members are as in Source.
+type Variant struct {
+	Declared                              mcp.Extensions
+	Tools                                 []Offer
+	Prompts, Resources, Templates, Skills []mcp.Object
+	Withheld                              []string
+	Unread                                []Kind
+}
+
 // Refusal says which definition was left out, and why. The rest of the source's
 // definitions are not affected.
 type Refusal struct {
@@ -223,6 +239,16 @@ type Refusal struct {
 	// these.
 	Reason string
 	Err    error
+}
+
+// Unknown returns those of more that are of another definition than all that are known,
+// or for another reason: a server may list one in several variants.
+func Unknown(known, more []Refusal) []Refusal {
+	return slices.DeleteFunc(slices.Clone(more), func(r Refusal) bool {
+		return slices.ContainsFunc(known, func(k Refusal) bool {
+			return k.Kind == r.Kind && k.Item == r.Item && k.Reason == r.Reason
+		})
+	})
 }
 
 // Registry holds the current catalogue. It is safe for concurrent use, and readers never

@@ -35,6 +35,9 @@ type View struct {
 	// and so may have some. A URI in no list and of no template may belong to any of
 	// them.
 	open []string
+
+	catalogue *Catalogue     // that it is of
+	apart     mcp.Extensions // on which lists of its servers depend; none: see For
 }
 
 // Collision names an item that was left out of a view. Either a server earlier in the
@@ -49,10 +52,12 @@ type Collision struct {
 var ErrNotFound = errors.New("no such item")
 
 // newView makes the view that View interns. A server that the list names twice counts
-// where it stands first.
-func (c *Catalogue) newView(servers []string) *View {
+// where it stands first. declared are the extensions of the clients whose view it is; nil:
+// it is a view of all that is listed to anybody.
+func (c *Catalogue) newView(servers []string, declared *mcp.Extensions) *View {
 	v := &View{
-		tools: map[string]*Tool{}, prompts: map[string]*Prompt{}, resources: map[string]*Resource{},
+		catalogue: c,
+		tools:     map[string]*Tool{}, prompts: map[string]*Prompt{}, resources: map[string]*Resource{},
 		templates: map[string]*Template{}, skills: map[string]*Skill{}, shelves: make(map[string]shelf,
 			len(servers)),
 	}
@@ -61,6 +66,11 @@ func (c *Catalogue) newView(servers []string) *View {
 			continue
 		}
 		s := c.shelves[server]
+		if declared == nil {
+			v.apart = v.apart.With(s.apart)
+		} else if s.apart.Any() {
+			s.stock = s.offered(declared.Among(s.apart))
+		}
 		v.shelves[server] = s
 		v.order = append(v.order, server)
 		if (s.reads || s.isUnreached()) && s.origin.prefix == "" {
@@ -81,6 +91,34 @@ func (c *Catalogue) newView(servers []string) *View {
 		}
 	}
 	return v
+}
+
+// For returns the view of clients that declare these extensions: of each server what it
+// lists to such clients. Where no list depends on them, that is v.
+func (v *View) For(declared mcp.Extensions) *View {
+	if !v.apart.Any() {
+		return v
+	}
+	set := declared.Among(v.apart)
+	key := viewKey(v.order) + "\x00" + string(set.JSON())
+	if known, ok := v.catalogue.views.Load(key); ok {
+		return known.(*View)
+	}
+	known, _ := v.catalogue.views.LoadOrStore(key, v.catalogue.newView(v.order, &set))
+	return known.(*View)
+}
+
+// Variants returns the views of clients that declare each set of the extensions on which
+// lists of v depend; none where no list does.
+func (v *View) Variants() []*View {
+	if !v.apart.Any() {
+		return nil
+	}
+	var all []*View
+	for _, set := range v.apart.Sets() {
+		all = append(all, v.For(set))
+	}
+	return all
 }
 
 // arrange appends the items of one server to list, the items of the servers before it,

@@ -32,6 +32,9 @@ type Extension struct {
 	// Pattern is the word before patterns of rules that name its items; "": it has none
 	// of its own.
 	Pattern string
+	// ListsAlike tells that servers list the same to clients with it and without: it has
+	// lists of its own, or none.
+	ListsAlike bool
 	// Apart tells that it is negotiated by other means than Extensions: the one that
 	// tasks are has two forms (see Tasks).
 	Apart bool
@@ -61,7 +64,8 @@ var extensions = []Extension{
 	{
 		ID: ExtensionSkills, Methods: []string{MethodSkillsList, MethodSkillsGet, MethodDirectoryRead},
 		Meta: []string{ExtensionSkills + "/"}, Schemes: []string{SchemeSkill}, Settings: RawJSON("{}"),
-		Flags: []string{"directoryRead"}, Pattern: "skill", Older: "the files as resources",
+		Flags: []string{"directoryRead"}, Pattern: "skill", ListsAlike: true,
+		Older: "the files as resources",
 	},
 	{
 		ID: ExtensionTasks, Methods: []string{
@@ -149,6 +153,41 @@ func (e Extensions) With(other Extensions) Extensions {
 	return extensionsOf(all)
 }
 
+// Without returns the extensions that other does not have.
+func (e Extensions) Without(other Extensions) Extensions {
+	if !e.Any() || !other.Any() {
+		return e
+	}
+	all, _ := ObjectOf(e.JSON())
+	return extensionsOf(all.Without(other.IDs()...))
+}
+
+// Among returns which of e the other has too, with settings that say nothing, so that
+// there are few such sets whatever clients declare.
+func (e Extensions) Among(other Extensions) Extensions {
+	if !e.Any() || !other.Any() {
+		return Extensions{}
+	}
+	return ExtensionsNamed(slices.DeleteFunc(e.IDs(), func(id string) bool { return !other.Has(id) })...)
+}
+
+// Sets returns all sets that can be made of the extensions, e itself first, with settings
+// that say nothing.
+func (e Extensions) Sets() []Extensions {
+	ids := e.IDs()
+	sets := make([]Extensions, 0, 1<<len(ids))
+	for left := range 1 << len(ids) {
+		var chosen []string
+		for i, id := range ids {
+			if left&(1<<i) == 0 {
+				chosen = append(chosen, id)
+			}
+		}
+		sets = append(sets, ExtensionsNamed(chosen...))
+	}
+	return sets
+}
+
 // Adding returns capabilities with the extensions among them. Those that capabilities
 // have already stay.
 func (e Extensions) Adding(capabilities Object) Object {
@@ -189,6 +228,7 @@ func ParseExtensions(text string) Extensions {
 const (
 	maxPassed  = 512 // bytes of the settings of all extensions that are let through, as JSON
 	maxUnknown = 8   // identifiers of others that are told
+	maxApart   = 3   // extensions by which lists of a server are kept apart
 )
 
 // ExtensionTable says which extensions a gateway carries: those that it knows and those
@@ -236,6 +276,21 @@ func (t *ExtensionTable) All() Extensions {
 		}
 	}
 	return extensionsOf(all)
+}
+
+// ListsApart returns those of the extensions that a server may list other items for to
+// clients that declare them, with settings that say nothing. Of the table there are
+// maxApart, those that are known first: each doubles how often lists are read.
+func (t *ExtensionTable) ListsApart(declared Extensions) Extensions {
+	var apart []string
+	for _, known := range []bool{true, false} {
+		for _, row := range t.Rows() {
+			if known == (row.Settings != nil) && !row.Apart && !row.ListsAlike && len(apart) < maxApart {
+				apart = append(apart, row.ID)
+			}
+		}
+	}
+	return ExtensionsNamed(apart...).Among(declared)
 }
 
 // OfClient returns which extensions a client declares that are carried, and the

@@ -179,7 +179,7 @@ func (e *Explanation) item(g *Gateway, c *call, err error) {
 // have whose lists are not known. It returns the error that a request would end in if the
 // server has the item, and err where no server may have it.
 func (e *Explanation) guess(g *Gateway, c *call, err error) error {
-	view := g.look(c.caller.Tenant).view
+	view := g.viewOf(c)
 	unknown, _ := errors.AsType[*unknownError](err)
 	down, _ := errors.AsType[*registry.DownError](err)
 	switch {

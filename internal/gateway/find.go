@@ -5,6 +5,11 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
+// viewOf returns what the client of a call sees, by the extensions that it declares.
+func (g *Gateway) viewOf(c *call) *registry.View {
+	return g.lookAs(c.caller.Tenant, c.request.Extensions).view
+}
+
 // foreseen returns the tool that a call will find, if the catalogue stays as it is; nil
 // if it will find none, or nothing that has a limit of its own.
 func (g *Gateway) foreseen(c *call) *registry.Tool {
@@ -29,7 +34,7 @@ func (g *Gateway) allow(c *call, item *registry.Item, name string) error {
 // name is told that the server is down, and everybody else that the item is unknown.
 func (g *Gateway) absent(c *call, kind registry.Kind, name string) error {
 	unknown := &unknownError{kind: kind, name: name}
-	guess := g.look(c.caller.Tenant).view.Unreached(kind, name)
+	guess := g.viewOf(c).Unreached(kind, name)
 	if guess == nil || !c.caller.Tenant.allows(c.caller.rules, guess) {
 		return unknown
 	}
@@ -50,10 +55,10 @@ func (g *Gateway) findTool(c *call) error {
 		c.tool, c.item = found, &found.Item
 		return c.runAs()
 	}
-	if g.hostsApps(c) && g.grantOf(c.caller).isAmbiguous(name) {
+	if g.hostsApps(c) && g.grantAs(c.caller, c.request.Extensions).isAmbiguous(name) {
 		return errAmbiguousTool
 	}
-	tool, err := g.look(c.caller.Tenant).view.Lookup(name)
+	tool, err := g.viewOf(c).Lookup(name)
 	if err != nil || needsTask(tool) || tool.AppOnly {
 		return g.absent(c, registry.KindTool, name)
 	}
@@ -71,7 +76,7 @@ func (c *call) toolName() (string, error) {
 
 // usable returns the tool with that exposed name, nil if the call may not be one of it.
 func (g *Gateway) usable(c *call, name string) *registry.Tool {
-	granted := g.grantOf(c.caller)
+	granted := g.grantAs(c.caller, c.request.Extensions)
 	found := granted.tool(name)
 	if found == nil && g.hostsApps(c) {
 		found = granted.own[name]
@@ -93,7 +98,7 @@ func (g *Gateway) findPrompt(c *call) error {
 }
 
 func (g *Gateway) promptNamed(c *call, name string) error {
-	prompt, err := g.look(c.caller.Tenant).view.Prompt(name)
+	prompt, err := g.viewOf(c).Prompt(name)
 	if err != nil {
 		return g.absent(c, registry.KindPrompt, name)
 	}
@@ -106,7 +111,7 @@ func (g *Gateway) findResource(c *call) error {
 	if err != nil {
 		return err
 	}
-	view := g.look(c.caller.Tenant).view
+	view := g.viewOf(c)
 	resource, err := view.Resource(uri)
 	if err != nil {
 		resource, err = owned(c, view.Owned(uri), func(r *registry.Resource) *registry.Item { return &r.Item })
@@ -126,7 +131,7 @@ func (g *Gateway) findSkill(c *call) error {
 	if err != nil {
 		return err
 	}
-	view := g.look(c.caller.Tenant).view
+	view := g.viewOf(c)
 	skill, err := view.Skill(uri)
 	if err != nil {
 		skill, err = owned(c, view.OwnedSkills(uri), func(s *registry.Skill) *registry.Item { return &s.Item })
@@ -145,7 +150,7 @@ func (g *Gateway) findDirectory(c *call) error {
 	if err := g.findResource(c); err != nil {
 		return err
 	}
-	if !g.look(c.caller.Tenant).view.Extensions(c.item.Server).Has(mcp.ExtensionSkills) {
+	if !g.viewOf(c).Extensions(c.item.Server).Has(mcp.ExtensionSkills) {
 		return &unknownError{kind: registry.KindResource, name: c.item.Exposed}
 	}
 	return nil
@@ -167,7 +172,7 @@ func (g *Gateway) findReference(c *call) error {
 		if err != nil {
 			return err
 		}
-		template, err := g.look(c.caller.Tenant).view.Template(uri)
+		template, err := g.viewOf(c).Template(uri)
 		if err != nil {
 			return g.absent(c, registry.KindTemplate, uri)
 		}

@@ -19,7 +19,7 @@ func hinted(result mcp.Object) mcp.Object {
 
 // list answers a request for one page of a list, with the items that the caller may see.
 func (g *Gateway) list(c Caller, r *Request) (mcp.Object, error) {
-	granted := g.grantOf(c)
+	granted := g.grantAs(c, r.Extensions)
 	kind := granted.listFor(r)
 	start := 0
 	// Some clients ask for the first page with an empty cursor, which the gateway never

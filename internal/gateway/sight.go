@@ -26,6 +26,9 @@ type sight struct {
 	count     atomic.Int32
 	buckets   sync.Map      // *registry.Tool → []ratelimit.Bucket, of the tools that were called
 	idle      func() []idle // patterns not known to match anything; worked out once
+	// *registry.View → *sight: what clients see by the extensions that they declare,
+	// where lists depend on them
+	variants sync.Map
 }
 
 // grant is what callers to whom the same is allowed see and may use: lists and calls
@@ -197,8 +200,25 @@ type Digests struct {
 	Content [3]string
 }
 
+// and returns digests that change if d or other does.
+func (d Digests) and(other Digests) Digests {
+	both := func(a, b string) string {
+		if a == "" {
+			return ""
+		}
+		sum := sha256.Sum256([]byte(a + b))
+		return hex.EncodeToString(sum[:])[:len(a)]
+	}
+	d.Tools, d.Prompts = both(d.Tools, other.Tools), both(d.Prompts, other.Prompts)
+	d.Resources = both(d.Resources, other.Resources)
+	for i := range d.Content {
+		d.Content[i] = both(d.Content[i], other.Content[i])
+	}
+	return d
+}
+
 // of returns the digest that covers a list.
-func (d *Digests) of(kind listKind) string {
+func (d Digests) of(kind listKind) string {
 	switch kind {
 	case listedTools, listedAllTools, listedForApps, listedAllForApps:
 		return d.Tools

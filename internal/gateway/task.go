@@ -70,7 +70,7 @@ func (g *Gateway) findTask(c *call) error {
 	case t.form != c.request.Tasks:
 		return &taskError{taskMismatch}
 	}
-	found := g.grantOf(c.caller).tool(t.tool)
+	found := g.grantAs(c.caller, c.request.Extensions).tool(t.tool)
 	if found == nil || found.Server != t.server {
 		return g.missing(c, t)
 	}
@@ -84,7 +84,7 @@ func (g *Gateway) findTask(c *call) error {
 // missing returns why the tool of a task cannot be found. If its server is away for a
 // while, the caller is told that, and not that the task does not exist.
 func (g *Gateway) missing(c *call, t *task) error {
-	view := g.look(c.caller.Tenant).view
+	view := g.viewOf(c)
 	_, err := view.Lookup(t.tool)
 	if err == nil || !slices.Contains(c.caller.Tenant.servers, t.server) {
 		return &taskError{taskForbidden}

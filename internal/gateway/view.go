@@ -3,6 +3,7 @@ package gateway
 import (
 	"sync"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -19,9 +20,36 @@ func (g *Gateway) look(t *Tenant) *sight {
 	return s
 }
 
-// grantOf returns what the caller may see and use now.
-func (g *Gateway) grantOf(c Caller) *grant {
-	s := g.look(c.Tenant)
+// lookAs returns what clients of the tenant see of the present catalogue that declare
+// these extensions. Nearly everywhere that is the same for all.
+func (g *Gateway) lookAs(t *Tenant, declared mcp.Extensions) *sight {
+	s := g.look(t)
+	if view := s.view.For(declared); view != s.view {
+		return s.of(view)
+	}
+	return s
+}
+
+// of returns what is seen through one of the variants of the view.
+func (s *sight) of(view *registry.View) *sight {
+	if known, ok := s.variants.Load(view); ok {
+		return known.(*sight)
+	}
+	known, _ := s.variants.LoadOrStore(view, &sight{catalogue: s.catalogue, view: view, idle: s.idle})
+	return known.(*sight)
+}
+
+// grantOf returns what the caller may see and use now, whatever its client declares.
+func (g *Gateway) grantOf(c Caller) *grant { return g.grantIn(g.look(c.Tenant), c) }
+
+// grantAs returns what the caller may see and use now whose client declares these
+// extensions.
+func (g *Gateway) grantAs(c Caller, declared mcp.Extensions) *grant {
+	return g.grantIn(g.lookAs(c.Tenant, declared), c)
+}
+
+// grantIn returns what the caller may see and use of what its tenant sees.
+func (g *Gateway) grantIn(s *sight, c Caller) *grant {
 	if known, ok := s.grants.Load(c.rules); ok {
 		return known.(*grant)
 	}
@@ -70,8 +98,16 @@ func (t *Tenant) bucketsOf(tool *registry.Tool) []ratelimit.Bucket {
 	return buckets
 }
 
-// Lists returns the digests of the lists that the caller sees now.
-func (g *Gateway) Lists(c Caller) Digests { return g.grantOf(c).digests }
+// Lists returns the digests of the lists that the caller sees now, whatever its client
+// declares.
+func (g *Gateway) Lists(c Caller) Digests {
+	s := g.look(c.Tenant)
+	all := g.grantIn(s, c).digests
+	for _, view := range s.view.Variants() {
+		all = all.and(g.grantIn(s.of(view), c).digests)
+	}
+	return all
+}
 
 // HeaderParams returns which arguments of the named tool are repeated in Mcp-Param-*
 // headers. It returns none if the caller does not see the tool.

@@ -162,8 +162,11 @@ func cancelled(id mcp.ID, own mcp.Object) []byte {
 
 // everything returns all capabilities that have a server ask its client, in canonical
 // form, and all extensions that are carried: as text it is compared with other sets.
-func (c *Config) everything() mcp.Object {
-	return c.Extensions.All().Adding(mcp.NewObject(
+func (c *Config) everything() mcp.Object { return c.everythingBut(mcp.Extensions{}) }
+
+// everythingBut is everything without these extensions.
+func (c *Config) everythingBut(missing mcp.Extensions) mcp.Object {
+	return c.Extensions.All().Without(missing).Adding(mcp.NewObject(
 		mcp.Member{Name: "elicitation", Value: mcp.RawJSON(`{"form":{},"url":{}}`)},
 		mcp.Member{Name: "roots", Value: mcp.RawJSON("{}")},
 		mcp.Member{Name: "sampling", Value: mcp.RawJSON(`{"context":{},"tools":{}}`)},

@@ -46,6 +46,8 @@ type connection struct {
 	overhears func()        // called when it announced one beside the stream for that; nil: nobody is told
 
 	capabilities atomic.Pointer[mcp.Object] // what the server declares; nil: unknown
+	// the server lists other items to clients that declare other extensions, see variant.go
+	varies atomic.Bool
 }
 
 // hearer is a legacy session, seen as the receiver of what its server sends besides

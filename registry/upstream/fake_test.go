@@ -26,6 +26,7 @@ type fake struct {
 	tools  []string
 	listen json.RawMessage
 	out    io.Writer
+	host   bool // of kind apps: its client declares that it shows apps
 	held   map[string]chan struct{}
 	cancel int
 	asked  map[string]chan string
@@ -159,6 +160,7 @@ func (f *fake) handle(m wire, line []byte) {
 			f.line(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, m.ID)
 			return
 		}
+		f.locked(func() { f.host = bytes.Contains(line, []byte("io.modelcontextprotocol/ui")) })
 		version := "2025-11-25"
 		if f.kind == "old" {
 			version = "2024-11-05"
@@ -215,8 +217,12 @@ func (f *fake) discover(m wire) {
 // list answers in pages of seven tools.
 func (f *fake) list(m wire) {
 	f.mu.Lock()
-	tools := append([]string(nil), f.tools...)
+	host, tools := f.host, append([]string(nil), f.tools...)
 	f.mu.Unlock()
+	if f.kind == "apps" {
+		f.reply(m.ID, `{"tools":[`+appTools(host)+`]}`)
+		return
+	}
 	from := 0
 	if m.Params.Cursor != nil {
 		_, _ = fmt.Sscan(strings.TrimPrefix(*m.Params.Cursor, "page-"), &from)
@@ -239,6 +245,11 @@ func (f *fake) call(m wire, line []byte, held <-chan struct{}) {
 		return int(n)
 	}
 	switch m.Params.Name {
+	case "draw", "describe":
+		f.mu.Lock()
+		with := map[bool]string{true: "with", false: "without"}[f.host]
+		f.mu.Unlock()
+		f.text(m.ID, m.Params.Name+" "+with+" a view")
 	case "echo":
 		f.reply(m.ID, `{"content":[{"type":"text","text":`+quote(string(bytes.TrimSpace(line))+
 			strings.Repeat(".", number("more")))+`}],"x-future":9007199254740993}`)

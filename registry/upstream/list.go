@@ -61,7 +61,7 @@ var errOverflow = fmt.Errorf("more than %d items or %d bytes", maxItems, maxList
 // fetch reads all pages of the list. It changes nothing in the listing, because it runs
 // beside the supervisor. A cursor that comes twice ends it, since such a server would
 // send pages without end.
-func (one *listing) fetch(ctx context.Context, c *control) reading {
+func (one *listing) fetch(ctx context.Context, server fault, page pager) reading {
 	var (
 		r      = reading{of: one, fresh: freshMax}
 		cursor mcp.RawJSON
@@ -69,11 +69,11 @@ func (one *listing) fetch(ctx context.Context, c *control) reading {
 		seen   = map[string]bool{}
 	)
 	fail := func(format string, args ...any) reading {
-		r.err = c.server.protocol(one.method+": "+format, args...)
+		r.err = server.protocol(one.method+": "+format, args...)
 		return r
 	}
 	for range maxPages {
-		page, err := c.peer.page(ctx, one.method, cursor)
+		page, err := page(ctx, one.method, cursor)
 		if unknownMethod(err) && cursor == nil {
 			return reading{of: one, fresh: freshMax, none: true}
 		}

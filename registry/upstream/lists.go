@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -31,6 +30,13 @@ type lists struct {
 	changed topics
 	// the catalogue or the Status does not know the latest
 	stale bool
+
+	// of a variant: what its clients declare of the extensions on which lists depend
+	declared mcp.Extensions
+	// the extensions on which lists may depend, and the lists of clients that declare
+	// others of them than conn does; none mostly, see variant.go
+	apart    mcp.Extensions
+	variants []*lists
 }
 
 // newLists returns the lists of a new connection. None is read yet, and the catalogue is
@@ -61,13 +67,22 @@ func newLists(c *control, cfg *Config) *lists {
 	}
 }
 
+// all returns the lists of l alone, every those of its variants, too.
 func (l *lists) all() []*listing {
 	return []*listing{l.tools, l.prompts, l.resources, l.templates, l.skills}
 }
 
+func (l *lists) every() []*listing {
+	every := l.all()
+	for _, v := range l.variants {
+		every = append(every, v.all()...)
+	}
+	return every
+}
+
 // isHad tells whether the server has a list.
 func (l *lists) isHad(one *listing) bool {
-	if one == l.skills && !l.conn.extensions(l.cfg.Extensions).Has(mcp.ExtensionSkills) {
+	if one.kind == registry.KindSkill && !l.conn.extensions(l.cfg.Extensions).Has(mcp.ExtensionSkills) {
 		return false
 	}
 	return l.conn.topics()&topicOf(one.kind) != 0
@@ -80,8 +95,8 @@ func (l *lists) isHad(one *listing) bool {
 func (l *lists) due() topics {
 	var due topics
 	told := l.conn.told.Load()
-	for _, one := range l.all() {
-		if one == l.skills && !l.isHad(one) {
+	for _, one := range l.every() {
+		if one.kind == registry.KindSkill && !l.isHad(one) {
 			continue
 		}
 		topic, age := topicOf(one.kind), time.Since(one.read)
@@ -100,7 +115,7 @@ func (l *lists) checkAfter() time.Duration {
 		return pace.Jitter(checkEvery)
 	}
 	rest := freshMax
-	for _, one := range l.all() {
+	for _, one := range l.every() {
 		if !one.read.IsZero() {
 			rest = min(rest, one.fresh-time.Since(one.read))
 		}
@@ -108,17 +123,31 @@ func (l *lists) checkAfter() time.Duration {
 	return max(rest, 0) + pace.Jitter(checkEvery/4)
 }
 
-// read reads the lists of the topics in asked, all at the same time. It calls publish
-// when all have come, and once before if the tools have come and other lists keep them
+// read reads the lists of the topics in asked, and then those of the variants. It calls
+// publish when all have come, and before if the tools have come and other lists keep them
 // waiting. Its error is that of the tools, which ends the connection; an error of another
 // list is noted in that list, because tools work without it.
 func (l *lists) read(ctx context.Context, asked topics, publish func()) error {
+	if err := l.readOwn(ctx, asked, publish); err != nil {
+		return err
+	}
+	l.readVariants(ctx, asked, publish)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	publish()
+	return nil
+}
+
+// readOwn is read without the variants and the last publish. It reads the lists at the
+// same time.
+func (l *lists) readOwn(ctx context.Context, asked topics, publish func()) error {
 	limited, cancel := context.WithTimeout(ctx, listLimit)
 	defer cancel()
 	wanted := l.wanted(asked)
 	readings := make(chan reading, len(wanted))
 	for _, one := range wanted {
-		go func() { readings <- one.fetch(limited, l.conn) }() // never blocks: the channel has room
+		go func() { readings <- one.fetch(limited, l.conn.server, l.conn.peer.page) }() // never blocks: the channel has room
 	}
 	patience := time.NewTimer(toolsFirst)
 	defer patience.Stop()
@@ -137,11 +166,8 @@ func (l *lists) read(ctx context.Context, asked topics, publish func()) error {
 			}
 		}
 	}
-	if failed == nil && ctx.Err() != nil {
-		return ctx.Err()
-	}
 	if failed == nil {
-		publish()
+		return ctx.Err()
 	}
 	return failed
 }
@@ -232,6 +258,7 @@ func (l *lists) source(subscribe func(ctx context.Context, user share.User, uri 
 	if s.Reads && c.subscribable() {
 		s.Subscribe = subscribe
 	}
+	l.vary(&s)
 	return s
 }
 
@@ -260,6 +287,11 @@ func (l *lists) status(left []registry.Refusal) Status {
 	for _, one := range l.all() {
 		s.Refused = append(s.Refused, one.refused...)
 	}
+	for _, v := range l.variants {
+		for _, one := range v.all() {
+			s.Refused = append(s.Refused, registry.Unknown(s.Refused, one.refused)...)
+		}
+	}
 	s.Idle = l.idle()
 	return s
 }
@@ -269,11 +301,11 @@ func (l *lists) status(left []registry.Refusal) Status {
 // nobody knows. Neither does anybody know what the files of apps hold before they are
 // read.
 func (l *lists) idle() []string {
-	if bytes.Contains(l.tools.text, []byte(mcp.MetaAppURI)) || l.conn.extensions(l.cfg.Extensions).Any() {
+	if l.hasApps() || l.conn.extensions(l.cfg.Extensions).Any() {
 		return nil
 	}
 	needed := make(map[string]bool)
-	for _, one := range l.all() {
+	for _, one := range l.every() {
 		if one.text == nil && l.isHad(one) {
 			return nil
 		}

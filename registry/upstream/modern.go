@@ -94,8 +94,12 @@ func (m *modern) header(method, name string) http.Header {
 }
 
 func (m *modern) request(method string, params mcp.Object) *wire.Request {
+	return m.requestWith(m.meta, method, params)
+}
+
+func (m *modern) requestWith(meta mcp.Object, method string, params mcp.Object) *wire.Request {
 	id := m.conn.ids.next()
-	body := mcp.AppendRequest(nil, id, method, params.With("_meta", m.meta.JSON()))
+	body := mcp.AppendRequest(nil, id, method, params.With("_meta", meta.JSON()))
 	return &wire.Request{ID: id, Method: method, Body: body, Header: m.header(method, "")}
 }
 
@@ -145,11 +149,25 @@ func (m *modern) post(header http.Header) *dial.Post {
 }
 
 func (m *modern) page(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error) {
+	return m.pageWith(ctx, m.meta, method, cursor)
+}
+
+// as asks on the same connection: each request says what its client is.
+func (m *modern) as(_ context.Context, declared mcp.Object) (pager, func(), error) {
+	meta := m.meta.With(mcp.MetaClientCapabilities, declared.JSON())
+	return func(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error) {
+		return m.pageWith(ctx, meta, method, cursor)
+	}, func() {}, nil
+}
+
+func (m *modern) pageWith(ctx context.Context, meta mcp.Object, method string,
+	cursor mcp.RawJSON,
+) (mcp.Object, error) {
 	params := mcp.Object{}
 	if cursor != nil {
 		params = params.With("cursor", cursor)
 	}
-	result, err := m.exchange(ctx, m.request(method, params))
+	result, err := m.exchange(ctx, m.requestWith(meta, method, params))
 	if result.Value("nextCursor").IsNull() {
 		result = result.Without("nextCursor")
 	}

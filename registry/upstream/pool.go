@@ -51,6 +51,18 @@ func (o *older) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 	return o.pool.call(ctx, i, c)
 }
 
+// as takes a pooled session that declares this, as a loan, which calls may displace.
+func (o *older) as(ctx context.Context, declared mcp.Object) (pager, func(), error) {
+	if o.pool.most < 1 {
+		return nil, nil, errAlone
+	}
+	s, _, err := o.pool.take(ctx, seats.Key{Traits: string(declared.JSON())}, seats.Loan)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.Session.session.page, func() { o.pool.room.Leave(s, seats.Loan) }, nil
+}
+
 // watchResource watches on a pooled session of the tenant, because a subscription at the
 // server belongs to a session. It takes that session as a loan, which calls may displace;
 // then it ends, and the watch is tried again.
@@ -360,7 +372,9 @@ func (p *pool) close(ctx context.Context, polite bool) {
 // one such declaration. When it asks a caller what this caller cannot be asked, it gets
 // an error, although it might have done without the question had it known. After one such
 // error the pool is strict until the server is connected to again: each set of things
-// that clients can be asked then has sessions which declare exactly that set.
+// that clients can be asked then has sessions which declare exactly that set. So it is,
+// too, as soon as the server lists other items to clients that declare other extensions:
+// a call must find what its client was shown.
 
 // lend makes the control connection a session on which calls run. It is called before the
 // pool has calls.
@@ -378,7 +392,7 @@ func (p *pool) lentKey(c *registry.Call, i *item) seats.Key {
 	solo := !c.InSession && c.Capabilities.Len() > 0 && i.asks
 	k := seats.Key{Owner: p.ownerOf(c), Alone: logs, Kept: roots, Solo: solo}
 	switch {
-	case !logs && !roots && c.Tasks != mcp.TasksAsked && !p.parking.strict.Load():
+	case !logs && !roots && c.Tasks != mcp.TasksAsked && !p.parking.strict.Load() && !p.conn.varies.Load():
 		k.Traits, k.Patient = p.everything, true
 	default:
 		k.Traits, k.Patient = traits(i, c)

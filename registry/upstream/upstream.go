@@ -23,7 +23,7 @@
 // it:
 //
 //	the life of a server      upstream: open, list, follow, lose, again         subscribe: resources that are watched
-//	what it offers            lists, list: read and judged                      shelf: its place in the catalogue
+//	what it offers            lists, variant, list: read and judged             shelf: its place in the catalogue
 //	how it is spoken to       probe: which era; dial: the way to it
 //	one call                  control: from the catalogue to the peer
 //	the peers                 both, modern, pool (for a legacy server)

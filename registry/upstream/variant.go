@@ -1,0 +1,207 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// A server may list other items to clients that declare an extension than to those that
+// do not: a tool with a view for hosts of apps, one of text for others. The control
+// connection declares all extensions. Of a server that has one on which lists may depend,
+// the lists are read once more for each set of such extensions, as a client that declares
+// that set would read them:
+//
+//	server        read by                              for clients that declare
+//	modern        the same connection                  each set
+//	legacy        a pooled session for each set        each set; with Config.Shared all but none
+//
+// A child that may be the only one, and a server that is only probed, are not asked again.
+// A set whose lists cannot be read keeps those that were read before. Before that its
+// clients see whatever the server lists to anybody, which does no harm: extensions are no
+// matter of rights, and a client ignores what it does not know.
+
+// dependsOn returns the extensions on which the lists of the server may depend: those
+// that it declares and, since not all servers declare it, that of apps if a tool has a
+// view.
+func (l *lists) dependsOn() mcp.Extensions {
+	has := l.conn.extensions(l.cfg.Extensions)
+	if l.hasApps() {
+		has = has.With(mcp.ExtensionsNamed(mcp.ExtensionApps))
+	}
+	return l.cfg.Extensions.ListsApart(has)
+}
+
+// hasApps tells whether a tool names a view.
+func (l *lists) hasApps() bool { return bytes.Contains(l.tools.text, []byte(mcp.MetaAppURI)) }
+
+// base returns which of the extensions on which lists depend conn declares.
+func (l *lists) base() mcp.Extensions {
+	if l.conn.bare(l.cfg) {
+		return mcp.Extensions{}
+	}
+	return l.apart
+}
+
+// bare tells whether the connection declares nothing: it is a session that serves
+// everyone.
+func (c *connection) bare(cfg *Config) bool { return cfg.Shared && mcp.EraOf(c.version) == mcp.Legacy }
+
+// declaring returns what a client declares to the server that has of the extensions on
+// which lists depend those of the variant, in the place of conn.
+func (l *lists) declaring(v *lists) mcp.Object {
+	missing := l.apart.Without(v.declared)
+	if l.conn.bare(l.cfg) {
+		return l.cfg.Extensions.All().Without(missing).Adding(mcp.Object{})
+	}
+	return l.cfg.everythingBut(missing)
+}
+
+// setVariants makes the variants fit the extensions on which lists depend now.
+func (l *lists) setVariants() {
+	apart := l.dependsOn()
+	if apart == l.apart {
+		return
+	}
+	l.apart, l.variants, l.changed, l.stale = apart, nil, everyTopic, true
+	if !apart.Any() {
+		return
+	}
+	for _, set := range apart.Sets() {
+		if set != l.base() {
+			v := newLists(l.conn, l.cfg)
+			v.declared = set
+			l.variants = append(l.variants, v)
+		}
+	}
+}
+
+// readVariants reads the lists of the topics in asked as clients get them that declare
+// other extensions. It calls publish if that takes long. What cannot be read is noted in
+// the list.
+func (l *lists) readVariants(ctx context.Context, asked topics, publish func()) {
+	l.setVariants()
+	if len(l.variants) == 0 {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, listLimit)
+	defer cancel()
+	var alone atomic.Bool
+	came := make(chan []reading, len(l.variants))
+	of := make(map[*listing]*lists)
+	for _, v := range l.variants {
+		topics := asked
+		if v.tools.read.IsZero() {
+			topics = everyTopic
+		}
+		wanted, declared := v.wanted(topics), l.declaring(v)
+		for _, one := range wanted {
+			of[one] = v
+		}
+		go func() { // never blocks: the channel has room
+			readings, err := l.conn.fetchAs(limited, declared, wanted)
+			if errors.Is(err, errAlone) {
+				alone.Store(true)
+			}
+			came <- readings
+		}()
+	}
+	patience := time.NewTimer(toolsFirst)
+	defer patience.Stop()
+	for left := len(l.variants); left > 0; {
+		select {
+		case readings := <-came:
+			left--
+			for _, r := range readings {
+				of[r.of].takeVariant(ctx, r)
+			}
+		case <-patience.C:
+			publish()
+		}
+	}
+	if alone.Load() {
+		l.variants = nil
+	}
+	for _, v := range l.variants {
+		l.changed, l.stale = l.changed|v.changed, l.stale || v.stale
+		v.changed, v.stale = 0, false
+	}
+}
+
+// fetchAs reads the lists as a client gets them that declares these capabilities.
+func (c *control) fetchAs(ctx context.Context, declared mcp.Object, wanted []*listing) ([]reading, error) {
+	readings := make([]reading, 0, len(wanted))
+	page, done, err := c.peer.as(ctx, declared)
+	switch {
+	case errors.Is(err, errAlone):
+		return nil, err
+	case err == nil:
+		defer done()
+	}
+	for _, one := range wanted {
+		r := reading{of: one, err: err}
+		if err == nil {
+			r = one.fetch(ctx, c.server, page)
+		}
+		readings = append(readings, r)
+	}
+	return readings, nil
+}
+
+// takeVariant is take for a list of a variant: no error ends the connection.
+func (l *lists) takeVariant(ctx context.Context, r reading) {
+	err := l.take(ctx, r)
+	if err != nil && ctx.Err() == nil && r.of.fail(l.cfg.Name, err) {
+		l.stale = true
+		l.cfg.Logger.WarnContext(ctx, "a list for clients with fewer extensions cannot be read",
+			"kind", string(r.of.kind), "error", problem(err))
+	}
+}
+
+// isKnown tells whether the tools of a variant were read, so that the others may be shown
+// beside them.
+func (l *lists) isKnown() bool { return l.tools.text != nil || l.tools.items != nil }
+
+// differs tells whether the variant has other items than l.
+func (l *lists) differs(v *lists) bool {
+	mine := l.all()
+	for i, one := range v.all() {
+		if !slices.EqualFunc(one.items, mine[i].items, func(a, b mcp.Object) bool {
+			return bytes.Equal(a.JSON(), b.JSON())
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// vary adds to a source what the server lists to clients that declare other extensions,
+// where that differs.
+func (l *lists) vary(s *registry.Source) {
+	if !slices.ContainsFunc(l.variants, func(v *lists) bool { return v.isKnown() && l.differs(v) }) {
+		return
+	}
+	s.Apart, s.Base = l.apart, l.base()
+	for _, v := range l.variants {
+		if !v.isKnown() {
+			continue
+		}
+		variant := registry.Variant{
+			Declared: v.declared, Tools: v.offers, Prompts: v.prompts.items, Resources: v.resources.items,
+			Templates: v.templates.items, Skills: v.skills.items, Withheld: v.resources.withheld,
+		}
+		for _, one := range v.all() {
+			if one.items == nil && v.isHad(one) {
+				variant.Unread = append(variant.Unread, one.kind)
+			}
+		}
+		s.Variants = append(s.Variants, variant)
+	}
+	l.conn.varies.Store(true)
+}

@@ -19,7 +19,9 @@ import (
 // declares.
 type appUpstream struct {
 	revision string
+	apart    bool // what it lists depends on what its client declares
 	sessions atomic.Int64
+	hosts    sync.Map // the ids of sessions whose clients declare apps
 
 	mu       sync.Mutex // guards the field below
 	declared []string   // of each call or session
@@ -45,13 +47,24 @@ func (u *appUpstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case mcp.MethodDiscover:
 		result = `"supportedVersions":["2026-07-28"],` + capabilities
 	case mcp.MethodInitialize:
-		w.Header().Set(mcp.HeaderSessionID, fmt.Sprint("s", u.sessions.Add(1)))
-		u.note("session " + string(m.Params.Object("capabilities").Value("extensions")))
+		id := fmt.Sprint("s", u.sessions.Add(1))
+		w.Header().Set(mcp.HeaderSessionID, id)
+		extensions := m.Params.Object("capabilities").Value("extensions")
+		u.hosts.Store(id, extensions.Member(mcp.ExtensionApps) != nil)
+		u.note("session " + string(extensions))
 		result = `"protocolVersion":"2025-11-25",` + capabilities +
 			`,"serverInfo":{"name":"apps","version":"1"}`
 	case mcp.MethodToolsList:
 		result = `"tools":[{"name":"draw","inputSchema":{"type":"object"},"_meta":{"ui":{"resourceUri":"ui://chart/view.html"}}}]`
+		if u.apart && !u.isHost(r, m) {
+			result = `"tools":[{"name":"draw","description":"in words","inputSchema":{"type":"object"}},` +
+				`{"name":"describe","inputSchema":{"type":"object"}}]`
+		}
 	case mcp.MethodResourcesList:
+		if u.apart && !u.isHost(r, m) {
+			result = `"resources":[]`
+			break
+		}
 		result = `"resources":[{"uri":"ui://chart/view.html","name":"view","mimeType":"text/html;profile=mcp-app"}]`
 	case mcp.MethodTemplatesList:
 		result = `"resourceTemplates":[]`
@@ -61,6 +74,10 @@ func (u *appUpstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case mcp.MethodToolsCall:
 		u.note("call " + declared)
 		result = `"content":[{"type":"text","text":"drawn"}]`
+		if u.apart {
+			result = fmt.Sprintf(`"content":[{"type":"text","text":"%s for a host: %t"}]`,
+				m.Params.Text("name"), u.isHost(r, m))
+		}
 	default:
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`, m.ID)
 		return
@@ -70,6 +87,15 @@ func (u *appUpstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{%s}}`, m.ID, result)
+}
+
+// isHost tells whether the client of a request declares apps.
+func (u *appUpstream) isHost(r *http.Request, m *mcp.Message) bool {
+	if u.revision == mcp.Revision2607 {
+		return m.Meta.Value(mcp.MetaClientCapabilities).Member("extensions").Member(mcp.ExtensionApps) != nil
+	}
+	host, _ := u.hosts.Load(r.Header.Get(mcp.HeaderSessionID))
+	return host == true
 }
 
 func (u *appUpstream) note(text string) {
@@ -91,8 +117,14 @@ const hostDeclares = `"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["
 // hostCalls sends a request of a client of that revision, and returns the answer.
 func hostCalls(t *testing.T, r *recorder, revision, method, params string) string {
 	t.Helper()
+	return declaringCalls(t, r, revision, hostDeclares, method, params)
+}
+
+// declaringCalls is hostCalls of a client that declares these capabilities.
+func declaringCalls(t *testing.T, r *recorder, revision, declares, method, params string) string {
+	t.Helper()
 	if revision == mcp.Revision2607 {
-		meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"host","version":"1"},"io.modelcontextprotocol/clientCapabilities":{` + hostDeclares + `}}`
+		meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"host","version":"1"},"io.modelcontextprotocol/clientCapabilities":{` + declares + `}}`
 		headers := []string{mcp.HeaderProtocolVersion, revision, mcp.HeaderMethod, method}
 		object, err := mcp.ParseObject([]byte("{" + params + "}"))
 		if err != nil {
@@ -121,7 +153,7 @@ func hostCalls(t *testing.T, r *recorder, revision, method, params string) strin
 		return response, string(text)
 	}
 	opened, text := request(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` +
-		revision + `","capabilities":{` + hostDeclares + `},"clientInfo":{"name":"host","version":"1"}}}`)
+		revision + `","capabilities":{` + declares + `},"clientInfo":{"name":"host","version":"1"}}}`)
 	if method == mcp.MethodDiscover {
 		return text
 	}
@@ -184,6 +216,43 @@ func TestAppsPassBetweenTheEras(t *testing.T) {
 		}
 		if want := `"extensions":"io.modelcontextprotocol/ui com.example/odd com.example/passed"`; !strings.Contains(r.log(), want) {
 			t.Errorf("no line of a request has %s", want)
+		}
+	}
+}
+
+// TestListsAreKeptApartByExtensions runs clients with apps and without, of each era, before
+// a server of each era that lists them other tools. A call finds what its client was shown.
+func TestListsAreKeptApartByExtensions(t *testing.T) {
+	for _, back := range []string{mcp.Revision2511, mcp.Revision2607} {
+		web := httptest.NewServer(&appUpstream{revision: back, apart: true})
+		t.Cleanup(web.Close)
+		r := startReplica(t, func(listen, operator string) string {
+			text := fmt.Sprintf(keyed, listen, operator, "")
+			text = strings.NewReplacer("servers: [toolbox]", "servers: [mod]", `allow: ["*"]`,
+				`allow: ["*", "resource:*"]`, "lists: {page_size: 1}\n", "").Replace(text)
+			return text + "  mod: {url: \"" + web.URL + "\", revision: \"" + back +
+				"\", private_addresses: true}\n"
+		})
+		eventually(t, "the server's tools are there",
+			func() bool { return strings.Contains(r.log(), `"server up","server":"mod"`) })
+		for _, front := range []string{mcp.Revision2506, mcp.Revision2511, mcp.Revision2607} {
+			for _, step := range []struct{ declares, method, params, want, never string }{
+				{hostDeclares, mcp.MethodToolsList, ``, `"resourceUri":"ui://mod/chart/view.html"`, `describe`},
+				{``, mcp.MethodToolsList, ``, `"name":"mod__describe"`, `resourceUri`},
+				{``, mcp.MethodToolsList, ``, `"description":"in words"`, `view.html`},
+				{hostDeclares, mcp.MethodResourcesList, ``, `"uri":"ui://mod/chart/view.html"`, `error`},
+				{``, mcp.MethodResourcesList, ``, `"resources":[]`, `view.html`},
+				{``, mcp.MethodToolsCall, `"name":"mod__describe","arguments":{}`, `describe for a host: false`, `error`},
+				{``, mcp.MethodToolsCall, `"name":"mod__draw","arguments":{}`, `draw for a host: false`, `error`},
+				{hostDeclares, mcp.MethodToolsCall, `"name":"draw","arguments":{}`, `draw for a host: true`, `error`},
+				{hostDeclares, mcp.MethodToolsCall, `"name":"mod__describe","arguments":{}`, `-32602`, `host`},
+			} {
+				got := declaringCalls(t, r, front, step.declares, step.method, step.params)
+				if !strings.Contains(got, step.want) || strings.Contains(got, step.never) {
+					t.Errorf("%s before %s, declaring %q: %s %s: got %s, want %s and no %s", front, back,
+						step.declares, step.method, step.params, got, step.want, step.never)
+				}
+			}
 		}
 	}
 }

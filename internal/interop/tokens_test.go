@@ -126,7 +126,7 @@ func (s *tokenServer) caller(t *testing.T, subject string) (*auth.Principal, str
 func (s *tokenServer) verified(t *testing.T, g *credential.Grant, audience string) jwt.MapClaims {
 	t.Helper()
 	header := http.Header{}
-	g.Set(header, "")
+	g.Set(header, credential.Trace{})
 	var known struct {
 		Keys []struct{ Kid, Kty, N, E string }
 	}

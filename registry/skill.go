@@ -163,7 +163,7 @@ func (i *Item) SkillsOf(uri string) (names []string) {
 // IsWhole tells whether the contents of the item pass whole or not at all, because hosts
 // compare them with a digest: those of files of skills.
 func (i *Item) IsWhole() bool {
-	return i.Kind == KindResource && (schemeOf(i.Name) == mcp.SchemeSkill || len(i.Skills()) > 0)
+	return i.Kind == KindResource && (mcp.HasFiles(schemeOf(i.Name)) || len(i.Skills()) > 0)
 }
 
 // SkillsFresh returns until when the server says that its list of skills is fresh; zero:

@@ -29,6 +29,12 @@ type Extension struct {
 	// Flags are settings of servers that are true or false. The gateway declares one as
 	// true if a server of the caller does.
 	Flags []string
+	// What cleaning never edits, because hosts run it or compare it: contents of resources
+	// of these media types, those under Schemes if Files is true, and definitions that
+	// have the member Item. They pass as the server wrote them, or not at all.
+	Whole []string
+	Files bool
+	Item  string // "": it defines nothing of its own
 	// Pattern is the word before patterns of rules that name its items; "": it has none
 	// of its own.
 	Pattern string
@@ -65,6 +71,7 @@ var extensions = []Extension{
 		ID: ExtensionSkills, Methods: []string{MethodSkillsList, MethodSkillsGet, MethodDirectoryRead},
 		Meta: []string{ExtensionSkills + "/"}, Schemes: []string{SchemeSkill}, Settings: RawJSON("{}"),
 		Flags: []string{"directoryRead"}, Pattern: "skill", ListsAlike: true,
+		Files: true, Item: "frontmatter",
 		Older: "the files as resources",
 	},
 	{
@@ -78,7 +85,7 @@ var extensions = []Extension{
 	{
 		ID: ExtensionApps, Meta: []string{MetaApp, MetaAppFlat}, Schemes: []string{SchemeApp},
 		Settings: RawJSON(`{"mimeTypes":["` + MediaApp + `"]}`), Media: MediaApp,
-		Older: "the tool without its view; tools for apps alone are left out",
+		Whole: []string{MediaApp}, Older: "the tool without its view; tools for apps alone are left out",
 	},
 }
 
@@ -87,6 +94,28 @@ var extensions = []Extension{
 func KeepsScheme(scheme string) bool {
 	return scheme != "" && slices.ContainsFunc(extensions, func(row Extension) bool {
 		return slices.Contains(row.Schemes, scheme)
+	})
+}
+
+// PassesWhole tells whether contents of that media type are never edited.
+func PassesWhole(media []byte) bool {
+	is := func(one string) bool { return one == string(media) }
+	return slices.ContainsFunc(extensions, func(row Extension) bool {
+		return slices.ContainsFunc(row.Whole, is)
+	})
+}
+
+// HasFiles tells whether contents under that scheme of a URI are never edited.
+func HasFiles(scheme string) bool {
+	return slices.ContainsFunc(extensions, func(row Extension) bool {
+		return row.Files && slices.Contains(row.Schemes, scheme)
+	})
+}
+
+// DefinesItem tells whether the definition is one of an extension, which is never edited.
+func DefinesItem(definition Object) bool {
+	return slices.ContainsFunc(extensions, func(row Extension) bool {
+		return row.Item != "" && definition.Has(row.Item)
 	})
 }
 

@@ -104,9 +104,22 @@ func TestExtensionsAreInTheReference(t *testing.T) {
 		if row.Pattern != "" {
 			pattern = "`" + row.Pattern + ":`"
 		}
+		var whole []string
+		if len(row.Whole) > 0 {
+			whole = append(whole, "contents of "+quoted(row.Whole))
+		}
+		if row.Files {
+			whole = append(whole, "files")
+		}
+		if row.Item != "" {
+			whole = append(whole, "definitions with `"+row.Item+"`")
+		}
+		if whole == nil {
+			whole = []string{"–"}
+		}
 		want := "| `" + row.ID + "` | " + strings.Join([]string{
 			quoted(row.Methods), quoted(row.Meta),
-			quoted(row.Schemes), pattern, row.Older,
+			quoted(row.Schemes), pattern, strings.Join(whole, ", "), row.Older,
 		}, " | ") + " |\n"
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page lacks the row\n%s", want)

@@ -36,8 +36,8 @@ func definitionPlace(definition mcp.Object) place {
 	switch {
 	case definition.Has("inputSchema"):
 		return tool
-	case definition.Has("frontmatter"):
-		return skill
+	case mcp.DefinesItem(definition):
+		return extended
 	case definition.Has("uri"):
 		return resource
 	case definition.Has("uriTemplate"):

@@ -16,7 +16,7 @@ import (
 // copy of the cursor, and wholly tells that all contents are files.
 func contentsPlace(c strictjson.Cursor, wholly bool) place {
 	switch {
-	case string(word(find(c, "mimeType"))) == mcp.MediaApp:
+	case mcp.PassesWhole(word(find(c, "mimeType"))):
 		return view
 	case wholly:
 		return file

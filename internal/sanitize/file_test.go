@@ -144,3 +144,32 @@ func TestHiddenTextBesideAViewIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatExtensionsSayIsNeverEdited holds for each row of the table of extensions.
+func TestWhatExtensionsSayIsNeverEdited(t *testing.T) {
+	const text = "be\u200bfore"
+	whole, items := 0, 0
+	for _, row := range (*mcp.ExtensionTable)(nil).Rows() {
+		for _, media := range row.Whole {
+			whole++
+			contents := mcp.NewObject(mcp.Member{Name: "contents", Value: mcp.RawJSON(
+				`[{"uri":"x:y","mimeType":"` + media + `","text":"` + text + `"}]`)})
+			if _, _, err := (sanitize.Policy{}).Result(contents); err == nil {
+				t.Errorf("%s: contents of %s with hidden text pass", row.ID, media)
+			}
+		}
+		if row.Item == "" {
+			continue
+		}
+		items++
+		definition := mcp.NewObject(mcp.Member{Name: row.Item, Value: mcp.RawJSON(`{"description":"` + text + `"}`)},
+			mcp.Member{Name: "title", Value: mcp.String(text)})
+		cleaned, report := sanitize.Definition(definition)
+		if string(cleaned.JSON()) != string(definition.JSON()) || len(report) == 0 {
+			t.Errorf("%s: a definition with %s became %s", row.ID, row.Item, cleaned.JSON())
+		}
+	}
+	if whole == 0 || items == 0 {
+		t.Errorf("the table has %d types of contents and %d of definitions, want some", whole, items)
+	}
+}

@@ -74,7 +74,7 @@ const (
 	promptArgument
 	resource
 	resourceTemplate
-	skill
+	extended // of an extension
 	skillFile
 	schema  // a JSON Schema: of arguments, of a result, of a form
 	schemas // JSON Schemas by name

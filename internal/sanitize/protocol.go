@@ -92,7 +92,7 @@ var protocol = [places]form{
 		"uri": address, "mimeType": exact, "text": counted, "blob": binary,
 		"_meta": free,
 	}},
-	// Of an extension whose hosts compare or run what they read (mcp.MediaApp).
+	// Of an extension whose hosts compare or run what they read (mcp.Extension).
 	file: {members: map[string]place{
 		"uri": address, "mimeType": exact, "text": whole, "blob": wholeFile,
 		"_meta": exact,
@@ -153,8 +153,9 @@ var protocol = [places]form{
 		"icons":       icon, "_meta": exact,
 	}, others: exact},
 
-	// Of an extension: hosts compare all of it with the file that it describes.
-	skill: {members: map[string]place{
+	// Of an extension (mcp.Extension.Item): hosts compare all of it with the file that it
+	// describes.
+	extended: {members: map[string]place{
 		"uri": address, "frontmatter": exact, "resources": skillFile,
 		"_meta": exact,
 	}, others: exact},

@@ -79,7 +79,7 @@ var elsewhere = map[place][]string{
 	// The texts of a block of an unknown type count like those of other blocks.
 	strangeBlock: {"type", "text", "data", "blob"},
 	// Contents of a resource of an extension, by their media type.
-	skill: {"uri", "frontmatter", "resources", "_meta"}, skillFile: {"uri", "digest"},
+	extended: {"uri", "frontmatter", "resources", "_meta"}, skillFile: {"uri", "digest"},
 	skillGot:  {"skill", "resultType", "cacheScope", "_meta"},
 	directory: {"resources", "nextCursor", "resultType", "cacheScope", "_meta"},
 	file:      {"uri", "mimeType", "text", "blob", "_meta"},

@@ -5,7 +5,6 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
-	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/legacy"
 )
 
@@ -47,15 +46,11 @@ func (s *Server) post(x *exchange.Exchange, r *http.Request) {
 		return
 	}
 	x.Era = eraOf(r.Header, x.Meta)
-	switch to, refused := s.forwarder.Elsewhere(x, m); {
-	case refused != nil:
-		x.Refuse(m.ID, refused)
-		return
-	case to != "":
-		if s.forwarder.Forward(x, r, to, m, raw) != forward.Done {
-			x.Refuse(m.ID, exchange.ErrReplicas)
+	if to := s.forwarder.Elsewhere(x, m); to != "" {
+		if s.forwarder.Deliver(x, r, to, m, raw) {
+			return
 		}
-		return
+		x.Held.TakeSlot(&s.working)
 	}
 	if x.Era == mcp.Modern {
 		x.Key = exchange.KeyOf(r, m, raw)

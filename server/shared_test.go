@@ -82,11 +82,12 @@ func TestAnswerOfAnotherSessionIsDropped(t *testing.T) {
 			wantStatus(t, "another owner", w.do(t, answerTo(question, bobs).as("bob")), http.StatusAccepted)
 			wantStatus(t, "the owner is bob", w.do(t, answerTo(question, id).as("bob")), http.StatusNotFound)
 			for _, forged := range []string{
-				question[:32], question + "0", strings.ToUpper(question),
-				"q" + strings.Repeat("0", 32), strings.Replace(question, "q", "x", 1),
+				question[:32], question + "0", strings.ToUpper(question), strings.Replace(question, "q", "x", 1),
 			} {
 				wantStatus(t, forged, w.do(t, answerTo(forged, id)), http.StatusAccepted)
 			}
+			wantReplicas(t, "of a replica that is not there",
+				w.do(t, answerTo("q"+strings.Repeat("0", 32), id)))
 		}
 		wait(t)
 		select {
@@ -108,8 +109,8 @@ func TestAnswerOfAnotherSessionIsDropped(t *testing.T) {
 	})
 }
 
-// TestAnswerIsNotLostWithItsWord answers at another replica, when the home cannot be told
-// and when it is gone.
+// TestAnswerIsNotLostWithItsWord answers at another replica, when the home cannot be told,
+// and when it is cut off, and the call there waits on. Its client was told 202.
 func TestAnswerIsNotLostWithItsWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 2)
@@ -124,15 +125,49 @@ func TestAnswerIsNotLostWithItsWord(t *testing.T) {
 		if got := <-over; strings.Count(got, `file:///r`) != 1 {
 			t.Errorf("got %s, want the answer once", got)
 		}
-		question, _ = a.ask(t, id)
+		question, over = a.ask(t, id)
 		c.hub.Leave(a.word().Member)
 		<-time.After(time.Minute) // it is known who is there, and who is not
-		wantStatus(t, "the home is gone", b.do(t, answerTo(question, id)), http.StatusAccepted)
-		wantStatus(t, "its end", b.do(t, inSession("DELETE", id, "")), http.StatusNoContent)
+		wantReplicas(t, "the home is cut off", b.do(t, answerTo(question, id)))
 		c.hub.Rejoin(a.word().Member)
-		a.word().Return() // and learns that its session has ended, with the call
-		wait(t)
+		wantStatus(t, "it is back", b.do(t, answerTo(question, id)), http.StatusAccepted)
+		if got := <-over; strings.Count(got, `file:///r`) != 1 {
+			t.Errorf("got %s, want the answer once", got)
+		}
 	})
+}
+
+// TestAnswerWaitsForItsHome answers at another replica while the home is not reached for
+// some seconds. SDKs do not send again what was refused.
+func TestAnswerWaitsForItsHome(t *testing.T) {
+	for name, cut := range map[string]func(c *common) (heal func()){
+		"the link is cut": func(c *common) func() {
+			cut := &c.worlds[1].word().cut
+			cut.Store(true)
+			return func() { cut.Store(false) }
+		},
+		"the other was cut off itself": func(c *common) func() {
+			home := c.worlds[0].word().Member
+			c.hub.Leave(home)
+			c.worlds[1].word().Return()
+			return func() { c.hub.Rejoin(home) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := together(t, 2)
+				a, b := c.worlds[0], c.worlds[1]
+				id := a.openAsking(t, mcp.Revision2511)
+				question, over := a.ask(t, id)
+				heal := cut(c)
+				time.AfterFunc(5*time.Second, heal)
+				wantStatus(t, "the answer", b.do(t, answerTo(question, id)), http.StatusAccepted)
+				if got := <-over; strings.Count(got, `file:///r`) != 1 {
+					t.Errorf("got %s, want the answer once", got)
+				}
+			})
+		})
+	}
 }
 
 // TestAnswerAfterAFaultIsNotTakenForNothing answers a question whose home has no mailbox

@@ -225,6 +225,14 @@ func (h *Held) ReleaseSlot() {
 	}
 }
 
+// TakeSlot takes a slot again that was given back while others were asked.
+func (h *Held) TakeSlot(working *atomic.Int64) {
+	if h.Slot == nil {
+		h.Slot = working
+		working.Add(1)
+	}
+}
+
 // Release gives back all of it.
 func (h *Held) Release() {
 	if h.Slot != nil {

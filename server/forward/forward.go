@@ -48,6 +48,7 @@ import (
 type Forwarder struct {
 	exchanges *exchange.Service
 	others    replica.Others
+	alone     bool                          // there are never others
 	slots     *share.Budget                 // of requests that other replicas answer
 	returned  atomic.Pointer[time.Time]     // when others may have taken this replica for gone last; nil: never
 	changed   atomic.Pointer[chan struct{}] // closed when replicas have come or ended
@@ -55,7 +56,8 @@ type Forwarder struct {
 
 // New returns a forwarder that has at most so many requests answered at once.
 func New(exchanges *exchange.Service, others replica.Others, most int64) *Forwarder {
-	f := &Forwarder{exchanges: exchanges, others: others, slots: share.New(most)}
+	_, alone := others.(*replica.Alone)
+	f := &Forwarder{exchanges: exchanges, others: others, alone: alone, slots: share.New(most)}
 	changed := make(chan struct{})
 	f.changed.Store(&changed)
 	return f
@@ -81,28 +83,47 @@ func (f *Forwarder) IsUnsure() bool {
 	return at != nil && time.Since(*at) < unsureTime
 }
 
-// Elsewhere returns the other replica that a message is for, "" if it is for this one. It
-// is refused while nobody knows whether that replica is there. What is for one that is
-// gone is answered here: that it is.
-func (f *Forwarder) Elsewhere(x *exchange.Exchange, m *mcp.Message) (to replica.ID, refused *exchange.Refusal) {
-	if x.Forwarded {
-		return "", nil
-	}
-	if m.IsResponse() {
+// Elsewhere returns the other replica that a message names, "" if it names none or this
+// one. What was forwarded is for this one.
+func (f *Forwarder) Elsewhere(x *exchange.Exchange, m *mcp.Message) (to replica.ID) {
+	switch {
+	case x.Forwarded || f.alone:
+		return ""
+	case m.IsResponse():
 		id, _ := mcp.RawJSON(m.ID).Text()
 		to, _ = HomeOf(id)
-	} else if m.IsRequest() {
+	case m.IsRequest():
 		to = f.exchanges.Desk.Home(x.Caller, m.Method, m.Params)
 	}
-	switch {
-	case to == "" || to == f.others.Self():
-		return "", nil
-	case f.others.IsThere(to):
-		return to, nil
-	case f.IsUnsure():
-		return "", exchange.ErrReplicas
+	if to == f.others.Self() {
+		return ""
 	}
-	return "", nil
+	return to
+}
+
+// Deliver has the replica answer a message that the message names. One that is not
+// reached is most likely back soon, or about to be known as gone, and is waited for:
+// clients do not send again what was refused. It is false for a request if that replica
+// is gone, which is answered here. An answer to a question is refused then, and not
+// dropped: whoever asked may only be cut off, and wait for it.
+func (f *Forwarder) Deliver(x *exchange.Exchange, r *http.Request, to replica.ID, m *mcp.Message, body []byte) bool {
+	for until := time.Now().Add(HoldTime); ; {
+		switch {
+		case f.others.IsThere(to):
+			if f.Forward(x, r, to, m, body) == Done {
+				return true
+			}
+		case f.IsUnsure():
+		case !m.IsResponse():
+			return false
+		default:
+			until = time.Time{}
+		}
+		if !f.AwaitChange(x.Context(), until) {
+			x.Refuse(m.ID, exchange.ErrReplicas)
+			return true
+		}
+	}
 }
 
 // Outcome is what became of a request that was to be forwarded.
@@ -114,6 +135,7 @@ const (
 	Gone                  // the other replica was not reached: nothing was sent
 	Denied                // the other replica does not lead the session: nothing was done
 	Taken                 // the other replica leads the session, and the rest is done here
+	Lost                  // its answer to what may be sent again did not come
 )
 
 // Forward has another replica answer a request. The body has been read, and m is what it
@@ -137,6 +159,8 @@ func (f *Forwarder) Forward(x *exchange.Exchange, r *http.Request, to replica.ID
 	switch {
 	case errors.Is(err, replica.ErrGone):
 		return Gone
+	case err != nil && m.IsResponse():
+		return Lost // the first one counts
 	case err != nil:
 		refuseForward(ctx, x, m)
 		return Done
@@ -150,8 +174,12 @@ func (f *Forwarder) Forward(x *exchange.Exchange, r *http.Request, to replica.ID
 	return Done
 }
 
-// holdStep is how long nobody waits before a replica is tried again.
-const holdStep = time.Second
+const (
+	// HoldTime is how long a request waits for a replica that is not reached, or for its
+	// end to be known: longer than that takes.
+	HoldTime = 8 * time.Second
+	holdStep = time.Second // after which a replica is tried again
+)
 
 // AwaitChange waits until replicas have come or ended, for holdStep at most. It is false
 // if it is late, or the client is gone.
@@ -177,14 +205,9 @@ func RequestOf(x *exchange.Exchange, r *http.Request, body []byte) link.Request 
 	}
 }
 
-// refuseForward answers a request that got no answer from another replica. An answer to a
-// question may come again in any case: the first one counts. A status that says that all
-// is well is for answers to requests alone.
+// refuseForward answers a request that got no answer from another replica. A status that
+// says that all is well is for answers to requests alone.
 func refuseForward(ctx context.Context, x *exchange.Exchange, m *mcp.Message) {
-	if m.IsResponse() {
-		x.Refuse(m.ID, exchange.ErrReplicas)
-		return
-	}
 	told := lostForward(ctx)
 	status := exchange.StatusOf(told.Code, x.Era)
 	if !m.IsRequest() || x.Request.URL.Path == exchange.MessagesPath {
@@ -260,27 +283,27 @@ func (f *Forwarder) resumes(x *exchange.Exchange, from replica.ID) bool {
 }
 
 // ForwardAnswer gives an answer of a client, which came among others, to the replica that
-// has the question.
+// has the question, as Deliver does.
 func (f *Forwarder) ForwardAnswer(ctx context.Context, to replica.ID, message []byte) *exchange.Refusal {
 	x := exchange.FromContext(ctx)
 	if x == nil {
 		return nil // nobody asked
 	}
-	if !f.others.IsThere(to) {
-		if f.IsUnsure() {
-			return exchange.ErrReplicas
+	for until := time.Now().Add(HoldTime); f.others.IsThere(to) || f.IsUnsure(); {
+		answer, err := f.others.Forward(ctx, to, RequestOf(x, x.Request, message))
+		if err == nil {
+			taken := answer.StatusCode == http.StatusAccepted
+			_ = answer.Body.Close() // it says no more than the status
+			if taken {
+				return nil
+			}
+			break
 		}
-		return nil // the request that asked is gone with it
+		if !f.AwaitChange(ctx, until) {
+			break
+		}
 	}
-	answer, err := f.others.Forward(ctx, to, RequestOf(x, x.Request, message))
-	if err != nil {
-		return exchange.ErrReplicas // the first answer counts, so the client may send it again
-	}
-	defer answer.Body.Close() //nolint:errcheck // it says no more than the status
-	if answer.StatusCode != http.StatusAccepted {
-		return exchange.ErrReplicas
-	}
-	return nil
+	return exchange.ErrReplicas // the first answer counts, so the client may send it again
 }
 
 // Bounds of the lists of tasks that other replicas have.

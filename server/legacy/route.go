@@ -22,16 +22,12 @@ func (s *Service) missing(ctx context.Context) *exchange.Refusal {
 	return sessions.Miss(ctx, sessions.LostRestart)
 }
 
-// holdTime is how long a request waits for the end of a replica that is not reached:
-// longer than that takes.
-const holdTime = 8 * time.Second
-
 // route finds the replica that leads the session of a ticket. It returns the session if
 // that is this one. Otherwise ask has the other do what is to be done, and the request is
 // answered. A primary that is not reached is most likely about to be known as gone, and
 // is waited for: clients do not send again what was refused.
 func (s *Service) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID, ask func(to replica.ID) forward.Outcome) *sessions.Session {
-	denied, until := replica.ID(""), time.Now().Add(holdTime)
+	denied, until := replica.ID(""), time.Now().Add(forward.HoldTime)
 	for {
 		l, to, refused := s.sessions.Whose(x.Context(), t, x.Caller, denied)
 		if refused != nil {
@@ -39,10 +35,7 @@ func (s *Service) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID, ask f
 			return nil
 		}
 		if l != nil {
-			if x.Held.Slot == nil {
-				x.Held.Slot = s.config.Working // it was given back while others were asked
-				s.config.Working.Add(1)
-			}
+			x.Held.TakeSlot(s.config.Working)
 			return l
 		}
 		switch ask(to) {
@@ -55,7 +48,7 @@ func (s *Service) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID, ask f
 				return nil
 			}
 			denied = to
-		case forward.Gone:
+		case forward.Gone, forward.Lost:
 			denied = ""
 			if !s.forwarder.AwaitChange(x.Context(), until) {
 				x.Refuse(id, exchange.ErrReplicas)

@@ -91,19 +91,47 @@ func TestALatePrimaryChangesNothing(t *testing.T) {
 }
 
 // TestADeletedSessionIsNotServedByItsLatePrimary ends a session while a replica that led
-// it is cut off.
+// it is cut off, which then comes back, and with it or before it a store that has lost
+// what it had: nobody writes the record of a session that has ended again.
 func TestADeletedSessionIsNotServedByItsLatePrimary(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := together(t, 2)
-		a, b := c.worlds[0], c.worlds[1]
-		id := a.openAsking(t, mcp.Revision2511)
-		<-time.After(time.Second)
-		c.hub.Leave(a.word().Member)
-		wantStatus(t, "DELETE", b.do(t, inSession("DELETE", id, "")), http.StatusNoContent)
-		wantReplicas(t, "cut off", a.do(t, inSession("POST", id, pingBody)))
-		c.hub.Rejoin(a.word().Member)
-		wantStatus(t, "back", a.do(t, inSession("POST", id, pingBody)), http.StatusNotFound)
-	})
+	nothing := func(*common) {}
+	lose := func(c *common) { c.records.Lose() }
+	for name, test := range map[string]struct{ before, after func(*common) }{
+		"it comes back":                      {nothing, nothing},
+		"the store is lost, and it is back":  {lose, nothing},
+		"it is back, and the store is lost":  {nothing, lose},
+		"the store is lost twice, around it": {lose, lose},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := together(t, 2)
+				a, b := c.worlds[0], c.worlds[1]
+				id := a.openAsking(t, mcp.Revision2511)
+				<-time.After(time.Second)
+				c.hub.Leave(a.word().Member)
+				wantStatus(t, "DELETE", b.do(t, inSession("DELETE", id, "")), http.StatusNoContent)
+				wantReplicas(t, "cut off", a.do(t, inSession("POST", id, pingBody)))
+				test.before(c)
+				c.hub.Rejoin(a.word().Member)
+				a.word().Return()
+				test.after(c)
+				for range 10 {
+					for _, w := range c.worlds {
+						if got := w.do(t, inSession("POST", id, pingBody)); got.Code != http.StatusNotFound &&
+							got.Code != http.StatusServiceUnavailable {
+							t.Errorf("after DELETE: got %d %s, want 404, or 503 after a loss", got.Code, got.Body)
+						}
+					}
+					<-time.After(time.Second)
+				}
+				c.records.Settle()
+				wantStatus(t, "later", a.do(t, inSession("POST", id, pingBody)), http.StatusNotFound)
+				if _, found := c.records.Of(c.name(t, id)); found {
+					t.Error("the session has a record again")
+				}
+			})
+		})
+	}
 }
 
 // TestSessionsOutliveALossOfTheStore empties what replicas share: the primary writes the

@@ -598,3 +598,41 @@ func TestStreamsSurviveALogThatCannotBeReached(t *testing.T) {
 		expectNotices(t, "after the outage", stream, mcp.NotifyPromptsChanged, 1)
 	})
 }
+
+// TestEndOfASessionAnswersItsCalls deletes a session at one replica while a call of it
+// runs at another: whoever waits for its answer, there or elsewhere, is told that it was
+// cancelled. The stream of the call just ended.
+func TestEndOfASessionAnswersItsCalls(t *testing.T) {
+	for name, test := range map[string]struct {
+		stream int // the replica with the stream of the call, which runs at the first
+		drains bool
+	}{
+		"where it runs":                          {0, false},
+		"where it runs, resumed":                 {0, false},
+		"elsewhere":                              {1, false},
+		"where it runs, which drains":            {0, true},
+		"elsewhere, while the replica drains":    {1, true},
+		"at a third one, while a replica drains": {2, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCrew(t)
+				stream := c.worlds[0].hearing(t, legacyCall(c.id, "slow_progress"))
+				if name != "where it runs" {
+					last := lastID(t, stream.text())
+					leave(t, stream)
+					stream = c.get(t, test.stream, last)
+				}
+				if test.drains {
+					c.worlds[0].PartFromClients()
+					wait(t) // whoever has a stream takes the session over
+				}
+				wantStatus(t, "DELETE", c.worlds[1].do(t, inSession("DELETE", c.id, "")), http.StatusNoContent)
+				wait(t)
+				if got := stream.text(); strings.Count(got, `"id":1,"error"`) != 1 || !stream.isOver() {
+					t.Errorf("got %q, want an error for the request, and the end", got)
+				}
+			})
+		})
+	}
+}

@@ -19,6 +19,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -71,6 +73,7 @@ type Directory struct {
 	ended     *sessions.Ended
 	hints     hints
 	rewriting chan struct{} // holds a value if records may be lost
+	taking    singleflight.Group
 
 	mu      sync.Mutex             // guards the field below
 	unended map[primary.Key]uint64 // epochs of records that are yet to be removed

@@ -40,14 +40,23 @@ func (d *Directory) End(ctx context.Context, l *sessions.Session, how string) {
 	}
 }
 
-// Drop ends a session on this instance alone. It is false if the session had ended
-// before.
+// Drop ends a session on this instance alone, and forgets its events. It is false if the
+// session had ended before.
 func (d *Directory) Drop(l *sessions.Session, how string) bool {
+	ended := d.Shut(l, how)
+	if ended && l.IsLeading() {
+		d.ForgetEvents(l)
+	}
+	return ended
+}
+
+// Shut ends a session on this instance alone, which cancels its calls. It is false if the
+// session had ended before.
+func (d *Directory) Shut(l *sessions.Session, how string) bool {
 	d.Roster.Remove(l)
 	ended := l.Close()
 	if ended && l.IsLeading() {
 		d.ended.Add(l.Key, how)
-		d.ForgetEvents(l)
 	}
 	return ended
 }

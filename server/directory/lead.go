@@ -31,8 +31,8 @@ import (
 
 // Whose finds out which replica leads the session of a ticket, which is the caller's:
 // this one, and then it returns the session, or the other one that it returns. denied has
-// said that it does not; "": none has. A request that was forwarded is looked for here
-// alone.
+// said that it does not; "": none has. A request that was forwarded is answered here, if
+// the record says so: this replica may be about to take the session over.
 func (d *Directory) Whose(ctx context.Context, t *ticket.Ticket, c gateway.Caller,
 	denied replica.ID,
 ) (l *sessions.Session, to replica.ID, refused *exchange.Refusal) {
@@ -46,7 +46,8 @@ func (d *Directory) Whose(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 		}
 	}
 	if x := exchange.FromContext(ctx); x != nil && x.Forwarded {
-		return nil, "", forward.ErrElsewhere
+		l, refused = d.takenHere(ctx, t, c)
+		return l, "", refused
 	}
 	if denied == "" {
 		if to := d.guess(t); to != "" {
@@ -54,6 +55,28 @@ func (d *Directory) Whose(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 		}
 	}
 	return d.look(ctx, t, c, denied)
+}
+
+// takenHere returns the session of a ticket if this replica has something of it, and the
+// record says that it leads it.
+func (d *Directory) takenHere(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*sessions.Session, *exchange.Refusal) {
+	if d.Roster.Find(t.Key) == nil {
+		return nil, forward.ErrElsewhere
+	}
+	record, err := d.config.Records.Look(ctx, keyOf(t, c))
+	if err != nil || record.Primary != d.config.Others.Self() {
+		return nil, forward.ErrElsewhere
+	}
+	l, refused, err := d.take(ctx, t, c, record)
+	if err != nil {
+		return nil, forward.ErrElsewhere
+	}
+	return l, refused
+}
+
+// keyOf names the session of a ticket, which is the caller's, in the records.
+func keyOf(t *ticket.Ticket, c gateway.Caller) primary.Key {
+	return primary.Key{Tenant: c.Principal.User().TenantID, Name: t.Key.String()}
 }
 
 // guess returns the replica that most likely leads a session, if that lives and does not
@@ -78,9 +101,9 @@ const maxTakes = 3
 func (d *Directory) look(ctx context.Context, t *ticket.Ticket, c gateway.Caller,
 	denied replica.ID,
 ) (*sessions.Session, replica.ID, *exchange.Refusal) {
-	key, self := primary.Key{Tenant: c.Principal.User().TenantID, Name: t.Key.String()}, d.config.Others.Self()
+	self := d.config.Others.Self()
 	for range maxTakes {
-		record, err := d.config.Records.Look(ctx, key)
+		record, err := d.config.Records.Look(ctx, keyOf(t, c))
 		if err != nil {
 			return nil, d.unlooked(t, denied, err), d.refusalOf(ctx, t, denied, err)
 		}
@@ -89,20 +112,49 @@ func (d *Directory) look(ctx context.Context, t *ticket.Ticket, c gateway.Caller
 			d.hints.set(t.Key, at)
 			return nil, at, nil
 		}
-		taken, err := d.config.Records.Take(ctx, key, record, self)
+		l, refused, err := d.take(ctx, t, c, record)
 		switch {
 		case errors.Is(err, primary.ErrFenced):
 			continue
 		case err != nil:
 			return nil, "", d.refusalOf(ctx, t, denied, err)
 		}
-		if !d.config.Others.IsThere(at) {
-			at = ""
-		}
-		l, refused := d.begin(ctx, t, c, taken, at)
 		return l, "", refused
 	}
 	return nil, "", exchange.ErrReplicas
+}
+
+// take takes a session over, once for all who want it at the same time: the last of two
+// would take it from this replica, and forget which calls the former primary has.
+func (d *Directory) take(ctx context.Context, t *ticket.Ticket, c gateway.Caller,
+	from primary.Record,
+) (*sessions.Session, *exchange.Refusal, error) {
+	type taken struct {
+		session *sessions.Session
+		refused *exchange.Refusal
+	}
+	done, err, _ := d.taking.Do(string(t.Key[:]), func() (any, error) {
+		ctx, self := context.WithoutCancel(ctx), d.config.Others.Self()
+		l := d.Roster.Find(t.Key)
+		if l != nil && from.Primary == self && l.IsLeading() && l.Epoch() == from.Epoch {
+			return taken{l, d.useLed(ctx, l, c)}, nil
+		}
+		record, err := d.config.Records.Take(ctx, keyOf(t, c), from, self)
+		if err != nil {
+			return nil, err
+		}
+		former := from.Primary
+		if !d.config.Others.IsThere(former) {
+			former = ""
+		}
+		l, refused := d.begin(ctx, t, c, record, former)
+		return taken{l, refused}, nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	it := done.(taken)
+	return it.session, it.refused, nil
 }
 
 // TakeOver takes a session over whose primary is gone or drains. If another replica was

@@ -48,21 +48,20 @@ func (d *Directory) Keep(ctx context.Context, l *sessions.Session, name, text st
 // matters.
 func (d *Directory) Superseded(l *sessions.Session) { d.Follow(l, "", l.Epoch()) }
 
-// Delete ends a session for its client. If its record cannot be removed, nothing has
-// happened: no session is served any more after its end was answered.
+// Delete removes the record of a session that its client ends. If that cannot be done,
+// nothing has happened: no session is served any more after its end was answered.
 func (d *Directory) Delete(ctx context.Context, l *sessions.Session) *exchange.Refusal {
-	ctx = context.WithoutCancel(ctx) // a client that leaves must not leave half of it undone
-	if l.Shared {
-		switch err := d.config.Records.End(ctx, l.InRecord(), l.Epoch()); {
-		case errors.Is(err, primary.ErrFenced):
-			d.Superseded(l)
-			return forward.ErrElsewhere
-		case err != nil:
-			d.config.Guard.Log.WarnContext(ctx, "a session cannot be ended", slog.Any("error", err))
-			return exchange.ErrReplicas
-		}
+	if !l.Shared {
+		return nil
 	}
-	d.Drop(l, sessions.EndClosed)
+	switch err := d.config.Records.End(ctx, l.InRecord(), l.Epoch()); {
+	case errors.Is(err, primary.ErrFenced):
+		d.Superseded(l)
+		return forward.ErrElsewhere
+	case err != nil:
+		d.config.Guard.Log.WarnContext(ctx, "a session cannot be ended", slog.Any("error", err))
+		return exchange.ErrReplicas
+	}
 	return nil
 }
 

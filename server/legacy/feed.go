@@ -100,8 +100,12 @@ func (f *feed) Open(ctx context.Context, x *exchange.Exchange, r *http.Request) 
 
 // Step implements source.
 func (f *feed) Step(ctx context.Context, out *streams.Stream) error {
-	if f.mine.Lost.Load() || f.place != nil && f.session.IsOver() {
+	over := f.place != nil && f.session.IsOver()
+	switch {
+	case f.mine.Lost.Load(), over && f.tells:
 		return streams.ErrEnded
+	case over && !f.session.IsCalm():
+		return nil // the answer of its call comes first
 	}
 	if f.tells && !f.tell(ctx) {
 		return streams.ErrEnded
@@ -113,8 +117,8 @@ func (f *feed) Step(ctx context.Context, out *streams.Stream) error {
 	f.server.streams.Reading(f.flow)
 	events, more, err := f.server.config.Log.Next(ctx, f.session.InLog(), f.stream, f.after)
 	if ofLog(err, exchange.ErrSession) == exchange.ErrReplicas {
-		if f.parts {
-			return streams.ErrEnded // what there is comes elsewhere
+		if f.parts || over {
+			return streams.ErrEnded // what there is comes elsewhere, or not any more
 		}
 		return nil // what there is comes when the log can be reached
 	}
@@ -138,8 +142,11 @@ func (f *feed) Step(ctx context.Context, out *streams.Stream) error {
 	if !more {
 		f.parts = false
 	}
-	if !more || f.parts {
+	if !more || f.parts || over && len(events) == 0 {
 		return streams.ErrEnded
+	}
+	if over {
+		f.flow.Wake()
 	}
 	return nil
 }

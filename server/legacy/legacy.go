@@ -418,6 +418,7 @@ func (s *Service) Delete(x *exchange.Exchange, r *http.Request) {
 	if x.LinkNote == noteFormer {
 		if l := s.sessions.Roster.Find(t.Key); l != nil {
 			s.sessions.Drop(l, sessions.EndClosed)
+			l.AwaitCalm(x.Context())
 		}
 		x.WriteStatus(http.StatusNoContent)
 		return
@@ -446,18 +447,23 @@ func (s *Service) Delete(x *exchange.Exchange, r *http.Request) {
 }
 
 // endByClient ends a session wherever something of it is. When it returns nil, nobody
-// serves the session any more.
-func (s *Service) endByClient(x *exchange.Exchange, l *sessions.Session) *exchange.Refusal {
-	former := l.FormerOf()
-	at := l.StreamsAt()
-	if refused := s.sessions.Delete(x.Context(), l); refused != nil {
+// serves the session any more. Whoever waits for the answer of a call gets that first: it
+// was cancelled.
+func (s *Service) endByClient(x *exchange.Exchange, l *sessions.Session) (refused *exchange.Refusal) {
+	// a client that leaves must not leave half of it undone
+	ctx, at := context.WithoutCancel(x.Context()), l.StreamsAt()
+	if refused = s.sessions.Delete(ctx, l); refused != nil {
 		return refused
 	}
+	if !s.tellFormer(ctx, x, l, nil) {
+		refused = exchange.ErrReplicas
+	}
+	s.sessions.Shut(l, sessions.EndClosed)
+	l.AwaitCalm(ctx)
 	for stream, one := range at {
-		s.letGo(x.Context(), l, stream, one, directory.EndedEpoch)
+		s.letGo(ctx, l, stream, one, directory.EndedEpoch)
 	}
-	if former != "" && !s.tellFormer(x.Context(), x, l, nil) {
-		return exchange.ErrReplicas
-	}
-	return nil
+	l.AwaitEnd(ctx)
+	s.sessions.ForgetEvents(l)
+	return refused
 }

@@ -181,12 +181,14 @@ func (s *Service) heardNotice(ctx context.Context, from replica.ID, parts [][]by
 	}
 	if len(parts[3]) == 0 {
 		l.DropListener(stream, from)
-		// else it came here from the sender, or another replica leads
-		if !l.IsLeading() && l.Epoch() <= epoch {
+		switch {
+		case l.IsLeading() || l.Epoch() > epoch: // it came here from the sender, or another replica leads
+		case epoch == directory.EndedEpoch:
+			s.sessions.Drop(l, sessions.EndClosed)
+			l.AwaitEnd(ctx)
+			s.sessions.ForgetEvents(l)
+		default:
 			l.LoseStream(ctx, stream)
-			if epoch == directory.EndedEpoch && s.sessions.Drop(l, sessions.EndClosed) {
-				s.sessions.ForgetEvents(l)
-			}
 		}
 		return noticeTaken
 	}
@@ -387,7 +389,7 @@ func (s *Service) resubscribeLater(l *sessions.Session) {
 // request asks for, too. It is false if that one was not reached and lives.
 func (s *Service) tellFormer(ctx context.Context, x *exchange.Exchange, l *sessions.Session, body []byte) bool {
 	former := l.FormerOf()
-	if former == "" || x == nil || x.Forwarded || !s.config.Others.IsThere(former) {
+	if former == "" || x == nil || !s.config.Others.IsThere(former) {
 		return true
 	}
 	request := forward.RequestOf(x, x.Request, body)

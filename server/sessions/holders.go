@@ -102,14 +102,8 @@ func (l *Session) AwaitStream(ctx context.Context, stream string) {
 	l.mu.Lock()
 	opening := l.streams.opening[stream]
 	l.mu.Unlock()
-	if opening == nil {
-		return
-	}
-	ctx, stop := context.WithTimeout(ctx, NoticeTime/2)
-	defer stop()
-	select {
-	case <-opening:
-	case <-ctx.Done():
+	if opening != nil {
+		await(ctx, opening)
 	}
 }
 
@@ -139,17 +133,45 @@ func (l *Session) LoseStream(ctx context.Context, stream string) {
 		l.mu.Unlock()
 		return
 	}
-	if h.gone == nil {
-		h.gone = make(chan struct{})
-	}
-	gone := h.gone
+	gone := h.goneLocked()
 	l.mu.Unlock()
 	h.Lost.Store(true)
 	h.flow.Wake()
+	await(ctx, gone)
+}
+
+// AwaitEnd waits until the connections here that send streams have sent what there is of
+// a session that is over, and have ended.
+func (l *Session) AwaitEnd(ctx context.Context) {
+	var left []<-chan struct{}
+	l.mu.Lock()
+	for _, h := range l.streams.holders {
+		if h.flow != nil {
+			left = append(left, h.goneLocked())
+		}
+	}
+	l.mu.Unlock()
+	ctx, stop := context.WithTimeout(ctx, NoticeTime/2)
+	defer stop()
+	for _, gone := range left {
+		await(ctx, gone)
+	}
+}
+
+// goneLocked returns what is closed when a connection sends nothing more.
+func (h *Holder) goneLocked() <-chan struct{} {
+	if h.gone == nil {
+		h.gone = make(chan struct{})
+	}
+	return h.gone
+}
+
+// await waits for half as long as whoever sent notices does, at most.
+func await(ctx context.Context, done <-chan struct{}) {
 	ctx, stop := context.WithTimeout(ctx, NoticeTime/2)
 	defer stop()
 	select {
-	case <-gone:
+	case <-done:
 	case <-ctx.Done():
 	}
 }
@@ -201,12 +223,13 @@ func (l *Session) StrandedAt() (at replica.ID, held bool) {
 	return l.lead.primary, held && !l.life.isOver()
 }
 
-// EndStreams ends the streams for notices that are here.
+// EndStreams ends the streams for notices that are here. That of a call follows the log,
+// whoever leads.
 func (l *Session) EndStreams() {
 	l.mu.Lock()
 	var lost []*Holder
 	for _, h := range l.streams.holders {
-		if h.flow != nil && h.flow.Lasts() {
+		if h.flow != nil && h.flow.Lasts() && h.Stream[0] == 'g' {
 			lost = append(lost, h)
 		}
 	}

@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"context"
 	"maps"
 	"slices"
 
@@ -83,6 +84,14 @@ func (l *Session) WhenCalm(then func()) bool {
 	}
 	l.work.calm = then
 	return false
+}
+
+// AwaitCalm waits until no job of the session is in flight: each has been cancelled.
+func (l *Session) AwaitCalm(ctx context.Context) {
+	calm := make(chan struct{})
+	if !l.WhenCalm(func() { close(calm) }) {
+		await(ctx, calm)
+	}
 }
 
 // RunsFormerly tells whether the replica that led the session before answers a request of

@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"maps"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -135,11 +136,13 @@ func (l *Session) Confirm(at time.Time) {
 
 // BecomeFollower notes that another replica leads the session. Streams for notices end
 // here, and the subscriptions. It returns the epoch before, whether this replica led the
-// session, and the replicas that hold streams for it, by stream.
+// session, and the replicas that hold streams for notices, by stream: that of a call
+// follows the log, whoever leads.
 func (l *Session) BecomeFollower(at replica.ID, epoch uint64) (before uint64, led bool,
 	elsewhere map[string]replica.ID,
 ) {
 	elsewhere = l.StreamsAt()
+	maps.DeleteFunc(elsewhere, func(stream string, _ replica.ID) bool { return stream[0] != 'g' })
 	l.mu.Lock()
 	was := l.lead
 	l.lead = lead{epoch: epoch, primary: at}

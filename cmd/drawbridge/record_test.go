@@ -152,7 +152,7 @@ func (r *recorder) start(t *testing.T, wire func(*recorder)) {
 		}
 	})
 	eventually(t, "the program listens", func() bool {
-		return listens(t.Context(), strings.TrimSuffix(strings.TrimPrefix(r.url, "http://"), "/mcp"))
+		return listens(t.Context(), r.address())
 	})
 }
 

@@ -38,9 +38,10 @@ http {
   fastcgi_temp_path %[1]s/fastcgi;
   uwsgi_temp_path %[1]s/uwsgi;
   scgi_temp_path %[1]s/scgi;
-  upstream replicas { server %[3]s max_fails=0; server %[4]s max_fails=0; keepalive 64; }
+  upstream replicas { %[3]skeepalive 64; }
   server {
     listen %[2]s;
+    add_header Answered-By $upstream_addr always;
     location / {
       proxy_pass http://replicas;
       proxy_http_version 1.1;
@@ -52,9 +53,14 @@ http {
 }
 `
 
-// startNginx starts nginx before two replicas, and returns the address at which it
-// listens.
-func startNginx(t *testing.T, a, b *recorder) string {
+// address returns the host and port at which the process listens.
+func (r *recorder) address() string {
+	return strings.TrimSuffix(strings.TrimPrefix(r.url, "http://"), "/mcp")
+}
+
+// startNginx starts nginx at an address, which sends each request to the next of the
+// replicas and says in its answer which that was.
+func startNginx(t *testing.T, listen string, replicas ...*recorder) {
 	t.Helper()
 	program, err := exec.LookPath("nginx")
 	if err != nil {
@@ -64,16 +70,12 @@ func startNginx(t *testing.T, a, b *recorder) string {
 		t.Skip("nginx is not installed")
 	}
 	dir := t.TempDir()
-	listen, err := freeport.Address()
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := func(r *recorder) string {
-		return strings.TrimSuffix(strings.TrimPrefix(r.url, "http://"), "/mcp")
+	var servers strings.Builder
+	for _, r := range replicas {
+		fmt.Fprintf(&servers, "server %s max_fails=0; ", r.address())
 	}
 	config := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(config, fmt.Appendf(nil, rolloverNginx, dir, listen, address(a), address(b)),
-		0o600); err != nil {
+	if err := os.WriteFile(config, fmt.Appendf(nil, rolloverNginx, dir, listen, &servers), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	nginx := exec.CommandContext(context.Background(), program, "-e", filepath.Join(dir, "nginx.err"), "-p",
@@ -89,7 +91,16 @@ func startNginx(t *testing.T, a, b *recorder) string {
 		}
 	})
 	eventually(t, "nginx listens", func() bool { return listens(t.Context(), listen) })
-	return listen
+}
+
+// freeAddress returns an address that nobody uses.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	address, err := freeport.Address()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address
 }
 
 // restarts ends the process with SIGTERM, and starts it again.
@@ -158,7 +169,8 @@ func TestARolloverLostRequests(t *testing.T) {
 	for _, r := range []*recorder{a, b} {
 		r.restarts(t) // with the delay
 	}
-	listen := startNginx(t, a, b)
+	listen := freeAddress(t)
+	startNginx(t, listen, a, b)
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 	t.Cleanup(client.CloseIdleConnections)
 	p := &posts{lost: make(map[string]int)}
@@ -199,7 +211,7 @@ func TestAStopCutOffWhoWasAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "it accepts no connection", func() bool {
-		return !listens(t.Context(), strings.TrimSuffix(strings.TrimPrefix(p.a.url, "http://"), "/mcp"))
+		return !listens(t.Context(), p.a.address())
 	})
 	lines = p.b.reads(t.Context(), t, http.MethodGet, "", mcp.HeaderSessionID, session, mcp.HeaderLastEventID,
 		strings.TrimPrefix(event, "id: "))

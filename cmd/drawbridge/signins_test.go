@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html"
 	"io"
@@ -71,7 +72,9 @@ func newDirectory(t *testing.T) *directory {
 	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) {
 		token, err := d.idToken(r.FormValue("code"))
 		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusBadRequest)
+			io.WriteString(w, `{"error":"invalid_grant"}`)
 			return
 		}
 		answer(w, map[string]any{"access_token": "x", "token_type": "Bearer", "id_token": token, "refresh_token": "rt"})
@@ -79,14 +82,36 @@ func newDirectory(t *testing.T) *directory {
 	return d
 }
 
-// idToken says who ann is, for a code or a refresh.
+// idToken says who ann is, for a code, which is good for once, or for a refresh, which has
+// none.
 func (d *directory) idToken(code string) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	more := map[string]any{"groups": []string{"staff"}, "email": "ann@corp.example"}
-	if nonce := d.nonces[code]; nonce != "" {
+	if code != "" {
+		nonce, ok := d.nonces[code]
+		if !ok {
+			return "", errors.New("the code was used")
+		}
+		delete(d.nonces, code)
 		more["nonce"] = nonce
 	}
+	return d.sign(more)
+}
+
+// logoutToken says that ann has signed out.
+func (d *directory) logoutToken(t *testing.T) string {
+	t.Helper()
+	token, err := d.sign(map[string]any{
+		"jti": rand.Text(), "events": map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+func (d *directory) sign(more map[string]any) (string, error) {
 	return auth.Sign(auth.Key{ID: "k", Public: d.key.Public(), Private: d.key}, "EdDSA", auth.Claims{
 		Issuer: d.URL, Subject: "ann", Audience: "gateway", IssuedAt: time.Now(),
 		Expiry: time.Now().Add(time.Minute), Extra: more,
@@ -104,11 +129,24 @@ var (
 type wanderer struct {
 	t       *testing.T
 	cookies map[string]string
-	person  string // whom the person chooses to be at a toy login
+	person  string            // whom the person chooses to be at a toy login
+	through http.RoundTripper // nil: by the address
 }
+
+func newWanderer(t *testing.T) *wanderer { return &wanderer{t: t, cookies: map[string]string{}} }
 
 // ask sends a request and returns the answer and its text.
 func (w *wanderer) ask(method, address, kind, body string, header ...string) (*http.Response, string) {
+	w.t.Helper()
+	answer, text, err := w.try(method, address, kind, body, header...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return answer, text
+}
+
+// try is ask for a request that may be lost.
+func (w *wanderer) try(method, address, kind, body string, header ...string) (*http.Response, string, error) {
 	w.t.Helper()
 	r, err := http.NewRequestWithContext(w.t.Context(), method, address, strings.NewReader(body))
 	if err != nil {
@@ -123,20 +161,23 @@ func (w *wanderer) ask(method, address, kind, body string, header ...string) (*h
 	for name, value := range w.cookies {
 		r.AddCookie(&http.Cookie{Name: name, Value: value})
 	}
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := &http.Client{
+		Transport:     w.through,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	answer, err := client.Do(r)
 	if err != nil {
-		w.t.Fatal(err)
+		return nil, "", err
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil {
-		w.t.Fatal(err)
+		return nil, "", err
 	}
 	for _, cookie := range answer.Cookies() {
 		w.cookies[cookie.Name] = cookie.Value
 	}
-	return answer, string(text)
+	return answer, string(text), nil
 }
 
 // document returns the members of a JSON document.
@@ -296,7 +337,7 @@ servers:
 	var refresh, access, id string
 	var server map[string]any
 	for _, address := range []string{origin + "/mcp", origin + "/t/acme/mcp"} {
-		w := &wanderer{t: t, cookies: map[string]string{}}
+		w := newWanderer(t)
 		var tokens map[string]any
 		tokens, server, id = w.signIn(address)
 		access, refresh = tokens["access_token"].(string), tokens["refresh_token"].(string)
@@ -312,7 +353,7 @@ servers:
 	}
 	r.stops(t)
 	r.begin(t)
-	w := &wanderer{t: t, cookies: map[string]string{}}
+	w := newWanderer(t)
 	answer, text := w.ask("POST", origin+"/t/acme/mcp", jsonKind, aPing, "Accept", aMessage,
 		"Authorization", "Bearer "+access)
 	if answer.StatusCode != http.StatusOK {

@@ -122,7 +122,7 @@ func startUnlikes(t *testing.T) *unlikes {
 			text, _ := keyLines(t, fills...)
 			r.save(t, name, text)
 		}
-		text := fmt.Sprintf(unlikeConfig, strings.TrimSuffix(strings.TrimPrefix(r.url, "http://"), "/mcp"),
+		text := fmt.Sprintf(unlikeConfig, r.address(),
 			r.operator, server.Address)
 		r.save(t, "drawbridge.yaml", text)
 		r.begin(t)

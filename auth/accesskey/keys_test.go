@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"regexp"
@@ -142,6 +143,8 @@ func TestTextsThatAreNoKeysAskNobody(t *testing.T) {
 	db := open(t)
 	text, _ := create(t, db, time.Hour)
 	r := newReplica(t, db)
+	tried := 0
+	defer func() { t.Attr("attempts", fmt.Sprint(tried)) }()
 	for i := range text {
 		for _, letter := range []byte{'a', 'b', 'A', '1', 0, 0xff} {
 			slip := []byte(text)
@@ -149,6 +152,7 @@ func TestTextsThatAreNoKeysAskNobody(t *testing.T) {
 				continue
 			}
 			slip[i] = letter
+			tried++
 			refused(t, "a slip", r, string(slip), "malformed")
 		}
 	}
@@ -177,6 +181,7 @@ func TestGuessesFindNothingAndHoldUpNobody(t *testing.T) {
 		taken(t, "meanwhile", r, text)
 	}
 	over.Wait()
+	t.Attr("attempts", "1000")
 	if held := len(r.held); held != 1 {
 		t.Errorf("%d keys in memory, want 1: guesses take no memory", held)
 	}

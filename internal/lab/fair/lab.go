@@ -31,6 +31,9 @@ operator: %[2]s
 public_url: http://%[1]s
 issuers:
   - {issuer: "https://fair.test/", hmac_secret_file: secret, algorithms: [HS256], tenants: {claim: team}, tenants_allowed: [quiet, loud, raised]}
+  - github: {client_id: lab, client_secret_file: secret, tenants: {claim: orgs, map: {acme: quiet}}}
+data: {dir: kept}
+access_keys: on
 tenants:
   quiet:
     servers: [calm]

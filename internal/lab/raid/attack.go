@@ -42,7 +42,7 @@ func Attacks() []Attack {
 		bigBodies(), slowChunks(), slowAnnounced(), manyMembers(), dearPatterns(),
 		bigAnswers(), streamedAnswers(), slowReaders(), slowStreams(), progressFloods(),
 		sessions(), streams(),
-		refusedLogins(), strangers(),
+		refusedLogins(), strangers(), signIns(),
 		queries(),
 	}
 }

@@ -80,7 +80,7 @@ func (c *Counters) count(answer *client.Answer) {
 	}
 	c.refused.Add(1)
 	what := fmt.Sprint(answer.Status)
-	if found := code.Find(answer.Body); found != nil {
+	if found := code.Find(answer.Body); found != nil && answer.Status >= http.StatusBadRequest {
 		what += " " + string(found)
 	}
 	c.seen(what)

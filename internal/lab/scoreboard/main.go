@@ -10,6 +10,9 @@
 // and must be served, so that a gateway which refuses everything does not pass.
 //
 //	go run -C internal/lab ./scoreboard -out SECURITY.md
+//
+// With -only it runs but the tests whose figures have a text in them, and replaces their
+// rows on the page.
 package main
 
 import (
@@ -19,6 +22,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
@@ -40,7 +45,7 @@ type settings struct {
 	pairs             int
 	fuzz              time.Duration
 	tests             bool
-	page              string
+	only, page        string
 }
 
 func read(args []string) (settings, error) {
@@ -54,6 +59,7 @@ func read(args []string) (settings, error) {
 	flags.DurationVar(&s.fuzz, "fuzz", 10*time.Second,
 		"how long each fuzz target runs; 0: they are only counted")
 	flags.BoolVar(&s.tests, "tests", true, "run the tests that the scoreboard counts on")
+	flags.StringVar(&s.only, "only", "", "run only the tests whose figure has this in it")
 	flags.StringVar(&s.page, "out", "",
 		"page to write the report into, between its marks; the standard output alone when empty")
 	return s, flags.Parse(args)
@@ -79,11 +85,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		_, _ = fmt.Fprintf(out, "%4.0f s: "+format+"\n", append([]any{time.Since(started).Seconds()},
 			values...)...)
 	}
+	if s.only != "" {
+		return b.again(ctx, root, s, say)
+	}
 	if err := b.attack(s, say); err != nil {
 		return err
 	}
 	if s.tests {
-		if err := b.ask(ctx, root, say); err != nil {
+		if err := b.ask(ctx, root, groups(), say); err != nil {
 			return err
 		}
 	}
@@ -100,10 +109,34 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return err
 		}
 	}
+	return b.verdict()
+}
+
+// verdict is an error if a target is missed.
+func (b *board) verdict() error {
 	if n := b.missed(); n > 0 {
 		return fmt.Errorf("%d targets are missed: the rows with no", n)
 	}
 	return nil
+}
+
+// again runs some of the tests and puts their rows in the place of those on the page.
+func (b *board) again(ctx context.Context, root string, s settings, say teller) error {
+	all := groups()
+	chosen := slices.DeleteFunc(slices.Clone(all), func(g group) bool { return !strings.Contains(g.figure, s.only) })
+	if err := b.ask(ctx, root, chosen, say); err != nil {
+		return err
+	}
+	for i := range b.rows {
+		b.rows[i].how += ", " + time.Now().UTC().Format(time.DateOnly) + ", commit " + b.commit
+		say("%s", b.rows[i].line())
+	}
+	if s.page != "" {
+		if err := b.replace(s.page, all); err != nil {
+			return err
+		}
+	}
+	return b.verdict()
 }
 
 // attack tries what this program tries itself, and says what went wrong.
@@ -138,9 +171,9 @@ func (b *board) attack(s settings, say teller) error {
 	return nil
 }
 
-// ask runs the tests.
-func (b *board) ask(ctx context.Context, root string, say teller) error {
-	for _, g := range groups() {
+// ask runs tests.
+func (b *board) ask(ctx context.Context, root string, chosen []group, say teller) error {
+	for _, g := range chosen {
 		say("%s", g.command())
 		r, err := g.measure(ctx, root)
 		if err != nil {

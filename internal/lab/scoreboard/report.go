@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,6 +41,42 @@ func (b *board) missed() (n int) {
 		}
 	}
 	return n
+}
+
+// line returns the row in Markdown.
+func (r *row) line() string {
+	met := "yes"
+	if !r.met {
+		met = "**no**"
+	}
+	return fmt.Sprintf("| %s | %s | %s | %s | %s |", r.figure, r.target, r.measured, met, r.how)
+}
+
+// replace puts the rows into the table of a page that has all of them: in the place of the
+// row of that figure or, if there is none, before that of the next group.
+func (b *board) replace(path string, all []group) error {
+	text, err := os.ReadFile(path) //nolint:gosec // G304: whoever runs the lab names it
+	if err != nil {
+		return err
+	}
+	lines := strings.Split(string(text), "\n")
+	at := func(figure string) int {
+		return slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "| "+figure+" |") })
+	}
+	for _, r := range b.rows {
+		if i := at(r.figure); i >= 0 {
+			lines[i] = r.line()
+			continue
+		}
+		next := slices.IndexFunc(all, func(g group) bool { return g.figure == r.figure }) + 1
+		for ; next < len(all) && at(all[next].figure) < 0; next++ { // a row that is not there either
+		}
+		if next == len(all) {
+			return fmt.Errorf("%s: no row stands behind %q", path, r.figure)
+		}
+		lines = slices.Insert(lines, at(all[next].figure), r.line())
+	}
+	return page.Write(nil, path, strings.Join(lines, "\n"))
 }
 
 const here = "this program"
@@ -137,11 +175,7 @@ func (b *board) text(command string) string {
 		runtime.Version(), runtime.NumCPU(), b.took.Round(time.Second))
 	s.WriteString("| figure | target | measured | met | how |\n|---|---|---|---|---|\n")
 	for _, r := range b.rows {
-		met := "yes"
-		if !r.met {
-			met = "**no**"
-		}
-		fmt.Fprintf(&s, "| %s | %s | %s | %s | %s |\n", r.figure, r.target, r.measured, met, r.how)
+		s.WriteString(r.line() + "\n")
 	}
 	s.WriteString("\nThe inputs by what they are:\n\n| class | tried |\n|---|---|\n")
 	for _, class := range b.inputs.classes() {

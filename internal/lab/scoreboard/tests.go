@@ -87,6 +87,18 @@ func groups() []group {
 			"^TestT42|^TestT44|^TestPrincipal$", "tokens", 100, "0",
 		},
 		{
+			"sign-ins: redirects in other spellings, guessed codes, tokens, secrets and keys, states, proofs and cookies of others; what leads anywhere",
+			[]string{"./auth/signin", "./auth/accesskey"},
+			"^TestNoSpellingOf|^TestNoTokenIs|^TestNoAnswerOf|^TestTextsThatAre|^TestGuesses", "attempts", 100_000, "0",
+		},
+		{
+			"sign-ins: mix-up, injection, fixation, CSRF, downgrade, replay, forged keys, SSRF, floods; attacks that succeed",
+			[]string{"./auth/signin", "./auth/provider"},
+			"^TestRe(directTricks|directsThat|questsThat|playAt|freshTokens|gistrationFlood)|^TestAnswersOf|^TestConsentIs|^TestCodesAre|" +
+				"^TestForged|^TestAddressesOf|^TestSecretsIn|^TestDocumentsOf|^TestPagesCannot|^TestTokensOfTenants|^TestUnknownClients|" +
+				"^TestIDTokenIs|^TestSignatureIs|^TestIssuerParameter|^TestVerifyLogout", "", 0, "0",
+		},
+		{
 			"JSON that parsers read differently; wrong verdicts",
 			[]string{"./internal/strictjson"},
 			"^TestT1|^TestT37|^TestVectors|^TestJSONTestSuite", "texts", 200, "0",

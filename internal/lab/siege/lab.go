@@ -29,6 +29,9 @@ operator: %[2]s
 public_url: http://%[1]s
 issuers:
   - {issuer: "https://siege.test/", hmac_secret_file: secret, algorithms: [HS256], tenants: {claim: team}, tenants_allowed: [quiet, red, blue]}
+  - github: {client_id: lab, client_secret_file: secret, tenants: {claim: orgs, map: {acme: quiet}}}
+data: {dir: kept}
+access_keys: on
 tenants:
   quiet: {servers: [calm], rules: [{allow: ["*"]}]}
   red: {servers: [storm], rules: [{allow: ["*"]}]}

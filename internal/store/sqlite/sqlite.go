@@ -177,23 +177,30 @@ func (s *Store) Get(ctx context.Context, kind, id string) (store.Record, error) 
 
 // List returns records.
 func (s *Store) List(ctx context.Context, q store.Query) ([]store.Record, error) {
-	text, arguments := "SELECT "+columns+" FROM records WHERE kind = ? AND id > ? AND expires > ?",
-		[]any{q.Kind, q.After, s.cfg.Time()}
-	if q.Tenant != "" {
-		text, arguments = text+" AND tenant = ?", append(arguments, q.Tenant)
-	}
-	if q.Owner != "" {
-		text, arguments = text+" AND owner = ?", append(arguments, q.Owner)
-	}
+	text, arguments := listing(q, s.cfg.Time())
 	var rows []store.Row
 	err := s.read(ctx, func(c *conn) error {
-		return c.run(func(at *sqlite3.Stmt) { rows = append(rows, rowAt(at)) },
-			text+" ORDER BY id LIMIT ?", append(arguments, q.Most())...)
+		return c.run(func(at *sqlite3.Stmt) { rows = append(rows, rowAt(at)) }, text, arguments...)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list records: %w", err)
 	}
 	return s.cfg.OpenAll(ctx, rows), nil
+}
+
+// listing returns the statement of a list. The index of owners has the rows that have one,
+// and SQLite uses it only where the statement says that it wants no others.
+// https://www.sqlite.org/partialindex.html#queries_using_partial_indexes
+func listing(q store.Query, now int64) (text string, arguments []any) {
+	text, arguments = "SELECT "+columns+" FROM records WHERE kind = ? AND id > ? AND expires > ?",
+		[]any{q.Kind, q.After, now}
+	if q.Tenant != "" {
+		text, arguments = text+" AND tenant = ?", append(arguments, q.Tenant)
+	}
+	if q.Owner != "" {
+		text, arguments = text+" AND owner = ? AND owner <> ''", append(arguments, q.Owner)
+	}
+	return text + " ORDER BY id LIMIT ?", append(arguments, q.Most())
 }
 
 // Count returns how many records of a kind there are.

@@ -1,0 +1,43 @@
+package sqlite
+
+import (
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
+)
+
+// TestListsReadNoMoreThanTheyReturn asks SQLite how it finds the records of each list. A
+// list of one owner read all records of its kind, so that each sign-in took longer than
+// the one before.
+func TestListsReadNoMoreThanTheyReturn(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "drawbridge.db")
+	s, err := Open(path, store.Config{Ring: seal.RandomRing(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	const byOwner = "INDEX records_owner (kind=? AND owner=? AND id>?)"
+	for q, index := range map[store.Query]string{
+		{Kind: "k", After: "a"}:              "INDEX sqlite_autoindex_records_1 (kind=? AND id>?)",
+		{Kind: "k", Tenant: "t"}:             "INDEX records_tenant (kind=? AND tenant=? AND id>?)",
+		{Kind: "k", Owner: "o"}:              byOwner,
+		{Kind: "k", Owner: "o", Tenant: "t"}: byOwner,
+	} {
+		text, arguments := listing(q, 1)
+		var plan []string
+		err := s.read(t.Context(), func(c *conn) error {
+			return c.run(func(at *sqlite3.Stmt) { plan = append(plan, at.ColumnText(3)) }, "EXPLAIN QUERY PLAN "+text, arguments...)
+		})
+		got := strings.Join(plan, "; ")
+		if err != nil || !strings.Contains(got, index) || strings.Contains(got, "TEMP B-TREE") {
+			t.Errorf("%+v: got the plan %q and error %v, want %s", q, got, err, index)
+		}
+	}
+}

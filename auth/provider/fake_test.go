@@ -155,6 +155,9 @@ func (f *fake) signIn(t *testing.T, p signin.Provider) (code string, asked url.V
 	if got, want := u.Scheme+"://"+u.Host+u.Path, f.base()+"/authorize"; got != want {
 		t.Fatalf("sent to %s, want %s", got, want)
 	}
+	if u.Query().Has("resource") {
+		t.Fatal("the provider is asked for a resource, which is ours to know")
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.count++
@@ -169,6 +172,11 @@ func (f *fake) token(w *httptest.ResponseRecorder, r *http.Request, form url.Val
 	user, _, _ := r.BasicAuth()
 	f.basic = append(f.basic, user)
 	nonce, fresh := "", false
+	if form.Has("resource") { // as Entra and Google, which know resources of their own alone
+		w.WriteHeader(http.StatusBadRequest)
+		w.WriteString(`{"error":"invalid_target"}`)
+		return
+	}
 	switch form.Get("grant_type") {
 	case "authorization_code":
 		asked, known := f.codes[form.Get("code")]

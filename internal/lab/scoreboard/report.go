@@ -52,8 +52,8 @@ func (r *row) line() string {
 	return fmt.Sprintf("| %s | %s | %s | %s | %s |", r.figure, r.target, r.measured, met, r.how)
 }
 
-// replace puts the rows into the table of a page that has all of them: in the place of the
-// row of that figure or, if there is none, before that of the next group.
+// replace puts the rows into the table of a page: in the place of the row of that figure
+// or, if there is none, behind that of the group before.
 func (b *board) replace(path string, all []group) error {
 	text, err := os.ReadFile(path) //nolint:gosec // G304: whoever runs the lab names it
 	if err != nil {
@@ -68,13 +68,14 @@ func (b *board) replace(path string, all []group) error {
 			lines[i] = r.line()
 			continue
 		}
-		next := slices.IndexFunc(all, func(g group) bool { return g.figure == r.figure }) + 1
-		for ; next < len(all) && at(all[next].figure) < 0; next++ { // a row that is not there either
+		before := slices.IndexFunc(all, func(g group) bool { return g.figure == r.figure }) - 1
+		for before >= 0 && at(all[before].figure) < 0 {
+			before--
 		}
-		if next == len(all) {
-			return fmt.Errorf("%s: no row stands behind %q", path, r.figure)
+		if before < 0 {
+			return fmt.Errorf("%s: no row stands before %q", path, r.figure)
 		}
-		lines = slices.Insert(lines, at(all[next].figure), r.line())
+		lines = slices.Insert(lines, at(all[before].figure)+1, r.line())
 	}
 	return page.Write(nil, path, strings.Join(lines, "\n"))
 }

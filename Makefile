@@ -167,6 +167,7 @@ formatted: $(LINT) ## what fmt would change
 tidy: ## whether go.mod and go.sum say what is used, here and in the labs
 	go mod tidy -diff
 	go -C internal/lab mod tidy -diff
+	go -C internal/interop/zitadel mod tidy -diff
 
 vuln: ## known vulnerabilities, where their database is at hand
 	@.ci/vuln $(VULN)

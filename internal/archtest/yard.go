@@ -21,6 +21,7 @@ func Yard() []string {
 		"internal/wiretest",
 		"metrics/metricstest",
 		"internal/interop",
+		"internal/interop/zitadel",
 		"internal/sources",
 		"internal/netfault",
 		"deploy",

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -310,6 +311,50 @@ func TestSignInAtOIDCProvider(t *testing.T) {
 			t.Errorf("got %+v, want the session %q", out, id.SessionID)
 		}
 	})
+}
+
+// TestSignInAtZitadel signs somebody in at the example provider of zitadel's library, which
+// has another way with scopes, claims and refresh tokens than oidc-provider.
+func TestSignInAtZitadel(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), "zitadel")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", "zitadel", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	port := freePort(t)
+	address := "127.0.0.1:" + strconv.Itoa(port)
+	start(t, exec.CommandContext(t.Context(), program, strconv.Itoa(port), signInCallback))
+	eventually(t, "the provider listens", func() bool { return listening(address) })
+	p := providerFor(t, "http://"+address+"/", func(cfg *provider.Config) {
+		cfg.Scopes = []string{"openid", "profile", "email", "offline_access"}
+	})
+	if notes, err := p.Try(t.Context(), signInCallback, []string{"email"}); err != nil {
+		t.Errorf("tried: %v, %q", err, notes)
+	}
+	who := map[string]string{"username": "test-user@127.0.0.1", "password": "verysecure"}
+	id, a, back := goThrough(t, newPerson(t), p, who)
+	claims := claimsIn(t, id)
+	if claims["sub"] != "id1" || claims["email"] != "test-user@zitadel.ch" || claims["email_verified"] != true {
+		t.Errorf("got claims %v", claims)
+	}
+	if _, err := p.Exchange(t.Context(), a, back.Get("code"), back.Get("iss")); err == nil {
+		t.Error("a spent code is taken")
+	}
+	// Another attempt's answer, and a code without the verifier that belongs to it.
+	other := newAttempt()
+	if _, err := p.Exchange(t.Context(), other, back.Get("code"), ""); err == nil {
+		t.Error("a code is taken for another attempt")
+	}
+	next, err := p.Refresh(t.Context(), id.RefreshToken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next.RefreshToken == "" || next.RefreshToken == id.RefreshToken || claimsIn(t, next)["sub"] != "id1" {
+		t.Errorf("after a refresh got %q and claims %v", next.RefreshToken, claimsIn(t, next))
+	}
+	if _, err := p.Refresh(t.Context(), id.RefreshToken); !errors.Is(err, signin.ErrSignInAgain) {
+		t.Errorf("a spent refresh token: %v", err)
+	}
 }
 
 // newSigningKey returns a key of a client, and what the provider is told of it.

@@ -55,6 +55,8 @@ func record(m *metrics.Metrics) {
 	m.FamilyEnded("token_replay")
 	m.Families(map[string]int{"gone": 1})
 	m.Families(map[string]int{"acme": 2})
+	m.Providers(map[string]bool{"gone": true})
+	m.Providers(map[string]bool{"corp": true})
 	m.Repaired("acme", "files", "ansi", 3)
 	m.StreamOpened("acme", "get")
 	m.SessionOpened("acme")

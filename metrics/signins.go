@@ -14,6 +14,7 @@ type signIns struct {
 	issued     *prometheus.CounterVec
 	ended      *prometheus.CounterVec
 	families   *prometheus.GaugeVec
+	providers  *prometheus.GaugeVec
 }
 
 // newSignIns makes them.
@@ -43,6 +44,10 @@ func newSignIns(f promauto.Factory) *signIns {
 			Name: "drawbridge_token_families",
 			Help: "Sign-ins of clients that the store has, by tenant; without one, the person has yet to choose.",
 		}, []string{"tenant"}),
+		providers: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "drawbridge_sign_in_provider_up",
+			Help: "1 if the provider where people sign in answered when it was asked last, else 0.",
+		}, []string{"provider"}),
 	}
 	for _, reason := range [...]string{"token_replay", "other_client", "code_replay", "code_of_another"} {
 		s.ended.WithLabelValues(reason) // from zero, or an alert would not see the first
@@ -75,5 +80,18 @@ func (s *signIns) Families(byTenant map[string]int) {
 	s.families.Reset()
 	for tenant, n := range byTenant {
 		s.families.WithLabelValues(tenant).Set(float64(n))
+	}
+}
+
+// Providers says which providers answer, by name. One that is not among them is none of
+// the config any more.
+func (s *signIns) Providers(up map[string]bool) {
+	s.providers.Reset()
+	for name, is := range up {
+		value := 0.0
+		if is {
+			value = 1
+		}
+		s.providers.WithLabelValues(name).Set(value)
 	}
 }

@@ -37,7 +37,10 @@ type GitHub struct {
 	told   sync.Map // what was told to the logger already
 }
 
-var _ signin.Provider = (*GitHub)(nil)
+var (
+	_ signin.Provider = (*GitHub)(nil)
+	_ signin.Reacher  = (*GitHub)(nil)
+)
 
 // NewGitHub returns GitHub as a provider. The Issuer of the config is not looked at.
 func NewGitHub(cfg Config) (*GitHub, error) {
@@ -98,6 +101,25 @@ func (p *GitHub) Refresh(ctx context.Context, refreshToken string) (signin.Ident
 		id = was.next(token.RefreshToken)
 	}
 	return id, err
+}
+
+// Reach implements signin.Reacher. Its API answers a stranger sixty times an hour, so the
+// page is asked where people sign in. Whatever it says to a request without a client, it
+// is there.
+func (p *GitHub) Reach(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodHead, p.web+"/authorize", http.NoBody)
+	if err != nil {
+		return err
+	}
+	response, err := p.client.Do(request)
+	if err != nil {
+		return bare("reach GitHub", err)
+	}
+	_ = response.Body.Close() // it is in memory
+	if response.StatusCode >= http.StatusInternalServerError {
+		return fmt.Errorf("GitHub answers with status %d", response.StatusCode)
+	}
+	return nil
 }
 
 // Try implements Trier: GitHub is asked whether it is there. Whether the client exists,

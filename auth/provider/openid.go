@@ -34,6 +34,7 @@ type OIDC struct {
 var (
 	_ signin.Provider       = (*OIDC)(nil)
 	_ signin.LogoutVerifier = (*OIDC)(nil)
+	_ signin.Reacher        = (*OIDC)(nil)
 )
 
 // New returns a provider. It connects to nothing yet.
@@ -77,6 +78,16 @@ func (p *OIDC) AuthURL(ctx context.Context, a signin.Attempt) (string, error) {
 		options = append(options, oauth2.AccessTypeOffline, oauth2.SetAuthURLParam("prompt", "consent"))
 	}
 	return p.oauth(d, a.Callback).AuthCodeURL(a.State, options...), nil
+}
+
+// Reach implements signin.Reacher: it fetches the document. That serves only if there is
+// none yet, because the keys go with their document.
+func (p *OIDC) Reach(ctx context.Context) error {
+	made, err := p.fetch(ctx)
+	if err == nil {
+		p.found.CompareAndSwap(nil, made)
+	}
+	return err
 }
 
 // Exchange implements signin.Provider.

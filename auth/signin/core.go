@@ -53,6 +53,8 @@ type Recorder interface {
 	FamilyEnded(reason string)
 	// Families is told how many families there are, by tenant.
 	Families(byTenant map[string]int)
+	// Providers is told which providers answer, by name.
+	Providers(up map[string]bool)
 }
 
 // core is what all parts of a Server have in common. It is safe for concurrent use.
@@ -63,6 +65,7 @@ type core struct {
 	now      func() time.Time
 	signer   signer
 	ended    ended
+	reach    reach
 	lookups  chan struct{} // has a value for each question to a provider under way
 }
 

@@ -56,6 +56,20 @@ func (s *core) away(x *exchange, what string, err error) {
 	s.problem(x, http.StatusServiceUnavailable, pages.Unavailable, "unavailable")
 }
 
+// refused puts a refusal on record, and into the log unless there are too many of its
+// kind. line has what is known of who was refused.
+func (s *core) refused(x *exchange, endpoint string, line audit.Record, more ...slog.Attr) {
+	s.config.Records.SignInRefused(endpoint, line.Reason)
+	ctx := x.request.Context()
+	if !s.config.Audit(ctx, line) {
+		return
+	}
+	attrs := append([]slog.Attr{
+		slog.String("endpoint", endpoint), slog.String("reason", line.Reason), slog.String("tenant", x.at.tenant),
+	}, more...)
+	s.log.LogAttrs(ctx, slog.LevelInfo, "sign-in refused", attrs...)
+}
+
 // refuse answers a program with a fault.
 func (s *core) refuse(x *exchange, endpoint string, f *fault) {
 	status := cmp.Or(f.status, http.StatusBadRequest)

@@ -286,6 +286,12 @@ func (c *counts) SignInRefused(endpoint, reason string) { c.add("refused", endpo
 func (c *counts) ClientRegistered()                     { c.add("registered") }
 func (c *counts) TokenIssued(grant string)              { c.add("issued", grant) }
 func (c *counts) FamilyEnded(reason string)             { c.add("ended", reason) }
+func (c *counts) Providers(up map[string]bool) {
+	for name, is := range up {
+		c.add("reached", name, fmt.Sprint(is))
+	}
+}
+
 func (c *counts) Families(byTenant map[string]int) {
 	for tenant, n := range byTenant {
 		c.mu.Lock()

@@ -13,7 +13,8 @@
 // registers clients. exchange.go is one request, ask.go what a client wants, core.go what
 // all parts have in common, settings.go what a reload may change and our addresses,
 // signing.go the keys, fault.go what clients are told. This file and logout.go say what a
-// provider must do.
+// provider must do, and reach.go knows which of them answer. records.go has the lines of
+// the audit.
 //
 // Of a sign-in that nobody finished nothing is kept: registrations and attempts are
 // sealed into what clients and browsers carry. A record is made for a person who has

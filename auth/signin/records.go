@@ -2,7 +2,6 @@ package signin
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
@@ -35,20 +34,6 @@ func outcomeOf(status int) string {
 		return "unavailable"
 	}
 	return "invalid_request"
-}
-
-// refused puts a refusal on record, and into the log unless there are too many of its
-// kind. line has what is known of who was refused.
-func (s *core) refused(x *exchange, endpoint string, line audit.Record, more ...slog.Attr) {
-	s.config.Records.SignInRefused(endpoint, line.Reason)
-	ctx := x.request.Context()
-	if !s.config.Audit(ctx, line) {
-		return
-	}
-	attrs := append([]slog.Attr{
-		slog.String("endpoint", endpoint), slog.String("reason", line.Reason), slog.String("tenant", x.at.tenant),
-	}, more...)
-	s.log.LogAttrs(ctx, slog.LevelInfo, "sign-in refused", attrs...)
 }
 
 // tellEnd puts on record that a family has ended.

@@ -2,6 +2,7 @@ package signin
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -42,9 +43,12 @@ func New(cfg Config) *Server {
 	return &Server{c}
 }
 
-// Run learns of families that other replicas have ended, and counts families, until ctx
-// ends.
+// Run learns of families that other replicas have ended, counts families, and looks
+// whether providers answer, until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
+	var looking sync.WaitGroup
+	looking.Go(func() { s.core.lookForProviders(ctx) }) // which may take long
+	defer looking.Wait()
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
 	count := time.NewTicker(countEvery)
@@ -97,6 +101,9 @@ func (s *Server) Issuers(settings Settings, tenants []string) []auth.Issuer {
 	}
 	return made
 }
+
+// Unreached returns the providers that cannot be reached now, in no order.
+func (s *Server) Unreached() []Unreached { return s.core.reach.unreached() }
 
 // SignOut ends all families of a person, and returns how many these were. The person is
 // named as rules do it: by the issuer and its subject.

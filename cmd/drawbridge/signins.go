@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
@@ -20,6 +21,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/server"
+	"github.com/drawbridge-mcp/drawbridge/server/admin"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
@@ -145,4 +147,21 @@ func (s *signIns) run(ctx context.Context) error {
 		return nil
 	}
 	return s.server.Run(ctx)
+}
+
+// judge adds to what /readyz shows which providers cannot be reached. That makes the
+// gateway not less ready: other replicas reach them no better, and valid tokens serve.
+func (s *signIns) judge(view *admin.View) {
+	if s.server == nil {
+		return
+	}
+	for _, u := range s.server.Unreached() {
+		since := u.Since.UTC().Truncate(time.Second)
+		if view.Unreached == nil {
+			view.Unreached = map[string]admin.Provider{}
+		}
+		view.Unreached[u.Provider] = admin.Provider{Failing: since}
+		view.Warnings = append(view.Warnings, fmt.Sprintf("the provider %s cannot be reached: %s (since %s); valid "+
+			"tokens are served meanwhile, and nobody can sign in there", u.Provider, u.Err, since.Format(time.RFC3339)))
+	}
 }

@@ -408,3 +408,38 @@ servers:
 		}
 	}
 }
+
+// TestReadyzNamesProvidersThatAreAway shows that /readyz says which provider cannot be
+// reached, and that the gateway is ready all the same.
+func TestReadyzNamesProvidersThatAreAway(t *testing.T) {
+	t.Parallel()
+	r := startReplica(t, func(listen, operator string) string {
+		return fmt.Sprintf(`listen: %s
+operator: %s
+public_url: http://%[1]s
+audit: {file: audit.jsonl}
+data: {dir: kept}
+issuers:
+  - issuer: http://127.0.0.1:1
+    private_addresses: true
+    algorithms: [EdDSA]
+    tenant: acme
+    sign_in: {name: corp, client_id: gateway, client_secret_file: secret}
+  - {issuer: local, hmac_secret_file: secret, algorithms: [HS256], tenant: acme}
+tenants:
+  acme: {servers: [toolbox], rules: [{allow: ["*"]}]}
+servers:
+  toolbox: {builtin: [calculate]}
+`, listen, operator)
+	})
+	w := &wanderer{t: t, cookies: map[string]string{}}
+	eventually(t, "the provider is named", func() bool {
+		answer, text := w.ask("GET", "http://"+r.operator+"/readyz", "", "")
+		return answer.StatusCode == http.StatusOK && strings.Contains(text, `"unreached_providers":{"corp":{"failing":"`) &&
+			strings.Contains(text, "the provider corp cannot be reached: ")
+	})
+	_, text := w.ask("GET", "http://"+r.operator+"/metrics", "", "")
+	if want := `drawbridge_sign_in_provider_up{provider="corp"} 0`; !strings.Contains(text, want) {
+		t.Errorf("the metrics have no %s", want)
+	}
+}

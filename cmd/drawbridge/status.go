@@ -82,6 +82,7 @@ func (s *status) view() admin.View {
 	s.parts.sharing.judge(&view)
 	s.parts.storing.judge(&view)
 	view.Issuers, view.Warnings = viewKeys(s.parts.issuers.keySets(), view.Warnings)
+	s.parts.signIns.judge(&view)
 	view.Warnings = append(view.Warnings, missingClaims(s.parts.issuers.missingClaims())...)
 	view.Warnings = append(view.Warnings, s.parts.fleet.warnings()...)
 	view.Warnings = append(view.Warnings, s.parts.gateway.Warnings()...)

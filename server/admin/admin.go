@@ -37,6 +37,13 @@ type View struct {
 
 	Servers map[string]Server `json:"servers,omitempty"` // the servers that the gateway connects to, by name
 	Issuers map[string]Issuer `json:"issuers,omitempty"` // the issuers whose keys are fetched, by name
+	// the providers where people sign in that cannot be reached, by name
+	Unreached map[string]Provider `json:"unreached_providers,omitempty"`
+}
+
+// Provider is a provider that cannot be reached.
+type Provider struct {
+	Failing time.Time `json:"failing"` // since when
 }
 
 // Issuer is how it fares to fetch the keys of an issuer.

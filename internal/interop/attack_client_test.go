@@ -38,12 +38,18 @@ type events struct {
 // speak opens what the revision needs: a session, a stream, or nothing.
 func (g *gateway) speak(t testing.TB, token, revision string) *speaker {
 	t.Helper()
+	return g.speakAs(t, token, revision, "{}")
+}
+
+// speakAs is speak of a client that declares these capabilities in its handshake.
+func (g *gateway) speakAs(t testing.TB, token, revision, capabilities string) *speaker {
+	t.Helper()
 	s := &speaker{g: g, token: token, revision: revision, endpoint: g.url}
 	if revision == modernRevision {
 		return s
 	}
 	hello := fmt.Sprintf(
-		`{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":"attacker","version":"1"}}}`, revision)
+		`{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":"attacker","version":"1"}}}`, revision, capabilities)
 	if revision == "2024-11-05" {
 		s.stream = g.listen(t, "http://"+g.addr+"/sse", "Authorization", "Bearer "+token)
 		s.endpoint = "http://" + g.addr + s.stream.next(t)

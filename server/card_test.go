@@ -49,10 +49,10 @@ func TestNoCardIsServedUnlessItIsWanted(t *testing.T) {
 	}
 }
 
-// TestCardsFitTheOfficialSchema holds for the facts of schema.json of
-// https://github.com/modelcontextprotocol/experimental-ext-server-card, 8924e08.
-func TestCardsFitTheOfficialSchema(t *testing.T) {
-	file, err := os.Open("testdata/server-card.schema.json")
+// documentSchema compiles the facts of a document that is served to everybody.
+func documentSchema(t *testing.T, name string) *jsonschema.Schema {
+	t.Helper()
+	file, err := os.Open("testdata/" + name + ".schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,10 +62,17 @@ func TestCardsFitTheOfficialSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	compiler := jsonschema.NewCompiler()
-	if err := compiler.AddResource("card.json", facts); err != nil {
+	compiler.AssertFormat()
+	if err := compiler.AddResource(name+".json", facts); err != nil {
 		t.Fatal(err)
 	}
-	schema := compiler.MustCompile("card.json")
+	return compiler.MustCompile(name + ".json")
+}
+
+// TestCardsFitTheOfficialSchema holds for the facts of schema.json of
+// https://github.com/modelcontextprotocol/experimental-ext-server-card, 8924e08.
+func TestCardsFitTheOfficialSchema(t *testing.T) {
+	schema := documentSchema(t, "server-card")
 	for _, issuers := range [][]exchange.AuthorizationServer{nil, {{Issuer: "https://issuer.test"}}} {
 		w := newCardWorld(t)
 		w.settings.AuthorizationServers = issuers
@@ -95,9 +102,18 @@ func TestCardsFitTheOfficialSchema(t *testing.T) {
 	}
 }
 
+// TestCatalogNamesTheCardsThatAreServed holds for the facts of specification/ai-catalog.md
+// of https://github.com/Agent-Card/ai-catalog, 0379c86, which has no schema of its own.
 func TestCatalogNamesTheCardsThatAreServed(t *testing.T) {
 	w := newCardWorld(t)
 	got := anonymous(t, w, http.MethodGet, catalogPath, nil)
+	catalog, err := jsonschema.UnmarshalJSON(strings.NewReader(got.Body.String()))
+	if err == nil {
+		err = documentSchema(t, "ai-catalog").Validate(catalog)
+	}
+	if err != nil {
+		t.Errorf("%s: %v", got.Body, err)
+	}
 	const want = `{"specVersion":"1.0","entries":[` +
 		`{"identifier":"urn:air:mcp.test:mcp:tools","type":"application/mcp-server-card+json","url":"https://mcp.test/mcp/server-card"},` +
 		`{"identifier":"urn:air:mcp.test:mcp:tools-acme","type":"application/mcp-server-card+json","url":"https://mcp.test/t/acme/mcp/server-card"}]}`

@@ -5,7 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"image"
+	"image/color"
+	"image/png"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -42,44 +46,45 @@ type hosted struct {
 
 // TestAppsInABrowser shows the view of an example server of the SDK of apps in a real
 // browser, with that SDK's own bridge. The view calls its server's tool by the name that
-// the server gave it. It is the view that the server has, and works as without a gateway.
+// the server gave it. It is the view that the server has, it works, and its picture is the
+// same as in a host that is connected to the server itself.
 func TestAppsInABrowser(t *testing.T) {
 	t.Parallel()
-	if testing.Short() { // make nightly runs it: a browser takes the time of many tests
-		t.Skip("a browser is started only by the whole of the tests")
-	}
 	binary, modules := node(t)
-	browser := chromium(t)
-	script := filepath.Join(t.TempDir(), "apphost.js")
-	bundle := exec.CommandContext(t.Context(), binary, filepath.Join(modules, ".bin/rolldown"), "clients/apphost.mjs",
-		"--file", script, "--format", "esm", "--platform", "browser")
-	if out, err := bundle.CombinedOutput(); err != nil {
-		t.Fatalf("bundle the host: %v\n%s", err, out)
-	}
-	code, err := os.ReadFile(script)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stage := newStage(t, binary, modules)
 	view, err := os.ReadFile(filepath.Join(modules, "@modelcontextprotocol/server-basic-vanillajs/dist/mcp-app.html"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	modern := httptest.NewServer(newClock(view))
 	t.Cleanup(modern.Close)
-	for back, clock := range map[string]string{
-		"2025-11-25": stdio(t, "server-basic-vanillajs", "--stdio"), modernRevision: private(modern.URL),
+	for back, own := range map[string]string{
+		"legacy": nodeServer(t, binary, modules, "server-basic-vanillajs"), modernRevision: modern.URL,
 	} {
+		if testing.Short() && back != modernRevision { // each browser takes seconds
+			continue
+		}
+		bare := stage.show(t, own, "", back)
+		if bare.Error != "" || bare.Tool != "get-time" {
+			t.Fatalf("%s: without a gateway: told %+v", back, bare.hosted)
+		}
+		if n := differing(bare.picture, image.NewUniform(color.White)); n < 1000 { // of 480,000
+			t.Fatalf("%s: without a gateway: only %d points are not white", back, n)
+		}
 		g := serve(t, fmt.Sprintf(`tenants:
   acme: {servers: [clock, other], rules: [{allow: ["*", "resource:*"]}], limits: %s}
 servers:
   clock: %s
   other: %s
-`, generous, clock, stdio(t, "server-everything", "stdio")))
+`, generous, private(own+"/mcp"), stdio(t, "server-everything", "stdio")))
 		for _, front := range []string{"legacy", modernRevision} {
-			told := show(t, browser, code, g, front)
+			if testing.Short() && front != modernRevision {
+				continue
+			}
+			told := stage.show(t, "http://"+g.addr, g.token(t), front)
 			if told.Error != "" || told.Tool != "clock__get-time" || !strings.HasPrefix(told.URI, "ui://clock/") ||
 				told.MimeType != "text/html;profile=mcp-app" || told.Digest != fmt.Sprintf("%x", sha256.Sum256(view)) {
-				t.Errorf("%s before %s: told %+v, want the view as the server has it", front, back, told)
+				t.Errorf("%s before %s: told %+v, want the view as the server has it", front, back, told.hosted)
 			}
 			first, err := time.Parse(time.RFC3339, told.First)
 			second, err2 := time.Parse(time.RFC3339, told.Second)
@@ -87,8 +92,43 @@ servers:
 				t.Errorf("%s before %s: the view shows %q, and when its button is pressed %q; want two times", front,
 					back, told.First, told.Second)
 			}
+			if n := differing(told.picture, bare.picture); n != 0 || told.picture.Bounds() != bare.picture.Bounds() {
+				t.Errorf("%s before %s: %d points of the picture are others than without a gateway", front, back, n)
+			}
 		}
 	}
+}
+
+// differing returns in how many points of one two pictures differ.
+func differing(one, other image.Image) (n int) {
+	for y := range one.Bounds().Dy() {
+		for x := range one.Bounds().Dx() {
+			if color.NRGBAModel.Convert(one.At(x, y)) != color.NRGBAModel.Convert(other.At(x, y)) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// nodeServer starts an example server over HTTP, on a port of the loopback address, and
+// returns where it is.
+func nodeServer(t *testing.T, binary, modules, pkg string) string {
+	t.Helper()
+	port := freePort(t)
+	cmd := exec.CommandContext(t.Context(), binary, "--require", "./bind-local.cjs",
+		filepath.Join(modules, "@modelcontextprotocol", pkg, "dist", "index.js"))
+	cmd.Env = append(os.Environ(), fmt.Sprint("PORT=", port))
+	start(t, cmd)
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	eventually(t, pkg+" listens", func() bool {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	})
+	return "http://" + address
 }
 
 // newClock returns a server of 2026-07-28 with the tool and the view of the example, whose
@@ -126,51 +166,105 @@ func newClock(view []byte) http.Handler {
 	})
 }
 
-// show has a host of that revision show the view in a browser, and returns what it tells.
-func show(t *testing.T, browser string, code []byte, g *gateway, revision string) (told hosted) {
+// stage is a browser, and the code of a host of apps for it.
+type stage struct {
+	browser string
+	code    []byte
+}
+
+func newStage(t *testing.T, binary, modules string) *stage {
 	t.Helper()
-	to, err := url.Parse("http://" + g.addr)
+	browser := chromium(t)
+	script := filepath.Join(t.TempDir(), "apphost.js")
+	bundle := exec.CommandContext(t.Context(), binary, filepath.Join(modules, ".bin/rolldown"), "clients/apphost.mjs",
+		"--file", script, "--format", "esm", "--platform", "browser")
+	if out, err := bundle.CombinedOutput(); err != nil {
+		t.Fatalf("bundle the host: %v\n%s", err, out)
+	}
+	code, err := os.ReadFile(script)
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, answers := g.token(t), make(chan []byte, 1)
+	return &stage{browser, code}
+}
+
+// shown is what came of one host.
+type shown struct {
+	hosted
+
+	picture image.Image // of the page, when the host was done; the time in the view is left out
+}
+
+// show has a host of that revision show the view of what is at an address, and returns
+// what it tells and the picture of its page. The browser takes it when all of the page has
+// come: a picture in the page comes when the host has told.
+func (s *stage) show(t *testing.T, address, token, revision string) (got shown) {
+	t.Helper()
+	to, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers, done := make(chan []byte, 1), make(chan struct{})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to)
-		r.Out.Header.Set("Authorization", "Bearer "+token)
+		if token != "" {
+			r.Out.Header.Set("Authorization", "Bearer "+token)
+		}
 		r.Out.Header.Del("Origin") // the page stands for a host that is no page
 	}})
 	mux.HandleFunc("/host.js", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/javascript")
-		_, _ = w.Write(code)
+		_, _ = w.Write(s.code)
 	})
 	mux.HandleFunc("/told", func(_ http.ResponseWriter, r *http.Request) {
 		if body, err := io.ReadAll(r.Body); err == nil {
 			answers <- body
+			close(done)
 		}
+	})
+	mux.HandleFunc("/done.png", func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-done:
+		case <-r.Context().Done():
+		}
+		w.WriteHeader(http.StatusNoContent)
 	})
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
-		_, _ = io.WriteString(w, `<!doctype html><iframe sandbox="allow-scripts allow-same-origin"></iframe><script type="module" src="/host.js"></script>`)
+		_, _ = io.WriteString(w, `<!doctype html><img src="/done.png" width="1" height="1" alt="">`+
+			`<iframe width="600" height="500" sandbox="allow-scripts allow-same-origin"></iframe><script type="module" src="/host.js"></script>`)
 	})
 	page := httptest.NewServer(mux)
 	defer page.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-		"--no-first-run", "--disable-background-networking", "--user-data-dir="+t.TempDir(),
-		"--remote-debugging-port=0", page.URL+"/?revision="+revision)
-	p := start(t, cmd)
+	file := filepath.Join(t.TempDir(), "page.png")
+	p := start(t, exec.CommandContext(ctx, s.browser, "--headless=new", "--no-sandbox", "--disable-gpu",
+		"--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking", "--hide-scrollbars",
+		"--window-size=800,600", "--force-device-scale-factor=1", "--user-data-dir="+t.TempDir(),
+		"--screenshot="+file, page.URL+"/?revision="+revision))
 	defer p.kill()
 	select {
+	case <-p.done:
+	case <-ctx.Done():
+		t.Fatal("the browser took no picture in time")
+	}
+	select {
 	case body := <-answers:
-		if err := json.Unmarshal(body, &told); err != nil {
+		if err := json.Unmarshal(body, &got.hosted); err != nil {
 			t.Fatal(err)
 		}
-	case <-p.done:
-		t.Fatalf("the browser ended: %v", p.err)
-	case <-ctx.Done():
-		t.Fatal("the host told nothing in time")
+	default:
+		t.Fatalf("the host told nothing; the browser ended: %v", p.err)
 	}
-	return told
+	taken, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	if got.picture, err = png.Decode(taken); err != nil {
+		t.Fatal(err)
+	}
+	return got
 }

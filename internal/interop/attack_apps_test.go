@@ -24,7 +24,8 @@ func (a appsOf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	const can = `"capabilities":{"tools":{},"resources":{},"extensions":{"io.modelcontextprotocol/ui":{}}}`
 	const view = `"uri":"ui://desk/view.html","mimeType":"text/html;profile=mcp-app"`
-	code, result := -32601, ""
+	var result string
+	code := -32601
 	if m.Method == "resources/read" {
 		code = -32602 // of another view
 	}

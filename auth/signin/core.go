@@ -32,9 +32,6 @@ type Config struct {
 	Changed func()
 	Now     func() time.Time // nil: time.Now
 
-	// How long the spent refresh token of a family is answered with its present one; zero:
-	// 1 h.
-	SpentWindow time.Duration
 	// How long a token request is held while the store or the provider is away; zero: 6 s.
 	Hold time.Duration
 }

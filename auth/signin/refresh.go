@@ -84,7 +84,7 @@ func (s *core) refreshOnce(ctx context.Context, at address, q *request, p presen
 	}
 	changed := f.Asking != 0
 	f.Asking = 0
-	if p.generation == f.Generation && f.rotate(now, s.config.SpentWindow) {
+	if p.generation == f.Generation && f.rotate(now, at.settings.spentWindow()) {
 		changed = true
 	}
 	if !changed { // a token that was spent before is answered without a trace
@@ -115,7 +115,7 @@ func (s *core) mayRefresh(ctx context.Context, at address, q *request, f *family
 		return errClient
 	case at.tenant != f.Ask.Tenant:
 		return errGrant // another address of ours has other tokens
-	case p.generation < f.Generation && !f.spentLately(p.generation, s.now(), s.config.SpentWindow):
+	case p.generation < f.Generation && !f.spentLately(p.generation, s.now(), at.settings.spentWindow()):
 		return s.suspect(ctx, f, "token_replay")
 	}
 	if fault := judgeResource(at, q.form); fault != nil {

@@ -72,6 +72,28 @@ func TestSpentTokenIsAnsweredForAnHour(t *testing.T) {
 	})
 }
 
+// TestTheTimeForSpentTokensIsASetting shows that a reload changes for how long a spent
+// token is answered, also for sign-ins that are there.
+func TestTheTimeForSpentTokensIsASetting(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.signIn(t, base, "ann", nil)
+		_, present := c.mustRefresh(w.server, c.refreshWith)
+		time.Sleep(2 * time.Hour)
+		settings := *w.settings.Load()
+		settings.SpentWindow = 3 * time.Hour
+		w.settings.Store(&settings)
+		if _, next := c.mustRefresh(w.server, c.refreshWith); next != present {
+			t.Error("within the longer time: got another token than the present one")
+		}
+		settings.SpentWindow = 10 * time.Minute
+		w.settings.Store(&settings)
+		if status, got := c.refresh(w.server, c.refreshWith); status != http.StatusBadRequest {
+			t.Errorf("after the shorter time: status %d, %v; want 400", status, got)
+		}
+	})
+}
+
 // TestParallelRefreshesGetOneToken shows that refreshes in parallel at two replicas give
 // one new token to all, and ask the provider once, whose token is good for once.
 func TestParallelRefreshesGetOneToken(t *testing.T) {

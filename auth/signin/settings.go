@@ -1,8 +1,10 @@
 package signin
 
 import (
+	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
@@ -19,7 +21,21 @@ type Settings struct {
 	// Scopes are those that clients may ask for: the same at all addresses, so that they
 	// tell nobody which tenants there are. None: none are known, and each is passed on.
 	Scopes []string
+	// SpentWindow is for how long the spent refresh token of a family is answered with its
+	// present one. Zero: DefaultSpentWindow.
+	SpentWindow time.Duration
 }
+
+// DefaultSpentWindow is how late clients come in practice with a token that they have
+// spent. It may be MostSpentWindow at most, in which a family rotates its tokens fewer
+// times than it remembers.
+const (
+	DefaultSpentWindow = time.Hour
+	MostSpentWindow    = 12 * time.Hour
+)
+
+// spentWindow returns SpentWindow or its default.
+func (s *Settings) spentWindow() time.Duration { return cmp.Or(s.SpentWindow, DefaultSpentWindow) }
 
 // Login is a place where people sign in, and what its claims mean.
 type Login struct {

@@ -19,9 +19,6 @@ func New(cfg Config) *Server {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.SpentWindow == 0 {
-		cfg.SpentWindow = time.Hour
-	}
 	if cfg.Hold == 0 {
 		cfg.Hold = 6 * time.Second
 	}

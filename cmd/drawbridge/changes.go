@@ -53,6 +53,7 @@ func changeList(started, before, after *config.Config) []string {
 		})...)
 	for _, name := range differing(map[string]bool{
 		"registration":     before.Registration == after.Registration,
+		"spent_tokens":     before.SpentTokens == after.SpentTokens,
 		"advertise":        reflect.DeepEqual(before.Advertise, after.Advertise),
 		"scopes_supported": reflect.DeepEqual(before.ScopesSupported, after.ScopesSupported),
 		"public_url":       before.PublicURL == after.PublicURL,

@@ -75,6 +75,7 @@ func newSignIns(cfg *config.Config, public *server.Settings, p signInParts) (*si
 func (s *signIns) next(cfg *config.Config, public *server.Settings) (*signin.Settings, error) {
 	made := &signin.Settings{
 		PublicURL: public.PublicURL, Registration: cfg.Registration, Scopes: public.Scopes(""),
+		SpentWindow: cfg.SpentTokens,
 	}
 	for i := range cfg.Logins {
 		login, err := s.login(&cfg.Logins[i])

@@ -98,7 +98,9 @@ type Config struct {
 	Logins       []Login  // sign_in of issuers, and github, in the order of the files
 	Clients      []Client // clients
 	Registration bool     // registration: clients may register themselves
-	Advertise    []string // advertise: issuers, and SignInWord, that the metadata of /mcp names; nil: what follows
+	// spent_tokens: for how long a spent refresh token is answered; zero: the default
+	SpentTokens time.Duration
+	Advertise   []string // advertise: issuers, and SignInWord, that the metadata of /mcp names; nil: what follows
 	// scopes_supported: what metadata says of scopes; nil: those of the rules
 	ScopesSupported []string
 

@@ -86,6 +86,7 @@ func (r *reader) topFields(cfg *Config) fields {
 		"issuers":      func(n *node) { r.issuers(cfg, n) },
 		"clients":      func(n *node) { r.clients(cfg, n) },
 		"registration": into(&cfg.Registration, r.is("on", "on", "off")),
+		"spent_tokens": into(&cfg.SpentTokens, r.spentTokens),
 		"advertise":    func(n *node) { r.advertise(cfg, n) },
 		"scopes_supported": func(n *node) {
 			// An empty list says that there are none, and is not taken for a missing one.

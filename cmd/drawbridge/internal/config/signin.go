@@ -9,10 +9,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/provider"
+	"github.com/drawbridge-mcp/drawbridge/auth/signin"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 )
 
@@ -349,8 +351,10 @@ func (r *reader) advertise(cfg *Config, n *node) {
 // checkSigningIn reports what the gateway's own sign-in lacks. It runs after all keys were
 // read.
 func (r *reader) checkSigningIn(cfg *Config) {
-	if at := r.root.member("registration"); at != nil && len(cfg.Logins) == 0 && !r.hasLogins() {
-		r.fault(at, "registration goes with sign_in of an issuer: nobody could sign in")
+	for _, name := range []string{"registration", "spent_tokens"} {
+		if at := r.root.member(name); at != nil && len(cfg.Logins) == 0 && !r.hasLogins() {
+			r.fault(at, "%s goes with sign_in of an issuer: nobody could sign in", name)
+		}
 	}
 	if !cfg.SignsIn() {
 		return
@@ -367,6 +371,16 @@ func (r *reader) checkSigningIn(cfg *Config) {
 		r.fault(r.at("public_url"), "clients sign in over https; let a load balancer speak it and set public_url to "+
 			"what clients type")
 	}
+}
+
+// spentTokens returns for how long a spent refresh token is answered. Below a minute
+// windows that share a token would end each other's sign-ins.
+func (r *reader) spentTokens(n *node) time.Duration {
+	d := r.duration(n)
+	if d != 0 && (d < time.Minute || d > signin.MostSpentWindow) {
+		r.fault(n, "%s: spent refresh tokens are answered for 1m to %d hours", n.raw, signin.MostSpentWindow/time.Hour)
+	}
+	return d
 }
 
 // hasLogins tells whether any issuer of the file has a sign_in or is GitHub, good or not.

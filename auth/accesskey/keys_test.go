@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 	"github.com/drawbridge-mcp/drawbridge/internal/store/sqlite"
 	"github.com/drawbridge-mcp/drawbridge/internal/store/storetest"
@@ -357,6 +359,17 @@ func TestNotesOfUsesHoldUpNothing(t *testing.T) {
 	for end := time.Now().Add(time.Minute); r.revoked.Load() == 0; <-time.After(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the key that was revoked is held while a note is written")
+		}
+	}
+}
+
+// TestKeysAreCleanedFromOutput shows that output cleaning knows what this package makes.
+func TestKeysAreCleanedFromOutput(t *testing.T) {
+	for range 100 {
+		result := mcp.NewObject(mcp.Member{Name: "structuredContent", Value: mcp.String("key=" + newKey())})
+		cleaned, _, err := sanitize.Policy{}.Result(result)
+		if got := cleaned.Text("structuredContent"); err != nil || got != "key=[REDACTED:drawbridge-secret]" {
+			t.Fatalf("got %q, %v", got, err)
 		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
@@ -92,6 +94,23 @@ func TestTheTimeForSpentTokensIsASetting(t *testing.T) {
 			t.Errorf("after the shorter time: status %d, %v; want 400", status, got)
 		}
 	})
+}
+
+// TestRefreshTokensAreCleanedFromOutput shows that output cleaning knows what this package
+// gives out.
+func TestRefreshTokensAreCleanedFromOutput(t *testing.T) {
+	w := newWorld(t)
+	for range 20 {
+		c := w.signIn(t, base, "ann", nil)
+		result := mcp.NewObject(mcp.Member{
+			Name: "structuredContent", Value: mcp.String(c.refreshWith + " and " + c.access),
+		})
+		cleaned, _, err := sanitize.Policy{}.Result(result)
+		if got, want := cleaned.Text("structuredContent"), "[REDACTED:drawbridge-secret] and [REDACTED:jwt]"; err != nil ||
+			got != want {
+			t.Fatalf("got %q, %v, want %q", got, err, want)
+		}
+	}
 }
 
 // TestParallelRefreshesGetOneToken shows that refreshes in parallel at two replicas give

@@ -128,8 +128,16 @@ func secrets() []secret {
 		{"terraform-token", chance(word, 14) + ".atlasv1.", chance(word, 60), false},
 		{"circleci-token", "CCIPAT_", chance(word, 60), false},
 		{"sonarqube-token", "squ_", chance(hex, 40), true},
+		{"drawbridge-secret", "dbk_", "abcdefghijklmnopqrstuvwxyz234567abcdefghbuvhsoi", true},
+		{"drawbridge-secret", "dbr_", refreshToken(), true},
 		{"artifactory-key", "AKCp", chance(word, 69), true},
 	}
+}
+
+// refreshToken returns the body of a refresh token of this gateway.
+func refreshToken() string {
+	return base64.RawURLEncoding.EncodeToString([]byte("ABCDEFGHIJKLMNOPQRSTUVWXYZ\x00\x00\x00\x07" +
+		"a MAC of twenty byte"))
 }
 
 func TestT49SecretsAreRedactedWhereverTheyStand(t *testing.T) {

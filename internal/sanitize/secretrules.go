@@ -224,6 +224,7 @@ var rules = [...]rule{
 		least: 60, check: random,
 	},
 	{kind: "sonarqube-token", prefixes: []string{"squ_", "sqp_", "sqa_"}, body: hexadecimal, exact: 40},
+	{kind: "drawbridge-secret", prefixes: []string{"dbk_", "dbr_"}, extent: ourSecret},
 	{
 		kind: "artifactory-key", prefixes: []string{"AKCp"}, hint: len("AKC"), body: alphanumeric, exact: 69,
 		check: random,

@@ -28,6 +28,7 @@ const (
 	listedLife = time.Hour // that a task is listed at most, as long as its session is kept
 	listedCost = 512       // bytes that a task takes besides its id and its state, roughly
 	listedGap  = time.Minute
+	maxFailed  = 6 // looks that failed, after which the next waits for listedGap
 )
 
 // taskList is the tasks of 2025-11-25 that live here, by owner and id. It is safe for
@@ -48,6 +49,13 @@ type listedTask struct {
 	made, looked time.Time   // looked: when something was last heard of it
 	until        time.Time
 	over         bool // it does not change any more
+	failed       int  // looks in a row that told nothing
+}
+
+// isDue tells whether it is to be looked at again: after a second, and later the more
+// often its server said nothing.
+func (t *listedTask) isDue() bool {
+	return !t.over && time.Since(t.looked) >= min(time.Second<<min(t.failed, maxFailed), listedGap)
 }
 
 // add lists a task that a call became. A task for which its owner has no memory is not
@@ -90,10 +98,20 @@ func (t *taskList) note(owner [sha256.Size]byte, id string, state mcp.Object) {
 	if one == nil {
 		return
 	}
-	one.looked = time.Now()
+	one.looked, one.failed = time.Now(), 0
 	if grown := int64(len(text) - len(one.state)); t.memory.Take(one.user, max(grown, 0)) == nil {
 		t.memory.Give(one.user, max(-grown, 0))
 		one.state, one.over, one.size = text, isOver(state), one.size+grown
+	}
+}
+
+// missed notes that a look at a task told nothing of it.
+func (t *taskList) missed(owner [sha256.Size]byte, id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if one := t.byID[owner][id]; one != nil {
+		one.looked = time.Now()
+		one.failed++
 	}
 }
 

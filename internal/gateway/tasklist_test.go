@@ -77,6 +77,34 @@ func TestTasksAreListedToTheirOwnerAlone(t *testing.T) {
 	})
 }
 
+// TestTaskOfAFailingServerIsAskedForSeldom lists a task again and again whose server does
+// not say what became of it.
+func TestTaskOfAFailingServerIsAskedForSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, l := newTasks(t, mcp.TasksAsked)
+		b.config.Memory = share.New(1 << 20)
+		b.tasks.memory = b.config.Memory
+		id := made(t, b, l, mcp.TasksAsked)
+		time.Sleep(2 * time.Second)
+		l.fails(mcp.Errorf(mcp.CodeInternal, "not today"))
+		l.uses = nil
+		for range 25 {
+			if got := tasksListed(t, b, "alice"); !slices.Equal(got, []string{id + " working"}) {
+				t.Fatalf("listed %q, want what was last heard of the task", got)
+			}
+			time.Sleep(time.Second)
+		}
+		if n := len(l.uses); n < 3 || n > 6 {
+			t.Errorf("in 25 seconds a failing server was asked %d times, want few", n)
+		}
+		l.says(`{"taskId":"own-1","status":"completed","ttl":60000}`)
+		time.Sleep(10 * time.Second)
+		if got := tasksListed(t, b, "alice"); !slices.Equal(got, []string{id + " completed"}) {
+			t.Errorf("when it answers again: listed %q", got)
+		}
+	})
+}
+
 // TestTaskOfLongLifeIsListed lists a task whose server keeps it for longer than a time can
 // say.
 func TestTaskOfLongLifeIsListed(t *testing.T) {

@@ -54,7 +54,7 @@ func (g *Gateway) listTasks(ctx context.Context, c Caller, r *Request) (mcp.Obje
 func (g *Gateway) lookAtTasks(ctx context.Context, c Caller, r *Request, owner [sha256.Size]byte) {
 	all := g.tasks.of(owner)
 	maps.DeleteFunc(all, func(_ string, one listedTask) bool {
-		return one.over || time.Since(one.looked) < time.Second
+		return !one.isDue()
 	})
 	ids := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
 		return all[a].looked.Compare(all[b].looked)
@@ -72,9 +72,11 @@ func (g *Gateway) lookAtTasks(ctx context.Context, c Caller, r *Request, owner [
 				Notify: func(context.Context, mcp.Notification) error { return nil },
 			}
 			_, err := g.call(ctx, g.newCall(c, look, g.methods[mcp.MethodTasksGet]))
-			told, ok := errors.AsType[*mcp.Error](err)
-			if ok && told.StableCode() == "DB-TASK" {
+			switch told, ok := errors.AsType[*mcp.Error](err); {
+			case ok && told.StableCode() == "DB-TASK":
 				g.tasks.drop(owner, id)
+			case err != nil:
+				g.tasks.missed(owner, id)
 			}
 			return nil // what is known of it stays
 		})

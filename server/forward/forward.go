@@ -320,25 +320,13 @@ func (f *Forwarder) JoinTasks(ctx context.Context, m *mcp.Message, result mcp.Ob
 	room *share.Claim,
 ) (mcp.Object, *mcp.Error) {
 	x := exchange.FromContext(ctx)
-	others := f.others.All()
-	if x == nil || x.Forwarded || len(others) == 0 {
+	if x == nil || x.Forwarded || len(f.others.All()) == 0 {
 		return result, nil
 	}
 	request := RequestOf(x, x.Request, mcp.AppendRequest(nil, m.ID, m.Method, m.Params))
 	request.Header = request.Header.Clone()
 	request.Header.Set("Accept", "application/json") // an answer in one piece
-	lists := make([][]mcp.RawJSON, len(others))
-	var asked errgroup.Group
-	asked.SetLimit(askingOthers)
-	for i, other := range others {
-		held := room.Another()
-		defer held.Release()
-		asked.Go(func() (err error) {
-			lists[i], err = f.tasksAt(ctx, other, request, held)
-			return err
-		})
-	}
-	err := asked.Wait()
+	lists, err := f.tasksElsewhere(ctx, share.User(x.Principal.User()), request, room)
 	size := result.Size()
 	for _, list := range lists {
 		for _, one := range list {
@@ -349,6 +337,8 @@ func (f *Forwarder) JoinTasks(ctx context.Context, m *mcp.Message, result mcp.Ob
 		err = room.Resize(2 * int64(size))
 	}
 	switch refused := exchange.RefusalOfMemory(err); {
+	case errors.Is(err, errNoSlot):
+		return mcp.Object{}, exchange.ErrOverload.Told
 	case refused != nil:
 		return mcp.Object{}, refused.Told
 	case err != nil:
@@ -378,6 +368,33 @@ func (b *heldBody) Read(p []byte) (int, error) {
 		}
 	}
 	return n, err
+}
+
+// errNoSlot says that as many requests are answered elsewhere as may be.
+var errNoSlot = errors.New("no slot to forward a request")
+
+// tasksElsewhere returns the tasks of a user that live at each other replica. It takes one
+// slot, as a request takes that another replica answers: each of them sees one.
+func (f *Forwarder) tasksElsewhere(ctx context.Context, user share.User, r link.Request,
+	room *share.Claim,
+) ([][]mcp.RawJSON, error) {
+	if f.slots.Take(user, 1) != nil {
+		return nil, errNoSlot
+	}
+	defer f.slots.Give(user, 1)
+	others := f.others.All()
+	lists := make([][]mcp.RawJSON, len(others))
+	var asked errgroup.Group
+	asked.SetLimit(askingOthers)
+	for i, other := range others {
+		held := room.Another()
+		defer held.Release()
+		asked.Go(func() (err error) {
+			lists[i], err = f.tasksAt(ctx, other, r, held)
+			return err
+		})
+	}
+	return lists, asked.Wait()
 }
 
 // tasksAt returns the tasks of the client of a request that live at another replica, which

@@ -2,6 +2,8 @@ package forward
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -43,5 +45,50 @@ func TestTasksOfOtherReplicasAreHeld(t *testing.T) {
 	}
 	if _, err := f.tasksAt(t.Context(), "other", link.Request{}, share.New(256<<10).Claim(user)); err == nil {
 		t.Error("a list was read that its user may not hold")
+	}
+}
+
+// slow are others that answer when they are let.
+type slow struct {
+	talkative
+
+	asked, let chan struct{}
+}
+
+func (o slow) All() []replica.ID { return []replica.ID{"other"} }
+
+func (o slow) Forward(ctx context.Context, to replica.ID, r link.Request) (*http.Response, error) {
+	o.asked <- struct{}{}
+	<-o.let
+	return o.talkative.Forward(ctx, to, r)
+}
+
+// TestListsOfTasksTakeSlots asks others for tasks while all slots are taken.
+func TestListsOfTasksTakeSlots(t *testing.T) {
+	o := slow{
+		talkative{body: `{"jsonrpc":"2.0","id":1,"result":{"tasks":[{"taskId":"x"}]}}`},
+		make(chan struct{}, 1), make(chan struct{}),
+	}
+	f := &Forwarder{others: o, slots: share.New(1)}
+	user := share.User{TenantID: "acme", Subject: "ann"}
+	room := share.New(64 << 20).Claim(user)
+	first := make(chan error, 1)
+	go func() {
+		lists, err := f.tasksElsewhere(t.Context(), user, link.Request{}, room)
+		if err == nil && (len(lists) != 1 || len(lists[0]) != 1) {
+			err = fmt.Errorf("got %s", lists)
+		}
+		first <- err
+	}()
+	<-o.asked
+	if _, err := f.tasksElsewhere(t.Context(), user, link.Request{}, room); !errors.Is(err, errNoSlot) {
+		t.Errorf("while all slots are taken: got %v, want %v", err, errNoSlot)
+	}
+	close(o.let)
+	if err := <-first; err != nil {
+		t.Errorf("with a slot: %v", err)
+	}
+	if f.slots.Held() != 0 {
+		t.Errorf("%d slots are held afterwards", f.slots.Held())
 	}
 }

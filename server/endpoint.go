@@ -46,6 +46,9 @@ func (s *Server) post(x *exchange.Exchange, r *http.Request) {
 		return
 	}
 	x.Era = eraOf(r.Header, x.Meta)
+	if x.Era == mcp.Modern {
+		x.Key = exchange.KeyOf(r, m, raw)
+	}
 	if to := s.forwarder.Elsewhere(x, m); to != "" {
 		if s.forwarder.Deliver(x, r, to, m, raw) {
 			return
@@ -53,8 +56,7 @@ func (s *Server) post(x *exchange.Exchange, r *http.Request) {
 		x.Held.TakeSlot(&s.working)
 	}
 	if x.Era == mcp.Modern {
-		x.Key = exchange.KeyOf(r, m, raw)
-		s.modern.Answer(x, r, m)
+		s.modern.Answer(x, r, m, raw)
 		return
 	}
 	s.legacy.Answer(x, r, m, raw)

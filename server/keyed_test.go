@@ -344,6 +344,14 @@ func TestRedisKeepsAnswers(t *testing.T) {
 	if n, _ := b.counts(); n != 0 {
 		t.Errorf("it ran %d times at the other", n)
 	}
+	lost := keyedCall("slow", "lost")
+	over := a.begins(t.Context(), lost)
+	eventually(t, func() bool { n, _ := a.counts(); return n == 2 })
+	repeat = b.begins(t.Context(), lost)
+	hub.Leave(a.config.Others.(*replicatest.Member))
+	wantRefusal(t, "its replica is gone", <-repeat, http.StatusConflict, "DB-IDEMPOTENCY-OUTCOME")
+	a.letGo()
+	<-over
 	redis.Stop()
 	got := b.do(t, m)
 	wantRefusal(t, "without Redis", got, http.StatusServiceUnavailable, "DB-REPLICAS")

@@ -164,8 +164,8 @@ func newServer(cfg Config, d exchange.Desk) *Server {
 		again:     make(chan struct{}, 1),
 	}
 	s.modern = modern.New(modern.Config{
-		Exchanges: in, Streams: s.streams, Once: cfg.Once, Memory: cfg.Memory, MaxCalls: cfg.MaxCalls,
-		Heartbeat: cfg.Heartbeat, Name: cfg.Card.Name, Version: cfg.Version,
+		Exchanges: in, Streams: s.streams, Forwarder: s.forwarder, Working: &s.working, Once: cfg.Once,
+		Memory: cfg.Memory, MaxCalls: cfg.MaxCalls, Heartbeat: cfg.Heartbeat, Name: cfg.Card.Name, Version: cfg.Version,
 	})
 	s.legacy = legacy.New(legacy.Config{
 		Exchanges: in, Streams: s.streams, Forwarder: s.forwarder, Working: &s.working, Seal: cfg.Seal,

@@ -159,7 +159,7 @@ func (f *Forwarder) Forward(x *exchange.Exchange, r *http.Request, to replica.ID
 	switch {
 	case errors.Is(err, replica.ErrGone):
 		return Gone
-	case err != nil && m.IsResponse():
+	case err != nil && (m.IsResponse() || x.Key != nil):
 		return Lost // the first one counts
 	case err != nil:
 		refuseForward(ctx, x, m)

@@ -9,6 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/once"
 )
 
@@ -30,8 +31,9 @@ const (
 //
 // The client of the first may leave, because its connection broke or a load balancer sent
 // the request to another replica. Then the call is cancelled within a second, as without
-// a key, unless a repeat waits for it.
-func (e *Endpoint) keyedRequest(x *exchange.Exchange, m *mcp.Message) {
+// a key, unless a repeat waits for it. A repeat at another replica is forwarded to the one
+// that runs the call, and waits there.
+func (e *Endpoint) keyedRequest(x *exchange.Exchange, r *http.Request, m *mcp.Message, body []byte) {
 	request, refused := x.Key.Request(x.Principal)
 	if refused != nil {
 		x.Refuse(m.ID, refused)
@@ -46,6 +48,26 @@ func (e *Endpoint) keyedRequest(x *exchange.Exchange, m *mcp.Message) {
 	defer e.config.Exchanges.Jobs.Finish(&c.job)
 	c.response.begin(e, x)
 	claim, kept, err := e.beginKeyed(ctx, x, request)
+	for until := time.Now().Add(forward.HoldTime); err != nil; {
+		at, elsewhere := errors.AsType[*once.ElsewhereError](err)
+		if !elsewhere || !c.response.withdraw() {
+			break
+		}
+		if x.Forwarded {
+			x.Refuse(m.ID, forward.ErrElsewhere)
+			return
+		}
+		outcome := e.config.Forwarder.Forward(x, r, at.Home, m, body)
+		if outcome == forward.Done {
+			return
+		}
+		x.Held.TakeSlot(e.config.Working)
+		c.response.begin(e, x)
+		if time.Now().After(until) || outcome != forward.Denied && !e.config.Forwarder.AwaitChange(x.Context(), until) {
+			break
+		}
+		claim, kept, err = e.beginKeyed(ctx, x, request)
+	}
 	switch {
 	case err != nil:
 		e.refuseKeyed(ctx, x, c, err)

@@ -14,12 +14,14 @@ package modern
 import (
 	"context"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/lowering"
 	"github.com/drawbridge-mcp/drawbridge/server/once"
 	"github.com/drawbridge-mcp/drawbridge/server/streams"
@@ -29,6 +31,8 @@ import (
 type Config struct {
 	Exchanges *exchange.Service
 	Streams   *streams.Set
+	Forwarder *forward.Forwarder
+	Working   *atomic.Int64 // counts the requests in work
 	Once      once.Store    // answers of calls with a key
 	Memory    *share.Budget // of bytes, for what is held for clients
 	MaxCalls  int           // requests in work at once
@@ -52,7 +56,7 @@ func New(cfg Config) *Endpoint {
 // Answer answers one message that carries its own metadata. Nothing that came before
 // matters for it.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
-func (e *Endpoint) Answer(x *exchange.Exchange, r *http.Request, m *mcp.Message) {
+func (e *Endpoint) Answer(x *exchange.Exchange, r *http.Request, m *mcp.Message, body []byte) {
 	if m.IsResponse() {
 		x.Refuse(m.ID, exchange.ErrResponse)
 		return
@@ -67,7 +71,7 @@ func (e *Endpoint) Answer(x *exchange.Exchange, r *http.Request, m *mcp.Message)
 	case m.Method == mcp.MethodListen:
 		e.listen(x, r, m)
 	case x.Key != nil:
-		e.keyedRequest(x, m)
+		e.keyedRequest(x, r, m, body)
 	default:
 		e.request(x, m)
 	}

@@ -37,6 +37,14 @@ func (p *response) begin(e *Endpoint, x *exchange.Exchange) {
 	}
 }
 
+// withdraw leaves the connection to another answer. It is false if something was sent.
+func (p *response) withdraw() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.endpoint.alarms.Stop(&p.alarm)
+	return p.out == nil && !p.broken
+}
+
 // notify sends a notification. If the client accepts no stream, nothing is sent; if the
 // client is gone, its context ends the call, unless it is one with a key, for which
 // another may wait.

@@ -12,68 +12,65 @@ import (
 type claim struct {
 	store   *Redis
 	request Request
-	key     string // of Redis
-	text    string // of the record with which it was claimed
+	key     string        // of Redis
+	text    string        // of the record with which it was claimed
+	over    chan struct{} // closed when it is forgotten: it was answered, freed or never made
 
 	// Guarded by the mutex of the store.
 	renewed time.Time
-	wanted  time.Time                   // when somebody last waited for it
+	waiting int                         // repeats that wait for it here
 	end     func(context.Context) error // what is to be written in the end; nil: it runs
 	ended   time.Time
 }
 
 var _ Claim = (*claim)(nil)
 
-// forget takes the claim out of those that live here.
+// forget takes the claim out of those that live here, once.
 func (c *claim) forget() {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
-	delete(c.store.claims, c.text)
+	if c.store.claims[c.request.Name] == c {
+		delete(c.store.claims, c.request.Name)
+		close(c.over)
+	}
 }
 
-// enter claims the key, or waits for the answer of who has it. If it returns neither
-// answer nor error, the key is claimed; otherwise the claim is forgotten.
-func (c *claim) enter(ctx context.Context) (*Answer, error) {
-	look, missed := firstLook, time.Time{}
-	for {
-		reply, err := c.try(ctx)
-		if err != nil {
-			c.settle(context.WithoutCancel(ctx), c.drop) // it may have been claimed all the same
-			return nil, err
-		}
-		if reply.Nil() {
-			return nil, nil
-		}
-		text, err := reply.Text()
-		p, ok := openRecord(c.store.config.Seal, &c.request, text)
-		switch {
-		case err != nil, !ok, p.isStale(c.store.config.Now()):
-			c.forget()
-			return nil, ErrUnknown
-		case p.body != c.request.Body:
-			c.forget()
-			return nil, ErrBody
-		case p.state == unkept:
-			c.forget()
-			return nil, ErrUnkept
-		case p.state == answered:
-			c.forget()
-			return &p.answer, nil
-		case p.state != running: // of a later version
-			c.forget()
-			return nil, ErrUnknown
-		}
-		if missed = c.store.misses(p.home, missed); !missed.IsZero() && time.Since(missed) > missedFor {
-			c.forget()
-			return nil, ErrUnknown
-		}
-		c.store.wait(ctx, p.home, &c.request, text)
-		if err := pause(ctx, look); err != nil {
-			c.forget()
-			return nil, err
-		}
-		look = min(2*look, lastLook)
+// await returns when the claim is forgotten, or with the error of ctx.
+func (c *claim) await(ctx context.Context) error {
+	select {
+	case <-c.over:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
+}
+
+// enter claims the key. If another request has it, enter returns its record, which says
+// that it runs or has its answer.
+func (c *claim) enter(ctx context.Context) (*record, error) {
+	reply, err := c.try(ctx)
+	if err != nil {
+		c.settle(context.WithoutCancel(ctx), c.drop) // it may have been claimed all the same
+		return nil, err
+	}
+	if reply.Nil() {
+		return nil, nil //nolint:nilnil // it is claimed, and there is no record of another
+	}
+	c.forget()
+	text, err := reply.Text()
+	p, ok := openRecord(c.store.config.Seal, &c.request, text)
+	switch {
+	case err != nil, !ok, p.isStale(c.store.config.Now()):
+		return nil, ErrUnknown
+	case p.body != c.request.Body:
+		return nil, ErrBody
+	case p.state == unkept:
+		return nil, ErrUnkept
+	case p.state != running && p.state != answered: // of a later version
+		return nil, ErrUnknown
+	}
+	p.text = text
+	return &p, nil
 }
 
 // try returns the record under the key, or claims it. A record that is large is read as
@@ -116,7 +113,7 @@ func (c *claim) Free(ctx context.Context) {
 func (c *claim) Wanted() bool {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
-	return time.Since(c.wanted) < wantedFor
+	return c.waiting > 0
 }
 
 func (c *claim) put(ctx context.Context, text string) error {
@@ -124,8 +121,11 @@ func (c *claim) put(ctx context.Context, text string) error {
 	return err
 }
 
-func (c *claim) drop(ctx context.Context) error {
-	_, err := drop.Run(ctx, c.store.config.Store, []string{c.key}, []string{c.text})
+func (c *claim) drop(ctx context.Context) error { return c.remove(ctx, c.text) }
+
+// remove forgets the record under the key if it has that text.
+func (c *claim) remove(ctx context.Context, text string) error {
+	_, err := drop.Run(ctx, c.store.config.Store, []string{c.key}, []string{text})
 	return err
 }
 

@@ -34,7 +34,7 @@ func through(t *testing.T, l *lab, copied, fault func()) {
 	c := claim(t, a, request(1, 1))
 	copied()
 	got := make(chan *once.Answer)
-	go func() { defer close(got); got <- repeated(t, b, request(1, 1)) }()
+	go func() { defer close(got); got <- repeated(t, forwarding{b, a}, request(1, 1)) }()
 	fault()
 	c.Finish(t.Context(), want)
 	for i, answer := range []*once.Answer{

@@ -22,6 +22,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
@@ -43,6 +44,13 @@ var (
 	ErrFull    = errors.New("too many keys are kept")
 )
 
+// ElsewhereError says that another replica, which lives, runs the request: what asks for it
+// there waits for its answer.
+type ElsewhereError struct{ Home replica.ID }
+
+// Error implements error.
+func (e *ElsewhereError) Error() string { return "replica " + string(e.Home) + " runs the request" }
+
 // Request is one request under a key.
 type Request struct {
 	User share.User // whose share of the room it takes
@@ -63,8 +71,8 @@ type Answer struct {
 // Store keeps claims and answers. Implementations are safe for concurrent use.
 type Store interface {
 	// Begin returns either a claim, and then the caller runs the request, or the answer
-	// of the one that ran. While another runs it waits, until ctx ends. Errors are those
-	// above, that of ctx, or that the store cannot be reached.
+	// of the one that ran. While another runs here it waits, until ctx ends. Errors are
+	// those above, ElsewhereError, that of ctx, or that the store cannot be reached.
 	Begin(ctx context.Context, r Request) (Claim, *Answer, error)
 }
 

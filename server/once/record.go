@@ -25,6 +25,7 @@ type record struct {
 	body   [32]byte
 	home   replica.ID // that runs it
 	answer Answer     // of one that is answered
+	text   string     // as it stands in Redis; set by who has read it
 }
 
 const (
@@ -37,7 +38,7 @@ const clocksDiffer = time.Minute
 
 // isStale tells whether a record of a request that is over has outlived its time, so that
 // somebody must have kept a copy and put it back. One that runs has no end: whoever
-// claims it has to know it, see Redis.heard.
+// claims it has to know it, see Redis.Begin.
 func (p *record) isStale(now time.Time) bool {
 	return p.state != running && now.Sub(p.at).Abs() > Kept+clocksDiffer
 }

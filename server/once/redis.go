@@ -2,6 +2,7 @@ package once
 
 import (
 	"context"
+	"crypto/sha256"
 	"strconv"
 	"sync"
 	"time"
@@ -30,8 +31,8 @@ type RedisConfig struct {
 // writes it first, in the one round trip that Begin takes. The replica that runs the
 // request, its home, renews the claim for as long as that lasts.
 //
-// A repeat at another replica looks for the answer at growing intervals, and sends word
-// to the home that somebody waits. When the home is gone, nobody knows whether the
+// A repeat at the home waits there. One at another replica is told where the home is, for
+// its caller to have it answered there. When the home is gone, nobody knows whether the
 // request ran, and the claim stays until it lapses by itself.
 //
 // Where Redis forgets, a request may run a second time: after a FLUSHALL, or a failover
@@ -41,10 +42,9 @@ type Redis struct {
 	config RedisConfig
 	room   room
 
-	mu     sync.Mutex        // guards the fields below
-	claims map[string]*claim // that this replica has, by the texts of their records
-	stale  []*claim          // that are in Redis as this replica's, which does not know of them
-	lapses []lapse           // of what was written, the oldest first
+	mu     sync.Mutex                   // guards the fields below
+	claims map[[sha256.Size]byte]*claim // that this replica has, by the names of their requests
+	lapses []lapse                      // of what was written, the oldest first
 }
 
 var _ Store = (*Redis)(nil)
@@ -60,15 +60,9 @@ const (
 	defaultRoom = 64 << 20
 	renewAfter  = Kept / 4
 	settleTick  = time.Second
-	lastTime    = time.Second           // for what is left to be written when Run ends
-	firstLook   = 20 * time.Millisecond // after which a repeat looks for the answer again; doubled each time
-	lastLook    = time.Second
-	missedFor   = 3 * time.Second     // for which a replica must not be there to count as gone
-	wantedFor   = 5 * time.Second / 2 // for which word that somebody waits counts
-	maxStale    = 1000
-	// word that somebody waits for the answer of a claim; holds its name and the text of
-	// its record
-	kindWaits = "waits 1"
+	lastTime    = time.Second            // for what is left to be written when Run ends
+	missedFor   = 3 * time.Second        // for which a replica must not be there to count as gone
+	missedLook  = 250 * time.Millisecond // after which it is looked for again
 )
 
 // smallRecord is how large a record may be that is read without saying so before: others
@@ -100,8 +94,7 @@ func NewRedis(cfg RedisConfig) *Redis {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	s := &Redis{config: cfg, room: room{share.New(cfg.Room), cfg.Quota}, claims: make(map[string]*claim)}
-	cfg.Others.Handle(kindWaits, s.heard)
+	s := &Redis{config: cfg, room: room{share.New(cfg.Room), cfg.Quota}, claims: make(map[[sha256.Size]byte]*claim)}
 	return s
 }
 
@@ -113,26 +106,72 @@ func (s *Redis) Begin(ctx context.Context, r Request) (Claim, *Answer, error) {
 		return nil, nil, err
 	}
 	s.sweep(time.Now())
-	if err := s.room.take(r.User, claimCost); err != nil {
-		return nil, nil, err
+	for missed := (time.Time{}); ; {
+		c, err := s.newClaim(ctx, r)
+		if err != nil {
+			return nil, nil, err
+		}
+		found, err := c.enter(ctx)
+		if found == nil && err == nil {
+			return c, nil, nil
+		}
+		s.room.give(r.User, claimCost)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case found.state == answered:
+			return nil, &found.answer, nil
+		}
+		switch home := found.home; {
+		case home == s.config.Others.Self():
+			// of no request: it was written late, after whoever claimed had given up
+			if err := c.remove(ctx, found.text); err != nil {
+				return nil, nil, err
+			}
+			continue
+		case s.config.Others.IsThere(home):
+			return nil, nil, &ElsewhereError{home}
+		case missed.IsZero():
+			missed = time.Now()
+		case time.Since(missed) > missedFor:
+			return nil, nil, ErrUnknown
+		}
+		if err := pause(ctx, missedLook); err != nil {
+			return nil, nil, err
+		}
 	}
-	c := s.newClaim(r)
-	answer, err := c.enter(ctx)
-	if answer == nil && err == nil {
-		return c, nil, nil
-	}
-	s.room.give(r.User, claimCost)
-	return nil, answer, err
 }
 
-func (s *Redis) newClaim(r Request) *claim {
-	c := &claim{store: s, request: r, key: keyOf(&r), renewed: time.Now()}
+// newClaim enters a claim, once there is no other for its key at this replica.
+func (s *Redis) newClaim(ctx context.Context, r Request) (*claim, error) {
+	c := &claim{store: s, request: r, key: keyOf(&r), renewed: time.Now(), over: make(chan struct{})}
 	p := record{state: running, at: s.config.Now(), body: r.Body, home: s.config.Others.Self()}
 	c.text = p.seal(s.config.Seal, &r)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.claims[c.text] = c
-	return c
+	for {
+		s.mu.Lock()
+		other := s.claims[r.Name]
+		switch {
+		case other != nil && other.request.Body != r.Body:
+			s.mu.Unlock()
+			return nil, ErrBody
+		case other == nil:
+			err := s.room.take(r.User, claimCost)
+			if err == nil {
+				s.claims[r.Name] = c
+			}
+			s.mu.Unlock()
+			return c, err
+		}
+		other.waiting++
+		s.mu.Unlock()
+		err := other.await(ctx)
+		s.mu.Lock()
+		other.waiting--
+		s.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+	}
 }
 
 // pause returns after d, or earlier with the error of ctx.
@@ -145,62 +184,6 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// misses returns since when that replica is not there, zero while it is.
-func (s *Redis) misses(home replica.ID, since time.Time) time.Time {
-	switch {
-	case s.config.Others.IsThere(home):
-		return time.Time{}
-	case since.IsZero():
-		return time.Now()
-	}
-	return since
-}
-
-// wait tells the home of a claim that somebody waits for its answer. That it cannot be
-// told is no error: the home then goes by the connection of its own client alone.
-func (s *Redis) wait(ctx context.Context, home replica.ID, r *Request, text string) {
-	if s.want(text) {
-		return
-	}
-	word := replica.Word{
-		Kind: kindWaits, Tenant: r.User.TenantID,
-		Data: append(r.Name[:len(r.Name):len(r.Name)], text...),
-	}
-	_, _ = s.config.Others.Send(ctx, home, word) // see above
-}
-
-// want notes that somebody waits for the answer of a claim. It is false if this replica
-// has no such claim.
-func (s *Redis) want(text string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.claims[text]
-	if c != nil {
-		c.wanted = time.Now()
-	}
-	return c != nil
-}
-
-// heard takes word that somebody waits for the answer of a claim of this replica. One
-// that it does not know is of no request: it was written late, after whoever claimed had
-// given up. Run drops it, unless something else stands there.
-func (s *Redis) heard(_ context.Context, _ replica.ID, w replica.Word) ([]byte, error) {
-	r := Request{User: share.User{TenantID: w.Tenant}}
-	if len(w.Data) < len(r.Name) {
-		return nil, nil
-	}
-	text := string(w.Data[copy(r.Name[:], w.Data):])
-	if s.want(text) {
-		return nil, nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.stale) < maxStale {
-		s.stale = append(s.stale, &claim{store: s, request: r, key: keyOf(&r), text: text})
-	}
-	return nil, nil
 }
 
 // keyOf returns the key of a request in Redis.
@@ -250,9 +233,6 @@ func (s *Redis) tend(ctx context.Context) {
 	for _, c := range s.due(time.Now()) {
 		c.tend(ctx)
 	}
-	for _, c := range s.takeStale() {
-		_ = c.drop(ctx) // whoever waits for it says so again
-	}
 }
 
 // due returns the claims for which something is to be written.
@@ -266,13 +246,4 @@ func (s *Redis) due(now time.Time) []*claim {
 		}
 	}
 	return due
-}
-
-// takeStale returns the claims that are to be dropped.
-func (s *Redis) takeStale() []*claim {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	stale := s.stale
-	s.stale = nil
-	return stale
 }

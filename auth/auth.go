@@ -44,6 +44,8 @@ const MostLifetime = 90 * 24 * time.Hour
 const (
 	OriginClaim = "origin" // the issuer that knows the subject
 	FamilyClaim = "family" // what the token was given out for
+	// scopes that another token of the same sign-in could have, as scope has those of this
+	SpareClaim = "spare_scope"
 )
 
 const (

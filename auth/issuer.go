@@ -227,9 +227,10 @@ func (i *issuer) principal(c *claims) (p Principal, values []string, err error) 
 	if err != nil {
 		return Principal{}, nil, err
 	}
-	origin := i.name
+	origin, spare := i.name, []string(nil)
 	if i.origins != nil {
 		origin, _ = text(c.member(OriginClaim))
+		spare, _ = words(c.member(SpareClaim)) // none if it is not there
 	}
 	if !i.speaksFor(origin) {
 		return Principal{}, nil, unfit("claims", &claimPath{text: OriginClaim}, c.member(OriginClaim), i.origins,
@@ -244,6 +245,7 @@ func (i *issuer) principal(c *claims) (p Principal, values []string, err error) 
 		ClientID: c.clientID,
 		TenantID: tenants[0],
 		Scopes:   scopes,
+		Spare:    spare,
 		Expiry:   c.expires,
 	}
 	if len(tenants) > 1 {

@@ -22,7 +22,10 @@ type Principal struct {
 	// shared: do not modify
 	Recorded [][2]string
 	Scopes   []string // shared: do not modify
-	Expiry   time.Time
+	// scopes that the person could have if a client asked for them, by the word of this
+	// gateway; shared: do not modify
+	Spare  []string
+	Expiry time.Time
 
 	accessKey string // the id of the access key that spoke, not the key; "": a token did
 	proof     *proof // by what the token was accepted, for Verifier.Judge; nil: no Verifier made this

@@ -142,23 +142,38 @@ func (k *Keys) ask(ctx context.Context, id string) (Key, error) {
 	return keyOf(r)
 }
 
-// hold takes a key into memory. When that is full, another one goes: it is read again.
+// hold takes a key into memory. When that is full, another one goes that was not used for
+// long: of some at random the one that was used longest ago, which costs the same however
+// many there are. It is read again.
 func (k *Keys) hold(id string, key Key, now time.Time) held {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	h := k.held[id]
 	if h == nil {
 		if len(k.held) >= maxHeld {
-			for other := range k.held {
-				delete(k.held, other)
-				break
-			}
+			delete(k.held, k.idlestLocked())
 		}
 		h = &held{}
 		k.held[id] = h
 	}
 	h.key, h.read, h.seen = key, now, now
 	return *h
+}
+
+// idlestLocked returns of some keys in memory, which the map gives in no order, the one
+// that was used longest ago.
+func (k *Keys) idlestLocked() (idlest string) {
+	const some = 16
+	looked := 0
+	for id, h := range k.held {
+		if idlest == "" || h.seen.Before(k.held[idlest].seen) {
+			idlest = id
+		}
+		if looked++; looked == some {
+			break
+		}
+	}
+	return idlest
 }
 
 // drop forgets a key, and tells whether it was in memory.

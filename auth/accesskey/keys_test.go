@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -371,5 +372,30 @@ func TestKeysAreCleanedFromOutput(t *testing.T) {
 		if got := cleaned.Text("structuredContent"); err != nil || got != "key=[REDACTED:drawbridge-secret]" {
 			t.Fatalf("got %q, %v", got, err)
 		}
+	}
+}
+
+// TestFullMemoryForgetsIdleKeys shows that keys in use stay in memory while others come
+// and go.
+func TestFullMemoryForgetsIdleKeys(t *testing.T) {
+	r := newReplica(t, open(t))
+	began := time.Now()
+	for i := range maxHeld {
+		r.hold(strconv.Itoa(i), Key{}, began)
+	}
+	for i := range 50 {
+		r.hold(strconv.Itoa(i), Key{}, began.Add(time.Hour))
+	}
+	for i := range 1000 {
+		r.hold("new "+strconv.Itoa(i), Key{}, began.Add(time.Minute))
+	}
+	kept := 0
+	for i := range 50 {
+		if r.held[strconv.Itoa(i)] != nil {
+			kept++
+		}
+	}
+	if kept != 50 || len(r.held) != maxHeld {
+		t.Errorf("%d of 50 keys in use are held, and %d in all; want 50 and %d", kept, len(r.held), maxHeld)
 	}
 }

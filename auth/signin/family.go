@@ -138,6 +138,18 @@ func (f *family) scopes(known, wanted []string) []string {
 	return scopes
 }
 
+// spare returns the scopes that the person has beyond those of a token: a client that
+// asks for them in another sign-in gets them.
+func (f *family) spare(known, has []string) (spare []string) {
+	for _, scope := range f.Claimed {
+		if (len(known) == 0 || slices.Contains(known, scope)) && !slices.Contains(has, scope) &&
+			!slices.Contains(spare, scope) {
+			spare = append(spare, scope)
+		}
+	}
+	return spare
+}
+
 // take takes over what the provider says of the person now. It is false if the person is
 // another or has lost the tenant.
 func (f *family) take(person auth.Principal, now time.Time) bool {

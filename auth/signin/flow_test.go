@@ -361,3 +361,21 @@ func TestTokensAreRevoked(t *testing.T) {
 		}
 	}
 }
+
+// TestTokensSayWhatAnotherSignInBrings shows that a token of fewer scopes than the person
+// has names the others, so that a client is sent for those and no more, and that a token
+// of all scopes names none.
+func TestTokensSayWhatAnotherSignInBrings(t *testing.T) {
+	w := newWorld(t)
+	for asked, want := range map[string]string{"read": "write", "read admin": "write", "": ""} {
+		c := w.signIn(t, base, "ann", func(q url.Values) {
+			if q.Has("response_type") && asked != "" {
+				q.Set("scope", asked)
+			}
+		})
+		p, err := w.verifier(t).Verify(t.Context(), c.access)
+		if got := strings.Join(p.Spare, " "); err != nil || got != want {
+			t.Errorf("asked for %q: the token spares %q, %v; want %q", asked, got, err, want)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/url"
+	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 )
@@ -24,11 +25,15 @@ type tokens struct {
 func (s *core) tokensOf(f *family, wanted []string) (tokens, error) {
 	at := newAddress(s.config.Settings(), f.Ask.Tenant)
 	made := tokens{refresh: f.token(), scopes: f.scopes(at.settings.Scopes, wanted)}
-	var err error
-	made.access, err = s.signer.sign(at, auth.Claims{Subject: f.Subject, Extra: map[string]any{
+	extra := map[string]any{
 		auth.OriginClaim: f.Issuer, auth.FamilyClaim: f.ID, tenantClaim: f.Tenant,
 		"client_id": f.Ask.Client.Short(), "name": f.Name,
-	}}, made.scopes)
+	}
+	if spare := f.spare(at.settings.Scopes, made.scopes); len(spare) > 0 {
+		extra[auth.SpareClaim] = strings.Join(spare, " ")
+	}
+	var err error
+	made.access, err = s.signer.sign(at, auth.Claims{Subject: f.Subject, Extra: extra}, made.scopes)
 	return made, err
 }
 

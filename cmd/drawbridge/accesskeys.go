@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth/accesskey"
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 )
 
 // runKeys is the command keys.
@@ -88,6 +89,10 @@ func (k *keeping) createKey(ctx context.Context, book accesskey.Book, key access
 	}
 	if !slices.Contains(tenants, key.Tenant) {
 		return fmt.Errorf("there is no tenant %q", key.Tenant)
+	}
+	if slices.ContainsFunc(k.cfg.Clients, func(c config.Client) bool { return c.ID == key.Subject }) {
+		return fmt.Errorf("a client of the config is called %q, and in rules a key of that name would be the same "+
+			"subject; choose another", key.Subject)
 	}
 	text, key, err := book.Create(ctx, key, life)
 	if err != nil {

@@ -65,7 +65,8 @@ func TestAccessKeysAreMadeListedAndRevokedBesideAGateway(t *testing.T) {
 }
 
 func TestKeysCommandSaysWhatIsWrong(t *testing.T) {
-	file := keepingConfig(t, "")
+	file := keepingConfig(t, "clients: [{client_id: robot, client_secret_file: gateway.key, "+
+		"grants: [client_credentials], tenant: acme}]\n")
 	for _, test := range []struct {
 		args string
 		code int
@@ -78,6 +79,7 @@ func TestKeysCommandSaysWhatIsWrong(t *testing.T) {
 		{"create -tenant acme -subject ci -ttl -1h", exitRefused, "is no time"},
 		{"create -tenant nobody -subject ci", exitFailure, `there is no tenant "nobody"`},
 		{"create -tenant acme -subject ci", exitOK, "it is not taken yet: the config needs access_keys: on"},
+		{"create -tenant acme -subject robot", exitFailure, `a client of the config is called "robot"`},
 		{"revoke ffff", exitFailure, "there is no such key"},
 	} {
 		args := append(append([]string{"keys"}, strings.Fields(test.args)...), "-config", file)

@@ -35,7 +35,9 @@ func advertised(cfg *config.Config, s *server.Settings) {
 	s.Known = func(tenant string) bool { return known[tenant] }
 	s.Scopes = scopesToAskFor(cfg)
 	asks := asksForScopes(cfg)
-	s.Brings = func(p *auth.Principal, _ string) bool { return asks[p.Issuer] }
+	s.Brings = func(p *auth.Principal, scope string) bool {
+		return asks[p.Issuer] || slices.Contains(p.Spare, scope)
+	}
 }
 
 // directServers returns the issuers that clients are sent to themselves. With a sign-in

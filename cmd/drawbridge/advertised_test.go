@@ -113,6 +113,10 @@ func TestScopesToAskFor(t *testing.T) {
 		if s.Brings(&p, "c") {
 			t.Errorf("%s: roles are taken for scopes that can be asked for", what)
 		}
+		p.Spare = []string{"c"}
+		if !s.Brings(&p, "c") || s.Brings(&p, "d") {
+			t.Errorf("%s: another sign-in here brings what the person has to spare, and nothing else", what)
+		}
 	}
 	check("issuers", map[string]string{"": "a b", "acme": "a b", "globex": ""})
 	cfg.Logins = []config.Login{{Issuer: auth.Issuer{Issuer: "https://login.example", Tenant: "globex"}}}

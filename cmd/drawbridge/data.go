@@ -201,8 +201,8 @@ func copyFile(to, from string) error {
 func runSignOut(ctx context.Context, args []string, s streams) int {
 	flags := newFlags("sign-out", "ISSUER#SUBJECT [-config F]",
 		"Ends all that a person has who signed in with a browser, named as rules name people. Gateways that run know it "+
-			"within a second: the tokens of all programs that she allowed are refused, and what she has open is closed. "+
-			"She can sign in again, unless the provider refuses her.\n"+
+			"within a second: the tokens of all programs that the person allowed are refused, and what they have open is "+
+			"closed. The person can sign in again, unless the provider refuses.\n"+
 			"Exit 0 when it is done, 1 when not, 2 when the config or the command line is refused.", s)
 	file := flags.String("config", defaultConfigFile, "the config `file`")
 	words, args := leading(args)

@@ -12,8 +12,14 @@ import (
 // summary says in a few words how much the config holds, as in "1 issuer, 2 tenants, 3
 // servers".
 func summary(c *config.Config) string {
+	issuers := len(c.Issuers)
+	for i := range c.Logins {
+		if c.Logins[i].GitHub { // which signs no tokens, and is an entry of issuers all the same
+			issuers++
+		}
+	}
 	parts := []string{
-		count(len(c.Issuers), "issuer"), count(len(c.Tenants), "tenant"),
+		count(issuers, "issuer"), count(len(c.Tenants), "tenant"),
 		count(len(c.Servers), "server"),
 	}
 	if c.Included > 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -130,9 +131,12 @@ func rowAt(s *sqlite3.Stmt) store.Row {
 var errMemory = errors.New("out of memory")
 
 // recovered turns a panic of the driver into an error: that is how it tells that a
-// connection has no more memory.
+// connection has no more memory. A fault of the program is none of memory.
 func recovered(err *error) {
-	if fault := recover(); fault != nil {
+	fault := recover()
+	if _, isBug := fault.(runtime.Error); isBug {
+		*err = fmt.Errorf("the driver panicked: %v", fault)
+	} else if fault != nil {
 		*err = fmt.Errorf("%w: %v", errMemory, fault)
 	}
 }

@@ -228,3 +228,50 @@ func TestOwnNamesOfAppsResolveUnlessTheyAreAmbiguous(t *testing.T) {
 		t.Errorf("of two servers with apps: warned of %q", two.Warnings())
 	}
 }
+
+// TestClientsAreToldOfTheirOwnLists changes what a server lists to clients without apps
+// alone: they see it, call it by it, and are told of it.
+func TestClientsAreToldOfTheirOwnLists(t *testing.T) {
+	b, seen := newAppBench(t, everyItem, "mod")
+	source := appServer("mod", seen)
+	source.Apart = mcp.ExtensionsNamed(mcp.ExtensionApps)
+	source.Base = source.Apart
+	plain := func(names ...string) (digests Digests) {
+		offers := make([]registry.Offer, 0, len(names))
+		for _, name := range names {
+			offers = append(offers, registry.Offer{
+				Definition: object(`{"name":"` + name + `","inputSchema":{"type":"object"}}`),
+				Timeout:    libraryTime, Call: source.Tools[0].Call,
+			})
+		}
+		source.Variants = []registry.Variant{{Tools: offers}}
+		b.replace(t, source)
+		c, err := b.Resolve(alice)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b.Lists(c)
+	}
+	first := plain("describe")
+	hosts := toolsFor(t, b, appHost)
+	second := plain("describe", "tell")
+	if first.Tools == second.Tools || first.Prompts != second.Prompts || first.Resources == "" {
+		t.Errorf("digests before %+v and after %+v a tool came for clients without apps", first, second)
+	}
+	if got := toolsFor(t, b, appHost); !slices.Equal(got, hosts) || slices.ContainsFunc(got, func(line string) bool {
+		return strings.Contains(line, "describe")
+	}) {
+		t.Errorf("a host of apps sees %q, and before %q", got, hosts)
+	}
+	got := slices.DeleteFunc(toolsFor(t, b, mcp.Extensions{}), func(line string) bool { return strings.HasPrefix(line, "box__") })
+	if want := []string{"mod__describe", "mod__tell"}; !slices.Equal(got, want) {
+		t.Errorf("other clients see %q, want %q", got, want)
+	}
+	for extensions, works := range map[mcp.Extensions]bool{{}: true, appHost: false} {
+		r := ask(mcp.MethodToolsCall, `{"name":"mod__tell","arguments":{}}`)
+		r.Extensions = extensions
+		if _, failure := b.handle(t, r); (failure == nil) != works {
+			t.Errorf("%s: a call of what other clients see: %v, want it to work: %t", extensions.JSON(), failure, works)
+		}
+	}
+}

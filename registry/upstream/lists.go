@@ -147,7 +147,9 @@ func (l *lists) readOwn(ctx context.Context, asked topics, publish func()) error
 	wanted := l.wanted(asked)
 	readings := make(chan reading, len(wanted))
 	for _, one := range wanted {
-		go func() { readings <- one.fetch(limited, l.conn.server, l.conn.peer.page) }() // never blocks: the channel has room
+		go func() { // never blocks: the channel has room
+			readings <- one.fetch(limited, l.conn.server, l.conn.peer.page)
+		}()
 	}
 	patience := time.NewTimer(toolsFirst)
 	defer patience.Stop()

@@ -3,6 +3,7 @@ package sessions
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -63,11 +64,21 @@ func (l *Session) AssignUpdates(stream string) (uris []string, more bool) {
 			uris = append(uris, uri)
 		}
 	}
+	if len(uris) == 0 || !l.isDueLocked(time.Now()) {
+		return nil, false
+	}
 	slices.Sort(uris)
 	more = len(uris) > MaxTold
 	uris = uris[:min(len(uris), MaxTold)]
 	for _, uri := range uris {
 		l.notices.updates.Assign(uri, stream)
+	}
+	if !more {
+		next := time.Now()
+		if l.notices.toldUntil.After(next) {
+			next = l.notices.toldUntil
+		}
+		l.notices.toldUntil = next.Add(updatePace)
 	}
 	return uris, more
 }
@@ -85,8 +96,9 @@ func (l *Session) Sent(stream string) {
 	l.notices.updates.Drop(func(_, carrier string) bool { return carrier == stream })
 }
 
-// NoteUpdate remembers that a resource, or a part of one, has changed. It is false if the
-// session is not subscribed to uri.
+// NoteUpdate remembers that a resource, or a part of one, has changed. It is true if a
+// stream is to tell the client now: the session is subscribed to uri, and the client was
+// not told of too many just now.
 func (l *Session) NoteUpdate(uri, part string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,7 +106,34 @@ func (l *Session) NoteUpdate(uri, part string) bool {
 		return false
 	}
 	l.addUpdateLocked(uri, part)
-	return true
+	return l.isDueLocked(time.Now())
+}
+
+// The client of a shared session is told of changed resources once in updatePace, and some
+// more often after a pause: each time costs a write to what replicas share. What changes
+// meanwhile is told as one change, of the latest state.
+const (
+	updatePace  = time.Second
+	updateBurst = 8 * updatePace
+)
+
+// isDueLocked tells whether the client may be told of changes of resources now. If not,
+// its streams are woken when it may be.
+func (l *Session) isDueLocked(now time.Time) bool {
+	wait := l.notices.toldUntil.Add(-updateBurst).Sub(now)
+	if !l.Shared || wait <= 0 {
+		return true
+	}
+	if !l.notices.paced {
+		l.notices.paced = true
+		time.AfterFunc(wait, func() {
+			l.mu.Lock()
+			l.notices.paced = false
+			l.mu.Unlock()
+			l.WakeStreams()
+		})
+	}
+	return false
 }
 
 // addUpdateLocked remembers that a resource, or a part of one, has changed.

@@ -123,10 +123,14 @@ type untold struct {
 		content string // digest of what that holds
 		carrier string // the stream that has the notice and has not sent it yet; "" for none
 	}
-	kept    string                   // what the record has of the lists
-	updates *notices.Pending         // changed resources; nil: none has changed yet
-	tasks   map[string][]byte        // notices of tasks that no stream has yet, by id
-	watched map[string]*Subscription // subscriptions, by URI
+	kept    string           // what the record has of the lists
+	updates *notices.Pending // changed resources; nil: none has changed yet
+	// toldUntil is up to when the client has used up its pace of changed resources; paced
+	// tells that its streams are woken when it may be told of others.
+	toldUntil time.Time
+	paced     bool
+	tasks     map[string][]byte        // notices of tasks that no stream has yet, by id
+	watched   map[string]*Subscription // subscriptions, by URI
 	// those of the primary before that are to be made again; true: that was tried
 	lost      map[string]bool
 	reopening map[string]bool // those that are being made again; nil: nobody makes any

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // partitionFaults returns the partitions of the network between namespaces: packets are
@@ -40,6 +41,31 @@ func partitionFaults() []*fault {
 				return effect{seen: all(seen...), heal: func(context.Context) error { return s.Rejoin() }},
 					nil
 			},
+		},
+		broken("is cut off from the other replicas", "packets between it and each of them are dropped",
+			world.AllLost),
+		broken("is not heard by the other replicas", "packets from it to each of them are dropped",
+			world.SentLost),
+		broken("loses packets from and to the other replicas", "three of ten packets between them are dropped",
+			world.SomeLost),
+	}
+}
+
+// broken hinders the links of one replica to the others.
+func broken(name, done string, which world.Loss) *fault {
+	return &fault{
+		name: "a replica " + name, done: done + ", while Redis is well", ground: spaces, root: true,
+		holds: "all are ready, and serve 2026-07-28 meanwhile; all goes on without a restart",
+		make: func(_ context.Context, s *scene) (effect, error) {
+			for _, r := range s.others {
+				if err := s.Drop(s.victim.Name, r.Name, which); err != nil {
+					return effect{}, err
+				}
+			}
+			return effect{
+				seen: all(s.isReady(s.victim), s.servesAll(s.victim), s.othersServe()),
+				heal: func(context.Context) error { return s.Rejoin() },
+			}, nil
 		},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -64,6 +65,24 @@ func killings() []*fault {
 					seen: s.othersServe(),
 					heal: func(context.Context) error { return s.victim.Thaw() },
 				}, s.victim.Freeze()
+			},
+		},
+		{
+			name: "a replica freezes for ten seconds",
+			done: "SIGSTOP, and SIGCONT when the others have taken its sessions over", ground: plain,
+			holds: "the others serve meanwhile, and the replica goes on without a restart",
+			make: func(ctx context.Context, s *scene) (effect, error) {
+				if err := s.victim.Freeze(); err != nil {
+					return effect{}, err
+				}
+				select {
+				case <-time.After(10 * time.Second):
+				case <-ctx.Done():
+				}
+				return effect{
+					seen: s.othersServe(),
+					heal: func(context.Context) error { return s.victim.Thaw() },
+				}, ctx.Err()
 			},
 		},
 	}

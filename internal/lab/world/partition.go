@@ -18,7 +18,20 @@ const (
 // "redis" ("redis-0" … and "sentinel" where there are several), "balancer", or the name
 // of an upstream. One of them must be a replica or a server of Redis. It needs
 // Namespaces.
-func (w *World) Partition(a, b string) error {
+func (w *World) Partition(a, b string) error { return w.Drop(a, b, AllLost) }
+
+// Loss says which packets between two parts are dropped.
+type Loss int
+
+// Which packets are dropped.
+const (
+	AllLost  Loss = iota // all, in both directions
+	SentLost             // all that the first part sends, where that one is in a namespace
+	SomeLost             // three of ten, in both directions
+)
+
+// Drop drops packets between two parts as Partition does, but perhaps not all.
+func (w *World) Drop(a, b string, which Loss) error {
 	if w.replica(a) == nil && w.replica(b) != nil || w.network.spaces[a] == nil {
 		a, b = b, a
 	}
@@ -32,6 +45,12 @@ func (w *World) Partition(a, b string) error {
 	ctx, stop := context.WithTimeout(context.Background(), commandTime)
 	defer stop()
 	for _, rule := range rules {
+		switch {
+		case which == SentLost && rule[0] != "OUTPUT":
+			continue
+		case which == SomeLost:
+			rule = append(rule, "-m", "statistic", "--mode", "random", "--probability", "0.3")
+		}
 		command := append([]string{"iptables", "-w", "-A"}, append(rule, "-j", "DROP")...)
 		if err := pipe(ctx, "", w.network.command(a, command...)...); err != nil {
 			return err

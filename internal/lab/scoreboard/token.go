@@ -110,7 +110,9 @@ func badClaims(r *rand.Rand, p person) string {
 		{"sub", strings.Repeat("s", 300)},
 		{"org", "initech"},
 		{"org", ""},
-		{"org", []string{"acme"}},
+		{"org", []string{"initech"}},
+		{"org", []string{}},
+		{"org", []any{"acme", 7}},
 		{"org", "ACME"},
 		{"org", nil},
 	}

@@ -230,3 +230,39 @@ func issuerChanges(a, b *config.Issuer) []string {
 		"private_addresses": a.PrivateAddresses == b.PrivateAddresses,
 	})
 }
+
+// restartNeeded names the settings in which next differs from started, the config of the
+// process, and which only a restart changes.
+func restartNeeded(started, next *config.Config) []string {
+	return differing(map[string]bool{
+		"listen":               started.Listen == next.Listen,
+		"operator":             started.Operator == next.Operator,
+		"revisions.legacy_sse": started.LegacySSE == next.LegacySSE,
+		"audit.file":           started.Audit.File == next.Audit.File,
+		"audit.when_full":      started.Audit.Drop == next.Audit.Drop,
+		"audit.sync":           started.Audit.Always == next.Audit.Always,
+		"audit.arguments":      reflect.DeepEqual(started.Records.Arguments, next.Records.Arguments),
+		"audit.key_file":       reflect.DeepEqual(started.Records.Keys, next.Records.Keys),
+		"limits":               started.Limits == next.Limits,
+		"extensions":           slices.Equal(started.PassedExtensions, next.PassedExtensions),
+		"card":                 started.Card == next.Card,
+		"lists.page_size":      started.PageSize == next.PageSize,
+		"replicas":             max(started.Replicas, 1) == max(next.Replicas, 1),
+		"redis":                reflect.DeepEqual(started.Redis, next.Redis),
+		"link":                 started.Link == next.Link,
+		"sessions":             reflect.DeepEqual(withoutKeys(started.Sessions), withoutKeys(next.Sessions)),
+		"sessions.keys_file":   (len(started.Sessions.Keys) == 0) == (len(next.Sessions.Keys) == 0),
+		"key_sets_dir":         started.KeySetsDir == next.KeySetsDir,
+		"data":                 started.Data == next.Data,
+		"access_keys":          started.AccessKeys == next.AccessKeys,
+		"sign_in":              started.SignsIn() || !next.SignsIn(),
+		"log.format":           started.LogFormat == next.LogFormat,
+	})
+}
+
+// withoutKeys returns the settings of sessions without the keys, which a reload may
+// replace by others.
+func withoutKeys(s config.Sessions) config.Sessions {
+	s.Keys, s.KeysFile = nil, ""
+	return s
+}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"reflect"
 	"slices"
 	"time"
 
@@ -149,35 +148,6 @@ func tenantIDs(cfg *config.Config) []string {
 	return ids
 }
 
-// restartNeeded names the settings in which next differs from started, the config of the
-// process, and which only a restart changes.
-func restartNeeded(started, next *config.Config) []string {
-	return differing(map[string]bool{
-		"listen":               started.Listen == next.Listen,
-		"operator":             started.Operator == next.Operator,
-		"revisions.legacy_sse": started.LegacySSE == next.LegacySSE,
-		"audit.file":           started.Audit.File == next.Audit.File,
-		"audit.when_full":      started.Audit.Drop == next.Audit.Drop,
-		"audit.sync":           started.Audit.Always == next.Audit.Always,
-		"audit.arguments":      reflect.DeepEqual(started.Records.Arguments, next.Records.Arguments),
-		"audit.key_file":       reflect.DeepEqual(started.Records.Keys, next.Records.Keys),
-		"limits":               started.Limits == next.Limits,
-		"extensions":           slices.Equal(started.PassedExtensions, next.PassedExtensions),
-		"card":                 started.Card == next.Card,
-		"lists.page_size":      started.PageSize == next.PageSize,
-		"replicas":             max(started.Replicas, 1) == max(next.Replicas, 1),
-		"redis":                reflect.DeepEqual(started.Redis, next.Redis),
-		"link":                 started.Link == next.Link,
-		"sessions":             reflect.DeepEqual(withoutKeys(started.Sessions), withoutKeys(next.Sessions)),
-		"sessions.keys_file":   (len(started.Sessions.Keys) == 0) == (len(next.Sessions.Keys) == 0),
-		"key_sets_dir":         started.KeySetsDir == next.KeySetsDir,
-		"data":                 started.Data == next.Data,
-		"access_keys":          started.AccessKeys == next.AccessKeys,
-		"sign_in":              started.SignsIn() || !next.SignsIn(),
-		"log.format":           started.LogFormat == next.LogFormat,
-	})
-}
-
 // withoutNewSignIn returns next without its logins if people could not sign in when this
 // process started. Only a restart begins that, and until then clients must not be sent to
 // an authorization server that is not there.
@@ -190,13 +160,6 @@ func withoutNewSignIn(next, started *config.Config) *config.Config {
 	without.Advertise = slices.DeleteFunc(slices.Clone(next.Advertise),
 		func(name string) bool { return name == config.SignInWord })
 	return &without
-}
-
-// withoutKeys returns the settings of sessions without the keys, which a reload may
-// replace by others.
-func withoutKeys(s config.Sessions) config.Sessions {
-	s.Keys, s.KeysFile = nil, ""
-	return s
 }
 
 // firstLine returns the first problem of a refused config, with the number of the others,

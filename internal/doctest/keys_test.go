@@ -178,7 +178,7 @@ func restartNames(t *testing.T, r *repository) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
 	for _, s := range r.product {
-		if s.name != "cmd/drawbridge/reload.go" {
+		if s.name != "cmd/drawbridge/changes.go" {
 			continue
 		}
 		for _, declaration := range s.tree.Decls {
@@ -197,7 +197,7 @@ func restartNames(t *testing.T, r *repository) map[string]bool {
 		}
 	}
 	if len(names) < 5 {
-		t.Fatalf("found %d settings in restartNeeded of cmd/drawbridge/reload.go", len(names))
+		t.Fatalf("found %d settings in restartNeeded of cmd/drawbridge/changes.go", len(names))
 	}
 	delete(names, "sessions.keys_file") // compared for whether it is set at all
 	return names

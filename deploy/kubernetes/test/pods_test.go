@@ -271,7 +271,7 @@ func config(t *testing.T, all []runtime.Object) map[string]any {
 // settings those are. Any other must not touch the pods, because the gateway takes it
 // over while it runs.
 func TestWhatOnlyARestartChangesReplacesThePods(t *testing.T) {
-	_, source, found := strings.Cut(read(t, "../../../cmd/drawbridge/reload.go"), "func restartNeeded(")
+	_, source, found := strings.Cut(read(t, "../../../cmd/drawbridge/changes.go"), "func restartNeeded(")
 	source, _, ended := strings.Cut(source, "\n}")
 	settings := regexp.MustCompile(`(?m)^\t\t"([\w.]+)":`).FindAllStringSubmatch(source, -1)
 	if !found || !ended || len(settings) < 10 {

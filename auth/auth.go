@@ -285,6 +285,7 @@ func (v *Verifier) add(cfg Config) error {
 			faults = append(faults, fmt.Errorf("issuer %q: %w", name, err))
 			continue
 		}
+		added.entry = i
 		v.issuers[name] = append(v.issuers[name], added)
 		v.named = append(v.named, added.named...)
 		if fetched, ok := added.keys.(*remote); ok && !slices.Contains(v.remotes, fetched) {
@@ -455,4 +456,22 @@ func (v *Verifier) Unverified(token string) (Principal, error) {
 		return Principal{}, from.attributed(err, &p.claims)
 	}
 	return principal, nil
+}
+
+// Entry returns the place in Config.Issuers of the entry that judges a token, whether or
+// not it accepts it; -1: the token cannot be read, or none does. It is for an operator who
+// asks why.
+func (v *Verifier) Entry(token string) int {
+	if fits(token) != nil {
+		return -1
+	}
+	p, err := parse(token)
+	if err != nil {
+		return -1
+	}
+	from := v.entryFor(p.claims.issuer, p.claims.audience)
+	if from == nil {
+		return -1
+	}
+	return from.entry
 }

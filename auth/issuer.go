@@ -14,6 +14,7 @@ import (
 // never changes; its keys and counts may.
 type issuer struct {
 	name        string
+	entry       int // in Config.Issuers
 	algorithms  []string
 	audiences   []string
 	mapping     *mapping

@@ -54,8 +54,9 @@ func endedID(at time.Time, family string) string {
 	return fmt.Sprintf("%013d.%s", at.UnixMilli(), family)
 }
 
-// pollEnded learns what other replicas have ended.
-func (s *core) pollEnded(ctx context.Context) {
+// pollEnded learns what other replicas have ended. After an error what is known goes on to
+// hold, and the next poll reads on from the same place.
+func (s *core) pollEnded(ctx context.Context) error {
 	now := s.now()
 	after, first := "", s.ended.polled.IsZero()
 	if !first {
@@ -65,7 +66,7 @@ func (s *core) pollEnded(ctx context.Context) {
 	for {
 		records, err := s.config.Store.List(ctx, store.Query{Kind: endedKind, After: after})
 		if err != nil {
-			return // what is known goes on to hold; the next poll reads on from the same place
+			return err
 		}
 		for _, r := range records {
 			after = r.ID
@@ -83,6 +84,7 @@ func (s *core) pollEnded(ctx context.Context) {
 	if len(found) > 0 && s.ended.add(found, now) {
 		s.config.Changed()
 	}
+	return nil
 }
 
 // tellSignOut puts on record that the operator has ended a family: the command that does

@@ -50,12 +50,12 @@ func (s *Server) Run(ctx context.Context) error {
 	defer poll.Stop()
 	count := time.NewTicker(countEvery)
 	defer count.Stop()
-	s.core.pollEnded(ctx)
+	_ = s.Learn(ctx) // the next poll tries again
 	s.countFamilies(ctx)
 	for {
 		select {
 		case <-poll.C:
-			s.core.pollEnded(ctx)
+			_ = s.Learn(ctx) // the next poll tries again
 		case <-count.C:
 			s.countFamilies(ctx)
 		case <-ctx.Done():
@@ -63,6 +63,10 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 	}
 }
+
+// Learn learns once of families that other processes have ended. It is for who does not
+// Run, and is not called beside it.
+func (s *Server) Learn(ctx context.Context) error { return s.core.pollEnded(ctx) }
 
 // countEvery is how often families are counted for the metrics.
 const countEvery = 30 * time.Second

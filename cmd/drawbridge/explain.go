@@ -53,7 +53,7 @@ func runExplain(ctx context.Context, args []string, s streams) int {
 	flags.StringVar(&q.subject, "subject", "", "who the token is for")
 	flags.StringVar(&q.scopes, "scopes", "", "scopes of the token, separated by commas")
 	flags.StringVar(&q.tokenFile, "token-file", "",
-		"a `file` with a token, in place of issuer, subject and scopes; - is standard input")
+		"a `file` with a token or access key, in place of issuer, subject and scopes; - is standard input")
 	flags.StringVar(&q.tool, "tool", "", "the `name` of a tool, as clients call it")
 	flags.StringVar(&q.prompt, "prompt", "", "the `name` of a prompt")
 	flags.StringVar(&q.resource, "resource", "", "the `URI` of a resource, as clients read it")
@@ -133,10 +133,8 @@ func (w *walk) run(ctx context.Context) (bool, error) {
 	if err != nil || refused != nil {
 		return false, err
 	}
-	if len(principal.Tenants) > 0 {
-		return false, fmt.Errorf("the token is for several tenants, and /mcp answers DB-TENANT-CHOICE: "+
-			"choose with -tenant, as clients do with /t/TENANT/mcp; there are %s",
-			strings.Join(principal.Tenants, ", "))
+	if err := oneTenant(&principal); err != nil {
+		return false, err
 	}
 	request, err := w.gatewayRequest()
 	if err != nil {
@@ -148,6 +146,15 @@ func (w *walk) run(ctx context.Context) (bool, error) {
 		w.line("server", "%s", c)
 	}
 	return w.judge(ctx, principal, request, offers.catalogue)
+}
+
+// oneTenant returns an error for a token of several tenants of which none is chosen.
+func oneTenant(p *auth.Principal) error {
+	if len(p.Tenants) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the token is for several tenants, and /mcp answers DB-TENANT-CHOICE: "+
+		"choose with -tenant, as clients do with /t/TENANT/mcp; there are %s", strings.Join(p.Tenants, ", "))
 }
 
 // judge writes what becomes of a request where the servers offer what is in the
@@ -200,7 +207,7 @@ func (w *walk) principal(ctx context.Context) (p auth.Principal, refused *auth.E
 		}
 		p = auth.Principal{Issuer: iss.Issuer.Issuer, Subject: w.subject, TenantID: w.tenant}
 		p.Scopes = strings.FieldsFunc(w.scopes, func(c rune) bool { return c == ',' || c == ' ' })
-		w.line("issuer", "%s (%s)", p.Issuer, place(w.cfg.Place("issuer "+p.Issuer)))
+		w.line("issuer", "%s (%s)", p.Issuer, place(w.cfg.Place(config.EntryName(i))))
 		w.line("tenant", "%s, by %s", p.TenantID, tenantSource(iss))
 		w.line("caller", "%s#%s%s", p.Issuer, p.Subject, scopesIn(p.Scopes))
 		return p, nil, nil

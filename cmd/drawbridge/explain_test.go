@@ -155,7 +155,9 @@ type scenario struct {
 	line    int
 	servers []string
 	rules   []genRule
+	people  []string        // that rules name
 	never   map[string]bool // limits that let nothing through
+
 }
 
 // genRule is one rule of the tenant.
@@ -236,7 +238,7 @@ func (s *scenario) rule(patterns []string) {
 		r.announce = s.IntN(3) == 0
 	}
 	if s.IntN(4) == 0 {
-		r.subjects = s.some(1, issuerOfTests+"#alice", issuerOfTests+"#bob")
+		r.subjects = s.some(1, s.people...)
 	}
 	if deny := s.IntN(5); deny == 0 {
 		r.deny = s.some(1, patterns...)[:1]
@@ -283,6 +285,14 @@ func (s *scenario) limits(patterns []string) {
 // catalogue has what the servers offer.
 func catalogue(t *testing.T, cfg *config.Config) *registry.Registry {
 	t.Helper()
+	all := registry.New()
+	offer(t, all, cfg)
+	return all
+}
+
+// offer adds what the servers offer to a catalogue.
+func offer(t *testing.T, all *registry.Registry, cfg *config.Config) {
+	t.Helper()
 	object := func(text string) mcp.Object {
 		o, err := mcp.ParseObject([]byte(text))
 		if err != nil {
@@ -290,7 +300,6 @@ func catalogue(t *testing.T, cfg *config.Config) *registry.Registry {
 		}
 		return o
 	}
-	all := registry.New()
 	for i := range cfg.Servers {
 		s := &cfg.Servers[i]
 		tools, prompt, uri := []string{"issue", "merge"}, "triage", "file:///a.txt"
@@ -323,15 +332,16 @@ func catalogue(t *testing.T, cfg *config.Config) *registry.Registry {
 			t.Fatalf("%+v", refusal)
 		}
 	}
-	return all
 }
 
 // decideAll makes a config and ten requests, and has them decided and explained.
 func decideAll(t *testing.T, dir string, seed uint64, log *audit.Log) []*decided {
 	t.Helper()
-	s := &scenario{Rand: rand.New(rand.NewPCG(seed, 30))}
-	s.config()
+	s := &scenario{
+		Rand: rand.New(rand.NewPCG(seed, 30)), people: []string{issuerOfTests + "#alice", issuerOfTests + "#bob"},
+	}
 	file := filepath.Join(dir, "drawbridge.yaml")
+	s.config()
 	for name, text := range map[string]string{
 		file:                         s.text.String(),
 		filepath.Join(dir, "secret"): "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99",

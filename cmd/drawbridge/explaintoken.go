@@ -4,17 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
 	"os"
-	"slices"
+	"path/filepath"
 	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/auth/accesskey"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
+	"github.com/drawbridge-mcp/drawbridge/metrics"
 )
 
-// ofToken is principal for a token. Where the keys of its issuer have to be fetched and
-// -online is not given, the claims are judged as if the signature were good.
+// ofToken is principal for a token or an access key. Where the keys of the issuer have to
+// be fetched and -online is not given, the claims are judged as if the signature were good.
 func (w *walk) ofToken(ctx context.Context) (p auth.Principal, refused *auth.Error, err error) {
 	var data []byte
 	if w.tokenFile == "-" {
@@ -25,49 +34,82 @@ func (w *walk) ofToken(ctx context.Context) (p auth.Principal, refused *auth.Err
 	if err != nil {
 		return p, nil, err
 	}
-	plain := make([]auth.Issuer, 0, len(w.cfg.Issuers))
-	fetched := map[string]bool{}
-	for i := range w.cfg.Issuers {
-		iss := w.cfg.Issuers[i].Issuer
-		if iss.JWKSURL != "" {
-			fetched[iss.Issuer] = true
-			if set := w.keySet(ctx, &w.cfg.Issuers[i]); set != nil {
-				iss.JWKSURL, iss.JWKS = "", set
-				fetched[iss.Issuer] = false
-			}
-		}
-		plain = append(plain, iss)
-	}
-	verifier, err := auth.New(auth.Config{Issuers: plain, Client: noClient()})
+	own, err := w.givenOut(ctx)
 	if err != nil {
 		return p, nil, err
 	}
-	token := strings.TrimSpace(string(data))
-	checked := "its signature is good"
-	p, err = verifier.Verify(ctx, token)
-	if unavailable, ok := errors.AsType[*auth.Error](err); ok && unavailable.Reason == "unavailable" {
-		checked = "its signature was not checked, for the keys are fetched: see -online"
-		p, err = verifier.Unverified(token)
+	defer own.close()
+	v := spoken{text: strings.TrimSpace(string(data)), entry: -1}
+	if w.cfg.AccessKeys && strings.HasPrefix(v.text, accesskey.Prefix) {
+		v.principal, err = own.key(ctx, w.cfg, v.text)
+	} else {
+		err = w.verify(ctx, own, &v)
 	}
 	if refused, ok := errors.AsType[*auth.Error](err); ok {
-		w.refusedToken(refused)
+		w.refusedToken(refused, v.entry)
 		return p, refused, nil
 	}
 	if err != nil {
 		return p, nil, err
 	}
-	return w.caller(p, checked)
+	return w.caller(&v)
 }
 
-// caller writes whom a token speaks for, and at which of its tenants. checked says how
-// far the token was verified.
-func (w *walk) caller(p auth.Principal, checked string) (auth.Principal, *auth.Error, error) {
-	w.line("issuer", "%s (%s), %s", p.Issuer, place(w.cfg.Place("issuer "+p.Issuer)), checked)
+// spoken is a token or an access key, and whom it speaks for.
+type spoken struct {
+	text      string
+	principal auth.Principal
+	entry     int    // of the issuer in the config; beyond them: the gateway gave the token out; -1: no token
+	checked   string // how far a token was verified
+}
+
+// verify finds out whom a token speaks for.
+func (w *walk) verify(ctx context.Context, own *givenOut, v *spoken) error {
+	issuers := make([]auth.Issuer, 0, len(w.cfg.Issuers)+len(own.issuers))
+	for i := range w.cfg.Issuers {
+		iss := w.cfg.Issuers[i].Issuer
+		if iss.JWKSURL != "" {
+			if set := w.keySet(ctx, &w.cfg.Issuers[i]); set != nil {
+				iss.JWKSURL, iss.JWKS = "", set
+			}
+		}
+		issuers = append(issuers, iss)
+	}
+	verifier, err := auth.New(auth.Config{Issuers: append(issuers, own.issuers...), Client: noClient()})
+	if err != nil {
+		return err
+	}
+	v.entry, v.checked = verifier.Entry(v.text), "its signature is good"
+	v.principal, err = verifier.Verify(ctx, v.text)
+	if unavailable, ok := errors.AsType[*auth.Error](err); ok && unavailable.Reason == "unavailable" {
+		v.checked = "its signature was not checked, for the keys are fetched: see -online"
+		v.principal, err = verifier.Unverified(v.text)
+	}
+	if v.entry >= len(w.cfg.Issuers) && !own.ended {
+		v.checked += ", and whether its sign-in has ended is not known here: see -online"
+	}
+	return err
+}
+
+// caller writes whom a token or key speaks for, and at which of its tenants.
+func (w *walk) caller(v *spoken) (auth.Principal, *auth.Error, error) {
+	p, by := v.principal, "the key"
+	switch {
+	case v.entry < 0:
+		w.line("key", "%s is an access key of this gateway", strings.TrimPrefix(p.ClientID, "access-key-"))
+	case v.entry >= len(w.cfg.Issuers):
+		by = "the sign-in"
+		w.line("token", "this gateway gave it out, %s", v.checked)
+		w.line("issuer", "%s (%s)", p.Issuer, w.loginPlace(p.Issuer))
+	default:
+		by = tenantSource(&w.cfg.Issuers[v.entry])
+		w.line("issuer", "%s (%s), %s", p.Issuer, w.entryPlace(v.entry), v.checked)
+	}
 	all := p.Tenants
 	if len(all) == 0 {
 		all = []string{p.TenantID}
 	}
-	w.line("tenant", "%s, by %s", strings.Join(all, ", "), w.tenantSource(p.Issuer, all[0]))
+	w.line("tenant", "%s, by %s", strings.Join(all, ", "), by)
 	w.line("caller", "%s#%s%s%s, until %s", p.Issuer, p.Subject, named(p.Name), scopesIn(p.Scopes),
 		p.Expiry.UTC().Format("2006-01-02 15:04:05 MST"))
 	if w.tenant == "" {
@@ -81,6 +123,25 @@ func (w *walk) caller(p auth.Principal, checked string) (auth.Principal, *auth.E
 	return chosen, nil, nil
 }
 
+// entryPlace says where an issuer stands of which the config has that many before it.
+func (w *walk) entryPlace(i int) string {
+	if i < 0 || i >= len(w.cfg.Issuers) {
+		return "this gateway"
+	}
+	return place(w.cfg.Place(config.EntryName(i)))
+}
+
+// loginPlace says where the login stands at which people of an issuer sign in. Machines
+// sign in at the gateway itself.
+func (w *walk) loginPlace(issuer string) string {
+	for i := range w.cfg.Logins {
+		if l := &w.cfg.Logins[i]; l.Issuer.Issuer == issuer {
+			return place(w.cfg.Place("login " + l.Name))
+		}
+	}
+	return "this gateway"
+}
+
 // named is a person's name behind the subject, "" for none.
 func named(name string) string {
 	if name == "" {
@@ -89,19 +150,8 @@ func named(name string) string {
 	return fmt.Sprintf(" (%q)", name)
 }
 
-// tenantSource says what makes a tenant of an issuer's tokens.
-func (w *walk) tenantSource(issuer, tenant string) string {
-	for i := range w.cfg.Issuers {
-		iss := &w.cfg.Issuers[i]
-		if iss.Issuer.Issuer == issuer && slices.Contains(iss.AllTenants(), tenant) {
-			return tenantSource(iss)
-		}
-	}
-	return "the issuer"
-}
-
 // refusedToken writes why a token is refused, in words that a client never reads.
-func (w *walk) refusedToken(refused *auth.Error) {
+func (w *walk) refusedToken(refused *auth.Error, entry int) {
 	code := gateway.CodeOf(outcomeUnauthenticated, refused.Reason, "")
 	fmt.Fprintf(&w.out, "refused: %s, %s (the client reads %s)\n\n", outcomeUnauthenticated, refused.Reason,
 		code)
@@ -114,7 +164,7 @@ func (w *walk) refusedToken(refused *auth.Error) {
 		w.line("claimed", "the token names the issuer %q", refused.Claimed)
 	}
 	if refused.Issuer != "" {
-		w.line("issuer", "%s (%s)", refused.Issuer, place(w.cfg.Place("issuer "+refused.Issuer)))
+		w.line("issuer", "%s (%s)", refused.Issuer, w.entryPlace(entry))
 	}
 	if len(refused.Audience) > 0 {
 		w.line("audience", "the token is for %q, expected is %q", refused.Audience, refused.Expected)
@@ -135,4 +185,80 @@ func claimAtFault(refused *auth.Error) string {
 		found += fmt.Sprintf(", expected is one of %q", refused.Expected)
 	}
 	return refused.Claim + " " + found
+}
+
+// givenOut is what the gateway itself gives out, as far as explain looks at it.
+type givenOut struct {
+	db      store.Database // nil: nothing is kept yet, or a server keeps it that was not asked
+	issuers []auth.Issuer  // of tokens for people who signed in; none: nobody can
+	ended   bool           // it is known which sign-ins have ended
+}
+
+// givenOut opens what the config says that the gateway keeps, and makes nothing that is
+// not there. A server is asked with -online alone.
+func (w *walk) givenOut(ctx context.Context) (*givenOut, error) {
+	g, dir := &givenOut{}, w.cfg.Data.Dir
+	if !w.cfg.AccessKeys && !w.cfg.SignsIn() {
+		return g, nil
+	}
+	ring := seal.RandomRing() // without keys a gateway that starts makes new ones
+	var err error
+	if len(w.cfg.Sessions.Keys) > 0 || isThere(dir, ringFile) {
+		ring, err = newRing(w.cfg)
+	}
+	if err == nil && (dir == "" && w.online || dir != "" && isThere(dir, storeFile)) {
+		g.db, err = openStore(w.cfg, ring, slog.New(slog.DiscardHandler))
+	}
+	if err == nil && w.cfg.SignsIn() {
+		err = g.signIns(ctx, w.cfg, ring)
+	}
+	if err != nil {
+		g.close()
+		return nil, err
+	}
+	return g, nil
+}
+
+// isThere tells whether a folder has a file, perhaps one that cannot be read.
+func isThere(dir, name string) bool {
+	_, err := os.Stat(filepath.Join(dir, name))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// signIns finds out how tokens for people who signed in are verified.
+func (g *givenOut) signIns(ctx context.Context, cfg *config.Config, ring *seal.Ring) error {
+	s, err := newSignIns(cfg, settingsOf(cfg, cfg.Listen), signInParts{
+		ring: ring, db: g.db, log: slog.New(slog.DiscardHandler),
+		metrics: metrics.New(prometheus.NewRegistry()), changed: func() {},
+	})
+	if err != nil {
+		return err
+	}
+	g.issuers = s.server.Issuers(*s.settings.Load(), tenantIDs(cfg))
+	g.ended = cfg.Data.Dir != "" || g.db != nil
+	if g.db == nil {
+		return nil
+	}
+	return s.server.Learn(ctx)
+}
+
+// key returns whom an access key speaks for.
+func (g *givenOut) key(ctx context.Context, cfg *config.Config, text string) (auth.Principal, error) {
+	switch {
+	case g.db != nil || !accesskey.IsKey(text):
+	case cfg.Data.Dir == "":
+		return auth.Principal{}, errors.New("a server keeps the access keys, and is asked with -online")
+	default:
+		return auth.Principal{}, &auth.Error{Reason: "key", Err: errors.New("no access key was made yet")}
+	}
+	return accesskey.New(accesskey.Config{
+		Store: g.db, Log: slog.New(slog.DiscardHandler), Now: time.Now, Revoked: func() {},
+		Issuer: func() string { return settingsOf(cfg, cfg.Listen).Base() },
+	}).Verify(ctx, text)
+}
+
+func (g *givenOut) close() {
+	if g.db != nil {
+		_ = g.db.Close() // it was only read
+	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -39,7 +38,7 @@ type signIns struct {
 // signInParts are what the authorization server needs of the other parts.
 type signInParts struct {
 	ring    *seal.Ring
-	db      store.Store // nil: nothing is kept
+	db      store.Store // the config of who signs people in has one
 	log     *slog.Logger
 	metrics *metrics.Metrics
 	changed func() // called when what is open is to be judged again
@@ -51,9 +50,6 @@ func newSignIns(cfg *config.Config, public *server.Settings, p signInParts) (*si
 	s := &signIns{log: p.log}
 	if !cfg.SignsIn() {
 		return s, nil
-	}
-	if p.db == nil {
-		return nil, errors.New("to sign people in, something must be kept: write data with dir or postgres_file")
 	}
 	settings, err := s.next(cfg, public)
 	if err != nil {

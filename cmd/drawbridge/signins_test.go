@@ -365,6 +365,16 @@ servers:
 	if again["access_token"] == nil || again["refresh_token"] == refresh {
 		t.Errorf("the refresh after a restart: %v", again)
 	}
+	explained := func() (int, string) {
+		r.save(t, "token", again["access_token"].(string))
+		return operate(t, "explain", "-config", r.path("drawbridge.yaml"), "-token-file", r.path("token"), "-tool", "toolbox__calculate",
+			"-args", `{"expression":"1"}`)
+	}
+	code, walk := explained()
+	if code != exitOK || !strings.Contains(walk, "this gateway gave it out, its signature is good\n") ||
+		!strings.Contains(walk, d.URL+"#ann") {
+		t.Errorf("explain of her token: code %d: %s", code, walk)
+	}
 	// The operator ends what ann has, beside the running gateway.
 	said, err := exec.CommandContext(t.Context(), "drawbridge", "sign-out", d.URL+"#ann", "-config",
 		filepath.Join(r.directory, "drawbridge.yaml")).CombinedOutput()
@@ -400,6 +410,9 @@ servers:
 	if code, said := operate(t, "usage", "-by", "outcome", "-audit", filepath.Join(r.directory, "audit.jsonl")); code != exitOK ||
 		strings.Contains(said, "ended") {
 		t.Errorf("usage: code %d: %s", code, said)
+	}
+	if code, walk = explained(); code != exitFailure || !strings.HasPrefix(walk, "refused: unauthenticated, expired") {
+		t.Errorf("explain after the sign-out: code %d: %s", code, walk)
 	}
 	for _, wrong := range []string{"ann", "#ann", d.URL + "#", ""} {
 		code, said := operate(t, "sign-out", wrong, "-config", filepath.Join(r.directory, "drawbridge.yaml"))

@@ -52,6 +52,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -221,10 +222,13 @@ func (c *Config) ReachedServers() []Server {
 	return slices.DeleteFunc(slices.Clone(c.Servers), func(s Server) bool { return !reached[s.Name] })
 }
 
-// Place returns where a server or an issuer stands in the files, as a Problem without a
-// text. The name is "server NAME" or "issuer NAME". For a name that the config does not
-// have, the result is the zero Problem.
+// Place returns where a server, an issuer or a login stands in the files, as a Problem
+// without a text. The name is "server NAME", "issuer NAME", "login NAME" or an EntryName.
+// For a name that the config does not have, the result is the zero Problem.
 func (c *Config) Place(name string) Problem { return c.places[name] }
+
+// EntryName is the name for Place of one of Issuers, of which several may have one name.
+func EntryName(i int) string { return fmt.Sprintf("entry %d", i) }
 
 // PublicAddress is the beginning of the address that clients type, without /mcp:
 // PublicURL or, without that, Listen.

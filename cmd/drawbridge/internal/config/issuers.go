@@ -301,6 +301,9 @@ func (r *reader) finishIssuer(cfg *Config, iss Issuer, places issuerPlaces, whol
 			r.fault(places.name, "%s", e)
 		}
 	}
+	if at := places.name; at != nil {
+		cfg.places[EntryName(len(cfg.Issuers))] = Problem{File: at.file, Line: at.line, Column: at.col}
+	}
 	cfg.Issuers = append(cfg.Issuers, iss)
 }
 

@@ -278,7 +278,7 @@ func (w *walk) tell(g *gateway.Gateway, e *gateway.Explanation, p auth.Principal
 		w.line("rule", "none was asked: there is nothing of that name")
 	}
 	for _, l := range e.Limits {
-		w.line("limit", "%s", l)
+		w.line("limit", "%s", placed(l))
 	}
 	if len(e.Limits) > 0 {
 		w.line("", "(what is left of them now is not known here)")
@@ -375,6 +375,9 @@ func (w *walk) change(g *gateway.Gateway, e *gateway.Explanation, p auth.Princip
 		return fmt.Sprintf("add to the rules of tenant %s: - {allow: [%q]}", p.TenantID, e.Pattern)
 	case e.Outcome == outcomeInvalidArguments:
 		return "the arguments"
+	case e.Told.StableCode() == codeToolLimit && slices.ContainsFunc(e.Limits, isToolLimit):
+		l := e.Limits[slices.IndexFunc(e.Limits, isToolLimit)]
+		return "the limit " + placed(l)
 	case e.Outcome == outcomeUnknown:
 		near := registry.Nearest(e.Name, g.Names(p, e.Kind))
 		if near != "" {
@@ -411,3 +414,17 @@ func readFileLimited(name string) ([]byte, error) {
 	defer closeQuietly(f)
 	return readLimited(f)
 }
+
+// codeToolLimit is the code of a limit that only calls of some tools count in.
+const codeToolLimit = "DB-LIMIT-TOOL"
+
+// placed says a limit in words, and where that of a tool stands.
+func placed(l gateway.LimitSays) string {
+	if l.Place == "" {
+		return l.String()
+	}
+	return l.String() + " (" + l.Place + ")"
+}
+
+// isToolLimit tells whether a limit is that of a tool, and lets nothing through.
+func isToolLimit(l gateway.LimitSays) bool { return l.Never && l.Place != "" }

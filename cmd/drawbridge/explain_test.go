@@ -85,6 +85,7 @@ type decided struct {
 	rules            []string
 	pattern          string // that names the item alone
 	by               string // the rule that decides, by the judge of this test
+	toolLimit        string // as that of the scenario
 	never            map[string]bool
 
 	outcome, reason string
@@ -136,6 +137,9 @@ func (c *decided) wrong() string {
 	if c.there && c.reason == "no_rule" && !strings.Contains(rest, advice) {
 		return "want the advice " + advice
 	}
+	if c.reason == "DB-LIMIT-TOOL" && !strings.Contains(rest, "change    "+c.toolLimit) {
+		return "want the advice " + c.toolLimit
+	}
 	if !strings.Contains(rest, "\nrule ") {
 		return "" // refused before the rules were asked
 	}
@@ -158,6 +162,8 @@ type scenario struct {
 	people  []string        // that rules name
 	never   map[string]bool // limits that let nothing through
 
+	file      string // that it stands in
+	toolLimit string // advice where the limit of a tool lets nothing through
 }
 
 // genRule is one rule of the tenant.
@@ -278,7 +284,9 @@ func (s *scenario) limits(patterns []string) {
 	tools := slices.DeleteFunc(slices.Clone(patterns),
 		func(p string) bool { return strings.Contains(p, ":") })
 	if s.IntN(3) == 0 && len(tools) > 0 {
-		s.write("      tools: {%q: 0}", s.one(tools...))
+		pattern := s.one(tools...)
+		s.write("      tools: {%q: 0}", pattern)
+		s.toolLimit = fmt.Sprintf("the limit tools %s: lets nothing through (%s:%d)", pattern, s.file, s.line)
 	}
 }
 
@@ -341,6 +349,7 @@ func decideAll(t *testing.T, dir string, seed uint64, log *audit.Log) []*decided
 		Rand: rand.New(rand.NewPCG(seed, 30)), people: []string{issuerOfTests + "#alice", issuerOfTests + "#bob"},
 	}
 	file := filepath.Join(dir, "drawbridge.yaml")
+	s.file = file
 	s.config()
 	for name, text := range map[string]string{
 		file:                         s.text.String(),
@@ -370,7 +379,7 @@ func decideAll(t *testing.T, dir string, seed uint64, log *audit.Log) []*decided
 	}
 	cases := make([]*decided, 0, 10)
 	for i := range 10 {
-		c := &decided{id: fmt.Sprintf("%d-%d", seed, i), config: s.text.String(), never: s.never}
+		c := &decided{id: fmt.Sprintf("%d-%d", seed, i), config: s.text.String(), never: s.never, toolLimit: s.toolLimit}
 		s.ask(t, c, cfg, running, known)
 		cases = append(cases, c)
 	}

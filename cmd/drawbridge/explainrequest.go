@@ -10,20 +10,21 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // explainRequest says what happened to one request, from its lines in the audit file. A
 // call of several rounds has one for each round, and all are shown. The config is needed
-// only for the place of the file, and for the key with which arguments are compared.
+// for the place of the file, and for the key with which arguments are compared; without it
+// the limit of a tool is not named.
 func explainRequest(q asked, s streams) int {
 	file := q.audit
 	var keys *audit.Keys
-	if file == "" || q.arguments != "" {
-		cfg, err := config.Load(q.file, config.ProcessEnvironment())
-		if err != nil {
-			s.complain("%v\n", err)
-			return exitRefused
-		}
+	cfg, err := config.Load(q.file, config.ProcessEnvironment())
+	if needed := file == "" || q.arguments != ""; needed && err != nil {
+		s.complain("%v\n", err)
+		return exitRefused
+	} else if needed {
 		keys = audit.NewKeys(cfg.Records.Keys)
 		if file = cmp.Or(file, cfg.Audit.File); file == "-" && q.audit == "" {
 			s.complain("drawbridge explain: the audit records go to standard output: " +
@@ -32,14 +33,14 @@ func explainRequest(q asked, s streams) int {
 		}
 	}
 	found := 0
-	_, err := readAudit(file, func(e *entry) {
+	_, err = readAudit(file, func(e *entry) {
 		if e.RequestID != q.request && e.CallID != q.request {
 			return
 		}
 		if found++; found > 1 {
 			s.say("\n")
 		}
-		s.say("%s", happened(e))
+		s.say("%s", happened(e, cfg))
 		if q.arguments != "" {
 			s.say("%-9s %s\n", "digest", argumentsCompared(e, keys, q.arguments))
 		}
@@ -72,8 +73,8 @@ func argumentsCompared(e *entry, keys *audit.Keys, arguments string) string {
 	return "of these very arguments"
 }
 
-// happened says in words what a line of the audit says.
-func happened(e *entry) string {
+// happened says in words what a line of the audit says. The config may be nil.
+func happened(e *entry, cfg *config.Config) string {
 	var out strings.Builder
 	line := func(about, format string, args ...any) {
 		fmt.Fprintf(&out, "%-9s "+format+"\n", append([]any{about}, args...)...)
@@ -145,11 +146,26 @@ func happened(e *entry) string {
 		line(
 			"change", "see which rule decides: drawbridge explain with the tenant, issuer, subject and scopes of the caller")
 	default:
+		for _, l := range limitsOfTool(e, code, cfg) {
+			line("limit", "%s", placed(l))
+		}
 		if cure := meaningOf(code).cure; cure != "" {
 			line("change", "%s", cure)
 		}
 	}
 	return strings.Map(visible, out.String())
+}
+
+// limitsOfTool returns the limits of its tool that a call may have reached.
+func limitsOfTool(e *entry, code string, cfg *config.Config) []gateway.LimitSays {
+	if cfg == nil || code != codeToolLimit {
+		return nil
+	}
+	g, err := deskOf(cfg, registry.New())
+	if err != nil {
+		return nil
+	}
+	return g.ToolLimits(e.Tenant, e.Item)
 }
 
 // upstream says how much of the time the server took, "" if it was not asked.

@@ -57,6 +57,7 @@ type LimitSays struct {
 	Rate    ratelimit.Limit
 	Places  int // calls at once; zero for rates
 	Never   bool
+	Place   string // where the limit of a tool stands; "" for others
 }
 
 // toolLimits begins the Setting of a limit of tools, before their pattern.
@@ -99,7 +100,7 @@ func (g *Gateway) explained(
 	c := g.newCall(caller, r, m)
 	e := Explanation{Kind: kindOf(r.Method), Name: c.spelt()}
 	if caller.Tenant != nil {
-		e.Limits, e.Output = caller.Tenant.limits(nil), caller.Tenant.output
+		e.Limits, e.Output = g.limits(caller.Tenant, nil), caller.Tenant.output
 	}
 	var failure failure
 	if err != nil {
@@ -171,7 +172,7 @@ func (e *Explanation) item(g *Gateway, c *call, err error) {
 	e.Server, e.Down = item.Server, item.Down()
 	e.judge(g, &c.caller, &n)
 	if item.Kind == registry.KindTool {
-		e.Limits = c.caller.Tenant.limits(&n)
+		e.Limits = g.limits(c.caller.Tenant, &n)
 	}
 }
 
@@ -198,7 +199,7 @@ func (e *Explanation) guess(g *Gateway, c *call, err error) error {
 	}
 	e.Guessed = true
 	e.judge(g, &c.caller, &n)
-	e.Limits = c.caller.Tenant.limits(&n)
+	e.Limits = g.limits(c.caller.Tenant, &n)
 	if allowed, _ := c.caller.Tenant.judge(c.caller.rules, &n, nil); !allowed {
 		return g.refused(&c.caller, &n, e.Name)
 	}
@@ -275,10 +276,29 @@ func naming(patterns []string, n *policyName, denies func(*rule) bool) string {
 
 // limits returns the limits that a call of the tenant counts in, with those of the tool
 // that is called n, nil for none.
-func (t *Tenant) limits(n *policyName) []LimitSays {
-	return t.limitsOf(func(pattern string) bool {
+func (g *Gateway) limits(t *Tenant, n *policyName) []LimitSays {
+	all := t.limitsOf(func(pattern string) bool {
 		return n != nil && n.kind == registry.KindTool && n.fits(pattern)
 	})
+	stands := g.tenants.Load().stands[t.ID]
+	for i := range all {
+		pattern, isTool := strings.CutPrefix(all[i].Setting, toolLimits)
+		if line := t.config.Limits.ToolLines[pattern]; isTool && line > 0 {
+			all[i].Place = fmt.Sprintf("%s:%d", stands.File, stands.Line+line)
+		}
+	}
+	return all
+}
+
+// ToolLimits returns the limits under tools of a tenant that calls of the named tool count
+// in.
+func (g *Gateway) ToolLimits(tenant, tool string) []LimitSays {
+	t := g.tenants.Load().byID[tenant]
+	if t == nil {
+		return nil
+	}
+	all := g.limits(t, &policyName{kind: registry.KindTool, name: tool})
+	return slices.DeleteFunc(all, func(l LimitSays) bool { return !strings.HasPrefix(l.Setting, toolLimits) })
 }
 
 // limitsOf returns the limits of the tenant, and those of tools whose patterns count.

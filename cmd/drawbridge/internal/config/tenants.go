@@ -243,7 +243,7 @@ func (r *reader) tenantLimits(t *gateway.TenantConfig) func(*node) {
 
 // toolLimits reads the limits of tools, by patterns of their names.
 func (r *reader) toolLimits(t *gateway.TenantConfig, n *node) {
-	t.Limits.Tools = map[string]ratelimit.Limit{}
+	t.Limits.Tools, t.Limits.ToolLines = map[string]ratelimit.Limit{}, map[string]int{}
 	r.entries(n, "tools", func(m member) {
 		if !patternShape.MatchString(m.name) {
 			r.fault(m.key, "%q is not a pattern of tools", m.name)
@@ -251,7 +251,7 @@ func (r *reader) toolLimits(t *gateway.TenantConfig, n *node) {
 		at := *m.key
 		at.kind, at.text, at.raw = scalar, m.name, m.name
 		r.later = append(r.later, func() { r.checkToolPattern(t, &at, m.name) })
-		t.Limits.Tools[m.name] = *r.limit(m.value)
+		t.Limits.Tools[m.name], t.Limits.ToolLines[m.name] = *r.limit(m.value), m.key.line-t.Place.Line
 	})
 }
 

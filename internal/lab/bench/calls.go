@@ -35,14 +35,14 @@ func runCalls(ctx context.Context, args []string, out io.Writer) error {
 		"idle event streams to open for the measure of memory; 0 for none")
 	flags.Usage = func() {
 		_, _ = fmt.Fprintln(flags.Output(),
-			"bench [flags], or bench scale, peers or replicas [flags]: each has its own -h")
+			"bench [flags], or bench scale, peers, record or replicas [flags]: each has its own -h")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("there is no command %q: it is scale, peers or replicas, or none", flags.Arg(0))
+		return fmt.Errorf("there is no command %q: it is scale, peers, record or replicas, or none", flags.Arg(0))
 	}
 	if *took <= 0 || *number <= 0 {
 		return errors.New("-time and -rounds must be more than 0")

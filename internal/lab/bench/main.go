@@ -18,6 +18,10 @@
 //
 //	go run -C internal/lab ./bench replicas
 //
+// Its command record shows what the fields of records that explain a decision cost a call:
+//
+//	go run -C internal/lab ./bench record
+//
 // Read calls.go for what is measured, measure.go for how rounds are compared, lab.go for
 // the parts, and page.go for the report, of which each command writes a section.
 package main
@@ -55,6 +59,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return upstream.NewQuick(true).ServeStdio(os.Stdin, out)
 		case "scale":
 			return runScale(ctx, args[1:], out)
+		case "record":
+			return runRecord(ctx, args[1:], out)
 		case "replicas":
 			return runReplicas(ctx, args[1:], out)
 		}

@@ -59,13 +59,18 @@ func medianOf(sorted []float64) float64 {
 // ratioOf divides what two ways showed in each round, so that what disturbed both of them
 // does not count.
 func ratioOf(of, by []float64) spread {
+	return spreadOf(ratiosOf(of, by))
+}
+
+// ratiosOf returns what ratioOf divides, for each round.
+func ratiosOf(of, by []float64) []float64 {
 	each := make([]float64, 0, len(of))
 	for i, value := range of {
 		if i < len(by) && by[i] > 0 {
 			each = append(each, value/by[i])
 		}
 	}
-	return spreadOf(each)
+	return each
 }
 
 // plan is how long is measured.

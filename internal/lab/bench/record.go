@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+// The fields of a record that say who decided, from where and with what: as the gateway
+// names them, and as they are written.
+var (
+	setFields = []string{
+		"Name", "TokenID", "Claims", "Upstream", "Wait", "WaitedFor", "Scopes", "Ruled", "Remote", "Session", "Client",
+		"Version", "Config",
+	}
+	writtenFields = []string{
+		"rule", "name", "token_id", "claims", "client", "client_version", "remote", "session", "named_arguments",
+		"wait_seconds", "waited_for", "upstream_seconds", "config",
+	}
+)
+
+// recordConfig is that of both gateways, which differ in their addresses and files alone.
+const recordConfig = configHead + `    servers: [echo]
+    rules: [{allow: ["*"], scopes: [tools.call]}, {deny: ["*__delete_*"]}]
+    limits: {requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, user_calls: {rate: 1e9, burst: 1000000000}, tools: {"echo__*": {rate: 1e9, burst: 1000000000}}, concurrency: 1000}
+servers:
+  echo: {url: "http://%[3]s/mcp", private_addresses: true}
+audit: {file: %[4]s, sync: interval}
+log: {level: info, format: json}
+`
+
+// mostMore is how much more a call may cost with the fields than without.
+const mostMore = 1.01
+
+// runRecord is the command record. It measures this gateway beside one that is built from
+// the same code without the fields, so that nothing else differs.
+func runRecord(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("bench record", flag.ContinueOnError)
+	report := flags.String("out", "", "page to write the section to; the standard output when empty")
+	took := flags.Duration("time", 500*time.Millisecond, "how long each gateway runs in each round")
+	number := flags.Int("rounds", 80, "rounds for each revision, each a pair")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	from := page.Origin(ctx, time.Now(), append([]string{"bench", "record"}, args...)...)
+	l, err := emptyLab("drawbridge-record-")
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	pair, err := l.beginRecord(ctx)
+	if err != nil {
+		return err
+	}
+	text, dear := "", false
+	for _, era := range []mcp.Era{mcp.Legacy, mcp.Modern} {
+		targets := make([]*target, len(pair))
+		for i, way := range []string{"with the fields", "without"} {
+			targets[i] = l.target(wayDrawbridge, pair[i].part, "echo__echo", era)
+			targets[i].name, targets[i].token = way, pair[i].token
+		}
+		r, err := plan{*took, *number}.measure(ctx, targets, 1, io.Discard)
+		if err != nil {
+			return err
+		}
+		with, without := r.ways["with the fields"].cpu, r.ways["without"].cpu
+		ratio := ratioOf(with, without)
+		least, most := middle(ratiosOf(with, without))
+		text += fmt.Sprintf("| %s | %v | %v | %.4f | %.4f to %.4f |\n", r.revision, spreadOf(with), spreadOf(without),
+			ratio.median, least, most)
+		dear = dear || least > mostMore
+	}
+	if err := page.WriteSection(out, *report, "bench-record", fmt.Sprintf(recordSection, from, *number, *took, text)); err != nil {
+		return err
+	}
+	if dear {
+		return fmt.Errorf("a call costs more than %.2f times as much with the fields", mostMore)
+	}
+	return nil
+}
+
+const recordSection = `## What the record's fields cost
+
+%s
+
+Two gateways are built from the same code. One puts into each record who decided, from where and with what, the other
+leaves these fields out. One connection calls a tool through each in turn, %d times for %v. The ratio is that of
+the processor time of the two of each pair; the last column has its median with a confidence of 95 %%.
+
+| revision | with, µs of CPU a call | without | ratio | between |
+|---|---|---|---|---|
+%s`
+
+// recordPart is one of the two gateways.
+type recordPart struct {
+	part
+
+	token string
+}
+
+// beginRecord builds and starts both gateways, the one with the fields first.
+func (l *lab) beginRecord(ctx context.Context) ([]recordPart, error) {
+	if err := l.build(ctx); err != nil {
+		return nil, err
+	}
+	overlay, err := l.withoutFields()
+	if err != nil {
+		return nil, err
+	}
+	without := filepath.Join(l.dir, "without")
+	if err := world.Build(ctx, without, "-overlay", overlay); err != nil {
+		return nil, err
+	}
+	addrs, err := world.Addresses(5)
+	if err != nil {
+		return nil, err
+	}
+	l.upstream = addrs[4]
+	if _, err := l.start(ctx, l.upstream, l.self, "upstream", l.upstream); err != nil {
+		return nil, err
+	}
+	pair := make([]recordPart, 2)
+	for i, program := range []string{l.program, without} {
+		at := addrs[2*i]
+		config := filepath.Join(l.dir, fmt.Sprintf("record%d.yaml", i))
+		text := fmt.Sprintf(recordConfig, at, addrs[2*i+1], l.upstream, fmt.Sprintf("audit%d.jsonl", i))
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			return nil, err
+		}
+		p, err := l.start(ctx, at, program, "serve", "-config", config)
+		if err != nil {
+			return nil, err
+		}
+		pair[i] = recordPart{p, world.Token(hmacSecret, "https://bench.test/", "http://"+at+"/mcp", "load",
+			map[string]any{"scope": "tools.call", "jti": "1"})}
+		t := l.target(wayDrawbridge, p, "echo__echo", mcp.Modern)
+		t.token = pair[i].token
+		if err := world.Within(ctx, 20*time.Second, "the gateway serves", func() bool { return t.answers(ctx) }); err != nil {
+			return nil, err
+		}
+	}
+	return pair, nil
+}
+
+// withoutFields writes an overlay for the go command, in which records lack the fields,
+// and returns its name. It fails if it does not find one of them.
+func (l *lab) withoutFields() (string, error) {
+	root, err := world.Root()
+	if err != nil {
+		return "", err
+	}
+	replaced := map[string]string{}
+	for file, edit := range map[string]func(text, field string) string{
+		"internal/gateway/record.go": func(text, field string) string {
+			return cut(text, `([\t ])`+field+`: [^,\n]+,`, "$1")
+		},
+		"internal/audit/record.go": func(text, field string) string {
+			member := "\\(dst, `,\"" + field + "\":[^\n]*\n"
+			return cut(cut(text, `\tdst = append\w+`+member, ""), `return append\w+`+member, "return dst\n")
+		},
+	} {
+		fields := setFields
+		if strings.Contains(file, "audit") {
+			fields = writtenFields
+		}
+		path := filepath.Join(root, file)
+		data, err := os.ReadFile(path) //nolint:gosec // of this repository
+		if err != nil {
+			return "", err
+		}
+		text := string(data)
+		for _, field := range fields {
+			shorter := edit(text, field)
+			if shorter == text {
+				return "", fmt.Errorf("%s does not set %s as it did: bench record has to learn how it does now", file, field)
+			}
+			text = shorter
+		}
+		replaced[path] = filepath.Join(l.dir, strings.ReplaceAll(file, "/", "_"))
+		if err := os.WriteFile(replaced[path], []byte(text), 0o600); err != nil { //nolint:gosec // G703: names of ours
+			return "", err
+		}
+	}
+	text, err := strictjson.Marshal(map[string]any{"Replace": replaced})
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(l.dir, "overlay.json")
+	return name, os.WriteFile(name, text, 0o600)
+}
+
+// cut replaces what fits an expression.
+func cut(text, expression, by string) string {
+	return regexp.MustCompile(expression).ReplaceAllString(text, by)
+}
+
+// middle returns between which of the values their median lies, with a confidence of 95 %.
+func middle(values []float64) (least, most float64) {
+	sorted := slices.Sorted(slices.Values(values))
+	n := float64(len(sorted))
+	rank := int(n/2 - 0.98*math.Sqrt(n)) // of the binomial distribution, as the normal one has it
+	rank = max(0, rank)
+	return sorted[rank], sorted[len(sorted)-1-rank]
+}

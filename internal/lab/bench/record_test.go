@@ -1,0 +1,31 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+)
+
+// TestTheGatewayIsBuiltWithoutTheFields fails when the code has changed so much that the
+// command record has to learn it anew.
+func TestTheGatewayIsBuiltWithoutTheFields(t *testing.T) {
+	l := &lab{dir: t.TempDir()}
+	overlay, err := l.withoutFields()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := world.Build(t.Context(), filepath.Join(l.dir, "without"), "-overlay", overlay); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMiddleOfValues(t *testing.T) {
+	var values []float64
+	for i := range 100 {
+		values = append(values, float64((i*37)%100))
+	}
+	if least, most := middle(values); least != 40 || most != 59 {
+		t.Errorf("got %v to %v of 0 to 99, want 40 to 59", least, most)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
@@ -25,12 +26,13 @@ const (
 // The limits are the default ones, with two exceptions. The rates of the quiet tenant are
 // high, because it makes up for calls that were late, and its own limits must not refuse
 // them. Tenant raised, for the attacks that need it, has high rates too; all else of it
-// is as by default.
+// is as by default. Tenant ruled has the same rates, and rules that allow its users
+// nothing.
 const gatewayConfig = `listen: %[1]s
 operator: %[2]s
 public_url: http://%[1]s
 issuers:
-  - {issuer: "https://fair.test/", hmac_secret_file: secret, algorithms: [HS256], tenants: {claim: team}, tenants_allowed: [quiet, loud, raised]}
+  - {issuer: "https://fair.test/", hmac_secret_file: secret, algorithms: [HS256], tenants: {claim: team}, tenants_allowed: [quiet, loud, raised, ruled]}
   - github: {client_id: lab, client_secret_file: secret, tenants: {claim: orgs, map: {acme: quiet}}}
 data: {dir: kept}
 access_keys: on
@@ -46,7 +48,11 @@ tenants:
     servers: [storm, library]
     rules: [{allow: ["*"]}]
     limits: {requests: {rate: 10000, burst: 10000}, calls: {rate: 10000, burst: 10000}, user_calls: {rate: 10000, burst: 10000}}
-servers:
+  ruled:
+    servers: [storm]
+    limits: {requests: {rate: 10000, burst: 10000}, calls: {rate: 10000, burst: 10000}, user_calls: {rate: 10000, burst: 10000}}
+    rules:
+%[5]sservers:
   calm: {url: "http://%[3]s/mcp", private_addresses: true}
   storm: {url: "http://%[4]s/mcp", private_addresses: true}
   library: {builtin: {query_database: {databases: {library: {sqlite: library.db}}}}}
@@ -122,14 +128,18 @@ func (l *lab) configure() error {
 	l.tokens = map[string][]string{}
 	for tenant, users := range map[string]int{
 		"quiet": usersOfQuiet, "loud": usersOfLoud,
-		"raised": usersOfLoud,
+		"raised": usersOfLoud, "ruled": usersOfLoud,
 	} {
 		for i := range users {
 			l.tokens[tenant] = append(l.tokens[tenant], world.Token(secret, "https://fair.test/",
 				"http://"+l.gateway+"/mcp", fmt.Sprintf("user%d", i), map[string]any{"team": tenant}))
 		}
 	}
-	config := fmt.Sprintf(gatewayConfig, l.gateway, addresses[4], l.calm, l.storm)
+	var rules strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&rules, "      - {scopes: [scope%d], allow: [\"storm__*\"]}\n", i)
+	}
+	config := fmt.Sprintf(gatewayConfig, l.gateway, addresses[4], l.calm, l.storm, &rules)
 	return errors.Join(
 		os.WriteFile(filepath.Join(l.dir, "drawbridge.yaml"), []byte(config), 0o600),
 		os.WriteFile(filepath.Join(l.dir, "secret"), []byte(secret), 0o600),

@@ -131,6 +131,9 @@ func (l *lab) mission(a raid.Attack, target string) mission {
 	if a.Raised {
 		tenant = "raised"
 	}
+	if a.Ruled {
+		tenant = "ruled"
+	}
 	var from []string
 	if l.from != "" {
 		from = []string{l.from}

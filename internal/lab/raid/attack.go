@@ -24,6 +24,7 @@ type Attack struct {
 	Does     string // what it does, for a report
 	Stranger bool   // it needs no token
 	Raised   bool   // it needs rates of requests and calls that are higher than the default ones
+	Ruled    bool   // it needs Raised, and a thousand rules that would allow the tool to others
 	Raiders  int    // how many do it at once, each on connections of its own
 	Few      int    // how many are enough where each is dear; zero: as many
 	// Begin returns what one raider does again and again. An error of that is a

@@ -1,6 +1,7 @@
 package raid
 
 import (
+	"bytes"
 	"context"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
@@ -17,6 +18,31 @@ func beyondLimits() Attack {
 			return r.repeat(r.call("echo", `{"message":"hello"}`))
 		},
 		Bites: func(seen Tally) bool { return seen.Answered > 0 && seen.Refused > 0 },
+	}
+}
+
+// Refusals calls a tool that is there and that a thousand rules keep from the caller: each
+// of them is looked at for the record, which says why. Such a refusal comes with 200, and
+// counts as one. It is none of Attacks, since it needs a tenant of its own.
+func Refusals() Attack {
+	return Attack{
+		Name:    "refusals",
+		Does:    "64 connections call a tool as fast as they can that each of 1,000 rules allows to who has a scope that they lack",
+		Raised:  true,
+		Ruled:   true,
+		Raiders: 64,
+		Begin: func(r *Raider) func(context.Context) error {
+			text := r.call("echo", `{"message":"hello"}`).Bytes()
+			return func(ctx context.Context) error {
+				answer, err := r.exchange(ctx, text)
+				if err == nil && bytes.Contains(answer.Body, []byte("DB-TOOL")) {
+					r.answered.Add(-1)
+					r.refused.Add(1)
+				}
+				return err
+			}
+		},
+		Bites: func(seen Tally) bool { return seen.Refused > 0 },
 	}
 }
 

@@ -197,27 +197,35 @@ func (w *walk) principal(ctx context.Context) (p auth.Principal, refused *auth.E
 	if !slices.Contains(tenants, w.tenant) {
 		return p, nil, fmt.Errorf("there is no tenant %q%s", w.tenant, hint(w.tenant, tenants))
 	}
-	if err := checkIssuer(w.cfg, w.issuer); err != nil {
-		return p, nil, err
-	}
-	for i := range w.cfg.Issuers {
-		iss := &w.cfg.Issuers[i]
-		if w.issuer != "" && iss.Issuer.Issuer != w.issuer || !serves(iss, w.tenant) {
+	var names []string
+	for _, pair := range w.cfg.Speakers() {
+		if !slices.Contains(names, pair[0]) {
+			names = append(names, pair[0])
+		}
+		if pair[1] != w.tenant || w.issuer != "" && pair[0] != w.issuer {
 			continue
 		}
-		p = auth.Principal{Issuer: iss.Issuer.Issuer, Subject: w.subject, TenantID: w.tenant}
+		p = auth.Principal{Issuer: pair[0], Subject: w.subject, TenantID: w.tenant}
 		p.Scopes = strings.FieldsFunc(w.scopes, func(c rune) bool { return c == ',' || c == ' ' })
-		w.line("issuer", "%s (%s)", p.Issuer, place(w.cfg.Place(config.EntryName(i))))
-		w.line("tenant", "%s, by %s", p.TenantID, tenantSource(iss))
+		at, by := w.loginPlace(p.Issuer), "its sign-in or access key"
+		serving := func(iss config.Issuer) bool { return iss.Issuer.Issuer == p.Issuer && serves(&iss, w.tenant) }
+		if i := slices.IndexFunc(w.cfg.Issuers, serving); i >= 0 {
+			at, by = w.entryPlace(i), tenantSource(&w.cfg.Issuers[i])
+		}
+		w.line("issuer", "%s (%s)", p.Issuer, at)
+		w.line("tenant", "%s, by %s", p.TenantID, by)
 		w.line("caller", "%s#%s%s", p.Issuer, p.Subject, scopesIn(p.Scopes))
 		return p, nil, nil
 	}
-	if w.issuer != "" {
+	switch {
+	case w.issuer == "":
+		return p, nil, fmt.Errorf("no issuer serves the tenant %s", w.tenant)
+	case slices.Contains(names, w.issuer):
 		return p, nil, fmt.Errorf(
 			"the issuer %s serves other tenants than %s: name one that does, or change its tenant",
 			w.issuer, w.tenant)
 	}
-	return p, nil, fmt.Errorf("no issuer serves the tenant %s", w.tenant)
+	return p, nil, unknownIssuer(w.issuer, names)
 }
 
 // tenantSource says what makes the tenant of an issuer's tokens.

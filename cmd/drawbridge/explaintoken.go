@@ -172,7 +172,11 @@ func (w *walk) refusedToken(refused *auth.Error, entry int) {
 	if refused.Claim != "" {
 		w.line("claim", "%s", claimAtFault(refused))
 	}
-	w.line("change", "%s", meaningOf(code).cure)
+	cure := meaningOf(code).cure
+	if entry < 0 && refused.Reason == "key" {
+		cure = "the key: drawbridge keys list says which there are, and keys create makes one"
+	}
+	w.line("change", "%s", cure)
 }
 
 // claimAtFault says which claim was the fault, what stands there and what was expected.

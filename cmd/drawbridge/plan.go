@@ -126,7 +126,7 @@ type difference struct {
 
 // issuerDifferences says of which tenants issuers begin or cease to speak.
 func issuerDifferences(before, after *config.Config) (all []difference) {
-	was, is := speakers(before), speakers(after)
+	was, is := before.Speakers(), after.Speakers()
 	for _, s := range was {
 		if !slices.Contains(is, s) {
 			all = append(all, difference{true, fmt.Sprintf(
@@ -138,16 +138,6 @@ func issuerDifferences(before, after *config.Config) (all []difference) {
 		if !slices.Contains(was, s) {
 			all = append(all, difference{false, fmt.Sprintf(
 				"tenant %s: callers of %s have access now (the issuer serves the tenant)", s[1], s[0])})
-		}
-	}
-	return all
-}
-
-// speakers returns pairs of an issuer and a tenant that its tokens may be for.
-func speakers(cfg *config.Config) (all [][2]string) {
-	for i := range cfg.Issuers {
-		for _, tenant := range slices.Sorted(slices.Values(cfg.Issuers[i].AllTenants())) {
-			all = append(all, [2]string{cfg.Issuers[i].Issuer.Issuer, tenant})
 		}
 	}
 	return all

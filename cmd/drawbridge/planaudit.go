@@ -150,7 +150,7 @@ func (j *callsJudged) judge(ctx context.Context, call *judgedCall) verdict {
 			"a line without a method")}
 	case len(call.item) >= audit.MaxName:
 		return verdict{open: "the name of the item was cut"}
-	case !slices.Contains(speakers(j.after.cfg), [2]string{call.issuer, call.tenant}):
+	case !slices.Contains(j.after.cfg.Speakers(), [2]string{call.issuer, call.tenant}):
 		return verdict{why: "the issuer serves the tenant no more"}
 	case j.changed[call.issuer]:
 		return verdict{open: "the issuer " + call.issuer + " changes, and its tokens may say something else"}

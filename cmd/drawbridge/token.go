@@ -142,6 +142,11 @@ func checkIssuer(cfg *config.Config, name string) error {
 	if name == "" || slices.Contains(names, name) {
 		return nil
 	}
+	return unknownIssuer(name, names)
+}
+
+// unknownIssuer returns the error for an issuer that is none of names.
+func unknownIssuer(name string, names []string) error {
 	near := hint(name, names)
 	if near == "" {
 		near = "; there are " + strings.Join(names, ", ")

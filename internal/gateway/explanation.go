@@ -283,7 +283,7 @@ func (g *Gateway) limits(t *Tenant, n *policyName) []LimitSays {
 	stands := g.tenants.Load().stands[t.ID]
 	for i := range all {
 		pattern, isTool := strings.CutPrefix(all[i].Setting, toolLimits)
-		if line := t.config.Limits.ToolLines[pattern]; isTool && line > 0 {
+		if line := t.config.ToolLines[pattern]; isTool && line > 0 {
 			all[i].Place = fmt.Sprintf("%s:%d", stands.File, stands.Line+line)
 		}
 	}

@@ -36,6 +36,8 @@ type TenantConfig struct {
 	// warning. Rules have their own.
 	MayMatchNothing bool
 	Place           Place // where it stands, for the records; no part of the policy
+	// ToolLines says where Limits.Tools stand: how many lines below the tenant.
+	ToolLines map[string]int
 }
 
 // Limits are the limits of a tenant. Nil stands for the default; a value of zero lets
@@ -48,7 +50,6 @@ type Limits struct {
 	Calls       *ratelimit.Limit           // calls of the whole tenant. Default 50/s, burst 100
 	UserCalls   *ratelimit.Limit           // calls of one issuer and subject. Default 10/s, burst 20
 	Tools       map[string]ratelimit.Limit // calls of each tool that the pattern names, as in rules
-	ToolLines   map[string]int             // where Tools stand: how many lines below their tenant
 	Concurrency *int                       // calls at once, one user half of them. Default 64
 	Streams     *int                       // event streams at once, one user half of them. Default 500
 	// Sessions and UserSessions are how many sessions of clients live at once, of the

@@ -230,6 +230,41 @@ func (c *Config) Place(name string) Problem { return c.places[name] }
 // EntryName is the name for Place of one of Issuers, of which several may have one name.
 func EntryName(i int) string { return fmt.Sprintf("entry %d", i) }
 
+// Speakers returns pairs of an issuer and a tenant that its tokens, or its people, may be
+// for. The gateway itself is one, for access keys and for clients with tokens of their own.
+func (c *Config) Speakers() [][2]string {
+	tenants := make([]string, len(c.Tenants))
+	for i := range c.Tenants {
+		tenants[i] = c.Tenants[i].ID
+	}
+	return c.speakers(tenants)
+}
+
+func (c *Config) speakers(tenants []string) (all [][2]string) {
+	seen := map[[2]string]bool{}
+	add := func(issuer string, tenants ...string) {
+		for _, tenant := range slices.Sorted(slices.Values(tenants)) {
+			if pair := [2]string{issuer, tenant}; !seen[pair] && tenant != "" {
+				seen[pair] = true
+				all = append(all, pair)
+			}
+		}
+	}
+	for i := range c.Issuers {
+		add(c.Issuers[i].Issuer.Issuer, c.Issuers[i].AllTenants()...)
+	}
+	for i := range c.Logins {
+		add(c.Logins[i].Issuer.Issuer, c.Logins[i].AllTenants()...)
+	}
+	for i := range c.Clients {
+		add(c.PublicAddress(), c.Clients[i].Tenant)
+	}
+	if c.AccessKeys {
+		add(c.PublicAddress(), tenants...)
+	}
+	return all
+}
+
 // PublicAddress is the beginning of the address that clients type, without /mcp:
 // PublicURL or, without that, Listen.
 func (c *Config) PublicAddress() string {

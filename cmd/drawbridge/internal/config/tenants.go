@@ -43,27 +43,10 @@ func (r *reader) tenants(cfg *Config, n *node, complete bool) {
 }
 
 // servingTenants returns the issuers whose tokens, or whose people, may be of each tenant.
-// The gateway itself is one, for access keys and for clients with tokens of their own.
 func (r *reader) servingTenants(cfg *Config) map[string][]string {
 	serving := make(map[string][]string)
-	add := func(tenant, issuer string) { serving[tenant] = append(serving[tenant], issuer) }
-	for i := range cfg.Issuers {
-		for _, tenant := range cfg.Issuers[i].AllTenants() {
-			add(tenant, cfg.Issuers[i].Issuer.Issuer)
-		}
-	}
-	for i := range cfg.Logins {
-		for _, tenant := range cfg.Logins[i].AllTenants() {
-			add(tenant, cfg.Logins[i].Issuer.Issuer)
-		}
-	}
-	for i := range cfg.Clients {
-		add(cfg.Clients[i].Tenant, cfg.PublicAddress())
-	}
-	if cfg.AccessKeys {
-		for _, tenant := range r.index.tenants {
-			add(tenant, cfg.PublicAddress())
-		}
+	for _, pair := range cfg.speakers(r.index.tenants) {
+		serving[pair[1]] = append(serving[pair[1]], pair[0])
 	}
 	return serving
 }
@@ -243,7 +226,7 @@ func (r *reader) tenantLimits(t *gateway.TenantConfig) func(*node) {
 
 // toolLimits reads the limits of tools, by patterns of their names.
 func (r *reader) toolLimits(t *gateway.TenantConfig, n *node) {
-	t.Limits.Tools, t.Limits.ToolLines = map[string]ratelimit.Limit{}, map[string]int{}
+	t.Limits.Tools, t.ToolLines = map[string]ratelimit.Limit{}, map[string]int{}
 	r.entries(n, "tools", func(m member) {
 		if !patternShape.MatchString(m.name) {
 			r.fault(m.key, "%q is not a pattern of tools", m.name)
@@ -251,7 +234,7 @@ func (r *reader) toolLimits(t *gateway.TenantConfig, n *node) {
 		at := *m.key
 		at.kind, at.text, at.raw = scalar, m.name, m.name
 		r.later = append(r.later, func() { r.checkToolPattern(t, &at, m.name) })
-		t.Limits.Tools[m.name], t.Limits.ToolLines[m.name] = *r.limit(m.value), m.key.line-t.Place.Line
+		t.Limits.Tools[m.name], t.ToolLines[m.name] = *r.limit(m.value), m.key.line-t.Place.Line
 	})
 }
 

@@ -42,7 +42,8 @@ image: ## the container image drawbridge, with its version, commit and date
 # longest come first, so that no processor waits for them at the end. The labs are a module of their own, with tests for make
 # nightly, and -short leaves to it what goes through all cases of something of which a few show the same. Whatever Go has tested
 # before, with the same code, files and variables, it does not run again. Most tests wait for a server or a failover most of the
-# time, so twice as many run as there are processors. The linter vets.
+# time, so twice as many run as there are processors. The linter vets. What only a debugger reads is not linked, which takes a quarter
+# of a link's time.
 RACE = ./registry/upstream ./cmd/drawbridge ./server ./ratelimit ./auth ./auth/accesskey ./auth/provider ./auth/signin ./internal/gateway ./internal/allot ./internal/audit \
 	./internal/connlimit ./internal/database/postgres ./internal/database/sqlite ./internal/dial ./internal/fairqueue \
 	./internal/lifetime ./internal/link ./internal/redis ./internal/replica ./internal/seal ./internal/share ./internal/sse ./internal/store/postgres ./internal/store/sqlite \
@@ -50,7 +51,7 @@ RACE = ./registry/upstream ./cmd/drawbridge ./server ./ratelimit ./auth ./auth/a
 	./registry/upstream/process ./registry/upstream/seats ./registry/upstream/wire ./server/once ./server/primary ./server/session \
 	./server/directory ./server/forward ./server/legacy ./server/modern ./server/streams
 MANY = $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
-TEST = go test -vet=off -timeout 30m -p $(MANY) -parallel $(MANY)
+TEST = go test -vet=off -ldflags=-w -timeout 30m -p $(MANY) -parallel $(MANY)
 
 # The packages of RACE as go list names them, and all others but interop.
 RACED = $$(go list $(RACE))

@@ -48,11 +48,11 @@ func refuse(reason string, err error) error { return &refusalError{reason, err} 
 func build(s Source, before shelf) (shelf, []Refusal) {
 	b := &builder{source: s, origin: before.origin}
 	if b.origin == nil || b.origin.prefix != s.Prefix {
-		b.origin = &origin{server: s.Name, prefix: s.Prefix}
+		b.origin = newOrigin(s.Name, s.Prefix)
 	}
 	next := shelf{
 		origin: b.origin, reached: true, listed: [3]bool{true, true, true},
-		extensions: s.Extensions,
+		extensions: s.Extensions, personal: s.Personal,
 	}
 	for _, kind := range s.Unread {
 		next.listed[listOf(kind)] = false

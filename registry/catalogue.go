@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -42,6 +44,36 @@ type shelf struct {
 	reached    bool           // Replace was called; false: the server was only ever lost
 	// the server has been lost for so long that its items are in no list
 	unlisted bool
+	personal Personal // as in Source
+	renewed  uint64   // how often Renew was called
+}
+
+// Personal says what a server offers to each user, where its lists depend on who asks. Its
+// methods are safe for concurrent use, and of a type that can be compared.
+//
+//	Source.Personal ──▶ Personal.Lists(user) ──▶ Catalogue.ViewOf ──▶ a view of that user
+//	Registry.Renew  ◀── the lists of somebody differ from those before
+type Personal interface {
+	// Lists returns what the server offers to p, and reads it if it is not known or not
+	// fresh. When ctx ends first, or it takes long, Lists returns what is known. nil:
+	// nothing is; the error says why, if it was tried.
+	Lists(ctx context.Context, p *auth.Principal) (*Lists, error)
+	// Known returns what Lists has found last, without a request.
+	Known(p *auth.Principal) *Lists
+}
+
+// PersonalServer is a server whose lists depend on who asks.
+type PersonalServer struct {
+	Name string
+	Personal
+}
+
+// Lists are what a server offers to a user, or to several who are offered the same. They
+// are immutable.
+type Lists struct {
+	shelf  shelf
+	number uint64
+	bytes  int64
 }
 
 // stock is what a server has on a shelf. The items of each kind are ordered by exposed
@@ -150,7 +182,21 @@ func (s *shelf) equal(other *shelf) bool {
 		s.subscribes == other.subscribes && s.timeout == other.timeout && s.announced == other.announced &&
 		s.reached == other.reached && s.extensions == other.extensions && s.unlisted == other.unlisted &&
 		s.apart == other.apart && s.stock.equal(&other.stock) &&
+		s.personal == other.personal &&
+		s.renewed == other.renewed &&
 		maps.EqualFunc(s.lists, other.lists, func(a, b stock) bool { return a.equal(&b) })
+}
+
+// offering returns the shelf with lists in place of its own, nil: as it is. What the server
+// announced and whether it is there is the same for everybody.
+func (s *shelf) offering(own *Lists) shelf {
+	if own == nil {
+		return *s
+	}
+	next := own.shelf
+	next.announced, next.reached, next.unlisted = s.announced, s.reached, s.unlisted
+	next.personal, next.renewed = s.personal, s.renewed
+	return next
 }
 
 func newCatalogue(shelves map[string]shelf) *Catalogue {
@@ -169,7 +215,7 @@ func (c *Catalogue) View(servers []string) *View {
 	if v, ok := c.views.Load(key); ok {
 		return v.(*View)
 	}
-	v, _ := c.views.LoadOrStore(key, c.newView(servers, nil))
+	v, _ := c.views.LoadOrStore(key, c.newView(servers, nil, nil))
 	return v.(*View)
 }
 

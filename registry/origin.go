@@ -24,9 +24,20 @@ func (b *builder) timeout() time.Duration { return cmp.Or(b.source.Timeout, defa
 type origin struct {
 	server, prefix string
 	service        atomic.Pointer[service] // what the source offered last; nil: it has offered nothing yet
-	wantsSignIn    atomic.Bool             // see Registry.WantsSignIn
+
+	*presence
+}
+
+// presence says whether a server is there. What a server offers to some users alone has
+// an origin of its own, and the presence of the server.
+type presence struct {
+	wantsSignIn atomic.Bool // see Registry.WantsSignIn
 	// nil: the server is there. Stored with Registry.mu held, loaded without
 	outage atomic.Pointer[Outage]
+}
+
+func newOrigin(server, prefix string) *origin {
+	return &origin{server: server, prefix: prefix, presence: &presence{}}
 }
 
 // service says where calls of one source go, and which URIs the server knows. It is

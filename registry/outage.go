@@ -41,7 +41,7 @@ func (r *Registry) Lose(source, prefix string) *Outage {
 	var outage *Outage
 	r.update(source, func(present shelf) shelf {
 		if present.origin == nil {
-			present.origin = &origin{server: source, prefix: prefix}
+			present.origin = newOrigin(source, prefix)
 		}
 		if outage = present.origin.outage.Load(); outage == nil {
 			outage = &Outage{Since: time.Now(), Reached: present.reached}
@@ -81,7 +81,8 @@ func (r *Registry) Unlist(source string, during *Outage) {
 func (v *View) Lists(server string) bool { return !v.shelves[server].unlisted }
 
 // Unreached returns a guess at the tool, prompt or template of that exposed name: an item
-// of a server of the view that was never reached, and whose prefix the name begins with.
+// of a server of the view that was never reached, or whose lists for the user are not
+// known, and whose prefix the name begins with.
 // The item has no definition, and using it fails with a
 // *DownError for as long as the server is down. Unreached returns nil when no such server has that prefix; names of a
 // server without a prefix cannot be guessed. For resources, View.Resource does the same.
@@ -98,7 +99,7 @@ func (v *View) Unreached(kind Kind, exposed string) *Item {
 	}
 	for _, server := range v.order {
 		s := v.shelves[server]
-		if !s.isUnreached() || s.origin.prefix == "" {
+		if !s.isUnreached() && !s.isUnlisted(kind) || s.origin.prefix == "" {
 			continue
 		}
 		if own, ok := strings.CutPrefix(exposed, s.origin.prefix+separator); ok && own != "" {
@@ -111,6 +112,10 @@ func (v *View) Unreached(kind Kind, exposed string) *Item {
 // isUnreached tells whether the server is known to be down and has never offered
 // anything.
 func (s *shelf) isUnreached() bool { return s.origin != nil && !s.reached }
+
+// isUnlisted tells whether the server has lists for each user, and that of the kind is not
+// known.
+func (s *shelf) isUnlisted(kind Kind) bool { return s.personal != nil && !s.listed[listOf(kind)] }
 
 // guess makes an item without a definition, for a name that may be one of the server's.
 func (s *shelf) guess(kind Kind, own, exposed string) *Item {

@@ -214,6 +214,9 @@ type Source struct {
 	// must not block. The user is who wants to know. Subscribe is nil when the server
 	// reports no changes.
 	Subscribe func(ctx context.Context, user share.User, uri string, updated func(uri string)) error
+	// Personal says what the source offers to each user, beside which the source itself
+	// offers nothing. nil: everybody is offered the same.
+	Personal Personal
 }
 
 // Variant is what a server lists to clients that declare these extensions of
@@ -277,7 +280,7 @@ func New() *Registry {
 func (r *Registry) Replace(s Source) []Refusal {
 	next, refusals := build(s, r.current.Load().shelves[s.Name])
 	r.update(s.Name, func(present shelf) shelf {
-		next.announced = present.announced
+		next.announced, next.renewed = present.announced, present.renewed
 		next.origin.outage.Store(nil)
 		return next
 	})

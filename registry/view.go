@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -20,6 +21,9 @@ type View struct {
 	Templates  []*Template
 	Skills     []*Skill
 	Collisions []Collision
+	// Personal are the servers whose lists depend on who calls. Without ViewOf, the view has
+	// nothing of them.
+	Personal []PersonalServer
 
 	// The same items by exposed name.
 	tools     map[string]*Tool
@@ -38,6 +42,8 @@ type View struct {
 
 	catalogue *Catalogue     // that it is of
 	apart     mcp.Extensions // on which lists of its servers depend; none: see For
+	own       map[string]*Lists
+	variants  sync.Map // string of extensions → *View, of a view that has own
 }
 
 // Collision names an item that was left out of a view. Either a server earlier in the
@@ -51,13 +57,14 @@ type Collision struct {
 // ErrNotFound is the error for a name or URI that is not in the view.
 var ErrNotFound = errors.New("no such item")
 
-// newView makes the view that View interns. A server that the list names twice counts
-// where it stands first. declared are the extensions of the clients whose view it is; nil:
-// it is a view of all that is listed to anybody.
-func (c *Catalogue) newView(servers []string, declared *mcp.Extensions) *View {
+// newView makes the view that View interns, or one of ViewOf. A server that the list names
+// twice counts where it stands first. declared are the extensions of the clients whose view
+// it is; nil: it is a view of all that is listed to anybody. own are the lists of a user, by
+// servers that have them; nil: it is the view of nobody in particular.
+func (c *Catalogue) newView(servers []string, declared *mcp.Extensions, own map[string]*Lists) *View {
 	v := &View{
-		catalogue: c,
-		tools:     map[string]*Tool{}, prompts: map[string]*Prompt{}, resources: map[string]*Resource{},
+		catalogue: c, own: own,
+		tools: map[string]*Tool{}, prompts: map[string]*Prompt{}, resources: map[string]*Resource{},
 		templates: map[string]*Template{}, skills: map[string]*Skill{}, shelves: make(map[string]shelf,
 			len(servers)),
 	}
@@ -66,6 +73,10 @@ func (c *Catalogue) newView(servers []string, declared *mcp.Extensions) *View {
 			continue
 		}
 		s := c.shelves[server]
+		if s.personal != nil {
+			v.Personal = append(v.Personal, PersonalServer{server, s.personal})
+			s = s.offering(own[server])
+		}
 		if declared == nil {
 			v.apart = v.apart.With(s.apart)
 		} else if s.apart.Any() {
@@ -100,12 +111,15 @@ func (v *View) For(declared mcp.Extensions) *View {
 		return v
 	}
 	set := declared.Among(v.apart)
-	key := viewKey(v.order) + "\x00" + string(set.JSON())
-	if known, ok := v.catalogue.views.Load(key); ok {
-		return known.(*View)
+	key, known := viewKey(v.order)+"\x00"+string(set.JSON()), &v.catalogue.views
+	if v.own != nil {
+		known = &v.variants
 	}
-	known, _ := v.catalogue.views.LoadOrStore(key, v.catalogue.newView(v.order, &set))
-	return known.(*View)
+	if view, ok := known.Load(key); ok {
+		return view.(*View)
+	}
+	view, _ := known.LoadOrStore(key, v.catalogue.newView(v.order, &set, v.own))
+	return view.(*View)
 }
 
 // Variants returns the views of clients that declare each set of the extensions on which

@@ -199,7 +199,7 @@ func (s *Server) refuseLogin(x *exchange.Exchange, refused *auth.Error) {
 func (s *Server) admitted(x *exchange.Exchange, r *http.Request) bool {
 	var err error
 	if x.Forwarded {
-		x.Caller, err = s.desk.Resolve(x.Principal)
+		x.Caller, err = s.desk.AdmitCharged(x.Context(), x.Principal)
 	} else {
 		x.Caller, err = s.desk.Admit(x.Context(), x.Principal, 1)
 	}

@@ -307,6 +307,7 @@ func upstreamConfig(s config.Server, log *slog.Logger) upstream.Config {
 		StartTimeout: s.StartTimeout,
 		MaxChildren:  s.MaxChildren,
 		URL:          s.URL,
+		Personal:     s.Auth.OwnLists,
 		Type:         s.Transport,
 		Revision:     s.Revision,
 		Headers:      s.Headers,

@@ -48,7 +48,7 @@ tenants:
     limits: {requests: {rate: 100000, burst: 100000}, calls: {rate: 100000, burst: 100000}, user_calls: {rate: 100000, burst: 100000}}
     auth: {api: {token_file: globex-secret}}
 servers:
-  crm: {url: "%s/crm", private_addresses: true, auth: {identity: {audience: crm}}}
+  crm: {url: "%s/crm", private_addresses: true, auth: {identity: {audience: crm}, lists: user}}
   erp: {url: "%s/erp", private_addresses: true, auth: {token_exchange: {token_url: "%s/token",
 	client_id: gw, client_secret_file: client-secret, audience: erp}}}
   api: {openapi: api.yaml, base_url: "%s/api", include: [create], private_addresses: true,

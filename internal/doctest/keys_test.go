@@ -45,6 +45,7 @@ func keyPlaces() map[string]keyPlace {
 		"serverFields":   {"Servers", ""},
 		"apiFields":      {"Servers", ""},
 		"auth":           {"Servers", "auth."},
+		"serverAuth":     {"Servers", "auth."},
 		"authHeader":     {"Servers", "auth.header."},
 		"authClient":     {"Servers", "auth.client_credentials."},
 		"identity":       {"Servers", "auth.identity."},

@@ -45,7 +45,9 @@ func (g *Gateway) Resolve(p auth.Principal) (Caller, error) {
 			mcp.Stable(mcp.CodeForbidden, "DB-TENANT",
 				"This token gives no access here: its tenant is not served")
 	}
-	return Caller{Principal: p, Tenant: t, rules: t.matching(&p)}, nil
+	c := Caller{Principal: p, Tenant: t, rules: t.matching(&p)}
+	c.personal = g.reminded(&c)
+	return c, nil
 }
 
 // Admit finds the tenant of a principal and takes n request tokens from it. Errors are
@@ -57,7 +59,20 @@ func (g *Gateway) Admit(ctx context.Context, p auth.Principal, n int) (Caller, e
 		return Caller{}, err
 	}
 	c.userKey = c.key()
-	return c, g.Charge(ctx, c, n)
+	if err := g.Charge(ctx, c, n); err != nil {
+		return c, err
+	}
+	c.personal = g.informed(ctx, &c)
+	return c, nil
+}
+
+// AdmitCharged is Admit for a request that another replica has charged for.
+func (g *Gateway) AdmitCharged(ctx context.Context, p auth.Principal) (Caller, error) {
+	c, err := g.Resolve(p)
+	if err == nil {
+		c.personal = g.informed(ctx, &c)
+	}
+	return c, err
 }
 
 // Charge takes n more request tokens from the tenant: a batch costs as many as it has

@@ -341,7 +341,7 @@ func (g *Gateway) Names(p auth.Principal, kind registry.Kind) []string {
 		return nil
 	}
 	var names []string
-	view := g.look(c.Tenant).view
+	view := g.sightOf(&c).view
 	add := func(item *registry.Item) { names = append(names, item.Exposed) }
 	switch kind {
 	case registry.KindTool:

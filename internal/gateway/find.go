@@ -7,7 +7,7 @@ import (
 
 // viewOf returns what the client of a call sees, by the extensions that it declares.
 func (g *Gateway) viewOf(c *call) *registry.View {
-	return g.lookAs(c.caller.Tenant, c.request.Extensions).view
+	return g.lookAs(&c.caller, c.request.Extensions).view
 }
 
 // foreseen returns the tool that a call will find, if the catalogue stays as it is; nil
@@ -30,8 +30,9 @@ func (g *Gateway) allow(c *call, item *registry.Item, name string) error {
 }
 
 // absent returns the error for a name that no known item has. By its form the name may
-// belong to a server that was not reached yet. Then a caller who may use an item of that
-// name is told that the server is down, and everybody else that the item is unknown.
+// belong to a server that was not reached yet, or that does not say what it offers to the
+// caller. Then a caller who may use an item of that name is told that, and everybody else
+// that the item is unknown.
 func (g *Gateway) absent(c *call, kind registry.Kind, name string) error {
 	unknown := &unknownError{kind: kind, name: name}
 	guess := g.viewOf(c).Unreached(kind, name)
@@ -39,7 +40,11 @@ func (g *Gateway) absent(c *call, kind registry.Kind, name string) error {
 		return unknown
 	}
 	down := guess.Down()
-	if down == nil { // it was reached this moment
+	if down == nil { // it was reached this moment, or has lists for each user
+		if err := c.caller.personal.why[guess.Server]; err != nil {
+			c.unreached = guess.Server
+			return err
+		}
 		return unknown
 	}
 	c.unreached = down.Server

@@ -29,6 +29,10 @@ type sight struct {
 	// *registry.View → *sight: what clients see by the extensions that they declare,
 	// where lists depend on them
 	variants sync.Map
+
+	personal bool     // of users to whom servers offer lists of their own
+	ofOthers sync.Map // string of numbers of lists → *sight, of such users
+	others   atomic.Int32
 }
 
 // grant is what callers to whom the same is allowed see and may use: lists and calls

@@ -370,8 +370,9 @@ type Caller struct {
 	Principal auth.Principal
 	Tenant    *Tenant
 
-	rules   ruleSet // of the tenant, that match the principal
-	userKey string  // see key; "": it was not made yet
+	rules    ruleSet // of the tenant, that match the principal
+	userKey  string  // see key; "": it was not made yet
+	personal personalLists
 }
 
 // mayUse tells whether the caller may use an item that it has found before. It does not

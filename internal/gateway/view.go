@@ -1,8 +1,11 @@
 package gateway
 
 import (
+	"context"
+	"encoding/binary"
 	"sync"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -20,10 +23,65 @@ func (g *Gateway) look(t *Tenant) *sight {
 	return s
 }
 
-// lookAs returns what clients of the tenant see of the present catalogue that declare
-// these extensions. Nearly everywhere that is the same for all.
-func (g *Gateway) lookAs(t *Tenant, declared mcp.Extensions) *sight {
-	s := g.look(t)
+// sightOf returns what the tenant of the caller sees of the present catalogue, with the
+// lists that servers have for the caller alone.
+func (g *Gateway) sightOf(c *Caller) *sight {
+	s := g.look(c.Tenant)
+	if c.personal.lists == nil {
+		return s
+	}
+	return s.with(c)
+}
+
+// with returns the sight of those to whom servers offer the lists of the caller.
+func (s *sight) with(c *Caller) *sight {
+	var key []byte
+	for _, server := range s.view.Personal {
+		number := uint64(0)
+		if own := c.personal.lists[server.Name]; own != nil {
+			number = own.Number()
+		}
+		key = binary.BigEndian.AppendUint64(key, number)
+	}
+	if known, ok := s.ofOthers.Load(string(key)); ok {
+		return known.(*sight)
+	}
+	if s.others.Add(1) > maxGrants { // lists that nobody has any more would fill the memory
+		s.ofOthers.Clear()
+		s.others.Store(1)
+	}
+	made := &sight{catalogue: s.catalogue, view: s.catalogue.ViewOf(c.Tenant.servers, c.personal.lists), personal: true}
+	kept, _ := s.ofOthers.LoadOrStore(string(key), made)
+	return kept.(*sight)
+}
+
+// informed returns what servers offer to the caller alone. It waits for that as long as
+// registry.Personal does.
+func (g *Gateway) informed(ctx context.Context, c *Caller) personalLists {
+	servers := g.look(c.Tenant).view.Personal
+	if len(servers) == 0 {
+		return personalLists{}
+	}
+	return personalOf(servers, c.Principal, func(s registry.Personal, p *auth.Principal) (*registry.Lists, error) {
+		return s.Lists(ctx, p)
+	})
+}
+
+// reminded is informed without a request.
+func (g *Gateway) reminded(c *Caller) personalLists {
+	servers := g.look(c.Tenant).view.Personal
+	if len(servers) == 0 {
+		return personalLists{}
+	}
+	return personalOf(servers, c.Principal, func(s registry.Personal, p *auth.Principal) (*registry.Lists, error) {
+		return s.Known(p), nil
+	})
+}
+
+// lookAs returns what the caller sees of the present catalogue whose client declares these
+// extensions. Nearly everywhere that is the same for all.
+func (g *Gateway) lookAs(c *Caller, declared mcp.Extensions) *sight {
+	s := g.sightOf(c)
 	if view := s.view.For(declared); view != s.view {
 		return s.of(view)
 	}
@@ -35,17 +93,18 @@ func (s *sight) of(view *registry.View) *sight {
 	if known, ok := s.variants.Load(view); ok {
 		return known.(*sight)
 	}
-	known, _ := s.variants.LoadOrStore(view, &sight{catalogue: s.catalogue, view: view, idle: s.idle})
+	known, _ := s.variants.LoadOrStore(view,
+		&sight{catalogue: s.catalogue, view: view, idle: s.idle, personal: s.personal})
 	return known.(*sight)
 }
 
 // grantOf returns what the caller may see and use now, whatever its client declares.
-func (g *Gateway) grantOf(c Caller) *grant { return g.grantIn(g.look(c.Tenant), c) }
+func (g *Gateway) grantOf(c Caller) *grant { return g.grantIn(g.sightOf(&c), c) }
 
 // grantAs returns what the caller may see and use now whose client declares these
 // extensions.
 func (g *Gateway) grantAs(c Caller, declared mcp.Extensions) *grant {
-	return g.grantIn(g.lookAs(c.Tenant, declared), c)
+	return g.grantIn(g.lookAs(&c, declared), c)
 }
 
 // grantIn returns what the caller may see and use of what its tenant sees.
@@ -54,8 +113,12 @@ func (g *Gateway) grantIn(s *sight, c Caller) *grant {
 		return known.(*grant)
 	}
 	allowed := c.Tenant.allowed(s.view, c.rules)
-	if s.count.Add(1) > maxGrants {
+	if s.count.Add(1) > maxGrants && !s.personal {
 		return newGrant(s.view, allowed, g.grants.compared)
+	}
+	if s.personal { // it ends with the sight
+		kept, _ := s.grants.LoadOrStore(c.rules, newGrant(s.view, allowed, g.grants.compared))
+		return kept.(*grant)
 	}
 	kept, _ := s.grants.LoadOrStore(c.rules, g.grants.of(s, allowed))
 	return kept.(*grant)
@@ -70,7 +133,7 @@ func (g *Gateway) toolBuckets(buckets []ratelimit.Bucket, tool *registry.Tool,
 	if tool == nil || len(t.tools) == 0 {
 		return buckets
 	}
-	s := g.look(t)
+	s := g.sightOf(caller)
 	known, ok := s.buckets.Load(tool)
 	if !ok {
 		known, _ = s.buckets.LoadOrStore(tool, t.bucketsOf(tool))
@@ -101,7 +164,7 @@ func (t *Tenant) bucketsOf(tool *registry.Tool) []ratelimit.Bucket {
 // Lists returns the digests of the lists that the caller sees now, whatever its client
 // declares.
 func (g *Gateway) Lists(c Caller) Digests {
-	s := g.look(c.Tenant)
+	s := g.sightOf(&c)
 	all := g.grantIn(s, c).digests
 	for _, view := range s.view.Variants() {
 		all = all.and(g.grantIn(s.of(view), c).digests)

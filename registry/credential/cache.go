@@ -12,35 +12,36 @@ import (
 // was not seen for longest is forgotten, which costs a signature or an exchange more.
 const maxKept = 8192
 
-// place is where something of a caller is kept: for whom it is, and of which token it was
+// Place is where something of a caller is kept: for whom it is, and of which token it was
 // made. Two tokens of one owner may allow different things, so neither gets what was made
 // of the other. Users of two issuers are never the same, whatever their subjects.
-type place struct {
+type Place struct {
 	owner auth.Owner
 	token [sha256.Size]byte // zero: it is made of no token
 }
 
-// cache keeps things of callers, a bounded number. It is safe for concurrent use.
-type cache[T any] struct {
+// Cache keeps things of callers, a bounded number. It is safe for concurrent use.
+type Cache[T any] struct {
 	mu     sync.Mutex // guards the fields below
-	all    map[place]*list.Element
+	all    map[Place]*list.Element
 	latest map[auth.Owner]*list.Element // of each owner, the one that was asked for last
 	order  *list.List                   // of *kept[T], the one asked for last in front
 }
 
 type kept[T any] struct {
-	at    place
+	at    Place
 	value *T
 }
 
-func newCache[T any]() *cache[T] {
-	return &cache[T]{
-		all: map[place]*list.Element{}, latest: map[auth.Owner]*list.Element{}, order: list.New(),
+// NewCache returns a cache that is empty.
+func NewCache[T any]() *Cache[T] {
+	return &Cache[T]{
+		all: map[Place]*list.Element{}, latest: map[auth.Owner]*list.Element{}, order: list.New(),
 	}
 }
 
-// get returns what is kept at a place, which fresh makes if there is nothing.
-func (c *cache[T]) get(at place, fresh func() *T) *T {
+// At returns what is kept at a place, which fresh makes if there is nothing.
+func (c *Cache[T]) At(at Place, fresh func() *T) *T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	element := c.all[at]
@@ -57,8 +58,18 @@ func (c *cache[T]) get(at place, fresh func() *T) *T {
 	return element.Value.(*kept[T]).value //nolint:forcetypeassert // nothing else is in the list
 }
 
+// Peek returns what is kept at a place, nil if there is nothing.
+func (c *Cache[T]) Peek(at Place) *T {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if element := c.all[at]; element != nil {
+		return element.Value.(*kept[T]).value //nolint:forcetypeassert // nothing else is in the list
+	}
+	return nil
+}
+
 // of returns what was asked for last of an owner, nil if nothing is kept.
-func (c *cache[T]) of(owner auth.Owner) *T {
+func (c *Cache[T]) of(owner auth.Owner) *T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	element := c.latest[owner]
@@ -68,7 +79,7 @@ func (c *cache[T]) of(owner auth.Owner) *T {
 	return element.Value.(*kept[T]).value //nolint:forcetypeassert // nothing else is in the list
 }
 
-func (c *cache[T]) forgetLocked(element *list.Element) {
+func (c *Cache[T]) forgetLocked(element *list.Element) {
 	at := element.Value.(*kept[T]).at //nolint:forcetypeassert // nothing else is in the list
 	c.order.Remove(element)
 	delete(c.all, at)

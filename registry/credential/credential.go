@@ -97,6 +97,8 @@ type kind interface {
 	// held returns what the latest grant for an owner has become, for requests that keep
 	// the owner's session.
 	held(ctx context.Context, owner auth.Owner) (*Grant, error)
+	// place returns where things are kept that were had with the credential of p.
+	place(p *auth.Principal) Place
 }
 
 // New returns a source. It reads no file and asks nobody yet. Whoever has it calls Close.
@@ -162,6 +164,17 @@ func (s *Source) Held(ctx context.Context, owner auth.Owner) (*Grant, error) {
 		return nil, nil
 	}
 	return of.held(ctx, owner)
+}
+
+// Place returns where things are kept that were had with the credential of p: no other
+// user, and no other credential of that user, finds them there.
+func (s *Source) Place(p *auth.Principal) Place {
+	if s != nil {
+		if of := s.of(p.TenantID); of != nil {
+			return of.place(p)
+		}
+	}
+	return Place{owner: p.Owner()}
 }
 
 // Personal tells whether what requests of the tenant carry depends on who calls.

@@ -68,7 +68,7 @@ func Reserved() []string {
 type identities struct {
 	life *life
 	spec *Identity
-	kept *cache[identity]
+	kept *Cache[identity]
 	own  identity // the gateway's
 }
 
@@ -87,7 +87,7 @@ type identity struct {
 }
 
 func newIdentities(spec *Identity, l *life) *identities {
-	all := &identities{life: l, spec: spec, kept: newCache[identity]()}
+	all := &identities{life: l, spec: spec, kept: NewCache[identity]()}
 	all.own.all = all
 	all.own.claims = map[string]any{"sub": l.cfg.Issuer}
 	return all
@@ -99,12 +99,16 @@ func (all *identities) grant(_ context.Context, p *auth.Principal) (*Grant, erro
 	if p == nil {
 		return all.own.current(time.Time{})
 	}
-	at := place{owner: p.Owner()}
+	one := all.kept.At(all.place(p), func() *identity { return all.identityOf(p) })
+	return one.current(p.Expiry)
+}
+
+func (all *identities) place(p *auth.Principal) Place {
+	at := Place{owner: p.Owner()}
 	if claims := p.Claims(); len(claims) > 0 {
 		at.token = digestOf(claims)
 	}
-	one := all.kept.get(at, func() *identity { return all.identityOf(p) })
-	return one.current(p.Expiry)
+	return at
 }
 
 // held returns the identity of an owner that was used last, as long as the token is good

@@ -42,6 +42,8 @@ func (c *clientCredentials) grant(ctx context.Context, _ *auth.Principal) (*Gran
 	return c.cell.get(ctx, func(ctx context.Context) (issued, error) { return c.endpoint.ask(ctx, c.form) })
 }
 
+func (c *clientCredentials) place(p *auth.Principal) Place { return Place{owner: p.Owner()} }
+
 func (c *clientCredentials) held(ctx context.Context, _ auth.Owner) (*Grant, error) {
 	return c.grant(ctx, nil)
 }
@@ -63,7 +65,7 @@ type exchanges struct {
 	spec     *Exchange
 	endpoint *endpoint
 	own      *clientCredentials
-	kept     *cache[exchanged]
+	kept     *Cache[exchanged]
 }
 
 var _ kind = (*exchanges)(nil)
@@ -83,7 +85,7 @@ func newExchanges(spec *Exchange, l *life) *exchanges {
 	} else if spec.Audience != "" {
 		own.form.Set("audience", spec.Audience)
 	}
-	return &exchanges{life: l, spec: spec, endpoint: own.endpoint, own: own, kept: newCache[exchanged]()}
+	return &exchanges{life: l, spec: spec, endpoint: own.endpoint, own: own, kept: NewCache[exchanged]()}
 }
 
 // kindURN is what the names of the types of tokens begin with:
@@ -100,11 +102,15 @@ func (x *exchanges) grant(ctx context.Context, p *auth.Principal) (*Grant, error
 	if !has {
 		return nil, &Error{FaultExchange, errNoSubject}
 	}
-	at := place{owner: p.Owner(), token: sha256.Sum256([]byte(token))}
-	one := x.kept.get(at, func() *exchanged {
+	one := x.kept.At(x.place(p), func() *exchanged {
 		return &exchanged{cell: cell{life: x.life}, expiry: p.Expiry}
 	})
 	return one.cell.get(ctx, func(ctx context.Context) (issued, error) { return x.exchange(ctx, token) })
+}
+
+func (x *exchanges) place(p *auth.Principal) Place {
+	token, _ := p.SubjectToken()
+	return Place{owner: p.Owner(), token: sha256.Sum256([]byte(token))}
 }
 
 // held returns what was given last for a token of the owner, if both are still good.

@@ -44,6 +44,8 @@ func (f *fixed) grant(context.Context, *auth.Principal) (*Grant, error) {
 	return f.ready, nil
 }
 
+func (f *fixed) place(p *auth.Principal) Place { return Place{owner: p.Owner()} }
+
 func (f *fixed) held(ctx context.Context, _ auth.Owner) (*Grant, error) { return f.grant(ctx, nil) }
 
 // refused reads the file again, and tells whether there is another content by now.

@@ -42,20 +42,31 @@ func appendCall(dst []byte, id mcp.ID, i *item, params mcp.Object, hasMeta bool,
 ) []byte {
 	dst = append(append(dst, `{"jsonrpc":"2.0","id":`...), id...)
 	about := mcp.MethodOf(i.method).Subject
-	dst = append(append(append(dst, `,"method":"`...), i.method...), `","params":{"`...)
-	dst = append(append(append(dst, about...), `":`...), i.quoted...)
+	dst = append(append(append(dst, `,"method":"`...), i.method...), `","params":{`...)
+	empty := len(dst)
+	if about != "" { // a list is about nothing
+		dst = append(append(append(append(dst, '"'), about...), `":`...), i.quoted...)
+	}
 	for name, value := range params.Members {
 		switch {
 		case name == about, name == "_meta", !i.knows(name):
 		default:
-			dst = append(dst, ',')
+			dst = separated(dst, empty)
 			dst = append(append(strictjson.AppendQuote(dst, name), ':'), value...)
 		}
 	}
 	if hasMeta || own != "" {
-		dst = appendMeta(append(dst, `,"_meta":`...), id, meta, own)
+		dst = appendMeta(append(separated(dst, empty), `"_meta":`...), id, meta, own)
 	}
 	return append(dst, "}}"...)
+}
+
+// separated appends a comma unless an object that has its first member at start is empty.
+func separated(dst []byte, start int) []byte {
+	if len(dst) == start {
+		return dst
+	}
+	return append(dst, ',')
 }
 
 // knows tells whether the server's revision gives this member of the params a meaning.

@@ -59,6 +59,10 @@ type Config struct {
 	// nil: nothing
 	Credential *credential.Source
 
+	// Personal has the lists read for each user, with what their calls carry. The control
+	// connection reads none then.
+	Personal bool
+
 	// Revision is the operator's word on the revision in which the server is spoken to. A
 	// legacy revision is asked for in the handshake, and the server may answer with
 	// another one of that era. The modern revision is required: nothing else will do. "":

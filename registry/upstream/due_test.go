@@ -25,7 +25,7 @@ func TestOpenPipeWasTakenForNews(t *testing.T) {
 		}
 		c.declare(capabilities)
 		c.Following(true, false) // as over a pipe
-		l := newLists(&control{connection: c}, &Config{})
+		l := newLists(&control{connection: c}, &Config{}, (*legacy)(nil).page)
 		for after, want := range map[time.Duration]topics{
 			freshMax - time.Minute: 0,
 			freshMax + time.Minute: want,

@@ -24,8 +24,10 @@ const listLimit = 30 * time.Second
 type lists struct {
 	conn                                         *control
 	cfg                                          *Config
+	ask                                          pager // nil: nothing is asked, since each user has lists of their own
 	tools, prompts, resources, templates, skills *listing
 	offers                                       []registry.Offer // made of tools.items
+	personal                                     *personal        // of each user; nil: everybody has these lists
 	// which changed since the catalogue was told
 	changed topics
 	// the catalogue or the Status does not know the latest
@@ -41,9 +43,9 @@ type lists struct {
 
 // newLists returns the lists of a new connection. None is read yet, and the catalogue is
 // to be told in any case.
-func newLists(c *control, cfg *Config) *lists {
+func newLists(c *control, cfg *Config, ask pager) *lists {
 	return &lists{
-		conn: c, cfg: cfg, stale: true,
+		conn: c, cfg: cfg, stale: true, ask: ask,
 		tools: &listing{
 			kind: registry.KindTool, method: mcp.MethodToolsList, member: "tools",
 			key: "name",
@@ -82,7 +84,7 @@ func (l *lists) every() []*listing {
 
 // isHad tells whether the server has a list.
 func (l *lists) isHad(one *listing) bool {
-	if one.kind == registry.KindSkill && !l.conn.extensions(l.cfg.Extensions).Has(mcp.ExtensionSkills) {
+	if l.ask == nil || one.kind == registry.KindSkill && !l.conn.extensions(l.cfg.Extensions).Has(mcp.ExtensionSkills) {
 		return false
 	}
 	return l.conn.topics()&topicOf(one.kind) != 0
@@ -96,7 +98,7 @@ func (l *lists) due() topics {
 	var due topics
 	told := l.conn.told.Load()
 	for _, one := range l.every() {
-		if one.kind == registry.KindSkill && !l.isHad(one) {
+		if !l.isHad(one) {
 			continue
 		}
 		topic, age := topicOf(one.kind), time.Since(one.read)
@@ -131,7 +133,9 @@ func (l *lists) read(ctx context.Context, asked topics, publish func()) error {
 	if err := l.readOwn(ctx, asked, publish); err != nil {
 		return err
 	}
-	l.readVariants(ctx, asked, publish)
+	if l.ask != nil {
+		l.readVariants(ctx, asked, publish)
+	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -148,7 +152,7 @@ func (l *lists) readOwn(ctx context.Context, asked topics, publish func()) error
 	readings := make(chan reading, len(wanted))
 	for _, one := range wanted {
 		go func() { // never blocks: the channel has room
-			readings <- one.fetch(limited, l.conn.server, l.conn.peer.page)
+			readings <- one.fetch(limited, l.conn.server, l.ask)
 		}()
 	}
 	patience := time.NewTimer(toolsFirst)
@@ -188,7 +192,7 @@ func (l *lists) wanted(asked topics) []*listing {
 			wanted = append(wanted, one)
 		}
 	}
-	if l.conn.topics()&topicTools == 0 {
+	if !l.isHad(l.tools) {
 		l.tools.text, l.offers = mcp.RawJSON("[]"), nil // counts as read: other lists need not wait for it
 	}
 	return wanted
@@ -243,7 +247,7 @@ func (l *lists) source(subscribe func(ctx context.Context, user share.User, uri 
 		Reads: c.has("resources") && (!l.resources.none || !l.templates.none),
 	}
 	for _, one := range l.all() {
-		if one.text == nil && l.isHad(one) {
+		if one.text == nil && l.isHad(one) || l.ask == nil {
 			s.Unread = append(s.Unread, one.kind)
 		}
 	}
@@ -256,6 +260,9 @@ func (l *lists) source(subscribe func(ctx context.Context, user share.User, uri 
 	}
 	if s.Reads || s.Completes || len(s.Prompts)+len(s.Unread)+len(s.Skills) > 0 {
 		s.Use = c.use
+	}
+	if l.personal != nil {
+		s.Personal = l.personal
 	}
 	if s.Reads && c.subscribable() {
 		s.Subscribe = subscribe
@@ -303,7 +310,7 @@ func (l *lists) status(left []registry.Refusal) Status {
 // nobody knows. Neither does anybody know what the files of apps hold before they are
 // read.
 func (l *lists) idle() []string {
-	if l.hasApps() || l.conn.extensions(l.cfg.Extensions).Any() {
+	if l.ask == nil || l.hasApps() || l.conn.extensions(l.cfg.Extensions).Any() {
 		return nil
 	}
 	needed := make(map[string]bool)

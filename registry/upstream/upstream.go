@@ -130,7 +130,7 @@ func (u *Upstream) Probe(ctx context.Context) (Status, error) {
 		return Status{Server: u.cfg.Name, Tried: true, Problem: problem(err), Said: u.dialer.lastSaid()}, err
 	}
 	defer c.end(ctx, true)
-	l := newLists(c, &u.cfg)
+	l := newLists(c, &u.cfg, u.pager(c))
 	if err := l.read(ctx, everyTopic, func() {}); err != nil {
 		return Status{Server: u.cfg.Name, Tried: true, Problem: problem(err), Said: u.dialer.lastSaid()}, err
 	}
@@ -170,7 +170,11 @@ func (u *Upstream) serve(ctx context.Context) error {
 	u.dialer.serve(ctx, c)
 	u.control.Store(c)
 	defer u.control.Store(nil)
-	l := newLists(c, &u.cfg)
+	l := newLists(c, &u.cfg, u.pager(c))
+	if u.cfg.Personal {
+		l.personal = newPersonal(ctx, u.shelf.reg, c, &u.cfg)
+		defer l.personal.close()
+	}
 	if err := u.list(ctx, l, everyTopic, 0); err != nil {
 		return err
 	}
@@ -182,6 +186,15 @@ func (u *Upstream) serve(ctx context.Context) error {
 	err = group.Wait()
 	c.gone.Store(true) // set before the catalogue is told, so that no call begins on a dead connection
 	return err
+}
+
+// pager returns what asks the server for the lists that everybody sees, nil if there are
+// none.
+func (u *Upstream) pager(c *control) pager {
+	if u.cfg.Personal {
+		return nil
+	}
+	return c.peer.page
 }
 
 // follow is the supervisor's loop on one connection. It reads the lists again that may
@@ -266,6 +279,9 @@ func (u *Upstream) list(ctx context.Context, l *lists, asked, announced topics) 
 	})
 	if err != nil {
 		return err
+	}
+	if l.personal != nil {
+		l.personal.outdated()
 	}
 	for kind := range (announced &^ changed).kinds {
 		u.shelf.reg.Announce(u.cfg.Name, kind)

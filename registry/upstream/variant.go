@@ -75,7 +75,7 @@ func (l *lists) setVariants() {
 	}
 	for _, set := range apart.Sets() {
 		if set != l.base() {
-			v := newLists(l.conn, l.cfg)
+			v := newLists(l.conn, l.cfg, l.ask)
 			v.declared = set
 			l.variants = append(l.variants, v)
 		}

@@ -482,8 +482,9 @@ type awaited struct {
 type Auth struct {
 	credential.Spec // auth of the server
 
-	Tenants map[string]credential.Spec // auth.SERVER of tenants, in place of that
-	Issuer  string                     // the gateway's address, as identities name it; "" without any
+	Tenants  map[string]credential.Spec // auth.SERVER of tenants, in place of that
+	Issuer   string                     // the gateway's address, as identities name it; "" without any
+	OwnLists bool                       // lists are read for each user
 }
 
 // IsZero tells whether requests carry nothing.

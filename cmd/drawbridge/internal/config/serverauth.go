@@ -10,9 +10,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
-// auth returns a function that reads the block auth of a server, which reached may read
-// later: whether an endpoint may be at a private address is said beside the block.
-func (r *reader) auth(spec *credential.Spec, reached func() Server) func(*node) {
+// serverAuth returns a function that reads the block auth of a server.
+func (r *reader) serverAuth(s *Server) func(*node) {
+	lists := fields{"lists": into(&s.Auth.OwnLists, r.is("user", "user", "operator"))}
+	return r.auth(&s.Auth.Spec, lists, func() Server { return *s })
+}
+
+// auth returns a function that reads a block auth, which reached may read later: whether an
+// endpoint may be at a private address is said beside the block. more are the keys that it
+// has beside those of tenants.
+func (r *reader) auth(spec *credential.Spec, more fields, reached func() Server) func(*node) {
 	return func(n *node) {
 		known := fields{
 			"header":     func(n *node) { spec.Header = r.authHeader(n) },
@@ -24,8 +31,10 @@ func (r *reader) auth(spec *credential.Spec, reached func() Server) func(*node) 
 			"identity":       func(n *node) { spec.Identity = r.identity(n) },
 			"token_exchange": func(n *node) { spec.Exchange = r.tokenExchange(n, reached) },
 		}
+		kinds := slices.Sorted(maps.Keys(known))
+		maps.Copy(known, more)
 		if r.object(n, "auth", known) {
-			r.oneOf(n, "auth", slices.Sorted(maps.Keys(known))...)
+			r.oneOf(n, "auth", kinds...)
 		}
 	}
 }
@@ -242,6 +251,9 @@ func (r *reader) checkAuth(s *Server, spec credential.Spec, at *node) {
 			"this auth tells the server who calls, and shared: true has one session for all; leave "+
 				"one of them out")
 	}
+	if lists := at.member("lists"); lists != nil && s.Auth.OwnLists && (s.URL == "" || !spec.Personal()) {
+		r.fault(lists, "lists: user goes with url, and with identity or token_exchange")
+	}
 	for _, name := range spec.Names() {
 		for header := range s.Headers {
 			if strings.EqualFold(header, name) {
@@ -263,7 +275,7 @@ func (r *reader) tenantAuth(cfg *Config, tenant string, servers *[]string) func(
 			}
 			var spec credential.Spec
 			server := &cfg.Servers[i]
-			r.auth(&spec, func() Server { return *server })(m.value)
+			r.auth(&spec, nil, func() Server { return *server })(m.value)
 			r.checkAuth(server, spec, m.value)
 			r.later = append(r.later, func() {
 				if !slices.Contains(*servers, m.name) {

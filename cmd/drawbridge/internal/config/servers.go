@@ -125,7 +125,7 @@ func (r *reader) serverFields(s *Server) fields {
 		"start_timeout":     into(&s.StartTimeout, r.duration),
 		"url":               into(&s.URL, r.text),
 		"headers":           into(&s.Headers, r.pairs("headers", checkHeader)),
-		"auth":              r.auth(&s.Auth.Spec, func() Server { return *s }),
+		"auth":              r.serverAuth(s),
 		"grace":             into(&s.Grace, r.duration),
 		"timeout":           into(&s.Timeout, r.duration),
 		"private_addresses": into(&s.PrivateAddresses, r.boolean),

@@ -1,0 +1,141 @@
+package gateway
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
+)
+
+// whimsical is a server that offers each user what a test says.
+type whimsical struct {
+	registry *registry.Registry
+	offers   map[string]*registry.Lists // by subject
+	fails    error
+}
+
+func (w *whimsical) Lists(_ context.Context, p *auth.Principal) (*registry.Lists, error) {
+	own := w.offers[p.Subject]
+	if own == nil {
+		return nil, w.fails
+	}
+	return own, nil
+}
+
+func (w *whimsical) Known(p *auth.Principal) *registry.Lists { return w.offers[p.Subject] }
+
+func (w *whimsical) offer(t *testing.T, subject string, tools ...string) {
+	t.Helper()
+	s := registry.Source{Name: "own", Prefix: "own", Personal: w}
+	for _, name := range tools {
+		s.Tools = append(s.Tools, registry.Offer{
+			Definition: object(`{"name":"` + name + `","inputSchema":{"type":"object"}}`), Timeout: time.Minute,
+			Call: func(context.Context, *registry.Call) (mcp.Object, error) {
+				return object(`{"content":[{"type":"text","text":"` + name + ` of ` + subject + `"}]}`), nil
+			},
+		})
+	}
+	lists, refused := w.registry.NewLists(s)
+	if len(refused) > 0 {
+		t.Fatal(refused)
+	}
+	w.offers[subject] = lists
+}
+
+// TestEachUserSeesListsOfTheirOwn has a server offer users different things. The rules hold
+// for each of them, a change is told to whom it concerns, and where the server does not say
+// what it offers, a call learns why and a stranger nothing.
+func TestEachUserSeesListsOfTheirOwn(t *testing.T) {
+	b := newBench(t, TenantConfig{
+		ID: "acme", Servers: []string{"own", "box"},
+		Rules: []Rule{{Allow: []string{"*"}, Deny: []string{"own__secret"}}},
+	})
+	w := &whimsical{
+		registry: b.registry, offers: map[string]*registry.Lists{},
+		fails: &registry.UnavailableError{Server: "own", Credential: credential.FaultExchange, Err: context.Canceled},
+	}
+	all := []registry.Kind{registry.KindTool, registry.KindPrompt, registry.KindResource}
+	b.replace(t, registry.Source{Name: "own", Prefix: "own", Personal: w, Unread: all})
+	bob := alice
+	bob.Subject = "bob"
+	w.offer(t, alice.Subject, "one", "secret")
+	w.offer(t, "bob", "one", "two")
+	admit := func(p auth.Principal) Caller {
+		t.Helper()
+		c, err := b.Admit(t.Context(), p, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	call := func(p auth.Principal, tool string) string {
+		t.Helper()
+		result, failure := b.handleAs(t, admit(p), ask(mcp.MethodToolsCall, `{"name":"`+tool+`","arguments":{}}`))
+		if failure != nil {
+			return failure.StableCode()
+		}
+		return string(result.JSON())
+	}
+	list := func(p auth.Principal) string {
+		t.Helper()
+		result, failure := b.handleAs(t, admit(p), ask(mcp.MethodToolsList, `{}`))
+		if failure != nil || result.Text("cacheScope") != "private" {
+			t.Fatalf("got %v, %v, want a list that is private", result, failure)
+		}
+		return string(result.JSON())
+	}
+	for _, test := range []struct {
+		who  auth.Principal
+		has  string
+		want bool
+	}{
+		{alice, "own__one", true},
+		{alice, "own__two", false},
+		{alice, "own__secret", false},
+		{bob, "own__one", true},
+		{bob, "own__two", true},
+		{alice, "box__", true},
+	} {
+		if got := list(test.who); strings.Contains(got, test.has) != test.want {
+			t.Errorf("%s: got %s, want %s in it: %v", test.who.Subject, got, test.has, test.want)
+		}
+	}
+	for _, test := range []struct {
+		who        auth.Principal
+		tool, want string
+	}{
+		{alice, "own__one", "one of " + alice.Subject},
+		{bob, "own__one", "one of bob"},
+		{bob, "own__two", "two of bob"},
+		{alice, "own__two", "DB-TOOL"},
+		{alice, "own__secret", "DB-TOOL"},
+	} {
+		if got := call(test.who, test.tool); !strings.Contains(got, test.want) {
+			t.Errorf("%s calls %s: got %s, want %s", test.who.Subject, test.tool, got, test.want)
+		}
+	}
+	before, other := b.Lists(admit(alice)), b.Lists(admit(bob))
+	changed := b.registry.Changed()
+	w.offer(t, "bob", "one", "two", "three")
+	b.registry.Renew("own")
+	select {
+	case <-changed:
+	default:
+		t.Error("got no word of the change, want one")
+	}
+	if b.Lists(admit(alice)) != before || b.Lists(admit(bob)).Tools == other.Tools {
+		t.Error("got another list for alice or the same for bob, want the change told to bob alone")
+	}
+	stranger := alice
+	stranger.Subject = "stranger"
+	for tool, want := range map[string]string{"own__one": "DB-UPSTREAM-TOKEN", "own__secret": "DB-TOOL"} {
+		if got := call(stranger, tool); got != want {
+			t.Errorf("a stranger calls %s: got %s, want %s", tool, got, want)
+		}
+	}
+}

@@ -1,0 +1,303 @@
+package upstream
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+	"weak"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
+)
+
+const (
+	// personalWait is how long a request waits for the lists of its user. The reading goes
+	// on without it.
+	personalWait = 5 * time.Second
+	// personalReadings is how many users' lists of a server are read at once.
+	personalReadings = 16
+	// renewGap is the least time between two words that somebody's lists differ.
+	renewGap = time.Second
+)
+
+// personal are the lists of a server for each user, read with what the calls of that user
+// carry. They are kept by user and credential, a bounded number. Users to whom the server
+// offers the same share what is made of it, as an item is for any caller:
+//
+//	a request of a user ──▶ Lists ── known and fresh ──▶ registry.Lists
+//	                          │ else: one reading at a time       ▲
+//	                          └──▶ read, as calls of the user ────┘ by content
+//	                                 │ differs from what the user had
+//	                                 └──▶ Registry.Renew: who sees something else is told
+//
+// It belongs to one control connection, and is safe for concurrent use.
+type personal struct {
+	reg    *registry.Registry
+	conn   *control
+	cfg    *Config
+	ctx    context.Context //nolint:containedctx // readings outlive the request that asks, and end with the connection
+	end    context.CancelFunc
+	work   sync.WaitGroup
+	places chan struct{} // of readings at once
+	claim  *share.Claim  // holds all lists
+	kept   *credential.Cache[ownLists]
+
+	mu      sync.Mutex // guards the fields below
+	held    int64      // bytes of all lists
+	epoch   uint64     // counts what the server announced; readings of an earlier one are outdated
+	alike   map[[sha256.Size]byte]weak.Pointer[registry.Lists]
+	renewal *time.Timer // tells that somebody's lists differ; nil: there is nothing to tell
+}
+
+var _ registry.Personal = (*personal)(nil)
+
+// ownLists are those of one user and credential.
+type ownLists struct {
+	mu       sync.Mutex      // guards the fields below
+	lists    *registry.Lists // nil: there are none
+	err      error           // why the last reading failed; nil: it did not
+	due      time.Time       // when they are to be read again; zero: they were not read
+	epoch    uint64          // of personal, when the reading began
+	failures int             // readings in a row
+	reading  chan struct{}   // closed when the one under way ends; nil: none is
+}
+
+func newPersonal(ctx context.Context, reg *registry.Registry, c *control, cfg *Config) *personal {
+	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
+	return &personal{
+		reg: reg, conn: c, cfg: cfg, ctx: ctx, end: end, places: make(chan struct{}, personalReadings),
+		claim: cfg.Memory.Claim(share.Server(cfg.Name)),
+		kept:  credential.NewCache[ownLists](), alike: map[[sha256.Size]byte]weak.Pointer[registry.Lists]{},
+	}
+}
+
+// close ends all readings, and waits for them. What was read stays known.
+func (p *personal) close() {
+	p.end()
+	p.mu.Lock()
+	if p.renewal != nil {
+		p.renewal.Stop()
+	}
+	p.mu.Unlock()
+	p.work.Wait()
+}
+
+// outdated has everybody's lists read again when they are next asked for: at once for those
+// whose streams wait for news.
+func (p *personal) outdated() {
+	p.mu.Lock()
+	p.epoch++
+	p.mu.Unlock()
+	p.reg.Renew(p.cfg.Name)
+}
+
+func (p *personal) now() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.epoch
+}
+
+// Known implements registry.Personal. Lists that the server may have changed are read
+// beside it.
+func (p *personal) Known(who *auth.Principal) *registry.Lists {
+	own := p.kept.Peek(p.cfg.Credential.Place(who))
+	if own == nil {
+		return nil
+	}
+	epoch := p.now()
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	if own.epoch != epoch {
+		p.beginLocked(own, who, epoch)
+	}
+	return own.lists
+}
+
+// beginLocked begins a reading, unless one is under way or the last one failed just now.
+func (p *personal) beginLocked(own *ownLists, who *auth.Principal, epoch uint64) {
+	if own.reading != nil || p.ctx.Err() != nil || p.conn.gone.Load() ||
+		own.failures > 0 && time.Now().Before(own.due) {
+		return
+	}
+	own.reading, own.epoch = make(chan struct{}), epoch
+	caller := *who
+	p.work.Go(func() { p.read(own, &caller) })
+}
+
+// Lists implements registry.Personal. Lists that are only old are read again beside the
+// request; it waits where there are none, or the server has announced others.
+func (p *personal) Lists(ctx context.Context, who *auth.Principal) (*registry.Lists, error) {
+	own := p.kept.At(p.cfg.Credential.Place(who), func() *ownLists { return &ownLists{} })
+	epoch := p.now()
+	own.mu.Lock()
+	outdated := own.due.IsZero() || own.epoch != epoch
+	if outdated || !time.Now().Before(own.due) {
+		p.beginLocked(own, who, epoch)
+	}
+	reading := own.reading
+	if reading == nil || own.lists != nil && !outdated {
+		defer own.mu.Unlock()
+		return own.lists, own.err
+	}
+	own.mu.Unlock()
+	patience := time.NewTimer(personalWait)
+	defer patience.Stop()
+	select {
+	case <-reading:
+	case <-patience.C:
+	case <-ctx.Done():
+	}
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	return own.lists, own.err
+}
+
+// read is the goroutine of one reading. What a user was offered goes on for as long as the
+// server cannot be asked, and ends when it, or the endpoint that gives tokens, refuses the
+// user.
+func (p *personal) read(own *ownLists, who *auth.Principal) {
+	var (
+		lists *registry.Lists
+		fresh time.Duration
+		err   error
+	)
+	select {
+	case p.places <- struct{}{}:
+		lists, fresh, err = p.ask(who)
+		<-p.places
+	case <-p.ctx.Done():
+		err = p.ctx.Err()
+	}
+	own.mu.Lock()
+	before := own.lists
+	own.err = err
+	if err == nil {
+		own.lists, own.failures, own.due = lists, 0, time.Now().Add(fresh)
+	} else {
+		if credential.FaultOf(err) != "" || refusedUser(err) {
+			own.lists = nil
+		}
+		own.due = time.Now().Add(pace.Backoff(own.failures + 4))
+		own.failures++
+	}
+	differs := own.lists != before && before != nil
+	close(own.reading)
+	own.reading = nil
+	own.mu.Unlock()
+	if differs {
+		p.tell()
+	}
+	if err != nil && p.ctx.Err() == nil {
+		p.cfg.Logger.WarnContext(p.ctx, "the lists of a user cannot be read",
+			slog.String("tenant", who.TenantID), slog.String("problem", problem(err)))
+	}
+}
+
+// refusedUser tells whether the server itself answered, which is then no outage.
+func refusedUser(err error) bool { _, ok := errors.AsType[*mcp.Error](err); return ok }
+
+// ask reads all lists as the user.
+func (p *personal) ask(who *auth.Principal) (*registry.Lists, time.Duration, error) {
+	l := newLists(p.conn, p.cfg, func(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error) {
+		return p.page(ctx, who, method, cursor)
+	})
+	if err := l.readOwn(p.ctx, everyTopic, func() {}); err != nil {
+		return nil, 0, err
+	}
+	fresh := freshMax
+	sum := sha256.New()
+	for _, one := range l.all() {
+		if !one.read.IsZero() {
+			fresh = min(fresh, one.fresh)
+		}
+		_, _ = sum.Write(append(one.text, 0)) // a hash takes all
+	}
+	var digest [sha256.Size]byte
+	sum.Sum(digest[:0])
+	lists, err := p.made(digest, l)
+	return lists, fresh, err
+}
+
+// page asks for a page as a call of the user would be made.
+func (p *personal) page(ctx context.Context, who *auth.Principal, method string,
+	cursor mcp.RawJSON,
+) (mcp.Object, error) {
+	params := mcp.Object{}
+	if cursor != nil {
+		params = params.With("cursor", cursor)
+	}
+	result, err := p.conn.peer.call(ctx, p.conn.newItem(method, "", nil), &registry.Call{
+		Method: method, Principal: *who, Params: params,
+		Notify: func(context.Context, mcp.Notification) error { return nil },
+	})
+	if next := result.Value("nextCursor"); next.IsNull() || next.Says("") {
+		result = result.Without("nextCursor")
+	}
+	return result, err
+}
+
+// made returns what is made of lists, which others may have that are alike. The budget
+// holds it for as long as it is in memory, in the name of the server.
+func (p *personal) made(digest [sha256.Size]byte, l *lists) (*registry.Lists, error) {
+	p.mu.Lock()
+	known := p.alike[digest].Value()
+	p.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	made, left := p.reg.NewLists(l.source(nil))
+	if err := p.hold(2 * made.Bytes()); err != nil { // the definitions, and what is made of them
+		return nil, &registry.RoomError{Err: err}
+	}
+	if len(left) > 0 {
+		p.cfg.Logger.InfoContext(p.ctx, "a definition of a user's lists was left out",
+			slog.String("problem", problem(left[0].Err)))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.alike[digest] = weak.Make(made)
+	size := 2 * made.Bytes()
+	runtime.AddCleanup(made, func(digest [sha256.Size]byte) {
+		_ = p.hold(-size) // becoming smaller succeeds
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.alike[digest].Value() == nil {
+			delete(p.alike, digest)
+		}
+	}, digest)
+	return made, nil
+}
+
+// hold counts more memory, or less, for all lists together: each alone may be so small that
+// it would count nothing.
+func (p *personal) hold(more int64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.claim.Resize(p.held + more); err != nil {
+		return err
+	}
+	p.held += more
+	return nil
+}
+
+// tell has clients look again at what they see, soon.
+func (p *personal) tell() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.renewal == nil && p.ctx.Err() == nil {
+		p.renewal = time.AfterFunc(renewGap, func() {
+			p.mu.Lock()
+			p.renewal = nil
+			p.mu.Unlock()
+			p.reg.Renew(p.cfg.Name)
+		})
+	}
+}

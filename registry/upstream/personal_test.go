@@ -1,0 +1,203 @@
+package upstream_test
+
+import (
+	"context"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
+)
+
+// offering is a server that offers each user another tool, beside one for all but the
+// gateway itself.
+type offering struct {
+	stateless bool
+
+	mu      sync.Mutex             // guards the field below
+	servers map[string]*sdk.Server // by who calls
+}
+
+func (o *offering) of(who string) *sdk.Server {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if known := o.servers[who]; known != nil {
+		return known
+	}
+	s := sdk.NewServer(&sdk.Implementation{Name: "offering", Version: "1"}, &sdk.ServerOptions{
+		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}},
+	})
+	if o.servers == nil {
+		o.servers = map[string]*sdk.Server{}
+	}
+	o.servers[who] = s
+	if strings.Contains(who, "#") {
+		addWho(s, "who")
+	}
+	if _, subject, found := strings.Cut(who, "#"); found && subject != "bob" && subject != "bo" {
+		addWho(s, "of_"+subject)
+	}
+	return s
+}
+
+func addWho(s *sdk.Server, name string) {
+	s.AddTool(&sdk.Tool{Name: name, Description: strings.Repeat("x", 30<<10), InputSchema: map[string]any{"type": "object"}},
+		func(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: r.Extra.Header.Get(verifiedAs)}}}, nil
+		})
+}
+
+func (o *offering) handler() http.Handler {
+	return sdk.NewStreamableHTTPHandler(func(r *http.Request) *sdk.Server { return o.of(r.Header.Get(verifiedAs)) },
+		&sdk.StreamableHTTPOptions{Stateless: o.stateless})
+}
+
+// offered returns the tools that the server offers to a user.
+func (r *rig) offered(p auth.Principal) (names []string, lists *registry.Lists, err error) {
+	r.t.Helper()
+	catalogue := r.reg.Catalogue()
+	personal := catalogue.View([]string{r.name}).Personal
+	if len(personal) != 1 {
+		r.t.Fatalf("got %d servers with lists for each user, want one", len(personal))
+	}
+	lists, err = personal[0].Lists(r.t.Context(), &p)
+	for _, tool := range catalogue.ViewOf([]string{r.name}, map[string]*registry.Lists{r.name: lists}).Tools {
+		names = append(names, tool.Name)
+	}
+	return names, lists, err
+}
+
+// TestListsAreOfEachUser has users of two issuers list what a server offers to each. Those
+// who are offered the same share it in memory, and nobody is offered another's.
+func TestListsAreOfEachUser(t *testing.T) {
+	t.Parallel()
+	for name, stateless := range map[string]bool{"sessions": false, "stateless": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := &offering{stateless: stateless}
+			k := &knowing{next: o.handler()}
+			cfg := k.listen(t, credential.NewSigner(time.Now), "")
+			cfg.Personal, cfg.Memory = true, share.New(64<<20)
+			r := start(t, cfg)
+			r.untilUp()
+			if got := r.tools(); len(got) > 0 {
+				t.Errorf("got %v for everybody, want nothing", got)
+			}
+			const a, b = "https://a.example", "https://b.example"
+			var all sync.WaitGroup
+			for range 20 {
+				for _, who := range []struct {
+					user auth.Principal
+					want []string
+				}{
+					{user("acme", a, "ann"), []string{"of_ann", "who"}},
+					{user("acme", a, "cy"), []string{"of_cy", "who"}},
+					{user("globex", b, "ann"), []string{"of_ann", "who"}},
+					{user("acme", a, "bob"), []string{"who"}},
+					{user("globex", a, "bo"), []string{"who"}},
+				} {
+					all.Go(func() {
+						if got, _, err := r.offered(who.user); err != nil || !slices.Equal(got, who.want) {
+							t.Errorf("%v: got %v, %v (%s), want %v", who.user.Owner(), got, err, cause(err), who.want)
+						}
+					})
+				}
+			}
+			all.Wait()
+			t.Attr("calls", "100")
+			_, bob, _ := r.offered(user("acme", a, "bob"))
+			if _, bo, _ := r.offered(user("globex", a, "bo")); bo != bob {
+				t.Error("got lists twice in memory that are alike")
+			}
+			held := cfg.Memory.Held()
+			if held == 0 {
+				t.Error("got nothing held in memory, want the definitions")
+			}
+			runtime.KeepAlive(bob)
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			for id, users := range k.sessions {
+				if len(users) != 1 {
+					t.Errorf("got the session %s used by %v, want one user", id, users)
+				}
+			}
+		})
+	}
+}
+
+// TestOneUsersListChanged has a server announce a change to one user: that user is offered
+// something else, which the catalogue is told, and the others what they were.
+func TestOneUsersListChanged(t *testing.T) {
+	t.Parallel()
+	o := &offering{}
+	k := &knowing{next: o.handler()}
+	cfg := k.listen(t, credential.NewSigner(time.Now), "")
+	cfg.Personal = true
+	r := start(t, cfg)
+	r.untilUp()
+	ann, cy := user("acme", "https://a.example", "ann"), user("acme", "https://a.example", "cy")
+	_, before, _ := r.offered(ann)
+	_, other, _ := r.offered(cy)
+	k.mu.Lock()
+	var as string
+	for _, users := range k.sessions {
+		for who := range users {
+			if strings.HasSuffix(who, "#ann") {
+				as = who
+			}
+		}
+	}
+	k.mu.Unlock()
+	personal := r.reg.Catalogue().View([]string{r.name}).Personal[0]
+	addWho(o.of(as), "fresh")
+	r.until("ann is offered the new tool", func() bool { return personal.Known(&ann) != before })
+	if got, _, err := r.offered(ann); err != nil || !slices.Contains(got, "fresh") {
+		t.Errorf("got %v, %v for ann, want the new tool", got, err)
+	}
+	if _, now, _ := r.offered(cy); now != other {
+		t.Error("got another list for cy, want the same")
+	}
+}
+
+// TestListsOfRefusedUsersAreGone has the server refuse a user who had lists, and the
+// gateway a user whom no credential can be had for.
+func TestListsOfRefusedUsersAreGone(t *testing.T) {
+	t.Parallel()
+	o := &offering{stateless: true}
+	var mu sync.Mutex
+	refused := ""
+	k := &knowing{next: o.handler(), refuse: func(subject string) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return refused != "" && strings.HasSuffix(subject, refused)
+	}}
+	cfg := k.listen(t, credential.NewSigner(time.Now), "")
+	cfg.Personal = true
+	r := start(t, cfg)
+	r.untilUp()
+	ann := user("acme", "https://a.example", "ann")
+	if got, _, err := r.offered(ann); err != nil || len(got) != 2 {
+		t.Fatalf("got %v, %v, want two tools", got, err)
+	}
+	mu.Lock()
+	refused = "#ann"
+	mu.Unlock()
+	r.up.Reread()
+	personal := r.reg.Catalogue().View([]string{r.name}).Personal[0]
+	r.until("ann has no lists", func() bool { return personal.Known(&ann) == nil })
+	if got, _, err := r.offered(ann); len(got) > 0 || err == nil {
+		t.Errorf("got %v, %v, want nothing, and why", got, err)
+	}
+	if got, _, err := r.offered(user("acme", "https://a.example", "cy")); err != nil || len(got) != 2 {
+		t.Errorf("got %v, %v for another user, want two tools", got, err)
+	}
+}

@@ -96,6 +96,10 @@ type Issuer struct {
 	// claims with these names, at the top of the token, and the token itself.
 	KeepClaims []string
 	KeepToken  bool
+	// TokenOf gives, in place of a token of this gateway, the one of whoever vouches for the
+	// person of the family that its claim FamilyClaim names. The error is ErrSubjectGone if
+	// the person has to sign in for that. Nil: such a token goes on with nobody.
+	TokenOf func(ctx context.Context, family string) (string, error)
 
 	MaxLifetime time.Duration // how long its tokens may live; zero: the constant MaxLifetime
 
@@ -432,7 +436,7 @@ func (v *Verifier) verify(ctx context.Context, token string, now time.Time) (*en
 	principal.proof = from.proof(p, signer, values)
 	return &entry{
 		principal: principal, until: p.claims.expires.Add(leeway), keys: from.keys,
-		generation: set.generation, keepToken: from.keepToken,
+		generation: set.generation, keepToken: from.keepToken, tokenOf: from.tokenOf,
 	}, nil
 }
 

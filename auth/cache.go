@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"crypto/sha256"
 	"sync"
 	"time"
@@ -24,6 +25,8 @@ type entry struct {
 	keys       source    // of the token's issuer
 	generation uint64    // of the key set that verified the token
 	keepToken  bool      // the token goes on with the principal
+	// gives what goes on in its place; nil: nothing does
+	tokenOf func(ctx context.Context, family string) (string, error)
 }
 
 // holds tells whether the token would be verified again now: it has not expired, and its
@@ -115,7 +118,9 @@ func (s *shard) addLocked(d digest, e *entry, half int) {
 func (e *entry) carrying(token string) Principal {
 	p := e.principal
 	if e.keepToken {
-		p.token = &held{token}
+		p.token = &held{text: token}
+	} else if e.tokenOf != nil && p.proof.family != "" {
+		p.token = &held{family: p.proof.family, of: e.tokenOf}
 	}
 	return p
 }

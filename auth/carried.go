@@ -1,5 +1,10 @@
 package auth
 
+import (
+	"context"
+	"errors"
+)
+
 // MaxKept is the longest JSON text of a claim that goes on with a principal, in bytes.
 const MaxKept = 4 << 10
 
@@ -9,6 +14,14 @@ type Claim struct {
 	Value []byte // JSON, as it came; shared: do not modify
 }
 
-// held is the token of a principal. It is behind a pointer so that whatever prints a
-// principal prints an address.
-type held struct{ text string }
+// ErrSubjectGone says that a principal has no token that could be shown for it, until the
+// person signs in again.
+var ErrSubjectGone = errors.New("the caller has no token that could be shown for it")
+
+// held is the token of a principal, or how to get it. It is behind a pointer so that
+// whatever prints a principal prints an address.
+type held struct {
+	text   string // "": of gives it
+	family string // for which of is asked
+	of     func(ctx context.Context, family string) (string, error)
+}

@@ -21,6 +21,7 @@ type issuer struct {
 	maxLifetime time.Duration
 	keepClaims  []string
 	keepToken   bool
+	tokenOf     func(ctx context.Context, family string) (string, error)
 	named       []*namedClaim
 	rules       rules
 	keys        source
@@ -47,6 +48,7 @@ func newIssuer(cfg *Issuer, all *Config) (*issuer, error) {
 		maxLifetime: cfg.MaxLifetime,
 		keepClaims:  slices.Clone(cfg.KeepClaims),
 		keepToken:   cfg.KeepToken,
+		tokenOf:     cfg.TokenOf,
 		named:       newNamedClaims(cfg, mapping),
 		rules:       newRules(cfg, all),
 		keys:        keys,

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
@@ -102,13 +103,29 @@ func (p *Principal) Claims() []Claim {
 	return p.proof.kept
 }
 
-// SubjectToken returns the token that the principal was made from, and false unless
-// Issuer.KeepToken asked for it. It is for one caller: the exchange of it for a token of a
-// server (registry/credential), which shows it to the configured endpoint alone. Nobody
-// else may ask, and a test of package archtest holds that.
-func (p *Principal) SubjectToken() (string, bool) {
-	if p.token == nil {
-		return "", false
+// SubjectToken returns the token that the principal was made from, if Issuer.KeepToken
+// asked for it, or what Issuer.TokenOf gives in its place; otherwise the error is
+// ErrSubjectGone. It is for one caller: the exchange of it for a token of a server
+// (registry/credential), which shows it to the configured endpoint alone. Nobody else may
+// ask, and a test of package archtest holds that.
+func (p *Principal) SubjectToken(ctx context.Context) (string, error) {
+	switch {
+	case p.token == nil:
+		return "", ErrSubjectGone
+	case p.token.of == nil:
+		return p.token.text, nil
 	}
-	return p.token.text, true
+	return p.token.of(ctx, p.token.family)
+}
+
+// SubjectDigest returns a digest that no other SubjectToken has, or of one that is had in
+// place of a token, that no other sign-in has. It is false where there is none.
+func (p *Principal) SubjectDigest() (digest [sha256.Size]byte, has bool) {
+	switch {
+	case p.token == nil:
+		return digest, false
+	case p.token.of == nil:
+		return sha256.Sum256([]byte(p.token.text)), true
+	}
+	return sha256.Sum256([]byte("family\x00" + p.token.family)), true
 }

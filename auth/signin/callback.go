@@ -109,6 +109,7 @@ func (s *core) arrived(x *exchange, t *attempt, person auth.Principal, id *Ident
 		RefreshToken: id.RefreshToken, SessionID: id.SessionID,
 		ProviderSubject: subjectOf(id.Claims), SignedIn: now.Unix(), Looked: now.Unix(),
 	}
+	s.keepToken(f, id)
 	secret := rand.Text()
 	f.Secret = digest(secret)
 	ctx := x.request.Context()

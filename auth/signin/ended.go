@@ -36,6 +36,7 @@ func (s *core) end(ctx context.Context, f *family, reason string) error {
 	if f.Stage != stageEnded {
 		before := *f
 		f.Stage, f.RefreshToken, f.Key, f.Spent, f.Asking = stageEnded, "", nil, nil, 0
+		f.AccessToken, f.AccessUntil = "", 0
 		if err := s.put(ctx, f, now.Add(endedLife)); err != nil {
 			*f = before
 			return err

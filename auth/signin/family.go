@@ -55,7 +55,11 @@ type family struct {
 	Tenants []string `json:"tenants,omitempty"`
 
 	RefreshToken string `json:"refresh_token,omitempty"` // the provider's; "": it gave none
-	SessionID    string `json:"session_id,omitempty"`    // the provider's
+	// The provider's, and until when it is good, where Settings.KeepTokens says so. "": it
+	// is had with the refresh token.
+	AccessToken string `json:"access_token,omitempty"`
+	AccessUntil int64  `json:"access_until,omitempty"`
+	SessionID   string `json:"session_id,omitempty"` // the provider's
 	// the provider's sub, which in rules may be another claim
 	ProviderSubject string `json:"provider_subject,omitempty"`
 	SignedIn        int64  `json:"signed_in"` // in seconds since 1970, as all times here
@@ -82,6 +86,10 @@ func (s *core) put(ctx context.Context, f *family, expires time.Time) error {
 	value, err := strictjson.Marshal(f)
 	if err != nil {
 		return fmt.Errorf("write the family: %w", err)
+	}
+	if len(value) > store.MaxValue && f.AccessToken != "" { // it is had anew each time
+		f.AccessToken = ""
+		return s.put(ctx, f, expires)
 	}
 	if len(value) > store.MaxValue {
 		return errRepeated // claims or tokens of the provider are too long to be kept

@@ -162,6 +162,8 @@ type idp struct {
 	mute     int  // how many refreshes fail after the token was given
 	hold     chan struct{}
 	sessions string
+	life     time.Duration // of the access tokens that it gives; zero: it gives none
+	given    int           // access tokens
 }
 
 func newIDP(name, issuer string) *idp {
@@ -200,6 +202,10 @@ func (p *idp) identityLocked(person string) signin.Identity {
 	if !p.silent {
 		id.RefreshToken = fmt.Sprintf("rt-%s-%d", person, len(p.refresh))
 		p.refresh[id.RefreshToken] = person
+	}
+	if p.life > 0 {
+		p.given++
+		id.AccessToken, id.Expiry = fmt.Sprintf("at-%s-%d", person, p.given), time.Now().Add(p.life)
 	}
 	return id
 }

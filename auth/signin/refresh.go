@@ -162,6 +162,7 @@ func (s *core) takeWord(ctx context.Context, f *family, l *Login, id *Identity) 
 	if id.RefreshToken != "" {
 		f.RefreshToken = id.RefreshToken
 	}
+	s.keepToken(f, id)
 	if id.SessionID != "" {
 		f.SessionID = id.SessionID
 	}

@@ -24,6 +24,8 @@ type Settings struct {
 	// SpentWindow is for how long the spent refresh token of a family is answered with its
 	// present one. Zero: DefaultSpentWindow.
 	SpentWindow time.Duration
+	// KeepTokens keeps the access tokens of providers, to be exchanged for tokens of servers.
+	KeepTokens bool
 }
 
 // DefaultSpentWindow is how late clients come in practice with a token that they have

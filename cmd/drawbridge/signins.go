@@ -72,6 +72,7 @@ func (s *signIns) next(cfg *config.Config, public *server.Settings) (*signin.Set
 	made := &signin.Settings{
 		PublicURL: public.PublicURL, Registration: cfg.Registration, Scopes: public.Scopes(""),
 		SpentWindow: cfg.SpentTokens,
+		KeepTokens:  cfg.ExchangesTokens(),
 	}
 	for i := range cfg.Logins {
 		login, err := s.login(&cfg.Logins[i])

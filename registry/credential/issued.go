@@ -3,10 +3,10 @@ package credential
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -70,10 +70,28 @@ type exchanges struct {
 
 var _ kind = (*exchanges)(nil)
 
-// exchanged is what was given for one token of a caller.
+// exchanged is what was given for one token of a caller, or one sign-in.
 type exchanged struct {
-	cell   cell
-	expiry time.Time // of the caller's token; zero: it has none
+	cell cell
+
+	mu     sync.Mutex // guards the field below
+	expiry time.Time  // of the latest token with which the caller came; zero: it has none
+}
+
+// comes notes until when the token is good with which the caller comes.
+func (e *exchanged) comes(expiry time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if expiry.After(e.expiry) {
+		e.expiry = expiry
+	}
+}
+
+// over tells whether the token has expired with which the caller came last.
+func (e *exchanged) over(now time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !e.expiry.IsZero() && !now.Before(e.expiry)
 }
 
 func newExchanges(spec *Exchange, l *life) *exchanges {
@@ -98,25 +116,32 @@ func (x *exchanges) grant(ctx context.Context, p *auth.Principal) (*Grant, error
 	if p == nil {
 		return x.own.grant(ctx, nil)
 	}
-	token, has := p.SubjectToken()
-	if !has {
+	if _, has := p.SubjectDigest(); !has {
 		return nil, &Error{FaultExchange, errNoSubject}
 	}
-	one := x.kept.At(x.place(p), func() *exchanged {
-		return &exchanged{cell: cell{life: x.life}, expiry: p.Expiry}
+	one := x.kept.At(x.place(p), func() *exchanged { return &exchanged{cell: cell{life: x.life}} })
+	one.comes(p.Expiry)
+	return one.cell.get(ctx, func(ctx context.Context) (issued, error) {
+		token, err := p.SubjectToken(ctx)
+		switch {
+		case errors.Is(err, auth.ErrSubjectGone):
+			return issued{}, failed(FaultSignIn, "the sign-in of the person gives no token that could be exchanged")
+		case err != nil:
+			return issued{}, failed(FaultAway, "the token of the person's sign-in cannot be had: %w", err)
+		}
+		return x.exchange(ctx, token)
 	})
-	return one.cell.get(ctx, func(ctx context.Context) (issued, error) { return x.exchange(ctx, token) })
 }
 
 func (x *exchanges) place(p *auth.Principal) Place {
-	token, _ := p.SubjectToken()
-	return Place{owner: p.Owner(), token: sha256.Sum256([]byte(token))}
+	token, _ := p.SubjectDigest() // zero if there is none, of which nothing is kept
+	return Place{owner: p.Owner(), token: token}
 }
 
 // held returns what was given last for a token of the owner, if both are still good.
 func (x *exchanges) held(_ context.Context, owner auth.Owner) (*Grant, error) {
 	one := x.kept.of(owner)
-	if one == nil || !one.expiry.IsZero() && !x.life.cfg.Now().Before(one.expiry) {
+	if one == nil || one.over(x.life.cfg.Now()) {
 		return nil, &Error{FaultMissing, errUnheld}
 	}
 	if g := one.cell.peek(); g != nil {

@@ -1,9 +1,11 @@
 // A provider of OpenID Connect on loopback: node oidc-provider.mjs PORT SETTINGS, which is JSON of what the provider's own configuration
-// has beside this, with the member "logout" for where logout tokens of the client drawbridge go.
+// has beside this, with the members "logout" for where logout tokens of the client drawbridge go, and "exchange" for whether that
+// client may exchange access tokens of people.
 import { Provider } from 'oidc-provider';
 
 const [port, settings] = process.argv.slice(2);
-const { logout, client, ...own } = JSON.parse(settings);
+const { logout, client, exchange, ...own } = JSON.parse(settings);
+const tokenExchange = 'urn:ietf:params:oauth:grant-type:token-exchange';
 const people = {
   alice: { email: 'alice@example.com', email_verified: true, groups: ['payments', 'search'] },
 };
@@ -12,7 +14,7 @@ const drawbridge = {
   client_id: 'drawbridge',
   client_secret: 'a-client-secret-of-some-length',
   redirect_uris: ['https://mcp.example.com/callback/login'],
-  grant_types: ['authorization_code', 'refresh_token'],
+  grant_types: ['authorization_code', 'refresh_token', ...(exchange ? [tokenExchange] : [])],
   ...(logout && { backchannel_logout_uri: logout, backchannel_logout_session_required: true }),
   ...client,
 };
@@ -30,5 +32,27 @@ const provider = new Provider(`http://127.0.0.1:${port}`, {
   cookies: { keys: ['a key for tests'] },
   ...own,
 });
+if (exchange) {
+  provider.registerGrantType(tokenExchange, async (ctx) => {
+    const { client: asking, params } = ctx.oidc;
+    const shown = await provider.AccessToken.find(params.subject_token);
+    if (!shown) {
+      ctx.status = 400;
+      ctx.body = { error: 'invalid_grant', error_description: 'the subject token is none of this provider' };
+      return;
+    }
+    const token = new provider.AccessToken({ accountId: shown.accountId, client: asking, gty: 'token_exchange', scope: 'read' });
+    ctx.body = {
+      access_token: await token.save(), issued_token_type: 'urn:ietf:params:oauth:token-type:access_token',
+      token_type: 'Bearer', expires_in: token.expiration,
+    };
+  }, ['subject_token', 'subject_token_type', 'requested_token_type', 'audience']);
+  // who a token is for, as a server that has one asks
+  provider.use(async (ctx, next) => {
+    if (ctx.path !== '/whose') return next();
+    const token = await provider.AccessToken.find(ctx.get('authorization').slice('Bearer '.length));
+    ctx.body = { sub: token?.accountId ?? '', gty: token?.gty ?? '' };
+  });
+}
 provider.on('backchannel.error', (_, error) => console.log('no logout', error));
 provider.listen(Number(port), '127.0.0.1', () => console.log('listening'));

@@ -495,6 +495,13 @@ func (a Auth) specs() []credential.Spec {
 	return append(slices.Collect(maps.Values(a.Tenants)), a.Spec)
 }
 
+// ExchangesTokens tells whether a server is given tokens in exchange for those of callers.
+func (c *Config) ExchangesTokens() bool {
+	return slices.ContainsFunc(c.Servers, func(s Server) bool {
+		return slices.ContainsFunc(s.Auth.specs(), func(spec credential.Spec) bool { return spec.Exchange != nil })
+	})
+}
+
 // hasAuth tells whether a tenant has an auth of its own.
 func (c *Config) hasAuth(tenant string) bool {
 	return slices.ContainsFunc(c.Servers, func(s Server) bool {

@@ -297,7 +297,6 @@ func (r *reader) finishAuth(cfg *Config) {
 		r.checkAudience(cfg, at)
 	}
 	var claims []string
-	exchanged := false
 	for i := range cfg.Servers {
 		own := &cfg.Servers[i].Auth
 		for _, spec := range own.specs() {
@@ -305,12 +304,11 @@ func (r *reader) finishAuth(cfg *Config) {
 				claims = append(claims, spec.Identity.Claims...)
 				own.Issuer = cfg.PublicAddress()
 			}
-			exchanged = exchanged || spec.Exchange != nil
 		}
 	}
 	slices.Sort(claims)
 	claims = slices.Compact(claims)
 	for i := range cfg.Issuers {
-		cfg.Issuers[i].KeepClaims, cfg.Issuers[i].KeepToken = claims, exchanged
+		cfg.Issuers[i].KeepClaims, cfg.Issuers[i].KeepToken = claims, cfg.ExchangesTokens()
 	}
 }

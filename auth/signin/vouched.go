@@ -1,0 +1,81 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
+)
+
+const (
+	tokenMargin = time.Minute     // before its end a provider's token is not given out any more
+	usualAccess = 5 * time.Minute // for how long a token is good whose provider does not say it
+)
+
+// keepToken keeps the access token with which a provider vouches for a person.
+func (s *core) keepToken(f *family, id *Identity) {
+	f.AccessToken, f.AccessUntil = "", 0
+	if !s.config.Settings().KeepTokens || id.AccessToken == "" {
+		return
+	}
+	until := id.Expiry
+	if until.IsZero() {
+		until = s.now().Add(usualAccess)
+	}
+	f.AccessToken, f.AccessUntil = id.AccessToken, until.Unix()
+}
+
+// providerToken returns the access token of the provider of a family. One that is about to
+// end is replaced by the refresh token, which one replica sends at a time, as for lookUp.
+// The error is auth.ErrSubjectGone if the person has to sign in again.
+func (s *core) providerToken(ctx context.Context, id string) (string, error) {
+	var f *family
+	tries := 0
+	err := s.held(ctx, func() (err error) {
+		for ; tries < maxTries; tries++ {
+			if f, err = s.vouchedOnce(ctx, id); !errors.Is(err, store.ErrConflict) {
+				return err
+			}
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, errGrant), errors.Is(err, ErrSignInAgain), errors.Is(err, store.ErrNotFound):
+		return "", auth.ErrSubjectGone
+	case err != nil:
+		return "", fmt.Errorf("read the sign-in: %w", err)
+	case f.AccessToken == "":
+		return "", auth.ErrSubjectGone
+	}
+	return f.AccessToken, nil
+}
+
+// vouchedOnce is providerToken without a second try, with errors as of refreshOnce.
+func (s *core) vouchedOnce(ctx context.Context, id string) (*family, error) {
+	f, err := s.family(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	now := s.now()
+	switch {
+	case f.Stage != stageLive, !s.leads(f):
+		return nil, errGrant
+	case f.AccessToken != "" && now.Before(atTime(f.AccessUntil).Add(-tokenMargin)):
+		return f, nil
+	case f.RefreshToken == "":
+		return nil, ErrSignInAgain
+	case now.Before(atTime(f.Asking)):
+		return nil, errOther
+	}
+	if err := s.lookUp(ctx, f); err != nil {
+		return nil, err
+	}
+	f.Asking = 0
+	given := f.AccessToken
+	err = s.held(ctx, func() error { return s.put(ctx, f, f.expires(now)) })
+	f.AccessToken = given // also if it is too long to be kept
+	return f, err
+}

@@ -25,6 +25,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 	"github.com/drawbridge-mcp/drawbridge/server"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
@@ -110,6 +111,9 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	catalogue := registry.New()
 	p.fleet = newFleet(catalogue, p.metrics, log)
 	p.fleet.signer = newSigner(cfg)
+	if p.sharing.store != nil {
+		p.fleet.shared = &credential.Shared{Store: p.sharing.store, Seal: p.ring, Quota: p.sharing.quota}
+	}
 	p.fleet.memory, p.fleet.turns, p.fleet.extensions = p.memory, p.turns, carried(cfg)
 	p.sharing.lists = newRelisting(p.sharing.others, p.fleet.reread)
 	p.fleet.overheard = p.sharing.lists.add

@@ -58,6 +58,7 @@ type fleet struct {
 	overheard  func(name string)   // has other replicas read the lists of a server again; set before apply
 	extensions *mcp.ExtensionTable // as upstream.Config.Extensions; set before apply
 	signer     *credential.Signer  // of those who call, for servers that are told; set before apply
+	shared     *credential.Shared  // where replicas keep tokens for servers; nil: there are no others; set before apply
 	signs      atomic.Bool         // there is such a server
 
 	// guards running; held while servers start and stop, so that there is one change at a
@@ -212,6 +213,7 @@ func (f *fleet) credential(s config.Server) *credential.Source {
 	if source == nil {
 		return nil
 	}
+	source.Shared = f.shared
 	source.Count = func(result string) { f.metrics.CredentialMade(s.Name, result) }
 	return credential.New(*source)
 }

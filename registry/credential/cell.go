@@ -17,17 +17,20 @@ import (
 //
 // It is safe for concurrent use.
 type cell struct {
-	life *life
+	life   *life
+	common *common // what replicas share of it; nil: nothing
+	traced bool    // a Trace goes with it
 
-	mu     sync.Mutex // guards the fields below
-	grant  *Grant     // nil: there was none yet
-	made   time.Time  // when it came
-	renew  time.Time  // from then on the next is asked for
-	until  time.Time  // its end
-	flight *flight    // the asking under way; nil: none is
-	failed int        // attempts in a row
-	pause  time.Time  // no attempt before that
-	err    error      // of the last attempt; nil: it was good
+	mu      sync.Mutex // guards the fields below
+	spurned string     // what the server refused last; "": nothing
+	grant   *Grant     // nil: there was none yet
+	made    time.Time  // when it came
+	renew   time.Time  // from then on the next is asked for
+	until   time.Time  // its end
+	flight  *flight    // the asking under way; nil: none is
+	failed  int        // attempts in a row
+	pause   time.Time  // no attempt before that
+	err     error      // of the last attempt; nil: it was good
 }
 
 // flight is one asking, for which all wait who want its outcome.
@@ -79,7 +82,10 @@ func (c *cell) get(ctx context.Context, ask func(context.Context) (issued, error
 func (c *cell) ask(ask func(context.Context) (issued, error)) {
 	ctx, cancel := context.WithTimeout(c.life.ctx, askLimit)
 	defer cancel()
-	got, err := ask(ctx)
+	c.mu.Lock()
+	spurned := c.spurned
+	c.mu.Unlock()
+	got, err := c.common.fetch(ctx, spurned, ask)
 	now := c.life.cfg.Now()
 	c.mu.Lock()
 	under := c.flight
@@ -88,7 +94,7 @@ func (c *cell) ask(ask func(context.Context) (issued, error)) {
 		c.pause = now.Add(pauseAfter(c.failed))
 		c.failed++
 	} else {
-		got.grant.origin = c
+		got.grant.origin, got.grant.traced = c, c.traced
 		c.grant, c.failed, c.pause, c.made = got.grant, 0, time.Time{}, now
 		c.until, c.renew = now.Add(got.life), now.Add(got.life-margin(got.life))
 	}
@@ -129,6 +135,6 @@ func (c *cell) refused(g *Grant) bool {
 	case now.Sub(c.made) < refusedGap:
 		return false
 	}
-	c.grant, c.until = nil, time.Time{}
+	c.grant, c.until, c.spurned = nil, time.Time{}, g.values[0]
 	return true
 }

@@ -16,7 +16,8 @@
 //
 // Read grant.go and credential.go first, then static.go with file.go, identity.go with
 // signer.go, and issued.go, which keeps what endpoints gave, with endpoint.go and
-// clientauth.go. cell.go and cache.go keep things for a time.
+// clientauth.go. cell.go and cache.go keep things for a time, and shared.go keeps them for
+// other replicas.
 package credential
 
 import (
@@ -76,6 +77,8 @@ type Config struct {
 	Signer  *Signer      // signs identities; nil: there are none
 	Issuer  string       // the gateway's own address, as identities and its clients have it
 	Now     func() time.Time
+	// Shared is where replicas keep what endpoints gave; nil: each asks for itself.
+	Shared *Shared
 	// Count is called with what became of each credential that was made or asked for. nil:
 	// nobody counts.
 	Count  func(result string)
@@ -127,7 +130,7 @@ func newKind(spec Spec, l *life) kind {
 			life: l, name: authorization, prefix: "Bearer ", file: newFile(spec.TokenFile, l.cfg.Now),
 		}
 	case spec.ClientCredentials != nil:
-		return newClientCredentials(spec.ClientCredentials, l)
+		return newClientCredentials(spec.ClientCredentials, l).shared(spec.ClientCredentials)
 	case spec.Identity != nil:
 		return newIdentities(spec.Identity, l)
 	case spec.Exchange != nil:

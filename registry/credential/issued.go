@@ -3,6 +3,7 @@ package credential
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"net/url"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
 // clientCredentials is a token for the gateway itself, the same for all callers.
@@ -26,6 +28,13 @@ func newClientCredentials(spec *Client, l *life) *clientCredentials {
 	form := url.Values{"grant_type": {"client_credentials"}}
 	ask(form, spec.Scopes, spec.Resource)
 	return &clientCredentials{endpoint: newEndpoint(spec, l), form: form, cell: cell{life: l}}
+}
+
+// shared has replicas share the token. spec says what is asked for.
+func (c *clientCredentials) shared(spec any) *clientCredentials {
+	l := c.cell.life
+	c.cell.common = l.newCommon(spec, "", share.Server(l.cfg.Server), [sha256.Size]byte{})
+	return c
 }
 
 // ask puts into a form what is asked for.
@@ -103,6 +112,7 @@ func newExchanges(spec *Exchange, l *life) *exchanges {
 	} else if spec.Audience != "" {
 		own.form.Set("audience", spec.Audience)
 	}
+	own.shared(spec)
 	return &exchanges{life: l, spec: spec, endpoint: own.endpoint, own: own, kept: NewCache[exchanged]()}
 }
 
@@ -119,7 +129,11 @@ func (x *exchanges) grant(ctx context.Context, p *auth.Principal) (*Grant, error
 	if _, has := p.SubjectDigest(); !has {
 		return nil, &Error{FaultExchange, errNoSubject}
 	}
-	one := x.kept.At(x.place(p), func() *exchanged { return &exchanged{cell: cell{life: x.life}} })
+	at := x.place(p)
+	one := x.kept.At(at, func() *exchanged {
+		common := x.life.newCommon(x.spec, p.TenantID, share.User(p.User()), at.token)
+		return &exchanged{cell: cell{life: x.life, common: common, traced: true}}
+	})
 	one.comes(p.Expiry)
 	return one.cell.get(ctx, func(ctx context.Context) (issued, error) {
 		token, err := p.SubjectToken(ctx)

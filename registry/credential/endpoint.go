@@ -320,7 +320,8 @@ func (e *endpoint) find(ctx context.Context) (metadata, error) {
 	var found metadata
 	var err error
 	for _, address := range metadataURLs(e.spec.Issuer) {
-		if found, err = e.fetch(ctx, address); err == nil {
+		// metadata that will not do are told, rather than that there are none elsewhere
+		if found, err = e.fetch(ctx, address); err == nil || FaultOf(err) == FaultExchange {
 			break
 		}
 	}

@@ -27,6 +27,7 @@ type reader struct {
 	known    *memory
 	problems []Problem
 	sources  Sources
+	secrets  []string // files that are read again without a reload, and so are no sources
 	bytes    int      // of YAML, of the config and all included files together; parseYAML bounds them
 	included int      // how many files were included
 	root     *node    // the whole config, included files joined to it; nil until the config file is parsed

@@ -51,6 +51,7 @@ func (r *reader) checkedFile(n *node, check func(path string) error) string {
 	if path == "" {
 		return ""
 	}
+	r.secrets = append(r.secrets, path)
 	if err := check(path); err != nil {
 		r.fault(n, "%s: %s", n.raw, err)
 	}

@@ -107,12 +107,13 @@ func (r *reader) warnAudit(cfg *Config) {
 }
 
 // warnWritable warns of files that anybody on this machine may write, of all that the
-// config was read from: the config, what it includes, and what it names, such as secrets.
+// config was read from: the config, what it includes, and what it names, such as secrets,
+// also those that are read again when they change.
 func (r *reader) warnWritable() {
 	if runtime.GOOS == "windows" {
 		return // its files have access lists, and Go makes up the mode
 	}
-	for _, file := range slices.Compact(slices.Sorted(slices.Values(r.sources.files))) {
+	for _, file := range slices.Compact(slices.Sorted(slices.Values(append(r.secrets, r.sources.files...)))) {
 		info, err := os.Stat(file)
 		if err == nil && info.Mode().Perm()&0o002 != 0 {
 			r.warn(codeWritable, &node{file: file, line: 1, col: 1}, nil,

@@ -154,6 +154,8 @@ func secrets(t *testing.T) map[string]string {
 		"gateway.key":    hex.EncodeToString(random) + "\n",
 		"session.keys":   base64.StdEncoding.EncodeToString(random) + "\n",
 		"redis.password": hex.EncodeToString(random) + "\n",
+		"gateway-client": hex.EncodeToString(random) + "\n",
+		"old-api":        hex.EncodeToString(random) + "\n",
 		"ci.secret":      base64.StdEncoding.EncodeToString(random) + "\n",
 		"entra.secret":   hex.EncodeToString(random) + "\n",
 		"github.secret":  hex.EncodeToString(random) + "\n",
@@ -171,8 +173,8 @@ func TestExampleConfigsAreGood(t *testing.T) {
 		"/run/secrets/drawbridge.key", filepath.Join(dir, "secrets", "gateway.key"), "/run/secrets/",
 		filepath.Join(dir, "secrets")+"/", "/var/lib/drawbridge/", dir+"/")
 	configs, err := filepath.Glob(filepath.Join(dir, "*", "*.yaml"))
-	if err != nil || len(configs) != 8 {
-		t.Fatalf("found %q, %v; want 7 examples and the one of the compose file", configs, err)
+	if err != nil || len(configs) != 9 {
+		t.Fatalf("found %q, %v; want 8 examples and the one of the compose file", configs, err)
 	}
 	for _, config := range append(configs, filepath.Join(dir, "drawbridge.container.yaml")) {
 		write(t, config, mounted.Replace(read(t, config)))

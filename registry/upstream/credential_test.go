@@ -203,6 +203,7 @@ func TestServerSeesEachCallUnderItsOwnUser(t *testing.T) {
 				})
 			}
 			all.Wait()
+			t.Attr("calls", "120")
 			k.mu.Lock()
 			defer k.mu.Unlock()
 			for id, users := range k.sessions {

@@ -87,6 +87,13 @@ func groups() []group {
 			"^TestT42|^TestT44|^TestPrincipal$", "tokens", 100, "0",
 		},
 		{
+			"calls and lists of users, told to a server at once; those under another's name or credential",
+			[]string{"./registry/credential", "./registry/upstream", "./registry/openapi"},
+			"UnderItsOwnUser$|^TestListsAre|^TestListsOf|^TestIdentitiesAre|^TestTwoTokens|^TestReplicasAsk|" +
+				"^TestEndpointThat|^TestRefusalsOf|^TestMetadata|^TestArgumentsCannot|^TestRefusedCredential",
+			"calls", 600, "0",
+		},
+		{
 			"JSON that parsers read differently; wrong verdicts",
 			[]string{"./internal/strictjson"},
 			"^TestT1|^TestT37|^TestVectors|^TestJSONTestSuite", "texts", 200, "0",

@@ -237,6 +237,33 @@ func TestAnnouncedRuleNamesTheMissingScope(t *testing.T) {
 	}
 }
 
+func TestAnnouncedItemsAreListedAndNotUsable(t *testing.T) {
+	b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box"}, Rules: []Rule{
+		{Allow: []string{"box__echo"}},
+		{Scopes: []string{"admin"}, Allow: []string{"box__plain", "box__fails"}, Announce: true},
+		{
+			Subjects: []string{alice.Issuer + "#somebody"}, Scopes: []string{"admin"}, Allow: []string{"box__slow"},
+			Announce: true,
+		},
+		{Deny: []string{"box__fails"}},
+	}})
+	caller, err := b.Admit(t.Context(), alice, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := names(t, b, caller), []string{"box__echo", "box__plain"}; !slices.Equal(got, want) {
+		t.Errorf("listed = %q, want %q: what is allowed, and what is announced to this caller", got, want)
+	}
+	_, err = b.Handle(t.Context(), caller, request("box__plain", `{}`))
+	var failure *mcp.Error
+	if !errors.As(err, &failure) || failure.StableCode() != "DB-SCOPE" {
+		t.Errorf("the call of what is only announced: %v, want DB-SCOPE", err)
+	}
+	if b.calls != 0 {
+		t.Errorf("%d tools ran, want none", b.calls)
+	}
+}
+
 func TestTenantThatIsNotServedIsRefused(t *testing.T) {
 	b := newBench(t)
 	stranger := alice

@@ -201,12 +201,18 @@ func decoded(patterns []string) []string {
 	return patterns
 }
 
-// ruleSet says which rules of a tenant apply to a caller, one byte for each condition: 1
-// if the caller fits it, else 0. Callers with the same set see the same items.
+// ruleSet says which rules of a tenant apply to a caller, one byte for each condition:
+// applies if the caller fits it, lacksScopes if only scopes are lacking and a rule with it
+// has announce, else 0. Callers with the same set see the same items.
 type ruleSet string
 
+const (
+	applies     = 1
+	lacksScopes = 2
+)
+
 // has tells whether the rule applies.
-func (s ruleSet) has(r *rule) bool { return s[r.number] == 1 }
+func (s ruleSet) has(r *rule) bool { return s[r.number] == applies }
 
 func compileRule(cfg *Rule) (rule, error) {
 	r := rule{condition: condition{cfg.Scopes, cfg.Subjects}, announce: cfg.Announce}

@@ -36,7 +36,7 @@ type sight struct {
 }
 
 // grant is what callers to whom the same is allowed see and may use: lists and calls
-// follow from the same decision. It is immutable, and is made once per change of
+// follow from the same decision. Lists have also what is announced and may not be used. It is immutable, and is made once per change of
 // catalogue or policy. Tenants with the same servers share it, so there is nothing of a
 // tenant in it.
 type grant struct {
@@ -46,7 +46,7 @@ type grant struct {
 	lists   [listKinds]list
 	tasked  bool // some tools run only as tasks
 	digests Digests
-	// of the servers of which at least one item is allowed
+	// of the servers of which at least one item is listed
 	extensions mcp.Extensions
 	apps       // nothing where no server has any
 }
@@ -65,42 +65,55 @@ func (m *grant) tool(name string) *registry.Tool {
 	return m.tools[i]
 }
 
-// newGrant returns the grant of what is allowed. Its digests have Content only if that is
+// newGrant returns the grant of what is allowed, whose lists have what is announced, too;
+// see Tenant.allowed. Its digests have Content only if that is
 // compared.
 func newGrant(view *registry.View, allowed bitset, compared bool) *grant {
 	made := &grant{}
 	n := 0
-	next := func() bool { n++; return allowed.has(n - 1) }
+	behind := itemsOf(view) + len(view.Views())
+	next := func() (mayUse, listed bool) {
+		n++
+		mayUse = allowed.has(n - 1)
+		return mayUse, mayUse || allowed.has(behind+n-1)
+	}
 	views := readableViews(view, allowed)
 	var all []*registry.Item
 	var shown []*registry.Tool // the same
 	for _, tool := range view.Tools {
-		if !next() || isStranded(tool) {
+		mayUse, listed := next()
+		if !listed || isStranded(tool) {
 			continue
 		}
-		made.tools = append(made.tools, tool)
+		if mayUse {
+			made.tools = append(made.tools, tool)
+		}
 		if !view.Lists(tool.Server) {
 			continue
 		}
 		made.hasApps = made.hasApps || tool.View != ""
-		listed := tool
+		form := tool
 		if tool.View != "" && !views[tool.View] {
-			listed = made.form(tool, registry.Viewless)
+			form = made.form(tool, registry.Viewless)
 		}
-		all, shown = append(all, &listed.Item), append(shown, tool)
+		all, shown = append(all, &form.Item), append(shown, tool)
 		made.tasked = made.tasked || needsTask(tool)
 	}
 	for _, prompt := range view.Prompts {
-		made.lists[listedPrompts].add(view, next(), &prompt.Item)
+		_, listed := next()
+		made.lists[listedPrompts].add(view, listed, &prompt.Item)
 	}
 	for _, resource := range view.Resources {
-		made.lists[listedResources].add(view, next(), &resource.Item)
+		_, listed := next()
+		made.lists[listedResources].add(view, listed, &resource.Item)
 	}
 	for _, template := range view.Templates {
-		made.lists[listedTemplates].add(view, next(), &template.Item)
+		_, listed := next()
+		made.lists[listedTemplates].add(view, listed, &template.Item)
 	}
 	for _, skill := range view.Skills {
-		made.lists[listedSkills].add(view, next(), &skill.Item)
+		_, listed := next()
+		made.lists[listedSkills].add(view, listed, &skill.Item)
 	}
 	slices.SortFunc(made.tools,
 		func(a, b *registry.Tool) int { return strings.Compare(a.Exposed, b.Exposed) })
@@ -142,9 +155,9 @@ const contentDigits = 16
 // unannounced is for digests that leave out what servers announce.
 func unannounced(string, registry.Kind) uint64 { return 0 }
 
-// add adds the item if it is allowed and its server has not been down for long.
-func (l *list) add(view *registry.View, allowed bool, item *registry.Item) {
-	if allowed && view.Lists(item.Server) {
+// add adds the item if it is listed and its server has not been down for long.
+func (l *list) add(view *registry.View, listed bool, item *registry.Item) {
+	if listed && view.Lists(item.Server) {
 		l.items = append(l.items, item)
 	}
 }
@@ -277,10 +290,11 @@ func (k listKind) member() string { return mcp.MethodOf(listings[k].method).Resu
 
 func (k listKind) purpose() string { return listings[k].purpose }
 
-// bitset says of each of a number of things yes or no. It is comparable.
+// bitset says of each of a number of things yes or no: no of those behind its end. It is
+// comparable.
 type bitset string
 
-func (s bitset) has(i int) bool { return s[i/8]&(1<<(i%8)) != 0 }
+func (s bitset) has(i int) bool { return i/8 < len(s) && s[i/8]&(1<<(i%8)) != 0 }
 
 // needsTask tells whether the tool runs only as a task for which its client asks.
 func needsTask(tool *registry.Tool) bool {

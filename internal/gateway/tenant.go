@@ -90,6 +90,7 @@ type Tenant struct {
 	prefixes    map[string]string
 	rules       []rule
 	conditions  []condition // of the rules, each once
+	announced   []bool      // of each condition, whether a rule with it has announce
 	scopes      []string    // that the rules name, sorted, each once; nil: none
 	requests    ratelimit.Bucket
 	calls       ratelimit.Bucket
@@ -229,9 +230,11 @@ func (t *Tenant) number() {
 			n = len(t.conditions)
 			known[key] = n
 			t.conditions = append(t.conditions, r.condition)
+			t.announced = append(t.announced, false)
 			t.scopes = append(t.scopes, r.scopes...)
 		}
 		r.number = n
+		t.announced[n] = t.announced[n] || r.announce
 	}
 	slices.Sort(t.scopes)
 	t.scopes = slices.Compact(t.scopes)
@@ -265,8 +268,12 @@ func (t *Tenant) matching(p *auth.Principal) ruleSet {
 	set := slices.Grow(buffer[:0], len(t.conditions))
 	for i := range t.conditions {
 		match := byte(0)
-		if t.conditions[i].concerns(p) && t.conditions[i].hasScopes(p) {
-			match = 1
+		switch {
+		case !t.conditions[i].concerns(p):
+		case t.conditions[i].hasScopes(p):
+			match = applies
+		case t.announced[i]:
+			match = lacksScopes
 		}
 		set = append(set, match)
 	}
@@ -375,6 +382,14 @@ type Caller struct {
 	personal personalLists
 }
 
+// announces tells whether an item that no rule allows or denies is shown all the same: a
+// rule with announce would allow it to this caller with more scopes.
+func (t *Tenant) announces(set ruleSet, n *policyName) bool {
+	return slices.ContainsFunc(t.rules, func(r rule) bool {
+		return r.announce && set[r.number] == lacksScopes && r.allow.match(n) && !r.denies(n)
+	})
+}
+
 // mayUse tells whether the caller may use an item that it has found before. It does not
 // ask whether the catalogue still has the item: a server that is lost, or takes back an
 // item, takes nothing from a call that it runs already.
@@ -383,13 +398,21 @@ func (c *Caller) mayUse(item *registry.Item) bool {
 }
 
 // allowed says of each item of the view, kind after kind in the order of Kind's
-// constants, whether the rules allow it, and then of the views of its apps.
+// constants, whether the rules allow it, and then of the views of its apps. Where rules
+// announce items that they do not allow, it says after that of each item whether it is
+// one of these.
 func (t *Tenant) allowed(view *registry.View, rules ruleSet) bitset {
-	set := make([]byte, (itemsOf(view)+len(view.Views())+7)/8)
+	all := itemsOf(view) + len(view.Views())
+	set := make([]byte, (all+7)/8, (all+itemsOf(view)+7)/8)
 	n := 0
 	add := func(item *registry.Item) {
-		if t.allows(rules, item) {
+		name := policyNameOf(item)
+		switch allowed, by := t.judge(rules, &name, nil); {
+		case allowed:
 			set[n/8] |= 1 << (n % 8)
+		case by < 0 && n < itemsOf(view) && t.announces(rules, &name):
+			set = set[:cap(set)]
+			set[(all+n)/8] |= 1 << ((all + n) % 8)
 		}
 		n++
 	}

@@ -200,13 +200,41 @@ func TestRegistrationKeepsWhatIsGood(t *testing.T) {
 	}
 }
 
+// TestDynamicRegistrationReadsNoDocument has a gateway that does not reach the web: clients
+// are told to register themselves, and one that names a document is unknown.
+func TestDynamicRegistrationReadsNoDocument(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *signin.Config, s *signin.Settings) {
+		s.Registration = clients.RegistrationDynamic
+		c.Documents = documents(func(r *http.Request) (int, http.Header, string) {
+			t.Errorf("%s was fetched", r.URL)
+			return http.StatusNotFound, nil, ""
+		})
+	})
+	b := w.browser(t)
+	document := object(t, b.get(base+"/.well-known/oauth-authorization-server"))
+	if _, says := document["client_id_metadata_document_supported"]; says || document["registration_endpoint"] == nil {
+		t.Errorf("got %v, want registration alone", document)
+	}
+	id := b.register(base, loopback)
+	if answer := b.get(base + "/authorize?" + query(id, loopback).Encode()); answer.StatusCode != http.StatusSeeOther {
+		t.Errorf("a client that registered itself: status %d", answer.StatusCode)
+	}
+	for _, id := range []string{"https://client.example/document.json", "dbc_forged"} {
+		answer := b.get(base + "/authorize?" + query(id, loopback).Encode())
+		if answer.StatusCode != http.StatusBadRequest || !strings.Contains(read(answer), "not known here") {
+			t.Errorf("%s: status %d, want that it is unknown", id, answer.StatusCode)
+		}
+	}
+}
+
 // TestConfiguredClients shows what clients can do that the operator has configured: sign
 // people in with a secret and without consent, and have tokens of their own.
 func TestConfiguredClients(t *testing.T) {
 	t.Parallel()
 	secret := strings.Repeat("s3cret-", 6)
 	w := newWorld(t, func(_ *signin.Config, s *signin.Settings) {
-		s.Registration = false
+		s.Registration = clients.RegistrationOff
 		s.Clients = []clients.Fixed{
 			fixed("ci", clients.Fixed{
 				Secret: secret,

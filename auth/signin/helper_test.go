@@ -340,8 +340,9 @@ func newWorld(t testing.TB, change ...func(*signin.Config, *signin.Settings)) *w
 func (w *world) replica(t testing.TB, change ...func(*signin.Config, *signin.Settings)) *signin.Server {
 	t.Helper()
 	settings := &signin.Settings{
-		PublicURL: base + "/", Registration: true, Scopes: []string{"admin", "read", "write"},
-		Logins: []signin.Login{loginOf(t, w.idp)},
+		PublicURL: base + "/", Registration: clients.RegistrationOn, Scopes: []string{"admin", "read", "write"},
+		Advertised: []string{"admin", "read", "write"},
+		Logins:     []signin.Login{loginOf(t, w.idp)},
 	}
 	cfg := signin.Config{
 		Ring: w.ring, Store: w.store, Documents: &http.Client{Transport: transport(

@@ -43,12 +43,14 @@ func (s *core) metadata(x *exchange) {
 		"subject_types_supported":               []string{"public"},
 		"id_token_signing_alg_values_supported": []string{"EdDSA"},
 	}
-	if x.at.settings.Registration {
+	if x.at.settings.mayRegister() {
 		document["registration_endpoint"] = issuer + "/register"
+	}
+	if x.at.settings.Registration == clients.RegistrationOn {
 		document["client_id_metadata_document_supported"] = true
 	}
-	if len(x.at.settings.Scopes) > 0 {
-		document["scopes_supported"] = x.at.settings.Scopes
+	if len(x.at.settings.Advertised) > 0 {
+		document["scopes_supported"] = x.at.settings.Advertised
 	}
 	x.Header().Set("Cache-Control", "public, max-age=60")
 	x.writeJSON(http.StatusOK, document)
@@ -73,7 +75,7 @@ func (s *core) jwks(x *exchange) {
 // empty members, which some clients cannot read.
 // https://www.rfc-editor.org/rfc/rfc7591#section-3.2.1
 func (s *core) register(x *exchange) {
-	if !x.at.settings.Registration {
+	if !x.at.settings.mayRegister() {
 		s.refuse(x, "register", &fault{
 			code:   "access_denied",
 			says:   "clients do not register themselves here: ask the operator for a client id",

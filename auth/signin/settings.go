@@ -15,17 +15,25 @@ type Settings struct {
 	PublicURL string // what clients type, without /mcp
 	Logins    []Login
 	Clients   []clients.Fixed
-	// Registration lets clients come that the operator has not configured: those that
-	// register themselves, and those with a document.
-	Registration bool
+	// Registration says which clients may come that the operator has not configured. The
+	// empty one lets nobody come.
+	Registration clients.Registration
 	// Scopes are those that clients may ask for: the same at all addresses, so that they
 	// tell nobody which tenants there are. None: none are known, and each is passed on.
 	Scopes []string
+	// Advertised are the scopes that clients are told to ask for. They may be fewer: of
+	// others a client hears when it needs them.
+	Advertised []string
 	// SpentWindow is for how long the spent refresh token of a family is answered with its
 	// present one. Zero: DefaultSpentWindow.
 	SpentWindow time.Duration
 	// KeepTokens keeps the access tokens of providers, to be exchanged for tokens of servers.
 	KeepTokens bool
+}
+
+// mayRegister tells whether clients may register themselves.
+func (s *Settings) mayRegister() bool {
+	return s.Registration == clients.RegistrationOn || s.Registration == clients.RegistrationDynamic
 }
 
 // DefaultSpentWindow is how late clients come in practice with a token that they have

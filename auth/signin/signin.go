@@ -35,7 +35,7 @@ func New(cfg Config) *Server {
 	c.registry = clients.NewRegistry(clients.Config{
 		Ring: cfg.Ring, Store: cfg.Store, Documents: cfg.Documents, Now: cfg.Now,
 		Fixed: func() []clients.Fixed { return cfg.Settings().Clients },
-		Open:  func() bool { return cfg.Settings().Registration },
+		Open:  func() clients.Registration { return cfg.Settings().Registration },
 	})
 	return &Server{c}
 }

@@ -87,6 +87,17 @@ func scopesToAskFor(cfg *config.Config) func(tenant string) []string {
 	return func(tenant string) []string { return byTenant[tenant] }
 }
 
+// knownScopes returns the scopes that clients may ask for at the gateway: those that they
+// are told of, and those of all rules, sorted.
+func knownScopes(cfg *config.Config) []string {
+	scopes := slices.Clone(cfg.ScopesSupported)
+	for i := range cfg.Tenants {
+		scopes = append(scopes, scopesOfRules(&cfg.Tenants[i])...)
+	}
+	slices.Sort(scopes)
+	return slices.Compact(scopes)
+}
+
 // scopesOfRules returns the scopes that rules of a tenant allow something for, sorted.
 func scopesOfRules(t *gateway.TenantConfig) []string {
 	var scopes []string
@@ -100,8 +111,8 @@ func scopesOfRules(t *gateway.TenantConfig) []string {
 }
 
 // asksForScopes has the issuers whose tokens get the scopes that a client asks for, since
-// they stand in the claim of OAuth. Others, such as roles, are given by somebody else, and
-// whoever signs in here has all that the claims give already.
+// they stand in the claim of OAuth. Others, such as roles, are given by somebody else. Of
+// whoever signs in here the token says what another sign-in would bring.
 func asksForScopes(cfg *config.Config) map[string]bool {
 	asks := make(map[string]bool)
 	for i := range cfg.Issuers {

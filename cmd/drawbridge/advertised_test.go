@@ -122,6 +122,9 @@ func TestScopesToAskFor(t *testing.T) {
 	cfg.Logins = []config.Login{{Issuer: auth.Issuer{Issuer: "https://login.example", Tenant: "globex"}}}
 	check("sign-in", map[string]string{"": "a b c", "acme": "a b", "globex": "c"})
 	cfg.ScopesSupported = []string{"only"}
+	if got := strings.Join(knownScopes(cfg), " "); got != "a b c only" {
+		t.Errorf("clients may ask for %q, want also the scopes of rules", got)
+	}
 	check("a setting", map[string]string{"": "only", "acme": "only", "nobody": "only"})
 }
 

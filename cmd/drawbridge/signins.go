@@ -70,7 +70,8 @@ func newSignIns(cfg *config.Config, public *server.Settings, p signInParts) (*si
 // they are, with what they know of the other side.
 func (s *signIns) next(cfg *config.Config, public *server.Settings) (*signin.Settings, error) {
 	made := &signin.Settings{
-		PublicURL: public.PublicURL, Registration: cfg.Registration, Scopes: public.Scopes(""),
+		PublicURL: public.PublicURL, Registration: cfg.Registration, Scopes: knownScopes(cfg),
+		Advertised:  public.Scopes(""),
 		SpentWindow: cfg.SpentTokens,
 		KeepTokens:  cfg.ExchangesTokens(),
 	}

@@ -137,7 +137,7 @@ func authorizationServer(t *testing.T, redirect string) string {
 				Redirects: []string{redirect, strings.Replace(redirect, "localhost", "127.0.0.1", 1)},
 			},
 		},
-		Registration: true,
+		Registration: clients.RegistrationOn,
 	}
 	server := httptest.NewUnstartedServer(nil)
 	settings.PublicURL = "http://" + server.Listener.Addr().String()

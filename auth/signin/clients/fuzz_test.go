@@ -24,7 +24,7 @@ func (w web) RoundTrip(r *http.Request) (*http.Response, error) { return w(r) }
 func registry(w web) *clients.Registry {
 	return clients.NewRegistry(clients.Config{
 		Ring: seal.RandomRing(), Documents: &http.Client{Transport: w}, Now: time.Now,
-		Fixed: func() []clients.Fixed { return nil }, Open: func() bool { return true },
+		Fixed: func() []clients.Fixed { return nil }, Open: func() clients.Registration { return clients.RegistrationOn },
 	})
 }
 

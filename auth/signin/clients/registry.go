@@ -26,13 +26,26 @@ const (
 	touchAfter = 10 * 24 * time.Hour  // how old the last use on record must be to be written again
 )
 
+// Registration says which clients may come that the operator has not configured.
+type Registration string
+
+// What may be said of registration.
+const (
+	RegistrationOn  Registration = "on"
+	RegistrationOff Registration = "off"
+	// RegistrationDynamic lets clients register themselves. Their documents are not read,
+	// because this gateway does not reach the web: clients that hear of it register
+	// themselves instead.
+	RegistrationDynamic Registration = "dynamic"
+)
+
 // Config is what a Registry needs. Every field is required.
 type Config struct {
 	Ring      *seal.Ring
 	Store     store.Store
 	Documents *http.Client // of internal/dial, for public addresses only
 	Fixed     func() []Fixed
-	Open      func() bool // whether clients may come that the operator has not configured
+	Open      func() Registration
 	Now       func() time.Time
 }
 
@@ -84,13 +97,14 @@ func (r *Registry) Find(ctx context.Context, id string) (Client, error) {
 	if fixed := r.FixedBy(id); fixed != nil {
 		return fixed.client(), nil
 	}
-	if !r.config.Open() {
-		return Client{}, ErrUnknown
-	}
-	if sealed, is := strings.CutPrefix(id, prefix); is {
+	sealed, registered := strings.CutPrefix(id, prefix)
+	switch open := r.config.Open(); {
+	case registered && (open == RegistrationOn || open == RegistrationDynamic):
 		return r.registered(ctx, id, sealed)
+	case open == RegistrationOn:
+		return r.documents.find(ctx, id)
 	}
-	return r.documents.find(ctx, id)
+	return Client{}, ErrUnknown
 }
 
 // registered returns a client that has registered itself: lately, or before and then
@@ -128,7 +142,7 @@ func (r *Registry) opened(sealed string) (Client, error) {
 
 // Known tells whether somebody may have that id, without looking at what is on the web.
 func (r *Registry) Known(ctx context.Context, id string) (bool, error) {
-	if r.config.Open() && isDocument(id) {
+	if r.config.Open() == RegistrationOn && isDocument(id) {
 		return true, nil
 	}
 	_, err := r.Find(ctx, id)

@@ -60,6 +60,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
@@ -96,9 +97,9 @@ type Config struct {
 	Tenants []gateway.TenantConfig // tenants, at least one, in the order of the files
 	Servers []Server               // servers, in the order of the files
 
-	Logins       []Login  // sign_in of issuers, and github, in the order of the files
-	Clients      []Client // clients
-	Registration bool     // registration: clients may register themselves
+	Logins       []Login              // sign_in of issuers, and github, in the order of the files
+	Clients      []Client             // clients
+	Registration clients.Registration // registration
 	// spent_tokens: for how long a spent refresh token is answered; zero: the default
 	SpentTokens time.Duration
 	Advertise   []string // advertise: issuers, and SignInWord, that the metadata of /mcp names; nil: what follows
@@ -201,7 +202,7 @@ func Default() *Config {
 		Redis:     Redis{Memory: DefaultRedisMemory},
 		Link:      Link{Listen: ":0"},
 		Operator:  "127.0.0.1:9090",
-		LegacySSE: true, Registration: true,
+		LegacySSE: true, Registration: clients.RegistrationOn,
 		LogLevel:  slog.LevelInfo,
 		LogFormat: "json",
 		patterns:  map[gateway.PatternPlace]Problem{},

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/auth/provider"
+	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
@@ -83,9 +84,11 @@ func (r *reader) topFields(cfg *Config) fields {
 		"trusted_proxies": into(&cfg.TrustedProxies, r.prefixes),
 		"revisions":       r.section("revisions", fields{"legacy_sse": into(&cfg.LegacySSE, r.boolean)}),
 
-		"issuers":      func(n *node) { r.issuers(cfg, n) },
-		"clients":      func(n *node) { r.clients(cfg, n) },
-		"registration": into(&cfg.Registration, r.is("on", "on", "off")),
+		"issuers": func(n *node) { r.issuers(cfg, n) },
+		"clients": func(n *node) { r.clients(cfg, n) },
+		"registration": into(&cfg.Registration, func(n *node) clients.Registration {
+			return clients.Registration(r.choice(n, "on", "dynamic", "off"))
+		}),
 		"spent_tokens": into(&cfg.SpentTokens, r.spentTokens),
 		"advertise":    func(n *node) { r.advertise(cfg, n) },
 		"scopes_supported": func(n *node) {

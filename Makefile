@@ -135,7 +135,7 @@ soak: ## whether gateways and Redis hold what they held before, after 30,000 ses
 	$(LAB)/chaos soak $(ARGS) -out docs/evidence/reliability.md
 
 compat: needs ## every client with every server and feature, and the agents that people use
-	go test ./internal/interop -run 'TestMatrix$$|TestAgent' -count=1 -matrix=all -update-compat
+	go test ./internal/interop -run 'TestMatrix$$|TestAgent|TestPagesOfASignIn' -count=1 -matrix=all -update-compat
 
 fleet: needs ## all that interop tries with three replicas, and all tests of replicas on a cluster, in ten minutes
 	go test ./internal/interop -run 'TestMatrixOfAFleet|/fleet_of_three' -count=1 -timeout 30m -matrix=all -crossing=50000

@@ -16,6 +16,7 @@ import (
 const (
 	narrow  = 320
 	legible = 9.5
+	most    = 60_000 // bytes of a picture of a page
 )
 
 // TestPicturesAreShownAndLegible reads the pictures of docs/images and the tags that show
@@ -44,6 +45,20 @@ func TestPicturesAreShownAndLegible(t *testing.T) {
 		}
 		for _, wrong := range wrongInPicture(read(t, picture)) {
 			t.Errorf("%s %s", picture, wrong)
+		}
+	}
+	photographs, err := filepath.Glob(filepath.Join(root, "docs", "images", "*.png"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range photographs {
+		picture := path.Join("docs", "images", filepath.Base(file))
+		pictures = append(pictures, picture)
+		if !slices.Contains(shown, picture) {
+			t.Errorf("no page shows %s", picture)
+		}
+		if size := len(read(t, picture)); size > most {
+			t.Errorf("%s has %d bytes, want %d at most", picture, size, most)
 		}
 	}
 	for _, picture := range shown {

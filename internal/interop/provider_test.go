@@ -184,30 +184,14 @@ func claimsIn(t *testing.T, id signin.Identity) map[string]any {
 // settings.
 func TestSignInAtOIDCProvider(t *testing.T) {
 	t.Parallel()
-	binary, modules := node(t)
 	_, err := provider.New(provider.Config{})
 	if err == nil {
 		t.Fatal("an empty config is taken")
 	}
 	alice := map[string]string{"login": "alice", "password": "any"}
-	begin := func(t *testing.T, settings map[string]any) (issuer string) {
-		t.Helper()
-		port := freePort(t)
-		text, err := json.Marshal(settings)
-		if err != nil {
-			t.Fatal(err)
-		}
-		address := "127.0.0.1:" + strconv.Itoa(port)
-		cmd := exec.CommandContext(t.Context(), binary, "clients/oidc-provider.mjs", strconv.Itoa(port), string(text))
-		cmd.Env = []string{"NODE_PATH=" + modules, "PATH=/usr/bin:/bin"}
-		started := start(t, cmd)
-		eventually(t, "the provider listens", func() bool { return strings.Contains(started.out.String(), "listening") })
-		return "http://" + address
-	}
-
 	t.Run("rotation", func(t *testing.T) {
 		t.Parallel()
-		issuer := begin(t, map[string]any{"rotateRefreshToken": true})
+		issuer := oidcProvider(t, map[string]any{"rotateRefreshToken": true})
 		p := providerFor(t, issuer, func(cfg *provider.Config) {
 			cfg.Scopes = []string{"openid", "email", "groups", "offline_access"}
 		})
@@ -253,7 +237,7 @@ func TestSignInAtOIDCProvider(t *testing.T) {
 	t.Run("key and pairwise subjects", func(t *testing.T) {
 		t.Parallel()
 		key, jwk := newSigningKey(t)
-		issuer := begin(t, map[string]any{
+		issuer := oidcProvider(t, map[string]any{
 			"subjectTypes": []string{"pairwise"},
 			"client": map[string]any{
 				"client_secret": nil, "token_endpoint_auth_method": "private_key_jwt", "subject_type": "pairwise",
@@ -284,7 +268,7 @@ func TestSignInAtOIDCProvider(t *testing.T) {
 			tokens <- r.PostFormValue("logout_token")
 		}))
 		t.Cleanup(gateway.Close)
-		issuer := begin(t, map[string]any{
+		issuer := oidcProvider(t, map[string]any{
 			"logout":   gateway.URL,
 			"features": map[string]any{"backchannelLogout": map[string]any{"enabled": true}},
 		})
@@ -355,6 +339,20 @@ func TestSignInAtZitadel(t *testing.T) {
 	if _, err := p.Refresh(t.Context(), id.RefreshToken); !errors.Is(err, signin.ErrSignInAgain) {
 		t.Errorf("a spent refresh token: %v", err)
 	}
+}
+
+// oidcProvider starts the npm oidc-provider with settings of its own, and returns its
+// issuer.
+func oidcProvider(t testing.TB, settings map[string]any) (issuer string) {
+	t.Helper()
+	text, err := json.Marshal(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := strconv.Itoa(freePort(t))
+	p := nodeProcess(t, nil, "clients/oidc-provider.mjs", port, string(text))
+	eventually(t, "the provider listens", func() bool { return strings.Contains(p.out.String(), "listening") })
+	return "http://127.0.0.1:" + port
 }
 
 // newSigningKey returns a key of a client, and what the provider is told of it.

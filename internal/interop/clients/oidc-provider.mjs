@@ -1,14 +1,15 @@
 // A provider of OpenID Connect on loopback: node oidc-provider.mjs PORT SETTINGS, which is JSON of what the provider's own configuration
-// has beside this, with the members "logout" for where logout tokens of the client drawbridge go, and "exchange" for whether that
-// client may exchange access tokens of people.
+// has beside this, with the members "logout" for where logout tokens of the client drawbridge go, "exchange" for whether that client may
+// exchange access tokens of people, "client" for what that client has beside this, and "people" for who there is.
 import { Provider } from 'oidc-provider';
 
 const [port, settings] = process.argv.slice(2);
-const { logout, client, exchange, ...own } = JSON.parse(settings);
+const {
+  logout, client, exchange,
+  people = { alice: { email: 'alice@example.com', email_verified: true, groups: ['payments', 'search'] } },
+  ...own
+} = JSON.parse(settings);
 const tokenExchange = 'urn:ietf:params:oauth:grant-type:token-exchange';
-const people = {
-  alice: { email: 'alice@example.com', email_verified: true, groups: ['payments', 'search'] },
-};
 
 const drawbridge = {
   client_id: 'drawbridge',

@@ -8,17 +8,20 @@
 //	parse ─────▶ issuer.find ─▶ parsed.signed ─▶ issuer.accept ─▶ Principal ─▶ Judge, at any later time:
 //	form only    keys: source   signature        claims             proof       does what was found still hold?
 //
-// auth.go has the Verifier and the order of its checks. verifier.go takes a token apart
-// and checks its signature, and is the only file that imports the JWT library; claims.go
-// reads the claims, issuer.go judges them by what is configured for their issuer, and
-// mapping.go makes tenants, scopes and names of them, which claimpath.go finds;
-// namedclaim.go tells of claims that no token has. Keys come from a source: keyset.go for
-// those that do not change, remote.go for a set that is fetched, and keytimes.go for how
-// long it serves, and savedset.go for what outlives the process. keys.go, secret.go and
-// jwks.go read keys and refuse weak ones, of which roca.go knows one kind. cache.go
-// remembers verified tokens, principal.go says who a caller is, judge.go whether its
-// token would still be accepted, carried.go what else of a token goes with a principal, and
-// sign.go makes tokens.
+// To read the package, begin at the top of this table. A file uses only what stands below
+// it, except those of one line, which may use each other:
+//
+//	one token             auth: the Verifier, the order of its checks, and Judge at a later time
+//	what is configured    issuer: judges claims by it; judge; namedclaim: claims that no token has
+//	keys that are fetched remote; keytimes: how long they serve; savedset: what outlives the process
+//	a token taken apart   verifier: the only file that imports the JWT library
+//	keys                  keyset, jwks; keys and secret: files of them; roca: weak ones
+//	what is remembered    cache: tokens that were verified
+//	who a caller is       principal; carried: what else of a token goes with it
+//	what claims mean      mapping, claimpath, claims
+//	what is handed in     config, errors
+//
+// sign makes tokens, and uses keys.
 package auth
 
 import (
@@ -26,208 +29,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"net/url"
 	"slices"
 	"sync"
 	"time"
 )
-
-// MaxLifetime is how long a token may live where its Issuer says nothing: from iat, or
-// from now when it does not say, to exp.
-const MaxLifetime = 24 * time.Hour
-
-// MostLifetime is the longest life that an Issuer may allow.
-const MostLifetime = 90 * 24 * time.Hour
-
-// Claims of the tokens that this gateway signs for people whom others know.
-const (
-	OriginClaim = "origin" // the issuer that knows the subject
-	FamilyClaim = "family" // what the token was given out for
-	// scopes that another token of the same sign-in could have, as scope has those of this
-	SpareClaim = "spare_scope"
-)
-
-const (
-	leeway           = 30 * time.Second // how much the clocks of issuer and gateway may differ
-	defaultCacheSize = 10_000           // tokens
-)
-
-// Issuer is one source of tokens that is believed. Every field is required unless its
-// comment says otherwise.
-type Issuer struct {
-	Issuer string // the iss claim of its tokens, compared byte for byte; it has no #
-	// JWS names that are allowed, such as RS256; of these a key serves only those of its
-	// own type
-	Algorithms []string
-	Audiences  []string // a token must have at least one of them in its aud claim
-
-	// Who the tenant is: either Tenant for every token of this issuer, or the claim that
-	// TenantClaim names, which is a text or a list of texts. A value is believed only if
-	// it is in TenantsAllowed, or a key of TenantMap, whose values are tenants: an issuer
-	// must not be able to speak for tenants of others. Exactly one of these two goes with
-	// TenantClaim.
-	//
-	// Claims are named by paths: with / in front a JSON pointer, with :// in it a name at
-	// the top, and otherwise names with dots between them.
-	Tenant         string
-	TenantClaim    string
-	TenantsAllowed []string
-	TenantMap      map[string]string
-
-	// The claims that have the scopes, as texts with blanks between them or lists of
-	// texts; none means "scope". ScopeMap has the scopes that some values stand for; all
-	// others stand for themselves.
-	ScopeClaims []string
-	ScopeMap    map[string]string
-
-	// What claims must be, by their paths: a text, or a number or truth value as JSON
-	// writes it. A list must have it.
-	Require map[string]string
-
-	SubjectClaim string // the claim that has the subject; "" means "sub"
-	// the claim that has a name for people's eyes, on which nothing is decided; "":
-	// nobody has one
-	NameClaim string
-	// claims, by their paths, that the Principal has for records; a token may lack them
-	Recorded []string
-
-	// What goes on with the Principal of a token, for servers that are told who calls: the
-	// claims with these names, at the top of the token, and the token itself.
-	KeepClaims []string
-	KeepToken  bool
-	// TokenOf gives, in place of a token of this gateway, the one of whoever vouches for the
-	// person of the family that its claim FamilyClaim names. The error is ErrSubjectGone if
-	// the person has to sign in for that. Nil: such a token goes on with nobody.
-	TokenOf func(ctx context.Context, family string) (string, error)
-
-	MaxLifetime time.Duration // how long its tokens may live; zero: the constant MaxLifetime
-
-	// The issuer is this gateway, which signs tokens for people whom others know.
-	// SpeaksFor has the issuers that a claim OriginClaim may name: the Principal has that
-	// one as its Issuer. Nil: the issuer speaks for its own people. Revoked tells whether
-	// what a token was given out for, which its claim FamilyClaim names, has ended; it is
-	// asked at each use, and must be quick. Nil: nothing ends before its time.
-	SpeaksFor []string
-	Revoked   func(family string) bool
-
-	// Exactly one source of keys.
-	Own     func() (keys []Key, generation uint64) // of this gateway; the generation differs when they do
-	Keys    []Key                                  // from a file: public keys, or one shared secret
-	JWKS    []byte                                 // the text of a key set from a file
-	JWKSURL string                                 // the address of a key set, which is fetched while Run runs, and again when keys change
-
-	// How long a key that the provider at JWKSURL has removed may still verify.
-	// KeysRefresh is that bound while the provider answers: the set is fetched at least
-	// that often; zero: 5 minutes. KeysStale is the bound while it does not: for that
-	// long the last set serves, and then tokens are refused as unavailable; zero: 1 hour,
-	// or KeysRefresh if that is longer. CheckKeyTimes has their bounds.
-	KeysRefresh, KeysStale time.Duration
-}
-
-// AllTenants returns the tenants that the issuer's tokens may be for, each once, in no
-// order.
-func (i *Issuer) AllTenants() []string {
-	all := slices.Clone(i.TenantsAllowed)
-	if i.Tenant != "" {
-		all = append(all, i.Tenant)
-	}
-	for _, tenant := range i.TenantMap {
-		if !slices.Contains(all, tenant) {
-			all = append(all, tenant)
-		}
-	}
-	return all
-}
-
-// Config is what a Verifier needs.
-type Config struct {
-	Issuers []Issuer
-	// Client fetches key sets. It is required if an issuer has a JWKSURL. Redirects are
-	// not followed and cookies not kept, whatever it would do itself.
-	Client    *http.Client
-	Now       func() time.Time // nil: time.Now
-	CacheSize int              // how many verified tokens are remembered; zero: 10,000
-	// Logger is told of key sets that could not be fetched, of refused keys in them, and
-	// of claims that are named here and that no token had. Nil: nobody is told.
-	Logger *slog.Logger
-	// Changed is called when an issuer has other keys than before, or none any more,
-	// because its set was fetched and is another, or has become too old to be used. Then
-	// Judge may judge otherwise. It is called by goroutines that Run begins, perhaps by
-	// several at once, and must return soon. Nil: nobody is called.
-	Changed func()
-	// Store keeps key sets for later starts, and for other replicas that start. Nil: they
-	// are kept nowhere.
-	Store KeySetStore
-}
-
-// Error says why a token was refused. Its text is for operators, not for the caller. The
-// text and the cause hold no part of the token; of the fields, those hold some whose
-// comments say so.
-type Error struct {
-	// Reason is one word for logs and metrics: missing, scheme, malformed, algorithm,
-	// key, signature, issuer, audience, expired, early, lifetime, tenant, claims or
-	// unavailable.
-	Reason string
-	Err    error // the cause; may be nil
-
-	// Issuer is the configured name of the issuer whose key signed the token. It is empty
-	// if no signature was verified: then nothing in the token is known to be true. A
-	// caller who is told anything about such a token could learn by trying what is
-	// configured here.
-	Issuer string
-	// Claimed is the issuer that the token names, if Issuer is empty and the token could
-	// be read. Anybody may have written it: it is of any length, has any characters, and
-	// serves to find out what was sent, nothing else. An issuer that is not configured is
-	// named only if it has the form of an address. Any other text may be something that
-	// was not meant to be shown, such as a secret in the wrong place.
-	Claimed string
-	// Audience is set only if Reason is audience: what the token says that it is for. It
-	// is the issuer's choice, of any length and with any characters. Expected is what is
-	// configured for the issuer. Both are shared: do not modify.
-	Audience, Expected []string
-	// Claim is the path of the claim that was the fault, if the signature was verified
-	// and one claim was; Expected has then what it could have been, the first 16 of
-	// these, if that can be listed. Found is the JSON text that stands there, up to 256
-	// bytes of it, and "" if nothing does. It is the issuer's choice, with any
-	// characters.
-	Claim, Found string
-	// Name is what people call who the token is about, as Principal.Name. It is "" unless
-	// the signature was verified.
-	Name string
-}
-
-func (e *Error) Error() string { return "token refused: " + e.Reason }
-
-// Unwrap returns the cause, nil if there is none.
-func (e *Error) Unwrap() error { return e.Err }
-
-// claiming returns a copy of err that says which issuer the token names.
-func claiming(err error, issuer string) error {
-	refused, ok := errors.AsType[*Error](err)
-	if !ok {
-		return err
-	}
-	claimed := *refused // others may share it
-	claimed.Claimed = issuer
-	return &claimed
-}
-
-// address returns an issuer that has the form of an address, and "" for any other text.
-// https://openid.net/specs/openid-connect-core-1_0.html#IssuerIdentifier
-func address(issuer string) string {
-	u, err := url.Parse(issuer)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil ||
-		u.RawQuery != "" || u.Fragment != "" {
-		return ""
-	}
-	return issuer
-}
-
-// refuse returns an *Error with a cause of constant text.
-func refuse(reason, detail string) error {
-	return &Error{Reason: reason, Err: errors.New(detail)}
-}
 
 // Verifier verifies tokens. It is safe for concurrent use.
 type Verifier struct {
@@ -478,4 +283,71 @@ func (v *Verifier) Entry(token string) int {
 		return -1
 	}
 	return from.entry
+}
+
+// Judge returns nil if the token from which Verify made p would be accepted now, by this
+// verifier. The verifier may be another than the one that made p: after a reload, the one
+// in force judges the principals of those before it.
+//
+// The token is refused if its issuer is not configured any more, or no longer allows its
+// algorithm, its audience or its tenant; if another claim tells the tenant or the scopes
+// now; if the very key that made its signature is not among the issuer's keys any more,
+// which also holds for a secret that was replaced under the same key id; or if it has
+// expired.
+//
+// Errors are *Error. The reason unavailable says that the issuer's keys are not known:
+// they were never fetched, or the last ones are too old to be used. A p that no Verify
+// made is refused.
+//
+// Judge does not wait and fetches nothing. It is cheap, and safe for concurrent use.
+// Config.Changed tells when it is worth asking again; that a token has expired, which
+// p.Expiry says, is told by nobody.
+func (v *Verifier) Judge(p Principal) error {
+	if p.proof == nil {
+		return &Error{Reason: "missing"}
+	}
+	from := v.entryFor(p.proof.issuer, p.proof.audiences)
+	if from == nil {
+		return &Error{Reason: "issuer"}
+	}
+	return from.judge(&p, v.now())
+}
+
+// KeySets tells how it fares to fetch the key sets of all issuers that have an address
+// for it, in the order of Config.Issuers. It is cheap, and safe for concurrent use.
+func (v *Verifier) KeySets() []KeySet {
+	all := make([]KeySet, 0, len(v.remotes))
+	now := v.now()
+	for _, r := range v.remotes {
+		all = append(all, r.state(now))
+	}
+	return all
+}
+
+// MissingClaims returns the claims that the configuration names and that no token of the
+// last hour in which there were enough had, nor any since, in the order of
+// Config.Issuers. It is cheap, and safe for concurrent use. Without Run there are none.
+func (v *Verifier) MissingClaims() []MissingClaim {
+	var all []MissingClaim
+	for _, n := range v.named {
+		n.mu.Lock()
+		missing := n.missing
+		n.mu.Unlock()
+		if missing > 0 {
+			all = append(all, MissingClaim{n.issuer, n.at.text, missing, n.advice})
+		}
+	}
+	return all
+}
+
+// judgeClaims ends an hour of all claims that the configuration names, and logs which of
+// them no token had.
+func (v *Verifier) judgeClaims(ctx context.Context) {
+	for _, n := range v.named {
+		if tokens, news := n.begin(); news {
+			v.logger.WarnContext(ctx, "no token of an hour had a claim that the config names",
+				slog.String("issuer", n.issuer),
+				slog.String("claim", n.at.text), slog.Int("tokens", tokens), slog.String("advice", n.advice))
+		}
+	}
 }

@@ -12,6 +12,10 @@ import (
 const (
 	maxEarly = 60 * time.Second // how far in the future the time may be at which a token says it was issued
 	lastDate = 253402300799     // the end of the year 9999, in seconds since 1970
+
+	// bytes of a subject, client id or key id; for sub see OpenID Connect Core 1.0
+	// section 2
+	maxName = 255
 )
 
 // claims are what a token says. They are of the right types, but nobody has checked yet
@@ -194,4 +198,30 @@ func date(value []byte) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return time.Unix(int64(seconds), 0), true
+}
+
+// members returns the members of a JSON object. It refuses two names that are the same
+// once folded, and a name that folds to one of the known names without being it: a
+// lenient parser may take it for that.
+func members(data []byte, known ...string) ([]strictjson.Member, error) {
+	if strictjson.Check(data) != nil { // the error is dropped: its text may name members of the token
+		return nil, refuse("malformed", "not strict JSON")
+	}
+	list, err := strictjson.Members(nil, data)
+	if err != nil {
+		return nil, refuse("malformed", "not a JSON object")
+	}
+	seen := make(map[string]bool, len(list)+len(known))
+	for _, name := range known {
+		seen[name] = false
+	}
+	for _, m := range list {
+		folded := strictjson.Fold(m.Name)
+		taken, isKnown := seen[folded]
+		if taken || isKnown && folded != m.Name {
+			return nil, refuse("malformed", "two names that fold to one")
+		}
+		seen[folded] = true
+	}
+	return list, nil
 }

@@ -1,80 +1,13 @@
 package auth
 
 import (
-	"crypto"
-	"crypto/sha256"
-	"crypto/x509"
 	"slices"
 	"time"
 )
 
-// proof is by what a token was accepted. It goes with the Principal, so that Judge can
-// ask later whether all that still holds, when the token itself is not at hand any more.
-// It holds no part of the signature and is never changed.
-type proof struct {
-	issuer    string      // that signed the token; the Principal may have another
-	key       fingerprint // of the key that made the signature
-	keyID     string      // kid of the token; "" when it has none
-	algorithm string
-	audiences []string                 // of the token
-	mapping   *mapping                 // by which the claims were read
-	tenants   []string                 // the values of the claim that named the tenants; none: the issuer has one tenant
-	family    string                   // what the token was given out for; "": it does not say
-	revoked   func(family string) bool // nil: nothing ends before its time
-	kept      []Claim                  // as Issuer.KeepClaims asks
-}
-
 // errRevoked says that what the token was given out for has ended. To its caller it is a
 // token whose time is over: then clients try to get a new one, and learn what to do.
 var errRevoked = refuse("expired", "what the token was given out for has ended")
-
-// isRevoked tells whether what the token was given out for has ended.
-func (p *proof) isRevoked() bool {
-	return p.family != "" && p.revoked != nil && p.revoked(p.family)
-}
-
-// fingerprint is a digest that no other key or secret has.
-type fingerprint [sha256.Size]byte
-
-// fingerprintOf returns the fingerprint of a key that algorithms has found to be sound.
-func fingerprintOf(public crypto.PublicKey) fingerprint {
-	if secret, ok := public.([]byte); ok {
-		return sha256.Sum256(append([]byte("secret "), secret...))
-	}
-	der, err := x509.MarshalPKIXPublicKey(public)
-	if err != nil {
-		panic("auth: a sound key that cannot be written: " + err.Error())
-	}
-	return sha256.Sum256(der)
-}
-
-// Judge returns nil if the token from which Verify made p would be accepted now, by this
-// verifier. The verifier may be another than the one that made p: after a reload, the one
-// in force judges the principals of those before it.
-//
-// The token is refused if its issuer is not configured any more, or no longer allows its
-// algorithm, its audience or its tenant; if another claim tells the tenant or the scopes
-// now; if the very key that made its signature is not among the issuer's keys any more,
-// which also holds for a secret that was replaced under the same key id; or if it has
-// expired.
-//
-// Errors are *Error. The reason unavailable says that the issuer's keys are not known:
-// they were never fetched, or the last ones are too old to be used. A p that no Verify
-// made is refused.
-//
-// Judge does not wait and fetches nothing. It is cheap, and safe for concurrent use.
-// Config.Changed tells when it is worth asking again; that a token has expired, which
-// p.Expiry says, is told by nobody.
-func (v *Verifier) Judge(p Principal) error {
-	if p.proof == nil {
-		return &Error{Reason: "missing"}
-	}
-	from := v.entryFor(p.proof.issuer, p.proof.audiences)
-	if from == nil {
-		return &Error{Reason: "issuer"}
-	}
-	return from.judge(&p, v.now())
-}
 
 // judge returns nil if the issuer's token that p was made from would be accepted now.
 func (i *issuer) judge(p *Principal, now time.Time) error {

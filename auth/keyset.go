@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"context"
 	"crypto"
+	"crypto/sha256"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
@@ -287,3 +289,18 @@ func (o *owned) current(time.Time) *keySet {
 
 // lookFor implements source: there is nowhere else to look.
 func (o *owned) lookFor(context.Context, string) error { return nil }
+
+// fingerprint is a digest that no other key or secret has.
+type fingerprint [sha256.Size]byte
+
+// fingerprintOf returns the fingerprint of a key that algorithms has found to be sound.
+func fingerprintOf(public crypto.PublicKey) fingerprint {
+	if secret, ok := public.([]byte); ok {
+		return sha256.Sum256(append([]byte("secret "), secret...))
+	}
+	der, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		panic("auth: a sound key that cannot be written: " + err.Error())
+	}
+	return sha256.Sum256(der)
+}

@@ -61,17 +61,6 @@ type KeySet struct {
 	Refused []string // which keys of the set in use are refused, and why; shared: do not modify
 }
 
-// KeySets tells how it fares to fetch the key sets of all issuers that have an address
-// for it, in the order of Config.Issuers. It is cheap, and safe for concurrent use.
-func (v *Verifier) KeySets() []KeySet {
-	all := make([]KeySet, 0, len(v.remotes))
-	now := v.now()
-	for _, r := range v.remotes {
-		all = append(all, r.state(now))
-	}
-	return all
-}
-
 // state returns how it fares to fetch the set.
 func (r *remote) state(now time.Time) KeySet {
 	r.mu.Lock()

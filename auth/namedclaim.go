@@ -1,8 +1,6 @@
 package auth
 
 import (
-	"context"
-	"log/slog"
 	"sync"
 	"time"
 )
@@ -79,32 +77,4 @@ type MissingClaim struct {
 	Issuer, Claim string
 	Tokens        int    // how many were verified in that hour
 	Advice        string // what the operator should do
-}
-
-// MissingClaims returns the claims that the configuration names and that no token of the
-// last hour in which there were enough had, nor any since, in the order of
-// Config.Issuers. It is cheap, and safe for concurrent use. Without Run there are none.
-func (v *Verifier) MissingClaims() []MissingClaim {
-	var all []MissingClaim
-	for _, n := range v.named {
-		n.mu.Lock()
-		missing := n.missing
-		n.mu.Unlock()
-		if missing > 0 {
-			all = append(all, MissingClaim{n.issuer, n.at.text, missing, n.advice})
-		}
-	}
-	return all
-}
-
-// judgeClaims ends an hour of all claims that the configuration names, and logs which of
-// them no token had.
-func (v *Verifier) judgeClaims(ctx context.Context) {
-	for _, n := range v.named {
-		if tokens, news := n.begin(); news {
-			v.logger.WarnContext(ctx, "no token of an hour had a claim that the config names",
-				slog.String("issuer", n.issuer),
-				slog.String("claim", n.at.text), slog.Int("tokens", tokens), slog.String("advice", n.advice))
-		}
-	}
 }

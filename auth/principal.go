@@ -129,3 +129,24 @@ func (p *Principal) SubjectDigest() (digest [sha256.Size]byte, has bool) {
 	}
 	return sha256.Sum256([]byte("family\x00" + p.token.family)), true
 }
+
+// proof is by what a token was accepted. It goes with the Principal, so that Judge can
+// ask later whether all that still holds, when the token itself is not at hand any more.
+// It holds no part of the signature and is never changed.
+type proof struct {
+	issuer    string      // that signed the token; the Principal may have another
+	key       fingerprint // of the key that made the signature
+	keyID     string      // kid of the token; "" when it has none
+	algorithm string
+	audiences []string                 // of the token
+	mapping   *mapping                 // by which the claims were read
+	tenants   []string                 // the values of the claim that named the tenants; none: the issuer has one tenant
+	family    string                   // what the token was given out for; "": it does not say
+	revoked   func(family string) bool // nil: nothing ends before its time
+	kept      []Claim                  // as Issuer.KeepClaims asks
+}
+
+// isRevoked tells whether what the token was given out for has ended.
+func (p *proof) isRevoked() bool {
+	return p.family != "" && p.revoked != nil && p.revoked(p.family)
+}

@@ -7,18 +7,6 @@ import (
 	"time"
 )
 
-// KeySetStore keeps the last key set of each issuer beyond the life of a process, so that
-// one that starts while an issuer cannot be reached has keys all the same. It is safe for
-// concurrent use.
-type KeySetStore interface {
-	// Save keeps a text for the issuer in the place of the one before, for as long as
-	// life.
-	Save(ctx context.Context, issuer string, text []byte, life time.Duration) error
-	// Load returns the text that was saved last, nil if there is none. It is only ever a
-	// text of Save: whoever could make another would choose the keys that are believed.
-	Load(ctx context.Context, issuer string) ([]byte, error)
-}
-
 // timeSize is how many bytes of a saved text say when the set was fetched: the seconds
 // since 1970, before the text of the set.
 const timeSize = 8

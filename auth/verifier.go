@@ -16,16 +16,9 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
-
-	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-const (
-	maxToken = 8 << 10 // bytes of a token
-	// bytes of a subject, client id or key id; for sub see OpenID Connect Core 1.0
-	// section 2
-	maxName = 255
-)
+const maxToken = 8 << 10 // bytes of a token
 
 // parsed is a token that has the right form. Nothing in it is verified yet.
 type parsed struct {
@@ -125,32 +118,6 @@ func isAccessToken(typ []byte) bool {
 	name, ok := text(typ)
 	name = strings.TrimPrefix(strings.ToLower(name), "application/")
 	return ok && (name == "jwt" || name == "at+jwt")
-}
-
-// members returns the members of a JSON object. It refuses two names that are the same
-// once folded, and a name that folds to one of the known names without being it: a
-// lenient parser may take it for that.
-func members(data []byte, known ...string) ([]strictjson.Member, error) {
-	if strictjson.Check(data) != nil { // the error is dropped: its text may name members of the token
-		return nil, refuse("malformed", "not strict JSON")
-	}
-	list, err := strictjson.Members(nil, data)
-	if err != nil {
-		return nil, refuse("malformed", "not a JSON object")
-	}
-	seen := make(map[string]bool, len(list)+len(known))
-	for _, name := range known {
-		seen[name] = false
-	}
-	for _, m := range list {
-		folded := strictjson.Fold(m.Name)
-		taken, isKnown := seen[folded]
-		if taken || isKnown && folded != m.Name {
-			return nil, refuse("malformed", "two names that fold to one")
-		}
-		seen[folded] = true
-	}
-	return list, nil
 }
 
 // signed returns the one of keys that made the signature, or an error if none did.

@@ -1,11 +1,13 @@
 package registry
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -23,20 +25,7 @@ var (
 		"an earlier one of this server has this name or URI, or a name that differs only in case")
 	errTogether = fmt.Errorf("the definitions of this server have more than %d bytes together",
 		maxDefinitions)
-	errLarge = fmt.Errorf("the definition has more than %d bytes", MaxDefinition)
 )
-
-// refusalError carries the word for Refusal.Reason beside the cause.
-type refusalError struct {
-	reason string
-	err    error
-}
-
-func (e *refusalError) Error() string { return e.err.Error() }
-
-func (e *refusalError) Unwrap() error { return e.err }
-
-func refuse(reason string, err error) error { return &refusalError{reason, err} }
 
 // build makes the shelf for what a source offers now. before is the source's current
 // shelf: its items are used again where the definition and what else shapes an item did
@@ -52,7 +41,7 @@ func build(s Source, before shelf) (shelf, []Refusal) {
 	}
 	next := shelf{
 		origin: b.origin, reached: true, listed: [3]bool{true, true, true},
-		extensions: s.Extensions, personal: s.Personal,
+		extensions: s.Extensions,
 	}
 	for _, kind := range s.Unread {
 		next.listed[listOf(kind)] = false
@@ -155,6 +144,8 @@ type builder struct {
 	bytes    int // of the definitions so far, of all kinds
 	refusals []Refusal
 }
+
+func (b *builder) timeout() time.Duration { return cmp.Or(b.source.Timeout, defaultTimeout) }
 
 // refuse notes that an item was left out, with the reason that err carries.
 func (b *builder) refuse(kind Kind, name string, err error) {
@@ -272,7 +263,7 @@ func (b *builder) prompt(i int, known *Prompt) (*Prompt, error) {
 		return known, nil
 	}
 	p := &Prompt{}
-	return p, p.define(b, definition)
+	return p, p.define(b.origin, b.timeout(), definition)
 }
 
 func (b *builder) resource(i int, known *Resource) (*Resource, error) {
@@ -281,7 +272,7 @@ func (b *builder) resource(i int, known *Resource) (*Resource, error) {
 		return known, nil
 	}
 	r := &Resource{}
-	return r, r.define(b, definition)
+	return r, r.define(b.origin, b.timeout(), definition)
 }
 
 func (b *builder) template(i int, known *Template) (*Template, error) {
@@ -290,7 +281,7 @@ func (b *builder) template(i int, known *Template) (*Template, error) {
 		return known, nil
 	}
 	t := &Template{}
-	return t, t.define(b, definition)
+	return t, t.define(b.origin, b.timeout(), definition)
 }
 
 func (b *builder) skill(i int, known *Skill) (*Skill, error) {
@@ -299,7 +290,7 @@ func (b *builder) skill(i int, known *Skill) (*Skill, error) {
 		return known, nil
 	}
 	s := &Skill{}
-	return s, s.define(b, definition)
+	return s, s.define(b.origin, b.timeout(), definition)
 }
 
 // unchanged tells whether building the definition again would make the same item.
@@ -307,52 +298,28 @@ func (b *builder) unchanged(i *Item, definition mcp.Object) bool {
 	return i.origin == b.origin && i.Timeout == b.timeout() && sha256.Sum256(definition.JSON()) == i.offered
 }
 
-// checkMembers refuses a definition in which a member of the protocol has the wrong JSON
-// type. A client that decodes lists into typed structures would refuse the whole list for
-// it, with the items of all other servers. It returns the definition without members that
-// are null: to such clients a null is no string, and servers mean "absent" by it.
-// https://modelcontextprotocol.io/specification/2026-07-28/schema
-func checkMembers(definition mcp.Object) (mcp.Object, error) {
-	var absent []string
-	for name, value := range definition.Members {
-		if value.IsNull() {
-			absent = append(absent, name)
-			continue
-		}
-		fits := true
-		switch name {
-		case "title", "description", "mimeType":
-			_, fits = value.Text()
-		case "annotations", "_meta":
-			fits = value.IsObject()
-		case "icons", "arguments":
-			fits = value.IsArray()
-		case "size":
-			fits = value[0] == '-' || value[0] >= '0' && value[0] <= '9'
-		}
-		if !fits {
-			return definition, refuse("schema", errors.New(name+" has the wrong type"))
-		}
+// newService makes the service of what a source offers now. It takes URIs from the shelf
+// next and not from s, so that items that were left out count as unknown.
+func newService(s Source, next *shelf) *service {
+	made := &service{
+		use: s.Use, completes: s.Completes, released: s.Released,
+		listed: make(map[string]bool, len(next.resources)),
 	}
-	return definition.Without(absent...), nil
-}
-
-// define sets the fields that prompts, resources and templates have in common. member is
-// the member of the definition that holds the own name: name, uri or uriTemplate. Errors
-// are *refusalError.
-func (i *Item) define(b *builder, kind Kind, member string, definition mcp.Object, exposed string) error {
-	raw := definition.JSON()
-	if len(raw) > MaxDefinition && kind != KindSkill {
-		return refuse("size", errLarge)
+	if s.Use != nil {
+		made.subscribe = s.Subscribe
 	}
-	i.Kind, i.Server, i.Name, i.Exposed, i.Timeout = kind, b.source.Name, definition.Text(member), exposed,
-		b.timeout()
-	i.origin, i.offered = b.origin, sha256.Sum256(raw)
-	checked, err := checkMembers(definition)
-	if err != nil {
-		return err
+	if len(next.skills) > 0 {
+		made.skills, made.fresh = make(map[string][]string, len(next.skills)), s.SkillsFresh
 	}
-	i.Definition = checked.With(member, mcp.String(exposed))
-	i.Raw = i.Definition.JSON()
-	return nil
+	for _, skill := range next.skills {
+		directory := UsualSpelling(directoryOf(skill.Name))
+		made.skills[directory] = append(made.skills[directory], skill.Name)
+	}
+	for _, t := range next.templates {
+		made.templates = append(made.templates, t.pattern)
+	}
+	for _, r := range next.resources {
+		made.listed[r.Name] = true
+	}
+	return made
 }

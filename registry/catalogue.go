@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -44,14 +43,14 @@ type shelf struct {
 	reached    bool           // Replace was called; false: the server was only ever lost
 	// the server has been lost for so long that its items are in no list
 	unlisted bool
-	personal Personal // as in Source
+	personal Personal // as ReplacePersonal has it; nil: everybody is offered the same
 	renewed  uint64   // how often Renew was called
 }
 
 // Personal says what a server offers to each user, where its lists depend on who asks. Its
 // methods are safe for concurrent use, and of a type that can be compared.
 //
-//	Source.Personal ──▶ Personal.Lists(user) ──▶ Catalogue.ViewOf ──▶ a view of that user
+//	ReplacePersonal ──▶ Personal.Lists(user) ──▶ Catalogue.ViewOf ──▶ a view of that user
 //	Registry.Renew  ◀── the lists of somebody differ from those before
 type Personal interface {
 	// Lists returns what the server offers to p, and reads it if it is not known or not
@@ -206,19 +205,6 @@ func newCatalogue(shelves map[string]shelf) *Catalogue {
 	return &Catalogue{shelves: shelves, replaced: make(chan struct{})}
 }
 
-// View returns the items of the named servers. Where two items of a kind have the same
-// exposed name, the server that comes first in the list keeps it. A server may be
-// unknown; it then has no items. For the same list the same *View is returned, so that
-// tenants with the same servers share its memory.
-func (c *Catalogue) View(servers []string) *View {
-	key := viewKey(servers)
-	if v, ok := c.views.Load(key); ok {
-		return v.(*View)
-	}
-	v, _ := c.views.LoadOrStore(key, c.newView(servers, nil, nil))
-	return v.(*View)
-}
-
 // Unenforced says, for operators, what is not enforced of the schemas of a server's
 // tools; see Tool.Unenforced.
 func (c *Catalogue) Unenforced(server string) []string {
@@ -229,17 +215,4 @@ func (c *Catalogue) Unenforced(server string) []string {
 		}
 	}
 	return all
-}
-
-// viewKey joins names with their lengths before them, so that different lists have
-// different keys whatever characters the names have: one tenant must never get the view
-// of another.
-func viewKey(servers []string) string {
-	var key strings.Builder
-	for _, server := range servers {
-		key.WriteString(strconv.Itoa(len(server)))
-		key.WriteByte(':')
-		key.WriteString(server)
-	}
-	return key.String()
 }

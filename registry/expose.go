@@ -350,3 +350,78 @@ func (m *mapper) exposed(uri string) mcp.RawJSON {
 	}
 	return mcp.String(m.origin.exposed(uri))
 }
+
+// viewIn returns the URI of a view as _meta names it, "" if it names none: hosts take the
+// nested member, else the flat one.
+func viewIn(meta mcp.Object) string {
+	uri := meta.Object(mcp.MetaApp).Text(mcp.MetaAppURI)
+	if uri == "" {
+		uri = meta.Text(mcp.MetaAppFlat)
+	}
+	return uri
+}
+
+// exposedView returns the exposed URI of a view. One that is no URI of views stays: hosts
+// refuse it.
+func (o *origin) exposedView(uri string) string {
+	if schemeOf(uri) != mcp.SchemeApp {
+		return uri
+	}
+	return o.exposed(uri)
+}
+
+// viewMapped returns _meta with the exposed URI of the view in both places, nil where
+// nothing changes.
+func (o *origin) viewMapped(meta mcp.Object) mcp.RawJSON {
+	if o.prefix == "" {
+		return nil
+	}
+	mapped := meta
+	if ui := meta.Object(mcp.MetaApp); ui.Text(mcp.MetaAppURI) != "" {
+		mapped = mapped.With(mcp.MetaApp,
+			ui.With(mcp.MetaAppURI, mcp.String(o.exposedView(ui.Text(mcp.MetaAppURI)))).JSON())
+	}
+	if flat := meta.Text(mcp.MetaAppFlat); flat != "" {
+		mapped = mapped.With(mcp.MetaAppFlat, mcp.String(o.exposedView(flat)))
+	}
+	return mapped.JSON()
+}
+
+// withoutView returns _meta without the URI of a view, with what else it says; nil if
+// nothing is left.
+func withoutView(meta mcp.Object) mcp.RawJSON {
+	meta = meta.Without(mcp.MetaAppFlat)
+	if ui := meta.Object(mcp.MetaApp); ui.Has(mcp.MetaAppURI) {
+		if ui = ui.Without(mcp.MetaAppURI); ui.Len() > 0 {
+			meta = meta.With(mcp.MetaApp, ui.JSON())
+		} else {
+			meta = meta.Without(mcp.MetaApp)
+		}
+	}
+	if meta.Len() == 0 {
+		return nil
+	}
+	return meta.JSON()
+}
+
+// skillMapped returns what a server says of a skill with exposed URIs: its own and those
+// of its files.
+func (o *origin) skillMapped(skill mcp.Object) mcp.Object {
+	if o.prefix == "" {
+		return skill
+	}
+	if uri := skill.Text("uri"); schemeOf(uri) != "" {
+		skill = skill.With("uri", mcp.String(o.exposed(uri)))
+	}
+	files, ok := skill.Value("resources").Elements()
+	if !ok {
+		return skill
+	}
+	for i, raw := range files {
+		file, _ := mcp.ObjectOf(raw)
+		if uri := file.Text("uri"); schemeOf(uri) != "" {
+			files[i] = file.With("uri", mcp.String(o.exposed(uri))).JSON()
+		}
+	}
+	return skill.With("resources", mcp.Array(files))
+}

@@ -4,24 +4,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-)
-
-// Kind is a kind of items. Its text stands in logs, error messages and patterns of the
-// config.
-type Kind string
-
-// The kinds.
-const (
-	KindTool     Kind = "tool"
-	KindPrompt   Kind = "prompt"
-	KindResource Kind = "resource"
-	KindTemplate Kind = "template" // of resources
-	KindSkill    Kind = "skill"
 )
 
 // Item is what items of all kinds have in common. Many requests share it: callers must
@@ -126,3 +114,67 @@ func (i *Item) Released() []string {
 func (i *Item) callBy(f Func) { i.call.Store(&f) }
 
 func (i *Item) item() *Item { return i }
+
+// DownError says that an item cannot be used because its server is known to be down.
+// Nothing was sent to the server.
+type DownError struct {
+	Kind   Kind
+	Server string
+	Name   string // exposed name of the item
+	Outage Outage
+	SignIn bool // the server wants a sign-in, so it stays down until the operator gives a credential
+}
+
+func (e *DownError) Error() string {
+	return fmt.Sprintf("server %s is down since %s", e.Server, e.Outage.Since.UTC().Format(time.RFC3339))
+}
+
+// Down returns nil when the item's server is there, and otherwise the error of every use
+// of the item now.
+func (i *Item) Down() *DownError {
+	outage := i.origin.outage.Load()
+	if outage == nil {
+		return nil
+	}
+	return &DownError{
+		Kind: i.Kind, Server: i.Server, Name: i.Exposed, Outage: *outage,
+		SignIn: i.origin.wantsSignIn.Load(),
+	}
+}
+
+// call runs f, and maps and judges the URIs in its result or error.
+func (o *origin) call(ctx context.Context, f Func, c *Call) (mcp.Object, error) {
+	result, err := f(ctx, c)
+	if err == nil && c.Method == mcp.MethodSkillsGet {
+		err = o.judgeSkill(result.Object("skill"))
+	}
+	switch {
+	case o.prefix == "" && (err != nil || c.Judge == nil):
+		return result, err
+	case err != nil:
+		return result, o.exposedError(err)
+	}
+	return o.exposedResult(result, c), nil
+}
+
+// define sets the fields that prompts, resources and templates have in common. member is
+// the member of the definition that holds the own name: name, uri or uriTemplate. Errors
+// are *refusalError.
+func (i *Item) define(o *origin, timeout time.Duration, kind Kind, member string, definition mcp.Object,
+	exposed string,
+) error {
+	raw := definition.JSON()
+	if len(raw) > MaxDefinition && kind != KindSkill {
+		return refuse("size", errLarge)
+	}
+	i.Kind, i.Server, i.Name, i.Exposed, i.Timeout = kind, o.server, definition.Text(member), exposed,
+		timeout
+	i.origin, i.offered = o, sha256.Sum256(raw)
+	checked, err := checkMembers(definition)
+	if err != nil {
+		return err
+	}
+	i.Definition = checked.With(member, mcp.String(exposed))
+	i.Raw = i.Definition.JSON()
+	return nil
+}

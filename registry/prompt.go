@@ -2,6 +2,7 @@ package registry
 
 import (
 	"errors"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry/schema"
@@ -31,12 +32,12 @@ func (p *Prompt) ValidateWithin(arguments mcp.RawJSON, budget schema.Budget) err
 }
 
 // define reads the definition of a prompt. Errors are *refusalError.
-func (p *Prompt) define(b *builder, definition mcp.Object) error {
-	exposed, err := exposedPrompt(b.source.Prefix, definition.Text("name"))
+func (p *Prompt) define(o *origin, timeout time.Duration, definition mcp.Object) error {
+	exposed, err := exposedPrompt(o.prefix, definition.Text("name"))
 	if err != nil {
 		return refuse("name", err)
 	}
-	if err := p.Item.define(b, KindPrompt, "name", definition, exposed); err != nil {
+	if err := p.Item.define(o, timeout, KindPrompt, "name", definition, exposed); err != nil {
 		return err
 	}
 	raw, err := argumentSchema(definition)

@@ -2,7 +2,7 @@ package registry
 
 import (
 	"context"
-	"errors"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -32,13 +32,8 @@ func (r *Resource) Subscribe(ctx context.Context, user share.User,
 	return true, subscribe(ctx, user, r.Name, func(uri string) { updated(r.origin.exposed(uri)) })
 }
 
-var (
-	errURI  = errors.New("uri must be an absolute URI of at most 2048 visible characters")
-	errName = errors.New("the definition has no name")
-)
-
 // define reads the definition of a resource. Errors are *refusalError.
-func (r *Resource) define(b *builder, definition mcp.Object) error {
+func (r *Resource) define(o *origin, timeout time.Duration, definition mcp.Object) error {
 	uri := definition.Text("uri")
 	if !validURI(uri) {
 		return refuse("uri", errURI)
@@ -46,7 +41,7 @@ func (r *Resource) define(b *builder, definition mcp.Object) error {
 	if definition.Text("name") == "" {
 		return refuse("name", errName)
 	}
-	return r.Item.define(b, KindResource, "uri", definition, b.origin.exposed(uri))
+	return r.Item.define(o, timeout, KindResource, "uri", definition, o.exposed(uri))
 }
 
 // Template is one template of resources: a URI template (RFC 6570) that stands for all
@@ -58,7 +53,7 @@ type Template struct {
 }
 
 // define reads the definition of a template. Errors are *refusalError.
-func (t *Template) define(b *builder, definition mcp.Object) (err error) {
+func (t *Template) define(o *origin, timeout time.Duration, definition mcp.Object) (err error) {
 	text := definition.Text("uriTemplate")
 	if t.pattern, err = newURIPattern(text); err != nil {
 		return refuse("uri", err)
@@ -66,5 +61,5 @@ func (t *Template) define(b *builder, definition mcp.Object) (err error) {
 	if definition.Text("name") == "" {
 		return refuse("name", errName)
 	}
-	return t.Item.define(b, KindTemplate, "uriTemplate", definition, b.origin.exposed(text))
+	return t.Item.define(o, timeout, KindTemplate, "uriTemplate", definition, o.exposed(text))
 }

@@ -13,33 +13,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
-// MaxDefinition bounds the definition of one item of any kind, in bytes.
-const MaxDefinition = 128 << 10
-
-// HeaderParam is a property of a tool's input schema that is marked with x-mcp-header:
-// the sender of a call repeats its value in a header, so that intermediaries can route by
-// it without reading the body.
-// https://modelcontextprotocol.io/specification/2026-07-28/server/tools
-type HeaderParam struct {
-	Header string   // name of the header, without Mcp-Param-
-	Path   []string // property names that lead from the root of the arguments to the value
-	Type   string   // string, integer or boolean
-}
-
-// Argument returns the value in arguments that the header repeats, nil when there is
-// none.
-func (p *HeaderParam) Argument(arguments mcp.RawJSON) mcp.RawJSON {
-	value := arguments
-	for _, name := range p.Path {
-		object, ok := mcp.ObjectOf(value)
-		if !ok {
-			return nil
-		}
-		value = object.Value(name)
-	}
-	return value
-}
-
 // Tool is one tool of the catalogue, with its schemas compiled. It is immutable, but see
 // Item.
 type Tool struct {

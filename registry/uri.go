@@ -3,6 +3,8 @@ package registry
 import (
 	"strconv"
 	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // This file decides which URIs a server may expose and a client may read. The hazard is a
@@ -129,4 +131,54 @@ func encodesNeedlessly(uri string) bool {
 		}
 		uri = rest[2:]
 	}
+}
+
+// formStart begins the exposed URIs of servers with a prefix. The server's name, a plus
+// and the own URI follow, so that file:///a of the server box becomes mcp.box+file:///a.
+// Letters, digits, "+", "-" and "." may stand in a scheme, so "mcp.box+file" is one, and
+// the whole is a valid URI. URIs whose schemes hosts know keep those, see schemeKept.
+// https://www.rfc-editor.org/rfc/rfc3986#section-3.1
+const formStart = "mcp."
+
+// fromForm splits an exposed URI into server name and own URI. ok is false when the URI
+// does not have the form of an exposed URI; when it is true, there need not be such a
+// server.
+func fromForm(exposed string) (server, uri string, ok bool) {
+	rest, ok := strings.CutPrefix(exposed, formStart)
+	if !ok {
+		return fromSchemeKept(exposed)
+	}
+	if server, uri, ok = strings.Cut(rest, "+"); !ok {
+		return "", "", false
+	}
+	return server, uri, ValidServerName(server)
+}
+
+// keepsScheme tells whether the exposed form of a URI keeps its scheme, by which hosts
+// know what it is.
+func keepsScheme(uri string) bool {
+	scheme := schemeOf(uri)
+	return mcp.KeepsScheme(scheme) && strings.HasPrefix(uri[len(scheme):], "://")
+}
+
+// schemeKept returns the exposed form of a URI that keeps its scheme: the name of the
+// server stands before the path, so that ui://chart/view.html of the server mod becomes
+// ui://mod/chart/view.html.
+func schemeKept(server, uri string) string {
+	scheme := schemeOf(uri)
+	return scheme + "://" + server + "/" + uri[len(scheme)+len("://"):]
+}
+
+// fromSchemeKept splits what schemeKept made. ok is false when the URI does not have that
+// form; when it is true, there need not be such a server.
+func fromSchemeKept(exposed string) (server, uri string, ok bool) {
+	if !keepsScheme(exposed) {
+		return "", "", false
+	}
+	start := len(schemeOf(exposed)) + len("://")
+	server, rest, ok := strings.Cut(exposed[start:], "/")
+	if !ok || rest == "" || !ValidServerName(server) {
+		return "", "", false
+	}
+	return server, exposed[:start] + rest, true
 }

@@ -1,9 +1,10 @@
 package registry
 
 import (
-	"cmp"
 	"errors"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -207,76 +208,6 @@ func (v *View) Prompt(name string) (*Prompt, error) { return find(v.prompts, nam
 // Template returns the template with that exposed URI template. The error is ErrNotFound.
 func (v *View) Template(uriTemplate string) (*Template, error) { return find(v.templates, uriTemplate) }
 
-// Resource returns the resource with that exposed URI. Servers may have resources that
-// they do not list, so it tries in this order
-//
-//  1. the listed resources;
-//  2. for a URI that begins like the exposed URIs of a server of the view (mcp.NAME+, ui://NAME/), that server alone;
-//     one that Owned has for servers with a prefix is not found here;
-//  3. the templates of servers without a prefix: of those that match, the one with the most literal text, and of
-//     equal ones that of the earlier server. No more templates are tried when matching has cost maxMatching;
-//  4. the one server without a prefix that has resources or may have some. When there are several, nobody can tell
-//     whose URI it is.
-//
-// A URI in no list must also be plain (see IsPlain): a server could read any other one as
-// a second URI, which the policy may deny. The error is ErrNotFound.
-func (v *View) Resource(uri string) (*Resource, error) {
-	if listed, err := find(v.resources, uri); err == nil {
-		return listed, nil
-	}
-	if server, own, ok := fromForm(uri); ok && v.prefixes(server) {
-		if itself, err := find(v.resources, v.shelves[server].origin.exposed(uri)); err == nil &&
-			keepsScheme(uri) {
-			return itself, nil // its own URI begins with its own name
-		}
-		return v.unlisted(server, own, uri)
-	}
-	if keepsScheme(uri) && len(v.Owned(uri)) > 0 {
-		return nil, ErrNotFound // it is for the caller of Owned to say which
-	}
-	if t := v.templateOf(uri); t != nil {
-		return v.unlisted(t.Server, uri, uri)
-	}
-	if len(v.open) == 1 {
-		return v.unlisted(v.open[0], uri, uri)
-	}
-	return nil, ErrNotFound
-}
-
-// templateOf returns the matching template of a server without a prefix that has the most
-// literal text, nil when none matches.
-func (v *View) templateOf(uri string) *Template {
-	var best *Template
-	work := maxMatching
-	for _, t := range v.Templates {
-		if t.origin.prefix != "" || best != nil && t.pattern.literal <= best.pattern.literal {
-			continue
-		}
-		if work -= t.pattern.work(uri); work < 0 {
-			return best
-		}
-		if t.pattern.matches(uri) {
-			best = t
-		}
-	}
-	return best
-}
-
-// unlisted makes a resource that the server may have although no list has it: the server
-// itself decides when it is read. One that the server lists and that was withheld is
-// unknown.
-func (v *View) unlisted(server, own, exposed string) (*Resource, error) {
-	s := v.shelves[server]
-	if _, withheld := slices.BinarySearch(s.withheld, own); withheld || !s.reads && !s.isUnreached() ||
-		!IsPlain(own) {
-		return nil, ErrNotFound
-	}
-	r := &Resource{}
-	r.Kind, r.Server, r.Name, r.Exposed, r.Timeout, r.origin = KindResource, server, own, exposed,
-		cmp.Or(s.timeout, defaultTimeout), s.origin
-	return r, nil
-}
-
 func find[T any](items map[string]T, name string) (T, error) {
 	if item, ok := items[name]; ok {
 		return item, nil
@@ -284,3 +215,41 @@ func find[T any](items map[string]T, name string) (T, error) {
 	var none T
 	return none, ErrNotFound
 }
+
+// Lists tells whether items of a server belong in lists. Those of a server that was
+// unlisted do not.
+func (v *View) Lists(server string) bool { return !v.shelves[server].unlisted }
+
+// View returns the items of the named servers. Where two items of a kind have the same
+// exposed name, the server that comes first in the list keeps it. A server may be
+// unknown; it then has no items. For the same list the same *View is returned, so that
+// tenants with the same servers share its memory.
+func (c *Catalogue) View(servers []string) *View {
+	key := viewKey(servers)
+	if v, ok := c.views.Load(key); ok {
+		return v.(*View)
+	}
+	v, _ := c.views.LoadOrStore(key, c.newView(servers, nil, nil))
+	return v.(*View)
+}
+
+// viewKey joins names with their lengths before them, so that different lists have
+// different keys whatever characters the names have: one tenant must never get the view
+// of another.
+func viewKey(servers []string) string {
+	var key strings.Builder
+	for _, server := range servers {
+		key.WriteString(strconv.Itoa(len(server)))
+		key.WriteByte(':')
+		key.WriteString(server)
+	}
+	return key.String()
+}
+
+// isUnreached tells whether the server is known to be down and has never offered
+// anything.
+func (s *shelf) isUnreached() bool { return s.origin != nil && !s.reached }
+
+// isUnlisted tells whether the server has lists for each user, and that of the kind is not
+// known.
+func (s *shelf) isUnlisted(kind Kind) bool { return s.personal != nil && !s.listed[listOf(kind)] }

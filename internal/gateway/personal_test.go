@@ -31,7 +31,7 @@ func (w *whimsical) Known(p *auth.Principal) *registry.Lists { return w.offers[p
 
 func (w *whimsical) offer(t *testing.T, subject string, tools ...string) {
 	t.Helper()
-	s := registry.Source{Name: "own", Prefix: "own", Personal: w}
+	s := registry.Source{Name: "own", Prefix: "own"}
 	for _, name := range tools {
 		s.Tools = append(s.Tools, registry.Offer{
 			Definition: object(`{"name":"` + name + `","inputSchema":{"type":"object"}}`), Timeout: time.Minute,
@@ -60,7 +60,10 @@ func TestEachUserSeesListsOfTheirOwn(t *testing.T) {
 		fails: &registry.UnavailableError{Server: "own", Credential: credential.FaultExchange, Err: context.Canceled},
 	}
 	all := []registry.Kind{registry.KindTool, registry.KindPrompt, registry.KindResource}
-	b.replace(t, registry.Source{Name: "own", Prefix: "own", Personal: w, Unread: all})
+	if refused := b.registry.ReplacePersonal(
+		registry.Source{Name: "own", Prefix: "own", Unread: all}, w); len(refused) > 0 {
+		t.Fatal(refused)
+	}
 	bob := alice
 	bob.Subject = "bob"
 	w.offer(t, alice.Subject, "one", "secret")

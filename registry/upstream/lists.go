@@ -261,9 +261,6 @@ func (l *lists) source(subscribe func(ctx context.Context, user share.User, uri 
 	if s.Reads || s.Completes || len(s.Prompts)+len(s.Unread)+len(s.Skills) > 0 {
 		s.Use = c.use
 	}
-	if l.personal != nil {
-		s.Personal = l.personal
-	}
 	if s.Reads && c.subscribable() {
 		s.Subscribe = subscribe
 	}

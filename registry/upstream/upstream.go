@@ -292,7 +292,14 @@ func (u *Upstream) list(ctx context.Context, l *lists, asked, announced topics) 
 // publish puts what the server offers into the catalogue, and returns the Status that
 // this makes.
 func (u *Upstream) publish(l *lists) Status {
-	status := l.status(u.shelf.reg.Replace(l.source(u.watches.subscribe)))
+	source := l.source(u.watches.subscribe)
+	var left []registry.Refusal
+	if l.personal != nil {
+		left = u.shelf.reg.ReplacePersonal(source, l.personal)
+	} else {
+		left = u.shelf.reg.Replace(source)
+	}
+	status := l.status(left)
 	status.Unenforced = u.shelf.reg.Catalogue().Unenforced(u.cfg.Name)
 	return status
 }

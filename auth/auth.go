@@ -344,7 +344,7 @@ func (v *Verifier) MissingClaims() []MissingClaim {
 // them no token had.
 func (v *Verifier) judgeClaims(ctx context.Context) {
 	for _, n := range v.named {
-		if tokens, news := n.begin(); news {
+		if tokens, isNew := n.begin(); isNew {
 			v.logger.WarnContext(ctx, "no token of an hour had a claim that the config names",
 				slog.String("issuer", n.issuer),
 				slog.String("claim", n.at.text), slog.Int("tokens", tokens), slog.String("advice", n.advice))

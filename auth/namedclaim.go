@@ -59,7 +59,7 @@ func (n *namedClaim) count(c *claims) {
 
 // begin begins another hour. It tells whether enough tokens of the last one all lacked
 // the claim, and how many, if that was not told already.
-func (n *namedClaim) begin() (tokens int, news bool) {
+func (n *namedClaim) begin() (tokens int, isNew bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	tokens, had := n.tokens, n.had
@@ -67,9 +67,9 @@ func (n *namedClaim) begin() (tokens int, news bool) {
 	if had || tokens < fewTokens {
 		return 0, false
 	}
-	news = n.missing == 0
+	isNew = n.missing == 0
 	n.missing = tokens
-	return tokens, news
+	return tokens, isNew
 }
 
 // MissingClaim is a claim that the configuration names and that no token of an hour had.

@@ -272,16 +272,16 @@ func (r *remote) renew(ctx context.Context) time.Duration {
 	if err != nil {
 		r.tellFailure(ctx, err)
 		if set = r.current(r.now()); set == nil {
-			return retryPause - spread(retryPause)
+			return retryPause - jitter(retryPause)
 		}
-		return min(min(minPause, r.refresh-fetchTimeout)+spread(minPause), set.until.Sub(r.now()))
+		return min(min(minPause, r.refresh-fetchTimeout)+jitter(minPause), set.until.Sub(r.now()))
 	}
 	r.warned = time.Time{}
 	if r.store != nil {
 		r.unsaved = newUnsaved(text, begun)
 		r.save(ctx)
 	}
-	return begun.Add(r.refresh - fetchTimeout - spread(r.refresh)).Sub(r.now())
+	return begun.Add(r.refresh - fetchTimeout - jitter(r.refresh)).Sub(r.now())
 }
 
 // begin begins a flight if none is wanted yet, and returns the time. All requests that
@@ -419,8 +419,8 @@ func (r *remote) fetch(ctx context.Context) (set *keySet, text []byte, err error
 	return set, text, nil
 }
 
-// spread returns up to a fifth of d, at random, by which a fetch is moved, so that
+// jitter returns up to a fifth of d, at random, by which a fetch is moved, so that
 // replicas which started together do not fetch together.
-func spread(d time.Duration) time.Duration {
+func jitter(d time.Duration) time.Duration {
 	return rand.N(d / 5) //nolint:gosec // spreading needs no secrecy
 }

@@ -25,19 +25,19 @@ func (e *UnavailableError) Error() string {
 // Unwrap returns the cause.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// RoomError says that the call was made, and that its answer cannot be held in memory.
+// MemoryError says that the call was made, and that its answer cannot be held in memory.
 // Sources return it.
-type RoomError struct {
+type MemoryError struct {
 	Server string
 	Err    error // of package share: in whose share there is no room
 }
 
-func (e *RoomError) Error() string {
+func (e *MemoryError) Error() string {
 	return fmt.Sprintf("no room for an answer of server %s: %v", e.Server, e.Err)
 }
 
 // Unwrap returns the error of package share.
-func (e *RoomError) Unwrap() error { return e.Err }
+func (e *MemoryError) Unwrap() error { return e.Err }
 
 // PlaceError says that the server follows as many resources as it may, for this user, its
 // tenant or all together. Sources return it; nothing was sent.

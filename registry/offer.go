@@ -68,11 +68,11 @@ type Call struct {
 	// by any goroutine, and does not block. nil: nobody wants to know.
 	Told func(state mcp.Object)
 
-	// Room holds the answer for the caller, from its first byte beyond what is covered
+	// Memory holds the answer for the caller, from its first byte beyond what is covered
 	// until the client has it. A source that reads an answer from elsewhere has it hold
-	// what has come, and returns a *RoomError if it cannot. The gateway holds the answer
+	// what has come, and returns a *MemoryError if it cannot. The gateway holds the answer
 	// with it after that, and releases it. nil: nothing is counted.
-	Room *share.Claim
+	Memory *share.Reservation
 
 	// Stays is set to true by a source whose result asks for something, when only this
 	// process can go on with the requestState in it. The source sets it before its Func

@@ -27,8 +27,8 @@ func bulk(size int) func(*world) {
 		w.registry.Replace(registry.Source{Name: "store", Tools: []registry.Offer{{
 			Definition: object(`{"name":"bulk","inputSchema":{"type":"object"}}`), Timeout: time.Hour,
 			Call: func(_ context.Context, c *registry.Call) (mcp.Object, error) {
-				if err := c.Room.Resize(int64(size)); err != nil {
-					return mcp.Object{}, &registry.RoomError{Server: "store", Err: err}
+				if err := c.Memory.Resize(int64(size)); err != nil {
+					return mcp.Object{}, &registry.MemoryError{Server: "store", Err: err}
 				}
 				return object(`{"content":[{"type":"text","text":"` + strings.Repeat("x", size) + `"}]}`), nil
 			},

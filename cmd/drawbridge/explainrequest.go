@@ -126,7 +126,7 @@ func happened(e *entry, cfg *config.Config) string {
 	}
 	line("time", "%.4gs%s", e.Duration, e.upstream())
 	if e.WaitedFor != "" {
-		line("waited", "%.4gs, most of it for: %s", e.Wait, meaningOf(e.WaitedFor).means)
+		line("waited", "%.4gs, most of it for: %s", e.Wait, meaningOf(e.WaitedFor).says)
 	}
 	if e.Config != "" {
 		line("config", "%s", e.Config)
@@ -189,8 +189,8 @@ func visible(c rune) rune {
 func meanings(e *entry, code string) []string {
 	var all []string
 	for _, words := range []string{e.Outcome, e.Outcome + ", " + e.Reason, code} {
-		if m := meaningOf(words); m.means != "" {
-			all = append(all, m.means)
+		if m := meaningOf(words); m.says != "" {
+			all = append(all, m.says)
 		}
 	}
 	return all

@@ -159,7 +159,7 @@ func (w *walk) refusedToken(refused *auth.Error, entry int) {
 	if refused.Err != nil {
 		detail = ": " + refused.Err.Error()
 	}
-	w.line("token", "%s%s", meaningOf(outcomeUnauthenticated+", "+refused.Reason).means, detail)
+	w.line("token", "%s%s", meaningOf(outcomeUnauthenticated+", "+refused.Reason).says, detail)
 	if refused.Claimed != "" {
 		w.line("claimed", "the token names the issuer %q", refused.Claimed)
 	}

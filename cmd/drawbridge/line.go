@@ -33,8 +33,8 @@ const maxScratch = 16 << 10
 func (h jsonHandler) HandleLine(ctx context.Context, at time.Time, level slog.Level, message string,
 	attrs []slog.Attr,
 ) error {
-	room := scratch.Get().(*[]byte)
-	line, ok := appendLine((*room)[:0], at, level, message, attrs)
+	buffer := scratch.Get().(*[]byte)
+	line, ok := appendLine((*buffer)[:0], at, level, message, attrs)
 	if ok {
 		_, _ = h.buffer.Write(line) // never fails
 		if level >= slog.LevelWarn {
@@ -42,8 +42,8 @@ func (h jsonHandler) HandleLine(ctx context.Context, at time.Time, level slog.Le
 		}
 	}
 	if cap(line) <= maxScratch {
-		*room = line
-		scratch.Put(room)
+		*buffer = line
+		scratch.Put(buffer)
 	}
 	if ok {
 		return nil

@@ -118,7 +118,7 @@ func memoryUse(b *share.Budget) metrics.MemoryUse {
 // does not overload the gateway.
 func overload(b *share.Budget, maxBody int64) string {
 	top := b.Top(1)
-	if b.Room() >= min(maxBody, b.Most()) || len(top) == 0 {
+	if b.Available() >= min(maxBody, b.Most()) || len(top) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("memory: requests hold %d %% of what they may, most of it tenant %q with %d %%",

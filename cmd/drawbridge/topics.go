@@ -79,8 +79,8 @@ func helpOn(topic string, s streams) int {
 		s.say("%s\n", strings.TrimRight(text, "\n"))
 		return exitOK
 	}
-	if m := meaningOf(topic); m.means != "" {
-		s.say("%s: %s\n%s", topic, m.means, m.cures())
+	if m := meaningOf(topic); m.says != "" {
+		s.say("%s: %s\n%s", topic, m.says, m.cures())
 		return exitOK
 	}
 	all := topics()
@@ -94,7 +94,7 @@ func helpOn(topic string, s streams) int {
 }
 
 // meaning is what the reference says of a code, an outcome or a reason.
-type meaning struct{ means, cure string }
+type meaning struct{ says, cure string }
 
 // cures says what to do, as a line; nothing where the reference has no cure.
 func (m meaning) cures() string {
@@ -131,7 +131,7 @@ func meaningOf(words string) meaning {
 		case strings.HasPrefix(words, "DB-") && len(cells) == 5:
 			return meaning{cells[3], cure}
 		case !strings.HasPrefix(words, "DB-") && len(cells) == 2:
-			return meaning{means: cells[1]}
+			return meaning{says: cells[1]}
 		}
 	}
 	return meaning{}

@@ -33,7 +33,7 @@ func TestEveryRefusalIsExplained(t *testing.T) {
 		})
 	}
 	for code := range codes {
-		if m := meaningOf(code); m.means == "" || m.cure == "" {
+		if m := meaningOf(code); m.says == "" || m.cure == "" {
 			t.Errorf("%s: nobody explains it: docs/reference/codes.md has no row with its meaning and cure",
 				code)
 		}
@@ -67,11 +67,11 @@ func TestEveryRefusalIsExplained(t *testing.T) {
 // "" for the code: any.
 func explained(t *testing.T, outcome, reason, code string) {
 	t.Helper()
-	if meaningOf(outcome).means == "" && outcome != "" {
+	if meaningOf(outcome).says == "" && outcome != "" {
 		t.Errorf("%s: nobody explains this outcome: docs/reference/codes.md has no row of it", outcome)
 	}
 	named := reason != "" && !strings.HasPrefix(reason, "DB-")
-	if named && outcome != "unheld" && meaningOf(outcome+", "+reason).means == "" {
+	if named && outcome != "unheld" && meaningOf(outcome+", "+reason).says == "" {
 		t.Errorf("%s, %s: nobody explains this reason: docs/reference/codes.md has no row of both", outcome,
 			reason)
 	}

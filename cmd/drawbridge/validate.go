@@ -278,18 +278,18 @@ func tryRedis(ctx context.Context, r config.Redis) check {
 		c.OK, c.Message = false, err.Error()
 		return c
 	}
-	room, err := store.Room(ctx)
-	c.OK, c.Message = judgeRoom(room, err, r.Memory)
+	use, err := store.MemoryUse(ctx)
+	c.OK, c.Message = judgeMemory(use, err, r.Memory)
 	return c
 }
 
 // roomFactor is how many times redis.memory the server must be able to hold: replicas
 // that have ended leave behind what they had for some minutes, and Redis needs memory
 // besides.
-const roomFactor = 2
+const memoryFactor = 2
 
 // judgeRoom says whether Redis has room for what replicas may keep there.
-func judgeRoom(room redis.Room, err error, memory int64) (ok bool, message string) {
+func judgeMemory(use redis.MemoryUse, err error, memory int64) (ok bool, message string) {
 	const mib = 1 << 20
 	const up = "is up and takes writes"
 	switch {
@@ -297,18 +297,18 @@ func judgeRoom(room redis.Room, err error, memory int64) (ok bool, message strin
 		return true, up + "; how much memory it has cannot be asked: give its user the right +info"
 	case err != nil:
 		return false, err.Error()
-	case room.Evicts:
+	case use.Evicts:
 		return false, "its maxmemory-policy must be noeviction: any other ends sessions without a sign"
-	case room.Most == 0:
+	case use.Most == 0:
 		return true, up + "; its maxmemory is not set, so nothing bounds what else it serves"
-	case room.Most < roomFactor*memory:
+	case use.Most < memoryFactor*memory:
 		return false, fmt.Sprintf("its maxmemory is %d MiB: it must be %d MiB, %d times redis.memory, or that smaller",
-			room.Most/mib, roomFactor*memory/mib, roomFactor)
-	case room.Used > room.Most-memory:
+			use.Most/mib, memoryFactor*memory/mib, memoryFactor)
+	case use.Used > use.Most-memory:
 		return false, fmt.Sprintf("%d of its %d MiB are used, which leaves less than the %d MiB of redis.memory",
-			room.Used/mib, room.Most/mib, memory/mib)
+			use.Used/mib, use.Most/mib, memory/mib)
 	}
-	return true, fmt.Sprintf("%s; %d of its %d MiB are used", up, room.Used/mib, room.Most/mib)
+	return true, fmt.Sprintf("%s; %d of its %d MiB are used", up, use.Used/mib, use.Most/mib)
 }
 
 // tryDatabases connects to each database of a server.

@@ -113,7 +113,7 @@ type Log struct {
 	booked   int           // lines for which Book has succeeded and Keep was not called yet
 	lines    int           // lines that came and are not written
 	bytes    int64         // of those lines
-	room     int64         // bytes that are sure to fit behind what is written
+	space    int64         // bytes that are sure to fit behind what is written
 	short    error         // why there is not more room; nil: there is, or nobody has tried
 	wanted   bool          // somebody in book waits for room
 	tried    chan struct{} // closed, and replaced, when the writer has tried to make room
@@ -242,7 +242,7 @@ func (l *Log) book() error {
 			return err
 		case l.freeLocked() >= maxLine:
 			l.booked++
-			if l.freeLocked() < lowRoom && l.short == nil {
+			if l.freeLocked() < lowSpace && l.short == nil {
 				l.nudge()
 			}
 			return nil
@@ -277,7 +277,7 @@ func (l *Log) refusalLocked() error {
 
 // freeLocked returns how many bytes of the room are neither booked nor needed by lines
 // that wait to be written. It may be negative.
-func (l *Log) freeLocked() int64 { return l.room - l.bytes - int64(l.booked)*maxLine }
+func (l *Log) freeLocked() int64 { return l.space - l.bytes - int64(l.booked)*maxLine }
 
 // Keep writes a record for which Book has succeeded, and returns when it is in the file,
 // or with Always on disk. Concurrent callers share one write and one sync. An error means

@@ -187,14 +187,14 @@ func appendCount(dst []byte, name string, n int) []byte {
 // appendScopes appends a member whose value is a list of scopes: those that are in named,
 // as far as there is room. They have the characters of the standard, none of which is
 // escaped; another scope is left out.
-func appendScopes(dst []byte, name string, scopes []string, room int, named []string) []byte {
+func appendScopes(dst []byte, name string, scopes []string, space int, named []string) []byte {
 	dst = append(dst, name...)
 	first := true
 	for _, scope := range scopes {
 		if !slices.Contains(named, scope) || !isScope(scope) {
 			continue
 		}
-		if room -= len(scope) + len(`"",`); room < 0 {
+		if space -= len(scope) + len(`"",`); space < 0 {
 			break
 		}
 		if !first {
@@ -223,13 +223,13 @@ func appendTexts(dst []byte, name string, texts []string) []byte {
 		return dst
 	}
 	dst = append(dst, name...)
-	room := maxTexts
+	space := maxTexts
 	for i, text := range texts[:min(len(texts), maxList)] {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		text = cut(text, min(room, maxString))
-		room -= len(text)
+		text = cut(text, min(space, maxString))
+		space -= len(text)
 		dst = appendQuoted(append(dst, '"'), text, maxString)
 	}
 	return append(dst, ']')
@@ -237,7 +237,7 @@ func appendTexts(dst []byte, name string, texts []string) []byte {
 
 // appendMembers appends a member whose value is an object of texts, unless there are
 // none. room is that of all values.
-func appendMembers(dst []byte, name string, members Members, room int) []byte {
+func appendMembers(dst []byte, name string, members Members, space int) []byte {
 	if len(members) == 0 {
 		return dst
 	}
@@ -252,8 +252,8 @@ func appendMembers(dst []byte, name string, members Members, room int) []byte {
 		}
 		first = false
 		dst = append(append(append(dst, '"'), m[0]...), `":"`...)
-		value := cut(m[1], min(room, MaxValue))
-		room -= len(value)
+		value := cut(m[1], min(space, MaxValue))
+		space -= len(value)
 		dst = appendQuoted(dst, value, MaxValue)
 	}
 	return append(dst, '}')

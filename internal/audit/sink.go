@@ -15,7 +15,7 @@ import (
 const (
 	standardOutput = "-"
 	maxSpare       = 64 << 10          // bytes of memory of a batch that are kept for a later one
-	endlessRoom    = math.MaxInt64 / 2 // bytes; half, so that sums with it do not overflow
+	endlessSpace   = math.MaxInt64 / 2 // bytes; half, so that sums with it do not overflow
 )
 
 // file is what a sink needs of an *os.File. Tests put one in its place that fails and
@@ -119,9 +119,9 @@ func (s *sink) use(f file, torn bool) {
 }
 
 // room returns how many bytes are sure to fit behind the end.
-func (s *sink) room() int64 {
+func (s *sink) space() int64 {
 	if s.endless {
-		return endlessRoom
+		return endlessSpace
 	}
 	return s.reserved
 }

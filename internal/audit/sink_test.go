@@ -32,7 +32,7 @@ type disk struct {
 
 	mu       sync.Mutex // guards the fields below
 	text     []byte
-	room     int // bytes until a write fails; negative: endless
+	space    int // bytes until a write fails; negative: endless
 	free     int // bytes that can be reserved behind the end; negative: endless
 	reserved int // largest size that was reserved
 	cuts     int
@@ -41,7 +41,7 @@ type disk struct {
 	writes   int
 }
 
-func newDisk() *disk { return &disk{room: -1, free: -1} }
+func newDisk() *disk { return &disk{space: -1, free: -1} }
 
 func (d *disk) Write(p []byte) (int, error) {
 	if d.wait != nil {
@@ -51,9 +51,9 @@ func (d *disk) Write(p []byte) (int, error) {
 	defer d.mu.Unlock()
 	d.writes++
 	n := len(p)
-	if d.room >= 0 {
-		n = min(n, d.room)
-		d.room -= n
+	if d.space >= 0 {
+		n = min(n, d.space)
+		d.space -= n
 	}
 	d.text = append(d.text, p[:n]...)
 	if n < len(p) {
@@ -175,7 +175,7 @@ func TestFailedRecordIsTakenBackAndTriedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := len(d.text)
-		d.set(&d.room, 10)
+		d.set(&d.space, 10)
 		if err := l.Write(record(2)); !errors.Is(err, errDisk) {
 			t.Errorf("got error %v, want %v", err, errDisk)
 		}
@@ -185,7 +185,7 @@ func TestFailedRecordIsTakenBackAndTriedAgain(t *testing.T) {
 		if err := l.Book(); !errors.Is(err, errDisk) {
 			t.Errorf("booked with error %v, want %v", err, errDisk)
 		}
-		d.set(&d.room, -1)
+		d.set(&d.space, -1)
 		time.Sleep(retryTicks * watchInterval)
 		synctest.Wait()
 		if err := l.Write(record(3)); err != nil {
@@ -205,11 +205,11 @@ func TestPipeGoesOnWhereItStopped(t *testing.T) {
 		d := newDisk()
 		d.pipe = true
 		l := logOn(t, Config{Always: true}, d)
-		d.set(&d.room, 10)
+		d.set(&d.space, 10)
 		if err := l.Write(record(1)); !errors.Is(err, errDisk) {
 			t.Errorf("got error %v, want %v", err, errDisk)
 		}
-		d.set(&d.room, -1)
+		d.set(&d.space, -1)
 		time.Sleep(retryTicks * watchInterval)
 		synctest.Wait()
 		if err := l.Write(record(2)); err != nil {
@@ -234,11 +234,11 @@ func TestLinesOfOthersAreNotTakenBack(t *testing.T) {
 		d.mu.Lock()
 		d.text = append(d.text, "other\n"...)
 		d.mu.Unlock()
-		d.set(&d.room, 10)
+		d.set(&d.space, 10)
 		if err := l.Write(record(1)); !errors.Is(err, errDisk) {
 			t.Errorf("got error %v, want %v", err, errDisk)
 		}
-		d.set(&d.room, -1)
+		d.set(&d.space, -1)
 		time.Sleep(retryTicks * watchInterval)
 		synctest.Wait()
 		if got := d.lines(); len(got) != 3 || got[0] != "other" || len(got[1]) != 10 || d.kept() != "1" {
@@ -295,7 +295,7 @@ func TestRoomIsSureBeforeACall(t *testing.T) {
 			t.Errorf("got problem %v, want %v", err, errFull)
 		}
 		d.set(&d.free, 0) // others took the rest; what was reserved stays
-		d.set(&d.room, d.count(&d.reserved))
+		d.set(&d.space, d.count(&d.reserved))
 		for i := range booked {
 			if err := l.Keep(longest(i)); err != nil {
 				t.Fatalf("record %d of %d that were booked: %v", i, booked, err)
@@ -305,7 +305,7 @@ func TestRoomIsSureBeforeACall(t *testing.T) {
 			t.Errorf("booked with error %v, want %v", err, errFull)
 		}
 		d.set(&d.free, -1)
-		d.set(&d.room, -1)
+		d.set(&d.space, -1)
 		time.Sleep(retryTicks * watchInterval)
 		synctest.Wait()
 		if err := errors.Join(l.Problem(), l.Write(record(99))); err != nil {
@@ -446,8 +446,8 @@ func TestCutFileIsExtendedAnew(t *testing.T) {
 		d.mu.Unlock()
 		time.Sleep(retryTicks * watchInterval)
 		synctest.Wait()
-		if got := d.count(&d.reserved); got < lowRoom {
-			t.Errorf("%d bytes are reserved in the cut file, want %d at least", got, lowRoom)
+		if got := d.count(&d.reserved); got < lowSpace {
+			t.Errorf("%d bytes are reserved in the cut file, want %d at least", got, lowSpace)
 		}
 		if err := l.Write(record(2)); err != nil || d.kept() != "2" {
 			t.Errorf("error %v and records %s, want none and 2", err, d.kept())
@@ -463,7 +463,7 @@ func TestRoomIsGivenBack(t *testing.T) {
 	if err := errors.Join(l.Write(record(1)), l.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if d.reserved < lowRoom || d.cuts != 1 || d.kept() != "1" {
+	if d.reserved < lowSpace || d.cuts != 1 || d.kept() != "1" {
 		t.Errorf("%d bytes reserved, %d cuts, records %s; want some, 1 and 1", d.reserved, d.cuts, d.kept())
 	}
 }

@@ -9,12 +9,12 @@ const (
 	watchInterval = 250 * time.Millisecond // between two looks of the watch at the writer
 	retryTicks    = 4                      // at every fourth look, the writer is to try again what failed
 
-	aheadRoom = 4 << 20       // bytes of room that the writer makes at once
-	lowRoom   = aheadRoom / 2 // the writer makes more when fewer bytes than this are free
+	aheadSpace = 4 << 20        // bytes of room that the writer makes at once
+	lowSpace   = aheadSpace / 2 // the writer makes more when fewer bytes than this are free
 	// recoveryRoom is how many bytes must be free again, after there was no room, before
 	// records count as writable. With a lower bound a nearly full disk would let one call
 	// through, refuse the next, and so on.
-	recoveryRoom = 16 * maxLine
+	recoverySpace = 16 * maxLine
 )
 
 // kept is what could not be written and waits in memory to be tried again.
@@ -71,7 +71,7 @@ func (l *Log) step() (last bool) {
 		l.follow()
 	}
 	if do.low || do.again {
-		l.makeRoom(do.again)
+		l.makeSpace(do.again)
 	}
 	todo := l.rest.with(do.batch)
 	// nothing to write, or it is not yet time to try it again
@@ -121,7 +121,7 @@ func (l *Log) begin() duties {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	do := duties{next: l.next, again: l.again || l.next != nil || l.isClosed, last: l.isClosed}
-	do.low = l.short == nil && (l.wanted || l.freeLocked() < lowRoom)
+	do.low = l.short == nil && (l.wanted || l.freeLocked() < lowSpace)
 	l.since, l.next, l.again = now, nil, false
 	if l.batch.count > 0 && (l.rest.count == 0 || do.again) {
 		do.batch = l.batch
@@ -137,7 +137,7 @@ func (l *Log) end(b *batch, todo kept, left []byte, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.since, l.inWork, l.failed = time.Time{}, nil, err
-	l.room = l.sink.room()
+	l.space = l.sink.space()
 	l.bytes -= int64(len(todo.lines) - len(left))
 	switch {
 	case todo.count == 0:
@@ -162,7 +162,7 @@ func (l *Log) end(b *batch, todo kept, left []byte, err error) {
 		l.problem = err
 	case l.short != nil && l.freeLocked() < maxLine:
 		l.problem = l.short
-	case l.short == nil || l.freeLocked() >= recoveryRoom:
+	case l.short == nil || l.freeLocked() >= recoverySpace:
 		l.problem = nil
 	}
 }
@@ -180,22 +180,22 @@ func (l *Log) endLocked(b *batch, err error) {
 // makeRoom extends the file ahead if little room is free. With looking it first finds out
 // whether others have written to the file or cut it, which takes a look at the file
 // system.
-func (l *Log) makeRoom(looking bool) {
+func (l *Log) makeSpace(looking bool) {
 	if looking {
 		l.sink.look()
 	}
 	l.mu.Lock()
-	l.room = l.sink.room()
+	l.space = l.sink.space()
 	free := l.freeLocked()
-	needed := l.room - free // for lines that are booked, and for those that came and are not written
+	needed := l.space - free // for lines that are booked, and for those that came and are not written
 	l.mu.Unlock()
 	var short error // the mutex is not held meanwhile: reserving may take as long as a disk likes
-	if free < lowRoom {
-		short = l.sink.reserve(needed + aheadRoom)
+	if free < lowSpace {
+		short = l.sink.reserve(needed + aheadSpace)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.room, l.short = l.sink.room(), short
+	l.space, l.short = l.sink.space(), short
 	l.triedLocked()
 }
 

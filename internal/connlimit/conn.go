@@ -10,22 +10,22 @@ import (
 	"syscall"
 )
 
-// conn is one connection that has a place. Limiter, trusted, from and home never change
+// conn is one connection that has a place. Limiter, trusted, from and source never change
 // once it has it; what follows them is guarded by the limiter's mutex, but for stranger
 // and busy, which the HTTP server changes at every request.
 type conn struct {
 	net.Conn
 	limiter *Limiter
 	trusted bool
-	from    netip.Addr // the key of home
-	home    *address   // nil: the address is trusted
+	from    netip.Addr // the key of source
+	source  *address   // nil: the address is trusted
 	framing framing    // of its requests
 
 	stranger atomic.Bool
 	busy     atomic.Bool // a request is in work
 
-	left          bool          // it has no place any more
-	inAll, inHome *list.Element // where it waits to be closed; nil: it must not be
+	left            bool          // it has no place any more
+	inAll, inSource *list.Element // where it waits to be closed; nil: it must not be
 }
 
 // Read implements net.Conn.
@@ -112,8 +112,8 @@ func (c *conn) queueLocked() {
 		return
 	}
 	c.inAll = c.last(&c.limiter.all, c.inAll)
-	if c.home != nil {
-		c.inHome = c.last(&c.home.queues, c.inHome)
+	if c.source != nil {
+		c.inSource = c.last(&c.source.queues, c.inSource)
 	}
 }
 
@@ -136,9 +136,9 @@ func (c *conn) leaveQueuesLocked() {
 		c.limiter.all.remove(c.inAll)
 		c.inAll = nil
 	}
-	if c.inHome != nil {
-		c.home.remove(c.inHome)
-		c.inHome = nil
+	if c.inSource != nil {
+		c.source.remove(c.inSource)
+		c.inSource = nil
 	}
 }
 
@@ -150,10 +150,10 @@ func (c *conn) leaveLocked() {
 	c.leaveQueuesLocked()
 	c.left = true
 	c.limiter.open--
-	if c.home == nil {
+	if c.source == nil {
 		return
 	}
-	if c.home.open--; c.home.open == 0 {
+	if c.source.open--; c.source.open == 0 {
 		delete(c.limiter.addresses, c.from)
 	}
 }

@@ -98,7 +98,7 @@ func (q *queues) first() *conn {
 			if q == &c.limiter.all {
 				c.inAll = nil
 			} else {
-				c.inHome = nil
+				c.inSource = nil
 			}
 			l.Remove(front)
 		}
@@ -123,12 +123,12 @@ func (l *Limiter) crowdedLocked() *conn {
 			continue // it has just become known, and is about to leave the queue
 		}
 		looked = append(looked, c)
-		if most == nil || c.home.open > most.home.open {
+		if most == nil || c.source.open > most.source.open {
 			most = c
 		}
 	}
 	for _, c := range looked {
-		if c.home.open < most.home.open {
+		if c.source.open < most.source.open {
 			l.all.strangers.MoveToBack(c.inAll)
 		}
 	}

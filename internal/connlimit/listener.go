@@ -75,15 +75,15 @@ func tell(to func(Cause), cause Cause) {
 // to c, which has to be closed, and cause says why. ok is false if no connection can give
 // way.
 func (l *Limiter) placeLocked(c *conn, from netip.Addr) (out *conn, cause Cause, ok bool) {
-	var home *address
+	var source *address
 	if !c.trusted {
-		if home = l.addresses[from]; home == nil {
-			home = new(address)
+		if source = l.addresses[from]; source == nil {
+			source = new(address)
 		}
 	}
 	switch {
-	case home != nil && home.open >= l.cfg.Address:
-		cause, out = Address, home.first()
+	case source != nil && source.open >= l.cfg.Address:
+		cause, out = Address, source.first()
 	case l.open >= l.cfg.Total:
 		if cause, out = Total, l.crowdedLocked(); out == nil {
 			out = l.all.first()
@@ -95,10 +95,10 @@ func (l *Limiter) placeLocked(c *conn, from netip.Addr) (out *conn, cause Cause,
 	if out != nil {
 		out.leaveLocked()
 	}
-	c.from, c.home = from, home
-	if home != nil {
-		l.addresses[from] = home
-		home.open++
+	c.from, c.source = from, source
+	if source != nil {
+		l.addresses[from] = source
+		source.open++
 	}
 	l.open++
 	c.stranger.Store(!c.trusted)

@@ -131,8 +131,8 @@ func parseLength(value []byte) (length int) {
 	return length
 }
 
-// Room says whether there is memory for an answer.
-type Room interface {
+// Memory says whether there is memory for an answer.
+type Memory interface {
 	// Hold is called before an answer of that many bytes is allocated. After an error it
 	// is not read.
 	Hold(bytes int) error

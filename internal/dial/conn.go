@@ -26,8 +26,8 @@ var (
 type conn struct {
 	net.Conn
 	host   string             // as in the URLs of its requests
-	home   *transport         // whose it is
-	idle   *pool              // of home, to which it goes when it is idle
+	owner  *transport         // whose it is
+	idle   *pool              // of owner, to which it goes when it is idle
 	raw    syscall.RawConn    // to look at the socket; nil: not possible, so the connection is used once
 	under  *records           // what is under TLS; nil: there is no TLS
 	step   func(uintptr) bool // the method ask, so that it is not allocated for each request
@@ -37,7 +37,7 @@ type conn struct {
 	first  []byte             // what was read of the response and not used yet, in memory
 	// reads through Read of this conn, and so no more than room; nil: not needed yet
 	in      *bufio.Reader
-	room    int64     // bytes that may still be read, so that a response's header ends
+	left    int64     // bytes that may still be read, so that a response's header ends
 	cut     func()    // closes the connection, which ends every wait for it
 	watched watched   // of the canceler
 	since   time.Time // when it became idle
@@ -45,15 +45,15 @@ type conn struct {
 
 // Read implements io.Reader, for in. It fails once room is used up.
 func (c *conn) Read(p []byte) (int, error) {
-	if c.room <= 0 {
+	if c.left <= 0 {
 		return 0, errHeaderSize
 	}
-	p = p[:min(int64(len(p)), c.room)]
+	p = p[:min(int64(len(p)), c.left)]
 	n, err := copy(p, c.first), error(nil)
 	if c.first = c.first[n:]; n == 0 {
 		n, err = c.Conn.Read(p)
 	}
-	c.room -= int64(n)
+	c.left -= int64(n)
 	return n, err
 }
 
@@ -63,7 +63,7 @@ func (c *conn) Read(p []byte) (int, error) {
 // the next request would take them for its response. With keep, nobody may be reading any
 // more; without it, somebody may, and finds the connection closed.
 func (c *conn) release(keep bool) {
-	if c.home.canceler.remove(c) && keep && c.reusable() {
+	if c.owner.canceler.remove(c) && keep && c.reusable() {
 		c.idle.put(c)
 		return
 	}
@@ -127,7 +127,7 @@ func appendHead(b []byte, r *http.Request) []byte {
 // receive reads the header of the response. It skips informational responses (1xx), which
 // may come before it in any number; room bounds them all together.
 func (c *conn) receive(r *http.Request) (*http.Response, error) {
-	c.room = maxHeader
+	c.left = maxHeader
 	if c.in == nil {
 		c.in = bufio.NewReader(c)
 	}
@@ -140,7 +140,7 @@ func (c *conn) receive(r *http.Request) (*http.Response, error) {
 			return nil, errSwitched
 		}
 		if response.StatusCode < 100 || response.StatusCode > 199 {
-			c.room = math.MaxInt64
+			c.left = math.MaxInt64
 			return response, nil
 		}
 	}

@@ -20,9 +20,9 @@ import (
 const jsonResponse = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 
 // room says what it is told to.
-type room struct{ err error }
+type memory struct{ err error }
 
-func (r room) Hold(int) error { return r.err }
+func (r memory) Hold(int) error { return r.err }
 
 // prepared returns a POST that is sent the short way.
 func prepared(t testing.TB, client *http.Client, target string) *dial.Post {
@@ -43,7 +43,7 @@ func prepared(t testing.TB, client *http.Client, target string) *dial.Post {
 
 // send sends a POST the short way. usual tells whether the answer came that way too.
 func send(ctx context.Context, p *dial.Post, body string) (text string, usual bool, err error) {
-	answer, other, _, err := p.Send(ctx, nil, []byte(body), room{})
+	answer, other, _, err := p.Send(ctx, nil, []byte(body), memory{})
 	switch {
 	case err != nil:
 		return "", false, err
@@ -182,7 +182,7 @@ func TestPostEndsWithItsContext(t *testing.T) {
 	errFull := errors.New("no room")
 	for _, test := range []struct {
 		name, says string
-		room       error
+		memory     error
 		want       error
 	}{
 		{"waiting for the header", "", nil, context.Canceled},
@@ -204,14 +204,14 @@ func TestPostEndsWithItsContext(t *testing.T) {
 			})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			if test.room == nil {
+			if test.memory == nil {
 				go func() {
 					<-waiting
 					cancel()
 				}()
 			}
 			answer, other, sent, err := prepared(t, newClient(t), server.url).Send(ctx, nil, []byte("{}"),
-				room{test.room})
+				memory{test.memory})
 			if answer != nil || other != nil || !sent || !errors.Is(err, test.want) {
 				t.Errorf("got %q, %v, sent: %v and error %v, want %v", answer, other, sent, err, test.want)
 			}
@@ -241,7 +241,7 @@ func TestPostsThatAreLeftToNetHTTP(t *testing.T) {
 		t.Error("so can one of another client")
 	}
 	p := prepared(t, client, "http://127.0.0.1:1/")
-	if answer, other, sent, err := p.Send(t.Context(), nil, make([]byte, 64<<10+1), room{}); answer != nil ||
+	if answer, other, sent, err := p.Send(t.Context(), nil, make([]byte, 64<<10+1), memory{}); answer != nil ||
 		other != nil || sent || err != nil {
 		t.Errorf("a large body: got %q, %v, sent: %v and error %v, want nothing", answer, other, sent, err)
 	}

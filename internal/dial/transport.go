@@ -170,7 +170,7 @@ func (t *transport) connect(ctx context.Context, target *url.URL) (*conn, error)
 		}
 		return nil, err
 	}
-	c := &conn{Conn: dialed, host: target.Host, home: t, idle: t.idleOf(target)}
+	c := &conn{Conn: dialed, host: target.Host, owner: t, idle: t.idleOf(target)}
 	if target.Scheme == "https" {
 		if err := c.secure(ctx, dialed, t.rest.TLSClientConfig, target.Hostname()); err != nil {
 			_ = dialed.Close() // the handshake failed, and says why

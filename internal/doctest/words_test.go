@@ -181,3 +181,15 @@ func (p *prose) count(paragraph string) {
 		}
 	}
 }
+
+// glossaryEntries is how many words the glossary may explain. Whoever needs another one
+// looks for a word of the field first.
+const glossaryEntries = 40
+
+// TestGlossaryIsShort counts the words that the glossary explains.
+func TestGlossaryIsShort(t *testing.T) {
+	t.Parallel()
+	if n := strings.Count(read(t, "docs/glossary.md"), "\n| **"); n == 0 || n > glossaryEntries {
+		t.Errorf("the glossary explains %d words, want at most %d", n, glossaryEntries)
+	}
+}

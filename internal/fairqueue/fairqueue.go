@@ -96,7 +96,7 @@ func (q *Queue) Enter(ctx context.Context, u share.User, estimate time.Duration)
 	if estimate < Small {
 		return nothing, nil
 	}
-	t, err := q.line(u, estimate, q.places)
+	t, err := q.turnFor(u, estimate, q.places)
 	if err != nil {
 		return nil, full(err)
 	}
@@ -117,14 +117,14 @@ func (q *Queue) Finish(ctx context.Context, u share.User, estimate time.Duration
 	if q == nil || estimate < Small {
 		return nothing, nil
 	}
-	t, err := q.line(u, estimate, nil)
+	t, err := q.turnFor(u, estimate, nil)
 	if err != nil {
 		return nil, err
 	}
 	return q.await(ctx, t)
 }
 
-// await waits until t has a slot. When ctx ends before, t leaves the line.
+// await waits until t has a slot. When ctx ends before, t leaves the queue.
 func (q *Queue) await(ctx context.Context, t *turn) (leave func(), err error) {
 	leave = func() { q.leave(t) }
 	if !t.waits {
@@ -141,10 +141,10 @@ func (q *Queue) await(ctx context.Context, t *turn) (leave func(), err error) {
 
 func nothing() {}
 
-// line gives a turn to the user: with a slot if one is free, otherwise in the line. There
-// it takes one of the places, which the caller must give back; with nil there is no bound
-// on them.
-func (q *Queue) line(u share.User, estimate time.Duration, places *share.Budget) (*turn, error) {
+// turnFor gives a turn to the user: with a slot if one is free, otherwise in the queue.
+// There it takes one of the places, which the caller must give back; with nil there is no
+// bound on them.
+func (q *Queue) turnFor(u share.User, estimate time.Duration, places *share.Budget) (*turn, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	waits := q.busy == q.slots
@@ -158,7 +158,7 @@ func (q *Queue) line(u share.User, estimate time.Duration, places *share.Budget)
 	tenant.waiting++
 	user.waiting++
 	t := &turn{tenant: tenant, user: user, estimate: estimate, waits: waits, ready: make(chan struct{})}
-	user.line = append(user.line, t)
+	user.queue = append(user.queue, t)
 	if !waits {
 		q.serveLocked()
 	}
@@ -179,8 +179,8 @@ func full(err error) error {
 func (q *Queue) serveLocked() {
 	tenant := q.tenants.next()
 	user := tenant.inner.next()
-	t := user.line[0]
-	user.line = user.line[1:]
+	t := user.queue[0]
+	user.queue = user.queue[1:]
 	q.tenants.serve(tenant, t.estimate)
 	tenant.inner.serve(user, t.estimate)
 	q.busy++
@@ -199,7 +199,7 @@ func (q *Queue) leave(t *turn) {
 	if t.began.IsZero() {
 		t.tenant.waiting--
 		t.user.waiting--
-		t.user.line = slices.DeleteFunc(t.user.line, func(other *turn) bool { return other == t })
+		t.user.queue = slices.DeleteFunc(t.user.queue, func(other *turn) bool { return other == t })
 	} else {
 		q.busy--
 		beyond := time.Since(t.began) - t.estimate

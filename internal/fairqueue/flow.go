@@ -15,7 +15,7 @@ type flow struct {
 	serving int           // its turns that hold a slot
 	waiting int           // its turns that wait
 	inner   group         // of a tenant: its users
-	line    []*turn       // of a user: its turns that wait, the first come first
+	queue   []*turn       // of a user: its turns that wait, the first come first
 }
 
 // finish notes that a turn of the flow has ended that took so much longer than was

@@ -100,9 +100,9 @@ func (c *call) claimCopy(result mcp.Object) error {
 	if size <= share.Covered {
 		return nil
 	}
-	claim := c.request.Room
+	claim := c.request.Memory
 	if err := claim.Resize(max(claim.Size(), size) + size); err != nil {
-		return &registry.RoomError{Server: c.item.Server, Err: err}
+		return &registry.MemoryError{Server: c.item.Server, Err: err}
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func (g *Gateway) outputChecked(ctx context.Context, c *call, result mcp.Object)
 		return mcp.ToolError("The tool's answer has no structured content, although the tool declares an " +
 			"output schema. This is a fault of the tool, not of the arguments."), nil
 	}
-	budget := &resultBudget{gateway: g, call: c, ctx: ctx, before: c.request.Room.Size()}
+	budget := &resultBudget{gateway: g, call: c, ctx: ctx, before: c.request.Memory.Size()}
 	defer budget.giveBack()
 	err := c.tool.ValidateOutputWithin(structured, budget)
 	if _, unmet := errors.AsType[*schema.BudgetError](err); unmet {
@@ -182,10 +182,10 @@ type resultBudget struct {
 
 var _ schema.Budget = (*resultBudget)(nil)
 
-// Memory implements schema.Budget. The error is a *registry.RoomError.
+// Memory implements schema.Budget. The error is a *registry.MemoryError.
 func (m *resultBudget) Memory(bytes int64) error {
-	if err := m.call.request.Room.Resize(m.before + bytes); err != nil {
-		return &registry.RoomError{Server: m.call.item.Server, Err: err}
+	if err := m.call.request.Memory.Resize(m.before + bytes); err != nil {
+		return &registry.MemoryError{Server: m.call.item.Server, Err: err}
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func (m *resultBudget) Turn(estimate time.Duration) error {
 
 // giveBack ends the check.
 func (m *resultBudget) giveBack() {
-	m.call.request.Room.Shrink(m.before)
+	m.call.request.Memory.Shrink(m.before)
 	m.slot.give()
 }
 

@@ -191,7 +191,7 @@ func explain(err error) failure {
 		hidden      *sanitize.HiddenError
 		timeout     *timeoutError
 	)
-	if full, ok := errors.AsType[*registry.RoomError](err); ok {
+	if full, ok := errors.AsType[*registry.MemoryError](err); ok {
 		return unheld(full)
 	}
 	if full, ok := errors.AsType[*registry.PlaceError](err); ok {
@@ -387,7 +387,7 @@ func withheld(err error, hidden *sanitize.HiddenError) failure {
 // unheld returns what becomes of a call whose answer cannot be held. The call was made,
 // so nothing may advise to make it again: neither a status of 429 or 503, nor a time
 // after which to try.
-func unheld(err *registry.RoomError) failure {
+func unheld(err *registry.MemoryError) failure {
 	reason, why := "total", "too little memory is left"
 	switch {
 	case errors.Is(err, share.ErrNever):

@@ -242,7 +242,7 @@ func (c *call) use() *registry.Call {
 		Notify:       c.fromSource,
 		Judge:        judge{c},
 		Tasks:        c.tasks,
-		Room:         c.request.Room,
+		Memory:       c.request.Memory,
 		Stays:        &c.stays,
 		Waited:       &c.request.Waited.Waited,
 	}

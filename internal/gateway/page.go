@@ -86,7 +86,7 @@ func (m *rendered) text(t *Tenant, r *Request, granted *grant, kind listKind, st
 		size += len(part) + len(",")
 	}
 	if size > share.Covered {
-		if err := r.Room.Resize(int64(size)); err != nil {
+		if err := r.Memory.Resize(int64(size)); err != nil {
 			return nil, err
 		}
 	}

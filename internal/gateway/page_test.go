@@ -169,19 +169,19 @@ func TestListTookMemoryOfNobody(t *testing.T) {
 	b := newBench(t, listers(1, []string{"wide"}, nothing)...)
 	b.replace(t, wide(200))
 	caller := b.resolve(t, tenantOf(0))
-	ask := func(room *share.Claim) *mcp.Error {
-		_, failure := b.handleAs(t, caller, &Request{Method: mcp.MethodToolsList, Room: room})
+	ask := func(room *share.Reservation) *mcp.Error {
+		_, failure := b.handleAs(t, caller, &Request{Method: mcp.MethodToolsList, Memory: room})
 		return failure
 	}
-	if failure := ask(share.New(1 << 10).Claim(share.User{TenantID: "t", Subject: "s"})); stable(
+	if failure := ask(share.New(1 << 10).Reserve(share.User{TenantID: "t", Subject: "s"})); stable(
 		failure) != "DB-LIMIT-MEMORY" && stable(failure) != "DB-OVERLOAD-MEMORY" {
 		t.Errorf("without memory: %v, want a refusal", failure)
 	}
-	room := share.New(1 << 30).Claim(share.User{TenantID: "t", Subject: "s"})
+	room := share.New(1 << 30).Reserve(share.User{TenantID: "t", Subject: "s"})
 	if failure := ask(room); failure != nil || room.Size() < 30<<10 {
 		t.Errorf("with memory: %v, and %d bytes are held, want those of the list", failure, room.Size())
 	}
-	again := share.New(1 << 10).Claim(share.User{TenantID: "t", Subject: "s"})
+	again := share.New(1 << 10).Reserve(share.User{TenantID: "t", Subject: "s"})
 	if failure := ask(again); failure != nil || again.Size() != 0 {
 		t.Errorf("for the second time: %v, and %d bytes are held, want none", failure, again.Size())
 	}

@@ -45,11 +45,11 @@ type Request struct {
 	TaskNews func(id string, n mcp.Notification)
 	// Ended is how the request ended, in the words of the records. The desk sets it.
 	Ended Ended
-	// Room holds the answer for as long as it is in memory. When Handle returns a large
+	// Memory holds the answer for as long as it is in memory. When Handle returns a large
 	// result, it holds that twice, so that the caller can encode it, but for a list,
 	// whose items are shared; the caller releases it when the client has the answer. nil:
 	// nothing is counted.
-	Room *share.Claim
+	Memory *share.Reservation
 }
 
 // From says where a request came from. Of each, what is not known is "".

@@ -20,11 +20,11 @@ func TestAnAnswerThatNeverFitsIsNotAQuestionOfTime(t *testing.T) {
 	b.replace(t, registry.Source{Name: "box", Prefix: "box", Tools: []registry.Offer{{
 		Definition: object(`{"name":"bulk","inputSchema":{"type":"object"}}`), Timeout: time.Second,
 		Call: func(_ context.Context, c *registry.Call) (mcp.Object, error) {
-			return mcp.Object{}, &registry.RoomError{Server: "box", Err: c.Room.Resize(1 << 20)}
+			return mcp.Object{}, &registry.MemoryError{Server: "box", Err: c.Memory.Resize(1 << 20)}
 		},
 	}}})
 	r := request("box__bulk", `{}`)
-	r.Room = share.New(1 << 20).Claim(share.User(alice.User()))
+	r.Memory = share.New(1 << 20).Reserve(share.User(alice.User()))
 	_, failure := b.handleAs(t, b.caller(t, alice), r)
 	if stable(failure) != "DB-OUTPUT-MEMORY" || failure.RetryAfter != 0 ||
 		!strings.Contains(failure.Message, "larger than one user may ever hold here (limits.memory)") {

@@ -108,8 +108,8 @@ func (f *follower) run(ctx context.Context) {
 func (f *follower) look(ctx context.Context) error {
 	f.wait = defaultPoll
 	g, request := f.gateway, f.request
-	request.Room = g.config.Memory.Claim(share.User(f.caller.Principal.User()))
-	defer func() { request.Room.Release() }()
+	request.Memory = g.config.Memory.Reserve(share.User(f.caller.Principal.User()))
+	defer func() { request.Memory.Release() }()
 	state, err := g.call(ctx, g.newCall(f.caller, &request, g.methods[mcp.MethodTasksGet]))
 	if err != nil {
 		told, ok := errors.AsType[*mcp.Error](err)

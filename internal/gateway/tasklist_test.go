@@ -135,7 +135,7 @@ func TestListOfTasksIsHeld(t *testing.T) {
 	}
 	user := share.User(alice.User())
 	r := knowing(mcp.TasksAsked, mcp.MethodTasksList, `{}`)
-	r.Room = b.config.Memory.Claim(user)
+	r.Memory = b.config.Memory.Reserve(user)
 	before := b.config.Memory.Held()
 	if _, failure := b.handle(t, r); failure != nil {
 		t.Fatal(failure)
@@ -143,8 +143,8 @@ func TestListOfTasksIsHeld(t *testing.T) {
 	if held := b.config.Memory.Held() - before; held < 512<<10 {
 		t.Errorf("%d bytes are held for an answer of 256 KiB, want it twice", held)
 	}
-	r.Room.Release()
-	r.Room = share.New(256 << 10).Claim(user)
+	r.Memory.Release()
+	r.Memory = share.New(256 << 10).Reserve(user)
 	if result, failure := b.handle(t, r); failure == nil {
 		t.Errorf("listed %d bytes, want a refusal", result.Size())
 	}

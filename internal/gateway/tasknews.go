@@ -42,7 +42,7 @@ func (g *Gateway) listTasks(ctx context.Context, c Caller, r *Request) (mcp.Obje
 		size += len(all[id].state) + len(",")
 	}
 	if size > share.Covered {
-		if err := r.Room.Resize(2 * int64(size)); err != nil {
+		if err := r.Memory.Resize(2 * int64(size)); err != nil {
 			return mcp.Object{}, explain(err).told
 		}
 	}

@@ -30,15 +30,15 @@ func TestRoomIsThatOfTheMasters(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			room, err := c.start().Room(t.Context())
-			if err != nil || room.Most != c.want || room.Used <= 0 || room.Used > c.want || room.Evicts {
-				t.Errorf("got %+v, %v; want %d bytes at most and some used", room, err, c.want)
+			use, err := c.start().MemoryUse(t.Context())
+			if err != nil || use.Most != c.want || use.Used <= 0 || use.Used > c.want || use.Evicts {
+				t.Errorf("got %+v, %v; want %d bytes at most and some used", use, err, c.want)
 			}
 		})
 	}
 	evicting := redistest.StartOne(t, "--maxmemory-policy", "allkeys-lru").Store(t)
-	if room, err := evicting.Room(t.Context()); err != nil || !room.Evicts || room.Most != 0 {
-		t.Errorf("of a server that evicts: %+v, %v", room, err)
+	if use, err := evicting.MemoryUse(t.Context()); err != nil || !use.Evicts || use.Most != 0 {
+		t.Errorf("of a server that evicts: %+v, %v", use, err)
 	}
 }
 
@@ -47,7 +47,7 @@ func TestRoomNeedsARight(t *testing.T) {
 	server := redistest.StartOne(t)
 	store := server.Store(t)
 	server.Exec(t, "ACL", "SETUSER", "default", "-info")
-	if _, err := store.Room(t.Context()); !errors.Is(err, redis.ErrDenied) {
+	if _, err := store.MemoryUse(t.Context()); !errors.Is(err, redis.ErrDenied) {
 		t.Errorf("got %v, want ErrDenied", err)
 	}
 	if err := store.Up(); err != nil {

@@ -16,7 +16,7 @@ const (
 
 // budget bounds the text of one result, over all its texts together.
 type budget struct {
-	room int // bytes of decoded text that still fit
+	remaining int // bytes of decoded text that still fit
 
 	// The number in a marker is known only when the whole value has been walked, so
 	// settle inserts it.
@@ -29,8 +29,8 @@ type budget struct {
 func (w *walker) counted(i, end int, s sight) {
 	// Without marks, every escape has two bytes and stands for one: the size is known
 	// without decoding.
-	if size := end - i - 2 - s.short; s.marks&(w.watch|escaped|beyond) == 0 && size <= w.room {
-		w.room -= size
+	if size := end - i - 2 - s.short; s.marks&(w.watch|escaped|beyond) == 0 && size <= w.remaining {
+		w.remaining -= size
 		return
 	}
 	cleaned, changed := w.decode(w.data[i:end]), false
@@ -38,8 +38,8 @@ func (w *walker) counted(i, end int, s sight) {
 		cleaned, changed = w.repair(cleaned)
 	}
 	body := withoutMarker(cleaned)
-	if len(body) <= w.room {
-		w.room -= len(body)
+	if len(body) <= w.remaining {
+		w.remaining -= len(body)
 		if changed {
 			w.replace(i, end, cleaned)
 		}
@@ -54,7 +54,7 @@ func (w *walker) truncate(i, end int, text []byte) {
 	w.truncated++
 	fits := w.cut(text)
 	w.leftOut += len(text) - len(fits)
-	w.room = 0
+	w.remaining = 0
 	w.replace(i, end, fits)
 	if w.marker > 0 {
 		return
@@ -71,8 +71,8 @@ func (w *walker) truncate(i, end int, text []byte) {
 func (w *walker) cut(text []byte) []byte {
 	before := w.counts
 	defer func() { w.counts = before }()
-	for len(text) > w.room {
-		text = text[:w.room]
+	for len(text) > w.remaining {
+		text = text[:w.remaining]
 		for len(text) > 0 && !utf8.Valid(text[len(text)-min(len(text), utf8.UTFMax):]) {
 			text = text[:len(text)-1]
 		}

@@ -122,8 +122,8 @@ func (p Policy) Directory(result mcp.Object) (mcp.Object, Report, error) {
 func (p Policy) result(result mcp.Object, at place) (mcp.Object, Report, error) {
 	w := borrow(p)
 	defer giveBack(w)
-	w.room, w.maxBinary = cmp.Or(p.MaxText, defaultMaxText), cmp.Or(p.MaxBinary, defaultMaxBinary)
-	maxStructured := w.room
+	w.remaining, w.maxBinary = cmp.Or(p.MaxText, defaultMaxText), cmp.Or(p.MaxBinary, defaultMaxBinary)
+	maxStructured := w.remaining
 	w.released, w.wholly = p.Released, p.Files
 	cleaned := w.object(result, at)
 	switch {

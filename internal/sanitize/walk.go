@@ -52,7 +52,7 @@ func borrow(p Policy) *walker {
 			unhides: p.HiddenText != Off, redacts: p.Secrets != Off, current: w.current,
 			spare: w.spare,
 		},
-		budget:    budget{room: unlimited},
+		budget:    budget{remaining: unlimited},
 		maxBinary: unlimited,
 	}
 	if w.unhides {

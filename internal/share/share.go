@@ -149,8 +149,8 @@ func (b *Budget) Total() int64 { return b.rule.total }
 // Most returns how much one user can hold while nobody else holds anything.
 func (b *Budget) Most() int64 { return b.rule.most(account{}) }
 
-// Room returns how much somebody could take now whose tenant holds nothing.
-func (b *Budget) Room() int64 {
+// Available returns how much somebody could take now whose tenant holds nothing.
+func (b *Budget) Available() int64 {
 	b.mu.Lock()
 	all := b.all
 	b.mu.Unlock()

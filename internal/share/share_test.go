@@ -268,7 +268,7 @@ func TestANewcomerFindsMoreThanItsGuarantee(t *testing.T) {
 		for name := range 50 {
 			fill(t, b, user(tenant, name), 64<<10)
 		}
-		if room := b.Room(); room < want || b.Take(user(99, 1), room+1) == nil {
+		if room := b.Available(); room < want || b.Take(user(99, 1), room+1) == nil {
 			t.Errorf("beside %d aggressors: room for %d, want %d at least, and no more", tenant+1, room, want)
 		}
 		if err := b.Take(user(99, 1), want); err != nil {

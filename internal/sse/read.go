@@ -52,12 +52,12 @@ func Read(r io.Reader, limit int) iter.Seq2[Event, error] {
 // It tells padding of each line how many bytes it has that are no data: all of a comment,
 // and none of a line of data. There may be any number of lines without an event, and
 // whoever bounds how fast a stream is read learns of them only so.
-func ReadWithin(r io.Reader, limit int, room func(bytes int) error,
+func ReadWithin(r io.Reader, limit int, reserve func(bytes int) error,
 	padding func(bytes int),
 ) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		s := &scanner{
-			source: r, limit: limit, room: room, padding: padding,
+			source: r, limit: limit, reserve: reserve, padding: padding,
 			buffer: buffers.Get().(*[firstBuffer]byte)[:0],
 		}
 		defer s.release()
@@ -94,11 +94,11 @@ type scanner struct {
 
 	padding func(bytes int)
 
-	room   func(bytes int) error
-	lost   error // of room, for the event that is being read; nil: there is room
-	cutOff bool  // the beginning of the line that is being read was dropped
-	head   []byte
-	tail   []byte // with head, what is shown of an event that is lost
+	reserve func(bytes int) error
+	lost    error // of room, for the event that is being read; nil: there is room
+	cutOff  bool  // the beginning of the line that is being read was dropped
+	head    []byte
+	tail    []byte // with head, what is shown of an event that is lost
 }
 
 // release gives the first buffer back, unless a longer one has taken its place.
@@ -115,7 +115,7 @@ func (s *scanner) event() (Event, error) {
 	s.data = s.data[:0]
 	if cap(s.data) > keptBuffer {
 		s.data = nil
-		_ = s.room(cap(s.buffer)) // less than before
+		_ = s.reserve(cap(s.buffer)) // less than before
 	}
 	hasData := false
 	for {
@@ -186,7 +186,7 @@ func (s *scanner) take(value []byte) {
 		size := need
 		if need > firstBuffer {
 			size = max(need, cap(s.data)*3/2)
-			if err := s.room(cap(s.buffer) + size); err != nil {
+			if err := s.reserve(cap(s.buffer) + size); err != nil {
 				s.lose(err, s.data)
 				s.tail = lastOf(s.tail, value)
 				return
@@ -206,7 +206,7 @@ func (s *scanner) keepBuffer(value []byte) {
 	s.buffer = append(make([]byte, 0, max(firstBuffer, len(rest))), rest...)
 	s.start, s.scanned = 0, 0
 	s.data[len(value)] = '\n' // in the place of the line end
-	if err := s.room(cap(s.buffer) + cap(s.data)); err != nil {
+	if err := s.reserve(cap(s.buffer) + cap(s.data)); err != nil {
 		s.lose(err, s.data)
 	}
 }
@@ -232,7 +232,7 @@ func (s *scanner) dropLine() {
 	s.tail = lastOf(s.tail, line)
 	if s.buffer = s.buffer[:0]; cap(s.buffer) > keptBuffer {
 		s.buffer = make([]byte, 0, firstBuffer)
-		_ = s.room(cap(s.buffer)) // less than before
+		_ = s.reserve(cap(s.buffer)) // less than before
 	}
 	s.start, s.scanned = 0, 0
 }
@@ -294,7 +294,7 @@ func (s *scanner) cut(end int) ([]byte, error) {
 
 // fill reads more bytes behind those in the buffer.
 func (s *scanner) fill() error {
-	s.makeRoom()
+	s.makeSpace()
 	for range emptyReads {
 		n, err := s.source.Read(s.buffer[len(s.buffer):cap(s.buffer)])
 		if n > 0 {
@@ -313,12 +313,12 @@ func (s *scanner) fill() error {
 // returned by a small one; it leaves the buffer alone if a line has begun and bytes are
 // free behind it; it makes the buffer larger if that line fills over half of it; it moves
 // the line to the front.
-func (s *scanner) makeRoom() {
+func (s *scanner) makeSpace() {
 	rest := s.buffer[s.start:]
 	switch {
 	case len(rest) == 0 && cap(s.buffer) > keptBuffer:
 		s.buffer = make([]byte, 0, firstBuffer)
-		_ = s.room(cap(s.buffer) + cap(s.data)) // less than before
+		_ = s.reserve(cap(s.buffer) + cap(s.data)) // less than before
 	case len(rest) > 0 && len(s.buffer) < cap(s.buffer):
 		return
 	case len(rest) > cap(s.buffer)/2:
@@ -326,7 +326,7 @@ func (s *scanner) makeRoom() {
 		if size > keptBuffer {
 			size = cap(s.buffer) * 3 / 2
 		}
-		if err := s.room(size + cap(s.data)); err != nil {
+		if err := s.reserve(size + cap(s.data)); err != nil {
 			s.lose(err, rest)
 			s.tail = nil
 			s.dropLine()

@@ -52,11 +52,11 @@ func TestLongEventsArriveWhole(t *testing.T) {
 
 // within reads a stream, and returns the data of its events, and how much was held when
 // each was there.
-func within(t *testing.T, stream string, room func(int) error) (kept [][]byte, held []int) {
+func within(t *testing.T, stream string, reserve func(int) error) (kept [][]byte, held []int) {
 	t.Helper()
 	now := 0
 	for event, err := range sse.ReadWithin(strings.NewReader(stream), 16<<20,
-		func(n int) error { now = n; return room(n) }, func(int) {}) {
+		func(n int) error { now = n; return reserve(n) }, func(int) {}) {
 		if err != nil || event.Lost != nil {
 			t.Fatalf("got %v, lost %v", err, event.Lost)
 		}

@@ -194,8 +194,8 @@ func TestAQueryHoldsItsMemory(t *testing.T) {
 	params := mcp.NewObject(mcp.Member{Name: "arguments", Value: mcp.RawJSON(`{"query":"SELECT 1"}`)})
 	for total, fits := range map[int64]bool{sqlite.Memory: false, 8 * sqlite.Memory: true} {
 		budget := share.New(total)
-		room := budget.Claim(user)
-		_, err := offer.Call(t.Context(), &registry.Call{Params: params, Room: room})
+		room := budget.Reserve(user)
+		_, err := offer.Call(t.Context(), &registry.Call{Params: params, Memory: room})
 		if fits != (err == nil) || !fits && !errors.Is(err, share.ErrNever) {
 			t.Errorf("of %d bytes: got error %v", total, err)
 		}

@@ -215,12 +215,12 @@ func (d namedSource) answer(ctx context.Context, c *registry.Call, q *database.Q
 	render func(string, *database.Table) mcp.Object,
 ) (mcp.Object, error) {
 	q.User = share.User(c.Principal.User())
-	if err := c.Room.Resize(d.Memory()); err != nil {
+	if err := c.Memory.Resize(d.Memory()); err != nil {
 		return mcp.Object{}, fmt.Errorf("room for a query: %w", err)
 	}
 	table, err := d.Query(ctx, q)
 	if fault, ours := errors.AsType[*database.Error](err); ours {
-		c.Room.Shrink(0)
+		c.Memory.Shrink(0)
 		return errorResult("%s", fault.Text), nil
 	}
 	if err != nil {
@@ -230,7 +230,7 @@ func (d namedSource) answer(ctx context.Context, c *registry.Call, q *database.Q
 		return mcp.Object{}, &registry.UnavailableError{Server: "database " + d.name, Err: err}
 	}
 	result := render(d.name, table)
-	c.Room.Shrink(int64(2*result.Size() + share.Covered))
+	c.Memory.Shrink(int64(2*result.Size() + share.Covered))
 	return result, nil
 }
 

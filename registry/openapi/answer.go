@@ -36,7 +36,7 @@ const resultTime = 15 * time.Nanosecond
 // returned when the answer breaks off, or when claim, which holds what the answer takes
 // in memory, cannot hold it. secrets are what it must not repeat.
 func (c *caller) answer(ctx context.Context, response *http.Response, secrets []string,
-	claim *share.Claim,
+	claim *share.Reservation,
 ) (mcp.Object, error) {
 	status := strings.TrimSpace(fmt.Sprintf("%d %s", response.StatusCode,
 		http.StatusText(response.StatusCode)))
@@ -74,7 +74,7 @@ func (c *caller) answer(ctx context.Context, response *http.Response, secrets []
 // unread returns the error for an answer that could not be read, or not be held.
 func (c *caller) unread(ctx context.Context, err error) error {
 	if full, ok := errors.AsType[*unheldError](err); ok {
-		return &registry.RoomError{Server: c.server, Err: full.err}
+		return &registry.MemoryError{Server: c.server, Err: full.err}
 	}
 	return c.unavailable(ctx, true, err)
 }

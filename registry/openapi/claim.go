@@ -14,7 +14,7 @@ func (e *unheldError) Error() string { return "no room for the answer: " + e.err
 
 // holds makes claim hold that many bytes, unless they are few. The error is a
 // *unheldError.
-func holds(claim *share.Claim, bytes int) error {
+func holds(claim *share.Reservation, bytes int) error {
 	if bytes <= share.Covered {
 		return nil
 	}
@@ -26,7 +26,7 @@ func holds(claim *share.Claim, bytes int) error {
 
 // read reads to the end, but at most limit bytes. claim holds what has come, or the error
 // is a *unheldError.
-func read(from io.Reader, limit int, claim *share.Claim) ([]byte, error) {
+func read(from io.Reader, limit int, claim *share.Reservation) ([]byte, error) {
 	data := make([]byte, 0, min(limit, 4<<10))
 	for len(data) < limit {
 		if len(data) == cap(data) {

@@ -32,10 +32,10 @@ func TestAnswersStayWithinTheShareOfTheirUser(t *testing.T) {
 			})
 			tools, _ := load(t, service.config(issues(t), "issues/get"))
 			b := share.New(64 << 20)
-			call := func(u share.User) (mcp.Object, *share.Claim, error) {
-				room := b.Claim(u)
+			call := func(u share.User) (mcp.Object, *share.Reservation, error) {
+				room := b.Reserve(u)
 				result, err := tools["issues_get"].Call(t.Context(), &registry.Call{
-					Method: mcp.MethodToolsCall, Room: room,
+					Method: mcp.MethodToolsCall, Memory: room,
 					Params: mcp.NewObject(mcp.Member{
 						Name:  "arguments",
 						Value: mcp.RawJSON(`{"owner":"o","repo":"r","number":1}`),
@@ -43,7 +43,7 @@ func TestAnswersStayWithinTheShareOfTheirUser(t *testing.T) {
 				})
 				return result, room, err
 			}
-			var claims []*share.Claim
+			var claims []*share.Reservation
 			alice, kept := share.User{TenantID: "acme", Subject: "alice"}, int64(0)
 			for {
 				result, room, err := call(alice)
@@ -52,9 +52,9 @@ func TestAnswersStayWithinTheShareOfTheirUser(t *testing.T) {
 					t.Fatalf("%s: got %.300s", kind, result.JSON())
 				}
 				if err != nil {
-					var full *registry.RoomError
+					var full *registry.MemoryError
 					if !errors.As(err, &full) || !errors.Is(err, share.ErrUser) || len(claims) < 3 {
-						t.Errorf("%s: call %d: got %v, want *registry.RoomError of the user's share", kind,
+						t.Errorf("%s: call %d: got %v, want *registry.MemoryError of the user's share", kind,
 							len(claims), err)
 					}
 					break

@@ -281,7 +281,7 @@ func (c *caller) request(ctx context.Context, arguments mcp.Object) (*http.Reque
 }
 
 // run sends the request of a call and makes a result of the answer. Errors are *usageError,
-// *registry.UnavailableError, errAddress, a *registry.RoomError or that of ctx. An
+// *registry.UnavailableError, errAddress, a *registry.MemoryError or that of ctx. An
 // *UnavailableError says whether the API may have received the call: that is taken to be
 // so as soon as the headers were written.
 func (c *caller) run(ctx context.Context, call *registry.Call) (mcp.Object, error) {
@@ -298,7 +298,7 @@ func (c *caller) run(ctx context.Context, call *registry.Call) (mcp.Object, erro
 		return mcp.Object{}, c.unavailable(ctx, false,
 			credential.RefusedBy(response.StatusCode, response.Header, time.Now()))
 	}
-	return c.answer(ctx, response, c.secretsWith(granted), call.Room)
+	return c.answer(ctx, response, c.secretsWith(granted), call.Memory)
 }
 
 // send sends the request of a call. If the API refuses what it carries, and there is

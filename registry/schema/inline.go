@@ -31,9 +31,9 @@ func (s *Schema) Inline(raw mcp.RawJSON, limit int) (inlined mcp.RawJSON, ok boo
 		within: map[string]int{},
 	}
 	in.find("", raw)
-	in.room = limit
+	in.remaining = limit
 	inlined, _ = in.schema("", raw, 0)
-	return inlined, in.room >= 0
+	return inlined, in.remaining >= 0
 }
 
 // inliner rewrites one schema that the guard has passed. It works on the text, not on the
@@ -44,8 +44,8 @@ type inliner struct {
 	places  map[string]mcp.RawJSON // every subschema by its JSON pointer
 	anchors map[string]string      // JSON pointers by the name of an anchor
 	// how often a place is being written now: a reference to it leads in a circle
-	within map[string]int
-	room   int // bytes that may still be written, by a rough count; below zero: give up
+	within    map[string]int
+	remaining int // bytes that may still be written, by a rough count; below zero: give up
 }
 
 // shape says how the value of a keyword holds subschemas.
@@ -125,7 +125,7 @@ func (in *inliner) eachBelow(place, keyword string, value mcp.RawJSON,
 		object, _ := mcp.ObjectOf(value)
 		members := make([]mcp.Member, 0, object.Len())
 		for name, raw := range object.Members {
-			in.room -= len(name) + len(`"":,`)
+			in.remaining -= len(name) + len(`"":,`)
 			if !raw.IsArray() { // an array is a list of names, which dependencies of draft-07 may hold
 				raw = do(place+"/"+escape(name), raw)
 			}
@@ -142,11 +142,11 @@ func (in *inliner) eachBelow(place, keyword string, value mcp.RawJSON,
 // before.
 func (in *inliner) schema(place string, raw mcp.RawJSON, depth int) (inlined mcp.RawJSON, cut bool) {
 	object, ok := mcp.ObjectOf(raw)
-	if in.room -= len("true,"); !ok {
+	if in.remaining -= len("true,"); !ok {
 		return raw, false
 	}
-	if depth > strictjson.MaxDepth || in.room < 0 {
-		in.room = -1
+	if depth > strictjson.MaxDepth || in.remaining < 0 {
+		in.remaining = -1
 		return raw, false
 	}
 	in.within[place]++
@@ -181,9 +181,9 @@ func (in *inliner) members(place string, object mcp.Object, depth int) (own mcp.
 				continue
 			}
 		}
-		in.room -= len(keyword) + len(`"":,`)
+		in.remaining -= len(keyword) + len(`"":,`)
 		if in.shapeOf(keyword, value) == noSchema {
-			in.room -= len(value)
+			in.remaining -= len(value)
 		}
 		value = in.eachBelow(place, keyword, value, func(below string, raw mcp.RawJSON) mcp.RawJSON {
 			inlined, cutBelow := in.schema(below, raw, depth+1)
@@ -240,7 +240,7 @@ func (in *inliner) refer(own mcp.Object, reference string, depth int) (merged mc
 	if !found || in.within[place] > 0 {
 		for name, value := range annotationsOf(to).Members {
 			if (name == "title" || name == "description") && !own.Has(name) {
-				in.room -= len(value)
+				in.remaining -= len(value)
 				own = own.With(name, value)
 			}
 		}

@@ -121,7 +121,7 @@ func (b *both) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object,
 	return result, err
 }
 
-func (b *both) sessions() int { return b.pool.room.Size() }
+func (b *both) sessions() int { return b.pool.seats.Size() }
 
 func (b *both) close(ctx context.Context, polite bool) {
 	b.pool.close(ctx, polite)

@@ -25,7 +25,7 @@ func (c *counter) call(i *item, call *registry.Call, own string) *wire.Request {
 	body := make([]byte, 0, callSize(i, call.Params, own))
 	return &wire.Request{
 		ID: id, Method: i.method, Body: appendCall(body, id, i, call.Params, raw != nil, meta, own),
-		Notify: notifier(call, meta), Room: call.Room, For: &call.Principal, Trace: call.Trace,
+		Notify: notifier(call, meta), Memory: call.Memory, For: &call.Principal, Trace: call.Trace,
 	}
 }
 

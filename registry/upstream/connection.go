@@ -29,13 +29,13 @@ type connection struct {
 	// the stream or subscription is open on which the server announces changes of its
 	// lists
 	told       atomic.Bool
-	changes    chan struct{} // holds a signal: news has topics to read
+	changes    chan struct{} // holds a signal: unread has topics to read
 	doubts     chan struct{} // holds a signal: the connection may be lost
 	refusals   chan struct{} // holds a signal: a modern server refused a question of its own tool
 	unanswered atomic.Int32  // requests in a row that had no answer until their time was over
 	// topics to read again, and shifted by announcedBy those that the server announced on
 	// this connection
-	news atomic.Uint32
+	unread atomic.Uint32
 
 	said *wire.LastWords // of its child, the last one if it took several; empty for a server over HTTP
 	// of a pooled session: the connection that reads the lists; nil: this is that
@@ -104,9 +104,9 @@ func (c *connection) announced(kind registry.Kind) {
 
 // reread has lists read again, always by the control connection: what a list shows may
 // differ from session to session, and the catalogue has the control connection's.
-func (c *connection) reread(news topics) {
+func (c *connection) reread(changed topics) {
 	reads := cmp.Or(c.control, c)
-	reads.news.Or(uint32(news))
+	reads.unread.Or(uint32(changed))
 	signal(reads.changes)
 }
 

@@ -106,12 +106,12 @@ func (c *control) call(ctx context.Context, i *item, call *registry.Call) (mcp.O
 // roomToSend returns a claim that holds the text in which a call is sent, a second copy
 // of its params. It is nil for what is covered. The error is one of package share; then
 // nothing was sent.
-func roomToSend(call *registry.Call) (*share.Claim, error) {
+func roomToSend(call *registry.Call) (*share.Reservation, error) {
 	size := wire.Weight(call.Params)
 	if size <= share.Covered {
 		return nil, nil
 	}
-	text := call.Room.Another()
+	text := call.Memory.Another()
 	if err := text.Resize(int64(size)); err != nil {
 		return nil, fmt.Errorf("hold the request: %w", err)
 	}
@@ -132,7 +132,7 @@ func (c *control) use(ctx context.Context, call *registry.Call) (mcp.Object, err
 func (c *control) judge(err error) {
 	var (
 		answered *mcp.Error
-		full     *registry.RoomError
+		full     *registry.MemoryError
 	)
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), throttled(err),

@@ -12,7 +12,7 @@ import (
 )
 
 // The error of a call is a *registry.UnavailableError, a *registry.ProtocolError, a
-// *registry.RoomError, an *mcp.Error that the server answered, the context's own, or one
+// *registry.MemoryError, an *mcp.Error that the server answered, the context's own, or one
 // of package share if the caller has no room for the request itself. What Error returns
 // of the first two is what the gateway may tell its clients; the cause within is for the
 // log alone.
@@ -51,8 +51,8 @@ func (f fault) from(err error) error {
 	if broken, ok := errors.AsType[*wire.ProtocolError](err); ok {
 		return &registry.ProtocolError{Server: string(f), Err: broken.Err}
 	}
-	if full, ok := errors.AsType[*wire.RoomError](err); ok {
-		return &registry.RoomError{Server: string(f), Err: full.Err}
+	if full, ok := errors.AsType[*wire.MemoryError](err); ok {
+		return &registry.MemoryError{Server: string(f), Err: full.Err}
 	}
 	return err
 }
@@ -71,7 +71,7 @@ func (f fault) forCaller(ctx context.Context, err error) error {
 		answered    *mcp.Error
 		unavailable *registry.UnavailableError
 		broken      *registry.ProtocolError
-		full        *registry.RoomError
+		full        *registry.MemoryError
 	)
 	if errors.As(err, &full) || errors.As(err, &unavailable) || errors.As(err, &broken) ||
 		errors.As(err, &answered) {

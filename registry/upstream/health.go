@@ -54,7 +54,7 @@ func (c *connection) conclude(ctx context.Context, err error) {
 	}
 	var (
 		answered *mcp.Error
-		full     *registry.RoomError
+		full     *registry.MemoryError
 	)
 	switch {
 	case errors.As(err, &answered), errors.As(err, &full):

@@ -14,7 +14,7 @@ import (
 // counted makes a call of alice count in a budget what is kept of it. The test releases
 // its claim, as the gateway does when the caller has the answer.
 func counted(b *share.Budget, c *registry.Call) *registry.Call {
-	c.Room = b.Claim(share.User{TenantID: alice.tenant, Subject: alice.name})
+	c.Memory = b.Reserve(share.User{TenantID: alice.tenant, Subject: alice.name})
 	return c
 }
 
@@ -66,7 +66,7 @@ func TestParkedCallsCountedNowhere(t *testing.T) {
 				}
 				again := counted(memory, alice.call(t, "", accept(asked, "x"), state, nil))
 				test.end(t, r, func() *registry.Call { return again })
-				again.Room.Release()
+				again.Memory.Release()
 				if held := memory.Held(); held != 0 {
 					t.Errorf("%d bytes are counted after the end, want none", held)
 				}
@@ -86,9 +86,9 @@ func TestACallThatCannotBeKeptIsRefused(t *testing.T) {
 		memory := share.New(6 << 20)
 		_, state, _, err := r.round(t.Context(), "late",
 			counted(memory, alice.call(t, strings.Repeat("x", 1<<20), "", "", nil)))
-		var full *registry.RoomError
+		var full *registry.MemoryError
 		if !errors.As(err, &full) || state != "" {
-			t.Errorf("got %q, %v, want a RoomError", state, err)
+			t.Errorf("got %q, %v, want a MemoryError", state, err)
 		}
 		synctest.Wait()
 		if held := memory.Held(); held != 0 {

@@ -28,7 +28,7 @@ func TestNotificationsOfASlowTakerFilledTheMemory(t *testing.T) {
 			r.untilTool("progress")
 			call := func(user string, n int, notify func()) error {
 				c := r.holder("acme", user, 0)
-				defer c.Room.Release()
+				defer c.Memory.Release()
 				c.Params = mcp.NewObject(
 					mcp.Member{
 						Name:  "arguments",
@@ -78,8 +78,8 @@ func TestQuestionsOfAParkedCallAreHeldByItsCaller(t *testing.T) {
 	inBubble(t, &chat{}, func(cfg *upstream.Config) { cfg.Memory = b }, func(t *testing.T, r *rig) {
 		round := func(tool, token, responses, state string) (asked mcp.Object, next, got string) {
 			c := p.call(t, token, responses, state, nil)
-			c.Room = b.Claim(share.User(c.Principal.User()))
-			defer c.Room.Release()
+			c.Memory = b.Reserve(share.User(c.Principal.User()))
+			defer c.Memory.Release()
 			asked, next, got, err := r.round(t.Context(), tool, c)
 			if err != nil {
 				t.Fatal(cause(err))

@@ -50,7 +50,7 @@ const (
 // question of this call could reach the next user of the session.
 type parking struct {
 	server fault
-	room   *seats.Room[*pooled]
+	seats  *seats.Pool[*pooled]
 	tasks  *tasks
 	count  func(Anomaly, int)
 	asked  atomic.Bool // a call was parked at least once, so this server can ask here
@@ -72,8 +72,8 @@ type dialogue struct {
 	*questions
 	parking *parking
 	session *pooled
-	cancel  func()       // ends the exchange with the server; set by begin
-	room    *share.Claim // holds what has come of its answer, until a round returns that
+	cancel  func()             // ends the exchange with the server; set by begin
+	seats   *share.Reservation // holds what has come of its answer, until a round returns that
 	// bytes of the request that began the call, which its exchange keeps as it came and
 	// as it is sent
 	params int
@@ -99,26 +99,26 @@ func (p *parking) begin(ctx context.Context, who auth.Owner, s *seat, i *item,
 ) (mcp.Object, error) {
 	d := &dialogue{
 		questions: newQuestions(who, c, &p.strict, p.count), parking: p, session: s.Session,
-		room:   c.Room.Another(),
+		seats:  c.Memory.Another(),
 		params: 2 * wire.Weight(c.Params), done: make(chan struct{}),
 	}
 	d.session.calls.enter(d.questions)
-	cancel, ok := p.room.Go(func(ctx context.Context) {
+	cancel, ok := p.seats.Go(func(ctx context.Context) {
 		left := false
 		defer func() {
 			if !left { // run has panicked
-				p.room.Leave(s, seats.Call)
+				p.seats.Leave(s, seats.Call)
 			}
 		}()
 		d.run(ctx, s, i, c)
 		// The caller's next call, which may come at once, finds the seat free.
-		p.room.Leave(s, seats.Call)
+		p.seats.Leave(s, seats.Call)
 		left = true
 		close(d.done)
 	})
 	if !ok {
 		d.session.calls.leave(d.questions)
-		p.room.Leave(s, seats.Call)
+		p.seats.Leave(s, seats.Call)
 		return mcp.Object{}, p.server.unavailable(false, wire.ErrGone)
 	}
 	d.cancel = cancel
@@ -211,7 +211,7 @@ func (d *dialogue) run(ctx context.Context, s *seat, i *item, c *registry.Call) 
 	ctx, stop := context.WithTimeout(ctx, lifeLimit)
 	defer stop()
 	own := *c
-	own.Room = d.room // it outlives the round in which the call began
+	own.Memory = d.seats // it outlives the round in which the call began
 	exchange := func() (mcp.Object, error) { return d.session.session.run(ctx, i, &own, d.questions) }
 	if c.Tasks == mcp.TasksAsked && c.Task == "" {
 		d.result, d.err = d.parking.tasks.tracked(s, c, exchange)
@@ -265,7 +265,7 @@ func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, err
 			if relay != nil {
 				relay(ctx, m)
 			}
-		case <-d.news:
+		case <-d.asked:
 			if d.unanswered() > 0 {
 				gather.Reset(gatherWindow)
 			}
@@ -278,7 +278,7 @@ func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, err
 			pass()
 			d.giveBack(ctx) // questions of an earlier round that its caller did not answer
 			d.notes.Close()
-			c.Room.Adopt(d.room)
+			c.Memory.Adopt(d.seats)
 			return d.result, d.err
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -303,7 +303,7 @@ func (d *dialogue) park(c *registry.Call) (mcp.Object, error) {
 		d.cancel()
 		<-d.done
 		d.release()
-		return mcp.Object{}, &registry.RoomError{Server: string(d.parking.server), Err: err}
+		return mcp.Object{}, &registry.MemoryError{Server: string(d.parking.server), Err: err}
 	}
 	state := rand.Text()
 	if !d.parking.park(state, d) {
@@ -362,7 +362,7 @@ func (d *dialogue) user() share.User { return share.User(d.owner.User) }
 // release gives back the memory of a call that has ended and whose result nobody will
 // fetch.
 func (d *dialogue) release() {
-	d.room.Release()
+	d.seats.Release()
 	d.notes.Close()
 	d.kept.Release()
 }

@@ -46,8 +46,8 @@ type personal struct {
 	ctx    context.Context //nolint:containedctx // readings outlive the request that asks, and end with the connection
 	end    context.CancelFunc
 	work   sync.WaitGroup
-	places chan struct{} // of readings at once
-	claim  *share.Claim  // holds all lists
+	places chan struct{}      // of readings at once
+	claim  *share.Reservation // holds all lists
 	kept   *credential.Cache[ownLists]
 
 	mu      sync.Mutex // guards the fields below
@@ -74,7 +74,7 @@ func newPersonal(ctx context.Context, reg *registry.Registry, c *control, cfg *C
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	return &personal{
 		reg: reg, conn: c, cfg: cfg, ctx: ctx, end: end, places: make(chan struct{}, personalReadings),
-		claim: cfg.Memory.Claim(share.Server(cfg.Name)),
+		claim: cfg.Memory.Reserve(share.Server(cfg.Name)),
 		kept:  credential.NewCache[ownLists](), alike: map[[sha256.Size]byte]weak.Pointer[registry.Lists]{},
 	}
 }
@@ -255,7 +255,7 @@ func (p *personal) made(digest [sha256.Size]byte, l *lists) (*registry.Lists, er
 	}
 	made, left := p.reg.NewLists(l.source(nil))
 	if err := p.hold(2 * made.Bytes()); err != nil { // the definitions, and what is made of them
-		return nil, &registry.RoomError{Err: err}
+		return nil, &registry.MemoryError{Err: err}
 	}
 	if len(left) > 0 {
 		p.cfg.Logger.InfoContext(p.ctx, "a definition of a user's lists was left out",

@@ -60,7 +60,7 @@ func (o *older) as(ctx context.Context, declared mcp.Object) (pager, func(), err
 	if err != nil {
 		return nil, nil, err
 	}
-	return s.Session.session.page, func() { o.pool.room.Leave(s, seats.Loan) }, nil
+	return s.Session.session.page, func() { o.pool.seats.Leave(s, seats.Loan) }, nil
 }
 
 // watchResource watches on a pooled session of the tenant, because a subscription at the
@@ -79,16 +79,16 @@ func (o *older) watchResource(ctx context.Context, tenantID, uri string, live fu
 	if err != nil {
 		return err
 	}
-	defer o.pool.room.Leave(s, seats.Loan)
+	defer o.pool.seats.Leave(s, seats.Loan)
 	return s.Session.session.watchResource(ctx, tenantID, uri, live, updated)
 }
 
 // busy tells whether a call runs on the control connection, which happens where it is
 // lent.
-func (o *older) busy() bool { return o.pool.room.LentOut() }
+func (o *older) busy() bool { return o.pool.seats.LentOut() }
 
 // sessions returns the number of pooled sessions and the control connection.
-func (o *older) sessions() int { return 1 + o.pool.room.Size() }
+func (o *older) sessions() int { return 1 + o.pool.seats.Size() }
 
 func (o *older) close(ctx context.Context, polite bool) {
 	o.pool.close(ctx, polite)
@@ -110,7 +110,7 @@ type pool struct {
 	most       int // sessions at the same time, beside the control connection
 	// Config.OneUser: the control connection is lent to one client after the other
 	lends   bool
-	room    *seats.Room[*pooled] // the sessions
+	seats   *seats.Pool[*pooled] // the sessions
 	parking *parking             // the calls whose callers can be asked
 	tasks   *tasks
 
@@ -131,13 +131,13 @@ func newPool(ctx context.Context, c *connection, streams bool, cfg *Config, dial
 	}
 	p.tasks = newTasks(c.server)
 	lagging := &atomic.Bool{}
-	p.room = seats.New(ctx, seats.Config[*pooled]{
+	p.seats = seats.New(ctx, seats.Config[*pooled]{
 		Max: p.most, Opening: 2 * cfg.openLimit(), // a child may be started twice
 		New: func(k seats.Key, lost func()) *pooled {
 			conn := newSessionConnection(c)
 			conn.owner = &k.Owner
 			return &pooled{
-				key: k, conn: conn, calls: &calls{strays: seen}, dial: dial, room: p.room,
+				key: k, conn: conn, calls: &calls{strays: seen}, dial: dial, seats: p.seats,
 				lagging: lagging,
 				lost:    lost, closed: p.tasks.forget, heard: p.tasks.heard,
 			}
@@ -145,12 +145,12 @@ func newPool(ctx context.Context, c *connection, streams bool, cfg *Config, dial
 		Alone:    seen.expected,
 		Lendable: func(s *pooled, to auth.Owner) bool { return !s.calls.abandonedByOther(to) },
 	})
-	p.tasks.room = p.room
+	p.tasks.seats = p.seats
 	p.parking = &parking{
-		server: c.server, room: p.room, tasks: p.tasks, count: c.count,
+		server: c.server, seats: p.seats, tasks: p.tasks, count: c.count,
 		places: share.New(parkedMax), waiting: map[string]*dialogue{},
 	}
-	p.room.Go(p.sweep)
+	p.seats.Go(p.sweep)
 	return p
 }
 
@@ -167,7 +167,7 @@ func (p *pool) takeFor(ctx context.Context, c *registry.Call, i *item) (*seat, e
 // take returns a seat for a call or a loan, and puts the errors of the room into those of
 // the catalogue. An error means that nothing of the call has left.
 func (p *pool) take(ctx context.Context, k seats.Key, u seats.Use) (*seat, seats.Waits, error) {
-	s, waits, err := p.room.Take(ctx, k, u)
+	s, waits, err := p.seats.Take(ctx, k, u)
 	return s, waits, p.inWords(err)
 }
 
@@ -246,7 +246,7 @@ func (p *pool) plain(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 	if err != nil {
 		return mcp.Object{}, err
 	}
-	defer p.room.Leave(s, seats.Call)
+	defer p.seats.Leave(s, seats.Call)
 	return p.run(ctx, s, s.Session.session, i, c)
 }
 
@@ -299,7 +299,7 @@ func traits(i *item, c *registry.Call) (declared string, patient bool) {
 func (p *pool) sweep(ctx context.Context) {
 	for pace.Wait(ctx, sweepEvery) {
 		p.tasks.expire()
-		p.room.Sweep()
+		p.seats.Sweep()
 	}
 }
 
@@ -327,7 +327,7 @@ func (p *pool) useTask(ctx context.Context, i *item, c *registry.Call) (mcp.Obje
 		if i.method == mcp.MethodTasksResult && c.Capabilities.Len() > 0 {
 			return p.parking.begin(ctx, p.ownerOf(c), s, &own, c)
 		}
-		defer p.room.Leave(s, seats.Call)
+		defer p.seats.Leave(s, seats.Call)
 	}
 	result, err := session.call(ctx, &own, c)
 	if result.Text("taskId") == id {
@@ -341,7 +341,7 @@ func (p *pool) useTask(ctx context.Context, i *item, c *registry.Call) (mcp.Obje
 func (p *pool) close(ctx context.Context, polite bool) {
 	finish := p.parking.shut()
 	p.tasks.shut()
-	p.room.Close(ctx, polite)
+	p.seats.Close(ctx, polite)
 	finish()
 }
 
@@ -381,7 +381,7 @@ func (p *pool) close(ctx context.Context, polite bool) {
 func (p *pool) lend(control *legacy) {
 	k := seats.Key{Traits: p.everything, Patient: true}
 	p.lends = true
-	p.room.Lend(&pooled{key: k, conn: control.conn, calls: control.calls, room: p.room, session: control}, k)
+	p.seats.Lend(&pooled{key: k, conn: control.conn, calls: control.calls, seats: p.seats, session: control}, k)
 }
 
 // lentKey is keyOf where the control connection is lent: it says which sessions may run a

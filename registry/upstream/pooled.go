@@ -22,7 +22,7 @@ type pooled struct {
 	conn    *connection
 	calls   *calls
 	dial    opener
-	room    *seats.Room[*pooled]
+	seats   *seats.Pool[*pooled]
 	lagging *atomic.Bool // shared by all sessions of the pool: a stream was once not open in time
 	lost    func()       // tells the room that the session is dead
 	closed  func(*pooled)
@@ -74,7 +74,7 @@ func cause(err error) error {
 // follow starts to follow what the server sends on its own in this session, until the
 // session or the room ends. When the session turns out to be lost, the room is told.
 func (s *pooled) follow() {
-	s.stop, _ = s.room.Go(func(ctx context.Context) {
+	s.stop, _ = s.seats.Go(func(ctx context.Context) {
 		if err := s.session.watch(ctx); err != nil && ctx.Err() == nil {
 			s.lost()
 		}

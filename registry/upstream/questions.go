@@ -74,11 +74,11 @@ func (q question) message() *mcp.Message {
 // the reader of a connection calls them.
 type questions struct {
 	owner  auth.Owner
-	news   chan struct{} // holds a signal: there is a question to ask
+	asked  chan struct{} // holds a signal: there is a question to ask
 	notes  *wire.Notes   // notifications for the present round, or for the next one while the call is parked
 	count  func(Anomaly, int)
-	strict *atomic.Bool // set when the server asks something that the caller cannot be asked
-	kept   *share.Claim // holds the open questions, and what the exchange keeps once the call was parked
+	strict *atomic.Bool       // set when the server asks something that the caller cannot be asked
+	kept   *share.Reservation // holds the open questions, and what the exchange keeps once the call was parked
 
 	mu           sync.Mutex // guards the fields below
 	capabilities mcp.Object // what the caller of the present or latest round can be asked
@@ -97,9 +97,9 @@ func newQuestions(who auth.Owner, c *registry.Call, strict *atomic.Bool,
 	count func(Anomaly, int),
 ) *questions {
 	q := &questions{
-		owner: who, strict: strict, news: make(chan struct{}, 1), notes: wire.NewNotes(c.Room.Another()),
+		owner: who, strict: strict, asked: make(chan struct{}, 1), notes: wire.NewNotes(c.Memory.Another()),
 		count: count,
-		kept:  c.Room.Another(), seen: map[mcp.ID]bool{},
+		kept:  c.Memory.Another(), seen: map[mcp.ID]bool{},
 	}
 	q.attach(c)
 	return q
@@ -111,7 +111,7 @@ func (q *questions) attach(c *registry.Call) {
 	defer q.mu.Unlock()
 	q.attached, q.told, q.capabilities = true, 0, c.Capabilities
 	if len(q.open) > 0 { // questions that are left from the round before
-		signal(q.news)
+		signal(q.asked)
 	}
 }
 
@@ -191,7 +191,7 @@ func (q *questions) ask(m *mcp.Message, stray bool) *mcp.Error {
 	q.open = append(q.open, question{
 		id: m.ID, key: questionKey(len(q.seen)), request: inputRequest(m.Method, params), stray: stray,
 	})
-	signal(q.news)
+	signal(q.asked)
 	return nil
 }
 

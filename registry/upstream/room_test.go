@@ -60,7 +60,7 @@ func transports(t *testing.T, size int) map[string]upstream.Config {
 func (r *rig) holder(tenant, user string, size int) *registry.Call {
 	c := request(r.t, fmt.Sprintf(`{"arguments":{"more":%d}}`, size), nil)
 	c.Principal = auth.Principal{TenantID: tenant, Issuer: "https://issuer.test", Subject: user}
-	c.Room = r.cfg.Memory.Claim(share.User(c.Principal.User()))
+	c.Memory = r.cfg.Memory.Reserve(share.User(c.Principal.User()))
 	return c
 }
 
@@ -89,7 +89,7 @@ func TestAnswersStayWithinTheShareOfTheirUser(t *testing.T) {
 				calls = append(calls, c)
 				all.Go(func() {
 					result, err := tool.Call(t.Context(), c)
-					var full *registry.RoomError
+					var full *registry.MemoryError
 					mu.Lock()
 					defer mu.Unlock()
 					switch {
@@ -97,10 +97,10 @@ func TestAnswersStayWithinTheShareOfTheirUser(t *testing.T) {
 						kept++
 					case !errors.As(err, &full) || !errors.Is(err, share.ErrUser):
 						t.Errorf(
-							"got %.100s, error %v, want an answer or *registry.RoomError of the user's share",
+							"got %.100s, error %v, want an answer or *registry.MemoryError of the user's share",
 							result.JSON(), cause(err))
 					default:
-						c.Room.Release()
+						c.Memory.Release()
 					}
 				})
 			}
@@ -113,12 +113,12 @@ func TestAnswersStayWithinTheShareOfTheirUser(t *testing.T) {
 				r.holder("globex", "alice", size),
 			} {
 				calls = append(calls, other)
-				if _, err := tool.Call(t.Context(), other); err != nil || other.Room.Size() < size {
-					t.Errorf("another user: got error %v, %d held", cause(err), other.Room.Size())
+				if _, err := tool.Call(t.Context(), other); err != nil || other.Memory.Size() < size {
+					t.Errorf("another user: got error %v, %d held", cause(err), other.Memory.Size())
 				}
 			}
 			for _, c := range calls {
-				c.Room.Release()
+				c.Memory.Release()
 			}
 			eventually(t, "nothing is held any more", func() bool { return b.Held() == 0 })
 			if left := r.last(); left.Restarts != 0 {
@@ -152,9 +152,9 @@ func TestAnswersForWhichTheServerHasNoRoomFailTheirCallsAlone(t *testing.T) {
 			}()
 			for range 3 {
 				_, err := r.tool("echo").Call(t.Context(), r.holder("acme", "alice", size))
-				var full *registry.RoomError
+				var full *registry.MemoryError
 				if !errors.As(err, &full) || !errors.Is(err, share.ErrNever) {
-					t.Errorf("got %v, want *registry.RoomError that says never", cause(err))
+					t.Errorf("got %v, want *registry.MemoryError that says never", cause(err))
 				}
 				r.must("echo", `{}`)
 			}
@@ -184,7 +184,7 @@ func TestParkedAnswersAreHeldByTheirCaller(t *testing.T) {
 		c := p.call(t, "t", responses, state, nil)
 		c.Params = c.Params.With("arguments", mcp.RawJSON(`{"token":"t","and":"`+strings.Repeat("x", 1<<20)+
 			`"}`))
-		c.Room = b.Claim(share.User(c.Principal.User()))
+		c.Memory = b.Reserve(share.User(c.Principal.User()))
 		return c
 	}
 	inBubble(t, &chat{}, func(cfg *upstream.Config) { cfg.Memory = b }, func(t *testing.T, r *rig) {
@@ -194,7 +194,7 @@ func TestParkedAnswersAreHeldByTheirCaller(t *testing.T) {
 			if err != nil || asked.Len() != 1 {
 				t.Fatalf("got %v, want one question", err)
 			}
-			first.Room.Release()
+			first.Memory.Release()
 			wait(t.Context(), 11*time.Second) // until the server has answered without
 			synctest.Wait()
 			if held := b.Held(); held < 1<<20 {
@@ -206,11 +206,11 @@ func TestParkedAnswersAreHeldByTheirCaller(t *testing.T) {
 			} else {
 				second := round(accept(asked, "x"), state)
 				_, _, got, err := r.round(t.Context(), "quit", second)
-				if err != nil || len(got) < 1<<20 || second.Room.Size() < 1<<20 {
+				if err != nil || len(got) < 1<<20 || second.Memory.Size() < 1<<20 {
 					t.Errorf("got %d bytes, error %v, %d held by the call that fetched them", len(got), err,
-						second.Room.Size())
+						second.Memory.Size())
 				}
-				second.Room.Release()
+				second.Memory.Release()
 			}
 			if held := b.Held(); held != 0 {
 				t.Errorf("fetched %v: %d are held in the end", fetched, held)
@@ -250,7 +250,7 @@ func TestTheTextOfARequestIsHeldUntilItsAnswer(t *testing.T) {
 			eventually(t, "its text is held", func() bool { return cfg.Memory.Held() >= size })
 			second := large()
 			if _, err := r.tool("echo").Call(t.Context(), second); !errors.Is(err, share.ErrUser) ||
-				errors.As(err, new(*registry.RoomError)) {
+				errors.As(err, new(*registry.MemoryError)) {
 				t.Errorf(
 					"a second one: got error %v, want that of the user's share, as of a call that was not made", cause(err))
 			}

@@ -42,7 +42,7 @@ type task struct {
 // the room is taken, never the other way round.
 type tasks struct {
 	server fault
-	room   *seats.Room[*pooled]
+	seats  *seats.Pool[*pooled]
 	places *share.Budget // of the tasks in byID
 
 	mu    sync.Mutex // guards the fields below and those of each task
@@ -78,7 +78,7 @@ func (t *tasks) tracked(s *seat, c *registry.Call, run func() (mcp.Object, error
 			taskLife.Milliseconds())) * time.Millisecond)
 	}
 	if s != nil {
-		t.room.Need(s, one.until)
+		t.seats.Need(s, one.until)
 	}
 	return result.With("task", made.With("taskId", mcp.String(id)).JSON()), nil
 }
@@ -161,7 +161,7 @@ func (t *tasks) rejoin(id string) (s *seat, own string, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	one := t.byID[id]
-	if one == nil || one.own == "" || t.ended || one.seat != nil && !t.room.Rejoin(one.seat) {
+	if one == nil || one.own == "" || t.ended || one.seat != nil && !t.seats.Rejoin(one.seat) {
 		return nil, "", false
 	}
 	return one.seat, one.own, true

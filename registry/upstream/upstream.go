@@ -214,10 +214,10 @@ func (u *Upstream) follow(ctx context.Context, l *lists) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-c.changes:
-			news := topics(c.news.Swap(0))
+			changed := topics(c.unread.Swap(0))
 			rest = ofLists.Next()
-			if err = u.list(ctx, l, news&everyTopic, news>>announcedBy); throttled(err) {
-				c.reread(news)
+			if err = u.list(ctx, l, changed&everyTopic, changed>>announcedBy); throttled(err) {
+				c.reread(changed)
 				rest = max(rest, listGap)
 			}
 		case <-c.doubts:

@@ -48,7 +48,7 @@ type Config struct {
 
 	// OnNews is called when a client is to be told something on a stream that another
 	// replica holds.
-	OnNews func(*sessions.Session)
+	OnNotices func(*sessions.Session)
 	// TellTaken tells the replica that led a session before that this one does, and
 	// returns the requests that it answers. That replica is "" if it is gone.
 	TellTaken func(ctx context.Context, l *sessions.Session, former replica.ID, epoch uint64) map[mcp.ID]bool
@@ -82,7 +82,7 @@ type Directory struct {
 // New returns a directory without sessions.
 func New(cfg Config) *Directory {
 	d := &Directory{
-		Roster: sessions.NewRoster(cfg.Guard, cfg.Memory, cfg.OnNews), Shared: cfg.Records != nil,
+		Roster: sessions.NewRoster(cfg.Guard, cfg.Memory, cfg.OnNotices), Shared: cfg.Records != nil,
 		config: cfg, ended: sessions.NewEnded(),
 		rewriting: make(chan struct{}, 1), unended: make(map[primary.Key]uint64),
 	}
@@ -125,9 +125,9 @@ func (d *Directory) unreadable(ctx context.Context) *exchange.Refusal {
 
 // openTicket returns the ticket that is sealed in id.
 func (d *Directory) openTicket(purpose, id string) (t ticket.Ticket, ok bool) {
-	room := plains.Get().(*[ticket.Size]byte)
-	defer plains.Put(room)
-	plain, err := d.config.Seal.AppendOpen(room[:0], purpose, id)
+	buffer := plains.Get().(*[ticket.Size]byte)
+	defer plains.Put(buffer)
+	plain, err := d.config.Seal.AppendOpen(buffer[:0], purpose, id)
 	if err != nil {
 		return ticket.Ticket{}, false
 	}

@@ -18,10 +18,10 @@ type Answer struct {
 	Err    *mcp.Error
 	Status int // of HTTP for err where the door knows better than StatusOf; zero: it does not
 	Silent bool
-	Ended  string       // how the desk has recorded the request; "": it has not
-	Shared string       // the member of the result whose text others share, see payload; "": none
-	Room   *share.Claim // holds the result, and its encoded form after that; nil: nothing is counted
-	text   [1][]byte    // the response, where payload returns it in one piece
+	Ended  string             // how the desk has recorded the request; "": it has not
+	Shared string             // the member of the result whose text others share, see payload; "": none
+	Memory *share.Reservation // holds the result, and its encoded form after that; nil: nothing is counted
+	text   [1][]byte          // the response, where payload returns it in one piece
 }
 
 // bytesEncoded is about how many bytes of an answer are encoded in a nanosecond: they are
@@ -30,7 +30,7 @@ const bytesEncoded = 2
 
 // Message is the message of a, which is made in its turn if it is large.
 func (s *Service) Message(ctx context.Context, a *Answer, requestID string) []byte {
-	leave, err := s.config.Turns.Finish(ctx, a.Room.User(), time.Duration(a.Result.Size()/bytesEncoded))
+	leave, err := s.config.Turns.Finish(ctx, a.Memory.User(), time.Duration(a.Result.Size()/bytesEncoded))
 	if err == nil { // otherwise the client has left, and nobody waits for what is made
 		defer leave()
 	}
@@ -95,7 +95,7 @@ func (a *Answer) Message(requestID string) []byte {
 	message := mcp.AppendResult(nil, a.ID, a.Result)
 	a.Result = mcp.Object{}
 	if len(message) > share.Covered {
-		a.Room.Shrink(int64(len(message)))
+		a.Memory.Shrink(int64(len(message)))
 	}
 	return message
 }

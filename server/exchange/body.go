@@ -22,8 +22,8 @@ func (s *Service) ReadBody(x *Exchange, r *http.Request) (mcp.RawJSON, *Refusal)
 	if !isJSON(r.Header) {
 		return nil, errMediaType
 	}
-	if r.ContentLength >= s.roomForBody {
-		return nil, tooLargeForMemory(s.roomForBody)
+	if r.ContentLength >= s.memoryForBody {
+		return nil, tooLargeForMemory(s.memoryForBody)
 	}
 	if r.ContentLength >= 0 {
 		if refused := s.charge(x, r.ContentLength); refused != nil {
@@ -80,8 +80,8 @@ func (s *Service) unreceived(err error) *Refusal {
 		return TooLarge(s.config.MaxBody)
 	}
 	switch {
-	case errors.Is(err, errNoRoom):
-		return tooLargeForMemory(s.roomForBody)
+	case errors.Is(err, errNoMemory):
+		return tooLargeForMemory(s.memoryForBody)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return tooLate(s.config.ReadTimeout)
 	case RefusalOfMemory(err) != nil:
@@ -138,7 +138,7 @@ func isJSON(h http.Header) bool {
 
 // errNoRoom is the error for a body that one user could not hold even if nobody held
 // anything.
-var errNoRoom = errors.New("the body never fits into the share of a user")
+var errNoMemory = errors.New("the body never fits into the share of a user")
 
 // receive reads a body to its end, length being what its header declares, negative if it
 // does not. Memory is allocated for what has arrived and not for what was announced, and
@@ -187,22 +187,22 @@ func (x *Exchange) patience(begun time.Time, came int) time.Time {
 // header declared a length, so that less is copied; or for the whole body or all that a
 // user can hold if that is less.
 func (x *Exchange) enlarge(data []byte, length int64) ([]byte, error) {
-	most := x.service.roomForBody
+	most := x.service.memoryForBody
 	if int64(cap(data)) >= most {
-		return nil, errNoRoom
+		return nil, errNoMemory
 	}
 	grown := int64(cap(data)) * 3 / 2
 	if length >= 0 {
 		grown = int64(cap(data)) * 2
 	}
-	room := min(max(grown, share.Step), most)
+	size := min(max(grown, share.Step), most)
 	if length > int64(len(data)) {
-		room = min(room, length+1) // the last byte is for the end to be seen
+		size = min(size, length+1) // the last byte is for the end to be seen
 	}
-	if err := x.Held.Body.Resize(room); err != nil {
+	if err := x.Held.Body.Resize(size); err != nil {
 		return nil, err
 	}
-	larger := make([]byte, len(data), room)
+	larger := make([]byte, len(data), size)
 	copy(larger, data)
 	return larger, nil
 }

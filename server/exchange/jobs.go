@@ -24,9 +24,9 @@ var ErrCancelled = fmt.Errorf("cancelled by the client: %w", context.Canceled)
 type Job struct {
 	ID        mcp.ID
 	principal auth.Principal
-	Life      lifetime.Context // of what answers it; begun by begin
-	Answered  bool             // its id is free again; guarded by the mutex of its session
-	Answer    share.Claim      // holds its answer; released when the client has it
+	Life      lifetime.Context  // of what answers it; begun by begin
+	Answered  bool              // its id is free again; guarded by the mutex of its session
+	Answer    share.Reservation // holds its answer; released when the client has it
 }
 
 // jobs holds all requests that are being answered, so that a shutdown can wait for them:

@@ -23,8 +23,8 @@ func (s *Service) logLine(ctx context.Context, at time.Time, x *Exchange, httpMe
 	if !s.Log.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
-	room := attributes.Get().(*[]slog.Attr)
-	attrs := (*room)[:0]
+	buffer := attributes.Get().(*[]slog.Attr)
+	attrs := (*buffer)[:0]
 	attrs = append(attrs,
 		slog.String("http_method", Cut(httpMethod)), slog.String("path", Cut(path)), slog.Int("status",
 			x.Status),
@@ -52,8 +52,8 @@ func (s *Service) logLine(ctx context.Context, at time.Time, x *Exchange, httpMe
 		_ = s.lines.HandleLine(ctx, at, slog.LevelInfo, "request", attrs)
 	}
 	clear(attrs) // or texts of this request would live on in the pool
-	*room = attrs
-	attributes.Put(room)
+	*buffer = attrs
+	attributes.Put(buffer)
 }
 
 // outcomeWord returns how the request ended, in the words of the audit.

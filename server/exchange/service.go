@@ -42,7 +42,7 @@ type Service struct {
 	Desk   Desk
 	lines  LineHandler // for the line of each request; nil: log writes it
 
-	roomForBody int64 // what one user can hold of a body if nobody holds anything, in bytes
+	memoryForBody int64 // what one user can hold of a body if nobody holds anything, in bytes
 
 	IDs     requestIDs
 	Jobs    *jobs
@@ -60,13 +60,13 @@ type Service struct {
 func New(cfg Config) *Service {
 	log := slog.New(LogHandler(cfg.Logger.Handler()))
 	return &Service{
-		Guard:       Guard{cfg.Metrics, log},
-		config:      cfg,
-		Desk:        cfg.Desk,
-		lines:       lineHandlerOf(log.Handler()),
-		roomForBody: max(cfg.Memory.Most()/share.Step*share.Step, share.Covered),
-		Jobs:        newJobs(),
-		sums:        newRefusalSums(),
+		Guard:         Guard{cfg.Metrics, log},
+		config:        cfg,
+		Desk:          cfg.Desk,
+		lines:         lineHandlerOf(log.Handler()),
+		memoryForBody: max(cfg.Memory.Most()/share.Step*share.Step, share.Covered),
+		Jobs:          newJobs(),
+		sums:          newRefusalSums(),
 	}
 }
 

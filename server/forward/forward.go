@@ -315,9 +315,9 @@ const (
 // JoinTasks adds to the tasks of a client that live here those that live at other
 // replicas. What a replica has that is gone meanwhile is gone with it. If another cannot
 // be asked, the request is to be tried again: a list without its tasks would be wrong.
-// room holds the answer.
+// reserved holds the answer.
 func (f *Forwarder) JoinTasks(ctx context.Context, m *mcp.Message, result mcp.Object,
-	room *share.Claim,
+	reserved *share.Reservation,
 ) (mcp.Object, *mcp.Error) {
 	x := exchange.FromContext(ctx)
 	if x == nil || x.Forwarded || len(f.others.All()) == 0 {
@@ -326,7 +326,7 @@ func (f *Forwarder) JoinTasks(ctx context.Context, m *mcp.Message, result mcp.Ob
 	request := RequestOf(x, x.Request, mcp.AppendRequest(nil, m.ID, m.Method, m.Params))
 	request.Header = request.Header.Clone()
 	request.Header.Set("Accept", "application/json") // an answer in one piece
-	lists, err := f.tasksElsewhere(ctx, share.User(x.Principal.User()), request, room)
+	lists, err := f.tasksElsewhere(ctx, share.User(x.Principal.User()), request, reserved)
 	size := result.Size()
 	for _, list := range lists {
 		for _, one := range list {
@@ -334,7 +334,7 @@ func (f *Forwarder) JoinTasks(ctx context.Context, m *mcp.Message, result mcp.Ob
 		}
 	}
 	if err == nil && size > share.Covered {
-		err = room.Resize(2 * int64(size))
+		err = reserved.Resize(2 * int64(size))
 	}
 	switch refused := exchange.RefusalOfMemory(err); {
 	case errors.Is(err, errNoSlot):
@@ -355,7 +355,7 @@ func (f *Forwarder) JoinTasks(ctx context.Context, m *mcp.Message, result mcp.Ob
 type heldBody struct {
 	io.Reader
 
-	held *share.Claim
+	held *share.Reservation
 	came int64
 }
 
@@ -376,7 +376,7 @@ var errNoSlot = errors.New("no slot to forward a request")
 // tasksElsewhere returns the tasks of a user that live at each other replica. It takes one
 // slot, as a request takes that another replica answers: each of them sees one.
 func (f *Forwarder) tasksElsewhere(ctx context.Context, user share.User, r link.Request,
-	room *share.Claim,
+	reserved *share.Reservation,
 ) ([][]mcp.RawJSON, error) {
 	if f.slots.Take(user, 1) != nil {
 		return nil, errNoSlot
@@ -387,7 +387,7 @@ func (f *Forwarder) tasksElsewhere(ctx context.Context, user share.User, r link.
 	var asked errgroup.Group
 	asked.SetLimit(askingOthers)
 	for i, other := range others {
-		held := room.Another()
+		held := reserved.Another()
 		defer held.Release()
 		asked.Go(func() (err error) {
 			lists[i], err = f.tasksAt(ctx, other, r, held)
@@ -400,7 +400,7 @@ func (f *Forwarder) tasksElsewhere(ctx context.Context, user share.User, r link.
 // tasksAt returns the tasks of the client of a request that live at another replica, which
 // held holds.
 func (f *Forwarder) tasksAt(ctx context.Context, at replica.ID, r link.Request,
-	held *share.Claim,
+	held *share.Reservation,
 ) ([]mcp.RawJSON, error) {
 	answer, err := f.others.Forward(ctx, at, r)
 	if err != nil {

@@ -34,7 +34,7 @@ func TestTasksOfOtherReplicasAreHeld(t *testing.T) {
 	f := &Forwarder{others: talkative{body: body}}
 	user := share.User{TenantID: "acme", Subject: "ann"}
 	memory := share.New(64 << 20)
-	held := memory.Claim(user)
+	held := memory.Reserve(user)
 	tasks, err := f.tasksAt(t.Context(), "other", link.Request{}, held)
 	if err != nil || len(tasks) != 1 || memory.Held() < 1<<20 {
 		t.Errorf("got %d tasks, %v, and %d bytes are held; want one task, held", len(tasks), err, memory.Held())
@@ -43,7 +43,7 @@ func TestTasksOfOtherReplicasAreHeld(t *testing.T) {
 	if left := memory.Held(); left != 0 {
 		t.Errorf("%d bytes are held afterwards", left)
 	}
-	if _, err := f.tasksAt(t.Context(), "other", link.Request{}, share.New(256<<10).Claim(user)); err == nil {
+	if _, err := f.tasksAt(t.Context(), "other", link.Request{}, share.New(256<<10).Reserve(user)); err == nil {
 		t.Error("a list was read that its user may not hold")
 	}
 }
@@ -71,17 +71,17 @@ func TestListsOfTasksTakeSlots(t *testing.T) {
 	}
 	f := &Forwarder{others: o, slots: share.New(1)}
 	user := share.User{TenantID: "acme", Subject: "ann"}
-	room := share.New(64 << 20).Claim(user)
+	reserved := share.New(64 << 20).Reserve(user)
 	first := make(chan error, 1)
 	go func() {
-		lists, err := f.tasksElsewhere(t.Context(), user, link.Request{}, room)
+		lists, err := f.tasksElsewhere(t.Context(), user, link.Request{}, reserved)
 		if err == nil && (len(lists) != 1 || len(lists[0]) != 1) {
 			err = fmt.Errorf("got %s", lists)
 		}
 		first <- err
 	}()
 	<-o.asked
-	if _, err := f.tasksElsewhere(t.Context(), user, link.Request{}, room); !errors.Is(err, errNoSlot) {
+	if _, err := f.tasksElsewhere(t.Context(), user, link.Request{}, reserved); !errors.Is(err, errNoSlot) {
 		t.Errorf("while all slots are taken: got %v, want %v", err, errNoSlot)
 	}
 	close(o.let)

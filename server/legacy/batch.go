@@ -114,7 +114,7 @@ func (s *Service) answerBatch(x *exchange.Exchange, l *sessions.Session, request
 	ctx := x.Outliving() // a client that loses its connection can resume, so the calls go on
 	p := &reply{}
 	p.begin(s, x, l, "")
-	way := p.line()
+	dialog := p.dialog()
 	answers := make([]exchange.Answer, len(requests))
 	var all sync.WaitGroup
 	var inFlight []*exchange.Job
@@ -131,7 +131,7 @@ func (s *Service) answerBatch(x *exchange.Exchange, l *sessions.Session, request
 		inFlight = append(inFlight, j)
 		all.Go(func() {
 			answers[i] = exchange.Answer{ID: m.ID, Err: exchange.ErrPanic.Told}
-			s.exchanges.Safely(ctx, func() { answers[i] = s.batched(ctx, x, l, m, way.of(j)) })
+			s.exchanges.Safely(ctx, func() { answers[i] = s.batched(ctx, x, l, m, dialog.of(j)) })
 		})
 	}
 	all.Wait()
@@ -173,11 +173,11 @@ func (s *Service) arrayOf(ctx context.Context, answers []exchange.Answer, reques
 	return append(array, []byte{']'})
 }
 
-func (s *Service) batched(ctx context.Context, x *exchange.Exchange, l *sessions.Session, m *mcp.Message, way *line) exchange.Answer {
+func (s *Service) batched(ctx context.Context, x *exchange.Exchange, l *sessions.Session, m *mcp.Message, dialog *dialog) exchange.Answer {
 	if m.Method == mcp.MethodPing {
 		return exchange.Answer{ID: m.ID}
 	}
-	return s.legacyAnswer(ctx, x.Caller, x.ID, l, m, way)
+	return s.legacyAnswer(ctx, x.Caller, x.ID, l, m, dialog)
 }
 
 // RevisionIn returns the revision that the header names. If the header is there several

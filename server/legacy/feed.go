@@ -191,7 +191,7 @@ func (f *feed) SendEnd(out *streams.Stream) error {
 	if !f.parts || !f.numbered || f.session.Speaks() < mcp.Revision2511 {
 		return nil
 	}
-	return out.Send(sse.Event{Retry: streams.Retry + rand.N(streams.RetrySpread)}) //nolint:gosec // it spreads clients, and guards nothing
+	return out.Send(sse.Event{Retry: streams.Retry + rand.N(streams.RetryJitter)}) //nolint:gosec // it spreads clients, and guards nothing
 }
 
 // Close implements source.

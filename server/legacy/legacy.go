@@ -38,7 +38,7 @@ import (
 func New(cfg Config) *Service {
 	s := &Service{
 		config: cfg, exchanges: cfg.Exchanges, desk: cfg.Exchanges.Desk, streams: cfg.Streams,
-		forwarder: cfg.Forwarder, waiting: newWaiting(cfg.Memory), turnout: make(chan struct{}, 1),
+		forwarder: cfg.Forwarder, waiting: newWaiting(cfg.Memory), changed: make(chan struct{}, 1),
 		background: background{Guard: cfg.Exchanges.Guard},
 	}
 	s.outbox = outbox{
@@ -48,7 +48,7 @@ func New(cfg Config) *Service {
 	s.sessions = directory.New(directory.Config{
 		Seal: cfg.Seal, Log: cfg.Log, Records: cfg.Records, Others: cfg.Others, Memory: cfg.Memory,
 		Guard: cfg.Exchanges.Guard, SessionIdle: cfg.SessionIdle, SessionMaxAge: cfg.SessionMaxAge,
-		OnNews: s.outbox.add, TellTaken: s.tellTaken, OnTaken: s.taken, LetGo: s.letGoAll,
+		OnNotices: s.outbox.add, TellTaken: s.tellTaken, OnTaken: s.taken, LetGo: s.letGoAll,
 	})
 	cfg.Others.OnReturn(func() { s.forwarder.NoteReturn(); s.sessions.RewriteAll() })
 	cfg.Others.OnChange(s.noteChange)
@@ -62,7 +62,7 @@ func New(cfg Config) *Service {
 func (s *Service) Begin(ctx context.Context) (end func()) {
 	var tending sync.WaitGroup
 	if s.sessions.Shared {
-		tending.Go(func() { s.untilOver(ctx, func() { s.sessions.Tend(ctx, s.turnout, s.takeStranded) }) })
+		tending.Go(func() { s.untilOver(ctx, func() { s.sessions.Tend(ctx, s.changed, s.takeStranded) }) })
 		tending.Go(func() { s.untilOver(ctx, func() { s.tellChanges(ctx) }) })
 	}
 	return func() {
@@ -173,9 +173,9 @@ func (s *Service) notified(ctx context.Context, l *sessions.Session, m *mcp.Mess
 
 // legacyCall is what answers one request, in one piece of memory.
 type legacyCall struct {
-	job   exchange.Job
-	reply reply
-	line  line
+	job    exchange.Job
+	reply  reply
+	dialog dialog
 }
 
 // legacyRequest answers one request. The call goes on if the connection breaks, because
@@ -195,9 +195,9 @@ func (s *Service) legacyRequest(x *exchange.Exchange, l *sessions.Session, m *mc
 	defer s.exchanges.Jobs.Finish(j)
 	defer l.Leave(j)
 	p.begin(s, x, l, m.ID)
-	c.line = p.line()
-	c.line.room = &j.Answer
-	a := s.legacyAnswer(ctx, x.Caller, x.ID, l, m, &c.line)
+	c.dialog = p.dialog()
+	c.dialog.memory = &j.Answer
+	a := s.legacyAnswer(ctx, x.Caller, x.ID, l, m, &c.dialog)
 	x.Ended = a.Ended
 	l.Answered(j)
 	if a.Silent {
@@ -244,9 +244,9 @@ func (s *Service) beginLegacy(ctx context.Context, x *exchange.Exchange, l *sess
 // legacyAnswer runs one request of a session, and brings its result into the form of the
 // session's revision.
 func (s *Service) legacyAnswer(ctx context.Context, c gateway.Caller, id string, l *sessions.Session, m *mcp.Message,
-	way *line,
+	dialog *dialog,
 ) exchange.Answer {
-	a := exchange.Answer{ID: m.ID, Shared: exchange.SharedBy(m.Method), Room: way.room}
+	a := exchange.Answer{ID: m.ID, Shared: exchange.SharedBy(m.Method), Memory: dialog.memory}
 	if !lowering.HasMethod(l.Speaks(), m.Method) {
 		a.Err = exchange.ErrUnknownMethod
 		return a
@@ -263,8 +263,8 @@ func (s *Service) legacyAnswer(ctx context.Context, c gateway.Caller, id string,
 	case mcp.MethodUnsubscribe:
 		a.Err = s.unsubscribe(ctx, l, m.Params)
 	default:
-		a.Result, a.Err = s.inRounds(ctx, c, l, way, id, m)
-		a.Ended = way.rounds.request.Ended.Outcome
+		a.Result, a.Err = s.inRounds(ctx, c, l, dialog, id, m)
+		a.Ended = dialog.rounds.request.Ended.Outcome
 		if a.Err == nil {
 			a.Result = lowering.Result(l.Speaks(), m.Method, a.Result)
 		}
@@ -279,7 +279,7 @@ func (s *Service) legacyAnswer(ctx context.Context, c gateway.Caller, id string,
 }
 
 // Get opens a stream of a session: either a new one, for messages that no request of the
-// client caused, or the rest of one that broke.
+// client caused, or the releaseSlot of one that broke.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server
 func (s *Service) Get(x *exchange.Exchange, r *http.Request) {
 	if _, named := r.Header[mcp.HeaderSessionID]; !named {
@@ -374,8 +374,8 @@ func (s *Service) nameStream(x *exchange.Exchange, r *http.Request, f *feed, l *
 	return refused
 }
 
-// beginFeed begins the stream of a GET, or finds the rest of one, and takes the place for
-// it.
+// beginFeed begins the stream of a GET, or finds the releaseSlot of one, and takes the
+// place for it.
 func (s *Service) beginFeed(x *exchange.Exchange, r *http.Request, f *feed) (refused *exchange.Refusal) {
 	switch {
 	case f.stream == "":

@@ -56,7 +56,7 @@ const headerEpoch = "Drawbridge-Epoch"
 func (s *Service) tellListeners(ctx context.Context, at replica.ID, some []*sessions.Session) {
 	var all []sessions.Notice
 	for _, l := range some {
-		all = append(all, s.newsFor(l, at)...)
+		all = append(all, s.noticesFor(l, at)...)
 	}
 	if len(all) == 0 {
 		return
@@ -102,7 +102,7 @@ const (
 
 // newsFor returns what the first stream of a session at a replica is to be told. What is
 // assigned to it is told by no other.
-func (s *Service) newsFor(l *sessions.Session, at replica.ID) (all []sessions.Notice) {
+func (s *Service) noticesFor(l *sessions.Session, at replica.ID) (all []sessions.Notice) {
 	h := l.ListenerAt(at)
 	if _, leads := s.config.Others.Leads(); h == nil || !leads || !l.IsReady() {
 		return nil
@@ -277,7 +277,7 @@ func (s *Service) announce(x *exchange.Exchange, r *http.Request, l *sessions.Se
 		x.Refuse("", exchange.ErrReplicas)
 		return forward.Done
 	}
-	defer answer.Body.Close() //nolint:errcheck // it was read, or its rest is not wanted
+	defer answer.Body.Close() //nolint:errcheck // it was read, or its releaseSlot is not wanted
 	switch {
 	case answer.StatusCode == forward.ErrElsewhere.Status:
 		return forward.Denied

@@ -27,16 +27,16 @@ func (rt *roundTrips) askAll(ctx context.Context, round int,
 	defer func() { rt.withdraw(ctx, questions) }()
 	home := rt.server.config.Others.Self()
 	if rt.heard == nil {
-		rt.heard = rt.server.config.Memory.Claim(share.User(rt.session.User))
+		rt.heard = rt.server.config.Memory.Reserve(share.User(rt.session.User))
 	}
-	leave := rt.server.waiting.enter(rt.caller, rt.line.body)
+	leave := rt.server.waiting.enter(rt.caller, rt.dialog.body)
 	if leave != nil {
 		defer leave()
 	}
 	for key, raw := range requests.Members {
 		request, _ := mcp.ObjectOf(raw)
 		questions = append(questions, sessions.Question{
-			Key: key, Method: request.Text("method"), ID: forward.NewQuestion(home), Room: rt.heard,
+			Key: key, Method: request.Text("method"), ID: forward.NewQuestion(home), Memory: rt.heard,
 			Done: make(chan struct{}),
 		})
 		if leave == nil {
@@ -65,15 +65,15 @@ func (rt *roundTrips) askOne(ctx context.Context, q *sessions.Question, params m
 		return sessions.ErrSessionEnded
 	}
 	params = lowering.Question(rt.revision, rt.request.Capabilities, q.Method, params)
-	err := rt.line.send(ctx, mcp.AppendRequest(nil, q.RPCID(), q.Method, params))
+	err := rt.dialog.send(ctx, mcp.AppendRequest(nil, q.RPCID(), q.Method, params))
 	q.Asked = err == nil
 	if !q.Asked {
 		rt.session.Unexpect(q)
 	}
-	if errors.Is(err, errNoLine) {
+	if errors.Is(err, errNoStream) {
 		return nil
 	}
-	rt.line.rest()
+	rt.dialog.releaseSlot()
 	return err
 }
 
@@ -122,6 +122,6 @@ func (rt *roundTrips) withdraw(ctx context.Context, questions []sessions.Questio
 		}
 		params := mcp.NewObject(mcp.Member{Name: "requestId", Value: mcp.RawJSON(q.RPCID())})
 		// the session may have ended
-		_ = rt.line.send(ctx, mcp.AppendRequest(nil, "", mcp.NotifyCancelled, params))
+		_ = rt.dialog.send(ctx, mcp.AppendRequest(nil, "", mcp.NotifyCancelled, params))
 	}
 }

@@ -44,7 +44,7 @@ type reply struct {
 	broken   bool               // the sending panicked; read after followed is closed
 }
 
-var _ passage = (*reply)(nil)
+var _ sender = (*reply)(nil)
 
 // begin begins the answer to a request of a session, or to several if answers is "". p is
 // new.
@@ -57,23 +57,23 @@ func (p *reply) begin(s *Service, x *exchange.Exchange, l *sessions.Session, ans
 	p.alarm = s.alarms.Set(patience, p)
 }
 
-// line returns the way to the client for what happens during the request. The first
+// dialog returns the way to the client for what happens during the request. The first
 // message on it makes the answer an event stream.
-func (p *reply) line() line {
-	return line{passage: p, carriesQuestions: p.x.AcceptsStream, body: p.x.Held.Body.Held()}
+func (p *reply) dialog() dialog {
+	return dialog{sender: p, carriesQuestions: p.x.AcceptsStream, body: p.x.Held.Body.Held()}
 }
 
 func (p *reply) send(ctx context.Context, message []byte) error {
 	p.follow()
 	stream := p.streamed()
 	if stream == "" {
-		return errNoLine
+		return errNoStream
 	}
 	_, err := p.server.config.Log.Append(ctx, p.session.InLog(), stream, message, false)
 	return err
 }
 
-func (p *reply) rest() { p.rested.Do(func() { p.x.Held.ReleaseSlot() }) }
+func (p *reply) releaseSlot() { p.rested.Do(func() { p.x.Held.ReleaseSlot() }) }
 
 // Ring makes the answer an event stream when patience is over, and sends it.
 func (p *reply) Ring() {

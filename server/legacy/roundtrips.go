@@ -26,39 +26,38 @@ const (
 	maxPause   = 10 * time.Second
 )
 
-// errNoLine is the error for a message to a client that accepts no stream.
-var errNoLine = errors.New("there is no stream to the client")
+// errNoStream is the error for a message to a client that accepts no stream.
+var errNoStream = errors.New("there is no stream to the client")
 
-// passage leads to the client of a session: a reply, or a stream that is there already.
+// sender sends to the client of a session: a reply, or a stream that is there already.
 // Several requests of a batch share one.
-type passage interface {
-	// send sends a message. The error is errNoLine if this client accepts no stream.
+type sender interface {
+	// send sends a message. The error is errNoStream if this client accepts no stream.
 	send(ctx context.Context, message []byte) error
-	// rest gives back the place of the request among those in work, since a human may
-	// take long to answer. The desk counts the call all the while. rest may be called
-	// again.
-	rest()
+	// releaseSlot gives back the slot of the request, since a human may take long to
+	// answer. The desk counts the call all the while. It may be called again.
+	releaseSlot()
 }
 
-// line is the way to the client of a session while one request of it is being answered.
-type line struct {
-	passage
+// dialog is with the client of a session, while one request of it is being answered.
+type dialog struct {
+	sender
 
 	carriesQuestions bool
-	body             int64        // bytes of the body in which the request came
-	room             *share.Claim // holds the answer; nil: nothing is counted
-	rounds           roundTrips   // of the request, set by inRounds
+	body             int64              // bytes of the body in which the request came
+	memory           *share.Reservation // holds the answer; nil: nothing is counted
+	rounds           roundTrips         // of the request, set by inRounds
 }
 
-// of returns the line for one request of a batch.
-func (w *line) of(j *exchange.Job) *line {
-	return &line{passage: w.passage, carriesQuestions: w.carriesQuestions, body: w.body, room: &j.Answer}
+// of returns the dialog for one request of a batch.
+func (w *dialog) of(j *exchange.Job) *dialog {
+	return &dialog{sender: w.sender, carriesQuestions: w.carriesQuestions, body: w.body, memory: &j.Answer}
 }
 
 // notify sends a notification. A client that accepts no stream does not get it.
-func (w *line) notify(ctx context.Context, n mcp.Notification) error {
+func (w *dialog) notify(ctx context.Context, n mcp.Notification) error {
 	err := w.send(ctx, mcp.AppendRequest(nil, "", n.Method, n.Params))
-	if errors.Is(err, errNoLine) {
+	if errors.Is(err, errNoStream) {
 		return nil
 	}
 	return err
@@ -80,30 +79,30 @@ func (w *line) notify(ctx context.Context, n mcp.Notification) error {
 type roundTrips struct {
 	server   *Service
 	session  *sessions.Session
-	line     *line
+	dialog   *dialog
 	caller   gateway.Caller
 	request  gateway.Request
 	revision string
-	heard    *share.Claim // holds the answers of the round; nil: nothing was asked yet
+	heard    *share.Reservation // holds the answers of the round; nil: nothing was asked yet
 }
 
 // inRounds runs one request of a session until it has a result.
-func (s *Service) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Session, way *line, id string,
+func (s *Service) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Session, dialog *dialog, id string,
 	m *mcp.Message,
 ) (mcp.Object, *mcp.Error) {
 	agreed, level := l.Wants()
 	capabilities := agreed.Capabilities
-	if !way.carriesQuestions {
+	if !dialog.carriesQuestions {
 		capabilities = mcp.Object{}
 	}
-	rt := &way.rounds
+	rt := &dialog.rounds
 	*rt = roundTrips{
-		server: s, session: l, line: way, caller: c, revision: l.Speaks(),
+		server: s, session: l, dialog: dialog, caller: c, revision: l.Speaks(),
 		request: gateway.Request{
 			ID: id, Method: m.Method, Params: m.Params.Without("inputResponses", "requestState"),
 			Capabilities: capabilities, InSession: true, Extensions: agreed.Extensions, Client: l.Name,
-			LogLevel: level, Notify: way.notify, Tasks: lowering.Tasks(l.Speaks()),
-			Room: way.room, Form: lowering.Form(l.Speaks()), From: gateway.From{Session: l.ShortName()},
+			LogLevel: level, Notify: dialog.notify, Tasks: lowering.Tasks(l.Speaks()),
+			Memory: dialog.memory, Form: lowering.Form(l.Speaks()), From: gateway.From{Session: l.ShortName()},
 		},
 	}
 	if x := exchange.FromContext(ctx); x != nil {
@@ -115,14 +114,14 @@ func (s *Service) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Se
 		rt.request.TaskNews = func(id string, n mcp.Notification) { s.taskChanged(l, id, n) }
 	}
 	if m.Method == mcp.MethodTasksResult {
-		way.rest() // the request waits for as long as its task runs
+		dialog.releaseSlot() // the request waits for as long as its task runs
 	}
 	result, told := rt.run(ctx)
 	if told != nil {
 		return lowering.Error(m.Method, told)
 	}
 	if m.Method == mcp.MethodTasksList {
-		return s.forwarder.JoinTasks(ctx, m, result, way.room)
+		return s.forwarder.JoinTasks(ctx, m, result, dialog.memory)
 	}
 	return result, nil
 }
@@ -193,12 +192,12 @@ func (rt *roundTrips) pause(ctx context.Context, n int) error {
 	if n > maxPauses {
 		return lowering.ErrPauses
 	}
-	leave := rt.server.waiting.enter(rt.caller, rt.line.body)
+	leave := rt.server.waiting.enter(rt.caller, rt.dialog.body)
 	if leave == nil {
 		return lowering.ErrPauses
 	}
 	defer leave()
-	rt.line.rest()
+	rt.dialog.releaseSlot()
 	timer := time.NewTimer(min(firstPause<<(n-1), maxPause))
 	defer timer.Stop()
 	select {

@@ -62,7 +62,7 @@ func (s *Service) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID, ask f
 func (s *Service) noteChange() {
 	s.forwarder.NoteChange()
 	select {
-	case s.turnout <- struct{}{}:
+	case s.changed <- struct{}{}:
 	default: // it is asked for already
 	}
 	s.streams.WakeAll() // those that wait for a replica that is gone

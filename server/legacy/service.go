@@ -31,7 +31,7 @@ type Service struct {
 	outbox     outbox
 	background background
 
-	turnout chan struct{} // holds a value when replicas have come or ended
+	changed chan struct{} // holds a value when replicas have come or ended
 }
 
 // Config is what a service needs. Every field is required unless its comment says

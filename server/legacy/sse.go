@@ -135,39 +135,39 @@ func (s *Service) takeRequest(x *exchange.Exchange, l *sessions.Session, m *mcp.
 	if refused != nil {
 		return refused
 	}
-	way := &sseWay{server: s, session: l, taken: x.Held} // belongs to the goroutine from here on
+	sender := &sseSender{server: s, session: l, taken: x.Held} // belongs to the goroutine from here on
 	x.Held = exchange.Held{}
 	go s.exchanges.Safely(ctx, func() { // Wait waits for it
 		defer s.exchanges.Jobs.Finish(j)
 		defer l.Leave(j)
-		defer func() { way.taken.Release() }()
-		if !s.exchanges.Safely(ctx, func() { s.answerSSE(ctx, x, l, m, j, way) }) {
+		defer func() { sender.taken.Release() }()
+		if !s.exchanges.Safely(ctx, func() { s.answerSSE(ctx, x, l, m, j, sender) }) {
 			s.sessions.End(ctx, l, sessions.EndClosed) // its client would wait for the answer for ever
 		}
 	})
 	return nil
 }
 
-// sseWay leads to the client of one request: everything goes on the stream of the
+// sseSender leads to the client of one request: everything goes on the stream of the
 // session.
-type sseWay struct {
+type sseSender struct {
 	server  *Service
 	session *sessions.Session
 	taken   exchange.Held // by the request
 }
 
-var _ passage = (*sseWay)(nil)
+var _ sender = (*sseSender)(nil)
 
-func (p *sseWay) send(ctx context.Context, message []byte) error {
+func (p *sseSender) send(ctx context.Context, message []byte) error {
 	_, err := p.server.config.Log.Append(ctx, p.session.InLog(), sseStream, message, false)
 	return err
 }
 
-func (p *sseWay) rest() { p.taken.ReleaseSlot() }
+func (p *sseSender) releaseSlot() { p.taken.ReleaseSlot() }
 
 // answerSSE runs one request, and appends all that comes of it to the stream of the
 // session. A panic in the request is answered with an error.
-func (s *Service) answerSSE(ctx context.Context, x *exchange.Exchange, l *sessions.Session, m *mcp.Message, j *exchange.Job, way *sseWay) {
+func (s *Service) answerSSE(ctx context.Context, x *exchange.Exchange, l *sessions.Session, m *mcp.Message, j *exchange.Job, sender *sseSender) {
 	a := exchange.Answer{ID: m.ID, Err: exchange.ErrPanic.Told}
 	s.exchanges.Safely(ctx, func() {
 		switch m.Method {
@@ -176,9 +176,9 @@ func (s *Service) answerSSE(ctx context.Context, x *exchange.Exchange, l *sessio
 		case mcp.MethodPing:
 			a = exchange.Answer{ID: m.ID}
 		default:
-			a = s.legacyAnswer(ctx, x.Caller, x.ID, l, m, &line{
-				passage: way, carriesQuestions: true,
-				body: way.taken.Body.Held(), room: &j.Answer,
+			a = s.legacyAnswer(ctx, x.Caller, x.ID, l, m, &dialog{
+				sender: sender, carriesQuestions: true,
+				body: sender.taken.Body.Held(), memory: &j.Answer,
 			})
 		}
 	})
@@ -187,10 +187,10 @@ func (s *Service) answerSSE(ctx context.Context, x *exchange.Exchange, l *sessio
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	err := way.send(ctx, s.exchanges.Message(ctx, &a, x.ID))
+	err := sender.send(ctx, s.exchanges.Message(ctx, &a, x.ID))
 	if exchange.RefusalOfMemory(err) != nil {
 		s.exchanges.Log.WarnContext(ctx, "answer not kept", "error", err)
-		err = way.send(ctx, a.Unkept(x.ID))
+		err = sender.send(ctx, a.Unkept(x.ID))
 	}
 	if err != nil {
 		// the session has ended, and its stream with it

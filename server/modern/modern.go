@@ -110,7 +110,7 @@ func (e *Endpoint) run(ctx context.Context, x *exchange.Exchange, m *mcp.Message
 		return exchange.Answer{ID: m.ID, Err: exchange.ErrGone}
 	}
 	return exchange.Answer{
-		ID: m.ID, Result: result, Shared: exchange.SharedBy(m.Method), Err: err, Room: &c.job.Answer,
+		ID: m.ID, Result: result, Shared: exchange.SharedBy(m.Method), Err: err, Memory: &c.job.Answer,
 		Ended: c.request.Ended.Outcome,
 	}
 }
@@ -133,7 +133,7 @@ func (e *Endpoint) requestOf(x *exchange.Exchange, m *mcp.Message, c *call) gate
 		Extensions:   x.Declares(x.Context(), declared),
 		Form:         lowering.Form(mcp.LatestModern),
 		Notify:       c.response.notify,
-		Room:         &c.job.Answer,
+		Memory:       &c.job.Answer,
 	}
 }
 

@@ -108,9 +108,9 @@ type Question struct {
 	Key, Method string
 	ID          string
 	Asked       bool
-	Room        *share.Claim  // holds its answer, and those to the other questions of the request
-	Done        chan struct{} // closed when the answer has come
-	Answer      []byte        // guarded by the mutex of the session until came is closed
+	Memory      *share.Reservation // holds its answer, and those to the other questions of the request
+	Done        chan struct{}      // closed when the answer has come
+	Answer      []byte             // guarded by the mutex of the session until came is closed
 }
 
 // untold is what the client of a session has yet to be told: changed lists, changed

@@ -35,7 +35,7 @@ func (l *Session) Take(id string, message []byte) error {
 	if q == nil {
 		return nil
 	}
-	if err := q.Room.Resize(q.Room.Size() + int64(len(message))); err != nil {
+	if err := q.Memory.Resize(q.Memory.Size() + int64(len(message))); err != nil {
 		return err
 	}
 	delete(l.asked, id)

@@ -53,11 +53,11 @@ const sessionCost = 1 << 10
 type Roster struct {
 	exchange.Guard
 
-	memory *share.Budget
-	onNews func(*Session) // has replicas that hold streams of a session look for news of it
-	byKey  sync.Map       // of *live by ticket.Key: changed under mu, read without
+	memory    *share.Budget
+	onNotices func(*Session) // has replicas that hold streams of a session look for news of it
+	byKey     sync.Map       // of *live by ticket.Key: changed under mu, read without
 
-	mu      sync.Mutex // guards the fields below and the seats of all sessions
+	mu      sync.Mutex // guards the fields below and the entries of all sessions
 	tenants map[string]*group
 	users   map[auth.User]*group
 }
@@ -66,8 +66,8 @@ type Roster struct {
 // Zero means none.
 type Bounds struct{ Tenant, User int }
 
-// seat is where a session stands in the roster.
-type seat struct {
+// entry is where a session stands in the roster.
+type entry struct {
 	groups [2]*group // that of its tenant and that of its user
 	index  [2]int    // in the queue of each, from 1; 0: in none
 	stamp  time.Time // the time by which it is queued; it was used then, and perhaps again later
@@ -76,9 +76,9 @@ type seat struct {
 
 // NewRoster returns an empty roster. onNews has replicas that hold streams of a session
 // look for news of it.
-func NewRoster(g exchange.Guard, memory *share.Budget, onNews func(*Session)) *Roster {
+func NewRoster(g exchange.Guard, memory *share.Budget, onNotices func(*Session)) *Roster {
 	return &Roster{
-		Guard: g, memory: memory, onNews: onNews, tenants: make(map[string]*group),
+		Guard: g, memory: memory, onNotices: onNotices, tenants: make(map[string]*group),
 		users: make(map[auth.User]*group),
 	}
 }
@@ -122,12 +122,12 @@ func (ro *Roster) Add(l *Session, b Bounds) (entered *Session, evicted []*Sessio
 		return nil, evicted, refused
 	}
 	ro.byKey.Store(l.Key, l)
-	l.seat.gone = ro.Metrics.SessionOpened(l.User.TenantID)
-	l.seat.groups = [2]*group{
+	l.entry.gone = ro.Metrics.SessionOpened(l.User.TenantID)
+	l.entry.groups = [2]*group{
 		groupOf(ro.tenants, l.User.TenantID, ofTenant),
 		groupOf(ro.users, l.User, ofUser),
 	}
-	for _, g := range l.seat.groups {
+	for _, g := range l.entry.groups {
 		g.count++
 	}
 	queueLocked(l, l.IdleSince())
@@ -195,11 +195,11 @@ func (ro *Roster) makeRoomLocked(l *Session, b Bounds) (evicted []*Session, refu
 func (ro *Roster) evictLocked(g *group, now time.Time, limit string) *Session {
 	for g != nil && len(g.queue) > 0 {
 		l := g.queue[0]
-		since, idle := l.yield(l.seat.stamp, now)
+		since, idle := l.yield(l.entry.stamp, now)
 		switch {
 		case !idle:
 			unqueueLocked(l)
-		case since.After(l.seat.stamp):
+		case since.After(l.entry.stamp):
 			queueLocked(l, since)
 		case since.After(now):
 			return nil // this session, and all behind it, were opened just now
@@ -227,14 +227,14 @@ func (ro *Roster) Remove(l *Session) {
 func (ro *Roster) removeLocked(l *Session) {
 	unqueueLocked(l)
 	ro.byKey.Delete(l.Key)
-	l.seat.gone()
-	for _, g := range l.seat.groups {
+	l.entry.gone()
+	for _, g := range l.entry.groups {
 		g.count--
 	}
-	if l.seat.groups[ofUser].count == 0 {
+	if l.entry.groups[ofUser].count == 0 {
 		delete(ro.users, l.User)
 	}
-	if l.seat.groups[ofTenant].count == 0 {
+	if l.entry.groups[ofTenant].count == 0 {
 		delete(ro.tenants, l.User.TenantID)
 	}
 }
@@ -263,9 +263,9 @@ func groupOf[K comparable](groups map[K]*group, key K, kind int) *group {
 // queueLocked puts a session where it belongs in the queues if stamp is when it was last
 // used.
 func queueLocked(l *Session, stamp time.Time) {
-	l.seat.stamp = stamp
-	for kind, g := range l.seat.groups {
-		if i := l.seat.index[kind]; i > 0 {
+	l.entry.stamp = stamp
+	for kind, g := range l.entry.groups {
+		if i := l.entry.index[kind]; i > 0 {
 			heap.Fix(g, i-1)
 			continue
 		}
@@ -275,8 +275,8 @@ func queueLocked(l *Session, stamp time.Time) {
 
 // unqueueLocked takes a session out of the queues, if it is in them.
 func unqueueLocked(l *Session) {
-	for kind, g := range l.seat.groups {
-		if i := l.seat.index[kind]; i > 0 {
+	for kind, g := range l.entry.groups {
+		if i := l.entry.index[kind]; i > 0 {
 			heap.Remove(g, i-1)
 		}
 	}
@@ -307,25 +307,25 @@ var _ heap.Interface = (*group)(nil)
 func (g *group) Len() int { return len(g.queue) }
 
 // Less implements heap.Interface.
-func (g *group) Less(i, j int) bool { return g.queue[i].seat.stamp.Before(g.queue[j].seat.stamp) }
+func (g *group) Less(i, j int) bool { return g.queue[i].entry.stamp.Before(g.queue[j].entry.stamp) }
 
 // Swap implements heap.Interface.
 func (g *group) Swap(i, j int) {
 	g.queue[i], g.queue[j] = g.queue[j], g.queue[i]
-	g.queue[i].seat.index[g.kind], g.queue[j].seat.index[g.kind] = i+1, j+1
+	g.queue[i].entry.index[g.kind], g.queue[j].entry.index[g.kind] = i+1, j+1
 }
 
 // Push implements heap.Interface.
 func (g *group) Push(l any) {
 	g.queue = append(g.queue, l.(*Session))
-	g.queue[len(g.queue)-1].seat.index[g.kind] = len(g.queue)
+	g.queue[len(g.queue)-1].entry.index[g.kind] = len(g.queue)
 }
 
 // Pop implements heap.Interface.
 func (g *group) Pop() any {
 	last := len(g.queue) - 1
 	l := g.queue[last]
-	l.seat.index[g.kind] = 0
+	l.entry.index[g.kind] = 0
 	g.queue[last] = nil
 	g.queue = g.queue[:last]
 	return l

@@ -47,8 +47,8 @@ type Session struct {
 	Name   string // in the log of events
 	Expiry time.Time
 	roster *Roster
-	seat   seat // guarded by the roster's mutex
-	Shared bool // it has a record, and any replica may come to lead it
+	entry  entry // guarded by the roster's mutex
+	Shared bool  // it has a record, and any replica may come to lead it
 
 	EvictedBy string // the limit that it was evicted for; written once, by who ends it
 	suffix    string // of the names of its streams, see homeMark; "" if it is not shared
@@ -226,7 +226,7 @@ func (l *Session) WakeStreams() {
 		f.Wake()
 	}
 	if elsewhere {
-		l.roster.onNews(l)
+		l.roster.onNotices(l)
 	}
 }
 

@@ -18,8 +18,8 @@ const (
 	// stream ends because the process stops waits for up to RetrySpread longer, each for
 	// another time.
 	Retry = time.Second
-	// RetrySpread is by how much that differs at a stop.
-	RetrySpread = 2 * time.Second
+	// RetryJitter is by how much that differs at a stop.
+	RetryJitter = 2 * time.Second
 	// keptBuffer is the largest buffer that an open stream keeps between two events, in
 	// bytes.
 	keptBuffer = 4 << 10

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// Session is what a seat holds. The room calls Open once, and Alive and Close only after
+// Session is what a seat holds. The pool calls Open once, and Alive and Close only after
 // Open has called opened.
 type Session interface {
 	// Open opens the session. It calls opened as soon as there is a session, and returns
 	// when the session can be used. After an error there is nothing to close.
 	Open(ctx context.Context, opened func()) error
 	// Doubts returns a channel on which a value waits when the session should prove that
-	// it lives. The room takes the value when a call ends. It is called with the room's
+	// it lives. The pool takes the value when a call ends. It is called with the pool's
 	// lock held, once, before Open, and must not block.
 	Doubts() <-chan struct{}
 	// Alive asks the session for a proof of life; nil means that it lives.
 	Alive(ctx context.Context) error
 	// Close ends the session and waits for all that belongs to it. polite: the server is
 	// still there, so it is told. Close is called once, after Open has returned without
-	// an error. No call uses the seat then, unless the whole room is closed: calls that
+	// an error. No call uses the seat then, unless the whole pool is closed: calls that
 	// still run must end with an error.
 	Close(ctx context.Context, polite bool)
 }
@@ -54,7 +54,7 @@ func (s State) String() string {
 // taking tells whether a seat in this state takes calls.
 func (s State) taking() bool { return s <= Examined }
 
-// Seat is one place in a Room and the session in it, which never changes. Whoever got it
+// Seat is one place in a Pool and the session in it, which never changes. Whoever got it
 // from Take may use Session until Leave.
 type Seat[S Session] struct {
 	Session S
@@ -62,8 +62,8 @@ type Seat[S Session] struct {
 	opened  chan struct{} // closed when the session can be used, or after err was set
 	err     error         // why there is no session
 
-	// Guarded by the room's mutex.
-	key          Key // changes in a room that lends; otherwise never
+	// Guarded by the pool's mutex.
+	key          Key // changes in a pool that lends; otherwise never
 	state        State
 	calls, loans int
 	since        time.Time // when it was opened
@@ -91,7 +91,7 @@ func (s *Seat[S]) beforeLocked(other *Seat[S]) bool {
 }
 
 // hadTurnLocked tells whether a seat may be retired. A patient seat may not, because it
-// would make no room for as long as its caller thinks; neither may one that is needed.
+// would make no pool for as long as its caller thinks; neither may one that is needed.
 func (s *Seat[S]) hadTurnLocked() bool {
 	return !s.key.Patient && s.needed.IsZero() && (s.state == Open || s.state == Examined) &&
 		time.Since(s.since) >= turnLimit

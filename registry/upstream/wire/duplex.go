@@ -101,7 +101,7 @@ func (d *duplex) finish(ctx context.Context, out *Request, w *waiter, a answer) 
 		default:
 		}
 		if a.err != nil {
-			if _, full := errors.AsType[*RoomError](a.err); full {
+			if _, full := errors.AsType[*MemoryError](a.err); full {
 				return mcp.Object{}, a.err
 			}
 			return mcp.Object{}, protocol("read answer: %w", a.err)
@@ -145,7 +145,7 @@ func (d *duplex) missed(m *lostError) {
 		if errors.Is(m, share.ErrNever) {
 			reason = share.ErrNever
 		}
-		why = &RoomError{fmt.Errorf("from this server: %w", reason)}
+		why = &MemoryError{fmt.Errorf("from this server: %w", reason)}
 	}
 	id := m.answers()
 	if id == "" {
@@ -251,11 +251,11 @@ type pending struct {
 // waiter is one request that waits. The reader of the connection never blocks on it: what
 // finds no room is dropped.
 type waiter struct {
-	notes  *Notes             // nil: it wants none, or hear takes them
-	hear   func(*mcp.Message) // takes notifications at once, in place of notes; nil: notes does
-	room   *share.Claim       // holds its answer; nil: nothing is counted
-	answer chan answer        // has room for the one answer
-	modern bool               // a modern server may end it with a cancellation in place of an answer
+	notes    *Notes             // nil: it wants none, or hear takes them
+	hear     func(*mcp.Message) // takes notifications at once, in place of notes; nil: notes does
+	reserved *share.Reservation // holds its answer; nil: nothing is counted
+	answer   chan answer        // has room for the one answer
+	modern   bool               // a modern server may end it with a cancellation in place of an answer
 }
 
 // answer is how a request ended: with a message, or with err.
@@ -270,16 +270,16 @@ func newPending() pending { return pending{waiters: map[mcp.ID]*waiter{}} }
 // sent; remove ends the wait. What waits to be told is held by whoever holds the answer,
 // otherwise by the server, from memory.
 func (p *pending) add(out *Request, memory Memory) *waiter {
-	w := &waiter{answer: make(chan answer, 1), modern: out.Header != nil, room: out.Room}
+	w := &waiter{answer: make(chan answer, 1), modern: out.Header != nil, reserved: out.Memory}
 	switch {
 	case out.Hear != nil:
 		w.hear = out.Hear
 	case out.Notify != nil:
-		room := out.Room.Another()
-		if out.Room == nil {
-			room = memory.claim()
+		reserved := out.Memory.Another()
+		if out.Memory == nil {
+			reserved = memory.claim()
 		}
-		w.notes = NewNotes(room)
+		w.notes = NewNotes(reserved)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -341,7 +341,7 @@ func (p *pending) held(m *mcp.Message, size int) answer {
 	w := p.waiters[m.ID]
 	p.mu.Unlock()
 	if w != nil {
-		if err := holds(w.room, size); err != nil {
+		if err := holds(w.reserved, size); err != nil {
 			return answer{err: err}
 		}
 	}

@@ -132,11 +132,11 @@ func (l *HTTP) pace(ctx context.Context, resp *response) {
 }
 
 // post posts a request, which is prepared unless ready is nil. Either answer is the JSON
-// of a response whose header says nothing else of interest, which room holds, or resp is
-// the response. A prepared request is sent once more where roundTrip would do that. The error is a *RoomError or one of the transport; sent is as in
-// roundTrip.
+// of a response whose header says nothing else of interest, which reserved holds, or resp
+// is the response. A prepared request is sent once more where roundTrip would do that. The
+// error is a *MemoryError or one of the transport; sent is as in roundTrip.
 func (l *HTTP) post(
-	ctx context.Context, ready *dial.Post, header http.Header, out *Request, room *share.Claim,
+	ctx context.Context, ready *dial.Post, header http.Header, out *Request, reserved *share.Reservation,
 ) (answer []byte, resp *response, sent bool, err error) {
 	for again := false; ready != nil; again = true {
 		var other *http.Response
@@ -144,7 +144,7 @@ func (l *HTTP) post(
 		if err != nil {
 			return nil, nil, false, err
 		}
-		answer, other, sent, err = ready.Send(ctx, g.Lines(trace), out.Body, (*answerRoom)(room)) //nolint:bodyclose // whoever gets resp closes it
+		answer, other, sent, err = ready.Send(ctx, g.Lines(trace), out.Body, (*answerMemory)(reserved)) //nolint:bodyclose // whoever gets resp closes it
 		if answer != nil || err != nil {
 			return answer, nil, sent, err
 		}
@@ -175,20 +175,20 @@ func (l *HTTP) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 			defer l.calls.add(ctx, out)()
 		}
 	}
-	room := out.Room
-	if room == nil {
-		room = l.memory.claim()
-		defer room.Release()
+	reserved := out.Memory
+	if reserved == nil {
+		reserved = l.memory.claim()
+		defer reserved.Release()
 	}
-	answer, resp, sent, err := l.post(ctx, ready, header, out, room)
+	answer, resp, sent, err := l.post(ctx, ready, header, out, reserved)
 	switch {
 	case err != nil:
-		if full, ok := errors.AsType[*RoomError](err); ok {
+		if full, ok := errors.AsType[*MemoryError](err); ok {
 			return mcp.Object{}, full
 		}
 		return mcp.Object{}, unavailable(sent, err)
 	case answer != nil:
-		return l.takeJSON(ctx, out, answer, room)
+		return l.takeJSON(ctx, out, answer, reserved)
 	case resp.StatusCode != http.StatusOK:
 		return mcp.Object{}, l.refused(out, s, resp)
 	}
@@ -200,9 +200,9 @@ func (l *HTTP) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 	}
 	switch resp.media {
 	case typeJSON:
-		return l.readJSON(ctx, out, resp, room)
+		return l.readJSON(ctx, out, resp, reserved)
 	case typeStream:
-		return l.readStreams(ctx, out, s, resp, room)
+		return l.readStreams(ctx, out, s, resp, reserved)
 	case typeUnknown:
 	}
 	resp.discard()
@@ -222,17 +222,17 @@ func validSessionID(id string) bool {
 
 // readJSON reads the answer from a JSON body.
 func (l *HTTP) readJSON(ctx context.Context, out *Request, resp *response,
-	room *share.Claim,
+	reserved *share.Reservation,
 ) (mcp.Object, error) {
-	body, err := resp.read(maxMessage, room)
+	body, err := resp.read(maxMessage, reserved)
 	if err == nil {
-		return l.takeJSON(ctx, out, body, room)
+		return l.takeJSON(ctx, out, body, reserved)
 	}
 	if errors.Is(err, ErrTooLarge) {
 		l.up.Count(Oversized, 1)
 		return mcp.Object{}, protocol("%w", err)
 	}
-	if full, ok := errors.AsType[*RoomError](err); ok {
+	if full, ok := errors.AsType[*MemoryError](err); ok {
 		return mcp.Object{}, full
 	}
 	return mcp.Object{}, unavailable(true, err)
@@ -241,10 +241,10 @@ func (l *HTTP) readJSON(ctx context.Context, out *Request, resp *response,
 // takeJSON takes the answer from a JSON body: one message, or several as 2025-03-26
 // allows.
 func (l *HTTP) takeJSON(ctx context.Context, out *Request, body []byte,
-	room *share.Claim,
+	reserved *share.Reservation,
 ) (mcp.Object, error) {
 	var one [1]*mcp.Message
-	messages, err := l.read.inTurn(ctx, room.User(), body, one[:0])
+	messages, err := l.read.inTurn(ctx, reserved.User(), body, one[:0])
 	switch {
 	case ctx.Err() != nil:
 		return mcp.Object{}, ctx.Err()
@@ -348,7 +348,7 @@ func (l *HTTP) refusal(out *Request, resp *response) *mcp.Error {
 // before the answer; then the rest is asked for, from the last event on.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
 func (l *HTTP) readStreams(ctx context.Context, out *Request, s *session, resp *response,
-	room *share.Claim,
+	reserved *share.Reservation,
 ) (mcp.Object, error) {
 	var (
 		at     progress
@@ -359,7 +359,7 @@ func (l *HTTP) readStreams(ctx context.Context, out *Request, s *session, resp *
 		return answer != nil
 	}
 	for idle := 0; ; idle++ {
-		err := l.read.stream(ctx, resp.Body, &at, room, take)
+		err := l.read.stream(ctx, resp.Body, &at, reserved, take)
 		if answer != nil {
 			l.drain(resp)
 			return result(answer)
@@ -367,7 +367,7 @@ func (l *HTTP) readStreams(ctx context.Context, out *Request, s *session, resp *
 		resp.discard()
 		var (
 			broken *ProtocolError
-			full   *RoomError
+			full   *MemoryError
 		)
 		switch {
 		case ctx.Err() != nil:
@@ -377,8 +377,8 @@ func (l *HTTP) readStreams(ctx context.Context, out *Request, s *session, resp *
 		case s == nil || at.id == "":
 			return mcp.Object{}, unavailable(true, errors.Join(ErrEnded, err))
 		}
-		if at.news {
-			idle, at.news = 0, false
+		if at.fresh {
+			idle, at.fresh = 0, false
 		}
 		if resp, err = l.resume(ctx, s, &at, idle); err != nil {
 			return mcp.Object{}, err
@@ -435,7 +435,7 @@ func (l *HTTP) Follow(ctx context.Context) error {
 			return err
 		case !offered:
 			return nil
-		case at.news, time.Since(began) > lasted:
+		case at.fresh, time.Since(began) > lasted:
 			failures = 0
 		}
 		l.up.Doubt()
@@ -464,9 +464,9 @@ func (l *HTTP) followOnce(ctx context.Context, s *session, at *progress,
 		return false, nil
 	}
 	l.up.Following(true, again)
-	room := l.memory.claim()
-	defer room.Release()
-	return true, l.read.stream(ctx, resp.Body, at, room, func(m *mcp.Message) bool {
+	reserved := l.memory.claim()
+	defer reserved.Release()
+	return true, l.read.stream(ctx, resp.Body, at, reserved, func(m *mcp.Message) bool {
 		l.receiveUnasked(ctx, m)
 		return false
 	})

@@ -23,7 +23,7 @@ var errEndless = errors.New("a line without end")
 
 // lostError says why a message was not kept, and what it began and ended with.
 type lostError struct {
-	err        error // ErrTooLarge, or a *RoomError
+	err        error // ErrTooLarge, or a *MemoryError
 	head, tail []byte
 }
 
@@ -35,13 +35,13 @@ func (e *lostError) Unwrap() error { return e.err }
 // holds. A line of more than limit bytes, or for which there is no room, is skipped and
 // reported as a *lostError; reading may go on behind it. Any other error ends the
 // reading.
-func readLine(in *bufio.Reader, limit int, room *share.Claim) ([]byte, error) {
+func readLine(in *bufio.Reader, limit int, reserved *share.Reservation) ([]byte, error) {
 	var line []byte
 	for {
 		part, err := in.ReadSlice('\n')
 		more := errors.Is(err, bufio.ErrBufferFull)
 		var lost error
-		if line, lost = appended(line, part, limit, room); lost != nil {
+		if line, lost = appended(line, part, limit, reserved); lost != nil {
 			skipped := &lostError{lost, edge(line, part), lastBytes(line, part)}
 			if more {
 				err = skipped.skipLine(in)
@@ -59,14 +59,14 @@ func readLine(in *bufio.Reader, limit int, room *share.Claim) ([]byte, error) {
 
 // appended returns line with part behind it. If there is no room for that, it returns
 // line and an error.
-func appended(line, part []byte, limit int, room *share.Claim) ([]byte, error) {
+func appended(line, part []byte, limit int, reserved *share.Reservation) ([]byte, error) {
 	size := len(line) + len(part)
 	if size > limit {
 		return line, ErrTooLarge
 	}
 	if size > share.Covered && size > cap(line) {
 		size = max(size, cap(line)*3/2)
-		if err := holds(room, size); err != nil {
+		if err := holds(reserved, size); err != nil {
 			return line, err
 		}
 		line = append(make([]byte, 0, size), line...)

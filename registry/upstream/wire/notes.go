@@ -13,8 +13,8 @@ import (
 // holds their memory, so that one who is slow fills only its own share. Notes are safe
 // for concurrent use. Of nil Notes nothing can be taken.
 type Notes struct {
-	queue chan *mcp.Message
-	room  *share.Claim // holds those that wait; nil: they are not counted
+	queue    chan *mcp.Message
+	reserved *share.Reservation // holds those that wait; nil: they are not counted
 
 	mu   sync.Mutex // guards the field below; held while a note is added, never while somebody waits
 	size int        // bytes of those that wait
@@ -28,8 +28,8 @@ const (
 
 // NewNotes returns room for notesMax notifications, which the claim holds. It is theirs
 // alone; Close releases it.
-func NewNotes(room *share.Claim) *Notes {
-	return &Notes{queue: make(chan *mcp.Message, notesMax), room: room}
+func NewNotes(reserved *share.Reservation) *Notes {
+	return &Notes{queue: make(chan *mcp.Message, notesMax), reserved: reserved}
 }
 
 // Waiting returns the channel from which the taker receives what waits. It calls Took
@@ -50,14 +50,14 @@ func (n *Notes) Took(m *mcp.Message) {
 
 func (n *Notes) tookLocked(m *mcp.Message) {
 	n.size -= costOf(m)
-	n.room.Shrink(int64(n.size))
+	n.reserved.Shrink(int64(n.size))
 }
 
 // Close gives back the memory of what waits. The taker takes nothing afterwards, and
 // nothing more is kept if it is counted.
 func (n *Notes) Close() {
 	if n != nil {
-		n.room.Release()
+		n.reserved.Release()
 	}
 }
 
@@ -91,7 +91,7 @@ func (n *Notes) Keep(m *mcp.Message) bool {
 // memory for it.
 func (n *Notes) addLocked(m *mcp.Message) bool {
 	size := n.size + costOf(m)
-	if len(n.queue) == cap(n.queue) || n.room.Resize(int64(size)) != nil {
+	if len(n.queue) == cap(n.queue) || n.reserved.Resize(int64(size)) != nil {
 		return false
 	}
 	members := make([]mcp.Member, 0, m.Params.Len())

@@ -34,9 +34,9 @@ type Request struct {
 	// log messages that do not say whose they are belong to this request
 	Logs bool
 
-	// Room holds what has come of the answer, also when Exchange has returned it. nil:
+	// Memory holds what has come of the answer, also when Exchange has returned it. nil:
 	// the server does, while it comes.
-	Room *share.Claim
+	Memory *share.Reservation
 
 	SessionID string // set by Exchange when the answer opened a session
 

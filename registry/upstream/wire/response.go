@@ -93,9 +93,9 @@ func mediaType(header http.Header) media {
 }
 
 // read reads the body to its end, so that its connection can be used again, and closes
-// it. room holds what has come, or the error is a *RoomError. A body of more than limit
+// it. reserved holds what has come, or the error is a *MemoryError. A body of more than limit
 // bytes is ErrTooLarge, whatever length was announced.
-func (r *response) read(limit int, room *share.Claim) ([]byte, error) {
+func (r *response) read(limit int, reserved *share.Reservation) ([]byte, error) {
 	defer r.discard()
 	length := int(r.ContentLength) // negative: not announced
 	if length > limit {
@@ -106,7 +106,7 @@ func (r *response) read(limit int, room *share.Claim) ([]byte, error) {
 		first = min(length, trusted)
 	}
 	if first > share.Covered {
-		if err := holds(room, first); err != nil {
+		if err := holds(reserved, first); err != nil {
 			return nil, err
 		}
 	}
@@ -117,7 +117,7 @@ func (r *response) read(limit int, room *share.Claim) ([]byte, error) {
 		}
 		if len(body) == cap(body) {
 			var err error
-			if body, err = enlarged(body, more(cap(body), length, limit), room); err != nil {
+			if body, err = enlarged(body, more(cap(body), length, limit), reserved); err != nil {
 				return nil, err
 			}
 		}

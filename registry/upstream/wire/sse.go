@@ -120,10 +120,10 @@ func (l *SSE) readAll(ctx context.Context, resp *response) {
 // receive reads the stream to its end. Messages before the address are dropped, and a
 // second address is ignored: otherwise a server could redirect messages at any time.
 func (l *SSE) receive(ctx context.Context, body io.Reader) error {
-	room := l.memory.claim()
-	defer room.Release()
+	reserved := l.memory.claim()
+	defer reserved.Release()
 	idle := padding{read: l.read, hurry: l.hurry}
-	for event, err := range sse.ReadWithin(body, maxMessage, roomOf(room), idle.add) {
+	for event, err := range sse.ReadWithin(body, maxMessage, roomOf(reserved), idle.add) {
 		if errors.Is(err, sse.ErrTooLong) {
 			l.missed(&lostError{err: ErrTooLarge})
 			return ErrTooLarge

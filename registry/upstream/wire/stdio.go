@@ -186,11 +186,11 @@ func (k *Child) readOutput(ctx context.Context) {
 // receive reads the child's standard output to its end, line by line.
 func (k *Child) receive(ctx context.Context) error {
 	in := bufio.NewReaderSize(k.stdout, 64<<10)
-	room := k.memory.claim()
-	defer room.Release()
+	reserved := k.memory.claim()
+	defer reserved.Release()
 	idle := padding{read: k.read, hurry: k.hurry}
 	for {
-		line, err := readLine(in, maxMessage, room)
+		line, err := readLine(in, maxMessage, reserved)
 		var lost *lostError
 		switch {
 		case errors.As(err, &lost):
@@ -204,7 +204,7 @@ func (k *Child) receive(ctx context.Context) error {
 			idle.add(len(line))
 		}
 		if lost != nil || len(line) > share.Covered {
-			room.Shrink(0)
+			reserved.Shrink(0)
 		}
 	}
 }

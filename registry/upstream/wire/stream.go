@@ -18,7 +18,7 @@ type progress struct {
 	// how long the server wants clients to wait before they reconnect; zero: it did not
 	// say
 	retry time.Duration
-	news  bool // an event came since news was last cleared
+	fresh bool // an event came since news was last cleared
 }
 
 // stream reads the messages of an event stream until take returns true, and keeps in at
@@ -26,11 +26,11 @@ type progress struct {
 // holds what was read of the message that comes or was taken. ctx only ends pauses;
 // whoever ends it ends the body too.
 func (r reader) stream(
-	ctx context.Context, body io.Reader, at *progress, room *share.Claim,
+	ctx context.Context, body io.Reader, at *progress, reserved *share.Reservation,
 	take func(*mcp.Message) (enough bool),
 ) error {
 	idle := padding{read: r, hurry: ctx.Done()}
-	for event, err := range sse.ReadWithin(body, maxMessage, roomOf(room), idle.add) {
+	for event, err := range sse.ReadWithin(body, maxMessage, roomOf(reserved), idle.add) {
 		if errors.Is(err, sse.ErrTooLong) {
 			r.count(Oversized, 1)
 			return protocol("%w", ErrTooLarge)
@@ -41,7 +41,7 @@ func (r reader) stream(
 		if err != nil {
 			return err
 		}
-		at.news = true
+		at.fresh = true
 		if event.HasID {
 			at.id = event.ID
 		}
@@ -52,7 +52,7 @@ func (r reader) stream(
 			idle.add(len(event.Data))
 			continue
 		}
-		messages, err := r.inTurn(ctx, room.User(), owned(event.Data), nil)
+		messages, err := r.inTurn(ctx, reserved.User(), owned(event.Data), nil)
 		if err != nil {
 			return protocol("read event: %w", err)
 		}
@@ -75,12 +75,12 @@ func owned(data []byte) []byte {
 }
 
 // roomOf returns how a reader of events asks for memory. Little is covered.
-func roomOf(room *share.Claim) func(int) error {
+func roomOf(reserved *share.Reservation) func(int) error {
 	counted := false
 	return func(bytes int) error {
 		if counted = counted || bytes > share.Covered; !counted {
 			return nil
 		}
-		return holds(room, bytes)
+		return holds(reserved, bytes)
 	}
 }

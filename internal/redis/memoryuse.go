@@ -9,8 +9,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Room is how much memory the server has. Of a cluster it is the sum of its masters.
-type Room struct {
+// MemoryUse is how much memory the server has. Of a cluster it is the sum of its masters.
+type MemoryUse struct {
 	Used int64 // bytes that all its users take
 	Most int64 // bytes, from which on it refuses writes; zero: it is not bounded
 	// Evicts tells that the server forgets keys when it is full, in place of refusing
@@ -18,13 +18,13 @@ type Room struct {
 	Evicts bool
 }
 
-// Room asks the server how much memory it has. It is for the operator, not for the path
-// of a request: it may take several round trips. Errors are those of Do; one that wraps
-// ErrDenied says that the user may not ask.
-func (s *Store) Room(ctx context.Context) (room Room, err error) {
+// MemoryUse asks the server how much memory it has. It is for the operator, not for the
+// path of a request: it may take several round trips. Errors are those of Do; one that
+// wraps ErrDenied says that the user may not ask.
+func (s *Store) MemoryUse(ctx context.Context) (use MemoryUse, err error) {
 	err = s.Up()
 	if err != nil {
-		return Room{}, err
+		return MemoryUse{}, err
 	}
 	over, err := s.ask(ctx, "room", s.config.Patience, func(ctx context.Context, client rueidis.Client) error {
 		for _, node := range client.Nodes() {
@@ -32,35 +32,35 @@ func (s *Store) Room(ctx context.Context) (room Room, err error) {
 			if err != nil {
 				return err
 			}
-			if one, ok := roomOf(text); ok {
-				room = Room{room.Used + one.Used, room.Most + one.Most, room.Evicts || one.Evicts}
+			if one, ok := memoryUseOf(text); ok {
+				use = MemoryUse{use.Used + one.Used, use.Most + one.Most, use.Evicts || one.Evicts}
 			}
 		}
 		return nil
 	})
 	switch {
 	case word(err) == "NOPERM":
-		return Room{}, fmt.Errorf("%w: %w", ErrDenied, err)
+		return MemoryUse{}, fmt.Errorf("%w: %w", ErrDenied, err)
 	case !over || err != nil:
-		return Room{}, s.failed(ctx, err)
+		return MemoryUse{}, s.failed(ctx, err)
 	}
-	return room, nil
+	return use, nil
 }
 
 // roomOf reads what a node says of itself. It is false of one that is no master.
-func roomOf(info string) (room Room, ok bool) {
+func memoryUseOf(info string) (use MemoryUse, ok bool) {
 	for line := range strings.Lines(info) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		switch name {
 		case "used_memory":
-			room.Used, _ = strconv.ParseInt(value, 10, 64) // what is no number counts as none
+			use.Used, _ = strconv.ParseInt(value, 10, 64) // what is no number counts as none
 		case "maxmemory":
-			room.Most, _ = strconv.ParseInt(value, 10, 64)
+			use.Most, _ = strconv.ParseInt(value, 10, 64)
 		case "maxmemory_policy":
-			room.Evicts = value != "noeviction"
+			use.Evicts = value != "noeviction"
 		case "role":
 			ok = value == "master"
 		}
 	}
-	return room, ok
+	return use, ok
 }

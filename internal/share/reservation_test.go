@@ -8,10 +8,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-func TestClaims(t *testing.T) {
+func TestReservations(t *testing.T) {
 	t.Parallel()
 	b := share.New(64 << 20)
-	c := b.Claim(user(1, 1))
+	c := b.Reserve(user(1, 1))
 	step := func(what string, err, want error, held int64) {
 		t.Helper()
 		if !errors.Is(err, want) || b.Held() != held {
@@ -39,38 +39,38 @@ func TestClaims(t *testing.T) {
 	step("another after the end", after.Resize(share.Step), nil, share.Step)
 	after.Release()
 	if c.User() != user(1, 1) {
-		t.Errorf("after the end: got a claim of %v, want of %v", c.User(), user(1, 1))
+		t.Errorf("after the end: got a reservation of %v, want of %v", c.User(), user(1, 1))
 	}
-	last := b.Claim(user(1, 1))
+	last := b.Reserve(user(1, 1))
 	step("for one who has left", last.Resize(share.Step), nil, share.Step)
 	c.Adopt(last)
 	c.Release()
 	step("that nobody takes", last.Resize(1), share.ErrOver, 0)
 }
 
-func TestNilClaimsCountNothing(t *testing.T) {
+func TestNilReservationsCountNothing(t *testing.T) {
 	t.Parallel()
 	var none *share.Budget
-	c := none.Claim(user(1, 1))
+	c := none.Reserve(user(1, 1))
 	if err := c.Resize(1 << 40); err != nil || c.Size() != 0 || c.Another() != nil {
 		t.Errorf("got %v, %d held", err, c.Size())
 	}
 	c.Shrink(0)
 	c.Adopt(nil)
 	c.Release()
-	var zero share.Claim
+	var zero share.Reservation
 	if err := zero.Resize(share.Covered + 1); !errors.Is(err, share.ErrTotal) {
 		t.Errorf("the zero claim: got %v", err)
 	}
 }
 
-// TestLateGrowthTakesNothing lets a claim grow while it is released, as when a caller
-// leaves while its answer comes.
+// TestLateGrowthTakesNothing lets a reservation grow while it is released, as when a
+// caller leaves while its answer comes.
 func TestLateGrowthTakesNothing(t *testing.T) {
 	t.Parallel()
 	b := share.New(64 << 20)
 	for range 200 {
-		c, to := b.Claim(user(1, 1)), b.Claim(user(1, 1))
+		c, to := b.Reserve(user(1, 1)), b.Reserve(user(1, 1))
 		var all sync.WaitGroup
 		all.Go(func() {
 			for size := int64(share.Step); c.Resize(size) == nil; size += share.Step {

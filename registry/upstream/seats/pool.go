@@ -3,7 +3,7 @@
 // to make room. It knows no protocol: a session is whatever can be opened, can prove that
 // it lives, and can be closed.
 //
-// A seat is one place in a Room, with the session in it. Its life:
+// A seat is one place in a Pool, with the session in it. Its life:
 //
 //	             Open fails
 //	Opening ───────────────────────────────────────────────▶ Gone
@@ -33,7 +33,7 @@
 // gets the next place, whatever its key. Otherwise a caller with many calls could keep
 // all others waiting.
 //
-// In a room that lends (Lend), a seat does not belong to one owner for good: a call that
+// In a pool that lends (Lend), a seat does not belong to one owner for good: a call that
 // wants a seat with the same traits gets any such seat that runs no call, and leaves it
 // for the next one in the same way. One user stands behind all calls there, so no places
 // are kept for others.
@@ -60,32 +60,32 @@ const (
 var (
 	ErrNone  = errors.New("there are no seats at all")
 	ErrBusy  = errors.New("all seats are busy") // until the context's deadline passed
-	ErrEnded = errors.New("the room is closed")
+	ErrEnded = errors.New("the pool is closed")
 )
 
-// Config of a Room.
+// Config of a Pool.
 type Config[S Session] struct {
 	Max     int           // seats at the same time; below one there are none
 	Opening time.Duration // how long Open may take
 	// New makes the session of a seat for a key, without opening it. lost may be called
 	// at any time, from any goroutine, to say that the session is dead. New is called
-	// with the room's lock held: it must not block, and must not call lost itself.
+	// with the pool's lock held: it must not block, and must not call lost itself.
 	New func(k Key, lost func()) S
 	// Alone tells whether, for now, a patient call gets a seat to itself although its key
-	// does not say so. It is called with the room's lock held and must not block.
+	// does not say so. It is called with the pool's lock held and must not block.
 	Alone func() bool
 	// Lendable tells whether a session that runs no call may be lent to another owner. It
-	// is called only in a room that lends, with the room's lock held, and must not block.
+	// is called only in a pool that lends, with the pool's lock held, and must not block.
 	Lendable func(s S, to auth.Owner) bool
 }
 
-// Room has the seats of one server. It is safe for concurrent use. Close must be called
+// Pool has the seats of one server. It is safe for concurrent use. Close must be called
 // in the end.
-type Room[S Session] struct {
+type Pool[S Session] struct {
 	cfg   Config[S]
-	owned func() (context.Context, context.CancelFunc) // makes a context for a goroutine of the room
+	owned func() (context.Context, context.CancelFunc) // makes a context for a goroutine of the pool
 	end   context.CancelFunc                           // ends all contexts that owned made
-	work  sync.WaitGroup                               // all goroutines of the room; Close waits for them
+	work  sync.WaitGroup                               // all goroutines of the pool; Close waits for them
 
 	mu     sync.Mutex // guards the fields below and those of each seat; never held during I/O of a session
 	ended  bool
@@ -96,7 +96,7 @@ type Room[S Session] struct {
 	// how many seats are Retiring, which will be Closing when their last call has ended
 	retiring int
 	queue    []*waiter[S] // the calls and loans that wait for room, in the order in which they came
-	// the seat that Lend added, which takes no place; nil: the room does not lend
+	// the seat that Lend added, which takes no place; nil: the pool does not lend
 	lent *Seat[S]
 }
 
@@ -104,24 +104,24 @@ type Room[S Session] struct {
 type waiter[S Session] struct {
 	key    Key
 	use    Use
-	served chan struct{} // closed when seat is set, or when the room is closed and seat stays nil
+	served chan struct{} // closed when seat is set, or when the pool is closed and seat stays nil
 	seat   *Seat[S]
 }
 
-// New returns an empty room. The contexts of its sessions have the values of ctx but do
+// New returns an empty pool. The contexts of its sessions have the values of ctx but do
 // not end with it: Close ends them.
-func New[S Session](ctx context.Context, cfg Config[S]) *Room[S] {
+func New[S Session](ctx context.Context, cfg Config[S]) *Pool[S] {
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) //nolint:gosec // Close calls it
-	return &Room[S]{
+	return &Pool[S]{
 		cfg: cfg, end: end, taking: map[Key][]*Seat[S]{}, all: map[*Seat[S]]struct{}{},
 		owned: func() (context.Context, context.CancelFunc) { return context.WithCancel(life) },
 	}
 }
 
 // Go runs f in a goroutine that may use seats: Close waits for it before it closes any.
-// The context of f ends when the room is closed or cancel is called. When the room is
+// The context of f ends when the pool is closed or cancel is called. When the pool is
 // closed already, ok is false and f does not run.
-func (r *Room[S]) Go(f func(ctx context.Context)) (cancel func(), ok bool) {
+func (r *Pool[S]) Go(f func(ctx context.Context)) (cancel func(), ok bool) {
 	ctx, cancel := r.owned()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,16 +137,16 @@ func (r *Room[S]) Go(f func(ctx context.Context)) (cancel func(), ok bool) {
 }
 
 // Size returns how many places are taken, seats that are being opened or closed included.
-func (r *Room[S]) Size() int {
+func (r *Pool[S]) Size() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.all)
 }
 
 // Lend adds a seat with a session that is open already, and that somebody else examines
-// and closes. The seat takes no place. From then on the room lends: its seats change
+// and closes. The seat takes no place. From then on the pool lends: its seats change
 // their owners. Lend is called at most once, before the first Take.
-func (r *Room[S]) Lend(session S, k Key) {
+func (r *Pool[S]) Lend(session S, k Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lent = &Seat[S]{
@@ -158,7 +158,7 @@ func (r *Room[S]) Lend(session S, k Key) {
 }
 
 // LentOut tells whether a call runs on the session that Lend added.
-func (r *Room[S]) LentOut() bool {
+func (r *Pool[S]) LentOut() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lent != nil && r.lent.calls > 0
@@ -173,12 +173,12 @@ type Waits struct {
 // Take returns a seat for the key with its session open. When there is no room it waits
 // in the queue, as long as ctx lets it. Leave gives the seat back; after an error there
 // is nothing to give back. waits are how long that took, also after an error.
-func (r *Room[S]) Take(ctx context.Context, k Key, u Use) (taken *Seat[S], waits Waits, err error) {
+func (r *Pool[S]) Take(ctx context.Context, k Key, u Use) (taken *Seat[S], waits Waits, err error) {
 	taken, err = r.take(ctx, k, u, &waits)
 	return taken, waits, err
 }
 
-func (r *Room[S]) take(ctx context.Context, k Key, u Use, waits *Waits) (*Seat[S], error) {
+func (r *Pool[S]) take(ctx context.Context, k Key, u Use, waits *Waits) (*Seat[S], error) {
 	if r.cfg.Max < 1 {
 		return nil, ErrNone
 	}
@@ -201,7 +201,7 @@ func (r *Room[S]) take(ctx context.Context, k Key, u Use, waits *Waits) (*Seat[S
 // Rejoin adds a call to a seat that was taken before, without any wait, and even if the
 // key says Alone. It returns false when the seat takes no more calls. Leave ends that
 // call, too.
-func (r *Room[S]) Rejoin(s *Seat[S]) bool {
+func (r *Pool[S]) Rejoin(s *Seat[S]) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended || !s.state.taking() {
@@ -214,7 +214,7 @@ func (r *Room[S]) Rejoin(s *Seat[S]) bool {
 // Need keeps an idle seat from being swept or retired before a time. It is closed all the
 // same when its place is wanted and no better one is idle. An earlier time than one that
 // was given before changes nothing.
-func (r *Room[S]) Need(s *Seat[S], until time.Time) {
+func (r *Pool[S]) Need(s *Seat[S], until time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s.needed.Before(until) {
@@ -224,7 +224,7 @@ func (r *Room[S]) Need(s *Seat[S], until time.Time) {
 
 // Leave ends one use of a seat, the same as it was taken for. If the use was a call, it
 // must have ended: after its last call a seat may serve somebody else.
-func (r *Room[S]) Leave(s *Seat[S], u Use) {
+func (r *Pool[S]) Leave(s *Seat[S], u Use) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if u == Loan {
@@ -244,9 +244,9 @@ func (r *Room[S]) Leave(s *Seat[S], u Use) {
 	r.serveLocked()
 }
 
-// Sweep closes the seats that have been idle for idleLimit. The owner of the room calls
+// Sweep closes the seats that have been idle for idleLimit. The owner of the pool calls
 // it from time to time.
-func (r *Room[S]) Sweep() {
+func (r *Pool[S]) Sweep() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for s := range r.all {
@@ -259,10 +259,10 @@ func (r *Room[S]) Sweep() {
 	}
 }
 
-// Close refuses everybody in the queue, ends all goroutines of the room and then closes
+// Close refuses everybody in the queue, ends all goroutines of the pool and then closes
 // all seats. It waits for all of it. polite and ctx go to Session.Close. It is called
 // once.
-func (r *Room[S]) Close(ctx context.Context, polite bool) {
+func (r *Pool[S]) Close(ctx context.Context, polite bool) {
 	r.mu.Lock()
 	r.ended = true
 	for _, t := range r.queue {
@@ -282,7 +282,7 @@ func (r *Room[S]) Close(ctx context.Context, polite bool) {
 
 // wait waits until the waiter is served or ctx ends. Nothing tells when idleGrace is over
 // for some seat, so it looks again from time to time.
-func (r *Room[S]) wait(ctx context.Context, t *waiter[S], waits *Waits) (*Seat[S], error) {
+func (r *Pool[S]) wait(ctx context.Context, t *waiter[S], waits *Waits) (*Seat[S], error) {
 	began := time.Now()
 	again := time.NewTicker(idleGrace)
 	defer again.Stop()
@@ -308,7 +308,7 @@ func (r *Room[S]) wait(ctx context.Context, t *waiter[S], waits *Waits) (*Seat[S
 
 // ready waits until the session of a seat can be used. When that fails, it leaves the
 // seat.
-func (r *Room[S]) ready(ctx context.Context, s *Seat[S], u Use, waits *Waits) (*Seat[S], error) {
+func (r *Pool[S]) ready(ctx context.Context, s *Seat[S], u Use, waits *Waits) (*Seat[S], error) {
 	var err error
 	select {
 	case <-s.opened: // usually; to wait for ctx costs something
@@ -342,7 +342,7 @@ func late(ctx context.Context) error {
 
 // look serves the queue again, because seats may have been idle for long enough by now.
 // Only the first in the queue does it, on behalf of all.
-func (r *Room[S]) look(t *waiter[S]) {
+func (r *Pool[S]) look(t *waiter[S]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.queue) > 0 && r.queue[0] == t {
@@ -352,7 +352,7 @@ func (r *Room[S]) look(t *waiter[S]) {
 
 // quit takes a waiter out of the queue. If the waiter was served at the same moment, it
 // returns the seat, which would otherwise stay taken for ever; nil: it was not served.
-func (r *Room[S]) quit(t *waiter[S]) *Seat[S] {
+func (r *Pool[S]) quit(t *waiter[S]) *Seat[S] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.queue = slices.DeleteFunc(r.queue, func(other *waiter[S]) bool { return other == t })
@@ -363,14 +363,14 @@ func (r *Room[S]) quit(t *waiter[S]) *Seat[S] {
 // other one, a seat is closed to make room, or retired when none is idle. Seats that are
 // already Closing or Retiring count for the first ones, so that no more seats are closed
 // than uses wait.
-func (r *Room[S]) serveLocked() {
+func (r *Pool[S]) serveLocked() {
 	left := 0
 	r.queue = slices.DeleteFunc(r.queue, func(t *waiter[S]) bool {
 		if t.seat = r.admitLocked(t.key, t.use); t.seat != nil {
 			close(t.served)
 			return true
 		}
-		if left++; left > r.closing && !r.makeRoomLocked(t.key) && left > r.closing+r.retiring {
+		if left++; left > r.closing && !r.closeIdleLocked(t.key) && left > r.closing+r.retiring {
 			r.retireLocked(t.key)
 		}
 		return false
@@ -381,7 +381,7 @@ func (r *Room[S]) serveLocked() {
 // is room; nil when there is neither. Take may call it before the queue is looked at and
 // yet overtakes nobody, because every place that became free was offered to the queue
 // first.
-func (r *Room[S]) admitLocked(k Key, u Use) *Seat[S] {
+func (r *Pool[S]) admitLocked(k Key, u Use) *Seat[S] {
 	s := r.findLocked(k)
 	if s == nil && r.rivalsLocked(k) == nil {
 		s = r.beginLocked(k)
@@ -401,7 +401,7 @@ func (s *Seat[S]) addLocked(u Use) {
 }
 
 // findLocked returns a seat that takes another call of the key, nil when there is none.
-func (r *Room[S]) findLocked(k Key) *Seat[S] {
+func (r *Pool[S]) findLocked(k Key) *Seat[S] {
 	if r.lent != nil {
 		return r.borrowLocked(k)
 	}
@@ -414,13 +414,13 @@ func (r *Room[S]) findLocked(k Key) *Seat[S] {
 	return nil
 }
 
-// borrowLocked is findLocked in a room that lends. It returns a seat on which calls of
+// borrowLocked is findLocked in a pool that lends. It returns a seat on which calls of
 // the same key run, or one that runs no call and may change to this owner; nil when there
 // is neither. Of the idle ones it prefers the seat that Lend added, so that the others
 // stay idle and are closed.
-func (r *Room[S]) borrowLocked(k Key) *Seat[S] {
+func (r *Pool[S]) borrowLocked(k Key) *Seat[S] {
 	var free *Seat[S]
-	for other, seats := range r.taking { // few keys: such a room has one user
+	for other, seats := range r.taking { // few keys: such a pool has one user
 		if other != k && (other.Kept || k.Kept || other.Traits != k.Traits || other.Alone != k.Alone) {
 			continue
 		}
@@ -443,7 +443,7 @@ func (r *Room[S]) borrowLocked(k Key) *Seat[S] {
 
 // lendableLocked tells whether a session is open, runs no call, and may be lent to this
 // owner.
-func (r *Room[S]) lendableLocked(s *Seat[S], to auth.Owner) bool {
+func (r *Pool[S]) lendableLocked(s *Seat[S], to auth.Owner) bool {
 	select {
 	case <-s.opened:
 		return s.err == nil && s.calls == 0 && r.cfg.Lendable(s.Session, to)
@@ -455,8 +455,8 @@ func (r *Room[S]) lendableLocked(s *Seat[S], to auth.Owner) bool {
 // rivalsLocked tells whether there is room for another seat of the key: nil means that
 // there is. Otherwise it returns which seats would have to make room: the user's own when
 // the user has half of all places, the tenant's when its users have three quarters, any
-// seat when all places are taken. In a room that lends, the last case alone counts.
-func (r *Room[S]) rivalsLocked(k Key) func(*Seat[S]) bool {
+// seat when all places are taken. In a pool that lends, the last case alone counts.
+func (r *Pool[S]) rivalsLocked(k Key) func(*Seat[S]) bool {
 	ofTenant := func(s *Seat[S]) bool { return s.key.ofOne() && s.key.TenantID == k.TenantID }
 	ofUser := func(s *Seat[S]) bool { return s.key.ofOne() && s.key.sameUser(k) }
 	users, tenants := 0, 0
@@ -480,11 +480,11 @@ func (r *Room[S]) rivalsLocked(k Key) func(*Seat[S]) bool {
 	return nil
 }
 
-// makeRoomLocked closes one idle rival, chosen by beforeLocked. It returns false when no
+// closeIdleLocked closes one idle rival, chosen by beforeLocked. It returns false when no
 // rival may be closed. A key that has seats already, all of them busy, does not get a
 // seat closed that was used within idleGrace: otherwise seats would change hands faster
 // than they are of use. It is called only when there is no room for the key.
-func (r *Room[S]) makeRoomLocked(k Key) bool {
+func (r *Pool[S]) closeIdleLocked(k Key) bool {
 	var grace time.Duration
 	if len(r.taking[k]) > 0 {
 		grace = idleGrace
@@ -501,7 +501,7 @@ func (r *Room[S]) makeRoomLocked(k Key) bool {
 // retireLocked retires the rival that was opened first, so that a key without any seat
 // gets its turn even though no rival is ever idle. It is called only when there is no
 // room for the key.
-func (r *Room[S]) retireLocked(k Key) {
+func (r *Pool[S]) retireLocked(k Key) {
 	if len(r.taking[k]) > 0 {
 		return
 	}
@@ -515,7 +515,7 @@ func (r *Room[S]) retireLocked(k Key) {
 // firstLocked returns, of the key's rivals that take calls and meet the condition, the
 // one before all others; nil when there is none. It is called only when there is no room
 // for the key.
-func (r *Room[S]) firstLocked(k Key, meets func(*Seat[S]) bool,
+func (r *Pool[S]) firstLocked(k Key, meets func(*Seat[S]) bool,
 	before func(s, other *Seat[S]) bool,
 ) (first *Seat[S]) {
 	rivals := r.rivalsLocked(k)
@@ -529,9 +529,9 @@ func (r *Room[S]) firstLocked(k Key, meets func(*Seat[S]) bool,
 	return first
 }
 
-// beginLocked opens a new seat in a goroutine of the room. The opening does not end with
+// beginLocked opens a new seat in a goroutine of the pool. The opening does not end with
 // the caller that wanted the seat, because others may wait for it by then.
-func (r *Room[S]) beginLocked(k Key) *Seat[S] {
+func (r *Pool[S]) beginLocked(k Key) *Seat[S] {
 	s := &Seat[S]{key: k, opened: make(chan struct{}), idle: time.Now()}
 	s.Session = r.cfg.New(k, func() { r.discard(s) })
 	s.doubts = s.Session.Doubts()
@@ -542,7 +542,7 @@ func (r *Room[S]) beginLocked(k Key) *Seat[S] {
 }
 
 // open opens the session of a seat. When that fails, the place is free again.
-func (r *Room[S]) open(s *Seat[S]) {
+func (r *Pool[S]) open(s *Seat[S]) {
 	defer close(s.opened)
 	ctx, cancel := r.owned()
 	defer cancel()
@@ -564,7 +564,7 @@ func (r *Room[S]) open(s *Seat[S]) {
 
 // opened is called by Session.Open when there is a session. The seat may be Closing by
 // then, and stays so.
-func (r *Room[S]) opened(s *Seat[S]) {
+func (r *Pool[S]) opened(s *Seat[S]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s.since = time.Now()
@@ -575,7 +575,7 @@ func (r *Room[S]) opened(s *Seat[S]) {
 
 // doubtLocked has a seat examined if a call on it failed in such a way that its session
 // may be dead. Other calls on it go on meanwhile.
-func (r *Room[S]) doubtLocked(s *Seat[S]) {
+func (r *Pool[S]) doubtLocked(s *Seat[S]) {
 	if s.state != Open || r.ended {
 		return
 	}
@@ -589,7 +589,7 @@ func (r *Room[S]) doubtLocked(s *Seat[S]) {
 
 // examine asks the session of a seat for a proof of life, and discards the seat when it
 // gives none.
-func (r *Room[S]) examine(s *Seat[S]) {
+func (r *Pool[S]) examine(s *Seat[S]) {
 	ctx, cancel := r.owned()
 	defer cancel()
 	ctx, cancel = context.WithTimeout(ctx, aliveLimit)
@@ -607,7 +607,7 @@ func (r *Room[S]) examine(s *Seat[S]) {
 
 // discard takes a seat out of use whose session is dead. The seat is closed when its last
 // call has ended. It may be called again for the same seat.
-func (r *Room[S]) discard(s *Seat[S]) {
+func (r *Pool[S]) discard(s *Seat[S]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s.state.taking() {
@@ -619,7 +619,7 @@ func (r *Room[S]) discard(s *Seat[S]) {
 }
 
 // stopLocked brings a seat into a state in which it takes no more calls.
-func (r *Room[S]) stopLocked(s *Seat[S], to State) {
+func (r *Pool[S]) stopLocked(s *Seat[S], to State) {
 	if s.state == Retiring {
 		r.retiring--
 	}
@@ -628,18 +628,18 @@ func (r *Room[S]) stopLocked(s *Seat[S], to State) {
 }
 
 // unlistLocked takes a seat out of those of its key that take calls.
-func (r *Room[S]) unlistLocked(s *Seat[S]) {
+func (r *Pool[S]) unlistLocked(s *Seat[S]) {
 	left := slices.DeleteFunc(r.taking[s.key], func(other *Seat[S]) bool { return other == s })
 	if r.taking[s.key] = left; len(left) == 0 {
 		delete(r.taking, s.key)
 	}
 }
 
-// closeLocked closes a seat that runs no call, in a goroutine of the room; when that is
+// closeLocked closes a seat that runs no call, in a goroutine of the pool; when that is
 // done, its place goes to the queue. Loans on the seat learn of it through their session,
-// which ends. It does nothing when the seat is being closed already, or when the room is,
+// which ends. It does nothing when the seat is being closed already, or when the pool is,
 // because Close then closes all seats.
-func (r *Room[S]) closeLocked(s *Seat[S]) {
+func (r *Pool[S]) closeLocked(s *Seat[S]) {
 	if s.state == Closing || s.state == Gone || r.ended {
 		return
 	}

@@ -67,9 +67,9 @@ func (s *session) Close(_ context.Context, polite bool) {
 	s.polite.Store(polite)
 }
 
-// stage is a room and the sessions that were made for it.
+// stage is a pool and the sessions that were made for it.
 type stage struct {
-	*Room[*session]
+	*Pool[*session]
 	t     *testing.T
 	alone atomic.Bool
 	bound atomic.Bool // sessions may not be lent
@@ -79,12 +79,12 @@ type stage struct {
 	next session // what the next one is like
 }
 
-// play tells a story of a room with so many seats, on exact time.
+// play tells a story of a pool with so many seats, on exact time.
 func play(t *testing.T, seats int, story func(t *testing.T, r *stage)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &stage{t: t}
-		r.Room = New(t.Context(), Config[*session]{
+		r.Pool = New(t.Context(), Config[*session]{
 			Max: seats, Opening: time.Minute,
 			New: func(k Key, lost func()) *session {
 				r.mu.Lock()
@@ -126,8 +126,8 @@ func (r *stage) state(s *Seat[*session]) State {
 	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.Room.mu.Lock()
-	defer r.Room.mu.Unlock()
+	r.Pool.mu.Lock()
+	defer r.Pool.mu.Unlock()
 	return s.state
 }
 
@@ -199,7 +199,7 @@ func TestCallsOfOneKeyShareASeat(t *testing.T) {
 	})
 }
 
-// TestIdleSeatMakesRoomForWhoCameFirst fills a room and lets three wait, of whom one
+// TestIdleSeatMakesRoomForWhoCameFirst fills a pool and lets three wait, of whom one
 // gives up.
 func TestIdleSeatMakesRoomForWhoCameFirst(t *testing.T) {
 	t.Parallel()
@@ -259,7 +259,7 @@ func TestWaitsAreTold(t *testing.T) {
 	})
 }
 
-// TestDeadlineInTheQueueSaysBusy waits in a full room until the deadline, and in one
+// TestDeadlineInTheQueueSaysBusy waits in a full pool until the deadline, and in one
 // without seats not at all.
 func TestDeadlineInTheQueueSaysBusy(t *testing.T) {
 	t.Parallel()
@@ -281,18 +281,18 @@ func TestDeadlineInTheQueueSaysBusy(t *testing.T) {
 		waits := r.later(t.Context(), tenant("b"))
 		r.Close(t.Context(), true)
 		if _, err, done := waits(); !done || !errors.Is(err, ErrEnded) {
-			t.Errorf("in the queue of a room that closes: got %v, want ErrEnded", err)
+			t.Errorf("in the queue of a pool that closes: got %v, want ErrEnded", err)
 		}
 		_, _, err := r.Take(t.Context(), tenant("a"), Call)
 		if _, ok := r.Go(func(context.Context) {}); !errors.Is(err, ErrEnded) || ok {
-			t.Errorf("in a closed room: got %v, want ErrEnded and no work", err)
+			t.Errorf("in a closed pool: got %v, want ErrEnded and no work", err)
 		}
 		clear(r.all) // closed above
 	})
 }
 
 // TestOneUserHasHalfAndOneTenantLeavesAQuarter lets one user, then others of the tenant,
-// then another tenant come to a room of eight. Nobody's calls end.
+// then another tenant come to a pool of eight. Nobody's calls end.
 func TestOneUserHasHalfAndOneTenantLeavesAQuarter(t *testing.T) {
 	t.Parallel()
 	play(t, 8, func(t *testing.T, r *stage) {
@@ -325,9 +325,9 @@ func TestOneUserHasHalfAndOneTenantLeavesAQuarter(t *testing.T) {
 	})
 }
 
-// TestBusySeatRetiresForWhoHasNone shares a room of two between tenants whose calls never
+// TestBusySeatRetiresForWhoHasNone shares a pool of two between tenants whose calls never
 // cease: after its turn, the seat that was opened first takes no more calls and makes
-// room when its last one ends. One that waits for humans stays.
+// pool when its last one ends. One that waits for humans stays.
 func TestBusySeatRetiresForWhoHasNone(t *testing.T) {
 	t.Parallel()
 	play(t, 2, func(t *testing.T, r *stage) {
@@ -391,7 +391,7 @@ func TestSeatsThatAreOfUseMakeRoomLast(t *testing.T) {
 	})
 }
 
-// TestUnusedSeatIsClosedInTheEnd sweeps a room from time to time: a seat in use stays,
+// TestUnusedSeatIsClosedInTheEnd sweeps a pool from time to time: a seat in use stays,
 // one that is needed stays until then.
 func TestUnusedSeatIsClosedInTheEnd(t *testing.T) {
 	t.Parallel()
@@ -509,7 +509,7 @@ func TestSeatThatIsGivenUpWhileItOpensIsClosedThen(t *testing.T) {
 	})
 }
 
-// TestLentSessionGoesFromOwnerToOwner lends a session in a room of one place: calls of
+// TestLentSessionGoesFromOwnerToOwner lends a session in a pool of one place: calls of
 // one owner share it, another owner gets it when no call is open, and a place of its own
 // while one is.
 func TestLentSessionGoesFromOwnerToOwner(t *testing.T) {
@@ -580,7 +580,7 @@ func TestOneUsersClientsHadHalfOfThePlaces(t *testing.T) {
 	})
 }
 
-// TestWorkEndsBeforeSeatsAreClosed closes a room while something goes on in it.
+// TestWorkEndsBeforeSeatsAreClosed closes a pool while something goes on in it.
 func TestWorkEndsBeforeSeatsAreClosed(t *testing.T) {
 	t.Parallel()
 	play(t, 1, func(t *testing.T, r *stage) {
@@ -604,7 +604,7 @@ func TestWorkEndsBeforeSeatsAreClosed(t *testing.T) {
 // TestAnyOrderOfEventsKeepsTheCount lets many callers come, go and doubt in random order.
 // At no time are there more sessions than places, a call on a seat that is being closed,
 // or a seat in a list that it does not belong to; in the end nobody waits in vain and the
-// room is empty of calls.
+// pool is empty of calls.
 func TestAnyOrderOfEventsKeepsTheCount(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -665,7 +665,7 @@ func TestAnyOrderOfEventsKeepsTheCount(t *testing.T) {
 	}
 }
 
-// watch sweeps and checks the room again and again, each time after what may change,
+// watch sweeps and checks the pool again and again, each time after what may change,
 // until all callers have left.
 func (r *stage) watch(callers *sync.WaitGroup, seed uint64, change func()) {
 	r.t.Helper()
@@ -689,8 +689,8 @@ func (r *stage) watch(callers *sync.WaitGroup, seed uint64, change func()) {
 // check looks for what must not be.
 func (r *stage) check(seed uint64) {
 	r.t.Helper()
-	r.Room.mu.Lock()
-	defer r.Room.mu.Unlock()
+	r.Pool.mu.Lock()
+	defer r.Pool.mu.Unlock()
 	closing, retiring := 0, 0
 	for s := range r.all {
 		listed := slices.Contains(r.taking[s.key], s)

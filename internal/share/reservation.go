@@ -1,0 +1,142 @@
+package share
+
+import (
+	"errors"
+	"sync"
+)
+
+// ErrOver is the error for more memory for something that is over, such as the answer to
+// a caller who has left.
+var ErrOver = errors.New("nobody holds this any more")
+
+// Reservation is a lease of memory that goes from hand to hand, as that of an answer
+// does: the transport that reads it, the desk and the door each say how large it is by
+// now, until it is released, once and for good. What comes too late, from a goroutine
+// that does not know yet that the caller has left, takes nothing more.
+//
+// A Reservation is safe for concurrent use, and must not be copied. A nil Reservation
+// counts nothing and refuses nothing. The zero Reservation is of no budget and can only
+// hold what is covered.
+type Reservation struct {
+	mu    sync.Mutex // guards the fields below
+	lease Lease
+	size  int64 // as it was last said
+	over  bool
+}
+
+// Reserve returns a reservation of the user that holds nothing. It is nil if the budget
+// is nil.
+func (b *Budget) Reserve(u User) *Reservation {
+	if b == nil {
+		return nil
+	}
+	c := new(Reservation)
+	c.Begin(b, u)
+	return c
+}
+
+// Begin makes the zero Reservation one of the user, within a structure that has it as a
+// field.
+func (c *Reservation) Begin(b *Budget, u User) { c.lease = b.Lease(u) }
+
+// Resize makes the reservation hold what size bytes need, as Lease.Resize. If it cannot
+// grow so far, it holds what it held. Making it smaller succeeds as long as it was not
+// released.
+func (c *Reservation) Resize(size int64) error {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.resizeLocked(size)
+}
+
+func (c *Reservation) resizeLocked(size int64) error {
+	if c.over {
+		return ErrOver
+	}
+	if err := c.lease.Resize(size); err != nil {
+		return err
+	}
+	c.size = size
+	return nil
+}
+
+// Shrink makes the reservation hold what size bytes need, if it holds more.
+func (c *Reservation) Shrink(size int64) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if size < c.size {
+		_ = c.resizeLocked(size) // what is over holds nothing
+	}
+}
+
+// Another returns a reservation of the same user and budget that holds nothing, for what
+// may outlive c, even if c is released already. It is nil if c is.
+func (c *Reservation) Another() *Reservation {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lease.budget.Reserve(c.lease.user)
+}
+
+// Adopt makes c hold what other holds in place of what it held itself, and releases
+// other, which is a reservation of the same user. If c is released already, nobody holds
+// it any more.
+func (c *Reservation) Adopt(other *Reservation) {
+	if c == nil || other == nil {
+		return
+	}
+	lease, size := other.give()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		lease.Release()
+		return
+	}
+	c.lease.Release()
+	c.lease, c.size = lease, size
+}
+
+// give releases the reservation, and returns what it held for somebody else to hold.
+func (c *Reservation) give() (held Lease, size int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	held, size = c.lease, c.size
+	c.lease, c.size, c.over = held.budget.Lease(held.user), 0, true
+	return held, size
+}
+
+// User returns who holds the reservation, or held it. It is the zero User if c is nil.
+func (c *Reservation) User() User {
+	if c == nil {
+		return User{}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lease.user
+}
+
+// Size returns how many bytes there are, as it was last said.
+func (c *Reservation) Size() int64 {
+	if c == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.size
+}
+
+// Release gives back all that the reservation holds, for good. Further calls do nothing.
+func (c *Reservation) Release() {
+	if c == nil {
+		return
+	}
+	held, _ := c.give()
+	held.Release()
+}

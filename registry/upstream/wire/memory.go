@@ -1,0 +1,58 @@
+package wire
+
+import (
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+)
+
+// Memory is the budget that holds what servers send. Zero: nothing is counted.
+type Memory struct {
+	Budget *share.Budget
+	// Server is who holds what cannot be told to be of one caller: lists, and what a
+	// server says on a connection that many callers share, until it is known whom it
+	// answers.
+	Server share.User
+}
+
+// claim returns a claim of the server.
+func (m Memory) claim() *share.Reservation { return m.Budget.Reserve(m.Server) }
+
+// MemoryError says that a server has answered, and that there is no room for its answer
+// in the share of whoever made the request. It wraps an error of package share.
+type MemoryError struct{ Err error }
+
+func (e *MemoryError) Error() string { return "no room for the answer: " + e.Err.Error() }
+
+// Unwrap returns the error of package share.
+func (e *MemoryError) Unwrap() error { return e.Err }
+
+// holds makes the claim hold a text of that many bytes.
+func holds(reserved *share.Reservation, bytes int) error {
+	if err := reserved.Resize(int64(bytes)); err != nil {
+		return &MemoryError{err}
+	}
+	return nil
+}
+
+// answerMemory is the claim of an answer, as package dial asks it. Little is covered.
+type answerMemory share.Reservation
+
+var _ dial.Memory = (*answerMemory)(nil)
+
+// Hold implements dial.Memory.
+func (r *answerMemory) Hold(bytes int) error {
+	if bytes <= share.Covered {
+		return nil
+	}
+	return holds((*share.Reservation)(r), bytes)
+}
+
+// enlarged returns data with room for size bytes, after the claim holds that much.
+func enlarged(data []byte, size int, reserved *share.Reservation) ([]byte, error) {
+	if err := holds(reserved, size); err != nil {
+		return nil, err
+	}
+	larger := make([]byte, len(data), size)
+	copy(larger, data)
+	return larger, nil
+}

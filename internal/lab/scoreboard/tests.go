@@ -87,13 +87,6 @@ func groups() []group {
 			"^TestT42|^TestT44|^TestPrincipal$", "tokens", 100, "0",
 		},
 		{
-			"calls and lists of users, told to a server at once; those under another's name or credential",
-			[]string{"./registry/credential", "./registry/upstream", "./registry/openapi"},
-			"UnderItsOwnUser$|^TestListsAre|^TestListsOf|^TestIdentitiesAre|^TestTwoTokens|^TestReplicasAsk|" +
-				"^TestEndpointThat|^TestRefusalsOf|^TestMetadata|^TestArgumentsCannot|^TestRefusedCredential",
-			"calls", 600, "0",
-		},
-		{
 			"JSON that parsers read differently; wrong verdicts",
 			[]string{"./internal/strictjson"},
 			"^TestT1|^TestT37|^TestVectors|^TestJSONTestSuite", "texts", 200, "0",
@@ -115,12 +108,19 @@ func groups() []group {
 			"^TestRealToolSchemas", "schemas", 16,
 			"0",
 		},
-	}, signIns()...)
+	}, identities()...)
 }
 
-// signIns are the groups of tests of how people sign in.
-func signIns() []group {
+// identities are the groups of tests of how people sign in, and how servers know them.
+func identities() []group {
 	return []group{
+		{
+			"calls and lists of users, told to a server at once; those under another's name or credential",
+			[]string{"./registry/credential", "./registry/upstream", "./registry/openapi"},
+			"UnderItsOwnUser$|^TestListsAre|^TestListsOf|^TestIdentitiesAre|^TestTwoTokens|^TestReplicasAsk|" +
+				"^TestEndpointThat|^TestRefusalsOf|^TestMetadata|^TestArgumentsCannot|^TestRefusedCredential",
+			"calls", 600, "0",
+		},
 		{
 			"sign-ins: redirects in other spellings, guessed codes, tokens, secrets and keys, states, proofs and cookies of others; what leads anywhere",
 			[]string{"./auth/signin", "./auth/accesskey"},

@@ -46,15 +46,23 @@ type personal struct {
 	ctx    context.Context //nolint:containedctx // readings outlive the request that asks, and end with the connection
 	end    context.CancelFunc
 	work   sync.WaitGroup
-	places chan struct{}      // of readings at once
-	claim  *share.Reservation // holds all lists
+	places chan struct{} // of readings at once
 	kept   *credential.Cache[ownLists]
+	shared *sharedLists
 
-	mu      sync.Mutex // guards the fields below
-	held    int64      // bytes of all lists
-	epoch   uint64     // counts what the server announced; readings of an earlier one are outdated
-	alike   map[[sha256.Size]byte]weak.Pointer[registry.Lists]
+	mu      sync.Mutex  // guards the fields below
+	epoch   uint64      // counts what the server announced; readings of an earlier one are outdated
 	renewal *time.Timer // tells that somebody's lists differ; nil: there is nothing to tell
+}
+
+// sharedLists are those of personal by content, for as long as somebody has them. It does
+// not lead to what is kept of users: what gives their memory back leads here, and would
+// hold all lists of a connection that has ended for good.
+type sharedLists struct {
+	mu    sync.Mutex         // guards the fields below
+	claim *share.Reservation // holds all lists
+	held  int64              // bytes of all lists
+	all   map[[sha256.Size]byte]weak.Pointer[registry.Lists]
 }
 
 var _ registry.Personal = (*personal)(nil)
@@ -74,8 +82,11 @@ func newPersonal(ctx context.Context, reg *registry.Registry, c *control, cfg *C
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	return &personal{
 		reg: reg, conn: c, cfg: cfg, ctx: ctx, end: end, places: make(chan struct{}, personalReadings),
-		claim: cfg.Memory.Reserve(share.Server(cfg.Name)),
-		kept:  credential.NewCache[ownLists](), alike: map[[sha256.Size]byte]weak.Pointer[registry.Lists]{},
+		kept: credential.NewCache[ownLists](),
+		shared: &sharedLists{
+			claim: cfg.Memory.Reserve(share.Server(cfg.Name)),
+			all:   map[[sha256.Size]byte]weak.Pointer[registry.Lists]{},
+		},
 	}
 }
 
@@ -247,44 +258,53 @@ func (p *personal) page(ctx context.Context, who *auth.Principal, method string,
 // made returns what is made of lists, which others may have that are alike. The budget
 // holds it for as long as it is in memory, in the name of the server.
 func (p *personal) made(digest [sha256.Size]byte, l *lists) (*registry.Lists, error) {
-	p.mu.Lock()
-	known := p.alike[digest].Value()
-	p.mu.Unlock()
-	if known != nil {
+	if known := p.shared.find(digest); known != nil {
 		return known, nil
 	}
 	made, left := p.reg.NewLists(l.source(nil))
-	if err := p.hold(2 * made.Bytes()); err != nil { // the definitions, and what is made of them
+	if err := p.shared.add(digest, made); err != nil {
 		return nil, &registry.MemoryError{Err: err}
 	}
 	if len(left) > 0 {
 		p.cfg.Logger.InfoContext(p.ctx, "a definition of a user's lists was left out",
 			slog.String("problem", problem(left[0].Err)))
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.alike[digest] = weak.Make(made)
-	size := 2 * made.Bytes()
-	runtime.AddCleanup(made, func(digest [sha256.Size]byte) {
-		_ = p.hold(-size) // becoming smaller succeeds
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.alike[digest].Value() == nil {
-			delete(p.alike, digest)
-		}
-	}, digest)
 	return made, nil
 }
 
-// hold counts more memory, or less, for all lists together: each alone may be so small that
-// it would count nothing.
-func (p *personal) hold(more int64) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.claim.Resize(p.held + more); err != nil {
+func (s *sharedLists) find(digest [sha256.Size]byte) *registry.Lists {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all[digest].Value()
+}
+
+// add holds lists until nobody has them any more.
+func (s *sharedLists) add(digest [sha256.Size]byte, made *registry.Lists) error {
+	size := 2 * made.Bytes() // the definitions, and what is made of them
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.holdLocked(size); err != nil {
 		return err
 	}
-	p.held += more
+	s.all[digest] = weak.Make(made)
+	runtime.AddCleanup(made, func(digest [sha256.Size]byte) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		_ = s.holdLocked(-size) // becoming smaller succeeds
+		if s.all[digest].Value() == nil {
+			delete(s.all, digest)
+		}
+	}, digest)
+	return nil
+}
+
+// holdLocked counts more memory, or less, for all lists together: each alone may be so
+// small that it would count nothing.
+func (s *sharedLists) holdLocked(more int64) error {
+	if err := s.claim.Resize(s.held + more); err != nil {
+		return err
+	}
+	s.held += more
 	return nil
 }
 

@@ -201,3 +201,28 @@ func TestListsOfRefusedUsersAreGone(t *testing.T) {
 		t.Errorf("got %v, %v for another user, want two tools", got, err)
 	}
 }
+
+// TestListsOfAnEndedConnectionAreGivenBack has users listed when the connection ends:
+// their lists are in memory no more, and count no more.
+func TestListsOfAnEndedConnectionAreGivenBack(t *testing.T) {
+	t.Parallel()
+	k := &knowing{next: (&offering{}).handler()}
+	cfg := k.listen(t, credential.NewSigner(time.Now), "")
+	cfg.Personal, cfg.Memory = true, share.New(64<<20)
+	r := start(t, cfg)
+	r.untilUp()
+	if got, _, err := r.offered(user("acme", "https://a.example", "ann")); err != nil || len(got) != 2 {
+		t.Fatalf("got %v, %v, want two tools", got, err)
+	}
+	if cfg.Memory.Held() == 0 {
+		t.Fatal("got nothing held in memory, want the definitions")
+	}
+	r.stop()
+	r.reg.Remove(r.name)
+	for deadline := time.Now().Add(limit); cfg.Memory.Held() > 0; {
+		if time.Now().After(deadline) {
+			t.Fatalf("got %d bytes held after the end, want none", cfg.Memory.Held())
+		}
+		runtime.GC()
+	}
+}

@@ -95,8 +95,9 @@ func (s *Service) keepWatch(ctx context.Context, l *sessions.Session, uri string
 func (s *Service) resubscribe(ctx context.Context, l *sessions.Session, c gateway.Caller) {
 	ctx, stop := context.WithTimeout(ctx, resubscribeTime)
 	defer stop()
-	defer l.EndResubscribing()
-	for uri, tried := range l.BeginResubscribing() {
+	lost, end := l.BeginResubscribing()
+	defer end()
+	for uri, tried := range lost {
 		params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
 		told := s.subscribe(ctx, c, s.exchanges.IDs.Next(), l, params)
 		switch {

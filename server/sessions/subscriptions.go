@@ -116,19 +116,20 @@ func (l *Session) learnWatches(facts map[string]string) {
 }
 
 // BeginResubscribing returns the subscriptions that are to be made again, and whether
-// that was tried before. There are none if somebody else is about to.
-func (l *Session) BeginResubscribing() map[string]bool {
+// that was tried before. There are none if somebody else is about to. end notes that the
+// caller makes none any more.
+func (l *Session) BeginResubscribing() (lost map[string]bool, end func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.isLostLocked() {
-		return nil
+		return nil, func() {} // the end of another is not this caller's to note
 	}
 	l.notices.reopening, l.notices.lost = l.notices.lost, nil
-	return l.notices.reopening
+	// a copy: the client may unsubscribe while the caller goes through it
+	return maps.Clone(l.notices.reopening), l.endResubscribing
 }
 
-// EndResubscribing notes that nobody makes subscriptions again any more.
-func (l *Session) EndResubscribing() {
+func (l *Session) endResubscribing() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.notices.reopening = nil

@@ -73,7 +73,7 @@ type dialogue struct {
 	parking *parking
 	session *pooled
 	cancel  func()             // ends the exchange with the server; set by begin
-	seats   *share.Reservation // holds what has come of its answer, until a round returns that
+	memory  *share.Reservation // holds what has come of its answer, until a round returns that
 	// bytes of the request that began the call, which its exchange keeps as it came and
 	// as it is sent
 	params int
@@ -99,7 +99,7 @@ func (p *parking) begin(ctx context.Context, who auth.Owner, s *seat, i *item,
 ) (mcp.Object, error) {
 	d := &dialogue{
 		questions: newQuestions(who, c, &p.strict, p.count), parking: p, session: s.Session,
-		seats:  c.Memory.Another(),
+		memory: c.Memory.Another(),
 		params: 2 * wire.Weight(c.Params), done: make(chan struct{}),
 	}
 	d.session.calls.enter(d.questions)
@@ -211,7 +211,7 @@ func (d *dialogue) run(ctx context.Context, s *seat, i *item, c *registry.Call) 
 	ctx, stop := context.WithTimeout(ctx, lifeLimit)
 	defer stop()
 	own := *c
-	own.Memory = d.seats // it outlives the round in which the call began
+	own.Memory = d.memory // it outlives the round in which the call began
 	exchange := func() (mcp.Object, error) { return d.session.session.run(ctx, i, &own, d.questions) }
 	if c.Tasks == mcp.TasksAsked && c.Task == "" {
 		d.result, d.err = d.parking.tasks.tracked(s, c, exchange)
@@ -278,7 +278,7 @@ func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, err
 			pass()
 			d.giveBack(ctx) // questions of an earlier round that its caller did not answer
 			d.notes.Close()
-			c.Memory.Adopt(d.seats)
+			c.Memory.Adopt(d.memory)
 			return d.result, d.err
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -362,7 +362,7 @@ func (d *dialogue) user() share.User { return share.User(d.owner.User) }
 // release gives back the memory of a call that has ended and whose result nobody will
 // fetch.
 func (d *dialogue) release() {
-	d.seats.Release()
+	d.memory.Release()
 	d.notes.Close()
 	d.kept.Release()
 }

@@ -283,12 +283,12 @@ func tryRedis(ctx context.Context, r config.Redis) check {
 	return c
 }
 
-// roomFactor is how many times redis.memory the server must be able to hold: replicas
+// memoryFactor is how many times redis.memory the server must be able to hold: replicas
 // that have ended leave behind what they had for some minutes, and Redis needs memory
 // besides.
 const memoryFactor = 2
 
-// judgeRoom says whether Redis has room for what replicas may keep there.
+// judgeMemory says whether Redis has room for what replicas may keep there.
 func judgeMemory(use redis.MemoryUse, err error, memory int64) (ok bool, message string) {
 	const mib = 1 << 20
 	const up = "is up and takes writes"

@@ -177,7 +177,7 @@ func (l *Log) endLocked(b *batch, err error) {
 	b.done.Done()
 }
 
-// makeRoom extends the file ahead if little room is free. With looking it first finds out
+// makeSpace extends the file ahead if little room is free. With looking it first finds out
 // whether others have written to the file or cut it, which takes a look at the file
 // system.
 func (l *Log) makeSpace(looking bool) {

@@ -47,7 +47,7 @@ func (s *Store) MemoryUse(ctx context.Context) (use MemoryUse, err error) {
 	return use, nil
 }
 
-// roomOf reads what a node says of itself. It is false of one that is no master.
+// memoryUseOf reads what a node says of itself. It is false of one that is no master.
 func memoryUseOf(info string) (use MemoryUse, ok bool) {
 	for line := range strings.Lines(info) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")

@@ -308,7 +308,7 @@ func (s *scanner) fill() error {
 	return io.ErrNoProgress
 }
 
-// makeRoom sees to it that there are free bytes at the end of the buffer. It does the
+// makeSpace sees to it that there are free bytes at the end of the buffer. It does the
 // first of these that applies: it replaces a large buffer of which everything was
 // returned by a small one; it leaves the buffer alone if a line has begun and bytes are
 // free behind it; it makes the buffer larger if that line fills over half of it; it moves

@@ -65,7 +65,7 @@ func (s *strays) note() {
 	s.last = time.Now()
 }
 
-// expected tells whether the server is likely to ask stray questions. The room of seats
+// expected tells whether the server is likely to ask stray questions. The pool of seats
 // asks it under its own lock (seats.Config.Alone).
 func (s *strays) expected() bool {
 	s.mu.Lock()
@@ -171,7 +171,7 @@ func (s *calls) abandon(who auth.Owner) {
 }
 
 // abandonedByOther tells whether the server may still run a call of another owner that it
-// did not answer. The room of seats asks it under its own lock (seats.Config.Lendable).
+// did not answer. The pool of seats asks it under its own lock (seats.Config.Lendable).
 func (s *calls) abandonedByOther(who auth.Owner) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

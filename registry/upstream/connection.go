@@ -13,7 +13,7 @@ import (
 // connection is what is known of one connection to a server, and the signals that come of
 // it: that lists changed, that calls fail, that a question was refused. The supervisor of
 // the connection waits for these signals: Upstream.follow for the control connection, the
-// room of seats for a pooled session. It is safe for concurrent use once the handshake
+// pool of seats for a pooled session. It is safe for concurrent use once the handshake
 // has set version.
 type connection struct {
 	server  fault

@@ -97,7 +97,7 @@ func (o *older) close(ctx context.Context, polite bool) {
 
 // pool runs the calls of a legacy server on sessions that keep callers apart: what the
 // server says to one caller must not reach another. Which calls may share a session is
-// said by keyOf, which session a call gets by the room of seats. It is safe for
+// said by keyOf, which session a call gets by the pool of seats. It is safe for
 // concurrent use.
 type pool struct {
 	control *legacy // with Config.Shared: runs calls whose callers cannot be asked; nil otherwise
@@ -164,14 +164,14 @@ func (p *pool) takeFor(ctx context.Context, c *registry.Call, i *item) (*seat, e
 	return s, err
 }
 
-// take returns a seat for a call or a loan, and puts the errors of the room into those of
+// take returns a seat for a call or a loan, and puts the errors of the seats into those of
 // the catalogue. An error means that nothing of the call has left.
 func (p *pool) take(ctx context.Context, k seats.Key, u seats.Use) (*seat, seats.Waits, error) {
 	s, waits, err := p.seats.Take(ctx, k, u)
 	return s, waits, p.inWords(err)
 }
 
-// inWords puts an error of the room into those of the catalogue.
+// inWords puts an error of the seats into those of the catalogue.
 func (p *pool) inWords(err error) error {
 	switch {
 	case err == nil:

@@ -15,7 +15,7 @@ import (
 // open are the calls of the session that the server may ask something.
 type opener func(ctx context.Context, conn *connection, capabilities mcp.Object, open *calls) (*legacy, error)
 
-// pooled is one session of a pool, in a seat. The room of seats calls its exported
+// pooled is one session of a pool, in a seat. The pool of seats calls its exported
 // methods; it is the seats.Session of this package.
 type pooled struct {
 	key     seats.Key
@@ -24,7 +24,7 @@ type pooled struct {
 	dial    opener
 	seats   *seats.Pool[*pooled]
 	lagging *atomic.Bool // shared by all sessions of the pool: a stream was once not open in time
-	lost    func()       // tells the room that the session is dead
+	lost    func()       // tells the pool that the session is dead
 	closed  func(*pooled)
 	heard   func(*pooled, mcp.Object) // takes what the server says of tasks
 
@@ -72,7 +72,7 @@ func cause(err error) error {
 }
 
 // follow starts to follow what the server sends on its own in this session, until the
-// session or the room ends. When the session turns out to be lost, the room is told.
+// session or the pool ends. When the session turns out to be lost, the pool is told.
 func (s *pooled) follow() {
 	s.stop, _ = s.seats.Go(func(ctx context.Context) {
 		if err := s.session.watch(ctx); err != nil && ctx.Err() == nil {

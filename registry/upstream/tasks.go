@@ -39,7 +39,7 @@ type task struct {
 
 // tasks are the tasks of all sessions of one pool, by ids of the gateway's own, which
 // cannot be guessed. It is safe for concurrent use. Its lock may be held while that of
-// the room is taken, never the other way round.
+// the seats is taken, never the other way round.
 type tasks struct {
 	server fault
 	seats  *seats.Pool[*pooled]

@@ -35,7 +35,7 @@
 //
 // Each type that goroutines share has a lock of its own. Of the locks of this package and
 // of seats, two are held at once in two cases only: that of tasks is taken before that of
-// the room of seats, and the room, while it holds its own, asks strays and calls, which
+// the pool of seats, and the pool, while it holds its own, asks strays and calls, which
 // take theirs and call nothing. Keep it so: another order could deadlock.
 package upstream
 

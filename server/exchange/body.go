@@ -136,14 +136,14 @@ func isJSON(h http.Header) bool {
 	return err == nil && media == jsonType && (!found || strings.EqualFold(charset, "utf-8"))
 }
 
-// errNoRoom is the error for a body that one user could not hold even if nobody held
+// errNoMemory is the error for a body that one user could not hold even if nobody held
 // anything.
 var errNoMemory = errors.New("the body never fits into the share of a user")
 
 // receive reads a body to its end, length being what its header declares, negative if it
 // does not. Memory is allocated for what has arrived and not for what was announced, and
 // leased before it is allocated: a client that announces much and sends little holds
-// little. An error may be one of package share, errNoRoom, or os.ErrDeadlineExceeded if
+// little. An error may be one of package share, errNoMemory, or os.ErrDeadlineExceeded if
 // the body comes too slowly.
 func (x *Exchange) receive(from io.Reader, length int64) ([]byte, error) {
 	first := int64(share.Covered)

@@ -279,7 +279,7 @@ func (s *Service) legacyAnswer(ctx context.Context, c gateway.Caller, id string,
 }
 
 // Get opens a stream of a session: either a new one, for messages that no request of the
-// client caused, or the releaseSlot of one that broke.
+// client caused, or the rest of one that broke.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server
 func (s *Service) Get(x *exchange.Exchange, r *http.Request) {
 	if _, named := r.Header[mcp.HeaderSessionID]; !named {
@@ -374,7 +374,7 @@ func (s *Service) nameStream(x *exchange.Exchange, r *http.Request, f *feed, l *
 	return refused
 }
 
-// beginFeed begins the stream of a GET, or finds the releaseSlot of one, and takes the
+// beginFeed begins the stream of a GET, or finds the rest of one, and takes the
 // place for it.
 func (s *Service) beginFeed(x *exchange.Exchange, r *http.Request, f *feed) (refused *exchange.Refusal) {
 	switch {

@@ -100,7 +100,7 @@ const (
 	noticeFenced  = '2' // another replica leads the session
 )
 
-// newsFor returns what the first stream of a session at a replica is to be told. What is
+// noticesFor returns what the first stream of a session at a replica is to be told. What is
 // assigned to it is told by no other.
 func (s *Service) noticesFor(l *sessions.Session, at replica.ID) (all []sessions.Notice) {
 	h := l.ListenerAt(at)
@@ -277,7 +277,7 @@ func (s *Service) announce(x *exchange.Exchange, r *http.Request, l *sessions.Se
 		x.Refuse("", exchange.ErrReplicas)
 		return forward.Done
 	}
-	defer answer.Body.Close() //nolint:errcheck // it was read, or its releaseSlot is not wanted
+	defer answer.Body.Close() //nolint:errcheck // it was read, or its rest is not wanted
 	switch {
 	case answer.StatusCode == forward.ErrElsewhere.Status:
 		return forward.Denied

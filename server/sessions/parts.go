@@ -110,13 +110,13 @@ type Question struct {
 	Asked       bool
 	Memory      *share.Reservation // holds its answer, and those to the other questions of the request
 	Done        chan struct{}      // closed when the answer has come
-	Answer      []byte             // guarded by the mutex of the session until came is closed
+	Answer      []byte             // guarded by the mutex of the session until Done is closed
 }
 
 // untold is what the client of a session has yet to be told: changed lists, changed
-// resources. A notice is put into the log of one
-// stream, which carries it to the client. If no connection sends that stream any
-// more before the notice went out, another stream takes over.
+// resources. A notice is put into the log of one stream, which carries it to the client.
+// If no connection sends that stream any more before the notice went out, another stream
+// takes over.
 type untold struct {
 	lists [3]struct {
 		told    string // digest of what the client was last told of; "": not known here

@@ -15,7 +15,7 @@ const (
 	// clocks may differ by that much.
 	expiryLeeway = 30 * time.Second
 	// Retry is how long a client whose stream ended waits before it resumes. One whose
-	// stream ends because the process stops waits for up to RetrySpread longer, each for
+	// stream ends because the process stops waits for up to RetryJitter longer, each for
 	// another time.
 	Retry = time.Second
 	// RetryJitter is by how much that differs at a stop.

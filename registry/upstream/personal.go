@@ -51,6 +51,7 @@ type personal struct {
 	shared *sharedLists
 
 	mu      sync.Mutex  // guards the fields below
+	closed  bool        // no reading begins any more
 	epoch   uint64      // counts what the server announced; readings of an earlier one are outdated
 	renewal *time.Timer // tells that somebody's lists differ; nil: there is nothing to tell
 }
@@ -94,6 +95,7 @@ func newPersonal(ctx context.Context, reg *registry.Registry, c *control, cfg *C
 func (p *personal) close() {
 	p.end()
 	p.mu.Lock()
+	p.closed = true
 	if p.renewal != nil {
 		p.renewal.Stop()
 	}
@@ -134,8 +136,12 @@ func (p *personal) Known(who *auth.Principal) *registry.Lists {
 
 // beginLocked begins a reading, unless one is under way or the last one failed just now.
 func (p *personal) beginLocked(own *ownLists, who *auth.Principal, epoch uint64) {
-	if own.reading != nil || p.ctx.Err() != nil || p.conn.gone.Load() ||
-		own.failures > 0 && time.Now().Before(own.due) {
+	if own.reading != nil || p.conn.gone.Load() || own.failures > 0 && time.Now().Before(own.due) {
+		return
+	}
+	p.mu.Lock() // else close could have waited before the goroutine is counted
+	defer p.mu.Unlock()
+	if p.closed {
 		return
 	}
 	own.reading, own.epoch = make(chan struct{}), epoch

@@ -80,6 +80,23 @@ func (f fault) forCaller(ctx context.Context, err error) error {
 	return f.unavailable(true, err)
 }
 
+// unread returns the error for a call of which nobody can say what it calls, because the
+// lists of its user could not be read. Nothing of the call was sent, whatever became of the
+// reading. The cause is kept as text: what a server answers would otherwise pass for an
+// error of the gateway's own, uncleaned, and a list that is too large for an answer of the
+// call.
+func (f fault) unread(err error) error {
+	if err == nil {
+		return nil
+	}
+	told := registry.UnavailableError{Server: string(f), Credential: credential.FaultOf(err)}
+	if unavailable, ok := errors.AsType[*registry.UnavailableError](err); ok {
+		told = *unavailable
+	}
+	told.Sent, told.Err = false, errors.New("read the lists of the user: "+problem(err))
+	return &told
+}
+
 // wantsSignIn tells whether the server answered that it wants a sign-in.
 func wantsSignIn(err error) bool {
 	refused, ok := errors.AsType[*wire.StatusError](err)

@@ -72,7 +72,7 @@ var _ registry.Personal = (*personal)(nil)
 type ownLists struct {
 	mu       sync.Mutex      // guards the fields below
 	lists    *registry.Lists // nil: there are none
-	err      error           // why the last reading failed; nil: it did not
+	err      error           // why the last reading failed, for callers; nil: it did not
 	due      time.Time       // when they are to be read again; zero: they were not read
 	epoch    uint64          // of personal, when the reading began
 	failures int             // readings in a row
@@ -195,7 +195,7 @@ func (p *personal) read(own *ownLists, who *auth.Principal) {
 	}
 	own.mu.Lock()
 	before := own.lists
-	own.err = err
+	own.err = p.conn.server.unread(err)
 	if err == nil {
 		own.lists, own.failures, own.due = lists, 0, time.Now().Add(fresh)
 	} else {

@@ -76,6 +76,7 @@ type ownLists struct {
 	due      time.Time       // when they are to be read again; zero: they were not read
 	epoch    uint64          // of personal, when the reading began
 	failures int             // readings in a row
+	missed   bool            // somebody was told that there are none, and no reading has come since
 	reading  chan struct{}   // closed when the one under way ends; nil: none is
 }
 
@@ -162,7 +163,7 @@ func (p *personal) Lists(ctx context.Context, who *auth.Principal) (*registry.Li
 	reading := own.reading
 	if reading == nil || own.lists != nil && !outdated {
 		defer own.mu.Unlock()
-		return own.lists, own.err
+		return own.toldLocked()
 	}
 	own.mu.Unlock()
 	patience := time.NewTimer(personalWait)
@@ -174,7 +175,13 @@ func (p *personal) Lists(ctx context.Context, who *auth.Principal) (*registry.Li
 	}
 	own.mu.Lock()
 	defer own.mu.Unlock()
-	return own.lists, own.err
+	return own.toldLocked()
+}
+
+// toldLocked returns what a caller of Lists is told.
+func (o *ownLists) toldLocked() (*registry.Lists, error) {
+	o.missed = o.missed || o.lists == nil
+	return o.lists, o.err
 }
 
 // read is the goroutine of one reading. What a user was offered goes on for as long as the
@@ -205,7 +212,8 @@ func (p *personal) read(own *ownLists, who *auth.Principal) {
 		own.due = time.Now().Add(pace.Backoff(own.failures + 4))
 		own.failures++
 	}
-	differs := own.lists != before && before != nil
+	differs := own.lists != before && (before != nil || own.missed)
+	own.missed = own.missed && own.lists == nil
 	close(own.reading)
 	own.reading = nil
 	own.mu.Unlock()

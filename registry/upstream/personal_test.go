@@ -262,3 +262,38 @@ func TestServersWordsOnListsStayInside(t *testing.T) {
 		t.Errorf("got %v among the causes, want no answer of the server", answered)
 	}
 }
+
+// TestListsThatComeLateAreTold has a user not wait for a server that takes its time: when
+// the lists have come, the catalogue is told, else the user's client would not ask again.
+func TestListsThatComeLateAreTold(t *testing.T) {
+	t.Parallel()
+	var once sync.Once
+	asked, answer := make(chan struct{}), make(chan struct{})
+	o := &offering{stateless: true, list: func(string) error {
+		once.Do(func() { close(asked) })
+		<-answer
+		return nil
+	}}
+	k := &knowing{next: o.handler()}
+	cfg := k.listen(t, credential.NewSigner(time.Now), "")
+	cfg.Personal = true
+	r := start(t, cfg)
+	r.untilUp()
+	ann := user("acme", "https://a.example", "ann")
+	personal := r.reg.Catalogue().View([]string{r.name}).Personal[0]
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if lists, err := personal.Lists(ctx, &ann); lists != nil || err != nil {
+		t.Fatalf("got %v, %v, want nothing yet", lists, err)
+	}
+	<-asked
+	first := true
+	r.until("the lists that came late are told", func() bool {
+		if first { // from here on it looks only when the catalogue is told something
+			first = false
+			close(answer)
+			return false
+		}
+		return personal.Known(&ann) != nil
+	})
+}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -140,5 +141,30 @@ func TestEachUserSeesListsOfTheirOwn(t *testing.T) {
 		if got := call(stranger, tool); got != want {
 			t.Errorf("a stranger calls %s: got %s, want %s", tool, got, want)
 		}
+	}
+}
+
+// TestGrantsOfPersonalListsAreBounded has users who are offered the same, and to each of
+// whom other rules apply: no more grants are remembered than of lists for all.
+func TestGrantsOfPersonalListsAreBounded(t *testing.T) {
+	b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"own"}, Rules: []Rule{{Allow: []string{"*"}}}})
+	w := &whimsical{registry: b.registry, offers: map[string]*registry.Lists{}}
+	b.registry.ReplacePersonal(registry.Source{Name: "own", Prefix: "own"}, w)
+	w.offer(t, alice.Subject, "one")
+	caller, err := b.Admit(t.Context(), alice, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := b.sightOf(&caller)
+	for i := range maxGrants + 100 {
+		caller.rules = ruleSet("\x01" + strconv.Itoa(i)) // the first is that of the one rule
+		if made := b.grantIn(s, caller); made.tool("own__one") == nil {
+			t.Fatal("got a grant without the tool, want one with it")
+		}
+	}
+	kept := 0
+	s.grants.Range(func(any, any) bool { kept++; return true })
+	if kept > maxGrants {
+		t.Errorf("got %d grants remembered, want at most %d", kept, maxGrants)
 	}
 }

@@ -113,7 +113,7 @@ func (g *Gateway) grantIn(s *sight, c Caller) *grant {
 		return known.(*grant)
 	}
 	allowed := c.Tenant.allowed(s.view, c.rules)
-	if s.count.Add(1) > maxGrants && !s.personal {
+	if s.count.Add(1) > maxGrants {
 		return newGrant(s.view, allowed, g.grants.compared)
 	}
 	if s.personal { // it ends with the sight

@@ -1,6 +1,9 @@
 package gateway
 
 import (
+	"context"
+	"sync"
+
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -13,17 +16,31 @@ type personalLists struct {
 	why   map[string]error
 }
 
-// personalOf asks the servers what they offer to a caller: ask is Lists or Known. A server
-// that fails takes nothing from the others. The principal is copied, so that only those
-// cost memory who have such a server.
-func personalOf(servers []registry.PersonalServer, p auth.Principal,
-	ask func(registry.Personal, *auth.Principal) (*registry.Lists, error),
-) personalLists {
-	made := personalLists{map[string]*registry.Lists{}, map[string]error{}}
+// knownOf returns what is known of what servers offer to a caller. The principal is copied,
+// so that only those cost memory who have such a server.
+func knownOf(servers []registry.PersonalServer, p auth.Principal) personalLists {
+	made := personalLists{lists: map[string]*registry.Lists{}}
 	for _, server := range servers {
-		own, err := ask(server.Personal, &p)
-		if made.lists[server.Name] = own; own == nil && err != nil {
-			made.why[server.Name] = err
+		made.lists[server.Name] = server.Known(&p)
+	}
+	return made
+}
+
+// askedOf asks the servers what they offer to a caller, all at once: several that are slow
+// cost the time of one. A server that fails takes nothing from the others. The principal is
+// copied as for knownOf.
+func askedOf(ctx context.Context, servers []registry.PersonalServer, p auth.Principal) personalLists {
+	found, faults := make([]*registry.Lists, len(servers)), make([]error, len(servers))
+	var asked sync.WaitGroup
+	for i, server := range servers[1:] {
+		asked.Go(func() { found[i+1], faults[i+1] = server.Lists(ctx, &p) })
+	}
+	found[0], faults[0] = servers[0].Lists(ctx, &p)
+	asked.Wait()
+	made := personalLists{map[string]*registry.Lists{}, map[string]error{}}
+	for i, server := range servers {
+		if made.lists[server.Name] = found[i]; found[i] == nil && faults[i] != nil {
+			made.why[server.Name] = faults[i]
 		}
 	}
 	return made

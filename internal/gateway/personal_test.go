@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -141,6 +142,44 @@ func TestEachUserSeesListsOfTheirOwn(t *testing.T) {
 		if got := call(stranger, tool); got != want {
 			t.Errorf("a stranger calls %s: got %s, want %s", tool, got, want)
 		}
+	}
+}
+
+// awaited is a server that answers once all others are asked, too.
+type awaited struct{ all *sync.WaitGroup }
+
+func (a *awaited) Lists(ctx context.Context, _ *auth.Principal) (*registry.Lists, error) {
+	a.all.Done()
+	asked := make(chan struct{})
+	go func() {
+		a.all.Wait()
+		close(asked)
+	}()
+	select {
+	case <-asked:
+		return nil, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (a *awaited) Known(*auth.Principal) *registry.Lists { return nil }
+
+// TestSlowServersAreAskedAtOnce has three servers with lists for each user, of which each
+// waits for the others: a request waits for the slowest, and not for one after the other.
+func TestSlowServersAreAskedAtOnce(t *testing.T) {
+	names := []string{"one", "two", "three"}
+	b := newBench(t, TenantConfig{ID: "acme", Servers: names, Rules: []Rule{{Allow: []string{"*"}}}})
+	all := &sync.WaitGroup{}
+	all.Add(len(names))
+	for _, name := range names {
+		b.registry.ReplacePersonal(registry.Source{Name: name, Prefix: name}, &awaited{all})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	caller, err := b.Admit(ctx, alice, 1)
+	if err != nil || ctx.Err() != nil || len(caller.personal.why) > 0 {
+		t.Errorf("got %v, %v, want each server asked before the first has answered", err, caller.personal.why)
 	}
 }
 

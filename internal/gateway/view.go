@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"sync"
 
-	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -62,9 +61,7 @@ func (g *Gateway) informed(ctx context.Context, c *Caller) personalLists {
 	if len(servers) == 0 {
 		return personalLists{}
 	}
-	return personalOf(servers, c.Principal, func(s registry.Personal, p *auth.Principal) (*registry.Lists, error) {
-		return s.Lists(ctx, p)
-	})
+	return askedOf(ctx, servers, c.Principal)
 }
 
 // reminded is informed without a request.
@@ -73,9 +70,7 @@ func (g *Gateway) reminded(c *Caller) personalLists {
 	if len(servers) == 0 {
 		return personalLists{}
 	}
-	return personalOf(servers, c.Principal, func(s registry.Personal, p *auth.Principal) (*registry.Lists, error) {
-		return s.Known(p), nil
-	})
+	return knownOf(servers, c.Principal)
 }
 
 // lookAs returns what the caller sees of the present catalogue whose client declares these

@@ -57,9 +57,10 @@ func TestPlanJudgesNoCallWhoseScopesAreNotOnRecord(t *testing.T) {
 			true, "let",
 		},
 		{
-			"it has it not", `{allow: ["*"], scopes: [a]}`, `{allow: ["*"], scopes: [a]}`, nil, false,
-			"refused",
+			"it has it not", `{allow: ["*"]}, {allow: ["toolbox__current_time"], scopes: [a]}`,
+			`{allow: ["*"], scopes: [a]}`, nil, false, "refused",
 		},
+		{"both refuse", `{deny: ["*"]}`, `{deny: ["*"]}`, nil, true, "let"},
 		{"who knows?", `{allow: ["*"], scopes: [a]}`, `{allow: ["*"], scopes: [a]}`, nil, true, "open"},
 		{"a new scope", `{allow: ["*"]}`, `{allow: ["*"], scopes: [b]}`, nil, false, "open"},
 		{

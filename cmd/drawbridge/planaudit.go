@@ -21,10 +21,10 @@ type callsJudged struct {
 	before, after *planned
 	changed       map[string]bool // issuers whose tokens may say something else, or be refused
 
-	verdicts map[judgedCall]verdict // by call
+	verdicts map[judgedCall][2]verdict // by call, of OLD and of NEW
 	rows     map[judgedRow]*use
 	judged   int            // calls
-	refused  int            // calls that were made and would be refused
+	refused  int            // calls that OLD lets through and NEW refuses
 	let      int            // the other way round
 	open     map[string]int // calls that were not judged, by the reason
 	others   int            // calls refused for what rules do not decide
@@ -53,7 +53,7 @@ type verdict struct {
 func newCallsJudged(before, after *planned) *callsJudged {
 	return &callsJudged{
 		before: before, after: after, changed: changedIssuers(before.cfg, after.cfg),
-		verdicts: map[judgedCall]verdict{}, rows: map[judgedRow]*use{}, open: map[string]int{},
+		verdicts: map[judgedCall][2]verdict{}, rows: map[judgedRow]*use{}, open: map[string]int{},
 	}
 }
 
@@ -91,7 +91,9 @@ func (j *callsJudged) read(ctx context.Context, name string) error {
 }
 
 // add judges the call of a line. Lines of the door, which are about no item, are of
-// requests that were refused before rules were asked.
+// requests that were refused before rules were asked. Another config than OLD may have
+// decided when the line was written, so OLD is asked too, and only where the line does not
+// say enough for that counts how the call ended.
 func (j *callsJudged) add(ctx context.Context, e *entry) {
 	if e.isSignIn() {
 		return
@@ -105,19 +107,23 @@ func (j *callsJudged) add(ctx context.Context, e *entry) {
 		e.Tenant, e.Issuer, e.Subject, strings.Join(e.Scopes, " "), e.Method, e.Item,
 		e.Config == j.before.cfg.Digest,
 	}
-	v, known := j.verdicts[call]
+	both, known := j.verdicts[call]
 	if !known {
-		v = j.judge(ctx, &call)
+		both = [2]verdict{j.judge(ctx, &call, j.before), j.judge(ctx, &call, j.after)}
 		if len(j.verdicts) < maxUses {
-			j.verdicts[call] = v
+			j.verdicts[call] = both
 		}
 	}
+	was, v := both[0], both[1]
 	if v.open != "" {
 		j.open[v.open] += n
 		return
 	}
 	j.judged += n
-	wasLet := e.Outcome != outcomeForbidden
+	wasLet := was.allowed
+	if was.open != "" {
+		wasLet = e.Outcome != outcomeForbidden
+	}
 	switch {
 	case wasLet == v.allowed:
 		return
@@ -138,9 +144,10 @@ func (j *callsJudged) add(ctx context.Context, e *entry) {
 	u.count(e)
 }
 
-// judge says what would become of a call. Of the scopes of its caller's token only those
-// are on record that rules named; where others decide, it cannot be judged.
-func (j *callsJudged) judge(ctx context.Context, call *judgedCall) verdict {
+// judge says what would become of a call under one of the two configs. Of the scopes of its
+// caller's token only those are on record that rules named; where others decide, it cannot
+// be judged.
+func (j *callsJudged) judge(ctx context.Context, call *judgedCall, by *planned) verdict {
 	request := call.request()
 	switch {
 	case call.tenant == "" || call.issuer == "" || call.subject == "" || call.item == "":
@@ -150,23 +157,23 @@ func (j *callsJudged) judge(ctx context.Context, call *judgedCall) verdict {
 			"a line without a method")}
 	case len(call.item) >= audit.MaxName:
 		return verdict{open: "the name of the item was cut"}
-	case !slices.Contains(j.after.cfg.Speakers(), [2]string{call.issuer, call.tenant}):
+	case !slices.Contains(by.cfg.Speakers(), [2]string{call.issuer, call.tenant}):
 		return verdict{why: "the issuer serves the tenant no more"}
-	case j.changed[call.issuer]:
+	case by == j.after && j.changed[call.issuer]:
 		return verdict{open: "the issuer " + call.issuer + " changes, and its tokens may say something else"}
 	}
 	p := auth.Principal{TenantID: call.tenant, Issuer: call.issuer, Subject: call.subject}
 	p.Scopes = strings.Fields(call.scopes)
-	least := j.after.desk.ExplainItem(ctx, p, request)
+	least := by.desk.ExplainItem(ctx, p, request)
 	var perhaps []string // it has, too
-	for _, scope := range j.after.desk.ScopesNamed(call.tenant) {
+	for _, scope := range by.desk.ScopesNamed(call.tenant) {
 		onRecord := call.named && slices.Contains(j.before.desk.ScopesNamed(call.tenant), scope)
 		if !onRecord && !slices.Contains(p.Scopes, scope) {
 			perhaps = append(perhaps, scope)
 		}
 	}
 	p.Scopes = slices.Concat(p.Scopes, perhaps)
-	most := j.after.desk.ExplainItem(ctx, p, request)
+	most := by.desk.ExplainItem(ctx, p, request)
 	switch {
 	case isLet(&least) && isLet(&most):
 		return verdict{allowed: true}
@@ -222,8 +229,8 @@ func (j *callsJudged) print(s streams) int {
 	for _, n := range j.open {
 		open += n
 	}
-	s.say("audit: %s judged; of those made %d would be refused, of those refused %d would be let through; "+
-		"%d not judged\n", count(j.judged, "call"), j.refused, j.let, open)
+	s.say("audit: %s judged; of those let through %d would be refused, of those refused %d would be let "+
+		"through; %d not judged\n", count(j.judged, "call"), j.refused, j.let, open)
 	rows := slices.SortedFunc(maps.Keys(j.rows), func(a, b judgedRow) int {
 		return cmp.Or(cmp.Compare(truth(a.let), truth(b.let)), cmp.Compare(j.rows[b].Calls, j.rows[a].Calls),
 			strings.Compare(fmt.Sprint(a), fmt.Sprint(b)))

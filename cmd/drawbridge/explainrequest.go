@@ -16,7 +16,8 @@ import (
 // explainRequest says what happened to one request, from its lines in the audit file. A
 // call of several rounds has one for each round, and all are shown. The config is needed
 // for the place of the file, and for the key with which arguments are compared; without it
-// the limit of a tool is not named.
+// the limit of a tool is not named. Where another config decided than the one at hand, what
+// that one says is left out.
 func explainRequest(q asked, s streams) int {
 	file := q.audit
 	var keys *audit.Keys
@@ -118,7 +119,10 @@ func happened(e *entry, cfg *config.Config) string {
 	if e.Claim != "" {
 		line("claim", "%s", claimAtFault(&auth.Error{Claim: e.Claim, Found: e.Found, Expected: e.Expected}))
 	}
-	if e.Rule != "" {
+	stale := cfg != nil && e.Config != "" && e.Config != cfg.Digest
+	if e.Rule != "" && stale {
+		line("rule", "%s, as it stood then", e.Rule)
+	} else if e.Rule != "" {
 		line("rule", "%s", e.Rule)
 	}
 	if len(e.Missing) > 0 {
@@ -128,32 +132,41 @@ func happened(e *entry, cfg *config.Config) string {
 	if e.WaitedFor != "" {
 		line("waited", "%.4gs, most of it for: %s", e.Wait, meaningOf(e.WaitedFor).says)
 	}
-	if e.Config != "" {
+	if e.Config != "" && stale {
+		line("config", "%s, not that of now, %s: rules and limits may be others", e.Config, cfg.Digest)
+		cfg = nil // it does not know the limits of then
+	} else if e.Config != "" {
 		line("config", "%s", e.Config)
 	}
 	for _, words := range meanings(e, code) {
 		line("means", "%s", words)
 	}
-	switch {
-	case e.Rule != "" && len(e.Missing) > 0:
-		line("change", "give the token %s, or take it out of the scopes of %s", strings.Join(e.Missing, " "),
-			e.Rule)
-	case e.Rule != "":
-		line(
-			"change", "a denial wins over all rules that allow: narrow the patterns of %s, or whom it is for",
-			e.Rule)
-	case e.Outcome == outcomeForbidden && e.Reason != code:
-		line(
-			"change", "see which rule decides: drawbridge explain with the tenant, issuer, subject and scopes of the caller")
-	default:
-		for _, l := range limitsOfTool(e, code, cfg) {
-			line("limit", "%s", placed(l))
-		}
-		if cure := meaningOf(code).cure; cure != "" {
-			line("change", "%s", cure)
-		}
+	for _, l := range limitsOfTool(e, code, cfg) {
+		line("limit", "%s", placed(l))
+	}
+	if change := changeSince(e, code, stale); change != "" {
+		line("change", "%s", change)
 	}
 	return strings.Map(visible, out.String())
+}
+
+// changeSince says what to change so that a request is let through, "" if nothing is known.
+// If it is stale, the lines of the record's config are not those of the config now.
+func changeSince(e *entry, code string, stale bool) string {
+	const ask = "drawbridge explain with the tenant, issuer, subject and scopes of the caller"
+	switch {
+	case e.Rule != "" && stale:
+		return "see which rule decides now: " + ask
+	case e.Rule != "" && len(e.Missing) > 0:
+		return fmt.Sprintf("give the token %s, or take it out of the scopes of %s",
+			strings.Join(e.Missing, " "), e.Rule)
+	case e.Rule != "":
+		return fmt.Sprintf(
+			"a denial wins over all rules that allow: narrow the patterns of %s, or whom it is for", e.Rule)
+	case e.Outcome == outcomeForbidden && e.Reason != code:
+		return "see which rule decides: " + ask
+	}
+	return meaningOf(code).cure
 }
 
 // limitsOfTool returns the limits of its tool that a call may have reached.

@@ -46,7 +46,7 @@ func runUsage(_ context.Context, args []string, s streams) int {
 	file := flags.String("config", defaultConfigFile, "the config `file`, which says where the audit file is")
 	since := flags.String("since", "7d", "how far back, as `7d`, 12h or a day such as 2026-11-01")
 	by := flags.String("by", "tenant,user,tool,client",
-		"what to count by, a `list` of these four, server and outcome")
+		"what to count by, a `list` of these four, name, server and outcome")
 	asJSON := flags.Bool("json", false, "print JSON")
 	asCSV := flags.Bool("csv", false, "print CSV")
 	var audits []string

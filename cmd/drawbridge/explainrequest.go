@@ -165,6 +165,8 @@ func changeSince(e *entry, code string, stale bool) string {
 			"a denial wins over all rules that allow: narrow the patterns of %s, or whom it is for", e.Rule)
 	case e.Outcome == outcomeForbidden && e.Reason != code:
 		return "see which rule decides: " + ask
+	case e.Outcome == outcomeInvalidArguments:
+		return "see which argument does not fit, with -online and -args: " + ask
 	}
 	return meaningOf(code).cure
 }

@@ -29,7 +29,7 @@ func TestReplicasAskForATokenOnce(t *testing.T) {
 	client := e.client(t)
 	var replicas []*credential.Source
 	for range 3 {
-		store := redistest.Run(t, served.Store(t))
+		store := served.Store(t)
 		replicas = append(replicas, source(t, credential.Config{
 			Server: "erp", Spec: credential.Spec{Exchange: &credential.Exchange{Client: client, Audience: "erp"}},
 			Shared: &credential.Shared{Store: store, Seal: ring, Quota: share.New(16 << 20)},

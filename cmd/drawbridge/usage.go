@@ -33,7 +33,8 @@ type usageReport struct {
 	by     []string
 	since  time.Time
 	uses   map[string]*use
-	unread int // lines that are no records
+	unread int       // lines that are no records
+	first  time.Time // of the earliest line
 }
 
 // runUsage is the command usage.
@@ -86,6 +87,7 @@ func runUsage(_ context.Context, args []string, s streams) int {
 		r.unread += unread
 	}
 	r.print(s, *asJSON, *asCSV)
+	r.warn(s)
 	return exitOK
 }
 
@@ -121,6 +123,9 @@ func (r *usageReport) problem() string {
 // add counts a line of an audit file. Names that nobody but a caller chose, of what is
 // not there, are one: there is no bound on how many they are.
 func (r *usageReport) add(e *entry) {
+	if r.first.IsZero() || e.Time.Before(r.first) {
+		r.first = e.Time
+	}
 	if e.Time.Before(r.since) || e.isSignIn() {
 		return
 	}
@@ -243,6 +248,14 @@ func (r *usageReport) print(s streams, asJSON, asCSV bool) {
 	_ = w.Flush() // the same
 	if r.unread > 0 {
 		s.complain("drawbridge usage: %s could not be read\n", count(r.unread, "line"))
+	}
+}
+
+// warn says when the files may not reach back as far as was asked, as after a rotation.
+func (r *usageReport) warn(s streams) {
+	if r.first.After(r.since) {
+		s.complain("drawbridge usage: nothing is known before %s, where the files begin: "+
+			"name older ones, too, with -audit\n", r.first.UTC().Format(time.RFC3339))
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"maps"
@@ -74,7 +75,8 @@ func (m members) String() string {
 const maxAuditLine = 64 << 10
 
 // readAudit calls each with every line of the named file that is a record; - is standard
-// input. It returns how many lines are none.
+// input. A file that gzip compressed is read as it was before. It returns how many lines
+// are none.
 func readAudit(name string, each func(e *entry)) (unread int, err error) {
 	var from io.Reader = os.Stdin
 	if name != "-" {
@@ -84,6 +86,13 @@ func readAudit(name string, each func(e *entry)) (unread int, err error) {
 		}
 		defer closeQuietly(f)
 		from = f
+	}
+	plain := bufio.NewReader(from)
+	from = plain
+	if begin, _ := plain.Peek(2); string(begin) == "\x1f\x8b" { // what cannot be read is found below
+		if from, err = gzip.NewReader(plain); err != nil {
+			return 0, fmt.Errorf("read %s: %w", name, err)
+		}
 	}
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, maxAuditLine)

@@ -166,22 +166,30 @@ func declaringCalls(t *testing.T, r *recorder, revision, declares, method, param
 	return text
 }
 
+// startBeforeApps runs the gateway before a server of apps, with more lines of config, and
+// returns when it knows the server's tools.
+func startBeforeApps(t *testing.T, upstream *appUpstream, more string) *recorder {
+	t.Helper()
+	web := httptest.NewServer(upstream)
+	t.Cleanup(web.Close)
+	r := startReplica(t, func(listen, operator string) string {
+		text := fmt.Sprintf(keyed, listen, operator, more)
+		text = strings.NewReplacer("servers: [toolbox]", "servers: [mod]", `allow: ["*"]`,
+			`allow: ["*", "resource:*"]`, "lists: {page_size: 1}\n", "").Replace(text)
+		return text + "  mod: {url: \"" + web.URL + "\", revision: \"" + upstream.revision +
+			"\", private_addresses: true}\n"
+	})
+	eventually(t, "the server's tools are there",
+		func() bool { return strings.Contains(r.log(), `"server up","server":"mod"`) })
+	return r
+}
+
 // TestAppsPassBetweenTheEras runs a host of each era before a server of each era:
 // capabilities both ways, the list, the view and a call.
 func TestAppsPassBetweenTheEras(t *testing.T) {
 	for _, back := range []string{mcp.Revision2511, mcp.Revision2607} {
 		upstream := &appUpstream{revision: back}
-		web := httptest.NewServer(upstream)
-		t.Cleanup(web.Close)
-		r := startReplica(t, func(listen, operator string) string {
-			text := fmt.Sprintf(keyed, listen, operator, "extensions: {pass: [com.example/passed]}\n")
-			text = strings.NewReplacer("servers: [toolbox]", "servers: [mod]", `allow: ["*"]`,
-				`allow: ["*", "resource:*"]`, "lists: {page_size: 1}\n", "").Replace(text)
-			return text + "  mod: {url: \"" + web.URL + "\", revision: \"" + back +
-				"\", private_addresses: true}\n"
-		})
-		eventually(t, "the server's tools are there",
-			func() bool { return strings.Contains(r.log(), `"server up","server":"mod"`) })
+		r := startBeforeApps(t, upstream, "extensions: {pass: [com.example/passed]}\n")
 		for _, front := range []string{mcp.Revision2506, mcp.Revision2511, mcp.Revision2607} {
 			for _, step := range []struct{ method, params, want string }{
 				{mcp.MethodDiscover, ``, `"io.modelcontextprotocol/ui":{}`},
@@ -224,17 +232,7 @@ func TestAppsPassBetweenTheEras(t *testing.T) {
 // a server of each era that lists them other tools. A call finds what its client was shown.
 func TestListsAreKeptApartByExtensions(t *testing.T) {
 	for _, back := range []string{mcp.Revision2511, mcp.Revision2607} {
-		web := httptest.NewServer(&appUpstream{revision: back, apart: true})
-		t.Cleanup(web.Close)
-		r := startReplica(t, func(listen, operator string) string {
-			text := fmt.Sprintf(keyed, listen, operator, "")
-			text = strings.NewReplacer("servers: [toolbox]", "servers: [mod]", `allow: ["*"]`,
-				`allow: ["*", "resource:*"]`, "lists: {page_size: 1}\n", "").Replace(text)
-			return text + "  mod: {url: \"" + web.URL + "\", revision: \"" + back +
-				"\", private_addresses: true}\n"
-		})
-		eventually(t, "the server's tools are there",
-			func() bool { return strings.Contains(r.log(), `"server up","server":"mod"`) })
+		r := startBeforeApps(t, &appUpstream{revision: back, apart: true}, "")
 		for _, front := range []string{mcp.Revision2506, mcp.Revision2511, mcp.Revision2607} {
 			for _, step := range []struct{ declares, method, params, want, never string }{
 				{hostDeclares, mcp.MethodToolsList, ``, `"resourceUri":"ui://mod/chart/view.html"`, `describe`},

@@ -402,15 +402,16 @@ func (c *Caller) mayUse(item *registry.Item) bool {
 // announce items that they do not allow, it says after that of each item whether it is
 // one of these.
 func (t *Tenant) allowed(view *registry.View, rules ruleSet) bitset {
-	all := itemsOf(view) + len(view.Views())
-	set := make([]byte, (all+7)/8, (all+itemsOf(view)+7)/8)
+	items := itemsOf(view)
+	all := items + len(view.Views())
+	set := make([]byte, (all+7)/8, (all+items+7)/8)
 	n := 0
 	add := func(item *registry.Item) {
 		name := policyNameOf(item)
 		switch allowed, by := t.judge(rules, &name, nil); {
 		case allowed:
 			set[n/8] |= 1 << (n % 8)
-		case by < 0 && n < itemsOf(view) && t.announces(rules, &name):
+		case by < 0 && n < items && t.announces(rules, &name):
 			set = set[:cap(set)]
 			set[(all+n)/8] |= 1 << ((all + n) % 8)
 		}

@@ -62,7 +62,9 @@ type Group struct {
 	reached  atomic.Bool                    // another replica was reached once
 	// when others knew this replica first, in nanoseconds since 1970; zero: they do not
 	// yet
-	joined atomic.Int64
+	joined     atomic.Int64
+	entered    chan struct{} // closed when they do
+	introduced atomic.Bool   // each other replica was reached after that, so it knows this one
 	// when others knew this replica last after they did not; nil: they never did
 	since atomic.Pointer[time.Time]
 	// this replica has said that it ends, and never says again that it lives
@@ -82,7 +84,7 @@ func NewGroup(cfg GroupConfig) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Group{config: cfg, id: NewID(), identity: identity}
+	g := &Group{config: cfg, id: NewID(), identity: identity, entered: make(chan struct{})}
 	g.members.Store(&map[ID]*member{})
 	g.link = link.New(link.Config{
 		Self: string(g.id), Identity: identity, Directory: g, Away: g.isAway,
@@ -114,13 +116,14 @@ func (g *Group) OnChange(f func()) { g.changes = append(g.changes, f) }
 // Drain implements Others. The others know at the next beat.
 func (g *Group) Drain() { g.drains.Store(true) }
 
-// Joined tells whether others know how to reach this replica. Until then it must serve
-// nobody: what is told to all others would be told to all but this one. Where replicas
-// with lower Formats live, it also waits until they know of this one, or they would take
-// for forged what it gives to clients.
+// Joined tells whether others know this replica, and how to reach it. Until then it must
+// serve nobody: what is told to all others would be told to all but this one, and who
+// does not know it takes it for gone, and takes over what it leads. A replica that is
+// reached knows who has reached it. One that is not has looked after two beats, and so has
+// one with lower Formats, which would take for forged what this one gives to clients.
 func (g *Group) Joined() bool {
 	joined := g.joined.Load()
-	return joined != 0 && (!g.older.Load() || time.Since(time.Unix(0, joined)) > 2*beat)
+	return joined != 0 && (g.introduced.Load() && !g.older.Load() || time.Since(time.Unix(0, joined)) > 2*beat)
 }
 
 // Run lives, and hands word to its handlers, until ctx ends. Then it says so, if the
@@ -136,16 +139,17 @@ func (g *Group) Run(ctx context.Context) error {
 	return nil
 }
 
-// probe finds out now and then which others can be reached, until ctx ends. While Redis
-// is away it also asks whether any of them uses it: if none does, none can take over what
+// probe finds out now and then which others can be reached, until ctx ends, and at once
+// when this replica has joined, which makes it known to them. While Redis is away it also asks whether any of them uses it: if none does, none can take over what
 // this replica leads.
 func (g *Group) probe(ctx context.Context) {
 	ticker := time.NewTicker(probing)
 	defer ticker.Stop()
+	entered := g.entered
 	for {
 		var all sync.WaitGroup
 		var reached, use atomic.Int64
-		asked, members := time.Now(), *g.members.Load()
+		asked, isKnown, members := time.Now(), g.joined.Load() != 0, *g.members.Load()
 		for id, m := range members {
 			all.Go(func() {
 				brief, stop := context.WithTimeout(ctx, patience)
@@ -162,10 +166,15 @@ func (g *Group) probe(ctx context.Context) {
 			})
 		}
 		all.Wait()
+		if isKnown && int(reached.Load()) == len(members) {
+			g.introduced.Store(true)
+		}
 		if g.isAway() && use.Load() == 0 && (reached.Load() > 0 || len(members) == 0) {
 			g.lease.extend(asked)
 		}
 		select {
+		case <-entered:
+			entered = nil
 		case <-ticker.C:
 		case <-ctx.Done():
 			return

@@ -132,24 +132,44 @@ func TestWordComesWithoutRedis(t *testing.T) {
 	}
 }
 
-// TestReplicaThatJustJoinedWasNotTold: others learnt of a replica with their next beat,
-// and it served in between.
-func TestReplicaThatJustJoinedWasNotTold(t *testing.T) {
+// TestReplicaThatJustJoinedIsTold tells others something between two beats, when one that
+// serves has just joined.
+func TestReplicaThatJustJoinedIsTold(t *testing.T) {
 	t.Parallel()
 	server, ring := redistest.Start(t), seal.RandomRing()
 	a, _ := join(t, server, ring, func(replica.ID, replica.Word) { t.Error("word came to who sent it") })
 	for range 5 {
 		var heard atomic.Bool
-		b, _ := join(t, server, ring, func(replica.ID, replica.Word) { heard.Store(true) })
-		if !b.Joined() {
-			t.Fatal("others do not know of a replica that was told so")
-		}
+		join(t, server, ring, func(replica.ID, replica.Word) { heard.Store(true) })
 		if err := a.Tell(t.Context(), replica.Word{Kind: "news 1", Tenant: "acme"}); err != nil {
 			t.Fatal(err)
 		}
 		if !heard.Load() {
 			t.Fatal("the others were told, and the replica that joined last was not")
 		}
+	}
+}
+
+// TestReplicaIsKnownBeforeItServes lets one replica after the other join. Each that has
+// must be known to all that had before, or these would take over what it leads.
+func TestReplicaIsKnownBeforeItServes(t *testing.T) {
+	t.Parallel()
+	server, ring := redistest.Start(t), seal.RandomRing()
+	var before []*replica.Group
+	for range 5 {
+		next, _ := join(t, server, ring, ignore)
+		redistest.Wait(t, func() error {
+			if !next.Joined() {
+				return errors.New("the replica has not joined")
+			}
+			return nil
+		})
+		for _, g := range before {
+			if !g.IsThere(next.Self()) {
+				t.Errorf("%s serves, and %s does not know it", next.Self(), g.Self())
+			}
+		}
+		before = append(before, next)
 	}
 }
 

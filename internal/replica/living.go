@@ -185,7 +185,9 @@ func (g *Group) look(ctx context.Context) error {
 func (g *Group) returned(ctx context.Context) {
 	now := time.Now()
 	g.since.Store(&now)
-	if !g.joined.CompareAndSwap(0, time.Now().UnixNano()) {
+	if g.joined.CompareAndSwap(0, time.Now().UnixNano()) {
+		close(g.entered)
+	} else {
 		g.config.Logger.WarnContext(ctx,
 			"other replicas took this one for gone; it looks again at what it holds")
 	}

@@ -9,8 +9,12 @@
 //	the stages               middleware, origin: which pages of a browser may call
 //	one message              endpoint: which era it belongs to; judge: who may go on, when rights have changed
 //	what everybody may read  metadata, card
-//	the packages below       legacy, modern: an era each; sessions: the state of older ones; lowering, ticket, notices
-//	                         forward: requests that another replica answers; streams: what is open
+//	the packages below       legacy, modern: an era each
+//	                         directory: which sessions there are; sessions: the state of one; ticket: what its id says
+//	                         session: the log of events that a client has yet to get
+//	                         forward: requests that another replica answers; primary: which replica leads a session
+//	                         streams: connections that stay open; notices: what clients are told without asking
+//	                         once: requests that come twice; lowering: what older revisions do not know
 //	                         exchange: one request and its answer
 package server
 

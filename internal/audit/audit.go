@@ -237,7 +237,7 @@ func (l *Log) book() error {
 			return os.ErrClosed
 		case err != nil:
 			if l.booked+l.lines < maxWaiting {
-				l.problem = err // until recoveryRoom is free, see end
+				l.problem = err // until recoverySpace is free, see end
 			}
 			return err
 		case l.freeLocked() >= maxLine:

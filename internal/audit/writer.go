@@ -11,7 +11,7 @@ const (
 
 	aheadSpace = 4 << 20        // bytes of room that the writer makes at once
 	lowSpace   = aheadSpace / 2 // the writer makes more when fewer bytes than this are free
-	// recoveryRoom is how many bytes must be free again, after there was no room, before
+	// recoverySpace is how many bytes must be free again, after there was no room, before
 	// records count as writable. With a lower bound a nearly full disk would let one call
 	// through, refuse the next, and so on.
 	recoverySpace = 16 * maxLine

@@ -46,7 +46,7 @@ type Config struct {
 
 	SessionIdle, SessionMaxAge time.Duration
 
-	// OnNews is called when a client is to be told something on a stream that another
+	// OnNotices is called when a client is to be told something on a stream that another
 	// replica holds.
 	OnNotices func(*sessions.Session)
 	// TellTaken tells the replica that led a session before that this one does, and

@@ -103,9 +103,9 @@ func (f *Forwarder) Elsewhere(x *exchange.Exchange, m *mcp.Message) (to replica.
 
 // Deliver has the replica answer a message that the message names. One that is not
 // reached is most likely back soon, or about to be known as gone, and is waited for:
-// clients do not send again what was refused. It is false for a request if that replica
-// is gone, which is answered here. An answer to a question is refused then, and not
-// dropped: whoever asked may only be cut off, and wait for it.
+// clients do not send again what was refused. If that replica is gone, Deliver refuses an
+// answer to a question, and does not drop it: whoever asked may only be cut off, and wait
+// for it. A request it leaves to its caller then, and returns false.
 func (f *Forwarder) Deliver(x *exchange.Exchange, r *http.Request, to replica.ID, m *mcp.Message, body []byte) bool {
 	for until := time.Now().Add(HoldTime); ; {
 		switch {

@@ -261,9 +261,8 @@ func (s *Service) takeStream(ctx context.Context, l *sessions.Session, stream st
 	l.LoseStream(ctx, stream)
 }
 
-// announce has the primary of a session know that a stream of it is here. It is true if
-// it does; denied tells that it does not lead the session, gone that it was not reached.
-// Otherwise its answer is that to the client.
+// announce has the primary of a session know that a stream of it is here, and returns what
+// became of that.
 func (s *Service) announce(x *exchange.Exchange, r *http.Request, l *sessions.Session, stream string,
 	to replica.ID,
 ) forward.Outcome {

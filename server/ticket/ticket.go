@@ -27,7 +27,7 @@ const (
 	// end of a ticket. Any other change of the layout needs a new version,
 	// replica.Formats, and two rollouts: the first reads both layouts and writes the old
 	// one, and the second, when no replica is left that reads only the old one, writes
-	// the new one. See sessions.unreadable for who skips the first.
+	// the new one. See Directory.unreadable for who skips the first.
 	ticketVersion = 4
 	OpenerSize    = 8
 	KeySize       = 16

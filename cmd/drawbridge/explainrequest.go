@@ -138,7 +138,7 @@ func happened(e *entry, cfg *config.Config) string {
 	} else if e.Config != "" {
 		line("config", "%s", e.Config)
 	}
-	for _, words := range meanings(e, code) {
+	for _, words := range meaningsOf(e, code) {
 		line("means", "%s", words)
 	}
 	for _, l := range limitsOfTool(e, code, cfg) {
@@ -199,9 +199,9 @@ func visible(c rune) rune {
 	return unicode.ReplacementChar
 }
 
-// meanings returns what the reference says of how a request ended: of its outcome, of the
+// meaningsOf returns what the reference says of how a request ended: of its outcome, of the
 // reason and of the code.
-func meanings(e *entry, code string) []string {
+func meaningsOf(e *entry, code string) []string {
 	var all []string
 	for _, words := range []string{e.Outcome, e.Outcome + ", " + e.Reason, code} {
 		if m := meaningOf(words); m.says != "" {

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
+	"sync"
+	"unicode"
 
 	"github.com/drawbridge-mcp/drawbridge/docs"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // developers names the pages that are not for operators.
@@ -79,19 +83,99 @@ func helpOn(topic string, s streams) int {
 		s.say("%s\n", strings.TrimRight(text, "\n"))
 		return exitOK
 	}
-	if m := meaningOf(topic); m.says != "" {
-		s.say("%s: %s\n%s", topic, m.says, m.cures())
+	found := false
+	for _, words := range slices.Concat([]string{topic}, withReason(topic)) {
+		if m := meaningOf(words); m.says != "" {
+			s.say("%s: %s\n%s", words, m.says, m.cures())
+			found = true
+		}
+	}
+	for _, part := range ofSymptom(topic) {
+		if found {
+			s.say("\n")
+		}
+		s.say("%s\n", part)
+		found = true
+	}
+	if found {
 		return exitOK
 	}
+	s.complain("drawbridge help: there is nothing about %q%s\n\nTopics: %s, "+
+		"each command, each code and outcome of the records, as drawbridge help DB-TOOL, "+
+		"and what people see, as drawbridge help 403\n",
+		topic, nearTopics(topic), strings.Join(topics(), ", "))
+	return exitRefused
+}
+
+// nearTopics names what help knows that looks like a topic, "" for nothing.
+func nearTopics(topic string) string {
 	all := topics()
 	for _, c := range commands() {
 		all = append(all, c.name)
 	}
-	s.complain("drawbridge help: there is nothing about %q%s\n\nTopics: %s, "+
-		"each command, and each code and outcome of the records, as drawbridge help DB-TOOL\n",
-		topic, hint(topic, all), strings.Join(topics(), ", "))
-	return exitRefused
+	for words := range meanings() {
+		all = append(all, words)
+	}
+	slices.Sort(all[len(topics()):])
+	near := []string{registry.Nearest(topic, all)}
+	for _, name := range all {
+		small, typed := strings.ToLower(name), strings.ToLower(topic)
+		if strings.Contains(small, typed) || len(small) > 3 && strings.Contains(typed, small) {
+			near = append(near, name)
+		}
+	}
+	if near[0] == "" {
+		near = near[1:]
+	}
+	if len(near) == 0 {
+		return ""
+	}
+	slices.Sort(near[min(len(near), 1):])
+	near = slices.Compact(near)
+	return " (did you mean " + strings.Join(near[:min(len(near), 5)], ", ") + "?)"
 }
+
+// withReason returns the outcomes with a reason that the word alone says.
+func withReason(reason string) (all []string) {
+	for words := range meanings() {
+		if _, after, both := strings.Cut(words, ", "); both && after == reason {
+			all = append(all, words)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// ofSymptom returns the sections to which the table of symptoms leads from the words of
+// somebody who sees one.
+func ofSymptom(topic string) (sections []string) {
+	for line := range strings.Lines(page("debug")) {
+		symptom, rest, _ := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
+		_, target, linked := strings.Cut(rest, "](")
+		words := strings.FieldsFunc(strings.ToLower(symptom), notInWord)
+		lacks := func(word string) bool { return !slices.Contains(words, word) }
+		typed := strings.FieldsFunc(strings.ToLower(topic), notInWord)
+		if !linked || len(typed) == 0 || slices.ContainsFunc(typed, lacks) {
+			continue
+		}
+		target, _, _ = strings.Cut(target, ")")
+		file, anchor, _ := strings.Cut(target, "#")
+		text, err := fs.ReadFile(docs.Pages, cmp.Or(file, "debug.md"))
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(text)) {
+			heading, is := strings.CutPrefix(strings.TrimSpace(line), "## ")
+			if is && anchor == strings.Join(strings.FieldsFunc(strings.ToLower(heading), notInWord), "-") {
+				sections = append(sections, strings.TrimSpace(section(string(text), heading)))
+			}
+		}
+	}
+	return sections
+}
+
+// notInWord tells whether a character stands between words.
+func notInWord(c rune) bool { return !unicode.IsLetter(c) && !unicode.IsDigit(c) }
 
 // meaning is what the reference says of a code, an outcome or a reason.
 type meaning struct{ says, cure string }
@@ -105,10 +189,14 @@ func (m meaning) cures() string {
 }
 
 // meaningOf looks up a code, an outcome, or an outcome with its reason as "forbidden,
-// denied", in the tables of the reference.
-func meaningOf(words string) meaning {
+// denied".
+func meaningOf(words string) meaning { return meanings()[words] }
+
+// meanings returns the tables of the reference: codes, outcomes, and outcomes with their
+// reason.
+var meanings = sync.OnceValue(func() map[string]meaning {
+	all := map[string]meaning{}
 	cure := "" // of the row above, which "the same" means
-	wanted := "`" + strings.ReplaceAll(words, ", ", "`, `") + "`"
 	for line := range strings.Lines(page("codes")) {
 		cells := strings.Split(strings.TrimSpace(line), " | ")
 		if len(cells) < 2 || !strings.HasPrefix(cells[0], "| ") {
@@ -124,18 +212,19 @@ func meaningOf(words string) meaning {
 		if own := strings.Trim(cells[len(cells)-1], "| "); own != "the same" {
 			cure = own
 		}
-		if name != wanted {
+		words := plain(name)
+		if "`"+strings.ReplaceAll(words, ", ", "`, `")+"`" != name || all[words] != (meaning{}) {
 			continue
 		}
 		switch {
 		case strings.HasPrefix(words, "DB-") && len(cells) == 5:
-			return meaning{cells[3], cure}
+			all[words] = meaning{cells[3], cure}
 		case !strings.HasPrefix(words, "DB-") && len(cells) == 2:
-			return meaning{says: cells[1]}
+			all[words] = meaning{says: cells[1]}
 		}
 	}
-	return meaning{}
-}
+	return all
+})
 
 // plain takes the marks of links and code out of a cell.
 func plain(cell string) string {

@@ -426,12 +426,17 @@ func readFileLimited(name string) ([]byte, error) {
 // codeToolLimit is the code of a limit that only calls of some tools count in.
 const codeToolLimit = "DB-LIMIT-TOOL"
 
-// placed says a limit in words, and where that of a tool stands.
+// placed says a limit in words, what of it is for one user, and where that of a tool
+// stands.
 func placed(l gateway.LimitSays) string {
-	if l.Place == "" {
-		return l.String()
+	text := l.String()
+	if l.User > 0 && !l.Never {
+		text += fmt.Sprintf(", of which one user %d", l.User)
 	}
-	return l.String() + " (" + l.Place + ")"
+	if l.Place != "" {
+		text += " (" + l.Place + ")"
+	}
+	return text
 }
 
 // isToolLimit tells whether a limit is that of a tool, and lets nothing through.

@@ -56,6 +56,7 @@ type LimitSays struct {
 	Setting string // under limits of the tenant
 	Rate    ratelimit.Limit
 	Places  int // calls at once; zero for rates
+	User    int // how many of them one user may have at once; zero where users share none
 	Never   bool
 	Place   string // where the limit of a tool stands; "" for others
 }
@@ -304,14 +305,19 @@ func (g *Gateway) ToolLimits(tenant, tool string) []LimitSays {
 // limitsOf returns the limits of the tenant, and those of tools whose patterns count.
 func (t *Tenant) limitsOf(counts func(pattern string) bool) []LimitSays {
 	all := []LimitSays{
-		{Setting: "requests", Rate: t.requests.Limit},
-		{Setting: "calls", Rate: t.calls.Limit},
+		{Setting: "requests", Rate: t.requests.Limit, User: t.requests.Limit.Most()},
+		{Setting: "calls", Rate: t.calls.Limit, User: t.calls.Limit.Most()},
 		{Setting: "user_calls", Rate: t.userCalls},
-		{Setting: "concurrency", Places: t.concurrency, Never: t.concurrency == 0},
+		{
+			Setting: "concurrency", Places: t.concurrency, User: ofUser(t.concurrency),
+			Never: t.concurrency == 0,
+		},
 	}
 	for _, l := range t.tools {
 		if counts(l.pattern) {
-			all = append(all, LimitSays{Setting: toolLimits + l.pattern, Rate: l.limit})
+			all = append(all, LimitSays{
+				Setting: toolLimits + l.pattern, Rate: l.limit, User: l.limit.Most(),
+			})
 		}
 	}
 	for i := range all {

@@ -25,8 +25,8 @@ func runKeys(ctx context.Context, args []string, s streams) int {
 	subject := flags.String("subject", "", "who the key speaks for, such as ci; rules and audit know it as public_url#subject")
 	scopes := flags.String("scopes", "", "the scopes of the key, a `list` with commas; none without")
 	ttl := flags.String("ttl", "90d", "how long the key lives, as `90d` or 12h; a year at most")
-	words, args := leading(args)
-	if code, done := parseFlags(flags, args, s); done {
+	words, code, done := parseWords(flags, args, s)
+	if done {
 		return code
 	}
 	verb := strings.Join(words[:min(1, len(words))], "")

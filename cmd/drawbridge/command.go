@@ -5,8 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 )
 
 // Exit codes.
@@ -51,30 +49,34 @@ func newFlags(name, synopsis, about string, s streams) *flag.FlagSet {
 	return f
 }
 
-// parseFlags reads the command line of a command. If done is true, the command has
-// nothing left to do and ends with code.
+// parseFlags reads the command line of a command that takes flags only. If done is true,
+// the command has nothing left to do and ends with code.
 func parseFlags(f *flag.FlagSet, args []string, s streams) (code int, done bool) {
+	words, code, done := parseWords(f, args, s)
+	if !done && len(words) > 0 {
+		s.complain("drawbridge %s: what is %q? This command takes flags only; see drawbridge %s -h\n",
+			f.Name(), words[0], f.Name())
+		return exitRefused, true
+	}
+	return code, done
+}
+
+// parseWords reads the command line of a command that also takes words, such as files,
+// which stand before, between or behind its flags. If done is true, the command has
+// nothing left to do and ends with code.
+func parseWords(f *flag.FlagSet, args []string, s streams) (words []string, code int, done bool) {
 	if len(args) == 1 && (args[0] == "-h" || args[0] == "-help" || args[0] == "--help") {
 		f.SetOutput(s.out) // help that was asked for is output and no complaint, so that it can be piped
 	}
-	switch err := f.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return exitOK, true
-	case err != nil:
-		return exitRefused, true
-	case f.NArg() > 0:
-		s.complain("drawbridge %s: what is %q? This command takes flags only; see drawbridge %s -h\n",
-			f.Name(), f.Arg(0), f.Name())
-		return exitRefused, true
+	for {
+		switch err := f.Parse(args); {
+		case errors.Is(err, flag.ErrHelp):
+			return nil, exitOK, true
+		case err != nil:
+			return nil, exitRefused, true
+		case f.NArg() == 0:
+			return words, exitOK, false
+		}
+		words, args = append(words, f.Arg(0)), f.Args()[1:]
 	}
-	return exitOK, false
-}
-
-// leading returns the arguments before the first flag, and the others.
-func leading(args []string) (names, others []string) {
-	i := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "-") })
-	if i < 0 {
-		return args, nil
-	}
-	return args[:i], args[i:]
 }

@@ -70,8 +70,8 @@ func runData(ctx context.Context, args []string, s streams) int {
 			"A backup of a folder can be restored to PostgreSQL and back. It has no keys: keep those, too.\n"+
 			"Exit 0 when it is done, 1 when not, 2 when the config or the command line is refused.", s)
 	file := flags.String("config", defaultConfigFile, "the config `file`")
-	words, args := leading(args)
-	if code, done := parseFlags(flags, args, s); done {
+	words, code, done := parseWords(flags, args, s)
+	if done {
 		return code
 	}
 	verb := strings.Join(words[:min(1, len(words))], "")
@@ -128,14 +128,14 @@ func (k *keeping) check(ctx context.Context, _ string, s streams) error {
 
 // backup writes all records to a new file, which has its name when it is whole.
 func (k *keeping) backup(ctx context.Context, path string, s streams) error {
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) { //nolint:gosec // the operator names it
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s is there already: name a new file", path)
 	}
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".backup.")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() //nolint:gosec // it was made here, and is of no use
+	defer func() { _ = os.RemoveAll(dir) }() // it was made here, and is of no use
 	part := filepath.Join(dir, "backup")
 	to, err := sqlite.Open(part, store.Config{Ring: k.ring, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -145,7 +145,7 @@ func (k *keeping) backup(ctx context.Context, path string, s streams) error {
 	if err = errors.Join(err, to.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(part, path); err != nil { //nolint:gosec // the operator names it
+	if err := os.Rename(part, path); err != nil {
 		return err
 	}
 	s.say("%s in %s\nkeep the keys in %s too, at another place: without them it cannot be read\n",
@@ -205,8 +205,8 @@ func runSignOut(ctx context.Context, args []string, s streams) int {
 			"closed. The person can sign in again, unless the provider refuses.\n"+
 			"Exit 0 when it is done, 1 when not, 2 when the config or the command line is refused.", s)
 	file := flags.String("config", defaultConfigFile, "the config `file`")
-	words, args := leading(args)
-	if code, done := parseFlags(flags, args, s); done {
+	words, code, done := parseWords(flags, args, s)
+	if done {
 		return code
 	}
 	issuer, subject, ok := strings.Cut(strings.Join(words[:min(1, len(words))], ""), "#")

@@ -29,7 +29,8 @@ type asked struct {
 	tokenFile               string
 	tool, prompt, resource  string
 	arguments               string
-	request, audit          string
+	request                 string
+	audits                  []string
 	online                  bool
 }
 
@@ -38,7 +39,7 @@ func runExplain(ctx context.Context, args []string, s streams) int {
 	flags := newFlags("explain",
 		"[-config F] -tenant T [-issuer I] -subject S [-scopes a,b] | -token-file F  "+
 			"-tool X | -prompt X | -resource X  [-args JSON]\n"+
-			"       drawbridge explain -request ID [-audit F] [-args JSON]",
+			"       drawbridge explain -request ID [-audit F]… [-args JSON]",
 		"Says what would become of a request, and why: issuer, tenant, each rule with its line, limits, arguments, "+
 			"cleaning, server, and what to change.\n"+
 			"With -request it says what happened to one request, from its line in the audit file, "+
@@ -59,7 +60,7 @@ func runExplain(ctx context.Context, args []string, s streams) int {
 	flags.StringVar(&q.resource, "resource", "", "the `URI` of a resource, as clients read it")
 	flags.StringVar(&q.arguments, "args", "", "the arguments, as `JSON`")
 	flags.StringVar(&q.request, "request", "", "the `id` of a request that was made")
-	flags.StringVar(&q.audit, "audit", "", "the audit `file` that has it (the config's); - is standard input")
+	flags.Func("audit", "an audit `file` that may have it, in place of the config's"+auditAgain, each(&q.audits))
 	flags.BoolVar(&q.online, "online", false, "connect to the servers, to know what they offer")
 	if code, done := parseFlags(flags, args, s); done {
 		return code
@@ -102,6 +103,8 @@ func (q *asked) problem() string {
 		return "-request goes with -audit, -args and -config alone"
 	case q.request != "":
 		return ""
+	case len(q.audits) > 0:
+		return "-audit goes with -request alone"
 	case items != 1:
 		return "one of -tool, -prompt and -resource is needed, or -request"
 	case q.tokenFile != "" && q.subject+q.scopes+q.issuer != "":

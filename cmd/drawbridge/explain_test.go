@@ -50,8 +50,9 @@ func TestTheGatewayDecidesWhatExplainSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	byID := map[string]*entry{}
-	if unread, err := readAudit(record, func(e *entry) { byID[e.RequestID] = e }); unread > 0 || err != nil {
-		t.Fatalf("%d lines of the audit file are no records, %v", unread, err)
+	written := auditFile{name: record}
+	if err := written.read(func(e *entry) { byID[e.RequestID] = e }); written.unread > 0 || err != nil {
+		t.Fatalf("%d lines of the audit file are no records, %v", written.unread, err)
 	}
 	endings := map[string]int{}
 	for _, c := range cases {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"unicode"
@@ -19,22 +18,22 @@ import (
 // the limit of a tool is not named. Where another config decided than the one at hand, what
 // that one says is left out.
 func explainRequest(q asked, s streams) int {
-	file := q.audit
+	files := q.audits
 	var keys *audit.Keys
 	cfg, err := config.Load(q.file, config.ProcessEnvironment())
-	if needed := file == "" || q.arguments != ""; needed && err != nil {
-		s.complain("%v\n", err)
-		return exitRefused
-	} else if needed {
+	needed := len(files) == 0 || q.arguments != ""
+	if needed && err == nil {
 		keys = audit.NewKeys(cfg.Records.Keys)
-		if file = cmp.Or(file, cfg.Audit.File); file == "-" && q.audit == "" {
-			s.complain("drawbridge explain: the audit records go to standard output: " +
-				"name their file with -audit, or - to pipe them\n")
-			return exitRefused
+		if len(files) == 0 {
+			files, err = auditOf(cfg, "explain")
 		}
 	}
+	if needed && err != nil {
+		s.complain("%v\n", err)
+		return exitRefused
+	}
 	found := 0
-	_, err = readAudit(file, func(e *entry) {
+	_, err = readAudits("explain", files, s, func(e *entry) {
 		if e.RequestID != q.request && e.CallID != q.request {
 			return
 		}
@@ -52,7 +51,7 @@ func explainRequest(q asked, s streams) int {
 		return exitRefused
 	case found == 0:
 		s.complain("drawbridge explain: no line of %s has the request %s; "+
-			"was the file rotated, or is it of another replica?\n", file, q.request)
+			"was the file rotated, or is it of another replica?\n", strings.Join(files, " and "), q.request)
 		return exitFailure
 	}
 	return exitOK

@@ -196,9 +196,9 @@ func (s *tokenScenario) run(t *testing.T, dir string, endings map[string]int) {
 		t.Fatal(err)
 	}
 	s.told = map[string]*entry{}
-	unread, err := readAudit(filepath.Join(dir, "audit.jsonl"), func(e *entry) { s.told[e.RequestID] = e })
-	if unread > 0 || err != nil {
-		t.Fatalf("%d lines of the audit file are no records, %v", unread, err)
+	written := auditFile{name: filepath.Join(dir, "audit.jsonl")}
+	if err := written.read(func(e *entry) { s.told[e.RequestID] = e }); written.unread > 0 || err != nil {
+		t.Fatalf("%d lines of the audit file are no records, %v", written.unread, err)
 	}
 	for _, a := range s.asked {
 		ending, wrong := s.judge(a)

@@ -35,17 +35,16 @@ func runPlan(ctx context.Context, args []string, s streams) int {
 			"Exit 0 when nobody may do less, 1 when somebody does, "+
 			"2 when a config, a file or the command line is refused.", s)
 	var audits []string
-	flags.Func(
-		"audit", "an audit `file` whose calls are judged, again for each further one; - is standard input",
-		func(name string) error { audits = append(audits, name); return nil })
+	flags.Func("audit", "an audit `file` whose calls are judged"+auditAgain, each(&audits))
 	online := flags.Bool("online", false, "connect to the servers, to know what they offer")
-	files, args := leading(args)
-	if code, done := parseFlags(flags, args, s); done {
+	files, code, done := parseWords(flags, args, s)
+	if done {
 		return code
 	}
 	if len(files) != 2 {
 		s.complain(
-			"drawbridge plan: two configs are needed, the old and the new one: drawbridge plan OLD NEW\n")
+			"drawbridge plan: two configs are needed, the old and the new one, and %d are named: "+
+				"drawbridge plan OLD NEW\n", len(files))
 		return exitRefused
 	}
 	p := &plan{s: s}
@@ -102,10 +101,8 @@ func (p *plan) run(ctx context.Context, audits []string) error {
 		return nil
 	}
 	calls := newCallsJudged(&p.before, &p.after)
-	for _, name := range audits {
-		if err := calls.read(ctx, name); err != nil {
-			return err
-		}
+	if _, err := readAudits("plan", audits, p.s, func(e *entry) { calls.add(ctx, e) }); err != nil {
+		return err
 	}
 	p.losses += calls.print(p.s)
 	return nil

@@ -46,34 +46,48 @@ func TestPlanJudgesNoCallWhoseScopesAreNotOnRecord(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, before, after string
-		scopes              []string
+		scopes, missing     []string
 		other               bool // the line was written under another config than OLD
 		want                string
 	}{
-		{"no scope decides", `{allow: ["*"]}`, `{deny: ["*"]}`, nil, true, "refused"},
+		{"no scope decides", `{allow: ["*"]}`, `{deny: ["*"]}`, nil, nil, true, "refused"},
 		{
 			"it has the scope", `{allow: ["*"], scopes: [a]}`, `{allow: ["*"], scopes: [a]}`,
 			[]string{"a"},
-			true, "let",
+			nil, true, "let",
 		},
 		{
 			"it has it not", `{allow: ["*"]}, {allow: ["toolbox__current_time"], scopes: [a]}`,
-			`{allow: ["*"], scopes: [a]}`, nil, false, "refused",
+			`{allow: ["*"], scopes: [a]}`, nil, nil, false, "refused",
 		},
-		{"both refuse", `{deny: ["*"]}`, `{deny: ["*"]}`, nil, true, "let"},
-		{"who knows?", `{allow: ["*"], scopes: [a]}`, `{allow: ["*"], scopes: [a]}`, nil, true, "open"},
-		{"a new scope", `{allow: ["*"]}`, `{allow: ["*"], scopes: [b]}`, nil, false, "open"},
+		{"both refuse", `{deny: ["*"]}`, `{deny: ["*"]}`, nil, nil, true, "let"},
 		{
-			"a scope that denies", `{allow: ["*"]}`, `{allow: ["*"]}, {deny: ["*"], scopes: [b]}`, nil, false,
+			"who knows? both decide alike", `{allow: ["*"], scopes: [a]}`,
+			`{allow: ["*"], scopes: [a]}, {allow: ["toolbox__current_time"]}`, nil, nil, true, "let",
+		},
+		{
+			"the scope is on record as missing", `{allow: ["*"], scopes: [a]}`,
+			`{allow: ["*"], scopes: [a]}, {deny: ["toolbox__calculate"], scopes: [a]}`, nil,
+			[]string{"a"},
+			true,
+			"let",
+		},
+		{"a new scope", `{allow: ["*"]}`, `{allow: ["*"], scopes: [b]}`, nil, nil, false, "open"},
+		{
+			"a scope that denies", `{allow: ["*"]}`, `{allow: ["*"]}, {deny: ["*"], scopes: [b]}`, nil, nil, false,
 			"open",
 		},
 		{
-			"a denial whatever it has", `{allow: ["*"]}`, `{allow: ["*"], scopes: [b]}, {deny: ["*"]}`, nil,
+			"a denial whatever it has", `{allow: ["*"]}`, `{allow: ["*"], scopes: [b]}, {deny: ["*"]}`, nil, nil,
 			false, "refused",
 		},
 		{
 			"one scope opens, another one shuts", `{allow: ["*"]}`,
-			`{allow: ["*"], scopes: [b]}, {deny: ["*"], scopes: [c]}`, nil, false, "open",
+			`{allow: ["*"], scopes: [b]}, {deny: ["*"], scopes: [c]}`, nil, nil, false, "open",
+		},
+		{
+			"more scopes than are tried", `{allow: ["*"]}`,
+			`{allow: ["*"], scopes: [b, c, d, e, f, g, h]}`, nil, nil, false, "open",
 		},
 	}
 	for _, test := range tests {
@@ -81,7 +95,8 @@ func TestPlanJudgesNoCallWhoseScopesAreNotOnRecord(t *testing.T) {
 		j := newCallsJudged(before, after)
 		e := entry{
 			Tenant: "acme", Issuer: "https://login.acme.example/", Subject: "alice", Method: "tools/call",
-			Item: "toolbox__calculate", Outcome: "ok", Scopes: test.scopes, Config: before.cfg.Digest,
+			Item: "toolbox__calculate", Outcome: "ok", Scopes: test.scopes,
+			Missing: test.missing, Config: before.cfg.Digest,
 		}
 		if test.other {
 			e.Config = "00000000"
@@ -89,13 +104,13 @@ func TestPlanJudgesNoCallWhoseScopesAreNotOnRecord(t *testing.T) {
 		j.add(t.Context(), &e)
 		got := "let"
 		switch {
-		case len(j.open) > 0:
+		case j.open > 0:
 			got = "open"
 		case j.refused > 0:
 			got = "refused"
 		}
 		if got != test.want {
-			t.Errorf("%s: got %s, want %s; %v", test.name, got, test.want, j.open)
+			t.Errorf("%s: got %s, want %s; %v", test.name, got, test.want, j.rows)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -19,27 +20,35 @@ import (
 // callsJudged is what a new config makes of the calls in audit files.
 type callsJudged struct {
 	before, after *planned
+	same          bool            // the configs say the same
 	changed       map[string]bool // issuers whose tokens may say something else, or be refused
+	touched       map[string]bool // tenants of which the configs say something else
 
 	verdicts map[judgedCall][2]verdict // by call, of OLD and of NEW
 	rows     map[judgedRow]*use
-	judged   int            // calls
-	refused  int            // calls that OLD lets through and NEW refuses
-	let      int            // the other way round
-	open     map[string]int // calls that were not judged, by the reason
-	others   int            // calls refused for what rules do not decide
-	unread   int            // lines that are no records
+	judged   int // calls
+	refused  int // calls that OLD lets through and NEW refuses
+	let      int // the other way round
+	open     int // calls that were not judged
+	others   int // calls refused for what rules do not decide
 }
 
 // judgedCall is all of a line that rules look at.
 type judgedCall struct {
-	tenant, issuer, subject, scopes, method, item string
-	named                                         bool // scopes are those that the rules of OLD name
+	tenant, issuer, subject, scopes, missing, method, item string
+	named                                                  bool // scopes are those that the rules of OLD name
 }
+
+// What becomes of calls by NEW, in the order of the report.
+const (
+	becomesRefused = iota
+	becomesLet
+	becomesOpen
+)
 
 // judgedRow is a row of the report: calls of which the same becomes, for the same reason.
 type judgedRow struct {
-	let                                bool
+	becomes                            int
 	tenant, issuer, subject, item, why string
 }
 
@@ -52,9 +61,46 @@ type verdict struct {
 
 func newCallsJudged(before, after *planned) *callsJudged {
 	return &callsJudged{
-		before: before, after: after, changed: changedIssuers(before.cfg, after.cfg),
-		verdicts: map[judgedCall][2]verdict{}, rows: map[judgedRow]*use{}, open: map[string]int{},
+		before: before, after: after,
+		same:     len(changeList(before.cfg, before.cfg, after.cfg)) == 0,
+		changed:  changedIssuers(before.cfg, after.cfg),
+		touched:  touchedTenants(before.cfg, after.cfg),
+		verdicts: map[judgedCall][2]verdict{}, rows: map[judgedRow]*use{},
 	}
+}
+
+// touchedTenants returns the tenants of which something is different by which calls are
+// judged: their rules, their servers, or who speaks for them.
+func touchedTenants(before, after *config.Config) map[string]bool {
+	touched := map[string]bool{}
+	for _, cfgs := range [][2]*config.Config{{before, after}, {after, before}} {
+		servers := map[string]*config.Server{}
+		for i := range cfgs[1].Servers {
+			servers[cfgs[1].Servers[i].Name] = &cfgs[1].Servers[i]
+		}
+		tenants := map[string]*gateway.TenantConfig{}
+		for i := range cfgs[1].Tenants {
+			tenants[cfgs[1].Tenants[i].ID] = &cfgs[1].Tenants[i]
+		}
+		for i := range cfgs[0].Tenants {
+			t := &cfgs[0].Tenants[i]
+			other := tenants[t.ID]
+			touched[t.ID] = touched[t.ID] || other == nil || !slices.Equal(t.Servers, other.Servers) ||
+				!slices.EqualFunc(t.Rules, other.Rules, sameRule)
+			for j := range cfgs[0].Servers {
+				s := &cfgs[0].Servers[j]
+				if slices.Contains(t.Servers, s.Name) && !reflect.DeepEqual(s, servers[s.Name]) {
+					touched[t.ID] = true
+				}
+			}
+		}
+		for _, speaker := range cfgs[0].Speakers() {
+			if !slices.Contains(cfgs[1].Speakers(), speaker) {
+				touched[speaker[1]] = true
+			}
+		}
+	}
+	return touched
 }
 
 // changedIssuers returns the issuers that both configs have with other settings, by which
@@ -83,13 +129,6 @@ func changedIssuers(before, after *config.Config) map[string]bool {
 	return changed
 }
 
-// read judges the calls of an audit file.
-func (j *callsJudged) read(ctx context.Context, name string) error {
-	unread, err := readAudit(name, func(e *entry) { j.add(ctx, e) })
-	j.unread += unread
-	return err
-}
-
 // add judges the call of a line. Lines of the door, which are about no item, are of
 // requests that were refused before rules were asked. Another config than OLD may have
 // decided when the line was written, so OLD is asked too, and only where the line does not
@@ -104,19 +143,25 @@ func (j *callsJudged) add(ctx context.Context, e *entry) {
 		return
 	}
 	call := judgedCall{
-		e.Tenant, e.Issuer, e.Subject, strings.Join(e.Scopes, " "), e.Method, e.Item,
-		e.Config == j.before.cfg.Digest,
+		e.Tenant, e.Issuer, e.Subject, strings.Join(e.Scopes, " "), strings.Join(e.Missing, " "), e.Method,
+		e.Item, e.Config == j.before.cfg.Digest,
+	}
+	if j.untouched(&call) {
+		j.judged += n
+		return
 	}
 	both, known := j.verdicts[call]
 	if !known {
-		both = [2]verdict{j.judge(ctx, &call, j.before), j.judge(ctx, &call, j.after)}
+		both = j.judge(ctx, &call)
 		if len(j.verdicts) < maxUses {
 			j.verdicts[call] = both
 		}
 	}
-	was, v := both[0], both[1]
-	if v.open != "" {
-		j.open[v.open] += n
+	was, is := both[0], both[1]
+	row := judgedRow{becomesOpen, e.Tenant, e.Issuer, e.Subject, e.Method + " " + e.Item, is.open}
+	if is.open != "" {
+		j.open += n
+		j.count(row, e)
 		return
 	}
 	j.judged += n
@@ -125,16 +170,28 @@ func (j *callsJudged) add(ctx context.Context, e *entry) {
 		wasLet = e.Outcome != outcomeForbidden
 	}
 	switch {
-	case wasLet == v.allowed:
+	case wasLet == is.allowed:
 		return
 	case wasLet:
 		j.refused += n
+		row.becomes = becomesRefused
 	default:
 		j.let += n
+		row.becomes = becomesLet
 	}
-	row := judgedRow{v.allowed, e.Tenant, e.Issuer, e.Subject, e.Method + " " + e.Item, v.why}
+	row.why = is.why
+	j.count(row, e)
+}
+
+// untouched tells whether both configs decide alike about a call, whatever it is.
+func (j *callsJudged) untouched(call *judgedCall) bool {
+	return j.same || call.tenant != "" && !j.touched[call.tenant] && !j.changed[call.issuer]
+}
+
+// count adds a line to a row of the report.
+func (j *callsJudged) count(row judgedRow, e *entry) {
 	if j.rows[row] == nil && len(j.rows) >= maxUses {
-		row = judgedRow{let: v.allowed, item: "others"}
+		row = judgedRow{becomes: row.becomes, item: "others"}
 	}
 	u := j.rows[row]
 	if u == nil {
@@ -144,15 +201,68 @@ func (j *callsJudged) add(ctx context.Context, e *entry) {
 	u.count(e)
 }
 
-// judge says what would become of a call under one of the two configs. Of the scopes of its
-// caller's token only those are on record that rules named; where others decide, it cannot
-// be judged.
-func (j *callsJudged) judge(ctx context.Context, call *judgedCall, by *planned) verdict {
-	request := call.request()
+// judge says what would become of a call under both configs. Of the scopes of its caller's
+// token those are on record that rules named, and of a refusal those that it lacked. Where
+// others decide the call is judged with and without each: what both configs decide alike
+// either way is no change.
+func (j *callsJudged) judge(ctx context.Context, call *judgedCall) (both [2]verdict) {
+	sides := [2]*planned{j.before, j.after}
+	for i, by := range sides {
+		both[i] = j.beforeRules(call, by)
+	}
+	if both[1].open != "" {
+		return both
+	}
+	perhaps := j.perhaps(ctx, call)
+	var why [2]string
+	var allowed [2][2]bool // by side, whether some are refused, and some let through
+	alike := true
+	for chosen := range 1 << min(len(perhaps), maxPerhaps) {
+		scopes := strings.Fields(call.scopes)
+		for i, scope := range perhaps {
+			if chosen&(1<<i) != 0 {
+				scopes = append(scopes, scope)
+			}
+		}
+		var let [2]bool
+		for i, by := range sides {
+			if both[i] == (verdict{}) {
+				e := by.desk.ExplainItem(ctx, call.principal(scopes), call.request())
+				let[i] = isLet(&e)
+				if !let[i] {
+					why[i] = cmp.Or(why[i], whyRefused(&e))
+				}
+			}
+			allowed[i][truth(let[i])] = true
+		}
+		alike = alike && let[0] == let[1]
+	}
+	open := "scopes decide that may not be on record: " + strings.Join(perhaps, " ")
+	for i := range sides {
+		switch {
+		case both[i] != (verdict{}):
+		case len(perhaps) > maxPerhaps, allowed[i][0] && allowed[i][1]:
+			both[i].open = open
+		case allowed[i][1]:
+			both[i].allowed = true
+		default:
+			both[i].why = why[i]
+		}
+	}
+	if alike && len(perhaps) <= maxPerhaps {
+		both[0] = both[1]
+		both[0].open, both[1].open = "", "" // either way nothing changes
+	}
+	return both
+}
+
+// beforeRules says what would become of a call as far as no rule is asked, and nothing
+// where rules decide.
+func (j *callsJudged) beforeRules(call *judgedCall, by *planned) verdict {
 	switch {
 	case call.tenant == "" || call.issuer == "" || call.subject == "" || call.item == "":
 		return verdict{open: "tenant, issuer, subject or item is not in the line"}
-	case request == nil:
+	case call.request() == nil:
 		return verdict{open: "rules alone do not decide about " + cmp.Or(call.method,
 			"a line without a method")}
 	case len(call.item) >= audit.MaxName:
@@ -162,27 +272,40 @@ func (j *callsJudged) judge(ctx context.Context, call *judgedCall, by *planned) 
 	case by == j.after && j.changed[call.issuer]:
 		return verdict{open: "the issuer " + call.issuer + " changes, and its tokens may say something else"}
 	}
-	p := auth.Principal{TenantID: call.tenant, Issuer: call.issuer, Subject: call.subject}
-	p.Scopes = strings.Fields(call.scopes)
-	least := by.desk.ExplainItem(ctx, p, request)
-	var perhaps []string // it has, too
-	for _, scope := range by.desk.ScopesNamed(call.tenant) {
-		onRecord := call.named && slices.Contains(j.before.desk.ScopesNamed(call.tenant), scope)
-		if !onRecord && !slices.Contains(p.Scopes, scope) {
-			perhaps = append(perhaps, scope)
+	return verdict{}
+}
+
+// maxPerhaps is how many scopes are tried of which nobody knows whether a token had them.
+const maxPerhaps = 6
+
+// perhaps returns the scopes that a rule about the item wants, and of which nobody knows
+// whether the token of a call had them.
+func (j *callsJudged) perhaps(ctx context.Context, call *judgedCall) (scopes []string) {
+	recorded := strings.Fields(call.missing)
+	if call.named {
+		recorded = append(recorded, j.before.desk.ScopesNamed(call.tenant)...)
+	}
+	for _, by := range []*planned{j.before, j.after} {
+		e := by.desk.ExplainItem(ctx, call.principal(strings.Fields(call.scopes)), call.request())
+		for _, r := range e.Rules {
+			if !r.Allows && !r.Denies || r.Others {
+				continue
+			}
+			for _, scope := range r.Missing {
+				if !slices.Contains(recorded, scope) && !slices.Contains(scopes, scope) {
+					scopes = append(scopes, scope)
+				}
+			}
 		}
 	}
-	p.Scopes = slices.Concat(p.Scopes, perhaps)
-	most := by.desk.ExplainItem(ctx, p, request)
-	switch {
-	case isLet(&least) && isLet(&most):
-		return verdict{allowed: true}
-	case !isLet(&least) && least.Reason == "denied", !isLet(&most) && most.Reason != "denied":
-		return verdict{why: whyRefused(&least)}
-	case len(least.Missing) > 0:
-		perhaps = []string{strings.Join(least.Missing, " "), "at", least.Rule}
+	return scopes
+}
+
+// principal returns who made the call, with those scopes.
+func (call *judgedCall) principal(scopes []string) auth.Principal {
+	return auth.Principal{
+		TenantID: call.tenant, Issuer: call.issuer, Subject: call.subject, Scopes: scopes,
 	}
-	return verdict{open: "scopes decide that may not be on record: " + strings.Join(perhaps, " ")}
 }
 
 // isLet tells whether rules let a request through, whether or not its server is up.
@@ -223,38 +346,51 @@ func (call *judgedCall) request() *gateway.Request {
 	}
 }
 
+// maxOpenRows bounds how many rows name calls that were not judged.
+const maxOpenRows = 20
+
 // print writes the report, and returns how many calls would be refused.
 func (j *callsJudged) print(s streams) int {
-	open := 0
-	for _, n := range j.open {
-		open += n
-	}
 	s.say("audit: %s judged; of those let through %d would be refused, of those refused %d would be let "+
-		"through; %d not judged\n", count(j.judged, "call"), j.refused, j.let, open)
+		"through; %d not judged\n", count(j.judged, "call"), j.refused, j.let, j.open)
 	rows := slices.SortedFunc(maps.Keys(j.rows), func(a, b judgedRow) int {
-		return cmp.Or(cmp.Compare(truth(a.let), truth(b.let)), cmp.Compare(j.rows[b].Calls, j.rows[a].Calls),
+		return cmp.Or(cmp.Compare(a.becomes, b.becomes), cmp.Compare(j.rows[b].Calls, j.rows[a].Calls),
 			strings.Compare(fmt.Sprint(a), fmt.Sprint(b)))
 	})
+	open, further := 0, 0
 	for _, row := range rows {
-		what, why := "refused", " ("+row.why+")"
-		if row.let {
-			what, why = "let through", ""
+		if row.becomes == becomesOpen {
+			if open++; open > maxOpenRows {
+				further += j.rows[row].Calls
+				continue
+			}
 		}
-		s.say("%s\n", strings.Map(visible, fmt.Sprintf("%s: tenant %s, %s#%s, %s: %s, last %s%s", what,
-			row.tenant,
-			row.issuer, row.subject, row.item, count(j.rows[row].Calls, "call"),
-			j.rows[row].Last.UTC().Format(time.RFC3339), why)))
+		s.say("%s\n", strings.Map(visible, row.inWords(j.rows[row])))
 	}
-	for _, reason := range slices.Sorted(maps.Keys(j.open)) {
-		s.say("not judged: %s: %s\n", count(j.open[reason], "call"), strings.Map(visible, reason))
+	if further > 0 {
+		s.say("not judged: %s more, of %s and items\n", count(further, "call"), count(open-maxOpenRows,
+			"further caller"))
 	}
 	if j.others > 0 {
 		s.say("not looked at: %s refused for what rules do not decide\n", count(j.others, "request"))
 	}
-	if j.unread > 0 {
-		s.complain("drawbridge plan: %s could not be read\n", count(j.unread, "line"))
-	}
 	return j.refused
+}
+
+// inWords says what becomes of the calls of a row.
+func (r *judgedRow) inWords(u *use) string {
+	text := []string{"refused", "let through", "not judged"}[r.becomes]
+	if r.tenant != "" || r.subject != "" {
+		text += fmt.Sprintf(": tenant %s, %s#%s,", cmp.Or(r.tenant, "-"), cmp.Or(r.issuer, "-"),
+			cmp.Or(r.subject, "-"))
+	} else {
+		text += ":"
+	}
+	text += fmt.Sprintf(" %s: %s, last %s", r.item, count(u.Calls, "call"), u.Last.UTC().Format(time.RFC3339))
+	if r.why != "" {
+		text += " (" + r.why + ")"
+	}
+	return text
 }
 
 // truth is a number by which truth values can be sorted.

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 	"github.com/drawbridge-mcp/drawbridge/server"
 )
@@ -74,42 +76,104 @@ func (m members) String() string {
 // maxAuditLine is more than the longest line of an audit file.
 const maxAuditLine = 64 << 10
 
-// readAudit calls each with every line of the named file that is a record; - is standard
-// input. A file that gzip compressed is read as it was before. It returns how many lines
-// are none.
-func readAudit(name string, each func(e *entry)) (unread int, err error) {
-	var from io.Reader = os.Stdin
-	if name != "-" {
-		f, err := os.Open(name) //nolint:gosec // the operator's command line names the file
-		if err != nil {
-			return 0, err
+// auditAgain ends what help says of the flag -audit.
+const auditAgain = ", again for each further one; it may be compressed by gzip; - is standard input"
+
+// each returns the function of a flag that adds to names each time that it is given.
+func each(names *[]string) func(name string) error {
+	return func(name string) error { *names = append(*names, name); return nil }
+}
+
+// auditOf returns the audit file of a config, and an error if there is none to read by the
+// command.
+func auditOf(cfg *config.Config, command string) ([]string, error) {
+	if cfg.Audit.File == "-" {
+		return nil, errors.New("drawbridge " + command + ": the audit records go to standard output: name their file with -audit, " +
+			"or - to pipe them")
+	}
+	return []string{cfg.Audit.File}, nil
+}
+
+// readAudits calls do with every record of the named files, and says for each file how
+// many of its lines are none. It returns how many those are.
+func readAudits(command string, names []string, s streams, do func(e *entry)) (unread int, err error) {
+	for _, name := range names {
+		f := auditFile{name: name}
+		if err := f.read(do); err != nil {
+			return unread, fmt.Errorf("%s: %w", name, err)
 		}
-		defer closeQuietly(f)
-		from = f
+		if f.unread > 0 {
+			s.complain("drawbridge %s: %s: %s could not be read, beginning with line %d\n", command, name,
+				count(f.unread, "line"), f.first)
+		}
+		unread += f.unread
+	}
+	return unread, nil
+}
+
+// auditFile is an audit file while it is read.
+type auditFile struct {
+	name     string // - is standard input
+	lines    int    // so far
+	unread   int    // of them that are no records
+	first    int    // of these
+	last     int    // of these
+	occupied bool   // a line is a record
+}
+
+// read calls do with every line that is a record. A file that gzip compressed is read as
+// it was before. An error says in which line what is no audit file ends: a file of which
+// no line is a record is none.
+func (f *auditFile) read(do func(e *entry)) error {
+	var from io.Reader = os.Stdin
+	if f.name != "-" {
+		opened, err := os.Open(f.name)
+		if err != nil {
+			return errors.Unwrap(err) // which leaves out the name
+		}
+		defer closeQuietly(opened)
+		from = opened
 	}
 	plain := bufio.NewReader(from)
 	from = plain
 	if begin, _ := plain.Peek(2); string(begin) == "\x1f\x8b" { // what cannot be read is found below
-		if from, err = gzip.NewReader(plain); err != nil {
-			return 0, fmt.Errorf("read %s: %w", name, err)
+		unpacked, err := gzip.NewReader(plain)
+		if err != nil {
+			return err
 		}
+		from = unpacked
 	}
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, maxAuditLine)
 	for lines.Scan() {
-		line := lines.Bytes()
-		if len(line) == 0 {
-			continue
+		f.lines++
+		if len(lines.Bytes()) > 0 {
+			f.line(lines.Bytes(), do)
 		}
-		var e entry
-		if err := strictjson.Unmarshal(line, &e); err != nil || e.Time.IsZero() {
-			unread++
-			continue
+	}
+	switch err := lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return fmt.Errorf("line %d is longer than any line of an audit file", f.lines+1)
+	case err != nil && f.last == f.lines: // of that one there was only the beginning
+		return fmt.Errorf("line %d: %w", max(f.lines, 1), err)
+	case err != nil:
+		return fmt.Errorf("line %d: %w", f.lines+1, err)
+	case f.unread > 0 && !f.occupied:
+		return fmt.Errorf("line %d is no line of an audit file, nor is any other", f.first)
+	}
+	return nil
+}
+
+// line reads one line.
+func (f *auditFile) line(line []byte, do func(e *entry)) {
+	var e entry
+	if err := strictjson.Unmarshal(line, &e); err != nil || e.Time.IsZero() || e.Outcome == "" {
+		if f.unread++; f.unread == 1 {
+			f.first = f.lines
 		}
-		each(&e)
+		f.last = f.lines
+		return
 	}
-	if err := lines.Err(); err != nil {
-		return unread, fmt.Errorf("read %s: %w", name, err)
-	}
-	return unread, nil
+	f.occupied = true
+	do(&e)
 }

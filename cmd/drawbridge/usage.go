@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // maxUses bounds the rows of a report in memory; what comes beyond is counted together.
@@ -30,39 +31,54 @@ type use struct {
 
 // usageReport is who used what, from audit files.
 type usageReport struct {
-	by     []string
-	since  time.Time
-	uses   map[string]*use
-	unread int       // lines that are no records
-	first  time.Time // of the earliest line
+	by           []string
+	since, until time.Time // until is the first moment that does not count, if it is set
+	wanted       wanted
+	uses         map[string]*use
+	unread       int       // lines that are no records
+	first        time.Time // of the earliest line
+}
+
+// wanted are patterns of what alone is counted; "" stands for all.
+type wanted struct{ tenant, user, tool string }
+
+// fits tells whether a line is of what is wanted.
+func (w *wanted) fits(e *entry) bool {
+	for _, both := range [][2]string{{w.tenant, e.Tenant}, {w.user, e.user()}, {w.tool, e.Item}} {
+		if both[0] != "" && !registry.MatchName(both[0], both[1]) {
+			return false
+		}
+	}
+	return true
 }
 
 // runUsage is the command usage.
 func runUsage(_ context.Context, args []string, s streams) int {
 	flags := newFlags("usage",
-		"[-config F] [-audit F]… [-since 7d] [-by tenant,user,tool,client] [-json | -csv]",
+		"[-config F] [-audit F]… [-since 7d] [-until D] [-tenant T] [-user U] [-tool X] "+
+			"[-by tenant,user,tool,client] [-json | -csv]",
 		"Counts who used what, from audit files: one row for each tenant, user, tool and client, or as -by says.\n"+
 			"Refused are calls that were not made, failed are those that ended in an error.\n"+
 			"Exit 0 when the files could be read, 2 otherwise.", s)
 	file := flags.String("config", defaultConfigFile, "the config `file`, which says where the audit file is")
 	since := flags.String("since", "7d", "how far back, as `7d`, 12h or a day such as 2026-11-01")
+	until := flags.String("until", "", "the end, as `1d` for a day ago, or a day such as 2026-11-07, which counts whole")
 	by := flags.String("by", "tenant,user,tool,client",
 		"what to count by, a `list` of these four, name, server and outcome")
+	r := &usageReport{uses: map[string]*use{}}
+	flags.StringVar(&r.wanted.tenant, "tenant", "", "count this tenant alone; * in a `pattern` stands for any text")
+	flags.StringVar(&r.wanted.user, "user", "", "count users alone whose ISSUER#SUBJECT fits this `pattern`, as *#alice")
+	flags.StringVar(&r.wanted.tool, "tool", "", "count tools alone whose name fits this `pattern`, as github__*; "+
+		"prompts and resources, too")
 	asJSON := flags.Bool("json", false, "print JSON")
 	asCSV := flags.Bool("csv", false, "print CSV")
 	var audits []string
-	flags.Func(
-		"audit", "an audit `file` in place of the config's, again for each further one; - is standard input",
-		func(name string) error { audits = append(audits, name); return nil })
+	flags.Func("audit", "an audit `file` in place of the config's"+auditAgain, each(&audits))
 	if code, done := parseFlags(flags, args, s); done {
 		return code
 	}
-	begin, err := sinceWhen(*since, time.Now())
-	r := &usageReport{by: strings.Split(*by, ","), since: begin, uses: map[string]*use{}}
-	switch problem := r.problem(); {
-	case err != nil:
-		s.complain("drawbridge usage: -since: %v\n", err)
-		return exitRefused
+	r.by = strings.Split(*by, ",")
+	switch problem := cmp.Or(r.span(*since, *until, time.Now()), r.problem()); {
 	case problem != "":
 		s.complain("drawbridge usage: %s\n", problem)
 		return exitRefused
@@ -72,23 +88,43 @@ func runUsage(_ context.Context, args []string, s streams) int {
 	}
 	if len(audits) == 0 {
 		cfg, err := config.Load(*file, config.ProcessEnvironment())
+		if err == nil {
+			audits, err = auditOf(cfg, "usage")
+		}
 		if err != nil {
 			s.complain("%v\n", err)
 			return exitRefused
 		}
-		audits = []string{cfg.Audit.File}
 	}
-	for _, name := range audits {
-		unread, err := readAudit(name, r.add)
-		if err != nil {
-			s.complain("drawbridge usage: %v\n", err)
-			return exitRefused
-		}
-		r.unread += unread
+	var err error
+	if r.unread, err = readAudits("usage", audits, s, r.add); err != nil {
+		s.complain("drawbridge usage: %v\n", err)
+		return exitRefused
 	}
 	r.print(s, *asJSON, *asCSV)
 	r.warn(s)
 	return exitOK
+}
+
+// span reads from when to when lines count. It returns what is wrong, "" if nothing is.
+func (r *usageReport) span(since, until string, now time.Time) string {
+	var err error
+	if r.since, err = sinceWhen(since, now); err != nil {
+		return "-since: " + err.Error()
+	}
+	if until == "" {
+		return ""
+	}
+	if r.until, err = sinceWhen(until, now); err != nil {
+		return "-until: " + err.Error()
+	}
+	if _, err := time.Parse(time.DateOnly, until); err == nil {
+		r.until = r.until.AddDate(0, 0, 1) // the day counts whole
+	}
+	if !r.since.Before(r.until) {
+		return "-since is not before -until"
+	}
+	return ""
 }
 
 // sinceWhen reads a time as -since has it.
@@ -126,7 +162,8 @@ func (r *usageReport) add(e *entry) {
 	if r.first.IsZero() || e.Time.Before(r.first) {
 		r.first = e.Time
 	}
-	if e.Time.Before(r.since) || e.isSignIn() {
+	late := !r.until.IsZero() && !e.Time.Before(r.until)
+	if late || e.Time.Before(r.since) || e.isSignIn() || !r.wanted.fits(e) {
 		return
 	}
 	names := make([]string, len(r.by))
@@ -246,9 +283,6 @@ func (r *usageReport) print(s streams, asJSON, asCSV bool) {
 		_, _ = fmt.Fprintln(w, strings.Join(append(names, u.figures()...), "\t")) // the same
 	}
 	_ = w.Flush() // the same
-	if r.unread > 0 {
-		s.complain("drawbridge usage: %s could not be read\n", count(r.unread, "line"))
-	}
 }
 
 // warn says when the files may not reach back as far as was asked, as after a rotation.
@@ -280,10 +314,11 @@ func harmlessCell(name string) string {
 func (r *usageReport) printJSON(s streams, rows []*use) {
 	out := struct {
 		Since  time.Time        `json:"since"`
+		Until  time.Time        `json:"until,omitzero"`
 		By     []string         `json:"by"`
 		Rows   []map[string]any `json:"rows"`
 		Unread int              `json:"unread"`
-	}{r.since.UTC(), r.by, []map[string]any{}, r.unread}
+	}{r.since.UTC(), r.until, r.by, []map[string]any{}, r.unread}
 	for _, u := range rows {
 		row := map[string]any{
 			"calls": u.Calls, "refused": u.Refused, "failed": u.Failed, "first": u.First.UTC(),

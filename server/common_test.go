@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/link"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
@@ -91,11 +92,12 @@ func (l *sharedLog) Find(ctx context.Context, in session.Key, event string) (str
 }
 
 // sharedWord is word that counts, too. When it is cut, nothing is said and nothing
-// arrives.
+// arrives; requests that are forwarded arrive after delay.
 type sharedWord struct {
 	*replicatest.Member
 	trips *atomic.Int64
 	cut   atomic.Bool
+	delay time.Duration // set while nothing is forwarded
 }
 
 func (o *sharedWord) Send(ctx context.Context, to replica.ID, w replica.Word) ([]byte, error) {
@@ -119,6 +121,7 @@ func (o *sharedWord) Forward(ctx context.Context, to replica.ID, r link.Request)
 	if o.cut.Load() {
 		return nil, replica.ErrGone
 	}
+	<-time.After(o.delay)
 	return o.Member.Forward(ctx, to, r)
 }
 

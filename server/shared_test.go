@@ -170,6 +170,29 @@ func TestAnswerWaitsForItsHome(t *testing.T) {
 	}
 }
 
+// TestAnswersOfABatchHaveOneBound sends several answers at once to a replica that reaches
+// the one with the question slowly.
+func TestAnswersOfABatchHaveOneBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		a, b := c.worlds[0], c.worlds[1]
+		id := a.openAsking(t, mcp.Revision2503)
+		question, over := a.ask(t, id)
+		a.word().Drain() // the other leads the session from now on
+		b.word().delay = 3 * time.Second
+		answers := answerTo(question, id)
+		answers.body = "[" + strings.Repeat(answers.body+",", 5) + answers.body + "]"
+		began := time.Now()
+		wantReplicas(t, "six answers", b.do(t, answers))
+		if took := time.Since(began); took > 9*time.Second {
+			t.Errorf("they were refused after %v, want 9 seconds at most", took)
+		}
+		if got := <-over; strings.Count(got, `file:///r`) != 1 {
+			t.Errorf("got %s, want the first answer", got)
+		}
+	})
+}
+
 // TestAnswerAfterAFaultIsNotTakenForNothing answers a question whose home has no mailbox
 // yet, because Redis was away until just now for longer than it keeps one. The client was
 // told 202, and the call waited for the answer until its end.

@@ -100,6 +100,8 @@ func (s *Service) unpack(ctx context.Context, l *sessions.Session, raw mcp.RawJS
 			requests = append(requests, m)
 		}
 	}
+	ctx, stop := context.WithTimeout(ctx, forward.HoldTime) // for all of them together
+	defer stop()
 	for _, m := range others {
 		if refused := s.notified(ctx, l, m); refused != nil {
 			return nil, refused

@@ -49,7 +49,7 @@ func (l *Session) Leave(j *exchange.Job) {
 	back := l.restLocked()
 	calm := l.work.awaited && l.work.inFlight() == 0
 	l.work.awaited = l.work.awaited && !calm
-	var then func()
+	var then []func()
 	if l.work.inFlight() == 0 {
 		then, l.work.calm = l.work.calm, nil
 	}
@@ -57,8 +57,8 @@ func (l *Session) Leave(j *exchange.Job) {
 	if calm {
 		l.WakeStreams()
 	}
-	if then != nil {
-		then()
+	for _, one := range then {
+		one()
 	}
 	if back {
 		l.roster.requeue(l)
@@ -82,7 +82,7 @@ func (l *Session) WhenCalm(then func()) bool {
 	if l.work.inFlight() == 0 {
 		return true
 	}
-	l.work.calm = then
+	l.work.calm = append(l.work.calm, then)
 	return false
 }
 

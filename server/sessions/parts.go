@@ -58,7 +58,7 @@ type work struct {
 	answering int32                    // how many others, of which it is
 	closed    bool                     // no further one is taken, because the stream of the session is about to end
 	awaited   bool                     // streams wait until none is in flight, and are to be woken then
-	calm      func()                   // called when none is in flight any more; nil: nobody waits for that
+	calm      []func()                 // called when none is in flight any more
 }
 
 func (w *work) inFlight() int { return len(w.jobs) + int(w.answering) }

@@ -1,0 +1,31 @@
+package sessions
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+)
+
+// TestAllWhoWaitForCalmAreTold has two wait for the end of what a session runs, as two
+// requests do that end it at once.
+func TestAllWhoWaitForCalmAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, j := &Session{}, &exchange.Job{ID: "1"}
+		if refused := l.Enter(j); refused != nil {
+			t.Fatal(refused.Told)
+		}
+		began := time.Now()
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() { l.AwaitCalm(t.Context()) })
+		}
+		time.AfterFunc(time.Second, func() { l.Leave(j) })
+		both.Wait()
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("both were told after %v, want a second, when the call ended", took)
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -361,6 +363,36 @@ func TestRedisKeepsAnswers(t *testing.T) {
 	if got := b.do(t, modernCall("echo")); got.Code != http.StatusOK {
 		t.Errorf("a call without a key: got %d, want 200", got.Code)
 	}
+}
+
+// denied is a store that believes each request to run at another replica.
+type denied struct {
+	home  replica.ID
+	asked atomic.Int64
+}
+
+func (d *denied) Begin(context.Context, once.Request) (once.Claim, *once.Answer, error) {
+	d.asked.Add(1)
+	return nil, nil, &once.ElsewhereError{Home: d.home}
+}
+
+// TestADeniedRepeatIsTriedAgainWithPauses sends a repeat to a replica that believes its
+// call to run at another one, which denies that.
+func TestADeniedRepeatIsTriedAgainWithPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := &denied{}, &denied{home: replica.NewID()}
+		c := together(t, 2, func(w *world) { w.config.Once = there })
+		here.home = c.worlds[0].word().Self()
+		b := c.join(t, func(w *world) { w.config.Once = here })
+		began := time.Now()
+		got := b.do(t, keyedCall("echo", "k"))
+		if !strings.Contains(got.Body.String(), "DB-REPLICA-LOST") {
+			t.Errorf("got %s, want that the call may have taken effect", got.Body)
+		}
+		if took, n := time.Since(began), here.asked.Load(); took < 5*time.Second || n > 20 {
+			t.Errorf("asked %d times in %v, want 20 times at most, for some seconds", n, took)
+		}
+	})
 }
 
 // FuzzKey looks for a header that is taken although it is no key.

@@ -31,13 +31,14 @@ import (
 // the middle of a call.
 type inquirer struct {
 	url   string
-	begun chan struct{} // gets a value when a call of hang has its answer
-	ended chan struct{} // gets a value when that call was cancelled
+	begun chan struct{} // gets a value when a call of hang or wait has its answer
+	ended chan struct{} // gets a value when a call of hang was cancelled
+	goOn  chan struct{} // lets a call of wait end
 }
 
 func newInquirer(t *testing.T) *inquirer {
 	t.Helper()
-	a := &inquirer{begun: make(chan struct{}, 1), ended: make(chan struct{}, 1)}
+	a := &inquirer{begun: make(chan struct{}, 1), ended: make(chan struct{}, 1), goOn: make(chan struct{}, 1)}
 	server := sdk.NewServer(&sdk.Implementation{Name: "asker", Version: "1"}, nil)
 	sdk.AddTool(server, &sdk.Tool{Name: "all"}, askAll)
 	sdk.AddTool(server, &sdk.Tool{Name: "hang"}, func(ctx context.Context, req *sdk.CallToolRequest,
@@ -50,6 +51,20 @@ func newInquirer(t *testing.T) *inquirer {
 		<-ctx.Done()
 		a.ended <- struct{}{}
 		return nil, nil, ctx.Err()
+	})
+	sdk.AddTool(server, &sdk.Tool{Name: "wait"}, func(ctx context.Context, req *sdk.CallToolRequest,
+		_ map[string]any,
+	) (*sdk.CallToolResult, any, error) {
+		if _, err := req.Session.Elicit(ctx, &sdk.ElicitParams{Message: "who?"}); err != nil {
+			return nil, nil, fmt.Errorf("elicit: %w", err)
+		}
+		a.begun <- struct{}{}
+		select {
+		case <-a.goOn:
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "waited"}}}, nil, nil
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
 	})
 	s := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server },
 		nil))
@@ -382,6 +397,48 @@ func TestParkedCallWhoseReplicaIsGone(t *testing.T) {
 		if code := answer.Object("error").Object("data").Text("code"); code != "DB-REPLICA-LOST" {
 			t.Errorf("got %s, want DB-REPLICA-LOST", answer.JSON())
 		}
+	}
+}
+
+// TestResultOfALostRepeatIsKept breaks the link while the repeat of a parked call, which
+// was forwarded, runs: with a key its result is asked for again, by the replica where it
+// came as long as its client waits, and then by the client.
+func TestResultOfALostRepeatIsKept(t *testing.T) {
+	t.Parallel()
+	for name, lasts := range map[string]bool{"for a moment": false, "until the client is told": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tw := newTwins(t, nil)
+			baseA, baseB := tw.a.serve(t), tw.b.serve(t)
+			_, parked := round(t, baseA, asks("asker__wait", ""))
+			again := asks("asker__wait", repeatOf(t, parked, "elicitation/create", accepted)).
+				with("Idempotency-Key", "k")
+			got := make(chan mcp.Object)
+			go func() {
+				_, answer := round(t, baseB, again)
+				got <- answer
+			}()
+			<-tw.asker.begun
+			mend := tw.hub.Cut(tw.memberA)
+			if lasts {
+				answer := <-got
+				if code := answer.Object("error").Object("data").Text("code"); code != "DB-REPLICA-LOST" {
+					t.Errorf("got %s, want that it may have taken effect", answer.JSON())
+				}
+			}
+			mend()
+			tw.asker.goOn <- struct{}{}
+			if !lasts {
+				if answer := <-got; !strings.Contains(string(answer.JSON()), "waited") {
+					t.Errorf("the client that waited got %s, want the result", answer.JSON())
+				}
+			}
+			for _, base := range []string{baseB, baseA} {
+				if _, answer := round(t, base, again); !strings.Contains(string(answer.JSON()), "waited") {
+					t.Errorf("asked for again: got %s, want the result", answer.JSON())
+				}
+			}
+		})
 	}
 }
 

@@ -105,24 +105,32 @@ func (f *Forwarder) Elsewhere(x *exchange.Exchange, m *mcp.Message) (to replica.
 // reached is most likely back soon, or about to be known as gone, and is waited for:
 // clients do not send again what was refused. If that replica is gone, Deliver refuses an
 // answer to a question, and does not drop it: whoever asked may only be cut off, and wait
-// for it. A request it leaves to its caller then, and returns false.
+// for it. A request that it has not got is left to the caller then: it returns false.
 func (f *Forwarder) Deliver(x *exchange.Exchange, r *http.Request, to replica.ID, m *mcp.Message, body []byte) bool {
+	lost := false // the replica may have got the request
 	for until := time.Now().Add(HoldTime); ; {
 		switch {
 		case f.others.IsThere(to):
-			if f.Forward(x, r, to, m, body) == Done {
+			became := f.Forward(x, r, to, m, body)
+			if became == Done {
 				return true
 			}
+			lost = lost || became == Lost && m.IsRequest()
 		case f.IsUnsure():
-		case !m.IsResponse():
+		case !m.IsResponse() && !lost:
 			return false
 		default:
 			until = time.Time{}
 		}
-		if !f.AwaitChange(x.Context(), until) {
+		switch {
+		case f.AwaitChange(x.Context(), until):
+			continue
+		case lost:
+			refuseForward(x.Context(), x, m)
+		default:
 			x.Refuse(m.ID, exchange.ErrReplicas)
-			return true
 		}
+		return true
 	}
 }
 

@@ -32,7 +32,9 @@ const (
 // The client of the first may leave, because its connection broke or a load balancer sent
 // the request to another replica. Then the call is cancelled within a second, as without
 // a key, unless a repeat waits for it. A repeat at another replica is forwarded to the one
-// that runs the call, and waits there.
+// that runs the call, and waits there. It is tried again when the answer does not come,
+// at last by its client: so a call that was forwarded here goes on when the connection of
+// the link breaks, which says nothing of the client.
 func (e *Endpoint) keyedRequest(x *exchange.Exchange, r *http.Request, m *mcp.Message, body []byte) {
 	request, refused := x.Key.Request(x.Principal)
 	if refused != nil {
@@ -48,29 +50,27 @@ func (e *Endpoint) keyedRequest(x *exchange.Exchange, r *http.Request, m *mcp.Me
 	defer e.config.Exchanges.Jobs.Finish(&c.job)
 	c.response.begin(e, x)
 	claim, kept, err := e.beginKeyed(ctx, x, request)
-	for until := time.Now().Add(forward.HoldTime); err != nil; {
-		at, elsewhere := errors.AsType[*once.ElsewhereError](err)
-		if !elsewhere || !c.response.withdraw() {
-			break
-		}
+	at, elsewhere := errors.AsType[*once.ElsewhereError](err)
+	ran := elsewhere // as far as is known
+	for until := time.Now().Add(forward.HoldTime); elsewhere && c.response.withdraw(); {
 		if x.Forwarded {
 			x.Refuse(m.ID, forward.ErrElsewhere)
 			return
 		}
-		outcome := e.config.Forwarder.Forward(x, r, at.Home, m, body)
-		if outcome == forward.Done {
+		if e.config.Forwarder.Forward(x, r, at.Home, m, body) == forward.Done {
 			return
 		}
 		x.Held.TakeSlot(e.config.Working)
 		c.response.begin(e, x)
-		if time.Now().After(until) || outcome != forward.Denied && !e.config.Forwarder.AwaitChange(x.Context(), until) {
+		if !e.config.Forwarder.AwaitChange(x.Context(), until) {
 			break
 		}
 		claim, kept, err = e.beginKeyed(ctx, x, request)
+		at, elsewhere = errors.AsType[*once.ElsewhereError](err)
 	}
 	switch {
 	case err != nil:
-		e.refuseKeyed(ctx, x, c, err)
+		e.refuseKeyed(ctx, x, c, err, ran)
 	case kept != nil:
 		e.repeatKeyed(ctx, x, c, m, kept)
 	default:
@@ -93,9 +93,15 @@ func (e *Endpoint) beginKeyed(ctx context.Context, x *exchange.Exchange,
 	return e.config.Once.Begin(ctx, r)
 }
 
-// refuseKeyed answers a request of which nothing is run now.
-func (e *Endpoint) refuseKeyed(ctx context.Context, x *exchange.Exchange, c *call, err error) {
+// refuseKeyed answers a request of which nothing is run now. ran tells whether it may have
+// been run elsewhere.
+func (e *Endpoint) refuseKeyed(ctx context.Context, x *exchange.Exchange, c *call, err error, ran bool) {
 	refused := refusalOfKeyed(err)
+	if ran && refused == exchange.ErrReplicas {
+		refused = &exchange.Refusal{
+			Status: exchange.StatusOf(exchange.ErrForwardLost.Code, mcp.Modern), Told: exchange.ErrForwardLost,
+		}
+	}
 	x.RecordRefusal(refused)
 	a := exchange.Answer{ID: c.job.ID, Err: refused.Told, Status: refused.Status}
 	if exchange.IsRevoked(ctx) {
@@ -158,7 +164,9 @@ func (e *Endpoint) runKeyed(ctx context.Context, x *exchange.Exchange, c *call, 
 			claim.Finish(x.Outliving(), once.Answer{Status: a.Status, Message: a.Message(x.ID)})
 		}
 	}()
-	defer context.AfterFunc(x.Context(), func() { e.endUnwanted(ctx, &c.job, claim) })()
+	if !x.Forwarded {
+		defer context.AfterFunc(x.Context(), func() { e.endUnwanted(ctx, &c.job, claim) })()
+	}
 	a = e.run(ctx, x, m, c)
 	x.Outcome, x.Ended = a.Outcome(), a.Ended
 	if a.Err != nil && unmade(a.Err) {

@@ -38,6 +38,7 @@ type Member struct {
 
 	changes []func()
 	drains  bool // guarded by the mutex of the hub
+	cut     bool // likewise; see Cut
 
 	mu     sync.Mutex // guards the fields below
 	newer  bool       // see Outdate
@@ -79,6 +80,20 @@ func (h *Hub) Rejoin(m *Member) {
 	h.mu.Unlock()
 	m.SetLeads(true)
 	h.changed()
+}
+
+// Cut breaks what is forwarded to a replica that lives, until mend is called.
+func (h *Hub) Cut(m *Member) (mend func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m.end()
+	m.life, m.end = context.WithCancel(context.Background()) // until it leaves
+	m.cut = true
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		m.cut = false
+	}
 }
 
 // Self implements replica.Others.
@@ -198,10 +213,12 @@ func (m *Member) ServeClients(h http.Handler) { m.clients = h }
 func (m *Member) Forward(ctx context.Context, to replica.ID, f link.Request) (*http.Response, error) {
 	m.hub.mu.Lock()
 	receiver := m.hub.members[to]
-	m.hub.mu.Unlock()
-	if receiver == nil || receiver.clients == nil {
+	if receiver == nil || receiver.clients == nil || receiver.cut {
+		m.hub.mu.Unlock()
 		return nil, replica.ErrGone
 	}
+	life := receiver.life
+	m.hub.mu.Unlock()
 	ctx, end := context.WithCancel(link.WithOrigin(ctx, link.Origin{
 		From: string(m.id), Remote: f.Remote,
 		ID: f.ID, Note: f.Note,
@@ -214,7 +231,7 @@ func (m *Member) Forward(ctx context.Context, to replica.ID, f link.Request) (*h
 	r.Header, r.RequestURI = f.Header.Clone(), f.Target
 	from, into := io.Pipe()
 	a := &answer{header: make(http.Header), began: make(chan struct{}), body: into}
-	context.AfterFunc(receiver.life, end)
+	context.AfterFunc(life, end)
 	context.AfterFunc(ctx, func() { _ = into.CloseWithError(link.ErrLost) })
 	go func() {
 		defer func() {

@@ -415,6 +415,7 @@ func TestResultOfALostRepeatIsKept(t *testing.T) {
 				with("Idempotency-Key", "k")
 			got := make(chan mcp.Object)
 			go func() {
+				defer close(got) // also where the round fails
 				_, answer := round(t, baseB, again)
 				got <- answer
 			}()

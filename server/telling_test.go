@@ -12,12 +12,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/link"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
 	"github.com/drawbridge-mcp/drawbridge/server/primary/primarytest"
 	"github.com/drawbridge-mcp/drawbridge/server/session"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 )
 
 // crew is a fleet whose lists and files a test changes, and one session of it.
@@ -168,6 +170,35 @@ func TestUpdatesFindTheirWayAfterAFault(t *testing.T) {
 		faulty.Store(false)
 		<-time.After(30 * time.Second)
 		expectNotices(t, "after the fault", stream, mcp.NotifyResourceUpdated, 1)
+	})
+}
+
+// lateOthers answers to what is forwarded late.
+type lateOthers struct {
+	replica.Others
+	late time.Duration
+}
+
+func (o *lateOthers) Forward(ctx context.Context, to replica.ID, r link.Request) (*http.Response, error) {
+	answer, err := o.Others.Forward(ctx, to, r)
+	<-time.After(o.late)
+	return answer, err
+}
+
+// TestUpdateWaitsForAStreamThatOpensLate opens a stream at a replica which learns late
+// that the primary knows of it: what that has for the stream comes before it is there.
+func TestUpdateWaitsForAStreamThatOpensLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrew(t, func(w *world) {
+			w.config.Others = &lateOthers{w.config.Others, sessions.NoticeTime * 3 / 4}
+		})
+		c.subscribe(t, 0, "subscribe")
+		c.changeFile(t, 0, "file:///a")
+		stream := c.get(t, 1, "")
+		<-time.After(30 * time.Second)
+		expectNotices(t, "owed when the stream opens", stream, mcp.NotifyResourceUpdated, 1)
+		c.changeFile(t, 0, "file:///a")
+		expectNotices(t, "a change", stream, mcp.NotifyResourceUpdated, 1)
 	})
 }
 

@@ -82,6 +82,7 @@ func (s *Service) tellListeners(ctx context.Context, at replica.ID, some []*sess
 			continue
 		case err == nil && i < len(taken) && taken[i] == noticeFenced:
 			s.sessions.Superseded(l)
+		case err == nil && i < len(taken) && taken[i] == noticeEarly: // it comes again at a heartbeat
 		case err == nil:
 			l.DropListener(one.Holder.Stream, at)
 		}
@@ -98,6 +99,7 @@ const (
 	noticeRefused = '0' // the stream is not there
 	noticeTaken   = '1'
 	noticeFenced  = '2' // another replica leads the session
+	noticeEarly   = '3' // the stream is about to be there
 )
 
 // noticesFor returns what the first stream of a session at a replica is to be told. What is
@@ -192,10 +194,12 @@ func (s *Service) heardNotice(ctx context.Context, from replica.ID, parts [][]by
 		}
 		return noticeTaken
 	}
-	l.AwaitStream(ctx, stream)
+	opened := l.AwaitStream(ctx, stream)
 	switch had := l.Epoch(); {
 	case had > epoch:
 		return noticeFenced
+	case !opened:
+		return noticeEarly
 	case !l.Holds(stream):
 		return noticeRefused
 	}

@@ -97,14 +97,13 @@ func (l *Session) StreamOpened(stream string) {
 	}
 }
 
-// AwaitStream waits until a stream is open that is about to be opened.
-func (l *Session) AwaitStream(ctx context.Context, stream string) {
+// AwaitStream waits until a stream is open that is about to be opened. It is false if
+// that takes longer.
+func (l *Session) AwaitStream(ctx context.Context, stream string) bool {
 	l.mu.Lock()
 	opening := l.streams.opening[stream]
 	l.mu.Unlock()
-	if opening != nil {
-		await(ctx, opening)
-	}
+	return opening == nil || await(ctx, opening)
 }
 
 // Holds tells whether a connection here sends that stream.
@@ -166,13 +165,16 @@ func (h *Holder) goneLocked() <-chan struct{} {
 	return h.gone
 }
 
-// await waits for half as long as whoever sent notices does, at most.
-func await(ctx context.Context, done <-chan struct{}) {
+// await waits for half as long as whoever sent notices does, at most. It is false if it
+// is not done by then.
+func await(ctx context.Context, done <-chan struct{}) bool {
 	ctx, stop := context.WithTimeout(ctx, NoticeTime/2)
 	defer stop()
 	select {
 	case <-done:
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }
 

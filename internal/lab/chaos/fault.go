@@ -26,6 +26,8 @@ type fault struct {
 	// Redis is not well meanwhile, so calls may be answered without a stream, and their
 	// progress be left out
 	weak bool
+	// patience is how long a client waits until it takes a call for lost; zero: silence
+	patience time.Duration
 	// unrecorded says that a replica is killed, or its record disturbed, so calls may be
 	// executed, broken, and not on record.
 	unrecorded bool
@@ -46,6 +48,7 @@ type effect struct {
 // ground is the kind of world that a fault needs.
 type ground struct {
 	redis      string // "one", "watched" or "cluster"
+	links      bool   // the replicas reach each other through proxies
 	direct     bool   // the load balancer reaches the replicas without proxies
 	namespaces bool   // the parts are in network namespaces of their own
 
@@ -58,11 +61,12 @@ var (
 	plain  = ground{redis: "one"}                   //nolint:gochecknoglobals // a constant
 	direct = ground{redis: "one", direct: true}     //nolint:gochecknoglobals // as above
 	spaces = ground{redis: "one", namespaces: true} //nolint:gochecknoglobals // as above
+	linked = ground{redis: "one", links: true}      //nolint:gochecknoglobals // as above
 )
 
 func (g ground) compare(other ground) int {
 	return cmp.Or(cmp.Compare(g.redis, other.redis), compareBool(g.direct, other.direct),
-		compareBool(g.namespaces, other.namespaces))
+		compareBool(g.namespaces, other.namespaces), compareBool(g.links, other.links))
 }
 
 func compareBool(a, b bool) int {
@@ -77,6 +81,6 @@ func compareBool(a, b bool) int {
 
 // catalogue returns all faults.
 func catalogue() []*fault {
-	return slices.Concat(networkFaults(), serverFaults(), redisFaults(), replicaFaults(), partitionFaults(),
-		resourceFaults(), configFaults(), issuerFaults(), clientFaults(), childFaults(), clockFaults())
+	return slices.Concat(networkFaults(), serverFaults(), redisFaults(), replicaFaults(), linkFaults(),
+		partitionFaults(), resourceFaults(), configFaults(), issuerFaults(), clientFaults(), childFaults(), clockFaults())
 }

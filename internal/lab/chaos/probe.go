@@ -80,9 +80,14 @@ func (s *scene) open(ctx context.Context, base string) (session string, err erro
 
 // within calls the plain tool of a server in a session.
 func (s *scene) within(ctx context.Context, base, session, server string) (reply, error) {
+	return s.runs(ctx, base, session, server+"__touch", "")
+}
+
+// runs calls a tool in a session. more are further arguments.
+func (s *scene) runs(ctx context.Context, base, session, tool, more string) (reply, error) {
 	body := fmt.Sprintf(
-		`{"jsonrpc":"2.0","id":%q,"method":"tools/call","params":{"name":"%s__touch","arguments":{"nonce":"probe","tenant":%q}}}`,
-		rand.Text(), server, crowd.TenantA) // no two requests of a session have one id
+		`{"jsonrpc":"2.0","id":%q,"method":"tools/call","params":{"name":%q,"arguments":{"nonce":"probe","tenant":%q%s}}}`,
+		rand.Text(), tool, crowd.TenantA, more) // no two requests of a session have one id
 	return s.post(ctx, base, s.token(crowd.TenantA, prober), body, "Mcp-Session-Id", session,
 		"MCP-Protocol-Version", legacyRevision)
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -67,23 +68,29 @@ func killings() []*fault {
 				}, s.victim.Freeze()
 			},
 		},
-		{
-			name: "a replica freezes for ten seconds",
-			done: "SIGSTOP, and SIGCONT when the others have taken its sessions over", ground: plain,
-			holds: "the others serve meanwhile, and the replica goes on without a restart",
-			make: func(ctx context.Context, s *scene) (effect, error) {
-				if err := s.victim.Freeze(); err != nil {
-					return effect{}, err
-				}
-				select {
-				case <-time.After(10 * time.Second):
-				case <-ctx.Done():
-				}
-				return effect{
-					seen: s.othersServe(),
-					heal: func(context.Context) error { return s.victim.Thaw() },
-				}, ctx.Err()
-			},
+		frozen("ten seconds", 10*time.Second),
+		frozen("two minutes", 2*time.Minute),
+	}
+}
+
+// frozen has a replica freeze for longer than the others wait for it.
+func frozen(name string, lasts time.Duration) *fault {
+	return &fault{
+		name: "a replica freezes for " + name,
+		done: "SIGSTOP, and SIGCONT when the others have taken its sessions over", ground: plain,
+		holds: "the others serve meanwhile, and the replica goes on without a restart; calls that it had in work may end " +
+			"without progress, and not be cancelled at their servers",
+		patience: silence + lasts,
+		spares:   func(v *ledger.Verdict) int { return v.Uncancelled + v.Unstreamed },
+		make: func(ctx context.Context, s *scene) (effect, error) {
+			if err := s.victim.Freeze(); err != nil {
+				return effect{}, err
+			}
+			world.Pause(ctx, lasts)
+			return effect{
+				seen: s.othersServe(),
+				heal: func(context.Context) error { return s.victim.Thaw() },
+			}, ctx.Err()
 		},
 	}
 }

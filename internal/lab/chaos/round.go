@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -95,7 +96,7 @@ func (s *scene) playWith(ctx context.Context, f *fault, book *ledger.Ledger, siz
 	}
 	s.crowd = crowd.Start(ctx, crowd.Config{
 		URL: s.url, Token: s.token, Ledger: book, Size: size,
-		Patience: silence, Forgetful: f.weak,
+		Patience: cmp.Or(f.patience, silence), Forgetful: f.weak,
 	})
 	missed := s.suffer(ctx, f)
 	stopping, stop := context.WithTimeout(ctx, ends)

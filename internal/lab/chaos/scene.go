@@ -74,7 +74,7 @@ func newScene(ctx context.Context, dir, program, balancer string, g ground) (_ *
 	defer stop()
 	s.World, err = world.Start(ctx, world.Config{
 		Dir: dir, Program: program, Balancer: balancer, Replicas: replicas, Redis: g.redis, Upstreams: paths,
-		Direct: g.direct, Namespaces: g.namespaces, EventAge: g.eventAge, Patience: g.patience,
+		Direct: g.direct, Links: g.links, Namespaces: g.namespaces, EventAge: g.eventAge, Patience: g.patience,
 	})
 	if err != nil {
 		return nil, err

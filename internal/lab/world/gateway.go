@@ -60,10 +60,14 @@ func (w *World) text(r *Replica, audit string) string {
 		_, _ = fmt.Fprintf(&servers, "  %s: {url: \"http://%s/%s\", private_addresses: true, timeout: 10s}\n",
 			name, r.Upstream[name].Address, path)
 	}
-	return fmt.Sprintf(gatewayConfig, r.Address, r.Operator, w.URL, w.network.trusted, issuer, secretFile,
+	text := fmt.Sprintf(gatewayConfig, r.Address, r.Operator, w.URL, w.network.trusted, issuer, secretFile,
 		tenantClaim, strings.Join(names, ", "),
 		tenants.String(), servers.String(), audit, w.Redis.url(r.Redis.Address), w.config.Patience, Room,
 		w.config.EventAge)
+	if r.Link != nil {
+		text += fmt.Sprintf("link: {listen: \"%s\", address: \"%s\"}\n", r.LinkAddress, r.Link.Address)
+	}
+	return text
 }
 
 // everything returns patterns for all prompts and resources of the servers.

@@ -28,6 +28,10 @@ type Replica struct {
 	// to the address of redis.url: the server, the sentinel, or a node of the cluster
 	Redis    *netfault.Proxy
 	Upstream map[string]*netfault.Proxy // to each server, by its name
+	// from the other replicas to its listener for them, which is at LinkAddress; nil in a
+	// world without Links
+	Link        *netfault.Proxy
+	LinkAddress string
 
 	Env []string // further ones such as "GOMEMLIMIT=100MiB", from the next Start on
 	// a program with arguments that becomes the gateway, such as prlimit --nofile=256,
@@ -75,6 +79,14 @@ func (w *World) newReplica(i int) (_ *Replica, err error) {
 			return nil, err
 		}
 	}
+	if w.config.Links {
+		if r.LinkAddress, err = w.network.address(r.Name); err != nil {
+			return nil, err
+		}
+		if r.Link, err = w.proxy(r.LinkAddress); err != nil {
+			return nil, err
+		}
+	}
 	r.audits = []string{filepath.Join(r.Dir, "audit.jsonl")}
 	key := base64.StdEncoding.EncodeToString([]byte(secret)[:32]) + "\n"
 	return r, errors.Join(os.Mkdir(r.Dir, 0o700), os.WriteFile(filepath.Join(r.Dir, "keys"), []byte(key),
@@ -91,7 +103,7 @@ func (w *World) proxy(target string) (*netfault.Proxy, error) {
 }
 
 func (r *Replica) closeProxies() {
-	for _, p := range append(slices.Collect(maps.Values(r.Upstream)), r.Balancer, r.Redis) {
+	for _, p := range append(slices.Collect(maps.Values(r.Upstream)), r.Balancer, r.Redis, r.Link) {
 		if p != nil {
 			p.Close()
 		}

@@ -41,6 +41,10 @@ type Config struct {
 	// can only accept and reset them. Replica.Balancer is nil then.
 	Direct bool
 
+	// Links makes the replicas reach each other through proxies, Replica.Link. It goes
+	// without Namespaces.
+	Links bool
+
 	// Namespaces puts each replica and each server of Redis into a network namespace of
 	// its own, for Partition. Where they cannot be had, the error of Start is
 	// ErrNoNamespaces.

@@ -277,7 +277,7 @@ func (p *pending) add(out *Request, memory Memory) *waiter {
 	case out.Notify != nil:
 		reserved := out.Memory.Another()
 		if out.Memory == nil {
-			reserved = memory.claim()
+			reserved = memory.reserve()
 		}
 		w.notes = NewNotes(reserved)
 	}

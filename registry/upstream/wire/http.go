@@ -177,7 +177,7 @@ func (l *HTTP) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 	}
 	reserved := out.Memory
 	if reserved == nil {
-		reserved = l.memory.claim()
+		reserved = l.memory.reserve()
 		defer reserved.Release()
 	}
 	answer, resp, sent, err := l.post(ctx, ready, header, out, reserved)
@@ -464,7 +464,7 @@ func (l *HTTP) followOnce(ctx context.Context, s *session, at *progress,
 		return false, nil
 	}
 	l.up.Following(true, again)
-	reserved := l.memory.claim()
+	reserved := l.memory.reserve()
 	defer reserved.Release()
 	return true, l.read.stream(ctx, resp.Body, at, reserved, func(m *mcp.Message) bool {
 		l.receiveUnasked(ctx, m)

@@ -14,8 +14,8 @@ type Memory struct {
 	Server share.User
 }
 
-// claim returns a claim of the server.
-func (m Memory) claim() *share.Reservation { return m.Budget.Reserve(m.Server) }
+// reserve returns a reservation of the server.
+func (m Memory) reserve() *share.Reservation { return m.Budget.Reserve(m.Server) }
 
 // MemoryError says that a server has answered, and that there is no room for its answer
 // in the share of whoever made the request. It wraps an error of package share.
@@ -26,7 +26,7 @@ func (e *MemoryError) Error() string { return "no room for the answer: " + e.Err
 // Unwrap returns the error of package share.
 func (e *MemoryError) Unwrap() error { return e.Err }
 
-// holds makes the claim hold a text of that many bytes.
+// holds makes the reservation hold a text of that many bytes.
 func holds(reserved *share.Reservation, bytes int) error {
 	if err := reserved.Resize(int64(bytes)); err != nil {
 		return &MemoryError{err}
@@ -34,7 +34,8 @@ func holds(reserved *share.Reservation, bytes int) error {
 	return nil
 }
 
-// answerMemory is the claim of an answer, as package dial asks it. Little is covered.
+// answerMemory is the reservation of an answer, as package dial asks it. Little is
+// covered.
 type answerMemory share.Reservation
 
 var _ dial.Memory = (*answerMemory)(nil)
@@ -47,7 +48,7 @@ func (r *answerMemory) Hold(bytes int) error {
 	return holds((*share.Reservation)(r), bytes)
 }
 
-// enlarged returns data with room for size bytes, after the claim holds that much.
+// enlarged returns data with room for size bytes, after the reservation holds that much.
 func enlarged(data []byte, size int, reserved *share.Reservation) ([]byte, error) {
 	if err := holds(reserved, size); err != nil {
 		return nil, err

@@ -120,7 +120,7 @@ func (l *SSE) readAll(ctx context.Context, resp *response) {
 // receive reads the stream to its end. Messages before the address are dropped, and a
 // second address is ignored: otherwise a server could redirect messages at any time.
 func (l *SSE) receive(ctx context.Context, body io.Reader) error {
-	reserved := l.memory.claim()
+	reserved := l.memory.reserve()
 	defer reserved.Release()
 	idle := padding{read: l.read, hurry: l.hurry}
 	for event, err := range sse.ReadWithin(body, maxMessage, roomOf(reserved), idle.add) {

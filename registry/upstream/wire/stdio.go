@@ -186,7 +186,7 @@ func (k *Child) readOutput(ctx context.Context) {
 // receive reads the child's standard output to its end, line by line.
 func (k *Child) receive(ctx context.Context) error {
 	in := bufio.NewReaderSize(k.stdout, 64<<10)
-	reserved := k.memory.claim()
+	reserved := k.memory.reserve()
 	defer reserved.Release()
 	idle := padding{read: k.read, hurry: k.hurry}
 	for {

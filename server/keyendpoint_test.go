@@ -8,7 +8,7 @@ import (
 // TestKeyEndpointsHaveNoDiscovery calls at the addresses of access keys, and looks for
 // anything that leads a client to a login.
 func TestKeyEndpointsHaveNoDiscovery(t *testing.T) {
-	on := newWorld(t, func(w *world) { w.config.KeyEndpoints = true })
+	on := newWorld(t, func(w *world) { w.settings.AccessKeys = true })
 	off := newWorld(t)
 	for path, tenant := range map[string]string{"/key/mcp": "", "/t/acme/key/mcp": "acme"} {
 		call := modernCall("echo")
@@ -35,6 +35,11 @@ func TestKeyEndpointsHaveNoDiscovery(t *testing.T) {
 		if got := on.do(t, metadata); got.Code != http.StatusNotFound {
 			t.Errorf("%s: its metadata: got %d, want 404", path, got.Code)
 		}
+		on.settings.AccessKeys = false // by a reload
+		if got := on.do(t, call); got.Code != http.StatusNotFound {
+			t.Errorf("%s, off again: got %d, want 404", path, got.Code)
+		}
+		on.settings.AccessKeys = true
 		if tenant == "" {
 			continue
 		}

@@ -215,6 +215,14 @@ func (s *Server) admitted(x *exchange.Exchange, r *http.Request) bool {
 	return true
 }
 
+// keysTaken lets requests to the addresses of access keys pass while keys are taken.
+func (s *Server) keysTaken(x *exchange.Exchange, _ *http.Request) bool {
+	if !x.Settings.AccessKeys {
+		x.Refuse("", exchange.ErrNotFound)
+	}
+	return x.Settings.AccessKeys
+}
+
 func (s *Server) notFound(w http.ResponseWriter, _ *http.Request) {
 	exchange.Of(w).Refuse("", exchange.ErrNotFound)
 }
@@ -229,7 +237,7 @@ func (s *Server) forwarded() http.Handler {
 	r.MethodNotAllowed(s.notFound)
 	r.HandleFunc(exchange.EndpointPath, s.endpoint)
 	r.HandleFunc(exchange.TenantPath+"{tenant}"+exchange.EndpointPath, s.endpoint)
-	s.keyEndpoints(r)
+	s.keyEndpoints(r.With(checked(s.keysTaken)))
 	if s.config.LegacySSE {
 		r.HandleFunc(exchange.MessagesPath, s.legacy.PostMessage)
 	}

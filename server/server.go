@@ -70,10 +70,7 @@ type Config struct {
 	// it, and by streams each time they wake: it must be cheap.
 	Judge func(auth.Principal) error
 	Seal  *seal.Ring // of session ids
-	// KeyEndpoints says whether the endpoints are served at addresses without discovery,
-	// too: some clients send a header that was configured only there.
-	KeyEndpoints bool
-	Log          session.Log
+	Log   session.Log
 	// Records say which replica leads each legacy session of Streamable HTTP. They tell
 	// that other replicas use the same Log and have the same keys in Seal, and are among
 	// Others. A client may then send its requests, cancellations and answers to any
@@ -217,11 +214,11 @@ func (s *Server) Handler() http.Handler {
 			r.HandleFunc(route, signingIn{s.config.SignIn}.answer)
 		}
 	}
+	s.keyEndpoints(r.With(checked(s.keysTaken, s.authenticated, s.admitted)))
 	r.Group(func(r chi.Router) {
 		r.Use(known)
 		r.HandleFunc(exchange.EndpointPath, s.endpoint)
 		r.HandleFunc(exchange.TenantPath+"{tenant}"+exchange.EndpointPath, s.endpoint)
-		s.keyEndpoints(r)
 		if s.config.LegacySSE {
 			r.HandleFunc(exchange.SSEPath, s.legacy.OpenSSE)
 			r.HandleFunc(exchange.MessagesPath, s.legacy.PostMessage)
@@ -230,13 +227,10 @@ func (s *Server) Handler() http.Handler {
 	return &shortcut{r, every.Handler(known(http.HandlerFunc(s.endpoint)))}
 }
 
-// keyEndpoints serves the endpoints at their addresses without discovery, if there are
-// any.
+// keyEndpoints serves the endpoints at their addresses without discovery.
 func (s *Server) keyEndpoints(r chi.Router) {
-	if s.config.KeyEndpoints {
-		r.HandleFunc(exchange.KeyPath+exchange.EndpointPath, s.endpoint)
-		r.HandleFunc(exchange.TenantPath+"{tenant}"+exchange.KeyPath+exchange.EndpointPath, s.endpoint)
-	}
+	r.HandleFunc(exchange.KeyPath+exchange.EndpointPath, s.endpoint)
+	r.HandleFunc(exchange.TenantPath+"{tenant}"+exchange.KeyPath+exchange.EndpointPath, s.endpoint)
 }
 
 // routeOf returns the pattern of the route that matched. The path itself is not used as a

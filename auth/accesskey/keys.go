@@ -33,6 +33,7 @@ const (
 // Config is what Keys need. Every field is required.
 type Config struct {
 	Store   store.Store
+	Taken   func() bool   // whether keys are taken at all; a reload may change it
 	Issuer  func() string // of the principals: the public URL
 	Log     *slog.Logger
 	Revoked func() // called when a key that was used here has ended; returns soon
@@ -64,6 +65,7 @@ func New(cfg Config) *Keys {
 
 // Refusals. Unknown, revoked and expired are one.
 var (
+	errOff     = errors.New("it is an access key, and the config does not turn access_keys on")
 	errForm    = errors.New("it has the prefix of an access key, and not its form or checksum")
 	errUnknown = errors.New("no such access key, or it was revoked, or its time is over")
 )
@@ -71,7 +73,10 @@ var (
 // Verify returns whom a key speaks for. Errors are *auth.Error. A text that is no key is
 // refused before anything is asked.
 func (k *Keys) Verify(ctx context.Context, text string) (auth.Principal, error) {
-	if !IsKey(text) {
+	switch {
+	case !k.cfg.Taken():
+		return auth.Principal{}, &auth.Error{Reason: "malformed", Err: errOff}
+	case !IsKey(text):
 		return auth.Principal{}, &auth.Error{Reason: "malformed", Err: errForm}
 	}
 	id := digest(text)
@@ -206,6 +211,8 @@ func (k *Keys) Judge(p auth.Principal) error {
 	defer k.mu.Unlock()
 	h := k.held[p.AccessKey()]
 	switch {
+	case !k.cfg.Taken():
+		return &auth.Error{Reason: "key", Err: errOff}
 	case h == nil || h.key.Tenant != p.TenantID || p.Issuer != k.cfg.Issuer():
 		return &auth.Error{Reason: "key", Err: errUnknown}
 	case !now.Before(h.key.Expires):
@@ -242,9 +249,15 @@ func every(ctx context.Context, pause time.Duration, do func(context.Context)) {
 	}
 }
 
-// look drops the keys that were revoked lately. While the store is away it says nothing:
-// whoever keeps the store does.
+// look drops the keys that were revoked lately, or all while none are taken. While the
+// store is away it says nothing: whoever keeps the store does.
 func (k *Keys) look(ctx context.Context) {
+	if !k.cfg.Taken() {
+		k.mu.Lock()
+		clear(k.held)
+		k.mu.Unlock()
+		return
+	}
 	ctx, stop := context.WithTimeout(ctx, askTime)
 	defer stop()
 	began := k.cfg.Now()

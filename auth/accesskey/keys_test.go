@@ -58,6 +58,7 @@ type replica struct {
 	store   *counted
 	revoked atomic.Int64
 	passed  atomic.Int64
+	off     atomic.Bool
 }
 
 func newReplica(t *testing.T, db store.Database) *replica {
@@ -67,6 +68,7 @@ func newReplica(t *testing.T, db store.Database) *replica {
 	r.Keys = New(Config{
 		Store: r.store, Issuer: func() string { return issuer }, Log: slog.New(slog.DiscardHandler),
 		Revoked: func() { r.revoked.Add(1) },
+		Taken:   func() bool { return !r.off.Load() },
 		Now:     func() time.Time { return began.Add(time.Duration(r.passed.Load())) },
 	})
 	return r
@@ -110,6 +112,30 @@ func taken(t *testing.T, what string, r *replica, text string) auth.Principal {
 		t.Fatalf("%s: %v", what, err)
 	}
 	return p
+}
+
+// TestKeysAreRefusedWhileTheyAreOff shows that a reload which turns keys off ends what they
+// have open, also when the store is away, and that one which turns them on again takes none
+// from memory.
+func TestKeysAreRefusedWhileTheyAreOff(t *testing.T) {
+	db := open(t)
+	text, k := create(t, db, time.Hour)
+	r := newReplica(t, db)
+	p := taken(t, "before", r, text)
+	r.off.Store(true)
+	refused(t, "while keys are off", r, text, "malformed")
+	if err := r.Judge(p); err == nil {
+		t.Error("what the key has open goes on while keys are off")
+	}
+	r.look(t.Context())
+	if _, err := (Book{db}).Revoke(t.Context(), k.ID); err != nil {
+		t.Fatal(err)
+	}
+	r.off.Store(false)
+	r.store.away.Store(true)
+	refused(t, "revoked meanwhile, with the store away", r, text, "unavailable")
+	r.store.away.Store(false)
+	refused(t, "revoked meanwhile", r, text, "key")
 }
 
 func TestKeySpeaksForItsSubject(t *testing.T) {

@@ -28,7 +28,7 @@ func TestAccessKeysAreMadeListedAndRevokedBesideAGateway(t *testing.T) {
 	both := logins{tokens, accesskey.New(accesskey.Config{
 		Store: s.db, Log: slog.New(slog.DiscardHandler), Now: time.Now,
 		Issuer:  func() string { return cfg.PublicAddress() },
-		Revoked: func() { revoked <- struct{}{} },
+		Revoked: func() { revoked <- struct{}{} }, Taken: func() bool { return true },
 	})}
 
 	code, said := operate(t, "keys", "create", "-tenant", "acme", "-subject", "ci", "-scopes", "tools.read,admin",

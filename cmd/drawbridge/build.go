@@ -59,7 +59,7 @@ type parts struct {
 	fleet     *fleet
 	issuers   *verifiers
 	signIns   *signIns
-	keys      *accesskey.Keys // nil: none are taken
+	keys      *accesskey.Keys // nil: nothing is kept, and so none are taken
 	// What the server asks for at each request. A reload swaps it whole, so that no
 	// request sees half of a change.
 	settings atomic.Pointer[server.Settings]
@@ -222,12 +222,11 @@ func (p *parts) auditMoved(err error) {
 // serverConfig returns what package server needs. Limits and session settings are copied
 // from the config of the start: only a restart changes them.
 func (p *parts) serverConfig(cfg *config.Config) server.Config {
-	verify, judge := p.logins(cfg)
+	verify, judge := p.logins()
 	return server.Config{
 		Gateway:       p.gateway,
 		Verify:        verify,
 		Judge:         judge,
-		KeyEndpoints:  cfg.AccessKeys,
 		Seal:          p.ring,
 		Log:           p.newSessionLog(cfg.Sessions),
 		Others:        p.sharing.others,
@@ -253,15 +252,17 @@ func (p *parts) serverConfig(cfg *config.Config) server.Config {
 	}
 }
 
-// logins returns what finds out who a caller is, and whether that still holds.
-func (p *parts) logins(cfg *config.Config) (verify func(context.Context, string) (auth.Principal, error),
+// logins returns what finds out who a caller is, and whether that still holds. A reload
+// says whether keys are taken, where something is kept.
+func (p *parts) logins() (verify func(context.Context, string) (auth.Principal, error),
 	judge func(auth.Principal) error,
 ) {
-	if !cfg.AccessKeys {
+	if p.storing.db == nil {
 		return p.issuers.verify, p.issuers.judge
 	}
 	p.keys = accesskey.New(accesskey.Config{
 		Store: p.storing.db, Log: p.log, Revoked: p.loginsChanged, Now: time.Now,
+		Taken:  func() bool { return p.settings.Load().AccessKeys },
 		Issuer: func() string { return p.settings.Load().Base() },
 	})
 	both := logins{p.issuers, p.keys}
@@ -312,6 +313,7 @@ func settingsOf(cfg *config.Config, address string) *server.Settings {
 		AllowedHosts:   allowedHosts(cfg, public, address),
 		TrustedProxies: cfg.TrustedProxies,
 		PublicTenants:  tenantsWithCard(cfg),
+		AccessKeys:     cfg.AccessKeys,
 	}
 	advertised(cfg, settings)
 	return settings

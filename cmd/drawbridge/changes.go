@@ -52,6 +52,7 @@ func changeList(started, before, after *config.Config) []string {
 			return []string{"settings"}
 		})...)
 	for _, name := range differing(map[string]bool{
+		"access_keys":      before.AccessKeys == after.AccessKeys,
 		"registration":     before.Registration == after.Registration,
 		"spent_tokens":     before.SpentTokens == after.SpentTokens,
 		"advertise":        reflect.DeepEqual(before.Advertise, after.Advertise),
@@ -254,7 +255,6 @@ func restartNeeded(started, next *config.Config) []string {
 		"sessions.keys_file":   (len(started.Sessions.Keys) == 0) == (len(next.Sessions.Keys) == 0),
 		"key_sets_dir":         started.KeySetsDir == next.KeySetsDir,
 		"data":                 started.Data == next.Data,
-		"access_keys":          started.AccessKeys == next.AccessKeys,
 		"sign_in":              started.SignsIn() || !next.SignsIn(),
 		"log.format":           started.LogFormat == next.LogFormat,
 	})

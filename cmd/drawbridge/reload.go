@@ -108,7 +108,7 @@ func (p *parts) reload(ctx, work context.Context, loader *config.Loader) config.
 // replace puts a checked config in force. Everything that can fail comes first, and is
 // undone if a later step fails, so that the gateway never runs with half of a new config.
 func (p *parts) replace(work context.Context, cfg *config.Config) error {
-	settings := settingsOf(withoutNewSignIn(cfg, p.started), p.address)
+	settings := settingsOf(withoutNewParts(cfg, p.started), p.address)
 	signIns, err := p.signIns.next(cfg, settings)
 	if err != nil {
 		return err
@@ -148,14 +148,15 @@ func tenantIDs(cfg *config.Config) []string {
 	return ids
 }
 
-// withoutNewSignIn returns next without its logins if people could not sign in when this
-// process started. Only a restart begins that, and until then clients must not be sent to
-// an authorization server that is not there.
-func withoutNewSignIn(next, started *config.Config) *config.Config {
-	if started.SignsIn() || !next.SignsIn() {
-		return next
-	}
+// withoutNewParts returns next without what only a restart begins. Its logins, if people
+// could not sign in when this process started: until then clients must not be sent to an
+// authorization server that is not there. And access keys, if nothing was kept.
+func withoutNewParts(next, started *config.Config) *config.Config {
 	without := *next
+	without.AccessKeys = next.AccessKeys && started.Data.Exists()
+	if started.SignsIn() || !next.SignsIn() {
+		return &without
+	}
 	without.Logins, without.Clients = nil, nil
 	without.Advertise = slices.DeleteFunc(slices.Clone(next.Advertise),
 		func(name string) bool { return name == config.SignInWord })

@@ -229,7 +229,7 @@ func TestNewSignInNeedsARestart(t *testing.T) {
 	if got := restartNeeded(started, next); !slices.Contains(got, "sign_in") {
 		t.Errorf("a restart is needed for %q, want sign_in among them", got)
 	}
-	settings := settingsOf(withoutNewSignIn(next, started), "127.0.0.1:1")
+	settings := settingsOf(withoutNewParts(next, started), "127.0.0.1:1")
 	if settings.SignIn || len(settings.IssuersOf("")) != 1 || settings.IssuersOf("")[0] != "https://login.example" {
 		t.Errorf("clients are sent to %q", settings.IssuersOf(""))
 	}

@@ -31,8 +31,9 @@ type directory struct {
 
 	key ed25519.PrivateKey
 
-	mu     sync.Mutex        // guards the field below
+	mu     sync.Mutex        // guards the fields below
 	nonces map[string]string // by code
+	secret string            // with which the gateway asked last
 }
 
 func newDirectory(t *testing.T) *directory {
@@ -70,6 +71,10 @@ func newDirectory(t *testing.T) *directory {
 		http.Redirect(w, r, query.Get("redirect_uri")+"?"+back.Encode(), http.StatusFound)
 	})
 	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) {
+		_, secret, _ := r.BasicAuth()
+		d.mu.Lock()
+		d.secret = secret + r.FormValue("client_secret")
+		d.mu.Unlock()
 		token, err := d.idToken(r.FormValue("code"))
 		if err != nil {
 			w.Header().Set("Content-Type", "application/json")

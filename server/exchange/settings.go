@@ -20,6 +20,10 @@ type Settings struct {
 	AllowedHosts         []string // values of Host that are accepted; one without a port accepts every port
 	TrustedProxies       []netip.Prefix
 	PublicTenants        []string // whose endpoints have a card
+	// AccessKeys says whether access keys are taken. Then the endpoints are served at
+	// addresses without discovery, too: some clients send a header that was configured only
+	// there.
+	AccessKeys bool
 
 	// SignIn says that this gateway itself is the authorization server, under a name of its
 	// own at each endpoint. It is named where no AuthorizationServer has that tenant.

@@ -283,7 +283,6 @@ func TestWhatOnlyARestartChangesReplacesThePods(t *testing.T) {
 		"audit.arguments": map[string]any{"files__*": []any{"path"}},
 		"audit.key_file":  "/run/secrets/drawbridge/audit.key",
 		"key_sets_dir":    "/var/lib/drawbridge",
-		"access_keys":     "on",
 		"data":            map[string]any{"dir": "/var/lib/drawbridge/data"},
 		"extensions":      map[string]any{"pass": []any{"com.example/thing"}},
 		"sign_in": []any{map[string]any{
@@ -329,7 +328,7 @@ func TestWhatOnlyARestartChangesReplacesThePods(t *testing.T) {
 		}
 	}
 	for name, value := range map[string]any{
-		"public_url": "https://other.example.com", "log.level": "debug",
+		"public_url": "https://other.example.com", "log.level": "debug", "access_keys": "on",
 		"trusted_proxies": []any{"10.1.0.0/16"},
 		"issuers": []any{map[string]any{
 			"issuer":   "https://other.example.com/",

@@ -47,7 +47,7 @@ as its grace, and Kubernetes does not wait for its end before it starts the next
 {{- $config := include "drawbridge.config" . | fromYaml -}}
 {{- $sessions := omit ($config.sessions | default dict) "keys_file" -}}
 {{- $_ := set $sessions "sealed" (hasKey ($config.sessions | default dict) "keys_file") -}}
-{{- $fixed := pick $config "listen" "operator" "revisions" "redis" "link" "replicas" "key_sets_dir" "data" "access_keys" "limits" "lists" "extensions" "card" -}}
+{{- $fixed := pick $config "listen" "operator" "revisions" "redis" "link" "replicas" "key_sets_dir" "data" "limits" "lists" "extensions" "card" -}}
 {{- $_ := set $fixed "sessions" $sessions -}}
 {{- $_ := set $fixed "audit" (omit ($config.audit | default dict) "claims") -}}
 {{- $signIn := not (empty $config.clients) -}}

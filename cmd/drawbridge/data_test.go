@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
@@ -229,6 +230,55 @@ func TestKeyThatSealsRecordsCannotBeEnded(t *testing.T) {
 	_, err = storingOf(t, file)
 	if _, ok := errors.AsType[*store.KeyError](err); !ok {
 		t.Errorf("a start with other keys: got error %v, want that of the key", err)
+	}
+}
+
+// TestRecordsThatCannotBeReadAreTold spoils one of two records before the keys rotate.
+func TestRecordsThatCannotBeReadAreTold(t *testing.T) {
+	file := keepingConfig(t, "")
+	s := keep(t, file)
+	put(t, s, "bad")
+	put(t, s, "good")
+	var rows []store.Row
+	for row, err := range s.db.Rows(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if row.ID == "bad" {
+			row.Value[len(row.Value)-1] ^= 1
+		}
+		rows = append(rows, row)
+	}
+	if _, err := s.db.Replace(t.Context(), func(yield func(store.Row, error) bool) {
+		for i := 0; i < len(rows) && yield(rows[i], nil); i++ {
+			continue
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(file), "kept", ringFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	older, err := seal.ParseKeys(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := seal.NewRing(bytes.Repeat([]byte{7}, seal.KeySize), older[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ring.Adopt(next)
+	s.sweep(t.Context())
+	view := admin.View{}
+	s.judge(&view)
+	want := []string{"1 record of the store, sealed by an older key, cannot be read; drawbridge data check tells of all"}
+	if diff := cmp.Diff(want, view.Warnings); diff != "" {
+		t.Errorf("/readyz (-want +got):\n%s", diff)
+	}
+	if code, said := operate(t, "data", "check", "-config", file); code != exitFailure ||
+		!strings.Contains(said, "cannot be read") {
+		t.Errorf("data check: got exit %d and %s", code, said)
 	}
 }
 

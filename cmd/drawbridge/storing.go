@@ -42,6 +42,7 @@ type storing struct {
 	keyed   atomic.Bool                    // the ring was found to have all keys that seal records
 	problem atomic.Pointer[error]          // why the store cannot be used now; nil in it: it can
 	kinds   atomic.Pointer[map[string]int] // how many records there were of each kind at the last look
+	unread  atomic.Int64                   // records that the last sweep could not read
 }
 
 // openStore opens what the config says; nil: nothing is kept. The folder is made if it is
@@ -136,15 +137,31 @@ func (s *storing) run(ctx context.Context) error {
 		case <-look.C:
 			s.within(ctx, func(ctx context.Context) { _ = s.look(ctx) }) // it has told of it
 		case <-sweep.C:
-			for more := true; more && ctx.Err() == nil; {
-				s.within(ctx, func(ctx context.Context) {
-					var err error
-					if more, err = s.db.Sweep(ctx); err != nil && s.up() == nil {
-						s.log.WarnContext(ctx, "the store cannot be swept", slog.Any("error", err))
-					}
-				})
-			}
+			s.sweep(ctx)
 		}
+	}
+}
+
+// sweep removes what has expired, and seals all with the newest key. It says of how many
+// records it cannot do that when their number changes.
+func (s *storing) sweep(ctx context.Context) {
+	var pass store.Pass
+	for first := true; first || pass.More && ctx.Err() == nil; first = false {
+		var err error
+		s.within(ctx, func(ctx context.Context) { pass, err = s.db.Sweep(ctx, pass) })
+		if err != nil {
+			if s.up() == nil {
+				s.log.WarnContext(ctx, "the store cannot be swept", slog.Any("error", err))
+			}
+			return
+		}
+	}
+	if pass.More {
+		return
+	}
+	if before := s.unread.Swap(int64(pass.Unread)); before != int64(pass.Unread) {
+		s.log.ErrorContext(ctx, "records that an older key seals cannot be read, and so not be sealed with the newest",
+			slog.Int("records", pass.Unread))
 	}
 }
 
@@ -181,6 +198,10 @@ func (s *storing) judge(view *admin.View) {
 		view.Store = "away"
 		view.Warnings = append(view.Warnings, "the store cannot be used; valid tokens are served meanwhile, and "+
 			"nobody can sign in: "+err.Error())
+	}
+	if unread := s.unread.Load(); unread > 0 {
+		view.Warnings = append(view.Warnings, count(int(unread), "record")+" of the store, sealed by an older key, "+
+			"cannot be read; drawbridge data check tells of all")
 	}
 }
 

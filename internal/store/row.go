@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -120,35 +121,92 @@ func (c *Config) Open(row Row) (Record, error) {
 	}, nil
 }
 
-// OpenAll returns the records of rows that can be read. Others are logged: they are of no
-// use to anybody, and one of them must not hide the rest.
-func (c *Config) OpenAll(ctx context.Context, rows []Row) []Record {
-	records := make([]Record, 0, len(rows))
+// Listed returns the records of a query whose rows can be read; rows returns rows of it.
+// Others are logged: they are of no use to anybody, and neither may they hide what comes
+// after them, so others are read in their place.
+func (c *Config) Listed(ctx context.Context, q Query, rows func(Query) ([]Row, error)) ([]Record, error) {
+	var records []Record
 	var failed error
-	for _, row := range rows {
-		r, err := c.Open(row)
+	unread := 0
+	for most := q.Most(); ; {
+		q.Limit = most - len(records)
+		some, err := rows(q)
 		if err != nil {
-			failed = err
-			continue
+			return nil, fmt.Errorf("list records: %w", err)
 		}
-		records = append(records, r)
+		before := unread
+		for _, row := range some {
+			q.After = row.ID
+			if r, err := c.Open(row); err == nil {
+				records = append(records, r)
+			} else {
+				failed = err
+				unread++
+			}
+		}
+		if len(some) < q.Limit || unread == before {
+			break
+		}
 	}
 	if failed != nil {
-		c.Log.ErrorContext(ctx, "records cannot be read", slog.Int("records", len(rows)-len(records)),
-			slog.Any("error", failed))
+		c.Log.ErrorContext(ctx, "records cannot be read", slog.Int("records", unread), slog.Any("error", failed))
 	}
-	return records
+	return records, nil
 }
 
-// Resealed returns a row sealed with the newest key, and with the same version. It
-// returns false if the row cannot be opened.
-func (c *Config) Resealed(row Row) (Row, bool) {
-	plain, err := c.Ring.OpenBytes(row.purpose(), row.Value)
-	if err != nil {
-		return row, false
+// MostSwept is how many rows one sweep removes at most, and how many it seals again.
+const MostSwept = 500
+
+// Pass is how far some sweeps, one after the other, have come with all rows that older
+// keys seal. The zero value is at the beginning.
+type Pass struct {
+	More   bool // the next sweep goes on
+	Unread int  // rows that cannot be read, and so not be sealed again
+
+	key, after string // where it is: at rows of a key
+	done       bool
+}
+
+// SealAgain goes on with a pass: it seals some rows of an older key with the newest one.
+// They keep their versions, since nobody who has read one need know of it. The function
+// rows returns at most MostSwept rows of a key that come after a place, and the place of
+// the last one; write writes their keys and values.
+func (c *Config) SealAgain(p Pass, rows func(key, after string) ([]Row, string, error), write func([]Row) error) (
+	Pass, error,
+) {
+	older := c.Ring.IDs()[1:]
+	at := slices.Index(older, p.key)
+	if at < 0 && !p.done { // it begins, or others are the keys by now
+		p, at = Pass{done: len(older) == 0}, 0
 	}
-	c.reseal(&row, plain)
-	return row, true
+	if p.done {
+		return p, nil
+	}
+	some, last, err := rows(older[at], p.after)
+	if err != nil {
+		return p, err
+	}
+	var again []Row
+	for _, row := range some {
+		plain, err := c.Ring.OpenBytes(row.purpose(), row.Value)
+		if err != nil {
+			p.Unread++
+			continue
+		}
+		c.reseal(&row, plain)
+		again = append(again, row)
+	}
+	if err := write(again); err != nil {
+		return p, err
+	}
+	p.key, p.after = older[at], last
+	if len(some) < MostSwept {
+		if p.done = at+1 == len(older); !p.done {
+			p.key, p.after = older[at+1], ""
+		}
+	}
+	p.More = !p.done
+	return p, nil
 }
 
 // newVersion returns a version that no record had before, so that a record which is
@@ -169,8 +227,8 @@ type Database interface {
 	// Keys returns how many rows each key seals, by its id.
 	Keys(ctx context.Context) (map[string]int, error)
 	// Sweep removes some rows that have expired, and seals some with the newest key that
-	// an older one seals. It tells whether there may be more of them.
-	Sweep(ctx context.Context) (more bool, err error)
+	// an older one seals. It goes on with a pass, and returns how far that has come.
+	Sweep(ctx context.Context, p Pass) (Pass, error)
 	// Rows returns all rows as they are at one moment. An error ends them.
 	Rows(ctx context.Context) iter.Seq2[Row, error]
 	// Replace puts rows in the place of all that there are, at once or not at all, and

@@ -114,6 +114,11 @@ func (s *Store) Get(ctx context.Context, kind, id string) (store.Record, error) 
 
 // List returns records.
 func (s *Store) List(ctx context.Context, q store.Query) ([]store.Record, error) {
+	return s.cfg.Listed(ctx, q, func(q store.Query) ([]store.Row, error) { return s.rowsOf(ctx, q) })
+}
+
+// rowsOf returns the rows of a query.
+func (s *Store) rowsOf(ctx context.Context, q store.Query) ([]store.Row, error) {
 	text, values := "SELECT "+columns+" FROM records WHERE kind = $1 AND id > $2 AND expires > $3",
 		[]any{q.Kind, q.After, s.cfg.Time()}
 	if q.Tenant != "" {
@@ -124,11 +129,7 @@ func (s *Store) List(ctx context.Context, q store.Query) ([]store.Record, error)
 		values = append(values, q.Owner)
 		text += " AND owner = $" + strconv.Itoa(len(values))
 	}
-	rows, err := s.selected(ctx, text+" ORDER BY id LIMIT "+strconv.Itoa(q.Most()), values...)
-	if err != nil {
-		return nil, fmt.Errorf("list records: %w", err)
-	}
-	return s.cfg.OpenAll(ctx, rows), nil
+	return s.selected(ctx, text+" ORDER BY id LIMIT "+strconv.Itoa(q.Most()), values...)
 }
 
 // Count returns how many records of a kind there are.

@@ -5,16 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
-const (
-	mostSwept   = 500 // rows that one Sweep removes, or seals again
-	mostInserts = 200 // rows in one batch of Replace
-)
+const mostInserts = 200 // rows in one batch of Replace
 
 // statement is one of a batch.
 type statement struct {
@@ -138,45 +136,48 @@ func (s *Store) Check(ctx context.Context) error {
 
 // Sweep removes rows that have expired, and seals those again that an older key seals.
 // Replicas pass over what another one has in work.
-func (s *Store) Sweep(ctx context.Context) (more bool, err error) {
+func (s *Store) Sweep(ctx context.Context, p store.Pass) (store.Pass, error) {
 	removed, err := s.change(ctx, statement{`DELETE FROM records WHERE (kind, id) IN (SELECT kind, id FROM records
-		WHERE expires <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`, []any{s.cfg.Time(), mostSwept}})
+		WHERE expires <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`, []any{s.cfg.Time(), store.MostSwept}})
 	if err != nil {
-		return false, fmt.Errorf("remove what has expired: %w", err)
+		return p, fmt.Errorf("remove what has expired: %w", err)
 	}
-	sealed, err := s.sealAgain(ctx)
+	p, err = s.cfg.SealAgain(p, func(key, after string) ([]store.Row, string, error) { return s.ofKey(ctx, key, after) },
+		func(rows []store.Row) error { return s.sealAgain(ctx, rows) })
 	if err != nil {
-		return false, fmt.Errorf("seal records with the newest key: %w", err)
+		return p, fmt.Errorf("seal records with the newest key: %w", err)
 	}
-	return removed[0] == mostSwept || sealed == mostSwept, nil
+	p.More = p.More || removed[0] == store.MostSwept
+	return p, nil
 }
 
-// sealAgain seals rows of older keys with the newest one, and returns how many. They keep
-// their versions, since nobody who has read one need know of it.
-func (s *Store) sealAgain(ctx context.Context) (sealed int, err error) {
-	for _, key := range s.cfg.Ring.IDs()[1:] {
-		old, err := s.selected(ctx, "SELECT "+columns+" FROM records WHERE key = $1 LIMIT $2", key, mostSwept-sealed)
-		if err != nil {
-			return sealed, err
-		}
-		var changes []statement
-		for _, row := range old {
-			if again, ok := s.cfg.Resealed(row); ok {
-				changes = append(changes, statement{
-					"UPDATE records SET key = $1, value = $2 WHERE kind = $3 AND id = $4 AND version = $5",
-					[]any{again.Key, again.Value, row.Kind, row.ID, row.Version},
-				})
-			}
-		}
-		if len(changes) == 0 {
-			continue
-		}
-		if _, err := s.change(ctx, changes...); err != nil {
-			return sealed, err
-		}
-		sealed += len(changes)
+// ofKey returns rows that a key seals, after a place, and the place of the last one: its
+// kind and id, which have no NUL in them.
+func (s *Store) ofKey(ctx context.Context, key, after string) ([]store.Row, string, error) {
+	kind, id, _ := strings.Cut(after, "\x00")
+	rows, err := s.selected(ctx, "SELECT "+columns+" FROM records WHERE key = $1 AND (kind, id) > ($2, $3) "+
+		"ORDER BY kind, id LIMIT $4", key, kind, id, store.MostSwept)
+	if len(rows) > 0 {
+		last := rows[len(rows)-1]
+		after = last.Kind + "\x00" + last.ID
 	}
-	return sealed, nil
+	return rows, after, err
+}
+
+// sealAgain writes rows as another key seals them, unless they were changed meanwhile.
+func (s *Store) sealAgain(ctx context.Context, rows []store.Row) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	changes := make([]statement, len(rows))
+	for i, row := range rows {
+		changes[i] = statement{
+			"UPDATE records SET key = $1, value = $2 WHERE kind = $3 AND id = $4 AND version = $5",
+			[]any{row.Key, row.Value, row.Kind, row.ID, row.Version},
+		}
+	}
+	_, err := s.change(ctx, changes...)
+	return err
 }
 
 // Replace puts rows in the place of all that there are, over a connection of its own.

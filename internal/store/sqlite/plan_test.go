@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -24,6 +25,16 @@ func TestListsReadNoMoreThanTheyReturn(t *testing.T) {
 	}
 	defer s.Close()
 	const byOwner = "INDEX records_owner (kind=? AND owner=? AND id>?)"
+	check := func(name, index, text string, arguments ...any) {
+		var plan []string
+		err := s.read(t.Context(), func(c *conn) error {
+			return c.run(func(at *sqlite3.Stmt) { plan = append(plan, at.ColumnText(3)) }, "EXPLAIN QUERY PLAN "+text, arguments...)
+		})
+		got := strings.Join(plan, "; ")
+		if err != nil || !strings.Contains(got, index) || strings.Contains(got, "TEMP B-TREE") {
+			t.Errorf("%s: got the plan %q and error %v, want %s", name, got, err, index)
+		}
+	}
 	for q, index := range map[store.Query]string{
 		{Kind: "k", After: "a"}:              "INDEX sqlite_autoindex_records_1 (kind=? AND id>?)",
 		{Kind: "k", Tenant: "t"}:             "INDEX records_tenant (kind=? AND tenant=? AND id>?)",
@@ -31,13 +42,7 @@ func TestListsReadNoMoreThanTheyReturn(t *testing.T) {
 		{Kind: "k", Owner: "o", Tenant: "t"}: byOwner,
 	} {
 		text, arguments := listing(q, 1)
-		var plan []string
-		err := s.read(t.Context(), func(c *conn) error {
-			return c.run(func(at *sqlite3.Stmt) { plan = append(plan, at.ColumnText(3)) }, "EXPLAIN QUERY PLAN "+text, arguments...)
-		})
-		got := strings.Join(plan, "; ")
-		if err != nil || !strings.Contains(got, index) || strings.Contains(got, "TEMP B-TREE") {
-			t.Errorf("%+v: got the plan %q and error %v, want %s", q, got, err, index)
-		}
+		check(fmt.Sprintf("%+v", q), index, text, arguments...)
 	}
+	check("rows of a key", "INDEX records_key (key=? AND rowid>?)", rowsOfKey, "k", 1, 2)
 }

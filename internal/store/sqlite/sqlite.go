@@ -177,15 +177,13 @@ func (s *Store) Get(ctx context.Context, kind, id string) (store.Record, error) 
 
 // List returns records.
 func (s *Store) List(ctx context.Context, q store.Query) ([]store.Record, error) {
-	text, arguments := listing(q, s.cfg.Time())
-	var rows []store.Row
-	err := s.read(ctx, func(c *conn) error {
-		return c.run(func(at *sqlite3.Stmt) { rows = append(rows, rowAt(at)) }, text, arguments...)
+	return s.cfg.Listed(ctx, q, func(q store.Query) (rows []store.Row, err error) {
+		text, arguments := listing(q, s.cfg.Time())
+		err = s.read(ctx, func(c *conn) error {
+			return c.run(func(at *sqlite3.Stmt) { rows = append(rows, rowAt(at)) }, text, arguments...)
+		})
+		return rows, err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list records: %w", err)
-	}
-	return s.cfg.OpenAll(ctx, rows), nil
 }
 
 // listing returns the statement of a list. The index of owners has the rows that have one,

@@ -5,16 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strconv"
 
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
-const (
-	mostWrites = 256 // that one transaction takes
-	mostSwept  = 500 // rows that one Sweep removes, or seals again
-)
+const mostWrites = 256 // that one transaction takes
 
 // write is something to be done in a transaction. Its goroutine waits for done.
 type write struct {
@@ -222,7 +220,7 @@ func (s *Store) bound(c *conn, row store.Row) error {
 		}
 		if err := c.run(nil, `DELETE FROM records WHERE rowid IN (SELECT rowid FROM records
 			WHERE kind = ? AND tenant = ? AND expires <= ? LIMIT ?)`, row.Kind, row.Tenant, s.cfg.Time(),
-			mostSwept); err != nil {
+			store.MostSwept); err != nil {
 			return err
 		}
 	}
@@ -247,53 +245,53 @@ func (s *Store) Check(ctx context.Context) error {
 }
 
 // Sweep removes rows that have expired, and seals those again that an older key seals.
-func (s *Store) Sweep(ctx context.Context) (more bool, err error) {
-	removed, sealed := 0, 0
+func (s *Store) Sweep(ctx context.Context, p store.Pass) (next store.Pass, err error) {
 	err = s.write(ctx, func(c *conn) error {
-		var err error
-		if removed, err = s.expire(c); err != nil {
+		removed, err := s.expire(c)
+		if err != nil {
 			return err
 		}
-		sealed, err = s.sealAgain(c)
+		next, err = s.cfg.SealAgain(p, c.ofKey, c.sealAgain)
+		next.More = next.More || removed == store.MostSwept
 		return err
 	})
-	if err != nil {
-		return false, err
-	}
-	return removed == mostSwept || sealed == mostSwept, nil
+	return next, err
 }
 
 // expire removes rows that have expired, and returns how many.
 func (s *Store) expire(c *conn) (int, error) {
 	removed := 0
 	err := c.run(func(*sqlite3.Stmt) { removed++ }, `DELETE FROM records WHERE rowid IN
-		(SELECT rowid FROM records WHERE expires <= ? LIMIT ?) RETURNING 1`, s.cfg.Time(), mostSwept)
+		(SELECT rowid FROM records WHERE expires <= ? LIMIT ?) RETURNING 1`, s.cfg.Time(), store.MostSwept)
 	return removed, err
 }
 
-// sealAgain seals rows of older keys with the newest one, and returns how many. They keep
-// their versions, since nobody who has read one need know of it.
-func (s *Store) sealAgain(c *conn) (int, error) {
-	sealed := 0
-	for _, key := range s.cfg.Ring.IDs()[1:] {
-		var old []store.Row
-		if err := c.run(func(at *sqlite3.Stmt) { old = append(old, rowAt(at)) },
-			"SELECT "+columns+" FROM records WHERE key = ? LIMIT ?", key, mostSwept-sealed); err != nil {
-			return sealed, err
-		}
-		for _, row := range old {
-			again, ok := s.cfg.Resealed(row)
-			if !ok {
-				continue
-			}
-			if err := c.run(nil, "UPDATE records SET key = ?, value = ? WHERE kind = ? AND id = ?", again.Key,
-				again.Value, row.Kind, row.ID); err != nil {
-				return sealed, err
-			}
-			sealed++
+// rowsOfKey returns rows of a key in the order in which they stand in its index.
+const rowsOfKey = "SELECT " + columns + ", rowid FROM records WHERE key = ? AND rowid > ? ORDER BY rowid LIMIT ?"
+
+// ofKey returns rows that a key seals, after a place, and the place of the last one.
+func (c *conn) ofKey(key, after string) (rows []store.Row, last string, err error) {
+	at := int64(0)
+	if after != "" {
+		if at, err = strconv.ParseInt(after, 10, 64); err != nil {
+			return nil, "", err
 		}
 	}
-	return sealed, nil
+	err = c.run(func(s *sqlite3.Stmt) {
+		rows, at = append(rows, rowAt(s)), s.ColumnInt64(8)
+	}, rowsOfKey, key, at, store.MostSwept)
+	return rows, strconv.FormatInt(at, 10), err
+}
+
+// sealAgain writes rows as another key seals them.
+func (c *conn) sealAgain(rows []store.Row) error {
+	for _, row := range rows {
+		if err := c.run(nil, "UPDATE records SET key = ?, value = ? WHERE kind = ? AND id = ?", row.Key, row.Value,
+			row.Kind, row.ID); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // errRows is that rows which are to be written cannot be read.

@@ -44,6 +44,7 @@ func Run(t *testing.T, open Open) {
 		{"the bound holds for writers at the same time", boundedAtOnce},
 		{"what is written down is sealed and bound to its name", sealed},
 		{"an older key is needed until its rows are sealed again", keysEnded},
+		{"rows that cannot be read hide no others", unread},
 		{"all rows are replaced, or none", replaced},
 		{"a call ends with its context", ended},
 	} {
@@ -230,8 +231,8 @@ func expired(t *testing.T, open Open) {
 	again.Expires = first.Expires
 	get(t, s, put(t, s, again))
 	wantCount(t, s, "family", map[string]int{"a": 1, "b": 1})
-	if more, err := s.Sweep(t.Context()); err != nil || more {
-		t.Fatalf("sweep: got more %t and error %v", more, err)
+	if pass, err := s.Sweep(t.Context(), store.Pass{}); err != nil || pass.More {
+		t.Fatalf("sweep: got %+v and error %v", pass, err)
 	}
 	wantCount(t, s, "family", map[string]int{"b": 1})
 }
@@ -402,33 +403,87 @@ func sealed(t *testing.T, open Open) {
 	}
 }
 
-func keysEnded(t *testing.T, open Open) {
-	older, newer := bytes.Repeat([]byte{1}, seal.KeySize), bytes.Repeat([]byte{2}, seal.KeySize)
-	ring := func(keys ...[]byte) *seal.Ring {
-		r, err := seal.NewRing(keys...)
+// ring returns keys that consist of one byte each.
+func ring(t *testing.T, fills ...byte) *seal.Ring {
+	t.Helper()
+	keys := make([][]byte, len(fills))
+	for i, fill := range fills {
+		keys[i] = bytes.Repeat([]byte{fill}, seal.KeySize)
+	}
+	r, err := seal.NewRing(keys...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// unread has more rows that cannot be read than one sweep, or one page of a list, takes.
+// They come first, and the others are sealed again and listed all the same.
+func unread(t *testing.T, open Open) {
+	cfg := Config()
+	cfg.Ring = ring(t, 1)
+	s := open(t, cfg)
+	const bad, good = 1100, 600
+	var all []store.Row
+	for i := range bad + good {
+		row, err := cfg.Seal(record("family", fmt.Sprintf("%05d", i), "a"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return r
+		if i < bad {
+			row.Value[len(row.Value)-1] ^= 1
+		}
+		all = append(all, row)
 	}
+	if _, err := s.Replace(t.Context(), sequence(all, nil)); err != nil {
+		t.Fatal(err)
+	}
+	records, err := s.List(t.Context(), store.Query{Kind: "family", Limit: 700})
+	if err != nil || len(records) != good {
+		t.Fatalf("list: got %d records and error %v, want %d", len(records), err, good)
+	}
+	if records, err = s.List(t.Context(), store.Query{Kind: "family", Limit: 2}); err != nil || len(records) != 2 {
+		t.Fatalf("list: got %d records and error %v, want 2", len(records), err)
+	}
+	cfg.Ring.Adopt(ring(t, 3, 2, 1))
+	var pass store.Pass
+	for sweeps := 0; pass.More || sweeps == 0; sweeps++ {
+		if pass, err = s.Sweep(t.Context(), pass); err != nil {
+			t.Fatal(err)
+		}
+		if sweeps > 2*(bad+good)/store.MostSwept {
+			t.Fatal("the sweeps have no end")
+		}
+	}
+	if pass.Unread != bad {
+		t.Errorf("got %d rows that cannot be read, want %d", pass.Unread, bad)
+	}
+	ids := cfg.Ring.IDs()
+	keys, err := s.Keys(t.Context())
+	if diff := cmp.Diff(map[string]int{ids[0]: good, ids[2]: bad}, keys); diff != "" || err != nil {
+		t.Errorf("rows by key: error %v (-want +got)\n%s", err, diff)
+	}
+}
+
+func keysEnded(t *testing.T, open Open) {
 	cfg := Config()
-	cfg.Ring = ring(older)
+	cfg.Ring = ring(t, 1)
 	s := open(t, cfg)
 	r := put(t, s, record("family", "1", "a"))
-	if err := store.MissingKeys(t.Context(), s, ring(newer)); err == nil {
+	if err := store.MissingKeys(t.Context(), s, ring(t, 2)); err == nil {
 		t.Error("a key that seals rows may end")
 	}
-	cfg.Ring.Adopt(ring(newer, older))
+	cfg.Ring.Adopt(ring(t, 2, 1))
 	if err := store.MissingKeys(t.Context(), s, cfg.Ring); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Sweep(t.Context()); err != nil {
+	if _, err := s.Sweep(t.Context(), store.Pass{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.MissingKeys(t.Context(), s, ring(newer)); err != nil {
+	if err := store.MissingKeys(t.Context(), s, ring(t, 2)); err != nil {
 		t.Errorf("after a sweep: %v", err)
 	}
-	cfg.Ring.Adopt(ring(newer))
+	cfg.Ring.Adopt(ring(t, 2))
 	get(t, s, r)
 	put(t, s, r) // whoever read it before may still change it
 }

@@ -92,6 +92,19 @@ func (b Book) List(ctx context.Context, tenant string) ([]Key, error) {
 	return keys, err
 }
 
+// Named returns a key that speaks for a subject, of whatever tenant. The error is
+// ErrNotFound if there is none.
+func (b Book) Named(ctx context.Context, subject string) (Key, error) {
+	records, err := b.Store.List(ctx, store.Query{Kind: kindKey, Owner: subject, Limit: 1})
+	switch {
+	case err != nil:
+		return Key{}, err
+	case len(records) == 0:
+		return Key{}, ErrNotFound
+	}
+	return keyOf(records[0])
+}
+
 // Revoke ends the key whose id begins so. Every replica refuses it within a second. That
 // it was revoked is written first: were the key removed first and the rest failed, a
 // replica would go on with what it holds in memory.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth/accesskey"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
 // runKeys is the command keys.
@@ -90,7 +91,7 @@ func (k *keeping) createKey(ctx context.Context, book accesskey.Book, key access
 	if !slices.Contains(tenants, key.Tenant) {
 		return fmt.Errorf("there is no tenant %q", key.Tenant)
 	}
-	if slices.ContainsFunc(k.cfg.Clients, func(c config.Client) bool { return c.ID == key.Subject }) {
+	if slices.ContainsFunc(k.cfg.Clients, func(c config.Client) bool { return c.ID == key.Subject && speaks(&c) }) {
 		return fmt.Errorf("a client of the config is called %q, and in rules a key of that name would be the same "+
 			"subject; choose another", key.Subject)
 	}
@@ -105,6 +106,30 @@ func (k *keeping) createKey(ctx context.Context, book accesskey.Book, key access
 		s.complain("it is not taken yet: the config needs access_keys: on\n")
 	}
 	return nil
+}
+
+// speaks tells whether a client gets tokens of its own, and so is a subject in rules.
+func speaks(c *config.Client) bool { return c.Tenant != "" }
+
+// namesake returns what speaks against the clients of a config: that an access key has
+// the name of one that is a subject, since in rules both would be the same.
+func namesake(ctx context.Context, db store.Store, cfg *config.Config) (problem string, err error) {
+	for i := range cfg.Clients {
+		c := &cfg.Clients[i]
+		if !speaks(c) {
+			continue
+		}
+		key, err := accesskey.Book{Store: db}.Named(ctx, c.ID)
+		if err == nil {
+			return fmt.Sprintf("the client %q: the access key %s of tenant %s speaks for that name already, and in rules "+
+				"both would be the subject %s#%[1]s; revoke the key, or give the client another id", c.ID, key.ID, key.Tenant,
+				cfg.PublicAddress()), nil
+		}
+		if !errors.Is(err, accesskey.ErrNotFound) {
+			return "", fmt.Errorf("look for access keys called %q: %w", c.ID, err)
+		}
+	}
+	return "", nil
 }
 
 // listKeys prints the keys of a tenant, or of all.

@@ -89,6 +89,44 @@ func TestKeysCommandSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
+// TestClientWithTheNameOfAKeyIsRefused adds a client that would be the same subject as an
+// access key: at a start, by a reload and to validate. A client of people is no subject.
+func TestClientWithTheNameOfAKeyIsRefused(t *testing.T) {
+	file := keepingConfig(t, "")
+	if code, said := operate(t, "keys", "create", "-tenant", "acme", "-subject", "robot", "-config", file); code != exitOK {
+		t.Fatalf("create: got exit %d and %s", code, said)
+	}
+	s := keep(t, file)
+	for _, test := range []struct {
+		name, more string
+		refused    bool
+	}{
+		{"a machine", "client_id: robot, client_secret_file: gateway.key, grants: [client_credentials], tenant: acme", true},
+		{
+			"another machine", "client_id: other, client_secret_file: gateway.key, grants: [client_credentials], " +
+				"tenant: acme", false,
+		},
+		{"people", "client_id: robot, redirect_uris: [https://ide.example/cb]", false},
+	} {
+		overwrite(t, file, keepingText+"clients: [{"+test.more+"}]\n")
+		cfg, err := config.Load(file, config.ProcessEnvironment())
+		if err != nil {
+			t.Fatal(err)
+		}
+		const want = `the client "robot": the access key `
+		_, atStart := storingOf(t, file)
+		for when, err := range map[string]error{"reload": s.mayServe(cfg), "start": atStart} {
+			if (err != nil) != test.refused || err != nil && !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("%s, %s: got error %v, want one: %t", test.name, when, err, test.refused)
+			}
+		}
+		code, said := operate(t, "validate", "-online", "-config", file)
+		if (code != exitOK) != test.refused || strings.Contains(said, want) != test.refused {
+			t.Errorf("%s: validate: got exit %d and %s", test.name, code, said)
+		}
+	}
+}
+
 func TestRulesKnowTheSubjectsOfAccessKeys(t *testing.T) {
 	rule := `["*"], subjects: ["https://gw.example#ci"]}]`
 	for more, want := range map[string]bool{"access_keys: on\n": true, "": false} {

@@ -201,18 +201,12 @@ type givenOut struct {
 // givenOut opens what the config says that the gateway keeps, and makes nothing that is
 // not there. A server is asked with -online alone.
 func (w *walk) givenOut(ctx context.Context) (*givenOut, error) {
-	g, dir := &givenOut{}, w.cfg.Data.Dir
+	g := &givenOut{}
 	if !w.cfg.AccessKeys && !w.cfg.SignsIn() {
 		return g, nil
 	}
-	ring := seal.RandomRing() // without keys a gateway that starts makes new ones
-	var err error
-	if len(w.cfg.Sessions.Keys) > 0 || isThere(dir, ringFile) {
-		ring, err = newRing(w.cfg)
-	}
-	if err == nil && (dir == "" && w.online || dir != "" && isThere(dir, storeFile)) {
-		g.db, err = openStore(w.cfg, ring, slog.New(slog.DiscardHandler))
-	}
+	ring, db, err := openThere(w.cfg, w.online)
+	g.db = db
 	if err == nil && w.cfg.SignsIn() {
 		err = g.signIns(ctx, w.cfg, ring)
 	}
@@ -221,6 +215,21 @@ func (w *walk) givenOut(ctx context.Context) (*givenOut, error) {
 		return nil, err
 	}
 	return g, nil
+}
+
+// openThere opens what a config keeps, and the keys that seal it, if both are there: it
+// makes nothing. A server is asked only if that is wanted. A nil database is that there is
+// none.
+func openThere(cfg *config.Config, server bool) (ring *seal.Ring, db store.Database, err error) {
+	dir := cfg.Data.Dir
+	ring = seal.RandomRing() // without keys a gateway that starts makes new ones
+	if len(cfg.Sessions.Keys) > 0 || isThere(dir, ringFile) {
+		ring, err = newRing(cfg)
+	}
+	if err == nil && (dir == "" && server || dir != "" && isThere(dir, storeFile)) {
+		db, err = openStore(cfg, ring, slog.New(slog.DiscardHandler))
+	}
+	return ring, db, err
 }
 
 // isThere tells whether a folder has a file, perhaps one that cannot be read.

@@ -108,6 +108,9 @@ func (p *parts) reload(ctx, work context.Context, loader *config.Loader) config.
 // replace puts a checked config in force. Everything that can fail comes first, and is
 // undone if a later step fails, so that the gateway never runs with half of a new config.
 func (p *parts) replace(work context.Context, cfg *config.Config) error {
+	if err := p.storing.mayServe(cfg); err != nil {
+		return err
+	}
 	settings := settingsOf(withoutNewParts(cfg, p.started), p.address)
 	signIns, err := p.signIns.next(cfg, settings)
 	if err != nil {

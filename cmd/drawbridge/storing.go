@@ -83,6 +83,9 @@ func newStoring(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 	if isOld || lacksKeys || err != nil && cfg.Data.Dir != "" {
 		return nil, errors.Join(err, db.Close())
 	}
+	if err := s.mayServe(cfg); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
 	return s, nil
 }
 
@@ -185,6 +188,21 @@ func (s *storing) mayAdopt(present, next *seal.Ring) error {
 		return fmt.Errorf("sessions.keys_file: %w; a minute after another key came first, it seals all", err)
 	}
 	return nil
+}
+
+// mayServe returns an error if what is kept speaks against the clients of a config. While
+// the store is away nothing does: a reload may be what an operator needs then.
+func (s *storing) mayServe(cfg *config.Config) error {
+	if s.db == nil || s.up() != nil {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(context.Background(), storeWait)
+	defer stop()
+	problem, err := namesake(ctx, s.db, cfg)
+	if err != nil || problem == "" {
+		return nil // see above
+	}
+	return errors.New(problem)
 }
 
 // judge adds to what /readyz shows how the store is. That it is away makes the gateway

@@ -216,6 +216,9 @@ func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Regi
 	for i := range cfg.Logins {
 		tries = append(tries, func() check { return tryLogin(limited, cfg, &cfg.Logins[i]) })
 	}
+	if slices.ContainsFunc(cfg.Clients, func(c config.Client) bool { return speaks(&c) }) {
+		tries = append(tries, func() check { return tryNames(limited, cfg) })
+	}
 	for _, srv := range cfg.Servers {
 		if len(srv.Databases) > 0 {
 			tries = append(tries, func() check { return tryDatabases(limited, srv) })
@@ -244,6 +247,23 @@ func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Regi
 		checks[i].File, checks[i].Line, checks[i].Column = at.File, at.Line, at.Column
 	}
 	return checks
+}
+
+// tryNames looks whether access keys are called as clients are.
+func tryNames(ctx context.Context, cfg *config.Config) check {
+	c := check{Name: "clients", OK: true, Message: "no access key has the name of one"}
+	_, db, err := openThere(cfg, true)
+	if err == nil && db != nil {
+		var problem string
+		problem, err = namesake(ctx, db, cfg)
+		if err = errors.Join(err, db.Close()); problem != "" {
+			c.OK, c.Message = false, problem
+		}
+	}
+	if err != nil {
+		c.OK, c.Message = false, err.Error()
+	}
+	return c
 }
 
 // redisTimeout is how long -online waits for Redis, which has several tries within that.

@@ -238,6 +238,7 @@ func (r *reader) clients(cfg *Config, n *node) {
 			}
 		}
 		cfg.Clients = append(cfg.Clients, c)
+		cfg.places["clients"] = Problem{File: n.file, Line: n.line, Column: n.col}
 		if at := item.member("tenant"); at != nil {
 			r.later = append(r.later, func() { r.checkTenants([]*node{at}) })
 		}

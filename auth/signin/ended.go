@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	endedKind = "ended" // of records
+	endedKind = "ended"      // of records
+	toldKind  = "ended-told" // of those that say of an end that it is on record
 	pollEvery = 500 * time.Millisecond
 	// how much the clocks of replicas may differ, and how long a write may take
 	pollBack  = 15 * time.Second
@@ -74,7 +75,7 @@ func (s *core) pollEnded(ctx context.Context) error {
 			_, family, _ := strings.Cut(r.ID, ".")
 			found[family] = r.Expires
 			if string(r.Value) == signedOut && !first && !s.ended.has(family) {
-				s.tellSignOut(ctx, family)
+				s.tellSignOut(ctx, r, family)
 			}
 		}
 		if len(records) < pageSize {
@@ -89,9 +90,18 @@ func (s *core) pollEnded(ctx context.Context) error {
 }
 
 // tellSignOut puts on record that the operator has ended a family: the command that does
-// it has no audit, and a replica that begins to read has read of it before.
-func (s *core) tellSignOut(ctx context.Context, family string) {
-	if f, err := s.family(ctx, family); err == nil { // else its record has expired
+// it has no audit, and a replica that begins to read has read of it before. Of several
+// replicas the first does it. One that cannot ask whether it is puts a line too many on
+// record rather than none.
+func (s *core) tellSignOut(ctx context.Context, ended store.Record, family string) {
+	f, err := s.family(ctx, family)
+	if err != nil { // its record has expired
+		return
+	}
+	_, err = s.config.Store.Put(ctx, store.Record{
+		Kind: toldKind, ID: ended.ID, Tenant: ended.Tenant, Expires: ended.Expires,
+	})
+	if !errors.Is(err, store.ErrConflict) {
 		s.config.Audit(ctx, f.record(OutcomeEnded, signedOut))
 	}
 }

@@ -62,7 +62,7 @@ const (
 
 // TestSignInsAreOnRecord shows what the audit says of a sign-in from its beginning to its
 // end: the consent, the tokens, each end before its time with the reason, at the replica
-// that ended it and, when the operator did, at each that hears of it.
+// that ended it and, when the operator did, at the first that hears of it.
 func TestSignInsAreOnRecord(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		kept, heard := &lines{}, &lines{}
@@ -72,10 +72,12 @@ func TestSignInsAreOnRecord(t *testing.T) {
 			})}
 		}
 		w := newWorld(t, kept.keep, robot)
-		other := w.replica(t, heard.keep, robot)
 		ctx, end := contextOf(t)
 		var running sync.WaitGroup
-		running.Go(func() { _ = other.Run(ctx) })
+		for range 3 {
+			other := w.replica(t, heard.keep, robot)
+			running.Go(func() { _ = other.Run(ctx) })
+		}
 		defer running.Wait()
 		defer end()
 		synctest.Wait()
@@ -112,7 +114,7 @@ func TestSignInsAreOnRecord(t *testing.T) {
 			t.Fatalf("signed out of %d, %v", n, err)
 		}
 		time.Sleep(time.Minute)
-		heard.expect(t, "a sign-out by the operator, where it is heard of", annOnRecord+"ended signed_out")
+		heard.expect(t, "a sign-out by the operator, at one of three replicas", annOnRecord+"ended signed_out")
 
 		w.browser(t).post(base+"/token", url.Values{
 			"grant_type": {"client_credentials"}, "client_id": {"robot"}, "client_secret": {aSecretAsSet},

@@ -34,7 +34,12 @@ type Tool struct {
 
 // ArgumentError says which argument is wrong, how, and what is allowed. Its text is for
 // the model that wrote the arguments, and repeats none of their values.
-type ArgumentError struct{ Text string }
+type ArgumentError struct {
+	Text string
+	// Place is where the first of them stands, as schema.MismatchError has it; "" where that is
+	// not known, or no name of the schema.
+	Place string
+}
 
 func (e *ArgumentError) Error() string { return e.Text }
 
@@ -68,7 +73,11 @@ func asArgumentError(err error) error {
 	if _, unmet := errors.AsType[*schema.BudgetError](err); unmet || err == nil {
 		return err
 	}
-	return &ArgumentError{Text: err.Error()}
+	wrong := &ArgumentError{Text: err.Error()}
+	if mismatch, is := errors.AsType[*schema.MismatchError](err); is {
+		wrong.Place = mismatch.Place
+	}
+	return wrong
 }
 
 // withoutNulls returns the arguments without those that a header would repeat and that

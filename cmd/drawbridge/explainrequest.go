@@ -124,6 +124,9 @@ func happened(e *entry, cfg *config.Config) string {
 	} else if e.Rule != "" {
 		line("rule", "%s", e.Rule)
 	}
+	if e.Argument != "" {
+		line("argument", "%s does not fit, or is missing", e.Argument)
+	}
 	if len(e.Missing) > 0 {
 		line("missing", "the token lacks %s", strings.Join(e.Missing, " "))
 	}
@@ -164,6 +167,8 @@ func changeSince(e *entry, code string, stale bool) string {
 			"a denial wins over all rules that allow: narrow the patterns of %s, or whom it is for", e.Rule)
 	case e.Outcome == outcomeForbidden && e.Reason != code:
 		return "see which rule decides: " + ask
+	case e.Outcome == outcomeInvalidArguments && e.Argument != "":
+		return "see what it must be, with -online and -args: " + ask
 	case e.Outcome == outcomeInvalidArguments:
 		return "see which argument does not fit, with -online and -args: " + ask
 	}

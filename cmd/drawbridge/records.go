@@ -40,6 +40,7 @@ type entry struct {
 	Item      string    `json:"item"`
 	Outcome   string    `json:"outcome"`
 	Reason    string    `json:"reason"`
+	Argument  string    `json:"wrong_argument"`
 	Rule      string    `json:"rule"`
 	Missing   []string  `json:"missing"`
 	Config    string    `json:"config"`

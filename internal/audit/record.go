@@ -45,7 +45,7 @@ const escapedLen = 6
 // everything else: the names of the members, quotation marks, the time, the numbers, and
 // what a call waited for.
 const maxLine = escapedLen*(8*maxString+ // issuer, subject, name, client_id, item, whole_name, rule, found
-	10*maxShort+ // tenant, client, client_version, remote, session, method, server, outcome, reason, config
+	11*maxShort+ // tenant, client, client_version, remote, session, method, server, outcome, reason, argument, config
 	5*maxID+ // request_id, call_id, token_id, claim, arguments
 	2*maxTexts+ // audience, expected
 	maxClaims+MaxMembers*MaxValue) + // values of claims and of named_arguments
@@ -88,6 +88,7 @@ type Record struct {
 	WholeName string
 	Outcome   string   // ok, tool_error, input_required, or the kind of refusal or failure
 	Reason    string   // one word of ours
+	Argument  string   // JSON Pointer of the first argument that does not fit, as far as the schema names it
 	Rule      string   // where the rule stands that refused the call, file:line
 	Missing   []string // scopes that the rule wants and the token lacks
 	Arguments string   // digest, as Keys.Digest returns it
@@ -129,6 +130,7 @@ func (r *Record) appendLine(dst []byte) []byte {
 	dst = appendText(dst, `,"whole_name":"`, r.WholeName, maxString)
 	dst = appendText(dst, `,"outcome":"`, r.Outcome, maxShort)
 	dst = appendText(dst, `,"reason":"`, r.Reason, maxShort)
+	dst = appendText(dst, `,"wrong_argument":"`, r.Argument, maxShort)
 	dst = appendText(dst, `,"rule":"`, r.Rule, maxString)
 	if len(r.Missing) > 0 {
 		dst = appendScopes(dst, `,"missing":[`, r.Missing, maxTexts, r.Missing)

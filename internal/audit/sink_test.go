@@ -327,7 +327,7 @@ func longest(i int) *Record {
 		Arguments: text,
 		Client:    text, Version: text, Session: text, Rule: text, Config: text,
 		Scopes: scopes, Ruled: scopes, Missing: scopes,
-		Name: text, TokenID: text, Claim: text, Found: text, WaitedFor: "process", Claims: members, Named: members,
+		Argument: text, Name: text, TokenID: text, Claim: text, Found: text, WaitedFor: "process", Claims: members, Named: members,
 		Duration: -1 << 63, Wait: -1 << 63, Upstream: -1 << 63, Repairs: -1 << 63, Count: -1 << 63,
 	}
 }
@@ -340,7 +340,7 @@ func TestLongestLine(t *testing.T) {
 			&r.RequestID, &r.CallID, &r.TenantID, &r.Issuer, &r.Subject,
 			&r.ClientID, &r.Remote, &r.Method, &r.Server, &r.Item, &r.WholeName, &r.Outcome, &r.Reason,
 			&r.Arguments, &r.Client, &r.Version, &r.Session, &r.Rule, &r.Config,
-			&r.Name, &r.TokenID, &r.Claim, &r.Found,
+			&r.Argument, &r.Name, &r.TokenID, &r.Claim, &r.Found,
 		} {
 			*field = strings.Repeat(text, maxString)
 		}

@@ -37,6 +37,7 @@ type call struct {
 
 	budget  argumentBudget // of validated
 	outcome string         // for the records; the stage that decides it sets it; "": an ordinary result
+	wrong   string         // the place of the argument that was refused, for the record
 }
 
 // round is what is known of the earlier rounds of a call. Zero is that of the first

@@ -118,6 +118,21 @@ func TestRecordsSayWhoDecided(t *testing.T) {
 	}
 }
 
+// TestRecordsSayWhichArgumentDoesNotFit shows that the record of refused arguments has the
+// place, of names that the schema has alone, and no value.
+func TestRecordsSayWhichArgumentDoesNotFit(t *testing.T) {
+	b := newBench(t)
+	for _, arguments := range []string{`{"message":7}`, `{"secret":"x"}`} {
+		_, _, failure := b.run(t, "box__echo", arguments)
+		lines := strings.Split(strings.TrimSpace(b.records(t)), "\n")
+		line := lines[len(lines)-1]
+		const want = `"outcome":"invalid_arguments","wrong_argument":"/message",`
+		if !strings.Contains(line, want) || strings.Contains(line, "secret") || failure != nil {
+			t.Errorf("%s: got %s, want %s; %v", arguments, line, want, failure)
+		}
+	}
+}
+
 // TestDropMakesCallsThatAreNotRecorded shows that with Drop every call is made.
 func TestDropMakesCallsThatAreNotRecorded(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {

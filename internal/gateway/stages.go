@@ -148,10 +148,11 @@ func (g *Gateway) validated(next Handler) Handler {
 			return next(ctx, c)
 		}
 		wrong, ok := errors.AsType[*registry.ArgumentError](err)
-		switch {
-		case !ok:
+		if !ok {
 			return mcp.Object{}, err
-		case c.tool == nil:
+		}
+		c.wrong = wrong.Place
+		if c.tool == nil {
 			return mcp.Object{}, mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: "+wrong.Text)
 		}
 		c.outcome = outcomeInvalid

@@ -116,8 +116,19 @@ func (s *Schema) verdict(value mcp.RawJSON, name string, b Budget) error {
 	}
 	e := &explainer{root: name}
 	e.fault(found, s.root, decoded, nil)
-	return errors.New(e.text())
+	return &MismatchError{e.text(), e.place}
 }
+
+// MismatchError is the error of a value that does not have the form that its schema describes.
+type MismatchError struct {
+	text string
+	// Place is the JSON Pointer of what is wrong first, with names of the schema and
+	// numbers alone: where the value has a name of its own choice, the place is what holds
+	// it. "" is the value as a whole.
+	Place string
+}
+
+func (m *MismatchError) Error() string { return m.text }
 
 // sortedNames returns the names of object in a fixed order, so that one value always gets
 // the same text.

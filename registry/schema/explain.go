@@ -26,7 +26,9 @@ const (
 type explainer struct {
 	root     string // what to call the value as a whole
 	problems []string
-	left     int // problems that found no room
+	left     int    // problems that found no room
+	place    string // of the first, as far as the schema names it
+	foreign  int    // the first name of the path that the schema does not name, from 1; zero: it names all
 }
 
 // add notes one problem of the value at path. The same problem is noted once, although
@@ -36,6 +38,9 @@ func (e *explainer) add(path []string, format string, args ...any) {
 		e.left++
 		return
 	}
+	if len(e.problems) == 0 {
+		e.place = pointer(path, e.foreign)
+	}
 	place := e.root
 	if len(path) > 0 {
 		place = strings.Join(path, "/")
@@ -44,6 +49,19 @@ func (e *explainer) add(path []string, format string, args ...any) {
 	if !slices.Contains(e.problems, problem) {
 		e.problems = append(e.problems, problem)
 	}
+}
+
+// pointer is the JSON Pointer of what stands at path, up to the first name that is
+// foreign.
+func pointer(path []string, foreign int) string {
+	if foreign > 0 {
+		path = path[:min(len(path), foreign-1)]
+	}
+	var text strings.Builder
+	for _, name := range path {
+		text.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name))
+	}
+	return text.String()
 }
 
 // text joins the problems, as many as there is room for.
@@ -109,6 +127,13 @@ func byPlace(a, b *fault) int {
 // names the keyword.
 func (e *explainer) inner(f *fault, n *node, value any, path []string) {
 	to := n.follow(f)
+	switch f.step { // the names of which the value itself chooses
+	case "patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames":
+		if e.foreign == 0 {
+			e.foreign = len(path) + 1
+			defer func() { e.foreign = 0 }()
+		}
+	}
 	switch f.step {
 	case "properties", "patternProperties", "additionalProperties", "unevaluatedProperties":
 		member, ok := value.(map[string]any)[f.at]

@@ -247,8 +247,6 @@ func (p *parts) serverConfig(cfg *config.Config) server.Config {
 		MaxBody:       cfg.Limits.MaxBody,
 		MaxCalls:      cfg.Limits.MaxCalls,
 		MaxStreams:    cfg.Limits.MaxStreams,
-		ReadTimeout:   cfg.Limits.ReadTimeout,
-		Heartbeat:     cfg.Limits.Heartbeat,
 	}
 }
 

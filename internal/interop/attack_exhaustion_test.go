@@ -114,7 +114,7 @@ func TestT23BodyTricks(t *testing.T) {
 	t.Parallel()
 	up := ambush(t, &hostile{tools: tool("ok")})
 	g := besiege(t, twoTenants(`{allow: ["*"]}`, "  up: "+private(up.URL)+"\n")+
-		"limits: {max_body: 64KiB, read_timeout: 2s}\n")
+		"limits: {max_body: 64KiB}\n")
 	token := g.mint(who{tenant: "acme", subject: "alice"})
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + modernMeta +
 		`,"name":"up__ok","arguments":{}}}`
@@ -192,7 +192,7 @@ func TestT23BodyTricks(t *testing.T) {
 func TestT38SlowClientsHoldUpNobody(t *testing.T) {
 	t.Parallel()
 	g := besiege(t, twoTenants(`{allow: ["*"]}`, "  own: {builtin: [calculate]}\n")+
-		"limits: {read_timeout: 5s, max_calls: 400}\n")
+		"limits: {max_calls: 400}\n")
 	token := g.mint(who{tenant: "acme", subject: "alice"})
 	var slow []net.Conn
 	for i := range 300 {
@@ -216,7 +216,7 @@ func TestT38SlowClientsHoldUpNobody(t *testing.T) {
 		}
 		slowest = max(slowest, time.Since(started))
 	}
-	if slowest > 4*time.Second { // who waited for the slow ones took 5 s
+	if slowest > 4*time.Second { // who waited for the slow ones took 10 s
 		t.Errorf("the slowest call took %v", slowest)
 	}
 	deadline := time.Now().Add(patient)

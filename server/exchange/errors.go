@@ -166,7 +166,7 @@ var (
 func tooLate(within time.Duration) *Refusal {
 	return NewRefusal(http.StatusRequestTimeout, "DB-BODY-TIME",
 		fmt.Sprintf(
-			"The body came too slowly: after %v it must come with %s a second, and within %v in all (limits.read_timeout)",
+			"The body came too slowly: after %v it must come with %s a second, and within %v in all",
 			bodyGrace, mcp.InBytes(bodyRate), within))
 }
 

@@ -18,10 +18,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// idleHeartbeat is shorter than the gateway's default, so that a run need not wait long
-// for one.
-const idleHeartbeat = 5 * time.Second
-
 // idleConfig shows two tools; the last rule hides one of them, and a reload takes that
 // rule in or out.
 const idleConfig = configHead + `    servers: [echo]
@@ -31,7 +27,7 @@ servers:
   echo: {url: "http://%[3]s/tools/2", private_addresses: true}
 audit: {file: audit.jsonl, sync: interval}
 log: {level: info, format: json}
-limits: {heartbeat: %[5]s, max_streams: 100000, max_connections: 100000, address_connections: 100000}
+limits: {max_streams: 100000, max_connections: 100000, address_connections: 100000}
 `
 
 // crowd is idle event streams of one kind at a gateway of their own.
@@ -168,7 +164,7 @@ func (c *crowd) measure(ctx context.Context, name string, era mcp.Era, sizes []i
 	}
 	config := func(hidden bool) error {
 		rule := map[bool]string{true: `, {deny: ["*__tool_0000"]}`}[hidden]
-		text := fmt.Appendf(nil, idleConfig, addrs[0], addrs[1], c.lab.upstream, rule, idleHeartbeat)
+		text := fmt.Appendf(nil, idleConfig, addrs[0], addrs[1], c.lab.upstream, rule)
 		return os.WriteFile(filepath.Join(c.lab.dir, "idle.yaml"), text, 0o600)
 	}
 	if err := config(false); err != nil {

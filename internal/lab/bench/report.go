@@ -196,7 +196,7 @@ Each stream is a connection of its own. Where a revision has sessions, each stre
 whose client has listed the tools.
 
 A stream's memory is the gateway's resident memory with all streams open, less what it was before the first,
-divided by their number. It is taken after each stream had a heartbeat, every %v here (20s is the default). By
+divided by their number. It is taken after each stream had a heartbeat, which is every 20 seconds. By
 then the gateway has given back what it needed only for a moment, which it does by itself. Memory that the kernel
 has for connections is not in these figures.
 
@@ -205,7 +205,7 @@ the reload is in it.
 
 | streams | open | KiB a stream | after a changed list | told of it | the first after | the median | the last |
 |---|---|---|---|---|---|---|---|
-`, memory, idleHeartbeat)
+`, memory)
 	for _, r := range m.idle {
 		told := fmt.Sprintf("all %d", r.told)
 		if r.told < r.streams {

@@ -31,7 +31,6 @@ tenants:
 log: {level: info, format: json}
 redis: {url: "%[12]s", patience: %[13]s}
 sessions: {keys_file: keys, events: {age: %[15]s}}
-limits: {heartbeat: 5s}
 replicas: %[14]d
 `
 

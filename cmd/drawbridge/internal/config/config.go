@@ -181,13 +181,11 @@ type Sessions struct {
 // Limits is what the file says under limits; it bounds the whole process. Zero of a field
 // stands for the default of package server.
 type Limits struct {
-	MaxBody            int64         // max_body: bytes of one request
-	MaxCalls           int           // max_calls: requests in work at once
-	MaxStreams         int           // max_streams: event streams open at once
-	MaxConnections     int           // max_connections: of clients, open at once
-	AddressConnections int           // address_connections: of one address, unless trusted_proxies has it
-	ReadTimeout        time.Duration // read_timeout: how long a client may take to send a request
-	Heartbeat          time.Duration // heartbeat: how long a stream is silent before a comment is sent
+	MaxBody            int64 // max_body: bytes of one request
+	MaxCalls           int   // max_calls: requests in work at once
+	MaxStreams         int   // max_streams: event streams open at once
+	MaxConnections     int   // max_connections: of clients, open at once
+	AddressConnections int   // address_connections: of one address, unless trusted_proxies has it
 	// memory: bytes that requests may hold together; zero: what the process may have
 	// decides
 	Memory int64

@@ -130,8 +130,6 @@ func (r *reader) topFields(cfg *Config) fields {
 			"max_streams":         into(&l.MaxStreams, r.between(1, 1_000_000)),
 			"max_connections":     into(&l.MaxConnections, r.between(1, 10_000_000)),
 			"address_connections": into(&l.AddressConnections, r.between(1, 10_000_000)),
-			"read_timeout":        into(&l.ReadTimeout, r.duration),
-			"heartbeat":           into(&l.Heartbeat, r.duration),
 			"memory":              into(&l.Memory, r.memory),
 		}),
 	}

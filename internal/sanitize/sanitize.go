@@ -23,8 +23,8 @@
 //
 // Reading order: sanitize.go and definition.go (what others call), place.go, protocol.go,
 // walk.go, block.go, budget.go and offence.go (the JSON), scan.go and clean.go (one
-// string), control.go, hidden.go with bidi.go and script.go, and secret.go with
-// secretrules.go and privatekey.go (the passes), report.go.
+// string), control.go, hidden.go with bidi.go, script.go, variation.go and
+// invisible.go, and secret.go with credential.go, secretrules.go and privatekey.go (the passes), report.go.
 package sanitize
 
 import (

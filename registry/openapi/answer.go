@@ -215,16 +215,3 @@ func redact(data []byte, secrets []string) []byte {
 	}
 	return data
 }
-
-// cut returns text, or when it has more than limit bytes its beginning, cut between
-// characters and with … at its end.
-func cut(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	end := limit
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "…"
-}

@@ -14,12 +14,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// Media types that a body can be written in, beside other kinds of JSON.
-const (
-	typeJSON = "application/json"
-	typeForm = "application/x-www-form-urlencoded"
-)
-
 // body says how the argument body becomes the body of a request.
 type body struct {
 	mediaType string // as in the document, with its parameters; sent as Content-Type

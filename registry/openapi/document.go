@@ -70,9 +70,10 @@ type loaded struct {
 }
 
 const (
-	maxDepth    = 200     // levels of JSON; the time that reading takes grows with their square
-	maxReason   = 500     // bytes of a text of the library or the document that an error quotes
-	maxReferred = 4 << 20 // bytes of all parts that one operation refers to
+	maxDocument = 16 << 20 // bytes of the document and its files
+	maxDepth    = 200      // levels of JSON; the time that reading takes grows with their square
+	maxReason   = 500      // bytes of a text of the library or the document that an error quotes
+	maxReferred = 4 << 20  // bytes of all parts that one operation refers to
 )
 
 // parse reads a document. open reads the files that it refers to, see Config.Files.

@@ -141,11 +141,6 @@ func annotations(method string) (mcp.RawJSON, bool) {
 	return nil, false
 }
 
-// maxDescription bounds the description of a tool, in bytes. It does not bound
-// descriptions within schemas, which are only cut when the tool does not fit otherwise
-// (see fitting).
-const maxDescription = 8 << 10
-
 // description returns the description of the tool: summary and description of the
 // operation, or method and path when it has neither.
 func (o *loaded) description() string {

@@ -21,7 +21,7 @@
 //
 // Reading order: this file, document.go (the document) with reference.go, files.go and
 // extract.go, offer.go (from an operation to a tool) with name.go, argument.go, body.go,
-// schema.go and size.go, then request.go with value.go, and answer.go.
+// schema.go and size.go, then request.go with value.go, and answer.go. All read text.go.
 package openapi
 
 import (
@@ -38,10 +38,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
-const (
-	defaultTimeout = 30 * time.Second
-	maxDocument    = 16 << 20 // bytes
-)
+const defaultTimeout = 30 * time.Second
 
 // Config says which operations of which API to offer, and how to reach the API.
 type Config struct {

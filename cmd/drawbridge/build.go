@@ -349,3 +349,12 @@ func allowedHosts(cfg *config.Config, public, address string) []string {
 	slices.Sort(hosts)
 	return slices.Compact(hosts)
 }
+
+// tenantIDs returns the ids of the config's tenants.
+func tenantIDs(cfg *config.Config) []string {
+	ids := make([]string, len(cfg.Tenants))
+	for i := range cfg.Tenants {
+		ids[i] = cfg.Tenants[i].ID
+	}
+	return ids
+}

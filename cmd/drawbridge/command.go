@@ -5,6 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // Exit codes.
@@ -79,4 +81,13 @@ func parseWords(f *flag.FlagSet, args []string, s streams) (words []string, code
 		}
 		words, args = append(words, f.Arg(0)), f.Args()[1:]
 	}
+}
+
+// hint returns words about which of the known names was probably meant, "" when none is
+// near.
+func hint(name string, known []string) string {
+	if near := registry.Nearest(name, known); near != "" {
+		return fmt.Sprintf(" (did you mean %s?)", near)
+	}
+	return ""
 }

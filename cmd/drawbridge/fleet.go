@@ -326,6 +326,10 @@ func upstreamConfig(s config.Server, log *slog.Logger) upstream.Config {
 	}
 }
 
+// keepCommand is the command by which the gateway starts itself as the keeper of a child.
+// It is not for people, and so not in the list of commands.
+const keepCommand = "keep"
+
 // keeper returns how the command line of a child's keeper begins, nil where the system
 // has none.
 func keeper() []string {

@@ -13,20 +13,14 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
 
-	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/process"
 )
-
-// keepCommand is the command by which the gateway starts itself as the keeper of a child.
-// It is not for people, and so not in the list of commands.
-const keepCommand = "keep"
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == keepCommand {
@@ -86,11 +80,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 		names = append(names, c.name)
 	}
-	hint := ""
-	if near := registry.Nearest(args[0], names); near != "" {
-		hint = fmt.Sprintf(" (did you mean %s?)", near)
-	}
-	s.complain("drawbridge: no command %q%s\n\n", args[0], hint)
+	s.complain("drawbridge: no command %q%s\n\n", args[0], hint(args[0], names))
 	usage(s.complain)
 	return exitRefused
 }

@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"slices"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/metrics"
 )
 
 const (
@@ -142,15 +145,6 @@ func (p *parts) replace(work context.Context, cfg *config.Config) error {
 	return nil
 }
 
-// tenantIDs returns the ids of the config's tenants.
-func tenantIDs(cfg *config.Config) []string {
-	ids := make([]string, len(cfg.Tenants))
-	for i := range cfg.Tenants {
-		ids[i] = cfg.Tenants[i].ID
-	}
-	return ids
-}
-
 // withoutNewParts returns next without what only a restart begins. Its logins, if people
 // could not sign in when this process started: until then clients must not be sent to an
 // authorization server that is not there. And access keys, if nothing was kept.
@@ -174,4 +168,23 @@ func firstLine(err error) string {
 		return err.Error()
 	}
 	return all[0].String() + ", and " + count(len(all)-1, "more problem")
+}
+
+// tellWarnings logs the warnings of a config that comes into force, and counts them by
+// code. It sets the counts that are zero too, so that a warning which a reload removes
+// leaves the metrics. The codes no-match and unused-release are not among them: who knows
+// what the servers offer tells of those, which are the gateway and the fleet.
+func tellWarnings(ctx context.Context, cfg *config.Config, log *slog.Logger, m *metrics.Metrics) {
+	counts := make(map[string]int)
+	for _, w := range cfg.Warnings {
+		counts[w.Code]++
+		log.WarnContext(ctx, "config warning", slog.String("code", w.Code),
+			slog.String("place", fmt.Sprintf("%s:%d:%d", w.File, w.Line, w.Column)),
+			slog.String("warning", w.Text))
+	}
+	for _, code := range config.Codes() {
+		if code != gateway.CodeNoMatch && code != config.CodeUnusedRelease {
+			m.ConfigWarnings(code, counts[code])
+		}
+	}
 }

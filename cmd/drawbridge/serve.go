@@ -18,7 +18,6 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/connlimit"
-	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
@@ -31,8 +30,6 @@ const (
 	// signal
 	callPatience = 25 * time.Second
 	closeTimeout = 3 * time.Second // how long answers that are being written may take
-
-	lookEvery = 10 * time.Millisecond // while it is waited for clients
 
 	readHeaderTimeout = 5 * time.Second
 	// longer than most load balancers', so that the balancer closes first and never sends
@@ -268,16 +265,6 @@ func (p *parts) letUse(ctx context.Context, patience time.Duration) {
 	}
 }
 
-// wait returns after d or when ctx ends, whichever is first.
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
 // httpServer returns an HTTP server with the bounds that both listeners have. It has no
 // timeout for writing, because an event stream stays open for as long as its client
 // wants.
@@ -343,23 +330,4 @@ func serveHTTP(s *http.Server, l net.Listener) error {
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
 	}
 	return nil
-}
-
-// tellWarnings logs the warnings of a config that comes into force, and counts them by
-// code. It sets the counts that are zero too, so that a warning which a reload removes
-// leaves the metrics. The codes no-match and unused-release are not among them: who knows
-// what the servers offer tells of those, which are the gateway and the fleet.
-func tellWarnings(ctx context.Context, cfg *config.Config, log *slog.Logger, m *metrics.Metrics) {
-	counts := make(map[string]int)
-	for _, w := range cfg.Warnings {
-		counts[w.Code]++
-		log.WarnContext(ctx, "config warning", slog.String("code", w.Code),
-			slog.String("place", fmt.Sprintf("%s:%d:%d", w.File, w.Line, w.Column)),
-			slog.String("warning", w.Text))
-	}
-	for _, code := range config.Codes() {
-		if code != gateway.CodeNoMatch && code != config.CodeUnusedRelease {
-			m.ConfigWarnings(code, counts[code])
-		}
-	}
 }

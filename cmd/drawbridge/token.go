@@ -15,7 +15,6 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
-	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // tokenRequest is what is asked of a token.
@@ -152,15 +151,6 @@ func unknownIssuer(name string, names []string) error {
 		near = "; there are " + strings.Join(names, ", ")
 	}
 	return fmt.Errorf("there is no issuer %q%s", name, near)
-}
-
-// hint returns words about which of the known names was probably meant, "" when none is
-// near.
-func hint(name string, known []string) string {
-	if near := registry.Nearest(name, known); near != "" {
-		return fmt.Sprintf(" (did you mean %s?)", near)
-	}
-	return ""
 }
 
 // serves tells whether tokens of the issuer may be for the tenant.

@@ -30,9 +30,6 @@ import (
 // its start_timeout in addition.
 const onlineTimeout = 15 * time.Second
 
-// maxAnswerBytes bounds an HTTP answer that is read whole into memory.
-const maxAnswerBytes = 1 << 20
-
 // findings are what the command validate found. With -json they are printed as they are.
 type findings struct {
 	OK       bool             `json:"ok"`

@@ -80,10 +80,3 @@ func (m *memo[K]) forget() {
 	m.known, m.held = make(map[K]*linked.Element), 0
 	m.used.Init()
 }
-
-// bytes returns how many are held.
-func (m *memo[K]) bytes() int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.held
-}

@@ -91,14 +91,6 @@ const (
 	OutcomeSkipped   Outcome = "skipped"   // not made, because the server was not well
 )
 
-// Outcomes lists all of them.
-func Outcomes() []Outcome {
-	return []Outcome{
-		OutcomeDone, OutcomeRefused, OutcomeLate, OutcomeBroken, OutcomeAbandoned,
-		OutcomeSkipped,
-	}
-}
-
 // Do runs one command. Errors wrap ErrDown, unless it is that of ctx: then nothing is
 // known of the command.
 func (s *Store) Do(ctx context.Context, c Command) (Reply, error) {

@@ -152,11 +152,6 @@ const (
 	FaultSignIn Fault = "wants_sign_in"
 )
 
-// Faults returns all of them.
-func Faults() []Fault {
-	return []Fault{FaultRefused, FaultClock, FaultMissing, FaultExchange, FaultAway, FaultSignIn}
-}
-
 // Made is what Config.Count counts where there is no fault.
 const Made = "made"
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"io/fs"
 	"path"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"unicode"
 
 	"github.com/drawbridge-mcp/drawbridge/docs"
-	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // developers names the pages that are not for operators.
@@ -54,85 +52,6 @@ func section(text, heading string) string {
 	}
 	body, _, _ := strings.Cut(rest, "\n## ")
 	return "## " + heading + "\n" + body
-}
-
-// runHelp is the command help. Without a topic it prints the commands.
-func runHelp(_ context.Context, args []string, s streams) int {
-	flags := newFlags("help", "[topic]",
-		"Prints a page of the documentation, what it says of a command, or what a code or an outcome means.\n"+
-			"Without a topic it prints the commands and the topics.", s)
-	switch {
-	case len(args) == 0:
-		usage(s.say)
-		return exitOK
-	case strings.HasPrefix(args[0], "-"):
-		code, _ := parseFlags(flags, args, s)
-		return code
-	}
-	return helpOn(strings.Join(args, " "), s)
-}
-
-// helpOn prints what the documentation says of a topic: a page, a command, or a code or
-// outcome of the records.
-func helpOn(topic string, s streams) int {
-	if text := page(topic); text != "" && slices.Contains(topics(), topic) {
-		s.say("%s", text)
-		return exitOK
-	}
-	if text := section(page("commands"), topic); text != "" {
-		s.say("%s\n", strings.TrimRight(text, "\n"))
-		return exitOK
-	}
-	found := false
-	for _, words := range slices.Concat([]string{topic}, withReason(topic)) {
-		if m := meaningOf(words); m.says != "" {
-			s.say("%s: %s\n%s", words, m.says, m.cures())
-			found = true
-		}
-	}
-	for _, part := range ofSymptom(topic) {
-		if found {
-			s.say("\n")
-		}
-		s.say("%s\n", part)
-		found = true
-	}
-	if found {
-		return exitOK
-	}
-	s.complain("drawbridge help: there is nothing about %q%s\n\nTopics: %s, "+
-		"each command, each code and outcome of the records, as drawbridge help DB-TOOL, "+
-		"and what people see, as drawbridge help 403\n",
-		topic, nearTopics(topic), strings.Join(topics(), ", "))
-	return exitRefused
-}
-
-// nearTopics names what help knows that looks like a topic, "" for nothing.
-func nearTopics(topic string) string {
-	all := topics()
-	for _, c := range commands() {
-		all = append(all, c.name)
-	}
-	for words := range meanings() {
-		all = append(all, words)
-	}
-	slices.Sort(all[len(topics()):])
-	near := []string{registry.Nearest(topic, all)}
-	for _, name := range all {
-		small, typed := strings.ToLower(name), strings.ToLower(topic)
-		if strings.Contains(small, typed) || len(small) > 3 && strings.Contains(typed, small) {
-			near = append(near, name)
-		}
-	}
-	if near[0] == "" {
-		near = near[1:]
-	}
-	if len(near) == 0 {
-		return ""
-	}
-	slices.Sort(near[min(len(near), 1):])
-	near = slices.Compact(near)
-	return " (did you mean " + strings.Join(near[:min(len(near), 5)], ", ") + "?)"
 }
 
 // withReason returns the outcomes with a reason that the word alone says.

@@ -2,10 +2,14 @@ package main
 
 import (
 	"debug/elf"
+	"math"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -74,6 +78,40 @@ func TestSignInFitsIntoTheBinary(t *testing.T) {
 		size/mega, own*share, drivers*share)
 	if most := 8.0; own*share < 0.3 || drivers*share < 2 || (own+drivers)*share > most {
 		t.Errorf("sign-ins add %.2f MB and drivers %.2f MB, want %v MB at most", own*share, drivers*share, most)
+	}
+	for page, text := range map[string]string{
+		"sizing.md":    `access keys and the store \| (OWN) MB of (ALL) MB,[^|]*\|\n.* too \| (DRIVERS) MB`,
+		"data.md":      `the program \| (OWN) MB of (ALL) MB,`,
+		"databases.md": `Of the binary's (ALL) MB the drivers are (DRIVERS) MB`,
+	} {
+		documented(t, page, text, map[string]float64{"OWN": own * share, "DRIVERS": drivers * share, "ALL": size / mega})
+	}
+}
+
+// documented fails the test unless a page has the text, and in it, in the place of each
+// name, a number that is a tenth off at most.
+func documented(t *testing.T, page, text string, numbers map[string]float64) {
+	t.Helper()
+	for name := range numbers {
+		text = strings.Replace(text, "("+name+")", "(?P<"+name+">[0-9.]+)", 1)
+	}
+	content, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	form := regexp.MustCompile(text)
+	found := form.FindSubmatch(content)
+	if found == nil {
+		t.Fatalf("docs/%s has no %s", page, text)
+	}
+	for i, name := range form.SubexpNames() {
+		if name == "" {
+			continue
+		}
+		said, err := strconv.ParseFloat(string(found[i]), 64)
+		if err != nil || math.Abs(said/numbers[name]-1) > 0.1 {
+			t.Errorf("docs/%s says %s MB, measured are %.2f", page, found[i], numbers[name])
+		}
 	}
 }
 

@@ -17,12 +17,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // directory is an identity provider at which ann is signed in already.
@@ -92,7 +94,9 @@ func newDirectory(t *testing.T) *directory {
 func (d *directory) idToken(code string) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	more := map[string]any{"groups": []string{"staff"}, "email": "ann@corp.example"}
+	more := map[string]any{
+		"groups": []string{"staff"}, "email": "ann@corp.example", "roles": []string{"tools.read", "tools.write"},
+	}
 	if code != "" {
 		nonce, ok := d.nonces[code]
 		if !ok {
@@ -243,7 +247,13 @@ func (w *wanderer) begin(mcp string) (address string, server map[string]any, id 
 func (w *wanderer) signIn(mcp string) (tokens map[string]any, server map[string]any, id string) {
 	w.t.Helper()
 	address, server, id := w.begin(mcp)
-	u, err := url.Parse(mcp)
+	return w.complete(address, server, id), server, id
+}
+
+// complete goes from where the person's browser is to go to tokens.
+func (w *wanderer) complete(address string, server map[string]any, id string) (tokens map[string]any) {
+	w.t.Helper()
+	u, err := url.Parse(address)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -251,7 +261,7 @@ func (w *wanderer) signIn(mcp string) (tokens map[string]any, server map[string]
 	return w.document("POST", server["token_endpoint"].(string), formKind, url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "client_id": {id}, "redirect_uri": {clientsBack},
 		"code_verifier": {clientsVerifier},
-	}.Encode()), server, id
+	}.Encode())
 }
 
 // browse lets the person go where the browser is led, and returns the page at its end.
@@ -423,6 +433,73 @@ servers:
 		code, said := operate(t, "sign-out", wrong, "-config", filepath.Join(r.directory, "drawbridge.yaml"))
 		if code != exitRefused || !strings.Contains(said, "ISSUER#SUBJECT") {
 			t.Errorf("sign-out %q: code %d: %s", wrong, code, said)
+		}
+	}
+}
+
+// challengeScope is the scope that a 403 asks for.
+var challengeScope = regexp.MustCompile(`error="insufficient_scope".* scope="([^"]*)"`)
+
+// TestClientStepsUp asks for one scope at first. The call of a tool that needs another is
+// a 403 that names it; the same client signs the person in with both, and calls again.
+func TestClientStepsUp(t *testing.T) {
+	t.Parallel()
+	d := newDirectory(t)
+	r := startReplica(t, func(listen, operator string) string {
+		return fmt.Sprintf(`listen: %s
+operator: %s
+public_url: http://%[1]s
+audit: {file: audit.jsonl}
+data: {dir: kept}
+issuers:
+  - issuer: %[3]s
+    private_addresses: true
+    algorithms: [EdDSA]
+    tenants: {claim: groups, map: {staff: acme}}
+    scopes: {claims: [roles]}
+    sign_in: {name: corp, client_id: gateway, client_secret_file: secret, scopes: [openid]}
+  - {issuer: local, hmac_secret_file: secret, algorithms: [HS256], tenant: acme}
+tenants:
+  acme:
+    servers: [toolbox]
+    rules:
+      - {allow: ["toolbox__current_time"], scopes: [tools.read]}
+      - {allow: ["toolbox__calculate"], scopes: [tools.write], announce: true}
+servers:
+  toolbox: {builtin: [calculate, current_time]}
+`, listen, operator, d.URL)
+	})
+	w := newWanderer(t)
+	call := func(token, tool, arguments string) (*http.Response, string) {
+		return w.ask("POST", r.url, jsonKind, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+
+			`","arguments":`+arguments+`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
+			`"io.modelcontextprotocol/clientInfo":{"name":"test","version":"1"},`+
+			`"io.modelcontextprotocol/clientCapabilities":{}}}}`, "Accept", aMessage, "Authorization", "Bearer "+token,
+			mcp.HeaderProtocolVersion, "2026-07-28", mcp.HeaderMethod, "tools/call", mcp.HeaderName, tool)
+	}
+	address, server, id := w.begin(r.url)
+	first := w.complete(address+"&scope=tools.read", server, id)
+	if first["scope"] != "tools.read" {
+		t.Fatalf("asked for tools.read, got the tokens %v", first)
+	}
+	if answer, text := call(first["access_token"].(string), "toolbox__current_time", `{}`); answer.StatusCode != http.StatusOK {
+		t.Fatalf("what the first scope allows: status %d: %s", answer.StatusCode, text)
+	}
+	answer, text := call(first["access_token"].(string), "toolbox__calculate", `{"expression":"6*7"}`)
+	found := challengeScope.FindStringSubmatch(answer.Header.Get("WWW-Authenticate"))
+	if answer.StatusCode != http.StatusForbidden || found == nil {
+		t.Fatalf("the other scope is missing: status %d, %v: %s", answer.StatusCode, answer.Header, text)
+	}
+	if asked := strings.Fields(found[1]); !slices.Contains(asked, "tools.write") {
+		t.Fatalf("the 403 asks for %q, want tools.write among them", asked)
+	}
+	second := w.complete(address+"&"+url.Values{"scope": {"tools.read " + found[1]}}.Encode(), server, id)
+	for tool, arguments := range map[string]string{
+		"toolbox__calculate": `{"expression":"6*7"}`, "toolbox__current_time": `{}`,
+	} {
+		answer, text = call(second["access_token"].(string), tool, arguments)
+		if answer.StatusCode != http.StatusOK || strings.Contains(text, `"isError":true`) {
+			t.Errorf("%s after the second sign-in: status %d: %s", tool, answer.StatusCode, text)
 		}
 	}
 }

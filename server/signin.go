@@ -34,7 +34,7 @@ func signInRoutes() []string {
 
 // SignInMethods is how the methods begin that log and audit name for requests to the
 // authorization server.
-const SignInMethods = "oauth/"
+const SignInMethods = exchange.SignInMethods
 
 // signInMethod returns how log and audit call a request to the authorization server, ""
 // for its documents.

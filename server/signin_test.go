@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -119,3 +120,59 @@ func TestFloodsAtTheAuthorizationServerAreSummedUp(t *testing.T) {
 		}
 	})
 }
+
+// TestFloodsOfSignInsAreSlow sends more requests to sign in than anybody has from one
+// address, refused ones and registrations that succeed. What comes after the first hundred
+// is answered late; strangers elsewhere and callers with a token do not wait for it, and
+// neither do clients that get tokens.
+func TestFloodsOfSignInsAreSlow(t *testing.T) {
+	refuses := &refusing{}
+	for _, test := range []struct {
+		name, path string
+		server     server.SignIn
+		want       time.Duration
+	}{
+		{"registrations", "/register", signInPaths{}, time.Second},
+		{"sign-ins that begin", "/t/acme/authorize", signInPaths{}, time.Second},
+		{"refused tokens", "/token", refuses, time.Second},
+		{"tokens", "/token", givesTokens{}, 0},
+		{"metadata", "/.well-known/oauth-authorization-server", signInPaths{}, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				refuses.record = w.RecordSignIn
+				h := w.Handler()
+				ask := func(path, from string) time.Duration {
+					began := time.Now()
+					r := message{method: "POST", path: path}.request(t.Context(), "")
+					r.RequestURI, r.RemoteAddr = path, from
+					h.ServeHTTP(httptest.NewRecorder(), r)
+					return time.Since(began)
+				}
+				var waited time.Duration
+				for n := range 110 {
+					if took := ask(test.path, "192.0.2.1:1"); n < 100 && took > 0 {
+						t.Fatalf("request %d had to wait", n)
+					} else {
+						waited += took
+					}
+				}
+				if waited != test.want {
+					t.Errorf("ten beyond the first hundred waited for %v, want %v", waited, test.want)
+				}
+				if took := ask(test.path, "192.0.2.2:1"); took > 0 {
+					t.Errorf("a stranger elsewhere waited for %v", took)
+				}
+				began := time.Now()
+				if got := record(h, modernCall("echo").request(t.Context(), "")); got.Code != http.StatusOK || time.Since(began) > 0 {
+					t.Errorf("a caller with a token: got %d after %v", got.Code, time.Since(began))
+				}
+			}, func(w *world) { w.config.SignIn = test.server })
+		})
+	}
+}
+
+// givesTokens is an authorization server that refuses nobody.
+type givesTokens struct{ signInPaths }
+
+func (givesTokens) ServeHTTP(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }

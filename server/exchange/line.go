@@ -89,8 +89,12 @@ func (s *Service) logRequest(x *Exchange, r *http.Request) {
 	if !x.Forwarded { // it is counted where the client is
 		s.Metrics.Request(s.config.RouteOf(r), r.Method, x.Status, eraName(x.Era), now.Sub(x.Started))
 	}
-	if s.hasOwnLine(x) {
+	own, often := s.hasOwnLine(x)
+	if own {
 		s.logLine(x.Context(), now, x, r.Method, r.URL.Path)
+	}
+	if often {
+		s.unauthenticated.wait(x.Context(), x.Header()) // the client gets the answer after that
 	}
 }
 

@@ -3,6 +3,7 @@ package exchange
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
@@ -30,7 +31,8 @@ func (s *Service) RecordUnauthenticated(x *Exchange, outcome, reason string) {
 
 // RecordSignIn puts on record what the authorization server did: for the request in ctx,
 // or by itself if ctx has none. What it refuses strangers is told as other refusals of
-// strangers are, so it tells whether the log is to have a line, too.
+// strangers are, so it tells whether the log is to have a line, too, and who is refused
+// again and again waits for the answer.
 func (s *Service) RecordSignIn(ctx context.Context, r audit.Record) bool {
 	x, _ := ctx.Value(exchangeKey{}).(*Exchange)
 	if x == nil {
@@ -45,7 +47,12 @@ func (s *Service) RecordSignIn(ctx context.Context, r audit.Record) bool {
 			network: networkOf(x.Remote), outcome: r.Outcome, reason: r.Reason, issuer: r.Issuer,
 			method: x.Method,
 		}
-		if x.lineForm, _ = s.sums.count(who, x.Started); x.lineForm != lineOwn {
+		var often bool
+		if x.lineForm, often = s.sums.count(who, x.Started); often {
+			x.Held.ReleaseSlot()
+			s.unauthenticated.wait(x.Context(), x.Header())
+		}
+		if x.lineForm != lineOwn {
 			return false
 		}
 	}
@@ -56,14 +63,25 @@ func (s *Service) RecordSignIn(ctx context.Context, r audit.Record) bool {
 
 // hasOwnLine tells whether the log has a line for the request, which is over. Requests of
 // such callers that are on record are in the log as they are there; all others, such as
-// those for the metadata or for a path that is not there, are counted here.
-func (s *Service) hasOwnLine(x *Exchange) bool {
+// those for the metadata or for a path that is not there, are counted here. So are
+// requests to sign in that nobody is known of yet. They cost more than a refusal, so who
+// sends many is often: only an answer with tokens is for somebody who has proved something.
+func (s *Service) hasOwnLine(x *Exchange) (own, often bool) {
 	if x.lineForm == lineUndecided && x.Principal.Issuer == "" {
+		signIn := strings.HasPrefix(x.Method, SignInMethods) && x.Method != SignInMethods+"token"
 		who := sumKey{network: networkOf(x.Remote), outcome: x.Outcome, logged: true}
-		x.lineForm, _ = s.sums.count(who, x.Started)
+		if signIn {
+			who.method = x.Method
+		}
+		x.lineForm, often = s.sums.count(who, x.Started)
+		often = often && signIn
 	}
-	return x.lineForm != lineSummed
+	return x.lineForm != lineSummed, often
 }
+
+// SignInMethods is how the methods begin that log and audit name for requests to the
+// authorization server.
+const SignInMethods = "oauth/"
 
 // RecordSums puts the sums of the window on record and into the log, and begins a
 // new one. A sum that panics is lost, the others are not.

@@ -25,8 +25,8 @@ func TestComposeServicesHaveFewRights(t *testing.T) {
 	_, rest, _ := strings.Cut(read(t, "../docker-compose.yml"), "\nservices:\n")
 	services, _, _ := strings.Cut(rest, "\nnetworks:\n")
 	starts := regexp.MustCompile(`(?m)^  ([a-z]+):.*$`).FindAllStringSubmatchIndex(services, -1)
-	if len(starts) != 5 {
-		t.Fatalf("found %d services, want gateway, nginx, redis, upstream and prometheus", len(starts))
+	if len(starts) != 6 {
+		t.Fatalf("found %d services, want gateway, nginx, redis, postgres, upstream and prometheus", len(starts))
 	}
 	published := map[string]string{
 		"nginx":      `["127.0.0.1:8080:8080"]`,
@@ -109,8 +109,8 @@ func TestComposeMadeItsSecretsAgain(t *testing.T) {
 			t.Errorf("%s has %q, want a secret that the compose file mounts", name, text)
 		}
 	}
-	if len(made) != 4 {
-		t.Errorf("made %q, want four secrets", slices.Collect(maps.Keys(made)))
+	if len(made) != 8 {
+		t.Errorf("made %q, want eight secrets", slices.Collect(maps.Keys(made)))
 	}
 }
 
@@ -151,10 +151,56 @@ func background(t *testing.T, program string, args ...string) {
 	})
 }
 
-// TestComposeSharesRedis runs the gateway with the config of the compose file and a Redis
-// with its config and rights, as two replicas: what Redis forbids and the gateway needs
-// shows here.
-func TestComposeSharesRedis(t *testing.T) {
+// composePostgres runs PostgreSQL as the compose file does, and returns a file with its
+// address. secrets is where the script of the secrets has put them.
+func composePostgres(t *testing.T, secrets string) string {
+	t.Helper()
+	all, err := filepath.Glob("/usr/lib/postgresql/*/bin") // where Debian has it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", strings.Join(append(all, os.Getenv("PATH")), ":"))
+	tool(t, "initdb", "postgresql")
+	dir, err := os.MkdirTemp("", "compose-postgres") // that of the test lets no other user in
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // temporary anyway
+	command := []string{"sh", filepath.Join(dir, "postgres")}
+	write(t, command[1], read(t, "compose/postgres"))
+	for _, name := range []string{"postgres.password", "postgres.crt", "postgres.key"} {
+		write(t, filepath.Join(dir, name), read(t, filepath.Join(secrets, name)))
+	}
+	if err := os.Mkdir(filepath.Join(dir, "data"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if os.Getuid() == 0 { // PostgreSQL does not run as root
+		command = append([]string{tool(t, "setpriv", "util-linux"), "--reuid=65534", "--regid=65534", "--clear-groups"}, command...)
+		if out, code := run(t.Context(), t, dir, "chown", "-R", "65534:65534", dir); code != 0 {
+			t.Fatal(out)
+		}
+	}
+	address := freeAddress(t)
+	host, port, _ := net.SplitHostPort(address)
+	for name, value := range map[string]string{
+		"SECRETS": dir, "PGDATA": filepath.Join(dir, "data"), "LISTEN": host, "PGPORT": port,
+	} {
+		t.Setenv(name, value)
+	}
+	background(t, command[0], command[1:]...)
+	waitFor(t, address)
+	dsn := strings.NewReplacer("@postgres:5432/", "@localhost:"+port+"/", "/run/secrets", secrets).Replace(
+		read(t, filepath.Join(secrets, "postgres.dsn")))
+	file := filepath.Join(secrets, "here.dsn")
+	write(t, file, dsn)
+	return file
+}
+
+// TestComposeSharesRedisAndPostgres runs the gateway with the config of the compose file, a
+// Redis with its config and rights, and PostgreSQL with its script, as two replicas: what
+// these forbid and the gateway needs shows here. An access key that is made beside the
+// gateways lets a machine in at both.
+func TestComposeSharesRedisAndPostgres(t *testing.T) {
 	server := tool(t, "redis-server", "redis-server")
 	tool(t, "openssl", "openssl")
 	program, dir := drawbridge(t), t.TempDir()
@@ -171,17 +217,19 @@ func TestComposeSharesRedis(t *testing.T) {
 	write(t, filepath.Join(dir, "redis.conf"), redis)
 	background(t, server, filepath.Join(dir, "redis.conf"))
 	waitFor(t, store)
+	dsn := composePostgres(t, filepath.Join(dir, "secrets"))
 
 	upstream, _, _ := gateway(t,
 		func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "down", http.StatusBadGateway) })
-	var session, token string
+	var session, token, key string
 	for _, replica := range []string{"first", "second"} {
 		listen, operator := freeAddress(t), freeAddress(t)
 		config := filepath.Join(dir, replica+".yaml")
 		write(t, config, replaced(t, "compose/drawbridge.yaml", map[string]string{
 			"0.0.0.0:8080": listen, "0.0.0.0:9090": operator, "acknowledge: [open-operator]": "",
-			"redis:6379":         store,
-			"http://memory:8080": "http://" + upstream, "/run/secrets": filepath.Join(dir, "secrets"),
+			"redis:6379":                store,
+			"/run/secrets/postgres.dsn": dsn,
+			"http://memory:8080":        "http://" + upstream, "/run/secrets": filepath.Join(dir, "secrets"),
 			`["localhost:8080"]`:                             `["` + listen + `"]`,
 			"/var/lib/drawbridge/${HOSTNAME:-gateway}.jsonl": filepath.Join(dir, replica+".jsonl"),
 		}))
@@ -195,8 +243,14 @@ func TestComposeSharesRedis(t *testing.T) {
 				t.Fatal(err)
 			}
 			token = strings.TrimSpace(string(out))
+			if out, err = exec.CommandContext(t.Context(), program, "keys", "create", "-config", config, "-tenant", "demo",
+				"-subject", "ci").Output(); err != nil {
+				t.Fatal(err)
+			}
+			key = strings.TrimSpace(string(out))
 		}
 		session = callIn(t, "http://"+listen+"/mcp", token, session)
+		callIn(t, "http://"+listen+"/key/mcp", key, "")
 	}
 }
 

@@ -22,6 +22,10 @@
 //
 //	go run -C internal/lab ./bench record
 //
+// Its command signin shows what a call costs by how its caller is let in:
+//
+//	go run -C internal/lab ./bench signin
+//
 // Read calls.go for what is measured, measure.go for how rounds are compared, lab.go for
 // the parts, and page.go for the report, of which each command writes a section.
 package main
@@ -61,6 +65,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return runScale(ctx, args[1:], out)
 		case "record":
 			return runRecord(ctx, args[1:], out)
+		case "signin":
+			return runSignIn(ctx, args[1:], out)
 		case "replicas":
 			return runReplicas(ctx, args[1:], out)
 		}

@@ -44,7 +44,7 @@ func TestSnippetsOfPagesAreValid(t *testing.T) {
 		}
 		for _, block := range snippet.FindAllStringSubmatch(string(text), -1) {
 			found++
-			whole := wholeConfig(strings.ReplaceAll("\n"+block[2], "\n"+block[1], "\n")[1:])
+			whole := wholeConfig(ofChart(strings.ReplaceAll("\n"+block[2], "\n"+block[1], "\n")[1:]))
 			if problem := loadSnippet(t, whole); problem != "" {
 				t.Errorf("%s: %s\n%s", filepath.Base(page), problem, whole)
 			}
@@ -56,6 +56,23 @@ func TestSnippetsOfPagesAreValid(t *testing.T) {
 	if loadSnippet(t, wholeConfig("tenants:\n  acme: {server: [files], rules: [{alow: [\"*\"]}]}\n")) == "" {
 		t.Error("a misspelt key is no problem")
 	}
+}
+
+// ofChart returns the config in values of the chart, and what is no such values as it is.
+func ofChart(text string) string {
+	values, isValues := strings.CutPrefix(text, "config:\n")
+	if !isValues {
+		return text
+	}
+	config := ""
+	for line := range strings.Lines(values) {
+		inner, isInner := strings.CutPrefix(line, "  ")
+		if !isInner {
+			break
+		}
+		config += inner
+	}
+	return config
 }
 
 // wholeConfig puts what is missing around a snippet: the section that its indented lines
@@ -113,12 +130,14 @@ func loadSnippet(t *testing.T, text string) string {
 	if err := os.Mkdir(filepath.Join(dir, "tokens"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	text = strings.ReplaceAll(text, "/run/secrets/drawbridge/", "")
 	for name, content := range map[string][]byte{
 		"drawbridge.yaml": []byte(text), "redis-password": []byte("a password"),
 		"audit.key":   []byte("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
 		"issues.yaml": []byte(snippetAPI), "users.db": nil, "gw.key": ownKey(t),
 		"tokens/mcp": []byte("a token"),
 		"crm.key":    []byte("a key"), "acme.key": []byte("a key"), "hr.secret": []byte("a secret"),
+		"postgres.dsn": []byte("postgres://drawbridge:secret@127.0.0.1/drawbridge"),
 		"orders.dsn":   []byte("postgres://reader:secret@127.0.0.1/orders"),
 		"keys":         []byte("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
 		"redis-ca.pem": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),

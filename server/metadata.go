@@ -55,8 +55,8 @@ func jsonTexts(list []string) []mcp.RawJSON {
 	return out
 }
 
-// keysPath is where servers find the keys by which they know who calls.
-const keysPath = "/identity/jwks"
+// KeysPath is where servers find the keys by which they know who calls.
+const KeysPath = "/identity/jwks"
 
 // keySet tells servers by which keys they can check the tokens that say who calls. A server
 // that keeps the set for as long as it may knows a new key before that signs.

@@ -205,7 +205,7 @@ func (s *Server) Handler() http.Handler {
 		r.Get(exchange.TenantPath+"{tenant}"+exchange.EndpointPath+cardSuffix, s.public)
 	}
 	if s.config.KeySet != nil {
-		r.Get(keysPath, s.keySet)
+		r.Get(KeysPath, s.keySet)
 	}
 	if s.config.SignIn == nil {
 		r.Post(exchange.RegisterPath, s.register)

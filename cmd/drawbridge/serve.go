@@ -149,7 +149,8 @@ func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s st
 //
 // The operator's listener is the first to start and nearly the last to stop, so that
 // /readyz and the metrics tell of both. Clients come in only after the servers have been
-// put into the catalogue, though most of these will not be connected yet. The audit log
+// put into the catalogue, though most of these will not be connected yet; until then their
+// requests are held, as heldUntil says. The audit log
 // is closed last because every part above may still have a record to write. The returned
 // error joins what made a part fail with what went wrong while closing.
 func (p *parts) run(ctx context.Context, l listeners, o options) error {
@@ -159,7 +160,11 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	group, work := errgroup.WithContext(context.WithoutCancel(ctx))
 	work, end := context.WithCancel(work)
 	defer end()
-	clients := p.httpServer(p.server.Handler(), p.doors.clients)
+	beginning, begun := context.WithCancel(work) // until the stop begins
+	defer begun()
+	defer context.AfterFunc(ctx, begun)()
+	awaited := make(chan struct{}) // closed when there is all that clients need
+	clients := p.httpServer(heldUntil(awaited, p.server.Handler()), p.doors.clients)
 	operator := p.httpServer(admin.Handler(admin.Config{
 		Metrics: metrics.Handler(p.gatherer),
 		View:    p.status.view,
@@ -178,13 +183,14 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	group.Go(func() error { return p.gateway.Run(work) })
 	group.Go(func() error { return newScavenger(p.memory.Held, p.log).Run(work) })
 	group.Go(func() error { return p.collector.Run(work) })
-	beginning, begun := context.WithCancel(work) // until the stop begins
-	defer begun()
-	defer context.AfterFunc(ctx, begun)()
+	group.Go(func() error {
+		defer close(awaited)
+		p.status.await(beginning)
+		return nil
+	})
 	accepting := make(chan struct{}) // closed when no connection is accepted any more
 	group.Go(func() error {
 		defer close(accepting)
-		p.status.await(beginning)
 		return serveHTTP(clients, p.doors.clients.Listener(l.clients))
 	})
 	if o.hangups != nil {

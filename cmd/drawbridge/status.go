@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/server"
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
 
@@ -46,14 +48,29 @@ func newStatus(p *parts) *status {
 
 // await returns when there is all that clients need: an attempt to reach each server has
 // ended, and Redis is used. It returns after readyAfter all the same, or when ctx ends.
-// Whoever connects before waits meanwhile. A load balancer that asks nobody, such as
-// nginx, sends requests as soon as the address is listened on, and they would be refused.
+// Whoever asks before waits meanwhile. A load balancer that asks nobody, such as nginx,
+// sends requests as soon as the address is listened on, and they would be refused.
 func (s *status) await(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readyAfter)
 	defer cancel()
 	for ctx.Err() == nil && (!s.parts.fleet.tried() || !s.parts.sharing.begun()) {
 		wait(ctx, lookEvery)
 	}
+}
+
+// heldUntil has requests wait until a channel is closed. Those for the keys of identities
+// do not wait: a server that is told who calls asks for them before it answers the gateway,
+// and the gateway would wait for the server.
+func heldUntil(awaited <-chan struct{}, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != server.KeysPath {
+			select {
+			case <-awaited:
+			case <-r.Context().Done():
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 func (s *status) setRefused(reason string)  { s.refused.Store(&reason) }

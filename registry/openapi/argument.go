@@ -2,7 +2,6 @@ package openapi
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -29,9 +28,9 @@ type argument struct {
 }
 
 // newArgument returns the argument for a parameter, nil for a parameter that the caller
-// is not to set. own are the headers of the operator, which no argument may set. The
-// error is for a required parameter that cannot be served.
-func newArgument(p *openapi3.Parameter, own http.Header, s *schemas) (*argument, error) {
+// is not to set. own are the names of the headers that the gateway sets, which no argument
+// may set. The error is for a required parameter that cannot be served.
+func newArgument(p *openapi3.Parameter, own []string, s *schemas) (*argument, error) {
 	a := &argument{
 		parameter: p.Name, place: p.In, required: p.Required || p.In == openapi3.ParameterInPath,
 		slashes: p.AllowReserved, reserved: p.AllowReserved && p.In == openapi3.ParameterInQuery,
@@ -129,14 +128,9 @@ func ignoredHeader(name string) bool {
 // with _ as -, because some servers take the two for the same.
 func folded(name string) string { return strings.ReplaceAll(strings.ToLower(name), "_", "-") }
 
-// sets tells whether own, the headers of the operator, has one of that name.
-func sets(own http.Header, name string) bool {
-	for other := range own {
-		if folded(other) == folded(name) {
-			return true
-		}
-	}
-	return false
+// sets tells whether own, the headers of the gateway, has one of that name.
+func sets(own []string, name string) bool {
+	return slices.ContainsFunc(own, func(other string) bool { return folded(other) == folded(name) })
 }
 
 // mayBeArgument tells whether a model may set a header of that name. It must not set one

@@ -115,3 +115,68 @@ func TestRefusedAPIIsAskedOnceMoreWithAnotherKey(t *testing.T) {
 		t.Errorf("got %v, want %s", err, credential.FaultRefused)
 	}
 }
+
+// TestArgumentsReplaceNoCredential has a document declare each header that says who calls,
+// in several spellings: the API gets what the gateway says, whatever the arguments.
+func TestArgumentsReplaceNoCredential(t *testing.T) {
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte("key-of-the-gateway"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		spec     credential.Spec
+		declared []string // after the first, spellings that some servers take for it
+	}{
+		"header":              {credential.Spec{Header: &credential.Header{Name: "X-Api-Key", File: key}}, []string{"X-Api-Key", "x-api-key", "X_Api_Key"}},
+		"token":               {credential.Spec{TokenFile: key}, []string{"Authorization", "authorization", "AUTHORIZATION"}},
+		"identity":            {credential.Spec{Identity: &credential.Identity{Audience: "crm"}}, []string{"Authorization", "authorization"}},
+		"identity elsewhere":  {credential.Spec{Identity: &credential.Identity{Audience: "crm", Header: "X-Who"}}, []string{"X-Who", "x_who"}},
+		"identity with trace": {credential.Spec{Identity: &credential.Identity{Audience: "crm"}}, []string{"X-Request-Id", "x_request_id"}},
+		"trace":               {credential.Spec{Identity: &credential.Identity{Audience: "crm"}}, []string{"Traceparent"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAPI(t)
+			a.answers(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "text/plain")
+				for _, values := range r.Header {
+					if strings.Contains(strings.Join(values, ""), "forged") {
+						fmt.Fprint(w, "forged ")
+					}
+				}
+				fmt.Fprint(w, len(r.Header.Values(test.declared[0])))
+			})
+			var parameters, arguments []string
+			for _, header := range test.declared {
+				parameters = append(parameters, fmt.Sprintf("{name: %s, in: header, schema: {type: string}}", header))
+				arguments = append(arguments, fmt.Sprintf("%q:%q", header, "forged"))
+			}
+			document := strings.Replace(forwarding, "[{name: X-Team, in: header, schema: {type: string}}]",
+				"["+strings.Join(parameters, ", ")+"]", 1)
+			cfg := a.config([]byte(document))
+			cfg.Credential = newCredential(t, test.spec)
+			got, err := callWho(t, cfg, "{"+strings.Join(arguments, ",")+"}")
+			if err != nil || got != "1" {
+				t.Errorf("got %q, %v, want one header, of the gateway", got, err)
+			}
+		})
+	}
+}
+
+// TestCredentialGoesToNoOtherAPI has an API redirect: the place that it names gets nothing.
+func TestCredentialGoesToNoOtherAPI(t *testing.T) {
+	elsewhere := newAPI(t)
+	elsewhere.answers(func(http.ResponseWriter, *http.Request) { t.Error("got a request elsewhere, want none") })
+	for _, status := range []int{301, 302, 303, 307, 308, 300, 305, 201} {
+		a := newAPI(t)
+		a.answers(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", elsewhere.URL+"/who")
+			w.Header().Set("Refresh", "0; url="+elsewhere.URL+"/who")
+			w.WriteHeader(status)
+		})
+		cfg := a.config([]byte(forwarding))
+		cfg.Credential = newCredential(t, credential.Spec{Identity: &credential.Identity{Audience: "crm"}})
+		if got, err := callWho(t, cfg, `{}`); strings.Contains(got, "eyJ") {
+			t.Errorf("%d: got %q, %v, want nothing of the credential", status, got, err)
+		}
+	}
+}

@@ -163,7 +163,7 @@ func (c *caller) readParameters(o *loaded, s *schemas) error {
 		return err
 	}
 	for _, p := range parameters {
-		a, err := newArgument(p, c.header, s)
+		a, err := newArgument(p, c.own, s)
 		if err != nil {
 			return err
 		}

@@ -27,7 +27,7 @@ type target struct {
 	header http.Header // the operator's, with credentials
 	// what requests carry beside that; nil: nothing
 	credential *credential.Source
-	reserved   []string         // names of its headers
+	own        []string         // names of the headers of both
 	secrets    []string         // credentials that no answer may repeat to the model
 	client     *http.Client     // follows no redirect
 	turns      *fairqueue.Queue // at making large answers results; nil: nobody waits
@@ -232,9 +232,6 @@ func (c *caller) headers(arguments mcp.Object) (http.Header, error) {
 			return nil, err
 		}
 		header.Set(a.parameter, text)
-	}
-	for _, name := range c.reserved {
-		header.Del(name)
 	}
 	maps.Copy(header, c.header)
 	return header, nil

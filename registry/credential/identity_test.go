@@ -228,3 +228,23 @@ func TestPlainHeadersSayWhoCalls(t *testing.T) {
 		}
 	}
 }
+
+// TestIdentityThatNoHeaderHoldsIsNotSent has callers whose claims are longer than what
+// servers take: nothing is sent for them, and others are not affected.
+func TestIdentityThatNoHeaderHoldsIsNotSent(t *testing.T) {
+	people := newPeople(t, issuer)
+	s := source(t, credential.Config{Spec: credential.Spec{Identity: &credential.Identity{
+		Audience: server, Claims: []string{"email", "groups"},
+	}}})
+	for size, refused := range map[int]bool{500: false, 2700: true} {
+		long := strings.Repeat("g", size)
+		p, _ := people.caller(issuer, fmt.Sprint("user-", size), "acme", map[string]any{"email": long, "groups": long})
+		g, err := s.For(t.Context(), p)
+		if got := credential.FaultOf(err) == credential.FaultMissing; got != refused || refused != (g == nil) {
+			t.Errorf("claims of %d bytes: got %v, want refused: %v", size, err, refused)
+		}
+		if err != nil && strings.Contains(err.Error(), "ggg") {
+			t.Errorf("got %v, which quotes a claim", err)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
@@ -228,6 +229,46 @@ func TestExchangeTradesTheCallersToken(t *testing.T) {
 	}
 }
 
+// TestRacingCallersGetTheirOwnTokens has callers who differ in one thing each come at once,
+// before anything is kept: in the issuer of equal subjects, the tenant, the client, or the
+// token. Nobody gets what was asked for another's.
+func TestRacingCallersGetTheirOwnTokens(t *testing.T) {
+	const other = "https://other.example/"
+	people := newPeople(t, issuer, other)
+	e := newEndpoint(t, func(w http.ResponseWriter, form url.Values, _ int) {
+		sum := sha256.Sum256([]byte(form.Get("subject_token")))
+		give(w, fmt.Sprintf("for-%x", sum), 100)
+	})
+	s := source(t, credential.Config{Spec: credential.Spec{Exchange: &credential.Exchange{Client: e.client(t), Audience: "crm"}}})
+	var all sync.WaitGroup
+	begin := make(chan struct{})
+	callers := 0
+	for _, iss := range []string{issuer, other} {
+		for _, tenant := range []string{"acme", "globex"} {
+			for _, client := range []string{"claude", "codex"} {
+				for _, jti := range []string{"1", "2"} {
+					callers++
+					p, token := people.caller(iss, "ann", tenant, map[string]any{"azp": client, "jti": jti})
+					want := fmt.Sprintf("for-%x", sha256.Sum256([]byte(token)))
+					for range 20 {
+						all.Go(func() {
+							<-begin
+							if g, err := s.For(t.Context(), p); err != nil || bearerOf(t, g) != want {
+								t.Errorf("got %v, %v, want what %s of %s was given with %s", g, err, iss, tenant, client)
+							}
+						})
+					}
+				}
+			}
+		}
+	}
+	close(begin)
+	all.Wait()
+	if n := len(e.asked()); n != callers {
+		t.Errorf("got %d exchanges, want %d", n, callers)
+	}
+}
+
 func TestTwoTokensOfOneUserAreExchangedEach(t *testing.T) {
 	people := newPeople(t, issuer)
 	e := newEndpoint(t, func(w http.ResponseWriter, form url.Values, _ int) {
@@ -314,6 +355,31 @@ func TestRefusalsOfEndpointsHaveWords(t *testing.T) {
 				t.Errorf("got the log %q, want the reason in it", log.String())
 			}
 		})
+	}
+}
+
+// TestEndpointThatRedirectsIsAllThatIsAsked has an endpoint, and the metadata of an issuer,
+// name another place: no token or secret reaches it.
+func TestEndpointThatRedirectsIsAllThatIsAsked(t *testing.T) {
+	people := newPeople(t, issuer)
+	ann, _ := people.caller(issuer, "ann", "acme", nil)
+	elsewhere := newEndpoint(t, func(w http.ResponseWriter, _ url.Values, _ int) { give(w, "theirs", 100) })
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		e := newEndpoint(t, func(w http.ResponseWriter, _ url.Values, _ int) {
+			w.Header().Set("Location", elsewhere.URL+"/token")
+			w.WriteHeader(status)
+		})
+		discovered := e.client(t)
+		discovered.TokenURL, discovered.Issuer = "", e.URL
+		for name, client := range map[string]credential.Client{"endpoint": e.client(t), "metadata": discovered} {
+			s := source(t, credential.Config{Spec: credential.Spec{Exchange: &credential.Exchange{Client: client, Audience: "crm"}}})
+			if g, err := s.For(t.Context(), ann); err == nil {
+				t.Errorf("%s, %d: got %s, want a fault", name, status, bearerOf(t, g))
+			}
+		}
+	}
+	if n := len(elsewhere.asked()); n > 0 {
+		t.Errorf("got %d requests elsewhere, want none", n)
 	}
 }
 

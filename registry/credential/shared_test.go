@@ -25,7 +25,8 @@ func TestReplicasAskForATokenOnce(t *testing.T) {
 		give(w, fmt.Sprintf("canary-%d-of-%x", n, subject[max(0, len(subject)-8):]), 600)
 	})
 	served, ring := redistest.Start(t), seal.RandomRing()
-	people := newPeople(t, issuer)
+	const other = "https://other.example/"
+	people := newPeople(t, issuer, other)
 	client := e.client(t)
 	var replicas []*credential.Source
 	for range 3 {
@@ -42,8 +43,8 @@ func TestReplicasAskForATokenOnce(t *testing.T) {
 	got := map[string]map[string]bool{}
 	callers := map[string]*auth.Principal{}
 	for i := range users {
-		subject := fmt.Sprint("user-", i)
-		callers[subject], _ = people.caller(issuer, subject, "acme", nil)
+		iss, tenant := []string{issuer, other}[i%2], []string{"acme", "globex"}[i/2%2]
+		callers[fmt.Sprint("user-", i)], _ = people.caller(iss, fmt.Sprint("user-", i/4), tenant, nil)
 	}
 	for _, replica := range replicas {
 		for subject, p := range callers {

@@ -339,3 +339,92 @@ func TestResourcesOfKnownCallersAreNotWatched(t *testing.T) {
 		})
 	}
 }
+
+// TestNothingThatAServerNamesIsAsked has a server refuse, or redirect, in ways that name
+// other places: for metadata, for tokens, or for messages. No place that it names is asked,
+// neither at its own address nor elsewhere, and no credential leaves for one.
+func TestNothingThatAServerNamesIsAsked(t *testing.T) {
+	t.Parallel()
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("got %s %s elsewhere, with %q", r.Method, r.URL, r.Header["Authorization"])
+	}))
+	t.Cleanup(elsewhere.Close)
+	ways := map[string]func(h http.Header) int{}
+	for _, challenge := range []string{
+		`Bearer resource_metadata="%[1]s/.well-known/oauth-protected-resource"`,
+		`Bearer error="invalid_token", resource_metadata="%[1]s/meta", scope="all"`,
+		`Bearer authorization_uri="%[1]s/authorize", resource_id="x"`,
+		`Bearer realm="%[1]s", as_uri="%[1]s", issuer="%[1]s", token_endpoint="%[1]s/token"`,
+		`Basic realm="%[1]s"`, `Negotiate`, `DPoP algs="ES256"`,
+	} {
+		ways[challenge] = func(h http.Header) int {
+			h.Set("WWW-Authenticate", fmt.Sprintf(challenge, elsewhere.URL))
+			h.Set("Link", fmt.Sprintf(`<%s/as>; rel="oauth2-issuer"`, elsewhere.URL))
+			return http.StatusUnauthorized
+		}
+	}
+	for _, status := range []int{301, 302, 303, 307, 308, 401, 403, 407} {
+		ways[fmt.Sprint(status)] = func(h http.Header) int {
+			h.Set("Location", elsewhere.URL+"/mcp")
+			return status
+		}
+	}
+	next := whoSDK(sdk.StreamableHTTPOptions{})
+	for name, refuse := range ways {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/mcp" {
+					t.Errorf("got %s %s, want nothing but /mcp", r.Method, r.URL)
+				}
+				if strings.HasSuffix(r.Header.Get(verifiedAs), "#mallory") {
+					w.WriteHeader(refuse(w.Header()))
+					return
+				}
+				next.ServeHTTP(w, r)
+			})
+			r := start(t, (&knowing{next: guarded}).listen(t, credential.NewSigner(time.Now), "/mcp"))
+			r.untilTool("who")
+			for range 2 {
+				if got, err := r.callAs(user("acme", "https://a.example", "mallory")); err == nil {
+					t.Errorf("got %q, want a call that is refused", got)
+				}
+			}
+			if got, err := r.callAs(user("acme", "https://a.example", "ann")); err != nil || got != "acme https://a.example#ann" {
+				t.Errorf("got %q, %v, want ann served", got, err)
+			}
+		})
+	}
+}
+
+// TestSessionIsNotUsedAfterAChangeOfTenant has a user call with a client, and then again
+// with a token of another tenant: the server sees another session for it, and none that two
+// have used.
+func TestSessionIsNotUsedAfterAChangeOfTenant(t *testing.T) {
+	t.Parallel()
+	k := &knowing{next: whoSDK(sdk.StreamableHTTPOptions{})}
+	r := start(t, k.listen(t, credential.NewSigner(time.Now), ""))
+	r.untilTool("who")
+	for _, tenant := range []string{"acme", "globex", "acme", "globex"} {
+		got, err := r.callAs(user(tenant, "https://a.example", "ann"))
+		if want := tenant + " https://a.example#ann"; err != nil || got != want {
+			t.Errorf("got %q, %v, want %q", got, err, want)
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	people := 0
+	for id, users := range k.sessions {
+		if len(users) != 1 {
+			t.Errorf("got the session %s used by %v, want one user of one tenant", id, users)
+		}
+		for subject := range users {
+			if strings.HasSuffix(subject, "#ann") {
+				people++
+			}
+		}
+	}
+	if people != 2 {
+		t.Errorf("got %d sessions of ann, want one for each tenant", people)
+	}
+}

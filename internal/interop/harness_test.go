@@ -276,14 +276,20 @@ func (g *gateway) run(t testing.TB) {
 	for _, one := range g.members() {
 		one.begin(t)
 	}
-	for _, one := range g.members() {
-		one.isReady(t)
-		eventually(t, "all servers are up",
-			func() bool { return !serverAway.MatchString(fetch(t, one.operator+"/readyz")) })
-	}
 	if g.replicas != nil {
 		g.spread(t)
 	}
+	for _, one := range g.members() {
+		one.isReady(t)
+		one.hasServers(t)
+	}
+}
+
+// hasServers waits until all servers of a gateway are up.
+func (g *gateway) hasServers(t testing.TB) {
+	t.Helper()
+	eventually(t, "all servers are up",
+		func() bool { return !serverAway.MatchString(fetch(t, g.operator+"/readyz")) })
 }
 
 // serverAway matches what the operator's page says of a server that does not serve, or

@@ -149,14 +149,17 @@ func (c *common) keep(ctx context.Context, got issued) {
 	plain = append(binary.BigEndian.AppendUint64(plain, uint64(got.life)), value...) //nolint:gosec // it is positive
 	sealed := c.Seal.SealBytes(c.key, plain)
 	cost := int64(len(sealed) + len(c.key) + sharedCost)
-	if c.Quota != nil {
-		if c.Quota.Take(c.user, cost) != nil {
-			return
-		}
-		time.AfterFunc(got.life, func() { c.Quota.Give(c.user, cost) })
+	if c.Quota != nil && c.Quota.Take(c.user, cost) != nil {
+		return
 	}
-	// without it the others ask for themselves
-	_, _ = c.Store.Do(ctx, redis.Command{Name: "SET", Key: c.key, Args: []string{
+	_, err := c.Store.Do(ctx, redis.Command{Name: "SET", Key: c.key, Args: []string{
 		string(sealed), "PX", strconv.FormatInt(got.life.Milliseconds(), 10),
 	}})
+	switch {
+	case c.Quota == nil:
+	case err != nil: // the others ask for themselves
+		c.Quota.Give(c.user, cost)
+	default:
+		time.AfterFunc(got.life, func() { c.Quota.Give(c.user, cost) })
+	}
 }

@@ -101,3 +101,28 @@ func TestReplicasAskForATokenOnce(t *testing.T) {
 		return err == nil
 	})
 }
+
+// TestTokenThatRedisDoesNotTakeCostsNoQuota fills Redis: what was given is used, and what
+// would have been kept counts for nobody.
+func TestTokenThatRedisDoesNotTakeCostsNoQuota(t *testing.T) {
+	t.Parallel()
+	e := newEndpoint(t, func(w http.ResponseWriter, _ url.Values, _ int) { give(w, "given", 600) })
+	served := redistest.Start(t)
+	store, quota := served.Store(t), share.New(16<<20)
+	people := newPeople(t, issuer)
+	s := source(t, credential.Config{
+		Spec:   credential.Spec{Exchange: &credential.Exchange{Client: e.client(t), Audience: "erp"}},
+		Shared: &credential.Shared{Store: store, Seal: seal.RandomRing(), Quota: quota},
+	})
+	wait(t, func() bool { return store.Up() == nil })
+	ann, _ := people.caller(issuer, "ann", "acme", nil)
+	if got := bearerOf(t, grant(t, s, ann)); got != "given" || quota.Held() == 0 {
+		t.Fatalf("got %s and %d bytes held, want a token that is kept", got, quota.Held())
+	}
+	held := quota.Held()
+	served.Exec(t, "CONFIG", "SET", "maxmemory", "1")
+	bob, _ := people.caller(issuer, "bob", "acme", nil)
+	if got := bearerOf(t, grant(t, s, bob)); got != "given" || quota.Held() != held {
+		t.Errorf("got %s and %d bytes held, want %d", got, quota.Held(), held)
+	}
+}

@@ -193,6 +193,7 @@ func (f *fleet) start(ctx context.Context, s config.Server) (stop func()) {
 	cfg.Memory, cfg.Turns, cfg.Extensions = f.memory, f.turns, f.extensions
 	cfg.Status = func(status upstream.Status) { f.note(ctx, withoutMeant(s, status)) }
 	cfg.Count = func(kind upstream.Anomaly, n int) { f.metrics.UpstreamMisbehaved(s.Name, string(kind), n) }
+	cfg.Panicked = f.metrics.Panicked
 	if s.URL != "" && f.overheard != nil { // a program is each replica's own, and knows nothing of the others
 		cfg.Overheard = func() { f.overheard(s.Name) }
 	}

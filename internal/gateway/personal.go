@@ -27,16 +27,26 @@ func knownOf(servers []registry.PersonalServer, p auth.Principal) personalLists 
 }
 
 // askedOf asks the servers what they offer to a caller, all at once: several that are slow
-// cost the time of one. A server that fails takes nothing from the others. The principal is
-// copied as for knownOf.
+// cost the time of one. A server that fails takes nothing from the others. A panic is the
+// request's own, which recovers from it. The principal is copied as for knownOf.
 func askedOf(ctx context.Context, servers []registry.PersonalServer, p auth.Principal) personalLists {
 	found, faults := make([]*registry.Lists, len(servers)), make([]error, len(servers))
-	var asked sync.WaitGroup
-	for i, server := range servers[1:] {
-		asked.Go(func() { found[i+1], faults[i+1] = server.Lists(ctx, &p) })
+	panics := make([]any, len(servers))
+	ask := func(i int) {
+		defer func() { panics[i] = recover() }()
+		found[i], faults[i] = servers[i].Lists(ctx, &p)
 	}
-	found[0], faults[0] = servers[0].Lists(ctx, &p)
+	var asked sync.WaitGroup
+	for i := range servers[1:] {
+		asked.Go(func() { ask(i + 1) })
+	}
+	ask(0)
 	asked.Wait()
+	for _, problem := range panics {
+		if problem != nil {
+			panic(problem)
+		}
+	}
 	made := personalLists{map[string]*registry.Lists{}, map[string]error{}}
 	for i, server := range servers {
 		if made.lists[server.Name] = found[i]; found[i] == nil && faults[i] != nil {

@@ -207,3 +207,37 @@ func TestGrantsOfPersonalListsAreBounded(t *testing.T) {
 		t.Errorf("got %d grants remembered, want at most %d", kept, maxGrants)
 	}
 }
+
+// panicking is a server at whose lists the gateway itself fails.
+type panicking struct{}
+
+func (panicking) Lists(context.Context, *auth.Principal) (*registry.Lists, error) {
+	panic("a fault of ours")
+}
+func (panicking) Known(*auth.Principal) *registry.Lists { return nil }
+
+// TestPanicAtOneOfSeveralListsIsTheRequests has the lists of several servers be asked for at
+// once: a panic reaches the request, which recovers from it, and ends no process.
+func TestPanicAtOneOfSeveralListsIsTheRequests(t *testing.T) {
+	names := []string{"one", "two", "three"}
+	for _, bad := range names {
+		b := newBench(t, TenantConfig{ID: "acme", Servers: names, Rules: []Rule{{Allow: []string{"*"}}}})
+		all := &sync.WaitGroup{}
+		all.Add(2)
+		for _, name := range names {
+			if name == bad {
+				b.registry.ReplacePersonal(registry.Source{Name: name, Prefix: name}, panicking{})
+			} else {
+				b.registry.ReplacePersonal(registry.Source{Name: name, Prefix: name}, &awaited{all})
+			}
+		}
+		func() {
+			defer func() {
+				if got := recover(); got != "a fault of ours" {
+					t.Errorf("at %s: got %v, want the panic", bad, got)
+				}
+			}()
+			_, _ = b.Admit(t.Context(), alice, 1)
+		}()
+	}
+}

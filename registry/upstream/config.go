@@ -3,8 +3,10 @@ package upstream
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -115,9 +117,23 @@ type Config struct {
 	// session of calls, that a list has changed: nobody but this process hears that. It
 	// must not block. nil: nobody is told.
 	Overheard func()
-	Logger    *slog.Logger
+	// Panicked is called when a goroutine was saved from a panic. nil: nobody counts.
+	Panicked func()
+	Logger   *slog.Logger
 
 	chatter *wire.Chatter // of all connections to the server; set by New
+}
+
+var errPanicked = errors.New("a fault of the gateway itself, which its log has")
+
+// panicked counts and logs a panic that a goroutine recovered from, and returns what its
+// work ended with.
+func (c *Config) panicked(ctx context.Context, problem any) error {
+	if c.Panicked != nil {
+		c.Panicked()
+	}
+	c.Logger.ErrorContext(ctx, "panic", slog.Any("problem", problem), slog.String("stack", string(debug.Stack())))
+	return errPanicked
 }
 
 // Limits of handshakes.

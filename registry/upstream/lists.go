@@ -152,7 +152,14 @@ func (l *lists) readOwn(ctx context.Context, asked topics, publish func()) error
 	readings := make(chan reading, len(wanted))
 	for _, one := range wanted {
 		go func() { // never blocks: the channel has room
-			readings <- one.fetch(limited, l.conn.server, l.ask)
+			r := reading{of: one}
+			defer func() {
+				if problem := recover(); problem != nil {
+					r.err = l.cfg.panicked(ctx, problem)
+				}
+				readings <- r
+			}()
+			r = one.fetch(limited, l.conn.server, l.ask)
 		}()
 	}
 	patience := time.NewTimer(toolsFirst)

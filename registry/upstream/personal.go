@@ -229,15 +229,21 @@ func (p *personal) read(own *ownLists, who *auth.Principal) {
 // refusedUser tells whether the server itself answered, which is then no outage.
 func refusedUser(err error) bool { _, ok := errors.AsType[*mcp.Error](err); return ok }
 
-// ask reads all lists as the user.
-func (p *personal) ask(who *auth.Principal) (*registry.Lists, time.Duration, error) {
+// ask reads all lists as the user. A panic costs this reading alone: nobody else recovers
+// from one on this goroutine.
+func (p *personal) ask(who *auth.Principal) (lists *registry.Lists, fresh time.Duration, err error) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			lists, err = nil, p.cfg.panicked(p.ctx, problem)
+		}
+	}()
 	l := newLists(p.conn, p.cfg, func(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error) {
 		return p.page(ctx, who, method, cursor)
 	})
 	if err := l.readOwn(p.ctx, everyTopic, func() {}); err != nil {
 		return nil, 0, err
 	}
-	fresh := freshMax
+	fresh = freshMax
 	sum := sha256.New()
 	for _, one := range l.all() {
 		if !one.read.IsZero() {
@@ -247,7 +253,7 @@ func (p *personal) ask(who *auth.Principal) (*registry.Lists, time.Duration, err
 	}
 	var digest [sha256.Size]byte
 	sum.Sum(digest[:0])
-	lists, err := p.made(digest, l)
+	lists, err = p.made(digest, l)
 	return lists, fresh, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -296,4 +297,47 @@ func TestListsThatComeLateAreTold(t *testing.T) {
 		}
 		return personal.Known(&ann) != nil
 	})
+}
+
+// TestPanicInAReadingEndsItAlone has the gateway itself fail while it reads a user's lists:
+// that user is told so, and the next reading is as any other.
+func TestPanicInAReadingEndsItAlone(t *testing.T) {
+	t.Parallel()
+	signer := credential.NewSigner(time.Now)
+	o := &offering{stateless: true}
+	k := &knowing{next: o.handler()}
+	cfg := k.listen(t, signer, "")
+	cfg.Personal = true
+	var armed atomic.Bool
+	var panics atomic.Int64
+	cfg.Panicked = func() { panics.Add(1) }
+	cfg.Credential = credential.New(credential.Config{
+		Server: "up", Issuer: gatewayAddress, Signer: signer,
+		Spec: credential.Spec{Identity: &credential.Identity{Audience: serverAudience}},
+		Count: func(string) {
+			if armed.CompareAndSwap(true, false) {
+				panic("a fault of ours")
+			}
+		},
+	})
+	t.Cleanup(cfg.Credential.Close)
+	r := start(t, cfg)
+	r.untilUp()
+	armed.Store(true)
+	ann := user("acme", "https://a.example", "ann")
+	if names, _, err := r.offered(ann); err == nil || len(names) > 0 {
+		t.Errorf("got %v, %v, want that the lists cannot be read", names, err)
+	}
+	if panics.Load() != 1 {
+		t.Errorf("got %d panics counted, want 1", panics.Load())
+	}
+	for began := time.Now(); ; <-time.After(50 * time.Millisecond) {
+		names, _, err := r.offered(ann)
+		if err == nil && slices.Contains(names, "of_ann") {
+			break
+		}
+		if time.Since(began) > limit {
+			t.Fatalf("got %v, %v, want the lists read again", names, err)
+		}
+	}
 }

@@ -26,6 +26,10 @@
 //
 //	go run -C internal/lab ./bench signin
 //
+// Its command credentials shows what it costs a call to tell a server who makes it:
+//
+//	go run -C internal/lab ./bench credentials
+//
 // Read calls.go for what is measured, measure.go for how rounds are compared, lab.go for
 // the parts, and page.go for the report, of which each command writes a section.
 package main
@@ -67,6 +71,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return runRecord(ctx, args[1:], out)
 		case "signin":
 			return runSignIn(ctx, args[1:], out)
+		case "credentials":
+			return runCredentials(ctx, args[1:], out)
+		case "tokens":
+			return serveTokens(ctx, args[1])
 		case "replicas":
 			return runReplicas(ctx, args[1:], out)
 		}

@@ -117,9 +117,14 @@ func identities() []group {
 		{
 			"calls and lists of users, told to a server at once; those under another's name or credential",
 			[]string{"./registry/credential", "./registry/upstream", "./registry/openapi"},
-			"UnderItsOwnUser$|^TestListsAre|^TestListsOf|^TestIdentitiesAre|^TestTwoTokens|^TestReplicasAsk|" +
-				"^TestEndpointThat|^TestRefusalsOf|^TestMetadata|^TestArgumentsCannot|^TestRefusedCredential",
-			"calls", 600, "0",
+			"UnderItsOwnUser$|^TestListsAre|^TestListsOf|^TestIdentitiesAre|^TestTwoTokens|^TestReplicasAsk|^TestRacing",
+			"calls", 480, "0",
+		},
+		{
+			"attacks on how servers are told who calls: redirects, challenges, arguments, endpoints, metadata, tenants that change; that succeed",
+			[]string{"./registry/credential", "./registry/upstream", "./registry/openapi"},
+			"^TestEndpointThat|^TestRefusalsOf|^TestMetadata|^TestArguments(Cannot|ReplaceNoC)|^TestRefusedCredential|^TestNothingThat|" +
+				"^TestSessionIsNot|^TestCredentialGoes|^TestIdentityThat", "", 0, "0",
 		},
 		{
 			"sign-ins: redirects in other spellings, guessed codes, tokens, secrets and keys, states, proofs and cookies of others; what leads anywhere",

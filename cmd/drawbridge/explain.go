@@ -327,6 +327,9 @@ func (w *walk) tellServer(e *gateway.Explanation) {
 	switch {
 	case e.Server == "":
 		return
+	case e.Guessed && w.cfg.ListsForUsers(e.Server):
+		w.line("server", "%s (%s): the server decides what this person is listed (lists: user), so the name alone was judged by "+
+			"the patterns", e.Server, place(w.cfg.Place("server "+e.Server)))
 	case e.Guessed:
 		w.line(
 			"server", "%s (%s): what it offers is not known here, so the name alone was judged by the patterns",

@@ -36,7 +36,10 @@ func newOffers(ctx context.Context, cfg *config.Config, online bool) *offers {
 	for _, s := range cfg.Servers {
 		failed := slices.ContainsFunc(o.checks,
 			func(c check) bool { return c.Name == "server "+s.Name && !c.OK })
-		if s.IsElsewhere() && (!online || failed) {
+		if s.Auth.OwnLists {
+			o.catalogue.Remove(s.Name) // nobody will read the lists of a person
+		}
+		if s.IsElsewhere() && (!online || failed || s.Auth.OwnLists) {
 			o.catalogue.Lose(s.Name, s.Prefix)
 		}
 	}

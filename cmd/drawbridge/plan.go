@@ -96,6 +96,8 @@ func (p *plan) run(ctx context.Context, audits []string) error {
 	}
 	if len(all) == 0 && len(found) == 0 {
 		p.s.say("nothing changes for callers\n")
+	} else {
+		p.noteListsOfUsers()
 	}
 	if len(audits) == 0 {
 		return nil
@@ -106,6 +108,21 @@ func (p *plan) run(ctx context.Context, audits []string) error {
 	}
 	p.losses += calls.print(p.s)
 	return nil
+}
+
+// noteListsOfUsers names the servers that list for each user: of these the plan knows the
+// patterns alone.
+func (p *plan) noteListsOfUsers() {
+	for _, s := range p.after.cfg.Servers {
+		switch {
+		case !s.Auth.OwnLists:
+		case p.before.cfg.ListsForUsers(s.Name):
+			p.s.say("server %s: the server decides what a person is listed (lists: user), so the patterns alone are compared\n", s.Name)
+		default:
+			p.s.say("server %s: the server decides from now on what a person is listed (lists: user), and may list less than before\n",
+				s.Name)
+		}
+	}
 }
 
 func (p *plan) line(loss bool, text string) {

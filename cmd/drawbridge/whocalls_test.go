@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -295,6 +296,13 @@ func TestServersAreToldWhoCalls(t *testing.T) {
 			t.Errorf("the API for %s: got %v, want %q", tenant, got, want)
 		}
 	}
+	var said, wrong bytes.Buffer
+	code := runExplain(t.Context(), []string{
+		"-config", r.path("drawbridge.yaml"), "-tenant", "acme", "-subject", "user-1", "-tool", "crm__who", "-online",
+	}, streams{out: &said, err: &wrong})
+	if code != exitOK || !strings.Contains(said.String(), "the server decides what this person is listed (lists: user)") {
+		t.Errorf("explain: got %d %s%s, want that the server decides", code, &said, &wrong)
+	}
 	o.mu.Lock()
 	o.refuse = true
 	o.mu.Unlock()
@@ -312,8 +320,8 @@ func TestServersAreToldWhoCalls(t *testing.T) {
 			t.Errorf("the metrics lack %s", want)
 		}
 	}
-	if exchanged := len(o.gave); exchanged != 11 {
-		t.Errorf("got %d tokens given for ten users and the gateway, want 11", exchanged)
+	if exchanged := len(o.gave); exchanged != 12 {
+		t.Errorf("got %d tokens given for ten users, the gateway and explain, want 12", exchanged)
 	}
 	_, page := fetch("http://" + r.operator + "/readyz")
 	if err := r.process.Process.Signal(syscall.SIGABRT); err != nil { // with all goroutines in the log

@@ -255,8 +255,10 @@ func TestFleetTellsServersWhoCalls(t *testing.T) {
 	began := time.Now()
 	var all sync.WaitGroup
 	for i := range people {
-		w := who{tenant: []string{"acme", "globex"}[i%2], issuer: []string{f.issuer.name, "https://issuer.test/"}[i/2%2],
-			subject: fmt.Sprint("user-", i/4)}
+		w := who{
+			tenant: []string{"acme", "globex"}[i%2], issuer: []string{f.issuer.name, "https://issuer.test/"}[i/2%2],
+			subject: fmt.Sprint("user-", i/4),
+		}
 		revision := []string{modernRevision, "2025-11-25"}[i/4%2]
 		all.Go(func() { f.person(ctx, t, w, revision, calls/people) })
 	}

@@ -501,6 +501,12 @@ func (c *Config) ExchangesTokens() bool {
 	})
 }
 
+// ListsForUsers tells whether a server lists for each user, so that it alone decides what
+// a person is listed.
+func (c *Config) ListsForUsers(server string) bool {
+	return slices.ContainsFunc(c.Servers, func(s Server) bool { return s.Name == server && s.Auth.OwnLists })
+}
+
 // hasAuth tells whether a tenant has an auth of its own.
 func (c *Config) hasAuth(tenant string) bool {
 	return slices.ContainsFunc(c.Servers, func(s Server) bool {

@@ -149,3 +149,60 @@ func TestProvidersTokenIsExchangedForThoseWhoSignedInHere(t *testing.T) {
 		t.Errorf("got %v for another sign-in, want that it has no token", err)
 	}
 }
+
+// TestZitadelExchangesTheTokenOfAPerson signs two people in at the example provider of
+// zitadel's library. It gives a token in exchange for that of the one who may be acted for.
+// For the other's it gives none, and answers 500.
+func TestZitadelExchangesTheTokenOfAPerson(t *testing.T) {
+	t.Parallel()
+	issuer := zitadel(t)
+	p := providerFor(t, issuer, func(cfg *provider.Config) { cfg.Scopes = []string{"openid", "offline_access"} })
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("a-client-secret-of-some-length"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	source := credential.New(credential.Config{
+		Server: "erp", Issuer: ownIssuer, Client: dial.Client(dial.Config{PrivateAddresses: true}),
+		Spec: credential.Spec{Exchange: &credential.Exchange{Client: credential.Client{
+			Issuer: issuer, ID: "drawbridge", SecretFile: secret, Scopes: []string{"openid"},
+		}}},
+	})
+	t.Cleanup(source.Close)
+	key, err := auth.ParseSecret([]byte("f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"test-user@127.0.0.1": "id1", "test-user2": ""} {
+		own := &ownSignIn{provider: p, key: key}
+		own.identity, _, _ = goThrough(t, newPerson(t), p, zitadelPerson(name))
+		caller, _ := own.caller(t, "f1")
+		caller.Subject = name // each is a user of its own
+		g, err := source.For(t.Context(), caller)
+		if want == "" {
+			if credential.FaultOf(err) != credential.FaultAway {
+				t.Errorf("%s: got %v, %v, want a fault of the endpoint", name, g, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: got %v (%v), want a token in exchange", name, err, errors.Unwrap(err))
+			continue
+		}
+		header := http.Header{}
+		g.Set(header, credential.Trace{})
+		if header.Get("Authorization") == "Bearer "+own.identity.AccessToken {
+			t.Errorf("%s: got the person's own token", name)
+		}
+		request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, issuer+"userinfo", nil)
+		request.Header = header
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var said struct{ Sub string }
+		if err := json.NewDecoder(answer.Body).Decode(&said); err != nil || said.Sub != want {
+			t.Errorf("%s: got a token of %q, %v, want %q", name, said.Sub, err, want)
+		}
+		_ = answer.Body.Close()
+	}
+}

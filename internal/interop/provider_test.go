@@ -301,21 +301,14 @@ func TestSignInAtOIDCProvider(t *testing.T) {
 // has another way with scopes, claims and refresh tokens than oidc-provider.
 func TestSignInAtZitadel(t *testing.T) {
 	t.Parallel()
-	program := filepath.Join(t.TempDir(), "zitadel")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", "zitadel", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	port := freePort(t)
-	address := "127.0.0.1:" + strconv.Itoa(port)
-	start(t, exec.CommandContext(t.Context(), program, strconv.Itoa(port), signInCallback))
-	eventually(t, "the provider listens", func() bool { return listening(address) })
-	p := providerFor(t, "http://"+address+"/", func(cfg *provider.Config) {
+	issuer := zitadel(t)
+	p := providerFor(t, issuer, func(cfg *provider.Config) {
 		cfg.Scopes = []string{"openid", "profile", "email", "offline_access"}
 	})
 	if notes, err := p.Try(t.Context(), signInCallback, []string{"email"}); err != nil {
 		t.Errorf("tried: %v, %q", err, notes)
 	}
-	who := map[string]string{"username": "test-user@127.0.0.1", "password": "verysecure"}
+	who := zitadelPerson("test-user@127.0.0.1")
 	id, a, back := goThrough(t, newPerson(t), p, who)
 	claims := claimsIn(t, id)
 	if claims["sub"] != "id1" || claims["email"] != "test-user@zitadel.ch" || claims["email_verified"] != true {
@@ -339,6 +332,25 @@ func TestSignInAtZitadel(t *testing.T) {
 	if _, err := p.Refresh(t.Context(), id.RefreshToken); !errors.Is(err, signin.ErrSignInAgain) {
 		t.Errorf("a spent refresh token: %v", err)
 	}
+}
+
+// zitadel starts the example provider of zitadel's library, and returns its issuer.
+func zitadel(t *testing.T) (issuer string) {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "zitadel")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", "zitadel", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	port := freePort(t)
+	address := "127.0.0.1:" + strconv.Itoa(port)
+	start(t, exec.CommandContext(t.Context(), program, strconv.Itoa(port), signInCallback))
+	eventually(t, "the provider listens", func() bool { return listening(address) })
+	return "http://" + address + "/"
+}
+
+// zitadelPerson returns what somebody fills in there.
+func zitadelPerson(name string) map[string]string {
+	return map[string]string{"username": name, "password": "verysecure"}
 }
 
 // oidcProvider starts the npm oidc-provider with settings of its own, and returns its

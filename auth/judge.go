@@ -3,6 +3,8 @@ package auth
 import (
 	"slices"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
 // errRevoked says that what the token was given out for has ended. To its caller it is a
@@ -56,7 +58,7 @@ func (i *issuer) proof(p *parsed, signer verifying, tenants []string) *proof {
 		audiences: p.claims.audience,
 		mapping:   i.mapping,
 		tenants:   tenants,
-		kept:      keptClaims(&p.claims, i.keepClaims),
+		kept:      i.kept(&p.claims),
 	}
 }
 
@@ -78,10 +80,29 @@ func (i *issuer) isTenant(p *Principal) bool {
 	return false
 }
 
+// kept returns what goes on of the claims of a token, and of those that are sealed in it.
+func (i *issuer) kept(c *claims) []Claim {
+	sealed, is := text(c.member(KeptClaim))
+	if i.openKept == nil || !is {
+		return keptClaims(c.all, i.keepClaims)
+	}
+	return Keep(i.openKept(sealed), i.keepClaims)
+}
+
+// Keep returns those of the claims with these names that would go on with a principal whose
+// token had them. claims is a JSON object; of anything else there are none.
+func Keep(claims []byte, names []string) []Claim {
+	all, err := members(claims)
+	if err != nil {
+		return nil
+	}
+	return keptClaims(all, names)
+}
+
 // keptClaims returns the claims with those names. One that is longer than MaxKept is left
 // out, as if the token did not have it.
-func keptClaims(c *claims, names []string) (kept []Claim) {
-	for _, m := range c.all {
+func keptClaims(all []strictjson.Member, names []string) (kept []Claim) {
+	for _, m := range all {
 		if len(m.Value) <= MaxKept && slices.Contains(names, m.Name) {
 			kept = append(kept, Claim{m.Name, slices.Clone(m.Value)})
 		}

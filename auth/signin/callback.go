@@ -110,6 +110,7 @@ func (s *core) arrived(x *exchange, t *attempt, person auth.Principal, id *Ident
 		ProviderSubject: subjectOf(id.Claims), SignedIn: now.Unix(), Looked: now.Unix(),
 	}
 	s.keepToken(f, id)
+	s.keepClaims(f, id)
 	secret := rand.Text()
 	f.Secret = digest(secret)
 	ctx := x.request.Context()

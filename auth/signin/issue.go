@@ -33,6 +33,11 @@ func (s *core) tokensOf(f *family, wanted []string) (tokens, error) {
 		extra[auth.SpareClaim] = strings.Join(spare, " ")
 	}
 	var err error
+	if len(f.Kept) > 0 {
+		if extra[auth.KeptClaim], err = s.sealKept(f); err != nil {
+			return tokens{}, err
+		}
+	}
 	made.access, err = s.signer.sign(at, auth.Claims{Subject: f.Subject, Extra: extra}, made.scopes)
 	return made, err
 }

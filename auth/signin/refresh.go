@@ -177,6 +177,7 @@ func (s *core) takeWord(ctx context.Context, f *family, l *Login, id *Identity) 
 		f.unfit = refused
 		return s.lost(ctx, f, "no_access")
 	}
+	s.keepClaims(f, id)
 	if !f.take(person, s.now()) {
 		return s.lost(ctx, f, "no_access")
 	}

@@ -29,6 +29,9 @@ type Settings struct {
 	SpentWindow time.Duration
 	// KeepTokens keeps the access tokens of providers, to be exchanged for tokens of servers.
 	KeepTokens bool
+	// KeepClaims are the names of the claims of people that servers are told. They go into
+	// access tokens sealed, so that clients cannot read them.
+	KeepClaims []string
 }
 
 // mayRegister tells whether clients may register themselves.

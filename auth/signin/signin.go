@@ -95,6 +95,9 @@ func (s *Server) Issuers(settings Settings, tenants []string) []auth.Issuer {
 			Tenant: tenant, NameClaim: "name", SpeaksFor: origins, Revoked: s.core.ended.has,
 			MaxLifetime: tokenLife, Own: s.core.signer.keys,
 		}
+		if len(settings.KeepClaims) > 0 {
+			issuer.KeepClaims, issuer.OpenKept = settings.KeepClaims, s.core.openKept
+		}
 		if settings.KeepTokens {
 			issuer.TokenOf = s.core.providerToken
 		}

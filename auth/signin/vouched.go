@@ -2,12 +2,14 @@ package signin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
 const (
@@ -26,6 +28,46 @@ func (s *core) keepToken(f *family, id *Identity) {
 		until = s.now().Add(usualAccess)
 	}
 	f.AccessToken, f.AccessUntil = id.AccessToken, until.Unix()
+}
+
+// mostKept bounds the claims of a person in an access token, which must fit a header. Those
+// that find no room are left out, as if the provider had not told them.
+const mostKept = 2 << 10 // bytes
+
+// keepClaims keeps what servers are to be told of a person.
+func (s *core) keepClaims(f *family, id *Identity) {
+	f.Kept = nil
+	size := 0
+	for _, c := range auth.Keep(id.Claims, s.config.Settings().KeepClaims) {
+		if size += len(c.Name) + len(c.Value); size > mostKept {
+			return
+		}
+		if f.Kept == nil {
+			f.Kept = map[string]json.RawMessage{}
+		}
+		f.Kept[c.Name] = c.Value
+	}
+}
+
+// keptPurpose separates the claims in access tokens from all else that is sealed.
+const keptPurpose = "signin kept claims"
+
+// sealKept returns what an access token has of a person's claims for this gateway alone.
+func (s *core) sealKept(f *family) (string, error) {
+	text, err := strictjson.Marshal(f.Kept)
+	if err != nil {
+		return "", fmt.Errorf("write the claims of a person: %w", err)
+	}
+	return s.config.Ring.SealLong(keptPurpose, text)
+}
+
+// openKept returns what sealKept was given. It is for tokens whose signature was verified.
+func (s *core) openKept(sealed string) []byte {
+	text, err := s.config.Ring.OpenLong(keptPurpose, sealed)
+	if err != nil {
+		return nil // of a key that has ended; the next token has another
+	}
+	return text
 }
 
 // providerToken returns the access token of the provider of a family. One that is about to

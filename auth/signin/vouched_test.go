@@ -1,7 +1,9 @@
 package signin_test
 
 import (
+	"encoding/base64"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -121,4 +123,57 @@ func TestProviderThatIsAwayEndsNoSignIn(t *testing.T) {
 	if got, err := p.SubjectToken(t.Context()); err != nil || got == "" {
 		t.Errorf("got %q, %v, want a token", got, err)
 	}
+}
+
+// TestClaimsThatServersAreToldComeFromTheProvider signs somebody in. The gateway knows the
+// claims that servers are to be told by her access token, the client does not, and after a
+// refresh they are those that the provider says then.
+func TestClaimsThatServersAreToldComeFromTheProvider(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		keeping := func(_ *signin.Config, s *signin.Settings) { s.KeepClaims = []string{"department", "level", "tenant"} }
+		w := newWorld(t, keeping)
+		say := func(claims string) {
+			w.idp.set(func() { w.idp.claims["ann"] = `{"sub":"ann","groups":["acme"],"scope":"read",` + claims + `}` })
+		}
+		told := func(access string) string {
+			t.Helper()
+			v, err := auth.New(auth.Config{Issuers: w.server.Issuers(*w.settings.Load(), []string{"acme", "umbrella"})})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := v.Verify(t.Context(), access)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all []string
+			for _, c := range p.Claims() {
+				all = append(all, c.Name+" "+string(c.Value))
+			}
+			slices.Sort(all)
+			return strings.Join(all, ", ")
+		}
+		say(`"department":"payments","level":3,"office":"Basel"`)
+		c := w.signIn(t, base, "ann", nil)
+		if got := told(c.access); got != `department "payments", level 3` {
+			t.Errorf("got %s, want what the operator chose", got)
+		}
+		payload, err := base64.RawURLEncoding.DecodeString(strings.Split(c.access, ".")[1])
+		if err != nil || strings.Contains(string(payload), "payments") || strings.Contains(string(payload), "Basel") {
+			t.Errorf("got %s, %v, want nothing that the client can read", payload, err)
+		}
+		time.Sleep(20 * time.Minute)
+		say(`"department":"search","level":"` + strings.Repeat("x", 3<<10) + `"`)
+		access, present := c.mustRefresh(w.server, c.refreshWith)
+		if got := told(access); got != `department "search"` {
+			t.Errorf("got %s, want what the provider says now, but for what is too long", got)
+		}
+		time.Sleep(20 * time.Minute)
+		settings := *w.settings.Load()
+		settings.KeepClaims = nil
+		w.settings.Store(&settings)
+		access, _ = c.mustRefresh(w.server, present)
+		if got := told(access); got != "" {
+			t.Errorf("got %s, want nothing after the config names none", got)
+		}
+	})
 }

@@ -74,6 +74,7 @@ func (s *signIns) next(cfg *config.Config, public *server.Settings) (*signin.Set
 		Advertised:  public.Scopes(""),
 		SpentWindow: cfg.SpentTokens,
 		KeepTokens:  cfg.ExchangesTokens(),
+		KeepClaims:  cfg.IdentityClaims(),
 	}
 	for i := range cfg.Logins {
 		login, err := s.login(&cfg.Logins[i])

@@ -501,6 +501,20 @@ func (c *Config) ExchangesTokens() bool {
 	})
 }
 
+// IdentityClaims returns the names of the claims of callers that servers are told, each
+// once.
+func (c *Config) IdentityClaims() (names []string) {
+	for i := range c.Servers {
+		for _, spec := range c.Servers[i].Auth.specs() {
+			if spec.Identity != nil {
+				names = append(names, spec.Identity.Claims...)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // ListsForUsers tells whether a server lists for each user, so that it alone decides what
 // a person is listed.
 func (c *Config) ListsForUsers(server string) bool {

@@ -297,18 +297,13 @@ func (r *reader) finishAuth(cfg *Config) {
 	for _, at := range r.identities {
 		r.checkAudience(cfg, at)
 	}
-	var claims []string
 	for i := range cfg.Servers {
 		own := &cfg.Servers[i].Auth
-		for _, spec := range own.specs() {
-			if spec.Identity != nil {
-				claims = append(claims, spec.Identity.Claims...)
-				own.Issuer = cfg.PublicAddress()
-			}
+		if slices.ContainsFunc(own.specs(), func(s credential.Spec) bool { return s.Identity != nil }) {
+			own.Issuer = cfg.PublicAddress()
 		}
 	}
-	slices.Sort(claims)
-	claims = slices.Compact(claims)
+	claims := cfg.IdentityClaims()
 	for i := range cfg.Issuers {
 		cfg.Issuers[i].KeepClaims, cfg.Issuers[i].KeepToken = claims, cfg.ExchangesTokens()
 	}

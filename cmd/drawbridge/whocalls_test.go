@@ -355,3 +355,54 @@ func TestServersAreToldWhoCalls(t *testing.T) {
 		t.Error("the audit lacks why the last call was not made")
 	}
 }
+
+// TestServersAreToldWhatAProviderSaysOfAPerson signs somebody in at the gateway, whose
+// config names a claim for a server: the server is told what the provider said.
+func TestServersAreToldWhatAProviderSaysOfAPerson(t *testing.T) {
+	t.Parallel()
+	d := newDirectory(t)
+	server := sdk.NewServer(&sdk.Implementation{Name: "who", Version: "1"}, nil)
+	server.AddTool(&sdk.Tool{Name: "who", InputSchema: map[string]any{"type": "object"}},
+		func(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			claims := jwt.MapClaims{} // others verify
+			_, _, err := jwt.NewParser().ParseUnverified(strings.TrimPrefix(r.Extra.Header.Get("Authorization"), "Bearer "), claims)
+			groups, _ := claims["groups"].([]any) // that the config does not name
+			return &sdk.CallToolResult{Content: []sdk.Content{
+				&sdk.TextContent{Text: fmt.Sprintf("%v is %v, of %v", claims["sub"], claims["email"], groups)},
+			}}, err
+		})
+	up := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil))
+	t.Cleanup(func() {
+		up.CloseClientConnections()
+		up.Close()
+	})
+	r := startReplica(t, func(listen, operator string) string {
+		return fmt.Sprintf(`listen: %s
+operator: %s
+public_url: http://%[1]s
+audit: {file: audit.jsonl}
+data: {dir: kept}
+issuers:
+  - issuer: %[3]s
+    private_addresses: true
+    algorithms: [EdDSA]
+    tenants: {claim: groups, map: {staff: acme}}
+    sign_in: {name: corp, client_id: gateway, client_secret_file: secret, scopes: [openid]}
+  - {issuer: local, hmac_secret_file: secret, algorithms: [HS256], tenant: acme}
+tenants:
+  acme: {servers: [crm], rules: [{allow: ["*"]}]}
+servers:
+  crm: {url: %[4]q, private_addresses: true, auth: {identity: {audience: crm, claims: [email]}}}
+`, listen, operator, d.URL, up.URL)
+	})
+	eventually(t, "crm is up", func() bool { return strings.Contains(r.log(), `"server up","server":"crm"`) })
+	tokens, _, _ := newWanderer(t).signIn(r.url)
+	r.token = tokens["access_token"].(string)
+	want := d.URL + "#ann is ann@corp.example, of []"
+	if got := r.call("crm__who", ""); !strings.Contains(got.body, want) {
+		t.Errorf("got %v, want %s", got, want)
+	}
+	if strings.Contains(r.token, "ann@corp") || strings.Contains(r.log(), "ann@corp.example") {
+		t.Error("got the claim in the log, want it nowhere but at the server")
+	}
+}

@@ -32,7 +32,7 @@ func (g *Gateway) sanitized(next Handler) Handler {
 		if c.leftOut > 0 {
 			g.count(c, sanitize.Report{leftOut: c.leftOut})
 		}
-		if err := c.claimCopy(result); err != nil {
+		if err := c.reserveCopy(result); err != nil {
 			return mcp.Object{}, err
 		}
 		return g.cleaned(ctx, c, result)
@@ -93,15 +93,15 @@ func (g *Gateway) cleanParams(c *call, params mcp.Object) (cleaned mcp.Object, o
 	return cleaned, err == nil
 }
 
-// claimCopy claims memory for a copy of a result: what cleaning changes is written anew,
+// reserveCopy reserves memory for a copy of a result: what cleaning changes is written anew,
 // and the door encodes the whole. What is small is covered by the place of the call.
-func (c *call) claimCopy(result mcp.Object) error {
+func (c *call) reserveCopy(result mcp.Object) error {
 	size := int64(result.Size())
 	if size <= share.Covered {
 		return nil
 	}
-	claim := c.request.Memory
-	if err := claim.Resize(max(claim.Size(), size) + size); err != nil {
+	reserved := c.request.Memory
+	if err := reserved.Resize(max(reserved.Size(), size) + size); err != nil {
 		return &registry.MemoryError{Server: c.item.Server, Err: err}
 	}
 	return nil

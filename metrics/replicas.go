@@ -38,7 +38,7 @@ func newReplicas(f promauto.Factory) *replicas {
 		}),
 		sent: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "drawbridge_replica_words_sent_total",
-			Help: "Word for other replicas by kind and outcome: sent, told (to all, who have handled it), gone (it cannot be reached) or failed.",
+			Help: "Word for other replicas by kind and outcome: sent, gone (it cannot be reached) or failed.",
 		}, []string{"kind", "outcome"}),
 		received: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "drawbridge_replica_words_received_total",

@@ -108,14 +108,6 @@ func (o *sharedWord) Send(ctx context.Context, to replica.ID, w replica.Word) ([
 	return o.Member.Send(ctx, to, w)
 }
 
-func (o *sharedWord) Tell(ctx context.Context, w replica.Word) error {
-	o.trips.Add(1)
-	if o.cut.Load() {
-		return errStoreDown
-	}
-	return o.Member.Tell(ctx, w)
-}
-
 func (o *sharedWord) Forward(ctx context.Context, to replica.ID, r link.Request) (*http.Response, error) {
 	o.trips.Add(1)
 	if o.cut.Load() {

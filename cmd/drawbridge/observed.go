@@ -33,22 +33,15 @@ func observe(others replica.Others, m *metrics.Metrics) *observed {
 // Send implements replica.Others.
 func (o *observed) Send(ctx context.Context, to replica.ID, w replica.Word) ([]byte, error) {
 	answer, err := o.Others.Send(ctx, to, w)
-	o.metrics.WordSent(w.Kind, outcomeOfWord(err, "sent"))
+	o.metrics.WordSent(w.Kind, outcomeOfWord(err))
 	return answer, err
 }
 
 // Forward implements replica.Others.
 func (o *observed) Forward(ctx context.Context, to replica.ID, r link.Request) (*http.Response, error) {
 	answer, err := o.Others.Forward(ctx, to, r)
-	o.metrics.WordSent("forward", outcomeOfWord(err, "sent"))
+	o.metrics.WordSent("forward", outcomeOfWord(err))
 	return answer, err
-}
-
-// Tell implements replica.Others.
-func (o *observed) Tell(ctx context.Context, w replica.Word) error {
-	err := o.Others.Tell(ctx, w)
-	o.metrics.WordSent(w.Kind, outcomeOfWord(err, "told"))
-	return err
 }
 
 // Handle implements replica.Others.
@@ -59,10 +52,10 @@ func (o *observed) Handle(kind string, h replica.Handler) {
 	})
 }
 
-func outcomeOfWord(err error, done string) string {
+func outcomeOfWord(err error) string {
 	switch {
 	case err == nil:
-		return done
+		return "sent"
 	case errors.Is(err, replica.ErrGone):
 		return "gone"
 	default:

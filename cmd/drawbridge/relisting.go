@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
 
@@ -55,6 +57,22 @@ func (r *relisting) add(server string) {
 	}
 }
 
+// tell gives word to all others at once: all that serve are known here. The error is that
+// of one which did not take it; who is gone need not.
+func (r *relisting) tell(ctx context.Context, w replica.Word) error {
+	var told errgroup.Group
+	for _, to := range r.others.All() {
+		told.Go(func() error {
+			_, err := r.others.Send(ctx, to, w)
+			if err != nil && !r.others.IsThere(to) {
+				return nil
+			}
+			return err
+		})
+	}
+	return told.Wait()
+}
+
 // run tells the others, until ctx ends. What one of them did not take is told again.
 func (r *relisting) run(ctx context.Context) error {
 	for {
@@ -64,7 +82,7 @@ func (r *relisting) run(ctx context.Context) error {
 			return nil
 		}
 		names := r.take()
-		err := r.others.Tell(ctx, replica.Word{Kind: kindLists, Data: []byte(strings.Join(names, "\n"))})
+		err := r.tell(ctx, replica.Word{Kind: kindLists, Data: []byte(strings.Join(names, "\n"))})
 		select {
 		case <-time.After(relistGap):
 		case <-ctx.Done():

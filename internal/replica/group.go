@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/drawbridge-mcp/drawbridge/internal/link"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
@@ -21,7 +19,7 @@ import (
 const (
 	beat     = time.Second     // how often a replica says that it lives
 	life     = 5 * time.Second // after the last beat
-	patience = 2 * time.Second // of Tell
+	patience = 2 * time.Second // of Send
 	most     = 1000            // replicas that are known at most
 	grace    = time.Second     // for word that is being handled when this replica ends
 	probing  = 2 * time.Second // how often it is tried to reach each other replica
@@ -269,25 +267,4 @@ func (g *Group) Forward(ctx context.Context, to ID, r link.Request) (*http.Respo
 		return nil, errors.Join(ErrGone, err)
 	}
 	return answer, err
-}
-
-// Tell implements Others. It asks who is there first: a replica that has begun since the
-// last beat may serve already.
-func (g *Group) Tell(ctx context.Context, w Word) error {
-	ctx, stop := context.WithTimeout(ctx, patience)
-	defer stop()
-	if err := g.look(ctx); err != nil {
-		return err
-	}
-	var told errgroup.Group
-	for id := range *g.members.Load() {
-		told.Go(func() error {
-			_, err := g.Send(ctx, id, w)
-			if err != nil && g.look(context.WithoutCancel(ctx)) == nil && !g.IsThere(id) {
-				return nil // it has ended, and does not have to hear it
-			}
-			return err
-		})
-	}
-	return told.Wait()
 }

@@ -132,24 +132,6 @@ func TestWordComesWithoutRedis(t *testing.T) {
 	}
 }
 
-// TestReplicaThatJustJoinedIsTold tells others something between two beats, when one that
-// serves has just joined.
-func TestReplicaThatJustJoinedIsTold(t *testing.T) {
-	t.Parallel()
-	server, ring := redistest.Start(t), seal.RandomRing()
-	a, _ := join(t, server, ring, func(replica.ID, replica.Word) { t.Error("word came to who sent it") })
-	for range 5 {
-		var heard atomic.Bool
-		join(t, server, ring, func(replica.ID, replica.Word) { heard.Store(true) })
-		if err := a.Tell(t.Context(), replica.Word{Kind: "news 1", Tenant: "acme"}); err != nil {
-			t.Fatal(err)
-		}
-		if !heard.Load() {
-			t.Fatal("the others were told, and the replica that joined last was not")
-		}
-	}
-}
-
 // TestReplicaIsKnownBeforeItServes lets one replica after the other join. Each that has
 // must be known to all that had before, or these would take over what it leads.
 func TestReplicaIsKnownBeforeItServes(t *testing.T) {
@@ -173,28 +155,7 @@ func TestReplicaIsKnownBeforeItServes(t *testing.T) {
 	}
 }
 
-func TestTellReachesAllBeforeItReturns(t *testing.T) {
-	t.Parallel()
-	server, ring := redistest.Start(t), seal.RandomRing()
-	var heard atomic.Int64
-	count := func(replica.ID, replica.Word) { heard.Add(1) }
-	a, _ := join(t, server, ring, count)
-	join(t, server, ring, count)
-	join(t, server, ring, count)
-	for i := int64(1); i <= 20; i++ {
-		if err := a.Tell(t.Context(), replica.Word{
-			Kind: "news 1", Tenant: "acme",
-			Data: []byte("x"),
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if heard.Load() != 2*i {
-			t.Errorf("after %d: heard %d times, want %d", i, heard.Load(), 2*i)
-		}
-	}
-}
-
-// TestReplicaThatHasEndedIsNotThere, and whoever tells all others does not wait for it.
+// TestReplicaThatHasEndedIsNotThere looks at what is left of one that has stopped.
 func TestReplicaThatHasEndedIsNotThere(t *testing.T) {
 	t.Parallel()
 	server, ring := redistest.Start(t), seal.RandomRing()
@@ -203,9 +164,12 @@ func TestReplicaThatHasEndedIsNotThere(t *testing.T) {
 	knows(t, a, b.Self())
 	peer, _ := a.Peer(string(b.Self()))
 	stop()
-	if err := a.Tell(t.Context(), replica.Word{Kind: "news 1", Tenant: "acme"}); err != nil {
-		t.Errorf("after it has stopped: %v", err)
-	}
+	redistest.Wait(t, func() error {
+		if a.IsThere(b.Self()) {
+			return errors.New("it is there still")
+		}
+		return nil
+	})
 	if _, err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1"}); !errors.Is(err,
 		replica.ErrGone) {
 		t.Errorf("to it: got %v, want that it is gone", err)
@@ -215,21 +179,6 @@ func TestReplicaThatHasEndedIsNotThere(t *testing.T) {
 	}
 	if peer.Life.Err() == nil {
 		t.Error("who waits for it waits on")
-	}
-}
-
-// TestTellWaitedForAReplicaThatHadEnded has a replica end while it handles word: whoever
-// told it took that for an error, and a DELETE of a session was 503.
-func TestTellWaitedForAReplicaThatHadEnded(t *testing.T) {
-	t.Parallel()
-	server, ring := redistest.Start(t), seal.RandomRing()
-	a, _ := join(t, server, ring, ignore)
-	stopping, stopped := make(chan struct{}), make(chan struct{})
-	_, stop := join(t, server, ring, func(replica.ID, replica.Word) { close(stopping); <-stopped })
-	defer close(stopped)
-	go func() { <-stopping; stop() }()
-	if err := a.Tell(t.Context(), replica.Word{Kind: "news 1", Tenant: "acme"}); err != nil {
-		t.Errorf("got %v, want nothing, since nobody is left to hear it", err)
 	}
 }
 
@@ -358,8 +307,9 @@ func TestWordOfAKindThatIsNotKnown(t *testing.T) {
 	t.Parallel()
 	server, ring := redistest.Start(t), seal.RandomRing()
 	a, _ := join(t, server, ring, ignore)
-	join(t, server, ring, ignore)
-	if err := a.Tell(t.Context(), replica.Word{Kind: "news 2", Tenant: "acme"}); err == nil {
+	b, _ := join(t, server, ring, ignore)
+	knows(t, a, b.Self())
+	if _, err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 2", Tenant: "acme"}); err == nil {
 		t.Error("word that nobody understands counts as heeded")
 	}
 }

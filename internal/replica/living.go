@@ -16,10 +16,11 @@ import (
 )
 
 // Who lives. Each replica writes the time of the server beside its id, in one sorted set,
-// each second and whenever it asks who is there, and in a hash how it is reached, sealed.
-// Who has not done so for life counts as dead. One that ends takes itself off:
+// each second and when one that is not known asks for something, and in a hash how it is
+// reached, sealed. Who has not done so for life counts as dead. One that ends takes
+// itself off:
 //
-//	beat, Tell ──▶ look ──▶ beating, in Redis ──▶ note ──▶ IsThere, IsNewerThere, Count, Peer, Named
+//	beat ──▶ look ──▶ beating, in Redis ──▶ note ──▶ IsThere, IsNewerThere, Count, Peer, Named
 //	Run ──▶ leave ──▶ look, which says from then on that this one has left
 
 // member is another replica that lives.

@@ -6,7 +6,6 @@
 // what the word says.
 //
 //	one replica ── Send(to) ──▶ the handler of that kind at that replica
-//	            ── Tell ──────▶ those of all others, and waits until each has handled it
 //
 // Who lives stands in Redis (living.go). Word does not go through Redis, so it also comes
 // while that is away. An error of Send says that the word was not handled, as far as is
@@ -68,10 +67,6 @@ type Others interface {
 	// ErrGone says that it is not there, or was not reached; any other error that it is
 	// not known whether it has it, or that it did not take it.
 	Send(ctx context.Context, to ID, w Word) (answer []byte, err error)
-	// Tell gives word to all other replicas, and returns when each that lives has handled
-	// it. An error says that one of them has not within the time that the implementation
-	// allows; it may have it later.
-	Tell(ctx context.Context, w Word) error
 	// Forward sends a request of a client to another replica, and returns its answer,
 	// whose body comes as that replica sends it, and is to be closed. ErrGone says that
 	// nothing was sent; any other error, also of reading the body, that the request may
@@ -121,9 +116,6 @@ func (a *Alone) Self() ID { return a.id }
 
 // Send implements Others: nobody is there.
 func (a *Alone) Send(context.Context, ID, Word) ([]byte, error) { return nil, ErrGone }
-
-// Tell implements Others: nobody has to hear it.
-func (a *Alone) Tell(context.Context, Word) error { return nil }
 
 // Forward implements Others: nobody is there.
 func (a *Alone) Forward(context.Context, ID, link.Request) (*http.Response, error) {

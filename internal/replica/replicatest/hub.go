@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/drawbridge-mcp/drawbridge/internal/link"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
@@ -187,23 +185,6 @@ func (m *Member) Send(ctx context.Context, to replica.ID, w replica.Word) ([]byt
 		return nil, replica.ErrGone
 	}
 	return receiver.take(ctx, m.id, w)
-}
-
-// Tell implements replica.Others.
-func (m *Member) Tell(ctx context.Context, w replica.Word) error {
-	m.hub.mu.Lock()
-	var receivers []*Member
-	for _, one := range m.hub.members {
-		if one != m {
-			receivers = append(receivers, one)
-		}
-	}
-	m.hub.mu.Unlock()
-	var told errgroup.Group
-	for _, one := range receivers {
-		told.Go(func() error { _, err := one.take(ctx, m.id, w); return err })
-	}
-	return told.Wait()
 }
 
 // ServeClients implements replica.Others.

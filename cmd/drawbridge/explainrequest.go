@@ -3,12 +3,14 @@ package main
 import (
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -40,7 +42,7 @@ func explainRequest(q asked, s streams) int {
 		if found++; found > 1 {
 			s.say("\n")
 		}
-		s.say("%s", happened(e, cfg))
+		s.say("%s", happened(e, cfg, q.file))
 		if q.arguments != "" {
 			s.say("%-9s %s\n", "digest", argumentsCompared(e, keys, q.arguments))
 		}
@@ -73,8 +75,9 @@ func argumentsCompared(e *entry, keys *audit.Keys, arguments string) string {
 	return "of these very arguments"
 }
 
-// happened says in words what a line of the audit says. The config may be nil.
-func happened(e *entry, cfg *config.Config) string {
+// happened says in words what a line of the audit says. The config may be nil; file is its
+// name.
+func happened(e *entry, cfg *config.Config, file string) string {
 	var out strings.Builder
 	line := func(about, format string, args ...any) {
 		fmt.Fprintf(&out, "%-9s "+format+"\n", append([]any{about}, args...)...)
@@ -130,9 +133,9 @@ func happened(e *entry, cfg *config.Config) string {
 	if len(e.Missing) > 0 {
 		line("missing", "the token lacks %s", strings.Join(e.Missing, " "))
 	}
-	line("time", "%.4gs%s", e.Duration, e.upstream())
+	line("time", "%s%s", inTime(e.Duration), e.upstream())
 	if e.WaitedFor != "" {
-		line("waited", "%.4gs, most of it for: %s", e.Wait, meaningOf(e.WaitedFor).says)
+		line("waited", "%s, most of it for: %s", inTime(e.Wait), meaningOf(e.WaitedFor).says)
 	}
 	if e.Config != "" && stale {
 		line("config", "%s, not that of now, %s: rules and limits may be others", e.Config, cfg.Digest)
@@ -146,7 +149,7 @@ func happened(e *entry, cfg *config.Config) string {
 	for _, l := range limitsOfTool(e, code, cfg) {
 		line("limit", "%s", placed(l))
 	}
-	if change := changeSince(e, code, stale); change != "" {
+	if change := changeSince(e, code, file, stale); change != "" {
 		line("change", "%s", change)
 	}
 	return strings.Map(visible, out.String())
@@ -154,8 +157,8 @@ func happened(e *entry, cfg *config.Config) string {
 
 // changeSince says what to change so that a request is let through, "" if nothing is known.
 // If it is stale, the lines of the record's config are not those of the config now.
-func changeSince(e *entry, code string, stale bool) string {
-	const ask = "drawbridge explain with the tenant, issuer, subject and scopes of the caller"
+func changeSince(e *entry, code, file string, stale bool) string {
+	ask := askAgain(e, file)
 	switch {
 	case e.Rule != "" && stale:
 		return "see which rule decides now: " + ask
@@ -168,11 +171,51 @@ func changeSince(e *entry, code string, stale bool) string {
 	case e.Outcome == outcomeForbidden && e.Reason != code:
 		return "see which rule decides: " + ask
 	case e.Outcome == outcomeInvalidArguments && e.Argument != "":
-		return "see what it must be, with -online and -args: " + ask
+		return "see what it must be, with the arguments: " + ask + " -online -args JSON"
 	case e.Outcome == outcomeInvalidArguments:
-		return "see which argument does not fit, with -online and -args: " + ask
+		return "see which argument does not fit, with the arguments: " + ask + " -online -args JSON"
+	case e.Outcome == outcomeUnknown && e.Reason == "":
+		return "see whether a name is near that there is: " + ask + " -online"
 	}
 	return meaningOf(code).cure
+}
+
+// askAgain returns the command that says what would become of the same request now. The
+// scopes in it are those on record, which rules named then.
+func askAgain(e *entry, file string) string {
+	item := map[string]string{
+		mcp.MethodToolsCall: "-tool", mcp.MethodPromptsGet: "-prompt", mcp.MethodResourcesRead: "-resource",
+	}[e.Method]
+	if item == "" || e.Tenant == "" || e.Issuer == "" || e.Subject == "" || len(e.Item) >= audit.MaxName {
+		return "drawbridge explain with the tenant, issuer, subject and scopes of the caller"
+	}
+	var command strings.Builder
+	command.WriteString("drawbridge explain")
+	if file == defaultConfigFile {
+		file = ""
+	}
+	for _, said := range [][2]string{
+		{"-config", file},
+		{"-tenant", e.Tenant},
+		{"-issuer", e.Issuer},
+		{"-subject", e.Subject},
+		{"-scopes", strings.Join(e.Scopes, ",")},
+		{item, e.Item},
+	} {
+		if said[1] != "" {
+			command.WriteString(" " + said[0] + " " + quoted(said[1]))
+		}
+	}
+	return command.String()
+}
+
+// quoted is a word as shells take it for one.
+func quoted(word string) string {
+	const harmless = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@,+"
+	if strings.Trim(word, harmless) == "" && !strings.HasPrefix(word, "-") {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // limitsOfTool returns the limits of its tool that a call may have reached.
@@ -187,12 +230,17 @@ func limitsOfTool(e *entry, code string, cfg *config.Config) []gateway.LimitSays
 	return g.ToolLimits(e.Tenant, e.Item)
 }
 
+// inTime writes seconds as people read them.
+func inTime(seconds float64) string {
+	return time.Duration(seconds * float64(time.Second)).Round(time.Microsecond).String()
+}
+
 // upstream says how much of the time the server took, "" if it was not asked.
 func (e *entry) upstream() string {
 	if e.Upstream == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", of which the server took %.4gs", e.Upstream)
+	return ", of which the server took " + inTime(e.Upstream)
 }
 
 // visible shows what a terminal would obey, in names that clients choose, as U+FFFD.

@@ -54,6 +54,7 @@ type entry struct {
 	Audience  []string  `json:"audience"`
 	Expected  []string  `json:"expected"`
 	Claim     string    `json:"claim"`
+	Message   string    `json:"msg"` // which no record has, and every line of the log
 	Found     string    `json:"found"`
 }
 
@@ -168,7 +169,7 @@ func (f *auditFile) read(do func(e *entry)) error {
 // line reads one line.
 func (f *auditFile) line(line []byte, do func(e *entry)) {
 	var e entry
-	if err := strictjson.Unmarshal(line, &e); err != nil || e.Time.IsZero() || e.Outcome == "" {
+	if err := strictjson.Unmarshal(line, &e); err != nil || e.Time.IsZero() || e.Outcome == "" || e.Message != "" {
 		if f.unread++; f.unread == 1 {
 			f.first = f.lines
 		}

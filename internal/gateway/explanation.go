@@ -336,7 +336,7 @@ func (l LimitSays) String() string {
 	case l.Places > 0:
 		return fmt.Sprintf("%s: %d at once", l.Setting, l.Places)
 	}
-	rate := strings.TrimSuffix(fmt.Sprintf("%.3f", l.Rate.Rate), ".000")
+	rate := strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.3f", l.Rate.Rate), "0"), ".")
 	return fmt.Sprintf("%s: %s a second, %d at once", l.Setting, rate, l.Rate.Burst)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"image"
 	"image/color"
@@ -97,6 +98,109 @@ servers:
 			}
 		}
 	}
+}
+
+// TestAppsInTheInspector shows the view in a host that others wrote, the MCP Inspector in a
+// real browser: a person opens the app there and presses its button. It works as without a
+// gateway, and looks the same.
+func TestAppsInTheInspector(t *testing.T) {
+	t.Parallel()
+	binary, modules := node(t)
+	browser := chromium(t)
+	view, err := os.ReadFile(filepath.Join(modules, "@modelcontextprotocol/server-basic-vanillajs/dist/mcp-app.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	modern := httptest.NewServer(newClock(view))
+	t.Cleanup(modern.Close)
+	for back, own := range map[string]string{
+		"legacy": nodeServer(t, binary, modules, "server-basic-vanillajs"), "modern": modern.URL,
+	} {
+		if testing.Short() && back != "modern" { // each browser takes seconds
+			continue
+		}
+		bare := inspect(t, browser, binary, modules, own+"/mcp", "", back)
+		if n := differing(bare.picture, image.NewUniform(color.White)); n < 1000 {
+			t.Fatalf("%s: without a gateway: only %d points are not white", back, n)
+		}
+		g := serve(t, fmt.Sprintf(`tenants:
+  acme: {servers: [clock, other], rules: [{allow: ["*", "resource:*"]}], limits: %s}
+servers:
+  clock: %s
+  other: %s
+`, generous, private(own+"/mcp"), stdio(t, "server-everything", "stdio")))
+		for _, front := range []string{"legacy", "modern"} {
+			if testing.Short() && front != "modern" {
+				continue
+			}
+			got := inspect(t, browser, binary, modules, g.url, g.token(t), front)
+			first, err := time.Parse(time.RFC3339, got.First)
+			second, err2 := time.Parse(time.RFC3339, got.Second)
+			if err != nil || err2 != nil || !second.After(first) {
+				t.Errorf("%s before %s: the view shows %q, and when its button is pressed %q; want two times", front,
+					back, got.First, got.Second)
+			}
+			if n := differing(got.picture, bare.picture); n != 0 || got.picture.Bounds() != bare.picture.Bounds() {
+				t.Errorf("%s before %s: %d points of the picture are others than without a gateway", front, back, n)
+			}
+		}
+	}
+}
+
+// inspect has a person look at the app of what is at an address in the MCP Inspector, which
+// speaks the revisions of an era.
+func inspect(t *testing.T, browser, binary, modules, address, token, era string) (got shown) {
+	t.Helper()
+	home, port := t.TempDir(), freePort(t)
+	arguments := []string{
+		filepath.Join(modules, ".bin", "mcp-inspector"), "--web", "--transport", "http", "--server-url", address,
+		"--protocol-era", era,
+	}
+	if token != "" {
+		arguments = append(arguments, "--header", "Authorization: Bearer "+token)
+	}
+	cmd := exec.CommandContext(t.Context(), binary, arguments...)
+	cmd.Env = []string{
+		"PATH=" + filepath.Dir(binary) + ":" + os.Getenv("PATH"), "HOME=" + home, "MCP_STORAGE_DIR=" + home,
+		fmt.Sprint("CLIENT_PORT=", port), fmt.Sprint("MCP_SANDBOX_PORT=", freePort(t)),
+		fmt.Sprint("MCP_APP_ORIGIN_PORT=", freePort(t)), "MCP_AUTO_OPEN_ENABLED=false",
+		"DANGEROUSLY_OMIT_AUTH=true", "MCP_INSPECTOR_SECRET_STORE=memory",
+	}
+	inspector := start(t, cmd)
+	defer inspector.stop(t)
+	eventually(t, "the Inspector serves", func() bool {
+		return strings.Contains(inspector.out.String(), "up and running")
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patient)
+	defer cancel()
+	file := filepath.Join(t.TempDir(), "view.png")
+	person := exec.CommandContext(ctx, binary, "clients/inspected.mjs", browser,
+		fmt.Sprintf("http://127.0.0.1:%d", port), file)
+	out, err := person.Output()
+	if err != nil {
+		failed, _ := errors.AsType[*exec.ExitError](err)
+		t.Fatalf("%s at %s: %v\n%s", era, address, err, failed.Stderr)
+	}
+	if err := json.Unmarshal(out, &got.hosted); err != nil {
+		t.Fatal(err)
+	}
+	got.picture = pictureOf(t, file)
+	return got
+}
+
+// pictureOf reads a picture.
+func pictureOf(t *testing.T, file string) image.Image {
+	t.Helper()
+	taken, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	picture, err := png.Decode(taken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return picture
 }
 
 // differing returns in how many points of one two pictures differ.
@@ -258,13 +362,6 @@ func (s *stage) show(t *testing.T, address, token, revision string) (got shown) 
 	default:
 		t.Fatalf("the host told nothing; the browser ended: %v", p.err)
 	}
-	taken, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	if got.picture, err = png.Decode(taken); err != nil {
-		t.Fatal(err)
-	}
+	got.picture = pictureOf(t, file)
 	return got
 }

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+)
+
+// TestWordsStandBetweenFlags shows that a command that takes words, such as keys revoke ID,
+// reads them wherever they stand.
+func TestWordsStandBetweenFlags(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"revoke", "ID", "-config", "F", "-on"},
+		{"-config", "F", "revoke", "ID", "-on"},
+		{"-on", "revoke", "-config=F", "ID"},
+		{"-on", "-config", "F", "revoke", "ID"},
+	} {
+		var errs bytes.Buffer
+		flags := newFlags("keys", "", "", streams{&errs, &errs})
+		config, on := flags.String("config", "", ""), flags.Bool("on", false, "")
+		words, code, done := parseWords(flags, args, streams{&errs, &errs})
+		if done || code != exitOK || !slices.Equal(words, []string{"revoke", "ID"}) || *config != "F" || !*on {
+			t.Errorf("%q: got the words %q, -config %q, -on %t, code %d", args, words, *config, *on, code)
+		}
+	}
+	for _, args := range [][]string{{"revoke", "-of", "ID"}, {"ID", "-config"}} {
+		var errs bytes.Buffer
+		flags := newFlags("keys", "", "", streams{&errs, &errs})
+		flags.String("config", "", "")
+		if _, code, done := parseWords(flags, args, streams{&errs, &errs}); !done || code != exitRefused || errs.Len() == 0 {
+			t.Errorf("%q: got code %d, and %q", args, code, errs.String())
+		}
+	}
+}

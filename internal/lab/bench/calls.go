@@ -76,7 +76,7 @@ func (p plan) everything(ctx context.Context, streams int, progress io.Writer) (
 	if err != nil {
 		return nil, err
 	}
-	defer l.close()
+	defer l.Close()
 	for _, era := range []mcp.Era{mcp.Legacy, mcp.Modern} {
 		for _, connections := range []int{1, 16, 64} {
 			r, err := p.measure(ctx, l.targets(era), connections, progress)

@@ -45,7 +45,7 @@ func runCredentials(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer l.close()
+	defer l.Close()
 	gateway, err := l.beginCredentials(ctx)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func (l *lab) beginCredentials(ctx context.Context) (part, error) {
 		return part{}, err
 	}
 	for at, command := range map[string]string{addrs[2]: "upstream", addrs[3]: "tokens"} {
-		if _, err := l.start(ctx, at, l.self, command, at); err != nil {
+		if _, err := l.start(ctx, at, l.Self, command, at); err != nil {
 			return part{}, err
 		}
 	}
@@ -114,7 +114,7 @@ func (l *lab) beginCredentials(ctx context.Context) (part, error) {
 		}
 		fmt.Fprintf(&servers, "  %s: {url: \"http://%s/mcp\", private_addresses: true, auth: {%s}}\n", kind.name, addrs[2], auth)
 	}
-	config := filepath.Join(l.dir, "credentials.yaml")
+	config := filepath.Join(l.Dir, "credentials.yaml")
 	text := fmt.Sprintf(configHead, addrs[0], addrs[1]) + fmt.Sprintf(`    servers: [%s]
     rules: [{allow: ["*"]}]
     limits: {requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, user_calls: {rate: 1e9, burst: 1000000000}, concurrency: 1000}
@@ -125,7 +125,7 @@ servers:
 		return part{}, err
 	}
 	l.token = sign(addrs[0])
-	gateway, err := l.start(ctx, addrs[0], l.program, "serve", "-config", config)
+	gateway, err := l.start(ctx, addrs[0], l.Program, "serve", "-config", config)
 	if err != nil {
 		return part{}, err
 	}

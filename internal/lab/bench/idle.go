@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -164,14 +162,13 @@ func (c *crowd) measure(ctx context.Context, name string, era mcp.Era, sizes []i
 	}
 	config := func(hidden bool) error {
 		rule := map[bool]string{true: `, {deny: ["*__tool_0000"]}`}[hidden]
-		text := fmt.Appendf(nil, idleConfig, addrs[0], addrs[1], c.lab.upstream, rule)
-		return os.WriteFile(filepath.Join(c.lab.dir, "idle.yaml"), text, 0o600)
+		text := fmt.Sprintf(idleConfig, addrs[0], addrs[1], c.lab.upstream, rule)
+		return c.lab.Write(map[string]string{"idle.yaml": text})
 	}
 	if err := config(false); err != nil {
 		return nil, err
 	}
-	c.gateway, err = c.lab.startWith(ctx, nil, addrs[0], c.lab.program, "serve", "-config",
-		filepath.Join(c.lab.dir, "idle.yaml"))
+	c.gateway, err = c.lab.serveConfig(ctx, addrs[0], c.lab.Program, "idle.yaml")
 	if err != nil {
 		return nil, err
 	}
@@ -213,8 +210,7 @@ func (c *crowd) begin(ctx context.Context, era mcp.Era) (*target, error) {
 		name: wayDrawbridge, addr: c.gateway.addr, pids: c.gateway.pids, tool: "echo__echo",
 		token: sign(c.gateway.addr), revision: mcp.LatestModern,
 	}
-	if err := world.Within(ctx, 20*time.Second, "the gateway serves the tool",
-		func() bool { return t.answers(ctx) }); err != nil {
+	if err := t.serves(ctx); err != nil {
 		return nil, err
 	}
 	if era == mcp.Legacy {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,8 +27,8 @@ const (
 
 // lab is all parts, running.
 type lab struct {
-	dir       string
-	keeper    *world.Keeper
+	*world.Lab
+
 	started   int    // processes, each with a log of its own
 	upstream  string // addresses
 	proxy     string
@@ -35,8 +36,6 @@ type lab struct {
 	token     string
 	parts     map[string]part // by the way that leads through it
 	secure    map[string]part // the same before the upstream that speaks TLS
-	program   string          // the gateway's
-	self      string          // this program
 	authority string          // file with the certificate that vouches for the upstream that speaks TLS
 }
 
@@ -79,28 +78,17 @@ log: {level: info, format: json}
 // newLab builds the gateway and starts all parts. Everything it makes lies in a temporary
 // folder.
 func newLab(ctx context.Context) (*lab, error) {
-	l, err := emptyLab("drawbridge-bench-")
+	l, err := emptyLab("bench")
 	if err != nil {
 		return nil, err
 	}
-	if err := l.begin(ctx); err != nil {
-		l.close()
-		return nil, err
-	}
-	return l, nil
+	return world.Begun(l, l.Close, l.begin(ctx))
 }
 
 // emptyLab returns a lab in which nothing runs.
 func emptyLab(name string) (*lab, error) {
-	dir, err := os.MkdirTemp("", name)
-	if err != nil {
-		return nil, err
-	}
-	self, err := os.Executable()
-	return &lab{
-		dir: dir, self: self, keeper: world.NewKeeper(), parts: make(map[string]part),
-		secure: make(map[string]part),
-	}, err
+	l, err := world.NewLab(name)
+	return &lab{Lab: l, parts: make(map[string]part), secure: make(map[string]part)}, err
 }
 
 func (l *lab) begin(ctx context.Context) error {
@@ -113,14 +101,13 @@ func (l *lab) begin(ctx context.Context) error {
 	}
 	l.upstream, l.proxy, l.gateway = addrs[0], addrs[1], addrs[2]
 	secure := addrs[3]
-	l.authority = filepath.Join(l.dir, "authority.pem")
+	l.authority = filepath.Join(l.Dir, "authority.pem")
 	if err := writeCertificates(l.authority, l.certificate(), l.key()); err != nil {
 		return fmt.Errorf("make certificates: %w", err)
 	}
 	trust := "SSL_CERT_FILE=" + l.authority
-	config := filepath.Join(l.dir, "drawbridge.yaml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, gatewayConfig, l.gateway, addrs[4], l.upstream, secure,
-		l.self), 0o600); err != nil {
+	if err := l.Write(map[string]string{"drawbridge.yaml": fmt.Sprintf(gatewayConfig, l.gateway, addrs[4],
+		l.upstream, secure, l.Self)}); err != nil {
 		return err
 	}
 	l.token = sign(l.gateway)
@@ -130,25 +117,25 @@ func (l *lab) begin(ctx context.Context) error {
 		env       []string
 		args      []string
 	}{
-		{l.parts, wayDirect, l.upstream, nil, []string{l.self, "upstream", l.upstream}},
-		{l.secure, wayDirect, secure, nil, []string{l.self, "upstream", secure, l.certificate(), l.key()}},
-		{l.parts, wayProxy, l.proxy, nil, []string{l.self, "proxy", l.proxy, "http://" + l.upstream}},
+		{l.parts, wayDirect, l.upstream, nil, []string{l.Self, "upstream", l.upstream}},
+		{l.secure, wayDirect, secure, nil, []string{l.Self, "upstream", secure, l.certificate(), l.key()}},
+		{l.parts, wayProxy, l.proxy, nil, []string{l.Self, "proxy", l.proxy, "http://" + l.upstream}},
 		{
 			l.parts, wayThrifty, addrs[5],
 			[]string{"GOGC=400"},
-			[]string{l.self, "proxy", addrs[5], "http://" + l.upstream},
+			[]string{l.Self, "proxy", addrs[5], "http://" + l.upstream},
 		},
 		{
 			l.secure, wayProxyTwo, addrs[6],
 			[]string{trust},
-			[]string{l.self, "proxy", addrs[6], "https://" + secure},
+			[]string{l.Self, "proxy", addrs[6], "https://" + secure},
 		},
 		{
 			l.secure, wayProxyOne, addrs[7],
 			[]string{trust, "GODEBUG=http2client=0"},
-			[]string{l.self, "proxy", addrs[7], "https://" + secure},
+			[]string{l.Self, "proxy", addrs[7], "https://" + secure},
 		},
-		{l.parts, wayDrawbridge, l.gateway, []string{trust}, []string{l.program, "serve", "-config", config}},
+		{l.parts, wayDrawbridge, l.gateway, []string{trust}, []string{l.Program, "serve", "-config", "drawbridge.yaml"}},
 	} {
 		if p.into[p.way], err = l.startWith(ctx, p.env, p.addr, p.args...); err != nil {
 			return err
@@ -163,16 +150,12 @@ func (l *lab) begin(ctx context.Context) error {
 
 // build builds the gateway and writes the secret that tokens are signed with.
 func (l *lab) build(ctx context.Context) error {
-	l.program = filepath.Join(l.dir, "drawbridge")
-	if err := world.Build(ctx, l.program); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(l.dir, "secret"), []byte(hmacSecret), 0o600)
+	return errors.Join(l.Build(ctx), l.Write(map[string]string{"secret": hmacSecret}))
 }
 
-func (l *lab) certificate() string { return filepath.Join(l.dir, "upstream.pem") }
+func (l *lab) certificate() string { return filepath.Join(l.Dir, "upstream.pem") }
 
-func (l *lab) key() string { return filepath.Join(l.dir, "upstream.key") }
+func (l *lab) key() string { return filepath.Join(l.Dir, "upstream.key") }
 
 // sign returns a token for the gateway that clients know under an address.
 func sign(public string) string {
@@ -188,6 +171,12 @@ func (l *lab) start(ctx context.Context, addr string, command ...string) (part, 
 	return l.startWith(ctx, nil, addr, command...)
 }
 
+// serveConfig starts a gateway, and waits until it listens. The name of its config is
+// whole, or one in the folder of the lab.
+func (l *lab) serveConfig(ctx context.Context, addr, program, config string) (part, error) {
+	return l.start(ctx, addr, program, "serve", "-config", config)
+}
+
 // startWith is start with variables added to the environment. Those that change Go's
 // collector or scheduler are taken out of it, so that each part has what it would have in
 // production.
@@ -197,8 +186,8 @@ func (l *lab) startWith(ctx context.Context, env []string, addr string, command 
 		return slices.Contains([]string{"GOGC", "GOMEMLIMIT", "GOMAXPROCS", "GODEBUG"}, name)
 	})
 	l.started++
-	p, err := l.keeper.Start(world.Order{
-		Dir: l.dir, Log: fmt.Sprintf("log%d", l.started), Command: command, Env: append(own, env...),
+	p, err := l.Start(world.Order{
+		Dir: l.Dir, Log: fmt.Sprintf("log%d", l.started), Command: command, Env: append(own, env...),
 		Bare: true,
 	})
 	if err != nil {
@@ -214,13 +203,17 @@ func (l *lab) startWith(ctx context.Context, env []string, addr string, command 
 // ready waits until the gateway has every server's tools.
 func (l *lab) ready(ctx context.Context) error {
 	for _, tool := range []string{"echo__echo", "tls__echo", "kinds__echo", "stdio__echo"} {
-		t := l.target(wayDrawbridge, l.parts[wayDrawbridge], tool, mcp.Modern)
-		if err := world.Within(ctx, 20*time.Second, "the gateway serves "+tool,
-			func() bool { return t.answers(ctx) }); err != nil {
+		if err := l.target(wayDrawbridge, l.parts[wayDrawbridge], tool, mcp.Modern).serves(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// serves waits until the tool is served.
+func (t *target) serves(ctx context.Context) error {
+	return world.Within(ctx, 20*time.Second, "the gateway serves "+t.tool,
+		func() bool { return t.answers(ctx) })
 }
 
 // answers tells whether one call is answered as it should be.
@@ -231,12 +224,6 @@ func (t *target) answers(ctx context.Context) bool {
 	}
 	defer c.close()
 	return c.call() == nil
-}
-
-// close ends all parts and removes their files.
-func (l *lab) close() {
-	l.keeper.Close()
-	_ = os.RemoveAll(l.dir) // temporary anyway
 }
 
 // target returns how to call a tool, by the name that the upstream gives it, or the

@@ -185,8 +185,8 @@ func TestStdioUpstreamAnswersEachLine(t *testing.T) {
 // TestUpstreamWithTLSIsTrustedByItsAuthorityAlone calls it with the certificate that the
 // parts are given, and without.
 func TestUpstreamWithTLSIsTrustedByItsAuthorityAlone(t *testing.T) {
-	l := &lab{dir: t.TempDir()}
-	authority := l.dir + "/authority.pem"
+	l := &lab{Lab: &world.Lab{Dir: t.TempDir()}}
+	authority := l.Dir + "/authority.pem"
 	if err := writeCertificates(authority, l.certificate(), l.key()); err != nil {
 		t.Fatal(err)
 	}

@@ -94,14 +94,14 @@ func TestResidentMemoryIsOfAllProcesses(t *testing.T) {
 // took half of its CPU.
 func TestNginxCountsWithAllWorkers(t *testing.T) {
 	l := &lab{
-		dir: t.TempDir(), keeper: world.NewKeeper(), parts: make(map[string]part),
-		upstream: "127.0.0.1:1",
+		Lab:   &world.Lab{Dir: t.TempDir(), Keeper: world.NewKeeper()},
+		parts: make(map[string]part), upstream: "127.0.0.1:1",
 	}
 	addrs, err := world.Addresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.close()
+	defer l.Close()
 	if err := l.startNginx(t.Context(), addrs[0]); err != nil {
 		t.Fatal(err)
 	}

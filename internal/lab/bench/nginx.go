@@ -48,7 +48,7 @@ func (l *lab) startNginx(ctx context.Context, addr string) error {
 	if _, err := exec.LookPath("nginx"); err != nil {
 		return nil //nolint:nilerr // not installed: the report says so
 	}
-	p, err := l.runNginx(ctx, l.dir, addr, fmt.Sprintf(plainNginx, l.dir, addr, l.upstream, runtime.NumCPU()),
+	p, err := l.runNginx(ctx, l.Dir, addr, fmt.Sprintf(plainNginx, l.Dir, addr, l.upstream, runtime.NumCPU()),
 		runtime.NumCPU())
 	l.parts[wayNginx] = p
 	return err

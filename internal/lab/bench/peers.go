@@ -46,7 +46,7 @@ func runPeers(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer lab.close()
+	defer lab.Close()
 	all := r.install(ctx, out)
 	lab.measure(ctx, all, r)
 	if err := ctx.Err(); err != nil {

@@ -77,7 +77,7 @@ func TestPeerThatFailsStopsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lab.close()
+	defer lab.Close()
 	r := &peersRun{
 		report: filepath.Join(t.TempDir(), "benchmarks.md"),
 		plan:   plan{took: 20 * time.Millisecond, rounds: 2}, streams: 20,
@@ -122,8 +122,8 @@ func TestStopEndsWhatThePeerStarted(t *testing.T) {
 	}
 	defer listener.Close()
 	script := "trap '' TERM; sleep 1000 & setsid sleep 1000 & while :; do wait; done"
-	l := &lab{keeper: world.NewKeeper()}
-	defer l.keeper.Close()
+	l := &lab{Lab: &world.Lab{Keeper: world.NewKeeper()}}
+	defer l.Keeper.Close()
 	p, err := l.startPeer(t.Context(), t.TempDir(), listener.Addr().String(),
 		[]string{"/bin/sh", "-c", script})
 	if err != nil {

@@ -28,7 +28,7 @@ type gateTarget struct {
 type peerCaller struct {
 	gateTarget
 
-	conn     *client.Conn // nil: the next request opens one
+	line     client.Line
 	session  string
 	revision string
 	name     string // of the tool that calls are about
@@ -37,28 +37,19 @@ type peerCaller struct {
 // connectPeer opens a connection and, in the legacy era, a session as clients do: the
 // revision that the server answers with is the one that is spoken from then on.
 func connectPeer(ctx context.Context, t gateTarget) (*peerCaller, error) {
-	c := &peerCaller{gateTarget: t, revision: revisionOf(t.era)}
-	if err := c.dial(ctx); err != nil || t.era == mcp.Modern {
+	// its calls are still to be answered when ctx ends
+	line := client.Line{Dial: func(ctx context.Context) (*client.Conn, error) {
+		return client.Dial(context.WithoutCancel(ctx), t.addr, "")
+	}}
+	c := &peerCaller{gateTarget: t, revision: revisionOf(t.era), line: line}
+	if err := c.line.Open(ctx); err != nil || t.era == mcp.Modern {
 		return c, err
 	}
 	if err := c.openSession(ctx); err != nil {
-		c.close()
+		c.line.Close()
 		return nil, fmt.Errorf("open a session: %w", err)
 	}
 	return c, nil
-}
-
-func (c *peerCaller) dial(ctx context.Context) (err error) {
-	c.conn, err = client.Dial(context.WithoutCancel(ctx), c.addr, "")
-	return err
-}
-
-// close ends the connection, not the session: the next request opens another connection.
-func (c *peerCaller) close() {
-	if c.conn != nil {
-		c.conn.Close()
-		c.conn = nil
-	}
 }
 
 func (c *peerCaller) openSession(ctx context.Context) error {
@@ -152,20 +143,11 @@ func (c *peerCaller) ask(ctx context.Context, request []byte) ([]byte, error) {
 
 // exchange sends a request and reads all that comes back.
 func (c *peerCaller) exchange(ctx context.Context, request []byte) (*client.Answer, error) {
-	if c.conn == nil {
-		if err := c.dial(ctx); err != nil {
-			return nil, err
-		}
+	a, err := c.line.Exchange(ctx, request, mostAnswer)
+	if err == nil {
+		c.session = cmp.Or(a.Session, c.session)
 	}
-	a, err := c.conn.Exchange(request, mostAnswer)
-	if err != nil {
-		return nil, err
-	}
-	c.session = cmp.Or(a.Session, c.session)
-	if a.Closing {
-		c.close()
-	}
-	return a, nil
+	return a, err
 }
 
 // checkCall returns what is wrong with the answer to a call.

@@ -43,7 +43,7 @@ func TestCallerSpeaksBothEras(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.close()
+		defer c.line.Close()
 		if err := c.learn(t.Context()); err != nil || c.name != "echo" {
 			t.Fatalf("%v: the tool is %q, %v", era, c.name, err)
 		}
@@ -51,7 +51,7 @@ func TestCallerSpeaksBothEras(t *testing.T) {
 			t.Errorf("%v: session %q", era, c.session)
 		}
 		request, want := c.call(7)
-		c.close() // the next request opens a connection
+		c.line.Close() // the next request opens a connection
 		answer, err := c.ask(t.Context(), request)
 		if err == nil {
 			err = checkCall(answer, want)
@@ -75,7 +75,7 @@ func TestStreamsHearOfChanges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.close()
+		c.line.Close()
 		w.callers = append(w.callers, c)
 		if err := w.open(t.Context(), c); err != nil {
 			t.Fatal(err)

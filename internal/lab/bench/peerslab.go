@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
@@ -54,7 +53,7 @@ type peersLab struct {
 }
 
 func newPeersLab(ctx context.Context, out io.Writer) (*peersLab, error) {
-	empty, err := emptyLab("drawbridge-peers-")
+	empty, err := emptyLab("peers")
 	if err != nil {
 		return nil, err
 	}
@@ -62,12 +61,9 @@ func newPeersLab(ctx context.Context, out io.Writer) (*peersLab, error) {
 	addr, err := world.Addresses(1)
 	if err == nil {
 		l.upstream = addr[0]
-		l.server, err = l.lab.start(ctx, l.upstream, l.self, "peers-upstream", l.upstream)
+		l.server, err = l.lab.start(ctx, l.upstream, l.Self, "peers-upstream", l.upstream)
 	}
-	if err != nil {
-		l.close()
-	}
-	return l, err
+	return world.Begun(l, l.Close, err)
 }
 
 // say writes a line of progress, after the seconds since the start.
@@ -81,7 +77,7 @@ func (l *peersLab) start(ctx context.Context, c *contender) (end func(), err err
 	end = func() {
 		for _, callers := range c.callers {
 			for _, caller := range callers {
-				caller.close()
+				caller.line.Close()
 			}
 		}
 		if c.process != nil {
@@ -105,7 +101,7 @@ func (l *peersLab) start(ctx context.Context, c *contender) (end func(), err err
 
 // launch starts the contender's process in a folder of its own.
 func (l *peersLab) launch(ctx context.Context, c *contender) error {
-	dir, err := os.MkdirTemp(l.dir, "peer-")
+	dir, err := os.MkdirTemp(l.Dir, "peer-")
 	if err != nil {
 		return err
 	}
@@ -114,13 +110,11 @@ func (l *peersLab) launch(ctx context.Context, c *contender) error {
 		return err
 	}
 	how := c.start(place{
-		binary: c.binary, self: l.self, dir: dir, addr: addrs[0], operator: addrs[1],
+		binary: c.binary, self: l.Self, dir: dir, addr: addrs[0], operator: addrs[1],
 		upstream: l.upstream,
 	})
-	for name, text := range how.files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			return err
-		}
+	if err := world.WriteFiles(dir, how.files); err != nil {
+		return err
 	}
 	c.target = gateTarget{addr: addrs[0], path: how.path}
 	if c.name == peerDrawbridge {
@@ -147,7 +141,7 @@ func (c *contender) discovers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer caller.close()
+	defer caller.line.Close()
 	answer, err := caller.ask(ctx, caller.message(mcp.MethodDiscover, ""))
 	if err != nil {
 		return err
@@ -164,7 +158,7 @@ func (c *contender) tryOut(ctx context.Context, era mcp.Era) error {
 	if err != nil {
 		return err
 	}
-	defer caller.close()
+	defer caller.line.Close()
 	if err := caller.learn(ctx); err != nil {
 		return err
 	}

@@ -92,7 +92,7 @@ func (c *contender) load(ctx context.Context, kind cell, took time.Duration) (*s
 	}
 	defer func() {
 		for _, caller := range callers {
-			caller.close()
+			caller.line.Close()
 		}
 	}()
 	before, err := c.cpu()
@@ -123,12 +123,12 @@ func (c *contender) ready(ctx context.Context, kind cell) ([]*peerCaller, error)
 			return nil, err
 		}
 		caller.name = c.tool
-		caller.close()
+		caller.line.Close()
 		c.callers[kind.era] = append(c.callers[kind.era], caller)
 	}
 	callers := c.callers[kind.era][:kind.connections]
 	for _, caller := range callers {
-		if err := caller.dial(ctx); err != nil {
+		if err := caller.line.Open(ctx); err != nil {
 			return nil, err
 		}
 	}

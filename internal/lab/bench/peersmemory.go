@@ -95,7 +95,7 @@ func (c *contender) step(ctx context.Context, w *watch, size int) error {
 		if err != nil {
 			return err
 		}
-		caller.close()
+		caller.line.Close()
 		callers[n] = caller
 		return nil
 	})
@@ -168,24 +168,24 @@ type watch struct {
 // open opens an event stream in the session of a caller. It may be called from many
 // goroutines.
 func (w *watch) open(ctx context.Context, c *peerCaller) error {
-	if err := c.dial(ctx); err != nil {
+	if err := c.line.Open(ctx); err != nil {
 		return err
 	}
-	a, err := c.conn.Begin(c.request("", ""))
+	a, err := c.line.Conn.Begin(c.request("", ""))
 	if err != nil {
 		return err
 	}
 	if a.Status != http.StatusOK || !a.Events {
 		return fmt.Errorf("status %d and no event stream", a.Status)
 	}
-	w.add(c.conn)
+	w.add(c.line.Conn)
 	return nil
 }
 
 // close ends all streams and waits for their readers.
 func (w *watch) close() {
 	for _, c := range w.callers {
-		c.close()
+		c.line.Close()
 	}
 	w.streams.close()
 }

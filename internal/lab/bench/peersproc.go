@@ -22,7 +22,7 @@ const peerStart = 30 * time.Second
 func (l *lab) startPeer(ctx context.Context, dir, addr string, command []string,
 	env ...string,
 ) (*world.Process, error) {
-	p, err := l.keeper.Start(world.Order{
+	p, err := l.Start(world.Order{
 		Dir: dir, Command: command, Bare: true,
 		Env: append([]string{
 			searchPath(), "HOME=" + dir, "TMPDIR=" + dir, "DO_NOT_TRACK=1",

@@ -2,21 +2,19 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
 // The fields of a record that say who decided, from where and with what: as the gateway
@@ -56,11 +54,11 @@ func runRecord(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	from := page.Origin(ctx, time.Now(), append([]string{"bench", "record"}, args...)...)
-	l, err := emptyLab("drawbridge-record-")
+	l, err := emptyLab("record")
 	if err != nil {
 		return err
 	}
-	defer l.close()
+	defer l.Close()
 	pair, err := l.beginRecord(ctx)
 	if err != nil {
 		return err
@@ -113,15 +111,8 @@ type recordPart struct {
 
 // beginRecord builds and starts both gateways, the one with the fields first.
 func (l *lab) beginRecord(ctx context.Context) ([]recordPart, error) {
-	if err := l.build(ctx); err != nil {
-		return nil, err
-	}
-	overlay, err := l.withoutFields()
-	if err != nil {
-		return nil, err
-	}
-	without := filepath.Join(l.dir, "without")
-	if err := world.Build(ctx, without, "-overlay", overlay); err != nil {
+	without := filepath.Join(l.Dir, "without")
+	if err := errors.Join(l.build(ctx), l.buildWithoutFields(ctx, without)); err != nil {
 		return nil, err
 	}
 	addrs, err := world.Addresses(5)
@@ -129,18 +120,17 @@ func (l *lab) beginRecord(ctx context.Context) ([]recordPart, error) {
 		return nil, err
 	}
 	l.upstream = addrs[4]
-	if _, err := l.start(ctx, l.upstream, l.self, "upstream", l.upstream); err != nil {
+	if _, err := l.start(ctx, l.upstream, l.Self, "upstream", l.upstream); err != nil {
 		return nil, err
 	}
 	pair := make([]recordPart, 2)
-	for i, program := range []string{l.program, without} {
-		at := addrs[2*i]
-		config := filepath.Join(l.dir, fmt.Sprintf("record%d.yaml", i))
+	for i, program := range []string{l.Program, without} {
+		at, config := addrs[2*i], fmt.Sprintf("record%d.yaml", i)
 		text := fmt.Sprintf(recordConfig, at, addrs[2*i+1], l.upstream, fmt.Sprintf("audit%d.jsonl", i))
-		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		if err := l.Write(map[string]string{config: text}); err != nil {
 			return nil, err
 		}
-		p, err := l.start(ctx, at, program, "serve", "-config", config)
+		p, err := l.serveConfig(ctx, at, program, config)
 		if err != nil {
 			return nil, err
 		}
@@ -148,58 +138,40 @@ func (l *lab) beginRecord(ctx context.Context) ([]recordPart, error) {
 			map[string]any{"scope": "tools.call", "jti": "1"})}
 		t := l.target(wayDrawbridge, p, "echo__echo", mcp.Modern)
 		t.token = pair[i].token
-		if err := world.Within(ctx, 20*time.Second, "the gateway serves", func() bool { return t.answers(ctx) }); err != nil {
+		if err := t.serves(ctx); err != nil {
 			return nil, err
 		}
 	}
 	return pair, nil
 }
 
-// withoutFields writes an overlay for the go command, in which records lack the fields,
-// and returns its name. It fails if it does not find one of them.
-func (l *lab) withoutFields() (string, error) {
+// buildWithoutFields builds a gateway whose records lack the fields. It fails if it does
+// not find one of them.
+func (l *lab) buildWithoutFields(ctx context.Context, program string) error {
 	root, err := world.Root()
 	if err != nil {
-		return "", err
+		return err
 	}
-	replaced := map[string]string{}
-	for file, edit := range map[string]func(text, field string) string{
-		"internal/gateway/record.go": func(text, field string) string {
+	without := func(file string, fields []string, edit func(text, field string) string) world.Edit {
+		return world.Edit{File: filepath.Join(root, file), Change: func(text string) (string, error) {
+			for _, field := range fields {
+				shorter := edit(text, field)
+				if shorter == text {
+					return "", fmt.Errorf("%s is not set as it was: bench record has to learn how it is now", field)
+				}
+				text = shorter
+			}
+			return text, nil
+		}}
+	}
+	return world.BuildWith(ctx, program, l.Dir,
+		without("internal/gateway/record.go", setFields, func(text, field string) string {
 			return cut(text, `([\t ])`+field+`: [^,\n]+,`, "$1")
-		},
-		"internal/audit/record.go": func(text, field string) string {
+		}),
+		without("internal/audit/record.go", writtenFields, func(text, field string) string {
 			member := "\\(dst, `,\"" + field + "\":[^\n]*\n"
 			return cut(cut(text, `\tdst = append\w+`+member, ""), `return append\w+`+member, "return dst\n")
-		},
-	} {
-		fields := setFields
-		if strings.Contains(file, "audit") {
-			fields = writtenFields
-		}
-		path := filepath.Join(root, file)
-		data, err := os.ReadFile(path) //nolint:gosec // of this repository
-		if err != nil {
-			return "", err
-		}
-		text := string(data)
-		for _, field := range fields {
-			shorter := edit(text, field)
-			if shorter == text {
-				return "", fmt.Errorf("%s does not set %s as it did: bench record has to learn how it does now", file, field)
-			}
-			text = shorter
-		}
-		replaced[path] = filepath.Join(l.dir, strings.ReplaceAll(file, "/", "_"))
-		if err := os.WriteFile(replaced[path], []byte(text), 0o600); err != nil { //nolint:gosec // G703: names of ours
-			return "", err
-		}
-	}
-	text, err := strictjson.Marshal(map[string]any{"Replace": replaced})
-	if err != nil {
-		return "", err
-	}
-	name := filepath.Join(l.dir, "overlay.json")
-	return name, os.WriteFile(name, text, 0o600)
+		}))
 }
 
 // cut replaces what fits an expression.

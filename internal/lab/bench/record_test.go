@@ -10,12 +10,8 @@ import (
 // TestTheGatewayIsBuiltWithoutTheFields fails when the code has changed so much that the
 // command record has to learn it anew.
 func TestTheGatewayIsBuiltWithoutTheFields(t *testing.T) {
-	l := &lab{dir: t.TempDir()}
-	overlay, err := l.withoutFields()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := world.Build(t.Context(), filepath.Join(l.dir, "without"), "-overlay", overlay); err != nil {
+	l := &lab{Lab: &world.Lab{Dir: t.TempDir()}}
+	if err := l.buildWithoutFields(t.Context(), filepath.Join(l.Dir, "without")); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -36,7 +36,7 @@ func runReplicas(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer lab.close()
+	defer lab.Close()
 	found := &sharing{plan: plan{took: *took, rounds: *number}, times: *times, watched: *watched}
 	if err := found.measure(ctx, lab, out); err != nil {
 		return err

@@ -97,11 +97,7 @@ func newReplicasLab(ctx context.Context) (*replicasLab, error) {
 		return nil, err
 	}
 	l := &replicasLab{scaleLab: scale}
-	if err := l.beginFleets(ctx); err != nil {
-		l.close()
-		return nil, err
-	}
-	return l, nil
+	return world.Begun(l, l.Close, l.beginFleets(ctx))
 }
 
 // beginFleets starts one gateway that shares nothing, and fleets of one, two and three
@@ -109,8 +105,9 @@ func newReplicasLab(ctx context.Context) (*replicasLab, error) {
 func (l *replicasLab) beginFleets(ctx context.Context) error {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // it never fails
-	if err := os.WriteFile(filepath.Join(l.dir, "session.keys"),
-		[]byte(base64.StdEncoding.EncodeToString(key)+"\n"), 0o600); err != nil {
+	if err := l.Write(map[string]string{
+		"session.keys": base64.StdEncoding.EncodeToString(key) + "\n",
+	}); err != nil {
 		return err
 	}
 	for _, f := range []struct {
@@ -140,14 +137,14 @@ func (l *replicasLab) startFleet(ctx context.Context, name string, size int, sha
 		shared = fmt.Sprintf(fleetShares, store, size)
 		_, port, _ := strings.Cut(store, ":")
 		if f.redis, err = l.start(ctx, store, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save",
-			"", "--appendonly", "no", "--dir", l.dir); err != nil {
+			"", "--appendonly", "no", "--dir", l.Dir); err != nil {
 			return nil, err
 		}
 		if f.counter, err = newCounter(ctx, store); err != nil {
 			return nil, err
 		}
 	}
-	folder := filepath.Join(l.dir, fmt.Sprintf("fleet%d", len(l.fleets)))
+	folder := filepath.Join(l.Dir, fmt.Sprintf("fleet%d", len(l.fleets)))
 	var servers strings.Builder
 	for n := range size {
 		listen, operator := addrs[2+2*n], addrs[3+2*n]
@@ -155,12 +152,12 @@ func (l *replicasLab) startFleet(ctx context.Context, name string, size int, sha
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return nil, err
 		}
-		config := filepath.Join(dir, "drawbridge.yaml")
-		if err := os.WriteFile(config, fmt.Appendf(nil, fleetConfig, listen, operator, public, l.upstream,
-			shared), 0o600); err != nil {
+		if err := world.WriteFiles(dir, map[string]string{
+			"drawbridge.yaml": fmt.Sprintf(fleetConfig, listen, operator, public, l.upstream, shared),
+		}); err != nil {
 			return nil, err
 		}
-		one, err := l.start(ctx, listen, l.program, "serve", "-config", config)
+		one, err := l.serveConfig(ctx, listen, l.Program, dir+"/drawbridge.yaml")
 		if err != nil {
 			return nil, err
 		}
@@ -179,12 +176,12 @@ func (l *replicasLab) startFleet(ctx context.Context, name string, size int, sha
 	return f, err
 }
 
-// close ends all fleets and what is behind them.
-func (l *replicasLab) close() {
+// Close ends all fleets and what is behind them.
+func (l *replicasLab) Close() {
 	for _, f := range l.fleets {
 		f.counter.close()
 	}
-	l.scaleLab.close()
+	l.scaleLab.Close()
 }
 
 // target returns how to call a tool of a fleet. The processor time of all replicas

@@ -36,9 +36,9 @@ func deeds() []deed {
 		{"call, 2025-11-25, answered as JSON", calling("echo__echo", mcp.Legacy)},
 		{"call, 2025-11-25, answered as a stream of four events", calling("kinds__stream", mcp.Legacy)},
 		{"call, 2025-11-25, in which its client is asked", calling("kinds__ask", mcp.Legacy)},
-		{"`tools/list`, 2026-07-28", listing2026},
+		{"`tools/list`, 2026-07-28", sending(mcp.MethodToolsList)},
 		{"`tools/list`, 2025-11-25", listing2025},
-		{"a session opened", openingAlone},
+		{"a session opened", sending(mcp.MethodInitialize)},
 		{"a session opened and ended", openingAndEnding},
 	}
 }
@@ -62,12 +62,16 @@ func calling(tool string, era mcp.Era) func(context.Context, *replicasLab,
 	}
 }
 
-func listing2026(_ context.Context, l *replicasLab, f *fleet) (func(context.Context) error, func(), error) {
-	ask := asks("http://"+f.nginx.addr+"/mcp", mcp.MethodToolsList, "", f.token)
-	return func(ctx context.Context) error {
-		_, err := l.send(ctx, 0, ask)
-		return err
-	}, func() {}, nil
+// sending makes requests without a session, or such as open one each.
+func sending(method string) func(context.Context, *replicasLab, *fleet) (func(context.Context) error, func(),
+	error) {
+	return func(_ context.Context, _ *replicasLab, f *fleet) (func(context.Context) error, func(), error) {
+		ask := asks(f.nginx.addr, "/mcp", method, "", f.token)
+		return func(ctx context.Context) error {
+			_, err := ask.send(ctx, 0, 0)
+			return err
+		}, ask.lines[0].Close, nil
+	}
 }
 
 func listing2025(ctx context.Context, l *replicasLab, f *fleet) (func(context.Context) error, func(), error) {
@@ -82,28 +86,17 @@ func listing2025(ctx context.Context, l *replicasLab, f *fleet) (func(context.Co
 	}, c.close, nil
 }
 
-// openingAlone opens a session and leaves it open.
-func openingAlone(_ context.Context, l *replicasLab, f *fleet) (func(context.Context) error, func(), error) {
-	ask := asks("http://"+f.nginx.addr+"/mcp", mcp.MethodInitialize, "", f.token)
-	return func(ctx context.Context) error {
-		_, err := l.send(ctx, 0, ask)
-		return err
-	}, func() {}, nil
-}
-
-// openingAndEnding opens a session and ends it, so that there are never many.
-func openingAndEnding(_ context.Context, l *replicasLab, f *fleet) (func(context.Context) error, func(),
+func openingAndEnding(_ context.Context, _ *replicasLab, f *fleet) (func(context.Context) error, func(),
 	error,
 ) {
-	url := "http://" + f.nginx.addr + "/mcp"
-	ask := asks(url, mcp.MethodInitialize, "", f.token)
+	open := asks(f.nginx.addr, "/mcp", mcp.MethodInitialize, "", f.token)
 	return func(ctx context.Context) error {
-		answered, err := l.send(ctx, 0, ask)
+		session, err := open.send(ctx, 0, 0)
 		if err != nil {
 			return err
 		}
-		return l.endSessions(ctx, url, f.token, []http.Header{answered})
-	}, func() {}, nil
+		return endSessions(ctx, f.nginx.addr, f.token, session)
+	}, open.lines[0].Close, nil
 }
 
 // countTrips counts the round trips of each kind of request, with one replica and with

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net/http"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
@@ -29,7 +28,7 @@ func runScale(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer lab.close()
+	defer lab.Close()
 	found, err := lab.growth(ctx, *rounds, *requests, out)
 	if err != nil {
 		return err
@@ -145,10 +144,10 @@ func (l *scaleLab) lists(ctx context.Context, rounds, requests int, progress io.
 	for i, g := range gateways {
 		subjects = append(subjects, subject{
 			what: fmt.Sprintf("tools/list of %d tools", f.sizes[i]), pid: g.pid,
-			ask: asks("http://"+g.address+"/mcp", mcp.MethodToolsList, "", g.tokens...),
+			ask: asks(g.address, "/mcp", mcp.MethodToolsList, "", g.tokens...),
 		}, subject{
 			what: fmt.Sprintf("tools/list of %d tools, ReverseProxy", f.sizes[i]), pid: l.proxyPID,
-			ask: asks(fmt.Sprintf("http://%s/tools/%d", l.proxy, f.sizes[i]), mcp.MethodToolsList, ""),
+			ask: asks(l.proxy, fmt.Sprintf("/tools/%d", f.sizes[i]), mcp.MethodToolsList, ""),
 		})
 	}
 	costs, err := l.compare(ctx, rounds, requests, subjects, progress)
@@ -177,7 +176,7 @@ func (l *scaleLab) calls(ctx context.Context, rounds, requests int, progress io.
 	for i, g := range gateways {
 		subjects = append(subjects, subject{
 			what: fmt.Sprintf("tools/call with %d %s", sizes[i], unit), pid: g.pid,
-			ask: asks("http://"+g.address+"/mcp", mcp.MethodToolsCall, "s0__echo", g.tokens...),
+			ask: asks(g.address, "/mcp", mcp.MethodToolsCall, "s0__echo", g.tokens...),
 		})
 	}
 	f.costs, err = l.compare(ctx, rounds, requests, subjects, progress)
@@ -203,17 +202,16 @@ func (l *scaleLab) sessions(ctx context.Context, rounds, requests int,
 	var subjects []subject
 	var held int64
 	for i, g := range gateways {
-		url := "http://" + g.address + "/mcp"
-		open := asks(url, mcp.MethodInitialize, "", g.tokens...)
+		open := asks(g.address, "/mcp", mcp.MethodInitialize, "", g.tokens...)
 		// what the first requests take is not the sessions'
-		if _, err := l.sendAll(ctx, requests, open); err != nil {
+		if _, err := open.sendAll(ctx, requests); err != nil {
 			return f, 0, err
 		}
 		before, err := world.Resident(g.pid)
 		if err != nil {
 			return f, 0, err
 		}
-		if _, err := l.sendAll(ctx, f.sizes[i], open); err != nil {
+		if _, err := open.sendAll(ctx, f.sizes[i]); err != nil {
 			return f, 0, err
 		}
 		after, err := world.Resident(g.pid)
@@ -223,8 +221,8 @@ func (l *scaleLab) sessions(ctx context.Context, rounds, requests int,
 		held = (after - before) / int64(max(1, f.sizes[i]))
 		subjects = append(subjects, subject{
 			what: fmt.Sprintf("initialize with %d sessions", f.sizes[i]), pid: g.pid, ask: open,
-			done: func(ctx context.Context, answered []http.Header) error {
-				return l.endSessions(ctx, url, g.tokens[0], answered)
+			done: func(ctx context.Context, sessions []string) error {
+				return endSessions(ctx, g.address, g.tokens[0], sessions...)
 			},
 		})
 	}

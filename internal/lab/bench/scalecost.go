@@ -1,12 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,12 +19,18 @@ import (
 type subject struct {
 	what string // for the line of progress
 	pid  int    // whose processor time counts
-	ask  request
-	done func(ctx context.Context, answered []http.Header) error // after a round, not measured; may be nil
+	ask  *asker
+	done func(ctx context.Context, sessions []string) error // after a round, not measured; may be nil
 }
 
-// request makes the nth request of a round.
-type request func(ctx context.Context, n int) (*http.Request, error)
+// clients is how many requests an asker has under way at a time, each on a connection.
+const clients = 4
+
+// asker makes requests, and keeps its connections.
+type asker struct {
+	of    func(n int) client.Request // the nth of a round
+	lines [clients]client.Line
+}
 
 // compare measures subjects in turn, round after round, so that what disturbs the machine
 // disturbs all of them. It returns what a request cost each subject in each round, in
@@ -64,106 +70,77 @@ func (l *scaleLab) cost(ctx context.Context, s *subject, requests int) (time.Dur
 	if err != nil {
 		return 0, err
 	}
-	answered, err := l.sendAll(ctx, requests, s.ask)
+	sessions, err := s.ask.sendAll(ctx, requests)
 	if err != nil {
 		return 0, err
 	}
 	after, err := world.Busy(s.pid)
 	if err == nil && s.done != nil {
-		err = s.done(ctx, answered)
+		err = s.done(ctx, sessions)
 	}
 	return (after - before) / time.Duration(requests), err
 }
 
-// sendAll sends requests, four at a time, and returns the headers of the answers in no
-// order.
-func (l *scaleLab) sendAll(ctx context.Context, requests int, ask request) ([]http.Header, error) {
-	const clients = 4
+// sendAll makes requests and returns the sessions that they opened.
+func (a *asker) sendAll(ctx context.Context, requests int) ([]string, error) {
 	var all sync.WaitGroup
-	failures, answered := make([]error, clients), make([][]http.Header, clients)
+	failures, sessions := make([]error, clients), make([]string, requests)
 	for c := range clients {
 		all.Go(func() {
 			for n := c; n < requests && failures[c] == nil; n += clients {
-				var header http.Header
-				header, failures[c] = l.send(ctx, n, ask)
-				answered[c] = append(answered[c], header)
+				sessions[n], failures[c] = a.send(ctx, c, n)
 			}
 		})
 	}
 	all.Wait()
-	for _, err := range failures {
-		if err != nil {
-			return nil, err
-		}
-	}
-	return slices.Concat(answered...), nil
+	return sessions, errors.Join(failures...)
 }
 
-func (l *scaleLab) send(ctx context.Context, n int, ask request) (http.Header, error) {
-	r, err := ask(ctx, n)
+// send makes one request and returns the session that it opened, if it did.
+func (a *asker) send(ctx context.Context, c, n int) (session string, err error) {
+	r, line := a.of(n), &a.lines[c]
+	if line.Dial == nil {
+		*line = client.LineTo(r.Addr)
+	}
+	answer, err := line.Exchange(ctx, r.Bytes(), 1<<10)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	response, err := l.client.Do(r)
-	if err != nil {
-		return nil, err
+	if answer.Status/100 != 2 || r.Body != "" && !bytes.Contains(answer.Body, []byte(`"result"`)) {
+		return "", fmt.Errorf("%s%s: status %d: %.200s", r.Addr, r.Path, answer.Status, answer.Body)
 	}
-	defer func() { _ = response.Body.Close() }() // it was read to its end
-	body, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode/100 != 2 || r.Method == http.MethodPost &&
-		!strings.Contains(string(body), `"result"`) {
-		return nil, fmt.Errorf("%s: status %d: %.200s (%w)", r.URL, response.StatusCode, body, err)
-	}
-	return response.Header, nil
+	return answer.Session, nil
 }
 
-// asks returns requests in the newest revision or, to open a session, in the newest of
-// those that have sessions. The tokens take turns; without any, none is sent.
-func asks(url, method, tool string, tokens ...string) request {
-	revision, params := mcp.LatestModern, ""
+// asks returns an asker of a method, with each of the tokens in turn, if there are any.
+func asks(addr, path, method, tool string, tokens ...string) *asker {
+	r := client.Request{Addr: addr, Path: path, Revision: mcp.LatestModern, RPC: method, Tool: tool}
+	params := ""
 	if method == mcp.MethodToolsCall {
 		params = `"name":"` + tool + `","arguments":{"message":"hello"}`
 	}
-	body := client.Message("1", method, params, revision)
+	r.Body = client.Message("1", method, params, r.Revision)
 	if method == mcp.MethodInitialize {
-		revision = mcp.LatestLegacy
-		body = client.Initialize(revision, client.Unable)
+		r.Revision = mcp.LatestLegacy
+		r.Body = client.Initialize(r.Revision, client.Unable)
 	}
-	return func(ctx context.Context, n int) (*http.Request, error) {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
-		if err != nil {
-			return nil, err
-		}
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Accept", "application/json, text/event-stream")
-		r.Header.Set(mcp.HeaderProtocolVersion, revision)
-		if method != mcp.MethodInitialize {
-			r.Header.Set(mcp.HeaderMethod, method)
-		}
-		if tool != "" {
-			r.Header.Set(mcp.HeaderName, tool)
-		}
+	return &asker{of: func(n int) client.Request {
+		r := r
 		if len(tokens) > 0 {
-			r.Header.Set("Authorization", "Bearer "+tokens[n%len(tokens)])
+			r.Token = tokens[n%len(tokens)]
 		}
-		return r, nil
-	}
+		return r
+	}}
 }
 
-// endSessions ends the sessions that answers opened.
-func (l *scaleLab) endSessions(ctx context.Context, url, token string, answered []http.Header) error {
-	_, err := l.sendAll(ctx, len(answered), func(ctx context.Context, n int) (*http.Request, error) {
-		id := answered[n].Get(mcp.HeaderSessionID)
-		if id == "" {
-			return nil, errNoSession
-		}
-		r, err := http.NewRequestWithContext(ctx, http.MethodDelete, url, http.NoBody)
-		if err != nil {
-			return nil, err
-		}
-		r.Header.Set(mcp.HeaderSessionID, id)
-		r.Header.Set("Authorization", "Bearer "+token)
-		return r, nil
-	})
+// endSessions ends sessions.
+func endSessions(ctx context.Context, addr, token string, sessions ...string) error {
+	ends := &asker{of: func(n int) client.Request {
+		return client.Request{Addr: addr, Method: http.MethodDelete, Session: sessions[n], Token: token}
+	}}
+	_, err := ends.sendAll(ctx, len(sessions))
+	for i := range ends.lines {
+		ends.lines[i].Close()
+	}
 	return err
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -20,24 +20,17 @@ import (
 type scaleLab struct {
 	*lab
 
-	client   *http.Client
 	proxyPID int
 	gateways int // started so far
 }
 
 func newScaleLab(ctx context.Context) (*scaleLab, error) {
-	empty, err := emptyLab("drawbridge-scale-")
+	empty, err := emptyLab("scale")
 	if err != nil {
 		return nil, err
 	}
-	l := &scaleLab{lab: empty, client: &http.Client{
-		Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true},
-	}}
-	if err := l.begin(ctx); err != nil {
-		l.close()
-		return nil, err
-	}
-	return l, nil
+	l := &scaleLab{lab: empty}
+	return world.Begun(l, l.Close, l.begin(ctx))
 }
 
 // begin starts all but the gateways.
@@ -50,10 +43,10 @@ func (l *scaleLab) begin(ctx context.Context) error {
 		return err
 	}
 	l.upstream, l.proxy = addrs[0], addrs[1]
-	if _, err := l.start(ctx, l.upstream, l.self, "upstream", l.upstream); err != nil {
+	if _, err := l.start(ctx, l.upstream, l.Self, "upstream", l.upstream); err != nil {
 		return err
 	}
-	proxy, err := l.start(ctx, l.proxy, l.self, "proxy", l.proxy, "http://"+l.upstream)
+	proxy, err := l.start(ctx, l.proxy, l.Self, "proxy", l.proxy, "http://"+l.upstream)
 	if err == nil {
 		l.proxyPID = proxy.PID()
 	}
@@ -82,15 +75,14 @@ func (l *scaleLab) serve(ctx context.Context, w contents) (*gatewayProcess, erro
 	l.gateways++
 	g := &gatewayProcess{
 		contents: w, address: addrs[0], operator: addrs[1], upstream: l.upstream,
-		dir: filepath.Join(l.dir, fmt.Sprintf("gateway-%d", l.gateways)),
+		dir: filepath.Join(l.Dir, fmt.Sprintf("gateway-%d", l.gateways)),
 	}
 	g.tokens = w.tokens(g.address)
 	if err := w.write(g.dir, g.address, g.operator, g.upstream); err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	if g.process, err = l.start(ctx, g.address, l.program, "serve", "-config",
-		filepath.Join(g.dir, "drawbridge.yaml")); err != nil {
+	if g.process, err = l.serveConfig(ctx, g.address, l.Program, g.dir+"/drawbridge.yaml"); err != nil {
 		return nil, err
 	}
 	g.pid = g.process.PID()
@@ -107,21 +99,12 @@ func (l *scaleLab) end(gateways ...*gatewayProcess) {
 	for _, g := range gateways {
 		g.process.Kill()
 	}
-	l.client.CloseIdleConnections()
 }
 
 // isReady tells whether the gateway of an operator's address has reached every server.
-func (l *scaleLab) isReady(ctx context.Context, operator string) bool {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+operator+"/readyz", http.NoBody)
-	if err != nil {
-		return false
-	}
-	response, err := l.client.Do(r)
-	if err != nil {
-		return false
-	}
-	_ = response.Body.Close() // only the status counts
-	return response.StatusCode == http.StatusOK
+func (l *lab) isReady(ctx context.Context, operator string) bool {
+	a, err := client.Once(ctx, client.Request{Addr: operator, Method: http.MethodGet, Path: "/readyz"}, 0)
+	return err == nil && a.Status == http.StatusOK
 }
 
 // reload changes the first tenant, asks for a reload, and returns how long it took until
@@ -171,6 +154,3 @@ func (g *gatewayProcess) reloads() []reloadLine {
 	}
 	return all
 }
-
-// errNoSession is for an answer to initialize without a session.
-var errNoSession = errors.New("no session was opened")

@@ -69,7 +69,7 @@ func runSignIn(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer l.close()
+	defer l.Close()
 	tokens, err := l.beginSignIn(ctx)
 	if err != nil {
 		return err
@@ -119,28 +119,28 @@ func (l *lab) beginSignIn(ctx context.Context) (map[string]string, error) {
 	}
 	l.gateway, l.upstream = addrs[0], addrs[2]
 	tokens := map[string]string{}
-	config := filepath.Join(l.dir, "signin.yaml")
+	config := filepath.Join(l.Dir, "signin.yaml")
 	token, key, err := issuerToken(l.gateway)
 	if tokens[byIssuer] = token; err != nil {
 		return nil, err
 	}
 	text := fmt.Sprintf(signInConfig, addrs[0], addrs[1], addrs[2])
 	if err := errors.Join(os.WriteFile(config, []byte(text), 0o600),
-		os.WriteFile(filepath.Join(l.dir, "issuer.pem"), key, 0o600)); err != nil {
+		os.WriteFile(filepath.Join(l.Dir, "issuer.pem"), key, 0o600)); err != nil {
 		return nil, err
 	}
-	if _, err := l.start(ctx, l.upstream, l.self, "upstream", l.upstream); err != nil {
+	if _, err := l.start(ctx, l.upstream, l.Self, "upstream", l.upstream); err != nil {
 		return nil, err
 	}
-	if l.parts[wayDrawbridge], err = l.start(ctx, l.gateway, l.program, "serve", "-config", config); err != nil {
+	if l.parts[wayDrawbridge], err = l.start(ctx, l.gateway, l.Program, "serve", "-config", config); err != nil {
 		return nil, err
 	}
 	if tokens[byOwn], err = ownToken(ctx, l.gateway); err != nil {
 		return nil, err
 	}
-	made := exec.CommandContext(ctx, l.program, "keys", "create", "-tenant", "bench", "-subject", "ci", "-scopes", "tools.call", //nolint:gosec // ours
+	made := exec.CommandContext(ctx, l.Program, "keys", "create", "-tenant", "bench", "-subject", "ci", "-scopes", "tools.call", //nolint:gosec // ours
 		"-config", config)
-	made.Dir = l.dir
+	made.Dir = l.Dir
 	printed, err := made.Output()
 	if err != nil {
 		return nil, fmt.Errorf("make an access key: %w", err)

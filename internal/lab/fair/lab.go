@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -63,39 +60,29 @@ log: {level: info, format: json}
 // lab is what all measures share: the program of the gateway, the servers, and who knows
 // which token.
 type lab struct {
-	dir                string
-	self, binary       string // this program, and that of the gateway
+	*world.Lab
+
 	cores              cores
 	calm, storm, dummy string              // addresses of servers
 	gateway            string              // the address that a gateway gets
 	tokens             map[string][]string // by tenant, one for each user
 	from               string              // where attackers connect from; "" is where everybody does
-	keeper             *world.Keeper
-	started            int // processes, each with a log of its own
+	started            int                 // processes, each with a log of its own
 }
 
 // newLab builds the gateway and starts the servers. Everything it makes lies in a
 // temporary folder.
 func newLab(ctx context.Context) (*lab, error) {
-	dir, err := os.MkdirTemp("", "drawbridge-fair-")
+	begun, err := world.NewLab("fair")
 	if err != nil {
 		return nil, err
 	}
-	l := &lab{dir: dir, keeper: world.NewKeeper(), cores: coresOfThisMachine(), from: loudAddress}
-	if err := l.begin(ctx); err != nil {
-		l.close()
-		return nil, err
-	}
-	return l, nil
+	l := &lab{Lab: begun, cores: coresOfThisMachine(), from: loudAddress}
+	return world.Begun(l, l.Close, l.begin(ctx))
 }
 
 func (l *lab) begin(ctx context.Context) error {
-	l.binary = filepath.Join(l.dir, "drawbridge")
-	if err := world.Build(ctx, l.binary); err != nil {
-		return err
-	}
-	var err error
-	if l.self, err = os.Executable(); err != nil {
+	if err := l.Build(ctx); err != nil {
 		return err
 	}
 	if !bindable(ctx, l.from) {
@@ -130,45 +117,30 @@ func (l *lab) configure() error {
 		"quiet": usersOfQuiet, "loud": usersOfLoud,
 		"raised": usersOfLoud, "ruled": usersOfLoud,
 	} {
-		for i := range users {
-			l.tokens[tenant] = append(l.tokens[tenant], world.Token(secret, "https://fair.test/",
-				"http://"+l.gateway+"/mcp", fmt.Sprintf("user%d", i), map[string]any{"team": tenant}))
-		}
+		l.tokens[tenant] = raid.Tokens(secret, "https://fair.test/", l.gateway, tenant, users)
 	}
 	var rules strings.Builder
 	for i := range 1000 {
 		fmt.Fprintf(&rules, "      - {scopes: [scope%d], allow: [\"storm__*\"]}\n", i)
 	}
-	config := fmt.Sprintf(gatewayConfig, l.gateway, addresses[4], l.calm, l.storm, &rules)
-	return errors.Join(
-		os.WriteFile(filepath.Join(l.dir, "drawbridge.yaml"), []byte(config), 0o600),
-		os.WriteFile(filepath.Join(l.dir, "secret"), []byte(secret), 0o600),
-		os.WriteFile(filepath.Join(l.dir, "library.db"), nil, 0o600), // a database without tables
-	)
+	return l.Write(map[string]string{
+		"drawbridge.yaml": fmt.Sprintf(gatewayConfig, l.gateway, addresses[4], l.calm, l.storm, &rules),
+		"secret":          secret,
+		"library.db":      "", // a database without tables
+	})
 }
 
 // serve starts a gateway and waits until it answers calls of all tenants.
 func (l *lab) serve(ctx context.Context) (*world.Process, error) {
-	gateway, err := l.start(l.cores.served, false, l.binary, "serve", "-config",
-		filepath.Join(l.dir, "drawbridge.yaml"))
+	gateway, err := l.start(l.cores.served, false, l.Program, "serve", "-config", "drawbridge.yaml")
 	if err != nil {
 		return nil, err
 	}
-	for tenant, server := range map[string]string{"quiet": "calm", "raised": "storm"} {
-		call := raid.Call(l.gateway, l.tokens[tenant][0], server)
-		if err := world.Within(ctx, time.Minute, "the gateway serves "+server,
-			func() bool { return raid.Answers(ctx, l.gateway, call) }); err != nil {
-			gateway.Kill()
-			return nil, fmt.Errorf("%w\n%s", err, gateway.Words())
-		}
+	serves := raid.Serves(ctx, l.gateway, l.tokens, map[string]string{"quiet": "calm", "raised": "storm"})
+	if serves != nil {
+		serves = fmt.Errorf("%w\n%s", serves, gateway.Words())
 	}
-	return gateway, nil
-}
-
-// close ends all processes and removes all files.
-func (l *lab) close() {
-	l.keeper.Close()
-	_ = os.RemoveAll(l.dir) // temporary anyway
+	return world.Begun(gateway, gateway.Kill, serves)
 }
 
 func bindable(ctx context.Context, addr string) bool {

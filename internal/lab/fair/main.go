@@ -44,10 +44,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	samples := flags.Int("samples", 2000,
 		"calls of the quiet tenant for each attack, and as many for its baseline")
 	only := flags.String("only", "", "run only the attacks whose name contains this")
-	switch err := flags.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return nil // the flags have been printed
-	case err != nil:
+	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	each := rounds * quietConnections

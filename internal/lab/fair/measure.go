@@ -51,7 +51,7 @@ func runFull(ctx context.Context, chosen []raid.Attack, p plan, progress io.Writ
 	if err != nil {
 		return "", err
 	}
-	defer l.close()
+	defer l.Close()
 	made := page.Origin(ctx, time.Now(), append([]string{"fair"}, p.args...)...)
 	var results []result
 	for _, a := range chosen {

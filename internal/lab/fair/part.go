@@ -72,8 +72,8 @@ func (l *lab) start(on string, talks bool, command ...string) (*world.Process, e
 		command = append([]string{"taskset", "-c", on}, command...)
 	}
 	l.started++
-	return l.keeper.Start(world.Order{
-		Dir: l.dir, Log: fmt.Sprintf("log%d", l.started), Command: command,
+	return l.Start(world.Order{
+		Dir: l.Dir, Log: fmt.Sprintf("log%d", l.started), Command: command,
 		Talks: talks,
 	})
 }
@@ -81,7 +81,7 @@ func (l *lab) start(on string, talks bool, command ...string) (*world.Process, e
 // startPart runs this program as one of its parts, which ends when its standard input
 // does.
 func (l *lab) startPart(on, name, argument string) (*world.Process, error) {
-	return l.start(on, true, l.self, name, argument)
+	return l.start(on, true, l.Self, name, argument)
 }
 
 // partTime is how long a part may take to end.

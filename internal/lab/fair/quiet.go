@@ -59,7 +59,7 @@ func callQuietly(ctx context.Context, argument string, in io.Reader, out io.Writ
 	begun := time.Now()
 	for i := range quietConnections {
 		wg.Go(func() {
-			q := quiet{errand: e, token: e.Tokens[i%len(e.Tokens)], notes: notes{Refused: map[string]int{}}}
+			q := quiet{errand: e, token: e.Tokens[i%len(e.Tokens)], wire: client.LineTo(e.Addr), notes: notes{Refused: map[string]int{}}}
 			q.calls(ctx, begun.Add(time.Duration(i)*quietInterval/quietConnections), e.Calls/quietConnections)
 			mu.Lock()
 			defer mu.Unlock()
@@ -96,7 +96,7 @@ func (n *notes) refusals() int {
 type quiet struct {
 	errand errand
 	token  string
-	wire   *client.Conn
+	wire   client.Line
 	notes  notes
 }
 
@@ -112,39 +112,25 @@ func (q *quiet) calls(ctx context.Context, begin time.Time, count int) {
 		}
 		if why := q.call(ctx, call); why != "" {
 			q.notes.Refused[why]++
-			q.close()
+			q.wire.Close()
 		} else {
 			q.notes.Latency = append(q.notes.Latency, time.Since(due).Microseconds())
 		}
 		if i%quietReopens == quietReopens-1 {
-			q.close()
+			q.wire.Close()
 		}
 	}
-	q.close()
+	q.wire.Close()
 }
 
 // call makes one call and returns what was wrong with the answer, "" if nothing was.
 func (q *quiet) call(ctx context.Context, call []byte) string {
-	if q.wire == nil {
-		w, err := client.Dial(ctx, q.errand.Addr, "")
-		if err != nil {
-			return "no connection"
-		}
-		q.wire = w
+	if q.wire.Open(ctx) != nil {
+		return "no connection"
 	}
-	r, err := q.wire.Exchange(call, 1<<10)
+	r, err := q.wire.Exchange(ctx, call, 1<<10)
 	if ctx.Err() != nil {
 		return late
 	}
-	if err == nil && r.Closing {
-		q.close()
-	}
 	return raid.Instead(r, err)
-}
-
-func (q *quiet) close() {
-	if q.wire != nil {
-		q.wire.Close()
-		q.wire = nil
-	}
 }

@@ -2,11 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
-	"net"
-	"net/http"
-	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 )
@@ -19,16 +15,7 @@ import (
 func serveTools(ctx context.Context, addr string, in io.Reader, _ io.Writer) error {
 	ctx, cancel := untilEnd(ctx, in)
 	defer cancel()
-	server := &http.Server{
-		Addr: addr, Handler: upstream.NewCareless(), ReadHeaderTimeout: 5 * time.Second,
-		BaseContext: func(net.Listener) context.Context { return ctx }, // streams end with the part
-	}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // the process ends with it
-	defer stop()
-	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return upstream.Listen(ctx, addr, upstream.NewCareless())
 }
 
 // untilEnd returns a context that ends with ctx or when in does. The part before ends its

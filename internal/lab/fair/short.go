@@ -23,7 +23,7 @@ func runShort(ctx context.Context, chosen []raid.Attack, progress io.Writer) err
 	if err != nil {
 		return err
 	}
-	defer l.close()
+	defer l.Close()
 	gateway, err := l.serve(ctx)
 	if err != nil {
 		return err

@@ -36,21 +36,9 @@ func streamedAnswers() Attack {
 		Does:    "16 connections in sessions call a tool that streams 1 MB, which is kept for resuming",
 		Raiders: 16,
 		Begin: func(r *Raider) func(context.Context) error {
-			var call []byte
-			return func(ctx context.Context) error {
-				if call == nil {
-					session, err := r.openSession(ctx)
-					if err != nil || session == "" {
-						return err
-					}
-					call = r.inSession("some", session).Bytes()
-				}
-				answer, err := r.exchange(ctx, call)
-				if err == nil && answer.Status == 404 {
-					call = nil // the session has ended
-				}
-				return err
-			}
+			return r.sessioned(mcp.LatestLegacy, "{}", func(session string) []byte {
+				return r.inSession("some", session).Bytes()
+			}, r.exchange)
 		},
 		Bites: func(seen Tally) bool { return seen.Received > upstream.StreamedAnswer/2 },
 	}
@@ -106,21 +94,17 @@ func slowStreams() Attack {
 // reads the answer in sips.
 func (r *Raider) sip(request []byte) func(context.Context) error {
 	return func(ctx context.Context) error {
-		w, err := r.dial(ctx)
-		if err != nil {
-			return err
-		}
-		defer w.Close()
-		if tcp, ok := w.Conn.(*net.TCPConn); ok {
-			_ = tcp.SetReadBuffer(4 << 10) // with a larger one the attack is weaker
-		}
-		r.attempts.Add(1)
-		r.hold()
-		defer r.release()
-		if _, err := w.Write(request); err != nil {
-			return err
-		}
-		return r.sipOn(ctx, w)
+		return r.alone(ctx, func(w *client.Conn) error {
+			if tcp, ok := w.Conn.(*net.TCPConn); ok {
+				_ = tcp.SetReadBuffer(4 << 10) // with a larger one the attack is weaker
+			}
+			r.hold()
+			defer r.release()
+			if _, err := w.Write(request); err != nil {
+				return err
+			}
+			return r.sipOn(ctx, w)
+		})
 	}
 }
 

@@ -75,8 +75,9 @@ func (a *Attack) Carry(ctx context.Context, m Mission, c *Counters) {
 	for i := range a.Raiders {
 		wg.Go(func() {
 			r := &Raider{Counters: c, number: i, mission: m}
+			r.line.Dial = r.dial
 			r.rage(ctx, a.Begin(r))
-			r.close()
+			r.line.Close()
 		})
 	}
 	wg.Wait()
@@ -92,7 +93,7 @@ type Raider struct {
 	*Counters
 	number  int
 	mission Mission
-	wire    *client.Conn
+	line    client.Line
 	dialed  int // connections
 }
 
@@ -105,7 +106,7 @@ func (r *Raider) rage(ctx context.Context, step func(context.Context) error) {
 			continue
 		}
 		r.broke(err)
-		r.close()
+		r.line.Close()
 		world.Pause(ctx, 5*time.Millisecond)
 	}
 }
@@ -140,30 +141,26 @@ func (r *Raider) dial(ctx context.Context) (*client.Conn, error) {
 
 // exchange sends a request on the raider's connection, reads the answer and counts it.
 func (r *Raider) exchange(ctx context.Context, request []byte) (*client.Answer, error) {
-	if r.wire == nil {
-		w, err := r.dial(ctx)
-		if err != nil {
-			return nil, err
-		}
-		r.wire = w
-	}
-	r.attempts.Add(1)
-	answer, err := r.wire.Exchange(request, kept)
-	if err != nil {
+	if err := r.line.Open(ctx); err != nil {
 		return nil, err
 	}
-	r.count(answer)
-	if answer.Closing {
-		r.close()
+	r.attempts.Add(1)
+	answer, err := r.line.Exchange(ctx, request, kept)
+	if err == nil {
+		r.count(answer)
 	}
-	return answer, nil
+	return answer, err
 }
 
-func (r *Raider) close() {
-	if r.wire != nil {
-		r.wire.Close()
-		r.wire = nil
+// alone does something on a connection of its own, which counts as an attempt.
+func (r *Raider) alone(ctx context.Context, do func(w *client.Conn) error) error {
+	w, err := r.dial(ctx)
+	if err != nil {
+		return err
 	}
+	defer w.Close()
+	r.attempts.Add(1)
+	return do(w)
 }
 
 // call returns the request of a tools/call of 2026-07-28. Arguments are JSON.
@@ -202,6 +199,9 @@ func (r *Raider) hoard(most int, use func(w *client.Conn) error) func(context.Co
 		r.attempts.Add(1)
 		if err := use(w); err != nil {
 			w.Close()
+			if errors.Is(err, errNotHeld) {
+				return nil
+			}
 			return err
 		}
 		r.hold()
@@ -215,6 +215,32 @@ func (r *Raider) hoard(most int, use func(w *client.Conn) error) func(context.Co
 }
 
 // anyAnswer tells whether something was answered as it was asked.
+// errNotHeld is what hoard is told of a connection that is of no use, since the request on
+// it was refused.
+var errNotHeld = errors.New("refused")
+
+// sessioned makes requests in a session, which begin makes when it has the id of a new
+// one. It opens another one when that has ended.
+func (r *Raider) sessioned(revision, capabilities string, begin func(session string) []byte,
+	step func(ctx context.Context, request []byte) (*client.Answer, error),
+) func(context.Context) error {
+	var request []byte
+	return func(ctx context.Context) error {
+		if request == nil {
+			session, err := r.openSession(ctx, revision, capabilities)
+			if err != nil || session == "" {
+				return err
+			}
+			request = begin(session)
+		}
+		answer, err := step(ctx, request)
+		if err == nil && answer != nil && answer.Status == http.StatusNotFound {
+			request = nil // the session has ended
+		}
+		return err
+	}
+}
+
 func anyAnswer(seen Tally) bool { return seen.Answered > 0 }
 
 // anyReply tells whether something was answered or refused.

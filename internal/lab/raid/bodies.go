@@ -57,25 +57,21 @@ func drip(announce int, piece string) func(r *Raider) func(context.Context) erro
 		q.Body = strings.TrimSuffix(q.Body, "}}") + `{"message":"`
 		begin := q.Bytes()
 		return func(ctx context.Context) error {
-			w, err := r.dial(ctx)
-			if err != nil {
+			return r.alone(ctx, func(w *client.Conn) error {
+				r.hold()
+				defer r.release()
+				if _, err := w.Write(begin); err != nil {
+					return err
+				}
+				if err := dripOn(ctx, w, piece); err != nil {
+					return err
+				}
+				answer, err := w.Answer(kept)
+				if err == nil {
+					r.count(answer)
+				}
 				return err
-			}
-			defer w.Close()
-			r.attempts.Add(1)
-			r.hold()
-			defer r.release()
-			if _, err := w.Write(begin); err != nil {
-				return err
-			}
-			if err := dripOn(ctx, w, piece); err != nil {
-				return err
-			}
-			answer, err := w.Answer(kept)
-			if err == nil {
-				r.count(answer)
-			}
-			return err
+			})
 		}
 	}
 }
@@ -107,20 +103,9 @@ func manyMembers() Attack {
 		Name: "many members", Does: "16 connections call with 3 MB of 180,000 members, of small objects, or of 19,000 members",
 		Raiders: 16, Few: 4,
 		Begin: func(r *Raider) func(context.Context) error {
-			values := []string{
-				members(180_000), "{\"a\":[" + strings.Repeat(`{"b":1},`, 300_000) + "0]}",
-				members(19_000),
-			}
-			requests := make([][]byte, len(values))
-			for i, value := range values {
-				requests[i] = r.call("take", value).Bytes()
-			}
-			turn := r.number
-			return func(ctx context.Context) error {
-				turn++
-				_, err := r.exchange(ctx, requests[turn%len(requests)])
-				return err
-			}
+			return r.inTurn(r.call("take", members(180_000)),
+				r.call("take", "{\"a\":["+strings.Repeat(`{"b":1},`, 300_000)+"0]}"),
+				r.call("take", members(19_000)))
 		},
 		Bites: func(seen Tally) bool { return seen.Answered+seen.Refused >= 3 },
 	}

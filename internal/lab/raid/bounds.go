@@ -62,7 +62,7 @@ func garbage() Attack {
 				if step++; step%7 > 0 {
 					return send(ctx)
 				}
-				r.close()
+				r.line.Close()
 				_, err := r.exchange(ctx, []byte(strings.Repeat("\x16\x03\x01", 4000)+"\r\n\r\n"))
 				return err
 			}
@@ -81,23 +81,20 @@ func pipelined() Attack {
 		Begin: func(r *Raider) func(context.Context) error {
 			text := r.call("echo", `{"message":"hello"}`).Bytes()
 			return func(ctx context.Context) error {
-				w, err := r.dial(ctx)
-				if err != nil {
-					return err
-				}
-				defer w.Close()
-				r.attempts.Add(pipelinedAtOnce)
-				if _, err := w.Write([]byte(strings.Repeat(string(text), pipelinedAtOnce))); err != nil {
-					return err
-				}
-				for range pipelinedAtOnce {
-					answer, err := w.Answer(kept)
-					if err != nil {
+				return r.alone(ctx, func(w *client.Conn) error {
+					r.attempts.Add(pipelinedAtOnce - 1)
+					if _, err := w.Write([]byte(strings.Repeat(string(text), pipelinedAtOnce))); err != nil {
 						return err
 					}
-					r.count(answer)
-				}
-				return nil
+					for range pipelinedAtOnce {
+						answer, err := w.Answer(kept)
+						if err != nil {
+							return err
+						}
+						r.count(answer)
+					}
+					return nil
+				})
 			}
 		},
 		Bites: anyReply,
@@ -111,28 +108,16 @@ func batches() Attack {
 		Name: "batches", Does: "8 connections in sessions send batches of 32 calls",
 		Raised: true, Raiders: 8,
 		Begin: func(r *Raider) func(context.Context) error {
-			var batch []byte
-			return func(ctx context.Context) error {
-				if batch == nil {
-					session, err := r.openSessionOf(ctx, revision, "{}")
-					if err != nil || session == "" {
-						return err
-					}
-					q := r.inSession("echo", session)
-					q.Revision = revision
-					calls := make([]string, 32)
-					for i := range calls {
-						calls[i] = strings.Replace(q.Body, `"id":1`, fmt.Sprintf(`"id":%d`, i), 1)
-					}
-					q.Body = "[" + strings.Join(calls, ",") + "]"
-					batch = q.Bytes()
+			return r.sessioned(revision, "{}", func(session string) []byte {
+				q := r.inSession("echo", session)
+				q.Revision = revision
+				calls := make([]string, 32)
+				for i := range calls {
+					calls[i] = strings.Replace(q.Body, `"id":1`, fmt.Sprintf(`"id":%d`, i), 1)
 				}
-				answer, err := r.exchange(ctx, batch)
-				if err == nil && answer.Status == 404 {
-					batch = nil // the session has ended
-				}
-				return err
-			}
+				q.Body = "[" + strings.Join(calls, ",") + "]"
+				return q.Bytes()
+			}, r.exchange)
 		},
 		Bites: anyReply,
 	}
@@ -146,7 +131,7 @@ func reconnects() Attack {
 		Begin: func(r *Raider) func(context.Context) error {
 			text := r.call("echo", `{"message":"hello"}`).Bytes()
 			return func(ctx context.Context) error {
-				defer r.close()
+				defer r.line.Close()
 				_, err := r.exchange(ctx, text)
 				return err
 			}

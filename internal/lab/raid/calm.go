@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -36,12 +38,26 @@ func Instead(answer *client.Answer, err error) string {
 	return ""
 }
 
-// Answers tells whether a Call is answered.
-func Answers(ctx context.Context, addr string, call []byte) bool {
-	w, err := client.Dial(ctx, addr, "")
-	if err != nil {
-		return false
+// Tokens returns a token for each user of a tenant of a gateway whose issuer has the claim
+// team.
+func Tokens(secret, issuer, addr, tenant string, users int) (all []string) {
+	for i := range users {
+		all = append(all, world.Token(secret, issuer, "http://"+addr+"/mcp", fmt.Sprintf("user%d", i),
+			map[string]any{"team": tenant}))
 	}
-	defer w.Close()
-	return Instead(w.Exchange(call, kept)) == ""
+	return all
+}
+
+// Serves waits until each tenant is served by a server.
+func Serves(ctx context.Context, addr string, tokens map[string][]string, servers map[string]string) error {
+	for tenant, server := range servers {
+		line, call := client.LineTo(addr), Call(addr, tokens[tenant][0], server)
+		err := world.Within(ctx, time.Minute, "the gateway serves tenant "+tenant,
+			func() bool { return Instead(line.Exchange(ctx, call, kept)) == "" })
+		line.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -21,23 +21,19 @@ func abortedAnswers() Attack {
 		Begin: func(r *Raider) func(context.Context) error {
 			text := r.call("big", `{}`).Bytes()
 			return func(ctx context.Context) error {
-				w, err := r.dial(ctx)
-				if err != nil {
+				return r.alone(ctx, func(w *client.Conn) error {
+					answer, err := w.Begin(text)
+					if err != nil {
+						return err
+					}
+					r.count(answer)
+					w.Allow(client.Patience)
+					_, err = io.CopyN(io.Discard, w.In, 64<<10)
+					if errors.Is(err, io.EOF) {
+						return nil // it was refused
+					}
 					return err
-				}
-				defer w.Close()
-				answer, err := w.Begin(text)
-				if err != nil {
-					return err
-				}
-				r.attempts.Add(1)
-				r.count(answer)
-				w.Allow(client.Patience)
-				_, err = io.CopyN(io.Discard, w.In, 64<<10)
-				if errors.Is(err, io.EOF) {
-					return nil // it was refused
-				}
-				return err
+				})
 			}
 		},
 		Bites: anyReply,
@@ -56,7 +52,7 @@ func resumedAnswers() Attack {
 			resumed := 0
 			return func(ctx context.Context) (err error) {
 				if session == "" {
-					session, err = r.openSession(ctx)
+					session, err = r.openSession(ctx, mcp.LatestLegacy, "{}")
 					return err
 				}
 				q := r.inSession("some", session)
@@ -89,28 +85,25 @@ func resumedAnswers() Attack {
 func (r *Raider) firstEvent(ctx context.Context, q client.Request) (answer *client.Answer, id string,
 	err error,
 ) {
-	w, err := r.dial(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	defer w.Close()
-	r.attempts.Add(1)
-	answer, err = w.Begin(q.Bytes())
-	if err != nil {
-		return nil, "", err
-	}
-	r.count(answer)
-	if refused(answer) {
-		return answer, "", nil
-	}
-	_ = w.SetReadDeadline(time.Now().Add(time.Second)) // a connection that is closed fails below
-	for {
-		line, err := w.In.ReadSlice('\n')
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			return answer, "", nil // a stream without more to say is left like any other
+	err = r.alone(ctx, func(w *client.Conn) error {
+		if answer, err = w.Begin(q.Bytes()); err != nil {
+			return err
 		}
-		if found, ok := strings.CutPrefix(string(line), "id:"); ok {
-			return answer, strings.TrimSpace(found), nil
+		r.count(answer)
+		if refused(answer) {
+			return nil
 		}
-	}
+		_ = w.SetReadDeadline(time.Now().Add(time.Second)) // a connection that is closed fails below
+		for id == "" {
+			line, err := w.In.ReadSlice('\n')
+			if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+				return nil // a stream without more to say is left like any other
+			}
+			if found, ok := strings.CutPrefix(string(line), "id:"); ok {
+				id = strings.TrimSpace(found)
+			}
+		}
+		return nil
+	})
+	return answer, id, err
 }

@@ -3,7 +3,6 @@ package raid
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
@@ -32,36 +31,30 @@ func parkedStreams() Attack {
 		Does:    "8 raiders in sessions do the same with 256 KB, and hold 16 streams each on which the question came",
 		Raiders: 8,
 		Begin: func(r *Raider) func(context.Context) error {
-			var call string
 			calls := 0
-			hold := r.hoard(16, func(w *client.Conn) error {
+			var call []byte
+			var answer *client.Answer
+			hold := r.hoard(16, func(w *client.Conn) (err error) {
 				calls = (calls + 1) % 9000 // four digits, as many as a client may have open
-				answer, err := w.Begin([]byte(strings.Replace(call, `"id":1`,
+				answer, err = w.Begin([]byte(strings.Replace(string(call), `"id":1`,
 					fmt.Sprintf(`"id":%d`, 1000+calls), 1)))
-				if err != nil {
-					return err
+				if err == nil {
+					r.count(answer)
 				}
-				r.count(answer)
-				if answer.Status == http.StatusNotFound {
-					call = "" // the session has ended
-				}
-				return nil
+				return err
 			})
-			return func(ctx context.Context) error {
-				if call == "" {
-					session, err := r.openSessionOf(ctx, mcp.LatestLegacy, client.Able)
-					if err != nil || session == "" {
-						return err
-					}
-					q := r.inSession("ask", session)
-					q.Body = strings.Replace(q.Body, `"arguments":{}`, `"arguments":{"message":"`+
-						strings.Repeat("x", 256<<10)+`"}`, 1)
-					// the id has as many digits in each call
-					q.Announce = len(q.Body) + len("1000") - len("1")
-					call = string(q.Bytes())
-				}
-				return hold(ctx)
-			}
+			return r.sessioned(mcp.LatestLegacy, client.Able, func(session string) []byte {
+				q := r.inSession("ask", session)
+				q.Body = strings.Replace(q.Body, `"arguments":{}`, `"arguments":{"message":"`+
+					strings.Repeat("x", 256<<10)+`"}`, 1)
+				// the id has as many digits in each call
+				q.Announce = len(q.Body) + len("1000") - len("1")
+				return q.Bytes()
+			}, func(ctx context.Context, request []byte) (*client.Answer, error) {
+				call = request
+				err := hold(ctx)
+				return answer, err
+			})
 		},
 		Bites: anyReply,
 	}

@@ -82,7 +82,7 @@ func logFloods() Attack {
 			sent := 0
 			return func(ctx context.Context) error {
 				if sent++; sent%8 == 0 {
-					r.close()
+					r.line.Close()
 				}
 				_, err := r.exchange(ctx, all[sent%len(all)])
 				// as many lines fill a disk, and leave the processors to others

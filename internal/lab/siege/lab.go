@@ -54,44 +54,36 @@ log: {level: info, format: json}
 
 // lab is the program of the gateway, its servers, and who knows which token.
 type lab struct {
-	dir    string
-	binary string
+	*world.Lab
+
 	addr   string // of the gateway
 	text   string // its config, with a place for what differs from reload to reload
 	tokens map[string][]string
 	storm  *httptest.Server // of the attackers
 	quiet  *world.Process   // see beQuiet
-	keeper *world.Keeper
-	disk   *disk // of log and audit; nil: they share none
+	disk   *disk            // of log and audit; nil: they share none
 }
 
 // newLab builds the gateway and starts its servers. Sessions and what is kept for
 // resuming last for lapse. Log and audit share a disk of so many bytes, unless it is
 // zero. Everything that it makes lies in a temporary folder.
 func newLab(ctx context.Context, lapse time.Duration, diskSize int64) (*lab, error) {
-	dir, err := os.MkdirTemp("", "drawbridge-siege-")
+	begun, err := world.NewLab("siege")
 	if err != nil {
 		return nil, err
 	}
-	l := &lab{
-		dir: dir, binary: filepath.Join(dir, "drawbridge"), tokens: map[string][]string{},
-		keeper: world.NewKeeper(),
-	}
+	l := &lab{Lab: begun, tokens: map[string][]string{}}
 	if diskSize > 0 {
-		if l.disk, err = mountDisk(ctx, filepath.Join(dir, "disk"), diskSize); err != nil {
-			l.close()
-			return nil, err
-		}
+		l.disk, err = mountDisk(ctx, filepath.Join(l.Dir, "disk"), diskSize)
 	}
-	if err := l.begin(ctx, lapse); err != nil {
-		l.close()
-		return nil, err
+	if err == nil {
+		err = l.begin(ctx, lapse)
 	}
-	return l, nil
+	return world.Begun(l, l.close, err)
 }
 
 func (l *lab) begin(ctx context.Context, lapse time.Duration) error {
-	if err := world.Build(ctx, l.binary); err != nil {
+	if err := l.Build(ctx); err != nil {
 		return err
 	}
 	addresses, err := world.Addresses(2)
@@ -100,12 +92,8 @@ func (l *lab) begin(ctx context.Context, lapse time.Duration) error {
 	}
 	l.addr = addresses[0]
 	l.storm = httptest.NewServer(upstream.NewCareless())
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	if l.quiet, err = l.keeper.Start(world.Order{
-		Dir: l.dir, Command: []string{self, quietPart},
+	if l.quiet, err = l.Start(world.Order{
+		Dir: l.Dir, Command: []string{l.Self, quietPart},
 		Talks: true,
 	}); err != nil {
 		return err
@@ -116,26 +104,21 @@ func (l *lab) begin(ctx context.Context, lapse time.Duration) error {
 	}
 	const secret = "siege-7c61f0a2d94be853-hmac-secret" //nolint:gosec // G101: of a gateway that lives for minutes
 	for _, tenant := range []string{"quiet", "red", "blue"} {
-		for i := range usersOfTenant {
-			l.tokens[tenant] = append(l.tokens[tenant], world.Token(secret, "https://siege.test/",
-				"http://"+l.addr+"/mcp", fmt.Sprintf("user%d", i), map[string]any{"team": tenant}))
-		}
+		l.tokens[tenant] = raid.Tokens(secret, "https://siege.test/", l.addr, tenant, usersOfTenant)
 	}
 	l.text = fmt.Sprintf(gatewayConfig, l.addr, addresses[1], strings.TrimSpace(calm),
 		l.storm.Listener.Addr(), lapse, 1, l.disk.auditFile())
-	return errors.Join(
-		l.configure(1),
-		os.WriteFile(filepath.Join(l.dir, "secret"), []byte(secret), 0o600),
-		os.WriteFile(filepath.Join(l.dir, "library.db"), nil, 0o600), // a database without tables
-	)
+	return errors.Join(l.configure(1), l.Write(map[string]string{
+		"secret":     secret,
+		"library.db": "", // a database without tables
+	}))
 }
 
 // configure writes the gateway's config, with something that differs from turn to turn.
 func (l *lab) configure(turn int) error {
 	text := strings.Replace(l.text, "burst: 1}", "burst: "+strconv.Itoa(100+turn%2)+"}", 1)
-	next := filepath.Join(l.dir, "next.yaml")
-	return errors.Join(os.WriteFile(next, []byte(text), 0o600),
-		os.Rename(next, filepath.Join(l.dir, "drawbridge.yaml")))
+	return errors.Join(l.Write(map[string]string{"next.yaml": text}),
+		os.Rename(filepath.Join(l.Dir, "next.yaml"), filepath.Join(l.Dir, "drawbridge.yaml")))
 }
 
 // call returns a call of a small tool by a user of the tenant.
@@ -144,13 +127,13 @@ func (l *lab) call(tenant, server string, user int) []byte {
 }
 
 func (l *lab) close() {
-	l.keeper.Close()
+	l.Keeper.Close()
 	if l.storm != nil {
 		l.storm.CloseClientConnections()
 		l.storm.Close()
 	}
 	l.disk.unmount()
-	_ = os.RemoveAll(l.dir) // temporary anyway
+	_ = os.RemoveAll(l.Dir) // temporary anyway
 }
 
 // process is a gateway that runs in a cage.
@@ -163,23 +146,21 @@ type process struct {
 // serve starts a gateway in a cage and waits until it answers calls of all tenants.
 func (l *lab) serve(ctx context.Context, c *world.Cage) (*process, error) {
 	p := &process{words: &lastWords{}}
-	command := c.Command(l.binary, "serve", "-config", filepath.Join(l.dir, "drawbridge.yaml"))
+	command := c.Command(l.Program, "serve", "-config", "drawbridge.yaml")
 	var err error
-	if p.Process, err = l.keeper.Start(world.Order{
-		Dir: l.dir, Command: command,
+	if p.Process, err = l.Start(world.Order{
+		Dir: l.Dir, Command: command,
 		Output: l.disk.words(p.words),
 	}); err != nil {
 		return nil, err
 	}
-	for tenant, server := range map[string]string{"quiet": "calm", "red": "storm", "blue": "storm"} {
-		call := l.call(tenant, server, 0)
-		if err := world.Within(ctx, time.Minute, "the gateway serves tenant "+tenant,
-			func() bool { return raid.Answers(ctx, l.addr, call) }); err != nil {
-			p.Kill()
-			return nil, fmt.Errorf("%w\n%s", err, p.words)
-		}
+	serves := raid.Serves(ctx, l.addr, l.tokens, map[string]string{
+		"quiet": "calm", "red": "storm", "blue": "storm",
+	})
+	if serves != nil {
+		serves = fmt.Errorf("%w\n%s", serves, p.words)
 	}
-	return p, nil
+	return world.Begun(p, p.Kill, serves)
 }
 
 // resident returns the resident memory in bytes, without the pages of the program's own

@@ -53,10 +53,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 		"carry out only the attacks whose names contain one of these, separated by commas")
 	restMost := flags.Duration("rest", 6*time.Minute,
 		"how long the memory may take after the siege to come back")
-	switch err := flags.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return nil // the flags have been printed
-	case err != nil:
+	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	p := plan{

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"io"
 	"os"
 	"path/filepath"
@@ -183,7 +184,7 @@ func TestWrongFlags(t *testing.T) {
 
 // TestHelpIsNoFailure asks for the flags. That ended in an error.
 func TestHelpIsNoFailure(t *testing.T) {
-	if err := run(t.Context(), []string{"-h"}, strings.NewReader(""), t.Output()); err != nil {
+	if err := run(t.Context(), []string{"-h"}, strings.NewReader(""), t.Output()); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -69,7 +70,8 @@ func (q *Quick) Serve(ctx context.Context, addr string, files ...string) error {
 func Listen(ctx context.Context, addr string, handler http.Handler, files ...string) error {
 	server := &http.Server{
 		Addr: addr, Handler: handler, ReadHeaderTimeout: 5 * time.Second,
-		ErrorLog: log.New(io.Discard, "", 0),
+		ErrorLog:    log.New(io.Discard, "", 0),
+		BaseContext: func(net.Listener) context.Context { return ctx }, // streams end with it
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // the process ends with it
 	defer stop()
@@ -283,6 +285,12 @@ func (q *Quick) ServeStdio(in io.Reader, out io.Writer) error {
 		close(changes)
 		announcing.Wait()
 	}()
+	return EachRequest(in, func(m *mcp.Message) error { return write(q.answer(m, "")) })
+}
+
+// EachRequest reads what a client of a stdio server sends, and does something for each
+// request.
+func EachRequest(in io.Reader, do func(m *mcp.Message) error) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -290,7 +298,7 @@ func (q *Quick) ServeStdio(in io.Reader, out io.Writer) error {
 		if err != nil || !m.IsRequest() {
 			continue
 		}
-		if err := write(q.answer(m, "")); err != nil {
+		if err := do(m); err != nil {
 			return errors.Join(err, lines.Err())
 		}
 	}

@@ -63,12 +63,7 @@ func acts(withPrevious bool) []*act {
 }
 
 func oneByOne(ctx context.Context, s *stage) error {
-	for _, r := range s.Replicas[:replicas] {
-		if err := s.restart(ctx, r); err != nil {
-			return err
-		}
-	}
-	return nil
+	return inTurn(s.fleet(), func(r *world.Replica) error { return s.restart(ctx, r) })
 }
 
 func newFirst(ctx context.Context, s *stage) error {
@@ -154,10 +149,8 @@ func rekeyed(ctx context.Context, s *stage) error {
 				return err
 			}
 		}
-		for _, r := range s.Replicas {
-			if err := s.rekey(ctx, r, keys); err != nil {
-				return err
-			}
+		if err := s.rekeyAll(ctx, s.Replicas, keys); err != nil {
+			return err
 		}
 		if err := s.restart(ctx, s.Replicas[i]); err != nil {
 			return err
@@ -174,6 +167,11 @@ func newKey() string {
 	var random [32]byte
 	_, _ = rand.Read(random[:]) // it never fails
 	return base64.StdEncoding.EncodeToString(random[:]) + "\n"
+}
+
+// rekeyAll is rekey for one replica after the other.
+func (s *scene) rekeyAll(ctx context.Context, some []*world.Replica, keys string) error {
+	return inTurn(some, func(r *world.Replica) error { return s.rekey(ctx, r, keys) })
 }
 
 // rekey writes the keys of a replica, and waits until it has taken them if it runs.
@@ -199,18 +197,18 @@ func (s *scene) rekey(ctx context.Context, r *world.Replica, keys string) error 
 // replaced replaces each replica by the other program, and then each by this one.
 func replaced(ctx context.Context, s *stage) error {
 	for _, program := range []string{s.previous, s.current} {
-		for _, r := range s.Replicas[:replicas] {
+		for _, r := range s.fleet() {
 			r.Program(program)
-			if err := s.restart(ctx, r); err != nil {
-				return err
-			}
+		}
+		if err := oneByOne(ctx, s); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 func struck(ctx context.Context, s *stage) error {
-	for _, r := range s.Replicas[:replicas] {
+	return inTurn(s.fleet(), func(r *world.Replica) error {
 		if err := s.work(ctx); err != nil {
 			return err
 		}
@@ -218,9 +216,6 @@ func struck(ctx context.Context, s *stage) error {
 		if err := s.work(ctx); err != nil {
 			return err
 		}
-		if err := s.join(ctx, r); err != nil {
-			return err
-		}
-	}
-	return nil
+		return s.join(ctx, r)
+	})
 }

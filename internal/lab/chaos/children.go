@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +13,10 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // childPart is the argument with which this program is a server that speaks over stdio
@@ -139,22 +141,18 @@ func paced(register string, births int) func(context.Context) error {
 	}
 }
 
-// childrenOf returns the children of a process, zombies too.
+// childrenOf returns what the system says of the processes below one, zombies too.
 func childrenOf(pid int) (children []string, err error) {
-	files, err := filepath.Glob("/proc/[0-9]*/stat")
-	for _, file := range files {
-		text, err := os.ReadFile(file) //nolint:gosec // of the kernel
-		if err != nil {
-			continue // it has ended
-		}
-		// The name of the program stands in parentheses and may hold anything; its state
-		// and its parent follow.
-		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-		if len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
+	tree, err := world.Tree(pid)
+	if err != nil {
+		return nil, err
+	}
+	for _, child := range tree[1:] {
+		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child)); err == nil { // else it has ended
 			children = append(children, strings.TrimSpace(string(text)))
 		}
 	}
-	return children, err
+	return children, nil
 }
 
 // marked returns the command lines of all processes that have a mark among their
@@ -182,40 +180,29 @@ func beChild(args []string, in io.Reader, out io.Writer) error {
 	case "stillborn": // its mark is a file, where it enters when it was started
 		return dieAtOnce(mark, args[2])
 	}
-	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, 1<<20)
-	for calls := 0; lines.Scan(); {
-		var message struct {
-			ID     json.RawMessage `json:"id"`
-			Method string          `json:"method"`
-			Params struct {
-				Revision string `json:"protocolVersion"`
-			} `json:"params"`
-		}
-		if err := json.Unmarshal(lines.Bytes(), &message); err != nil || message.ID == nil { //nolint:forbidigo // what the gateway sends, in a tool for trials
-			continue
-		}
-		result := `{}`
-		switch message.Method {
-		case "initialize":
-			result = `{"protocolVersion":"` + legacyRevision +
-				`","capabilities":{"tools":{}},"serverInfo":{"name":"odd","version":"1"}}`
-		case "server/discover":
-			say(out, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`+"\n",
-				message.ID)
-			continue
-		case "tools/list":
-			result = `{"tools":[{"name":"touch","description":"says which call it is","inputSchema":{"type":"object"}}]}`
-		case "tools/call":
+	calls := 0
+	return upstream.EachRequest(in, func(m *mcp.Message) error {
+		result := mcp.Object{}
+		switch m.Method {
+		case mcp.MethodInitialize:
+			result, _ = mcp.ObjectOf(mcp.RawJSON(`{"protocolVersion":"` + legacyRevision +
+				`","capabilities":{"tools":{}},"serverInfo":{"name":"odd","version":"1"}}`)) // our own texts are objects
+		case mcp.MethodDiscover:
+			say(out, "%s\n", mcp.AppendError(nil, m.ID, mcp.Errorf(mcp.CodeMethodNotFound, "Method not found")))
+			return nil
+		case mcp.MethodToolsList:
+			result, _ = mcp.ObjectOf(mcp.RawJSON( // as above
+				`{"tools":[{"name":"touch","description":"says which call it is","inputSchema":{"type":"object"}}]}`))
+		case mcp.MethodToolsCall:
 			calls++
 			if err := misbehave(mode, mark, calls, out); err != nil {
 				return err
 			}
-			result = fmt.Sprintf(`{"content":[{"type":"text","text":"serial %d"}]}`, calls)
+			result = mcp.TextResult(fmt.Sprintf("serial %d", calls))
 		}
-		say(out, `{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", message.ID, result)
-	}
-	return lines.Err()
+		say(out, "%s\n", mcp.AppendResult(nil, m.ID, result))
+		return nil
+	})
 }
 
 // dieAtOnce enters the time in a file and ends with last words.

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -184,7 +182,7 @@ func resent() *fault {
 			if err != nil {
 				return err
 			}
-			careless, err := s.careless(ctx, address)
+			careless, err := s.Careless(ctx, address)
 			if err != nil {
 				return err
 			}
@@ -209,81 +207,4 @@ func resent() *fault {
 			return v.Twice - v.TwiceKeyed + min(v.Denied, v.Ends["DB-REQUEST"])
 		},
 	}
-}
-
-// careless starts the load balancer that sends again.
-func (s *scene) careless(ctx context.Context, address string) (*world.Process, error) {
-	dir := filepath.Join(s.dir, "careless")
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // nginx changes its user
-		return nil, err
-	}
-	file := filepath.Join(dir, "config")
-	config, args := s.nginx(dir, address), []string{"-e", "stderr", "-p", dir, "-c", file}
-	if s.balancer == "haproxy" {
-		config, args = s.haproxy(address), []string{"-db", "-f", file}
-	}
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		return nil, err
-	}
-	program, err := world.LookUp(s.balancer)
-	if err != nil {
-		return nil, err
-	}
-	p, err := s.Start(world.Order{Dir: dir, Log: "output", Command: append([]string{program}, args...)})
-	if err != nil {
-		return nil, err
-	}
-	return p, p.Listens(ctx, address, patience)
-}
-
-func (s *scene) nginx(dir, address string) string {
-	var servers strings.Builder
-	for _, r := range s.Replicas[:replicas] {
-		fmt.Fprintf(&servers, "server %s max_fails=0; ", r.Address)
-	}
-	return fmt.Sprintf(`daemon off;
-master_process off;
-pid %[1]s/pid;
-error_log %[1]s/log;
-events { worker_connections 1024; }
-http {
-  access_log off;
-  client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
-  upstream fleet { %[2]s }
-  server {
-    listen %[3]s;
-    location / {
-      proxy_pass http://fleet;
-      proxy_http_version 1.1;
-      proxy_set_header Connection "";
-      proxy_set_header Host %[4]s;
-      proxy_buffering off;
-      proxy_read_timeout 10m;
-      proxy_next_upstream error timeout non_idempotent;
-    }
-  }
-}
-`, dir, servers.String(), address, strings.TrimPrefix(s.URL, "http://"))
-}
-
-func (s *scene) haproxy(address string) string {
-	var servers strings.Builder
-	for _, r := range s.Replicas[:replicas] {
-		fmt.Fprintf(&servers, "  server %s %s\n", r.Name, r.Address)
-	}
-	return fmt.Sprintf(`defaults
-  mode http
-  timeout connect 2s
-  timeout client 10m
-  timeout server 10m
-  retries 3
-  retry-on conn-failure empty-response
-  option redispatch
-frontend clients
-  bind %s
-  default_backend fleet
-backend fleet
-  balance roundrobin
-  http-request set-header Host %s
-%s`, address, strings.TrimPrefix(s.URL, "http://"), servers.String())
 }

@@ -27,7 +27,6 @@ func clockFaults() []*fault {
 			holds:   "each gets 500, they are counted, and the process goes on", before: changed,
 			make: func(ctx context.Context, s *scene) (effect, error) {
 				const times = 20
-				exited := s.victim.Exited()
 				for range times {
 					said, err := s.touch(ctx, at(s.victim), s.server, panicHeader, "1")
 					if err := is("a request whose handler panics gets 500",
@@ -36,14 +35,7 @@ func clockFaults() []*fault {
 					}
 				}
 				return effect{seen: all(counts(s.victim, times, "drawbridge_panics_total"), s.goOn(),
-					func(context.Context) error {
-						select {
-						case <-exited:
-							return fmt.Errorf("%s has ended", s.victim.Name)
-						default:
-							return nil
-						}
-					})}, nil
+					runs(s.victim, true))}, nil
 			},
 		},
 	}
@@ -54,18 +46,15 @@ func changed(ctx context.Context, s *scene) error {
 	if err := s.setClock(0); err != nil {
 		return err
 	}
-	s.later(func(ctx context.Context) error {
+	as := func(ctx context.Context, program string, env ...string) error {
 		return s.restarted(ctx, s.victim, func() error {
-			s.victim.Env = nil
-			s.victim.Program(s.program)
+			s.victim.Env = env
+			s.victim.Program(program)
 			return nil
 		})
-	})
-	return s.restarted(ctx, s.victim, func() error {
-		s.victim.Env = []string{clockVariable + "=" + s.clockFile()}
-		s.victim.Program(s.variant)
-		return nil
-	})
+	}
+	s.later(func(ctx context.Context) error { return as(ctx, s.program) })
+	return as(ctx, s.variant, clockVariable+"="+s.clockFile())
 }
 
 func (s *scene) clockFile() string { return filepath.Join(s.dir, "clock") }

@@ -53,13 +53,11 @@ func configFaults() []*fault {
 					return effect{}, err
 				}
 				for i := range 4 {
-					for _, r := range s.Replicas[:replicas] {
-						if err := s.rewrite(ctx, r, func(text string) string {
-							return strings.Replace(text, "\nservers:\n",
-								fmt.Sprintf("\nservers:\n  added-%d: {builtin: [calculate]}\n", i), 1)
-						}); err != nil {
-							return effect{}, err
-						}
+					if err := s.rewriteAll(ctx, func(text string) string {
+						return strings.Replace(text, "\nservers:\n",
+							fmt.Sprintf("\nservers:\n  added-%d: {builtin: [calculate]}\n", i), 1)
+					}); err != nil {
+						return effect{}, err
 					}
 				}
 				return effect{seen: s.goOn(), after: s.knows(session)}, nil
@@ -149,15 +147,12 @@ func (s *scene) measures(r *world.Replica, want float64, name string) func(ctx c
 
 // knows returns what is wrong when a session does not go on at every replica.
 func (s *scene) knows(session string) func(ctx context.Context) error {
-	return func(ctx context.Context) error {
-		for _, r := range s.Replicas[:replicas] {
+	return ofEach(s.fleet(), func(r *world.Replica) func(context.Context) error {
+		return func(ctx context.Context) error {
 			said, err := s.within(ctx, at(r), session, s.spared)
-			if err := is("the session goes on at "+r.Name, said.ok(), said, err); err != nil {
-				return err
-			}
+			return is("the session goes on at "+r.Name, said.ok(), said, err)
 		}
-		return nil
-	}
+	})
 }
 
 // keysRotated takes the keys that seal through the three steps of docs/keys.md, but for
@@ -178,21 +173,11 @@ func keysRotated() *fault {
 			}
 			old, fresh := string(text), newKey()
 			for _, step := range []string{old + fresh, fresh + old} {
-				if err := s.turnKeys(ctx, step); err != nil {
+				if err := s.rekeyAll(ctx, s.fleet(), step); err != nil {
 					return effect{}, err
 				}
 			}
 			return effect{seen: s.goOn(), after: s.knows(session)}, nil
 		},
 	}
-}
-
-// turnKeys writes the keys of all replicas, and waits until each has taken them.
-func (s *scene) turnKeys(ctx context.Context, keys string) error {
-	for _, r := range s.Replicas[:replicas] {
-		if err := s.rekey(ctx, r, keys); err != nil {
-			return err
-		}
-	}
-	return nil
 }

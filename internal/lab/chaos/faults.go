@@ -49,10 +49,7 @@ func (f *faultFlags) prove(ctx context.Context, log io.Writer) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	balancers := []string{"nginx", "haproxy"}
-	if f.balancer != "both" {
-		balancers = []string{f.balancer}
-	}
+	balancers := balancersOf(f.balancer)
 	dir, err := os.MkdirTemp("", "drawbridge-chaos-")
 	if err != nil {
 		return "", err
@@ -90,6 +87,13 @@ func (f *faultFlags) prove(ctx context.Context, log io.Writer) (string, error) {
 	return describe(faults, unable, outcomes, f.seed, time.Since(began)), verdictOf(faults, outcomes)
 }
 
+// balancersOf returns the load balancers that a flag names; nil: it is wrong.
+func balancersOf(name string) []string {
+	return map[string][]string{
+		"both": {"nginx", "haproxy"}, "nginx": {"nginx"}, "haproxy": {"haproxy"},
+	}[name]
+}
+
 // programs builds the gateway, and the other one if a fault needs it.
 func programs(ctx context.Context, dir string, faults []*fault) (program, variant string, err error) {
 	if program, err = build(ctx, dir); err == nil &&
@@ -106,7 +110,7 @@ func (f *faultFlags) chosen() (faults, unable []*fault, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("-only: %w", err)
 	}
-	if f.rounds < 1 || f.size < 1 || !slices.Contains([]string{"nginx", "haproxy", "both"}, f.balancer) {
+	if f.rounds < 1 || f.size < 1 || balancersOf(f.balancer) == nil {
 		return nil, nil, fmt.Errorf("%d rounds with %d clients of each kind behind %q show nothing", f.rounds,
 			f.size, f.balancer)
 	}

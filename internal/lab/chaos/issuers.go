@@ -79,12 +79,7 @@ func withIssuer(ctx context.Context, s *scene) error {
 
 // rewriteAll changes the configs of all replicas until the round is over.
 func (s *scene) rewriteAll(ctx context.Context, change func(config string) string) error {
-	for _, r := range s.Replicas[:replicas] {
-		if err := s.rewrite(ctx, r, change); err != nil {
-			return err
-		}
-	}
-	return nil
+	return inTurn(s.fleet(), func(r *world.Replica) error { return s.rewrite(ctx, r, change) })
 }
 
 // fetchKeys makes all replicas fetch the keys of issuers, by a reload.
@@ -95,13 +90,11 @@ func (s *scene) fetchKeys(ctx context.Context) error {
 // keysFail returns what is wrong when a replica does not warn that keys cannot be
 // fetched.
 func (s *scene) keysFail() func(context.Context) error {
-	var questions []func(context.Context) error
-	for _, r := range s.Replicas[:replicas] {
-		questions = append(questions, s.judged(r, "keys cannot be fetched", func(v view) bool {
+	return ofEach(s.fleet(), func(r *world.Replica) func(context.Context) error {
+		return s.judged(r, "keys cannot be fetched", func(v view) bool {
 			return strings.Contains(strings.Join(v.Warnings, " "), issuerName)
-		}))
-	}
-	return all(questions...)
+		})
+	})
 }
 
 const issuerName = "https://rotating.test/"

@@ -70,12 +70,10 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	flags := flag.NewFlagSet("chaos "+part, flag.ContinueOnError)
 	path := flags.String("out", "", "page whose section "+part+" is written; the standard output when empty")
 	prove := begin(flags)
-	switch err := flags.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return nil // the flags have been printed
-	case err != nil:
+	if err := flags.Parse(args); err != nil {
 		return err
-	case flags.NArg() > 0:
+	}
+	if flags.NArg() > 0 {
 		return fmt.Errorf("%q is no flag of the part %s", flags.Arg(0), part)
 	}
 	made := page.Origin(ctx, time.Now(), all...)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"flag"
 	"strings"
 	"testing"
 )
@@ -14,7 +16,7 @@ func TestWrongArguments(t *testing.T) {
 }
 
 func TestHelpIsNoFailure(t *testing.T) {
-	if err := run(t.Context(), []string{"-h"}, t.Output()); err != nil {
+	if err := run(t.Context(), []string{"-h"}, t.Output()); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -29,16 +29,8 @@ func nameLost() *fault {
 			if err := os.WriteFile(s.hostsFile(), []byte(hosts), 0o600); err != nil {
 				return err
 			}
-			s.later(func(ctx context.Context) error {
-				return s.restarted(ctx, s.victim, func() error { s.victim.Wrapper = nil; return nil })
-			})
-			return s.restarted(ctx, s.victim, func() error {
-				s.victim.Wrapper = []string{
-					"unshare", "--mount", "/bin/sh", "-c",
-					`mount --bind "$0" /etc/hosts && exec "$@"`, s.hostsFile(),
-				}
-				return nil
-			})
+			return s.wrapped(ctx, nil, "unshare", "--mount", "/bin/sh", "-c",
+				`mount --bind "$0" /etc/hosts && exec "$@"`, s.hostsFile())
 		},
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			proxy, err := netfault.Start(s.servers[crowd.Modern].Address)

@@ -101,17 +101,19 @@ func networkFaults() (faults []*fault) {
 		ground: plain, weak: true,
 		holds: "all replicas stay ready, notice that Redis is slow, and serve calls of 2026-07-28 meanwhile",
 		make: func(_ context.Context, s *scene) (effect, error) {
-			seen := []func(context.Context) error{}
-			for _, r := range s.Replicas[:replicas] {
+			for _, r := range s.fleet() {
 				r.Redis.Delay(3 * time.Second)
-				seen = append(seen, s.missesRedis(r), s.isReady(r), s.servesAll(r))
 			}
-			return effect{seen: all(seen...), heal: func(context.Context) error {
-				for _, r := range s.Replicas[:replicas] {
-					r.Redis.Heal()
-				}
-				return nil
-			}}, nil
+			return effect{
+				seen: ofEach(s.fleet(), func(r *world.Replica) func(context.Context) error {
+					return all(s.missesRedis(r), s.isReady(r), s.servesAll(r))
+				}),
+				heal: does(func() {
+					for _, r := range s.fleet() {
+						r.Redis.Heal()
+					}
+				}),
+			}, nil
 		},
 	})
 }
@@ -137,11 +139,7 @@ func (s *scene) servesAll(r *world.Replica) func(context.Context) error {
 // othersServe returns what is wrong when a replica other than the victim does not serve
 // both servers.
 func (s *scene) othersServe() func(context.Context) error {
-	var questions []func(context.Context) error
-	for _, r := range s.others {
-		questions = append(questions, s.servesAll(r))
-	}
-	return all(questions...)
+	return ofEach(s.others, s.servesAll)
 }
 
 // isReady returns what is wrong when /readyz of a replica is not 200.

@@ -31,15 +31,10 @@ func partitionFaults() []*fault {
 			weak:  true,
 			holds: "all are ready, notice, and serve 2026-07-28 meanwhile; all goes on without a restart",
 			make: func(_ context.Context, s *scene) (effect, error) {
-				seen := []func(context.Context) error{s.goOn()}
-				for _, r := range s.Replicas[:replicas] {
-					if err := s.Partition(r.Name, redis); err != nil {
-						return effect{}, err
-					}
-					seen = append(seen, s.missesRedis(r))
-				}
-				return effect{seen: all(seen...), heal: func(context.Context) error { return s.Rejoin() }},
-					nil
+				return effect{
+					seen: all(s.goOn(), ofEach(s.fleet(), s.missesRedis)),
+					heal: func(context.Context) error { return s.Rejoin() },
+				}, inTurn(s.fleet(), func(r *world.Replica) error { return s.Partition(r.Name, redis) })
 			},
 		},
 		broken("is cut off from the other replicas", "packets between it and each of them are dropped",
@@ -57,15 +52,13 @@ func broken(name, done string, which world.Loss) *fault {
 		name: "a replica " + name, done: done + ", while Redis is well", ground: spaces, root: true,
 		holds: "all are ready, and serve 2026-07-28 meanwhile; all goes on without a restart",
 		make: func(_ context.Context, s *scene) (effect, error) {
-			for _, r := range s.others {
-				if err := s.Drop(s.victim.Name, r.Name, which); err != nil {
-					return effect{}, err
-				}
-			}
+			err := inTurn(s.others, func(r *world.Replica) error {
+				return s.Drop(s.victim.Name, r.Name, which)
+			})
 			return effect{
 				seen: all(s.isReady(s.victim), s.servesAll(s.victim), s.othersServe()),
 				heal: func(context.Context) error { return s.Rejoin() },
-			}, nil
+			}, err
 		},
 	}
 }

@@ -71,22 +71,18 @@ func (s *scene) legacyMeets(ctx context.Context) (meets func(context.Context) er
 // goOn returns what is wrong when a replica is not ready, or does not serve calls of
 // 2026-07-28.
 func (s *scene) goOn() func(context.Context) error {
-	var questions []func(context.Context) error
-	for _, r := range s.Replicas[:replicas] {
-		questions = append(questions, s.isReady(r), s.servesAll(r))
-	}
-	return all(questions...)
+	return ofEach(s.fleet(), func(r *world.Replica) func(context.Context) error {
+		return all(s.isReady(r), s.servesAll(r))
+	})
 }
 
 // sayRedis returns what is wrong when a replica does not say that Redis is in one of the
 // states.
 func (s *scene) sayRedis(states ...string) func(context.Context) error {
-	var questions []func(context.Context) error
-	for _, r := range s.Replicas[:replicas] {
-		questions = append(questions, s.judged(r, fmt.Sprintf("Redis is one of %v", states),
-			func(v view) bool { return slices.Contains(states, v.Redis) }))
-	}
-	return all(questions...)
+	return ofEach(s.fleet(), func(r *world.Replica) func(context.Context) error {
+		return s.judged(r, fmt.Sprintf("Redis is one of %v", states),
+			func(v view) bool { return slices.Contains(states, v.Redis) })
+	})
 }
 
 // redisGone is a fault in which Redis is gone and comes back as it was.

@@ -40,6 +40,19 @@ func (s *scene) restarted(ctx context.Context, r *world.Replica, change func() e
 	return r.Start(ctx)
 }
 
+// wrapped starts the victim through a program until the round is over, and calls then
+// what is given, if anything is.
+func (s *scene) wrapped(ctx context.Context, then func(context.Context) error, wrapper ...string) error {
+	through := func(ctx context.Context, wrapper []string) error {
+		return s.restarted(ctx, s.victim, func() error { s.victim.Wrapper = wrapper; return nil })
+	}
+	if then != nil {
+		s.later(then)
+	}
+	s.later(func(ctx context.Context) error { return through(ctx, nil) })
+	return through(ctx, wrapper)
+}
+
 // descriptorsOut leaves a replica few descriptors and takes those for clients.
 func descriptorsOut() *fault {
 	const few, many = 160, 400
@@ -49,13 +62,7 @@ func descriptorsOut() *fault {
 		ground: direct,
 		holds:  "the operator's page, Redis and servers keep theirs, the others serve, and the replica serves when the connections are gone",
 		before: func(ctx context.Context, s *scene) error {
-			s.later(func(ctx context.Context) error {
-				return s.restarted(ctx, s.victim, func() error { s.victim.Wrapper = nil; return nil })
-			})
-			return s.restarted(ctx, s.victim, func() error {
-				s.victim.Wrapper = []string{"prlimit", fmt.Sprintf("--nofile=%d", few)}
-				return nil
-			})
+			return s.wrapped(ctx, nil, "prlimit", fmt.Sprintf("--nofile=%d", few))
 		},
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			idle := connect(ctx, s.victim.Address, many)
@@ -208,18 +215,10 @@ func recordReadOnly() *fault {
 				""); err != nil {
 				return effect{}, err
 			}
-			launched := s.victim.Launch(ctx)
-			exited := s.victim.Exited()
+			// that it does not start is seen
+			err := s.victim.Launch(ctx)
 			return effect{
-				seen: all(func(context.Context) error {
-					select {
-					case <-exited:
-						return nil
-					default:
-						return fmt.Errorf("%s runs without a record; it was launched with %w", s.victim.Name,
-							launched)
-					}
-				}, s.othersServe()),
+				seen: all(runs(s.victim, false), s.othersServe()),
 				heal: func(ctx context.Context) error {
 					if err := syscall.Mount("", disk, "", syscall.MS_REMOUNT|syscall.MS_BIND,
 						""); err != nil {
@@ -228,7 +227,7 @@ func recordReadOnly() *fault {
 					s.victim.Kill()
 					return s.victim.Start(ctx)
 				},
-			}, nil
+			}, err
 		},
 	}
 }
@@ -348,17 +347,9 @@ func memoryTight() *fault {
 			if err != nil {
 				return err
 			}
-			s.later(func(ctx context.Context) error {
-				err := s.restarted(ctx, s.victim, func() error { s.victim.Wrapper = nil; return nil })
-				return errors.Join(err, cage.Close(ctx))
-			})
-			return s.restarted(ctx, s.victim, func() error {
-				s.victim.Wrapper = cage.Command()
-				return nil
-			})
+			return s.wrapped(ctx, cage.Close, cage.Command()...)
 		},
 		make: func(ctx context.Context, s *scene) (effect, error) {
-			exited := s.victim.Exited()
 			ctx, stop := context.WithCancel(ctx)
 			var sending sync.WaitGroup
 			var mu sync.Mutex
@@ -384,14 +375,7 @@ func memoryTight() *fault {
 				return is("large bodies are refused with 503 or 429", codes[http.StatusServiceUnavailable]+
 					codes[http.StatusTooManyRequests] > 0, codes, nil)
 			}
-			lives := func(context.Context) error {
-				select {
-				case <-exited:
-					return errors.New(s.victim.Name + " has ended")
-				default:
-					return nil
-				}
-			}
+			lives := runs(s.victim, true)
 			return effect{seen: all(refused, lives, s.othersServe()), heal: func(context.Context) error {
 				stop()
 				sending.Wait()

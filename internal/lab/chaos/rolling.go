@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
@@ -41,11 +40,8 @@ func newRolling(flags *flag.FlagSet) proof {
 
 // prove restarts replicas and returns the section about it.
 func (f *rollingFlags) prove(ctx context.Context, log io.Writer) (section string, err error) {
-	balancers := []string{"nginx", "haproxy"}
-	if f.balancer != "both" {
-		balancers = []string{f.balancer}
-	}
-	if f.requests < 1 || f.size < 1 || !slices.Contains([]string{"nginx", "haproxy", "both"}, f.balancer) {
+	balancers := balancersOf(f.balancer)
+	if f.requests < 1 || f.size < 1 || balancers == nil {
 		return "", fmt.Errorf("%d requests of %d clients of each kind behind %q show nothing", f.requests,
 			f.size, f.balancer)
 	}

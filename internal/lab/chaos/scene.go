@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -151,6 +152,34 @@ func does(do func()) func(context.Context) error {
 	return func(context.Context) error {
 		do()
 		return nil
+	}
+}
+
+// fleet returns the replicas of the start.
+func (s *scene) fleet() []*world.Replica { return s.Replicas[:replicas] }
+
+// inTurn does something to one replica after the other, as long as it can.
+func inTurn(all []*world.Replica, do func(r *world.Replica) error) error {
+	for _, r := range all {
+		if err := do(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ofEach asks the same questions about several replicas.
+func ofEach(some []*world.Replica, of func(r *world.Replica) func(context.Context) error,
+) func(context.Context) error {
+	return func(ctx context.Context) error {
+		return inTurn(some, func(r *world.Replica) error { return of(r)(ctx) })
+	}
+}
+
+// runs returns what is wrong when a replica has ended, or has not.
+func runs(r *world.Replica, so bool) func(context.Context) error {
+	return func(context.Context) error {
+		return is(fmt.Sprintf("%s runs: %t", r.Name, so), r.Runs() == so, !so, nil)
 	}
 }
 

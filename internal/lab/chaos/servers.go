@@ -116,11 +116,9 @@ func smallFromNow(r *world.Replica) (small func(context.Context) error, err erro
 // spares returns what is wrong when a replica is not ready or does not serve the server
 // that is well.
 func (s *scene) spares() func(context.Context) error {
-	var questions []func(context.Context) error
-	for _, r := range s.Replicas[:replicas] {
-		questions = append(questions, s.isReady(r), s.serves(r, s.spared))
-	}
-	return all(questions...)
+	return ofEach(s.fleet(), func(r *world.Replica) func(context.Context) error {
+		return all(s.isReady(r), s.serves(r, s.spared))
+	})
 }
 
 func crashing() *fault {

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -100,51 +98,28 @@ func buildVariant(ctx context.Context, dir string) (program string, err error) {
 	if err != nil {
 		return "", err
 	}
-	replace := map[string]string{}
-	own := filepath.Join(dir, "clock.go")
-	replace[filepath.Join(root, "cmd", "drawbridge", "zz_clock.go")] = own
-	if err := os.WriteFile(own, []byte(clockReader), 0o600); err != nil {
-		return "", err
-	}
+	edits := []world.Edit{{
+		File:   filepath.Join(root, "cmd", "drawbridge", "zz_clock.go"),
+		Change: func(string) (string, error) { return clockReader, nil },
+	}}
 	for _, p := range append(wallClock(), panics()) {
-		original := filepath.Join(root, p.file)
+		file := filepath.Join(root, p.file)
 		if strings.HasPrefix(p.file, "time/") {
-			original = filepath.Join(library, "src", p.file)
+			file = filepath.Join(library, "src", p.file)
 		}
-		if replace[original] == "" {
-			replace[original] = original
-		}
-		changed := filepath.Join(dir, strings.ReplaceAll(p.file, "/", "-"))
-		if err := p.apply(replace[original], changed); err != nil {
-			return "", err
-		}
-		replace[original] = changed
-	}
-	text, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		return "", err
-	}
-	overlay := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlay, text, 0o600); err != nil {
-		return "", err
+		edits = append(edits, world.Edit{File: file, Change: p.apply})
 	}
 	program = filepath.Join(dir, "drawbridge-variant")
-	return program, world.Build(ctx, program, "-overlay", overlay)
+	return program, world.BuildWith(ctx, program, dir, edits...)
 }
 
-// apply writes a source file with the change.
-func (p patch) apply(from, to string) error {
-	text, err := os.ReadFile(from) //nolint:gosec // a source file
-	if err != nil {
-		return err
-	}
-	before, after, found := strings.Cut(string(text), p.anchor)
+// apply returns a source with the patch.
+func (p patch) apply(text string) (string, error) {
+	before, after, found := strings.Cut(text, p.anchor)
 	if !found || strings.Contains(after, p.anchor) {
-		return fmt.Errorf("%s: %w: %q", p.file, errAnchor, p.anchor)
+		return "", fmt.Errorf("%w: %q", errAnchor, p.anchor)
 	}
-	return os.WriteFile(to, []byte(before+p.anchor+p.text+after), 0o600) //nolint:gosec // into a folder of our own
+	return before + p.anchor + p.text + after, nil
 }
 
-// errAnchor means that a source file has changed so that the variant must be changed,
-// too.
 var errAnchor = errors.New("the text behind which the variant differs does not stand there once")

@@ -53,7 +53,7 @@ http {
       proxy_bind %[4]s;
       proxy_http_version 1.1;
       proxy_set_header Connection "";
-      proxy_set_header Host $http_host;
+      proxy_set_header Host %[6]s;
       proxy_set_header X-Forwarded-For $remote_addr;
       proxy_set_header X-Forwarded-Proto $scheme;
       proxy_buffering off;
@@ -62,7 +62,7 @@ http {
       proxy_read_timeout 5m;
       proxy_send_timeout 60s;
       proxy_connect_timeout 2s;
-      proxy_next_upstream error timeout;
+      proxy_next_upstream error timeout%[7]s;
       proxy_next_upstream_tries %[5]d;
     }
   }
@@ -93,12 +93,13 @@ frontend stats
 frontend clients
     bind %[1]s
     http-request set-header X-Forwarded-For %%[src]
+    http-request set-header Host %[5]s
     default_backend drawbridge
 
 backend drawbridge
     balance roundrobin
     retries 3
-    retry-on conn-failure
+    retry-on conn-failure%[6]s
     option redispatch 1
     option httpchk GET /readyz
     http-check expect status 200
@@ -106,10 +107,10 @@ backend drawbridge
     default-server inter 200ms fall 2 rise 1
 %[2]s`
 
-// startBalancer starts the load balancer at an address.
-func (w *World) startBalancer(address string) (*balancer, error) {
-	b := &balancer{dir: filepath.Join(w.config.Dir, partBalancer)}
-	if err := os.Mkdir(b.dir, 0o700); err != nil {
+// startBalancer starts the load balancer at an address, with a folder of its own.
+func (w *World) startBalancer(name, address string) (*balancer, error) {
+	b := &balancer{dir: filepath.Join(w.config.Dir, name)}
+	if err := os.MkdirAll(b.dir, 0o700); err != nil {
 		return nil, err
 	}
 	var servers strings.Builder // which has no errors
@@ -129,14 +130,20 @@ func (w *World) startBalancer(address string) (*balancer, error) {
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(b.dir, "config")
-	text := fmt.Sprintf(nginxConfig, b.dir, address, servers.String(), w.network.balancer, Room)
+	again := map[string]string{}
+	if name == partCareless {
+		again = map[string]string{"nginx": " non_idempotent", "haproxy": " empty-response"}
+	}
+	file, host := filepath.Join(b.dir, "config"), strings.TrimPrefix(w.URL, "http://")
+	text := fmt.Sprintf(nginxConfig, b.dir, address, servers.String(), w.network.balancer, Room, host,
+		again["nginx"])
 	command := []string{path, "-e", filepath.Join(b.dir, "errors"), "-p", b.dir, "-c", file}
 	if w.config.Balancer == "haproxy" {
 		if b.stats, err = freeport.Address(); err != nil {
 			return nil, err
 		}
-		text = fmt.Sprintf(haproxyConfig, address, servers.String(), b.stats, w.network.balancer)
+		text = fmt.Sprintf(haproxyConfig, address, servers.String(), b.stats, w.network.balancer, host,
+			again["haproxy"])
 		command = []string{path, "-db", "-f", file}
 	}
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -144,6 +151,16 @@ func (w *World) startBalancer(address string) (*balancer, error) {
 	}
 	b.child, err = w.keeper.Start(Order{Dir: b.dir, Command: command})
 	return b, err
+}
+
+// Careless starts another load balancer of the same kind before the replicas. It sends
+// again what a replica has not answered, as no load balancer may.
+func (w *World) Careless(ctx context.Context, address string) (*Process, error) {
+	b, err := w.startBalancer(partCareless, address)
+	if err != nil {
+		return nil, err
+	}
+	return Begun(b.child, b.child.Kill, b.child.Listens(ctx, address, commandTime))
 }
 
 // LookUp finds a program, also where only root's path leads.

@@ -11,6 +11,7 @@ import (
 
 const (
 	partBalancer = "balancer"       // the load balancer as a part
+	partCareless = "careless"       // the one that Careless starts
 	commandTime  = 20 * time.Second // for one of the system's own commands
 )
 

@@ -194,10 +194,6 @@ func (r *Replica) Stop(ctx context.Context) (exit int, err error) {
 // Kill ends the process at once and waits for it.
 func (r *Replica) Kill() { r.child.Kill() }
 
-// Exited returns a channel that is closed when the process that was started last has
-// ended.
-func (r *Replica) Exited() <-chan struct{} { return r.child.ended }
-
 // Runs tells whether a process runs, be it a frozen one.
 func (r *Replica) Runs() bool { return r.child.Runs() }
 

@@ -139,7 +139,7 @@ func (w *World) begin(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if w.balancer, err = w.startBalancer(address); err != nil {
+	if w.balancer, err = w.startBalancer(partBalancer, address); err != nil {
 		return err
 	}
 	return w.Ready(ctx)

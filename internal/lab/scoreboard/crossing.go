@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -21,7 +22,7 @@ type way struct {
 
 // ways are all places where ids stand, in whatever revision the speaker talks. Each id is
 // used in each of them: one that is taken for an id of another kind would be as bad.
-func ways(revision string, overSSE bool) []way {
+func ways(revision string, sse bool) []way {
 	in := func(name, method, format string) way {
 		return way{name, func(s *speaker, rid, id string) request {
 			return s.ask(write(rid), method, fmt.Sprintf(format, write(id)))
@@ -67,7 +68,7 @@ func ways(revision string, overSSE bool) []way {
 		plain("refusal", `{"jsonrpc":"2.0","id":%s,"error":{"code":-1,"message":"thief"}}`),
 		plain(
 			"progress", `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":%s}}`))
-	if overSSE {
+	if sse {
 		return all
 	}
 	return append(all, sessionWays()...)
@@ -113,7 +114,18 @@ type crossing struct {
 
 // everywhere is where it is tried: in the revisions, and over the transport of the oldest
 // one.
-func everywhere() []string { return append(mcp.Revisions(), "over HTTP+SSE") }
+func everywhere() []string { return append(mcp.Revisions(), overSSE) }
+
+// overSSE is the oldest revision over its own transport.
+const overSSE = "over HTTP+SSE"
+
+// revisionOf returns what a way of everywhere speaks, and whether that is over HTTP+SSE.
+func revisionOf(way string) (revision string, sse bool) {
+	if way == overSSE {
+		return mcp.Revision2024, true
+	}
+	return way, false
+}
 
 // cross lets every person use every id of every other person in every way, in rounds with
 // new ids, until it was tried at least n times. What comes back must be what comes back
@@ -132,18 +144,14 @@ func (w *world) cross(n int, revisions []string, say teller) (*crossing, error) 
 }
 
 func (w *world) round(c *crossing, revision string) error {
-	overSSE := revision == "over HTTP+SSE"
-	if overSSE {
-		revision = mcp.Revision2024
-	}
 	owners, thieves := make([]*speaker, shards), make([]*speaker, shards)
 	for i, p := range people() {
 		var err error
-		if owners[i], err = w.speak(p, revision, overSSE); err != nil {
+		if owners[i], err = w.speak(p, revision); err != nil {
 			return err
 		}
 		defer owners[i].close()
-		if thieves[i], err = w.speak(p, revision, overSSE); err != nil {
+		if thieves[i], err = w.speak(p, revision); err != nil {
 			return err
 		}
 		defer thieves[i].close()
@@ -151,16 +159,14 @@ func (w *world) round(c *crossing, revision string) error {
 	var all sync.WaitGroup
 	faults := make([]error, shards)
 	for i, owner := range owners {
-		all.Go(func() { faults[i] = c.rob(owner, thieves, ways(revision, overSSE)) })
-		if overSSE { // each thief has one stream for all answers
+		all.Go(func() { faults[i] = c.rob(owner, thieves, ways(revisionOf(revision))) })
+		if revision == overSSE { // each thief has one stream for all answers
 			all.Wait()
 		}
 	}
 	all.Wait()
-	for _, err := range faults {
-		if err != nil {
-			return err
-		}
+	if err := errors.Join(faults...); err != nil {
+		return err
 	}
 	for _, thief := range thieves {
 		if thief.stream != nil && holdsForeign(thief.stream.out.text(), thief.person) {

@@ -17,7 +17,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -68,9 +67,6 @@ func read(args []string) (settings, error) {
 // run is the whole program.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	s, err := read(args)
-	if errors.Is(err, flag.ErrHelp) {
-		return nil // the flags have been printed
-	}
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -118,10 +119,8 @@ func (w *world) tryInputs(n int, seed uint64, say teller) (*tally, error) {
 		})
 	}
 	all.Wait()
-	for _, err := range faults {
-		if err != nil {
-			return nil, err
-		}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
 	}
 	for range w.denied.Load() {
 		t.add("uses of what is denied", wronglyServed,
@@ -139,16 +138,12 @@ func (w *world) shard(t *tally, p person, r *rand.Rand, texts *texts, speeches m
 ) error {
 	var writers []*writer
 	for _, revision := range everywhere() {
-		overSSE := revision == "over HTTP+SSE"
-		if overSSE {
-			revision = mcp.Revision2024
-		}
-		s, err := w.speak(p, revision, overSSE)
+		s, err := w.speak(p, revision)
 		if err != nil {
 			return err
 		}
 		defer s.close()
-		one := &writer{Rand: r, speaker: s, speech: speeches[revision], texts: texts}
+		one := &writer{Rand: r, speaker: s, speech: speeches[s.revision], texts: texts}
 		if one.forged, err = s.ids(); err != nil {
 			return err
 		}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"flag"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -185,7 +187,7 @@ func TestReportIsReadFromTests(t *testing.T) {
 
 // TestHelpIsNoFailure asks for the flags. That ended in an error.
 func TestHelpIsNoFailure(t *testing.T) {
-	if err := run(t.Context(), []string{"-h"}, t.Output()); err != nil {
+	if err := run(t.Context(), []string{"-h"}, t.Output()); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("got %v", err)
 	}
 }

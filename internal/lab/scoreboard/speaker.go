@@ -36,12 +36,13 @@ func modernMeta(capabilities string) string {
 }
 
 // speak opens what the revision needs.
-func (w *world) speak(p person, revision string, overSSE bool) (*speaker, error) {
+func (w *world) speak(p person, way string) (*speaker, error) {
+	revision, sse := revisionOf(way)
 	s := &speaker{w: w, person: p, token: p.token(), revision: revision}
 	if revision == mcp.Revision2607 {
 		return s, nil
 	}
-	if overSSE {
+	if sse {
 		s.stream = w.open(s.token)
 		if s.stream.path = strings.TrimPrefix(s.stream.next(), "data: "); s.stream.path == "" {
 			return nil, fmt.Errorf("no stream for %v: %s", p, s.stream.out.text())
@@ -51,10 +52,10 @@ func (w *world) speak(p person, revision string, overSSE bool) (*speaker, error)
 		revision +
 		`","capabilities":` + capable + `,"clientInfo":{"name":"scoreboard","version":"1"}}}`)
 	a := w.send(&hello)
-	if s.session = a.header.Get(mcp.HeaderSessionID); s.session == "" && !overSSE {
+	if s.session = a.header.Get(mcp.HeaderSessionID); s.session == "" && !sse {
 		return nil, fmt.Errorf("no session for %v: %d %s", p, a.status, a.body)
 	}
-	if overSSE {
+	if sse {
 		s.stream.next()
 	}
 	ready := s.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)

@@ -151,19 +151,15 @@ func (w *world) contrasts() (all []contrast, end func(), err error) {
 			one()
 		}
 	}
-	for _, revision := range []string{mcp.Revision2511, mcp.Revision2607, "over HTTP+SSE"} {
-		overSSE := revision == "over HTTP+SSE"
-		if overSSE {
-			revision = mcp.Revision2024
-		}
+	for _, revision := range []string{mcp.Revision2511, mcp.Revision2607, overSSE} {
 		var speakers [2]*speaker
 		for i, p := range []person{thief, owner} {
-			if speakers[i], err = w.speak(p, revision, overSSE); err != nil {
+			if speakers[i], err = w.speak(p, revision); err != nil {
 				return nil, end, err
 			}
 			open = append(open, speakers[i].close)
 		}
-		if !overSSE {
+		if revision != overSSE {
 			all = append(all, named(speakers[0])...)
 		}
 		ids, parked, err := speakers[1].gather()

@@ -192,10 +192,6 @@ func object(text string) mcp.Object {
 	return o
 }
 
-func textResult(text string) mcp.Object {
-	return object(`{"content":[{"type":"text","text":` + string(mcp.String(text)) + `}]}`)
-}
-
 // exposed begins the URIs of the server that both tenants have, as clients see them.
 const exposed = "mcp.box+"
 
@@ -239,7 +235,7 @@ func (w *world) sources() []registry.Source {
 	add(&box, "asked", anything, `,"execution":{"taskSupport":"required"}`, mcp.TasksAsked, asked)
 	add(&box, "evil", anything, "", 0, func(context.Context, *registry.Call) (mcp.Object, error) {
 		w.denied.Add(1)
-		return textResult("this must not run"), nil
+		return mcp.TextResult("this must not run"), nil
 	})
 	all := []registry.Source{box}
 	for _, tenant := range []string{"acme", "globex"} {
@@ -248,7 +244,7 @@ func (w *world) sources() []registry.Source {
 			if c.Principal.TenantID != tenant {
 				w.denied.Add(1)
 			}
-			return textResult(markerOf(c.Principal)), nil
+			return mcp.TextResult(markerOf(c.Principal)), nil
 		})
 		all = append(all, own)
 	}
@@ -293,7 +289,7 @@ func isSecret(uri string) bool {
 }
 
 func echo(_ context.Context, c *registry.Call) (mcp.Object, error) {
-	return textResult(markerOf(c.Principal)), nil
+	return mcp.TextResult(markerOf(c.Principal)), nil
 }
 
 func progress(ctx context.Context, c *registry.Call) (mcp.Object, error) {
@@ -309,13 +305,13 @@ func progress(ctx context.Context, c *registry.Call) (mcp.Object, error) {
 			return mcp.Object{}, err
 		}
 	}
-	return textResult(markerOf(c.Principal)), nil
+	return mcp.TextResult(markerOf(c.Principal)), nil
 }
 
 // ask asks its caller one thing, and answers with what it heard.
 func ask(_ context.Context, c *registry.Call) (mcp.Object, error) {
 	if c.Params.Has("inputResponses") || len(c.Refusals) > 0 {
-		return textResult(markerOf(c.Principal) + string(c.Params.Value("inputResponses"))), nil
+		return mcp.TextResult(markerOf(c.Principal) + string(c.Params.Value("inputResponses"))), nil
 	}
 	question := `{"method":"elicitation/create","params":{"message":"` + markerOf(c.Principal) +
 		`","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}}`
@@ -336,7 +332,7 @@ func given(_ context.Context, c *registry.Call) (mcp.Object, error) {
 	case c.Tasks == mcp.TasksGiven:
 		return object(`{"resultType":"task","taskId":"own","status":"working","ttlMs":null}`), nil
 	}
-	return textResult(markerOf(c.Principal)), nil
+	return mcp.TextResult(markerOf(c.Principal)), nil
 }
 
 // asked becomes a task of 2025-11-25.
@@ -345,7 +341,7 @@ func asked(_ context.Context, c *registry.Call) (mcp.Object, error) {
 	case mcp.MethodToolsCall:
 		return object(`{"resultType":"task","task":{"taskId":"own","status":"working","ttl":60000}}`), nil
 	case mcp.MethodTasksResult:
-		return textResult(markerOf(c.Principal)), nil
+		return mcp.TextResult(markerOf(c.Principal)), nil
 	}
 	return object(`{"taskId":"` + c.Task + `","status":"working","ttl":60000,"statusMessage":"` +
 		markerOf(c.Principal) + `"}`), nil

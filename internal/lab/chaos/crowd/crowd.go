@@ -10,6 +10,7 @@
 package crowd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -108,23 +109,13 @@ func Kinds() []string {
 // Start sets a crowd to work. It ends with Stop, or abruptly with ctx: then what is in
 // flight stays open in the ledger.
 func Start(ctx context.Context, c Config) *Crowd {
-	if c.Size == 0 {
-		c.Size = 1
-	}
+	c.Size, c.Pause = cmp.Or(c.Size, 1), cmp.Or(c.Pause, 20*time.Millisecond)
+	c.Patience, c.ChangePatience = cmp.Or(c.Patience, time.Minute), cmp.Or(c.ChangePatience, 2*time.Minute)
 	if c.Tenants == nil {
 		c.Tenants = []string{TenantA, TenantB}
 	}
 	if c.Kinds == nil {
 		c.Kinds = Kinds()
-	}
-	if c.Pause == 0 {
-		c.Pause = 20 * time.Millisecond
-	}
-	if c.Patience == 0 {
-		c.Patience = time.Minute
-	}
-	if c.ChangePatience == 0 {
-		c.ChangePatience = 2 * time.Minute
 	}
 	life, end := context.WithCancel(ctx)
 	crowd := &Crowd{config: c, life: life, end: end, stop: make(chan struct{}), http: &http.Client{

@@ -41,13 +41,11 @@ func (p *person) sessions() {
 func (s *session) operate() time.Duration {
 	ctx, cancel := s.patient()
 	defer cancel()
-	n := 2 + s.dice.IntN(10)
 	switch s.dice.IntN(8) {
 	case 0:
 		return s.cancelled(ctx)
 	case 1, 2:
-		return s.call(ctx, s.intend(s.server(), "progress",
-			fmt.Sprintf(`,"n":%d,"ms":%d`, n, 5+s.dice.IntN(40)), ledger.Question{Events: n}))
+		return s.call(ctx, s.progressing())
 	case 3:
 		if s.revision >= mcp.Revision2506 {
 			return s.call(ctx, s.intend(s.server(), "ask", "", ledger.Question{Events: 1}))
@@ -64,14 +62,7 @@ func (s *session) operate() time.Duration {
 
 // post sends a call.
 func (s *session) post(ctx context.Context, id mcp.ID, d *deed) (*reply, error) {
-	meta := ""
-	if d.progress {
-		meta = `,"_meta":{"progressToken":"` + d.nonce.String() + `"}`
-	}
-	body := fmt.Appendf(nil,
-		`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s%s}}`, id, d.tool,
-		d.arguments, meta)
-	return s.send(ctx, "/mcp", body, s.header())
+	return s.send(ctx, "/mcp", d.body(id), s.header())
 }
 
 // stream is the stream of a call, over all connections that it takes to read it.

@@ -163,9 +163,7 @@ func (p *person) leave() time.Duration {
 // modernProgress makes calls that tell of their progress.
 func (p *person) modernProgress() {
 	p.eachRound(func() time.Duration {
-		n := 2 + p.dice.IntN(10)
-		d := p.intend(p.server(), "progress", fmt.Sprintf(`,"n":%d,"ms":%d`, n, 5+p.dice.IntN(40)),
-			ledger.Question{Events: n})
+		d := p.progressing()
 		ctx, cancel := p.patient()
 		defer cancel()
 		_, _, later := p.attempt(ctx, p.modernRound(d, ""))

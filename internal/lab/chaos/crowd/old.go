@@ -54,13 +54,11 @@ func (p *person) old() {
 				return 100 * time.Millisecond
 			}
 		}
-		n := 2 + p.dice.IntN(10)
 		d := crossed
 		switch kind := p.dice.IntN(4); {
 		case d != nil:
 		case kind == 0:
-			d = p.intend(p.server(), "progress", fmt.Sprintf(`,"n":%d,"ms":%d`, n, 5+p.dice.IntN(40)),
-				ledger.Question{Events: n})
+			d = p.progressing()
 		case kind == 1:
 			d = p.intend(p.server(), "slow", fmt.Sprintf(`,"ms":%d`, p.dice.IntN(300)), ledger.Question{})
 		default:
@@ -316,15 +314,9 @@ func (s *oldSession) lost(ctx context.Context, d *deed) {
 func (s *oldSession) call(d *deed) (alive bool, later time.Duration) {
 	ctx, cancel := s.patient()
 	defer cancel()
-	id, meta := s.nextID(), ""
-	if d.progress {
-		meta = `,"_meta":{"progressToken":"` + d.nonce.String() + `"}`
-	}
+	id := s.nextID()
 	w := s.expect(id, d)
-	body := fmt.Appendf(nil,
-		`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s%s}}`, id, d.tool,
-		d.arguments, meta)
-	if !s.posts(ctx, body, d) {
+	if !s.posts(ctx, d.body(id), d) {
 		return false, 100 * time.Millisecond
 	}
 	select {

@@ -115,6 +115,24 @@ func (p *person) intend(server, tool, arguments string, q ledger.Question) *deed
 	return d
 }
 
+// progressing intends a call that tells of its progress.
+func (p *person) progressing() *deed {
+	n := 2 + p.dice.IntN(10)
+	return p.intend(p.server(), "progress", fmt.Sprintf(`,"n":%d,"ms":%d`, n, 5+p.dice.IntN(40)),
+		ledger.Question{Events: n})
+}
+
+// body returns the call as clients of the older era make it.
+func (d *deed) body(id mcp.ID) []byte {
+	meta := ""
+	if d.progress {
+		meta = `,"_meta":{"progressToken":"` + d.nonce.String() + `"}`
+	}
+	return fmt.Appendf(nil,
+		`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s%s}}`, id, d.tool,
+		d.arguments, meta)
+}
+
 // send sends a POST with a message. The HTTP client never sends it again by itself, since
 // the body cannot be read twice.
 func (p *person) send(ctx context.Context, path string, body []byte,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
@@ -82,24 +83,8 @@ func (s *session) header() map[string]string {
 // harm when they come twice, so they are sent again when a connection broke. It returns
 // false when the session is gone or patience is over.
 func (s *session) tell(ctx context.Context, body []byte) bool {
-	for {
-		wait := 100 * time.Millisecond
-		response, err := s.send(ctx, "/mcp", body, s.header())
-		if err == nil {
-			if response.status == http.StatusAccepted {
-				_ = response.body.Close() // it is empty
-				return true
-			}
-			w := s.refusal(response)
-			if s.gone || w.later == 0 && !w.broken {
-				return false
-			}
-			wait = max(wait, w.later)
-		}
-		if !world.Pause(ctx, wait) {
-			return false
-		}
-	}
+	return s.insist(ctx, func() (*reply, error) { return s.send(ctx, "/mcp", body, s.header()) },
+		http.StatusAccepted)
 }
 
 // refusal reads a refusal of a request of the session. 404 says that there is no such
@@ -118,16 +103,24 @@ func (s *session) refusal(response *reply) word {
 func (s *session) close() (ended bool) {
 	ctx, cancel := s.patient()
 	defer cancel()
-	for !s.gone {
+	return !s.gone && s.insist(ctx,
+		func() (*reply, error) { return s.get(ctx, http.MethodDelete, "/mcp", s.header()) },
+		http.StatusOK, http.StatusAccepted, http.StatusNoContent)
+}
+
+// insist makes a request, which has no answer but a status, until it is taken. It gives up
+// when somebody who knows has refused it for good.
+func (s *session) insist(ctx context.Context, do func() (*reply, error), good ...int) (taken bool) {
+	for {
 		wait := 100 * time.Millisecond
-		response, err := s.get(ctx, http.MethodDelete, "/mcp", s.header())
+		response, err := do()
 		if err == nil {
-			if response.status < http.StatusMultipleChoices {
+			if slices.Contains(good, response.status) {
 				_ = response.body.Close() // it is empty
 				return true
 			}
 			w := s.refusal(response)
-			if w.later == 0 && !w.broken {
+			if s.gone || w.later == 0 && !w.broken {
 				return false
 			}
 			wait = max(wait, w.later)
@@ -136,7 +129,6 @@ func (s *session) close() (ended bool) {
 			return false
 		}
 	}
-	return false
 }
 
 // list asks for the list of tools.

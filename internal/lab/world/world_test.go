@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -119,9 +120,11 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// call calls the tool at an address. Anything but its answer is an error.
+// call calls the tool at an address, with a nonce by which its record is known. Anything
+// but its answer is an error.
 func call(ctx context.Context, url, token string) error {
-	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo__echo","arguments":{},"_meta":{` +
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo__echo","arguments":{"nonce":"` +
+		ledger.New().Ask(ledger.Question{}).String() + `"},"_meta":{` +
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"test","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/mcp", strings.NewReader(body))
 	if err != nil {

@@ -95,7 +95,7 @@ func drawbridge(t *testing.T) string {
 	if err := sources.Open(t.Context(), "../cmd/drawbridge"); err != nil {
 		t.Fatal(err)
 	}
-	if out, code := run(t.Context(), t, "..", gocommand, "build", "-o", binary,
+	if out, code := run(t.Context(), t, "..", gocommand, "build", "-ldflags=-w", "-o", binary,
 		"./cmd/drawbridge"); code != 0 {
 		t.Fatalf("build: %s", out)
 	}

@@ -98,7 +98,7 @@ func builtWith(t *testing.T, edits []edit) string {
 		t.Fatal(err)
 	}
 	program := filepath.Join(dir, "drawbridge")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-overlay",
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-w", "-overlay",
 		filepath.Join(dir, "overlay.json"), "-o", program, ".").CombinedOutput()
 	if err != nil {
 		t.Fatalf("go build: %v\n%s", err, bytes.TrimSpace(out))

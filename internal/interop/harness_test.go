@@ -63,7 +63,8 @@ func built(t testing.TB, name, pkg string) string {
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
-	out, err := exec.CommandContext(context.Background(), "go", "build", "-o", path, pkg).CombinedOutput()
+	out, err := exec.CommandContext(context.Background(), "go", "build", "-ldflags=-w", "-o", path,
+		pkg).CombinedOutput()
 	if err != nil {
 		t.Fatalf("go build %s: %v\n%s", pkg, err, out)
 	}

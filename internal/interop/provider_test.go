@@ -338,7 +338,7 @@ func TestSignInAtZitadel(t *testing.T) {
 func zitadel(t *testing.T) (issuer string) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "zitadel")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", "zitadel", "-o", program, ".").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", "zitadel", "-ldflags=-w", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	port := freePort(t)

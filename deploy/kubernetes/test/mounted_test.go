@@ -26,7 +26,7 @@ import (
 // program is the gateway, built of this working copy.
 var program = sync.OnceValues(func() (string, error) {
 	binary := filepath.Join(scratch, "drawbridge")
-	build := exec.Command("go", "build", "-o", binary, "./cmd/drawbridge")
+	build := exec.Command("go", "build", "-ldflags=-w", "-o", binary, "./cmd/drawbridge")
 	build.Dir = filepath.Join("..", "..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)

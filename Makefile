@@ -102,9 +102,10 @@ chart: ## the chart for Kubernetes: linted, rendered, decoded strictly, its conf
 kubernetes: ## the chart again with helm and kubeconform themselves, which takes three minutes of one core to build
 	@.ci/kubernetes
 
-bench: ## calls, their CPU and latency beside nginx and Go's ReverseProxy, idle streams, what the record's fields cost and what credentials cost, in twenty minutes
+bench: ## calls, their CPU and latency beside nginx and Go's ReverseProxy, idle streams, and what records, logins and credentials cost, in half an hour
 	$(LAB)/bench -out docs/evidence/benchmarks.md
 	$(LAB)/bench record -out docs/evidence/benchmarks.md
+	$(LAB)/bench signin -out docs/evidence/benchmarks.md
 	$(LAB)/bench credentials -out docs/evidence/benchmarks.md
 
 bench-scale: ## how work grows with tenants, rules, tools and sessions, and lists beside ReverseProxy, in ten minutes

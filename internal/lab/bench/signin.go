@@ -74,7 +74,7 @@ func runSignIn(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	text := ""
+	var table strings.Builder
 	for _, era := range []mcp.Era{mcp.Legacy, mcp.Modern} {
 		var targets []*target
 		for _, way := range []string{byIssuer, byOwn, byKey} {
@@ -89,11 +89,11 @@ func runSignIn(ctx context.Context, args []string, out io.Writer) error {
 		for _, t := range targets {
 			cpu, by := r.ways[t.name].cpu, r.ways[byIssuer].cpu
 			least, most := middle(ratiosOf(cpu, by))
-			text += fmt.Sprintf("| %s | %s | %v | %.3f | %.3f to %.3f |\n", r.revision, t.name, spreadOf(cpu),
+			fmt.Fprintf(&table, "| %s | %s | %v | %.3f | %.3f to %.3f |\n", r.revision, t.name, spreadOf(cpu),
 				ratioOf(cpu, by).median, least, most)
 		}
 	}
-	return page.WriteSection(out, *report, "bench-signin", fmt.Sprintf(signInSection, from, *number, *took, text))
+	return page.WriteSection(out, *report, "bench-signin", fmt.Sprintf(signInSection, from, *number, *took, &table))
 }
 
 const signInSection = `## What a call costs by how its caller is let in

@@ -65,7 +65,8 @@ func TestAuthorizationSuite(t *testing.T) {
 					t.Fatal(err)
 				}
 				port := strconv.Itoa(number)
-				address := authorizationServer(t, "http://localhost:"+port+"/callback")
+				address := authorizationServer(t, "http://localhost:"+port+"/callback", dial.Client(dial.Config{}),
+					func(_ *auth.Verifier, signIn http.Handler) http.Handler { return signIn })
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 				defer cancel()
 				cmd := exec.CommandContext(
@@ -111,9 +112,12 @@ func TestAuthorizationSuite(t *testing.T) {
 	}
 }
 
-// authorizationServer starts an authorization server with the client "suite", and returns
-// its public URL.
-func authorizationServer(t *testing.T, redirect string) string {
+// authorizationServer starts an authorization server with the client "suite", which reads
+// documents of others with a client of its own, and returns its public URL. around puts
+// something around it that gets to know its tokens.
+func authorizationServer(t *testing.T, redirect string, documents *http.Client,
+	around func(tokens *auth.Verifier, signIn http.Handler) http.Handler,
+) string {
 	t.Helper()
 	ring := seal.RandomRing()
 	db, err := sqlite.Open(filepath.Join(t.TempDir(), "data.db"), store.Config{
@@ -141,15 +145,20 @@ func authorizationServer(t *testing.T, redirect string) string {
 	}
 	server := httptest.NewUnstartedServer(nil)
 	settings.PublicURL = "http://" + server.Listener.Addr().String()
-	server.Config.Handler = signin.New(signin.Config{
+	signIn := signin.New(signin.Config{
 		Ring:      ring,
 		Store:     db,
-		Documents: dial.Client(dial.Config{}),
+		Documents: documents,
 		IsTenant:  func(id string) bool { return id == "acme" },
 		Settings:  func() signin.Settings { return settings },
 		Logger:    slog.New(slog.DiscardHandler),
 		Records:   metrics.New(prometheus.NewRegistry()),
 	})
+	tokens, err := auth.New(auth.Config{Issuers: signIn.Issuers(settings, []string{"acme"})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Config.Handler = around(tokens, signIn)
 	server.Start()
 	t.Cleanup(server.Close)
 	return settings.PublicURL

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -34,36 +35,43 @@ func argumentsOf(tool string) map[string]any {
 // and where it keeps tokens.
 func npmSDK(generation string) func(t *testing.T, w *signInWorld, at visitor) caller {
 	return func(t *testing.T, w *signInWorld, at visitor) caller {
-		binary, _ := node(t)
-		cmd := exec.CommandContext(t.Context(), binary, "clients/signin.mjs", generation, at.url, w.surf.url, at.tenant)
-		in, err := cmd.StdinPipe()
-		if err != nil {
+		return npmProgram(t, generation, at.url, w.surf.url, at.tenant)
+	}
+}
+
+// npmProgram starts the program of an SDK from npm, with more in its environment.
+func npmProgram(t *testing.T, generation, address, browser, tenant string, more ...string) caller {
+	t.Helper()
+	binary, _ := node(t)
+	cmd := exec.CommandContext(t.Context(), binary, "clients/signin.mjs", generation, address, browser, tenant)
+	cmd.Env = append(os.Environ(), more...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = &output{}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Wait() // it was ended
+	})
+	lines := bufio.NewScanner(out)
+	return func(t *testing.T, tool string) string {
+		t.Helper()
+		if _, err := io.WriteString(in, tool+"\n"); err != nil {
 			t.Fatal(err)
 		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
+		var said struct{ Text, Error string }
+		if !lines.Scan() || json.Unmarshal(lines.Bytes(), &said) != nil {
+			t.Fatalf("the client said %q and %s", lines.Bytes(), cmd.Stderr)
 		}
-		cmd.Stderr = &output{}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			_ = in.Close()
-			_ = cmd.Wait() // it was ended
-		})
-		lines := bufio.NewScanner(out)
-		return func(t *testing.T, tool string) string {
-			t.Helper()
-			if _, err := io.WriteString(in, tool+"\n"); err != nil {
-				t.Fatal(err)
-			}
-			var said struct{ Text, Error string }
-			if !lines.Scan() || json.Unmarshal(lines.Bytes(), &said) != nil {
-				t.Fatalf("the client said %q and %s", lines.Bytes(), cmd.Stderr)
-			}
-			return said.Text + said.Error
-		}
+		return said.Text + said.Error
 	}
 }
 

@@ -21,6 +21,7 @@ const redirectUrl = `http://127.0.0.1:${callback.address().port}/callback`;
 const kept = {};
 const authProvider = {
   redirectUrl,
+  clientMetadataUrl: process.env.DOCUMENT, // without: it registers itself
   clientMetadata: {
     client_name: `SDK ${generation}`, redirect_uris: [redirectUrl], token_endpoint_auth_method: 'none',
     grant_types: ['authorization_code', 'refresh_token'], response_types: ['code'],

@@ -161,7 +161,7 @@ func composePostgres(t *testing.T, secrets string) string {
 	}
 	t.Setenv("PATH", strings.Join(append(all, os.Getenv("PATH")), ":"))
 	tool(t, "initdb", "postgresql")
-	dir, err := os.MkdirTemp("", "compose-postgres") // that of the test lets no other user in
+	dir, err := os.MkdirTemp("", "compose-postgres") //nolint:usetesting // t.TempDir lets no other user in
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -134,8 +134,8 @@ func routes(t *testing.T, h http.Handler) []string {
 		}
 		return nil
 	})
-	if err != nil || len(paths) != 8 {
-		t.Fatalf("got routes %q, %v; want 8: a new one must be looked at here", paths, err)
+	if err != nil || len(paths) != 10 {
+		t.Fatalf("got routes %q, %v; want 10: a new one must be looked at here", paths, err)
 	}
 	return paths
 }

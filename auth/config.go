@@ -92,10 +92,12 @@ type Issuer struct {
 	Revoked   func(family string) bool
 
 	// Exactly one source of keys.
-	Own     func() (keys []Key, generation uint64) // of this gateway; the generation differs when they do
-	Keys    []Key                                  // from a file: public keys, or one shared secret
-	JWKS    []byte                                 // the text of a key set from a file
-	JWKSURL string                                 // the address of a key set, which is fetched while Run runs, and again when keys change
+	Own  func() (keys []Key, generation uint64) // of this gateway; the generation differs when they do
+	Keys []Key                                  // from a file: public keys, or one shared secret
+	JWKS []byte                                 // the text of a key set from a file
+	// the address of a key set, which is fetched while Run runs, and again when keys
+	// change
+	JWKSURL string
 
 	// How long a key that the provider at JWKSURL has removed may still verify.
 	// KeysRefresh is that bound while the provider answers: the set is fetched at least

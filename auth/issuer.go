@@ -238,7 +238,8 @@ func (i *issuer) principal(c *claims) (p Principal, values []string, err error) 
 		spare, _ = words(c.member(SpareClaim)) // none if it is not there
 	}
 	if !i.speaksFor(origin) {
-		return Principal{}, nil, unfit("claims", &claimPath{text: OriginClaim}, c.member(OriginClaim), i.origins,
+		return Principal{}, nil, unfit("claims", &claimPath{text: OriginClaim}, c.member(OriginClaim),
+			i.origins,
 			errors.New("an issuer that signs for others names one of those"))
 	}
 	p = Principal{

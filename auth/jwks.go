@@ -57,7 +57,8 @@ func parseSet(data []byte, secrets bool) (*keySet, error) {
 		}
 		if key.Type == "oct" && !secrets {
 			set.refuse(
-				key.ID, "a shared secret where others can read it; whoever has read it can make tokens wherever it is in use")
+				key.ID, "a shared secret where others can read it; whoever has read it can make tokens "+
+					"wherever it is in use")
 			continue
 		}
 		added, err := key.verifying()

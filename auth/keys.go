@@ -58,7 +58,8 @@ func algorithms(public crypto.PublicKey) ([]string, error) {
 
 // errROCA says that the private part of an RSA key can be computed from the public one.
 var errROCA = errors.New(
-	"an RSA key with the weakness CVE-2017-15361 (ROCA): whoever has the public part can compute the private one; make a new key")
+	"an RSA key with the weakness CVE-2017-15361 (ROCA): whoever has the public part can compute the " +
+		"private one; make a new key")
 
 // checkRSA returns an error if the key is too weak, too large or impossible: a modulus is
 // odd, and so is the exponent.

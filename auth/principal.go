@@ -138,12 +138,13 @@ type proof struct {
 	key       fingerprint // of the key that made the signature
 	keyID     string      // kid of the token; "" when it has none
 	algorithm string
-	audiences []string                 // of the token
-	mapping   *mapping                 // by which the claims were read
-	tenants   []string                 // the values of the claim that named the tenants; none: the issuer has one tenant
-	family    string                   // what the token was given out for; "": it does not say
-	revoked   func(family string) bool // nil: nothing ends before its time
-	kept      []Claim                  // as Issuer.KeepClaims asks
+	audiences []string // of the token
+	mapping   *mapping // by which the claims were read
+	// the values of the claim that named the tenants; none: the issuer has one tenant
+	tenants []string
+	family  string                   // what the token was given out for; "": it does not say
+	revoked func(family string) bool // nil: nothing ends before its time
+	kept    []Claim                  // as Issuer.KeepClaims asks
 }
 
 // isRevoked tells whether what the token was given out for has ended.

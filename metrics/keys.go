@@ -27,10 +27,12 @@ var _ prometheus.Collector = (*keys)(nil)
 func newKeys() *keys {
 	return &keys{
 		usable: prometheus.NewDesc("drawbridge_issuer_keys_usable",
-			"Whether there are keys for the tokens of an issuer whose keys are fetched. Without any, its tokens are refused.",
+			"Whether there are keys for the tokens of an issuer whose keys are fetched. Without any, its "+
+				"tokens are refused.",
 			[]string{"issuer"}, nil),
 		failing: prometheus.NewDesc("drawbridge_issuer_keys_failing_seconds",
-			"For how long the keys of an issuer could not be fetched; 0 while they can. Keys that it has removed count meanwhile, up to keys_stale.",
+			"For how long the keys of an issuer could not be fetched; 0 while they can. Keys that it has "+
+				"removed count meanwhile, up to keys_stale.",
 			[]string{"issuer"}, nil),
 	}
 }

@@ -26,7 +26,8 @@ var _ prometheus.Collector = (*loads)(nil)
 func newLoads() *loads {
 	return &loads{
 		processes: prometheus.NewDesc("drawbridge_upstream_processes",
-			"Processes that were started for an upstream and have not ended, without those that they start themselves.",
+			"Processes that were started for an upstream and have not ended, without those that they start "+
+				"themselves.",
 			[]string{"server"}, nil),
 		sessions: prometheus.NewDesc("drawbridge_upstream_sessions",
 			"Sessions with an upstream of an older revision, the one that only lists included.",

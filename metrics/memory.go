@@ -25,7 +25,8 @@ var _ prometheus.Collector = (*memory)(nil)
 func newMemory() *memory {
 	return &memory{
 		held: prometheus.NewDesc("drawbridge_memory_held_bytes",
-			"Memory that requests hold beyond what their places cover, by the tenants that hold most; the tenant is empty for all others together.",
+			"Memory that requests hold beyond what their places cover, by the tenants that hold most; the "+
+				"tenant is empty for all others together.",
 			[]string{"tenant"}, nil),
 		limit: prometheus.NewDesc("drawbridge_memory_limit_bytes",
 			"Memory that all requests together may hold beyond what their places cover.",

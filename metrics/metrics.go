@@ -54,9 +54,11 @@ func New(registerer prometheus.Registerer) *Metrics {
 	f := promauto.With(registerer)
 	traffic := newTraffic(f)
 	m := &Metrics{
-		traffic: traffic, connections: newConnections(f), upstreams: newUpstreams(f, traffic), loads: newLoads(),
-		keys: newKeys(), memory: newMemory(), work: newWork(), shared: newShared(f), replicas: newReplicas(f),
-		ahead: newAhead(), signIns: newSignIns(f), process: newProcess(f), Store: newStore(f),
+		traffic: traffic, connections: newConnections(f), upstreams: newUpstreams(f, traffic),
+		loads: newLoads(),
+		keys:  newKeys(), memory: newMemory(), work: newWork(), shared: newShared(f),
+		replicas: newReplicas(f),
+		ahead:    newAhead(), signIns: newSignIns(f), process: newProcess(f), Store: newStore(f),
 	}
 	registerer.MustRegister(m.replicas, m.ahead, m.loads, m.keys, m.memory, m.work, m.shared, m.Store)
 	return m

@@ -27,11 +27,14 @@ var _ prometheus.Collector = (*ahead)(nil)
 func newAhead() *ahead {
 	places := prometheus.Opts{
 		Name: "drawbridge_replica_places",
-		Help: "Places for calls and for streams at once that this replica may give out now (held), and those that are taken here (used), of all tenants together. There are no series where the config names no Redis.",
+		Help: "Places for calls and for streams at once that this replica may give out now (held), and " +
+			"those that are taken here (used), of all tenants together. There are no series where the " +
+			"config names no Redis.",
 	}
 	tokens := prometheus.Opts{
 		Name: "drawbridge_replica_leased_tokens",
-		Help: "Tokens of rates that this replica has taken ahead and not used yet, of all tenants together. There are no series where the config names no Redis.",
+		Help: "Tokens of rates that this replica has taken ahead and not used yet, of all tenants " +
+			"together. There are no series where the config names no Redis.",
 	}
 	return &ahead{
 		places: prometheus.NewDesc(places.Name, places.Help, []string{"kind", "state"}, nil),

@@ -43,7 +43,8 @@ func newProcess(f promauto.Factory) *process {
 	}, []string{"code"})
 	p.sealKeys = f.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "drawbridge_seal_keys",
-		Help: "Keys of sessions.keys_file that are in force, by their ids: the one that seals, and those that only open what they sealed before.",
+		Help: "Keys of sessions.keys_file that are in force, by their ids: the one that seals, and those " +
+			"that only open what they sealed before.",
 	}, []string{"key", "use"})
 	p.localLimits = f.NewCounter(prometheus.CounterOpts{
 		Name: "drawbridge_replica_local_limits_total",
@@ -55,11 +56,13 @@ func newProcess(f promauto.Factory) *process {
 	})
 	p.valuesRefused = f.NewCounter(prometheus.CounterOpts{
 		Name: "drawbridge_replica_values_refused_total",
-		Help: "Values of sessions in Redis that no replica wrote there, or that are sealed under a key that this one lacks. They are not used.",
+		Help: "Values of sessions in Redis that no replica wrote there, or that are sealed under a key " +
+			"that this one lacks. They are not used.",
 	})
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "drawbridge_audit_writable",
-		Help: "Whether audit records can be written. While they cannot, calls are refused; with when_full=drop they go on, and records that memory does not hold are lost.",
+		Help: "Whether audit records can be written. While they cannot, calls are refused; with " +
+			"when_full=drop they go on, and records that memory does not hold are lost.",
 	}, func() float64 {
 		check := p.auditWritable.Load()
 		return oneIf(check == nil || (*check)())

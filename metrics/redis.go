@@ -30,18 +30,22 @@ func newShared(f promauto.Factory) *shared {
 	}
 	replicas := prometheus.Opts{
 		Name: "drawbridge_replicas",
-		Help: "How many replicas are running, as far as this one knows, how many others it reaches, and how many are allowed by the setting replicas. There are no series where the config names no Redis.",
+		Help: "How many replicas are running, as far as this one knows, how many others it reaches, and " +
+			"how many are allowed by the setting replicas. There are no series where the config names no " +
+			"Redis.",
 	}
 	return &shared{
 		state:    prometheus.NewDesc(state.Name, state.Help, []string{"state"}, nil),
 		replicas: prometheus.NewDesc(replicas.Name, replicas.Help, []string{"kind"}, nil),
 		calls: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "drawbridge_redis_calls_total",
-			Help: "Round trips to Redis by what they are for and outcome; those that were skipped were not made, because Redis was not well.",
+			Help: "Round trips to Redis by what they are for and outcome; those that were skipped were not " +
+				"made, because Redis was not well.",
 		}, []string{"kind", "outcome"}),
 		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "drawbridge_redis_call_duration_seconds",
-			Help:    "Time of round trips to Redis that were answered, without those that wait for something to come.",
+			Name: "drawbridge_redis_call_duration_seconds",
+			Help: "Time of round trips to Redis that were answered, without those that wait for " +
+				"something to come.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5},
 		}, []string{"kind"}),
 		openings: f.NewCounterVec(prometheus.CounterOpts{

@@ -30,11 +30,13 @@ func newReplicas(f promauto.Factory) *replicas {
 	r := &replicas{
 		losses: f.NewCounter(prometheus.CounterOpts{
 			Name: "drawbridge_redis_losses_total",
-			Help: "Times that Redis had lost what replicas share, so that sessions that were opened before have ended.",
+			Help: "Times that Redis had lost what replicas share, so that sessions that were opened before " +
+				"have ended.",
 		}),
 		adopted: f.NewCounter(prometheus.CounterOpts{
 			Name: "drawbridge_sessions_adopted_total",
-			Help: "Sessions that this replica took up after another had opened them, or it had let go of them itself.",
+			Help: "Sessions that this replica took up after another had opened them, or it had let go of " +
+				"them itself.",
 		}),
 		sent: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "drawbridge_replica_words_sent_total",
@@ -46,7 +48,8 @@ func newReplicas(f promauto.Factory) *replicas {
 		}, []string{"kind"}),
 		missed: f.NewCounter(prometheus.CounterOpts{
 			Name: "drawbridge_replica_words_missed_total",
-			Help: "Times that others may have taken this replica for gone, so that it looked again at all that it holds.",
+			Help: "Times that others may have taken this replica for gone, so that it looked again at all " +
+				"that it holds.",
 		}),
 		config: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "drawbridge_config_info", Help: "The digest of all files of the config in use.",
@@ -60,7 +63,8 @@ func newReplicas(f promauto.Factory) *replicas {
 	})
 	clock := prometheus.Opts{
 		Name: "drawbridge_redis_clock_offset_seconds",
-		Help: "How far the clock of this replica is ahead of that of Redis; below zero: behind. There are no series where the config names no Redis.",
+		Help: "How far the clock of this replica is ahead of that of Redis; below zero: behind. There are " +
+			"no series where the config names no Redis.",
 	}
 	r.clockDesc = prometheus.NewDesc(clock.Name, clock.Help, nil, nil)
 	return r

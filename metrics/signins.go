@@ -42,7 +42,8 @@ func newSignIns(f promauto.Factory) *signIns {
 		}, []string{"reason"}),
 		families: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "drawbridge_token_families",
-			Help: "Sign-ins of clients that the store has, by tenant; without one, the person has yet to choose.",
+			Help: "Sign-ins of clients that the store has, by tenant; without one, the person has yet to " +
+				"choose.",
 		}, []string{"tenant"}),
 		providers: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "drawbridge_sign_in_provider_up",

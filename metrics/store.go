@@ -34,7 +34,8 @@ func newStore(f promauto.Factory) *Store {
 		records: prometheus.NewDesc(records.Name, records.Help, []string{"kind"}, nil),
 		calls: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "drawbridge_store_calls_total",
-			Help: "Calls to the store by what they do (get, put, delete, list) and outcome (ok, not_found, conflict, full, failed).",
+			Help: "Calls to the store by what they do (get, put, delete, list) and outcome (ok, not_found, " +
+				"conflict, full, failed).",
 		}, []string{"call", "outcome"}),
 		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "drawbridge_store_call_duration_seconds",

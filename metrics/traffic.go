@@ -56,7 +56,8 @@ func newTraffic(f promauto.Factory) *traffic {
 	}, []string{"tenant"})
 	t.deprecated = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_deprecated_uses_total",
-		Help: "Uses of what the protocol will remove: sessions over HTTP+SSE (sse), questions for roots and for sampling, and calls that want log lines (logging).",
+		Help: "Uses of what the protocol will remove: sessions over HTTP+SSE (sse), questions for roots " +
+			"and for sampling, and calls that want log lines (logging).",
 	}, []string{"tenant", "part"})
 	t.repairs = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_output_repairs_total",
@@ -70,7 +71,8 @@ func newTraffic(f promauto.Factory) *traffic {
 	}, []string{"tenant"})
 	t.evictions = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "drawbridge_sessions_evicted_total",
-		Help: "Idle sessions that ended so that another could be opened, and the limit that they were too many for.",
+		Help: "Idle sessions that ended so that another could be opened, and the limit that they were too " +
+			"many for.",
 	}, []string{"tenant", "limit"})
 	return t
 }

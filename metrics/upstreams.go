@@ -29,11 +29,13 @@ func newUpstreams(f promauto.Factory, t *traffic) *upstreams {
 	}, []string{"server"})
 	u.upstreamRefused = f.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "drawbridge_upstream_items_refused",
-		Help: "Tools, prompts, resources and templates of an upstream that were left out, and whole lists that could not be read.",
+		Help: "Tools, prompts, resources and templates of an upstream that were left out, and whole lists " +
+			"that could not be read.",
 	}, []string{"server", "reason"})
 	u.quarantined = f.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "drawbridge_upstream_items_quarantined",
-		Help: "Tools, prompts, resources and templates of an upstream that were left out because text is hidden in their definitions.",
+		Help: "Tools, prompts, resources and templates of an upstream that were left out because text is " +
+			"hidden in their definitions.",
 	}, []string{"server"})
 	u.upstreamCalls = f.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "drawbridge_upstream_calls_in_flight",

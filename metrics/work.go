@@ -25,7 +25,8 @@ var _ prometheus.Collector = (*work)(nil)
 func newWork() *work {
 	return &work{
 		slots: prometheus.NewDesc("drawbridge_work_slots",
-			"Slots for work that keeps a processor busy: parsing, checking, cleaning and encoding what is large.",
+			"Slots for work that keeps a processor busy: parsing, checking, cleaning and encoding what is "+
+				"large.",
 			nil, nil),
 		busy: prometheus.NewDesc("drawbridge_work_slots_busy", "Slots that are in use.", nil, nil),
 		waiting: prometheus.NewDesc("drawbridge_work_waiting",

@@ -16,7 +16,8 @@ const (
 )
 
 var errTemplate = errors.New(
-	"uriTemplate must be an absolute URI of at most 2048 visible characters with at most 64 expressions as in RFC 6570")
+	"uriTemplate must be an absolute URI of at most 2048 visible characters with at most 64 expressions as " +
+		"in RFC 6570")
 
 // uriPattern is a URI template, read as a pattern that URIs match. It only decides which
 // server a URI belongs to; the server then reads the URI exactly. So it is generous: an

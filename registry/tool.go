@@ -172,7 +172,9 @@ func (t *Tool) Call(ctx context.Context, c *Call) (mcp.Object, error) {
 	switch {
 	case c.Task == "":
 		c.Headers = t.Headers
-	case t.Tasks == 0: // the Func of a server without tasks may not look at the method, and call the tool instead
+	// the Func of a server without tasks may not look at the method, and call the tool
+	// instead
+	case t.Tasks == 0:
 		return mcp.Object{}, &UnavailableError{Server: t.Server, Err: errNoTasks}
 	}
 	return t.Item.Call(ctx, c)

@@ -15,7 +15,9 @@ import (
 // endpoint, and nothing of tenants, servers or items.
 // https://github.com/modelcontextprotocol/experimental-ext-server-card/blob/main/docs/discovery.md
 type Card struct {
-	Name        string // as com.example/tools, which clients of the endpoint are told too; "": there is no card
+	// as com.example/tools, which clients of the endpoint are told too; "": there is no
+	// card
+	Name        string
 	Title       string // "": none
 	Description string
 }

@@ -183,7 +183,8 @@ func (s *Server) refuseLogin(x *exchange.Exchange, refused *auth.Error) {
 	told := exchange.RefusedLogin(refused)
 	switch told {
 	case exchange.ErrKeysUnavailable: // no challenge, because another token would not help
-	case exchange.ErrNoToken, exchange.ErrScheme: // https://www.rfc-editor.org/rfc/rfc6750#section-3.1 wants no error then
+	// https://www.rfc-editor.org/rfc/rfc6750#section-3.1 wants no error then
+	case exchange.ErrNoToken, exchange.ErrScheme:
 		x.Challenge(x.ScopeParam()...)
 	default:
 		x.Challenge(append([]string{`error="invalid_token"`, `error_description="` + told.Told.Message + `"`},

@@ -22,7 +22,9 @@ const (
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#security-warning
 func (s *Server) sameOrigin(x *exchange.Exchange, r *http.Request) bool {
 	if !x.Settings.AllowsHost(r.Host) {
-		x.RefusedOrigin = []slog.Attr{slog.String("host", exchange.Harmless(r.Host)), slog.String("advice", hostAdvice)}
+		x.RefusedOrigin = []slog.Attr{
+			slog.String("host", exchange.Harmless(r.Host)), slog.String("advice", hostAdvice),
+		}
 		s.exchanges.RecordUnauthenticated(x, "forbidden", "host")
 		x.Refuse("", exchange.ErrHost)
 		return false
@@ -63,7 +65,8 @@ func shareWith(x *exchange.Exchange, origin string) {
 	h := x.Header()
 	h.Set("Access-Control-Allow-Origin", origin)
 	h.Set("Vary", "Origin")
-	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate, Retry-After, "+exchange.RequestIDHeader)
+	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate, Retry-After, "+
+		exchange.RequestIDHeader)
 }
 
 // preflight answers the question of a browser whether it may send a request.

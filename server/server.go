@@ -166,7 +166,8 @@ func newServer(cfg Config, d exchange.Desk) *Server {
 	}
 	s.modern = modern.New(modern.Config{
 		Exchanges: in, Streams: s.streams, Forwarder: s.forwarder, Working: &s.working, Once: cfg.Once,
-		Memory: cfg.Memory, MaxCalls: cfg.MaxCalls, Heartbeat: cfg.Heartbeat, Name: cfg.Card.Name, Version: cfg.Version,
+		Memory: cfg.Memory, MaxCalls: cfg.MaxCalls, Heartbeat: cfg.Heartbeat, Name: cfg.Card.Name,
+		Version: cfg.Version,
 	})
 	s.legacy = legacy.New(legacy.Config{
 		Exchanges: in, Streams: s.streams, Forwarder: s.forwarder, Working: &s.working, Seal: cfg.Seal,

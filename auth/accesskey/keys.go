@@ -93,7 +93,9 @@ func (k *Keys) Verify(ctx context.Context, text string) (auth.Principal, error) 
 		if h, ok := k.lookup(id, now, false); ok {
 			return k.principal(h), nil
 		}
-		return auth.Principal{}, &auth.Error{Reason: "unavailable", Err: fmt.Errorf("ask for an access key: %w", err)}
+		return auth.Principal{}, &auth.Error{
+			Reason: "unavailable", Err: fmt.Errorf("ask for an access key: %w", err),
+		}
 	}
 	return k.principal(k.hold(id, key, now)), nil
 }
@@ -197,7 +199,8 @@ func (k *Keys) drop(id string) bool {
 // one has begun is not another's.
 func (k *Keys) principal(h held) auth.Principal {
 	p := auth.Principal{
-		Issuer: k.cfg.Issuer(), Subject: h.key.Subject, ClientID: "access-key-" + h.key.ID, TenantID: h.key.Tenant,
+		Issuer: k.cfg.Issuer(), Subject: h.key.Subject, ClientID: "access-key-" +
+			h.key.ID, TenantID: h.key.Tenant,
 		Scopes: h.key.Scopes, Expiry: h.key.Expires,
 	}
 	return p.WithAccessKey(h.key.digest)
@@ -263,7 +266,8 @@ func (k *Keys) look(ctx context.Context) {
 	began := k.cfg.Now()
 	err := each(ctx, k.cfg.Store, store.Query{Kind: kindRevoked}, func(r store.Record) error {
 		if k.drop(r.ID) {
-			k.cfg.Log.InfoContext(ctx, "access key revoked", slog.String("key_id", r.ID[:min(idSize, len(r.ID))]))
+			k.cfg.Log.InfoContext(ctx, "access key revoked",
+				slog.String("key_id", r.ID[:min(idSize, len(r.ID))]))
 		}
 		return nil
 	})
@@ -307,6 +311,7 @@ func (k *Keys) noteUse(ctx context.Context, h held) {
 		return // it is noted at the next use
 	}
 	_, _ = k.cfg.Store.Put(ctx, store.Record{ // it is noted at the next use
-		Kind: kindUse, ID: h.key.digest, Tenant: h.key.Tenant, Expires: h.key.Expires, Value: value, Version: r.Version,
+		Kind: kindUse, ID: h.key.digest, Tenant: h.key.Tenant, Expires: h.key.Expires, Value: value,
+		Version: r.Version,
 	})
 }

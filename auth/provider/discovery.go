@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	documentFresh = time.Hour      // that a document, and the keys with it, serve before they are fetched again
+	// that a document, and the keys with it, serve before they are fetched again
+	documentFresh = time.Hour
 	documentStale = 24 * time.Hour // that they serve while they cannot be fetched
 	documentPause = 30 * time.Second
 )
@@ -111,7 +112,8 @@ func (p *OIDC) fetch(ctx context.Context) (*discovered, error) {
 
 // otherIssuer says that a document is of another issuer than the config names.
 func otherIssuer(found, wanted string) error {
-	return fmt.Errorf("the provider's document is of the issuer %q, and the config names %q: they must be equal, "+
+	return fmt.Errorf("the provider's document is of the issuer %q, and the config names %q: they must be "+
+		"equal, "+
 		"character by character", clean(found, maxSays, nil), wanted)
 }
 

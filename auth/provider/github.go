@@ -168,7 +168,8 @@ func (p *GitHub) identity(ctx context.Context, token *oauth2.Token, was string) 
 		Orgs: []string{}, OrgIDs: []string{},
 	}
 	if was != "" && said.Subject != was {
-		return signin.Identity{}, fmt.Errorf("%w: the refreshed token is of somebody else", signin.ErrSignInAgain)
+		return signin.Identity{}, fmt.Errorf("%w: the refreshed token is of somebody else",
+			signin.ErrSignInAgain)
 	}
 	if err := p.orgs(ctx, token, &said); err != nil {
 		return signin.Identity{}, err
@@ -265,7 +266,8 @@ func (p *GitHub) get(ctx context.Context, address string, token *oauth2.Token) (
 // oauth returns the client as the library wants it.
 func (p *GitHub) oauth(callback string) *oauth2.Config {
 	return &oauth2.Config{
-		ClientID: p.cfg.ClientID, ClientSecret: p.cfg.ClientSecret, RedirectURL: callback, Scopes: p.cfg.Scopes,
+		ClientID: p.cfg.ClientID, ClientSecret: p.cfg.ClientSecret, RedirectURL: callback,
+		Scopes: p.cfg.Scopes,
 		Endpoint: oauth2.Endpoint{
 			AuthURL: p.web + "/authorize", TokenURL: p.web + "/access_token",
 			AuthStyle: oauth2.AuthStyleInParams,
@@ -281,6 +283,7 @@ func (p *GitHub) with(ctx context.Context) context.Context {
 // tellOnce logs what GitHub leaves out, once in the life of the process.
 func (p *GitHub) tellOnce(ctx context.Context, what string) {
 	if _, before := p.told.LoadOrStore(what, true); !before {
-		p.cfg.Logger.WarnContext(ctx, "provider leaves something out", "issuer", p.cfg.Issuer, "warning", what)
+		p.cfg.Logger.WarnContext(ctx, "provider leaves something out", "issuer", p.cfg.Issuer, "warning",
+			what)
 	}
 }

@@ -22,7 +22,8 @@ var _ http.RoundTripper = KeySet{}
 // RoundTrip asks for the document in place of what is asked for, and answers with the key
 // set that it leads to.
 func (k KeySet) RoundTrip(r *http.Request) (*http.Response, error) {
-	document, err := http.NewRequestWithContext(r.Context(), http.MethodGet, DocumentURL(k.Issuer), http.NoBody)
+	document, err := http.NewRequestWithContext(r.Context(), http.MethodGet, DocumentURL(k.Issuer),
+		http.NoBody)
 	if err != nil {
 		return nil, err
 	}

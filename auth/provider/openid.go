@@ -97,7 +97,8 @@ func (p *OIDC) Exchange(ctx context.Context, a signin.Attempt, code, iss string)
 		return signin.Identity{}, err
 	}
 	if iss == "" && d.document.TellsIssuer {
-		return signin.Identity{}, errors.New("the provider says that it names itself in its answers, and did not")
+		return signin.Identity{}, errors.New("the provider says that it names itself in its answers, and " +
+			"did not")
 	}
 	if iss != "" && iss != p.cfg.Issuer {
 		return signin.Identity{}, errors.New("the answer is of another provider")
@@ -154,7 +155,8 @@ func (p *OIDC) refreshed(ctx context.Context, d *discovered, token *oauth2.Token
 	}
 	raw, _ := token.Extra("id_token").(string) // "" if there is none, which is legal here
 	if raw == "" {
-		p.tellOnce(ctx, "the provider gives no ID token at a refresh: claims that userinfo lacks stay as they "+
+		p.tellOnce(ctx, "the provider gives no ID token at a refresh: claims that userinfo lacks stay as "+
+			"they "+
 			"were at the sign-in")
 		return p.identity(ctx, d, token, &person{
 			subject: was.Subject, session: textOf(before, "sid"), claims: before,
@@ -166,7 +168,8 @@ func (p *OIDC) refreshed(ctx context.Context, d *discovered, token *oauth2.Token
 	}
 	// A nonce need not be there, and nobody knows any more which one it was.
 	if who.subject != was.Subject {
-		return signin.Identity{}, fmt.Errorf("%w: the refreshed ID token is of somebody else", signin.ErrSignInAgain)
+		return signin.Identity{}, fmt.Errorf("%w: the refreshed ID token is of somebody else",
+			signin.ErrSignInAgain)
 	}
 	if who.session == "" {
 		who.session = textOf(before, "sid")
@@ -259,7 +262,8 @@ func (p *OIDC) with(ctx context.Context) context.Context { return oidc.ClientCon
 // tellOnce logs what a provider leaves out, once in the life of the process.
 func (p *OIDC) tellOnce(ctx context.Context, what string) {
 	if _, before := p.told.LoadOrStore(what, true); !before {
-		p.cfg.Logger.WarnContext(ctx, "provider leaves something out", "issuer", p.cfg.Issuer, "warning", what)
+		p.cfg.Logger.WarnContext(ctx, "provider leaves something out", "issuer", p.cfg.Issuer, "warning",
+			what)
 	}
 }
 

@@ -78,7 +78,8 @@ func (p *OIDC) tryCallback(ctx context.Context, callback string) error {
 	_ = response.Body.Close() // it is in memory
 	target, found := strings.CutPrefix(response.Header.Get("Location"), callback+"?")
 	if !found {
-		return fmt.Errorf("the provider does not send people back to %s (status %d): register this address there, "+
+		return fmt.Errorf("the provider does not send people back to %s (status %d): register this address "+
+			"there, "+
 			"and compare the client id", callback, response.StatusCode)
 	}
 	back, err := url.ParseQuery(target)
@@ -112,7 +113,8 @@ func (d *document) notes(cfg *Config, claims []string) []string {
 	}
 	for _, scope := range cfg.Scopes {
 		if !listed(d.ScopesSupported, scope) {
-			notes = append(notes, fmt.Sprintf("the provider does not list the scope %q among those that it knows",
+			notes = append(notes, fmt.Sprintf("the provider does not list the scope %q among those that it "+
+				"knows",
 				scope))
 		}
 	}
@@ -124,7 +126,8 @@ func (d *document) notes(cfg *Config, claims []string) []string {
 		name, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), ".")
 		name, _, _ = strings.Cut(name, "/")
 		if !strings.Contains(path, "://") && !listed(d.ClaimsSupported, name) {
-			notes = append(notes, fmt.Sprintf("the provider does not list the claim %q; it may need a setting "+
+			notes = append(notes, fmt.Sprintf("the provider does not list the claim %q; it may need a "+
+				"setting "+
 				"there to be in the ID token", name))
 		}
 	}

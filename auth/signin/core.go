@@ -109,7 +109,8 @@ func isPassing(err error) bool {
 	_, refused := errors.AsType[*fault](err)
 	return !refused && !errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrConflict) &&
 		!errors.Is(err, store.ErrNotFound) &&
-		!errors.Is(err, ErrSignInAgain) && !errors.Is(err, ErrUnanswered) && !errors.Is(err, clients.ErrUnknown)
+		!errors.Is(err, ErrSignInAgain) && !errors.Is(err, ErrUnanswered) &&
+		!errors.Is(err, clients.ErrUnknown)
 }
 
 // errBusy says that too many questions to providers are under way.

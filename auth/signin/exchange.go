@@ -65,7 +65,8 @@ func (s *core) refused(x *exchange, endpoint string, line audit.Record, more ...
 		return
 	}
 	attrs := append([]slog.Attr{
-		slog.String("endpoint", endpoint), slog.String("reason", line.Reason), slog.String("tenant", x.at.tenant),
+		slog.String("endpoint", endpoint), slog.String("reason", line.Reason),
+		slog.String("tenant", x.at.tenant),
 	}, more...)
 	s.log.LogAttrs(ctx, slog.LevelInfo, "sign-in refused", attrs...)
 }

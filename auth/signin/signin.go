@@ -115,5 +115,6 @@ func (s *Server) Unreached() []Unreached { return s.core.reach.unreached() }
 // SignOut ends all families of a person, and returns how many these were. The person is
 // named as rules do it: by the issuer and its subject.
 func (s *Server) SignOut(ctx context.Context, issuer, subject string) (int, error) {
-	return s.core.endAll(ctx, store.Query{Kind: familyKind, Owner: owner(issuer, subject)}, signedOut, familyOf)
+	return s.core.endAll(ctx, store.Query{Kind: familyKind, Owner: owner(issuer, subject)}, signedOut,
+		familyOf)
 }

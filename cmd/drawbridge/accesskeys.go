@@ -16,14 +16,18 @@ import (
 
 // runKeys is the command keys.
 func runKeys(ctx context.Context, args []string, s streams) int {
-	flags := newFlags("keys", "(create -tenant T -subject S [-scopes S,S] [-ttl 90d] | list [-tenant T] | revoke ID) [-config F]",
-		"Looks after access keys, which machines send in the place of tokens; access_keys: on in the config lets them in.\n"+
-			"create prints a new key once: nobody can find it out again. list says which there are and when each was used last, to the minute. "+
+	flags := newFlags("keys", "(create -tenant T -subject S [-scopes S,S] [-ttl 90d] | list [-tenant T] | "+
+		"revoke ID) [-config F]",
+		"Looks after access keys, which machines send in the place of tokens; access_keys: on in the "+
+			"config lets them in.\n"+
+			"create prints a new key once: nobody can find it out again. list says which there are and "+
+			"when each was used last, to the minute. "+
 			"revoke ends one, at every replica within a second.\n"+
 			"Exit 0 when it is done, 1 when not, 2 when the config or the command line is refused.", s)
 	file := flags.String("config", defaultConfigFile, "the config `file`")
 	tenant := flags.String("tenant", "", "the tenant that the key is for, or whose keys are listed")
-	subject := flags.String("subject", "", "who the key speaks for, such as ci; rules and audit know it as public_url#subject")
+	subject := flags.String("subject", "", "who the key speaks for, such as ci; rules and audit know it as "+
+		"public_url#subject")
 	scopes := flags.String("scopes", "", "the scopes of the key, a `list` with commas; none without")
 	ttl := flags.String("ttl", "90d", "how long the key lives, as `90d` or 12h; a year at most")
 	words, code, done := parseWords(flags, args, s)
@@ -91,8 +95,10 @@ func (k *keeping) createKey(ctx context.Context, book accesskey.Book, key access
 	if !slices.Contains(tenants, key.Tenant) {
 		return fmt.Errorf("there is no tenant %q", key.Tenant)
 	}
-	if slices.ContainsFunc(k.cfg.Clients, func(c config.Client) bool { return c.ID == key.Subject && speaks(&c) }) {
-		return fmt.Errorf("a client of the config is called %q, and in rules a key of that name would be the same "+
+	if slices.ContainsFunc(k.cfg.Clients,
+		func(c config.Client) bool { return c.ID == key.Subject && speaks(&c) }) {
+		return fmt.Errorf("a client of the config is called %q, and in rules a key of that name would be "+
+			"the same "+
 			"subject; choose another", key.Subject)
 	}
 	text, key, err := book.Create(ctx, key, life)
@@ -100,7 +106,8 @@ func (k *keeping) createKey(ctx context.Context, book accesskey.Book, key access
 		return err
 	}
 	s.say("%s\n", text)
-	s.complain("key %s speaks for %s#%s until %s; it is shown this once\n", key.ID, k.cfg.PublicAddress(), key.Subject,
+	s.complain("key %s speaks for %s#%s until %s; it is shown this once\n", key.ID, k.cfg.PublicAddress(),
+		key.Subject,
 		key.Expires.UTC().Format(time.RFC3339))
 	if !k.cfg.AccessKeys {
 		s.complain("it is not taken yet: the config needs access_keys: on\n")
@@ -121,8 +128,10 @@ func namesake(ctx context.Context, db store.Store, cfg *config.Config) (problem 
 		}
 		key, err := accesskey.Book{Store: db}.Named(ctx, c.ID)
 		if err == nil {
-			return fmt.Sprintf("the client %q: the access key %s of tenant %s speaks for that name already, and in rules "+
-				"both would be the subject %s#%[1]s; revoke the key, or give the client another id", c.ID, key.ID, key.Tenant,
+			return fmt.Sprintf("the client %q: the access key %s of tenant %s speaks for that name "+
+				"already, and in rules "+
+				"both would be the subject %s#%[1]s; revoke the key, or give the client another id", c.ID,
+				key.ID, key.Tenant,
 				cfg.PublicAddress()), nil
 		}
 		if !errors.Is(err, accesskey.ErrNotFound) {
@@ -142,13 +151,16 @@ func listKeys(ctx context.Context, book accesskey.Book, tenant string, s streams
 		return strings.Compare(a.Tenant+"\x00"+a.Subject+"\x00"+a.ID, b.Tenant+"\x00"+b.Subject+"\x00"+b.ID)
 	})
 	table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "id\ttenant\tsubject\tscopes\tcreated\texpires\tlast use") // the reader is gone
+	// the reader is gone
+	_, _ = fmt.Fprintln(table, "id\ttenant\tsubject\tscopes\tcreated\texpires\tlast use")
 	for _, k := range keys {
 		used := "never"
 		if !k.Used.IsZero() {
 			used = k.Used.UTC().Format("2006-01-02 15:04")
 		}
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%q\t%s\t%s\t%s\t%s\n", k.ID, k.Tenant, k.Subject, strings.Join(k.Scopes, ","), // the reader is gone
+		// the reader is gone
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%q\t%s\t%s\t%s\t%s\n", k.ID, k.Tenant, k.Subject,
+			strings.Join(k.Scopes, ","),
 			k.Created.UTC().Format(time.DateOnly), k.Expires.UTC().Format(time.DateOnly), used)
 	}
 	return table.Flush()
@@ -160,6 +172,7 @@ func revokeKey(ctx context.Context, book accesskey.Book, id string, s streams) e
 	if err != nil {
 		return fmt.Errorf("%s: %w", id, err)
 	}
-	s.say("key %s of %q in tenant %s is revoked; every replica refuses it within a second\n", k.ID, k.Subject, k.Tenant)
+	s.say("key %s of %q in tenant %s is revoked; every replica refuses it within a second\n", k.ID, k.Subject,
+		k.Tenant)
 	return nil
 }

@@ -210,7 +210,8 @@ func (p *parts) auditChanged(problem error) {
 func (p *parts) auditMoved(err error) {
 	if err != nil {
 		p.log.ErrorContext(context.Background(),
-			"the audit file is not at its place, and no other can be opened there; the old one is still written",
+			"the audit file is not at its place, and no other can be opened there; the old one is still "+
+				"written",
 			slog.String("file", auditPlace(p.started)), slog.Any("error", err))
 		return
 	}

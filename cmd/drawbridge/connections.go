@@ -72,7 +72,8 @@ func (d doors) tell(ctx context.Context, log *slog.Logger) {
 		slog.Int("address_connections", d.address))
 	if d.descriptors > 0 && int64(d.total) > d.descriptors*clientsPercent/100 {
 		log.WarnContext(
-			ctx, "limits.max_connections leaves too few descriptors for servers: lower it, or raise the limit of open files",
+			ctx, "limits.max_connections leaves too few descriptors for servers: lower it, or raise the "+
+				"limit of open files",
 			slog.Int("max_connections", d.total), slog.Int64("descriptors", d.descriptors))
 	}
 }

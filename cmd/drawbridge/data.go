@@ -65,7 +65,8 @@ func (k *keeping) keysPlace() string {
 func runData(ctx context.Context, args []string, s streams) int {
 	flags := newFlags("data", "(check | backup FILE | restore FILE) [-config F]",
 		"Looks after what the gateway keeps for good, also while it runs.\n"+
-			"check reads all records and says which cannot be read. backup writes them to a new file, as they are at one moment. "+
+			"check reads all records and says which cannot be read. backup writes them to a new file, as "+
+			"they are at one moment. "+
 			"restore puts those of a backup in the place of all that there are, at once or not at all.\n"+
 			"A backup of a folder can be restored to PostgreSQL and back. It has no keys: keep those, too.\n"+
 			"Exit 0 when it is done, 1 when not, 2 when the config or the command line is refused.", s)
@@ -156,7 +157,8 @@ func (k *keeping) backup(ctx context.Context, path string, s streams) error {
 // restore puts the records of a backup in the place of all that there are. The file is
 // copied first, since to open it would change it.
 func (k *keeping) restore(ctx context.Context, path string, s streams) error {
-	dir, err := os.MkdirTemp(k.cfg.Data.Dir, ".restore.") // the temporary folder of the system without data.dir
+	// the temporary folder of the system without data.dir
+	dir, err := os.MkdirTemp(k.cfg.Data.Dir, ".restore.")
 	if err != nil {
 		return err
 	}
@@ -177,7 +179,8 @@ func (k *keeping) restore(ctx context.Context, path string, s streams) error {
 	if err != nil {
 		return err
 	}
-	s.say("%s restored from %s\nwhat was revoked or signed out after that backup was made is valid again: revoke it again\n",
+	s.say("%s restored from %s\nwhat was revoked or signed out after that backup was made is valid again: "+
+		"revoke it again\n",
 		count(records, "record"), path)
 	return nil
 }
@@ -200,8 +203,10 @@ func copyFile(to, from string) error {
 // runSignOut is the command sign-out.
 func runSignOut(ctx context.Context, args []string, s streams) int {
 	flags := newFlags("sign-out", "ISSUER#SUBJECT [-config F]",
-		"Ends all that a person has who signed in with a browser, named as rules name people. Gateways that run know it "+
-			"within a second: the tokens of all programs that the person allowed are refused, and what they have open is "+
+		"Ends all that a person has who signed in with a browser, named as rules name people. Gateways "+
+			"that run know it "+
+			"within a second: the tokens of all programs that the person allowed are refused, and what "+
+			"they have open is "+
 			"closed. The person can sign in again, unless the provider refuses.\n"+
 			"Exit 0 when it is done, 1 when not, 2 when the config or the command line is refused.", s)
 	file := flags.String("config", defaultConfigFile, "the config `file`")
@@ -211,7 +216,8 @@ func runSignOut(ctx context.Context, args []string, s streams) int {
 	}
 	issuer, subject, ok := strings.Cut(strings.Join(words[:min(1, len(words))], ""), "#")
 	if len(words) != 1 || !ok || issuer == "" || subject == "" {
-		s.complain("drawbridge sign-out: name the person as rules do, as ISSUER#SUBJECT; see drawbridge sign-out -h\n")
+		s.complain("drawbridge sign-out: name the person as rules do, as ISSUER#SUBJECT; see drawbridge " +
+			"sign-out -h\n")
 		return exitRefused
 	}
 	k, err := openKeeping(*file, s)

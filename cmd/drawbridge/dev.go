@@ -40,7 +40,9 @@ type trial struct {
 // everything, so dev listens on loopback only and refuses any other address.
 func runDev(ctx context.Context, args []string, s streams) int {
 	flags := newFlags("dev", "[-listen 127.0.0.1:8080] [-servers FILE] [-login]",
-		"Runs on loopback without any file: one tenant dev that may use everything, the built-in tools, a generated key.\nPrints a ready token and what to paste into clients. Only this machine can connect.", s)
+		"Runs on loopback without any file: one tenant dev that may use everything, the built-in tools, a "+
+			"generated key.\nPrints a ready token and what to paste into clients. Only this machine can "+
+			"connect.", s)
 	cfg := config.Default()
 	flags.StringVar(&cfg.Listen, "listen", cfg.Listen, "`address` for clients; port 0 takes a free one")
 	flags.StringVar(&cfg.Operator, "operator", cfg.Operator, "`address` of /metrics, /healthz and /readyz")
@@ -54,7 +56,8 @@ func runDev(ctx context.Context, args []string, s streams) int {
 	for _, address := range []string{cfg.Listen, cfg.Operator} {
 		if !config.IsLoopback(address) {
 			s.complain(
-				"drawbridge dev: %s is not a loopback address; dev has a token for everything and is for this machine only. For others there is drawbridge serve.\n", address)
+				"drawbridge dev: %s is not a loopback address; dev has a token for everything and is for "+
+					"this machine only. For others there is drawbridge serve.\n", address)
 			return exitRefused
 		}
 	}
@@ -188,7 +191,8 @@ func (t *trial) text(l listeners) string {
 	row("token", "tenant %s, may use everything, good until %s", devTenant, t.expires.Format("Mon 15:04 MST"))
 	fmt.Fprintf(&b, "\nCall a tool:\n\n%s\n", t.curl(url))
 	fmt.Fprintf(
-		&b, "\nClaude Code:\n\nclaude mcp add --transport http drawbridge %s --header \"Authorization: Bearer %s\"\n", url, t.token)
+		&b, "\nClaude Code:\n\nclaude mcp add --transport http drawbridge %s --header \"Authorization: "+
+			"Bearer %s\"\n", url, t.token)
 	fmt.Fprintf(&b, "\nCursor and other clients with an mcpServers file:\n\n")
 	snippet(&b, url, fmt.Sprintf(",\n      \"headers\": {\"Authorization\": \"Bearer %s\"}", t.token))
 	fmt.Fprintf(&b, "\nThe token alone:\n\n%s\n\nStop with Ctrl-C.\n", t.token)

@@ -54,7 +54,9 @@ func (t *trial) startLogin(ctx context.Context, dir string) (stop func(), err er
 	cfg.Data.Dir = dir
 	cfg.Logins = []config.Login{{
 		Issuer: auth.Issuer{
-			Issuer: toy.Issuer(), TenantClaim: toylogin.GroupsClaim, TenantMap: map[string]string{toyTeam: devTenant},
+			Issuer: toy.Issuer(), TenantClaim: toylogin.GroupsClaim, TenantMap: map[string]string{
+				toyTeam: devTenant,
+			},
 			ScopeClaims: []string{toylogin.RolesClaim}, NameClaim: "name",
 		},
 		PrivateAddresses: true, Name: toyName, Title: "the toy login",
@@ -62,7 +64,11 @@ func (t *trial) startLogin(ctx context.Context, dir string) (stop func(), err er
 	}}
 	cfg.Tenants[0].Rules = []gateway.Rule{
 		{Scopes: []string{toyAll}, Allow: everything()},
-		{Scopes: []string{toyFew}, Allow: []string{devToolbox + "__calculate", devToolbox + "__current_time"}},
+		{
+			Scopes: []string{toyFew}, Allow: []string{
+				devToolbox + "__calculate", devToolbox + "__current_time",
+			},
+		},
 	}
 	return func() {
 		closeHTTP(server)

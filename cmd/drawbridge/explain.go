@@ -40,7 +40,8 @@ func runExplain(ctx context.Context, args []string, s streams) int {
 		"[-config F] -tenant T [-issuer I] -subject S [-scopes a,b] | -token-file F  "+
 			"-tool X | -prompt X | -resource X  [-args JSON]\n"+
 			"       drawbridge explain -request ID [-audit F]… [-args JSON]",
-		"Says what would become of a request, and why: issuer, tenant, each rule with its line, limits, arguments, "+
+		"Says what would become of a request, and why: issuer, tenant, each rule with its line, limits, "+
+			"arguments, "+
 			"cleaning, server, and what to change.\n"+
 			"With -request it says what happened to one request, from its line in the audit file, "+
 			"and with -args whether these were its arguments.\n"+
@@ -60,7 +61,8 @@ func runExplain(ctx context.Context, args []string, s streams) int {
 	flags.StringVar(&q.resource, "resource", "", "the `URI` of a resource, as clients read it")
 	flags.StringVar(&q.arguments, "args", "", "the arguments, as `JSON`")
 	flags.StringVar(&q.request, "request", "", "the `id` of a request that was made")
-	flags.Func("audit", "an audit `file` that may have it, in place of the config's"+auditAgain, each(&q.audits))
+	flags.Func("audit", "an audit `file` that may have it, in place of the config's"+auditAgain,
+		each(&q.audits))
 	flags.BoolVar(&q.online, "online", false, "connect to the servers, to know what they offer")
 	if code, done := parseFlags(flags, args, s); done {
 		return code
@@ -108,7 +110,8 @@ func (q *asked) problem() string {
 	case items != 1:
 		return "one of -tool, -prompt and -resource is needed, or -request"
 	case q.tokenFile != "" && q.subject+q.scopes+q.issuer != "":
-		return "-token-file goes in place of -issuer, -subject and -scopes; with it -tenant is the one of the address"
+		return "-token-file goes in place of -issuer, -subject and -scopes; with it -tenant is the one of " +
+			"the address"
 	case q.tokenFile == "" && (q.tenant == "" || q.subject == ""):
 		return "-tenant and -subject are needed, or -token-file"
 	case q.arguments != "" && q.resource != "":
@@ -211,7 +214,9 @@ func (w *walk) principal(ctx context.Context) (p auth.Principal, refused *auth.E
 		p = auth.Principal{Issuer: pair[0], Subject: w.subject, TenantID: w.tenant}
 		p.Scopes = strings.FieldsFunc(w.scopes, func(c rune) bool { return c == ',' || c == ' ' })
 		at, by := w.loginPlace(p.Issuer), "its sign-in or access key"
-		serving := func(iss config.Issuer) bool { return iss.Issuer.Issuer == p.Issuer && serves(&iss, w.tenant) }
+		serving := func(iss config.Issuer) bool {
+			return iss.Issuer.Issuer == p.Issuer && serves(&iss, w.tenant)
+		}
 		if i := slices.IndexFunc(w.cfg.Issuers, serving); i >= 0 {
 			at, by = w.entryPlace(i), tenantSource(&w.cfg.Issuers[i])
 		}
@@ -328,11 +333,13 @@ func (w *walk) tellServer(e *gateway.Explanation) {
 	case e.Server == "":
 		return
 	case e.Guessed && w.cfg.ListsForUsers(e.Server):
-		w.line("server", "%s (%s): the server decides what this person is listed (lists: user), so the name alone was judged by "+
+		w.line("server", "%s (%s): the server decides what this person is listed (lists: user), so the "+
+			"name alone was judged by "+
 			"the patterns", e.Server, place(w.cfg.Place("server "+e.Server)))
 	case e.Guessed:
 		w.line(
-			"server", "%s (%s): what it offers is not known here, so the name alone was judged by the patterns",
+			"server", "%s (%s): what it offers is not known here, so the name alone was judged by the "+
+				"patterns",
 			e.Server, place(w.cfg.Place("server "+e.Server)))
 	default:
 		w.line("server", "%s (%s) offers it", e.Server, place(w.cfg.Place("server "+e.Server)))
@@ -397,7 +404,8 @@ func (w *walk) change(g *gateway.Gateway, e *gateway.Explanation, p auth.Princip
 		if near != "" {
 			return fmt.Sprintf("no server of the tenant offers it: did you mean %s?", near)
 		}
-		return "no server of the tenant offers it: add its server to servers of the tenant, or correct the name"
+		return "no server of the tenant offers it: add its server to servers of the tenant, or correct the " +
+			"name"
 	}
 	if e.Told == nil {
 		return ""

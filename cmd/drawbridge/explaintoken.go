@@ -265,7 +265,8 @@ func (g *givenOut) key(ctx context.Context, cfg *config.Config, text string) (au
 		return auth.Principal{}, &auth.Error{Reason: "key", Err: errors.New("no access key was made yet")}
 	}
 	return accesskey.New(accesskey.Config{
-		Store: g.db, Log: slog.New(slog.DiscardHandler), Now: time.Now, Revoked: func() {}, Taken: func() bool { return true },
+		Store: g.db, Log: slog.New(slog.DiscardHandler), Now: time.Now, Revoked: func() {},
+		Taken:  func() bool { return true },
 		Issuer: func() string { return settingsOf(cfg, cfg.Listen).Base() },
 	}).Verify(ctx, text)
 }

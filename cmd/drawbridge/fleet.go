@@ -58,8 +58,9 @@ type fleet struct {
 	overheard  func(name string)   // has other replicas read the lists of a server again; set before apply
 	extensions *mcp.ExtensionTable // as upstream.Config.Extensions; set before apply
 	signer     *credential.Signer  // of those who call, for servers that are told; set before apply
-	shared     *credential.Shared  // where replicas keep tokens for servers; nil: there are no others; set before apply
-	signs      atomic.Bool         // there is such a server
+	// where replicas keep tokens for servers; nil: there are no others; set before apply
+	shared *credential.Shared
+	signs  atomic.Bool // there is such a server
 
 	// guards running; held while servers start and stop, so that there is one change at a
 	// time

@@ -22,7 +22,8 @@ const healthTimeout = 3 * time.Second
 // and reads no config.
 func runHealthcheck(ctx context.Context, args []string, s streams) int {
 	flags := newFlags("healthcheck", "[-addr host:port]",
-		"Asks /readyz of the operator's listener. Exit 0 when the gateway serves, 1 when it does not, with the reason.", s)
+		"Asks /readyz of the operator's listener. Exit 0 when the gateway serves, 1 when it does not, with "+
+			"the reason.", s)
 	address := flags.String("addr", config.Default().Operator, "`address` of the operator's listener")
 	if code, done := parseFlags(flags, args, s); done {
 		return code

@@ -11,7 +11,8 @@ import (
 // runHelp is the command help. Without a topic it prints the commands.
 func runHelp(_ context.Context, args []string, s streams) int {
 	flags := newFlags("help", "[topic]",
-		"Prints a page of the documentation, what it says of a command, or what a code or an outcome means.\n"+
+		"Prints a page of the documentation, what it says of a command, or what a code or an outcome "+
+			"means.\n"+
 			"Without a topic it prints the commands and the topics.", s)
 	switch {
 	case len(args) == 0:

@@ -3,12 +3,13 @@
 // the operator's commands. It imports every other package and none imports it. It does
 // not know how a config file is read and checked: package config does.
 //
-// To read it, begin with this file (the commands, which share command.go), then serve.go (the order of start and
-// stop) and build.go (which parts there are and what each is given). What a reload
-// changes is in reload.go, with changes.go and accesslog.go for what the log says of it. The
-// servers are in fleet.go and load.go, the issuers' verifiers in verifiers.go, both on
-// task.go. What operators see is in status.go, log.go and describe.go. Each other command
-// has a file of its name: dev, validate, data, token, healthcheck, version.
+// To read it, begin with this file (the commands, which share command.go), then serve.go
+// (the order of start and stop) and build.go (which parts there are and what each is
+// given). What a reload changes is in reload.go, with changes.go and accesslog.go for
+// what the log says of it. The servers are in fleet.go and load.go, the issuers'
+// verifiers in verifiers.go, both on task.go. What operators see is in status.go, log.go
+// and describe.go. Each other command has a file of its name: dev, validate, data, token,
+// healthcheck, version.
 package main
 
 import (

@@ -27,7 +27,8 @@ type planned struct {
 // runPlan is the command plan.
 func runPlan(ctx context.Context, args []string, s streams) int {
 	flags := newFlags("plan", "OLD NEW [-audit F]… [-online]",
-		"Says what changes for callers when the config NEW takes the place of OLD: who gains and loses which tools, "+
+		"Says what changes for callers when the config NEW takes the place of OLD: who gains and loses "+
+			"which tools, "+
 			"prompts and resources, which limits, servers and issuers change.\n"+
 			"With audit files it says which of the calls in them NEW would refuse, and of whom.\n"+
 			"It starts nothing but the configs' own tools, and asks no server unless -online is given. "+
@@ -117,9 +118,11 @@ func (p *plan) noteListsOfUsers() {
 		switch {
 		case !s.Auth.OwnLists:
 		case p.before.cfg.ListsForUsers(s.Name):
-			p.s.say("server %s: the server decides what a person is listed (lists: user), so the patterns alone are compared\n", s.Name)
+			p.s.say("server %s: the server decides what a person is listed (lists: user), so the patterns "+
+				"alone are compared\n", s.Name)
 		default:
-			p.s.say("server %s: the server decides from now on what a person is listed (lists: user), and may list less than before\n",
+			p.s.say("server %s: the server decides from now on what a person is listed (lists: user), and "+
+				"may list less than before\n",
 				s.Name)
 		}
 	}

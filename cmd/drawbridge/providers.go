@@ -25,7 +25,8 @@ func newProvider(login *config.Login, log *slog.Logger) (provider.Trier, error) 
 
 // claimsRead returns the claims by which the people of a login are told apart.
 func claimsRead(login *config.Login) []string {
-	claims := slices.Concat(login.ScopeClaims, []string{login.TenantClaim, login.SubjectClaim, login.NameClaim})
+	claims := slices.Concat(login.ScopeClaims,
+		[]string{login.TenantClaim, login.SubjectClaim, login.NameClaim})
 	for name := range login.Require {
 		claims = append(claims, name)
 	}

@@ -90,7 +90,8 @@ func each(names *[]string) func(name string) error {
 // command.
 func auditOf(cfg *config.Config, command string) ([]string, error) {
 	if cfg.Audit.File == "-" {
-		return nil, errors.New("drawbridge " + command + ": the audit records go to standard output: name their file with -audit, " +
+		return nil, errors.New("drawbridge " + command +
+			": the audit records go to standard output: name their file with -audit, " +
 			"or - to pipe them")
 	}
 	return []string{cfg.Audit.File}, nil
@@ -169,7 +170,8 @@ func (f *auditFile) read(do func(e *entry)) error {
 // line reads one line.
 func (f *auditFile) line(line []byte, do func(e *entry)) {
 	var e entry
-	if err := strictjson.Unmarshal(line, &e); err != nil || e.Time.IsZero() || e.Outcome == "" || e.Message != "" {
+	if err := strictjson.Unmarshal(line, &e); err != nil || e.Time.IsZero() || e.Outcome == "" ||
+		e.Message != "" {
 		if f.unread++; f.unread == 1 {
 			f.first = f.lines
 		}

@@ -42,10 +42,12 @@ const (
 // before any part of the gateway starts.
 func runServe(ctx context.Context, args []string, s streams) int {
 	flags := newFlags("serve", "[-config drawbridge.yaml]",
-		"Runs the gateway until SIGTERM or SIGINT, draining. SIGHUP and a changed file reload the config.\nExit 0 after a clean stop, 2 for a config that is refused, 1 otherwise.", s)
+		"Runs the gateway until SIGTERM or SIGINT, draining. SIGHUP and a changed file reload the "+
+			"config.\nExit 0 after a clean stop, 2 for a config that is refused, 1 otherwise.", s)
 	file := flags.String("config", defaultConfigFile, "the config `file`")
 	delay := flags.Duration("drain-delay", drainDelay,
-		"how long to be not ready before connections are refused, and then how long idle ones may still be used; more than the check interval of the load balancer")
+		"how long to be not ready before connections are refused, and then how long idle ones may still be "+
+			"used; more than the check interval of the load balancer")
 	if code, done := parseFlags(flags, args, s); done {
 		return code
 	}

@@ -113,11 +113,13 @@ func (s *sharing) judge(view *admin.View) {
 	if running := s.group.Count(); running > s.allowed {
 		view.Warnings = append(view.Warnings,
 			fmt.Sprintf(
-				"%d replicas run, and the setting replicas says %d at most; while redis is away they allow more than the limits", running, s.allowed))
+				"%d replicas run, and the setting replicas says %d at most; while redis is away they allow "+
+					"more than the limits", running, s.allowed))
 	}
 	if reached, others := s.group.Reached(), s.group.Count()-1; reached < others && s.group.Joined() {
 		told := fmt.Sprintf(
-			"%d of %d other replicas cannot be reached over the link: what clients send of calls and sessions that are there is answered with 503", others-reached, others)
+			"%d of %d other replicas cannot be reached over the link: what clients send of calls and "+
+				"sessions that are there is answered with 503", others-reached, others)
 		if s.group.Isolated() {
 			view.Problems = append(view.Problems, told)
 		} else {
@@ -134,7 +136,8 @@ func (s *sharing) judge(view *admin.View) {
 		view.Problems = append(view.Problems, err.Error())
 	default:
 		view.Warnings = append(view.Warnings,
-			err.Error()+"; meanwhile each replica limits by its share, and sessions that another replica opened are answered with 503")
+			err.Error()+"; meanwhile each replica limits by its share, and sessions that another replica "+
+				"opened are answered with 503")
 	}
 }
 

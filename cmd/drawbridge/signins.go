@@ -85,7 +85,8 @@ func (s *signIns) next(cfg *config.Config, public *server.Settings) (*signin.Set
 	}
 	for _, c := range cfg.Clients {
 		client := clients.Fixed{
-			ID: c.ID, Secret: c.Secret, Redirects: c.Redirects, Grants: c.Grants, Tenant: c.Tenant, Scopes: c.Scopes,
+			ID: c.ID, Secret: c.Secret, Redirects: c.Redirects, Grants: c.Grants, Tenant: c.Tenant,
+			Scopes: c.Scopes,
 		}
 		if err := client.Check(); err != nil {
 			return nil, fmt.Errorf("client %q: %w", c.ID, err)
@@ -161,7 +162,9 @@ func (s *signIns) judge(view *admin.View) {
 			view.Unreached = map[string]admin.Provider{}
 		}
 		view.Unreached[u.Provider] = admin.Provider{Failing: since}
-		view.Warnings = append(view.Warnings, fmt.Sprintf("the provider %s cannot be reached: %s (since %s); valid "+
-			"tokens are served meanwhile, and nobody can sign in there", u.Provider, u.Err, since.Format(time.RFC3339)))
+		view.Warnings = append(view.Warnings, fmt.Sprintf("the provider %s cannot be reached: %s (since "+
+			"%s); valid "+
+			"tokens are served meanwhile, and nobody can sign in there", u.Provider, u.Err,
+			since.Format(time.RFC3339)))
 	}
 }

@@ -163,7 +163,8 @@ func (s *storing) sweep(ctx context.Context) {
 		return
 	}
 	if before := s.unread.Swap(int64(pass.Unread)); before != int64(pass.Unread) {
-		s.log.ErrorContext(ctx, "records that an older key seals cannot be read, and so not be sealed with the newest",
+		s.log.ErrorContext(ctx, "records that an older key seals cannot be read, and so not be sealed with "+
+			"the newest",
 			slog.Int("records", pass.Unread))
 	}
 }
@@ -214,11 +215,13 @@ func (s *storing) judge(view *admin.View) {
 	view.Store = "used"
 	if err := s.up(); err != nil {
 		view.Store = "away"
-		view.Warnings = append(view.Warnings, "the store cannot be used; valid tokens are served meanwhile, and "+
+		view.Warnings = append(view.Warnings, "the store cannot be used; valid tokens are served "+
+			"meanwhile, and "+
 			"nobody can sign in: "+err.Error())
 	}
 	if unread := s.unread.Load(); unread > 0 {
-		view.Warnings = append(view.Warnings, count(int(unread), "record")+" of the store, sealed by an older key, "+
+		view.Warnings = append(view.Warnings, count(int(unread), "record")+
+			" of the store, sealed by an older key, "+
 			"cannot be read; drawbridge data check tells of all")
 	}
 }
@@ -310,7 +313,8 @@ func makeKeys(dir, path string) ([]byte, error) {
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(dir, storeFile)); err == nil {
-		return nil, fmt.Errorf("%s is not there, and %s is sealed with its keys; put it back, or name its keys in sessions.keys_file",
+		return nil, fmt.Errorf("%s is not there, and %s is sealed with its keys; put it back, or name its "+
+			"keys in sessions.keys_file",
 			path, storeFile)
 	}
 	secret := make([]byte, seal.KeySize)

@@ -29,9 +29,11 @@ type tokenRequest struct {
 // script can take it; all that is said about it goes to standard error.
 func runToken(ctx context.Context, args []string, s streams) int {
 	flags := newFlags("token", "-config F -tenant T -subject S [-scopes a,b] [-ttl 1h] | -explain F",
-		"Signs a token, for trials, with an issuer of the config whose private or shared key is in the config. "+
+		"Signs a token, for trials, with an issuer of the config whose private or shared key is in the "+
+			"config. "+
 			"The token alone goes to standard output.\n"+
-			"With -explain it says what becomes of a token that somebody has: tenants, scopes, or which claim is at fault.", s)
+			"With -explain it says what becomes of a token that somebody has: tenants, scopes, or which "+
+			"claim is at fault.", s)
 	file := flags.String("config", defaultConfigFile, "the config `file`")
 	var request tokenRequest
 	flags.StringVar(&request.issuer, "issuer", "", "which issuer signs (the first one that can)")
@@ -128,7 +130,8 @@ func signToken(cfg *config.Config, request tokenRequest, now time.Time) (string,
 	}
 	return "", config.Issuer{},
 		errors.New(
-			"no issuer of this tenant has its private or shared key in the config; ask the issuer for a token")
+			"no issuer of this tenant has its private or shared key in the config; ask the issuer for a " +
+				"token")
 }
 
 // checkIssuer returns an error unless the config has an issuer of that name. The name ""

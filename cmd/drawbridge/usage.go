@@ -57,18 +57,23 @@ func runUsage(_ context.Context, args []string, s streams) int {
 	flags := newFlags("usage",
 		"[-config F] [-audit F]… [-since 7d] [-until D] [-tenant T] [-user U] [-tool X] "+
 			"[-by tenant,user,tool,client] [-json | -csv]",
-		"Counts who used what, from audit files: one row for each tenant, user, tool and client, or as -by says.\n"+
+		"Counts who used what, from audit files: one row for each tenant, user, tool and client, or as -by "+
+			"says.\n"+
 			"Refused are calls that were not made, failed are those that ended in an error.\n"+
 			"Exit 0 when the files could be read, 2 otherwise.", s)
 	file := flags.String("config", defaultConfigFile, "the config `file`, which says where the audit file is")
 	since := flags.String("since", "7d", "how far back, as `7d`, 12h or a day such as 2026-11-01")
-	until := flags.String("until", "", "the end, as `1d` for a day ago, or a day such as 2026-11-07, which counts whole")
+	until := flags.String("until", "", "the end, as `1d` for a day ago, or a day such as 2026-11-07, which "+
+		"counts whole")
 	by := flags.String("by", "tenant,user,tool,client",
 		"what to count by, a `list` of these four, name, server and outcome")
 	r := &usageReport{uses: map[string]*use{}}
-	flags.StringVar(&r.wanted.tenant, "tenant", "", "count this tenant alone; * in a `pattern` stands for any text")
-	flags.StringVar(&r.wanted.user, "user", "", "count users alone whose ISSUER#SUBJECT fits this `pattern`, as *#alice")
-	flags.StringVar(&r.wanted.tool, "tool", "", "count tools alone whose name fits this `pattern`, as github__*; "+
+	flags.StringVar(&r.wanted.tenant, "tenant", "",
+		"count this tenant alone; * in a `pattern` stands for any text")
+	flags.StringVar(&r.wanted.user, "user", "", "count users alone whose ISSUER#SUBJECT fits this "+
+		"`pattern`, as *#alice")
+	flags.StringVar(&r.wanted.tool, "tool", "", "count tools alone whose name fits this `pattern`, as "+
+		"github__*; "+
 		"prompts and resources, too")
 	asJSON := flags.Bool("json", false, "print JSON")
 	asCSV := flags.Bool("csv", false, "print CSV")

@@ -102,8 +102,10 @@ func (c check) String() string {
 // own, because then nothing is known about the config.
 func runValidate(ctx context.Context, args []string, s streams) int {
 	flags := newFlags("validate", "[-config F] [-json] [-online] [-strict]",
-		"Loads and checks everything that needs no network, and starts nothing. All problems come at once, as file:line:col: problem.\n"+
-			"What works and may not be meant is a warning, with its code at the end; acknowledge: [code] in the config, a tenant, a rule or a server silences it there.\n"+
+		"Loads and checks everything that needs no network, and starts nothing. All problems come at once, "+
+			"as file:line:col: problem.\n"+
+			"What works and may not be meant is a warning, with its code at the end; acknowledge: [code] "+
+			"in the config, a tenant, a rule or a server silences it there.\n"+
 			"Exit 0 when the config is good, 1 when it has problems, 2 when it cannot be read.", s)
 	file := flags.String("config", defaultConfigFile, "the config `file`")
 	asJSON := flags.Bool("json", false, "print JSON")
@@ -319,10 +321,12 @@ func judgeMemory(use redis.MemoryUse, err error, memory int64) (ok bool, message
 	case use.Most == 0:
 		return true, up + "; its maxmemory is not set, so nothing bounds what else it serves"
 	case use.Most < memoryFactor*memory:
-		return false, fmt.Sprintf("its maxmemory is %d MiB: it must be %d MiB, %d times redis.memory, or that smaller",
+		return false, fmt.Sprintf("its maxmemory is %d MiB: it must be %d MiB, %d times redis.memory, or "+
+			"that smaller",
 			use.Most/mib, memoryFactor*memory/mib, memoryFactor)
 	case use.Used > use.Most-memory:
-		return false, fmt.Sprintf("%d of its %d MiB are used, which leaves less than the %d MiB of redis.memory",
+		return false, fmt.Sprintf("%d of its %d MiB are used, which leaves less than the %d MiB of "+
+			"redis.memory",
 			use.Used/mib, use.Most/mib, memory/mib)
 	}
 	return true, fmt.Sprintf("%s; %d of its %d MiB are used", up, use.Used/mib, use.Most/mib)
@@ -420,7 +424,8 @@ func tryLogin(ctx context.Context, cfg *config.Config, login *config.Login) chec
 		return c
 	}
 	c.OK = true
-	c.Message = strings.Join(append([]string{"people sign in there and come back to " + callback}, notes...), "; ")
+	c.Message = strings.Join(append([]string{"people sign in there and come back to " + callback}, notes...),
+		"; ")
 	return c
 }
 

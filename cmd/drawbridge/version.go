@@ -63,7 +63,8 @@ func (b origin) orDefaults() origin {
 // runVersion is the command version.
 func runVersion(_ context.Context, args []string, s streams) int {
 	flags := newFlags("version", "",
-		"Prints the version, the commit it was built from and its date, the version of Go and the protocol revisions served.", s)
+		"Prints the version, the commit it was built from and its date, the version of Go and the protocol "+
+			"revisions served.", s)
 	if code, done := parseFlags(flags, args, s); done {
 		return code
 	}

@@ -24,9 +24,10 @@
 // Done means that nobody waits for the batch any more, not that its lines are gone. Those
 // that could not be written stay in memory and are tried again until Close.
 //
-// record.go makes the line, digest.go the digest of arguments in it, audit.go has what callers use, writer.go the three goroutines
-// (writer, watch and the periodic sync), sink.go what is known of the open file, and
-// reserve.go how a file gets room ahead on Linux.
+// record.go makes the line, digest.go the digest of arguments in it, audit.go has what
+// callers use, writer.go the three goroutines (writer, watch and the periodic sync),
+// sink.go what is known of the open file, and reserve.go how a file gets room ahead on
+// Linux.
 package audit
 
 import (

@@ -45,7 +45,9 @@ const escapedLen = 6
 // everything else: the names of the members, quotation marks, the time, the numbers, and
 // what a call waited for.
 const maxLine = escapedLen*(8*maxString+ // issuer, subject, name, client_id, item, whole_name, rule, found
-	11*maxShort+ // tenant, client, client_version, remote, session, method, server, outcome, reason, argument, config
+	// tenant, client, client_version, remote, session, method, server, outcome, reason,
+	// argument, config
+	11*maxShort+
 	5*maxID+ // request_id, call_id, token_id, claim, arguments
 	2*maxTexts+ // audience, expected
 	maxClaims+MaxMembers*MaxValue) + // values of claims and of named_arguments

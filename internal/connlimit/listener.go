@@ -36,7 +36,8 @@ const (
 )
 
 var busyAnswer = []byte(
-	"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Type: application/json\r\nContent-Length: " +
+	"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Type: " +
+		"application/json\r\nContent-Length: " +
 		strconv.Itoa(len(busyBody)) + "\r\n\r\n" + busyBody)
 
 // turnAway tells a newcomer that there is no place. The answer is sent before the request

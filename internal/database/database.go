@@ -66,7 +66,8 @@ func Errorf(format string, args ...any) error { return &Error{fmt.Sprintf(format
 // ErrWrites is the *Error of a statement that does more than read.
 func ErrWrites() error {
 	return Errorf(
-		"Only reading is allowed here: write one SELECT (or WITH … SELECT, VALUES, EXPLAIN) that changes nothing.")
+		"Only reading is allowed here: write one SELECT (or WITH … SELECT, VALUES, EXPLAIN) that changes " +
+			"nothing.")
 }
 
 // ErrSeveral is the *Error of a text with more than one statement.

@@ -51,7 +51,8 @@ func NewPost(client http.RoundTripper, target *url.URL, header http.Header) *Pos
 // A body of more than 64 KiB is not sent like this, nor is a request over TLS before
 // net/http has found out that the server speaks HTTP/1.1, and no more than that: answer,
 // other and err are nil, and nothing was sent.
-func (p *Post) Send(ctx context.Context, more, body []byte, memory Memory) (answer []byte, other *http.Response,
+func (p *Post) Send(ctx context.Context, more, body []byte, memory Memory) (answer []byte,
+	other *http.Response,
 	sent bool, err error,
 ) {
 	if len(body) > maxSent || p.old != nil && !p.old.Load() {

@@ -88,7 +88,8 @@ func (m *grant) enterForApps(item *registry.Item, tool *registry.Tool) {
 func (m *grant) nameOwn(view *registry.View, tools []*registry.Tool) {
 	m.own = make(map[string]*registry.Tool)
 	for _, tool := range tools {
-		if !tool.ForApps || !view.Extensions(tool.Server).Has(mcp.ExtensionApps) || m.tool(tool.Name) != nil ||
+		if !tool.ForApps || !view.Extensions(tool.Server).Has(mcp.ExtensionApps) ||
+			m.tool(tool.Name) != nil ||
 			m.tool(tool.Exposed) == nil { // it is listed only
 			continue
 		}

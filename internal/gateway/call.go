@@ -73,7 +73,8 @@ type running struct {
 	life   lifetime.Context                  // of this round
 	spent  time.Duration                     // how much of the item's time all rounds have used
 	source registry.Call                     // what the source gets to know
-	taskID *atomic.Pointer[string]           // takes the id of the task that the call becomes; nil: it may not
+	// takes the id of the task that the call becomes; nil: it may not
+	taskID *atomic.Pointer[string]
 	// how long the source took in this round
 	upstream time.Duration
 	stays    bool // only this process can go on; the source says so

@@ -119,7 +119,8 @@ func (g *Gateway) findResource(c *call) error {
 	view := g.viewOf(c)
 	resource, err := view.Resource(uri)
 	if err != nil {
-		resource, err = owned(c, view.Owned(uri), func(r *registry.Resource) *registry.Item { return &r.Item })
+		resource, err = owned(c, view.Owned(uri),
+			func(r *registry.Resource) *registry.Item { return &r.Item })
 	}
 	if err == errAmbiguousResource { //nolint:errorlint // it is not wrapped
 		return err
@@ -139,7 +140,8 @@ func (g *Gateway) findSkill(c *call) error {
 	view := g.viewOf(c)
 	skill, err := view.Skill(uri)
 	if err != nil {
-		skill, err = owned(c, view.OwnedSkills(uri), func(s *registry.Skill) *registry.Item { return &s.Item })
+		skill, err = owned(c, view.OwnedSkills(uri),
+			func(s *registry.Skill) *registry.Item { return &s.Item })
 	}
 	if err == errAmbiguousResource { //nolint:errorlint // it is not wrapped
 		return err

@@ -94,9 +94,11 @@ func (n *policyName) fits(pattern string) bool {
 // match tells whether at least one of the patterns names the item, or a skill that it is
 // a file of, in that very spelling.
 func (p *patterns) match(n *policyName) bool {
-	return slices.ContainsFunc(p.of(n.kind), n.fits) || slices.ContainsFunc(n.skills, func(skill string) bool {
-		return strings.HasPrefix(n.name, skill[:strings.LastIndexByte(skill, '/')+1]) && matchesAny(p.skills, skill)
-	})
+	return slices.ContainsFunc(p.of(n.kind), n.fits) ||
+		slices.ContainsFunc(n.skills, func(skill string) bool {
+			return strings.HasPrefix(n.name, skill[:strings.LastIndexByte(skill, '/')+1]) &&
+				matchesAny(p.skills, skill)
+		})
 }
 
 // of returns the patterns for items of that kind.

@@ -36,9 +36,9 @@ type sight struct {
 }
 
 // grant is what callers to whom the same is allowed see and may use: lists and calls
-// follow from the same decision. Lists have also what is announced and may not be used. It is immutable, and is made once per change of
-// catalogue or policy. Tenants with the same servers share it, so there is nothing of a
-// tenant in it.
+// follow from the same decision. Lists have also what is announced and may not be used.
+// It is immutable, and is made once per change of catalogue or policy. Tenants with the
+// same servers share it, so there is nothing of a tenant in it.
 type grant struct {
 	// ordered by exposed name; also those of servers that have been down for long, which
 	// no list shows

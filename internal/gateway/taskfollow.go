@@ -117,7 +117,8 @@ func (f *follower) look(ctx context.Context) error {
 		return err
 	}
 	if interval, ok := state.Value("pollIntervalMs").Int(); ok {
-		f.wait = min(max(time.Duration(min(max(interval, 0), maxPoll.Milliseconds()))*time.Millisecond, minPoll),
+		f.wait = min(max(time.Duration(min(max(interval, 0), maxPoll.Milliseconds()))*time.Millisecond,
+			minPoll),
 			maxPoll)
 	}
 	state = state.Without("_meta", "resultType")

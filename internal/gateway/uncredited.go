@@ -17,7 +17,8 @@ func uncredited(err *registry.UnavailableError) failure {
 		goOn     = ". The call was not made. Go on without it."
 	)
 	server := "the server " + err.Server
-	code, text, again := "DB-UPSTREAM-CREDENTIAL", "This gateway has no usable credential for "+server+operator+goOn,
+	code, text, again := "DB-UPSTREAM-CREDENTIAL", "This gateway has no usable credential for "+
+		server+operator+goOn,
 		downRetryMax
 	switch err.Credential {
 	case credential.FaultRefused:

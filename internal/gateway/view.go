@@ -49,7 +49,9 @@ func (s *sight) with(c *Caller) *sight {
 		s.ofOthers.Clear()
 		s.others.Store(1)
 	}
-	made := &sight{catalogue: s.catalogue, view: s.catalogue.ViewOf(c.Tenant.servers, c.personal.lists), personal: true}
+	made := &sight{
+		catalogue: s.catalogue, view: s.catalogue.ViewOf(c.Tenant.servers, c.personal.lists), personal: true,
+	}
 	kept, _ := s.ofOthers.LoadOrStore(string(key), made)
 	return kept.(*sight)
 }

@@ -27,7 +27,8 @@ func (g *Gateway) Warnings() []string {
 		}
 		if with := serversWithApps(view); len(with) > 1 {
 			warnings = append(warnings, fmt.Sprintf(
-				"tenant %s: servers %s have apps; to hosts they are one server, so that an app of one can call tools "+
+				"tenant %s: servers %s have apps; to hosts they are one server, so that an app of one can "+
+					"call tools "+
 					"of the others; deny those tools, or give each server a tenant of its own",
 				id, strings.Join(with, ", ")))
 		}

@@ -26,18 +26,19 @@ func (s *Store) MemoryUse(ctx context.Context) (use MemoryUse, err error) {
 	if err != nil {
 		return MemoryUse{}, err
 	}
-	over, err := s.ask(ctx, "room", s.config.Patience, func(ctx context.Context, client rueidis.Client) error {
-		for _, node := range client.Nodes() {
-			text, err := node.Do(ctx, node.B().Info().Section("memory", "replication").Build()).ToString()
-			if err != nil {
-				return err
+	over, err := s.ask(ctx, "room", s.config.Patience,
+		func(ctx context.Context, client rueidis.Client) error {
+			for _, node := range client.Nodes() {
+				text, err := node.Do(ctx, node.B().Info().Section("memory", "replication").Build()).ToString()
+				if err != nil {
+					return err
+				}
+				if one, ok := memoryUseOf(text); ok {
+					use = MemoryUse{use.Used + one.Used, use.Most + one.Most, use.Evicts || one.Evicts}
+				}
 			}
-			if one, ok := memoryUseOf(text); ok {
-				use = MemoryUse{use.Used + one.Used, use.Most + one.Most, use.Evicts || one.Evicts}
-			}
-		}
-		return nil
-	})
+			return nil
+		})
 	switch {
 	case word(err) == "NOPERM":
 		return MemoryUse{}, fmt.Errorf("%w: %w", ErrDenied, err)

@@ -121,7 +121,8 @@ func (g *Group) Drain() { g.drains.Store(true) }
 // one with lower Formats, which would take for forged what this one gives to clients.
 func (g *Group) Joined() bool {
 	joined := g.joined.Load()
-	return joined != 0 && (g.introduced.Load() && !g.older.Load() || time.Since(time.Unix(0, joined)) > 2*beat)
+	return joined != 0 &&
+		(g.introduced.Load() && !g.older.Load() || time.Since(time.Unix(0, joined)) > 2*beat)
 }
 
 // Run lives, and hands word to its handlers, until ctx ends. Then it says so, if the
@@ -138,8 +139,9 @@ func (g *Group) Run(ctx context.Context) error {
 }
 
 // probe finds out now and then which others can be reached, until ctx ends, and at once
-// when this replica has joined, which makes it known to them. While Redis is away it also asks whether any of them uses it: if none does, none can take over what
-// this replica leads.
+// when this replica has joined, which makes it known to them. While Redis is away it also
+// asks whether any of them uses it: if none does, none can take over what this replica
+// leads.
 func (g *Group) probe(ctx context.Context) {
 	ticker := time.NewTicker(probing)
 	defer ticker.Stop()

@@ -133,7 +133,8 @@ if redis.call('TYPE', KEYS[1]).ok ~= 'zset' then redis.call('DEL', KEYS[1]) end
 if redis.call('TYPE', KEYS[2]).ok ~= 'hash' then redis.call('DEL', KEYS[2]) end
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2])) do redis.call('HDEL', KEYS[2], id) end
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2]))
+  do redis.call('HDEL', KEYS[2], id) end
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '(' .. now, '+inf')
 local known = redis.call('ZSCORE', KEYS[1], ARGV[1]) and 1 or 0
@@ -149,7 +150,8 @@ elseif ARGV[6] ~= '' and not redis.call('ZSCORE', KEYS[1], left) then
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 redis.call('PEXPIRE', KEYS[2], ARGV[2])
-return {string.format('%.0f', now), known, redis.call('ZRANGE', KEYS[1], 0, ARGV[3], 'WITHSCORES'), redis.call('HGETALL', KEYS[2])}`)
+return {string.format('%.0f', now), known, redis.call('ZRANGE', KEYS[1], 0, ARGV[3], 'WITHSCORES'),
+  redis.call('HGETALL', KEYS[2])}`)
 
 // look says that this replica lives, or has left, and learns who else lives. After an
 // error nobody is forgotten, because nothing is known. If the others did not know that
@@ -339,7 +341,8 @@ func (g *Group) watch(ctx context.Context, alive int) {
 			return
 		}
 		g.config.Logger.WarnContext(ctx,
-			"more replicas run than the config says; raise replicas, or limits are exceeded while redis is away",
+			"more replicas run than the config says; raise replicas, or limits are exceeded while redis is "+
+				"away",
 			slog.Int("running", alive), slog.Int("replicas", g.config.Most))
 	}
 }

@@ -32,7 +32,8 @@ var rules = [...]rule{
 		hint: len("ecret_"), extent: awsSecret, within: true,
 	},
 	{
-		kind: "aws-secret-key", prefixes: []string{"ecret Access Key"}, hint: len("ecret A"), extent: awsSecret,
+		kind: "aws-secret-key", prefixes: []string{"ecret Access Key"}, hint: len("ecret A"),
+		extent: awsSecret,
 		within: true,
 	},
 	{
@@ -52,7 +53,8 @@ var rules = [...]rule{
 		within: true, yields: true,
 	},
 	{
-		kind: "url-password", prefixes: []string{"%3A%2F%2F"}, extent: urlPassword("%3A", "%40"), within: true,
+		kind: "url-password", prefixes: []string{"%3A%2F%2F"}, extent: urlPassword("%3A", "%40"),
+		within: true,
 		yields: true,
 	},
 	{
@@ -167,7 +169,8 @@ var rules = [...]rule{
 		exact: 43, check: hasAt(32, "_"),
 	},
 	{
-		kind: "brevo-key", prefixes: []string{"xkeysib-", "xsmtpsib-"}, body: letters(lower, upper, digits, "-"),
+		kind: "brevo-key", prefixes: []string{"xkeysib-", "xsmtpsib-"}, body: letters(lower, upper, digits,
+			"-"),
 		exact: 81, check: hasAt(64, "-"),
 	},
 	{

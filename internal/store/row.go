@@ -149,7 +149,8 @@ func (c *Config) Listed(ctx context.Context, q Query, rows func(Query) ([]Row, e
 		}
 	}
 	if failed != nil {
-		c.Log.ErrorContext(ctx, "records cannot be read", slog.Int("records", unread), slog.Any("error", failed))
+		c.Log.ErrorContext(ctx, "records cannot be read", slog.Int("records", unread),
+			slog.Any("error", failed))
 	}
 	return records, nil
 }
@@ -171,7 +172,8 @@ type Pass struct {
 // They keep their versions, since nobody who has read one need know of it. The function
 // rows returns at most MostSwept rows of a key that come after a place, and the place of
 // the last one; write writes their keys and values.
-func (c *Config) SealAgain(p Pass, rows func(key, after string) ([]Row, string, error), write func([]Row) error) (
+func (c *Config) SealAgain(p Pass, rows func(key, after string) ([]Row, string, error),
+	write func([]Row) error) (
 	Pass, error,
 ) {
 	older := c.Ring.IDs()[1:]
@@ -245,7 +247,8 @@ type SchemaError struct{ Schema, Known int }
 // Error implements error.
 func (e *SchemaError) Error() string {
 	return fmt.Sprintf(
-		"a later version of drawbridge has changed the database (its schema is %d, and this version knows %d)",
+		"a later version of drawbridge has changed the database (its schema is %d, and this version knows "+
+			"%d)",
 		e.Schema, e.Known)
 }
 
@@ -257,7 +260,8 @@ type KeyError struct {
 
 // Error implements error.
 func (e *KeyError) Error() string {
-	return fmt.Sprintf("the key %s seals %d records that are kept, and is not among the keys", e.Key, e.Records)
+	return fmt.Sprintf("the key %s seals %d records that are kept, and is not among the keys", e.Key,
+		e.Records)
 }
 
 // MissingKeys returns a *KeyError if a key seals rows and is not in a ring. Without it

@@ -101,7 +101,8 @@ func newDescribeDatabase(cfg Config) (registry.Func, func() error, error) {
 		return d.answer(ctx, c, q, func(name string, table *database.Table) mcp.Object {
 			if len(table.Rows) == 0 && one.Kind != database.Null {
 				return errorResult(
-					"The database has no table or view of that name that can be read. Leave the table out to see all.")
+					"The database has no table or view of that name that can be read. Leave the table out " +
+						"to see all.")
 			}
 			return layoutResult(name, table)
 		})
@@ -115,7 +116,8 @@ func newDescribeDatabase(cfg Config) (registry.Func, func() error, error) {
 func layoutResult(name string, table *database.Table) mcp.Object {
 	result := layout{Database: name, Tables: []tableLayout{}}
 	if table.More || table.Full {
-		result.Truncated = "There are more columns than one answer holds: name a table to see those of that one."
+		result.Truncated = "There are more columns than one answer holds: name a table to see those of " +
+			"that one."
 	}
 	for _, row := range table.Rows {
 		text := func(i int) string {

@@ -285,7 +285,8 @@ func truncation(table *database.Table) string {
 	switch {
 	case table.Full:
 		return fmt.Sprintf(
-			"There are more rows: these are as many as fit into %d KiB. Select fewer columns, or parts of long values.", database.MaxResult>>10)
+			"There are more rows: these are as many as fit into %d KiB. Select fewer columns, or parts of "+
+				"long values.", database.MaxResult>>10)
 	case table.More:
 		return fmt.Sprintf(
 			"There are more rows: these are the first %d. Ask with a larger limit, or with LIMIT and OFFSET.",

@@ -139,7 +139,8 @@ func (x *exchanges) grant(ctx context.Context, p *auth.Principal) (*Grant, error
 		token, err := p.SubjectToken(ctx)
 		switch {
 		case errors.Is(err, auth.ErrSubjectGone):
-			return issued{}, failed(FaultSignIn, "the sign-in of the person gives no token that could be exchanged")
+			return issued{}, failed(FaultSignIn, "the sign-in of the person gives no token that could be "+
+				"exchanged")
 		case err != nil:
 			return issued{}, failed(FaultAway, "the token of the person's sign-in cannot be had: %w", err)
 		}

@@ -65,7 +65,9 @@ func (l *life) newCommon(spec any, tenant string, user share.User, token [sha256
 
 // fetch returns what another replica was given, or asks and keeps the answer for the
 // others. spurned is a value that the server has refused. A nil c asks.
-func (c *common) fetch(ctx context.Context, spurned string, ask func(context.Context) (issued, error)) (issued, error) {
+func (c *common) fetch(ctx context.Context, spurned string, ask func(context.Context) (issued, error)) (
+	issued, error,
+) {
 	if c == nil || c.Store.Up() != nil {
 		return ask(ctx)
 	}

@@ -125,7 +125,8 @@ func refused(status string, response *http.Response, secrets []string) mcp.Objec
 	if kind, _ := kindOf(response.Header); kind == kindOther {
 		return mcp.ToolError(said + ".")
 	}
-	excerpt := strings.TrimSpace(cut(strings.ToValidUTF8(string(redact(data, secrets)), "\uFFFD"), maxExcerpt))
+	excerpt := strings.TrimSpace(cut(strings.ToValidUTF8(string(redact(data, secrets)), "\uFFFD"),
+		maxExcerpt))
 	if excerpt == "" {
 		return mcp.ToolError(said + ".")
 	}

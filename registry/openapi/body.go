@@ -40,7 +40,8 @@ func newBody(o *loaded, s *schemas) (*body, error) {
 	}
 	media := ref.Value.Content[chosen]
 	switch {
-	case o.method == http.MethodGet: // its content has no meaning: https://www.rfc-editor.org/rfc/rfc9110#section-9.3.1
+	// its content has no meaning: https://www.rfc-editor.org/rfc/rfc9110#section-9.3.1
+	case o.method == http.MethodGet:
 		return nil, withoutBody(ref.Value, media, s)
 	case rank(chosen) == 0:
 		return nil, errors.New("its body is neither JSON nor a form")

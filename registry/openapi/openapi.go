@@ -119,7 +119,8 @@ func Load(cfg Config) (loaded *Loaded, err error) {
 	target := &target{
 		server: cfg.Name, base: base, client: cfg.Client,
 		turns: cfg.Turns, credential: cfg.Credential, header: make(http.Header, len(cfg.Headers)),
-		secrets: secretsOf(cfg.Headers), own: append(cfg.Credential.Names(), slices.Collect(maps.Keys(cfg.Headers))...),
+		secrets: secretsOf(cfg.Headers), own: append(cfg.Credential.Names(),
+			slices.Collect(maps.Keys(cfg.Headers))...),
 	}
 	for name, value := range cfg.Headers {
 		target.header.Set(name, value)

@@ -301,7 +301,9 @@ func (c *caller) run(ctx context.Context, call *registry.Call) (mcp.Object, erro
 // send sends the request of a call. If the API refuses what it carries, and there is
 // something else by now, the request is sent once more: an API that answers so has not
 // done what was asked. What the API says of where a credential could be had is not read.
-func (c *caller) send(ctx context.Context, call *registry.Call, sent *atomic.Bool) (*http.Response, *credential.Grant, error) {
+func (c *caller) send(ctx context.Context, call *registry.Call, sent *atomic.Bool) (*http.Response,
+	*credential.Grant, error,
+) {
 	for again := false; ; again = true {
 		r, err := c.request(ctx, call.Params.Object("arguments"))
 		if err != nil {

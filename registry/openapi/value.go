@@ -127,7 +127,8 @@ func (a *argument) pathText(v value) (string, error) {
 	for _, text := range v.texts() {
 		if !harmless(text) {
 			return "", usagef(
-				"arguments.%s must not be . or .., have them or nothing between slashes, have control characters or be longer than %d bytes: it is part of the address", a.name, maxPathText)
+				"arguments.%s must not be . or .., have them or nothing between slashes, have control "+
+					"characters or be longer than %d bytes: it is part of the address", a.name, maxPathText)
 		}
 		if !a.slashes && hasSlash(text) {
 			return "", usagef("arguments.%s must not have slashes: it is one part of the address", a.name)

@@ -100,7 +100,9 @@ func (e *explainer) fault(f *fault, n *node, value any, path []string) {
 		switch inner.step {
 		case "anyOf", "oneOf":
 			continue // the keyword itself has explained its branches
-		case "": // $ref or else, which the library leaves without a name; the first is $ref when that keyword failed
+		// $ref or else, which the library leaves without a name; the first is $ref when
+		// that keyword failed
+		case "":
 			inner.step = "else"
 			if referred {
 				inner.step = "$ref"

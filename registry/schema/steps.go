@@ -82,7 +82,8 @@ func (s *Schema) countSteps(value mcp.RawJSON, name string) (int, error) {
 	}
 	e := &explainer{root: name}
 	e.add(
-		count.path, "too long to check against the patterns of this schema, which could see %d bytes of it at most", count.limit)
+		count.path, "too long to check against the patterns of this schema, which could see %d bytes of it "+
+			"at most", count.limit)
 	return 0, errors.New(e.text())
 }
 

@@ -132,7 +132,8 @@ func (c *Config) panicked(ctx context.Context, problem any) error {
 	if c.Panicked != nil {
 		c.Panicked()
 	}
-	c.Logger.ErrorContext(ctx, "panic", slog.Any("problem", problem), slog.String("stack", string(debug.Stack())))
+	c.Logger.ErrorContext(ctx, "panic", slog.Any("problem", problem),
+		slog.String("stack", string(debug.Stack())))
 	return errPanicked
 }
 

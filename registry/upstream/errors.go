@@ -33,7 +33,8 @@ type fault string
 // the server may have received the request, so the call may have taken effect.
 func (f fault) unavailable(sent bool, err error) error {
 	return &registry.UnavailableError{
-		Server: string(f), Sent: sent, SignIn: wantsSignIn(err), Credential: credential.FaultOf(err), Err: err,
+		Server: string(f), Sent: sent, SignIn: wantsSignIn(err), Credential: credential.FaultOf(err),
+		Err: err,
 	}
 }
 

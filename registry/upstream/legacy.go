@@ -40,7 +40,8 @@ type legacy struct {
 	calls        *calls // the open calls whose callers can be asked
 	watchers     watchers
 	tasks        atomic.Pointer[func(state mcp.Object)] // takes what is said of tasks; nil: nobody does
-	tellLoss     func(context.Context, error)           // logs why its child died; nil on a control connection
+	// logs why its child died; nil on a control connection
+	tellLoss func(context.Context, error)
 
 	mu    sync.Mutex         // guards the fields below
 	level mcp.Level          // of log messages that the server was asked for; zero: it was not asked

@@ -22,12 +22,14 @@ const listLimit = 30 * time.Second
 // lists are all lists of one control connection. Only its supervisor touches them, so
 // they have no lock.
 type lists struct {
-	conn                                         *control
-	cfg                                          *Config
-	ask                                          pager // nil: nothing is asked, since each user has lists of their own
+	conn *control
+	cfg  *Config
+	// nil: nothing is asked, since each user has lists of their own
+	ask                                          pager
 	tools, prompts, resources, templates, skills *listing
 	offers                                       []registry.Offer // made of tools.items
-	personal                                     *personal        // of each user; nil: everybody has these lists
+	// of each user; nil: everybody has these lists
+	personal *personal
 	// which changed since the catalogue was told
 	changed topics
 	// the catalogue or the Status does not know the latest
@@ -84,7 +86,8 @@ func (l *lists) every() []*listing {
 
 // isHad tells whether the server has a list.
 func (l *lists) isHad(one *listing) bool {
-	if l.ask == nil || one.kind == registry.KindSkill && !l.conn.extensions(l.cfg.Extensions).Has(mcp.ExtensionSkills) {
+	if l.ask == nil || one.kind == registry.KindSkill &&
+		!l.conn.extensions(l.cfg.Extensions).Has(mcp.ExtensionSkills) {
 		return false
 	}
 	return l.conn.topics()&topicOf(one.kind) != 0

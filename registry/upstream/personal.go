@@ -237,7 +237,9 @@ func (p *personal) ask(who *auth.Principal) (lists *registry.Lists, fresh time.D
 			lists, err = nil, p.cfg.panicked(p.ctx, problem)
 		}
 	}()
-	l := newLists(p.conn, p.cfg, func(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error) {
+	l := newLists(p.conn, p.cfg, func(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object,
+		error,
+	) {
 		return p.page(ctx, who, method, cursor)
 	})
 	if err := l.readOwn(p.ctx, everyTopic, func() {}); err != nil {

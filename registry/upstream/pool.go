@@ -75,7 +75,8 @@ func (o *older) watchResource(ctx context.Context, tenantID, uri string, live fu
 	if o.pool.shared || o.pool.lends {
 		return o.legacy.watchResource(ctx, tenantID, uri, live, updated)
 	}
-	s, _, err := o.pool.take(ctx, seats.Key{Owner: auth.Owner{User: auth.User{TenantID: tenantID}}}, seats.Loan)
+	s, _, err := o.pool.take(ctx, seats.Key{Owner: auth.Owner{User: auth.User{TenantID: tenantID}}},
+		seats.Loan)
 	if err != nil {
 		return err
 	}
@@ -381,7 +382,8 @@ func (p *pool) close(ctx context.Context, polite bool) {
 func (p *pool) lend(control *legacy) {
 	k := seats.Key{Traits: p.everything, Patient: true}
 	p.lends = true
-	p.seats.Lend(&pooled{key: k, conn: control.conn, calls: control.calls, seats: p.seats, session: control}, k)
+	p.seats.Lend(&pooled{key: k, conn: control.conn, calls: control.calls, seats: p.seats, session: control},
+		k)
 }
 
 // lentKey is keyOf where the control connection is lent: it says which sessions may run a

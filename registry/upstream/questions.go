@@ -77,8 +77,9 @@ type questions struct {
 	asked  chan struct{} // holds a signal: there is a question to ask
 	notes  *wire.Notes   // notifications for the present round, or for the next one while the call is parked
 	count  func(Anomaly, int)
-	strict *atomic.Bool       // set when the server asks something that the caller cannot be asked
-	kept   *share.Reservation // holds the open questions, and what the exchange keeps once the call was parked
+	strict *atomic.Bool // set when the server asks something that the caller cannot be asked
+	// holds the open questions, and what the exchange keeps once the call was parked
+	kept *share.Reservation
 
 	mu           sync.Mutex // guards the fields below
 	capabilities mcp.Object // what the caller of the present or latest round can be asked

@@ -93,7 +93,8 @@ func (s *standing) down(err error, said []string, since time.Time) {
 
 // advice is what an operator reads when a modern server has refused a question of its own
 // tool.
-const advice = "it refused a call with -32600, as a server does whose tool asks its user in the middle of a call, for which " +
+const advice = "it refused a call with -32600, as a server does whose tool asks its user in the middle of " +
+	"a call, for which " +
 	mcp.LatestModern + " has no way; if it also serves an older revision in sessions, say revision: " +
 	mcp.LatestLegacy
 

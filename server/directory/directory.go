@@ -99,7 +99,9 @@ func (d *Directory) liveOf(t *ticket.Ticket, p auth.Principal, shared bool) *ses
 }
 
 // ticketOf returns the ticket that is sealed in id, if it is the caller's.
-func (d *Directory) ticketOf(ctx context.Context, purpose, id string, c gateway.Caller) (*ticket.Ticket, *exchange.Refusal) {
+func (d *Directory) ticketOf(ctx context.Context, purpose, id string, c gateway.Caller) (*ticket.Ticket,
+	*exchange.Refusal,
+) {
 	// worked out for every id, so that the time does not tell a foreign one from a forged
 	// one
 	owner := c.Principal.Owner().Digest()

@@ -15,7 +15,9 @@ import (
 
 // add enters a session, and ends those that are evicted for it. It returns the session
 // that has the key.
-func (d *Directory) add(ctx context.Context, l *sessions.Session, c gateway.Caller) (*sessions.Session, *exchange.Refusal) {
+func (d *Directory) add(ctx context.Context, l *sessions.Session, c gateway.Caller) (*sessions.Session,
+	*exchange.Refusal,
+) {
 	tenant, user := c.Tenant.Sessions()
 	entered, evicted, refused := d.Roster.Add(l, sessions.Bounds{Tenant: tenant, User: user})
 	d.tellEvicted(ctx, evicted)
@@ -155,7 +157,9 @@ const atOnce = 16
 
 // Each calls do with sessions, several at once, and returns when it was called with
 // all.
-func (d *Directory) Each(ctx context.Context, which func(*sessions.Session) bool, do func(*sessions.Session)) {
+func (d *Directory) Each(ctx context.Context, which func(*sessions.Session) bool,
+	do func(*sessions.Session),
+) {
 	var all errgroup.Group
 	all.SetLimit(atOnce)
 	d.Roster.Each(func(l *sessions.Session) {

@@ -39,7 +39,9 @@ func (d *Directory) Open(ctx context.Context, purpose string, c gateway.Caller,
 // is alive. The client is not told why a session is not found: the id may be forged,
 // unknown, of somebody else or of another instance, or the session may have ended or
 // expired. Only the log tells.
-func (d *Directory) Find(ctx context.Context, purpose, id string, c gateway.Caller) (*sessions.Session, *exchange.Refusal) {
+func (d *Directory) Find(ctx context.Context, purpose, id string, c gateway.Caller) (*sessions.Session,
+	*exchange.Refusal,
+) {
 	t, refused := d.ticketOf(ctx, purpose, id, c)
 	if refused != nil {
 		return nil, refused
@@ -49,7 +51,9 @@ func (d *Directory) Find(ctx context.Context, purpose, id string, c gateway.Call
 
 // Visit returns a session for what this replica has of it, a question or a task, whoever
 // leads it.
-func (d *Directory) Visit(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*sessions.Session, *exchange.Refusal) {
+func (d *Directory) Visit(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*sessions.Session,
+	*exchange.Refusal,
+) {
 	if !d.Shared {
 		return d.findHere(ctx, t, c)
 	}

@@ -59,7 +59,9 @@ func (d *Directory) Whose(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 
 // takenHere returns the session of a ticket if this replica has something of it, and the
 // record says that it leads it.
-func (d *Directory) takenHere(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*sessions.Session, *exchange.Refusal) {
+func (d *Directory) takenHere(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*sessions.Session,
+	*exchange.Refusal,
+) {
 	if d.Roster.Find(t.Key) == nil {
 		return nil, forward.ErrElsewhere
 	}
@@ -159,7 +161,9 @@ func (d *Directory) take(ctx context.Context, t *ticket.Ticket, c gateway.Caller
 
 // TakeOver takes a session over whose primary is gone or drains. If another replica was
 // faster, it returns that one.
-func (d *Directory) TakeOver(ctx context.Context, l *sessions.Session, c gateway.Caller) (replica.ID, *exchange.Refusal) {
+func (d *Directory) TakeOver(ctx context.Context, l *sessions.Session, c gateway.Caller) (replica.ID,
+	*exchange.Refusal,
+) {
 	t := &ticket.Ticket{
 		Opener: d.opener, Key: l.Key, Opened: l.Expiry.Add(-d.config.SessionMaxAge), Revision: l.Speaks(),
 	}
@@ -175,14 +179,17 @@ func (d *Directory) ForgetLeader(t *ticket.Ticket) { d.hints.set(t.Key, "") }
 // there.
 func (d *Directory) unlooked(t *ticket.Ticket, denied replica.ID, err error) replica.ID {
 	at := t.OpenedBy()
-	if errors.Is(err, primary.ErrNone) || at == denied || at == d.config.Others.Self() || !d.config.Others.IsThere(at) {
+	if errors.Is(err, primary.ErrNone) || at == denied || at == d.config.Others.Self() ||
+		!d.config.Others.IsThere(at) {
 		return ""
 	}
 	return at
 }
 
 // refusalOf returns the refusal for an error of the records.
-func (d *Directory) refusalOf(ctx context.Context, t *ticket.Ticket, denied replica.ID, err error) *exchange.Refusal {
+func (d *Directory) refusalOf(ctx context.Context, t *ticket.Ticket, denied replica.ID,
+	err error,
+) *exchange.Refusal {
 	switch {
 	case errors.Is(err, primary.ErrNone):
 		d.hints.set(t.Key, "")
@@ -213,7 +220,9 @@ func (d *Directory) begin(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 
 // Enter returns the session of a ticket, which it adds to the roster if it is not there.
 // The bounds of open apply.
-func (d *Directory) Enter(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*sessions.Session, *exchange.Refusal) {
+func (d *Directory) Enter(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*sessions.Session,
+	*exchange.Refusal,
+) {
 	l := d.liveOf(t, c.Principal, true)
 	l.SetHeard()
 	if !time.Now().Before(l.Expiry) {
@@ -283,7 +292,9 @@ func (d *Directory) Follow(l *sessions.Session, at replica.ID, epoch uint64) {
 }
 
 // findHere returns the session of a ticket that lives on this instance alone.
-func (d *Directory) findHere(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*sessions.Session, *exchange.Refusal) {
+func (d *Directory) findHere(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*sessions.Session,
+	*exchange.Refusal,
+) {
 	if t.Opener != d.opener {
 		return nil, sessions.Miss(ctx, sessions.LostRestart)
 	}

@@ -34,7 +34,9 @@ func (d *Directory) Keep(ctx context.Context, l *sessions.Session, name, text st
 	if !l.Shared {
 		return
 	}
-	r := primary.Record{Primary: d.config.Others.Self(), Epoch: l.Epoch(), Facts: map[string]string{name: text}}
+	r := primary.Record{
+		Primary: d.config.Others.Self(), Epoch: l.Epoch(), Facts: map[string]string{name: text},
+	}
 	switch err := d.config.Records.Keep(context.WithoutCancel(ctx), l.InRecord(), r); {
 	case errors.Is(err, primary.ErrFenced):
 		d.Superseded(l)
@@ -103,25 +105,26 @@ func (d *Directory) write(ctx context.Context, which func(*sessions.Session) boo
 	if !leads {
 		return // later, when it is sure again
 	}
-	d.Each(ctx, func(l *sessions.Session) bool { return l.Shared && l.IsLeading() && which(l) }, func(l *sessions.Session) {
-		if !l.LeadsSince(since) {
-			_ = d.confirm(ctx, l) // or at its next use
-			return
-		}
-		l.SetUnwritten(false)
-		err := d.config.Records.Open(ctx, l.InRecord(), primary.Record{
-			Primary: d.config.Others.Self(), Epoch: l.Epoch(),
-			Facts: l.Facts(),
+	d.Each(ctx, func(l *sessions.Session) bool { return l.Shared && l.IsLeading() && which(l) },
+		func(l *sessions.Session) {
+			if !l.LeadsSince(since) {
+				_ = d.confirm(ctx, l) // or at its next use
+				return
+			}
+			l.SetUnwritten(false)
+			err := d.config.Records.Open(ctx, l.InRecord(), primary.Record{
+				Primary: d.config.Others.Self(), Epoch: l.Epoch(),
+				Facts: l.Facts(),
+			})
+			switch {
+			case errors.Is(err, primary.ErrFenced):
+				d.Superseded(l)
+			case err != nil:
+				l.SetUnwritten(true)
+			case l.IsOver():
+				d.forget(ctx, l) // it has ended meanwhile
+			}
 		})
-		switch {
-		case errors.Is(err, primary.ErrFenced):
-			d.Superseded(l)
-		case err != nil:
-			l.SetUnwritten(true)
-		case l.IsOver():
-			d.forget(ctx, l) // it has ended meanwhile
-		}
-	})
 }
 
 // renew keeps the records of sessions for longer that were used since then, and writes

@@ -73,7 +73,8 @@ var (
 	ErrAccept = NewRefusal(http.StatusNotAcceptable, "DB-ACCEPT",
 		"Accept must allow application/json and text/event-stream")
 	ErrHTTPVersion = NewRefusal(http.StatusHTTPVersionNotSupported, "DB-HTTP-VERSION",
-		"Event streams need HTTP/1.1: a proxy in between may have to be told so, as nginx with proxy_http_version 1.1")
+		"Event streams need HTTP/1.1: a proxy in between may have to be told so, as nginx with "+
+			"proxy_http_version 1.1")
 	errMediaType = NewRefusal(http.StatusUnsupportedMediaType, "DB-MEDIA-TYPE",
 		"The body must be application/json in UTF-8, without Content-Encoding")
 	ErrOverload = later(NewRefusal(http.StatusServiceUnavailable, "DB-OVERLOAD",
@@ -81,7 +82,8 @@ var (
 	errOverloadMemory = later(NewRefusal(http.StatusServiceUnavailable, "DB-OVERLOAD-MEMORY",
 		"Too little memory is left for a request of this size: try again later"), time.Second)
 	errTenantMemory = later(NewRefusal(http.StatusTooManyRequests, "DB-LIMIT-MEMORY",
-		"The requests of this tenant hold its whole share of the memory: try again when some have ended, or send less"), time.Second)
+		"The requests of this tenant hold its whole share of the memory: try again when some have ended, "+
+			"or send less"), time.Second)
 	errUserMemory = later(NewRefusal(http.StatusTooManyRequests, "DB-LIMIT-MEMORY",
 		"Your requests hold your whole share of the memory: try again when some have ended, or send less"),
 		time.Second)
@@ -104,21 +106,26 @@ var (
 	ErrSessions = later(NewRefusal(http.StatusTooManyRequests, "DB-LIMIT-SESSIONS",
 		"All sessions of this tenant are in use: end one with DELETE, or try again later"), sessionsRetry)
 	ErrUserSessions = later(NewRefusal(http.StatusTooManyRequests, "DB-LIMIT-SESSIONS",
-		"All sessions that you may have are in use: end one with DELETE, close its streams, or try again later"), sessionsRetry)
+		"All sessions that you may have are in use: end one with DELETE, close its streams, or try again "+
+			"later"), sessionsRetry)
 	ErrNoSessions = NewRefusal(http.StatusTooManyRequests, "DB-LIMIT-SESSIONS",
 		"The limits here allow no sessions: use revision 2026-07-28, which needs none")
 	ErrNoSession = NewRefusal(http.StatusBadRequest, "DB-SESSION-MISSING",
-		"Mcp-Session-Id is missing: send initialize first, then the Mcp-Session-Id of its answer; or send MCP-Protocol-Version: 2026-07-28, which needs no session")
+		"Mcp-Session-Id is missing: send initialize first, then the Mcp-Session-Id of its answer; or send "+
+			"MCP-Protocol-Version: 2026-07-28, which needs no session")
 	errKey = NewRefusal(http.StatusBadRequest, "DB-IDEMPOTENCY-KEY",
 		"Idempotency-Key must be one text of 1 to 128 visible ASCII characters")
 	ErrKeyBody = NewRefusal(http.StatusUnprocessableEntity, "DB-IDEMPOTENCY-BODY",
 		"Another body was sent under this Idempotency-Key within the last ten minutes: send another key")
 	ErrKeyAnswer = NewRefusal(http.StatusConflict, "DB-IDEMPOTENCY-ANSWER",
-		"The call under this Idempotency-Key was made, and its answer was too large to keep: it is not made again")
+		"The call under this Idempotency-Key was made, and its answer was too large to keep: it is not "+
+			"made again")
 	ErrKeyOutcome = NewRefusal(http.StatusConflict, "DB-IDEMPOTENCY-OUTCOME",
-		"The instance that had the call under this Idempotency-Key is gone: it may have taken effect, so it is not made again")
+		"The instance that had the call under this Idempotency-Key is gone: it may have taken effect, so "+
+			"it is not made again")
 	ErrKeys = later(NewRefusal(http.StatusTooManyRequests, "DB-IDEMPOTENCY-FULL",
-		"Too many answers are kept for you, or too many of your requests wait for one: try again later, or without Idempotency-Key"), 5*time.Second)
+		"Too many answers are kept for you, or too many of your requests wait for one: try again later, or "+
+			"without Idempotency-Key"), 5*time.Second)
 	ErrReplicas = later(NewRefusal(http.StatusServiceUnavailable, "DB-REPLICAS",
 		"What the replicas of this gateway share cannot be reached now: try again"), time.Second)
 	ErrEvent = NewRefusal(http.StatusNotFound, "DB-EVENT",
@@ -143,7 +150,8 @@ var (
 		}).JSON(),
 	})
 	ErrLevel = Refusalf(http.StatusBadRequest, mcp.CodeInvalidParams,
-		"Invalid params: level must be one of debug, info, notice, warning, error, critical, alert, emergency")
+		"Invalid params: level must be one of debug, info, notice, warning, error, critical, alert, "+
+			"emergency")
 	ErrSubscriptions = Refusalf(http.StatusBadRequest, mcp.CodeInvalidParams,
 		"Invalid params: there are too many subscriptions, %d at most", MaxSubscriptions)
 	ErrGone    = mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled")
@@ -156,7 +164,8 @@ var (
 	ErrBegun = mcp.Stable(mcp.CodeInternal, "DB-AUDIT",
 		"The rest of the call cannot be recorded, so it was not made; the call may have taken effect")
 	errUnkept = mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-MEMORY",
-		"The call was made, and its answer is larger than the memory that is left to keep it for you: ask for less at once")
+		"The call was made, and its answer is larger than the memory that is left to keep it for you: ask "+
+			"for less at once")
 	ErrNotAsked      = mcp.Stable(mcp.CodeInternal, "DB-INPUT", "The client cannot be asked this")
 	ErrUnknownMethod = mcp.Errorf(mcp.CodeMethodNotFound, "Method not found").WithStable()
 	ErrPanic         = Refusalf(http.StatusInternalServerError, mcp.CodeInternal, "Internal error")
@@ -284,7 +293,8 @@ func RefusedLogin(why *auth.Error) *Refusal {
 		return ErrNoToken
 	case why.Reason == "scheme":
 		return ErrScheme
-	case why.Reason == "unavailable": // reveals that the issuer is known, but else a client would discard a good token
+	// reveals that the issuer is known, but else a client would discard a good token
+	case why.Reason == "unavailable":
 		return ErrKeysUnavailable
 	case why.Issuer == "":
 		return errToken

@@ -71,8 +71,9 @@ func (x *Exchange) outcomeWord() string {
 	return cmp.Or(gateway.OutcomeOf(x.Outcome), recordedAs(x.Status))
 }
 
-// Logged writes one line for each request, or sums up those of a caller that is refused again and again, and counts the
-// request. When the request is over it gives back what that held.
+// Logged writes one line for each request, or sums up those of a caller that is refused
+// again and again, and counts the request. When the request is over it gives back what
+// that held.
 func (s *Service) Logged(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer s.logRequest(Of(w), r)
@@ -112,7 +113,8 @@ type LogEntry struct {
 func EntryOf(x *Exchange, r *http.Request) LogEntry {
 	return LogEntry{
 		id: strings.Clone(x.ID), tenant: x.Principal.TenantID, remote: strings.Clone(x.Remote),
-		route: x.service.config.RouteOf(r), httpMethod: strings.Clone(Cut(r.Method)), path: strings.Clone(Cut(r.URL.Path)),
+		route: x.service.config.RouteOf(r), httpMethod: strings.Clone(Cut(r.Method)), path: strings.Clone(Cut(
+			r.URL.Path)),
 		method: strings.Clone(Cut(x.Method)), era: eraName(x.Era), started: x.Started,
 	}
 }

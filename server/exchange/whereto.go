@@ -64,5 +64,6 @@ func (x *Exchange) ScopeParam() []string {
 
 // isQuotable tells whether a text may stand between quotation marks in a header.
 func isQuotable(text string) bool {
-	return !strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' })
+	return !strings.ContainsFunc(text,
+		func(c rune) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' })
 }

@@ -48,10 +48,11 @@ import (
 type Forwarder struct {
 	exchanges *exchange.Service
 	others    replica.Others
-	alone     bool                          // there are never others
-	slots     *share.Budget                 // of requests that other replicas answer
-	returned  atomic.Pointer[time.Time]     // when others may have taken this replica for gone last; nil: never
-	changed   atomic.Pointer[chan struct{}] // closed when replicas have come or ended
+	alone     bool          // there are never others
+	slots     *share.Budget // of requests that other replicas answer
+	// when others may have taken this replica for gone last; nil: never
+	returned atomic.Pointer[time.Time]
+	changed  atomic.Pointer[chan struct{}] // closed when replicas have come or ended
 }
 
 // New returns a forwarder that has at most so many requests answered at once.
@@ -106,7 +107,9 @@ func (f *Forwarder) Elsewhere(x *exchange.Exchange, m *mcp.Message) (to replica.
 // clients do not send again what was refused. If that replica is gone, Deliver refuses an
 // answer to a question, and does not drop it: whoever asked may only be cut off, and wait
 // for it. A request that it has not got is left to the caller then: it returns false.
-func (f *Forwarder) Deliver(x *exchange.Exchange, r *http.Request, to replica.ID, m *mcp.Message, body []byte) bool {
+func (f *Forwarder) Deliver(x *exchange.Exchange, r *http.Request, to replica.ID, m *mcp.Message,
+	body []byte,
+) bool {
 	lost := false // the replica may have got the request
 	for until := time.Now().Add(HoldTime); ; {
 		switch {
@@ -148,7 +151,9 @@ const (
 
 // Forward has another replica answer a request. The body has been read, and m is what it
 // says.
-func (f *Forwarder) Forward(x *exchange.Exchange, r *http.Request, to replica.ID, m *mcp.Message, body []byte) Outcome {
+func (f *Forwarder) Forward(x *exchange.Exchange, r *http.Request, to replica.ID, m *mcp.Message,
+	body []byte,
+) Outcome {
 	user := share.User(x.Principal.User())
 	if f.slots.Take(user, 1) != nil {
 		x.Refuse(m.ID, exchange.ErrOverload)
@@ -246,7 +251,9 @@ var passedHeaders = []string{
 // PassOn gives the client the answer of another replica, as it comes. If it breaks off, a
 // stream ends with an error, and any other answer is cut short, because half of it must
 // not look like a whole one.
-func (f *Forwarder) PassOn(ctx context.Context, x *exchange.Exchange, answer *http.Response, id mcp.ID, from replica.ID) {
+func (f *Forwarder) PassOn(ctx context.Context, x *exchange.Exchange, answer *http.Response, id mcp.ID,
+	from replica.ID,
+) {
 	for _, name := range passedHeaders {
 		if values := answer.Header[name]; values != nil {
 			x.Header()[name] = values
@@ -434,7 +441,8 @@ func (f *Forwarder) tasksAt(ctx context.Context, at replica.ID, r link.Request,
 }
 
 // ErrElsewhere is a refusal of one replica to another, which no client sees.
-var ErrElsewhere = exchange.NewRefusal(421, "DB-REPLICAS", "Another replica leads this session") // Misdirected Request
+// Misdirected Request
+var ErrElsewhere = exchange.NewRefusal(421, "DB-REPLICAS", "Another replica leads this session")
 
 // Sizes of the id of a question: "q", its home, and a random part, both in hexadecimal
 // digits. Only the owner of the session can answer, so the random part has to be new, and

@@ -74,7 +74,9 @@ func absentOr(values []string, want string) bool {
 
 // unpack checks every message of a batch before any of them has an effect. Then it acts
 // on the notifications and responses, and returns the requests.
-func (s *Service) unpack(ctx context.Context, l *sessions.Session, raw mcp.RawJSON) ([]*mcp.Message, *exchange.Refusal) {
+func (s *Service) unpack(ctx context.Context, l *sessions.Session, raw mcp.RawJSON) ([]*mcp.Message,
+	*exchange.Refusal,
+) {
 	elements, _ := raw.Elements()
 	if len(elements) == 0 || len(elements) > maxBatch {
 		return nil, exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidRequest,
@@ -175,7 +177,9 @@ func (s *Service) arrayOf(ctx context.Context, answers []exchange.Answer, reques
 	return append(array, []byte{']'})
 }
 
-func (s *Service) batched(ctx context.Context, x *exchange.Exchange, l *sessions.Session, m *mcp.Message, dialog *dialog) exchange.Answer {
+func (s *Service) batched(ctx context.Context, x *exchange.Exchange, l *sessions.Session, m *mcp.Message,
+	dialog *dialog,
+) exchange.Answer {
 	if m.Method == mcp.MethodPing {
 		return exchange.Answer{ID: m.ID}
 	}

@@ -50,7 +50,9 @@ func (s *Service) serveFeed(ctx context.Context, x *exchange.Exchange, r *http.R
 // first id. It is refused if the session has ended, or if the caller has no memory for
 // it. If lasting is false, the stream cannot be resumed, and the client must get no ids
 // of it.
-func (s *Service) beginStream(ctx context.Context, l *sessions.Session, stream string) (lasting bool, refused *exchange.Refusal) {
+func (s *Service) beginStream(ctx context.Context, l *sessions.Session, stream string) (lasting bool,
+	refused *exchange.Refusal,
+) {
 	lasting, err := s.config.Log.Begin(ctx, l.InLog(), stream)
 	return lasting, ofLog(err, exchange.ErrSession)
 }

@@ -41,7 +41,9 @@ func (s *Service) initialize(ctx context.Context, x *exchange.Exchange, m *mcp.M
 }
 
 // termsOf returns what the handshake says that the client can do.
-func (s *Service) termsOf(ctx context.Context, x *exchange.Exchange, revision string, m *mcp.Message) ticket.Terms {
+func (s *Service) termsOf(ctx context.Context, x *exchange.Exchange, revision string,
+	m *mcp.Message,
+) ticket.Terms {
 	declared := m.Params.Object("capabilities")
 	return ticket.Terms{
 		Revision: revision, Capabilities: mcp.CapabilitiesOf(revision, declared),

@@ -243,7 +243,8 @@ func (s *Service) beginLegacy(ctx context.Context, x *exchange.Exchange, l *sess
 
 // legacyAnswer runs one request of a session, and brings its result into the form of the
 // session's revision.
-func (s *Service) legacyAnswer(ctx context.Context, c gateway.Caller, id string, l *sessions.Session, m *mcp.Message,
+func (s *Service) legacyAnswer(ctx context.Context, c gateway.Caller, id string, l *sessions.Session,
+	m *mcp.Message,
 	dialog *dialog,
 ) exchange.Answer {
 	a := exchange.Answer{ID: m.ID, Shared: exchange.SharedBy(m.Method), Memory: dialog.memory}
@@ -351,7 +352,9 @@ func (s *Service) findFeed(x *exchange.Exchange, r *http.Request) *feed {
 // nameStream decides which stream a GET gets. Notices of changed lists go only to streams
 // that a GET opened, and each message goes to one stream only. The name is "" where no
 // stream has the event after which the client wants to go on.
-func (s *Service) nameStream(x *exchange.Exchange, r *http.Request, f *feed, l *sessions.Session) *exchange.Refusal {
+func (s *Service) nameStream(x *exchange.Exchange, r *http.Request, f *feed,
+	l *sessions.Session,
+) *exchange.Refusal {
 	f.session = l
 	refused := checkRevision(r.Header, l)
 	if refused == nil && !x.AcceptsStream {

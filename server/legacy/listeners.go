@@ -140,7 +140,9 @@ func (s *Service) noticesFor(l *sessions.Session, at replica.ID) (all []sessions
 	}
 	for id, notice := range l.TakeTasks() {
 		if s.desk.FollowsTask(caller, id) {
-			all = append(all, sessions.Notice{Session: l, Holder: h, Method: mcp.NotifyTasksStatus, Text: notice})
+			all = append(all, sessions.Notice{
+				Session: l, Holder: h, Method: mcp.NotifyTasksStatus, Text: notice,
+			})
 		}
 	}
 	return all
@@ -211,12 +213,15 @@ func (s *Service) heardNotice(ctx context.Context, from replica.ID, parts [][]by
 }
 
 // letGo tells a replica that a stream of a session is not there any more, or not here.
-func (s *Service) letGo(ctx context.Context, l *sessions.Session, stream string, at replica.ID, epoch uint64) {
+func (s *Service) letGo(ctx context.Context, l *sessions.Session, stream string, at replica.ID,
+	epoch uint64,
+) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), sessions.NoticeTime)
 	defer stop()
 	data := packed(l.Key[:], []byte(stream), binary.BigEndian.AppendUint64(nil, epoch), nil)
 	if _, err := s.config.Others.Send(ctx, at, replica.Word{Kind: kindListener, Data: data}); err != nil {
-		s.exchanges.Log.DebugContext(ctx, "another replica was not told that a stream is elsewhere", "error", err)
+		s.exchanges.Log.DebugContext(ctx, "another replica was not told that a stream is elsewhere", "error",
+			err)
 	}
 }
 
@@ -330,7 +335,9 @@ func (s *Service) takeOne(ctx context.Context, l *sessions.Session) {
 
 // tellTaken tells the replica that led a session before that this one does, and returns
 // the requests that it answers. They go on there.
-func (s *Service) tellTaken(ctx context.Context, l *sessions.Session, former replica.ID, epoch uint64) map[mcp.ID]bool {
+func (s *Service) tellTaken(ctx context.Context, l *sessions.Session, former replica.ID,
+	epoch uint64,
+) map[mcp.ID]bool {
 	if former == "" || former == s.config.Others.Self() {
 		return nil
 	}
@@ -342,7 +349,8 @@ func (s *Service) tellTaken(ctx context.Context, l *sessions.Session, former rep
 		Data: data,
 	})
 	if err != nil {
-		s.exchanges.Log.DebugContext(ctx, "another replica was not told that a session was taken over", "error", err)
+		s.exchanges.Log.DebugContext(ctx, "another replica was not told that a session was taken over",
+			"error", err)
 		return nil
 	}
 	ids, _ := unpacked(answer, 0)
@@ -390,7 +398,9 @@ func (s *Service) resubscribeLater(l *sessions.Session) {
 
 // tellFormer has the replica that led a session before, and has calls of it, do what a
 // request asks for, too. It is false if that one was not reached and lives.
-func (s *Service) tellFormer(ctx context.Context, x *exchange.Exchange, l *sessions.Session, body []byte) bool {
+func (s *Service) tellFormer(ctx context.Context, x *exchange.Exchange, l *sessions.Session,
+	body []byte,
+) bool {
 	former := l.FormerOf()
 	if former == "" || x == nil || !s.config.Others.IsThere(former) {
 		return true

@@ -87,7 +87,8 @@ type roundTrips struct {
 }
 
 // inRounds runs one request of a session until it has a result.
-func (s *Service) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Session, dialog *dialog, id string,
+func (s *Service) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Session, dialog *dialog,
+	id string,
 	m *mcp.Message,
 ) (mcp.Object, *mcp.Error) {
 	agreed, level := l.Wants()
@@ -102,7 +103,8 @@ func (s *Service) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Se
 			ID: id, Method: m.Method, Params: m.Params.Without("inputResponses", "requestState"),
 			Capabilities: capabilities, InSession: true, Extensions: agreed.Extensions, Client: l.Name,
 			LogLevel: level, Notify: dialog.notify, Tasks: lowering.Tasks(l.Speaks()),
-			Memory: dialog.memory, Form: lowering.Form(l.Speaks()), From: gateway.From{Session: l.ShortName()},
+			Memory: dialog.memory, Form: lowering.Form(l.Speaks()),
+			From: gateway.From{Session: l.ShortName()},
 		},
 	}
 	if x := exchange.FromContext(ctx); x != nil {
@@ -176,7 +178,8 @@ func (rt *roundTrips) giveUp(ctx context.Context, err error) (mcp.Object, *mcp.E
 	cancel(err)
 	last := rt.request
 	last.Params, last.Refusals = last.Params.Without("inputResponses"), nil
-	_, _ = rt.server.exchanges.Handle(ended, rt.caller, &last) // its answer is only that its context has ended
+	// its answer is only that its context has ended
+	_, _ = rt.server.exchanges.Handle(ended, rt.caller, &last)
 	switch {
 	case errors.Is(context.Cause(ctx), gateway.ErrStopped):
 		return mcp.Object{}, exchange.ErrStopped

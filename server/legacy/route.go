@@ -26,7 +26,9 @@ func (s *Service) missing(ctx context.Context) *exchange.Refusal {
 // that is this one. Otherwise ask has the other do what is to be done, and the request is
 // answered. A primary that is not reached is most likely about to be known as gone, and
 // is waited for: clients do not send again what was refused.
-func (s *Service) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID, ask func(to replica.ID) forward.Outcome) *sessions.Session {
+func (s *Service) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID,
+	ask func(to replica.ID) forward.Outcome,
+) *sessions.Session {
 	denied, until := replica.ID(""), time.Now().Add(forward.HoldTime)
 	for {
 		l, to, refused := s.sessions.Whose(x.Context(), t, x.Caller, denied)

@@ -167,7 +167,9 @@ func (p *sseSender) releaseSlot() { p.taken.ReleaseSlot() }
 
 // answerSSE runs one request, and appends all that comes of it to the stream of the
 // session. A panic in the request is answered with an error.
-func (s *Service) answerSSE(ctx context.Context, x *exchange.Exchange, l *sessions.Session, m *mcp.Message, j *exchange.Job, sender *sseSender) {
+func (s *Service) answerSSE(ctx context.Context, x *exchange.Exchange, l *sessions.Session, m *mcp.Message,
+	j *exchange.Job, sender *sseSender,
+) {
 	a := exchange.Answer{ID: m.ID, Err: exchange.ErrPanic.Told}
 	s.exchanges.Safely(ctx, func() {
 		switch m.Method {

@@ -104,7 +104,8 @@ func (s *Service) resubscribe(ctx context.Context, l *sessions.Session, c gatewa
 		case told == nil:
 			s.updated(l, uri, uri)
 		case !tried: // or a server that stays down would fill the log
-			s.exchanges.Log.WarnContext(ctx, "a subscription of a replica that is gone was not opened again", "error",
+			s.exchanges.Log.WarnContext(ctx, "a subscription of a replica that is gone was not opened again",
+				"error",
 				told)
 		}
 		if told != nil && !isForGood(told) {
@@ -121,7 +122,8 @@ func (s *Service) resubscribeAll() {
 		}
 		if caller, ok := s.exchanges.Resolve(l.LastPrincipal()); ok {
 			// one for each session
-			s.background.begin(context.Background(), func(ctx context.Context) { s.resubscribe(ctx, l, caller) })
+			s.background.begin(context.Background(),
+				func(ctx context.Context) { s.resubscribe(ctx, l, caller) })
 		}
 	})
 }

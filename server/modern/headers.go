@@ -53,7 +53,8 @@ func checkMeta(meta mcp.Object) *exchange.Refusal {
 }
 
 func missing(name string) *exchange.Refusal {
-	return exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: _meta needs %q", name)
+	return exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidParams, "Invalid params: _meta needs %q",
+		name)
 }
 
 // checkVersion compares the revision in the header with the one in the body, and with

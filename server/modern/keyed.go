@@ -99,7 +99,8 @@ func (e *Endpoint) refuseKeyed(ctx context.Context, x *exchange.Exchange, c *cal
 	refused := refusalOfKeyed(err)
 	if ran && refused == exchange.ErrReplicas {
 		refused = &exchange.Refusal{
-			Status: exchange.StatusOf(exchange.ErrForwardLost.Code, mcp.Modern), Told: exchange.ErrForwardLost,
+			Status: exchange.StatusOf(exchange.ErrForwardLost.Code, mcp.Modern),
+			Told:   exchange.ErrForwardLost,
 		}
 	}
 	x.RecordRefusal(refused)
@@ -138,7 +139,9 @@ func (e *Endpoint) repeatKeyed(ctx context.Context, x *exchange.Exchange, c *cal
 ) {
 	caller, err := e.config.Exchanges.Desk.Resolve(x.Principal)
 	if err != nil {
-		x.RecordRefusal(&exchange.Refusal{Status: exchange.StatusOf(exchange.ErrorOf(err).Code, mcp.Modern), Told: exchange.ErrorOf(err)})
+		x.RecordRefusal(&exchange.Refusal{
+			Status: exchange.StatusOf(exchange.ErrorOf(err).Code, mcp.Modern), Told: exchange.ErrorOf(err),
+		})
 	} else {
 		c.request = e.requestOf(x, m, c)
 		err = e.config.Exchanges.Desk.Repeat(ctx, caller, &c.request)
@@ -157,8 +160,11 @@ func (e *Endpoint) repeatKeyed(ctx context.Context, x *exchange.Exchange, c *cal
 }
 
 // runKeyed runs the request, and keeps its answer before the client gets it.
-func (e *Endpoint) runKeyed(ctx context.Context, x *exchange.Exchange, c *call, m *mcp.Message, claim once.Claim) {
-	a, settled := exchange.Answer{ID: m.ID, Err: exchange.ErrPanic.Told, Status: exchange.ErrPanic.Status}, false
+func (e *Endpoint) runKeyed(ctx context.Context, x *exchange.Exchange, c *call, m *mcp.Message,
+	claim once.Claim,
+) {
+	a, settled := exchange.Answer{ID: m.ID, Err: exchange.ErrPanic.Told, Status: exchange.ErrPanic.Status},
+		false
 	defer func() {
 		if !settled { // a panic: nobody knows how far the call came
 			claim.Finish(x.Outliving(), once.Answer{Status: a.Status, Message: a.Message(x.ID)})

@@ -147,7 +147,9 @@ type followed struct {
 }
 
 // Open implements source: it subscribes to the resources, and sends the acknowledgement.
-func (sub *subscription) Open(ctx context.Context, x *exchange.Exchange, r *http.Request) (*streams.Stream, error) {
+func (sub *subscription) Open(ctx context.Context, x *exchange.Exchange, r *http.Request) (*streams.Stream,
+	error,
+) {
 	sub.subscribe(ctx, x, sub.wanted)
 	sub.followTasks(ctx, x)
 	sub.wanted = nil

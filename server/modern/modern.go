@@ -66,7 +66,8 @@ func (e *Endpoint) Answer(x *exchange.Exchange, r *http.Request, m *mcp.Message,
 		return
 	}
 	switch {
-	case m.IsNotification(): // no notification of a client has a meaning here: it cancels a request by leaving
+	// no notification of a client has a meaning here: it cancels a request by leaving
+	case m.IsNotification():
 		x.WriteStatus(http.StatusAccepted)
 	case m.Method == mcp.MethodListen:
 		e.listen(x, r, m)

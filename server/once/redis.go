@@ -80,7 +80,8 @@ return false`)
 if v and v ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 return 1`)
-	drop = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+	drop = redis.NewScript(
+		`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0`)
 )
 
@@ -94,7 +95,9 @@ func NewRedis(cfg RedisConfig) *Redis {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	s := &Redis{config: cfg, room: room{share.New(cfg.Room), cfg.Quota}, claims: make(map[[sha256.Size]byte]*claim)}
+	s := &Redis{
+		config: cfg, room: room{share.New(cfg.Room), cfg.Quota}, claims: make(map[[sha256.Size]byte]*claim),
+	}
 	return s
 }
 

@@ -78,10 +78,12 @@ if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then redis.call('DEL', KEYS[1]) end
 local had = redis.call('HMGET', KEYS[1], 'epoch', 'primary')
 local epoch = tonumber(had[1] or '')
 if not epoch and ARGV[5] ~= '1' then return 'none' end
-if epoch and (epoch > tonumber(ARGV[2]) or epoch == tonumber(ARGV[2]) and had[2] ~= ARGV[1]) then return 'fenced' end
+if epoch and (epoch > tonumber(ARGV[2]) or epoch == tonumber(ARGV[2]) and had[2] ~= ARGV[1])
+  then return 'fenced' end
 redis.call('HSET', KEYS[1], 'primary', ARGV[1], 'epoch', ARGV[2], 'seal', ARGV[3])
 for i = 6, #ARGV, 2 do
-  if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[1], ARGV[i]) else redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
+  if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[1], ARGV[i])
+    else redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return 'ok'`)

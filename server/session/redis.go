@@ -43,9 +43,9 @@ type RedisConfig struct {
 //	      └─ who else reads it ──▶ word "stir 1" to those replicas
 //
 // An event is in the server before Append returns, so before any client has it. Round
-// trips: one for Begin and Append, one for all that Notify at the same time; none for Follow, Unfollow, End and Drop. A
-// stream that was not begun by Begin needs one or two more to be appended to, because
-// others may append to it at the same time.
+// trips: one for Begin and Append, one for all that Notify at the same time; none for
+// Follow, Unfollow, End and Drop. A stream that was not begun by Begin needs one or two
+// more to be appended to, because others may append to it at the same time.
 //
 // When the server does not answer, the streams of Begin go on in memory, and what is
 // appended to them from then on is Fleeting, until the stream ends. It is taken out of

@@ -45,7 +45,8 @@ func (l *Session) ListenerAt(at replica.ID) *Holder {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range slices.Backward(l.streams.holders) {
-		if h.Listener != nil && h.Listener.At == at && h.Stream[0] == 'g' && l.lead.leads && !l.life.isOver() {
+		if h.Listener != nil && h.Listener.At == at && h.Stream[0] == 'g' && l.lead.leads &&
+			!l.life.isOver() {
 			return h
 		}
 	}
@@ -198,7 +199,8 @@ func (l *Session) DropListener(stream string, at replica.ID) {
 }
 
 func (l *Session) dropListenersLocked(which func(*Holder) bool) {
-	l.streams.holders = slices.DeleteFunc(l.streams.holders, func(h *Holder) bool { return h.Listener != nil && which(h) })
+	l.streams.holders = slices.DeleteFunc(l.streams.holders,
+		func(h *Holder) bool { return h.Listener != nil && which(h) })
 }
 
 // StreamsAt returns the replicas that hold streams of the session, by stream.

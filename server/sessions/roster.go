@@ -112,7 +112,9 @@ func (ro *Roster) Each(do func(*Session)) {
 // has been idle longest is evicted for it. evicted are those that were: they are over,
 // and the caller discards them. If none is idle, the new session is refused and not
 // entered.
-func (ro *Roster) Add(l *Session, b Bounds) (entered *Session, evicted []*Session, refused *exchange.Refusal) {
+func (ro *Roster) Add(l *Session, b Bounds) (entered *Session, evicted []*Session,
+	refused *exchange.Refusal,
+) {
 	ro.mu.Lock()
 	defer ro.mu.Unlock()
 	if other := ro.Find(l.Key); other != nil {

@@ -105,7 +105,8 @@ func (l *Session) learnWatches(facts map[string]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for name, uri := range facts {
-		if strings.HasPrefix(name, factWatch) && len(uri) <= exchange.MaxURI && len(l.notices.lost) < exchange.MaxSubscriptions &&
+		if strings.HasPrefix(name, factWatch) && len(uri) <= exchange.MaxURI &&
+			len(l.notices.lost) < exchange.MaxSubscriptions &&
 			l.notices.watched[uri] == nil {
 			if l.notices.lost == nil {
 				l.notices.lost = make(map[string]bool)

@@ -90,7 +90,8 @@ func (o *Stream) SendMessage(message exchange.Payload) error {
 func (o *Stream) sendLong(e sse.Event, line exchange.Payload) error {
 	e.Data = []byte{}
 	head, end := sse.Append(nil, e), []byte("\n\n") // of an empty line and of the event
-	for _, part := range slices.Concat(exchange.Payload{head[:len(head)-len(end)]}, line, exchange.Payload{end}) {
+	for _, part := range slices.Concat(exchange.Payload{head[:len(head)-len(end)]}, line,
+		exchange.Payload{end}) {
 		if err := o.to.WriteAll(part); err != nil {
 			return err
 		}

@@ -31,7 +31,8 @@ const (
 	ticketVersion = 4
 	OpenerSize    = 8
 	KeySize       = 16
-	Size          = 1 + OpenerSize + KeySize + sha256.Size + 8 + len(mcp.LatestLegacy) + 1 + 2 // without extensions
+	// without extensions
+	Size = 1 + OpenerSize + KeySize + sha256.Size + 8 + len(mcp.LatestLegacy) + 1 + 2
 )
 
 // Ticket is what the id of a session says. It is sealed, so only gateways with the same

@@ -87,7 +87,8 @@ var texts = map[Language]words{
 		AllScopes:    "do all that you may do, also what you will be allowed later",
 		NoScopes:     "do what everybody of the tenant may do",
 		Warning:      "Go on only if you have just begun this yourself, in the program that is named here.",
-		LocalDocument: "Any program on this machine can say that it is this one. Make sure that you have started " +
+		LocalDocument: "Any program on this machine can say that it is this one. Make sure that you have " +
+			"started " +
 			"it yourself.",
 		Allow:       "Allow",
 		Deny:        "Do not allow",
@@ -105,14 +106,17 @@ var texts = map[Language]words{
 			UnknownClient: {
 				"This program is not known here",
 				"The program has a registration that has ended or was never made here.",
-				"In the program, remove the sign-in of this server and connect again: in Claude Code use /mcp and " +
-					"“Clear authentication”, in VS Code the command “Authentication: Remove Dynamic Authentication " +
+				"In the program, remove the sign-in of this server and connect again: in Claude Code use " +
+					"/mcp and " +
+					"“Clear authentication”, in VS Code the command “Authentication: Remove Dynamic " +
+					"Authentication " +
 					"Providers”, in Codex “codex mcp logout”.",
 			},
 			BadRedirect: {
 				"The answer would go to a wrong place",
 				"The program wants the answer at an address that it has not registered.",
-				"Remove the sign-in of this server in the program and connect again. If you did not start a program, " +
+				"Remove the sign-in of this server in the program and connect again. If you did not start " +
+					"a program, " +
 					"close this page: somebody may have sent you a link to mislead you.",
 			},
 			BadRequest: {
@@ -122,7 +126,8 @@ var texts = map[Language]words{
 			OtherBrowser: {
 				"This sign-in was not begun here",
 				"It was begun in another browser, or more than ten minutes ago.",
-				"Start again in the program, and stay in one browser. If you did not start a program, close this page.",
+				"Start again in the program, and stay in one browser. If you did not start a program, " +
+					"close this page.",
 			},
 			AlreadyDone: {
 				"This is done already", "You have answered this before, so the program has what it needs.",
@@ -179,8 +184,10 @@ var texts = map[Language]words{
 		Scopes:       "Es darf",
 		AllScopes:    "alles tun, was Sie dürfen, auch was Ihnen später erlaubt wird",
 		NoScopes:     "tun, was alle im Mandanten dürfen",
-		Warning:      "Fahren Sie nur fort, wenn Sie dies gerade selbst im genannten Programm begonnen haben.",
-		LocalDocument: "Jedes Programm auf diesem Gerät kann sich als dieses ausgeben. Vergewissern Sie sich, dass Sie " +
+		Warning: "Fahren Sie nur fort, wenn Sie dies gerade selbst im genannten Programm begonnen " +
+			"haben.",
+		LocalDocument: "Jedes Programm auf diesem Gerät kann sich als dieses ausgeben. Vergewissern Sie " +
+			"sich, dass Sie " +
 			"es selbst gestartet haben.",
 		Allow:       "Zulassen",
 		Deny:        "Nicht zulassen",
@@ -198,14 +205,17 @@ var texts = map[Language]words{
 			UnknownClient: {
 				"Dieses Programm ist hier nicht bekannt",
 				"Seine Registrierung ist abgelaufen oder wurde nie hier gemacht.",
-				"Entfernen Sie im Programm die Anmeldung dieses Servers und verbinden Sie es neu: in Claude Code mit /mcp " +
-					"und „Clear authentication“, in VS Code mit „Authentication: Remove Dynamic Authentication Providers“, " +
+				"Entfernen Sie im Programm die Anmeldung dieses Servers und verbinden Sie es neu: in " +
+					"Claude Code mit /mcp " +
+					"und „Clear authentication“, in VS Code mit „Authentication: Remove Dynamic " +
+					"Authentication Providers“, " +
 					"in Codex mit „codex mcp logout“.",
 			},
 			BadRedirect: {
 				"Die Antwort ginge an eine falsche Stelle",
 				"Das Programm will die Antwort an einer Adresse, die es nicht registriert hat.",
-				"Entfernen Sie im Programm die Anmeldung dieses Servers und verbinden Sie es neu. Wenn Sie kein Programm " +
+				"Entfernen Sie im Programm die Anmeldung dieses Servers und verbinden Sie es neu. Wenn Sie " +
+					"kein Programm " +
 					"gestartet haben, schließen Sie diese Seite: vielleicht will Sie jemand täuschen.",
 			},
 			BadRequest: {
@@ -216,7 +226,8 @@ var texts = map[Language]words{
 			OtherBrowser: {
 				"Diese Anmeldung wurde nicht hier begonnen",
 				"Sie wurde in einem anderen Browser begonnen oder vor mehr als zehn Minuten.",
-				"Beginnen Sie im Programm noch einmal und bleiben Sie in einem Browser. Wenn Sie kein Programm gestartet " +
+				"Beginnen Sie im Programm noch einmal und bleiben Sie in einem Browser. Wenn Sie kein " +
+					"Programm gestartet " +
 					"haben, schließen Sie diese Seite.",
 			},
 			AlreadyDone: {
@@ -236,7 +247,8 @@ var texts = map[Language]words{
 			NoAccess: {
 				"Ihr Konto hat hier keinen Zugang",
 				"Sie sind angemeldet, aber Ihr Konto darf diese Adresse nicht benutzen.",
-				"Bitten Sie Ihre Administration um Zugang, oder nehmen Sie die Adresse, die man Ihnen genannt hat.",
+				"Bitten Sie Ihre Administration um Zugang, oder nehmen Sie die Adresse, die man Ihnen " +
+					"genannt hat.",
 			},
 			TooMany: {
 				"Zu viele Programme sind verbunden", "Im Augenblick können keine weiteren verbunden werden.",
@@ -244,13 +256,15 @@ var texts = map[Language]words{
 			},
 			Unavailable: {
 				"Anmelden geht gerade nicht",
-				"Etwas, das dazu nötig ist, ist im Augenblick nicht zu erreichen. Was verbunden ist, arbeitet weiter.",
+				"Etwas, das dazu nötig ist, ist im Augenblick nicht zu erreichen. Was verbunden ist, " +
+					"arbeitet weiter.",
 				"Versuchen Sie es in einigen Minuten noch einmal, vom Programm aus.",
 			},
 			Refused: {
 				"Diese Antwort wurde nicht angenommen",
 				"Sie kam nicht von der Seite, die Ihnen gezeigt wurde.",
-				"Beginnen Sie im Programm noch einmal. Wenn Sie kein Programm gestartet haben, schließen Sie diese Seite.",
+				"Beginnen Sie im Programm noch einmal. Wenn Sie kein Programm gestartet haben, schließen " +
+					"Sie diese Seite.",
 			},
 			Internal: {
 				"Hier ging etwas schief", "Es liegt nicht an Ihnen, und es wurde nichts geändert.",

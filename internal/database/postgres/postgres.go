@@ -87,9 +87,11 @@ func (*Server) Layout() string {
 	return `SELECT n.nspname AS schema, c.relname AS table_name,
   CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'view' ELSE 'table' END AS kind,
   a.attname AS column_name, format_type(a.atttypid, a.atttypmod) AS type, a.attnotnull AS required,
-  EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND a.attnum = ANY (i.indkey)) AS key,
+  EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary
+    AND a.attnum = ANY (i.indkey)) AS key,
   (SELECT min(f.confrelid::regclass::text || coalesce('.' || r.attname, '')) FROM pg_constraint f
-    LEFT JOIN pg_attribute r ON r.attrelid = f.confrelid AND r.attnum = f.confkey[array_position(f.conkey, a.attnum)]
+    LEFT JOIN pg_attribute r ON r.attrelid = f.confrelid
+      AND r.attnum = f.confkey[array_position(f.conkey, a.attnum)]
     WHERE f.contype = 'f' AND f.conrelid = c.oid AND a.attnum = ANY (f.conkey)) AS refers
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition AND a.attnum > 0 AND NOT a.attisdropped

@@ -15,21 +15,32 @@ const maxGrants = 5
 // become, may do beyond reading. The first column is "refuse" or "warn", the second the
 // grant. Tables of the system are not looked at: what is granted there to everybody is
 // harmless in a transaction that reads.
-const dangers = `WITH mine AS (SELECT oid, rolname FROM pg_roles WHERE pg_has_role(session_user, oid, 'MEMBER')),
-tables AS (SELECT c.oid, c.relowner, n.nspname || '.' || c.relname AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-  WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\_%')
-SELECT 'refuse', a.name || CASE WHEN r.rolname = session_user THEN '' ELSE ' by membership in ' || r.rolname END
-  FROM pg_roles r JOIN mine USING (oid), LATERAL (VALUES ('SUPERUSER', r.rolsuper), ('REPLICATION', r.rolreplication),
+const dangers = `WITH mine AS (SELECT oid, rolname FROM pg_roles
+  WHERE pg_has_role(session_user, oid, 'MEMBER')),
+tables AS (SELECT c.oid, c.relowner, n.nspname || '.' || c.relname AS name FROM pg_class c
+  JOIN pg_namespace n ON n.oid = c.relnamespace
+  WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+    AND n.nspname NOT LIKE 'pg\_%')
+SELECT 'refuse', a.name || CASE WHEN r.rolname = session_user THEN ''
+  ELSE ' by membership in ' || r.rolname END
+  FROM pg_roles r JOIN mine USING (oid),
+    LATERAL (VALUES ('SUPERUSER', r.rolsuper), ('REPLICATION', r.rolreplication),
     ('BYPASSRLS', r.rolbypassrls), ('CREATEROLE', r.rolcreaterole)) AS a(name, has) WHERE a.has
-UNION ALL SELECT 'refuse', 'membership in ' || rolname FROM mine WHERE rolname IN ('pg_write_all_data', 'pg_read_server_files',
-  'pg_write_server_files', 'pg_execute_server_program', 'pg_signal_backend', 'pg_maintain', 'pg_create_subscription')
-UNION ALL (SELECT 'refuse', 'ownership of ' || t.name FROM tables t JOIN mine ON mine.oid = t.relowner LIMIT 6)
+UNION ALL SELECT 'refuse', 'membership in ' || rolname FROM mine
+  WHERE rolname IN ('pg_write_all_data', 'pg_read_server_files',
+  'pg_write_server_files', 'pg_execute_server_program', 'pg_signal_backend', 'pg_maintain',
+  'pg_create_subscription')
+UNION ALL (SELECT 'refuse', 'ownership of ' || t.name FROM tables t JOIN mine ON mine.oid = t.relowner
+  LIMIT 6)
 UNION ALL (SELECT DISTINCT 'refuse', p.name || ' on ' || t.name FROM tables t, mine,
     (VALUES ('INSERT'), ('UPDATE'), ('DELETE'), ('TRUNCATE')) AS p(name)
-  WHERE mine.oid <> t.relowner AND CASE WHEN p.name IN ('INSERT', 'UPDATE') THEN has_any_column_privilege(mine.oid, t.oid, p.name)
+  WHERE mine.oid <> t.relowner AND CASE
+    WHEN p.name IN ('INSERT', 'UPDATE') THEN has_any_column_privilege(mine.oid, t.oid, p.name)
     ELSE has_table_privilege(mine.oid, t.oid, p.name) END LIMIT 6)
-UNION ALL (SELECT DISTINCT 'refuse', 'EXECUTE on ' || p.oid::regprocedure FROM mine, pg_proc p JOIN pg_depend d ON d.objid = p.oid
-    AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e' JOIN pg_extension e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass
+UNION ALL (SELECT DISTINCT 'refuse', 'EXECUTE on ' || p.oid::regprocedure FROM mine, pg_proc p
+  JOIN pg_depend d ON d.objid = p.oid
+    AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e' JOIN pg_extension e ON e.oid = d.refobjid
+      AND d.refclassid = 'pg_extension'::regclass
   WHERE e.extname = 'dblink' AND has_function_privilege(mine.oid, p.oid, 'EXECUTE') LIMIT 6)
 UNION ALL SELECT 'warn', 'CREATE on schema ' || nspname FROM pg_namespace
   WHERE nspname = 'public' AND has_schema_privilege(session_user, oid, 'CREATE')

@@ -94,8 +94,10 @@ func (f *File) Check(ctx context.Context) (notes []string, err error) {
 func (*File) Layout() string {
 	return `SELECT '' AS schema, t.name AS table_name, t.type AS kind, c.name AS column_name, c.type AS type,
   c."notnull" OR c.pk > 0 AS required, c.pk > 0 AS key, f."table" || coalesce('.' || f."to", '') AS refers
-FROM sqlite_schema t JOIN pragma_table_xinfo(t.name) c LEFT JOIN pragma_foreign_key_list(t.name) f ON f."from" = c.name
-WHERE t.type IN ('table', 'view') AND t.name NOT LIKE 'sqlite\_%' ESCAPE '\' AND (?1 IS NULL OR t.name = ?1) AND c.hidden <> 1
+FROM sqlite_schema t JOIN pragma_table_xinfo(t.name) c
+  LEFT JOIN pragma_foreign_key_list(t.name) f ON f."from" = c.name
+WHERE t.type IN ('table', 'view') AND t.name NOT LIKE 'sqlite\_%' ESCAPE '\'
+  AND (?1 IS NULL OR t.name = ?1) AND c.hidden <> 1
 ORDER BY t.name, c.cid`
 }
 
@@ -137,7 +139,8 @@ func restrict(c *sqlite3.Conn, turn *slice) error {
 	}
 	// Without temp_store, what is sorted would go to a file of this machine.
 	if err := c.Exec(
-		"PRAGMA query_only=ON; PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0; PRAGMA cell_size_check=ON"); err != nil {
+		"PRAGMA query_only=ON; PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0; PRAGMA " +
+			"cell_size_check=ON"); err != nil {
 		return fmt.Errorf("restrict the connection: %w", err)
 	}
 	for limit, value := range map[sqlite3.LimitCategory]int{
@@ -257,7 +260,8 @@ func (f *File) explain(ctx context.Context, err error) error {
 		return says
 	case errors.Is(err, errMemory):
 		return database.Errorf(
-			"The query needs more than %d MiB of memory here: sort, group or join fewer rows, or select fewer columns.", Memory>>20)
+			"The query needs more than %d MiB of memory here: sort, group or join fewer rows, or select "+
+				"fewer columns.", Memory>>20)
 	case code(sqlite3.AUTH):
 		if _, function, found := strings.Cut(fmt.Sprint(fault), "not authorized to use function: "); found {
 			return database.Errorf("The function %s cannot be used here.", function)
@@ -271,10 +275,12 @@ func (f *File) explain(ctx context.Context, err error) error {
 		return database.Errorf("SQLite says: %s", sentence(fault))
 	case code(sqlite3.READONLY_ROLLBACK), code(sqlite3.READONLY_RECOVERY):
 		return database.Errorf(
-			"A program that writes this database has ended in the middle of it. It can be read again when that program has opened it once more.")
+			"A program that writes this database has ended in the middle of it. It can be read again when " +
+				"that program has opened it once more.")
 	case f.isWAL() && (code(sqlite3.CANTOPEN) || code(sqlite3.READONLY) || code(sqlite3.IOERR)):
 		return database.Errorf(
-			"This database is in WAL mode, which can only be read where its folder can be written: the operator makes the folder writable for the gateway, or sets PRAGMA journal_mode=DELETE.")
+			"This database is in WAL mode, which can only be read where its folder can be written: the " +
+				"operator makes the folder writable for the gateway, or sets PRAGMA journal_mode=DELETE.")
 	case code(sqlite3.BUSY), code(sqlite3.LOCKED):
 		return database.Errorf("Another program is writing this database: try again.")
 	case code(sqlite3.NOTADB), code(sqlite3.CORRUPT):

@@ -76,7 +76,8 @@ func watch(t testing.TB, dir string, args []string) *Watched {
 	text := fmt.Sprintf("bind 127.0.0.1\nport %s\ndir %s\nlogfile log\n", own, w.Sentinel.Dir) +
 		strings.NewReplacer(" --", "\n", "--", "").Replace(strings.Join(more, " ")) +
 		fmt.Sprintf(
-			"\nsentinel monitor %[1]s %[2]s %[3]s 1\nsentinel down-after-milliseconds %[1]s 1000\nsentinel failover-timeout %[1]s 5000\n", MasterName, host, port)
+			"\nsentinel monitor %[1]s %[2]s %[3]s 1\nsentinel down-after-milliseconds %[1]s 1000\nsentinel "+
+				"failover-timeout %[1]s 5000\n", MasterName, host, port)
 	if err := os.WriteFile(w.Sentinel.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

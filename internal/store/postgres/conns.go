@@ -180,12 +180,14 @@ func (p *conns) open(ctx context.Context, most time.Duration) (*pgconn.PgConn, e
 	limited, stop := context.WithTimeoutCause(ctx, connectTime, errSlow)
 	defer stop()
 	milliseconds := fmt.Sprint(most.Milliseconds())
-	c, err := pgdial.Connect(limited, p.file, pgdial.Options{MaxMessage: maxMessage, Settings: map[string]string{
-		"search_path": "drawbridge", "statement_timeout": milliseconds, "lock_timeout": milliseconds,
-		"idle_in_transaction_session_timeout": milliseconds, "default_transaction_isolation": "read committed",
-		// what is acknowledged is on the disk, whatever the server's default is
-		"synchronous_commit": "on",
-	}})
+	c, err := pgdial.Connect(limited, p.file,
+		pgdial.Options{MaxMessage: maxMessage, Settings: map[string]string{
+			"search_path": "drawbridge", "statement_timeout": milliseconds, "lock_timeout": milliseconds,
+			"idle_in_transaction_session_timeout": milliseconds, "default_transaction_isolation": "read " +
+				"committed",
+			// what is acknowledged is on the disk, whatever the server's default is
+			"synchronous_commit": "on",
+		}})
 	if err != nil {
 		return nil, err
 	}

@@ -101,7 +101,8 @@ func read(reader *pgconn.ResultReader, each func(store.Row) bool) error {
 
 // Get returns a record.
 func (s *Store) Get(ctx context.Context, kind, id string) (store.Record, error) {
-	rows, err := s.selected(ctx, "SELECT "+columns+" FROM records WHERE kind = $1 AND id = $2 AND expires > $3", kind, id,
+	rows, err := s.selected(ctx, "SELECT "+columns+
+		" FROM records WHERE kind = $1 AND id = $2 AND expires > $3", kind, id,
 		s.cfg.Time())
 	if err != nil {
 		return store.Record{}, fmt.Errorf("read a record: %w", err)
@@ -177,7 +178,8 @@ func (s *Store) Rows(ctx context.Context) iter.Seq2[store.Row, error] {
 	return func(yield func(store.Row, error) bool) {
 		stopped := false
 		err := s.conns.alone(ctx, func(c *pgconn.PgConn) error {
-			reader := c.ExecParams(ctx, "SELECT "+columns+" FROM records ORDER BY kind, id", nil, nil, nil, formats())
+			reader := c.ExecParams(ctx, "SELECT "+columns+" FROM records ORDER BY kind, id", nil, nil, nil,
+				formats())
 			return read(reader, func(row store.Row) bool {
 				stopped = !yield(row, nil)
 				return !stopped

@@ -90,7 +90,8 @@ func migrate(ctx context.Context, c *pgconn.PgConn) error {
 	if version < len(steps) {
 		if err := execute(ctx, c, "BEGIN; SELECT pg_advisory_xact_lock("+strconv.Itoa(migrationLock)+
 			"); CREATE SCHEMA IF NOT EXISTS drawbridge; "+
-			"CREATE TABLE IF NOT EXISTS schema(version integer NOT NULL, oldest integer NOT NULL)"); err != nil {
+			"CREATE TABLE IF NOT EXISTS schema(version integer NOT NULL, oldest integer NOT "+
+			"NULL)"); err != nil {
 			return err
 		}
 		if version, oldest, err = schemaOf(ctx, c); err != nil {
@@ -116,7 +117,8 @@ func migrate(ctx context.Context, c *pgconn.PgConn) error {
 // schemaOf returns the version of the schema, and the oldest that a program must know;
 // zeros: there is none.
 func schemaOf(ctx context.Context, c *pgconn.PgConn) (version, oldest int, err error) {
-	found := c.ExecParams(ctx, "SELECT to_regclass('drawbridge.schema') IS NOT NULL", nil, nil, nil, nil).Read()
+	found := c.ExecParams(ctx, "SELECT to_regclass('drawbridge.schema') IS NOT "+
+		"NULL", nil, nil, nil, nil).Read()
 	if found.Err != nil || len(found.Rows) == 0 || string(found.Rows[0][0]) != "t" {
 		return 0, 0, found.Err
 	}

@@ -103,7 +103,8 @@ func (s *Store) update(ctx context.Context, row store.Row, read int64) error {
 	text := `UPDATE records SET tenant = $1, owner = $2, expires = $3, version = $4, key = $5, value = $6
 		WHERE kind = $7 AND id = $8 AND version = $9 AND expires > $10 AND `
 	values := []any{
-		row.Tenant, row.Owner, row.Expires, row.Version, row.Key, row.Value, row.Kind, row.ID, read, s.cfg.Time(),
+		row.Tenant, row.Owner, row.Expires, row.Version, row.Key, row.Value, row.Kind, row.ID, read,
+		s.cfg.Time(),
 	}
 	rows, err := s.change(ctx, statement{text + "tenant = $1", values})
 	if err != nil || rows[0] > 0 {
@@ -137,12 +138,14 @@ func (s *Store) Check(ctx context.Context) error {
 // Sweep removes rows that have expired, and seals those again that an older key seals.
 // Replicas pass over what another one has in work.
 func (s *Store) Sweep(ctx context.Context, p store.Pass) (store.Pass, error) {
-	removed, err := s.change(ctx, statement{`DELETE FROM records WHERE (kind, id) IN (SELECT kind, id FROM records
+	removed, err := s.change(ctx,
+		statement{`DELETE FROM records WHERE (kind, id) IN (SELECT kind, id FROM records
 		WHERE expires <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`, []any{s.cfg.Time(), store.MostSwept}})
 	if err != nil {
 		return p, fmt.Errorf("remove what has expired: %w", err)
 	}
-	p, err = s.cfg.SealAgain(p, func(key, after string) ([]store.Row, string, error) { return s.ofKey(ctx, key, after) },
+	p, err = s.cfg.SealAgain(p,
+		func(key, after string) ([]store.Row, string, error) { return s.ofKey(ctx, key, after) },
 		func(rows []store.Row) error { return s.sealAgain(ctx, rows) })
 	if err != nil {
 		return p, fmt.Errorf("seal records with the newest key: %w", err)
@@ -185,7 +188,8 @@ func (s *Store) sealAgain(ctx context.Context, rows []store.Row) error {
 func (s *Store) Replace(ctx context.Context, rows iter.Seq2[store.Row, error]) (replaced int, err error) {
 	now := s.cfg.Time()
 	err = s.conns.alone(ctx, func(c *pgconn.PgConn) error {
-		if err := execute(ctx, c, "BEGIN; LOCK TABLE records IN EXCLUSIVE MODE; DELETE FROM records"); err != nil {
+		if err := execute(ctx, c, "BEGIN; LOCK TABLE records IN EXCLUSIVE MODE; DELETE FROM "+
+			"records"); err != nil {
 			return err
 		}
 		var next []statement

@@ -123,7 +123,8 @@ const columns = "kind, id, tenant, owner, expires, version, key, value"
 func rowAt(s *sqlite3.Stmt) store.Row {
 	return store.Row{
 		Kind: s.ColumnText(0), ID: s.ColumnText(1), Tenant: s.ColumnText(2), Owner: s.ColumnText(3),
-		Expires: s.ColumnInt64(4), Version: s.ColumnInt64(5), Key: s.ColumnText(6), Value: s.ColumnBlob(7, nil),
+		Expires: s.ColumnInt64(4), Version: s.ColumnInt64(5), Key: s.ColumnText(6),
+		Value: s.ColumnBlob(7, nil),
 	}
 }
 
@@ -153,5 +154,6 @@ func (c *conn) shut() (err error) {
 // passing tells whether a connection may go on after an error.
 func passing(err error) bool {
 	return err == nil || errors.Is(err, sqlite3.BUSY) || errors.Is(err, sqlite3.INTERRUPT) ||
-		errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrFull)
+		errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConflict) ||
+		errors.Is(err, store.ErrFull)
 }

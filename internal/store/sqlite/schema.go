@@ -55,7 +55,8 @@ func migrate(c *conn) (err error) {
 		return err
 	}
 	defer tx.End(&err)
-	if err := c.Exec("CREATE TABLE IF NOT EXISTS schema(version INTEGER NOT NULL, oldest INTEGER NOT NULL) STRICT"); err != nil {
+	if err := c.Exec("CREATE TABLE IF NOT EXISTS schema(version INTEGER NOT NULL, oldest INTEGER NOT NULL) " +
+		"STRICT"); err != nil {
 		return err
 	}
 	version, oldest := 0, 0

@@ -164,7 +164,8 @@ func (s *Store) Get(ctx context.Context, kind, id string) (store.Record, error) 
 	var row store.Row
 	err := s.read(ctx, func(c *conn) error {
 		return c.run(func(at *sqlite3.Stmt) { row = rowAt(at) },
-			"SELECT "+columns+" FROM records WHERE kind = ? AND id = ? AND expires > ?", kind, id, s.cfg.Time())
+			"SELECT "+columns+" FROM records WHERE kind = ? AND id = ? AND expires > ?", kind, id,
+			s.cfg.Time())
 	})
 	if err != nil {
 		return store.Record{}, fmt.Errorf("read a record: %w", err)

@@ -174,9 +174,10 @@ func (s *Store) update(c *conn, row store.Row, read int64) error {
 	if !found {
 		return store.ErrConflict
 	}
-	if err := c.run(nil, `UPDATE records SET tenant = ?, owner = ?, expires = ?, version = ?, key = ?, value = ?
-		WHERE kind = ? AND id = ?`, row.Tenant, row.Owner, row.Expires, row.Version, row.Key, row.Value, row.Kind,
-		row.ID); err != nil {
+	if err := c.run(nil,
+		`UPDATE records SET tenant = ?, owner = ?, expires = ?, version = ?, key = ?, value = ?
+		WHERE kind = ? AND id = ?`, row.Tenant, row.Owner, row.Expires, row.Version, row.Key, row.Value,
+		row.Kind, row.ID); err != nil {
 		return err
 	}
 	if tenant == row.Tenant {
@@ -202,7 +203,8 @@ func (s *Store) insert(c *conn, row store.Row) error {
 }
 
 func insertRow(c *conn, r store.Row) error {
-	return c.run(nil, "INSERT INTO records("+columns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+	return c.run(nil, "INSERT INTO records("+columns+
+		") VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
 		r.Kind, r.ID, r.Tenant, r.Owner, r.Expires, r.Version, r.Key, r.Value)
 }
 
@@ -267,7 +269,8 @@ func (s *Store) expire(c *conn) (int, error) {
 }
 
 // rowsOfKey returns rows of a key in the order in which they stand in its index.
-const rowsOfKey = "SELECT " + columns + ", rowid FROM records WHERE key = ? AND rowid > ? ORDER BY rowid LIMIT ?"
+const rowsOfKey = "SELECT " + columns + ", rowid FROM records WHERE key = ? AND rowid > ? ORDER BY rowid " +
+	"LIMIT ?"
 
 // ofKey returns rows that a key seals, after a place, and the place of the last one.
 func (c *conn) ofKey(key, after string) (rows []store.Row, last string, err error) {
@@ -286,7 +289,8 @@ func (c *conn) ofKey(key, after string) (rows []store.Row, last string, err erro
 // sealAgain writes rows as another key seals them.
 func (c *conn) sealAgain(rows []store.Row) error {
 	for _, row := range rows {
-		if err := c.run(nil, "UPDATE records SET key = ?, value = ? WHERE kind = ? AND id = ?", row.Key, row.Value,
+		if err := c.run(nil, "UPDATE records SET key = ?, value = ? WHERE kind = ? AND id = ?", row.Key,
+			row.Value,
 			row.Kind, row.ID); err != nil {
 			return err
 		}

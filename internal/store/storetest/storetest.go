@@ -54,7 +54,8 @@ func Run(t *testing.T, open Open) {
 
 func record(kind, id, tenant string) store.Record {
 	return store.Record{
-		Kind: kind, ID: id, Tenant: tenant, Owner: "ann", Expires: time.Now().Add(time.Hour).Truncate(time.Millisecond),
+		Kind: kind, ID: id, Tenant: tenant, Owner: "ann", Expires: time.Now().Add(time.Hour).Truncate(
+			time.Millisecond),
 		Value: []byte("value of " + id),
 	}
 }
@@ -390,7 +391,8 @@ func sealed(t *testing.T, open Open) {
 		if _, err := s.Replace(t.Context(), sequence(all, nil)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Get(t.Context(), all[0].Kind, all[0].ID); err == nil || errors.Is(err, store.ErrNotFound) {
+		if _, err := s.Get(t.Context(), all[0].Kind, all[0].ID); err == nil ||
+			errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%s: got error %v, want one that says that the record cannot be read", name, err)
 		}
 		records, err := s.List(t.Context(), store.Query{Kind: "family"})
@@ -442,7 +444,8 @@ func unread(t *testing.T, open Open) {
 	if err != nil || len(records) != good {
 		t.Fatalf("list: got %d records and error %v, want %d", len(records), err, good)
 	}
-	if records, err = s.List(t.Context(), store.Query{Kind: "family", Limit: 2}); err != nil || len(records) != 2 {
+	if records, err = s.List(t.Context(), store.Query{Kind: "family", Limit: 2}); err != nil ||
+		len(records) != 2 {
 		t.Fatalf("list: got %d records and error %v, want 2", len(records), err)
 	}
 	cfg.Ring.Adopt(ring(t, 3, 2, 1))

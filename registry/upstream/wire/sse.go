@@ -56,7 +56,8 @@ func OpenSSE(ctx context.Context, at Site, up Events) (*SSE, error) {
 	}
 	l := &SSE{
 		duplex: newDuplex(up, reader{up.Count, at.Chatter, at.Turns}, at.Memory),
-		sender: sender{at.Client, at.Credential}, source: source, base: baseHeader(at), asides: newAsides(up.Count),
+		sender: sender{at.Client, at.Credential}, source: source, base: baseHeader(at), asides: newAsides(
+			up.Count),
 		ready: make(chan struct{}),
 	}
 	l.tellOut, l.hurry = l.Tell, l.gone

@@ -151,7 +151,8 @@ func (r *reader) checkBuiltin(s *Server, n *node) {
 	if at := n.child("builtin").member("describe_database"); at != nil &&
 		n.child("builtin").member("query_database") == nil {
 		r.fault(
-			at, "describe_database describes the databases of query_database, which this server does not have")
+			at,
+			"describe_database describes the databases of query_database, which this server does not have")
 	}
 	// After any problem, s may be incomplete, and package builtin would complain about
 	// values that the file does not have.

@@ -102,7 +102,9 @@ type Config struct {
 	Registration clients.Registration // registration
 	// spent_tokens: for how long a spent refresh token is answered; zero: the default
 	SpentTokens time.Duration
-	Advertise   []string // advertise: issuers, and SignInWord, that the metadata of /mcp names; nil: what follows
+	// advertise: issuers, and SignInWord, that the metadata of /mcp names; nil: what
+	// follows
+	Advertise []string
 	// scopes_supported: what metadata says of scopes; nil: those of the rules
 	ScopesSupported []string
 
@@ -497,7 +499,8 @@ func (a Auth) specs() []credential.Spec {
 // ExchangesTokens tells whether a server is given tokens in exchange for those of callers.
 func (c *Config) ExchangesTokens() bool {
 	return slices.ContainsFunc(c.Servers, func(s Server) bool {
-		return slices.ContainsFunc(s.Auth.specs(), func(spec credential.Spec) bool { return spec.Exchange != nil })
+		return slices.ContainsFunc(s.Auth.specs(),
+			func(spec credential.Spec) bool { return spec.Exchange != nil })
 	})
 }
 

@@ -25,8 +25,9 @@ func (r *reader) data(cfg *Config, n *node) {
 			r.fault(at, "several replicas share what they keep; write postgres_file, with the address of a "+
 				"PostgreSQL server in the file, in the place of dir")
 		case to.PostgresFile != "" && cfg.Sessions.KeysFile == "":
-			r.fault(n, "what is kept at a server is sealed with the keys of sessions.keys_file, which is not "+
-				"there; make it with: openssl rand -base64 32 > session.keys")
+			r.fault(n,
+				"what is kept at a server is sealed with the keys of sessions.keys_file, which is not "+
+					"there; make it with: openssl rand -base64 32 > session.keys")
 		}
 	})
 }

@@ -81,7 +81,8 @@ func (r *reader) issuer(n *node) (iss Issuer, login *Login, at issuerPlaces) {
 		return iss, nil, at
 	}
 	sources := []string{"jwks_url", "jwks_file", "public_key_file", "hmac_secret_file"}
-	if login != nil && !slices.ContainsFunc(sources, func(name string) bool { return n.member(name) != nil }) {
+	if login != nil &&
+		!slices.ContainsFunc(sources, func(name string) bool { return n.member(name) != nil }) {
 		iss.JWKSURL, iss.Discover = provider.DocumentURL(iss.Issuer.Issuer), true
 		r.checkAlgorithms("sign_in", false, n.member("algorithms"))
 		r.checkKeyTimes(&iss, "jwks_url", n)

@@ -82,8 +82,10 @@ func (r *reader) finishSignIn(login *Login, at, issuer *node) {
 		r.fault(scopes, "without the scope openid the provider says nothing of who somebody is")
 	}
 	for _, item := range scopes.items {
-		if address == "https://accounts.google.com" && (item.text == "offline_access" || item.text == "groups") {
-			r.fault(item, "Google refuses the scope %s; it gives refresh tokens without it, and has no groups",
+		if address == "https://accounts.google.com" &&
+			(item.text == "offline_access" || item.text == "groups") {
+			r.fault(item,
+				"Google refuses the scope %s; it gives refresh tokens without it, and has no groups",
 				item.text)
 		}
 	}
@@ -101,8 +103,9 @@ func (r *reader) checkIssuerAddress(n *node, address string, private bool) {
 			"private_addresses: true")
 	case strings.Contains(address, "microsoftonline.com/common/"),
 		strings.Contains(address, "microsoftonline.com/organizations/"):
-		r.fault(n, "this address is for all organisations, and its tokens have other issuers; name the id of "+
-			"yours: https://login.microsoftonline.com/ID/v2.0")
+		r.fault(n,
+			"this address is for all organisations, and its tokens have other issuers; name the id of "+
+				"yours: https://login.microsoftonline.com/ID/v2.0")
 	default:
 		r.checkReachable(n, private)
 	}
@@ -274,13 +277,16 @@ func (r *reader) checkClient(c *Client, n *node) {
 	case machine && n.member("tenant") == nil:
 		r.fault(n, "a client with client_credentials needs a tenant, which its tokens are for")
 	case !machine && n.member("tenant") != nil:
-		r.fault(n.member("tenant"), "tenant is for client_credentials; here the tenant is that of whoever signs in")
+		r.fault(n.member("tenant"), "tenant is for client_credentials; here the tenant is that of whoever "+
+			"signs in")
 	case !machine && n.member("scopes") != nil:
-		r.fault(n.member("scopes"), "scopes are for client_credentials; here they are those of whoever signs in")
+		r.fault(n.member("scopes"), "scopes are for client_credentials; here they are those of whoever "+
+			"signs in")
 	case people && len(c.Redirects) == 0 && !broken(n.member("redirect_uris")):
 		r.fault(n, "a client of people needs redirect_uris, to which the browser goes back")
 	case slices.Contains(c.Grants, refreshGrant) && !people:
-		r.fault(n.member("grants"), "refresh_token goes with authorization_code: tokens of client_credentials are "+
+		r.fault(n.member("grants"), "refresh_token goes with authorization_code: tokens of "+
+			"client_credentials are "+
 			"asked for anew")
 	}
 }
@@ -342,7 +348,8 @@ func (r *reader) advertise(cfg *Config, n *node) {
 			case name == SignInWord && !r.hasLogins() && len(cfg.Clients) == 0:
 				r.fault(places[name], "there is no sign_in to advertise")
 			case name != SignInWord && !slices.Contains(r.index.issuers, name):
-				r.faultHint(places[name], nearest(name, r.index.issuers), "%q is no issuer of this config, and not %s",
+				r.faultHint(places[name], nearest(name, r.index.issuers),
+					"%q is no issuer of this config, and not %s",
 					places[name].raw, SignInWord)
 			}
 		}
@@ -366,10 +373,12 @@ func (r *reader) checkSigningIn(cfg *Config) {
 	}
 	switch u, err := url.Parse(cfg.PublicAddress()); {
 	case r.root.member("public_url") == nil:
-		r.fault(r.root, "sign_in and clients need public_url: it is the name of the gateway in tokens, and the "+
+		r.fault(r.root, "sign_in and clients need public_url: it is the name of the gateway in tokens, and "+
+			"the "+
 			"beginning of the callback's address")
 	case err == nil && u.Scheme == "http" && !isLoopbackHost(u.Hostname()):
-		r.fault(r.at("public_url"), "clients sign in over https; let a load balancer speak it and set public_url to "+
+		r.fault(r.at("public_url"), "clients sign in over https; let a load balancer speak it and set "+
+			"public_url to "+
 			"what clients type")
 	}
 }
@@ -379,7 +388,8 @@ func (r *reader) checkSigningIn(cfg *Config) {
 func (r *reader) spentTokens(n *node) time.Duration {
 	d := r.duration(n)
 	if d != 0 && (d < time.Minute || d > signin.MostSpentWindow) {
-		r.fault(n, "%s: spent refresh tokens are answered for 1m to %d hours", n.raw, signin.MostSpentWindow/time.Hour)
+		r.fault(n, "%s: spent refresh tokens are answered for 1m to %d hours", n.raw,
+			signin.MostSpentWindow/time.Hour)
 	}
 	return d
 }

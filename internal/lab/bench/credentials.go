@@ -6,14 +6,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -41,7 +39,7 @@ func runCredentials(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	from := page.Origin(ctx, time.Now(), append([]string{"bench", "credentials"}, args...)...)
-	l, err := emptyLab("drawbridge-credentials-")
+	l, err := emptyLab("credentials")
 	if err != nil {
 		return err
 	}
@@ -114,25 +112,22 @@ func (l *lab) beginCredentials(ctx context.Context) (part, error) {
 		}
 		fmt.Fprintf(&servers, "  %s: {url: \"http://%s/mcp\", private_addresses: true, auth: {%s}}\n", kind.name, addrs[2], auth)
 	}
-	config := filepath.Join(l.Dir, "credentials.yaml")
 	text := fmt.Sprintf(configHead, addrs[0], addrs[1]) + fmt.Sprintf(`    servers: [%s]
     rules: [{allow: ["*"]}]
     limits: {requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, user_calls: {rate: 1e9, burst: 1000000000}, concurrency: 1000}
 servers:
 %saudit: {file: audit.jsonl, sync: interval}
 `, strings.TrimSuffix(names.String(), ", "), strings.ReplaceAll(servers.String(), ", auth: {}", ""))
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+	if err := l.Write(map[string]string{"credentials.yaml": text}); err != nil {
 		return part{}, err
 	}
 	l.token = sign(addrs[0])
-	gateway, err := l.start(ctx, addrs[0], l.Program, "serve", "-config", config)
+	gateway, err := l.serveConfig(ctx, addrs[0], l.Program, "credentials.yaml")
 	if err != nil {
 		return part{}, err
 	}
 	for _, kind := range credentialKinds {
-		t := l.target(wayDrawbridge, gateway, kind.name+"__echo", mcp.Modern)
-		if err := world.Within(ctx, 20*time.Second, "the gateway serves "+kind.name,
-			func() bool { return t.answers(ctx) }); err != nil {
+		if err := l.target(wayDrawbridge, gateway, kind.name+"__echo", mcp.Modern).serves(ctx); err != nil {
 			return part{}, err
 		}
 	}
@@ -142,22 +137,10 @@ servers:
 // serveTokens is an endpoint that gives everybody the same token, of the length that such
 // tokens have.
 func serveTokens(ctx context.Context, addr string) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
-	if err != nil {
-		return err
-	}
 	answer := fmt.Sprintf(`{"access_token":%q,"token_type":"Bearer","expires_in":3600,`+
 		`"issued_token_type":"urn:ietf:params:oauth:token-type:access_token"}`, strings.Repeat("t", 1000))
-	server := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, answer) // whoever asked may be gone
-		}),
-		ReadHeaderTimeout: 10 * time.Second,
-	}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })() // ctx ends the process
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return upstream.Listen(ctx, addr, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, answer) // whoever asked may be gone
+	}))
 }

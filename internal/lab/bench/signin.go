@@ -6,15 +6,12 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -65,7 +62,7 @@ func runSignIn(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	from := page.Origin(ctx, time.Now(), append([]string{"bench", "signin"}, args...)...)
-	l, err := emptyLab("drawbridge-signin-")
+	l, err := emptyLab("signin")
 	if err != nil {
 		return err
 	}
@@ -74,7 +71,7 @@ func runSignIn(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var table strings.Builder
+	var text strings.Builder
 	for _, era := range []mcp.Era{mcp.Legacy, mcp.Modern} {
 		var targets []*target
 		for _, way := range []string{byIssuer, byOwn, byKey} {
@@ -89,11 +86,11 @@ func runSignIn(ctx context.Context, args []string, out io.Writer) error {
 		for _, t := range targets {
 			cpu, by := r.ways[t.name].cpu, r.ways[byIssuer].cpu
 			least, most := middle(ratiosOf(cpu, by))
-			fmt.Fprintf(&table, "| %s | %s | %v | %.3f | %.3f to %.3f |\n", r.revision, t.name, spreadOf(cpu),
+			fmt.Fprintf(&text, "| %s | %s | %v | %.3f | %.3f to %.3f |\n", r.revision, t.name, spreadOf(cpu),
 				ratioOf(cpu, by).median, least, most)
 		}
 	}
-	return page.WriteSection(out, *report, "bench-signin", fmt.Sprintf(signInSection, from, *number, *took, &table))
+	return page.WriteSection(out, *report, "bench-signin", fmt.Sprintf(signInSection, from, *number, *took, text.String()))
 }
 
 const signInSection = `## What a call costs by how its caller is let in
@@ -119,27 +116,27 @@ func (l *lab) beginSignIn(ctx context.Context) (map[string]string, error) {
 	}
 	l.gateway, l.upstream = addrs[0], addrs[2]
 	tokens := map[string]string{}
-	config := filepath.Join(l.Dir, "signin.yaml")
 	token, key, err := issuerToken(l.gateway)
 	if tokens[byIssuer] = token; err != nil {
 		return nil, err
 	}
-	text := fmt.Sprintf(signInConfig, addrs[0], addrs[1], addrs[2])
-	if err := errors.Join(os.WriteFile(config, []byte(text), 0o600),
-		os.WriteFile(filepath.Join(l.Dir, "issuer.pem"), key, 0o600)); err != nil {
+	if err := l.Write(map[string]string{
+		"signin.yaml": fmt.Sprintf(signInConfig, addrs[0], addrs[1], addrs[2]),
+		"issuer.pem":  string(key),
+	}); err != nil {
 		return nil, err
 	}
 	if _, err := l.start(ctx, l.upstream, l.Self, "upstream", l.upstream); err != nil {
 		return nil, err
 	}
-	if l.parts[wayDrawbridge], err = l.start(ctx, l.gateway, l.Program, "serve", "-config", config); err != nil {
+	if l.parts[wayDrawbridge], err = l.serveConfig(ctx, l.gateway, l.Program, "signin.yaml"); err != nil {
 		return nil, err
 	}
 	if tokens[byOwn], err = ownToken(ctx, l.gateway); err != nil {
 		return nil, err
 	}
 	made := exec.CommandContext(ctx, l.Program, "keys", "create", "-tenant", "bench", "-subject", "ci", "-scopes", "tools.call", //nolint:gosec // ours
-		"-config", config)
+		"-config", "signin.yaml")
 	made.Dir = l.Dir
 	printed, err := made.Output()
 	if err != nil {

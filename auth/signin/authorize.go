@@ -72,7 +72,7 @@ func (s *core) judge(a address, query url.Values, asked *ask) *fault {
 	case query.Has("response_mode") && query.Get("response_mode") != "query":
 		return &fault{code: "invalid_request", says: "answers come in the query", reason: "response_mode"}
 	case fixed != nil && !fixed.Has("authorization_code"):
-		return &fault{code: "unauthorized_client", says: "the client may not use this grant"}
+		return errUnauthorized
 	case query.Get("code_challenge_method") != "S256" || !challengeForm.MatchString(asked.Challenge):
 		return &fault{code: "invalid_request", says: "PKCE with S256 is required", reason: "pkce"}
 	case query.Get("prompt") == "none":

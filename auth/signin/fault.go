@@ -31,7 +31,8 @@ var (
 		"invalid_client", "the client is not known here, or did not prove who it is: register again", "",
 		http.StatusUnauthorized,
 	}
-	errGrant = &fault{
+	errUnauthorized = &fault{code: "unauthorized_client", says: "the client may not use this grant"}
+	errGrant        = &fault{
 		code: "invalid_grant",
 		says: "the code or token is not valid any more: sign in again",
 	}

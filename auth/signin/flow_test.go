@@ -262,17 +262,24 @@ func TestConfiguredClients(t *testing.T) {
 		!slices.Equal(p.Scopes, []string{"read"}) {
 		t.Errorf("got %+v, %v", p, err)
 	}
-	for name, change := range map[string]func(url.Values){
-		"wrong secret": func(v url.Values) { v.Set("client_secret", secret+"x") },
-		"no secret":    func(v url.Values) { v.Del("client_secret") },
-		"other grant":  func(v url.Values) { v.Set("client_id", "web") },
-		"other scope":  func(v url.Values) { v.Set("scope", "admin") },
-		"no client":    func(v url.Values) { v.Del("client_id") },
+	for name, test := range map[string]struct {
+		change func(url.Values)
+		code   string
+	}{
+		"wrong secret":   {func(v url.Values) { v.Set("client_secret", secret+"x") }, "invalid_client"},
+		"no secret":      {func(v url.Values) { v.Del("client_secret") }, "invalid_client"},
+		"other grant":    {func(v url.Values) { v.Set("client_id", "web") }, "unauthorized_client"},
+		"other scope":    {func(v url.Values) { v.Set("scope", "admin") }, "invalid_scope"},
+		"no client":      {func(v url.Values) { v.Del("client_id") }, "invalid_request"},
+		"unknown client": {func(v url.Values) { v.Set("client_id", "robot") }, "invalid_client"},
 	} {
 		form, _ := url.ParseQuery(own.Encode())
-		change(form)
-		if answer := b.post(base+"/token", form); answer.StatusCode < 400 {
-			t.Errorf("%s: status %d", name, answer.StatusCode)
+		test.change(form)
+		answer := b.post(base+"/token", form)
+		got := object(t, answer)["error"]
+		if unknown := test.code == "invalid_client"; got != test.code ||
+			unknown != (answer.StatusCode == http.StatusUnauthorized) {
+			t.Errorf("%s: status %d, %v, want %s", name, answer.StatusCode, got, test.code)
 		}
 	}
 	if answer := b.post(base+"/t/umbrella/token", own); answer.StatusCode != http.StatusBadRequest {

@@ -122,7 +122,7 @@ func (s *core) mayRefresh(ctx context.Context, at address, q *request, f *family
 		return fault
 	}
 	if q.client.fixed != nil && !q.client.fixed.Has("refresh_token") {
-		return &fault{code: "unauthorized_client", says: "the client may not use this grant"}
+		return errUnauthorized
 	}
 	return nil
 }

@@ -61,10 +61,10 @@ func (s *core) token(x *exchange) {
 	x.writeJSON(http.StatusOK, document)
 }
 
-// blame turns an invalid grant of a client that is not known into the error after which
+// blame turns the refusal of a client that is not known into the error after which
 // clients register again: some never would, and repeat their old id for ever.
 func (s *core) blame(ctx context.Context, q *request, err error) error {
-	if !errors.Is(err, errGrant) {
+	if !errors.Is(err, errGrant) && !errors.Is(err, errUnauthorized) {
 		return err
 	}
 	known, away := s.registry.Known(ctx, q.client.id)
@@ -80,10 +80,10 @@ func (s *core) blame(ctx context.Context, q *request, err error) error {
 func (s *core) ownTokens(ctx context.Context, at address, q *request) (tokens, error) {
 	c := q.client.fixed
 	if c == nil || c.Secret == "" || !c.Has("client_credentials") {
-		return tokens{}, &fault{code: "unauthorized_client", says: "the client may not use this grant"}
+		return tokens{}, errUnauthorized
 	}
 	if at.tenant != "" && at.tenant != c.Tenant {
-		return tokens{}, &fault{code: "unauthorized_client", says: "the client may not use this grant"}
+		return tokens{}, errUnauthorized
 	}
 	if f := judgeResource(at, q.form); f != nil {
 		return tokens{}, f

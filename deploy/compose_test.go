@@ -151,9 +151,9 @@ func background(t *testing.T, program string, args ...string) {
 	})
 }
 
-// composePostgres runs PostgreSQL as the compose file does, and returns a file with its
-// address. secrets is where the script of the secrets has put them.
-func composePostgres(t *testing.T, secrets string) string {
+// composePostgres runs PostgreSQL as the compose file does, and writes its address into its
+// file. secrets is where the script of the secrets has put them.
+func composePostgres(t *testing.T, secrets string) {
 	t.Helper()
 	all, err := filepath.Glob("/usr/lib/postgresql/*/bin") // where Debian has it
 	if err != nil {
@@ -191,9 +191,7 @@ func composePostgres(t *testing.T, secrets string) string {
 	waitFor(t, address)
 	dsn := strings.NewReplacer("@postgres:5432/", "@localhost:"+port+"/", "/run/secrets", secrets).Replace(
 		read(t, filepath.Join(secrets, "postgres.dsn")))
-	file := filepath.Join(secrets, "here.dsn")
-	write(t, file, dsn)
-	return file
+	write(t, filepath.Join(secrets, "postgres.dsn"), dsn)
 }
 
 // TestComposeSharesRedisAndPostgres runs the gateway with the config of the compose file, a
@@ -217,7 +215,7 @@ func TestComposeSharesRedisAndPostgres(t *testing.T) {
 	write(t, filepath.Join(dir, "redis.conf"), redis)
 	background(t, server, filepath.Join(dir, "redis.conf"))
 	waitFor(t, store)
-	dsn := composePostgres(t, filepath.Join(dir, "secrets"))
+	composePostgres(t, filepath.Join(dir, "secrets"))
 
 	upstream, _, _ := gateway(t,
 		func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "down", http.StatusBadGateway) })
@@ -227,9 +225,8 @@ func TestComposeSharesRedisAndPostgres(t *testing.T) {
 		config := filepath.Join(dir, replica+".yaml")
 		write(t, config, replaced(t, "compose/drawbridge.yaml", map[string]string{
 			"0.0.0.0:8080": listen, "0.0.0.0:9090": operator, "acknowledge: [open-operator]": "",
-			"redis:6379":                store,
-			"/run/secrets/postgres.dsn": dsn,
-			"http://memory:8080":        "http://" + upstream, "/run/secrets": filepath.Join(dir, "secrets"),
+			"redis:6379":         store,
+			"http://memory:8080": "http://" + upstream, "/run/secrets": filepath.Join(dir, "secrets"),
 			`["localhost:8080"]`:                             `["` + listen + `"]`,
 			"/var/lib/drawbridge/${HOSTNAME:-gateway}.jsonl": filepath.Join(dir, replica+".jsonl"),
 		}))

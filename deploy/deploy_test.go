@@ -155,6 +155,7 @@ func secrets(t *testing.T) map[string]string {
 		"session.keys":   base64.StdEncoding.EncodeToString(random) + "\n",
 		"redis.password": hex.EncodeToString(random) + "\n",
 		"gateway-client": hex.EncodeToString(random) + "\n",
+		"postgres.dsn":   "postgres://drawbridge:" + hex.EncodeToString(random) + "@postgres:5432/drawbridge?sslmode=verify-full\n",
 		"old-api":        hex.EncodeToString(random) + "\n",
 		"ci.secret":      base64.StdEncoding.EncodeToString(random) + "\n",
 		"entra.secret":   hex.EncodeToString(random) + "\n",

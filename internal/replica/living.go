@@ -160,8 +160,8 @@ return {string.format('%.0f', now), known, redis.call('ZRANGE', KEYS[1], 0, ARGV
 func (g *Group) look(ctx context.Context) error {
 	g.looking.Lock() // so that what is noted is not older than what was
 	defer g.looking.Unlock()
-	asked, reachable, before := time.Now(), g.address.Load() != nil, g.clock.Load()
-	reply, err := beating.Run(ctx, g.config.Store, []string{livingKey, linksKey}, g.says())
+	asked, address, before := time.Now(), g.address.Load(), g.clock.Load()
+	reply, err := beating.Run(ctx, g.config.Store, []string{livingKey, linksKey}, g.says(address))
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,9 @@ func (g *Group) look(ctx context.Context) error {
 	}
 	g.lease.extend(asked)
 	g.note(ctx, said, before != nil && asked.Sub(before.answered) < life-2*beat)
-	if reachable && !said.known && !g.left.Load() {
+	// the server may have taken the first beat, or the first for long, and not have answered
+	unanswered := g.joined.Load() == 0 || asked.Sub(before.answered) >= life
+	if address != nil && (!said.known || unanswered) && !g.left.Load() {
 		g.returned(ctx)
 	}
 	return nil
@@ -209,13 +211,14 @@ var (
 // linkPurpose binds how a replica is reached to its id.
 func linkPurpose(id ID) string { return "link 1\x00" + string(id) }
 
-// says returns the arguments of beating.
-func (g *Group) says() []string {
+// says returns the arguments of beating, for a replica that others reach at that address;
+// nil: they do not.
+func (g *Group) says(address *string) []string {
 	left, sealed := "0", ""
 	if g.left.Load() {
 		left = "1"
 	}
-	if address := g.address.Load(); address != nil {
+	if address != nil {
 		digest := g.identity.Digest()
 		sealed = string(g.config.Seal.SealBytes(linkPurpose(g.id), append(digest[:], *address...)))
 	}

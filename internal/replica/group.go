@@ -58,11 +58,10 @@ type Group struct {
 	newer    atomic.Bool                    // a replica with higher Formats lives
 	crowded  atomic.Bool                    // more replicas live than the config allows
 	reached  atomic.Bool                    // another replica was reached once
-	// when others knew this replica first, in nanoseconds since 1970; zero: they do not
-	// yet
-	joined     atomic.Int64
-	entered    chan struct{} // closed when they do
-	introduced atomic.Bool   // each other replica was reached after that, so it knows this one
+	// when others knew this replica first; nil: they do not yet
+	joined     atomic.Pointer[time.Time]
+	known      chan struct{} // holds a value when they do, again after they did not
+	introduced atomic.Bool   // each other replica was reached after joined, so it knows this one
 	// when others knew this replica last after they did not; nil: they never did
 	since atomic.Pointer[time.Time]
 	// this replica has said that it ends, and never says again that it lives
@@ -82,7 +81,7 @@ func NewGroup(cfg GroupConfig) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Group{config: cfg, id: NewID(), identity: identity, entered: make(chan struct{})}
+	g := &Group{config: cfg, id: NewID(), identity: identity, known: make(chan struct{}, 1)}
 	g.members.Store(&map[ID]*member{})
 	g.link = link.New(link.Config{
 		Self: string(g.id), Identity: identity, Directory: g, Away: g.isAway,
@@ -117,12 +116,20 @@ func (g *Group) Drain() { g.drains.Store(true) }
 // Joined tells whether others know this replica, and how to reach it. Until then it must
 // serve nobody: what is told to all others would be told to all but this one, and who
 // does not know it takes it for gone, and takes over what it leads. A replica that is
-// reached knows who has reached it. One that is not has looked after two beats, and so has
-// one with lower Formats, which would take for forged what this one gives to clients.
+// reached knows who has reached it. Who is not reached has looked by the end of its lease,
+// or may take nothing over. One with lower Formats, which would take for forged what this
+// one gives to clients, has looked after two beats.
 func (g *Group) Joined() bool {
 	joined := g.joined.Load()
-	return joined != 0 &&
-		(g.introduced.Load() && !g.older.Load() || time.Since(time.Unix(0, joined)) > 2*beat)
+	switch {
+	case joined == nil:
+		return false
+	case !g.introduced.Load():
+		return time.Since(*joined) > leaseTime
+	case g.older.Load():
+		return time.Since(*joined) > 2*beat
+	}
+	return true
 }
 
 // Run lives, and hands word to its handlers, until ctx ends. Then it says so, if the
@@ -139,17 +146,16 @@ func (g *Group) Run(ctx context.Context) error {
 }
 
 // probe finds out now and then which others can be reached, until ctx ends, and at once
-// when this replica has joined, which makes it known to them. While Redis is away it also
+// when others know this replica anew, so that each of them does. While Redis is away it also
 // asks whether any of them uses it: if none does, none can take over what this replica
 // leads.
 func (g *Group) probe(ctx context.Context) {
 	ticker := time.NewTicker(probing)
 	defer ticker.Stop()
-	entered := g.entered
 	for {
 		var all sync.WaitGroup
 		var reached, use atomic.Int64
-		asked, isKnown, members := time.Now(), g.joined.Load() != 0, *g.members.Load()
+		asked, isKnown, members := time.Now(), g.joined.Load() != nil, *g.members.Load()
 		for id, m := range members {
 			all.Go(func() {
 				brief, stop := context.WithTimeout(ctx, patience)
@@ -173,8 +179,7 @@ func (g *Group) probe(ctx context.Context) {
 			g.lease.extend(asked)
 		}
 		select {
-		case <-entered:
-			entered = nil
+		case <-g.known:
 		case <-ticker.C:
 		case <-ctx.Done():
 			return
@@ -197,8 +202,8 @@ func (g *Group) Reached() (n int) {
 // replicas by then, one more that serves does no harm.
 func (g *Group) Isolated() bool {
 	joined := g.joined.Load()
-	return joined != 0 && len(*g.members.Load()) > 0 && !g.reached.Load() &&
-		time.Since(time.Unix(0, joined)) < isolatedTime
+	return joined != nil && len(*g.members.Load()) > 0 && !g.reached.Load() &&
+		time.Since(*joined) < isolatedTime
 }
 
 // serve listens for others until ctx ends. Whatever hinders it is tried again: the

@@ -37,3 +37,23 @@ func TestLease(t *testing.T) {
 		}
 	})
 }
+
+// TestWhoDoesNotKnowAReplicaThatServesLeadsNothing has a replica join that does not reach
+// all others, such as one that is frozen.
+func TestWhoDoesNotKnowAReplicaThatServesLeadsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, other := &Group{}, &Group{}
+		other.lease.extend(time.Now()) // it has looked for the last time
+		joined := time.Now()
+		g.joined.Store(&joined)
+		for !g.Joined() {
+			if time.Since(joined) > life {
+				t.Fatal("it is never ready")
+			}
+			<-time.After(beat / 10)
+		}
+		if _, leads := other.Leads(); leads {
+			t.Errorf("it serves after %v, and another one may take over what it leads", time.Since(joined))
+		}
+	})
+}

@@ -178,7 +178,7 @@ func (g *Group) look(ctx context.Context) error {
 	g.lease.extend(asked)
 	g.note(ctx, said, before != nil && asked.Sub(before.answered) < life-2*beat)
 	// the server may have taken the first beat, or the first for long, and not have answered
-	unanswered := g.joined.Load() == 0 || asked.Sub(before.answered) >= life
+	unanswered := g.joined.Load() == nil || asked.Sub(before.answered) >= life
 	if address != nil && (!said.known || unanswered) && !g.left.Load() {
 		g.returned(ctx)
 	}
@@ -190,11 +190,13 @@ func (g *Group) look(ctx context.Context) error {
 func (g *Group) returned(ctx context.Context) {
 	now := time.Now()
 	g.since.Store(&now)
-	if g.joined.CompareAndSwap(0, time.Now().UnixNano()) {
-		close(g.entered)
-	} else {
+	if !g.joined.CompareAndSwap(nil, &now) {
 		g.config.Logger.WarnContext(ctx,
 			"other replicas took this one for gone; it looks again at what it holds")
+	}
+	select {
+	case g.known <- struct{}{}:
+	default: // it holds one
 	}
 	for _, f := range g.returns {
 		f()

@@ -40,7 +40,7 @@ func TestBeatWhoseAnswerIsLostCounts(t *testing.T) {
 	}
 	lost()
 	look()
-	if returned.Load() != 1 || g.joined.Load() == 0 {
+	if returned.Load() != 1 || g.joined.Load() == nil {
 		t.Fatal("a replica whose first beat was not answered has not joined")
 	}
 	look()

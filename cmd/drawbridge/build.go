@@ -115,7 +115,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 		p.fleet.shared = &credential.Shared{Store: p.sharing.store, Seal: p.ring, Quota: p.sharing.quota}
 	}
 	p.fleet.memory, p.fleet.turns, p.fleet.extensions = p.memory, p.turns, carried(cfg)
-	p.sharing.lists = newRelisting(p.sharing.others, p.fleet.reread)
+	p.sharing.lists = newRelisting(p.sharing.others, p.fleet.reread, p.fleet.rereadAll)
 	p.fleet.overheard = p.sharing.lists.add
 	p.gateway = gateway.New(gateway.Config{
 		Registry: catalogue,

@@ -250,6 +250,15 @@ func (f *fleet) reread(name string) {
 	}
 }
 
+// rereadAll has the lists of all servers read again, soon.
+func (f *fleet) rereadAll() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, reread := range f.rereads {
+		reread()
+	}
+}
+
 // startBuiltin offers the built-in tools of a server. They run in this process, so there
 // is no server to reach first.
 func (f *fleet) startBuiltin(ctx context.Context, s config.Server) (stop func()) {

@@ -31,18 +31,23 @@ type relisting struct {
 	others replica.Others
 	reread func(server string)
 
-	mu      sync.Mutex      // guards the field below
+	mu      sync.Mutex      // guards the fields below
 	waiting map[string]bool // names of servers of which the others are yet to be told
-	wake    chan struct{}   // holds a value if there are any
+	unsure  map[string]bool // those that were told by a replica that may not know all others
+	wake    chan struct{}   // holds a value if some wait
 }
 
-// newRelisting returns a relisting that runs not yet. reread must return at once.
-func newRelisting(others replica.Others, reread func(server string)) *relisting {
+// newRelisting returns a relisting that runs not yet. reread, for one server, and
+// rereadAll must return at once.
+func newRelisting(others replica.Others, reread func(server string), rereadAll func()) *relisting {
 	r := &relisting{
-		others: others, reread: reread, waiting: make(map[string]bool),
+		others: others, reread: reread, waiting: make(map[string]bool), unsure: make(map[string]bool),
 		wake: make(chan struct{}, 1),
 	}
 	others.Handle(kindLists, r.heard)
+	// others have told nothing to who was gone for them, and who has come meanwhile was told
+	// nothing by it
+	others.OnReturn(func() { rereadAll(); r.tellAgain() })
 	return r
 }
 
@@ -57,8 +62,29 @@ func (r *relisting) add(server string) {
 	}
 }
 
-// tell gives word to all others at once: all that serve are known here. The error is that
-// of one which did not take it; who is gone need not.
+// tellAgain has the others read once more what they may not have been told.
+func (r *relisting) tellAgain() {
+	r.mu.Lock()
+	names := r.unsure
+	r.unsure = make(map[string]bool)
+	r.mu.Unlock()
+	for name := range names {
+		r.add(name)
+	}
+}
+
+// doubt notes names that were told by a replica that may not know all others.
+func (r *relisting) doubt(names []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, name := range names {
+		r.unsure[name] = true
+	}
+}
+
+// tell gives word to all others at once: all that serve are known here, unless this
+// replica may lead nothing. The error is that of one which did not take it; who is gone
+// need not.
 func (r *relisting) tell(ctx context.Context, w replica.Word) error {
 	var told errgroup.Group
 	for _, to := range r.others.All() {
@@ -82,6 +108,9 @@ func (r *relisting) run(ctx context.Context) error {
 			return nil
 		}
 		names := r.take()
+		if _, leads := r.others.Leads(); !leads {
+			r.doubt(names)
+		}
 		err := r.tell(ctx, replica.Word{Kind: kindLists, Data: []byte(strings.Join(names, "\n"))})
 		select {
 		case <-time.After(relistGap):

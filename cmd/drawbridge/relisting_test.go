@@ -1,18 +1,23 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 )
 
 // growing is a server whose tool grow adds one more tool, and which says so only on the
@@ -110,4 +115,43 @@ func TestListsThatChangeInACallChangeAtAllReplicas(t *testing.T) {
 				took)
 		}
 	}
+}
+
+// TestListsThatChangeWhileAReplicaIsGoneChangeThere has a replica be gone for the others for
+// a while, in which both they and it hear of lists that have changed, and a third one comes.
+func TestListsThatChangeWhileAReplicaIsGoneChangeThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var hub replicatest.Hub
+		join := func() (*replicatest.Member, *relisting, *[]string) {
+			var read []string
+			m := hub.Join()
+			r := newRelisting(m, func(server string) { read = append(read, server) },
+				func() { read = append(read, "all") })
+			ctx, stop := context.WithCancel(t.Context())
+			var over sync.WaitGroup
+			over.Go(func() { _ = r.run(ctx) })
+			t.Cleanup(func() { stop(); over.Wait() })
+			return m, r, &read
+		}
+		member, gone, goneRead := join()
+		_, there, thereRead := join()
+		hub.Leave(member)
+		there.add("crm")
+		gone.add("wiki")
+		<-time.After(2 * time.Second)
+		_, _, newRead := join()
+		hub.Rejoin(member)
+		member.Return()
+		<-time.After(2 * time.Second)
+		for name, test := range map[string]struct {
+			got  *[]string
+			want string
+		}{
+			"who was gone": {goneRead, "all"}, "who was there": {thereRead, "wiki"}, "who came": {newRead, "wiki"},
+		} {
+			if !slices.Contains(*test.got, test.want) {
+				t.Errorf("%s read the lists of %q, want %q among them", name, *test.got, test.want)
+			}
+		}
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -231,6 +232,19 @@ func round(t *testing.T, base string, m message) (before string, answer mcp.Obje
 	return before, answer
 }
 
+// await returns what comes next. When nothing does, the test fails, and does not wait for
+// the end of all tests.
+func await[T any](t *testing.T, what string, from <-chan T) T {
+	t.Helper()
+	select {
+	case one := <-from:
+		return one
+	case <-time.After(2 * time.Minute):
+		t.Fatalf("not within 2 minutes: %s", what)
+		panic("unreachable")
+	}
+}
+
 // repeatOf returns the members of params with which a call is repeated after an answer
 // that asks one question.
 func repeatOf(t *testing.T, answer mcp.Object, method, response string) string {
@@ -336,9 +350,9 @@ func TestClientOfAParkedCallLeavesElsewhere(t *testing.T) {
 			resp.Body.Close()
 		}
 	}()
-	<-tw.asker.begun
+	await(t, "the call has its answer", tw.asker.begun)
 	leave()
-	<-tw.asker.ended
+	await(t, "the server behind is told", tw.asker.ended)
 	<-left
 	eventually(t, func() bool {
 		records := tw.recorded(t, 0, "asker__hang")
@@ -382,16 +396,17 @@ func TestParkedCallWhoseReplicaIsGone(t *testing.T) {
 	baseA, baseB := tw.a.serve(t), tw.b.serve(t)
 	_, parked := round(t, baseA, asks("asker__all", ""))
 	_, attached := round(t, baseA, asks("asker__hang", ""))
-	got := make(chan mcp.Object)
+	got := make(chan mcp.Object, 1)
 	go func() {
+		defer close(got) // also where the round fails
 		_, answer := round(t, baseB,
 			asks("asker__hang", repeatOf(t, attached, "elicitation/create", accepted)))
 		got <- answer
 	}()
-	<-tw.asker.begun
+	await(t, "the call has its answer", tw.asker.begun)
 	tw.hub.Leave(tw.memberA)
 	for _, answer := range []mcp.Object{
-		<-got,
+		await(t, "the repeat is answered", got),
 		second(round(t, baseB, asks("asker__all", repeatOf(t, parked, "elicitation/create", accepted)))),
 	} {
 		if code := answer.Object("error").Object("data").Text("code"); code != "DB-REPLICA-LOST" {
@@ -413,16 +428,16 @@ func TestResultOfALostRepeatIsKept(t *testing.T) {
 			_, parked := round(t, baseA, asks("asker__wait", ""))
 			again := asks("asker__wait", repeatOf(t, parked, "elicitation/create", accepted)).
 				with("Idempotency-Key", "k")
-			got := make(chan mcp.Object)
+			got := make(chan mcp.Object, 1)
 			go func() {
 				defer close(got) // also where the round fails
 				_, answer := round(t, baseB, again)
 				got <- answer
 			}()
-			<-tw.asker.begun
+			await(t, "the call has its answer", tw.asker.begun)
 			mend := tw.hub.Cut(tw.memberA)
 			if lasts {
-				answer := <-got
+				answer := await(t, "the repeat is answered", got)
 				if code := answer.Object("error").Object("data").Text("code"); code != "DB-REPLICA-LOST" {
 					t.Errorf("got %s, want that it may have taken effect", answer.JSON())
 				}
@@ -430,7 +445,7 @@ func TestResultOfALostRepeatIsKept(t *testing.T) {
 			mend()
 			tw.asker.goOn <- struct{}{}
 			if !lasts {
-				if answer := <-got; !strings.Contains(string(answer.JSON()), "waited") {
+				if answer := await(t, "the repeat is answered", got); !strings.Contains(string(answer.JSON()), "waited") {
 					t.Errorf("the client that waited got %s, want the result", answer.JSON())
 				}
 			}

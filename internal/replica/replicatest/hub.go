@@ -226,6 +226,10 @@ func (m *Member) Forward(ctx context.Context, to replica.ID, f link.Request) (*h
 	}()
 	select {
 	case <-a.began:
+		if life.Err() != nil { // which ends ctx a little later
+			end()
+			return nil, link.ErrLost
+		}
 		return &http.Response{StatusCode: a.status, Header: a.sent, Body: &body{from, end}}, nil
 	case <-ctx.Done():
 		end()

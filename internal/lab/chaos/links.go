@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
@@ -105,10 +107,11 @@ func hindered(name, done string, trouble func(p *netfault.Proxy)) *fault {
 	}
 }
 
-// usurper is a web server at an address that others believe to be a replica's.
+// usurper is a web server at an address that others believe to be a replica's. It speaks
+// TLS, as a replica does, so whoever takes its certificate is heard.
 type usurper struct {
-	server   *http.Server
-	requests chan struct{}
+	server   *httptest.Server
+	requests atomic.Int64
 }
 
 func usurp(ctx context.Context, address string) (*usurper, error) {
@@ -116,18 +119,21 @@ func usurp(ctx context.Context, address string) (*usurper, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &usurper{requests: make(chan struct{}, 1000)}
-	u.server = &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		u.requests <- struct{}{}
-	})}
-	go func() { _ = u.server.Serve(listener) }() // until end
+	u := &usurper{}
+	u.server = httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		u.requests.Add(1)
+	}))
+	_ = u.server.Listener.Close() // the other one takes its place
+	u.server.Listener = listener
+	u.server.StartTLS()
 	return u, nil
 }
 
 // end ends it, and returns how many requests it got.
-func (u *usurper) end() int {
-	_ = u.server.Close() // nobody needs it any more
-	return len(u.requests)
+func (u *usurper) end() int64 {
+	u.server.CloseClientConnections()
+	u.server.Close()
+	return u.requests.Load()
 }
 
 // handOvers are sessions that go from one replica to another.

@@ -222,6 +222,19 @@ func (r *runner) round(ctx context.Context, j job) error {
 	return nil
 }
 
+// lost returns how much was lost that the fault does not excuse. An excuse is only for
+// what counts as lost, or it would be one for anything else.
+func (f *fault) lost(v *ledger.Verdict) int {
+	lost := v.Lost()
+	if !f.weak {
+		lost += v.Unstreamed
+	}
+	if f.spares != nil {
+		lost -= f.spares(v)
+	}
+	return lost
+}
+
 // unexcused returns how many calls were executed, broken and not on record, although the
 // fault kills no replica and leaves the record alone. Those that their clients left do
 // not count: they may still be on their way to the record.

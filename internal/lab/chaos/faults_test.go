@@ -86,3 +86,22 @@ func TestACallThatIsNotOnRecordIsExcusedByAKillOnly(t *testing.T) {
 		}
 	}
 }
+
+// TestNoFaultExcusesACallWithoutAnEnd judges a call that has no end beside all that some
+// fault excuses, and what no fault counts.
+func TestNoFaultExcusesACallWithoutAnEnd(t *testing.T) {
+	for _, f := range catalogue() {
+		v := ledger.Verdict{
+			Unanswered: 1, Uncancelled: 9, BrokenUnaudited: 9, Unstreamed: 9, Twice: 9, TwiceKeyed: 4, Denied: 9,
+			Unaudited: 9, Ends: map[string]int{"DB-REQUEST": 9},
+		}
+		others := v
+		others.Unanswered = 0
+		if got, without := f.lost(&v), f.lost(&others); got != without+1 || without < 0 {
+			t.Errorf("%s: got %d lost, and %d without that call", f.name, got, without)
+		}
+		if nothing := (&ledger.Verdict{Unanswered: 1, Uncancelled: 9, BrokenUnaudited: 9}); f.lost(nothing) != 1 {
+			t.Errorf("%s: got %d lost of one call without an end, want 1", f.name, f.lost(nothing))
+		}
+	}
+}

@@ -81,7 +81,7 @@ func frozen(name string, lasts time.Duration) *fault {
 		holds: "the others serve meanwhile, and the replica goes on without a restart; calls that it had in work may end " +
 			"without progress, and not be cancelled at their servers",
 		patience: silence + lasts,
-		spares:   func(v *ledger.Verdict) int { return v.Uncancelled + v.Unstreamed },
+		spares:   func(v *ledger.Verdict) int { return v.Unstreamed },
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			if err := s.victim.Freeze(); err != nil {
 				return effect{}, err

@@ -70,13 +70,7 @@ func (s *scene) play(ctx context.Context, j job, size int) *outcome {
 		o.verdict.Samples = append(o.verdict.Samples,
 			fmt.Sprintf("%d events came again on streams that were resumed after them", o.deeds.Doubled))
 	}
-	o.lost = o.verdict.Lost()
-	if !j.fault.weak {
-		o.lost += o.verdict.Unstreamed
-	}
-	if spares := j.fault.spares; spares != nil {
-		o.lost -= spares(&o.verdict)
-	}
+	o.lost = j.fault.lost(&o.verdict)
 	if o.missed == nil && o.verdict.Answered < warm {
 		o.missed = fmt.Errorf("only %d calls were answered, which shows nothing", o.verdict.Answered)
 	}

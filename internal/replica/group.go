@@ -146,9 +146,9 @@ func (g *Group) Run(ctx context.Context) error {
 }
 
 // probe finds out now and then which others can be reached, until ctx ends, and at once
-// when others know this replica anew, so that each of them does. While Redis is away it also
-// asks whether any of them uses it: if none does, none can take over what this replica
-// leads.
+// when others know this replica anew, so that each of them does. While Redis is away it
+// also asks whether any of them uses it: if none does, none can take over what this
+// replica leads.
 func (g *Group) probe(ctx context.Context) {
 	ticker := time.NewTicker(probing)
 	defer ticker.Stop()

@@ -73,7 +73,7 @@ func linkFaults() []*fault {
 func hindered(name, done string, trouble func(p *netfault.Proxy)) *fault {
 	return &fault{
 		name: "replica to replica: " + name, done: done, ground: linked,
-		holds: "all are ready, and serve 2026-07-28 meanwhile; the large request is answered in the end",
+		holds: "all are ready, and serve 2026-07-28 meanwhile; the large request is answered or refused in the end",
 		make: func(ctx context.Context, s *scene) (effect, error) {
 			session, err := s.open(ctx, at(s.victim))
 			if err != nil {
@@ -86,7 +86,7 @@ func hindered(name, done string, trouble func(p *netfault.Proxy)) *fault {
 			go func() {
 				large := fmt.Sprintf(`,"more":%q`, strings.Repeat("x", 4<<20-1<<10))
 				_, err := s.runs(ctx, at(s.others[0]), session, s.server+"__touch", large)
-				answered <- err // nil, whatever was said
+				answered <- err // nil, also for a refusal
 			}()
 			world.Pause(ctx, 20*time.Second)
 			return effect{seen: s.goOn(), heal: func(context.Context) error {
@@ -98,7 +98,7 @@ func hindered(name, done string, trouble func(p *netfault.Proxy)) *fault {
 				select {
 				case err := <-answered:
 					answered <- err
-					return is("the large request is answered", err == nil, nil, err)
+					return is("the large request is answered or refused", err == nil, nil, err)
 				case <-ctx.Done():
 					return ctx.Err()
 				}

@@ -202,6 +202,25 @@ func TestUpdateWaitsForAStreamThatOpensLate(t *testing.T) {
 	})
 }
 
+// slowLink is others who get what is forwarded too slowly.
+type slowLink struct{ replica.Others }
+
+func (slowLink) Forward(context.Context, replica.ID, link.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusRequestTimeout, Header: http.Header{}, Body: http.NoBody}, nil
+}
+
+// TestSlowLinkIsNotTheClients has a request of a client, whose body was there in time, come
+// too slowly to the replica that leads its session: the client may send it again.
+func TestSlowLinkIsNotTheClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrew(t, func(w *world) { w.config.Others = slowLink{w.config.Others} })
+		got := c.worlds[1].do(t, inSession("POST", c.id, `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`))
+		if got.Code != http.StatusServiceUnavailable || !strings.Contains(got.Body.String(), "DB-REPLICAS") {
+			t.Errorf("got %d %s, want 503 DB-REPLICAS", got.Code, got.Body)
+		}
+	})
+}
+
 // losing has replicas lose some word that they give.
 func losing(lost func(replica.Word) bool) func(*world) {
 	return func(w *world) {

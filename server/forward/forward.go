@@ -143,7 +143,7 @@ type Outcome int
 // What became of a request.
 const (
 	Done   Outcome = iota // it was answered
-	Gone                  // the other replica was not reached: nothing was sent
+	Gone                  // the other replica was not reached, or not in time: nothing was done
 	Denied                // the other replica does not lead the session: nothing was done
 	Taken                 // the other replica leads the session, and the rest is done here
 	Lost                  // its answer to what may be sent again did not come
@@ -179,8 +179,11 @@ func (f *Forwarder) Forward(x *exchange.Exchange, r *http.Request, to replica.ID
 		return Done
 	}
 	defer answer.Body.Close() //nolint:errcheck // it was read, or its rest is not wanted
-	if answer.StatusCode == ErrElsewhere.Status {
+	switch answer.StatusCode {
+	case ErrElsewhere.Status:
 		return Denied
+	case http.StatusRequestTimeout: // for its body alone, which is whole here: the link is too slow
+		return Gone
 	}
 	x.Outcome = "forwarded"
 	f.PassOn(ctx, x, answer, m.ID, to)

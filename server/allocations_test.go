@@ -293,6 +293,7 @@ func serveBare(c net.Conn, modern bool) {
 		if len(message) > 0 {
 			answer = append(answer, "Content-Type: application/json\r\n"...)
 		}
+		answer = append(answer, "Connection: keep-alive\r\nKeep-Alive: timeout=5\r\n"...) // as Node.js does
 		answer = strconv.AppendInt(append(answer, "Content-Length: "...), int64(len(message)), 10)
 		answer = append(append(answer, "\r\n\r\n"...), message...)
 		if _, err := c.Write(answer); err != nil {

@@ -15,30 +15,31 @@ const statusOK = "HTTP/1.1 200 "
 // parseAnswer reads the header at the beginning of data if it is that of a usual answer:
 // a complete one, with the status 200, with a body of JSON of one known length that is
 // neither empty nor longer than maxAnswer, and with nothing else that says how to read
-// that or what becomes of the connection. header is its size in bytes. Where ok is true,
-// http.ReadResponse reads the same; where it is false, the header may be good or bad, and
-// http.ReadResponse decides. https://www.rfc-editor.org/rfc/rfc9112#section-6.3
-func parseAnswer(data []byte) (header, length int, ok bool) {
+// that or whether the connection is kept. header is its size in bytes, and keepAlive the
+// value of its field Keep-Alive. Where ok is true, http.ReadResponse reads the same; where
+// it is false, the header may be good or bad, and http.ReadResponse decides.
+// https://www.rfc-editor.org/rfc/rfc9112#section-6.3
+func parseAnswer(data []byte) (header, length int, keepAlive []byte, ok bool) {
 	line, at := nextLine(data, 0)
 	if at == 0 || !bytes.HasPrefix(line, []byte(statusOK)) {
-		return 0, 0, false
+		return 0, 0, nil, false
 	}
 	json, kept := false, false
 	for {
 		if line, at = nextLine(data, at); at == 0 {
-			return 0, 0, false
+			return 0, 0, nil, false
 		}
 		if len(line) == 0 {
-			return at, length, json && length > 0
+			return at, length, keepAlive, json && length > 0
 		}
 		name, value, valid := cutField(line)
 		if !valid {
-			return 0, 0, false
+			return 0, 0, nil, false
 		}
 		switch {
 		case is(name, "content-length"):
 			if length > 0 {
-				return 0, 0, false
+				return 0, 0, nil, false
 			}
 			length = parseLength(value)
 			valid = length > 0
@@ -48,12 +49,15 @@ func parseAnswer(data []byte) (header, length int, ok bool) {
 		case is(name, "connection"):
 			valid = !kept && is(value, "keep-alive")
 			kept = true
+		case is(name, "keep-alive"):
+			valid = keepAlive == nil
+			keepAlive = value
 		case is(name, "transfer-encoding"), is(name, "content-encoding"), is(name, "trailer"),
 			is(name, "upgrade"):
 			valid = false
 		}
 		if !valid {
-			return 0, 0, false
+			return 0, 0, nil, false
 		}
 	}
 }

@@ -48,6 +48,7 @@ var unusualAnswers = []string{
 		"\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1),
 	strings.Replace(usual, "\r\n\r\n", "\r\nConnection: keep-alive, close\r\n\r\n", 1), strings.Replace(usual,
 		"\r\n\r\n", "\r\nConnection: keep-alive\r\nConnection: close\r\n\r\n", 1),
+	strings.Replace(usual, "\r\n\r\n", "\r\nKeep-Alive: timeout=5\r\nKeep-Alive: max=9\r\n\r\n", 1),
 	strings.Replace(usual, "\r\n\r\n", "\r\nTrailer: X\r\n\r\n", 1), strings.Replace(usual, "\r\n\r\n",
 		"\r\nUpgrade: h2c\r\n\r\n", 1),
 	strings.Replace(usual, "\r\n\r\n", "\r\nX: \x00\r\n\r\n", 1), strings.Replace(usual, "\r\n\r\n",
@@ -64,13 +65,13 @@ var unusualAnswers = []string{
 func TestUsualAnswersAreTakenTheShortWay(t *testing.T) {
 	t.Parallel()
 	for _, data := range usualAnswers {
-		if header, length, ok := parseAnswer([]byte(data)); !ok || length != 2 ||
+		if header, length, _, ok := parseAnswer([]byte(data)); !ok || length != 2 ||
 			header != strings.Index(data, "\r\n\r\n")+4 {
 			t.Errorf("%q: got header of %d, length %d, usual: %v", data, header, length, ok)
 		}
 	}
 	for _, data := range unusualAnswers {
-		if _, _, ok := parseAnswer([]byte(data)); ok {
+		if _, _, _, ok := parseAnswer([]byte(data)); ok {
 			t.Errorf("%q was taken for a usual answer", data)
 		}
 	}
@@ -83,7 +84,7 @@ func FuzzAnswer(f *testing.F) {
 		f.Add([]byte(data))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		header, length, ok := parseAnswer(data)
+		header, length, keepAlive, ok := parseAnswer(data)
 		if !ok {
 			return
 		}
@@ -98,6 +99,11 @@ func FuzzAnswer(f *testing.F) {
 			r.TransferEncoding != nil || r.ContentLength != int64(length) || length <= 0 ||
 			length > maxAnswer {
 			t.Fatalf("%q: got length %d, http.ReadResponse has %+v", data, length, r)
+		}
+		idle := idleTime([]byte(strings.Join(r.Header["Keep-Alive"], ",")), idleTimeout)
+		if got := idleTime(keepAlive, idleTimeout); got != idle || got < 0 || got > idleTimeout {
+			t.Fatalf("%q: may be idle for %v by Keep-Alive %q, for %v by that of http.ReadResponse", data,
+				got, keepAlive, idle)
 		}
 		want, _ := io.ReadAll(r.Body)
 		if got := data[header:min(header+length, len(data))]; !bytes.Equal(got, want) {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/textproto"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -37,10 +38,11 @@ type conn struct {
 	first  []byte             // what was read of the response and not used yet, in memory
 	// reads through Read of this conn, and so no more than room; nil: not needed yet
 	in      *bufio.Reader
-	left    int64     // bytes that may still be read, so that a response's header ends
-	cut     func()    // closes the connection, which ends every wait for it
-	watched watched   // of the canceler
-	since   time.Time // when it became idle
+	left    int64         // bytes that may still be read, so that a response's header ends
+	cut     func()        // closes the connection, which ends every wait for it
+	watched watched       // of the canceler
+	life    time.Duration // for which it may be idle, by the last response that named a time
+	until   time.Time     // when it has been idle for that long
 }
 
 // Read implements io.Reader, for in. It fails once room is used up.
@@ -87,6 +89,7 @@ func (c *conn) respond(ctx context.Context, r *http.Request) (*http.Response, er
 		c.release(false)
 		return nil, err
 	}
+	c.life = idleTime([]byte(strings.Join(response.Header["Keep-Alive"], ",")), c.life)
 	keep := c.turn.unsent == nil && !response.Close
 	if response.Body == http.NoBody {
 		c.release(keep)

@@ -9,9 +9,9 @@
 // dial.go decides about addresses and makes the client. transport.go sends the requests:
 // plain ones over connections of its own, all others through net/http. conn.go is one
 // such connection, begin.go and step.go send a request over it, pool.go keeps those that
-// are idle, and canceler.go ends requests whose contexts end. post.go sends what was
-// prepared, answer.go reads the usual answer to that, and secure.go does the same over
-// TLS.
+// are idle, keepalive.go says for how long, and canceler.go ends requests whose contexts
+// end. post.go sends what was prepared, answer.go reads the usual answer to that, and
+// secure.go does the same over TLS.
 //
 // It is the only package that imports code.dny.dev/ssrf, and the only one that makes HTTP
 // transports.
@@ -33,9 +33,8 @@ import (
 )
 
 const (
-	connectTimeout   = 2 * time.Second  // for resolving a name and trying its addresses
-	handshakeTimeout = 5 * time.Second  // of TLS
-	idleTimeout      = 90 * time.Second // after which an idle connection is closed
+	connectTimeout   = 2 * time.Second // for resolving a name and trying its addresses
+	handshakeTimeout = 5 * time.Second // of TLS
 	// bytes of a response's header, informational responses before it included
 	maxHeader = 64 << 10
 	maxIdle   = 256 // idle connections that are kept for one host
@@ -89,6 +88,13 @@ func (c Config) Check(address netip.Addr) error {
 // newRest returns the transport of net/http for the requests that are not plain. Every
 // field that it does not set is at its zero value, which among others means that there is
 // no proxy.
+//
+// net/http does not read Keep-Alive (keepalive.go): it keeps an idle connection for
+// idleTimeout, whatever its server names, unless a close has arrived. It sends a request
+// that crossed the close again if no byte of it was written, if its method is safe, or if
+// it has an Idempotency-Key. Others are lost: a POST of more than maxSent, and over TLS and
+// HTTP/1.1 also one that is no Post. A server of HTTP/2 says which requests it did not
+// take.
 func newRest(d *dialer) *http.Transport {
 	return &http.Transport{
 		DialContext:            d.DialContext,

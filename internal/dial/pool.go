@@ -10,8 +10,8 @@ import (
 // at the latest after idleTimeout and a third.
 const sweepEvery = idleTimeout / 3
 
-// pool keeps idle connections. It hands out the one that was used last, so that those
-// which are more than needed stay unused and are closed after idleTimeout. It is safe for
+// pool keeps idle connections, each for its life. It hands out the one that was used last,
+// so that those which are more than needed stay unused and are closed. It is safe for
 // concurrent use, and closes connections without holding its mutex.
 type pool struct {
 	most int // per host
@@ -26,7 +26,7 @@ type pool struct {
 func (p *pool) take(host string) *conn {
 	for {
 		c := p.pop(host)
-		if c == nil || time.Since(c.since) < idleTimeout {
+		if c == nil || time.Now().Before(c.until) {
 			return c
 		}
 		c.cut()
@@ -64,7 +64,7 @@ func (p *pool) push(c *conn) bool {
 	if len(p.conns[c.host]) >= p.most {
 		return false
 	}
-	c.since = time.Now()
+	c.until = time.Now().Add(c.life)
 	p.conns[c.host] = append(p.conns[c.host], c)
 	if !p.sweeping {
 		p.sweeping = true
@@ -76,7 +76,7 @@ func (p *pool) push(c *conn) bool {
 // sweep closes what has been idle for too long. It is called by a timer, and sets the
 // next one while anything is idle.
 func (p *pool) sweep() {
-	p.drop(time.Now().Add(-idleTimeout))
+	p.drop(time.Now())
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.sweeping = len(p.conns) > 0; p.sweeping {
@@ -84,7 +84,7 @@ func (p *pool) sweep() {
 	}
 }
 
-// drop closes the connections that have been idle since then or longer.
+// drop closes the connections that may not be idle any more then.
 func (p *pool) drop(then time.Time) {
 	for _, c := range p.remove(then) {
 		c.cut()
@@ -96,19 +96,17 @@ func (p *pool) remove(then time.Time) []*conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var old []*conn
-	// Those of one host stand in the order in which they became idle, so the old ones are
-	// at the front.
 	for host, conns := range p.conns {
-		n := 0
-		for n < len(conns) && !conns[n].since.After(then) {
-			n++
-		}
-		old = append(old, conns[:n]...)
-		if n == len(conns) {
+		p.conns[host] = slices.DeleteFunc(conns, func(c *conn) bool {
+			over := !c.until.After(then)
+			if over {
+				old = append(old, c)
+			}
+			return over
+		})
+		if len(p.conns[host]) == 0 {
 			delete(p.conns, host)
-			continue
 		}
-		p.conns[host] = slices.Delete(conns, 0, n)
 	}
 	return old
 }

@@ -19,7 +19,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		p := &pool{most: 3, conns: map[string][]*conn{}}
 		var closed atomic.Int32 // by the goroutines of timers too
 		give := func(host string) {
-			p.put(&conn{host: host, cut: func() { closed.Add(1) }})
+			p.put(&conn{host: host, life: idleTimeout, cut: func() { closed.Add(1) }})
 		}
 		give("a")
 		time.Sleep(idleTimeout / 2)
@@ -27,30 +27,36 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		give("b")
 		time.Sleep(idleTimeout/2 + sweepEvery)
 		synctest.Wait()
+		p.mu.Lock()
 		if closed.Load() != 1 || len(p.conns["a"]) != 1 || len(p.conns["b"]) != 1 {
 			t.Errorf("after the first sweeps: %d were closed, %v are left; want one, and one of each host",
 				closed.Load(), p.conns)
 		}
+		p.mu.Unlock()
 		time.Sleep(idleTimeout)
 		synctest.Wait()
+		p.mu.Lock()
 		if closed.Load() != 3 || len(p.conns) != 0 || p.sweeping {
 			t.Errorf("in the end: %d were closed, %v are left, sweeping: %v; want all, none, no",
 				closed.Load(), p.conns, p.sweeping)
 		}
+		p.mu.Unlock()
 		for range 4 {
 			give("a")
 		}
+		p.mu.Lock()
 		if closed.Load() != 4 || len(p.conns["a"]) != 3 {
 			t.Errorf("of 4 connections %d are kept, want 3", len(p.conns["a"]))
 		}
-		p.conns["a"][2].since = time.Now().Add(-idleTimeout)
+		p.conns["a"][2].until = time.Now()
+		p.mu.Unlock()
 		if p.pop("b") != nil {
 			t.Error("got a connection to another host")
 		}
 		if p.take("a"); closed.Load() < 5 {
 			t.Error("an old connection was taken")
 		}
-		p.drop(time.Now())
+		p.drop(time.Now().Add(idleTimeout))
 		time.Sleep(idleTimeout)
 	})
 }

@@ -65,11 +65,12 @@ func (p *Post) Send(ctx context.Context, more, body []byte, memory Memory) (answ
 	if err != nil {
 		return nil, nil, sent, endedOr(ctx, err)
 	}
-	header, length, ok := parseAnswer(c.first)
+	header, length, keepAlive, ok := parseAnswer(c.first)
 	if !ok {
 		other, err = c.respond(ctx, p.request)
 		return nil, other, true, endedOr(ctx, err)
 	}
+	c.life = idleTime(keepAlive, c.life)
 	if err := memory.Hold(length); err != nil {
 		c.release(false)
 		return nil, nil, true, err

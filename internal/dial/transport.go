@@ -76,8 +76,9 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // CloseIdleConnections closes the connections that no request uses now. http.Client looks
 // for a method of this name.
 func (t *transport) CloseIdleConnections() {
-	t.idle.drop(time.Now())
-	t.secured.drop(time.Now())
+	all := time.Now().Add(idleTimeout) // none may be idle for longer
+	t.idle.drop(all)
+	t.secured.drop(all)
 	t.rest.CloseIdleConnections()
 }
 
@@ -170,7 +171,7 @@ func (t *transport) connect(ctx context.Context, target *url.URL) (*conn, error)
 		}
 		return nil, err
 	}
-	c := &conn{Conn: dialed, host: target.Host, owner: t, idle: t.idleOf(target)}
+	c := &conn{Conn: dialed, host: target.Host, owner: t, idle: t.idleOf(target), life: idleTimeout}
 	if target.Scheme == "https" {
 		if err := c.secure(ctx, dialed, t.rest.TLSClientConfig, target.Hostname()); err != nil {
 			_ = dialed.Close() // the handshake failed, and says why

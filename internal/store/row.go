@@ -182,6 +182,7 @@ func (c *Config) SealAgain(p Pass, rows func(key, after string) ([]Row, string, 
 		p, at = Pass{done: len(older) == 0}, 0
 	}
 	if p.done {
+		p.More = false // what was left to remove does not begin it again
 		return p, nil
 	}
 	some, last, err := rows(older[at], p.after)

@@ -38,6 +38,7 @@ func Run(t *testing.T, open Open) {
 		{"what no store takes is refused", refused},
 		{"records are listed by tenant and owner, in pages", listed},
 		{"an expired record is not found and gives way", expired},
+		{"sweeps end when all that has expired is gone", sweptToTheEnd},
 		{"a tenant has as many records as it may", bounded},
 		{"a record counts where it was moved to", moved},
 		{"of two writers one succeeds", atOnce},
@@ -236,6 +237,29 @@ func expired(t *testing.T, open Open) {
 		t.Fatalf("sweep: got %+v and error %v", pass, err)
 	}
 	wantCount(t, s, "family", map[string]int{"b": 1})
+}
+
+// sweptToTheEnd has more rows that have expired than one sweep removes.
+func sweptToTheEnd(t *testing.T, open Open) {
+	cfg, pass := clocked()
+	s := open(t, cfg)
+	for i := range 2*store.MostSwept + 1 {
+		put(t, s, record("family", fmt.Sprintf("%05d", i), "a"))
+	}
+	pass(2 * time.Hour)
+	var swept store.Pass
+	for sweeps := 0; swept.More || sweeps == 0; sweeps++ {
+		if sweeps > 3 {
+			t.Fatal("the sweeps have no end")
+		}
+		var err error
+		if swept, err = s.Sweep(t.Context(), swept); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if kinds, err := s.Kinds(t.Context()); err != nil || len(kinds) > 0 {
+		t.Errorf("got rows %v and error %v, want none", kinds, err)
+	}
 }
 
 // clocked returns a config whose time passes when it is told to.

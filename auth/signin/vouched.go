@@ -37,11 +37,13 @@ const mostKept = 2 << 10 // bytes
 // keepClaims keeps what servers are to be told of a person.
 func (s *core) keepClaims(f *family, id *Identity) {
 	f.Kept = nil
-	size := 0
+	left := mostKept
 	for _, c := range auth.Keep(id.Claims, s.config.Settings().KeepClaims) {
-		if size += len(c.Name) + len(c.Value); size > mostKept {
-			return
+		size := len(c.Name) + len(c.Value)
+		if size > left {
+			continue
 		}
+		left -= size
 		if f.Kept == nil {
 			f.Kept = map[string]json.RawMessage{}
 		}

@@ -162,7 +162,7 @@ func TestClaimsThatServersAreToldComeFromTheProvider(t *testing.T) {
 			t.Errorf("got %s, %v, want nothing that the client can read", payload, err)
 		}
 		time.Sleep(20 * time.Minute)
-		say(`"department":"search","level":"` + strings.Repeat("x", 3<<10) + `"`)
+		say(`"level":"` + strings.Repeat("x", 3<<10) + `","department":"search"`)
 		access, present := c.mustRefresh(w.server, c.refreshWith)
 		if got := told(access); got != `department "search"` {
 			t.Errorf("got %s, want what the provider says now, but for what is too long", got)

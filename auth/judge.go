@@ -80,11 +80,15 @@ func (i *issuer) isTenant(p *Principal) bool {
 	return false
 }
 
-// kept returns what goes on of the claims of a token, and of those that are sealed in it.
+// kept returns what goes on of the claims of a token. Of one that this gateway has given to
+// a person these are the claims that are sealed in it: its own are the gateway's words.
 func (i *issuer) kept(c *claims) []Claim {
-	sealed, is := text(c.member(KeptClaim))
-	if i.openKept == nil || !is {
+	if _, signedIn := text(c.member(FamilyClaim)); i.openKept == nil || !signedIn {
 		return keptClaims(c.all, i.keepClaims)
+	}
+	sealed, is := text(c.member(KeptClaim))
+	if !is {
+		return nil
 	}
 	return Keep(i.openKept(sealed), i.keepClaims)
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -176,3 +177,35 @@ func TestFloodsOfSignInsAreSlow(t *testing.T) {
 type givesTokens struct{ signInPaths }
 
 func (givesTokens) ServeHTTP(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }
+
+// TestRegistrationsBeyondThoseThatWaitLoseTheirConnection has more clients register at once
+// than may wait. Those beyond do not wait, and are told that their connection ends with
+// the answer.
+func TestRegistrationsBeyondThoseThatWaitLoseTheirConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		h := w.Handler()
+		ask := func() (closing bool) {
+			r := message{method: "POST", path: "/register"}.request(t.Context(), "")
+			r.RequestURI, r.RemoteAddr = "/register", "192.0.2.1:1"
+			return record(h, r).Header().Get("Connection") == "close"
+		}
+		for range 100 {
+			ask()
+		}
+		var open, closing atomic.Int64
+		for range 1100 {
+			go func() {
+				if ask() {
+					closing.Add(1)
+				} else {
+					open.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		if closing.Load() != 1100-1024 || open.Load() != 0 {
+			t.Errorf("at once %d answers close the connection and %d leave it open, want %d and none",
+				closing.Load(), open.Load(), 1100-1024)
+		}
+	}, func(w *world) { w.config.SignIn, w.config.MaxCalls = givesTokens{}, 2000 })
+}

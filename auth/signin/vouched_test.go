@@ -168,6 +168,12 @@ func TestClaimsThatServersAreToldComeFromTheProvider(t *testing.T) {
 			t.Errorf("got %s, want what the provider says now, but for what is too long", got)
 		}
 		time.Sleep(20 * time.Minute)
+		say(`"office":"Basel"`)
+		access, present = c.mustRefresh(w.server, present)
+		if got := told(access); got != "" {
+			t.Errorf("got %s, want nothing of the gateway's own where the provider says nothing", got)
+		}
+		time.Sleep(20 * time.Minute)
 		settings := *w.settings.Load()
 		settings.KeepClaims = nil
 		w.settings.Store(&settings)

@@ -187,7 +187,7 @@ func TestRegistrationsBeyondThoseThatWaitLoseTheirConnection(t *testing.T) {
 		ask := func() (closing bool) {
 			r := message{method: "POST", path: "/register"}.request(t.Context(), "")
 			r.RequestURI, r.RemoteAddr = "/register", "192.0.2.1:1"
-			return record(h, r).Header().Get("Connection") == "close"
+			return record(h, r).Result().Header.Get("Connection") == "close"
 		}
 		for range 100 {
 			ask()

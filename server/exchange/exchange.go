@@ -130,7 +130,9 @@ func (x *Exchange) WriteHeader(status int) {
 	if x.Status == 0 {
 		x.Status = status
 	}
-	if x.service.parting.Load() {
+	// a sign-in is known to come too often when its header is written already
+	crowded := strings.HasPrefix(x.Method, SignInMethods) && x.service.unauthenticated.full()
+	if crowded || x.service.parting.Load() {
 		x.Header().Set("Connection", "close")
 	}
 	x.ResponseWriter.WriteHeader(status)

@@ -175,9 +175,12 @@ const (
 // for concurrent use, and must not be copied.
 type delayer struct{ waiting atomic.Int64 }
 
+// full tells whether no further one may wait.
+func (l *delayer) full() bool { return l.waiting.Load() >= maxDelayed }
+
 // wait returns after refusalDelay, or when the client leaves. Where many wait already, it
 // returns at once, and the answer is the last one on its connection: to connect again
-// makes up for the time.
+// makes up for the time. Of an answer whose header is written WriteHeader has said that.
 func (l *delayer) wait(ctx context.Context, answer http.Header) {
 	defer l.waiting.Add(-1)
 	if l.waiting.Add(1) > maxDelayed {

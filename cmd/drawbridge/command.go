@@ -64,8 +64,8 @@ func parseFlags(f *flag.FlagSet, args []string, s streams) (code int, done bool)
 }
 
 // parseWords reads the command line of a command that also takes words, such as files,
-// which stand before, between or behind its flags. If done is true, the command has
-// nothing left to do and ends with code.
+// which stand before, between or behind its flags; behind -- all are words. If done is
+// true, the command has nothing left to do and ends with code.
 func parseWords(f *flag.FlagSet, args []string, s streams) (words []string, code int, done bool) {
 	if len(args) == 1 && (args[0] == "-h" || args[0] == "-help" || args[0] == "--help") {
 		f.SetOutput(s.out) // help that was asked for is output and no complaint, so that it can be piped
@@ -76,10 +76,16 @@ func parseWords(f *flag.FlagSet, args []string, s streams) (words []string, code
 			return nil, exitOK, true
 		case err != nil:
 			return nil, exitRefused, true
-		case f.NArg() == 0:
+		}
+		rest := f.Args()
+		read := len(args) - len(rest)
+		switch {
+		case read > 0 && args[read-1] == "--": // no flags follow
+			return append(words, rest...), exitOK, false
+		case len(rest) == 0:
 			return words, exitOK, false
 		}
-		words, args = append(words, f.Arg(0)), f.Args()[1:]
+		words, args = append(words, rest[0]), rest[1:]
 	}
 }
 

@@ -24,6 +24,15 @@ func TestWordsStandBetweenFlags(t *testing.T) {
 			t.Errorf("%q: got the words %q, -config %q, -on %t, code %d", args, words, *config, *on, code)
 		}
 	}
+	for _, args := range [][]string{{"--", "-a", "-b"}, {"-on", "--", "-a", "-b"}} {
+		var errs bytes.Buffer
+		flags := newFlags("plan", "", "", streams{&errs, &errs})
+		flags.Bool("on", false, "")
+		words, code, done := parseWords(flags, args, streams{&errs, &errs})
+		if done || code != exitOK || !slices.Equal(words, []string{"-a", "-b"}) {
+			t.Errorf("%q: got the words %q, code %d, and %q", args, words, code, errs.String())
+		}
+	}
 	for _, args := range [][]string{{"revoke", "-of", "ID"}, {"ID", "-config"}} {
 		var errs bytes.Buffer
 		flags := newFlags("keys", "", "", streams{&errs, &errs})

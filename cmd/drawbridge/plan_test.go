@@ -115,6 +115,42 @@ func TestPlanJudgesNoCallWhoseScopesAreNotOnRecord(t *testing.T) {
 	}
 }
 
+// TestPlanTriesNoMoreScopesThanDecide judges calls of which it is not known whether their
+// tokens had several scopes. It does not try those that change nothing any more, and none
+// where they are too many: an audit file has many such calls.
+func TestPlanTriesNoMoreScopesThanDecide(t *testing.T) {
+	rules := func(scopes ...string) string {
+		var all []string
+		for _, scope := range scopes {
+			all = append(all, `{allow: ["*"], scopes: [`+scope+`]}`)
+		}
+		return strings.Join(all, ", ")
+	}
+	for _, test := range []struct {
+		before, after string
+		most          float64 // times what it costs to find out which scopes those are
+	}{
+		{rules("a", "b", "c"), rules("d", "e", "f"), 20},
+		{rules("a", "b", "c"), rules("d", "e", "f", "g"), 2},
+	} {
+		j := newCallsJudged(configOfPlan(t, test.before), configOfPlan(t, test.after))
+		call := &judgedCall{
+			tenant: "acme", issuer: "https://login.acme.example/", subject: "ann",
+			method: "tools/call", item: "toolbox__calculate",
+		}
+		finds := testing.AllocsPerRun(10, func() { j.perhaps(t.Context(), call) })
+		judges := testing.AllocsPerRun(10, func() {
+			if got := j.judge(t.Context(), call); got[0].open == "" || got[1].open == "" {
+				t.Fatalf("got %+v, want that nobody knows", got)
+			}
+		})
+		if judges > test.most*finds {
+			t.Errorf("%s to %s: got %v allocations, and %v to find the scopes, want %v times as many at most",
+				test.before, test.after, judges, finds, test.most)
+		}
+	}
+}
+
 // TestALargeReloadIsTwentyLinesOfTheLog takes what they had from thirty tenants, in two
 // reloads of which the log hears at once.
 func TestALargeReloadIsTwentyLinesOfTheLog(t *testing.T) {

@@ -214,10 +214,19 @@ func (j *callsJudged) judge(ctx context.Context, call *judgedCall) (both [2]verd
 		return both
 	}
 	perhaps := j.perhaps(ctx, call)
+	open := "scopes decide that may not be on record: " + strings.Join(perhaps, " ")
+	if len(perhaps) > maxPerhaps {
+		for i := range both {
+			if both[i] == (verdict{}) {
+				both[i].open = open
+			}
+		}
+		return both
+	}
 	var why [2]string
 	var allowed [2][2]bool // by side, whether some are refused, and some let through
 	alike := true
-	for chosen := range 1 << min(len(perhaps), maxPerhaps) {
+	for chosen := range 1 << len(perhaps) {
 		scopes := strings.Fields(call.scopes)
 		for i, scope := range perhaps {
 			if chosen&(1<<i) != 0 {
@@ -235,13 +244,14 @@ func (j *callsJudged) judge(ctx context.Context, call *judgedCall) (both [2]verd
 			}
 			allowed[i][truth(let[i])] = true
 		}
-		alike = alike && let[0] == let[1]
+		if alike = alike && let[0] == let[1]; !alike && bothWays(&both, &allowed) {
+			break // more of them decide nothing
+		}
 	}
-	open := "scopes decide that may not be on record: " + strings.Join(perhaps, " ")
 	for i := range sides {
 		switch {
 		case both[i] != (verdict{}):
-		case len(perhaps) > maxPerhaps, allowed[i][0] && allowed[i][1]:
+		case allowed[i][0] && allowed[i][1]:
 			both[i].open = open
 		case allowed[i][1]:
 			both[i].allowed = true
@@ -249,11 +259,21 @@ func (j *callsJudged) judge(ctx context.Context, call *judgedCall) (both [2]verd
 			both[i].why = why[i]
 		}
 	}
-	if alike && len(perhaps) <= maxPerhaps {
+	if alike {
 		both[0] = both[1]
 		both[0].open, both[1].open = "", "" // either way nothing changes
 	}
 	return both
+}
+
+// bothWays tells whether each config that asks rules has let some through and refused some.
+func bothWays(both *[2]verdict, allowed *[2][2]bool) bool {
+	for i := range both {
+		if both[i] == (verdict{}) && (!allowed[i][0] || !allowed[i][1]) {
+			return false
+		}
+	}
+	return true
 }
 
 // beforeRules says what would become of a call as far as no rule is asked, and nothing

@@ -269,7 +269,13 @@ func TestRecordsThatCannotBeReadAreTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.ring.Adopt(next)
+	var log bytes.Buffer
+	s.log = slog.New(slog.NewTextHandler(&log, nil))
 	s.sweep(t.Context())
+	s.sweep(t.Context())
+	if got := strings.Count(log.String(), "records=1"); got != 1 {
+		t.Errorf("got %d lines for two sweeps, want one\n%s", got, log.String())
+	}
 	view := admin.View{}
 	s.judge(&view)
 	want := []string{"1 record of the store, sealed by an older key, cannot be read; drawbridge data check tells of all"}
@@ -279,6 +285,14 @@ func TestRecordsThatCannotBeReadAreTold(t *testing.T) {
 	if code, said := operate(t, "data", "check", "-config", file); code != exitFailure ||
 		!strings.Contains(said, "cannot be read") {
 		t.Errorf("data check: got exit %d and %s", code, said)
+	}
+	if _, err := s.db.Replace(t.Context(), func(func(store.Row, error) bool) {}); err != nil {
+		t.Fatal(err)
+	}
+	log.Reset()
+	s.sweep(t.Context())
+	if log.Len() > 0 {
+		t.Errorf("got %s, want nothing once all can be read", log.String())
 	}
 }
 

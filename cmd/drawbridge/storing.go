@@ -146,7 +146,7 @@ func (s *storing) run(ctx context.Context) error {
 }
 
 // sweep removes what has expired, and seals all with the newest key. It says of how many
-// records it cannot do that when their number changes.
+// records it cannot do that when their number is another than before.
 func (s *storing) sweep(ctx context.Context) {
 	var pass store.Pass
 	for first := true; first || pass.More && ctx.Err() == nil; first = false {
@@ -162,7 +162,7 @@ func (s *storing) sweep(ctx context.Context) {
 	if pass.More {
 		return
 	}
-	if before := s.unread.Swap(int64(pass.Unread)); before != int64(pass.Unread) {
+	if before := s.unread.Swap(int64(pass.Unread)); pass.Unread > 0 && before != int64(pass.Unread) {
 		s.log.ErrorContext(ctx, "records that an older key seals cannot be read, and so not be sealed with "+
 			"the newest",
 			slog.Int("records", pass.Unread))

@@ -68,7 +68,7 @@ servers:
 	open := r.streams(t, key)
 	config := r.config(t)
 	r.save(t, "drawbridge.yaml", strings.Replace(config, some, "registration: off\n", 1))
-	without := "key 401 404 robot 400 register 403"
+	without := "key 401 404 robot 401 register 403"
 	eventually(t, "nobody of these gets in", func() bool { return states() == without })
 	for kind, ended := range open {
 		eventually(t, "the stream "+kind+" of the key ends", func() bool { return isClosed(ended) })

@@ -431,3 +431,29 @@ func BenchmarkWrite(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkFields compares what a record costs with and without the fields that say who
+// decided, from where and with what: encoded, written and now and then made durable.
+func BenchmarkFields(b *testing.B) {
+	less := audit.Record{
+		Time: noon, RequestID: "MH2ITDUTPWTD7PR24WZCN27POB", TenantID: "acme", Issuer: "https://login.acme.example/",
+		Subject: "alice@acme.example", ClientID: "claude-code",
+		Method: "tools/call", Server: "github", Item: "github__search_code", Outcome: "ok",
+		Arguments: "k1:" + strings.Repeat("0f", 32), Duration: 12345 * time.Microsecond,
+	}
+	full := less
+	full.TokenID, full.Session, full.Config = "MH2ITDUTPWTD7PR24WZCN27POB", "0123456789abcdef", "0123456789ab"
+	full.Scopes, full.Ruled = []string{"tools.call"}, []string{"tools.call"}
+	full.Client, full.Version, full.Remote = "claude-code", "2.1.0", "192.0.2.17"
+	full.Wait, full.WaitedFor, full.Upstream = 1234*time.Nanosecond, "process", 12001*time.Microsecond
+	for name, record := range map[string]*audit.Record{"with": &full, "without": &less} {
+		b.Run(name, func(b *testing.B) {
+			l := open(b, audit.Config{File: filepath.Join(b.TempDir(), "audit.jsonl")})
+			for b.Loop() {
+				if err := l.Write(record); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -16,7 +16,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -276,7 +275,7 @@ func tokenProxy(t *testing.T, g *gateway) string {
 	t.Helper()
 	target := &url.URL{Scheme: "http", Host: g.addr}
 	token := g.token(t)
-	own := strconv.Itoa(freePort(t))
+	var own string // the port of the proxy
 	proxy := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
 		r.Out.URL.Scheme, r.Out.URL.Host = target.Scheme, target.Host
 		gatewayPort := target.Port()
@@ -297,12 +296,7 @@ func tokenProxy(t *testing.T, g *gateway) string {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		proxy.ServeHTTP(w, r)
 	}))
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:"+own)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = server.Listener.Close() // it listens on a port of its own choice
-	server.Listener = listener
+	_, own, _ = net.SplitHostPort(server.Listener.Addr().String()) // a listener has a port
 	server.Start()
 	t.Cleanup(server.Close)
 	return server.URL

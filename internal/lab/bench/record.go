@@ -30,7 +30,7 @@ var (
 	}
 )
 
-// recordConfig is that of both gateways, which differ in their addresses and files alone.
+// recordConfig is that of all gateways, which differ in their addresses and files alone.
 const recordConfig = configHead + `    servers: [echo]
     rules: [{allow: ["*"], scopes: [tools.call]}, {deny: ["*__delete_*"]}]
     limits: {requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, user_calls: {rate: 1e9, burst: 1000000000}, tools: {"echo__*": {rate: 1e9, burst: 1000000000}}, concurrency: 1000}
@@ -43,13 +43,17 @@ log: {level: info, format: json}
 // mostMore is how much more a call may cost with the fields than without.
 const mostMore = 1.01
 
+// recordWays are the gateways of the command record. The last is the first once more: two
+// processes of one program differ, too, by where their memory and connections lie.
+var recordWays = []string{"with the fields", "without", "with the fields once more"}
+
 // runRecord is the command record. It measures this gateway beside one that is built from
-// the same code without the fields, so that nothing else differs.
+// the same code without the fields, so that nothing else differs, and beside itself.
 func runRecord(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("bench record", flag.ContinueOnError)
 	report := flags.String("out", "", "page to write the section to; the standard output when empty")
 	took := flags.Duration("time", 500*time.Millisecond, "how long each gateway runs in each round")
-	number := flags.Int("rounds", 80, "rounds for each revision, each a pair")
+	number := flags.Int("rounds", 80, "rounds for each revision, each of all gateways")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -59,27 +63,35 @@ func runRecord(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	defer l.Close()
-	pair, err := l.beginRecord(ctx)
+	gateways, err := l.beginRecord(ctx)
 	if err != nil {
 		return err
 	}
-	text, dear := "", false
+	text, dear, lowest := "", false, 0.0
 	for _, era := range []mcp.Era{mcp.Legacy, mcp.Modern} {
-		targets := make([]*target, len(pair))
-		for i, way := range []string{"with the fields", "without"} {
-			targets[i] = l.target(wayDrawbridge, pair[i].part, "echo__echo", era)
-			targets[i].name, targets[i].token = way, pair[i].token
+		targets := make([]*target, len(gateways))
+		for i, way := range recordWays {
+			targets[i] = l.target(wayDrawbridge, gateways[i].part, "echo__echo", era)
+			targets[i].name, targets[i].token = way, gateways[i].token
 		}
 		r, err := plan{*took, *number}.measure(ctx, targets, 1, io.Discard)
 		if err != nil {
 			return err
 		}
-		with, without := r.ways["with the fields"].cpu, r.ways["without"].cpu
-		ratio := ratioOf(with, without)
-		least, most := middle(ratiosOf(with, without))
-		text += fmt.Sprintf("| %s | %v | %v | %.4f | %.4f to %.4f |\n", r.revision, spreadOf(with), spreadOf(without),
-			ratio.median, least, most)
-		dear = dear || least > mostMore
+		with := r.ways[recordWays[0]].cpu
+		apart := 1.0 // by how much two equal ones may differ
+		for i, way := range recordWays[1:] {
+			other := r.ways[way].cpu
+			least, most := middle(ratiosOf(with, other))
+			if i == 0 {
+				lowest = least
+			} else {
+				apart = max(most, 1/least)
+			}
+			text += fmt.Sprintf("| %s | %s | %v | %v | %.4f | %.4f to %.4f |\n", r.revision, way, spreadOf(with),
+				spreadOf(other), ratioOf(with, other).median, least, most)
+		}
+		dear = dear || lowest > mostMore*apart
 	}
 	if err := page.WriteSection(out, *report, "bench-record", fmt.Sprintf(recordSection, from, *number, *took, text)); err != nil {
 		return err
@@ -95,36 +107,37 @@ const recordSection = `## What the record's fields cost
 %s
 
 Two gateways are built from the same code. One puts into each record who decided, from where and with what, the other
-leaves these fields out. One connection calls a tool through each in turn, %d times for %v. The ratio is that of
-the processor time of the two of each pair; the last column has its median with a confidence of 95 %%.
+leaves these fields out. The first runs once more beside itself: what these two differ by is no difference. One
+connection calls a tool through each in turn, %d times for %v. The ratio is that of the processor time of the first and
+the other; the last column has its median with a confidence of 95 %%.
 
-| revision | with, µs of CPU a call | without | ratio | between |
-|---|---|---|---|---|
+| revision | the other | with, µs of CPU a call | the other, µs | ratio | between |
+|---|---|---|---|---|---|
 %s`
 
-// recordPart is one of the two gateways.
+// recordPart is one of the gateways.
 type recordPart struct {
 	part
 
 	token string
 }
 
-// beginRecord builds and starts both gateways, the one with the fields first.
+// beginRecord builds and starts the gateways, in the order of recordWays.
 func (l *lab) beginRecord(ctx context.Context) ([]recordPart, error) {
 	without := filepath.Join(l.Dir, "without")
 	if err := errors.Join(l.build(ctx), l.buildWithoutFields(ctx, without)); err != nil {
 		return nil, err
 	}
-	addrs, err := world.Addresses(5)
+	addrs, err := world.Addresses(7)
 	if err != nil {
 		return nil, err
 	}
-	l.upstream = addrs[4]
+	l.upstream = addrs[6]
 	if _, err := l.start(ctx, l.upstream, l.Self, "upstream", l.upstream); err != nil {
 		return nil, err
 	}
-	pair := make([]recordPart, 2)
-	for i, program := range []string{l.Program, without} {
+	gateways := make([]recordPart, len(recordWays))
+	for i, program := range []string{l.Program, without, l.Program} {
 		at, config := addrs[2*i], fmt.Sprintf("record%d.yaml", i)
 		text := fmt.Sprintf(recordConfig, at, addrs[2*i+1], l.upstream, fmt.Sprintf("audit%d.jsonl", i))
 		if err := l.Write(map[string]string{config: text}); err != nil {
@@ -134,15 +147,15 @@ func (l *lab) beginRecord(ctx context.Context) ([]recordPart, error) {
 		if err != nil {
 			return nil, err
 		}
-		pair[i] = recordPart{p, world.Token(hmacSecret, "https://bench.test/", "http://"+at+"/mcp", "load",
+		gateways[i] = recordPart{p, world.Token(hmacSecret, "https://bench.test/", "http://"+at+"/mcp", "load",
 			map[string]any{"scope": "tools.call", "jti": "1"})}
 		t := l.target(wayDrawbridge, p, "echo__echo", mcp.Modern)
-		t.token = pair[i].token
+		t.token = gateways[i].token
 		if err := t.serves(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return pair, nil
+	return gateways, nil
 }
 
 // buildWithoutFields builds a gateway whose records lack the fields. It fails if it does

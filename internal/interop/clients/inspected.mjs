@@ -11,7 +11,7 @@ const browser = await chromium.launch({
 const page = await browser.newPage({ viewport: { width: 1000, height: 800 }, deviceScaleFactor: 1 });
 page.setDefaultTimeout(60_000);
 await page.goto(address);
-await page.getByRole('switch', { name: /^Connect or disconnect/ }).click({ force: true }); // its label lies above it
+await page.getByRole('switch', { name: /^Connect or disconnect/ }).evaluate((input) => input.click()); // its label lies above it
 await page.getByText('Apps', { exact: true }).first().click();
 await page.getByText(/get.time$/i).first().click();
 

@@ -21,23 +21,11 @@ clients:
   - {client_id: robot, client_secret_file: secret, grants: [client_credentials], tenant: acme}
 `
 	r := startReplica(t, func(listen, operator string) string {
-		return some + fmt.Sprintf(`listen: %s
-operator: %s
-public_url: http://%[1]s
-audit: {file: audit.jsonl}
-data: {dir: kept}
-issuers:
-  - issuer: %[3]s
-    private_addresses: true
-    algorithms: [EdDSA]
-    tenants: {claim: groups, map: {staff: acme}}
-    sign_in: {name: corp, client_id: gateway, client_secret_file: secret, scopes: [openid]}
-  - {issuer: local, hmac_secret_file: secret, algorithms: [HS256], tenant: acme}
-tenants:
+		return some + signInHead(listen, operator, d.URL, "tenants: {claim: groups, map: {staff: acme}}") + `tenants:
   acme: {servers: [toolbox], rules: [{allow: ["*"]}]}
 servers:
   toolbox: {builtin: [calculate]}
-`, listen, operator, d.URL)
+`
 	})
 	origin := strings.TrimSuffix(r.url, "/mcp")
 	_, said := operate(t, "keys", "create", "-tenant", "acme", "-subject", "ci", "-config", r.path("drawbridge.yaml"))

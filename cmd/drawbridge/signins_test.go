@@ -319,6 +319,24 @@ func (w *wanderer) visitor(page string) string {
 	return ""
 }
 
+// signInHead returns the beginning of a config by which people sign in at a provider. who
+// has the keys that say which tenants and scopes they get.
+func signInHead(listen, operator, provider, who string) string {
+	return fmt.Sprintf(`listen: %s
+operator: %s
+public_url: http://%[1]s
+audit: {file: audit.jsonl}
+data: {dir: kept}
+issuers:
+  - issuer: %[3]s
+    private_addresses: true
+    algorithms: [EdDSA]
+    %[4]s
+    sign_in: {name: corp, client_id: gateway, client_secret_file: secret, scopes: [openid]}
+  - {issuer: local, hmac_secret_file: secret, algorithms: [HS256], tenant: acme}
+`, listen, operator, provider, who)
+}
+
 // TestPeopleSignInWithABrowser runs the program with a provider of OpenID Connect. A
 // client that knows nothing but the address gets from 401 to an answer, at the address of
 // all tenants and at that of one; the audit names the person as the provider does; a
@@ -328,25 +346,13 @@ func TestPeopleSignInWithABrowser(t *testing.T) {
 	t.Parallel()
 	d := newDirectory(t)
 	r := startReplica(t, func(listen, operator string) string {
-		return fmt.Sprintf(`listen: %s
-operator: %s
-public_url: http://%[1]s
-audit: {file: audit.jsonl}
-data: {dir: kept}
-issuers:
-  - issuer: %[3]s
-    private_addresses: true
-    algorithms: [EdDSA]
-    tenants: {claim: groups, map: {staff: acme, partners: globex}}
-    name_claim: email
-    sign_in: {name: corp, client_id: gateway, client_secret_file: secret, scopes: [openid]}
-  - {issuer: local, hmac_secret_file: secret, algorithms: [HS256], tenant: acme}
-tenants:
-  acme: {servers: [toolbox], rules: [{allow: ["*"], subjects: ["%[3]s#ann"]}]}
+		return signInHead(listen, operator, d.URL, `tenants: {claim: groups, map: {staff: acme, partners: globex}}
+    name_claim: email`) + fmt.Sprintf(`tenants:
+  acme: {servers: [toolbox], rules: [{allow: ["*"], subjects: ["%[1]s#ann"]}]}
   globex: {servers: [toolbox], rules: [{allow: ["*"]}]}
 servers:
   toolbox: {builtin: [calculate]}
-`, listen, operator, d.URL)
+`, d.URL)
 	})
 	origin := strings.TrimSuffix(r.url, "/mcp")
 	var refresh, access, id string
@@ -446,20 +452,8 @@ func TestClientStepsUp(t *testing.T) {
 	t.Parallel()
 	d := newDirectory(t)
 	r := startReplica(t, func(listen, operator string) string {
-		return fmt.Sprintf(`listen: %s
-operator: %s
-public_url: http://%[1]s
-audit: {file: audit.jsonl}
-data: {dir: kept}
-issuers:
-  - issuer: %[3]s
-    private_addresses: true
-    algorithms: [EdDSA]
-    tenants: {claim: groups, map: {staff: acme}}
-    scopes: {claims: [roles]}
-    sign_in: {name: corp, client_id: gateway, client_secret_file: secret, scopes: [openid]}
-  - {issuer: local, hmac_secret_file: secret, algorithms: [HS256], tenant: acme}
-tenants:
+		return signInHead(listen, operator, d.URL, `tenants: {claim: groups, map: {staff: acme}}
+    scopes: {claims: [roles]}`) + `tenants:
   acme:
     servers: [toolbox]
     rules:
@@ -467,7 +461,7 @@ tenants:
       - {allow: ["toolbox__calculate"], scopes: [tools.write], announce: true}
 servers:
   toolbox: {builtin: [calculate, current_time]}
-`, listen, operator, d.URL)
+`
 	})
 	w := newWanderer(t)
 	call := func(token, tool, arguments string) (*http.Response, string) {

@@ -377,23 +377,11 @@ func TestServersAreToldWhatAProviderSaysOfAPerson(t *testing.T) {
 		up.Close()
 	})
 	r := startReplica(t, func(listen, operator string) string {
-		return fmt.Sprintf(`listen: %s
-operator: %s
-public_url: http://%[1]s
-audit: {file: audit.jsonl}
-data: {dir: kept}
-issuers:
-  - issuer: %[3]s
-    private_addresses: true
-    algorithms: [EdDSA]
-    tenants: {claim: groups, map: {staff: acme}}
-    sign_in: {name: corp, client_id: gateway, client_secret_file: secret, scopes: [openid]}
-  - {issuer: local, hmac_secret_file: secret, algorithms: [HS256], tenant: acme}
-tenants:
+		return signInHead(listen, operator, d.URL, "tenants: {claim: groups, map: {staff: acme}}") + fmt.Sprintf(`tenants:
   acme: {servers: [crm], rules: [{allow: ["*"]}]}
 servers:
-  crm: {url: %[4]q, private_addresses: true, auth: {identity: {audience: crm, claims: [email]}}}
-`, listen, operator, d.URL, up.URL)
+  crm: {url: %[1]q, private_addresses: true, auth: {identity: {audience: crm, claims: [email]}}}
+`, up.URL)
 	})
 	eventually(t, "crm is up", func() bool { return strings.Contains(r.log(), `"server up","server":"crm"`) })
 	tokens, _, _ := newWanderer(t).signIn(r.url)

@@ -52,12 +52,53 @@ type hosted struct {
 func TestAppsInABrowser(t *testing.T) {
 	t.Parallel()
 	binary, modules := node(t)
-	stage := newStage(t, binary, modules)
+	view := exampleView(t, modules)
+	hostsApps(t, binary, modules, newStage(t, binary, modules).show, func(where string, got, bare shown) {
+		if bare.Error != "" || bare.Tool != "get-time" {
+			t.Fatalf("%s: without a gateway: told %+v", where, bare.hosted)
+		}
+		if got.Error != "" || got.Tool != "clock__get-time" || !strings.HasPrefix(got.URI, "ui://clock/") ||
+			got.MimeType != "text/html;profile=mcp-app" || got.Digest != fmt.Sprintf("%x", sha256.Sum256(view)) {
+			t.Errorf("%s: told %+v, want the view as the server has it", where, got.hosted)
+		}
+	})
+}
+
+// TestAppsInTheInspector shows the view in a host that others wrote, the MCP Inspector in a
+// real browser: a person opens the app there and presses its button. It works as without a
+// gateway, and looks the same.
+func TestAppsInTheInspector(t *testing.T) {
+	t.Parallel()
+	binary, modules := node(t)
+	browser := chromium(t)
+	hostsApps(t, binary, modules, func(t *testing.T, origin, token, revision string) shown {
+		t.Helper()
+		era := "legacy"
+		if revision == modernRevision {
+			era = "modern"
+		}
+		return inspect(t, browser, binary, modules, origin+"/mcp", token, era)
+	}, func(string, shown, shown) {})
+}
+
+// exampleView is the view of the example server.
+func exampleView(t *testing.T, modules string) []byte {
+	t.Helper()
 	view, err := os.ReadFile(filepath.Join(modules, "@modelcontextprotocol/server-basic-vanillajs/dist/mcp-app.html"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	modern := httptest.NewServer(newClock(view))
+	return view
+}
+
+// hostsApps has a host show the app of the example server, in servers and clients of both
+// eras: without a gateway and through one. The view must work, and its picture be the same.
+// judge judges what else the host tells of the two.
+func hostsApps(t *testing.T, binary, modules string, show func(t *testing.T, origin, token, revision string) shown,
+	judge func(where string, got, bare shown),
+) {
+	t.Helper()
+	modern := httptest.NewServer(newClock(exampleView(t, modules)))
 	t.Cleanup(modern.Close)
 	for back, own := range map[string]string{
 		"legacy": nodeServer(t, binary, modules, "server-basic-vanillajs"), modernRevision: modern.URL,
@@ -65,12 +106,9 @@ func TestAppsInABrowser(t *testing.T) {
 		if testing.Short() && back != modernRevision { // each browser takes seconds
 			continue
 		}
-		bare := stage.show(t, own, "", back)
-		if bare.Error != "" || bare.Tool != "get-time" {
-			t.Fatalf("%s: without a gateway: told %+v", back, bare.hosted)
-		}
+		bare := show(t, own, "", back)
 		if n := differing(bare.picture, image.NewUniform(color.White)); n < 1000 { // of 480,000
-			t.Fatalf("%s: without a gateway: only %d points are not white", back, n)
+			t.Fatalf("%s: without a gateway: told %+v, only %d points are not white", back, bare.hosted, n)
 		}
 		g := serve(t, fmt.Sprintf(`tenants:
   acme: {servers: [clock, other], rules: [{allow: ["*", "resource:*"]}], limits: %s}
@@ -82,66 +120,16 @@ servers:
 			if testing.Short() && front != modernRevision {
 				continue
 			}
-			told := stage.show(t, "http://"+g.addr, g.token(t), front)
-			if told.Error != "" || told.Tool != "clock__get-time" || !strings.HasPrefix(told.URI, "ui://clock/") ||
-				told.MimeType != "text/html;profile=mcp-app" || told.Digest != fmt.Sprintf("%x", sha256.Sum256(view)) {
-				t.Errorf("%s before %s: told %+v, want the view as the server has it", front, back, told.hosted)
-			}
-			first, err := time.Parse(time.RFC3339, told.First)
-			second, err2 := time.Parse(time.RFC3339, told.Second)
-			if err != nil || err2 != nil || !second.After(first) {
-				t.Errorf("%s before %s: the view shows %q, and when its button is pressed %q; want two times", front,
-					back, told.First, told.Second)
-			}
-			if n := differing(told.picture, bare.picture); n != 0 || told.picture.Bounds() != bare.picture.Bounds() {
-				t.Errorf("%s before %s: %d points of the picture are others than without a gateway", front, back, n)
-			}
-		}
-	}
-}
-
-// TestAppsInTheInspector shows the view in a host that others wrote, the MCP Inspector in a
-// real browser: a person opens the app there and presses its button. It works as without a
-// gateway, and looks the same.
-func TestAppsInTheInspector(t *testing.T) {
-	t.Parallel()
-	binary, modules := node(t)
-	browser := chromium(t)
-	view, err := os.ReadFile(filepath.Join(modules, "@modelcontextprotocol/server-basic-vanillajs/dist/mcp-app.html"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	modern := httptest.NewServer(newClock(view))
-	t.Cleanup(modern.Close)
-	for back, own := range map[string]string{
-		"legacy": nodeServer(t, binary, modules, "server-basic-vanillajs"), "modern": modern.URL,
-	} {
-		if testing.Short() && back != "modern" { // each browser takes seconds
-			continue
-		}
-		bare := inspect(t, browser, binary, modules, own+"/mcp", "", back)
-		if n := differing(bare.picture, image.NewUniform(color.White)); n < 1000 {
-			t.Fatalf("%s: without a gateway: only %d points are not white", back, n)
-		}
-		g := serve(t, fmt.Sprintf(`tenants:
-  acme: {servers: [clock, other], rules: [{allow: ["*", "resource:*"]}], limits: %s}
-servers:
-  clock: %s
-  other: %s
-`, generous, private(own+"/mcp"), stdio(t, "server-everything", "stdio")))
-		for _, front := range []string{"legacy", "modern"} {
-			if testing.Short() && front != "modern" {
-				continue
-			}
-			got := inspect(t, browser, binary, modules, g.url, g.token(t), front)
+			got, where := show(t, "http://"+g.addr, g.token(t), front), front+" before "+back
+			judge(where, got, bare)
 			first, err := time.Parse(time.RFC3339, got.First)
 			second, err2 := time.Parse(time.RFC3339, got.Second)
 			if err != nil || err2 != nil || !second.After(first) {
-				t.Errorf("%s before %s: the view shows %q, and when its button is pressed %q; want two times", front,
-					back, got.First, got.Second)
+				t.Errorf("%s: the view shows %q, and when its button is pressed %q; want two times", where,
+					got.First, got.Second)
 			}
 			if n := differing(got.picture, bare.picture); n != 0 || got.picture.Bounds() != bare.picture.Bounds() {
-				t.Errorf("%s before %s: %d points of the picture are others than without a gateway", front, back, n)
+				t.Errorf("%s: %d points of the picture are others than without a gateway", where, n)
 			}
 		}
 	}

@@ -11,7 +11,12 @@ const browser = await chromium.launch({
 const page = await browser.newPage({ viewport: { width: 1000, height: 800 }, deviceScaleFactor: 1 });
 page.setDefaultTimeout(60_000);
 await page.goto(address);
-await page.getByRole('switch', { name: /^Connect or disconnect/ }).evaluate((input) => input.click()); // its label lies above it
+// The page shows its switch before it listens to it, and a label lies above it: it is pressed until it is on.
+const connect = page.getByRole('switch', { name: /^Connect or disconnect/ });
+while (!(await connect.isChecked())) {
+  await connect.evaluate((input) => input.click());
+  await page.waitForTimeout(2000);
+}
 await page.getByText('Apps', { exact: true }).first().click();
 await page.getByText(/get.time$/i).first().click();
 

@@ -116,12 +116,12 @@ func readAudits(command string, names []string, s streams, do func(e *entry)) (u
 
 // auditFile is an audit file while it is read.
 type auditFile struct {
-	name     string // - is standard input
-	lines    int    // so far
-	unread   int    // of them that are no records
-	first    int    // of these
-	last     int    // of these
-	occupied bool   // a line is a record
+	name    string // - is standard input
+	lines   int    // so far
+	unread  int    // of them that are no records
+	first   int    // of these
+	last    int    // of these
+	isAudit bool   // a line is a record
 }
 
 // read calls do with every line that is a record. A file that gzip compressed is read as
@@ -161,7 +161,7 @@ func (f *auditFile) read(do func(e *entry)) error {
 		return fmt.Errorf("line %d: %w", max(f.lines, 1), err)
 	case err != nil:
 		return fmt.Errorf("line %d: %w", f.lines+1, err)
-	case f.unread > 0 && !f.occupied:
+	case f.unread > 0 && !f.isAudit:
 		return fmt.Errorf("line %d is no line of an audit file, nor is any other", f.first)
 	}
 	return nil
@@ -178,6 +178,6 @@ func (f *auditFile) line(line []byte, do func(e *entry)) {
 		f.last = f.lines
 		return
 	}
-	f.occupied = true
+	f.isAudit = true
 	do(&e)
 }

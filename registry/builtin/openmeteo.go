@@ -19,7 +19,8 @@ const (
 	maxWeatherAnswer = 256 << 10    // bytes
 	maxPlaceName     = 200          // bytes of each part of the name of a place
 	maxOffset        = 24 * 60 * 60 // seconds between local time and UTC
-	weatherCurrent   = "temperature_2m,relative_humidity_2m,apparent_temperature,precipitation,weather_code,wind_speed_10m"
+	weatherCurrent   = "temperature_2m,relative_humidity_2m,apparent_temperature,precipitation," +
+		"weather_code,wind_speed_10m"
 )
 
 // Errors of weather; all others mean that the service did not answer.

@@ -67,7 +67,7 @@ func runRecord(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	text, dear, lowest := "", false, 0.0
+	text, dear := "", false
 	for _, era := range []mcp.Era{mcp.Legacy, mcp.Modern} {
 		targets := make([]*target, len(gateways))
 		for i, way := range recordWays {
@@ -79,7 +79,7 @@ func runRecord(ctx context.Context, args []string, out io.Writer) error {
 			return err
 		}
 		with := r.ways[recordWays[0]].cpu
-		apart := 1.0 // by how much two equal ones may differ
+		lowest, apart := 0.0, 1.0 // of the ratio, and by how much two equal ones may differ
 		for i, way := range recordWays[1:] {
 			other := r.ways[way].cpu
 			least, most := middle(ratiosOf(with, other))

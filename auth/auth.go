@@ -211,7 +211,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Principal, error) 
 	if known.principal.proof.isRevoked() {
 		return Principal{}, errRevoked
 	}
-	return known.carrying(token), nil
+	return known.carrying(token, id), nil
 }
 
 // verify verifies a token that is not remembered. The order of its checks is chosen so

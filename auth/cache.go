@@ -113,14 +113,14 @@ func (s *shard) addLocked(d digest, e *entry, half int) {
 	s.young[d] = e
 }
 
-// carrying returns the principal of a token that was verified, with the token if it is to
-// go on.
-func (e *entry) carrying(token string) Principal {
+// carrying returns the principal of a token that was verified and has that digest, with
+// the token if it is to go on.
+func (e *entry) carrying(token string, d digest) Principal {
 	p := e.principal
 	if e.keepToken {
-		p.token = &held{text: token}
-	} else if e.tokenOf != nil && p.proof.family != "" {
-		p.token = &held{family: p.proof.family, of: e.tokenOf}
+		p.token = &held{text: token, digest: d}
+	} else if family := p.proof.family; e.tokenOf != nil && family != "" {
+		p.token = &held{digest: digestOf("family\x00" + family), family: family, of: e.tokenOf}
 	}
 	return p
 }

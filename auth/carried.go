@@ -22,6 +22,7 @@ var ErrSubjectGone = errors.New("the caller has no token that could be shown for
 // whatever prints a principal prints an address.
 type held struct {
 	text   string // "": of gives it
+	digest digest // of text, or of family
 	family string // for which of is asked
 	of     func(ctx context.Context, family string) (string, error)
 }

@@ -121,13 +121,10 @@ func (p *Principal) SubjectToken(ctx context.Context) (string, error) {
 // SubjectDigest returns a digest that no other SubjectToken has, or of one that is had in
 // place of a token, that no other sign-in has. It is false where there is none.
 func (p *Principal) SubjectDigest() (digest [sha256.Size]byte, has bool) {
-	switch {
-	case p.token == nil:
+	if p.token == nil {
 		return digest, false
-	case p.token.of == nil:
-		return sha256.Sum256([]byte(p.token.text)), true
 	}
-	return sha256.Sum256([]byte("family\x00" + p.token.family)), true
+	return p.token.digest, true
 }
 
 // proof is by what a token was accepted. It goes with the Principal, so that Judge can

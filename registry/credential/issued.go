@@ -126,10 +126,11 @@ func (x *exchanges) grant(ctx context.Context, p *auth.Principal) (*Grant, error
 	if p == nil {
 		return x.own.grant(ctx, nil)
 	}
-	if _, has := p.SubjectDigest(); !has {
+	token, has := p.SubjectDigest()
+	if !has {
 		return nil, &Error{FaultExchange, errNoSubject}
 	}
-	at := x.place(p)
+	at := Place{owner: p.Owner(), token: token}
 	one := x.kept.At(at, func() *exchanged {
 		common := x.life.newCommon(x.spec, p.TenantID, share.User(p.User()), at.token)
 		return &exchanged{cell: cell{life: x.life, common: common, traced: true}}

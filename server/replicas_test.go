@@ -169,6 +169,23 @@ func TestSessionEndsOnAllReplicas(t *testing.T) {
 	})
 }
 
+// TestSessionEndsWhereItsFormerPrimaryLeaves has a client end its session at a replica that
+// has taken it over, while the one that led it before takes nothing any more and is not
+// known as gone yet. Were that refused, the client would try again, and be told that there
+// is no such session.
+func TestSessionEndsWhereItsFormerPrimaryLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		a, b := c.worlds[0], c.worlds[1]
+		id := a.openAsking(t, mcp.Revision2511)
+		a.word().Drain()
+		wantStatus(t, "taken over", b.do(t, inSession("POST", id, pingBody)), http.StatusOK)
+		c.hub.Cut(a.word().Member)
+		time.AfterFunc(time.Second, func() { c.hub.Leave(a.word().Member) })
+		wantStatus(t, "DELETE", b.do(t, inSession("DELETE", id, "")), http.StatusNoContent)
+	})
+}
+
 // TestCancelAtAnotherReplica cancels a call by its id at the replica that does not have
 // it.
 func TestCancelAtAnotherReplica(t *testing.T) {

@@ -46,6 +46,8 @@ const (
 	maxMessage  = 24 << 20        // bytes of a message
 	maxMessages = 4096            // that are handled at once; those beyond are refused
 	maxHeader   = 64 << 10        // bytes: that of a client, and what is added
+
+	lookEvery = 10 * time.Millisecond // whether all is answered
 )
 
 // Peer is another replica.
@@ -93,6 +95,8 @@ type Link struct {
 	handlers  map[string]Handler
 	clients   http.Handler // serves what others forward; nil: nothing
 	handling  atomic.Int64 // messages
+	answering atomic.Int64 // all that others have asked
+	leaving   atomic.Bool  // nothing is begun any more
 }
 
 // New returns a Link that sends. Serve makes it receive.
@@ -126,6 +130,19 @@ func (l *Link) connect(ctx context.Context, id string) (net.Conn, error) {
 // before anything is read: were the connection refused, a replica that is not known yet
 // could not tell that from one that was lost in the middle.
 func anybody(Digest) bool { return true }
+
+// Leave begins the end of Serve. Whatever is asked from now on is answered with ErrGone: on
+// a connection that was closed, who asks could not tell whether anything has happened. Leave
+// returns when all that was asked before is answered, or ctx has ended.
+func (l *Link) Leave(ctx context.Context) {
+	l.leaving.Store(true)
+	for l.answering.Load() > 0 && ctx.Err() == nil {
+		select {
+		case <-time.After(lookEvery):
+		case <-ctx.Done():
+		}
+	}
+}
 
 // Serve answers other replicas on a listener until ctx ends. What is being handled then
 // has grace to end.

@@ -204,6 +204,45 @@ func TestForwardsEndWithEitherSide(t *testing.T) {
 	<-left
 }
 
+// TestNothingIsBegunWhereAReplicaLeaves has a replica leave while it answers: that answer
+// comes, and whoever asks meanwhile knows that nothing was done.
+func TestNothingIsBegunWhereAReplicaLeaves(t *testing.T) {
+	t.Parallel()
+	began, goOn := make(chan struct{}, 1), make(chan struct{})
+	_, a, b := pair(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		began <- struct{}{}
+		<-goOn
+		w.WriteHeader(http.StatusTeapot)
+	}))
+	hello := link.Message{Kind: "hello 1", Tenant: "acme", Data: []byte("hello")}
+	forward := func() (int, error) {
+		answer, err := a.Forward(t.Context(), "b", link.Request{Method: http.MethodPost, Target: "/mcp"})
+		if err != nil {
+			return 0, err
+		}
+		return answer.StatusCode, answer.Body.Close()
+	}
+	var first sync.WaitGroup
+	first.Go(func() {
+		if status, err := forward(); status != http.StatusTeapot || err != nil {
+			t.Errorf("asked before: got %d, %v, want the answer", status, err)
+		}
+	})
+	<-began
+	late, stop := context.WithCancel(t.Context())
+	stop()
+	b.Leave(late)
+	if _, err := a.Send(t.Context(), "b", hello); !errors.Is(err, link.ErrGone) {
+		t.Errorf("a message after that: got %v, want that nothing was done", err)
+	}
+	if _, err := forward(); !errors.Is(err, link.ErrGone) {
+		t.Errorf("a request after that: got %v, want that nothing was done", err)
+	}
+	close(goOn)
+	b.Leave(t.Context()) // it would wait for ever
+	first.Wait()
+}
+
 // TestNobodyElseIsTalkedTo has a stranger connect, and another process at the address of
 // a replica.
 func TestNobodyElseIsTalkedTo(t *testing.T) {

@@ -22,8 +22,9 @@ const (
 	headerNote   = "Drawbridge-Note"
 
 	// of an answer: that replica does not reach what the Directory knows from
-	headerAway     = "Drawbridge-Away"
-	headerStranger = "Drawbridge-Stranger" // of an answer: who has asked is not known, and nothing was done
+	headerAway = "Drawbridge-Away"
+	// of an answer: who has asked is not known, or that replica leaves, and nothing was done
+	headerStranger = "Drawbridge-Stranger"
 )
 
 // Send gives a message to another replica, and returns what that says when it has handled

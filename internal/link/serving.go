@@ -37,8 +37,10 @@ func WithOrigin(ctx context.Context, o Origin) context.Context {
 
 // serve answers one request of another replica.
 func (l *Link) serve(w http.ResponseWriter, r *http.Request) {
+	l.answering.Add(1) // first, or Leave could miss it
+	defer l.answering.Add(-1)
 	from, ok := l.config.Directory.Named(r.Context(), digestOf(*r.TLS))
-	if !ok {
+	if !ok || l.leaving.Load() {
 		w.Header().Set(headerStranger, "yes")
 		w.WriteHeader(http.StatusForbidden)
 		return

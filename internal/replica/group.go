@@ -136,13 +136,34 @@ func (g *Group) Joined() bool {
 // server can be reached: the store must serve until Run has returned.
 func (g *Group) Run(ctx context.Context) error {
 	var serving sync.WaitGroup
-	serving.Go(func() { g.serve(ctx) })
+	open, end := context.WithCancel(context.WithoutCancel(ctx))
+	serving.Go(func() { g.serve(open) })
 	serving.Go(func() { g.probe(ctx) })
 	g.beat(ctx)
-	g.leave(context.WithoutCancel(ctx)) // nobody serves any more when ctx has ended
+	g.part(context.WithoutCancel(ctx)) // nobody serves any more when ctx has ended
+	end()
 	serving.Wait()
 	g.forget()
 	return nil
+}
+
+// part lets others go without losing what they ask of this replica:
+//
+//	nothing is begun any more, what was asked is answered ── grace at most ──▶ who asks now knows that nothing was done
+//	it is said that this replica has ended ── a beat ──▶ nobody asks, when the connections are closed
+//
+// Whoever is told that a replica has ended waits for no answer of it any more, and would
+// take for lost what that one is about to answer. On a connection that was closed just then,
+// it could not tell whether a request has arrived.
+func (g *Group) part(ctx context.Context) {
+	answered, stop := context.WithTimeout(ctx, grace)
+	defer stop()
+	g.link.Leave(answered)
+	others := len(*g.members.Load()) > 0
+	g.leave(ctx)
+	if others {
+		<-time.After(beat)
+	}
 }
 
 // probe finds out now and then which others can be reached, until ctx ends, and at once

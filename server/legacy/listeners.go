@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -397,22 +398,29 @@ func (s *Service) resubscribeLater(l *sessions.Session) {
 }
 
 // tellFormer has the replica that led a session before, and has calls of it, do what a
-// request asks for, too. It is false if that one was not reached and lives.
+// request asks for, too. One that is not reached is most likely about to be known as gone,
+// and is waited for. It is false if that one was not reached and lives.
 func (s *Service) tellFormer(ctx context.Context, x *exchange.Exchange, l *sessions.Session,
 	body []byte,
 ) bool {
 	former := l.FormerOf()
-	if former == "" || x == nil || !s.config.Others.IsThere(former) {
+	if former == "" || x == nil {
 		return true
 	}
 	request := forward.RequestOf(x, x.Request, body)
 	request.Note = noteFormer
-	answer, err := s.config.Others.Forward(ctx, former, request)
-	if err != nil {
-		return !s.config.Others.IsThere(former)
+	for until := time.Now().Add(forward.HoldTime); s.config.Others.IsThere(former); {
+		answer, err := s.config.Others.Forward(ctx, former, request)
+		if err == nil {
+			_ = answer.Body.Close() // it says no more than the status
+			status := answer.StatusCode
+			return status < http.StatusBadRequest || status == forward.ErrElsewhere.Status
+		}
+		if !s.forwarder.AwaitChange(ctx, until) {
+			return !s.config.Others.IsThere(former)
+		}
 	}
-	defer answer.Body.Close() //nolint:errcheck // it says no more than the status
-	return answer.StatusCode < http.StatusBadRequest || answer.StatusCode == forward.ErrElsewhere.Status
+	return true
 }
 
 // noteFormer says of a request that was forwarded that it is for the calls which the

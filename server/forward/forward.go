@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -251,6 +252,12 @@ var passedHeaders = []string{
 	"Www-Authenticate", "X-Accel-Buffering",
 }
 
+// buffers has memory of bufferSize for answers that are passed on: to make it anew for
+// each would be half of all that a replica allocates.
+var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
+
+const bufferSize = 32 << 10
+
 // PassOn gives the client the answer of another replica, as it comes. If it breaks off, a
 // stream ends with an error, and any other answer is cut short, because half of it must
 // not look like a whole one.
@@ -265,7 +272,9 @@ func (f *Forwarder) PassOn(ctx context.Context, x *exchange.Exchange, answer *ht
 	x.AllowWrite()
 	x.WriteHeader(answer.StatusCode)
 	streams := strings.HasPrefix(answer.Header.Get("Content-Type"), exchange.StreamType)
-	buffer, whole := make([]byte, 32<<10), true
+	memory := buffers.Get().(*[bufferSize]byte)
+	defer buffers.Put(memory)
+	buffer, whole := memory[:], true
 	for {
 		n, err := answer.Body.Read(buffer)
 		if n > 0 {

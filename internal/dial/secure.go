@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,12 +11,12 @@ import (
 	"sync/atomic"
 )
 
-// Own connections over TLS carry what was prepared (Post), and only to servers with which
-// net/http has agreed on HTTP/1.1: it costs about a third less then. Nothing is lost by
-// that. With a server of HTTP/2 net/http goes on to share one connection among many
-// requests, which matters where hundreds of calls wait at the same time. So the first
-// request to a server always goes by net/http, and its response shows which of the two it
-// is.
+// Own connections over TLS carry what goes to other processes of this gateway (Through).
+// Else they carry what was prepared (Post), and only to servers with which net/http has
+// agreed on HTTP/1.1: it costs about a third less then. Nothing is lost by that. With a
+// server of HTTP/2 net/http goes on to share one connection among many requests, which
+// matters where hundreds of calls wait at the same time. So the first request to a server
+// always goes by net/http, and its response shows which of the two it is.
 
 // errHandshake is the error for a server that lets the handshake of TLS wait.
 var errHandshake = errors.New("TLS handshake took too long")
@@ -36,11 +37,12 @@ func (t *transport) learn(host string, response *http.Response) {
 
 // secure does the handshake on a new connection. cfg is that of net/http, so the server
 // is verified in the same way.
+// name is that of the server if cfg has none.
 func (c *conn) secure(ctx context.Context, dialed net.Conn, cfg *tls.Config, name string) error {
 	limited, cancel := context.WithTimeoutCause(ctx, handshakeTimeout, errHandshake)
 	defer cancel()
 	cfg = cfg.Clone()
-	cfg.ServerName, cfg.NextProtos = name, []string{"http/1.1"}
+	cfg.ServerName, cfg.NextProtos = cmp.Or(cfg.ServerName, name), []string{"http/1.1"}
 	c.under = &records{Conn: dialed}
 	secured := tls.Client(c.under, cfg)
 	c.Conn = secured

@@ -2,6 +2,7 @@ package dial
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -42,6 +43,9 @@ type transport struct {
 	idle     pool            // of own connections without TLS
 	secured  pool            // of those with TLS
 	canceler canceler        // over the contexts of requests on own connections
+	// as of Through, whose plain requests all go over own connections; nil: a host is an
+	// address
+	find func(host string) (address string, secure *tls.Config, err error)
 
 	versions sync.Map // of servers over TLS, by host, each an *atomic.Bool; see version
 }
@@ -59,7 +63,7 @@ func newTransport(d *dialer) *transport {
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !plain(r) || r.URL.Scheme != "http" {
+	if !plain(r) || r.URL.Scheme != "http" && t.find == nil {
 		response, err := t.rest.RoundTrip(r)
 		if err == nil {
 			t.learn(r.URL.Host, response)
@@ -162,7 +166,17 @@ func (t *transport) connect(ctx context.Context, target *url.URL) (*conn, error)
 	default:
 		port = "80"
 	}
-	dialed, err := t.dialer.DialContext(ctx, "tcp", net.JoinHostPort(target.Hostname(), port))
+	address, secure := net.JoinHostPort(target.Hostname(), port), t.rest.TLSClientConfig
+	if t.find != nil {
+		var err error
+		if address, secure, err = t.find(target.Hostname()); err != nil {
+			return nil, err
+		}
+		limited, stop := context.WithTimeout(ctx, connectTimeout)
+		defer stop()
+		ctx = limited
+	}
+	dialed, err := t.dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
 			// The dialer has a timer of its own for the deadline of ctx. It may fire
@@ -173,7 +187,7 @@ func (t *transport) connect(ctx context.Context, target *url.URL) (*conn, error)
 	}
 	c := &conn{Conn: dialed, host: target.Host, owner: t, idle: t.idleOf(target), life: idleTimeout}
 	if target.Scheme == "https" {
-		if err := c.secure(ctx, dialed, t.rest.TLSClientConfig, target.Hostname()); err != nil {
+		if err := c.secure(ctx, dialed, secure, target.Hostname()); err != nil {
 			_ = dialed.Close() // the handshake failed, and says why
 			return nil, err
 		}

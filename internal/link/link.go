@@ -102,7 +102,7 @@ type Link struct {
 // New returns a Link that sends. Serve makes it receive.
 func New(cfg Config) *Link {
 	l := &Link{config: cfg, handlers: make(map[string]Handler)}
-	l.transport = dial.Through(l.connect)
+	l.transport = dial.Through(l.find)
 	return l
 }
 
@@ -113,17 +113,15 @@ func (l *Link) Handle(kind string, h Handler) { l.handlers[kind] = h }
 // has sent one. It is called before Serve.
 func (l *Link) ServeClients(h http.Handler) { l.clients = h }
 
-// connect opens a connection to the replica whose id is the host, and makes sure that it
-// is that one.
-func (l *Link) connect(ctx context.Context, id string) (net.Conn, error) {
+// find tells where the replica is whose id is the host, and makes sure that it is that
+// one.
+func (l *Link) find(id string) (address string, secure *tls.Config, err error) {
 	peer, ok := l.config.Directory.Peer(id)
 	if !ok {
-		return nil, ErrGone
+		return "", nil, ErrGone
 	}
-	ctx, stop := context.WithTimeout(ctx, connectTime)
-	defer stop()
-	return dial.Connect(ctx, peer.Address,
-		l.config.Identity.config(func(digest Digest) bool { return digest == peer.Digest }))
+	is := func(digest Digest) bool { return digest == peer.Digest }
+	return peer.Address, l.config.Identity.config(is), nil
 }
 
 // anybody accepts each certificate. Who has none of a replica is answered so by serve,

@@ -1,0 +1,73 @@
+package dial
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+)
+
+// TestThroughFindsHosts sends requests to a host that is no address: plain ones over one
+// own connection, and a large one over another of net/http.
+func TestThroughFindsHosts(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		_, _ = w.Write(body)
+	}))
+	var connections atomic.Int32
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	trusted := x509.NewCertPool()
+	trusted.AddCert(server.Certificate())
+	unknown := errors.New("nobody knows that host")
+	client := Through(func(host string) (string, *tls.Config, error) {
+		if host != "a0" {
+			return "", nil, unknown
+		}
+		secure := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: trusted, ServerName: "example.com"}
+		return server.Listener.Addr().String(), secure, nil
+	})
+	send := func(host string, size int) error {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+host+"/x",
+			bytes.NewReader(make([]byte, size)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.RoundTrip(r)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if body, err := io.ReadAll(response.Body); err != nil || len(body) != size {
+			t.Errorf("got %d bytes and %v, want %d", len(body), err, size)
+		}
+		return nil
+	}
+	for _, test := range []struct{ size, connections int }{
+		{0, 1}, {10, 1}, {maxSent, 1}, {maxSent + 1, 2}, {10, 2}, {maxSent + 1, 2},
+	} {
+		if err := send("a0", test.size); err != nil {
+			t.Fatal(err)
+		}
+		if got := int(connections.Load()); got != test.connections {
+			t.Errorf("after a body of %d bytes: got %d connections, want %d", test.size, got, test.connections)
+		}
+	}
+	for _, size := range []int{10, maxSent + 1} {
+		if err := send("b1", size); !errors.Is(err, unknown) {
+			t.Errorf("a host that is not found, %d bytes: got %v", size, err)
+		}
+	}
+}

@@ -87,7 +87,7 @@ nightly: vuln allocations kubernetes ## every test in any order, with labs, two 
 
 # The race detector makes allocations of its own, so race does not count them.
 allocations: ## whether calls make no more allocations than they did
-	@.ci/allocations ./internal/audit ./internal/gateway ./server
+	@.ci/allocations ./internal/audit ./internal/gateway ./internal/link ./server ./server/forward
 
 check: formatted lint tidy vuln allocations chart test ## what CI asks for
 

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Context is a context that ends with its parent, when End is called, or when its time is
-// over. Nearly every call is answered before anybody waits for its end, so what such a
-// wait needs, which is a channel, a timer and an entry with the parent, is made at the
-// first call of Done:
+// Context is a context that ends with its parent, with another context that it depends
+// on, when End is called, or when its time is over. Nearly every call is answered before
+// anybody waits for its end, so what such a wait needs, which is a channel, a timer and an
+// entry with the parent, is made at the first call of Done:
 //
 //	Begin ──▶ bare ──Done, End, or a look after the end──▶ armed: a context of the standard library does everything
 //	            │                                            │
@@ -23,11 +23,14 @@ import (
 type Context struct {
 	parent   context.Context //nolint:containedctx // the Context is a context itself
 	deadline time.Time       // of its own; zero: none
+	other    context.Context //nolint:containedctx // it ends with that too; nil: there is none
+	cause    error           // of an end with other
 
 	mu    sync.Mutex      // guards the fields below
 	armed context.Context //nolint:containedctx // does everything from now on; nil: the Context is bare
 	end   context.CancelCauseFunc
 	free  context.CancelFunc // ends the timer of armed; nil: there is none
+	leave func() bool        // armed is told no more of the end of other; nil: there is none
 	over  bool               // Close was called
 }
 
@@ -38,6 +41,10 @@ var _ context.Context = (*Context)(nil)
 func (c *Context) Begin(parent context.Context, deadline time.Time) {
 	c.parent, c.deadline = parent, deadline
 }
+
+// DependOn has a Context that has just begun end with another context, too. cause is what
+// context.Cause returns then.
+func (c *Context) DependOn(other context.Context, cause error) { c.other, c.cause = other, cause }
 
 // End ends the Context. cause is what context.Cause returns from then on, unless it has
 // ended before; nil stands for context.Canceled.
@@ -65,6 +72,9 @@ func (c *Context) closeLocked() {
 	if c.free != nil {
 		c.free()
 	}
+	if c.leave != nil {
+		c.leave()
+	}
 }
 
 // armLocked makes the context that does everything from now on, if there is none yet.
@@ -75,6 +85,13 @@ func (c *Context) armLocked() {
 	c.armed, c.end = context.WithCancelCause(c.parent)
 	if !c.deadline.IsZero() {
 		c.armed, c.free = context.WithDeadline(c.armed, c.deadline)
+	}
+	if c.other != nil {
+		end, cause := c.end, c.cause
+		if c.other.Err() != nil {
+			end(cause)
+		}
+		c.leave = context.AfterFunc(c.other, func() { end(cause) })
 	}
 	if c.over {
 		c.closeLocked()
@@ -103,7 +120,8 @@ func (c *Context) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.armed == nil {
-		if !c.over && c.parent.Err() == nil && (c.deadline.IsZero() || time.Now().Before(c.deadline)) {
+		if !c.over && c.parent.Err() == nil && (c.other == nil || c.other.Err() == nil) &&
+			(c.deadline.IsZero() || time.Now().Before(c.deadline)) {
 			return nil
 		}
 		c.armLocked()

@@ -18,38 +18,45 @@ type end struct {
 	name   string
 	err    error
 	cause  error
-	happen func(c *lifetime.Context, parent context.CancelCauseFunc)
+	happen func(c *lifetime.Context, parent, other context.CancelCauseFunc)
 }
 
 func ends() []end {
 	return []end{
 		{
 			"End", context.Canceled, errCause,
-			func(c *lifetime.Context, _ context.CancelCauseFunc) { c.End(errCause) },
+			func(c *lifetime.Context, _, _ context.CancelCauseFunc) { c.End(errCause) },
 		},
 		{
 			"End without a cause", context.Canceled, context.Canceled,
-			func(c *lifetime.Context, _ context.CancelCauseFunc) { c.End(nil) },
+			func(c *lifetime.Context, _, _ context.CancelCauseFunc) { c.End(nil) },
 		},
 		{
 			"Close", context.Canceled, context.Canceled,
-			func(c *lifetime.Context, _ context.CancelCauseFunc) { c.Close() },
+			func(c *lifetime.Context, _, _ context.CancelCauseFunc) { c.Close() },
 		},
 		{
 			"Close, then End", context.Canceled, context.Canceled,
-			func(c *lifetime.Context, _ context.CancelCauseFunc) { c.Close(); c.End(errCause) },
+			func(c *lifetime.Context, _, _ context.CancelCauseFunc) { c.Close(); c.End(errCause) },
 		},
 		{
 			"End, then Close", context.Canceled, errCause,
-			func(c *lifetime.Context, _ context.CancelCauseFunc) { c.End(errCause); c.Close() },
+			func(c *lifetime.Context, _, _ context.CancelCauseFunc) { c.End(errCause); c.Close() },
 		},
 		{
 			"parent", context.Canceled, errCause,
-			func(_ *lifetime.Context, parent context.CancelCauseFunc) { parent(errCause) },
+			func(_ *lifetime.Context, parent, _ context.CancelCauseFunc) { parent(errCause) },
+		},
+		{
+			"what it depends on", context.Canceled, errCause,
+			func(_ *lifetime.Context, _, other context.CancelCauseFunc) {
+				other(nil)
+				synctest.Wait() // who waits is told by a goroutine
+			},
 		},
 		{
 			"time", context.DeadlineExceeded, context.DeadlineExceeded,
-			func(*lifetime.Context, context.CancelCauseFunc) {
+			func(*lifetime.Context, context.CancelCauseFunc, context.CancelCauseFunc) {
 				time.Sleep(time.Minute)
 				synctest.Wait() // the timer and the test wake at the same moment
 			},
@@ -70,8 +77,11 @@ func TestEndIsSeenHoweverOneLooks(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					parent, cancel := context.WithCancelCause(t.Context())
 					defer cancel(nil)
+					other, end := context.WithCancelCause(context.Background())
+					defer end(nil)
 					var c lifetime.Context
 					c.Begin(parent, time.Now().Add(time.Minute))
+					c.DependOn(other, errCause)
 					defer c.Close()
 					if waited {
 						go func() { <-c.Done() }()
@@ -80,7 +90,7 @@ func TestEndIsSeenHoweverOneLooks(t *testing.T) {
 					if c.Err() != nil || context.Cause(&c) != nil {
 						t.Errorf("before the end: got %v and cause %v, want none", c.Err(), context.Cause(&c))
 					}
-					test.happen(&c, cancel)
+					test.happen(&c, cancel, end)
 					if got := c.Err(); !errors.Is(got, test.err) {
 						t.Errorf("got %v, want %v", got, test.err)
 					}
@@ -102,14 +112,17 @@ func TestWaitingIsTold(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				parent, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
+				other, end := context.WithCancelCause(context.Background())
+				defer end(nil)
 				var c lifetime.Context
 				c.Begin(parent, time.Now().Add(time.Minute))
+				c.DependOn(other, errCause)
 				child, stop := context.WithCancel(&c)
 				defer stop()
 				told := make(chan error, 1)
 				context.AfterFunc(child, func() { told <- context.Cause(child) })
 				synctest.Wait()
-				test.happen(&c, cancel)
+				test.happen(&c, cancel, end)
 				if got := <-told; !errors.Is(got, test.cause) {
 					t.Errorf("got %v, want %v", got, test.cause)
 				}

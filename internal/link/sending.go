@@ -10,6 +10,9 @@ import (
 	"net/http/httptrace"
 	"slices"
 	"sync/atomic"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime"
 )
 
 // Headers that replicas add. A listener for clients never sees them, and who sends them
@@ -81,6 +84,7 @@ func (l *Link) Forward(ctx context.Context, to string, f Request) (*http.Respons
 	if err != nil {
 		return nil, fmt.Errorf("forward a request: %w", err)
 	}
+	r.Header = make(http.Header, len(f.Header)+added)
 	for name, values := range f.Header {
 		if !slices.Contains(hopByHop, name) {
 			r.Header[name] = values
@@ -97,6 +101,9 @@ func (l *Link) Forward(ctx context.Context, to string, f Request) (*http.Respons
 	return l.exchange(r, to)
 }
 
+// added is how many headers the link adds to those of a client at most.
+const added = 4
+
 // hopByHop are the headers that are about one connection, or that the link sets itself.
 // https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1
 var hopByHop = []string{
@@ -112,39 +119,38 @@ func (l *Link) exchange(r *http.Request, to string) (*http.Response, error) {
 	if !ok {
 		return nil, ErrGone
 	}
-	ctx, end := context.WithCancelCause(r.Context())
-	unwatch := context.AfterFunc(peer.Life, func() { end(ErrLost) })
-	var sent atomic.Bool
-	trace := &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}
-	answer, err := l.transport.RoundTrip(r.WithContext(httptrace.WithClientTrace(ctx, trace)))
+	t := new(transit)
+	t.life.Begin(r.Context(), time.Time{})
+	t.life.DependOn(peer.Life, ErrLost)
+	t.trace.WroteHeaders = func() { t.sent.Store(true) }
+	answer, err := l.transport.RoundTrip(r.WithContext(httptrace.WithClientTrace(&t.life, &t.trace)))
 	if err != nil {
-		unwatch()
-		end(nil)
-		if sent.Load() {
+		t.life.Close()
+		if t.sent.Load() {
 			return nil, errors.Join(ErrLost, err)
 		}
 		return nil, errors.Join(ErrGone, err)
 	}
+	t.ReadCloser = answer.Body
 	if answer.Header.Get(headerStranger) != "" {
-		unwatch()
-		end(nil)
-		return nil, errors.Join(ErrGone, errStranger, answer.Body.Close())
+		return nil, errors.Join(ErrGone, errStranger, t.Close())
 	}
-	answer.Body = &body{ReadCloser: answer.Body, unwatch: unwatch, end: end}
+	answer.Body = t
 	return answer, nil
 }
 
-// body is the body of an answer. Close ends what exchange began.
-type body struct {
+// transit is a request on its way to another replica, and then the body of the answer.
+type transit struct {
 	io.ReadCloser
 
-	unwatch func() bool
-	end     context.CancelCauseFunc
+	life  lifetime.Context
+	trace httptrace.ClientTrace
+	sent  atomic.Bool // that replica may have got the request
 }
 
 // Read implements io.Reader.
-func (b *body) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
+func (t *transit) Read(p []byte) (int, error) {
+	n, err := t.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = errors.Join(ErrLost, err)
 	}
@@ -152,8 +158,7 @@ func (b *body) Read(p []byte) (int, error) {
 }
 
 // Close implements io.Closer.
-func (b *body) Close() error {
-	b.unwatch()
-	b.end(nil)
-	return b.ReadCloser.Close()
+func (t *transit) Close() error {
+	t.life.Close()
+	return t.ReadCloser.Close()
 }

@@ -233,7 +233,9 @@ func (s *Server) notFound(w http.ResponseWriter, _ *http.Request) {
 // connection, and for what a request costs: the first replica has seen to that.
 func (s *Server) forwarded() http.Handler {
 	r := chi.NewRouter()
-	r.Use(s.identified, s.exchanges.Logged, s.recovered, checked(s.bounded, s.authenticated, s.admitted))
+	every := chi.Chain(s.identified, s.exchanges.Logged, s.recovered,
+		checked(s.bounded, s.authenticated, s.admitted))
+	r.Use(every...)
 	r.NotFound(s.notFound)
 	r.MethodNotAllowed(s.notFound)
 	r.HandleFunc(exchange.EndpointPath, s.endpoint)
@@ -242,5 +244,5 @@ func (s *Server) forwarded() http.Handler {
 	if s.config.LegacySSE {
 		r.HandleFunc(exchange.MessagesPath, s.legacy.PostMessage)
 	}
-	return r
+	return &shortcut{r, every.Handler(http.HandlerFunc(s.endpoint))}
 }

@@ -178,17 +178,17 @@ func (s *Service) Begin(w http.ResponseWriter, r *http.Request) *Exchange {
 		Outcome:        OutcomeOK,
 	}
 	x.scope, x.lasting = scope{r.Context(), x}, scope{context.Background(), x}
-	x.Remote = x.Settings.remoteOf(r)
 	x.readOrigin(r)
 	x.named[0] = x.ID
 	x.Header()[RequestIDHeader] = x.named[:]
 	return x
 }
 
-// readOrigin notes where a request comes from if another replica has forwarded it.
+// readOrigin notes where a request comes from.
 func (x *Exchange) readOrigin(r *http.Request) {
 	o, ok := link.OriginOf(r.Context())
 	if !ok {
+		x.Remote = x.Settings.remoteOf(r)
 		return
 	}
 	x.Forwarded, x.Remote, x.From, x.LinkNote = true, o.Remote, o.From, o.Note

@@ -111,7 +111,7 @@ bench: ## calls, their CPU and latency beside nginx and Go's ReverseProxy, idle 
 bench-scale: ## how work grows with tenants, rules, tools and sessions, and lists beside ReverseProxy, in ten minutes
 	$(LAB)/bench scale -out docs/evidence/benchmarks.md
 
-bench-replicas: ## one, two and three replicas behind nginx that share Redis, and what is asked of Redis, in eight minutes
+bench-replicas: ## one, two and three replicas that share Redis beside three gateways that share nothing, and whether they cost too much; in eight minutes
 	$(LAB)/bench replicas -out docs/evidence/benchmarks.md
 
 bench-peers: ## other gateways from the public registries, measured beside this one; in twelve minutes

@@ -27,6 +27,8 @@ type target struct {
 	token     string // "" sends none
 	revision  string
 	pids      []int // of the processes whose CPU counts; nil for none
+	// where connections go to in turn; nil: to addr, which is what requests name always
+	doors []string
 
 	// What is not set is the plain case: a message to say again, and a client that can do
 	// nothing.
@@ -63,7 +65,7 @@ func (s *sample) median() time.Duration {
 func (t *target) load(ctx context.Context, connections int, took time.Duration) (*sample, error) {
 	callers := make([]*caller, connections)
 	for i := range callers {
-		c, err := t.connect(ctx)
+		c, err := t.at(i).connect(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", t.name, err)
 		}
@@ -128,9 +130,23 @@ type caller struct {
 	aside   *client.Conn // a second connection of the session, for answers to questions; nil before the first
 }
 
+// at returns the target by the door of a caller.
+func (t *target) at(caller int) *target {
+	if t.doors == nil {
+		return t
+	}
+	own := *t
+	own.doors = []string{t.doors[caller%len(t.doors)]}
+	return &own
+}
+
 // dial returns a connection without a session.
 func (t *target) dial(ctx context.Context) (*caller, error) {
-	conn, err := client.Dial(ctx, t.addr, "")
+	addr := t.addr
+	if t.doors != nil {
+		addr = t.doors[0]
+	}
+	conn, err := client.Dial(ctx, addr, "")
 	if err != nil {
 		return nil, err
 	}

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
@@ -13,7 +15,8 @@ import (
 )
 
 // runReplicas is the command replicas: it shows what several replicas that share Redis
-// cost, beside one gateway that shares nothing.
+// cost, beside as many gateways that share nothing. It fails if that is more than it may
+// be.
 func runReplicas(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("bench replicas", flag.ContinueOnError)
 	path := flags.String("out", "", "the page whose section to write; the standard output when empty")
@@ -42,7 +45,10 @@ func runReplicas(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	from += fmt.Sprintf(" It took %v.", time.Since(begun).Round(time.Second))
-	return page.WriteSection(out, *path, "bench-replicas", found.section(from, nginxVersion(ctx)))
+	if err := page.WriteSection(out, *path, "bench-replicas", found.section(from, nginxVersion(ctx))); err != nil {
+		return err
+	}
+	return found.missed()
 }
 
 // sharing is what the command measures, and how.
@@ -66,6 +72,8 @@ type fleetLoad struct {
 	nginx    []float64 // µs a call
 	latency  []float64 // µs: the median of calls one at a time
 	rate     []float64 // calls a second
+	// µs: the median of those of them that were forwarded; nil: none was
+	forwarded []float64
 }
 
 // Callers at a time: many, so that what each costs is as under load, and one, so that no
@@ -75,7 +83,7 @@ const fleetCallers = 16
 func (s *sharing) measure(ctx context.Context, l *replicasLab, progress io.Writer) error {
 	for _, era := range []mcp.Era{mcp.Legacy, mcp.Modern} {
 		var loads []*fleetLoad
-		for _, f := range l.fleets {
+		for _, f := range l.fleets() {
 			loads = append(loads, &fleetLoad{fleet: f, revision: f.target(l, "echo__echo", era).revision})
 		}
 		for round := range s.plan.rounds {
@@ -120,8 +128,29 @@ func (s *sharing) load(ctx context.Context, l *replicasLab, load *fleetLoad, era
 	load.redis = append(load.redis, micros(after.redis-before.redis)/calls)
 	load.nginx = append(load.nginx, micros(after.nginx-before.nginx)/calls)
 	load.rate = append(load.rate, many.perSecond())
+	if f.shares && f.size > 1 && era == mcp.Legacy {
+		load.forwarded = append(load.forwarded, micros(forwardedOf(one.latency, f.size)))
+	}
 	load.latency = append(load.latency, micros(one.median()))
 	_, _ = fmt.Fprintf(progress, "%s, %s: %.0f µs of CPU a call, %.0f calls/s, median of one at a time %v\n",
 		t.revision, f.name, micros(many.cpu)/calls, many.perSecond(), one.median())
 	return nil
+}
+
+// forwardedOf returns the median of those of one caller's calls that were forwarded. Each
+// comes to the next replica, and all but that which leads the session forward it. So calls
+// that are as many as there are replicas apart are alike, and where they are fastest the
+// session is led.
+func forwardedOf(latency []time.Duration, replicas int) time.Duration {
+	kinds := make([]sample, replicas)
+	for i, took := range latency {
+		k := &kinds[i%replicas]
+		k.latency = append(k.latency, took)
+	}
+	slices.SortFunc(kinds, func(a, b sample) int { return cmp.Compare(a.median(), b.median()) })
+	var all sample
+	for _, k := range kinds[1:] {
+		all.latency = append(all.latency, k.latency...)
+	}
+	return all.median()
 }

@@ -84,28 +84,35 @@ func TestTallyNeedsACountOfReads(t *testing.T) {
 
 func TestReplicasReportSaysWhatWasMeasured(t *testing.T) {
 	s := &sharing{plan: plan{took: time.Second, rounds: 2}, times: 300, watched: time.Minute, alone: 130}
+	apart, three := fleetPlan{name: "3 that share nothing", size: 3}, fleetPlan{name: "3", size: 3, shares: true}
+	far := fleetPlan{name: "far", size: 3, shares: true, away: 20 * time.Millisecond}
 	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
-		for i, name := range []string{"1, shares nothing", "1", "3"} {
-			f := &fleet{name: name}
-			if i > 0 {
-				f.redis.addr = "127.0.0.1:1"
-			}
-			cost := 100 * float64(i+1)
-			s.loads = append(s.loads, &fleetLoad{
-				fleet: f, revision: revision, cpu: []float64{cost, cost}, redis: []float64{7, 9},
-				nginx:   []float64{20, 20},
+		for i, p := range []fleetPlan{apart, {name: "1", size: 1, shares: true}, three, far} {
+			cost := 100 * (1 + 0.25*float64(i))
+			l := &fleetLoad{
+				fleet: &fleet{fleetPlan: p}, revision: revision, cpu: []float64{cost, cost},
+				redis: []float64{7, 9}, nginx: []float64{20, 20},
 				latency: []float64{300 + cost, 300 + cost + float64(i)},
-			})
+			}
+			if revision == "2025-11-25" && i > 1 {
+				l.forwarded = []float64{700.5, 700.5}
+			}
+			s.loads = append(s.loads, l)
 		}
 	}
-	s.trips = []tripFigure{{what: "a call", one: 1.02, three: 2, kept: 512, commands: "`evalsha` 1"}}
+	s.trips = []tripFigure{{what: "a call", one: 1.02, three: 2, kept: 512, commands: "`evalsha` 1", most: 1}}
 	s.stream = []tripFigure{{what: "a stream", three: 0.5, kept: 1024}}
 	text := s.section("ORIGIN", "nginx/1")
 	for _, want := range []string{
 		"ORIGIN", "nginx/1", "2 rounds of 1s", "makes 130 a minute",
-		"| 2025-11-25 | 1, shares nothing | 100 | 1 | – | 20 | 400 | – |",
-		"| 2025-11-25 | 1 | 200 | 2 | 8 (7–9) | 20 |", "| 500 (500–501) | 100 (100–101) |",
-		"| 2026-07-28 | 3 | 300 | 3 |",
+		"| 2025-11-25 | 3 that share nothing | 100 | 1 | – | 20 | 400 | – | – |",
+		"| 2025-11-25 | 1 | 125 | 1.25 | 8 (7–9) | 20 | 426 (425–426) | 25.5 (25–26) | – |",
+		"| 2025-11-25 | 3 | 150 | 1.50 | 8 (7–9) | 20 | 451 (450–452) | 51 (50–52) | 300 |",
+		"| 2025-11-25: CPU a call ÷ three that share nothing | 1.50 | 1.50 | yes |",
+		"one at a time | 300 | 300 | **no** |",
+		"| 2026-07-28: CPU a call ÷ three that share nothing | 1.15 | 1.50 | **no** |",
+		"| 2026-07-28: µs that a Redis 20ms away adds, one at a time | 100 | 25.5 (25–26) | yes |",
+		"| a call: round trips to Redis | 1 | 2 | **no** |",
 		fmt.Sprintf("| a call | %s | 2 | 512 | `evalsha` 1 |", page.Number(1.02)),
 		"| a stream | 0.50 | 1024 |", "open for 1m0s",
 	} {
@@ -115,5 +122,31 @@ func TestReplicasReportSaysWhatWasMeasured(t *testing.T) {
 	}
 	if strings.Contains(text, "%!") {
 		t.Errorf("the report has a wrong format:\n%s", text)
+	}
+}
+
+// TestForwardedCallsAreThoseElsewhere: of three calls in turn one is answered where the
+// session is led, which is the fastest kind, wherever in the turn it stands.
+func TestForwardedCallsAreThoseElsewhere(t *testing.T) {
+	var latency []time.Duration
+	for range 9 {
+		latency = append(latency, 700, 400, 900)
+	}
+	latency = append(latency, 700)
+	if got := forwardedOf(latency, 3); got != 700 && got != 900 {
+		t.Errorf("got a median of %d, want one of the forwarded", got)
+	}
+}
+
+// TestClientsGoToDoorsInTurn, and requests name the first address all the same.
+func TestClientsGoToDoorsInTurn(t *testing.T) {
+	all := &target{addr: "a:1", doors: []string{"a:1", "b:2", "c:3"}}
+	for caller, want := range []string{"a:1", "b:2", "c:3", "a:1"} {
+		if got := all.at(caller); got.doors[0] != want || got.addr != "a:1" {
+			t.Errorf("caller %d: got %s for %s, want %s", caller, got.doors[0], got.addr, want)
+		}
+	}
+	if one := (&target{addr: "a:1"}); one.at(2) != one {
+		t.Error("a target with one door has another for the third caller")
 	}
 }

@@ -13,24 +13,40 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
 )
 
-// replicasLab has fleets of several sizes before one upstream, all running.
+// replicasLab has several fleets before one upstream, all running.
 type replicasLab struct {
 	*scaleLab
 
-	fleets []*fleet // the first shares nothing
+	apart, one, two, three, far *fleet
 }
 
-// fleet is replicas of one gateway behind nginx, which gives each request to the next of
-// them in turn. They share a Redis of their own, or are one gateway that shares nothing.
+// fleets returns all fleets, in the order of the report.
+func (l *replicasLab) fleets() []*fleet { return []*fleet{l.apart, l.one, l.two, l.three, l.far} }
+
+// fleet is gateways behind nginx. Either they are replicas that share a Redis of their
+// own, and nginx gives each request to the next of them in turn. Or they share nothing,
+// and nginx has a door for each, by which a part of the clients comes.
 type fleet struct {
-	name     string
+	fleetPlan
+
 	replicas []part
 	nginx    part
-	redis    part     // the zero part: none
-	counter  *counter // of what Redis does; nil without it
-	token    string   // for its address
+	doors    []string        // addresses of nginx, besides the first; nil: there is one
+	redis    part            // the zero part: none
+	far      *netfault.Proxy // before Redis; nil: it is near
+	counter  *counter        // of what Redis does; nil without it
+	token    string          // for its address
+}
+
+// fleetPlan is what a fleet is to be.
+type fleetPlan struct {
+	name   string
+	size   int
+	shares bool
+	away   time.Duration // by which answers of Redis come later
 }
 
 // fleetConfig is the config of each replica; the last line says what it shares.
@@ -59,8 +75,7 @@ sessions: {keys_file: ../session.keys}
 replicas: %d
 `
 
-// fleetNginx gives requests to all replicas in turn, without affinity. With one worker
-// the turns are exact.
+// fleetNginx is nginx with one worker, so that turns are exact.
 const fleetNginx = `daemon off;
 worker_processes 1;
 pid %[1]s/nginx.pid;
@@ -74,11 +89,15 @@ http {
   uwsgi_temp_path %[1]s/uwsgi;
   scgi_temp_path %[1]s/scgi;
   keepalive_requests 1000000000;
-  upstream fleet { %[3]s keepalive 128; keepalive_requests 1000000000; }
+%[2]s}
+`
+
+// fleetDoor gives requests to some gateways in turn, without affinity.
+const fleetDoor = `  upstream door%[3]d { %[2]s keepalive 128; keepalive_requests 1000000000; }
   server {
-    listen %[2]s;
+    listen %[1]s;
     location / {
-      proxy_pass http://fleet;
+      proxy_pass http://door%[3]d;
       proxy_http_version 1.1;
       proxy_set_header Connection "";
       proxy_set_header Host $http_host;
@@ -88,7 +107,6 @@ http {
       proxy_next_upstream off;
     }
   }
-}
 `
 
 func newReplicasLab(ctx context.Context) (*replicasLab, error) {
@@ -100,9 +118,12 @@ func newReplicasLab(ctx context.Context) (*replicasLab, error) {
 	return world.Begun(l, l.Close, l.beginFleets(ctx))
 }
 
-// beginFleets starts one gateway that shares nothing, and fleets of one, two and three
-// replicas.
-func (l *replicasLab) beginFleets(ctx context.Context) error {
+// farAway is by how much later a Redis that is far away answers.
+const farAway = 20 * time.Millisecond
+
+// beginFleets starts three gateways that share nothing, and fleets of one, two and three
+// replicas, the last also with a Redis that is far away.
+func (l *replicasLab) beginFleets(ctx context.Context) (err error) {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // it never fails
 	if err := l.Write(map[string]string{
@@ -110,76 +131,105 @@ func (l *replicasLab) beginFleets(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	for _, f := range []struct {
-		name   string
-		size   int
-		shares bool
-	}{{"1, shares nothing", 1, false}, {"1", 1, true}, {"2", 2, true}, {"3", 3, true}} {
-		started, err := l.startFleet(ctx, f.name, f.size, f.shares)
-		if err != nil {
-			return fmt.Errorf("fleet of %s: %w", f.name, err)
+	for _, p := range []struct {
+		into **fleet
+		plan fleetPlan
+	}{
+		{&l.apart, fleetPlan{name: "3 that share nothing", size: 3}},
+		{&l.one, fleetPlan{name: "1", size: 1, shares: true}},
+		{&l.two, fleetPlan{name: "2", size: 2, shares: true}},
+		{&l.three, fleetPlan{name: "3", size: 3, shares: true}},
+		{&l.far, fleetPlan{name: fmt.Sprintf("3, Redis %v away", farAway), size: 3, shares: true, away: farAway}},
+	} {
+		*p.into = &fleet{fleetPlan: p.plan}
+		if err := l.startFleet(ctx, *p.into); err != nil {
+			return fmt.Errorf("%s: %w", p.plan.name, err)
 		}
-		l.fleets = append(l.fleets, started)
 	}
 	return nil
 }
 
-func (l *replicasLab) startFleet(ctx context.Context, name string, size int, shares bool) (*fleet, error) {
-	f := &fleet{name: name}
-	addrs, err := world.Addresses(2 + 2*size)
+func (l *replicasLab) startFleet(ctx context.Context, f *fleet) error {
+	addrs, err := world.Addresses(1 + 3*f.size)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	public, store := addrs[0], addrs[1]
-	f.token = sign(public)
+	store, doors, places := addrs[0], addrs[1:1+f.size], addrs[1+f.size:]
+	f.token = sign(doors[0])
 	shared := ""
-	if shares {
-		shared = fmt.Sprintf(fleetShares, store, size)
-		_, port, _ := strings.Cut(store, ":")
-		if f.redis, err = l.start(ctx, store, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save",
-			"", "--appendonly", "no", "--dir", l.Dir); err != nil {
-			return nil, err
-		}
-		if f.counter, err = newCounter(ctx, store); err != nil {
-			return nil, err
+	if f.shares {
+		if shared, err = l.startStore(ctx, f, store); err != nil {
+			return err
 		}
 	}
-	folder := filepath.Join(l.Dir, fmt.Sprintf("fleet%d", len(l.fleets)))
-	var servers strings.Builder
-	for n := range size {
-		listen, operator := addrs[2+2*n], addrs[3+2*n]
+	folder := filepath.Join(l.Dir, "fleet-"+strings.ReplaceAll(doors[0], ":", "-"))
+	servers := make([]string, f.size)
+	for n := range f.size {
+		listen, operator := places[2*n], places[2*n+1]
 		dir := fmt.Sprintf("%s-%d", folder, n)
 		if err := os.Mkdir(dir, 0o700); err != nil {
-			return nil, err
+			return err
 		}
 		if err := world.WriteFiles(dir, map[string]string{
-			"drawbridge.yaml": fmt.Sprintf(fleetConfig, listen, operator, public, l.upstream, shared),
+			"drawbridge.yaml": fmt.Sprintf(fleetConfig, listen, operator, doors[0], l.upstream, shared),
 		}); err != nil {
-			return nil, err
+			return err
 		}
 		one, err := l.serveConfig(ctx, listen, l.Program, dir+"/drawbridge.yaml")
 		if err != nil {
-			return nil, err
+			return err
 		}
 		f.replicas = append(f.replicas, one)
-		_, _ = fmt.Fprintf(&servers, "server %s max_fails=0; ", listen) // a Builder has no errors
+		servers[n] = fmt.Sprintf("server %s max_fails=0;", listen)
 		if err := world.Within(ctx, startTime, "the replica is ready",
 			func() bool { return l.isReady(ctx, operator) }); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	f.nginx, err = l.runNginx(ctx, folder, public, fmt.Sprintf(fleetNginx, folder, public, servers.String()),
-		1)
+	text := fmt.Sprintf(fleetDoor, doors[0], strings.Join(servers, " "), 0)
+	if !f.shares {
+		text, f.doors = "", doors
+		for n, door := range doors {
+			text += fmt.Sprintf(fleetDoor, door, servers[n], n)
+		}
+	}
+	f.nginx, err = l.runNginx(ctx, folder, doors[0], fmt.Sprintf(fleetNginx, folder, text), 1)
 	if err == nil && f.nginx.pids == nil {
 		err = errors.New("nginx has no worker")
 	}
-	return f, err
+	return err
+}
+
+// startStore starts the Redis of a fleet, and returns what replicas are told of it.
+func (l *replicasLab) startStore(ctx context.Context, f *fleet, addr string) (config string, err error) {
+	_, port, _ := strings.Cut(addr, ":")
+	if f.redis, err = l.start(ctx, addr, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save",
+		"", "--appendonly", "no", "--dir", l.Dir); err != nil {
+		return "", err
+	}
+	if f.counter, err = newCounter(ctx, addr); err != nil {
+		return "", err
+	}
+	if f.away > 0 {
+		if f.far, err = netfault.Start(addr); err != nil {
+			return "", err
+		}
+		f.far.Delay(f.away)
+		addr = f.far.Address
+	}
+	return fmt.Sprintf(fleetShares, addr, f.size), nil
 }
 
 // Close ends all fleets and what is behind them.
 func (l *replicasLab) Close() {
-	for _, f := range l.fleets {
+	for _, f := range l.fleets() {
+		if f == nil {
+			continue // it was not begun
+		}
 		f.counter.close()
+		if f.far != nil {
+			f.far.Close()
+		}
 	}
 	l.scaleLab.Close()
 }
@@ -188,7 +238,7 @@ func (l *replicasLab) Close() {
 // counts.
 func (f *fleet) target(l *replicasLab, tool string, era mcp.Era) *target {
 	t := l.target(f.name, f.nginx, tool, era)
-	t.token, t.pids = f.token, nil
+	t.token, t.doors, t.pids = f.token, f.doors, nil
 	for _, one := range f.replicas {
 		t.pids = append(t.pids, one.pids...)
 	}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
@@ -14,31 +16,106 @@ func (s *sharing) section(from, nginx string) string {
 
 %s
 
-Replicas of one gateway share a Redis server and stand behind %s. It gives each request to the next replica
-in turn, whatever session the request belongs to. Beside them stands one gateway that shares nothing, behind nginx
-too. All of them ran at the same time and were loaded in turn, in %d rounds of %v. First %d callers at a time load
-them for the processor time, which is that of all replicas together, divided by the calls. Then one caller loads
-them for the latency. Everything shares the processors of one machine, so more replicas cannot make more calls a
-second here. What counts is what a call costs, because each further machine adds calls at that cost.
+Replicas of one gateway share a Redis server and stand behind %s. It gives each request to the next replica in
+turn, whatever session the request belongs to. So of three calls in a session two are forwarded. Beside them stand
+three gateways that share nothing, behind nginx too, each with a third of the same clients. All of them ran at the same time and were
+loaded in turn, in %d rounds of %v. First %d callers at a time load them for the processor time, which is that of all
+replicas together, divided by the calls. Then one caller loads them for the latency. Everything shares the processors
+of one machine, so more replicas cannot make more calls a second here. What counts is what a call costs, because each
+further machine adds calls at that cost. No caller is near a limit.
 
-| revision | replicas | CPU a call, µs | ÷ one that shares nothing | Redis a call, µs | nginx a call, µs | one at a time, median µs | added, µs |
-|---|---|---|---|---|---|---|---|
+| revision | replicas | CPU a call, µs | ÷ three that share nothing | Redis a call, µs | nginx a call, µs | one at a time, median µs | added, µs | added if forwarded, µs |
+|---|---|---|---|---|---|---|---|---|
 `, from, nginx, s.plan.rounds, s.plan.took, fleetCallers)
-	var nothing *fleetLoad
 	for _, l := range s.loads {
-		if l.fleet.redis.addr == "" {
-			nothing = l
+		apart := s.apart(l.revision)
+		redis, added, forwarded := "–", "–", "–"
+		if l.fleet.shares {
+			redis, added = spreadOf(l.redis).String(), spreadOf(lessOf(l.latency, apart.latency)).String()
 		}
-		redis, added := "–", "–"
-		if l != nothing {
-			redis, added = spreadOf(l.redis).String(), spreadOf(lessOf(l.latency, nothing.latency)).String()
+		if l.forwarded != nil {
+			forwarded = spreadOf(lessOf(l.forwarded, apart.latency)).String()
 		}
-		fmt.Fprintf(&b, "| %s | %s | %v | %v | %s | %v | %v | %s |\n", l.revision, l.fleet.name,
-			spreadOf(l.cpu), ratioOf(l.cpu, nothing.cpu),
-			redis, spreadOf(l.nginx), spreadOf(l.latency), added)
+		fmt.Fprintf(&b, "| %s | %s | %v | %v | %s | %v | %v | %s | %s |\n", l.revision, l.fleet.name,
+			spreadOf(l.cpu), ratioOf(l.cpu, apart.cpu),
+			redis, spreadOf(l.nginx), spreadOf(l.latency), added, forwarded)
+	}
+	b.WriteString(`
+What three replicas may cost, and what they do:
+
+| what | at most | found | kept |
+|---|---|---|---|
+`)
+	for _, one := range s.bounds() {
+		most := page.Number(one.most)
+		fmt.Fprintf(&b, "| %s | %s | %v | %s |\n", one.what, most, one.found, yes(one.kept(), most))
 	}
 	s.describeTrips(&b)
 	return b.String()
+}
+
+// bound is what something may be at most, and what it was found to be.
+type bound struct {
+	what  string
+	most  float64
+	found spread
+}
+
+func (b bound) kept() bool { return b.found.median <= b.most }
+
+// bounds returns all bounds.
+func (s *sharing) bounds() (all []bound) {
+	for _, l := range s.loads {
+		apart := s.apart(l.revision)
+		switch {
+		case !l.fleet.shares || l.fleet.size < 3:
+		case l.fleet.away > 0 && l.forwarded == nil:
+			near := s.loadOf(l.revision, func(f *fleet) bool { return f.shares && f.size == l.fleet.size })
+			all = append(all, bound{
+				l.revision + ": µs that a Redis " + l.fleet.away.String() + " away adds, one at a time",
+				100, spreadOf(lessOf(l.latency, near.latency)),
+			})
+		case l.fleet.away > 0:
+		case l.forwarded != nil:
+			all = append(all,
+				bound{l.revision + ": CPU a call ÷ three that share nothing", 1.5, ratioOf(l.cpu, apart.cpu)},
+				bound{
+					l.revision + ": µs added to a call that is forwarded, one at a time", 300,
+					spreadOf(lessOf(l.forwarded, apart.latency)),
+				})
+		default:
+			all = append(all,
+				bound{l.revision + ": CPU a call ÷ three that share nothing", 1.15, ratioOf(l.cpu, apart.cpu)})
+		}
+	}
+	for _, t := range s.trips {
+		if t.most > 0 {
+			all = append(all, bound{t.what + ": round trips to Redis", t.most, spreadOf([]float64{t.three})})
+		}
+	}
+	return all
+}
+
+// missed returns an error if a bound is not kept.
+func (s *sharing) missed() error {
+	var missed []error
+	for _, b := range s.bounds() {
+		if !b.kept() {
+			missed = append(missed, fmt.Errorf("%s: %v, which is more than %s", b.what, b.found, page.Number(b.most)))
+		}
+	}
+	return errors.Join(missed...)
+}
+
+// apart returns what gateways that share nothing showed in a revision.
+func (s *sharing) apart(revision string) *fleetLoad {
+	return s.loadOf(revision, func(f *fleet) bool { return !f.shares })
+}
+
+// loadOf returns the first load of a revision whose fleet is the one.
+func (s *sharing) loadOf(revision string, is func(*fleet) bool) *fleetLoad {
+	return s.loads[slices.IndexFunc(s.loads,
+		func(l *fleetLoad) bool { return l.revision == revision && is(l.fleet) })]
 }
 
 // describeTrips writes what is asked of Redis.

@@ -21,25 +21,27 @@ type tripFigure struct {
 	three    float64 // with three
 	kept     float64 // bytes of Redis afterwards, with three
 	commands string  // with three
+	most     float64 // round trips with three that there may be; 0: any
 }
 
 // deed is a kind of request, made again and again, one at a time.
 type deed struct {
 	what  string
+	most  float64 // round trips that it may take with three replicas; 0: any
 	begin func(ctx context.Context, l *replicasLab, f *fleet) (again func(ctx context.Context) error,
 		end func(), err error)
 }
 
 func deeds() []deed {
 	return []deed{
-		{"call, 2026-07-28", calling("echo__echo", mcp.Modern)},
-		{"call, 2025-11-25, answered as JSON", calling("echo__echo", mcp.Legacy)},
-		{"call, 2025-11-25, answered as a stream of four events", calling("kinds__stream", mcp.Legacy)},
-		{"call, 2025-11-25, in which its client is asked", calling("kinds__ask", mcp.Legacy)},
-		{"`tools/list`, 2026-07-28", sending(mcp.MethodToolsList)},
-		{"`tools/list`, 2025-11-25", listing2025},
-		{"a session opened", sending(mcp.MethodInitialize)},
-		{"a session opened and ended", openingAndEnding},
+		{"call, 2026-07-28", 0.1, calling("echo__echo", mcp.Modern)},
+		{"call, 2025-11-25, answered as JSON", 0.5, calling("echo__echo", mcp.Legacy)},
+		{"call, 2025-11-25, answered as a stream of four events", 0, calling("kinds__stream", mcp.Legacy)},
+		{"call, 2025-11-25, in which its client is asked", 0, calling("kinds__ask", mcp.Legacy)},
+		{"`tools/list`, 2026-07-28", 0.1, sending(mcp.MethodToolsList)},
+		{"`tools/list`, 2025-11-25", 0.5, listing2025},
+		{"a session opened", 0, sending(mcp.MethodInitialize)},
+		{"a session opened and ended", 4, openingAndEnding},
 	}
 }
 
@@ -102,9 +104,9 @@ func openingAndEnding(_ context.Context, _ *replicasLab, f *fleet) (func(context
 // countTrips counts the round trips of each kind of request, with one replica and with
 // three.
 func (s *sharing) countTrips(ctx context.Context, l *replicasLab, progress io.Writer) error {
-	one, three := l.fleets[1], l.fleets[len(l.fleets)-1]
+	one, three := l.one, l.three
 	for _, d := range deeds() {
-		figure := tripFigure{what: d.what}
+		figure := tripFigure{what: d.what, most: d.most}
 		few, err := s.tripsOf(ctx, l, one, d)
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.what, err)
@@ -190,7 +192,7 @@ const idleStreams = 200
 // watchStreams counts the round trips of three replicas by themselves, and of streams on
 // which nothing happens.
 func (s *sharing) watchStreams(ctx context.Context, l *replicasLab, progress io.Writer) error {
-	three := l.fleets[len(l.fleets)-1]
+	three := l.three
 	quiet, err := rateOf(ctx, three, s.watched)
 	if err != nil {
 		return err

@@ -33,14 +33,8 @@ const (
 // Send gives a message to another replica, and returns what that says when it has handled
 // it.
 func (l *Link) Send(ctx context.Context, to string, m Message) ([]byte, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+to+messagePath,
-		bytes.NewReader(m.Data))
-	if err != nil {
-		return nil, fmt.Errorf("make a message: %w", err)
-	}
-	r.Header.Set(headerKind, m.Kind)
-	r.Header.Set(headerTenant, m.Tenant)
-	answer, err := l.exchange(r, to)
+	header := http.Header{headerKind: {m.Kind}, headerTenant: {m.Tenant}}
+	answer, err := l.exchange(ctx, to, http.MethodPost, messagePath, header, m.Data)
 	if err != nil {
 		return nil, err
 	}
@@ -54,11 +48,7 @@ func (l *Link) Send(ctx context.Context, to string, m Message) ([]byte, error) {
 // Ping returns an error if another replica does not answer. away tells that it does not
 // reach what the Directory knows from.
 func (l *Link) Ping(ctx context.Context, to string) (away bool, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+to+"/", http.NoBody)
-	if err != nil {
-		return false, fmt.Errorf("make a request: %w", err)
-	}
-	answer, err := l.exchange(r, to)
+	answer, err := l.exchange(ctx, to, http.MethodGet, "/", make(http.Header), nil)
 	if err != nil {
 		return false, err
 	}
@@ -79,26 +69,20 @@ type Request struct {
 // other replica sees that its client has left. The error is ErrGone or ErrLost, and so is
 // that of reading the body.
 func (l *Link) Forward(ctx context.Context, to string, f Request) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, f.Method, "https://"+to+clientsPath+f.Target,
-		bytes.NewReader(f.Body))
-	if err != nil {
-		return nil, fmt.Errorf("forward a request: %w", err)
-	}
-	r.Header = make(http.Header, len(f.Header)+added)
+	header := make(http.Header, len(f.Header)+added)
 	for name, values := range f.Header {
 		if !slices.Contains(hopByHop, name) {
-			r.Header[name] = values
+			header[name] = values
 		}
 	}
-	if _, named := r.Header["User-Agent"]; !named {
-		r.Header["User-Agent"] = nil // or net/http would name itself
+	if _, named := header["User-Agent"]; !named {
+		header["User-Agent"] = nil // or net/http would name itself
 	}
-	r.Header.Set(headerRemote, f.Remote)
-	r.Header.Set(headerID, f.ID)
+	header[headerRemote], header[headerID] = []string{f.Remote}, []string{f.ID}
 	if f.Note != "" {
-		r.Header.Set(headerNote, f.Note)
+		header[headerNote] = []string{f.Note}
 	}
-	return l.exchange(r, to)
+	return l.exchange(ctx, to, f.Method, clientsPath+f.Target, header, f.Body)
 }
 
 // added is how many headers the link adds to those of a client at most.
@@ -114,16 +98,24 @@ var hopByHop = []string{
 
 // exchange sends a request to a replica, and returns its answer. It ends when that
 // replica is gone.
-func (l *Link) exchange(r *http.Request, to string) (*http.Response, error) {
+func (l *Link) exchange(ctx context.Context, to, method, target string, header http.Header,
+	body []byte,
+) (*http.Response, error) {
 	peer, ok := l.config.Directory.Peer(to)
 	if !ok {
 		return nil, ErrGone
 	}
 	t := new(transit)
-	t.life.Begin(r.Context(), time.Time{})
+	t.life.Begin(ctx, time.Time{})
 	t.life.DependOn(peer.Life, ErrLost)
 	t.trace.WroteHeaders = func() { t.sent.Store(true) }
-	answer, err := l.transport.RoundTrip(r.WithContext(httptrace.WithClientTrace(&t.life, &t.trace)))
+	r, err := http.NewRequestWithContext(httptrace.WithClientTrace(&t.life, &t.trace), method,
+		"https://"+to+target, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("make a request: %w", err)
+	}
+	r.Header = header
+	answer, err := l.transport.RoundTrip(r)
 	if err != nil {
 		t.life.Close()
 		if t.sent.Load() {

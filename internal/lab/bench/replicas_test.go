@@ -101,6 +101,7 @@ func TestReplicasReportSaysWhatWasMeasured(t *testing.T) {
 		}
 	}
 	s.trips = []tripFigure{{what: "a call", one: 1.02, three: 2, kept: 512, commands: "`evalsha` 1", most: 1}}
+	s.trips = append(s.trips, tripFigure{what: "a list", most: 1})
 	s.stream = []tripFigure{{what: "a stream", three: 0.5, kept: 1024}}
 	text := s.section("ORIGIN", "nginx/1")
 	for _, want := range []string{
@@ -112,7 +113,7 @@ func TestReplicasReportSaysWhatWasMeasured(t *testing.T) {
 		"one at a time | 300 | 300 | **no** |",
 		"| 2026-07-28: CPU a call ÷ three that share nothing | 1.15 | 1.50 | **no** |",
 		"| 2026-07-28: µs that a Redis 20ms away adds, one at a time | 100 | 25.5 (25–26) | yes |",
-		"| a call: round trips to Redis | 1 | 2 | **no** |",
+		"| a call: round trips to Redis | 1 | 2 | **no** |", "| a list: round trips to Redis | 1 | 0 | yes |",
 		fmt.Sprintf("| a call | %s | 2 | 512 | `evalsha` 1 |", page.Number(1.02)),
 		"| a stream | 0.50 | 1024 |", "open for 1m0s",
 	} {
@@ -122,6 +123,11 @@ func TestReplicasReportSaysWhatWasMeasured(t *testing.T) {
 	}
 	if strings.Contains(text, "%!") {
 		t.Errorf("the report has a wrong format:\n%s", text)
+	}
+	missed := s.missed()
+	if missed == nil || !strings.Contains(missed.Error(), "a call: round trips to Redis: 2, which is more than 1") ||
+		strings.Contains(missed.Error(), "a list") {
+		t.Errorf("the bounds that are not kept are %v", missed)
 	}
 }
 

@@ -17,12 +17,12 @@ func (s *sharing) section(from, nginx string) string {
 %s
 
 Replicas of one gateway share a Redis server and stand behind %s. It gives each request to the next replica in
-turn, whatever session the request belongs to. So of three calls in a session two are forwarded. Beside them stand
-three gateways that share nothing, behind nginx too, each with a third of the same clients. All of them ran at the same time and were
-loaded in turn, in %d rounds of %v. First %d callers at a time load them for the processor time, which is that of all
-replicas together, divided by the calls. Then one caller loads them for the latency. Everything shares the processors
-of one machine, so more replicas cannot make more calls a second here. What counts is what a call costs, because each
-further machine adds calls at that cost. No caller is near a limit.
+turn, whatever session the request belongs to, so of three calls in a session two are forwarded. Beside them stand
+three gateways that share nothing, behind nginx too, each with a third of the same clients. All of them ran at the
+same time and were loaded in turn, in %d rounds of %v. First %d callers at a time load them for the processor time,
+which is that of all replicas together, divided by the calls. Then one caller loads them for the latency. Everything
+shares the processors of one machine, so more replicas cannot make more calls a second here. What counts is what a
+call costs, because each further machine adds calls at that cost. No caller is near a limit.
 
 | revision | replicas | CPU a call, µs | ÷ three that share nothing | Redis a call, µs | nginx a call, µs | one at a time, median µs | added, µs | added if forwarded, µs |
 |---|---|---|---|---|---|---|---|---|
@@ -48,7 +48,7 @@ What three replicas may cost, and what they do:
 `)
 	for _, one := range s.bounds() {
 		most := page.Number(one.most)
-		fmt.Fprintf(&b, "| %s | %s | %v | %s |\n", one.what, most, one.found, yes(one.kept(), most))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", one.what, most, one.seen(), yes(one.kept(), most))
 	}
 	s.describeTrips(&b)
 	return b.String()
@@ -62,6 +62,14 @@ type bound struct {
 }
 
 func (b bound) kept() bool { return b.found.median <= b.most }
+
+// seen says what was found. Nothing at all was found, too.
+func (b bound) seen() string {
+	if b.found == (spread{}) {
+		return "0"
+	}
+	return b.found.String()
+}
 
 // bounds returns all bounds.
 func (s *sharing) bounds() (all []bound) {
@@ -101,7 +109,7 @@ func (s *sharing) missed() error {
 	var missed []error
 	for _, b := range s.bounds() {
 		if !b.kept() {
-			missed = append(missed, fmt.Errorf("%s: %v, which is more than %s", b.what, b.found, page.Number(b.most)))
+			missed = append(missed, fmt.Errorf("%s: %s, which is more than %s", b.what, b.seen(), page.Number(b.most)))
 		}
 	}
 	return errors.Join(missed...)

@@ -48,8 +48,8 @@ RACE = ./registry/upstream ./cmd/drawbridge ./server ./ratelimit ./auth ./auth/a
 	./internal/connlimit ./internal/database/postgres ./internal/database/sqlite ./internal/dial ./internal/fairqueue \
 	./internal/lifetime ./internal/link ./internal/redis ./internal/replica ./internal/seal ./internal/share ./internal/sse ./internal/store/postgres ./internal/store/sqlite \
 	./metrics ./registry ./registry/builtin ./registry/credential ./registry/openapi ./registry/schema \
-	./registry/upstream/process ./registry/upstream/seats ./registry/upstream/wire ./server/once ./server/primary ./server/session \
-	./server/directory ./server/forward ./server/legacy ./server/modern ./server/sessions ./server/streams
+	./registry/upstream/process ./registry/upstream/seats ./registry/upstream/wire ./server/once ./server/primary ./server/eventlog \
+	./server/sessions/directory ./server/forward ./server/legacy ./server/modern ./server/sessions ./server/streams
 MANY = $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 TEST = go test -vet=off -ldflags=-w -timeout 30m -p $(MANY) -parallel $(MANY)
 
@@ -141,7 +141,7 @@ compat: needs ## every client with every server and feature, and the agents that
 
 fleet: needs ## all that interop tries with three replicas, and all tests of replicas on a cluster, in ten minutes
 	go test ./internal/interop -run 'TestMatrixOfAFleet|/fleet_of_three' -count=1 -timeout 30m -matrix=all -crossing=50000
-	go test ./server ./server/session ./server/once ./server/primary ./ratelimit ./internal/allot ./internal/replica ./internal/gateway -count=1 -timeout 30m -redis=cluster
+	go test ./server ./server/eventlog ./server/once ./server/primary ./ratelimit ./internal/allot ./internal/replica ./internal/gateway -count=1 -timeout 30m -redis=cluster
 
 count: ## statements, lines and wide lines by package, product, labs and tests apart; ARGS="-since REVISION" compares
 	@go run ./internal/count $(ARGS)

@@ -5,13 +5,13 @@
 //	Verify ──▶ cache: was this very token verified before, and does that still hold?
 //	   │ no
 //	   ▼
-//	parse ─────▶ issuer.find ─▶ parsed.signed ─▶ issuer.accept ─▶ Principal ─▶ Judge, at any later time:
+//	parse ─────▶ issuer.find ─▶ parsed.signed ─▶ issuer.accept ─▶ Principal ─▶ Recheck, at any later time:
 //	form only    keys: source   signature        claims             proof       does what was found still hold?
 //
 // To read the package, begin at the top of this table. A file uses only what stands below
 // it, except those of one line, which may use each other:
 //
-//	one token             auth: the Verifier, the order of its checks, and Judge at a later time
+//	one token             auth: the Verifier, the order of its checks, and Recheck at a later time
 //	what is configured    issuer: judges claims by it; judge; namedclaim: claims that no token has
 //	keys that are fetched remote; keytimes: how long they serve; savedset: what outlives the process
 //	a token taken apart   verifier: the only file that imports the JWT library
@@ -133,7 +133,7 @@ func (v *Verifier) entryFor(issuer string, audiences []string) *issuer {
 }
 
 // Adopt takes over the key set that from has fetched for the named issuer, so that
-// whoever calls while the first fetch is under way need not wait, and Judge knows the
+// whoever calls while the first fetch is under way need not wait, and Recheck knows the
 // issuer's keys at once. It is called before Run and before anybody else uses v. The
 // caller says thereby that the issuer is the same in both, and that its set may be
 // fetched from the same place; if the address is not the same, nothing is taken over.
@@ -285,7 +285,7 @@ func (v *Verifier) Entry(token string) int {
 	return from.entry
 }
 
-// Judge returns nil if the token from which Verify made p would be accepted now, by this
+// Recheck returns nil if the token from which Verify made p would be accepted now, by this
 // verifier. The verifier may be another than the one that made p: after a reload, the one
 // in force judges the principals of those before it.
 //
@@ -302,7 +302,7 @@ func (v *Verifier) Entry(token string) int {
 // Judge does not wait and fetches nothing. It is cheap, and safe for concurrent use.
 // Config.Changed tells when it is worth asking again; that a token has expired, which
 // p.Expiry says, is told by nobody.
-func (v *Verifier) Judge(p Principal) error {
+func (v *Verifier) Recheck(p Principal) error {
 	if p.proof == nil {
 		return &Error{Reason: "missing"}
 	}
@@ -310,7 +310,7 @@ func (v *Verifier) Judge(p Principal) error {
 	if from == nil {
 		return &Error{Reason: "issuer"}
 	}
-	return from.judge(&p, v.now())
+	return from.check(&p, v.now())
 }
 
 // KeySets tells how it fares to fetch the key sets of all issuers that have an address

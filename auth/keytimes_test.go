@@ -48,10 +48,10 @@ func TestARemovedKeyIsRefusedInTime(t *testing.T) {
 			time.Sleep(moment)
 			token := tokenLiving(key, 23*time.Hour)
 			p, err := v.Verify(t.Context(), token)
-			if err != nil || v.Judge(p) != nil || told.Load() != 1 {
+			if err != nil || v.Recheck(p) != nil || told.Load() != 1 {
 				t.Fatalf(
 					"refresh %v, stale %v, before: %v, judged %v, told %d times, want once of the first set",
-					refresh, stale, err, v.Judge(p), told.Load())
+					refresh, stale, err, v.Recheck(p), told.Load())
 			}
 			bound, want := refresh, "key"
 			if fails {
@@ -69,7 +69,7 @@ func TestARemovedKeyIsRefusedInTime(t *testing.T) {
 				t.Errorf(
 					"refresh %v, stale %v, the provider fails %v: after %v the token is refused as %q, want %q", refresh, stale, fails, bound, got, want)
 			}
-			if got := reason(t, token, v.Judge(p)); got != want {
+			if got := reason(t, token, v.Recheck(p)); got != want {
 				t.Errorf("refresh %v, stale %v, the provider fails %v: after %v judged %q, want %q", refresh,
 					stale, fails, bound, got, want)
 			}
@@ -242,7 +242,7 @@ func TestRemovedKeyOverARealConnection(t *testing.T) {
 			case <-time.After(time.Minute):
 				t.Fatal("nobody was told within a minute")
 			}
-			if got := reason(t, token, v.Judge(p)); got != want {
+			if got := reason(t, token, v.Recheck(p)); got != want {
 				t.Errorf("judged %q, want %q", got, want)
 			}
 			if got := verify(t, v, token); got != want {

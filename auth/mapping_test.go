@@ -209,8 +209,8 @@ func TestTheAudienceChoosesAmongEntriesOfAnIssuer(t *testing.T) {
 		`"` + first.Audiences[0] + `"`: "payments", `["x","api://other"]`: "globex",
 	} {
 		p, err := v.Verify(t.Context(), mint(secret, header("HS256"), said.with("aud", audience)))
-		if err != nil || p.TenantID != want || v.Judge(p) != nil {
-			t.Errorf("audience %s: got %q, %v; judged %v", audience, p.TenantID, err, v.Judge(p))
+		if err != nil || p.TenantID != want || v.Recheck(p) != nil {
+			t.Errorf("audience %s: got %q, %v; judged %v", audience, p.TenantID, err, v.Recheck(p))
 		}
 	}
 	token := mint(secret, header("HS256"), said.with("aud", `"neither"`))
@@ -245,7 +245,7 @@ func TestAPrincipalOfSeveralTenantsActsForOneOfThem(t *testing.T) {
 		p    auth.Principal
 		want bool
 	}{{v, p, true}, {v, chosen, true}, {without, p, true}, {without, chosen, false}, {moved, chosen, true}} {
-		if err := judged.by.Judge(judged.p); (err == nil) != judged.want {
+		if err := judged.by.Recheck(judged.p); (err == nil) != judged.want {
 			t.Errorf("for %q: judged %v, want %v", judged.p.TenantID, err, judged.want)
 		}
 	}

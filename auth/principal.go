@@ -29,7 +29,7 @@ type Principal struct {
 	Expiry time.Time
 
 	accessKey string // the id of the access key that spoke, not the key; "": a token did
-	proof     *proof // by what the token was accepted, for Verifier.Judge; nil: no Verifier made this
+	proof     *proof // by what the token was accepted, for Verifier.Recheck; nil: no Verifier made this
 	token     *held  // see SubjectToken; nil: it was not kept
 }
 
@@ -127,7 +127,7 @@ func (p *Principal) SubjectDigest() (digest [sha256.Size]byte, has bool) {
 	return p.token.digest, true
 }
 
-// proof is by what a token was accepted. It goes with the Principal, so that Judge can
+// proof is by what a token was accepted. It goes with the Principal, so that Recheck can
 // ask later whether all that still holds, when the token itself is not at hand any more.
 // It holds no part of the signature and is never changed.
 type proof struct {

@@ -15,7 +15,7 @@ func NewReader(cfg Issuer) (*Reader, error) {
 }
 
 // Read returns whom the claims, which are a JSON object, speak for. The principal has no
-// expiry, and Judge refuses it, since no token stands behind it. The error is an *Error
+// expiry, and Recheck refuses it, since no token stands behind it. The error is an *Error
 // that says which claim is at fault.
 func (r *Reader) Read(claims []byte) (Principal, error) {
 	c, err := readClaims(claims)

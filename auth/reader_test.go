@@ -72,7 +72,7 @@ func TestOwnTokensSpeakForPeopleOfOthers(t *testing.T) {
 	if p.Issuer != issuerName || p.Subject != "ann" || p.TenantID != "acme" || p.ClientID != "c" {
 		t.Errorf("got %+v", p)
 	}
-	if err := v.Judge(p); err != nil {
+	if err := v.Recheck(p); err != nil {
 		t.Errorf("judged: %v", err)
 	}
 	if _, err := v.Verify(t.Context(), sign(key, "https://other.example")); err == nil {
@@ -87,7 +87,7 @@ func TestOwnTokensSpeakForPeopleOfOthers(t *testing.T) {
 	}
 	ended["f1"] = true
 	_, err = v.Verify(t.Context(), token)
-	if judged := v.Judge(p); err == nil || judged == nil {
+	if judged := v.Recheck(p); err == nil || judged == nil {
 		t.Errorf("after the end: verified %v, judged %v; want refusals", err, judged)
 	}
 	if _, err := v.Verify(t.Context(), sign(second, issuerName)); err == nil {

@@ -39,19 +39,19 @@ func (e *MemoryError) Error() string {
 // Unwrap returns the error of package share.
 func (e *MemoryError) Unwrap() error { return e.Err }
 
-// PlaceError says that the server follows as many resources as it may, for this user, its
+// SubscribedError says that the server follows as many resources as it may, for this user, its
 // tenant or all together. Sources return it; nothing was sent.
-type PlaceError struct {
+type SubscribedError struct {
 	Server string
 	Err    error // of package share: in whose share there is no place
 }
 
-func (e *PlaceError) Error() string {
+func (e *SubscribedError) Error() string {
 	return fmt.Sprintf("no place to follow another resource of server %s: %v", e.Server, e.Err)
 }
 
 // Unwrap returns the error of package share.
-func (e *PlaceError) Unwrap() error { return e.Err }
+func (e *SubscribedError) Unwrap() error { return e.Err }
 
 // ProtocolError says that a server answered with something that the protocol does not
 // allow. Sources return it.

@@ -48,7 +48,7 @@ func (o *origin) exposedResult(result mcp.Object, c *Call) mcp.Object {
 		}
 		if m == nil {
 			m = o.mapper()
-			m.judge, m.asked = c.Judge, c.Params.Text("uri")
+			m.filter, m.asked = c.Filter, c.Params.Text("uri")
 		}
 		if fresh := m.member(name, value); fresh != nil {
 			mapped = mapped.With(name, fresh)
@@ -88,7 +88,7 @@ type mapper struct {
 	origin  *origin
 	service *service
 	work    int    // left for matching templates, for all URIs of the result together; see maxMatching
-	judge   Judge  // nil: the client may see everything
+	filter  Filter // nil: the client may see everything
 	asked   string // the exposed URI that the client reads, "" when it does something else
 }
 
@@ -193,7 +193,7 @@ func (m *mapper) view(raw mcp.RawJSON) mcp.RawJSON {
 	if uri == "" {
 		return nil
 	}
-	if m.judge != nil && !m.judge.Shows(uri, Linked) {
+	if m.filter != nil && !m.filter.Shows(uri, Linked) {
 		if rest := withoutView(meta); rest != nil {
 			return rest
 		}
@@ -212,7 +212,7 @@ func (m *mapper) children(raw mcp.RawJSON) mcp.RawJSON {
 	for _, element := range elements {
 		child, _ := mcp.ObjectOf(element)
 		uri := child.Text("uri")
-		if uri == "" || m.judge != nil && !m.judge.Shows(uri, Linked) {
+		if uri == "" || m.filter != nil && !m.filter.Shows(uri, Linked) {
 			continue
 		}
 		if fresh := m.contents(element); fresh != nil {
@@ -246,7 +246,7 @@ func note(text string) mcp.RawJSON {
 // a URI belong to what the client asked for.
 func (m *mapper) hides(contents mcp.Object) bool {
 	uri, named := contents.Value("uri").Text()
-	return m.judge != nil && named && !m.judge.Shows(uri, Embedded)
+	return m.filter != nil && named && !m.filter.Shows(uri, Embedded)
 }
 
 // read maps an element of the result of resources/read. A server may answer with other
@@ -312,7 +312,7 @@ func (m *mapper) link(block mcp.Object) mcp.RawJSON {
 	if m.isOfWeb(uri) || m.isElsewhere(uri) {
 		mention = Elsewhere
 	}
-	if m.judge != nil && !m.judge.Shows(uri, mention) {
+	if m.filter != nil && !m.filter.Shows(uri, mention) {
 		return note(linkNote)
 	}
 	fresh := m.exposed(uri)

@@ -72,7 +72,7 @@ func (i *Item) WholeName() string {
 //   - what is no absolute URI;
 //   - structured content, whose meaning only the tool knows.
 //
-// In the same places, but for errors, c.Judge decides what the client may see.
+// In the same places, but for errors, c.Filter decides what the client may see.
 //
 // https://modelcontextprotocol.io/specification/2026-07-28/server/resources#common-uri-schemes
 func (i *Item) Call(ctx context.Context, c *Call) (mcp.Object, error) {
@@ -149,7 +149,7 @@ func (o *origin) call(ctx context.Context, f Func, c *Call) (mcp.Object, error) 
 		err = o.judgeSkill(result.Object("skill"))
 	}
 	switch {
-	case o.prefix == "" && (err != nil || c.Judge == nil):
+	case o.prefix == "" && (err != nil || c.Filter == nil):
 		return result, err
 	case err != nil:
 		return result, o.exposedError(err)

@@ -46,10 +46,10 @@ type Call struct {
 	LogLevel mcp.Level // the least level of log messages that the client wants; zero: it wants none
 	// Notify sends progress and log messages to the client. It is never nil.
 	Notify func(context.Context, mcp.Notification) error
-	// Judge decides which resources in the result the client may see; a note takes the
+	// Filter decides which resources in the result the client may see; a note takes the
 	// place of the others. Sources need not ask it: the item does. When it is nil, the
 	// client may see everything.
-	Judge Judge
+	Filter Filter
 	// Hold keeps the call counted against the limit of concurrent calls after the Func
 	// has returned, until release is called. A source uses it when the server is still
 	// working on a call whose client is being asked for input; without it, such calls
@@ -94,8 +94,8 @@ type Waited struct {
 	Process time.Duration // until a session was opened; for that a command is started
 }
 
-// Judge decides what of the resources in a result a client may see.
-type Judge interface {
+// Filter decides what of the resources in a result a client may see.
+type Filter interface {
 	// Shows tells whether the client may see a mention of the resource with that URI,
 	// which is one of the server that gave the result. It is asked once for each mention.
 	Shows(uri string, m Mention) bool

@@ -89,7 +89,7 @@ func newHouse(t *testing.T, server string) house {
 		t.Fatal(err)
 	}
 	w := newWorld(t, func(w *world) {
-		w.config.Verify, w.config.Judge = verifier.Verify, verifier.Judge
+		w.config.Verify, w.config.Recheck = verifier.Verify, verifier.Recheck
 		w.config.Logger = slog.New(slog.NewJSONHandler(&sink{}, nil))
 		w.audit = record
 		w.tenants = []gateway.TenantConfig{{

@@ -14,8 +14,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/primary/primarytest"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
 // common is what the replicas of a test share: what would be one server for all of them.
@@ -34,7 +34,7 @@ var errStoreDown = errors.New("the store is down")
 
 // sharedLog is a log that counts each call as the round trip which it would be.
 type sharedLog struct {
-	session.Log
+	eventlog.Log
 	trips *atomic.Int64
 	down  atomic.Bool
 }
@@ -47,7 +47,7 @@ func (l *sharedLog) trip() error {
 	return nil
 }
 
-func (l *sharedLog) Begin(ctx context.Context, in session.Key, stream string) (bool, error) {
+func (l *sharedLog) Begin(ctx context.Context, in eventlog.Key, stream string) (bool, error) {
 	if l.trips.Add(1); l.down.Load() {
 		return false, nil // as a log does that goes on in memory
 	}
@@ -55,9 +55,9 @@ func (l *sharedLog) Begin(ctx context.Context, in session.Key, stream string) (b
 }
 
 // End does nothing: the log in the memory of one replica is not that of another.
-func (l *sharedLog) End(session.Key) {}
+func (l *sharedLog) End(eventlog.Key) {}
 
-func (l *sharedLog) Notify(ctx context.Context, in session.Key, stream string, epoch uint64,
+func (l *sharedLog) Notify(ctx context.Context, in eventlog.Key, stream string, epoch uint64,
 	data []byte,
 ) (string, error) {
 	if err := l.trip(); err != nil {
@@ -66,7 +66,7 @@ func (l *sharedLog) Notify(ctx context.Context, in session.Key, stream string, e
 	return l.Log.Notify(ctx, in, stream, epoch, data)
 }
 
-func (l *sharedLog) Append(ctx context.Context, in session.Key, stream string, data []byte,
+func (l *sharedLog) Append(ctx context.Context, in eventlog.Key, stream string, data []byte,
 	last bool,
 ) (string, error) {
 	if err := l.trip(); err != nil {
@@ -75,7 +75,7 @@ func (l *sharedLog) Append(ctx context.Context, in session.Key, stream string, d
 	return l.Log.Append(ctx, in, stream, data, last)
 }
 
-func (l *sharedLog) Read(ctx context.Context, in session.Key, stream, after string) ([]session.Event,
+func (l *sharedLog) Read(ctx context.Context, in eventlog.Key, stream, after string) ([]eventlog.Event,
 	<-chan struct{}, error,
 ) {
 	if err := l.trip(); err != nil {
@@ -84,7 +84,7 @@ func (l *sharedLog) Read(ctx context.Context, in session.Key, stream, after stri
 	return l.Log.Read(ctx, in, stream, after)
 }
 
-func (l *sharedLog) Find(ctx context.Context, in session.Key, event string) (string, error) {
+func (l *sharedLog) Find(ctx context.Context, in eventlog.Key, event string) (string, error) {
 	if err := l.trip(); err != nil {
 		return "", err
 	}
@@ -124,7 +124,7 @@ func (w *world) word() *sharedWord { return w.config.Others.(*sharedWord) }
 func together(t *testing.T, worlds int, change ...func(*world)) *common {
 	t.Helper()
 	c := &common{ring: seal.RandomRing()}
-	c.log = &sharedLog{Log: session.NewMemory(session.MemoryConfig{}), trips: &c.trips}
+	c.log = &sharedLog{Log: eventlog.NewMemory(eventlog.MemoryConfig{}), trips: &c.trips}
 	c.records.OnTrip(func() { c.trips.Add(1) })
 	for range worlds {
 		c.join(t, change...)

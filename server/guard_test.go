@@ -18,8 +18,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 	"github.com/drawbridge-mcp/drawbridge/server"
+	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
 // bug panics once: when bite has been called as often as was said to set. Before that it
@@ -36,31 +36,31 @@ func (b *bug) bite() {
 
 // brittleLog, brittleDesk and brittleOthers have bugs.
 type brittleLog struct {
-	session.Log
+	eventlog.Log
 	begin, next, add, end bug
 	ended                 atomic.Int64
 }
 
-func (l *brittleLog) Begin(ctx context.Context, key session.Key, stream string) (bool, error) {
+func (l *brittleLog) Begin(ctx context.Context, key eventlog.Key, stream string) (bool, error) {
 	l.begin.bite()
 	return l.Log.Begin(ctx, key, stream)
 }
 
-func (l *brittleLog) Next(ctx context.Context, key session.Key, stream, after string) ([]session.Event, bool,
+func (l *brittleLog) Next(ctx context.Context, key eventlog.Key, stream, after string) ([]eventlog.Event, bool,
 	error,
 ) {
 	l.next.bite()
 	return l.Log.Next(ctx, key, stream, after)
 }
 
-func (l *brittleLog) Append(ctx context.Context, key session.Key, stream string, data []byte,
+func (l *brittleLog) Append(ctx context.Context, key eventlog.Key, stream string, data []byte,
 	last bool,
 ) (string, error) {
 	l.add.bite()
 	return l.Log.Append(ctx, key, stream, data, last)
 }
 
-func (l *brittleLog) End(key session.Key) {
+func (l *brittleLog) End(key eventlog.Key) {
 	l.ended.Add(1)
 	l.end.bite()
 	l.Log.End(key)
@@ -77,10 +77,10 @@ func (d *brittleDesk) OpenStream(ctx context.Context, c gateway.Caller, kind str
 	return d.Desk.OpenStream(ctx, c, kind)
 }
 
-func (d *brittleDesk) Judge(now func(auth.Principal) (gateway.Caller, bool)) int {
+func (d *brittleDesk) Reauthorize(now func(auth.Principal) (gateway.Caller, bool)) int {
 	d.judged.Add(1)
 	d.judge.bite()
-	return d.Desk.Judge(now)
+	return d.Desk.Reauthorize(now)
 }
 
 type brittleOthers struct {
@@ -105,7 +105,7 @@ func noting(j *journal) func(*world) {
 
 // logged has the world keep its events in a log that has bugs.
 func logged(l *brittleLog) func(*world) {
-	l.Log = session.NewMemory(session.MemoryConfig{})
+	l.Log = eventlog.NewMemory(eventlog.MemoryConfig{})
 	return func(w *world) { w.config.Log = l }
 }
 
@@ -167,7 +167,7 @@ func TestPanicLeftCallsUnjudged(t *testing.T) {
 		desk.judge.set(1)
 		w.Server = server.NewWithDesk(w.config, desk)
 		w.run(t)
-		w.JudgeAgain()
+		w.Reauthorize()
 		<-time.After(10 * time.Minute)
 		if got := desk.judged.Load(); got != 2 {
 			t.Errorf("calls were judged %d times, want once more after the panic", got)

@@ -10,7 +10,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
+	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 )
 
 // answering makes a world with that much memory whose tool echo answers with as many
@@ -18,7 +18,7 @@ import (
 func answering(t *testing.T, memory int64) (w *world, base string) {
 	w = newWorld(t, func(w *world) {
 		w.config.Memory = share.New(memory)
-		w.config.Log = session.NewMemory(session.MemoryConfig{Memory: w.config.Memory})
+		w.config.Log = eventlog.NewMemory(eventlog.MemoryConfig{Memory: w.config.Memory})
 	})
 	w.behind(&fakeDesk{handle: func(_ context.Context, _ gateway.Caller, r *gateway.Request) (mcp.Object,
 		error,

@@ -64,12 +64,12 @@ func (s *Server) answerPanic(x *exchange.Exchange, problem any) {
 // bounded takes one of the slots for requests in work, and bounds how large the body may
 // be and how long it may take.
 func (s *Server) bounded(x *exchange.Exchange, r *http.Request) bool {
-	x.Held.Slot = &s.working
+	x.Resources.Slot = &s.working
 	if x.Forwarded {
-		x.Held.Slot = &s.visiting
+		x.Resources.Slot = &s.visiting
 	}
 	switch {
-	case x.Held.Slot.Add(1) > int64(s.config.MaxCalls):
+	case x.Resources.Slot.Add(1) > int64(s.config.MaxCalls):
 		x.TurnAway(exchange.ErrOverload)
 	case s.exchanges.Jobs.Closed():
 		x.TurnAway(exchange.ErrDraining)
@@ -200,7 +200,7 @@ func (s *Server) refuseLogin(x *exchange.Exchange, refused *auth.Error) {
 func (s *Server) admitted(x *exchange.Exchange, r *http.Request) bool {
 	var err error
 	if x.Forwarded {
-		x.Caller, err = s.desk.AdmitCharged(x.Context(), x.Principal)
+		x.Caller, err = s.desk.AdmitForwarded(x.Context(), x.Principal)
 	} else {
 		x.Caller, err = s.desk.Admit(x.Context(), x.Principal, 1)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
+	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 )
 
 // overRedis opens a crew whose replicas share a real server, and returns where each is
@@ -26,10 +26,10 @@ func overRedis(t *testing.T, server *redistest.Server, change ...func(*world)) (
 	for range 3 {
 		store := redis.New(server.Config())
 		var mail *replica.Group
-		var log *session.Redis
+		var log *eventlog.Redis
 		w := newWorld(t, append([]func(*world){func(w *world) {
 			mail = newGroup(t, replica.GroupConfig{Store: store, Seal: ring, Logger: w.config.Logger})
-			log = session.NewRedis(session.RedisConfig{
+			log = eventlog.NewRedis(eventlog.RedisConfig{
 				Store: store, Seal: ring, Others: mail,
 				Logger: w.config.Logger,
 			})

@@ -24,8 +24,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
+	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/primary/primarytest"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
 // inquirer is a server of the official SDK, spoken to in 2025-11-25, whose tools ask in
@@ -465,7 +465,7 @@ func second(_ string, answer mcp.Object) mcp.Object { return answer }
 func TestTaskOfASessionAtAnotherReplica(t *testing.T) {
 	t.Parallel()
 	hub, ring, log, records := &replicatest.Hub{}, seal.RandomRing(),
-		session.NewMemory(session.MemoryConfig{}), &primarytest.Store{}
+		eventlog.NewMemory(eventlog.MemoryConfig{}), &primarytest.Store{}
 	open := func() *world {
 		return newTasksWorld(t, func(w *world) {
 			w.config.Seal, w.config.Log, w.config.Records, w.config.Others = ring, log, records, hub.Join()

@@ -19,15 +19,15 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/primary/primarytest"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
 // fleet opens worlds that share keys and log, and send each other word.
 func fleet(t *testing.T, hub *replicatest.Hub, size int, change ...func(*world)) (all []*world) {
 	t.Helper()
 	ring, log, records := seal.RandomRing(), &sharedLog{
-		Log:   session.NewMemory(session.MemoryConfig{}),
+		Log:   eventlog.NewMemory(eventlog.MemoryConfig{}),
 		trips: &atomic.Int64{},
 	}, &primarytest.Store{}
 	for range size {

@@ -77,7 +77,7 @@ func TestALatePrimaryChangesNothing(t *testing.T) {
 		if got := b.do(t, legacyCall(id, "terms")).Body.String(); !strings.Contains(got, `level \"debug`) {
 			t.Errorf("got %s, want that the new primary was told", got)
 		}
-		late := primary.Record{
+		late := primary.Entry{
 			Primary: a.config.Others.Self(), Epoch: 1,
 			Facts: map[string]string{"level": "info"},
 		}
@@ -165,7 +165,7 @@ func TestATenantMissingForAWhileLosesNoSession(t *testing.T) {
 			if err := a.gateway.SetTenants(tenants); err != nil {
 				t.Fatal(err)
 			}
-			a.JudgeAgain()
+			a.Reauthorize()
 			<-time.After(10 * time.Second)
 		}
 		for _, w := range []*world{b, a} {

@@ -15,8 +15,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
 // countedMail is word through a real server, of which each is counted.
@@ -49,7 +49,7 @@ func newGroup(t *testing.T, cfg replica.GroupConfig) *replica.Group {
 // ownLog is a sharedLog with a part in the memory of its replica.
 type ownLog struct{ *sharedLog }
 
-func (l ownLog) End(in session.Key) { l.Log.End(in) }
+func (l ownLog) End(in eventlog.Key) { l.Log.End(in) }
 
 // recordsOf returns the records of a replica over a real server.
 func recordsOf(store *redis.Store, ring *seal.Ring, others replica.Others) *primary.Redis {
@@ -71,7 +71,7 @@ func onRedis(t *testing.T, worlds int, change ...func(*world)) (served *redistes
 		store := redis.New(served.Config())
 		mail := newGroup(t, replica.GroupConfig{Store: store, Seal: ring, Logger: logger})
 		mails[i] = mail
-		log := session.NewRedis(session.RedisConfig{Store: store, Seal: ring, Others: mail, Logger: logger})
+		log := eventlog.NewRedis(eventlog.RedisConfig{Store: store, Seal: ring, Others: mail, Logger: logger})
 		w := newWorld(t, append([]func(*world){func(w *world) {
 			w.store, w.config.Seal, w.config.Records = store, ring, recordsOf(store, ring, mail)
 			w.config.Log, w.config.Others = ownLog{&sharedLog{Log: log, trips: trips}}, &countedMail{

@@ -16,16 +16,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/once"
 	"github.com/drawbridge-mcp/drawbridge/server/primary/primarytest"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
 // unlike opens two replicas with the same keys, log and answers, of which the config of
 // the second is narrower. Their lists have two pages.
 func unlike(t *testing.T, narrower func(b *world)) (a, b *world) {
 	t.Helper()
-	ring, log, answers := seal.RandomRing(), session.NewMemory(session.MemoryConfig{}),
+	ring, log, answers := seal.RandomRing(), eventlog.NewMemory(eventlog.MemoryConfig{}),
 		once.NewMemory(share.New(64<<20))
 	records, hub := &primarytest.Store{}, &replicatest.Hub{}
 	open := func(change func(*world)) *world {
@@ -205,7 +205,7 @@ func TestARevokedCallerKeptAStreamElsewhere(t *testing.T) {
 	hers := func(p auth.Principal) bool { return p.Subject == "alice" && p.TenantID == "acme" }
 	for name, revoke := range map[string]func(*testing.T, *world){
 		"its key or issuer": func(_ *testing.T, w *world) { w.revoke(hers) },
-		"its tenant":        func(t *testing.T, w *world) { w.setTenants(t, w.tenants[1:]); w.JudgeAgain() },
+		"its tenant":        func(t *testing.T, w *world) { w.setTenants(t, w.tenants[1:]); w.Reauthorize() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -11,9 +11,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/once"
 	"github.com/drawbridge-mcp/drawbridge/server/primary/primarytest"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
 // tasksApart opens two replicas with the same keys, sessions and answers, and tools that
@@ -21,7 +21,7 @@ import (
 func tasksApart(t *testing.T) (a, b *world) {
 	t.Helper()
 	hub, ring, log, answers := &replicatest.Hub{}, seal.RandomRing(),
-		session.NewMemory(session.MemoryConfig{}), once.NewMemory(share.New(64<<20))
+		eventlog.NewMemory(eventlog.MemoryConfig{}), once.NewMemory(share.New(64<<20))
 	records := &primarytest.Store{}
 	open := func() *world {
 		return newTasksWorld(t, func(w *world) {

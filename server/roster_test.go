@@ -309,7 +309,7 @@ type pausingRecords struct {
 	goOn  chan struct{}
 }
 
-func (r *pausingRecords) Look(ctx context.Context, k primary.Key) (primary.Record, error) {
+func (r *pausingRecords) Look(ctx context.Context, k primary.Key) (primary.Entry, error) {
 	found, err := r.Store.Look(ctx, k)
 	if r.pause.Load() {
 		<-r.goOn

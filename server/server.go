@@ -35,13 +35,13 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
+	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/legacy"
 	"github.com/drawbridge-mcp/drawbridge/server/modern"
 	"github.com/drawbridge-mcp/drawbridge/server/once"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
 	"github.com/drawbridge-mcp/drawbridge/server/streams"
 )
 
@@ -65,12 +65,12 @@ type (
 type Config struct {
 	Gateway *gateway.Gateway
 	Verify  func(ctx context.Context, token string) (auth.Principal, error) // errors are *auth.Error
-	// Judge returns nil if the token of a principal that Verify returned would be
-	// accepted now. It is called for everything that is open whenever JudgeAgain asks for
+	// Recheck returns nil if the token of a principal that Verify returned would be
+	// accepted now. It is called for everything that is open whenever Reauthorize asks for
 	// it, and by streams each time they wake: it must be cheap.
-	Judge func(auth.Principal) error
-	Seal  *seal.Ring // of session ids
-	Log   session.Log
+	Recheck func(auth.Principal) error
+	Seal    *seal.Ring // of session ids
+	Log     eventlog.Log
 	// Records say which replica leads each legacy session of Streamable HTTP. They tell
 	// that other replicas use the same Log and have the same keys in Seal, and are among
 	// Others. A client may then send its requests, cancellations and answers to any
@@ -151,7 +151,7 @@ func newServer(cfg Config, d exchange.Desk) *Server {
 	}
 	in := exchange.New(exchange.Config{
 		Desk: d, Metrics: cfg.Metrics, Logger: cfg.Logger, Memory: cfg.Memory, Turns: cfg.Turns,
-		Settings: cfg.Settings, Judge: cfg.Judge, RouteOf: routeOf, Extensions: cfg.Extensions,
+		Settings: cfg.Settings, Recheck: cfg.Recheck, RouteOf: routeOf, Extensions: cfg.Extensions,
 		MaxBody: cfg.MaxBody, ReadTimeout: cfg.ReadTimeout,
 	})
 	s := &Server{
@@ -267,7 +267,7 @@ func (s *shortcut) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Run ends sessions that nobody has used for too long, keeps what other replicas must
-// know of them, judges again what callers have open when JudgeAgain asks for it, and
+// know of them, judges again what callers have open when Reauthorize asks for it, and
 // records the sums of refused requests, until ctx ends. A panic in one of these holds up
 // nothing else; what callers have open is then judged once more after a while.
 func (s *Server) Run(ctx context.Context) error {
@@ -285,10 +285,10 @@ func (s *Server) Run(ctx context.Context) error {
 		case <-sweep.C:
 			s.legacy.Sweep(ctx)
 			if !judged {
-				s.JudgeAgain()
+				s.Reauthorize()
 			}
 		case <-s.again:
-			judged = s.exchanges.Safely(ctx, func() { s.judgeAgain(ctx) })
+			judged = s.exchanges.Safely(ctx, func() { s.reauthorize(ctx) })
 		case <-ctx.Done():
 			return nil
 		}

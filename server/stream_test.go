@@ -16,7 +16,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
+	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 )
 
 // Each streaming path once over a real connection, as only that shows a missing flush.
@@ -461,7 +461,7 @@ func TestEventGoesToOneConnection(t *testing.T) {
 // TestLostEventsAreNotPassedOver shows that a client is told when what it has not is no
 // longer kept.
 func TestLostEventsAreNotPassedOver(t *testing.T) {
-	w := newWorld(t, func(w *world) { w.config.Log = session.NewMemory(session.MemoryConfig{Count: 2}) })
+	w := newWorld(t, func(w *world) { w.config.Log = eventlog.NewMemory(eventlog.MemoryConfig{Count: 2}) })
 	id := w.open(t, "alice", mcp.Revision2506)
 	w.do(t, legacyCall(id, "progress")) // 4 events
 	if got := w.do(t, inSession("GET", id, "").with("Last-Event-ID",

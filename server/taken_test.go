@@ -24,7 +24,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 	"github.com/drawbridge-mcp/drawbridge/server"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
+	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 )
 
 // eraStreams are the streams that last for as long as their clients want, one of each
@@ -273,7 +273,7 @@ func TestTakenStreamEndsAsAnyOther(t *testing.T) {
 			if err := h.gateway.SetTenants([]gateway.TenantConfig{{ID: "globex"}}); err != nil {
 				t.Fatal(err)
 			}
-			h.JudgeAgain()
+			h.Reauthorize()
 		}, outcome: "revoked"},
 		"session deleted": {do: func(t *testing.T, h *porch, m message, _ *guest) {
 			h.do(t, inSession("DELETE", m.headers[mcp.HeaderSessionID], ""))
@@ -656,7 +656,7 @@ func TestAnswersOverSSEStayedInMemory(t *testing.T) {
 	t.Parallel()
 	budget := share.New(64 << 20)
 	h := newPorch(t, func(w *world) {
-		w.log = session.NewMemory(session.MemoryConfig{Memory: budget})
+		w.log = eventlog.NewMemory(eventlog.MemoryConfig{Memory: budget})
 		w.config.Log = w.log
 	})
 	g := h.visit(t, message{method: "GET", path: "/sse", token: "alice"}, "")

@@ -16,9 +16,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
+	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
 	"github.com/drawbridge-mcp/drawbridge/server/primary/primarytest"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
 	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 )
 
@@ -573,13 +573,13 @@ func TestAnswerOfADeadReplica(t *testing.T) {
 
 // brokenLog is a log that cannot be reached for a time.
 type brokenLog struct {
-	session.Log
+	eventlog.Log
 	broken atomic.Bool
 }
 
 var errBroken = errors.New("the log cannot be reached")
 
-func (b *brokenLog) Append(ctx context.Context, key session.Key, stream string, data []byte,
+func (b *brokenLog) Append(ctx context.Context, key eventlog.Key, stream string, data []byte,
 	last bool,
 ) (string, error) {
 	if b.broken.Load() {
@@ -588,7 +588,7 @@ func (b *brokenLog) Append(ctx context.Context, key session.Key, stream string, 
 	return b.Log.Append(ctx, key, stream, data, last)
 }
 
-func (b *brokenLog) Notify(ctx context.Context, key session.Key, stream string, epoch uint64,
+func (b *brokenLog) Notify(ctx context.Context, key eventlog.Key, stream string, epoch uint64,
 	data []byte,
 ) (string, error) {
 	if b.broken.Load() {
@@ -597,7 +597,7 @@ func (b *brokenLog) Notify(ctx context.Context, key session.Key, stream string, 
 	return b.Log.Notify(ctx, key, stream, epoch, data)
 }
 
-func (b *brokenLog) Next(ctx context.Context, key session.Key, stream, after string) ([]session.Event, bool,
+func (b *brokenLog) Next(ctx context.Context, key eventlog.Key, stream, after string) ([]eventlog.Event, bool,
 	error,
 ) {
 	if b.broken.Load() {
@@ -606,7 +606,7 @@ func (b *brokenLog) Next(ctx context.Context, key session.Key, stream, after str
 	return b.Log.Next(ctx, key, stream, after)
 }
 
-func (b *brokenLog) Find(ctx context.Context, key session.Key, event string) (string, error) {
+func (b *brokenLog) Find(ctx context.Context, key eventlog.Key, event string) (string, error) {
 	if b.broken.Load() {
 		return "", errBroken
 	}

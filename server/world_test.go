@@ -22,8 +22,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/server"
+	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
 // world is a server in front of a real gateway with tools that behave in every way a test
@@ -32,7 +32,7 @@ type world struct {
 	*server.Server
 	gateway  *gateway.Gateway
 	registry *registry.Registry
-	log      *session.Memory
+	log      *eventlog.Memory
 	metrics  *prometheus.Registry
 	settings exchange.Settings
 	config   server.Config
@@ -64,7 +64,7 @@ func (w *world) judge(p auth.Principal) error {
 // revoke makes tokens worthless, as a change of keys or issuers does.
 func (w *world) revoke(whose func(auth.Principal) bool) {
 	w.refuse(whose)
-	w.JudgeAgain()
+	w.Reauthorize()
 }
 
 // refuse makes tokens worthless, and tells nobody.
@@ -172,15 +172,15 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 			}
 			return p, nil
 		},
-		Judge: w.judge,
-		Seal:  seal.RandomRing(), Logger: slog.New(slog.DiscardHandler), Metrics: recorder, Version: "test",
+		Recheck: w.judge,
+		Seal:    seal.RandomRing(), Logger: slog.New(slog.DiscardHandler), Metrics: recorder, Version: "test",
 		Settings: func() exchange.Settings { return w.settings }, LegacySSE: true,
 	}
 	for _, f := range change {
 		f(w)
 	}
 	if w.config.Log == nil {
-		w.log = session.NewMemory(session.MemoryConfig{})
+		w.log = eventlog.NewMemory(eventlog.MemoryConfig{})
 		w.config.Log = w.log
 	}
 	if w.limiter == nil {

@@ -46,12 +46,12 @@ type Keys struct {
 	unknown chan struct{} // has room for maxUnknown
 
 	mu     sync.Mutex // guards the fields below; never held while the store is asked
-	held   map[string]*held
+	held   map[string]*cached
 	looked time.Time // when the last good look at what was revoked began
 }
 
-// held is a key in memory.
-type held struct {
+// cached is a key in memory.
+type cached struct {
 	key  Key
 	read time.Time // when the store said so
 	seen time.Time // when it was used last
@@ -60,7 +60,7 @@ type held struct {
 
 // New returns Keys, for which Run looks after what was revoked.
 func New(cfg Config) *Keys {
-	return &Keys{cfg: cfg, unknown: make(chan struct{}, maxUnknown), held: map[string]*held{}}
+	return &Keys{cfg: cfg, unknown: make(chan struct{}, maxUnknown), held: map[string]*cached{}}
 }
 
 // Refusals. Unknown, revoked and expired are one.
@@ -102,12 +102,12 @@ func (k *Keys) Verify(ctx context.Context, text string) (auth.Principal, error) 
 
 // lookup returns a key in memory that may be taken without asking the store, or, if it
 // was asked in vain, one that may be taken all the same.
-func (k *Keys) lookup(id string, now time.Time, fresh bool) (held, bool) {
+func (k *Keys) lookup(id string, now time.Time, fresh bool) (cached, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	h := k.held[id]
 	if h == nil || !now.Before(h.key.Expires) {
-		return held{}, false
+		return cached{}, false
 	}
 	good := now.Sub(k.looked) < freshTTL && now.Sub(h.read) < readTime
 	if !fresh {
@@ -152,7 +152,7 @@ func (k *Keys) ask(ctx context.Context, id string) (Key, error) {
 // hold takes a key into memory. When that is full, another one goes that was not used for
 // long: of some at random the one that was used longest ago, which costs the same however
 // many there are. It is read again.
-func (k *Keys) hold(id string, key Key, now time.Time) held {
+func (k *Keys) hold(id string, key Key, now time.Time) cached {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	h := k.held[id]
@@ -160,7 +160,7 @@ func (k *Keys) hold(id string, key Key, now time.Time) held {
 		if len(k.held) >= maxHeld {
 			delete(k.held, k.idlestLocked())
 		}
-		h = &held{}
+		h = &cached{}
 		k.held[id] = h
 	}
 	h.key, h.read, h.seen = key, now, now
@@ -197,7 +197,7 @@ func (k *Keys) drop(id string) bool {
 
 // principal returns whom a key speaks for. Each key is a client of its own, so that what
 // one has begun is not another's.
-func (k *Keys) principal(h held) auth.Principal {
+func (k *Keys) principal(h cached) auth.Principal {
 	p := auth.Principal{
 		Issuer: k.cfg.Issuer(), Subject: h.key.Subject, ClientID: "access-key-" +
 			h.key.ID, TenantID: h.key.Tenant,
@@ -206,9 +206,9 @@ func (k *Keys) principal(h held) auth.Principal {
 	return p.WithAccessKey(h.key.digest)
 }
 
-// Judge returns nil if the key from which p was made would be taken now, as far as this
+// Recheck returns nil if the key from which p was made would be taken now, as far as this
 // replica has heard. It does not wait.
-func (k *Keys) Judge(p auth.Principal) error {
+func (k *Keys) Recheck(p auth.Principal) error {
 	now := k.cfg.Now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -235,7 +235,7 @@ func (k *Keys) run(ctx context.Context, poll, use time.Duration) {
 	var both sync.WaitGroup
 	defer both.Wait()
 	both.Go(func() { every(ctx, use, k.noteUses) })
-	every(ctx, poll, k.look)
+	every(ctx, poll, k.dropRevoked)
 }
 
 // every calls do again and again until ctx ends.
@@ -252,9 +252,9 @@ func every(ctx context.Context, pause time.Duration, do func(context.Context)) {
 	}
 }
 
-// look drops the keys that were revoked lately, or all while none are taken. While the
+// dropRevoked drops the keys that were revoked lately, or all while none are taken. While the
 // store is away it says nothing: whoever keeps the store does.
-func (k *Keys) look(ctx context.Context) {
+func (k *Keys) dropRevoked(ctx context.Context) {
 	if !k.cfg.Taken() {
 		k.mu.Lock()
 		clear(k.held)
@@ -281,7 +281,7 @@ func (k *Keys) look(ctx context.Context) {
 // noteUses writes when keys were used that were used since the last note.
 func (k *Keys) noteUses(ctx context.Context) {
 	k.mu.Lock()
-	var used []held
+	var used []cached
 	for _, h := range k.held {
 		if h.seen.Sub(h.told) >= useTime {
 			h.told = h.seen
@@ -299,7 +299,7 @@ func (k *Keys) noteUses(ctx context.Context) {
 
 // noteUse writes when a key was used. Of several replicas one wins, within a minute of
 // the others.
-func (k *Keys) noteUse(ctx context.Context, h held) {
+func (k *Keys) noteUse(ctx context.Context, h cached) {
 	ctx, stop := context.WithTimeout(ctx, askTime)
 	defer stop()
 	value, err := json.Marshal(h.seen.Unix())

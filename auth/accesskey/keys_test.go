@@ -124,10 +124,10 @@ func TestKeysAreRefusedWhileTheyAreOff(t *testing.T) {
 	p := taken(t, "before", r, text)
 	r.off.Store(true)
 	refused(t, "while keys are off", r, text, "malformed")
-	if err := r.Judge(p); err == nil {
+	if err := r.Recheck(p); err == nil {
 		t.Error("what the key has open goes on while keys are off")
 	}
-	r.look(t.Context())
+	r.dropRevoked(t.Context())
 	if _, err := (Book{db}).Revoke(t.Context(), k.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func TestKeyInMemoryCostsNoQuestion(t *testing.T) {
 	text, _ := create(t, db, time.Hour)
 	r := newReplica(t, db)
 	taken(t, "first", r, text)
-	r.look(t.Context())
+	r.dropRevoked(t.Context())
 	before := r.store.reads.Load()
 	for range 100 {
 		taken(t, "again", r, text)
@@ -254,7 +254,7 @@ func TestRevokedKeyIsRefusedAtEveryReplica(t *testing.T) {
 	defer over.Wait()
 	defer stop()
 	for i, r := range replicas {
-		if err := r.Judge(principals[i]); err != nil {
+		if err := r.Recheck(principals[i]); err != nil {
 			t.Errorf("judged before: %v", err)
 		}
 	}
@@ -262,7 +262,7 @@ func TestRevokedKeyIsRefusedAtEveryReplica(t *testing.T) {
 		t.Fatalf("got %+v and error %v", got, err)
 	}
 	for i, r := range replicas {
-		for began := time.Now(); r.Judge(principals[i]) == nil; <-time.After(10 * time.Millisecond) {
+		for began := time.Now(); r.Recheck(principals[i]) == nil; <-time.After(10 * time.Millisecond) {
 			if time.Since(began) > time.Minute {
 				t.Fatal("a replica does not hear of it")
 			}
@@ -283,7 +283,7 @@ func TestExpiredKeyIsRefused(t *testing.T) {
 	r := newReplica(t, db)
 	p := taken(t, "before", r, text)
 	r.pass(2 * time.Second)
-	if err := r.Judge(p); err == nil {
+	if err := r.Recheck(p); err == nil {
 		t.Error("an expired key is judged good")
 	}
 	for began := time.Now(); ; <-time.After(20 * time.Millisecond) { // by the clock of the store

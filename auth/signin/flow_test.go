@@ -384,7 +384,7 @@ func TestTokensAreRevoked(t *testing.T) {
 		); answer.StatusCode != http.StatusOK {
 			t.Errorf("%s: status %d", kind, answer.StatusCode)
 		}
-		if _, err := v.Verify(t.Context(), c.access); err == nil || v.Judge(p) == nil {
+		if _, err := v.Verify(t.Context(), c.access); err == nil || v.Recheck(p) == nil {
 			t.Errorf("%s: the access token is taken after the end", kind)
 		}
 		if status, got := c.refresh(

@@ -39,7 +39,7 @@ func TestAccessKeysAreMadeListedAndRevokedBesideAGateway(t *testing.T) {
 	}
 	p, err := both.verify(t.Context(), key)
 	if err != nil || p.TenantID != "acme" || p.Subject != "ci" || p.Issuer != "https://gw.example" ||
-		len(p.Scopes) != 2 || both.judge(p) != nil {
+		len(p.Scopes) != 2 || both.recheck(p) != nil {
 		t.Fatalf("got %+v and error %v", p, err)
 	}
 	code, said = operate(t, "keys", "list", "-config", file)
@@ -51,7 +51,7 @@ func TestAccessKeysAreMadeListedAndRevokedBesideAGateway(t *testing.T) {
 		t.Fatalf("revoke: got exit %d and %s", code, said)
 	}
 	_, err = both.verify(t.Context(), key)
-	if refused, ok := errors.AsType[*auth.Error](err); !ok || refused.Reason != "key" || both.judge(p) == nil {
+	if refused, ok := errors.AsType[*auth.Error](err); !ok || refused.Reason != "key" || both.recheck(p) == nil {
 		t.Errorf("after it was revoked: got error %v", err)
 	}
 	select {

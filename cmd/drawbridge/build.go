@@ -27,8 +27,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 	"github.com/drawbridge-mcp/drawbridge/server"
+	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
 // parts is the whole gateway, put together: build makes it, run starts and stops it, and
@@ -188,7 +188,7 @@ func carried(cfg *config.Config) *mcp.ExtensionTable {
 
 // loginsChanged is called when other keys or issuers count than before. It may be called
 // before build has returned, but not before the verifiers are started.
-func (p *parts) loginsChanged() { p.server.JudgeAgain() }
+func (p *parts) loginsChanged() { p.server.Reauthorize() }
 
 // auditChanged is called by the audit log when its records cannot be written any more,
 // with the problem, and when they can be again, with nil.
@@ -227,7 +227,7 @@ func (p *parts) serverConfig(cfg *config.Config) server.Config {
 	return server.Config{
 		Gateway:       p.gateway,
 		Verify:        verify,
-		Judge:         judge,
+		Recheck:       judge,
 		Seal:          p.ring,
 		Log:           p.newSessionLog(cfg.Sessions),
 		Others:        p.sharing.others,
@@ -257,7 +257,7 @@ func (p *parts) logins() (verify func(context.Context, string) (auth.Principal, 
 	judge func(auth.Principal) error,
 ) {
 	if p.storing.db == nil {
-		return p.issuers.verify, p.issuers.judge
+		return p.issuers.verify, p.issuers.recheck
 	}
 	p.keys = accesskey.New(accesskey.Config{
 		Store: p.storing.db, Log: p.log, Revoked: p.loginsChanged, Now: time.Now,
@@ -265,7 +265,7 @@ func (p *parts) logins() (verify func(context.Context, string) (auth.Principal, 
 		Issuer: func() string { return p.settings.Load().Base() },
 	})
 	both := logins{p.issuers, p.keys}
-	return both.verify, both.judge
+	return both.verify, both.recheck
 }
 
 // newRecords returns where it stands which replica leads each session; nil: there are no
@@ -283,15 +283,15 @@ func (p *parts) newRecords(s config.Sessions) primary.Store {
 
 // newSessionLog returns where sessions keep their events: in this process, and in what
 // replicas share if there is that.
-func (p *parts) newSessionLog(s config.Sessions) session.Log {
-	bounds := session.MemoryConfig{
+func (p *parts) newSessionLog(s config.Sessions) eventlog.Log {
+	bounds := eventlog.MemoryConfig{
 		Count: s.EventCount, Bytes: int(s.EventBytes), Age: s.EventAge,
 		Memory: p.memory,
 	}
 	if p.sharing.store == nil {
-		return session.NewMemory(bounds)
+		return eventlog.NewMemory(bounds)
 	}
-	p.sharing.events = session.NewRedis(session.RedisConfig{
+	p.sharing.events = eventlog.NewRedis(eventlog.RedisConfig{
 		MemoryConfig: bounds, Store: p.sharing.store, Seal: p.ring, Others: p.sharing.others, Logger: p.log,
 		Quota: p.sharing.quota, Refused: p.metrics.ValueRefused,
 	})

@@ -335,14 +335,14 @@ func (w *walk) tellServer(e *gateway.Explanation) {
 	case e.Guessed && w.cfg.ListsForUsers(e.Server):
 		w.line("server", "%s (%s): the server decides what this person is listed (lists: user), so the "+
 			"name alone was judged by "+
-			"the patterns", e.Server, place(w.cfg.Place("server "+e.Server)))
+			"the patterns", e.Server, place(w.cfg.Position("server "+e.Server)))
 	case e.Guessed:
 		w.line(
 			"server", "%s (%s): what it offers is not known here, so the name alone was judged by the "+
 				"patterns",
-			e.Server, place(w.cfg.Place("server "+e.Server)))
+			e.Server, place(w.cfg.Position("server "+e.Server)))
 	default:
-		w.line("server", "%s (%s) offers it", e.Server, place(w.cfg.Place("server "+e.Server)))
+		w.line("server", "%s (%s) offers it", e.Server, place(w.cfg.Position("server "+e.Server)))
 	}
 }
 

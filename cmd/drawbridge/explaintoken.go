@@ -128,7 +128,7 @@ func (w *walk) entryPlace(i int) string {
 	if i < 0 || i >= len(w.cfg.Issuers) {
 		return "this gateway"
 	}
-	return place(w.cfg.Place(config.EntryName(i)))
+	return place(w.cfg.Position(config.EntryName(i)))
 }
 
 // loginPlace says where the login stands at which people of an issuer sign in. Machines
@@ -136,7 +136,7 @@ func (w *walk) entryPlace(i int) string {
 func (w *walk) loginPlace(issuer string) string {
 	for i := range w.cfg.Logins {
 		if l := &w.cfg.Logins[i]; l.Issuer.Issuer == issuer {
-			return place(w.cfg.Place("login " + l.Name))
+			return place(w.cfg.Position("login " + l.Name))
 		}
 	}
 	return "this gateway"

@@ -22,9 +22,9 @@ func (l logins) verify(ctx context.Context, text string) (auth.Principal, error)
 	return l.tokens.verify(ctx, text)
 }
 
-func (l logins) judge(p auth.Principal) error {
+func (l logins) recheck(p auth.Principal) error {
 	if p.AccessKey() != "" {
-		return l.keys.Judge(p)
+		return l.keys.Recheck(p)
 	}
-	return l.tokens.judge(p)
+	return l.tokens.recheck(p)
 }

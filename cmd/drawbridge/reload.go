@@ -138,7 +138,7 @@ func (p *parts) replace(work context.Context, cfg *config.Config) error {
 	p.metrics.ServeTenants(tenantIDs(cfg))
 	p.signIns.replace(cfg, signIns)
 	p.issuers.replace(work, issuers, verifier)
-	p.server.JudgeAgain() // what was begun under the config before, by issuers, tenants and rules together
+	p.server.Reauthorize() // what was begun under the config before, by issuers, tenants and rules together
 	p.level.Set(cfg.LogLevel)
 	p.fleet.apply(work, cfg.ReachedServers())
 	p.access.reloaded(access)

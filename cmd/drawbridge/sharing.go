@@ -18,8 +18,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
+	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/once"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
 )
 
 // sharing is what this process has in common with other replicas.
@@ -28,7 +28,7 @@ type sharing struct {
 	others  replica.Others
 	blocks  *allot.Blocks    // nil: there are no others
 	group   *replica.Group   // that others are; nil: there are no others
-	events  *session.Redis   // of sessions, set when the server is built; nil: there are no others
+	events  *eventlog.Redis  // of sessions, set when the server is built; nil: there are no others
 	once    *once.Redis      // answers of calls with a key; nil: there are no others
 	quota   *share.Budget    // bytes that this replica may put into Redis; nil: there is none
 	allowed int              // replicas at once, by the config

@@ -242,7 +242,7 @@ func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Regi
 	}
 	all.Wait()
 	for i := range checks {
-		at := cfg.Place(checks[i].Name)
+		at := cfg.Position(checks[i].Name)
 		checks[i].File, checks[i].Line, checks[i].Column = at.File, at.Line, at.Column
 	}
 	return checks

@@ -54,11 +54,11 @@ func (v *verifiers) verify(ctx context.Context, token string) (auth.Principal, e
 	return v.current.Load().Verify(ctx, token)
 }
 
-// judge returns nil if the token from which p was made, by this verifier or by one before
+// recheck returns nil if the token from which p was made, by this verifier or by one before
 // it, would be accepted now. Otherwise the error is an *auth.Error that says why not. It
 // does not wait.
-func (v *verifiers) judge(p auth.Principal) error {
-	return v.current.Load().Judge(p)
+func (v *verifiers) recheck(p auth.Principal) error {
+	return v.current.Load().Recheck(p)
 }
 
 // start runs the present verifier until ctx ends, another takes its place, or wait is

@@ -133,7 +133,7 @@ func TestAReloadJudgesThoseWhoCameBefore(t *testing.T) {
 		before := told.Load()
 		unchanged := len(test.issuers) > 0 && test.name == "as it was"
 		reloaded(t, v, test.issuers...)
-		if err := v.judge(p); (err == nil) != test.want {
+		if err := v.recheck(p); (err == nil) != test.want {
 			t.Errorf("%s: judged %v, want it accepted: %v", test.name, err, test.want)
 		}
 		if told.Load() == before && !unchanged {
@@ -160,7 +160,7 @@ func TestAReloadFetchesKeysAtOnce(t *testing.T) {
 		}
 		l.rotate()
 		reloaded(t, v, next)
-		eventually(t, "the principal of a removed key is refused", func() bool { return v.judge(p) != nil })
+		eventually(t, "the principal of a removed key is refused", func() bool { return v.recheck(p) != nil })
 		if _, err := v.verify(t.Context(), token); err == nil {
 			t.Error("the token of a removed key is accepted")
 		}

@@ -16,7 +16,7 @@ func floors() [][]string {
 			"server/modern", // clients of the modern era
 		},
 		{
-			"server/directory", // sessions of older eras: opened, found, ended, and who leads them
+			"server/sessions/directory", // sessions of older eras: opened, found, ended, and who leads them
 		},
 		{
 			"server/sessions", // the state of sessions of older eras
@@ -61,7 +61,7 @@ func floors() [][]string {
 			"auth/signin/pages",   // what a person sees who signs in
 			"auth", "ratelimit", "metrics", "internal/audit", "internal/sse",
 			"internal/database", // what a query may ask, and what comes of it
-			"server/session",    // what legacy sessions must remember
+			"server/eventlog",   // what was sent on streams of sessions, for whoever connects again
 			"internal/allot",    // how many of a tenant's places this replica may give out
 			"server/admin",      // the operator's page
 		},

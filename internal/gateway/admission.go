@@ -66,8 +66,8 @@ func (g *Gateway) Admit(ctx context.Context, p auth.Principal, n int) (Caller, e
 	return c, nil
 }
 
-// AdmitCharged is Admit for a request that another replica has charged for.
-func (g *Gateway) AdmitCharged(ctx context.Context, p auth.Principal) (Caller, error) {
+// AdmitForwarded is Admit for a request that another replica has charged for.
+func (g *Gateway) AdmitForwarded(ctx context.Context, p auth.Principal) (Caller, error) {
 	c, err := g.Resolve(p)
 	if err == nil {
 		c.personal = g.informed(ctx, &c)

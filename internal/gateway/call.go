@@ -68,7 +68,7 @@ type found struct {
 
 // running is the use of the item while it goes on.
 type running struct {
-	begun  begun                             // by which Judge ends the use
+	begun  begun                             // by which Reauthorize ends the use
 	hold   func(end func()) (release func()) // as registry.Call.Hold
 	life   lifetime.Context                  // of this round
 	spent  time.Duration                     // how much of the item's time all rounds have used

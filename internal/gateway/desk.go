@@ -98,7 +98,7 @@ var errMethod = mcp.Stable(mcp.CodeMethodNotFound, "DB-METHOD", "Method not foun
 // operators what they should know of it, until ctx ends.
 func (g *Gateway) Run(ctx context.Context) error {
 	var collisions map[registry.Collision]bool
-	var unmatched map[PatternPlace]bool
+	var unmatched map[PatternPosition]bool
 	quiet := time.NewTimer(reportAfter) // runs from the first change since patterns were last looked at
 	defer quiet.Stop()
 	for running := true; ; {

@@ -194,7 +194,7 @@ func explain(err error) failure {
 	if full, ok := errors.AsType[*registry.MemoryError](err); ok {
 		return unheld(full)
 	}
-	if full, ok := errors.AsType[*registry.PlaceError](err); ok {
+	if full, ok := errors.AsType[*registry.SubscribedError](err); ok {
 		told := unfollowed(full)
 		return failure{kind: outcomeLimited, reason: told.StableCode(), refusal: true, told: told}
 	}
@@ -405,7 +405,7 @@ func unheld(err *registry.MemoryError) failure {
 
 // unfollowed returns what the client is told when the server follows as many resources as
 // it may.
-func unfollowed(err *registry.PlaceError) *mcp.Error {
+func unfollowed(err *registry.SubscribedError) *mcp.Error {
 	whose := "All tenants together follow as many resources of the server " + err.Server + " as can be"
 	switch {
 	case errors.Is(err, share.ErrUser):

@@ -832,7 +832,7 @@ func TestRefusalToFollowSaysWhichBound(t *testing.T) {
 		b, l := newLibrary(t)
 		s := l.source("lib")
 		s.Subscribe = func(context.Context, share.User, string, func(string)) error {
-			return &registry.PlaceError{Server: "lib", Err: bound}
+			return &registry.SubscribedError{Server: "lib", Err: bound}
 		}
 		b.replace(t, s)
 		_, err := b.Subscribe(t.Context(), b.caller(t, alice), "r1", exposedURI("a.txt"), func(string) {})

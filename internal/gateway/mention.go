@@ -11,7 +11,7 @@ import (
 // see. It is counted with what output cleaning changed.
 const leftOut sanitize.Kind = "left_out"
 
-// judge applies the rules of the caller to the resources that the result of its call
+// mentionFilter applies the rules of the caller to the resources that the result of its call
 // mentions.
 //
 //	embedded   shown unless a rule denies it. An allowed tool may make up the URIs of
@@ -24,12 +24,12 @@ const leftOut sanitize.Kind = "left_out"
 // such a server nothing is shown under another URI, unless its list has that very URI. Of
 // links to the web that holds only where a rule denies URIs of the web, and a host in
 // capitals or without a path has one reading there: people write such links.
-type judge struct{ call *call }
+type mentionFilter struct{ call *call }
 
-var _ registry.Judge = judge{}
+var _ registry.Filter = mentionFilter{}
 
-// Shows implements registry.Judge. The call counts what it does not show.
-func (j judge) Shows(uri string, m registry.Mention) bool {
+// Shows implements registry.Filter. The call counts what it does not show.
+func (j mentionFilter) Shows(uri string, m registry.Mention) bool {
 	n := policyName{
 		kind: registry.KindResource, name: j.call.item.Server + ":" + uri, skills: j.call.item.SkillsOf(uri),
 	}
@@ -40,7 +40,7 @@ func (j judge) Shows(uri string, m registry.Mention) bool {
 	return false
 }
 
-func (j judge) shows(uri string, n *policyName, m registry.Mention) bool {
+func (j mentionFilter) shows(uri string, n *policyName, m registry.Mention) bool {
 	allowed, concerned := m != registry.Linked, false
 	meant := "" // with what the URIs begin that it may be read as; "": the server may read anything out of it
 	if m == registry.Elsewhere {
@@ -63,7 +63,7 @@ func (j judge) shows(uri string, n *policyName, m registry.Mention) bool {
 // hasOneReading tells whether the rules have judged all that a program may read the
 // mentioned URI as. Other elsewheres than the web are data, scripts and what is no URI at
 // all, which address nothing.
-func (j judge) hasOneReading(uri string, m registry.Mention) bool {
+func (j mentionFilter) hasOneReading(uri string, m registry.Mention) bool {
 	if m == registry.Elsewhere {
 		uri = registry.UsualSpelling(uri)
 	}
@@ -83,7 +83,7 @@ func isOfWeb(uri string) bool {
 const maxJudging = 100_000_000
 
 // affords tells whether there is work left for judging the URI by the rule, and takes it.
-func (j judge) affords(uri string, r *rule) bool {
+func (j mentionFilter) affords(uri string, r *rule) bool {
 	// three spellings, and deniesSomeOf
 	j.call.judging += len(uri) * (len(r.allow.resources) + len(r.allow.skills) +
 		4*(len(r.deny.resources)+len(r.deny.skills)))

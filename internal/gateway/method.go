@@ -49,19 +49,19 @@ func methods() map[string]*method {
 		// call: that was paid for when the task was made.
 		mcp.MethodTasksGet: {
 			free: true, label: "task:*", find: (*Gateway).findTask, check: unchecked,
-			conform: conformTask, rescue: rescueTask, use: useTask,
+			conform: conformTask, rescue: rescueTask, use: useTool,
 		},
 		mcp.MethodTasksUpdate: {
 			free: true, label: "task:*", find: (*Gateway).findTask, check: checkUpdate,
-			conform: conformEmpty, use: useTask,
+			conform: conformEmpty, use: useTool,
 		},
 		mcp.MethodTasksCancel: {
 			free: true, label: "task:*", find: (*Gateway).findTask, check: unchecked,
-			conform: conformCancel, use: useTask,
+			conform: conformCancel, use: useTool,
 		},
 		mcp.MethodTasksResult: {
 			free: true, time: resultTime, label: "task:*", find: (*Gateway).findTask, check: unchecked,
-			conform: conformTaskResult, use: useTask,
+			conform: conformTaskResult, use: useTool,
 		},
 	}
 	for name, m := range table {
@@ -113,13 +113,9 @@ func checkCompletion(c *call, _ schema.Budget) error {
 }
 
 // conformTool checks the structured content of a result against the output schema of its
-// tool. A client that must get a task gets one that has the result.
+// tool.
 func conformTool(ctx context.Context, g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
-	result, err := g.outputChecked(ctx, c, result)
-	if err == nil && c.tasks != 0 && c.isOlder() {
-		return g.heldAsTask(c, result)
-	}
-	return result, err
+	return g.outputChecked(ctx, c, result)
 }
 
 func conformPrompt(_ context.Context, _ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
@@ -221,17 +217,6 @@ func rescueCompletion(_ *call, said *upstreamError) (mcp.Object, error) {
 // useTool calls the tool of the call.
 func useTool(ctx context.Context, c *call) (mcp.Object, error) { return c.tool.Call(ctx, c.use()) }
 
-// useTask makes a request about a task of the tool of the call.
-func useTask(ctx context.Context, c *call) (mcp.Object, error) {
-	switch {
-	case c.task.own == "":
-		return useHeld(c)
-	case c.isOlder():
-		return useOlder(ctx, c)
-	}
-	return useTool(ctx, c)
-}
-
 // useItem uses an item that is not a tool.
 func useItem(ctx context.Context, c *call) (mcp.Object, error) { return c.item.Call(ctx, c.use()) }
 
@@ -255,14 +240,14 @@ func (c *call) use() *registry.Call {
 		Refusals:     c.request.Refusals,
 		LogLevel:     c.request.LogLevel,
 		Notify:       c.fromSource,
-		Judge:        judge{c},
+		Filter:       mentionFilter{c},
 		Tasks:        c.tasks,
 		Memory:       c.request.Memory,
 		Stays:        &c.stays,
 		Waited:       &c.request.Waited.Waited,
 	}
 	if c.task != nil {
-		use.Tasks, use.Task = c.tool.Tasks, c.task.own
+		use.Tasks, use.Task = c.task.form, c.task.own
 	} else if c.tasks == mcp.TasksAsked {
 		news := &taskNews{gateway: c.gateway, principal: c.caller.Principal, send: c.request.TaskNews}
 		c.taskID, use.Told = &news.id, news.told

@@ -63,7 +63,7 @@ func (b *bench) revoke(t *testing.T, r revocation) (ended int) {
 	if err := b.SetTenants(r.tenants()); err != nil {
 		t.Fatal(err)
 	}
-	return b.Judge(func(p auth.Principal) (Caller, bool) {
+	return b.Reauthorize(func(p auth.Principal) (Caller, bool) {
 		c, err := b.Resolve(p)
 		return c, err == nil && (!r.refused || p.Subject != "alice" || p.TenantID != "acme")
 	})
@@ -207,7 +207,7 @@ func TestAStateIsNoWayPastANewRule(t *testing.T) {
 }
 
 // TestACallThatTheNewTenantsDenyDoesNotBegin replaces the tenants between the admission
-// of a caller and its call, so that Judge has looked already when the call begins.
+// of a caller and its call, so that Reauthorize has looked already when the call begins.
 func TestACallThatTheNewTenantsDenyDoesNotBegin(t *testing.T) {
 	for _, revoked := range revocations() {
 		if revoked.refused {

@@ -9,7 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// revocable ends the call as soon as Judge finds that its caller may not go on. Whatever
+// revocable ends the call as soon as Reauthorize finds that its caller may not go on. Whatever
 // the item answers then is not told. It makes no context for that: a call has one anyway
 // wherever it waits, in check and in timed, and there tells begun how to end it.
 func (g *Gateway) revocable(next Handler) Handler {
@@ -36,13 +36,13 @@ func (g *Gateway) revocable(next Handler) Handler {
 }
 
 // isRevoked tells whether the call was ended because its caller may not go on with it, by
-// Judge or by the door.
+// Reauthorize or by the door.
 func (c *call) isRevoked(ctx context.Context) bool {
 	return c.begun.isRevoked() || errors.Is(context.Cause(ctx), ErrRevoked)
 }
 
 // stillAllows tells whether the tenants that are in force now allow the call. They may
-// have been replaced between the admission of the caller and the moment from which Judge
+// have been replaced between the admission of the caller and the moment from which Reauthorize
 // knows the call.
 func (g *Gateway) stillAllows(c *call) bool {
 	t := g.tenants.Load().byID[c.caller.Tenant.ID]
@@ -53,8 +53,8 @@ func (g *Gateway) stillAllows(c *call) bool {
 	return err == nil && now.mayUse(c.item)
 }
 
-// hold keeps the place of the call and lets Judge end what the source keeps open, until
-// release is called. If the call was ended while its source began to wait, Judge may have
+// hold keeps the place of the call and lets Reauthorize end what the source keeps open, until
+// release is called. If the call was ended while its source began to wait, Reauthorize may have
 // looked too early, so that this is looked at here.
 func (g *Gateway) hold(ctx context.Context, c *call, end func()) (release func()) {
 	leave, held := c.place.hold()
@@ -82,11 +82,11 @@ func (g *Gateway) Stop() {
 	}
 }
 
-// Judge ends every call whose caller could not begin it any more, those included that
+// Reauthorize ends every call whose caller could not begin it any more, those included that
 // wait for answers. It returns how many it ended. It is called after the tenants, the
 // issuers or their keys have changed. now says what the principal of a call may do by
 // now; it is false if the token is not accepted any more or its tenant not served.
-func (g *Gateway) Judge(now func(auth.Principal) (Caller, bool)) (ended int) {
+func (g *Gateway) Reauthorize(now func(auth.Principal) (Caller, bool)) (ended int) {
 	for _, u := range g.ongoing.all() {
 		if c, ok := now(*u.principal); !ok || !c.mayUse(u.item) {
 			u.revoke()

@@ -297,8 +297,8 @@ func matchesAny(patterns []string, name string) bool {
 // CodeNoMatch is the code of the warning that a pattern matches nothing.
 const CodeNoMatch = "no-match"
 
-// PatternPlace says where a pattern stands.
-type PatternPlace struct {
+// PatternPosition says where a pattern stands.
+type PatternPosition struct {
 	Tenant  string
 	Rule    int    // of the tenant, from 1; 0: its limits of tools
 	Deny    bool   // the rule denies it
@@ -311,7 +311,7 @@ type PatternPlace struct {
 // list shows it, so a pattern of resources is reported only if no server that it could be
 // about serves resources.
 type Unmatched struct {
-	PatternPlace
+	PatternPosition
 
 	Nearest string // what it may have meant, as a pattern; "" when nothing looks like it
 }
@@ -327,7 +327,7 @@ func (u Unmatched) String() string {
 }
 
 // words tells what is done with the pattern where it stands.
-func (p *PatternPlace) words() string {
+func (p *PatternPosition) words() string {
 	switch {
 	case p.Rule == 0:
 		return "limits has tools"

@@ -238,8 +238,8 @@ func (g *Gateway) abandon(ctx context.Context, c *call) {
 // check checks what the client sent along, within the budget that the caller has.
 func (g *Gateway) check(ctx context.Context, c *call) error {
 	b := &c.budget // and not a variable, which would be one more allocation of every call
-	b.call, b.ctx, b.lease = c, ctx, g.config.Memory.Lease(c.user())
-	defer b.lease.Release()
+	b.call, b.ctx, b.allocation = c, ctx, g.config.Memory.Allocate(c.user())
+	defer b.allocation.Release()
 	defer b.slot.give()
 	return c.method.check(c, b)
 }

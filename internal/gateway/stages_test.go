@@ -72,7 +72,7 @@ var stories = map[string]func(*testing.T, *story) error{
 	},
 	"revocable": func(t *testing.T, s *story) error {
 		s.reply = func(context.Context, *registry.Call) (mcp.Object, error) {
-			s.Judge(func(auth.Principal) (Caller, bool) { return Caller{}, false })
+			s.Reauthorize(func(auth.Principal) (Caller, bool) { return Caller{}, false })
 			return object(s.answer("a")), nil
 		}
 		if _, err := s.run(t, s.params); err == nil {

@@ -35,7 +35,7 @@ type TenantConfig struct {
 	// MayMatchNothing: patterns of Limits.Tools that match nothing are meant, and no
 	// warning. Rules have their own.
 	MayMatchNothing bool
-	Place           Place // where it stands, for the records; no part of the policy
+	Place           Position // where it stands, for the records; no part of the policy
 	// ToolLines says where Limits.Tools stand: how many lines below the tenant.
 	ToolLines map[string]int
 }
@@ -114,13 +114,13 @@ type toolLimit struct {
 // directory holds all tenants that are served at one time. It is immutable.
 type directory struct {
 	byID   map[string]*Tenant
-	ids    []string         // sorted
-	stands map[string]Place // where each tenant stands in the config
-	config string           // digest of the config; "" where there is none
+	ids    []string            // sorted
+	stands map[string]Position // where each tenant stands in the config
+	config string              // digest of the config; "" where there is none
 }
 
-// Place is where something stands in the config. The zero Place is nowhere.
-type Place struct {
+// Position is where something stands in the config. The zero Position is nowhere.
+type Position struct {
 	File string
 	Line int // from 1
 }
@@ -130,7 +130,7 @@ type Place struct {
 func newDirectory(tenants []TenantConfig, before *directory) (*directory, error) {
 	next := &directory{
 		byID: make(map[string]*Tenant, len(tenants)), ids: make([]string, 0, len(tenants)),
-		stands: make(map[string]Place, len(tenants)),
+		stands: make(map[string]Position, len(tenants)),
 	}
 	var problems []error
 	for i := range tenants {
@@ -170,7 +170,7 @@ func (cfg *TenantConfig) Equal(other *TenantConfig) bool {
 }
 
 // ofRule is placeOf for a rule of the tenant that stands there.
-func (p Place) ofRule(number int, r *Rule) string {
+func (p Position) ofRule(number int, r *Rule) string {
 	if p.File == "" {
 		return fmt.Sprintf("rule %d", number+1)
 	}

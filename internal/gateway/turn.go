@@ -34,17 +34,17 @@ func (s *slot) give() {
 // caller, since a decoded value takes up to fifty times the memory of its text, and a
 // slot for what takes long.
 type argumentBudget struct {
-	call  *call
-	ctx   context.Context //nolint:containedctx // of the check, which is over when it ends
-	lease share.Lease
-	slot  slot
+	call       *call
+	ctx        context.Context //nolint:containedctx // of the check, which is over when it ends
+	allocation share.Allocation
+	slot       slot
 }
 
 var _ schema.Budget = (*argumentBudget)(nil)
 
 // Memory implements schema.Budget.
 func (m *argumentBudget) Memory(bytes int64) error {
-	err := m.lease.Resize(bytes)
+	err := m.allocation.Resize(bytes)
 	// the body is held beside it
 	if err != nil && bytes > m.call.gateway.config.Memory.Most()-int64(m.call.params.Size()) {
 		return share.ErrNever

@@ -132,7 +132,7 @@ func TestACallThatWaitsToBeCheckedEndsWhenItIsRevoked(t *testing.T) {
 			t.Fatalf("%d wait, want the call", got)
 		}
 		began := time.Now()
-		b.Judge(func(auth.Principal) (Caller, bool) { return Caller{}, false })
+		b.Reauthorize(func(auth.Principal) (Caller, bool) { return Caller{}, false })
 		if failure := asError(t, <-ended); failure.StableCode() != "DB-CANCELLED" ||
 			time.Since(began) > time.Second {
 			t.Errorf("got %+v after %v, want that the call was cancelled at once", failure, time.Since(began))

@@ -15,7 +15,7 @@ const (
 // watched is a pattern that should match something, so that an operator is told if it
 // does not.
 type watched struct {
-	PatternPlace
+	PatternPosition
 
 	kind registry.Kind
 	text string // of the pattern, without its kind
@@ -28,23 +28,23 @@ func (t *Tenant) watched() []watched {
 	var all []watched
 	for i := range t.config.Rules {
 		if r := &t.config.Rules[i]; !r.MayMatchNothing {
-			all = watchedIn(all, PatternPlace{Tenant: t.ID, Rule: i + 1}, r.Allow)
-			all = watchedIn(all, PatternPlace{Tenant: t.ID, Rule: i + 1, Deny: true}, r.Deny)
+			all = watchedIn(all, PatternPosition{Tenant: t.ID, Rule: i + 1}, r.Allow)
+			all = watchedIn(all, PatternPosition{Tenant: t.ID, Rule: i + 1, Deny: true}, r.Deny)
 		}
 	}
 	if t.config.MayMatchNothing {
 		return all
 	}
 	for _, l := range t.tools {
-		all = watchedIn(all, PatternPlace{Tenant: t.ID}, []string{l.pattern})
+		all = watchedIn(all, PatternPosition{Tenant: t.ID}, []string{l.pattern})
 	}
 	return all
 }
 
 // watchedIn adds the patterns of one place, except those that consist of stars.
-func watchedIn(all []watched, at PatternPlace, texts []string) []watched {
+func watchedIn(all []watched, at PatternPosition, texts []string) []watched {
 	for _, text := range texts {
-		w := watched{PatternPlace: at}
+		w := watched{PatternPosition: at}
 		w.kind, w.text = PatternKind(text)
 		w.Pattern = text
 		if strings.Trim(w.text, "*") != "" {
@@ -74,7 +74,7 @@ func (t *Tenant) idle(view *registry.View) []idle {
 		if anyFits(names[w.kind], w.text) {
 			continue
 		}
-		found := idle{Unmatched: Unmatched{PatternPlace: w.PatternPlace}, known: known}
+		found := idle{Unmatched: Unmatched{PatternPosition: w.PatternPosition}, known: known}
 		if known && guesses < maxGuesses {
 			guesses++
 			found.Nearest = t.guess(&w, names[w.kind])

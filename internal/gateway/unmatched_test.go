@@ -62,7 +62,7 @@ func TestPatternsThatMatchNothingAreWarnedOf(t *testing.T) {
 				continue
 			}
 			want := Unmatched{
-				PatternPlace{Tenant: "acme", Rule: 2, Deny: deny, Pattern: test.pattern},
+				PatternPosition{Tenant: "acme", Rule: 2, Deny: deny, Pattern: test.pattern},
 				test.want,
 			}
 			if len(got) != 1 || got[0] != want {

@@ -112,8 +112,10 @@ func (g *Gateway) Unmatched() []Unmatched {
 // reported before. It returns all that count as reported. A pattern stays reported while
 // a server that it could be about is away; otherwise a server that comes and goes would
 // fill the log.
-func (g *Gateway) reportUnmatched(ctx context.Context, before map[PatternPlace]bool) map[PatternPlace]bool {
-	now := make(map[PatternPlace]bool)
+func (g *Gateway) reportUnmatched(ctx context.Context,
+	before map[PatternPosition]bool,
+) map[PatternPosition]bool {
+	now := make(map[PatternPosition]bool)
 	count := 0
 	directory := g.tenants.Load()
 	for _, id := range directory.ids {
@@ -121,10 +123,10 @@ func (g *Gateway) reportUnmatched(ctx context.Context, before map[PatternPlace]b
 			if one.known {
 				count++
 			}
-			if one.known || before[one.PatternPlace] {
-				now[one.PatternPlace] = true
+			if one.known || before[one.PatternPosition] {
+				now[one.PatternPosition] = true
 			}
-			if one.known && !before[one.PatternPlace] && len(now) <= maxWarnings {
+			if one.known && !before[one.PatternPosition] && len(now) <= maxWarnings {
 				g.config.Logger.WarnContext(ctx, "a pattern matches nothing",
 					slog.String("code", CodeNoMatch), slog.String("tenant", id),
 					slog.Int("rule", one.Rule), slog.Bool("deny", one.Deny),

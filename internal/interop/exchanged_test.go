@@ -112,7 +112,7 @@ func TestProvidersTokenIsExchangedForThoseWhoSignedInHere(t *testing.T) {
 	})
 	t.Cleanup(source.Close)
 	alice, ours := own.caller(t, "f1")
-	whose := func(g *credential.Grant) (subject, grant string) {
+	whose := func(g *credential.Headers) (subject, grant string) {
 		t.Helper()
 		header := http.Header{}
 		g.Set(header, credential.Trace{})

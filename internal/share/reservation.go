@@ -9,7 +9,7 @@ import (
 // a caller who has left.
 var ErrOver = errors.New("nobody holds this any more")
 
-// Reservation is a lease of memory that goes from hand to hand, as that of an answer
+// Reservation is an allocation of memory that goes from hand to hand, as that of an answer
 // does: the transport that reads it, the desk and the door each say how large it is by
 // now, until it is released, once and for good. What comes too late, from a goroutine
 // that does not know yet that the caller has left, takes nothing more.
@@ -18,10 +18,10 @@ var ErrOver = errors.New("nobody holds this any more")
 // counts nothing and refuses nothing. The zero Reservation is of no budget and can only
 // hold what is covered.
 type Reservation struct {
-	mu    sync.Mutex // guards the fields below
-	lease Lease
-	size  int64 // as it was last said
-	over  bool
+	mu         sync.Mutex // guards the fields below
+	allocation Allocation
+	size       int64 // as it was last said
+	over       bool
 }
 
 // Reserve returns a reservation of the user that holds nothing. It is nil if the budget
@@ -37,9 +37,9 @@ func (b *Budget) Reserve(u User) *Reservation {
 
 // Begin makes the zero Reservation one of the user, within a structure that has it as a
 // field.
-func (c *Reservation) Begin(b *Budget, u User) { c.lease = b.Lease(u) }
+func (c *Reservation) Begin(b *Budget, u User) { c.allocation = b.Allocate(u) }
 
-// Resize makes the reservation hold what size bytes need, as Lease.Resize. If it cannot
+// Resize makes the reservation hold what size bytes need, as Allocation.Resize. If it cannot
 // grow so far, it holds what it held. Making it smaller succeeds as long as it was not
 // released.
 func (c *Reservation) Resize(size int64) error {
@@ -55,7 +55,7 @@ func (c *Reservation) resizeLocked(size int64) error {
 	if c.over {
 		return ErrOver
 	}
-	if err := c.lease.Resize(size); err != nil {
+	if err := c.allocation.Resize(size); err != nil {
 		return err
 	}
 	c.size = size
@@ -82,7 +82,7 @@ func (c *Reservation) Another() *Reservation {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.lease.budget.Reserve(c.lease.user)
+	return c.allocation.budget.Reserve(c.allocation.user)
 }
 
 // Adopt makes c hold what other holds in place of what it held itself, and releases
@@ -92,23 +92,23 @@ func (c *Reservation) Adopt(other *Reservation) {
 	if c == nil || other == nil {
 		return
 	}
-	lease, size := other.give()
+	allocation, size := other.give()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over {
-		lease.Release()
+		allocation.Release()
 		return
 	}
-	c.lease.Release()
-	c.lease, c.size = lease, size
+	c.allocation.Release()
+	c.allocation, c.size = allocation, size
 }
 
 // give releases the reservation, and returns what it held for somebody else to hold.
-func (c *Reservation) give() (held Lease, size int64) {
+func (c *Reservation) give() (held Allocation, size int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	held, size = c.lease, c.size
-	c.lease, c.size, c.over = held.budget.Lease(held.user), 0, true
+	held, size = c.allocation, c.size
+	c.allocation, c.size, c.over = held.budget.Allocate(held.user), 0, true
 	return held, size
 }
 
@@ -119,7 +119,7 @@ func (c *Reservation) User() User {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.lease.user
+	return c.allocation.user
 }
 
 // Size returns how many bytes there are, as it was last said.

@@ -12,10 +12,10 @@ import (
 // was not seen for longest is forgotten, which costs a signature or an exchange more.
 const maxKept = 8192
 
-// Place is where something of a caller is kept: for whom it is, and of which token it was
+// CacheKey is where something of a caller is kept: for whom it is, and of which token it was
 // made. Two tokens of one owner may allow different things, so neither gets what was made
 // of the other. Users of two issuers are never the same, whatever their subjects.
-type Place struct {
+type CacheKey struct {
 	owner auth.Owner
 	token [sha256.Size]byte // zero: it is made of no token
 }
@@ -23,30 +23,30 @@ type Place struct {
 // Cache keeps things of callers, a bounded number. It is safe for concurrent use.
 type Cache[T any] struct {
 	mu     sync.Mutex // guards the fields below
-	all    map[Place]*list.Element
+	all    map[CacheKey]*list.Element
 	latest map[auth.Owner]*list.Element // of each owner, the one that was asked for last
 	order  *list.List                   // of *kept[T], the one asked for last in front
 }
 
-type kept[T any] struct {
-	at    Place
+type cacheEntry[T any] struct {
+	at    CacheKey
 	value *T
 }
 
 // NewCache returns a cache that is empty.
 func NewCache[T any]() *Cache[T] {
 	return &Cache[T]{
-		all: map[Place]*list.Element{}, latest: map[auth.Owner]*list.Element{}, order: list.New(),
+		all: map[CacheKey]*list.Element{}, latest: map[auth.Owner]*list.Element{}, order: list.New(),
 	}
 }
 
 // At returns what is kept at a place, which fresh makes if there is nothing.
-func (c *Cache[T]) At(at Place, fresh func() *T) *T {
+func (c *Cache[T]) At(at CacheKey, fresh func() *T) *T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	element := c.all[at]
 	if element == nil {
-		element = c.order.PushFront(&kept[T]{at, fresh()})
+		element = c.order.PushFront(&cacheEntry[T]{at, fresh()})
 		c.all[at] = element
 		if c.order.Len() > maxKept {
 			c.forgetLocked(c.order.Back())
@@ -55,15 +55,15 @@ func (c *Cache[T]) At(at Place, fresh func() *T) *T {
 		c.order.MoveToFront(element)
 	}
 	c.latest[at.owner] = element
-	return element.Value.(*kept[T]).value //nolint:forcetypeassert // nothing else is in the list
+	return element.Value.(*cacheEntry[T]).value //nolint:forcetypeassert // nothing else is in the list
 }
 
 // Peek returns what is kept at a place, nil if there is nothing.
-func (c *Cache[T]) Peek(at Place) *T {
+func (c *Cache[T]) Peek(at CacheKey) *T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if element := c.all[at]; element != nil {
-		return element.Value.(*kept[T]).value //nolint:forcetypeassert // nothing else is in the list
+		return element.Value.(*cacheEntry[T]).value //nolint:forcetypeassert // nothing else is in the list
 	}
 	return nil
 }
@@ -76,11 +76,11 @@ func (c *Cache[T]) of(owner auth.Owner) *T {
 	if element == nil {
 		return nil
 	}
-	return element.Value.(*kept[T]).value //nolint:forcetypeassert // nothing else is in the list
+	return element.Value.(*cacheEntry[T]).value //nolint:forcetypeassert // nothing else is in the list
 }
 
 func (c *Cache[T]) forgetLocked(element *list.Element) {
-	at := element.Value.(*kept[T]).at //nolint:forcetypeassert // nothing else is in the list
+	at := element.Value.(*cacheEntry[T]).at //nolint:forcetypeassert // nothing else is in the list
 	c.order.Remove(element)
 	delete(c.all, at)
 	if c.latest[at.owner] == element {

@@ -23,7 +23,7 @@ type cell struct {
 
 	mu      sync.Mutex // guards the fields below
 	spurned string     // what the server refused last; "": nothing
-	grant   *Grant     // nil: there was none yet
+	headers *Headers   // nil: there was none yet
 	made    time.Time  // when it came
 	renew   time.Time  // from then on the next is asked for
 	until   time.Time  // its end
@@ -35,36 +35,36 @@ type cell struct {
 
 // flight is one asking, for which all wait who want its outcome.
 type flight struct {
-	done  chan struct{} // closed when the fields below are set
-	grant *Grant
-	err   error
+	done    chan struct{} // closed when the fields below are set
+	headers *Headers
+	err     error
 }
 
 // issued is what an endpoint gave, and for how long it is good.
 type issued struct {
-	grant *Grant
-	life  time.Duration
+	headers *Headers
+	life    time.Duration
 }
 
 // get returns what is good now. ask is called, on a goroutine of its own, if it must be
 // asked for; its context does not end with ctx, since others wait for the same.
-func (c *cell) get(ctx context.Context, ask func(context.Context) (issued, error)) (*Grant, error) {
+func (c *cell) get(ctx context.Context, ask func(context.Context) (issued, error)) (*Headers, error) {
 	now := c.life.cfg.Now()
 	c.mu.Lock()
-	good := c.grant != nil && now.Before(c.until)
+	good := c.headers != nil && now.Before(c.until)
 	if good && now.Before(c.renew) {
 		defer c.mu.Unlock()
-		return c.grant, nil
+		return c.headers, nil
 	}
 	if c.flight == nil && !now.Before(c.pause) && c.life.ctx.Err() == nil {
 		c.flight = &flight{done: make(chan struct{})}
 		c.life.work.Go(func() { c.ask(ask) })
 	}
-	grant, under, err := c.grant, c.flight, c.err
+	headers, under, err := c.headers, c.flight, c.err
 	c.mu.Unlock()
 	switch {
 	case good:
-		return grant, nil
+		return headers, nil
 	case under == nil && err == nil:
 		return nil, failed(FaultAway, "the gateway is stopping")
 	case under == nil:
@@ -72,7 +72,7 @@ func (c *cell) get(ctx context.Context, ask func(context.Context) (issued, error
 	}
 	select {
 	case <-under.done:
-		return under.grant, under.err
+		return under.headers, under.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -94,12 +94,12 @@ func (c *cell) ask(ask func(context.Context) (issued, error)) {
 		c.pause = now.Add(pauseAfter(c.failed))
 		c.failed++
 	} else {
-		got.grant.origin, got.grant.traced = c, c.traced
-		c.grant, c.failed, c.pause, c.made = got.grant, 0, time.Time{}, now
+		got.headers.origin, got.headers.traced = c, c.traced
+		c.headers, c.failed, c.pause, c.made = got.headers, 0, time.Time{}, now
 		c.until, c.renew = now.Add(got.life), now.Add(got.life-margin(got.life))
 	}
 	c.mu.Unlock()
-	under.grant, under.err = got.grant, err
+	under.headers, under.err = got.headers, err
 	close(under.done)
 	if fault, ok := err.(*Error); ok { //nolint:errorlint // ask makes it, and wraps nothing around it
 		c.life.tell(fault)
@@ -116,25 +116,25 @@ func pauseAfter(failures int) time.Duration { return max(time.Second, pace.Backo
 func margin(life time.Duration) time.Duration { return min(life/5, time.Minute) }
 
 // peek returns what is good now without asking anybody, nil if nothing is.
-func (c *cell) peek() *Grant {
+func (c *cell) peek() *Headers {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.life.cfg.Now().Before(c.until) {
-		return c.grant
+		return c.headers
 	}
 	return nil
 }
 
 // refused gives up what the server refused, unless it came only just now.
-func (c *cell) refused(g *Grant) bool {
+func (c *cell) refused(g *Headers) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch now := c.life.cfg.Now(); {
-	case c.grant != g:
+	case c.headers != g:
 		return true // there is another already
 	case now.Sub(c.made) < refusedGap:
 		return false
 	}
-	c.grant, c.until, c.spurned = nil, time.Time{}, g.values[0]
+	c.headers, c.until, c.spurned = nil, time.Time{}, g.values[0]
 	return true
 }

@@ -7,14 +7,14 @@
 //	                         client credentials    had from an endpoint, for the gateway itself
 //	                         identity              signed here, for each user and client
 //	                         token exchange        had from an endpoint for a token of the caller
-//	                       ──▶ Grant: headers, ready to be sent
-//	Grant.Refused ◀── the server answered 401
+//	                       ──▶ Headers: headers, ready to be sent
+//	Headers.Refused ◀── the server answered 401
 //
 // A caller's own token goes to the endpoint of a token exchange and nowhere else: no other
 // package asks a principal for it, which a test holds. Whatever depends on a caller is kept
 // under its owner, and never found under another's.
 //
-// Read grant.go and credential.go first, then static.go with file.go, identity.go with
+// Read headers.go and credential.go first, then static.go with file.go, identity.go with
 // signer.go, and issued.go, which keeps what endpoints gave, with endpoint.go and
 // clientauth.go. cell.go and cache.go keep things for a time, and shared.go keeps them for
 // other replicas.
@@ -95,13 +95,13 @@ type Source struct {
 
 // kind is a way to have credentials. Its methods are safe for concurrent use.
 type kind interface {
-	// grant returns what a request on behalf of p carries; nil p: of the gateway itself.
-	grant(ctx context.Context, p *auth.Principal) (*Grant, error)
-	// held returns what the latest grant for an owner has become, for requests that keep
+	// headers returns what a request on behalf of p carries; nil p: of the gateway itself.
+	headers(ctx context.Context, p *auth.Principal) (*Headers, error)
+	// cached returns what the latest headers for an owner have become, for requests that keep
 	// the owner's session.
-	held(ctx context.Context, owner auth.Owner) (*Grant, error)
-	// place returns where things are kept that were had with the credential of p.
-	place(p *auth.Principal) Place
+	cached(ctx context.Context, owner auth.Owner) (*Headers, error)
+	// cacheKey returns where things are kept that were had with the credential of p.
+	cacheKey(p *auth.Principal) CacheKey
 }
 
 // New returns a source. It reads no file and asks nobody yet. Whoever has it calls Close.
@@ -141,7 +141,7 @@ func newKind(spec Spec, l *life) kind {
 
 // For returns what a request on behalf of p carries, nil: nothing. A nil p is the gateway
 // itself. Errors are *Error, or that of ctx.
-func (s *Source) For(ctx context.Context, p *auth.Principal) (*Grant, error) {
+func (s *Source) For(ctx context.Context, p *auth.Principal) (*Headers, error) {
 	if s == nil {
 		return nil, nil
 	}
@@ -152,13 +152,13 @@ func (s *Source) For(ctx context.Context, p *auth.Principal) (*Grant, error) {
 	if of == nil {
 		return nil, nil
 	}
-	return of.grant(ctx, p)
+	return of.headers(ctx, p)
 }
 
-// Held returns what a request carries that keeps a session of an owner alive. It asks
+// Cached returns what a request carries that keeps a session of an owner alive. It asks
 // nobody for anything that needs the owner's token: what For gave last must still be good.
 // Where nothing depends on the caller, an owner of whom only the tenant is known will do.
-func (s *Source) Held(ctx context.Context, owner auth.Owner) (*Grant, error) {
+func (s *Source) Cached(ctx context.Context, owner auth.Owner) (*Headers, error) {
 	if s == nil {
 		return nil, nil
 	}
@@ -166,18 +166,18 @@ func (s *Source) Held(ctx context.Context, owner auth.Owner) (*Grant, error) {
 	if of == nil {
 		return nil, nil
 	}
-	return of.held(ctx, owner)
+	return of.cached(ctx, owner)
 }
 
-// Place returns where things are kept that were had with the credential of p: no other
+// CacheKey returns where things are kept that were had with the credential of p: no other
 // user, and no other credential of that user, finds them there.
-func (s *Source) Place(p *auth.Principal) Place {
+func (s *Source) CacheKey(p *auth.Principal) CacheKey {
 	if s != nil {
 		if of := s.of(p.TenantID); of != nil {
-			return of.place(p)
+			return of.cacheKey(p)
 		}
 	}
-	return Place{owner: p.Owner()}
+	return CacheKey{owner: p.Owner()}
 }
 
 // Personal tells whether what requests of the tenant carry depends on who calls.

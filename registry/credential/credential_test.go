@@ -71,7 +71,7 @@ func (p *people) caller(iss, subject, tenant string, extra map[string]any) (*aut
 }
 
 // headerOf returns a header of a grant.
-func headerOf(t *testing.T, g *credential.Grant, name string) string {
+func headerOf(t *testing.T, g *credential.Headers, name string) string {
 	t.Helper()
 	h := http.Header{}
 	g.Set(h, credential.Trace{})
@@ -81,7 +81,7 @@ func headerOf(t *testing.T, g *credential.Grant, name string) string {
 	return h.Get(name)
 }
 
-func bearerOf(t *testing.T, g *credential.Grant) string {
+func bearerOf(t *testing.T, g *credential.Headers) string {
 	t.Helper()
 	return strings.TrimPrefix(headerOf(t, g, "Authorization"), "Bearer ")
 }
@@ -111,7 +111,7 @@ func written(t *testing.T, content string) string {
 	return path
 }
 
-func grant(t *testing.T, s *credential.Source, p *auth.Principal) *credential.Grant {
+func grant(t *testing.T, s *credential.Source, p *auth.Principal) *credential.Headers {
 	t.Helper()
 	g, err := s.For(t.Context(), p)
 	if err != nil {
@@ -188,7 +188,7 @@ func TestTenantHasItsOwn(t *testing.T) {
 		if got := bearerOf(t, grant(t, s, &auth.Principal{TenantID: tenant})); got != want {
 			t.Errorf("got %s for %s, want %s", got, tenant, want)
 		}
-		g, err := s.Held(t.Context(), auth.Owner{User: auth.User{TenantID: tenant}})
+		g, err := s.Cached(t.Context(), auth.Owner{User: auth.User{TenantID: tenant}})
 		if err != nil || bearerOf(t, g) != want {
 			t.Errorf("got %v, %v held for %s, want %s", g, err, tenant, want)
 		}

@@ -180,7 +180,7 @@ type answer struct {
 	code, description      string
 }
 
-// read makes a grant of an answer, or says what is wrong.
+// read makes headers of an answer, or says what is wrong.
 func (e *endpoint) read(response *http.Response, body []byte, secrets []string) (issued, bool, error) {
 	status := response.StatusCode
 	said, ok := readAnswer(body)
@@ -209,7 +209,7 @@ func (e *endpoint) read(response *http.Response, body []byte, secrets []string) 
 	}) {
 		return issued{}, false, failed(FaultExchange, "the endpoint gave a token that is no access token")
 	}
-	return issued{newGrant(authorization, "Bearer "+said.token), said.life}, false, nil
+	return issued{newHeaders(authorization, "Bearer "+said.token), said.life}, false, nil
 }
 
 // refusal returns the error for an endpoint that refused.

@@ -81,7 +81,7 @@ type identity struct {
 	expiry time.Time      // of the caller's token; zero: it has none
 
 	mu     sync.Mutex // guards the fields below; held while it is signed, so that this is done once
-	ready  *Grant     // nil: none was signed
+	ready  *Headers   // nil: none was signed
 	made   time.Time
 	signed string // id of the key
 }
@@ -93,27 +93,27 @@ func newIdentities(spec *Identity, l *life) *identities {
 	return all
 }
 
-// grant returns the identity of p. What is kept depends on the claims of p's token too,
+// headers returns the identity of p. What is kept depends on the claims of p's token too,
 // since two tokens of one user may say different things.
-func (all *identities) grant(_ context.Context, p *auth.Principal) (*Grant, error) {
+func (all *identities) headers(_ context.Context, p *auth.Principal) (*Headers, error) {
 	if p == nil {
 		return all.own.current(time.Time{})
 	}
-	one := all.kept.At(all.place(p), func() *identity { return all.identityOf(p) })
+	one := all.kept.At(all.cacheKey(p), func() *identity { return all.identityOf(p) })
 	return one.current(p.Expiry)
 }
 
-func (all *identities) place(p *auth.Principal) Place {
-	at := Place{owner: p.Owner()}
+func (all *identities) cacheKey(p *auth.Principal) CacheKey {
+	at := CacheKey{owner: p.Owner()}
 	if claims := p.Claims(); len(claims) > 0 {
 		at.token = digestOf(claims)
 	}
 	return at
 }
 
-// held returns the identity of an owner that was used last, as long as the token is good
+// cached returns the identity of an owner that was used last, as long as the token is good
 // with which its caller came.
-func (all *identities) held(_ context.Context, owner auth.Owner) (*Grant, error) {
+func (all *identities) cached(_ context.Context, owner auth.Owner) (*Headers, error) {
 	if one := all.kept.of(owner); one != nil && !one.over() {
 		return one.current(time.Time{})
 	}
@@ -161,7 +161,7 @@ func (i *identity) over() bool {
 
 // current returns the identity, signed less than a minute ago and with the key that signs
 // now. expiry is that of the token with which the caller comes; zero: nobody came.
-func (i *identity) current(expiry time.Time) (*Grant, error) {
+func (i *identity) current(expiry time.Time) (*Headers, error) {
 	l := i.all.life
 	now, key := l.cfg.Now(), l.cfg.Signer.current()
 	i.mu.Lock()
@@ -185,8 +185,8 @@ func (i *identity) current(expiry time.Time) (*Grant, error) {
 }
 
 // sign makes the headers that carry the identity.
-func (i *identity) sign(now time.Time, key auth.Key) (*Grant, error) {
-	spec, g := i.all.spec, &Grant{traced: true}
+func (i *identity) sign(now time.Time, key auth.Key) (*Headers, error) {
+	spec, g := i.all.spec, &Headers{traced: true}
 	for _, header := range slices.Sorted(maps.Keys(spec.Plain)) {
 		value, is, err := i.plain(spec.Plain[header])
 		if err != nil {
@@ -239,7 +239,7 @@ func (i *identity) plain(name string) (value string, is bool, err error) {
 }
 
 // refused has the identity signed anew, unless that was done only just now.
-func (i *identity) refused(g *Grant) bool {
+func (i *identity) refused(g *Headers) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	switch {

@@ -47,14 +47,14 @@ func ask(form url.Values, scopes []string, resource string) {
 	}
 }
 
-func (c *clientCredentials) grant(ctx context.Context, _ *auth.Principal) (*Grant, error) {
+func (c *clientCredentials) headers(ctx context.Context, _ *auth.Principal) (*Headers, error) {
 	return c.cell.get(ctx, func(ctx context.Context) (issued, error) { return c.endpoint.ask(ctx, c.form) })
 }
 
-func (c *clientCredentials) place(p *auth.Principal) Place { return Place{owner: p.Owner()} }
+func (c *clientCredentials) cacheKey(p *auth.Principal) CacheKey { return CacheKey{owner: p.Owner()} }
 
-func (c *clientCredentials) held(ctx context.Context, _ auth.Owner) (*Grant, error) {
-	return c.grant(ctx, nil)
+func (c *clientCredentials) cached(ctx context.Context, _ auth.Owner) (*Headers, error) {
+	return c.headers(ctx, nil)
 }
 
 // Exchange trades the token of a caller for one of the server. The gateway itself has a
@@ -122,15 +122,15 @@ const kindURN = "urn:ietf:params:oauth:token-type:"
 
 var errNoSubject = errors.New("the caller came without a token that could be exchanged")
 
-func (x *exchanges) grant(ctx context.Context, p *auth.Principal) (*Grant, error) {
+func (x *exchanges) headers(ctx context.Context, p *auth.Principal) (*Headers, error) {
 	if p == nil {
-		return x.own.grant(ctx, nil)
+		return x.own.headers(ctx, nil)
 	}
 	token, has := p.SubjectDigest()
 	if !has {
 		return nil, &Error{FaultExchange, errNoSubject}
 	}
-	at := Place{owner: p.Owner(), token: token}
+	at := CacheKey{owner: p.Owner(), token: token}
 	one := x.kept.At(at, func() *exchanged {
 		common := x.life.newCommon(x.spec, p.TenantID, share.User(p.User()), at.token)
 		return &exchanged{cell: cell{life: x.life, common: common, traced: true}}
@@ -149,13 +149,13 @@ func (x *exchanges) grant(ctx context.Context, p *auth.Principal) (*Grant, error
 	})
 }
 
-func (x *exchanges) place(p *auth.Principal) Place {
+func (x *exchanges) cacheKey(p *auth.Principal) CacheKey {
 	token, _ := p.SubjectDigest() // zero if there is none, of which nothing is kept
-	return Place{owner: p.Owner(), token: token}
+	return CacheKey{owner: p.Owner(), token: token}
 }
 
-// held returns what was given last for a token of the owner, if both are still good.
-func (x *exchanges) held(_ context.Context, owner auth.Owner) (*Grant, error) {
+// cached returns what was given last for a token of the owner, if both are still good.
+func (x *exchanges) cached(_ context.Context, owner auth.Owner) (*Headers, error) {
 	one := x.kept.of(owner)
 	if one == nil || one.over(x.life.cfg.Now()) {
 		return nil, &Error{FaultMissing, errUnheld}
@@ -184,7 +184,7 @@ func (x *exchanges) exchange(ctx context.Context, token string) (issued, error) 
 	}
 	secrets := []string{token}
 	if x.spec.Actor {
-		actor, err := x.own.grant(ctx, nil)
+		actor, err := x.own.headers(ctx, nil)
 		switch {
 		case err != nil && FaultOf(err) == "": // ctx is over, which is not the caller's
 			return issued{}, failed(FaultAway, "the gateway's own token did not come in time")

@@ -218,11 +218,11 @@ func TestExchangeTradesTheCallersToken(t *testing.T) {
 			if exchanges != 2 {
 				t.Errorf("got %d exchanges for 60 calls of two users, want 2", exchanges)
 			}
-			if g, err := s.Held(t.Context(), ann.Owner()); err != nil || bearerOf(t, g) != "for-ann" {
+			if g, err := s.Cached(t.Context(), ann.Owner()); err != nil || bearerOf(t, g) != "for-ann" {
 				t.Errorf("got %v, %v, want what ann has", g, err)
 			}
 			carol, _ := people.caller(issuer, "carol", "acme", nil)
-			if _, err := s.Held(t.Context(), carol.Owner()); err == nil {
+			if _, err := s.Cached(t.Context(), carol.Owner()); err == nil {
 				t.Error("got a credential of somebody who never called, want none")
 			}
 		})

@@ -139,13 +139,13 @@ func (c *common) look(ctx context.Context, spurned string) (issued, bool) {
 	if value == spurned || rest <= margin(whole) {
 		return issued{}, false
 	}
-	return issued{grant: newGrant(authorization, value), life: rest}, true
+	return issued{headers: newHeaders(authorization, value), life: rest}, true
 }
 
 // keep puts what was given where the others see it. If there is no room for it, they ask
 // for themselves.
 func (c *common) keep(ctx context.Context, got issued) {
-	value := got.grant.values[0]
+	value := got.headers.values[0]
 	plain := binary.BigEndian.AppendUint64(make([]byte, 0, sharedHeader+len(value)),
 		uint64(c.now().Add(got.life).UnixMilli()))
 	plain = append(binary.BigEndian.AppendUint64(plain, uint64(got.life)), value...) //nolint:gosec // it is positive

@@ -15,13 +15,13 @@ type fixed struct {
 	file   *file
 
 	mu      sync.Mutex // guards the fields below
-	ready   *Grant     // made of the content of that version; nil: none was made
+	ready   *Headers   // made of the content of that version; nil: none was made
 	version int
 }
 
 var _ kind = (*fixed)(nil)
 
-func (f *fixed) grant(context.Context, *auth.Principal) (*Grant, error) {
+func (f *fixed) headers(context.Context, *auth.Principal) (*Headers, error) {
 	content, version, err := f.file.read()
 	if err == nil {
 		err = CheckValue(content)
@@ -37,19 +37,21 @@ func (f *fixed) grant(context.Context, *auth.Principal) (*Grant, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ready == nil || f.version != version {
-		f.ready, f.version = newGrant(f.name, f.prefix+string(content)), version
+		f.ready, f.version = newHeaders(f.name, f.prefix+string(content)), version
 		f.ready.origin = f
 		f.life.cfg.Count(Made)
 	}
 	return f.ready, nil
 }
 
-func (f *fixed) place(p *auth.Principal) Place { return Place{owner: p.Owner()} }
+func (f *fixed) cacheKey(p *auth.Principal) CacheKey { return CacheKey{owner: p.Owner()} }
 
-func (f *fixed) held(ctx context.Context, _ auth.Owner) (*Grant, error) { return f.grant(ctx, nil) }
+func (f *fixed) cached(ctx context.Context, _ auth.Owner) (*Headers, error) {
+	return f.headers(ctx, nil)
+}
 
 // refused reads the file again, and tells whether there is another content by now.
-func (f *fixed) refused(g *Grant) bool {
+func (f *fixed) refused(g *Headers) bool {
 	f.mu.Lock()
 	version, current := f.version, f.ready == g
 	f.mu.Unlock()

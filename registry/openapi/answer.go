@@ -195,7 +195,7 @@ func appendSpellings(secrets []string, secret string) []string {
 }
 
 // secretsWith returns the texts that no answer to a request may repeat which carried g.
-func (c *caller) secretsWith(g *credential.Grant) []string {
+func (c *caller) secretsWith(g *credential.Headers) []string {
 	if g == nil {
 		return c.secrets
 	}

@@ -302,7 +302,7 @@ func (c *caller) run(ctx context.Context, call *registry.Call) (mcp.Object, erro
 // something else by now, the request is sent once more: an API that answers so has not
 // done what was asked. What the API says of where a credential could be had is not read.
 func (c *caller) send(ctx context.Context, call *registry.Call, sent *atomic.Bool) (*http.Response,
-	*credential.Grant, error,
+	*credential.Headers, error,
 ) {
 	for again := false; ; again = true {
 		r, err := c.request(ctx, call.Params.Object("arguments"))

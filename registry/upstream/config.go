@@ -167,9 +167,9 @@ func (c *Config) credential(of *auth.Owner) wire.Credential {
 	if c.Credential == nil {
 		return nil
 	}
-	return func(ctx context.Context, p *auth.Principal) (*credential.Grant, error) {
+	return func(ctx context.Context, p *auth.Principal) (*credential.Headers, error) {
 		if p == nil && of != nil {
-			return c.Credential.Held(ctx, *of)
+			return c.Credential.Cached(ctx, *of)
 		}
 		return c.Credential.For(ctx, p)
 	}

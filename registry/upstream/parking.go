@@ -62,13 +62,13 @@ type parking struct {
 	mu    sync.Mutex // guards the fields below
 	ended bool
 	// the parked calls, by the requestState that their callers have; nil after shut
-	waiting map[string]*dialogue
+	waiting map[string]*parkedCall
 }
 
-// dialogue is one call whose caller can be asked, from its first round to its end. Its
+// parkedCall is one call whose caller can be asked, from its first round to its end. Its
 // goroutine (run) talks to the server; at most one round at a time talks to the caller.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
-type dialogue struct {
+type parkedCall struct {
 	*questions
 	parking *parking
 	session *pooled
@@ -97,7 +97,7 @@ var errNotParked = mcp.Errorf(mcp.CodeInvalidParams,
 func (p *parking) begin(ctx context.Context, who auth.Owner, s *seat, i *item,
 	c *registry.Call,
 ) (mcp.Object, error) {
-	d := &dialogue{
+	d := &parkedCall{
 		questions: newQuestions(who, c, &p.strict, p.count), parking: p, session: s.Session,
 		memory: c.Memory.Another(),
 		params: 2 * wire.Weight(c.Params), done: make(chan struct{}),
@@ -157,7 +157,7 @@ func (p *parking) resume(ctx context.Context, who auth.Owner, c *registry.Call,
 
 // park makes a call wait for its repeat under a state. It returns false when too many
 // calls are parked, of its caller, of its tenant or of all, or when the pool is closing.
-func (p *parking) park(state string, d *dialogue) bool {
+func (p *parking) park(state string, d *parkedCall) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended || p.places.Take(d.user(), 1) != nil {
@@ -169,7 +169,7 @@ func (p *parking) park(state string, d *dialogue) bool {
 }
 
 // find returns the call that is parked under a state, nil when there is none.
-func (p *parking) find(state string) *dialogue {
+func (p *parking) find(state string) *parkedCall {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.waiting[state]
@@ -178,7 +178,7 @@ func (p *parking) find(state string) *dialogue {
 // claim takes a call out of those that are parked. It returns true once for each park: of
 // two repeats, or of a repeat and the end of parkLimit, the first one goes on with the
 // call.
-func (p *parking) claim(state string, d *dialogue) bool {
+func (p *parking) claim(state string, d *parkedCall) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.waiting[state] != d {
@@ -207,7 +207,7 @@ func (p *parking) shut() (finish func()) {
 
 // run runs the exchange with the server to its end, and leaves no question without an
 // answer. It is the call's own goroutine; see parking for why it ends in this order.
-func (d *dialogue) run(ctx context.Context, s *seat, i *item, c *registry.Call) {
+func (d *parkedCall) run(ctx context.Context, s *seat, i *item, c *registry.Call) {
 	ctx, stop := context.WithTimeout(ctx, lifeLimit)
 	defer stop()
 	own := *c
@@ -240,7 +240,7 @@ func (d *dialogue) run(ctx context.Context, s *seat, i *item, c *registry.Call) 
 // round waits, for one caller, until there is something to return: the questions of the
 // server, or the result of the call. Meanwhile it passes notifications on. A caller who
 // leaves during the round ends the exchange.
-func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, error) {
+func (d *parkedCall) round(ctx context.Context, c *registry.Call) (mcp.Object, error) {
 	relay := notifier(c, c.Params.Object("_meta"))
 	pass := func() {
 		for {
@@ -295,7 +295,7 @@ func (d *dialogue) round(ctx context.Context, c *registry.Call) (mcp.Object, err
 
 // park ends the round with the open questions. It returns an empty result, and the round
 // goes on, when the server has withdrawn its questions or ended the call meanwhile.
-func (d *dialogue) park(c *registry.Call) (mcp.Object, error) {
+func (d *parkedCall) park(c *registry.Call) (mcp.Object, error) {
 	switch err := d.keep(parkedCost + d.params); {
 	case errors.Is(err, share.ErrOver): // the exchange has ended just now
 		return mcp.Object{}, nil
@@ -327,7 +327,7 @@ func (d *dialogue) park(c *registry.Call) (mcp.Object, error) {
 	d.held = d.held || release != nil
 	d.startExpiry(state)
 	if c.Stays != nil {
-		*c.Stays = true // the state leads to a dialogue of this process
+		*c.Stays = true // the state leads to a parked call of this process
 	}
 	return inputRequired(requests, state), nil
 }
@@ -343,7 +343,7 @@ func inputRequired(requests mcp.Object, state string) mcp.Object {
 }
 
 // startExpiry cancels the call if its repeat does not come within parkLimit.
-func (d *dialogue) startExpiry(state string) {
+func (d *parkedCall) startExpiry(state string) {
 	d.timing.Lock()
 	defer d.timing.Unlock()
 	d.expiry = time.AfterFunc(parkLimit, func() {
@@ -357,18 +357,18 @@ func (d *dialogue) startExpiry(state string) {
 }
 
 // user returns whose share the call takes from.
-func (d *dialogue) user() share.User { return share.User(d.owner.User) }
+func (d *parkedCall) user() share.User { return share.User(d.owner.User) }
 
 // release gives back the memory of a call that has ended and whose result nobody will
 // fetch.
-func (d *dialogue) release() {
+func (d *parkedCall) release() {
 	d.memory.Release()
 	d.notes.Close()
 	d.kept.Release()
 }
 
 // stopExpiry stops the timer of a call whose repeat has come.
-func (d *dialogue) stopExpiry() {
+func (d *parkedCall) stopExpiry() {
 	d.timing.Lock()
 	defer d.timing.Unlock()
 	if d.expiry != nil {
@@ -394,7 +394,7 @@ func answersOf(c *registry.Call) (mcp.Object, error) {
 // answer sends the caller's answers to the server, each once. Questions without an answer
 // stay open, for the next round. An answer that cannot be sent matters only while the
 // exchange still runs.
-func (d *dialogue) answer(ctx context.Context, answers mcp.Object, refusals map[string]*mcp.Error) error {
+func (d *parkedCall) answer(ctx context.Context, answers mcp.Object, refusals map[string]*mcp.Error) error {
 	d.stopExpiry()
 	for _, body := range d.answered(answers, refusals) {
 		if err := d.session.session.link.Send(ctx, body); err != nil && !d.over() {
@@ -405,7 +405,7 @@ func (d *dialogue) answer(ctx context.Context, answers mcp.Object, refusals map[
 }
 
 // over tells whether the exchange has ended.
-func (d *dialogue) over() bool {
+func (d *parkedCall) over() bool {
 	select {
 	case <-d.done:
 		return true
@@ -416,11 +416,11 @@ func (d *dialogue) over() bool {
 
 // giveBack passes on the questions that are still open in a call that has ended. They
 // were kept for its caller, who will not answer any more.
-func (d *dialogue) giveBack(ctx context.Context) { d.pass(ctx, d.drop()) }
+func (d *parkedCall) giveBack(ctx context.Context) { d.pass(ctx, d.drop()) }
 
 // pass passes questions on to other calls of the same owner, or tells the server that
 // they end with this call.
-func (d *dialogue) pass(ctx context.Context, left []question) {
+func (d *parkedCall) pass(ctx context.Context, left []question) {
 	if len(left) == 0 {
 		return
 	}

@@ -122,7 +122,7 @@ func (p *personal) now() uint64 {
 // Known implements registry.Personal. Lists that the server may have changed are read
 // beside it.
 func (p *personal) Known(who *auth.Principal) *registry.Lists {
-	own := p.kept.Peek(p.cfg.Credential.Place(who))
+	own := p.kept.Peek(p.cfg.Credential.CacheKey(who))
 	if own == nil {
 		return nil
 	}
@@ -153,7 +153,7 @@ func (p *personal) beginLocked(own *ownLists, who *auth.Principal, epoch uint64)
 // Lists implements registry.Personal. Lists that are only old are read again beside the
 // request; it waits where there are none, or the server has announced others.
 func (p *personal) Lists(ctx context.Context, who *auth.Principal) (*registry.Lists, error) {
-	own := p.kept.At(p.cfg.Credential.Place(who), func() *ownLists { return &ownLists{} })
+	own := p.kept.At(p.cfg.Credential.CacheKey(who), func() *ownLists { return &ownLists{} })
 	epoch := p.now()
 	own.mu.Lock()
 	outdated := own.due.IsZero() || own.epoch != epoch

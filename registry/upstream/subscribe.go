@@ -115,7 +115,7 @@ func (t *watches) join(ctx context.Context, key watchKey, l *listener) (w *watch
 		return nil, nil, t.server.unavailable(false, wire.ErrGone)
 	case w == nil || w.ending:
 		if err := t.places.Take(l.user, 1); err != nil {
-			return nil, nil, &registry.PlaceError{Server: string(t.server), Err: err}
+			return nil, nil, &registry.SubscribedError{Server: string(t.server), Err: err}
 		}
 		// It is for all who ask later too, so it ends with the last of them and not with
 		// the first.

@@ -367,7 +367,7 @@ func TestFollowedResourcesAreSharedOut(t *testing.T) {
 		}
 		for _, user := range []share.User{{TenantID: "a", Subject: "one"}, {TenantID: "b", Subject: "two"}} {
 			n, err := most(user)
-			full, ok := errors.AsType[*registry.PlaceError](err)
+			full, ok := errors.AsType[*registry.SubscribedError](err)
 			if !ok || !errors.Is(err, share.ErrUser) || full.Server != "up" || n < 100 || n > 300 {
 				t.Errorf("%s follows %d, then %v; want its share, and to be told so", user.Subject, n, err)
 			}
@@ -416,7 +416,7 @@ func TestPlaceOfAFollowedResourceIsHeldByWhoFollowsIt(t *testing.T) {
 				one := r.resource(fmt.Sprintf("file:///%d", from+i))
 				work.Go(func() {
 					_, err := one.Subscribe(ctx, share.User{TenantID: "t", Subject: subject}, func(string) {})
-					if _, full := errors.AsType[*registry.PlaceError](err); full {
+					if _, full := errors.AsType[*registry.SubscribedError](err); full {
 						refused.Add(1)
 					}
 				})

@@ -58,7 +58,7 @@ func (s *Service) charge(x *Exchange, size int64) *Refusal {
 
 // receiveBody reads the bytes of the body.
 func (s *Service) receiveBody(x *Exchange, r *http.Request) ([]byte, *Refusal) {
-	x.Held.Body = s.config.Memory.Lease(share.User(x.Principal.User()))
+	x.Resources.Body = s.config.Memory.Allocate(share.User(x.Principal.User()))
 	body := r.Body
 	if r.ContentLength < 0 || r.ContentLength > fairqueue.Swift { // what is shorter is never held up
 		body = s.config.Turns.Paced(x.Context(), body)
@@ -142,7 +142,7 @@ var errNoMemory = errors.New("the body never fits into the share of a user")
 
 // receive reads a body to its end, length being what its header declares, negative if it
 // does not. Memory is allocated for what has arrived and not for what was announced, and
-// leased before it is allocated: a client that announces much and sends little holds
+// counted before it is allocated: a client that announces much and sends little holds
 // little. An error may be one of package share, errNoMemory, or os.ErrDeadlineExceeded if
 // the body comes too slowly.
 func (x *Exchange) receive(from io.Reader, length int64) ([]byte, error) {
@@ -199,7 +199,7 @@ func (x *Exchange) enlarge(data []byte, length int64) ([]byte, error) {
 	if length > int64(len(data)) {
 		size = min(size, length+1) // the last byte is for the end to be seen
 	}
-	if err := x.Held.Body.Resize(size); err != nil {
+	if err := x.Resources.Body.Resize(size); err != nil {
 		return nil, err
 	}
 	larger := make([]byte, len(data), size)

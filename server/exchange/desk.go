@@ -15,10 +15,10 @@ import (
 // put something that misbehaves in its place.
 type Desk interface {
 	// Admit finds the tenant of a principal and takes the price of n requests;
-	// AdmitCharged takes none, since another replica did. Resolve only finds the tenant.
+	// AdmitForwarded takes none, since another replica did. Resolve only finds the tenant.
 	Admit(ctx context.Context, p auth.Principal, n int) (gateway.Caller, error)
 	Resolve(p auth.Principal) (gateway.Caller, error)
-	AdmitCharged(ctx context.Context, p auth.Principal) (gateway.Caller, error)
+	AdmitForwarded(ctx context.Context, p auth.Principal) (gateway.Caller, error)
 	Charge(ctx context.Context, c gateway.Caller, n int) error
 	ChargeSize(ctx context.Context, c gateway.Caller, size int64) error
 
@@ -41,14 +41,12 @@ type Desk interface {
 	Reads(c gateway.Caller, uri string) bool
 	FollowTask(ctx context.Context, c gateway.Caller, r *gateway.Request, id string,
 		told func(state mcp.Object) bool) (gateway.Subscription, error)
-	// IsEverywhere tells whether all replicas reach the task that the params name.
-	IsEverywhere(params mcp.Object) bool
 	// FollowsTask tells whether a task is the caller's, who may use its tool now.
 	FollowsTask(c gateway.Caller, id string) bool
 
-	// Ongoing counts the calls that go on; Judge ends those whose callers lost the right.
+	// Ongoing counts the calls that go on; Reauthorize ends those whose callers lost the right.
 	Ongoing() int
-	Judge(now func(auth.Principal) (gateway.Caller, bool)) (ended int)
+	Reauthorize(now func(auth.Principal) (gateway.Caller, bool)) (ended int)
 	// Refuse puts a refusal of the door on record.
 	Refuse(ctx context.Context, r audit.Record)
 	// Note puts on record what became of a request without the desk.

@@ -65,7 +65,7 @@ type Exchange struct {
 	From          string         // that replica
 	LinkNote      string         // what that one says about the request; see link.Request
 	Tenant        string         // that the path names, "" when it names none; set by authenticated
-	Held          Held           // while it is in work
+	Resources     Resources      // while it is in work
 
 	Era  mcp.Era    // set by the endpoint; zero while unknown
 	Meta mcp.Object // of the message
@@ -174,7 +174,7 @@ func (s *Service) Begin(w http.ResponseWriter, r *http.Request) *Exchange {
 		ID:             s.IDs.Next(),
 		Started:        time.Now(),
 		Settings:       s.config.Settings(),
-		judged:         s.Judged.Load(), // before the token is checked: see IsOutdated
+		judged:         s.Reauthorized.Load(), // before the token is checked: see IsOutdated
 		Outcome:        OutcomeOK,
 	}
 	x.scope, x.lasting = scope{r.Context(), x}, scope{context.Background(), x}
@@ -205,22 +205,22 @@ func (x *Exchange) Conclude(outcome string) {
 	}
 }
 
-// Held is what a request in work takes of what all requests share.
-type Held struct {
-	Slot *atomic.Int64 // counts it among the requests in work; nil: nothing does
-	Body share.Lease   // of the memory of its body
+// Resources is what a request in work takes of what all requests share.
+type Resources struct {
+	Slot *atomic.Int64    // counts it among the requests in work; nil: nothing does
+	Body share.Allocation // of the memory of its body
 }
 
 // Release gives back what the request holds; further calls do nothing. It also drops what
 // the message said, so that an idle stream does not keep it in memory.
 func (x *Exchange) Release() {
-	x.Held.Release()
-	x.Held, x.Meta = Held{}, mcp.Object{}
+	x.Resources.Release()
+	x.Resources, x.Meta = Resources{}, mcp.Object{}
 }
 
 // ReleaseSlot gives back only the slot among the requests in work, when the request
-// begins to wait for something slow. The memory of its body stays leased.
-func (h *Held) ReleaseSlot() {
+// begins to wait for something slow. The memory of its body stays counted.
+func (h *Resources) ReleaseSlot() {
 	if h.Slot != nil {
 		h.Slot.Add(-1)
 		h.Slot = nil
@@ -228,7 +228,7 @@ func (h *Held) ReleaseSlot() {
 }
 
 // TakeSlot takes a slot again that was given back while others were asked.
-func (h *Held) TakeSlot(working *atomic.Int64) {
+func (h *Resources) TakeSlot(working *atomic.Int64) {
 	if h.Slot == nil {
 		h.Slot = working
 		working.Add(1)
@@ -236,7 +236,7 @@ func (h *Held) TakeSlot(working *atomic.Int64) {
 }
 
 // Release gives back all of it.
-func (h *Held) Release() {
+func (h *Resources) Release() {
 	if h.Slot != nil {
 		h.Slot.Add(-1)
 	}

@@ -89,8 +89,8 @@ func (js *jobs) End() int {
 	return len(js.running)
 }
 
-// Judge cancels the requests whose callers are not accepted any more.
-func (js *jobs) Judge(accepts func(auth.Principal) bool) {
+// Reauthorize cancels the requests whose callers are not accepted any more.
+func (js *jobs) Reauthorize(accepts func(auth.Principal) bool) {
 	js.mu.Lock()
 	running := slices.Collect(maps.Keys(js.running))
 	js.mu.Unlock()

@@ -166,7 +166,7 @@ func (x *Exchange) metadataURL() string {
 // or user may.
 func (s *Service) DelayLimited(x *Exchange, err error) {
 	if ErrorOf(err).Code == mcp.CodeLimited {
-		x.Held.ReleaseSlot()
+		x.Resources.ReleaseSlot()
 		s.overLimit.wait(x.Context(), x.Header())
 	}
 }

@@ -16,7 +16,7 @@ import (
 // That the token has expired ends nothing here: a stream ends by itself then, and a call
 // may take longer than its token lasts.
 func (s *Service) Resolve(p auth.Principal) (gateway.Caller, bool) {
-	if s.config.Judge(Unexpired(p)) != nil {
+	if s.config.Recheck(Unexpired(p)) != nil {
 		return gateway.Caller{}, false
 	}
 	caller, err := s.Desk.Resolve(p)
@@ -41,7 +41,7 @@ func (s *Service) Accepts(p auth.Principal) bool {
 // or tenants have changed since its token was checked. It is asked after something was
 // opened, so that either this finds out or who judges all again.
 func (x *Exchange) IsOutdated() bool {
-	return x.service.Judged.Load() != x.judged && !x.service.Accepts(x.Principal)
+	return x.service.Reauthorized.Load() != x.judged && !x.service.Accepts(x.Principal)
 }
 
 // RefuseOutdated returns the refusal of a caller that is outdated.

@@ -22,9 +22,9 @@ type Config struct {
 	Turns   *fairqueue.Queue // at work that takes long
 	// Settings are what a reload may change; it is called once a request.
 	Settings func() Settings
-	// Judge returns nil if the token of a principal that was accepted earlier would be
+	// Recheck returns nil if the token of a principal that was accepted earlier would be
 	// accepted now.
-	Judge func(auth.Principal) error
+	Recheck func(auth.Principal) error
 	// RouteOf returns the pattern of the route that a request matched.
 	RouteOf     func(*http.Request) string
 	Extensions  *mcp.ExtensionTable // that are carried; nil: those that are known
@@ -52,8 +52,8 @@ type Service struct {
 	overLimit       delayer // refused requests of tenants beyond their limits
 	unauthenticated delayer // refused requests of unauthenticated callers
 
-	Judged  atomic.Uint64 // how often whatever callers have open was judged again
-	parting atomic.Bool   // set by Part
+	Reauthorized atomic.Uint64 // how often whatever callers have open was judged again
+	parting      atomic.Bool   // set by Part
 }
 
 // New returns a service.

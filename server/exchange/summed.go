@@ -171,7 +171,7 @@ const (
 // that does not heed the refusal sends the next request as soon as it has the answer, so
 // without this it would keep a processor busy with refusals. Who waits must hold no slot
 // among the requests in work. A body that came without a length was read before its cost
-// was known, and stays leased meanwhile. The zero delayer is ready to use; it is safe
+// was known, and stays counted meanwhile. The zero delayer is ready to use; it is safe
 // for concurrent use, and must not be copied.
 type delayer struct{ waiting atomic.Int64 }
 

@@ -24,7 +24,7 @@ func (s *Service) RecordUnauthenticated(x *Exchange, outcome, reason string) {
 		s.Metrics.Refused(outcome, "", reason)
 	}
 	if often {
-		x.Held.ReleaseSlot()
+		x.Resources.ReleaseSlot()
 		s.unauthenticated.wait(x.Context(), x.Header())
 	}
 }
@@ -49,7 +49,7 @@ func (s *Service) RecordSignIn(ctx context.Context, r audit.Record) bool {
 		}
 		var often bool
 		if x.lineForm, often = s.sums.count(who, x.Started); often {
-			x.Held.ReleaseSlot()
+			x.Resources.ReleaseSlot()
 			s.unauthenticated.wait(x.Context(), x.Header())
 		}
 		if x.lineForm != lineOwn {

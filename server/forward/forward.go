@@ -168,7 +168,7 @@ func (f *Forwarder) Forward(x *exchange.Exchange, r *http.Request, to replica.ID
 		return Done
 	}
 	defer f.exchanges.Jobs.Finish(j)
-	x.Held.ReleaseSlot()
+	x.Resources.ReleaseSlot()
 	answer, err := f.others.Forward(ctx, to, RequestOf(x, r, body))
 	switch {
 	case errors.Is(err, replica.ErrGone):

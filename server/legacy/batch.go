@@ -118,7 +118,7 @@ func (s *Service) answerBatch(x *exchange.Exchange, l *sessions.Session, request
 	ctx := x.Outliving() // a client that loses its connection can resume, so the calls go on
 	p := &reply{}
 	p.begin(s, x, l, "")
-	dialog := p.dialog()
+	responder := p.responder()
 	answers := make([]exchange.Answer, len(requests))
 	var all sync.WaitGroup
 	var inFlight []*exchange.Job
@@ -135,7 +135,7 @@ func (s *Service) answerBatch(x *exchange.Exchange, l *sessions.Session, request
 		inFlight = append(inFlight, j)
 		all.Go(func() {
 			answers[i] = exchange.Answer{ID: m.ID, Err: exchange.ErrPanic.Told}
-			s.exchanges.Safely(ctx, func() { answers[i] = s.batched(ctx, x, l, m, dialog.of(j)) })
+			s.exchanges.Safely(ctx, func() { answers[i] = s.batched(ctx, x, l, m, responder.of(j)) })
 		})
 	}
 	all.Wait()
@@ -178,12 +178,12 @@ func (s *Service) arrayOf(ctx context.Context, answers []exchange.Answer, reques
 }
 
 func (s *Service) batched(ctx context.Context, x *exchange.Exchange, l *sessions.Session, m *mcp.Message,
-	dialog *dialog,
+	responder *responder,
 ) exchange.Answer {
 	if m.Method == mcp.MethodPing {
 		return exchange.Answer{ID: m.ID}
 	}
-	return s.legacyAnswer(ctx, x.Caller, x.ID, l, m, dialog)
+	return s.legacyAnswer(ctx, x.Caller, x.ID, l, m, responder)
 }
 
 // RevisionIn returns the revision that the header names. If the header is there several

@@ -9,9 +9,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
+	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/notices"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
 	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 	"github.com/drawbridge-mcp/drawbridge/server/streams"
 )
@@ -57,14 +57,14 @@ func (s *Service) beginStream(ctx context.Context, l *sessions.Session, stream s
 	return lasting, ofLog(err, exchange.ErrSession)
 }
 
-// ofLog returns the refusal for an error of the log, unknown for session.ErrUnknown. A
+// ofLog returns the refusal for an error of the log, unknown for eventlog.ErrUnknown. A
 // log that cannot be reached knows nothing, and no client may throw away its session for
 // that.
 func ofLog(err error, unknown *exchange.Refusal) *exchange.Refusal {
 	switch refused := exchange.RefusalOfMemory(err); {
 	case err == nil || refused != nil:
 		return refused
-	case errors.Is(err, session.ErrUnknown):
+	case errors.Is(err, eventlog.ErrUnknown):
 		return unknown
 	}
 	return exchange.ErrReplicas
@@ -167,7 +167,7 @@ func (f *feed) isDue() bool {
 }
 
 // send sends events, as long as no other connection takes the stream.
-func (f *feed) send(events []session.Event, out *streams.Stream) error {
+func (f *feed) send(events []eventlog.Event, out *streams.Stream) error {
 	for _, e := range events {
 		if f.mine.Lost.Load() {
 			return streams.ErrEnded
@@ -290,7 +290,7 @@ func (f *feed) tellTasks(ctx context.Context, caller gateway.Caller) (open bool)
 // it can.
 func (f *feed) put(ctx context.Context, notice []byte, method, uri string) bool {
 	_, err := f.server.config.Log.Notify(ctx, f.session.InLog(), f.stream, f.session.Epoch(), notice)
-	if errors.Is(err, session.ErrFenced) {
+	if errors.Is(err, eventlog.ErrFenced) {
 		f.server.sessions.Superseded(f.session)
 		return false
 	}

@@ -35,7 +35,7 @@ func (s *Service) initialize(ctx context.Context, x *exchange.Exchange, m *mcp.M
 		return
 	}
 	sess.Assign(s.desk.Lists(x.Caller), "") // the client has yet to list: what it sees now is no change
-	s.sessions.Record(ctx, sess)
+	s.sessions.Register(ctx, sess)
 	x.Header().Set(mcp.HeaderSessionID, id)
 	x.WriteJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, s.welcome(x, revision)))
 }

@@ -26,11 +26,11 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
-	"github.com/drawbridge-mcp/drawbridge/server/directory"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/lowering"
 	"github.com/drawbridge-mcp/drawbridge/server/sessions"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions/directory"
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
@@ -74,12 +74,12 @@ func (s *Service) Begin(ctx context.Context) (end func()) {
 // Sweep ends the sessions that nobody has used for too long.
 func (s *Service) Sweep(ctx context.Context) { s.sessions.Sweep(ctx) }
 
-// Judge ends the sessions and subscriptions whose callers may not have them any more, and
+// Reauthorize ends the sessions and subscriptions whose callers may not have them any more, and
 // returns how many sessions that were.
-func (s *Service) Judge(ctx context.Context, resolve func(auth.Principal) (gateway.Caller, bool),
+func (s *Service) Reauthorize(ctx context.Context, resolve func(auth.Principal) (gateway.Caller, bool),
 	judge func(auth.Principal) error,
 ) (ended int) {
-	ended, given := s.sessions.Judge(ctx, resolve, judge)
+	ended, given := s.sessions.Reauthorize(ctx, resolve, judge)
 	s.forgetWatches(ctx, given)
 	return ended
 }
@@ -123,16 +123,14 @@ func (s *Service) Answer(x *exchange.Exchange, r *http.Request, m *mcp.Message, 
 }
 
 // isHome tells whether this replica has what a message is about, a question or a task,
-// whoever leads the session. What is about a task that all replicas reach goes to the one
-// that leads, because it alone tells the client of the task.
+// whoever leads the session.
 func (s *Service) isHome(m *mcp.Message) bool {
 	if m.IsResponse() {
 		id, _ := mcp.RawJSON(m.ID).Text()
 		at, _ := forward.HomeOf(id)
 		return at == s.config.Others.Self()
 	}
-	return m.IsRequest() && mcp.MethodOf(m.Method).OfTasks() && // what lives elsewhere was forwarded there
-		!s.desk.IsEverywhere(m.Params)
+	return m.IsRequest() && mcp.MethodOf(m.Method).OfTasks() // what lives elsewhere was forwarded there
 }
 
 // asFormer does what a client asks for with the calls that this replica began when it led
@@ -175,9 +173,9 @@ func (s *Service) notified(ctx context.Context, l *sessions.Session, m *mcp.Mess
 
 // legacyCall is what answers one request, in one piece of memory.
 type legacyCall struct {
-	job    exchange.Job
-	reply  reply
-	dialog dialog
+	job       exchange.Job
+	reply     reply
+	responder responder
 }
 
 // legacyRequest answers one request. The call goes on if the connection breaks, because
@@ -197,9 +195,9 @@ func (s *Service) legacyRequest(x *exchange.Exchange, l *sessions.Session, m *mc
 	defer s.exchanges.Jobs.Finish(j)
 	defer l.Leave(j)
 	p.begin(s, x, l, m.ID)
-	c.dialog = p.dialog()
-	c.dialog.memory = &j.Answer
-	a := s.legacyAnswer(ctx, x.Caller, x.ID, l, m, &c.dialog)
+	c.responder = p.responder()
+	c.responder.memory = &j.Answer
+	a := s.legacyAnswer(ctx, x.Caller, x.ID, l, m, &c.responder)
 	x.Ended = a.Ended
 	l.Answered(j)
 	if a.Silent {
@@ -247,9 +245,9 @@ func (s *Service) beginLegacy(ctx context.Context, x *exchange.Exchange, l *sess
 // session's revision.
 func (s *Service) legacyAnswer(ctx context.Context, c gateway.Caller, id string, l *sessions.Session,
 	m *mcp.Message,
-	dialog *dialog,
+	responder *responder,
 ) exchange.Answer {
-	a := exchange.Answer{ID: m.ID, Shared: exchange.SharedBy(m.Method), Memory: dialog.memory}
+	a := exchange.Answer{ID: m.ID, Shared: exchange.SharedBy(m.Method), Memory: responder.memory}
 	if !lowering.HasMethod(l.Speaks(), m.Method) {
 		a.Err = exchange.ErrUnknownMethod
 		return a
@@ -266,8 +264,8 @@ func (s *Service) legacyAnswer(ctx context.Context, c gateway.Caller, id string,
 	case mcp.MethodUnsubscribe:
 		a.Err = s.unsubscribe(ctx, l, m.Params)
 	default:
-		a.Result, a.Err = s.inRounds(ctx, c, l, dialog, id, m)
-		a.Ended = dialog.rounds.request.Ended.Outcome
+		a.Result, a.Err = s.inRounds(ctx, c, l, responder, id, m)
+		a.Ended = responder.rounds.request.Ended.Outcome
 		if a.Err == nil {
 			a.Result = lowering.Result(l.Speaks(), m.Method, a.Result)
 		}

@@ -13,11 +13,11 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
-	"github.com/drawbridge-mcp/drawbridge/server/directory"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/notices"
 	"github.com/drawbridge-mcp/drawbridge/server/sessions"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions/directory"
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 

@@ -29,7 +29,7 @@ func (rt *roundTrips) askAll(ctx context.Context, round int,
 	if rt.heard == nil {
 		rt.heard = rt.server.config.Memory.Reserve(share.User(rt.session.User))
 	}
-	leave := rt.server.waiting.enter(rt.caller, rt.dialog.body)
+	leave := rt.server.waiting.enter(rt.caller, rt.responder.body)
 	if leave != nil {
 		defer leave()
 	}
@@ -65,7 +65,7 @@ func (rt *roundTrips) askOne(ctx context.Context, q *sessions.Question, params m
 		return sessions.ErrSessionEnded
 	}
 	params = lowering.Question(rt.revision, rt.request.Capabilities, q.Method, params)
-	err := rt.dialog.send(ctx, mcp.AppendRequest(nil, q.RPCID(), q.Method, params))
+	err := rt.responder.send(ctx, mcp.AppendRequest(nil, q.RPCID(), q.Method, params))
 	q.Asked = err == nil
 	if !q.Asked {
 		rt.session.Unexpect(q)
@@ -73,7 +73,7 @@ func (rt *roundTrips) askOne(ctx context.Context, q *sessions.Question, params m
 	if errors.Is(err, errNoStream) {
 		return nil
 	}
-	rt.dialog.releaseSlot()
+	rt.responder.releaseSlot()
 	return err
 }
 
@@ -122,6 +122,6 @@ func (rt *roundTrips) withdraw(ctx context.Context, questions []sessions.Questio
 		}
 		params := mcp.NewObject(mcp.Member{Name: "requestId", Value: mcp.RawJSON(q.RPCID())})
 		// the session may have ended
-		_ = rt.dialog.send(ctx, mcp.AppendRequest(nil, "", mcp.NotifyCancelled, params))
+		_ = rt.responder.send(ctx, mcp.AppendRequest(nil, "", mcp.NotifyCancelled, params))
 	}
 }

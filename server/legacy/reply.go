@@ -57,10 +57,10 @@ func (p *reply) begin(s *Service, x *exchange.Exchange, l *sessions.Session, ans
 	p.alarm = s.alarms.Set(patience, p)
 }
 
-// dialog returns the way to the client for what happens during the request. The first
+// responder returns the way to the client for what happens during the request. The first
 // message on it makes the answer an event stream.
-func (p *reply) dialog() dialog {
-	return dialog{sender: p, carriesQuestions: p.x.AcceptsStream, body: p.x.Held.Body.Held()}
+func (p *reply) responder() responder {
+	return responder{sender: p, carriesQuestions: p.x.AcceptsStream, body: p.x.Resources.Body.Held()}
 }
 
 func (p *reply) send(ctx context.Context, message []byte) error {
@@ -73,7 +73,7 @@ func (p *reply) send(ctx context.Context, message []byte) error {
 	return err
 }
 
-func (p *reply) releaseSlot() { p.rested.Do(func() { p.x.Held.ReleaseSlot() }) }
+func (p *reply) releaseSlot() { p.rested.Do(func() { p.x.Resources.ReleaseSlot() }) }
 
 // Ring makes the answer an event stream when patience is over, and sends it.
 func (p *reply) Ring() {

@@ -39,8 +39,8 @@ type sender interface {
 	releaseSlot()
 }
 
-// dialog is with the client of a session, while one request of it is being answered.
-type dialog struct {
+// responder is with the client of a session, while one request of it is being answered.
+type responder struct {
 	sender
 
 	carriesQuestions bool
@@ -49,13 +49,13 @@ type dialog struct {
 	rounds           roundTrips         // of the request, set by inRounds
 }
 
-// of returns the dialog for one request of a batch.
-func (w *dialog) of(j *exchange.Job) *dialog {
-	return &dialog{sender: w.sender, carriesQuestions: w.carriesQuestions, body: w.body, memory: &j.Answer}
+// of returns the responder for one request of a batch.
+func (w *responder) of(j *exchange.Job) *responder {
+	return &responder{sender: w.sender, carriesQuestions: w.carriesQuestions, body: w.body, memory: &j.Answer}
 }
 
 // notify sends a notification. A client that accepts no stream does not get it.
-func (w *dialog) notify(ctx context.Context, n mcp.Notification) error {
+func (w *responder) notify(ctx context.Context, n mcp.Notification) error {
 	err := w.send(ctx, mcp.AppendRequest(nil, "", n.Method, n.Params))
 	if errors.Is(err, errNoStream) {
 		return nil
@@ -77,33 +77,33 @@ func (w *dialog) notify(ctx context.Context, n mcp.Notification) error {
 // The answers may arrive at another replica, which forwards them.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 type roundTrips struct {
-	server   *Service
-	session  *sessions.Session
-	dialog   *dialog
-	caller   gateway.Caller
-	request  gateway.Request
-	revision string
-	heard    *share.Reservation // holds the answers of the round; nil: nothing was asked yet
+	server    *Service
+	session   *sessions.Session
+	responder *responder
+	caller    gateway.Caller
+	request   gateway.Request
+	revision  string
+	heard     *share.Reservation // holds the answers of the round; nil: nothing was asked yet
 }
 
 // inRounds runs one request of a session until it has a result.
-func (s *Service) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Session, dialog *dialog,
+func (s *Service) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Session, responder *responder,
 	id string,
 	m *mcp.Message,
 ) (mcp.Object, *mcp.Error) {
 	agreed, level := l.Wants()
 	capabilities := agreed.Capabilities
-	if !dialog.carriesQuestions {
+	if !responder.carriesQuestions {
 		capabilities = mcp.Object{}
 	}
-	rt := &dialog.rounds
+	rt := &responder.rounds
 	*rt = roundTrips{
-		server: s, session: l, dialog: dialog, caller: c, revision: l.Speaks(),
+		server: s, session: l, responder: responder, caller: c, revision: l.Speaks(),
 		request: gateway.Request{
 			ID: id, Method: m.Method, Params: m.Params.Without("inputResponses", "requestState"),
 			Capabilities: capabilities, InSession: true, Extensions: agreed.Extensions, Client: l.Name,
-			LogLevel: level, Notify: dialog.notify, Tasks: lowering.Tasks(l.Speaks()),
-			Memory: dialog.memory, Form: lowering.Form(l.Speaks()),
+			LogLevel: level, Notify: responder.notify, Tasks: lowering.Tasks(l.Speaks()),
+			Memory: responder.memory, Form: lowering.Form(l.Speaks()),
 			From: gateway.From{Session: l.ShortName()},
 		},
 	}
@@ -112,18 +112,18 @@ func (s *Service) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Se
 		rt.request.Traceparent = x.Traceparent()
 	}
 	defer func() { rt.heard.Release() }()
-	if m.Params.Has("task") || m.Method == mcp.MethodTasksResult {
+	if m.Params.Has("task") {
 		rt.request.TaskNews = func(id string, n mcp.Notification) { s.taskChanged(l, id, n) }
 	}
 	if m.Method == mcp.MethodTasksResult {
-		dialog.releaseSlot() // the request waits for as long as its task runs
+		responder.releaseSlot() // the request waits for as long as its task runs
 	}
 	result, told := rt.run(ctx)
 	if told != nil {
 		return lowering.Error(m.Method, told)
 	}
 	if m.Method == mcp.MethodTasksList {
-		return s.forwarder.JoinTasks(ctx, m, result, dialog.memory)
+		return s.forwarder.JoinTasks(ctx, m, result, responder.memory)
 	}
 	return result, nil
 }
@@ -195,12 +195,12 @@ func (rt *roundTrips) pause(ctx context.Context, n int) error {
 	if n > maxPauses {
 		return lowering.ErrPauses
 	}
-	leave := rt.server.waiting.enter(rt.caller, rt.dialog.body)
+	leave := rt.server.waiting.enter(rt.caller, rt.responder.body)
 	if leave == nil {
 		return lowering.ErrPauses
 	}
 	defer leave()
-	rt.dialog.releaseSlot()
+	rt.responder.releaseSlot()
 	timer := time.NewTimer(min(firstPause<<(n-1), maxPause))
 	defer timer.Stop()
 	select {

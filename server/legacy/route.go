@@ -37,7 +37,7 @@ func (s *Service) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID,
 			return nil
 		}
 		if l != nil {
-			x.Held.TakeSlot(s.config.Working)
+			x.Resources.TakeSlot(s.config.Working)
 			return l
 		}
 		switch ask(to) {

@@ -8,11 +8,11 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
-	"github.com/drawbridge-mcp/drawbridge/server/directory"
+	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions/directory"
 	"github.com/drawbridge-mcp/drawbridge/server/streams"
 )
 
@@ -42,7 +42,7 @@ type Config struct {
 	Forwarder *forward.Forwarder
 	Working   *atomic.Int64 // counts the requests in work
 	Seal      *seal.Ring    // of session ids
-	Log       session.Log
+	Log       eventlog.Log
 	Records   primary.Store // say which replica leads each session; nil: there are no others
 	Others    replica.Others
 	Metrics   *metrics.Metrics

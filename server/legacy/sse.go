@@ -135,8 +135,8 @@ func (s *Service) takeRequest(x *exchange.Exchange, l *sessions.Session, m *mcp.
 	if refused != nil {
 		return refused
 	}
-	sender := &sseSender{server: s, session: l, taken: x.Held} // belongs to the goroutine from here on
-	x.Held = exchange.Held{}
+	sender := &sseSender{server: s, session: l, taken: x.Resources} // belongs to the goroutine from here on
+	x.Resources = exchange.Resources{}
 	go s.exchanges.Safely(ctx, func() { // Wait waits for it
 		defer s.exchanges.Jobs.Finish(j)
 		defer l.Leave(j)
@@ -153,7 +153,7 @@ func (s *Service) takeRequest(x *exchange.Exchange, l *sessions.Session, m *mcp.
 type sseSender struct {
 	server  *Service
 	session *sessions.Session
-	taken   exchange.Held // by the request
+	taken   exchange.Resources // by the request
 }
 
 var _ sender = (*sseSender)(nil)
@@ -178,7 +178,7 @@ func (s *Service) answerSSE(ctx context.Context, x *exchange.Exchange, l *sessio
 		case mcp.MethodPing:
 			a = exchange.Answer{ID: m.ID}
 		default:
-			a = s.legacyAnswer(ctx, x.Caller, x.ID, l, m, &dialog{
+			a = s.legacyAnswer(ctx, x.Caller, x.ID, l, m, &responder{
 				sender: sender, carriesQuestions: true,
 				body: sender.taken.Body.Held(), memory: &j.Answer,
 			})

@@ -52,7 +52,7 @@ func (s *Service) subscribe(ctx context.Context, c gateway.Caller, id string, l 
 		s.keepWatch(ctx, l, uri)
 	}
 	if now, ok := s.exchanges.Resolve(c.Principal); ok { // rules may have changed while it was being opened
-		s.forgetWatches(ctx, l.Judge(now))
+		s.forgetWatches(ctx, l.Reauthorize(now))
 	}
 	return w.Told
 }

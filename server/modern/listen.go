@@ -260,8 +260,8 @@ func (sub *subscription) Close(context.Context, bool) {
 	sub.updates.Close()
 }
 
-// judge ends the subscriptions that the caller may not have any more.
-func (sub *subscription) judge(caller gateway.Caller) {
+// reauthorize ends the subscriptions that the caller may not have any more.
+func (sub *subscription) reauthorize(caller gateway.Caller) {
 	lost := func(one followed) bool {
 		if one.Allows(caller) {
 			return false
@@ -332,7 +332,7 @@ func (sub *subscription) Step(_ context.Context, out *streams.Stream) error {
 	if !ok || sub.endpoint.config.Streams.IsDue(sub.flow) {
 		return streams.ErrEnded
 	}
-	sub.judge(caller)
+	sub.reauthorize(caller)
 	if err := sub.tellLists(caller, out); err != nil {
 		return err
 	}

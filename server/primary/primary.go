@@ -3,9 +3,9 @@
 // others forward. It knows nothing of sessions but their names, and deliberately not who
 // asks or what a session is for.
 //
-// Each session has a record that all replicas can read, from when it opens until it ends:
+// Each session has an entry that all replicas can read, from when it opens until it ends:
 //
-//	Open ─▶ primary A, epoch 1 ──Take: A is gone, or drains──▶ primary B, epoch 2 ─▶ … ─▶ End: there is no record
+//	Open ─▶ primary A, epoch 1 ──Take: A is gone, or drains──▶ primary B, epoch 2 ─▶ … ─▶ End: there is no entry
 //
 // The epoch is the fence: it grows each time that another replica takes the session over,
 // and what a primary of a lower epoch writes is refused. So a replica that was taken for
@@ -27,8 +27,8 @@ type Key struct {
 	Name   string // never used again
 }
 
-// Record is what replicas know of a session together.
-type Record struct {
+// Entry is what replicas know of a session together.
+type Entry struct {
 	Primary replica.ID        // that leads the session
 	Epoch   uint64            // grows with each primary
 	Facts   map[string]string // short texts by name; nil: none
@@ -37,7 +37,7 @@ type Record struct {
 // What a Store returns. Any other error says that it does not know: it failed, or has
 // just lost what it had.
 var (
-	// ErrNone says that there is no record: the session has ended, or was not used for
+	// ErrNone says that there is no entry: the session has ended, or was not used for
 	// too long.
 	ErrNone = errors.New("no replica leads the session")
 	// ErrFenced says that another replica leads the session by now.
@@ -47,27 +47,27 @@ var (
 // Store keeps the records. Each method costs one round trip. Implementations are safe for
 // concurrent use.
 type Store interface {
-	// Open writes a whole record, of a session that begins or of one that the store has
-	// lost. The error is ErrFenced if there is a record of another primary with the same
+	// Open writes a whole entry, of a session that begins or of one that the store has
+	// lost. The error is ErrFenced if there is an entry of another primary with the same
 	// epoch or a higher one.
-	Open(ctx context.Context, k Key, r Record) error
-	// Keep writes the facts of a record, and leaves all others as they are; the text ""
-	// forgets a fact. The error is ErrNone if there is no record, or ErrFenced.
-	Keep(ctx context.Context, k Key, r Record) error
+	Open(ctx context.Context, k Key, r Entry) error
+	// Keep writes the facts of an entry, and leaves all others as they are; the text ""
+	// forgets a fact. The error is ErrNone if there is no entry, or ErrFenced.
+	Keep(ctx context.Context, k Key, r Entry) error
 	// Look returns the record. The error is ErrNone if there is none, but not while the
 	// store may have lost it: then whoever leads the session writes it again.
-	Look(ctx context.Context, k Key) (Record, error)
-	// Take makes another replica the primary, with a higher epoch, if the record has
-	// still the primary and the epoch of from. It returns the record as it is then. The
+	Look(ctx context.Context, k Key) (Entry, error)
+	// Take makes another replica the primary, with a higher epoch, if the entry has
+	// still the primary and the epoch of from. It returns the entry as it is then. The
 	// error is ErrFenced if another replica was faster, or ErrNone.
-	Take(ctx context.Context, k Key, from Record, to replica.ID) (Record, error)
+	Take(ctx context.Context, k Key, from Entry, to replica.ID) (Entry, error)
 	// End forgets the record. The error is ErrFenced if another replica leads the session
 	// with a higher epoch. That there is none is no error.
 	End(ctx context.Context, k Key, epoch uint64) error
-	// Renew keeps records for longer, and returns which of them are not there. It costs a
+	// Renew keeps entries for longer, and returns which of them are not there. It costs a
 	// round trip for a few hundred.
 	Renew(ctx context.Context, keys []Key) (missing []Key, err error)
-	// OnLoss calls f when the store may have lost records: then whoever leads a session
-	// writes its record again. f must return at once. It is called before the store runs.
+	// OnLoss calls f when the store may have lost entries: then whoever leads a session
+	// writes its entry again. f must return at once. It is called before the store runs.
 	OnLoss(f func())
 }

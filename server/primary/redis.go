@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// settleTime is for how long after a loss a record that is not there may be written
+	// settleTime is for how long after a loss an entry that is not there may be written
 	// again by its primary.
 	settleTime = 5 * time.Second
-	renewBatch = 256 // records in one round trip
+	renewBatch = 256 // entries in one round trip
 )
 
 // RedisConfig is what a Redis needs. Every field is required but Refused.
@@ -26,13 +26,13 @@ type RedisConfig struct {
 	Seal   *seal.Ring
 	Others replica.Others
 	Logger *slog.Logger
-	Life   time.Duration // of a record that nobody renews
+	Life   time.Duration // of an entry that nobody renews
 	// Refused is called when the server returns what no replica has written there. nil:
 	// nobody is told.
 	Refused func()
 }
 
-// Redis is a Store of several replicas, over what they share. A record is a hash: the
+// Redis is a Store of several replicas, over what they share. An entry is a hash: the
 // primary and the epoch, which scripts compare, one value that seals both together, and
 // the facts, each sealed for its name. So whoever can write to the server can make a
 // session forgotten, but cannot make a replica believe what no replica has said.
@@ -53,7 +53,7 @@ func NewRedis(cfg RedisConfig) *Redis {
 	return s
 }
 
-// Names of the fields of a record that are no facts, which begin with factPrefix.
+// Names of the fields of an entry that are no facts, which begin with factPrefix.
 const (
 	fieldPrimary = "primary"
 	fieldEpoch   = "epoch"
@@ -68,10 +68,10 @@ const (
 	saidFenced = "fenced"
 )
 
-// KeyOf returns the name of the key of a record in Redis.
+// KeyOf returns the name of the key of an entry in Redis.
 func KeyOf(k Key) string { return redis.Key(k.Tenant, "session", k.Name) }
 
-// writing writes a record. ARGV: primary, epoch, seal, milliseconds that it is kept, 1 if
+// writing writes an entry. ARGV: primary, epoch, seal, milliseconds that it is kept, 1 if
 // it may begin, and then facts by name and value, "" to forget one.
 var writing = redis.NewScript(`
 if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then redis.call('DEL', KEYS[1]) end
@@ -88,7 +88,7 @@ end
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return 'ok'`)
 
-// taking gives a record to another primary. ARGV: primary and epoch as they must be, the
+// taking gives an entry to another primary. ARGV: primary and epoch as they must be, the
 // new ones, seal, milliseconds. It returns the whole record.
 var taking = redis.NewScript(`
 if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then return {'none'} end
@@ -99,7 +99,7 @@ redis.call('HSET', KEYS[1], 'primary', ARGV[3], 'epoch', ARGV[4], 'seal', ARGV[5
 redis.call('PEXPIRE', KEYS[1], ARGV[6])
 return {'ok', redis.call('HGETALL', KEYS[1])}`)
 
-// ending forgets a record. ARGV: the epoch of who ends the session.
+// ending forgets an entry. ARGV: the epoch of who ends the session.
 var ending = redis.NewScript(`
 if redis.call('TYPE', KEYS[1]).ok == 'hash' then
   local epoch = tonumber(redis.call('HGET', KEYS[1], 'epoch') or '')
@@ -109,12 +109,12 @@ redis.call('DEL', KEYS[1])
 return 'ok'`)
 
 // Open implements Store.
-func (s *Redis) Open(ctx context.Context, k Key, r Record) error { return s.write(ctx, k, r, "1") }
+func (s *Redis) Open(ctx context.Context, k Key, r Entry) error { return s.write(ctx, k, r, "1") }
 
 // Keep implements Store.
-func (s *Redis) Keep(ctx context.Context, k Key, r Record) error { return s.write(ctx, k, r, "0") }
+func (s *Redis) Keep(ctx context.Context, k Key, r Entry) error { return s.write(ctx, k, r, "0") }
 
-func (s *Redis) write(ctx context.Context, k Key, r Record, begins string) error {
+func (s *Redis) write(ctx context.Context, k Key, r Entry, begins string) error {
 	args := []string{string(r.Primary), epochText(r.Epoch), s.seal(k, r), s.life(), begins}
 	for name, text := range r.Facts {
 		if text != "" {
@@ -142,26 +142,26 @@ func (s *Redis) said(reply redis.Reply, err error) error {
 }
 
 // Look implements Store.
-func (s *Redis) Look(ctx context.Context, k Key) (Record, error) {
+func (s *Redis) Look(ctx context.Context, k Key) (Entry, error) {
 	reply, err := s.config.Store.Do(ctx, redis.Command{Name: "HGETALL", Key: KeyOf(k)})
 	if err != nil {
-		return Record{}, err
+		return Entry{}, err
 	}
 	fields, err := reply.Map()
 	if err != nil {
-		return Record{}, s.refuse(ctx, k)
+		return Entry{}, s.refuse(ctx, k)
 	}
 	if len(fields) == 0 {
-		return Record{}, s.none(ctx)
+		return Entry{}, s.none(ctx)
 	}
 	return s.read(ctx, k, fields)
 }
 
 // errLost says that the server has lost what it had. Whoever leads a session writes its
-// record again.
+// entry again.
 var errLost = fmt.Errorf("redis has lost what replicas shared, and it is written again: %w", redis.ErrDown)
 
-// none returns the error for a record that is not there. The server may have lost it a
+// none returns the error for an entry that is not there. The server may have lost it a
 // moment ago, and nobody has seen that yet: then its generation is gone, too.
 func (s *Redis) none(ctx context.Context) error {
 	if time.Since(time.Unix(0, s.lost.Load())) < settleTime {
@@ -177,8 +177,8 @@ func (s *Redis) none(ctx context.Context) error {
 	return ErrNone
 }
 
-// read returns the record that the server has.
-func (s *Redis) read(ctx context.Context, k Key, fields map[string]redis.Reply) (r Record, _ error) {
+// read returns the entry that the server has.
+func (s *Redis) read(ctx context.Context, k Key, fields map[string]redis.Reply) (r Entry, _ error) {
 	texts := make(map[string]string, len(fields))
 	for name, value := range fields {
 		text, err := value.Text()
@@ -193,7 +193,7 @@ func (s *Redis) read(ctx context.Context, k Key, fields map[string]redis.Reply) 
 		_, err = s.config.Seal.OpenBytes(recordPurpose(k, r), []byte(texts[fieldSeal]))
 	}
 	if err != nil {
-		return Record{}, s.refuse(ctx, k)
+		return Entry{}, s.refuse(ctx, k)
 	}
 	for name, sealed := range texts {
 		if len(name) <= len(factPrefix) || name[:len(factPrefix)] != factPrefix {
@@ -202,7 +202,7 @@ func (s *Redis) read(ctx context.Context, k Key, fields map[string]redis.Reply) 
 		name = name[len(factPrefix):]
 		plain, err := s.config.Seal.OpenBytes(factPurpose(k, name), []byte(sealed))
 		if err != nil {
-			return Record{}, s.refuse(ctx, k)
+			return Entry{}, s.refuse(ctx, k)
 		}
 		if r.Facts == nil {
 			r.Facts = make(map[string]string)
@@ -230,29 +230,29 @@ func (s *Redis) refuse(ctx context.Context, k Key) error {
 
 // Take implements Store. An epoch is the time in milliseconds where that is higher than
 // the one before: so it is also higher than what a server that failed over has forgotten.
-func (s *Redis) Take(ctx context.Context, k Key, from Record, to replica.ID) (Record, error) {
-	r := Record{Primary: to, Epoch: max(from.Epoch+1, Epoch())}
+func (s *Redis) Take(ctx context.Context, k Key, from Entry, to replica.ID) (Entry, error) {
+	r := Entry{Primary: to, Epoch: max(from.Epoch+1, Epoch())}
 	args := []string{
 		string(from.Primary), epochText(from.Epoch), string(to), epochText(r.Epoch),
 		s.seal(k, r), s.life(),
 	}
 	reply, err := taking.Run(ctx, s.config.Store, []string{KeyOf(k)}, args)
 	if err != nil {
-		return Record{}, err
+		return Entry{}, err
 	}
 	parts, err := reply.List()
 	if err != nil || len(parts) == 0 {
-		return Record{}, s.refuse(ctx, k)
+		return Entry{}, s.refuse(ctx, k)
 	}
 	if err := s.said(parts[0], nil); err != nil {
-		return Record{}, err
+		return Entry{}, err
 	}
 	if len(parts) < 2 {
-		return Record{}, s.refuse(ctx, k)
+		return Entry{}, s.refuse(ctx, k)
 	}
 	fields, err := parts[1].Map()
 	if err != nil {
-		return Record{}, s.refuse(ctx, k)
+		return Entry{}, s.refuse(ctx, k)
 	}
 	return s.read(ctx, k, fields)
 }
@@ -299,7 +299,7 @@ func (s *Redis) OnLoss(f func()) {
 
 func (s *Redis) life() string { return strconv.FormatInt(s.config.Life.Milliseconds(), 10) }
 
-func (s *Redis) seal(k Key, r Record) string {
+func (s *Redis) seal(k Key, r Entry) string {
 	return string(s.config.Seal.SealBytes(recordPurpose(k, r), nil))
 }
 
@@ -310,7 +310,7 @@ func epochText(epoch uint64) string { return strconv.FormatUint(epoch, 10) }
 
 // Purposes for which values are sealed: none is taken for another one. Only the last part
 // may hold a NUL.
-func recordPurpose(k Key, r Record) string {
+func recordPurpose(k Key, r Entry) string {
 	return "record 1\x00" + k.Tenant + "\x00" + k.Name + "\x00" + epochText(r.Epoch) + "\x00" +
 		string(r.Primary)
 }

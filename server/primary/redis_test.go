@@ -64,18 +64,18 @@ func TestStores(t *testing.T) {
 			if _, err := s.Look(ctx, key); !errors.Is(err, primary.ErrNone) {
 				t.Errorf("before it opens: got %v, want ErrNone", err)
 			}
-			if err := s.Keep(ctx, key, primary.Record{Primary: a, Epoch: 1}); !errors.Is(err,
+			if err := s.Keep(ctx, key, primary.Entry{Primary: a, Epoch: 1}); !errors.Is(err,
 				primary.ErrNone) {
 				t.Errorf("a fact before it opens: got %v, want ErrNone", err)
 			}
-			first := primary.Record{Primary: a, Epoch: 1, Facts: map[string]string{
+			first := primary.Entry{Primary: a, Epoch: 1, Facts: map[string]string{
 				"level": "info",
 				"lists": "x",
 			}}
 			if err := s.Open(ctx, key, first); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Keep(ctx, key, primary.Record{
+			if err := s.Keep(ctx, key, primary.Entry{
 				Primary: a, Epoch: 1,
 				Facts: map[string]string{"level": "error", "lists": ""},
 			}); err != nil {
@@ -93,10 +93,10 @@ func TestStores(t *testing.T) {
 			if _, err := s.Take(ctx, key, found, a); !errors.Is(err, primary.ErrFenced) {
 				t.Errorf("taken by two: got %v, want ErrFenced", err)
 			}
-			late := primary.Record{Primary: a, Epoch: 1, Facts: map[string]string{"level": "late"}}
+			late := primary.Entry{Primary: a, Epoch: 1, Facts: map[string]string{"level": "late"}}
 			for what, err := range map[string]error{
 				"open": s.Open(ctx, key, late), "keep": s.Keep(ctx, key, late), "end": s.End(ctx, key, 1),
-				"the same epoch": s.Open(ctx, key, primary.Record{Primary: a, Epoch: taken.Epoch}),
+				"the same epoch": s.Open(ctx, key, primary.Entry{Primary: a, Epoch: taken.Epoch}),
 			} {
 				if !errors.Is(err, primary.ErrFenced) {
 					t.Errorf("a late write, %s: got %v, want ErrFenced", what, err)
@@ -107,7 +107,7 @@ func TestStores(t *testing.T) {
 				missing[0] != other {
 				t.Errorf("renewed: got missing %v, %v", missing, err)
 			}
-			if err := s.Open(ctx, key, primary.Record{
+			if err := s.Open(ctx, key, primary.Entry{
 				Primary: b, Epoch: taken.Epoch,
 				Facts: taken.Facts,
 			}); err != nil {
@@ -127,7 +127,7 @@ func TestStores(t *testing.T) {
 func TestOneOfManyTakesASession(t *testing.T) {
 	t.Parallel()
 	s := newOverRedis(t)
-	if err := s.Open(t.Context(), key, primary.Record{Primary: a, Epoch: 1}); err != nil {
+	if err := s.Open(t.Context(), key, primary.Entry{Primary: a, Epoch: 1}); err != nil {
 		t.Fatal(err)
 	}
 	from, err := s.Look(t.Context(), key)
@@ -167,7 +167,7 @@ func TestForgedRecordsAreNotBelieved(t *testing.T) {
 		{"fact-level", "error"},
 		{"fact-new", "x"},
 	} {
-		if err := s.Open(t.Context(), key, primary.Record{
+		if err := s.Open(t.Context(), key, primary.Entry{
 			Primary: a, Epoch: 1,
 			Facts: map[string]string{"level": "info"},
 		}); err != nil {
@@ -189,7 +189,7 @@ func TestForgedRecordsAreNotBelieved(t *testing.T) {
 	}
 	for _, spoil := range [][]string{{"SET", "junk"}, {"LPUSH", "junk"}, {"XADD", "*", "d", "junk"}} {
 		s.does(t, spoil[0], primary.KeyOf(key), spoil[1:]...)
-		if err := s.Open(t.Context(), key, primary.Record{Primary: a, Epoch: 1}); err != nil {
+		if err := s.Open(t.Context(), key, primary.Entry{Primary: a, Epoch: 1}); err != nil {
 			t.Errorf("over a key of another type: %v", err)
 		}
 		if err := s.End(t.Context(), key, 1); err != nil {
@@ -203,14 +203,14 @@ func TestForgedRecordsAreNotBelieved(t *testing.T) {
 func TestALossEndsNoSession(t *testing.T) {
 	t.Parallel()
 	s := newOverRedis(t)
-	if err := s.Open(t.Context(), key, primary.Record{Primary: a, Epoch: 1}); err != nil {
+	if err := s.Open(t.Context(), key, primary.Entry{Primary: a, Epoch: 1}); err != nil {
 		t.Fatal(err)
 	}
 	s.server.Exec(t, "FLUSHALL")
 	if _, err := s.Look(t.Context(), key); err == nil || errors.Is(err, primary.ErrNone) {
 		t.Errorf("at once: got %v, want an error that says nothing of an end", err)
 	}
-	if err := s.Open(t.Context(), key, primary.Record{Primary: a, Epoch: 1}); err != nil {
+	if err := s.Open(t.Context(), key, primary.Entry{Primary: a, Epoch: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := s.Look(t.Context(), key); err != nil || r.Primary != a {
@@ -229,7 +229,7 @@ func TestALossEndsNoSession(t *testing.T) {
 func TestRecordsGoByThemselves(t *testing.T) {
 	t.Parallel()
 	s := newOverRedis(t)
-	if err := s.Open(t.Context(), key, primary.Record{Primary: a, Epoch: 1}); err != nil {
+	if err := s.Open(t.Context(), key, primary.Entry{Primary: a, Epoch: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if ms, err := s.does(t, "PTTL", primary.KeyOf(key)).Int(); err != nil || ms <= 0 ||

@@ -54,8 +54,8 @@ func (l *Session) FormerOf() replica.ID {
 	return l.lead.former
 }
 
-// InRecord names the session in the records.
-func (l *Session) InRecord() primary.Key { return primary.Key{Tenant: l.User.TenantID, Name: l.Name} }
+// EntryKey names the session in the records.
+func (l *Session) EntryKey() primary.Key { return primary.Key{Tenant: l.User.TenantID, Name: l.Name} }
 
 // Facts returns all that is kept of a session that this replica leads.
 func (l *Session) Facts() map[string]string {
@@ -94,14 +94,14 @@ const (
 	FactLists = "lists" // digests of what the client was told of lists last
 )
 
-// SetUnwritten notes whether the record lacks something.
+// SetUnwritten notes whether the entry lacks something.
 func (l *Session) SetUnwritten(unwritten bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lead.unwritten = unwritten
 }
 
-// IsUnwritten tells whether this replica leads the session, and its record lacks
+// IsUnwritten tells whether this replica leads the session, and its entry lacks
 // something.
 func (l *Session) IsUnwritten() bool {
 	l.mu.Lock()
@@ -117,9 +117,9 @@ func (l *Session) BeginLeading(epoch uint64) {
 }
 
 // BecomePrimary notes that this replica leads the session from now on, and what its
-// record has of it. former led it before and answers the requests that are running; it is
+// entry has of it. former led it before and answers the requests that are running; it is
 // "" if that is gone.
-func (l *Session) BecomePrimary(r primary.Record, former replica.ID, running map[mcp.ID]bool) {
+func (l *Session) BecomePrimary(r primary.Entry, former replica.ID, running map[mcp.ID]bool) {
 	l.mu.Lock()
 	l.lead = lead{leads: true, epoch: r.Epoch, confirmed: time.Now(), former: former, running: running}
 	l.life.reach(ready)

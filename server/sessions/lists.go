@@ -147,7 +147,7 @@ func (l *Session) addUpdateLocked(uri, part string) {
 	l.notices.updates.Add(uri, part)
 }
 
-// learnLists notes what the client was told of lists, as the record has it.
+// learnLists notes what the client was told of lists, as the entry has it.
 func (l *Session) learnLists(text string) {
 	contents := strings.Fields(text)
 	l.mu.Lock()
@@ -174,7 +174,7 @@ func (l *Session) listsLocked() string {
 	return strings.Join(contents, " ")
 }
 
-// ListsDue returns what the client was told of lists. due tells whether the record is to
+// ListsDue returns what the client was told of lists. due tells whether the entry is to
 // have it and does not, and then counts as having it.
 func (l *Session) ListsDue() (text string, due bool) {
 	l.mu.Lock()

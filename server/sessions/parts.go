@@ -76,7 +76,7 @@ type lead struct {
 	leads     bool
 	epoch     uint64
 	confirmed time.Time       // when this replica was last sure to lead
-	unwritten bool            // the record lacks something
+	unwritten bool            // the entry lacks something
 	primary   replica.ID      // the other replica that leads; "": not known
 	former    replica.ID      // that led before this one, and has calls still; "": none
 	running   map[mcp.ID]bool // the requests that it answers
@@ -124,7 +124,7 @@ type untold struct {
 		content string // digest of what that holds
 		carrier string // the stream that has the notice and has not sent it yet; "" for none
 	}
-	kept    string           // what the record has of the lists
+	kept    string           // what the entry has of the lists
 	updates *notices.Pending // changed resources; nil: none has changed yet
 	// toldUntil is up to when the client has used up its pace of changed resources; paced
 	// tells that its streams are woken when it may be told of others.
@@ -139,7 +139,7 @@ type untold struct {
 
 // Subscription is the subscription of a session to one resource.
 type Subscription struct {
-	kept         bool          // the record is to have it
+	kept         bool          // the entry is to have it
 	Opened       chan struct{} // closed when the fields below are set
 	Told         *mcp.Error    // why it could not be opened; nil: it was
 	Subscription gateway.Subscription

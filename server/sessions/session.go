@@ -26,7 +26,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
+	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/streams"
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
@@ -79,8 +79,8 @@ func New(ro *Roster, t *ticket.Ticket, p auth.Principal, opener [ticket.OpenerSi
 }
 
 // InLog names the session in the log of events.
-func (l *Session) InLog() session.Key {
-	return session.Key{Name: l.Name, Owner: share.User(l.User), Here: !l.Shared}
+func (l *Session) InLog() eventlog.Key {
+	return eventlog.Key{Name: l.Name, Owner: share.User(l.User), Here: !l.Shared}
 }
 
 // Use notes that the session is being used now, with the token of p. It is false if the
@@ -308,7 +308,7 @@ func (l *Session) Priming(stream string) *sse.Event {
 	if l.Speaks() < mcp.Revision2511 {
 		return nil
 	}
-	return &sse.Event{ID: session.FirstID(stream), HasID: true, Data: []byte{}, Retry: streams.Retry}
+	return &sse.Event{ID: eventlog.FirstID(stream), HasID: true, Data: []byte{}, Retry: streams.Retry}
 }
 
 // ErrSessionEnded is the cause of a call's end with its session; see exchange.ErrCancelled.

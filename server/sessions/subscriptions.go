@@ -10,9 +10,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
-// Judge ends the subscriptions of the session that its caller may not have any more, and
+// Reauthorize ends the subscriptions of the session that its caller may not have any more, and
 // returns them.
-func (l *Session) Judge(c gateway.Caller) (given []Revoked) {
+func (l *Session) Reauthorize(c gateway.Caller) (given []Revoked) {
 	lost := l.loseWatches(c)
 	for uri, w := range lost {
 		w.stop()
@@ -88,7 +88,7 @@ func WatchFact(uri string) string {
 	return factWatch + hex.EncodeToString(digest[:16])
 }
 
-// keepsLocked tells whether the record has room for one more subscription.
+// keepsLocked tells whether the entry has room for one more subscription.
 func (l *Session) keepsLocked(uri string) bool {
 	size := len(uri)
 	for other, w := range l.notices.watched {
@@ -183,7 +183,7 @@ type Revoked struct {
 }
 
 // IsWatched tells whether the session is subscribed to a resource, or about to be, and
-// whether the record is to say so.
+// whether the entry is to say so.
 func (l *Session) IsWatched(uri string) (watched, kept bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -84,9 +84,11 @@ func New(cfg Config) *Set {
 // End ends every stream, each at a time of its own: see endAll.
 func (fs *Set) End() { fs.drain.Do(func() { close(fs.draining) }) }
 
-// Judge ends the streams whose callers are not accepted any more, besides those that
+// Reauthorize ends the streams whose callers are not accepted any more, besides those that
 // answer a POST. It returns how many they were.
-func (fs *Set) Judge(accepts func(auth.Principal) bool) (ended int) { return fs.open.judge(accepts) }
+func (fs *Set) Reauthorize(accepts func(auth.Principal) bool) (ended int) {
+	return fs.open.reauthorize(accepts)
+}
 
 // IsDraining tells whether end was called.
 func (fs *Set) IsDraining() bool {

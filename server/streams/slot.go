@@ -34,9 +34,9 @@ func (o *openStreams) remove(p *Slot) {
 	delete(o.slots, p)
 }
 
-// judge ends the streams whose callers are not accepted any more, and returns how many
+// reauthorize ends the streams whose callers are not accepted any more, and returns how many
 // they were.
-func (o *openStreams) judge(accepts func(auth.Principal) bool) (ended int) {
+func (o *openStreams) reauthorize(accepts func(auth.Principal) bool) (ended int) {
 	o.mu.Lock()
 	slots := slices.Collect(maps.Keys(o.slots))
 	o.mu.Unlock()

@@ -25,7 +25,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/server"
-	"github.com/drawbridge-mcp/drawbridge/server/session"
+	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 )
 
 // audience is what tokens of the world are for.
@@ -122,8 +122,8 @@ func newWorld() (*world, error) {
 		TrustedProxies: []netip.Prefix{},
 	}
 	w.server = server.New(server.Config{
-		Gateway: desk, Verify: verifier.Verify, Judge: verifier.Judge, Seal: ring,
-		Log:    session.NewMemory(session.MemoryConfig{}),
+		Gateway: desk, Verify: verifier.Verify, Recheck: verifier.Recheck, Seal: ring,
+		Log:    eventlog.NewMemory(eventlog.MemoryConfig{}),
 		Logger: quiet, Metrics: recorder, Version: "scoreboard",
 		Settings: func() server.Settings { return settings }, LegacySSE: true,
 	})

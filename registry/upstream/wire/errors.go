@@ -62,7 +62,7 @@ func refusedBy(resp *response) *StatusError {
 	challenged := resp.StatusCode == http.StatusForbidden && resp.Header.Get("WWW-Authenticate") != ""
 	refused := &StatusError{Status: resp.StatusCode, SignIn: challenged ||
 		resp.StatusCode == http.StatusUnauthorized}
-	if resp.grant != nil && refused.SignIn {
+	if resp.headers != nil && refused.SignIn {
 		refused.Refused = credential.RefusedBy(resp.StatusCode, resp.Header, time.Now())
 	}
 	return refused

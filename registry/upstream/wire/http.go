@@ -140,7 +140,7 @@ func (l *HTTP) post(
 ) (answer []byte, resp *response, sent bool, err error) {
 	for again := false; ready != nil; again = true {
 		var other *http.Response
-		g, trace, err := l.grant(ctx, out)
+		g, trace, err := l.headers(ctx, out)
 		if err != nil {
 			return nil, nil, false, err
 		}

@@ -34,8 +34,8 @@ const (
 // it, or its connection is lost.
 type response struct {
 	*http.Response
-	media media
-	grant *credential.Grant // what the request carried; nil: nothing
+	media   media
+	headers *credential.Headers // what the request carried; nil: nothing
 }
 
 // roundTrip sends one HTTP request. sent tells, beside an error, whether the server may

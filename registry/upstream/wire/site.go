@@ -26,7 +26,7 @@ type Site struct {
 
 // Credential returns what a request carries on behalf of a principal, or for the link
 // itself if that is nil. An error means that nothing may be sent.
-type Credential func(ctx context.Context, p *auth.Principal) (*credential.Grant, error)
+type Credential func(ctx context.Context, p *auth.Principal) (*credential.Headers, error)
 
 // sender sends HTTP requests with what they carry.
 type sender struct {
@@ -34,8 +34,8 @@ type sender struct {
 	credential Credential        // nil: nothing
 }
 
-// grant returns what a request carries, and the trace that goes with it.
-func (s *sender) grant(ctx context.Context, out *Request) (*credential.Grant, credential.Trace, error) {
+// headers returns what a request carries, and the trace that goes with it.
+func (s *sender) headers(ctx context.Context, out *Request) (*credential.Headers, credential.Trace, error) {
 	if s.credential == nil {
 		return nil, credential.Trace{}, nil
 	}
@@ -52,7 +52,7 @@ func (s *sender) roundTrip(ctx context.Context, out *Request, target *url.URL, m
 	header http.Header, body []byte,
 ) (resp *response, sent bool, err error) {
 	for again := false; ; again = true {
-		g, trace, err := s.grant(ctx, out)
+		g, trace, err := s.headers(ctx, out)
 		if err != nil {
 			return nil, false, err
 		}
@@ -60,7 +60,7 @@ func (s *sender) roundTrip(ctx context.Context, out *Request, target *url.URL, m
 		if err != nil {
 			return nil, sent, err
 		}
-		resp.grant = g
+		resp.headers = g
 		if again || resp.StatusCode != http.StatusUnauthorized || !g.Refused() {
 			return resp, sent, nil
 		}

@@ -1,4 +1,4 @@
-// Package primarytest keeps the records of sessions for replicas that are in one process,
+// Package primarytest keeps the entries of sessions for replicas that are in one process,
 // for tests.
 package primarytest
 
@@ -19,7 +19,7 @@ var ErrDown = errors.New("the store is down")
 // use.
 type Store struct {
 	mu      sync.Mutex // guards the fields below
-	records map[primary.Key]primary.Record
+	records map[primary.Key]primary.Entry
 	down    bool
 	trip    func() // called for each round trip; nil: nothing is
 	settles bool   // what is not there may be written again
@@ -42,7 +42,7 @@ func (s *Store) OnTrip(f func()) {
 	s.trip = f
 }
 
-// Lose forgets all records. Until Settle, no record counts as ended.
+// Lose forgets all entries. Until Settle, no entry counts as ended.
 func (s *Store) Lose() {
 	s.mu.Lock()
 	s.records, s.settles = nil, true
@@ -50,14 +50,14 @@ func (s *Store) Lose() {
 	s.SuspectLoss()
 }
 
-// Put puts a record back as it was, as a server does that fails over.
-func (s *Store) Put(k primary.Key, r primary.Record) {
+// Put puts an entry back as it was, as a server does that fails over.
+func (s *Store) Put(k primary.Key, r primary.Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.records[k] = r
 }
 
-// SuspectLoss does what follows when records may have been lost.
+// SuspectLoss does what follows when entries may have been lost.
 func (s *Store) SuspectLoss() {
 	s.mu.Lock()
 	losses := s.losses
@@ -81,8 +81,8 @@ func (s *Store) Settle() {
 	s.settles = false
 }
 
-// Of returns the record of the session of that name, whichever tenant it is of.
-func (s *Store) Of(name string) (primary.Record, bool) {
+// Of returns the entry of the session of that name, whichever tenant it is of.
+func (s *Store) Of(name string) (primary.Entry, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, r := range s.records {
@@ -90,10 +90,10 @@ func (s *Store) Of(name string) (primary.Record, bool) {
 			return r, true
 		}
 	}
-	return primary.Record{}, false
+	return primary.Entry{}, false
 }
 
-// Count returns how many records there are.
+// Count returns how many entries there are.
 func (s *Store) Count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,22 +109,22 @@ func (s *Store) beginLocked() error {
 		return ErrDown
 	}
 	if s.records == nil {
-		s.records = make(map[primary.Key]primary.Record)
+		s.records = make(map[primary.Key]primary.Entry)
 	}
 	return nil
 }
 
 // Open implements primary.Store.
-func (s *Store) Open(_ context.Context, k primary.Key, r primary.Record) error {
+func (s *Store) Open(_ context.Context, k primary.Key, r primary.Entry) error {
 	return s.write(k, r, true)
 }
 
 // Keep implements primary.Store.
-func (s *Store) Keep(_ context.Context, k primary.Key, r primary.Record) error {
+func (s *Store) Keep(_ context.Context, k primary.Key, r primary.Entry) error {
 	return s.write(k, r, false)
 }
 
-func (s *Store) write(k primary.Key, r primary.Record, begins bool) error {
+func (s *Store) write(k primary.Key, r primary.Entry, begins bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.beginLocked(); err != nil {
@@ -146,16 +146,16 @@ func (s *Store) write(k primary.Key, r primary.Record, begins bool) error {
 			delete(facts, name)
 		}
 	}
-	s.records[k] = primary.Record{Primary: r.Primary, Epoch: r.Epoch, Facts: facts}
+	s.records[k] = primary.Entry{Primary: r.Primary, Epoch: r.Epoch, Facts: facts}
 	return nil
 }
 
 // Look implements primary.Store.
-func (s *Store) Look(_ context.Context, k primary.Key) (primary.Record, error) {
+func (s *Store) Look(_ context.Context, k primary.Key) (primary.Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.beginLocked(); err != nil {
-		return primary.Record{}, err
+		return primary.Entry{}, err
 	}
 	r, found := s.records[k]
 	switch {
@@ -168,13 +168,13 @@ func (s *Store) Look(_ context.Context, k primary.Key) (primary.Record, error) {
 }
 
 // Take implements primary.Store.
-func (s *Store) Take(_ context.Context, k primary.Key, from primary.Record,
+func (s *Store) Take(_ context.Context, k primary.Key, from primary.Entry,
 	to replica.ID,
-) (primary.Record, error) {
+) (primary.Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.beginLocked(); err != nil {
-		return primary.Record{}, err
+		return primary.Entry{}, err
 	}
 	r, found := s.records[k]
 	switch {

@@ -137,13 +137,13 @@ type Config struct {
 	// patterns too
 	Warnings []Warning
 
-	patterns map[gateway.PatternPlace]Problem // where each pattern stands, with its text as written
+	patterns map[gateway.PatternPosition]Problem // where each pattern stands, with its text as written
 	// Places that acknowledge a code in vain, with the code as text. Those that
 	// acknowledge no-match are below instead: whether they are needed depends on what the
 	// servers offer, see Needless.
 	idle         []Problem
 	acknowledged []acknowledgement   // of no-match
-	places       map[string]Problem  // where each server and issuer stands; keys as of Place
+	positions    map[string]Problem  // where each server and issuer stands; keys as of Position
 	releases     map[release]Problem // where each release stands, with its text as written
 	largeBody    awaited             // the warning about the largest body
 	muchMemory   awaited             // the warning about limits.memory
@@ -205,8 +205,8 @@ func Default() *Config {
 		LegacySSE: true, Registration: clients.RegistrationOn,
 		LogLevel:  slog.LevelInfo,
 		LogFormat: "json",
-		patterns:  map[gateway.PatternPlace]Problem{},
-		places:    map[string]Problem{},
+		patterns:  map[gateway.PatternPosition]Problem{},
+		positions: map[string]Problem{},
 		releases:  map[release]Problem{},
 	}
 }
@@ -223,12 +223,12 @@ func (c *Config) ReachedServers() []Server {
 	return slices.DeleteFunc(slices.Clone(c.Servers), func(s Server) bool { return !reached[s.Name] })
 }
 
-// Place returns where a server, an issuer or a login stands in the files, as a Problem
+// Position returns where a server, an issuer or a login stands in the files, as a Problem
 // without a text. The name is "server NAME", "issuer NAME", "login NAME" or an EntryName.
 // For a name that the config does not have, the result is the zero Problem.
-func (c *Config) Place(name string) Problem { return c.places[name] }
+func (c *Config) Position(name string) Problem { return c.positions[name] }
 
-// EntryName is the name for Place of one of Issuers, of which several may have one name.
+// EntryName is the name for Position of one of Issuers, of which several may have one name.
 func EntryName(i int) string { return fmt.Sprintf("entry %d", i) }
 
 // Speakers returns pairs of an issuer and a tenant that its tokens, or its people, may be

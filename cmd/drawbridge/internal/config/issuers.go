@@ -11,9 +11,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 )
 
-// issuerPlaces are the nodes of an issuer at which finishIssuer may report problems, once
+// issuerPositions are the nodes of an issuer at which finishIssuer may report problems, once
 // the whole config is known.
-type issuerPlaces struct {
+type issuerPositions struct {
 	name    *node // nil: the issuer has no name, which is a problem already
 	tenants []*node
 }
@@ -41,7 +41,7 @@ func (r *reader) issuers(cfg *Config, n *node) {
 		before := len(r.problems)
 		iss, login, at := r.issuer(item)
 		if at.name != nil {
-			cfg.places["issuer "+iss.Issuer.Issuer] = Problem{
+			cfg.positions["issuer "+iss.Issuer.Issuer] = Problem{
 				File: at.name.file, Line: at.name.line,
 				Column: at.name.col,
 			}
@@ -58,7 +58,7 @@ func (r *reader) issuers(cfg *Config, n *node) {
 
 // issuer reads one issuer, and checks what can be checked without the rest of the config.
 // The login is nil if people do not sign in there with a browser.
-func (r *reader) issuer(n *node) (iss Issuer, login *Login, at issuerPlaces) {
+func (r *reader) issuer(n *node) (iss Issuer, login *Login, at issuerPositions) {
 	if n.member("sign_in") != nil {
 		login = &Login{}
 	}
@@ -282,7 +282,7 @@ func (r *reader) secret(n *node) []auth.Key {
 // Whole says that the issuer was read without a problem. Only then is it given to package
 // auth for a last check, which would otherwise complain about values that the file does
 // not have.
-func (r *reader) finishIssuer(cfg *Config, iss Issuer, places issuerPlaces, whole bool) {
+func (r *reader) finishIssuer(cfg *Config, iss Issuer, places issuerPositions, whole bool) {
 	r.checkTenants(places.tenants)
 	iss.Recorded = cfg.Records.Claims
 	if len(iss.Audiences) == 0 {
@@ -303,7 +303,7 @@ func (r *reader) finishIssuer(cfg *Config, iss Issuer, places issuerPlaces, whol
 		}
 	}
 	if at := places.name; at != nil {
-		cfg.places[EntryName(len(cfg.Issuers))] = Problem{File: at.file, Line: at.line, Column: at.col}
+		cfg.positions[EntryName(len(cfg.Issuers))] = Problem{File: at.file, Line: at.line, Column: at.col}
 	}
 	cfg.Issuers = append(cfg.Issuers, iss)
 }

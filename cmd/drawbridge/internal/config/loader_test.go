@@ -97,7 +97,7 @@ func TestALoaderNoticesWhateverAFreshLoadWould(t *testing.T) {
 		}
 		if want != nil {
 			// for validate alone
-			want.patterns, want.idle, want.acknowledged = map[gateway.PatternPlace]Problem{}, got.idle, nil
+			want.patterns, want.idle, want.acknowledged = map[gateway.PatternPosition]Problem{}, got.idle, nil
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", step.name, got, want)

@@ -18,7 +18,7 @@ import (
 // watchPatterns notes where each pattern of a tenant stands, so that a later warning can
 // name its place, and marks the rules whose patterns may match nothing without a warning.
 func (r *reader) watchPatterns(cfg *Config, t *gateway.TenantConfig, n *node) {
-	note := func(place gateway.PatternPlace, at *node) {
+	note := func(place gateway.PatternPosition, at *node) {
 		if r.known != nil {
 			return
 		}
@@ -27,7 +27,7 @@ func (r *reader) watchPatterns(cfg *Config, t *gateway.TenantConfig, n *node) {
 	}
 	t.MayMatchNothing = r.mayMatchNothing(cfg, acknowledgement{tenant: t.ID, rule: anyRule}, n, r.root)
 	for _, m := range n.child("limits").child("tools").members {
-		note(gateway.PatternPlace{Pattern: m.name},
+		note(gateway.PatternPosition{Pattern: m.name},
 			&node{raw: m.name, file: m.key.file, line: m.key.line, col: m.key.col})
 	}
 	for i := range t.Rules {
@@ -35,10 +35,10 @@ func (r *reader) watchPatterns(cfg *Config, t *gateway.TenantConfig, n *node) {
 		own := r.mayMatchNothing(cfg, acknowledgement{tenant: t.ID, rule: i + 1}, item)
 		t.Rules[i].MayMatchNothing = own || t.MayMatchNothing
 		for _, at := range item.child("allow").items {
-			note(gateway.PatternPlace{Rule: i + 1, Pattern: at.text}, at)
+			note(gateway.PatternPosition{Rule: i + 1, Pattern: at.text}, at)
 		}
 		for _, at := range item.child("deny").items {
-			note(gateway.PatternPlace{Rule: i + 1, Deny: true, Pattern: at.text}, at)
+			note(gateway.PatternPosition{Rule: i + 1, Deny: true, Pattern: at.text}, at)
 		}
 	}
 }

@@ -74,7 +74,7 @@ func (r Redis) TLS() (*tls.Config, error) {
 // redis reads how to reach the server that replicas share.
 func (r *reader) redis(cfg *Config, n *node) {
 	to := &cfg.Redis
-	cfg.places["redis"] = Problem{File: n.file, Line: n.line, Column: n.col}
+	cfg.positions["redis"] = Problem{File: n.file, Line: n.line, Column: n.col}
 	secret := func(n *node) string {
 		if data := r.read(n); data != nil {
 			if _, err := checkPassword(data); err != nil {

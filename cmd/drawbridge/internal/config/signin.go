@@ -163,7 +163,7 @@ func (r *reader) addLogin(cfg *Config, login *Login, at *node, tenants []*node, 
 		r.checkMeaning(login, at)
 	}
 	cfg.Logins = append(cfg.Logins, *login)
-	cfg.places["login "+login.Name] = Problem{File: at.file, Line: at.line, Column: at.col}
+	cfg.positions["login "+login.Name] = Problem{File: at.file, Line: at.line, Column: at.col}
 }
 
 // checkMeaning reports what package auth has against the claims of a login. It wants keys
@@ -241,7 +241,7 @@ func (r *reader) clients(cfg *Config, n *node) {
 			}
 		}
 		cfg.Clients = append(cfg.Clients, c)
-		cfg.places["clients"] = Problem{File: n.file, Line: n.line, Column: n.col}
+		cfg.positions["clients"] = Problem{File: n.file, Line: n.line, Column: n.col}
 		if at := item.member("tenant"); at != nil {
 			r.later = append(r.later, func() { r.checkTenants([]*node{at}) })
 		}

@@ -34,7 +34,7 @@ func (r *reader) tenants(cfg *Config, n *node, complete bool) {
 			t = r.known.shared(r.wholeTenant(cfg, m, serving[m.name], complete))
 			known = len(r.warnings) == warnings && !cfg.hasAuth(m.name)
 		}
-		t.Place = placeOf(m.key)
+		t.Place = positionOf(m.key)
 		if known {
 			r.known.add(key, len(cfg.Tenants))
 		}
@@ -51,12 +51,12 @@ func (r *reader) servingTenants(cfg *Config) map[string][]string {
 	return serving
 }
 
-func placeOf(n *node) gateway.Place { return gateway.Place{File: n.file, Line: n.line} }
+func positionOf(n *node) gateway.Position { return gateway.Position{File: n.file, Line: n.line} }
 
 // wholeTenant reads one tenant, checks it if the rest is complete, and warns of it if
 // there is no problem.
 func (r *reader) wholeTenant(cfg *Config, m member, serving []string, complete bool) gateway.TenantConfig {
-	t := gateway.TenantConfig{ID: m.name, Place: placeOf(m.key)}
+	t := gateway.TenantConfig{ID: m.name, Place: positionOf(m.key)}
 	before := len(r.problems)
 	value := r.open(m)
 	r.tenant(cfg, &t, value)

@@ -43,7 +43,7 @@ func unmatched(cfg *Config, catalogue *registry.Registry) []Warning {
 	}
 	var out []Warning
 	for _, u := range found {
-		at := cfg.patterns[u.PatternPlace]
+		at := cfg.patterns[u.PatternPosition]
 		at.Text, at.Hint = fmt.Sprintf("%q matches nothing that the tenant's servers offer", at.Text),
 			u.Nearest
 		out = append(out, Warning{at, codeNoMatch})

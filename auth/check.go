@@ -1,0 +1,115 @@
+package auth
+
+import (
+	"slices"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+// errRevoked says that what the token was given out for has ended. To its caller it is a
+// token whose time is over: then clients try to get a new one, and learn what to do.
+var errRevoked = refuse("expired", "what the token was given out for has ended")
+
+// check returns nil if the issuer's token that p was made from would be accepted now.
+func (i *issuer) check(p *Principal, now time.Time) error {
+	if !now.Before(p.Expiry.Add(leeway)) {
+		return &Error{Reason: "expired"}
+	}
+	if !slices.Contains(i.algorithms, p.proof.algorithm) {
+		return &Error{Reason: "algorithm"}
+	}
+	set := i.keys.current(now)
+	if set == nil {
+		return &Error{Reason: "unavailable"}
+	}
+	if !set.holds(p.proof.key, p.proof.keyID, p.proof.algorithm) {
+		return refuse("key", "the key is not the issuer's any more")
+	}
+	if !i.isFor(p.proof.audiences) {
+		return &Error{Reason: "audience"}
+	}
+	if !i.isTenant(p) {
+		return &Error{Reason: "tenant"}
+	}
+	if !i.speaksFor(p.Issuer) {
+		return &Error{Reason: "issuer"}
+	}
+	if p.proof.isRevoked() {
+		return errRevoked
+	}
+	if p.proof.mapping != i.mapping && !p.proof.mapping.isSame(i.mapping) {
+		return refuse("claims", "claims are read otherwise now")
+	}
+	return nil
+}
+
+// proof returns by what the verified token p of the issuer was accepted; tenants are the
+// values that named its tenants.
+func (i *issuer) proof(p *parsed, signer verifying, tenants []string) *proof {
+	family, _ := text(p.claims.member(FamilyClaim)) // a token without one cannot be revoked
+	return &proof{
+		issuer:    i.name,
+		family:    family,
+		revoked:   i.revoked,
+		key:       signer.fingerprint,
+		keyID:     p.keyID,
+		algorithm: p.algorithm,
+		audiences: p.claims.audience,
+		mapping:   i.mapping,
+		tenants:   tenants,
+		kept:      i.kept(&p.claims),
+	}
+}
+
+// isTenant tells whether the token that p was made from is still for p's tenant, or for
+// one of its tenants if none was chosen.
+func (i *issuer) isTenant(p *Principal) bool {
+	if i.mapping.tenant != "" {
+		return i.mapping.tenant == p.TenantID
+	}
+	if i.mapping.tenantAt.text != p.proof.mapping.tenantAt.text {
+		return false // what stands there was not kept
+	}
+	for _, value := range p.proof.tenants {
+		tenant, is := i.mapping.tenants[value]
+		if is && (tenant == p.TenantID || p.TenantID == "" && slices.Contains(p.Tenants, tenant)) {
+			return true
+		}
+	}
+	return false
+}
+
+// kept returns what goes on of the claims of a token. Of one that this gateway has given to
+// a person these are the claims that are sealed in it: its own are the gateway's words.
+func (i *issuer) kept(c *claims) []Claim {
+	if _, signedIn := text(c.member(FamilyClaim)); i.openKept == nil || !signedIn {
+		return keptClaims(c.all, i.keepClaims)
+	}
+	sealed, is := text(c.member(KeptClaim))
+	if !is {
+		return nil
+	}
+	return Keep(i.openKept(sealed), i.keepClaims)
+}
+
+// Keep returns those of the claims with these names that would go on with a principal whose
+// token had them. claims is a JSON object; of anything else there are none.
+func Keep(claims []byte, names []string) []Claim {
+	all, err := members(claims)
+	if err != nil {
+		return nil
+	}
+	return keptClaims(all, names)
+}
+
+// keptClaims returns the claims with those names. One that is longer than MaxKept is left
+// out, as if the token did not have it.
+func keptClaims(all []strictjson.Member, names []string) (kept []Claim) {
+	for _, m := range all {
+		if len(m.Value) <= MaxKept && slices.Contains(names, m.Name) {
+			kept = append(kept, Claim{m.Name, slices.Clone(m.Value)})
+		}
+	}
+	return kept
+}

@@ -1,0 +1,56 @@
+package share
+
+// Sizes of allocations of memory, in bytes.
+const (
+	// Covered is what a request may hold without an allocation, because its place among the
+	// calls covers it: with a bound on the calls, there is a bound on the sum.
+	Covered = 16 << 10
+	// Step is the unit of allocations beyond Covered.
+	Step = 64 << 10
+
+	// DefaultMemory is the size of a budget of memory if nothing says how much there is.
+	DefaultMemory = 512 << 20
+)
+
+// Allocation is a part of a budget of memory that one user holds, and that grows as bytes
+// arrive. So a client that announces much and sends little holds little. The zero Allocation
+// is of no budget, holds nothing, and can only hold what is covered. An Allocation belongs to
+// one goroutine at a time, and must not be copied while it holds something, unless only
+// one of the copies is used further.
+type Allocation struct {
+	budget *Budget
+	user   User
+	held   int64
+}
+
+// Allocate returns an allocation of the user that holds nothing.
+func (b *Budget) Allocate(u User) Allocation { return Allocation{budget: b, user: u} }
+
+// Resize makes the allocation hold what size bytes need: nothing up to Covered, otherwise size
+// rounded up to whole steps. An error of Take says that it cannot grow so far; then it
+// holds what it held. Making it smaller always succeeds.
+func (l *Allocation) Resize(size int64) error {
+	need := int64(0)
+	if size > Covered {
+		need = (size + Step - 1) / Step * Step
+	}
+	switch {
+	case need > l.held:
+		if l.budget == nil {
+			return ErrTotal
+		}
+		if err := l.budget.take(l.user, need-l.held, unbounded(), l.held); err != nil {
+			return err
+		}
+	case need < l.held:
+		l.budget.Give(l.user, l.held-need)
+	}
+	l.held = need
+	return nil
+}
+
+// Held returns how much the allocation holds of its budget, in bytes.
+func (l *Allocation) Held() int64 { return l.held }
+
+// Release gives back all that the allocation holds. Further calls do nothing.
+func (l *Allocation) Release() { _ = l.Resize(0) } // becoming smaller succeeds

@@ -1,0 +1,228 @@
+package eventlog
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+)
+
+// Of what is done off the path.
+const (
+	choreBatch = 256             // commands in one round trip
+	choreRetry = 2 * time.Second // until what failed is tried again
+)
+
+// chores are what is yet to be done for streams off the path. They are bounded by the
+// streams that there are: of each, only the newest state counts.
+type chores struct {
+	now      func() time.Time
+	wake     chan struct{} // holds a token while there is something to do
+	returned chan struct{} // holds a token while it is to be looked whether the server has lost something
+
+	mu      sync.Mutex          // guards the fields below
+	trims   map[place]string    // id of the entry before which all are to be dropped
+	forgets map[place]time.Time // streams that are to be forgotten, and since when
+	notices map[notice]bool     // word that is to be sent
+}
+
+// notice is that a replica is to look at a stream.
+type notice struct {
+	place
+	to replica.ID
+}
+
+func newChores(now func() time.Time) *chores {
+	return &chores{
+		now: now, wake: make(chan struct{}, 1), returned: make(chan struct{}, 1),
+		trims: make(map[place]string), forgets: make(map[place]time.Time), notices: make(map[notice]bool),
+	}
+}
+
+func (c *chores) prompt() { put(c.wake) }
+
+// put puts a token into a channel that holds one, unless there is one.
+func put(into chan struct{}) {
+	select {
+	case into <- struct{}{}:
+	default:
+	}
+}
+
+// dropped notes that a stream has lost its oldest event, or all it has. The mutex of the
+// Memory is held.
+func (c *chores) dropped(s *memoryStream, all bool) {
+	shared := s.shared
+	p := place{Key{Name: s.session.name, Owner: s.session.owner}, s.name}
+	switch {
+	case shared.lost || shared.over: // the server has nothing of it, or is to forget all
+	case all:
+		shared.over = true
+		if shared.own { // others may still read what is not, and the server forgets that by itself
+			c.forget(p)
+		}
+	default:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.trims[p] = entryID(s.floor+1, s.last && s.events.count == 0)
+		c.prompt()
+	}
+}
+
+// forget has the server forget a stream.
+func (c *chores) forget(p place) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.trims, p)
+	if _, known := c.forgets[p]; !known {
+		c.forgets[p] = c.now()
+	}
+	c.prompt()
+}
+
+// notify has a replica look at a stream.
+func (c *chores) notify(p place, to replica.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.notices[notice{p, to}] = true
+	c.prompt()
+}
+
+// Run does what is off the path, until ctx ends: it wakes readers at other replicas,
+// drops in the server what was dropped here, and keeps there what is used here.
+func (l *Redis) Run(ctx context.Context) error {
+	var caring sync.WaitGroup
+	caring.Go(func() { l.care(ctx) })
+	defer caring.Wait()
+	retry := time.NewTicker(choreRetry)
+	defer retry.Stop()
+	for {
+		select {
+		case <-l.chores.wake:
+			l.notifyAll(ctx)
+			l.trimAll(ctx)
+		case <-retry.C:
+			l.trimAll(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// care does what takes longer, and goes through all streams, until ctx ends.
+func (l *Redis) care(ctx context.Context) {
+	renew := time.NewTicker(max(time.Millisecond, l.config.Age/4))
+	defer renew.Stop()
+	retry := time.NewTicker(choreRetry)
+	defer retry.Stop()
+	broken := false
+	for {
+		select {
+		case <-l.chores.returned:
+			broken = !l.repairAll(ctx)
+		case <-retry.C:
+			broken = broken && !l.repairAll(ctx)
+		case <-renew.C:
+			l.renewAll(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// notifyAll sends word to all who wait for some.
+func (l *Redis) notifyAll(ctx context.Context) {
+	l.chores.mu.Lock()
+	notices := l.chores.notices
+	l.chores.notices = make(map[notice]bool)
+	l.chores.mu.Unlock()
+	for s := range notices {
+		data := []byte(s.session.Name + "\x00" + s.stream)
+		// who gets none looks again by itself
+		_, _ = l.config.Others.Send(ctx, s.to, replica.Word{
+			Kind: kindAppended, Tenant: s.session.Owner.TenantID,
+			Data: data,
+		})
+	}
+}
+
+// heard wakes the readers of a session, because another replica has appended to one of
+// its streams.
+func (l *Redis) heard(_ context.Context, _ replica.ID, w replica.Word) ([]byte, error) {
+	name, stream, _ := bytes.Cut(w.Data, []byte{0})
+	m := l.local
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sessions[string(name)]
+	if s == nil || s.owner.TenantID != w.Tenant {
+		return nil, nil
+	}
+	if one := s.streams.find(string(stream)); one != nil && one.shared != nil {
+		one.shared.own = one.shared.own && one.shared.lost // others append, too
+	}
+	s.rouse()
+	return nil, nil
+}
+
+// returned wakes all readers, because word may have been lost, and has Run look what the
+// server has lost.
+func (l *Redis) returned() {
+	m := l.local
+	m.mu.Lock()
+	for _, s := range m.sessions {
+		s.rouse()
+	}
+	m.mu.Unlock()
+	put(l.chores.returned)
+}
+
+// trimAll drops in the server what was dropped here. What fails is tried again, and is
+// left to the server when it has become too old in any case.
+func (l *Redis) trimAll(ctx context.Context) {
+	l.chores.mu.Lock()
+	trims, forgets := l.chores.trims, l.chores.forgets
+	l.chores.trims, l.chores.forgets = make(map[place]string), make(map[place]time.Time)
+	l.chores.mu.Unlock()
+	var commands []redis.Command
+	for p, entry := range trims {
+		commands = append(commands, redis.Command{
+			Name: "XTRIM", Key: p.keys()[1],
+			Args: []string{"MINID", entry},
+		})
+	}
+	for p := range forgets {
+		keys := p.keys()
+		commands = append(commands, redis.Command{Name: "UNLINK", Key: keys[1]},
+			redis.Command{Name: "UNLINK", Key: keys[2]})
+	}
+	if l.doAll(ctx, commands) == nil {
+		return
+	}
+	l.chores.mu.Lock()
+	defer l.chores.mu.Unlock()
+	for p, entry := range trims {
+		if l.chores.trims[p] == "" { // otherwise more was dropped meanwhile
+			l.chores.trims[p] = entry
+		}
+	}
+	for p, since := range forgets {
+		if l.config.Now().Sub(since) < 2*l.config.Age {
+			l.chores.forgets[p] = since
+		}
+	}
+}
+
+// doAll runs commands, a batch at a time, and returns the first error.
+func (l *Redis) doAll(ctx context.Context, commands []redis.Command) error {
+	for len(commands) > 0 {
+		n := min(choreBatch, len(commands))
+		if _, err := l.config.Store.DoAll(ctx, commands[:n]...); err != nil {
+			return err
+		}
+		commands = commands[n:]
+	}
+	return nil
+}

@@ -1,0 +1,458 @@
+package eventlog
+
+import (
+	"container/list"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+)
+
+// What an event and a stream cost in memory beside their data, in bytes, roughly. Without
+// it, a great many small or empty ones would cost nothing and have no bound.
+const (
+	eventCost  = 128
+	streamCost = 512
+)
+
+// streamsPart is the part of the budget of the process that streams may take: the budget
+// divided by this.
+const streamsPart = 2
+
+// Bounds of what is remembered of sessions that have no streams, such as that they have
+// ended. One that has ended takes about 400 bytes, which nobody's share counts: whose it
+// was may have no session any more.
+const (
+	maxRest  = 24 * time.Hour // since the session was last used
+	maxEnded = 10_000         // sessions that have ended
+)
+
+// MemoryConfig bounds a Memory. A zero field means its default.
+type MemoryConfig struct {
+	Count int // events that are kept of one stream; zero: 1000
+	// Bytes are kept of one stream. The newest event does not count: it may be an answer
+	// that is larger, and a client that lost its connection must get it nevertheless.
+	// Zero: 1 MiB.
+	Bytes int
+	Age   time.Duration // how long an event is kept, and a stream that nobody reads; zero: 5 m
+	// Memory is the budget of the process, of bytes. Half of it at most is for streams,
+	// and shared out like the whole, so that a user whose answers fill its part of that
+	// can still make requests. nil: its own, of share.DefaultMemory.
+	Memory *share.Budget
+	Now    func() time.Time // nil: time.Now
+}
+
+// Memory is a Log in the memory of this process, for a gateway with one replica. It is
+// safe for concurrent use.
+//
+// It has no goroutine: each Append, Find and End sweeps away what is too old. A reader
+// that waits holds only a channel, which the session closes at its next event, whichever
+// stream that is of; a follower holds an entry in a list.
+type Memory struct {
+	config MemoryConfig
+	room   *share.Budget // the part of config.Memory that streams may take
+	most   int64         // bytes that one event may have
+	began  time.Time     // when it was made
+	// dropped is called with the mutex held when a stream that others share has lost its
+	// oldest event, or with nil when it is about to lose all it has. nil: nobody is told.
+	dropped func(s *memoryStream, oldest *memoryEvent)
+	// rest is for how long a session is remembered that has no streams, since it was last
+	// used: maxRest, or less where another place remembers it.
+	rest time.Duration
+
+	mu       sync.Mutex // guards the fields below and everything they lead to
+	sessions map[string]*memorySession
+	byAge    *list.List // of *memoryStream; the one that was not used for the longest time is first
+	holders  map[share.User]*holder
+	tenants  map[string]int64 // bytes of the events of each
+	// names of sessions that have ended and are in sessions; the one that ended first is
+	// first
+	ended []string
+	swept time.Time // when sweep last looked
+}
+
+var _ Log = (*Memory)(nil)
+
+// memorySession is one session. One that has ended is still there, without streams, so
+// that an event which comes late does not open it again.
+type memorySession struct {
+	name  string
+	owner share.User
+	// sequence is that of the newest event of any of its streams. All streams count
+	// together, so that an id is not used twice even if a stream is dropped and begins
+	// anew under its name.
+	sequence uint64
+	streams  streams
+	wake     chan struct{} // closed at the next event or the end; nil: nobody waits
+	follow   []Follower    // told of each event and at the end
+	ended    bool
+	touched  time.Duration // when it was last used, since the Memory was made
+}
+
+// memoryStream is one stream, with those of its events that were not dropped.
+type memoryStream struct {
+	session *memorySession
+	name    string
+	events  events
+	floor   uint64        // sequence of the newest event that was dropped; zero: none was
+	bytes   int           // of its events
+	last    bool          // its last event was appended: the newest one
+	touched time.Duration // when it was last read or appended to, since the Memory was made
+	place   *list.Element // in Memory.byAge
+	full    *list.Element // in holder.full; nil: it has no events
+	shared  *sharedStream // what a Redis knows of it; nil: no other replica does
+}
+
+// NewMemory returns an empty Memory.
+func NewMemory(cfg MemoryConfig) *Memory {
+	if cfg.Count <= 0 {
+		cfg.Count = 1000
+	}
+	if cfg.Bytes <= 0 {
+		cfg.Bytes = 1 << 20
+	}
+	if cfg.Age <= 0 {
+		cfg.Age = 5 * time.Minute
+	}
+	if cfg.Memory == nil {
+		cfg.Memory = share.New(share.DefaultMemory)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	room := share.New(cfg.Memory.Total() / streamsPart)
+	return &Memory{
+		config: cfg, room: room, most: room.Most(), rest: maxRest, began: cfg.Now(),
+		sessions: make(map[string]*memorySession), byAge: list.New(),
+		holders: make(map[share.User]*holder), tenants: make(map[string]int64),
+	}
+}
+
+// Begin implements Log.
+func (m *Memory) Begin(_ context.Context, session Key, stream string) (lasting bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, err = m.openLocked(session, stream, m.config.Now())
+	return err == nil, err
+}
+
+// Append implements Log.
+func (m *Memory) Append(_ context.Context, session Key, stream string, data []byte,
+	last bool,
+) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, err := m.readyLocked(session, stream, len(data))
+	if err != nil {
+		return "", err
+	}
+	s.session.sequence++
+	m.addLocked(s, s.session.sequence, data, last)
+	return eventID(stream, s.session.sequence), nil
+}
+
+// readyLocked returns a stream that takes an event of so many bytes, for which it has
+// taken room. The errors are those of Append.
+func (m *Memory) readyLocked(session Key, stream string, size int) (*memoryStream, error) {
+	now := m.config.Now()
+	m.sweepLocked(now)
+	s, err := m.openLocked(session, stream, now)
+	switch {
+	case err != nil:
+		return nil, err
+	case s.last:
+		return nil, ErrUnknown
+	}
+	m.trimLocked(s, now)
+	return s, m.makeRoomLocked(s, int64(eventCost+size))
+}
+
+// addLocked adds an event for which readyLocked has taken room. It came when the stream
+// was last used.
+func (m *Memory) addLocked(s *memoryStream, sequence uint64, data []byte, last bool) {
+	s.events.add(&memoryEvent{sequence: sequence, data: data, at: s.touched})
+	s.last = last
+	m.grownLocked(s, eventCost+len(data))
+	s.session.rouse()
+}
+
+// Read implements Log.
+func (m *Memory) Read(_ context.Context, session Key, stream, after string) ([]Event, <-chan struct{},
+	error,
+) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, events, err := m.readLocked(session, stream, after)
+	if err != nil || s.last {
+		return events, nil, err
+	}
+	return events, s.session.waiter(), nil
+}
+
+// Next implements Log.
+func (m *Memory) Next(_ context.Context, session Key, stream, after string) (events []Event, more bool,
+	err error,
+) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, events, err := m.readLocked(session, stream, after)
+	return events, err == nil && !s.last, err
+}
+
+// Drop implements Log.
+func (m *Memory) Drop(_ context.Context, session Key, stream, through string) {
+	name, sequence, ok := parseID(through)
+	if !ok || name != stream {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	owner := m.sessions[session.Name]
+	if owner == nil {
+		return
+	}
+	s := owner.streams.find(stream)
+	for s != nil && s.events.count > 0 && s.events.first.sequence <= sequence {
+		m.dropOldestLocked(s)
+	}
+}
+
+// readLocked returns a stream and those of its events that follow an id. The errors are
+// those of Read.
+func (m *Memory) readLocked(session Key, stream, after string) (*memoryStream, []Event, error) {
+	var sequence uint64
+	if after != "" {
+		name, n, ok := parseID(after)
+		if !ok || name != stream {
+			return nil, nil, ErrUnknown
+		}
+		sequence = n
+	}
+	s, err := m.openLocked(session, stream, m.config.Now())
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case !s.has(sequence):
+		return nil, nil, ErrUnknown
+	}
+	return s, s.after(sequence), nil
+}
+
+// Follow implements Log.
+func (m *Memory) Follow(_ context.Context, session Key, f Follower) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sessionLocked(session)
+	if s.ended {
+		return ErrUnknown
+	}
+	s.follow, s.touched = append(s.follow, f), m.now()
+	return nil
+}
+
+// Unfollow implements Log.
+func (m *Memory) Unfollow(session Key, f Follower) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sessions[session.Name]
+	if s == nil {
+		return
+	}
+	if i := slices.Index(s.follow, f); i >= 0 {
+		s.follow = slices.Delete(s.follow, i, i+1)
+	}
+}
+
+// Find implements Log.
+func (m *Memory) Find(_ context.Context, session Key, event string) (string, error) {
+	name, sequence, ok := parseID(event)
+	if !ok {
+		return "", ErrUnknown
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sweepLocked(m.config.Now())
+	owner := m.sessions[session.Name]
+	if owner == nil {
+		return "", ErrUnknown
+	}
+	s := owner.streams.find(name)
+	if s == nil || !s.has(sequence) {
+		return "", ErrUnknown
+	}
+	return name, nil
+}
+
+// Notify implements Log: nobody else leads a session of this process.
+func (m *Memory) Notify(ctx context.Context, session Key, stream string, _ uint64,
+	data []byte,
+) (string, error) {
+	return m.Append(ctx, session, stream, data, false)
+}
+
+// End implements Log. The name of the session stays taken, so that an event that comes
+// late does not open it again.
+func (m *Memory) End(session Key) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sweepLocked(m.config.Now())
+	s := m.sessionLocked(session)
+	if s.ended {
+		return
+	}
+	for _, stream := range s.streams.all() {
+		m.forgetLocked(stream)
+	}
+	s.streams, s.ended, s.touched = streams{}, true, m.now()
+	s.rouse()
+	s.follow = nil
+	if m.ended = append(m.ended, session.Name); len(m.ended) > maxEnded {
+		delete(m.sessions, m.ended[0])
+		m.ended = m.ended[1:]
+	}
+}
+
+// now returns the time since the Memory was made.
+func (m *Memory) now() time.Duration { return m.config.Now().Sub(m.began) }
+
+// sessionLocked returns a session, which it makes if it is not there.
+func (m *Memory) sessionLocked(key Key) *memorySession {
+	s := m.sessions[key.Name]
+	if s == nil {
+		s = &memorySession{name: key.Name, owner: key.Owner}
+		m.sessions[key.Name] = s
+	}
+	return s
+}
+
+// openLocked returns a stream, which it makes if it is not there. It counts as a use of
+// the stream and the session. The error is ErrUnknown if the session has ended, or one of
+// package share if there is no room.
+func (m *Memory) openLocked(session Key, stream string, now time.Time) (*memoryStream, error) {
+	owner := m.sessionLocked(session)
+	if owner.ended {
+		return nil, ErrUnknown
+	}
+	owner.touched = now.Sub(m.began)
+	s := owner.streams.find(stream)
+	if s == nil {
+		s = &memoryStream{session: owner, name: stream}
+		if err := m.makeRoomLocked(s, streamCost); err != nil {
+			return nil, err
+		}
+		s.place = m.byAge.PushBack(s)
+		owner.streams.add(s)
+	}
+	s.touched = owner.touched
+	m.byAge.MoveToBack(s.place)
+	if s.full != nil {
+		m.holders[owner.owner].full.MoveToBack(s.full)
+	}
+	return s, nil
+}
+
+// trimLocked drops the oldest events of a stream until it is within its bounds with one
+// more, which itself counts only as one.
+func (m *Memory) trimLocked(s *memoryStream, now time.Time) {
+	oldest := now.Sub(m.began) - m.config.Age
+	for s.events.count > 0 {
+		if s.events.count < m.config.Count && s.bytes <= m.config.Bytes && s.events.first.at >= oldest {
+			return
+		}
+		m.dropOldestLocked(s)
+	}
+}
+
+// forgetLocked forgets a stream, with all that it has.
+func (m *Memory) forgetLocked(s *memoryStream) {
+	m.droppedLocked(s, nil)
+	m.emptyLocked(s)
+	m.giveLocked(s.session.owner, streamCost)
+	m.byAge.Remove(s.place)
+	s.session.streams.remove(s)
+}
+
+// sweepLocked forgets streams that nobody used for the age of events. It also forgets
+// sessions that have no streams and were not used for longer than rest. It looks at most
+// ten times within that age, because it goes through all sessions.
+func (m *Memory) sweepLocked(now time.Time) {
+	if now.Sub(m.swept) < m.config.Age/10 {
+		return
+	}
+	m.swept = now
+	for e := m.byAge.Front(); e != nil; {
+		s := e.Value.(*memoryStream)
+		if now.Sub(m.began)-s.touched <= m.config.Age {
+			break
+		}
+		e = e.Next()
+		m.forgetLocked(s)
+	}
+	for len(m.ended) > 0 && now.Sub(m.began)-m.sessions[m.ended[0]].touched > m.rest {
+		delete(m.sessions, m.ended[0])
+		m.ended = m.ended[1:]
+	}
+	for name, s := range m.sessions {
+		rest := m.rest
+		if s.wake != nil { // what no other place has
+			rest = maxRest
+		}
+		if s.streams.none() && len(s.follow) == 0 && !s.ended && now.Sub(m.began)-s.touched > rest {
+			delete(m.sessions, name)
+		}
+	}
+}
+
+// after returns the events whose sequence is higher.
+func (s *memoryStream) after(sequence uint64) []Event {
+	var events []Event
+	for e := range s.events.all() {
+		if e.sequence > sequence {
+			events = append(events, Event{
+				ID: eventID(s.name, e.sequence), Data: e.data, Last: s.last &&
+					e.next == nil, Fleeting: s.shared.isFleeting(e.sequence),
+			})
+		}
+	}
+	return events
+}
+
+// has tells whether every event after the one with that sequence is still here. That is
+// so if the event itself is kept, or if it is the newest of those that were dropped.
+// Sequence 0 stands for the beginning, which is the floor as long as nothing was dropped.
+// It is not enough that the sequence is above the floor: streams of a session share the
+// numbers, so such a number may be that of another stream's event.
+func (s *memoryStream) has(sequence uint64) bool {
+	if sequence == s.floor {
+		return true
+	}
+	for e := range s.events.all() {
+		if e.sequence == sequence {
+			return true
+		}
+	}
+	return false
+}
+
+// waiter returns a channel that is closed at the next event of the session, or at its
+// end.
+func (s *memorySession) waiter() <-chan struct{} {
+	if s.wake == nil {
+		s.wake = make(chan struct{})
+	}
+	return s.wake
+}
+
+// rouse wakes all who wait for the session, and tells all who follow it. Those whose
+// stream has nothing new read in vain and wait again.
+func (s *memorySession) rouse() {
+	if s.wake != nil {
+		close(s.wake)
+		s.wake = nil
+	}
+	for _, f := range s.follow {
+		f.Appended()
+	}
+}

@@ -1,0 +1,272 @@
+package eventlog
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+)
+
+// Read implements Log.
+func (l *Redis) Read(ctx context.Context, session Key, stream, after string) ([]Event, <-chan struct{},
+	error,
+) {
+	l.local.mu.Lock()
+	s := l.local.sessionLocked(session)
+	if s.ended {
+		l.local.mu.Unlock()
+		return nil, nil, ErrUnknown
+	}
+	more := s.waiter() // from before it is read, so that nothing that comes meanwhile is missed
+	l.local.mu.Unlock()
+	events, open, err := l.Next(ctx, session, stream, after)
+	if !open {
+		more = nil
+	}
+	return events, more, err
+}
+
+// Next implements Log.
+func (l *Redis) Next(ctx context.Context, session Key, stream, after string) (events []Event, more bool,
+	err error,
+) {
+	if session.Here {
+		return l.local.Next(ctx, session, stream, after)
+	}
+	sequence := uint64(0)
+	if after != "" {
+		name, n, ok := parseID(after)
+		if !ok || name != stream {
+			return nil, false, ErrUnknown
+		}
+		sequence = n
+	}
+	r := &reading{log: l, place: place{session, stream}, follows: true}
+	here, err := r.here(sequence)
+	if err != nil || here {
+		return r.events, err == nil && !r.last, err
+	}
+	if sequence == 0 && r.base != 0 {
+		sequence = r.base
+	}
+	err = r.elsewhere(ctx, sequence, after == "" && r.base == 0)
+	return r.events, err == nil && !r.last, err
+}
+
+// Find implements Log.
+func (l *Redis) Find(ctx context.Context, session Key, event string) (string, error) {
+	if session.Here {
+		return l.local.Find(ctx, session, event)
+	}
+	name, sequence, ok := parseID(event)
+	if !ok {
+		return "", ErrUnknown
+	}
+	r := &reading{log: l, place: place{session, name}, few: true}
+	here, err := r.here(sequence)
+	if err == nil && !here {
+		err = r.elsewhere(ctx, sequence, false)
+	}
+	if err != nil {
+		return "", err
+	}
+	return name, nil
+}
+
+// Drop implements Log.
+func (l *Redis) Drop(ctx context.Context, session Key, stream, through string) {
+	l.local.Drop(ctx, session, stream, through)
+}
+
+// reading is one look for the events of a stream.
+type reading struct {
+	log *Redis
+	place
+	follows bool // the replica is to be told when there is more
+	few     bool // it is enough to know that the events are there
+	base    uint64
+	events  []Event
+	last    bool
+}
+
+// here looks in memory for the events after a sequence. It is false if they must be
+// looked for in the server.
+func (r *reading) here(sequence uint64) (bool, error) {
+	m := r.log.local
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, err := r.log.findLocked(r.place)
+	if err != nil || s == nil {
+		return false, err
+	}
+	r.base = s.shared.base
+	if sequence == 0 {
+		sequence = s.shared.base
+	}
+	switch {
+	case sequence < s.floor: // the server may not know yet that it was dropped
+		return false, ErrUnknown
+	case r.few && s.shared.lost: // the client may have got events without an id, and would get them again
+		return false, ErrUnknown
+	case s.shared.own && s.has(sequence):
+	case s.shared.lost:
+		return false, ErrUnknown
+	default:
+		return false, nil
+	}
+	if !r.few {
+		if _, err := m.openLocked(r.session, r.stream, m.config.Now()); err != nil {
+			return false, err
+		}
+		r.events = s.after(sequence)
+	}
+	r.last = s.last // as of now: what comes later is not among the events
+	return true, nil
+}
+
+// elsewhere looks in the server for the events after a sequence; zero stands for the
+// beginning. A stream that is not there begins, if that is asked.
+func (r *reading) elsewhere(ctx context.Context, sequence uint64, begin bool) error {
+	for {
+		full, err := r.page(ctx, sequence, begin)
+		if err != nil {
+			r.events = nil
+			return err
+		}
+		if !full || r.few || r.last || len(r.events) == 0 {
+			return nil
+		}
+		_, sequence, _ = parseID(r.events[len(r.events)-1].ID)
+		begin = false
+	}
+}
+
+// pageBytes bounds what one read brings: on the same connection other answers wait behind
+// it.
+const pageBytes = 64 << 10
+
+// maxEvent is how large an event is believed to be, whatever the server says.
+const maxEvent = 1 << 30
+
+// page reads as many events as a stream may have, or as fit into a page. full tells that
+// there may be others.
+func (r *reading) page(ctx context.Context, sequence uint64, begin bool) (full bool, err error) {
+	l, base := r.log, r.log.now()
+	from, count, reader, head := headID(sequence+1), l.config.Count+1, "", ""
+	if sequence == 0 {
+		from = "-"
+	}
+	if r.few {
+		count = 1
+	}
+	if r.follows {
+		reader = string(l.config.Others.Self())
+	}
+	if begin {
+		head = string(l.config.Seal.SealBytes(r.headPurpose(base), nil))
+	}
+	size, single := pageBytes, ""
+	read := func() (said string, rest []redis.Reply, err error) {
+		return l.runFor(ctx, readScript, size, r.place, from, strconv.Itoa(count), l.life(), reader, head,
+			headID(base), strconv.Itoa(size), single)
+	}
+	said, rest, err := read()
+	if err == nil && said == saidLarge && len(rest) > 0 {
+		if n, err := rest[0].Int(); err == nil && n > 0 && n < maxEvent {
+			size, single = int(n), "1"
+		}
+		said, rest, err = read()
+	}
+	switch {
+	case err != nil:
+		return false, err
+	case said == saidGone:
+		return false, ErrUnknown
+	case said != saidOK || len(rest) == 0:
+		return false, l.refuse(ctx, r.place)
+	}
+	entries, err := rest[0].Entries()
+	if err != nil {
+		return false, l.refuse(ctx, r.place)
+	}
+	if sequence == 0 {
+		if sequence, err = r.head(ctx, entries, begin); err != nil {
+			return false, err
+		}
+		entries = entries[1:]
+	} else if len(entries) == 0 {
+		top, last, ok := topOf(said, rest[1:])
+		if !ok || top != sequence {
+			return false, ErrUnknown
+		}
+		r.last = last
+		return false, nil
+	}
+	return len(rest) > 1 || len(entries) >= count-1, r.take(ctx, sequence, entries)
+}
+
+// head returns the base of a stream, of which the first entries are given. The error is
+// ErrUnknown if its first events are not there any more.
+func (r *reading) head(ctx context.Context, entries []redis.Entry, begin bool) (uint64, error) {
+	if len(entries) == 0 {
+		return 0, ErrUnknown
+	}
+	base, last, ok := parseEntryID(entries[0].ID)
+	if !ok || last {
+		return 0, ErrUnknown
+	}
+	if _, err := r.log.config.Seal.OpenBytes(r.headPurpose(base),
+		[]byte(entries[0].Fields["d"])); err != nil {
+		if _, err := r.log.config.Seal.OpenBytes(r.eventPurpose(entries[0].ID),
+			[]byte(entries[0].Fields["d"])); err != nil {
+			return 0, r.log.refuse(ctx, r.place)
+		}
+		return 0, ErrUnknown // the first events were dropped
+	}
+	if !begin {
+		return base, nil
+	}
+	// Who reads from the beginning will do so again, and is not to find another beginning
+	// then.
+	m := r.log.local
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, err := r.log.openLocked(r.place, base)
+	if err != nil {
+		return 0, err
+	}
+	if s.shared.base == 0 {
+		s.shared.base, s.shared.top = base, max(base, s.shared.top)
+	}
+	if s.shared.base != base {
+		return 0, ErrUnknown
+	}
+	return base, nil
+}
+
+// take opens entries that follow a sequence. The error is ErrUnknown if one between them
+// is missing.
+func (r *reading) take(ctx context.Context, sequence uint64, entries []redis.Entry) error {
+	for _, e := range entries {
+		n, last, ok := parseEntryID(e.ID)
+		if ok && last && n == sequence { // it was read before
+			r.last = true
+			return nil
+		}
+		if !ok || n != sequence+1 {
+			return ErrUnknown
+		}
+		data, err := r.log.config.Seal.OpenBytes(r.eventPurpose(e.ID), []byte(e.Fields["d"]))
+		if err != nil {
+			if _, err := r.log.config.Seal.OpenBytes(r.headPurpose(n), []byte(e.Fields["d"])); err == nil {
+				return ErrUnknown // somebody asks for what was before the beginning
+			}
+			return r.log.refuse(ctx, r.place)
+		}
+		if sequence = n; !r.few {
+			r.events = append(r.events, Event{ID: eventID(r.stream, n), Data: data, Last: last})
+		}
+		r.last = last
+	}
+	return nil
+}

@@ -1,0 +1,252 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+)
+
+// RedisConfig is what a Redis needs. The fields of MemoryConfig bound what this replica
+// appends, here and in the server.
+type RedisConfig struct {
+	MemoryConfig
+
+	Store  *redis.Store
+	Seal   *seal.Ring
+	Others replica.Others
+	Logger *slog.Logger
+	// Quota is what this replica may put into the server, in bytes. nil: its own, of 64
+	// MiB.
+	Quota *share.Budget
+	// Refused is called when the server returns what no replica has written there. nil:
+	// nobody is told.
+	Refused func()
+}
+
+// Redis is a Log of several replicas, over what they share. It is safe for concurrent
+// use; Run must run.
+//
+//	                     ┌───────────── this replica ─────────────┐
+//	Begin, Append ──────▶│ Memory: what it appended itself        │──▶ Read, Next, Find of a stream that Begin began:
+//	      │              └────────────────────────────────────────┘    no round trip
+//	      │ one round trip
+//	      ▼
+//	 Redis stream ──▶ Read, Next, Find of all other streams: one round trip
+//	      │
+//	      └─ who else reads it ──▶ word "stir 1" to those replicas
+//
+// An event is in the server before Append returns, so before any client has it. Round
+// trips: one for Begin and Append, one for all that Notify at the same time; none for
+// Follow, Unfollow, End and Drop. A stream that was not begun by Begin needs one or two
+// more to be appended to, because others may append to it at the same time.
+//
+// When the server does not answer, the streams of Begin go on in memory, and what is
+// appended to them from then on is Fleeting, until the stream ends. It is taken out of
+// the server as soon as that answers, so that nobody waits there for what will not come.
+//
+// Nothing waits until replicas of the server have an event (WAIT): on a connection that
+// all callers share, everybody's calls would wait behind it. A failover may so lose the
+// newest events. The replica that appended them writes them again when the server has
+// returned; where it cannot, a reader finds that the sequence has a gap, and gets
+// ErrUnknown.
+//
+// Values are sealed for their place, so that whoever can write to the server can make the
+// gateway forget, but not believe. What was not written by a replica counts as not there.
+type Redis struct {
+	config RedisConfig
+	local  *Memory
+	chores *chores
+	round  *round
+}
+
+var _ Log = (*Redis)(nil)
+
+// kindAppended is word that a stream has something new.
+const kindAppended = "stir 1"
+
+// NewRedis returns a Redis. It sets handlers of cfg.Others, so it is called before that
+// runs.
+func NewRedis(cfg RedisConfig) *Redis {
+	if cfg.Refused == nil {
+		cfg.Refused = func() {}
+	}
+	if cfg.Quota == nil {
+		cfg.Quota = share.New(defaultQuota)
+	}
+	l := &Redis{config: cfg, local: NewMemory(cfg.MemoryConfig), round: newRound()}
+	l.config.MemoryConfig = l.local.config
+	l.local.rest = l.config.Age
+	l.chores = newChores(l.config.Now)
+	l.local.dropped = l.dropped
+	cfg.Others.Handle(kindAppended, l.heard)
+	cfg.Others.OnReturn(l.returned)
+	return l
+}
+
+// life returns for how many milliseconds the server keeps a stream that nobody reads.
+func (l *Redis) life() string {
+	return strconv.FormatInt((l.config.Age + l.config.Age/8).Milliseconds(), 10)
+}
+
+// run runs a script, and returns what it said first, and the rest. The error is ErrFenced
+// if another replica leads the session.
+func (l *Redis) run(ctx context.Context, script *redis.Script, p place,
+	args ...string,
+) (said string, rest []redis.Reply, err error) {
+	return l.runFor(ctx, script, 0, p, args...)
+}
+
+// runFor is run for an answer that may have so many bytes.
+func (l *Redis) runFor(ctx context.Context, script *redis.Script, answer int, p place,
+	args ...string,
+) (said string, rest []redis.Reply, err error) {
+	reply, err := script.RunFor(ctx, l.config.Store, answer, p.keys(), args)
+	if err != nil {
+		return "", nil, err
+	}
+	return l.heardOf(ctx, p, reply)
+}
+
+// heardOf reads what a script has said of a stream.
+func (l *Redis) heardOf(ctx context.Context, p place, reply redis.Reply) (said string, rest []redis.Reply,
+	err error,
+) {
+	parts, err := reply.List()
+	if err == nil && len(parts) > 0 {
+		said, err = parts[0].Text()
+	}
+	switch {
+	case err != nil || len(parts) == 0:
+		return "", nil, l.refuse(ctx, p)
+	case said == saidFenced:
+		return "", nil, ErrFenced
+	case said == saidFailed:
+		return "", nil, errJunk
+	}
+	return said, parts[1:], nil
+}
+
+// errJunk says that somebody else has written where a stream or its readers are kept.
+var errJunk = fmt.Errorf("%w: a key has another type", redis.ErrDown)
+
+// errLater says that what is in the server may be of a version that knows more than this
+// one. It is like a fault: nothing is known here, and nothing has ended.
+var errLater = fmt.Errorf("what redis holds may be of a later version: %w", redis.ErrDown)
+
+// refuse notes that what is in the server was not written by a replica, or by one of a
+// later version.
+func (l *Redis) refuse(ctx context.Context, p place) error {
+	l.config.Refused()
+	l.config.Logger.WarnContext(ctx, "redis holds what no replica has written there; it is not used",
+		slog.String("tenant", p.session.Owner.TenantID),
+		slog.String("stream", p.stream))
+	if l.config.Others.IsNewerThere() {
+		return errLater
+	}
+	return ErrUnknown
+}
+
+// Begin implements Log.
+func (l *Redis) Begin(ctx context.Context, session Key, stream string) (lasting bool, err error) {
+	if session.Here {
+		return l.local.Begin(ctx, session, stream)
+	}
+	p, base := place{session, stream}, l.now()
+	l.local.mu.Lock()
+	s, err := l.findLocked(p)
+	known := s != nil && s.shared.own
+	lasting = known && !s.shared.lost
+	l.local.mu.Unlock()
+	if err != nil || known {
+		return lasting, err
+	}
+	if l.beginQuota(session.Owner) != nil {
+		return false, l.beginHere(p, base)
+	}
+	head := l.config.Seal.SealBytes(p.headPurpose(base), nil)
+	said, _, err := l.run(ctx, beginScript, p, headID(base), string(head), l.life(),
+		string(l.config.Others.Self()))
+	if err != nil && !errors.Is(err, redis.ErrDown) {
+		l.config.Quota.Give(session.Owner, streamQuota)
+		return false, err
+	}
+	down := err != nil
+	if said == saidTaken { // another replica has appended to it, or reads it already
+		l.config.Quota.Give(session.Owner, streamQuota)
+		_, err = (&writing{log: l, place: p}).lookUp(ctx, false)
+		return err == nil, err
+	}
+	l.local.mu.Lock()
+	defer l.local.mu.Unlock()
+	if s, err = l.openLocked(p, base); err != nil {
+		l.config.Quota.Give(session.Owner, streamQuota)
+		l.chores.forget(p)
+		return false, err
+	}
+	s.shared.own, s.shared.quota = true, s.shared.quota+streamQuota
+	if down {
+		l.loseLocked(p, s)
+	}
+	return !down, nil
+}
+
+// beginHere begins a stream that goes on in memory only.
+func (l *Redis) beginHere(p place, base uint64) error {
+	l.local.mu.Lock()
+	defer l.local.mu.Unlock()
+	s, err := l.openLocked(p, base)
+	if err == nil {
+		s.shared.own, s.shared.lost = true, true
+	}
+	return err
+}
+
+// openLocked returns a stream, which it makes with that base if it is not there.
+func (l *Redis) openLocked(p place, base uint64) (*memoryStream, error) {
+	s, err := l.local.openLocked(p.session, p.stream, l.config.Now())
+	if err == nil && s.shared == nil {
+		s.shared, s.floor = newSharedStream(base), base
+	}
+	return s, err
+}
+
+// now returns the base of a stream that begins now.
+func (l *Redis) now() uint64 { return uint64(max(1, l.config.Now().UnixMilli())) }
+
+// findLocked returns what is here of a stream, nil if nothing is. The error is ErrUnknown
+// if the session has ended.
+func (l *Redis) findLocked(p place) (*memoryStream, error) {
+	owner := l.local.sessions[p.session.Name]
+	switch {
+	case owner == nil:
+		return nil, nil
+	case owner.ended:
+		return nil, ErrUnknown
+	}
+	return owner.streams.find(p.stream), nil
+}
+
+// loseLocked lets a stream go on in memory only.
+func (l *Redis) loseLocked(p place, s *memoryStream) {
+	s.shared.lost = true
+	l.giveQuotaLocked(s, s.shared.quota)
+	l.chores.forget(p)
+}
+
+// Follow implements Log.
+func (l *Redis) Follow(ctx context.Context, session Key, f Follower) error {
+	return l.local.Follow(ctx, session, f)
+}
+
+// Unfollow implements Log.
+func (l *Redis) Unfollow(session Key, f Follower) { l.local.Unfollow(session, f) }
+
+// End implements Log. Streams that other replicas began are theirs to forget.
+func (l *Redis) End(session Key) { l.local.End(session) }

@@ -1,0 +1,113 @@
+package eventlog_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
+)
+
+// house has replicas with one server.
+type house struct {
+	server  *redistest.Server
+	ring    *seal.Ring
+	hub     replicatest.Hub
+	refused atomic.Int64 // values of the server that were not used
+}
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	return &house{server: redistest.Start(t), ring: seal.RandomRing()}
+}
+
+// resident is one replica.
+type resident struct {
+	*eventlog.Redis
+
+	store  *redis.Store
+	admin  *redis.Store // of a user that may do everything
+	member *replicatest.Member
+}
+
+// join adds a replica that runs until the test ends.
+func (h *house) join(t *testing.T, change ...func(*eventlog.RedisConfig)) *resident {
+	t.Helper()
+	return h.joinBy(t, h.server.Store(t), change...)
+}
+
+// joinBy is join for a replica that has its own way to the server.
+func (h *house) joinBy(t *testing.T, store *redis.Store, change ...func(*eventlog.RedisConfig)) *resident {
+	t.Helper()
+	r := &resident{store: store, admin: h.server.Admin(t), member: h.hub.Join()}
+	cfg := eventlog.RedisConfig{
+		Store: r.store, Seal: h.ring, Others: r.member,
+		Logger: slog.New(slog.DiscardHandler), Refused: func() { h.refused.Add(1) },
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	r.Redis = eventlog.NewRedis(cfg)
+	run(t, r.Run)
+	return r
+}
+
+// run runs something until the test ends.
+func run(t *testing.T, f func(context.Context) error) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	var over sync.WaitGroup
+	over.Go(func() {
+		if err := f(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { stop(); over.Wait() })
+}
+
+// tester is what testing and rapid have in common.
+type tester interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// eventually waits until something is so.
+func eventually(t tester, what string, is func() bool) {
+	t.Helper()
+	for began := time.Now(); !is(); {
+		if time.Since(began) > time.Minute {
+			t.Fatalf("not so within a minute: %s", what)
+		}
+		<-time.After(2 * time.Millisecond)
+	}
+}
+
+func TestRedis(t *testing.T) {
+	t.Parallel()
+	suite(t, func(t *testing.T) eventlog.Log { return newHouse(t).join(t) })
+}
+
+func BenchmarkRedisAppend(b *testing.B) {
+	h := &house{server: redistest.Start(b), ring: seal.RandomRing()}
+	l := eventlog.NewRedis(eventlog.RedisConfig{
+		Store: h.server.Store(b), Seal: h.ring, Others: h.hub.Join(),
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if _, err := l.Begin(b.Context(), of("s"), "p1"); err != nil {
+		b.Fatal(err)
+	}
+	data := make([]byte, 200)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := l.Append(b.Context(), of("s"), "p1", data, false); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package eventlog
+
+import (
+	"context"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+)
+
+// ownPlaces returns the streams that only this replica appends to and that are in the
+// server. used tells of each whether it was used here within half the age of events.
+func (l *Redis) ownPlaces() (places []place, used []bool) {
+	m := l.local
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.now()
+	for e := m.byAge.Front(); e != nil; e = e.Next() {
+		s := e.Value.(*memoryStream)
+		if s.shared != nil && s.shared.own && !s.shared.lost {
+			places = append(places, place{Key{Name: s.session.name, Owner: s.session.owner}, s.name})
+			used = append(used, now-s.touched < l.config.Age/2)
+		}
+	}
+	return places, used
+}
+
+// renewAll keeps in the server the streams that are used here, and here those that are
+// read at other replicas.
+func (l *Redis) renewAll(ctx context.Context) {
+	places, used := l.ownPlaces()
+	for len(places) > 0 {
+		n := min(choreBatch/3, len(places))
+		var commands []redis.Command
+		for i, p := range places[:n] {
+			keys := p.keys()
+			if used[i] {
+				commands = append(commands, redis.Command{
+					Name: "PEXPIRE", Key: keys[1],
+					Args: []string{l.life()},
+				})
+			} else {
+				commands = append(commands, redis.Command{Name: "PTTL", Key: keys[1]})
+			}
+			commands = append(commands, redis.Command{
+				Name: "PEXPIRE", Key: keys[2],
+				Args: []string{l.life()},
+			}, redis.Command{Name: "SMEMBERS", Key: keys[2]})
+		}
+		replies, err := l.config.Store.DoAll(ctx, commands...)
+		if err != nil {
+			return // the next time is soon enough
+		}
+		for i, p := range places[:n] {
+			if !used[i] && l.isReadElsewhere(replies[3*i+2]) {
+				l.touch(p)
+			}
+		}
+		places, used = places[n:], used[n:]
+	}
+}
+
+// isReadElsewhere tells whether other replicas are among those that read a stream.
+func (l *Redis) isReadElsewhere(readers redis.Reply) bool {
+	list, err := readers.List()
+	if err != nil {
+		return false
+	}
+	for _, r := range list {
+		if id, err := r.Text(); err == nil && replica.ID(id) != l.config.Others.Self() &&
+			l.config.Others.IsThere(replica.ID(id)) {
+			return true
+		}
+	}
+	return false
+}
+
+// touch notes that a stream is used.
+func (l *Redis) touch(p place) {
+	l.local.mu.Lock()
+	defer l.local.mu.Unlock()
+	if s, err := l.findLocked(p); err == nil && s != nil {
+		_, _ = l.local.openLocked(p.session, p.stream, l.config.Now()) // it is there, and needs no room
+	}
+}
+
+// repairAll looks, after a fault, what the server has lost of the streams of this
+// replica, and writes it again. A stream that it has lost altogether goes on in memory.
+// It is false if the server did not answer for all of them.
+func (l *Redis) repairAll(ctx context.Context) bool {
+	all := true
+	places, _ := l.ownPlaces()
+	for _, p := range places {
+		all = l.repair(ctx, p) == nil && all
+	}
+	return all
+}
+
+func (l *Redis) repair(ctx context.Context, p place) error {
+	l.local.mu.Lock()
+	s, err := l.findLocked(p)
+	l.local.mu.Unlock()
+	if err != nil || s == nil {
+		return nil // it has ended, or was forgotten
+	}
+	if err := s.shared.take(ctx); err != nil {
+		return err
+	}
+	defer func() { <-s.shared.turn }()
+	w := &writing{log: l, place: p}
+	said, rest, err := l.run(ctx, topScript, p, "", "", "")
+	if err != nil {
+		return err
+	}
+	top, _, ok := topOf(said, rest)
+	for _, e := range l.missing(p, top, ok) {
+		w.data, w.last = e.Data, e.Last
+		_, sequence, _ := parseID(e.ID)
+		if said, _, err = w.write(ctx, sequence); err != nil {
+			return err
+		}
+		if said != saidOK {
+			l.missing(p, 0, false)
+			return nil
+		}
+	}
+	return nil
+}
+
+// missing returns the events of a stream that the server has not, after the newest that
+// it has. If it has no such stream, or one that does not go on here, the stream goes on
+// in memory only.
+func (l *Redis) missing(p place, top uint64, there bool) []Event {
+	l.local.mu.Lock()
+	defer l.local.mu.Unlock()
+	s, err := l.findLocked(p)
+	if err != nil || s == nil || !s.shared.own || s.shared.lost {
+		return nil
+	}
+	switch {
+	case there && top == s.shared.top:
+		return nil
+	case there && top < s.shared.top && s.has(top):
+		return s.after(top)
+	}
+	l.loseLocked(p, s)
+	s.shared.top = max(s.floor, s.shared.base) // nothing of it can be read elsewhere
+	return nil
+}

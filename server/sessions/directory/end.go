@@ -1,0 +1,174 @@
+package directory
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions"
+)
+
+// add enters a session, and ends those that are evicted for it. It returns the session
+// that has the key.
+func (d *Directory) add(ctx context.Context, l *sessions.Session, c gateway.Caller) (*sessions.Session,
+	*exchange.Refusal,
+) {
+	tenant, user := c.Tenant.Sessions()
+	entered, evicted, refused := d.Roster.Add(l, sessions.Bounds{Tenant: tenant, User: user})
+	d.tellEvicted(ctx, evicted)
+	for _, gone := range evicted {
+		d.ended.Add(gone.Key, sessions.EndEvicted)
+		gone.Discard()
+		d.forget(ctx, gone)
+		d.ForgetEvents(gone)
+	}
+	return entered, refused
+}
+
+// End ends a session: its jobs are cancelled, its streams end, and its events and its
+// entry are forgotten, at other replicas too. how says for the log why it ended.
+func (d *Directory) End(ctx context.Context, l *sessions.Session, how string) {
+	if !d.Drop(l, how) {
+		return
+	}
+	d.forget(ctx, l)
+	if l.Shared && l.IsLeading() {
+		d.config.LetGo(l, l.StreamsAt(), EndedEpoch)
+	}
+}
+
+// Drop ends a session on this instance alone, and forgets its events. It is false if the
+// session had ended before.
+func (d *Directory) Drop(l *sessions.Session, how string) bool {
+	ended := d.Shut(l, how)
+	if ended && l.IsLeading() {
+		d.ForgetEvents(l)
+	}
+	return ended
+}
+
+// Shut ends a session on this instance alone, which cancels its calls. It is false if the
+// session had ended before.
+func (d *Directory) Shut(l *sessions.Session, how string) bool {
+	d.Roster.Remove(l)
+	ended := l.Close()
+	if ended && l.IsLeading() {
+		d.ended.Add(l.Key, how)
+	}
+	return ended
+}
+
+// Sweep ends the sessions that nobody has used for too long. One that another replica
+// leads is only let go of.
+func (d *Directory) Sweep(ctx context.Context) {
+	now := time.Now()
+	d.Each(ctx, func(l *sessions.Session) bool {
+		return !l.Fresh(now, d.config.SessionIdle) || !l.IsLeading() && !l.IsBusy()
+	}, func(l *sessions.Session) {
+		if _, leads := d.config.Others.Leads(); leads || !l.Shared {
+			d.End(ctx, l, l.Lapse(now))
+		}
+	})
+}
+
+// ForgetEvents forgets the events of a session that has ended, once the calls that are
+// still answered have their streams.
+func (d *Directory) ForgetEvents(l *sessions.Session) {
+	if l.WhenCalm(func() { d.config.Log.End(l.InLog()) }) {
+		d.config.Log.End(l.InLog())
+	}
+}
+
+// Reauthorize ends the sessions whose callers are not accepted any more, and of the others the
+// subscriptions that they may not have any more. It returns how many sessions it ended,
+// and which subscriptions. A session whose token would be accepted, but whose tenant this
+// replica does not serve at the moment, ends here alone: others may serve it, and this
+// one later.
+func (d *Directory) Reauthorize(ctx context.Context, resolve func(auth.Principal) (gateway.Caller, bool),
+	judge func(auth.Principal) error,
+) (ended int, given []sessions.Revoked) {
+	var gone []*sessions.Session
+	d.Roster.Each(func(l *sessions.Session) {
+		principal := l.LastPrincipal()
+		caller, ok := resolve(principal)
+		if ok {
+			given = append(given, l.Reauthorize(caller)...)
+			return
+		}
+		if d.Drop(l, exchange.OutcomeRevoked) {
+			ended++
+			if judge(exchange.Unexpired(principal)) != nil {
+				gone = append(gone, l)
+			}
+		}
+	})
+	for _, l := range gone { // last, because the entries may be far away
+		d.forget(ctx, l)
+	}
+	return ended, given
+}
+
+// forget removes the entry of a session that has ended here for another reason than that
+// its client said so. What cannot be removed now is removed later.
+func (d *Directory) forget(ctx context.Context, l *sessions.Session) {
+	if !l.Shared || !l.IsLeading() {
+		return
+	}
+	if d.config.Records.End(context.WithoutCancel(ctx), l.EntryKey(), l.Epoch()) == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.unended) < maxUnended {
+		d.unended[l.EntryKey()] = l.Epoch()
+	}
+}
+
+// maxUnended is how many entries are kept in mind that are yet to be removed. The others
+// end by themselves.
+const maxUnended = 4096
+
+// maxEvictionsShown bounds the lines of the log for one new session: a reload that lowers
+// a limit ends many.
+const maxEvictionsShown = 10
+
+// tellEvicted logs which sessions were evicted for a new one, the one that was idle
+// longest first. A new session evicts one, so there are at most as many lines as requests
+// that open sessions, and a few more after a reload that lowers a limit.
+func (d *Directory) tellEvicted(ctx context.Context, evicted []*sessions.Session) {
+	for i, l := range evicted {
+		if i == maxEvictionsShown {
+			d.config.Guard.Log.InfoContext(ctx, "more sessions evicted", slog.Int("sessions", len(evicted)-i))
+			return
+		}
+		d.config.Guard.Log.InfoContext(ctx, "session evicted", slog.String("session", l.ShortName()),
+			slog.String("limit", l.EvictedBy),
+			slog.Float64("idle_seconds", time.Since(l.IdleSince()).Seconds()))
+	}
+}
+
+// atOnce is with how many sessions something is done at once.
+const atOnce = 16
+
+// Each calls do with sessions, several at once, and returns when it was called with
+// all.
+func (d *Directory) Each(ctx context.Context, which func(*sessions.Session) bool,
+	do func(*sessions.Session),
+) {
+	var all errgroup.Group
+	all.SetLimit(atOnce)
+	d.Roster.Each(func(l *sessions.Session) {
+		if ctx.Err() == nil && which(l) {
+			all.Go(func() error {
+				d.Roster.Safely(ctx, func() { do(l) })
+				return nil
+			})
+		}
+	})
+	_ = all.Wait() // there is no error
+}

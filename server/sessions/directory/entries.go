@@ -1,0 +1,163 @@
+package directory
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/forward"
+	"github.com/drawbridge-mcp/drawbridge/server/primary"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions"
+)
+
+// Register writes the entry of a session that has just been opened. What cannot be written
+// now is written later.
+func (d *Directory) Register(ctx context.Context, l *sessions.Session) {
+	if !l.Shared {
+		return
+	}
+	err := d.config.Records.Open(context.WithoutCancel(ctx), l.EntryKey(), primary.Entry{
+		Primary: d.config.Others.Self(),
+		Epoch:   l.Epoch(), Facts: l.Facts(),
+	})
+	if err != nil {
+		d.config.Guard.Log.WarnContext(ctx, "a session is not recorded yet", slog.Any("error", err))
+		l.SetUnwritten(true)
+	}
+}
+
+// Keep writes a fact of a session that this replica leads; the text "" forgets it. What
+// cannot be written now is written later, together with all else.
+func (d *Directory) Keep(ctx context.Context, l *sessions.Session, name, text string) {
+	if !l.Shared {
+		return
+	}
+	r := primary.Entry{
+		Primary: d.config.Others.Self(), Epoch: l.Epoch(), Facts: map[string]string{name: text},
+	}
+	switch err := d.config.Records.Keep(context.WithoutCancel(ctx), l.EntryKey(), r); {
+	case errors.Is(err, primary.ErrFenced):
+		d.Superseded(l)
+	case err != nil:
+		d.config.Guard.Log.DebugContext(ctx, "a fact of a session is not kept yet", slog.Any("error", err))
+		l.SetUnwritten(true)
+	}
+}
+
+// Superseded notes that another replica leads a session; which one is found out when it
+// matters.
+func (d *Directory) Superseded(l *sessions.Session) { d.Follow(l, "", l.Epoch()) }
+
+// Delete removes the entry of a session that its client ends. If that cannot be done,
+// nothing has happened: no session is served any more after its end was answered.
+func (d *Directory) Delete(ctx context.Context, l *sessions.Session) *exchange.Refusal {
+	if !l.Shared {
+		return nil
+	}
+	switch err := d.config.Records.End(ctx, l.EntryKey(), l.Epoch()); {
+	case errors.Is(err, primary.ErrFenced):
+		d.Superseded(l)
+		return forward.ErrElsewhere
+	case err != nil:
+		d.config.Guard.Log.WarnContext(ctx, "a session cannot be ended", slog.Any("error", err))
+		return exchange.ErrReplicas
+	}
+	return nil
+}
+
+// tendTime is how often it is looked whether something is to be written.
+const tendTime = time.Second
+
+// Tend writes what could not be written, renews the entries of sessions that are used,
+// and takes over those whose clients have streams here when their primary is gone, until
+// ctx ends. changed holds a value when replicas have come, ended or begun to drain.
+func (d *Directory) Tend(ctx context.Context, changed <-chan struct{}, takeStranded func(context.Context)) {
+	ticker := time.NewTicker(tendTime)
+	defer ticker.Stop()
+	for renewed := time.Now(); ; {
+		select {
+		case <-d.rewriting:
+			d.write(ctx, func(*sessions.Session) bool { return true })
+		case <-changed:
+			takeStranded(ctx)
+		case now := <-ticker.C:
+			d.write(ctx, func(l *sessions.Session) bool { return l.IsUnwritten() })
+			d.removeEnded(ctx)
+			takeStranded(ctx)
+			if now.Sub(renewed) >= d.config.SessionIdle/renewals {
+				d.renew(ctx, renewed)
+				renewed = now
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// renewals is how often the entry of a session is renewed while the session may be idle.
+const renewals = 10
+
+// write writes the entries of those sessions that this replica leads.
+func (d *Directory) write(ctx context.Context, which func(*sessions.Session) bool) {
+	since, leads := d.config.Others.Leads()
+	if !leads {
+		return // later, when it is sure again
+	}
+	d.Each(ctx, func(l *sessions.Session) bool { return l.Shared && l.IsLeading() && which(l) },
+		func(l *sessions.Session) {
+			if !l.LeadsSince(since) {
+				_ = d.confirm(ctx, l) // or at its next use
+				return
+			}
+			l.SetUnwritten(false)
+			err := d.config.Records.Open(ctx, l.EntryKey(), primary.Entry{
+				Primary: d.config.Others.Self(), Epoch: l.Epoch(),
+				Facts: l.Facts(),
+			})
+			switch {
+			case errors.Is(err, primary.ErrFenced):
+				d.Superseded(l)
+			case err != nil:
+				l.SetUnwritten(true)
+			case l.IsOver():
+				d.forget(ctx, l) // it has ended meanwhile
+			}
+		})
+}
+
+// renew keeps the entries of sessions for longer that were used since then, and writes
+// those again that are not there.
+func (d *Directory) renew(ctx context.Context, since time.Time) {
+	var keys []primary.Key
+	used := make(map[primary.Key]*sessions.Session)
+	d.Roster.Each(func(l *sessions.Session) {
+		if l.IsUsedSince(since) {
+			keys, used[l.EntryKey()] = append(keys, l.EntryKey()), l
+		}
+	})
+	missing, err := d.config.Records.Renew(ctx, keys)
+	if err != nil {
+		// the next time is soon enough
+		d.config.Guard.Log.DebugContext(ctx, "sessions are not renewed", slog.Any("error", err))
+	}
+	for _, k := range missing {
+		used[k].SetUnwritten(true)
+	}
+}
+
+// removeEnded removes the entries that could not be removed before.
+func (d *Directory) removeEnded(ctx context.Context) {
+	d.mu.Lock()
+	left := d.unended
+	d.unended = make(map[primary.Key]uint64)
+	d.mu.Unlock()
+	for k, epoch := range left {
+		if err := d.config.Records.End(ctx, k, epoch); err != nil && !errors.Is(err, primary.ErrFenced) {
+			d.mu.Lock()
+			d.unended[k] = epoch
+			d.mu.Unlock()
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package directory
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/forward"
+	"github.com/drawbridge-mcp/drawbridge/server/primary"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions"
+	"github.com/drawbridge-mcp/drawbridge/server/ticket"
+)
+
+// Open makes a session for a caller, and its id. If the tenant or the user has as many
+// sessions as it may have, the one that has been idle longest ends for it; if none is
+// idle, the new one is refused. A shared one is recorded by Register.
+func (d *Directory) Open(ctx context.Context, purpose string, c gateway.Caller,
+	agreed ticket.Terms,
+) (l *sessions.Session, id string, refused *exchange.Refusal, err error) {
+	t := ticket.Ticket{
+		Opener: d.opener, Key: ticket.NewKey(), Owner: c.Principal.Owner().Digest(), Opened: time.Now(),
+		Revision: agreed.Revision, Capabilities: ticket.EncodeCapabilities(agreed.Capabilities),
+		Extensions: agreed.Extensions,
+	}
+	id, err = d.config.Seal.Seal(purpose, t.Encode())
+	if err != nil {
+		return nil, "", nil, err
+	}
+	l = d.liveOf(&t, c.Principal, d.Shared && purpose == ticket.Session)
+	l.BeginLeading(primary.Epoch())
+	l, refused = d.add(ctx, l, c)
+	return l, id, refused, nil
+}
+
+// Find returns the session over HTTP+SSE that id names, if it belongs to the caller and
+// is alive. The client is not told why a session is not found: the id may be forged,
+// unknown, of somebody else or of another instance, or the session may have ended or
+// expired. Only the log tells.
+func (d *Directory) Find(ctx context.Context, purpose, id string, c gateway.Caller) (*sessions.Session,
+	*exchange.Refusal,
+) {
+	t, refused := d.ticketOf(ctx, purpose, id, c)
+	if refused != nil {
+		return nil, refused
+	}
+	return d.findHere(ctx, t, c)
+}
+
+// Visit returns a session for what this replica has of it, a question or a task, whoever
+// leads it.
+func (d *Directory) Visit(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*sessions.Session,
+	*exchange.Refusal,
+) {
+	if !d.Shared {
+		return d.findHere(ctx, t, c)
+	}
+	if l := d.Roster.Find(t.Key); l != nil && !l.IsOver() {
+		if !l.IsLeading() {
+			return l, nil
+		}
+		if refused := d.useLed(ctx, l, c); refused != forward.ErrElsewhere {
+			return l, refused
+		}
+	}
+	l := d.liveOf(t, c.Principal, true)
+	l.Begin()
+	switch _, err := d.config.Records.Look(ctx, l.EntryKey()); {
+	case errors.Is(err, primary.ErrNone):
+		return nil, sessions.Miss(ctx, d.ended.Why(t.Key))
+	case err != nil:
+		return nil, exchange.ErrReplicas
+	}
+	return l, nil
+}
+
+// Home returns the replica that opened a session over HTTP+SSE. It is false if that is
+// this one, if there are no others, or if the id is not the caller's: then Find says why
+// there is no such session.
+func (d *Directory) Home(id string, c gateway.Caller) (replica.ID, bool) {
+	if !d.Shared {
+		return "", false
+	}
+	owner := c.Principal.Owner().Digest() // for every id, as in Find
+	t, ok := d.openTicket(ticket.SSE, id)
+	if !ok || t.Owner != owner || t.Opener == d.opener {
+		return "", false
+	}
+	return t.OpenedBy(), true
+}

@@ -1,0 +1,306 @@
+package directory
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/forward"
+	"github.com/drawbridge-mcp/drawbridge/server/primary"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions"
+	"github.com/drawbridge-mcp/drawbridge/server/ticket"
+)
+
+// A shared session has one primary: the replica that answers its client and alone writes
+// what is kept of it. The others forward. These are the roles that a replica can have in
+// a session:
+//
+//	            initialize, or Take: the primary before is gone, or drains
+//	 nothing ───────────────────────────────────────────────────────────────▶ primary
+//	    │ ▲                                                                     │ another one has taken it
+//	    │ └──no call and no stream is left── former, or follower ◀──────────────┘
+//	    │ a client opens a stream here            ▲    │ the primary is gone: Take
+//	    └─────────────────────────────────────────┘    └────────────────────────▶ primary
+//
+// A follower has streams of the session, and a former primary calls that it began. Both
+// are in the roster, and lead nothing.
+
+// Whose finds out which replica leads the session of a ticket, which is the caller's:
+// this one, and then it returns the session, or the other one that it returns. denied has
+// said that it does not; "": none has. A request that was forwarded is answered here, if
+// the entry says so: this replica may be about to take the session over.
+func (d *Directory) Whose(ctx context.Context, t *ticket.Ticket, c gateway.Caller,
+	denied replica.ID,
+) (l *sessions.Session, to replica.ID, refused *exchange.Refusal) {
+	if !d.Shared {
+		l, refused = d.findHere(ctx, t, c)
+		return l, "", refused
+	}
+	if l := d.Roster.Find(t.Key); l != nil && l.IsLeading() {
+		if refused := d.useLed(ctx, l, c); refused != forward.ErrElsewhere {
+			return l, "", refused
+		}
+	}
+	if x := exchange.FromContext(ctx); x != nil && x.Forwarded {
+		l, refused = d.takenHere(ctx, t, c)
+		return l, "", refused
+	}
+	if denied == "" {
+		if to := d.guess(t); to != "" {
+			return nil, to, nil
+		}
+	}
+	return d.look(ctx, t, c, denied)
+}
+
+// takenHere returns the session of a ticket if this replica has something of it, and the
+// entry says that it leads it.
+func (d *Directory) takenHere(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*sessions.Session,
+	*exchange.Refusal,
+) {
+	if d.Roster.Find(t.Key) == nil {
+		return nil, forward.ErrElsewhere
+	}
+	record, err := d.config.Records.Look(ctx, keyOf(t, c))
+	if err != nil || record.Primary != d.config.Others.Self() {
+		return nil, forward.ErrElsewhere
+	}
+	l, refused, err := d.take(ctx, t, c, record)
+	if err != nil {
+		return nil, forward.ErrElsewhere
+	}
+	return l, refused
+}
+
+// keyOf names the session of a ticket, which is the caller's, in the entries.
+func keyOf(t *ticket.Ticket, c gateway.Caller) primary.Key {
+	return primary.Key{Tenant: c.Principal.User().TenantID, Name: t.Key.String()}
+}
+
+// guess returns the replica that most likely leads a session, if that lives and does not
+// drain: as was found out before, or the one that opened the session. It costs nothing.
+func (d *Directory) guess(t *ticket.Ticket) replica.ID {
+	at := d.hints.of(t.Key)
+	if at == "" {
+		at = t.OpenedBy()
+	}
+	if at == d.config.Others.Self() || !d.config.Others.IsThere(at) || d.config.Others.Drains(at) {
+		return ""
+	}
+	return at
+}
+
+// maxTakes is how often a session is tried to be taken over before others who do so at
+// the same time.
+const maxTakes = 3
+
+// look looks the session up in the entries, and takes it over if its primary is gone or
+// drains.
+func (d *Directory) look(ctx context.Context, t *ticket.Ticket, c gateway.Caller,
+	denied replica.ID,
+) (*sessions.Session, replica.ID, *exchange.Refusal) {
+	self := d.config.Others.Self()
+	for range maxTakes {
+		record, err := d.config.Records.Look(ctx, keyOf(t, c))
+		if err != nil {
+			return nil, d.unlooked(t, denied, err), d.refusalOf(ctx, t, denied, err)
+		}
+		at := record.Primary
+		if at != self && at != denied && d.config.Others.IsThere(at) && !d.config.Others.Drains(at) {
+			d.hints.set(t.Key, at)
+			return nil, at, nil
+		}
+		l, refused, err := d.take(ctx, t, c, record)
+		switch {
+		case errors.Is(err, primary.ErrFenced):
+			continue
+		case err != nil:
+			return nil, "", d.refusalOf(ctx, t, denied, err)
+		}
+		return l, "", refused
+	}
+	return nil, "", exchange.ErrReplicas
+}
+
+// take takes a session over, once for all who want it at the same time: the last of two
+// would take it from this replica, and forget which calls the former primary has.
+func (d *Directory) take(ctx context.Context, t *ticket.Ticket, c gateway.Caller,
+	from primary.Entry,
+) (*sessions.Session, *exchange.Refusal, error) {
+	type taken struct {
+		session *sessions.Session
+		refused *exchange.Refusal
+	}
+	done, err, _ := d.taking.Do(string(t.Key[:]), func() (any, error) {
+		ctx, self := context.WithoutCancel(ctx), d.config.Others.Self()
+		l := d.Roster.Find(t.Key)
+		if l != nil && from.Primary == self && l.IsLeading() && l.Epoch() == from.Epoch {
+			return taken{l, d.useLed(ctx, l, c)}, nil
+		}
+		record, err := d.config.Records.Take(ctx, keyOf(t, c), from, self)
+		if err != nil {
+			return nil, err
+		}
+		former := from.Primary
+		if !d.config.Others.IsThere(former) {
+			former = ""
+		}
+		l, refused := d.begin(ctx, t, c, record, former)
+		return taken{l, refused}, nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	it := done.(taken)
+	return it.session, it.refused, nil
+}
+
+// TakeOver takes a session over whose primary is gone or drains. If another replica was
+// faster, it returns that one.
+func (d *Directory) TakeOver(ctx context.Context, l *sessions.Session, c gateway.Caller) (replica.ID,
+	*exchange.Refusal,
+) {
+	t := &ticket.Ticket{
+		Opener: d.opener, Key: l.Key, Opened: l.Expiry.Add(-d.config.SessionMaxAge), Revision: l.Speaks(),
+	}
+	_, to, refused := d.look(ctx, t, c, "")
+	return to, refused
+}
+
+// ForgetLeader notes that the replica which was believed to lead a session does not.
+func (d *Directory) ForgetLeader(t *ticket.Ticket) { d.hints.set(t.Key, "") }
+
+// unlooked returns the replica that is asked for a session because it cannot be looked
+// up: the one that opened it, also if that drains. It is "" if that was asked, or is not
+// there.
+func (d *Directory) unlooked(t *ticket.Ticket, denied replica.ID, err error) replica.ID {
+	at := t.OpenedBy()
+	if errors.Is(err, primary.ErrNone) || at == denied || at == d.config.Others.Self() ||
+		!d.config.Others.IsThere(at) {
+		return ""
+	}
+	return at
+}
+
+// refusalOf returns the refusal for an error of the entries.
+func (d *Directory) refusalOf(ctx context.Context, t *ticket.Ticket, denied replica.ID,
+	err error,
+) *exchange.Refusal {
+	switch {
+	case errors.Is(err, primary.ErrNone):
+		d.hints.set(t.Key, "")
+		return sessions.Miss(ctx, d.ended.Why(t.Key))
+	case d.unlooked(t, denied, err) != "":
+		return nil
+	}
+	d.config.Guard.Log.WarnContext(ctx, "a session cannot be looked up", slog.Any("error", err))
+	return exchange.ErrReplicas
+}
+
+// begin makes this replica the primary of a session that it has taken over from another,
+// "" if that is gone.
+func (d *Directory) begin(ctx context.Context, t *ticket.Ticket, c gateway.Caller, r primary.Entry,
+	former replica.ID,
+) (*sessions.Session, *exchange.Refusal) {
+	l, refused := d.Enter(ctx, t, c)
+	if refused != nil {
+		return nil, refused
+	}
+	running := d.config.TellTaken(ctx, l, former, r.Epoch)
+	l.BecomePrimary(r, former, running)
+	d.hints.set(t.Key, "")
+	d.Roster.Metrics.SessionAdopted()
+	d.config.OnTaken(l)
+	return l, d.useLed(ctx, l, c)
+}
+
+// Enter returns the session of a ticket, which it adds to the roster if it is not there.
+// The bounds of open apply.
+func (d *Directory) Enter(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*sessions.Session,
+	*exchange.Refusal,
+) {
+	l := d.liveOf(t, c.Principal, true)
+	l.SetHeard()
+	if !time.Now().Before(l.Expiry) {
+		return nil, sessions.Miss(ctx, sessions.EndExpired)
+	}
+	return d.add(ctx, l, c)
+}
+
+// useLed notes that a session which this replica leads is being used. It is refused as
+// forward.ErrElsewhere if another has taken it over, which a replica that others may have
+// taken for gone looks up once.
+func (d *Directory) useLed(ctx context.Context, l *sessions.Session, c gateway.Caller) *exchange.Refusal {
+	if l.Shared {
+		since, leads := d.config.Others.Leads()
+		switch {
+		case !leads:
+			return exchange.ErrReplicas
+		case !l.LeadsSince(since):
+			if refused := d.confirm(ctx, l); refused != nil {
+				return refused
+			}
+		}
+	}
+	now := time.Now()
+	if !l.Use(now, d.config.SessionIdle, c.Principal) {
+		d.End(ctx, l, l.Lapse(now))
+		return sessions.Miss(ctx, d.ended.Why(l.Key))
+	}
+	if l.Shared {
+		// the handshake is over: this replica opened the session, or another one did and
+		// the client goes on here
+		l.Begin()
+	}
+	return nil
+}
+
+// confirm looks up whether this replica still leads a session, after others may have
+// taken it for gone.
+func (d *Directory) confirm(ctx context.Context, l *sessions.Session) *exchange.Refusal {
+	now := time.Now()
+	record, err := d.config.Records.Look(ctx, l.EntryKey())
+	switch {
+	case errors.Is(err, primary.ErrNone):
+		d.Drop(l, sessions.EndClosed)
+		return sessions.Miss(ctx, sessions.EndClosed)
+	case err != nil:
+		return exchange.ErrReplicas
+	case record.Primary != d.config.Others.Self() || record.Epoch != l.Epoch():
+		d.Follow(l, record.Primary, record.Epoch)
+		return forward.ErrElsewhere
+	}
+	l.Confirm(now)
+	return nil
+}
+
+// Follow notes that another replica leads a session. What this one has of it goes on
+// without: calls and their streams until they end. Streams for notices end, here and at
+// other replicas that hold them for this one, so that their clients come back to who
+// leads.
+func (d *Directory) Follow(l *sessions.Session, at replica.ID, epoch uint64) {
+	epochBefore, led, elsewhere := l.BecomeFollower(at, epoch)
+	if led {
+		d.config.LetGo(l, elsewhere, epochBefore)
+	}
+	d.hints.set(l.Key, at)
+	l.Rested()
+}
+
+// findHere returns the session of a ticket that lives on this instance alone.
+func (d *Directory) findHere(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*sessions.Session,
+	*exchange.Refusal,
+) {
+	if t.Opener != d.opener {
+		return nil, sessions.Miss(ctx, sessions.LostRestart)
+	}
+	l := d.Roster.Find(t.Key)
+	if l == nil {
+		return nil, sessions.Miss(ctx, d.ended.Why(t.Key))
+	}
+	return l, d.useLed(ctx, l, c)
+}

@@ -7,7 +7,10 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
@@ -65,6 +68,7 @@ func (s *core) pollEnded(ctx context.Context) error {
 		after = endedID(s.ended.polled.Add(-pollBack), "")
 	}
 	found := map[string]time.Time{}
+	var untold []store.Record
 	for {
 		records, err := s.config.Store.List(ctx, store.Query{Kind: endedKind, After: after})
 		if err != nil {
@@ -72,10 +76,10 @@ func (s *core) pollEnded(ctx context.Context) error {
 		}
 		for _, r := range records {
 			after = r.ID
-			_, family, _ := strings.Cut(r.ID, ".")
+			family := familyEnded(r)
 			found[family] = r.Expires
 			if string(r.Value) == signedOut && !first && !s.ended.has(family) {
-				s.tellSignOut(ctx, r, family)
+				untold = append(untold, r)
 			}
 		}
 		if len(records) < pageSize {
@@ -86,15 +90,39 @@ func (s *core) pollEnded(ctx context.Context) error {
 	if len(found) > 0 && s.ended.add(found, now) {
 		s.config.Changed()
 	}
+	together(untold, func(r store.Record) { s.tellSignOut(ctx, r) }) // what holds, holds before
 	return nil
 }
+
+// familyEnded returns the id of the family whose end a record tells of.
+func familyEnded(ended store.Record) string {
+	_, family, _ := strings.Cut(ended.ID, ".")
+	return family
+}
+
+// together calls do for each record, for many at a time: a store commits in one what
+// comes at one time. One after the other, a few hundred took longer than the second in
+// which an end holds everywhere.
+func together(records []store.Record, do func(store.Record)) {
+	var all errgroup.Group
+	all.SetLimit(endsAtOnce)
+	for _, r := range records {
+		all.Go(func() error {
+			do(r)
+			return nil
+		})
+	}
+	_ = all.Wait() // none fails
+}
+
+const endsAtOnce = 16
 
 // tellSignOut puts on record that the operator has ended a family: the command that does
 // it has no audit, and a replica that begins to read has read of it before. Of several
 // replicas the first does it. One that cannot ask whether it is puts a line too many on
 // record rather than none.
-func (s *core) tellSignOut(ctx context.Context, ended store.Record, family string) {
-	f, err := s.family(ctx, family)
+func (s *core) tellSignOut(ctx context.Context, ended store.Record) {
+	f, err := s.family(ctx, familyEnded(ended))
 	if err != nil { // its record has expired
 		return
 	}
@@ -111,11 +139,12 @@ const signedOut = "signed_out"
 
 const pageSize = 1000 // records of one list
 
-// endAll ends the families that records lead to. Each is tried again while others change
-// it.
+// endAll ends the families that records lead to, many at a time. Each is tried again while
+// others change it.
 func (s *core) endAll(ctx context.Context, q store.Query, reason string,
 	familyBy func(store.Record) (*family, error),
 ) (int, error) {
+	var mu sync.Mutex // guards the fields below
 	count := 0
 	var faults []error
 	for {
@@ -123,18 +152,19 @@ func (s *core) endAll(ctx context.Context, q store.Query, reason string,
 		if err != nil {
 			return count, errors.Join(append(faults, err)...)
 		}
-		for _, r := range records {
-			q.After = r.ID
+		together(records, func(r store.Record) {
 			f, err := familyBy(r)
 			if errors.Is(err, store.ErrNotFound) {
-				continue
+				return
 			}
 			if err == nil {
 				err = s.endHeld(ctx, f, reason)
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			if err != nil {
 				faults = append(faults, err)
-				continue
+				return
 			}
 			count++
 			s.log.LogAttrs(
@@ -142,10 +172,11 @@ func (s *core) endAll(ctx context.Context, q store.Query, reason string,
 				slog.LevelInfo,
 				"signed out",
 				append(f.attrs(), slog.String("reason", reason))...)
-		}
+		})
 		if len(records) < pageSize {
 			return count, errors.Join(faults...)
 		}
+		q.After = records[len(records)-1].ID
 	}
 }
 

@@ -1,6 +1,7 @@
 package signin_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/database/postgrestest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
@@ -130,4 +132,117 @@ func TestReplayAtTwoReplicas(t *testing.T) {
 	if status, _ := c.refresh(replicas[0], present); status != http.StatusBadRequest {
 		t.Errorf("the present token: status %d", status)
 	}
+}
+
+// TestManySignInsOfAPersonEndInAStore ends as many sign-ins as one person may have, at a
+// process beside a replica, in a file and at a PostgreSQL. None is left out though many
+// are written at one time, and the replica puts each on record once.
+func TestManySignInsOfAPersonEndInAStore(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(testing.TB, *seal.Ring) store.Database{
+		"SQLite": openSQLite, "PostgreSQL": openPostgres,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			db := open(t, w.ring)
+			var told atomic.Int64
+			over := func(c *signin.Config, _ *signin.Settings) {
+				c.Store, c.Logger = db, slog.New(slog.DiscardHandler)
+				c.Audit = func(_ context.Context, r audit.Record) bool {
+					if r.Outcome == signin.OutcomeEnded {
+						told.Add(1)
+					}
+					return true
+				}
+			}
+			w.server = w.replica(t, over)
+			if err := w.server.Learn(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			const all = 100
+			clients := make([]*signedIn, all)
+			for i := range clients {
+				clients[i] = w.signIn(t, base, "ann", nil)
+			}
+			command := w.replica(t, func(c *signin.Config, _ *signin.Settings) {
+				c.Store, c.Logger = db, slog.New(slog.DiscardHandler)
+			})
+			began := time.Now()
+			n, err := command.SignOut(t.Context(), idpIssuer, "ann")
+			if n != all || err != nil {
+				t.Errorf("%d have ended: %v", n, err)
+			}
+			t.Logf("%d sign-ins have ended in %v", n, time.Since(began))
+			if err := w.server.Learn(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			v := w.verifier(t)
+			for i, c := range clients {
+				_, err := v.Verify(t.Context(), c.access)
+				if status, _ := c.refresh(w.server, c.refreshWith); err == nil || status != http.StatusBadRequest {
+					t.Fatalf("sign-in %d: token %v, refresh status %d", i, err, status)
+				}
+			}
+			if got := told.Load(); got != all {
+				t.Errorf("%d are on record, want %d", got, all)
+			}
+		})
+	}
+}
+
+// slowly is a store whose operations take a while each, however many there are at one
+// time.
+type slowly struct{ store.Store }
+
+func (s slowly) Get(ctx context.Context, kind, id string) (store.Record, error) {
+	time.Sleep(10 * time.Millisecond)
+	return s.Store.Get(ctx, kind, id)
+}
+
+func (s slowly) Put(ctx context.Context, r store.Record) (int64, error) {
+	time.Sleep(10 * time.Millisecond)
+	return s.Store.Put(ctx, r)
+}
+
+// TestASignOutOfManyHoldsWithinASecond ends a hundred sign-ins of a person, by the
+// operator and by the provider. Another replica refuses all of them a second later, over a
+// store that would take two seconds for one after the other.
+func TestASignOutOfManyHoldsWithinASecond(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for name, end := range map[string]func(*world) error{
+			"sign-out": func(w *world) error { _, err := w.server.SignOut(t.Context(), idpIssuer, "ann"); return err },
+			"logout":   func(w *world) error { return w.logout(t, "sub:ann") },
+		} {
+			w := newWorld(t)
+			clients := make([]*signedIn, 100)
+			for i := range clients {
+				clients[i] = w.signIn(t, base, "ann", nil)
+			}
+			slow := func(c *signin.Config, _ *signin.Settings) { c.Store = slowly{w.store} }
+			other := w.replica(t, slow)
+			w.server = w.replica(t, slow)
+			ctx, cancel := contextOf(t)
+			var running sync.WaitGroup
+			running.Go(func() { _ = other.Run(ctx) })
+			there := (&world{server: other, settings: w.settings}).verifier(t)
+			time.Sleep(time.Minute)
+			began := time.Now()
+			if err := end(w); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			time.Sleep(time.Second - time.Since(began))
+			left := 0
+			for _, c := range clients {
+				if _, err := there.Verify(t.Context(), c.access); err == nil {
+					left++
+				}
+			}
+			if left > 0 {
+				t.Errorf("%s: a second later %d of %d hold at another replica", name, left, len(clients))
+			}
+			cancel()
+			running.Wait()
+		}
+	})
 }

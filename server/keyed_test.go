@@ -288,7 +288,7 @@ func TestRepeatsLeavePlacesForOthers(t *testing.T) {
 		var all []<-chan *httptest.ResponseRecorder
 		for range 16 {
 			repeat := w.begins(t.Context(), m)
-			time.Sleep(100 * time.Millisecond) // refusals are that late
+			time.Sleep(150 * time.Millisecond) // refusals are that late
 			synctest.Wait()
 			select {
 			case got := <-repeat:

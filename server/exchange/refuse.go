@@ -167,6 +167,6 @@ func (x *Exchange) metadataURL() string {
 func (s *Service) DelayLimited(x *Exchange, err error) {
 	if ErrorOf(err).Code == mcp.CodeLimited {
 		x.Resources.ReleaseSlot()
-		s.overLimit.wait(x.Context(), x.Header())
+		s.overLimit.wait(x.Context(), x.Header(), x.Status != 0)
 	}
 }

@@ -160,11 +160,13 @@ type sum struct {
 	logged bool // as in sumKey
 }
 
-// How long a client waits for the answer that it is refused, and how many of one kind
-// wait at once.
+// How long a client waits at least for the answer that it is refused, by how much more
+// the waits differ, and how many clients of one kind wait at once.
 const (
-	refusalDelay = 100 * time.Millisecond
-	maxDelayed   = 1024
+	refusalDelay  = 100 * time.Millisecond
+	refusalSpread = 50 * time.Millisecond
+	spreadSteps   = 50
+	maxDelayed    = 1024
 )
 
 // delayer makes clients of one kind wait that send more requests than they may. One
@@ -173,22 +175,36 @@ const (
 // among the requests in work. A body that came without a length was read before its cost
 // was known, and stays counted meanwhile. The zero delayer is ready to use; it is safe
 // for concurrent use, and must not be copied.
-type delayer struct{ waiting atomic.Int64 }
+//
+// Clients that began together and all waited equally long would come back in one burst
+// each time, behind which the calls of others wait. So each waits a step longer than the
+// one before.
+type delayer struct {
+	waiting atomic.Int64
+	steps   atomic.Int64
+}
 
 // full tells whether no further one may wait.
 func (l *delayer) full() bool { return l.waiting.Load() >= maxDelayed }
 
-// wait returns after refusalDelay, or when the client leaves. Where many wait already, it
-// returns at once, and the answer is the last one on its connection: to connect again
-// makes up for the time. Of an answer whose header is written WriteHeader has said that.
-func (l *delayer) wait(ctx context.Context, answer http.Header) {
+// wait returns after refusalDelay or somewhat later, or when the client leaves. Where many
+// wait already, it returns at once, and the answer is the last one on its connection: to
+// connect again makes up for the time. Of an answer whose header is written WriteHeader
+// has said that; one that was written just before the last place was taken waits all the
+// same.
+func (l *delayer) wait(ctx context.Context, answer http.Header, written bool) {
 	defer l.waiting.Add(-1)
 	if l.waiting.Add(1) > maxDelayed {
-		answer.Set("Connection", "close")
-		return
+		if !written {
+			answer.Set("Connection", "close")
+		}
+		if answer.Get("Connection") == "close" {
+			return
+		}
 	}
+	more := refusalSpread / spreadSteps * time.Duration(l.steps.Add(1)%spreadSteps)
 	select {
-	case <-time.After(refusalDelay):
+	case <-time.After(refusalDelay + more):
 	case <-ctx.Done():
 	}
 }

@@ -25,7 +25,7 @@ func (s *Service) RecordUnauthenticated(x *Exchange, outcome, reason string) {
 	}
 	if often {
 		x.Resources.ReleaseSlot()
-		s.unauthenticated.wait(x.Context(), x.Header())
+		s.unauthenticated.wait(x.Context(), x.Header(), x.Status != 0)
 	}
 }
 
@@ -50,7 +50,7 @@ func (s *Service) RecordSignIn(ctx context.Context, r audit.Record) bool {
 		var often bool
 		if x.lineForm, often = s.sums.count(who, x.Started); often {
 			x.Resources.ReleaseSlot()
-			s.unauthenticated.wait(x.Context(), x.Header())
+			s.unauthenticated.wait(x.Context(), x.Header(), x.Status != 0)
 		}
 		if x.lineForm != lineOwn {
 			return false

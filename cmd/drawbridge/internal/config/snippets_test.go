@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,8 +18,9 @@ import (
 )
 
 var (
-	snippet    = regexp.MustCompile("(?ms)^( *)```yaml\n(.*?)^ *```$")
-	serverName = regexp.MustCompile(`(?m)^  ([a-z]+):.*\b(?:url|command|openapi|builtin):|^  ([a-z]+):$`)
+	snippet      = regexp.MustCompile("(?ms)^( *)```yaml\n(.*?)^ *```$")
+	clientSecret = regexp.MustCompile(`\b[a-z0-9]+\.secret\b`)
+	serverName   = regexp.MustCompile(`(?m)^  ([a-z]+):.*\b(?:url|command|openapi|builtin):|^  ([a-z]+):$`)
 )
 
 const snippetAPI = `{openapi: 3.0.3, info: {title: issues, version: "1"}, paths: {/issues: {
@@ -35,9 +37,12 @@ const snippetIssuer = `issuers:
 // TestSnippetsOfPagesAreValid loads each block of YAML in the pages, with what it leaves
 // out from a config around it.
 func TestSnippetsOfPagesAreValid(t *testing.T) {
-	pages, _ := filepath.Glob("../../../../docs/*.md") // the pattern is right
+	pages, _ := filepath.Glob("../../../../docs/*.md")        // the pattern is right
+	logins, _ := filepath.Glob("../../../../docs/login/*.md") // so is this
 	found := 0
-	for _, page := range append(pages, "../../../../README.md", "../../../../docs/reference/config.md") {
+	for _, page := range slices.Concat(pages, logins, []string{
+		"../../../../README.md", "../../../../docs/reference/config.md",
+	}) {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
@@ -94,13 +99,17 @@ func wholeConfig(text string) string {
 			servers = append(servers, name[1]+name[2])
 		}
 	}
-	tenants := strings.ReplaceAll("tenants:\n  acme: {servers: []}\n  globex: {servers: []}\n", "[]",
+	tenants := strings.ReplaceAll("tenants:\n  acme: {servers: []}\n  globex: {servers: []}\n  payments: {servers: []}\n  search: {servers: []}\n", "[]",
 		"["+strings.Join(servers, ", ")+"]")
+	data := "data: {dir: kept}\n"
+	if !strings.Contains(text, "sign_in:") && !strings.Contains(text, "github:\n") {
+		data = "" // nobody signs in
+	}
 	for _, section := range []string{
-		"public_url: https://mcp.example.com\n", snippetIssuer, tenants,
+		data, "public_url: https://mcp.example.com\n", snippetIssuer, tenants,
 		"servers:\n  files: {command: npx}\n  github: {url: \"https://api.example.com/mcp\"}\n",
 	} {
-		if key, _, _ := strings.Cut(section, ":"); !has(key) {
+		if key, _, _ := strings.Cut(section, ":"); key != "" && !has(key) {
 			text += section
 		}
 	}
@@ -131,17 +140,23 @@ func loadSnippet(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	text = strings.ReplaceAll(text, "/run/secrets/drawbridge/", "")
-	for name, content := range map[string][]byte{
+	files := map[string][]byte{
 		"drawbridge.yaml": []byte(text), "redis-password": []byte("a password"),
 		"audit.key":   []byte("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
 		"issues.yaml": []byte(snippetAPI), "users.db": nil, "gw.key": ownKey(t),
 		"tokens/mcp": []byte("a token"),
-		"crm.key":    []byte("a key"), "acme.key": []byte("a key"), "hr.secret": []byte("a secret"),
+		"crm.key":    []byte("a key"), "acme.key": []byte("a key"),
 		"postgres.dsn": []byte("postgres://drawbridge:secret@127.0.0.1/drawbridge"),
+		"pg.dsn":       []byte("postgres://drawbridge:secret@127.0.0.1/drawbridge"),
 		"orders.dsn":   []byte("postgres://reader:secret@127.0.0.1/orders"),
 		"keys":         []byte("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
+		"session.keys": []byte("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
 		"redis-ca.pem": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
-	} {
+	}
+	for _, secret := range clientSecret.FindAllString(text, -1) {
+		files[secret] = []byte("a-client-secret-of-some-length")
+	}
+	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}

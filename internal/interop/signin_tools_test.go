@@ -20,8 +20,13 @@ func toolHome(t *testing.T, w *signInWorld, at visitor) *agentHome {
 	return h
 }
 
-// inspectorSignsIn signs in with the MCP Inspector, each call of which is a run of its own.
+// inspectorSignsIn signs in with the MCP Inspector.
 func inspectorSignsIn(t *testing.T, w *signInWorld, at visitor) caller {
+	return inspectorWith(t, w, at)
+}
+
+// inspectorWith is inspectorSignsIn with more options. Each call is a run of its own.
+func inspectorWith(t *testing.T, w *signInWorld, at visitor, options ...string) caller {
 	h := toolHome(t, w, at)
 	return func(t *testing.T, tool string) string {
 		arguments := []string{
@@ -31,16 +36,21 @@ func inspectorSignsIn(t *testing.T, w *signInWorld, at visitor) caller {
 		for name, value := range argumentsOf(tool) {
 			arguments = append(arguments, "--tool-arg", name+"="+value.(string))
 		}
-		out, errs, _ := h.run(t, "mcp-inspector", arguments...)
+		out, errs, _ := h.run(t, "mcp-inspector", append(arguments, options...)...)
 		return out + errs
 	}
 }
 
 // remoteSignsIn signs in with mcp-remote, for clients that only know local servers.
-func remoteSignsIn(t *testing.T, w *signInWorld, at visitor) caller {
+func remoteSignsIn(t *testing.T, w *signInWorld, at visitor) caller { return remoteWith(t, w, at) }
+
+// remoteWith is remoteSignsIn with more options.
+func remoteWith(t *testing.T, w *signInWorld, at visitor, options ...string) caller {
 	h := toolHome(t, w, at)
-	cmd := h.command(t.Context(), "mcp-remote", at.url, strconv.Itoa(freePort(t)), "--auth-timeout",
-		strconv.Itoa(int(patient.Seconds())))
+	arguments := []string{
+		at.url, strconv.Itoa(freePort(t)), "--auth-timeout", strconv.Itoa(int(patient.Seconds())),
+	}
+	cmd := h.command(t.Context(), "mcp-remote", append(arguments, options...)...)
 	cmd.Stderr = &output{}
 	client := sdk.NewClient(&sdk.Implementation{Name: "local", Version: "1"}, nil)
 	session, err := client.Connect(t.Context(), &sdk.CommandTransport{Command: cmd}, nil)

@@ -31,6 +31,8 @@ type keeping struct {
 	cfg  *config.Config
 	ring *seal.Ring
 	db   store.Database
+
+	remove bool // records that check cannot read
 }
 
 // openKeeping opens the store that a config names.
@@ -50,7 +52,7 @@ func openKeeping(file string, s streams) (*keeping, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &keeping{cfg, ring, db}, nil
+	return &keeping{cfg: cfg, ring: ring, db: db}, nil
 }
 
 // keysPlace says where the keys are without which nothing that is kept can be read.
@@ -63,14 +65,17 @@ func (k *keeping) keysPlace() string {
 
 // runData is the command data.
 func runData(ctx context.Context, args []string, s streams) int {
-	flags := newFlags("data", "(check | backup FILE | restore FILE) [-config F]",
+	flags := newFlags("data", "(check [-remove] | backup FILE | restore FILE) [-config F]",
 		"Looks after what the gateway keeps for good, also while it runs.\n"+
-			"check reads all records and says which cannot be read. backup writes them to a new file, as "+
+			"check reads all records and says how many cannot be read; -remove removes those. "+
+			"backup writes them to a new file, as "+
 			"they are at one moment. "+
 			"restore puts those of a backup in the place of all that there are, at once or not at all.\n"+
 			"A backup of a folder can be restored to PostgreSQL and back. It has no keys: keep those, too.\n"+
 			"Exit 0 when it is done, 1 when not, 2 when the config or the command line is refused.", s)
 	file := flags.String("config", defaultConfigFile, "the config `file`")
+	remove := flags.Bool("remove", false, "with check, remove records that cannot be read though their key "+
+		"is there: they are damaged")
 	words, code, done := parseWords(flags, args, s)
 	if done {
 		return code
@@ -79,7 +84,7 @@ func runData(ctx context.Context, args []string, s streams) int {
 	do, wants := map[string]func(*keeping, context.Context, string, streams) error{
 		"check": (*keeping).check, "backup": (*keeping).backup, "restore": (*keeping).restore,
 	}[verb], map[string]int{"check": 1, "backup": 2, "restore": 2}[verb]
-	if do == nil || len(words) != wants {
+	if do == nil || len(words) != wants || *remove && verb != "check" {
 		s.complain("drawbridge data: write check, backup FILE or restore FILE; see drawbridge data -h\n")
 		return exitRefused
 	}
@@ -88,6 +93,7 @@ func runData(ctx context.Context, args []string, s streams) int {
 		s.complain("drawbridge data: %v\n", err)
 		return exitRefused
 	}
+	k.remove = *remove
 	err = do(k, ctx, words[len(words)-1], s)
 	if err = errors.Join(err, k.db.Close()); err != nil {
 		s.complain("drawbridge data: %v\n", err)
@@ -107,23 +113,43 @@ func (k *keeping) check(ctx context.Context, _ string, s streams) error {
 		}
 	}
 	cfg := store.Config{Ring: k.ring}
-	kinds, unread := map[string]int{}, 0
+	kinds := map[string]int{}
+	var unread []store.Row
 	for row, err := range k.db.Rows(ctx) {
 		if err != nil {
 			return err
 		}
 		kinds[row.Kind]++
 		if _, err := cfg.Open(row); err != nil {
-			unread++
+			unread = append(unread, store.Row{Kind: row.Kind, ID: row.ID})
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		s.say("%s: %d\n", kind, kinds[kind])
 	}
-	if unread > 0 {
-		return fmt.Errorf("%s cannot be read with the keys in %s", count(unread, "record"), k.keysPlace())
+	if len(unread) > 0 && k.remove {
+		return k.removeAll(ctx, unread, s)
+	}
+	if len(unread) > 0 {
+		return fmt.Errorf("%s cannot be read with the keys in %s", count(len(unread), "record"),
+			k.keysPlace())
 	}
 	s.say("all records can be read with the keys in %s\n", k.keysPlace())
+	return nil
+}
+
+// removeAll removes records that cannot be read. Nobody changes them meanwhile: what is to
+// be changed is read first. Where a key is missing they may be as good as new, and stay.
+func (k *keeping) removeAll(ctx context.Context, damaged []store.Row, s streams) error {
+	if err := store.MissingKeys(ctx, k.db, k.ring); err != nil {
+		return fmt.Errorf("nothing is removed: %w", err)
+	}
+	for _, row := range damaged {
+		if err := k.db.Delete(ctx, row.Kind, row.ID); err != nil {
+			return err
+		}
+	}
+	s.say("%s removed that could not be read\n", count(len(damaged), "record"))
 	return nil
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"log/slog"
 	"os"
@@ -282,12 +283,25 @@ func TestRecordsThatCannotBeReadAreTold(t *testing.T) {
 	if diff := cmp.Diff(want, view.Warnings); diff != "" {
 		t.Errorf("/readyz (-want +got):\n%s", diff)
 	}
+	if code, said := operate(t, "data", "check", "-remove", "-config", file); code != exitFailure ||
+		!strings.Contains(said, "nothing is removed") {
+		t.Errorf("data check -remove without a key: got exit %d and %s", code, said)
+	}
+	newest := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, seal.KeySize)) + "\n"
+	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "kept", ringFile), append([]byte(newest), text...),
+		0o600); err != nil {
+		t.Fatal(err)
+	}
 	if code, said := operate(t, "data", "check", "-config", file); code != exitFailure ||
-		!strings.Contains(said, "cannot be read") {
+		!strings.Contains(said, "1 record cannot be read") {
 		t.Errorf("data check: got exit %d and %s", code, said)
 	}
-	if _, err := s.db.Replace(t.Context(), func(func(store.Row, error) bool) {}); err != nil {
-		t.Fatal(err)
+	if code, said := operate(t, "data", "check", "-remove", "-config", file); code != exitOK ||
+		!strings.Contains(said, "1 record removed") {
+		t.Errorf("data check -remove: got exit %d and %s", code, said)
+	}
+	if r, err := s.db.Get(t.Context(), "family", "good"); err != nil || string(r.Value) != "x" {
+		t.Errorf("the other record: %q, %v", r.Value, err)
 	}
 	log.Reset()
 	s.sweep(t.Context())

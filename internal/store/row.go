@@ -128,23 +128,22 @@ func (c *Config) Listed(ctx context.Context, q Query, rows func(Query) ([]Row, e
 	var records []Record
 	var failed error
 	unread := 0
-	for most := q.Most(); ; {
-		q.Limit = most - len(records)
+	most := q.Most()
+	for q.Limit = most; ; q.Limit = min(2*q.Limit, maxListed) { // else many bad ones would come one by one
 		some, err := rows(q)
 		if err != nil {
 			return nil, fmt.Errorf("list records: %w", err)
 		}
-		before := unread
-		for _, row := range some {
-			q.After = row.ID
-			if r, err := c.Open(row); err == nil {
+		for i := 0; i < len(some) && len(records) < most; i++ {
+			q.After = some[i].ID
+			if r, err := c.Open(some[i]); err == nil {
 				records = append(records, r)
 			} else {
 				failed = err
 				unread++
 			}
 		}
-		if len(some) < q.Limit || unread == before {
+		if len(some) < q.Limit || len(records) == most {
 			break
 		}
 	}

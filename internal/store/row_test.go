@@ -1,0 +1,43 @@
+package store_test
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
+)
+
+// TestListsReadPastManyDamagedRowsInFewSteps lists one record behind a thousand rows that
+// cannot be read.
+func TestListsReadPastManyDamagedRowsInFewSteps(t *testing.T) {
+	cfg := store.Config{Ring: seal.RandomRing(), Log: slog.New(slog.DiscardHandler)}
+	var all []store.Row
+	for i := range 1002 {
+		row, err := cfg.Seal(store.Record{Kind: "k", ID: fmt.Sprintf("%04d", i), Expires: time.Now().Add(time.Hour)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i < 1000 {
+			row.Value[len(row.Value)-1] ^= 1
+		}
+		all = append(all, row)
+	}
+	steps := 0
+	found, err := cfg.Listed(t.Context(), store.Query{Kind: "k", Limit: 1}, func(q store.Query) ([]store.Row, error) {
+		steps++
+		from := 0
+		for from < len(all) && all[from].ID <= q.After {
+			from++
+		}
+		return all[from:min(from+q.Most(), len(all))], nil
+	})
+	if err != nil || len(found) != 1 || found[0].ID != "1000" {
+		t.Errorf("got %v, %v, want the first that can be read", found, err)
+	}
+	if steps > 11 {
+		t.Errorf("it took %d steps", steps)
+	}
+}

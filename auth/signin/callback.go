@@ -110,10 +110,13 @@ func (s *core) arrived(x *exchange, t *attempt, person auth.Principal, id *Ident
 		ProviderSubject: subjectOf(id.Claims), SignedIn: now.Unix(), Looked: now.Unix(),
 	}
 	s.keepToken(f, id)
-	s.keepClaims(f, id)
+	ctx := x.request.Context()
+	if tooLong := s.keepClaims(f, id); len(tooLong) > 0 {
+		s.log.LogAttrs(ctx, slog.LevelWarn, "claims are too long for servers to be told",
+			append(f.attrs(), slog.Any("claims", tooLong))...)
+	}
 	secret := rand.Text()
 	f.Secret = digest(secret)
-	ctx := x.request.Context()
 	if t.Client.Kind == clients.Configured && f.Tenant != "" {
 		s.granted(x, f)
 		return

@@ -34,13 +34,15 @@ func (s *core) keepToken(f *family, id *Identity) {
 // that find no room are left out, as if the provider had not told them.
 const mostKept = 2 << 10 // bytes
 
-// keepClaims keeps what servers are to be told of a person.
-func (s *core) keepClaims(f *family, id *Identity) {
+// keepClaims keeps what servers are to be told of a person, and returns the names of claims
+// that find no room.
+func (s *core) keepClaims(f *family, id *Identity) (tooLong []string) {
 	f.Kept = nil
 	left := mostKept
 	for _, c := range auth.Keep(id.Claims, s.config.Settings().KeepClaims) {
 		size := len(c.Name) + len(c.Value)
 		if size > left {
+			tooLong = append(tooLong, c.Name)
 			continue
 		}
 		left -= size
@@ -49,6 +51,7 @@ func (s *core) keepClaims(f *family, id *Identity) {
 		}
 		f.Kept[c.Name] = c.Value
 	}
+	return tooLong
 }
 
 // keptPurpose separates the claims in access tokens from all else that is sealed.

@@ -167,6 +167,10 @@ func TestClaimsThatServersAreToldComeFromTheProvider(t *testing.T) {
 		if got := told(access); got != `department "search"` {
 			t.Errorf("got %s, want what the provider says now, but for what is too long", got)
 		}
+		w.signIn(t, base, "ann", nil)
+		if want := "claims=[level]"; strings.Count(w.log.String(), want) != 1 {
+			t.Errorf("the log has not one line with %s:\n%s", want, w.log)
+		}
 		time.Sleep(20 * time.Minute)
 		say(`"office":"Basel"`)
 		access, present = c.mustRefresh(w.server, present)

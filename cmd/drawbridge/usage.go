@@ -83,7 +83,7 @@ func runUsage(_ context.Context, args []string, s streams) int {
 		return code
 	}
 	r.by = strings.Split(*by, ",")
-	switch problem := cmp.Or(r.span(*since, *until, time.Now()), r.problem()); {
+	switch problem := cmp.Or(r.span(*since, *until, time.Now().UTC()), r.problem()); {
 	case problem != "":
 		s.complain("drawbridge usage: %s\n", problem)
 		return exitRefused
@@ -323,7 +323,7 @@ func (r *usageReport) printJSON(s streams, rows []*use) {
 		By     []string         `json:"by"`
 		Rows   []map[string]any `json:"rows"`
 		Unread int              `json:"unread"`
-	}{r.since.UTC(), r.until, r.by, []map[string]any{}, r.unread}
+	}{r.since, r.until, r.by, []map[string]any{}, r.unread}
 	for _, u := range rows {
 		row := map[string]any{
 			"calls": u.Calls, "refused": u.Refused, "failed": u.Failed, "first": u.First.UTC(),

@@ -270,8 +270,8 @@ func (r *reader) newIndex(cfg *Config) index {
 	if len(cfg.Clients) > 0 && cfg.PublicURL != "" {
 		x.issuers = append(x.issuers, cfg.PublicURL) // of clients that have tokens of their own
 	}
-	if cfg.AccessKeys {
-		x.issuers = append(x.issuers, cfg.PublicAddress()) // of access keys
+	if r.root.member("access_keys") != nil { // on or off: to turn keys off must not take another change
+		x.issuers = append(x.issuers, cfg.PublicAddress())
 	}
 	for _, m := range tenants {
 		x.tenants = append(x.tenants, m.name)

@@ -257,12 +257,16 @@ func (r *reader) checkAuth(s *Server, spec credential.Spec, at *node) {
 	}
 	for _, name := range spec.Names() {
 		for header := range s.Headers {
-			if strings.EqualFold(header, name) {
+			if folded(header) == folded(name) {
 				r.fault(at, "auth and headers both set %s; keep one", name)
 			}
 		}
 	}
 }
+
+// folded returns the form in which the name of a header is compared: without case, and
+// with _ as -, because some servers take the two for the same.
+func folded(name string) string { return strings.ReplaceAll(strings.ToLower(name), "_", "-") }
 
 // tenantAuth returns a function that reads the block auth of a tenant: what it has in
 // place of a server's own.

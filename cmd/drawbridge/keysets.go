@@ -128,10 +128,23 @@ func (k *keySets) read(ctx context.Context, issuer string) ([]byte, error) {
 		}
 		return data, err
 	}
+	k.awaitRedis(ctx)
 	reply, err := k.shared.Do(ctx, redis.Command{Name: "GET", Key: k.key(issuer)})
 	if err != nil || reply.Nil() {
 		return nil, err
 	}
 	text, err := reply.Text()
 	return []byte(text), err
+}
+
+// awaitRedis waits until Redis is used for the first time, or ctx ends. At the start the
+// keys of an issuer that does not answer are asked for before that, and without the wait
+// its tokens would be refused until they are asked for again.
+func (k *keySets) awaitRedis(ctx context.Context) {
+	if k.shared.Reached() {
+		return
+	}
+	for k.shared.Up() != nil && ctx.Err() == nil {
+		wait(ctx, lookEvery)
+	}
 }

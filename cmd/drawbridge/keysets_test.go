@@ -7,9 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
@@ -68,6 +70,34 @@ func TestReplicaStartsWhileAnIssuerFails(t *testing.T) {
 				t.Errorf("the second replica: %v, want it served with the saved keys", got)
 			}
 		})
+	}
+}
+
+// TestKeySetIsReadOnceRedisIsUsed asks for a key set before Redis was reached, as a
+// replica that starts does while the issuer does not answer.
+func TestKeySetIsReadOnceRedisIsUsed(t *testing.T) {
+	t.Parallel()
+	iss, ring, server := newLogin(t).issuer(), ringOf(t, 1), redistest.Start(t)
+	name, issuers := iss.Issuer.Issuer, []config.Issuer{iss}
+	running := keySetPlace{ring: ring, shared: server.Store(t)}.of(issuers)
+	if err := running.Save(t.Context(), name, []byte("keys"), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	store, asked, got := redis.New(server.Config()), make(chan struct{}), make(chan string, 1)
+	go func() { // it is waited for below
+		close(asked)
+		text, err := keySetPlace{ring: ring, shared: store}.of(issuers).Load(t.Context(), name)
+		got <- fmt.Sprint(string(text), err)
+	}()
+	<-asked
+	select {
+	case text := <-got:
+		t.Fatalf("got %s before Redis was reached, want that to be waited for", text)
+	case <-time.After(100 * time.Millisecond): // which shows nothing where it is too short
+	}
+	redistest.Run(t, store)
+	if text := <-got; text != "keys<nil>" {
+		t.Errorf("got %s, want what another replica saved", text)
 	}
 }
 

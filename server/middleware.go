@@ -11,6 +11,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/connlimit"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/forward"
 )
 
 // check is a stage that either lets a request pass or answers it. It is false if it
@@ -71,6 +72,8 @@ func (s *Server) bounded(x *exchange.Exchange, r *http.Request) bool {
 	switch {
 	case x.Resources.Slot.Add(1) > int64(s.config.MaxCalls):
 		x.TurnAway(exchange.ErrOverload)
+	case x.Forwarded && s.parted.Load():
+		x.TurnAway(forward.ErrElsewhere)
 	case s.exchanges.Jobs.Closed():
 		x.TurnAway(exchange.ErrDraining)
 	case r.ContentLength > s.config.MaxBody:

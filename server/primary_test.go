@@ -60,6 +60,26 @@ func TestBothPrimariesOfADrainHearTheClient(t *testing.T) {
 	}
 }
 
+// TestAPrimaryThatEndsRunsNoCallsOfOthers forwards a call to a replica that has waited
+// for all its calls, and of which the others do not know yet that it ends. The call runs
+// where it came.
+func TestAPrimaryThatEndsRunsNoCallsOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		a, b := c.worlds[0], c.worlds[1]
+		id := a.openAsking(t, mcp.Revision2511)
+		wantStatus(t, "a ping", b.do(t, inSession("POST", id, pingBody)), http.StatusOK)
+		a.PartFromReplicas()
+		if left := a.Wait(t.Context()); left != 0 {
+			t.Errorf("%d requests are left, want none", left)
+		}
+		wantStatus(t, "a call", b.do(t, legacyCall(id, "echo")), http.StatusOK)
+		if r, _ := c.records.Of(c.name(t, id)); r.Primary != b.config.Others.Self() {
+			t.Errorf("got %s as primary, want the other replica", r.Primary)
+		}
+	})
+}
+
 // TestALatePrimaryChangesNothing takes a session over from a replica that was taken for
 // dead, and comes back.
 func TestALatePrimaryChangesNothing(t *testing.T) {

@@ -118,6 +118,7 @@ type Server struct {
 
 	forwarder *forward.Forwarder
 	visiting  atomic.Int64 // requests in work that other replicas have forwarded
+	parted    atomic.Bool  // no request that another replica forwards is answered any more
 
 	working atomic.Int64 // requests in work
 
@@ -303,6 +304,12 @@ func (s *Server) PartFromClients() {
 	s.exchanges.Part()
 	s.config.Others.Drain()
 }
+
+// PartFromReplicas has other replicas told from now on that what they forward is to be
+// answered elsewhere, so that they take over the sessions that are led here. It is called
+// when no client can reach this one any more, and Wait after it: what is forwarded until
+// others know that this replica has ended would run while the parts that it needs stop.
+func (s *Server) PartFromReplicas() { s.parted.Store(true) }
 
 // EndStreams ends every open event stream properly: not all in one moment, so that their
 // clients do not come back in one moment either (see endsEach), and one that a call waits

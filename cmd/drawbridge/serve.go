@@ -217,6 +217,7 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	case <-work.Done(): // a part failed: the stop begins without a drain
 	}
 	p.closeClients(clients)
+	p.partFromReplicas()
 	end()
 	p.issuers.wait()
 	p.fleet.close()
@@ -306,6 +307,15 @@ func (p *parts) closeClients(clients *http.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	p.server.CloseStreams(ctx)
+}
+
+// partFromReplicas waits for what other replicas have forwarded here. They do not know
+// yet that this one ends, and what they forward now they answer themselves.
+func (p *parts) partFromReplicas() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	p.server.PartFromReplicas()
+	p.server.Wait(ctx)
 }
 
 // endCalls cancels the calls that are in work, and makes their clients be told so.

@@ -145,7 +145,7 @@ type Outcome int
 const (
 	Done   Outcome = iota // it was answered
 	Gone                  // the other replica was not reached, or not in time: nothing was done
-	Denied                // the other replica does not lead the session: nothing was done
+	Denied                // the other replica does not lead the session, or ends: nothing was done
 	Taken                 // the other replica leads the session, and the rest is done here
 	Lost                  // its answer to what may be sent again did not come
 )
@@ -437,6 +437,9 @@ func (f *Forwarder) tasksAt(ctx context.Context, at replica.ID, r link.Request,
 		return nil, fmt.Errorf("ask a replica for tasks: %w", err)
 	}
 	defer answer.Body.Close() //nolint:errcheck // it was read
+	if answer.StatusCode == ErrElsewhere.Status {
+		return nil, nil // it ends, and its tasks with it
+	}
 	body, err := io.ReadAll(io.LimitReader(&heldBody{Reader: answer.Body, held: held}, maxTaskList+1))
 	if err != nil {
 		return nil, fmt.Errorf("read the tasks of a replica: %w", err)
@@ -452,8 +455,8 @@ func (f *Forwarder) tasksAt(ctx context.Context, at replica.ID, r link.Request,
 	return tasks, nil
 }
 
-// ErrElsewhere is a refusal of one replica to another, which no client sees.
-// Misdirected Request
+// ErrElsewhere is a refusal of one replica to another, which no client sees: it does not
+// lead the session, or is about to end.
 var ErrElsewhere = exchange.NewRefusal(421, "DB-REPLICAS", "Another replica leads this session")
 
 // Sizes of the id of a question: "q", its home, and a random part, both in hexadecimal

@@ -512,6 +512,32 @@ func TestStreamsOfASupersededPrimaryEnd(t *testing.T) {
 	})
 }
 
+// TestStreamsOfAReplicaThatWasTakenForGoneEnd lets a replica with a stream stand still
+// until the primary takes it for gone: when it is back the stream ends, since nobody would
+// tell it anything, and its client is told what has changed when it comes again.
+func TestStreamsOfAReplicaThatWasTakenForGoneEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrew(t)
+		c.subscribe(t, 0, "subscribe")
+		stream, still := c.get(t, 1, ""), c.worlds[1].config.Others.(*replicatest.Member)
+		<-time.After(time.Second)
+		c.hub.Leave(still)
+		<-time.After(5 * time.Second)
+		c.changeFile(t, 0, "file:///a")
+		c.hub.Rejoin(still)
+		<-time.After(5 * time.Second)
+		if !stream.isOver() {
+			t.Error("the stream goes on, and nobody tells it anything")
+		}
+		stream = c.get(t, 1, "")
+		expectNotices(t, "what changed meanwhile", stream, mcp.NotifyResourceUpdated, 1)
+		<-time.After(5 * time.Second)
+		if stream.isOver() {
+			t.Error("a stream that opened later has ended, too")
+		}
+	})
+}
+
 // TestStreamThatCameToThePrimaryStays resumes a stream at the primary, which hears only
 // then that the connection at the other replica was closed.
 func TestStreamThatCameToThePrimaryStays(t *testing.T) {

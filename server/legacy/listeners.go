@@ -301,7 +301,8 @@ func (s *Service) announce(x *exchange.Exchange, r *http.Request, l *sessions.Se
 
 // takeStranded takes over the sessions with streams here whose primary is gone or drains,
 // or lets the streams know of the next one, and forgets the streams of sessions that this
-// replica leads at others that are gone.
+// replica leads at others that are gone. A replica that others may have taken for gone
+// ends its streams, which their primaries have forgotten so.
 func (s *Service) takeStranded(ctx context.Context) {
 	if s.streams.IsDraining() {
 		return
@@ -311,8 +312,13 @@ func (s *Service) takeStranded(ctx context.Context) {
 			l.DropGone(s.config.Others.IsThere)
 			return
 		}
-		if at, held := l.StrandedAt(); held && (!s.config.Others.IsThere(at) || s.config.Others.Drains(at)) {
+		at, held := l.StrandedAt()
+		switch since, _ := s.config.Others.Leads(); {
+		case !held:
+		case !s.config.Others.IsThere(at) || s.config.Others.Drains(at):
 			s.takeOne(ctx, l)
+		case !l.IsSureSince(since):
+			l.EndStreams() // their clients come back, and their streams become known there
 		}
 	})
 }

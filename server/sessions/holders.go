@@ -120,7 +120,7 @@ func (l *Session) LedBy(at replica.ID, epoch uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.lead.leads && epoch >= l.lead.epoch {
-		l.lead.primary, l.lead.epoch = at, epoch
+		l.lead.primary, l.lead.epoch, l.lead.confirmed = at, epoch, time.Now()
 	}
 }
 

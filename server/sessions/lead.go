@@ -32,8 +32,9 @@ func (l *Session) IsLeading() bool {
 	return l.lead.leads
 }
 
-// LeadsSince tells whether this replica has led the session since that time or longer.
-func (l *Session) LeadsSince(since time.Time) bool {
+// IsSureSince tells whether this replica was sure at that time or later that it leads the
+// session or, of one that another leads, which one does.
+func (l *Session) IsSureSince(since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.Shared || !l.lead.confirmed.Before(since)

@@ -75,7 +75,7 @@ type connections struct {
 type lead struct {
 	leads     bool
 	epoch     uint64
-	confirmed time.Time       // when this replica was last sure to lead
+	confirmed time.Time       // when this replica was last sure who leads
 	unwritten bool            // the entry lacks something
 	primary   replica.ID      // the other replica that leads; "": not known
 	former    replica.ID      // that led before this one, and has calls still; "": none

@@ -107,7 +107,7 @@ func (d *Directory) write(ctx context.Context, which func(*sessions.Session) boo
 	}
 	d.Each(ctx, func(l *sessions.Session) bool { return l.Shared && l.IsLeading() && which(l) },
 		func(l *sessions.Session) {
-			if !l.LeadsSince(since) {
+			if !l.IsSureSince(since) {
 				_ = d.confirm(ctx, l) // or at its next use
 				return
 			}

@@ -240,7 +240,7 @@ func (d *Directory) useLed(ctx context.Context, l *sessions.Session, c gateway.C
 		switch {
 		case !leads:
 			return exchange.ErrReplicas
-		case !l.LeadsSince(since):
+		case !l.IsSureSince(since):
 			if refused := d.confirm(ctx, l); refused != nil {
 				return refused
 			}

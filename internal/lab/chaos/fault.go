@@ -21,12 +21,14 @@ type fault struct {
 	done    string // how it is done, for the report
 	holds   string // what must hold beyond that nothing is lost, for the report
 	ground  ground // the world it needs
+	behind  string // the only load balancer that it is made with; "": any
 	root    bool   // it needs root
 	variant bool   // it needs a gateway with a clock that can be set
 	// Redis is not well meanwhile, so calls may be answered without a stream, and their
 	// progress be left out
 	weak bool
-	// patience is how long a client waits until it takes a call for lost; zero: silence
+	// patience is how long a client waits until it takes a call for lost; zero: silence.
+	// For word of a change it waits longer by as much as this exceeds silence
 	patience time.Duration
 	// unrecorded says that a replica is killed, or its record disturbed, so calls may be
 	// executed, broken, and not on record.
@@ -82,5 +84,5 @@ func compareBool(a, b bool) int {
 // catalogue returns all faults.
 func catalogue() []*fault {
 	return slices.Concat(networkFaults(), serverFaults(), redisFaults(), replicaFaults(), linkFaults(),
-		partitionFaults(), resourceFaults(), configFaults(), issuerFaults(), clientFaults(), childFaults(), clockFaults())
+		partitionFaults(), rolloutFaults(), resourceFaults(), configFaults(), issuerFaults(), clientFaults(), childFaults(), clockFaults())
 }

@@ -144,7 +144,7 @@ type job struct {
 func (f *faultFlags) plan(faults []*fault, balancers []string, balancer string) (jobs []job) {
 	for at, one := range faults {
 		for round := range f.rounds {
-			if balancers[(at+round)%len(balancers)] == balancer {
+			if cmp.Or(one.behind, balancers[(at+round)%len(balancers)]) == balancer {
 				jobs = append(jobs, job{one, at, balancer, round, seedOf(f.seed, one, round)})
 			}
 		}

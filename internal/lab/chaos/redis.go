@@ -23,7 +23,10 @@ func redisFaults() []*fault {
 		redisLost("Redis is killed again and again", "it is killed and started three times", killedAgain),
 		redisGone("Redis freezes", "its process is stopped with SIGSTOP, its connections stay open",
 			(*world.Store).Freeze, (*world.Store).Thaw),
-		redisAbsent(),
+		redisAbsent("Redis is not there when a replica starts", "Redis killed",
+			func(s *world.Store) error { s.Kill(); return nil }, func(ctx context.Context, s *world.Store) error { return s.Begin(ctx) }),
+		redisAbsent("a rollout while Redis is frozen", "Redis stopped with SIGSTOP", (*world.Store).Freeze,
+			func(_ context.Context, s *world.Store) error { return s.Thaw() }),
 		redisSays("Redis is full", "CONFIG SET maxmemory 1", "full", []string{
 			"CONFIG", "SET", "maxmemory",
 			"1",
@@ -151,25 +154,41 @@ func killedAgain(ctx context.Context, s *scene) error {
 	return nil
 }
 
-// redisAbsent starts a replica while Redis is not there.
-func redisAbsent() *fault {
+// redisAbsent begins a rollout while Redis does not answer.
+func redisAbsent(name, done string, begin func(*world.Store) error,
+	end func(context.Context, *world.Store) error,
+) *fault {
 	return &fault{
-		name: "Redis is not there when a replica starts",
-		done: "a replica is stopped, Redis killed, the replica started", ground: direct, spares: keyedTwice,
-		holds: "the replica is not ready, says why, and becomes ready by itself when Redis is there; the others serve 2026-07-28" + forgets,
+		name: name, ground: direct, spares: keyedTwice,
+		done: "a replica is stopped, " + done + ", the replica started; when Redis is back, the others are restarted, one after the other",
+		holds: "the replica is not ready, says why, and becomes ready by itself when Redis is there; the others serve 2026-07-28 meanwhile" +
+			forgets,
 		make: func(ctx context.Context, s *scene) (effect, error) {
-			if _, err := s.victim.Stop(ctx); err != nil {
+			if err := s.stopClean(ctx, s.victim); err != nil {
 				return effect{}, err
 			}
-			s.Redis.Nodes[0].Kill()
+			store := s.Redis.Nodes[0]
+			if err := begin(store); err != nil {
+				return effect{}, err
+			}
 			notReady := s.judged(s.victim, "it is not ready, since Redis was not reached", func(v view) bool {
 				return !v.Ready && v.status == http.StatusServiceUnavailable && v.Redis == "starting" &&
 					len(v.Problems) > 0
 			})
+			err := s.victim.Launch(ctx)
+			world.Pause(ctx, 2*lasts) // at first no replica is ready
 			return effect{
 				seen: all(notReady, s.othersServe()),
-				heal: func(ctx context.Context) error { return s.Redis.Nodes[0].Begin(ctx) },
-			}, s.victim.Launch(ctx)
+				heal: func(ctx context.Context) error {
+					if err := end(ctx, store); err != nil {
+						return err
+					}
+					if err := until(ctx, s.isReady(s.victim)); err != nil {
+						return err
+					}
+					return s.rollOut(ctx, s.others)
+				},
+			}, err
 		},
 	}
 }

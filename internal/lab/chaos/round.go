@@ -88,9 +88,10 @@ func (s *scene) playWith(ctx context.Context, f *fault, book *ledger.Ledger, siz
 	if err := s.ready(ctx); err != nil {
 		return fmt.Errorf("before the fault: %w", err)
 	}
+	patience := cmp.Or(f.patience, silence)
 	s.crowd = crowd.Start(ctx, crowd.Config{
-		URL: s.url, Token: s.token, Ledger: book, Size: size,
-		Patience: cmp.Or(f.patience, silence), Forgetful: f.weak,
+		URL: s.url, Token: s.token, Ledger: book, Size: size, Patience: patience, Forgetful: f.weak,
+		ChangePatience: 2*time.Minute + patience - silence,
 	})
 	missed := s.suffer(ctx, f)
 	stopping, stop := context.WithTimeout(ctx, ends)

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 )
@@ -144,7 +145,7 @@ func (w *World) startBalancer(name, address string) (*balancer, error) {
 		}
 		text = fmt.Sprintf(haproxyConfig, address, servers.String(), b.stats, w.network.balancer, host,
 			again["haproxy"])
-		command = []string{path, "-db", "-f", file}
+		command = []string{path, "-W", "-db", "-f", file}
 	}
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err
@@ -152,6 +153,10 @@ func (w *World) startBalancer(name, address string) (*balancer, error) {
 	b.child, err = w.keeper.Start(Order{Dir: b.dir, Command: command})
 	return b, err
 }
+
+// ReloadHAProxy has HAProxy read its config again: another process takes its place, and the
+// old one ends with its last connection. nginx is one process here, which cannot.
+func (w *World) ReloadHAProxy() error { return w.balancer.child.Signal(syscall.SIGUSR2) }
 
 // Careless starts another load balancer of the same kind before the replicas. It sends
 // again what a replica has not answered, as no load balancer may.

@@ -71,6 +71,7 @@ type Crowd struct {
 		reconnects, doubled atomic.Int64
 	}
 	answers map[string]*atomic.Int64 // of calls, by the kind of client; the map does not change
+	at      map[string]*atomic.Int64 // clients at work, by kind; likewise
 }
 
 // kinds are the kinds of clients by their names.
@@ -124,15 +125,16 @@ func Start(ctx context.Context, c Config) *Crowd {
 			DisableCompression: true,
 		},
 	}}
-	crowd.answers = map[string]*atomic.Int64{}
+	crowd.answers, crowd.at = map[string]*atomic.Int64{}, map[string]*atomic.Int64{}
 	for _, kind := range c.Kinds {
-		crowd.answers[kind] = &atomic.Int64{}
+		crowd.answers[kind], crowd.at[kind] = &atomic.Int64{}, &atomic.Int64{}
 	}
 	for _, kind := range c.Kinds {
 		for _, tenant := range c.Tenants {
 			for i := range c.Size {
 				p := newPerson(crowd, kind, tenant, fmt.Sprintf("user-%d", i), i)
-				crowd.work.Go(func() { kinds()[kind](p) })
+				crowd.at[kind].Add(1)
+				crowd.work.Go(func() { kinds()[kind](p); crowd.at[kind].Add(-1) })
 			}
 		}
 	}
@@ -152,7 +154,7 @@ func (c *Crowd) Stop(ctx context.Context) error {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		err = fmt.Errorf("clients of the crowd are still waiting: %w", context.Cause(ctx))
+		err = fmt.Errorf("clients of the crowd are still waiting, %v: %w", counted(c.at), context.Cause(ctx))
 	}
 	c.end()
 	<-done
@@ -204,12 +206,14 @@ func (c *Crowd) Deeds() Deeds {
 
 // Answers returns how many calls were answered with what a server did, by the kind of
 // client. Each kind that the crowd has is there.
-func (c *Crowd) Answers() map[string]int64 {
-	answers := make(map[string]int64, len(c.answers))
-	for kind, n := range c.answers {
-		answers[kind] = n.Load()
+func (c *Crowd) Answers() map[string]int64 { return counted(c.answers) }
+
+func counted(counters map[string]*atomic.Int64) map[string]int64 {
+	now := make(map[string]int64, len(counters))
+	for kind, n := range counters {
+		now[kind] = n.Load()
 	}
-	return answers
+	return now
 }
 
 // stopping tells whether nothing new is to be asked.

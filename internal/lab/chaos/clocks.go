@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,6 +23,8 @@ func clockFaults() []*fault {
 		jump("one hour back", -time.Hour, false),
 		jump("ten days ahead", 10*24*time.Hour, false),
 		jump("ten days back", -10*24*time.Hour, false),
+		redisJump("two hours ahead", 2*time.Hour),
+		redisJump("two hours back", -2*time.Hour),
 		{
 			name: "a handler panics", done: "twenty requests whose handlers panic", ground: direct,
 			variant: true,
@@ -37,6 +41,74 @@ func clockFaults() []*fault {
 				return effect{seen: all(counts(s.victim, times, "drawbridge_panics_total"), s.goOn(),
 					runs(s.victim, true))}, nil
 			},
+		},
+	}
+}
+
+// redisClock makes gettimeofday(2), which Redis asks, tell a wall clock that somebody has
+// set.
+const redisClock = `#include <stdio.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <time.h>
+int gettimeofday(struct timeval *restrict t, void *restrict zone) {
+  struct timespec now;
+  long ahead = 0;
+  FILE *file = fopen(getenv("` + clockVariable + `"), "r");
+  if (file != NULL) {
+    if (fscanf(file, "%ld", &ahead) != 1) ahead = 0;
+    fclose(file);
+  }
+  clock_gettime(CLOCK_REALTIME, &now);
+  t->tv_sec = now.tv_sec + ahead;
+  t->tv_usec = now.tv_nsec / 1000;
+  return 0;
+}
+`
+
+// redisJump lets the clock of Redis jump, and jump back.
+func redisJump(name string, ahead time.Duration) *fault {
+	return &fault{
+		name: "the clock of Redis jumps " + name, ground: plain, weak: true, spares: keyedTwice,
+		done:  "the wall clock that its process asks is set, and set back",
+		holds: "replicas stay ready, use Redis, and serve 2026-07-28; sessions go on" + forgets,
+		before: func(ctx context.Context, s *scene) error {
+			if err := s.setClock(0); err != nil {
+				return err
+			}
+			source, library := filepath.Join(s.dir, "clock.c"), filepath.Join(s.dir, "clock.so")
+			if err := os.WriteFile(source, []byte(redisClock), 0o600); err != nil {
+				return err
+			}
+			if _, err := run1(ctx, "cc", "-shared", "-fPIC", "-o", library, source); err != nil {
+				return err
+			}
+			store := s.Redis.Nodes[0]
+			begun := func(ctx context.Context, env ...string) error {
+				store.Kill()
+				store.Env = env
+				return store.Begin(ctx)
+			}
+			s.later(func(ctx context.Context) error { return begun(ctx) })
+			return begun(ctx, "LD_PRELOAD="+library, clockVariable+"="+s.clockFile())
+		},
+		make: func(ctx context.Context, s *scene) (effect, error) {
+			session, err := s.open(ctx, at(s.victim))
+			if err != nil {
+				return effect{}, err
+			}
+			jumped := func(context.Context) error {
+				text, err := s.Redis.Nodes[0].Exec(ctx, "TIME")
+				seconds, _, _ := strings.Cut(text, "\n")
+				told, _ := strconv.ParseInt(seconds, 10, 64)
+				off := time.Until(time.Unix(told, 0)) - ahead
+				return is("the clock of Redis has jumped", off.Abs() < time.Minute, text, err)
+			}
+			return effect{
+				seen:  all(jumped, s.sayRedis("up"), s.goOn(), s.knows(session)),
+				heal:  func(context.Context) error { return s.setClock(0) },
+				after: all(s.sayRedis("up"), s.goOn(), s.knows(session)),
+			}, errors.Join(err, s.setClock(ahead))
 		},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
@@ -14,6 +15,7 @@ import (
 // watches them.
 func watchedFaults() []*fault {
 	return []*fault{
+		behind(),
 		failover("the master of Redis is killed",
 			"the sentinel makes the other server master; the one that was killed comes back as its replica",
 			func(s *world.Store, _ context.Context) error { s.Kill(); return nil }, (*world.Store).Begin),
@@ -33,6 +35,87 @@ func watchedFaults() []*fault {
 			},
 		},
 	}
+}
+
+// behind is a failover to a copy that has not heard of the last sessions that were taken
+// over, and so has their former epochs.
+func behind() *fault {
+	return &fault{
+		name: "a failover loses the newest epochs", ground: watched, weak: true, spares: keyedTwice, patience: 2 * silence,
+		done: "a replica that leads 40 sessions is frozen, the copy of Redis gets nothing any more, the others take the sessions over, " +
+			"the master is killed, and the replica goes on once the copy is the master",
+		holds: "each session goes on at every replica" + forgets,
+		make: func(ctx context.Context, s *scene) (effect, error) {
+			open := make([]string, 40)
+			if err := amongMany(len(open), func(i int) (err error) {
+				open[i], err = s.open(ctx, at(s.victim))
+				return err
+			}); err != nil {
+				return effect{}, err
+			}
+			old, err := s.Redis.Master(ctx)
+			if err != nil {
+				return effect{}, err
+			}
+			following := s.Redis.Nodes[0]
+			if following == old {
+				following = s.Redis.Nodes[1]
+			}
+			if err := s.victim.Freeze(); err != nil {
+				return effect{}, err
+			}
+			s.later(func(context.Context) error { return s.victim.Thaw() })
+			world.Pause(ctx, 4*time.Second) // the lease of the replica lasts
+			if err := follows(ctx, following, "nobody", old); err != nil {
+				return effect{}, err
+			}
+			taken := amongMany(len(open), func(i int) error {
+				said, err := s.within(ctx, at(s.others[i%2]), open[i], s.spared)
+				return is("a call in a session is answered", said.ok(), said, err)
+			})
+			lacks := isBehind(ctx, following, old)
+			old.Kill()
+			changed := until(ctx, func(ctx context.Context) error {
+				now, err := s.Redis.Master(ctx)
+				return is("the copy is the master", now == following, now, err)
+			})
+			var known []func(context.Context) error
+			for _, session := range open {
+				known = append(known, s.knows(session))
+			}
+			return effect{
+				seen: all(s.goOn(), s.sayRedis("up")),
+				heal: func(ctx context.Context) error {
+					return errors.Join(follows(ctx, following, ""), old.Begin(ctx))
+				},
+				after: all(known...),
+			}, errors.Join(taken, lacks, changed, s.victim.Thaw())
+		},
+	}
+}
+
+// isBehind returns what is wrong when a copy of Redis has the newest epoch of all sessions
+// at its master.
+func isBehind(ctx context.Context, following, master *world.Store) error {
+	const newest = `local newest = 0
+for _, k in ipairs(redis.call('KEYS', 'db2:*:session:*')) do
+  newest = math.max(newest, tonumber(redis.call('HGET', k, 'epoch')) or 0)
+end
+return string.format('%.0f', newest)`
+	there, err := following.Exec(ctx, "EVAL", newest, "0")
+	here, wrong := master.Exec(ctx, "EVAL", newest, "0")
+	return is("the copy lacks the newest epoch", there != here, here, errors.Join(err, wrong))
+}
+
+// follows sets as whom a copy of Redis asks its master, which knows no user but "", and has
+// masters end the connections of copies.
+func follows(ctx context.Context, following *world.Store, user string, masters ...*world.Store) error {
+	_, err := following.Exec(ctx, "CONFIG", "SET", "masteruser", user, "masterauth", user)
+	for _, master := range masters {
+		_, wrong := master.Exec(ctx, "CLIENT", "KILL", "TYPE", "replica")
+		err = errors.Join(err, wrong)
+	}
+	return err
 }
 
 // failover is a fault of the master that ends when the other server is the master.

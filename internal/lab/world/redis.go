@@ -28,8 +28,9 @@ type Redis struct {
 // Store is one redis-server, which keeps nothing on disk and lets everybody do
 // everything.
 type Store struct {
-	Name    string // such as "redis", "redis-1", "sentinel": for Partition
-	Address string // host:port
+	Name    string   // such as "redis", "redis-1", "sentinel": for Partition
+	Address string   // host:port
+	Env     []string // further ones, from the next Begin on
 
 	keeper  *Keeper
 	network *network
@@ -84,6 +85,7 @@ func (s *Store) Begin(ctx context.Context) error {
 	if s.child, err = s.keeper.Start(Order{
 		Dir:     s.dir,
 		Command: s.network.command(s.Name, s.args(ctx)...),
+		Env:     s.Env,
 	}); err != nil {
 		return err
 	}

@@ -50,6 +50,7 @@ func (x *extended) script(w *wiretest.World) *wiretest.World {
 	maps.Copy(w.Actions, map[string]func(){
 		"the task asks":    func() { x.become("input_required") },
 		"the task is done": func() { x.become("completed") },
+		"the task works":   func() { x.become("working") },
 	})
 	const version = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 		`"io.modelcontextprotocol/clientCapabilities":{"roots":{},"extensions":{`
@@ -96,12 +97,9 @@ func (x *extended) offer(w *world) {
 }
 
 func (x *extended) tasks(name string, form mcp.Tasks, use registry.Func) registry.Source {
-	definition := `{"name":"work","inputSchema":{"type":"object"}`
-	if form == mcp.TasksAsked {
-		definition += `,"execution":{"taskSupport":"optional"}`
-	}
+	const definition = `{"name":"work","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}`
 	return registry.Source{Name: name, Prefix: name, Tools: []registry.Offer{{
-		Definition: object(definition + "}"), Timeout: time.Minute, Tasks: form, Call: use,
+		Definition: object(definition), Timeout: time.Minute, Tasks: form, Call: use,
 	}}}
 }
 
@@ -125,7 +123,7 @@ func (x *extended) asked(_ context.Context, c *registry.Call) (mcp.Object, error
 func (x *extended) given(_ context.Context, c *registry.Call) (mcp.Object, error) {
 	state := `"taskId":"own","ttlMs":60000,"pollIntervalMs":2000,"status":"` + x.state() + `"`
 	switch {
-	case c.Method == mcp.MethodToolsCall && c.Tasks == mcp.TasksGiven:
+	case c.Method == mcp.MethodToolsCall && c.Tasks == mcp.TasksGiven && !c.Params.Has("arguments"):
 		return object(`{"resultType":"task",` + state + `}`), nil
 	case c.Method == mcp.MethodToolsCall:
 		return textResult("at once"), nil

@@ -49,19 +49,19 @@ func methods() map[string]*method {
 		// call: that was paid for when the task was made.
 		mcp.MethodTasksGet: {
 			free: true, label: "task:*", find: (*Gateway).findTask, check: unchecked,
-			conform: conformTask, rescue: rescueTask, use: useTool,
+			conform: conformTask, rescue: rescueTask, use: useTask,
 		},
 		mcp.MethodTasksUpdate: {
 			free: true, label: "task:*", find: (*Gateway).findTask, check: checkUpdate,
-			conform: conformEmpty, use: useTool,
+			conform: conformEmpty, use: useTask,
 		},
 		mcp.MethodTasksCancel: {
 			free: true, label: "task:*", find: (*Gateway).findTask, check: unchecked,
-			conform: conformCancel, use: useTool,
+			conform: conformCancel, use: useTask,
 		},
 		mcp.MethodTasksResult: {
 			free: true, time: resultTime, label: "task:*", find: (*Gateway).findTask, check: unchecked,
-			conform: conformTaskResult, use: useTool,
+			conform: conformTaskResult, use: useTask,
 		},
 	}
 	for name, m := range table {
@@ -113,9 +113,13 @@ func checkCompletion(c *call, _ schema.Budget) error {
 }
 
 // conformTool checks the structured content of a result against the output schema of its
-// tool.
+// tool. A client that must get a task gets one that has the result.
 func conformTool(ctx context.Context, g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
-	return g.outputChecked(ctx, c, result)
+	result, err := g.outputChecked(ctx, c, result)
+	if err == nil && c.tasks != 0 && c.isOlder() {
+		return g.heldAsTask(c, result)
+	}
+	return result, err
 }
 
 func conformPrompt(_ context.Context, _ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
@@ -217,6 +221,17 @@ func rescueCompletion(_ *call, said *upstreamError) (mcp.Object, error) {
 // useTool calls the tool of the call.
 func useTool(ctx context.Context, c *call) (mcp.Object, error) { return c.tool.Call(ctx, c.use()) }
 
+// useTask makes a request about a task of the tool of the call.
+func useTask(ctx context.Context, c *call) (mcp.Object, error) {
+	switch {
+	case c.task.own == "":
+		return useHeld(c)
+	case c.isOlder():
+		return useOlder(ctx, c)
+	}
+	return useTool(ctx, c)
+}
+
 // useItem uses an item that is not a tool.
 func useItem(ctx context.Context, c *call) (mcp.Object, error) { return c.item.Call(ctx, c.use()) }
 
@@ -247,7 +262,7 @@ func (c *call) use() *registry.Call {
 		Waited:       &c.request.Waited.Waited,
 	}
 	if c.task != nil {
-		use.Tasks, use.Task = c.task.form, c.task.own
+		use.Tasks, use.Task = c.tool.Tasks, c.task.own
 	} else if c.tasks == mcp.TasksAsked {
 		news := &taskNews{gateway: c.gateway, principal: c.caller.Principal, send: c.request.TaskNews}
 		c.taskID, use.Told = &news.id, news.told

@@ -102,6 +102,12 @@ func (g *Gateway) suspend(c *call, result mcp.Object) (mcp.Object, error) {
 	return result.With("requestState", mcp.String(sealed)), nil
 }
 
+// IsEverywhere tells whether the params of a request name a task that all replicas reach.
+func (g *Gateway) IsEverywhere(params mcp.Object) bool {
+	t, err := g.openTask(params.Text("taskId"))
+	return err == nil && t.home == ""
+}
+
 // Home returns the replica that alone can go on with what a request names: a call that
 // waits there for answers, or a task that lives there. It is "" where any can, where the
 // request names nothing of the kind, and where the caller may not use the item by the

@@ -5,15 +5,18 @@ import (
 	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
 // taskSupport returns whether a client can ask for a call of the tool to become a task:
-// "optional", "required", or "" if it cannot.
+// "optional", "required", or "" if it cannot. It can ask for one of every tool whose
+// server decides.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks#tool-level-negotiation
 func taskSupport(tool *registry.Tool) string {
+	if tool.Tasks == mcp.TasksGiven {
+		return "optional"
+	}
 	support := tool.Definition.Object("execution").Text("taskSupport")
 	if tool.Tasks != mcp.TasksAsked || support != "optional" && support != "required" {
 		return ""
@@ -44,7 +47,7 @@ func (c *call) runAs() error {
 	case !wanted.IsObject():
 		return mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: task must be an object")
 	}
-	c.tasks = mcp.TasksAsked
+	c.tasks = c.tool.Tasks
 	return nil
 }
 
@@ -105,7 +108,10 @@ func (g *Gateway) makeTask(c *call, result mcp.Object) (mcp.Object, error) {
 		return mcp.Object{}, c.broken("a task that the client cannot take")
 	}
 	made := result
-	if c.tasks == mcp.TasksAsked {
+	switch {
+	case c.isOlder():
+		made = older(result)
+	case c.tasks == mcp.TasksAsked:
 		made = result.Object("task")
 	}
 	own := made.Text("taskId")
@@ -113,7 +119,7 @@ func (g *Gateway) makeTask(c *call, result mcp.Object) (mcp.Object, error) {
 		return mcp.Object{}, c.broken("a task without a usable id or status")
 	}
 	t := &task{
-		owner: c.owner(), form: c.tasks, server: c.item.Server, tool: c.item.Exposed,
+		owner: c.owner(), form: c.request.Tasks, server: c.item.Server, tool: c.item.Exposed,
 		callID: c.callID(), own: own,
 	}
 	if c.tasks == mcp.TasksAsked {
@@ -125,10 +131,12 @@ func (g *Gateway) makeTask(c *call, result mcp.Object) (mcp.Object, error) {
 	}
 	c.outcome = outcomeTask
 	made = made.Without("inputRequests", "result", "error", "requestState").With("taskId", mcp.String(id))
-	if c.tasks == mcp.TasksAsked {
-		// it may say what the model is told meanwhile
-		g.tasks.add(share.User(c.caller.Principal.User()), t.owner, id, made)
+	if c.taskID != nil {
 		c.taskID.Store(&id)
+	}
+	if c.request.Tasks == mcp.TasksAsked {
+		g.tasks.add(c.user(), t.owner, id, made, nil)
+		// it may say what the model is told meanwhile
 		meta := result.Object("_meta").Without(mcp.MetaRelatedTask)
 		return mcp.NewObject(
 			mcp.Member{Name: "resultType", Value: mcp.String("task")},

@@ -29,6 +29,16 @@ const (
 	maxPoll     = time.Minute
 )
 
+// pollOf returns how long to wait until a task of 2026-07-28 is looked at again.
+func pollOf(state mcp.Object) time.Duration {
+	interval, ok := state.Value("pollIntervalMs").Int()
+	if !ok {
+		return defaultPoll
+	}
+	// bounded before it is multiplied, or the product could be too large
+	return max(time.Duration(min(max(interval, 0), maxPoll.Milliseconds()))*time.Millisecond, minPoll)
+}
+
 // FollowTask calls told with the state of a task of 2026-07-28, now and whenever it is
 // another, until it is at its end or the subscription is stopped. told is called by a
 // goroutine of the gateway; it is false if the state cannot be taken yet, and is tried
@@ -116,11 +126,7 @@ func (f *follower) look(ctx context.Context) error {
 		f.over = ok && told.StableCode() == "DB-TASK"
 		return err
 	}
-	if interval, ok := state.Value("pollIntervalMs").Int(); ok {
-		f.wait = min(max(time.Duration(min(max(interval, 0), maxPoll.Milliseconds()))*time.Millisecond,
-			minPoll),
-			maxPoll)
-	}
+	f.wait = pollOf(state)
 	state = state.Without("_meta", "resultType")
 	digest := sha256.Sum256(state.JSON())
 	if digest == f.last || f.told(state) {

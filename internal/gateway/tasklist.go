@@ -11,9 +11,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// A client of 2025-11-25 may list its tasks, and is told of their status. Such a task
-// lives in a session with its server, at the replica that made it, and nowhere else is it
-// known whose it is:
+// A client of 2025-11-25 may list its tasks, and is told of their status. Only the replica
+// that made a task knows whose it is. There the task lives, too, in a session with its
+// server, unless it is one of 2026-07-28:
 //
 //	tools/call ──▶ makeTask ──▶ taskList: what was last heard of the task
 //	tasks/get, tasks/cancel ──▶ conformTask ──▶ note ──┘      ▲   │
@@ -46,6 +46,7 @@ type listedTask struct {
 	user         share.User
 	size         int64
 	state        mcp.RawJSON // as its owner was last told
+	result       mcp.RawJSON // that is held here; nil: the server of the task has it
 	made, looked time.Time   // looked: when something was last heard of it
 	until        time.Time
 	over         bool // it does not change any more
@@ -58,13 +59,15 @@ func (t *listedTask) isDue() bool {
 	return !t.over && time.Since(t.looked) >= min(time.Second<<min(t.failed, maxFailed), listedGap)
 }
 
-// add lists a task that a call became. A task for which its owner has no memory is not
-// listed, and can be used all the same.
-func (t *taskList) add(user share.User, owner [sha256.Size]byte, id string, state mcp.Object) {
+// add lists a task that a call became, with its result if that is held here. It is false
+// if its owner has no memory for that. The task of a server can be used all the same.
+func (t *taskList) add(user share.User, owner [sha256.Size]byte, id string, state mcp.Object,
+	result mcp.RawJSON,
+) bool {
 	now, text := time.Now(), state.JSON()
 	one := &listedTask{
-		user: user, size: int64(listedCost + len(id) + len(text)), state: text,
-		made: now, looked: now, until: now.Add(listedLife), over: isOver(state),
+		user: user, size: int64(listedCost + len(id) + len(text) + len(result)), state: text,
+		result: result, made: now, looked: now, until: now.Add(listedLife), over: isOver(state),
 	}
 	if ttl, ok := state.Value("ttl").Int(); ok {
 		one.until = now.Add(time.Duration(min(max(ttl, 0), listedLife.Milliseconds())) * time.Millisecond)
@@ -73,7 +76,7 @@ func (t *taskList) add(user share.User, owner [sha256.Size]byte, id string, stat
 	defer t.mu.Unlock()
 	t.sweepLocked(now)
 	if t.memory.Take(one.user, one.size) != nil {
-		return
+		return false
 	}
 	if t.byID == nil {
 		t.byID = make(map[[sha256.Size]byte]map[string]*listedTask)
@@ -87,6 +90,17 @@ func (t *taskList) add(user share.User, owner [sha256.Size]byte, id string, stat
 			func(a, b string) int { return mine[a].made.Compare(mine[b].made) })
 		t.removeLocked(owner, oldest)
 	}
+	return true
+}
+
+// find returns the task of an owner with that id, if its time is not over.
+func (t *taskList) find(owner [sha256.Size]byte, id string) (listedTask, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if one := t.byID[owner][id]; one != nil && time.Now().Before(one.until) {
+		return *one, true
+	}
+	return listedTask{}, false
 }
 
 // note notes what was heard of a task, if it is listed.

@@ -2,7 +2,9 @@ package interop_test
 
 import (
 	"fmt"
+	"net/http/httptest"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -43,5 +45,31 @@ func TestTasksOfARealServer(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestTasksOfANewerServer runs a tool of a server of 2026-07-28 with the same client, which
+// knows tasks of 2025-11-25. The task asks its user something. A tool that its server
+// answers at once is a task for the client, too.
+func TestTasksOfANewerServer(t *testing.T) {
+	t.Parallel()
+	binary, _ := node(t)
+	upstream := httptest.NewServer(&tasker{tasks: make(map[string]*chore)})
+	t.Cleanup(upstream.Close)
+	g := serve(t, tenant("  new: "+private(upstream.URL)+"\n"))
+	told := follow(t, exec.CommandContext(t.Context(), binary, "clients/tasks.mjs", "http://"+g.addr+"/mcp",
+		g.token(t), "new__confirm_delete", "new__greet"), func() {})
+	for step, want := range map[string]string{
+		"listed": "optional", "result": "done", "related": "the task", "after": "completed", "cancelled": "cancelled",
+	} {
+		if got := told[step].Text; got != want {
+			t.Errorf("%s: %q, want %q", step, got, want)
+		}
+	}
+	if got := told["statuses"].Names; !slices.Contains(got, "input_required") {
+		t.Errorf("statuses %q, want that it asks", got)
+	}
+	if got := told["quick"].Names; len(got) < 2 || got[0] != "taskCreated" || got[len(got)-1] != "Hello, Ann!" {
+		t.Errorf("what is answered at once comes as %q", got)
 	}
 }

@@ -92,7 +92,7 @@ func (b *both) opened(c *connection, err error) error {
 // that can be asked, or the repeat of a call that is parked here. Tasks always go to the
 // modern side, because the tools were listed there.
 func (b *both) takes(i *item, c *registry.Call) bool {
-	if !c.InSession || c.Capabilities.Len() == 0 || !i.asks || c.Tasks == mcp.TasksAsked || c.Task != "" {
+	if !c.InSession || c.Capabilities.Len() == 0 || !i.asks || c.Tasks != 0 || c.Task != "" {
 		return false
 	}
 	if state := c.Params.Text("requestState"); state != "" || c.Params.Has("inputResponses") {

@@ -188,14 +188,15 @@ func (c *connection) tasks() mcp.Tasks {
 }
 
 // tasksOf returns how calls of one tool may become tasks, and the tool's definition. The
-// definition keeps its member "execution" only where that member means something: where
-// the caller must ask for a task, and where the tool requires one that its server cannot
-// give.
+// definition has a member "execution" only where that member means something: where the
+// caller must ask for a task, where the tool requires one that its server cannot give, and
+// where the server decides. There it says so to clients of 2025-11-25, which ask.
 func (c *connection) tasksOf(definition mcp.Object) (mcp.Tasks, mcp.Object) {
 	form, support := c.tasks(), definition.Object("execution").Text("taskSupport")
 	switch {
-	case mcp.EraOf(c.version) == mcp.Modern: // its revision has no such member
-		return form, definition.Without("execution")
+	case form == mcp.TasksGiven: // its revision has no such member
+		return form, definition.With("execution", mcp.RawJSON(`{"taskSupport":"optional"}`))
+	case mcp.EraOf(c.version) == mcp.Modern:
 	case support == "required", support == "optional" && form == mcp.TasksAsked:
 		return form, definition
 	}

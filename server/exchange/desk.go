@@ -41,6 +41,8 @@ type Desk interface {
 	Reads(c gateway.Caller, uri string) bool
 	FollowTask(ctx context.Context, c gateway.Caller, r *gateway.Request, id string,
 		told func(state mcp.Object) bool) (gateway.Subscription, error)
+	// IsEverywhere tells whether all replicas reach the task that the params name.
+	IsEverywhere(params mcp.Object) bool
 	// FollowsTask tells whether a task is the caller's, who may use its tool now.
 	FollowsTask(c gateway.Caller, id string) bool
 

@@ -123,14 +123,16 @@ func (s *Service) Answer(x *exchange.Exchange, r *http.Request, m *mcp.Message, 
 }
 
 // isHome tells whether this replica has what a message is about, a question or a task,
-// whoever leads the session.
+// whoever leads the session. What is about a task that all replicas reach goes to the one
+// that leads, because it alone tells the client of the task.
 func (s *Service) isHome(m *mcp.Message) bool {
 	if m.IsResponse() {
 		id, _ := mcp.RawJSON(m.ID).Text()
 		at, _ := forward.HomeOf(id)
 		return at == s.config.Others.Self()
 	}
-	return m.IsRequest() && mcp.MethodOf(m.Method).OfTasks() // what lives elsewhere was forwarded there
+	return m.IsRequest() && mcp.MethodOf(m.Method).OfTasks() && // what lives elsewhere was forwarded there
+		!s.desk.IsEverywhere(m.Params)
 }
 
 // asFormer does what a client asks for with the calls that this replica began when it led

@@ -112,7 +112,7 @@ func (s *Service) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Se
 		rt.request.Traceparent = x.Traceparent()
 	}
 	defer func() { rt.heard.Release() }()
-	if m.Params.Has("task") {
+	if m.Params.Has("task") || m.Method == mcp.MethodTasksResult {
 		rt.request.TaskNews = func(id string, n mcp.Notification) { s.taskChanged(l, id, n) }
 	}
 	if m.Method == mcp.MethodTasksResult {

@@ -1,10 +1,11 @@
-// A client of the first generation that runs a tool as a task: node tasks.mjs URL TOKEN TOOL
+// A client of the first generation that runs a tool as a task, and one whose server answers at once:
+// node tasks.mjs URL TOKEN TOOL [QUICK]
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 import { tell } from './story.mjs';
 
-const [url, token, name] = process.argv.slice(2);
+const [url, token, name, quick] = process.argv.slice(2);
 const transport = new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers: { Authorization: `Bearer ${token}` } } });
 const client = new Client({ name: 'interop-tasks', version: '1.0.0' }, { capabilities: { elicitation: { form: {} } } });
 let related;
@@ -43,5 +44,12 @@ for await (const message of second) {
     tell('cancelled', { text: (await client.experimental.tasks.cancelTask(message.task.taskId)).status });
     break;
   }
+}
+if (quick) {
+  const told = [];
+  for await (const message of client.experimental.tasks.callToolStream({ name: quick, arguments: { name: 'Ann' } })) {
+    told.push(message.type === 'result' ? message.result.content[0].text : message.type);
+  }
+  tell('quick', { names: told });
 }
 await client.close();

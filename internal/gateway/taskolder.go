@@ -1,0 +1,227 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// A client of 2025-11-25 asks for a task, and must get one. A server of 2026-07-28 decides
+// by itself whether a call becomes a task, so that a result may come instead, which is
+// then held here as that of a task at its end:
+//
+//	client of 2025-11-25      server of 2026-07-28
+//	tools/call with task ──▶  tools/call: a task, or a result, which taskList holds
+//	tasks/get            ──▶  tasks/get
+//	tasks/cancel         ──▶  tasks/get, tasks/cancel, tasks/get
+//	tasks/result         ──▶  tasks/get until the task is at its end; what it asks is asked on the
+//	                          stream of tasks/result, and the answers go by tasks/update
+//
+// The server keeps its tasks, so that each replica reaches them. What is held is reached
+// at one.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
+// https://modelcontextprotocol.io/extensions/tasks
+
+// heldLife is how long a result is held at most. A client may ask for less.
+const heldLife = 10 * time.Minute
+
+// isOlder tells whether the client knows tasks in the form of 2025-11-25 alone, and the
+// server of the tool in that of 2026-07-28.
+func (c *call) isOlder() bool {
+	return c.request.Tasks == mcp.TasksAsked && c.tool.Tasks == mcp.TasksGiven
+}
+
+// older returns a task of 2026-07-28 as one of 2025-11-25, where a tool that failed is a
+// task that failed.
+func older(state mcp.Object) mcp.Object {
+	if status := state.Text("status"); status == "completed" &&
+		string(state.Value("result").Member("isError")) == "true" {
+		state = state.With("status", mcp.String("failed"))
+	}
+	ttl := state.Value("ttlMs")
+	if ttl == nil {
+		ttl = mcp.RawJSON("null")
+	}
+	state = state.With("ttl", ttl)
+	if interval := state.Value("pollIntervalMs"); interval != nil {
+		state = state.With("pollInterval", interval)
+	}
+	return taskOnly(state)
+}
+
+// heldAsTask answers a call that was to become a task and has a result, with a task that
+// has this result. Where there is no room to hold it, the client gets the result itself.
+func (g *Gateway) heldAsTask(c *call, result mcp.Object) (mcp.Object, error) {
+	life, status := heldLife, "completed"
+	if asked, ok := c.params.Object("task").Value("ttl").Int(); ok {
+		life = time.Duration(min(max(asked, 0), life.Milliseconds())) * time.Millisecond
+	}
+	if string(result.Value("isError")) == "true" {
+		status = "failed"
+	}
+	t := &task{
+		owner: c.owner(), form: mcp.TasksAsked, server: c.item.Server, tool: c.item.Exposed,
+		callID: c.callID(), home: g.self,
+	}
+	id, err := g.sealTask(t)
+	if err != nil {
+		return mcp.Object{}, err
+	}
+	now := mcp.String(time.Now().UTC().Format(time.RFC3339))
+	made := mcp.NewObject(
+		mcp.Member{Name: "taskId", Value: mcp.String(id)},
+		mcp.Member{Name: "status", Value: mcp.String(status)},
+		mcp.Member{Name: "createdAt", Value: now},
+		mcp.Member{Name: "lastUpdatedAt", Value: now},
+		mcp.Member{Name: "ttl", Value: mcp.Int(life.Milliseconds())},
+	)
+	if !g.tasks.add(c.user(), t.owner, id, made, result.JSON()) {
+		return result, nil
+	}
+	return mcp.NewObject(
+		mcp.Member{Name: "resultType", Value: mcp.String("task")},
+		mcp.Member{Name: "task", Value: made.JSON()},
+	), nil
+}
+
+// useHeld answers a request about a task whose result is held here.
+func useHeld(c *call) (mcp.Object, error) {
+	one, there := c.gateway.tasks.find(c.task.owner, c.params.Text("taskId"))
+	switch {
+	case !there:
+		return mcp.Object{}, &taskError{taskGone}
+	case c.method.Name == mcp.MethodTasksCancel:
+		return mcp.Object{}, errTaskOver
+	case c.method.Name == mcp.MethodTasksResult:
+		result, _ := mcp.ObjectOf(one.result)
+		return result, nil
+	}
+	state, _ := mcp.ObjectOf(one.state)
+	return state.Without("taskId"), nil // as its server, which has no id for it, would say it
+}
+
+// errTaskOver says what servers of 2025-11-25 must say.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks#task-cancellation
+var errTaskOver = mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: the task is at its end already")
+
+// useOlder answers a request of a client of 2025-11-25 about a task of 2026-07-28.
+func useOlder(ctx context.Context, c *call) (mcp.Object, error) {
+	switch c.method.Name {
+	case mcp.MethodTasksResult:
+		return c.awaited(ctx)
+	case mcp.MethodTasksCancel:
+		state, err := c.aboutTask(ctx, mcp.MethodTasksGet)
+		if err != nil {
+			return mcp.Object{}, err
+		}
+		if isOver(state) {
+			return mcp.Object{}, errTaskOver
+		}
+		if _, err = c.aboutTask(ctx, mcp.MethodTasksCancel); err != nil {
+			return mcp.Object{}, err
+		}
+	}
+	state, err := c.aboutTask(ctx, mcp.MethodTasksGet)
+	return older(state), err
+}
+
+// aboutTask sends the server one request about the task of the call, in place of the one
+// that the client sent.
+func (c *call) aboutTask(ctx context.Context, method string, more ...mcp.Member) (mcp.Object, error) {
+	use := c.use()
+	use.Method = method
+	use.Params = c.params.Without("inputResponses", "requestState").WithAll(more...)
+	return c.tool.Call(ctx, use)
+}
+
+// awaited waits until the task is at its end, or asks something. Between two looks the
+// client is told of the status. What it has answered already stands in the requestState:
+// a server may go on naming a question for a while after that.
+func (c *call) awaited(ctx context.Context) (mcp.Object, error) {
+	answered, _ := mcp.RawJSON(c.params.Text("requestState")).Elements()
+	if answers := c.params.Value("inputResponses"); answers != nil {
+		if _, err := c.aboutTask(ctx, mcp.MethodTasksUpdate,
+			mcp.Member{Name: "inputResponses", Value: answers}); err != nil {
+			return mcp.Object{}, err
+		}
+	}
+	news, last := &taskNews{gateway: c.gateway, principal: c.caller.Principal, send: c.request.TaskNews}, ""
+	id := c.params.Text("taskId")
+	news.id.Store(&id)
+	for {
+		state, err := c.aboutTask(ctx, mcp.MethodTasksGet)
+		if err != nil {
+			return mcp.Object{}, err
+		}
+		if now := older(state); string(now.JSON()) != last {
+			news.told(now)
+			last = string(now.JSON())
+		}
+		if isOver(state) {
+			return c.endOf(state)
+		}
+		if asks := unanswered(state, answered); asks.Len() > 0 {
+			for key := range asks.Members {
+				answered = append(answered, mcp.String(key))
+			}
+			return mcp.NewObject(
+				mcp.Member{Name: "resultType", Value: mcp.String("input_required")},
+				mcp.Member{Name: "inputRequests", Value: asks.JSON()},
+				mcp.Member{Name: "requestState", Value: mcp.String(string(mcp.Array(answered)))},
+			), nil
+		}
+		if err := waitFor(ctx, pollOf(state)); err != nil {
+			return mcp.Object{}, err
+		}
+	}
+}
+
+// endOf returns what the call would have had for a result that became the task.
+func (c *call) endOf(state mcp.Object) (mcp.Object, error) {
+	switch state.Text("status") {
+	case "completed":
+		result, ok := mcp.ObjectOf(state.Value("result"))
+		if !ok {
+			return mcp.Object{}, c.broken("a completed task without a result")
+		}
+		return result.Without("resultType"), nil
+	case "failed":
+		said := state.Object("error")
+		code, isCode := said.Value("code").Int()
+		if !isCode {
+			return mcp.Object{}, c.broken("a failed task without an error")
+		}
+		return mcp.Object{}, &mcp.Error{
+			Code: int(code), Message: said.Text("message"), Data: said.Value("data"),
+		}
+	}
+	return mcp.ToolError("The task was cancelled."), nil
+}
+
+// unanswered returns what a task asks, without what was answered. The keys of a task are
+// never used twice.
+func unanswered(state mcp.Object, answered []mcp.RawJSON) mcp.Object {
+	if state.Text("status") != "input_required" {
+		return mcp.Object{}
+	}
+	asks := state.Object("inputRequests")
+	for _, raw := range answered {
+		if key, ok := raw.Text(); ok {
+			asks = asks.Without(key)
+		}
+	}
+	return asks
+}
+
+// waitFor waits, as long as ctx does not end.
+func waitFor(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

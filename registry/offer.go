@@ -59,8 +59,8 @@ type Call struct {
 	// input, and when an earlier round of this call still holds the slot.
 	Hold func(end func()) (release func())
 	// Tasks is the form of tasks that may take the place of this call's result; zero
-	// means that none may. The params have a member task exactly when Tasks is TasksAsked
-	// and the client asked for the call to become a task.
+	// means that none may. When Tasks is TasksAsked, the call is to become a task, and the
+	// params have a member task that says so.
 	Tasks mcp.Tasks
 	Task  string // for a tasks/* method the task id that the source gave out; otherwise ""
 	// Told is called with what the server says later, by itself, of the task that the

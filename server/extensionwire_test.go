@@ -56,6 +56,7 @@ func (x *extended) script(w *wiretest.World) *wiretest.World {
 		`"io.modelcontextprotocol/clientCapabilities":{"roots":{},"extensions":{`
 	w.Vars["extended"] = version + `"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]},"io.modelcontextprotocol/skills":{}}}}`
 	w.Vars["tasks"] = version + `"io.modelcontextprotocol/tasks":{}}}}`
+	w.Vars["muted"] = strings.Replace(w.Vars["tasks"], `"roots":{},`, "", 1)
 	w.Capture = append(w.Capture, regexp.MustCompile(`"taskId":"(?<task>[\w-]{40,})"`),
 		regexp.MustCompile(`"ttlMs":(?<ttl>[1-9]\d+),"cacheScope"`))
 	return w
@@ -110,9 +111,11 @@ func (x *extended) asked(_ context.Context, c *registry.Call) (mcp.Object, error
 	case c.Method == mcp.MethodTasksCancel:
 		x.become("cancelled")
 	case c.Method == mcp.MethodToolsCall && c.Tasks == mcp.TasksAsked:
-		x.mu.Lock()
-		x.tells = append(x.tells, c.Told)
-		x.mu.Unlock()
+		if c.Told != nil {
+			x.mu.Lock()
+			x.tells = append(x.tells, c.Told)
+			x.mu.Unlock()
+		}
 		return object(`{"resultType":"task","task":{"taskId":"own","status":"working","ttl":60000}}`), nil
 	case c.Method == mcp.MethodToolsCall:
 		return textResult("at once"), nil

@@ -63,6 +63,10 @@ func (g *Gateway) findTool(c *call) error {
 	if g.hostsApps(c) && g.grantAs(c.caller, c.request.Extensions).isAmbiguous(name) {
 		return errAmbiguousTool
 	}
+	if tool := g.grantAs(c.caller, c.request.Extensions).tool(name); tool != nil && needsTask(tool) &&
+		!tool.AppOnly && !c.request.InSession {
+		return &capabilityError{mcp.NeedsTasks(mcp.Object{})}
+	}
 	tool, err := g.viewOf(c).Lookup(name)
 	if err != nil || needsTask(tool) || tool.AppOnly {
 		return g.absent(c, registry.KindTool, name)
@@ -88,7 +92,7 @@ func (g *Gateway) usable(c *call, name string) *registry.Tool {
 	}
 	switch {
 	case found == nil:
-	case needsTask(found) && c.request.Tasks != mcp.TasksAsked, found.AppOnly && !g.hostsApps(c):
+	case needsTask(found) && c.request.Tasks == 0, found.AppOnly && !g.hostsApps(c):
 		return nil
 	}
 	return found

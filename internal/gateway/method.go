@@ -228,6 +228,8 @@ func useTask(ctx context.Context, c *call) (mcp.Object, error) {
 		return useHeld(c)
 	case c.isOlder():
 		return useOlder(ctx, c)
+	case c.isNewer():
+		return useNewer(ctx, c)
 	}
 	return useTool(ctx, c)
 }
@@ -261,9 +263,12 @@ func (c *call) use() *registry.Call {
 		Stays:        &c.stays,
 		Waited:       &c.request.Waited.Waited,
 	}
+	if c.isNewer() && (c.task != nil || c.tasks != 0) {
+		use.Capabilities = mcp.Object{}
+	}
 	if c.task != nil {
 		use.Tasks, use.Task = c.tool.Tasks, c.task.own
-	} else if c.tasks == mcp.TasksAsked {
+	} else if c.tasks == mcp.TasksAsked && c.request.Tasks == mcp.TasksAsked {
 		news := &taskNews{gateway: c.gateway, principal: c.caller.Principal, send: c.request.TaskNews}
 		c.taskID, use.Told = &news.id, news.told
 	}

@@ -162,14 +162,14 @@ func (l *list) add(view *registry.View, listed bool, item *registry.Item) {
 	}
 }
 
-// listFor returns the list that a request is for. Clients that can ask for tasks see the
-// tools that run only so.
+// listFor returns the list that a request is for. Clients that know tasks see the tools
+// that run only so.
 func (m *grant) listFor(r *Request) listKind {
 	kind := listOf(r.Method)
 	if kind != listedTools {
 		return kind
 	}
-	tasked := m.tasked && r.Tasks == mcp.TasksAsked
+	tasked := m.tasked && r.Tasks != 0
 	hosts := m.hasApps && r.Extensions.Has(mcp.ExtensionApps)
 	switch {
 	case tasked && hosts:

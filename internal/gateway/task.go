@@ -30,9 +30,12 @@ func taskSupport(tool *registry.Tool) string {
 func (c *call) runAs() error {
 	wanted := c.params.Value("task")
 	if c.request.Tasks != mcp.TasksAsked {
-		c.tasks = c.request.Tasks
 		if wanted != nil {
 			c.params = c.params.Without("task")
+		}
+		if c.tasks = c.request.Tasks; c.isNewer() {
+			c.tasks = 0
+			c.runAsNewer()
 		}
 		return nil
 	}
@@ -111,6 +114,8 @@ func (g *Gateway) makeTask(c *call, result mcp.Object) (mcp.Object, error) {
 	switch {
 	case c.isOlder():
 		made = older(result)
+	case c.isNewer():
+		made = newer(result.Object("task"))
 	case c.tasks == mcp.TasksAsked:
 		made = result.Object("task")
 	}
@@ -134,10 +139,13 @@ func (g *Gateway) makeTask(c *call, result mcp.Object) (mcp.Object, error) {
 	if c.taskID != nil {
 		c.taskID.Store(&id)
 	}
+	// it may say what the model is told meanwhile
+	meta := result.Object("_meta").Without(mcp.MetaRelatedTask)
+	if c.isNewer() {
+		return made.With("resultType", mcp.String("task")).With("_meta", meta.JSON()), nil
+	}
 	if c.request.Tasks == mcp.TasksAsked {
 		g.tasks.add(c.user(), t.owner, id, made, nil)
-		// it may say what the model is told meanwhile
-		meta := result.Object("_meta").Without(mcp.MetaRelatedTask)
 		return mcp.NewObject(
 			mcp.Member{Name: "resultType", Value: mcp.String("task")},
 			mcp.Member{Name: "task", Value: made.JSON()},
@@ -145,11 +153,6 @@ func (g *Gateway) makeTask(c *call, result mcp.Object) (mcp.Object, error) {
 		), nil
 	}
 	return made, nil
-}
-
-func isStatus(t mcp.Object) bool {
-	return slices.Contains([]string{"working", "input_required", "completed", "failed", "cancelled"},
-		t.Text("status"))
 }
 
 // conformTask passes on the state of a task. What the task asks must be something that
@@ -181,7 +184,8 @@ func conformTask(ctx context.Context, g *Gateway, c *call, result mcp.Object) (m
 			return mcp.Object{}, c.broken("a completed task without a result")
 		}
 		checked, err := g.outputChecked(ctx, c, done)
-		return told.With("result", checked.JSON()), err
+		// a result has its type wherever it stands, and clients check that
+		return told.With("result", checked.With("resultType", mcp.String("complete")).JSON()), err
 	case "failed":
 		failed, ok := mcp.ObjectOf(result.Value("error"))
 		code, isCode := failed.Value("code").Int()

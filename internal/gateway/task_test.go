@@ -418,9 +418,9 @@ func TestWhoMayAskForATask(t *testing.T) {
 		{`{"name":"plain__ask","task":{}}`, mcp.TasksAsked, "DB-TASK-UNSUPPORTED", false},
 		{`{"name":"lib__ask","task":5}`, mcp.TasksAsked, "DB-PARAMS", false},
 		{`{"name":"lib__ask","task":{}}`, 0, "", false},
-		{`{"name":"lib__ask","task":{}}`, mcp.TasksGiven, "", false},
-		{`{"name":"lib__other","task":{}}`, 0, "DB-TOOL", false},
-		{`{"name":"lib__other","task":{}}`, mcp.TasksGiven, "DB-TOOL", false},
+		{`{"name":"lib__ask","task":{}}`, mcp.TasksGiven, "", false}, // it can be asked
+		{`{"name":"lib__other","task":{}}`, 0, "DB-CAPABILITY", false},
+		{`{"name":"lib__other"}`, mcp.TasksGiven, "", true},
 	}
 	for _, test := range tests {
 		l.uses = nil
@@ -445,7 +445,7 @@ func TestWhoMayAskForATask(t *testing.T) {
 func TestToolsThatRunAsTasksOnlyAreForThoseWhoKnowThem(t *testing.T) {
 	b, _ := newTasks(t, mcp.TasksAsked)
 	for form, want := range map[mcp.Tasks][]string{
-		0: {"lib__ask"}, mcp.TasksGiven: {"lib__ask"},
+		0: {"lib__ask"}, mcp.TasksGiven: {"lib__ask", "lib__other"},
 		mcp.TasksAsked: {"lib__ask", "lib__other"},
 	} {
 		result, _ := b.handle(t, knowing(form, mcp.MethodToolsList, `{}`))

@@ -178,3 +178,8 @@ func (t *taskList) of(owner [sha256.Size]byte) map[string]listedTask {
 func isOver(state mcp.Object) bool {
 	return slices.Contains([]string{"completed", "failed", "cancelled"}, state.Text("status"))
 }
+
+// isStatus tells whether a task has a status that there is.
+func isStatus(state mcp.Object) bool {
+	return isOver(state) || slices.Contains([]string{"working", "input_required"}, state.Text("status"))
+}

@@ -177,7 +177,7 @@ func (g *Gateway) HeaderParams(c Caller, tool string) []registry.HeaderParam {
 	if found == nil {
 		found = granted.own[tool]
 	}
-	if found != nil && !needsTask(found) {
+	if found != nil {
 		return found.Headers
 	}
 	return nil

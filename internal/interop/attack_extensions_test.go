@@ -164,7 +164,6 @@ func (h *holder) make(t *testing.T, names ...string) {
 	if h.revision == modernRevision {
 		more = "," + knowsTasks
 		slices.Reverse(names)
-		names = names[:1]
 	}
 	for _, name := range names {
 		m := h.ask(t, "1", "tools/call", name, fmt.Sprintf(`"name":%q,"arguments":{"marker":%q}%s`, name, h.marker(), more))

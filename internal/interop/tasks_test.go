@@ -73,3 +73,31 @@ func TestTasksOfANewerServer(t *testing.T) {
 		t.Errorf("what is answered at once comes as %q", got)
 	}
 }
+
+// TestTasksOfAnOlderServer runs the tool of the first test, which works as a task only, with
+// the package of tasks of 2026-07-28. The task asks nobody anything.
+func TestTasksOfAnOlderServer(t *testing.T) {
+	t.Parallel()
+	binary, _ := node(t)
+	g := serve(t, tenant(fmt.Sprintf("  every: %s\n  web: {url: %q, private_addresses: true}\n",
+		stdio(t, "server-everything", "stdio"), everythingOverHTTP(t))))
+	for _, server := range []string{"web", "every"} {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+			tool := server + "__simulate-research-query"
+			told := follow(t, exec.CommandContext(t.Context(), binary, "clients/tasks-v2.mjs",
+				"http://"+g.addr+"/mcp", g.token(t), tool), func() {})
+			if got := told["listed"].Names; !slices.Contains(got, tool) {
+				t.Errorf("listed %q, want %s", got, tool)
+			}
+			if got := told["result"]; got.IsError || !strings.Contains(got.Text, "Research Report: python") {
+				t.Errorf("the result is %q", got.Text)
+			}
+			for step, want := range map[string]string{"kind": "task", "after": "completed", "cancelled": "cancelled"} {
+				if got := told[step].Text; got != want {
+					t.Errorf("%s: %q, want %q", step, got, want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,101 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
+
+// A client of 2026-07-28 that declares tasks takes one in place of a result. A server of
+// 2025-11-25 makes one only when it is asked to, and keeps its result apart:
+//
+//	client of 2026-07-28      server of 2025-11-25
+//	tools/call           ──▶  tools/call with task, if the tool requires one or the call loses nothing by it
+//	tasks/get            ──▶  tasks/get, and tasks/result when the task is at its end
+//	tasks/update              answered here: the task asks nothing
+//	tasks/cancel         ──▶  tasks/cancel
+//
+// The task runs in a session whose client can be asked nothing: a question would come on
+// the stream of a request that nobody has open, and the client sees the task by single
+// looks.
+// https://modelcontextprotocol.io/extensions/tasks
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
+
+// isNewer tells whether the client knows tasks in the form of 2026-07-28 alone, and the
+// server of the tool in that of 2025-11-25.
+func (c *call) isNewer() bool {
+	return c.tool != nil && c.request.Tasks == mcp.TasksGiven && c.tool.Tasks == mcp.TasksAsked
+}
+
+// runAsNewer decides whether the server is asked to make the call a task. Where the tool
+// leaves that open, the call stays what it is if its client can be asked something, or
+// wants to hear of it meanwhile: a task has neither.
+func (c *call) runAsNewer() {
+	hears := c.request.LogLevel > 0 || c.params.Object("_meta").Has(mcp.MetaProgressToken)
+	if taskSupport(c.tool) == "required" || c.request.Capabilities.Len() == 0 && !hears {
+		c.tasks, c.params = mcp.TasksAsked, c.params.With("task", mcp.RawJSON("{}"))
+	}
+}
+
+// newer returns a task of 2025-11-25 as one of 2026-07-28. What it waits for it cannot ask
+// there, so that it seems to work.
+func newer(state mcp.Object) mcp.Object {
+	if state.Text("status") == "input_required" {
+		state = state.With("status", mcp.String("working"))
+	}
+	ttl, interval := state.Value("ttl"), state.Value("pollInterval")
+	if ttl == nil {
+		ttl = mcp.RawJSON("null")
+	}
+	state = taskOnly(state).Without("ttl", "pollInterval").With("ttlMs", ttl)
+	if interval != nil {
+		state = state.With("pollIntervalMs", interval)
+	}
+	return state
+}
+
+// useNewer answers a request of a client of 2026-07-28 about a task of 2025-11-25.
+func useNewer(ctx context.Context, c *call) (mcp.Object, error) {
+	switch c.method.Name {
+	case mcp.MethodTasksUpdate:
+		return mcp.Object{}, nil
+	case mcp.MethodTasksCancel:
+		_, err := c.aboutTask(ctx, mcp.MethodTasksCancel)
+		if answered := answerOf(err); answered == nil || answered.Code != mcp.CodeInvalidParams {
+			return mcp.Object{}, err
+		}
+		// a task at its end is no error here
+		if state, failed := c.aboutTask(ctx, mcp.MethodTasksGet); failed == nil && isOver(state) {
+			err = nil
+		}
+		return mcp.Object{}, err
+	}
+	state, err := c.aboutTask(ctx, mcp.MethodTasksGet)
+	if err != nil || !isOver(state) || state.Text("status") == "cancelled" {
+		return newer(state), err
+	}
+	result, err := c.aboutTask(ctx, mcp.MethodTasksResult)
+	if said := answerOf(err); said != nil {
+		return newer(state).With("status", mcp.String("failed")).With("error", said.Object().JSON()), nil
+	}
+	if err != nil {
+		return mcp.Object{}, err
+	}
+	if meta := result.Object("_meta").Without(mcp.MetaRelatedTask); meta.Len() > 0 {
+		result = result.With("_meta", meta.JSON())
+	} else {
+		result = result.Without("_meta")
+	}
+	return newer(state).With("status", mcp.String("completed")).With("result", result.JSON()), nil
+}
+
+// answerOf returns the error with which a server answered, nil if it did not.
+func answerOf(err error) *mcp.Error {
+	if _, lost := errors.AsType[*registry.UnavailableError](err); lost {
+		return nil
+	}
+	answered, _ := errors.AsType[*mcp.Error](err)
+	return answered
+}

@@ -75,7 +75,7 @@ func deskWith(t *testing.T, unread bool, tools []string, rules []Rule) *Gateway 
 // may tells whether a caller may use a tool, as the running gateway judges it.
 func may(g *Gateway, p auth.Principal, tool string) bool {
 	c, err := g.Resolve(p)
-	return err == nil && g.grantOf(c).tool("box__"+tool) != nil
+	return err == nil && g.callerViewOf(c).tool("box__"+tool) != nil
 }
 
 // claims are what Compare says of one tool: whose, and the kinds of callers that it is

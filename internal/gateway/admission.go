@@ -26,7 +26,7 @@ func (g *Gateway) SetPolicy(config string, tenants []TenantConfig) error {
 	next.config = config[:min(len(config), shownDigest)]
 	g.tenants.Store(next)
 	g.rendered.forget()
-	g.grants.forget()
+	g.callerViews.forget()
 	g.announce()
 	select {
 	case g.renewed <- struct{}{}:

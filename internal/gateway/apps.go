@@ -5,7 +5,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// apps is what a grant has for hosts of apps (mcp.ExtensionApps). A view calls tools by
+// apps is what a callerView has for hosts of apps (mcp.ExtensionApps). A view calls tools by
 // the names that their server gives them, and the gateway cannot tell its calls from
 // those of the model, nor from which view they come. So the lists say what the host must
 // know to keep them apart.
@@ -35,7 +35,7 @@ func readableViews(view *registry.View, allowed bitset) map[string]bool {
 }
 
 // form returns the tool as it is listed in that way, and remembers that it is one.
-func (m *grant) form(tool *registry.Tool, way registry.Listing) *registry.Tool {
+func (m *callerView) form(tool *registry.Tool, way registry.Listing) *registry.Tool {
 	if m.forms == nil {
 		m.forms = make(map[*registry.Item]*registry.Tool)
 	}
@@ -47,7 +47,7 @@ func (m *grant) form(tool *registry.Tool, way registry.Listing) *registry.Tool {
 // listTools makes the lists of tools out of all that are listed to anybody, and of the
 // items by which they are. Clients that host no apps do not see the tools that only views
 // are meant to call.
-func (m *grant) listTools(view *registry.View, tools []*registry.Tool, items []*registry.Item) {
+func (m *callerView) listTools(view *registry.View, tools []*registry.Tool, items []*registry.Item) {
 	if m.tasked {
 		m.lists[listedAllTools].items = items
 	}
@@ -74,7 +74,7 @@ func (m *grant) listTools(view *registry.View, tools []*registry.Tool, items []*
 }
 
 // enterForApps adds a tool to the lists for hosts of apps.
-func (m *grant) enterForApps(item *registry.Item, tool *registry.Tool) {
+func (m *callerView) enterForApps(item *registry.Item, tool *registry.Tool) {
 	if m.tasked {
 		m.lists[listedAllForApps].items = append(m.lists[listedAllForApps].items, item)
 	}
@@ -85,7 +85,7 @@ func (m *grant) enterForApps(item *registry.Item, tool *registry.Tool) {
 
 // nameOwn finds which tools views may call by the names that their servers give them, and
 // lists them so as well.
-func (m *grant) nameOwn(view *registry.View, tools []*registry.Tool) {
+func (m *callerView) nameOwn(view *registry.View, tools []*registry.Tool) {
 	m.own = make(map[string]*registry.Tool)
 	for _, tool := range tools {
 		if !tool.ForApps || !view.Extensions(tool.Server).Has(mcp.ExtensionApps) ||
@@ -109,7 +109,7 @@ func (m *grant) nameOwn(view *registry.View, tools []*registry.Tool) {
 }
 
 // isAmbiguous tells whether views of several servers may mean another tool by that name.
-func (m *grant) isAmbiguous(name string) bool {
+func (m *callerView) isAmbiguous(name string) bool {
 	tool, known := m.own[name]
 	return known && tool == nil
 }

@@ -66,7 +66,7 @@ func (g *Gateway) meetOthers() {
 		return
 	}
 	g.self = g.config.Others.Self()
-	g.grants.compared = true
+	g.callerViews.compared = true
 }
 
 // Handle answers one request of a caller. The result has a resultType, unless it is that

@@ -347,7 +347,7 @@ func (g *Gateway) Names(p auth.Principal, kind registry.Kind) []string {
 		return nil
 	}
 	var names []string
-	view := g.sightOf(&c).view
+	view := g.tenantViewOf(&c).view
 	add := func(item *registry.Item) { names = append(names, item.Exposed) }
 	switch kind {
 	case registry.KindTool:

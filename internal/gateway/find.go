@@ -7,7 +7,7 @@ import (
 
 // viewOf returns what the client of a call sees, by the extensions that it declares.
 func (g *Gateway) viewOf(c *call) *registry.View {
-	return g.lookAs(&c.caller, c.request.Extensions).view
+	return g.tenantViewAs(&c.caller, c.request.Extensions).view
 }
 
 // foreseen returns the tool that a call will find, if the catalogue stays as it is; nil
@@ -60,10 +60,10 @@ func (g *Gateway) findTool(c *call) error {
 		c.tool, c.item = found, &found.Item
 		return c.runAs()
 	}
-	if g.hostsApps(c) && g.grantAs(c.caller, c.request.Extensions).isAmbiguous(name) {
+	if g.hostsApps(c) && g.callerViewAs(c.caller, c.request.Extensions).isAmbiguous(name) {
 		return errAmbiguousTool
 	}
-	if tool := g.grantAs(c.caller, c.request.Extensions).tool(name); tool != nil && needsTask(tool) &&
+	if tool := g.callerViewAs(c.caller, c.request.Extensions).tool(name); tool != nil && needsTask(tool) &&
 		!tool.AppOnly && !c.request.InSession {
 		return &capabilityError{mcp.NeedsTasks(mcp.Object{})}
 	}
@@ -85,10 +85,10 @@ func (c *call) toolName() (string, error) {
 
 // usable returns the tool with that exposed name, nil if the call may not be one of it.
 func (g *Gateway) usable(c *call, name string) *registry.Tool {
-	granted := g.grantAs(c.caller, c.request.Extensions)
-	found := granted.tool(name)
+	visible := g.callerViewAs(c.caller, c.request.Extensions)
+	found := visible.tool(name)
 	if found == nil && g.hostsApps(c) {
-		found = granted.own[name]
+		found = visible.own[name]
 	}
 	switch {
 	case found == nil:

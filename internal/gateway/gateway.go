@@ -3,7 +3,7 @@
 // results are in the stateless form of the protocol.
 //
 // To read the package, begin at the top of this table. A file uses only what stands below
-// it; gateway, call and turn name each other, and so do apps and sight:
+// it; gateway, call and turn name each other, and so do apps and callerview:
 //
 //	what operators ask       explanation: what would become of a request
 //	what the doors call      desk: New, Handle, Run; repeat, subscribe
@@ -15,8 +15,9 @@
 //	who may see what         view: what a caller sees now; admission: whose tenant it is
 //	a call and the desk      call: what the stages have found; gateway; turn; question
 //	  parts of a call        relay, place, bulkhead, ongoing, state, mention
-//	what is remembered       page, memo, grants, used
-//	policy                   tenant, rule; sight: what follows from rules; apps: what of it hosts of apps see
+//	what is remembered       page, memo, callerviews, used
+//	policy                   tenant, rule; callerview: what follows from rules;
+//	                         apps: what of it hosts of apps see
 //	what all of them use     request, errors, vocabulary, limit
 package gateway
 
@@ -86,11 +87,11 @@ type Gateway struct {
 	firsts        firsts        // all other states
 	self          replica.ID    // "" where there are no other replicas
 	// of *[4]ratelimit.Bucket, for charge: a limiter keeps none of what it is given
-	buckets  sync.Pool
-	rendered *rendered
-	grants   grants
-	ongoing  ongoing
-	tasks    taskList
+	buckets     sync.Pool
+	rendered    *rendered
+	callerViews callerViews
+	ongoing     ongoing
+	tasks       taskList
 
 	tenants atomic.Pointer[directory]
 	changed atomic.Pointer[chan struct{}]

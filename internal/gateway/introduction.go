@@ -33,7 +33,7 @@ func Capabilities() mcp.Object {
 
 // Extensions returns which extensions the gateway offers to the caller, beside tasks:
 // those of the servers that the caller sees.
-func (g *Gateway) Extensions(c Caller) mcp.Extensions { return g.grantOf(c).extensions }
+func (g *Gateway) Extensions(c Caller) mcp.Extensions { return g.callerViewOf(c).extensions }
 
 // discoverFor returns the answer to server/discover for a caller, which is the same for
 // all whose servers have no extensions.

@@ -19,28 +19,30 @@ func hinted(result mcp.Object) mcp.Object {
 
 // list answers a request for one page of a list, with the items that the caller may see.
 func (g *Gateway) list(c Caller, r *Request) (mcp.Object, error) {
-	granted := g.grantAs(c, r.Extensions)
-	kind := granted.listFor(r)
+	visible := g.callerViewAs(c, r.Extensions)
+	kind := visible.listFor(r)
 	start := 0
 	// Some clients ask for the first page with an empty cursor, which the gateway never
 	// gives.
 	if cursor := r.Params.Value("cursor"); cursor != nil && !cursor.Says("") {
 		var ok bool
-		if start, ok = g.openCursor(c, kind, granted.lists[kind].items, cursor); !ok {
+		if start, ok = g.openCursor(c, kind, visible.lists[kind].items, cursor); !ok {
 			return mcp.Object{},
 				mcp.Stable(mcp.CodeInvalidParams, "DB-CURSOR",
 					"Invalid cursor: list again from the beginning")
 		}
 	}
-	return g.page(c, r, granted, kind, start)
+	return g.page(c, r, visible, kind, start)
 }
 
 // page returns one page of a list, from the item with index start. Its items are shared
 // by all callers who see the same; only a cursor belongs to one user.
-func (g *Gateway) page(c Caller, r *Request, granted *grant, kind listKind, start int) (mcp.Object, error) {
-	items := granted.lists[kind].items
+func (g *Gateway) page(c Caller, r *Request,
+	visible *callerView, kind listKind, start int,
+) (mcp.Object, error) {
+	items := visible.lists[kind].items
 	end := min(start+g.config.PageSize, len(items))
-	text, err := g.rendered.text(c.Tenant, r, granted, kind, start, end)
+	text, err := g.rendered.text(c.Tenant, r, visible, kind, start, end)
 	if err != nil {
 		return mcp.Object{}, explain(err).told
 	}

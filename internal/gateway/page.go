@@ -65,11 +65,12 @@ func (m *rendered) forget() {
 
 // text returns the items of a page as a JSON array. A text that has to be made counts as
 // memory of this request; the error is one of package share.
-func (m *rendered) text(t *Tenant, r *Request, granted *grant, kind listKind, start, end int) (mcp.RawJSON,
-	error,
+func (m *rendered) text(t *Tenant, r *Request,
+	visible *callerView, kind listKind, start, end int,
+) (mcp.RawJSON, error,
 ) {
 	key := pageKey{
-		digest: granted.digests.of(kind), kind: kind, start: start, end: end,
+		digest: visible.digests.of(kind), kind: kind, start: start, end: end,
 		inlined: t.inlineRefs,
 	}
 	if r.Form != nil {
@@ -78,10 +79,10 @@ func (m *rendered) text(t *Tenant, r *Request, granted *grant, kind listKind, st
 	if known, ok := m.pages.find(key); ok {
 		return known, nil
 	}
-	items := granted.lists[kind].items[start:end]
+	items := visible.lists[kind].items[start:end]
 	parts, size := make([]mcp.RawJSON, 0, len(items)), len("[]")
 	for _, item := range items {
-		part := m.shape(r.Form, item.Kind, granted.shown(t, item))
+		part := m.shape(r.Form, item.Kind, visible.shown(t, item))
 		parts = append(parts, part)
 		size += len(part) + len(",")
 	}
@@ -128,7 +129,7 @@ func memberOf(kind registry.Kind) string {
 
 // shown returns the definition of an item in the form in which the lists of the tenant
 // show it.
-func (m *grant) shown(t *Tenant, item *registry.Item) mcp.RawJSON {
+func (m *callerView) shown(t *Tenant, item *registry.Item) mcp.RawJSON {
 	if t.inlineRefs && item.Kind == registry.KindTool {
 		if form := m.forms[item]; form != nil {
 			return form.Inlined()

@@ -196,8 +196,8 @@ func TestEachTenantHeldItsOwnGrant(t *testing.T) {
 	tenants[1].Limits.Tools = map[string]ratelimit.Limit{"*plain": {}}
 	b := newBench(t, tenants...)
 	first, same, other := b.resolve(t, tenantOf(0)), b.resolve(t, tenantOf(1)), b.resolve(t, tenantOf(2))
-	if b.grantOf(first) != b.grantOf(same) || b.grantOf(first) == b.grantOf(other) {
-		t.Error("want one grant for those two who see the same, and another for the third")
+	if b.callerViewOf(first) != b.callerViewOf(same) || b.callerViewOf(first) == b.callerViewOf(other) {
+		t.Error("want one view for those two who see the same, and another for the third")
 	}
 	for _, test := range []struct {
 		caller Caller
@@ -211,8 +211,8 @@ func TestEachTenantHeldItsOwnGrant(t *testing.T) {
 	if err := b.SetTenants(tenants); err != nil {
 		t.Fatal(err)
 	}
-	if len(b.grants.known) != 0 {
-		t.Errorf("%d grants are left after a reload, want none", len(b.grants.known))
+	if len(b.callerViews.known) != 0 {
+		t.Errorf("%d views are left after a reload, want none", len(b.callerViews.known))
 	}
 }
 

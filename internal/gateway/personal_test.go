@@ -184,7 +184,7 @@ func TestSlowServersAreAskedAtOnce(t *testing.T) {
 }
 
 // TestGrantsOfPersonalListsAreBounded has users who are offered the same, and to each of
-// whom other rules apply: no more grants are remembered than of lists for all.
+// whom other rules apply: no more views are remembered than of lists for all.
 func TestGrantsOfPersonalListsAreBounded(t *testing.T) {
 	b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"own"}, Rules: []Rule{{Allow: []string{"*"}}}})
 	w := &whimsical{registry: b.registry, offers: map[string]*registry.Lists{}}
@@ -194,17 +194,17 @@ func TestGrantsOfPersonalListsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := b.sightOf(&caller)
-	for i := range maxGrants + 100 {
+	s := b.tenantViewOf(&caller)
+	for i := range maxCallerViews + 100 {
 		caller.rules = ruleSet("\x01" + strconv.Itoa(i)) // the first is that of the one rule
-		if made := b.grantIn(s, caller); made.tool("own__one") == nil {
-			t.Fatal("got a grant without the tool, want one with it")
+		if made := b.callerViewIn(s, caller); made.tool("own__one") == nil {
+			t.Fatal("got a view without the tool, want one with it")
 		}
 	}
 	kept := 0
-	s.grants.Range(func(any, any) bool { kept++; return true })
-	if kept > maxGrants {
-		t.Errorf("got %d grants remembered, want at most %d", kept, maxGrants)
+	s.callers.Range(func(any, any) bool { kept++; return true })
+	if kept > maxCallerViews {
+		t.Errorf("got %d views remembered, want at most %d", kept, maxCallerViews)
 	}
 }
 

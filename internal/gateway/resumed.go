@@ -133,7 +133,7 @@ func (g *Gateway) Home(caller Caller, method string, params mcp.Object) replica.
 	if err != nil || !g.isElsewhere(t.home) {
 		return ""
 	}
-	if found := g.grantOf(caller).tool(t.tool); found == nil || found.Server != t.server {
+	if found := g.callerViewOf(caller).tool(t.tool); found == nil || found.Server != t.server {
 		return ""
 	}
 	return t.home

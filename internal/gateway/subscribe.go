@@ -121,6 +121,6 @@ func conformNothing(_ context.Context, _ *Gateway, _ *call, result mcp.Object) (
 
 // Reads tells whether the caller may read the resource with that exposed URI now.
 func (g *Gateway) Reads(c Caller, uri string) bool {
-	resource, err := g.sightOf(&c).view.Resource(uri)
+	resource, err := g.tenantViewOf(&c).view.Resource(uri)
 	return err == nil && c.Tenant.allows(c.rules, &resource.Item)
 }

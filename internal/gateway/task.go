@@ -76,7 +76,7 @@ func (g *Gateway) findTask(c *call) error {
 	case t.form != c.request.Tasks:
 		return &taskError{taskMismatch}
 	}
-	found := g.grantAs(c.caller, c.request.Extensions).tool(t.tool)
+	found := g.callerViewAs(c.caller, c.request.Extensions).tool(t.tool)
 	if found == nil || found.Server != t.server {
 		return g.missing(c, t)
 	}

@@ -68,7 +68,7 @@ func (g *Gateway) FollowTask(ctx context.Context, c Caller, r *Request, id strin
 		Params: mcp.NewObject(mcp.Member{Name: "taskId", Value: mcp.String(id)}),
 		Notify: func(context.Context, mcp.Notification) error { return nil },
 	}}
-	if err := f.look(ctx); err != nil {
+	if err := f.poll(ctx); err != nil {
 		stop()
 		return Subscription{}, err
 	}
@@ -110,12 +110,12 @@ func (f *follower) run(ctx context.Context) {
 			return
 		}
 		f.caller = caller
-		_ = f.look(ctx) // it is on record, and tried again unless the task is gone
+		_ = f.poll(ctx) // it is on record, and tried again unless the task is gone
 	}
 }
 
-// look asks for the state, and tells it if it is new.
-func (f *follower) look(ctx context.Context) error {
+// poll asks for the state, and tells it if it is new.
+func (f *follower) poll(ctx context.Context) error {
 	f.wait = defaultPoll
 	g, request := f.gateway, f.request
 	request.Memory = g.config.Memory.Reserve(share.User(f.caller.Principal.User()))

@@ -30,7 +30,7 @@ const (
 // joined by the door. The error is an *mcp.Error: there is no memory for the answer.
 func (g *Gateway) listTasks(ctx context.Context, c Caller, r *Request) (mcp.Object, error) {
 	owner := c.Principal.Owner().Digest()
-	g.lookAtTasks(ctx, c, r, owner)
+	g.pollTasks(ctx, c, r, owner)
 	all := g.tasks.of(owner)
 	maps.DeleteFunc(all, func(id string, _ listedTask) bool { return !g.FollowsTask(c, id) })
 	ids := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
@@ -49,9 +49,9 @@ func (g *Gateway) listTasks(ctx context.Context, c Caller, r *Request) (mcp.Obje
 	return mcp.NewObject(mcp.Member{Name: mcp.ResultTasks, Value: mcp.Array(states)}), nil
 }
 
-// lookAtTasks asks the servers for the states of tasks, as the caller's own tasks/get
+// pollTasks asks the servers for the states of tasks, as the caller's own tasks/get
 // would, so that each look is judged and on record.
-func (g *Gateway) lookAtTasks(ctx context.Context, c Caller, r *Request, owner [sha256.Size]byte) {
+func (g *Gateway) pollTasks(ctx context.Context, c Caller, r *Request, owner [sha256.Size]byte) {
 	all := g.tasks.of(owner)
 	maps.DeleteFunc(all, func(_ string, one listedTask) bool {
 		return !one.isDue()
@@ -92,7 +92,7 @@ func (g *Gateway) FollowsTask(c Caller, id string) bool {
 	if err != nil || t.owner != owner {
 		return false
 	}
-	found := g.grantOf(c).tool(t.tool)
+	found := g.callerViewOf(c).tool(t.tool)
 	return found != nil && found.Server == t.server
 }
 

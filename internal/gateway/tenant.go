@@ -103,7 +103,7 @@ type Tenant struct {
 	output      sanitize.Policy
 	inlineRefs  bool
 
-	seen atomic.Pointer[sight] // what this tenant sees of the newest catalogue
+	seen atomic.Pointer[tenantView] // what this tenant sees of the newest catalogue
 }
 
 type toolLimit struct {

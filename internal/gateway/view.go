@@ -10,30 +10,30 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// look returns what the tenant sees of the present catalogue.
-func (g *Gateway) look(t *Tenant) *sight {
+// tenantViewFor returns what the tenant sees of the present catalogue.
+func (g *Gateway) tenantViewFor(t *Tenant) *tenantView {
 	catalogue := g.config.Registry.Catalogue()
 	if s := t.seen.Load(); s != nil && s.catalogue == catalogue {
 		return s
 	}
-	s := &sight{catalogue: catalogue, view: catalogue.View(t.servers)}
+	s := &tenantView{catalogue: catalogue, view: catalogue.View(t.servers)}
 	s.idle = sync.OnceValue(func() []idle { return t.idle(s.view) })
 	t.seen.Store(s)
 	return s
 }
 
-// sightOf returns what the tenant of the caller sees of the present catalogue, with the
+// tenantViewOf returns what the tenant of the caller sees of the present catalogue, with the
 // lists that servers have for the caller alone.
-func (g *Gateway) sightOf(c *Caller) *sight {
-	s := g.look(c.Tenant)
+func (g *Gateway) tenantViewOf(c *Caller) *tenantView {
+	s := g.tenantViewFor(c.Tenant)
 	if c.personal.lists == nil {
 		return s
 	}
 	return s.with(c)
 }
 
-// with returns the sight of those to whom servers offer the lists of the caller.
-func (s *sight) with(c *Caller) *sight {
+// with returns the view of those to whom servers offer the lists of the caller.
+func (s *tenantView) with(c *Caller) *tenantView {
 	var key []byte
 	for _, server := range s.view.Personal {
 		number := uint64(0)
@@ -43,23 +43,23 @@ func (s *sight) with(c *Caller) *sight {
 		key = binary.BigEndian.AppendUint64(key, number)
 	}
 	if known, ok := s.ofOthers.Load(string(key)); ok {
-		return known.(*sight)
+		return known.(*tenantView)
 	}
-	if s.others.Add(1) > maxGrants { // lists that nobody has any more would fill the memory
+	if s.others.Add(1) > maxCallerViews { // lists that nobody has any more would fill the memory
 		s.ofOthers.Clear()
 		s.others.Store(1)
 	}
-	made := &sight{
+	made := &tenantView{
 		catalogue: s.catalogue, view: s.catalogue.ViewOf(c.Tenant.servers, c.personal.lists), personal: true,
 	}
 	kept, _ := s.ofOthers.LoadOrStore(string(key), made)
-	return kept.(*sight)
+	return kept.(*tenantView)
 }
 
 // informed returns what servers offer to the caller alone. It waits for that as long as
 // registry.Personal does.
 func (g *Gateway) informed(ctx context.Context, c *Caller) personalLists {
-	servers := g.look(c.Tenant).view.Personal
+	servers := g.tenantViewFor(c.Tenant).view.Personal
 	if len(servers) == 0 {
 		return personalLists{}
 	}
@@ -68,17 +68,17 @@ func (g *Gateway) informed(ctx context.Context, c *Caller) personalLists {
 
 // reminded is informed without a request.
 func (g *Gateway) reminded(c *Caller) personalLists {
-	servers := g.look(c.Tenant).view.Personal
+	servers := g.tenantViewFor(c.Tenant).view.Personal
 	if len(servers) == 0 {
 		return personalLists{}
 	}
 	return knownOf(servers, c.Principal)
 }
 
-// lookAs returns what the caller sees of the present catalogue whose client declares these
+// tenantViewAs returns what the caller sees of the present catalogue whose client declares these
 // extensions. Nearly everywhere that is the same for all.
-func (g *Gateway) lookAs(c *Caller, declared mcp.Extensions) *sight {
-	s := g.sightOf(c)
+func (g *Gateway) tenantViewAs(c *Caller, declared mcp.Extensions) *tenantView {
+	s := g.tenantViewOf(c)
 	if view := s.view.For(declared); view != s.view {
 		return s.of(view)
 	}
@@ -86,39 +86,39 @@ func (g *Gateway) lookAs(c *Caller, declared mcp.Extensions) *sight {
 }
 
 // of returns what is seen through one of the variants of the view.
-func (s *sight) of(view *registry.View) *sight {
+func (s *tenantView) of(view *registry.View) *tenantView {
 	if known, ok := s.variants.Load(view); ok {
-		return known.(*sight)
+		return known.(*tenantView)
 	}
 	known, _ := s.variants.LoadOrStore(view,
-		&sight{catalogue: s.catalogue, view: view, idle: s.idle, personal: s.personal})
-	return known.(*sight)
+		&tenantView{catalogue: s.catalogue, view: view, idle: s.idle, personal: s.personal})
+	return known.(*tenantView)
 }
 
-// grantOf returns what the caller may see and use now, whatever its client declares.
-func (g *Gateway) grantOf(c Caller) *grant { return g.grantIn(g.sightOf(&c), c) }
+// callerViewOf returns what the caller may see and use now, whatever its client declares.
+func (g *Gateway) callerViewOf(c Caller) *callerView { return g.callerViewIn(g.tenantViewOf(&c), c) }
 
-// grantAs returns what the caller may see and use now whose client declares these
+// callerViewAs returns what the caller may see and use now whose client declares these
 // extensions.
-func (g *Gateway) grantAs(c Caller, declared mcp.Extensions) *grant {
-	return g.grantIn(g.lookAs(&c, declared), c)
+func (g *Gateway) callerViewAs(c Caller, declared mcp.Extensions) *callerView {
+	return g.callerViewIn(g.tenantViewAs(&c, declared), c)
 }
 
-// grantIn returns what the caller may see and use of what its tenant sees.
-func (g *Gateway) grantIn(s *sight, c Caller) *grant {
-	if known, ok := s.grants.Load(c.rules); ok {
-		return known.(*grant)
+// callerViewIn returns what the caller may see and use of what its tenant sees.
+func (g *Gateway) callerViewIn(s *tenantView, c Caller) *callerView {
+	if known, ok := s.callers.Load(c.rules); ok {
+		return known.(*callerView)
 	}
 	allowed := c.Tenant.allowed(s.view, c.rules)
-	if s.count.Add(1) > maxGrants {
-		return newGrant(s.view, allowed, g.grants.compared)
+	if s.count.Add(1) > maxCallerViews {
+		return newCallerView(s.view, allowed, g.callerViews.compared)
 	}
-	if s.personal { // it ends with the sight
-		kept, _ := s.grants.LoadOrStore(c.rules, newGrant(s.view, allowed, g.grants.compared))
-		return kept.(*grant)
+	if s.personal { // it ends with the tenant's view
+		kept, _ := s.callers.LoadOrStore(c.rules, newCallerView(s.view, allowed, g.callerViews.compared))
+		return kept.(*callerView)
 	}
-	kept, _ := s.grants.LoadOrStore(c.rules, g.grants.of(s, allowed))
-	return kept.(*grant)
+	kept, _ := s.callers.LoadOrStore(c.rules, g.callerViews.of(s, allowed))
+	return kept.(*callerView)
 }
 
 // toolBuckets appends the buckets of tools that a call of the tool costs the user of the
@@ -130,7 +130,7 @@ func (g *Gateway) toolBuckets(buckets []ratelimit.Bucket, tool *registry.Tool,
 	if tool == nil || len(t.tools) == 0 {
 		return buckets
 	}
-	s := g.sightOf(caller)
+	s := g.tenantViewOf(caller)
 	known, ok := s.buckets.Load(tool)
 	if !ok {
 		known, _ = s.buckets.LoadOrStore(tool, t.bucketsOf(tool))
@@ -161,10 +161,10 @@ func (t *Tenant) bucketsOf(tool *registry.Tool) []ratelimit.Bucket {
 // Lists returns the digests of the lists that the caller sees now, whatever its client
 // declares.
 func (g *Gateway) Lists(c Caller) Digests {
-	s := g.sightOf(&c)
-	all := g.grantIn(s, c).digests
+	s := g.tenantViewOf(&c)
+	all := g.callerViewIn(s, c).digests
 	for _, view := range s.view.Variants() {
-		all = all.and(g.grantIn(s.of(view), c).digests)
+		all = all.and(g.callerViewIn(s.of(view), c).digests)
 	}
 	return all
 }
@@ -172,10 +172,10 @@ func (g *Gateway) Lists(c Caller) Digests {
 // HeaderParams returns which arguments of the named tool are repeated in Mcp-Param-*
 // headers. It returns none if the caller does not see the tool.
 func (g *Gateway) HeaderParams(c Caller, tool string) []registry.HeaderParam {
-	granted := g.grantOf(c)
-	found := granted.tool(tool)
+	visible := g.callerViewOf(c)
+	found := visible.tool(tool)
 	if found == nil {
-		found = granted.own[tool]
+		found = visible.own[tool]
 	}
 	if found != nil {
 		return found.Headers

@@ -18,7 +18,7 @@ func (g *Gateway) Warnings() []string {
 	said := make(map[*registry.Tool]bool)
 	directory := g.tenants.Load()
 	for _, id := range directory.ids {
-		view := g.look(directory.byID[id]).view
+		view := g.tenantViewFor(directory.byID[id]).view
 		for _, c := range view.Collisions {
 			warnings = append(warnings, fmt.Sprintf(
 				"tenant %s: %s %q of server %s is left out, because server %s, which stands before it, has "+
@@ -73,7 +73,7 @@ func (g *Gateway) reportCollisions(ctx context.Context,
 	}
 	directory := g.tenants.Load()
 	for _, id := range directory.ids {
-		for _, c := range g.look(directory.byID[id]).view.Collisions {
+		for _, c := range g.tenantViewFor(directory.byID[id]).view.Collisions {
 			if !now[c] {
 				dropped[c.Dropped]++
 				now[c] = true
@@ -99,7 +99,7 @@ func (g *Gateway) Unmatched() []Unmatched {
 	var out []Unmatched
 	directory := g.tenants.Load()
 	for _, id := range directory.ids {
-		for _, one := range g.look(directory.byID[id]).idle() {
+		for _, one := range g.tenantViewFor(directory.byID[id]).idle() {
 			if one.known {
 				out = append(out, one.Unmatched)
 			}
@@ -119,7 +119,7 @@ func (g *Gateway) reportUnmatched(ctx context.Context,
 	count := 0
 	directory := g.tenants.Load()
 	for _, id := range directory.ids {
-		for _, one := range g.look(directory.byID[id]).idle() {
+		for _, one := range g.tenantViewFor(directory.byID[id]).idle() {
 			if one.known {
 				count++
 			}

@@ -6,35 +6,36 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// grants are those of all tenants, by what they are made of. What they hold is held by
+// callerViews are those of all tenants, by what they are made of. What they hold is held by
 // the tenants as well.
-type grants struct {
+type callerViews struct {
 	// there are other replicas, so what is seen here may be compared with what is seen
 	// there; set by New
 	compared bool
 
 	mu        sync.Mutex          // guards the fields below
 	catalogue *registry.Catalogue // that they are of; another one begins them anew
-	known     map[grantKey]*grant
+	known     map[callerViewKey]*callerView
 }
 
-// grantKey is what a grant depends on. Tenants with the same servers have the same view.
-type grantKey struct {
+// callerViewKey is what a callerView depends on. Tenants with the same servers have the
+// same view.
+type callerViewKey struct {
 	view    *registry.View
 	allowed bitset
 }
 
-// of returns the grant of what is allowed, which is made if no tenant has it.
-func (k *grants) of(s *sight, allowed bitset) *grant {
-	key := grantKey{s.view, allowed}
+// of returns the view of what is allowed, which is made if no tenant has it.
+func (k *callerViews) of(s *tenantView, allowed bitset) *callerView {
+	key := callerViewKey{s.view, allowed}
 	if known := k.find(key); known != nil {
 		return known
 	}
-	made := newGrant(s.view, allowed, k.compared)
+	made := newCallerView(s.view, allowed, k.compared)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.catalogue != s.catalogue {
-		k.catalogue, k.known = s.catalogue, make(map[grantKey]*grant)
+		k.catalogue, k.known = s.catalogue, make(map[callerViewKey]*callerView)
 	}
 	if other := k.known[key]; other != nil { // made meanwhile
 		return other
@@ -43,14 +44,14 @@ func (k *grants) of(s *sight, allowed bitset) *grant {
 	return made
 }
 
-func (k *grants) find(key grantKey) *grant {
+func (k *callerViews) find(key callerViewKey) *callerView {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.known[key]
 }
 
-// forget drops all grants, because those who have them are gone.
-func (k *grants) forget() {
+// forget drops all views, because those who have them are gone.
+func (k *callerViews) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.catalogue, k.known = nil, nil

@@ -14,32 +14,32 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// maxGrants is how many different sets of rules are remembered per tenant and catalogue;
-// further ones are worked out each time.
-const maxGrants = 1024
+// maxCallerViews is how many different sets of rules are remembered per tenant and
+// catalogue; further ones are worked out each time.
+const maxCallerViews = 1024
 
-// sight is what a tenant sees of one state of the catalogue.
-type sight struct {
+// tenantView is what a tenant sees of one state of the catalogue.
+type tenantView struct {
 	catalogue *registry.Catalogue
 	view      *registry.View
-	grants    sync.Map // ruleSet → *grant
+	callers   sync.Map // ruleSet → *callerView
 	count     atomic.Int32
 	buckets   sync.Map      // *registry.Tool → []ratelimit.Bucket, of the tools that were called
 	idle      func() []idle // patterns not known to match anything; worked out once
-	// *registry.View → *sight: what clients see by the extensions that they declare,
+	// *registry.View → *tenantView: what clients see by the extensions that they declare,
 	// where lists depend on them
 	variants sync.Map
 
 	personal bool     // of users to whom servers offer lists of their own
-	ofOthers sync.Map // string of numbers of lists → *sight, of such users
+	ofOthers sync.Map // string of numbers of lists → *tenantView, of such users
 	others   atomic.Int32
 }
 
-// grant is what callers to whom the same is allowed see and may use: lists and calls
+// callerView is what callers to whom the same is allowed see and may use: lists and calls
 // follow from the same decision. Lists have also what is announced and may not be used.
 // It is immutable, and is made once per change of catalogue or policy. Tenants with the
 // same servers share it, so there is nothing of a tenant in it.
-type grant struct {
+type callerView struct {
 	// ordered by exposed name; also those of servers that have been down for long, which
 	// no list shows
 	tools   []*registry.Tool
@@ -51,12 +51,12 @@ type grant struct {
 	apps       // nothing where no server has any
 }
 
-// list is one list as callers with a grant see it.
+// list is one list as callers see it.
 type list struct{ items []*registry.Item }
 
-// tool returns the tool with that exposed name, nil if callers with the grant may not use
+// tool returns the tool with that exposed name, nil if those callers may not use
 // one.
-func (m *grant) tool(name string) *registry.Tool {
+func (m *callerView) tool(name string) *registry.Tool {
 	i, found := slices.BinarySearchFunc(m.tools, name,
 		func(t *registry.Tool, name string) int { return strings.Compare(t.Exposed, name) })
 	if !found {
@@ -65,11 +65,10 @@ func (m *grant) tool(name string) *registry.Tool {
 	return m.tools[i]
 }
 
-// newGrant returns the grant of what is allowed, whose lists have what is announced, too;
-// see Tenant.allowed. Its digests have Content only if that is
-// compared.
-func newGrant(view *registry.View, allowed bitset, compared bool) *grant {
-	made := &grant{}
+// newCallerView returns the view of what is allowed, whose lists have what is announced,
+// too; see Tenant.allowed. Its digests have Content only if that is compared.
+func newCallerView(view *registry.View, allowed bitset, compared bool) *callerView {
+	made := &callerView{}
 	n := 0
 	behind := itemsOf(view) + len(view.Views())
 	next := func() (mayUse, listed bool) {
@@ -136,9 +135,9 @@ func newGrant(view *registry.View, allowed bitset, compared bool) *grant {
 	return made
 }
 
-// extensionsOf returns the extensions of the servers of a grant, in the order of the
+// extensionsOf returns the extensions of the servers of a callerView, in the order of the
 // view.
-func extensionsOf(view *registry.View, made *grant) (all mcp.Extensions) {
+func extensionsOf(view *registry.View, made *callerView) (all mcp.Extensions) {
 	for _, list := range made.lists {
 		for i, item := range list.items {
 			if i == 0 || item.Server != list.items[i-1].Server {
@@ -164,7 +163,7 @@ func (l *list) add(view *registry.View, listed bool, item *registry.Item) {
 
 // listFor returns the list that a request is for. Clients that know tasks see the tools
 // that run only so.
-func (m *grant) listFor(r *Request) listKind {
+func (m *callerView) listFor(r *Request) listKind {
 	kind := listOf(r.Method)
 	if kind != listedTools {
 		return kind

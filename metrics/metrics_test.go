@@ -88,7 +88,7 @@ func record(m *metrics.Metrics) {
 	m.Replicas(func() metrics.Running { return metrics.Running{Running: 3, Reached: 1, Allowed: 2} })
 	m.ReplicaPlaces(
 		func() map[string]metrics.Places { return map[string]metrics.Places{"calls": {Held: 16, Used: 9}} })
-	m.LeasedTokens(func() int { return 25 })
+	m.PrefetchedTokens(func() int { return 25 })
 	m.Store.Show(func() (bool, map[string]int) { return true, map[string]int{"family": 3} })
 	m.Store.Call("put", "ok", time.Millisecond)
 	m.RedisState(func() map[string]bool { return map[string]bool{"up": true, "slow": false} })
@@ -175,7 +175,7 @@ func TestEveryMetric(t *testing.T) {
 		`drawbridge_redis_call_duration_seconds_count{kind="rate"} 1`,
 		`drawbridge_replica_places{kind="calls",state="held"} 16`,
 		`drawbridge_replica_places{kind="calls",state="used"} 9`,
-		`drawbridge_replica_leased_tokens 25`,
+		`drawbridge_replica_prefetched_tokens 25`,
 		`drawbridge_redis_losses_total 1`,
 		`drawbridge_redis_clock_offset_seconds -1.5`,
 		`drawbridge_sessions_adopted_total 1`,
@@ -223,7 +223,7 @@ func TestAReplicaThatIsAloneHoldsNothing(t *testing.T) {
 	t.Parallel()
 	_, handler := newMetrics()
 	if got := strings.Join(scrape(t, handler), "\n"); strings.Contains(got, "drawbridge_replica_places{") ||
-		strings.Contains(got, "drawbridge_replica_leased_tokens") {
+		strings.Contains(got, "drawbridge_replica_prefetched_tokens") {
 		t.Errorf("got series of what replicas share:\n%s", got)
 	}
 }

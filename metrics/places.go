@@ -19,7 +19,7 @@ type Places struct{ Held, Used int }
 type ahead struct {
 	places, tokens *prometheus.Desc
 	held           atomic.Pointer[func() map[string]Places] // by kind; nil: there are no other replicas
-	leased         atomic.Pointer[func() int]               // nil: likewise
+	prefetched     atomic.Pointer[func() int]               // nil: likewise
 }
 
 var _ prometheus.Collector = (*ahead)(nil)
@@ -32,7 +32,7 @@ func newAhead() *ahead {
 			"config names no Redis.",
 	}
 	tokens := prometheus.Opts{
-		Name: "drawbridge_replica_leased_tokens",
+		Name: "drawbridge_replica_prefetched_tokens",
 		Help: "Tokens of rates that this replica has taken ahead and not used yet, of all tenants " +
 			"together. There are no series where the config names no Redis.",
 	}
@@ -59,8 +59,8 @@ func (a *ahead) Collect(out chan<- prometheus.Metric) {
 				"used")
 		}
 	}
-	if leased := a.leased.Load(); leased != nil {
-		out <- prometheus.MustNewConstMetric(a.tokens, prometheus.GaugeValue, float64((*leased)()))
+	if prefetched := a.prefetched.Load(); prefetched != nil {
+		out <- prometheus.MustNewConstMetric(a.tokens, prometheus.GaugeValue, float64((*prefetched)()))
 	}
 }
 
@@ -69,7 +69,7 @@ func (a *ahead) Collect(out chan<- prometheus.Metric) {
 // set, there are no such series.
 func (a *ahead) ReplicaPlaces(read func() map[string]Places) { a.held.Store(&read) }
 
-// LeasedTokens sets the function that returns how many tokens of requests this replica
+// PrefetchedTokens sets the function that returns how many tokens of requests this replica
 // has taken ahead and not used yet. It is called whenever metrics are read. Until it is
 // set, there is no such series.
-func (a *ahead) LeasedTokens(count func() int) { a.leased.Store(&count) }
+func (a *ahead) PrefetchedTokens(count func() int) { a.prefetched.Store(&count) }

@@ -63,14 +63,14 @@ func TestMoreWasGivenBackThanTaken(t *testing.T) {
 	}{
 		"it knows of all":        {func(*testing.T, *world, string) {}, 319},
 		"it has lost the bucket": {func(t *testing.T, w *world, key string) { w.do(t, "DEL", key) }, 320},
-		"it has lost the lease": {
+		"it has lost the prefetch": {
 			func(t *testing.T, w *world, key string) { w.do(t, "HDEL", key, "me") },
 			303,
 		},
 		"it knows of three": {func(t *testing.T, w *world, key string) {
 			w.do(t, "HSET", key, "me", fmt.Sprint("3 ", time.Now().Add(30*time.Second).UnixMicro()))
 		}, 306},
-		"the lease is over": {func(t *testing.T, w *world, key string) {
+		"the prefetch is over": {func(t *testing.T, w *world, key string) {
 			w.do(t, "HSET", key, "me", fmt.Sprint("16 ", time.Now().Add(-time.Second).UnixMicro()))
 		}, 303},
 		"it has something else": {

@@ -66,10 +66,10 @@ func TestReplicasDecideAsOneMemory(t *testing.T) {
 	})
 }
 
-// TestLeasesStayWithinTheBucket compares replicas with leases with a bucket that is taken
+// TestPrefetchesStayWithinTheBucket compares replicas with prefetches with a bucket that is taken
 // from at once: what they allow is there, at any time and pace, also when replicas give
 // back what they have left.
-func TestLeasesStayWithinTheBucket(t *testing.T) {
+func TestPrefetchesStayWithinTheBucket(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		round := 0
 		rapid.Check(timeless{t}, func(r *rapid.T) {
@@ -109,10 +109,10 @@ func TestLeasesStayWithinTheBucket(t *testing.T) {
 	})
 }
 
-// TestLeasesStayWithinEachBucket does that for calls that take of several buckets: each
+// TestPrefetchesStayWithinEachBucket does that for calls that take of several buckets: each
 // call takes of all or of none, so that a narrow bucket that refuses leaves a wide one as
 // it was.
-func TestLeasesStayWithinEachBucket(t *testing.T) {
+func TestPrefetchesStayWithinEachBucket(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		round := 0
 		rapid.Check(timeless{t}, func(r *rapid.T) {

@@ -4,7 +4,7 @@
 // question; that is package share's.
 //
 // A Limiter is a set of token buckets. This file defines it, memory.go implements it for
-// one process, and redis.go for several that share buckets on a server; leases.go takes
+// one process, and redis.go for several that share buckets on a server; prefetches.go takes
 // tokens of those ahead. part.go has the rule by which sharers of a bucket are kept from
 // taking all of it.
 package ratelimit

@@ -25,19 +25,19 @@ type RedisConfig struct {
 // Redis is a Limiter whose buckets all replicas share. It takes tokens ahead of their
 // use, so that hardly any call waits for a round trip. It is safe for concurrent use.
 //
-//	Take ──▶ is a refusal known? ──▶ a token of the lease of each bucket ──▶ few are left: Run fills the leases
-//	                                        │ a lease has none
+//	Take ──▶ is a refusal known? ──▶ a token of the prefetch of each bucket ──▶ few are left: Run fills the prefetches
+//	                                        │ a prefetch has none
 //	                                        ▼
-//	                              one trip for all such leases, for which others wait, too
+//	                              one trip for all such prefetches, for which others wait, too
 //	                                        │ no answer
 //	                                        ▼
 //	                              the part of this replica (Memory)
 //
-// A lease is tokens that the bucket no longer has. The bucket remembers who has how many,
+// A prefetch is tokens that the bucket no longer has. The bucket remembers who has how many,
 // and holds no more than what is missing to Burst then: so all replicas together allow
 // never more than Burst at once, and Rate in the long run. What a replica does not use
-// within leaseLife is lost; one that ends gives it back. A lease is as large as what was
-// used lately, and the leases of all replicas together are at most an eighth of Burst. So
+// within prefetchLife is lost; one that ends gives it back. A prefetch is as large as what was
+// used lately, and the prefetches of all replicas together are at most an eighth of Burst. So
 // of a bucket with a Burst below 8 × Replicas none is taken ahead, and each Take is a
 // trip. Nothing is taken ahead of the reserve for the quiet; see part.go.
 //
@@ -52,7 +52,7 @@ type RedisConfig struct {
 // there has a time to live. What somebody else has written there counts as an empty
 // bucket. After a failover or a flush, what was lost is full again: at most one burst.
 //
-// While the server does not answer, a replica uses up its leases, and then allows
+// While the server does not answer, a replica uses up its prefetches, and then allows
 // Limit/Replicas by itself. The rate is divided exactly, the burst is rounded down, but
 // to no less than one token: less would refuse everything. Those buckets are full at the
 // beginning, and so are those of the server when it comes back after some time, so each
@@ -62,12 +62,12 @@ type Redis struct {
 	config RedisConfig
 	now    func() time.Time
 	trip   trip
-	memory *Memory       // of the part of this replica
-	alone  atomic.Bool   // the last Take that needed the server was decided by memory
-	low    chan []*lease // to be filled by Run; those of one element have the same Group
+	memory *Memory          // of the part of this replica
+	alone  atomic.Bool      // the last Take that needed the server was decided by memory
+	low    chan []*prefetch // to be filled by Run; those of one element have the same Group
 
-	mu     sync.Mutex // guards the fields below, and all leases; never held during a trip
-	leases map[string]*lease
+	mu         sync.Mutex // guards the fields below, and all prefetches; never held during a trip
+	prefetches map[string]*prefetch
 }
 
 var _ Limiter = (*Redis)(nil)
@@ -84,7 +84,7 @@ func NewRedis(cfg RedisConfig) *Redis {
 	}
 	return &Redis{
 		config: cfg, now: time.Now, trip: newTrip(cfg.Store, clockText), memory: NewMemory(0),
-		low: make(chan []*lease, queuedMost), leases: make(map[string]*lease),
+		low: make(chan []*prefetch, queuedMost), prefetches: make(map[string]*prefetch),
 	}
 }
 
@@ -92,19 +92,22 @@ func NewRedis(cfg RedisConfig) *Redis {
 type want struct {
 	*Bucket
 
-	index  int // of the first Bucket
-	tokens int // of all together
-	lease  *lease
-	short  bool // the lease has too few
-	aside  int  // tokens of the lease that are kept for this call during its trip
+	index    int // of the first Bucket
+	tokens   int // of all together
+	prefetch *prefetch
+	short    bool // the prefetch has too few
+	aside    int  // tokens of the prefetch that are kept for this call during its trip
 }
 
-// ask returns what a trip asks for a lease that has too few tokens, all of which are kept
+// ask returns what a trip asks for a prefetch that has too few tokens, all of which are kept
 // aside.
 func (w *want) ask(now time.Time) ask {
-	a := ask{lease: w.lease, need: w.tokens - w.aside, owed: -1, ahead: w.lease.ahead(now), held: w.aside}
-	if !w.lease.isQuiet(w, now) {
-		a.owed = w.lease.owes(w.Sharer, now) + float64(w.aside)
+	a := ask{
+		prefetch: w.prefetch, need: w.tokens - w.aside, owed: -1, ahead: w.prefetch.ahead(now),
+		held: w.aside,
+	}
+	if !w.prefetch.isQuiet(w, now) {
+		a.owed = w.prefetch.owes(w.Sharer, now) + float64(w.aside)
 	}
 	return a
 }
@@ -180,16 +183,16 @@ next:
 	return buffer, nil
 }
 
-// lookLocked finds the lease of each bucket. It returns the refusal that is known to
-// come, of the bucket that takes longest, and tells whether a lease has too few tokens.
+// lookLocked finds the prefetch of each bucket. It returns the refusal that is known to
+// come, of the bucket that takes longest, and tells whether a prefetch has too few tokens.
 func (r *Redis) lookLocked(wants []want, now time.Time) (refused *ExceededError, short bool) {
 	for i := range wants {
 		w := &wants[i]
-		w.lease = r.leaseLocked(w.Bucket, now)
-		if one := w.lease.refuse(w, now); one != nil {
+		w.prefetch = r.prefetchLocked(w.Bucket, now)
+		if one := w.prefetch.refuse(w, now); one != nil {
 			refused = longer(refused, one)
 		}
-		w.short = w.lease.held(now) < w.tokens
+		w.short = w.prefetch.held(now) < w.tokens
 		short = short || w.short
 	}
 	return refused, short
@@ -203,15 +206,15 @@ func longer(a, b *ExceededError) *ExceededError {
 	return a
 }
 
-// takeLocked takes what is wanted from the leases, which have enough, and has Run fill
+// takeLocked takes what is wanted from the prefetches, which have enough, and has Run fill
 // those with few tokens left.
 func (r *Redis) takeLocked(wants []want, now time.Time) {
 	low := 0
 	for i := range wants {
 		w := &wants[i]
-		w.lease.owe(w, now)
-		w.lease.tokens -= w.tokens
-		if w.lease.isLow(now) {
+		w.prefetch.owe(w, now)
+		w.prefetch.tokens -= w.tokens
+		if w.prefetch.isLow(now) {
 			low++
 		}
 	}
@@ -220,44 +223,44 @@ func (r *Redis) takeLocked(wants []want, now time.Time) {
 	}
 }
 
-// underWay returns a lease with too few tokens for which a trip is under way, nil if
+// underWay returns a prefetch with too few tokens for which a trip is under way, nil if
 // there is none.
 func underWay(wants []want) *want {
 	for i := range wants {
-		if w := &wants[i]; w.short && w.lease.trip != nil {
+		if w := &wants[i]; w.short && w.prefetch.trip != nil {
 			return w
 		}
 	}
 	return nil
 }
 
-// awaitLocked waits until the trip that is under way for a lease is over, or ctx ends.
+// awaitLocked waits until the trip that is under way for a prefetch is over, or ctx ends.
 // The lock is not held meanwhile.
 func (r *Redis) awaitLocked(ctx context.Context, w *want) {
-	trip := w.lease.trip
-	w.lease.awaited += w.tokens
+	trip := w.prefetch.trip
+	w.prefetch.awaited += w.tokens
 	r.mu.Unlock()
 	select {
 	case <-trip:
 	case <-ctx.Done():
 	}
 	r.mu.Lock()
-	w.lease.awaited -= w.tokens
+	w.prefetch.awaited -= w.tokens
 }
 
-// fetchLocked makes the trip for the leases that have too few tokens, and takes what is
-// wanted from all. The tokens that the leases have are kept aside meanwhile. The lock is
+// fetchLocked makes the trip for the prefetches that have too few tokens, and takes what is
+// wanted from all. The tokens that the prefetches have are kept aside meanwhile. The lock is
 // not held during the trip.
 func (r *Redis) fetchLocked(ctx context.Context, wants []want, now time.Time) error {
 	var buffer [8]ask
 	asks := buffer[:0]
 	for i := range wants {
 		w := &wants[i]
-		w.aside = min(w.lease.held(now), w.tokens)
+		w.aside = min(w.prefetch.held(now), w.tokens)
 		if w.short {
 			asks = append(asks, w.ask(now))
 		}
-		w.lease.tokens -= w.aside
+		w.prefetch.tokens -= w.aside
 	}
 	taken, err := r.goLocked(ctx, asks, now)
 	then := r.now()
@@ -265,14 +268,14 @@ func (r *Redis) fetchLocked(ctx context.Context, wants []want, now time.Time) er
 	for i := range wants {
 		w := &wants[i]
 		if taken {
-			w.lease.owe(w, then)
+			w.prefetch.owe(w, then)
 			continue
 		}
-		if then.Before(w.lease.until) {
-			w.lease.tokens += w.aside
+		if then.Before(w.prefetch.until) {
+			w.prefetch.tokens += w.aside
 		}
 		if w.short && err == nil {
-			refused = longer(refused, w.lease.lacked(w, then))
+			refused = longer(refused, w.prefetch.lacked(w, then))
 		}
 	}
 	switch {
@@ -284,20 +287,20 @@ func (r *Redis) fetchLocked(ctx context.Context, wants []want, now time.Time) er
 	return refused
 }
 
-// goLocked makes a round trip, and puts into the leases what it has brought ahead. It
+// goLocked makes a round trip, and puts into the prefetches what it has brought ahead. It
 // tells whether what is needed was taken. The lock is not held during the trip.
 func (r *Redis) goLocked(ctx context.Context, asks []ask, now time.Time) (taken bool, err error) {
 	over := make(chan struct{})
 	for i := range asks {
 		a := &asks[i]
-		a.limit, a.lease.trip = a.lease.bucket.Limit, over
+		a.limit, a.prefetch.trip = a.prefetch.bucket.Limit, over
 	}
 	keys, args := terms(r.config.Replica, asks)
 	r.mu.Unlock()
 	reply, err := r.trip(ctx, keys, args)
-	var grants []grant
+	var outcomes []outcome
 	if err == nil {
-		taken, grants, err = granted(reply, asks)
+		taken, outcomes, err = readOutcomes(reply, asks)
 	}
 	if err == nil {
 		r.answered(ctx)
@@ -305,12 +308,12 @@ func (r *Redis) goLocked(ctx context.Context, asks []ask, now time.Time) (taken 
 	r.mu.Lock()
 	close(over)
 	for i := range asks {
-		l := asks[i].lease
+		l := asks[i].prefetch
 		l.trip = nil
 		if err == nil && l.bucket.Limit == asks[i].limit {
-			// of before the trip, so that the server lets the lease live longer than the
+			// of before the trip, so that the server lets the prefetch live longer than the
 			// replica does
-			l.add(grants[i], now)
+			l.add(outcomes[i], now)
 		}
 	}
 	return taken, err

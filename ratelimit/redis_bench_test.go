@@ -24,7 +24,7 @@ func ofACall(user string) []ratelimit.Bucket {
 func BenchmarkTake(b *testing.B) {
 	store := redistest.Start(b).Store(b)
 	for name, l := range map[string]ratelimit.Limiter{
-		"memory": ratelimit.NewMemory(0), "redis": leased(b, store),
+		"memory": ratelimit.NewMemory(0), "redis": prefetched(b, store),
 	} {
 		for _, callers := range []int{1, 16, 64} {
 			b.Run(fmt.Sprint(name, "/", callers), func(b *testing.B) {
@@ -34,9 +34,9 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// leased returns the limiter of a replica whose leases are filled until the benchmark
+// prefetched returns the limiter of a replica whose prefetches are filled until the benchmark
 // ends.
-func leased(b *testing.B, store *redis.Store) *ratelimit.Redis {
+func prefetched(b *testing.B, store *redis.Store) *ratelimit.Redis {
 	b.Helper()
 	l := ratelimit.NewRedis(ratelimit.RedisConfig{Store: store, Replica: "me", Replicas: 3})
 	ctx, stop := context.WithCancel(b.Context())

@@ -39,17 +39,17 @@ var errAnswer = errors.New("the answer is not that of a limiter's script")
 
 // ask is what a trip asks of one bucket.
 type ask struct {
-	lease *lease
-	limit Limit   // of the lease when the trip began
-	need  int     // tokens to take now
-	owed  float64 // by the sharer that needs them; below zero: there is none, or a quiet one
-	ahead int     // more tokens that are wanted
-	held  int     // tokens that the lease has
-	back  int     // of these, tokens to give back
+	prefetch *prefetch
+	limit    Limit   // of the prefetch when the trip began
+	need     int     // tokens to take now
+	owed     float64 // by the sharer that needs them; below zero: there is none, or a quiet one
+	ahead    int     // more tokens that are wanted
+	held     int     // tokens that the prefetch has
+	back     int     // of these, tokens to give back
 }
 
-// grant is what a trip has brought of one bucket.
-type grant struct {
+// outcome is what a trip has brought of one bucket.
+type outcome struct {
 	ahead int
 	left  float64 // tokens that the bucket has afterwards
 }
@@ -57,10 +57,10 @@ type grant struct {
 // terms returns the keys and the arguments of a trip.
 func terms(replica string, asks []ask) (keys, args []string) {
 	keys, args = make([]string, 0, len(asks)), make([]string, 0, 2+7*len(asks))
-	args = append(args, replica, strconv.Itoa(int(leaseLife/time.Second)))
+	args = append(args, replica, strconv.Itoa(int(prefetchLife/time.Second)))
 	for i := range asks {
 		a := &asks[i]
-		keys = append(keys, keyOf(&a.lease.bucket))
+		keys = append(keys, keyOf(&a.prefetch.bucket))
 		args = append(args, number(a.limit.Rate), strconv.Itoa(a.limit.Burst), strconv.Itoa(a.need),
 			number(a.owed),
 			strconv.Itoa(a.ahead), strconv.Itoa(a.held), strconv.Itoa(a.back))
@@ -81,9 +81,9 @@ func number(n float64) string {
 	return strconv.FormatFloat(min(n, math.MaxFloat64), 'g', -1, 64)
 }
 
-// granted reads the answer to those asks: whether what is needed was taken, and what each
+// readOutcomes reads the answer to those asks: whether what is needed was taken, and what each
 // bucket gave.
-func granted(reply redis.Reply, asks []ask) (taken bool, grants []grant, err error) {
+func readOutcomes(reply redis.Reply, asks []ask) (taken bool, outcomes []outcome, err error) {
 	answer, err := reply.List()
 	if err != nil || len(answer) != 1+2*len(asks) {
 		return false, nil, errors.Join(errAnswer, err)
@@ -92,7 +92,7 @@ func granted(reply redis.Reply, asks []ask) (taken bool, grants []grant, err err
 	if err != nil {
 		return false, nil, errors.Join(errAnswer, err)
 	}
-	grants = make([]grant, len(asks))
+	outcomes = make([]outcome, len(asks))
 	for i := range asks {
 		ahead, err := answer[1+2*i].Int()
 		if err != nil || ahead < 0 || ahead > int64(asks[i].ahead) {
@@ -102,9 +102,9 @@ func granted(reply redis.Reply, asks []ask) (taken bool, grants []grant, err err
 		if err != nil {
 			return false, nil, err
 		}
-		grants[i] = grant{int(ahead), left}
+		outcomes[i] = outcome{int(ahead), left}
 	}
-	return done == 1, grants, nil
+	return done == 1, outcomes, nil
 }
 
 // amount reads a number that is finite and not negative.

@@ -6,8 +6,8 @@
 -- is 1 if what is needed was taken, or 0, and for each bucket how many tokens came ahead and how many are left.
 local replica, life = ARGV[1], tonumber(ARGV[2])
 
--- leased returns what all replicas have had ahead since the last trip, what the others have now, and what this one has.
-local function leased(key, fields)
+-- prefetched returns what all replicas have had ahead since the last trip, what the others have now, and what this one has.
+local function prefetched(key, fields)
   local before, others, own = 0, 0, 0
   for name, text in pairs(fields) do
     if name ~= 'bucket' then
@@ -37,7 +37,7 @@ end
 -- never more than burst.
 local function look(key, w)
   local fields = read(key)
-  local before, others, own = leased(key, fields)
+  local before, others, own = prefetched(key, fields)
   local has = w.burst
   if fields.bucket then
     local had, at = numbers(fields.bucket)

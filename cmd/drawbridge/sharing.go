@@ -180,7 +180,7 @@ func (s *sharing) limiter(replicas int, m *metrics.Metrics, log *slog.Logger) ra
 		Store: s.store, Replica: string(s.others.Self()), Replicas: replicas, Local: m.LimitedLocally,
 		Logger: log,
 	})
-	m.LeasedTokens(s.limits.Ahead)
+	m.PrefetchedTokens(s.limits.Ahead)
 	return s.limits
 }
 

@@ -106,9 +106,9 @@ func TestNoMetricToldWhatAReplicaHolds(t *testing.T) {
 	wants(p.a, `drawbridge_replica_places\{kind="calls",state="used"\} 1`,
 		`drawbridge_replica_places\{kind="calls",state="held"\} [1-9]\d*`,
 		`drawbridge_replica_places\{kind="streams",state="held"\} 0`,
-		`drawbridge_replica_leased_tokens [1-9]\d*`)
+		`drawbridge_replica_prefetched_tokens [1-9]\d*`)
 	wants(p.b, `drawbridge_replica_places\{kind="calls",state="used"\} 0`,
-		`drawbridge_replica_leased_tokens 0`)
+		`drawbridge_replica_prefetched_tokens 0`)
 }
 
 // TestOnlineDidNotTryRedis has a config that names a Redis which is there, and one whose

@@ -67,8 +67,7 @@ func (m *rendered) forget() {
 // memory of this request; the error is one of package share.
 func (m *rendered) text(t *Tenant, r *Request,
 	visible *callerView, kind listKind, start, end int,
-) (mcp.RawJSON, error,
-) {
+) (mcp.RawJSON, error) {
 	key := pageKey{
 		digest: visible.digests.of(kind), kind: kind, start: start, end: end,
 		inlined: t.inlineRefs,

@@ -9,22 +9,22 @@ import (
 )
 
 const (
-	fillers    = 8           // calls whose leases are filled at the same time
-	queuedMost = 1024        // calls whose leases wait for that
-	leasesMost = 100_000     // leases that are remembered
-	giveTime   = time.Second // in which leases are given back
+	fillers        = 8           // calls whose prefetches are filled at the same time
+	queuedMost     = 1024        // calls whose prefetches wait for that
+	prefetchesMost = 100_000     // prefetches that are remembered
+	giveTime       = time.Second // in which prefetches are given back
 )
 
-// leaseLocked returns the lease of a bucket, and makes an empty one if there is none. To
-// make room it forgets leases that are idle, of a sample of all, and if there are too
-// many the one that was not used for longest; what a forgotten lease still has is lost
+// prefetchLocked returns the prefetch of a bucket, and makes an empty one if there is none. To
+// make room it forgets prefetches that are idle, of a sample of all, and if there are too
+// many the one that was not used for longest; what a forgotten prefetch still has is lost
 // for its time.
-func (r *Redis) leaseLocked(b *Bucket, now time.Time) *lease {
-	l := r.leases[b.Key]
+func (r *Redis) prefetchLocked(b *Bucket, now time.Time) *prefetch {
+	l := r.prefetches[b.Key]
 	if l == nil {
 		r.forgetLocked(now)
-		l = &lease{replicas: r.config.Replicas}
-		r.leases[b.Key] = l
+		l = &prefetch{replicas: r.config.Replicas}
+		r.prefetches[b.Key] = l
 	}
 	l.adapt(b)
 	l.used = now
@@ -33,9 +33,9 @@ func (r *Redis) leaseLocked(b *Bucket, now time.Time) *lease {
 
 func (r *Redis) forgetLocked(now time.Time) {
 	victim, oldest, looked := "", now, 0
-	for key, l := range r.leases { // Go goes through maps in random order
+	for key, l := range r.prefetches { // Go goes through maps in random order
 		if l.isIdle(now) {
-			delete(r.leases, key)
+			delete(r.prefetches, key)
 		} else if l.trip == nil && !l.queued && !l.used.After(oldest) {
 			victim, oldest = key, l.used
 		}
@@ -43,30 +43,30 @@ func (r *Redis) forgetLocked(now time.Time) {
 			break
 		}
 	}
-	if len(r.leases) >= leasesMost {
-		delete(r.leases, victim)
+	if len(r.prefetches) >= prefetchesMost {
+		delete(r.prefetches, victim)
 	}
 }
 
-// queueLocked has Run fill the leases of one call that are low, of which there are so
+// queueLocked has Run fill the prefetches of one call that are low, of which there are so
 // many.
 func (r *Redis) queueLocked(wants []want, now time.Time, low int) {
-	leases := make([]*lease, 0, low)
+	prefetches := make([]*prefetch, 0, low)
 	for i := range wants {
-		if l := wants[i].lease; l.isLow(now) {
-			leases = append(leases, l)
+		if l := wants[i].prefetch; l.isLow(now) {
+			prefetches = append(prefetches, l)
 		}
 	}
 	select {
-	case r.low <- leases:
-		for _, l := range leases {
+	case r.low <- prefetches:
+		for _, l := range prefetches {
 			l.queued = true
 		}
 	default: // the next Take that finds none makes a trip
 	}
 }
 
-// Run fills leases in the background until ctx ends, and then gives back what is left of
+// Run fills prefetches in the background until ctx ends, and then gives back what is left of
 // them, if the server can be reached: the store must serve until Run has returned.
 func (r *Redis) Run(ctx context.Context) error {
 	defer r.giveBack(context.WithoutCancel(ctx))
@@ -75,8 +75,8 @@ func (r *Redis) Run(ctx context.Context) error {
 		group.Go(func() error {
 			for {
 				select {
-				case leases := <-r.low:
-					r.fill(ctx, leases)
+				case prefetches := <-r.low:
+					r.fill(ctx, prefetches)
 				case <-ctx.Done():
 					return nil
 				}
@@ -86,18 +86,18 @@ func (r *Redis) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// fill fills leases in the background. Whoever needs a token next finds out what is wrong
+// fill fills prefetches in the background. Whoever needs a token next finds out what is wrong
 // if it fails.
-func (r *Redis) fill(ctx context.Context, leases []*lease) {
+func (r *Redis) fill(ctx context.Context, prefetches []*prefetch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
 	var buffer [8]ask
 	asks := buffer[:0]
-	for _, l := range leases {
+	for _, l := range prefetches {
 		l.queued = false
-		if l.trip == nil && l.bucket.Group == leases[0].bucket.Group {
-			asks = append(asks, ask{lease: l, owed: -1, ahead: l.ahead(now), held: l.held(now)})
+		if l.trip == nil && l.bucket.Group == prefetches[0].bucket.Group {
+			asks = append(asks, ask{prefetch: l, owed: -1, ahead: l.ahead(now), held: l.held(now)})
 		}
 	}
 	if len(asks) > 0 {
@@ -105,7 +105,7 @@ func (r *Redis) fill(ctx context.Context, leases []*lease) {
 	}
 }
 
-// giveBack puts into their buckets what no call has used of the leases, for the other
+// giveBack puts into their buckets what no call has used of the prefetches, for the other
 // replicas: it would otherwise be lost for them until the rate has brought as much again.
 // What cannot be given back within giveTime is lost like that of a replica that was
 // killed.
@@ -123,22 +123,22 @@ func (r *Redis) giveBack(ctx context.Context) {
 	}
 }
 
-// all returns the leases.
-func (r *Redis) all() []*lease {
+// all returns the prefetches.
+func (r *Redis) all() []*prefetch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := make([]*lease, 0, len(r.leases))
-	for _, l := range r.leases {
+	all := make([]*prefetch, 0, len(r.prefetches))
+	for _, l := range r.prefetches {
 		all = append(all, l)
 	}
 	return all
 }
 
-// giveBackOne gives back what is left of one lease. The tokens leave it before the trip,
+// giveBackOne gives back what is left of one prefetch. The tokens leave it before the trip,
 // so that nobody uses them meanwhile, and do not return if that fails: nobody knows then
 // whether the bucket has them. The trip of somebody else keeps what there is, because the
 // server would note after that trip what the replica had before.
-func (r *Redis) giveBackOne(ctx context.Context, l *lease) error {
+func (r *Redis) giveBackOne(ctx context.Context, l *prefetch) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
@@ -147,7 +147,7 @@ func (r *Redis) giveBackOne(ctx context.Context, l *lease) error {
 		return nil
 	}
 	l.tokens = 0
-	asks := []ask{{lease: l, owed: -1, back: back}}
+	asks := []ask{{prefetch: l, owed: -1, back: back}}
 	_, err := r.goLocked(ctx, asks, now)
 	return err
 }
@@ -158,7 +158,7 @@ func (r *Redis) Ahead() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	sum, now := 0, r.now()
-	for _, l := range r.leases {
+	for _, l := range r.prefetches {
 		sum += l.held(now)
 	}
 	return sum

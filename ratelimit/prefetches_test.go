@@ -62,7 +62,7 @@ func TestARequestWaitedForATrip(t *testing.T) {
 					time.Sleep(every)
 				}
 				t.Logf("%d trips", trips.All.Load())
-				if n := trips.All.Load(); n > 400/4 && every < leaseHalf {
+				if n := trips.All.Load(); n > 400/4 && every < prefetchHalf {
 					t.Errorf("%d trips for 400 requests, want at most %d", n, 400/4)
 				}
 			})
@@ -125,11 +125,11 @@ func TestAheadCountsWhatIsNotUsed(t *testing.T) {
 	})
 }
 
-const leaseHalf = 3 * time.Second // four requests in the half of what a lease lives
+const prefetchHalf = 3 * time.Second // four requests in the half of what a prefetch lives
 
-// TestLeasesAllowedMoreThanTheBucket lets three replicas take at all paces, and looks at
+// TestPrefetchesAllowedMoreThanTheBucket lets three replicas take at all paces, and looks at
 // every span of time: never is more allowed than Burst and what Rate gives in that time.
-func TestLeasesAllowedMoreThanTheBucket(t *testing.T) {
+func TestPrefetchesAllowedMoreThanTheBucket(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		random := rand.New(rand.NewPCG(3, 4))
 		limit := ratelimit.Limit{Rate: 10, Burst: 100}
@@ -138,7 +138,7 @@ func TestLeasesAllowedMoreThanTheBucket(t *testing.T) {
 			l, _ := w.leasing(t, fmt.Sprint(i), 3)
 			replicas = append(replicas, l)
 		}
-		// of a bucket that is taken from without leases
+		// of a bucket that is taken from without prefetches
 		level, last, granted := float64(limit.Burst), time.Now(), 0
 		for range 4000 {
 			b := ratelimit.Bucket{Key: "a", Limit: limit, N: 1 + random.IntN(3)}
@@ -164,9 +164,9 @@ func TestLeasesAllowedMoreThanTheBucket(t *testing.T) {
 	})
 }
 
-// TestReplicasLeasedMoreThanTheBucketHad is TestReplicasTookMoreThanTheBucketHad for
-// leases.
-func TestReplicasLeasedMoreThanTheBucketHad(t *testing.T) {
+// TestReplicasPrefetchedMoreThanTheBucketHad is TestReplicasTookMoreThanTheBucketHad for
+// prefetches.
+func TestReplicasPrefetchedMoreThanTheBucketHad(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	limit := ratelimit.Limit{Rate: 400, Burst: 100}
@@ -202,10 +202,10 @@ func TestReplicasLeasedMoreThanTheBucketHad(t *testing.T) {
 	}
 }
 
-// TestOneSharerTookTheLeases is TestOneSharerTookTheTokensOfTheQuiet for leases at
+// TestOneSharerTookThePrefetches is TestOneSharerTookTheTokensOfTheQuiet for prefetches at
 // several replicas: one who is quiet at each of them is never refused, wherever the
 // requests of the others arrive.
-func TestOneSharerTookTheLeases(t *testing.T) {
+func TestOneSharerTookThePrefetches(t *testing.T) {
 	for _, test := range []struct{ replicas, loud int }{{1, 1}, {1, 7}, {3, 1}, {3, 5}} {
 		t.Run(fmt.Sprintf("%d replicas, %d loud", test.replicas, test.loud), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
@@ -245,9 +245,9 @@ func TestOneSharerTookTheLeases(t *testing.T) {
 	}
 }
 
-// TestOneSharerAloneLeased shows how much one sharer takes at once, alone, at one replica
+// TestOneSharerAlonePrefetched shows how much one sharer takes at once, alone, at one replica
 // and at all.
-func TestOneSharerAloneLeased(t *testing.T) {
+func TestOneSharerAlonePrefetched(t *testing.T) {
 	for _, spread := range []int{1, 3} {
 		t.Run(fmt.Sprint("over ", spread), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
@@ -277,8 +277,8 @@ func TestOneSharerAloneLeased(t *testing.T) {
 	}
 }
 
-// TestAStrangeLeaseAllowedEverything is TestAStrangeValueAllowedEverything for leases.
-func TestAStrangeLeaseAllowedEverything(t *testing.T) {
+// TestAStrangePrefetchAllowedEverything is TestAStrangeValueAllowedEverything for prefetches.
+func TestAStrangePrefetchAllowedEverything(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, w *world, key string){
 		"a text":    func(t *testing.T, w *world, key string) { w.do(t, "SET", key, "junk") },
 		"no bucket": func(t *testing.T, w *world, key string) { w.do(t, "HDEL", key, "bucket") },
@@ -297,21 +297,21 @@ func TestAStrangeLeaseAllowedEverything(t *testing.T) {
 		) {
 			w.do(t, "HSET", key, "bucket", "3 9999999999999999")
 		},
-		"a negative lease": func(t *testing.T, w *world,
+		"a negative prefetch": func(t *testing.T, w *world,
 			key string,
 		) {
 			w.do(t, "HSET", key, "x", "-100 9999999999999999")
 		},
-		"an endless lease": func(t *testing.T, w *world,
+		"an endless prefetch": func(t *testing.T, w *world,
 			key string,
 		) {
 			w.do(t, "HSET", key, "x", "1e300 9999999999999999")
 		},
-		"a long lease": func(t *testing.T, w *world, key string) {
+		"a long prefetch": func(t *testing.T, w *world, key string) {
 			w.do(t, "HSET", key, "x", fmt.Sprint("100 ", time.Now().Add(8*time.Second).UnixMicro()))
 		},
-		"a strange lease": func(t *testing.T, w *world, key string) { w.do(t, "HSET", key, "me", "much 7") },
-		"nothing":         func(t *testing.T, w *world, key string) { w.do(t, "DEL", key) },
+		"a strange prefetch": func(t *testing.T, w *world, key string) { w.do(t, "HSET", key, "me", "much 7") },
+		"nothing":            func(t *testing.T, w *world, key string) { w.do(t, "DEL", key) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
@@ -326,7 +326,7 @@ func TestAStrangeLeaseAllowedEverything(t *testing.T) {
 					t.Errorf("%d taken at once, want at most 20", n)
 				}
 				time.Sleep(10 * time.Second)
-				_ = taken(t, l, b) // finds that a lease is over
+				_ = taken(t, l, b) // finds that a prefetch is over
 				time.Sleep(10 * time.Second)
 				if n := taken(t, l, b); n != 20 {
 					t.Errorf("%d taken after the time of a burst, want 20", n)
@@ -336,9 +336,9 @@ func TestAStrangeLeaseAllowedEverything(t *testing.T) {
 	}
 }
 
-// TestWithoutTheServerALeaseIsUsedUp shows that the rest of a lease and then the part of
+// TestWithoutTheServerAPrefetchIsUsedUp shows that the rest of a prefetch and then the part of
 // the replica are allowed.
-func TestWithoutTheServerALeaseIsUsedUp(t *testing.T) {
+func TestWithoutTheServerAPrefetchIsUsedUp(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := server.Store(t)
@@ -356,7 +356,7 @@ func TestWithoutTheServerALeaseIsUsedUp(t *testing.T) {
 		<-time.After(time.Millisecond)
 	}
 	if n := taken(t, l, b); n != 10+80 || local.Load() != 81 {
-		t.Errorf("%d taken, %d decided by the part; want 10 of the lease and 80", n, local.Load())
+		t.Errorf("%d taken, %d decided by the part; want 10 of the prefetch and 80", n, local.Load())
 	}
 }
 
@@ -381,10 +381,10 @@ func TestManyWaitForOneTrip(t *testing.T) {
 	})
 }
 
-// TestALeaseOfALaterVersionWasRemoved: a replica removed leases to which a later version
-// had added something, and so leased more than the bucket had while the new version was
+// TestAPrefetchOfALaterVersionWasRemoved: a replica removed prefetches to which a later version
+// had added something, and so prefetched more than the bucket had while the new version was
 // rolled out.
-func TestALeaseOfALaterVersionWasRemoved(t *testing.T) {
+func TestAPrefetchOfALaterVersionWasRemoved(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		l := w.named("me", 2)
 		b := ratelimit.Bucket{Key: "a", Limit: ratelimit.Limit{Rate: 0.001, Burst: 20}}
@@ -395,7 +395,7 @@ func TestALeaseOfALaterVersionWasRemoved(t *testing.T) {
 			t.Errorf("%d taken of 20, of which another has 15", n)
 		}
 		if left := w.do(t, "HGET", ratelimit.KeyOf(b), "later"); left.Nil() {
-			t.Error("the lease of the other is gone")
+			t.Error("the prefetch of the other is gone")
 		}
 	})
 }

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// How leases live, grow and shrink.
+// How prefetches live, grow and shrink.
 const (
-	leaseLife = 30 * time.Second       // after the last trip
-	leaseTime = 250 * time.Millisecond // a lease that is used up sooner grows
-	// the leases of all replicas together are at most Burst divided by this
-	leasePart  = 8
-	leaseSmall = 16   // tokens of the smallest, if they may be so many
-	partsMost  = 1024 // sharers of one lease that are remembered
+	prefetchLife = 30 * time.Second       // after the last trip
+	prefetchTime = 250 * time.Millisecond // a prefetch that is used up sooner grows
+	// the prefetches of all replicas together are at most Burst divided by this
+	prefetchPart  = 8
+	prefetchSmall = 16   // tokens of the smallest, if they may be so many
+	partsMost     = 1024 // sharers of one prefetch that are remembered
 	// a bucket that was empty is asked for again after this, however empty it was
 	emptyMost = 10 * time.Second
 )
 
-// lease is what one replica has taken ahead of one bucket, and what it knows of it. The
+// prefetch is what one replica has taken ahead of one bucket, and what it knows of it. The
 // lock of its Redis guards it.
-type lease struct {
+type prefetch struct {
 	bucket   Bucket // without a sharer
 	replicas int
 	tokens   int           // that may be used
@@ -43,9 +43,9 @@ type empty struct {
 	noted, until time.Time
 }
 
-// adapt makes the lease one of the bucket as it is now. After a change nothing is known
+// adapt makes the prefetch one of the bucket as it is now. After a change nothing is known
 // of it.
-func (l *lease) adapt(b *Bucket) {
+func (l *prefetch) adapt(b *Bucket) {
 	if l.bucket.Limit != b.Limit || l.bucket.Group != b.Group {
 		l.bucket = Bucket{Key: b.Key, Limit: b.Limit, Group: b.Group}
 		l.tokens, l.at, l.empty = 0, time.Time{}, empty{}
@@ -53,7 +53,7 @@ func (l *lease) adapt(b *Bucket) {
 }
 
 // held returns how many tokens may be used now.
-func (l *lease) held(now time.Time) int {
+func (l *prefetch) held(now time.Time) int {
 	if !now.Before(l.until) {
 		l.tokens = 0
 	}
@@ -61,14 +61,14 @@ func (l *lease) held(now time.Time) int {
 }
 
 // lacks returns how many tokens are missing to a full bucket, as far as is known since
-// the last trip; what is in this lease is not missing.
-func (l *lease) lacks(now time.Time) float64 {
+// the last trip; what is in this prefetch is not missing.
+func (l *prefetch) lacks(now time.Time) float64 {
 	has := l.left + max(now.Sub(l.at).Seconds(), 0)*l.bucket.Limit.Rate + float64(l.held(now))
 	return max(float64(l.bucket.Limit.Burst)-has, 0)
 }
 
 // owes returns what a sharer owes now, zero for none.
-func (l *lease) owes(sharer string, now time.Time) float64 {
+func (l *prefetch) owes(sharer string, now time.Time) float64 {
 	if p := l.parts[sharer]; p != nil {
 		return p.owes(l.bucket.Limit, l.lacks(now), now)
 	}
@@ -78,7 +78,7 @@ func (l *lease) owes(sharer string, now time.Time) float64 {
 // refuse returns the refusal that is known without a trip, nil for none: the bucket was
 // found empty, or the sharer has its share. A quiet sharer is only refused if there are
 // too few tokens for anybody. Before the first trip nobody knows.
-func (l *lease) refuse(w *want, now time.Time) *ExceededError {
+func (l *prefetch) refuse(w *want, now time.Time) *ExceededError {
 	e := &l.empty
 	if w.tokens >= e.tokens && now.Before(e.until) && now.Sub(e.noted) < emptyMost && l.held(now) < w.tokens {
 		return l.refusal(w, e.until.Sub(now), false, now)
@@ -88,7 +88,7 @@ func (l *lease) refuse(w *want, now time.Time) *ExceededError {
 
 // refusal returns the refusal of a bucket that will have enough after wait, or has, for
 // the reason that holds for longer; nil for none.
-func (l *lease) refusal(w *want, wait time.Duration, enough bool, now time.Time) *ExceededError {
+func (l *prefetch) refusal(w *want, wait time.Duration, enough bool, now time.Time) *ExceededError {
 	if !l.at.IsZero() && !l.isQuiet(w, now) {
 		share, ok := l.waitShare(w, now)
 		if !ok && (enough || share > wait+minRetry) { // a share waits for whole milliseconds
@@ -103,7 +103,7 @@ func (l *lease) refusal(w *want, wait time.Duration, enough bool, now time.Time)
 
 // waitShare tells whether the share of the sharer allows what is wanted, and if not, in
 // what time it will.
-func (l *lease) waitShare(w *want, now time.Time) (time.Duration, bool) {
+func (l *prefetch) waitShare(w *want, now time.Time) (time.Duration, bool) {
 	p := l.parts[w.Sharer]
 	if p == nil {
 		p = &part{at: now}
@@ -114,12 +114,12 @@ func (l *lease) waitShare(w *want, now time.Time) (time.Duration, bool) {
 
 // isQuiet tells whether all tokens of the bucket are for the one who wants some, the
 // reserve included.
-func (l *lease) isQuiet(w *want, now time.Time) bool {
+func (l *prefetch) isQuiet(w *want, now time.Time) bool {
 	return w.Sharer == "" || float64(w.tokens)+l.owes(w.Sharer, now) <= l.bucket.Limit.quiet(l.replicas)+slack
 }
 
 // owe adds what the sharer takes to what it owes. The tokens are not taken yet.
-func (l *lease) owe(w *want, now time.Time) {
+func (l *prefetch) owe(w *want, now time.Time) {
 	if w.Sharer == "" {
 		return
 	}
@@ -139,7 +139,7 @@ func (l *lease) owe(w *want, now time.Time) {
 
 // tidy forgets sharers: of a sample those that owe nothing any more and, if there are
 // still too many, the one that owes least.
-func (l *lease) tidy(now time.Time) {
+func (l *prefetch) tidy(now time.Time) {
 	lacks, looked, victim, least := l.lacks(now), 0, "", math.Inf(1)
 	for sharer, p := range l.parts { // Go goes through maps in random order
 		owed := p.owes(l.bucket.Limit, lacks, now)
@@ -157,42 +157,42 @@ func (l *lease) tidy(now time.Time) {
 	}
 }
 
-// most returns how many tokens the lease may have.
-func (l *lease) most() int { return l.bucket.Limit.Burst / (leasePart * l.replicas) }
+// most returns how many tokens the prefetch may have.
+func (l *prefetch) most() int { return l.bucket.Limit.Burst / (prefetchPart * l.replicas) }
 
-// isLow tells whether the lease should be filled: half of it is used, or its time is half
+// isLow tells whether the prefetch should be filled: half of it is used, or its time is half
 // over.
-func (l *lease) isLow(now time.Time) bool {
-	if l.queued || l.trip != nil || l.most() == 0 || l.dry && now.Sub(l.at) < leaseTime {
+func (l *prefetch) isLow(now time.Time) bool {
+	if l.queued || l.trip != nil || l.most() == 0 || l.dry && now.Sub(l.at) < prefetchTime {
 		return false
 	}
-	return l.held(now) <= l.size/2 || l.until.Sub(now) < leaseLife/2
+	return l.held(now) <= l.size/2 || l.until.Sub(now) < prefetchLife/2
 }
 
 // ahead returns how many tokens a trip should bring besides those that are needed: enough
-// for those who wait, and for the size, which grows when the lease is used up fast, and
+// for those who wait, and for the size, which grows when the prefetch is used up fast, and
 // shrinks otherwise.
-func (l *lease) ahead(now time.Time) int {
+func (l *prefetch) ahead(now time.Time) int {
 	switch since := now.Sub(l.at); {
-	case since < leaseTime:
+	case since < prefetchTime:
 		l.size *= 2
-	case since > 4*leaseTime:
+	case since > 4*prefetchTime:
 		l.size /= 2
 	}
-	l.size = min(max(l.size, leaseSmall), l.most())
+	l.size = min(max(l.size, prefetchSmall), l.most())
 	return max(l.size-l.held(now), l.awaited, 0)
 }
 
-// add puts into the lease what a trip has brought that began at that time.
-func (l *lease) add(g grant, at time.Time) {
-	l.tokens, l.until = l.held(at)+g.ahead, at.Add(leaseLife)
-	l.left, l.at, l.dry = g.left, at, g.ahead == 0
+// add puts into the prefetch what a trip has brought that began at that time.
+func (l *prefetch) add(o outcome, at time.Time) {
+	l.tokens, l.until = l.held(at)+o.ahead, at.Add(prefetchLife)
+	l.left, l.at, l.dry = o.left, at, o.ahead == 0
 	l.tidy(at)
 }
 
 // lacked returns the refusal that follows from what a trip has found, nil if this bucket
 // has enough, and notes it.
-func (l *lease) lacked(w *want, now time.Time) *ExceededError {
+func (l *prefetch) lacked(w *want, now time.Time) *ExceededError {
 	wait, enough := l.bucket.Limit.wait(w.tokens-l.held(now), l.left)
 	if !enough {
 		l.empty = empty{w.tokens, now, now.Add(upToMicros(wait))}
@@ -205,7 +205,7 @@ func upToMicros(d time.Duration) time.Duration {
 	return (d + time.Microsecond - 1).Truncate(time.Microsecond)
 }
 
-// isIdle tells whether the lease was not used for so long that nothing is lost with it.
-func (l *lease) isIdle(now time.Time) bool {
-	return l.trip == nil && !l.queued && now.Sub(l.used) > leaseLife
+// isIdle tells whether the prefetch was not used for so long that nothing is lost with it.
+func (l *prefetch) isIdle(now time.Time) bool {
+	return l.trip == nil && !l.queued && now.Sub(l.used) > prefetchLife
 }

@@ -39,7 +39,7 @@ func TestChangesOfResourcesArePaced(t *testing.T) {
 			}
 		})
 	}
-	m.since(t, server, "before")
+	m.since(t, "before")
 	m.forget()
 	began, changes := time.Now(), 0
 	for ; time.Since(began) < window; changes++ {
@@ -49,7 +49,7 @@ func TestChangesOfResourcesArePaced(t *testing.T) {
 	files.change("file:///a", "file:///a#last")
 	all.Wait()
 	took := time.Since(began)
-	trips := m.since(t, server, "after")["evalsha session"]
+	trips := m.since(t, "after")["evalsha session"]
 	most := streams * (int(took/time.Second) + 11)
 	t.Logf("%d changes for %d streams in %v: %d trips", changes, streams, took, trips)
 	if trips > most {

@@ -21,24 +21,37 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/once"
 )
 
-// monitor counts what clients ask of a server for its tenants, by command and kind of
-// key. What scripts do is part of one question, and what replicas ask by themselves is
-// for no tenant. https://redis.io/docs/latest/commands/monitor/
+// monitor counts what clients ask of a server, or of all nodes of a cluster, for its
+// tenants, by command and kind of key. What scripts do is part of one question, and what
+// replicas ask by themselves is for no tenant.
+// https://redis.io/docs/latest/commands/monitor/
 type monitor struct {
-	conn net.Conn
+	nodes []*redistest.Server
 
 	mu    sync.Mutex // guards the fields below
 	asked map[string]int
-	marks map[string]bool
+	marks map[string]int // at how many nodes
 }
 
 func watch(t *testing.T, server *redistest.Server) *monitor {
 	t.Helper()
-	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Address)
+	m := &monitor{nodes: server.Nodes, asked: make(map[string]int), marks: make(map[string]int)}
+	if m.nodes == nil {
+		m.nodes = []*redistest.Server{server}
+	}
+	for _, node := range m.nodes {
+		m.hear(t, node)
+	}
+	return m
+}
+
+// hear counts what is asked of one node until the test ends.
+func (m *monitor) hear(t *testing.T, node *redistest.Server) {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", node.Address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &monitor{conn: conn, asked: make(map[string]int), marks: make(map[string]bool)}
 	lines := bufio.NewReader(conn)
 	for _, command := range []string{"AUTH admin admin", "MONITOR"} { // as redistest.Server.Admin does
 		_, err = io.WriteString(conn, command+"\r\n")
@@ -58,7 +71,6 @@ func watch(t *testing.T, server *redistest.Server) *monitor {
 		}
 	}()
 	t.Cleanup(func() { _ = conn.Close(); <-over })
-	return m
 }
 
 var quoted = regexp.MustCompile(`"((?:[^"\\]|\\.)*)"`)
@@ -80,7 +92,7 @@ func (m *monitor) note(line string) {
 	defer m.mu.Unlock()
 	switch {
 	case name == "echo":
-		m.marks[words[1]] = true
+		m.marks[words[1]]++
 	case len(words) <= key: // of a connection
 	case strings.HasPrefix(words[key], "db2:{all}:"): // who lives
 	case strings.HasPrefix(words[key], "db2:{"):
@@ -91,13 +103,15 @@ func (m *monitor) note(line string) {
 
 // since returns what was asked in all since it was called last, when all of that has
 // come.
-func (m *monitor) since(t *testing.T, server *redistest.Server, mark string) map[string]int {
+func (m *monitor) since(t *testing.T, mark string) map[string]int {
 	t.Helper()
-	server.Exec(t, "ECHO", mark)
+	for _, node := range m.nodes {
+		node.Exec(t, "ECHO", mark)
+	}
 	eventually(t, func() bool {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		return m.marks[mark]
+		return m.marks[mark] == len(m.nodes)
 	})
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -143,7 +157,7 @@ func TestTripsOfEachKind(t *testing.T) {
 	base := w[0].serve(t)
 	for round := range 20 {
 		before := returns.Load()
-		wrong := wrongTrips(t, server, w, m, base, round)
+		wrong := wrongTrips(t, w, m, base, round)
 		// in the first they may have yet to hear of each other
 		if returns.Load() == before && (round > 0 || len(wrong) == 0) {
 			for _, one := range wrong {
@@ -157,9 +171,7 @@ func TestTripsOfEachKind(t *testing.T) {
 
 // wrongTrips counts trips in sessions of its own, and tells which are not as they must
 // be.
-func wrongTrips(t *testing.T, server *redistest.Server, w []*world, m *monitor, base string,
-	round int,
-) (wrong []string) {
+func wrongTrips(t *testing.T, w []*world, m *monitor, base string, round int) (wrong []string) {
 	t.Helper()
 	id := w[0].openAsking(t, mcp.Revision2511)
 	looks := 0
@@ -169,7 +181,7 @@ func wrongTrips(t *testing.T, server *redistest.Server, w []*world, m *monitor, 
 			wantStatus(t, "a ping", one.do(t, inSession("POST", id, pingBody)), http.StatusOK)
 		}
 		looks++
-		return looks > 1 && len(m.since(t, server, fmt.Sprint(round, " looks ", looks))) == 0
+		return looks > 1 && len(m.since(t, fmt.Sprint(round, " looks ", looks))) == 0
 	})
 	n := 0
 	inFlight := func(tool string) message {
@@ -240,13 +252,13 @@ func wrongTrips(t *testing.T, server *redistest.Server, w []*world, m *monitor, 
 			map[string]int{"hgetall session": 1},
 		},
 	} {
-		m.since(t, server, fmt.Sprint(round, " before ", i))
+		m.since(t, fmt.Sprint(round, " before ", i))
 		m.forget()
 		test.do()
 		got, try := map[string]int{}, 0
 		eventually(t, func() bool { // what is beside the path comes a little later
 			try++
-			got = m.since(t, server, fmt.Sprint(round, " after ", i, " ", try))
+			got = m.since(t, fmt.Sprint(round, " after ", i, " ", try))
 			return cmp.Equal(got, test.want) || try > 50
 		})
 		if diff := cmp.Diff(test.want, got); diff != "" {

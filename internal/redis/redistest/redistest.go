@@ -231,13 +231,20 @@ func (s *Server) signal(t testing.TB, number syscall.Signal) {
 
 // Exec runs a command at the server past all faults of a Proxy, and returns the answer as
 // redis-cli writes it. A command about a server and not about a key is run at each node
-// of a cluster.
+// of a cluster; the keys of all are one answer.
 func (s *Server) Exec(t testing.TB, command ...string) (answer string) {
 	t.Helper()
 	switch command[0] {
 	case "CLIENT", "CONFIG", "FLUSHALL", "SCRIPT":
 		for _, n := range s.Nodes {
 			answer = n.Exec(t, command...)
+		}
+		if s.Nodes != nil {
+			return answer
+		}
+	case "KEYS":
+		for _, n := range s.Nodes {
+			answer = strings.TrimSpace(answer + "\n" + n.Exec(t, command...))
 		}
 		if s.Nodes != nil {
 			return answer

@@ -237,6 +237,21 @@ func TestNewRefusesFaultyIssuers(t *testing.T) {
 			t.Errorf("address %q: got no error", address)
 		}
 	}
+	fetched := good
+	fetched.Keys, fetched.JWKSURL, fetched.Audiences = nil, "https://x.example/keys", []string{"other"}
+	elsewhere, seldom := fetched, fetched
+	elsewhere.JWKSURL, elsewhere.Audiences = "https://x.example/others", []string{"another"}
+	seldom.KeysRefresh, seldom.Audiences = 2*time.Hour, []string{"another"}
+	for name, other := range map[string]auth.Issuer{
+		"of another source": good, "at another address": elsewhere, "with other times": seldom,
+	} {
+		if _, err := auth.New(auth.Config{
+			Issuers: []auth.Issuer{fetched, other},
+			Client:  clientOf(nil),
+		}); err == nil {
+			t.Errorf("two entries with keys %s: got no error", name)
+		}
+	}
 	bad := acme(auth.Key{}, "x")
 	bad.Issuer = "https://other.example/"
 	_, err := auth.New(auth.Config{Issuers: []auth.Issuer{good, good, bad}})

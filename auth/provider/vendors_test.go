@@ -279,6 +279,9 @@ func TestGitHub(t *testing.T) {
 	if _, err = p.Refresh(t.Context(), id.RefreshToken); !errors.Is(err, signin.ErrSignInAgain) {
 		t.Errorf("a token that was taken back: %v", err)
 	}
+	if _, err = p.Refresh(t.Context(), "rt-0"); !errors.Is(err, signin.ErrSignInAgain) {
+		t.Errorf("a token of nobody: %v", err)
+	}
 	g.status = http.StatusBadGateway
 	if _, err = p.Refresh(t.Context(), id.RefreshToken); err == nil || errors.Is(err, signin.ErrSignInAgain) {
 		t.Errorf("GitHub is away: %v", err)

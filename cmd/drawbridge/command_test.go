@@ -2,9 +2,24 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
+
+// TestServeRefusesAFaultyConfig has serve end before it listens.
+func TestServeRefusesAFaultyConfig(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "drawbridge.yaml")
+	if err := os.WriteFile(file, []byte("tenants: 5\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, said := operate(t, "serve", "-config", file); code != exitRefused || !strings.Contains(said, ":1:10: ") {
+		t.Errorf("got exit %d and %q, want 2 and the place of the fault", code, said)
+	}
+}
 
 // TestWordsStandBetweenFlags shows that a command that takes words, such as keys revoke ID,
 // reads them wherever they stand.

@@ -199,6 +199,9 @@ func TestKeysAreMadeOnceInTheFolderOfTheData(t *testing.T) {
 	if about, err := os.Stat(keys); err != nil || about.Mode().Perm() != 0o600 {
 		t.Errorf("got mode %v and error %v, want 600", about.Mode(), err)
 	}
+	if copies, err := filepath.Glob(keys + "?*"); err != nil || copies != nil {
+		t.Errorf("got other copies of the keys, %q and error %v, want none", copies, err)
+	}
 	if about, err := os.Stat(filepath.Dir(keys)); err != nil || about.Mode().Perm() != 0o700 {
 		t.Errorf("the folder: got mode %v and error %v, want 700", about.Mode(), err)
 	}

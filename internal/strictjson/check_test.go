@@ -91,6 +91,8 @@ func TestT37Bounds(t *testing.T) {
 			manyNames(strictjson.MaxMembers/2-1) + `"last":0}]}`, false},
 		{"members after an object that is closed", "{" + `"in":[{` + manyNames(strictjson.MaxMembers-2) +
 			`"last":0}],` + manyNames(strictjson.MaxMembers-2) + `"last":0}`, true},
+		{"too many members after objects that are closed", `[{"a":0},{"a":0},{"a":0},{` +
+			manyNames(strictjson.MaxMembers) + `"last":0}]`, false},
 		{"a long number", strings.Repeat("1", strictjson.MaxNumber), true},
 		{"too long a number", strings.Repeat("1", strictjson.MaxNumber+1), false},
 		{"too long a fraction", "0." + strings.Repeat("1", strictjson.MaxNumber), false},

@@ -395,19 +395,23 @@ func refuse(status int, code string) func(w http.ResponseWriter) {
 func TestEndpointThatRepeatsSecretsIsNotQuoted(t *testing.T) {
 	people := newPeople(t, issuer)
 	ann, token := people.caller(issuer, "ann", "acme", nil)
-	e := newEndpoint(t, func(w http.ResponseWriter, form url.Values, _ int) {
-		w.WriteHeader(http.StatusBadRequest)
-		_, _ = fmt.Fprintf(w, `{"error":"invalid_grant","error_description":%q}`,
-			"bad "+form.Get("subject_token")[:60]+form.Get("basic"))
-	})
-	s := source(t,
-		credential.Config{Spec: credential.Spec{Exchange: &credential.Exchange{
-			Client:   e.client(t),
-			Audience: "crm",
-		}}})
-	_, err := s.For(t.Context(), ann)
-	if err == nil || strings.Contains(err.Error(), token[:20]) || strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("got %v, want a refusal without what was sent", err)
+	for name, repeated := range map[string]func(form url.Values) string{
+		"a part of the caller's token": func(form url.Values) string { return form.Get("subject_token")[:60] },
+		"the gateway's secret":         func(form url.Values) string { return form.Get("basic") },
+	} {
+		e := newEndpoint(t, func(w http.ResponseWriter, form url.Values, _ int) {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = fmt.Fprintf(w, `{"error":"invalid_grant","error_description":%q}`, "bad "+repeated(form))
+		})
+		s := source(t,
+			credential.Config{Spec: credential.Spec{Exchange: &credential.Exchange{
+				Client:   e.client(t),
+				Audience: "crm",
+			}}})
+		_, err := s.For(t.Context(), ann)
+		if err == nil || strings.Contains(err.Error(), token[:20]) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: got %v, want a refusal without what was sent", name, err)
+		}
 	}
 }
 

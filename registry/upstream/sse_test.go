@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
@@ -495,10 +496,12 @@ func TestTrap22_EventsInEveryFormAreRead(t *testing.T) {
 }
 
 // TestOversizedEventOverSSE ends the stream, because nothing behind such an event can be
-// told apart, and the next serves.
+// told apart, and the next serves. Nothing of it is counted any more.
 func TestOversizedEventOverSSE(t *testing.T) {
 	t.Parallel()
-	r := start(t, shared(serveStreamed(t, &streamed{}).config()))
+	cfg := shared(serveStreamed(t, &streamed{}).config())
+	cfg.Memory = share.New(256 << 20)
+	r := start(t, cfg)
 	r.untilTool("huge")
 	if _, err := r.call(t.Context(), "huge", `{}`, nil); kindOf(mcp.Object{}, err) != "protocol" {
 		t.Errorf("got %v, want a protocol error", cause(err))
@@ -507,6 +510,7 @@ func TestOversizedEventOverSSE(t *testing.T) {
 		t.Errorf("oversized messages: got %d, want 1", got)
 	}
 	r.until("it is up again", func() bool { return r.last().Up && r.last().Restarts == 1 })
+	r.until("nothing is held", func() bool { return cfg.Memory.Held() == 0 })
 }
 
 // TestStreamsThatAreNone answers GET in ways that open nothing, and shows which cause the

@@ -85,6 +85,10 @@ func TestMethodsOfTasksThatServersGive(t *testing.T) {
 			"tasks/get", `{}`, `{"taskId":"öwn","status":"completed","result":{"resultType":"complete","toolResult":"x","_meta":{"io.modelcontextprotocol/serverInfo":{}}}}`, `{"taskId":"öwn"}`,
 			`{"taskId":"öwn","status":"completed","result":{"resultType":"complete","content":[{"type":"text","text":"x"}]}}`,
 		},
+		{
+			"tasks/get", `{}`, `{"taskId":"öwn","status":"completed","result":{"content":[],"_meta":{"io.modelcontextprotocol/serverInfo":{},"x":1}}}`,
+			`{"taskId":"öwn"}`, `{"taskId":"öwn","status":"completed","result":{"content":[],"_meta":{"x":1}}}`,
+		},
 		{"tasks/get", `{}`, `{"taskId":"öwn","status":"completed","result":{"resultType":"input_required","inputRequests":{}}}`, `{"taskId":"öwn"}`, ""},
 		{
 			"tasks/get", `{}`, `{"taskId":"öwn","status":"completed","result":{"content":5}}`,

@@ -71,3 +71,44 @@ func TestThroughFindsHosts(t *testing.T) {
 		}
 	}
 }
+
+// TestThroughSendsOnce has connections end while a request is answered, one that net/http
+// takes for safe to send again.
+func TestThroughSendsOnce(t *testing.T) {
+	t.Parallel()
+	var times atomic.Int32
+	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if r.URL.Path == "/breaks" {
+			times.Add(1)
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	t.Cleanup(server.Close)
+	trusted := x509.NewCertPool()
+	trusted.AddCert(server.Certificate())
+	client := Through(func(string) (string, *tls.Config, error) {
+		secure := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: trusted, ServerName: "example.com"}
+		return server.Listener.Addr().String(), secure, nil
+	})
+	for _, size := range []int{10, maxSent + 1} {
+		for _, path := range []string{"/x", "/breaks"} { // the second over a connection that was used
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://a0"+path,
+				bytes.NewReader(make([]byte, size)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Idempotency-Key", "k")
+			response, err := client.RoundTrip(r)
+			if err == nil {
+				_ = response.Body.Close()
+			}
+			if (err != nil) != (path == "/breaks") {
+				t.Errorf("%s with %d bytes: got error %v", path, size, err)
+			}
+		}
+		if got := times.Swap(0); got != 1 {
+			t.Errorf("a request of %d bytes came %d times, want once", size, got)
+		}
+	}
+}

@@ -64,6 +64,9 @@ func newTransport(d *dialer) *transport {
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !plain(r) || r.URL.Scheme != "http" && t.find == nil {
+		if t.find != nil {
+			r = once(r)
+		}
 		response, err := t.rest.RoundTrip(r)
 		if err == nil {
 			t.learn(r.URL.Host, response)
@@ -75,6 +78,15 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	response, err := t.roundTrip(r)
 	return response, endedOr(r.Context(), err)
+}
+
+// once returns a request that net/http does not send again when its connection breaks.
+// With an Idempotency-Key it would, and what another process of this gateway is asked to
+// do for a client may heed no such header.
+func once(r *http.Request) *http.Request {
+	r = r.WithContext(r.Context())
+	r.GetBody = nil
+	return r
 }
 
 // CloseIdleConnections closes the connections that no request uses now. http.Client looks

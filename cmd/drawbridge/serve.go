@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"sync"
 	"syscall"
 	"time"
 
@@ -217,7 +218,6 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	case <-work.Done(): // a part failed: the stop begins without a drain
 	}
 	p.closeClients(clients)
-	p.partFromReplicas()
 	end()
 	p.issuers.wait()
 	p.fleet.close()
@@ -297,25 +297,22 @@ func (p *parts) httpServer(handler http.Handler, door *connlimit.Limiter) *http.
 // closeClients closes the connections of clients, and then the event streams whose
 // connections the server no longer has. Most have ended by then; those of clients that do
 // not take the end are cut off. A call that came at the last moment, on a connection that
-// was open still, is cancelled if it does not end soon, and its client told so.
+// was open still, is cancelled if it does not end soon, and its client told so. It waits
+// in the same time for what other replicas have forwarded here. They do not know yet that
+// this one ends, and what they forward now they answer themselves.
 func (p *parts) closeClients(clients *http.Server) {
 	if shutDown(clients) != nil {
 		p.endCalls()
 		closeHTTP(clients)
 	}
 	p.server.EndStreams() // again, because a stop without a drain comes here first
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	p.server.CloseStreams(ctx)
-}
-
-// partFromReplicas waits for what other replicas have forwarded here. They do not know
-// yet that this one ends, and what they forward now they answer themselves.
-func (p *parts) partFromReplicas() {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
 	p.server.PartFromReplicas()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	var streams sync.WaitGroup
+	streams.Go(func() { p.server.CloseStreams(ctx) })
 	p.server.Wait(ctx)
+	streams.Wait()
 }
 
 // endCalls cancels the calls that are in work, and makes their clients be told so.

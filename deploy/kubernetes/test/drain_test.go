@@ -21,7 +21,7 @@ var parts = map[string]map[string]int{
 	"cmd/drawbridge/serve.go": {
 		"drainDelay": 1, "callPatience": 1,
 		// calls that were cut off, the clients' listener, again when they are cancelled,
-		// their streams, the operator's listener
+		// their streams and what other replicas have forwarded, the operator's listener
 		"closeTimeout": 5,
 	},
 	"cmd/drawbridge/refuse.go": {"acceptTime": 1},
@@ -33,18 +33,29 @@ var parts = map[string]map[string]int{
 	"registry/upstream/process/keeper.go": {"sweepLimit": 1},
 }
 
+// partingTimes are the durations of which a replica lets the others go, in the same way.
+// That goes on beside the end of the servers that are commands.
+var partingTimes = map[string]map[string]int{
+	// what they asked is answered, the listener closes; they learn of the end
+	"internal/replica/group.go": {"grace": 2, "beat": 1},
+	"internal/redis/redis.go":   {"defaultPatience": 1, "connectTimeout": 1}, // to tell Redis of it
+}
+
+// TestReplicasPartWhileCommandsEnd shows that no time of the stop is missing in parts.
+func TestReplicasPartWhileCommandsEnd(t *testing.T) {
+	commands := map[string]map[string]int{}
+	for _, file := range []string{"registry/upstream/wire/stdio.go", "registry/upstream/process/keeper.go"} {
+		commands[file] = parts[file]
+	}
+	if parting, ending := sumOf(t, partingTimes), sumOf(t, commands); parting > ending {
+		t.Errorf("replicas take %v to part, and commands %v to end: parts has to have the rest", parting, ending)
+	}
+}
+
 // drainTime adds up how long the gateway may take to stop.
 func drainTime(t *testing.T) (sum time.Duration) {
 	t.Helper()
-	for file, times := range parts {
-		found := durations(t, "../../../"+file)
-		for name, n := range times {
-			if found[name] == 0 {
-				t.Fatalf("%s has no duration %s any more: say here what a stop consists of now", file, name)
-			}
-			sum += time.Duration(n) * found[name]
-		}
-	}
+	sum = sumOf(t, parts)
 	serve, err := os.ReadFile("../../../cmd/drawbridge/serve.go")
 	if err != nil {
 		t.Fatal(err)
@@ -56,6 +67,21 @@ func drainTime(t *testing.T) (sum time.Duration) {
 		if got := strings.Count(string(serve), text); got != want {
 			t.Errorf("serve.go has %q %d times, not %d: count again how many closeTimeouts a stop may take",
 				text, got, want)
+		}
+	}
+	return sum
+}
+
+// sumOf adds up durations in the gateway's source.
+func sumOf(t *testing.T, times map[string]map[string]int) (sum time.Duration) {
+	t.Helper()
+	for file, names := range times {
+		found := durations(t, "../../../"+file)
+		for name, n := range names {
+			if found[name] == 0 {
+				t.Fatalf("%s has no duration %s any more: say here what a stop consists of now", file, name)
+			}
+			sum += time.Duration(n) * found[name]
 		}
 	}
 	return sum

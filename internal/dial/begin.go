@@ -11,6 +11,10 @@ import (
 // answers, fit in.
 const firstRead = 4 << 10
 
+// keptOut is how much memory for requests a connection keeps, in bytes. Nobody counts it,
+// and a call may wait long, and a connection be idle long after it.
+const keptOut = 16 << 10
+
 // errStale is the error for an idle connection that cannot be used again: the server has
 // closed it, or has sent what nobody asked for. Nothing was written to it.
 var errStale = errors.New("idle connection was closed, or has bytes that nobody asked for")
@@ -97,6 +101,9 @@ func (c *conn) write() {
 	t := &c.turn
 	t.written, t.unsent = c.Write(t.out)
 	t.out = nil
+	if cap(c.out) > keptOut {
+		c.out = nil
+	}
 	if t.written > 0 && t.wrote != nil {
 		t.wrote()
 	}

@@ -275,6 +275,15 @@ func TestFleetTellsServersWhoCalls(t *testing.T) {
 		t.Errorf("%d calls were answered, want %d", f.calls.Load(), calls)
 	}
 	seen := map[string]bool{}
+	eventually(t, "the logs of the servers are read", func() bool {
+		for _, s := range f.servers {
+			for _, line := range s.lines(t) {
+				seen[line.Marker] = true
+			}
+		}
+		return len(seen) >= calls
+	})
+	clear(seen)
 	for name, s := range f.servers {
 		users := map[string]string{}
 		for _, line := range s.lines(t) {

@@ -39,7 +39,7 @@ func (s *whoServer) lines(t testing.TB) []whoLine {
 	t.Helper()
 	var all []whoLine
 	for text := range strings.Lines(s.out.String()) {
-		if !strings.HasPrefix(text, "{") {
+		if !strings.HasPrefix(text, "{") || !strings.HasSuffix(text, "\n") {
 			continue
 		}
 		var line whoLine
@@ -121,8 +121,10 @@ func TestNPMServersVerifyWhoCalls(t *testing.T) {
 		}
 	}
 	all.Wait()
+	want := 2 * calls * len(principals())
 	for name, s := range servers {
 		called, users := 0, map[string]string{}
+		eventually(t, "the log of "+name+" is read", func() bool { return len(s.lines(t)) >= want })
 		for _, line := range s.lines(t) {
 			got := line.Tenant + " " + line.Sub
 			switch {
@@ -136,7 +138,7 @@ func TestNPMServersVerifyWhoCalls(t *testing.T) {
 			called++
 			users[line.Session] = got
 		}
-		if want := 2 * calls * len(principals()); called != want {
+		if called != want {
 			t.Errorf("%s had %d calls, want %d", name, called, want)
 		}
 		if _, without := users[""]; without != (name == "newest") {

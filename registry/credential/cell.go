@@ -99,13 +99,13 @@ func (c *cell) ask(ask func(context.Context) (issued, error)) {
 		c.until, c.renew = now.Add(got.life), now.Add(got.life-margin(got.life))
 	}
 	c.mu.Unlock()
-	under.headers, under.err = got.headers, err
-	close(under.done)
 	if fault, ok := err.(*Error); ok { //nolint:errorlint // ask makes it, and wraps nothing around it
 		c.life.tell(fault)
-		return
+	} else {
+		c.life.cfg.Count(Made)
 	}
-	c.life.cfg.Count(Made)
+	under.headers, under.err = got.headers, err
+	close(under.done)
 }
 
 // pauseAfter is how long nobody is asked after so many failures in a row, from zero: one

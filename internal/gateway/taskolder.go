@@ -111,7 +111,7 @@ func useOlder(ctx context.Context, c *call) (mcp.Object, error) {
 	case mcp.MethodTasksResult:
 		return c.awaited(ctx)
 	case mcp.MethodTasksCancel:
-		state, err := c.aboutTask(ctx, mcp.MethodTasksGet)
+		state, err := c.stateOfTask(ctx)
 		if err != nil {
 			return mcp.Object{}, err
 		}
@@ -135,6 +135,19 @@ func (c *call) aboutTask(ctx context.Context, method string, more ...mcp.Member)
 	return c.tool.Call(ctx, use)
 }
 
+// stateOfTask asks the server for the state of the task of the call, for a request that is
+// another one than tasks/get, whose own checks see nothing of it.
+func (c *call) stateOfTask(ctx context.Context) (mcp.Object, error) {
+	state, err := c.aboutTask(ctx, mcp.MethodTasksGet)
+	if said := answerOf(err); said != nil && said.Code == mcp.CodeInvalidParams {
+		return mcp.Object{}, &taskError{taskGone}
+	}
+	if err == nil && (state.Text("taskId") != c.task.own || !isStatus(state)) {
+		return mcp.Object{}, c.broken("the state of another task, or of none")
+	}
+	return state, err
+}
+
 // awaited waits until the task is at its end, or asks something. Between two looks the
 // client is told of the status. What it has answered already stands in the requestState:
 // a server may go on naming a question for a while after that.
@@ -150,7 +163,7 @@ func (c *call) awaited(ctx context.Context) (mcp.Object, error) {
 	id := c.params.Text("taskId")
 	news.id.Store(&id)
 	for {
-		state, err := c.aboutTask(ctx, mcp.MethodTasksGet)
+		state, err := c.stateOfTask(ctx)
 		if err != nil {
 			return mcp.Object{}, err
 		}

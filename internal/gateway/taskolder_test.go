@@ -155,6 +155,37 @@ func TestNewerTaskIsAwaited(t *testing.T) {
 	})
 }
 
+// TestWhatIsNoStateOfATaskIsNotAwaited waits for the result of a task whose server says
+// something else than how the task is.
+func TestWhatIsNoStateOfATaskIsNotAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, test := range map[string]struct {
+			state string
+			err   error
+			want  string
+		}{
+			"of another task": {`{"taskId":"own-2","status":"completed","result":{"content":[]}}`, nil, "DB-UPSTREAM-PROTOCOL"},
+			"of no task":      {`{"status":"working"}`, nil, "DB-UPSTREAM-PROTOCOL"},
+			"no status":       {`{"taskId":"own-1","status":"paused"}`, nil, "DB-UPSTREAM-PROTOCOL"},
+			"no such task":    {`{}`, mcp.Errorf(mcp.CodeInvalidParams, "no task own-1"), "DB-TASK"},
+		} {
+			for _, method := range []string{mcp.MethodTasksResult, mcp.MethodTasksCancel} {
+				b, l := newTasks(t, mcp.TasksGiven)
+				id, began := newerTask(t, b, l), time.Now()
+				l.uses = nil
+				l.reply = func(context.Context, *registry.Call) (mcp.Object, error) {
+					return object(test.state), test.err
+				}
+				result, failure := b.handle(t, about(mcp.TasksAsked, method, id, ""))
+				if stable(failure) != test.want || len(l.uses) != 1 || time.Since(began) > 0 {
+					t.Errorf("%s, %s: %s, %v after %d uses and %v; want %s at once", method, name, result.JSON(),
+						failure, len(l.uses), time.Since(began), test.want)
+				}
+			}
+		}
+	})
+}
+
 // TestResultInPlaceOfATask has a client ask for a task of a server that answers at once.
 func TestResultInPlaceOfATask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

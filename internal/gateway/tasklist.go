@@ -29,6 +29,9 @@ const (
 	listedCost = 512       // bytes that a task takes besides its id and its state, roughly
 	listedGap  = time.Minute
 	maxFailed  = 6 // looks that failed, after which the next waits for listedGap
+	// bytes of results that are held for one owner: they take of the memory that its calls
+	// need, too, and nobody can take that back before their time is over
+	maxHeld = 16 << 20
 )
 
 // taskList is the tasks of 2025-11-25 that live here, by owner and id. It is safe for
@@ -51,6 +54,10 @@ type listedTask struct {
 	until        time.Time
 	over         bool // it does not change any more
 	failed       int  // looks in a row that told nothing
+
+	// forgets the task when its time is over, if its result is held here: nobody may look
+	// at the list for long
+	end *time.Timer
 }
 
 // isDue tells whether it is to be looked at again: after a second, and later the more
@@ -60,7 +67,8 @@ func (t *listedTask) isDue() bool {
 }
 
 // add lists a task that a call became, with its result if that is held here. It is false
-// if its owner has no memory for that. The task of a server can be used all the same.
+// if its owner has no memory for that, or results of more than maxHeld bytes. The task of a
+// server can be used all the same.
 func (t *taskList) add(user share.User, owner [sha256.Size]byte, id string, state mcp.Object,
 	result mcp.RawJSON,
 ) bool {
@@ -75,8 +83,12 @@ func (t *taskList) add(user share.User, owner [sha256.Size]byte, id string, stat
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sweepLocked(now)
-	if t.memory.Take(one.user, one.size) != nil {
+	if result != nil && t.heldLocked(owner)+len(result) > maxHeld ||
+		t.memory.Take(one.user, one.size) != nil {
 		return false
+	}
+	if result != nil {
+		one.end = time.AfterFunc(one.until.Sub(now), func() { t.drop(owner, id) })
 	}
 	if t.byID == nil {
 		t.byID = make(map[[sha256.Size]byte]map[string]*listedTask)
@@ -91,6 +103,14 @@ func (t *taskList) add(user share.User, owner [sha256.Size]byte, id string, stat
 		t.removeLocked(owner, oldest)
 	}
 	return true
+}
+
+// heldLocked returns how many bytes the results of an owner take that are held here.
+func (t *taskList) heldLocked(owner [sha256.Size]byte) (bytes int) {
+	for _, one := range t.byID[owner] {
+		bytes += len(one.result)
+	}
+	return bytes
 }
 
 // find returns the task of an owner with that id, if its time is not over.
@@ -139,6 +159,9 @@ func (t *taskList) drop(owner [sha256.Size]byte, id string) {
 func (t *taskList) removeLocked(owner [sha256.Size]byte, id string) {
 	if one := t.byID[owner][id]; one != nil {
 		t.memory.Give(one.user, one.size)
+		if one.end != nil {
+			one.end.Stop()
+		}
 		if delete(t.byID[owner], id); len(t.byID[owner]) == 0 {
 			delete(t.byID, owner)
 		}

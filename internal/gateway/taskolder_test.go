@@ -235,9 +235,37 @@ func TestResultInPlaceOfATask(t *testing.T) {
 				t.Errorf("when its time is over: %v, want no such task", failure)
 			}
 		}
-		tasksListed(t, b, "alice")
-		if held := b.config.Memory.Held(); held != 0 {
+		synctest.Wait()
+		if held := b.config.Memory.Held(); held != 0 { // though nobody has looked at the list
 			t.Errorf("%d bytes are held for tasks whose time is over", held)
+		}
+	})
+}
+
+// TestHeldResultsOfAClientHaveABound makes calls with large results that are to become
+// tasks, until no more are held, and once more when the time of these is over.
+func TestHeldResultsOfAClientHaveABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, l := newTasks(t, mcp.TasksGiven)
+		b.tasks.memory = share.New(1 << 30)
+		l.says(`{"content":[{"type":"text","text":"` + strings.Repeat("a", 1<<20) + `"}]}`)
+		for range 2 {
+			held := 0
+			for range 20 {
+				result, failure := b.handle(t, knowing(mcp.TasksAsked, mcp.MethodToolsCall,
+					`{"name":"lib__ask","task":{}}`))
+				if failure != nil || result.Has("task") == result.Has("content") {
+					t.Fatalf("%v, want a task or the result", failure)
+				}
+				if result.Has("task") {
+					held++
+				}
+			}
+			if held != 15 {
+				t.Errorf("%d results of a little more than 1 MiB are held, want those that take 16 MiB at most", held)
+			}
+			time.Sleep(heldLife)
+			synctest.Wait()
 		}
 	})
 }

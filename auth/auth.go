@@ -12,7 +12,7 @@
 // it, except those of one line, which may use each other:
 //
 //	one token             auth: the Verifier, the order of its checks, and Recheck at a later time
-//	what is configured    issuer: judges claims by it; judge; namedclaim: claims that no token has
+//	what is configured    issuer: judges claims by it; check; namedclaim: claims that no token has
 //	keys that are fetched remote; keytimes: how long they serve; savedset: what outlives the process
 //	a token taken apart   verifier: the only file that imports the JWT library
 //	keys                  keyset, jwks; keys and secret: files of them; roca: weak ones
@@ -299,7 +299,7 @@ func (v *Verifier) Entry(token string) int {
 // they were never fetched, or the last ones are too old to be used. A p that no Verify
 // made is refused.
 //
-// Judge does not wait and fetches nothing. It is cheap, and safe for concurrent use.
+// Recheck does not wait and fetches nothing. It is cheap, and safe for concurrent use.
 // Config.Changed tells when it is worth asking again; that a token has expired, which
 // p.Expiry says, is told by nobody.
 func (v *Verifier) Recheck(p Principal) error {

@@ -135,7 +135,7 @@ type Config struct {
 	Logger *slog.Logger
 	// Changed is called when an issuer has other keys than before, or none any more,
 	// because its set was fetched and is another, or has become too old to be used. Then
-	// Judge may judge otherwise. It is called by goroutines that Run begins, perhaps by
+	// Recheck may judge otherwise. It is called by goroutines that Run begins, perhaps by
 	// several at once, and must return soon. Nil: nobody is called.
 	Changed func()
 	// Store keeps key sets for later starts, and for other replicas that start. Nil: they

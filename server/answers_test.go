@@ -187,9 +187,9 @@ func TestAnswerWithoutRoomIsNoAdviceToRepeat(t *testing.T) {
 	}, memory(4<<20), bulk(900_000))
 }
 
-// TestLeasesOfAnswersFitTheHeap compares what answers lease that wait for slow clients
-// with the memory that they take.
-func TestLeasesOfAnswersFitTheHeap(t *testing.T) {
+// TestCountsOfAnswersFitTheHeap compares what is counted of answers that wait for slow
+// clients with the memory that they take.
+func TestCountsOfAnswersFitTheHeap(t *testing.T) {
 	for _, form := range []string{"modern", "modern, streamed", "legacy"} {
 		for _, size := range []int{40_000, 1_000_000} {
 			bubble(t, func(t *testing.T, w *world) {
@@ -206,7 +206,7 @@ func TestLeasesOfAnswersFitTheHeap(t *testing.T) {
 				}
 				held, live := float64(w.config.Memory.Held()), float64(heap()-before)
 				if ratio := live / held; math.IsNaN(ratio) || ratio > 1.5 || ratio < 1/1.5 {
-					t.Errorf("%s, %d bytes: leased %.1f MB, in memory %.1f MB", form, size, held/1e6,
+					t.Errorf("%s, %d bytes: counted %.1f MB, in memory %.1f MB", form, size, held/1e6,
 						live/1e6)
 				}
 				close(clients.awake)

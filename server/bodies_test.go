@@ -197,9 +197,9 @@ func TestDecodedArgumentsStayWithinTheirShare(t *testing.T) {
 	}
 }
 
-// TestLeasesFitTheHeap compares what bodies lease with the memory that they take, in
-// every way in which a body comes.
-func TestLeasesFitTheHeap(t *testing.T) {
+// TestCountsOfBodiesFitTheHeap compares what is counted of bodies with the memory that they
+// take, in every way in which a body comes.
+func TestCountsOfBodiesFitTheHeap(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		size int
@@ -228,7 +228,7 @@ func TestLeasesFitTheHeap(t *testing.T) {
 				t.Fatalf("%s: %d of %d calls are under way", test.name, started, calls)
 			}
 			if ratio := live / held; math.IsNaN(ratio) || ratio > 1.5 || ratio < 1/1.5 {
-				t.Errorf("bodies %s: leased %.1f MB, in memory %.1f MB", test.name, held/1e6, live/1e6)
+				t.Errorf("bodies %s: counted %.1f MB, in memory %.1f MB", test.name, held/1e6, live/1e6)
 			}
 			w.letGo()
 			synctest.Wait()

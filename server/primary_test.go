@@ -112,7 +112,7 @@ func TestALatePrimaryChangesNothing(t *testing.T) {
 
 // TestADeletedSessionIsNotServedByItsLatePrimary ends a session while a replica that led
 // it is cut off, which then comes back, and with it or before it a store that has lost
-// what it had: nobody writes the record of a session that has ended again.
+// what it had: nobody writes the entry of a session that has ended again.
 func TestADeletedSessionIsNotServedByItsLatePrimary(t *testing.T) {
 	nothing := func(*common) {}
 	lose := func(c *common) { c.records.Lose() }
@@ -163,12 +163,12 @@ func TestSessionsOutliveALossOfTheStore(t *testing.T) {
 		id, gone := a.openAsking(t, mcp.Revision2511), a.openAsking(t, mcp.Revision2511)
 		wantStatus(t, "DELETE", a.do(t, inSession("DELETE", gone, "")), http.StatusNoContent)
 		c.records.Lose()
-		wantReplicas(t, "what has no record", b.do(t, inSession("POST", gone, pingBody)))
+		wantReplicas(t, "what has no entry", b.do(t, inSession("POST", gone, pingBody)))
 		wantStatus(t, "a session", b.do(t, inSession("POST", id, pingBody)), http.StatusOK)
 		wait(t)
 		c.records.Settle()
 		if r, found := c.records.Of(c.name(t, id)); !found || r.Primary != a.config.Others.Self() {
-			t.Errorf("got %+v, %v, want that the primary has written its record again", r, found)
+			t.Errorf("got %+v, %v, want that the primary has written its entry again", r, found)
 		}
 		wantStatus(t, "what has none, later", b.do(t, inSession("POST", gone, pingBody)), http.StatusNotFound)
 	})

@@ -84,7 +84,7 @@ func TestAllReplicasWereToldOfURIsOfAnySize(t *testing.T) {
 		for _, method := range []string{"subscribe", "unsubscribe"} {
 			for _, test := range []struct {
 				size  int
-				trips int64 // for a URI of the right size one to the record, which forgets it
+				trips int64 // for a URI of the right size one to the entry, which forgets it
 				want  string
 			}{{8 << 10, 1, ``}, {8<<10 + 1, 0, `-32602`}} {
 				uri := "file:///" + strings.Repeat("a", test.size-len("file:///"))

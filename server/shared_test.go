@@ -469,13 +469,13 @@ func TestSessionsWhileTheStoreIsDown(t *testing.T) {
 	})
 }
 
-// name returns the name of a session in the records.
+// name returns the name of a session in the entries.
 func (c *common) name(t *testing.T, id string) string {
 	t.Helper()
 	return nameOf(t, c.ring, id)
 }
 
-// nameOf returns the name of a session in the records.
+// nameOf returns the name of a session in the entries.
 func nameOf(t *testing.T, ring *seal.Ring, id string) string {
 	t.Helper()
 	ticket, err := ring.Open("session", id)
@@ -651,7 +651,7 @@ func TestRoundTripsOfASession(t *testing.T) {
 				"somebody else's message",
 				func() { c.worlds[2].do(t, inSession("POST", id, pingBody).as("bob")) }, 0,
 			},
-			{"DELETE, forwarded, and the record", func() { b.do(t, inSession("DELETE", id, "")) }, 2},
+			{"DELETE, forwarded, and the entry", func() { b.do(t, inSession("DELETE", id, "")) }, 2},
 			{
 				"a message after that, forwarded, and a look",
 				func() { c.worlds[2].do(t, inSession("POST", id, pingBody)) }, 2,
@@ -711,7 +711,7 @@ func TestThousandSessionsOnThreeReplicas(t *testing.T) {
 			messages, opened, used, ended)
 		if n := int64(sessions); opened != n || used > int64(messages)*n || ended > 2*n {
 			t.Errorf(
-				"got %d, %d, %d; want a record for each, no more than one forward a message, and the same and the record for each end", opened, used, ended)
+				"got %d, %d, %d; want an entry for each, no more than one forward a message, and the same and the entry for each end", opened, used, ended)
 		}
 		for _, id := range ids[:10] {
 			one(inSession("POST", id, pingBody), http.StatusNotFound)

@@ -332,7 +332,7 @@ func TestNoticeTakenByADeadReplicaIsToldAgain(t *testing.T) {
 }
 
 // TestListsAreKnownWhenTheReplicaOfTheHandshakeHasDied opens the first stream for notices
-// after that: what its client knows stands in the record, so it is told of lists that are
+// after that: what its client knows stands in the entry, so it is told of lists that are
 // others now, and of nothing else.
 func TestListsAreKnownWhenTheReplicaOfTheHandshakeHasDied(t *testing.T) {
 	for name, changed := range map[string]int{"nothing has changed": 0, "prompts have changed": 1} {

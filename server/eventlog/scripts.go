@@ -13,7 +13,7 @@ const (
 	saidTaken  = "taken"  // there is an event with that sequence, or the stream has ended
 )
 
-// All scripts have the same keys, in this order: the record of a session (see package
+// All scripts have the same keys, in this order: the entry of a session (see package
 // primary), a stream, and the replicas that read the stream.
 
 // beginScript begins a stream. ARGV: id and value of its head, milliseconds that it is

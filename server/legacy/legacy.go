@@ -1,7 +1,7 @@
 // Package legacy answers clients of the revisions with sessions: from 2024-11-05, also over
 // HTTP+SSE, to 2025-11-25. It turns their requests into the stateless form and its results
 // into what their revision knows, asks them what a server asks, and holds their streams.
-// The state of sessions stands in server/sessions; server/directory finds them.
+// The state of sessions stands in server/sessions; server/sessions/directory finds them.
 //
 // To read the package, begin at the top of this table. A file uses only what stands below
 // it, except roundtrips and question, which use each other:

@@ -57,7 +57,7 @@ func (s *Service) subscribe(ctx context.Context, c gateway.Caller, id string, l 
 	return w.Told
 }
 
-// keepLists has the record say what the client was told of lists, so that the next
+// keepLists has the entry say what the client was told of lists, so that the next
 // primary repeats nothing.
 func (s *Service) keepLists(ctx context.Context, l *sessions.Session) {
 	if text, due := l.ListsDue(); due {
@@ -78,7 +78,7 @@ func (s *Service) taskChanged(l *sessions.Session, id string, n mcp.Notification
 // resubscribeTime bounds how long it takes to make the subscriptions of a session again.
 const resubscribeTime = time.Minute
 
-// keepWatch has the record say whether the session is subscribed to a resource.
+// keepWatch has the entry say whether the session is subscribed to a resource.
 func (s *Service) keepWatch(ctx context.Context, l *sessions.Session, uri string) {
 	switch watched, kept := l.IsWatched(uri); {
 	case !watched:
@@ -90,7 +90,7 @@ func (s *Service) keepWatch(ctx context.Context, l *sessions.Session, uri string
 
 // resubscribe makes the subscriptions again that the replica had which led the session
 // before. One that cannot be made now, because its server is down for example, is tried
-// again at a later heartbeat. One that is refused for good stays in the record, for the
+// again at a later heartbeat. One that is refused for good stays in the entry, for the
 // next primary.
 func (s *Service) resubscribe(ctx context.Context, l *sessions.Session, c gateway.Caller) {
 	ctx, stop := context.WithTimeout(ctx, resubscribeTime)
@@ -146,7 +146,7 @@ func (s *Service) unsubscribe(ctx context.Context, l *sessions.Session, params m
 	return nil
 }
 
-// forgetWatches has records forget subscriptions, in a goroutine: others whose rights
+// forgetWatches has entries forget subscriptions, in a goroutine: others whose rights
 // ended do not wait for that.
 func (s *Service) forgetWatches(ctx context.Context, given []sessions.Revoked) {
 	if len(given) == 0 || !s.sessions.Shared {

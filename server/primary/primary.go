@@ -44,7 +44,7 @@ var (
 	ErrFenced = errors.New("another replica leads the session")
 )
 
-// Store keeps the records. Each method costs one round trip. Implementations are safe for
+// Store keeps the entries. Each method costs one round trip. Implementations are safe for
 // concurrent use.
 type Store interface {
 	// Open writes a whole entry, of a session that begins or of one that the store has
@@ -54,14 +54,14 @@ type Store interface {
 	// Keep writes the facts of an entry, and leaves all others as they are; the text ""
 	// forgets a fact. The error is ErrNone if there is no entry, or ErrFenced.
 	Keep(ctx context.Context, k Key, r Entry) error
-	// Look returns the record. The error is ErrNone if there is none, but not while the
+	// Look returns the entry. The error is ErrNone if there is none, but not while the
 	// store may have lost it: then whoever leads the session writes it again.
 	Look(ctx context.Context, k Key) (Entry, error)
 	// Take makes another replica the primary, with a higher epoch, if the entry has
 	// still the primary and the epoch of from. It returns the entry as it is then. The
 	// error is ErrFenced if another replica was faster, or ErrNone.
 	Take(ctx context.Context, k Key, from Entry, to replica.ID) (Entry, error)
-	// End forgets the record. The error is ErrFenced if another replica leads the session
+	// End forgets the entry. The error is ErrFenced if another replica leads the session
 	// with a higher epoch. That there is none is no error.
 	End(ctx context.Context, k Key, epoch uint64) error
 	// Renew keeps entries for longer, and returns which of them are not there. It costs a

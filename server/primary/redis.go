@@ -89,7 +89,7 @@ redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return 'ok'`)
 
 // taking gives an entry to another primary. ARGV: primary and epoch as they must be, the
-// new ones, seal, milliseconds. It returns the whole record.
+// new ones, seal, milliseconds. It returns the whole entry.
 var taking = redis.NewScript(`
 if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then return {'none'} end
 local had = redis.call('HMGET', KEYS[1], 'primary', 'epoch')

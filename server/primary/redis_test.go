@@ -155,7 +155,7 @@ func TestOneOfManyTakesASession(t *testing.T) {
 	}
 }
 
-// TestForgedRecordsAreNotBelieved changes each field of a record, as somebody could who
+// TestForgedRecordsAreNotBelieved changes each field of an entry, as somebody could who
 // can write to the server.
 func TestForgedRecordsAreNotBelieved(t *testing.T) {
 	t.Parallel()
@@ -225,7 +225,7 @@ func TestALossEndsNoSession(t *testing.T) {
 	})
 }
 
-// TestRecordsGoByThemselves looks at the life of a record.
+// TestRecordsGoByThemselves looks at the life of an entry.
 func TestRecordsGoByThemselves(t *testing.T) {
 	t.Parallel()
 	s := newOverRedis(t)

@@ -55,7 +55,7 @@ func (l *Session) FormerOf() replica.ID {
 	return l.lead.former
 }
 
-// EntryKey names the session in the records.
+// EntryKey names the session in the entries.
 func (l *Session) EntryKey() primary.Key { return primary.Key{Tenant: l.User.TenantID, Name: l.Name} }
 
 // Facts returns all that is kept of a session that this replica leads.

@@ -2,7 +2,7 @@
 // was agreed on, which requests and questions are in flight, who holds their streams, what
 // their clients have yet to be told, who leads them, and which one is evicted for another.
 // It knows neither how a session is reached nor what a request of it does; the events that
-// were sent on its streams are in server/session.
+// were sent on its streams are in server/eventlog.
 //
 // To read the package, begin at the top of this table. A file uses only what stands below
 // it, except those of one line, which use each other:
@@ -48,7 +48,7 @@ type Session struct {
 	Expiry time.Time
 	roster *Roster
 	entry  entry // guarded by the roster's mutex
-	Shared bool  // it has a record, and any replica may come to lead it
+	Shared bool  // it has an entry, and any replica may come to lead it
 
 	EvictedBy string // the limit that it was evicted for; written once, by who ends it
 	suffix    string // of the names of its streams, see homeMark; "" if it is not shared

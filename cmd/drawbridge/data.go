@@ -138,18 +138,25 @@ func (k *keeping) check(ctx context.Context, _ string, s streams) error {
 	return nil
 }
 
-// removeAll removes records that cannot be read. Nobody changes them meanwhile: what is to
-// be changed is read first. Where a key is missing they may be as good as new, and stay.
+// removeAll removes records that cannot be read, but none that can be read by now: a
+// gateway that runs may have written another under the same name once that one had expired.
+// Nobody changes the others meanwhile: what is to be changed is read first. Where a key is
+// missing they may be as good as new, and stay.
 func (k *keeping) removeAll(ctx context.Context, damaged []store.Row, s streams) error {
 	if err := store.MissingKeys(ctx, k.db, k.ring); err != nil {
 		return fmt.Errorf("nothing is removed: %w", err)
 	}
+	removed := 0
 	for _, row := range damaged {
+		if _, err := k.db.Get(ctx, row.Kind, row.ID); err == nil {
+			continue
+		}
 		if err := k.db.Delete(ctx, row.Kind, row.ID); err != nil {
 			return err
 		}
+		removed++
 	}
-	s.say("%s removed that could not be read\n", count(len(damaged), "record"))
+	s.say("%s removed that could not be read\n", count(removed, "record"))
 	return nil
 }
 

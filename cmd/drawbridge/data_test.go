@@ -313,6 +313,21 @@ func TestRecordsThatCannotBeReadAreTold(t *testing.T) {
 	}
 }
 
+// TestRecordsThatCanBeReadByNowAreNotRemoved has a gateway write a record in the place of a
+// damaged one that has expired, after that was read and before it is removed.
+func TestRecordsThatCanBeReadByNowAreNotRemoved(t *testing.T) {
+	s := keep(t, keepingConfig(t, ""))
+	put(t, s, "again")
+	k, said := &keeping{ring: s.ring, db: s.db}, &bytes.Buffer{}
+	err := k.removeAll(t.Context(), []store.Row{{Kind: "family", ID: "again"}}, streams{said, said})
+	if err != nil || !strings.Contains(said.String(), "0 records removed") {
+		t.Errorf("got %v and %s, want that nothing is removed", err, said)
+	}
+	if _, err := s.db.Get(t.Context(), "family", "again"); err != nil {
+		t.Errorf("the new record: %v", err)
+	}
+}
+
 func TestGatewayStartsWhileItsStoreIsAway(t *testing.T) {
 	file := keepingConfig(t, "sessions: {keys_file: session.keys}\n")
 	text, err := os.ReadFile(file)

@@ -77,8 +77,9 @@ func npmDocument(generation string) func(t *testing.T, w *signInWorld, at visito
 
 // TestClientsSignInByTheirDocuments has clients name a document of theirs, which this
 // authorization server reads over TLS: the sign-in goes from a 401 to a tool's answer, and
-// nothing is registered but by the client that knows no documents. The documents are those of the clients' makers as far as they are
-// known, served on this machine: the real ones are not asked for.
+// nothing is registered but by the client that knows no documents. The documents are those
+// of the clients' makers as far as they are known, served on this machine: the real ones
+// are not asked for.
 func TestClientsSignInByTheirDocuments(t *testing.T) {
 	t.Parallel()
 	for _, c := range documentClients {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
@@ -25,7 +26,8 @@ type Config struct {
 	Logger   *slog.Logger
 	Records  Recorder
 	// Audit puts a line about what was done on record. It tells whether the log is to have
-	// a line, too: of what strangers do there may be too many. Nil: there is no record.
+	// a line, too: of what strangers do there may be too many. It is not called for one
+	// request by several goroutines at a time. Nil: there is no record.
 	Audit func(context.Context, audit.Record) (logged bool)
 	// Changed is called when families have ended, so that what is open is judged again.
 	// It returns soon. Nil: nobody is called.
@@ -64,6 +66,7 @@ type core struct {
 	ended    ended
 	reach    reach
 	lookups  chan struct{} // has a value for each question to a provider under way
+	telling  sync.Mutex    // held while the end of a family is put on record
 }
 
 const (

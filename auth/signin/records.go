@@ -36,8 +36,11 @@ func outcomeOf(status int) string {
 	return "invalid_request"
 }
 
-// tellEnd puts on record that a family has ended.
+// tellEnd puts on record that a family has ended. Many end at a time where one request ends
+// all of a person, and what is on record of a request comes one after the other.
 func (s *core) tellEnd(ctx context.Context, f *family, reason string) {
 	s.config.Records.FamilyEnded(reason)
+	s.telling.Lock()
+	defer s.telling.Unlock()
 	s.config.Audit(ctx, f.record(OutcomeEnded, reason))
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -243,6 +244,40 @@ func TestASignOutOfManyHoldsWithinASecond(t *testing.T) {
 			}
 			cancel()
 			running.Wait()
+		}
+	})
+}
+
+// TestLinesOfALogoutAreWrittenOneAfterTheOther has a provider end many sign-ins of a person
+// in one request. What puts them on record notes in that request that it did.
+func TestLinesOfALogoutAreWrittenOneAfterTheOther(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		const all = 40
+		for range all {
+			w.signIn(t, base, "ann", nil)
+		}
+		var writing, together, told atomic.Int64
+		w.server = w.replica(t, func(c *signin.Config, _ *signin.Settings) {
+			c.Store = slowly{w.store}
+			c.Audit = func(context.Context, audit.Record) bool {
+				if writing.Add(1) > 1 {
+					together.Add(1)
+				}
+				for range 1000 {
+					runtime.Gosched()
+				}
+				writing.Add(-1)
+				told.Add(1)
+				return true
+			}
+		})
+		if err := w.logout(t, "sub:ann"); err != nil {
+			t.Error(err)
+		}
+		if told.Load() != all || together.Load() > 0 {
+			t.Errorf("%d lines, %d of them beside others; want %d, one after the other", told.Load(),
+				together.Load(), all)
 		}
 	})
 }

@@ -166,8 +166,8 @@ func TestRequestsArriveAsTheyCame(t *testing.T) {
 	}
 }
 
-// TestClientThatLeavesIsSeenByTheOtherReplica, and so is the end of the one that waits
-// for the other.
+// TestForwardsEndWithEitherSide has a client leave, which the other replica sees, and then
+// that replica end, which the one sees that waits for it.
 func TestForwardsEndWithEitherSide(t *testing.T) {
 	t.Parallel()
 	began, left := make(chan struct{}, 2), make(chan struct{}, 2)

@@ -59,8 +59,19 @@ func (x *extended) script(w *wiretest.World) *wiretest.World {
 	w.Vars["muted"] = strings.Replace(w.Vars["tasks"], `"roots":{},`, "", 1)
 	w.Capture = append(w.Capture, regexp.MustCompile(`"taskId":"(?<task>[\w-]{40,})"`),
 		regexp.MustCompile(`"ttlMs":(?<ttl>[1-9]\d+),"cacheScope"`))
+	named := w.Show
+	w.Show = func(text string) string {
+		if named != nil {
+			text = named(text)
+		}
+		return eventNumbers.ReplaceAllString(text, "$1")
+	}
 	return w
 }
+
+// eventNumbers are those of events. The streams of a session are numbered together, so what
+// is told on two streams at once has them in either order.
+var eventNumbers = regexp.MustCompile(`(?m)^(id: \w+)-\d+$`)
 
 // become changes the state of all tasks, and says so as a server of 2025-11-25 does.
 func (x *extended) become(status string) {

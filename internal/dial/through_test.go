@@ -129,8 +129,10 @@ func TestLargeRequestsLeaveNoMemory(t *testing.T) {
 		c := &conn{Conn: near}
 		waits := make(chan error, 1)
 		go func() { // it ends with near
-			_, err := c.begin(&message{head: []byte("GET / HTTP/1.1\r\n"), method: http.MethodGet,
-				body: make([]byte, test.size)}, false)
+			_, err := c.begin(&message{
+				head: []byte("GET / HTTP/1.1\r\n"), method: http.MethodGet,
+				body: make([]byte, test.size),
+			}, false)
 			waits <- err
 		}()
 		if n := <-read; n != int64(test.size) {

@@ -57,5 +57,14 @@ func Counted(l *Redis) *Trips {
 	return n
 }
 
+// Before makes l call f with the keys of each round trip before that begins.
+func Before(l *Redis, f func(keys []string)) {
+	next := l.trip
+	l.trip = func(ctx context.Context, keys, args []string) (redis.Reply, error) {
+		f(keys)
+		return next(ctx, keys, args)
+	}
+}
+
 // KeyOf returns the key under which a bucket is kept.
 func KeyOf(b Bucket) string { return keyOf(&b) }

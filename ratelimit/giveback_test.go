@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
@@ -94,6 +97,44 @@ func TestMoreWasGivenBackThanTaken(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTokensKeptAsideWereGivenBack: a replica that gave back what it had left forgot what a
+// call kept aside at that time, for which the bucket then had room.
+func TestTokensKeptAsideWereGivenBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		l, other := w.named("me", 1), w.named("other", 1)
+		wide := ratelimit.Bucket{Key: "wide", Limit: ratelimit.Limit{Rate: 10, Burst: 160}}
+		narrow := ratelimit.Bucket{Key: "narrow", Limit: ratelimit.Limit{Rate: 1e-9, Burst: 1}}
+		gate := make(chan struct{})
+		ratelimit.Before(l, func(keys []string) {
+			if !slices.Contains(keys, ratelimit.KeyOf(wide)) {
+				<-gate
+			}
+		})
+		if exceeded(t, other, narrow) != nil || exceeded(t, l, wide) != nil {
+			t.Fatal("full buckets refuse")
+		}
+		var group sync.WaitGroup
+		group.Go(func() {
+			of := wide
+			of.N = 3
+			if exceeded(t, l, of, narrow) == nil {
+				t.Error("a call took of a narrow bucket that is empty")
+			}
+		})
+		synctest.Wait()
+		giveBack(t, l)
+		close(gate)
+		group.Wait()
+		if n := l.Ahead(); n != 3 {
+			t.Errorf("%d tokens are ahead, want the 3 that were kept aside", n)
+		}
+		time.Sleep(10 * time.Second) // the bucket is full again
+		if n := taken(t, l, wide) + taken(t, other, wide); n != 160 {
+			t.Errorf("%d taken at once, want 160", n)
+		}
+	})
 }
 
 // TestTokensThatNobodyTookBackWereAFault stops a replica when the server is gone: its

@@ -168,8 +168,10 @@ func TestPrefetchesStayWithinEachBucket(t *testing.T) {
 }
 
 // tokens are those of two buckets that regain none. A step takes of both, or is refused
-// because the one it names has too few beside those that replicas have ahead, of which
-// each of three may have one.
+// because the one it names has too few beside those that replicas have ahead. Each of three
+// may have one, a twenty-fourth of the burst rounded down, however many calls it has under
+// way: what those keep aside during their trips counts, and no more is brought for those
+// that wait.
 type tokens [2]int
 
 type attempt struct {

@@ -23,6 +23,7 @@ type prefetch struct {
 	bucket   Bucket // without a sharer
 	replicas int
 	tokens   int           // that may be used
+	aside    int           // more tokens, which calls keep during their trips
 	until    time.Time     // when they are lost
 	size     int           // tokens that it should have
 	left     float64       // tokens of the bucket after the last trip
@@ -59,6 +60,10 @@ func (l *prefetch) held(now time.Time) int {
 	}
 	return l.tokens
 }
+
+// all returns how many tokens of the bucket are here: those that may be used now, and
+// those that calls keep aside.
+func (l *prefetch) all(now time.Time) int { return l.held(now) + l.aside }
 
 // lacks returns how many tokens are missing to a full bucket, as far as is known since
 // the last trip; what is in this prefetch is not missing.
@@ -169,9 +174,10 @@ func (l *prefetch) isLow(now time.Time) bool {
 	return l.held(now) <= l.size/2 || l.until.Sub(now) < prefetchLife/2
 }
 
-// ahead returns how many tokens a trip should bring besides those that are needed: enough
-// for those who wait, and for the size, which grows when the prefetch is used up fast, and
-// shrinks otherwise.
+// ahead returns how many tokens a trip should bring besides those that are needed: for the
+// size, which grows when the prefetch is used up fast, and shrinks otherwise, or for those
+// who wait. It is never more than the prefetch may have, also for those: they may be
+// refused for another bucket, or go away, and others would lack what was brought for them.
 func (l *prefetch) ahead(now time.Time) int {
 	switch since := now.Sub(l.at); {
 	case since < prefetchTime:
@@ -180,7 +186,7 @@ func (l *prefetch) ahead(now time.Time) int {
 		l.size /= 2
 	}
 	l.size = min(max(l.size, prefetchSmall), l.most())
-	return max(l.size-l.held(now), l.awaited, 0)
+	return max(min(max(l.size, l.awaited), l.most())-l.all(now), 0)
 }
 
 // add puts into the prefetch what a trip has brought that began at that time.
@@ -190,10 +196,11 @@ func (l *prefetch) add(o outcome, at time.Time) {
 	l.tidy(at)
 }
 
-// lacked returns the refusal that follows from what a trip has found, nil if this bucket
-// has enough, and notes it.
-func (l *prefetch) lacked(w *want, now time.Time) *ExceededError {
-	wait, enough := l.bucket.Limit.wait(w.tokens-l.held(now), l.left)
+// lacked returns the refusal that follows from what a trip has found, which has brought so
+// many tokens ahead, nil if this bucket has enough, and notes it. What other calls have put
+// back meanwhile was not there for the trip.
+func (l *prefetch) lacked(w *want, ahead int, now time.Time) *ExceededError {
+	wait, enough := l.bucket.Limit.wait(w.tokens-w.aside-ahead, l.left)
 	if !enough {
 		l.empty = empty{w.tokens, now, now.Add(upToMicros(wait))}
 	}

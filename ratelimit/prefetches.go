@@ -97,7 +97,7 @@ func (r *Redis) fill(ctx context.Context, prefetches []*prefetch) {
 	for _, l := range prefetches {
 		l.queued = false
 		if l.trip == nil && l.bucket.Group == prefetches[0].bucket.Group {
-			asks = append(asks, ask{prefetch: l, owed: -1, ahead: l.ahead(now), held: l.held(now)})
+			asks = append(asks, ask{prefetch: l, owed: -1, ahead: l.ahead(now), held: l.all(now)})
 		}
 	}
 	if len(asks) > 0 {
@@ -147,7 +147,7 @@ func (r *Redis) giveBackOne(ctx context.Context, l *prefetch) error {
 		return nil
 	}
 	l.tokens = 0
-	asks := []ask{{prefetch: l, owed: -1, back: back}}
+	asks := []ask{{prefetch: l, owed: -1, held: l.all(now), back: back}}
 	_, err := r.goLocked(ctx, asks, now)
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -377,6 +378,75 @@ func TestManyWaitForOneTrip(t *testing.T) {
 		group.Wait()
 		if n := trips.All.Load(); n > 20 {
 			t.Errorf("%d trips for 64 requests at once, want few", n)
+		}
+	})
+}
+
+// TestRefusedCallsPrefetchedForThemselves: a trip brought a token for each call that waited
+// for it. When a narrow bucket refused those calls, their replica kept what it had of the wide
+// one, up to three quarters of it, and others were refused.
+func TestRefusedCallsPrefetchedForThemselves(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		l := w.named("me", 3)
+		ratelimit.Before(l, func([]string) { time.Sleep(time.Millisecond) }) // until all wait
+		wide := ratelimit.Bucket{Key: "wide", Limit: ratelimit.Limit{Rate: 1e-9, Burst: 20}}
+		narrow := ratelimit.Bucket{Key: "narrow", Limit: ratelimit.Limit{Rate: 1e-9, Burst: 2}}
+		var group sync.WaitGroup
+		for range 64 {
+			group.Go(func() { _ = exceeded(t, l, wide, narrow) })
+		}
+		group.Wait()
+		if n := l.Ahead(); n != 0 {
+			t.Errorf("%d tokens are ahead, want none of a burst below 8 × replicas", n)
+		}
+		if n := taken(t, w.named("other", 3), wide); n != 18 {
+			t.Errorf("another replica took %d of 20, of which 2 were taken, want 18", n)
+		}
+	})
+}
+
+// TestTokensKeptAsideWereNotCounted: while calls kept a token aside for their trip to a
+// narrow bucket, the wide one was told that their replica had none. It gave the replica
+// others, and filled up although they were there, once the calls were refused.
+func TestTokensKeptAsideWereNotCounted(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		l, other := w.named("me", 3), w.named("other", 3)
+		wide := ratelimit.Bucket{Key: "wide", Limit: ratelimit.Limit{Rate: 10, Burst: 40}}
+		gate := make(chan struct{})
+		ratelimit.Before(l, func(keys []string) {
+			if !slices.Contains(keys, ratelimit.KeyOf(wide)) {
+				<-gate
+			}
+		})
+		var group sync.WaitGroup
+		for i := range 8 {
+			narrow := ratelimit.Bucket{
+				Key:   fmt.Sprint("narrow ", i),
+				Limit: ratelimit.Limit{Rate: 1e-9, Burst: 1},
+			}
+			for _, take := range []struct {
+				of      ratelimit.Limiter
+				buckets []ratelimit.Bucket
+			}{{other, []ratelimit.Bucket{narrow}}, {l, []ratelimit.Bucket{wide}}} {
+				if refusal := exceeded(t, take.of, take.buckets...); refusal != nil {
+					t.Fatal(refusal)
+				}
+			}
+			group.Go(func() {
+				if exceeded(t, l, wide, narrow) == nil {
+					t.Error("a call took of a narrow bucket that is empty")
+				}
+			})
+			synctest.Wait()
+		}
+		close(gate)
+		group.Wait()
+		if n := l.Ahead(); n > 1 {
+			t.Errorf("%d tokens are ahead, want at most 1, an eighth of the burst divided by the replicas", n)
+		}
+		time.Sleep(10 * time.Second) // the bucket is full again
+		if n := taken(t, l, wide) + taken(t, other, wide); n != 40 {
+			t.Errorf("%d taken at once, want 40", n)
 		}
 	})
 }

@@ -99,12 +99,12 @@ type want struct {
 	aside    int  // tokens of the prefetch that are kept for this call during its trip
 }
 
-// ask returns what a trip asks for a prefetch that has too few tokens, all of which are kept
-// aside.
+// ask returns what a trip asks for a prefetch that has too few tokens, all of which will be
+// kept aside.
 func (w *want) ask(now time.Time) ask {
 	a := ask{
 		prefetch: w.prefetch, need: w.tokens - w.aside, owed: -1, ahead: w.prefetch.ahead(now),
-		held: w.aside,
+		held: w.prefetch.all(now),
 	}
 	if !w.prefetch.isQuiet(w, now) {
 		a.owed = w.prefetch.owes(w.Sharer, now) + float64(w.aside)
@@ -261,12 +261,14 @@ func (r *Redis) fetchLocked(ctx context.Context, wants []want, now time.Time) er
 			asks = append(asks, w.ask(now))
 		}
 		w.prefetch.tokens -= w.aside
+		w.prefetch.aside += w.aside
 	}
 	taken, err := r.goLocked(ctx, asks, now)
 	then := r.now()
 	var refused *ExceededError
 	for i := range wants {
 		w := &wants[i]
+		w.prefetch.aside -= w.aside
 		if taken {
 			w.prefetch.owe(w, then)
 			continue
@@ -275,7 +277,8 @@ func (r *Redis) fetchLocked(ctx context.Context, wants []want, now time.Time) er
 			w.prefetch.tokens += w.aside
 		}
 		if w.short && err == nil {
-			refused = longer(refused, w.prefetch.lacked(w, then))
+			refused = longer(refused, w.prefetch.lacked(w, asks[0].got, then))
+			asks = asks[1:]
 		}
 	}
 	switch {
@@ -314,6 +317,7 @@ func (r *Redis) goLocked(ctx context.Context, asks []ask, now time.Time) (taken 
 			// of before the trip, so that the server lets the prefetch live longer than the
 			// replica does
 			l.add(outcomes[i], now)
+			asks[i].got = outcomes[i].ahead
 		}
 	}
 	return taken, err

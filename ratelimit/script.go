@@ -44,8 +44,9 @@ type ask struct {
 	need     int     // tokens to take now
 	owed     float64 // by the sharer that needs them; below zero: there is none, or a quiet one
 	ahead    int     // more tokens that are wanted
-	held     int     // tokens that the prefetch has
-	back     int     // of these, tokens to give back
+	held     int     // tokens that the prefetch has, those that are kept aside included
+	back     int     // tokens to give back, which it no longer has
+	got      int     // of ahead, what the trip has brought
 }
 
 // outcome is what a trip has brought of one bucket.

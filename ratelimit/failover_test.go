@@ -104,31 +104,10 @@ func TestAMovedSlotAllowedMoreThanTheBucket(t *testing.T) {
 	}
 }
 
-// faults are what happens to a server for a while; one is a store of it.
-var faults = map[string]func(t *testing.T, server *redistest.Server, one *redis.Store){
-	"its connections end": func(t *testing.T, server *redistest.Server, _ *redis.Store) {
-		t.Helper()
-		server.Exec(t, "SCRIPT", "FLUSH")
-		server.Exec(t, "CLIENT", "KILL", "TYPE", "normal")
-	},
-	"it is a replica": func(t *testing.T, server *redistest.Server, one *redis.Store) {
-		t.Helper()
-		server.Exec(t, "REPLICAOF", "127.0.0.1", "1") // where nobody listens, so that it keeps its data
-		redistest.WaitDown(t, one)
-		server.Exec(t, "REPLICAOF", "NO", "ONE")
-	},
-	"it is full": func(t *testing.T, server *redistest.Server, one *redis.Store) {
-		t.Helper()
-		server.Exec(t, "CONFIG", "SET", "maxmemory", "1")
-		redistest.WaitDown(t, one)
-		server.Exec(t, "CONFIG", "SET", "maxmemory", "0")
-	},
-}
-
 // TestAFaultAllowedMoreThanTwoBursts makes each fault while tokens are taken.
 func TestAFaultAllowedMoreThanTwoBursts(t *testing.T) {
 	t.Parallel()
-	for name, fault := range faults {
+	for name, fault := range redistest.Faults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.StartOne(t)

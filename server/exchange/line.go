@@ -95,7 +95,7 @@ func (s *Service) logRequest(x *Exchange, r *http.Request) {
 		s.logLine(x.Context(), now, x, r.Method, r.URL.Path)
 	}
 	if often {
-		s.unauthenticated.wait(x.Context(), x.Header(), x.Status != 0) // the client gets it after that
+		x.delay(&s.unauthenticated) // the client gets it after that
 	}
 }
 

@@ -166,7 +166,12 @@ func (x *Exchange) metadataURL() string {
 // or user may.
 func (s *Service) DelayLimited(x *Exchange, err error) {
 	if ErrorOf(err).Code == mcp.CodeLimited {
-		x.Resources.ReleaseSlot()
-		s.overLimit.wait(x.Context(), x.Header(), x.Status != 0)
+		x.delay(&s.overLimit)
 	}
+}
+
+// delay makes the client wait for its answer, without its slot among the requests in work.
+func (x *Exchange) delay(by *delayer) {
+	x.Resources.ReleaseSlot()
+	by.wait(x.Context(), x.Header(), x.Status != 0)
 }

@@ -24,8 +24,7 @@ func (s *Service) RecordUnauthenticated(x *Exchange, outcome, reason string) {
 		s.Metrics.Refused(outcome, "", reason)
 	}
 	if often {
-		x.Resources.ReleaseSlot()
-		s.unauthenticated.wait(x.Context(), x.Header(), x.Status != 0)
+		x.delay(&s.unauthenticated)
 	}
 }
 
@@ -49,8 +48,7 @@ func (s *Service) RecordSignIn(ctx context.Context, r audit.Record) bool {
 		}
 		var often bool
 		if x.lineForm, often = s.sums.count(who, x.Started); often {
-			x.Resources.ReleaseSlot()
-			s.unauthenticated.wait(x.Context(), x.Header(), x.Status != 0)
+			x.delay(&s.unauthenticated)
 		}
 		if x.lineForm != lineOwn {
 			return false

@@ -60,11 +60,11 @@ func (g *Gateway) findTool(c *call) error {
 		c.tool, c.item = found, &found.Item
 		return c.runAs()
 	}
-	if g.hostsApps(c) && g.callerViewAs(c.caller, c.request.Extensions).isAmbiguous(name) {
+	visible := g.callerViewAs(c.caller, c.request.Extensions)
+	if g.hostsApps(c) && visible.isAmbiguous(name) {
 		return errAmbiguousTool
 	}
-	if tool := g.callerViewAs(c.caller, c.request.Extensions).tool(name); tool != nil && needsTask(tool) &&
-		!tool.AppOnly && !c.request.InSession {
+	if tool := visible.tool(name); tool != nil && needsTask(tool) && !tool.AppOnly && !c.request.InSession {
 		return &capabilityError{mcp.NeedsTasks(mcp.Object{})}
 	}
 	tool, err := g.viewOf(c).Lookup(name)

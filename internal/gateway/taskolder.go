@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // A client of 2025-11-25 asks for a task, and must get one. A server of 2026-07-28 decides
@@ -167,9 +168,10 @@ func (c *call) awaited(ctx context.Context) (mcp.Object, error) {
 		if err != nil {
 			return mcp.Object{}, err
 		}
-		if now := older(state); string(now.JSON()) != last {
+		now := older(state)
+		if text := string(now.JSON()); text != last {
 			news.told(now)
-			last = string(now.JSON())
+			last = text
 		}
 		if isOver(state) {
 			return c.endOf(state)
@@ -184,8 +186,8 @@ func (c *call) awaited(ctx context.Context) (mcp.Object, error) {
 				mcp.Member{Name: "requestState", Value: mcp.String(string(mcp.Array(answered)))},
 			), nil
 		}
-		if err := waitFor(ctx, pollOf(state)); err != nil {
-			return mcp.Object{}, err
+		if !pace.Wait(ctx, pollOf(state)) {
+			return mcp.Object{}, ctx.Err()
 		}
 	}
 }
@@ -225,16 +227,4 @@ func unanswered(state mcp.Object, answered []mcp.RawJSON) mcp.Object {
 		}
 	}
 	return asks
-}
-
-// waitFor waits, as long as ctx does not end.
-func waitFor(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }

@@ -126,11 +126,10 @@ func (x *exchanges) headers(ctx context.Context, p *auth.Principal) (*Headers, e
 	if p == nil {
 		return x.own.headers(ctx, nil)
 	}
-	token, has := p.SubjectDigest()
-	if !has {
+	if _, has := p.SubjectDigest(); !has {
 		return nil, &Error{FaultExchange, errNoSubject}
 	}
-	at := CacheKey{owner: p.Owner(), token: token}
+	at := x.cacheKey(p)
 	one := x.kept.At(at, func() *exchanged {
 		common := x.life.newCommon(x.spec, p.TenantID, share.User(p.User()), at.token)
 		return &exchanged{cell: cell{life: x.life, common: common, traced: true}}

@@ -274,16 +274,16 @@ func TestFleetTellsServersWhoCalls(t *testing.T) {
 	if f.calls.Load() != int64(calls) {
 		t.Errorf("%d calls were answered, want %d", f.calls.Load(), calls)
 	}
-	seen := map[string]bool{}
 	eventually(t, "the logs of the servers are read", func() bool {
+		read := map[string]bool{}
 		for _, s := range f.servers {
 			for _, line := range s.lines(t) {
-				seen[line.Marker] = true
+				read[line.Marker] = true
 			}
 		}
-		return len(seen) >= calls
+		return len(read) >= calls
 	})
-	clear(seen)
+	seen := map[string]bool{}
 	for name, s := range f.servers {
 		users := map[string]string{}
 		for _, line := range s.lines(t) {

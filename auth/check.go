@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"crypto/sha256"
 	"slices"
 	"time"
 
@@ -48,6 +49,7 @@ func (i *issuer) check(p *Principal, now time.Time) error {
 // values that named its tenants.
 func (i *issuer) proof(p *parsed, signer verifying, tenants []string) *proof {
 	family, _ := text(p.claims.member(FamilyClaim)) // a token without one cannot be revoked
+	kept := i.kept(&p.claims)
 	return &proof{
 		issuer:    i.name,
 		family:    family,
@@ -58,8 +60,24 @@ func (i *issuer) proof(p *parsed, signer verifying, tenants []string) *proof {
 		audiences: p.claims.audience,
 		mapping:   i.mapping,
 		tenants:   tenants,
-		kept:      i.kept(&p.claims),
+		kept:      kept,
+
+		keptDigest: claimsDigest(kept),
 	}
+}
+
+// claimsDigest returns a digest that no other claims have, zero for none.
+func claimsDigest(claims []Claim) [sha256.Size]byte {
+	if len(claims) == 0 {
+		return [sha256.Size]byte{}
+	}
+	var buffer [1024]byte
+	text := buffer[:0]
+	for i := range claims {
+		text = append(strictjson.AppendQuote(text, claims[i].Name), ':')
+		text = append(append(text, claims[i].Value...), ',')
+	}
+	return sha256.Sum256(text)
 }
 
 // isTenant tells whether the token that p was made from is still for p's tenant, or for

@@ -103,6 +103,14 @@ func (p *Principal) Claims() []Claim {
 	return p.proof.kept
 }
 
+// ClaimsDigest returns a digest that no other Claims have. It is zero where there are none.
+func (p *Principal) ClaimsDigest() [sha256.Size]byte {
+	if p.proof == nil {
+		return [sha256.Size]byte{}
+	}
+	return p.proof.keptDigest
+}
+
 // SubjectToken returns the token that the principal was made from, if Issuer.KeepToken
 // asked for it, or what Issuer.TokenOf gives in its place; otherwise the error is
 // ErrSubjectGone. It is for one caller: the exchange of it for a token of a server
@@ -142,6 +150,8 @@ type proof struct {
 	family  string                   // what the token was given out for; "": it does not say
 	revoked func(family string) bool // nil: nothing ends before its time
 	kept    []Claim                  // as Issuer.KeepClaims asks
+
+	keptDigest [sha256.Size]byte // of kept, see Principal.ClaimsDigest
 }
 
 // isRevoked tells whether what the token was given out for has ended.

@@ -19,10 +19,13 @@ const keptOut = 16 << 10
 // closed it, or has sent what nobody asked for. Nothing was written to it.
 var errStale = errors.New("idle connection was closed, or has bytes that nobody asked for")
 
+// Lines appends lines of an HTTP/1.1 header to b, each with its end.
+type Lines func(b []byte) []byte
+
 // message is a request as it is written.
 type message struct {
 	head   []byte // as of appendHead
-	more   []byte // further lines of the header, each with its end; may be empty
+	more   Lines  // further lines of the header; nil: there are none
 	method string
 	body   []byte
 	wrote  func() // called once the server may have received the request; nil: nobody wants to know
@@ -30,7 +33,10 @@ type message struct {
 
 // appendTo appends all of the request. It says the length of a body where net/http would.
 func (m *message) appendTo(b []byte) []byte {
-	b = append(append(b, m.head...), m.more...)
+	b = append(b, m.head...)
+	if m.more != nil {
+		b = m.more(b)
+	}
 	if len(m.body) > 0 || m.method == http.MethodPost || m.method == http.MethodPut ||
 		m.method == http.MethodPatch {
 		b = append(b, "Content-Length: "...)

@@ -33,6 +33,11 @@ type cacheEntry[T any] struct {
 	value *T
 }
 
+// entryOf returns what an element of the list has.
+func entryOf[T any](element *list.Element) *cacheEntry[T] {
+	return element.Value.(*cacheEntry[T]) //nolint:forcetypeassert // nothing else is in the list
+}
+
 // NewCache returns a cache that is empty.
 func NewCache[T any]() *Cache[T] {
 	return &Cache[T]{
@@ -44,6 +49,11 @@ func NewCache[T any]() *Cache[T] {
 func (c *Cache[T]) At(at CacheKey, fresh func() *T) *T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	last := c.latest[at.owner]
+	if last != nil && entryOf[T](last).at.token == at.token { // as nearly always
+		c.order.MoveToFront(last)
+		return entryOf[T](last).value
+	}
 	element := c.all[at]
 	if element == nil {
 		element = c.order.PushFront(&cacheEntry[T]{at, fresh()})
@@ -55,7 +65,7 @@ func (c *Cache[T]) At(at CacheKey, fresh func() *T) *T {
 		c.order.MoveToFront(element)
 	}
 	c.latest[at.owner] = element
-	return element.Value.(*cacheEntry[T]).value //nolint:forcetypeassert // nothing else is in the list
+	return entryOf[T](element).value
 }
 
 // Peek returns what is kept at a place, nil if there is nothing.
@@ -63,7 +73,7 @@ func (c *Cache[T]) Peek(at CacheKey) *T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if element := c.all[at]; element != nil {
-		return element.Value.(*cacheEntry[T]).value //nolint:forcetypeassert // nothing else is in the list
+		return entryOf[T](element).value
 	}
 	return nil
 }
@@ -76,11 +86,11 @@ func (c *Cache[T]) of(owner auth.Owner) *T {
 	if element == nil {
 		return nil
 	}
-	return element.Value.(*cacheEntry[T]).value //nolint:forcetypeassert // nothing else is in the list
+	return entryOf[T](element).value
 }
 
 func (c *Cache[T]) forgetLocked(element *list.Element) {
-	at := element.Value.(*cacheEntry[T]).at //nolint:forcetypeassert // nothing else is in the list
+	at := entryOf[T](element).at
 	c.order.Remove(element)
 	delete(c.all, at)
 	if c.latest[at.owner] == element {

@@ -80,24 +80,22 @@ func (g *Headers) Set(header http.Header, t Trace) {
 	}
 }
 
-// Lines returns the headers as lines of an HTTP/1.1 header, each with its end. Shared: do not
-// modify.
-func (g *Headers) Lines(t Trace) []byte {
-	switch {
-	case g == nil:
+// Lines returns what appends the headers as lines of an HTTP/1.1 header, each with its end.
+// It is nil if there are none.
+func (g *Headers) Lines(t Trace) func(b []byte) []byte {
+	if g == nil {
 		return nil
-	case !g.traced || t == Trace{}:
-		return g.lines
 	}
-	size := len(g.lines) + len(requestID) + len(t.ID) + len(traceparent) + len(t.Parent) + 8
-	lines := append(make([]byte, 0, size), g.lines...)
-	if t.ID != "" {
-		lines = appendLine(lines, requestID, t.ID)
+	return func(b []byte) []byte {
+		b = append(b, g.lines...)
+		if g.traced && t.ID != "" {
+			b = appendLine(b, requestID, t.ID)
+		}
+		if g.traced && t.Parent != "" {
+			b = appendLine(b, traceparent, t.Parent)
+		}
+		return b
 	}
-	if t.Parent != "" {
-		lines = appendLine(lines, traceparent, t.Parent)
-	}
-	return lines
 }
 
 // appendLine appends a line of an HTTP/1.1 header, with its end.

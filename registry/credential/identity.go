@@ -3,7 +3,6 @@ package credential
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -104,11 +103,7 @@ func (all *identities) headers(_ context.Context, p *auth.Principal) (*Headers, 
 }
 
 func (all *identities) cacheKey(p *auth.Principal) CacheKey {
-	at := CacheKey{owner: p.Owner()}
-	if claims := p.Claims(); len(claims) > 0 {
-		at.token = digestOf(claims)
-	}
-	return at
+	return CacheKey{owner: p.Owner(), token: p.ClaimsDigest()}
 }
 
 // cached returns the identity of an owner that was used last, as long as the token is good
@@ -118,17 +113,6 @@ func (all *identities) cached(_ context.Context, owner auth.Owner) (*Headers, er
 		return one.current(time.Time{})
 	}
 	return nil, &Error{FaultMissing, errUnheld}
-}
-
-// digestOf returns a digest that no other claims have.
-func digestOf(claims []auth.Claim) [sha256.Size]byte {
-	var buffer [1024]byte
-	text := buffer[:0]
-	for i := range claims {
-		text = append(strictjson.AppendQuote(text, claims[i].Name), ':')
-		text = append(append(text, claims[i].Value...), ',')
-	}
-	return sha256.Sum256(text)
 }
 
 // identityOf returns who p is to the server, not signed yet. The subject is what rules of

@@ -107,7 +107,7 @@ func TestIdentitySaysWhoCalls(t *testing.T) {
 	traced := http.Header{}
 	of := credential.Trace{ID: "REQ1", Parent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 	grant(t, s, ann).Set(traced, of)
-	lines := string(grant(t, s, ann).Lines(of))
+	lines := string(grant(t, s, ann).Lines(of)(nil))
 	for name, want := range map[string]string{"X-Request-Id": of.ID, "Traceparent": of.Parent} {
 		if traced.Get(name) != want || !strings.Contains(lines, "\r\n"+name+": "+want+"\r\n") {
 			t.Errorf("got %v and %q, want %s of the request", traced, lines, name)

@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -324,6 +325,14 @@ func TestServersAreToldWhoCalls(t *testing.T) {
 		t.Errorf("got %d tokens given for ten users, the gateway and explain, want 12", exchanged)
 	}
 	_, page := fetch("http://" + r.operator + "/readyz")
+	started := map[string]string{}
+	for _, name := range []string{"cmdline", "environ"} {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", r.process.Process.Pid, name))
+		if err != nil && runtime.GOOS == "linux" {
+			t.Fatal(err)
+		}
+		started[name] = string(text)
+	}
 	if err := r.process.Process.Signal(syscall.SIGABRT); err != nil { // with all goroutines in the log
 		t.Fatal(err)
 	}
@@ -343,6 +352,7 @@ func TestServersAreToldWhoCalls(t *testing.T) {
 	}
 	for place, text := range map[string]string{
 		"log": r.log(), "audit": string(audit), "metrics": metrics, "page": page, "answer": got.body,
+		"command line": started["cmdline"], "environment": started["environ"],
 	} {
 		for _, secret := range secrets {
 			if strings.Contains(text, secret) || strings.Contains(text,

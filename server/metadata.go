@@ -84,12 +84,12 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 	code, says := "access_denied",
 		"Clients are not registered here: get a token from the operator and send it as Authorization: Bearer"
 	if refused := s.login(x, r); refused != nil {
-		if told := exchange.RefusedLogin(refused); told != exchange.ErrNoToken && told != exchange.ErrScheme {
+		if refusal := exchange.RefusedLogin(refused); refusal != exchange.ErrNoToken && refusal != exchange.ErrScheme {
 			s.recordLogin(x, refused)
-			code, says = "invalid_token", told.Told.Message
+			code, says = "invalid_token", refusal.Err.Message
 		}
 	}
-	x.Outcome = exchange.ErrNotFound.Told.StableCode()
+	x.Outcome = exchange.ErrNotFound.Err.StableCode()
 	x.WriteJSON(http.StatusNotFound, mcp.NewObject(
 		mcp.Member{Name: "error", Value: mcp.String(code)},
 		mcp.Member{Name: "error_description", Value: mcp.String(says)},

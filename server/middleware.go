@@ -183,17 +183,17 @@ func (s *Server) recordLogin(x *exchange.Exchange, refused *auth.Error) {
 }
 
 func (s *Server) refuseLogin(x *exchange.Exchange, refused *auth.Error) {
-	told := exchange.RefusedLogin(refused)
-	switch told {
+	refusal := exchange.RefusedLogin(refused)
+	switch refusal {
 	case exchange.ErrKeysUnavailable: // no challenge, because another token would not help
 	// https://www.rfc-editor.org/rfc/rfc6750#section-3.1 wants no error then
 	case exchange.ErrNoToken, exchange.ErrScheme:
 		x.Challenge(x.ScopeParam()...)
 	default:
-		x.Challenge(append([]string{`error="invalid_token"`, `error_description="` + told.Told.Message + `"`},
+		x.Challenge(append([]string{`error="invalid_token"`, `error_description="` + refusal.Err.Message + `"`},
 			x.ScopeParam()...)...)
 	}
-	x.Refuse("", told)
+	x.Refuse("", refusal)
 }
 
 // admitted finds the tenant of the caller and takes one request token from it, before the

@@ -52,10 +52,10 @@ type Keys struct {
 
 // cached is a key in memory.
 type cached struct {
-	key  Key
-	read time.Time // when the store said so
-	seen time.Time // when it was used last
-	told time.Time // the use that the store has
+	key      Key
+	read     time.Time // when the store said so
+	seen     time.Time // when it was used last
+	recorded time.Time // the use that the store has
 }
 
 // New returns Keys, for which Run looks after what was revoked.
@@ -283,8 +283,8 @@ func (k *Keys) noteUses(ctx context.Context) {
 	k.mu.Lock()
 	var used []cached
 	for _, h := range k.held {
-		if h.seen.Sub(h.told) >= useTime {
-			h.told = h.seen
+		if h.seen.Sub(h.recorded) >= useTime {
+			h.recorded = h.seen
 			used = append(used, *h)
 		}
 	}

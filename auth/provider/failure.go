@@ -62,9 +62,9 @@ func ending() []string {
 	}
 }
 
-// told returns the error of a request to a token endpoint without anything that was sent.
+// withoutSecrets returns the error of a request to a token endpoint without anything that was sent.
 // secrets are the texts that a careless provider could repeat.
-func told(doing string, err error, secrets ...string) error {
+func withoutSecrets(doing string, err error, secrets ...string) error {
 	answer, ok := errors.AsType[*oauth2.RetrieveError](err)
 	if !ok {
 		return bare(doing, err)
@@ -84,7 +84,7 @@ func told(doing string, err error, secrets ...string) error {
 // provider itself has refused, or nothing was sent to it. With most statuses from 500 on,
 // something in front of the provider may have lost its answer.
 func refreshFailed(err error, secrets ...string) error {
-	failed := told("refresh", err, secrets...)
+	failed := withoutSecrets("refresh", err, secrets...)
 	if refused, ok := errors.AsType[*Error](failed); ok &&
 		(refused.Status < http.StatusInternalServerError || refused.Status == http.StatusServiceUnavailable) {
 		return failed

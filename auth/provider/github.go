@@ -30,11 +30,11 @@ const (
 // GitHub is github.com, which has no ID tokens: who somebody is, is asked of its API with
 // the access token that the code brought. It is safe for concurrent use.
 type GitHub struct {
-	cfg    Config
-	client *http.Client
-	web    string // where the OAuth endpoints are
-	api    string
-	told   sync.Map // what was told to the logger already
+	cfg      Config
+	client   *http.Client
+	web      string // where the OAuth endpoints are
+	api      string
+	reported sync.Map // what was told to the logger already
 }
 
 var (
@@ -76,7 +76,7 @@ func (p *GitHub) Exchange(ctx context.Context, a signin.Attempt, code, iss strin
 	}
 	token, err := p.oauth(a.Callback).Exchange(p.with(ctx), code, oauth2.VerifierOption(a.Verifier))
 	if err != nil {
-		return signin.Identity{}, told("redeem the code", err, code, a.Verifier, p.cfg.ClientSecret)
+		return signin.Identity{}, withoutSecrets("redeem the code", err, code, a.Verifier, p.cfg.ClientSecret)
 	}
 	return p.identity(ctx, token, "")
 }
@@ -282,7 +282,7 @@ func (p *GitHub) with(ctx context.Context) context.Context {
 
 // tellOnce logs what GitHub leaves out, once in the life of the process.
 func (p *GitHub) tellOnce(ctx context.Context, what string) {
-	if _, before := p.told.LoadOrStore(what, true); !before {
+	if _, before := p.reported.LoadOrStore(what, true); !before {
 		p.cfg.Logger.WarnContext(ctx, "provider leaves something out", "issuer", p.cfg.Issuer, "warning",
 			what)
 	}

@@ -25,10 +25,10 @@ type OIDC struct {
 	client    *http.Client
 	transport *transport
 
-	flights singleflight.Group         // fetches of the document; there is one at a time
-	found   atomic.Pointer[discovered] // nil: never fetched
-	pause   atomic.Int64               // nanoseconds since 1970 until which the document is not fetched again
-	told    sync.Map                   // what was told to the logger already, by text
+	flights  singleflight.Group         // fetches of the document; there is one at a time
+	found    atomic.Pointer[discovered] // nil: never fetched
+	pause    atomic.Int64               // nanoseconds since 1970 until which the document is not fetched again
+	reported sync.Map                   // what was told to the logger already, by text
 }
 
 var (
@@ -105,7 +105,7 @@ func (p *OIDC) Exchange(ctx context.Context, a signin.Attempt, code, iss string)
 	}
 	token, err := p.oauth(d, a.Callback).Exchange(p.with(ctx), code, oauth2.VerifierOption(a.Verifier))
 	if err != nil {
-		return signin.Identity{}, told("redeem the code", err, code, a.Verifier, p.cfg.ClientSecret)
+		return signin.Identity{}, withoutSecrets("redeem the code", err, code, a.Verifier, p.cfg.ClientSecret)
 	}
 	raw, _ := token.Extra("id_token").(string) // "" if there is none, which is an error below
 	if raw == "" {
@@ -261,7 +261,7 @@ func (p *OIDC) with(ctx context.Context) context.Context { return oidc.ClientCon
 
 // tellOnce logs what a provider leaves out, once in the life of the process.
 func (p *OIDC) tellOnce(ctx context.Context, what string) {
-	if _, before := p.told.LoadOrStore(what, true); !before {
+	if _, before := p.reported.LoadOrStore(what, true); !before {
 		p.cfg.Logger.WarnContext(ctx, "provider leaves something out", "issuer", p.cfg.Issuer, "warning",
 			what)
 	}

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	endedKind = "ended"      // of records
-	toldKind  = "ended-told" // of those that say of an end that it is on record
-	pollEvery = 500 * time.Millisecond
+	endedKind    = "ended"      // of records
+	recordedKind = "ended-told" // of those that say of an end that it is on record
+	pollEvery    = 500 * time.Millisecond
 	// how much the clocks of replicas may differ, and how long a write may take
 	pollBack  = 15 * time.Second
 	endedLife = tokenLife + 2*time.Minute // longer than any access token of the family
@@ -127,7 +127,7 @@ func (s *core) tellSignOut(ctx context.Context, ended store.Record) {
 		return
 	}
 	_, err = s.config.Store.Put(ctx, store.Record{
-		Kind: toldKind, ID: ended.ID, Tenant: ended.Tenant, Expires: ended.Expires,
+		Kind: recordedKind, ID: ended.ID, Tenant: ended.Tenant, Expires: ended.Expires,
 	})
 	if !errors.Is(err, store.ErrConflict) {
 		s.config.Audit(ctx, f.record(OutcomeEnded, signedOut))

@@ -322,8 +322,8 @@ func (w *walk) conclusion(e *gateway.Explanation) string {
 	if e.Rule != "" && e.Outcome == outcomeForbidden {
 		text += ", by " + e.Rule
 	}
-	if e.Told != nil {
-		text += " (the client reads " + e.Told.StableCode() + ")"
+	if e.Err != nil {
+		text += " (the client reads " + e.Err.StableCode() + ")"
 	}
 	return text + guessed
 }
@@ -396,7 +396,7 @@ func (w *walk) change(g *gateway.Gateway, e *gateway.Explanation, p auth.Princip
 		return fmt.Sprintf("add to the rules of tenant %s: - {allow: [%q]}", p.TenantID, e.Pattern)
 	case e.Outcome == outcomeInvalidArguments:
 		return "the arguments"
-	case e.Told.StableCode() == codeToolLimit && slices.ContainsFunc(e.Limits, isToolLimit):
+	case e.Err.StableCode() == codeToolLimit && slices.ContainsFunc(e.Limits, isToolLimit):
 		l := e.Limits[slices.IndexFunc(e.Limits, isToolLimit)]
 		return "the limit " + placed(l)
 	case e.Outcome == outcomeUnknown:
@@ -407,13 +407,13 @@ func (w *walk) change(g *gateway.Gateway, e *gateway.Explanation, p auth.Princip
 		return "no server of the tenant offers it: add its server to servers of the tenant, or correct the " +
 			"name"
 	}
-	if e.Told == nil {
+	if e.Err == nil {
 		return ""
 	}
-	if cure := meaningOf(e.Told.StableCode()).cure; cure != "" {
+	if cure := meaningOf(e.Err.StableCode()).cure; cure != "" {
 		return cure
 	}
-	return e.Told.Message
+	return e.Err.Message
 }
 
 func mode(m sanitize.Mode) string {

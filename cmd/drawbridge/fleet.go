@@ -72,7 +72,7 @@ type fleet struct {
 	loads    map[string]func() upstream.Load // of the servers that it connects to, which are the upstreams
 	rereads  map[string]func()               // of the same
 	outages  map[string]outage               // of the servers that are not up
-	told     map[string]map[string]bool      // what tellQuarantine logged of each
+	logged   map[string]map[string]bool      // what tellQuarantine logged of each
 	applied  bool                            // the servers of the config were started
 }
 
@@ -97,7 +97,7 @@ func newFleet(catalogue *registry.Registry, m *metrics.Metrics, log *slog.Logger
 		catalogue: catalogue, metrics: m, log: log,
 		running: map[string]runningServer{}, statuses: map[string]upstream.Status{},
 		loads: map[string]func() upstream.Load{}, rereads: map[string]func(){}, outages: map[string]outage{},
-		told: map[string]map[string]bool{}, signer: credential.NewSigner(time.Now),
+		logged: map[string]map[string]bool{}, signer: credential.NewSigner(time.Now),
 	}
 	m.UpstreamLoads(f.loadsForMetrics)
 	return f
@@ -158,7 +158,7 @@ func (f *fleet) stopAll(stopping []runningServer, returning map[string]config.Se
 		if !returns {
 			f.metrics.UpstreamRemoved(name)
 			f.mu.Lock()
-			delete(f.told, name)
+			delete(f.logged, name)
 			f.mu.Unlock()
 		}
 		if !returns || next.Prefix != r.config.Prefix {

@@ -31,10 +31,10 @@ type lineBuffer struct {
 	out io.Writer
 	// the logger that writes here, set by newLogger; flush uses it to say how many lines
 	// were lost
-	log  *slog.Logger
-	wake chan struct{} // holds one value when lines should be written now
-	lost atomic.Uint64 // lines that were dropped or could not be written
-	told uint64        // how many of the lost lines the log has been told of; only Run uses it
+	log    *slog.Logger
+	wake   chan struct{} // holds one value when lines should be written now
+	lost   atomic.Uint64 // lines that were dropped or could not be written
+	logged uint64        // how many of the lost lines the log has been told of; only Run uses it
 
 	// Memory for the lines that come while others are written; only Run uses it. So two
 	// pieces of memory take turns, and none grows anew for each flush.
@@ -91,10 +91,10 @@ func (b *lineBuffer) flush() {
 		// there is nowhere left to say that the log cannot be written
 		return
 	}
-	if lost := b.lost.Load(); lost > b.told {
+	if lost := b.lost.Load(); lost > b.logged {
 		b.log.WarnContext(context.Background(), "log lines were lost, because nobody took them",
-			slog.Uint64("lines", lost-b.told))
-		b.told = lost
+			slog.Uint64("lines", lost-b.logged))
+		b.logged = lost
 	}
 }
 

@@ -16,9 +16,9 @@ import (
 // This file tells operators of definitions that are quarantined, because text is hidden
 // in them, and of releases that let none in.
 
-// maxQuarantineTold bounds how many digests of one server the log names. A server that
+// maxQuarantineLogged bounds how many digests of one server the log names. A server that
 // hides something else in each of its lists must not fill the log.
-const maxQuarantineTold = 200
+const maxQuarantineLogged = 200
 
 // quarantined splits the refusals of a server into those of quarantined definitions and
 // the others.
@@ -61,15 +61,15 @@ func (f *fleet) tellQuarantine(ctx context.Context, now upstream.Status) {
 func (f *fleet) tells(server, what string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	told := f.told[server]
-	if told == nil {
-		told = map[string]bool{}
-		f.told[server] = told
+	logged := f.logged[server]
+	if logged == nil {
+		logged = map[string]bool{}
+		f.logged[server] = logged
 	}
-	if told[what] || len(told) >= maxQuarantineTold {
+	if logged[what] || len(logged) >= maxQuarantineLogged {
 		return false
 	}
-	told[what] = true
+	logged[what] = true
 	return true
 }
 

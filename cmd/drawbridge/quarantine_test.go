@@ -80,10 +80,10 @@ func TestQuarantineIsLoggedOnceForADefinition(t *testing.T) {
 		}
 	}
 	log.Reset()
-	for i := range 3 * maxQuarantineTold {
+	for i := range 3 * maxQuarantineLogged {
 		f.note(t.Context(), up(heldTool("a", fmt.Sprint("sha256:new", i))))
 	}
-	if got := strings.Count(log.String(), "\n"); got > maxQuarantineTold {
+	if got := strings.Count(log.String(), "\n"); got > maxQuarantineLogged {
 		t.Errorf("%d lines were logged for a server that always hides something else", got)
 	}
 }

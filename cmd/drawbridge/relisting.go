@@ -86,9 +86,9 @@ func (r *relisting) doubt(names []string) {
 // replica may lead nothing. The error is that of one which did not take it; who is gone
 // need not.
 func (r *relisting) tell(ctx context.Context, w replica.Word) error {
-	var told errgroup.Group
+	var sends errgroup.Group
 	for _, to := range r.others.All() {
-		told.Go(func() error {
+		sends.Go(func() error {
 			_, err := r.others.Send(ctx, to, w)
 			if err != nil && !r.others.IsThere(to) {
 				return nil
@@ -96,7 +96,7 @@ func (r *relisting) tell(ctx context.Context, w replica.Word) error {
 			return err
 		})
 	}
-	return told.Wait()
+	return sends.Wait()
 }
 
 // run tells the others, until ctx ends. What one of them did not take is told again.

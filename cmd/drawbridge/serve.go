@@ -251,10 +251,10 @@ func (p *parts) drain(ctx context.Context, delay time.Duration, refuse func()) {
 	defer cancel()
 	p.letUse(calls, delay)
 	p.cancelled(ctx, p.server.Wait(calls))
-	told, cancel := context.WithTimeout(ctx, closeTimeout)
+	limited, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
 	p.gateway.Stop()
-	p.cancelled(ctx, p.server.Wait(told)) // also those whose clients are at other replicas
+	p.cancelled(ctx, p.server.Wait(limited)) // also those whose clients are at other replicas
 }
 
 // cancelled logs how many calls were cancelled, if there were any.

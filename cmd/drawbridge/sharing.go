@@ -117,13 +117,13 @@ func (s *sharing) judge(view *admin.View) {
 					"more than the limits", running, s.allowed))
 	}
 	if reached, others := s.group.Reached(), s.group.Count()-1; reached < others && s.group.Joined() {
-		told := fmt.Sprintf(
+		problem := fmt.Sprintf(
 			"%d of %d other replicas cannot be reached over the link: what clients send of calls and "+
 				"sessions that are there is answered with 503", others-reached, others)
 		if s.group.Isolated() {
-			view.Problems = append(view.Problems, told)
+			view.Problems = append(view.Problems, problem)
 		} else {
-			view.Warnings = append(view.Warnings, told)
+			view.Warnings = append(view.Warnings, problem)
 		}
 	}
 	err := s.store.Up()

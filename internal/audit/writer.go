@@ -211,17 +211,17 @@ func (l *Log) triedLocked() {
 func (l *Log) watch() {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
-	var told error
+	var reported error
 	for n := 1; ; n++ {
 		select {
 		case <-l.stop:
 			return
 		case <-tick.C:
 			problem := l.look(n%retryTicks == 0)
-			if (problem == nil) != (told == nil) && l.cfg.Changed != nil {
+			if (problem == nil) != (reported == nil) && l.cfg.Changed != nil {
 				l.cfg.Changed(problem)
 			}
-			told = problem
+			reported = problem
 		}
 	}
 }

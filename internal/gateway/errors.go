@@ -46,9 +46,9 @@ const (
 	reasonLost  = "lost"  // its server went away before it answered, so the call may have taken effect
 
 	// the replica that keeps the call could not be reached, so nothing happened to it
-	reasonReplicas    = "replicas"
-	reasonReplicaLost = "replica_lost" // that replica is gone, so the call may have taken effect
-	reasonNotTold     = "not_told"     // the server does not announce changes of the resource
+	reasonReplicas     = "replicas"
+	reasonReplicaLost  = "replica_lost"  // that replica is gone, so the call may have taken effect
+	reasonNotAnnounced = "not_announced" // the server does not announce changes of the resource
 )
 
 // Reasons of the outcome cancelled, where it was not the client.
@@ -82,7 +82,7 @@ var (
 	errUnrecorded   = errors.New("the call is not on record")
 
 	errSubscriptions = errors.New("too many subscriptions")
-	errNotTold       = errors.New("the server does not tell of changes")
+	errNotAnnounced  = errors.New("the server does not tell of changes")
 )
 
 // unknownError says that an item does not exist, or not for this caller. The client
@@ -137,16 +137,16 @@ type panicError struct {
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.problem, e.stack) }
 
 // upstreamError is an error whose text an upstream chose, after cleaning.
-type upstreamError struct{ told *mcp.Error }
+type upstreamError struct{ rpcErr *mcp.Error }
 
-func (e *upstreamError) Error() string { return e.told.Error() }
+func (e *upstreamError) Error() string { return e.rpcErr.Error() }
 
 // failure is what becomes of an error: how records name it and what the client is told.
 // The zero failure means that there was no error.
 type failure struct {
 	kind    string
 	reason  string // for the audit, finer than kind; may be empty
-	told    *mcp.Error
+	rpcErr  *mcp.Error
 	refusal bool // policy said no
 	inside  bool // the text of the error belongs into the log and nowhere else
 	// a tool's call ends in a result with isError that says so, for the model to go on
@@ -160,8 +160,8 @@ type failure struct {
 // its caller; the reason is the code then, because the one of the record stands for
 // faults of servers, too.
 func (f *failure) counted() (reason string, counts bool) {
-	if f.told != nil {
-		switch code := f.told.StableCode(); code {
+	if f.rpcErr != nil {
+		switch code := f.rpcErr.StableCode(); code {
 		case "DB-REPLICAS", "DB-REPLICA-LOST", "DB-STOPPED":
 			return code, true
 		}
@@ -177,7 +177,7 @@ func explain(err error) failure {
 		return failure{}
 	}
 	var (
-		told        *mcp.Error
+		rpcErr      *mcp.Error
 		worded      *upstreamError
 		unknown     *unknownError
 		state       *stateError
@@ -195,21 +195,21 @@ func explain(err error) failure {
 		return unheld(full)
 	}
 	if full, ok := errors.AsType[*registry.SubscribedError](err); ok {
-		told := unfollowed(full)
-		return failure{kind: outcomeLimited, reason: told.StableCode(), refusal: true, told: told}
+		rpcErr := unfollowed(full)
+		return failure{kind: outcomeLimited, reason: rpcErr.StableCode(), refusal: true, rpcErr: rpcErr}
 	}
-	if told := tooMuch(err); told != nil {
-		return failure{kind: outcomeLimited, reason: told.StableCode(), refusal: true, told: told}
+	if rpcErr := tooMuch(err); rpcErr != nil {
+		return failure{kind: outcomeLimited, reason: rpcErr.StableCode(), refusal: true, rpcErr: rpcErr}
 	}
 	isLimit := errors.As(err, &limit)
 	switch {
 	case errors.As(err, &exceeded):
-		told := limit.told(exceeded)
-		return failure{kind: outcomeLimited, reason: told.StableCode(), refusal: true, told: told}
+		rpcErr := limit.clientError(exceeded)
+		return failure{kind: outcomeLimited, reason: rpcErr.StableCode(), refusal: true, rpcErr: rpcErr}
 	case isLimit && explainEnd(err).inside: // not that the call was ended meanwhile
 		return failure{
 			kind: outcomeLimited, reason: "DB-LIMITER", refusal: true, inside: true,
-			told: mcp.Stable(mcp.CodeUnavailable, "DB-LIMITER",
+			rpcErr: mcp.Stable(mcp.CodeUnavailable, "DB-LIMITER",
 				"The limits cannot be checked now").After(time.Second),
 		}
 	case errors.As(err, &unknown):
@@ -217,34 +217,34 @@ func explain(err error) failure {
 	case errors.As(err, &state):
 		return failure{
 			kind: outcomeRequest, reason: state.reason, refusal: true,
-			told: mcp.Stable(mcp.CodeInvalidParams, "DB-STATE",
+			rpcErr: mcp.Stable(mcp.CodeInvalidParams, "DB-STATE",
 				"Invalid params: requestState does not belong to this request, or has expired; call again "+
 					"without it"),
 		}
 	case errors.As(err, &task):
 		return failure{
 			kind: "unknown", reason: task.reason, refusal: task.reason != taskGone,
-			told: mcp.Stable(mcp.CodeInvalidParams, "DB-TASK",
+			rpcErr: mcp.Stable(mcp.CodeInvalidParams, "DB-TASK",
 				"Invalid params: this client has no task with this taskId, or no longer has it"),
 		}
 	case errors.As(err, &capability):
-		return failure{kind: "missing_capability", told: missingCapability(capability)}
+		return failure{kind: "missing_capability", rpcErr: missingCapability(capability)}
 	case errors.As(err, &worded):
-		return failure{kind: "upstream_error", told: passable(worded.told)}
-	case errors.As(err, &told):
-		return failure{kind: outcomeRequest, reason: told.StableCode(), refusal: true, told: told}
+		return failure{kind: "upstream_error", rpcErr: passable(worded.rpcErr)}
+	case errors.As(err, &rpcErr):
+		return failure{kind: outcomeRequest, reason: rpcErr.StableCode(), refusal: true, rpcErr: rpcErr}
 	case errors.As(err, &timeout):
-		return failure{kind: "timeout", told: mcp.Stable(mcp.CodeInternal, "DB-TIMEOUT",
+		return failure{kind: "timeout", rpcErr: mcp.Stable(mcp.CodeInternal, "DB-TIMEOUT",
 			fmt.Sprintf("The server %s did not answer in time, which is %v for this call", timeout.server,
 				timeout.limit))}
 	case errors.As(err, &unavailable): // before down: it may wrap one, and knows whether anything was sent
 		return notAvailable(unavailable)
 	case errors.As(err, &down):
-		return failure{kind: "unavailable", reason: reasonDown, told: isDown(down)}
+		return failure{kind: "unavailable", reason: reasonDown, rpcErr: isDown(down)}
 	case errors.As(err, &protocol):
 		return failure{
 			kind: kindProtocol, inside: true,
-			told: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-PROTOCOL",
+			rpcErr: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-PROTOCOL",
 				"The server gave an answer that cannot be used"),
 		}
 	case errors.Is(err, sanitize.ErrBlocked), errors.Is(err, sanitize.ErrTooLarge), errors.As(err, &hidden):
@@ -260,59 +260,59 @@ func explainEnd(err error) failure {
 	case errors.Is(err, errUnrecordable):
 		return failure{
 			kind: "unrecordable", reason: "DB-AUDIT-FULL", refusal: true,
-			told: mcp.Stable(mcp.CodeUnavailable, "DB-AUDIT-FULL",
+			rpcErr: mcp.Stable(mcp.CodeUnavailable, "DB-AUDIT-FULL",
 				"The call cannot be recorded now, so it was not made: try again later").After(auditRetry),
 		}
 	case errors.Is(err, errUnrecorded):
 		// Clients repeat calls that end with a status 5xx or with Retry-After. This one
 		// may have taken effect, so it has neither.
-		return failure{kind: "unrecorded", inside: true, told: mcp.Stable(mcp.CodeInternal, "DB-AUDIT",
+		return failure{kind: "unrecorded", inside: true, rpcErr: mcp.Stable(mcp.CodeInternal, "DB-AUDIT",
 			"The call could not be recorded, so its outcome is withheld; it may have taken effect")}
-	case errors.Is(err, errNotTold):
+	case errors.Is(err, errNotAnnounced):
 		return failure{
-			kind: "unavailable", reason: reasonNotTold,
-			told: mcp.Stable(mcp.CodeInvalidParams, "DB-SUBSCRIBE",
+			kind: "unavailable", reason: reasonNotAnnounced,
+			rpcErr: mcp.Stable(mcp.CodeInvalidParams, "DB-SUBSCRIBE",
 				"The server of this resource does not announce its changes"),
 		}
 	case errors.Is(err, ErrRevoked):
 		return failure{
 			kind: "cancelled", reason: reasonRevoked, refusal: true,
-			told: mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled"),
+			rpcErr: mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled"),
 		}
 	case errors.Is(err, ErrStopped): // no status and no time to come back, since it may have taken effect
 		return failure{
 			kind: "cancelled", reason: reasonStopped,
-			told: mcp.Stable(mcp.CodeInternal, "DB-STOPPED",
+			rpcErr: mcp.Stable(mcp.CodeInternal, "DB-STOPPED",
 				"The gateway stopped before the call had ended; the call may have taken effect"),
 		}
 	case errors.Is(err, context.Canceled):
 		return failure{
-			kind: "cancelled",
-			told: mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled"),
+			kind:   "cancelled",
+			rpcErr: mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled"),
 		}
 	case errors.Is(err, errHomeUnreached):
 		return failure{
 			kind: "unavailable", reason: reasonReplicas,
-			told: mcp.Stable(mcp.CodeUnavailable, "DB-REPLICAS",
+			rpcErr: mcp.Stable(mcp.CodeUnavailable, "DB-REPLICAS",
 				"The replica that keeps this call cannot be reached now; nothing happened to the call. Try "+
 					"again in 1 s").After(time.Second),
 		}
 	case errors.Is(err, errHomeLost):
 		return failure{
 			kind: "unavailable", reason: reasonReplicaLost,
-			told: mcp.Stable(mcp.CodeInternal, "DB-REPLICA-LOST",
+			rpcErr: mcp.Stable(mcp.CodeInternal, "DB-REPLICA-LOST",
 				"The replica that kept this call is gone, and the call with it; it may have taken effect. "+
 					"A repeat with this requestState cannot succeed"),
 		}
 	case errors.Is(err, context.DeadlineExceeded):
 		return failure{
-			kind: "timeout",
-			told: mcp.Stable(mcp.CodeInternal, "DB-TIMEOUT", "The call did not end in time"),
+			kind:   "timeout",
+			rpcErr: mcp.Stable(mcp.CodeInternal, "DB-TIMEOUT", "The call did not end in time"),
 		}
 	}
 	return failure{
 		kind: "internal", inside: true,
-		told: mcp.Stable(mcp.CodeInternal, "DB-INTERNAL", "Internal error"),
+		rpcErr: mcp.Stable(mcp.CodeInternal, "DB-INTERNAL", "Internal error"),
 	}
 }
 
@@ -365,13 +365,13 @@ func withheld(err error, hidden *sanitize.HiddenError) failure {
 	case errors.Is(err, sanitize.ErrBlocked):
 		return failure{
 			kind: "blocked", refusal: true,
-			told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SECRET",
+			rpcErr: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SECRET",
 				"The answer holds a secret and is withheld"),
 		}
 	case hidden != nil:
 		return failure{
 			kind: kindHidden, inside: true, asTool: true,
-			told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-HIDDEN",
+			rpcErr: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-HIDDEN",
 				"The server's answer has hidden characters in "+hidden.Place+
 					", where they cannot be removed, and is withheld"),
 		}
@@ -380,7 +380,7 @@ func withheld(err error, hidden *sanitize.HiddenError) failure {
 	if size, ok := errors.AsType[*sanitize.SizeError](err); ok {
 		limit = "output." + size.Setting + " of the tenant allows, " + mcp.InBytes(int64(size.Limit))
 	}
-	return failure{kind: "too_large", told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SIZE",
+	return failure{kind: "too_large", rpcErr: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SIZE",
 		"The answer is larger than "+limit+"; ask for less at once")}
 }
 
@@ -398,7 +398,7 @@ func unheld(err *registry.MemoryError) failure {
 		reason, why = "tenant",
 			"the requests of this tenant and their answers hold its whole share of the memory"
 	}
-	return failure{kind: "unheld", reason: reason, told: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-MEMORY",
+	return failure{kind: "unheld", reason: reason, rpcErr: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-MEMORY",
 		"The call was made, and its answer cannot be passed on: "+why+
 			". Ask for less at once, or for less at the same time")}
 }
@@ -432,7 +432,7 @@ func notAvailable(err *registry.UnavailableError) failure {
 	if err.Sent {
 		return failure{
 			kind: "unavailable", reason: reasonLost, inside: true,
-			told: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-LOST",
+			rpcErr: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-LOST",
 				"The server went away before it answered; the call may have taken effect"),
 		}
 	}
@@ -445,7 +445,7 @@ func notAvailable(err *registry.UnavailableError) failure {
 	}
 	return failure{
 		kind: "unavailable", reason: reasonStart, inside: true,
-		told: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN", text).After(again),
+		rpcErr: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN", text).After(again),
 	}
 }
 
@@ -491,13 +491,13 @@ func unknownItem(err *unknownError) failure {
 			string(err.kind))
 		data, _ := mcp.ObjectOf(needed.Data)
 		needed.Data = data.With("scope", mcp.String(strings.Join(err.scopes, " "))).JSON()
-		return failure{kind: outcomeForbidden, reason: err.reason, refusal: true, told: needed, unknown: err}
+		return failure{kind: outcomeForbidden, reason: err.reason, refusal: true, rpcErr: needed, unknown: err}
 	}
 	kind := "unknown"
 	if err.there {
 		kind = outcomeForbidden
 	}
-	return failure{kind: kind, reason: err.reason, refusal: !err.answered, told: notFound(err), unknown: err}
+	return failure{kind: kind, reason: err.reason, refusal: !err.answered, rpcErr: notFound(err), unknown: err}
 }
 
 // notFound returns what the client is told when an item does not exist, or not for it.
@@ -508,10 +508,10 @@ func notFound(err *unknownError) *mcp.Error {
 	case registry.KindPrompt:
 		return mcp.Stable(mcp.CodeInvalidParams, "DB-PROMPT", "Unknown prompt: "+clip(err.name, 128))
 	case registry.KindResource, registry.KindTemplate, registry.KindSkill:
-		told := mcp.Stable(mcp.CodeInvalidParams, "DB-RESOURCE", "Resource not found")
-		data, _ := mcp.ObjectOf(told.Data)
-		told.Data = data.With("uri", mcp.String(clip(err.name, 2048))).JSON()
-		return told
+		rpcErr := mcp.Stable(mcp.CodeInvalidParams, "DB-RESOURCE", "Resource not found")
+		data, _ := mcp.ObjectOf(rpcErr.Data)
+		rpcErr.Data = data.With("uri", mcp.String(clip(err.name, 2048))).JSON()
+		return rpcErr
 	default:
 		return mcp.Stable(mcp.CodeInvalidParams, "DB-TOOL", "Unknown tool: "+clip(err.name, 128))
 	}
@@ -523,11 +523,11 @@ func clip(name string, n int) string {
 }
 
 func missingCapability(err *capabilityError) *mcp.Error {
-	told := mcp.Stable(mcp.CodeMissingCapability, "DB-CAPABILITY",
+	rpcErr := mcp.Stable(mcp.CodeMissingCapability, "DB-CAPABILITY",
 		"This needs a capability that the client does not declare")
-	data, _ := mcp.ObjectOf(told.Data)
-	told.Data = data.With("requiredCapabilities", err.required.JSON()).JSON()
-	return told
+	data, _ := mcp.ObjectOf(rpcErr.Data)
+	rpcErr.Data = data.With("requiredCapabilities", err.required.JSON()).JSON()
+	return rpcErr
 }
 
 // passable returns an error of an upstream in the form in which it may reach a client.

@@ -18,7 +18,7 @@ import (
 // arguments decide it, and why.
 type Explanation struct {
 	Outcome, Reason string     // as in the record; "ok": the request would be sent to its server
-	Told            *mcp.Error // that the client would read; nil for none
+	Err             *mcp.Error // that the client would read; nil for none
 	Text            string     // of the result with which wrong arguments are refused; "" for none
 
 	Kind   registry.Kind
@@ -95,8 +95,8 @@ func (g *Gateway) explained(
 ) Explanation {
 	m := g.methods[r.Method]
 	if m == nil {
-		told := mcp.Stable(mcp.CodeMethodNotFound, "DB-METHOD", "Method not found")
-		return Explanation{Outcome: outcomeRequest, Told: told}
+		rpcErr := mcp.Stable(mcp.CodeMethodNotFound, "DB-METHOD", "Method not found")
+		return Explanation{Outcome: outcomeRequest, Err: rpcErr}
 	}
 	c := g.newCall(caller, r, m)
 	e := Explanation{Kind: kindOf(r.Method), Name: c.spelt()}
@@ -105,8 +105,8 @@ func (g *Gateway) explained(
 	}
 	var failure failure
 	if err != nil {
-		told, _ := errors.AsType[*mcp.Error](err)
-		failure = admission(told)
+		rpcErr, _ := errors.AsType[*mcp.Error](err)
+		failure = admission(rpcErr)
 	} else {
 		result, err := stack(stages, reached)(ctx, c)
 		e.item(g, c, err)
@@ -118,7 +118,7 @@ func (g *Gateway) explained(
 		}
 		failure = explain(err)
 	}
-	e.Outcome, e.Reason, e.Told = c.kind(failure), failure.reason, failure.told
+	e.Outcome, e.Reason, e.Err = c.kind(failure), failure.reason, failure.rpcErr
 	if u := failure.unknown; u != nil {
 		e.Rule, e.Missing = u.rule, u.missing
 	}
@@ -129,9 +129,9 @@ func reached(context.Context, *call) (mcp.Object, error) { return mcp.Object{}, 
 
 // admission returns what becomes of a request that Admit refuses, in the words of the
 // door's record.
-func admission(told *mcp.Error) failure {
-	f := failure{kind: outcomeLimited, reason: told.StableCode(), refusal: true, told: told}
-	if told.Code == mcp.CodeForbidden {
+func admission(rpcErr *mcp.Error) failure {
+	f := failure{kind: outcomeLimited, reason: rpcErr.StableCode(), refusal: true, rpcErr: rpcErr}
+	if rpcErr.Code == mcp.CodeForbidden {
 		f.kind = outcomeForbidden
 	}
 	return f

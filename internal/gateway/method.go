@@ -174,8 +174,8 @@ func conformDirectory(_ context.Context, _ *Gateway, c *call, result mcp.Object)
 // rescueRead turns the various errors with which servers say that a resource does not
 // exist into the one of this gateway, which names the URI that the client used.
 func rescueRead(c *call, said *upstreamError) (mcp.Object, error) {
-	data, _ := mcp.ObjectOf(said.told.Data)
-	if said.told.Code == mcp.CodeResourceNotFound || said.told.Code == mcp.CodeInvalidParams &&
+	data, _ := mcp.ObjectOf(said.rpcErr.Data)
+	if said.rpcErr.Code == mcp.CodeResourceNotFound || said.rpcErr.Code == mcp.CodeInvalidParams &&
 		data.Has("uri") {
 		return mcp.Object{}, c.absent()
 	}
@@ -212,7 +212,7 @@ func conformCompletion(_ context.Context, _ *Gateway, c *call, result mcp.Object
 
 // rescueCompletion answers with no values for a server that does not offer completion.
 func rescueCompletion(_ *call, said *upstreamError) (mcp.Object, error) {
-	if said.told.Code != mcp.CodeMethodNotFound {
+	if said.rpcErr.Code != mcp.CodeMethodNotFound {
 		return mcp.Object{}, said
 	}
 	return mcp.NewObject(mcp.Member{Name: "completion", Value: mcp.RawJSON(`{"values":[]}`)}), nil

@@ -128,8 +128,8 @@ func TestACallThatEndedWasAFaultOfTheLimits(t *testing.T) {
 		&ratelimit.ExceededError{RetryAfter: 1e9}: "DB-LIMIT-TENANT",
 	} {
 		got := explain(limitError{err, []rate{{codeTenantLimit, "calls"}}})
-		if got.told.StableCode() != want || got.inside != (want == "DB-LIMITER") {
-			t.Errorf("%v: told %v, into the log: %v; want %s", err, got.told, got.inside, want)
+		if got.rpcErr.StableCode() != want || got.inside != (want == "DB-LIMITER") {
+			t.Errorf("%v: told %v, into the log: %v; want %s", err, got.rpcErr, got.inside, want)
 		}
 	}
 }

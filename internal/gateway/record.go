@@ -113,7 +113,7 @@ func (g *Gateway) named(c *call) (named audit.Members) {
 // kind returns how the call ended, in the one word that audit and metrics use.
 func (c *call) kind(failure failure) string {
 	switch {
-	case failure.told != nil:
+	case failure.rpcErr != nil:
 		return failure.kind
 	case c.outcome != "":
 		return c.outcome
@@ -149,7 +149,7 @@ func (g *Gateway) unrecordable(ctx context.Context, c *call) *mcp.Error {
 	failure := explain(errUnrecordable)
 	g.config.Metrics.Refused(failure.kind, c.caller.Tenant.ID, failure.reason)
 	g.config.Logger.DebugContext(ctx, "call refused: it could not be recorded", "request_id", c.request.ID)
-	return failure.told
+	return failure.rpcErr
 }
 
 // kept puts r on record, and tells whether that succeeded in time. If it did not, the log

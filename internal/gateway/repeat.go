@@ -32,11 +32,11 @@ func (g *Gateway) Repeat(ctx context.Context, caller Caller, r *Request) error {
 	record := c.record(failure, started)
 	record.Arguments = g.digest(ctx, c)
 	if !g.kept(ctx, &record) {
-		return explain(errUnrecorded).told
+		return explain(errUnrecorded).rpcErr
 	}
-	if failure.told == nil {
+	if failure.rpcErr == nil {
 		return nil
 	}
 	g.config.Metrics.Refused(failure.kind, caller.Tenant.ID, failure.reason)
-	return failure.told
+	return failure.rpcErr
 }

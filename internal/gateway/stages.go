@@ -66,19 +66,19 @@ func (g *Gateway) audited(next Handler) Handler {
 			g.logInside(ctx, &record, failure, err)
 		}
 		kept := g.kept(ctx, &record)
-		if c.open != nil && (failure.told != nil || !kept) {
+		if c.open != nil && (failure.rpcErr != nil || !kept) {
 			g.abandon(ctx, c)
 		}
 		if !kept {
-			return mcp.Object{}, explain(errUnrecorded).told
+			return mcp.Object{}, explain(errUnrecorded).rpcErr
 		}
 		switch {
-		case failure.told == nil:
+		case failure.rpcErr == nil:
 			return g.ended(c, result), nil
 		case failure.asTool && c.method.Result == mcp.ResultContent:
-			return g.ended(c, mcp.ToolError(failure.told.Message+" ("+failure.told.StableCode()+").")), nil
+			return g.ended(c, mcp.ToolError(failure.rpcErr.Message+" ("+failure.rpcErr.StableCode()+").")), nil
 		}
-		return mcp.Object{}, failure.told
+		return mcp.Object{}, failure.rpcErr
 	}
 }
 

@@ -92,14 +92,14 @@ func (g *Gateway) subscribe(ctx context.Context, s *call, updated func(uri strin
 			stop()
 		}
 	}()
-	told, err := s.resource.Subscribe(life, user, func(part string) { updated(g.updatedPart(s, part)) })
+	watch, err := s.resource.Subscribe(life, user, func(part string) { updated(g.updatedPart(s, part)) })
 	switch {
 	case !abandon():
 		return nil, ctx.Err()
 	case err != nil:
 		return nil, err
-	case !told:
-		return nil, errNotTold
+	case !watch:
+		return nil, errNotAnnounced
 	}
 	opened = true
 	return stop, nil

@@ -204,7 +204,7 @@ func conformTask(ctx context.Context, g *Gateway, c *call, result mcp.Object) (m
 // rescueTask turns the error of a server that does not know the task any more into the
 // one of this gateway.
 func rescueTask(_ *call, said *upstreamError) (mcp.Object, error) {
-	if said.told.Code == mcp.CodeInvalidParams {
+	if said.rpcErr.Code == mcp.CodeInvalidParams {
 		return mcp.Object{}, &taskError{taskGone}
 	}
 	return mcp.Object{}, said

@@ -49,12 +49,12 @@ func (g *Gateway) FollowTask(ctx context.Context, c Caller, r *Request, id strin
 ) (Subscription, error) {
 	user, size := share.User(c.Principal.User()), int64(subscriptionCost+subscriptionURIs*len(id))
 	if err := take(g.subscriptions, user, maxSubscriptions, maxSubscriptions); err != nil {
-		return Subscription{}, explain(errors.Join(errSubscriptions, err)).told
+		return Subscription{}, explain(errors.Join(errSubscriptions, err)).rpcErr
 	}
 	leave := func() { g.subscriptions.Give(user, 1) }
 	if err := g.config.Memory.Take(user, size); err != nil {
 		leave()
-		return Subscription{}, explain(fmt.Errorf("hold the subscription: %w", err)).told
+		return Subscription{}, explain(fmt.Errorf("hold the subscription: %w", err)).rpcErr
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := sync.OnceFunc(func() {

@@ -42,6 +42,6 @@ func uncredited(err *registry.UnavailableError) failure {
 	}
 	return failure{
 		kind: "unavailable", reason: string(err.Credential), inside: true,
-		told: mcp.Stable(mcp.CodeInternal, code, text).After(again),
+		rpcErr: mcp.Stable(mcp.CodeInternal, code, text).After(again),
 	}
 }

@@ -50,7 +50,7 @@ func Vocabulary() []Ending {
 		{"unavailable", reasonLost, "DB-UPSTREAM-LOST"},
 		{"unavailable", reasonReplicas, "DB-REPLICAS"},
 		{"unavailable", reasonReplicaLost, "DB-REPLICA-LOST"},
-		{"unavailable", reasonNotTold, "DB-SUBSCRIBE"},
+		{"unavailable", reasonNotAnnounced, "DB-SUBSCRIBE"},
 		{"unavailable", string(credential.FaultRefused), "DB-UPSTREAM-CREDENTIAL"},
 		{"unavailable", string(credential.FaultClock), "DB-UPSTREAM-CREDENTIAL"},
 		{"unavailable", string(credential.FaultMissing), "DB-UPSTREAM-CREDENTIAL"},

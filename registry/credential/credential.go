@@ -249,12 +249,12 @@ func (l *life) tell(err *Error) {
 	l.cfg.Count(string(err.Fault))
 	now := l.cfg.Now()
 	l.mu.Lock()
-	before, told := l.worded[err.Fault]
-	if told = told && now.Sub(before) < wordsEvery; !told {
+	before, logged := l.worded[err.Fault]
+	if logged = logged && now.Sub(before) < wordsEvery; !logged {
 		l.worded[err.Fault] = now
 	}
 	l.mu.Unlock()
-	if !told && l.cfg.Logger != nil {
+	if !logged && l.cfg.Logger != nil {
 		l.cfg.Logger.WarnContext(l.ctx, "no credential for a server", slog.String("server", l.cfg.Server),
 			slog.String("reason", string(err.Fault)), slog.String("problem", err.Err.Error()))
 	}

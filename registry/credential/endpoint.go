@@ -217,20 +217,20 @@ func (e *endpoint) refusal(response *http.Response, said answer, secrets []strin
 	switch said.code {
 	case "interaction_required", "login_required", "consent_required":
 		return failed(FaultSignIn, "the endpoint that gives tokens wants the person there: %s",
-			said.told(secrets))
+			said.text(secrets))
 	case "invalid_client", "invalid_grant", "invalid_request", "":
 		if skew, known := skewOf(response.Header, e.life.cfg.Now()); known && skew > maxSkew {
 			return failed(FaultClock,
 				"the endpoint that gives tokens answered %d (%s); its clock and ours "+
-					"are %v apart", response.StatusCode, said.told(secrets), skew.Round(time.Second))
+					"are %v apart", response.StatusCode, said.text(secrets), skew.Round(time.Second))
 		}
 	}
 	return failed(FaultExchange, "the endpoint that gives tokens answered %d: %s", response.StatusCode,
-		said.told(secrets))
+		said.text(secrets))
 }
 
-// told returns what an endpoint said of its refusal, cleaned and without what it was sent.
-func (a answer) told(secrets []string) string {
+// text returns what an endpoint said of its refusal, cleaned and without what it was sent.
+func (a answer) text(secrets []string) string {
 	text := plainText(a.code, 64)
 	if text == "" {
 		return "without a reason"

@@ -150,23 +150,23 @@ func gapsOf(root *node, nodes []*node) []string {
 			}
 		}
 	}
-	var told []string
+	var described []string
 	more := 0
 	for _, n := range nodes {
 		for _, g := range n.gaps {
 			switch {
 			case !met[n]:
-			case len(told) == maxGaps:
+			case len(described) == maxGaps:
 				more++
 			default:
-				told = append(told, fmt.Sprintf("at %q: %s", "#"+clip(n.place+"/"+g.at, 200), g.why))
+				described = append(described, fmt.Sprintf("at %q: %s", "#"+clip(n.place+"/"+g.at, 200), g.why))
 			}
 		}
 	}
 	if more > 0 {
-		told = append(told, "and "+strconv.Itoa(more)+" more")
+		described = append(described, "and "+strconv.Itoa(more)+" more")
 	}
-	return told
+	return described
 }
 
 // lacks notes that a keyword of n cannot be enforced.

@@ -28,7 +28,7 @@ type connection struct {
 	rooted atomic.Bool
 	// the stream or subscription is open on which the server announces changes of its
 	// lists
-	told       atomic.Bool
+	announces  atomic.Bool
 	changes    chan struct{} // holds a signal: unread has topics to read
 	doubts     chan struct{} // holds a signal: the connection may be lost
 	refusals   chan struct{} // holds a signal: a modern server refused a question of its own tool
@@ -90,7 +90,7 @@ func (c *connection) changed() { c.reread(everyTopic) }
 func (c *connection) announced(kind registry.Kind) {
 	topic := topicOf(kind)
 	// no stream told all who listen
-	if reads := cmp.Or(c.control, c); !c.told.Load() && reads.overhears != nil {
+	if reads := cmp.Or(c.control, c); !c.announces.Load() && reads.overhears != nil {
 		reads.overhears()
 	}
 	if c.control != nil {
@@ -143,7 +143,7 @@ func (c *connection) Question(m *mcp.Message, of *wire.Request) []byte {
 // the control connection all lists are read again. A gap on a pooled session does not ask
 // for that: there are many sessions, and each would have all lists read.
 func (c *connection) Following(open, again bool) {
-	c.told.Store(open)
+	c.announces.Store(open)
 	if !open {
 		return
 	}
@@ -261,7 +261,7 @@ func (c *connection) subscribable() bool {
 // must not have shown that it announces the topic to the sessions of calls alone.
 func (c *connection) tells(t topics) bool {
 	switch {
-	case !c.told.Load():
+	case !c.announces.Load():
 		return false
 	case c.hears.Load() == nil:
 		return true

@@ -65,7 +65,7 @@ func (d *dialer) open(ctx context.Context, c *connection, capabilities mcp.Objec
 		return nil, c.server.unavailable(false, errors.New("server was not found to be of the legacy era"))
 	}
 	l, err := d.openAs(ctx, c, known, capabilities, open)
-	return d.told(ctx, c, l, err)
+	return d.logged(ctx, c, l, err)
 }
 
 // openAs dials as the kind says and does the legacy handshake, both within the time for
@@ -87,7 +87,7 @@ func (d *dialer) openAs(ctx context.Context, c *connection, k kind, capabilities
 func (d *dialer) openSide(ctx context.Context, c *connection, capabilities mcp.Object,
 	open *calls,
 ) (l *legacy, err error) {
-	defer func() { l, err = d.told(ctx, c, l, err) }()
+	defer func() { l, err = d.logged(ctx, c, l, err) }()
 	limited, cancel := context.WithTimeout(ctx, d.cfg.openLimit())
 	defer cancel()
 	link, err := d.dial(limited, c, kindLegacy)
@@ -159,11 +159,11 @@ func (d *dialer) remember(k kind) {
 	d.kind = k
 }
 
-// told logs why a session on a child for calls could not be opened. Where it could, told
+// logged logs why a session on a child for calls could not be opened. Where it could, it
 // arranges that the loss of the child is logged when the session is closed. Both lines
 // have what the child wrote to standard error, because no Status shows that: a Status has
 // the words of the control connection's child only.
-func (d *dialer) told(ctx context.Context, c *connection, l *legacy, err error) (*legacy, error) {
+func (d *dialer) logged(ctx context.Context, c *connection, l *legacy, err error) (*legacy, error) {
 	if err != nil {
 		if line := d.words(ctx, c, err); line != nil {
 			d.cfg.Logger.WarnContext(ctx, "no child for calls", line...)

@@ -99,13 +99,13 @@ func (l *lists) isHad(one *listing) bool {
 // changes the server might announce but need not.
 func (l *lists) due() topics {
 	var due topics
-	told := l.conn.told.Load()
+	announced := l.conn.announces.Load()
 	for _, one := range l.every() {
 		if !l.isHad(one) {
 			continue
 		}
 		topic, age := topicOf(one.kind), time.Since(one.read)
-		if age >= one.fresh && (one.failures > 0 || !told) || age >= freshMax && !l.conn.tells(topic) {
+		if age >= one.fresh && (one.failures > 0 || !announced) || age >= freshMax && !l.conn.tells(topic) {
 			due |= topic
 		}
 	}
@@ -116,7 +116,7 @@ func (l *lists) due() topics {
 // longer fresh, with jitter. While announcements can come, the wait is checkEvery at
 // most, since the check is then mostly a proof of life.
 func (l *lists) checkAfter() time.Duration {
-	if l.conn.told.Load() {
+	if l.conn.announces.Load() {
 		return pace.Jitter(checkEvery)
 	}
 	rest := freshMax

@@ -273,7 +273,7 @@ func (m *modern) watch(ctx context.Context) error {
 func (m *modern) staySubscribed(ctx context.Context) error {
 	for failures := 0; ; failures++ {
 		acknowledged, err := m.subscribe(ctx)
-		m.conn.told.Store(false)
+		m.conn.announces.Store(false)
 		var answered *mcp.Error
 		switch {
 		case ctx.Err() != nil:
@@ -318,7 +318,7 @@ func (m *modern) subscribe(ctx context.Context) (acknowledged bool, err error) {
 	out.Notify = func(_ context.Context, message *mcp.Message) {
 		if message.Method == mcp.NotifyAcknowledged {
 			acknowledged = true
-			m.conn.told.Store(honoured(asked, message.Params.Object("notifications")))
+			m.conn.announces.Store(honoured(asked, message.Params.Object("notifications")))
 			m.conn.changed()
 			return
 		}
@@ -375,7 +375,7 @@ func (m *modern) watchResource(ctx context.Context, tenantID, uri string, live f
 	updated func(uri string),
 ) error {
 	if m.credential.Personal(tenantID) {
-		return notTold()
+		return unannounced()
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -408,7 +408,7 @@ func (m *modern) watchResource(ctx context.Context, tenantID, uri string, live f
 		(*renew)()
 	}
 	if refused {
-		return notTold()
+		return unannounced()
 	}
 	return err
 }

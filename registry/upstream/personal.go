@@ -163,7 +163,7 @@ func (p *personal) Lists(ctx context.Context, who *auth.Principal) (*registry.Li
 	reading := own.reading
 	if reading == nil || own.lists != nil && !outdated {
 		defer own.mu.Unlock()
-		return own.toldLocked()
+		return own.seenLocked()
 	}
 	own.mu.Unlock()
 	patience := time.NewTimer(personalWait)
@@ -175,11 +175,11 @@ func (p *personal) Lists(ctx context.Context, who *auth.Principal) (*registry.Li
 	}
 	own.mu.Lock()
 	defer own.mu.Unlock()
-	return own.toldLocked()
+	return own.seenLocked()
 }
 
-// toldLocked returns what a caller of Lists is told.
-func (o *ownLists) toldLocked() (*registry.Lists, error) {
+// seenLocked returns what a caller of Lists is told.
+func (o *ownLists) seenLocked() (*registry.Lists, error) {
 	o.missed = o.missed || o.lists == nil
 	return o.lists, o.err
 }

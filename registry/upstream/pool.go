@@ -70,7 +70,7 @@ func (o *older) watchResource(ctx context.Context, tenantID, uri string, live fu
 	updated func(uri string),
 ) error {
 	if o.pool.credential.Personal(tenantID) {
-		return notTold() // a change that one user may know of is none of another's
+		return unannounced() // a change that one user may know of is none of another's
 	}
 	if o.pool.shared || o.pool.lends {
 		return o.legacy.watchResource(ctx, tenantID, uri, live, updated)

@@ -102,11 +102,11 @@ const advice = "it refused a call with -32600, as a server does whose tool asks 
 // connection lasts, and in the log once.
 func (s *standing) advise(ctx context.Context) {
 	s.mu.Lock()
-	told, logged := s.status.Advice != "", s.advised
+	shown, logged := s.status.Advice != "", s.advised
 	s.advised, s.status.Advice = true, advice
 	status := s.status
 	s.mu.Unlock()
-	if !told {
+	if !shown {
 		s.tell(status)
 	}
 	if !logged {

@@ -136,12 +136,12 @@ func (s *Service) Handle(ctx context.Context, c gateway.Caller, r *gateway.Reque
 // Guarded calls the desk, and turns a panic there into an internal error. It is needed
 // because the goroutine may be one that no HTTP handler recovers.
 func (s *Service) Guarded(ctx context.Context, do func() (mcp.Object, error)) (result mcp.Object,
-	told *mcp.Error,
+	rpcErr *mcp.Error,
 ) {
 	defer func() {
 		if problem := recover(); problem != nil {
 			s.Panicked(ctx, problem)
-			result, told = mcp.Object{}, ErrPanic.Told
+			result, rpcErr = mcp.Object{}, ErrPanic.Err
 		}
 	}()
 	result, err := do()

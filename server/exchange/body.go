@@ -50,8 +50,8 @@ func (s *Service) charge(x *Exchange, size int64) *Refusal {
 	}
 	if err := s.Desk.ChargeSize(x.Context(), x.Caller, size); err != nil {
 		s.DelayLimited(x, err)
-		told := ErrorOf(err)
-		return &Refusal{StatusOf(told.Code, 0), told}
+		rpcErr := ErrorOf(err)
+		return &Refusal{StatusOf(rpcErr.Code, 0), rpcErr}
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ type Desk interface {
 		updated func(uri string)) (gateway.Subscription, error)
 	Reads(c gateway.Caller, uri string) bool
 	FollowTask(ctx context.Context, c gateway.Caller, r *gateway.Request, id string,
-		told func(state mcp.Object) bool) (gateway.Subscription, error)
+		onStatus func(state mcp.Object) bool) (gateway.Subscription, error)
 	// IsEverywhere tells whether all replicas reach the task that the params name.
 	IsEverywhere(params mcp.Object) bool
 	// FollowsTask tells whether a task is the caller's, who may use its tool now.

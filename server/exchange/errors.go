@@ -37,7 +37,7 @@ func StatusOf(code int, era mcp.Era) int {
 // are shared: do not modify.
 type Refusal struct {
 	Status int
-	Told   *mcp.Error
+	Err    *mcp.Error
 }
 
 // How slowly a body may come. Every request that is being read has one of the slots for
@@ -217,7 +217,7 @@ func NewRefusal(status int, stable, message string) *Refusal {
 	return &Refusal{status, mcp.Stable(status, stable, message)}
 }
 
-func later(r *Refusal, after time.Duration) *Refusal { return &Refusal{r.Status, r.Told.After(after)} }
+func later(r *Refusal, after time.Duration) *Refusal { return &Refusal{r.Status, r.Err.After(after)} }
 
 // Refusalf returns a refusal with a code of JSON-RPC.
 func Refusalf(status, code int, format string, args ...any) *Refusal {
@@ -231,10 +231,10 @@ func BadRequest(err error) *Refusal {
 
 // ErrorOf returns what the client may be told of err.
 func ErrorOf(err error) *mcp.Error {
-	if told, ok := errors.AsType[*mcp.Error](err); ok {
-		return told
+	if rpcErr, ok := errors.AsType[*mcp.Error](err); ok {
+		return rpcErr
 	}
-	return ErrPanic.Told
+	return ErrPanic.Err
 }
 
 // recordedAs returns the outcome of a refusal for the audit, in the same words that calls

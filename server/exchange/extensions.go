@@ -10,8 +10,8 @@ import (
 // unknownExtensions remembers which extensions clients have declared that nobody carries,
 // so that the operator is told of each once. It is safe for concurrent use.
 type unknownExtensions struct {
-	mu   sync.Mutex // guards the field below
-	told map[string]bool
+	mu     sync.Mutex // guards the field below
+	logged map[string]bool
 }
 
 // maxUnknownExtensions bounds what is remembered and told: clients choose the names.
@@ -25,26 +25,26 @@ func (u *unknownExtensions) first(id string) bool {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.told[id] || len(u.told) >= maxUnknownExtensions {
+	if u.logged[id] || len(u.logged) >= maxUnknownExtensions {
 		return false
 	}
-	if u.told == nil {
-		u.told = make(map[string]bool)
+	if u.logged == nil {
+		u.logged = make(map[string]bool)
 	}
-	u.told[id] = true
+	u.logged[id] = true
 	return true
 }
 
-// maxExtensionsTold bounds how many identifiers stand in the line of a request.
-const maxExtensionsTold = 16
+// maxExtensionsLogged bounds how many identifiers stand in the line of a request.
+const maxExtensionsLogged = 16
 
-// toldExtensions returns the identifiers in a member extensions, for the line of a
+// loggedExtensions returns the identifiers in a member extensions, for the line of a
 // request.
-func toldExtensions(declared mcp.RawJSON) string {
+func loggedExtensions(declared mcp.RawJSON) string {
 	all, _ := mcp.ObjectOf(declared)
 	var ids []string
 	for id := range all.Members {
-		if len(ids) < maxExtensionsTold && mcp.ValidExtensionID(id) {
+		if len(ids) < maxExtensionsLogged && mcp.ValidExtensionID(id) {
 			ids = append(ids, id)
 		}
 	}

@@ -35,7 +35,7 @@ func (s *Service) logLine(ctx context.Context, at time.Time, x *Exchange, httpMe
 		attrs = append(attrs, slog.String("code", code))
 	}
 	if x.extensions != nil {
-		attrs = append(attrs, slog.String("extensions", toldExtensions(x.extensions)))
+		attrs = append(attrs, slog.String("extensions", loggedExtensions(x.extensions)))
 	}
 	if x.Missed != "" {
 		attrs = append(attrs, slog.String("reason", x.Missed))

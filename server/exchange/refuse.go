@@ -39,10 +39,10 @@ func (x *Exchange) record(outcome, reason string) {
 
 // RefuseAdmission answers a caller whom the desk does not let in, and puts that on record.
 func (x *Exchange) RefuseAdmission(err error) {
-	told := ErrorOf(err)
-	status := StatusOf(told.Code, 0)
-	x.record(recordedAs(status), told.StableCode())
-	x.AnswerError("", told, status)
+	rpcErr := ErrorOf(err)
+	status := StatusOf(rpcErr.Code, 0)
+	x.record(recordedAs(status), rpcErr.StableCode())
+	x.AnswerError("", rpcErr, status)
 }
 
 // Decode returns the message in a body. If it is malformed, decode refuses it and returns
@@ -70,15 +70,15 @@ func (x *Exchange) Acknowledge(refused *Refusal) {
 // of the message, "" if none was read.
 func (x *Exchange) Refuse(id mcp.ID, r *Refusal) {
 	x.RecordRefusal(r)
-	x.AnswerError(id, r.Told, r.Status)
+	x.AnswerError(id, r.Err, r.Status)
 }
 
 // TurnAway refuses a request before anybody asks who sent it, because of the state that
 // the gateway is in. It is counted, and not put on record, because nothing bounds how
 // many such requests there are.
 func (x *Exchange) TurnAway(r *Refusal) {
-	x.service.Metrics.Refused(recordedAs(r.Status), "", r.Told.StableCode())
-	x.AnswerError("", r.Told, r.Status)
+	x.service.Metrics.Refused(recordedAs(r.Status), "", r.Err.StableCode())
+	x.AnswerError("", r.Err, r.Status)
 }
 
 // RecordRefusal puts a refusal on record if the caller is admitted. The limits of
@@ -86,7 +86,7 @@ func (x *Exchange) TurnAway(r *Refusal) {
 // that refuse unauthenticated callers record it, in sums.
 func (x *Exchange) RecordRefusal(r *Refusal) {
 	if x.Caller.Tenant != nil {
-		x.record(recordedAs(r.Status), r.Told.StableCode())
+		x.record(recordedAs(r.Status), r.Err.StableCode())
 	}
 }
 
@@ -112,7 +112,7 @@ func (x *Exchange) SeveralTenants() *mcp.Error {
 	}
 	return NewRefusal(http.StatusForbidden, "DB-TENANT-CHOICE",
 		"The token is for several tenants: connect to the address of one of them: "+strings.Join(addresses,
-			", ")).Told
+			", ")).Err
 }
 
 // Challenge adds the header that asks for a token. params say what was wrong with the one

@@ -46,7 +46,7 @@ func (x *Exchange) IsOutdated() bool {
 
 // RefuseOutdated returns the refusal of a caller that is outdated.
 func (x *Exchange) RefuseOutdated() *Refusal {
-	x.Challenge(`error="invalid_token"`, `error_description="`+errToken.Told.Message+`"`)
+	x.Challenge(`error="invalid_token"`, `error_description="`+errToken.Err.Message+`"`)
 	return errToken
 }
 

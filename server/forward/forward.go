@@ -230,7 +230,7 @@ func refuseForward(ctx context.Context, x *exchange.Exchange, m *mcp.Message) {
 	if !m.IsRequest() || x.Request.URL.Path == exchange.MessagesPath {
 		status = http.StatusInternalServerError
 	}
-	x.Refuse(m.ID, &exchange.Refusal{Status: status, Told: told})
+	x.Refuse(m.ID, &exchange.Refusal{Status: status, Err: told})
 }
 
 // lostForward returns what is told of a request that was forwarded, and of which no more
@@ -365,11 +365,11 @@ func (f *Forwarder) JoinTasks(ctx context.Context, m *mcp.Message, result mcp.Ob
 	}
 	switch refused := exchange.RefusalOfMemory(err); {
 	case errors.Is(err, errNoSlot):
-		return mcp.Object{}, exchange.ErrOverload.Told
+		return mcp.Object{}, exchange.ErrOverload.Err
 	case refused != nil:
-		return mcp.Object{}, refused.Told
+		return mcp.Object{}, refused.Err
 	case err != nil:
-		return mcp.Object{}, exchange.ErrReplicas.Told
+		return mcp.Object{}, exchange.ErrReplicas.Err
 	}
 	all, _ := result.Value(mcp.ResultTasks).Elements()
 	for _, list := range lists {

@@ -127,14 +127,14 @@ func (s *Service) answerBatch(x *exchange.Exchange, l *sessions.Session, request
 		ctx, refused := s.beginLegacy(ctx, x, l, j, m.ID)
 		if refused != nil {
 			x.RecordRefusal(refused)
-			answers[i] = exchange.Answer{ID: m.ID, Err: refused.Told}
+			answers[i] = exchange.Answer{ID: m.ID, Err: refused.Err}
 			continue
 		}
 		defer s.exchanges.Jobs.Finish(j)
 		defer l.Leave(j)
 		inFlight = append(inFlight, j)
 		all.Go(func() {
-			answers[i] = exchange.Answer{ID: m.ID, Err: exchange.ErrPanic.Told}
+			answers[i] = exchange.Answer{ID: m.ID, Err: exchange.ErrPanic.Err}
 			s.exchanges.Safely(ctx, func() { answers[i] = s.batched(ctx, x, l, m, responder.of(j)) })
 		})
 	}

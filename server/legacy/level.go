@@ -14,7 +14,7 @@ func (s *Service) setLevel(ctx context.Context, l *sessions.Session, params mcp.
 	name := params.Text("level")
 	level, ok := mcp.LevelOf(name)
 	if !ok {
-		return exchange.ErrLevel.Told
+		return exchange.ErrLevel.Err
 	}
 	l.WantLogs(level)
 	s.sessions.Keep(ctx, l, sessions.FactLevel, name)

@@ -153,7 +153,7 @@ func (s *Service) noticesFor(l *sessions.Session, at replica.ID) (all []sessions
 // was. It answers with a byte for each.
 func (s *Service) heardListener(ctx context.Context, from replica.ID, w replica.Word) ([]byte, error) {
 	parts, ok := unpacked(w.Data, 4)
-	if !ok || len(parts)%4 != 0 || len(parts) > 4*maxNotices*(sessions.MaxTold+3) {
+	if !ok || len(parts)%4 != 0 || len(parts) > 4*maxNotices*(sessions.MaxUpdates+3) {
 		return nil, errWord
 	}
 	answer := make([]byte, len(parts)/4)

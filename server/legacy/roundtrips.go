@@ -118,9 +118,9 @@ func (s *Service) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Se
 	if m.Method == mcp.MethodTasksResult {
 		responder.releaseSlot() // the request waits for as long as its task runs
 	}
-	result, told := rt.run(ctx)
-	if told != nil {
-		return lowering.Error(m.Method, told)
+	result, rpcErr := rt.run(ctx)
+	if rpcErr != nil {
+		return lowering.Error(m.Method, rpcErr)
 	}
 	if m.Method == mcp.MethodTasksList {
 		return s.forwarder.JoinTasks(ctx, m, result, responder.memory)
@@ -131,12 +131,12 @@ func (s *Service) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Se
 func (rt *roundTrips) run(ctx context.Context) (mcp.Object, *mcp.Error) {
 	params := rt.request.Params
 	for rounds, pauses := 0, 0; ; {
-		result, told := rt.server.exchanges.Handle(ctx, rt.caller, &rt.request)
-		if told != nil && rounds+pauses > 0 && told.StableCode() == exchange.Unrecordable {
+		result, rpcErr := rt.server.exchanges.Handle(ctx, rt.caller, &rt.request)
+		if rpcErr != nil && rounds+pauses > 0 && rpcErr.StableCode() == exchange.Unrecordable {
 			return mcp.Object{}, exchange.ErrBegun
 		}
-		if told != nil || !result.Value("resultType").Says("input_required") {
-			return result, told
+		if rpcErr != nil || !result.Value("resultType").Says("input_required") {
+			return result, rpcErr
 		}
 		questions := result.Object("inputRequests")
 		next := params

@@ -170,7 +170,7 @@ func (p *sseSender) releaseSlot() { p.taken.ReleaseSlot() }
 func (s *Service) answerSSE(ctx context.Context, x *exchange.Exchange, l *sessions.Session, m *mcp.Message,
 	j *exchange.Job, sender *sseSender,
 ) {
-	a := exchange.Answer{ID: m.ID, Err: exchange.ErrPanic.Told}
+	a := exchange.Answer{ID: m.ID, Err: exchange.ErrPanic.Err}
 	s.exchanges.Safely(ctx, func() {
 		switch m.Method {
 		case mcp.MethodInitialize:
@@ -205,7 +205,7 @@ func (s *Service) answerSSE(ctx context.Context, x *exchange.Exchange, l *sessio
 func (s *Service) agreeSSE(x *exchange.Exchange, l *sessions.Session, m *mcp.Message) exchange.Answer {
 	if refused := checkInitialize(m); refused != nil {
 		x.RecordRefusal(refused)
-		return exchange.Answer{ID: m.ID, Err: refused.Told}
+		return exchange.Answer{ID: m.ID, Err: refused.Err}
 	}
 	revision := negotiate(m.Params.Text("protocolVersion"))
 	l.Agree(s.termsOf(x.Context(), x, revision, m))

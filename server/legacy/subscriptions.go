@@ -27,34 +27,34 @@ func (s *Service) subscribe(ctx context.Context, c gateway.Caller, id string, l 
 ) *mcp.Error {
 	uri, refused := notices.URIOf(params.Value("uri"))
 	if refused != nil {
-		return refused.Told
+		return refused.Err
 	}
 	w, mine := l.Reserve(uri)
 	switch {
 	case w == nil:
-		return exchange.ErrSubscriptions.Told
+		return exchange.ErrSubscriptions.Err
 	case !mine:
 		select {
 		case <-w.Opened:
-			return w.Told
+			return w.Err
 		case <-ctx.Done():
 			return exchange.ErrGone
 		}
 	}
-	_, w.Told = s.exchanges.Guarded(ctx, func() (result mcp.Object, err error) {
+	_, w.Err = s.exchanges.Guarded(ctx, func() (result mcp.Object, err error) {
 		w.Subscription, err = s.desk.Subscribe(ctx, c, id, uri, func(part string) { s.updated(l, uri, part) })
 		return result, err
 	})
-	if !l.FinishOpening(uri, w) && w.Told == nil {
+	if !l.FinishOpening(uri, w) && w.Err == nil {
 		w.Subscription.Stop() // the client unsubscribed, or the session ended, while it was being opened
 	}
-	if w.Told == nil {
+	if w.Err == nil {
 		s.keepWatch(ctx, l, uri)
 	}
 	if now, ok := s.exchanges.Resolve(c.Principal); ok { // rules may have changed while it was being opened
 		s.forgetWatches(ctx, l.Reauthorize(now))
 	}
-	return w.Told
+	return w.Err
 }
 
 // keepLists has the entry say what the client was told of lists, so that the next
@@ -99,16 +99,16 @@ func (s *Service) resubscribe(ctx context.Context, l *sessions.Session, c gatewa
 	defer end()
 	for uri, tried := range lost {
 		params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
-		told := s.subscribe(ctx, c, s.exchanges.IDs.Next(), l, params)
+		rpcErr := s.subscribe(ctx, c, s.exchanges.IDs.Next(), l, params)
 		switch {
-		case told == nil:
+		case rpcErr == nil:
 			s.updated(l, uri, uri)
 		case !tried: // or a server that stays down would fill the log
 			s.exchanges.Log.WarnContext(ctx, "a subscription of a replica that is gone was not opened again",
 				"error",
-				told)
+				rpcErr)
 		}
-		if told != nil && !isForGood(told) {
+		if rpcErr != nil && !isForGood(rpcErr) {
 			l.Lose(uri)
 		}
 	}
@@ -131,15 +131,15 @@ func (s *Service) resubscribeAll() {
 // isForGood tells whether a subscription is refused whenever it is tried, as far as
 // anybody can tell: the resource is not there or does not tell of changes, or the caller
 // may not have it.
-func isForGood(told *mcp.Error) bool {
-	return told.Code == mcp.CodeInvalidParams || told.Code == mcp.CodeForbidden
+func isForGood(rpcErr *mcp.Error) bool {
+	return rpcErr.Code == mcp.CodeInvalidParams || rpcErr.Code == mcp.CodeForbidden
 }
 
 // unsubscribe ends a subscription of the session, if there is one.
 func (s *Service) unsubscribe(ctx context.Context, l *sessions.Session, params mcp.Object) *mcp.Error {
 	uri, refused := notices.URIOf(params.Value("uri"))
 	if refused != nil {
-		return refused.Told
+		return refused.Err
 	}
 	l.DropWatch(uri)
 	s.keepWatch(ctx, l, uri)

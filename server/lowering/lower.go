@@ -41,29 +41,29 @@ func Result(revision, method string, result mcp.Object) mcp.Object {
 // had a code of its own, and a question that the client cannot be asked had none: if a
 // tool asked it, the model is told in a result.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/resources#error-handling
-func Error(method string, told *mcp.Error) (mcp.Object, *mcp.Error) {
+func Error(method string, rpcErr *mcp.Error) (mcp.Object, *mcp.Error) {
 	switch {
-	case told.Code == mcp.CodeMissingCapability && isOfTool(method):
+	case rpcErr.Code == mcp.CodeMissingCapability && isOfTool(method):
 		return mcp.ToolError("This tool needs to ask the user's client for something it cannot do: " +
-			lacking(told) + ". The call was not carried out."), nil
-	case told.Code == mcp.CodeMissingCapability:
-		return mcp.Object{}, &mcp.Error{Code: mcp.CodeInternal, Message: told.Message, Data: told.Data}
-	case told.Code == mcp.CodeInvalidParams && (method == mcp.MethodResourcesRead ||
-		method == mcp.MethodSubscribe) && isNotFound(told):
+			lacking(rpcErr) + ". The call was not carried out."), nil
+	case rpcErr.Code == mcp.CodeMissingCapability:
+		return mcp.Object{}, &mcp.Error{Code: mcp.CodeInternal, Message: rpcErr.Message, Data: rpcErr.Data}
+	case rpcErr.Code == mcp.CodeInvalidParams && (method == mcp.MethodResourcesRead ||
+		method == mcp.MethodSubscribe) && isNotFound(rpcErr):
 		return mcp.Object{}, &mcp.Error{
-			Code: mcp.CodeResourceNotFound, Message: told.Message,
-			Data: told.Data,
+			Code: mcp.CodeResourceNotFound, Message: rpcErr.Message,
+			Data: rpcErr.Data,
 		}
 	}
-	return mcp.Object{}, told
+	return mcp.Object{}, rpcErr
 }
 
 // isOfTool tells whether the method's result is one of a tool.
 func isOfTool(method string) bool { return mcp.MethodOf(method).Result == mcp.ResultContent }
 
 // lacking names the capabilities that an error says the client lacks.
-func lacking(told *mcp.Error) string {
-	data, _ := mcp.ObjectOf(told.Data)
+func lacking(rpcErr *mcp.Error) string {
+	data, _ := mcp.ObjectOf(rpcErr.Data)
 	var names []string
 	for name := range data.Object("requiredCapabilities").Members {
 		parts := data.Object("requiredCapabilities").Object(name)
@@ -82,9 +82,9 @@ func lacking(told *mcp.Error) string {
 
 // isNotFound tells whether an error says that a resource does not exist. An error about
 // how it was named has no URI in its data.
-func isNotFound(told *mcp.Error) bool {
-	data, _ := mcp.ObjectOf(told.Data)
-	return told.StableCode() == "DB-RESOURCE" || data.Has("uri")
+func isNotFound(rpcErr *mcp.Error) bool {
+	data, _ := mcp.ObjectOf(rpcErr.Data)
+	return rpcErr.StableCode() == "DB-RESOURCE" || data.Has("uri")
 }
 
 // lowerMeta removes from _meta what only the stateless form has there.

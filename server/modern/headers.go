@@ -26,7 +26,7 @@ func (e *Endpoint) check(x *exchange.Exchange, h http.Header, m *mcp.Message) *e
 		return refused
 	}
 	if mcp.MethodOf(m.Method).Only == mcp.Legacy { // the desk knows no eras, so it cannot refuse these
-		return &exchange.Refusal{Status: http.StatusNotFound, Told: exchange.ErrUnknownMethod}
+		return &exchange.Refusal{Status: http.StatusNotFound, Err: exchange.ErrUnknownMethod}
 	}
 	if m.Method == mcp.MethodToolsCall {
 		return e.checkParams(x, h, m)

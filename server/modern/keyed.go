@@ -100,11 +100,11 @@ func (e *Endpoint) refuseKeyed(ctx context.Context, x *exchange.Exchange, c *cal
 	if ran && refused == exchange.ErrReplicas {
 		refused = &exchange.Refusal{
 			Status: exchange.StatusOf(exchange.ErrForwardLost.Code, mcp.Modern),
-			Told:   exchange.ErrForwardLost,
+			Err:    exchange.ErrForwardLost,
 		}
 	}
 	x.RecordRefusal(refused)
-	a := exchange.Answer{ID: c.job.ID, Err: refused.Told, Status: refused.Status}
+	a := exchange.Answer{ID: c.job.ID, Err: refused.Err, Status: refused.Status}
 	if exchange.IsRevoked(ctx) {
 		a = exchange.Answer{ID: c.job.ID, Err: exchange.ErrGone}
 	}
@@ -140,7 +140,7 @@ func (e *Endpoint) repeatKeyed(ctx context.Context, x *exchange.Exchange, c *cal
 	caller, err := e.config.Exchanges.Desk.Resolve(x.Principal)
 	if err != nil {
 		x.RecordRefusal(&exchange.Refusal{
-			Status: exchange.StatusOf(exchange.ErrorOf(err).Code, mcp.Modern), Told: exchange.ErrorOf(err),
+			Status: exchange.StatusOf(exchange.ErrorOf(err).Code, mcp.Modern), Err: exchange.ErrorOf(err),
 		})
 	} else {
 		c.request = e.requestOf(x, m, c)
@@ -163,7 +163,7 @@ func (e *Endpoint) repeatKeyed(ctx context.Context, x *exchange.Exchange, c *cal
 func (e *Endpoint) runKeyed(ctx context.Context, x *exchange.Exchange, c *call, m *mcp.Message,
 	claim once.Claim,
 ) {
-	a, settled := exchange.Answer{ID: m.ID, Err: exchange.ErrPanic.Told, Status: exchange.ErrPanic.Status},
+	a, settled := exchange.Answer{ID: m.ID, Err: exchange.ErrPanic.Err, Status: exchange.ErrPanic.Status},
 		false
 	defer func() {
 		if !settled { // a panic: nobody knows how far the call came

@@ -60,7 +60,7 @@ func (e *Endpoint) listen(x *exchange.Exchange, r *http.Request, m *mcp.Message)
 	}
 	// taken before the acknowledgement, so that no change after it goes untold
 	for i, change := range notices.Changes(e.config.Exchanges.Desk.Lists(x.Caller)) {
-		sub.told[i] = change.Digest
+		sub.notified[i] = change.Digest
 	}
 	sub.flow = e.config.Streams.NewFlow(sub, slot)
 	if !e.config.Streams.IsDraining() { // otherwise the stream ends at once, and tells of nothing
@@ -128,7 +128,7 @@ type subscription struct {
 	slot     *streams.Slot
 	id       mcp.ID
 	lists    [len(listFilters)]bool   // which changed lists the client wants to be told of
-	told     [len(listFilters)]string // digests of the lists as the client was last told
+	notified [len(listFilters)]string // digests of the lists as the client was last told
 	wanted   []string                 // the resources that are to be subscribed to; nil when that was tried
 	follows  []followed               // those that are subscribed to
 	tasked   []followed               // the tasks that are followed
@@ -172,13 +172,13 @@ func (sub *subscription) subscribe(ctx context.Context, x *exchange.Exchange, ur
 	for range min(openingSubscriptions, len(uris)) {
 		all.Go(func() {
 			for i := range next {
-				_, told := e.config.Exchanges.Guarded(ctx, func() (result mcp.Object, err error) {
+				_, rpcErr := e.config.Exchanges.Guarded(ctx, func() (result mcp.Object, err error) {
 					one, err := e.config.Exchanges.Desk.Subscribe(ctx, caller, x.ID, uris[i],
 						func(part string) { sub.updated(uris[i], part) })
 					opened[i] = &one
 					return result, err
 				})
-				if told != nil {
+				if rpcErr != nil {
 					opened[i] = nil
 				}
 			}
@@ -220,13 +220,13 @@ func (sub *subscription) followTasks(ctx context.Context, x *exchange.Exchange) 
 		places <- struct{}{}
 		all.Go(func() {
 			defer func() { <-places }()
-			_, told := exchanges.Guarded(ctx, func() (result mcp.Object, err error) {
+			_, rpcErr := exchanges.Guarded(ctx, func() (result mcp.Object, err error) {
 				one, err := exchanges.Desk.FollowTask(ctx, caller, request, id,
 					func(state mcp.Object) bool { return sub.taskChanged(id, state) })
 				opened[i] = &one
 				return result, err
 			})
-			if told != nil {
+			if rpcErr != nil {
 				opened[i] = nil
 			}
 		})
@@ -345,12 +345,12 @@ func (sub *subscription) Step(_ context.Context, out *streams.Stream) error {
 // tellLists sends a notice of each list that changed.
 func (sub *subscription) tellLists(caller gateway.Caller, out *streams.Stream) error {
 	for i, change := range notices.Changes(sub.endpoint.config.Exchanges.Desk.Lists(caller)) {
-		if sub.lists[i] && change.Digest != sub.told[i] {
+		if sub.lists[i] && change.Digest != sub.notified[i] {
 			if err := out.Send(sub.notice(change.Method, mcp.Object{})); err != nil {
 				return err
 			}
 		}
-		sub.told[i] = change.Digest
+		sub.notified[i] = change.Digest
 	}
 	return nil
 }

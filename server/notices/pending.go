@@ -97,12 +97,12 @@ func (u *Pending) Unassign(uri, stream string) {
 }
 
 // Drop forgets the changes for which told is true. A nil u has none.
-func (u *Pending) Drop(told func(uri, stream string) bool) {
+func (u *Pending) Drop(sent func(uri, stream string) bool) {
 	if u == nil {
 		return
 	}
 	for uri, one := range u.changed {
-		if told(uri, one.stream) {
+		if sent(uri, one.stream) {
 			u.memory.Give(u.user, one.cost)
 			delete(u.changed, uri)
 		}

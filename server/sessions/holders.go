@@ -58,10 +58,10 @@ func (l *Session) SentBy(one Notice) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now, listener := time.Now(), one.Holder.Listener
-	if now.Sub(listener.told) > provenTime {
+	if now.Sub(listener.notified) > provenTime {
 		listener.methods, listener.uris, listener.watches = nil, nil, nil
 	}
-	listener.told = now
+	listener.notified = now
 	if one.URI == "" {
 		listener.methods = append(listener.methods, one.Method)
 	} else {
@@ -329,7 +329,7 @@ func (l *Session) DropGone(isThere func(replica.ID) bool) {
 	back := l.restLocked()
 	l.mu.Unlock()
 	for _, h := range gone {
-		if time.Since(h.Listener.told) > provenTime {
+		if time.Since(h.Listener.notified) > provenTime {
 			continue
 		}
 		for _, method := range h.Listener.methods {

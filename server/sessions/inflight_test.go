@@ -15,7 +15,7 @@ func TestAllWhoWaitForCalmAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, j := &Session{}, &exchange.Job{ID: "1"}
 		if refused := l.Enter(j); refused != nil {
-			t.Fatal(refused.Told)
+			t.Fatal(refused.Err)
 		}
 		began := time.Now()
 		var both sync.WaitGroup

@@ -10,9 +10,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/notices"
 )
 
-// MaxTold is how many updates are put into the log before they are sent, because the log
+// MaxUpdates is how many updates are put into the log before they are sent, because the log
 // keeps only so many events.
-const MaxTold = 32
+const MaxUpdates = 32
 
 // Assign returns the methods of the notices of changed lists that the client has yet to
 // get, and makes stream the one that carries them: of several streams only one tells each
@@ -22,13 +22,13 @@ func (l *Session) Assign(d gateway.Digests, stream string) (methods []string) {
 	defer l.mu.Unlock()
 	for i, change := range notices.Changes(d) {
 		n := &l.notices.lists[i]
-		if n.told == "" && n.content == change.Content { // another replica has told the client
-			n.told = change.Digest
+		if n.notified == "" && n.content == change.Content { // another replica has told the client
+			n.notified = change.Digest
 		}
-		if n.told == change.Digest && !l.isUnsentLocked(n.carrier, stream) {
+		if n.notified == change.Digest && !l.isUnsentLocked(n.carrier, stream) {
 			continue
 		}
-		n.told, n.content, n.carrier = change.Digest, change.Content, stream
+		n.notified, n.content, n.carrier = change.Digest, change.Content, stream
 		methods = append(methods, change.Method)
 	}
 	return methods
@@ -48,14 +48,14 @@ func (l *Session) Unassign(stream, method, uri string) {
 	defer l.mu.Unlock()
 	for i, change := range notices.Changes(gateway.Digests{}) {
 		if change.Method == method && l.notices.lists[i].carrier == stream {
-			l.notices.lists[i].told, l.notices.lists[i].content, l.notices.lists[i].carrier = "", "", ""
+			l.notices.lists[i].notified, l.notices.lists[i].content, l.notices.lists[i].carrier = "", "", ""
 		}
 	}
 	l.notices.updates.Unassign(uri, stream)
 }
 
 // AssignUpdates does for changed resources what assign does for lists. It returns at most
-// MaxTold URIs; more tells whether there are others.
+// MaxUpdates URIs; more tells whether there are others.
 func (l *Session) AssignUpdates(stream string) (uris []string, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,17 +68,17 @@ func (l *Session) AssignUpdates(stream string) (uris []string, more bool) {
 		return nil, false
 	}
 	slices.Sort(uris)
-	more = len(uris) > MaxTold
-	uris = uris[:min(len(uris), MaxTold)]
+	more = len(uris) > MaxUpdates
+	uris = uris[:min(len(uris), MaxUpdates)]
 	for _, uri := range uris {
 		l.notices.updates.Assign(uri, stream)
 	}
 	if !more {
 		next := time.Now()
-		if l.notices.toldUntil.After(next) {
-			next = l.notices.toldUntil
+		if l.notices.pacedUntil.After(next) {
+			next = l.notices.pacedUntil
 		}
-		l.notices.toldUntil = next.Add(updatePace)
+		l.notices.pacedUntil = next.Add(updatePace)
 	}
 	return uris, more
 }
@@ -120,7 +120,7 @@ const (
 // isDueLocked tells whether the client may be told of changes of resources now. If not,
 // its streams are woken when it may be.
 func (l *Session) isDueLocked(now time.Time) bool {
-	wait := l.notices.toldUntil.Add(-updateBurst).Sub(now)
+	wait := l.notices.pacedUntil.Add(-updateBurst).Sub(now)
 	if !l.Shared || wait <= 0 {
 		return true
 	}
@@ -154,7 +154,7 @@ func (l *Session) learnLists(text string) {
 	defer l.mu.Unlock()
 	for i := range l.notices.lists {
 		n := &l.notices.lists[i]
-		if n.told, n.content, n.carrier = "", "", ""; len(contents) == len(l.notices.lists) {
+		if n.notified, n.content, n.carrier = "", "", ""; len(contents) == len(l.notices.lists) {
 			n.content = contents[i]
 		}
 	}

@@ -86,7 +86,7 @@ type lead struct {
 type Listener struct {
 	At        replica.ID
 	Principal auth.Principal // whose stream it is
-	told      time.Time      // when it was told something last
+	notified  time.Time      // when it was told something last
 	methods   []string       // what, of lists
 	uris      []string       // what, of resources and parts of them
 	watches   []string       // the URI of the subscription to each of these
@@ -114,24 +114,24 @@ type Question struct {
 	Answer      []byte             // guarded by the mutex of the session until Done is closed
 }
 
-// untold is what the client of a session has yet to be told: changed lists, changed
+// pendingNotices is what the client of a session has yet to be told: changed lists, changed
 // resources. A notice is put into the log of one stream, which carries it to the client.
 // If no connection sends that stream any more before the notice went out, another stream
 // takes over.
-type untold struct {
+type pendingNotices struct {
 	lists [3]struct {
-		told    string // digest of what the client was last told of; "": not known here
-		content string // digest of what that holds
-		carrier string // the stream that has the notice and has not sent it yet; "" for none
+		notified string // digest of what the client was last told of; "": not known here
+		content  string // digest of what that holds
+		carrier  string // the stream that has the notice and has not sent it yet; "" for none
 	}
 	kept    string           // what the entry has of the lists
 	updates *notices.Pending // changed resources; nil: none has changed yet
-	// toldUntil is up to when the client has used up its pace of changed resources; paced
+	// pacedUntil is up to when the client has used up its pace of changed resources; paced
 	// tells that its streams are woken when it may be told of others.
-	toldUntil time.Time
-	paced     bool
-	tasks     map[string][]byte        // notices of tasks that no stream has yet, by id
-	watched   map[string]*Subscription // subscriptions, by URI
+	pacedUntil time.Time
+	paced      bool
+	tasks      map[string][]byte        // notices of tasks that no stream has yet, by id
+	watched    map[string]*Subscription // subscriptions, by URI
 	// those of the primary before that are to be made again; true: that was tried
 	lost      map[string]bool
 	reopening map[string]bool // those that are being made again; nil: nobody makes any
@@ -141,7 +141,7 @@ type untold struct {
 type Subscription struct {
 	kept         bool          // the entry is to have it
 	Opened       chan struct{} // closed when the fields below are set
-	Told         *mcp.Error    // why it could not be opened; nil: it was
+	Err          *mcp.Error    // why it could not be opened; nil: it was
 	Subscription gateway.Subscription
 }
 
@@ -159,7 +159,7 @@ func (w *Subscription) isOpen() bool {
 // stop stops a subscription that is open. One that is still being opened is stopped by
 // whoever opens it.
 func (w *Subscription) stop() {
-	if w.isOpen() && w.Told == nil {
+	if w.isOpen() && w.Err == nil {
 		w.Subscription.Stop()
 	}
 }

@@ -59,7 +59,7 @@ type Session struct {
 	lead    lead
 	work    work
 	asked   map[string]*Question // that wait for answers of the client, by id; nil: none
-	notices untold
+	notices pendingNotices
 	streams connections
 }
 

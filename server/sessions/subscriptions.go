@@ -30,7 +30,7 @@ func (l *Session) loseWatches(c gateway.Caller) (lost map[string]*Subscription) 
 	defer l.mu.Unlock()
 	lost = make(map[string]*Subscription)
 	maps.DeleteFunc(l.notices.watched, func(uri string, w *Subscription) bool {
-		refused := w.isOpen() && w.Told == nil && !w.Subscription.Allows(c)
+		refused := w.isOpen() && w.Err == nil && !w.Subscription.Allows(c)
 		if refused {
 			lost[uri] = w
 		}
@@ -68,7 +68,7 @@ func (l *Session) FinishOpening(uri string, w *Subscription) bool {
 	if l.notices.watched[uri] != w {
 		return false
 	}
-	if w.Told != nil {
+	if w.Err != nil {
 		delete(l.notices.watched, uri)
 	}
 	return true

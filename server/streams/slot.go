@@ -80,8 +80,8 @@ func (fs *Set) TakeSlot(x *exchange.Exchange, kind string) (*Slot, *exchange.Ref
 	closed, err := fs.config.Exchanges.Desk.OpenStream(x.Context(), x.Caller, kind)
 	if err != nil {
 		fs.slots.Give(share.User(x.Principal.User()), 1)
-		told := exchange.ErrorOf(err)
-		return nil, &exchange.Refusal{Status: exchange.StatusOf(told.Code, x.Era), Told: told}
+		rpcErr := exchange.ErrorOf(err)
+		return nil, &exchange.Refusal{Status: exchange.StatusOf(rpcErr.Code, x.Era), Err: rpcErr}
 	}
 	p := &Slot{set: fs, closed: closed, Principal: x.Principal}
 	if kind == KindPost { // it ends with its request

@@ -84,11 +84,11 @@ type page struct {
 	Page
 	words
 
-	Title   string
-	Style   template.CSS
-	Refresh string       // where the browser goes by itself, as a meta element wants it; "": nowhere
-	To      template.URL // of Move
-	Told    told         // of Problem
+	Title       string
+	Style       template.CSS
+	Refresh     string       // where the browser goes by itself, as a meta element wants it; "": nowhere
+	To          template.URL // of Move
+	Explanation explanation  // of Problem
 }
 
 // Write writes the page as the answer.
@@ -105,8 +105,8 @@ func (p Page) Write(w http.ResponseWriter) {
 	case p.Move != nil:
 		data.move(p.Move)
 	default:
-		data.Told = data.Problems[p.Problem]
-		data.Title = data.Told.Title
+		data.Explanation = data.Problems[p.Problem]
+		data.Title = data.Explanation.Title
 	}
 	var out bytes.Buffer
 	if err := layout.Execute(&out, data); err != nil {

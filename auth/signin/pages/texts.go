@@ -52,8 +52,8 @@ const (
 	Internal       Problem = "internal"
 )
 
-// told is what a person reads about a problem: what happened, and what to do.
-type told struct{ Title, What, Cure string }
+// explanation is what a person reads about a problem: what happened, and what to do.
+type explanation struct{ Title, What, Cure string }
 
 // words are all texts of one language.
 type words struct {
@@ -64,7 +64,7 @@ type words struct {
 	Allow, Deny                                                            string
 	MoveTitle, MoveLead, MoveLink, MoveClose                               string
 	DeniedTitle, DeniedLead, FailedTitle, FailedLead, RequestID, ForPeople string
-	Problems                                                               map[Problem]told
+	Problems                                                               map[Problem]explanation
 }
 
 // texts are all words that people read in the pages, by language.
@@ -102,7 +102,7 @@ var texts = map[Language]words{
 		FailedLead:  "Nothing was changed. The link takes you back to the program.",
 		RequestID:   "Request",
 		ForPeople:   "If you ask your administrator for help, tell this number:",
-		Problems: map[Problem]told{
+		Problems: map[Problem]explanation{
 			UnknownClient: {
 				"This program is not known here",
 				"The program has a registration that has ended or was never made here.",
@@ -201,7 +201,7 @@ var texts = map[Language]words{
 		FailedLead:  "Es wurde nichts geändert. Der Link führt zurück zum Programm.",
 		RequestID:   "Anfrage",
 		ForPeople:   "Wenn Sie Ihre Administration um Hilfe bitten, nennen Sie diese Nummer:",
-		Problems: map[Problem]told{
+		Problems: map[Problem]explanation{
 			UnknownClient: {
 				"Dieses Programm ist hier nicht bekannt",
 				"Seine Registrierung ist abgelaufen oder wurde nie hier gemacht.",

@@ -42,10 +42,10 @@ const (
 // keeper is the life of one keeper.
 type keeper struct {
 	order
-	line   *os.File
-	told   sync.Once     // for the last word, which main and sweep may want to say
-	doomed chan struct{} // closed when everything is to end
-	doom   func()        // closes it
+	line     *os.File
+	reported sync.Once     // for the last word, which main and sweep may want to say
+	doomed   chan struct{} // closed when everything is to end
+	doom     func()        // closes it
 }
 
 // order is what a keeper is told on its command line.
@@ -212,7 +212,7 @@ func ending(status unix.WaitStatus) string {
 
 // finish says the last word and ends the process.
 func (k *keeper) finish(how string) {
-	k.told.Do(func() { report(k.line, wordEnded, errors.New(how)) })
+	k.reported.Do(func() { report(k.line, wordEnded, errors.New(how)) })
 }
 
 // report says the last word, as one line, and ends the process at once: nothing in it

@@ -118,9 +118,9 @@ func (s *shard) addLocked(d digest, e *entry, half int) {
 func (e *entry) carrying(token string, d digest) Principal {
 	p := e.principal
 	if e.keepToken {
-		p.token = &held{text: token, digest: d}
+		p.token = &carriedToken{text: token, digest: d}
 	} else if family := p.proof.family; e.tokenOf != nil && family != "" {
-		p.token = &held{digest: digestOf("family\x00" + family), family: family, of: e.tokenOf}
+		p.token = &carriedToken{digest: digestOf("family\x00" + family), family: family, of: e.tokenOf}
 	}
 	return p
 }

@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// MaxKept is the longest JSON text of a claim that goes on with a principal, in bytes.
-const MaxKept = 4 << 10
+// MaxCarried is the longest JSON text of a claim that goes on with a principal, in bytes.
+const MaxCarried = 4 << 10
 
 // Claim is one claim of a token as its issuer wrote it.
 type Claim struct {
@@ -18,9 +18,9 @@ type Claim struct {
 // person signs in again.
 var ErrSubjectGone = errors.New("the caller has no token that could be shown for it")
 
-// held is the token of a principal, or how to get it. It is behind a pointer so that
+// carriedToken is the token of a principal, or how to get it. It is behind a pointer so that
 // whatever prints a principal prints an address.
-type held struct {
+type carriedToken struct {
 	text   string // "": of gives it
 	digest digest // of text, or of family
 	family string // for which of is asked

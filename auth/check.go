@@ -49,7 +49,7 @@ func (i *issuer) check(p *Principal, now time.Time) error {
 // values that named its tenants.
 func (i *issuer) proof(p *parsed, signer verifying, tenants []string) *proof {
 	family, _ := text(p.claims.member(FamilyClaim)) // a token without one cannot be revoked
-	kept := i.kept(&p.claims)
+	carried := i.carried(&p.claims)
 	return &proof{
 		issuer:    i.name,
 		family:    family,
@@ -60,9 +60,9 @@ func (i *issuer) proof(p *parsed, signer verifying, tenants []string) *proof {
 		audiences: p.claims.audience,
 		mapping:   i.mapping,
 		tenants:   tenants,
-		kept:      kept,
+		carried:   carried,
 
-		keptDigest: claimsDigest(kept),
+		carriedDigest: claimsDigest(carried),
 	}
 }
 
@@ -98,17 +98,17 @@ func (i *issuer) isTenant(p *Principal) bool {
 	return false
 }
 
-// kept returns what goes on of the claims of a token. Of one that this gateway has given to
+// carried returns what goes on of the claims of a token. Of one that this gateway has given to
 // a person these are the claims that are sealed in it: its own are the gateway's words.
-func (i *issuer) kept(c *claims) []Claim {
-	if _, signedIn := text(c.member(FamilyClaim)); i.openKept == nil || !signedIn {
-		return keptClaims(c.all, i.keepClaims)
+func (i *issuer) carried(c *claims) []Claim {
+	if _, signedIn := text(c.member(FamilyClaim)); i.openSealed == nil || !signedIn {
+		return carriedClaims(c.all, i.keepClaims)
 	}
-	sealed, is := text(c.member(KeptClaim))
+	sealed, is := text(c.member(SealedClaim))
 	if !is {
 		return nil
 	}
-	return Keep(i.openKept(sealed), i.keepClaims)
+	return Keep(i.openSealed(sealed), i.keepClaims)
 }
 
 // Keep returns those of the claims with these names that would go on with a principal whose
@@ -118,16 +118,16 @@ func Keep(claims []byte, names []string) []Claim {
 	if err != nil {
 		return nil
 	}
-	return keptClaims(all, names)
+	return carriedClaims(all, names)
 }
 
-// keptClaims returns the claims with those names. One that is longer than MaxKept is left
+// carriedClaims returns the claims with those names. One that is longer than MaxCarried is left
 // out, as if the token did not have it.
-func keptClaims(all []strictjson.Member, names []string) (kept []Claim) {
+func carriedClaims(all []strictjson.Member, names []string) (carried []Claim) {
 	for _, m := range all {
-		if len(m.Value) <= MaxKept && slices.Contains(names, m.Name) {
-			kept = append(kept, Claim{m.Name, slices.Clone(m.Value)})
+		if len(m.Value) <= MaxCarried && slices.Contains(names, m.Name) {
+			carried = append(carried, Claim{m.Name, slices.Clone(m.Value)})
 		}
 	}
-	return kept
+	return carried
 }

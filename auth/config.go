@@ -21,8 +21,8 @@ const (
 	FamilyClaim = "family" // what the token was given out for
 	// scopes that another token of the same sign-in could have, as scope has those of this
 	SpareClaim = "spare_scope"
-	// claims of the person that only the gateway reads: Issuer.OpenKept has them
-	KeptClaim = "kept"
+	// claims of the person that only the gateway reads: Issuer.OpenSealed has them
+	SealedClaim = "kept"
 )
 
 const (
@@ -73,9 +73,9 @@ type Issuer struct {
 	// claims with these names, at the top of the token, and the token itself.
 	KeepClaims []string
 	KeepToken  bool
-	// OpenKept gives the claims, as a JSON object, that a token of this gateway has sealed in
-	// its claim KeptClaim, and of which KeepClaims chooses. Nil: its tokens have none.
-	OpenKept func(sealed string) []byte
+	// OpenSealed gives the claims, as a JSON object, that a token of this gateway has sealed in
+	// its claim SealedClaim, and of which KeepClaims chooses. Nil: its tokens have none.
+	OpenSealed func(sealed string) []byte
 	// TokenOf gives, in place of a token of this gateway, the one of whoever vouches for the
 	// person of the family that its claim FamilyClaim names. The error is ErrSubjectGone if
 	// the person has to sign in for that. Nil: such a token goes on with nobody.

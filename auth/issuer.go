@@ -20,7 +20,7 @@ type issuer struct {
 	mapping     *mapping
 	maxLifetime time.Duration
 	keepClaims  []string
-	openKept    func(sealed string) []byte
+	openSealed  func(sealed string) []byte
 	keepToken   bool
 	tokenOf     func(ctx context.Context, family string) (string, error)
 	named       []*namedClaim
@@ -48,7 +48,7 @@ func newIssuer(cfg *Issuer, all *Config) (*issuer, error) {
 		mapping:     mapping,
 		maxLifetime: cfg.MaxLifetime,
 		keepClaims:  slices.Clone(cfg.KeepClaims),
-		openKept:    cfg.OpenKept,
+		openSealed:  cfg.OpenSealed,
 		keepToken:   cfg.KeepToken,
 		tokenOf:     cfg.TokenOf,
 		named:       newNamedClaims(cfg, mapping),

@@ -65,14 +65,14 @@ type KeySet struct {
 func (r *remote) state(now time.Time) KeySet {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	told := KeySet{Issuer: r.issuer, Failing: r.failing}
+	fares := KeySet{Issuer: r.issuer, Failing: r.failing}
 	if !r.failing.IsZero() {
-		told.Problem = r.failure
+		fares.Problem = r.failure
 	}
 	if set := r.current(now); set != nil {
-		told.Fetched, told.Until, told.Refused = set.fetched, set.until, set.refused
+		fares.Fetched, fares.Until, fares.Refused = set.fetched, set.until, set.refused
 	}
-	return told
+	return fares
 }
 
 // adopt takes over the set that another source has fetched from the same address, and

@@ -28,9 +28,9 @@ type Principal struct {
 	Spare  []string
 	Expiry time.Time
 
-	accessKey string // the id of the access key that spoke, not the key; "": a token did
-	proof     *proof // by what the token was accepted, for Verifier.Recheck; nil: no Verifier made this
-	token     *held  // see SubjectToken; nil: it was not kept
+	accessKey string        // the id of the access key that spoke, not the key; "": a token did
+	proof     *proof        // by what the token was accepted, for Verifier.Recheck; nil: no Verifier made this
+	token     *carriedToken // see SubjectToken; nil: it was not kept
 }
 
 // At returns the principal as it acts for one of the tenants that its token is for, and
@@ -100,7 +100,7 @@ func (p *Principal) Claims() []Claim {
 	if p.proof == nil {
 		return nil
 	}
-	return p.proof.kept
+	return p.proof.carried
 }
 
 // ClaimsDigest returns a digest that no other Claims have. It is zero where there are none.
@@ -108,7 +108,7 @@ func (p *Principal) ClaimsDigest() [sha256.Size]byte {
 	if p.proof == nil {
 		return [sha256.Size]byte{}
 	}
-	return p.proof.keptDigest
+	return p.proof.carriedDigest
 }
 
 // SubjectToken returns the token that the principal was made from, if Issuer.KeepToken
@@ -149,9 +149,9 @@ type proof struct {
 	tenants []string
 	family  string                   // what the token was given out for; "": it does not say
 	revoked func(family string) bool // nil: nothing ends before its time
-	kept    []Claim                  // as Issuer.KeepClaims asks
+	carried []Claim                  // as Issuer.KeepClaims asks
 
-	keptDigest [sha256.Size]byte // of kept, see Principal.ClaimsDigest
+	carriedDigest [sha256.Size]byte // of carried, see Principal.ClaimsDigest
 }
 
 // isRevoked tells whether what the token was given out for has ended.

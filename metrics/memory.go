@@ -9,22 +9,22 @@ import (
 // MemoryUse is how much of the budget of memory is held at one moment, in bytes.
 type MemoryUse struct {
 	Limit   int64            // the size of the budget
-	Held    int64            // by all together
+	InUse   int64            // by all together
 	Tenants map[string]int64 // by those tenants that hold most; their number must have a bound
 }
 
 // memory collects who holds how much memory. Like loads it asks whenever metrics are
 // read, so that a tenant which holds nothing has no series.
 type memory struct {
-	held, limit *prometheus.Desc
-	read        atomic.Pointer[func() MemoryUse] // nil: nobody has set it yet
+	inUse, limit *prometheus.Desc
+	read         atomic.Pointer[func() MemoryUse] // nil: nobody has set it yet
 }
 
 var _ prometheus.Collector = (*memory)(nil)
 
 func newMemory() *memory {
 	return &memory{
-		held: prometheus.NewDesc("drawbridge_memory_held_bytes",
+		inUse: prometheus.NewDesc("drawbridge_memory_held_bytes",
 			"Memory that requests hold beyond what their places cover, by the tenants that hold most; the "+
 				"tenant is empty for all others together.",
 			[]string{"tenant"}, nil),
@@ -36,7 +36,7 @@ func newMemory() *memory {
 
 // Describe implements prometheus.Collector.
 func (m *memory) Describe(out chan<- *prometheus.Desc) {
-	out <- m.held
+	out <- m.inUse
 	out <- m.limit
 }
 
@@ -48,15 +48,15 @@ func (m *memory) Collect(out chan<- prometheus.Metric) {
 		return
 	}
 	use := (*read)()
-	others := use.Held
-	for tenant, held := range use.Tenants {
+	others := use.InUse
+	for tenant, bytes := range use.Tenants {
 		if tenant == "" {
 			continue
 		}
-		others -= held
-		out <- prometheus.MustNewConstMetric(m.held, prometheus.GaugeValue, float64(held), tenant)
+		others -= bytes
+		out <- prometheus.MustNewConstMetric(m.inUse, prometheus.GaugeValue, float64(bytes), tenant)
 	}
-	out <- prometheus.MustNewConstMetric(m.held, prometheus.GaugeValue, float64(max(others, 0)), "")
+	out <- prometheus.MustNewConstMetric(m.inUse, prometheus.GaugeValue, float64(max(others, 0)), "")
 	out <- prometheus.MustNewConstMetric(m.limit, prometheus.GaugeValue, float64(use.Limit))
 }
 

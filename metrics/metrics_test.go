@@ -68,7 +68,7 @@ func record(m *metrics.Metrics) {
 	m.ConnectionRefused("total")
 	m.ConnectionClosed("address")
 	m.MemoryUse(func() metrics.MemoryUse {
-		return metrics.MemoryUse{Limit: 100, Held: 50, Tenants: map[string]int64{"acme": 30, "": 5}}
+		return metrics.MemoryUse{Limit: 100, InUse: 50, Tenants: map[string]int64{"acme": 30, "": 5}}
 	})
 	m.ItemsQuarantined("files", 1)
 	m.WorkUse(func() metrics.WorkUse {
@@ -87,7 +87,7 @@ func record(m *metrics.Metrics) {
 	m.SealKeys("f1d296", []string{"c0ffee"})
 	m.Replicas(func() metrics.Running { return metrics.Running{Running: 3, Reached: 1, Allowed: 2} })
 	m.ReplicaPlaces(
-		func() map[string]metrics.Places { return map[string]metrics.Places{"calls": {Held: 16, Used: 9}} })
+		func() map[string]metrics.Places { return map[string]metrics.Places{"calls": {Granted: 16, Used: 9}} })
 	m.PrefetchedTokens(func() int { return 25 })
 	m.Store.Show(func() (bool, map[string]int) { return true, map[string]int{"family": 3} })
 	m.Store.Call("put", "ok", time.Millisecond)
@@ -97,9 +97,9 @@ func record(m *metrics.Metrics) {
 	m.RedisLost()
 	m.RedisClock(func() (time.Duration, bool) { return -1500 * time.Millisecond, true })
 	m.SessionAdopted()
-	m.WordSent("news 1", "sent")
-	m.WordReceived("end 1")
-	m.WordMissed()
+	m.MessageSent("news 1", "sent")
+	m.MessageReceived("end 1")
+	m.MessagesMissed()
 	m.ConfigInForce("aaaaaaaa")
 	m.ConfigInForce("c0ffee00")
 	m.Draining(func() bool { return true })
@@ -179,9 +179,9 @@ func TestEveryMetric(t *testing.T) {
 		`drawbridge_redis_losses_total 1`,
 		`drawbridge_redis_clock_offset_seconds -1.5`,
 		`drawbridge_sessions_adopted_total 1`,
-		`drawbridge_replica_words_sent_total{kind="news 1",outcome="sent"} 1`,
-		`drawbridge_replica_words_received_total{kind="end 1"} 1`,
-		`drawbridge_replica_words_missed_total 1`,
+		`drawbridge_replica_messages_sent_total{kind="news 1",outcome="sent"} 1`,
+		`drawbridge_replica_messages_received_total{kind="end 1"} 1`,
+		`drawbridge_replica_messages_missed_total 1`,
 		`drawbridge_config_info{digest="c0ffee00"} 1`,
 		`drawbridge_draining 1`,
 		`drawbridge_redis_breaker_openings_total{state="slow"} 1`,

@@ -9,7 +9,7 @@ import (
 // Places is how many places for something at once this replica may give out at one
 // moment, and how many of them are taken, of all tenants together. More may be taken than
 // held: a limit was lowered, or Redis is gone and the rest is given back as calls end.
-type Places struct{ Held, Used int }
+type Places struct{ Granted, Used int }
 
 // ahead collects what this replica holds of what tenants have at all replicas together:
 // places, and tokens that it took ahead of requests. They are sums over tenants, because
@@ -17,9 +17,9 @@ type Places struct{ Held, Used int }
 // time. Like loads it asks whenever metrics are read, so that taking a place costs
 // nothing more.
 type ahead struct {
-	places, tokens *prometheus.Desc
-	held           atomic.Pointer[func() map[string]Places] // by kind; nil: there are no other replicas
-	prefetched     atomic.Pointer[func() int]               // nil: likewise
+	slotsDesc, tokens *prometheus.Desc
+	slots             atomic.Pointer[func() map[string]Places] // by kind; nil: there are no other replicas
+	prefetched        atomic.Pointer[func() int]               // nil: likewise
 }
 
 var _ prometheus.Collector = (*ahead)(nil)
@@ -37,25 +37,25 @@ func newAhead() *ahead {
 			"together. There are no series where the config names no Redis.",
 	}
 	return &ahead{
-		places: prometheus.NewDesc(places.Name, places.Help, []string{"kind", "state"}, nil),
-		tokens: prometheus.NewDesc(tokens.Name, tokens.Help, nil, nil),
+		slotsDesc: prometheus.NewDesc(places.Name, places.Help, []string{"kind", "state"}, nil),
+		tokens:    prometheus.NewDesc(tokens.Name, tokens.Help, nil, nil),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (a *ahead) Describe(out chan<- *prometheus.Desc) {
-	out <- a.places
+	out <- a.slotsDesc
 	out <- a.tokens
 }
 
 // Collect implements prometheus.Collector. Prometheus may call it from several goroutines
 // at once.
 func (a *ahead) Collect(out chan<- prometheus.Metric) {
-	if held := a.held.Load(); held != nil {
-		for kind, places := range (*held)() {
-			out <- prometheus.MustNewConstMetric(a.places, prometheus.GaugeValue, float64(places.Held), kind,
+	if bytes := a.slots.Load(); bytes != nil {
+		for kind, places := range (*bytes)() {
+			out <- prometheus.MustNewConstMetric(a.slotsDesc, prometheus.GaugeValue, float64(places.Granted), kind,
 				"held")
-			out <- prometheus.MustNewConstMetric(a.places, prometheus.GaugeValue, float64(places.Used), kind,
+			out <- prometheus.MustNewConstMetric(a.slotsDesc, prometheus.GaugeValue, float64(places.Used), kind,
 				"used")
 		}
 	}
@@ -67,7 +67,7 @@ func (a *ahead) Collect(out chan<- prometheus.Metric) {
 // ReplicaPlaces sets the function that returns, for each kind of places that replicas
 // share, what this one holds of them. It is called whenever metrics are read. Until it is
 // set, there are no such series.
-func (a *ahead) ReplicaPlaces(read func() map[string]Places) { a.held.Store(&read) }
+func (a *ahead) ReplicaPlaces(read func() map[string]Places) { a.slots.Store(&read) }
 
 // PrefetchedTokens sets the function that returns how many tokens of requests this replica
 // has taken ahead and not used yet. It is called whenever metrics are read. Until it is

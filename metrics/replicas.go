@@ -24,8 +24,8 @@ type replicas struct {
 
 var _ prometheus.Collector = (*replicas)(nil)
 
-// newReplicas makes them. Word has few kinds, which are named in the code of those who
-// send it.
+// newReplicas makes them. Messages have few kinds, which are named in the code of those who
+// send them.
 func newReplicas(f promauto.Factory) *replicas {
 	r := &replicas{
 		losses: f.NewCounter(prometheus.CounterOpts{
@@ -39,15 +39,15 @@ func newReplicas(f promauto.Factory) *replicas {
 				"them itself.",
 		}),
 		sent: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "drawbridge_replica_words_sent_total",
-			Help: "Word for other replicas by kind and outcome: sent, gone (it cannot be reached) or failed.",
+			Name: "drawbridge_replica_messages_sent_total",
+			Help: "Messages to other replicas by kind and outcome: sent, gone (it cannot be reached) or failed.",
 		}, []string{"kind", "outcome"}),
 		received: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "drawbridge_replica_words_received_total",
-			Help: "Word of other replicas that was handled, by kind.",
+			Name: "drawbridge_replica_messages_received_total",
+			Help: "Messages of other replicas that were handled, by kind.",
 		}, []string{"kind"}),
 		missed: f.NewCounter(prometheus.CounterOpts{
-			Name: "drawbridge_replica_words_missed_total",
+			Name: "drawbridge_replica_messages_missed_total",
 			Help: "Times that others may have taken this replica for gone, so that it looked again at all " +
 				"that it holds.",
 		}),
@@ -92,17 +92,17 @@ func (r *replicas) RedisLost() { r.losses.Inc() }
 // go of.
 func (r *replicas) SessionAdopted() { r.adopted.Inc() }
 
-// WordSent counts word for other replicas. The outcome is one of those that the help text
+// MessageSent counts a message to another replica. The outcome is one of those that the help text
 // of the metric lists.
-func (r *replicas) WordSent(kind, outcome string) {
+func (r *replicas) MessageSent(kind, outcome string) {
 	r.sent.WithLabelValues(kind, outcome).Inc()
 }
 
-// WordReceived counts word of another replica.
-func (r *replicas) WordReceived(kind string) { r.received.WithLabelValues(kind).Inc() }
+// MessageReceived counts a message of another replica.
+func (r *replicas) MessageReceived(kind string) { r.received.WithLabelValues(kind).Inc() }
 
-// WordMissed counts that word of other replicas may have been lost.
-func (r *replicas) WordMissed() { r.missed.Inc() }
+// MessagesMissed counts that messages of other replicas may have been lost.
+func (r *replicas) MessagesMissed() { r.missed.Inc() }
 
 // ConfigInForce records the digest of the config in use. The one before is forgotten. A
 // config without files has none, "".

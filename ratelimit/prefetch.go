@@ -53,8 +53,8 @@ func (l *prefetch) adapt(b *Bucket) {
 	}
 }
 
-// held returns how many tokens may be used now.
-func (l *prefetch) held(now time.Time) int {
+// available returns how many tokens may be used now.
+func (l *prefetch) available(now time.Time) int {
 	if !now.Before(l.until) {
 		l.tokens = 0
 	}
@@ -63,12 +63,12 @@ func (l *prefetch) held(now time.Time) int {
 
 // all returns how many tokens of the bucket are here: those that may be used now, and
 // those that calls keep aside.
-func (l *prefetch) all(now time.Time) int { return l.held(now) + l.aside }
+func (l *prefetch) all(now time.Time) int { return l.available(now) + l.aside }
 
 // lacks returns how many tokens are missing to a full bucket, as far as is known since
 // the last trip; what is in this prefetch is not missing.
 func (l *prefetch) lacks(now time.Time) float64 {
-	has := l.left + max(now.Sub(l.at).Seconds(), 0)*l.bucket.Limit.Rate + float64(l.held(now))
+	has := l.left + max(now.Sub(l.at).Seconds(), 0)*l.bucket.Limit.Rate + float64(l.available(now))
 	return max(float64(l.bucket.Limit.Burst)-has, 0)
 }
 
@@ -85,7 +85,7 @@ func (l *prefetch) owes(sharer string, now time.Time) float64 {
 // too few tokens for anybody. Before the first trip nobody knows.
 func (l *prefetch) refuse(w *want, now time.Time) *ExceededError {
 	e := &l.empty
-	if w.tokens >= e.tokens && now.Before(e.until) && now.Sub(e.noted) < emptyMost && l.held(now) < w.tokens {
+	if w.tokens >= e.tokens && now.Before(e.until) && now.Sub(e.noted) < emptyMost && l.available(now) < w.tokens {
 		return l.refusal(w, e.until.Sub(now), false, now)
 	}
 	return l.refusal(w, 0, true, now)
@@ -171,7 +171,7 @@ func (l *prefetch) isLow(now time.Time) bool {
 	if l.queued || l.trip != nil || l.most() == 0 || l.dry && now.Sub(l.at) < prefetchTime {
 		return false
 	}
-	return l.held(now) <= l.size/2 || l.until.Sub(now) < prefetchLife/2
+	return l.available(now) <= l.size/2 || l.until.Sub(now) < prefetchLife/2
 }
 
 // ahead returns how many tokens a trip should bring besides those that are needed: for the
@@ -191,7 +191,7 @@ func (l *prefetch) ahead(now time.Time) int {
 
 // add puts into the prefetch what a trip has brought that began at that time.
 func (l *prefetch) add(o outcome, at time.Time) {
-	l.tokens, l.until = l.held(at)+o.ahead, at.Add(prefetchLife)
+	l.tokens, l.until = l.available(at)+o.ahead, at.Add(prefetchLife)
 	l.left, l.at, l.dry = o.left, at, o.ahead == 0
 	l.tidy(at)
 }

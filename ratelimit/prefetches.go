@@ -97,7 +97,7 @@ func (r *Redis) fill(ctx context.Context, prefetches []*prefetch) {
 	for _, l := range prefetches {
 		l.queued = false
 		if l.trip == nil && l.bucket.Group == prefetches[0].bucket.Group {
-			asks = append(asks, ask{prefetch: l, owed: -1, ahead: l.ahead(now), held: l.all(now)})
+			asks = append(asks, ask{prefetch: l, owed: -1, ahead: l.ahead(now), prefetched: l.all(now)})
 		}
 	}
 	if len(asks) > 0 {
@@ -142,12 +142,12 @@ func (r *Redis) giveBackOne(ctx context.Context, l *prefetch) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
-	back := l.held(now)
+	back := l.available(now)
 	if back == 0 || l.trip != nil {
 		return nil
 	}
 	l.tokens = 0
-	asks := []ask{{prefetch: l, owed: -1, held: l.all(now), back: back}}
+	asks := []ask{{prefetch: l, owed: -1, prefetched: l.all(now), back: back}}
 	_, err := r.goLocked(ctx, asks, now)
 	return err
 }
@@ -159,7 +159,7 @@ func (r *Redis) Ahead() int {
 	defer r.mu.Unlock()
 	sum, now := 0, r.now()
 	for _, l := range r.prefetches {
-		sum += l.held(now)
+		sum += l.available(now)
 	}
 	return sum
 }

@@ -104,7 +104,7 @@ type want struct {
 func (w *want) ask(now time.Time) ask {
 	a := ask{
 		prefetch: w.prefetch, need: w.tokens - w.aside, owed: -1, ahead: w.prefetch.ahead(now),
-		held: w.prefetch.all(now),
+		prefetched: w.prefetch.all(now),
 	}
 	if !w.prefetch.isQuiet(w, now) {
 		a.owed = w.prefetch.owes(w.Sharer, now) + float64(w.aside)
@@ -192,7 +192,7 @@ func (r *Redis) lookLocked(wants []want, now time.Time) (refused *ExceededError,
 		if one := w.prefetch.refuse(w, now); one != nil {
 			refused = longer(refused, one)
 		}
-		w.short = w.prefetch.held(now) < w.tokens
+		w.short = w.prefetch.available(now) < w.tokens
 		short = short || w.short
 	}
 	return refused, short
@@ -256,7 +256,7 @@ func (r *Redis) fetchLocked(ctx context.Context, wants []want, now time.Time) er
 	asks := buffer[:0]
 	for i := range wants {
 		w := &wants[i]
-		w.aside = min(w.prefetch.held(now), w.tokens)
+		w.aside = min(w.prefetch.available(now), w.tokens)
 		if w.short {
 			asks = append(asks, w.ask(now))
 		}

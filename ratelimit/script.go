@@ -39,14 +39,14 @@ var errAnswer = errors.New("the answer is not that of a limiter's script")
 
 // ask is what a trip asks of one bucket.
 type ask struct {
-	prefetch *prefetch
-	limit    Limit   // of the prefetch when the trip began
-	need     int     // tokens to take now
-	owed     float64 // by the sharer that needs them; below zero: there is none, or a quiet one
-	ahead    int     // more tokens that are wanted
-	held     int     // tokens that the prefetch has, those that are kept aside included
-	back     int     // tokens to give back, which it no longer has
-	got      int     // of ahead, what the trip has brought
+	prefetch   *prefetch
+	limit      Limit   // of the prefetch when the trip began
+	need       int     // tokens to take now
+	owed       float64 // by the sharer that needs them; below zero: there is none, or a quiet one
+	ahead      int     // more tokens that are wanted
+	prefetched int     // tokens that the prefetch has, those that are kept aside included
+	back       int     // tokens to give back, which it no longer has
+	got        int     // of ahead, what the trip has brought
 }
 
 // outcome is what a trip has brought of one bucket.
@@ -64,7 +64,7 @@ func terms(replica string, asks []ask) (keys, args []string) {
 		keys = append(keys, keyOf(&a.prefetch.bucket))
 		args = append(args, number(a.limit.Rate), strconv.Itoa(a.limit.Burst), strconv.Itoa(a.need),
 			number(a.owed),
-			strconv.Itoa(a.ahead), strconv.Itoa(a.held), strconv.Itoa(a.back))
+			strconv.Itoa(a.ahead), strconv.Itoa(a.prefetched), strconv.Itoa(a.back))
 	}
 	return keys, args
 }

@@ -79,7 +79,7 @@ func TestCollisionsOfEveryKind(t *testing.T) {
 	kinds := map[registry.Kind]int{}
 	for _, c := range view.Collisions {
 		kinds[c.Kind]++
-		if c.Kept != "x" || c.Dropped != "y" {
+		if c.Winner != "x" || c.Dropped != "y" {
 			t.Errorf("got %+v", c)
 		}
 	}

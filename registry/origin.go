@@ -74,7 +74,7 @@ func (o *origin) exposed(uri string) string {
 		return uri
 	}
 	if keepsScheme(uri) {
-		return schemeKept(o.server, uri)
+		return withScheme(o.server, uri)
 	}
 	return formStart + o.server + "+" + uri
 }

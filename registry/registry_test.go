@@ -79,11 +79,11 @@ func TestFirstServerKeepsCollidingName(t *testing.T) {
 		want    registry.Collision
 	}{
 		{[]string{"a", "b"}, registry.Collision{
-			Kind: registry.KindTool, Exposed: "echo", Kept: "a",
+			Kind: registry.KindTool, Exposed: "echo", Winner: "a",
 			Dropped: "b",
 		}},
 		{[]string{"b", "a"}, registry.Collision{
-			Kind: registry.KindTool, Exposed: "echo", Kept: "b",
+			Kind: registry.KindTool, Exposed: "echo", Winner: "b",
 			Dropped: "a",
 		}},
 	} {
@@ -92,8 +92,8 @@ func TestFirstServerKeepsCollidingName(t *testing.T) {
 			t.Error(diff)
 		}
 		tool, err := v.Lookup("echo")
-		if err != nil || tool.Server != test.want.Kept {
-			t.Errorf("got %v, %v; want the tool of %s", tool, err, test.want.Kept)
+		if err != nil || tool.Server != test.want.Winner {
+			t.Errorf("got %v, %v; want the tool of %s", tool, err, test.want.Winner)
 		}
 		if len(v.Tools) != 3 {
 			t.Errorf("got %v, want three tools", exposed(v))

@@ -136,7 +136,7 @@ func encodesNeedlessly(uri string) bool {
 // formStart begins the exposed URIs of servers with a prefix. The server's name, a plus
 // and the own URI follow, so that file:///a of the server box becomes mcp.box+file:///a.
 // Letters, digits, "+", "-" and "." may stand in a scheme, so "mcp.box+file" is one, and
-// the whole is a valid URI. URIs whose schemes hosts know keep those, see schemeKept.
+// the whole is a valid URI. URIs whose schemes hosts know keep those, see withScheme.
 // https://www.rfc-editor.org/rfc/rfc3986#section-3.1
 const formStart = "mcp."
 
@@ -146,7 +146,7 @@ const formStart = "mcp."
 func fromForm(exposed string) (server, uri string, ok bool) {
 	rest, ok := strings.CutPrefix(exposed, formStart)
 	if !ok {
-		return fromSchemeKept(exposed)
+		return fromWithScheme(exposed)
 	}
 	if server, uri, ok = strings.Cut(rest, "+"); !ok {
 		return "", "", false
@@ -161,17 +161,17 @@ func keepsScheme(uri string) bool {
 	return mcp.KeepsScheme(scheme) && strings.HasPrefix(uri[len(scheme):], "://")
 }
 
-// schemeKept returns the exposed form of a URI that keeps its scheme: the name of the
+// withScheme returns the exposed form of a URI that keeps its scheme: the name of the
 // server stands before the path, so that ui://chart/view.html of the server mod becomes
 // ui://mod/chart/view.html.
-func schemeKept(server, uri string) string {
+func withScheme(server, uri string) string {
 	scheme := schemeOf(uri)
 	return scheme + "://" + server + "/" + uri[len(scheme)+len("://"):]
 }
 
-// fromSchemeKept splits what schemeKept made. ok is false when the URI does not have that
+// fromWithScheme splits what withScheme made. ok is false when the URI does not have that
 // form; when it is true, there need not be such a server.
-func fromSchemeKept(exposed string) (server, uri string, ok bool) {
+func fromWithScheme(exposed string) (server, uri string, ok bool) {
 	if !keepsScheme(exposed) {
 		return "", "", false
 	}

@@ -183,8 +183,8 @@ func TestURIsOfAServersFormBelongToIt(t *testing.T) {
 		[]string{"mcp.box+file:///{x}", "{+all}"}))
 	view := r.Catalogue().View([]string{"thief", "box"})
 	want := []registry.Collision{
-		{Kind: registry.KindResource, Exposed: "mcp.box+file:///secret", Kept: "box", Dropped: "thief"},
-		{Kind: registry.KindTemplate, Exposed: "mcp.box+file:///{x}", Kept: "box", Dropped: "thief"},
+		{Kind: registry.KindResource, Exposed: "mcp.box+file:///secret", Winner: "box", Dropped: "thief"},
+		{Kind: registry.KindTemplate, Exposed: "mcp.box+file:///{x}", Winner: "box", Dropped: "thief"},
 	}
 	if diff := cmp.Diff(want, view.Collisions); diff != "" {
 		t.Error(diff)

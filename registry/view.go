@@ -51,8 +51,8 @@ type View struct {
 // list has an item of that kind and exposed name, or the URI begins like the exposed URIs
 // of another server, which could then be impersonated.
 type Collision struct {
-	Kind                   Kind
-	Exposed, Kept, Dropped string // Kept and Dropped are the servers that have the name and that lost it
+	Kind                     Kind
+	Exposed, Winner, Dropped string // Winner and Dropped are the servers that have the name and that lost it
 }
 
 // ErrNotFound is the error for a name or URI that is not in the view.
@@ -141,13 +141,13 @@ func (v *View) Variants() []*View {
 func arrange[T entry](v *View, list, items []T, byName map[string]T) []T {
 	for _, t := range items {
 		i := t.item()
-		kept := v.formOf(i)
+		form := v.formOf(i)
 		if earlier, ok := byName[i.Exposed]; ok {
-			kept = earlier.item().Server
+			form = earlier.item().Server
 		}
-		if kept != "" {
+		if form != "" {
 			v.Collisions = append(v.Collisions, Collision{
-				Kind: i.Kind, Exposed: i.Exposed, Kept: kept,
+				Kind: i.Kind, Exposed: i.Exposed, Winner: form,
 				Dropped: i.Server,
 			})
 			continue

@@ -135,14 +135,14 @@ func TestAnswersForSlowClientsStayWithinTheirShare(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world) {
 			b, clients := w.config.Memory, newDeafClients(w)
 			call := bulkCalls(t, w)[form]
-			sessions := b.Held()
+			sessions := b.InUse()
 			for range 30 {
 				clients.call(t, call("alice"))
 			}
 			synctest.Wait()
 			got := clients.waits("alice")
-			if got < 2 || int64(got)*size > b.Most() || b.Held() > b.Most() || b.Held() < int64(got)*size {
-				t.Errorf("%s: %d answers wait, %d are held, want as many as fit into %d", form, got, b.Held(),
+			if got < 2 || int64(got)*size > b.Most() || b.InUse() > b.Most() || b.InUse() < int64(got)*size {
+				t.Errorf("%s: %d answers wait, %d are held, want as many as fit into %d", form, got, b.InUse(),
 					b.Most())
 			}
 			clients.call(t, call("bob"))
@@ -154,7 +154,7 @@ func TestAnswersForSlowClientsStayWithinTheirShare(t *testing.T) {
 			}
 			close(clients.awake)
 			synctest.Wait()
-			if got := b.Held() - sessions; got != 0 {
+			if got := b.InUse() - sessions; got != 0 {
 				t.Errorf("%s: %d bytes are held after all answers were read", form, got)
 			}
 		}, memory(32<<20), busy, bulk(size))
@@ -170,7 +170,7 @@ func TestAnswerWithoutRoomIsNoAdviceToRepeat(t *testing.T) {
 			if form == "modern, streamed" {
 				call = bulkCalls(t, w)["modern"]
 			}
-			sessions := w.config.Memory.Held()
+			sessions := w.config.Memory.InUse()
 			got := record(w.Handler(), call("alice").request(t.Context(), ""))
 			body := got.Body.String()
 			if got.Code != http.StatusOK || !strings.Contains(body, `"code":"DB-OUTPUT-MEMORY"`) ||
@@ -180,7 +180,7 @@ func TestAnswerWithoutRoomIsNoAdviceToRepeat(t *testing.T) {
 			if got := w.do(t, modernCall("echo")); got.Code != http.StatusOK {
 				t.Errorf("%s: a small call after it: got %d %s", form, got.Code, got.Body)
 			}
-			if held := w.config.Memory.Held() - sessions; held != 0 {
+			if held := w.config.Memory.InUse() - sessions; held != 0 {
 				t.Errorf("%s: %d are held in the end", form, held)
 			}
 		}
@@ -204,7 +204,7 @@ func TestCountsOfAnswersFitTheHeap(t *testing.T) {
 				if got := clients.waits("alice"); got != calls {
 					t.Fatalf("%s: %d of %d answers wait", form, got, calls)
 				}
-				held, live := float64(w.config.Memory.Held()), float64(heap()-before)
+				held, live := float64(w.config.Memory.InUse()), float64(heap()-before)
 				if ratio := live / held; math.IsNaN(ratio) || ratio > 1.5 || ratio < 1/1.5 {
 					t.Errorf("%s, %d bytes: counted %.1f MB, in memory %.1f MB", form, size, held/1e6,
 						live/1e6)

@@ -61,7 +61,7 @@ func TestSlowBodiesLeaveRoomForOthers(t *testing.T) {
 						got.Body)
 				}
 			}
-			if got := w.config.Memory.Held(); got != 0 {
+			if got := w.config.Memory.InUse(); got != 0 {
 				t.Errorf("length %d: a few bytes each hold %d", length, got)
 			}
 			for _, end := range ends {
@@ -117,7 +117,7 @@ func TestBodiesStayWithinTheirShare(t *testing.T) {
 		}
 		w.letGo()
 		synctest.Wait()
-		if got := w.config.Memory.Held(); got != 0 {
+		if got := w.config.Memory.InUse(); got != 0 {
 			t.Errorf("%d bytes are held after all calls have ended", got)
 		}
 	}, memory(32<<20), busy, func(w *world) { w.config.MaxBody = 1 << 30 })
@@ -188,7 +188,7 @@ func TestDecodedArgumentsStayWithinTheirShare(t *testing.T) {
 			t.Errorf("%d MiB: got %d %.300s, want %d %s", test.memory>>20, got.Code, got.Body, test.status,
 				test.stable)
 		}
-		if held := w.config.Memory.Held(); held != 0 {
+		if held := w.config.Memory.InUse(); held != 0 {
 			t.Errorf("%d MiB: %d are held in the end", test.memory>>20, held)
 		}
 		if got := w.do(t, modernCall("echo")); got.Code != http.StatusOK {
@@ -223,7 +223,7 @@ func TestCountsOfBodiesFitTheHeap(t *testing.T) {
 				go record(h, test.sent(m.request(t.Context(), "")))
 			}
 			synctest.Wait()
-			held, live := float64(w.config.Memory.Held()), float64(heap()-before)
+			held, live := float64(w.config.Memory.InUse()), float64(heap()-before)
 			if started, _ := w.counts(); started != calls {
 				t.Fatalf("%s: %d of %d calls are under way", test.name, started, calls)
 			}

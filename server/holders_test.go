@@ -28,7 +28,7 @@ func TestSessionsTookNoMemory(t *testing.T) {
 		if open := w.sessionsOpen(t); open < 50 || open > 150 {
 			t.Errorf("%d sessions of one user are open in 512 KiB, want what its share has room for", open)
 		}
-		if held, most := w.config.Memory.Held(), w.config.Memory.Most(); held > most || held < most/2 {
+		if held, most := w.config.Memory.InUse(), w.config.Memory.Most(); held > most || held < most/2 {
 			t.Errorf("%d are held, want nearly %d, which one user may", held, most)
 		}
 		if w.alive(t, "alice", first) || !w.alive(t, "alice", newest) {
@@ -42,7 +42,7 @@ func TestSessionsTookNoMemory(t *testing.T) {
 		wait(t)
 		time.Sleep(40 * time.Minute)
 		synctest.Wait()
-		if held := w.config.Memory.Held(); held != 0 {
+		if held := w.config.Memory.InUse(); held != 0 {
 			t.Errorf("%d are held after all sessions have ended", held)
 		}
 	}, memory(512<<10))
@@ -72,8 +72,8 @@ func TestSessionsEndedBecauseOthersHoldTheMemory(t *testing.T) {
 					t.Errorf("%d sessions are open, want %d", open, sessions)
 				}
 				for _, tenant := range w.config.Memory.Top(50) {
-					if tenant.TenantID == "acme" && tenant.Held != sessions<<10 {
-						t.Errorf("%d bytes are held for %d sessions", tenant.Held, sessions)
+					if tenant.TenantID == "acme" && tenant.InUse != sessions<<10 {
+						t.Errorf("%d bytes are held for %d sessions", tenant.InUse, sessions)
 					}
 				}
 			}, memory(1<<20), bounded(1000, limit))
@@ -118,11 +118,11 @@ func TestChangedPartsTookNoMemory(t *testing.T) {
 		const subscribe = `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"file:///a"}}`
 		id := w.open(t, "alice", mcp.Revision2511)
 		w.do(t, inSession("POST", id, subscribe))
-		before := w.config.Memory.Held()
+		before := w.config.Memory.InUse()
 		for n := range 400 {
 			files.change("file:///a", part(n))
 		}
-		held, most := w.config.Memory.Held(), w.config.Memory.Most()
+		held, most := w.config.Memory.InUse(), w.config.Memory.Most()
 		if held-before < most/2 || held > most {
 			t.Errorf("%d are held for parts of 3 MB, want nearly the share of one user, %d", held-before,
 				most)
@@ -135,7 +135,7 @@ func TestChangedPartsTookNoMemory(t *testing.T) {
 			!strings.Contains(got, `"uri":"file:///a"}`) {
 			t.Errorf("told of %d changes, want of the parts for which there was room, and of the whole", told)
 		}
-		if held := w.config.Memory.Held(); held > before {
+		if held := w.config.Memory.InUse(); held > before {
 			t.Errorf("%d are held when all was told, %d before", held, before)
 		}
 	}, memory(4<<20))

@@ -64,7 +64,7 @@ func TestAnswersWereLostByAnothersDoing(t *testing.T) {
 		}
 		got.expect(t, "id: p1-1", `"result"`)
 	}
-	if held := w.config.Memory.Held(); held < 1<<20 || held > w.config.Memory.Total()/2 {
+	if held := w.config.Memory.InUse(); held < 1<<20 || held > w.config.Memory.Total()/2 {
 		t.Errorf("%d bytes are held, want some answers, and no more than half of %d", held,
 			w.config.Memory.Total())
 	}

@@ -74,7 +74,7 @@ func TestACallWithAKeyRanTwice(t *testing.T) {
 		for _, repeat := range repeats {
 			same(t, "a repeat while it ran", <-repeat, want)
 		}
-		<-time.After(once.Kept - time.Second)
+		<-time.After(once.Retention - time.Second)
 		same(t, "a repeat later", b.do(t, m), want)
 		if n, _ := a.counts(); n != 1 {
 			t.Errorf("it ran %d times, want once", n)

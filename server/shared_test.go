@@ -234,14 +234,14 @@ func TestAnswerWithoutMemoryAtItsHomeMayComeAgain(t *testing.T) {
 			t.Errorf("without memory: got %d %s, want 429 DB-LIMIT-MEMORY", got.Code, got.Body)
 		}
 		a.config.Memory.Give(alice, held)
-		before := a.config.Memory.Held()
+		before := a.config.Memory.InUse()
 		wantStatus(t, "with memory", b.do(t, large), http.StatusAccepted)
 		if got := <-over; !strings.Contains(got, "rrrr") {
 			t.Errorf("got %.200s, want the answer in it", got)
 		}
 		a.do(t, inSession("DELETE", id, ""))
 		wait(t)
-		if got := a.config.Memory.Held(); got >= before {
+		if got := a.config.Memory.InUse(); got >= before {
 			t.Errorf("%d bytes are held, want less than %d: the answer and the session are gone", got, before)
 		}
 	})

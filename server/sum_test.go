@@ -244,12 +244,12 @@ func compareWithHeap(t *testing.T, least float64, names ...string) {
 			begin = append(begin, l.kinds()[name](t))
 		}
 		l.do(t, modernCall("echo")) // what is made for the first call stays
-		held, live := w.config.Memory.Held(), heap()
+		held, live := w.config.Memory.InUse(), heap()
 		for _, do := range begin {
 			do()
 		}
 		synctest.Wait()
-		heldMore, liveMore := float64(w.config.Memory.Held()-held), float64(heap()-live)
+		heldMore, liveMore := float64(w.config.Memory.InUse()-held), float64(heap()-live)
 		t.Logf("held %.2f MB, in memory %.2f MB", heldMore/1e6, liveMore/1e6)
 		if ratio := liveMore / heldMore; heldMore < least || math.IsNaN(ratio) || ratio > 1.5 ||
 			ratio < 1/1.5 {

@@ -660,7 +660,7 @@ func TestAnswersOverSSEStayedInMemory(t *testing.T) {
 		w.config.Log = w.log
 	})
 	g := h.visit(t, message{method: "GET", path: "/sse", token: "alice"}, "")
-	before := budget.Held()
+	before := budget.InUse()
 	for range 3 {
 		if got := h.do(t, message{
 			method: "POST", path: g.first, token: "alice",
@@ -669,6 +669,6 @@ func TestAnswersOverSSEStayedInMemory(t *testing.T) {
 			t.Fatalf("got status %d and %s, want 202", got.Code, got.Body)
 		}
 		g.expect(t, `"result"`)
-		eventually(t, func() bool { return budget.Held() == before })
+		eventually(t, func() bool { return budget.InUse() == before })
 	}
 }

@@ -452,7 +452,7 @@ func TestCallsThatWaitLeaveRoomForBodies(t *testing.T) {
 		}
 		w.do(t, inSession("DELETE", id, ""))
 		synctest.Wait()
-		if held := w.config.Memory.Held(); held != 0 {
+		if held := w.config.Memory.InUse(); held != 0 {
 			t.Errorf("%d bytes are held after the session, want none", held)
 		}
 	}, func(w *world) { w.config.Memory = share.New(52 << 20) })
@@ -464,18 +464,18 @@ func TestSmallCallsThatWaitCountedNowhere(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.asking()
 		id := w.openAsking(t, mcp.Revision2511)
-		session := w.config.Memory.Held()
+		session := w.config.Memory.InUse()
 		for n := range 8 {
 			w.follow(t, inSession("POST", id,
 				strings.Replace(askRoots, `"id":1`, fmt.Sprintf(`"id":"c%d"`, n), 1)))
 			synctest.Wait()
-			if held, want := w.config.Memory.Held()-session, int64(n+1)*share.Covered; held != want {
+			if held, want := w.config.Memory.InUse()-session, int64(n+1)*share.Covered; held != want {
 				t.Errorf("%d bytes are held while %d calls wait, want %d", held, n+1, want)
 			}
 		}
 		w.do(t, inSession("DELETE", id, ""))
 		synctest.Wait()
-		if held := w.config.Memory.Held(); held != 0 {
+		if held := w.config.Memory.InUse(); held != 0 {
 			t.Errorf("%d bytes are held after the session, want none", held)
 		}
 	}, func(w *world) { w.config.Memory = share.New(64 << 20) })

@@ -26,7 +26,7 @@ const (
 	askTime  = 2 * time.Second // of one question to the store
 	useTime  = time.Minute     // between two notes of when keys were used
 
-	maxHeld    = 10_000 // keys in memory
+	maxCached  = 10_000 // keys in memory
 	maxUnknown = 4      // questions about keys that are not in memory, at once
 )
 
@@ -46,7 +46,7 @@ type Keys struct {
 	unknown chan struct{} // has room for maxUnknown
 
 	mu     sync.Mutex // guards the fields below; never held while the store is asked
-	held   map[string]*cached
+	byName map[string]*cached
 	looked time.Time // when the last good look at what was revoked began
 }
 
@@ -60,7 +60,7 @@ type cached struct {
 
 // New returns Keys, for which Run looks after what was revoked.
 func New(cfg Config) *Keys {
-	return &Keys{cfg: cfg, unknown: make(chan struct{}, maxUnknown), held: map[string]*cached{}}
+	return &Keys{cfg: cfg, unknown: make(chan struct{}, maxUnknown), byName: map[string]*cached{}}
 }
 
 // Refusals. Unknown, revoked and expired are one.
@@ -105,7 +105,7 @@ func (k *Keys) Verify(ctx context.Context, text string) (auth.Principal, error) 
 func (k *Keys) lookup(id string, now time.Time, fresh bool) (cached, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	h := k.held[id]
+	h := k.byName[id]
 	if h == nil || !now.Before(h.key.Expires) {
 		return cached{}, false
 	}
@@ -125,7 +125,7 @@ func (k *Keys) ask(ctx context.Context, id string) (Key, error) {
 	ctx, stop := context.WithTimeout(ctx, askTime)
 	defer stop()
 	k.mu.Lock()
-	known := k.held[id] != nil
+	known := k.byName[id] != nil
 	k.mu.Unlock()
 	if !known {
 		select {
@@ -155,13 +155,13 @@ func (k *Keys) ask(ctx context.Context, id string) (Key, error) {
 func (k *Keys) hold(id string, key Key, now time.Time) cached {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	h := k.held[id]
+	h := k.byName[id]
 	if h == nil {
-		if len(k.held) >= maxHeld {
-			delete(k.held, k.idlestLocked())
+		if len(k.byName) >= maxCached {
+			delete(k.byName, k.idlestLocked())
 		}
 		h = &cached{}
-		k.held[id] = h
+		k.byName[id] = h
 	}
 	h.key, h.read, h.seen = key, now, now
 	return *h
@@ -172,8 +172,8 @@ func (k *Keys) hold(id string, key Key, now time.Time) cached {
 func (k *Keys) idlestLocked() (idlest string) {
 	const some = 16
 	looked := 0
-	for id, h := range k.held {
-		if idlest == "" || h.seen.Before(k.held[idlest].seen) {
+	for id, h := range k.byName {
+		if idlest == "" || h.seen.Before(k.byName[idlest].seen) {
 			idlest = id
 		}
 		if looked++; looked == some {
@@ -186,8 +186,8 @@ func (k *Keys) idlestLocked() (idlest string) {
 // drop forgets a key, and tells whether it was in memory.
 func (k *Keys) drop(id string) bool {
 	k.mu.Lock()
-	_, was := k.held[id]
-	delete(k.held, id)
+	_, was := k.byName[id]
+	delete(k.byName, id)
 	k.mu.Unlock()
 	if was {
 		k.cfg.Revoked()
@@ -212,7 +212,7 @@ func (k *Keys) Recheck(p auth.Principal) error {
 	now := k.cfg.Now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	h := k.held[p.AccessKey()]
+	h := k.byName[p.AccessKey()]
 	switch {
 	case !k.cfg.Taken():
 		return &auth.Error{Reason: "key", Err: errOff}
@@ -257,7 +257,7 @@ func every(ctx context.Context, pause time.Duration, do func(context.Context)) {
 func (k *Keys) dropRevoked(ctx context.Context) {
 	if !k.cfg.Taken() {
 		k.mu.Lock()
-		clear(k.held)
+		clear(k.byName)
 		k.mu.Unlock()
 		return
 	}
@@ -282,7 +282,7 @@ func (k *Keys) dropRevoked(ctx context.Context) {
 func (k *Keys) noteUses(ctx context.Context) {
 	k.mu.Lock()
 	var used []cached
-	for _, h := range k.held {
+	for _, h := range k.byName {
 		if h.seen.Sub(h.recorded) >= useTime {
 			h.recorded = h.seen
 			used = append(used, *h)

@@ -211,7 +211,7 @@ func TestGuessesFindNothingAndHoldUpNobody(t *testing.T) {
 	}
 	over.Wait()
 	t.Attr("attempts", "1000")
-	if held := len(r.held); held != 1 {
+	if held := len(r.byName); held != 1 {
 		t.Errorf("%d keys in memory, want 1: guesses take no memory", held)
 	}
 }
@@ -406,7 +406,7 @@ func TestKeysAreCleanedFromOutput(t *testing.T) {
 func TestFullMemoryForgetsIdleKeys(t *testing.T) {
 	r := newReplica(t, open(t))
 	began := time.Now()
-	for i := range maxHeld {
+	for i := range maxCached {
 		r.hold(strconv.Itoa(i), Key{}, began)
 	}
 	for i := range 50 {
@@ -417,11 +417,11 @@ func TestFullMemoryForgetsIdleKeys(t *testing.T) {
 	}
 	kept := 0
 	for i := range 50 {
-		if r.held[strconv.Itoa(i)] != nil {
+		if r.byName[strconv.Itoa(i)] != nil {
 			kept++
 		}
 	}
-	if kept != 50 || len(r.held) != maxHeld {
-		t.Errorf("%d of 50 keys in use are held, and %d in all; want 50 and %d", kept, len(r.held), maxHeld)
+	if kept != 50 || len(r.byName) != maxCached {
+		t.Errorf("%d of 50 keys in use are held, and %d in all; want 50 and %d", kept, len(r.byName), maxCached)
 	}
 }

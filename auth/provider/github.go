@@ -178,7 +178,7 @@ func (p *GitHub) identity(ctx context.Context, token *oauth2.Token, was string) 
 	if err != nil {
 		return signin.Identity{}, err
 	}
-	keep := kept{
+	keep := refreshState{
 		Token: token.RefreshToken, Client: p.cfg.ClientID, Issuer: GitHubIssuer, Subject: said.Subject,
 	}
 	if keep.Token == "" {

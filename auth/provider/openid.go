@@ -146,7 +146,7 @@ func (p *OIDC) Refresh(ctx context.Context, refreshToken string) (signin.Identit
 }
 
 // refreshed returns who somebody is by the answer to a refresh.
-func (p *OIDC) refreshed(ctx context.Context, d *discovered, token *oauth2.Token, was *kept) (
+func (p *OIDC) refreshed(ctx context.Context, d *discovered, token *oauth2.Token, was *refreshState) (
 	signin.Identity, error,
 ) {
 	before, err := members([]byte(was.Claims))
@@ -193,7 +193,7 @@ func (p *OIDC) identity(ctx context.Context, d *discovered, token *oauth2.Token,
 	if err != nil {
 		return signin.Identity{}, err
 	}
-	keep := kept{
+	keep := refreshState{
 		Token: token.RefreshToken, Client: p.cfg.ClientID, Issuer: p.cfg.Issuer, Subject: who.subject,
 		Claims: string(signed),
 	}

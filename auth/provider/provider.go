@@ -2,15 +2,15 @@
 // Connect, and GitHub, which speaks only OAuth. It deliberately does not know what
 // becomes of the answer: which tenant somebody has, which scopes, and which tokens.
 //
-//	openid     the way through an OpenID Connect provider: OIDC
-//	try        is all there that a sign-in needs?
-//	keys       the key set alone, for who verifies access tokens
-//	discovery  what its document says, and how long that is believed
-//	idtoken    what it signed: ID tokens and logout tokens
-//	github     the same way through GitHub
-//	kept       what must be remembered between two looks at one person
-//	transport  every request: bounds, retries, proof of who we are
-//	failure    what is told of a refusal
+//	openid        the way through an OpenID Connect provider: OIDC
+//	try           is all there that a sign-in needs?
+//	keys          the key set alone, for who verifies access tokens
+//	discovery     what its document says, and how long that is believed
+//	idtoken       what it signed: ID tokens and logout tokens
+//	github        the same way through GitHub
+//	refreshstate  what must be remembered between two refreshes of one person
+//	transport     every request: bounds, retries, proof of who we are
+//	failure       what is told of a refusal
 //
 // A file uses only what stands below it. It is the only package that imports go-oidc and
 // x/oauth2. Both read whole answers into their errors; transport and failure see to it

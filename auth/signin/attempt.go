@@ -43,7 +43,7 @@ func (t *attempt) state() string { return t.ID + "." + t.Secret }
 
 // newAttempt returns the attempt to answer what a client has asked for.
 func (s *core) newAttempt(asked ask, provider string) attempt {
-	asked.Client = asked.Client.Kept()
+	asked.Client = asked.Client.Stored()
 	return attempt{
 		ask: asked, ID: rand.Text(), Provider: provider, Secret: rand.Text(), Nonce: rand.Text(),
 		Verifier: rand.Text() + rand.Text(), Begun: s.now().Unix(),

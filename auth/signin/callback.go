@@ -121,7 +121,7 @@ func (s *core) arrived(x *exchange, t *attempt, person auth.Principal, id *Ident
 		s.granted(x, f)
 		return
 	}
-	err := s.held(ctx, func() error { return s.put(ctx, f, now.Add(consentLife)) })
+	err := s.retry(ctx, func() error { return s.put(ctx, f, now.Add(consentLife)) })
 	switch {
 	case errors.Is(err, store.ErrFull):
 		s.problem(x, http.StatusServiceUnavailable, pages.TooMany, "full")

@@ -61,7 +61,7 @@ func (s *core) pending(x *exchange, id string) (f *family, secret string, ok boo
 		return nil, "", false
 	}
 	ctx := x.request.Context()
-	err = s.held(ctx, func() (err error) { f, err = s.family(ctx, id); return err })
+	err = s.retry(ctx, func() (err error) { f, err = s.family(ctx, id); return err })
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		s.problem(x, http.StatusBadRequest, pages.OtherBrowser, "consent_expired")
@@ -176,7 +176,7 @@ func (s *core) consented(ctx context.Context, f *family) (code string, err error
 	secret := rand.Text()
 	f.Stage, f.Secret = stageCode, digest(secret)
 	f.Until = s.now().Add(codeLife).Unix()
-	err = s.held(ctx, func() error {
+	err = s.retry(ctx, func() error {
 		if err := s.registry.Keep(ctx, f.Ask.Client, f.Tenant); err != nil {
 			return err
 		}

@@ -83,9 +83,9 @@ const (
 	maxForm      = 32 << 10            // bytes of a form or registration
 )
 
-// held calls do until it does not fail any more in a way that may pass, or until the hold
+// retry calls do until it does not fail any more in a way that may pass, or until the hold
 // of the config is over. Of the errors that pass it returns the last one.
-func (s *core) held(ctx context.Context, do func() error) error {
+func (s *core) retry(ctx context.Context, do func() error) error {
 	end := s.now().Add(s.config.Hold)
 	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
 		err := do()

@@ -158,7 +158,7 @@ func (s *core) endAll(ctx context.Context, q store.Query, reason string,
 				return
 			}
 			if err == nil {
-				err = s.endHeld(ctx, f, reason)
+				err = s.endRetrying(ctx, f, reason)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -180,8 +180,8 @@ func (s *core) endAll(ctx context.Context, q store.Query, reason string,
 	}
 }
 
-// endHeld ends a family though others change it meanwhile.
-func (s *core) endHeld(ctx context.Context, f *family, reason string) error {
+// endRetrying ends a family though others change it meanwhile.
+func (s *core) endRetrying(ctx context.Context, f *family, reason string) error {
 	err := s.end(ctx, f, reason)
 	for tries := 0; errors.Is(err, store.ErrConflict) && tries < maxTries; tries++ {
 		fresh, again := s.family(ctx, f.ID)

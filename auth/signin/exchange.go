@@ -74,7 +74,7 @@ func (s *core) refused(x *exchange, endpoint string, line audit.Record, more ...
 // refuse answers a program with a fault.
 func (s *core) refuse(x *exchange, endpoint string, f *fault) {
 	status := cmp.Or(f.status, http.StatusBadRequest)
-	s.refused(x, endpoint, audit.Record{Outcome: outcomeOf(status), Reason: f.word()})
+	s.refused(x, endpoint, audit.Record{Outcome: outcomeOf(status), Reason: f.label()})
 	switch status {
 	case http.StatusUnauthorized:
 		if x.request.Header.Get("Authorization") != "" { // https://www.rfc-editor.org/rfc/rfc6749#section-5.2

@@ -62,7 +62,7 @@ type family struct {
 	AccessUntil int64  `json:"access_until,omitempty"`
 	SessionID   string `json:"session_id,omitempty"` // the provider's
 	// those of the provider's claims that Settings.KeepClaims names
-	Kept map[string]json.RawMessage `json:"kept,omitempty"`
+	Carried map[string]json.RawMessage `json:"kept,omitempty"`
 	// the provider's sub, which in rules may be another claim
 	ProviderSubject string `json:"provider_subject,omitempty"`
 	SignedIn        int64  `json:"signed_in"` // in seconds since 1970, as all times here

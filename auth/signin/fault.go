@@ -14,8 +14,8 @@ type fault struct {
 
 func (f *fault) Error() string { return f.code + ": " + f.says }
 
-// word returns the word for metrics and log.
-func (f *fault) word() string {
+// label returns the word for metrics and log.
+func (f *fault) label() string {
 	if f.reason != "" {
 		return f.reason
 	}

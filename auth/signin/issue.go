@@ -33,8 +33,8 @@ func (s *core) tokensOf(f *family, wanted []string) (tokens, error) {
 		extra[auth.SpareClaim] = strings.Join(spare, " ")
 	}
 	var err error
-	if len(f.Kept) > 0 {
-		if extra[auth.KeptClaim], err = s.sealKept(f); err != nil {
+	if len(f.Carried) > 0 {
+		if extra[auth.SealedClaim], err = s.sealCarried(f); err != nil {
 			return tokens{}, err
 		}
 	}

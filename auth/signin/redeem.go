@@ -28,7 +28,7 @@ func (s *core) redeem(ctx context.Context, at address, q *request) (tokens, erro
 	}
 	var made tokens
 	key := newTokenKey()
-	err := s.held(ctx, func() (err error) {
+	err := s.retry(ctx, func() (err error) {
 		made, err = s.redeemOnce(ctx, at, q, id, secret, key)
 		return err
 	})

@@ -15,7 +15,7 @@ import (
 const (
 	// For how long the word of a provider serves all refreshes of a family: those that
 	// came together, at whichever replica, are answered by one question.
-	freshWord = 20 * time.Second
+	freshAnswer = 20 * time.Second
 	// For how long a replica has the family to itself that asks the provider. One that
 	// dies meanwhile holds up nobody for longer.
 	askingTime = providerTime + 5*time.Second
@@ -40,7 +40,7 @@ func (s *core) refresh(ctx context.Context, at address, q *request) (tokens, err
 	}
 	var f *family
 	tries := 0
-	err := s.held(ctx, func() (err error) {
+	err := s.retry(ctx, func() (err error) {
 		for ; tries < maxTries; tries++ {
 			if f, err = s.refreshOnce(ctx, at, q, p); !errors.Is(err, store.ErrConflict) {
 				return err
@@ -74,7 +74,7 @@ func (s *core) refreshOnce(ctx context.Context, at address, q *request, p presen
 		return nil, s.lost(ctx, f, "provider_gone")
 	}
 	now := s.now()
-	if f.RefreshToken != "" && now.Sub(atTime(f.Looked)) >= freshWord {
+	if f.RefreshToken != "" && now.Sub(atTime(f.Looked)) >= freshAnswer {
 		if now.Before(atTime(f.Asking)) {
 			return nil, errOther
 		}
@@ -92,7 +92,7 @@ func (s *core) refreshOnce(ctx context.Context, at address, q *request, p presen
 	}
 	// What the provider has said is not to be had again: it may have taken its refresh
 	// token and given another.
-	return f, s.held(ctx, func() error { return s.put(ctx, f, f.expires(now)) })
+	return f, s.retry(ctx, func() error { return s.put(ctx, f, f.expires(now)) })
 }
 
 // leads tells whether the config still leads from the provider of a family to its tenant.
@@ -152,13 +152,13 @@ func (s *core) lookUp(ctx context.Context, f *family) error {
 			return err
 		}
 		f.RefreshToken = id.RefreshToken
-		return errors.Join(err, s.held(ctx, func() error { return s.put(ctx, f, f.expires(s.now())) }))
+		return errors.Join(err, s.retry(ctx, func() error { return s.put(ctx, f, f.expires(s.now())) }))
 	}
-	return s.takeWord(ctx, f, login, &id)
+	return s.takeAnswer(ctx, f, login, &id)
 }
 
-// takeWord takes over what the provider has said.
-func (s *core) takeWord(ctx context.Context, f *family, l *Login, id *Identity) error {
+// takeAnswer takes over what the provider has said.
+func (s *core) takeAnswer(ctx context.Context, f *family, l *Login, id *Identity) error {
 	if id.RefreshToken != "" {
 		f.RefreshToken = id.RefreshToken
 	}

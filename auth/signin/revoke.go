@@ -23,7 +23,7 @@ func (s *core) revoke(x *exchange) {
 		return
 	}
 	ctx := context.WithoutCancel(x.request.Context())
-	if err := s.held(ctx, func() error { return s.revokeOnce(ctx, client, form.Get("token")) }); err != nil {
+	if err := s.retry(ctx, func() error { return s.revokeOnce(ctx, client, form.Get("token")) }); err != nil {
 		s.answerError(x, "revoke", err)
 		return
 	}
@@ -49,5 +49,5 @@ func (s *core) revokeOnce(ctx context.Context, client credentials, token string)
 	case !client.is(f) || refreshes && !f.made(p):
 		return nil
 	}
-	return s.endHeld(ctx, f, "revoked")
+	return s.endRetrying(ctx, f, "revoked")
 }

@@ -96,7 +96,7 @@ func (s *Server) Issuers(settings Settings, tenants []string) []auth.Issuer {
 			MaxLifetime: tokenLife, Own: s.core.signer.keys,
 		}
 		if len(settings.KeepClaims) > 0 {
-			issuer.KeepClaims, issuer.OpenKept = settings.KeepClaims, s.core.openKept
+			issuer.KeepClaims, issuer.OpenSealed = settings.KeepClaims, s.core.openCarried
 		}
 		if settings.KeepTokens {
 			issuer.TokenOf = s.core.providerToken

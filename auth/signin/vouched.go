@@ -30,15 +30,15 @@ func (s *core) keepToken(f *family, id *Identity) {
 	f.AccessToken, f.AccessUntil = id.AccessToken, until.Unix()
 }
 
-// mostKept bounds the claims of a person in an access token, which must fit a header. Those
+// maxCarried bounds the claims of a person in an access token, which must fit a header. Those
 // that find no room are left out, as if the provider had not told them.
-const mostKept = 2 << 10 // bytes
+const maxCarried = 2 << 10 // bytes
 
 // keepClaims keeps what servers are to be told of a person, and returns the names of claims
 // that find no room.
 func (s *core) keepClaims(f *family, id *Identity) (tooLong []string) {
-	f.Kept = nil
-	left := mostKept
+	f.Carried = nil
+	left := maxCarried
 	for _, c := range auth.Keep(id.Claims, s.config.Settings().KeepClaims) {
 		size := len(c.Name) + len(c.Value)
 		if size > left {
@@ -46,29 +46,29 @@ func (s *core) keepClaims(f *family, id *Identity) (tooLong []string) {
 			continue
 		}
 		left -= size
-		if f.Kept == nil {
-			f.Kept = map[string]json.RawMessage{}
+		if f.Carried == nil {
+			f.Carried = map[string]json.RawMessage{}
 		}
-		f.Kept[c.Name] = c.Value
+		f.Carried[c.Name] = c.Value
 	}
 	return tooLong
 }
 
-// keptPurpose separates the claims in access tokens from all else that is sealed.
-const keptPurpose = "signin kept claims"
+// carriedPurpose separates the claims in access tokens from all else that is sealed.
+const carriedPurpose = "signin kept claims"
 
-// sealKept returns what an access token has of a person's claims for this gateway alone.
-func (s *core) sealKept(f *family) (string, error) {
-	text, err := strictjson.Marshal(f.Kept)
+// sealCarried returns what an access token has of a person's claims for this gateway alone.
+func (s *core) sealCarried(f *family) (string, error) {
+	text, err := strictjson.Marshal(f.Carried)
 	if err != nil {
 		return "", fmt.Errorf("write the claims of a person: %w", err)
 	}
-	return s.config.Ring.SealLong(keptPurpose, text)
+	return s.config.Ring.SealLong(carriedPurpose, text)
 }
 
-// openKept returns what sealKept was given. It is for tokens whose signature was verified.
-func (s *core) openKept(sealed string) []byte {
-	text, err := s.config.Ring.OpenLong(keptPurpose, sealed)
+// openCarried returns what sealCarried was given. It is for tokens whose signature was verified.
+func (s *core) openCarried(sealed string) []byte {
+	text, err := s.config.Ring.OpenLong(carriedPurpose, sealed)
 	if err != nil {
 		return nil // of a key that has ended; the next token has another
 	}
@@ -81,7 +81,7 @@ func (s *core) openKept(sealed string) []byte {
 func (s *core) providerToken(ctx context.Context, id string) (string, error) {
 	var f *family
 	tries := 0
-	err := s.held(ctx, func() (err error) {
+	err := s.retry(ctx, func() (err error) {
 		for ; tries < maxTries; tries++ {
 			if f, err = s.vouchedOnce(ctx, id); !errors.Is(err, store.ErrConflict) {
 				return err
@@ -122,7 +122,7 @@ func (s *core) vouchedOnce(ctx context.Context, id string) (*family, error) {
 	}
 	f.Asking = 0
 	given := f.AccessToken
-	err = s.held(ctx, func() error { return s.put(ctx, f, f.expires(now)) })
+	err = s.retry(ctx, func() error { return s.put(ctx, f, f.expires(now)) })
 	f.AccessToken = given // also if it is too long to be kept
 	return f, err
 }

@@ -21,10 +21,10 @@ func advertised(cfg *config.Config, s *server.Settings) {
 	s.Advertise = slices.Clone(cfg.Advertise)
 	if cfg.Advertise != nil {
 		s.Advertise = slices.DeleteFunc(s.Advertise,
-			func(name string) bool { return name != config.SignInWord && !isServer(name) })
+			func(name string) bool { return name != config.SignInKeyword && !isServer(name) })
 	}
 	for i, name := range s.Advertise {
-		if name == config.SignInWord {
+		if name == config.SignInKeyword {
 			s.Advertise[i] = s.PublicURL
 		}
 	}

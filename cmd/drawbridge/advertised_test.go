@@ -144,7 +144,7 @@ func TestSignInIsAdvertised(t *testing.T) {
 	if !s.SignIn || !slices.Equal(s.AuthorizationServers, want) || s.Advertise != nil {
 		t.Errorf("got %+v, want %+v", s, want)
 	}
-	cfg.Advertise = []string{config.SignInWord, "https://globex.example/", "local"}
+	cfg.Advertise = []string{config.SignInKeyword, "https://globex.example/", "local"}
 	if got := settingsOf(cfg, "127.0.0.1:8080").Advertise; !slices.Equal(got,
 		[]string{"https://mcp.example.com", "https://globex.example/"}) {
 		t.Errorf("got %q", got)

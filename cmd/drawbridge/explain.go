@@ -288,7 +288,7 @@ func (w *walk) tell(g *gateway.Gateway, e *gateway.Explanation, p auth.Principal
 	fmt.Fprintf(&w.out, "%s\n\n%s", w.conclusion(e), walked)
 	w.tellServer(e)
 	for _, r := range e.Rules {
-		w.line("rule", "%s %s", r.Place, ruleInWords(&r, p))
+		w.line("rule", "%s %s", r.Place, describeRule(&r, p))
 	}
 	if len(e.Rules) == 0 && e.Server == "" && e.Outcome == "unknown" {
 		w.line("rule", "none was asked: there is nothing of that name")
@@ -364,8 +364,8 @@ const (
 	outcomeUnknown          = "unknown"
 )
 
-// ruleInWords says what a rule says of the item, and why.
-func ruleInWords(r *gateway.RuleSays, p auth.Principal) string {
+// describeRule says what a rule says of the item, and why.
+func describeRule(r *gateway.RuleSays, p auth.Principal) string {
 	says := "names other items"
 	switch {
 	case r.Denies:

@@ -89,7 +89,7 @@ func appendLine(dst []byte, at time.Time, level slog.Level, message string, attr
 // ASCII and are copied as they are.
 func appendQuoted(dst []byte, text string) []byte {
 	dst = append(dst, '"')
-	kept := 0
+	copied := 0
 	for i := 0; i < len(text); {
 		c := text[i]
 		if c >= ' ' && c < 0x7F && c != '"' && c != '\\' {
@@ -101,12 +101,12 @@ func appendQuoted(dst []byte, text string) []byte {
 			r, size = utf8.DecodeRuneInString(text[i:])
 		}
 		if c < utf8.RuneSelf || r == utf8.RuneError && size == 1 || strictjson.Hidden(r) {
-			dst = appendEscape(append(dst, text[kept:i]...), r)
-			kept = i + size
+			dst = appendEscape(append(dst, text[copied:i]...), r)
+			copied = i + size
 		}
 		i += size
 	}
-	return append(append(dst, text[kept:]...), '"')
+	return append(append(dst, text[copied:]...), '"')
 }
 
 // appendEscape appends the escape that slog has for a character.

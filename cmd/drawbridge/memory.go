@@ -106,9 +106,9 @@ const maxHolders = 20
 
 // memoryUse returns what the metrics tell of a budget.
 func memoryUse(b *share.Budget) metrics.MemoryUse {
-	use := metrics.MemoryUse{Limit: b.Total(), Held: b.Held(), Tenants: make(map[string]int64)}
+	use := metrics.MemoryUse{Limit: b.Total(), InUse: b.InUse(), Tenants: make(map[string]int64)}
 	for _, h := range b.Top(maxHolders) {
-		use.Tenants[h.TenantID] = h.Held
+		use.Tenants[h.TenantID] = h.InUse
 	}
 	return use
 }
@@ -122,7 +122,7 @@ func overload(b *share.Budget, maxBody int64) string {
 		return ""
 	}
 	return fmt.Sprintf("memory: requests hold %d %% of what they may, most of it tenant %q with %d %%",
-		percent(b.Held(), b.Total()), top[0].TenantID, percent(top[0].Held, b.Total()))
+		percent(b.InUse(), b.Total()), top[0].TenantID, percent(top[0].InUse, b.Total()))
 }
 
 func percent(part, whole int64) int64 { return int64(math.Round(100 * float64(part) / float64(whole))) }

@@ -157,7 +157,7 @@ func TestThePageOnSizingHasTheSharesOfContainers(t *testing.T) {
 			}
 		}
 		cells := []int64{
-			container, plan.limit >> 20, plan.budget >> 20, b.Total() >> 20, b.Held() >> 20,
+			container, plan.limit >> 20, plan.budget >> 20, b.Total() >> 20, b.InUse() >> 20,
 			user >> 20, min(user/2, message) >> 20,
 		}
 		row := strings.ReplaceAll(strings.Trim(fmt.Sprint(cells), "[]"), " ", " | ")
@@ -195,7 +195,7 @@ func TestOverloadNamesTheHolder(t *testing.T) {
 	}
 	use := memoryUse(b)
 	if diff := cmp.Diff([]string{"acme", "globex"}, slices.Sorted(maps.Keys(use.Tenants))); diff != "" ||
-		use.Limit != 64<<20 || use.Held != b.Held() {
+		use.Limit != 64<<20 || use.InUse != b.InUse() {
 		t.Errorf("got %+v (-want +got):\n%s", use, diff)
 	}
 }

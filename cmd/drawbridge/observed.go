@@ -24,7 +24,7 @@ func observe(others replica.Others, m *metrics.Metrics) *observed {
 	var joined atomic.Bool
 	others.OnReturn(func() {
 		if joined.Swap(true) { // the first time nothing was missed
-			m.WordMissed()
+			m.MessagesMissed()
 		}
 	})
 	return &observed{others, m}
@@ -33,26 +33,26 @@ func observe(others replica.Others, m *metrics.Metrics) *observed {
 // Send implements replica.Others.
 func (o *observed) Send(ctx context.Context, to replica.ID, w replica.Word) ([]byte, error) {
 	answer, err := o.Others.Send(ctx, to, w)
-	o.metrics.WordSent(w.Kind, outcomeOfWord(err))
+	o.metrics.MessageSent(w.Kind, sendOutcome(err))
 	return answer, err
 }
 
 // Forward implements replica.Others.
 func (o *observed) Forward(ctx context.Context, to replica.ID, r link.Request) (*http.Response, error) {
 	answer, err := o.Others.Forward(ctx, to, r)
-	o.metrics.WordSent("forward", outcomeOfWord(err))
+	o.metrics.MessageSent("forward", sendOutcome(err))
 	return answer, err
 }
 
 // Handle implements replica.Others.
 func (o *observed) Handle(kind string, h replica.Handler) {
 	o.Others.Handle(kind, func(ctx context.Context, from replica.ID, w replica.Word) ([]byte, error) {
-		o.metrics.WordReceived(kind)
+		o.metrics.MessageReceived(kind)
 		return h(ctx, from, w)
 	})
 }
 
-func outcomeOfWord(err error) string {
+func sendOutcome(err error) string {
 	switch {
 	case err == nil:
 		return "sent"

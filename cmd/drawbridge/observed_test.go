@@ -71,10 +71,10 @@ func TestMetricsTellWhatReplicasDo(t *testing.T) {
 		})
 	}
 	once := func(n float64) bool { return n == 1 }
-	wait(registries[0], "drawbridge_replica_words_sent_total", "news 1,sent", once)
-	wait(registries[0], "drawbridge_replica_words_sent_total", "news 1,gone",
+	wait(registries[0], "drawbridge_replica_messages_sent_total", "news 1,sent", once)
+	wait(registries[0], "drawbridge_replica_messages_sent_total", "news 1,gone",
 		func(n float64) bool { return n >= 1 })
-	wait(registries[1], "drawbridge_replica_words_received_total", "news 1",
+	wait(registries[1], "drawbridge_replica_messages_received_total", "news 1",
 		once)
 	wait(registries[0], "drawbridge_redis_calls_total", "replicas,done",
 		func(n float64) bool { return n > 2 })
@@ -83,7 +83,7 @@ func TestMetricsTellWhatReplicasDo(t *testing.T) {
 	wait(registries[0], "drawbridge_redis_losses_total", "", func(n float64) bool { return n == 0 })
 	server.Exec(t, "FLUSHALL")
 	wait(registries[0], "drawbridge_redis_losses_total", "", once)
-	wait(registries[0], "drawbridge_replica_words_missed_total", "", func(n float64) bool { return n >= 1 })
+	wait(registries[0], "drawbridge_replica_messages_missed_total", "", func(n float64) bool { return n >= 1 })
 }
 
 // series returns the value of a counter or gauge whose labels, in the order of their

@@ -385,7 +385,7 @@ func (j *callsJudged) print(s streams) int {
 				continue
 			}
 		}
-		s.say("%s\n", strings.Map(visible, row.inWords(j.rows[row])))
+		s.say("%s\n", strings.Map(visible, row.describe(j.rows[row])))
 	}
 	if further > 0 {
 		s.say("not judged: %s more, of %s and items\n", count(further, "call"), count(open-maxOpenRows,
@@ -397,8 +397,8 @@ func (j *callsJudged) print(s streams) int {
 	return j.refused
 }
 
-// inWords says what becomes of the calls of a row.
-func (r *judgedRow) inWords(u *use) string {
+// describe says what becomes of the calls of a row.
+func (r *judgedRow) describe(u *use) string {
 	text := []string{"refused", "let through", "not judged"}[r.becomes]
 	if r.tenant != "" || r.subject != "" {
 		text += fmt.Sprintf(": tenant %s, %s#%s,", cmp.Or(r.tenant, "-"), cmp.Or(r.issuer, "-"),

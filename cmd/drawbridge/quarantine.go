@@ -22,24 +22,24 @@ const maxQuarantineLogged = 200
 
 // quarantined splits the refusals of a server into those of quarantined definitions and
 // the others.
-func quarantined(refused []registry.Refusal) (held, others []registry.Refusal) {
+func quarantined(refused []registry.Refusal) (found, others []registry.Refusal) {
 	for _, r := range refused {
 		if r.Reason == registry.ReasonQuarantined {
-			held = append(held, r)
+			found = append(found, r)
 		} else {
 			others = append(others, r)
 		}
 	}
-	return held, others
+	return found, others
 }
 
 // tellQuarantine counts what is quarantined of a server and which releases let nothing
 // in, and logs each digest once. The server may come back or list the same again as often
 // as it likes.
 func (f *fleet) tellQuarantine(ctx context.Context, now upstream.Status) {
-	held, _ := quarantined(now.Refused)
-	f.metrics.ItemsQuarantined(now.Server, len(held))
-	for _, r := range held {
+	found, _ := quarantined(now.Refused)
+	f.metrics.ItemsQuarantined(now.Server, len(found))
+	for _, r := range found {
 		if why, ok := errors.AsType[*registry.QuarantineError](r.Err); ok && f.tells(now.Server, why.Digest) {
 			f.log.WarnContext(ctx, "definition quarantined", slog.String("server", r.Server),
 				slog.String("kind", string(r.Kind)),
@@ -101,8 +101,8 @@ func idleReleases(s upstream.Status) []string {
 // how to let each in.
 func quarantineNotes(s upstream.Status) []string {
 	var out []string
-	held, _ := quarantined(s.Refused)
-	for _, r := range held {
+	found, _ := quarantined(s.Refused)
+	for _, r := range found {
 		out = append(out, fmt.Sprintf("server %s: %s", s.Server, leftOut(r)))
 	}
 	return out

@@ -156,7 +156,7 @@ func withoutNewParts(next, started *config.Config) *config.Config {
 	}
 	without.Logins, without.Clients = nil, nil
 	without.Advertise = slices.DeleteFunc(slices.Clone(next.Advertise),
-		func(name string) bool { return name == config.SignInWord })
+		func(name string) bool { return name == config.SignInKeyword })
 	return &without
 }
 

@@ -31,10 +31,10 @@ const (
 // for the same memory again at once; and what can be given back must be worth it. No call
 // waits for it. Use it from one goroutine.
 type scavenger struct {
-	use  func() memoryInUse
-	held func() int64 // what is held for clients, in bytes
-	free func()       // collects garbage and gives back what is free
-	log  *slog.Logger
+	use   func() memoryInUse
+	inUse func() int64 // what is held for clients, in bytes
+	free  func()       // collects garbage and gives back what is free
+	log   *slog.Logger
 
 	// What was in use after the last time, besides what was held for clients. Zero before
 	// the first time, which is soon after the start: to read a large config takes much
@@ -51,8 +51,8 @@ type memoryInUse struct {
 }
 
 // newScavenger returns a scavenger for this process.
-func newScavenger(held func() int64, log *slog.Logger) *scavenger {
-	return &scavenger{use: readMemoryInUse, held: held, free: freeMemory, log: log}
+func newScavenger(inUse func() int64, log *slog.Logger) *scavenger {
+	return &scavenger{use: readMemoryInUse, inUse: inUse, free: freeMemory, log: log}
 }
 
 // freeMemory collects twice, since what is in a pool of package sync, such as the buffers
@@ -83,13 +83,13 @@ func (t *scavenger) look(ctx context.Context) {
 	now := t.use()
 	since := now.allocated - t.allocated
 	t.allocated = now.allocated
-	excess := max(now.resident-t.held()-t.own, now.free)
+	excess := max(now.resident-t.inUse()-t.own, now.free)
 	if excess < max(scavengeLeast, now.resident/scavengePart) || since >= excess/scavengeCalm {
 		return
 	}
 	t.free()
 	after := t.use()
-	t.own = after.resident - t.held()
+	t.own = after.resident - t.inUse()
 	t.log.DebugContext(ctx, "memory given back", slog.Int64("before_bytes", now.resident),
 		slog.Int64("after_bytes", after.resident))
 }

@@ -17,9 +17,9 @@ func scavengerOn(now *memoryInUse, held *int64, least int64) (t *scavenger, time
 				allocated: now.allocated << 20,
 			}
 		},
-		held: func() int64 { return *held << 20 },
-		free: func() { *times++; now.resident, now.free = min(now.resident, least+*held), 0 },
-		log:  slog.New(slog.DiscardHandler),
+		inUse: func() int64 { return *held << 20 },
+		free:  func() { *times++; now.resident, now.free = min(now.resident, least+*held), 0 },
+		log:   slog.New(slog.DiscardHandler),
 	}, times
 }
 

@@ -153,7 +153,7 @@ func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s st
 // The operator's listener is the first to start and nearly the last to stop, so that
 // /readyz and the metrics tell of both. Clients come in only after the servers have been
 // put into the catalogue, though most of these will not be connected yet; until then their
-// requests are held, as heldUntil says. The audit log
+// requests are held, as delayedUntil says. The audit log
 // is closed last because every part above may still have a record to write. The returned
 // error joins what made a part fail with what went wrong while closing.
 func (p *parts) run(ctx context.Context, l listeners, o options) error {
@@ -167,7 +167,7 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	defer begun()
 	defer context.AfterFunc(ctx, begun)()
 	awaited := make(chan struct{}) // closed when there is all that clients need
-	clients := p.httpServer(heldUntil(awaited, p.server.Handler()), p.doors.clients)
+	clients := p.httpServer(delayedUntil(awaited, p.server.Handler()), p.doors.clients)
 	operator := p.httpServer(admin.Handler(admin.Config{
 		Metrics: metrics.Handler(p.gatherer),
 		View:    p.status.view,
@@ -184,7 +184,7 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	p.fleet.apply(work, p.started.ReachedServers())
 	group.Go(func() error { return p.server.Run(work) })
 	group.Go(func() error { return p.gateway.Run(work) })
-	group.Go(func() error { return newScavenger(p.memory.Held, p.log).Run(work) })
+	group.Go(func() error { return newScavenger(p.memory.InUse, p.log).Run(work) })
 	group.Go(func() error { return p.collector.Run(work) })
 	group.Go(func() error {
 		defer close(awaited)

@@ -166,7 +166,7 @@ func (s *sharing) places(p *parts, replicas int) allot.Places {
 func placesUse(all map[allot.Kind]allot.Use) map[string]metrics.Places {
 	shown := make(map[string]metrics.Places, len(all))
 	for kind, use := range all {
-		shown[string(kind)] = metrics.Places{Held: use.Held, Used: use.Taken}
+		shown[string(kind)] = metrics.Places{Granted: use.Granted, Used: use.Taken}
 	}
 	return shown
 }

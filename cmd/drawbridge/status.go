@@ -58,10 +58,10 @@ func (s *status) await(ctx context.Context) {
 	}
 }
 
-// heldUntil has requests wait until a channel is closed. Those for the keys of identities
+// delayedUntil has requests wait until a channel is closed. Those for the keys of identities
 // do not wait: a server that is told who calls asks for them before it answers the gateway,
 // and the gateway would wait for the server.
-func heldUntil(awaited <-chan struct{}, next http.Handler) http.Handler {
+func delayedUntil(awaited <-chan struct{}, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != server.KeysPath {
 			select {

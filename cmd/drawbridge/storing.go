@@ -89,8 +89,8 @@ func newStoring(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 	return s, nil
 }
 
-// kept returns the store, nil if nothing is kept.
-func (s *storing) kept() store.Store {
+// opened returns the store, nil if nothing is kept.
+func (s *storing) opened() store.Store {
 	if s.db == nil {
 		return nil
 	}

@@ -71,9 +71,9 @@ func ofSymptom(topic string) (sections []string) {
 	for line := range strings.Lines(page("debug")) {
 		symptom, rest, _ := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
 		_, target, linked := strings.Cut(rest, "](")
-		words := strings.FieldsFunc(strings.ToLower(symptom), notInWord)
+		words := strings.FieldsFunc(strings.ToLower(symptom), isSeparator)
 		lacks := func(word string) bool { return !slices.Contains(words, word) }
-		typed := strings.FieldsFunc(strings.ToLower(topic), notInWord)
+		typed := strings.FieldsFunc(strings.ToLower(topic), isSeparator)
 		if !linked || len(typed) == 0 || slices.ContainsFunc(typed, lacks) {
 			continue
 		}
@@ -85,7 +85,7 @@ func ofSymptom(topic string) (sections []string) {
 		}
 		for line := range strings.Lines(string(text)) {
 			heading, is := strings.CutPrefix(strings.TrimSpace(line), "## ")
-			if is && anchor == strings.Join(strings.FieldsFunc(strings.ToLower(heading), notInWord), "-") {
+			if is && anchor == strings.Join(strings.FieldsFunc(strings.ToLower(heading), isSeparator), "-") {
 				sections = append(sections, strings.TrimSpace(section(string(text), heading)))
 			}
 		}
@@ -93,8 +93,8 @@ func ofSymptom(topic string) (sections []string) {
 	return sections
 }
 
-// notInWord tells whether a character stands between words.
-func notInWord(c rune) bool { return !unicode.IsLetter(c) && !unicode.IsDigit(c) }
+// isSeparator tells whether a character stands between words.
+func isSeparator(c rune) bool { return !unicode.IsLetter(c) && !unicode.IsDigit(c) }
 
 // meaning is what the reference says of a code, an outcome or a reason.
 type meaning struct{ says, cure string }

@@ -103,7 +103,7 @@ func (v *verifiers) replace(ctx context.Context, issuers []config.Issuer, next *
 		v.refresh()
 		return
 	}
-	for _, name := range keptSets(v.known, issuers) {
+	for _, name := range unchangedSets(v.known, issuers) {
 		next.Adopt(v.current.Load(), name)
 	}
 	before := v.running
@@ -123,10 +123,10 @@ func settingsOfAll(issuers []config.Issuer) []config.Issuer {
 	return plain
 }
 
-// keptSets names the issuers whose key set is fetched from the same place as before. With
+// unchangedSets names the issuers whose key set is fetched from the same place as before. With
 // other private_addresses it is not the same place: what an address in the internal
 // network has said must not count once that is forbidden.
-func keptSets(before, after []config.Issuer) []string {
+func unchangedSets(before, after []config.Issuer) []string {
 	var names []string
 	for i := range after {
 		same := func(old config.Issuer) bool {

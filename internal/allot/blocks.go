@@ -159,7 +159,7 @@ func (b *Blocks) More(ctx context.Context, kind Kind, tenant string, limit int) 
 
 // grow asks for twice as many places.
 func (b *Blocks) grow(ctx context.Context, one *block) {
-	b.ask(ctx, one, func(d *demand) { d.wanted = max(2*d.taken, 2*d.held, least) })
+	b.ask(ctx, one, func(d *demand) { d.wanted = max(2*d.taken, 2*d.granted, least) })
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.hereLocked(one) <= b.config.Used(one.kind, one.tenant) {
@@ -171,11 +171,11 @@ func (b *Blocks) grow(ctx context.Context, one *block) {
 
 // demand is what a replica asks Redis for, of the places of a tenant.
 type demand struct {
-	limit  int
-	held   int // the block before
-	taken  int // places that are taken here
-	needed int // that it should have even if others lack some
-	wanted int // that it takes if nobody lacks any
+	limit   int
+	granted int // the block before
+	taken   int // places that are taken here
+	needed  int // that it should have even if others lack some
+	wanted  int // that it takes if nobody lacks any
 }
 
 // ask asks for a block, and notes what was granted. If there is no answer, what was
@@ -185,7 +185,7 @@ func (b *Blocks) ask(ctx context.Context, one *block, want func(*demand)) {
 	defer func() { <-one.turn }()
 	sent, present := time.Now(), b.config.Present()
 	b.mu.Lock()
-	d := demand{limit: one.limit, held: one.places}
+	d := demand{limit: one.limit, granted: one.places}
 	d.taken = b.config.Used(one.kind, one.tenant)
 	if d.taken > 0 || sent.Sub(one.touched) < quiet {
 		d.needed = d.taken + d.taken/2 + 1
@@ -265,9 +265,9 @@ func (b *Blocks) renew(ctx context.Context, one *block) {
 		switch {
 		case over:
 		case used:
-			d.wanted = max(2*d.taken, d.held-d.held/4, least)
+			d.wanted = max(2*d.taken, d.granted-d.granted/4, least)
 		default:
-			d.wanted = max(d.taken, d.held-max(d.held/4, 1))
+			d.wanted = max(d.taken, d.granted-max(d.granted/4, 1))
 		}
 	})
 	b.mu.Lock()

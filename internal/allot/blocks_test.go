@@ -278,8 +278,8 @@ func TestIdleTenantsCostNothing(t *testing.T) {
 		}
 		return time.Since(since) > 3*time.Second
 	})
-	if use := a.Use()[allot.Streams]; use.Held != 200 {
-		t.Errorf("%d places are held, want the 200 that are taken", use.Held)
+	if use := a.Use()[allot.Streams]; use.Granted != 200 {
+		t.Errorf("%d places are held, want the 200 that are taken", use.Granted)
 	}
 }
 

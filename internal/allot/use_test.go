@@ -23,7 +23,7 @@ func TestUseIsOfAllTenants(t *testing.T) {
 		t.Helper()
 		until(t, what, func() bool { // each tenant has one place taken, as the holder says of any
 			all := a.Use()
-			return all[allot.Calls] == (allot.Use{Held: held, Taken: 2}) &&
+			return all[allot.Calls] == (allot.Use{Granted: held, Taken: 2}) &&
 				all[allot.Streams] == (allot.Use{})
 		})
 	}

@@ -17,22 +17,22 @@ const (
 	recoverySpace = 16 * maxLine
 )
 
-// kept is what could not be written and waits in memory to be tried again.
-type kept struct {
+// backlog is what could not be written and waits in memory to be tried again.
+type backlog struct {
 	lines []byte
 	count int // of lines, including those that are in the file but could not be synced
 }
 
 // with returns what is kept followed by the lines of a batch, which may be nil. The order
 // of the records is that in which they came.
-func (k kept) with(b *batch) kept {
+func (k backlog) with(b *batch) backlog {
 	switch {
 	case b == nil:
 		return k
 	case k.count == 0:
-		return kept{b.lines, b.count}
+		return backlog{b.lines, b.count}
 	}
-	return kept{append(k.lines, b.lines...), k.count + b.count}
+	return backlog{append(k.lines, b.lines...), k.count + b.count}
 }
 
 // replacement is a file that Reopen has opened, for the writer to go on with.
@@ -76,7 +76,7 @@ func (l *Log) step() (last bool) {
 	todo := l.rest.with(do.batch)
 	// nothing to write, or it is not yet time to try it again
 	if todo.count == 0 || do.batch == nil && !do.again {
-		l.end(nil, kept{}, nil, l.failed)
+		l.end(nil, backlog{}, nil, l.failed)
 		return do.last
 	}
 	left, err := l.sink.write(todo.lines, l.cfg.Always)
@@ -133,7 +133,7 @@ func (l *Log) begin() duties {
 // end ends a step that was to write todo, the lines of which left could not be written.
 // It keeps those, tells all who wait for b, and finds out whether records can be written
 // now.
-func (l *Log) end(b *batch, todo kept, left []byte, err error) {
+func (l *Log) end(b *batch, todo backlog, left []byte, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.since, l.inWork, l.failed = time.Time{}, nil, err
@@ -143,10 +143,10 @@ func (l *Log) end(b *batch, todo kept, left []byte, err error) {
 	case todo.count == 0:
 	case err == nil:
 		l.lines -= todo.count
-		l.rest = kept{}
+		l.rest = backlog{}
 		l.sink.keepSpare(todo.lines)
 	default:
-		l.rest = kept{append([]byte(nil), left...), todo.count}
+		l.rest = backlog{append([]byte(nil), left...), todo.count}
 	}
 	l.endLocked(b, err)
 	if b != nil {

@@ -175,8 +175,8 @@ func (s *speaker) minimal(schema any) any {
 	if fixed, is := o["const"]; is {
 		return fixed
 	}
-	if words, is := o["enum"].([]any); is {
-		return words[0]
+	if values, is := o["enum"].([]any); is {
+		return values[0]
 	}
 	kind := o["type"]
 	if several, is := kind.([]any); is {

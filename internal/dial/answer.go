@@ -24,7 +24,7 @@ func parseAnswer(data []byte) (header, length int, keepAlive []byte, ok bool) {
 	if at == 0 || !bytes.HasPrefix(line, []byte(statusOK)) {
 		return 0, 0, nil, false
 	}
-	json, kept := false, false
+	json, persistent := false, false
 	for {
 		if line, at = nextLine(data, at); at == 0 {
 			return 0, 0, nil, false
@@ -47,8 +47,8 @@ func parseAnswer(data []byte) (header, length int, keepAlive []byte, ok bool) {
 			valid = !json && isJSON(value)
 			json = true
 		case is(name, "connection"):
-			valid = !kept && is(value, "keep-alive")
-			kept = true
+			valid = !persistent && is(value, "keep-alive")
+			persistent = true
 		case is(name, "keep-alive"):
 			valid = keepAlive == nil
 			keepAlive = value

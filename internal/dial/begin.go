@@ -11,9 +11,9 @@ import (
 // answers, fit in.
 const firstRead = 4 << 10
 
-// keptOut is how much memory for requests a connection keeps, in bytes. Nobody counts it,
+// maxRetainedOut is how much memory for requests a connection keeps, in bytes. Nobody counts it,
 // and a call may wait long, and a connection be idle long after it.
-const keptOut = 16 << 10
+const maxRetainedOut = 16 << 10
 
 // errStale is the error for an idle connection that cannot be used again: the server has
 // closed it, or has sent what nobody asked for. Nothing was written to it.
@@ -107,7 +107,7 @@ func (c *conn) write() {
 	t := &c.turn
 	t.written, t.unsent = c.Write(t.out)
 	t.out = nil
-	if cap(c.out) > keptOut {
+	if cap(c.out) > maxRetainedOut {
 		c.out = nil
 	}
 	if t.written > 0 && t.wrote != nil {

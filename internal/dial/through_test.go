@@ -119,7 +119,7 @@ func TestLargeRequestsLeaveNoMemory(t *testing.T) {
 	for _, test := range []struct {
 		size int
 		kept bool
-	}{{100, true}, {keptOut, false}, {maxSent, false}} {
+	}{{100, true}, {maxRetainedOut, false}, {maxSent, false}} {
 		near, far := net.Pipe()
 		read := make(chan int64, 1)
 		go func() { // it ends with far

@@ -36,8 +36,8 @@ const defaultPlaces = 1024
 type bulkhead struct {
 	places int // for calls of all tenants together
 
-	mu   sync.Mutex      // guards the field below
-	held map[counter]int // calls under way; one that has none is absent
+	mu     sync.Mutex      // guards the field below
+	active map[counter]int // calls under way; one that has none is absent
 }
 
 // counter says where calls are counted: those of a holder (a user, a tenant, or "" for
@@ -53,7 +53,7 @@ type level struct {
 }
 
 func newBulkhead(places int) *bulkhead {
-	return &bulkhead{places: places, held: make(map[counter]int)}
+	return &bulkhead{places: places, active: make(map[counter]int)}
 }
 
 // enter counts a call at the server. leave is called once with taken, when the call has
@@ -65,14 +65,14 @@ func (b *bulkhead) enter(c *Caller, server string) (taken [levels]counter, err e
 	defer b.mu.Unlock()
 	for i, l := range wanted {
 		taken[i] = counter{l.holder, server}
-		held, all := b.held[taken[i]]+1, b.held[counter{l.holder, ""}]+1
-		if l.full != nil && held > max(1, 2*(l.places-all)) {
+		count, all := b.active[taken[i]]+1, b.active[counter{l.holder, ""}]+1
+		if l.full != nil && count > max(1, 2*(l.places-all)) {
 			return taken, l.full
 		}
 	}
 	for _, at := range taken {
-		b.held[at]++
-		b.held[counter{at.holder, ""}]++
+		b.active[at]++
+		b.active[counter{at.holder, ""}]++
 	}
 	return taken, nil
 }
@@ -88,10 +88,10 @@ func (b *bulkhead) leave(taken [levels]counter) {
 }
 
 func (b *bulkhead) dropLocked(at counter) {
-	if n := b.held[at]; n > 1 {
-		b.held[at] = n - 1
+	if n := b.active[at]; n > 1 {
+		b.active[at] = n - 1
 	} else {
-		delete(b.held, at)
+		delete(b.active, at)
 	}
 }
 

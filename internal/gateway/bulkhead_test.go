@@ -45,7 +45,7 @@ func ward(t *testing.T, places int, tenants []TenantConfig, story func(t *testin
 			close(w.heal)
 		}
 		w.calls.Wait()
-		if left := len(w.bulkhead.held); left > 0 {
+		if left := len(w.bulkhead.active); left > 0 {
 			t.Errorf("%d counts of calls are left when all have ended, want none", left)
 		}
 		if got := metricstest.Sum(t, w.metrics, "drawbridge_upstream_calls_in_flight"); got != 0 {
@@ -107,7 +107,7 @@ func (w *wards) crowd(t *testing.T, server, tenant string, users, n int) (underw
 func (w *wards) taken(tenant, server string) int {
 	w.bulkhead.mu.Lock()
 	defer w.bulkhead.mu.Unlock()
-	return w.bulkhead.held[counter{tenant, server}]
+	return w.bulkhead.active[counter{tenant, server}]
 }
 
 // refusedBy checks that calls were refused for this reason. A few may have found no place

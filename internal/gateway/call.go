@@ -43,9 +43,9 @@ type call struct {
 // round is what is known of the earlier rounds of a call. Zero is that of the first
 // round.
 type round struct {
-	state   *state // of the round before; nil: this is the first
-	prepaid bool   // this round costs no token of the limits of calls
-	kept    bool   // the place that the first round took is still held
+	state        *state // of the round before; nil: this is the first
+	prepaid      bool   // this round costs no token of the limits of calls
+	slotRetained bool   // the place that the first round took is still held
 }
 
 // holding is what a call has taken of what is limited.

@@ -14,7 +14,7 @@ import (
 // keptState is what the kept states say; that with a home is of the second form.
 func keptState(home string) *state {
 	s := &state{
-		expires: time.Unix(1764000000, 0), spent: 1500 * time.Millisecond, rounds: 2, held: true,
+		expires: time.Unix(1764000000, 0), spent: 1500 * time.Millisecond, rounds: 2, slotRetained: true,
 		hasInner: true,
 		server:   "box", callID: "call", inner: "inner",
 	}
@@ -48,7 +48,7 @@ func TestKeptStatesAndTasksAreRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept := string(sealtest.Kept(t, "requestState-"+name, []byte(made)))
+		kept := string(sealtest.Stored(t, "requestState-"+name, []byte(made)))
 		if got, ok := g.openState(kept); !ok || !reflect.DeepEqual(got, want) {
 			t.Errorf("state %s: got %+v, %v, want %+v", name, got, ok, want)
 		}
@@ -61,7 +61,7 @@ func TestKeptStatesAndTasksAreRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept = string(sealtest.Kept(t, "task-"+name, []byte(id)))
+		kept = string(sealtest.Stored(t, "task-"+name, []byte(id)))
 		if got, err := g.openTask(kept); err != nil || !reflect.DeepEqual(got, wantTask) {
 			t.Errorf("task %s: got %+v, %v, want %+v", name, got, err, wantTask)
 		}
@@ -80,7 +80,7 @@ func TestKeptCursorsAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept := string(sealtest.Kept(t, "cursor-1", []byte(made)))
+	kept := string(sealtest.Stored(t, "cursor-1", []byte(made)))
 	if start, ok := b.openCursor(caller, listedTools, items, mcp.String(kept)); !ok || start != 1 {
 		t.Errorf("got %d, %v, want 1", start, ok)
 	}

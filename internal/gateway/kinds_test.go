@@ -730,18 +730,18 @@ func TestSubscribe(t *testing.T) {
 		`"method":"resources/subscribe","server":"lib","item":"mcp.lib+file:///a.txt","outcome":"ok"`) {
 		t.Errorf("audit = %s, want the subscription", records)
 	}
-	if got := b.subscriptions.Held(); got != 1 {
+	if got := b.subscriptions.InUse(); got != 1 {
 		t.Errorf("%d places taken, want 1", got)
 	}
-	if held := b.config.Memory.Held(); held < subscriptionCost {
+	if held := b.config.Memory.InUse(); held < subscriptionCost {
 		t.Errorf("%d bytes are held for a subscription, want %d and more", held, subscriptionCost)
 	}
 	opened.Stop()
 	opened.Stop()
-	if held := b.config.Memory.Held(); held != 0 {
+	if held := b.config.Memory.InUse(); held != 0 {
 		t.Errorf("%d bytes are held after the end of the subscription", held)
 	}
-	if got := b.subscriptions.Held(); got != 0 || l.lives["file:///a.txt"].Err() == nil {
+	if got := b.subscriptions.InUse(); got != 0 || l.lives["file:///a.txt"].Err() == nil {
 		t.Errorf("stopped: %d places taken, context %v; want none and ended", got,
 			l.lives["file:///a.txt"].Err())
 	}
@@ -803,15 +803,15 @@ func TestSubscriptionsThatDoNotOpenTakeNoPlace(t *testing.T) {
 			b, l := newLibrary(t)
 			c := b.caller(t, alice)
 			test.spoil(b, l)
-			before, held := b.subscriptions.Held(), b.config.Memory.Held()
+			before, held := b.subscriptions.InUse(), b.config.Memory.InUse()
 			_, err := b.Subscribe(t.Context(), c, "r1", exposedURI("a.txt"), func(string) {})
 			if got := stable(asError(t, err)); got != test.stable {
 				t.Errorf("got %v, want %s", err, test.stable)
 			}
-			if got := b.subscriptions.Held() - before; got != 0 {
+			if got := b.subscriptions.InUse() - before; got != 0 {
 				t.Errorf("%d places taken, want none", got)
 			}
-			if got := b.config.Memory.Held(); got != held {
+			if got := b.config.Memory.InUse(); got != held {
 				t.Errorf("%d bytes are held, %d before", got, held)
 			}
 			if life := l.lives["file:///a.txt"]; life != nil && life.Err() == nil {
@@ -854,8 +854,8 @@ func TestSubscriptionEndsWithTheRequestThatStillOpensIt(t *testing.T) {
 		}
 		b.replace(t, s)
 		_, err := b.Subscribe(t.Context(), b.caller(t, alice), "r1", exposedURI("a.txt"), func(string) {})
-		if stable(asError(t, err)) != "DB-TIMEOUT" || b.subscriptions.Held() != 0 {
-			t.Errorf("got %v and %d places taken, want a timeout", err, b.subscriptions.Held())
+		if stable(asError(t, err)) != "DB-TIMEOUT" || b.subscriptions.InUse() != 0 {
+			t.Errorf("got %v and %d places taken, want a timeout", err, b.subscriptions.InUse())
 		}
 	})
 }

@@ -19,7 +19,7 @@ import (
 func (g *Gateway) limited(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		tenant := c.caller.Tenant
-		if !c.kept {
+		if !c.slotRetained {
 			user := c.user()
 			began := time.Now()
 			if err := g.takePlace(ctx, allot.Calls, user, tenant.concurrency); err != nil {
@@ -92,7 +92,7 @@ func (g *Gateway) placesOf(kind allot.Kind) *share.Budget {
 
 // Taken returns how many places of a kind a tenant has taken at this replica.
 func (g *Gateway) Taken(kind allot.Kind, tenant string) int {
-	return int(g.placesOf(kind).HeldBy(tenant))
+	return int(g.placesOf(kind).InUseBy(tenant))
 }
 
 // take takes one of the limit places of the user's tenant, of which here may be given
@@ -128,7 +128,7 @@ func (g *Gateway) OpenStream(ctx context.Context, c Caller, kind string) (closed
 // one too.
 func (g *Gateway) portioned(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
-		if c.kept {
+		if c.slotRetained {
 			return next(ctx, c)
 		}
 		taken, err := g.bulkhead.enter(&c.caller, c.item.Server)

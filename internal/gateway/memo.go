@@ -14,7 +14,7 @@ type memo[K comparable] struct {
 	limit int64 // bytes
 
 	mu    sync.Mutex // guards the fields below
-	held  int64      // bytes
+	size  int64      // bytes
 	known map[K]*linked.Element
 	used  *linked.List // of *remembered[K]; the one that was asked for last is at the front
 }
@@ -59,24 +59,24 @@ func (m *memo[K]) keep(key K, json mcp.RawJSON, bytes int) mcp.RawJSON {
 	if found, ok := m.known[key]; ok {
 		return found.Value.(*remembered[K]).json
 	}
-	for m.held+size > m.limit {
+	for m.size+size > m.limit {
 		m.dropLocked(m.used.Back())
 	}
 	m.known[key] = m.used.PushFront(&remembered[K]{key, json, size})
-	m.held += size
+	m.size += size
 	return json
 }
 
 func (m *memo[K]) dropLocked(e *linked.Element) {
 	dropped := m.used.Remove(e).(*remembered[K])
 	delete(m.known, dropped.key)
-	m.held -= dropped.size
+	m.size -= dropped.size
 }
 
 // forget drops all texts, with the memory of the table.
 func (m *memo[K]) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.known, m.held = make(map[K]*linked.Element), 0
+	m.known, m.size = make(map[K]*linked.Element), 0
 	m.used.Init()
 }

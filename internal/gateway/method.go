@@ -141,12 +141,12 @@ func conformRead(_ context.Context, _ *Gateway, c *call, result mcp.Object) (mcp
 	if len(contents) == 0 {
 		return mcp.Object{}, c.absent()
 	}
-	return kept(c, result), nil
+	return cacheable(c, result), nil
 }
 
-// kept adds the hints of caching to a result of one server: fresh for as long as that
+// cacheable adds the hints of caching to a result of one server: fresh for as long as that
 // says, but only for this caller.
-func kept(c *call, result mcp.Object) mcp.Object {
+func cacheable(c *call, result mcp.Object) mcp.Object {
 	fresh, ok := result.Value("ttlMs").Int()
 	result = hinted(result)
 	if ok && fresh > 0 && c.state == nil && !c.params.Has("inputResponses") {
@@ -160,7 +160,7 @@ func conformSkill(_ context.Context, _ *Gateway, c *call, result mcp.Object) (mc
 	if result.Object("skill").Text("uri") != c.item.Exposed {
 		return mcp.Object{}, c.broken("another skill than was asked for, or none")
 	}
-	return kept(c, result), nil
+	return cacheable(c, result), nil
 }
 
 // conformDirectory refuses an answer that is no list.
@@ -198,13 +198,13 @@ func conformCompletion(_ context.Context, _ *Gateway, c *call, result mcp.Object
 	if slices.ContainsFunc(values, func(value mcp.RawJSON) bool { return value[0] != '"' }) {
 		return mcp.Object{}, c.broken("a completion that is no text")
 	}
-	kept, size := 0, 0
-	for kept < min(len(values), maxCompletions) && size+len(values[kept]) <= maxCompletionBytes {
-		size += len(values[kept])
-		kept++
+	count, size := 0, 0
+	for count < min(len(values), maxCompletions) && size+len(values[count]) <= maxCompletionBytes {
+		size += len(values[count])
+		count++
 	}
-	if kept < len(values) {
-		completion = completion.With("values", mcp.Array(values[:kept])).With("hasMore", mcp.Bool(true))
+	if count < len(values) {
+		completion = completion.With("values", mcp.Array(values[:count])).With("hasMore", mcp.Bool(true))
 		result = result.With("completion", completion.JSON())
 	}
 	return result, nil
@@ -272,7 +272,7 @@ func (c *call) use() *registry.Call {
 		news := &taskNews{gateway: c.gateway, principal: c.caller.Principal, send: c.request.TaskNews}
 		c.taskID, use.Told = &news.id, news.told
 	}
-	if c.method.Asks && !c.kept {
+	if c.method.Asks && !c.slotRetained {
 		use.Hold = c.hold
 	}
 	return use

@@ -134,8 +134,8 @@ func TestListsOfManyTenantsAreBounded(t *testing.T) {
 		}
 	}
 	for name, held := range map[string]int64{
-		"pages": b.rendered.pages.held,
-		"items": b.rendered.shapes.held,
+		"pages": b.rendered.pages.size,
+		"items": b.rendered.shapes.size,
 	} {
 		if held <= 0 || held > limit {
 			t.Errorf("%d bytes of %s are remembered, want some and at most %d", held, name, limit)
@@ -154,7 +154,7 @@ func TestListsOutlivedTheirCatalogue(t *testing.T) {
 	if err := b.SetTenants(tenants); err != nil {
 		t.Fatal(err)
 	}
-	if pages, items := b.rendered.pages.held, b.rendered.shapes.held; pages+items != 0 {
+	if pages, items := b.rendered.pages.size, b.rendered.shapes.size; pages+items != 0 {
 		t.Errorf("after a reload, %d bytes of pages and %d of items are remembered, want none", pages, items)
 	}
 	b.replace(t, wide(5))

@@ -37,8 +37,8 @@ func (p *place) countAt(b *bulkhead, at [levels]counter) { p.bulkhead, p.counter
 func (p *place) add(counted func()) { p.counted = counted }
 
 // hold keeps the place taken until release is called. If the place was given back
-// already, held is false and release does nothing.
-func (p *place) hold() (release func(), held bool) {
+// already, ok is false and release does nothing.
+func (p *place) hold() (release func(), ok bool) {
 	for {
 		n := p.holders.Load()
 		if n == 0 {
@@ -67,5 +67,5 @@ func (p *place) release() {
 // shared tells whether anybody besides the call itself holds the place.
 func (p *place) shared() bool { return p.holders.Load() > 1 }
 
-// held tells whether anybody holds the place.
-func (p *place) held() bool { return p.holders.Load() > 0 }
+// inUse tells whether anybody holds the place.
+func (p *place) inUse() bool { return p.holders.Load() > 0 }

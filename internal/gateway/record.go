@@ -152,9 +152,9 @@ func (g *Gateway) unrecordable(ctx context.Context, c *call) *mcp.Error {
 	return failure.rpcErr
 }
 
-// kept puts r on record, and tells whether that succeeded in time. If it did not, the log
+// recorded puts r on record, and tells whether that succeeded in time. If it did not, the log
 // says which record may be missing.
-func (g *Gateway) kept(ctx context.Context, r *audit.Record) bool {
+func (g *Gateway) recorded(ctx context.Context, r *audit.Record) bool {
 	err := g.config.Audit.Keep(r)
 	if err != nil {
 		g.config.Logger.ErrorContext(ctx, "a call was made and could not be recorded in time", "request_id",

@@ -31,7 +31,7 @@ func (g *Gateway) Repeat(ctx context.Context, caller Caller, r *Request) error {
 	failure := explain(err)
 	record := c.record(failure, started)
 	record.Arguments = g.digest(ctx, c)
-	if !g.kept(ctx, &record) {
+	if !g.recorded(ctx, &record) {
 		return explain(errUnrecorded).rpcErr
 	}
 	if failure.rpcErr == nil {

@@ -59,7 +59,7 @@ func (g *Gateway) resume(ctx context.Context, c *call, sealed mcp.RawJSON) error
 	}
 	c.state = s
 	if g.isFirst(ctx, c, s, now) {
-		c.prepaid, c.kept = c.method.free || s.rounds <= freeRounds, s.held
+		c.prepaid, c.slotRetained = c.method.free || s.rounds <= freeRounds, s.slotRetained
 	}
 	c.params = c.params.Without("requestState")
 	if s.hasInner {
@@ -81,7 +81,7 @@ func (g *Gateway) isFirst(ctx context.Context, c *call, s *state, now time.Time)
 func (g *Gateway) suspend(c *call, result mcp.Object) (mcp.Object, error) {
 	s := &state{
 		owner: c.owner(), request: c.digest(), expires: time.Now().Add(stateLife), spent: c.spent, rounds: 1,
-		held: c.kept || c.place.held(), server: c.item.Server, callID: c.callID(),
+		slotRetained: c.slotRetained || c.place.inUse(), server: c.item.Server, callID: c.callID(),
 	}
 	s.inner, s.hasInner = result.Value("requestState").Text()
 	purpose := purposeState

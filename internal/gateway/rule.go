@@ -258,15 +258,15 @@ func compilePatterns(texts []string) (patterns, error) {
 // tools. What stands before a colon within a tool's name is no word: it has the end of a
 // prefix, or a star. The kind is "" for a text that is no pattern.
 func PatternKind(text string) (kind registry.Kind, pattern string) {
-	word, rest, found := strings.Cut(text, ":")
+	prefix, rest, found := strings.Cut(text, ":")
 	switch {
 	case text == "":
 		return "", ""
-	case !found, strings.ContainsRune(word, '*'), strings.Contains(word, "__"):
+	case !found, strings.ContainsRune(prefix, '*'), strings.Contains(prefix, "__"):
 		return registry.KindTool, text
-	case rest != "" && (word == string(registry.KindPrompt) || word == string(registry.KindResource) ||
-		word == string(registry.KindSkill)):
-		return registry.Kind(word), rest
+	case rest != "" && (prefix == string(registry.KindPrompt) || prefix == string(registry.KindResource) ||
+		prefix == string(registry.KindSkill)):
+		return registry.Kind(prefix), rest
 	}
 	return "", ""
 }
@@ -318,7 +318,7 @@ type Unmatched struct {
 
 // String tells operators which pattern matches nothing, and what to do about it.
 func (u Unmatched) String() string {
-	text := fmt.Sprintf("tenant %s: %s %q, which matches nothing that its servers offer", u.Tenant, u.words(),
+	text := fmt.Sprintf("tenant %s: %s %q, which matches nothing that its servers offer", u.Tenant, u.describe(),
 		u.Pattern)
 	if u.Nearest != "" {
 		text += fmt.Sprintf(" (did you mean %s?)", u.Nearest)
@@ -326,8 +326,8 @@ func (u Unmatched) String() string {
 	return text + "; correct it or, if it is meant, acknowledge " + CodeNoMatch + " there"
 }
 
-// words tells what is done with the pattern where it stands.
-func (p *PatternPosition) words() string {
+// describe tells what is done with the pattern where it stands.
+func (p *PatternPosition) describe() string {
 	switch {
 	case p.Rule == 0:
 		return "limits has tools"

@@ -41,7 +41,7 @@ func (g *Gateway) sealTask(t *task) (string, error) {
 	if t.home == "" {
 		return g.config.Seal.SealLong(purposeTask, append(plain, t.own...))
 	}
-	return g.config.Seal.SealLong(purposeHeld, append(appendSized(plain, string(t.home)), t.own...))
+	return g.config.Seal.SealLong(purposeLocalTask, append(appendSized(plain, string(t.home)), t.own...))
 }
 
 // openTask reads what sealTask wrote.
@@ -50,7 +50,7 @@ func (g *Gateway) openTask(id string) (*task, error) {
 	plain, err := g.config.Seal.OpenLong(purposeTask, id)
 	if err != nil {
 		hasHome = true
-		plain, err = g.config.Seal.OpenLong(purposeHeld, id)
+		plain, err = g.config.Seal.OpenLong(purposeLocalTask, id)
 	}
 	if err != nil {
 		return nil, g.unreadable(&taskError{taskForged})

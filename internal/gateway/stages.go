@@ -65,11 +65,11 @@ func (g *Gateway) audited(next Handler) Handler {
 		if failure.inside {
 			g.logInside(ctx, &record, failure, err)
 		}
-		kept := g.kept(ctx, &record)
-		if c.open != nil && (failure.rpcErr != nil || !kept) {
+		recorded := g.recorded(ctx, &record)
+		if c.open != nil && (failure.rpcErr != nil || !recorded) {
 			g.abandon(ctx, c)
 		}
-		if !kept {
+		if !recorded {
 			return mcp.Object{}, explain(errUnrecorded).rpcErr
 		}
 		switch {
@@ -198,7 +198,7 @@ func invoke(ctx context.Context, c *call) (mcp.Object, error) {
 	result, err := c.method.use(ctx, c)
 	c.upstream = time.Since(started)
 	c.noteOpen(result)
-	if c.state != nil && c.state.held && isUnsent(err) {
+	if c.state != nil && c.state.slotRetained && isUnsent(err) {
 		// The call that the server kept open in wait for answers went away with the
 		// server. Its repeat must not be told that nothing was sent, or it would be made
 		// anew although it may have taken effect.
@@ -220,7 +220,7 @@ func isUnsent(err error) bool {
 // noteOpen remembers the requestState under which the source keeps this call open, if it
 // does: that shows in the place of the call, which somebody besides the call still holds.
 func (c *call) noteOpen(from mcp.Object) {
-	if c.place.shared() || c.state != nil && c.state.held {
+	if c.place.shared() || c.state != nil && c.state.slotRetained {
 		c.open = from.Value("requestState")
 	}
 }
@@ -270,7 +270,7 @@ func (g *Gateway) conformed(next Handler) Handler {
 		if kind == nil {
 			return c.method.conform(ctx, g, c, result)
 		}
-		switch word, _ := kind.Text(); word {
+		switch resultType, _ := kind.Text(); resultType {
 		case "complete":
 			return c.method.conform(ctx, g, c, result)
 		case "input_required":

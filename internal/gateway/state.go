@@ -31,18 +31,18 @@ const (
 //
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 type state struct {
-	owner    [sha256.Size]byte
-	request  [sha256.Size]byte
-	expires  time.Time
-	spent    time.Duration // how much of the item's time all rounds have used
-	nonce    nonce
-	rounds   byte // how many there were; stays at 255
-	held     bool // the call still has its place among the calls at once
-	hasInner bool
-	server   string
-	callID   string // the id of the first request
-	inner    string
-	home     replica.ID // where the call waits; "": any replica can go on with it, or there is only one
+	owner        [sha256.Size]byte
+	request      [sha256.Size]byte
+	expires      time.Time
+	spent        time.Duration // how much of the item's time all rounds have used
+	nonce        nonce
+	rounds       byte // how many there were; stays at 255
+	slotRetained bool // the call still has its place among the calls at once
+	hasInner     bool
+	server       string
+	callID       string // the id of the first request
+	inner        string
+	home         replica.ID // where the call waits; "": any replica can go on with it, or there is only one
 }
 
 // digestOf returns a digest of several texts that no other texts have: each is preceded
@@ -60,7 +60,7 @@ func appendSized(dst []byte, text string) []byte {
 }
 
 const (
-	flagHeld = 1 << iota
+	flagSlotRetained = 1 << iota
 	flagInner
 )
 
@@ -72,8 +72,8 @@ func (s *state) encode() []byte {
 	plain = binary.AppendVarint(plain, s.expires.Unix())
 	plain = binary.AppendVarint(plain, int64(s.spent))
 	flags := byte(0)
-	if s.held {
-		flags |= flagHeld
+	if s.slotRetained {
+		flags |= flagSlotRetained
 	}
 	if s.hasInner {
 		flags |= flagInner
@@ -96,7 +96,7 @@ func decodeState(plain []byte, hasHome bool) (*state, bool) {
 	s.expires = time.Unix(r.varint(), 0)
 	s.spent = time.Duration(r.varint())
 	flags := r.byte()
-	s.held, s.hasInner, s.rounds = flags&flagHeld != 0, flags&flagInner != 0, r.byte()
+	s.slotRetained, s.hasInner, s.rounds = flags&flagSlotRetained != 0, flags&flagInner != 0, r.byte()
 	s.server, s.callID = r.sized(), r.sized()
 	if hasHome {
 		s.home = replica.ID(r.sized())
@@ -166,8 +166,8 @@ type task struct {
 }
 
 const (
-	purposeTask = "task 1"
-	purposeHeld = "task 2"         // of a task that only one replica can reach, which stands in its id
-	maxTaskID   = 512              // bytes of the id that a server gives a task
-	resultTime  = 30 * time.Minute // that one tasks/result waits for its task
+	purposeTask      = "task 1"
+	purposeLocalTask = "task 2"         // of a task that only one replica can reach, which stands in its id
+	maxTaskID        = 512              // bytes of the id that a server gives a task
+	resultTime       = 30 * time.Minute // that one tasks/result waits for its task
 )

@@ -309,10 +309,10 @@ func TestHeldPlace(t *testing.T) {
 	}
 	taken := func(step string, want int) {
 		t.Helper()
-		if got := b.inflight.Held(); got != int64(want) {
+		if got := b.inflight.InUse(); got != int64(want) {
 			t.Errorf("%s: %d places taken, want %d", step, got, want)
 		}
-		if got := b.bulkhead.held[counter{"acme", "lib"}]; got != want {
+		if got := b.bulkhead.active[counter{"acme", "lib"}]; got != want {
 			t.Errorf("%s: %d places taken at the server, want %d", step, got, want)
 		}
 	}
@@ -350,7 +350,7 @@ func TestPlaceIsNotHeldAfterTheCall(t *testing.T) {
 		t.Fatal(failure)
 	}
 	hold(func() {})()
-	if got := b.inflight.Held(); got != 0 {
+	if got := b.inflight.InUse(); got != 0 {
 		t.Errorf("%d places taken, want none", got)
 	}
 }
@@ -516,7 +516,7 @@ func TestPanicOfARepeatGivesItsPlaceBack(t *testing.T) {
 			t.Errorf("got %v, want DB-INTERNAL", failure)
 		}
 	}
-	if got := b.inflight.Held(); got != 0 {
+	if got := b.inflight.InUse(); got != 0 {
 		t.Errorf("%d places taken, want none", got)
 	}
 }
@@ -525,7 +525,7 @@ func TestPanicOfARepeatGivesItsPlaceBack(t *testing.T) {
 // written at length.
 func FuzzDecodeState(f *testing.F) {
 	s := &state{
-		expires: time.Unix(1e9, 0), spent: time.Second, rounds: 2, held: true, hasInner: true,
+		expires: time.Unix(1e9, 0), spent: time.Second, rounds: 2, slotRetained: true, hasInner: true,
 		server: "lib", callID: "r1", inner: "inner",
 	}
 	f.Add(s.encode(), false)

@@ -71,7 +71,7 @@ func TestTasksAreListedToTheirOwnerAlone(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		tasksListed(t, b, "alice")
-		if held := b.config.Memory.Held(); held != 0 {
+		if held := b.config.Memory.InUse(); held != 0 {
 			t.Errorf("%d bytes are held for tasks whose time is over", held)
 		}
 	})
@@ -136,11 +136,11 @@ func TestListOfTasksIsHeld(t *testing.T) {
 	user := share.User(alice.User())
 	r := knowing(mcp.TasksAsked, mcp.MethodTasksList, `{}`)
 	r.Memory = b.config.Memory.Reserve(user)
-	before := b.config.Memory.Held()
+	before := b.config.Memory.InUse()
 	if _, failure := b.handle(t, r); failure != nil {
 		t.Fatal(failure)
 	}
-	if held := b.config.Memory.Held() - before; held < 512<<10 {
+	if held := b.config.Memory.InUse() - before; held < 512<<10 {
 		t.Errorf("%d bytes are held for an answer of 256 KiB, want it twice", held)
 	}
 	r.Memory.Release()
@@ -265,7 +265,7 @@ func TestTasksAreFollowedToTheirEnd(t *testing.T) {
 				if !slices.Equal(told, want) || len(l.uses) != asked {
 					t.Errorf("told %q, and asked %d times more; want %q", told, len(l.uses)-asked, want)
 				}
-				if held := b.subscriptions.Held(); held != 0 {
+				if held := b.subscriptions.InUse(); held != 0 {
 					t.Errorf("%d places are held at the end", held)
 				}
 				followed.Stop()

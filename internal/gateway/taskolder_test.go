@@ -236,7 +236,7 @@ func TestResultInPlaceOfATask(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if held := b.config.Memory.Held(); held != 0 { // though nobody has looked at the list
+		if held := b.config.Memory.InUse(); held != 0 { // though nobody has looked at the list
 			t.Errorf("%d bytes are held for tasks whose time is over", held)
 		}
 	})

@@ -52,8 +52,8 @@ func (s *tenantView) with(c *Caller) *tenantView {
 	made := &tenantView{
 		catalogue: s.catalogue, view: s.catalogue.ViewOf(c.Tenant.servers, c.personal.lists), personal: true,
 	}
-	kept, _ := s.ofOthers.LoadOrStore(string(key), made)
-	return kept.(*tenantView)
+	stored, _ := s.ofOthers.LoadOrStore(string(key), made)
+	return stored.(*tenantView)
 }
 
 // informed returns what servers offer to the caller alone. It waits for that as long as
@@ -114,11 +114,11 @@ func (g *Gateway) callerViewIn(s *tenantView, c Caller) *callerView {
 		return newCallerView(s.view, allowed, g.callerViews.compared)
 	}
 	if s.personal { // it ends with the tenant's view
-		kept, _ := s.callers.LoadOrStore(c.rules, newCallerView(s.view, allowed, g.callerViews.compared))
-		return kept.(*callerView)
+		stored, _ := s.callers.LoadOrStore(c.rules, newCallerView(s.view, allowed, g.callerViews.compared))
+		return stored.(*callerView)
 	}
-	kept, _ := s.callers.LoadOrStore(c.rules, g.callerViews.of(s, allowed))
-	return kept.(*callerView)
+	stored, _ := s.callers.LoadOrStore(c.rules, g.callerViews.of(s, allowed))
+	return stored.(*callerView)
 }
 
 // toolBuckets appends the buckets of tools that a call of the tool costs the user of the

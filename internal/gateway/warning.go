@@ -23,7 +23,7 @@ func (g *Gateway) Warnings() []string {
 			warnings = append(warnings, fmt.Sprintf(
 				"tenant %s: %s %q of server %s is left out, because server %s, which stands before it, has "+
 					"one of that name; give one of them another prefix, or change the order of servers",
-				id, c.Kind, c.Exposed, c.Dropped, c.Kept))
+				id, c.Kind, c.Exposed, c.Dropped, c.Winner))
 		}
 		if with := serversWithApps(view); len(with) > 1 {
 			warnings = append(warnings, fmt.Sprintf(
@@ -82,7 +82,7 @@ func (g *Gateway) reportCollisions(ctx context.Context,
 				g.config.Logger.WarnContext(ctx, "item left out: its name is taken",
 					slog.String("tenant", id),
 					slog.String("kind", string(c.Kind)), slog.String("item", c.Exposed),
-					slog.String("server", c.Dropped), slog.String("kept_by", c.Kept),
+					slog.String("server", c.Dropped), slog.String("kept_by", c.Winner),
 					slog.String("cure", "give one server another prefix"))
 			}
 		}

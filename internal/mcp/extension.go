@@ -360,7 +360,7 @@ func (t *ExtensionTable) of(declared RawJSON,
 	if !ok || all.Len() == 0 {
 		return Extensions{}, nil
 	}
-	var kept Object
+	var allowed Object
 	passed := 0
 	for id, value := range all.Members {
 		settings, isObject := ObjectOf(value)
@@ -374,15 +374,15 @@ func (t *ExtensionTable) of(declared RawJSON,
 		case row.Apart:
 		case row.Settings == nil: // let through as it is
 			if passed += len(id) + len(value); passed <= maxPassed {
-				kept = kept.With(id, value)
+				allowed = allowed.With(id, value)
 			}
 		default:
 			if said := known(row, settings); said != nil {
-				kept = kept.With(id, said)
+				allowed = allowed.With(id, said)
 			}
 		}
 	}
-	return extensionsOf(kept), unknown
+	return extensionsOf(allowed), unknown
 }
 
 // ValidExtensionID tells whether id has the form of an identifier: a prefix of labels

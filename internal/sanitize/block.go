@@ -18,7 +18,7 @@ const (
 // members stand, so the type is looked up first: members come in any order.
 func (w *walker) block(at place) {
 	kind := blockPlace(at, w.cursor)
-	if kind == linkBlock && dangerous(word(find(w.cursor, "uri"))) {
+	if kind == linkBlock && dangerous(textOf(find(w.cursor, "uri"))) {
 		w.refuseLink()
 		return
 	}
@@ -32,7 +32,7 @@ func blockPlace(at place, c strictjson.Cursor) place {
 	if at == sampled {
 		types = sampledBlocks
 	}
-	if kind, known := types[string(word(find(c, "type")))]; known {
+	if kind, known := types[string(textOf(find(c, "type")))]; known {
 		return kind
 	}
 	return strangeBlock
@@ -44,7 +44,7 @@ func (w *walker) refuseLink() {
 	w.flaggedURI++
 	w.copyUntil(w.cursor.At())
 	w.cursor.Next()
-	w.out, w.kept = append(w.out, refusedLink...), w.cursor.At()
+	w.out, w.copied = append(w.out, refusedLink...), w.cursor.At()
 }
 
 // address counts a URI once when a rule fires in it or when following it would run code.
@@ -52,7 +52,7 @@ func (w *walker) refuseLink() {
 func (w *walker) address(i, end int, s sight) {
 	before := w.flaggedURI
 	w.flag(i, end, s, &w.flaggedURI)
-	if w.flaggedURI == before && dangerous(word(w.data[i:end])) {
+	if w.flaggedURI == before && dangerous(textOf(w.data[i:end])) {
 		w.flaggedURI++
 	}
 }

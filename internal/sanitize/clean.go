@@ -9,10 +9,10 @@ import "unicode/utf8"
 type cleaner struct {
 	counts
 
-	unhides bool // remove controls, escapes and hidden code points
-	redacts bool // redact secrets
-	strict  bool // for definitions: keep no hidden code point but a variation selector with a base
-	held    bool // a secret was found
+	unhides     bool // remove controls, escapes and hidden code points
+	redacts     bool // redact secrets
+	strict      bool // for definitions: keep no hidden code point but a variation selector with a base
+	foundSecret bool // a secret was found
 
 	// Two buffers that change roles: a text that was decoded or changed is in current,
 	// and the next pass writes to spare. A cleaned text is therefore only valid until the

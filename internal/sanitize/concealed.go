@@ -82,7 +82,7 @@ func (s *seeker) value(at place) {
 			name := s.cursor.Next()
 			s.path = append(s.path, step{name: name})
 			s.judge(name)
-			s.value(at.member(word(name)))
+			s.value(at.member(textOf(name)))
 			s.path = s.path[:len(s.path)-1]
 		}
 	default:
@@ -159,9 +159,9 @@ func (s *seeker) place() string {
 		case one.array:
 			out.WriteString("[" + strconv.Itoa(one.index) + "]")
 		case i == 0:
-			out.WriteString(Spell(string(word(one.name))))
+			out.WriteString(Spell(string(textOf(one.name))))
 		default:
-			out.WriteString("." + Spell(string(word(one.name))))
+			out.WriteString("." + Spell(string(textOf(one.name))))
 		}
 	}
 	return out.String()

@@ -44,7 +44,7 @@ func overwrites(text []byte, i int) bool {
 // whole: if only the escape character went, the rest of the sequence would stay as
 // rubbish in the text.
 func (c *cleaner) removeControls(dst, text []byte) ([]byte, bool) {
-	kept, changed := 0, false
+	copied, changed := 0, false
 	for i := 0; i < len(text); {
 		r, size := rune(text[i]), 1
 		if r >= utf8.RuneSelf {
@@ -55,7 +55,7 @@ func (c *cleaner) removeControls(dst, text []byte) ([]byte, bool) {
 			i += size
 			continue
 		}
-		dst = append(dst, text[kept:i]...)
+		dst = append(dst, text[copied:i]...)
 		if end := sequence(text, i); end > i+size || r == esc {
 			c.escape++
 			i = end
@@ -63,9 +63,9 @@ func (c *cleaner) removeControls(dst, text []byte) ([]byte, bool) {
 			c.control++
 			i += size
 		}
-		kept, changed = i, true
+		copied, changed = i, true
 	}
-	return append(dst, text[kept:]...), changed
+	return append(dst, text[copied:]...), changed
 }
 
 // sequence returns the index after the escape sequence that begins at i, or after the

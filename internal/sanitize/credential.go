@@ -141,9 +141,9 @@ func (c *cleaner) redactBeside(dst, text []byte) ([]byte, bool) {
 		return dst, false
 	}
 	const near = 256 // bytes
-	kept, looked := 0, 0
+	copied, looked := 0, 0
 	for i := 2; i < len(text); i++ {
-		begin, end, _ := secretOf(hints.at(text, i)&awsIDs, text, i, kept)
+		begin, end, _ := secretOf(hints.at(text, i)&awsIDs, text, i, copied)
 		if end == 0 {
 			continue
 		}
@@ -154,18 +154,18 @@ func (c *cleaner) redactBeside(dst, text []byte) ([]byte, bool) {
 				size = awsSecretAt(text[at:])
 			}
 			if size > 0 && (at >= end || at+size <= begin) && random(text[at:at+size]) {
-				dst = c.replace(append(dst, text[kept:at]...), "aws-secret-key")
-				kept = at + size
-				at = kept
+				dst = c.replace(append(dst, text[copied:at]...), "aws-secret-key")
+				copied = at + size
+				at = copied
 			}
 			looked = at
 		}
-		i = max(end, kept) - 1
+		i = max(end, copied) - 1
 	}
-	if kept == 0 {
+	if copied == 0 {
 		return dst, false
 	}
-	return append(dst, text[kept:]...), true
+	return append(dst, text[copied:]...), true
 }
 
 // webToken is the extent of the rule for JSON Web Tokens: three parts of Base64, or five

@@ -26,7 +26,7 @@ func HoldsSecret(definition mcp.Object) bool {
 	w := borrow(Policy{})
 	defer giveBack(w)
 	w.object(definition, definitionPlace(definition))
-	return w.held
+	return w.foundSecret
 }
 
 // definitionPlace tells by its members what a definition defines. One that has the

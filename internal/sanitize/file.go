@@ -16,7 +16,7 @@ import (
 // copy of the cursor, and wholly tells that all contents are files.
 func contentsPlace(c strictjson.Cursor, wholly bool) place {
 	switch {
-	case mcp.PassesWhole(word(find(c, "mimeType"))):
+	case mcp.PassesWhole(textOf(find(c, "mimeType"))):
 		return view
 	case wholly:
 		return file
@@ -82,11 +82,11 @@ func (w *walker) judgeFile(i int, text []byte, isOpaque bool) {
 		return
 	}
 	text = bytes.TrimPrefix(text, []byte("\ufeff")) // which a file may begin with
-	held := w.held
-	w.held = false
+	before := w.foundSecret
+	w.foundSecret = false
 	hides := w.flagText(text, &w.flaggedKey) || isOpaque
-	w.secretFile = w.secretFile || w.held
-	w.held = w.held || held
+	w.secretFile = w.secretFile || w.foundSecret
+	w.foundSecret = w.foundSecret || before
 	if hides && w.offence < 0 {
 		w.offence, w.digest = i, digest
 	}

@@ -26,7 +26,7 @@ type judge struct {
 // dst: in the original text, a code point that is removed itself could justify the next
 // one.
 func (c *cleaner) removeHidden(dst, text []byte) ([]byte, bool) {
-	kept, changed := 0, false
+	copied, changed := 0, false
 	judge := judge{directions{text: text}, variations{text: text}}
 	for i := 0; i < len(text); {
 		if text[i] < utf8.RuneSelf {
@@ -39,7 +39,7 @@ func (c *cleaner) removeHidden(dst, text []byte) ([]byte, bool) {
 			i += size
 			continue
 		}
-		dst = append(dst, text[kept:i]...)
+		dst = append(dst, text[copied:i]...)
 		keep := 0
 		if !c.strict || selector(r) {
 			keep = judge.allowed(dst, i, r)
@@ -50,9 +50,9 @@ func (c *cleaner) removeHidden(dst, text []byte) ([]byte, bool) {
 			c.hidden++
 		}
 		i += keep
-		kept = i
+		copied = i
 	}
-	return append(dst, text[kept:]...), changed
+	return append(dst, text[copied:]...), changed
 }
 
 // allowed returns how many bytes of the text from i on may stay behind before, the
@@ -66,7 +66,7 @@ func (j *judge) allowed(before []byte, i int, r rune) int {
 	case r == joiner || r == nonJoiner:
 		fine = joins(before, after, r)
 	case r == zeroWidthSpace:
-		fine = breaksWords(last(before), first(after))
+		fine = breaksLine(last(before), first(after))
 	case r == leftMark || r == rightMark || r == arabicMark:
 		fine = j.directions.marks(i, before, after)
 	case isolation(r):

@@ -105,7 +105,7 @@ func enterElement(c *strictjson.Cursor, i int) (n int) {
 // true.
 func enterMember(c *strictjson.Cursor, i int) (name []byte, isName bool) {
 	for c.Enter(); c.More(); {
-		name = word(c.Next())
+		name = textOf(c.Next())
 		if i < c.At() {
 			return name, true
 		}

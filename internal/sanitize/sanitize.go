@@ -127,7 +127,7 @@ func (p Policy) result(result mcp.Object, at place) (mcp.Object, Report, error) 
 	w.released, w.wholly = p.Released, p.Files
 	cleaned := w.object(result, at)
 	switch {
-	case p.Secrets == Block && w.held, w.secretFile:
+	case p.Secrets == Block && w.foundSecret, w.secretFile:
 		return mcp.Object{}, w.report(), ErrBlocked
 	case w.offends != "":
 		return mcp.Object{}, w.report(), w.refusal()

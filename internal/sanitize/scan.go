@@ -88,15 +88,15 @@ func scan(data []byte, i int) (end int, s sight) {
 func find(c strictjson.Cursor, name string) mcp.RawJSON {
 	for c.Enter(); c.More(); {
 		key, value := c.Next(), c.Next()
-		if string(word(key)) == name {
+		if string(textOf(key)) == name {
 			return value
 		}
 	}
 	return nil
 }
 
-// word returns the text of a JSON string, nil for any other value.
-func word(raw mcp.RawJSON) []byte {
+// textOf returns the text of a JSON string, nil for any other value.
+func textOf(raw mcp.RawJSON) []byte {
 	if len(raw) == 0 || raw[0] != '"' {
 		return nil
 	}

@@ -47,10 +47,10 @@ func isVirama(r rune) bool {
 	return false
 }
 
-// breaksWords tells whether a zero-width space between these two code points marks where
+// breaksLine tells whether a zero-width space between these two code points marks where
 // a line may break: in scripts that write no space between words, and in Japanese next to
 // kana.
-func breaksWords(left, right rune) bool {
+func breaksLine(left, right rune) bool {
 	return unspaced(left) && unspaced(right) ||
 		kana(left) && (kana(right) || unicode.Is(unicode.Han, right)) || kana(right) &&
 		unicode.Is(unicode.Han, left)

@@ -120,31 +120,31 @@ func secretBegins(text []byte, i int) bool {
 	return false
 }
 
-// redact is the pass that replaces every secret by [REDACTED:kind] and sets held.
+// redact is the pass that replaces every secret by [REDACTED:kind] and sets foundSecret.
 func (c *cleaner) redact(dst, text []byte) ([]byte, bool) {
-	kept := 0
+	copied := 0
 	for i := 2; i < len(text); i++ {
 		if classes[text[i]] != anchor {
 			continue
 		}
-		start, end, kind := secretAt(text, i, kept)
+		start, end, kind := secretAt(text, i, copied)
 		if end == 0 {
 			continue
 		}
-		dst = c.replace(append(dst, text[kept:start]...), kind)
-		kept = end
+		dst = c.replace(append(dst, text[copied:start]...), kind)
+		copied = end
 		i = end - 1
 	}
-	if kept == 0 {
+	if copied == 0 {
 		return dst, false
 	}
-	return append(dst, text[kept:]...), true
+	return append(dst, text[copied:]...), true
 }
 
 // replace appends what stands in the place of a secret of that kind, and counts it.
 func (c *cleaner) replace(dst []byte, kind string) []byte {
 	c.secret++
-	c.held = true
+	c.foundSecret = true
 	return append(append(append(dst, "[REDACTED:"...), kind...), ']')
 }
 

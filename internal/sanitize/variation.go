@@ -128,10 +128,10 @@ var compatibleForms = sync.OnceValue(func() map[rune]int {
 // variations counts for one text how many selectors the bases that are many in ordinary
 // text may have.
 type variations struct {
-	text    []byte
-	counted int // text up to here is counted
-	bases   int // characters in it that are such bases
-	kept    int // selectors that stay behind them
+	text        []byte
+	counted     int // text up to here is counted
+	bases       int // characters in it that are such bases
+	allowedHere int // selectors that were allowed behind them
 }
 
 // Of one text, freeSelectors stay, and one more for each basesPerSelector of the bases
@@ -155,10 +155,10 @@ func (v *variations) affords(i int, base rune) bool {
 			v.bases++
 		}
 	}
-	if v.kept >= freeSelectors+v.bases/basesPerSelector {
+	if v.allowedHere >= freeSelectors+v.bases/basesPerSelector {
 		return false
 	}
-	v.kept++
+	v.allowedHere++
 	return true
 }
 

@@ -29,7 +29,7 @@ type walker struct {
 	data   []byte            // the value being walked
 	cursor strictjson.Cursor // before the token of data that is next
 	out    []byte            // nil: nothing was changed yet
-	kept   int
+	copied int
 
 	released   []string // digests of files that pass although they would be refused
 	wholly     bool     // contents of resources are files
@@ -100,12 +100,12 @@ func (w *walker) name(name string) {
 // rewrite cleans raw, which stands at that place. The same bytes come back when no rule
 // fires.
 func (w *walker) rewrite(raw mcp.RawJSON, at place) (cleaned mcp.RawJSON, changed bool) {
-	w.data, w.cursor, w.out, w.kept, w.offence = raw, strictjson.CursorOf(raw), nil, 0, -1
+	w.data, w.cursor, w.out, w.copied, w.offence = raw, strictjson.CursorOf(raw), nil, 0, -1
 	w.value(at)
 	if w.out == nil {
 		return raw, false
 	}
-	return w.settle(append(w.out, w.data[w.kept:]...)), true
+	return w.settle(append(w.out, w.data[w.copied:]...)), true
 }
 
 // replace puts text, as a JSON string, in the place of data[i:end].
@@ -116,7 +116,7 @@ func (w *walker) replace(i, end int, text []byte) {
 	}
 	w.copyUntil(i)
 	w.out = strictjson.AppendQuote(w.out, string(text))
-	w.kept = end
+	w.copied = end
 }
 
 // copyUntil appends data[kept:i] to out, unchanged. The caller sets kept afterwards.
@@ -124,7 +124,7 @@ func (w *walker) copyUntil(i int) {
 	if w.out == nil {
 		w.out = make([]byte, 0, len(w.data)+64)
 	}
-	w.out = append(w.out, w.data[w.kept:i]...)
+	w.out = append(w.out, w.data[w.copied:i]...)
 }
 
 // value cleans the value that is next and moves the cursor behind it.
@@ -160,7 +160,7 @@ func (w *walker) members(at place) {
 		i, end, s := w.scan()
 		key := w.data[i:end]
 		w.flag(i, end, s, &w.flaggedKey)
-		w.value(at.member(word(key)))
+		w.value(at.member(textOf(key)))
 	}
 }
 
@@ -213,7 +213,7 @@ func (w *walker) flag(i, end int, s sight, count *int) {
 
 // flagText adds one to count when a rule fires in text, and tells whether text hides
 // something. A trial repair finds that out; its own counts do not count, but a secret
-// that it finds still sets held, so that Block refuses secrets in places that are not
+// that it finds still sets foundSecret, so that Block refuses secrets in places that are not
 // rewritten.
 func (w *walker) flagText(text []byte, count *int) (hides bool) {
 	before := w.counts

@@ -20,7 +20,7 @@ const (
 type Allocation struct {
 	budget *Budget
 	user   User
-	held   int64
+	size   int64
 }
 
 // Allocate returns an allocation of the user that holds nothing.
@@ -35,22 +35,22 @@ func (l *Allocation) Resize(size int64) error {
 		need = (size + Step - 1) / Step * Step
 	}
 	switch {
-	case need > l.held:
+	case need > l.size:
 		if l.budget == nil {
 			return ErrTotal
 		}
-		if err := l.budget.take(l.user, need-l.held, unbounded(), l.held); err != nil {
+		if err := l.budget.take(l.user, need-l.size, unbounded(), l.size); err != nil {
 			return err
 		}
-	case need < l.held:
-		l.budget.Give(l.user, l.held-need)
+	case need < l.size:
+		l.budget.Give(l.user, l.size-need)
 	}
-	l.held = need
+	l.size = need
 	return nil
 }
 
-// Held returns how much the allocation holds of its budget, in bytes.
-func (l *Allocation) Held() int64 { return l.held }
+// Size returns how much the allocation holds of its budget, in bytes.
+func (l *Allocation) Size() int64 { return l.size }
 
 // Release gives back all that the allocation holds. Further calls do nothing.
 func (l *Allocation) Release() { _ = l.Resize(0) } // becoming smaller succeeds

@@ -22,15 +22,15 @@ func TestLeaseGrowsInSteps(t *testing.T) {
 		{share.Covered, 0},
 		{5 * share.Step, 5 * share.Step},
 	} {
-		if err := l.Resize(test.size); err != nil || l.Held() != test.want || b.Held() != test.want {
-			t.Errorf("size %d: got %v, lease %d, budget %d, want %d", test.size, err, l.Held(), b.Held(),
+		if err := l.Resize(test.size); err != nil || l.Size() != test.want || b.InUse() != test.want {
+			t.Errorf("size %d: got %v, lease %d, budget %d, want %d", test.size, err, l.Size(), b.InUse(),
 				test.want)
 		}
 	}
 	l.Release()
 	l.Release()
-	if l.Held() != 0 || b.Held() != 0 {
-		t.Errorf("after the release the lease holds %d and the budget %d", l.Held(), b.Held())
+	if l.Size() != 0 || b.InUse() != 0 {
+		t.Errorf("after the release the lease holds %d and the budget %d", l.Size(), b.InUse())
 	}
 }
 
@@ -41,9 +41,9 @@ func TestRefusedLeaseKeepsWhatItHolds(t *testing.T) {
 	if err := l.Resize(share.Step); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Resize(1 << 20); !errors.Is(err, share.ErrTotal) || l.Held() != share.Step ||
-		b.Held() != share.Step {
-		t.Errorf("got %v, lease %d, budget %d", err, l.Held(), b.Held())
+	if err := l.Resize(1 << 20); !errors.Is(err, share.ErrTotal) || l.Size() != share.Step ||
+		b.InUse() != share.Step {
+		t.Errorf("got %v, lease %d, budget %d", err, l.Size(), b.InUse())
 	}
 }
 

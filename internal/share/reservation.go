@@ -104,12 +104,12 @@ func (c *Reservation) Adopt(other *Reservation) {
 }
 
 // give releases the reservation, and returns what it held for somebody else to hold.
-func (c *Reservation) give() (held Allocation, size int64) {
+func (c *Reservation) give() (allocation Allocation, size int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	held, size = c.allocation, c.size
-	c.allocation, c.size, c.over = held.budget.Allocate(held.user), 0, true
-	return held, size
+	allocation, size = c.allocation, c.size
+	c.allocation, c.size, c.over = allocation.budget.Allocate(allocation.user), 0, true
+	return allocation, size
 }
 
 // User returns who holds the reservation, or held it. It is the zero User if c is nil.
@@ -137,6 +137,6 @@ func (c *Reservation) Release() {
 	if c == nil {
 		return
 	}
-	held, _ := c.give()
-	held.Release()
+	allocation, _ := c.give()
+	allocation.Release()
 }

@@ -14,8 +14,8 @@ func TestReservations(t *testing.T) {
 	c := b.Reserve(user(1, 1))
 	step := func(what string, err, want error, held int64) {
 		t.Helper()
-		if !errors.Is(err, want) || b.Held() != held {
-			t.Errorf("%s: got %v and %d held, want %v and %d", what, err, b.Held(), want, held)
+		if !errors.Is(err, want) || b.InUse() != held {
+			t.Errorf("%s: got %v and %d held, want %v and %d", what, err, b.InUse(), want, held)
 		}
 	}
 	step("what is covered", c.Resize(share.Covered), nil, 0)
@@ -81,7 +81,7 @@ func TestLateGrowthTakesNothing(t *testing.T) {
 		all.Go(to.Release)
 		all.Wait()
 	}
-	if b.Held() != 0 {
-		t.Errorf("%d are held", b.Held())
+	if b.InUse() != 0 {
+		t.Errorf("%d are held", b.InUse())
 	}
 }

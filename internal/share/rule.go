@@ -33,10 +33,10 @@ func newRule(total int64) rule {
 
 // account is what a tenant holds, or all together.
 type account struct {
-	held int64
+	inUse int64
 	// small is, in the account of a tenant, the sum of the first that each of its users
 	// holds, up to the guarantee of a user. In the account of all it is the sum of what
-	// each tenant has of that, up to the guarantee of a tenant: the part of held that
+	// each tenant has of that, up to the guarantee of a tenant: the part of inUse that
 	// comes out of the reserve.
 	small int64
 }
@@ -60,7 +60,7 @@ func (r *rule) smallOf(s *state) int64 {
 func (r *rule) guaranteed(s *state) int64 { return min(s.tenant.small, r.tenant) }
 
 // borrowed returns how much of what the tenant holds comes out of the common part.
-func (r *rule) borrowed(s *state) int64 { return s.tenant.held - r.guaranteed(s) }
+func (r *rule) borrowed(s *state) int64 { return s.tenant.inUse - r.guaranteed(s) }
 
 // moved returns the state after the user holds n more, or less if n is negative. It
 // judges nothing.
@@ -70,9 +70,9 @@ func (r *rule) borrowed(s *state) int64 { return s.tenant.held - r.guaranteed(s)
 func (r *rule) moved(s state, n int64) state {
 	next := s
 	next.user += n
-	next.tenant.held += n
+	next.tenant.inUse += n
 	next.tenant.small += r.smallOf(&next) - r.smallOf(&s)
-	next.all.held += n
+	next.all.inUse += n
 	next.all.small += r.guaranteed(&next) - r.guaranteed(&s)
 	return next
 }
@@ -80,7 +80,7 @@ func (r *rule) moved(s state, n int64) state {
 // add returns the state after the user holds n more. ok is false if that is more than its
 // share.
 func (r *rule) add(s state, n int64) (next state, ok bool) {
-	if n < 0 || n > r.total-s.all.held {
+	if n < 0 || n > r.total-s.all.inUse {
 		return s, false
 	}
 	next = r.moved(s, n)
@@ -88,7 +88,7 @@ func (r *rule) add(s state, n int64) (next state, ok bool) {
 	if borrowed <= r.borrowed(&s) {
 		return next, true // all of n comes out of the reserve
 	}
-	left := r.total - next.all.held - max(r.reserve-next.all.small, 0) // of the common part
+	left := r.total - next.all.inUse - max(r.reserve-next.all.small, 0) // of the common part
 	if left < 0 {
 		return s, false
 	}
@@ -107,7 +107,7 @@ func (r *rule) blame(s state, n int64) error {
 	if _, ok := r.add(s, n); ok {
 		return ErrUser
 	}
-	s.all.held -= s.tenant.held
+	s.all.inUse -= s.tenant.inUse
 	s.all.small -= r.guaranteed(&s)
 	s.tenant = account{}
 	if _, ok := r.add(s, n); ok {
@@ -139,7 +139,7 @@ func (b Bounds) check(s state, n int64) error {
 	switch {
 	case n > b.User-s.user:
 		return ErrUser
-	case n > b.Tenant-s.tenant.held:
+	case n > b.Tenant-s.tenant.inUse:
 		return ErrTenant
 	}
 	return nil

@@ -131,7 +131,7 @@ func (b *Budget) Give(u User, n int64) {
 
 func (b *Budget) setLocked(u User, s state) {
 	b.all = s.all
-	if s.tenant.held == 0 {
+	if s.tenant.inUse == 0 {
 		delete(b.tenants, u.TenantID)
 	} else {
 		b.tenants[u.TenantID] = s.tenant
@@ -157,24 +157,24 @@ func (b *Budget) Available() int64 {
 	return b.rule.most(all)
 }
 
-// Held returns how much all hold together.
-func (b *Budget) Held() int64 {
+// InUse returns how much all hold together.
+func (b *Budget) InUse() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.all.held
+	return b.all.inUse
 }
 
-// HeldBy returns how much the tenant holds.
-func (b *Budget) HeldBy(tenant string) int64 {
+// InUseBy returns how much the tenant holds.
+func (b *Budget) InUseBy(tenant string) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.tenants[tenant].held
+	return b.tenants[tenant].inUse
 }
 
 // Holding is how much a tenant holds. The TenantID of strangers is empty.
 type Holding struct {
 	TenantID string
-	Held     int64
+	InUse    int64
 }
 
 // Top returns the n tenants that hold most, the largest first, for display. It goes
@@ -183,11 +183,11 @@ func (b *Budget) Top(n int) []Holding {
 	b.mu.Lock()
 	all := make([]Holding, 0, len(b.tenants))
 	for id, t := range b.tenants {
-		all = append(all, Holding{id, t.held})
+		all = append(all, Holding{id, t.inUse})
 	}
 	b.mu.Unlock()
 	slices.SortFunc(all, func(x, y Holding) int {
-		return cmp.Or(cmp.Compare(y.Held, x.Held), cmp.Compare(x.TenantID, y.TenantID))
+		return cmp.Or(cmp.Compare(y.InUse, x.InUse), cmp.Compare(x.TenantID, y.TenantID))
 	})
 	return all[:min(n, len(all))]
 }

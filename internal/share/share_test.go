@@ -62,7 +62,7 @@ func TestManyUsersFillHalfOfTheBudget(t *testing.T) {
 	for n := range 64 {
 		fill(t, b, user(1, n), 64)
 	}
-	if got := b.Held(); got < 512<<10 || got > 522<<10 {
+	if got := b.InUse(); got < 512<<10 || got > 522<<10 {
 		t.Errorf("a tenant alone holds %d/1024, want half and its guarantee", got>>10)
 	}
 	if most := share.New(1 << 20).Most(); most != 258<<10 {
@@ -124,8 +124,8 @@ func TestSmallBudgets(t *testing.T) {
 		for tenant := range 100 {
 			got += fill(t, b, user(tenant, 1), 1)
 		}
-		if got != max(total, 0) || b.Held() != got {
-			t.Errorf("%d of %d could be taken by many, and %d are held", got, total, b.Held())
+		if got != max(total, 0) || b.InUse() != got {
+			t.Errorf("%d of %d could be taken by many, and %d are held", got, total, b.InUse())
 		}
 	}
 	b := share.New(8)
@@ -199,15 +199,15 @@ func TestAnythingGoes(t *testing.T) {
 				held[u] += n
 				sum += n
 			}
-			if b.Held() != sum || sum > total {
-				t.Fatalf("seed %d: %d of %d held, counted %d", seed, sum, total, b.Held())
+			if b.InUse() != sum || sum > total {
+				t.Fatalf("seed %d: %d of %d held, counted %d", seed, sum, total, b.InUse())
 			}
 		}
 		for u, n := range held {
 			b.Give(u, n)
 		}
-		if b.Held() != 0 || len(b.Top(100)) != 0 {
-			t.Fatalf("seed %d: %d and %v are left after all was given back", seed, b.Held(), b.Top(100))
+		if b.InUse() != 0 || len(b.Top(100)) != 0 {
+			t.Fatalf("seed %d: %d and %v are left after all was given back", seed, b.InUse(), b.Top(100))
 		}
 	}
 }
@@ -289,7 +289,7 @@ func TestTakenConcurrently(t *testing.T) {
 			for range 2000 {
 				u, n := user(worker%3, worker), 1+random.Int64N(1<<13)
 				if b.Take(u, n) == nil {
-					if held := b.Held(); held > b.Total() || held < n {
+					if held := b.InUse(); held > b.Total() || held < n {
 						t.Errorf("%d of %d held", held, b.Total())
 					}
 					b.Give(u, n)
@@ -298,8 +298,8 @@ func TestTakenConcurrently(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if b.Held() != 0 {
-		t.Errorf("%d left", b.Held())
+	if b.InUse() != 0 {
+		t.Errorf("%d left", b.InUse())
 	}
 }
 

@@ -13,17 +13,17 @@ import (
 // ErrTooLong is the error for an event or a line that is longer than the reader's limit.
 var ErrTooLong = errors.New("event too long")
 
-// Kept is the size of the largest data of an event whose memory the reader uses again, in
+// MaxRetained is the size of the largest data of an event whose memory the reader uses again, in
 // bytes.
-const Kept = 64 << 10
+const MaxRetained = 64 << 10
 
 // shown is how much is shown of the beginning and of the end of what was lost, in bytes.
 const shown = 256
 
 const (
-	firstBuffer = 4 << 10 // bytes of memory that a stream begins with; thousands may be open and silent
-	keptBuffer  = Kept    // bytes of memory that a stream may keep after a long event
-	emptyReads  = 100     // reads in a row that may bring neither bytes nor an error
+	firstBuffer    = 4 << 10     // bytes of memory that a stream begins with; thousands may be open and silent
+	retainedBuffer = MaxRetained // bytes of memory that a stream may keep after a long event
+	emptyReads     = 100         // reads in a row that may bring neither bytes nor an error
 )
 
 // Read yields the events of r until r ends. If it ends with another error than io.EOF,
@@ -113,7 +113,7 @@ func (s *scanner) release() {
 func (s *scanner) event() (Event, error) {
 	var e Event
 	s.data = s.data[:0]
-	if cap(s.data) > keptBuffer {
+	if cap(s.data) > retainedBuffer {
 		s.data = nil
 		_ = s.reserve(cap(s.buffer)) // less than before
 	}
@@ -179,7 +179,7 @@ func (s *scanner) take(value []byte) {
 	case s.lost != nil:
 		s.tail = lastOf(s.tail, value)
 		return
-	case len(s.data) == 0 && len(value) > keptBuffer:
+	case len(s.data) == 0 && len(value) > retainedBuffer:
 		s.keepBuffer(value)
 		return
 	case need > cap(s.data):
@@ -230,7 +230,7 @@ func (s *scanner) dropLine() {
 	line := s.buffer[s.start:]
 	s.cutOff = s.cutOff || len(line) > 0
 	s.tail = lastOf(s.tail, line)
-	if s.buffer = s.buffer[:0]; cap(s.buffer) > keptBuffer {
+	if s.buffer = s.buffer[:0]; cap(s.buffer) > retainedBuffer {
 		s.buffer = make([]byte, 0, firstBuffer)
 		_ = s.reserve(cap(s.buffer)) // less than before
 	}
@@ -316,14 +316,14 @@ func (s *scanner) fill() error {
 func (s *scanner) makeSpace() {
 	rest := s.buffer[s.start:]
 	switch {
-	case len(rest) == 0 && cap(s.buffer) > keptBuffer:
+	case len(rest) == 0 && cap(s.buffer) > retainedBuffer:
 		s.buffer = make([]byte, 0, firstBuffer)
 		_ = s.reserve(cap(s.buffer) + cap(s.data)) // less than before
 	case len(rest) > 0 && len(s.buffer) < cap(s.buffer):
 		return
 	case len(rest) > cap(s.buffer)/2:
 		size := 2 * cap(s.buffer)
-		if size > keptBuffer {
+		if size > retainedBuffer {
 			size = cap(s.buffer) * 3 / 2
 		}
 		if err := s.reserve(size + cap(s.data)); err != nil {

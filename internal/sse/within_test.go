@@ -61,7 +61,7 @@ func within(t *testing.T, stream string, reserve func(int) error) (kept [][]byte
 			t.Fatalf("got %v, lost %v", err, event.Lost)
 		}
 		data := event.Data
-		if len(data) <= sse.Kept {
+		if len(data) <= sse.MaxRetained {
 			data = bytes.Clone(data)
 		}
 		kept, held = append(kept, data), append(held, now)

@@ -35,7 +35,7 @@ func mendEscapes(data []byte) ([]byte, int) {
 		return data, 0
 	}
 	var out []byte
-	count, kept := 0, 0
+	count, copied := 0, 0
 	for i := 0; i < len(data); i++ {
 		if data[i] != '\\' {
 			continue
@@ -47,16 +47,16 @@ func mendEscapes(data []byte) ([]byte, int) {
 		case first < 0xDC00 && pair && second >= 0xDC00:
 			i += 11 // passes a whole pair
 		default:
-			out = append(append(out, data[kept:i]...), `\ufffd`...)
+			out = append(append(out, data[copied:i]...), `\ufffd`...)
 			i += 5
-			kept = i + 1
+			copied = i + 1
 			count++
 		}
 	}
 	if count == 0 {
 		return data, 0
 	}
-	return append(out, data[kept:]...), count
+	return append(out, data[copied:]...), count
 }
 
 // surrogate returns the surrogate that data begins with, written as \uXXXX, and false if

@@ -23,7 +23,7 @@ func Hidden(r rune) bool {
 // strings JSON has escaped those that control terminals, and between them stand only
 // spaces and line breaks.
 func AppendVisible(dst, data []byte) []byte {
-	kept := 0
+	copied := 0
 	for i := 0; i < len(data); {
 		if data[i] < 0x7F {
 			i++
@@ -31,12 +31,12 @@ func AppendVisible(dst, data []byte) []byte {
 		}
 		r, size := utf8.DecodeRune(data[i:])
 		if r == utf8.RuneError && size == 1 || Hidden(r) {
-			dst = AppendEscape(append(dst, data[kept:i]...), r)
-			kept = i + size
+			dst = AppendEscape(append(dst, data[copied:i]...), r)
+			copied = i + size
 		}
 		i += size
 	}
-	return append(dst, data[kept:]...)
+	return append(dst, data[copied:]...)
 }
 
 // AppendEscape appends r as an escape of JSON, or as the two of a surrogate pair beyond

@@ -65,16 +65,16 @@ func (c *column) add(text string) {
 	size, _ := strconv.ParseFloat(text, 64)
 	seen := cell{text, size}
 	if c.numeric == 1 || seen.less(c.least) {
-		c.least = seen.kept()
+		c.least = seen.cloned()
 	}
 	if c.numeric == 1 || c.most.less(seen) {
-		c.most = seen.kept()
+		c.most = seen.cloned()
 	}
 }
 
-// kept returns a copy with a text of its own: text is a part of the string of its whole
+// cloned returns a copy with a text of its own: text is a part of the string of its whole
 // row, which would stay in memory.
-func (a cell) kept() cell { return cell{strings.Clone(a.text), a.size} }
+func (a cell) cloned() cell { return cell{strings.Clone(a.text), a.size} }
 
 // less compares exactly. Rounding to floats never reverses an order, so only cells that
 // round to the same float need to be compared as rationals.

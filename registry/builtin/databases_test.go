@@ -199,7 +199,7 @@ func TestAQueryHoldsItsMemory(t *testing.T) {
 		if fits != (err == nil) || !fits && !errors.Is(err, share.ErrNever) {
 			t.Errorf("of %d bytes: got error %v", total, err)
 		}
-		if held := budget.Held(); held > share.Step {
+		if held := budget.InUse(); held > share.Step {
 			t.Errorf("of %d bytes: %d are held afterwards", total, held)
 		}
 		room.Release()

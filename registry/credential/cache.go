@@ -8,9 +8,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 )
 
-// maxKept bounds the callers of one server and kind for whom something is kept. Whoever
+// maxCached bounds the callers of one server and kind for whom something is kept. Whoever
 // was not seen for longest is forgotten, which costs a signature or an exchange more.
-const maxKept = 8192
+const maxCached = 8192
 
 // CacheKey is where something of a caller is kept: for whom it is, and of which token it was
 // made. Two tokens of one owner may allow different things, so neither gets what was made
@@ -58,7 +58,7 @@ func (c *Cache[T]) At(at CacheKey, fresh func() *T) *T {
 	if element == nil {
 		element = c.order.PushFront(&cacheEntry[T]{at, fresh()})
 		c.all[at] = element
-		if c.order.Len() > maxKept {
+		if c.order.Len() > maxCached {
 			c.forgetLocked(c.order.Back())
 		}
 	} else {

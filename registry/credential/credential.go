@@ -231,27 +231,27 @@ type life struct {
 	work sync.WaitGroup // requests under way
 
 	mu     sync.Mutex          // guards the field below
-	worded map[Fault]time.Time // when the log last told of each
+	logged map[Fault]time.Time // when the log last told of each
 }
 
 func newLife(cfg *Config) *life {
 	ctx, end := context.WithCancel(context.Background())
 	own := *cfg
-	return &life{cfg: &own, ctx: ctx, end: end, worded: map[Fault]time.Time{}}
+	return &life{cfg: &own, ctx: ctx, end: end, logged: map[Fault]time.Time{}}
 }
 
-// wordsEvery is the least time between two log lines of one fault, or an endpoint that is
+// logInterval is the least time between two log lines of one fault, or an endpoint that is
 // away would fill the log.
-const wordsEvery = time.Minute
+const logInterval = time.Minute
 
 // tell counts a fault and says it in the log.
 func (l *life) tell(err *Error) {
 	l.cfg.Count(string(err.Fault))
 	now := l.cfg.Now()
 	l.mu.Lock()
-	before, logged := l.worded[err.Fault]
-	if logged = logged && now.Sub(before) < wordsEvery; !logged {
-		l.worded[err.Fault] = now
+	before, logged := l.logged[err.Fault]
+	if logged = logged && now.Sub(before) < logInterval; !logged {
+		l.logged[err.Fault] = now
 	}
 	l.mu.Unlock()
 	if !logged && l.cfg.Logger != nil {

@@ -65,10 +65,10 @@ func Reserved() []string {
 
 // identities are those of one server.
 type identities struct {
-	life *life
-	spec *Identity
-	kept *Cache[identity]
-	own  identity // the gateway's
+	life  *life
+	spec  *Identity
+	cache *Cache[identity]
+	own   identity // the gateway's
 }
 
 var _ kind = (*identities)(nil)
@@ -86,7 +86,7 @@ type identity struct {
 }
 
 func newIdentities(spec *Identity, l *life) *identities {
-	all := &identities{life: l, spec: spec, kept: NewCache[identity]()}
+	all := &identities{life: l, spec: spec, cache: NewCache[identity]()}
 	all.own.all = all
 	all.own.claims = map[string]any{"sub": l.cfg.Issuer}
 	return all
@@ -98,7 +98,7 @@ func (all *identities) headers(_ context.Context, p *auth.Principal) (*Headers, 
 	if p == nil {
 		return all.own.current(time.Time{})
 	}
-	one := all.kept.At(all.cacheKey(p), func() *identity { return all.identityOf(p) })
+	one := all.cache.At(all.cacheKey(p), func() *identity { return all.identityOf(p) })
 	return one.current(p.Expiry)
 }
 
@@ -109,7 +109,7 @@ func (all *identities) cacheKey(p *auth.Principal) CacheKey {
 // cached returns the identity of an owner that was used last, as long as the token is good
 // with which its caller came.
 func (all *identities) cached(_ context.Context, owner auth.Owner) (*Headers, error) {
-	if one := all.kept.of(owner); one != nil && !one.over() {
+	if one := all.cache.of(owner); one != nil && !one.over() {
 		return one.current(time.Time{})
 	}
 	return nil, &Error{FaultMissing, errUnheld}

@@ -74,7 +74,7 @@ type exchanges struct {
 	spec     *Exchange
 	endpoint *endpoint
 	own      *clientCredentials
-	kept     *Cache[exchanged]
+	cache    *Cache[exchanged]
 }
 
 var _ kind = (*exchanges)(nil)
@@ -113,7 +113,7 @@ func newExchanges(spec *Exchange, l *life) *exchanges {
 		own.form.Set("audience", spec.Audience)
 	}
 	own.shared(spec)
-	return &exchanges{life: l, spec: spec, endpoint: own.endpoint, own: own, kept: NewCache[exchanged]()}
+	return &exchanges{life: l, spec: spec, endpoint: own.endpoint, own: own, cache: NewCache[exchanged]()}
 }
 
 // kindURN is what the names of the types of tokens begin with:
@@ -130,7 +130,7 @@ func (x *exchanges) headers(ctx context.Context, p *auth.Principal) (*Headers, e
 		return nil, &Error{FaultExchange, errNoSubject}
 	}
 	at := x.cacheKey(p)
-	one := x.kept.At(at, func() *exchanged {
+	one := x.cache.At(at, func() *exchanged {
 		common := x.life.newCommon(x.spec, p.TenantID, share.User(p.User()), at.token)
 		return &exchanged{cell: cell{life: x.life, common: common, traced: true}}
 	})
@@ -155,7 +155,7 @@ func (x *exchanges) cacheKey(p *auth.Principal) CacheKey {
 
 // cached returns what was given last for a token of the owner, if both are still good.
 func (x *exchanges) cached(_ context.Context, owner auth.Owner) (*Headers, error) {
-	one := x.kept.of(owner)
+	one := x.cache.of(owner)
 	if one == nil || one.over(x.life.cfg.Now()) {
 		return nil, &Error{FaultMissing, errUnheld}
 	}

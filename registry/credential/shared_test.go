@@ -116,13 +116,13 @@ func TestTokenThatRedisDoesNotTakeCostsNoQuota(t *testing.T) {
 	})
 	wait(t, func() bool { return store.Up() == nil })
 	ann, _ := people.caller(issuer, "ann", "acme", nil)
-	if got := bearerOf(t, grant(t, s, ann)); got != "given" || quota.Held() == 0 {
-		t.Fatalf("got %s and %d bytes held, want a token that is kept", got, quota.Held())
+	if got := bearerOf(t, grant(t, s, ann)); got != "given" || quota.InUse() == 0 {
+		t.Fatalf("got %s and %d bytes held, want a token that is kept", got, quota.InUse())
 	}
-	held := quota.Held()
+	held := quota.InUse()
 	served.Exec(t, "CONFIG", "SET", "maxmemory", "1")
 	bob, _ := people.caller(issuer, "bob", "acme", nil)
-	if got := bearerOf(t, grant(t, s, bob)); got != "given" || quota.Held() != held {
-		t.Errorf("got %s and %d bytes held, want %d", got, quota.Held(), held)
+	if got := bearerOf(t, grant(t, s, bob)); got != "given" || quota.InUse() != held {
+		t.Errorf("got %s and %d bytes held, want %d", got, quota.InUse(), held)
 	}
 }

@@ -78,8 +78,8 @@ func TestAnswersStayWithinTheShareOfTheirUser(t *testing.T) {
 			for _, room := range claims {
 				room.Release()
 			}
-			if b.Held() != 0 {
-				t.Errorf("%s: %d are held in the end", kind, b.Held())
+			if b.InUse() != 0 {
+				t.Errorf("%s: %d are held in the end", kind, b.InUse())
 			}
 		}
 	}

@@ -26,12 +26,12 @@ type extract struct {
 // collected as well; the error is only that the parts are too large together.
 func (d *document) needs(o *operation, answers bool) (*extract, error) {
 	e := &extract{operation: o, members: map[string]json.RawMessage{"responses": json.RawMessage("{}")}}
-	kept := []string{"operationId", "summary", "description", "parameters", "requestBody"}
+	sections := []string{"operationId", "summary", "description", "parameters", "requestBody"}
 	if answers {
-		kept = append(kept, "responses")
+		sections = append(sections, "responses")
 	}
 	references := referencesIn(nil, token("paths")+token(o.path)+"/parameters", o.parameters)
-	for _, name := range kept {
+	for _, name := range sections {
 		if raw := o.raw.value(name); raw != nil {
 			e.members[name] = raw
 			references = referencesIn(references, e.place()+token(name), raw)

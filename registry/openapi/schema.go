@@ -221,11 +221,11 @@ func (s *schemas) required(raw mcp.RawJSON, properties mcp.Object) mcp.RawJSON {
 // that it refers to, is readOnly in a request or writeOnly in an answer.
 func (s *schemas) hidden(property mcp.RawJSON) bool {
 	o, _ := mcp.ObjectOf(property)
-	word := "readOnly"
+	keyword := "readOnly"
 	if s.way == answer {
-		word = "writeOnly"
+		keyword = "writeOnly"
 	}
-	if string(o.Value(word)) == "true" && (!s.old || !o.Has("$ref")) {
+	if string(o.Value(keyword)) == "true" && (!s.old || !o.Has("$ref")) {
 		return true
 	}
 	name, local := strings.CutPrefix(o.Text("$ref"), components)

@@ -313,11 +313,11 @@ func (in *inliner) resolve(reference string) string {
 // all others: annotations, because they help a reader, and at the root what says which
 // dialect this is.
 func besideReference(schema mcp.Object, isRoot bool) mcp.Object {
-	kept := annotationsOf(schema)
+	annotations := annotationsOf(schema)
 	if isRoot {
-		kept = kept.With("$schema", schema.Value("$schema")).With("$id", schema.Value("$id"))
+		annotations = annotations.With("$schema", schema.Value("$schema")).With("$id", schema.Value("$id"))
 	}
-	return kept
+	return annotations
 }
 
 // annotationsOf returns the members of a schema that only describe.

@@ -176,7 +176,7 @@ func (c *Config) credential(of *auth.Owner) wire.Credential {
 }
 
 // program returns what a child runs. said takes what the child writes to standard error.
-func (c *Config) program(said *wire.LastWords) wire.Program {
+func (c *Config) program(said *wire.LastLines) wire.Program {
 	return wire.Program{
 		Command: c.Command, Args: c.Args, Dir: c.Dir, Env: c.Env, Rights: c.Rights, Keeper: c.Keeper,
 		Said: said, Logger: c.Logger, Chatter: c.chatter, Memory: c.memory(), Turns: c.Turns,

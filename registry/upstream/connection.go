@@ -37,7 +37,7 @@ type connection struct {
 	// this connection
 	unread atomic.Uint32
 
-	said *wire.LastWords // of its child, the last one if it took several; empty for a server over HTTP
+	said *wire.LastLines // of its child, the last one if it took several; empty for a server over HTTP
 	// of a pooled session: the connection that reads the lists; nil: this is that
 	// connection
 	control   *connection
@@ -65,7 +65,7 @@ var _ wire.Events = (*connection)(nil)
 
 func newConnection(server string, count func(Anomaly, int)) *connection {
 	return &connection{
-		server: fault(server), count: count, said: &wire.LastWords{},
+		server: fault(server), count: count, said: &wire.LastLines{},
 		changes: make(chan struct{}, 1), doubts: make(chan struct{}, 1), refusals: make(chan struct{}, 1),
 	}
 }

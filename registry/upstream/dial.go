@@ -13,8 +13,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
-// wordsEvery is the least time between two log lines on children for calls that failed.
-const wordsEvery = time.Minute
+// logInterval is the least time between two log lines on children for calls that failed.
+const logInterval = time.Minute
 
 // kind is how a server was found to be spoken to: its era and transport. The dialer
 // remembers it from one connection to the next. The zero value says that nothing was
@@ -43,7 +43,7 @@ const typeSSE = "sse"
 type dialer struct {
 	cfg *Config
 	// of the child of the latest control connection; nil before the first
-	said     atomic.Pointer[wire.LastWords]
+	said     atomic.Pointer[wire.LastLines]
 	children atomic.Int64 // how many were started and have not ended
 	strays   strays       // remembered here, since a dialer outlives each connection
 
@@ -165,29 +165,29 @@ func (d *dialer) remember(k kind) {
 // the words of the control connection's child only.
 func (d *dialer) logged(ctx context.Context, c *connection, l *legacy, err error) (*legacy, error) {
 	if err != nil {
-		if line := d.words(ctx, c, err); line != nil {
+		if line := d.logAttrs(ctx, c, err); line != nil {
 			d.cfg.Logger.WarnContext(ctx, "no child for calls", line...)
 		}
 		return l, err
 	}
 	l.tellLoss = func(ctx context.Context, err error) {
-		if line := d.words(ctx, c, err); line != nil {
+		if line := d.logAttrs(ctx, c, err); line != nil {
 			d.cfg.Logger.WarnContext(ctx, "a child for calls was lost", line...)
 		}
 	}
 	return l, nil
 }
 
-// words returns what the log says of a child for calls that failed, and nil when it says
-// nothing. Every call may start a child, so it says something at most once in wordsEvery;
+// logAttrs returns what the log says of a child for calls that failed, and nil when it says
+// nothing. Every call may start a child, so it says something at most once in logInterval;
 // otherwise a broken server would flood the log.
-func (d *dialer) words(ctx context.Context, c *connection, err error) []any {
+func (d *dialer) logAttrs(ctx context.Context, c *connection, err error) []any {
 	if d.cfg.URL != "" || ctx.Err() != nil {
 		return nil
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if time.Since(d.worded) < wordsEvery {
+	if time.Since(d.worded) < logInterval {
 		return nil
 	}
 	d.worded = time.Now()

@@ -90,12 +90,12 @@ func (f fault) unread(err error) error {
 	if err == nil {
 		return nil
 	}
-	told := registry.UnavailableError{Server: string(f), Credential: credential.FaultOf(err)}
+	refused := registry.UnavailableError{Server: string(f), Credential: credential.FaultOf(err)}
 	if unavailable, ok := errors.AsType[*registry.UnavailableError](err); ok {
-		told = *unavailable
+		refused = *unavailable
 	}
-	told.Sent, told.Err = false, errors.New("read the lists of the user: "+problem(err))
-	return &told
+	refused.Sent, refused.Err = false, errors.New("read the lists of the user: "+problem(err))
+	return &refused
 }
 
 // wantsSignIn tells whether the server answered that it wants a sign-in.

@@ -60,14 +60,14 @@ func TestParkedCallsCountedNowhere(t *testing.T) {
 				if err != nil || state == "" {
 					t.Fatalf("got %q, %v, want a question", state, err)
 				}
-				if held := memory.Held(); held < 2*size || held > 2*size+128<<10 {
+				if held := memory.InUse(); held < 2*size || held > 2*size+128<<10 {
 					t.Errorf(
 						"%d bytes are counted while the call is parked, want its arguments as they came and as they were sent, and a little more", held)
 				}
 				again := counted(memory, alice.call(t, "", accept(asked, "x"), state, nil))
 				test.end(t, r, func() *registry.Call { return again })
 				again.Memory.Release()
-				if held := memory.Held(); held != 0 {
+				if held := memory.InUse(); held != 0 {
 					t.Errorf("%d bytes are counted after the end, want none", held)
 				}
 			})
@@ -91,7 +91,7 @@ func TestACallThatCannotBeKeptIsRefused(t *testing.T) {
 			t.Errorf("got %q, %v, want a MemoryError", state, err)
 		}
 		synctest.Wait()
-		if held := memory.Held(); held != 0 {
+		if held := memory.InUse(); held != 0 {
 			t.Errorf("%d bytes are counted, want none", held)
 		}
 	})

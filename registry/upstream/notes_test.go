@@ -49,7 +49,7 @@ func TestNotificationsOfASlowTakerFilledTheMemory(t *testing.T) {
 				go func() { done <- call("alice", flooded, func() { <-took }) }()
 			}
 			r.until("some of it is dropped", func() bool { return r.count(upstream.Flooded) > flooded })
-			if held := cfg.Memory.Held(); held < cfg.Memory.Most()/2 || held > cfg.Memory.Most()+share.Step {
+			if held := cfg.Memory.InUse(); held < cfg.Memory.Most()/2 || held > cfg.Memory.Most()+share.Step {
 				t.Errorf(
 					"%d are held by a taker who takes nothing, want the share of one user, %d, to be full",
 					held, cfg.Memory.Most())
@@ -64,7 +64,7 @@ func TestNotificationsOfASlowTakerFilledTheMemory(t *testing.T) {
 					t.Error(cause(err))
 				}
 			}
-			eventually(t, "nothing is held any more", func() bool { return cfg.Memory.Held() == 0 })
+			eventually(t, "nothing is held any more", func() bool { return cfg.Memory.InUse() == 0 })
 		})
 	}
 }
@@ -87,10 +87,10 @@ func TestQuestionsOfAParkedCallAreHeldByItsCaller(t *testing.T) {
 			return asked, next, got
 		}
 		asked, state, _ := round("after", "a", "", "")
-		before := b.Held()
+		before := b.InUse()
 		wait(t.Context(), secondQuestion)
 		synctest.Wait()
-		if held := b.Held(); held-before < 1<<20 {
+		if held := b.InUse(); held-before < 1<<20 {
 			t.Errorf("%d are held for one question and %d for two, the second one of 1 MiB", before, held)
 		}
 		asked, state, _ = round("after", "a", accept(asked, "1"), state)
@@ -98,7 +98,7 @@ func TestQuestionsOfAParkedCallAreHeldByItsCaller(t *testing.T) {
 		if !strings.Contains(got, "1") || !strings.Contains(got, "2") {
 			t.Errorf("got %s, want both answers", got)
 		}
-		if held := b.Held(); held != 0 {
+		if held := b.InUse(); held != 0 {
 			t.Errorf("%d are held in the end", held)
 		}
 	})

@@ -47,7 +47,7 @@ type personal struct {
 	end    context.CancelFunc
 	work   sync.WaitGroup
 	places chan struct{} // of readings at once
-	kept   *credential.Cache[ownLists]
+	cache  *credential.Cache[ownLists]
 	shared *sharedLists
 
 	mu      sync.Mutex  // guards the fields below
@@ -62,7 +62,7 @@ type personal struct {
 type sharedLists struct {
 	mu    sync.Mutex         // guards the fields below
 	claim *share.Reservation // holds all lists
-	held  int64              // bytes of all lists
+	size  int64              // bytes of all lists
 	all   map[[sha256.Size]byte]weak.Pointer[registry.Lists]
 }
 
@@ -84,7 +84,7 @@ func newPersonal(ctx context.Context, reg *registry.Registry, c *control, cfg *C
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	return &personal{
 		reg: reg, conn: c, cfg: cfg, ctx: ctx, end: end, places: make(chan struct{}, personalReadings),
-		kept: credential.NewCache[ownLists](),
+		cache: credential.NewCache[ownLists](),
 		shared: &sharedLists{
 			claim: cfg.Memory.Reserve(share.Server(cfg.Name)),
 			all:   map[[sha256.Size]byte]weak.Pointer[registry.Lists]{},
@@ -122,7 +122,7 @@ func (p *personal) now() uint64 {
 // Known implements registry.Personal. Lists that the server may have changed are read
 // beside it.
 func (p *personal) Known(who *auth.Principal) *registry.Lists {
-	own := p.kept.Peek(p.cfg.Credential.CacheKey(who))
+	own := p.cache.Peek(p.cfg.Credential.CacheKey(who))
 	if own == nil {
 		return nil
 	}
@@ -153,7 +153,7 @@ func (p *personal) beginLocked(own *ownLists, who *auth.Principal, epoch uint64)
 // Lists implements registry.Personal. Lists that are only old are read again beside the
 // request; it waits where there are none, or the server has announced others.
 func (p *personal) Lists(ctx context.Context, who *auth.Principal) (*registry.Lists, error) {
-	own := p.kept.At(p.cfg.Credential.CacheKey(who), func() *ownLists { return &ownLists{} })
+	own := p.cache.At(p.cfg.Credential.CacheKey(who), func() *ownLists { return &ownLists{} })
 	epoch := p.now()
 	own.mu.Lock()
 	outdated := own.due.IsZero() || own.epoch != epoch
@@ -323,10 +323,10 @@ func (s *sharedLists) add(digest [sha256.Size]byte, made *registry.Lists) error 
 // holdLocked counts more memory, or less, for all lists together: each alone may be so
 // small that it would count nothing.
 func (s *sharedLists) holdLocked(more int64) error {
-	if err := s.claim.Resize(s.held + more); err != nil {
+	if err := s.claim.Resize(s.size + more); err != nil {
 		return err
 	}
-	s.held += more
+	s.size += more
 	return nil
 }
 

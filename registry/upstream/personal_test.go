@@ -137,7 +137,7 @@ func TestListsAreOfEachUser(t *testing.T) {
 			if _, bo, _ := r.offered(user("globex", a, "bo")); bo != bob {
 				t.Error("got lists twice in memory that are alike")
 			}
-			held := cfg.Memory.Held()
+			held := cfg.Memory.InUse()
 			if held == 0 {
 				t.Error("got nothing held in memory, want the definitions")
 			}
@@ -233,14 +233,14 @@ func TestListsOfAnEndedConnectionAreGivenBack(t *testing.T) {
 	if got, _, err := r.offered(user("acme", "https://a.example", "ann")); err != nil || len(got) != 2 {
 		t.Fatalf("got %v, %v, want two tools", got, err)
 	}
-	if cfg.Memory.Held() == 0 {
+	if cfg.Memory.InUse() == 0 {
 		t.Fatal("got nothing held in memory, want the definitions")
 	}
 	r.stop()
 	r.reg.Remove(r.name)
-	for deadline := time.Now().Add(limit); cfg.Memory.Held() > 0; {
+	for deadline := time.Now().Add(limit); cfg.Memory.InUse() > 0; {
 		if time.Now().After(deadline) {
-			t.Fatalf("got %d bytes held after the end, want none", cfg.Memory.Held())
+			t.Fatalf("got %d bytes held after the end, want none", cfg.Memory.InUse())
 		}
 		runtime.GC()
 	}

@@ -169,11 +169,11 @@ func (p *pool) takeFor(ctx context.Context, c *registry.Call, i *item) (*seat, e
 // the catalogue. An error means that nothing of the call has left.
 func (p *pool) take(ctx context.Context, k seats.Key, u seats.Use) (*seat, seats.Waits, error) {
 	s, waits, err := p.seats.Take(ctx, k, u)
-	return s, waits, p.inWords(err)
+	return s, waits, p.catalogueError(err)
 }
 
-// inWords puts an error of the seats into those of the catalogue.
-func (p *pool) inWords(err error) error {
+// catalogueError puts an error of the seats into those of the catalogue.
+func (p *pool) catalogueError(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -392,7 +392,7 @@ func (p *pool) lentKey(c *registry.Call, i *item) seats.Key {
 	logs := c.LogLevel > 0 && p.conn.has("logging") // else the client's one open call gets them
 	roots := p.conn.rooted.Load() && c.Capabilities.Has("roots")
 	solo := !c.InSession && c.Capabilities.Len() > 0 && i.asks
-	k := seats.Key{Owner: p.ownerOf(c), Alone: logs, Kept: roots, Solo: solo}
+	k := seats.Key{Owner: p.ownerOf(c), Alone: logs, Dedicated: roots, Solo: solo}
 	switch {
 	case !logs && !roots && c.Tasks != mcp.TasksAsked && !p.parking.strict.Load() && !p.conn.varies.Load():
 		k.Traits, k.Patient = p.everything, true

@@ -120,7 +120,7 @@ func TestAnswersStayWithinTheShareOfTheirUser(t *testing.T) {
 			for _, c := range calls {
 				c.Memory.Release()
 			}
-			eventually(t, "nothing is held any more", func() bool { return b.Held() == 0 })
+			eventually(t, "nothing is held any more", func() bool { return b.InUse() == 0 })
 			if left := r.last(); left.Restarts != 0 {
 				t.Errorf("the connection was lost: %+v", left)
 			}
@@ -158,7 +158,7 @@ func TestAnswersForWhichTheServerHasNoRoomFailTheirCallsAlone(t *testing.T) {
 				}
 				r.must("echo", `{}`)
 			}
-			eventually(t, "nothing is held any more", func() bool { return cfg.Memory.Held() == 0 })
+			eventually(t, "nothing is held any more", func() bool { return cfg.Memory.InUse() == 0 })
 			select {
 			case err := <-waits:
 				t.Errorf("another call ended: %v", cause(err))
@@ -197,7 +197,7 @@ func TestParkedAnswersAreHeldByTheirCaller(t *testing.T) {
 			first.Memory.Release()
 			wait(t.Context(), 11*time.Second) // until the server has answered without
 			synctest.Wait()
-			if held := b.Held(); held < 1<<20 {
+			if held := b.InUse(); held < 1<<20 {
 				t.Errorf("%d are held for an answer that waits", held)
 			}
 			if !fetched {
@@ -212,7 +212,7 @@ func TestParkedAnswersAreHeldByTheirCaller(t *testing.T) {
 				}
 				second.Memory.Release()
 			}
-			if held := b.Held(); held != 0 {
+			if held := b.InUse(); held != 0 {
 				t.Errorf("fetched %v: %d are held in the end", fetched, held)
 			}
 		}
@@ -247,7 +247,7 @@ func TestTheTextOfARequestIsHeldUntilItsAnswer(t *testing.T) {
 				_, err := r.tool("slow").Call(ctx, first)
 				done <- err
 			}()
-			eventually(t, "its text is held", func() bool { return cfg.Memory.Held() >= size })
+			eventually(t, "its text is held", func() bool { return cfg.Memory.InUse() >= size })
 			second := large()
 			if _, err := r.tool("echo").Call(t.Context(), second); !errors.Is(err, share.ErrUser) ||
 				errors.As(err, new(*registry.MemoryError)) {
@@ -256,7 +256,7 @@ func TestTheTextOfARequestIsHeldUntilItsAnswer(t *testing.T) {
 			}
 			leave()
 			await(t, done)
-			eventually(t, "nothing is held any more", func() bool { return cfg.Memory.Held() == 0 })
+			eventually(t, "nothing is held any more", func() bool { return cfg.Memory.InUse() == 0 })
 		})
 	}
 }

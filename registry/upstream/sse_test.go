@@ -510,7 +510,7 @@ func TestOversizedEventOverSSE(t *testing.T) {
 		t.Errorf("oversized messages: got %d, want 1", got)
 	}
 	r.until("it is up again", func() bool { return r.last().Up && r.last().Restarts == 1 })
-	r.until("nothing is held", func() bool { return cfg.Memory.Held() == 0 })
+	r.until("nothing is held", func() bool { return cfg.Memory.InUse() == 0 })
 }
 
 // TestStreamsThatAreNone answers GET in ways that open nothing, and shows which cause the

@@ -32,8 +32,8 @@ func keptLog(t *testing.T) (l *Redis, in Key) {
 		}
 	}
 	p, base := place{in, "p1r0"}, uint64(1764000000000)
-	head := sealtest.Kept(t, "head-1", ring.SealBytes(p.headPurpose(base), nil))
-	event := sealtest.Kept(t, "event-1", ring.SealBytes(p.eventPurpose(entryID(base+1, false)),
+	head := sealtest.Stored(t, "head-1", ring.SealBytes(p.headPurpose(base), nil))
+	event := sealtest.Stored(t, "event-1", ring.SealBytes(p.eventPurpose(entryID(base+1, false)),
 		[]byte(`{"kept":true}`)))
 	put("XADD", "db2:{acme}:stream:p1r0:"+in.Name, "1764000000000-0", "d", string(head))
 	put("XADD", "db2:{acme}:stream:p1r0:"+in.Name, "1764000000001-0", "d", string(event))

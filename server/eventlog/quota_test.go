@@ -109,9 +109,9 @@ func TestQuotaCoversWhatTheServerTakes(t *testing.T) {
 				}
 			}
 			fill(0) // what the server needs for scripts and connections is there now
-			before, held := usedMemory(t, h.server), counted.Held()
+			before, held := usedMemory(t, h.server), counted.InUse()
 			fill(sessions)
-			used, more := usedMemory(t, h.server)-before, counted.Held()-held
+			used, more := usedMemory(t, h.server)-before, counted.InUse()-held
 			t.Logf("the server takes %d bytes, counted are %d", used, more)
 			if used > more {
 				t.Errorf("the server takes %d bytes, and %d are counted", used, more)
@@ -138,11 +138,11 @@ func TestQuotaIsGivenBack(t *testing.T) {
 			}
 		}
 	}
-	if held := counted.Held(); held < 2*5<<10 || held > 2*8<<10 {
+	if held := counted.InUse(); held < 2*5<<10 || held > 2*8<<10 {
 		t.Errorf("%d bytes are counted for two streams of three events", held)
 	}
 	a.End(key)
-	if held := counted.Held(); held != 0 {
+	if held := counted.InUse(); held != 0 {
 		t.Errorf("%d bytes are counted after the end", held)
 	}
 	eventually(t, "the server keeps nothing of the session", func() bool {

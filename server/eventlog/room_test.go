@@ -50,7 +50,7 @@ func TestOneUserMadeTheEventsOfOthersDisappear(t *testing.T) {
 		if !keepsFirst(t, l, in) {
 			t.Fatalf("event %d was not kept", n)
 		}
-		most = max(most, memory.Held())
+		most = max(most, memory.InUse())
 	}
 	for _, in := range quiet {
 		if !keepsFirst(t, l, in) {
@@ -67,7 +67,7 @@ func TestOneUserMadeTheEventsOfOthersDisappear(t *testing.T) {
 	for _, in := range quiet {
 		l.End(in)
 	}
-	if held := memory.Held(); held != 0 {
+	if held := memory.InUse(); held != 0 {
 		t.Errorf("%d bytes are held when all sessions have ended, want none", held)
 	}
 }
@@ -188,7 +188,7 @@ func TestAnEventThatFitsNowhereIsRefused(t *testing.T) {
 	}
 	memory.Give(other, 2<<20)
 	l.End(in)
-	if held := memory.Held(); held != 0 {
+	if held := memory.InUse(); held != 0 {
 		t.Errorf("%d bytes are held when the session has ended, want none", held)
 	}
 }

@@ -29,7 +29,7 @@ func (s *Service) logLine(ctx context.Context, at time.Time, x *Exchange, httpMe
 		slog.String("http_method", Cut(httpMethod)), slog.String("path", Cut(path)), slog.Int("status",
 			x.Status),
 		slog.String("method", Cut(x.Method)), slog.String("tool", Cut(x.Tool)), slog.String("outcome",
-			x.outcomeWord()),
+			x.auditOutcome()),
 		slog.Float64("duration_seconds", at.Sub(x.Started).Seconds()), slog.String("remote", x.Remote))
 	if code := x.Outcome; strings.HasPrefix(code, "DB-") || strings.HasPrefix(code, "error ") {
 		attrs = append(attrs, slog.String("code", code))
@@ -56,8 +56,8 @@ func (s *Service) logLine(ctx context.Context, at time.Time, x *Exchange, httpMe
 	attributes.Put(buffer)
 }
 
-// outcomeWord returns how the request ended, in the words of the audit.
-func (x *Exchange) outcomeWord() string {
+// auditOutcome returns how the request ended, in the words of the audit.
+func (x *Exchange) auditOutcome() string {
 	switch {
 	case !strings.HasPrefix(x.Outcome, "DB-") && !strings.HasPrefix(x.Outcome, "error "):
 		return x.Outcome

@@ -36,11 +36,11 @@ func TestTasksOfOtherReplicasAreHeld(t *testing.T) {
 	memory := share.New(64 << 20)
 	held := memory.Reserve(user)
 	tasks, err := f.tasksAt(t.Context(), "other", link.Request{}, held)
-	if err != nil || len(tasks) != 1 || memory.Held() < 1<<20 {
-		t.Errorf("got %d tasks, %v, and %d bytes are held; want one task, held", len(tasks), err, memory.Held())
+	if err != nil || len(tasks) != 1 || memory.InUse() < 1<<20 {
+		t.Errorf("got %d tasks, %v, and %d bytes are held; want one task, held", len(tasks), err, memory.InUse())
 	}
 	held.Release()
-	if left := memory.Held(); left != 0 {
+	if left := memory.InUse(); left != 0 {
 		t.Errorf("%d bytes are held afterwards", left)
 	}
 	if _, err := f.tasksAt(t.Context(), "other", link.Request{}, share.New(256<<10).Reserve(user)); err == nil {
@@ -88,7 +88,7 @@ func TestListsOfTasksTakeSlots(t *testing.T) {
 	if err := <-first; err != nil {
 		t.Errorf("with a slot: %v", err)
 	}
-	if f.slots.Held() != 0 {
-		t.Errorf("%d slots are held afterwards", f.slots.Held())
+	if f.slots.InUse() != 0 {
+		t.Errorf("%d slots are held afterwards", f.slots.InUse())
 	}
 }

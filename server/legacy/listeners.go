@@ -71,7 +71,7 @@ func (s *Service) tellListeners(ctx context.Context, at replica.ID, some []*sess
 	brief, stop := context.WithTimeout(ctx, sessions.NoticeTime)
 	defer stop()
 	var taken []byte
-	err := errWord
+	err := errMessageForm
 	s.exchanges.Safely(ctx, func() { // or what was assigned would be told by nobody
 		taken, err = s.config.Others.Send(brief, at, replica.Word{Kind: kindListener, Data: packed(parts...)})
 	})
@@ -154,7 +154,7 @@ func (s *Service) noticesFor(l *sessions.Session, at replica.ID) (all []sessions
 func (s *Service) heardListener(ctx context.Context, from replica.ID, w replica.Word) ([]byte, error) {
 	parts, ok := unpacked(w.Data, 4)
 	if !ok || len(parts)%4 != 0 || len(parts) > 4*maxNotices*(sessions.MaxUpdates+3) {
-		return nil, errWord
+		return nil, errMessageForm
 	}
 	answer := make([]byte, len(parts)/4)
 	var all errgroup.Group
@@ -171,8 +171,8 @@ func (s *Service) heardListener(ctx context.Context, from replica.ID, w replica.
 	return answer, nil
 }
 
-// errWord says that word has another form than its kind has.
-var errWord = errors.New("that word has another form")
+// errMessageForm says that word has another form than its kind has.
+var errMessageForm = errors.New("that word has another form")
 
 // heardNotice takes one notice.
 func (s *Service) heardNotice(ctx context.Context, from replica.ID, parts [][]byte) byte {
@@ -263,7 +263,7 @@ func (s *Service) listenElsewhere(x *exchange.Exchange, r *http.Request, stream 
 // takeStream takes a stream of a session that this replica leads from whoever sends it,
 // and returns when that sends nothing more of it.
 func (s *Service) takeStream(ctx context.Context, l *sessions.Session, stream string) {
-	if at := l.HeldAt(stream); at != "" {
+	if at := l.HolderOf(stream); at != "" {
 		l.DropListener(stream, at)
 		s.letGo(ctx, l, stream, at, l.Epoch())
 		return
@@ -312,9 +312,9 @@ func (s *Service) takeStranded(ctx context.Context) {
 			l.DropGone(s.config.Others.IsThere)
 			return
 		}
-		at, held := l.StrandedAt()
+		at, lasting := l.StrandedAt()
 		switch since, _ := s.config.Others.Leads(); {
-		case !held:
+		case !lasting:
 		case !s.config.Others.IsThere(at) || s.config.Others.Drains(at):
 			s.takeOne(ctx, l)
 		case !l.IsSureSince(since):
@@ -372,7 +372,7 @@ func (s *Service) tellTaken(ctx context.Context, l *sessions.Session, former rep
 func (s *Service) heardTaken(_ context.Context, from replica.ID, w replica.Word) ([]byte, error) {
 	parts, ok := unpacked(w.Data, 2)
 	if !ok || len(parts[0]) != ticket.KeySize || len(parts[1]) != 8 {
-		return nil, errWord
+		return nil, errMessageForm
 	}
 	l, epoch := s.sessions.Roster.Find(ticket.Key(parts[0])), binary.BigEndian.Uint64(parts[1])
 	if l == nil || !l.Shared || l.User.TenantID != w.Tenant || l.Epoch() >= epoch {
@@ -440,26 +440,26 @@ func packed(parts ...[]byte) []byte {
 	for _, part := range parts {
 		size += binary.MaxVarintLen64 + len(part)
 	}
-	word := make([]byte, 0, size)
+	message := make([]byte, 0, size)
 	for _, part := range parts {
-		word = binary.AppendUvarint(word, uint64(len(part)))
-		word = append(word, part...)
+		message = binary.AppendUvarint(message, uint64(len(part)))
+		message = append(message, part...)
 	}
-	return word
+	return message
 }
 
 // unpacked takes a word apart that packed has joined. It is false for a text that has
 // fewer parts. What has more is word of a later version, which adds only what may be
 // overlooked. The parts are not copied.
-func unpacked(word []byte, parts int) ([][]byte, bool) {
+func unpacked(message []byte, parts int) ([][]byte, bool) {
 	found := make([][]byte, 0, parts)
-	for len(word) > 0 {
-		size, n := binary.Uvarint(word)
-		if n <= 0 || size > uint64(len(word[n:])) {
+	for len(message) > 0 {
+		size, n := binary.Uvarint(message)
+		if n <= 0 || size > uint64(len(message[n:])) {
 			return nil, false
 		}
-		word = word[n:]
-		found, word = append(found, word[:size]), word[size:]
+		message = message[n:]
+		found, message = append(found, message[:size]), message[size:]
 	}
 	return found, len(found) >= parts
 }

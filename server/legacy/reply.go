@@ -60,7 +60,7 @@ func (p *reply) begin(s *Service, x *exchange.Exchange, l *sessions.Session, ans
 // responder returns the way to the client for what happens during the request. The first
 // message on it makes the answer an event stream.
 func (p *reply) responder() responder {
-	return responder{sender: p, carriesQuestions: p.x.AcceptsStream, body: p.x.Resources.Body.Held()}
+	return responder{sender: p, carriesQuestions: p.x.AcceptsStream, body: p.x.Resources.Body.Size()}
 }
 
 func (p *reply) send(ctx context.Context, message []byte) error {

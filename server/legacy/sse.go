@@ -180,7 +180,7 @@ func (s *Service) answerSSE(ctx context.Context, x *exchange.Exchange, l *sessio
 		default:
 			a = s.legacyAnswer(ctx, x.Caller, x.ID, l, m, &responder{
 				sender: sender, carriesQuestions: true,
-				body: sender.taken.Body.Held(), memory: &j.Answer,
+				body: sender.taken.Body.Size(), memory: &j.Answer,
 			})
 		}
 	})

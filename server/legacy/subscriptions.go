@@ -80,10 +80,10 @@ const resubscribeTime = time.Minute
 
 // keepWatch has the entry say whether the session is subscribed to a resource.
 func (s *Service) keepWatch(ctx context.Context, l *sessions.Session, uri string) {
-	switch watched, kept := l.IsWatched(uri); {
+	switch watched, stored := l.IsWatched(uri); {
 	case !watched:
 		s.sessions.Keep(ctx, l, sessions.WatchFact(uri), "")
-	case kept:
+	case stored:
 		s.sessions.Keep(ctx, l, sessions.WatchFact(uri), uri)
 	}
 }

@@ -27,9 +27,9 @@ func newWaiting(memory *share.Budget) *waiting {
 // none, because its place among the requests in work covers it, enter counts what that
 // covers. leave gives the place back and is called once; it is nil if there is no place
 // or no memory.
-func (a *waiting) enter(c gateway.Caller, held int64) (leave func()) {
+func (a *waiting) enter(c gateway.Caller, size int64) (leave func()) {
 	user, memory := share.User(c.Principal.User()), int64(0)
-	if held == 0 {
+	if size == 0 {
 		memory = share.Covered
 	}
 	if a.places.TakeWithin(user, 1, share.Bounds{Tenant: maxWaiting, User: maxWaiting / 2}) != nil {

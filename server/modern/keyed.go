@@ -49,7 +49,7 @@ func (e *Endpoint) keyedRequest(x *exchange.Exchange, r *http.Request, m *mcp.Me
 	}
 	defer e.config.Exchanges.Jobs.Finish(&c.job)
 	c.response.begin(e, x)
-	claim, kept, err := e.beginKeyed(ctx, x, request)
+	claim, stored, err := e.beginKeyed(ctx, x, request)
 	at, elsewhere := errors.AsType[*once.ElsewhereError](err)
 	ran := elsewhere // as far as is known
 	for until := time.Now().Add(forward.HoldTime); elsewhere && c.response.withdraw(); {
@@ -65,14 +65,14 @@ func (e *Endpoint) keyedRequest(x *exchange.Exchange, r *http.Request, m *mcp.Me
 		if !e.config.Forwarder.AwaitChange(x.Context(), until) {
 			break
 		}
-		claim, kept, err = e.beginKeyed(ctx, x, request)
+		claim, stored, err = e.beginKeyed(ctx, x, request)
 		at, elsewhere = errors.AsType[*once.ElsewhereError](err)
 	}
 	switch {
 	case err != nil:
 		e.refuseKeyed(ctx, x, c, err, ran)
-	case kept != nil:
-		e.repeatKeyed(ctx, x, c, m, kept)
+	case stored != nil:
+		e.repeatKeyed(ctx, x, c, m, stored)
 	default:
 		e.runKeyed(ctx, x, c, m, claim)
 	}
@@ -135,7 +135,7 @@ func refusalOfKeyed(err error) *exchange.Refusal {
 // config of this replica, which may be newer than the answer, or another than that of the
 // replica that ran it.
 func (e *Endpoint) repeatKeyed(ctx context.Context, x *exchange.Exchange, c *call, m *mcp.Message,
-	kept *once.Answer,
+	stored *once.Answer,
 ) {
 	caller, err := e.config.Exchanges.Desk.Resolve(x.Principal)
 	if err != nil {
@@ -148,7 +148,7 @@ func (e *Endpoint) repeatKeyed(ctx context.Context, x *exchange.Exchange, c *cal
 	}
 	if err == nil && !exchange.IsRevoked(ctx) {
 		x.Outcome = "repeated"
-		c.response.give(kept.Status, kept.Message)
+		c.response.give(stored.Status, stored.Message)
 		return
 	}
 	a := exchange.Answer{ID: m.ID, Err: exchange.ErrGone}

@@ -96,7 +96,7 @@ func (u *Pending) Unassign(uri, stream string) {
 	}
 }
 
-// Drop forgets the changes for which told is true. A nil u has none.
+// Drop forgets the changes for which sent is true. A nil u has none.
 func (u *Pending) Drop(sent func(uri, stream string) bool) {
 	if u == nil {
 		return

@@ -76,7 +76,7 @@ func (c *claim) enter(ctx context.Context) (*record, error) {
 // try returns the record under the key, or claims it. A record that is large is read as
 // such: the first look only says how large it is.
 func (c *claim) try(ctx context.Context) (redis.Reply, error) {
-	args := []string{c.text, keptMillis, strconv.Itoa(smallRecord)}
+	args := []string{c.text, retentionMillis, strconv.Itoa(smallRecord)}
 	reply, err := enter.Run(ctx, c.store.config.Store, []string{c.key}, args)
 	if err != nil || reply.Nil() {
 		return reply, err
@@ -94,12 +94,12 @@ func (c *claim) Finish(ctx context.Context, a Answer) {
 		state: answered, at: c.store.config.Now(), body: c.request.Body,
 		home: c.store.config.Others.Self(), answer: a,
 	}
-	held := int64(claimCost + len(a.Message))
+	size := int64(claimCost + len(a.Message))
 	if len(a.Message) > MaxAnswer || c.store.room.take(c.request.User, int64(len(a.Message))) != nil {
-		p.state, p.answer, held = unkept, Answer{}, claimCost
+		p.state, p.answer, size = unkept, Answer{}, claimCost
 	}
 	text := p.seal(c.store.config.Seal, &c.request)
-	c.store.lapse(c.request.User, held)
+	c.store.lapse(c.request.User, size)
 	c.settle(ctx, func(ctx context.Context) error { return c.put(ctx, text) })
 }
 
@@ -117,7 +117,7 @@ func (c *claim) Wanted() bool {
 }
 
 func (c *claim) put(ctx context.Context, text string) error {
-	_, err := put.Run(ctx, c.store.config.Store, []string{c.key}, []string{c.text, text, keptMillis})
+	_, err := put.Run(ctx, c.store.config.Store, []string{c.key}, []string{c.text, text, retentionMillis})
 	return err
 }
 
@@ -144,7 +144,7 @@ func (c *claim) settle(ctx context.Context, end func(context.Context) error) {
 // tend renews the claim, or writes its end.
 func (c *claim) tend(ctx context.Context) {
 	c.store.mu.Lock()
-	end, lapsed := c.end, !c.ended.IsZero() && time.Since(c.ended) > 2*Kept
+	end, lapsed := c.end, !c.ended.IsZero() && time.Since(c.ended) > 2*Retention
 	c.store.mu.Unlock()
 	switch {
 	case end != nil:

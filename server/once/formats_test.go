@@ -21,7 +21,7 @@ func TestKeptAnswersAreRead(t *testing.T) {
 		state: answered, at: time.Unix(1767225600, 0), body: r.Body, home: "0123456789abcdef",
 		answer: Answer{Status: 200, Message: []byte("{}")},
 	}
-	kept := sealtest.Kept(t, "once-2", []byte(want.seal(ring, r)))
+	kept := sealtest.Stored(t, "once-2", []byte(want.seal(ring, r)))
 	got, ok := openRecord(ring, r, string(kept))
 	if !ok || got.state != want.state || !got.at.Equal(want.at) || got.body != want.body ||
 		got.home != want.home || got.answer.Status != 200 || string(got.answer.Message) != "{}" {

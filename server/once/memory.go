@@ -28,7 +28,7 @@ var _ Store = (*Memory)(nil)
 type entry struct {
 	store   *Memory
 	request Request
-	held    int64         // bytes of room
+	size    int64         // bytes of room
 	waiting int           // repeats that wait
 	over    chan struct{} // closed when it is answered or free
 	answer  *Answer       // nil: it runs, was freed, or its answer was not kept
@@ -82,7 +82,7 @@ func (m *Memory) claimLocked(r Request) (*entry, error) {
 	if err := m.room.take(r.User, claimCost); err != nil {
 		return nil, err
 	}
-	e := &entry{store: m, request: r, held: claimCost, over: make(chan struct{})}
+	e := &entry{store: m, request: r, size: claimCost, over: make(chan struct{})}
 	m.entries[r.Name] = e
 	return e, nil
 }
@@ -108,7 +108,7 @@ func (m *Memory) sweepLocked(now time.Time) {
 	for n < len(m.done) && !now.Before(m.done[n].lapse) {
 		e := m.done[n]
 		delete(m.entries, e.request.Name)
-		m.room.give(e.request.User, e.held)
+		m.room.give(e.request.User, e.size)
 		m.done[n] = nil
 		n++
 	}
@@ -122,10 +122,10 @@ func (e *entry) Finish(_ context.Context, a Answer) {
 	defer m.mu.Unlock()
 	size := int64(len(a.Message))
 	if e.unkept = size > MaxAnswer || m.room.take(e.request.User, size) != nil; !e.unkept {
-		e.held += size
+		e.size += size
 		e.answer = &a
 	}
-	e.lapse = time.Now().Add(Kept)
+	e.lapse = time.Now().Add(Retention)
 	m.done = append(m.done, e)
 	close(e.over)
 }
@@ -136,7 +136,7 @@ func (e *entry) Free(context.Context) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.entries, e.request.Name)
-	m.room.give(e.request.User, e.held)
+	m.room.give(e.request.User, e.size)
 	close(e.over)
 }
 

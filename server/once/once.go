@@ -26,9 +26,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// Kept is how long an answer is kept for repeats, and for how long at least no second
+// Retention is how long an answer is kept for repeats, and for how long at least no second
 // request runs under its key.
-const Kept = 10 * time.Minute
+const Retention = 10 * time.Minute
 
 // MaxAnswer is the size of the largest answer that is kept, in bytes.
 const MaxAnswer = 256 << 10

@@ -270,8 +270,8 @@ func TestOneUserFillsOnlyItsShare(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		memory := share.New(16 << 20)
 		check(t, once.NewMemory(memory), 1<<20)
-		if memory.Held() > 1<<20 {
-			t.Errorf("%d bytes of the memory of all are held, want a sixteenth at most", memory.Held())
+		if memory.InUse() > 1<<20 {
+			t.Errorf("%d bytes of the memory of all are held, want a sixteenth at most", memory.InUse())
 		}
 	})
 	t.Run("redis", func(t *testing.T) {
@@ -472,15 +472,15 @@ func TestAnswersCountInTheQuota(t *testing.T) {
 	others := share.User{TenantID: "acme", Subject: "another"}
 	for quota.Take(others, 512) == nil {
 	}
-	held := quota.HeldBy("acme")
+	held := quota.InUseBy("acme")
 	for quota.Take(request(1, 1).User, 512) == nil {
 	}
 	if _, err := repeat(t, a, request(1, 1)); !errors.Is(err, once.ErrFull) {
 		t.Errorf("got %v, want ErrFull", err)
 	}
-	quota.Give(request(1, 1).User, quota.HeldBy("acme")-held)
+	quota.Give(request(1, 1).User, quota.InUseBy("acme")-held)
 	claim(t, a, request(1, 1)).Finish(t.Context(), once.Answer{Status: 200, Message: make([]byte, 1000)})
-	if got := quota.HeldBy("acme") - held; got < 1000 {
+	if got := quota.InUseBy("acme") - held; got < 1000 {
 		t.Errorf("%d bytes are counted for an answer of 1000", got)
 	}
 }

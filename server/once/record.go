@@ -40,7 +40,7 @@ const clocksDiffer = time.Minute
 // somebody must have kept a copy and put it back. One that runs has no end: whoever
 // claims it has to know it, see Redis.Begin.
 func (p *record) isStale(now time.Time) bool {
-	return p.state != running && now.Sub(p.at).Abs() > Kept+clocksDiffer
+	return p.state != running && now.Sub(p.at).Abs() > Retention+clocksDiffer
 }
 
 // purpose binds a record to its key. Its number changes with the form of a record.

@@ -53,12 +53,12 @@ var _ Store = (*Redis)(nil)
 type lapse struct {
 	at   time.Time
 	user share.User
-	held int64
+	size int64
 }
 
 const (
 	defaultRoom = 64 << 20
-	renewAfter  = Kept / 4
+	renewAfter  = Retention / 4
 	settleTick  = time.Second
 	lastTime    = time.Second            // for what is left to be written when Run ends
 	missedFor   = 3 * time.Second        // for which a replica must not be there to count as gone
@@ -85,7 +85,7 @@ return 1`)
 return 0`)
 )
 
-var keptMillis = strconv.FormatInt(Kept.Milliseconds(), 10)
+var retentionMillis = strconv.FormatInt(Retention.Milliseconds(), 10)
 
 // NewRedis returns a Redis. Run makes it live.
 func NewRedis(cfg RedisConfig) *Redis {
@@ -193,10 +193,10 @@ func pause(ctx context.Context, d time.Duration) error {
 func keyOf(r *Request) string { return redis.Key(r.User.TenantID, "once", r.name()) }
 
 // lapse notes that a part of the room is free again after Kept.
-func (s *Redis) lapse(u share.User, held int64) {
+func (s *Redis) lapse(u share.User, size int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lapses = append(s.lapses, lapse{time.Now().Add(Kept), u, held})
+	s.lapses = append(s.lapses, lapse{time.Now().Add(Retention), u, size})
 }
 
 // sweep gives back the room of what has lapsed.
@@ -205,7 +205,7 @@ func (s *Redis) sweep(now time.Time) {
 	defer s.mu.Unlock()
 	n := 0
 	for n < len(s.lapses) && !now.Before(s.lapses[n].at) {
-		s.room.give(s.lapses[n].user, s.lapses[n].held)
+		s.room.give(s.lapses[n].user, s.lapses[n].size)
 		n++
 	}
 	s.lapses = s.lapses[n:]

@@ -216,15 +216,15 @@ func (l *Session) StreamsAt() map[string]replica.ID {
 	return at
 }
 
-// StrandedAt returns the replica that leads the session. held tells whether streams for
+// StrandedAt returns the replica that leads the session. stranded tells whether streams for
 // notices are here.
-func (l *Session) StrandedAt() (at replica.ID, held bool) {
+func (l *Session) StrandedAt() (at replica.ID, stranded bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range l.streams.holders {
-		held = held || h.flow != nil && h.flow.Lasts()
+		stranded = stranded || h.flow != nil && h.flow.Lasts()
 	}
-	return l.lead.primary, held && !l.life.isOver()
+	return l.lead.primary, stranded && !l.life.isOver()
 }
 
 // EndStreams ends the streams for notices that are here. That of a call follows the log,
@@ -296,8 +296,8 @@ func (l *Session) Release(mine *Holder) {
 	}
 }
 
-// HeldAt returns the other replica that holds a stream, "" if that is this one or nobody.
-func (l *Session) HeldAt(stream string) replica.ID {
+// HolderOf returns the other replica that holds a stream, "" if that is this one or nobody.
+func (l *Session) HolderOf(stream string) replica.ID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if h := l.holderLocked(stream); h != nil && h.Listener != nil {

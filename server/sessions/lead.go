@@ -70,7 +70,7 @@ func (l *Session) Facts() map[string]string {
 		facts[FactLists] = lists
 	}
 	for uri, w := range l.notices.watched {
-		if w.kept {
+		if w.stored {
 			facts[WatchFact(uri)] = uri
 		}
 	}

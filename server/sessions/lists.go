@@ -158,7 +158,7 @@ func (l *Session) learnLists(text string) {
 			n.content = contents[i]
 		}
 	}
-	l.notices.kept = text
+	l.notices.stored = text
 }
 
 // listsLocked returns what the client was told of lists, "" as long as it has yet to get
@@ -180,9 +180,9 @@ func (l *Session) ListsDue() (text string, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	text = l.listsLocked()
-	due = l.Shared && l.lead.leads && text != "" && text != l.notices.kept
+	due = l.Shared && l.lead.leads && text != "" && text != l.notices.stored
 	if due {
-		l.notices.kept = text
+		l.notices.stored = text
 	}
 	return text, due
 }

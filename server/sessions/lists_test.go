@@ -20,18 +20,18 @@ func TestNoticesOfTasksAreHeld(t *testing.T) {
 			t.Fatalf("the notice of %q was not taken", id)
 		}
 	}
-	if held := memory.Held(); held < 8<<10 || held > 9<<10 {
+	if held := memory.InUse(); held < 8<<10 || held > 9<<10 {
 		t.Errorf("%d bytes are held for two notices of 4 KiB", held)
 	}
 	if taken := l.TakeTasks(); len(taken) != 2 {
 		t.Errorf("took %d notices, want two", len(taken))
 	}
-	if held := memory.Held(); held != 0 {
+	if held := memory.InUse(); held != 0 {
 		t.Errorf("%d bytes are held after a stream took the notices", held)
 	}
 	l.NoteTask("one", notice)
 	l.Discard()
-	if held := memory.Held(); held != 0 {
+	if held := memory.InUse(); held != 0 {
 		t.Errorf("%d bytes are held after the end of the session", held)
 	}
 	full := &Session{roster: &Roster{memory: share.New(1 << 10)}, User: user}

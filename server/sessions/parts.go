@@ -124,7 +124,7 @@ type pendingNotices struct {
 		content  string // digest of what that holds
 		carrier  string // the stream that has the notice and has not sent it yet; "" for none
 	}
-	kept    string           // what the entry has of the lists
+	stored  string           // what the entry has of the lists
 	updates *notices.Pending // changed resources; nil: none has changed yet
 	// pacedUntil is up to when the client has used up its pace of changed resources; paced
 	// tells that its streams are woken when it may be told of others.
@@ -139,7 +139,7 @@ type pendingNotices struct {
 
 // Subscription is the subscription of a session to one resource.
 type Subscription struct {
-	kept         bool          // the entry is to have it
+	stored       bool          // the entry is to have it
 	Opened       chan struct{} // closed when the fields below are set
 	Err          *mcp.Error    // why it could not be opened; nil: it was
 	Subscription gateway.Subscription

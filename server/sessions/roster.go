@@ -147,9 +147,9 @@ func (ro *Roster) makeRoomLocked(l *Session, b Bounds) (evicted []*Session, refu
 	// There is memory for l once a session of its user was evicted. To give that back and
 	// to take as much anew could fail, because the share of the user may be less by now
 	// than what it holds.
-	held := false
+	reserved := false
 	defer func() {
-		if held && refused != nil {
+		if reserved && refused != nil {
 			ro.memory.Give(owner, sessionCost)
 		}
 	}()
@@ -158,8 +158,8 @@ func (ro *Roster) makeRoomLocked(l *Session, b Bounds) (evicted []*Session, refu
 		switch {
 		case gone == nil:
 			return false
-		case gone.User == l.User && !held:
-			held = true
+		case gone.User == l.User && !reserved:
+			reserved = true
 		default:
 			ro.memory.Give(share.User(gone.User), sessionCost)
 		}
@@ -177,10 +177,10 @@ func (ro *Roster) makeRoomLocked(l *Session, b Bounds) (evicted []*Session, refu
 			return evicted, exchange.ErrSessions
 		}
 	}
-	for !held {
+	for !reserved {
 		switch err := ro.memory.Take(owner, sessionCost); {
 		case err == nil:
-			held = true
+			reserved = true
 		case errors.Is(err, share.ErrUser) && evict(user, "memory"):
 		case errors.Is(err, share.ErrTenant) &&
 			evict(tenant, "memory"): // its sessions are also those of the user

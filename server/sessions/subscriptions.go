@@ -54,7 +54,7 @@ func (l *Session) Reserve(uri string) (w *Subscription, mine bool) {
 	if l.notices.watched == nil {
 		l.notices.watched = make(map[string]*Subscription)
 	}
-	w = &Subscription{Opened: make(chan struct{}), kept: l.keepsLocked(uri)}
+	w = &Subscription{Opened: make(chan struct{}), stored: l.keepsLocked(uri)}
 	l.notices.watched[uri] = w
 	return w, true
 }
@@ -78,9 +78,9 @@ func (l *Session) FinishOpening(uri string, w *Subscription) bool {
 // names of facts are not sealed.
 const factWatch = "watch-"
 
-// maxKeptURIs is how many bytes of URIs are kept of one session. What is beyond is lost
+// maxStoredURIs is how many bytes of URIs are kept of one session. What is beyond is lost
 // with its replica.
-const maxKeptURIs = 64 << 10
+const maxStoredURIs = 64 << 10
 
 // WatchFact returns the name of the fact of a subscription.
 func WatchFact(uri string) string {
@@ -92,11 +92,11 @@ func WatchFact(uri string) string {
 func (l *Session) keepsLocked(uri string) bool {
 	size := len(uri)
 	for other, w := range l.notices.watched {
-		if w.kept {
+		if w.stored {
 			size += len(other)
 		}
 	}
-	return l.Shared && size <= maxKeptURIs
+	return l.Shared && size <= maxStoredURIs
 }
 
 // learnWatches notes which subscriptions the session had at the replica that led it
@@ -184,9 +184,9 @@ type Revoked struct {
 
 // IsWatched tells whether the session is subscribed to a resource, or about to be, and
 // whether the entry is to say so.
-func (l *Session) IsWatched(uri string) (watched, kept bool) {
+func (l *Session) IsWatched(uri string) (watched, stored bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w := l.notices.watched[uri]
-	return w != nil, w != nil && w.kept
+	return w != nil, w != nil && w.stored
 }

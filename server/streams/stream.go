@@ -20,9 +20,9 @@ const (
 	Retry = time.Second
 	// RetryJitter is by how much that differs at a stop.
 	RetryJitter = 2 * time.Second
-	// keptBuffer is the largest buffer that an open stream keeps between two events, in
+	// retainedBuffer is the largest buffer that an open stream keeps between two events, in
 	// bytes.
-	keptBuffer = 4 << 10
+	retainedBuffer = 4 << 10
 )
 
 // outlet takes the bytes of an event stream to the client.
@@ -113,7 +113,7 @@ func (o *Stream) flush() error {
 	if err := o.to.WriteAll(o.buffer); err != nil {
 		return err
 	}
-	if cap(o.buffer) > keptBuffer {
+	if cap(o.buffer) > retainedBuffer {
 		o.buffer = nil
 	}
 	o.last = time.Now()

@@ -94,7 +94,7 @@ func (f *Flow) take(x *exchange.Exchange, r *http.Request) bool {
 // many small objects that stay, each among the garbage of a request, would keep blocks of
 // memory that are nearly empty.
 func (f *Flow) holdTaken(conn net.Conn, x *exchange.Exchange, r *http.Request) {
-	held := &struct {
+	parts := &struct {
 		wire  wire
 		out   Stream
 		entry exchange.LogEntry
@@ -103,8 +103,8 @@ func (f *Flow) holdTaken(conn net.Conn, x *exchange.Exchange, r *http.Request) {
 		out:   Stream{last: f.out.last},
 		entry: exchange.EntryOf(x, r),
 	}
-	held.out.to = &held.wire
-	f.wire, f.out, f.entry = &held.wire, &held.out, &held.entry
+	parts.out.to = &parts.wire
+	f.wire, f.out, f.entry = &parts.wire, &parts.out, &parts.entry
 }
 
 // takeable tells whether the connection of a request can be taken over: not with HTTP/2,
@@ -160,7 +160,7 @@ func (w *wire) WriteAll(data []byte) error {
 // Flush implements outlet: nothing is kept back.
 func (w *wire) Flush() error { return nil }
 
-// scratch keeps buffers of keptBuffer bytes at most, for events and chunks that are being
+// scratch keeps buffers of retainedBuffer bytes at most, for events and chunks that are being
 // written.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
@@ -170,7 +170,7 @@ func (w *wire) writeChunk(data []byte) error {
 	buffer := scratch.Get().(*[]byte)
 	defer scratch.Put(buffer)
 	framed := appendChunk((*buffer)[:0], data)
-	if cap(framed) <= keptBuffer {
+	if cap(framed) <= retainedBuffer {
 		*buffer = framed
 	}
 	if w.waits {

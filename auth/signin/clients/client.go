@@ -106,14 +106,14 @@ func DigestOf(id string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// Kept returns the client as it is kept: without an id that it made by registering. Such
+// Stored returns the client as it is kept: without an id that it made by registering. Such
 // an id has the whole registration in it, and the digest is enough.
-func (c *Client) Kept() Client {
-	kept := *c
+func (c *Client) Stored() Client {
+	stored := *c
 	if c.Kind == Registered {
-		kept.ID = ""
+		stored.ID = ""
 	}
-	return kept
+	return stored
 }
 
 // Short returns the client's name in tokens and records: its id, or the digest of an id

@@ -159,11 +159,11 @@ func (r *Registry) Keep(ctx context.Context, c Client, tenant string) error {
 	if c.Kind != Registered {
 		return nil
 	}
-	kept, err := r.Used(ctx, c.Digest)
-	if kept || err != nil {
+	stored, err := r.Used(ctx, c.Digest)
+	if stored || err != nil {
 		return err
 	}
-	text, err := strictjson.Marshal(c.Kept())
+	text, err := strictjson.Marshal(c.Stored())
 	if err != nil {
 		return fmt.Errorf("write the client: %w", err)
 	}

@@ -82,7 +82,7 @@ var policy = func() string {
 // page is what the templates are given.
 type page struct {
 	Page
-	words
+	wording
 
 	Title       string
 	Style       template.CSS
@@ -93,9 +93,9 @@ type page struct {
 
 // Write writes the page as the answer.
 func (p Page) Write(w http.ResponseWriter) {
-	data := page{Page: p, words: texts[p.Language], Style: style}
+	data := page{Page: p, wording: texts[p.Language], Style: style}
 	if p.Language == "" {
-		data.Language, data.words = English, texts[English]
+		data.Language, data.wording = English, texts[English]
 	}
 	switch {
 	case p.Choice != nil:

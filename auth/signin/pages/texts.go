@@ -55,8 +55,8 @@ const (
 // explanation is what a person reads about a problem: what happened, and what to do.
 type explanation struct{ Title, What, Cure string }
 
-// words are all texts of one language.
-type words struct {
+// wording has all texts of one language.
+type wording struct {
 	ChooseTitle, ChooseLead, ChooseWith                                    string
 	ConsentTitle, ConsentLead                                              string
 	Program, Document, Unnamed, Sends, ThisMachine, You, Tenant            string
@@ -68,7 +68,7 @@ type words struct {
 }
 
 // texts are all words that people read in the pages, by language.
-var texts = map[Language]words{
+var texts = map[Language]wording{
 	English: {
 		ChooseTitle:  "Choose where you sign in",
 		ChooseLead:   "You can sign in at more than one place.",

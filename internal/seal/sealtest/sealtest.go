@@ -23,19 +23,19 @@ func Ring(t testing.TB) *seal.Ring {
 	return ring
 }
 
-// Kept returns what testdata/formats of the package keeps under a name. A kept file is
+// Stored returns what testdata/formats of the package keeps under a name. A kept file is
 // never changed: what is in it may be in the hands of clients. Who adds a format writes
 // made, which is what this version makes, into a new file.
-func Kept(t testing.TB, name string, made []byte) []byte {
+func Stored(t testing.TB, name string, made []byte) []byte {
 	t.Helper()
 	file := filepath.Join("testdata", "formats", name)
 	text, err := os.ReadFile(file) //nolint:gosec // a name that a test gives
 	if err != nil {
 		t.Fatalf("%v; this version writes\n%s", err, base64.StdEncoding.EncodeToString(made))
 	}
-	kept, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(text)))
+	stored, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(text)))
 	if err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
-	return kept
+	return stored
 }

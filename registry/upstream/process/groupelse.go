@@ -18,7 +18,7 @@ var errLinux = errors.New("keepers need Linux")
 // line is the line to a keeper, which only Linux has.
 type line struct{}
 
-func startKept(context.Context, Program, *exec.Cmd) (*Tree, error) { return nil, errLinux }
+func startWithKeeper(context.Context, Program, *exec.Cmd) (*Tree, error) { return nil, errLinux }
 
 func (*line) last() (string, bool)  { return "", false }
 func (*line) terminate(*os.Process) {}

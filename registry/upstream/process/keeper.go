@@ -27,9 +27,9 @@ const (
 
 // What a keeper says; line.go has the meaning.
 const (
-	wordFailed  = "failed"
-	wordStarted = "started"
-	wordEnded   = "ended"
+	statusFailed  = "failed"
+	statusStarted = "started"
+	statusEnded   = "ended"
 )
 
 const (
@@ -55,7 +55,7 @@ type order struct {
 	args   []string // the program's name first
 }
 
-// Keep makes the process a keeper as args say, which startKept put on its command line,
+// Keep makes the process a keeper as args say, which startWithKeeper put on its command line,
 // and does not return. The function main calls it before anything else.
 func Keep(args []string) {
 	// The kernel ends the program when the thread that started it ends. So this
@@ -69,7 +69,7 @@ func Keep(args []string) {
 	syscall.CloseOnExec(lineFD)
 	upward := os.NewFile(lineFD, "line")
 	if args[0] == roleProgram {
-		report(upward, wordFailed, o.become())
+		report(upward, statusFailed, o.become())
 	}
 	k := &keeper{order: o, line: upward, doomed: make(chan struct{})}
 	k.doom = sync.OnceFunc(func() { close(k.doomed) })
@@ -97,14 +97,14 @@ func (k *keeper) run(again []string) {
 	signal.Notify(asked, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	if err != nil {
-		report(k.line, wordFailed, fmt.Errorf("become a subreaper: %w", err))
+		report(k.line, statusFailed, fmt.Errorf("become a subreaper: %w", err))
 	}
 	program, err := k.start(again)
 	if err != nil {
-		report(k.line, wordFailed, err)
+		report(k.line, statusFailed, err)
 	}
 	leave()
-	if _, err := fmt.Fprintln(k.line, wordStarted, program); err != nil {
+	if _, err := fmt.Fprintln(k.line, statusStarted, program); err != nil {
 		k.doom() // the owner is gone already
 	}
 	go func() {
@@ -212,13 +212,13 @@ func ending(status unix.WaitStatus) string {
 
 // finish says the last word and ends the process.
 func (k *keeper) finish(how string) {
-	k.reported.Do(func() { report(k.line, wordEnded, errors.New(how)) })
+	k.reported.Do(func() { report(k.line, statusEnded, errors.New(how)) })
 }
 
 // report says the last word, as one line, and ends the process at once: nothing in it
 // waits to be written.
-func report(to *os.File, word string, err error) {
+func report(to *os.File, status string, err error) {
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
-	_, _ = fmt.Fprintln(to, word, text[:min(len(text), textMax)]) // the reader may be gone
+	_, _ = fmt.Fprintln(to, status, text[:min(len(text), textMax)]) // the reader may be gone
 	syscall.Exit(0)
 }

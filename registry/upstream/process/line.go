@@ -39,9 +39,9 @@ type line struct {
 	in   *bufio.Reader
 }
 
-// startKept starts a keeper and has it start the program, whose path and arguments are
+// startWithKeeper starts a keeper and has it start the program, whose path and arguments are
 // those of cmd.
-func startKept(ctx context.Context, p Program, cmd *exec.Cmd) (*Tree, error) {
+func startWithKeeper(ctx context.Context, p Program, cmd *exec.Cmd) (*Tree, error) {
 	ours, theirs, err := sockets()
 	if err != nil {
 		return nil, fmt.Errorf("open a line to the keeper: %w", err)
@@ -87,11 +87,11 @@ func sockets() (ours, theirs *os.File, err error) {
 // first returns the process id of the program that the keeper has started, or why it
 // could not.
 func (l *line) first() (pid int, err error) {
-	word, text, err := l.read()
+	status, text, err := l.read()
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("hear of the keeper: %w", err)
-	case word != wordStarted:
+	case status != statusStarted:
 		return 0, errors.New(text)
 	}
 	return strconv.Atoi(text)
@@ -102,14 +102,14 @@ func (l *line) first() (pid int, err error) {
 func (l *line) last() (how string, known bool) {
 	// fails only when it was closed, and so does the next line
 	_ = l.file.SetReadDeadline(time.Now().Add(lastWait))
-	word, text, err := l.read()
-	return text, err == nil && word == wordEnded
+	status, text, err := l.read()
+	return text, err == nil && status == statusEnded
 }
 
-func (l *line) read() (word, text string, err error) {
+func (l *line) read() (status, text string, err error) {
 	said, err := l.in.ReadString('\n')
-	word, text, _ = strings.Cut(strings.TrimSpace(said), " ")
-	return word, text, err
+	status, text, _ = strings.Cut(strings.TrimSpace(said), " ")
+	return status, text, err
 }
 
 // terminate has the keeper ask the program to end.

@@ -185,9 +185,9 @@ func (o *owner) all() (lines []string) {
 	}
 }
 
-func (o *owner) tell(word string) {
+func (o *owner) tell(status string) {
 	o.t.Helper()
-	if _, err := fmt.Fprintln(o.in, word); err != nil {
+	if _, err := fmt.Fprintln(o.in, status); err != nil {
 		o.t.Fatal(err)
 	}
 }

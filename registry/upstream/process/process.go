@@ -85,7 +85,7 @@ func Start(ctx context.Context, p Program) (*Tree, error) {
 		return nil, cmd.Err
 	}
 	if p.Keeper != nil {
-		return startKept(ctx, p, cmd)
+		return startWithKeeper(ctx, p, cmd)
 	}
 	if p.Rights != (Rights{}) {
 		return nil, errors.New("a user or limits of its own need Linux")

@@ -64,14 +64,14 @@ func killAll(of int) {
 // to a stranger by now: so the process is held first, and then seen to be the one that is
 // meant.
 func (r relative) signal(s unix.Signal) {
-	held, err := os.FindProcess(r.pid)
+	process, err := os.FindProcess(r.pid)
 	if err != nil {
 		return // it has ended
 	}
 	if now, ok := look(r.pid); ok && now.start == r.start {
-		_ = held.Signal(s) // it may have ended just now
+		_ = process.Signal(s) // it may have ended just now
 	}
-	_ = held.Release() // only its number is forgotten
+	_ = process.Release() // only its number is forgotten
 }
 
 // descendants returns the children of a process, their children and so on, as they are at

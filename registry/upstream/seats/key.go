@@ -9,11 +9,11 @@ type Key struct {
 	// where the seat is for all of that tenant, and none where it is for everyone.
 	auth.Owner
 
-	Traits  string // what else a session is opened with, always spelled in the same way; "": nothing
-	Patient bool   // its calls may wait for a human, so it may be busy for long and is never retired
-	Alone   bool   // a seat runs one call at a time
-	Kept    bool   // in a pool that lends: its seats are lent to no other owner
-	Solo    bool   // in a pool that lends: like Alone, but the seat may run a call of another key next
+	Traits    string // what else a session is opened with, always spelled in the same way; "": nothing
+	Patient   bool   // its calls may wait for a human, so it may be busy for long and is never retired
+	Alone     bool   // a seat runs one call at a time
+	Dedicated bool   // in a pool that lends: its seats are lent to no other owner
+	Solo      bool   // in a pool that lends: like Alone, but the seat may run a call of another key next
 }
 
 // ofOne tells whether the seats of this key are for one user, and so count towards that

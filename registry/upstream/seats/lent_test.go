@@ -51,7 +51,7 @@ func TestLentSessionsNeverServeTwoOwnersAtOnce(t *testing.T) {
 			for range 150 {
 				k := user("dev", "dev")
 				k.ClientID = fmt.Sprint(random.IntN(4))
-				k.Solo, k.Kept, k.Alone = random.IntN(3) == 0, random.IntN(9) == 0, random.IntN(9) == 0
+				k.Solo, k.Dedicated, k.Alone = random.IntN(3) == 0, random.IntN(9) == 0, random.IntN(9) == 0
 				if random.IntN(8) == 0 {
 					k.Traits, k.Patient = "", false
 				}

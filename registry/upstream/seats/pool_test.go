@@ -535,7 +535,7 @@ func TestLentSessionGoesFromOwnerToOwner(t *testing.T) {
 		r.Leave(first, Call)
 		r.bound.Store(true)
 		kept := a
-		kept.Kept = true
+		kept.Dedicated = true
 		for _, k := range []Key{a, kept} {
 			if s := r.take(k); s.Session == lister {
 				t.Errorf(

@@ -89,7 +89,7 @@ func TestChildrenThatSayNothingArePaced(t *testing.T) {
 				began, r := time.Now(), reader{count: func(Anomaly, int) {}, chatter: &Chatter{}}
 				k := &Child{
 					duplex: newDuplex(&notebook{}, r, Memory{}), stdout: file, stderr: file,
-					said: &LastWords{}, logger: slog.New(slog.DiscardHandler), silent: make(chan struct{}),
+					said: &LastLines{}, logger: slog.New(slog.DiscardHandler), silent: make(chan struct{}),
 				}
 				if name == "error" {
 					k.readErrors(t.Context())

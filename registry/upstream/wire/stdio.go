@@ -39,7 +39,7 @@ const (
 type Child struct {
 	duplex
 	logger *slog.Logger
-	said   *LastWords
+	said   *LastLines
 	tree   *process.Tree
 	stdin  input
 	stdout *os.File
@@ -70,7 +70,7 @@ type Program struct {
 	// added to PATH, HOME, LANG and TZ; nothing else of the gateway's environment is
 	// passed
 	Env     map[string]string
-	Said    *LastWords     // takes what it writes to standard error
+	Said    *LastLines     // takes what it writes to standard error
 	Rights  process.Rights // which of the gateway's it has; zero: all
 	Keeper  []string       // as process.Program.Keeper
 	Ended   func()         // called once, when a process that was started is reaped
@@ -215,7 +215,7 @@ func (k *Child) receive(ctx context.Context) error {
 // the child fails, and logs the beginnings of some at the level debug.
 func (k *Child) readErrors(ctx context.Context) {
 	defer close(k.silent)
-	in := bufio.NewReaderSize(k.stderr, maxKeptLine)
+	in := bufio.NewReaderSize(k.stderr, maxStoredLine)
 	second, logged, within := time.Now(), 0, false
 	idle := padding{read: k.read, hurry: k.hurry}
 	for {

@@ -68,7 +68,7 @@ func (r reader) stream(
 
 // owned returns the data of an event for keeps.
 func owned(data []byte) []byte {
-	if len(data) > sse.Kept {
+	if len(data) > sse.MaxRetained {
 		return data
 	}
 	return append([]byte(nil), data...)

@@ -27,7 +27,7 @@ func TestKeptSessionIDsAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept := string(sealtest.Kept(t, "session-4", []byte(made)))
+	kept := string(sealtest.Stored(t, "session-4", []byte(made)))
 	d := &Directory{config: Config{Seal: ring}}
 	if got, ok := d.openTicket(ticket.Session, kept); !ok || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, ok, want)

@@ -247,17 +247,17 @@ func (f *clientFile) checkKind(r *reader, s *Server, n *node) {
 // is taken from it. The other words mean different things to different clients, so for
 // them the gateway finds out itself what the server speaks.
 func (f *clientFile) transport(s *Server, at *node, kind string) {
-	word := strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(at.text))
+	name := strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(at.text))
 	wanted := map[string]string{
 		"stdio": "command", "http": "url", "streamablehttp": "url",
 		"sse": "url",
-	}[word]
+	}[name]
 	switch {
 	case wanted != kind:
 		f.ignore(at, "%.40q has no effect: this server has %s, and what it speaks is found out", at.text,
 			kind)
-	case word == "sse":
-		s.Transport = word
+	case name == "sse":
+		s.Transport = name
 	}
 }
 

@@ -102,7 +102,7 @@ type Config struct {
 	Registration clients.Registration // registration
 	// spent_tokens: for how long a spent refresh token is answered; zero: the default
 	SpentTokens time.Duration
-	// advertise: issuers, and SignInWord, that the metadata of /mcp names; nil: what
+	// advertise: issuers, and SignInKeyword, that the metadata of /mcp names; nil: what
 	// follows
 	Advertise []string
 	// scopes_supported: what metadata says of scopes; nil: those of the rules

@@ -75,10 +75,10 @@ func (r *reader) checkAPI(s *Server, n *node) {
 		s.API.Notes = append(s.API.Notes, "server "+s.Name+": "+note)
 	}
 	for _, one := range refused {
-		if held, ok := errors.AsType[*registry.QuarantineError](one.Err); ok {
+		if quarantine, ok := errors.AsType[*registry.QuarantineError](one.Err); ok {
 			s.API.Notes = append(s.API.Notes,
-				fmt.Sprintf("server %s: operation '%s' is quarantined: %v; %s", s.Name, one.Item, held,
-					held.Cure()))
+				fmt.Sprintf("server %s: operation '%s' is quarantined: %v; %s", s.Name, one.Item, quarantine,
+					quarantine.Cure()))
 			continue
 		}
 		text := fmt.Sprintf("operation %q cannot be a tool: %v", one.Item, one.Err)

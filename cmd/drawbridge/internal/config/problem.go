@@ -55,14 +55,14 @@ func sorted(problems []Problem) []Problem {
 
 // nearest returns the one of known that looks most like word, "" when none looks like a
 // slip of it.
-func nearest(word string, known []string) string { return registry.Nearest(word, known) }
+func nearest(name string, known []string) string { return registry.Nearest(name, known) }
 
 // orList writes words as a choice: a, b or c.
-func orList(words []string) string {
-	if len(words) < 2 {
-		return strings.Join(words, "")
+func orList(names []string) string {
+	if len(names) < 2 {
+		return strings.Join(names, "")
 	}
-	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }
 
 // split returns the single errors of a joined one, so that each becomes a problem of its

@@ -256,13 +256,13 @@ const (
 
 // grants reads what a client may get tokens for.
 func (r *reader) grants(n *node) (out []string) {
-	words := []string{codeGrant, refreshGrant, machineGrant}
-	r.eachText(n, "grants", func(at *node, word string) {
-		if !slices.Contains(words, word) {
-			r.faultHint(at, nearest(at.raw, words), "%q is not one of %s", at.raw, strings.Join(words, ", "))
+	types := []string{codeGrant, refreshGrant, machineGrant}
+	r.eachText(n, "grants", func(at *node, grant string) {
+		if !slices.Contains(types, grant) {
+			r.faultHint(at, nearest(at.raw, types), "%q is not one of %s", at.raw, strings.Join(types, ", "))
 			return
 		}
-		out = append(out, word)
+		out = append(out, grant)
 	})
 	return out
 }
@@ -332,8 +332,8 @@ func checkScope(text string) error {
 	return nil
 }
 
-// SignInWord stands in advertise for the gateway's own sign-in.
-const SignInWord = "sign_in"
+// SignInKeyword stands in advertise for the gateway's own sign-in.
+const SignInKeyword = "sign_in"
 
 // advertise reads which authorization servers the metadata of /mcp names.
 func (r *reader) advertise(cfg *Config, n *node) {
@@ -345,12 +345,12 @@ func (r *reader) advertise(cfg *Config, n *node) {
 	r.later = append(r.later, func() {
 		for _, name := range cfg.Advertise {
 			switch {
-			case name == SignInWord && !r.hasLogins() && len(cfg.Clients) == 0:
+			case name == SignInKeyword && !r.hasLogins() && len(cfg.Clients) == 0:
 				r.fault(places[name], "there is no sign_in to advertise")
-			case name != SignInWord && !slices.Contains(r.index.issuers, name):
+			case name != SignInKeyword && !slices.Contains(r.index.issuers, name):
 				r.faultHint(places[name], nearest(name, r.index.issuers),
 					"%q is no issuer of this config, and not %s",
-					places[name].raw, SignInWord)
+					places[name].raw, SignInKeyword)
 			}
 		}
 	})

@@ -116,7 +116,7 @@ func (n *nesting) step(tokens token.Tokens, i int) string {
 	after := i+1 < len(tokens)
 	switch t.Type {
 	case token.InvalidType:
-		return invalidWords(t)
+		return invalidMessage(t)
 	case token.MappingStartType, token.SequenceStartType:
 		if i > 0 && t.Type == token.MappingStartType && strings.HasSuffix(tokens[i-1].Value, "$") {
 			return "inside { } or [ ] a value with ${…} needs quotes around it"
@@ -247,31 +247,31 @@ func isKey(tokens token.Tokens, i int) bool {
 // isEntry tells whether the token at i is the dash that begins an item of a list.
 func isEntry(tokens token.Tokens, i int) bool { return tokens[i].Type == token.SequenceEntryType }
 
-// invalidWords says what is wrong with a token that the scanner cannot read.
-func invalidWords(t *token.Token) string {
+// invalidMessage says what is wrong with a token that the scanner cannot read.
+func invalidMessage(t *token.Token) string {
 	if strings.Contains(t.Value, "\t") {
 		return "a tab where only spaces may stand"
 	}
-	return plainWords(t.Error)
+	return plainMessage(t.Error)
 }
 
-// syntaxWords returns our words for an error message of the parser at the token t.
-func syntaxWords(t *token.Token, text string) string {
+// syntaxMessage returns our words for an error message of the parser at the token t.
+func syntaxMessage(t *token.Token, text string) string {
 	if mark := t.Value[:min(1, len(t.Value))]; mark == "}" || mark == "]" {
 		return fmt.Sprintf("this %s closes nothing", mark)
 	}
-	return plainWords(text)
+	return plainMessage(text)
 }
 
 // misplaced is the message about a token that begins neither a member nor an item at the
 // place where it stands.
 const misplaced = "this does not fit the lines above: look at its indentation, and whether a colon is missing"
 
-// plainWords returns our words for a message of the library. It searches the text of the
+// plainMessage returns our words for a message of the library. It searches the text of the
 // message, which is all that the library gives away about the cause. When a new version
 // of the library words a message differently, the result is the general message at the
 // end, and no problem is lost.
-func plainWords(text string) string {
+func plainMessage(text string) string {
 	for _, known := range []struct{ theirs, ours string }{
 		{"could not find end character of", "this quote is not closed"},
 		{"tab character", "a tab where only spaces may stand"},

@@ -266,12 +266,12 @@ func (r *reader) output(p *sanitize.Policy) func(*node) {
 
 // mode reads one of the words. One that is none of them yields the zero mode, but then
 // there is a problem and the policy is never used.
-func (r *reader) mode(words ...string) func(*node) sanitize.Mode {
+func (r *reader) mode(allowed ...string) func(*node) sanitize.Mode {
 	return func(n *node) sanitize.Mode {
 		return map[string]sanitize.Mode{
 			"redact": sanitize.Repair, "remove": sanitize.Repair, "off": sanitize.Off,
 			"block": sanitize.Block,
-		}[r.choice(n, words...)]
+		}[r.choice(n, allowed...)]
 	}
 }
 

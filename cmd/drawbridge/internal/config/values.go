@@ -138,23 +138,23 @@ func parseSize(s string) (int64, error) {
 }
 
 // choice returns the text of a scalar that must be one of the words, "" after a problem.
-func (r *reader) choice(n *node, words ...string) string {
-	word := r.text(n)
-	if word == "" || slices.Contains(words, word) {
-		return word
+func (r *reader) choice(n *node, allowed ...string) string {
+	text := r.text(n)
+	if text == "" || slices.Contains(allowed, text) {
+		return text
 	}
-	r.faultHint(n, nearest(n.raw, words), "%q is not one of %s", n.raw, strings.Join(words, ", "))
+	r.faultHint(n, nearest(n.raw, allowed), "%q is not one of %s", n.raw, strings.Join(allowed, ", "))
 	return ""
 }
 
 // among reads a text that must be one of the words.
-func (r *reader) among(words ...string) func(*node) string {
-	return func(n *node) string { return r.choice(n, words...) }
+func (r *reader) among(allowed ...string) func(*node) string {
+	return func(n *node) string { return r.choice(n, allowed...) }
 }
 
 // is reads one of the words, and tells whether it is that one.
-func (r *reader) is(word string, words ...string) func(*node) bool {
-	return func(n *node) bool { return r.choice(n, words...) == word }
+func (r *reader) is(value string, allowed ...string) func(*node) bool {
+	return func(n *node) bool { return r.choice(n, allowed...) == value }
 }
 
 // textsOf reads the texts of a list. A text that is repeated is a problem and is returned

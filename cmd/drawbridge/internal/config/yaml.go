@@ -240,7 +240,7 @@ func (r *reader) syntaxFault(err error, tokens token.Tokens) {
 		return
 	}
 	t := positioned.GetToken()
-	text := syntaxWords(t, positioned.GetMessage())
+	text := syntaxMessage(t, positioned.GetMessage())
 	same := func(one *token.Token) bool {
 		return one.Position.Line == t.Position.Line && one.Position.Column == t.Position.Column
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// kept is what a provider must remember of a person until the next look. It travels as
+// refreshState is what a provider must remember of a person until the next look. It travels as
 // the refresh token of a signin.Identity, whose holder keeps it sealed.
-type kept struct {
+type refreshState struct {
 	// Token is the refresh token of the provider or, of GitHub without one, its access
 	// token.
 	Token string `json:"token"`
@@ -24,7 +24,7 @@ type kept struct {
 }
 
 // text returns k for a signin.Identity, "" if there is no token.
-func (k *kept) text() (string, error) {
+func (k *refreshState) text() (string, error) {
 	if k.Token == "" {
 		return "", nil
 	}
@@ -34,7 +34,7 @@ func (k *kept) text() (string, error) {
 
 // next returns an identity that has the provider's next refresh token and nothing else,
 // for when the provider failed after it gave that. Without one k stays as it is.
-func (k *kept) next(token string) signin.Identity {
+func (k *refreshState) next(token string) signin.Identity {
 	after := *k
 	after.Token, after.Access = token, false
 	text, err := after.text()
@@ -46,13 +46,13 @@ func (k *kept) next(token string) signin.Identity {
 
 // remembered returns what the text of a kept says. It is worth nothing if it was made for
 // another provider or client than cfg has.
-func remembered(text string, cfg *Config) (kept, error) {
-	var k kept
+func remembered(text string, cfg *Config) (refreshState, error) {
+	var k refreshState
 	if err := strictjson.Unmarshal([]byte(text), &k); err != nil {
-		return kept{}, fmt.Errorf("%w: what was kept of it is not readable", signin.ErrSignInAgain)
+		return refreshState{}, fmt.Errorf("%w: what was kept of it is not readable", signin.ErrSignInAgain)
 	}
 	if k.Issuer != cfg.Issuer || k.Client != cfg.ClientID || k.Token == "" {
-		return kept{}, fmt.Errorf("%w: its client or issuer is another now", signin.ErrSignInAgain)
+		return refreshState{}, fmt.Errorf("%w: its client or issuer is another now", signin.ErrSignInAgain)
 	}
 	return k, nil
 }

@@ -14,12 +14,12 @@ import (
 
 // Limits of what is kept of a child's standard error, to be shown when the child fails.
 const (
-	maxLastLines = 10      // how many lines are kept, the last ones
-	maxKeptLine  = 8 << 10 // bytes of a line that is kept: a secret is found before a cut halves it
-	maxShownLine = 300     // bytes of a line that is shown
-	minSecret    = 4       // bytes of the shortest value that counts as a secret
-	maxCauseAge  = 200     // how many lines after it a line that names an error is still shown
-	maxCauseName = 128     // bytes at the beginning of a line in which it names an error
+	maxLastLines  = 10      // how many lines are kept, the last ones
+	maxStoredLine = 8 << 10 // bytes of a line that is kept: a secret is found before a cut halves it
+	maxShownLine  = 300     // bytes of a line that is shown
+	minSecret     = 4       // bytes of the shortest value that counts as a secret
+	maxCauseAge   = 200     // how many lines after it a line that names an error is still shown
+	maxCauseName  = 128     // bytes at the beginning of a line in which it names an error
 )
 
 // namesError matches the line in which the common runtimes name what ends a program, such
@@ -28,12 +28,12 @@ const (
 var namesError = regexp.MustCompile(
 	`^\s*(Uncaught )?[\w.$]*(Error|Exception)( \[\w+\])?:|^Exception in thread |^(panic|fatal error|error|fatal): |^thread '.*' panicked at `)
 
-// LastWords are the last lines that a child wrote to its standard error, kept as the
+// LastLines are the last lines that a child wrote to its standard error, kept as the
 // child wrote them and cleaned when they are shown. Of the lines shortly before them, the
 // newest that names an error is kept, too: Node.js and others print the error first and
 // then a stack that is longer than what is kept. The zero value has none. It is safe for
 // concurrent use.
-type LastWords struct {
+type LastLines struct {
 	mu    sync.Mutex // guards the fields below
 	lines [maxLastLines][]byte
 	next  int    // how many lines were added; line n is at n % maxLastLines
@@ -46,14 +46,14 @@ type LastWords struct {
 
 // begin forgets the lines of the child before. hide replaces what the new child was given
 // in confidence.
-func (w *LastWords) begin(hide *strings.Replacer) {
+func (w *LastLines) begin(hide *strings.Replacer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.next, w.since, w.hide = 0, 0, hide
 }
 
 // add keeps a copy of a line, in the memory of the line whose place it takes.
-func (w *LastWords) add(line []byte) {
+func (w *LastLines) add(line []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	place := &w.lines[w.next%maxLastLines]
@@ -63,13 +63,13 @@ func (w *LastWords) add(line []byte) {
 	if w.next >= maxLastLines && namesError.Match((*place)[:min(len(*place), maxCauseName)]) {
 		w.cause, *place, w.since = *place, w.cause, w.next
 	}
-	*place = append((*place)[:0], line[:min(len(line), maxKeptLine)]...)
+	*place = append((*place)[:0], line[:min(len(line), maxStoredLine)]...)
 	w.next++
 }
 
 // Shown returns the lines for operators to read, cleaned, the oldest first; nil when
 // there are none.
-func (w *LastWords) Shown() []string {
+func (w *LastLines) Shown() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []string
@@ -88,7 +88,7 @@ func (w *LastWords) Shown() []string {
 
 // readable returns what operators may read of a line that the present child wrote, in at
 // most limit bytes.
-func (w *LastWords) readable(line []byte, limit int) string {
+func (w *LastLines) readable(line []byte, limit int) string {
 	w.mu.Lock()
 	hide := w.hide
 	w.mu.Unlock()

@@ -92,6 +92,7 @@ func (s *scene) playWith(ctx context.Context, f *fault, book *ledger.Ledger, siz
 	s.crowd = crowd.Start(ctx, crowd.Config{
 		URL: s.url, Token: s.token, Ledger: book, Size: size, Patience: patience, Forgetful: f.weak,
 		ChangePatience: 2*time.Minute + patience - silence,
+		Kinds:          append(crowd.Kinds(), crowd.Libraries()...),
 	})
 	missed := s.suffer(ctx, f)
 	stopping, stop := context.WithTimeout(ctx, ends)

@@ -85,7 +85,10 @@ func (s *stage) judge(ctx context.Context) (ledger.Verdict, error) {
 
 // employ sets clients of all kinds to work, most of which make plain calls.
 func (s *stage) employ(ctx context.Context) {
-	c := crowd.Config{URL: s.URL, Token: s.Token, Ledger: s.book, Size: s.size}
+	c := crowd.Config{
+		URL: s.URL, Token: s.Token, Ledger: s.book, Size: s.size,
+		Kinds: append(crowd.Kinds(), crowd.Libraries()...),
+	}
 	load := c
 	load.Kinds, load.Size, load.Pause = []string{crowd.Plain}, plains*s.size, loadPause
 	brief := c

@@ -1,12 +1,12 @@
 // Package crowd is a crowd of MCP clients of all revisions that use a gateway as good
-// clients do, and enter in a ledger what they ask and what they get. They are written by
+// clients do, and enter in a ledger what they ask and what they get. Most are written by
 // hand, since what they must notice, such as an event that comes twice, a library would
 // hide.
 //
 // crowd.go has the crowd and its kinds of clients, person.go what each client can do over
 // HTTP, word.go what it reads there. modern.go, listen.go, session.go, legacy.go,
-// follow.go and old.go have one kind of client each, or two. tally.go counts what is no
-// call.
+// follow.go and old.go have one kind of client each, or two. library.go, golang.go and
+// npm.go have the clients of SDKs. tally.go counts what is no call.
 package crowd
 
 import (
@@ -70,6 +70,10 @@ type Crowd struct {
 		calls, resumed, questions, cancelled, repeated, changes, sessions, lives, listened, postponed,
 		reconnects, doubled atomic.Int64
 	}
+	nodeOnce sync.Once
+	node     *node // has the clients of npm; nil: there are none
+	nodeErr  error
+
 	answers map[string]*atomic.Int64 // of calls, by the kind of client; the map does not change
 	at      map[string]*atomic.Int64 // clients at work, by kind; likewise
 }
@@ -87,6 +91,10 @@ func kinds() map[string]func(*person) {
 		"2024":          (*person).old,
 		Plain:           (*person).plainCalls,
 		Brief:           (*person).briefSessions,
+		"go-sdk":        func(p *person) { p.through(openGoSDK) },
+		"mcp-go":        func(p *person) { p.through(openMCPGo) },
+		"npm 1":         func(p *person) { p.through(openNPM) },
+		"npm 2":         func(p *person) { p.through(openNPM) },
 	}
 }
 

@@ -2,6 +2,7 @@ package crowd_test
 
 import (
 	"context"
+	"maps"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -96,6 +97,30 @@ func TestNothingIsLostWhereNothingBreaks(t *testing.T) {
 	}
 	if d := c.Deeds(); d.Reconnects != 0 {
 		t.Errorf("%d sessions were lost", d.Reconnects)
+	}
+}
+
+// TestLibrariesSeeWhatBreaks has the clients of SDKs alone, and ends a replica at once.
+func TestLibrariesSeeWhatBreaks(t *testing.T) {
+	t.Parallel()
+	w, server := begin(t)
+	book := ledger.New()
+	c := crowd.Start(t.Context(), crowd.Config{URL: w.URL, Token: w.Token, Ledger: book, Kinds: crowd.Libraries()})
+	answered := func(least int64) {
+		t.Helper()
+		eventually(t, "the client of each SDK has answers", func() bool {
+			answers := c.Answers()
+			return len(answers) == 4 && slices.Min(slices.Collect(maps.Values(answers))) > least
+		})
+	}
+	answered(20)
+	if d := c.Deeds(); d.Reconnects != 0 {
+		t.Errorf("%d sessions were lost before anything broke", d.Reconnects)
+	}
+	w.Replicas[0].Kill()
+	answered(100)
+	if v := end(t, c, book, w, server); v.Lost() != 0 {
+		t.Errorf("something was lost: %q", v.Samples)
 	}
 }
 

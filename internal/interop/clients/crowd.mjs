@@ -1,0 +1,83 @@
+// Clients of both generations for the crowd of the labs: node crowd.mjs URL. Each line of the input is one thing to do:
+// {id, do: open|call|close, client, kind: "npm 1"|"npm 2", token, tool, arguments}. Each line of the output is what came of it:
+// {id, result} or {id, error, status, header, body}, where the last three are the answer to the call as it came over HTTP.
+import { createInterface } from 'node:readline';
+import { Client as Client1 } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport as Transport1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { Client as Client2, StreamableHTTPClientTransport as Transport2 } from '@modelcontextprotocol/client';
+
+const url = new URL(process.argv[2]);
+const clients = new Map();
+
+// open returns a connected client, which keeps the answer to its latest call.
+async function open({ kind, token }) {
+  const one = {};
+  const options = {
+    requestInit: { headers: { Authorization: `Bearer ${token}` } },
+    fetch: async (target, init) => {
+      const response = await fetch(target, init);
+      if (init?.method === 'POST' && String(init.body).includes('"tools/call"')) {
+        one.status = response.status;
+        one.header = Object.fromEntries(response.headers);
+        one.body = '';
+        one.read = collect(response.clone(), one);
+      }
+      return response;
+    },
+  };
+  const information = { name: 'crowd', version: '1' };
+  if (kind === 'npm 1') {
+    one.client = new Client1(information, { capabilities: {} });
+    one.transport = new Transport1(url, options);
+  } else {
+    one.client = new Client2(information, { capabilities: {}, versionNegotiation: { mode: { pin: '2026-07-28' } } });
+    one.transport = new Transport2(url, options);
+  }
+  await one.client.connect(one.transport);
+  return one;
+}
+
+// collect reads an answer beside the client.
+async function collect(response, one) {
+  try {
+    const text = new TextDecoder();
+    for await (const chunk of response.body ?? []) one.body += text.decode(chunk, { stream: true });
+  } catch {
+    // the connection broke, and what there is must do
+  }
+}
+
+async function close(one) {
+  if (one?.transport.terminateSession) await one.transport.terminateSession().catch(() => {});
+  await one?.client.close().catch(() => {});
+}
+
+async function act(line) {
+  const one = clients.get(line.client);
+  switch (line.do) {
+    case 'open':
+      clients.set(line.client, await open(line));
+      return {};
+    case 'close':
+      clients.delete(line.client);
+      await close(one);
+      return {};
+  }
+  delete one.status;
+  return one.client.callTool({ name: line.tool, arguments: line.arguments });
+}
+
+const say = (answer) => process.stdout.write(`${JSON.stringify(answer)}\n`);
+process.on('unhandledRejection', () => {}); // of a stream that nobody waits for
+for await (const text of createInterface({ input: process.stdin })) {
+  const line = JSON.parse(text);
+  const one = line.do === 'call' ? clients.get(line.client) : undefined;
+  act(line).then(
+    (result) => say({ id: line.id, result }),
+    async (reason) => {
+      const error = String(reason?.message ?? reason) || 'error';
+      if (one?.status && one.status !== 200) await one.read;
+      say({ id: line.id, error, status: one?.status, header: one?.header, body: one?.body });
+    },
+  );
+}

@@ -1,0 +1,88 @@
+package crowd
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+
+	"github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/client/transport"
+	mcpgo "github.com/mark3labs/mcp-go/mcp"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// goSDK is a client of the official SDK for Go.
+type goSDK struct {
+	*catcher
+
+	session *sdk.ClientSession
+}
+
+func openGoSDK(ctx context.Context, p *person) (library, error) {
+	c := &catcher{token: p.token}
+	s, err := sdk.NewClient(&sdk.Implementation{Name: "crowd", Version: "1"}, nil).Connect(ctx,
+		&sdk.StreamableClientTransport{
+			Endpoint: p.crowd.config.URL + "/mcp", HTTPClient: &http.Client{Transport: c},
+		}, &sdk.ClientSessionOptions{ProtocolVersion: mcp.LatestLegacy})
+	if err != nil {
+		return nil, err
+	}
+	return &goSDK{c, s}, nil
+}
+
+func (g *goSDK) call(ctx context.Context, tool, arguments string) (mcp.Object, *reply, error) {
+	result, err := g.session.CallTool(ctx, &sdk.CallToolParams{
+		Name: tool, Arguments: json.RawMessage(arguments),
+	})
+	if err != nil {
+		return mcp.Object{}, g.reply(), err
+	}
+	o, err := resultOf(result)
+	return o, g.reply(), err
+}
+
+func (g *goSDK) close() { _ = g.session.Close() } // its session may be gone already
+
+// mcpGo is a client of mcp-go.
+type mcpGo struct {
+	*catcher
+
+	client *client.Client
+}
+
+func openMCPGo(ctx context.Context, p *person) (library, error) {
+	c := &catcher{token: p.token}
+	link, err := transport.NewStreamableHTTP(p.crowd.config.URL+"/mcp",
+		transport.WithHTTPBasicClient(&http.Client{Transport: c}),
+		transport.WithHTTPLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return nil, err
+	}
+	g := &mcpGo{c, client.NewClient(link, client.WithProtocolVersion(mcp.LatestLegacy))}
+	if err := g.client.Start(p.crowd.life); err != nil {
+		return nil, err
+	}
+	hello := mcpgo.InitializeRequest{}
+	hello.Params.ClientInfo = mcpgo.Implementation{Name: "crowd", Version: "1"}
+	if _, err := g.client.Initialize(ctx, hello); err != nil {
+		g.close()
+		return nil, err
+	}
+	return g, nil
+}
+
+func (g *mcpGo) call(ctx context.Context, tool, arguments string) (mcp.Object, *reply, error) {
+	request := mcpgo.CallToolRequest{}
+	request.Params.Name, request.Params.Arguments = tool, json.RawMessage(arguments)
+	result, err := g.client.CallTool(ctx, request)
+	if err != nil {
+		return mcp.Object{}, g.reply(), err
+	}
+	o, err := resultOf(result)
+	return o, g.reply(), err
+}
+
+func (g *mcpGo) close() { _ = g.client.Close() } // its session may be gone already

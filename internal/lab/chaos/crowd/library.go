@@ -1,0 +1,153 @@
+package crowd
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// Libraries returns the kinds of clients that others wrote: the SDKs that programs use. They
+// call tools that answer at once or soon, and open another session after each error, as such
+// programs do. Those of npm need node and the packages of the interop tests.
+func Libraries() []string { return []string{"go-sdk", "mcp-go", "npm 1", "npm 2"} }
+
+// library is a client of an SDK with its session. Its methods are for one goroutine.
+type library interface {
+	// call calls a tool. answer is what came over HTTP, nil if nothing came; it is what an
+	// error is judged by, since some SDKs keep half of it.
+	call(ctx context.Context, tool, arguments string) (result mcp.Object, answer *reply, err error)
+	close()
+}
+
+// through makes calls through clients that open returns.
+func (p *person) through(open func(ctx context.Context, p *person) (library, error)) {
+	var l library
+	p.eachRound(func() time.Duration {
+		ctx, cancel := p.patient()
+		defer cancel()
+		if l == nil {
+			var err error
+			if l, err = open(ctx, p); err != nil {
+				p.crowd.tally.trouble(p.kind + ": no session")
+				return 100 * time.Millisecond
+			}
+			p.crowd.deeds.sessions.Add(1)
+		}
+		tool, more := "touch", ""
+		if p.rounds%3 == 0 {
+			tool, more = "slow", fmt.Sprintf(`,"ms":%d`, p.dice.IntN(1500))
+		}
+		d := p.intend(p.server(), tool, more, ledger.Question{})
+		result, answer, err := l.call(ctx, d.tool, d.arguments)
+		if err == nil {
+			p.answered(d, result)
+			return 0
+		}
+		l.close()
+		l = nil
+		p.crowd.deeds.reconnects.Add(1)
+		return p.judge(ctx, d, answer, err)
+	})
+	if l != nil {
+		l.close()
+	}
+}
+
+// judge enters how a call ended that the library calls an error.
+func (p *person) judge(ctx context.Context, d *deed, answer *reply, err error) time.Duration {
+	switch {
+	case answer == nil:
+	case answer.status != http.StatusOK:
+		return p.refused(d.nonce, p.heard(answer))
+	default:
+		for e := range events(answer) {
+			if e.message == nil {
+				continue
+			}
+			if over, later := p.told(d, e.message); over {
+				return later
+			}
+		}
+	}
+	p.broke(ctx, d.nonce, err)
+	return 0
+}
+
+// catcher is the HTTP client of a library. It keeps the answer to its latest call.
+type catcher struct {
+	token  string
+	answer *caught // nil: there is none yet
+}
+
+// caught is an answer, as far as the library has read it.
+type caught struct {
+	io.ReadCloser
+
+	status int
+	header http.Header
+	read   bytes.Buffer
+}
+
+func (c *caught) Read(b []byte) (int, error) {
+	n, err := c.ReadCloser.Read(b)
+	c.read.Write(b[:n])
+	return n, err
+}
+
+// RoundTrip sends a request with the token, once.
+func (c *catcher) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+c.token)
+	call := false
+	if r.Method == http.MethodPost && r.Body != nil {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		call = bytes.Contains(body, []byte(`"`+mcp.MethodToolsCall+`"`))
+		// it cannot be read twice, so net/http does not send it again by itself
+		r.Body, r.GetBody = io.NopCloser(bytes.NewReader(body)), nil
+	}
+	response, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil || !call {
+		return response, err
+	}
+	c.answer = &caught{ReadCloser: response.Body, status: response.StatusCode, header: response.Header}
+	response.Body = c.answer
+	return response, nil
+}
+
+// reply returns the answer to the latest call with what was read of it, or is still to come
+// of a refusal, and forgets it.
+func (c *catcher) reply() *reply {
+	answer := c.answer
+	c.answer = nil
+	if answer == nil {
+		return nil
+	}
+	if answer.status != http.StatusOK {
+		_, _ = io.Copy(io.Discard, io.LimitReader(answer, maxEvent)) // what there is must do
+	}
+	return &reply{answer.status, answer.header, io.NopCloser(&answer.read)}
+}
+
+// resultOf reads what a library made of a result.
+func resultOf(result any) (mcp.Object, error) {
+	text, err := json.Marshal(result)
+	if err != nil {
+		return mcp.Object{}, err
+	}
+	o, ok := mcp.ObjectOf(text)
+	if !ok {
+		return mcp.Object{}, errors.New("the result is no object")
+	}
+	return o, nil
+}

@@ -25,11 +25,11 @@ var _ prometheus.Collector = (*memory)(nil)
 func newMemory() *memory {
 	return &memory{
 		inUse: prometheus.NewDesc("drawbridge_memory_held_bytes",
-			"Memory that requests hold beyond what their places cover, by the tenants that hold most; the "+
+			"Memory that requests hold beyond what their slots cover, by the tenants that hold most; the "+
 				"tenant is empty for all others together.",
 			[]string{"tenant"}, nil),
 		limit: prometheus.NewDesc("drawbridge_memory_limit_bytes",
-			"Memory that all requests together may hold beyond what their places cover.",
+			"Memory that all requests together may hold beyond what their slots cover.",
 			nil, nil),
 	}
 }

@@ -140,10 +140,10 @@ func (s *stock) with(other *stock) stock {
 func joined[T entry](items, more []T) []T {
 	whole := slices.Clip(items)
 	for _, one := range more {
-		place, found := slices.BinarySearchFunc(whole, one.item().Exposed,
+		index, found := slices.BinarySearchFunc(whole, one.item().Exposed,
 			func(t T, exposed string) int { return strings.Compare(t.item().Exposed, exposed) })
 		if !found {
-			whole = slices.Insert(whole, place, one)
+			whole = slices.Insert(whole, index, one)
 		}
 	}
 	return whole

@@ -11,10 +11,10 @@ import (
 const maxHeaderName = 64 // bytes, without Mcp-Param-
 
 var (
-	errHeaderName  = errors.New("x-mcp-header must be an HTTP token of 1 to 64 characters")
-	errHeaderTwice = errors.New("the same x-mcp-header twice")
-	errHeaderType  = errors.New("x-mcp-header is only allowed on a string, an integer or a boolean")
-	errHeaderPlace = errors.New(
+	errHeaderName     = errors.New("x-mcp-header must be an HTTP token of 1 to 64 characters")
+	errHeaderTwice    = errors.New("the same x-mcp-header twice")
+	errHeaderType     = errors.New("x-mcp-header is only allowed on a string, an integer or a boolean")
+	errHeaderPosition = errors.New(
 		"x-mcp-header is only allowed on properties that a chain of properties leads to")
 )
 
@@ -34,7 +34,7 @@ func headerParams(s *schema.Schema) ([]HeaderParam, error) {
 		params = append(params, param)
 	}
 	if misplaced {
-		return nil, errHeaderPlace
+		return nil, errHeaderPosition
 	}
 	return params, nil
 }

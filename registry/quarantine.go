@@ -24,18 +24,18 @@ type QuarantineError struct {
 	// digits
 	Digest string
 	Found  []sanitize.Finding // the first of the places with hidden text
-	Places int                // all of them
+	Total  int                // all of them
 }
 
 func (e *QuarantineError) Error() string {
-	places := make([]string, len(e.Found))
+	paths := make([]string, len(e.Found))
 	for i, f := range e.Found {
-		places[i] = fmt.Sprintf("%s (%s)", f.Place, describe(f))
+		paths[i] = fmt.Sprintf("%s (%s)", f.Path, describe(f))
 	}
-	if more := e.Places - len(e.Found); more > 0 {
-		places = append(places, fmt.Sprintf("%d more", more))
+	if more := e.Total - len(e.Found); more > 0 {
+		paths = append(paths, fmt.Sprintf("%d more", more))
 	}
-	return "hidden text in " + strings.Join(places, ", ")
+	return "hidden text in " + strings.Join(paths, ", ")
 }
 
 // describe says what is hidden, for somebody who cannot see it.
@@ -75,15 +75,15 @@ func Admit(definition mcp.Object, released []string) (Admission, error) {
 		Definition: cleaned,
 		Repairs:    report.Total() - report[sanitize.FlaggedKey] - report[sanitize.FlaggedURI],
 	}
-	found, places := sanitize.Concealed(definition, maxFound)
-	if places == 0 {
+	found, total := sanitize.Concealed(definition, maxFound)
+	if total == 0 {
 		return a, nil
 	}
 	a.Released = digest(definition)
 	if slices.Contains(released, a.Released) {
 		return a, nil
 	}
-	return Admission{}, &QuarantineError{Digest: a.Released, Found: found, Places: places}
+	return Admission{}, &QuarantineError{Digest: a.Released, Found: found, Total: total}
 }
 
 // digestScheme begins every digest.

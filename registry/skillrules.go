@@ -66,7 +66,7 @@ func checkFiles(raw mcp.RawJSON) error {
 func (o *origin) judgeSkill(skill mcp.Object) error {
 	_, err := Admit(skill, o.service.Load().released)
 	if hidden, ok := errors.AsType[*QuarantineError](err); ok {
-		return &sanitize.HiddenError{Place: hidden.Found[0].Place, Digest: hidden.Digest}
+		return &sanitize.HiddenError{Path: hidden.Found[0].Path, Digest: hidden.Digest}
 	}
 	if err = checkSkill(skill); err != nil && !errors.Is(err, sanitize.ErrBlocked) {
 		return &ProtocolError{Server: o.server, Err: err}

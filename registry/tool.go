@@ -36,9 +36,9 @@ type Tool struct {
 // the model that wrote the arguments, and repeats none of their values.
 type ArgumentError struct {
 	Text string
-	// Place is where the first of them stands, as schema.MismatchError has it; "" where that is
+	// Path is where the first of them stands, as schema.MismatchError has it; "" where that is
 	// not known, or no name of the schema.
-	Place string
+	Path string
 }
 
 func (e *ArgumentError) Error() string { return e.Text }
@@ -75,7 +75,7 @@ func asArgumentError(err error) error {
 	}
 	wrong := &ArgumentError{Text: err.Error()}
 	if mismatch, is := errors.AsType[*schema.MismatchError](err); is {
-		wrong.Place = mismatch.Place
+		wrong.Path = mismatch.Path
 	}
 	return wrong
 }

@@ -21,7 +21,7 @@ func TestAccessKeysAreMadeListedAndRevokedBesideAGateway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens, err := newVerifiers(cfg.Issuers, keySetPlace{}, slog.New(slog.DiscardHandler), func() {})
+	tokens, err := newVerifiers(cfg.Issuers, keySetStorage{}, slog.New(slog.DiscardHandler), func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -126,13 +126,13 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 		Metrics:  p.metrics,
 		Seal:     p.ring,
 		Others:   p.sharing.others,
-		Allot:    p.sharing.places(p, cfg.Replicas),
+		Allot:    p.sharing.slots(p, cfg.Replicas),
 		Shared:   p.sharing.store,
 		Logger:   log,
 		Memory:   p.memory,
 		Turns:    p.turns,
 		PageSize: cfg.PageSize,
-		Places:   cfg.Limits.MaxCalls,
+		Slots:    cfg.Limits.MaxCalls,
 		Name:     cfg.Card.Name,
 		Version:  thisBuild().version,
 	})
@@ -152,7 +152,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 // buildLogins makes what finds out who calls: the authorization server, if there is one,
 // and the verifiers of tokens, its own included.
 func (p *parts) buildLogins(cfg *config.Config) error {
-	place, err := newKeySetPlace(cfg, p.ring, p.sharing.store)
+	storage, err := newKeySetStorage(cfg, p.ring, p.sharing.store)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (p *parts) buildLogins(cfg *config.Config) error {
 		return err
 	}
 	issuers := p.signIns.issuers(cfg, p.signIns.settings.Load(), tenantIDs(cfg))
-	if p.issuers, err = newVerifiers(issuers, place, p.log, p.loginsChanged); err != nil {
+	if p.issuers, err = newVerifiers(issuers, storage, p.log, p.loginsChanged); err != nil {
 		return err
 	}
 	p.metrics.IssuerKeys(p.issuers.keysForMetrics)
@@ -212,12 +212,12 @@ func (p *parts) auditMoved(err error) {
 		p.log.ErrorContext(context.Background(),
 			"the audit file is not at its place, and no other can be opened there; the old one is still "+
 				"written",
-			slog.String("file", auditPlace(p.started)), slog.Any("error", err))
+			slog.String("file", auditLocation(p.started)), slog.Any("error", err))
 		return
 	}
 	p.log.WarnContext(context.Background(),
 		"the audit file was moved or removed; another is written at its place", slog.String("file",
-			auditPlace(p.started)))
+			auditLocation(p.started)))
 }
 
 // serverConfig returns what package server needs. Limits and session settings are copied

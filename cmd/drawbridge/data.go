@@ -55,8 +55,8 @@ func openKeeping(file string, s streams) (*keeping, error) {
 	return &keeping{cfg: cfg, ring: ring, db: db}, nil
 }
 
-// keysPlace says where the keys are without which nothing that is kept can be read.
-func (k *keeping) keysPlace() string {
+// keysLocation says where the keys are without which nothing that is kept can be read.
+func (k *keeping) keysLocation() string {
 	if k.cfg.Sessions.KeysFile != "" {
 		return k.cfg.Sessions.KeysFile
 	}
@@ -132,9 +132,9 @@ func (k *keeping) check(ctx context.Context, _ string, s streams) error {
 	}
 	if len(unread) > 0 {
 		return fmt.Errorf("%s cannot be read with the keys in %s", count(len(unread), "record"),
-			k.keysPlace())
+			k.keysLocation())
 	}
-	s.say("all records can be read with the keys in %s\n", k.keysPlace())
+	s.say("all records can be read with the keys in %s\n", k.keysLocation())
 	return nil
 }
 
@@ -183,7 +183,7 @@ func (k *keeping) backup(ctx context.Context, path string, s streams) error {
 		return err
 	}
 	s.say("%s in %s\nkeep the keys in %s too, at another place: without them it cannot be read\n",
-		count(records, "record"), path, k.keysPlace())
+		count(records, "record"), path, k.keysLocation())
 	return nil
 }
 
@@ -206,7 +206,7 @@ func (k *keeping) restore(ctx context.Context, path string, s streams) error {
 	}
 	defer func() { _ = from.Close() }() // a copy
 	if err := errors.Join(from.Intact(ctx), store.MissingKeys(ctx, from, k.ring)); err != nil {
-		return fmt.Errorf("%s: %w (the keys in force are in %s)", path, err, k.keysPlace())
+		return fmt.Errorf("%s: %w (the keys in force are in %s)", path, err, k.keysLocation())
 	}
 	records, err := k.db.Replace(ctx, from.Rows(ctx))
 	if err != nil {

@@ -28,9 +28,9 @@ func summary(c *config.Config) string {
 	return strings.Join(parts, ", ")
 }
 
-// auditPlace says where the audit records go: the absolute path of a file, or standard
+// auditLocation says where the audit records go: the absolute path of a file, or standard
 // output.
-func auditPlace(c *config.Config) string {
+func auditLocation(c *config.Config) string {
 	if c.Audit.File == "-" {
 		return "standard output"
 	}

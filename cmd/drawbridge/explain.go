@@ -185,7 +185,7 @@ const outcomeLet = "ok"
 func deskOf(cfg *config.Config, catalogue *registry.Registry) (*gateway.Gateway, error) {
 	g := gateway.New(gateway.Config{
 		Registry: catalogue, Limiter: ratelimit.NewMemory(0), Metrics: metrics.New(prometheus.NewRegistry()),
-		Logger: slog.New(slog.DiscardHandler), Places: cfg.Limits.MaxCalls,
+		Logger: slog.New(slog.DiscardHandler), Slots: cfg.Limits.MaxCalls,
 	})
 	return g, g.SetPolicy(cfg.Digest, cfg.Tenants)
 }
@@ -213,12 +213,12 @@ func (w *walk) principal(ctx context.Context) (p auth.Principal, refused *auth.E
 		}
 		p = auth.Principal{Issuer: pair[0], Subject: w.subject, TenantID: w.tenant}
 		p.Scopes = strings.FieldsFunc(w.scopes, func(c rune) bool { return c == ',' || c == ' ' })
-		at, by := w.loginPlace(p.Issuer), "its sign-in or access key"
+		at, by := w.loginLocation(p.Issuer), "its sign-in or access key"
 		serving := func(iss config.Issuer) bool {
 			return iss.Issuer.Issuer == p.Issuer && serves(&iss, w.tenant)
 		}
 		if i := slices.IndexFunc(w.cfg.Issuers, serving); i >= 0 {
-			at, by = w.entryPlace(i), tenantSource(&w.cfg.Issuers[i])
+			at, by = w.entryLocation(i), tenantSource(&w.cfg.Issuers[i])
 		}
 		w.line("issuer", "%s (%s)", p.Issuer, at)
 		w.line("tenant", "%s, by %s", p.TenantID, by)
@@ -251,7 +251,7 @@ func scopesIn(scopes []string) string {
 	return ", with the scopes " + strings.Join(scopes, " ")
 }
 
-func place(p config.Problem) string { return fmt.Sprintf("%s:%d", p.File, p.Line) }
+func location(p config.Problem) string { return fmt.Sprintf("%s:%d", p.File, p.Line) }
 
 // outcomeUnauthenticated is the outcome of a request whose token is refused.
 const outcomeUnauthenticated = "unauthenticated"
@@ -288,7 +288,7 @@ func (w *walk) tell(g *gateway.Gateway, e *gateway.Explanation, p auth.Principal
 	fmt.Fprintf(&w.out, "%s\n\n%s", w.conclusion(e), walked)
 	w.tellServer(e)
 	for _, r := range e.Rules {
-		w.line("rule", "%s %s", r.Place, describeRule(&r, p))
+		w.line("rule", "%s %s", r.Location, describeRule(&r, p))
 	}
 	if len(e.Rules) == 0 && e.Server == "" && e.Outcome == "unknown" {
 		w.line("rule", "none was asked: there is nothing of that name")
@@ -335,14 +335,14 @@ func (w *walk) tellServer(e *gateway.Explanation) {
 	case e.Guessed && w.cfg.ListsForUsers(e.Server):
 		w.line("server", "%s (%s): the server decides what this person is listed (lists: user), so the "+
 			"name alone was judged by "+
-			"the patterns", e.Server, place(w.cfg.Position("server "+e.Server)))
+			"the patterns", e.Server, location(w.cfg.Position("server "+e.Server)))
 	case e.Guessed:
 		w.line(
 			"server", "%s (%s): what it offers is not known here, so the name alone was judged by the "+
 				"patterns",
-			e.Server, place(w.cfg.Position("server "+e.Server)))
+			e.Server, location(w.cfg.Position("server "+e.Server)))
 	default:
-		w.line("server", "%s (%s) offers it", e.Server, place(w.cfg.Position("server "+e.Server)))
+		w.line("server", "%s (%s) offers it", e.Server, location(w.cfg.Position("server "+e.Server)))
 	}
 }
 
@@ -447,11 +447,11 @@ func placed(l gateway.LimitSays) string {
 	if l.User > 0 && !l.Never {
 		text += fmt.Sprintf(", of which one user %d", l.User)
 	}
-	if l.Place != "" {
-		text += " (" + l.Place + ")"
+	if l.Location != "" {
+		text += " (" + l.Location + ")"
 	}
 	return text
 }
 
 // isToolLimit tells whether a limit is that of a tool, and lets nothing through.
-func isToolLimit(l gateway.LimitSays) bool { return l.Never && l.Place != "" }
+func isToolLimit(l gateway.LimitSays) bool { return l.Never && l.Location != "" }

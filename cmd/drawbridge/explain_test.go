@@ -461,7 +461,7 @@ func (s *scenario) judged(w *walk, c *decided) {
 	rules := slices.Clone(s.rules)
 	deciding := func(which func(r *genRule) bool) {
 		if i := slices.IndexFunc(rules, func(r genRule) bool { return which(&r) }); i >= 0 && c.by == "" {
-			c.by = w.cfg.Tenants[0].Place.File + fmt.Sprintf(":%d", rules[i].line)
+			c.by = w.cfg.Tenants[0].Position.File + fmt.Sprintf(":%d", rules[i].line)
 		}
 	}
 	for i := range rules {
@@ -482,7 +482,7 @@ func (s *scenario) judged(w *walk, c *decided) {
 		}
 		r.denies = first(r.deny)
 		r.permits = !r.denies && first(r.allow)
-		c.rules = append(c.rules, fmt.Sprintf("%s:%d %s", w.cfg.Tenants[0].Place.File, r.line,
+		c.rules = append(c.rules, fmt.Sprintf("%s:%d %s", w.cfg.Tenants[0].Position.File, r.line,
 			r.says(w.subject)))
 	}
 	applies := func(r *genRule) bool { return !r.others && len(r.lacks) == 0 }

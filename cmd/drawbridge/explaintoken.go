@@ -100,10 +100,10 @@ func (w *walk) caller(v *spoken) (auth.Principal, *auth.Error, error) {
 	case v.entry >= len(w.cfg.Issuers):
 		by = "the sign-in"
 		w.line("token", "this gateway gave it out, %s", v.checked)
-		w.line("issuer", "%s (%s)", p.Issuer, w.loginPlace(p.Issuer))
+		w.line("issuer", "%s (%s)", p.Issuer, w.loginLocation(p.Issuer))
 	default:
 		by = tenantSource(&w.cfg.Issuers[v.entry])
-		w.line("issuer", "%s (%s), %s", p.Issuer, w.entryPlace(v.entry), v.checked)
+		w.line("issuer", "%s (%s), %s", p.Issuer, w.entryLocation(v.entry), v.checked)
 	}
 	all := p.Tenants
 	if len(all) == 0 {
@@ -123,20 +123,20 @@ func (w *walk) caller(v *spoken) (auth.Principal, *auth.Error, error) {
 	return chosen, nil, nil
 }
 
-// entryPlace says where an issuer stands of which the config has that many before it.
-func (w *walk) entryPlace(i int) string {
+// entryLocation says where an issuer stands of which the config has that many before it.
+func (w *walk) entryLocation(i int) string {
 	if i < 0 || i >= len(w.cfg.Issuers) {
 		return "this gateway"
 	}
-	return place(w.cfg.Position(config.EntryName(i)))
+	return location(w.cfg.Position(config.EntryName(i)))
 }
 
-// loginPlace says where the login stands at which people of an issuer sign in. Machines
+// loginLocation says where the login stands at which people of an issuer sign in. Machines
 // sign in at the gateway itself.
-func (w *walk) loginPlace(issuer string) string {
+func (w *walk) loginLocation(issuer string) string {
 	for i := range w.cfg.Logins {
 		if l := &w.cfg.Logins[i]; l.Issuer.Issuer == issuer {
-			return place(w.cfg.Position("login " + l.Name))
+			return location(w.cfg.Position("login " + l.Name))
 		}
 	}
 	return "this gateway"
@@ -164,7 +164,7 @@ func (w *walk) refusedToken(refused *auth.Error, entry int) {
 		w.line("claimed", "the token names the issuer %q", refused.Claimed)
 	}
 	if refused.Issuer != "" {
-		w.line("issuer", "%s (%s)", refused.Issuer, w.entryPlace(entry))
+		w.line("issuer", "%s (%s)", refused.Issuer, w.entryLocation(entry))
 	}
 	if len(refused.Audience) > 0 {
 		w.line("audience", "the token is for %q, expected is %q", refused.Audience, refused.Expected)

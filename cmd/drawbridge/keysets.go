@@ -18,28 +18,28 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
 
-// keySetPlace is where the last key sets of issuers are kept: in a directory or, without
+// keySetStorage is where the last key sets of issuers are kept: in a directory or, without
 // one, in Redis. Sets are sealed, so that whoever can write there can make the gateway
 // forget keys, but not believe any.
-type keySetPlace struct {
+type keySetStorage struct {
 	ring      *seal.Ring
 	directory string       // "": none
 	shared    *redis.Store // nil: none
 }
 
-// newKeySetPlace returns where the config wants key sets kept. The error says that its
+// newKeySetStorage returns where the config wants key sets kept. The error says that its
 // directory is none.
-func newKeySetPlace(cfg *config.Config, ring *seal.Ring, shared *redis.Store) (keySetPlace, error) {
+func newKeySetStorage(cfg *config.Config, ring *seal.Ring, shared *redis.Store) (keySetStorage, error) {
 	if cfg.KeySetsDir != "" {
 		if info, err := os.Stat(cfg.KeySetsDir); err != nil || !info.IsDir() {
-			return keySetPlace{}, fmt.Errorf("key_sets_dir: %q is no directory", cfg.KeySetsDir)
+			return keySetStorage{}, fmt.Errorf("key_sets_dir: %q is no directory", cfg.KeySetsDir)
 		}
 	}
-	return keySetPlace{ring: ring, directory: cfg.KeySetsDir, shared: shared}, nil
+	return keySetStorage{ring: ring, directory: cfg.KeySetsDir, shared: shared}, nil
 }
 
 // of returns the store of the key sets of these issuers, nil if they are kept nowhere.
-func (p keySetPlace) of(issuers []config.Issuer) auth.KeySetStore {
+func (p keySetStorage) of(issuers []config.Issuer) auth.KeySetStore {
 	if p.directory == "" && p.shared == nil {
 		return nil
 	}
@@ -49,12 +49,12 @@ func (p keySetPlace) of(issuers []config.Issuer) auth.KeySetStore {
 		names[iss.Issuer.Issuer] = strconv.Quote(iss.Issuer.Issuer) + strconv.Quote(iss.JWKSURL) +
 			strconv.FormatBool(iss.PrivateAddresses)
 	}
-	return &keySets{keySetPlace: p, names: names}
+	return &keySets{keySetStorage: p, names: names}
 }
 
 // keySets keeps the key sets of some issuers.
 type keySets struct {
-	keySetPlace
+	keySetStorage
 
 	// names has, by issuer, a text that is the same only if the set comes from the same
 	// place: what an address in the internal network has said must not count once that is

@@ -79,14 +79,14 @@ func TestKeySetIsReadOnceRedisIsUsed(t *testing.T) {
 	t.Parallel()
 	iss, ring, server := newLogin(t).issuer(), ringOf(t, 1), redistest.Start(t)
 	name, issuers := iss.Issuer.Issuer, []config.Issuer{iss}
-	running := keySetPlace{ring: ring, shared: server.Store(t)}.of(issuers)
+	running := keySetStorage{ring: ring, shared: server.Store(t)}.of(issuers)
 	if err := running.Save(t.Context(), name, []byte("keys"), time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	store, asked, got := redis.New(server.Config()), make(chan struct{}), make(chan string, 1)
 	go func() { // it is waited for below
 		close(asked)
-		text, err := keySetPlace{ring: ring, shared: store}.of(issuers).Load(t.Context(), name)
+		text, err := keySetStorage{ring: ring, shared: store}.of(issuers).Load(t.Context(), name)
 		got <- fmt.Sprint(string(text), err)
 	}()
 	<-asked
@@ -136,13 +136,13 @@ func ringOf(t *testing.T, fill byte) *seal.Ring {
 func TestKeySetsAreSealedAndBound(t *testing.T) {
 	l := newLogin(t)
 	dir := t.TempDir()
-	place := keySetPlace{ring: ringOf(t, 1), directory: dir}
+	place := keySetStorage{ring: ringOf(t, 1), directory: dir}
 	iss := l.issuer()
 	name := iss.Issuer.Issuer
 	if err := place.of([]config.Issuer{iss}).Save(t.Context(), name, []byte("keys"), 0); err != nil {
 		t.Fatal(err)
 	}
-	load := func(place keySetPlace, iss config.Issuer) string {
+	load := func(place keySetStorage, iss config.Issuer) string {
 		text, _ := place.of([]config.Issuer{iss}).Load(t.Context(), name)
 		return string(text)
 	}
@@ -152,7 +152,7 @@ func TestKeySetsAreSealedAndBound(t *testing.T) {
 	moved, public := iss, iss
 	moved.JWKSURL += "/moved"
 	public.PrivateAddresses = false
-	if got := load(place, moved) + load(place, public) + load(keySetPlace{ring: ringOf(t, 2), directory: dir},
+	if got := load(place, moved) + load(place, public) + load(keySetStorage{ring: ringOf(t, 2), directory: dir},
 		iss); got != "" {
 		t.Errorf("from another place, or with another key: got %q, want nothing", got)
 	}

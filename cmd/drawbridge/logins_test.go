@@ -78,7 +78,7 @@ func TestKeySetIsFoundByTheProvidersDocument(t *testing.T) {
 	if c := tryKeySet(t.Context(), iss); !c.OK {
 		t.Errorf("got %+v", c)
 	}
-	v, err := newVerifiers([]config.Issuer{iss}, keySetPlace{}, slog.New(slog.DiscardHandler), func() {})
+	v, err := newVerifiers([]config.Issuer{iss}, keySetStorage{}, slog.New(slog.DiscardHandler), func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 // heldTool returns the refusal of a tool that is quarantined.
 func heldTool(name, digest string) registry.Refusal {
 	return registry.Quarantined("art", registry.KindTool, name, &registry.QuarantineError{
-		Digest: digest, Found: []sanitize.Finding{{Place: "name", Kind: sanitize.Hidden}}, Places: 1,
+		Digest: digest, Found: []sanitize.Finding{{Path: "name", Kind: sanitize.Hidden}}, Total: 1,
 	})
 }
 

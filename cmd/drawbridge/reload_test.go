@@ -96,7 +96,7 @@ func TestIssuersThatChangeGetANewVerifier(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			log := slog.New(slog.DiscardHandler)
 			var told int
-			v, err := newVerifiers([]config.Issuer{issuer}, keySetPlace{}, log, func() { told++ })
+			v, err := newVerifiers([]config.Issuer{issuer}, keySetStorage{}, log, func() { told++ })
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -205,7 +205,7 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	p.log.InfoContext(ctx, "serving", slog.String("listen", l.clients.Addr().String()),
 		slog.String("operator", l.operator.Addr().String()),
 		slog.String("version", thisBuild().version), slog.String("config", summary(p.started)),
-		slog.String("audit", auditPlace(p.started)))
+		slog.String("audit", auditLocation(p.started)))
 	if o.up != nil {
 		o.up()
 	}

@@ -141,10 +141,10 @@ func (s *sharing) judge(view *admin.View) {
 	}
 }
 
-// places returns how many of a tenant's places this process may give out, of which the
+// slots returns how many of a tenant's slots this process may give out, of which the
 // gateway tells how many are taken. It is called once. Before the gateway is there nobody
-// asks for a place.
-func (s *sharing) places(p *parts, replicas int) allot.Places {
+// asks for a slot.
+func (s *sharing) slots(p *parts, replicas int) allot.Slots {
 	if s.store == nil {
 		return allot.Whole{}
 	}
@@ -158,15 +158,15 @@ func (s *sharing) places(p *parts, replicas int) allot.Places {
 			s.blocks.Doubt()
 		}
 	})
-	p.metrics.ReplicaPlaces(func() map[string]metrics.Places { return placesUse(s.blocks.Use()) })
+	p.metrics.ReplicaSlots(func() map[string]metrics.Slots { return slotUse(s.blocks.Use()) })
 	return s.blocks
 }
 
-// placesUse returns what the metrics show of places.
-func placesUse(all map[allot.Kind]allot.Use) map[string]metrics.Places {
-	shown := make(map[string]metrics.Places, len(all))
+// slotUse returns what the metrics show of slots.
+func slotUse(all map[allot.Kind]allot.Use) map[string]metrics.Slots {
+	shown := make(map[string]metrics.Slots, len(all))
 	for kind, use := range all {
-		shown[string(kind)] = metrics.Places{Granted: use.Granted, Used: use.Taken}
+		shown[string(kind)] = metrics.Slots{Granted: use.Granted, Used: use.Taken}
 	}
 	return shown
 }

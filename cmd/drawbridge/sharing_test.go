@@ -103,11 +103,11 @@ func TestNoMetricToldWhatAReplicaHolds(t *testing.T) {
 			})
 		}
 	}
-	wants(p.a, `drawbridge_replica_places\{kind="calls",state="used"\} 1`,
-		`drawbridge_replica_places\{kind="calls",state="held"\} [1-9]\d*`,
-		`drawbridge_replica_places\{kind="streams",state="held"\} 0`,
+	wants(p.a, `drawbridge_replica_slots\{kind="calls",state="used"\} 1`,
+		`drawbridge_replica_slots\{kind="calls",state="granted"\} [1-9]\d*`,
+		`drawbridge_replica_slots\{kind="streams",state="granted"\} 0`,
 		`drawbridge_replica_prefetched_tokens [1-9]\d*`)
-	wants(p.b, `drawbridge_replica_places\{kind="calls",state="used"\} 0`,
+	wants(p.b, `drawbridge_replica_slots\{kind="calls",state="used"\} 0`,
 		`drawbridge_replica_prefetched_tokens 0`)
 }
 

@@ -128,7 +128,7 @@ func runValidate(ctx context.Context, args []string, s streams) int {
 	} else {
 		warnOfMemory(cfg, planHere(cfg.Limits))
 		found.judge(ctx, cfg, *online)
-		described, found.Audit = summary(cfg), auditPlace(cfg)
+		described, found.Audit = summary(cfg), auditLocation(cfg)
 	}
 	show := found.text
 	if *asJSON {

@@ -26,8 +26,8 @@ import (
 type verifiers struct {
 	current atomic.Pointer[auth.Verifier]
 	log     *slog.Logger
-	place   keySetPlace // of key sets that outlive the process
-	changed func()      // called when judge may judge otherwise than before, by any goroutine; returns soon
+	storage keySetStorage // of key sets that outlive the process
+	changed func()        // called when judge may judge otherwise than before, by any goroutine; returns soon
 
 	changing sync.Mutex      // guards the fields below; held while one verifier takes the place of another
 	known    []config.Issuer // the issuers of the present verifier
@@ -37,10 +37,10 @@ type verifiers struct {
 // newVerifiers returns verifiers with one for these issuers. Key sets are fetched only
 // after start. The function changed is called whenever other keys or other issuers count
 // than before; see judge.
-func newVerifiers(issuers []config.Issuer, place keySetPlace, log *slog.Logger,
+func newVerifiers(issuers []config.Issuer, storage keySetStorage, log *slog.Logger,
 	changed func(),
 ) (*verifiers, error) {
-	v := &verifiers{known: issuers, place: place, log: log, changed: changed}
+	v := &verifiers{known: issuers, storage: storage, log: log, changed: changed}
 	verifier, err := v.verifier(issuers)
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (v *verifiers) verifier(issuers []config.Issuer) (*auth.Verifier, error) {
 	}
 	return auth.New(auth.Config{
 		Issuers: plain, Client: keySetClient(issuers...), Logger: v.log, Changed: v.changed,
-		Store: v.place.of(issuers),
+		Store: v.storage.of(issuers),
 	})
 }
 

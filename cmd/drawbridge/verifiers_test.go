@@ -80,7 +80,7 @@ func (l *login) token(t *testing.T) string {
 // started returns verifiers of the issuers that run until the test ends.
 func started(t *testing.T, changed func(), issuers ...config.Issuer) *verifiers {
 	t.Helper()
-	v, err := newVerifiers(issuers, keySetPlace{}, slog.New(slog.DiscardHandler), changed)
+	v, err := newVerifiers(issuers, keySetStorage{}, slog.New(slog.DiscardHandler), changed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestReadyzTellsOfClaimsThatNoTokenHas(t *testing.T) {
 			ScopeClaims: []string{"realm_access.roles"}, Keys: []auth.Key{{Public: public, Private: private}},
 		}}
 		ctx, cancel := context.WithCancel(t.Context())
-		v, err := newVerifiers([]config.Issuer{iss}, keySetPlace{}, slog.New(slog.DiscardHandler), func() {})
+		v, err := newVerifiers([]config.Issuer{iss}, keySetStorage{}, slog.New(slog.DiscardHandler), func() {})
 		if err != nil {
 			t.Fatal(err)
 		}

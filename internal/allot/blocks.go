@@ -17,18 +17,18 @@ const (
 	young   = 5 * time.Second
 	keyLife = time.Hour       // of what all replicas hold; a block is renewed in half that time
 	trust   = 4 * time.Second // in which a block counts that Redis may not know
-	// after which a block of which nothing is taken is not needed if others lack places
+	// after which a block of which nothing is taken is not needed if others lack slots
 	quiet   = 2 * time.Second
 	idle    = 30 * time.Second // after which it is given up in any case
 	pause   = renewal / 2      // after a refusal, in which no larger block is asked for
-	least   = 8                // places that are asked for at first
+	least   = 8                // slots that are asked for at first
 	abreast = 64               // renewals under way at once
 )
 
 // Config of Blocks. Every field is required.
 type Config struct {
 	Store    *redis.Store
-	Self     string // names this replica among those that share the places
+	Self     string // names this replica among those that share the slots
 	Replicas int    // how many there are at most
 	// Present returns since when the other replicas have known without a gap that this
 	// one lives; zero: they may take it for dead now or soon. Blocks that were granted in
@@ -37,7 +37,7 @@ type Config struct {
 	// Living returns the replicas that live, as is known here: it may be a few seconds
 	// late.
 	Living func() []string
-	// Used returns how many places of a kind are taken here for the tenant.
+	// Used returns how many slots of a kind are taken here for the tenant.
 	Used func(kind Kind, tenant string) int
 }
 
@@ -49,15 +49,15 @@ type Blocks struct {
 	blocks map[name]*block
 }
 
-var _ Places = (*Blocks)(nil)
+var _ Slots = (*Blocks)(nil)
 
-// name names the places of a tenant.
+// name names the slots of a tenant.
 type name struct {
 	kind   Kind
 	tenant string
 }
 
-// block is what this replica holds of the places of a tenant.
+// block is what this replica holds of the slots of a tenant.
 type block struct {
 	name
 
@@ -65,7 +65,7 @@ type block struct {
 	// counts
 	turn    chan struct{}
 	limit   int           // the tenant's, as it was last said
-	places  int           // that may be given out
+	slots   int           // that may be given out
 	present time.Time     // the presence in which they were granted; zero: none were granted yet
 	granted time.Time     // when they were asked for
 	lost    time.Time     // since when Redis is asked in vain; zero: it is not
@@ -115,23 +115,23 @@ func (b *Blocks) blockLocked(n name, limit int, now time.Time) *block {
 	return one
 }
 
-// hereLocked returns how many places of a block may be given out. Until Redis has
+// hereLocked returns how many slots of a block may be given out. Until Redis has
 // answered for the first time that is none, and More asks. While Redis is away a block
 // counts for as long as the others may take this replica for alive, and the share counts
 // at once.
 func (b *Blocks) hereLocked(one *block) int {
-	places, away := 0, !one.lost.IsZero() || b.config.Store.Up() != nil
+	slots, away := 0, !one.lost.IsZero() || b.config.Store.Up() != nil
 	if !one.present.IsZero() && one.present.Equal(b.config.Present()) &&
 		(one.lost.IsZero() || time.Since(one.lost) < trust) {
-		places = one.places
+		slots = one.slots
 	}
 	if away {
-		places = max(places, one.limit/max(b.config.Replicas, 1), 1)
+		slots = max(slots, one.limit/max(b.config.Replicas, 1), 1)
 	}
-	return min(places, one.limit)
+	return min(slots, one.limit)
 }
 
-// More implements Places. All who want more places of a tenant at the same time wait for
+// More implements Places. All who want more slots of a tenant at the same time wait for
 // the same answer.
 func (b *Blocks) More(ctx context.Context, kind Kind, tenant string, limit int) bool {
 	now := time.Now()
@@ -157,7 +157,7 @@ func (b *Blocks) More(ctx context.Context, kind Kind, tenant string, limit int) 
 	}
 }
 
-// grow asks for twice as many places.
+// grow asks for twice as many slots.
 func (b *Blocks) grow(ctx context.Context, one *block) {
 	b.ask(ctx, one, func(d *demand) { d.wanted = max(2*d.taken, 2*d.granted, least) })
 	b.mu.Lock()
@@ -169,11 +169,11 @@ func (b *Blocks) grow(ctx context.Context, one *block) {
 	one.growing = nil
 }
 
-// demand is what a replica asks Redis for, of the places of a tenant.
+// demand is what a replica asks Redis for, of the slots of a tenant.
 type demand struct {
 	limit   int
 	granted int // the block before
-	taken   int // places that are taken here
+	taken   int // slots that are taken here
 	needed  int // that it should have even if others lack some
 	wanted  int // that it takes if nobody lacks any
 }
@@ -185,30 +185,30 @@ func (b *Blocks) ask(ctx context.Context, one *block, want func(*demand)) {
 	defer func() { <-one.turn }()
 	sent, present := time.Now(), b.config.Present()
 	b.mu.Lock()
-	d := demand{limit: one.limit, granted: one.places}
+	d := demand{limit: one.limit, granted: one.slots}
 	d.taken = b.config.Used(one.kind, one.tenant)
 	if d.taken > 0 || sent.Sub(one.touched) < quiet {
 		d.needed = d.taken + d.taken/2 + 1
 	}
 	want(&d)
 	if d.wanted == 0 {
-		one.places = 0 // from now on, so that nothing is given out of a block that is given up
+		one.slots = 0 // from now on, so that nothing is given out of a block that is given up
 	}
 	b.mu.Unlock()
-	places, err := b.grant(ctx, one.name, d)
+	slots, err := b.grant(ctx, one.name, d)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil {
 		one.loseLocked()
 	} else {
 		one.lost = time.Time{}
-		one.places, one.present, one.granted = places, present, sent
+		one.slots, one.present, one.granted = slots, present, sent
 	}
 }
 
 // Run renews the blocks that need it every second until ctx ends, and then gives them up,
 // if Redis can be reached: the store must serve until Run has returned. Those of which
-// places are taken even then last for a few seconds more.
+// slots are taken even then last for a few seconds more.
 func (b *Blocks) Run(ctx context.Context) error {
 	ticker := time.NewTicker(renewal)
 	defer ticker.Stop()
@@ -245,7 +245,7 @@ func (b *Blocks) all() []*block {
 	return slices.Collect(maps.Values(b.blocks))
 }
 
-// renew asks for a block again if something has changed: it was used, it has more places
+// renew asks for a block again if something has changed: it was used, it has more slots
 // than are taken, it was granted in another presence, or Redis may have forgotten it. It
 // asks for a quarter less than before, but for twice what is taken at least, so that a
 // block does not come and go with each call. A block that nobody asks for shrinks to what
@@ -255,7 +255,7 @@ func (b *Blocks) renew(ctx context.Context, one *block) {
 	taken, now := b.config.Used(one.kind, one.tenant), time.Now()
 	used := one.touched.After(one.granted)
 	over := taken == 0 && one.growing == nil && now.Sub(one.touched) > idle
-	due := used || !one.lost.IsZero() || one.places > taken || over ||
+	due := used || !one.lost.IsZero() || one.slots > taken || over ||
 		!one.present.Equal(b.config.Present()) || now.Sub(one.granted) > keyLife/2
 	b.mu.Unlock()
 	if !due {
@@ -272,7 +272,7 @@ func (b *Blocks) renew(ctx context.Context, one *block) {
 	})
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if over && one.growing == nil && one.places == 0 {
+	if over && one.growing == nil && one.slots == 0 {
 		delete(b.blocks, one.name)
 	}
 }

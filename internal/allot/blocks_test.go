@@ -20,7 +20,7 @@ import (
 
 const tenant = "acme"
 
-// holder is one replica, as far as places go.
+// holder is one replica, as far as slots go.
 type holder struct {
 	*allot.Blocks
 
@@ -82,7 +82,7 @@ func join(t *testing.T, store *redis.Store, self string, replicas, limit int) *h
 	return h
 }
 
-// take takes a place as the desk does.
+// take takes a slot as the desk does.
 func (h *holder) take(ctx context.Context) bool {
 	within := func() bool {
 		here := int64(h.Here(allot.Calls, tenant, h.limit))
@@ -126,7 +126,7 @@ func TestOneReplicaMayUseAll(t *testing.T) {
 	}
 }
 
-// TestTheSumIsNeverMoreThanTheLimit takes and gives back places at three replicas in
+// TestTheSumIsNeverMoreThanTheLimit takes and gives back slots at three replicas in
 // random order.
 func TestTheSumIsNeverMoreThanTheLimit(t *testing.T) {
 	t.Parallel()
@@ -201,7 +201,7 @@ func TestPlacesOfADeadReplicaComeBack(t *testing.T) {
 	until(t, "the other has all", func() bool { b.take(t.Context()); return b.taken.Load() == 4 })
 }
 
-// TestSharesWithoutRedis shows what is given out while Redis is away, and that one place
+// TestSharesWithoutRedis shows what is given out while Redis is away, and that one slot
 // is always left.
 func TestSharesWithoutRedis(t *testing.T) {
 	t.Parallel()
@@ -224,7 +224,7 @@ func TestSharesWithoutRedis(t *testing.T) {
 	until(t, "all are there again", func() bool { a.take(t.Context()); return a.taken.Load() == 100 })
 }
 
-// TestABlockOutlivesRedisWithItsPresence shows that no place is refused when Redis goes
+// TestABlockOutlivesRedisWithItsPresence shows that no slot is refused when Redis goes
 // which was free until then: a block counts for as long as the others take its replica
 // for alive, and the share where that is more.
 func TestABlockOutlivesRedisWithItsPresence(t *testing.T) {
@@ -253,7 +253,7 @@ func TestABlockOutlivesRedisWithItsPresence(t *testing.T) {
 	}
 }
 
-// TestIdleTenantsCostNothing holds places of many tenants that nobody asks for any more:
+// TestIdleTenantsCostNothing holds slots of many tenants that nobody asks for any more:
 // Redis is not asked for them.
 func TestIdleTenantsCostNothing(t *testing.T) {
 	t.Parallel()
@@ -316,7 +316,7 @@ func TestJunkIsNoGrant(t *testing.T) {
 }
 
 // TestBlocksOfALaterVersionWereTaken: a replica removed blocks to which a later version
-// had added something, so that both gave out the same places while the new version was
+// had added something, so that both gave out the same slots while the new version was
 // rolled out.
 func TestBlocksOfALaterVersionWereTaken(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
 
-// round takes and gives back places at all replicas, several at once, and returns how
+// round takes and gives back slots at all replicas, several at once, and returns how
 // many were taken at once at most.
 func round(t *testing.T, holders []*holder) int64 {
 	t.Helper()
@@ -38,7 +38,7 @@ func round(t *testing.T, holders []*holder) int64 {
 	return most.Load()
 }
 
-// through takes places before, while and after a fault happens. Meanwhile each replica
+// through takes slots before, while and after a fault happens. Meanwhile each replica
 // may give out its share besides what is taken elsewhere, afterwards the limit holds
 // again.
 func through(t *testing.T, server *redistest.Server, fault func()) {
@@ -72,14 +72,14 @@ func through(t *testing.T, server *redistest.Server, fault func()) {
 	})
 }
 
-// TestPlacesThroughAFailover kills the master of a sentinel while places are taken.
+// TestPlacesThroughAFailover kills the master of a sentinel while slots are taken.
 func TestPlacesThroughAFailover(t *testing.T) {
 	t.Parallel()
 	w := redistest.StartWatched(t, "--min-replicas-to-write", "1", "--min-replicas-max-lag", "10")
 	through(t, w.Sentinel, func() { w.FailOver(t) })
 }
 
-// TestPlacesInACluster moves the blocks to another node while places are taken.
+// TestPlacesInACluster moves the blocks to another node while slots are taken.
 func TestPlacesInACluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)

@@ -8,17 +8,17 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 )
 
-// granting is a script that grants a replica a block of the places of a tenant. It
-// answers how many places the replica may give out.
+// granting is a script that grants a replica a block of the slots of a tenant. It
+// answers how many slots the replica may give out.
 //
 //	KEYS[1]  what replicas hold: by replica "held lacks at", and what a later version adds after that; at is when it was
 //	         granted, by the clock of the server
-//	ARGV     replica, limit, places taken, places needed, places wanted, for how many milliseconds a block counts whose
+//	ARGV     replica, limit, slots taken, slots needed, slots wanted, for how many milliseconds a block counts whose
 //	         replica is not known, the life of the key in milliseconds, and the replicas that live
 //
 // A replica that gets less than it needs says what it lacks. Another then gets no more
 // than leaves so much free, but what it needs up to an even part in any case. It may be
-// granted fewer places than are taken; it holds those until they are given back. So what
+// granted fewer slots than are taken; it holds those until they are given back. So what
 // all hold is never more than the limit.
 var granting = redis.NewScript(`
 local t = redis.call('TIME')
@@ -55,7 +55,7 @@ return granted`)
 
 // grant asks for a block. The error wraps redis.ErrDown, or says that the answer has
 // another form.
-func (b *Blocks) grant(ctx context.Context, n name, d demand) (places int, err error) {
+func (b *Blocks) grant(ctx context.Context, n name, d demand) (slots int, err error) {
 	key := redis.Key(n.tenant, "blocks", string(n.kind))
 	reply, err := granting.Run(ctx, b.config.Store, []string{key}, append([]string{
 		b.config.Self, strconv.Itoa(d.limit), strconv.Itoa(d.taken), strconv.Itoa(d.needed),
@@ -67,7 +67,7 @@ func (b *Blocks) grant(ctx context.Context, n name, d demand) (places int, err e
 	}
 	granted, err := reply.Int()
 	if err != nil || granted < 0 || granted > int64(d.limit) {
-		return 0, fmt.Errorf("redis grants %d of %d places: %w", granted, d.limit, err)
+		return 0, fmt.Errorf("redis grants %d of %d slots: %w", granted, d.limit, err)
 	}
 	return int(granted), nil
 }

@@ -48,7 +48,7 @@ func TestReplicasComeAndGo(t *testing.T) {
 			return !few
 		})
 	}
-	if places := running[0].Here(allot.Calls, tenant, limit); places < limit/3 {
-		t.Errorf("at the end one of three has %d places of %d", places, limit)
+	if slots := running[0].Here(allot.Calls, tenant, limit); slots < limit/3 {
+		t.Errorf("at the end one of three has %d places of %d", slots, limit)
 	}
 }

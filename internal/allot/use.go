@@ -1,6 +1,6 @@
 package allot
 
-// Use is how many places of a kind a replica may give out at one moment, and how many of
+// Use is how many slots of a kind a replica may give out at one moment, and how many of
 // them are taken there, of all tenants together. More may be taken than held, as after a
 // limit was lowered.
 type Use struct{ Granted, Taken int }

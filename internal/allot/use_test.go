@@ -7,7 +7,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
 
-// TestUseIsOfAllTenants takes a place of each of two tenants, and looks again when Redis
+// TestUseIsOfAllTenants takes a slot of each of two tenants, and looks again when Redis
 // is gone.
 func TestUseIsOfAllTenants(t *testing.T) {
 	t.Parallel()
@@ -21,7 +21,7 @@ func TestUseIsOfAllTenants(t *testing.T) {
 	}
 	shows := func(what string, held int) {
 		t.Helper()
-		until(t, what, func() bool { // each tenant has one place taken, as the holder says of any
+		until(t, what, func() bool { // each tenant has one slot taken, as the holder says of any
 			all := a.Use()
 			return all[allot.Calls] == (allot.Use{Granted: held, Taken: 2}) &&
 				all[allot.Streams] == (allot.Use{})

@@ -54,7 +54,7 @@ func lower(a, b int64) int64 {
 // mount is a place where a hierarchy of control groups with memory is in the file system.
 type mount struct {
 	root  string // the group that is at the mount's place
-	place string
+	path  string
 	files []string // that hold the limits of a group
 }
 
@@ -76,7 +76,7 @@ func mountOf(line string) (m mount, ok bool) {
 	if !found || len(fields) < 5 || len(kind) < 3 {
 		return m, false
 	}
-	m = mount{root: path.Clean(fields[3]), place: path.Clean(fields[4])}
+	m = mount{root: path.Clean(fields[3]), path: path.Clean(fields[4])}
 	switch {
 	case kind[0] == "cgroup2":
 		m.files = []string{maxFile, highFile}
@@ -117,7 +117,7 @@ func (m *mount) limit(root fs.FS, group string) int64 {
 	lowest := int64(0)
 	for {
 		for _, file := range m.files {
-			lowest = lower(lowest, limitIn(root, path.Join(m.place, group, file)))
+			lowest = lower(lowest, limitIn(root, path.Join(m.path, group, file)))
 		}
 		if group == "/" {
 			return lowest

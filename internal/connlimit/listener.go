@@ -53,7 +53,7 @@ func (l *Limiter) admit(accepted net.Conn) *conn {
 	from := addressOf(accepted)
 	c := &conn{Conn: accepted, limiter: l, trusted: l.cfg.Trusted != nil && l.cfg.Trusted(from)}
 	l.mu.Lock()
-	out, cause, ok := l.placeLocked(c, network(from))
+	out, cause, ok := l.admitLocked(c, network(from))
 	l.mu.Unlock()
 	if !ok {
 		tell(l.cfg.Refused, cause)
@@ -72,10 +72,10 @@ func tell(to func(Cause), cause Cause) {
 	}
 }
 
-// placeLocked counts c. If there was no room, out is the connection that lost its place
+// admitLocked counts c. If there was no room, out is the connection that lost its place
 // to c, which has to be closed, and cause says why. ok is false if no connection can give
 // way.
-func (l *Limiter) placeLocked(c *conn, from netip.Addr) (out *conn, cause Cause, ok bool) {
+func (l *Limiter) admitLocked(c *conn, from netip.Addr) (out *conn, cause Cause, ok bool) {
 	var source *address
 	if !c.trusted {
 		if source = l.addresses[from]; source == nil {

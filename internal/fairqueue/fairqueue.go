@@ -110,8 +110,8 @@ func (q *Queue) Enter(ctx context.Context, u share.User, estimate time.Duration)
 }
 
 // Finish is Enter for the rest of something that has begun, of which everything else
-// would be in vain if it were refused now. It takes no place among those that wait,
-// because that something has a place of its own elsewhere, and waits as long as ctx
+// would be in vain if it were refused now. It takes no slot among those that wait,
+// because that something has a slot of its own elsewhere, and waits as long as ctx
 // lasts. With a nil Queue it never waits.
 func (q *Queue) Finish(ctx context.Context, u share.User, estimate time.Duration) (leave func(), err error) {
 	if q == nil || estimate < Small {
@@ -142,14 +142,14 @@ func (q *Queue) await(ctx context.Context, t *turn) (leave func(), err error) {
 func nothing() {}
 
 // turnFor gives a turn to the user: with a slot if one is free, otherwise in the queue.
-// There it takes one of the places, which the caller must give back; with nil there is no
+// There it takes one of the slots, which the caller must give back; with nil there is no
 // bound on them.
-func (q *Queue) turnFor(u share.User, estimate time.Duration, places *share.Budget) (*turn, error) {
+func (q *Queue) turnFor(u share.User, estimate time.Duration, slots *share.Budget) (*turn, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	waits := q.busy == q.slots
-	if waits && places != nil {
-		if err := places.Take(u, 1); err != nil {
+	if waits && slots != nil {
+		if err := slots.Take(u, 1); err != nil {
 			return nil, err
 		}
 	}

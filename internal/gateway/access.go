@@ -164,11 +164,11 @@ func limitOf(all []LimitSays, setting string) string {
 func (t *Tenant) allLimits() []LimitSays {
 	all := t.limitsOf(func(string) bool { return true })
 	for _, l := range []LimitSays{
-		{Setting: "streams", Places: t.streams},
-		{Setting: "sessions", Places: t.sessions},
-		{Setting: "user_sessions", Places: t.ofUser},
+		{Setting: "streams", Slots: t.streams},
+		{Setting: "sessions", Slots: t.sessions},
+		{Setting: "user_sessions", Slots: t.ofUser},
 	} {
-		l.Never = l.Places == 0
+		l.Never = l.Slots == 0
 		all = append(all, l)
 	}
 	return all
@@ -420,14 +420,14 @@ func (s *side) decides(item *registry.Item, p *profile) (allowed bool, because s
 	c.rules = s.t.matching(&c.Principal)
 	allowed, by := s.t.judge(c.rules, &n, nil)
 	if allowed {
-		return true, s.directory.placeOf(s.t, by) + " allows it"
+		return true, s.directory.locationOf(s.t, by) + " allows it"
 	}
 	reason, by, missing := s.t.whyNot(&c, &n)
 	switch {
 	case reason == reasonDenied:
-		return false, s.directory.placeOf(s.t, by) + " denies it"
+		return false, s.directory.locationOf(s.t, by) + " denies it"
 	case by >= 0:
-		return false, s.directory.placeOf(s.t, by) + " wants " + strings.Join(missing, " ")
+		return false, s.directory.locationOf(s.t, by) + " wants " + strings.Join(missing, " ")
 	}
 	return false, "no rule allows it"
 }
@@ -486,7 +486,7 @@ func (c *comparison) openPatterns(s *side) openPatterns {
 					p := openPattern{who.String(), deny, text}
 					if _, twice := all.places[p]; !twice {
 						all.order = append(all.order, p)
-						all.places[p] = s.directory.placeOf(s.t, i) + "; what " + server +
+						all.places[p] = s.directory.locationOf(s.t, i) + "; what " + server +
 							" offers is not known"
 					}
 				}

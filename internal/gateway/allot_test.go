@@ -40,12 +40,12 @@ func TestUserWasRefusedWhenOneStepWasTooSmall(t *testing.T) {
 	b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box"}})
 	b.config.Allot = &dripping{here: 1}
 	for n := range 50 {
-		if err := b.takePlace(t.Context(), allot.Calls, share.User(alice.User()), 100); err != nil {
+		if err := b.takeSlot(t.Context(), allot.Calls, share.User(alice.User()), 100); err != nil {
 			t.Fatalf("call %d of 50 at once: %v", n+1, err)
 		}
 	}
-	if err := b.takePlace(t.Context(), allot.Calls, share.User(alice.User()), 100); !errors.Is(err,
-		errUserPlaces) {
+	if err := b.takeSlot(t.Context(), allot.Calls, share.User(alice.User()), 100); !errors.Is(err,
+		errUserSlots) {
 		t.Errorf("one over half of the places: %v", err)
 	}
 }
@@ -59,11 +59,11 @@ func TestPlacesAreTakenOfWhatIsHere(t *testing.T) {
 	taken := 0
 	err := error(nil)
 	for err == nil {
-		if err = b.takePlace(t.Context(), allot.Streams, share.User(alice.User()), 100); err == nil {
+		if err = b.takeSlot(t.Context(), allot.Streams, share.User(alice.User()), 100); err == nil {
 			taken++
 		}
 	}
-	if taken != 4 || !errors.Is(err, errUserPlaces) || d.steps != 0 {
+	if taken != 4 || !errors.Is(err, errUserSlots) || d.steps != 0 {
 		t.Errorf("got %d places of 8, %d steps left, %v", taken, d.steps, err)
 	}
 	if got := b.Taken(allot.Streams, "acme"); got != taken {

@@ -8,33 +8,33 @@ import (
 // tenant, and all.
 const levels = 3
 
-// defaultPlaces is how many calls there may be at once of all tenants, if the config does
+// defaultSlots is how many calls there may be at once of all tenants, if the config does
 // not say.
-const defaultPlaces = 1024
+const defaultSlots = 1024
 
-// bulkhead keeps a server that hangs from taking all places for calls: each of them would
-// hold its place until its time is over, and calls to servers that are well would be
+// bulkhead keeps a server that hangs from taking all slots for calls: each of them would
+// hold its slot until its time is over, and calls to servers that are well would be
 // refused meanwhile. So at each server a user, a tenant, and all tenants together may
-// hold at most twice as many of their places as are free at the moment. It needs no list
-// of servers that hang and no clock: of 64 places, one server that hangs leaves 22 free,
+// hold at most twice as many of their slots as are free at the moment. It needs no list
+// of servers that hang and no clock: of 64 slots, one server that hangs leaves 22 free,
 // two leave 8, three leave 3. Somewhere it has no call, a holder gets its first one as
-// long as it has any place.
+// long as it has any slot.
 //
-//	places that calls at other servers have, of 64     0    12    42    63
-//	places that one server may have, at most          42    34    14     1
+//	slots that calls at other servers have, of 64     0    12    42    63
+//	slots that one server may have, at most          42    34    14     1
 //
-// Without it, TestAServerThatHungTookAllPlacesOfItsTenant counts 64 of 64 places at the
+// Without it, TestAServerThatHungTookAllPlacesOfItsTenant counts 64 of 64 slots at the
 // first server that hangs, and the next call anywhere is refused. Package share has the
 // same rule, but of one holder each: for the three holders of each call it would take a
 // budget, with a reserve that nobody wants here, for each user and each tenant.
 //
-// A tenant with a single server has no other server to keep places for, and may use all
+// A tenant with a single server has no other server to keep slots for, and may use all
 // of them there. The bulkhead does not end calls, and it does not judge servers: that one
 // is down is for package upstream to find out.
 //
 // It is safe for concurrent use.
 type bulkhead struct {
-	places int // for calls of all tenants together
+	slots int // for calls of all tenants together
 
 	mu     sync.Mutex      // guards the field below
 	active map[counter]int // calls under way; one that has none is absent
@@ -44,20 +44,20 @@ type bulkhead struct {
 // all) at a server, or at all servers when server is "".
 type counter struct{ holder, server string }
 
-// level is a holder, how many places it has, and the error when a server has too many of
+// level is a holder, how many slots it has, and the error when a server has too many of
 // them.
 type level struct {
 	holder string
-	places int
+	slots  int
 	full   error
 }
 
-func newBulkhead(places int) *bulkhead {
-	return &bulkhead{places: places, active: make(map[counter]int)}
+func newBulkhead(slots int) *bulkhead {
+	return &bulkhead{slots: slots, active: make(map[counter]int)}
 }
 
 // enter counts a call at the server. leave is called once with taken, when the call has
-// ended. If the server holds too many places already, the error says whose: errServerFull
+// ended. If the server holds too many slots already, the error says whose: errServerFull
 // for those of the user or the tenant, errServerCrowded for those of all.
 func (b *bulkhead) enter(c *Caller, server string) (taken [levels]counter, err error) {
 	wanted := b.levels(c)
@@ -66,7 +66,7 @@ func (b *bulkhead) enter(c *Caller, server string) (taken [levels]counter, err e
 	for i, l := range wanted {
 		taken[i] = counter{l.holder, server}
 		count, all := b.active[taken[i]]+1, b.active[counter{l.holder, ""}]+1
-		if l.full != nil && count > max(1, 2*(l.places-all)) {
+		if l.full != nil && count > max(1, 2*(l.slots-all)) {
 			return taken, l.full
 		}
 	}
@@ -95,7 +95,7 @@ func (b *bulkhead) dropLocked(at counter) {
 	}
 }
 
-// levels returns whose places a call of the caller takes. Those without an error are only
+// levels returns whose slots a call of the caller takes. Those without an error are only
 // counted.
 func (b *bulkhead) levels(c *Caller) [levels]level {
 	full := errServerFull
@@ -105,6 +105,6 @@ func (b *bulkhead) levels(c *Caller) [levels]level {
 	return [levels]level{
 		{c.key(), ofUser(c.Tenant.concurrency), full},
 		{c.Tenant.ID, c.Tenant.concurrency, full},
-		{"", b.places, errServerCrowded},
+		{"", b.slots, errServerCrowded},
 	}
 }

@@ -45,13 +45,13 @@ type call struct {
 type round struct {
 	state        *state // of the round before; nil: this is the first
 	prepaid      bool   // this round costs no token of the limits of calls
-	slotRetained bool   // the place that the first round took is still held
+	slotRetained bool   // the slot that the first round took is still held
 }
 
 // holding is what a call has taken of what is limited.
 type holding struct {
 	charged *registry.Tool // whose buckets were charged; nil: none
-	place   place          // among the calls at once, and with it one at the server
+	slot    callSlot       // among the calls at once, and with it one at the server
 }
 
 // found is what the request names. Without an item, unreached is the server that may have

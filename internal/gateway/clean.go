@@ -94,7 +94,7 @@ func (g *Gateway) cleanParams(c *call, params mcp.Object) (cleaned mcp.Object, o
 }
 
 // reserveCopy reserves memory for a copy of a result: what cleaning changes is written anew,
-// and the door encodes the whole. What is small is covered by the place of the call.
+// and the door encodes the whole. What is small is covered by the slot of the call.
 func (c *call) reserveCopy(result mcp.Object) error {
 	size := int64(result.Size())
 	if size <= share.Covered {

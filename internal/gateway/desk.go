@@ -37,7 +37,7 @@ func New(cfg Config) *Gateway {
 		inflight:      share.New(math.MaxInt64),
 		streams:       share.New(math.MaxInt64),
 		subscriptions: share.New(math.MaxInt64),
-		bulkhead:      newBulkhead(cmp.Or(cfg.Places, defaultPlaces)),
+		bulkhead:      newBulkhead(cmp.Or(cfg.Slots, defaultSlots)),
 		used:          newUsed(),
 		rendered:      newRendered(cfg.Memory.Total()),
 		renewed:       make(chan struct{}, 1),

@@ -73,8 +73,8 @@ const auditRetry = 5 * time.Second
 var (
 	errBusy = errors.New("too many calls at once")
 
-	errServerFull    = errors.New("the server holds too many places of the tenant or user")
-	errServerCrowded = errors.New("the server holds too many places of all tenants")
+	errServerFull    = errors.New("the server holds too many slots of the tenant or user")
+	errServerCrowded = errors.New("the server holds too many slots of all tenants")
 
 	// Usually it is known before a call is made that it cannot be recorded; in rare cases
 	// it turns out only afterwards.
@@ -321,13 +321,13 @@ func explainEnd(err error) failure {
 func tooMuch(err error) *mcp.Error {
 	switch {
 	case errors.Is(err, errBusy):
-		return noPlace(err, "DB-LIMIT-CONCURRENCY", "calls", "limits.concurrency", time.Second)
+		return noSlot(err, "DB-LIMIT-CONCURRENCY", "calls", "limits.concurrency", time.Second)
 	case errors.Is(err, errServerFull):
 		return serverFull(mcp.CodeLimited, "DB-LIMIT-SERVER")
 	case errors.Is(err, errServerCrowded):
 		return serverFull(mcp.CodeUnavailable, "DB-OVERLOAD-SERVER")
 	case errors.Is(err, errSubscriptions):
-		return noPlace(err, "DB-LIMIT-SUBSCRIPTIONS", "subscriptions", "a fixed bound", streamsRetry)
+		return noSlot(err, "DB-LIMIT-SUBSCRIPTIONS", "subscriptions", "a fixed bound", streamsRetry)
 	case errors.Is(err, fairqueue.ErrUser):
 		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-WORK",
 			"Too many of your large requests wait: try again when some have ended, or send "+
@@ -372,7 +372,7 @@ func withheld(err error, hidden *sanitize.HiddenError) failure {
 		return failure{
 			kind: kindHidden, inside: true, asTool: true,
 			rpcErr: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-HIDDEN",
-				"The server's answer has hidden characters in "+hidden.Place+
+				"The server's answer has hidden characters in "+hidden.Path+
 					", where they cannot be removed, and is withheld"),
 		}
 	}
@@ -591,5 +591,5 @@ const (
 	taskGone      = "task_gone" // its server says so
 )
 
-// streamsRetry is how long a caller is told to wait if all places for streams are taken.
+// streamsRetry is how long a caller is told to wait if all slots for streams are taken.
 const streamsRetry = 5 * time.Second

@@ -40,11 +40,11 @@ type Explanation struct {
 
 // RuleSays is what one rule says of an item for a caller.
 type RuleSays struct {
-	Place   string
-	Applies bool
-	Allows  bool   // one of its patterns names the item, whether or not the rule applies
-	Denies  bool   // the same, of the patterns that deny
-	Pattern string // that names the item
+	Location string
+	Applies  bool
+	Allows   bool   // one of its patterns names the item, whether or not the rule applies
+	Denies   bool   // the same, of the patterns that deny
+	Pattern  string // that names the item
 	// Why the rule does not apply: the scopes that the token lacks, or that the caller is
 	// not one of its subjects.
 	Missing []string
@@ -53,12 +53,12 @@ type RuleSays struct {
 
 // LimitSays is one limit that a request counts in.
 type LimitSays struct {
-	Setting string // under limits of the tenant
-	Rate    ratelimit.Limit
-	Places  int // calls at once; zero for rates
-	User    int // how many of them one user may have at once; zero where users share none
-	Never   bool
-	Place   string // where the limit of a tool stands; "" for others
+	Setting  string // under limits of the tenant
+	Rate     ratelimit.Limit
+	Slots    int // calls at once; zero for rates
+	User     int // how many of them one user may have at once; zero where users share none
+	Never    bool
+	Location string // where the limit of a tool stands; "" for others
 }
 
 // toolLimits begins the Setting of a limit of tools, before their pattern.
@@ -233,7 +233,7 @@ func (e *Explanation) judge(g *Gateway, c *Caller, n *policyName) {
 	t.judge(c.rules, n, func(i int, says effect) {
 		r := &t.rules[i]
 		one := RuleSays{
-			Place: stands.placeOf(t, i), Applies: says != unapplied,
+			Location: stands.locationOf(t, i), Applies: says != unapplied,
 			Allows: says == allowing, Denies: says == denying,
 		}
 		if says == unapplied {
@@ -285,7 +285,7 @@ func (g *Gateway) limits(t *Tenant, n *policyName) []LimitSays {
 	for i := range all {
 		pattern, isTool := strings.CutPrefix(all[i].Setting, toolLimits)
 		if line := t.config.ToolLines[pattern]; isTool && line > 0 {
-			all[i].Place = fmt.Sprintf("%s:%d", stands.File, stands.Line+line)
+			all[i].Location = fmt.Sprintf("%s:%d", stands.File, stands.Line+line)
 		}
 	}
 	return all
@@ -309,7 +309,7 @@ func (t *Tenant) limitsOf(counts func(pattern string) bool) []LimitSays {
 		{Setting: "calls", Rate: t.calls.Limit, User: t.calls.Limit.Most()},
 		{Setting: "user_calls", Rate: t.userCalls},
 		{
-			Setting: "concurrency", Places: t.concurrency, User: ofUser(t.concurrency),
+			Setting: "concurrency", Slots: t.concurrency, User: ofUser(t.concurrency),
 			Never: t.concurrency == 0,
 		},
 	}
@@ -333,8 +333,8 @@ func (l LimitSays) String() string {
 	switch {
 	case l.Never:
 		return l.Setting + ": lets nothing through"
-	case l.Places > 0:
-		return fmt.Sprintf("%s: %d at once", l.Setting, l.Places)
+	case l.Slots > 0:
+		return fmt.Sprintf("%s: %d at once", l.Setting, l.Slots)
 	}
 	rate := strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.3f", l.Rate.Rate), "0"), ".")
 	return fmt.Sprintf("%s: %s a second, %d at once", l.Setting, rate, l.Rate.Burst)

@@ -209,7 +209,7 @@ func (g *Gateway) refused(c *Caller, n *policyName, name string) *unknownError {
 	var rule int
 	e.reason, rule, e.missing = c.Tenant.whyNot(c, n)
 	if rule >= 0 {
-		e.rule = g.tenants.Load().placeOf(c.Tenant, rule)
+		e.rule = g.tenants.Load().locationOf(c.Tenant, rule)
 		if e.reason == reasonScope {
 			e.scopes = c.Tenant.rules[rule].scopes
 		}
@@ -217,9 +217,9 @@ func (g *Gateway) refused(c *Caller, n *policyName, name string) *unknownError {
 	return e
 }
 
-// placeOf returns where a rule of the tenant stands, as file:line, or its number if it
+// locationOf returns where a rule of the tenant stands, as file:line, or its number if it
 // stands in no file.
-func (d *directory) placeOf(t *Tenant, rule int) string {
+func (d *directory) locationOf(t *Tenant, rule int) string {
 	return d.stands[t.ID].ofRule(rule, &t.config.Rules[rule])
 }
 

@@ -14,7 +14,7 @@
 //	what operators are told  warning, unmatched
 //	who may see what         view: what a caller sees now; admission: whose tenant it is
 //	a call and the desk      call: what the stages have found; gateway; turn; question
-//	  parts of a call        relay, place, bulkhead, ongoing, state, mention
+//	  parts of a call        relay, slot, bulkhead, ongoing, state, mention
 //	what is remembered       page, memo, callerviews, used
 //	policy                   tenant, rule; callerview: what follows from rules;
 //	                         apps: what of it hosts of apps see
@@ -50,14 +50,14 @@ type Config struct {
 	Metrics  *metrics.Metrics
 	Seal     *seal.Ring     // of cursors, requestState and ids of tasks
 	Others   replica.Others // the other replicas; nil: there are none
-	Allot    allot.Places   // how many of a tenant's places there are here; nil: all
+	Allot    allot.Slots    // how many of a tenant's slots there are here; nil: all
 	Shared   *redis.Store   // what the replicas share; nil: nothing
 	Logger   *slog.Logger
 	Memory   *share.Budget    // of bytes, for what is held for callers; nil: its own, of share.DefaultMemory
 	Turns    *fairqueue.Queue // at work that takes long; nil: its own
 	PageSize int              // items in one answer of a list; zero: 1000
 	// for calls at once of all tenants, of which one server holds only a part; zero: 1024
-	Places  int
+	Slots   int
 	Name    string // told to clients; "": drawbridge
 	Version string // told to clients
 }
@@ -78,10 +78,10 @@ type Gateway struct {
 	ending     mcp.Object         // what every page of a list has behind its items and its cursor
 	methods    map[string]*method // of calls
 	call       Handler
-	// places of calls; like the next two, bounded by the limits of each tenant alone
+	// slots of calls; like the next two, bounded by the limits of each tenant alone
 	inflight      *share.Budget
-	streams       *share.Budget // places of event streams
-	subscriptions *share.Budget // places of subscriptions to resources
+	streams       *share.Budget // slots of event streams
+	subscriptions *share.Budget // slots of subscriptions to resources
 	bulkhead      *bulkhead     // calls by server
 	used          *used         // states of what waits here, which are used here alone
 	firsts        firsts        // all other states

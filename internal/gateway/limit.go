@@ -16,11 +16,11 @@ const (
 	codeToolLimit   = "DB-LIMIT-TOOL"
 )
 
-// Errors of take: who has as many places as it may, or that there are none.
+// Errors of take: who has as many slots as it may, or that there are none.
 var (
-	errNoPlaces     = errors.New("there are no places")
-	errUserPlaces   = errors.New("the user has as many places as one user may")
-	errTenantPlaces = errors.New("the tenant has as many places as it may")
+	errNoSlots     = errors.New("there are no slots")
+	errUserSlots   = errors.New("the user has as many slots as one user may")
+	errTenantSlots = errors.New("the tenant has as many slots as it may")
 )
 
 // rate is one bucket that was asked: the stable code when it is empty, and its setting
@@ -62,16 +62,16 @@ func (e limitError) clientError(exceeded *ratelimit.ExceededError) *mcp.Error {
 		inSeconds(exceeded.RetryAfter)).After(exceeded.RetryAfter)
 }
 
-// noPlace returns what the client is told when take found no place: whose places are
+// noSlot returns what the client is told when take found no slot: whose slots are
 // taken, and by which setting there are no more. Where the setting allows none, no time
 // is given. err is the error of take, or wraps it.
-func noPlace(err error, code, what, setting string, retry time.Duration) *mcp.Error {
-	if errors.Is(err, errNoPlaces) {
+func noSlot(err error, code, what, setting string, retry time.Duration) *mcp.Error {
+	if errors.Is(err, errNoSlots) {
 		return mcp.Stable(mcp.CodeLimited, code, "No "+what+" are allowed to this tenant by "+setting+
 			": only a higher limit would help")
 	}
 	whose := "This tenant has as many " + what + " open as " + setting + " allows"
-	if errors.Is(err, errUserPlaces) {
+	if errors.Is(err, errUserSlots) {
 		whose = "You have half of the " + what + " that " + setting +
 			" allows this tenant, which is the most for one user"
 	}

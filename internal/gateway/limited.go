@@ -12,22 +12,22 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// limited takes one of the places for calls at once, of the tenant and of the user, and
+// limited takes one of the slots for calls at once, of the tenant and of the user, and
 // one token from the bucket of each and from those of the tool, where the user may have
 // used up its share of the tenant's and of the tool's. The repeat of a call that was
-// asked for input may still have its place, and pays nothing.
+// asked for input may still have its slot, and pays nothing.
 func (g *Gateway) limited(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		tenant := c.caller.Tenant
 		if !c.slotRetained {
 			user := c.user()
 			began := time.Now()
-			if err := g.takePlace(ctx, allot.Calls, user, tenant.concurrency); err != nil {
+			if err := g.takeSlot(ctx, allot.Calls, user, tenant.concurrency); err != nil {
 				return mcp.Object{}, errors.Join(errBusy, err)
 			}
 			since(began, &c.request.Waited.Limit)
-			c.place.take(g.inflight, user)
-			defer c.place.release()
+			c.slot.take(g.inflight, user)
+			defer c.slot.release()
 		}
 		if c.prepaid {
 			return next(ctx, c)
@@ -66,65 +66,65 @@ func (g *Gateway) charge(ctx context.Context, c *call, tool *registry.Tool,
 	return nil
 }
 
-// takePlace takes one of the limit places of a kind that the user's tenant has at all
+// takeSlot takes one of the limit slots of a kind that the user's tenant has at all
 // replicas together. So that one user cannot take them all, a user has at most half of
-// those that this replica may give out. If that is too few, takePlace has it ask for
+// those that this replica may give out. If that is too few, takeSlot has it ask for
 // more, until it has enough or gets no more: one step may not be enough for a user, or
 // for all who wait for it. The errors are those of take.
-func (g *Gateway) takePlace(ctx context.Context, kind allot.Kind, user share.User, limit int) error {
-	places := g.placesOf(kind)
+func (g *Gateway) takeSlot(ctx context.Context, kind allot.Kind, user share.User, limit int) error {
+	slots := g.slotsOf(kind)
 	here := g.config.Allot.Here(kind, user.TenantID, limit)
-	err := take(places, user, limit, here)
+	err := take(slots, user, limit, here)
 	for err != nil && here < limit && g.config.Allot.More(ctx, kind, user.TenantID, limit) {
 		here = g.config.Allot.Here(kind, user.TenantID, limit)
-		err = take(places, user, limit, here)
+		err = take(slots, user, limit, here)
 	}
 	return err
 }
 
-// placesOf returns who holds places of a kind here.
-func (g *Gateway) placesOf(kind allot.Kind) *share.Budget {
+// slotsOf returns who holds slots of a kind here.
+func (g *Gateway) slotsOf(kind allot.Kind) *share.Budget {
 	if kind == allot.Calls {
 		return g.inflight
 	}
 	return g.streams
 }
 
-// Taken returns how many places of a kind a tenant has taken at this replica.
+// Taken returns how many slots of a kind a tenant has taken at this replica.
 func (g *Gateway) Taken(kind allot.Kind, tenant string) int {
-	return int(g.placesOf(kind).InUseBy(tenant))
+	return int(g.slotsOf(kind).InUseBy(tenant))
 }
 
-// take takes one of the limit places of the user's tenant, of which here may be given
-// out. The error is errUserPlaces or errTenantPlaces if there was none, and errNoPlaces
+// take takes one of the limit slots of the user's tenant, of which here may be given
+// out. The error is errUserSlots or errTenantSlots if there was none, and errNoSlots
 // if there never is one.
-func take(places *share.Budget, user share.User, limit, here int) error {
+func take(slots *share.Budget, user share.User, limit, here int) error {
 	if limit == 0 {
-		return errNoPlaces
+		return errNoSlots
 	}
-	switch err := places.TakeWithin(user, 1, share.Bounds{Tenant: int64(here), User: int64(ofUser(here))}); {
+	switch err := slots.TakeWithin(user, 1, share.Bounds{Tenant: int64(here), User: int64(ofUser(here))}); {
 	case err == nil:
 		return nil
 	case errors.Is(err, share.ErrUser):
-		return errUserPlaces
+		return errUserSlots
 	}
-	return errTenantPlaces
+	return errTenantSlots
 }
 
-// OpenStream takes one of the tenant's places for event streams, of which one user has at
+// OpenStream takes one of the tenant's slots for event streams, of which one user has at
 // most half. kind is the label of the stream in metrics: get, post, listen or sse. closed
-// gives the place back and is called once. The error is an *mcp.Error.
+// gives the slot back and is called once. The error is an *mcp.Error.
 func (g *Gateway) OpenStream(ctx context.Context, c Caller, kind string) (closed func(), err error) {
 	user := share.User(c.Principal.User())
-	if err := g.takePlace(ctx, allot.Streams, user, c.Tenant.streams); err != nil {
-		return nil, noPlace(err, "DB-LIMIT-STREAMS", "event streams", "limits.streams", streamsRetry)
+	if err := g.takeSlot(ctx, allot.Streams, user, c.Tenant.streams); err != nil {
+		return nil, noSlot(err, "DB-LIMIT-STREAMS", "event streams", "limits.streams", streamsRetry)
 	}
 	gone := g.config.Metrics.StreamOpened(c.Tenant.ID, kind)
 	return func() { gone(); g.streams.Give(user, 1) }, nil
 }
 
-// portioned takes one of the places that the server of the item may hold. A call keeps it
-// for as long as its place among the calls at once; a repeat that still has that has this
+// portioned takes one of the slots that the server of the item may hold. A call keeps it
+// for as long as its slot among the calls at once; a repeat that still has that has this
 // one too.
 func (g *Gateway) portioned(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
@@ -138,8 +138,8 @@ func (g *Gateway) portioned(next Handler) Handler {
 			}
 			return mcp.Object{}, err
 		}
-		c.place.countAt(g.bulkhead, taken)
-		c.place.add(g.config.Metrics.ServerCall(c.item.Server))
+		c.slot.countAt(g.bulkhead, taken)
+		c.slot.add(g.config.Metrics.ServerCall(c.item.Server))
 		return next(ctx, c)
 	}
 }

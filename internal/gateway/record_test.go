@@ -71,7 +71,7 @@ func TestCallThatIsNotOnRecordIsNotRepeated(t *testing.T) {
 // and which scopes were missing, while the client reads one answer for all of them.
 func TestRecordsSayWhoDecided(t *testing.T) {
 	b := newBench(t, TenantConfig{
-		ID: "acme", Servers: []string{"box"}, Place: Position{File: "drawbridge.yaml", Line: 10},
+		ID: "acme", Servers: []string{"box"}, Position: Position{File: "drawbridge.yaml", Line: 10},
 		Rules: []Rule{
 			{Allow: []string{"box__echo", "box__slow"}, Line: 1},
 			{Allow: []string{"box__plain"}, Scopes: []string{"tools.write", "tools.read"}, Line: 2},

@@ -13,7 +13,7 @@ import (
 )
 
 // resumed makes the repeat of a call part of that call: it opens the state of the
-// previous round, so that the repeat costs no second token and continues with the place
+// previous round, so that the repeat costs no second token and continues with the slot
 // and the clock of the first round. If the result asks for input once more, it seals the
 // state of this round. A request with an invalid state costs what a call costs.
 func (g *Gateway) resumed(next Handler) Handler {
@@ -81,7 +81,7 @@ func (g *Gateway) isFirst(ctx context.Context, c *call, s *state, now time.Time)
 func (g *Gateway) suspend(c *call, result mcp.Object) (mcp.Object, error) {
 	s := &state{
 		owner: c.owner(), request: c.digest(), expires: time.Now().Add(stateLife), spent: c.spent, rounds: 1,
-		slotRetained: c.slotRetained || c.place.inUse(), server: c.item.Server, callID: c.callID(),
+		slotRetained: c.slotRetained || c.slot.inUse(), server: c.item.Server, callID: c.callID(),
 	}
 	s.inner, s.hasInner = result.Value("requestState").Text()
 	purpose := purposeState

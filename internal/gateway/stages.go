@@ -16,7 +16,7 @@ import (
 // gateway's security policy, so each line here says what would go wrong in another order:
 //   - audited is outermost: a call that another stage refuses must be on record too;
 //   - resumed precedes limited: the repeat of a call that asked its client for input is
-//     part of the same call, and must not pay or wait for a place again;
+//     part of the same call, and must not pay or wait for a slot again;
 //   - limited precedes resolved: a refusal costs a token as well, so that nobody finds
 //     out for free which items exist. It looks the tool up, because all buckets of a call
 //     are asked in one go, which may be a round trip. Those of a tool are named by the
@@ -27,7 +27,7 @@ import (
 //   - validated and timed wrap the use itself: an item sees only arguments that passed
 //     its checks, and only within its time;
 //   - portioned follows resolved, which finds the server, and validated, so that wrong
-//     arguments hold no place there;
+//     arguments hold no slot there;
 //   - that a server is down is found by the use, innermost. So a call to it costs what
 //     every call costs, only callers who may use the item learn of it, and wrong
 //     arguments are reported meanwhile;
@@ -151,7 +151,7 @@ func (g *Gateway) validated(next Handler) Handler {
 		if !ok {
 			return mcp.Object{}, err
 		}
-		c.wrong = wrong.Place
+		c.wrong = wrong.Path
 		if c.tool == nil {
 			return mcp.Object{}, mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: "+wrong.Text)
 		}
@@ -218,15 +218,15 @@ func isUnsent(err error) bool {
 }
 
 // noteOpen remembers the requestState under which the source keeps this call open, if it
-// does: that shows in the place of the call, which somebody besides the call still holds.
+// does: that shows in the slot of the call, which somebody besides the call still holds.
 func (c *call) noteOpen(from mcp.Object) {
-	if c.place.shared() || c.state != nil && c.state.slotRetained {
+	if c.slot.shared() || c.state != nil && c.state.slotRetained {
 		c.open = from.Value("requestState")
 	}
 }
 
 // abandon tells the source to end the call that it keeps open for answers, because its
-// questions will not reach the client. Without this, the call would hold its place until
+// questions will not reach the client. Without this, the call would hold its slot until
 // the source stops waiting by itself.
 func (g *Gateway) abandon(ctx context.Context, c *call) {
 	ended, end := context.WithCancel(ctx)

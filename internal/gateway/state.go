@@ -37,7 +37,7 @@ type state struct {
 	spent        time.Duration // how much of the item's time all rounds have used
 	nonce        nonce
 	rounds       byte // how many there were; stays at 255
-	slotRetained bool // the call still has its place among the calls at once
+	slotRetained bool // the call still has its slot among the calls at once
 	hasInner     bool
 	server       string
 	callID       string // the id of the first request

@@ -35,7 +35,7 @@ type TenantConfig struct {
 	// MayMatchNothing: patterns of Limits.Tools that match nothing are meant, and no
 	// warning. Rules have their own.
 	MayMatchNothing bool
-	Place           Position // where it stands, for the records; no part of the policy
+	Position        Position // where it stands, for the records; no part of the policy
 	// ToolLines says where Limits.Tools stand: how many lines below the tenant.
 	ToolLines map[string]int
 }
@@ -143,7 +143,7 @@ func newDirectory(tenants []TenantConfig, before *directory) (*directory, error)
 		default:
 			next.byID[t.ID] = t
 			next.ids = append(next.ids, t.ID)
-			next.stands[t.ID] = tenants[i].Place
+			next.stands[t.ID] = tenants[i].Position
 		}
 	}
 	slices.Sort(next.ids)
@@ -165,11 +165,11 @@ func (d *directory) compiled(cfg *TenantConfig) (*Tenant, error) {
 // the tenant.
 func (cfg *TenantConfig) Equal(other *TenantConfig) bool {
 	same := *other
-	same.Place = cfg.Place
+	same.Position = cfg.Position
 	return reflect.DeepEqual(cfg, &same)
 }
 
-// ofRule is placeOf for a rule of the tenant that stands there.
+// ofRule is locationOf for a rule of the tenant that stands there.
 func (p Position) ofRule(number int, r *Rule) string {
 	if p.File == "" {
 		return fmt.Sprintf("rule %d", number+1)
@@ -442,5 +442,5 @@ func (t *Tenant) allowed(view *registry.View, rules ruleSet) bitset {
 	return bitset(set)
 }
 
-// ofUser returns how many of that many places of a tenant one of its users may hold.
-func ofUser(places int) int { return (places + 1) / 2 }
+// ofUser returns how many of that many slots of a tenant one of its users may hold.
+func ofUser(slots int) int { return (slots + 1) / 2 }

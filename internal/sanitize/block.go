@@ -16,8 +16,8 @@ const (
 
 // block cleans the content block that is next. Its type decides at which places its
 // members stand, so the type is looked up first: members come in any order.
-func (w *walker) block(at place) {
-	kind := blockPlace(at, w.cursor)
+func (w *walker) block(at position) {
+	kind := blockPosition(at, w.cursor)
 	if kind == linkBlock && dangerous(textOf(find(w.cursor, "uri"))) {
 		w.refuseLink()
 		return
@@ -25,9 +25,9 @@ func (w *walker) block(at place) {
 	w.members(kind)
 }
 
-// blockPlace returns the place of the content block that is next, which stands at content
+// blockPosition returns the place of the content block that is next, which stands at content
 // or sampled. c is a copy of the cursor.
-func blockPlace(at place, c strictjson.Cursor) place {
+func blockPosition(at position, c strictjson.Cursor) position {
 	types := contentBlocks
 	if at == sampled {
 		types = sampledBlocks

@@ -12,15 +12,15 @@ import (
 
 // Finding is hidden text in a string that is never edited.
 type Finding struct {
-	Place string // from the root of the definition, as in inputSchema.properties.x.enum[2], spelt with Spell
-	Kind  Kind   // Hidden, Control or Escape
+	Path string // from the root of the definition, as in inputSchema.properties.x.enum[2], spelt with Spell
+	Kind Kind   // Hidden, Control or Escape
 	// the first character that is hidden text, or begins it; zero: cleaning would change
 	// another way
 	First rune
 }
 
-// maxPlace bounds the Place of a Finding, in bytes.
-const maxPlace = 160
+// maxPath bounds the Place of a Finding, in bytes.
+const maxPath = 160
 
 // Concealed returns the first of the strings of a definition that hold hidden text
 // although Definition does not edit them, at most limit, and how many there are. Those
@@ -34,7 +34,7 @@ const maxPlace = 160
 // clear the screen.
 func Concealed(definition mcp.Object, limit int) (first []Finding, all int) {
 	s := seeker{cleaner: cleaner{unhides: true}, limit: limit}
-	at := definitionPlace(definition)
+	at := definitionPosition(definition)
 	for name, value := range definition.Members {
 		s.path = append(s.path[:0], step{name: strictjson.AppendQuote(nil, name)})
 		s.judge(s.path[0].name)
@@ -64,7 +64,7 @@ type step struct {
 }
 
 // value looks at the value that is next and moves the cursor behind it.
-func (s *seeker) value(at place) {
+func (s *seeker) value(at position) {
 	switch s.cursor.Kind() {
 	case '"':
 		if raw := s.cursor.Next(); at.text() != free {
@@ -101,7 +101,7 @@ func (s *seeker) judge(raw []byte) {
 		return
 	}
 	if s.all++; s.all <= s.limit {
-		s.first = append(s.first, Finding{Place: s.place(), Kind: kind, First: first})
+		s.first = append(s.first, Finding{Path: s.spelt(), Kind: kind, First: first})
 	}
 }
 
@@ -148,11 +148,11 @@ func coversLine(text string) bool {
 	return false
 }
 
-// place spells the present path.
-func (s *seeker) place() string {
+// spelt spells the present path.
+func (s *seeker) spelt() string {
 	var out strings.Builder
 	for i, one := range s.path {
-		if out.Len() > maxPlace {
+		if out.Len() > maxPath {
 			return out.String() + "…"
 		}
 		switch {

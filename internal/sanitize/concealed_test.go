@@ -67,7 +67,7 @@ func TestHiddenTextInADefinitionIsCleanedOrFound(t *testing.T) {
 			}
 			var got []string
 			for _, finding := range findings {
-				got = append(got, finding.Place)
+				got = append(got, finding.Path)
 			}
 			slices.Sort(got)
 			slices.Sort(want)
@@ -98,7 +98,7 @@ func TestHiddenTextAloneIsCleanedOrFound(t *testing.T) {
 				if !isText(place) {
 					t.Errorf("%s: %s: %s was edited", name, place, kind)
 				}
-			case all == 1 && len(findings) == 1 && findings[0].Place != "":
+			case all == 1 && len(findings) == 1 && findings[0].Path != "":
 				if isText(place) {
 					t.Errorf("%s: %s: %s was not cleaned", name, place, kind)
 				}
@@ -356,18 +356,18 @@ func TestConcealedNamesPlaces(t *testing.T) {
 			`"`+strings.Repeat("long", 99)+`":"\u200b"}`)
 	found, all := sanitize.Concealed(definition, 3)
 	want := []sanitize.Finding{
-		{Place: `inputSchema.properties.x\u200b`, Kind: sanitize.Hidden, First: '\u200b'},
-		{Place: `inputSchema.properties.x\u200b.enum[2]`, Kind: sanitize.Hidden, First: '\u202e'},
-		{Place: `inputSchema.y`, Kind: sanitize.Escape, First: '\x1b'},
+		{Path: `inputSchema.properties.x\u200b`, Kind: sanitize.Hidden, First: '\u200b'},
+		{Path: `inputSchema.properties.x\u200b.enum[2]`, Kind: sanitize.Hidden, First: '\u202e'},
+		{Path: `inputSchema.y`, Kind: sanitize.Escape, First: '\x1b'},
 	}
 	if !slices.Equal(found, want) || all != 5 {
 		t.Errorf("got %v of %d, want %v of 5", found, all, want)
 	}
 	found, _ = sanitize.Concealed(definition, 9)
-	if got := found[3]; got != (sanitize.Finding{Place: "_meta.k", Kind: sanitize.Control, First: '\a'}) {
+	if got := found[3]; got != (sanitize.Finding{Path: "_meta.k", Kind: sanitize.Control, First: '\a'}) {
 		t.Errorf("got %v, want a control in _meta.k", got)
 	}
-	if got := found[4].Place; len(got) > 200 || !strings.HasSuffix(got, "…") {
+	if got := found[4].Path; len(got) > 200 || !strings.HasSuffix(got, "…") {
 		t.Errorf("got a place of %d bytes: %s", len(got), got)
 	}
 }

@@ -17,7 +17,7 @@ func Definition(definition mcp.Object) (mcp.Object, Report) {
 	w := borrow(Policy{})
 	defer giveBack(w)
 	w.strict, w.watch = true, w.watch|carriage
-	return w.object(definition, definitionPlace(definition)), w.report()
+	return w.object(definition, definitionPosition(definition)), w.report()
 }
 
 // HoldsSecret tells whether a definition holds a secret in a string that Definition does
@@ -25,14 +25,14 @@ func Definition(definition mcp.Object) (mcp.Object, Report) {
 func HoldsSecret(definition mcp.Object) bool {
 	w := borrow(Policy{})
 	defer giveBack(w)
-	w.object(definition, definitionPlace(definition))
+	w.object(definition, definitionPosition(definition))
 	return w.foundSecret
 }
 
-// definitionPlace tells by its members what a definition defines. One that has the
+// definitionPosition tells by its members what a definition defines. One that has the
 // members of several kinds is taken for one of them, and then those of the others are
 // unknown to it and never edited.
-func definitionPlace(definition mcp.Object) place {
+func definitionPosition(definition mcp.Object) position {
 	switch {
 	case definition.Has("inputSchema"):
 		return tool

@@ -12,9 +12,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// contentsPlace returns the place of the contents of a resource that are next. c is a
+// contentsPosition returns the place of the contents of a resource that are next. c is a
 // copy of the cursor, and wholly tells that all contents are files.
-func contentsPlace(c strictjson.Cursor, wholly bool) place {
+func contentsPosition(c strictjson.Cursor, wholly bool) position {
 	switch {
 	case mcp.PassesWhole(textOf(find(c, "mimeType"))):
 		return view

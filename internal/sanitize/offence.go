@@ -11,17 +11,17 @@ import (
 // compare it or it goes back to the server. Nothing can be done with a message that has
 // one but leave it out.
 type HiddenError struct {
-	// Place is where the string stands in the message, as content[0].uri. Names of
+	// Path is where the string stands in the message, as content[0].uri. Names of
 	// members that the protocol does not have are a star there: a server chose them, so
 	// they may be anything.
-	Place string
+	Path string
 	// Digest is that of a file that hides text, with which the operator can release it;
 	// "": it is in none.
 	Digest string
 }
 
 func (e *HiddenError) Error() string {
-	text := "hidden text in " + e.Place
+	text := "hidden text in " + e.Path
 	if e.Digest != "" {
 		text += fmt.Sprintf("; if it is meant, released: [%q] at the server lets it in", e.Digest)
 	}
@@ -34,9 +34,9 @@ const nameOfMember = "the name of a member"
 
 // accuse notes that a string at place offends. Of several the first by name is told, so
 // that it is always the same one.
-func (w *walker) accuse(place string) {
-	if w.offends == "" || place < w.offends {
-		w.offends = place
+func (w *walker) accuse(path string) {
+	if w.offends == "" || path < w.offends {
+		w.offends = path
 	}
 }
 
@@ -61,7 +61,7 @@ func shown(name string, known bool) string {
 // walked last. root is the name of the value as it may be shown, and at the place of the
 // value. A second walk finds the string, so that a walk in which nothing offends need not
 // keep track.
-func (w *walker) where(root string, at place, i int) string {
+func (w *walker) where(root string, at position, i int) string {
 	path := root
 	for c := strictjson.CursorOf(w.data); ; {
 		switch c.Kind() {
@@ -69,10 +69,10 @@ func (w *walker) where(root string, at place, i int) string {
 			path += "[" + strconv.Itoa(enterElement(&c, i)) + "]"
 		case '{':
 			if at == content || at == sampled {
-				at = blockPlace(at, c)
+				at = blockPosition(at, c)
 			}
 			if at == contents {
-				at = contentsPlace(c, w.wholly)
+				at = contentsPosition(c, w.wholly)
 			}
 			name, isName := enterMember(&c, i)
 			if isName {

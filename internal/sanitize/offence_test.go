@@ -12,7 +12,7 @@ import (
 // wantHidden checks that err names the place of a string that hides text.
 func wantHidden(t testing.TB, what string, err error, place string) {
 	t.Helper()
-	if hidden, ok := errors.AsType[*sanitize.HiddenError](err); !ok || hidden.Place != place {
+	if hidden, ok := errors.AsType[*sanitize.HiddenError](err); !ok || hidden.Path != place {
 		t.Errorf("%s: got %v, want hidden text in %s", what, err, place)
 	}
 }

@@ -3,8 +3,8 @@ package sanitize
 // form is a type of the protocol: where its members stand, and where those do that the
 // protocol does not have.
 type form struct {
-	members map[string]place
-	others  place
+	members map[string]position
+	others  position
 }
 
 // protocol is the table of what the types of the protocol hold, of all revisions
@@ -21,105 +21,105 @@ type form struct {
 // wherever they stand: a schema with another text in its enum, const, default or pattern
 // accepts other values.
 // https://modelcontextprotocol.io/specification/2026-07-28/schema
-var protocol = [places]form{
-	completed: {members: map[string]place{
+var protocol = [positions]form{
+	completed: {members: map[string]position{
 		"content": content, "structuredContent": free, // of a tool
 		"contents":    contents,                  // of a resource
 		"description": free, "messages": message, // of a prompt
 		"completion": completion,
 		"resultType": exact, "cacheScope": exact, "_meta": meta,
 	}},
-	asking: {members: map[string]place{
+	asking: {members: map[string]position{
 		"inputRequests": requests, "requestState": sealed,
 		"resultType": exact, "_meta": meta,
 	}},
 	// Of an extension.
-	skillGot: {members: map[string]place{
+	skillGot: {members: map[string]position{
 		"skill": sealed, "resultType": exact, "cacheScope": exact, "_meta": meta,
 	}},
-	directory: {members: map[string]place{
+	directory: {members: map[string]position{
 		"resources": resource, "nextCursor": sealed, "resultType": exact, "cacheScope": exact, "_meta": meta,
 	}},
-	taskMade: {members: map[string]place{"task": taskState, "resultType": exact, "_meta": meta}},
-	taskState: {members: map[string]place{
+	taskMade: {members: map[string]position{"task": taskState, "resultType": exact, "_meta": meta}},
+	taskState: {members: map[string]position{
 		"taskId": sealed, "status": exact, "statusMessage": free, "createdAt": exact, "lastUpdatedAt": exact,
 		"_meta": meta,
 		// https://modelcontextprotocol.io/extensions/tasks
 		"resultType": exact, "result": completed, "error": failed, "inputRequests": requests,
 		"requestState": sealed,
 	}},
-	failed:  {members: map[string]place{"message": free, "data": failure}},
-	failure: {members: map[string]place{"elicitations": question}},
-	told: {members: map[string]place{
+	failed:  {members: map[string]position{"message": free, "data": failure}},
+	failure: {members: map[string]position{"elicitations": question}},
+	told: {members: map[string]position{
 		"message": free, "progressToken": exact, // of progress
 		"logger": free, "level": exact, "data": free, // of a log message
 		"uri":   address, // of a resource that changed
 		"_meta": meta,
 	}},
 
-	textBlock: {members: map[string]place{
+	textBlock: {members: map[string]position{
 		"type": exact, "text": counted, "annotations": annotations,
 		"_meta": free,
 	}},
-	mediaBlock: {members: map[string]place{
+	mediaBlock: {members: map[string]position{
 		"type": exact, "data": binary, "mimeType": exact,
 		"annotations": annotations, "_meta": free,
 	}},
-	linkBlock: {members: map[string]place{
+	linkBlock: {members: map[string]position{
 		"type": exact, "uri": address, "name": free, "title": free, "description": free, "mimeType": exact,
 		"icons":       icon,
 		"annotations": annotations, "_meta": free,
 	}},
-	resourceBlock: {members: map[string]place{
+	resourceBlock: {members: map[string]position{
 		"type": exact, "resource": contents, "annotations": annotations,
 		"_meta": free,
 	}},
-	callBlock: {members: map[string]place{
+	callBlock: {members: map[string]position{
 		"type": exact, "id": exact, "name": exact, "input": free,
 		"_meta": free,
 	}},
-	outcomeBlock: {members: map[string]place{
+	outcomeBlock: {members: map[string]position{
 		"type": exact, "toolUseId": exact, "content": content, "structuredContent": free, "_meta": free,
 	}},
 	// If its type were cleaned, it could become one of those above, of which nothing was
 	// judged as such.
-	strangeBlock: {members: map[string]place{
+	strangeBlock: {members: map[string]position{
 		"type": exact, "text": counted, "data": counted,
 		"blob": counted,
 	}},
 
-	contents: {members: map[string]place{
+	contents: {members: map[string]position{
 		"uri": address, "mimeType": exact, "text": counted, "blob": binary,
 		"_meta": free,
 	}},
 	// Of an extension whose hosts compare or run what they read (mcp.Extension).
-	file: {members: map[string]place{
+	file: {members: map[string]position{
 		"uri": address, "mimeType": exact, "text": whole, "blob": wholeFile,
 		"_meta": exact,
 	}, others: exact},
-	view: {members: map[string]place{
+	view: {members: map[string]position{
 		"uri": address, "mimeType": exact, "text": whole, "blob": wholeView,
 		"_meta": exact,
 	}, others: exact},
-	annotations: {members: map[string]place{"audience": exact, "lastModified": exact}},
-	icon: {members: map[string]place{
+	annotations: {members: map[string]position{"audience": exact, "lastModified": exact}},
+	icon: {members: map[string]position{
 		"src": address, "mimeType": exact, "sizes": exact,
 		"theme": exact,
 	}, others: exact},
-	meta: {members: map[string]place{
+	meta: {members: map[string]position{
 		"progressToken": exact, "io.modelcontextprotocol/subscriptionId": exact,
 		"io.modelcontextprotocol/serverInfo": implementation,
 	}},
-	implementation: {members: map[string]place{
+	implementation: {members: map[string]position{
 		"name": free, "title": free, "version": free, "description": free, "websiteUrl": address,
 		"icons": icon,
 	}},
-	message:    {members: map[string]place{"role": exact, "content": content}},
-	completion: {members: map[string]place{"values": free}},
+	message:    {members: map[string]position{"role": exact, "content": content}},
+	completion: {members: map[string]position{"values": free}},
 
 	requests: {others: request},
-	request:  {members: map[string]place{"method": exact, "params": question}},
-	question: {members: map[string]place{
+	request:  {members: map[string]position{"method": exact, "params": question}},
+	question: {members: map[string]position{
 		"message": free, "mode": exact, "_meta": meta,
 		"requestedSchema": schema,                          // of a form
 		"url":             address, "elicitationId": exact, // of a page to open
@@ -127,27 +127,27 @@ var protocol = [places]form{
 		"messages": sample, "systemPrompt": free, "tools": tool, "toolChoice": exact,
 		"modelPreferences": exact, "includeContext": exact, "stopSequences": exact, "metadata": free,
 	}},
-	sample: {members: map[string]place{"role": exact, "content": sampled, "_meta": free}},
+	sample: {members: map[string]position{"role": exact, "content": sampled, "_meta": free}},
 
-	tool: {members: map[string]place{
+	tool: {members: map[string]position{
 		"name": exact, "title": free, "description": free, "inputSchema": schema, "outputSchema": schema,
 		"annotations": toolAnnotations, "execution": exact, "icons": icon, "_meta": exact,
 	}, others: exact},
-	toolAnnotations: {members: map[string]place{"title": free}, others: exact},
-	prompt: {members: map[string]place{
+	toolAnnotations: {members: map[string]position{"title": free}, others: exact},
+	prompt: {members: map[string]position{
 		"name": exact, "title": free, "description": free, "arguments": promptArgument, "icons": icon,
 		"_meta": exact,
 	}, others: exact},
 	promptArgument: {
-		members: map[string]place{"name": exact, "title": free, "description": free},
+		members: map[string]position{"name": exact, "title": free, "description": free},
 		others:  exact,
 	},
-	resource: {members: map[string]place{
+	resource: {members: map[string]position{
 		"uri": address, "name": exact, "title": free, "description": free, "mimeType": exact,
 		"annotations": exact,
 		"icons":       icon, "_meta": exact,
 	}, others: exact},
-	resourceTemplate: {members: map[string]place{
+	resourceTemplate: {members: map[string]position{
 		"uriTemplate": address, "name": exact, "title": free, "description": free, "mimeType": exact,
 		"annotations": exact,
 		"icons":       icon, "_meta": exact,
@@ -155,16 +155,16 @@ var protocol = [places]form{
 
 	// Of an extension (mcp.Extension.Item): hosts compare all of it with the file that it
 	// describes.
-	extended: {members: map[string]place{
+	extended: {members: map[string]position{
 		"uri": address, "frontmatter": exact, "resources": skillFile,
 		"_meta": exact,
 	}, others: exact},
-	skillFile: {members: map[string]place{"uri": address, "digest": exact}, others: exact},
+	skillFile: {members: map[string]position{"uri": address, "digest": exact}, others: exact},
 
 	// Keywords that hold schemas are those of the drafts 4 to 2020-12; enumNames is
 	// MCP's.
 	// https://json-schema.org/draft/2020-12/json-schema-core#section-10
-	schema: {members: map[string]place{
+	schema: {members: map[string]position{
 		"title": free, "description": free, "enumNames": free,
 		"properties": schemas, "patternProperties": schemas, "$defs": schemas, "definitions": schemas,
 		"dependentSchemas": schemas, "dependencies": schemas,

@@ -18,7 +18,7 @@ import (
 // for themselves.
 var entries = map[string]struct {
 	member string // "" for the message itself
-	at     place
+	at     position
 }{
 	"CallToolResult": {"", completed}, "GetPromptResult": {"", completed}, "ReadResourceResult": {
 		"",
@@ -63,7 +63,7 @@ var unheard = map[string]string{
 
 // elsewhere are the entries of the table that the schemas do not have, by the
 // specification that does.
-var elsewhere = map[place][]string{
+var elsewhere = map[position][]string{
 	taskMade: {"resultType"}, // added when the answer of an older server is passed on
 	// https://modelcontextprotocol.io/extensions/tasks
 	taskState: {"resultType", "result", "error", "inputRequests", "requestState"},
@@ -91,7 +91,7 @@ type comparison struct {
 	t        *testing.T
 	revision string
 	named    map[string]any // the definitions of the schema
-	used     map[place]map[string]bool
+	used     map[position]map[string]bool
 	seen     map[string]bool // a name in the schema with the place it was compared with
 	strings  int             // places of strings that were compared
 }
@@ -102,7 +102,7 @@ func (c *comparison) fault(path, format string, args ...any) {
 }
 
 // value compares what the schema says of the value at path with its place in the table.
-func (c *comparison) value(path string, schema any, at place) {
+func (c *comparison) value(path string, schema any, at position) {
 	o, _ := schema.(map[string]any)
 	if ref, is := o["$ref"].(string); is {
 		name := ref[strings.LastIndexByte(ref, '/')+1:]
@@ -139,16 +139,16 @@ func isString(schema map[string]any) bool {
 }
 
 // text compares a string.
-func (c *comparison) text(path string, schema map[string]any, at place) {
+func (c *comparison) text(path string, schema map[string]any, at position) {
 	c.strings++
-	want := []place{free, counted, exact, sealed}
+	want := []position{free, counted, exact, sealed}
 	switch format, _ := schema["format"].(string); {
 	case schema["const"] != nil || schema["enum"] != nil:
-		want = []place{exact}
+		want = []position{exact}
 	case format == "byte":
-		want = []place{binary}
+		want = []position{binary}
 	case strings.HasPrefix(format, "uri"):
-		want = []place{address}
+		want = []position{address}
 	}
 	if at == content || at == sampled || !slices.Contains(want, at) {
 		c.fault(path, "a string of the schema %v stands at %d, want one of %d", schema, at, want)
@@ -156,11 +156,11 @@ func (c *comparison) text(path string, schema map[string]any, at place) {
 }
 
 // object compares the members of an object.
-func (c *comparison) object(path string, o map[string]any, at place) {
+func (c *comparison) object(path string, o map[string]any, at position) {
 	properties, _ := o["properties"].(map[string]any)
 	if len(properties) > 0 && (at == content || at == sampled) {
 		kind, _ := properties["type"].(map[string]any)["const"].(string)
-		if at = blockPlace(at, strictjson.CursorOf([]byte(`{"type":"`+kind+`"}`))); at == strangeBlock {
+		if at = blockPosition(at, strictjson.CursorOf([]byte(`{"type":"`+kind+`"}`))); at == strangeBlock {
 			c.fault(path, "the table does not have a block of type %q there", kind)
 		}
 	}
@@ -228,7 +228,7 @@ func definitions(t *testing.T, revision string) map[string]any {
 // say, has one that no revision has, or treats one in a way that its schema forbids:
 // Base64, URIs and fixed words are told by their type there.
 func TestProtocolIsThatOfTheSchemas(t *testing.T) {
-	used, met, compared := map[place]map[string]bool{}, map[string]bool{}, 0
+	used, met, compared := map[position]map[string]bool{}, map[string]bool{}, 0
 	for _, revision := range mcp.Revisions() {
 		c := &comparison{
 			t: t, revision: revision, named: definitions(t, revision), used: used,
@@ -268,7 +268,7 @@ func TestProtocolIsThatOfTheSchemas(t *testing.T) {
 			t.Errorf("no revision has %s", name)
 		}
 	}
-	for at := range places {
+	for at := range positions {
 		for name := range protocol[at].members {
 			if !used[at][name] && !slices.Contains(elsewhere[at], name) {
 				t.Errorf("no revision has the member %s that the table has at %d", name, at)

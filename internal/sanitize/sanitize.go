@@ -119,7 +119,7 @@ func (p Policy) Directory(result mcp.Object) (mcp.Object, Report, error) {
 	return p.result(result, directory)
 }
 
-func (p Policy) result(result mcp.Object, at place) (mcp.Object, Report, error) {
+func (p Policy) result(result mcp.Object, at position) (mcp.Object, Report, error) {
 	w := borrow(p)
 	defer giveBack(w)
 	w.remaining, w.maxBinary = cmp.Or(p.MaxText, defaultMaxText), cmp.Or(p.MaxBinary, defaultMaxBinary)

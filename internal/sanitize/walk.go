@@ -73,7 +73,7 @@ func giveBack(w *walker) {
 
 // object cleans o, which stands at that place. Members that are not repaired keep their
 // bytes.
-func (w *walker) object(o mcp.Object, at place) mcp.Object {
+func (w *walker) object(o mcp.Object, at position) mcp.Object {
 	cleaned := o
 	for name, value := range o.Members {
 		to, known := at.lookup([]byte(name))
@@ -99,7 +99,7 @@ func (w *walker) name(name string) {
 
 // rewrite cleans raw, which stands at that place. The same bytes come back when no rule
 // fires.
-func (w *walker) rewrite(raw mcp.RawJSON, at place) (cleaned mcp.RawJSON, changed bool) {
+func (w *walker) rewrite(raw mcp.RawJSON, at position) (cleaned mcp.RawJSON, changed bool) {
 	w.data, w.cursor, w.out, w.copied, w.offence = raw, strictjson.CursorOf(raw), nil, 0, -1
 	w.value(at)
 	if w.out == nil {
@@ -128,7 +128,7 @@ func (w *walker) copyUntil(i int) {
 }
 
 // value cleans the value that is next and moves the cursor behind it.
-func (w *walker) value(at place) {
+func (w *walker) value(at position) {
 	switch c := w.cursor.Kind(); {
 	case at == sealed || c != '"' && c != '{' && c != '[':
 		w.cursor.Next()
@@ -141,21 +141,21 @@ func (w *walker) value(at place) {
 	case at == content || at == sampled:
 		w.block(at)
 	case at == contents:
-		w.members(contentsPlace(w.cursor, w.wholly))
+		w.members(contentsPosition(w.cursor, w.wholly))
 	default:
 		w.members(at)
 	}
 }
 
 // array cleans the array that is next. Its elements stand at the same place as the array.
-func (w *walker) array(at place) {
+func (w *walker) array(at position) {
 	for w.cursor.Enter(); w.cursor.More(); {
 		w.value(at)
 	}
 }
 
 // members cleans the members of the object that is next. Their names are only flagged.
-func (w *walker) members(at place) {
+func (w *walker) members(at position) {
 	for w.cursor.Enter(); w.cursor.More(); {
 		i, end, s := w.scan()
 		key := w.data[i:end]
@@ -174,7 +174,7 @@ func (w *walker) scan() (i, end int, s sight) {
 }
 
 // text cleans the string that is next, in the way of its place.
-func (w *walker) text(at place) {
+func (w *walker) text(at position) {
 	i, end, s := w.scan()
 	switch at.text() {
 	case exact:

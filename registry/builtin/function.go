@@ -94,16 +94,16 @@ func apply(name string, args []value) (value, error) {
 // roundTo is round(x) and round(x, decimals); negative decimals round to tens, hundreds
 // and so on.
 func roundTo(args []value) (value, error) {
-	v, places := args[0], int64(0)
+	v, decimals := args[0], int64(0)
 	if len(args) == 2 {
 		n := args[1].rat
-		places = n.Num().Int64()
-		if !n.IsInt() || !n.Num().IsInt64() || places > maxPlaces || places < -maxPlaces {
-			return value{}, errPlaces
+		decimals = n.Num().Int64()
+		if !n.IsInt() || !n.Num().IsInt64() || decimals > maxDecimals || decimals < -maxDecimals {
+			return value{}, errDecimals
 		}
 		v.approximate = v.approximate || args[1].approximate
 	}
-	v.rat = rounded(v.rat, places)
+	v.rat = rounded(v.rat, decimals)
 	return v, nil
 }
 

@@ -10,7 +10,7 @@ import (
 const (
 	maxBits       = 1 << 14 // of numerator and denominator together: about 4,900 digits
 	maxExponent   = 1 << 20 // of ^, for every base but 0, 1 and -1
-	maxPlaces     = 1000    // decimals that round may be asked for
+	maxDecimals   = 1000    // decimals that round may be asked for
 	workPrecision = 256     // bits of an approximate value, about 77 digits
 	shownDigits   = 50      // significant digits shown of an approximate value
 )
@@ -20,7 +20,7 @@ var (
 	errDivisionByZero = errors.New("division by zero")
 	errNegativeRoot   = errors.New("square root of a negative number")
 	errExponent       = errors.New("the exponent must be an integer (sqrt(x) gives a square root)")
-	errPlaces         = errors.New("the second argument of round must be an integer from -1000 to 1000")
+	errDecimals       = errors.New("the second argument of round must be an integer from -1000 to 1000")
 )
 
 // value is a number. It is exact, unless it was computed from a square root that is not
@@ -156,9 +156,9 @@ func ceil(r *big.Rat) *big.Rat {
 
 // rounded rounds r to that many decimals; a half is rounded away from zero. places may be
 // negative.
-func rounded(r *big.Rat, places int64) *big.Rat {
-	scale := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(max(places, -places)), nil))
-	if places < 0 {
+func rounded(r *big.Rat, decimals int64) *big.Rat {
+	scale := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(max(decimals, -decimals)), nil))
+	if decimals < 0 {
 		scale.Inv(scale)
 	}
 	result := new(big.Rat).Abs(r)
@@ -176,8 +176,8 @@ func (v value) text() string {
 	if v.approximate {
 		return decimal(v.rat)
 	}
-	if places, finite := v.rat.FloatPrec(); finite {
-		return v.rat.FloatString(places)
+	if decimals, finite := v.rat.FloatPrec(); finite {
+		return v.rat.FloatString(decimals)
 	}
 	return v.rat.RatString()
 }

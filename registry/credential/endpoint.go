@@ -36,7 +36,7 @@ type endpoint struct {
 	life   *life
 	spec   *Client
 	prover *prover
-	places chan struct{} // holds one thing for each request under way
+	slots  chan struct{} // holds one thing for each request under way
 	aimed  bool          // assertions are for the endpoint even if an issuer is named
 
 	mu     sync.Mutex // guards the fields below
@@ -56,7 +56,7 @@ type metadata struct {
 
 func newEndpoint(spec *Client, l *life) *endpoint {
 	return &endpoint{
-		life: l, spec: spec, prover: newProver(spec, l.cfg.Now), places: make(chan struct{}, maxAsked),
+		life: l, spec: spec, prover: newProver(spec, l.cfg.Now), slots: make(chan struct{}, maxAsked),
 	}
 }
 
@@ -71,7 +71,7 @@ func (e *endpoint) ask(ctx context.Context, form url.Values, secrets ...string) 
 	if err := e.begin(ctx); err != nil {
 		return issued{}, err
 	}
-	defer func() { <-e.places }()
+	defer func() { <-e.slots }()
 	for try := 0; ; try++ {
 		var again bool
 		got, again, err = e.once(ctx, form, secrets)
@@ -96,7 +96,7 @@ func (e *endpoint) begin(ctx context.Context) error {
 		return &Error{FaultAway, errAway}
 	}
 	select {
-	case e.places <- struct{}{}:
+	case e.slots <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return failed(FaultAway, "too many wait for the endpoint that gives tokens")

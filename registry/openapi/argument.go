@@ -15,7 +15,7 @@ import (
 type argument struct {
 	name      string // name among the arguments of the tool
 	parameter string // name in the request
-	place     string // path, query or header
+	location  string // path, query or header
 	style     string // how lists and objects are written: form, simple, deepObject, …
 	explode   bool   // each element or property is written on its own, where the style distinguishes that
 	asJSON    bool   // the whole value is written as JSON
@@ -32,7 +32,7 @@ type argument struct {
 // may set. The error is for a required parameter that cannot be served.
 func newArgument(p *openapi3.Parameter, own []string, s *schemas) (*argument, error) {
 	a := &argument{
-		parameter: p.Name, place: p.In, required: p.Required || p.In == openapi3.ParameterInPath,
+		parameter: p.Name, location: p.In, required: p.Required || p.In == openapi3.ParameterInPath,
 		slashes: p.AllowReserved, reserved: p.AllowReserved && p.In == openapi3.ParameterInQuery,
 	}
 	switch p.In {
@@ -71,10 +71,10 @@ func newArgument(p *openapi3.Parameter, own []string, s *schemas) (*argument, er
 // parameter that is nil: it is then never sent, which is noted for the operator.
 func (a *argument) leftOut(s *schemas, reason string) error {
 	if !a.required {
-		s.note("%s parameter %q is left out: %s", a.place, a.parameter, reason)
+		s.note("%s parameter %q is left out: %s", a.location, a.parameter, reason)
 		return nil
 	}
-	return fmt.Errorf("%s parameter %q is required, but %s", a.place, a.parameter, reason)
+	return fmt.Errorf("%s parameter %q is required, but %s", a.location, a.parameter, reason)
 }
 
 // readStyle sets style and explode, as the parameter has them or as its place gives them
@@ -85,7 +85,7 @@ func (a *argument) readStyle(p *openapi3.Parameter) (problem string) {
 		openapi3.ParameterInPath:   {"simple", "label", "matrix"},
 		openapi3.ParameterInQuery:  queryStyles(),
 		openapi3.ParameterInHeader: {"simple"},
-	}[a.place]
+	}[a.location]
 	a.style = p.Style
 	if a.style == "" {
 		a.style = styles[0]
@@ -97,7 +97,7 @@ func (a *argument) readStyle(p *openapi3.Parameter) (problem string) {
 	if p.Explode != nil {
 		a.explode = *p.Explode
 	}
-	if a.explode && a.place == openapi3.ParameterInQuery && a.style != "deepObject" && isObject(p.Schema) {
+	if a.explode && a.location == openapi3.ParameterInQuery && a.style != "deepObject" && isObject(p.Schema) {
 		return "it is an object whose properties would become parameters of their own"
 	}
 	return ""

@@ -286,11 +286,11 @@ func (d *document) load(o *operation, answers bool) (*loaded, error) {
 		if fault := needed.fault(); fault != nil { // unlike err, it knows the place in the document
 			return nil, fault
 		}
-		return nil, fmt.Errorf("at #%s: %s", needed.place(), oneLine(err))
+		return nil, fmt.Errorf("at #%s: %s", needed.pointer(), oneLine(err))
 	}
 	item := read.Paths.Value(o.path)
 	if item == nil || item.GetOperation(o.method) == nil {
-		return nil, fmt.Errorf("at #%s: no operation", needed.place())
+		return nil, fmt.Errorf("at #%s: no operation", needed.pointer())
 	}
 	return &loaded{operation: o, from: d, doc: read, item: item, op: item.GetOperation(o.method)}, nil
 }

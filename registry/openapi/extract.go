@@ -34,7 +34,7 @@ func (d *document) needs(o *operation, answers bool) (*extract, error) {
 	for _, name := range sections {
 		if raw := o.raw.value(name); raw != nil {
 			e.members[name] = raw
-			references = referencesIn(references, e.place()+token(name), raw)
+			references = referencesIn(references, e.pointer()+token(name), raw)
 		}
 	}
 	size := 0
@@ -65,7 +65,7 @@ func (e *extract) meet(d *document, ref reference) *part {
 		e.faults = append(e.faults, referenceError{ref, err.Error()})
 		return nil
 	}
-	if want := sectionAt(ref.place); tokens[0] == "components" && len(tokens) == 3 && want != "" &&
+	if want := sectionAt(ref.pointer); tokens[0] == "components" && len(tokens) == 3 && want != "" &&
 		want != tokens[1] {
 		e.wrong = append(e.wrong, referenceError{ref, "leads to one of " + tokens[1] + ", where one of " +
 			want + " belongs"})
@@ -75,8 +75,8 @@ func (e *extract) meet(d *document, ref reference) *part {
 
 // sectionAt returns the section of the components that a reference at this place must
 // lead to, "" when the place alone does not tell.
-func sectionAt(place string) string {
-	tokens := strings.Split(place, "/")
+func sectionAt(pointer string) string {
+	tokens := strings.Split(pointer, "/")
 	last, before := tokens[len(tokens)-1], tokens[len(tokens)-2]
 	switch {
 	case before == "parameters" || before == "responses" || before == "headers" || before == "examples":
@@ -100,8 +100,8 @@ func (e *extract) fault() error {
 	return nil
 }
 
-// place returns the JSON pointer of the operation in the document.
-func (e *extract) place() string {
+// pointer returns the JSON pointer of the operation in the document.
+func (e *extract) pointer() string {
 	return token("paths") + token(e.operation.path) + token(strings.ToLower(e.operation.method))
 }
 
@@ -117,7 +117,7 @@ func (e *extract) unreadable(version string) error {
 	if err == nil {
 		return errors.New("the document cannot be read there") // every piece can be read by itself
 	}
-	return fmt.Errorf("at #%s: %s", cut(e.place(), maxReason), oneLine(err))
+	return fmt.Errorf("at #%s: %s", cut(e.pointer(), maxReason), oneLine(err))
 }
 
 // read lets the library read a document that has only some parts and, unless operation is

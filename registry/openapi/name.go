@@ -62,18 +62,18 @@ func nameArguments(arguments []*argument, hasBody bool) error {
 	sorted := slices.SortedFunc(slices.Values(arguments),
 		func(a, b *argument) int { return strings.Compare(a.parameter, b.parameter) })
 	taken := map[string]bool{"body": hasBody}
-	for _, place := range []string{
+	for _, location := range []string{
 		openapi3.ParameterInPath, openapi3.ParameterInQuery,
 		openapi3.ParameterInHeader,
 	} {
-		within := slices.DeleteFunc(slices.Clone(sorted), func(a *argument) bool { return a.place != place })
+		within := slices.DeleteFunc(slices.Clone(sorted), func(a *argument) bool { return a.location != location })
 		nameWithin(within)
 		for _, a := range within {
 			if taken[strings.ToLower(a.name)] || a.name == "" {
-				a.name = fit(place + "." + a.name)
+				a.name = fit(location + "." + a.name)
 			}
 			if taken[strings.ToLower(a.name)] {
-				return fmt.Errorf("%s parameter %q cannot be told from another one by its name", place,
+				return fmt.Errorf("%s parameter %q cannot be told from another one by its name", location,
 					a.parameter)
 			}
 			taken[strings.ToLower(a.name)] = true

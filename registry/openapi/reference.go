@@ -23,8 +23,8 @@ type part struct {
 
 // reference is one $ref.
 type reference struct {
-	place  string // JSON pointer of the object that has the $ref
-	target string // the text of the $ref
+	pointer string // JSON pointer of the object that has the $ref
+	target  string // the text of the $ref
 }
 
 // referenceError says which reference is wrong, and what is wrong with it.
@@ -34,7 +34,7 @@ type referenceError struct {
 }
 
 func (e *referenceError) Error() string {
-	return fmt.Sprintf("at #%s: $ref %q %s", cut(e.place, maxReason), cut(e.target, maxReason), e.problem)
+	return fmt.Sprintf("at #%s: $ref %q %s", cut(e.pointer, maxReason), cut(e.target, maxReason), e.problem)
 }
 
 // pointer returns the tokens of the JSON pointer in a reference within the document, as
@@ -128,18 +128,18 @@ func (d *document) part(tokens []string) (*part, error) {
 	case tokens[0] == "paths" && len(tokens) > 1:
 		count = 2
 	}
-	place := pointerTo(tokens[:count])
-	p, known := d.parts[place]
+	pointer := pointerTo(tokens[:count])
+	p, known := d.parts[pointer]
 	if !known {
-		raw, err := d.raw(place, tokens[:count])
+		raw, err := d.raw(pointer, tokens[:count])
 		if err != nil {
 			return nil, err
 		}
 		if raw == nil {
 			return nil, errNowhere
 		}
-		p = &part{tokens: tokens[:count], raw: raw, references: referencesIn(nil, place, raw)}
-		d.parts[place] = p
+		p = &part{tokens: tokens[:count], raw: raw, references: referencesIn(nil, pointer, raw)}
+		d.parts[pointer] = p
 	}
 	if follow(p.raw, tokens[count:]) == nil {
 		return nil, errNowhere
@@ -148,7 +148,7 @@ func (d *document) part(tokens []string) (*part, error) {
 }
 
 // raw returns the JSON of a part, nil when there is none.
-func (d *document) raw(place string, tokens []string) ([]byte, error) {
+func (d *document) raw(pointer string, tokens []string) ([]byte, error) {
 	var raw []byte
 	switch len(tokens) {
 	case 3:
@@ -158,13 +158,13 @@ func (d *document) raw(place string, tokens []string) ([]byte, error) {
 	default:
 		raw = d.root[tokens[0]]
 	}
-	return d.local("", place, raw), nil
+	return d.local("", pointer, raw), nil
 }
 
 // referencesIn appends to found every $ref in raw, which stands at place. Some may stand
 // in examples and mean nothing; so a reference that leads nowhere is only reported when
 // the library then fails.
-func referencesIn(found []reference, place string, raw []byte) []reference {
+func referencesIn(found []reference, pointer string, raw []byte) []reference {
 	if !bytes.Contains(raw, []byte(`$ref`)) {
 		return found
 	}
@@ -173,16 +173,16 @@ func referencesIn(found []reference, place string, raw []byte) []reference {
 		for _, m := range membersOf(raw) {
 			if m.Name == "$ref" && m.Value[0] == '"' {
 				if target, err := strictjson.Unquote(m.Value); err == nil {
-					found = append(found, reference{place, target})
+					found = append(found, reference{pointer, target})
 				}
 				continue
 			}
-			found = referencesIn(found, place+token(m.Name), m.Value)
+			found = referencesIn(found, pointer+token(m.Name), m.Value)
 		}
 	case '[':
 		elements, _ := strictjson.Elements(nil, raw)
 		for i, element := range elements {
-			found = referencesIn(found, place+"/"+strconv.Itoa(i), element)
+			found = referencesIn(found, pointer+"/"+strconv.Itoa(i), element)
 		}
 	}
 	return found

@@ -90,7 +90,7 @@ func template(path string, arguments []*argument) ([]segment, error) {
 		return nil, errors.New("its path has dot segments, empty segments or characters that need encoding")
 	}
 	for _, a := range arguments {
-		if a.place == "path" && !used[a] {
+		if a.location == "path" && !used[a] {
 			return nil, fmt.Errorf("path parameter %q is not in its path", a.parameter)
 		}
 	}
@@ -101,7 +101,7 @@ func template(path string, arguments []*argument) ([]segment, error) {
 // none.
 func inPath(arguments []*argument, name string) *argument {
 	for _, a := range arguments {
-		if a.place == "path" && a.parameter == name {
+		if a.location == "path" && a.parameter == name {
 			return a
 		}
 	}
@@ -201,7 +201,7 @@ func (c *caller) query(arguments mcp.Object) (string, error) {
 	var pieces []string
 	for _, a := range c.arguments {
 		raw := arguments.Value(a.name)
-		if a.place != "query" || raw.IsNull() {
+		if a.location != "query" || raw.IsNull() {
 			continue
 		}
 		more, err := a.queryTexts(raw)
@@ -220,7 +220,7 @@ func (c *caller) headers(arguments mcp.Object) (http.Header, error) {
 	header := http.Header{"Accept": {"application/json, */*;q=0.5"}, "User-Agent": {"drawbridge"}}
 	for _, a := range c.arguments {
 		raw := arguments.Value(a.name)
-		if a.place != "header" || raw.IsNull() {
+		if a.location != "header" || raw.IsNull() {
 			continue
 		}
 		v, err := a.read(raw)

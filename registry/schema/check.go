@@ -79,12 +79,12 @@ func (s *Schema) ambiguous(value mcp.RawJSON, name string, b Budget) error {
 	if err != nil {
 		return err
 	}
-	place, first, second := undeclaredTwins(decoded, s.root.inPlace(nil), nil)
-	if place == nil {
+	path, first, second := undeclaredTwins(decoded, s.root.inPlace(nil), nil)
+	if path == nil {
 		return nil
 	}
 	e := &explainer{root: name}
-	e.add(place[:len(place)-1], "must not have both %s and %s, whose names differ only in form", named(first),
+	e.add(path[:len(path)-1], "must not have both %s and %s, whose names differ only in form", named(first),
 		named(second))
 	return errors.New(e.text())
 }
@@ -116,16 +116,16 @@ func (s *Schema) verdict(value mcp.RawJSON, name string, b Budget) error {
 	}
 	e := &explainer{root: name}
 	e.fault(found, s.root, decoded, nil)
-	return &MismatchError{e.text(), e.place}
+	return &MismatchError{e.text(), e.path}
 }
 
 // MismatchError is the error of a value that does not have the form that its schema describes.
 type MismatchError struct {
 	text string
-	// Place is the JSON Pointer of what is wrong first, with names of the schema and
+	// Path is the JSON Pointer of what is wrong first, with names of the schema and
 	// numbers alone: where the value has a name of its own choice, the place is what holds
 	// it. "" is the value as a whole.
-	Place string
+	Path string
 }
 
 func (m *MismatchError) Error() string { return m.text }

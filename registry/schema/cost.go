@@ -199,7 +199,7 @@ func (g *graph) slots(n *node, weight func(*node) int) int {
 	anywhere := map[string]int{}
 	named := map[slot]int{}
 	for member, count := range g.closures[n].count {
-		place := 0
+		index := 0
 		rest := restOf(member, weight)
 		for _, e := range member.edges {
 			w := count * weight(e.to)
@@ -207,8 +207,8 @@ func (g *graph) slots(n *node, weight func(*node) int) int {
 			case "properties":
 				named[slot{kind: "{", name: e.name}] += w - count*rest["{"]
 			case "prefixItems":
-				named[slot{kind: "[", place: place}] += w - count*rest["["]
-				place++
+				named[slot{kind: "[", index: index}] += w - count*rest["["]
+				index++
 			case "additionalProperties", "patternProperties", "unevaluatedProperties":
 				anywhere["{"] += w
 			case "items", "contains", "unevaluatedItems":
@@ -232,7 +232,7 @@ func (g *graph) slots(n *node, weight func(*node) int) int {
 type slot struct {
 	kind  string // "{" for a member, "[" for an item
 	name  string // of the member
-	place int    // of the item
+	index int    // of the item
 }
 
 // restOf returns how much the subschemas of one node weigh that speak of all the members

@@ -27,7 +27,7 @@ type explainer struct {
 	root     string // what to call the value as a whole
 	problems []string
 	left     int    // problems that found no room
-	place    string // of the first, as far as the schema names it
+	path     string // of the first, as far as the schema names it
 	foreign  int    // the first name of the path that the schema does not name, from 1; zero: it names all
 }
 
@@ -39,7 +39,7 @@ func (e *explainer) add(path []string, format string, args ...any) {
 		return
 	}
 	if len(e.problems) == 0 {
-		e.place = pointer(path, e.foreign)
+		e.path = pointer(path, e.foreign)
 	}
 	place := e.root
 	if len(path) > 0 {
@@ -94,7 +94,7 @@ func (e *explainer) fault(f *fault, n *node, value any, path []string) {
 	for _, keyword := range f.keywords {
 		e.keyword(f, n, keyword, value, path)
 	}
-	slices.SortFunc(f.inner, byPlace)
+	slices.SortFunc(f.inner, byPath)
 	referred := slices.Contains(f.keywords, "$ref")
 	for _, inner := range f.inner {
 		switch inner.step {
@@ -113,9 +113,9 @@ func (e *explainer) fault(f *fault, n *node, value any, path []string) {
 	}
 }
 
-// byPlace orders faults by the member or item that they are about, items by their
+// byPath orders faults by the member or item that they are about, items by their
 // numbers.
-func byPlace(a, b *fault) int {
+func byPath(a, b *fault) int {
 	i, errA := strconv.Atoi(a.at)
 	j, errB := strconv.Atoi(b.at)
 	if errA == nil && errB == nil && i != j {

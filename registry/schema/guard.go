@@ -18,16 +18,16 @@ var ErrTooLarge = errors.New("the schema has more than " + strconv.Itoa(MaxSize)
 
 // parser reads the text of one schema into nodes, in which both dialects look the same.
 type parser struct {
-	dialect  dialect
-	places   map[string]*node // every subschema by its JSON pointer
-	anchors  map[string]*node // those with $anchor or $dynamicAnchor, by that name
-	doubled  map[string]bool  // names of $dynamicAnchor that stand at several subschemas
-	refs     []reference      // every reference, to be resolved when all subschemas are known
-	nodes    []*node          // every subschema, in the order of the text
-	patterns int              // how many patterns so far
-	programs int              // instructions of all patterns so far
-	dynamic  bool             // there is a $dynamicRef or $recursiveRef
-	gaps     []string         // what is not enforced, see Schema.Unenforced
+	dialect   dialect
+	byPointer map[string]*node // every subschema by its JSON pointer
+	anchors   map[string]*node // those with $anchor or $dynamicAnchor, by that name
+	doubled   map[string]bool  // names of $dynamicAnchor that stand at several subschemas
+	refs      []reference      // every reference, to be resolved when all subschemas are known
+	nodes     []*node          // every subschema, in the order of the text
+	patterns  int              // how many patterns so far
+	programs  int              // instructions of all patterns so far
+	dynamic   bool             // there is a $dynamicRef or $recursiveRef
+	gaps      []string         // what is not enforced, see Schema.Unenforced
 }
 
 // reference is one $ref, $dynamicRef or $recursiveRef that is not resolved yet.
@@ -47,7 +47,7 @@ func guard(raw mcp.RawJSON) (p *parser, root *node, c *cost, err error) {
 	if err := strictjson.Check(raw); err != nil {
 		return nil, nil, nil, err
 	}
-	p = &parser{places: map[string]*node{}, anchors: map[string]*node{}, doubled: map[string]bool{}}
+	p = &parser{byPointer: map[string]*node{}, anchors: map[string]*node{}, doubled: map[string]bool{}}
 	o, _ := mcp.ObjectOf(raw)
 	if p.dialect, err = dialectOf(o.Value("$schema")); err != nil {
 		return nil, nil, nil, err
@@ -71,13 +71,13 @@ func guard(raw mcp.RawJSON) (p *parser, root *node, c *cost, err error) {
 
 // read reads the subschema at place. parent is the node one of whose keywords it belongs
 // to.
-func (p *parser) read(parent *node, place string, raw mcp.RawJSON) (*node, error) {
-	n := &node{place: place, parent: parent}
+func (p *parser) read(parent *node, pointer string, raw mcp.RawJSON) (*node, error) {
+	n := &node{pointer: pointer, parent: parent}
 	if len(p.nodes) >= maxSubschemas {
 		return nil, n.refuse("more than %d subschemas", maxSubschemas)
 	}
 	p.nodes = append(p.nodes, n)
-	p.places[place] = n
+	p.byPointer[pointer] = n
 	switch {
 	case string(raw) == "true":
 		return n, nil
@@ -111,7 +111,7 @@ func (p *parser) modernise(n *node) {
 		for _, e := range n.edges {
 			e.to.parent = nil
 		}
-		*n = node{place: n.place, parent: n.parent, header: n.header, refers: true}
+		*n = node{pointer: n.pointer, parent: n.parent, header: n.header, refers: true}
 		return
 	}
 	if p.dialect == draft4 {
@@ -147,7 +147,7 @@ func (p *parser) resolve() error {
 		decoded, err := url.PathUnescape(fragment)
 		to := p.anchors[decoded]
 		if decoded == "" || decoded[0] == '/' {
-			to = p.places[decoded]
+			to = p.byPointer[decoded]
 		}
 		if ref.dynamic && (!local || err != nil || to == nil || p.doubled[decoded]) {
 			ref.from.parent.lacks("$dynamicRef", errDynamic)

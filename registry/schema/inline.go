@@ -27,7 +27,7 @@ func (s *Schema) Inline(raw mcp.RawJSON, limit int) (inlined mcp.RawJSON, ok boo
 		return raw, false
 	}
 	in := &inliner{
-		dialect: s.dialect, places: map[string]mcp.RawJSON{}, anchors: map[string]string{},
+		dialect: s.dialect, byPointer: map[string]mcp.RawJSON{}, anchors: map[string]string{},
 		within: map[string]int{},
 	}
 	in.find("", raw)
@@ -40,9 +40,9 @@ func (s *Schema) Inline(raw mcp.RawJSON, limit int) (inlined mcp.RawJSON, ok boo
 // nodes, because the result goes to clients and must keep the annotations, which the
 // nodes do not have.
 type inliner struct {
-	dialect dialect
-	places  map[string]mcp.RawJSON // every subschema by its JSON pointer
-	anchors map[string]string      // JSON pointers by the name of an anchor
+	dialect   dialect
+	byPointer map[string]mcp.RawJSON // every subschema by its JSON pointer
+	anchors   map[string]string      // JSON pointers by the name of an anchor
 	// how often a place is being written now: a reference to it leads in a circle
 	within    map[string]int
 	remaining int // bytes that may still be written, by a rough count; below zero: give up
@@ -89,17 +89,17 @@ func (in *inliner) shapeOf(keyword string, value mcp.RawJSON) shape {
 }
 
 // find notes the subschema at place and all below it, with their anchors.
-func (in *inliner) find(place string, raw mcp.RawJSON) {
-	in.places[place] = raw
+func (in *inliner) find(pointer string, raw mcp.RawJSON) {
+	in.byPointer[pointer] = raw
 	object, _ := mcp.ObjectOf(raw)
 	if anchor, ok := object.Value("$anchor").Text(); ok && in.dialect >= draft2019 {
-		in.anchors[anchor] = place
+		in.anchors[anchor] = pointer
 	}
 	if anchor, ok := object.Value("$dynamicAnchor").Text(); ok && in.dialect >= draft2019 {
-		in.anchors[anchor] = place
+		in.anchors[anchor] = pointer
 	}
 	for keyword, value := range object.Members {
-		in.eachBelow(place, keyword, value, func(below string, raw mcp.RawJSON) mcp.RawJSON {
+		in.eachBelow(pointer, keyword, value, func(below string, raw mcp.RawJSON) mcp.RawJSON {
 			in.find(below, raw)
 			return nil
 		})
@@ -108,17 +108,17 @@ func (in *inliner) find(place string, raw mcp.RawJSON) {
 
 // eachBelow calls do for every subschema directly under a keyword. It returns the
 // keyword's value with what do returned in the place of each subschema.
-func (in *inliner) eachBelow(place, keyword string, value mcp.RawJSON,
-	do func(place string, raw mcp.RawJSON) mcp.RawJSON,
+func (in *inliner) eachBelow(pointer, keyword string, value mcp.RawJSON,
+	do func(pointer string, raw mcp.RawJSON) mcp.RawJSON,
 ) mcp.RawJSON {
-	place += "/" + keyword
+	pointer += "/" + keyword
 	switch in.shapeOf(keyword, value) {
 	case oneSchema:
-		return do(place, value)
+		return do(pointer, value)
 	case manySchemas:
 		elements, _ := value.Elements()
 		for i, element := range elements {
-			elements[i] = do(place+"/"+strconv.Itoa(i), element)
+			elements[i] = do(pointer+"/"+strconv.Itoa(i), element)
 		}
 		return mcp.Array(elements)
 	case namedSchemas:
@@ -127,7 +127,7 @@ func (in *inliner) eachBelow(place, keyword string, value mcp.RawJSON,
 		for name, raw := range object.Members {
 			in.remaining -= len(name) + len(`"":,`)
 			if !raw.IsArray() { // an array is a list of names, which dependencies of draft-07 may hold
-				raw = do(place+"/"+escape(name), raw)
+				raw = do(pointer+"/"+escape(name), raw)
 			}
 			members = append(members, mcp.Member{Name: name, Value: raw})
 		}
@@ -140,7 +140,7 @@ func (in *inliner) eachBelow(place, keyword string, value mcp.RawJSON,
 // schema returns the subschema at place without references. cut tells whether a reference
 // that leads in a circle was cut somewhere below, so that the result accepts more than
 // before.
-func (in *inliner) schema(place string, raw mcp.RawJSON, depth int) (inlined mcp.RawJSON, cut bool) {
+func (in *inliner) schema(pointer string, raw mcp.RawJSON, depth int) (inlined mcp.RawJSON, cut bool) {
 	object, ok := mcp.ObjectOf(raw)
 	if in.remaining -= len("true,"); !ok {
 		return raw, false
@@ -149,14 +149,14 @@ func (in *inliner) schema(place string, raw mcp.RawJSON, depth int) (inlined mcp
 		in.remaining = -1
 		return raw, false
 	}
-	in.within[place]++
-	defer func() { in.within[place]-- }()
+	in.within[pointer]++
+	defer func() { in.within[pointer]-- }()
 
 	target, refers := object.Value("$ref").Text()
 	if refers && in.dialect.loneReferences() {
-		object = besideReference(object, place == "")
+		object = besideReference(object, pointer == "")
 	}
-	own, cut := in.members(place, object, depth)
+	own, cut := in.members(pointer, object, depth)
 	if !refers {
 		return own.JSON(), cut
 	}
@@ -169,7 +169,7 @@ func (in *inliner) schema(place string, raw mcp.RawJSON, depth int) (inlined mcp
 
 // members returns what a subschema says itself, without $ref and without the definitions
 // and names that only references need.
-func (in *inliner) members(place string, object mcp.Object, depth int) (own mcp.Object, cut bool) {
+func (in *inliner) members(pointer string, object mcp.Object, depth int) (own mcp.Object, cut bool) {
 	weakened := map[string]bool{}
 	members := make([]mcp.Member, 0, object.Len())
 	for keyword, value := range object.Members {
@@ -177,7 +177,7 @@ func (in *inliner) members(place string, object mcp.Object, depth int) (own mcp.
 		case "$defs", "definitions", "$ref":
 			continue
 		case "$schema", "$id", "$anchor", "$dynamicAnchor":
-			if place != "" || strings.HasSuffix(keyword, "nchor") {
+			if pointer != "" || strings.HasSuffix(keyword, "nchor") {
 				continue
 			}
 		}
@@ -185,7 +185,7 @@ func (in *inliner) members(place string, object mcp.Object, depth int) (own mcp.
 		if in.shapeOf(keyword, value) == noSchema {
 			in.remaining -= len(value)
 		}
-		value = in.eachBelow(place, keyword, value, func(below string, raw mcp.RawJSON) mcp.RawJSON {
+		value = in.eachBelow(pointer, keyword, value, func(below string, raw mcp.RawJSON) mcp.RawJSON {
 			inlined, cutBelow := in.schema(below, raw, depth+1)
 			if cutBelow {
 				weakened[keyword] = true
@@ -231,13 +231,13 @@ func loosen(own mcp.Object, weakened map[string]bool) mcp.Object {
 // not touch each other, else with the other one in allOf. In place of a reference that
 // leads in a circle only title and description are added.
 func (in *inliner) refer(own mcp.Object, reference string, depth int) (merged mcp.Object, cut bool) {
-	place := in.resolve(reference)
-	raw, found := in.places[place]
+	pointer := in.resolve(reference)
+	raw, found := in.byPointer[pointer]
 	if string(raw) == "true" {
 		return own, false
 	}
 	to, isObject := mcp.ObjectOf(raw)
-	if !found || in.within[place] > 0 {
+	if !found || in.within[pointer] > 0 {
 		for name, value := range annotationsOf(to).Members {
 			if (name == "title" || name == "description") && !own.Has(name) {
 				in.remaining -= len(value)
@@ -246,7 +246,7 @@ func (in *inliner) refer(own mcp.Object, reference string, depth int) (merged mc
 		}
 		return own, true
 	}
-	inlined, cut := in.schema(place, raw, depth)
+	inlined, cut := in.schema(pointer, raw, depth)
 	if there, _ := mcp.ObjectOf(inlined); isObject && mergeable(own, there) {
 		for name, value := range there.Members {
 			if !own.Has(name) {
@@ -303,8 +303,8 @@ func (in *inliner) resolve(reference string) string {
 	if fragment == "" || fragment[0] == '/' {
 		return fragment
 	}
-	if place, ok := in.anchors[fragment]; ok {
-		return place
+	if pointer, ok := in.anchors[fragment]; ok {
+		return pointer
 	}
 	return fragment // a name without a slash is the place of no subschema
 }

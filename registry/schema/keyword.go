@@ -50,7 +50,7 @@ func (p *parser) core(n *node, name string, value mcp.RawJSON) error {
 		}
 		return nil
 	case "$id":
-		if n.place != "" || !isText {
+		if n.pointer != "" || !isText {
 			return n.refuse("$id is only supported at the root, as a string")
 		}
 		return nil
@@ -80,7 +80,7 @@ func (p *parser) core(n *node, name string, value mcp.RawJSON) error {
 // aside reads a reference that may stand beside $ref: it gets a node of its own, as in
 // allOf.
 func (p *parser) aside(n *node, keyword string, ref reference) error {
-	to, err := p.read(n, n.place+"/"+keyword, mcp.RawJSON("true"))
+	to, err := p.read(n, n.pointer+"/"+keyword, mcp.RawJSON("true"))
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (p *parser) name(n *node, keyword, text string) error {
 
 // single reads a keyword whose value is one subschema.
 func (p *parser) single(n *node, keyword string, value mcp.RawJSON) error {
-	to, err := p.read(n, n.place+"/"+keyword, value)
+	to, err := p.read(n, n.pointer+"/"+keyword, value)
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (p *parser) list(n *node, keyword, as string, value mcp.RawJSON) error {
 		return n.refuse("%s must be a list of at least one schema", keyword)
 	}
 	for i, element := range elements {
-		to, err := p.read(n, n.place+"/"+keyword+"/"+strconv.Itoa(i), element)
+		to, err := p.read(n, n.pointer+"/"+keyword+"/"+strconv.Itoa(i), element)
 		if err != nil {
 			return err
 		}
@@ -171,7 +171,7 @@ func (p *parser) entry(n *node, keyword, name string, value mcp.RawJSON) error {
 	if keyword == "$defs" || keyword == "definitions" {
 		parent = nil
 	}
-	to, err := p.read(parent, n.place+"/"+keyword+"/"+escape(name), value)
+	to, err := p.read(parent, n.pointer+"/"+keyword+"/"+escape(name), value)
 	if err != nil {
 		return err
 	}

@@ -12,11 +12,11 @@ import (
 // form of 2020-12 for both dialects. Annotations are not in it. It is immutable once the
 // guard has passed the schema.
 type node struct {
-	place  string // JSON pointer to it in the text
-	parent *node  // the node one of whose keywords holds it; nil for the root and for definitions
-	anchor string // in the copy for the library, the name that references use; "" when there are none
-	never  bool   // it is the schema false, which no value satisfies
-	refers bool   // it has $ref
+	pointer string // JSON pointer to it in the text
+	parent  *node  // the node one of whose keywords holds it; nil for the root and for definitions
+	anchor  string // in the copy for the library, the name that references use; "" when there are none
+	never   bool   // it is the schema false, which no value satisfies
+	refers  bool   // it has $ref
 
 	gaps       []gap  // what of it cannot be enforced
 	unenforced []edge // subschemas that were taken out of edges, or never stood there, because of a gap
@@ -140,13 +140,13 @@ func kindOf(name string) (kinds, bool) {
 
 // refusalError says where in a schema the guard found what it refuses, and why. Its text
 // is for operators.
-type refusalError struct{ place, reason string }
+type refusalError struct{ pointer, reason string }
 
-func (e *refusalError) Error() string { return "at #" + clip(e.place, 200) + ": " + e.reason }
+func (e *refusalError) Error() string { return "at #" + clip(e.pointer, 200) + ": " + e.reason }
 
 // refuse returns the error that refuses the schema because of n.
 func (n *node) refuse(format string, args ...any) error {
-	return &refusalError{place: n.place, reason: fmt.Sprintf(format, args...)}
+	return &refusalError{pointer: n.pointer, reason: fmt.Sprintf(format, args...)}
 }
 
 // clip cuts text to at most size bytes, at the boundary of a character, and marks the

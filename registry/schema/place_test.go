@@ -35,7 +35,7 @@ func TestPlaceHasNamesOfTheSchemaAlone(t *testing.T) {
 	} {
 		err := compile(t, test.schema).CheckUnambiguous(mcp.RawJSON(test.value), "arguments")
 		mismatch, is := errors.AsType[*schema.MismatchError](err)
-		if !is || mismatch.Place != test.want {
+		if !is || mismatch.Path != test.want {
 			t.Errorf("%s: got %+v, want the place %q", test.name, err, test.want)
 		}
 	}

@@ -166,15 +166,15 @@ func (s *stepCounter) member(e *edge, quoted []byte, c *strictjson.Cursor) bool 
 }
 
 func (s *stepCounter) array(n *node, c *strictjson.Cursor) bool {
-	place := 0
-	for c.Enter(); c.More(); place++ {
-		s.path = append(s.path, strconv.Itoa(place))
+	index := 0
+	for c.Enter(); c.More(); index++ {
+		s.path = append(s.path, strconv.Itoa(index))
 		start := c.At()
 		tuple := 0
 		for _, e := range n.edges {
 			meets := e.keyword == "items" || e.keyword == "contains" || e.keyword == "unevaluatedItems"
 			if e.keyword == "prefixItems" {
-				meets = tuple == place
+				meets = tuple == index
 				tuple++
 			}
 			if !meets || !e.to.patterns {

@@ -88,14 +88,14 @@ func isExotic(quoted []byte) bool {
 // nodes that value meets; it walks down the value and the nodes together, because a name
 // that is declared in one place may be none in another. place is the path to the first of
 // the twins, nil when there are none.
-func undeclaredTwins(value any, at []*node, path []string) (place []string, first, second string) {
+func undeclaredTwins(value any, at []*node, path []string) (found []string, first, second string) {
 	switch v := value.(type) {
 	case []any:
 		for i, item := range v {
 			inner := append(slices.Clip(path), strconv.Itoa(i))
-			if place, first, second = undeclaredTwins(item,
-				below(at, func(n *node) []*node { return n.atIndex(i) }), inner); place != nil {
-				return place, first, second
+			if found, first, second = undeclaredTwins(item,
+				below(at, func(n *node) []*node { return n.atIndex(i) }), inner); found != nil {
+				return found, first, second
 			}
 		}
 	case map[string]any:
@@ -104,9 +104,9 @@ func undeclaredTwins(value any, at []*node, path []string) (place []string, firs
 		}
 		for _, name := range sortedNames(v) {
 			inner := append(slices.Clip(path), named(name))
-			if place, first, second = undeclaredTwins(v[name],
-				below(at, func(n *node) []*node { return n.atName(name) }), inner); place != nil {
-				return place, first, second
+			if found, first, second = undeclaredTwins(v[name],
+				below(at, func(n *node) []*node { return n.atName(name) }), inner); found != nil {
+				return found, first, second
 			}
 		}
 	}
@@ -186,14 +186,14 @@ func (n *node) atName(name string) []*node {
 // too many.
 func (n *node) atIndex(i int) []*node {
 	var to []*node
-	place := 0
+	index := 0
 	for _, e := range n.readable() {
 		switch e.keyword {
 		case "prefixItems":
-			if place == i {
+			if index == i {
 				to = append(to, e.to)
 			}
-			place++
+			index++
 		case "items", "contains", "unevaluatedItems":
 			to = append(to, e.to)
 		}

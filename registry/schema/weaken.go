@@ -159,7 +159,7 @@ func gapsOf(root *node, nodes []*node) []string {
 			case len(described) == maxGaps:
 				more++
 			default:
-				described = append(described, fmt.Sprintf("at %q: %s", "#"+clip(n.place+"/"+g.at, 200), g.why))
+				described = append(described, fmt.Sprintf("at %q: %s", "#"+clip(n.pointer+"/"+g.at, 200), g.why))
 			}
 		}
 	}

@@ -46,7 +46,7 @@ type personal struct {
 	ctx    context.Context //nolint:containedctx // readings outlive the request that asks, and end with the connection
 	end    context.CancelFunc
 	work   sync.WaitGroup
-	places chan struct{} // of readings at once
+	slots  chan struct{} // of readings at once
 	cache  *credential.Cache[ownLists]
 	shared *sharedLists
 
@@ -83,7 +83,7 @@ type ownLists struct {
 func newPersonal(ctx context.Context, reg *registry.Registry, c *control, cfg *Config) *personal {
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	return &personal{
-		reg: reg, conn: c, cfg: cfg, ctx: ctx, end: end, places: make(chan struct{}, personalReadings),
+		reg: reg, conn: c, cfg: cfg, ctx: ctx, end: end, slots: make(chan struct{}, personalReadings),
 		cache: credential.NewCache[ownLists](),
 		shared: &sharedLists{
 			claim: cfg.Memory.Reserve(share.Server(cfg.Name)),
@@ -194,9 +194,9 @@ func (p *personal) read(own *ownLists, who *auth.Principal) {
 		err   error
 	)
 	select {
-	case p.places <- struct{}{}:
+	case p.slots <- struct{}{}:
 		lists, fresh, err = p.ask(who)
-		<-p.places
+		<-p.slots
 	case <-p.ctx.Done():
 		err = p.ctx.Err()
 	}

@@ -33,7 +33,7 @@ type pooled struct {
 	stop    func() // ends what follows the session
 }
 
-// seat is the place of one session of a pool, with the session in it.
+// seat is the slot of one session of a pool, with the session in it.
 type seat = seats.Seat[*pooled]
 
 // Open opens a session. It waits for the server's own stream, since questions come on it,

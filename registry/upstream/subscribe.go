@@ -30,7 +30,7 @@ type watches struct {
 	server  fault
 	child   bool            // the server is a child process
 	control func() *control // returns the present control connection, nil when there is none
-	places  *share.Budget   // one for each watch, held by one of the users for whom it is
+	slots   *share.Budget   // one for each watch, held by one of the users for whom it is
 
 	mu    sync.Mutex // guards the fields below and those of each watch
 	byKey map[watchKey]*watch
@@ -55,7 +55,7 @@ type watch struct {
 	after <-chan struct{} // done of the watch of the same key that is just ending; nil: there was none
 	done  chan struct{}   // closed when this watch has ended
 
-	holder    share.User // of the watch's place
+	holder    share.User // of the watch's slot
 	ending    bool       // nobody may join any more: another watch takes its place
 	listeners map[*listener]struct{}
 	// listeners that wait for the outcome of the present attempt; each has room for one
@@ -114,7 +114,7 @@ func (t *watches) join(ctx context.Context, key watchKey, l *listener) (w *watch
 	case t.ended:
 		return nil, nil, t.server.unavailable(false, wire.ErrGone)
 	case w == nil || w.ending:
-		if err := t.places.Take(l.user, 1); err != nil {
+		if err := t.slots.Take(l.user, 1); err != nil {
 			return nil, nil, &registry.SubscribedError{Server: string(t.server), Err: err}
 		}
 		// It is for all who ask later too, so it ends with the last of them and not with
@@ -145,7 +145,7 @@ func (t *watches) join(ctx context.Context, key watchKey, l *listener) (w *watch
 }
 
 // leave removes a listener. The watch ends with its last listener. When its holder has
-// left, one of the others holds its place from then on, if one has room; else users could
+// left, one of the others holds its slot from then on, if one has room; else users could
 // fill each other's shares by following the same and staying.
 func (t *watches) leave(w *watch, l *listener) {
 	t.mu.Lock()
@@ -162,8 +162,8 @@ func (t *watches) leave(w *watch, l *listener) {
 		}
 	}
 	for other := range w.listeners {
-		if t.places.Take(other.user, 1) == nil {
-			t.places.Give(w.holder, 1)
+		if t.slots.Take(other.user, 1) == nil {
+			t.slots.Give(w.holder, 1)
 			w.holder = other.user
 			return
 		}
@@ -177,7 +177,7 @@ func (t *watches) end(w *watch) {
 	defer t.mu.Unlock()
 	w.cancel()
 	close(w.done)
-	t.places.Give(w.holder, 1)
+	t.slots.Give(w.holder, 1)
 	if t.byKey[w.key] == w {
 		delete(t.byKey, w.key)
 	}

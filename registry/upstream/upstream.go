@@ -90,7 +90,7 @@ func New(cfg Config, reg *registry.Registry) *Upstream {
 	u.dialer = dialer{cfg: &u.cfg}
 	u.watches = watches{
 		server: fault(cfg.Name), child: cfg.URL == "", control: u.control.Load, next: make(chan struct{}),
-		places: share.New(maxWatches),
+		slots: share.New(maxWatches),
 	}
 	return u
 }

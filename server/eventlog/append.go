@@ -18,14 +18,14 @@ const maxTries = 100
 func (l *Redis) Append(ctx context.Context, session Key, stream string, data []byte,
 	last bool,
 ) (string, error) {
-	return l.append(ctx, &writing{log: l, place: place{session, stream}, data: data, last: last})
+	return l.append(ctx, &writing{log: l, streamKey: streamKey{session, stream}, data: data, last: last})
 }
 
 // Notify implements Log.
 func (l *Redis) Notify(ctx context.Context, session Key, stream string, epoch uint64,
 	data []byte,
 ) (string, error) {
-	return l.append(ctx, &writing{log: l, place: place{session, stream}, data: data, epoch: epoch})
+	return l.append(ctx, &writing{log: l, streamKey: streamKey{session, stream}, data: data, epoch: epoch})
 }
 
 func (l *Redis) append(ctx context.Context, w *writing) (string, error) {
@@ -49,7 +49,7 @@ func (l *Redis) append(ctx context.Context, w *writing) (string, error) {
 //	room is taken in memory ──▶ the event is in the server ──▶ it is in memory, and readers are woken
 type writing struct {
 	log *Redis
-	place
+	streamKey
 	data  []byte
 	last  bool
 	epoch uint64 // of who leads the session, if it is a notice; zero: anybody may append it
@@ -65,7 +65,7 @@ func (w *writing) try(ctx context.Context) (sequence uint64, again bool, err err
 	}
 	defer func() { <-turn }()
 	l.local.mu.Lock()
-	s, err := l.findLocked(w.place)
+	s, err := l.findLocked(w.streamKey)
 	if err == nil && s == nil {
 		l.local.mu.Unlock()
 		return 0, true, nil // it was swept just now
@@ -102,7 +102,7 @@ func (w *writing) try(ctx context.Context) (sequence uint64, again bool, err err
 	said, readers, err := w.write(ctx, sequence)
 	again, err = w.written(s, sequence, said, err)
 	if err == nil && !again {
-		l.stirOthers(w.place, readers)
+		l.stirOthers(w.streamKey, readers)
 	}
 	return sequence, again, err
 }
@@ -112,7 +112,7 @@ func (w *writing) try(ctx context.Context) (sequence uint64, again bool, err err
 func (w *writing) turn(ctx context.Context) (chan struct{}, error) {
 	l := w.log
 	l.local.mu.Lock()
-	s, err := l.findLocked(w.place)
+	s, err := l.findLocked(w.streamKey)
 	stale := s == nil || s.shared.stale
 	l.local.mu.Unlock()
 	if err == nil && stale {
@@ -143,7 +143,7 @@ func (w *writing) lookUp(ctx context.Context, begin bool) (*memoryStream, error)
 	if begin {
 		head = l.config.Seal.SealBytes(w.headPurpose(base), nil)
 	}
-	said, rest, err := l.run(ctx, topScript, w.place, headID(base), string(head), l.life())
+	said, rest, err := l.run(ctx, topScript, w.streamKey, headID(base), string(head), l.life())
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (w *writing) lookUp(ctx context.Context, begin bool) (*memoryStream, error)
 	case said == saidGone: // others may have read it, so it does not begin again
 		return nil, ErrUnknown
 	case !ok:
-		return nil, l.refuse(ctx, w.place)
+		return nil, l.refuse(ctx, w.streamKey)
 	case last:
 		return nil, ErrUnknown
 	}
@@ -161,7 +161,7 @@ func (w *writing) lookUp(ctx context.Context, begin bool) (*memoryStream, error)
 	}
 	l.local.mu.Lock()
 	defer l.local.mu.Unlock()
-	s, err := l.openLocked(w.place, base)
+	s, err := l.openLocked(w.streamKey, base)
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +195,7 @@ func (w *writing) write(ctx context.Context, sequence uint64) (said string, read
 		entry, string(sealed), w.log.life(), entryID(sequence, false), strconv.FormatUint(w.epoch, 10),
 	}
 	ctx = context.WithoutCancel(ctx)
-	one := &appending{place: w.place, args: args}
+	one := &appending{streamKey: w.streamKey, args: args}
 	if w.epoch == 0 {
 		w.log.appendAll(ctx, []*appending{one})
 	} else {
@@ -225,7 +225,7 @@ func (w *writing) written(s *memoryStream, sequence uint64, said string, err err
 		l.local.addLocked(s, sequence, w.data, w.last)
 		return false, nil
 	case shared.own && (errors.Is(err, redis.ErrDown) || err == nil && said == saidGone):
-		l.loseLocked(w.place, s)
+		l.loseLocked(w.streamKey, s)
 		l.local.addLocked(s, sequence, w.data, w.last)
 		return false, nil
 	}
@@ -256,7 +256,7 @@ func (l *Redis) takeRoomLocked(s *memoryStream, w *writing) error {
 	case err == nil || w.last && !s.shared.own:
 		return nil
 	case s.shared.own:
-		l.loseLocked(w.place, s)
+		l.loseLocked(w.streamKey, s)
 		return nil
 	}
 	return errQuota(err)
@@ -268,7 +268,7 @@ func (l *Redis) giveBackLocked(s *memoryStream, w *writing) {
 }
 
 // stirOthers tells the other replicas that read a stream that there is something new.
-func (l *Redis) stirOthers(p place, readers []redis.Reply) {
+func (l *Redis) stirOthers(p streamKey, readers []redis.Reply) {
 	for _, r := range readers {
 		id, err := r.Text()
 		if err == nil && replica.ID(id) != l.config.Others.Self() && len(id) == len(l.config.Others.Self()) {

@@ -23,22 +23,22 @@ type chores struct {
 	wake     chan struct{} // holds a token while there is something to do
 	returned chan struct{} // holds a token while it is to be looked whether the server has lost something
 
-	mu      sync.Mutex          // guards the fields below
-	trims   map[place]string    // id of the entry before which all are to be dropped
-	forgets map[place]time.Time // streams that are to be forgotten, and since when
-	notices map[notice]bool     // word that is to be sent
+	mu      sync.Mutex              // guards the fields below
+	trims   map[streamKey]string    // id of the entry before which all are to be dropped
+	forgets map[streamKey]time.Time // streams that are to be forgotten, and since when
+	notices map[notice]bool         // word that is to be sent
 }
 
 // notice is that a replica is to look at a stream.
 type notice struct {
-	place
+	streamKey
 	to replica.ID
 }
 
 func newChores(now func() time.Time) *chores {
 	return &chores{
 		now: now, wake: make(chan struct{}, 1), returned: make(chan struct{}, 1),
-		trims: make(map[place]string), forgets: make(map[place]time.Time), notices: make(map[notice]bool),
+		trims: make(map[streamKey]string), forgets: make(map[streamKey]time.Time), notices: make(map[notice]bool),
 	}
 }
 
@@ -56,7 +56,7 @@ func put(into chan struct{}) {
 // Memory is held.
 func (c *chores) dropped(s *memoryStream, all bool) {
 	shared := s.shared
-	p := place{Key{Name: s.session.name, Owner: s.session.owner}, s.name}
+	p := streamKey{Key{Name: s.session.name, Owner: s.session.owner}, s.name}
 	switch {
 	case shared.lost || shared.over: // the server has nothing of it, or is to forget all
 	case all:
@@ -73,7 +73,7 @@ func (c *chores) dropped(s *memoryStream, all bool) {
 }
 
 // forget has the server forget a stream.
-func (c *chores) forget(p place) {
+func (c *chores) forget(p streamKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.trims, p)
@@ -84,7 +84,7 @@ func (c *chores) forget(p place) {
 }
 
 // notify has a replica look at a stream.
-func (c *chores) notify(p place, to replica.ID) {
+func (c *chores) notify(p streamKey, to replica.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.notices[notice{p, to}] = true
@@ -184,7 +184,7 @@ func (l *Redis) returned() {
 func (l *Redis) trimAll(ctx context.Context) {
 	l.chores.mu.Lock()
 	trims, forgets := l.chores.trims, l.chores.forgets
-	l.chores.trims, l.chores.forgets = make(map[place]string), make(map[place]time.Time)
+	l.chores.trims, l.chores.forgets = make(map[streamKey]string), make(map[streamKey]time.Time)
 	l.chores.mu.Unlock()
 	var commands []redis.Command
 	for p, entry := range trims {

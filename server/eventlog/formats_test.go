@@ -31,7 +31,7 @@ func keptLog(t *testing.T) (l *Redis, in Key) {
 			t.Fatal(err)
 		}
 	}
-	p, base := place{in, "p1r0"}, uint64(1764000000000)
+	p, base := streamKey{in, "p1r0"}, uint64(1764000000000)
 	head := sealtest.Stored(t, "head-1", ring.SealBytes(p.headPurpose(base), nil))
 	event := sealtest.Stored(t, "event-1", ring.SealBytes(p.eventPurpose(entryID(base+1, false)),
 		[]byte(`{"kept":true}`)))

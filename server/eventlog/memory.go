@@ -100,7 +100,7 @@ type memoryStream struct {
 	bytes   int           // of its events
 	last    bool          // its last event was appended: the newest one
 	touched time.Duration // when it was last read or appended to, since the Memory was made
-	place   *list.Element // in Memory.byAge
+	element *list.Element // in Memory.byAge
 	full    *list.Element // in holder.full; nil: it has no events
 	shared  *sharedStream // what a Redis knows of it; nil: no other replica does
 }
@@ -342,11 +342,11 @@ func (m *Memory) openLocked(session Key, stream string, now time.Time) (*memoryS
 		if err := m.makeRoomLocked(s, streamCost); err != nil {
 			return nil, err
 		}
-		s.place = m.byAge.PushBack(s)
+		s.element = m.byAge.PushBack(s)
 		owner.streams.add(s)
 	}
 	s.touched = owner.touched
-	m.byAge.MoveToBack(s.place)
+	m.byAge.MoveToBack(s.element)
 	if s.full != nil {
 		m.holders[owner.owner].full.MoveToBack(s.full)
 	}
@@ -370,7 +370,7 @@ func (m *Memory) forgetLocked(s *memoryStream) {
 	m.droppedLocked(s, nil)
 	m.emptyLocked(s)
 	m.giveLocked(s.session.owner, streamCost)
-	m.byAge.Remove(s.place)
+	m.byAge.Remove(s.element)
 	s.session.streams.remove(s)
 }
 

@@ -41,7 +41,7 @@ func (l *Redis) Next(ctx context.Context, session Key, stream, after string) (ev
 		}
 		sequence = n
 	}
-	r := &reading{log: l, place: place{session, stream}, follows: true}
+	r := &reading{log: l, streamKey: streamKey{session, stream}, follows: true}
 	here, err := r.here(sequence)
 	if err != nil || here {
 		return r.events, err == nil && !r.last, err
@@ -62,7 +62,7 @@ func (l *Redis) Find(ctx context.Context, session Key, event string) (string, er
 	if !ok {
 		return "", ErrUnknown
 	}
-	r := &reading{log: l, place: place{session, name}, few: true}
+	r := &reading{log: l, streamKey: streamKey{session, name}, few: true}
 	here, err := r.here(sequence)
 	if err == nil && !here {
 		err = r.elsewhere(ctx, sequence, false)
@@ -81,7 +81,7 @@ func (l *Redis) Drop(ctx context.Context, session Key, stream, through string) {
 // reading is one look for the events of a stream.
 type reading struct {
 	log *Redis
-	place
+	streamKey
 	follows bool // the replica is to be told when there is more
 	few     bool // it is enough to know that the events are there
 	base    uint64
@@ -95,7 +95,7 @@ func (r *reading) here(sequence uint64) (bool, error) {
 	m := r.log.local
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s, err := r.log.findLocked(r.place)
+	s, err := r.log.findLocked(r.streamKey)
 	if err != nil || s == nil {
 		return false, err
 	}
@@ -167,7 +167,7 @@ func (r *reading) page(ctx context.Context, sequence uint64, begin bool) (full b
 	}
 	size, single := pageBytes, ""
 	read := func() (said string, rest []redis.Reply, err error) {
-		return l.runFor(ctx, readScript, size, r.place, from, strconv.Itoa(count), l.life(), reader, head,
+		return l.runFor(ctx, readScript, size, r.streamKey, from, strconv.Itoa(count), l.life(), reader, head,
 			headID(base), strconv.Itoa(size), single)
 	}
 	said, rest, err := read()
@@ -183,11 +183,11 @@ func (r *reading) page(ctx context.Context, sequence uint64, begin bool) (full b
 	case said == saidGone:
 		return false, ErrUnknown
 	case said != saidOK || len(rest) == 0:
-		return false, l.refuse(ctx, r.place)
+		return false, l.refuse(ctx, r.streamKey)
 	}
 	entries, err := rest[0].Entries()
 	if err != nil {
-		return false, l.refuse(ctx, r.place)
+		return false, l.refuse(ctx, r.streamKey)
 	}
 	if sequence == 0 {
 		if sequence, err = r.head(ctx, entries, begin); err != nil {
@@ -219,7 +219,7 @@ func (r *reading) head(ctx context.Context, entries []redis.Entry, begin bool) (
 		[]byte(entries[0].Fields["d"])); err != nil {
 		if _, err := r.log.config.Seal.OpenBytes(r.eventPurpose(entries[0].ID),
 			[]byte(entries[0].Fields["d"])); err != nil {
-			return 0, r.log.refuse(ctx, r.place)
+			return 0, r.log.refuse(ctx, r.streamKey)
 		}
 		return 0, ErrUnknown // the first events were dropped
 	}
@@ -231,7 +231,7 @@ func (r *reading) head(ctx context.Context, entries []redis.Entry, begin bool) (
 	m := r.log.local
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s, err := r.log.openLocked(r.place, base)
+	s, err := r.log.openLocked(r.streamKey, base)
 	if err != nil {
 		return 0, err
 	}
@@ -261,7 +261,7 @@ func (r *reading) take(ctx context.Context, sequence uint64, entries []redis.Ent
 			if _, err := r.log.config.Seal.OpenBytes(r.headPurpose(n), []byte(e.Fields["d"])); err == nil {
 				return ErrUnknown // somebody asks for what was before the beginning
 			}
-			return r.log.refuse(ctx, r.place)
+			return r.log.refuse(ctx, r.streamKey)
 		}
 		if sequence = n; !r.few {
 			r.events = append(r.events, Event{ID: eventID(r.stream, n), Data: data, Last: last})

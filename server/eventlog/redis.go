@@ -97,14 +97,14 @@ func (l *Redis) life() string {
 
 // run runs a script, and returns what it said first, and the rest. The error is ErrFenced
 // if another replica leads the session.
-func (l *Redis) run(ctx context.Context, script *redis.Script, p place,
+func (l *Redis) run(ctx context.Context, script *redis.Script, p streamKey,
 	args ...string,
 ) (said string, rest []redis.Reply, err error) {
 	return l.runFor(ctx, script, 0, p, args...)
 }
 
 // runFor is run for an answer that may have so many bytes.
-func (l *Redis) runFor(ctx context.Context, script *redis.Script, answer int, p place,
+func (l *Redis) runFor(ctx context.Context, script *redis.Script, answer int, p streamKey,
 	args ...string,
 ) (said string, rest []redis.Reply, err error) {
 	reply, err := script.RunFor(ctx, l.config.Store, answer, p.keys(), args)
@@ -115,7 +115,7 @@ func (l *Redis) runFor(ctx context.Context, script *redis.Script, answer int, p 
 }
 
 // heardOf reads what a script has said of a stream.
-func (l *Redis) heardOf(ctx context.Context, p place, reply redis.Reply) (said string, rest []redis.Reply,
+func (l *Redis) heardOf(ctx context.Context, p streamKey, reply redis.Reply) (said string, rest []redis.Reply,
 	err error,
 ) {
 	parts, err := reply.List()
@@ -142,7 +142,7 @@ var errLater = fmt.Errorf("what redis holds may be of a later version: %w", redi
 
 // refuse notes that what is in the server was not written by a replica, or by one of a
 // later version.
-func (l *Redis) refuse(ctx context.Context, p place) error {
+func (l *Redis) refuse(ctx context.Context, p streamKey) error {
 	l.config.Refused()
 	l.config.Logger.WarnContext(ctx, "redis holds what no replica has written there; it is not used",
 		slog.String("tenant", p.session.Owner.TenantID),
@@ -158,7 +158,7 @@ func (l *Redis) Begin(ctx context.Context, session Key, stream string) (lasting 
 	if session.Here {
 		return l.local.Begin(ctx, session, stream)
 	}
-	p, base := place{session, stream}, l.now()
+	p, base := streamKey{session, stream}, l.now()
 	l.local.mu.Lock()
 	s, err := l.findLocked(p)
 	known := s != nil && s.shared.own
@@ -180,7 +180,7 @@ func (l *Redis) Begin(ctx context.Context, session Key, stream string) (lasting 
 	down := err != nil
 	if said == saidTaken { // another replica has appended to it, or reads it already
 		l.config.Quota.Give(session.Owner, streamQuota)
-		_, err = (&writing{log: l, place: p}).lookUp(ctx, false)
+		_, err = (&writing{log: l, streamKey: p}).lookUp(ctx, false)
 		return err == nil, err
 	}
 	l.local.mu.Lock()
@@ -198,7 +198,7 @@ func (l *Redis) Begin(ctx context.Context, session Key, stream string) (lasting 
 }
 
 // beginHere begins a stream that goes on in memory only.
-func (l *Redis) beginHere(p place, base uint64) error {
+func (l *Redis) beginHere(p streamKey, base uint64) error {
 	l.local.mu.Lock()
 	defer l.local.mu.Unlock()
 	s, err := l.openLocked(p, base)
@@ -209,7 +209,7 @@ func (l *Redis) beginHere(p place, base uint64) error {
 }
 
 // openLocked returns a stream, which it makes with that base if it is not there.
-func (l *Redis) openLocked(p place, base uint64) (*memoryStream, error) {
+func (l *Redis) openLocked(p streamKey, base uint64) (*memoryStream, error) {
 	s, err := l.local.openLocked(p.session, p.stream, l.config.Now())
 	if err == nil && s.shared == nil {
 		s.shared, s.floor = newSharedStream(base), base
@@ -222,7 +222,7 @@ func (l *Redis) now() uint64 { return uint64(max(1, l.config.Now().UnixMilli()))
 
 // findLocked returns what is here of a stream, nil if nothing is. The error is ErrUnknown
 // if the session has ended.
-func (l *Redis) findLocked(p place) (*memoryStream, error) {
+func (l *Redis) findLocked(p streamKey) (*memoryStream, error) {
 	owner := l.local.sessions[p.session.Name]
 	switch {
 	case owner == nil:
@@ -234,7 +234,7 @@ func (l *Redis) findLocked(p place) (*memoryStream, error) {
 }
 
 // loseLocked lets a stream go on in memory only.
-func (l *Redis) loseLocked(p place, s *memoryStream) {
+func (l *Redis) loseLocked(p streamKey, s *memoryStream) {
 	s.shared.lost = true
 	l.giveQuotaLocked(s, s.shared.quota)
 	l.chores.forget(p)

@@ -7,9 +7,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
 
-// ownPlaces returns the streams that only this replica appends to and that are in the
+// ownStreams returns the streams that only this replica appends to and that are in the
 // server. used tells of each whether it was used here within half the age of events.
-func (l *Redis) ownPlaces() (places []place, used []bool) {
+func (l *Redis) ownStreams() (streams []streamKey, used []bool) {
 	m := l.local
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -17,21 +17,21 @@ func (l *Redis) ownPlaces() (places []place, used []bool) {
 	for e := m.byAge.Front(); e != nil; e = e.Next() {
 		s := e.Value.(*memoryStream)
 		if s.shared != nil && s.shared.own && !s.shared.lost {
-			places = append(places, place{Key{Name: s.session.name, Owner: s.session.owner}, s.name})
+			streams = append(streams, streamKey{Key{Name: s.session.name, Owner: s.session.owner}, s.name})
 			used = append(used, now-s.touched < l.config.Age/2)
 		}
 	}
-	return places, used
+	return streams, used
 }
 
 // renewAll keeps in the server the streams that are used here, and here those that are
 // read at other replicas.
 func (l *Redis) renewAll(ctx context.Context) {
-	places, used := l.ownPlaces()
-	for len(places) > 0 {
-		n := min(choreBatch/3, len(places))
+	streams, used := l.ownStreams()
+	for len(streams) > 0 {
+		n := min(choreBatch/3, len(streams))
 		var commands []redis.Command
-		for i, p := range places[:n] {
+		for i, p := range streams[:n] {
 			keys := p.keys()
 			if used[i] {
 				commands = append(commands, redis.Command{
@@ -50,12 +50,12 @@ func (l *Redis) renewAll(ctx context.Context) {
 		if err != nil {
 			return // the next time is soon enough
 		}
-		for i, p := range places[:n] {
+		for i, p := range streams[:n] {
 			if !used[i] && l.isReadElsewhere(replies[3*i+2]) {
 				l.touch(p)
 			}
 		}
-		places, used = places[n:], used[n:]
+		streams, used = streams[n:], used[n:]
 	}
 }
 
@@ -75,7 +75,7 @@ func (l *Redis) isReadElsewhere(readers redis.Reply) bool {
 }
 
 // touch notes that a stream is used.
-func (l *Redis) touch(p place) {
+func (l *Redis) touch(p streamKey) {
 	l.local.mu.Lock()
 	defer l.local.mu.Unlock()
 	if s, err := l.findLocked(p); err == nil && s != nil {
@@ -88,14 +88,14 @@ func (l *Redis) touch(p place) {
 // It is false if the server did not answer for all of them.
 func (l *Redis) repairAll(ctx context.Context) bool {
 	all := true
-	places, _ := l.ownPlaces()
-	for _, p := range places {
+	streams, _ := l.ownStreams()
+	for _, p := range streams {
 		all = l.repair(ctx, p) == nil && all
 	}
 	return all
 }
 
-func (l *Redis) repair(ctx context.Context, p place) error {
+func (l *Redis) repair(ctx context.Context, p streamKey) error {
 	l.local.mu.Lock()
 	s, err := l.findLocked(p)
 	l.local.mu.Unlock()
@@ -106,7 +106,7 @@ func (l *Redis) repair(ctx context.Context, p place) error {
 		return err
 	}
 	defer func() { <-s.shared.turn }()
-	w := &writing{log: l, place: p}
+	w := &writing{log: l, streamKey: p}
 	said, rest, err := l.run(ctx, topScript, p, "", "", "")
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (l *Redis) repair(ctx context.Context, p place) error {
 // missing returns the events of a stream that the server has not, after the newest that
 // it has. If it has no such stream, or one that does not go on here, the stream goes on
 // in memory only.
-func (l *Redis) missing(p place, top uint64, there bool) []Event {
+func (l *Redis) missing(p streamKey, top uint64, there bool) []Event {
 	l.local.mu.Lock()
 	defer l.local.mu.Unlock()
 	s, err := l.findLocked(p)

@@ -27,7 +27,7 @@ func newRound() *round { return &round{waiting: make(map[string][]*appending)} }
 
 // appending is one event on its way to the server.
 type appending struct {
-	place
+	streamKey
 	args []string
 	done chan struct{} // closed when the server has answered; nil: nobody waits for that
 
@@ -104,6 +104,6 @@ func (l *Redis) appendAll(ctx context.Context, all []*appending) {
 			a.err = err
 			continue
 		}
-		a.said, a.readers, a.err = l.heardOf(ctx, a.place, each[i])
+		a.said, a.readers, a.err = l.heardOf(ctx, a.streamKey, each[i])
 	}
 }

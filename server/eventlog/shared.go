@@ -74,14 +74,14 @@ func parseEntryID(id string) (sequence uint64, last, ok bool) {
 	return high, false, low == 0
 }
 
-// place is where a stream of a session is kept.
-type place struct {
+// streamKey is where a stream of a session is kept.
+type streamKey struct {
 	session Key
 	stream  string
 }
 
 // keys returns the keys that scripts use.
-func (p place) keys() []string {
+func (p streamKey) keys() []string {
 	tenant, name := p.session.Owner.TenantID, p.session.Name
 	return []string{
 		redis.Key(tenant, "session", name), redis.Key(tenant, "stream", p.stream, name),
@@ -91,12 +91,12 @@ func (p place) keys() []string {
 
 // Purposes for which values are sealed: none is taken for another one. Only the last part
 // may hold a NUL.
-func (p place) headPurpose(base uint64) string {
+func (p streamKey) headPurpose(base uint64) string {
 	return "head 1\x00" + p.session.Owner.TenantID + "\x00" + strconv.FormatUint(base, 10) + "\x00" +
 		p.stream + "\x00" + p.session.Name
 }
 
-func (p place) eventPurpose(entry string) string {
+func (p streamKey) eventPurpose(entry string) string {
 	return "event 1\x00" + p.session.Owner.TenantID + "\x00" + entry + "\x00" + p.stream + "\x00" +
 		p.session.Name
 }

@@ -26,7 +26,7 @@ type feed struct {
 	numbered bool          // the client is told the ids of events
 	tells    bool          // notices of changed lists and resources go on this stream
 	owns     bool          // the session ends with the stream
-	place    *streams.Slot // nil: the stream answers a POST, and something else ends it
+	slot     *streams.Slot // nil: the stream answers a POST, and something else ends it
 	first    *sse.Event    // sent before all others; nil: none
 	parts    bool          // it ends because the process stops, and goes on elsewhere
 
@@ -42,7 +42,7 @@ var _ streams.Source = (*feed)(nil)
 // flow. Whatever the feed has is given back at its end.
 func (s *Service) serveFeed(ctx context.Context, x *exchange.Exchange, r *http.Request, f *feed) {
 	f.server = s
-	f.flow = s.streams.NewFlow(f, f.place)
+	f.flow = s.streams.NewFlow(f, f.slot)
 	f.flow.Serve(ctx, x, r)
 }
 
@@ -88,7 +88,7 @@ func (f *feed) Open(ctx context.Context, x *exchange.Exchange, r *http.Request) 
 		return nil, err
 	}
 	var out *streams.Stream
-	if f.place == nil {
+	if f.slot == nil {
 		out, err = streams.Open(x)
 	} else {
 		out, err = streams.OpenLasting(x, r)
@@ -102,7 +102,7 @@ func (f *feed) Open(ctx context.Context, x *exchange.Exchange, r *http.Request) 
 
 // Step implements source.
 func (f *feed) Step(ctx context.Context, out *streams.Stream) error {
-	over := f.place != nil && f.session.IsOver()
+	over := f.slot != nil && f.session.IsOver()
 	switch {
 	case f.mine.Lost.Load(), over && f.tells:
 		return streams.ErrEnded
@@ -216,7 +216,7 @@ func (f *feed) Close(ctx context.Context, revoked bool) {
 // closeElsewhere tells the replica that leads the session that the stream is closed,
 // unless another connection has it.
 func (f *feed) closeElsewhere(ctx context.Context) {
-	if f.place == nil || f.mine == nil || f.mine.Lost.Load() || !f.session.Shared {
+	if f.slot == nil || f.mine == nil || f.mine.Lost.Load() || !f.session.Shared {
 		return
 	}
 	if at := f.session.PrimaryOf(); at != "" {
@@ -231,7 +231,7 @@ func (f *feed) closeElsewhere(ctx context.Context) {
 // whose stream it is is not accepted any more.
 func (f *feed) tell(ctx context.Context) bool {
 	s := f.server
-	caller, ok := s.exchanges.Resolve(f.place.Principal)
+	caller, ok := s.exchanges.Resolve(f.slot.Principal)
 	if !ok {
 		return false
 	}
@@ -258,7 +258,7 @@ func (f *feed) tellUpdates(ctx context.Context) (open bool) {
 	if more {
 		f.flow.Wake()
 	}
-	caller, ok := s.exchanges.Resolve(f.place.Principal)
+	caller, ok := s.exchanges.Resolve(f.slot.Principal)
 	if !ok {
 		return false
 	}

@@ -301,7 +301,7 @@ func (s *Service) Get(x *exchange.Exchange, r *http.Request) {
 	}
 }
 
-// findFeed returns what a GET is to be answered with, with the place for its stream. It
+// findFeed returns what a GET is to be answered with, with the slot for its stream. It
 // is nil if the GET was refused. Where another replica leads the session, that one has
 // agreed and knows of the stream.
 func (s *Service) findFeed(x *exchange.Exchange, r *http.Request) *feed {
@@ -380,7 +380,7 @@ func (s *Service) nameStream(x *exchange.Exchange, r *http.Request, f *feed,
 }
 
 // beginFeed begins the stream of a GET, or finds the rest of one, and takes the
-// place for it.
+// slot for it.
 func (s *Service) beginFeed(x *exchange.Exchange, r *http.Request, f *feed) (refused *exchange.Refusal) {
 	switch {
 	case f.stream == "":
@@ -394,14 +394,14 @@ func (s *Service) beginFeed(x *exchange.Exchange, r *http.Request, f *feed) (ref
 		}
 	}
 	f.session.Use(time.Now(), s.config.SessionMaxAge, x.Principal)
-	f.place, refused = s.streams.TakeLastingSlot(x, r, "get")
+	f.slot, refused = s.streams.TakeLastingSlot(x, r, "get")
 	return refused
 }
 
 // giveUpFeed lets go of what a GET has taken that is not answered with a stream.
 func (s *Service) giveUpFeed(f *feed) {
-	if f.place != nil {
-		f.place.Leave()
+	if f.slot != nil {
+		f.slot.Leave()
 	}
 	if f.session != nil {
 		f.session.StreamOpened(f.stream)

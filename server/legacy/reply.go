@@ -20,7 +20,7 @@ const patience = time.Second
 //
 //	undecided ──the result comes first──────────────────────────────▶ plain JSON
 //	    │                                                                ▲
-//	    ├──no stream is possible: not accepted, no place, no memory──────┘
+//	    ├──no stream is possible: not accepted, no slot, no memory──────┘
 //	    │
 //	    └──a notification or question comes, or patience is over──▶ event stream
 //
@@ -34,7 +34,7 @@ type reply struct {
 	session *sessions.Session
 	answers mcp.ID         // the request that it answers; "": several
 	alarm   *streams.Alarm // rings when patience is over; nil: no stream is possible
-	rested  sync.Once      // the place of the request is given back
+	rested  sync.Once      // the slot of the request is given back
 
 	mu       sync.Mutex         // guards the fields below
 	stream   string             // of the log; "" while the answer is to be plain
@@ -107,14 +107,14 @@ func (p *reply) upgrade() (follow func()) {
 	if p.plain || p.stream != "" {
 		return nil
 	}
-	place, refused := p.server.streams.TakeSlot(p.x, streams.KindPost)
+	slot, refused := p.server.streams.TakeSlot(p.x, streams.KindPost)
 	if refused != nil {
 		p.plain = true
 		return nil
 	}
 	defer func() { // also after a panic, after which the answer is still undecided
 		if follow == nil {
-			place.Leave()
+			slot.Leave()
 		}
 	}()
 	stream := p.session.NextStream('p', p.answers)
@@ -129,7 +129,7 @@ func (p *reply) upgrade() (follow func()) {
 	p.abandon = abandon
 	return func() {
 		defer close(p.followed)
-		defer place.Leave()
+		defer slot.Leave()
 		defer abandon()
 		f := &feed{session: p.session, stream: stream, numbered: lasting}
 		if lasting {

@@ -33,21 +33,21 @@ func (s *Service) OpenSSE(w http.ResponseWriter, r *http.Request) {
 		x.Refuse("", exchange.ErrAccept)
 		return
 	}
-	place, refused := s.streams.TakeLastingSlot(x, r, streams.KindSession)
+	slot, refused := s.streams.TakeLastingSlot(x, r, streams.KindSession)
 	if refused != nil {
 		x.Refuse("", refused)
 		return
 	}
 	l, id, refused := s.openSession(x.Context(), x, ticket.SSE, ticket.Terms{Revision: mcp.Revision2024})
 	if refused != nil {
-		place.Leave()
+		slot.Leave()
 		x.Refuse("", refused)
 		return
 	}
 	s.config.Metrics.DeprecatedUsed(x.Caller.Tenant.ID, "sse")
 	if _, refused := s.beginStream(x.Context(), l, sseStream); refused != nil {
 		s.sessions.End(x.Context(), l, sessions.EndClosed)
-		place.Leave()
+		slot.Leave()
 		x.Refuse("", refused)
 		return
 	}
@@ -57,7 +57,7 @@ func (s *Service) OpenSSE(w http.ResponseWriter, r *http.Request) {
 	// it to the origin.
 	address := x.Settings.PublicPath() + exchange.MessagesPath + "?sessionId=" + id
 	s.serveFeed(x.Context(), x, r, &feed{
-		session: l, stream: sseStream, event: "message", tells: true, owns: true, place: place,
+		session: l, stream: sseStream, event: "message", tells: true, owns: true, slot: slot,
 		first: &sse.Event{Type: "endpoint", Data: []byte(address)},
 	})
 }

@@ -9,38 +9,38 @@ import (
 
 // maxWaiting bounds the calls of one tenant that wait for their clients: for answers, or
 // until they are tried again. One user may have half of it. A human may take long, so
-// such a call gives back its place among the requests in work and takes one of these
+// such a call gives back its slot among the requests in work and takes one of these
 // instead.
 const maxWaiting = 256
 
 // waiting counts the calls that wait for their clients. It is safe for concurrent use.
 type waiting struct {
-	places *share.Budget // only a tenant and a user have a bound; memory bounds all
+	slots  *share.Budget // only a tenant and a user have a bound; memory bounds all
 	memory *share.Budget
 }
 
 func newWaiting(memory *share.Budget) *waiting {
-	return &waiting{places: share.New(math.MaxInt64), memory: memory}
+	return &waiting{slots: share.New(math.MaxInt64), memory: memory}
 }
 
-// enter takes a place for a call whose request holds so many bytes. If it holds
-// none, because its place among the requests in work covers it, enter counts what that
-// covers. leave gives the place back and is called once; it is nil if there is no place
+// enter takes a slot for a call whose request holds so many bytes. If it holds
+// none, because its slot among the requests in work covers it, enter counts what that
+// covers. leave gives the slot back and is called once; it is nil if there is no slot
 // or no memory.
 func (a *waiting) enter(c gateway.Caller, size int64) (leave func()) {
 	user, memory := share.User(c.Principal.User()), int64(0)
 	if size == 0 {
 		memory = share.Covered
 	}
-	if a.places.TakeWithin(user, 1, share.Bounds{Tenant: maxWaiting, User: maxWaiting / 2}) != nil {
+	if a.slots.TakeWithin(user, 1, share.Bounds{Tenant: maxWaiting, User: maxWaiting / 2}) != nil {
 		return nil
 	}
 	if a.memory.Take(user, memory) != nil {
-		a.places.Give(user, 1)
+		a.slots.Give(user, 1)
 		return nil
 	}
 	return func() {
-		a.places.Give(user, 1)
+		a.slots.Give(user, 1)
 		a.memory.Give(user, memory)
 	}
 }

@@ -214,12 +214,12 @@ func (sub *subscription) followTasks(ctx context.Context, x *exchange.Exchange) 
 		Extensions:   x.Declares(ctx, declared.Member("extensions")),
 	}
 	opened := make([]*gateway.Subscription, len(ids))
-	places := make(chan struct{}, openingSubscriptions)
+	slots := make(chan struct{}, openingSubscriptions)
 	var all sync.WaitGroup
 	for i, id := range ids {
-		places <- struct{}{}
+		slots <- struct{}{}
 		all.Go(func() {
-			defer func() { <-places }()
+			defer func() { <-slots }()
 			_, rpcErr := exchanges.Guarded(ctx, func() (result mcp.Object, err error) {
 				one, err := exchanges.Desk.FollowTask(ctx, caller, request, id,
 					func(state mcp.Object) bool { return sub.taskChanged(id, state) })

@@ -316,21 +316,21 @@ func (f *File) isWAL() bool {
 // bind binds the parameters, which are numbered.
 func bind(s *sqlite3.Stmt, values []database.Parameter) error {
 	wanted := 0
-	places := make([]int, s.BindCount())
-	for i := range places {
-		places[i] = i + 1
+	positions := make([]int, s.BindCount())
+	for i := range positions {
+		positions[i] = i + 1
 		if name := s.BindName(i + 1); name != "" {
-			if _, err := fmt.Sscanf(name[1:]+"\n", "%d\n", &places[i]); err != nil || places[i] < 1 {
+			if _, err := fmt.Sscanf(name[1:]+"\n", "%d\n", &positions[i]); err != nil || positions[i] < 1 {
 				return database.Errorf("The parameter %s has no number: write ?1, ?2 and so on.", name)
 			}
 		}
-		wanted = max(wanted, places[i])
+		wanted = max(wanted, positions[i])
 	}
 	if wanted != len(values) {
 		return database.Errorf("The query has %d parameters, and %d values were given.", wanted, len(values))
 	}
-	for i, place := range places {
-		if err := bindOne(s, i+1, values[place-1]); err != nil {
+	for i, position := range positions {
+		if err := bindOne(s, i+1, values[position-1]); err != nil {
 			return err
 		}
 	}

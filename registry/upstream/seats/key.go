@@ -17,7 +17,7 @@ type Key struct {
 }
 
 // ofOne tells whether the seats of this key are for one user, and so count towards that
-// user's share of the places.
+// user's share of the slots.
 func (k Key) ofOne() bool { return k.Subject != "" }
 
 // sameUser tells whether two keys are of the same user, whatever the client.

@@ -1,9 +1,9 @@
 // Package seats shares a bounded number of sessions out among callers. It decides who may
-// use the same session, who waits while all places are taken, and whose session is closed
+// use the same session, who waits while all slots are taken, and whose session is closed
 // to make room. It knows no protocol: a session is whatever can be opened, can prove that
 // it lives, and can be closed.
 //
-// A seat is one place in a Pool, with the session in it. Its life:
+// A seat is one slot in a Pool, with the session in it. Its life:
 //
 //	             Open fails
 //	Opening ───────────────────────────────────────────────▶ Gone
@@ -12,7 +12,7 @@
 //	 Open ◀─────────────────────▶ Examined                     │
 //	   │       it shows life         │                         │
 //	   ├─────────────────────────────┤                         │
-//	   │ idle, and its time is over or another takes its place │
+//	   │ idle, and its time is over or another takes its slot │
 //	   ├─────────────────────────────────────────────────▶ Closing
 //	   │ never idle, others wait, and it had its turn          ▲
 //	   ├────────────────▶ Retiring ─── its last call ends ─────┤
@@ -21,21 +21,21 @@
 //
 // A seat that is Opening can be given up like an open one; it is then closed as soon as
 // it is open. Only seats that are Opening, Open or Examined take calls. All seats but
-// those that are Gone have a place.
+// those that are Gone have a slot.
 //
-// Who gets a place: a call joins a seat of its key if one takes it. Otherwise it opens a
+// Who gets a slot: a call joins a seat of its key if one takes it. Otherwise it opens a
 // new seat if there is room, and if there is none, it queues. There is no room when all
-// places are taken, and also in two cases where free places are kept for others: one user
-// has at most half of all places, and the users of one tenant together leave a quarter
+// slots are taken, and also in two cases where free slots are kept for others: one user
+// has at most half of all slots, and the users of one tenant together leave a quarter
 // free. Only seats that are for one user count there. A user or tenant at that limit gets
-// another place only when one of their own seats is closed. For each call in the queue
+// another slot only when one of their own seats is closed. For each call in the queue
 // one seat is closed, in the order in which the calls came, and the first in the queue
-// gets the next place, whatever its key. Otherwise a caller with many calls could keep
+// gets the next slot, whatever its key. Otherwise a caller with many calls could keep
 // all others waiting.
 //
 // In a pool that lends (Lend), a seat does not belong to one owner for good: a call that
 // wants a seat with the same traits gets any such seat that runs no call, and leaves it
-// for the next one in the same way. One user stands behind all calls there, so no places
+// for the next one in the same way. One user stands behind all calls there, so no slots
 // are kept for others.
 package seats
 
@@ -90,13 +90,13 @@ type Pool[S Session] struct {
 	mu     sync.Mutex // guards the fields below and those of each seat; never held during I/O of a session
 	ended  bool
 	taking map[Key][]*Seat[S]    // the seats that take calls, the oldest of each key first
-	all    map[*Seat[S]]struct{} // the seats that have a place
-	// how many seats are Closing, each of which is a place for somebody in the queue
+	all    map[*Seat[S]]struct{} // the seats that have a slot
+	// how many seats are Closing, each of which is a slot for somebody in the queue
 	closing int
 	// how many seats are Retiring, which will be Closing when their last call has ended
 	retiring int
 	queue    []*waiter[S] // the calls and loans that wait for room, in the order in which they came
-	// the seat that Lend added, which takes no place; nil: the pool does not lend
+	// the seat that Lend added, which takes no slot; nil: the pool does not lend
 	lent *Seat[S]
 }
 
@@ -136,7 +136,7 @@ func (r *Pool[S]) Go(f func(ctx context.Context)) (cancel func(), ok bool) {
 	return cancel, true
 }
 
-// Size returns how many places are taken, seats that are being opened or closed included.
+// Size returns how many slots are taken, seats that are being opened or closed included.
 func (r *Pool[S]) Size() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,7 +144,7 @@ func (r *Pool[S]) Size() int {
 }
 
 // Lend adds a seat with a session that is open already, and that somebody else examines
-// and closes. The seat takes no place. From then on the pool lends: its seats change
+// and closes. The seat takes no slot. From then on the pool lends: its seats change
 // their owners. Lend is called at most once, before the first Take.
 func (r *Pool[S]) Lend(session S, k Key) {
 	r.mu.Lock()
@@ -212,7 +212,7 @@ func (r *Pool[S]) Rejoin(s *Seat[S]) bool {
 }
 
 // Need keeps an idle seat from being swept or retired before a time. It is closed all the
-// same when its place is wanted and no better one is idle. An earlier time than one that
+// same when its slot is wanted and no better one is idle. An earlier time than one that
 // was given before changes nothing.
 func (r *Pool[S]) Need(s *Seat[S], until time.Time) {
 	r.mu.Lock()
@@ -379,7 +379,7 @@ func (r *Pool[S]) serveLocked() {
 
 // admitLocked returns a seat for one more use: one that is there, or a new one if there
 // is room; nil when there is neither. Take may call it before the queue is looked at and
-// yet overtakes nobody, because every place that became free was offered to the queue
+// yet overtakes nobody, because every slot that became free was offered to the queue
 // first.
 func (r *Pool[S]) admitLocked(k Key, u Use) *Seat[S] {
 	s := r.findLocked(k)
@@ -454,8 +454,8 @@ func (r *Pool[S]) lendableLocked(s *Seat[S], to auth.Owner) bool {
 
 // rivalsLocked tells whether there is room for another seat of the key: nil means that
 // there is. Otherwise it returns which seats would have to make room: the user's own when
-// the user has half of all places, the tenant's when its users have three quarters, any
-// seat when all places are taken. In a pool that lends, the last case alone counts.
+// the user has half of all slots, the tenant's when its users have three quarters, any
+// seat when all slots are taken. In a pool that lends, the last case alone counts.
 func (r *Pool[S]) rivalsLocked(k Key) func(*Seat[S]) bool {
 	ofTenant := func(s *Seat[S]) bool { return s.key.ofOne() && s.key.TenantID == k.TenantID }
 	ofUser := func(s *Seat[S]) bool { return s.key.ofOne() && s.key.sameUser(k) }
@@ -541,7 +541,7 @@ func (r *Pool[S]) beginLocked(k Key) *Seat[S] {
 	return s
 }
 
-// open opens the session of a seat. When that fails, the place is free again.
+// open opens the session of a seat. When that fails, the slot is free again.
 func (r *Pool[S]) open(s *Seat[S]) {
 	defer close(s.opened)
 	ctx, cancel := r.owned()
@@ -555,7 +555,7 @@ func (r *Pool[S]) open(s *Seat[S]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s.state == Closing {
-		return // closeLocked's goroutine waits for opened and frees the place
+		return // closeLocked's goroutine waits for opened and frees the slot
 	}
 	r.stopLocked(s, Gone)
 	delete(r.all, s)
@@ -636,7 +636,7 @@ func (r *Pool[S]) unlistLocked(s *Seat[S]) {
 }
 
 // closeLocked closes a seat that runs no call, in a goroutine of the pool; when that is
-// done, its place goes to the queue. Loans on the seat learn of it through their session,
+// done, its slot goes to the queue. Loans on the seat learn of it through their session,
 // which ends. It does nothing when the seat is being closed already, or when the pool is,
 // because Close then closes all seats.
 func (r *Pool[S]) closeLocked(s *Seat[S]) {

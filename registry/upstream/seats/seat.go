@@ -26,7 +26,7 @@ type Session interface {
 
 const (
 	idleLimit = 5 * time.Minute // after which Sweep closes a seat that nobody uses
-	turnLimit = 2 * time.Second // how long a seat that is never idle is used before others get its place
+	turnLimit = 2 * time.Second // how long a seat that is never idle is used before others get its slot
 )
 
 // State is where a seat is between its opening and its end.
@@ -37,14 +37,14 @@ const (
 	Opening  State = iota // it takes calls, which wait until the session can be used
 	Open                  // it takes calls
 	Examined              // it takes calls while its session is asked for a proof of life
-	// others wait for its place: it takes no more calls; closed when its last one has
+	// others wait for its slot: it takes no more calls; closed when its last one has
 	// ended
 	Retiring
 	// its session showed no life: it takes no more calls; closed when its last one has
 	// ended
 	Dead
-	Closing // it is being closed and still has its place
-	Gone    // its place is free
+	Closing // it is being closed and still has its slot
+	Gone    // its slot is free
 )
 
 func (s State) String() string {
@@ -54,7 +54,7 @@ func (s State) String() string {
 // taking tells whether a seat in this state takes calls.
 func (s State) taking() bool { return s <= Examined }
 
-// Seat is one place in a Pool and the session in it, which never changes. Whoever got it
+// Seat is one slot in a Pool and the session in it, which never changes. Whoever got it
 // from Take may use Session until Leave.
 type Seat[S Session] struct {
 	Session S

@@ -475,8 +475,8 @@ type release struct{ server, digest string }
 // awaited is where a warning belongs that follows from the memory of the machine, which
 // is not known here, and whether it is acknowledged.
 type awaited struct {
-	place Problem
-	meant bool
+	problem Problem
+	meant   bool
 }
 
 // Auth is what requests to a server carry beside its headers, and on whose behalf.

@@ -243,7 +243,7 @@ func (r *reader) logLevel(n *node) (level slog.Level) {
 }
 
 // minMemory is the least that limits.memory may be, in bytes. With many calls at once,
-// half of it is set aside for their places, and one user may hold a quarter of the rest:
+// half of it is set aside for their slots, and one user may hold a quarter of the rest:
 // 512 KiB, so that a request and an answer of 64 KiB each pass, which are held several
 // times over on their way.
 const minMemory = 4 << 20

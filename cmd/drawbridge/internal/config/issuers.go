@@ -282,8 +282,8 @@ func (r *reader) secret(n *node) []auth.Key {
 // Whole says that the issuer was read without a problem. Only then is it given to package
 // auth for a last check, which would otherwise complain about values that the file does
 // not have.
-func (r *reader) finishIssuer(cfg *Config, iss Issuer, places issuerPositions, whole bool) {
-	r.checkTenants(places.tenants)
+func (r *reader) finishIssuer(cfg *Config, iss Issuer, positions issuerPositions, whole bool) {
+	r.checkTenants(positions.tenants)
 	iss.Recorded = cfg.Records.Claims
 	if len(iss.Audiences) == 0 {
 		iss.Audiences = audiencesOf(cfg.PublicAddress(), iss.Issuer)
@@ -299,18 +299,18 @@ func (r *reader) finishIssuer(cfg *Config, iss Issuer, places issuerPositions, w
 		}
 		_, err := auth.New(auth.Config{Issuers: issuers, Client: dial.Client(dial.Config{})})
 		for _, e := range split(err) {
-			r.fault(places.name, "%s", e)
+			r.fault(positions.name, "%s", e)
 		}
 	}
-	if at := places.name; at != nil {
+	if at := positions.name; at != nil {
 		cfg.positions[EntryName(len(cfg.Issuers))] = Problem{File: at.file, Line: at.line, Column: at.col}
 	}
 	cfg.Issuers = append(cfg.Issuers, iss)
 }
 
 // checkTenants reports the nodes that name tenants which are not there.
-func (r *reader) checkTenants(places []*node) {
-	for _, at := range places {
+func (r *reader) checkTenants(nodes []*node) {
+	for _, at := range nodes {
 		if at.text != "" && at.kind == scalar && !r.index.tenant[at.text] && !r.full() {
 			r.faultHint(at, nearest(at.raw, r.index.tenants), "there is no tenant %q", at.raw)
 		}

@@ -25,7 +25,7 @@ type memory struct {
 // found is a tenant that may be remembered, by its place in the config.
 type found struct {
 	key   digest
-	place int
+	index int
 }
 
 // begin begins a load.
@@ -90,9 +90,9 @@ func (k *memory) shared(t gateway.TenantConfig) gateway.TenantConfig {
 }
 
 // add notes that the tenant at that place of the config has that key.
-func (k *memory) add(key digest, place int) {
+func (k *memory) add(key digest, index int) {
 	if k != nil && key != (digest{}) {
-		k.found = append(k.found, found{key, place})
+		k.found = append(k.found, found{key, index})
 	}
 }
 
@@ -108,7 +108,7 @@ func (k *memory) keep(cfg *Config) {
 		k.byID[cfg.Tenants[i].ID] = &cfg.Tenants[i]
 	}
 	for _, f := range k.found {
-		k.known[f.key] = &cfg.Tenants[f.place]
+		k.known[f.key] = &cfg.Tenants[f.index]
 	}
 	k.found = nil
 	k.parts = make(map[digest]*part, len(k.read))

@@ -18,12 +18,12 @@ import (
 // watchPatterns notes where each pattern of a tenant stands, so that a later warning can
 // name its place, and marks the rules whose patterns may match nothing without a warning.
 func (r *reader) watchPatterns(cfg *Config, t *gateway.TenantConfig, n *node) {
-	note := func(place gateway.PatternPosition, at *node) {
+	note := func(position gateway.PatternPosition, at *node) {
 		if r.known != nil {
 			return
 		}
-		place.Tenant = t.ID
-		cfg.patterns[place] = Problem{File: at.file, Line: at.line, Column: at.col, Text: at.raw}
+		position.Tenant = t.ID
+		cfg.patterns[position] = Problem{File: at.file, Line: at.line, Column: at.col, Text: at.raw}
 	}
 	t.MayMatchNothing = r.mayMatchNothing(cfg, acknowledgement{tenant: t.ID, rule: anyRule}, n, r.root)
 	for _, m := range n.child("limits").child("tools").members {

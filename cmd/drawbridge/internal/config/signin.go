@@ -338,19 +338,19 @@ const SignInKeyword = "sign_in"
 // advertise reads which authorization servers the metadata of /mcp names.
 func (r *reader) advertise(cfg *Config, n *node) {
 	cfg.Advertise = []string{}
-	places := map[string]*node{}
+	nodes := map[string]*node{}
 	r.eachText(n, "advertise", func(at *node, name string) {
-		cfg.Advertise, places[name] = append(cfg.Advertise, name), at
+		cfg.Advertise, nodes[name] = append(cfg.Advertise, name), at
 	})
 	r.later = append(r.later, func() {
 		for _, name := range cfg.Advertise {
 			switch {
 			case name == SignInKeyword && !r.hasLogins() && len(cfg.Clients) == 0:
-				r.fault(places[name], "there is no sign_in to advertise")
+				r.fault(nodes[name], "there is no sign_in to advertise")
 			case name != SignInKeyword && !slices.Contains(r.index.issuers, name):
-				r.faultHint(places[name], nearest(name, r.index.issuers),
+				r.faultHint(nodes[name], nearest(name, r.index.issuers),
 					"%q is no issuer of this config, and not %s",
-					places[name].raw, SignInKeyword)
+					nodes[name].raw, SignInKeyword)
 			}
 		}
 	})

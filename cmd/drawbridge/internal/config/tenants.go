@@ -34,7 +34,7 @@ func (r *reader) tenants(cfg *Config, n *node, complete bool) {
 			t = r.known.shared(r.wholeTenant(cfg, m, serving[m.name], complete))
 			known = len(r.warnings) == warnings && !cfg.hasAuth(m.name)
 		}
-		t.Place = positionOf(m.key)
+		t.Position = positionOf(m.key)
 		if known {
 			r.known.add(key, len(cfg.Tenants))
 		}
@@ -56,7 +56,7 @@ func positionOf(n *node) gateway.Position { return gateway.Position{File: n.file
 // wholeTenant reads one tenant, checks it if the rest is complete, and warns of it if
 // there is no problem.
 func (r *reader) wholeTenant(cfg *Config, m member, serving []string, complete bool) gateway.TenantConfig {
-	t := gateway.TenantConfig{ID: m.name, Place: positionOf(m.key)}
+	t := gateway.TenantConfig{ID: m.name, Position: positionOf(m.key)}
 	before := len(r.problems)
 	value := r.open(m)
 	r.tenant(cfg, &t, value)
@@ -124,7 +124,7 @@ func (r *reader) checkServerName(at *node) {
 
 // rule reads one rule of the tenant t: to whom it applies, and what it allows or denies.
 func (r *reader) rule(t *gateway.TenantConfig, n *node) gateway.Rule {
-	rule := gateway.Rule{Line: n.line - t.Place.Line}
+	rule := gateway.Rule{Line: n.line - t.Position.Line}
 	ok := r.object(n, "a rule", fields{
 		"scopes":   into(&rule.Scopes, r.nonEmpty("scopes")),
 		"subjects": into(&rule.Subjects, r.subjects),
@@ -234,7 +234,7 @@ func (r *reader) toolLimits(t *gateway.TenantConfig, n *node) {
 		at := *m.key
 		at.kind, at.text, at.raw = scalar, m.name, m.name
 		r.later = append(r.later, func() { r.checkToolPattern(t, &at, m.name) })
-		t.Limits.Tools[m.name], t.ToolLines[m.name] = *r.limit(m.value), m.key.line-t.Place.Line
+		t.Limits.Tools[m.name], t.ToolLines[m.name] = *r.limit(m.value), m.key.line-t.Position.Line
 	})
 }
 

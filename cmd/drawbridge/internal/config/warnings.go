@@ -195,7 +195,7 @@ func (c *Config) warnOf(at awaited, code, text string) {
 	if at.meant {
 		return
 	}
-	warning := Warning{at.place, code}
+	warning := Warning{at.problem, code}
 	warning.Text = text
 	c.Warnings = append(c.Warnings, warning)
 	sortWarnings(c.Warnings)

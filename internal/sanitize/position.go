@@ -1,6 +1,6 @@
 package sanitize
 
-// place is where a value stands in a message of the protocol. It decides what becomes of
+// position is where a value stands in a message of the protocol. It decides what becomes of
 // the strings in the value, and at which places its members stand.
 //
 // The first places are for strings. Objects and arrays at them belong to nobody's form:
@@ -12,11 +12,11 @@ package sanitize
 //
 // The names of members are looked up by programs, so they are never edited, whatever the
 // place.
-type place uint8
+type position uint8
 
 const (
-	free    place = iota // a text for people or models: cleaned
-	counted              // a text that is cleaned and counts against the limit
+	free    position = iota // a text for people or models: cleaned
+	counted                 // a text that is cleaned and counts against the limit
 	// programs compare it, or it goes back to the server: never edited; hidden text is an
 	// offence
 	exact
@@ -79,18 +79,18 @@ const (
 	schema  // a JSON Schema: of arguments, of a result, of a form
 	schemas // JSON Schemas by name
 
-	places // how many there are
+	positions // how many there are
 )
 
 // member returns the place of the member with that name of an object at this place.
-func (at place) member(name []byte) place {
+func (at position) member(name []byte) position {
 	to, _ := at.lookup(name)
 	return to
 }
 
 // lookup is member, and tells as well whether the protocol has the member there. The name
 // of such a member hides nothing and may be shown to anybody.
-func (at place) lookup(name []byte) (to place, known bool) {
+func (at position) lookup(name []byte) (to position, known bool) {
 	switch at {
 	case free, counted, binary:
 		return free, false
@@ -108,7 +108,7 @@ func (at place) lookup(name []byte) (to place, known bool) {
 }
 
 // text returns how a string is treated that stands where the protocol has an object.
-func (at place) text() place {
+func (at position) text() position {
 	switch {
 	case at <= sealed:
 		return at
@@ -124,11 +124,11 @@ func (at place) text() place {
 // results, and those of messages for sampling. A type that its place does not have is a
 // strangeBlock.
 var (
-	contentBlocks = map[string]place{
+	contentBlocks = map[string]position{
 		"text": textBlock, "image": mediaBlock, "audio": mediaBlock, "resource_link": linkBlock,
 		"resource": resourceBlock,
 	}
-	sampledBlocks = map[string]place{
+	sampledBlocks = map[string]position{
 		"text": textBlock, "image": mediaBlock, "audio": mediaBlock, "tool_use": callBlock,
 		"tool_result": outcomeBlock,
 	}

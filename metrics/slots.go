@@ -6,28 +6,28 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Places is how many places for something at once this replica may give out at one
+// Slots is how many slots for something at once this replica may give out at one
 // moment, and how many of them are taken, of all tenants together. More may be taken than
-// held: a limit was lowered, or Redis is gone and the rest is given back as calls end.
-type Places struct{ Granted, Used int }
+// granted: a limit was lowered, or Redis is gone and the rest is given back as calls end.
+type Slots struct{ Granted, Used int }
 
 // ahead collects what this replica holds of what tenants have at all replicas together:
-// places, and tokens that it took ahead of requests. They are sums over tenants, because
+// slots, and tokens that it took ahead of requests. They are sums over tenants, because
 // a replica may have thousands of them, and who holds what is only asked about one at a
-// time. Like loads it asks whenever metrics are read, so that taking a place costs
+// time. Like loads it asks whenever metrics are read, so that taking a slot costs
 // nothing more.
 type ahead struct {
 	slotsDesc, tokens *prometheus.Desc
-	slots             atomic.Pointer[func() map[string]Places] // by kind; nil: there are no other replicas
-	prefetched        atomic.Pointer[func() int]               // nil: likewise
+	slots             atomic.Pointer[func() map[string]Slots] // by kind; nil: there are no other replicas
+	prefetched        atomic.Pointer[func() int]              // nil: likewise
 }
 
 var _ prometheus.Collector = (*ahead)(nil)
 
 func newAhead() *ahead {
-	places := prometheus.Opts{
-		Name: "drawbridge_replica_places",
-		Help: "Places for calls and for streams at once that this replica may give out now (held), and " +
+	slots := prometheus.Opts{
+		Name: "drawbridge_replica_slots",
+		Help: "Slots for calls and for streams at once that this replica may give out now (granted), and " +
 			"those that are taken here (used), of all tenants together. There are no series where the " +
 			"config names no Redis.",
 	}
@@ -37,7 +37,7 @@ func newAhead() *ahead {
 			"together. There are no series where the config names no Redis.",
 	}
 	return &ahead{
-		slotsDesc: prometheus.NewDesc(places.Name, places.Help, []string{"kind", "state"}, nil),
+		slotsDesc: prometheus.NewDesc(slots.Name, slots.Help, []string{"kind", "state"}, nil),
 		tokens:    prometheus.NewDesc(tokens.Name, tokens.Help, nil, nil),
 	}
 }
@@ -52,10 +52,10 @@ func (a *ahead) Describe(out chan<- *prometheus.Desc) {
 // at once.
 func (a *ahead) Collect(out chan<- prometheus.Metric) {
 	if bytes := a.slots.Load(); bytes != nil {
-		for kind, places := range (*bytes)() {
-			out <- prometheus.MustNewConstMetric(a.slotsDesc, prometheus.GaugeValue, float64(places.Granted), kind,
-				"held")
-			out <- prometheus.MustNewConstMetric(a.slotsDesc, prometheus.GaugeValue, float64(places.Used), kind,
+		for kind, use := range (*bytes)() {
+			out <- prometheus.MustNewConstMetric(a.slotsDesc, prometheus.GaugeValue, float64(use.Granted), kind,
+				"granted")
+			out <- prometheus.MustNewConstMetric(a.slotsDesc, prometheus.GaugeValue, float64(use.Used), kind,
 				"used")
 		}
 	}
@@ -64,10 +64,10 @@ func (a *ahead) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// ReplicaPlaces sets the function that returns, for each kind of places that replicas
+// ReplicaSlots sets the function that returns, for each kind of slots that replicas
 // share, what this one holds of them. It is called whenever metrics are read. Until it is
 // set, there are no such series.
-func (a *ahead) ReplicaPlaces(read func() map[string]Places) { a.slots.Store(&read) }
+func (a *ahead) ReplicaSlots(read func() map[string]Slots) { a.slots.Store(&read) }
 
 // PrefetchedTokens sets the function that returns how many tokens of requests this replica
 // has taken ahead and not used yet. It is called whenever metrics are read. Until it is

@@ -69,8 +69,8 @@ var layout = template.Must(template.New("page").Parse(`<!DOCTYPE html>
 <p>{{.MoveClose}}</p>
 {{- end}}
 {{- else}}
-<p>{{.Told.What}}</p>
-<p>{{.Told.Cure}}</p>
+<p>{{.Explanation.What}}</p>
+<p>{{.Explanation.Cure}}</p>
 {{- end}}
 </main>
 {{- if and .Request .Problem}}
